@@ -1,0 +1,54 @@
+// The errors that Tessera throws. The library prints nothing and never aborts.
+//
+//   UserError      the program, a flag or a file is wrong: what, where, found, wanted, cure
+//   RuntimeFault   the machine failed: device, rank or file
+//   InternalError  Tessera broke one of its own rules
+#pragma once
+
+#include <source_location>
+#include <stdexcept>
+#include <string>
+
+#include <tessera/types.h>
+
+namespace tessera {
+
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// The parts of a message to the user; empty parts are left out, `what` and `cure` are required.
+struct Mistake {
+  std::string what;    // one sentence, starts with the op or the flag
+  Span where = {};     // the user's source line
+  std::string found = {};
+  std::string wanted = {};
+  std::string cure;    // what to write instead
+};
+
+class UserError : public Error {
+ public:
+  explicit UserError(Mistake mistake);
+  const Mistake& mistake() const { return mistake_; }
+
+ private:
+  Mistake mistake_;
+};
+
+class RuntimeFault : public Error {
+ public:
+  using Error::Error;
+};
+
+class InternalError : public Error {
+ public:
+  explicit InternalError(const std::string& broken_rule,
+                         std::source_location where = std::source_location::current());
+};
+
+/// Throws InternalError unless `holds`.
+void require(bool holds, const char* rule,
+             std::source_location where = std::source_location::current());
+
+}  // namespace tessera

@@ -1,0 +1,60 @@
+// Value types shared by every stage: element types, shapes, array types and source positions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <source_location>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tessera {
+
+enum class DType : std::uint8_t { boolean, i32, u32, f32, f64 };
+
+/// Size of one element in bytes.
+std::size_t size_bytes(DType dtype);
+/// The name used in text: `bool`, `i32`, `u32`, `f32`, `f64`.
+std::string_view name(DType dtype);
+bool is_float(DType dtype);
+bool is_integer(DType dtype);
+
+/// Sizes of the dimensions, outermost first; empty for a scalar.
+using Shape = std::vector<std::int64_t>;
+
+/// Number of elements; 1 for a scalar.
+std::int64_t num_elements(const Shape& shape);
+/// `[8,16]`; `[]` for a scalar.
+std::string to_string(const Shape& shape);
+/// Row-major strides in elements.
+std::vector<std::int64_t> row_major_strides(const Shape& shape);
+
+/// The type of an array: element type and shape.
+struct Type {
+  DType dtype = DType::f32;
+  Shape shape;
+
+  std::int64_t rank() const { return static_cast<std::int64_t>(shape.size()); }
+  friend bool operator==(const Type&, const Type&) = default;
+};
+
+/// `f32[8,16]`.
+std::string to_string(const Type& type);
+std::int64_t size_bytes(const Type& type);
+
+/// A position in a source file; `file` is empty when unknown.
+struct Span {
+  std::string file;
+  std::uint32_t line = 0;
+
+  Span() = default;
+  Span(std::string file_name, std::uint32_t line_number)
+      : file(std::move(file_name)), line(line_number) {}
+  Span(std::source_location where);  // NOLINT(google-explicit-constructor)
+  friend bool operator==(const Span&, const Span&) = default;
+};
+
+/// `examples/lm.cc:41`; empty when unknown.
+std::string to_string(const Span& span);
+
+}  // namespace tessera

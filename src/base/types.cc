@@ -1,0 +1,73 @@
+#include <tessera/types.h>
+
+#include <algorithm>
+
+#include <tessera/error.h>
+
+namespace tessera {
+
+namespace {
+
+struct DTypeInfo {
+  std::string_view name;
+  std::size_t size_bytes;
+  bool is_float;
+  bool is_integer;
+};
+
+const DTypeInfo& info(DType dtype) {
+  static constexpr DTypeInfo kInfo[] = {{"bool", 1, false, false},
+                                        {"i32", 4, false, true},
+                                        {"u32", 4, false, true},
+                                        {"f32", 4, true, false},
+                                        {"f64", 8, true, false}};
+  return kInfo[static_cast<std::size_t>(dtype)];
+}
+
+}  // namespace
+
+std::size_t size_bytes(DType dtype) { return info(dtype).size_bytes; }
+std::string_view name(DType dtype) { return info(dtype).name; }
+bool is_float(DType dtype) { return info(dtype).is_float; }
+bool is_integer(DType dtype) { return info(dtype).is_integer; }
+
+std::int64_t num_elements(const Shape& shape) {
+  std::int64_t count = 1;
+  for (std::int64_t size : shape) count *= size;
+  return count;
+}
+
+std::string to_string(const Shape& shape) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (i > 0) text += ',';
+    text += std::to_string(shape[i]);
+  }
+  return text + "]";
+}
+
+std::vector<std::int64_t> row_major_strides(const Shape& shape) {
+  std::vector<std::int64_t> strides(shape.size());
+  std::int64_t stride = 1;
+  for (std::size_t i = shape.size(); i-- > 0;) {
+    strides[i] = stride;
+    stride *= std::max<std::int64_t>(shape[i], 1);
+  }
+  return strides;
+}
+
+std::string to_string(const Type& type) {
+  return std::string(name(type.dtype)) + to_string(type.shape);
+}
+
+std::int64_t size_bytes(const Type& type) {
+  return num_elements(type.shape) * static_cast<std::int64_t>(size_bytes(type.dtype));
+}
+
+Span::Span(std::source_location where) : file(where.file_name()), line(where.line()) {}
+
+std::string to_string(const Span& span) {
+  return span.file.empty() ? std::string() : span.file + ":" + std::to_string(span.line);
+}
+
+}  // namespace tessera
