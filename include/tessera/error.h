@@ -20,11 +20,11 @@ class Error : public std::runtime_error {
 
 /// The parts of a message to the user; empty parts are left out, `what` and `cure` are required.
 struct Mistake {
-  std::string what;    // one sentence, starts with the op or the flag
-  Span where = {};     // the user's source line
+  std::string what;  // one sentence, starts with the op or the flag
+  Span where = {};   // the user's source line
   std::string found = {};
   std::string wanted = {};
-  std::string cure;    // what to write instead
+  std::string cure;  // what to write instead
 };
 
 class UserError : public Error {

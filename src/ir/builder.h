@@ -1,0 +1,37 @@
+// Appends equations to a function, inferring types as it goes.
+#pragma once
+
+#include "ir/ir.h"
+
+namespace tessera::ir {
+
+class Builder {
+ public:
+  /// `function` must outlive the builder.
+  explicit Builder(Function& function) : function_(function) {}
+
+  Function& function() { return function_; }
+  const Type& type(ValueId id) const { return function_.type(id); }
+
+  ValueId add_input(Type type);
+  /// Appends an equation and returns its results; throws UserError when operands do not fit.
+  std::vector<ValueId> emit_all(const ops::OpRecord& op, Attributes attributes,
+                                std::vector<ValueId> operands);
+  /// For ops with one result.
+  ValueId emit(const ops::OpRecord& op, Attributes attributes, std::vector<ValueId> operands);
+  void set_outputs(std::vector<ValueId> outputs) { function_.outputs = std::move(outputs); }
+
+  /// The source position given to the equations that follow.
+  void set_span(Span span) { span_ = std::move(span); }
+  const Span& span() const { return span_; }
+
+  /// Copies the equations of `callee` with its inputs bound to `arguments`; returns its outputs.
+  std::vector<ValueId> inline_function(const Function& callee,
+                                       const std::vector<ValueId>& arguments);
+
+ private:
+  Function& function_;
+  Span span_;
+};
+
+}  // namespace tessera::ir

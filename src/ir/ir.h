@@ -1,0 +1,118 @@
+// The intermediate representation: what it means.
+//
+// A Function maps arrays to arrays. It has no state, no control flow and no names in scope besides
+// its own values. Each Equation computes its results from its operands by one op; the op's record
+// in src/ops says what that is. Every value is defined once, before it is used. Types are static.
+//
+// The same form carries the program through every stage. What changes is what is known of values:
+// after partitioning each value has a sharding over the function's mesh, shapes stay global, and
+// explicit collectives stand wherever data moves between devices. An equation then means: every
+// device applies the op to its tiles. A value whose sharding has partial atoms is the reduction,
+// in tree order, of the copies along these atoms; only a collective may use it.
+//
+//   function main(%0: f32[4,8], %1: f32[8]) {
+//     %2: f32[4,8] = broadcast_in_dim[dims=[1], shape=[4,8]] %1  # model.cc:12
+//     %3: f32[4,8] = mul %0, %2  # model.cc:12
+//     return %3
+//   }
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include <tessera/mesh.h>
+#include <tessera/types.h>
+
+#include "mesh/sharding.h"
+
+namespace tessera::ops {
+struct OpRecord;
+}
+
+namespace tessera::ir {
+
+using ValueId = std::uint32_t;
+inline constexpr ValueId kNoValue = ~ValueId{0};
+using Ints = std::vector<std::int64_t>;
+
+using Attribute = std::variant<bool, std::int64_t, double, std::string, DType, Ints, Sharding>;
+
+/// Named constants of an equation, sorted by name.
+class Attributes {
+ public:
+  Attributes() = default;
+  Attributes(std::initializer_list<std::pair<std::string, Attribute>> items);
+
+  void set(std::string name, Attribute value);
+  bool has(std::string_view name) const;
+  /// Throws InternalError when the attribute is missing or of another type.
+  template <typename T>
+  const T& get(std::string_view name) const;
+  const Ints& ints(std::string_view name) const { return get<Ints>(name); }
+  std::int64_t integer(std::string_view name) const { return get<std::int64_t>(name); }
+  const std::vector<std::pair<std::string, Attribute>>& items() const { return items_; }
+  friend bool operator==(const Attributes&, const Attributes&) = default;
+
+ private:
+  const Attribute& find(std::string_view name) const;
+  std::vector<std::pair<std::string, Attribute>> items_;
+};
+
+template <typename T>
+const T& Attributes::get(std::string_view name) const {
+  return std::get<T>(find(name));
+}
+
+struct Value {
+  Type type;
+  std::optional<Sharding> sharding;  // known after partitioning
+  friend bool operator==(const Value&, const Value&) = default;
+};
+
+struct Equation {
+  const ops::OpRecord* op;
+  Attributes attributes;
+  std::vector<ValueId> operands;
+  std::vector<ValueId> results;
+  Span span;
+  friend bool operator==(const Equation&, const Equation&) = default;
+};
+
+struct Function {
+  std::string name = "main";
+  Mesh mesh;
+  std::int64_t grains = 8;    // leaves of a reduced dimension: part of what a sum means
+  std::vector<Value> values;  // indexed by ValueId
+  std::vector<ValueId> inputs;
+  std::vector<Equation> equations;
+  std::vector<ValueId> outputs;
+
+  ValueId add_value(Value value);
+  const Type& type(ValueId id) const { return values[id].type; }
+  const Sharding& sharding(ValueId id) const { return values[id].sharding.value(); }
+  friend bool operator==(const Function&, const Function&) = default;
+};
+
+/// The types of an equation's operands.
+std::vector<Type> operand_types(const Function& function, const Equation& equation);
+std::vector<Type> result_types(const Function& function, const Equation& equation);
+
+/// Drops equations and values that no output needs, and numbers values in order of definition.
+Function without_dead_code(const Function& function);
+
+// What the IR needs to know of an op; src/ops defines these over its table.
+std::string_view op_name(const ops::OpRecord& op);
+/// nullptr when there is no op of this name.
+const ops::OpRecord* find_op(std::string_view name);
+/// The names of the attributes that the op takes, sorted.
+const std::vector<std::string>& attribute_names(const ops::OpRecord& op);
+/// Result types; throws UserError when the operands do not fit.
+std::vector<Type> infer_types(const ops::OpRecord& op, const Attributes& attributes,
+                              const std::vector<Type>& operands, const Span& span);
+
+}  // namespace tessera::ir

@@ -1,0 +1,144 @@
+#include <algorithm>
+#include <charconv>
+
+#include <tessera/error.h>
+#include <tessera/mesh.h>
+
+#include "mesh/sharding.h"
+
+namespace tessera {
+
+namespace {
+
+thread_local Mesh g_current_mesh;
+
+std::string axis_list(const Mesh& mesh) {
+  return mesh.axes().empty() ? "a mesh without axes" : "the mesh " + to_string(mesh);
+}
+
+}  // namespace
+
+void check_spec(const Mesh& mesh, const PartitionSpec& spec, const Span& where) {
+  std::vector<std::string> seen;
+  for (const SpecEntry& entry : spec.entries()) {
+    for (const std::string& axis : entry.axes) {
+      if (!mesh.has_axis(axis)) {
+        throw UserError({.what = "NamedSharding: the mesh has no axis named '" + axis + "'",
+                         .where = where,
+                         .found = to_string(spec) + " on " + axis_list(mesh),
+                         .cure = "name an axis of the mesh, or add this axis to make_mesh"});
+      }
+      if (std::find(seen.begin(), seen.end(), axis) != seen.end()) {
+        throw UserError({.what = "NamedSharding: axis '" + axis + "' is used twice",
+                         .where = where,
+                         .found = to_string(spec),
+                         .wanted = "each mesh axis splits at most one dimension",
+                         .cure = "keep '" + axis + "' on one dimension and write none elsewhere"});
+      }
+      seen.push_back(axis);
+    }
+  }
+}
+
+Mesh::Mesh(std::vector<MeshAxis> axes) : axes_(std::move(axes)) {
+  for (std::size_t i = 0; i < axes_.size(); ++i) {
+    const MeshAxis& axis = axes_[i];
+    if (axis.name.empty() || axis.size < 1) {
+      throw UserError({.what = "make_mesh: axis " + std::to_string(i) + " is not valid",
+                       .found = "name '" + axis.name + "', size " + std::to_string(axis.size),
+                       .wanted = "a name and a size of at least 1",
+                       .cure = "write for example make_mesh({{\"data\", 8}})"});
+    }
+    for (std::size_t j = 0; j < i; ++j) {
+      if (axes_[j].name == axis.name) {
+        throw UserError({.what = "make_mesh: two axes are named '" + axis.name + "'",
+                         .cure = "give each mesh axis its own name"});
+      }
+    }
+  }
+}
+
+std::int64_t Mesh::num_devices() const {
+  std::int64_t count = 1;
+  for (const MeshAxis& axis : axes_) count *= axis.size;
+  return count;
+}
+
+bool Mesh::has_axis(const std::string& name) const {
+  return std::any_of(axes_.begin(), axes_.end(),
+                     [&](const MeshAxis& axis) { return axis.name == name; });
+}
+
+std::int64_t Mesh::axis_size(const std::string& name) const {
+  for (const MeshAxis& axis : axes_) {
+    if (axis.name == name) return axis.size;
+  }
+  throw UserError({.what = "axis_size: the mesh has no axis named '" + name + "'",
+                   .found = axis_list(*this),
+                   .cure = "name an axis of the mesh"});
+}
+
+Mesh make_mesh(std::vector<MeshAxis> axes) { return Mesh(std::move(axes)); }
+
+std::string to_string(const Mesh& mesh) {
+  if (mesh.axes().empty()) return "none";
+  std::string text;
+  for (const MeshAxis& axis : mesh.axes()) {
+    if (!text.empty()) text += ',';
+    text += axis.name + "=" + std::to_string(axis.size);
+  }
+  return text;
+}
+
+Mesh parse_mesh(const std::string& text) {
+  if (text == "none") return Mesh();
+  std::vector<MeshAxis> axes;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string item = text.substr(begin, end - begin);
+    const std::size_t equals = item.find('=');
+    std::int64_t size = 0;
+    const char* last = item.data() + item.size();
+    const bool readable = equals != std::string::npos && equals > 0 &&
+                          std::from_chars(item.data() + equals + 1, last, size).ptr == last &&
+                          size >= 1;
+    if (!readable) {
+      throw UserError({.what = "mesh: '" + item + "' is not an axis",
+                       .found = text,
+                       .wanted = "axis=size pairs separated by commas, or none",
+                       .cure = "write for example data=4,model=2"});
+    }
+    axes.push_back({item.substr(0, equals), size});
+    begin = end + 1;
+  }
+  return Mesh(std::move(axes));
+}
+
+std::string to_string(const PartitionSpec& spec) {
+  std::string text = "P(";
+  for (std::size_t i = 0; i < spec.entries().size(); ++i) {
+    const std::vector<std::string>& axes = spec.entries()[i].axes;
+    if (i > 0) text += ", ";
+    if (axes.empty()) text += "None";
+    if (axes.size() == 1) text += "'" + axes[0] + "'";
+    if (axes.size() > 1) {
+      text += "(";
+      for (std::size_t j = 0; j < axes.size(); ++j) {
+        text += (j > 0 ? ", '" : "'") + axes[j] + "'";
+      }
+      text += ")";
+    }
+  }
+  return text + ")";
+}
+
+NamedSharding::NamedSharding(Mesh on, PartitionSpec entries, std::source_location where)
+    : mesh(std::move(on)), spec(std::move(entries)) {
+  check_spec(mesh, spec, Span(where));
+}
+
+use_mesh::use_mesh(Mesh mesh) : previous_(g_current_mesh) { g_current_mesh = std::move(mesh); }
+use_mesh::~use_mesh() { g_current_mesh = std::move(previous_); }
+const Mesh& current_mesh() { return g_current_mesh; }
+
+}  // namespace tessera

@@ -1,0 +1,180 @@
+#include "mesh/sharding.h"
+
+#include <algorithm>
+
+#include <tessera/error.h>
+
+namespace tessera {
+
+std::vector<Atom> atoms_of(const Mesh& mesh) {
+  std::vector<Atom> atoms;
+  for (std::size_t axis = 0; axis < mesh.axes().size(); ++axis) {
+    std::int64_t rest = mesh.axes()[axis].size;
+    for (std::int64_t prime = 2; rest > 1; ++prime) {
+      if (prime * prime > rest) prime = rest;
+      for (; rest % prime == 0; rest /= prime) atoms.push_back({static_cast<int>(axis), prime});
+    }
+  }
+  return atoms;
+}
+
+Sharding replicated_sharding(std::int64_t rank) {
+  return {.dims = std::vector<AtomList>(static_cast<std::size_t>(rank)), .partial = {}};
+}
+
+bool is_replicated(const Sharding& sharding) {
+  return sharding.partial.empty() &&
+         std::all_of(sharding.dims.begin(), sharding.dims.end(),
+                     [](const AtomList& atoms) { return atoms.empty(); });
+}
+
+AtomList used_atoms(const Sharding& sharding) {
+  AtomList used;
+  for (const AtomList& atoms : sharding.dims) used.insert(used.end(), atoms.begin(), atoms.end());
+  used.insert(used.end(), sharding.partial.begin(), sharding.partial.end());
+  return used;
+}
+
+Sharding to_sharding(const Mesh& mesh, const PartitionSpec& spec, const Type& type,
+                     const std::string& subject, const Span& where) {
+  check_spec(mesh, spec, where);
+  if (static_cast<std::int64_t>(spec.entries().size()) > type.rank()) {
+    throw UserError({.what = subject + ": the spec has more entries than the array has dimensions",
+                     .where = where,
+                     .found = to_string(spec) + " for " + to_string(type),
+                     .wanted = "at most " + std::to_string(type.rank()) + " entries",
+                     .cure = type.rank() == 0 ? "use P{} for a scalar" : "drop the extra entries"});
+  }
+  const std::vector<Atom> atoms = atoms_of(mesh);
+  Sharding sharding = replicated_sharding(type.rank());
+  for (std::size_t dim = 0; dim < spec.entries().size(); ++dim) {
+    for (const std::string& name : spec.entries()[dim].axes) {
+      for (std::size_t atom = 0; atom < atoms.size(); ++atom) {
+        if (mesh.axes()[static_cast<std::size_t>(atoms[atom].axis)].name == name) {
+          sharding.dims[dim].push_back(static_cast<AtomId>(atom));
+        }
+      }
+    }
+  }
+  return sharding;
+}
+
+namespace {
+
+/// Names of the axes that a list of atoms covers; a part of an axis is written `axis#k`.
+std::vector<std::string> axis_names(const Mesh& mesh, const std::vector<Atom>& atoms,
+                                    const AtomList& list) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < list.size();) {
+    const int axis = atoms[list[i]].axis;
+    std::size_t first = 0;
+    while (atoms[first].axis != axis) ++first;
+    std::size_t count = 0;
+    while (first + count < atoms.size() && atoms[first + count].axis == axis) ++count;
+    bool is_whole = i + count <= list.size();
+    for (std::size_t k = 0; is_whole && k < count; ++k) is_whole = list[i + k] == first + k;
+    const std::string& name = mesh.axes()[static_cast<std::size_t>(axis)].name;
+    names.push_back(is_whole ? name : name + "#" + std::to_string(list[i] - first));
+    i += is_whole ? count : 1;
+  }
+  return names;
+}
+
+std::string braced(const std::vector<std::string>& names) {
+  std::string text = "{";
+  for (std::size_t i = 0; i < names.size(); ++i) text += (i > 0 ? " " : "") + names[i];
+  return text + "}";
+}
+
+}  // namespace
+
+PartitionSpec to_spec(const Mesh& mesh, const Sharding& sharding) {
+  const std::vector<Atom> atoms = atoms_of(mesh);
+  std::vector<SpecEntry> entries;
+  for (const AtomList& list : sharding.dims) {
+    SpecEntry entry(none);
+    entry.axes = axis_names(mesh, atoms, list);
+    entries.push_back(std::move(entry));
+  }
+  while (!entries.empty() && entries.back().axes.empty()) entries.pop_back();
+  return PartitionSpec(std::move(entries));
+}
+
+std::string to_string(const Mesh& mesh, const Sharding& sharding) {
+  const std::vector<Atom> atoms = atoms_of(mesh);
+  std::string text;
+  for (std::size_t i = 0; i < sharding.dims.size(); ++i) {
+    if (i > 0) text += ",";
+    text += braced(axis_names(mesh, atoms, sharding.dims[i]));
+  }
+  if (!sharding.partial.empty()) text += "+" + braced(axis_names(mesh, atoms, sharding.partial));
+  return text;
+}
+
+std::int64_t num_shards(const std::vector<Atom>& atoms, const AtomList& list) {
+  std::int64_t count = 1;
+  for (AtomId atom : list) count *= atoms[atom].size;
+  return count;
+}
+
+AtomDigits device_digits(const std::vector<Atom>& atoms, std::int64_t device) {
+  AtomDigits digits(atoms.size());
+  for (std::size_t i = atoms.size(); i-- > 0;) {
+    digits[i] = static_cast<std::int32_t>(device % atoms[i].size);
+    device /= atoms[i].size;
+  }
+  return digits;
+}
+
+Layout::Layout(const Mesh& mesh, Sharding sharding, Shape shape)
+    : atoms_(atoms_of(mesh)),
+      sharding_(std::move(sharding)),
+      shape_(std::move(shape)),
+      used_(used_atoms(sharding_)),
+      num_tiles_(num_shards(atoms_, used_)) {
+  require(sharding_.dims.size() == shape_.size(), "a sharding has one entry per dimension");
+}
+
+AtomDigits Layout::digits(std::int64_t tile) const {
+  AtomDigits digits(atoms_.size(), -1);
+  for (std::size_t i = used_.size(); i-- > 0;) {
+    const std::int64_t size = atoms_[used_[i]].size;
+    digits[used_[i]] = static_cast<std::int32_t>(tile % size);
+    tile /= size;
+  }
+  return digits;
+}
+
+std::int64_t Layout::tile_at(const AtomDigits& digits) const {
+  std::int64_t tile = 0;
+  for (AtomId atom : used_) {
+    require(digits[atom] >= 0, "a tile needs a digit for each atom that it is split by");
+    tile = tile * atoms_[atom].size + digits[atom];
+  }
+  return tile;
+}
+
+Box Layout::box(std::int64_t tile) const {
+  const AtomDigits where = digits(tile);
+  Box box;
+  for (std::size_t dim = 0; dim < shape_.size(); ++dim) {
+    std::int64_t shard = 0;
+    for (AtomId atom : sharding_.dims[dim]) shard = shard * atoms_[atom].size + where[atom];
+    const std::int64_t count = num_shards(atoms_, sharding_.dims[dim]);
+    const std::int64_t start = shard_start(shard, count, shape_[dim]);
+    box.start.push_back(start);
+    box.size.push_back(shard_start(shard + 1, count, shape_[dim]) - start);
+  }
+  return box;
+}
+
+Shape Layout::max_tile_shape() const {
+  Shape shape = shape_;
+  for (std::size_t dim = 0; dim < shape.size(); ++dim) {
+    const std::int64_t count = num_shards(atoms_, sharding_.dims[dim]);
+    shape[dim] = (shape[dim] + count - 1) / count;
+  }
+  return shape;
+}
+
+}  // namespace tessera

@@ -1,0 +1,97 @@
+// Shardings over atoms, the form in which the compiler reasons about layouts.
+//
+// Every mesh axis is split into its prime factors, the atoms, numbered from the major-most of the
+// first axis. A dimension is split by a list of atoms, major first. Shard j of s of a dimension of
+// size D holds [floor(j*D/s), floor((j+1)*D/s)): these cuts nest, so sizes need not be divisible.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <tessera/mesh.h>
+
+namespace tessera {
+
+using AtomId = std::uint8_t;
+using AtomList = std::vector<AtomId>;  // major to minor
+
+struct Atom {
+  int axis;           // index into Mesh::axes()
+  std::int64_t size;  // a prime
+};
+
+/// The atoms of a mesh, major to minor; axes of size 1 have none.
+std::vector<Atom> atoms_of(const Mesh& mesh);
+
+struct Sharding {
+  std::vector<AtomList> dims;
+  AtomList partial;  // the value is the reduction of the copies along these atoms, in this order
+
+  friend bool operator==(const Sharding&, const Sharding&) = default;
+};
+
+/// No dimension is split.
+Sharding replicated_sharding(std::int64_t rank);
+bool is_replicated(const Sharding& sharding);
+/// All atoms that the value depends on: dims in order, then partial.
+AtomList used_atoms(const Sharding& sharding);
+
+/// Throws UserError for an axis that the mesh does not have and for an axis used twice.
+void check_spec(const Mesh& mesh, const PartitionSpec& spec, const Span& where);
+/// The sharding that `spec` asks for; throws UserError (unknown axis, axis twice, spec too long).
+/// `subject` names the value in the message, for example "with_sharding_constraint".
+Sharding to_sharding(const Mesh& mesh, const PartitionSpec& spec, const Type& type,
+                     const std::string& subject, const Span& where);
+/// The inverse where every split covers whole axes; atoms of part of an axis print as `axis#k`.
+PartitionSpec to_spec(const Mesh& mesh, const Sharding& sharding);
+
+/// `{data},{},{a b}` and, for a partial value, ` +{model}`.
+std::string to_string(const Mesh& mesh, const Sharding& sharding);
+
+/// A half-open range of indices in each dimension.
+struct Box {
+  std::vector<std::int64_t> start;
+  std::vector<std::int64_t> size;
+  friend bool operator==(const Box&, const Box&) = default;
+};
+
+/// Digits of a device or tile along the atoms of a mesh; -1 where it does not matter.
+using AtomDigits = std::vector<std::int32_t>;
+
+/// How a mesh's devices, a value's tiles and index ranges relate.
+class Layout {
+ public:
+  Layout(const Mesh& mesh, Sharding sharding, Shape shape);
+
+  /// Distinct tiles of the value: each is computed once and shared by the devices that hold it.
+  std::int64_t num_tiles() const { return num_tiles_; }
+  const Sharding& sharding() const { return sharding_; }
+  const Shape& shape() const { return shape_; }
+  /// The digits of tile `tile` along used_atoms(); -1 elsewhere.
+  AtomDigits digits(std::int64_t tile) const;
+  /// The tile that holds these digits; all of used_atoms() must be set.
+  std::int64_t tile_at(const AtomDigits& digits) const;
+  /// The global index range of a tile.
+  Box box(std::int64_t tile) const;
+  /// The size of the largest tile: what each device must hold.
+  Shape max_tile_shape() const;
+
+ private:
+  std::vector<Atom> atoms_;
+  Sharding sharding_;
+  Shape shape_;
+  AtomList used_;
+  std::int64_t num_tiles_;
+};
+
+/// Number of shards along a list of atoms.
+std::int64_t num_shards(const std::vector<Atom>& atoms, const AtomList& list);
+/// First index of shard `j` of `s` of a dimension of size `size`.
+inline std::int64_t shard_start(std::int64_t j, std::int64_t s, std::int64_t size) {
+  return j * size / s;
+}
+/// The digits of device `device` (row-major over the mesh) along all atoms.
+AtomDigits device_digits(const std::vector<Atom>& atoms, std::int64_t device);
+
+}  // namespace tessera

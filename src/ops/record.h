@@ -1,0 +1,218 @@
+// One record per op: everything that any stage knows of an op stands in it.
+//
+//   const OpRecord exp_op{
+//       .name = "exp", .doc = "e to the power x.", .source = "StableHLO, exponential",
+//       .attributes = {}, .types = kFloats, .shape = same_as_operand,
+//       .vjp = [](VjpContext& c) -> Cotangents { return {mul(c.b, c.cotangent(), c.result())}; },
+//       .factors = elementwise_factors, .host = tile_kernel("exp"),
+//       .reference = unary([](auto x) { return std::exp(x); }),
+//       .cost = flops_per_element(1), .samples = {...}};
+//
+// All fields are required: their types have no default constructor, so a record with a hole does
+// not compile, and an absence states its reason.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <tessera/types.h>
+
+#include "ir/builder.h"
+#include "ir/ir.h"
+#include "ops/host_array.h"
+
+namespace tessera::ops {
+
+using ir::Attributes;
+using ir::Builder;
+using ir::Equation;
+using ir::ValueId;
+
+/// A value that must be written out in the record.
+template <typename T>
+class Field {
+ public:
+  Field() = delete;
+  template <typename U>
+  requires std::is_constructible_v<T, U> Field(U&& value)
+      : value_(std::forward<U>(value)) {}  // NOLINT(google-explicit-constructor)
+  const T& operator*() const { return value_; }
+  const T* operator->() const { return &value_; }
+
+ private:
+  T value_;
+};
+
+/// The dtypes that every operand may have.
+enum class TypeSet : std::uint8_t {
+  boolean = 1,
+  integers = 2,
+  floats = 4,
+  numbers = 6,
+  bits = 3,  // booleans and integers
+  any = 7,
+};
+bool contains(TypeSet set, DType dtype);
+
+/// Names of the attributes that the op takes.
+struct AttributeList {
+  AttributeList() = delete;
+  AttributeList(std::initializer_list<std::string> list);
+  std::vector<std::string> names;  // sorted
+};
+
+// --- shapes
+
+struct ShapeContext {
+  std::string_view op;
+  const Attributes& attributes;
+  const std::vector<Type>& operands;
+  const Span& span;
+
+  /// Throws UserError with the operand types as what was found.
+  [[noreturn]] void fail(const std::string& what, const std::string& wanted,
+                         const std::string& cure) const;
+};
+/// Result types from operand types and attributes; calls `fail` for operands that do not fit.
+using ShapeRule = std::function<std::vector<Type>(const ShapeContext&)>;
+
+// --- derivatives
+
+/// One cotangent per operand; kNoValue where the rule gives none.
+using Cotangents = std::vector<ValueId>;
+
+struct VjpContext {
+  Builder& b;
+  const Equation& equation;         // operands and results are values of b.function()
+  std::vector<ValueId> cotangents;  // per result; kNoValue for a zero cotangent
+  std::vector<bool> is_wanted;      // per operand
+
+  ValueId operand(std::size_t i) const { return equation.operands[i]; }
+  ValueId result(std::size_t i = 0) const { return equation.results[i]; }
+  ValueId cotangent(std::size_t i = 0) const { return cotangents[i]; }
+  const Type& operand_type(std::size_t i) const { return b.type(operand(i)); }
+};
+
+/// How cotangents flow back: a function that emits equations, or the reason why there is none.
+class VjpRule {
+ public:
+  VjpRule() = delete;
+  template <typename F>
+  requires std::is_invocable_r_v<Cotangents, F, VjpContext&> VjpRule(F emit)
+      : emit_(std::move(emit)) {}  // NOLINT(google-explicit-constructor)
+
+  friend VjpRule not_differentiable(std::string why);
+  bool is_differentiable() const { return static_cast<bool>(emit_); }
+  const std::string& why_not() const { return why_not_; }
+  Cotangents operator()(VjpContext& context) const { return emit_(context); }
+
+ private:
+  VjpRule(std::nullptr_t, std::string why) : why_not_(std::move(why)) {}
+  std::function<Cotangents(VjpContext&)> emit_;
+  std::string why_not_;
+};
+VjpRule not_differentiable(std::string why);
+
+// --- sharding
+
+enum class FactorKind : std::uint8_t {
+  pass,       // a split of this factor splits the work
+  reduce,     // a split leaves partial results along it
+  replicate,  // must not be split
+};
+
+enum class Reduction : std::uint8_t { sum, max, min, logical_and, logical_or };
+std::string_view name(Reduction reduction);
+Reduction reduction_named(std::string_view name);
+
+struct Factor {
+  std::int64_t size;
+  FactorKind kind = FactorKind::pass;
+  friend bool operator==(const Factor&, const Factor&) = default;
+};
+
+/// An op seen as a loop nest: each dimension of each operand and result is made of factors (major
+/// to minor; none for a dimension that is broadcast), as in einsum.
+struct Factors {
+  using Dims = std::vector<std::vector<int>>;  // per dimension: factor numbers
+  std::vector<Factor> factors;
+  std::vector<Dims> operands;
+  std::vector<Dims> results;
+  std::vector<int> reduced = {};  // the reduce factors in the order of the op's dimension list
+  Reduction reduction = Reduction::sum;
+};
+/// `a b, b c -> a c | b: sum`, for docs and explanations.
+std::string to_string(const Factors& factors);
+
+using FactorRule = std::function<Factors(const Attributes&, const std::vector<Type>& operands,
+                                         const std::vector<Type>& results)>;
+
+// --- engines
+
+/// How the host compiler lowers the op; the names are those of its kernels and lowerings.
+struct HostRule {
+  enum class Kind : std::uint8_t {
+    tile,    // a vector kernel over contiguous runs, fused with its neighbours
+    view,    // reads its operand at other strides; costs nothing where a consumer can do so
+    kernel,  // a lowering of its own
+  };
+  HostRule() = delete;
+  HostRule(Kind rule_kind, std::string rule_name) : kind(rule_kind), name(std::move(rule_name)) {}
+  Kind kind;
+  std::string name;
+};
+inline HostRule tile_kernel(std::string name) { return {HostRule::Kind::tile, std::move(name)}; }
+inline HostRule view(std::string name) { return {HostRule::Kind::view, std::move(name)}; }
+inline HostRule kernel(std::string name) { return {HostRule::Kind::kernel, std::move(name)}; }
+
+struct ReferenceContext {
+  const Attributes& attributes;
+  const std::vector<const HostArray*>& operands;
+  const std::vector<Type>& results;
+  std::int64_t grains;
+};
+/// Simple loops, obviously right; every op and every dtype that it accepts.
+using Reference = std::function<std::vector<HostArray>(const ReferenceContext&)>;
+
+/// Floating point operations of one application, from operand and result types.
+using CostRule = std::function<double(const Attributes&, const std::vector<Type>& operands,
+                                      const std::vector<Type>& results)>;
+
+// --- tests
+
+struct SampleOperand {
+  Type type;
+  double low = -2.0;  // values are drawn from [low, high]
+  double high = 2.0;
+};
+
+/// One application that the conformance tests generate their cases from.
+struct Sample {
+  std::vector<SampleOperand> operands;
+  Attributes attributes = {};
+  double max_ulp = 0.0;  // host against reference; 0 asks for the same bits
+};
+
+using Samples = std::vector<Sample>;
+
+/// Ops are compared by identity: equations point to their record.
+struct OpRecord {
+  Field<std::string> name;
+  Field<std::string> doc;
+  Field<std::string> source;
+  AttributeList attributes;
+  Field<TypeSet> types;
+  Field<ShapeRule> shape;
+  VjpRule vjp;
+  Field<FactorRule> factors;
+  HostRule host;
+  Field<Reference> reference;
+  Field<CostRule> cost;
+  Field<Samples> samples;
+};
+
+/// Every op, sorted by name.
+const std::vector<const OpRecord*>& all_ops();
+
+}  // namespace tessera::ops
