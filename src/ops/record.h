@@ -2,11 +2,11 @@
 //
 //   const OpRecord exp_op{
 //       .name = "exp", .doc = "e to the power x.", .source = "StableHLO, exponential",
-//       .attributes = {}, .types = kFloats, .shape = same_as_operand,
+//       .attributes = AttributeNames{}, .types = kFloats, .shape = same_as_operand,
 //       .vjp = [](VjpContext& c) -> Cotangents { return {mul(c.b, c.cotangent(), c.result())}; },
 //       .factors = elementwise_factors, .host = tile_kernel("exp"),
 //       .reference = unary([](auto x) { return std::exp(x); }),
-//       .cost = flops_per_element(1), .samples = {...}};
+//       .cost = flops_per_element(1), .samples = Samples{...}};
 //
 // All fields are required: their types have no default constructor, so a record with a hole does
 // not compile, and an absence states its reason.
@@ -55,12 +55,8 @@ enum class TypeSet : std::uint8_t {
 };
 bool contains(TypeSet set, DType dtype);
 
-/// Names of the attributes that the op takes.
-struct AttributeList {
-  AttributeList() = delete;
-  AttributeList(std::initializer_list<std::string> list);
-  std::vector<std::string> names;  // sorted
-};
+/// Names of the attributes that the op takes, sorted.
+using AttributeNames = std::vector<std::string>;
 
 // --- shapes
 
@@ -201,7 +197,7 @@ struct OpRecord {
   Field<std::string> name;
   Field<std::string> doc;
   Field<std::string> source;
-  AttributeList attributes;
+  Field<AttributeNames> attributes;
   Field<TypeSet> types;
   Field<ShapeRule> shape;
   VjpRule vjp;
