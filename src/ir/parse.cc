@@ -1,0 +1,310 @@
+#include <cctype>
+#include <charconv>
+
+#include <tessera/error.h>
+
+#include "ir/text.h"
+
+namespace tessera::ir {
+
+namespace {
+
+constexpr ValueId kMaxValues = 1u << 24;
+
+/// Reads the text form by recursive descent; every mistake names the line of the text.
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : text_(text) {}
+
+  Function parse_function() {
+    word("function");
+    function_.name = identifier();
+    expect('[');
+    word("mesh");
+    expect('=');
+    function_.mesh = parse_mesh(quoted());
+    atoms_ = atoms_of(function_.mesh);
+    expect(',');
+    word("grains");
+    expect('=');
+    function_.grains = integer();
+    if (function_.grains < 1) fail("a positive number of grains");
+    expect(']');
+    expect('(');
+    while (!accept(')')) {
+      if (!function_.inputs.empty()) expect(',');
+      function_.inputs.push_back(definition());
+    }
+    expect('{');
+    while (!accept_word("return")) function_.equations.push_back(equation());
+    while (peek() == '%') {
+      function_.outputs.push_back(use());
+      if (!accept(',')) break;
+    }
+    expect('}');
+    skip_space();
+    if (at_ < text_.size()) fail("the end of the text");
+    return std::move(function_);
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& wanted) {
+    const std::size_t end = std::min(text_.find('\n', at_), text_.size());
+    throw UserError({.what = "parse: line " + std::to_string(line_) + " of the text is not IR",
+                     .found = at_ < end ? "'" + std::string(text_.substr(at_, end - at_)) + "'"
+                                        : "the end of the line",
+                     .wanted = wanted,
+                     .cure = "write it as print does; see the comment that opens src/ir/ir.h"});
+  }
+
+  void skip_space() {
+    while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_])) != 0) {
+      if (text_[at_] == '\n') ++line_;
+      ++at_;
+    }
+  }
+  char peek() {
+    skip_space();
+    return at_ < text_.size() ? text_[at_] : '\0';
+  }
+  bool accept(char c) {
+    if (peek() != c) return false;
+    ++at_;
+    return true;
+  }
+  void expect(char c) {
+    if (!accept(c)) fail(std::string("'") + c + "'");
+  }
+  static bool is_name(char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '#';
+  }
+  std::string identifier() {
+    skip_space();
+    const std::size_t begin = at_;
+    while (at_ < text_.size() && is_name(text_[at_])) ++at_;
+    if (at_ == begin) fail("a name");
+    return std::string(text_.substr(begin, at_ - begin));
+  }
+  bool accept_word(std::string_view wanted) {
+    skip_space();
+    if (text_.substr(at_, wanted.size()) != wanted) return false;
+    if (at_ + wanted.size() < text_.size() && is_name(text_[at_ + wanted.size()])) return false;
+    at_ += wanted.size();
+    return true;
+  }
+  void word(std::string_view wanted) {
+    if (!accept_word(wanted)) fail("'" + std::string(wanted) + "'");
+  }
+  std::string quoted() {
+    expect('"');
+    const std::size_t end = text_.find('"', at_);
+    if (end == std::string_view::npos) fail("a closing quote");
+    std::string value(text_.substr(at_, end - at_));
+    at_ = end + 1;
+    return value;
+  }
+  template <typename T>
+  T read_number(const char* wanted) {
+    skip_space();
+    T value{};
+    const auto [end, error] =
+        std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
+    if (error != std::errc()) fail(wanted);
+    at_ = static_cast<std::size_t>(end - text_.data());
+    return value;
+  }
+  std::int64_t integer() { return read_number<std::int64_t>("a whole number"); }
+
+  ValueId value_name() {
+    expect('%');
+    const auto id = read_number<std::uint32_t>("the number of a value");
+    if (id >= kMaxValues) fail("a value number below " + std::to_string(kMaxValues));
+    return id;
+  }
+  ValueId use() {
+    const ValueId id = value_name();
+    if (id >= is_defined_.size() || !is_defined_[id]) {
+      fail("a value that is defined above, not %" + std::to_string(id));
+    }
+    return id;
+  }
+  ValueId definition() {
+    const ValueId id = value_name();
+    expect(':');
+    if (id >= function_.values.size()) {
+      function_.values.resize(id + 1);
+      is_defined_.resize(id + 1, false);
+    }
+    if (is_defined_[id]) fail("a value number that is not taken yet");
+    is_defined_[id] = true;
+    Value& value = function_.values[id];
+    value.type = type();
+    if (peek() == '<') value.sharding = sharding();
+    return id;
+  }
+  DType dtype() {
+    const std::string text = identifier();
+    for (DType candidate : {DType::boolean, DType::i32, DType::u32, DType::f32, DType::f64}) {
+      if (name(candidate) == text) return candidate;
+    }
+    fail("a dtype: bool, i32, u32, f32 or f64, not " + text);
+  }
+  Type type() {
+    Type result;
+    result.dtype = dtype();
+    result.shape = ints();
+    std::int64_t count = 1;
+    for (std::int64_t size : result.shape) {
+      if (size < 0 || (size > 0 && count > (std::int64_t{1} << 40) / size)) fail("a sane shape");
+      count *= std::max<std::int64_t>(size, 1);
+    }
+    return result;
+  }
+  Ints ints() {
+    expect('[');
+    Ints values;
+    while (!accept(']')) {
+      if (!values.empty()) expect(',');
+      values.push_back(integer());
+    }
+    return values;
+  }
+  AtomList atom_list() {
+    expect('{');
+    AtomList list;
+    while (!accept('}')) {
+      const std::string text = identifier();
+      const std::size_t mark = text.find('#');
+      const std::size_t before = list.size();
+      std::int64_t part = 0;
+      for (std::size_t i = 0; i < atoms_.size(); ++i) {
+        if (function_.mesh.axes()[static_cast<std::size_t>(atoms_[i].axis)].name !=
+            text.substr(0, mark)) {
+          continue;
+        }
+        if (mark == std::string::npos || std::to_string(part) == text.substr(mark + 1)) {
+          list.push_back(static_cast<AtomId>(i));
+        }
+        ++part;
+      }
+      if (list.size() == before) fail("an axis of the mesh, not " + text);
+    }
+    return list;
+  }
+  Sharding sharding() {
+    expect('<');
+    Sharding result;
+    while (peek() == '{') {
+      result.dims.push_back(atom_list());
+      if (!accept(',')) break;
+    }
+    if (accept('+')) result.partial = atom_list();
+    expect('>');
+    return result;
+  }
+  Attribute attribute() {
+    const char c = peek();
+    if (c == '"') return quoted();
+    if (c == '[') return ints();
+    if (c == '<') return sharding();
+    if (accept_word("true")) return true;
+    if (accept_word("false")) return false;
+    if (std::isdigit(static_cast<unsigned char>(c)) != 0 || c == '-' ||
+        text_.substr(at_, 3) == "inf" || text_.substr(at_, 3) == "nan") {
+      const std::size_t end = text_.find_first_of(",] \n", at_);
+      const std::string_view token = text_.substr(at_, end - at_);
+      if (token.find_first_of(".einf") != std::string_view::npos) {
+        return read_number<double>("a number");
+      }
+      return integer();
+    }
+    return dtype();
+  }
+  Attributes attributes() {
+    Attributes result;
+    while (!accept(']')) {
+      if (!result.items().empty()) expect(',');
+      std::string key = identifier();
+      expect('=');
+      if (result.has(key)) fail("each attribute once");
+      result.set(std::move(key), attribute());
+    }
+    return result;
+  }
+  Span span() {
+    // A span stands on the line of its equation; what follows on the next line is not one.
+    std::size_t look = at_;
+    while (look < text_.size() && (text_[look] == ' ' || text_[look] == '\t')) ++look;
+    if (text_.substr(look, 1) != "#") return {};
+    const std::size_t end = std::min(text_.find('\n', look), text_.size());
+    const std::string text(text_.substr(look + 2, end - std::min(end, look + 2)));
+    at_ = look + 1;
+    const std::size_t colon = text.rfind(':');
+    std::uint32_t line = 0;
+    if (colon == std::string::npos ||
+        std::from_chars(text.data() + colon + 1, text.data() + text.size(), line).ec !=
+            std::errc()) {
+      fail("a position file:line");
+    }
+    at_ = end;
+    return {text.substr(0, colon), line};
+  }
+  Equation equation() {
+    // Results are defined after the operands are read, so that no value can use itself.
+    const std::size_t begin = at_;
+    const std::size_t begin_line = line_;
+    const std::size_t equals = find_equals();
+    at_ = equals + 1;
+    Equation result{};
+    const std::string op = identifier();
+    result.op = find_op(op);
+    if (result.op == nullptr) fail("an op of the table, not " + op);
+    if (at_ < text_.size() && text_[at_] == '[') {
+      ++at_;
+      result.attributes = attributes();
+    }
+    while (peek_same_line() == '%') {
+      result.operands.push_back(use());
+      if (!accept(',')) break;
+    }
+    result.span = span();
+    const std::size_t end = at_;
+    const std::size_t end_line = line_;
+    at_ = begin;
+    line_ = begin_line;
+    do {
+      result.results.push_back(definition());
+    } while (accept(','));
+    expect('=');
+    at_ = end;
+    line_ = end_line;
+    return result;
+  }
+  std::size_t find_equals() {
+    const std::size_t line_end = std::min(text_.find('\n', skip_blank_lines()), text_.size());
+    const std::size_t equals = text_.find(" = ", at_);
+    if (equals == std::string_view::npos || equals > line_end) fail("results = op operands");
+    return equals + 1;
+  }
+  std::size_t skip_blank_lines() {
+    skip_space();
+    return at_;
+  }
+  char peek_same_line() {
+    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
+    return at_ < text_.size() ? text_[at_] : '\0';
+  }
+
+  std::string_view text_;
+  std::size_t at_ = 0;
+  std::size_t line_ = 1;
+  Function function_;
+  std::vector<Atom> atoms_;
+  std::vector<bool> is_defined_;
+};
+
+}  // namespace
+
+Function parse(std::string_view text) { return Parser(text).parse_function(); }
+
+}  // namespace tessera::ir

@@ -1,0 +1,64 @@
+#include <tessera/error.h>
+
+#include "ir/text.h"
+
+namespace tessera::ir {
+
+namespace {
+
+[[noreturn]] void broken(const Function& function, const Equation* equation, std::string_view after,
+                         const std::string& rule) {
+  std::string text = rule + " after " + std::string(after);
+  if (equation != nullptr) text += ": " + print(function, *equation);
+  throw InternalError(text);
+}
+
+void verify_equation(const Function& function, const Equation& equation,
+                     std::vector<bool>& is_defined, std::string_view after) {
+  for (ValueId id : equation.operands) {
+    if (id >= is_defined.size() || !is_defined[id]) {
+      broken(function, &equation, after, "an operand is not defined before its use");
+    }
+  }
+  std::vector<Type> types;
+  try {
+    types = infer_types(*equation.op, equation.attributes, operand_types(function, equation),
+                        equation.span);
+  } catch (const UserError& error) {
+    broken(function, &equation, after, error.what());
+  }
+  if (types != result_types(function, equation)) {
+    broken(function, &equation, after, "result types differ from what the op infers");
+  }
+  for (ValueId id : equation.results) {
+    if (is_defined[id]) broken(function, &equation, after, "a value is defined twice");
+    is_defined[id] = true;
+  }
+}
+
+}  // namespace
+
+void verify(const Function& function, std::string_view after) {
+  std::vector<bool> is_defined(function.values.size(), false);
+  for (const Value& value : function.values) {
+    if (value.sharding && value.sharding->dims.size() != value.type.shape.size()) {
+      broken(function, nullptr, after, "a sharding has another rank than its value");
+    }
+  }
+  for (ValueId id : function.inputs) {
+    if (id >= is_defined.size() || is_defined[id]) {
+      broken(function, nullptr, after, "an input is defined twice");
+    }
+    is_defined[id] = true;
+  }
+  for (const Equation& equation : function.equations) {
+    verify_equation(function, equation, is_defined, after);
+  }
+  for (ValueId id : function.outputs) {
+    if (id >= is_defined.size() || !is_defined[id]) {
+      broken(function, nullptr, after, "an output is not defined");
+    }
+  }
+}
+
+}  // namespace tessera::ir
