@@ -1,0 +1,21 @@
+// IR -> executable for the host engine: fuse, lower to kernels, plan memory.
+#pragma once
+
+#include <memory>
+
+#include "ir/ir.h"
+#include "run/executable.h"
+
+namespace tessera::compile {
+
+struct CompileOptions {
+  std::vector<bool> is_donated;   // per input
+  std::vector<int> output_alias;  // per output: donated input whose buffers it takes, or -1
+};
+
+/// Compiles a partitioned function: every value has a sharding over function.mesh.
+/// Throws UserError for a dtype or size that the host engine does not take.
+std::shared_ptr<const run::Executable> compile(const ir::Function& function,
+                                               const CompileOptions& options);
+
+}  // namespace tessera::compile

@@ -1,0 +1,17 @@
+// IR -> IR: reverse-mode derivatives.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "ir/ir.h"
+
+namespace tessera::differentiate {
+
+/// A function with the inputs of `function` and the outputs (all outputs of `function`, then the
+/// gradient of output 0, a float scalar, with respect to each input listed in `wrt`). Nothing is
+/// computed for paths that do not lead from `wrt` to output 0. Cotangents of a value are added in
+/// reverse program order of its uses. Throws UserError when a path has no derivative.
+ir::Function value_and_grad(const ir::Function& function, const std::vector<std::size_t>& wrt);
+
+}  // namespace tessera::differentiate
