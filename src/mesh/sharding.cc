@@ -154,16 +154,25 @@ std::int64_t Layout::tile_at(const AtomDigits& digits) const {
   return tile;
 }
 
+std::int64_t Layout::shard(std::size_t dim, const AtomDigits& digits) const {
+  std::int64_t shard = 0;
+  for (AtomId atom : sharding_.dims[dim]) shard = shard * atoms_[atom].size + digits[atom];
+  return shard;
+}
+
+std::int64_t Layout::num_shards_of(std::size_t dim) const {
+  return num_shards(atoms_, sharding_.dims[dim]);
+}
+
 Box Layout::box(std::int64_t tile) const {
   const AtomDigits where = digits(tile);
   Box box;
   for (std::size_t dim = 0; dim < shape_.size(); ++dim) {
-    std::int64_t shard = 0;
-    for (AtomId atom : sharding_.dims[dim]) shard = shard * atoms_[atom].size + where[atom];
-    const std::int64_t count = num_shards(atoms_, sharding_.dims[dim]);
-    const std::int64_t start = shard_start(shard, count, shape_[dim]);
+    const std::int64_t index = shard(dim, where);
+    const std::int64_t count = num_shards_of(dim);
+    const std::int64_t start = shard_start(index, count, shape_[dim]);
     box.start.push_back(start);
-    box.size.push_back(shard_start(shard + 1, count, shape_[dim]) - start);
+    box.size.push_back(shard_start(index + 1, count, shape_[dim]) - start);
   }
   return box;
 }
@@ -171,7 +180,7 @@ Box Layout::box(std::int64_t tile) const {
 Shape Layout::max_tile_shape() const {
   Shape shape = shape_;
   for (std::size_t dim = 0; dim < shape.size(); ++dim) {
-    const std::int64_t count = num_shards(atoms_, sharding_.dims[dim]);
+    const std::int64_t count = num_shards_of(dim);
     shape[dim] = (shape[dim] + count - 1) / count;
   }
   return shape;

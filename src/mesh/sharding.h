@@ -74,6 +74,9 @@ class Layout {
   std::int64_t tile_at(const AtomDigits& digits) const;
   /// The global index range of a tile.
   Box box(std::int64_t tile) const;
+  /// Which shard of dimension `dim` these digits hold, and of how many.
+  std::int64_t shard(std::size_t dim, const AtomDigits& digits) const;
+  std::int64_t num_shards_of(std::size_t dim) const;
   /// The size of the largest tile: what each device must hold.
   Shape max_tile_shape() const;
 

@@ -146,12 +146,15 @@ using FactorRule = std::function<Factors(const Attributes&, const std::vector<Ty
 
 // --- engines
 
-/// How the host compiler lowers the op; the names are those of its kernels and lowerings.
+/// How the host compiler lowers the op; the names are those of its kernels and lowerings. In the
+/// name of a tile kernel, `{direction}` stands for that attribute, `{from}` and `{to}` for the
+/// dtypes of operand and result.
 struct HostRule {
   enum class Kind : std::uint8_t {
-    tile,    // a vector kernel over contiguous runs, fused with its neighbours
-    view,    // reads its operand at other strides; costs nothing where a consumer can do so
-    kernel,  // a lowering of its own
+    tile,       // a vector kernel over contiguous runs, fused with its neighbours
+    generator,  // one formula per element of the index, without reading arrays
+    view,       // reads its operand at other strides; costs nothing where a consumer can do so
+    kernel,     // a lowering of its own
   };
   HostRule() = delete;
   HostRule(Kind rule_kind, std::string rule_name) : kind(rule_kind), name(std::move(rule_name)) {}
@@ -159,6 +162,7 @@ struct HostRule {
   std::string name;
 };
 inline HostRule tile_kernel(std::string name) { return {HostRule::Kind::tile, std::move(name)}; }
+inline HostRule generator(std::string name) { return {HostRule::Kind::generator, std::move(name)}; }
 inline HostRule view(std::string name) { return {HostRule::Kind::view, std::move(name)}; }
 inline HostRule kernel(std::string name) { return {HostRule::Kind::kernel, std::move(name)}; }
 

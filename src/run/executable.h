@@ -50,15 +50,15 @@ class Kernel {
 struct Place {
   enum class Space : std::uint8_t { arena, input, output };
   Space space = Space::arena;
-  std::uint32_t port = 0;    // input or output number
-  std::uint32_t tile = 0;    // tile of that port
-  std::int64_t offset = 0;   // bytes from the start of the arena or tile
+  std::uint32_t port = 0;   // input or output number
+  std::uint32_t tile = 0;   // tile of that port
+  std::int64_t offset = 0;  // bytes from the start of the arena or tile
 };
 
 struct CollectiveUse {
-  std::string kind;               // all_reduce, ...
-  std::int64_t bytes = 0;         // whole gathered or reduced array, per device
-  std::int64_t wire_bytes = 0;    // ring model
+  std::string kind;             // all_reduce, ...
+  std::int64_t bytes = 0;       // whole gathered or reduced array, per device
+  std::int64_t wire_bytes = 0;  // ring model
 };
 
 struct Instruction {

@@ -1,0 +1,62 @@
+#include "compile/compile.h"
+
+#include <algorithm>
+
+#include <tessera/error.h>
+
+#include "compile/host/lower.h"
+#include "compile/host/plan_memory.h"
+#include "ir/builder.h"
+#include "ops/emit.h"
+
+namespace tessera::compile {
+
+namespace {
+
+void check_dtypes(const ir::Function& function) {
+  for (const ir::Value& value : function.values) {
+    if (value.type.dtype != DType::f64) continue;
+    throw UserError({.what = "compile: the host engine has no f64",
+                     .found = to_string(value.type),
+                     .wanted = "f32",
+                     .cure = "use astype(x, DType::f32), or the reference engine"});
+  }
+}
+
+/// Gives every output memory of its own: no output is an input (but for one that keeps its donated
+/// buffers) and no two outputs are one value.
+ir::Function with_distinct_outputs(const ir::Function& function, const CompileOptions& options) {
+  ir::Function result = function;
+  ir::Builder builder(result);
+  std::vector<bool> is_taken(function.values.size(), false);
+  for (std::size_t i = 0; i < result.outputs.size(); ++i) {
+    const ir::ValueId id = result.outputs[i];
+    const int alias = options.output_alias[i];
+    const bool is_input = std::count(result.inputs.begin(), result.inputs.end(), id) != 0;
+    const bool keeps_buffers =
+        alias >= 0 && result.inputs[static_cast<std::size_t>(alias)] == id && !is_taken[id];
+    if (keeps_buffers || (!is_input && !is_taken[id])) {
+      is_taken[id] = true;
+      continue;
+    }
+    const ir::ValueId copy = ops::reshape(builder, id, function.type(id).shape);
+    result.values[copy].sharding = function.values[id].sharding;
+    result.outputs[i] = copy;
+  }
+  return result;
+}
+
+}  // namespace
+
+std::shared_ptr<const run::Executable> compile(const ir::Function& function,
+                                               const CompileOptions& options) {
+  require(options.is_donated.size() == function.inputs.size() &&
+              options.output_alias.size() == function.outputs.size(),
+          "compile options have one entry per input and output");
+  check_dtypes(function);
+  const ir::Function distinct = with_distinct_outputs(function, options);
+  return std::make_shared<const run::Executable>(
+      host::plan_memory(host::lower(distinct), options));
+}
+
+}  // namespace tessera::compile

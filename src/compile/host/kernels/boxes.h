@@ -1,0 +1,47 @@
+// Moving and combining boxes of strided arrays.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <tessera/types.h>
+
+namespace tessera::kernels {
+
+/// Copies a box of elements of `element_bytes` bytes; strides are in elements.
+void copy_box(const std::byte* from, const std::vector<std::int64_t>& from_strides, std::byte* to,
+              const std::vector<std::int64_t>& to_strides, const Shape& extents,
+              std::size_t element_bytes);
+
+enum class CombineKind : std::uint8_t { sum, max, min, all, any };
+/// The kind of a reduction as the IR names it: sum, max, min, logical_and, logical_or.
+CombineKind combine_kind(std::string_view reduction);
+
+/// Element by element the reduction of several sources, in order, by the tree of leaf_tree.h.
+struct CombineProblem {
+  struct Source {
+    std::int64_t offset;  // in elements
+    std::vector<std::int64_t> strides;
+  };
+  CombineKind kind;
+  DType dtype;
+  Shape extents;
+  std::vector<Source> sources;
+};
+
+class CombinePlan {
+ public:
+  explicit CombinePlan(CombineProblem problem);
+  int num_parts() const { return num_parts_; }
+  /// The result is dense over the extents.
+  void run(std::span<std::byte* const> sources, std::byte* result, int part) const;
+
+ private:
+  CombineProblem problem_;
+  int num_parts_;
+};
+
+}  // namespace tessera::kernels

@@ -1,0 +1,64 @@
+// Single precision matrix products whose bits depend only on the operands and the leaves of k.
+//
+// C(b,m,n) is a balanced binary tree over leaves of k; a leaf is one chain of fused multiply adds
+// in the order of k that starts at +0.0. Tiles, threads, instruction sets and shards of k (whose
+// partial results are summed by the same tree) never change a bit.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace tessera::kernels {
+
+/// Where an operand's elements lie: element (batch b, row or column o, index k of the sum) is
+/// `data[batch[b] + outer[o] + k[k]]`. Tables allow any layout; runs of consecutive offsets are
+/// found when the plan is built and take the fast paths.
+struct GemmOperand {
+  std::vector<std::int64_t> batch;  ///< one offset per batch
+  std::vector<std::int64_t> outer;  ///< M offsets for A, N for B
+  std::vector<std::int64_t> k;      ///< K offsets, in the order of the sum
+};
+
+struct GemmProblem {
+  GemmOperand a, b;
+  std::vector<std::int64_t> c_batch;  ///< C(b,m,n) = c[c_batch[b] + c_rows[m] + n]
+  std::vector<std::int64_t> c_rows;
+  /// Leaf i is [leaf_ends[i-1], leaf_ends[i]); ends never decrease, the last one is K. An empty
+  /// leaf is +0.0. The tree over leaves [i,j) splits at i + the largest power of two below j-i.
+  std::vector<std::int64_t> leaf_ends;
+};
+
+/// How to run one problem: built once, run many times, by several threads at once.
+class GemmPlan {
+ public:
+  /// Chooses the instruction set of this machine; throws std::invalid_argument when tables and
+  /// leaves contradict each other.
+  explicit GemmPlan(GemmProblem problem);
+  ~GemmPlan();
+  GemmPlan(GemmPlan&&) noexcept;
+  GemmPlan& operator=(GemmPlan&&) noexcept;
+
+  /// Useful floating point operations of all parts, without those of the tree.
+  std::int64_t flops() const;
+  /// The product falls into this many independent parts of about equal work, at least 1 and at
+  /// most 64. Each writes its own block of C.
+  int num_parts() const;
+  /// Computes one part. Allocates only when this thread has never run a plan that large.
+  void run(const float* a, const float* b, float* c, int part) const;
+
+  /// B packed as the kernels read it, to be shared by all parts and by runs with the same B.
+  /// `packed` is 64-byte aligned. Pays when B is read by more than a few hundred rows.
+  std::int64_t packed_b_bytes() const;
+  void pack_b(const float* b, float* packed) const;
+  void run_packed(const float* a, const float* packed_b, float* c, int part) const;
+
+  /// Name of the instruction set, for reports.
+  const char* target() const;
+
+ private:
+  struct State;
+  std::unique_ptr<const State> state_;
+};
+
+}  // namespace tessera::kernels

@@ -1,0 +1,96 @@
+// What the plan (gemm.cc), the tree program (gemm_tree.cc) and the kernels (gemm_kernels.cc) share.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace tessera::kernels::gemm {
+
+/// What to do with a fresh node of the tree before it is stored: `merges` times, add the node on
+/// top of the stack. Bit i of `zeros`: after i merges, add +0.0, the value of an empty sibling. It
+/// is not a no-op: a leaf sum is -0.0 when its last product underflows.
+struct NodeActions {
+  std::int32_t merges = 0;
+  std::uint32_t zeros = 0;
+};
+
+/// A leaf of the tree, or the part of it that its chunk holds.
+struct Segment {
+  std::int64_t length = 0;
+  NodeActions after;
+};
+
+/// A run of k short enough for the caches: a subtree, or a piece of one long leaf. Nodes inside a
+/// chunk live on a stack that stays in L1; the node of the whole chunk goes to the tile's slots.
+struct Chunk {
+  std::int64_t k_begin = 0;
+  std::int64_t k_end = 0;
+  std::int32_t segment_begin = 0;
+  std::int32_t segment_end = 0;
+  std::int32_t slot = 0;  ///< slots in use before this chunk; a cut leaf waits in slots[slot]
+  bool resumes = false;   ///< continues the leaf that the chunk before left in slots[slot]
+  bool finishes = false;  ///< its node is the result
+  NodeActions after;      ///< merges with slots[slot - 1], slots[slot - 2], ...
+};
+
+/// The sum over k as a sequence of chunks.
+struct TreeProgram {
+  std::vector<Segment> segments;
+  std::vector<Chunk> chunks;  ///< empty when every leaf is: the result is +0.0
+  int num_slots = 0;          ///< at most this many chunk nodes wait at the same time
+  int stack_depth = 0;        ///< at most this many nodes wait inside a chunk
+};
+
+TreeProgram make_tree_program(const std::vector<std::int64_t>& leaf_ends, std::int64_t max_chunk);
+
+/// One register tile of C over one chunk of k.
+struct TileArgs {
+  const float* a;           ///< packed: [k][kernels.lda]; else the first row at the chunk's first k
+  std::int64_t row_stride;  ///< of A that is read in place
+  const float* packed_b;    ///< [k][kernels.nr]
+  const Segment* segments;
+  const Chunk* chunk;
+  float* stack;  ///< stack_depth nodes of mr * nr floats
+  float* slots;  ///< num_slots nodes of mr * nr floats, kept from chunk to chunk
+  float* c;
+  const std::int64_t* c_rows;
+  int cols;  ///< columns of C that exist, at most the kernel's width
+};
+
+using TileKernel = void (*)(const TileArgs& args);
+
+/// A rectangle of an operand to be packed tile by tile: lane o of tile t, index k, from
+/// src[outer[starts[t] + o] + k[k]] to dst[t * k_count * ld + k * ld + o]. Lanes beyond a tile's
+/// end up to ld hold zeros or copies of others.
+struct PackArgs {
+  const float* src;
+  const std::int64_t* outer;
+  const std::int32_t* outer_run;  ///< outer_run[o]: how many offsets from o on rise by one
+  const std::int64_t* k;
+  const std::int32_t* k_run;
+  std::int64_t k_count;
+  const std::int64_t* starts;  ///< tiles + 1 of them
+  int tiles;
+  int ld;
+  float* dst;
+};
+
+inline constexpr int kMaxTileRows = 14;
+inline constexpr int kMaxTileVectors = 2;
+
+/// The kernels of one instruction set.
+struct Kernels {
+  const char* target;
+  int mr;   ///< rows of a full tile
+  int nr;   ///< columns of a full tile, and of a panel of packed B
+  int lda;  ///< floats from one k to the next in packed A
+  int lanes;
+  /// By [A is packed][vectors per row - 1][rows - 1].
+  TileKernel tiles[2][kMaxTileVectors][kMaxTileRows];
+  void (*pack)(const PackArgs& args);
+};
+
+/// The kernels of the best instruction set of this machine.
+const Kernels& kernels();
+
+}  // namespace tessera::kernels::gemm

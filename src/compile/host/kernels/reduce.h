@@ -1,0 +1,52 @@
+// Reductions whose order is part of their meaning.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <tessera/types.h>
+
+namespace tessera::kernels {
+
+enum class ReduceKind : std::uint8_t { sum, max, min, all, any };
+
+/// Reduces some dimensions of a strided operand; the result is dense over the kept ones.
+struct ReduceProblem {
+  ReduceKind kind;
+  DType dtype;
+  std::vector<std::int64_t> kept_extents;
+  std::vector<std::int64_t> kept_strides;  // in elements
+  std::vector<std::int64_t> reduced_extents;
+  std::vector<std::int64_t> reduced_strides;
+  /// Sums: per reduced dimension the leaf boundaries, from 0 to the extent, never decreasing.
+  /// Leaves form a row-major grid; their sums are added by the tree of base/leaf_tree.h. Inside a
+  /// leaf terms go in row-major order to one accumulator that starts at +0.0, or with `lanes16` to
+  /// accumulator (offset along the last reduced dimension in the leaf) mod 16; the 16 are folded
+  /// 8, 4, 2, 1.
+  std::vector<std::vector<std::int64_t>> cuts;
+  bool lanes16 = false;
+};
+
+class ReducePlan {
+ public:
+  explicit ReducePlan(ReduceProblem problem);
+  int num_parts() const { return num_parts_; }
+  void run(const void* input, void* output, int part) const;
+
+ private:
+  ReduceProblem problem_;
+  std::int64_t num_outputs_;
+  int num_parts_;
+};
+
+/// The lowest index of the largest value along the middle dimension; NaN is the largest.
+struct ArgmaxProblem {
+  DType dtype;
+  std::int64_t outer = 1;
+  std::int64_t size = 1;
+  std::int64_t inner = 1;
+};
+void argmax(const ArgmaxProblem& problem, const void* input, std::int32_t* output);
+
+}  // namespace tessera::kernels

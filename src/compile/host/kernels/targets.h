@@ -1,0 +1,10 @@
+// Which instruction sets the kernels are compiled for. Include it before any Highway header.
+//
+// Every kernel gives the same bits on every target, and contractions are chains of fused multiply
+// adds, so targets without a hardware FMA are left out; the baseline that remains for machines
+// without one (EMU128 or SCALAR) calls std::fma lane by lane. Vectors of unknown length are left
+// out because the tiles are sized at compile time.
+#pragma once
+
+#define HWY_DISABLED_TARGETS \
+  (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)

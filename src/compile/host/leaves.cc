@@ -1,0 +1,54 @@
+#include "compile/host/leaves.h"
+
+#include <tessera/error.h>
+
+#include "base/leaf_tree.h"
+
+namespace tessera::compile::host {
+
+LeafRange leaf_range(const Layout& layout, std::size_t dim, const AtomDigits& digits) {
+  return {.global_size = layout.shape()[dim],
+          .shard = layout.shard(dim, digits),
+          .num_shards = layout.num_shards_of(dim)};
+}
+
+std::vector<std::vector<std::int64_t>> leaf_cuts(const std::vector<LeafRange>& ranges,
+                                                 std::int64_t grains) {
+  std::vector<std::int64_t> sizes;
+  for (const LeafRange& range : ranges) sizes.push_back(range.global_size);
+  const std::vector<std::int64_t> counts = leaf_counts(sizes, grains);
+  std::vector<std::vector<std::int64_t>> cuts;
+  for (std::size_t dim = 0; dim < ranges.size(); ++dim) {
+    const LeafRange& range = ranges[dim];
+    // The partitioner splits a reduced dimension only where shards are made of whole leaves.
+    require(counts[dim] % range.num_shards == 0, "a shard of a sum is made of whole leaves");
+    const std::int64_t num_local = counts[dim] / range.num_shards;
+    const std::int64_t first = range.shard * num_local;
+    const std::int64_t origin = leaf_start(first, counts[dim], range.global_size);
+    std::vector<std::int64_t> local;
+    for (std::int64_t leaf = 0; leaf <= num_local; ++leaf) {
+      local.push_back(leaf_start(first + leaf, counts[dim], range.global_size) - origin);
+    }
+    cuts.push_back(std::move(local));
+  }
+  return cuts;
+}
+
+std::vector<LeafBox> leaf_boxes(const std::vector<LeafRange>& ranges, std::int64_t grains) {
+  std::vector<LeafBox> boxes = {{}};
+  for (const std::vector<std::int64_t>& cuts : leaf_cuts(ranges, grains)) {
+    std::vector<LeafBox> next;
+    for (const LeafBox& outer : boxes) {
+      for (std::size_t leaf = 0; leaf + 1 < cuts.size(); ++leaf) {
+        LeafBox box = outer;
+        box.start.push_back(cuts[leaf]);
+        box.size.push_back(cuts[leaf + 1] - cuts[leaf]);
+        next.push_back(std::move(box));
+      }
+    }
+    boxes = std::move(next);
+  }
+  return boxes;
+}
+
+}  // namespace tessera::compile::host

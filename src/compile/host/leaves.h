@@ -1,0 +1,32 @@
+// The leaves of a reduction that one tile owns.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "mesh/sharding.h"
+
+namespace tessera::compile::host {
+
+/// The part of a reduced dimension that a tile holds: shard `shard` of `num_shards`.
+struct LeafRange {
+  std::int64_t global_size;
+  std::int64_t shard = 0;
+  std::int64_t num_shards = 1;
+};
+
+/// A leaf, relative to the tile: one range per reduced dimension.
+struct LeafBox {
+  std::vector<std::int64_t> start;
+  std::vector<std::int64_t> size;
+};
+
+/// The part of dimension `dim` of a value that goes with these digits.
+LeafRange leaf_range(const Layout& layout, std::size_t dim, const AtomDigits& digits);
+/// Cuts of each reduced dimension into the leaves that lie in the tile, relative to its start.
+std::vector<std::vector<std::int64_t>> leaf_cuts(const std::vector<LeafRange>& ranges,
+                                                 std::int64_t grains);
+/// The leaves in the order of the sum: row-major over the dimensions.
+std::vector<LeafBox> leaf_boxes(const std::vector<LeafRange>& ranges, std::int64_t grains);
+
+}  // namespace tessera::compile::host

@@ -1,0 +1,149 @@
+#include "compile/host/lower.h"
+
+#include <map>
+
+#include <tessera/error.h>
+
+#include "ops/record.h"
+
+namespace tessera::compile::host {
+
+namespace {
+
+struct KernelLowering {
+  Lowering lower;
+  bool reads_dense;
+};
+
+/// Lowerings by the name that the op records give (`kernel("dot_general")`).
+const std::map<std::string, KernelLowering, std::less<>>& lowerings() {
+  static const std::map<std::string, KernelLowering, std::less<>> table = {
+      {"argmax", {lower_argmax, true}},
+      {"combine", {lower_combine, false}},
+      {"concatenate", {lower_concatenate, false}},
+      {"dot_general", {lower_dot_general, false}},
+      {"gather", {lower_gather, true}},
+      {"move", {lower_move, false}},
+      {"pad", {lower_pad, false}},
+      {"random_keys", {lower_random_keys, true}},
+      {"reduce", {lower_reduce, false}},
+      {"scatter_add", {lower_scatter_add, true}},
+      {"sort", {lower_sort, true}},
+  };
+  return table;
+}
+
+const KernelLowering& lowering_of(const Equation& equation) {
+  const auto found = lowerings().find(equation.op->host.name);
+  require(found != lowerings().end(), "the host compiler has a lowering for every kernel");
+  return found->second;
+}
+
+}  // namespace
+
+bool is_generator(const Equation& equation) {
+  return equation.op->host.kind == ops::HostRule::Kind::generator;
+}
+
+bool reads_dense(const Equation& equation) { return lowering_of(equation).reads_dense; }
+
+Box LowerContext::box(ValueId value, const AtomDigits& digits) const {
+  return layouts_[value].box(layouts_[value].tile_at(digits));
+}
+
+std::vector<std::int64_t> LowerContext::extents_key(const Equation& equation,
+                                                    const AtomDigits& digits) const {
+  std::vector<std::int64_t> key;
+  for (ValueId id : equation.operands) {
+    const Box range = box(id, digits);
+    const Shape& shape = function_.type(id).shape;
+    for (std::size_t dim = 0; dim < shape.size(); ++dim) {
+      key.push_back(range.size[dim]);
+      key.push_back(shape[dim] % function_.grains == 0 ? 0 : range.start[dim]);
+    }
+  }
+  return key;
+}
+
+StridedTile LowerContext::read(ValueId value, const AtomDigits& digits) const {
+  if (fusion_.is_view[value]) {
+    const Equation& equation = function_.equations[fusion_.definition[value]];
+    const ValueId from = equation.operands[0];
+    return apply_view(equation, read(from, digits), box(from, digits), box(value, digits));
+  }
+  require(fusion_.needs_buffer[value], "only values with memory are read");
+  const Layout& layout = layouts_[value];
+  const std::int64_t tile = layout.tile_at(digits);
+  return {.tile = {value, tile}, .offset = 0, .strides = row_major_strides(layout.box(tile).size)};
+}
+
+StridedTile LowerContext::apply_view(const Equation& equation, StridedTile from,
+                                     const Box& from_box, const Box& to_box) const {
+  const std::string& view = equation.op->host.name;
+  StridedTile to{.tile = from.tile, .offset = from.offset, .strides = {}};
+  if (view == "reshape") {
+    to.strides = row_major_strides(to_box.size);
+  } else if (view == "transpose") {
+    for (std::int64_t dim : equation.attributes.ints("permutation")) {
+      to.strides.push_back(from.strides[static_cast<std::size_t>(dim)]);
+    }
+  } else if (view == "broadcast_in_dim") {
+    const ir::Ints& dims = equation.attributes.ints("dims");
+    const Shape& shape = function_.type(equation.operands[0]).shape;
+    to.strides.assign(to_box.size.size(), 0);
+    for (std::size_t i = 0; i < dims.size(); ++i) {
+      if (shape[i] != 1) to.strides[static_cast<std::size_t>(dims[i])] = from.strides[i];
+    }
+  } else if (view == "slice") {
+    to.strides = from.strides;
+    for (std::size_t dim = 0; dim < to.strides.size(); ++dim) {
+      to.offset += equation.attributes.ints("start")[dim] * from.strides[dim];
+      to.strides[dim] *= equation.attributes.ints("stride")[dim];
+    }
+  } else {
+    require(view == "reverse", "a view is one of the known kinds");
+    to.strides = from.strides;
+    for (std::int64_t dim : equation.attributes.ints("dims")) {
+      const auto d = static_cast<std::size_t>(dim);
+      to.offset += (from_box.size[d] - 1) * from.strides[d];
+      to.strides[d] = -from.strides[d];
+    }
+  }
+  return to;
+}
+
+HostInstruction lower_kernel(const LowerContext& context, const Equation& equation) {
+  HostInstruction instruction;
+  instruction.info.name = *equation.op->name;
+  instruction.info.span = equation.span;
+  instruction.tasks = lowering_of(equation).lower(context, equation);
+  return instruction;
+}
+
+HostProgram lower(const Function& function) {
+  HostProgram program{.function = &function, .layouts = layouts_of(function), .instructions = {}};
+  const Fusion fusion = fuse(function);
+  const LowerContext context(function, fusion, program.layouts);
+  for (const Node& node : fusion.nodes) {
+    program.instructions.push_back(
+        node.is_region ? lower_region(context, node)
+                       : lower_kernel(context, function.equations[node.equations[0]]));
+  }
+  return program;
+}
+
+std::vector<Layout> layouts_of(const Function& function) {
+  std::vector<Layout> layouts;
+  for (const ir::Value& value : function.values) {
+    require(value.sharding.has_value(), "the host compiler gets a partitioned function");
+    layouts.emplace_back(function.mesh, *value.sharding, value.type.shape);
+  }
+  return layouts;
+}
+
+std::int64_t tile_bytes(const Function& function, const Layout& layout, ValueId value,
+                        std::int64_t tile) {
+  return size_bytes(Type{function.type(value).dtype, layout.box(tile).size});
+}
+
+}  // namespace tessera::compile::host

@@ -1,0 +1,60 @@
+// Lowers nodes of equations to kernels on tiles.
+#pragma once
+
+#include "compile/host/fuse.h"
+#include "compile/host/program.h"
+
+namespace tessera::compile::host {
+
+/// Ops without array operands to read element by element: iota, random_bits.
+bool is_generator(const Equation& equation);
+/// Kernels that read their operands as dense row-major tiles.
+bool reads_dense(const Equation& equation);
+
+/// What a lowering may ask about values and tiles.
+class LowerContext {
+ public:
+  LowerContext(const Function& function, const Fusion& fusion, const std::vector<Layout>& layouts)
+      : function_(function), fusion_(fusion), layouts_(layouts) {}
+
+  const Function& function() const { return function_; }
+  const Fusion& fusion() const { return fusion_; }
+  const Layout& layout(ValueId id) const { return layouts_[id]; }
+  /// The index range of `value` that goes with the digits of a result tile.
+  Box box(ValueId value, const AtomDigits& digits) const;
+  /// Equal for two tiles of an equation only if one kernel serves both: the sizes of all operand
+  /// boxes, and their starts where leaves do not repeat from shard to shard.
+  std::vector<std::int64_t> extents_key(const Equation& equation, const AtomDigits& digits) const;
+  /// Where to read that range: the buffer, offset and strides after all views.
+  StridedTile read(ValueId value, const AtomDigits& digits) const;
+
+ private:
+  StridedTile apply_view(const Equation& equation, StridedTile from, const Box& from_box,
+                         const Box& to_box) const;
+
+  const Function& function_;
+  const Fusion& fusion_;
+  const std::vector<Layout>& layouts_;
+};
+
+/// The instruction of a node.
+HostInstruction lower_region(const LowerContext& context, const Node& node);
+HostInstruction lower_kernel(const LowerContext& context, const Equation& equation);
+/// All nodes, in order.
+HostProgram lower(const Function& function);
+
+// One function per kernel op family, listed by name in lower.cc.
+using Lowering = std::vector<TileTask> (*)(const LowerContext&, const Equation&);
+std::vector<TileTask> lower_dot_general(const LowerContext&, const Equation&);
+std::vector<TileTask> lower_reduce(const LowerContext&, const Equation&);
+std::vector<TileTask> lower_argmax(const LowerContext&, const Equation&);
+std::vector<TileTask> lower_move(const LowerContext&, const Equation&);
+std::vector<TileTask> lower_combine(const LowerContext&, const Equation&);
+std::vector<TileTask> lower_concatenate(const LowerContext&, const Equation&);
+std::vector<TileTask> lower_pad(const LowerContext&, const Equation&);
+std::vector<TileTask> lower_gather(const LowerContext&, const Equation&);
+std::vector<TileTask> lower_scatter_add(const LowerContext&, const Equation&);
+std::vector<TileTask> lower_sort(const LowerContext&, const Equation&);
+std::vector<TileTask> lower_random_keys(const LowerContext&, const Equation&);
+
+}  // namespace tessera::compile::host

@@ -1,0 +1,150 @@
+#include <algorithm>
+#include <map>
+
+#include <tessera/error.h>
+
+#include "base/leaf_tree.h"
+#include "compile/host/kernels/gemm.h"
+#include "compile/host/leaves.h"
+#include "compile/host/lower.h"
+
+namespace tessera::compile::host {
+
+namespace {
+
+using Table = std::vector<std::int64_t>;
+
+class GemmKernel final : public run::Kernel {
+ public:
+  explicit GemmKernel(kernels::GemmProblem problem, std::int64_t a_offset, std::int64_t b_offset)
+      : plan_(std::move(problem)), a_offset_(a_offset), b_offset_(b_offset) {}
+
+  int num_parts() const override { return plan_.num_parts(); }
+  void run(std::span<std::byte* const> buffers, int part) const override {
+    plan_.run(reinterpret_cast<const float*>(buffers[0]) + a_offset_,
+              reinterpret_cast<const float*>(buffers[1]) + b_offset_,
+              reinterpret_cast<float*>(buffers[2]), part);
+  }
+
+ private:
+  kernels::GemmPlan plan_;
+  std::int64_t a_offset_;
+  std::int64_t b_offset_;
+};
+
+/// Which dimensions of an operand play which role.
+struct Roles {
+  ir::Ints batch;
+  ir::Ints free;
+  ir::Ints contract;
+};
+
+Roles roles_of(const ir::Ints& batch, const ir::Ints& contract, std::int64_t rank) {
+  Roles roles{.batch = batch, .free = {}, .contract = contract};
+  for (std::int64_t dim = 0; dim < rank; ++dim) {
+    const bool is_taken = std::count(batch.begin(), batch.end(), dim) != 0 ||
+                          std::count(contract.begin(), contract.end(), dim) != 0;
+    if (!is_taken) roles.free.push_back(dim);
+  }
+  return roles;
+}
+
+/// Offsets of all index combinations of `dims`, row-major.
+Table offsets(const ir::Ints& dims, const std::vector<std::int64_t>& sizes,
+              const std::vector<std::int64_t>& strides) {
+  Table table = {0};
+  for (std::int64_t dim : dims) {
+    const auto d = static_cast<std::size_t>(dim);
+    Table next;
+    next.reserve(table.size() * static_cast<std::size_t>(sizes[d]));
+    for (std::int64_t base : table) {
+      for (std::int64_t i = 0; i < sizes[d]; ++i) next.push_back(base + i * strides[d]);
+    }
+    table = std::move(next);
+  }
+  return table;
+}
+
+/// Offsets of the contracted indices, leaf after leaf.
+Table contracted_offsets(const std::vector<LeafBox>& leaves, const ir::Ints& dims,
+                         const std::vector<std::int64_t>& strides) {
+  Table table;
+  for (const LeafBox& leaf : leaves) {
+    Table part = {0};
+    for (std::size_t i = 0; i < dims.size(); ++i) {
+      const std::int64_t stride = strides[static_cast<std::size_t>(dims[i])];
+      Table next;
+      for (std::int64_t base : part) {
+        for (std::int64_t j = 0; j < leaf.size[i]; ++j) {
+          next.push_back(base + (leaf.start[i] + j) * stride);
+        }
+      }
+      part = std::move(next);
+    }
+    table.insert(table.end(), part.begin(), part.end());
+  }
+  return table;
+}
+
+std::shared_ptr<const run::Kernel> make_kernel(const LowerContext& context,
+                                               const Equation& equation, const Roles& lhs,
+                                               const Roles& rhs, const StridedTile& a,
+                                               const StridedTile& b, const AtomDigits& digits) {
+  const Box a_box = context.box(equation.operands[0], digits);
+  const Box b_box = context.box(equation.operands[1], digits);
+  std::vector<LeafRange> ranges;
+  for (std::int64_t dim : lhs.contract) {
+    ranges.push_back(
+        leaf_range(context.layout(equation.operands[0]), static_cast<std::size_t>(dim), digits));
+  }
+  const std::vector<LeafBox> leaves = leaf_boxes(ranges, context.function().grains);
+  kernels::GemmProblem problem;
+  std::int64_t k_end = 0;
+  for (const LeafBox& leaf : leaves) {
+    std::int64_t terms = 1;
+    for (std::int64_t size : leaf.size) terms *= size;
+    k_end += terms;
+    problem.leaf_ends.push_back(k_end);
+  }
+  problem.a = {.batch = offsets(lhs.batch, a_box.size, a.strides),
+               .outer = offsets(lhs.free, a_box.size, a.strides),
+               .k = contracted_offsets(leaves, lhs.contract, a.strides)};
+  problem.b = {.batch = offsets(rhs.batch, b_box.size, b.strides),
+               .outer = offsets(rhs.free, b_box.size, b.strides),
+               .k = contracted_offsets(leaves, rhs.contract, b.strides)};
+  const auto rows = static_cast<std::int64_t>(problem.a.outer.size());
+  const auto columns = static_cast<std::int64_t>(problem.b.outer.size());
+  for (std::size_t i = 0; i < problem.a.batch.size(); ++i) {
+    problem.c_batch.push_back(static_cast<std::int64_t>(i) * rows * columns);
+  }
+  for (std::int64_t i = 0; i < rows; ++i) problem.c_rows.push_back(i * columns);
+  return std::make_shared<GemmKernel>(std::move(problem), a.offset, b.offset);
+}
+
+}  // namespace
+
+std::vector<TileTask> lower_dot_general(const LowerContext& context, const Equation& equation) {
+  const ValueId result = equation.results[0];
+  const auto& attributes = equation.attributes;
+  const Function& function = context.function();
+  const Roles lhs = roles_of(attributes.ints("lhs_batch"), attributes.ints("lhs_contract"),
+                             function.type(equation.operands[0]).rank());
+  const Roles rhs = roles_of(attributes.ints("rhs_batch"), attributes.ints("rhs_contract"),
+                             function.type(equation.operands[1]).rank());
+  const Layout& layout = context.layout(result);
+  std::vector<TileTask> tasks;
+  // Tiles whose operands have the same extents share one plan.
+  std::map<std::vector<std::int64_t>, std::shared_ptr<const run::Kernel>> kernels;
+  for (std::int64_t tile = 0; tile < layout.num_tiles(); ++tile) {
+    const AtomDigits digits = layout.digits(tile);
+    const StridedTile a = context.read(equation.operands[0], digits);
+    const StridedTile b = context.read(equation.operands[1], digits);
+    auto& kernel = kernels[context.extents_key(equation, digits)];
+    if (kernel == nullptr) kernel = make_kernel(context, equation, lhs, rhs, a, b, digits);
+    tasks.push_back(
+        {.kernel = kernel, .reads = {a.tile, b.tile}, .writes = {{result, tile}}, .may_share = {}});
+  }
+  return tasks;
+}
+
+}  // namespace tessera::compile::host

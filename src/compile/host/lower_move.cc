@@ -1,0 +1,275 @@
+// Collectives between virtual devices of one process, and ops that only move data. A tile is
+// assembled from the tiles that hold its pieces: one copy, however many devices share the result.
+
+#include <algorithm>
+
+#include <tessera/error.h>
+
+#include "compile/host/kernels/boxes.h"
+#include "compile/host/lower.h"
+#include "ops/record.h"
+
+namespace tessera::compile::host {
+
+namespace {
+
+using Strides = std::vector<std::int64_t>;
+
+/// Copies boxes from several buffers into the last one.
+class CopyKernel final : public run::Kernel {
+ public:
+  struct Piece {
+    std::int64_t from;  // in elements
+    Strides from_strides;
+    std::int64_t to;
+    Strides to_strides;
+    Shape extents;
+  };
+
+  CopyKernel(std::vector<Piece> pieces, std::size_t element_bytes)
+      : pieces_(std::move(pieces)), element_bytes_(element_bytes) {}
+
+  int num_parts() const override { return static_cast<int>(std::max<std::size_t>(pieces_.size(), 1)); }
+  void run(std::span<std::byte* const> buffers, int part) const override {
+    if (pieces_.empty()) return;
+    const auto index = static_cast<std::size_t>(part);
+    const Piece& piece = pieces_[index];
+    const auto bytes = static_cast<std::int64_t>(element_bytes_);
+    kernels::copy_box(buffers[index] + piece.from * bytes, piece.from_strides,
+                      buffers.back() + piece.to * bytes, piece.to_strides, piece.extents,
+                      element_bytes_);
+  }
+
+ private:
+  std::vector<Piece> pieces_;
+  std::size_t element_bytes_;
+};
+
+/// Reduces boxes of several buffers, in the order of the tree, into the last one.
+class CombineKernel final : public run::Kernel {
+ public:
+  CombineKernel(kernels::CombineProblem problem) : plan_(std::move(problem)) {}
+  int num_parts() const override { return plan_.num_parts(); }
+  void run(std::span<std::byte* const> buffers, int part) const override {
+    plan_.run(buffers.first(buffers.size() - 1), buffers.back(), part);
+  }
+
+ private:
+  kernels::CombinePlan plan_;
+};
+
+std::int64_t dot(const std::vector<std::int64_t>& index, const Strides& strides) {
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < index.size(); ++i) sum += index[i] * strides[i];
+  return sum;
+}
+
+/// The common part of two boxes; empty sizes when they do not meet.
+Box intersect(const Box& a, const Box& b) {
+  Box result;
+  for (std::size_t d = 0; d < a.start.size(); ++d) {
+    const std::int64_t start = std::max(a.start[d], b.start[d]);
+    const std::int64_t end = std::min(a.start[d] + a.size[d], b.start[d] + b.size[d]);
+    result.start.push_back(start);
+    result.size.push_back(std::max<std::int64_t>(end - start, 0));
+  }
+  return result;
+}
+
+std::vector<std::int64_t> minus(const std::vector<std::int64_t>& a,
+                                const std::vector<std::int64_t>& b) {
+  std::vector<std::int64_t> result(a.size());
+  for (std::size_t i = 0; i < a.size(); ++i) result[i] = a[i] - b[i];
+  return result;
+}
+
+/// A copy task under construction: pieces and the buffers they come from.
+struct CopyTask {
+  std::vector<CopyKernel::Piece> pieces;
+  TileTask task;
+
+  void add(const StridedTile& from, std::int64_t from_offset, std::int64_t to, Strides to_strides,
+           Shape extents) {
+    if (num_elements(extents) == 0) return;
+    task.reads.push_back(from.tile);
+    pieces.push_back({.from = from.offset + from_offset,
+                      .from_strides = from.strides,
+                      .to = to,
+                      .to_strides = std::move(to_strides),
+                      .extents = std::move(extents)});
+  }
+
+  TileTask finish(TileRef write, DType dtype) {
+    task.writes = {write};
+    task.kernel = std::make_shared<CopyKernel>(std::move(pieces), size_bytes(dtype));
+    return std::move(task);
+  }
+};
+
+/// Digits of the source tile `tile` of an operand, completed by those of the result where the
+/// operand does not care.
+std::vector<TileTask> move_value(const LowerContext& context, ValueId operand, ValueId result) {
+  const Layout& from = context.layout(operand);
+  const Layout& to = context.layout(result);
+  std::vector<TileTask> tasks;
+  for (std::int64_t tile = 0; tile < to.num_tiles(); ++tile) {
+    const Box box = to.box(tile);
+    const Strides strides = row_major_strides(box.size);
+    CopyTask copy;
+    for (std::int64_t source = 0; source < from.num_tiles(); ++source) {
+      const Box source_box = from.box(source);
+      const Box common = intersect(box, source_box);
+      if (num_elements(common.size) == 0) continue;
+      const StridedTile read = context.read(operand, from.digits(source));
+      copy.add(read, dot(minus(common.start, source_box.start), read.strides),
+               dot(minus(common.start, box.start), strides), strides, common.size);
+    }
+    tasks.push_back(copy.finish({result, tile}, context.function().type(result).dtype));
+  }
+  return tasks;
+}
+
+/// Digits along `partial` counted up in row-major order, the rest as in `base`.
+std::vector<AtomDigits> partial_digits(const std::vector<Atom>& atoms, const AtomList& partial,
+                                       const AtomDigits& base) {
+  std::vector<AtomDigits> all = {base};
+  for (AtomId atom : partial) {
+    std::vector<AtomDigits> next;
+    for (const AtomDigits& digits : all) {
+      for (std::int32_t digit = 0; digit < atoms[atom].size; ++digit) {
+        next.push_back(digits);
+        next.back()[atom] = digit;
+      }
+    }
+    all = std::move(next);
+  }
+  return all;
+}
+
+std::vector<TileTask> combine_value(const LowerContext& context, const Equation& equation,
+                                    ValueId operand, ValueId result) {
+  const std::vector<Atom> atoms = atoms_of(context.function().mesh);
+  const Layout& from = context.layout(operand);
+  const Layout& to = context.layout(result);
+  // Only a suffix of the partial atoms is resolved; the major ones stay partial in the result.
+  AtomList resolved = from.sharding().partial;
+  resolved.erase(resolved.begin(),
+                 resolved.begin() + static_cast<std::ptrdiff_t>(to.sharding().partial.size()));
+  std::vector<TileTask> tasks;
+  for (std::int64_t tile = 0; tile < to.num_tiles(); ++tile) {
+    const Box box = to.box(tile);
+    TileTask task;
+    kernels::CombineProblem problem;
+    problem.kind = kernels::combine_kind(equation.attributes.get<std::string>("reduction"));
+    problem.dtype = context.function().type(result).dtype;
+    problem.extents = box.size;
+    for (const AtomDigits& digits : partial_digits(atoms, resolved, to.digits(tile))) {
+      const Box source = context.box(operand, digits);
+      const StridedTile read = context.read(operand, digits);
+      task.reads.push_back(read.tile);
+      problem.sources.push_back(
+          {.offset = read.offset + dot(minus(box.start, source.start), read.strides),
+           .strides = read.strides});
+    }
+    task.writes = {{result, tile}};
+    task.kernel = std::make_shared<CombineKernel>(std::move(problem));
+    tasks.push_back(std::move(task));
+  }
+  return tasks;
+}
+
+void append(std::vector<TileTask>& all, std::vector<TileTask> some) {
+  for (TileTask& task : some) all.push_back(std::move(task));
+}
+
+}  // namespace
+
+std::vector<TileTask> lower_move(const LowerContext& context, const Equation& equation) {
+  std::vector<TileTask> tasks;
+  for (std::size_t i = 0; i < equation.operands.size(); ++i) {
+    append(tasks, move_value(context, equation.operands[i], equation.results[i]));
+  }
+  return tasks;
+}
+
+std::vector<TileTask> lower_combine(const LowerContext& context, const Equation& equation) {
+  std::vector<TileTask> tasks;
+  for (std::size_t i = 0; i < equation.operands.size(); ++i) {
+    append(tasks, combine_value(context, equation, equation.operands[i], equation.results[i]));
+  }
+  return tasks;
+}
+
+std::vector<TileTask> lower_concatenate(const LowerContext& context, const Equation& equation) {
+  const auto dim = static_cast<std::size_t>(equation.attributes.integer("dim"));
+  const ValueId result = equation.results[0];
+  const Layout& layout = context.layout(result);
+  std::vector<TileTask> tasks;
+  for (std::int64_t tile = 0; tile < layout.num_tiles(); ++tile) {
+    const AtomDigits digits = layout.digits(tile);
+    const Strides strides = row_major_strides(layout.box(tile).size);
+    CopyTask copy;
+    std::int64_t at = 0;
+    for (ValueId operand : equation.operands) {
+      const Shape extents = context.box(operand, digits).size;
+      copy.add(context.read(operand, digits), 0, at * strides[dim], strides, extents);
+      at += extents[dim];
+    }
+    tasks.push_back(copy.finish({result, tile}, context.function().type(result).dtype));
+  }
+  return tasks;
+}
+
+namespace {
+
+/// Fills the result with a scalar and copies the operand into its middle.
+class PadKernel final : public run::Kernel {
+ public:
+  PadKernel(std::vector<CopyKernel::Piece> pieces, std::size_t element_bytes, std::int64_t count)
+      : pieces_(std::move(pieces)), element_bytes_(element_bytes), count_(count) {}
+
+  void run(std::span<std::byte* const> buffers, int /*part*/) const override {
+    const auto bytes = static_cast<std::int64_t>(element_bytes_);
+    for (std::int64_t i = 0; i < count_; ++i) {
+      std::copy_n(buffers[0], element_bytes_, buffers[2] + i * bytes);
+    }
+    for (const CopyKernel::Piece& piece : pieces_) {
+      kernels::copy_box(buffers[1] + piece.from * bytes, piece.from_strides,
+                        buffers[2] + piece.to * bytes, piece.to_strides, piece.extents,
+                        element_bytes_);
+    }
+  }
+
+ private:
+  std::vector<CopyKernel::Piece> pieces_;
+  std::size_t element_bytes_;
+  std::int64_t count_;
+};
+
+}  // namespace
+
+std::vector<TileTask> lower_pad(const LowerContext& context, const Equation& equation) {
+  const ir::Ints& low = equation.attributes.ints("low");
+  const ValueId result = equation.results[0];
+  const Layout& layout = context.layout(result);
+  const DType dtype = context.function().type(result).dtype;
+  std::vector<TileTask> tasks;
+  for (std::int64_t tile = 0; tile < layout.num_tiles(); ++tile) {
+    const AtomDigits digits = layout.digits(tile);
+    const Shape extents = layout.box(tile).size;
+    const Strides strides = row_major_strides(extents);
+    const StridedTile read = context.read(equation.operands[0], digits);
+    const StridedTile fill = context.read(equation.operands[1], digits);
+    const Shape inner = context.box(equation.operands[0], digits).size;
+    std::vector<CopyKernel::Piece> pieces;
+    if (num_elements(inner) > 0) pieces.push_back({read.offset, read.strides, dot(low, strides), strides, inner});
+    tasks.push_back({.kernel = std::make_shared<PadKernel>(std::move(pieces), size_bytes(dtype),
+                                                           num_elements(extents)),
+                     .reads = {fill.tile, read.tile},
+                     .writes = {{result, tile}},
+                     .may_share = {}});
+  }
+  return tasks;
+}
+
+}  // namespace tessera::compile::host

@@ -1,0 +1,118 @@
+#include <algorithm>
+#include <map>
+
+#include <tessera/error.h>
+
+#include "compile/host/kernels/reduce.h"
+#include "compile/host/leaves.h"
+#include "compile/host/lower.h"
+#include "ops/record.h"
+
+namespace tessera::compile::host {
+
+namespace {
+
+class ReduceKernel final : public run::Kernel {
+ public:
+  ReduceKernel(kernels::ReduceProblem problem, std::int64_t offset_bytes)
+      : plan_(std::move(problem)), offset_bytes_(offset_bytes) {}
+  int num_parts() const override { return plan_.num_parts(); }
+  void run(std::span<std::byte* const> buffers, int part) const override {
+    plan_.run(buffers[0] + offset_bytes_, buffers[1], part);
+  }
+
+ private:
+  kernels::ReducePlan plan_;
+  std::int64_t offset_bytes_;
+};
+
+class ArgmaxKernel final : public run::Kernel {
+ public:
+  explicit ArgmaxKernel(kernels::ArgmaxProblem problem) : problem_(std::move(problem)) {}
+  void run(std::span<std::byte* const> buffers, int /*part*/) const override {
+    kernels::argmax(problem_, buffers[0], reinterpret_cast<std::int32_t*>(buffers[1]));
+  }
+
+ private:
+  kernels::ArgmaxProblem problem_;
+};
+
+kernels::ReduceKind kind_of(const std::string& op) {
+  if (op == "reduce_sum") return kernels::ReduceKind::sum;
+  if (op == "reduce_max") return kernels::ReduceKind::max;
+  if (op == "reduce_min") return kernels::ReduceKind::min;
+  return op == "reduce_and" ? kernels::ReduceKind::all : kernels::ReduceKind::any;
+}
+
+kernels::ReduceProblem problem_of(const LowerContext& context, const Equation& equation,
+                                  const StridedTile& from, const AtomDigits& digits) {
+  const ValueId operand = equation.operands[0];
+  const ir::Ints& dims = equation.attributes.ints("dims");
+  const Box box = context.box(operand, digits);
+  kernels::ReduceProblem problem;
+  problem.kind = kind_of(*equation.op->name);
+  problem.dtype = context.function().type(operand).dtype;
+  const auto rank = static_cast<std::int64_t>(box.size.size());
+  for (std::int64_t dim = 0; dim < rank; ++dim) {
+    if (std::count(dims.begin(), dims.end(), dim) != 0) continue;
+    problem.kept_extents.push_back(box.size[static_cast<std::size_t>(dim)]);
+    problem.kept_strides.push_back(from.strides[static_cast<std::size_t>(dim)]);
+  }
+  std::vector<LeafRange> ranges;
+  for (std::int64_t dim : dims) {
+    const auto d = static_cast<std::size_t>(dim);
+    problem.reduced_extents.push_back(box.size[d]);
+    problem.reduced_strides.push_back(from.strides[d]);
+    ranges.push_back(leaf_range(context.layout(operand), d, digits));
+  }
+  problem.cuts = leaf_cuts(ranges, context.function().grains);
+  problem.lanes16 = !dims.empty() && dims.back() == rank - 1;
+  return problem;
+}
+
+}  // namespace
+
+std::vector<TileTask> lower_reduce(const LowerContext& context, const Equation& equation) {
+  const ValueId operand = equation.operands[0];
+  const Layout& layout = context.layout(equation.results[0]);
+  const auto element = static_cast<std::int64_t>(size_bytes(context.function().type(operand).dtype));
+  std::map<std::vector<std::int64_t>, std::shared_ptr<const run::Kernel>> kernels;
+  std::vector<TileTask> tasks;
+  for (std::int64_t tile = 0; tile < layout.num_tiles(); ++tile) {
+    const AtomDigits digits = layout.digits(tile);
+    const StridedTile from = context.read(operand, digits);
+    auto& kernel = kernels[context.extents_key(equation, digits)];
+    if (kernel == nullptr) {
+      kernel = std::make_shared<ReduceKernel>(problem_of(context, equation, from, digits),
+                                              from.offset * element);
+    }
+    tasks.push_back({.kernel = kernel,
+                     .reads = {from.tile},
+                     .writes = {{equation.results[0], tile}},
+                     .may_share = {}});
+  }
+  return tasks;
+}
+
+std::vector<TileTask> lower_argmax(const LowerContext& context, const Equation& equation) {
+  const ValueId operand = equation.operands[0];
+  const Layout& layout = context.layout(equation.results[0]);
+  const auto dim = static_cast<std::size_t>(equation.attributes.integer("dim"));
+  std::vector<TileTask> tasks;
+  for (std::int64_t tile = 0; tile < layout.num_tiles(); ++tile) {
+    const AtomDigits digits = layout.digits(tile);
+    const Shape shape = context.box(operand, digits).size;
+    kernels::ArgmaxProblem problem;
+    problem.dtype = context.function().type(operand).dtype;
+    for (std::size_t d = 0; d < shape.size(); ++d) {
+      (d < dim ? problem.outer : d == dim ? problem.size : problem.inner) *= shape[d];
+    }
+    tasks.push_back({.kernel = std::make_shared<ArgmaxKernel>(problem),
+                     .reads = {context.read(operand, digits).tile},
+                     .writes = {{equation.results[0], tile}},
+                     .may_share = {}});
+  }
+  return tasks;
+}
+
+}  // namespace tessera::compile::host

@@ -1,0 +1,373 @@
+#include "compile/host/plan_memory.h"
+
+#include <algorithm>
+#include <map>
+
+#include <tessera/error.h>
+
+namespace tessera::compile::host {
+
+namespace {
+
+constexpr std::int64_t kAlignment = 64;
+
+std::int64_t aligned(std::int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+/// When a tile is written and last read, in instruction numbers.
+struct Life {
+  std::int64_t bytes = 0;
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+
+/// Free ranges of an arena; each remembers whose tile used it last.
+class Arena {
+ public:
+  struct Range {
+    std::int64_t size;
+    std::vector<std::size_t> last_users;  // tiles whose tasks must end before reuse
+  };
+
+  /// Takes the smallest range that fits, grown at the end of the arena if need be.
+  std::int64_t take(std::int64_t bytes, std::vector<std::size_t>& previous_users) {
+    auto best = free_.end();
+    for (auto it = free_.begin(); it != free_.end(); ++it) {
+      if (it->second.size >= bytes &&
+          (best == free_.end() || it->second.size < best->second.size)) {
+        best = it;
+      }
+    }
+    if (best == free_.end()) return grow(bytes, previous_users);
+    const std::int64_t offset = best->first;
+    Range range = std::move(best->second);
+    free_.erase(best);
+    previous_users = range.last_users;
+    if (range.size > bytes) {
+      free_.emplace(offset + bytes, Range{range.size - bytes, std::move(range.last_users)});
+    }
+    return offset;
+  }
+
+  void give_back(std::int64_t offset, std::int64_t bytes, std::size_t user) {
+    auto it = free_.emplace(offset, Range{bytes, {user}}).first;
+    auto next = std::next(it);
+    if (next != free_.end() && offset + bytes == next->first) join(it, next);
+    if (it == free_.begin()) return;
+    auto before = std::prev(it);
+    if (before->first + before->second.size == offset) join(before, it);
+  }
+
+  std::int64_t size() const { return size_; }
+
+ private:
+  using Ranges = std::map<std::int64_t, Range>;
+
+  std::int64_t grow(std::int64_t bytes, std::vector<std::size_t>& previous_users) {
+    std::int64_t offset = size_;
+    if (!free_.empty()) {
+      auto last = std::prev(free_.end());
+      if (last->first + last->second.size == size_) {
+        offset = last->first;
+        previous_users = std::move(last->second.last_users);
+        free_.erase(last);
+      }
+    }
+    size_ = offset + bytes;
+    return offset;
+  }
+
+  void join(Ranges::iterator into, Ranges::iterator next) {
+    into->second.size += next->second.size;
+    auto& users = into->second.last_users;
+    users.insert(users.end(), next->second.last_users.begin(), next->second.last_users.end());
+    free_.erase(next);
+  }
+
+  Ranges free_;
+  std::int64_t size_ = 0;
+};
+
+class MemoryPlanner {
+ public:
+  MemoryPlanner(const HostProgram& program, const CompileOptions& options)
+      : program_(program), f_(*program.function), options_(options) {}
+
+  run::Executable plan() {
+    number_tiles();
+    find_lives();
+    choose_aliases();
+    emit_tasks();
+    executable_.device_peak_bytes = device_peak();
+    return std::move(executable_);
+  }
+
+ private:
+  // --- tiles have consecutive numbers, value after value
+
+  void number_tiles() {
+    first_tile_.push_back(0);
+    for (ValueId id = 0; id < f_.values.size(); ++id) {
+      const std::int64_t count = program_.layouts[id].num_tiles();
+      for (std::int64_t tile = 0; tile < count; ++tile) {
+        lives_.push_back({.bytes = tile_bytes(f_, program_.layouts[id], id, tile)});
+      }
+      first_tile_.push_back(first_tile_.back() + static_cast<std::size_t>(count));
+    }
+    input_of_.assign(f_.values.size(), -1);
+    output_of_.assign(f_.values.size(), -1);
+    for (std::size_t i = 0; i < f_.inputs.size(); ++i) {
+      input_of_[f_.inputs[i]] = static_cast<int>(i);
+    }
+    for (std::size_t i = 0; i < f_.outputs.size(); ++i) {
+      output_of_[f_.outputs[i]] = static_cast<int>(i);
+    }
+  }
+
+  std::size_t number(const TileRef& ref) const {
+    return first_tile_[ref.value] + static_cast<std::size_t>(ref.tile);
+  }
+
+  void find_lives() {
+    for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
+      for (const TileTask& task : program_.instructions[i].tasks) {
+        for (const TileRef& ref : task.writes) {
+          lives_[number(ref)].begin = i;
+          lives_[number(ref)].end = std::max(lives_[number(ref)].end, i);
+        }
+        for (const TileRef& ref : task.reads) {
+          lives_[number(ref)].end = std::max(lives_[number(ref)].end, i);
+        }
+      }
+    }
+  }
+
+  // --- ports
+
+  /// A donated input gives its buffers to an output unless something still reads it after, or
+  /// while, the output is written elsewhere.
+  void choose_aliases() {
+    for (std::size_t i = 0; i < f_.inputs.size(); ++i) {
+      run::Port port;
+      port.is_donated = options_.is_donated[i];
+      port.tile_bytes = bytes_of(f_.inputs[i]);
+      executable_.inputs.push_back(std::move(port));
+    }
+    for (std::size_t i = 0; i < f_.outputs.size(); ++i) {
+      run::Port port;
+      port.tile_bytes = bytes_of(f_.outputs[i]);
+      const int donated = options_.output_alias[i];
+      if (donated >= 0 && can_alias(f_.outputs[i], f_.inputs[static_cast<std::size_t>(donated)])) {
+        port.alias = donated;
+      }
+      executable_.outputs.push_back(std::move(port));
+    }
+  }
+
+  std::vector<std::int64_t> bytes_of(ValueId id) const {
+    std::vector<std::int64_t> bytes;
+    for (std::size_t t = first_tile_[id]; t < first_tile_[id + 1]; ++t) {
+      bytes.push_back(lives_[t].bytes);
+    }
+    return bytes;
+  }
+
+  bool can_alias(ValueId output, ValueId input) const {
+    if (bytes_of(output) != bytes_of(input)) return false;
+    if (output == input) return true;
+    for (std::int64_t tile = 0; tile < program_.layouts[output].num_tiles(); ++tile) {
+      const Life& from = lives_[number({input, tile})];
+      const Life& to = lives_[number({output, tile})];
+      if (from.end > to.begin) return false;
+      if (from.end == to.begin && !shares_in_place({output, tile}, {input, tile})) return false;
+    }
+    return true;
+  }
+
+  bool shares_in_place(const TileRef& write, const TileRef& read) const {
+    const std::size_t instruction = lives_[number(write)].begin;
+    for (const TileTask& task : program_.instructions[instruction].tasks) {
+      const bool writes =
+          std::find(task.writes.begin(), task.writes.end(), write) != task.writes.end();
+      const bool reads = std::find(task.reads.begin(), task.reads.end(), read) != task.reads.end();
+      if (!writes && !reads) continue;
+      if (writes != reads) return false;
+      const bool may =
+          std::any_of(task.may_share.begin(), task.may_share.end(), [&](const auto& pair) {
+            return task.writes[pair.first] == write && task.reads[pair.second] == read;
+          });
+      if (!may) return false;
+    }
+    return true;
+  }
+
+  // --- tasks and places
+
+  void emit_tasks() {
+    places_.assign(lives_.size(), ~std::uint32_t{0});
+    writer_.assign(lives_.size(), kNoTask);
+    readers_.resize(lives_.size());
+    expiring_.resize(program_.instructions.size() + 1);
+    for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
+      executable_.instructions.push_back(program_.instructions[i].info);
+      for (const TileTask& task : program_.instructions[i].tasks) emit_task(i, task);
+      for (std::size_t tile : expiring_[i]) release(tile);
+    }
+    executable_.arena_bytes = arena_.size();
+  }
+
+  void emit_task(std::size_t instruction, const TileTask& task) {
+    const auto id = static_cast<std::uint32_t>(executable_.tasks.size());
+    executable_.tasks.push_back({.kernel = task.kernel,
+                                 .instruction = static_cast<std::uint32_t>(instruction),
+                                 .places = {},
+                                 .successors = {},
+                                 .num_predecessors = 0});
+    std::vector<std::uint32_t> before;
+    for (const TileRef& ref : task.reads) {
+      const std::size_t tile = number(ref);
+      if (writer_[tile] != kNoTask) before.push_back(writer_[tile]);
+      readers_[tile].push_back(id);
+      executable_.tasks[id].places.push_back(place_of_input(ref));
+    }
+    for (std::size_t i = 0; i < task.writes.size(); ++i) {
+      const std::size_t tile = number(task.writes[i]);
+      writer_[tile] = id;
+      place_write(instruction, task, i, before);
+      executable_.tasks[id].places.push_back(places_[tile]);
+    }
+    std::sort(before.begin(), before.end());
+    before.erase(std::unique(before.begin(), before.end()), before.end());
+    for (std::uint32_t other : before) {
+      if (other == id) continue;
+      executable_.tasks[other].successors.push_back(id);
+      executable_.tasks[id].num_predecessors += 1;
+    }
+  }
+
+  std::uint32_t add_place(run::Place place) {
+    executable_.places.push_back(place);
+    return static_cast<std::uint32_t>(executable_.places.size() - 1);
+  }
+
+  std::uint32_t place_of_input(const TileRef& ref) {
+    std::uint32_t& place = places_[number(ref)];
+    if (place == ~std::uint32_t{0}) {
+      require(input_of_[ref.value] >= 0, "a tile is written before it is read");
+      place = add_place({.space = run::Place::Space::input,
+                         .port = static_cast<std::uint32_t>(input_of_[ref.value]),
+                         .tile = static_cast<std::uint32_t>(ref.tile),
+                         .offset = 0});
+    }
+    return place;
+  }
+
+  void place_write(std::size_t instruction, const TileTask& task, std::size_t write,
+                   std::vector<std::uint32_t>& before) {
+    const TileRef& ref = task.writes[write];
+    const std::size_t tile = number(ref);
+    if (output_of_[ref.value] >= 0) {
+      const auto port = static_cast<std::uint32_t>(output_of_[ref.value]);
+      places_[tile] = add_place({.space = run::Place::Space::output,
+                                 .port = port,
+                                 .tile = static_cast<std::uint32_t>(ref.tile),
+                                 .offset = 0});
+      const int alias = executable_.outputs[port].alias;
+      if (alias >= 0) {
+        wait_for(number({f_.inputs[static_cast<std::size_t>(alias)], ref.tile}), before);
+      }
+      return;
+    }
+    if (share_in_place(instruction, task, write, before)) return;
+    std::vector<std::size_t> previous;
+    const std::int64_t bytes = std::max(aligned(lives_[tile].bytes), kAlignment);
+    const std::int64_t offset = arena_.take(bytes, previous);
+    for (std::size_t other : previous) wait_for(other, before);
+    places_[tile] = add_place({.space = run::Place::Space::arena, .offset = offset});
+    expiring_[lives_[tile].end].push_back(tile);
+  }
+
+  /// Writes over a tile of the arena that this task is the last to read.
+  bool share_in_place(std::size_t instruction, const TileTask& task, std::size_t write,
+                      std::vector<std::uint32_t>& before) {
+    for (const auto& [position, read] : task.may_share) {
+      if (position != write) continue;
+      const std::size_t from = number(task.reads[read]);
+      const std::size_t to = number(task.writes[write]);
+      auto& dying = expiring_[instruction];
+      const auto found = std::find(dying.begin(), dying.end(), from);
+      if (found == dying.end() || lives_[from].bytes != lives_[to].bytes) continue;
+      if (!shares_in_place(task.writes[write], task.reads[read])) continue;
+      dying.erase(found);
+      wait_for(from, before);
+      places_[to] = places_[from];
+      expiring_[lives_[to].end].push_back(to);
+      return true;
+    }
+    return false;
+  }
+
+  /// All tasks that touch the tile so far end first.
+  void wait_for(std::size_t tile, std::vector<std::uint32_t>& before) const {
+    if (writer_[tile] != kNoTask) before.push_back(writer_[tile]);
+    before.insert(before.end(), readers_[tile].begin(), readers_[tile].end());
+  }
+
+  void release(std::size_t tile) {
+    const std::int64_t bytes = std::max(aligned(lives_[tile].bytes), kAlignment);
+    arena_.give_back(executable_.places[places_[tile]].offset, bytes, tile);
+  }
+
+  // --- what one device would hold
+
+  /// The largest sum of live tiles when a device holds one tile of each value.
+  std::int64_t device_peak() const {
+    std::int64_t ports = 0;
+    std::vector<std::int64_t> change(program_.instructions.size() + 2, 0);
+    for (ValueId id = 0; id < f_.values.size(); ++id) {
+      const std::vector<std::int64_t> bytes = bytes_of(id);
+      const std::int64_t largest = *std::max_element(bytes.begin(), bytes.end());
+      const int output = output_of_[id];
+      if (input_of_[id] >= 0) {
+        ports += largest;
+      } else if (output >= 0) {
+        if (executable_.outputs[static_cast<std::size_t>(output)].alias < 0) ports += largest;
+      } else if (writer_[first_tile_[id]] != kNoTask) {
+        change[lives_[first_tile_[id]].begin] += largest;
+        change[lives_[first_tile_[id]].end + 1] -= largest;
+      }
+    }
+    std::int64_t live = 0;
+    std::int64_t peak = 0;
+    for (std::int64_t bytes : change) {
+      live += bytes;
+      peak = std::max(peak, live);
+    }
+    return ports + peak;
+  }
+
+  static constexpr std::uint32_t kNoTask = ~std::uint32_t{0};
+
+  const HostProgram& program_;
+  const Function& f_;
+  const CompileOptions& options_;
+  run::Executable executable_;
+  std::vector<std::size_t> first_tile_;  // per value, and the total at the end
+  std::vector<Life> lives_;              // per tile
+  std::vector<int> input_of_;            // per value: port, or -1
+  std::vector<int> output_of_;
+  std::vector<std::uint32_t> places_;  // per tile
+  std::vector<std::uint32_t> writer_;  // per tile: its task
+  std::vector<std::vector<std::uint32_t>> readers_;
+  std::vector<std::vector<std::size_t>> expiring_;  // per instruction: tiles that die after it
+  Arena arena_;
+};
+
+}  // namespace
+
+run::Executable plan_memory(const HostProgram& program, const CompileOptions& options) {
+  return MemoryPlanner(program, options).plan();
+}
+
+}  // namespace tessera::compile::host

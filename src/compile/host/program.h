@@ -1,0 +1,57 @@
+// The program between fusion and memory planning: host instructions over distinct tiles.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "ir/ir.h"
+#include "mesh/sharding.h"
+#include "run/executable.h"
+
+namespace tessera::compile::host {
+
+using ir::Equation;
+using ir::Function;
+using ir::ValueId;
+
+/// One tile of a value that has memory of its own.
+struct TileRef {
+  ValueId value;
+  std::int64_t tile;
+  friend bool operator==(const TileRef&, const TileRef&) = default;
+};
+
+/// A tile read through views: element i is at offset + sum(i_d * strides_d) of its buffer.
+struct StridedTile {
+  TileRef tile;
+  std::int64_t offset = 0;            // in elements
+  std::vector<std::int64_t> strides;  // in elements, per dimension of the value that is read
+};
+
+/// One task before memory is planned. Buffers are handed to the kernel reads first, then writes.
+struct TileTask {
+  std::shared_ptr<const run::Kernel> kernel;
+  std::vector<TileRef> reads;
+  std::vector<TileRef> writes;
+  /// Pairs (write, read) of positions that may share memory when the read tile dies here.
+  std::vector<std::pair<std::size_t, std::size_t>> may_share;
+};
+
+struct HostInstruction {
+  run::Instruction info;
+  std::vector<TileTask> tasks;
+};
+
+/// A function lowered to instructions in execution order.
+struct HostProgram {
+  const Function* function;
+  std::vector<Layout> layouts;  // per value
+  std::vector<HostInstruction> instructions;
+};
+
+/// The layouts of all values of a partitioned function.
+std::vector<Layout> layouts_of(const Function& function);
+std::int64_t tile_bytes(const Function& function, const Layout& layout, ValueId value,
+                        std::int64_t tile);
+
+}  // namespace tessera::compile::host

@@ -1,0 +1,69 @@
+#include "ir/simplify.h"
+
+#include <cmath>
+#include <unordered_map>
+
+namespace tessera::ir {
+
+namespace {
+
+std::size_t combine(std::size_t seed, std::size_t value) {
+  return seed ^ (value + 0x9e3779b97f4a7c15ULL + (seed << 6) + (seed >> 2));
+}
+
+std::size_t hash(const Equation& equation) {
+  std::size_t seed = std::hash<const void*>{}(equation.op);
+  for (ValueId id : equation.operands) seed = combine(seed, id);
+  for (const auto& [name, value] : equation.attributes.items()) {
+    seed = combine(seed, value.index());
+    if (const auto* ints = std::get_if<Ints>(&value)) {
+      for (std::int64_t i : *ints) seed = combine(seed, static_cast<std::size_t>(i));
+    }
+    if (const auto* number = std::get_if<double>(&value)) {
+      seed = combine(seed, std::hash<double>{}(*number));
+    }
+  }
+  return seed;
+}
+
+/// Attributes that compare equal and also have the same bits: 0.0 and -0.0 differ.
+bool is_same(const Equation& a, const Equation& b) {
+  if (a.op != b.op || a.operands != b.operands || !(a.attributes == b.attributes)) return false;
+  for (std::size_t i = 0; i < a.attributes.items().size(); ++i) {
+    const auto* x = std::get_if<double>(&a.attributes.items()[i].second);
+    const auto* y = std::get_if<double>(&b.attributes.items()[i].second);
+    if (x != nullptr && y != nullptr && std::signbit(*x) != std::signbit(*y)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Function without_common_subexpressions(const Function& function) {
+  Function result = function;
+  result.equations.clear();
+  std::vector<ValueId> replacement(function.values.size());
+  for (ValueId id = 0; id < replacement.size(); ++id) replacement[id] = id;
+  std::unordered_multimap<std::size_t, std::size_t> seen;
+  for (Equation equation : function.equations) {
+    for (ValueId& id : equation.operands) id = replacement[id];
+    const std::size_t key = hash(equation);
+    const auto [begin, end] = seen.equal_range(key);
+    auto twin = end;
+    for (auto it = begin; it != end; ++it) {
+      if (is_same(result.equations[it->second], equation)) twin = it;
+    }
+    if (twin == end) {
+      seen.emplace(key, result.equations.size());
+      result.equations.push_back(std::move(equation));
+      continue;
+    }
+    for (std::size_t i = 0; i < equation.results.size(); ++i) {
+      replacement[equation.results[i]] = result.equations[twin->second].results[i];
+    }
+  }
+  for (ValueId& id : result.outputs) id = replacement[id];
+  return without_dead_code(result);
+}
+
+}  // namespace tessera::ir
