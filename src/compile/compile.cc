@@ -4,6 +4,7 @@
 
 #include <tessera/error.h>
 
+#include "compile/host/kernels/reduce_internal.h"
 #include "compile/host/lower.h"
 #include "compile/host/plan_memory.h"
 #include "ir/builder.h"
@@ -58,5 +59,7 @@ std::shared_ptr<const run::Executable> compile(const ir::Function& function,
   return std::make_shared<const run::Executable>(
       host::plan_memory(host::lower(distinct), options));
 }
+
+std::string_view instruction_set() { return kernels::instruction_set(); }
 
 }  // namespace tessera::compile

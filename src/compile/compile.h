@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 
 #include "ir/ir.h"
 #include "run/executable.h"
@@ -17,5 +18,8 @@ struct CompileOptions {
 /// Throws UserError for a dtype or size that the host engine does not take.
 std::shared_ptr<const run::Executable> compile(const ir::Function& function,
                                                const CompileOptions& options);
+
+/// The instruction set that the host kernels run on.
+std::string_view instruction_set();
 
 }  // namespace tessera::compile

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <queue>
 
+#include <tessera/error.h>
+
 #include "compile/host/lower.h"
 #include "ops/record.h"
 
@@ -68,14 +70,18 @@ class ViewPass {
   void visit_view(const Equation& equation) {
     const ValueId from = equation.operands[0];
     const ValueId to = equation.results[0];
+    // The bits of a constant stand for another number after a bitcast.
+    if (fusion_.splat[from] && equation.op->host.name == "bitcast") give_memory(from);
     if (fusion_.splat[from]) {
       fusion_.splat[to] = fusion_.splat[from];
       return;
     }
-    const bool is_reshape = *equation.op->name == "reshape";
-    if (is_reshape && !is_dense_[from]) give_memory(from);
+    const std::string& view = equation.op->host.name;
+    const bool moves = view == "broadcast_in_dim" || view == "reverse" || view == "slice" ||
+                       view == "transpose";
+    if (view == "reshape" && !is_dense_[from]) give_memory(from);
     fusion_.is_view[to] = true;
-    is_dense_[to] = is_reshape;
+    is_dense_[to] = !moves && is_dense_[from];
   }
 
   void visit_kernel(const Equation& equation) {

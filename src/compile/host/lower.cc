@@ -67,9 +67,7 @@ std::vector<std::int64_t> LowerContext::extents_key(const Equation& equation,
 
 StridedTile LowerContext::read(ValueId value, const AtomDigits& digits) const {
   if (fusion_.is_view[value]) {
-    const Equation& equation = function_.equations[fusion_.definition[value]];
-    const ValueId from = equation.operands[0];
-    return apply_view(equation, read(from, digits), box(from, digits), box(value, digits));
+    return read_through(function_.equations[fusion_.definition[value]], digits);
   }
   require(fusion_.needs_buffer[value], "only values with memory are read");
   const Layout& layout = layouts_[value];
@@ -77,11 +75,18 @@ StridedTile LowerContext::read(ValueId value, const AtomDigits& digits) const {
   return {.tile = {value, tile}, .offset = 0, .strides = row_major_strides(layout.box(tile).size)};
 }
 
+StridedTile LowerContext::read_through(const Equation& view, const AtomDigits& digits) const {
+  const ValueId from = view.operands[0];
+  return apply_view(view, read(from, digits), box(from, digits), box(view.results[0], digits));
+}
+
 StridedTile LowerContext::apply_view(const Equation& equation, StridedTile from,
                                      const Box& from_box, const Box& to_box) const {
   const std::string& view = equation.op->host.name;
   StridedTile to{.tile = from.tile, .offset = from.offset, .strides = {}};
-  if (view == "reshape") {
+  if (view == "bitcast" || view == "sharding_constraint" || view == "stop_gradient") {
+    to.strides = from.strides;
+  } else if (view == "reshape") {
     to.strides = row_major_strides(to_box.size);
   } else if (view == "transpose") {
     for (std::int64_t dim : equation.attributes.ints("permutation")) {

@@ -27,6 +27,8 @@ class LowerContext {
   std::vector<std::int64_t> extents_key(const Equation& equation, const AtomDigits& digits) const;
   /// Where to read that range: the buffer, offset and strides after all views.
   StridedTile read(ValueId value, const AtomDigits& digits) const;
+  /// As read() of the result of a view, whether or not it has memory of its own.
+  StridedTile read_through(const Equation& view, const AtomDigits& digits) const;
 
  private:
   StridedTile apply_view(const Equation& equation, StridedTile from, const Box& from_box,

@@ -65,7 +65,10 @@ kernels::ReduceProblem problem_of(const LowerContext& context, const Equation& e
     problem.reduced_strides.push_back(from.strides[d]);
     ranges.push_back(leaf_range(context.layout(operand), d, digits));
   }
-  problem.cuts = leaf_cuts(ranges, context.function().grains);
+  // Leaves matter to sums only; other reductions may be split anywhere.
+  if (problem.kind == kernels::ReduceKind::sum) {
+    problem.cuts = leaf_cuts(ranges, context.function().grains);
+  }
   problem.lanes16 = !dims.empty() && dims.back() == rank - 1;
   return problem;
 }

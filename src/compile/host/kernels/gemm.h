@@ -33,8 +33,9 @@ struct GemmProblem {
 class GemmPlan {
  public:
   /// Chooses the instruction set of this machine; throws std::invalid_argument when tables and
-  /// leaves contradict each other.
-  explicit GemmPlan(GemmProblem problem);
+  /// leaves contradict each other. `threads` says how many will share the parts (0: one per core);
+  /// it guides the cut, never a bit.
+  explicit GemmPlan(GemmProblem problem, int threads = 0);
   ~GemmPlan();
   GemmPlan(GemmPlan&&) noexcept;
   GemmPlan& operator=(GemmPlan&&) noexcept;
@@ -56,8 +57,9 @@ class GemmPlan {
   /// Name of the instruction set, for reports.
   const char* target() const;
 
- private:
   struct State;
+
+ private:
   std::unique_ptr<const State> state_;
 };
 

@@ -54,13 +54,14 @@ struct TileArgs {
   float* slots;  ///< num_slots nodes of mr * nr floats, kept from chunk to chunk
   float* c;
   const std::int64_t* c_rows;
-  int cols;  ///< columns of C that exist, at most the kernel's width
+  bool packed;  ///< whether A is
+  int cols;     ///< columns of C that exist, at most the kernel's width
 };
 
 using TileKernel = void (*)(const TileArgs& args);
 
 /// A rectangle of an operand to be packed tile by tile: lane o of tile t, index k, from
-/// src[outer[starts[t] + o] + k[k]] to dst[t * k_count * ld + k * ld + o]. Lanes beyond a tile's
+/// src[outer[starts[t] + o] + k[k]] to dst[t * tile_stride + k * ld + o]. Lanes beyond a tile's
 /// end up to ld hold zeros or copies of others.
 struct PackArgs {
   const float* src;
@@ -72,11 +73,13 @@ struct PackArgs {
   const std::int64_t* starts;  ///< tiles + 1 of them
   int tiles;
   int ld;
+  std::int64_t tile_stride;
   float* dst;
 };
 
 inline constexpr int kMaxTileRows = 14;
 inline constexpr int kMaxTileVectors = 2;
+inline constexpr std::int64_t kMaxGroupTiles = 16;
 
 /// The kernels of one instruction set.
 struct Kernels {

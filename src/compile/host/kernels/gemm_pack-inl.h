@@ -40,11 +40,10 @@ HWY_INLINE void copy_lanes(const float* src, std::int64_t width, int ld, float* 
 // Lanes lie next to each other: k after k, all tiles of one k, since memory is read best in order.
 HWY_INLINE void pack_unit_lanes(const PackArgs& args, int first_tile, int last_tile) {
   const float* base = args.src + args.outer[args.starts[first_tile]];
-  const std::int64_t tile_size = args.k_count * args.ld;
   for (std::int64_t k = 0; k < args.k_count; ++k) {
     const float* row = base + args.k[k];
-    float* dst = args.dst + first_tile * tile_size + k * args.ld;
-    for (int t = first_tile; t < last_tile; ++t, dst += tile_size) {
+    float* dst = args.dst + first_tile * args.tile_stride + k * args.ld;
+    for (int t = first_tile; t < last_tile; ++t, dst += args.tile_stride) {
       const std::int64_t width = args.starts[t + 1] - args.starts[t];
       copy_lanes(row, width, args.ld, dst);
       row += width;
@@ -96,7 +95,7 @@ HWY_INLINE void pack_lanes(const PackArgs& args, int tile, int first, int lanes)
     // Lanes that do not exist repeat the last one: their products are never stored.
     rows[i] = args.src + args.outer[std::min(begin + first + i, last)];
   }
-  float* dst = args.dst + tile * args.k_count * args.ld + first;
+  float* dst = args.dst + tile * args.tile_stride + first;
   std::int64_t k = 0;
   while (k < args.k_count) {
 #if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128

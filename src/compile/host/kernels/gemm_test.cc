@@ -207,7 +207,7 @@ std::vector<float> reference(const Case& c) {
 }
 
 std::vector<float> run(const Case& c, Random& random) {
-  const GemmPlan plan(c.problem);
+  const GemmPlan plan(c.problem, static_cast<int>(random.integer(1, 8)));
   std::vector<int> parts(static_cast<std::size_t>(plan.num_parts()));
   std::iota(parts.begin(), parts.end(), 0);
   std::shuffle(parts.begin(), parts.end(), random.engine);
@@ -366,7 +366,7 @@ TEST(Gemm, ShardsOfKSumToTheWhole) {
 TEST(Gemm, PartsRunByThreadsGiveTheSameBits) {
   Random random;
   const Case c = make_case(random, 1, 300, 260, 700, even_leaves(700, 8), false);
-  const GemmPlan plan(c.problem);
+  const GemmPlan plan(c.problem, 4);
   EXPECT_GT(plan.num_parts(), 8);
   std::vector<float> serial(at(c.c_size), kUntouched), parallel = serial;
   for (int i = 0; i < plan.num_parts(); ++i) plan.run(c.a.data(), c.b.data(), serial.data(), i);

@@ -1,0 +1,208 @@
+#!/usr/bin/env -S python3 -B
+"""Tessera against its peers on this machine, in one go: bench/compare.py lm [--rounds N].
+
+The contenders run one after the other, N times over, so that a slow minute of the machine hits all
+of them alike. Prints a table in Markdown, with the machine.
+"""
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PEERS = ROOT / "bench" / "peers"
+TESSERA = ROOT / "build" / "release" / "tools" / "tessera"
+
+
+@dataclasses.dataclass
+class Contender:
+    name: str
+    group: str  # contenders of one group do the same work on the same layout
+    command: list
+    runs: list = dataclasses.field(default_factory=list)
+    error: str = ""
+
+    def values(self, key):
+        return [run[key] for run in self.runs if run.get(key) is not None]
+
+    def best(self, key):
+        return min(self.values(key), default=None)
+
+    def median(self, key):
+        return statistics.median(self.values(key)) if self.values(key) else None
+
+
+def lm_contenders(args):
+    """Seed 003's model: three layouts of it, each on Tessera and on the peers that have it."""
+    steps = ["--steps", str(args.steps)]
+    python = str(args.venv / "bin" / "python")
+    jax = [python, "-B", str(PEERS / "data_parallel_lm.py"), *steps]
+    torch = [python, "-B", str(PEERS / "torch_models.py"), "lm", *steps]
+    tessera = [str(TESSERA), "train", "lm", *steps, "--json", "-", "--progress", "off"]
+    contenders = []
+    for params in ("replicated", "fsdp"):
+        group = f"8 devices, {params}"
+        layout = ["--mesh", "data=8", "--params", params]
+        contenders.append(Contender("Tessera", group, tessera + layout))
+        contenders.append(Contender("JAX", group, jax + ["--devices", "8", "--params", params]))
+    contenders.append(Contender("Tessera", "1 device", tessera + ["--mesh", "none"]))
+    contenders.append(Contender("JAX", "1 device", jax + ["--devices", "1"]))
+    contenders.append(Contender("PyTorch, eager", "1 device", torch))
+    return contenders
+
+
+def lm_gflop():
+    """Multiplications and additions of the matrix products in one step, backward being twice
+    forward; the peers' sizes."""
+    batch, seq, vocab, width, layers, hidden = 32, 64, 512, 256, 4, 1024
+    dense = 2 * (layers * (4 * width * width + 2 * width * hidden) + width * vocab)
+    attention = layers * 2 * 2 * seq * width
+    return 3 * batch * seq * (dense + attention) / 1e9
+
+
+MODELS = {"lm": (lm_contenders, lm_gflop)}
+
+
+def last_json(text):
+    """The JSON object at the end of the output."""
+    start = 0 if text.startswith("{") else text.rfind("\n{") + 1
+    return json.loads(text[start:])
+
+
+def run_once(contender):
+    """Adds one run, or the reason why there is none."""
+    try:
+        result = subprocess.run(contender.command, capture_output=True, text=True, check=False,
+                                cwd=ROOT)
+        if result.returncode != 0:
+            lines = (result.stderr.strip() or result.stdout.strip() or "no output").splitlines()
+            contender.error = f"exit code {result.returncode}: {lines[-1]}"
+        else:
+            contender.runs.append(last_json(result.stdout))
+    except (OSError, ValueError) as error:
+        contender.error = str(error)
+
+
+def output_of(*command):
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False,
+                              env={**os.environ, "LC_ALL": "C"}).stdout
+    except OSError:
+        return ""
+
+
+def machine():
+    """Lines that describe the machine."""
+    cpu = dict(re.findall(r"^([^:\n]+):\s*(.*)$", output_of("lscpu"), re.MULTILINE))
+    flags = cpu.get("Flags", "").split()
+    wanted = ("avx2", "fma", "avx512f", "avx512_bf16", "amx_bf16", "amx_tile")
+    memory = re.search(r"MemTotal:\s*(\d+)", pathlib.Path("/proc/meminfo").read_text())
+    compiler = (output_of("c++", "--version").splitlines() or ["unknown"])[0]
+    yield f"cpu: {cpu.get('Model name', 'unknown')}, family {cpu.get('CPU family')} model " \
+          f"{cpu.get('Model')}, {os.cpu_count()} cores, {cpu.get('L2 cache', '?')} L2, " \
+          f"{cpu.get('L3 cache', '?')} L3"
+    yield f"vectors: {' '.join(flag for flag in wanted if flag in flags) or 'none'}"
+    yield f"memory: {int(memory.group(1)) / 2**20:.1f} GiB"
+    yield f"compiler: {compiler}"
+    yield f"load before the start: {os.getloadavg()[0]:.2f}"
+
+
+def fma_peak():
+    """GFLOP/s of all threads and the line that says so, from gemm_bench; (None, why) without it."""
+    for build in ("dev", "bench", "release"):
+        program = ROOT / "build" / build / "bench" / "gemm_bench"
+        if program.is_file():
+            text = output_of(str(program), "no shape has this name")
+            found = re.search(r"^.*FMA peak ([\d.]+) GFLOP/s on 1 thread, ([\d.]+) on 2.*$", text,
+                              re.MULTILINE)
+            if found:
+                one, two = float(found.group(1)), float(found.group(2))
+                cores = os.cpu_count()
+                return (two / 2 * cores if cores > 1 else one), found.group()
+    return None, "FMA peak: not measured (gemm_bench is not built)"
+
+
+def number(value, form):
+    return "-" if value is None else format(value, form)
+
+
+def table(contenders, gflop, peak):
+    """The rows of the table; a ratio above 1 says that Tessera takes less time."""
+    yield "| layout | contender | step ms, min | median | time / Tessera's | share of FMA peak " \
+          "| compile s | peak RSS MiB | last loss |"
+    yield "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    tessera = {c.group: c.best("step_ms_min") for c in contenders if c.name == "Tessera"}
+    for c in contenders:
+        if not c.runs:
+            yield f"| {c.group} | {c.name} | failed: {c.error} ||||||| "
+            continue
+        fastest, ours = c.best("step_ms_min"), tessera.get(c.group)
+        ratio = fastest / ours if ours else None
+        share = gflop / (fastest / 1e3) / peak if peak else None
+        losses = c.runs[-1].get("losses") or [None]
+        cells = [c.group, c.name, number(fastest, ".1f"), number(c.median("step_ms_median"), ".1f"),
+                 number(ratio, ".2f"), number(share, ".0%"), number(c.best("compile_s"), ".3f"),
+                 number(max(c.values("peak_rss_mib"), default=None), ".0f"),
+                 number(losses[-1], ".4f")]
+        yield "| " + " | ".join(cells) + " |"
+
+
+def same_bits(contenders):
+    """What the promise of equal bits on any mesh came to in these runs."""
+    runs = [run for c in contenders if c.name == "Tessera" for run in c.runs]
+    if not runs:
+        return "no run of Tessera", True
+    if not all(run.get("loss_bits") and run.get("params_hash") for run in runs):
+        return "a run of Tessera lacks loss_bits or params_hash", False
+    different = {json.dumps([run["loss_bits"], run["params_hash"]]) for run in runs}
+    if len(different) == 1:
+        return f"all {len(runs)} runs of Tessera have the same loss and parameter bits", True
+    return f"DIFFERENT BITS: {len(different)} results among {len(runs)} runs of Tessera", False
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("model", choices=sorted(MODELS))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=12, help="steps of a run, two are warm-up")
+    parser.add_argument("--venv", type=pathlib.Path, default=ROOT / ".venv" / "peers",
+                        help="the peers' Python environment")
+    parser.add_argument("--setup", action="store_true", help="make that environment first (slow)")
+    parser.add_argument("--json", type=pathlib.Path, help="write every run to this file")
+    args = parser.parse_args()
+    args.venv = args.venv.absolute()
+    if args.setup:
+        subprocess.run([str(PEERS / "setup"), str(args.venv), "--torch"], check=True)
+    if not (args.venv / "bin" / "python").exists():
+        parser.error(f"no environment in {args.venv}: make it with bench/peers/setup DIR --torch, "
+                     "and give --venv DIR")
+    return args
+
+
+def main():
+    args = parse_arguments()
+    make_contenders, gflop = MODELS[args.model]
+    contenders = make_contenders(args)
+    description = list(machine())
+    peak, peak_line = fma_peak()
+    for number_of_round in range(args.rounds):
+        for c in contenders:
+            if not c.error:
+                print(f"round {number_of_round + 1} of {args.rounds}: {c.name}, {c.group}",
+                      file=sys.stderr)
+                run_once(c)
+    bits, is_exact = same_bits(contenders)
+    print(f"## {args.model}: {args.rounds} rounds of {args.steps} steps\n")
+    print("\n".join(table(contenders, gflop(), peak)), end="\n\n")
+    print("\n".join(f"- {line}" for line in (*description, peak_line, bits)))
+    if args.json:
+        args.json.write_text(json.dumps({f"{c.name}, {c.group}": c.runs for c in contenders}))
+    sys.exit(0 if is_exact and not any(c.error for c in contenders) else 1)
+
+
+main()

@@ -1,0 +1,299 @@
+// Speed of the matrix products: GFLOP/s on one and two threads, the share of the machine's FMA
+// peak, the price of the tree over leaves, and oneDNN's speed on the same operands where it is
+// installed.
+//
+//   gemm_bench [substring of the shapes to run]
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "compile/host/kernels/gemm.h"
+#include "compile/host/kernels/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "../bench/gemm_bench.cc"
+#include <hwy/foreach_target.h>
+// foreach_target.h comes first.
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::bench::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr int kChains = 12;
+
+// Independent chains with different factors, so that the compiler can merge none of them.
+template <int i, class V>
+HWY_INLINE void step(V* sums, const V* factors, V term) {
+  if constexpr (i < kChains) {
+    sums[i] = hn::MulAdd(sums[i], factors[i], term);
+    step<i + 1>(sums, factors, term);
+  }
+}
+
+// Returns the floating point operations done; the sums go to `out` to keep them alive.
+double fma_chains(long rounds, float* out) {
+  const hn::ScalableTag<float> d;
+  using V = hn::Vec<decltype(d)>;
+  const auto lanes = static_cast<long>(hn::Lanes(d));
+  V sums[kChains];
+  V factors[kChains];
+  for (int i = 0; i < kChains; ++i) {
+    sums[i] = hn::Set(d, out[i]);
+    factors[i] = hn::Set(d, out[0] + 0.01f * static_cast<float>(i % 2));
+  }
+  const V term = hn::Set(d, out[1]);
+  for (long i = 0; i < rounds; ++i) step<0>(sums, factors, term);
+  for (int i = 0; i < kChains; ++i) out[i] = hn::GetLane(sums[i]);
+  return 2.0 * static_cast<double>(rounds * kChains * lanes);
+}
+
+}  // namespace tessera::bench::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#ifdef TESSERA_BENCH_DNNL
+#include <dnnl.hpp>
+#include <omp.h>
+#endif
+
+namespace tessera::bench {
+namespace {
+
+HWY_EXPORT(fma_chains);
+
+using Clock = std::chrono::steady_clock;
+using Offsets = std::vector<std::int64_t>;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// The best of several rounds of `body`, each long enough for the clock.
+double best_seconds(const std::function<void()>& body) {
+  body();
+  auto start = Clock::now();
+  body();
+  const double once = seconds_since(start);
+  const int calls = std::max(1, static_cast<int>(0.02 / std::max(once, 1e-7)));
+  double best = 1e9;
+  for (int round = 0; round < 12; ++round) {
+    start = Clock::now();
+    for (int i = 0; i < calls; ++i) body();
+    best = std::min(best, seconds_since(start) / calls);
+  }
+  return best;
+}
+
+// Runs body(thread) on threads that wait for each other at the start.
+void on_threads(int threads, const std::function<void(int)>& body) {
+  std::vector<std::thread> others;
+  for (int i = 1; i < threads; ++i) others.emplace_back(body, i);
+  body(0);
+  for (std::thread& thread : others) thread.join();
+}
+
+double fma_peak(int threads) {
+  constexpr long kRounds = 20'000'000;
+  double best = 0;
+  for (int round = 0; round < 3; ++round) {
+    std::atomic<double> flops = 0;
+    const auto start = Clock::now();
+    on_threads(threads, [&](int) {
+      float out[64];
+      for (float& x : out) x = 0.5f + static_cast<float>(std::rand()) * 1e-12f;
+      flops += HWY_DYNAMIC_DISPATCH(fma_chains)(kRounds, out);
+      static std::atomic<float> sink;
+      for (float x : out) sink = x;
+    });
+    best = std::max(best, flops / seconds_since(start));
+  }
+  return best * 1e-9;
+}
+
+// Threads that spin between runs, as an engine's would during a program.
+class Team {
+ public:
+  explicit Team(int threads) : threads_(threads) {
+    for (int i = 1; i < threads; ++i) others_.emplace_back([this] { serve(); });
+  }
+  ~Team() {
+    stop_ = true;
+    for (std::thread& thread : others_) thread.join();
+  }
+  int threads() const { return threads_; }
+  void run(const kernels::GemmPlan& plan, const std::function<void(int)>& part) {
+    part_ = &part;
+    num_parts_ = plan.num_parts();
+    busy_ = threads_ - 1;
+    next_ = 0;
+    ++generation_;
+    work();
+    while (busy_ != 0) {
+    }
+  }
+
+ private:
+  void work() {
+    for (int i = next_++; i < num_parts_; i = next_++) (*part_)(i);
+  }
+  void serve() {
+    for (int seen = 0;;) {
+      while (generation_ == seen && !stop_) {
+      }
+      if (stop_) return;
+      ++seen;
+      work();
+      --busy_;
+    }
+  }
+
+  int threads_;
+  std::vector<std::thread> others_;
+  const std::function<void(int)>* part_ = nullptr;
+  int num_parts_ = 0;
+  std::atomic<int> next_{0}, busy_{0}, generation_{0};
+  std::atomic<bool> stop_{false};
+};
+
+struct Shape {
+  const char* layout;  // N: as in C = A B, T: transposed in memory; H: strided attention heads
+  std::int64_t batches, m, n, k, leaves;
+};
+
+Offsets steps(std::int64_t count, std::int64_t stride) {
+  Offsets out;
+  for (std::int64_t i = 0; i < count; ++i) out.push_back(i * stride);
+  return out;
+}
+
+kernels::GemmProblem make_problem(const Shape& s, std::int64_t leaves) {
+  kernels::GemmProblem p;
+  p.a.batch = steps(s.batches, s.m * s.k);
+  p.b.batch = steps(s.batches, s.n * s.k);
+  p.c_batch = steps(s.batches, s.m * s.n);
+  p.c_rows = steps(s.m, s.n);
+  const bool a_transposed = s.layout[0] == 'T', b_transposed = s.layout[1] == 'T';
+  p.a.outer = steps(s.m, a_transposed ? 1 : s.k);
+  p.a.k = steps(s.k, a_transposed ? s.m : 1);
+  p.b.outer = steps(s.n, b_transposed ? s.k : 1);
+  p.b.k = steps(s.k, b_transposed ? 1 : s.n);
+  for (std::int64_t i = 1; i <= leaves; ++i) p.leaf_ends.push_back(s.k * i / leaves);
+  return p;
+}
+
+struct Data {
+  std::vector<float> a, b, c;
+  explicit Data(const Shape& s)
+      : a(static_cast<std::size_t>(s.batches * s.m * s.k)),
+        b(static_cast<std::size_t>(s.batches * s.n * s.k)),
+        c(static_cast<std::size_t>(s.batches * s.m * s.n)) {
+    for (std::size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i * 7 % 13) - 6.0f;
+    for (std::size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(i * 5 % 11) - 5.0f;
+  }
+};
+
+double ours(const Shape& s, std::int64_t leaves, Team& team, Data& data) {
+  const kernels::GemmPlan plan(make_problem(s, leaves), team.threads());
+  const std::function<void(int)> part = [&](int i) {
+    plan.run(data.a.data(), data.b.data(), data.c.data(), i);
+  };
+  return static_cast<double>(plan.flops()) * 1e-9 / best_seconds([&] { team.run(plan, part); });
+}
+
+#ifdef TESSERA_BENCH_DNNL
+double dnnl_gflops(const Shape& s, int threads, Data& data) {
+  omp_set_num_threads(threads);
+  using dnnl::memory;
+  static const dnnl::engine kEngine(dnnl::engine::kind::cpu, 0);
+  static dnnl::stream stream(kEngine);
+  const auto desc = [](std::int64_t batches, std::int64_t rows, std::int64_t cols, bool swapped) {
+    const memory::dims strides =
+        swapped ? memory::dims{rows * cols, 1, rows} : memory::dims{rows * cols, cols, 1};
+    return memory::desc({batches, rows, cols}, memory::data_type::f32, strides);
+  };
+  const memory::desc a = desc(s.batches, s.m, s.k, s.layout[0] == 'T');
+  const memory::desc b = desc(s.batches, s.k, s.n, s.layout[1] == 'T');
+  const memory::desc c = desc(s.batches, s.m, s.n, false);
+  const dnnl::matmul matmul({{a, b, c}, kEngine});
+  memory ma(a, kEngine, data.a.data()), mb(b, kEngine, data.b.data()),
+      mc(c, kEngine, data.c.data());
+  const std::unordered_map<int, memory> args{
+      {DNNL_ARG_SRC, ma}, {DNNL_ARG_WEIGHTS, mb}, {DNNL_ARG_DST, mc}};
+  const double flops = 2.0 * static_cast<double>(s.batches * s.m * s.n * s.k);
+  return flops * 1e-9 / best_seconds([&] {
+           matmul.execute(stream, args);
+           stream.wait();
+         });
+}
+
+// The classic interface, which is at times faster than the primitive.
+double dnnl_sgemm_gflops(const Shape& s, int threads, Data& data) {
+  omp_set_num_threads(threads);
+  const bool ta = s.layout[0] == 'T', tb = s.layout[1] == 'T';
+  const double flops = 2.0 * static_cast<double>(s.batches * s.m * s.n * s.k);
+  return flops * 1e-9 / best_seconds([&] {
+           for (std::int64_t i = 0; i < s.batches; ++i) {
+             dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', s.m, s.n, s.k, 1.0f,
+                        data.a.data() + i * s.m * s.k, ta ? s.m : s.k,
+                        data.b.data() + i * s.n * s.k, tb ? s.k : s.n, 0.0f,
+                        data.c.data() + i * s.m * s.n, s.n);
+           }
+         });
+}
+#endif
+
+void run_shape(const Shape& s, double peak, const std::string& filter) {
+  const std::string name = (s.batches > 1 ? std::to_string(s.batches) + " x " : std::string()) +
+                           std::to_string(s.m) + "x" + std::to_string(s.n) + "x" +
+                           std::to_string(s.k) + " " + s.layout;
+  if (name.find(filter) == std::string::npos) return;
+  Data data(s);
+  Team one(1);
+  const double tree = ours(s, s.leaves, one, data);
+  const double flat = ours(s, 1, one, data);
+  double two = 0;
+  {
+    Team team(2);
+    two = ours(s, s.leaves, team, data);
+  }
+  std::printf("%-28s %6lld %8.1f %6.0f%% %8.1f %8.3f", name.c_str(),
+              static_cast<long long>(s.leaves), tree, 100 * tree / peak, two, flat / tree);
+#ifdef TESSERA_BENCH_DNNL
+  const double theirs = std::max(dnnl_gflops(s, 1, data), dnnl_sgemm_gflops(s, 1, data));
+  const double theirs2 = std::max(dnnl_gflops(s, 2, data), dnnl_sgemm_gflops(s, 2, data));
+  std::printf(" %8.1f %8.1f %7.2f", theirs, theirs2, tree / theirs);
+#endif
+  std::printf("\n");
+  std::fflush(stdout);
+}
+
+int run(const std::string& filter) {
+  const double peak = fma_peak(1);
+  const kernels::GemmPlan any(make_problem({"NN", 1, 1, 1, 1, 1}, 1));
+  std::printf("%s, FMA peak %.1f GFLOP/s on 1 thread, %.1f on 2\n", any.target(), peak,
+              fma_peak(2));
+  std::printf("%-28s %6s %8s %7s %8s %8s %8s %8s %7s\n", "M x N x K", "leaves", "1 thr", "peak",
+              "2 thr", "tree", "oneDNN", "2 thr", "ratio");
+  constexpr Shape kShapes[] = {
+      {"NN", 1, 2048, 1024, 256, 8},  {"NT", 1, 2048, 256, 1024, 8}, {"TN", 1, 256, 1024, 2048, 64},
+      {"NN", 1, 8320, 1536, 384, 8},  {"NT", 1, 8320, 1536, 384, 8}, {"NN", 1, 8320, 384, 1536, 8},
+      {"TN", 1, 384, 1536, 8320, 64}, {"NN", 1, 2048, 256, 256, 8},  {"NN", 1, 256, 1024, 256, 8},
+      {"NT", 256, 64, 64, 32, 8},     {"NN", 256, 64, 64, 32, 8},    {"NN", 256, 64, 32, 64, 8},
+      {"TN", 256, 64, 32, 64, 8},     {"NT", 1024, 64, 64, 48, 8},   {"NN", 1, 8, 1024, 256, 8},
+      {"NN", 1, 1, 1024, 1024, 8}};
+  for (const Shape& shape : kShapes) run_shape(shape, peak, filter);
+  return 0;
+}
+
+}  // namespace
+}  // namespace tessera::bench
+
+int main(int argc, char** argv) { return tessera::bench::run(argc > 1 ? argv[1] : ""); }
+#endif  // HWY_ONCE

@@ -1,0 +1,86 @@
+// A small transformer language model: token and position embeddings, pre-norm blocks, tied to a
+// mesh by one annotation.
+#pragma once
+
+#include <tessera/nn.h>
+#include <tessera/tessera.h>
+
+namespace lm {
+
+using namespace tessera;
+
+struct Config {
+  std::int64_t vocab = 512;
+  std::int64_t seq = 64;
+  std::int64_t d_model = 256;
+  std::int64_t heads = 8;
+  std::int64_t layers = 4;
+  std::int64_t d_ff = 1024;
+  bool is_causal = false;
+};
+
+struct Block {
+  nn::LayerNorm norm_attention, norm_mlp;
+  nn::SelfAttention attention;
+  nn::Dense up, down;
+
+  Block(const nn::Scope& scope, const Config& c)
+      : norm_attention(scope / "LayerNorm_0", c.d_model),
+        norm_mlp(scope / "LayerNorm_1", c.d_model),
+        attention(scope / "SelfAttention_0", {.num_heads = c.heads,
+                                              .features = c.d_model,
+                                              .use_bias = false,
+                                              .is_causal = c.is_causal}),
+        up(scope / "Dense_0", c.d_model, c.d_ff),
+        down(scope / "Dense_1", c.d_ff, c.d_model) {}
+
+  Array operator()(Array x) const {
+    const Array y = with_sharding_constraint(norm_attention(x), P{"data"});
+    x = x + attention(y);
+    return x + down(gelu(up(norm_mlp(x))));
+  }
+  TESSERA_MODULE(norm_attention, norm_mlp, attention, up, down)
+};
+
+struct LM {
+  nn::Embed tokens;
+  Param positions;
+  std::vector<Block> blocks;
+  nn::LayerNorm norm;
+  nn::Dense head;
+
+  LM(const nn::Scope& scope, const Config& c)
+      : tokens(scope / "tok_emb", c.vocab, c.d_model),
+        positions(scope.param("pos_emb",
+                              nn::init::value(nn::sinusoidal_positions(c.seq, c.d_model)),
+                              {c.seq, c.d_model})),
+        blocks(make_blocks(scope, c)),
+        norm(scope / "ln_f", c.d_model),
+        head(scope / "head", c.d_model, c.vocab, /*use_bias=*/false) {}
+
+  /// Token ids i32 [B,T] -> logits [B,T,V].
+  Array operator()(const Array& ids) const {
+    Array x = tokens(ids) + positions.slice(0, 0, ids.dim(1));
+    for (const Block& block : blocks) x = block(x);
+    return head(norm(x));
+  }
+  TESSERA_MODULE(tokens, positions, blocks, norm, head)
+
+ private:
+  static std::vector<Block> make_blocks(const nn::Scope& scope, const Config& c) {
+    std::vector<Block> blocks;
+    for (std::int64_t i = 0; i < c.layers; ++i) {
+      blocks.emplace_back(scope / ("blocks_" + std::to_string(i)), c);
+    }
+    return blocks;
+  }
+};
+
+/// Mean cross-entropy in nats of predicting ids[:, 1:] from logits[:, :-1].
+inline Array next_token_loss(const Array& logits, const Array& ids) {
+  const Array targets = one_hot(ids.slice(1, 1), logits.dim(2));
+  const Array log_p = log_softmax(logits.slice(1, 0, -1));
+  return -mean(sum(targets * log_p, -1));
+}
+
+}  // namespace lm

@@ -1,0 +1,287 @@
+// Arrays: cheap handles with value semantics, made, read and placed.
+//
+//   Array x = array({1.f, 2.f, 3.f, 4.f}, {2, 2});
+//   Array y = device_put(x * 2 + 1, NamedSharding(mesh, P{"data"}));
+//   std::vector<float> values = y.to_vector<float>();        // gathered from all devices
+//
+// An array is concrete (it has values), traced (inside jit, value_and_grad, ...: a value that the
+// traced program will have) or abstract (a type only: what eval_shape returns).
+#pragma once
+
+#include <concepts>
+#include <initializer_list>
+#include <memory>
+#include <source_location>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <tessera/mesh.h>
+#include <tessera/types.h>
+
+namespace tessera {
+
+namespace detail {
+struct ArrayNode;
+struct ParamInfo;
+}  // namespace detail
+
+/// The C++ types of elements: bool, std::int32_t, std::uint32_t, float, double.
+template <typename T>
+concept Element = std::same_as<T, bool> || std::same_as<T, std::int32_t> ||
+    std::same_as<T, std::uint32_t> || std::same_as<T, float> || std::same_as<T, double>;
+
+template <Element T>
+inline constexpr DType dtype_of = std::same_as<T, bool>            ? DType::boolean
+                                  : std::same_as<T, std::int32_t>  ? DType::i32
+                                  : std::same_as<T, std::uint32_t> ? DType::u32
+                                  : std::same_as<T, float>         ? DType::f32
+                                                                   : DType::f64;
+
+/// As a limit: up to the end of the dimension.
+inline constexpr std::int64_t to_end = INT64_MAX;
+
+class Array;
+
+/// A position along dimension 0 with the line that asks for it; negative counts from the end.
+struct Index {
+  std::int64_t value;
+  std::source_location where;
+
+  template <std::integral T>
+  Index(T index,  // NOLINT(google-explicit-constructor)
+        std::source_location caller = std::source_location::current())
+      : value(static_cast<std::int64_t>(index)), where(caller) {}
+};
+
+class Array {
+ public:
+  /// An empty handle; everything but assignment throws UserError.
+  Array();
+  Array(const Array& other);
+  Array(Array&& other) noexcept;
+  Array& operator=(const Array& other);
+  Array& operator=(Array&& other) noexcept;
+  ~Array();
+
+  const Type& type() const;
+  const Shape& shape() const { return type().shape; }
+  DType dtype() const { return type().dtype; }
+  std::int64_t rank() const { return type().rank(); }
+  /// Number of elements.
+  std::int64_t size() const;
+  /// Size of one dimension; negative axes count from the end.
+  std::int64_t dim(std::int64_t axis,
+                   std::source_location where = std::source_location::current()) const;
+
+  bool is_empty() const { return node_ == nullptr; }
+  bool is_concrete() const;
+  bool is_traced() const;
+  /// Whether the array was given away by a call that donates it.
+  bool is_deleted() const;
+  /// Mesh and spec; throws UserError for arrays that are not concrete.
+  NamedSharding sharding(std::source_location where = std::source_location::current()) const;
+
+  /// All elements in row-major order. T is the element type; std::uint8_t also reads bool.
+  template <typename T>
+  std::vector<T> to_vector(std::source_location where = std::source_location::current()) const;
+  /// The only element of an array of size 1, converted to T.
+  template <typename T>
+  T item(std::source_location where = std::source_location::current()) const;
+  /// The tile that device `device` (row-major over the mesh) holds.
+  Array local_data(std::int64_t device,
+                   std::source_location where = std::source_location::current()) const;
+
+  /// Elements [start, limit) of one dimension; negative positions count from its end.
+  Array slice(std::int64_t axis, std::int64_t start, std::int64_t limit = to_end,
+              std::source_location where = std::source_location::current()) const;
+  /// x[i]: one position of dimension 0, without that dimension.
+  Array operator[](Index index) const;
+
+  // For the library.
+  explicit Array(std::shared_ptr<detail::ArrayNode> node);
+  const std::shared_ptr<detail::ArrayNode>& node() const { return node_; }
+
+ private:
+  void read(DType dtype, void* out, const std::source_location& where) const;
+  double real_item(const std::source_location& where) const;
+  std::int64_t integer_item(const std::source_location& where) const;
+  std::shared_ptr<detail::ArrayNode> node_;
+};
+
+/// A parameter: an array with the path that its scope gave it and, when annotated, the
+/// PartitionSpec that it is meant to have. Trees keep both when they replace the array.
+class Param : public Array {
+ public:
+  Param();
+  /// Not annotated: its spec is P().
+  Param(Array value, std::string path);
+  Param(Array value, std::string path, PartitionSpec spec);
+  Param(const Param& other);
+  Param(Param&& other) noexcept;
+  Param& operator=(const Param& other);
+  Param& operator=(Param&& other) noexcept;
+  ~Param();
+
+  /// Names from the scope, separated by `/`: `blocks_0/Dense_0/kernel`.
+  const std::string& path() const;
+  const PartitionSpec& spec() const;
+  bool is_annotated() const;
+  /// The same parameter with another array.
+  Param with_value(Array value) const;
+
+  const detail::ParamInfo* info() const { return info_; }
+
+ private:
+  const detail::ParamInfo* info_;
+};
+
+/// An array or a number as an argument of an op, with the line of the call. A number takes the
+/// dtype of the array that it meets; a number with a fraction never meets an integer array.
+struct Operand {
+  enum class Kind : std::uint8_t { array, boolean, integer, real };
+
+  Array array;
+  Kind kind = Kind::array;
+  double real = 0.0;
+  std::int64_t integer = 0;
+  std::source_location where;
+
+  Operand(const Array& value,  // NOLINT(google-explicit-constructor)
+          std::source_location caller = std::source_location::current());
+  template <typename T>
+  requires std::is_arithmetic_v<T> Operand(
+      T value,  // NOLINT(google-explicit-constructor)
+      std::source_location caller = std::source_location::current())
+      : kind(std::same_as<T, bool>         ? Kind::boolean
+             : std::is_floating_point_v<T> ? Kind::real
+                                           : Kind::integer),
+        real(static_cast<double>(value)),
+        integer(static_cast<std::int64_t>(value)),
+        where(caller) {}
+  bool is_number() const { return kind != Kind::array; }
+};
+
+/// While it lives, ops on this thread are reported at `where`. The outermost scope wins, so a layer
+/// that opens one with its operand's line shows the user's line.
+class CallScope {
+ public:
+  explicit CallScope(const std::source_location& where);
+  ~CallScope();
+  CallScope(const CallScope&) = delete;
+  CallScope& operator=(const CallScope&) = delete;
+
+ private:
+  bool is_outermost_;
+};
+
+// --- making arrays; `shape` in dimensions outermost first
+
+namespace detail {
+Array array_from(DType dtype, Shape shape, const void* elements, std::size_t count,
+                 const std::source_location& where);
+Array array_from(const std::vector<bool>& elements, Shape shape, const std::source_location& where);
+}  // namespace detail
+
+/// An array of these elements, row-major. Throws UserError when their number does not fit.
+template <Element T>
+Array array(std::span<const T> elements, Shape shape,
+            std::source_location where = std::source_location::current()) {
+  return detail::array_from(dtype_of<T>, std::move(shape), elements.data(), elements.size(), where);
+}
+template <Element T>
+Array array(const std::vector<T>& elements, Shape shape,
+            std::source_location where = std::source_location::current()) {
+  if constexpr (std::same_as<T, bool>) {
+    return detail::array_from(elements, std::move(shape), where);
+  } else {
+    return array(std::span<const T>(elements), std::move(shape), where);
+  }
+}
+template <Element T>
+Array array(const std::vector<T>& elements) {
+  return array(elements, {static_cast<std::int64_t>(elements.size())});
+}
+template <Element T>
+Array array(std::initializer_list<T> elements, Shape shape,
+            std::source_location where = std::source_location::current()) {
+  return array(std::span<const T>(elements.begin(), elements.size()), std::move(shape), where);
+}
+template <Element T>
+Array array(std::initializer_list<T> elements) {
+  return array(elements, {static_cast<std::int64_t>(elements.size())});
+}
+/// A scalar.
+template <Element T>
+Array scalar(T value) {
+  return detail::array_from(dtype_of<T>, {}, &value, 1, std::source_location::current());
+}
+
+Array zeros(Shape shape, DType dtype = DType::f32,
+            std::source_location where = std::source_location::current());
+Array ones(Shape shape, DType dtype = DType::f32,
+           std::source_location where = std::source_location::current());
+/// Every element is `value`. Throws UserError for a fraction in an integer array.
+Array full(Shape shape, Operand value, DType dtype = DType::f32);
+Array zeros_like(const Array& like, std::source_location where = std::source_location::current());
+Array ones_like(const Array& like, std::source_location where = std::source_location::current());
+/// [0, 1, ..., limit - 1].
+Array arange(std::int64_t limit, DType dtype = DType::i32,
+             std::source_location where = std::source_location::current());
+/// [start, start + step, ...] below `limit`.
+Array arange(std::int64_t start, std::int64_t limit, std::int64_t step, DType dtype = DType::i32,
+             std::source_location where = std::source_location::current());
+
+// --- placing and comparing
+
+/// The same values with this sharding; inside a traced function a sharding constraint.
+Array device_put(const Array& x, const NamedSharding& sharding,
+                 std::source_location where = std::source_location::current());
+/// As above on the current mesh; throws UserError without one.
+Array device_put(const Array& x, const PartitionSpec& spec,
+                 std::source_location where = std::source_location::current());
+/// Whether two concrete arrays have the same type and equal elements (NaN differs from NaN).
+bool array_equal(const Array& a, const Array& b,
+                 std::source_location where = std::source_location::current());
+/// Type and values (or `traced`), shortened for large arrays.
+std::string to_string(const Array& x);
+
+// --- implementation
+
+namespace detail {
+template <typename T>
+struct Readable : std::bool_constant<Element<T> || std::same_as<T, std::uint8_t>> {};
+}  // namespace detail
+
+template <typename T>
+std::vector<T> Array::to_vector(std::source_location where) const {
+  static_assert(detail::Readable<T>::value,
+                "to_vector<T>(): T is bool, std::uint8_t, std::int32_t, std::uint32_t, float or "
+                "double; use astype(x, DType::...) for another element type");
+  if constexpr (std::same_as<T, bool>) {
+    const auto bytes = to_vector<std::uint8_t>(where);
+    return std::vector<bool>(bytes.begin(), bytes.end());
+  } else if constexpr (detail::Readable<T>::value) {
+    constexpr DType dtype = [] {
+      if constexpr (std::same_as<T, std::uint8_t>)
+        return DType::boolean;
+      else
+        return dtype_of<T>;
+    }();
+    std::vector<T> elements(static_cast<std::size_t>(size()));
+    read(dtype, elements.data(), where);
+    return elements;
+  }
+}
+
+template <typename T>
+T Array::item(std::source_location where) const {
+  static_assert(std::is_arithmetic_v<T>, "item<T>(): T is bool or a number");
+  if constexpr (std::is_floating_point_v<T>)
+    return static_cast<T>(real_item(where));
+  else
+    return static_cast<T>(integer_item(where));
+}
+
+}  // namespace tessera

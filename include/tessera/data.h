@@ -1,0 +1,49 @@
+// Training data: token sets made by NumPy's random numbers, and the bytes of text files.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <tessera/array.h>
+
+namespace tessera::data {
+
+/// Sequences of equal length, row-major i32 [num_sequences, length].
+class Tokens {
+ public:
+  Tokens(std::vector<std::int32_t> tokens, std::int64_t length);
+  std::int64_t num_sequences() const;
+  std::int64_t length() const { return length_; }
+  const std::vector<std::int32_t>& values() const { return tokens_; }
+  /// Sequences first, first + 1, ...: i32 [size, length], from the start again after the end.
+  Array batch(std::int64_t first, std::int64_t size) const;
+
+ private:
+  std::vector<std::int32_t> tokens_;
+  std::int64_t length_;
+};
+
+/// numpy.random.RandomState(seed).randint(0, vocab, size=(num_sequences, length), dtype=int32).
+Tokens random_tokens(std::uint32_t seed, std::int64_t num_sequences, std::int64_t length,
+                     std::int32_t vocab);
+
+/// The bytes of a text file, split for training and testing.
+struct Text {
+  std::vector<std::uint8_t> train;     // the first nine tenths
+  std::vector<std::uint8_t> held_out;  // the last tenth, never trained on
+};
+/// Throws UserError when the file cannot be read or is too short for two windows of `length`.
+Text read_text(const std::string& path, std::int64_t length);
+/// Windows of `length` bytes, at starts drawn from NumPy's RandomState(seed).
+Tokens text_windows(std::span<const std::uint8_t> text, std::int64_t length,
+                    std::int64_t num_windows, std::uint32_t seed);
+/// Consecutive windows of `length` bytes, without overlap.
+Tokens consecutive_windows(std::span<const std::uint8_t> text, std::int64_t length);
+
+/// Entropies of the bytes in nats: of a byte, and of a byte given the one before it.
+double unigram_entropy(std::span<const std::uint8_t> text);
+double bigram_entropy(std::span<const std::uint8_t> text);
+
+}  // namespace tessera::data

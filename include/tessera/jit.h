@@ -1,0 +1,269 @@
+// jit: compile a function of trees once per kind of arguments, run it on a mesh.
+//
+//   auto step = jit([](State old, Array batch) { ...; return std::tuple(next, loss); },
+//                   {.donate_argnums = {0}});
+//   std::tie(state, loss) = step(std::move(state), batch);
+//   std::puts(step.lower(state, batch).explain().c_str());
+//
+// The function is traced once for each combination of structure, types, shardings, mesh and engine
+// settings. Arrays that it captures are read when it is traced; later assignments are not seen.
+// Inside another traced function a jitted function is inlined. Jitted functions may be called from
+// several threads.
+#pragma once
+
+#include <tessera/engine.h>
+#include <tessera/shardings.h>
+#include <tessera/tree.h>
+
+namespace tessera {
+
+// --- compiled programs
+
+namespace detail {
+struct Program;
+class JitCore;
+}  // namespace detail
+
+/// What is known of a function lowered for one kind of arguments.
+class LoweredProgram {
+ public:
+  /// The function as traced and differentiated, and as split over the mesh.
+  std::string ir() const;
+  std::string partitioned_ir() const;
+  /// A table of every collective: kind, bytes, user's line.
+  std::string explain() const;
+  /// Planned collectives of one run.
+  std::vector<CollectiveUse> collectives() const;
+
+  explicit LoweredProgram(std::shared_ptr<detail::Program> program);
+
+ protected:
+  std::shared_ptr<detail::Program> program_;
+};
+
+class CompiledProgram : public LoweredProgram {
+ public:
+  using LoweredProgram::LoweredProgram;
+  /// From the call to the first instruction: trace, differentiate, partition, compile.
+  double compile_seconds() const;
+  /// What one real device would have to hold, arguments included.
+  std::int64_t device_peak_bytes() const;
+};
+
+struct JitOptions {
+  std::vector<Shardings> in_shardings = {};  // one per argument; missing: as the argument comes
+  Shardings out_shardings = {};              // of the result; unspecified: inferred
+  std::vector<int> donate_argnums = {};      // arguments whose buffers the call may reuse
+  std::string name = {};
+};
+
+// --- implementation
+
+namespace detail {
+
+/// A user's function with its arguments: leaves in, leaves out.
+class Body {
+ public:
+  virtual ~Body() = default;
+  /// Calls the function on copies of the arguments that hold `leaves` and returns its result.
+  virtual std::shared_ptr<void> call(const std::vector<Array>& leaves) = 0;
+  virtual Walk walk_arguments(Walk::Want want) const = 0;
+  virtual Walk walk_result(void* result, Walk::Want want) const = 0;
+};
+
+template <typename F, typename R, typename... Args>
+class BodyOf final : public Body {
+ public:
+  BodyOf(F& f, const Args&... args) : f_(f), args_(args...) {}
+  std::shared_ptr<void> call(const std::vector<Array>& leaves) override {
+    std::tuple<Args...> copies(args_);
+    replace_leaves(walked(copies, Walk::Want::leaves), leaves);
+    return std::make_shared<R>(std::apply(f_, std::move(copies)));
+  }
+  Walk walk_arguments(Walk::Want want) const override { return walked(args_, want); }
+  Walk walk_result(void* result, Walk::Want want) const override {
+    return walked(*static_cast<R*>(result), want);
+  }
+
+ private:
+  F& f_;
+  std::tuple<const Args&...> args_;
+};
+
+struct Outcome {
+  std::shared_ptr<const void> result;  // as traced: the type that Body returns
+  std::vector<Array> leaves;
+};
+
+class JitCore {
+ public:
+  JitCore(JitOptions options, const std::source_location& where);
+  ~JitCore();
+  JitCore(const JitCore&) = delete;
+  JitCore& operator=(const JitCore&) = delete;
+
+  /// Traces and compiles if need be, runs, and gives donated arguments away.
+  Outcome call(const Walk& arguments, Body& body, const std::source_location& where);
+  std::shared_ptr<Program> lower(const Walk& arguments, Body& body,
+                                 const std::source_location& where);
+  std::shared_ptr<Program> last(const std::source_location& where) const;
+  int num_traces() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+void compile(Program& program);
+Outcome run(const std::shared_ptr<Program>& program, const Walk& arguments,
+            const std::source_location& where);
+bool is_tracing();
+
+template <typename R>
+R result_of(const Outcome& outcome) {
+  R result(*static_cast<const R*>(outcome.result.get()));
+  replace_leaves(walked(result, Walk::Want::leaves), outcome.leaves);
+  return result;
+}
+
+template <typename... Args>
+Walk walked_arguments(const Args&... args) {
+  return walked(std::tuple<const Args&...>(args...), Walk::Want::structure);
+}
+
+template <typename R, typename F, typename... Args>
+R call_jitted(JitCore& core, F& f, const std::source_location& where, Args&&... args) {
+  if (is_tracing()) return f(std::forward<Args>(args)...);
+  BodyOf<F, R, std::remove_cvref_t<Args>...> body(f, args...);
+  return result_of<R>(core.call(walked_arguments(args...), body, where));
+}
+
+template <typename R, typename... Args>
+struct Signature {
+  using Result = R;
+};
+
+}  // namespace detail
+
+/// A function compiled for one kind of arguments.
+template <typename R, typename... Args>
+class Compiled : public CompiledProgram {
+ public:
+  using CompiledProgram::CompiledProgram;
+  /// Throws UserError for arguments of another structure, type or sharding.
+  R operator()(Args... args, std::source_location where = std::source_location::current()) const {
+    return detail::result_of<R>(detail::run(program_, detail::walked_arguments(args...), where));
+  }
+};
+
+template <typename R, typename... Args>
+class Lowered : public LoweredProgram {
+ public:
+  using LoweredProgram::LoweredProgram;
+  Compiled<R, Args...> compile() const {
+    detail::compile(*program_);
+    return Compiled<R, Args...>(program_);
+  }
+};
+
+/// What jit returns for a function whose parameter types are known.
+template <typename F, typename R, typename... Args>
+class Jitted {
+ public:
+  Jitted(F f, JitOptions options, const std::source_location& where)
+      : f_(std::move(f)), core_(std::make_shared<detail::JitCore>(std::move(options), where)) {}
+
+  R operator()(Args... args, std::source_location where = std::source_location::current()) const {
+    return detail::call_jitted<R>(*core_, f_, where, std::move(args)...);
+  }
+  /// Traces and partitions without running; abstract arrays will do.
+  Lowered<R, Args...> lower(const Args&... args,
+                            std::source_location where = std::source_location::current()) const {
+    detail::BodyOf<F, R, Args...> body(f_, args...);
+    return Lowered<R, Args...>(core_->lower(detail::walked_arguments(args...), body, where));
+  }
+  /// Of the last call.
+  CompiledProgram compiled(std::source_location where = std::source_location::current()) const {
+    return CompiledProgram(core_->last(where));
+  }
+  /// How often the function was traced.
+  int num_traces() const { return core_->num_traces(); }
+
+ private:
+  mutable F f_;
+  std::shared_ptr<detail::JitCore> core_;
+};
+
+/// What jit returns for a generic lambda: parameter types are those of each call.
+template <typename F>
+class JittedGeneric {
+ public:
+  JittedGeneric(F f, JitOptions options, const std::source_location& where)
+      : f_(std::move(f)), core_(std::make_shared<detail::JitCore>(std::move(options), where)) {}
+
+  template <typename... Args>
+  auto operator()(Args&&... args) const {
+    using R = std::remove_cvref_t<std::invoke_result_t<F&, std::remove_cvref_t<Args>...>>;
+    return detail::call_jitted<R>(*core_, f_, std::source_location(), std::forward<Args>(args)...);
+  }
+  template <typename... Args>
+  auto lower(const Args&... args) const {
+    using R = std::remove_cvref_t<std::invoke_result_t<F&, Args...>>;
+    detail::BodyOf<F, R, Args...> body(f_, args...);
+    return Lowered<R, Args...>(
+        core_->lower(detail::walked_arguments(args...), body, std::source_location()));
+  }
+  CompiledProgram compiled() const { return CompiledProgram(core_->last({})); }
+  int num_traces() const { return core_->num_traces(); }
+
+ private:
+  mutable F f_;
+  std::shared_ptr<detail::JitCore> core_;
+};
+
+namespace detail {
+
+template <typename F, typename R, typename... Args>
+auto make_jitted(F f, JitOptions options, const std::source_location& where,
+                 Signature<R, Args...>*) {
+  return Jitted<F, std::remove_cvref_t<R>, std::remove_cvref_t<Args>...>(std::move(f),
+                                                                         std::move(options), where);
+}
+
+template <typename F>
+struct SignatureOf;
+template <typename R, typename... Args>
+struct SignatureOf<R (*)(Args...)> {
+  using Type = Signature<R, Args...>;
+};
+template <typename C, typename R, typename... Args>
+struct SignatureOf<R (C::*)(Args...)> {
+  using Type = Signature<R, Args...>;
+};
+template <typename C, typename R, typename... Args>
+struct SignatureOf<R (C::*)(Args...) const> {
+  using Type = Signature<R, Args...>;
+};
+template <typename F>
+concept HasOneCallOperator = requires {
+  &F::operator();
+};
+
+}  // namespace detail
+
+/// Compiles `f`, a function of trees that returns a tree.
+template <typename F>
+auto jit(F f, JitOptions options = {},
+         std::source_location where = std::source_location::current()) {
+  if constexpr (std::is_pointer_v<F>) {
+    using S = typename detail::SignatureOf<F>::Type;
+    return detail::make_jitted(f, std::move(options), where, static_cast<S*>(nullptr));
+  } else if constexpr (detail::HasOneCallOperator<F>) {
+    using S = typename detail::SignatureOf<decltype(&F::operator())>::Type;
+    return detail::make_jitted(std::move(f), std::move(options), where, static_cast<S*>(nullptr));
+  } else {
+    return JittedGeneric<F>(std::move(f), std::move(options), where);
+  }
+}
+
+}  // namespace tessera

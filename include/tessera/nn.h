@@ -1,0 +1,163 @@
+// Layers and initialisers with Flax Linen's names, shapes and numbers.
+//
+//   struct Mlp {
+//     nn::Dense up, down;
+//     Mlp(nn::Scope scope, std::int64_t width)
+//         : up(scope / "Dense_0", width, 4 * width), down(scope / "Dense_1", 4 * width, width) {}
+//     Array operator()(Operand x) const { return down(gelu(up(x))); }
+//     TESSERA_MODULE(up, down)
+//   };
+//   Mlp mlp(nn::Scope(Key(42)), 256);
+//
+// A scope names parameters and derives their keys as Flax does, so the same names and the same seed
+// give the parameters that Flax gives.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include <tessera/ops.h>
+#include <tessera/random.h>
+#include <tessera/tree.h>
+
+namespace tessera::nn {
+
+// --- initialisers
+
+/// Makes the first value of a parameter, and says how it is meant to be laid out.
+class Initializer {
+ public:
+  class Rule {
+   public:
+    virtual ~Rule() = default;
+    virtual Array make(const Key& key, const Shape& shape) const = 0;
+  };
+
+  explicit Initializer(std::shared_ptr<const Rule> rule) : rule_(std::move(rule)) {}
+
+  Array operator()(const Key& key, const Shape& shape) const { return rule_->make(key, shape); }
+  bool is_annotated() const { return is_annotated_; }
+  const PartitionSpec& spec() const { return spec_; }
+  friend Initializer with_partitioning(Initializer initializer, PartitionSpec spec);
+
+ private:
+  std::shared_ptr<const Rule> rule_;
+  PartitionSpec spec_;
+  bool is_annotated_ = false;
+};
+
+/// The same values, annotated with a layout.
+Initializer with_partitioning(Initializer initializer, PartitionSpec spec);
+
+enum class Fan : std::uint8_t { in, out, average };
+enum class Distribution : std::uint8_t { truncated_normal, normal, uniform };
+
+namespace init {
+Initializer zeros();
+Initializer ones();
+Initializer constant(double value);
+Initializer normal(double stddev = 1e-2);
+Initializer uniform(double scale = 1e-2);
+Initializer truncated_normal(double stddev = 1e-2);
+/// Variance scale / fan. Fans count the receptive field: the product of the dimensions other than
+/// `in_axis` and `out_axis`, which may be negative.
+Initializer variance_scaling(double scale, Fan fan, Distribution distribution,
+                             std::int64_t in_axis = -2, std::int64_t out_axis = -1);
+Initializer lecun_normal();
+Initializer lecun_uniform();
+Initializer xavier_normal();
+Initializer xavier_uniform();
+Initializer he_normal();
+Initializer he_uniform();
+/// Flax's default for Embed: normal with standard deviation 1 / sqrt(features).
+Initializer embedding();
+/// This array, whatever the key; throws UserError when the parameter has another shape.
+Initializer value(Array value);
+/// Draws on the flat shape [inputs, outputs] and reshapes, as DenseGeneral does.
+Initializer flattened(Initializer initializer, std::int64_t inputs, std::int64_t outputs);
+}  // namespace init
+
+// --- scopes
+
+/// A place in the tree of names. Child scopes and parameters of one scope have distinct names.
+class Scope {
+ public:
+  /// The root.
+  explicit Scope(const Key& key);
+  /// The child of this name; throws UserError when the name is taken.
+  Scope operator/(std::string name) const;
+  /// A new parameter; throws UserError when the name is taken.
+  Param param(std::string name, const Initializer& initializer, const Shape& shape,
+              std::source_location where = std::source_location::current()) const;
+
+ private:
+  struct State;
+  explicit Scope(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  void take(const std::string& name, const std::source_location& where) const;
+  std::shared_ptr<State> state_;
+};
+
+// --- layers; x [..., features]
+
+/// x W + b, W [inputs, features].
+struct Dense {
+  Param kernel;
+  std::optional<Param> bias;
+
+  Dense(const Scope& scope, std::int64_t inputs, std::int64_t features, bool use_bias = true,
+        const Initializer& kernel_init = init::lecun_normal(),
+        const Initializer& bias_init = init::zeros());
+  Array operator()(Operand x) const;
+  TESSERA_MODULE(kernel, bias)
+};
+
+/// Rows of a table [count, features] by i32 ids [...] -> [..., features].
+struct Embed {
+  Param embedding;
+
+  Embed(const Scope& scope, std::int64_t count, std::int64_t features,
+        const Initializer& embedding_init = init::embedding());
+  Array operator()(Operand ids) const;
+  TESSERA_MODULE(embedding)
+};
+
+/// (x - mean) rsqrt(variance + epsilon) scale + bias over the last dimension, with the variance as
+/// max(0, E[x x] - E[x]^2).
+struct LayerNorm {
+  Param scale, bias;
+  double epsilon;
+
+  LayerNorm(const Scope& scope, std::int64_t features, double epsilon = 1e-6);
+  Array operator()(Operand x) const;
+  TESSERA_MODULE(scale, bias, epsilon)
+};
+
+struct AttentionOptions {
+  std::int64_t num_heads;
+  std::int64_t features;  // of inputs and outputs; a multiple of num_heads
+  bool use_bias = true;
+  bool is_causal = false;  // position t sees positions up to t only
+};
+
+/// Multi-head self-attention, x [B,T,features] -> [B,T,features].
+struct SelfAttention {
+  Param query, key, value, out;  // kernels [F,H,D], [F,H,D], [F,H,D], [H,D,F]
+  std::optional<Param> query_bias, key_bias, value_bias, out_bias;
+  bool is_causal;
+
+  /// Throws UserError when the heads do not divide the features.
+  SelfAttention(const Scope& scope, const AttentionOptions& options,
+                std::source_location where = std::source_location::current());
+  Array operator()(Operand x) const;
+  TESSERA_MODULE(query, key, value, out, query_bias, key_bias, value_bias, out_bias, is_causal)
+};
+
+/// softmax(q k^T / sqrt(D)) v: q [B,T,H,D], k and v [B,S,H,D] -> [B,T,H,D]. Throws UserError for
+/// shapes that do not fit.
+Array dot_product_attention(Operand q, Operand k, Operand v, bool is_causal = false);
+
+/// PE[pos, 2i] = sin(pos f_i), PE[pos, 2i+1] = cos(pos f_i), f_i = 10000^(-2i / width).
+Array sinusoidal_positions(std::int64_t length, std::int64_t width,
+                           std::source_location where = std::source_location::current());
+
+}  // namespace tessera::nn

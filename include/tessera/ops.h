@@ -1,0 +1,222 @@
+// Ops on arrays: free functions and operators, with NumPy's broadcasting.
+//
+//   Array y = gelu(einsum("bsd,df->bsf", x, up) + bias);
+//   Array loss = -mean(sum(one_hot(targets, vocab) * log_softmax(logits), -1));
+//
+// Operands may be arrays or numbers. Arrays must agree in dtype: nothing is widened silently, use
+// astype. Negative axes count from the end. Every mistake throws UserError at the caller's line.
+#pragma once
+
+#include <string_view>
+#include <utility>
+
+#include <tessera/array.h>
+
+namespace tessera {
+
+/// Axes of a reduction: one, several or, by default, all.
+class Axes {
+ public:
+  Axes() = default;
+  Axes(std::int64_t axis) : all_(false), list_{axis} {}  // NOLINT
+  Axes(std::initializer_list<std::int64_t> axes)         // NOLINT
+      : all_(axes.size() == 0), list_(axes) {}
+  explicit Axes(std::vector<std::int64_t> axes) : all_(false), list_(std::move(axes)) {}
+  bool all() const { return all_; }
+  const std::vector<std::int64_t>& list() const { return list_; }
+
+ private:
+  bool all_ = true;
+  std::vector<std::int64_t> list_;
+};
+
+/// For the last argument of reductions: reduced dimensions stay, with size 1.
+inline constexpr bool keepdims = true;
+
+// --- operators: elementwise, broadcasting
+
+Array operator+(Operand a, Operand b);
+Array operator-(Operand a, Operand b);
+Array operator*(Operand a, Operand b);
+Array operator/(Operand a, Operand b);
+Array operator-(Operand x);
+Array& operator+=(Array& a, Operand b);
+Array& operator-=(Array& a, Operand b);
+Array& operator*=(Array& a, Operand b);
+Array& operator/=(Array& a, Operand b);
+Array operator<(Operand a, Operand b);
+Array operator<=(Operand a, Operand b);
+Array operator>(Operand a, Operand b);
+Array operator>=(Operand a, Operand b);
+/// Write equal(a, b) for an array of bool, array_equal(a, b) for one bool.
+bool operator==(Operand a, Operand b) = delete;
+bool operator!=(Operand a, Operand b) = delete;
+
+// --- elementwise, one operand
+
+Array exp(Operand x);
+Array log(Operand x);
+Array log1p(Operand x);
+Array expm1(Operand x);
+Array tanh(Operand x);
+/// 1 / (1 + exp(-x)).
+Array logistic(Operand x);
+Array sqrt(Operand x);
+Array rsqrt(Operand x);
+Array sin(Operand x);
+Array cos(Operand x);
+Array abs(Operand x);
+Array neg(Operand x);
+/// -1, 0 or 1; keeps -0 and NaN.
+Array sign(Operand x);
+Array floor(Operand x);
+Array erf_inv(Operand x);
+/// bool: neither infinite nor NaN.
+Array is_finite(Operand x);
+Array square(Operand x);
+Array logical_not(Operand x);
+Array bitwise_not(Operand x);
+
+// --- elementwise, broadcasting
+
+Array add(Operand a, Operand b);
+Array sub(Operand a, Operand b);
+Array mul(Operand a, Operand b);
+/// For integers rounded towards zero.
+Array div(Operand a, Operand b);
+/// -0 < +0; NaN wins.
+Array maximum(Operand a, Operand b);
+Array minimum(Operand a, Operand b);
+Array pow(Operand a, Operand b);
+/// Remainder with the sign of `a`, as C's fmod and %.
+Array rem(Operand a, Operand b);
+/// a * b + c, rounded once.
+Array fma(Operand a, Operand b, Operand c);
+/// min(max(x, low), high).
+Array clamp(Operand low, Operand x, Operand high);
+/// `a` where `condition` (bool) holds, `b` elsewhere.
+Array where(Operand condition, Operand a, Operand b);
+Array select(Operand condition, Operand a, Operand b);
+
+Array equal(Operand a, Operand b);
+Array not_equal(Operand a, Operand b);
+Array less(Operand a, Operand b);
+Array less_equal(Operand a, Operand b);
+Array greater(Operand a, Operand b);
+Array greater_equal(Operand a, Operand b);
+
+Array logical_and(Operand a, Operand b);
+Array logical_or(Operand a, Operand b);
+Array logical_xor(Operand a, Operand b);
+Array bitwise_and(Operand a, Operand b);
+Array bitwise_or(Operand a, Operand b);
+Array bitwise_xor(Operand a, Operand b);
+Array shift_left(Operand a, Operand b);
+/// Fills with zeros.
+Array shift_right(Operand a, Operand b);
+/// Fills with the sign.
+Array shift_right_arithmetic(Operand a, Operand b);
+
+/// Converts elements; floats to integers towards zero.
+Array astype(Operand x, DType dtype);
+/// The same bits as another dtype of the same size.
+Array bitcast(Operand x, DType dtype);
+
+// --- shapes
+
+/// One size may be -1: what is left over.
+Array reshape(Operand x, Shape shape);
+/// Dimension i of the result is dimension permutation[i] of x.
+Array transpose(Operand x, std::vector<std::int64_t> permutation);
+/// Reverses the dimensions.
+Array transpose(Operand x);
+Array swap_axes(Operand x, std::int64_t a, std::int64_t b);
+/// A new dimension of size 1 that becomes number `axis`.
+Array expand_dims(Operand x, std::int64_t axis);
+/// Drops dimensions of size 1: these, or all of them.
+Array squeeze(Operand x, Axes axes = {});
+/// Repeats dimensions of size 1 and adds leading ones.
+Array broadcast_to(Operand x, Shape shape);
+/// Elements start, start + stride, ... below limit of one dimension.
+Array slice(Operand x, std::int64_t axis, std::int64_t start, std::int64_t limit = to_end,
+            std::int64_t stride = 1);
+/// Adds low[i] elements before and high[i] after dimension i.
+Array pad(Operand x, std::vector<std::int64_t> low, std::vector<std::int64_t> high,
+          Operand value = 0);
+Array concatenate(const std::vector<Array>& parts, std::int64_t axis = 0,
+                  std::source_location where = std::source_location::current());
+/// Arrays of one shape along a new dimension.
+Array stack(const std::vector<Array>& parts, std::int64_t axis = 0,
+            std::source_location where = std::source_location::current());
+Array reverse(Operand x, Axes axes = {});
+/// The index along dimension `axis`, for every element of `shape`.
+Array iota(Shape shape, std::int64_t axis, DType dtype = DType::i32,
+           std::source_location where = std::source_location::current());
+
+// --- reductions: exact in the order of sums, see docs
+
+Array sum(Operand x, Axes axes = {}, bool keep = false);
+/// Divides by the global number of elements.
+Array mean(Operand x, Axes axes = {}, bool keep = false);
+Array max(Operand x, Axes axes = {}, bool keep = false);
+Array min(Operand x, Axes axes = {}, bool keep = false);
+/// Of bool arrays.
+Array all(Operand x, Axes axes = {}, bool keep = false);
+Array any(Operand x, Axes axes = {}, bool keep = false);
+/// i32 index of the first maximum; NaN counts as the largest.
+Array argmax(Operand x, std::int64_t axis = -1);
+
+// --- contractions
+
+struct DotDims {
+  std::vector<std::int64_t> contract_a = {};
+  std::vector<std::int64_t> contract_b = {};
+  std::vector<std::int64_t> batch_a = {};
+  std::vector<std::int64_t> batch_b = {};
+};
+/// Batch dimensions, then the free dimensions of a, then those of b.
+Array dot_general(Operand a, Operand b, const DotDims& dims);
+/// [..., k] x [k, n] -> [..., n], as jnp.dot: contracts a's last dimension with b's last but one.
+Array dot(Operand a, Operand b);
+/// [..., m, k] x [..., k, n] -> [..., m, n]; leading dimensions broadcast.
+Array matmul(Operand a, Operand b);
+/// "bqhd,bkhd->bhqk": letters name dimensions, those that the result lacks are summed.
+Array einsum(std::string_view text, Operand a, Operand b);
+Array einsum(std::string_view text, Operand a);
+
+// --- indexing and sorting
+
+/// Slices of x at i32 `indices` of dimension `axis`; they take the place of that dimension.
+/// Indices out of range are clamped.
+Array take(Operand x, Operand indices, std::int64_t axis = 0);
+/// x [n, ...] plus updates [indices..., ...] added at rows `indices`; those out of range are
+/// dropped.
+Array scatter_add(Operand x, Operand indices, Operand updates);
+/// 1 at each index along a new last dimension of size `depth`.
+Array one_hot(Operand indices, std::int64_t depth, DType dtype = DType::f32);
+/// Ascending, stable, NaN last.
+Array sort(Operand x, std::int64_t axis = -1);
+/// Both sorted by `keys`.
+std::pair<Array, Array> sort_by(Operand keys, Operand values, std::int64_t axis = -1);
+
+// --- composites
+
+Array relu(Operand x);
+/// The tanh form.
+Array gelu(Operand x);
+Array silu(Operand x);
+Array softmax(Operand x, std::int64_t axis = -1);
+Array log_softmax(Operand x, std::int64_t axis = -1);
+/// log(sum(exp(x))) without overflow.
+Array logsumexp(Operand x, Axes axes = {}, bool keep = false);
+
+// --- hints
+
+/// x, through which no gradient flows.
+Array stop_gradient(Operand x);
+/// x, laid out as `spec` says on the mesh in scope (use_mesh, or the mesh of the arguments of the
+/// jitted call). Without a mesh it is x.
+Array with_sharding_constraint(Operand x, const PartitionSpec& spec);
+Array with_sharding_constraint(Operand x, const NamedSharding& sharding);
+
+}  // namespace tessera

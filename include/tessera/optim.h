@@ -1,0 +1,72 @@
+// Optimisers with Optax's formulas.
+//
+//   optim::Optimizer tx = optim::adamw({.learning_rate = 3e-4});
+//   optim::State state = tx.init(tree_params(model));
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <tessera/tree.h>
+
+namespace tessera::optim {
+
+/// What an optimiser remembers: the number of updates, and slots that mirror the parameters.
+struct State {
+  Array count;  // i32[]
+  std::map<std::string, std::vector<Param>> slots;
+  TESSERA_TREE(count, slots)
+};
+
+/// How to change parameters, leaf by leaf. A static field of trees.
+class Optimizer {
+ public:
+  class Rule {
+   public:
+    virtual ~Rule() = default;
+    virtual std::vector<std::string> slot_names() const = 0;
+    /// The new parameter; `slots` has one array per name and is updated. `count` is the number of
+    /// this update, from 1, as f32[].
+    virtual Array update(const Array& parameter, const Array& gradient, const Array& count,
+                         std::vector<Array>& slots) const = 0;
+    virtual std::string key() const = 0;
+  };
+
+  explicit Optimizer(std::shared_ptr<const Rule> rule) : rule_(std::move(rule)) {}
+
+  /// Zeros in every slot, with the paths and specs of the parameters.
+  State init(const std::vector<Param>& parameters) const;
+  /// New parameters; `state` is updated. Throws UserError when the numbers of leaves differ.
+  std::vector<Array> update(const std::vector<Array>& parameters,
+                            const std::vector<Array>& gradients, State& state) const;
+  std::string tessera_key() const { return rule_->key(); }
+
+ private:
+  std::shared_ptr<const Rule> rule_;
+};
+
+struct AdamOptions {
+  double learning_rate = 1e-3;
+  double b1 = 0.9;
+  double b2 = 0.999;
+  double epsilon = 1e-8;  // outside of the root
+};
+Optimizer adam(const AdamOptions& options = {});
+
+struct AdamWOptions {
+  double learning_rate = 1e-3;
+  double b1 = 0.9;
+  double b2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 1e-4;  // of every parameter
+};
+Optimizer adamw(const AdamWOptions& options = {});
+
+struct SgdOptions {
+  double learning_rate = 1e-2;
+};
+Optimizer sgd(const SgdOptions& options = {});
+
+}  // namespace tessera::optim

@@ -1,0 +1,88 @@
+// Shardings of whole trees.
+//
+//   auto state = jit(init, {.out_shardings = fsdp_shardings(mesh, eval_shape(init, key))})(key);
+//   Shardings specs = get_partition_spec(state);    specs["params"];
+#pragma once
+
+#include <tessera/tree.h>
+
+namespace tessera {
+
+/// What is asked for the leaves of a tree: nothing, one sharding for all, or one by path.
+class Shardings {
+ public:
+  Shardings() = default;         // unspecified: inferred
+  Shardings(NamedSharding all);  // NOLINT(google-explicit-constructor)
+  Shardings(PartitionSpec all);  // NOLINT(google-explicit-constructor); the current mesh
+  /// The parts of a tuple: `.out_shardings = {state_shardings, P{}}`.
+  Shardings(Shardings first, Shardings second);
+  Shardings(Shardings first, Shardings second, Shardings third);
+  static Shardings tuple(const std::vector<Shardings>& parts);
+
+  /// Adds the sharding of a leaf or, where `path` names a subtree, of all its leaves.
+  void set(std::string path, NamedSharding sharding);
+  void set(std::string path, PartitionSpec spec);
+
+  bool is_unspecified() const { return entries_.empty(); }
+  /// The part below `path`: specs["params"]. Throws UserError when there is none.
+  Shardings operator[](std::string_view path) const;
+  friend bool operator==(const Shardings&, const Shardings&) = default;
+
+  struct Entry {
+    std::string path;
+    Mesh mesh;
+    PartitionSpec spec;
+    bool is_specified = true;
+    bool has_mesh = false;
+    bool is_annotation = false;  // take the spec of the parameter
+    friend bool operator==(const Entry&, const Entry&) = default;
+  };
+  const std::vector<Entry>& entries() const { return entries_; }
+  friend Shardings from_annotations(const Mesh& mesh);
+
+ private:
+  void append(const std::string& prefix, const Shardings& part);
+  std::vector<Entry> entries_;
+};
+
+/// One line per path.
+std::string to_string(const Shardings& shardings);
+
+/// Every leaf on every device.
+Shardings replicated(const Mesh& mesh);
+/// Every parameter as annotated, other leaves replicated.
+Shardings from_annotations(const Mesh& mesh);
+
+namespace detail {
+Shardings replicated(const Mesh& mesh, Walk tree);
+Shardings fsdp_shardings(const Mesh& mesh, Walk tree, const std::string& axis,
+                         const std::source_location& where);
+Shardings partition_specs(Walk tree);
+std::vector<Array> device_put(const Walk& tree, const Shardings& shardings,
+                              const std::source_location& where);
+}  // namespace detail
+
+template <typename T>
+Shardings replicated(const Mesh& mesh, const T& tree) {
+  return detail::replicated(mesh, detail::walked(tree, detail::Walk::Want::paths));
+}
+/// Each leaf split along its first largest dimension; scalars replicated.
+template <typename T>
+Shardings fsdp_shardings(const Mesh& mesh, const T& tree, const std::string& axis = "data",
+                         std::source_location where = std::source_location::current()) {
+  return detail::fsdp_shardings(mesh, detail::walked(tree, detail::Walk::Want::paths), axis, where);
+}
+/// The specs that parameters are annotated with; P() for other leaves.
+template <typename T>
+Shardings get_partition_spec(const T& tree) {
+  return detail::partition_specs(detail::walked(tree, detail::Walk::Want::paths));
+}
+/// The tree with every leaf placed.
+template <typename T>
+T device_put(const T& tree, const Shardings& shardings,
+             std::source_location where = std::source_location::current()) {
+  return tree_replace(
+      tree, detail::device_put(detail::walked(tree, detail::Walk::Want::paths), shardings, where));
+}
+
+}  // namespace tessera

@@ -1,0 +1,14 @@
+// Everything of the core library.
+#pragma once
+
+#include <tessera/array.h>
+#include <tessera/engine.h>
+#include <tessera/error.h>
+#include <tessera/grad.h>
+#include <tessera/jit.h>
+#include <tessera/mesh.h>
+#include <tessera/ops.h>
+#include <tessera/random.h>
+#include <tessera/shardings.h>
+#include <tessera/tree.h>
+#include <tessera/types.h>

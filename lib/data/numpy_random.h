@@ -1,0 +1,26 @@
+// NumPy's legacy random numbers, for data sets that must equal those of Python programs.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <span>
+
+namespace tessera {
+
+/// numpy.random.RandomState(seed). One thread at a time.
+class NumpyRandomState {
+ public:
+  // The C++ standard seeds mt19937 exactly as NumPy seeds it from a scalar (init_genrand).
+  explicit NumpyRandomState(std::uint32_t seed) : engine_(seed) {}
+
+  std::uint32_t next_u32() { return static_cast<std::uint32_t>(engine_()); }
+
+  /// Fills `out` as randint(low, high, size=out.size(), dtype=int32): values in [low, high), by
+  /// masked rejection. Throws UserError unless low < high <= 2^31.
+  void randint_i32(std::int32_t low, std::int64_t high, std::span<std::int32_t> out);
+
+ private:
+  std::mt19937 engine_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,112 @@
+#include <cmath>
+#include <fstream>
+#include <random>
+
+#include <tessera/data.h>
+#include <tessera/error.h>
+
+#include "data/numpy_random.h"
+
+namespace tessera::data {
+
+Tokens::Tokens(std::vector<std::int32_t> tokens, std::int64_t length)
+    : tokens_(std::move(tokens)), length_(length) {
+  require(length >= 1 && tokens_.size() % static_cast<std::size_t>(length) == 0,
+          "tokens come in whole sequences");
+}
+
+std::int64_t Tokens::num_sequences() const {
+  return static_cast<std::int64_t>(tokens_.size()) / length_;
+}
+
+Array Tokens::batch(std::int64_t first, std::int64_t size) const {
+  std::vector<std::int32_t> rows;
+  rows.reserve(static_cast<std::size_t>(size * length_));
+  for (std::int64_t i = 0; i < size; ++i) {
+    const auto begin = tokens_.begin() + (first + i) % num_sequences() * length_;
+    rows.insert(rows.end(), begin, begin + length_);
+  }
+  return array(rows, {size, length_});
+}
+
+Tokens random_tokens(std::uint32_t seed, std::int64_t num_sequences, std::int64_t length,
+                     std::int32_t vocab) {
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(num_sequences * length));
+  NumpyRandomState(seed).randint_i32(0, vocab, tokens);
+  return Tokens(std::move(tokens), length);
+}
+
+Text read_text(const std::string& path, std::int64_t length) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    throw UserError({.what = "text: the file cannot be read",
+                     .found = path,
+                     .wanted = "a readable text file",
+                     .cure = "check the path; every Debian system has "
+                             "/usr/share/common-licenses/GPL-3"});
+  }
+  const std::vector<std::uint8_t> bytes((std::istreambuf_iterator<char>(file)),
+                                        std::istreambuf_iterator<char>());
+  const std::size_t cut = bytes.size() - bytes.size() / 10;
+  if (bytes.size() - cut < static_cast<std::size_t>(length) + 1) {
+    throw UserError({.what = "text: the file is too short",
+                     .found = path + " with " + std::to_string(bytes.size()) + " bytes",
+                     .wanted = "a last tenth of more than " + std::to_string(length) +
+                               " bytes, the length of a sequence",
+                     .cure = "use a longer text or a smaller --seq"});
+  }
+  const auto middle = bytes.begin() + static_cast<std::ptrdiff_t>(cut);
+  return {.train = {bytes.begin(), middle}, .held_out = {middle, bytes.end()}};
+}
+
+Tokens text_windows(std::span<const std::uint8_t> text, std::int64_t length,
+                    std::int64_t num_windows, std::uint32_t seed) {
+  std::vector<std::int32_t> starts(static_cast<std::size_t>(num_windows));
+  NumpyRandomState(seed).randint_i32(0, static_cast<std::int64_t>(text.size()) - length + 1,
+                                     starts);
+  std::vector<std::int32_t> tokens;
+  for (std::int32_t start : starts) {
+    const auto window =
+        text.subspan(static_cast<std::size_t>(start), static_cast<std::size_t>(length));
+    tokens.insert(tokens.end(), window.begin(), window.end());
+  }
+  return Tokens(std::move(tokens), length);
+}
+
+Tokens consecutive_windows(std::span<const std::uint8_t> text, std::int64_t length) {
+  const std::size_t whole = text.size() / static_cast<std::size_t>(length);
+  const auto used = text.first(whole * static_cast<std::size_t>(length));
+  return Tokens({used.begin(), used.end()}, length);
+}
+
+namespace {
+
+double entropy_term(double count, double total) { return -count * std::log(count / total); }
+
+}  // namespace
+
+double unigram_entropy(std::span<const std::uint8_t> text) {
+  std::vector<double> counts(256);
+  for (std::uint8_t byte : text) counts[byte] += 1;
+  double sum = 0;
+  for (double count : counts) {
+    if (count > 0) sum += entropy_term(count, static_cast<double>(text.size()));
+  }
+  return sum / static_cast<double>(text.size());
+}
+
+double bigram_entropy(std::span<const std::uint8_t> text) {
+  std::vector<double> pairs(256 * 256);
+  std::vector<double> firsts(256);
+  for (std::size_t i = 1; i < text.size(); ++i) {
+    pairs[text[i - 1] * 256U + text[i]] += 1;
+    firsts[text[i - 1]] += 1;
+  }
+  double sum = 0;
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    if (pairs[i] > 0) sum += entropy_term(pairs[i], firsts[i / 256]);
+  }
+  return sum / static_cast<double>(text.size() - 1);
+}
+
+}  // namespace tessera::data

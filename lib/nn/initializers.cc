@@ -1,0 +1,130 @@
+#include <cmath>
+
+#include <tessera/error.h>
+#include <tessera/nn.h>
+
+namespace tessera::nn {
+
+namespace {
+
+template <typename F>
+class FunctionRule final : public Initializer::Rule {
+ public:
+  explicit FunctionRule(F function) : function_(std::move(function)) {}
+  Array make(const Key& key, const Shape& shape) const override { return function_(key, shape); }
+
+ private:
+  F function_;
+};
+
+template <typename F>
+Initializer rule(F function) {
+  return Initializer(std::make_shared<FunctionRule<F>>(std::move(function)));
+}
+
+/// The standard deviation of a standard normal cut off at -2 and 2.
+constexpr double kTruncatedStddev = 0.87962566103423978;
+
+double fan_of(Fan fan, const Shape& shape, std::int64_t in_axis, std::int64_t out_axis) {
+  const auto rank = static_cast<std::int64_t>(shape.size());
+  auto size_of = [&](std::int64_t axis) {
+    const std::int64_t index = axis < 0 ? axis + rank : axis;
+    if (index >= 0 && index < rank)
+      return static_cast<double>(shape[static_cast<std::size_t>(index)]);
+    throw UserError({.what = "variance_scaling: the shape has too few dimensions",
+                     .found = to_string(shape),
+                     .wanted = "a dimension " + std::to_string(axis),
+                     .cure = "use init::normal or init::zeros for vectors"});
+  };
+  const double inputs = size_of(in_axis);
+  const double outputs = size_of(out_axis);
+  const double field = static_cast<double>(num_elements(shape)) / (inputs * outputs);
+  if (fan == Fan::in) return inputs * field;
+  if (fan == Fan::out) return outputs * field;
+  return (inputs + outputs) * field / 2;
+}
+
+}  // namespace
+
+Initializer with_partitioning(Initializer initializer, PartitionSpec spec) {
+  initializer.spec_ = std::move(spec);
+  initializer.is_annotated_ = true;
+  return initializer;
+}
+
+namespace init {
+
+Initializer constant(double value) {
+  return rule([value](const Key&, const Shape& shape) { return full(shape, value); });
+}
+Initializer zeros() { return constant(0.0); }
+Initializer ones() { return constant(1.0); }
+
+Initializer normal(double stddev) {
+  return rule([stddev](const Key& key, const Shape& shape) {
+    return random::normal(key, shape) * static_cast<float>(stddev);
+  });
+}
+
+Initializer uniform(double scale) {
+  return rule([scale](const Key& key, const Shape& shape) {
+    return random::uniform(key, shape) * static_cast<float>(scale);
+  });
+}
+
+Initializer truncated_normal(double stddev) {
+  return rule([stddev](const Key& key, const Shape& shape) {
+    return random::truncated_normal(key, -2.0F, 2.0F, shape) *
+           static_cast<float>(stddev / kTruncatedStddev);
+  });
+}
+
+Initializer variance_scaling(double scale, Fan fan, Distribution distribution, std::int64_t in_axis,
+                             std::int64_t out_axis) {
+  return rule([=](const Key& key, const Shape& shape) {
+    const double variance = scale / fan_of(fan, shape, in_axis, out_axis);
+    switch (distribution) {
+      case Distribution::truncated_normal:
+        return truncated_normal(std::sqrt(variance))(key, shape);
+      case Distribution::normal:
+        return normal(std::sqrt(variance))(key, shape);
+      case Distribution::uniform:
+        break;
+    }
+    const auto limit = static_cast<float>(std::sqrt(3 * variance));
+    return random::uniform(key, shape, -1.0F, 1.0F) * limit;
+  });
+}
+
+Initializer lecun_normal() {
+  return variance_scaling(1.0, Fan::in, Distribution::truncated_normal);
+}
+Initializer lecun_uniform() { return variance_scaling(1.0, Fan::in, Distribution::uniform); }
+Initializer xavier_normal() {
+  return variance_scaling(1.0, Fan::average, Distribution::truncated_normal);
+}
+Initializer xavier_uniform() { return variance_scaling(1.0, Fan::average, Distribution::uniform); }
+Initializer he_normal() { return variance_scaling(2.0, Fan::in, Distribution::truncated_normal); }
+Initializer he_uniform() { return variance_scaling(2.0, Fan::in, Distribution::uniform); }
+
+Initializer embedding() { return variance_scaling(1.0, Fan::in, Distribution::normal, -1, 0); }
+
+Initializer value(Array value) {
+  return rule([value](const Key&, const Shape& shape) {
+    if (value.shape() == shape) return value;
+    throw UserError({.what = "init::value: the array has another shape than the parameter",
+                     .found = to_string(value.type()),
+                     .wanted = to_string(shape),
+                     .cure = "reshape the array, or ask for the parameter in its shape"});
+  });
+}
+
+Initializer flattened(Initializer initializer, std::int64_t inputs, std::int64_t outputs) {
+  return rule([=](const Key& key, const Shape& shape) {
+    return reshape(initializer(key, {inputs, outputs}), shape);
+  });
+}
+
+}  // namespace init
+
+}  // namespace tessera::nn

@@ -1,0 +1,157 @@
+#include "api/apply.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <map>
+
+#include <tessera/error.h>
+
+#include "api/program.h"
+#include "ir/builder.h"
+#include "ir/text.h"
+#include "ops/emit.h"
+
+namespace tessera::detail {
+
+ir::ValueId lift(trace::Trace& trace, const Array& array, const Span& where) {
+  const NodePtr& node = node_of(array, where);
+  if (node->is_traced()) {
+    if (node->trace.get() == &trace) return node->value;
+    if (trace::is_active(*node->trace)) return trace.capture(node, node->type);
+    throw UserError({.what = "a traced array was used after its function had been traced",
+                     .where = where,
+                     .found = describe(array),
+                     .wanted = "an array of the function that is being traced, or a concrete one",
+                     .cure = "return the array from the traced function; do not keep it in a "
+                             "variable from outside"});
+  }
+  tiles_of(array, where);  // throws unless concrete and alive
+  return trace.capture(node, node->type);
+}
+
+Span call_span() { return trace::call_span(std::source_location()); }
+
+namespace {
+
+/// The error with the paths of those operands that are parameters.
+UserError with_parameters(const UserError& error, const std::vector<Array>& operands) {
+  Mistake mistake = error.mistake();
+  for (const Array& operand : operands) {
+    const ParamInfo* info = operand.is_empty() ? nullptr : operand.node()->info;
+    if (info == nullptr || info->path.empty()) continue;
+    mistake.found += fmt::format("{}{} is parameter {}", mistake.found.empty() ? "" : "; ",
+                                 to_string(operand.type()), info->path);
+  }
+  return UserError(std::move(mistake));
+}
+
+}  // namespace
+
+std::vector<Array> emit_all(const std::vector<Array>& operands,
+                            const std::function<Ids(ir::Builder&, const Ids&)>& append) {
+  const std::shared_ptr<trace::Trace> trace = trace::innermost();
+  require(trace != nullptr, "ops are recorded into a trace");
+  const Span span = call_span();
+  Ids ids;
+  for (const Array& operand : operands) ids.push_back(lift(*trace, operand, span));
+  trace->builder().set_span(span);
+  try {
+    std::vector<Array> results;
+    for (ir::ValueId id : append(trace->builder(), ids)) {
+      results.push_back(make_traced(trace, id));
+    }
+    return results;
+  } catch (const UserError& error) {
+    throw with_parameters(error, operands);
+  }
+}
+
+Array emit(const std::vector<Array>& operands,
+           const std::function<ir::ValueId(ir::Builder&, const Ids&)>& append) {
+  return emit_all(operands, [&](ir::Builder& b, const Ids& ids) { return Ids{append(b, ids)}; })[0];
+}
+
+namespace {
+
+/// Programs of eager calls by their text; emptied when there are too many.
+class EagerPrograms {
+ public:
+  std::shared_ptr<Program> find(const std::string& key) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto place = programs_.find(key);
+    return place == programs_.end() ? nullptr : place->second;
+  }
+  void insert(const std::string& key, std::shared_ptr<Program> program) {
+    constexpr std::size_t kMost = 4096;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (programs_.size() >= kMost) programs_.clear();
+    programs_.emplace(key, std::move(program));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<Program>> programs_;
+};
+
+EagerPrograms& eager_programs() {
+  static auto* programs = new EagerPrograms;
+  return *programs;
+}
+
+Array as_array(const std::shared_ptr<const void>& captured) {
+  return Array(
+      std::const_pointer_cast<ArrayNode>(std::static_pointer_cast<const ArrayNode>(captured)));
+}
+
+std::shared_ptr<Program> eager_program(ir::Function function,
+                                       const std::vector<const Placement*>& inputs) {
+  std::string key = ir::print(function, {.spans = false});
+  key += static_cast<char>(engine_kind());
+  for (const Placement* input : inputs) {
+    key.append(reinterpret_cast<const char*>(&input), sizeof(input));
+  }
+  if (auto program = eager_programs().find(key)) return program;
+  auto program = std::make_shared<Program>();
+  program->traced = std::move(function);
+  program->inputs = inputs;
+  program->is_storage.assign(inputs.size(), false);
+  program->is_donated.assign(inputs.size(), false);
+  program->asked_outputs.resize(program->traced.outputs.size());
+  program->output_alias.assign(program->traced.outputs.size(), -1);
+  program->engine = engine_kind();
+  simplify(*program);
+  eager_programs().insert(key, program);
+  return program;
+}
+
+}  // namespace
+
+std::vector<Array> run_traced(const Mesh& mesh, const std::function<std::vector<Array>()>& body) {
+  const Span where = call_span();
+  auto trace = std::make_shared<trace::Trace>(mesh, grains());
+  std::vector<ir::ValueId> outputs;
+  {
+    const trace::Tracing tracing(trace);
+    for (const Array& output : body()) outputs.push_back(lift(*trace, output, where));
+  }
+  const std::vector<std::shared_ptr<const void>> captured = trace->captured();
+  ir::Function function = trace->finish(std::move(outputs));
+  MeshChoice choice(mesh, where);
+  std::vector<Array> arrays;
+  for (const auto& outer : captured) {
+    arrays.push_back(as_array(outer));
+    choice.add(arrays.back().node()->placement->mesh, "operand " + describe(arrays.back()));
+  }
+  function.mesh = choice.mesh();
+  std::vector<const Placement*> inputs;
+  std::vector<run::Tiles> tiles;
+  for (const Array& array : arrays) {
+    const Placement* placement = array.node()->placement;
+    const bool is_placed = !placement->mesh.axes().empty();
+    inputs.push_back(is_placed ? placement : replicated_placement(array.type(), function.mesh));
+    tiles.push_back(tiles_of(array, where));
+  }
+  return execute(*eager_program(std::move(function), inputs), std::move(tiles));
+}
+
+}  // namespace tessera::detail

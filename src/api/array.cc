@@ -1,0 +1,276 @@
+// Handles: arrays, parameters, operands, reading.
+#include <cstring>
+#include <fmt/format.h>
+
+#include <tessera/array.h>
+#include <tessera/error.h>
+#include <tessera/ops.h>
+
+#include "api/array_node.h"
+
+namespace tessera {
+
+using detail::ArrayNode;
+using detail::node_of;
+
+namespace detail {
+
+namespace {
+
+const ParamInfo* no_info() {
+  static const ParamInfo* info = intern({});
+  return info;
+}
+
+/// Messages name the parameter that an array became first.
+void label(const Array& array, const ParamInfo* info) {
+  if (!array.is_empty() && array.node()->info == nullptr) array.node()->info = info;
+}
+
+}  // namespace
+
+Array make_concrete(const Placement* placement, run::Tiles tiles) {
+  auto node = std::make_shared<ArrayNode>();
+  node->type = placement->type;
+  node->placement = placement;
+  node->tiles = std::move(tiles);
+  return Array(std::move(node));
+}
+
+Array make_traced(std::shared_ptr<trace::Trace> trace, ir::ValueId value) {
+  auto node = std::make_shared<ArrayNode>();
+  node->type = trace->function().type(value);
+  node->trace = std::move(trace);
+  node->value = value;
+  return Array(std::move(node));
+}
+
+Array make_abstract(Type type) {
+  auto node = std::make_shared<ArrayNode>();
+  node->type = std::move(type);
+  return Array(std::move(node));
+}
+
+const NodePtr& node_of(const Array& array, const Span& where) {
+  if (!array.is_empty()) return array.node();
+  throw UserError({.what = "an empty Array was used",
+                   .where = where,
+                   .found = "a default-constructed or moved-from handle",
+                   .wanted = "an array",
+                   .cure = "assign an array to it first; pass arguments with std::move only where "
+                           "the handle is not needed any more"});
+}
+
+[[noreturn]] static void report_no_values(const ArrayNode& node, const Span& where) {
+  if (node.is_traced()) {
+    throw UserError({.what = "the values of a traced array are not known",
+                     .where = where,
+                     .found = "a traced " + to_string(node.type),
+                     .wanted = "a concrete array",
+                     .cure = "return the array from the traced function and read it outside; use "
+                             "where() for choices that depend on values"});
+  }
+  throw UserError({.what = "an abstract array has no values",
+                   .where = where,
+                   .found = "an abstract " + to_string(node.type),
+                   .wanted = "a concrete array",
+                   .cure = "eval_shape returns types only; call the function to get arrays"});
+}
+
+run::Tiles tiles_of(const Array& array, const Span& where) {
+  const NodePtr& node = node_of(array, where);
+  if (!node->is_concrete()) report_no_values(*node, where);
+  const std::lock_guard<std::mutex> lock(donation_mutex());
+  if (node->donation == nullptr) return node->tiles;
+  throw UserError({.what = "this array was donated and has no values any more",
+                   .where = where,
+                   .found = fmt::format("argument {} {}, donated at {}",
+                                        node->donation->paths->at(node->donated_leaf),
+                                        to_string(node->type), to_string(node->donation->where)),
+                   .wanted = "an array that no call was given for good",
+                   .cure = "use the array that the call returned, or take the argument out of "
+                           "donate_argnums"});
+}
+
+std::string describe(const Array& array) {
+  if (array.is_empty()) return "an empty Array";
+  const ArrayNode& node = *array.node();
+  std::string text = to_string(node.type);
+  if (node.info != nullptr && !node.info->path.empty()) {
+    text += " (parameter " + node.info->path + ")";
+  }
+  return text;
+}
+
+}  // namespace detail
+
+Array::Array() = default;
+Array::Array(const Array& other) = default;
+Array::Array(Array&& other) noexcept = default;
+Array& Array::operator=(const Array& other) = default;
+Array& Array::operator=(Array&& other) noexcept = default;
+Array::~Array() = default;
+Array::Array(std::shared_ptr<ArrayNode> node) : node_(std::move(node)) {}
+
+const Type& Array::type() const { return node_of(*this, {})->type; }
+std::int64_t Array::size() const { return num_elements(shape()); }
+
+std::int64_t Array::dim(std::int64_t axis, std::source_location where) const {
+  const std::int64_t index = axis < 0 ? axis + rank() : axis;
+  if (index >= 0 && index < rank()) return shape()[static_cast<std::size_t>(index)];
+  throw UserError({.what = fmt::format("dim: no axis {}", axis),
+                   .where = where,
+                   .found = detail::describe(*this),
+                   .wanted = fmt::format("an axis from {} to {}", -rank(), rank() - 1),
+                   .cure = "count axes from 0, or from the end with negative numbers"});
+}
+
+bool Array::is_concrete() const { return node_ != nullptr && node_->is_concrete(); }
+bool Array::is_traced() const { return node_ != nullptr && node_->is_traced(); }
+
+bool Array::is_deleted() const {
+  if (node_ == nullptr) return false;
+  const std::lock_guard<std::mutex> lock(detail::donation_mutex());
+  return node_->donation != nullptr;
+}
+
+NamedSharding Array::sharding(std::source_location where) const {
+  const detail::NodePtr& node = node_of(*this, where);
+  if (!node->is_concrete()) detail::report_no_values(*node, where);
+  NamedSharding sharding;
+  sharding.mesh = node->placement->mesh;
+  sharding.spec = to_spec(sharding.mesh, node->placement->sharding);
+  return sharding;
+}
+
+void Array::read(DType dtype, void* out, const std::source_location& where) const {
+  const run::Tiles tiles = detail::tiles_of(*this, where);
+  if (dtype != this->dtype()) {
+    throw UserError({.what = "to_vector: the element type is another one",
+                     .where = where,
+                     .found = detail::describe(*this),
+                     .wanted = std::string(name(dtype)),
+                     .cure = fmt::format("ask for the array's own type, or convert it first: "
+                                         "astype(x, DType::{})",
+                                         dtype == DType::boolean ? "boolean" : name(dtype))});
+  }
+  const ops::HostArray all = detail::gather(*node_->placement, tiles);
+  if (!all.bytes().empty()) std::memcpy(out, all.bytes().data(), all.bytes().size());
+}
+
+namespace {
+
+/// The only element, as T.
+template <typename T>
+T only_element(const Array& array, const std::source_location& where) {
+  const run::Tiles tiles = detail::tiles_of(array, where);
+  if (array.size() != 1) {
+    throw UserError({.what = "item: the array has not exactly one element",
+                     .where = where,
+                     .found = detail::describe(array),
+                     .wanted = "an array of size 1",
+                     .cure = "reduce it first, or read it with to_vector"});
+  }
+  // One tile may be empty where a dimension of size 1 is split.
+  for (const run::BufferPtr& tile : tiles) {
+    if (tile->size() == 0) continue;
+    return ops::dispatch(array.dtype(), [&](auto element) {
+      std::memcpy(&element, tile->data(), sizeof(element));
+      return static_cast<T>(element);
+    });
+  }
+  throw InternalError("an array of size 1 has a tile with its element");
+}
+
+}  // namespace
+
+double Array::real_item(const std::source_location& where) const {
+  return only_element<double>(*this, where);
+}
+
+std::int64_t Array::integer_item(const std::source_location& where) const {
+  return only_element<std::int64_t>(*this, where);
+}
+
+Array Array::local_data(std::int64_t device, std::source_location where) const {
+  const run::Tiles tiles = detail::tiles_of(*this, where);
+  const detail::Placement& placement = *node_->placement;
+  if (device < 0 || device >= placement.mesh.num_devices()) {
+    throw UserError(
+        {.what = fmt::format("local_data: there is no device {}", device),
+         .where = where,
+         .found = fmt::format("mesh {} with {} devices", to_string(placement.mesh),
+                              placement.mesh.num_devices()),
+         .wanted = fmt::format("a device from 0 to {}", placement.mesh.num_devices() - 1),
+         .cure = "devices are numbered row-major over the mesh"});
+  }
+  const std::int64_t tile =
+      placement.layout.tile_at(device_digits(atoms_of(placement.mesh), device));
+  const Type type{dtype(), placement.layout.box(tile).size};
+  return detail::make_concrete(detail::replicated_placement(type, Mesh()),
+                               {tiles[static_cast<std::size_t>(tile)]});
+}
+
+Array Array::slice(std::int64_t axis, std::int64_t start, std::int64_t limit,
+                   std::source_location where) const {
+  return tessera::slice(Operand(*this, where), axis, start, limit);
+}
+
+Array Array::operator[](Index index) const {
+  if (rank() == 0) {
+    throw UserError({.what = "x[i]: a scalar has no dimensions",
+                     .where = index.where,
+                     .found = detail::describe(*this),
+                     .wanted = "an array of rank 1 or more",
+                     .cure = "use the scalar itself"});
+  }
+  const std::int64_t at = index.value < 0 ? index.value + shape()[0] : index.value;
+  if (at < 0 || at >= shape()[0]) {
+    throw UserError({.what = fmt::format("x[i]: index {} is out of range", index.value),
+                     .where = index.where,
+                     .found = detail::describe(*this),
+                     .wanted = fmt::format("an index from {} to {}", -shape()[0], shape()[0] - 1),
+                     .cure = "check the index against x.dim(0)"});
+  }
+  const CallScope scope(index.where);
+  return squeeze(tessera::slice(Operand(*this, index.where), 0, at, at + 1), 0);
+}
+
+Param::Param() : info_(detail::no_info()) {}
+
+Param::Param(Array value, std::string path)
+    : Array(std::move(value)), info_(detail::intern({.path = std::move(path), .spec = {}})) {
+  detail::label(*this, info_);
+}
+
+Param::Param(Array value, std::string path, PartitionSpec spec)
+    : Array(std::move(value)),
+      info_(detail::intern(
+          {.path = std::move(path), .spec = std::move(spec), .is_annotated = true})) {
+  detail::label(*this, info_);
+}
+
+Param::Param(const Param& other) = default;
+Param::Param(Param&& other) noexcept = default;
+Param& Param::operator=(const Param& other) = default;
+Param& Param::operator=(Param&& other) noexcept = default;
+Param::~Param() = default;
+
+const std::string& Param::path() const { return info_->path; }
+const PartitionSpec& Param::spec() const { return info_->spec; }
+bool Param::is_annotated() const { return info_->is_annotated; }
+
+Param Param::with_value(Array value) const {
+  Param result(*this);
+  static_cast<Array&>(result) = std::move(value);
+  return result;
+}
+
+Operand::Operand(const Array& value, std::source_location caller) : array(value), where(caller) {}
+
+CallScope::CallScope(const std::source_location& where) : is_outermost_(trace::open_call(where)) {}
+CallScope::~CallScope() {
+  if (is_outermost_) trace::close_call();
+}
+
+}  // namespace tessera

@@ -1,0 +1,96 @@
+// Calling a program: check, move and give away arguments, run, wrap results.
+#include <fmt/format.h>
+
+#include <tessera/error.h>
+#include <tessera/jit.h>
+
+#include "api/program.h"
+
+namespace tessera::detail {
+
+namespace {
+
+[[noreturn]] void report_other_arguments(const std::string& what, const std::string& found,
+                                         const std::string& wanted, const Span& where) {
+  throw UserError({.what = "the call does not fit the compiled program: " + what,
+                   .where = where,
+                   .found = found,
+                   .wanted = wanted,
+                   .cure = "pass arguments like those given to lower(), or call the jitted "
+                           "function, which compiles for new kinds of arguments"});
+}
+
+/// The tiles of an argument where the program wants them.
+run::Tiles argument_tiles(const Program& program, std::size_t i, const Array& array,
+                          const Span& where) {
+  run::Tiles tiles = tiles_of(array, where);
+  const Placement& wanted = *program.inputs[i];
+  const Placement& found = *array.node()->placement;
+  if (&found == &wanted) return tiles;
+  const std::string subject =
+      i < program.paths->size() ? "argument " + program.paths->at(i) : "captured array";
+  if (found.type != wanted.type) {
+    report_other_arguments("the type of " + subject, to_string(found.type), to_string(wanted.type),
+                           where);
+  }
+  if (!found.mesh.axes().empty()) {
+    report_other_arguments("the sharding of " + subject,
+                           fmt::format("{} on {}", to_string(to_spec(found.mesh, found.sharding)),
+                                       to_string(found.mesh)),
+                           fmt::format("{} on {}", to_string(to_spec(wanted.mesh, wanted.sharding)),
+                                       to_string(wanted.mesh)),
+                           where);
+  }
+  return move_tiles(found, tiles, wanted);
+}
+
+/// Marks donated arguments as given away and lets go of their tiles.
+void give_away(const Program& program, const Walk& arguments, const Span& where) {
+  std::shared_ptr<const DonatingCall> call;
+  const std::lock_guard<std::mutex> lock(donation_mutex());
+  for (std::size_t i = 0; i < arguments.leaves().size(); ++i) {
+    if (!program.is_donated[i]) continue;
+    if (call == nullptr) {
+      call = std::make_shared<const DonatingCall>(DonatingCall{program.paths, where});
+    }
+    ArrayNode& node = *arguments.leaves()[i].array->node();
+    if (node.donation != nullptr) {
+      throw UserError(
+          {.what = "one array was donated twice in a call",
+           .where = where,
+           .found = fmt::format("arguments {} and {}", node.donation->paths->at(node.donated_leaf),
+                                program.paths->at(i)),
+           .wanted = "different arrays",
+           .cure = "copy one of them first, for example with x + 0, or do not donate"});
+    }
+    node.donation = call;
+    node.donated_leaf = i;
+    node.tiles.clear();
+  }
+}
+
+}  // namespace
+
+Outcome run(const std::shared_ptr<Program>& program, const Walk& arguments,
+            const std::source_location& where) {
+  const Span span(where);
+  if (arguments.structure() != program->structure) {
+    report_other_arguments(
+        "the structure of the arguments", fmt::format("{} leaves", arguments.leaves().size()),
+        fmt::format("{} leaves, the same static fields and parameters", program->paths->size()),
+        span);
+  }
+  compile(*program);
+  std::vector<run::Tiles> inputs;
+  inputs.reserve(program->inputs.size());
+  for (const Walk::Leaf& leaf : arguments.leaves()) {
+    inputs.push_back(argument_tiles(*program, inputs.size(), *leaf.array, span));
+  }
+  for (const Array& array : program->captured) {
+    inputs.push_back(argument_tiles(*program, inputs.size(), array, span));
+  }
+  give_away(*program, arguments, span);
+  return {program->result, execute(*program, std::move(inputs))};
+}
+
+}  // namespace tessera::detail

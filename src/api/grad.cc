@@ -1,0 +1,128 @@
+// Derivatives of traced functions, and abstract evaluation.
+#include <fmt/format.h>
+
+#include <tessera/error.h>
+#include <tessera/grad.h>
+
+#include "api/apply.h"
+#include "api/program.h"
+#include "differentiate/differentiate.h"
+
+namespace tessera::detail {
+
+namespace {
+
+void check_wrt(Walk& wrt, const Span& where) {
+  const std::vector<std::string>& paths = wrt.paths();
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    const Array& array = *wrt.leaves()[i].array;
+    node_of(array, where);
+    if (is_float(array.dtype())) continue;
+    throw UserError({.what = "grad: a leaf to differentiate with respect to is no float array",
+                     .where = where,
+                     .found = fmt::format("{} {}", paths[i], to_string(array.type())),
+                     .wanted = "f32 or f64",
+                     .cure = "pass it in another argument, or capture it"});
+  }
+}
+
+void check_loss(const Walk& result, const Span& where) {
+  const bool is_there = !result.leaves().empty();
+  if (is_there) {
+    const Type& type = result.leaves()[0].array->type();
+    if (type.rank() == 0 && is_float(type.dtype)) return;
+  }
+  throw UserError({.what = "grad: the loss is not a float scalar",
+                   .where = where,
+                   .found = is_there ? to_string(result.leaves()[0].array->type()) : "no array",
+                   .wanted = "f32[]",
+                   .cure = "reduce the loss with mean() or sum() before returning it; further "
+                           "results go behind it: std::tuple(loss, logits)"});
+}
+
+/// Differentiates within the innermost trace.
+Gradients differentiate_traced(Walk& wrt, Body& body, const Span& where) {
+  const std::shared_ptr<trace::Trace> parent = trace::innermost();
+  auto trace = std::make_shared<trace::Trace>(parent->mesh(), parent->function().grains);
+  std::vector<Array> tracers;
+  std::vector<std::size_t> numbers;
+  std::vector<ir::ValueId> arguments;
+  for (const Walk::Leaf& leaf : wrt.leaves()) {
+    numbers.push_back(numbers.size());
+    arguments.push_back(lift(*parent, *leaf.array, where));
+    tracers.push_back(make_traced(trace, trace->add_input(leaf.array->type())));
+    tracers.back().node()->info = leaf.info;
+  }
+  Gradients gradients;
+  std::vector<ir::ValueId> outputs;
+  {
+    const trace::Tracing tracing(trace);
+    gradients.result = body.call(tracers);
+    const Walk result = body.walk_result(gradients.result.get(), Walk::Want::leaves);
+    for (const Walk::Leaf& leaf : result.leaves()) node_of(*leaf.array, where);
+    check_loss(result, where);
+    for (const Walk::Leaf& leaf : result.leaves()) {
+      outputs.push_back(lift(*trace, *leaf.array, where));
+    }
+  }
+  const std::size_t num_values = outputs.size();
+  for (const std::shared_ptr<const void>& outer : trace->captured()) {
+    const Array array(
+        std::const_pointer_cast<ArrayNode>(std::static_pointer_cast<const ArrayNode>(outer)));
+    arguments.push_back(lift(*parent, array, where));
+  }
+  const ir::Function derivative =
+      differentiate::value_and_grad(trace->finish(std::move(outputs)), numbers);
+  for (ir::ValueId id : parent->builder().inline_function(derivative, arguments)) {
+    const bool is_value = gradients.values.size() < num_values;
+    (is_value ? gradients.values : gradients.gradients).push_back(make_traced(parent, id));
+  }
+  return gradients;
+}
+
+}  // namespace
+
+Gradients differentiate(Body& body, const std::source_location& where) {
+  const Span span(where);
+  Walk wrt = body.walk_arguments(Walk::Want::paths);
+  check_wrt(wrt, span);
+  if (trace::innermost() != nullptr) return differentiate_traced(wrt, body, span);
+  MeshChoice choice(span);
+  for (const Walk::Leaf& leaf : wrt.leaves()) {
+    const ArrayNode& node = *leaf.array->node();
+    if (node.is_concrete()) choice.add(node.placement->mesh, describe(*leaf.array));
+  }
+  const use_mesh scope(choice.mesh());
+  Gradients gradients;
+  std::vector<Array> all = run_traced(choice.mesh(), [&] {
+    gradients = differentiate_traced(wrt, body, span);
+    std::vector<Array> both = gradients.values;
+    both.insert(both.end(), gradients.gradients.begin(), gradients.gradients.end());
+    return both;
+  });
+  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(gradients.values.size());
+  gradients.values.assign(all.begin(), middle);
+  gradients.gradients.assign(middle, all.end());
+  return gradients;
+}
+
+Outcome evaluate_abstractly(Body& body, const std::source_location& where) {
+  const Span span(where);
+  const Walk arguments = body.walk_arguments(Walk::Want::leaves);
+  auto trace = std::make_shared<trace::Trace>(current_mesh(), grains());
+  std::vector<Array> tracers;
+  for (const Walk::Leaf& leaf : arguments.leaves()) {
+    tracers.push_back(make_traced(trace, trace->add_input(node_of(*leaf.array, span)->type)));
+    tracers.back().node()->info = leaf.info;
+  }
+  const trace::Tracing tracing(trace);
+  std::shared_ptr<void> result = body.call(tracers);
+  std::vector<Array> abstract;
+  const Walk leaves = body.walk_result(result.get(), Walk::Want::leaves);
+  for (const Walk::Leaf& leaf : leaves.leaves()) {
+    abstract.push_back(make_abstract(node_of(*leaf.array, span)->type));
+  }
+  return {std::move(result), std::move(abstract)};
+}
+
+}  // namespace tessera::detail

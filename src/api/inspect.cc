@@ -1,0 +1,123 @@
+// What users see of lowered and compiled programs, and the settings of the engine.
+#include <atomic>
+#include <fmt/format.h>
+#include <map>
+
+#include <tessera/error.h>
+#include <tessera/jit.h>
+
+#include "api/program.h"
+#include "compile/compile.h"
+#include "ir/text.h"
+#include "partition/partition.h"
+#include "run/engine.h"
+
+namespace tessera {
+
+namespace {
+
+std::atomic<detail::EngineKind> engine_setting{detail::EngineKind::host};
+std::atomic<std::int64_t> grains_setting{8};
+
+}  // namespace
+
+namespace detail {
+EngineKind engine_kind() { return engine_setting; }
+}  // namespace detail
+
+LoweredProgram::LoweredProgram(std::shared_ptr<detail::Program> program)
+    : program_(std::move(program)) {}
+
+std::string LoweredProgram::ir() const { return ir::print(program_->traced); }
+
+std::string LoweredProgram::partitioned_ir() const {
+  detail::lower(*program_);
+  return ir::print(program_->partitioned);
+}
+
+std::string LoweredProgram::explain() const {
+  detail::lower(*program_);
+  return partition::explain_text(program_->partitioned);
+}
+
+std::vector<CollectiveUse> LoweredProgram::collectives() const {
+  detail::lower(*program_);
+  std::map<std::string, CollectiveUse> uses;
+  std::map<std::string, std::size_t> last_equation;
+  for (const partition::CollectiveInfo& info : partition::explain(program_->partitioned)) {
+    CollectiveUse& use = uses[info.kind];
+    use.kind = info.kind;
+    // A combined collective moves several arrays at once.
+    const auto [last, is_first] = last_equation.try_emplace(info.kind, info.equation);
+    if (is_first || last->second != info.equation) use.count += 1;
+    last->second = info.equation;
+    use.bytes += info.bytes;
+    use.wire_bytes += info.wire_bytes;
+  }
+  std::vector<CollectiveUse> list;
+  for (auto& [kind, use] : uses) list.push_back(std::move(use));
+  return list;
+}
+
+double CompiledProgram::compile_seconds() const { return program_->seconds; }
+
+std::int64_t CompiledProgram::device_peak_bytes() const {
+  detail::compile(*program_);
+  return program_->executable == nullptr ? 0 : program_->executable->device_peak_bytes;
+}
+
+void set_num_threads(int count) {
+  if (count < 1) {
+    throw UserError({.what = "set_num_threads: there must be at least one thread",
+                     .found = std::to_string(count),
+                     .wanted = "1 or more",
+                     .cure = "pass the number of cores to use"});
+  }
+  run::Engine::instance().set_num_threads(count);
+}
+
+int num_threads() { return run::Engine::instance().num_threads(); }
+
+std::string_view instruction_set() { return compile::instruction_set(); }
+
+void set_engine(std::string_view name) {
+  if (name == "host") {
+    engine_setting = detail::EngineKind::host;
+  } else if (name == "reference") {
+    engine_setting = detail::EngineKind::reference;
+  } else {
+    throw UserError({.what = "set_engine: there is no such engine",
+                     .found = std::string(name),
+                     .wanted = "host or reference",
+                     .cure = "host is fast; reference is slow, obvious and knows f64"});
+  }
+}
+
+std::string_view engine() {
+  return engine_setting == detail::EngineKind::host ? "host" : "reference";
+}
+
+void set_grains(std::int64_t grains) {
+  if (grains < 1) {
+    throw UserError({.what = "set_grains: a sum has at least one leaf",
+                     .found = std::to_string(grains),
+                     .wanted = "1 or more, usually 8",
+                     .cure = "pass a multiple of the number of devices that share a sum"});
+  }
+  grains_setting = grains;
+}
+
+std::int64_t grains() { return grains_setting; }
+
+std::vector<CollectiveUse> collective_counts() {
+  std::vector<CollectiveUse> list;
+  for (const auto& [kind, count] : run::Engine::instance().collective_counts()) {
+    list.push_back(
+        {.kind = kind, .count = count.count, .bytes = count.bytes, .wire_bytes = count.wire_bytes});
+  }
+  return list;
+}
+
+void reset_collective_counts() { run::Engine::instance().reset_collective_counts(); }
+
+}  // namespace tessera

@@ -1,0 +1,334 @@
+// jit: one program per kind of arguments.
+#include <algorithm>
+#include <chrono>
+#include <fmt/format.h>
+#include <unordered_map>
+
+#include <tessera/error.h>
+#include <tessera/jit.h>
+
+#include "api/apply.h"
+#include "api/program.h"
+
+namespace tessera::detail {
+
+bool is_tracing() { return trace::innermost() != nullptr; }
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// `0/params/kernel` -> `params/kernel`: without the number of the argument.
+std::string inner_path(const std::string& path) {
+  const std::size_t slash = path.find('/');
+  return slash == std::string::npos ? std::string() : path.substr(slash + 1);
+}
+
+std::size_t argument_number(const Walk& arguments, std::size_t leaf) {
+  const std::vector<std::size_t>& ends = arguments.item_ends();
+  return static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), leaf) - ends.begin());
+}
+
+/// Everything that a trace depends on, as bytes.
+std::string cache_key(const Walk& arguments, const Span& where) {
+  std::string key = arguments.structure();
+  auto append = [&](const auto& value) {
+    key.append(reinterpret_cast<const char*>(&value), sizeof(value));
+  };
+  for (const Walk::Leaf& leaf : arguments.leaves()) {
+    const NodePtr& node = node_of(*leaf.array, where);
+    append(node->placement);
+    if (!node->is_concrete()) key += to_string(node->type);
+  }
+  key += to_string(current_mesh());
+  append(grains());
+  append(engine_kind());
+  return key;
+}
+
+/// One kind of arguments; the program is made by the first call.
+struct Entry {
+  std::once_flag once;
+  std::shared_ptr<Program> program;
+};
+
+/// Makes the program of one kind of arguments.
+class Tracer {
+ public:
+  Tracer(const JitOptions& options, Body& body, Span where)
+      : options_(options),
+        body_(body),
+        where_(std::move(where)),
+        walk_(body.walk_arguments(Walk::Want::paths)),
+        paths_(walk_.paths()) {}
+
+  std::shared_ptr<Program> trace(const std::string& structure) {
+    const Clock::time_point start = Clock::now();
+    check_options();
+    choose_mesh();
+    program_->structure = structure;
+    program_->paths = std::make_shared<const std::vector<std::string>>(paths_);
+    program_->engine = engine_kind();
+    place_arguments();
+    record();
+    place_captured();
+    ask_outputs();
+    match_donated();
+    simplify(*program_);
+    program_->seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    return program_;
+  }
+
+ private:
+  std::string name() const { return options_.name.empty() ? "jit" : "jit(" + options_.name + ")"; }
+
+  void check_options() const {
+    const std::size_t count = walk_.item_ends().size();
+    if (options_.in_shardings.size() > count) {
+      throw UserError({.what = name() + ": in_shardings has too many entries",
+                       .where = where_,
+                       .found = fmt::format("{} entries", options_.in_shardings.size()),
+                       .wanted = fmt::format("at most {}, one per argument", count),
+                       .cure = "give one Shardings per argument; Shardings() leaves it open"});
+    }
+    for (int number : options_.donate_argnums) {
+      if (number >= 0 && static_cast<std::size_t>(number) < count) continue;
+      throw UserError({.what = name() + ": donate_argnums names no argument",
+                       .where = where_,
+                       .found = std::to_string(number),
+                       .wanted = fmt::format("numbers from 0 to {}", count - 1),
+                       .cure = "count arguments from 0"});
+    }
+  }
+
+  void choose_mesh() {
+    MeshChoice choice(where_);
+    for (const Shardings& shardings : options_.in_shardings) add_meshes(choice, shardings);
+    add_meshes(choice, options_.out_shardings);
+    for (std::size_t i = 0; i < walk_.leaves().size(); ++i) {
+      const NodePtr& node = node_of(*walk_.leaves()[i].array, where_);
+      if (node->is_concrete()) choice.add(node->placement->mesh, "argument " + paths_[i]);
+    }
+    mesh_ = choice.mesh();
+  }
+
+  static void add_meshes(MeshChoice& choice, const Shardings& shardings) {
+    for (const Shardings::Entry& entry : shardings.entries()) {
+      choice.add(entry.mesh, "the shardings given to jit");
+    }
+  }
+
+  bool is_donated(std::size_t argument) const {
+    return std::count(options_.donate_argnums.begin(), options_.donate_argnums.end(),
+                      static_cast<int>(argument)) != 0;
+  }
+
+  void place_arguments() {
+    for (std::size_t number = 0; number < options_.in_shardings.size(); ++number) {
+      check_argument_paths(number);
+    }
+    for (std::size_t i = 0; i < walk_.leaves().size(); ++i) {
+      const Walk::Leaf& leaf = walk_.leaves()[i];
+      const std::size_t argument = argument_number(walk_, i);
+      program_->inputs.push_back(place_argument(i, argument));
+      program_->is_donated.push_back(is_donated(argument));
+      program_->is_storage.push_back(is_donated(argument) || leaf.info != nullptr);
+    }
+  }
+
+  void check_argument_paths(std::size_t number) const {
+    std::vector<std::string> inner;
+    for (std::size_t i = 0; i < paths_.size(); ++i) {
+      if (argument_number(walk_, i) == number) inner.push_back(inner_path(paths_[i]));
+    }
+    check_paths(options_.in_shardings[number], inner,
+                fmt::format("{}: in_shardings of argument {}", name(), number), where_);
+  }
+
+  const Placement* place_argument(std::size_t i, std::size_t argument) const {
+    const Walk::Leaf& leaf = walk_.leaves()[i];
+    const ArrayNode& node = *leaf.array->node();
+    const bool is_placed = node.is_concrete() && !node.placement->mesh.axes().empty();
+    std::optional<Sharding> asked;
+    if (argument < options_.in_shardings.size()) {
+      asked = asked_sharding(options_.in_shardings[argument], inner_path(paths_[i]), leaf.info,
+                             node.type, mesh_, name() + ": in_shardings of " + paths_[i], where_);
+    }
+    if (!asked) return is_placed ? node.placement : replicated_placement(node.type, mesh_);
+    const Placement* wanted = placement_of(node.type, mesh_, *asked);
+    if (!is_placed || node.placement == wanted) return wanted;
+    throw UserError(
+        {.what = name() + ": in_shardings differ from the sharding of argument " + paths_[i],
+         .where = where_,
+         .found = to_string(to_spec(mesh_, node.placement->sharding)),
+         .wanted = to_string(to_spec(mesh_, *asked)),
+         .cure = "move the array with device_put, or leave out its in_shardings"});
+  }
+
+  void record() {
+    const use_mesh scope(mesh_);
+    auto trace = std::make_shared<trace::Trace>(mesh_, grains());
+    std::vector<Array> tracers;
+    for (const Walk::Leaf& leaf : walk_.leaves()) {
+      const NodePtr& node = leaf.array->node();
+      if (node->is_traced()) lift(*trace, *leaf.array, where_);  // of a trace that has ended
+      tracers.push_back(make_traced(trace, trace->add_input(node->type)));
+      tracers.back().node()->info = leaf.info;
+    }
+    std::vector<ir::ValueId> outputs;
+    std::shared_ptr<void> result;
+    {
+      const trace::Tracing tracing(trace);
+      result = body_.call(tracers);
+      Walk leaves = body_.walk_result(result.get(), Walk::Want::paths);
+      result_paths_ = leaves.paths();
+      std::vector<Array> abstract;
+      for (const Walk::Leaf& leaf : leaves.leaves()) {
+        outputs.push_back(lift(*trace, *leaf.array, where_));
+        result_infos_.push_back(leaf.info);
+        abstract.push_back(make_abstract(leaf.array->type()));
+      }
+      replace_leaves(leaves, abstract);
+    }
+    program_->result = std::move(result);
+    captured_ = trace->captured();
+    program_->traced = trace->finish(std::move(outputs));
+  }
+
+  /// Captured arrays may be the first to bring a mesh; nothing traced depends on it then.
+  void place_captured() {
+    MeshChoice choice(mesh_, where_);
+    for (const std::shared_ptr<const void>& outer : captured_) {
+      Array array(
+          std::const_pointer_cast<ArrayNode>(std::static_pointer_cast<const ArrayNode>(outer)));
+      choice.add(array.node()->placement->mesh, "captured array " + describe(array));
+      program_->captured.push_back(std::move(array));
+    }
+    if (choice.mesh() != mesh_) {
+      mesh_ = choice.mesh();
+      program_->traced.mesh = mesh_;
+      for (const Placement*& input : program_->inputs) {
+        input = replicated_placement(input->type, mesh_);
+      }
+    }
+    for (const Array& array : program_->captured) {
+      const ArrayNode& node = *array.node();
+      const bool is_placed = !node.placement->mesh.axes().empty();
+      program_->inputs.push_back(is_placed ? node.placement
+                                           : replicated_placement(node.type, mesh_));
+      program_->is_donated.push_back(false);
+      program_->is_storage.push_back(node.info != nullptr);
+    }
+  }
+
+  void ask_outputs() {
+    check_paths(options_.out_shardings, result_paths_, name() + ": out_shardings", where_);
+    for (std::size_t i = 0; i < result_paths_.size(); ++i) {
+      const Type& type = program_->traced.type(program_->traced.outputs[i]);
+      program_->asked_outputs.push_back(
+          asked_sharding(options_.out_shardings, result_paths_[i], result_infos_[i], type, mesh_,
+                         name() + ": out_shardings of " + result_paths_[i], where_));
+    }
+  }
+
+  bool may_alias(std::size_t input, std::size_t output) const {
+    const Placement& placement = *program_->inputs[input];
+    if (program_->traced.type(program_->traced.outputs[output]) != placement.type) return false;
+    const std::optional<Sharding>& asked = program_->asked_outputs[output];
+    return !asked || *asked == placement.sharding;
+  }
+
+  /// Outputs take the buffers of donated inputs: of the same path first, then in order.
+  void match_donated() {
+    program_->output_alias.assign(result_paths_.size(), -1);
+    std::vector<bool> is_taken(paths_.size(), false);
+    auto match = [&](auto&& fits) {
+      for (std::size_t out = 0; out < result_paths_.size(); ++out) {
+        if (program_->output_alias[out] >= 0) continue;
+        for (std::size_t in = 0; in < paths_.size(); ++in) {
+          if (is_taken[in] || !program_->is_donated[in] || !may_alias(in, out)) continue;
+          if (!fits(in, out)) continue;
+          is_taken[in] = true;
+          program_->output_alias[out] = static_cast<int>(in);
+          break;
+        }
+      }
+    };
+    match([&](std::size_t in, std::size_t out) {
+      const std::string path = inner_path(paths_[in]);
+      return path == inner_path(result_paths_[out]) || path == result_paths_[out];
+    });
+    match([](std::size_t, std::size_t) { return true; });
+  }
+
+  const JitOptions& options_;
+  Body& body_;
+  Span where_;
+  Walk walk_;
+  std::vector<std::string> paths_;
+  Mesh mesh_;
+  std::vector<std::string> result_paths_;
+  std::vector<const ParamInfo*> result_infos_;
+  std::vector<std::shared_ptr<const void>> captured_;
+  std::shared_ptr<Program> program_ = std::make_shared<Program>();
+};
+
+}  // namespace
+
+struct JitCore::State {
+  JitOptions options;
+  Span where;
+  std::mutex mutex;
+  std::unordered_map<std::string, std::shared_ptr<Entry>> entries;
+  std::shared_ptr<Program> last;
+  std::atomic<int> num_traces = 0;
+};
+
+JitCore::JitCore(JitOptions options, const std::source_location& where)
+    : state_(std::make_unique<State>()) {
+  state_->options = std::move(options);
+  state_->where = where;
+}
+
+JitCore::~JitCore() = default;
+
+std::shared_ptr<Program> JitCore::lower(const Walk& arguments, Body& body,
+                                        const std::source_location& where) {
+  const Span span = where.line() == 0 ? state_->where : Span(where);
+  std::string key = cache_key(arguments, span);
+  std::shared_ptr<Entry> entry;
+  {
+    const std::lock_guard<std::mutex> lock(state_->mutex);
+    std::shared_ptr<Entry>& place = state_->entries[std::move(key)];
+    if (place == nullptr) place = std::make_shared<Entry>();
+    entry = place;
+  }
+  std::call_once(entry->once, [&] {
+    const trace::Outside outside;
+    entry->program = Tracer(state_->options, body, span).trace(arguments.structure());
+    state_->num_traces += 1;
+  });
+  return entry->program;
+}
+
+Outcome JitCore::call(const Walk& arguments, Body& body, const std::source_location& where) {
+  std::shared_ptr<Program> program = lower(arguments, body, where);
+  Outcome outcome = run(program, arguments, where);
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  state_->last = std::move(program);
+  return outcome;
+}
+
+std::shared_ptr<Program> JitCore::last(const std::source_location& where) const {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  if (state_->last != nullptr) return state_->last;
+  throw UserError({.what = "compiled(): the function has not been called yet",
+                   .where = where.line() == 0 ? state_->where : Span(where),
+                   .found = "no call",
+                   .wanted = "a call before",
+                   .cure = "call the function first, or use lower(arguments...).compile()"});
+}
+
+int JitCore::num_traces() const { return state_->num_traces; }
+
+}  // namespace tessera::detail

@@ -1,0 +1,202 @@
+#include "api/operands.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <limits>
+#include <optional>
+
+#include <tessera/error.h>
+
+#include "ops/emit.h"
+
+namespace tessera::detail {
+
+void fail(std::string_view op, const std::string& what, const std::string& found,
+          const std::string& wanted, const std::string& cure) {
+  throw UserError({.what = fmt::format("{}: {}", op, what),
+                   .where = call_span(),
+                   .found = found,
+                   .wanted = wanted,
+                   .cure = cure});
+}
+
+namespace {
+
+std::string number_text(const Operand& number) {
+  return number.kind == Operand::Kind::real ? fmt::format("{}", number.real)
+                                            : fmt::format("{}", number.integer);
+}
+
+/// What a number alone becomes.
+DType natural_dtype(const Operand& number) {
+  switch (number.kind) {
+    case Operand::Kind::boolean:
+      return DType::boolean;
+    case Operand::Kind::integer:
+      return DType::i32;
+    default:
+      return DType::f32;
+  }
+}
+
+void check_number(std::string_view op, const Operand& number, DType dtype) {
+  const bool has_fraction = number.kind == Operand::Kind::real;
+  if (is_float(dtype)) return;
+  const std::string found = fmt::format("{} and an array of {}", number_text(number), name(dtype));
+  if (has_fraction && !(is_integer(dtype) && number.real == std::trunc(number.real) &&
+                        std::abs(number.real) < 2147483648.0)) {
+    fail(op, "a number with a fraction meets an array without", found, "a whole number",
+         "convert the array first: astype(x, DType::f32)");
+  }
+  const bool is_unsigned = dtype == DType::u32;
+  const std::int64_t low = is_unsigned ? 0 : std::numeric_limits<std::int32_t>::min();
+  const std::int64_t high = is_unsigned ? std::int64_t{std::numeric_limits<std::uint32_t>::max()}
+                                        : std::numeric_limits<std::int32_t>::max();
+  if (dtype == DType::boolean) {
+    if (number.kind == Operand::Kind::boolean) return;
+    fail(op, "a number meets an array of bool", found, "true or false",
+         "compare the array, or convert it: astype(x, DType::i32)");
+  }
+  const std::int64_t value = has_fraction ? static_cast<std::int64_t>(number.real) : number.integer;
+  if (value < low || value > high) {
+    fail(op, "a number does not fit the dtype of the array", found,
+         fmt::format("a number from {} to {}", low, high), "use a number in range");
+  }
+}
+
+double number_value(const Operand& number) {
+  return number.kind == Operand::Kind::real ? number.real : static_cast<double>(number.integer);
+}
+
+std::string describe_all(const std::vector<Array>& arrays) {
+  std::string text;
+  for (const Array& array : arrays) text += (text.empty() ? "" : " and ") + describe(array);
+  return text;
+}
+
+}  // namespace
+
+DType common_dtype(std::string_view op, const std::vector<Operand>& operands) {
+  const Operand* first = nullptr;
+  for (const Operand& operand : operands) {
+    if (operand.is_number()) continue;
+    node_of(operand.array, call_span());
+    if (first == nullptr) first = &operand;
+    if (operand.array.dtype() == first->array.dtype()) continue;
+    const bool is_first_float = is_float(first->array.dtype());
+    fail(op, "the arrays have different dtypes",
+         describe(first->array) + " and " + describe(operand.array), "arrays of one dtype",
+         fmt::format("convert one of them: astype(x, DType::{})",
+                     name(is_first_float ? first->array.dtype() : operand.array.dtype())));
+  }
+  if (first != nullptr) return first->array.dtype();
+  DType dtype = DType::boolean;
+  for (const Operand& operand : operands) {
+    const DType natural = natural_dtype(operand);
+    if (natural == DType::f32 || dtype == DType::boolean) dtype = natural;
+  }
+  return dtype;
+}
+
+Array filled(double value, const Type& type) {
+  return emit({}, [&](ir::Builder& b, const Ids&) { return ops::full(b, value, type); });
+}
+
+Array as_array(std::string_view op, const Operand& operand, DType dtype) {
+  if (!operand.is_number()) {
+    node_of(operand.array, call_span());
+    return operand.array;
+  }
+  check_number(op, operand, dtype);
+  return filled(number_value(operand), {dtype, {}});
+}
+
+Array as_array(std::string_view op, const Operand& operand) {
+  return as_array(op, operand, common_dtype(op, {operand}));
+}
+
+Shape broadcast_shape(std::string_view op, const std::vector<Array>& arrays) {
+  std::vector<Shape> shapes;
+  for (const Array& array : arrays) shapes.push_back(array.shape());
+  return broadcast_shape(op, shapes, describe_all(arrays));
+}
+
+Shape broadcast_shape(std::string_view op, const std::vector<Shape>& shapes,
+                      const std::string& found) {
+  std::size_t rank = 0;
+  for (const Shape& shape : shapes) rank = std::max(rank, shape.size());
+  Shape result(rank, 1);
+  for (const Shape& shape : shapes) {
+    const std::size_t offset = rank - shape.size();
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+      std::int64_t& common = result[offset + i];
+      if (shape[i] == common || shape[i] == 1) continue;
+      if (common != 1) {
+        fail(op, "the shapes do not fit", found,
+             "shapes that agree from the last dimension on, or have size 1 there",
+             "reshape, transpose or expand_dims one of them");
+      }
+      common = shape[i];
+    }
+  }
+  return result;
+}
+
+Array broadcast(const Array& x, const Shape& shape) {
+  if (x.shape() == shape) return x;
+  Ints dims;
+  for (std::size_t i = 0; i < x.shape().size(); ++i) {
+    dims.push_back(static_cast<std::int64_t>(shape.size() - x.shape().size() + i));
+  }
+  return emit({x}, [&](ir::Builder& b, const Ids& ids) {
+    return ops::broadcast_in_dim(b, ids[0], dims, shape);
+  });
+}
+
+std::vector<Array> broadcast_operands(std::string_view op, const std::vector<Operand>& operands) {
+  const DType dtype = common_dtype(op, operands);
+  std::vector<Array> arrays;
+  for (const Operand& operand : operands) {
+    if (!operand.is_number()) arrays.push_back(operand.array);
+  }
+  const Shape shape = broadcast_shape(op, arrays);
+  std::vector<Array> result;
+  for (const Operand& operand : operands) {
+    if (operand.is_number()) {
+      check_number(op, operand, dtype);
+      result.push_back(filled(number_value(operand), {dtype, shape}));
+    } else {
+      result.push_back(broadcast(operand.array, shape));
+    }
+  }
+  return result;
+}
+
+std::int64_t checked_axis(std::string_view op, std::int64_t axis, std::int64_t rank,
+                          const std::string& found) {
+  const std::int64_t index = axis < 0 ? axis + rank : axis;
+  if (index >= 0 && index < rank) return index;
+  fail(op, fmt::format("there is no axis {}", axis), found,
+       rank == 0 ? "an array of rank 1 or more"
+                 : fmt::format("an axis from {} to {}", -rank, rank - 1),
+       "count axes from 0, or from the end with negative numbers");
+}
+
+Ints checked_axes(std::string_view op, const Axes& axes, const Array& x) {
+  Ints list;
+  if (axes.all()) {
+    for (std::int64_t axis = 0; axis < x.rank(); ++axis) list.push_back(axis);
+    return list;
+  }
+  for (std::int64_t axis : axes.list()) {
+    list.push_back(checked_axis(op, axis, x.rank(), describe(x)));
+  }
+  std::sort(list.begin(), list.end());
+  if (std::adjacent_find(list.begin(), list.end()) != list.end()) {
+    fail(op, "an axis is given twice", describe(x), "different axes", "name each axis once");
+  }
+  return list;
+}
+
+}  // namespace tessera::detail

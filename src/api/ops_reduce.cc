@@ -1,0 +1,140 @@
+// Reductions and what is made of them.
+#include <fmt/format.h>
+
+#include <tessera/ops.h>
+
+#include "api/operands.h"
+#include "ops/emit.h"
+
+namespace tessera {
+
+using detail::as_array;
+using detail::emit;
+using detail::Ids;
+using detail::Ints;
+using detail::public_op;
+using ir::Builder;
+using ir::ValueId;
+
+namespace {
+
+using Reduce = ValueId (*)(Builder&, ValueId, Ints);
+
+Array with_kept_dims(const Array& reduced, const Shape& shape, const Ints& dims) {
+  Shape kept = shape;
+  for (std::int64_t dim : dims) kept[static_cast<std::size_t>(dim)] = 1;
+  return reshape(reduced, kept);
+}
+
+Array reduce(const char* name, const Operand& x, const Axes& axes, bool keep, Reduce append) {
+  return public_op(x.where, [&] {
+    const Array v = as_array(name, x);
+    const Ints dims = detail::checked_axes(name, axes, v);
+    const Array reduced = dims.empty() ? v : emit({v}, [&](Builder& b, const Ids& ids) {
+      return append(b, ids[0], dims);
+    });
+    return keep ? with_kept_dims(reduced, v.shape(), dims) : reduced;
+  });
+}
+
+void check_not_empty(const char* name, const Operand& x, const Axes& axes) {
+  if (x.is_number() || x.array.is_empty()) return;
+  for (std::int64_t dim : detail::checked_axes(name, axes, x.array)) {
+    if (x.array.shape()[static_cast<std::size_t>(dim)] != 0) continue;
+    detail::fail(name, "the reduced dimension is empty", detail::describe(x.array),
+                 "at least one element", "check the size first");
+  }
+}
+
+void check_bool(const char* name, const Operand& x) {
+  if (x.is_number() || x.array.is_empty() || x.array.dtype() == DType::boolean) return;
+  detail::fail(name, "the operand is no array of bool", detail::describe(x.array), "bool",
+               "compare first, for example not_equal(x, 0)");
+}
+
+}  // namespace
+
+Array sum(Operand x, Axes axes, bool keep) { return reduce("sum", x, axes, keep, ops::reduce_sum); }
+
+Array max(Operand x, Axes axes, bool keep) {
+  return public_op(x.where, [&] {
+    check_not_empty("max", x, axes);
+    return reduce("max", x, axes, keep, ops::reduce_max);
+  });
+}
+
+Array min(Operand x, Axes axes, bool keep) {
+  return public_op(x.where, [&] {
+    check_not_empty("min", x, axes);
+    return reduce("min", x, axes, keep, ops::reduce_min);
+  });
+}
+
+Array all(Operand x, Axes axes, bool keep) {
+  return public_op(x.where, [&] {
+    check_bool("all", x);
+    return reduce("all", x, axes, keep, ops::reduce_and);
+  });
+}
+
+Array any(Operand x, Axes axes, bool keep) {
+  return public_op(x.where, [&] {
+    check_bool("any", x);
+    return reduce("any", x, axes, keep, ops::reduce_or);
+  });
+}
+
+Array mean(Operand x, Axes axes, bool keep) {
+  return public_op(x.where, [&] {
+    const Array v = as_array("mean", x);
+    if (!is_float(v.dtype())) {
+      detail::fail("mean", "the operand is no float array", detail::describe(v), "f32 or f64",
+                   "convert it first: astype(x, DType::f32)");
+    }
+    std::int64_t count = 1;
+    for (std::int64_t dim : detail::checked_axes("mean", axes, v)) {
+      count *= v.shape()[static_cast<std::size_t>(dim)];
+    }
+    return sum(v, axes, keep) / static_cast<double>(count);
+  });
+}
+
+Array argmax(Operand x, std::int64_t axis) {
+  return public_op(x.where, [&] {
+    const Array v = as_array("argmax", x);
+    const std::int64_t dim = detail::checked_axis("argmax", axis, v.rank(), detail::describe(v));
+    check_not_empty("argmax", x, dim);
+    return emit({v}, [&](Builder& b, const Ids& ids) { return ops::argmax(b, ids[0], dim); });
+  });
+}
+
+Array softmax(Operand x, std::int64_t axis) {
+  return public_op(x.where, [&] {
+    const Array v = as_array("softmax", x);
+    const Array unnormalized = exp(v - stop_gradient(max(v, axis, keepdims)));
+    return unnormalized / sum(unnormalized, axis, keepdims);
+  });
+}
+
+Array log_softmax(Operand x, std::int64_t axis) {
+  return public_op(x.where, [&] {
+    const Array v = as_array("log_softmax", x);
+    const Array shifted = v - stop_gradient(max(v, axis, keepdims));
+    return shifted - log(sum(exp(shifted), axis, keepdims));
+  });
+}
+
+Array logsumexp(Operand x, Axes axes, bool keep) {
+  return public_op(x.where, [&] {
+    const Array v = as_array("logsumexp", x);
+    const Array highest = stop_gradient(max(v, axes, keepdims));
+    // An infinite maximum would give inf - inf.
+    const Array shift = where(is_finite(highest), highest, 0);
+    const Array total = log(sum(exp(v - shift), axes, keepdims)) + shift;
+    if (keep) return total;
+    const Ints dims = detail::checked_axes("logsumexp", axes, v);
+    return dims.empty() ? total : squeeze(total, Axes(dims));
+  });
+}
+
+}  // namespace tessera

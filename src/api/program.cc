@@ -1,0 +1,178 @@
+// From a traced function to results: simplify, partition, compile, run.
+#include "api/program.h"
+
+#include <algorithm>
+#include <chrono>
+#include <fmt/format.h>
+
+#include <tessera/error.h>
+
+#include "compile/compile.h"
+#include "compile/reference/interpret.h"
+#include "ir/simplify.h"
+#include "partition/partition.h"
+#include "run/engine.h"
+
+namespace tessera::detail {
+
+namespace {
+
+/// Adds the time until the end of the scope to `seconds`.
+class Stopwatch {
+ public:
+  explicit Stopwatch(std::atomic<double>& seconds) : seconds_(seconds) {}
+  ~Stopwatch() {
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start_;
+    seconds_ = seconds_ + passed.count();
+  }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  std::atomic<double>& seconds_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+/// Drops item i of `items` where `keep[i]` is false.
+template <typename T>
+void drop(std::vector<T>& items, const std::vector<bool>& keep) {
+  std::vector<T> kept;
+  for (std::size_t i = 0; i < keep.size(); ++i) {
+    if (keep[i]) kept.push_back(items[i]);
+  }
+  items = std::move(kept);
+}
+
+void drop_unused_captures(Program& program) {
+  ir::Function& function = program.traced;
+  std::vector<bool> is_used(function.values.size(), false);
+  for (const ir::Equation& equation : function.equations) {
+    for (ir::ValueId id : equation.operands) is_used[id] = true;
+  }
+  for (ir::ValueId id : function.outputs) is_used[id] = true;
+  const std::size_t num_arguments = function.inputs.size() - program.captured.size();
+  std::vector<bool> keep(function.inputs.size(), true);
+  std::vector<bool> keep_captured;
+  for (std::size_t i = num_arguments; i < function.inputs.size(); ++i) {
+    keep[i] = is_used[function.inputs[i]];
+    keep_captured.push_back(keep[i]);
+  }
+  drop(function.inputs, keep);
+  drop(program.inputs, keep);
+  drop(program.is_storage, keep);
+  drop(program.is_donated, keep);
+  drop(program.captured, keep_captured);
+}
+
+void partition(Program& program) {
+  const Stopwatch stopwatch(program.seconds);
+  partition::PartitionOptions options;
+  for (const Placement* input : program.inputs) options.inputs.push_back(input->sharding);
+  options.is_storage = program.is_storage;
+  options.outputs = program.asked_outputs;
+  options.output_alias = program.output_alias;
+  program.partitioned = partition::partition(program.traced, options);
+  for (std::size_t i = 0; i < program.partitioned.outputs.size(); ++i) {
+    const ir::Value& output = program.partitioned.values[program.partitioned.outputs[i]];
+    program.outputs.push_back(
+        placement_of(output.type, program.partitioned.mesh, output.sharding.value()));
+    const int alias = program.output_alias[i];
+    if (alias >= 0 && program.inputs[static_cast<std::size_t>(alias)] != program.outputs[i]) {
+      program.output_alias[i] = -1;
+    }
+  }
+}
+
+/// The placements of outputs where the partitioner is not asked.
+std::vector<const Placement*> reference_outputs(const Program& program) {
+  std::vector<const Placement*> outputs;
+  for (std::size_t i = 0; i < program.traced.outputs.size(); ++i) {
+    const Type& type = program.traced.type(program.traced.outputs[i]);
+    const int alias = program.output_alias[i];
+    if (program.asked_outputs[i]) {
+      outputs.push_back(placement_of(type, program.traced.mesh, *program.asked_outputs[i]));
+    } else if (alias >= 0) {
+      outputs.push_back(program.inputs[static_cast<std::size_t>(alias)]);
+    } else {
+      outputs.push_back(replicated_placement(type, program.traced.mesh));
+    }
+  }
+  return outputs;
+}
+
+std::vector<Array> interpret(const Program& program, const std::vector<run::Tiles>& inputs) {
+  std::vector<ops::HostArray> arrays;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    arrays.push_back(gather(*program.inputs[i], inputs[i]));
+  }
+  const std::vector<ops::HostArray> results = compile::interpret(program.traced, std::move(arrays));
+  const std::vector<const Placement*> placements = reference_outputs(program);
+  std::vector<Array> outputs;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    outputs.push_back(make_concrete(placements[i], scatter(results[i], *placements[i])));
+  }
+  return outputs;
+}
+
+}  // namespace
+
+void simplify(Program& program) {
+  program.traced = ir::without_dead_code(program.traced);
+  program.traced = ir::without_common_subexpressions(program.traced);
+  drop_unused_captures(program);
+  program.traced = ir::without_dead_code(program.traced);
+}
+
+void lower(Program& program) {
+  std::call_once(program.partition_once, [&] { partition(program); });
+}
+
+void compile(Program& program) {
+  if (program.engine == EngineKind::reference) {
+    program.is_compiled = true;
+    return;
+  }
+  lower(program);
+  std::call_once(program.compile_once, [&] {
+    const Stopwatch stopwatch(program.seconds);
+    program.executable =
+        compile::compile(program.partitioned,
+                         {.is_donated = program.is_donated, .output_alias = program.output_alias});
+    program.is_compiled = true;
+  });
+}
+
+std::vector<Array> execute(Program& program, std::vector<run::Tiles> inputs) {
+  compile(program);
+  if (program.engine == EngineKind::reference) return interpret(program, inputs);
+  std::vector<run::Tiles> tiles =
+      run::Engine::instance().execute(*program.executable, std::move(inputs));
+  std::vector<Array> outputs;
+  outputs.reserve(tiles.size());
+  for (std::size_t i = 0; i < tiles.size(); ++i) {
+    outputs.push_back(make_concrete(program.outputs[i], std::move(tiles[i])));
+  }
+  return outputs;
+}
+
+MeshChoice::MeshChoice(Span where) : MeshChoice(current_mesh(), std::move(where)) {}
+
+MeshChoice::MeshChoice(const Mesh& mesh, Span where)
+    : mesh_(mesh), subject_("the current mesh"), where_(std::move(where)) {}
+
+void MeshChoice::add(const Mesh& mesh, const std::string& subject) {
+  if (mesh.axes().empty() || mesh == mesh_) return;
+  if (mesh_.axes().empty()) {
+    mesh_ = mesh;
+    subject_ = subject;
+    return;
+  }
+  throw UserError({.what = "arrays of one call live on different meshes",
+                   .where = where_,
+                   .found = fmt::format("{} on {}", subject, to_string(mesh)),
+                   .wanted = fmt::format("{}, as {}", to_string(mesh_), subject_),
+                   .cure = "move it with device_put(x, NamedSharding(mesh, P{...})), or call "
+                           "within use_mesh of its mesh"});
+}
+
+}  // namespace tessera::detail

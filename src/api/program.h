@@ -1,0 +1,75 @@
+// A traced function with what is asked of its inputs and outputs, on its way to being run.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tessera/jit.h>
+
+#include "api/array_node.h"
+#include "ir/ir.h"
+
+namespace tessera::detail {
+
+enum class EngineKind : std::uint8_t { host, reference };
+EngineKind engine_kind();
+
+struct Program {
+  // What was traced; inputs are the leaves of the arguments, then what was captured.
+  ir::Function traced;
+  std::vector<Array> captured;
+  std::string structure;                                  // of the arguments
+  std::shared_ptr<const std::vector<std::string>> paths;  // of the arguments' leaves
+  std::shared_ptr<const void> result;                     // as traced, with abstract leaves
+  // What is asked for.
+  std::vector<const Placement*> inputs;
+  std::vector<bool> is_storage;
+  std::vector<bool> is_donated;
+  std::vector<std::optional<Sharding>> asked_outputs;
+  std::vector<int> output_alias;
+  EngineKind engine = EngineKind::host;
+  // What was made of it, each once.
+  std::once_flag partition_once, compile_once;
+  ir::Function partitioned;
+  std::vector<const Placement*> outputs;
+  std::shared_ptr<const run::Executable> executable;
+  std::atomic<double> seconds = 0.0;
+  std::atomic<bool> is_compiled = false;
+};
+
+/// Prepares `traced` for lowering: drops dead code, repeated code and unused captures.
+void simplify(Program& program);
+/// Splits the program over its mesh, once.
+void lower(Program& program);
+/// Runs on tiles laid out as program.inputs say.
+std::vector<Array> execute(Program& program, std::vector<run::Tiles> inputs);
+
+/// The one mesh that arrays, shardings and the scope agree on.
+class MeshChoice {
+ public:
+  /// Starts with the current mesh.
+  explicit MeshChoice(Span where);
+  MeshChoice(const Mesh& mesh, Span where);
+  /// Throws UserError when another mesh was chosen before.
+  void add(const Mesh& mesh, const std::string& subject);
+  const Mesh& mesh() const { return mesh_; }
+
+ private:
+  Mesh mesh_;
+  std::string subject_;
+  Span where_;
+};
+
+/// What `shardings` ask for a leaf: nothing, or a sharding over `mesh`.
+std::optional<Sharding> asked_sharding(const Shardings& shardings, const std::string& path,
+                                       const ParamInfo* info, const Type& type, const Mesh& mesh,
+                                       const std::string& subject, const Span& where);
+/// Throws UserError when an entry of `shardings` is the sharding of none of these paths.
+void check_paths(const Shardings& shardings, const std::vector<std::string>& paths,
+                 const std::string& subject, const Span& where);
+
+}  // namespace tessera::detail

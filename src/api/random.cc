@@ -1,0 +1,175 @@
+// Random numbers as jax.random computes them (threefry, partitionable).
+#include <cmath>
+#include <fmt/format.h>
+#include <limits>
+
+#include <tessera/error.h>
+#include <tessera/ops.h>
+#include <tessera/random.h>
+
+#include "api/operands.h"
+#include "ops/emit.h"
+
+namespace tessera::random {
+
+using detail::emit;
+using detail::Ids;
+using detail::public_op;
+using ir::Builder;
+
+namespace {
+
+Array scaled_uniform(const Array& bits, float low, float high) {
+  // The upper 23 bits as the mantissa of a number in [1, 2).
+  const Array mantissa = bitwise_or(shift_right(bits, 9), 0x3f800000U);
+  const Array unit = bitcast(mantissa, DType::f32) - 1.0F;
+  return maximum(fma(unit, high - low, low), low);
+}
+
+}  // namespace
+
+Key::Key(std::int64_t seed) {
+  // JAX without 64-bit types keeps the lower half of the seed.
+  data_ = array({0U, static_cast<std::uint32_t>(static_cast<std::uint64_t>(seed))});
+}
+
+Key Key::from_data(const Array& data, std::source_location where) {
+  const Span span = trace::call_span(where);
+  if (detail::node_of(data, span)->type != Type{DType::u32, {2}}) {
+    throw UserError({.what = "Key::from_data: this is no key",
+                     .where = span,
+                     .found = detail::describe(data),
+                     .wanted = "u32[2]",
+                     .cure = "make keys with Key(seed), split and fold_in"});
+  }
+  Key key;
+  key.data_ = data;
+  return key;
+}
+
+Array split_data(const Key& key, std::int64_t n, std::source_location where) {
+  return public_op(where, [&] {
+    if (n < 0)
+      detail::fail("split", "a negative number of keys", std::to_string(n), "0 or more",
+                   "ask for as many keys as are used");
+    return emit({key.data()},
+                [&](Builder& b, const Ids& ids) { return ops::random_split(b, ids[0], n); });
+  });
+}
+
+std::vector<Key> split(const Key& key, std::int64_t n, std::source_location where) {
+  const std::vector<Array> rows = detail::public_ops(where, [&] {
+    const Array all = split_data(key, n);
+    std::vector<Array> list;
+    for (std::int64_t i = 0; i < n; ++i) list.push_back(all[i]);
+    return list;
+  });
+  std::vector<Key> keys;
+  for (const Array& row : rows) keys.push_back(Key::from_data(row, where));
+  return keys;
+}
+
+Key fold_in(const Key& key, std::uint32_t data, std::source_location where) {
+  return Key::from_data(public_op(where, [&] {
+    const Array number = full({}, data, DType::u32);
+    return emit({key.data(), number},
+                [](Builder& b, const Ids& ids) { return ops::random_fold_in(b, ids[0], ids[1]); });
+  }));
+}
+
+Key fold_in(const Key& key, const Array& data, std::source_location where) {
+  return Key::from_data(public_op(where, [&] {
+    detail::node_of(data, detail::call_span());
+    if (!is_integer(data.dtype()) || data.rank() != 0) {
+      detail::fail("fold_in", "the number is no integer scalar", detail::describe(data),
+                   "i32[] or u32[]", "convert it: astype(x, DType::u32)");
+    }
+    return emit({key.data(), bitcast(data, DType::u32)},
+                [](Builder& b, const Ids& ids) { return ops::random_fold_in(b, ids[0], ids[1]); });
+  }));
+}
+
+Array bits(const Key& key, Shape shape, std::source_location where) {
+  return public_op(where, [&] {
+    return emit({key.data()},
+                [&](Builder& b, const Ids& ids) { return ops::random_bits(b, ids[0], shape); });
+  });
+}
+
+Array uniform(const Key& key, Shape shape, float low, float high, std::source_location where) {
+  return public_op(where, [&] { return scaled_uniform(bits(key, shape), low, high); });
+}
+
+Array normal(const Key& key, Shape shape, std::source_location where) {
+  return public_op(where, [&] {
+    const float low = std::nextafter(-1.0F, 0.0F);
+    return std::sqrt(2.0F) * erf_inv(scaled_uniform(bits(key, shape), low, 1.0F));
+  });
+}
+
+Array truncated_normal(const Key& key, float lower, float upper, Shape shape,
+                       std::source_location where) {
+  return public_op(where, [&] {
+    if (!(lower < upper)) {
+      detail::fail("truncated_normal", "the bounds are not in order",
+                   fmt::format("({}, {})", lower, upper), "lower < upper", "swap the bounds");
+    }
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    const float root = std::sqrt(2.0F);
+    const auto low = static_cast<float>(std::erf(static_cast<double>(lower / root)));
+    const auto high = static_cast<float>(std::erf(static_cast<double>(upper / root)));
+    const Array value = root * erf_inv(scaled_uniform(bits(key, shape), low, high));
+    return clamp(std::nextafter(lower, kInfinity), value, std::nextafter(upper, -kInfinity));
+  });
+}
+
+Array bernoulli(const Key& key, float p, Shape shape, std::source_location where) {
+  return public_op(where, [&] { return less(uniform(key, shape), p); });
+}
+
+Array randint(const Key& key, Shape shape, std::int32_t low, std::int32_t high,
+              std::source_location where) {
+  return public_op(where, [&] {
+    const std::array<Key, 2> keys = split<2>(key);
+    const std::uint32_t span =
+        high > low ? static_cast<std::uint32_t>(high) - static_cast<std::uint32_t>(low) : 1U;
+    // 2^32 mod span, computed within 32 bits as JAX does.
+    std::uint32_t multiplier = 65536U % span;
+    multiplier = multiplier * multiplier % span;
+    const Array offset =
+        rem(bits(keys[0], shape), span) * multiplier + rem(bits(keys[1], shape), span);
+    return astype(rem(offset, span), DType::i32) + low;
+  });
+}
+
+namespace {
+
+/// Sorts by random bits, often enough that equal bits do not matter.
+Array shuffled(Key key, Array x) {
+  const double size = std::max(1.0, static_cast<double>(x.size()));
+  const double most = static_cast<double>(std::numeric_limits<std::uint32_t>::max());
+  const int rounds = static_cast<int>(std::ceil(3.0 * std::log(size) / std::log(most)));
+  for (int round = 0; round < rounds; ++round) {
+    const std::array<Key, 2> keys = split<2>(key);
+    key = keys[0];
+    x = sort_by(bits(keys[1], x.shape()), x, 0).second;
+  }
+  return x;
+}
+
+}  // namespace
+
+Array permutation(const Key& key, std::int64_t n, std::source_location where) {
+  return public_op(where, [&] { return shuffled(key, arange(n)); });
+}
+
+Array permutation(const Key& key, const Array& x, std::int64_t axis, std::source_location where) {
+  return public_op(where, [&] {
+    const std::int64_t dim =
+        detail::checked_axis("permutation", axis, x.rank(), detail::describe(x));
+    if (x.rank() == 1) return shuffled(key, x);
+    return take(x, shuffled(key, arange(x.dim(dim))), dim);
+  });
+}
+
+}  // namespace tessera::random

@@ -1,0 +1,174 @@
+#include <bit>
+#include <cmath>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <sstream>
+
+#include <tessera/error.h>
+#include <tessera/jit.h>
+#include <tessera/ops.h>
+#include <tessera/random.h>
+
+namespace tessera {
+namespace {
+
+/// Reads numbers from tests/peers/golden/prng.json, which JAX 0.10.2 printed.
+class Golden {
+ public:
+  Golden() {
+    std::ifstream file(std::string(TESSERA_SOURCE_DIR) + "/tests/peers/golden/prng.json");
+    std::stringstream all;
+    all << file.rdbuf();
+    text_ = all.str();
+  }
+
+  /// The list `field` of entry `name` of key `key` (`key0`, `key42`; empty for keys themselves).
+  std::vector<std::string> list(const std::string& key, const std::string& name,
+                                const std::string& field) const {
+    std::size_t at = find("\"partitionable=True\"", 0);
+    if (!key.empty()) at = find("\"" + key + "\": {", at);
+    at = find("\"" + name + "\"", at);
+    at = find("\"" + field + "\"", at);
+    const std::size_t open = find("[", at);
+    std::stringstream items(text_.substr(open + 1, find("]", open) - open - 1));
+    std::vector<std::string> result;
+    for (std::string item; std::getline(items, item, ',');) {
+      std::erase_if(item, [](char c) { return c == ' ' || c == '\n' || c == '"'; });
+      result.push_back(item);
+    }
+    return result;
+  }
+
+  std::vector<std::uint32_t> words(const std::string& key, const std::string& name) const {
+    std::vector<std::uint32_t> result;
+    for (const std::string& item : list(key, name, "values")) {
+      result.push_back(static_cast<std::uint32_t>(std::stoll(item)));
+    }
+    return result;
+  }
+  std::vector<std::int32_t> integers(const std::string& key, const std::string& name) const {
+    std::vector<std::int32_t> result;
+    for (const std::string& item : list(key, name, "values")) result.push_back(std::stoi(item));
+    return result;
+  }
+  std::vector<bool> bools(const std::string& key, const std::string& name) const {
+    std::vector<bool> result;
+    for (const std::string& item : list(key, name, "values")) {
+      result.push_back(item == "true" || item == "True");
+    }
+    return result;
+  }
+  std::vector<float> floats(const std::string& key, const std::string& name) const {
+    std::vector<float> result;
+    for (const std::string& item : list(key, name, "bits_hex")) {
+      result.push_back(
+          std::bit_cast<float>(static_cast<std::uint32_t>(std::stoul(item, nullptr, 16))));
+    }
+    return result;
+  }
+
+ private:
+  std::size_t find(const std::string& what, std::size_t from) const {
+    const std::size_t at = text_.find(what, from);
+    if (at == std::string::npos) throw std::runtime_error("prng.json has no " + what);
+    return at;
+  }
+  std::string text_;
+};
+
+const Golden& golden() {
+  static const Golden file;
+  return file;
+}
+
+void expect_close(const Array& found, const std::vector<float>& expected) {
+  const std::vector<float> values = found.to_vector<float>();
+  ASSERT_EQ(values.size(), expected.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    EXPECT_LE(std::abs(values[i] - expected[i]), 5e-7F * std::abs(expected[i])) << i;
+  }
+}
+
+class Random : public testing::TestWithParam<int> {
+ protected:
+  std::string name_ = "key" + std::to_string(GetParam());
+  Key key_ = Key(GetParam());
+};
+
+TEST(RandomKey, SeedsAsJax) {
+  for (const std::int64_t seed : {0L, 42L, -1L, 2147483655L}) {
+    EXPECT_EQ(Key(seed).data().to_vector<std::uint32_t>(),
+              golden().words("", "PRNGKey(" + std::to_string(seed) + ")"));
+  }
+}
+
+TEST_P(Random, Integers) {
+  const auto words = [&](const std::string& entry) { return golden().words(name_, entry); };
+  using U = std::uint32_t;
+  EXPECT_EQ(random::split_data(key_, 2).to_vector<U>(), words("split(key)"));
+  EXPECT_EQ(random::split_data(key_, 3).to_vector<U>(), words("split(key,3)"));
+  const std::vector<Key> keys = random::split(key_, 3);
+  EXPECT_EQ(keys[2].data().to_vector<U>()[1], words("split(key,3)")[5]);
+  for (const std::uint32_t data : {0U, 1U, 7U, 4294967295U}) {
+    EXPECT_EQ(random::fold_in(key_, data).data().to_vector<U>(),
+              words("fold_in(key," + std::to_string(data) + ")"));
+  }
+  EXPECT_EQ(random::fold_in(key_, scalar(7)).data().to_vector<U>(), words("fold_in(key,7)"));
+  EXPECT_EQ(random::bits(key_).to_vector<U>(), words("bits(u32,())"));
+  EXPECT_EQ(random::bits(key_, {5}).to_vector<U>(), words("bits(u32,(5,))"));
+  EXPECT_EQ(random::bits(key_, {2, 3, 4}).to_vector<U>(), words("bits(u32,(2, 3, 4))"));
+}
+
+TEST_P(Random, ExactFloatsAndBools) {
+  EXPECT_EQ(random::uniform(key_, {4}).to_vector<float>(), golden().floats(name_, "uniform((4,))"));
+  EXPECT_EQ(random::uniform(key_, {4}, -2, 3).to_vector<float>(),
+            golden().floats(name_, "uniform((4,),minval=-2,maxval=3)"));
+  EXPECT_EQ(random::bernoulli(key_, 0.5F, {8}).to_vector<bool>(),
+            golden().bools(name_, "bernoulli(0.5,(8,))"));
+  EXPECT_EQ(random::bernoulli(key_, 0.9F, {4, 4}).to_vector<bool>(),
+            golden().bools(name_, "bernoulli(0.9,(4,4))"));
+}
+
+TEST_P(Random, Normals) {
+  expect_close(random::normal(key_), golden().floats(name_, "normal(())"));
+  expect_close(random::normal(key_, {2, 3}), golden().floats(name_, "normal((2,3))"));
+  expect_close(random::truncated_normal(key_, -2, 2, {4}),
+               golden().floats(name_, "truncated_normal(-2,2,(4,))"));
+  expect_close(random::truncated_normal(key_, -2, 2, {2, 3}),
+               golden().floats(name_, "truncated_normal(-2,2,(2,3))"));
+}
+
+TEST_P(Random, IntegersInARange) {
+  const auto expected = [&](const std::string& entry) { return golden().integers(name_, entry); };
+  using I = std::int32_t;
+  EXPECT_EQ(random::randint(key_, {6}, 0, 10).to_vector<I>(), expected("randint((6,),0,10)"));
+  EXPECT_EQ(random::randint(key_, {2, 3}, -5, 5).to_vector<I>(), expected("randint((2,3),-5,5)"));
+  EXPECT_EQ(random::randint(key_, {4}, 0, 512).to_vector<I>(), expected("randint((4,),0,512)"));
+  EXPECT_EQ(random::permutation(key_, 10).to_vector<I>(), expected("permutation(10)"));
+  EXPECT_EQ(random::permutation(key_, arange(6)).to_vector<I>(),
+            expected("permutation(arange(6))"));
+  EXPECT_EQ(random::permutation(key_, reshape(arange(12), {3, 4})).to_vector<I>(),
+            expected("permutation((3,4) axis0)"));
+}
+
+TEST_P(Random, SameInsideJit) {
+  auto draw = jit([](Key key) {
+    const auto [a, b] = random::split<2>(key);
+    return std::tuple(random::normal(a, {3, 5}), random::permutation(b, 7), b);
+  });
+  const auto [normal, order, key] = draw(key_);
+  const auto [a, b] = random::split<2>(key_);
+  EXPECT_TRUE(array_equal(normal, random::normal(a, {3, 5})));
+  EXPECT_TRUE(array_equal(order, random::permutation(b, 7)));
+  EXPECT_TRUE(array_equal(key.data(), b.data()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Keys, Random, testing::Values(0, 42));
+
+TEST(RandomKey, WrongTypesAreAnError) {
+  EXPECT_THROW(Key::from_data(array({1.F, 2.F})), UserError);
+  EXPECT_THROW(random::fold_in(Key(0), array({1.F})), UserError);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,191 @@
+// Shardings of trees.
+#include <algorithm>
+#include <fmt/format.h>
+
+#include <tessera/error.h>
+#include <tessera/shardings.h>
+
+#include "api/program.h"
+
+namespace tessera {
+
+namespace {
+
+bool is_below(std::string_view path, std::string_view prefix) {
+  if (prefix.empty() || path == prefix) return true;
+  return path.starts_with(prefix) && path[prefix.size()] == '/';
+}
+
+std::string join(const std::string& prefix, const std::string& path) {
+  if (prefix.empty()) return path;
+  return path.empty() ? prefix : prefix + "/" + path;
+}
+
+}  // namespace
+
+Shardings::Shardings(NamedSharding all) { set("", std::move(all)); }
+Shardings::Shardings(PartitionSpec all) { set("", std::move(all)); }
+Shardings::Shardings(Shardings first, Shardings second) : Shardings(tuple({first, second})) {}
+Shardings::Shardings(Shardings first, Shardings second, Shardings third)
+    : Shardings(tuple({first, second, third})) {}
+
+Shardings Shardings::tuple(const std::vector<Shardings>& parts) {
+  Shardings result;
+  for (std::size_t i = 0; i < parts.size(); ++i) result.append(std::to_string(i), parts[i]);
+  return result;
+}
+
+void Shardings::append(const std::string& prefix, const Shardings& part) {
+  if (part.is_unspecified()) {
+    entries_.push_back({.path = prefix, .mesh = {}, .spec = {}, .is_specified = false});
+  }
+  for (Entry entry : part.entries_) {
+    entry.path = join(prefix, entry.path);
+    entries_.push_back(std::move(entry));
+  }
+}
+
+void Shardings::set(std::string path, NamedSharding sharding) {
+  entries_.push_back({.path = std::move(path),
+                      .mesh = std::move(sharding.mesh),
+                      .spec = std::move(sharding.spec),
+                      .has_mesh = true});
+}
+
+void Shardings::set(std::string path, PartitionSpec spec) {
+  entries_.push_back({.path = std::move(path), .mesh = {}, .spec = std::move(spec)});
+}
+
+Shardings Shardings::operator[](std::string_view path) const {
+  Shardings part;
+  for (const Entry& entry : entries_) {
+    if (!is_below(entry.path, path)) continue;
+    Entry inner = entry;
+    inner.path = entry.path.size() == path.size() ? "" : entry.path.substr(path.size() + 1);
+    if (path.empty()) inner.path = entry.path;
+    part.entries_.push_back(std::move(inner));
+  }
+  if (!part.entries_.empty()) return part;
+  throw UserError({.what = "Shardings: there is no such path",
+                   .found = std::string(path),
+                   .wanted = "one of:\n" + to_string(*this),
+                   .cure = "write the path of a leaf or of a subtree"});
+}
+
+std::string to_string(const Shardings& shardings) {
+  if (shardings.is_unspecified()) return "unspecified\n";
+  std::string text;
+  for (const Shardings::Entry& entry : shardings.entries()) {
+    std::string what = to_string(entry.spec);
+    if (!entry.is_specified) what = "unspecified";
+    if (entry.is_annotation) what = "as annotated";
+    text += fmt::format("{}{}{}\n", entry.path, entry.path.empty() ? "" : ": ", what);
+  }
+  return text;
+}
+
+Shardings replicated(const Mesh& mesh) { return NamedSharding(mesh, P{}); }
+
+Shardings from_annotations(const Mesh& mesh) {
+  Shardings result = replicated(mesh);
+  result.entries_[0].is_annotation = true;
+  return result;
+}
+
+namespace detail {
+
+Shardings replicated(const Mesh& mesh, Walk tree) {
+  Shardings result;
+  for (const std::string& path : tree.paths()) result.set(path, NamedSharding(mesh, P{}));
+  return result;
+}
+
+Shardings fsdp_shardings(const Mesh& mesh, Walk tree, const std::string& axis,
+                         const std::source_location& where) {
+  Shardings result;
+  const std::vector<std::string>& paths = tree.paths();
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    const Shape& shape = tree.leaves()[i].array->shape();
+    std::vector<SpecEntry> entries;
+    if (!shape.empty()) {
+      const auto largest = std::max_element(shape.begin(), shape.end()) - shape.begin();
+      entries.resize(static_cast<std::size_t>(largest), none);
+      entries.emplace_back(axis);
+    }
+    result.set(paths[i], NamedSharding(mesh, PartitionSpec(std::move(entries)), where));
+  }
+  return result;
+}
+
+Shardings partition_specs(Walk tree) {
+  Shardings result;
+  const std::vector<std::string>& paths = tree.paths();
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    const ParamInfo* info = tree.leaves()[i].info;
+    result.set(paths[i], info == nullptr ? PartitionSpec() : info->spec);
+  }
+  return result;
+}
+
+std::vector<Array> device_put(const Walk& tree, const Shardings& shardings,
+                              const std::source_location& where) {
+  Walk walk = tree;
+  const std::vector<std::string>& paths = walk.paths();
+  check_paths(shardings, paths, "device_put", where);
+  MeshChoice choice{Span(where)};
+  for (const Shardings::Entry& entry : shardings.entries()) choice.add(entry.mesh, "the shardings");
+  std::vector<Array> placed;
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    const Walk::Leaf& leaf = walk.leaves()[i];
+    const std::optional<Sharding> sharding =
+        asked_sharding(shardings, paths[i], leaf.info, leaf.array->type(), choice.mesh(),
+                       "device_put of " + paths[i], where);
+    NamedSharding named;
+    named.mesh = choice.mesh();
+    if (sharding) named.spec = to_spec(named.mesh, *sharding);
+    placed.push_back(sharding ? tessera::device_put(*leaf.array, named, where) : *leaf.array);
+  }
+  return placed;
+}
+
+std::optional<Sharding> asked_sharding(const Shardings& shardings, const std::string& path,
+                                       const ParamInfo* info, const Type& type, const Mesh& mesh,
+                                       const std::string& subject, const Span& where) {
+  if (shardings.is_unspecified()) return std::nullopt;
+  for (const Shardings::Entry& entry : shardings.entries()) {
+    if (!is_below(path, entry.path)) continue;
+    if (!entry.is_specified) return std::nullopt;
+    if (!entry.is_annotation) return to_sharding(mesh, entry.spec, type, subject, where);
+    const PartitionSpec spec = info == nullptr ? PartitionSpec() : info->spec;
+    return to_sharding(mesh, spec, type, subject, where);
+  }
+  throw UserError({.what = subject + ": the shardings have no entry for this leaf",
+                   .where = where,
+                   .found = to_string(shardings),
+                   .wanted = "an entry for " + path,
+                   .cure = "make the shardings from the same tree: fsdp_shardings(mesh, "
+                           "eval_shape(f, ...)), replicated(mesh, tree)"});
+}
+
+void check_paths(const Shardings& shardings, const std::vector<std::string>& paths,
+                 const std::string& subject, const Span& where) {
+  for (const Shardings::Entry& entry : shardings.entries()) {
+    const bool is_used = std::any_of(paths.begin(), paths.end(), [&](const std::string& path) {
+      return is_below(path, entry.path);
+    });
+    if (is_used || !entry.is_specified) continue;
+    std::string some;
+    for (std::size_t i = 0; i < paths.size() && i < 8; ++i) some += (i > 0 ? ", " : "") + paths[i];
+    throw UserError(
+        {.what = subject + ": the tree has no leaf for this sharding",
+         .where = where,
+         .found = "a sharding for " + entry.path,
+         .wanted = fmt::format("paths of the tree: {}{}", some, paths.size() > 8 ? ", ..." : ""),
+         .cure = "make the shardings from the same tree; a tuple has paths 0/..., "
+                 "1/...: write {first, second}"});
+  }
+}
+
+}  // namespace detail
+
+}  // namespace tessera

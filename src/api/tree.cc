@@ -1,0 +1,215 @@
+// Walking trees: leaves, structure, paths.
+#include <algorithm>
+#include <cstring>
+#include <fmt/format.h>
+#include <unordered_set>
+
+#include <tessera/error.h>
+#include <tessera/tree.h>
+
+#include "api/array_node.h"
+
+namespace tessera::detail {
+
+namespace {
+
+constexpr std::size_t kNone = std::string::npos;
+
+std::string join(std::string_view prefix, std::string_view name) {
+  if (prefix.empty()) return std::string(name);
+  return std::string(prefix) + "/" + std::string(name);
+}
+
+template <typename T>
+void append_bytes(std::string& text, const T& value) {
+  text.append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+/// The next name of a stringised list; moves `names` behind its comma.
+std::string_view next_name(const char*& names) {
+  while (*names == ' ' || *names == ',') ++names;
+  const char* begin = names;
+  while (*names != '\0' && *names != ',' && *names != ' ') ++names;
+  return {begin, static_cast<std::size_t>(names - begin)};
+}
+
+}  // namespace
+
+void Walk::leaf(Array& array) {
+  if (want_ == Want::structure) structure_ += 'A';
+  add(array, nullptr);
+}
+
+void Walk::leaf(Param& param) {
+  if (want_ == Want::structure) {
+    structure_ += 'P';
+    append_bytes(structure_, param.info());
+  }
+  add(param, param.info());
+}
+
+void Walk::leaf(random::Key& key) {
+  if (want_ == Want::structure) structure_ += 'K';
+  add(key.data(), nullptr);
+}
+
+void Walk::add(Array& array, const ParamInfo* info) {
+  leaves_.push_back({&array, info});
+  if (want_ == Want::paths) paths_.push_back(leaf_path(info));
+}
+
+std::string Walk::leaf_path(const ParamInfo* info) const {
+  if (info == nullptr || info->path.empty() || frames_.empty()) return path_;
+  const std::string_view path = path_;
+  if (module_prefix_ != kNone) return join(path.substr(0, module_prefix_), info->path);
+  if (frames_.back().is_list) return join(path.substr(0, frames_.back().prefix), info->path);
+  return path_;
+}
+
+void Walk::fixed(std::string_view text) {
+  if (want_ != Want::structure) return;
+  structure_ += 'T';
+  append_bytes(structure_, text.size());
+  structure_ += text;
+}
+
+void Walk::fixed_bits(const void* value, std::size_t size) {
+  if (want_ != Want::structure) return;
+  structure_ += 'B';
+  structure_.append(static_cast<const char*>(value), size);
+}
+
+void Walk::enter(const char* names, bool is_module, bool is_list) {
+  frames_.push_back({.prefix = path_.size(),
+                     .names = names,
+                     .opens_module = is_module && module_prefix_ == kNone,
+                     .is_list = is_list});
+  if (frames_.back().opens_module) module_prefix_ = path_.size();
+}
+
+void Walk::enter_struct(const Fields& fields, const Field* list, std::size_t count) {
+  if (want_ == Want::structure) {
+    structure_ += 'S';
+    append_bytes(structure_, fields.names);
+  }
+  if (want_ == Want::paths) check_fields(fields, list, count);
+  enter(fields.names, fields.is_module, false);
+}
+
+void Walk::enter_items(std::size_t count, bool is_list) {
+  if (want_ == Want::structure) {
+    structure_ += 'I';
+    append_bytes(structure_, count);
+  }
+  enter(nullptr, false, is_list);
+}
+
+void Walk::next_item(std::size_t index) {
+  Frame& frame = frames_.back();
+  if (frames_.size() == 1 && index > 0) item_ends_.push_back(leaves_.size());
+  if (want_ != Want::paths) return;
+  path_.resize(frame.prefix);
+  if (!path_.empty()) path_ += '/';
+  if (frame.names != nullptr) {
+    path_ += next_name(frame.names);
+  } else {
+    path_ += std::to_string(index);
+  }
+}
+
+void Walk::next_item(std::string_view name) {
+  if (want_ == Want::structure) fixed(name);
+  if (want_ != Want::paths) return;
+  path_.resize(frames_.back().prefix);
+  if (!path_.empty()) path_ += '/';
+  path_ += name;
+}
+
+void Walk::leave() {
+  if (frames_.size() == 1) item_ends_.push_back(leaves_.size());
+  path_.resize(frames_.back().prefix);
+  if (frames_.back().opens_module) module_prefix_ = kNone;
+  frames_.pop_back();
+  if (want_ == Want::structure) structure_ += ')';
+}
+
+/// A field of array type that is not listed would silently be an untrained constant: look for room
+/// between the listed fields that could hold one.
+void Walk::check_fields(const Fields& fields, const Field* list, std::size_t count) {
+  struct Range {
+    std::size_t start, end;
+  };
+  const auto* base = static_cast<const char*>(fields.object);
+  std::vector<Range> ranges;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto offset = static_cast<std::size_t>(static_cast<const char*>(list[i].address) - base);
+    if (offset <= fields.size) ranges.push_back({offset, offset + list[i].size});
+  }
+  ranges.push_back({fields.size, fields.size});
+  std::sort(ranges.begin(), ranges.end(),
+            [](const Range& a, const Range& b) { return a.start < b.start; });
+  std::size_t reached = 0;
+  for (const Range& range : ranges) {
+    if (range.start >= reached + sizeof(Array)) {
+      throw UserError(
+          {.what = fmt::format("TESSERA_{}({}): a field is not listed",
+                               fields.is_module ? "MODULE" : "TREE", fields.names),
+           .found = fmt::format("{} bytes at offset {} of {} that belong to no listed field",
+                                range.start - reached, reached, fields.size),
+           .wanted = "every field of the struct",
+           .cure = "list it; wrap a field that is neither array nor number in tessera::Static"});
+    }
+    reached = std::max(reached, range.end);
+  }
+}
+
+const std::vector<std::string>& Walk::paths() {
+  std::unordered_set<std::string_view> seen;
+  for (const std::string& path : paths_) {
+    if (seen.insert(path).second) continue;
+    throw UserError({.what = "two leaves of a tree have the same path",
+                     .found = path,
+                     .wanted = "different paths",
+                     .cure = "give the parameters different scopes, or put the parts into named "
+                             "fields of a TESSERA_TREE"});
+  }
+  return paths_;
+}
+
+void check_same_leaves(std::size_t expected, std::size_t found, const char* what) {
+  if (expected == found) return;
+  throw UserError({.what = fmt::format("{}: the trees differ in structure", what),
+                   .found = fmt::format("{} leaves", found),
+                   .wanted = fmt::format("{} leaves", expected),
+                   .cure = "pass trees of the same structure"});
+}
+
+void replace_leaves(const Walk& w, const std::vector<Array>& leaves) {
+  check_same_leaves(w.leaves().size(), leaves.size(), "tree_replace");
+  for (std::size_t i = 0; i < leaves.size(); ++i) *w.leaves()[i].array = leaves[i];
+}
+
+std::vector<Array> arrays_of(const Walk& w) {
+  std::vector<Array> arrays;
+  arrays.reserve(w.leaves().size());
+  for (const Walk::Leaf& leaf : w.leaves()) arrays.push_back(*leaf.array);
+  return arrays;
+}
+
+std::vector<Param> params_of(Walk& w) {
+  const std::vector<std::string>& paths = w.paths();
+  std::vector<Param> params;
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    const Walk::Leaf& leaf = w.leaves()[i];
+    if (leaf.info == nullptr) {
+      params.emplace_back(*leaf.array, paths[i]);
+    } else if (leaf.info->is_annotated) {
+      params.emplace_back(*leaf.array, leaf.info->path, leaf.info->spec);
+    } else {
+      params.emplace_back(*leaf.array, leaf.info->path);
+    }
+  }
+  return params;
+}
+
+}  // namespace tessera::detail

@@ -1,0 +1,250 @@
+#include "compile/host/kernels/boxes.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+
+#include <tessera/error.h>
+
+#include "compile/host/kernels/reduce_internal.h"
+
+namespace tessera::kernels {
+
+namespace {
+
+constexpr std::int64_t kMinPartElements = 32 * 1024;
+constexpr std::int64_t kBlock = 1024;  // elements of one run that the tree keeps in L1
+
+/// Visits runs along the last dimension: visit(index of the run in all but the last dimension).
+template <typename Visit>
+void for_each_run(const Shape& extents, Visit visit) {
+  if (num_elements(extents) == 0) return;
+  const std::size_t outer = extents.empty() ? 0 : extents.size() - 1;
+  std::vector<std::int64_t> index(extents.size(), 0);
+  while (true) {
+    visit(index);
+    std::size_t d = outer;
+    while (d-- > 0) {
+      if (++index[d] < extents[d]) break;
+      index[d] = 0;
+    }
+    if (d == static_cast<std::size_t>(-1)) return;
+  }
+}
+
+std::int64_t dot(const std::vector<std::int64_t>& index, const std::vector<std::int64_t>& strides) {
+  std::int64_t sum = 0;
+  for (std::size_t d = 0; d < index.size(); ++d) sum += index[d] * strides[d];
+  return sum;
+}
+
+/// A box whose trailing dimensions are joined where both sides are dense over them.
+struct Joined {
+  Shape extents;
+  std::vector<std::int64_t> from;
+  std::vector<std::int64_t> to;
+};
+
+Joined join(const Shape& extents, const std::vector<std::int64_t>& from,
+            const std::vector<std::int64_t>& to) {
+  Joined joined;
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    if (extents[d] == 1) continue;
+    const bool follows = !joined.extents.empty() && joined.from.back() == from[d] * extents[d] &&
+                         joined.to.back() == to[d] * extents[d];
+    if (follows) {
+      joined.extents.back() *= extents[d];
+      joined.from.back() = from[d];
+      joined.to.back() = to[d];
+    } else {
+      joined.extents.push_back(extents[d]);
+      joined.from.push_back(from[d]);
+      joined.to.push_back(to[d]);
+    }
+  }
+  return joined;
+}
+
+}  // namespace
+
+void copy_box(const std::byte* from, const std::vector<std::int64_t>& from_strides, std::byte* to,
+              const std::vector<std::int64_t>& to_strides, const Shape& extents,
+              std::size_t element_bytes) {
+  const Joined box = join(extents, from_strides, to_strides);
+  const auto bytes = static_cast<std::int64_t>(element_bytes);
+  const std::int64_t length = box.extents.empty() ? 1 : box.extents.back();
+  const std::int64_t from_step = box.from.empty() ? 1 : box.from.back();
+  const std::int64_t to_step = box.to.empty() ? 1 : box.to.back();
+  if (num_elements(extents) == 0) return;
+  for_each_run(box.extents, [&](const std::vector<std::int64_t>& index) {
+    const std::byte* source = from + dot(index, box.from) * bytes;
+    std::byte* target = to + dot(index, box.to) * bytes;
+    if (from_step == 1 && to_step == 1) {
+      std::memcpy(target, source, static_cast<std::size_t>(length) * element_bytes);
+      return;
+    }
+    for (std::int64_t i = 0; i < length; ++i) {
+      std::memcpy(target + i * to_step * bytes, source + i * from_step * bytes, element_bytes);
+    }
+  });
+}
+
+CombineKind combine_kind(std::string_view reduction) {
+  if (reduction == "sum") return CombineKind::sum;
+  if (reduction == "max") return CombineKind::max;
+  if (reduction == "min") return CombineKind::min;
+  if (reduction == "logical_and") return CombineKind::all;
+  require(reduction == "logical_or", "a reduction has a known name");
+  return CombineKind::any;
+}
+
+namespace {
+
+template <typename T>
+void add_run(T* a, const T* b, std::int64_t count) {
+  if constexpr (std::is_same_v<T, float>) {
+    add_row(a, b, count);
+  } else if constexpr (std::is_integral_v<T>) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      a[i] = static_cast<T>(static_cast<std::uint32_t>(a[i]) + static_cast<std::uint32_t>(b[i]));
+    }
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) a[i] += b[i];
+  }
+}
+
+template <typename T>
+T better(CombineKind kind, T a, T b) {
+  if (kind == CombineKind::all) return static_cast<T>(a && b);
+  if (kind == CombineKind::any) return static_cast<T>(a || b);
+  const bool is_min = kind == CombineKind::min;
+  if constexpr (std::is_floating_point_v<T>) {
+    if (std::isnan(a)) return a;
+    if (std::isnan(b)) return b;
+    if (a == 0 && b == 0) return std::signbit(a) == is_min ? a : b;
+  }
+  return (is_min ? a < b : a > b) ? a : b;
+}
+
+template <typename T>
+void combine_run(CombineKind kind, T* a, const T* b, std::int64_t count) {
+  if (kind == CombineKind::sum) return add_run(a, b, count);
+  for (std::int64_t i = 0; i < count; ++i) a[i] = better(kind, a[i], b[i]);
+}
+
+/// Reduces up to kBlock elements of one run of all sources by the tree.
+template <typename T>
+void combine_block(const CombineProblem& p, std::span<const T* const> sources,
+                   const std::vector<std::int64_t>& steps, std::int64_t count, T* result) {
+  thread_local std::vector<T> stack;
+  const auto levels = static_cast<std::int64_t>(sources.size()) + 1;
+  stack.resize(static_cast<std::size_t>(levels * kBlock));
+  std::int64_t depth = 0;
+  auto row = [&](std::int64_t level) { return stack.data() + level * kBlock; };
+  for (std::size_t s = 0; s < sources.size(); ++s) {
+    T* top = row(depth++);
+    for (std::int64_t i = 0; i < count; ++i) top[i] = sources[s][i * steps[s]];
+    for (std::size_t n = s + 1; n % 2 == 0; n /= 2, --depth) {
+      combine_run(p.kind, row(depth - 2), row(depth - 1), count);
+    }
+  }
+  for (; depth > 1; --depth) combine_run(p.kind, row(depth - 2), row(depth - 1), count);
+  std::copy_n(row(0), count, result);
+}
+
+template <typename T>
+void combine(const CombineProblem& p, std::span<std::byte* const> buffers, T* result,
+             std::int64_t first_run, std::int64_t end_run) {
+  const std::int64_t length = p.extents.empty() ? 1 : p.extents.back();
+  std::vector<std::int64_t> steps;
+  for (const CombineProblem::Source& source : p.sources) {
+    steps.push_back(source.strides.empty() ? 1 : source.strides.back());
+  }
+  std::vector<const T*> at(p.sources.size());
+  std::int64_t run = 0;
+  for_each_run(p.extents, [&](const std::vector<std::int64_t>& index) {
+    const std::int64_t number = run++;
+    if (number < first_run || number >= end_run) return;
+    for (std::int64_t begin = 0; begin < length; begin += kBlock) {
+      for (std::size_t s = 0; s < at.size(); ++s) {
+        at[s] = reinterpret_cast<const T*>(buffers[s]) + p.sources[s].offset +
+                dot(index, p.sources[s].strides) + begin * steps[s];
+      }
+      combine_block<T>(p, at, steps, std::min(kBlock, length - begin),
+                       result + number * length + begin);
+    }
+  });
+}
+
+/// Joins the dimensions over which all sources are dense, and cuts long runs, so that runs make
+/// good parts.
+void normalise(CombineProblem& p) {
+  Shape extents;
+  std::vector<std::vector<std::int64_t>> strides(p.sources.size());
+  for (std::size_t d = 0; d < p.extents.size(); ++d) {
+    bool follows = !extents.empty();
+    for (std::size_t s = 0; follows && s < p.sources.size(); ++s) {
+      follows = strides[s].back() == p.sources[s].strides[d] * p.extents[d];
+    }
+    if (follows) {
+      extents.back() *= p.extents[d];
+    } else {
+      extents.push_back(p.extents[d]);
+    }
+    for (std::size_t s = 0; s < p.sources.size(); ++s) {
+      if (follows) {
+        strides[s].back() = p.sources[s].strides[d];
+      } else {
+        strides[s].push_back(p.sources[s].strides[d]);
+      }
+    }
+  }
+  if (!extents.empty() && extents.back() > kMinPartElements &&
+      extents.back() % kMinPartElements == 0) {
+    extents.insert(extents.end() - 1, extents.back() / kMinPartElements);
+    extents.back() = kMinPartElements;
+    for (auto& list : strides) list.insert(list.end() - 1, list.back() * kMinPartElements);
+  }
+  p.extents = std::move(extents);
+  for (std::size_t s = 0; s < p.sources.size(); ++s) p.sources[s].strides = std::move(strides[s]);
+}
+
+std::int64_t num_runs(const Shape& extents) {
+  const std::int64_t count = num_elements(extents);
+  return extents.empty() || count == 0 ? 1 : count / extents.back();
+}
+
+}  // namespace
+
+CombinePlan::CombinePlan(CombineProblem problem) : problem_(std::move(problem)) {
+  normalise(problem_);
+  const std::int64_t work =
+      num_elements(problem_.extents) * static_cast<std::int64_t>(problem_.sources.size());
+  num_parts_ = static_cast<int>(std::clamp<std::int64_t>(
+      work / kMinPartElements, 1, std::min<std::int64_t>(num_runs(problem_.extents), 16)));
+}
+
+void CombinePlan::run(std::span<std::byte* const> sources, std::byte* result, int part) const {
+  const std::int64_t runs = num_runs(problem_.extents);
+  const std::int64_t first = runs * part / num_parts_;
+  const std::int64_t end = runs * (part + 1) / num_parts_;
+  auto with = [&](auto tag) {
+    using T = decltype(tag);
+    combine<T>(problem_, sources, reinterpret_cast<T*>(result), first, end);
+  };
+  switch (problem_.dtype) {
+    case DType::boolean:
+      return with(std::uint8_t{});
+    case DType::i32:
+      return with(std::int32_t{});
+    case DType::u32:
+      return with(std::uint32_t{});
+    case DType::f32:
+      return with(float{});
+    case DType::f64:
+      return with(double{});
+  }
+}
+
+}  // namespace tessera::kernels

@@ -1,0 +1,224 @@
+#include "compile/host/kernels/index.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <type_traits>
+
+#include "compile/host/kernels/reduce_internal.h"
+
+namespace tessera::kernels {
+
+namespace {
+
+template <typename Visit>
+void with_type(DType dtype, Visit visit) {
+  switch (dtype) {
+    case DType::boolean:
+      return visit(std::uint8_t{});
+    case DType::i32:
+      return visit(std::int32_t{});
+    case DType::u32:
+      return visit(std::uint32_t{});
+    case DType::f32:
+      return visit(float{});
+    case DType::f64:
+      return visit(double{});
+  }
+}
+
+/// What an index out of range reads.
+template <typename T>
+T filler() {
+  if constexpr (std::is_floating_point_v<T>) {
+    return std::numeric_limits<T>::quiet_NaN();
+  } else {
+    return std::is_same_v<T, std::uint8_t> ? T{} : std::numeric_limits<T>::lowest();
+  }
+}
+
+template <typename T>
+void gather(const GatherProblem& p, const T* operand, const std::int32_t* indices, T* result) {
+  for (std::int64_t outer = 0; outer < p.outer; ++outer) {
+    for (std::int64_t i = 0; i < p.num_indices; ++i) {
+      T* to = result + (outer * p.num_indices + i) * p.inner;
+      if (indices[i] < 0 || indices[i] >= p.rows) {
+        std::fill_n(to, p.inner, filler<T>());
+      } else {
+        std::copy_n(operand + (outer * p.rows + indices[i]) * p.inner, p.inner, to);
+      }
+    }
+  }
+}
+
+template <typename T>
+void add_run(T* a, const T* b, std::int64_t count) {
+  if constexpr (std::is_same_v<T, float>) {
+    add_row(a, b, count);
+  } else if constexpr (std::is_integral_v<T>) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      a[i] = static_cast<T>(static_cast<std::uint32_t>(a[i]) + static_cast<std::uint32_t>(b[i]));
+    }
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) a[i] += b[i];
+  }
+}
+
+/// A partial sum over the leaves [begin, end) of the tree.
+struct Node {
+  std::int64_t begin;
+  std::int64_t end;
+};
+
+/// Where the tree over the leaves [begin, end) splits.
+std::int64_t split_of(std::int64_t begin, std::int64_t end) {
+  std::int64_t power = 1;
+  while (power * 2 < end - begin) power *= 2;
+  return begin + power;
+}
+
+/// Sums one row: `hits` are positions in `order`, ascending. Leaves without a hit are +0.0 and
+/// change nothing, so only subtrees with hits are visited.
+template <typename T>
+class RowSum {
+ public:
+  RowSum(const ScatterAddProblem& p, const T* updates) : p_(p), updates_(updates) {}
+
+  void run(std::span<const std::int64_t> hits, T* to) {
+    sum({0, static_cast<std::int64_t>(p_.leaf_ends.size())}, hits, to);
+  }
+
+ private:
+  std::int64_t leaf_begin(std::int64_t leaf) const {
+    return leaf == 0 ? 0 : p_.leaf_ends[static_cast<std::size_t>(leaf - 1)];
+  }
+
+  void sum(Node node, std::span<const std::int64_t> hits, T* to) {
+    if (node.end - node.begin == 1) {
+      std::fill_n(to, p_.inner, T{});
+      for (std::int64_t hit : hits) {
+        add_run(to, updates_ + p_.order[static_cast<std::size_t>(hit)] * p_.inner, p_.inner);
+      }
+      return;
+    }
+    const std::int64_t middle = split_of(node.begin, node.end);
+    const auto cut = std::lower_bound(hits.begin(), hits.end(), leaf_begin(middle));
+    const auto left = hits.first(static_cast<std::size_t>(cut - hits.begin()));
+    const auto right = hits.subspan(left.size());
+    if (right.empty()) return sum({node.begin, middle}, left, to);
+    if (left.empty()) return sum({middle, node.end}, right, to);
+    sum({node.begin, middle}, left, to);
+    std::vector<T> other(static_cast<std::size_t>(p_.inner));
+    sum({middle, node.end}, right, other.data());
+    add_run(to, other.data(), p_.inner);
+  }
+
+  const ScatterAddProblem& p_;
+  const T* updates_;
+};
+
+/// Positions in `order` by row, ascending inside each: a stable counting sort.
+struct Hits {
+  std::vector<std::int64_t> first;  // per row
+  std::vector<std::int64_t> positions;
+};
+
+Hits find_hits(const ScatterAddProblem& p, const std::int32_t* indices) {
+  Hits hits;
+  hits.first.assign(static_cast<std::size_t>(p.rows) + 1, 0);
+  auto row_of = [&](std::int64_t position) {
+    return static_cast<std::int64_t>(indices[p.order[static_cast<std::size_t>(position)]]);
+  };
+  const auto count = static_cast<std::int64_t>(p.order.size());
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t row = row_of(i);
+    if (row >= 0 && row < p.rows) hits.first[static_cast<std::size_t>(row) + 1] += 1;
+  }
+  std::partial_sum(hits.first.begin(), hits.first.end(), hits.first.begin());
+  hits.positions.resize(static_cast<std::size_t>(hits.first.back()));
+  std::vector<std::int64_t> next = hits.first;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t row = row_of(i);
+    if (row < 0 || row >= p.rows) continue;
+    hits.positions[static_cast<std::size_t>(next[static_cast<std::size_t>(row)]++)] = i;
+  }
+  return hits;
+}
+
+template <typename T>
+void scatter_add(const ScatterAddProblem& p, const std::int32_t* indices, const T* updates,
+                 T* result) {
+  const Hits hits = find_hits(p, indices);
+  const auto count = static_cast<std::int64_t>(p.order.size());
+  for (std::int64_t outer = 0; outer < p.outer; ++outer) {
+    RowSum<T> row_sum(p, updates + outer * count * p.inner);
+    for (std::int64_t row = 0; row < p.rows; ++row) {
+      T* to = result + (outer * p.rows + row) * p.inner;
+      const auto begin = static_cast<std::size_t>(hits.first[static_cast<std::size_t>(row)]);
+      const auto end = static_cast<std::size_t>(hits.first[static_cast<std::size_t>(row) + 1]);
+      if (begin == end) {
+        std::fill_n(to, p.inner, T{});
+      } else {
+        row_sum.run(std::span(hits.positions).subspan(begin, end - begin), to);
+      }
+    }
+  }
+}
+
+/// NaN is above everything, so that it comes last.
+template <typename T>
+bool is_below(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) {
+    if (a != a) return false;
+    if (b != b) return true;
+  }
+  return a < b;
+}
+
+}  // namespace
+
+void gather_rows(const GatherProblem& problem, const std::byte* operand,
+                 const std::int32_t* indices, std::byte* result) {
+  with_type(problem.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    gather(problem, reinterpret_cast<const T*>(operand), indices, reinterpret_cast<T*>(result));
+  });
+}
+
+void scatter_add_rows(const ScatterAddProblem& problem, const std::int32_t* indices,
+                      const std::byte* updates, std::byte* result) {
+  with_type(problem.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    scatter_add(problem, indices, reinterpret_cast<const T*>(updates),
+                reinterpret_cast<T*>(result));
+  });
+}
+
+void sort_rows(const SortProblem& p, std::span<std::byte* const> operands,
+               std::span<std::byte* const> results) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(p.size));
+  for (std::int64_t outer = 0; outer < p.outer; ++outer) {
+    for (std::int64_t inner = 0; inner < p.inner; ++inner) {
+      const std::int64_t base = outer * p.size * p.inner + inner;
+      std::iota(order.begin(), order.end(), 0);
+      with_type(p.dtypes[0], [&](auto tag) {
+        using T = decltype(tag);
+        const T* keys = reinterpret_cast<const T*>(operands[0]) + base;
+        std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+          return is_below(keys[a * p.inner], keys[b * p.inner]);
+        });
+      });
+      for (std::size_t k = 0; k < p.dtypes.size(); ++k) {
+        const auto bytes = static_cast<std::int64_t>(size_bytes(p.dtypes[k]));
+        for (std::int64_t i = 0; i < p.size; ++i) {
+          const std::int64_t from = base + order[static_cast<std::size_t>(i)] * p.inner;
+          std::memcpy(results[k] + (base + i * p.inner) * bytes, operands[k] + from * bytes,
+                      static_cast<std::size_t>(bytes));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace tessera::kernels

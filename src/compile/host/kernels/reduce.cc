@@ -1,0 +1,334 @@
+#include "compile/host/kernels/reduce.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include "compile/host/kernels/reduce_internal.h"
+
+namespace tessera::kernels {
+
+namespace {
+
+constexpr std::int64_t kMaxLevels = 64;
+constexpr std::int64_t kMinPartTerms = 32 * 1024;
+constexpr std::int64_t kColumns = 256;  // of a block of column sums: its tree stays in L1
+
+std::int64_t product(const std::vector<std::int64_t>& sizes) {
+  std::int64_t count = 1;
+  for (std::int64_t size : sizes) count *= size;
+  return count;
+}
+
+/// Counts through a row-major grid of sizes.
+class Grid {
+ public:
+  explicit Grid(std::size_t rank) : index_(rank, 0) {}
+  const std::vector<std::int64_t>& index() const { return index_; }
+  template <typename Size>
+  bool next(std::size_t count, Size size_of) {
+    for (std::size_t d = count; d-- > 0;) {
+      if (++index_[d] < size_of(d)) return true;
+      index_[d] = 0;
+    }
+    return false;
+  }
+
+ private:
+  std::vector<std::int64_t> index_;
+};
+
+/// Visits the leaves of a problem: visit(offset of the first term, sizes of the leaf).
+template <typename Visit>
+void for_each_leaf(const ReduceProblem& p, Visit visit) {
+  const std::size_t rank = p.cuts.size();
+  for (const auto& cuts : p.cuts) {
+    if (cuts.size() < 2) return;
+  }
+  Grid grid(rank);
+  std::vector<std::int64_t> sizes(rank);
+  do {
+    std::int64_t offset = 0;
+    for (std::size_t d = 0; d < rank; ++d) {
+      const auto leaf = static_cast<std::size_t>(grid.index()[d]);
+      offset += p.cuts[d][leaf] * p.reduced_strides[d];
+      sizes[d] = p.cuts[d][leaf + 1] - p.cuts[d][leaf];
+    }
+    visit(offset, sizes);
+  } while (grid.next(
+      rank, [&](std::size_t d) { return static_cast<std::int64_t>(p.cuts[d].size()) - 1; }));
+}
+
+/// Visits the runs along the last reduced dimension: visit(offset). `sizes` are those of a leaf.
+template <typename Visit>
+void for_each_run(const ReduceProblem& p, const std::vector<std::int64_t>& sizes, Visit visit) {
+  if (product(sizes) == 0) return;
+  const std::size_t outer = sizes.empty() ? 0 : sizes.size() - 1;
+  Grid grid(sizes.size());
+  do {
+    std::int64_t offset = 0;
+    for (std::size_t d = 0; d < outer; ++d) offset += grid.index()[d] * p.reduced_strides[d];
+    visit(offset);
+  } while (grid.next(outer, [&](std::size_t d) { return sizes[d]; }));
+}
+
+/// The tree of base/leaf_tree.h without allocation.
+template <typename T>
+class SmallTree {
+ public:
+  void push(T value) {
+    ++count_;
+    for (std::int64_t n = count_; n % 2 == 0; n /= 2) value = stack_[--depth_] + value;
+    stack_[depth_++] = value;
+  }
+  T finish() {
+    if (depth_ == 0) return T{};
+    T sum = stack_[--depth_];
+    while (depth_ > 0) sum = stack_[--depth_] + sum;
+    return sum;
+  }
+
+ private:
+  T stack_[kMaxLevels];
+  std::int64_t depth_ = 0;
+  std::int64_t count_ = 0;
+};
+
+/// Signed sums wrap; unsigned arithmetic makes that defined.
+template <typename T>
+using SumType = std::conditional_t<std::is_integral_v<T>, std::uint32_t, T>;
+
+template <typename T>
+SumType<T> sum_leaf(const ReduceProblem& p, const T* from, const std::vector<std::int64_t>& sizes) {
+  const std::int64_t length = sizes.empty() ? 1 : sizes.back();
+  const std::int64_t stride = sizes.empty() ? 1 : p.reduced_strides.back();
+  if (!p.lanes16) {
+    SumType<T> sum{};
+    for_each_run(p, sizes, [&](std::int64_t offset) {
+      for (std::int64_t i = 0; i < length; ++i) {
+        sum += static_cast<SumType<T>>(from[offset + i * stride]);
+      }
+    });
+    return sum;
+  }
+  SumType<T> lanes[16] = {};
+  for_each_run(p, sizes, [&](std::int64_t offset) {
+    for (std::int64_t i = 0; i < length; ++i) {
+      lanes[i % 16] += static_cast<SumType<T>>(from[offset + i * stride]);
+    }
+  });
+  for (std::size_t half = 8; half >= 1; half /= 2) {
+    for (std::size_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+  }
+  return lanes[0];
+}
+
+template <typename T>
+T sum_all(const ReduceProblem& p, const T* from) {
+  SmallTree<SumType<T>> tree;
+  for_each_leaf(p, [&](std::int64_t offset, const std::vector<std::int64_t>& sizes) {
+    if constexpr (std::is_same_v<T, float>) {
+      if (p.lanes16 && p.reduced_strides.back() == 1 && sizes.size() <= 2) {
+        const std::int64_t rows = sizes.size() == 2 ? sizes[0] : 1;
+        const std::int64_t row_stride = sizes.size() == 2 ? p.reduced_strides[0] : 0;
+        tree.push(sum_lanes(from + offset, rows, row_stride, sizes.back()));
+        return;
+      }
+    }
+    tree.push(sum_leaf(p, from + offset, sizes));
+  });
+  return static_cast<T>(tree.finish());
+}
+
+template <typename T>
+T better(ReduceKind kind, T a, T b) {
+  if (kind == ReduceKind::all) return static_cast<T>(a && b);
+  if (kind == ReduceKind::any) return static_cast<T>(a || b);
+  const bool is_min = kind == ReduceKind::min;
+  if constexpr (std::is_floating_point_v<T>) {
+    if (std::isnan(a)) return a;
+    if (std::isnan(b)) return b;
+    if (a == 0 && b == 0) return std::signbit(a) == is_min ? a : b;
+  }
+  return (is_min ? a < b : a > b) ? a : b;
+}
+
+template <typename T>
+T identity_of(ReduceKind kind) {
+  using Limits = std::numeric_limits<T>;
+  if (kind == ReduceKind::all) return T{1};
+  if (kind == ReduceKind::any) return T{};
+  if (kind == ReduceKind::min) return Limits::has_infinity ? Limits::infinity() : Limits::max();
+  return Limits::has_infinity ? static_cast<T>(-Limits::infinity()) : Limits::lowest();
+}
+
+template <typename T>
+T extreme_all(const ReduceProblem& p, const T* from) {
+  T best = identity_of<T>(p.kind);
+  const bool is_vector =
+      std::is_same_v<T, float> && !p.reduced_strides.empty() && p.reduced_strides.back() == 1;
+  const std::int64_t length = p.reduced_extents.empty() ? 1 : p.reduced_extents.back();
+  const std::int64_t stride = p.reduced_strides.empty() ? 1 : p.reduced_strides.back();
+  for_each_run(p, p.reduced_extents, [&](std::int64_t offset) {
+    if constexpr (std::is_same_v<T, float>) {
+      if (is_vector) {
+        best =
+            better(p.kind, best, extreme_of_run(from + offset, length, p.kind == ReduceKind::min));
+        return;
+      }
+    }
+    for (std::int64_t i = 0; i < length; ++i) {
+      best = better(p.kind, best, from[offset + i * stride]);
+    }
+  });
+  return best;
+}
+
+/// Whether neighbouring results read neighbouring elements and sums need no lanes.
+bool is_columnwise(const ReduceProblem& p) {
+  return p.kind == ReduceKind::sum && p.dtype == DType::f32 && !p.lanes16 &&
+         !p.kept_strides.empty() && p.kept_strides.back() == 1;
+}
+
+/// Sums of `count` neighbouring columns: a tree whose nodes are rows of sums.
+void sum_column_block(const ReduceProblem& p, const float* from, std::int64_t count, float* to) {
+  thread_local std::vector<float> stack;
+  stack.resize(static_cast<std::size_t>(kMaxLevels * kColumns));
+  std::int64_t depth = 0;
+  std::int64_t leaves = 0;
+  const std::size_t rank = p.reduced_extents.size();
+  thread_local std::vector<float> partial;
+  partial.resize(static_cast<std::size_t>(kColumns));
+  for_each_leaf(p, [&](std::int64_t offset, const std::vector<std::int64_t>& sizes) {
+    float* sum = stack.data() + depth * kColumns;
+    const std::int64_t rows = sizes.back();
+    const std::int64_t stride = p.reduced_strides.back();
+    if (rank == 1 || (rank == 2 && p.reduced_strides[0] == rows * stride)) {
+      const std::int64_t all_rows = rank == 1 ? rows : sizes[0] * rows;
+      sum_columns(from + offset, all_rows, stride, count, sum);
+    } else {
+      std::fill_n(sum, count, 0.0F);
+      for_each_run(p, sizes, [&](std::int64_t run) {
+        for (std::int64_t row = 0; row < rows; ++row) {
+          add_row(sum, from + offset + run + row * stride, count);
+        }
+      });
+    }
+    ++depth;
+    ++leaves;
+    for (std::int64_t n = leaves; n % 2 == 0; n /= 2, --depth) {
+      add_row(stack.data() + (depth - 2) * kColumns, stack.data() + (depth - 1) * kColumns, count);
+    }
+  });
+  for (; depth > 1; --depth) {
+    add_row(stack.data() + (depth - 2) * kColumns, stack.data() + (depth - 1) * kColumns, count);
+  }
+  if (depth == 1) {
+    std::copy_n(stack.data(), count, to);
+  } else {
+    std::fill_n(to, count, 0.0F);
+  }
+}
+
+std::int64_t kept_offset(const ReduceProblem& p, std::int64_t output) {
+  std::int64_t offset = 0;
+  for (std::size_t d = p.kept_extents.size(); d-- > 0;) {
+    offset += output % p.kept_extents[d] * p.kept_strides[d];
+    output /= p.kept_extents[d];
+  }
+  return offset;
+}
+
+void run_columns(const ReduceProblem& p, const float* in, float* out, std::int64_t begin,
+                 std::int64_t end) {
+  const std::int64_t row = p.kept_extents.back();
+  while (begin < end) {
+    const std::int64_t count = std::min({end - begin, row - begin % row, kColumns});
+    sum_column_block(p, in + kept_offset(p, begin), count, out + begin);
+    begin += count;
+  }
+}
+
+template <typename T>
+void run_each(const ReduceProblem& p, const T* in, T* out, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t i = begin; i < end; ++i) {
+    const T* from = in + kept_offset(p, i);
+    out[i] = p.kind == ReduceKind::sum ? sum_all(p, from) : extreme_all(p, from);
+  }
+}
+
+}  // namespace
+
+ReducePlan::ReducePlan(ReduceProblem problem)
+    : problem_(std::move(problem)), num_outputs_(product(problem_.kept_extents)) {
+  const std::int64_t terms = num_outputs_ * product(problem_.reduced_extents);
+  const std::int64_t granularity = is_columnwise(problem_) ? 64 : 1;
+  const std::int64_t most = std::max<std::int64_t>(num_outputs_ / granularity, 1);
+  num_parts_ = static_cast<int>(
+      std::clamp<std::int64_t>(terms / kMinPartTerms, 1, std::min<std::int64_t>(most, 16)));
+}
+
+void ReducePlan::run(const void* input, void* output, int part) const {
+  const ReduceProblem& p = problem_;
+  const std::int64_t begin = num_outputs_ * part / num_parts_;
+  const std::int64_t end = num_outputs_ * (part + 1) / num_parts_;
+  auto each = [&](auto tag) {
+    using T = decltype(tag);
+    run_each(p, static_cast<const T*>(input), static_cast<T*>(output), begin, end);
+  };
+  if (is_columnwise(p)) {
+    run_columns(p, static_cast<const float*>(input), static_cast<float*>(output), begin, end);
+    return;
+  }
+  switch (p.dtype) {
+    case DType::boolean:
+      return each(std::uint8_t{});
+    case DType::i32:
+      return each(std::int32_t{});
+    case DType::u32:
+      return each(std::uint32_t{});
+    case DType::f32:
+      return each(float{});
+    case DType::f64:
+      return each(double{});
+  }
+}
+
+namespace {
+
+template <typename T>
+void argmax_of(const ArgmaxProblem& p, const T* in, std::int32_t* out) {
+  for (std::int64_t outer = 0; outer < p.outer; ++outer) {
+    for (std::int64_t inner = 0; inner < p.inner; ++inner) {
+      const T* from = in + outer * p.size * p.inner + inner;
+      std::int64_t best = 0;
+      for (std::int64_t i = 1; i < p.size; ++i) {
+        const T x = from[i * p.inner];
+        const T y = from[best * p.inner];
+        const bool is_nan = y != y;
+        if (!is_nan && (x > y || x != x)) best = i;
+      }
+      out[outer * p.inner + inner] = static_cast<std::int32_t>(best);
+    }
+  }
+}
+
+}  // namespace
+
+void argmax(const ArgmaxProblem& problem, const void* input, std::int32_t* output) {
+  switch (problem.dtype) {
+    case DType::boolean:
+      return argmax_of(problem, static_cast<const std::uint8_t*>(input), output);
+    case DType::i32:
+      return argmax_of(problem, static_cast<const std::int32_t*>(input), output);
+    case DType::u32:
+      return argmax_of(problem, static_cast<const std::uint32_t*>(input), output);
+    case DType::f32:
+      return argmax_of(problem, static_cast<const float*>(input), output);
+    case DType::f64:
+      return argmax_of(problem, static_cast<const double*>(input), output);
+  }
+}
+
+}  // namespace tessera::kernels

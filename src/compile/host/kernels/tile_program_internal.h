@@ -1,0 +1,91 @@
+// The iteration space of a tile program as rows and columns, and how memory lies along it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <tessera/types.h>
+
+namespace tessera::kernels::tiles {
+
+/// Elements of a tile at most: a register is 2 KB, so that a program's registers stay in L1.
+inline constexpr std::int64_t kTileSize = 512;
+inline constexpr std::size_t kMaxDims = 16;
+using Index = std::array<std::int64_t, kMaxDims>;
+
+/// offset + sum(i_d * strides_d): the place of an element, or the value of a counter.
+struct Linear {
+  std::int64_t offset = 0;
+  std::vector<std::int64_t> strides;  // of the rows' dimensions, outermost first
+  std::int64_t column_stride = 0;
+  // Aligned groups of this many rows lie one after another without gaps, or are all one element;
+  // 0 when not even one row does.
+  std::int64_t rows_in_run = 0;
+  std::int64_t rows_alike = 0;
+
+  bool depends_on_row() const;
+};
+
+/// The iteration space, cut into tiles of whole rows, of parts of a row, or of small rectangles.
+struct Space {
+  std::vector<std::int64_t> extents;  // of the rows' dimensions, outermost first
+  std::int64_t rows = 1;
+  std::int64_t columns = 1;
+  std::int64_t tile_rows = 1;
+  std::int64_t tile_columns = 1;
+  std::int64_t column_blocks = 1;
+  std::int64_t num_tiles = 0;
+
+  bool tiles_are_whole_rows() const { return column_blocks == 1; }
+  /// Whether every tile is one run of `linear`.
+  bool always_run(const Linear& linear) const;
+  bool always_alike(const Linear& linear) const;
+};
+
+/// Dense row-major extents to rows and columns. `memory` are accesses and `counters` other linear
+/// functions of the index, with one stride per extent on entry. Dimensions are merged where all of
+/// them allow, and reordered when memory lies across the rows.
+Space make_space(const Shape& extents, std::span<Linear* const> memory,
+                 std::span<Linear* const> counters);
+
+struct Tile {
+  std::int64_t row;
+  std::int64_t rows;
+  std::int64_t column;
+  std::int64_t columns;
+  Index index;  // of its first row
+
+  std::int64_t size() const { return rows * columns; }
+};
+Tile tile_at(const Space& space, std::int64_t number);
+
+enum class Form : std::uint8_t { run, alike, rows };
+Form form_of(const Space& space, const Linear& linear, const Tile& tile);
+/// The value of `linear` at the first element of `tile`.
+std::int64_t start_of(const Linear& linear, const Tile& tile);
+/// Its values at the first element of each row.
+void row_starts(const Space& space, const Linear& linear, const Tile& tile, std::int64_t* starts);
+
+/// Memory whose rows start at element `starts[r]`, with `stride` between columns, to or from a
+/// dense tile.
+struct Rows {
+  std::size_t element_bytes;
+  const std::int64_t* starts;
+  std::int64_t rows;
+  std::int64_t columns;
+  std::int64_t stride;
+};
+void load_rows(const Rows& rows, const std::byte* from, std::byte* tile);
+void store_rows(const Rows& rows, const std::byte* tile, std::byte* to);
+/// Writes `value` n times.
+void fill(std::size_t element_bytes, const std::byte* value, std::byte* to, std::int64_t n);
+/// Writes start, start + stride, ... as `dtype`.
+void fill_iota(DType dtype, std::int64_t start, std::int64_t stride, std::byte* to, std::int64_t n);
+/// Random bits at the indices start, start + stride, ...
+void fill_random(const std::uint32_t* key, std::int64_t start, std::int64_t stride,
+                 std::uint32_t* to, std::int64_t n);
+
+}  // namespace tessera::kernels::tiles

@@ -1,0 +1,76 @@
+#include "compile/reference/interpret.h"
+
+#include <tessera/error.h>
+
+#include "ops/record.h"
+
+namespace tessera::compile {
+
+namespace {
+
+using ir::Equation;
+using ir::Function;
+using ir::ValueId;
+using ops::HostArray;
+
+/// Per value, how many times equations and outputs still read it.
+std::vector<std::size_t> count_uses(const Function& function) {
+  std::vector<std::size_t> uses(function.values.size(), 0);
+  for (const Equation& equation : function.equations) {
+    for (ValueId id : equation.operands) ++uses[id];
+  }
+  for (ValueId id : function.outputs) ++uses[id];
+  return uses;
+}
+
+std::vector<HostArray> apply(const Function& function, const Equation& equation,
+                             const std::vector<HostArray>& values) {
+  std::vector<const HostArray*> operands;
+  for (ValueId id : equation.operands) operands.push_back(&values[id]);
+  const std::vector<Type> types = ir::result_types(function, equation);
+  const ops::ReferenceContext context{.attributes = equation.attributes,
+                                      .operands = operands,
+                                      .results = types,
+                                      .grains = function.grains};
+  std::vector<HostArray> results = (*equation.op->reference)(context);
+  require(results.size() == types.size(), "a reference gives one array per result");
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    require(results[i].type() == types[i], "a reference gives arrays of the inferred types");
+  }
+  return results;
+}
+
+}  // namespace
+
+std::vector<HostArray> interpret(const Function& function, std::vector<HostArray> inputs) {
+  require(inputs.size() == function.inputs.size(), "one array per input of the function");
+  std::vector<HostArray> values(function.values.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    require(inputs[i].type() == function.type(function.inputs[i]),
+            "an input array has the type of the function's input");
+    values[function.inputs[i]] = std::move(inputs[i]);
+  }
+  std::vector<std::size_t> uses = count_uses(function);
+  auto release = [&](ValueId id) {
+    if (uses[id] == 0) values[id] = HostArray();
+  };
+  for (const Equation& equation : function.equations) {
+    std::vector<HostArray> results = apply(function, equation, values);
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      values[equation.results[i]] = std::move(results[i]);
+      release(equation.results[i]);
+    }
+    for (ValueId id : equation.operands) {
+      --uses[id];
+      release(id);
+    }
+  }
+  std::vector<HostArray> outputs;
+  for (ValueId id : function.outputs) {
+    const bool is_last = --uses[id] == 0;
+    outputs.push_back(is_last ? std::move(values[id]) : values[id]);
+  }
+  return outputs;
+}
+
+}  // namespace tessera::compile

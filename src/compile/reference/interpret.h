@@ -1,0 +1,17 @@
+// The reference engine: one equation after another, each by its op's reference loops. It knows no
+// shardings: every value is whole. The oracle for all other engines.
+#pragma once
+
+#include <vector>
+
+#include "ir/ir.h"
+#include "ops/host_array.h"
+
+namespace tessera::compile {
+
+/// The outputs of `function`; throws InternalError when the inputs are not of its types. A value
+/// is freed after its last use.
+std::vector<ops::HostArray> interpret(const ir::Function& function,
+                                      std::vector<ops::HostArray> inputs);
+
+}  // namespace tessera::compile

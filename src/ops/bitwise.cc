@@ -1,0 +1,136 @@
+// Logic on booleans and bits.
+#include <algorithm>
+
+#include "ops/ops.h"
+#include "ops/reference/loops.h"
+#include "ops/rules.h"
+
+namespace tessera::ops {
+
+namespace {
+
+constexpr std::uint32_t kBits = 32;
+
+template <typename T>
+std::uint32_t bits_of(T x) {
+  return static_cast<std::uint32_t>(x);
+}
+
+/// Shifts: counts are unsigned, so that negative ones are too large.
+std::vector<Type> shift_shape(const ShapeContext& c) {
+  expect_operands(c, 2);
+  expect_same_types(c);
+  return {c.operands[0]};
+}
+
+Samples shift_samples() {
+  return {{.operands = {{i32({5, 6}), -2e9, 2e9}, {i32({5, 6}), 0.0, 40.0}}},
+          {.operands = {{u32({12, 1}), 0.0, 4e9}, {u32({12, 1}), 0.0, 40.0}}},
+          {.operands = {{u32({10}), 0.0, 4e9}, {u32({10}), 0.0, 31.0}}}};
+}
+
+}  // namespace
+
+const OpRecord and_op{
+    .name = "and",
+    .doc = "Logical and of booleans, bitwise and of integers.",
+    .source = "StableHLO, and",
+    .attributes = AttributeNames{},
+    .types = TypeSet::bits,
+    .shape = same_as_both,
+    .vjp = zero_vjp,
+    .factors = elementwise_factors,
+    .host = tile_kernel("and"),
+    .reference = map2<Bits>(
+        [](auto x, auto y) { return static_cast<decltype(x)>(bits_of(x) & bits_of(y)); }),
+    .cost = no_flops,
+    .samples = bit_samples(2),
+};
+
+const OpRecord or_op{
+    .name = "or",
+    .doc = "Logical or of booleans, bitwise or of integers.",
+    .source = "StableHLO, or",
+    .attributes = AttributeNames{},
+    .types = TypeSet::bits,
+    .shape = same_as_both,
+    .vjp = zero_vjp,
+    .factors = elementwise_factors,
+    .host = tile_kernel("or"),
+    .reference = map2<Bits>(
+        [](auto x, auto y) { return static_cast<decltype(x)>(bits_of(x) | bits_of(y)); }),
+    .cost = no_flops,
+    .samples = bit_samples(2),
+};
+
+const OpRecord shift_left_op{
+    .name = "shift_left",
+    .doc = "Bits moved up by y places; 0 when y is not below 32.",
+    .source = "StableHLO, shift_left",
+    .attributes = AttributeNames{},
+    .types = TypeSet::integers,
+    .shape = shift_shape,
+    .vjp = zero_vjp,
+    .factors = elementwise_factors,
+    .host = tile_kernel("shift_left"),
+    .reference = map2<Bits>([](auto x, auto y) {
+      const std::uint32_t count = bits_of(y);
+      return static_cast<decltype(x)>(count < kBits ? bits_of(x) << count : 0U);
+    }),
+    .cost = no_flops,
+    .samples = shift_samples(),
+};
+
+const OpRecord shift_right_arithmetic_op{
+    .name = "shift_right_arithmetic",
+    .doc = "Bits moved down by y places, filled with the sign; all sign when y is not below 32.",
+    .source = "StableHLO, shift_right_arithmetic",
+    .attributes = AttributeNames{},
+    .types = TypeSet::integers,
+    .shape = shift_shape,
+    .vjp = zero_vjp,
+    .factors = elementwise_factors,
+    .host = tile_kernel("shift_right_arithmetic"),
+    .reference = map2<Bits>([](auto x, auto y) {
+      const std::uint32_t count = std::min(bits_of(y), kBits - 1);
+      return static_cast<decltype(x)>(static_cast<std::int32_t>(bits_of(x)) >> count);
+    }),
+    .cost = no_flops,
+    .samples = shift_samples(),
+};
+
+const OpRecord shift_right_logical_op{
+    .name = "shift_right_logical",
+    .doc = "Bits moved down by y places, filled with zeros; 0 when y is not below 32.",
+    .source = "StableHLO, shift_right_logical",
+    .attributes = AttributeNames{},
+    .types = TypeSet::integers,
+    .shape = shift_shape,
+    .vjp = zero_vjp,
+    .factors = elementwise_factors,
+    .host = tile_kernel("shift_right_logical"),
+    .reference = map2<Bits>([](auto x, auto y) {
+      const std::uint32_t count = bits_of(y);
+      return static_cast<decltype(x)>(count < kBits ? bits_of(x) >> count : 0U);
+    }),
+    .cost = no_flops,
+    .samples = shift_samples(),
+};
+
+const OpRecord xor_op{
+    .name = "xor",
+    .doc = "Exclusive or, of booleans or bit by bit.",
+    .source = "StableHLO, xor",
+    .attributes = AttributeNames{},
+    .types = TypeSet::bits,
+    .shape = same_as_both,
+    .vjp = zero_vjp,
+    .factors = elementwise_factors,
+    .host = tile_kernel("xor"),
+    .reference = map2<Bits>(
+        [](auto x, auto y) { return static_cast<decltype(x)>(bits_of(x) ^ bits_of(y)); }),
+    .cost = no_flops,
+    .samples = bit_samples(2),
+};
+
+}  // namespace tessera::ops

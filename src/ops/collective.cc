@@ -1,0 +1,175 @@
+// What the user or the partitioner says about placement, and the moves that follow from it. In the
+// IR shapes are global: these ops change shardings, never values.
+#include "ops/ops.h"
+#include "ops/reference/loops.h"
+#include "ops/rules.h"
+
+namespace tessera::ops {
+
+namespace {
+
+std::vector<HostArray> identity_reference(const ReferenceContext& c) {
+  std::vector<HostArray> results;
+  for (const HostArray* operand : c.operands) results.push_back(*operand);
+  return results;
+}
+
+VjpRule placed_late() { return not_differentiable("inserted after differentiation"); }
+
+std::vector<Type> reduction_shape(const ShapeContext& c) {
+  const Reduction reduction = reduction_named(string_of(c, "reduction"));
+  const bool is_logical = reduction == Reduction::logical_and || reduction == Reduction::logical_or;
+  for (const Type& operand : c.operands) {
+    if ((operand.dtype == DType::boolean) == is_logical) continue;
+    c.fail("the reduction '" + string_of(c, "reduction") + "' does not take this dtype",
+           "and, or for booleans; sum, max, min for numbers", "use a reduction that fits");
+  }
+  return c.operands;
+}
+
+double reduction_cost(const Attributes&, const std::vector<Type>& operands,
+                      const std::vector<Type>&) {
+  double flops = 0.0;
+  for (const Type& operand : operands) flops += static_cast<double>(num_elements(operand.shape));
+  return flops;
+}
+
+std::vector<Type> constraint_shape(const ShapeContext& c) {
+  expect_operands(c, 1);
+  for (const auto& [attribute, value] : c.attributes.items()) {
+    const Sharding* sharding = std::get_if<Sharding>(&value);
+    if (attribute != "sharding") continue;
+    if (sharding == nullptr || sharding->dims.size() != c.operands[0].shape.size()) {
+      c.fail("the sharding does not fit",
+             "a sharding with " + std::to_string(c.operands[0].rank()) + " dimensions",
+             "give with_sharding_constraint a spec with one entry per dimension");
+    }
+  }
+  return c.operands;
+}
+
+Samples moved_samples(const Attributes& attributes = {}) {
+  return {{.operands = {{f32({5, 6})}}, .attributes = attributes},
+          {.operands = {{f32({12, 1})}, {f32({10})}}, .attributes = attributes},
+          {.operands = {{i32({3, 6}), -9.0, 9.0}}, .attributes = attributes}};
+}
+
+Sample constraint_sample(Type type) {
+  Sharding sharding = replicated_sharding(type.rank());
+  return {.operands = {{std::move(type)}}, .attributes = {{"sharding", std::move(sharding)}}};
+}
+
+const char* const kSource = "GSPMD (Xu et al. 2021), with mesh axes instead of replica groups";
+
+}  // namespace
+
+const OpRecord all_gather_op{
+    .name = "all_gather",
+    .doc = "Every device receives the shards that it lacks along some mesh axes.",
+    .source = kSource,
+    .attributes = AttributeNames{},
+    .types = TypeSet::any,
+    .shape = same_as_operands,
+    .vjp = placed_late(),
+    .factors = identity_factors,
+    .host = kernel("move"),
+    .reference = identity_reference,
+    .cost = no_flops,
+    .samples = moved_samples(),
+};
+
+const OpRecord all_reduce_op{
+    .name = "all_reduce",
+    .doc = "Partial results are combined; every device receives the whole result.",
+    .source = kSource,
+    .attributes = AttributeNames{"reduction"},
+    .types = TypeSet::any,
+    .shape = reduction_shape,
+    .vjp = placed_late(),
+    .factors = identity_factors,
+    .host = kernel("combine"),
+    .reference = identity_reference,
+    .cost = reduction_cost,
+    .samples = moved_samples({{"reduction", std::string("sum")}}),
+};
+
+const OpRecord all_slice_op{
+    .name = "all_slice",
+    .doc = "Every device keeps its shard of what it holds; nothing moves.",
+    .source = kSource,
+    .attributes = AttributeNames{},
+    .types = TypeSet::any,
+    .shape = same_as_operands,
+    .vjp = placed_late(),
+    .factors = identity_factors,
+    .host = kernel("move"),
+    .reference = identity_reference,
+    .cost = no_flops,
+    .samples = moved_samples(),
+};
+
+const OpRecord all_to_all_op{
+    .name = "all_to_all",
+    .doc = "A split along some mesh axes moves from one dimension to another.",
+    .source = kSource,
+    .attributes = AttributeNames{},
+    .types = TypeSet::any,
+    .shape = same_as_operands,
+    .vjp = placed_late(),
+    .factors = identity_factors,
+    .host = kernel("move"),
+    .reference = identity_reference,
+    .cost = no_flops,
+    .samples = moved_samples(),
+};
+
+const OpRecord collective_permute_op{
+    .name = "collective_permute",
+    .doc = "Devices exchange whole shards.",
+    .source = kSource,
+    .attributes = AttributeNames{},
+    .types = TypeSet::any,
+    .shape = same_as_operands,
+    .vjp = placed_late(),
+    .factors = identity_factors,
+    .host = kernel("move"),
+    .reference = identity_reference,
+    .cost = no_flops,
+    .samples = moved_samples(),
+};
+
+const OpRecord reduce_scatter_op{
+    .name = "reduce_scatter",
+    .doc = "Partial results are combined; every device receives its shard of the result.",
+    .source = kSource,
+    .attributes = AttributeNames{"reduction"},
+    .types = TypeSet::any,
+    .shape = reduction_shape,
+    .vjp = placed_late(),
+    .factors = identity_factors,
+    .host = kernel("combine"),
+    .reference = identity_reference,
+    .cost = reduction_cost,
+    .samples = moved_samples({{"reduction", std::string("max")}}),
+};
+
+const OpRecord sharding_constraint_op{
+    .name = "sharding_constraint",
+    .doc = "The operand, which from here on is laid out as `sharding` says.",
+    .source = "jax.lax.with_sharding_constraint",
+    .attributes = AttributeNames{"sharding"},
+    .types = TypeSet::any,
+    .shape = constraint_shape,
+    .vjp = per_operand({[](VjpContext& c) {
+      const Sharding sharding = c.equation.attributes.get<Sharding>("sharding");
+      return sharding_constraint(c.b, c.cotangent(), sharding);
+    }}),
+    .factors = elementwise_factors,
+    .host = view("sharding_constraint"),
+    .reference = identity_reference,
+    .cost = no_flops,
+    .samples = Samples{constraint_sample(f32({5, 6})), constraint_sample(f32({12, 1})),
+                       constraint_sample(i32({10}))},
+};
+
+}  // namespace tessera::ops

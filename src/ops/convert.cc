@@ -1,0 +1,98 @@
+// Changes of dtype.
+#include "ops/ops.h"
+#include "ops/reference/loops.h"
+#include "ops/reference/numeric_convert.h"
+#include "ops/rules.h"
+
+namespace tessera::ops {
+
+namespace {
+
+std::vector<Type> convert_shape(const ShapeContext& c) {
+  expect_operands(c, 1);
+  return {{.dtype = dtype_of(c, "dtype"), .shape = c.operands[0].shape}};
+}
+
+std::vector<HostArray> convert_reference(const ReferenceContext& c) {
+  HostArray result(c.results[0]);
+  dispatch(c.operands[0]->type().dtype, [&](auto from_zero) {
+    using From = decltype(from_zero);
+    const auto x = c.operands[0]->data<From>();
+    dispatch(c.results[0].dtype, [&](auto to_zero) {
+      using To = decltype(to_zero);
+      const auto out = result.data<To>();
+      for (std::size_t i = 0; i < out.size(); ++i) out[i] = convert_value<To>(x[i]);
+    });
+  });
+  return one_result(std::move(result));
+}
+
+std::vector<Type> bitcast_shape(const ShapeContext& c) {
+  expect_operands(c, 1);
+  const DType dtype = dtype_of(c, "dtype");
+  const DType from = c.operands[0].dtype;
+  const bool is_boolean = from == DType::boolean || dtype == DType::boolean;
+  if (size_bytes(from) != size_bytes(dtype) || (is_boolean && from != dtype)) {
+    c.fail("cannot read the bits of " + std::string(name(from)) + " as " + std::string(name(dtype)),
+           "dtypes of one size: i32, u32 and f32",
+           "convert values with x.astype(" + std::string(name(dtype)) +
+               ") instead of reinterpreting bits");
+  }
+  return {{.dtype = dtype, .shape = c.operands[0].shape}};
+}
+
+Sample to_dtype(SampleOperand operand, DType dtype) {
+  return {.operands = {std::move(operand)}, .attributes = {{"dtype", dtype}}};
+}
+
+}  // namespace
+
+const OpRecord bitcast_op{
+    .name = "bitcast",
+    .doc = "The same bits read as another dtype of the same size.",
+    .source = "StableHLO, bitcast_convert",
+    .attributes = AttributeNames{"dtype"},
+    .types = TypeSet::any,
+    .shape = bitcast_shape,
+    .vjp = zero_vjp,
+    .factors = elementwise_factors,
+    .host = view("bitcast"),
+    .reference =
+        [](const ReferenceContext& c) {
+          HostArray result(c.results[0]);
+          if (!result.bytes().empty()) {
+            std::memcpy(result.bytes().data(), c.operands[0]->bytes().data(),
+                        result.bytes().size());
+          }
+          return one_result(std::move(result));
+        },
+    .cost = no_flops,
+    .samples = Samples{to_dtype({f32({5, 6})}, DType::u32), to_dtype({i32({12, 1})}, DType::u32),
+                       to_dtype({u32({10}), 0.0, 2e9}, DType::f32)},
+};
+
+const OpRecord convert_op{
+    .name = "convert",
+    .doc =
+        "The value as another dtype. Floats become integers by truncation, saturate, and NaN "
+        "gives 0; anything but 0 is true.",
+    .source = "StableHLO, convert",
+    .attributes = AttributeNames{"dtype"},
+    .types = TypeSet::any,
+    .shape = convert_shape,
+    .vjp = per_operand(
+        {[](VjpContext& c) { return convert(c.b, c.cotangent(), c.operand_type(0).dtype); }}),
+    .factors = elementwise_factors,
+    .host = tile_kernel("convert_{from}_{to}"),
+    .reference = convert_reference,
+    .cost = flops_per_element(1),
+    .samples = Samples{to_dtype({f32({5, 6}), -9.0, 9.0}, DType::i32),
+                       to_dtype({i32({12, 1}), -9.0, 9.0}, DType::f32),
+                       to_dtype({u32({10}), 0.0, 4e9}, DType::f32),
+                       to_dtype({f32({6}), -9.0, 9e9}, DType::u32),
+                       to_dtype({boolean({3, 6}), 0.0, 1.0}, DType::f32),
+                       to_dtype({i32({10}), -1.0, 1.0}, DType::boolean),
+                       to_dtype({f32({5}), -9.0, 9.0}, DType::f32)},
+};
+
+}  // namespace tessera::ops

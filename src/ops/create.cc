@@ -1,0 +1,106 @@
+// Arrays out of nothing.
+#include "ops/ops.h"
+#include "ops/reference/loops.h"
+#include "ops/reference/numeric_convert.h"
+#include "ops/rules.h"
+
+namespace tessera::ops {
+
+namespace {
+
+std::vector<Type> created_type(const ShapeContext& c) {
+  expect_operands(c, 0);
+  return {{.dtype = dtype_of(c, "dtype"), .shape = shape_of(c, "shape")}};
+}
+
+std::vector<Type> constant_shape(const ShapeContext& c) {
+  std::vector<Type> results = created_type(c);
+  for (const auto& [attribute, value] : c.attributes.items()) {
+    if (attribute == "value" && !std::holds_alternative<double>(value)) {
+      c.fail("the value is not a number", "value is a number with a point", "write value as 1.0");
+    }
+  }
+  return results;
+}
+
+std::vector<Type> iota_shape(const ShapeContext& c) {
+  std::vector<Type> results = created_type(c);
+  dim_of(c, "dim", results[0].rank());
+  if (results[0].dtype == DType::boolean) {
+    c.fail("cannot count in booleans", "dtype i32, u32, f32 or f64", "use arange with dtype i32");
+  }
+  return results;
+}
+
+std::vector<HostArray> constant_reference(const ReferenceContext& c) {
+  HostArray result(c.results[0]);
+  const double value = c.attributes.get<double>("value");
+  dispatch(c.results[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for (T& element : result.data<T>()) element = convert_value<T>(value);
+  });
+  return one_result(std::move(result));
+}
+
+std::vector<HostArray> iota_reference(const ReferenceContext& c) {
+  HostArray result(c.results[0]);
+  const std::size_t dim = at(c.attributes.integer("dim"));
+  Numbers::visit(c.results[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const auto out = result.data<T>();
+    std::size_t i = 0;
+    for_each_index(c.results[0].shape, [&](const std::vector<std::int64_t>& index) {
+      out[i++] = static_cast<T>(index[dim]);
+    });
+  });
+  return one_result(std::move(result));
+}
+
+Sample constant_sample(DType dtype, Shape shape, double value) {
+  return {.operands = {},
+          .attributes = {{"dtype", dtype}, {"shape", std::move(shape)}, {"value", value}}};
+}
+
+Sample iota_sample(DType dtype, Shape shape, std::int64_t dim) {
+  return {.operands = {},
+          .attributes = {{"dim", dim}, {"dtype", dtype}, {"shape", std::move(shape)}}};
+}
+
+}  // namespace
+
+const OpRecord constant_op{
+    .name = "constant",
+    .doc = "An array whose elements all equal `value`, converted to `dtype`.",
+    .source = "StableHLO, constant",
+    .attributes = AttributeNames{"dtype", "shape", "value"},
+    .types = TypeSet::any,
+    .shape = constant_shape,
+    .vjp = zero_vjp,
+    .factors = elementwise_factors,
+    .host = generator("constant"),
+    .reference = constant_reference,
+    .cost = no_flops,
+    .samples =
+        Samples{constant_sample(DType::f32, {5, 6}, 0.1), constant_sample(DType::f32, {}, -0.0),
+                constant_sample(DType::i32, {12, 1}, -3.0),
+                constant_sample(DType::boolean, {10}, 1.0),
+                constant_sample(DType::u32, {3}, 4294967295.0)},
+};
+
+const OpRecord iota_op{
+    .name = "iota",
+    .doc = "0, 1, 2, ... along `dim`, the same along the other dimensions.",
+    .source = "StableHLO, iota",
+    .attributes = AttributeNames{"dim", "dtype", "shape"},
+    .types = TypeSet::any,
+    .shape = iota_shape,
+    .vjp = zero_vjp,
+    .factors = elementwise_factors,
+    .host = generator("iota"),
+    .reference = iota_reference,
+    .cost = no_flops,
+    .samples = Samples{iota_sample(DType::i32, {5, 6}, 1), iota_sample(DType::f32, {12, 1}, 0),
+                       iota_sample(DType::u32, {3, 10, 1}, 1)},
+};
+
+}  // namespace tessera::ops

@@ -1,0 +1,246 @@
+// Arithmetic of two or three operands of one type, element by element.
+#include <limits>
+
+#include "ops/ops.h"
+#include "ops/reference/loops.h"
+#include "ops/rules.h"
+
+namespace tessera::ops {
+
+namespace {
+
+template <typename T>
+T quotient(T x, T y) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return x / y;
+  } else {
+    if (y == 0) return wrapping_neg(T{1});
+    if (std::is_signed_v<T> && y == wrapping_neg(T{1})) return wrapping_neg(x);
+    return x / y;
+  }
+}
+
+template <typename T>
+T remainder_of(T x, T y) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return std::fmod(x, y);
+  } else {
+    if (y == 0) return x;
+    if (std::is_signed_v<T> && y == wrapping_neg(T{1})) return 0;
+    return x % y;
+  }
+}
+
+/// The share of the cotangent of max or min that operand `i` gets: all, half of a tie, or none.
+ValueId share_of_extreme(VjpContext& c, std::size_t i) {
+  Builder& b = c.b;
+  const ValueId mine = c.operand(i);
+  const ValueId other = c.operand(1 - i);
+  const ValueId one = full_like(b, 1.0, mine);
+  const ValueId is_mine = compare(b, "eq", mine, c.result());
+  const ValueId is_other = compare(b, "eq", other, c.result());
+  const ValueId part = select(b, is_mine, one, full_like(b, 0.0, mine));
+  const ValueId count = select(b, is_other, full_like(b, 2.0, mine), one);
+  return mul(b, c.cotangent(), div(b, part, count));
+}
+
+VjpRule extreme_vjp() {
+  return per_operand({[](VjpContext& c) { return share_of_extreme(c, 0); },
+                      [](VjpContext& c) { return share_of_extreme(c, 1); }});
+}
+
+/// `x` with its zeros replaced by ones.
+ValueId replace_zeros(Builder& b, ValueId x) {
+  const ValueId is_zero = compare(b, "eq", x, full_like(b, 0.0, x));
+  return select(b, is_zero, full_like(b, 1.0, x), x);
+}
+
+ValueId pow_vjp_base(VjpContext& c) {
+  Builder& b = c.b;
+  const ValueId x = c.operand(0);
+  const ValueId y = c.operand(1);
+  const ValueId zero = full_like(b, 0.0, y);
+  const ValueId power = pow(b, x, sub(b, y, full_like(b, 1.0, y)));
+  // x^0 is 1 everywhere, where the formula would give 0 * infinity at x = 0.
+  const ValueId slope =
+      select(b, compare(b, "eq", y, zero), zero, mul(b, replace_zeros(b, y), power));
+  return mul(b, c.cotangent(), slope);
+}
+
+ValueId pow_vjp_exponent(VjpContext& c) {
+  Builder& b = c.b;
+  const ValueId log_x = log(b, replace_zeros(b, c.operand(0)));
+  return mul(b, c.cotangent(), mul(b, log_x, c.result()));
+}
+
+ValueId rem_vjp_divisor(VjpContext& c) {
+  Builder& b = c.b;
+  const ValueId ratio = div(b, c.operand(0), c.operand(1));
+  const ValueId whole = mul(b, sign(b, ratio), floor(b, abs(b, ratio)));
+  return mul(b, neg(b, c.cotangent()), whole);
+}
+
+}  // namespace
+
+const OpRecord add_op{
+    .name = "add",
+    .doc = "x + y; integers wrap around.",
+    .source = "StableHLO, add",
+    .attributes = AttributeNames{},
+    .types = TypeSet::numbers,
+    .shape = same_as_both,
+    .vjp = per_operand(
+        {[](VjpContext& c) { return c.cotangent(); }, [](VjpContext& c) { return c.cotangent(); }}),
+    .factors = elementwise_factors,
+    .host = tile_kernel("add"),
+    .reference = map2<Numbers>([](auto x, auto y) { return wrapping_add(x, y); }),
+    .cost = flops_per_element(1),
+    .samples = number_samples(2),
+};
+
+const OpRecord div_op{
+    .name = "div",
+    .doc =
+        "x / y. Integers round toward zero; by zero gives -1, and the most negative integer "
+        "divided by -1 is itself.",
+    .source = "StableHLO, divide; RISC-V for integers by zero",
+    .attributes = AttributeNames{},
+    .types = TypeSet::numbers,
+    .shape = same_as_both,
+    .vjp = per_operand({[](VjpContext& c) { return div(c.b, c.cotangent(), c.operand(1)); },
+                        [](VjpContext& c) {
+                          const ValueId y = c.operand(1);
+                          const ValueId slope = div(c.b, full_like(c.b, 1.0, y), square(c.b, y));
+                          return mul(c.b, mul(c.b, neg(c.b, c.cotangent()), c.operand(0)), slope);
+                        }}),
+    .factors = elementwise_factors,
+    .host = tile_kernel("div"),
+    .reference = map2<Numbers>([](auto x, auto y) { return quotient(x, y); }),
+    .cost = flops_per_element(1),
+    .samples = number_samples(2, 0.5, 2.0),
+};
+
+const OpRecord fma_op{
+    .name = "fma",
+    .doc = "x * y + z with one rounding.",
+    .source = "IEEE 754, fusedMultiplyAdd",
+    .attributes = AttributeNames{},
+    .types = TypeSet::floats,
+    .shape = [](const ShapeContext& c) -> std::vector<Type> {
+      expect_operands(c, 3);
+      expect_same_types(c);
+      return {c.operands[0]};
+    },
+    .vjp = per_operand({[](VjpContext& c) { return mul(c.b, c.cotangent(), c.operand(1)); },
+                        [](VjpContext& c) { return mul(c.b, c.operand(0), c.cotangent()); },
+                        [](VjpContext& c) { return c.cotangent(); }}),
+    .factors = elementwise_factors,
+    .host = tile_kernel("fma"),
+    .reference = map3<Floats>([](auto x, auto y, auto z) { return std::fma(x, y, z); }),
+    .cost = flops_per_element(2),
+    .samples = float_samples(3, -2.0, 2.0),
+};
+
+const OpRecord max_op{
+    .name = "max",
+    .doc = "The greater of x and y; NaN wins and -0 < +0. Equal operands share the cotangent.",
+    .source = "StableHLO, maximum",
+    .attributes = AttributeNames{},
+    .types = TypeSet::numbers,
+    .shape = same_as_both,
+    .vjp = extreme_vjp(),
+    .factors = elementwise_factors,
+    .host = tile_kernel("max"),
+    .reference = map2<Numbers>([](auto x, auto y) { return greater_of(x, y); }),
+    .cost = flops_per_element(1),
+    .samples = number_samples(2),
+};
+
+const OpRecord min_op{
+    .name = "min",
+    .doc = "The lesser of x and y; NaN wins and -0 < +0. Equal operands share the cotangent.",
+    .source = "StableHLO, minimum",
+    .attributes = AttributeNames{},
+    .types = TypeSet::numbers,
+    .shape = same_as_both,
+    .vjp = extreme_vjp(),
+    .factors = elementwise_factors,
+    .host = tile_kernel("min"),
+    .reference = map2<Numbers>([](auto x, auto y) { return lesser_of(x, y); }),
+    .cost = flops_per_element(1),
+    .samples = number_samples(2),
+};
+
+const OpRecord mul_op{
+    .name = "mul",
+    .doc = "x * y; integers wrap around.",
+    .source = "StableHLO, multiply",
+    .attributes = AttributeNames{},
+    .types = TypeSet::numbers,
+    .shape = same_as_both,
+    .vjp = per_operand({[](VjpContext& c) { return mul(c.b, c.cotangent(), c.operand(1)); },
+                        [](VjpContext& c) { return mul(c.b, c.operand(0), c.cotangent()); }}),
+    .factors = elementwise_factors,
+    .host = tile_kernel("mul"),
+    .reference = map2<Numbers>([](auto x, auto y) { return wrapping_mul(x, y); }),
+    .cost = flops_per_element(1),
+    .samples = number_samples(2),
+};
+
+const OpRecord pow_op{
+    .name = "pow",
+    .doc = "x to the power y.",
+    .source = "StableHLO, power",
+    .attributes = AttributeNames{},
+    .types = TypeSet::floats,
+    .shape = same_as_both,
+    .vjp = per_operand({pow_vjp_base, pow_vjp_exponent}),
+    .factors = elementwise_factors,
+    .host = tile_kernel("pow"),
+    .reference = map2<Floats>([](auto x, auto y) {
+      return static_cast<decltype(x)>(std::pow(static_cast<double>(x), static_cast<double>(y)));
+    }),
+    .cost = flops_per_element(20),
+    .samples = float_samples(2, 0.5, 2.0, kFunctionUlp),
+};
+
+const OpRecord rem_op{
+    .name = "rem",
+    .doc =
+        "The remainder of x / y rounded toward zero, with the sign of x. Integers: x when y is "
+        "0.",
+    .source = "StableHLO, remainder; RISC-V for integers by zero",
+    .attributes = AttributeNames{},
+    .types = TypeSet::numbers,
+    .shape = same_as_both,
+    .vjp = per_operand({[](VjpContext& c) { return c.cotangent(); }, rem_vjp_divisor}),
+    .factors = elementwise_factors,
+    .host = tile_kernel("rem"),
+    .reference = map2<Numbers>([](auto x, auto y) { return remainder_of(x, y); }),
+    .cost = flops_per_element(4),
+    .samples = Samples{{.operands = {{f32({5, 6}), 2.2, 2.8}, {f32({5, 6}), 0.95, 1.05}}},
+                       {.operands = {{f32({12, 1}), -2.8, -2.2}, {f32({12, 1}), 0.95, 1.05}}},
+                       {.operands = {{i32({10}), -99.0, 99.0}, {i32({10}), -7.0, 7.0}}},
+                       {.operands = {{u32({6}), 0.0, 4e9}, {u32({6}), 0.0, 1e6}}}},
+};
+
+const OpRecord sub_op{
+    .name = "sub",
+    .doc = "x - y; integers wrap around.",
+    .source = "StableHLO, subtract",
+    .attributes = AttributeNames{},
+    .types = TypeSet::numbers,
+    .shape = same_as_both,
+    .vjp = per_operand({[](VjpContext& c) { return c.cotangent(); },
+                        [](VjpContext& c) { return neg(c.b, c.cotangent()); }}),
+    .factors = elementwise_factors,
+    .host = tile_kernel("sub"),
+    .reference = map2<Numbers>([](auto x, auto y) {
+      if constexpr (std::is_integral_v<decltype(x)>) return wrapping_add(x, wrapping_neg(y));
+      return x - y;
+    }),
+    .cost = flops_per_element(1),
+    .samples = number_samples(2),
+};
+
+}  // namespace tessera::ops

@@ -1,0 +1,40 @@
+// The leaves of a sum as boxes, for references.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/leaf_tree.h"
+#include "ops/reference/loops.h"
+
+namespace tessera::ops {
+
+/// The indices of the reduced dimensions that one leaf covers.
+struct Leaf {
+  std::vector<std::int64_t> start;
+  std::vector<std::int64_t> size;
+};
+
+/// All leaves in the order of the tree: row-major over the grid.
+inline std::vector<Leaf> leaves_of(const std::vector<std::int64_t>& sizes, std::int64_t grains) {
+  const std::vector<std::int64_t> counts = leaf_counts(sizes, grains);
+  std::vector<Leaf> leaves;
+  for_each_index(counts, [&](const std::vector<std::int64_t>& grid) {
+    Leaf leaf;
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      leaf.start.push_back(leaf_start(grid[i], counts[i], sizes[i]));
+      leaf.size.push_back(leaf_start(grid[i] + 1, counts[i], sizes[i]) - leaf.start[i]);
+    }
+    leaves.push_back(std::move(leaf));
+  });
+  return leaves;
+}
+
+/// Lets TreeSum add integers without overflow.
+template <typename T>
+struct Wrapping {
+  T value = {};
+  friend Wrapping operator+(Wrapping x, Wrapping y) { return {wrapping_add(x.value, y.value)}; }
+};
+
+}  // namespace tessera::ops

@@ -1,0 +1,230 @@
+#include "ops/rules.h"
+
+#include <algorithm>
+
+#include <tessera/error.h>
+
+namespace tessera::ops {
+
+namespace {
+
+std::string quoted(std::string_view name) { return "'" + std::string(name) + "'"; }
+
+template <typename T>
+const T& attribute_of(const ShapeContext& c, std::string_view attribute, const char* kind) {
+  for (const auto& [name, value] : c.attributes.items()) {
+    if (name != attribute) continue;
+    if (const T* found = std::get_if<T>(&value)) return *found;
+  }
+  c.fail("attribute " + quoted(attribute) + " is of the wrong kind",
+         std::string(attribute) + " is " + kind, "write " + std::string(attribute) + " as " + kind);
+}
+
+}  // namespace
+
+// --- shapes
+
+void expect_operands(const ShapeContext& c, std::size_t count) {
+  if (c.operands.size() == count) return;
+  c.fail("wrong number of operands", std::to_string(count) + " operands",
+         "pass " + std::to_string(count) + " arrays");
+}
+
+void expect_same_types(const ShapeContext& c, std::size_t first) {
+  for (std::size_t i = first + 1; i < c.operands.size(); ++i) {
+    if (c.operands[i].dtype != c.operands[first].dtype) {
+      c.fail("operands have different dtypes", "one dtype for all operands",
+             "convert one of them, for example x.astype(" +
+                 std::string(name(c.operands[first].dtype)) + ")");
+    }
+    if (c.operands[i].shape != c.operands[first].shape) {
+      c.fail("operands have different shapes", "one shape for all operands",
+             "broadcast the smaller one with broadcast_to, or transpose or reshape one of them");
+    }
+  }
+}
+
+const Ints& ints_of(const ShapeContext& c, std::string_view attribute) {
+  return attribute_of<Ints>(c, attribute, "a list of integers");
+}
+
+std::int64_t integer_of(const ShapeContext& c, std::string_view attribute) {
+  return attribute_of<std::int64_t>(c, attribute, "an integer");
+}
+
+DType dtype_of(const ShapeContext& c, std::string_view attribute) {
+  return attribute_of<DType>(c, attribute, "a dtype");
+}
+
+const std::string& string_of(const ShapeContext& c, std::string_view attribute) {
+  return attribute_of<std::string>(c, attribute, "a string");
+}
+
+std::int64_t dim_of(const ShapeContext& c, std::string_view attribute, std::int64_t rank) {
+  const std::int64_t dim = integer_of(c, attribute);
+  if (dim < 0 || dim >= rank) {
+    c.fail("dimension " + std::to_string(dim) + " does not exist in an array of rank " +
+               std::to_string(rank),
+           rank == 0 ? "an array with at least one dimension"
+                     : "a dimension from 0 to " + std::to_string(rank - 1),
+           "name an existing dimension; -1 counts from the end in the public functions");
+  }
+  return dim;
+}
+
+const Ints& dims_of(const ShapeContext& c, std::string_view attribute, std::int64_t rank) {
+  const Ints& dims = ints_of(c, attribute);
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] < 0 || dims[i] >= rank) {
+      c.fail(std::string(attribute) + " = " + tessera::to_string(dims) + " names dimension " +
+                 std::to_string(dims[i]) + " of an array of rank " + std::to_string(rank),
+             "dimensions from 0 to " + std::to_string(rank - 1), "name existing dimensions only");
+    }
+    if (std::count(dims.begin(), dims.end(), dims[i]) > 1) {
+      c.fail(std::string(attribute) + " = " + tessera::to_string(dims) + " names dimension " +
+                 std::to_string(dims[i]) + " twice",
+             "each dimension at most once", "drop the repeated dimension");
+    }
+  }
+  return dims;
+}
+
+const Ints& shape_of(const ShapeContext& c, std::string_view attribute) {
+  constexpr std::int64_t kMaxElements = std::int64_t{1} << 62;
+  const Ints& shape = ints_of(c, attribute);
+  std::int64_t elements = 1;
+  for (std::int64_t size : shape) {
+    if (size < 0) {
+      c.fail(std::string(attribute) + " = " + tessera::to_string(shape) + " has a negative size",
+             "sizes of 0 or more", "compute the missing size and write it out");
+    }
+    if (size > 0 && elements > kMaxElements / size) {
+      c.fail(std::string(attribute) + " = " + tessera::to_string(shape) + " is too large",
+             "fewer than 2^62 elements", "check the sizes");
+    }
+    elements *= std::max<std::int64_t>(size, 1);
+  }
+  return shape;
+}
+
+bool contains_dim(const Ints& dims, std::int64_t dim) {
+  return std::find(dims.begin(), dims.end(), dim) != dims.end();
+}
+
+Shape without_dims(const Shape& shape, const Ints& dims) {
+  Shape result;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (!contains_dim(dims, static_cast<std::int64_t>(i))) result.push_back(shape[i]);
+  }
+  return result;
+}
+
+std::vector<Type> same_as_operand(const ShapeContext& c) {
+  expect_operands(c, 1);
+  return {c.operands[0]};
+}
+
+std::vector<Type> same_as_both(const ShapeContext& c) {
+  expect_operands(c, 2);
+  expect_same_types(c);
+  return {c.operands[0]};
+}
+
+std::vector<Type> same_as_operands(const ShapeContext& c) { return c.operands; }
+
+// --- derivatives
+
+VjpRule per_operand(std::vector<std::function<ValueId(VjpContext&)>> rules) {
+  return [rules = std::move(rules)](VjpContext& c) -> Cotangents {
+    Cotangents cotangents(rules.size(), ir::kNoValue);
+    for (std::size_t i = 0; i < rules.size(); ++i) {
+      if (c.is_wanted[i]) cotangents[i] = rules[i](c);
+    }
+    return cotangents;
+  };
+}
+
+Cotangents zero_vjp(VjpContext& c) { return Cotangents(c.equation.operands.size(), ir::kNoValue); }
+
+// --- sharding factors
+
+int add_factor(Factors& factors, std::int64_t size, FactorKind kind) {
+  factors.factors.push_back({.size = size, .kind = kind});
+  return static_cast<int>(factors.factors.size()) - 1;
+}
+
+Factors::Dims add_dims(Factors& factors, const Shape& shape, FactorKind kind) {
+  Factors::Dims dims;
+  for (std::int64_t size : shape) dims.push_back({add_factor(factors, size, kind)});
+  return dims;
+}
+
+Factors elementwise_factors(const Attributes&, const std::vector<Type>& operands,
+                            const std::vector<Type>& results) {
+  Factors factors;
+  const Factors::Dims dims = add_dims(factors, results[0].shape);
+  factors.operands.assign(operands.size(), dims);
+  factors.results.assign(results.size(), dims);
+  return factors;
+}
+
+Factors identity_factors(const Attributes&, const std::vector<Type>& operands,
+                         const std::vector<Type>&) {
+  Factors factors;
+  for (const Type& type : operands) {
+    factors.operands.push_back(add_dims(factors, type.shape));
+  }
+  factors.results = factors.operands;
+  return factors;
+}
+
+// --- cost
+
+CostRule flops_per_element(double flops) {
+  return [flops](const Attributes&, const std::vector<Type>&, const std::vector<Type>& results) {
+    return flops * static_cast<double>(num_elements(results[0].shape));
+  };
+}
+
+CostRule flops_per_operand_element(double flops) {
+  return [flops](const Attributes&, const std::vector<Type>& operands, const std::vector<Type>&) {
+    return flops * static_cast<double>(num_elements(operands[0].shape));
+  };
+}
+
+double no_flops(const Attributes&, const std::vector<Type>&, const std::vector<Type>&) {
+  return 0.0;
+}
+
+// --- samples
+
+namespace {
+
+Sample sample_of(std::size_t num_operands, const SampleOperand& operand, double max_ulp = 0.0) {
+  return {.operands = std::vector<SampleOperand>(num_operands, operand), .max_ulp = max_ulp};
+}
+
+}  // namespace
+
+Samples float_samples(std::size_t num_operands, double low, double high, double max_ulp) {
+  Samples samples;
+  for (const Shape& shape : {Shape{5, 6}, Shape{12, 1}, Shape{10}, Shape{}}) {
+    samples.push_back(sample_of(num_operands, {f32(shape), low, high}, max_ulp));
+  }
+  return samples;
+}
+
+Samples number_samples(std::size_t num_operands, double low, double high) {
+  Samples samples = float_samples(num_operands, low, high);
+  samples.push_back(sample_of(num_operands, {i32({3, 10}), -9.0, 9.0}));
+  samples.push_back(sample_of(num_operands, {u32({1, 6}), 1.0, 4e9}));
+  return samples;
+}
+
+Samples bit_samples(std::size_t num_operands, double high) {
+  return {sample_of(num_operands, {boolean({5, 6}), 0.0, 1.0}),
+          sample_of(num_operands, {i32({12, 1}), 0.0, std::min(high, 2e9)}),
+          sample_of(num_operands, {u32({10}), 0.0, high})};
+}
+
+}  // namespace tessera::ops

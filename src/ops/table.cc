@@ -1,0 +1,236 @@
+// The table of all ops, and what src/ir asks of it.
+#include <algorithm>
+
+#include <tessera/error.h>
+
+#include "ops/ops.h"
+
+namespace tessera::ops {
+
+bool contains(TypeSet set, DType dtype) {
+  const TypeSet kind = dtype == DType::boolean ? TypeSet::boolean
+                       : is_integer(dtype)     ? TypeSet::integers
+                                               : TypeSet::floats;
+  return (static_cast<unsigned>(set) & static_cast<unsigned>(kind)) != 0;
+}
+
+void ShapeContext::fail(const std::string& what, const std::string& wanted,
+                        const std::string& cure) const {
+  std::string found;
+  for (const Type& type : operands) {
+    if (!found.empty()) found += ", ";
+    found += tessera::to_string(type);
+  }
+  if (found.empty()) found = "no operands";
+  throw UserError({.what = std::string(op) + ": " + what,
+                   .where = span,
+                   .found = std::move(found),
+                   .wanted = wanted,
+                   .cure = cure});
+}
+
+VjpRule not_differentiable(std::string why) { return {nullptr, std::move(why)}; }
+
+std::string_view name(Reduction reduction) {
+  constexpr std::string_view kNames[] = {"sum", "max", "min", "and", "or"};
+  return kNames[static_cast<std::size_t>(reduction)];
+}
+
+Reduction reduction_named(std::string_view name_wanted) {
+  for (Reduction reduction : {Reduction::sum, Reduction::max, Reduction::min,
+                              Reduction::logical_and, Reduction::logical_or}) {
+    if (name(reduction) == name_wanted) return reduction;
+  }
+  throw UserError({.what = "there is no reduction named '" + std::string(name_wanted) + "'",
+                   .found = std::string(name_wanted),
+                   .wanted = "sum, max, min, and, or",
+                   .cure = "use one of these names"});
+}
+
+namespace {
+
+std::string factor_name(int factor) {
+  const std::string letter(1, static_cast<char>('a' + factor % 26));
+  return factor < 26 ? letter : letter + std::to_string(factor / 26);
+}
+
+std::string dims_text(const Factors::Dims& dims) {
+  if (dims.empty()) return "()";
+  std::string text;
+  for (const std::vector<int>& factors : dims) {
+    std::string dim;
+    for (int factor : factors) dim += (dim.empty() ? "" : " ") + factor_name(factor);
+    if (factors.empty()) dim = "1";
+    if (factors.size() > 1) dim = "(" + dim + ")";
+    text += (text.empty() ? "" : " ") + dim;
+  }
+  return text;
+}
+
+std::string arrays_text(const std::vector<Factors::Dims>& arrays) {
+  std::string text;
+  for (std::size_t i = 0; i < arrays.size(); ++i) text += (i ? ", " : "") + dims_text(arrays[i]);
+  return text;
+}
+
+}  // namespace
+
+std::string to_string(const Factors& factors) {
+  std::string text = arrays_text(factors.operands) + (factors.operands.empty() ? "-> " : " -> ") +
+                     arrays_text(factors.results);
+  std::string notes;
+  auto note = [&](int factor, std::string_view word) {
+    notes += (notes.empty() ? " | " : ", ") + factor_name(factor) + ": " + std::string(word);
+  };
+  for (int factor : factors.reduced) note(factor, name(factors.reduction));
+  for (std::size_t i = 0; i < factors.factors.size(); ++i) {
+    if (factors.factors[i].kind == FactorKind::replicate) note(static_cast<int>(i), "whole");
+  }
+  return text + notes;
+}
+
+const std::vector<const OpRecord*>& all_ops() {
+  static const std::vector<const OpRecord*> kOps = [] {
+    std::vector<const OpRecord*> ops = {&abs_op,
+                                        &add_op,
+                                        &all_gather_op,
+                                        &all_reduce_op,
+                                        &all_slice_op,
+                                        &all_to_all_op,
+                                        &and_op,
+                                        &argmax_op,
+                                        &bitcast_op,
+                                        &broadcast_in_dim_op,
+                                        &clamp_op,
+                                        &collective_permute_op,
+                                        &compare_op,
+                                        &concatenate_op,
+                                        &constant_op,
+                                        &convert_op,
+                                        &cos_op,
+                                        &div_op,
+                                        &dot_general_op,
+                                        &erf_inv_op,
+                                        &exp_op,
+                                        &expm1_op,
+                                        &floor_op,
+                                        &fma_op,
+                                        &gather_op,
+                                        &iota_op,
+                                        &is_finite_op,
+                                        &log_op,
+                                        &log1p_op,
+                                        &logistic_op,
+                                        &max_op,
+                                        &min_op,
+                                        &mul_op,
+                                        &neg_op,
+                                        &not_op,
+                                        &or_op,
+                                        &pad_op,
+                                        &pow_op,
+                                        &random_bits_op,
+                                        &random_fold_in_op,
+                                        &random_split_op,
+                                        &reduce_and_op,
+                                        &reduce_max_op,
+                                        &reduce_min_op,
+                                        &reduce_or_op,
+                                        &reduce_scatter_op,
+                                        &reduce_sum_op,
+                                        &rem_op,
+                                        &reshape_op,
+                                        &reverse_op,
+                                        &rsqrt_op,
+                                        &scatter_add_op,
+                                        &select_op,
+                                        &sharding_constraint_op,
+                                        &shift_left_op,
+                                        &shift_right_arithmetic_op,
+                                        &shift_right_logical_op,
+                                        &sign_op,
+                                        &sin_op,
+                                        &slice_op,
+                                        &sort_op,
+                                        &sqrt_op,
+                                        &stop_gradient_op,
+                                        &sub_op,
+                                        &tanh_op,
+                                        &transpose_op,
+                                        &xor_op};
+    std::sort(ops.begin(), ops.end(),
+              [](const OpRecord* x, const OpRecord* y) { return *x->name < *y->name; });
+    return ops;
+  }();
+  return kOps;
+}
+
+}  // namespace tessera::ops
+
+namespace tessera::ir {
+
+namespace {
+
+std::string type_set_text(ops::TypeSet set) {
+  std::string text;
+  for (DType dtype : {DType::boolean, DType::i32, DType::u32, DType::f32, DType::f64}) {
+    if (!ops::contains(set, dtype)) continue;
+    text += (text.empty() ? "" : ", ") + std::string(name(dtype));
+  }
+  return text;
+}
+
+std::string type_cure(ops::TypeSet set) {
+  if (set == ops::TypeSet::boolean) return "compare first, for example x != 0";
+  if (ops::contains(set, DType::f32)) return "convert the operand, for example x.astype(f32)";
+  return "convert the operand, for example x.astype(i32)";
+}
+
+void check_dtypes(const ops::ShapeContext& context, ops::TypeSet set) {
+  for (const Type& type : context.operands) {
+    if (ops::contains(set, type.dtype)) continue;
+    context.fail("does not take operands of dtype " + std::string(name(type.dtype)),
+                 "dtypes " + type_set_text(set), type_cure(set));
+  }
+}
+
+void check_attributes(const ops::ShapeContext& context, const ops::AttributeNames& names) {
+  for (const std::string& attribute : names) {
+    if (context.attributes.has(attribute)) continue;
+    context.fail("attribute '" + attribute + "' is missing", "attribute '" + attribute + "'",
+                 "write " + std::string(context.op) + "[" + attribute + "=...]");
+  }
+  for (const auto& [attribute, value] : context.attributes.items()) {
+    if (std::find(names.begin(), names.end(), attribute) != names.end()) continue;
+    std::string known;
+    for (const std::string& one : names) known += (known.empty() ? "" : ", ") + one;
+    context.fail("takes no attribute '" + attribute + "'",
+                 known.empty() ? "no attributes" : "attributes " + known,
+                 "remove '" + attribute + "'");
+  }
+}
+
+}  // namespace
+
+std::string_view op_name(const ops::OpRecord& op) { return *op.name; }
+
+const ops::OpRecord* find_op(std::string_view op_name_wanted) {
+  const auto& all = ops::all_ops();
+  const auto place = std::lower_bound(
+      all.begin(), all.end(), op_name_wanted,
+      [](const ops::OpRecord* op, std::string_view wanted) { return *op->name < wanted; });
+  return place != all.end() && *(*place)->name == op_name_wanted ? *place : nullptr;
+}
+
+const std::vector<std::string>& attribute_names(const ops::OpRecord& op) { return *op.attributes; }
+
+std::vector<Type> infer_types(const ops::OpRecord& op, const Attributes& attributes,
+                              const std::vector<Type>& operands, const Span& span) {
+  const ops::ShapeContext context{
+      .op = *op.name, .attributes = attributes, .operands = operands, .span = span};
+  check_attributes(context, *op.attributes);
+  check_dtypes(context, *op.types);
+  return (*op.shape)(context);
+}
+
+}  // namespace tessera::ir

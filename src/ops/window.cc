@@ -1,0 +1,383 @@
+// Parts of arrays and arrays from parts: slice, pad, reverse, concatenate.
+#include <algorithm>
+
+#include "ops/ops.h"
+#include "ops/reference/loops.h"
+#include "ops/rules.h"
+
+namespace tessera::ops {
+
+namespace {
+
+/// Factors of an op that changes some dimensions of its operand: these stay whole on both sides.
+Factors window_factors(const std::vector<Type>& operands, const std::vector<Type>& results,
+                       const std::function<bool(std::size_t)>& is_changed) {
+  Factors factors;
+  factors.operands.emplace_back();
+  factors.results.emplace_back();
+  for (std::size_t i = 0; i < results[0].shape.size(); ++i) {
+    const FactorKind kind = is_changed(i) ? FactorKind::replicate : FactorKind::pass;
+    const int factor = add_factor(factors, operands[0].shape[i], kind);
+    const bool is_shared = operands[0].shape[i] == results[0].shape[i];
+    factors.operands[0].push_back({factor});
+    factors.results[0].push_back(
+        {is_shared ? factor : add_factor(factors, results[0].shape[i], kind)});
+  }
+  return factors;
+}
+
+// --- slice
+
+void expect_one_per_dim(const ShapeContext& c, std::string_view attribute, std::int64_t rank) {
+  if (static_cast<std::int64_t>(ints_of(c, attribute).size()) == rank) return;
+  c.fail(
+      std::string(attribute) + " has " + std::to_string(ints_of(c, attribute).size()) + " entries",
+      std::to_string(rank) + " entries, one per dimension", "give one entry per dimension");
+}
+
+std::vector<Type> slice_shape(const ShapeContext& c) {
+  expect_operands(c, 1);
+  const Type& operand = c.operands[0];
+  for (const char* attribute : {"limit", "start", "stride"}) {
+    expect_one_per_dim(c, attribute, operand.rank());
+  }
+  Type result{.dtype = operand.dtype, .shape = {}};
+  for (std::size_t i = 0; i < operand.shape.size(); ++i) {
+    const std::int64_t start = ints_of(c, "start")[i];
+    const std::int64_t limit = ints_of(c, "limit")[i];
+    const std::int64_t stride = ints_of(c, "stride")[i];
+    if (start < 0 || limit < start || limit > operand.shape[i] || stride < 1) {
+      c.fail("dimension " + std::to_string(i) + " has no range [" + std::to_string(start) + ", " +
+                 std::to_string(limit) + ") with stride " + std::to_string(stride),
+             "0 <= start <= limit <= " + std::to_string(operand.shape[i]) + ", stride >= 1",
+             "slice inside the array, for example x[range(0, " + std::to_string(operand.shape[i]) +
+                 ")]");
+    }
+    result.shape.push_back((limit - start + stride - 1) / stride);
+  }
+  return {result};
+}
+
+/// Puts stride - 1 zeros after each element of every dimension.
+ValueId spread(Builder& b, ValueId x, const Ints& stride) {
+  Shape split;
+  Ints low;
+  Ints high;
+  Shape merged;
+  const Shape shape = b.type(x).shape;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    split.insert(split.end(), {shape[i], 1});
+    low.insert(low.end(), {0, 0});
+    high.insert(high.end(), {0, stride[i] - 1});
+    merged.push_back(shape[i] * stride[i]);
+  }
+  if (merged == shape) return x;
+  const ValueId zero = scalar(b, 0.0, b.type(x).dtype);
+  return reshape(b, pad(b, reshape(b, x, split), zero, low, high), merged);
+}
+
+ValueId slice_vjp(VjpContext& c) {
+  const Ints start = c.equation.attributes.ints("start");
+  const Ints stride = c.equation.attributes.ints("stride");
+  const Shape wanted = c.operand_type(0).shape;
+  ValueId x = spread(c.b, c.cotangent(), stride);
+  Ints high;
+  Ints kept;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const std::int64_t room = wanted[i] - start[i];
+    kept.push_back(std::min(c.b.type(x).shape[i], room));  // the last stride may pass the end
+    high.push_back(room - kept[i]);
+  }
+  x = slice(c.b, x, Ints(wanted.size(), 0), kept);
+  const ValueId zero = scalar(c.b, 0.0, c.b.type(x).dtype);
+  return pad(c.b, x, zero, start, high);
+}
+
+Factors slice_factors(const Attributes& attributes, const std::vector<Type>& operands,
+                      const std::vector<Type>& results) {
+  return window_factors(operands, results, [&](std::size_t i) {
+    return operands[0].shape[i] != results[0].shape[i] || attributes.ints("start")[i] != 0;
+  });
+}
+
+std::vector<HostArray> slice_reference(const ReferenceContext& c) {
+  const Ints& start = c.attributes.ints("start");
+  const Ints& stride = c.attributes.ints("stride");
+  const auto strides = row_major_strides(c.operands[0]->type().shape);
+  return one_result(rearranged(*c.operands[0], c.results[0], [&](const auto& index) {
+    std::int64_t offset = 0;
+    for (std::size_t i = 0; i < index.size(); ++i) {
+      offset += strides[i] * (start[i] + index[i] * stride[i]);
+    }
+    return at(offset);
+  }));
+}
+
+Sample slice_sample(Type operand, Ints start, Ints limit, Ints stride) {
+  return {
+      .operands = {{std::move(operand)}},
+      .attributes = {
+          {"limit", std::move(limit)}, {"start", std::move(start)}, {"stride", std::move(stride)}}};
+}
+
+// --- pad
+
+std::vector<Type> pad_shape(const ShapeContext& c) {
+  expect_operands(c, 2);
+  const Type& operand = c.operands[0];
+  if (c.operands[1] != Type{.dtype = operand.dtype, .shape = {}}) {
+    c.fail("the padding value does not fit",
+           "a scalar of dtype " + std::string(name(operand.dtype)),
+           "pass one number as the padding value");
+  }
+  Type result = operand;
+  for (const char* attribute : {"high", "low"}) {
+    expect_one_per_dim(c, attribute, operand.rank());
+    for (std::size_t i = 0; i < operand.shape.size(); ++i) {
+      const std::int64_t amount = ints_of(c, attribute)[i];
+      if (amount < 0) {
+        c.fail("a negative amount of padding", "amounts of 0 or more", "slice the array instead");
+      }
+      result.shape[i] += amount;
+    }
+  }
+  return {result};
+}
+
+ValueId pad_vjp_operand(VjpContext& c) {
+  const Ints low = c.equation.attributes.ints("low");
+  Ints limit = c.operand_type(0).shape;
+  for (std::size_t i = 0; i < low.size(); ++i) limit[i] += low[i];
+  return slice(c.b, c.cotangent(), low, limit);
+}
+
+ValueId pad_vjp_value(VjpContext& c) {
+  const Attributes attributes = c.equation.attributes;
+  const Shape shape = c.operand_type(0).shape;
+  const ValueId inside = full(c.b, 1.0, boolean(shape));
+  const ValueId outside = scalar(c.b, 0.0, DType::boolean);
+  const ValueId is_inside =
+      pad(c.b, inside, outside, attributes.ints("low"), attributes.ints("high"));
+  const ValueId zero = full_like(c.b, 0.0, c.cotangent());
+  Ints dims(shape.size());
+  for (std::size_t i = 0; i < dims.size(); ++i) dims[i] = static_cast<std::int64_t>(i);
+  return reduce_sum(c.b, select(c.b, is_inside, zero, c.cotangent()), dims);
+}
+
+Factors pad_factors(const Attributes&, const std::vector<Type>& operands,
+                    const std::vector<Type>& results) {
+  Factors factors = window_factors(operands, results, [&](std::size_t i) {
+    return operands[0].shape[i] != results[0].shape[i];
+  });
+  factors.operands.emplace_back();  // the value is a scalar
+  return factors;
+}
+
+std::vector<HostArray> pad_reference(const ReferenceContext& c) {
+  HostArray result(c.results[0]);
+  const HostArray& operand = *c.operands[0];
+  const Ints& low = c.attributes.ints("low");
+  const auto strides = row_major_strides(operand.type().shape);
+  std::size_t at_result = 0;
+  for_each_index(c.results[0].shape, [&](const std::vector<std::int64_t>& index) {
+    bool is_inside = true;
+    std::int64_t offset = 0;
+    for (std::size_t i = 0; i < index.size(); ++i) {
+      const std::int64_t position = index[i] - low[i];
+      is_inside = is_inside && position >= 0 && position < operand.type().shape[i];
+      offset += strides[i] * position;
+    }
+    if (is_inside) {
+      copy_element(result, at_result, operand, at(offset));
+    } else {
+      copy_element(result, at_result, *c.operands[1], 0);
+    }
+    ++at_result;
+  });
+  return one_result(std::move(result));
+}
+
+Sample pad_sample(Type operand, Ints low, Ints high) {
+  const Type value{.dtype = operand.dtype, .shape = {}};
+  return {.operands = {{std::move(operand)}, {value}},
+          .attributes = {{"high", std::move(high)}, {"low", std::move(low)}}};
+}
+
+// --- reverse
+
+std::vector<Type> reverse_shape(const ShapeContext& c) {
+  expect_operands(c, 1);
+  dims_of(c, "dims", c.operands[0].rank());
+  return {c.operands[0]};
+}
+
+ValueId reverse_vjp(VjpContext& c) {
+  return reverse(c.b, c.cotangent(), c.equation.attributes.ints("dims"));
+}
+
+Factors reverse_factors(const Attributes& attributes, const std::vector<Type>& operands,
+                        const std::vector<Type>& results) {
+  return window_factors(operands, results, [&](std::size_t i) {
+    return contains_dim(attributes.ints("dims"), static_cast<std::int64_t>(i));
+  });
+}
+
+std::vector<HostArray> reverse_reference(const ReferenceContext& c) {
+  const Ints& dims = c.attributes.ints("dims");
+  const Shape& shape = c.results[0].shape;
+  const auto strides = row_major_strides(shape);
+  return one_result(rearranged(*c.operands[0], c.results[0], [&](std::vector<std::int64_t> index) {
+    for (std::int64_t dim : dims) index[at(dim)] = shape[at(dim)] - 1 - index[at(dim)];
+    return offset_of(strides, index);
+  }));
+}
+
+Sample reverse_sample(Type operand, Ints dims) {
+  return {.operands = {{std::move(operand)}}, .attributes = {{"dims", std::move(dims)}}};
+}
+
+// --- concatenate
+
+std::vector<Type> concatenate_shape(const ShapeContext& c) {
+  if (c.operands.empty()) {
+    c.fail("nothing to join", "at least one operand", "pass at least one array");
+  }
+  Type result = c.operands[0];
+  const std::size_t dim = at(dim_of(c, "dim", result.rank()));
+  result.shape[dim] = 0;
+  for (const Type& operand : c.operands) {
+    Type fitting = result;
+    if (operand.rank() == result.rank()) fitting.shape[dim] = operand.shape[dim];
+    if (operand != fitting) {
+      c.fail("operands do not fit along dimension " + std::to_string(dim),
+             "equal dtypes, and equal sizes in all other dimensions",
+             "reshape, transpose or convert the operands first; stack adds a new dimension");
+    }
+    result.shape[dim] += operand.shape[dim];
+  }
+  return {result};
+}
+
+Cotangents concatenate_vjp(VjpContext& c) {
+  const std::int64_t dim = c.equation.attributes.integer("dim");
+  Cotangents cotangents;
+  std::int64_t start = 0;
+  for (std::size_t i = 0; i < c.equation.operands.size(); ++i) {
+    const std::int64_t limit = start + c.operand_type(i).shape[at(dim)];
+    cotangents.push_back(c.is_wanted[i] ? slice_dim(c.b, c.cotangent(), dim, start, limit)
+                                        : ir::kNoValue);
+    start = limit;
+  }
+  return cotangents;
+}
+
+Factors concatenate_factors(const Attributes& attributes, const std::vector<Type>& operands,
+                            const std::vector<Type>& results) {
+  Factors factors;
+  const std::size_t dim = at(attributes.integer("dim"));
+  factors.results = {add_dims(factors, results[0].shape)};
+  factors.factors[static_cast<std::size_t>(factors.results[0][dim][0])].kind =
+      FactorKind::replicate;
+  for (const Type& operand : operands) {
+    Factors::Dims dims = factors.results[0];
+    dims[dim] = {add_factor(factors, operand.shape[dim], FactorKind::replicate)};
+    factors.operands.push_back(std::move(dims));
+  }
+  return factors;
+}
+
+std::vector<HostArray> concatenate_reference(const ReferenceContext& c) {
+  HostArray result(c.results[0]);
+  const std::size_t dim = at(c.attributes.integer("dim"));
+  const auto strides = row_major_strides(c.results[0].shape);
+  std::int64_t start = 0;
+  for (const HostArray* operand : c.operands) {
+    std::size_t at_operand = 0;
+    for_each_index(operand->type().shape, [&](std::vector<std::int64_t> index) {
+      index[dim] += start;
+      copy_element(result, offset_of(strides, index), *operand, at_operand++);
+    });
+    start += operand->type().shape[dim];
+  }
+  return one_result(std::move(result));
+}
+
+Sample concatenate_sample(std::vector<SampleOperand> operands, std::int64_t dim) {
+  return {.operands = std::move(operands), .attributes = {{"dim", dim}}};
+}
+
+}  // namespace
+
+const OpRecord concatenate_op{
+    .name = "concatenate",
+    .doc = "The operands one after another along `dim`.",
+    .source = "StableHLO, concatenate",
+    .attributes = AttributeNames{"dim"},
+    .types = TypeSet::any,
+    .shape = concatenate_shape,
+    .vjp = concatenate_vjp,
+    .factors = concatenate_factors,
+    .host = kernel("concatenate"),
+    .reference = concatenate_reference,
+    .cost = no_flops,
+    .samples = Samples{concatenate_sample({{f32({5, 6})}, {f32({3, 6})}, {f32({1, 6})}}, 0),
+                       concatenate_sample({{f32({12, 1})}, {f32({12, 1})}}, 1),
+                       concatenate_sample({{f32({10})}}, 0),
+                       concatenate_sample({{i32({2, 3})}, {i32({2, 0})}, {i32({2, 5})}}, 1)},
+};
+
+const OpRecord pad_op{
+    .name = "pad",
+    .doc =
+        "The first operand with `low` elements before and `high` after it in each dimension, "
+        "all equal to the second, a scalar.",
+    .source = "StableHLO, pad, without interior padding",
+    .attributes = AttributeNames{"high", "low"},
+    .types = TypeSet::any,
+    .shape = pad_shape,
+    .vjp = per_operand({pad_vjp_operand, pad_vjp_value}),
+    .factors = pad_factors,
+    .host = kernel("pad"),
+    .reference = pad_reference,
+    .cost = no_flops,
+    .samples =
+        Samples{pad_sample(f32({5, 6}), {1, 0}, {2, 0}), pad_sample(f32({12, 1}), {0, 2}, {3, 3}),
+                pad_sample(f32({10}), {0}, {0}), pad_sample(i32({2, 3}), {1, 1}, {0, 2})},
+};
+
+const OpRecord reverse_op{
+    .name = "reverse",
+    .doc = "The elements in the opposite order along `dims`.",
+    .source = "StableHLO, reverse",
+    .attributes = AttributeNames{"dims"},
+    .types = TypeSet::any,
+    .shape = reverse_shape,
+    .vjp = per_operand({reverse_vjp}),
+    .factors = reverse_factors,
+    .host = view("reverse"),
+    .reference = reverse_reference,
+    .cost = no_flops,
+    .samples = Samples{reverse_sample(f32({5, 6}), {1}), reverse_sample(f32({12, 1}), {0, 1}),
+                       reverse_sample(i32({3, 2, 5}), {2, 0})},
+};
+
+const OpRecord slice_op{
+    .name = "slice",
+    .doc = "The elements start, start + stride, ... below limit of each dimension.",
+    .source = "StableHLO, slice",
+    .attributes = AttributeNames{"limit", "start", "stride"},
+    .types = TypeSet::any,
+    .shape = slice_shape,
+    .vjp = per_operand({slice_vjp}),
+    .factors = slice_factors,
+    .host = view("slice"),
+    .reference = slice_reference,
+    .cost = no_flops,
+    .samples = Samples{slice_sample(f32({5, 6}), {1, 0}, {4, 6}, {1, 1}),
+                       slice_sample(f32({12, 1}), {1, 0}, {12, 1}, {3, 1}),
+                       slice_sample(f32({10, 6}), {0, 1}, {10, 6}, {4, 2}),
+                       slice_sample(f32({5}), {2}, {2}, {1}),
+                       slice_sample(i32({6, 3}), {2, 0}, {6, 3}, {2, 1})},
+};
+
+}  // namespace tessera::ops

@@ -1,0 +1,124 @@
+#include "partition/combine_collectives.h"
+
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "ops/record.h"
+#include "partition/moves.h"
+
+namespace tessera::partition {
+
+using ir::Equation;
+using ir::Function;
+using ir::ValueId;
+
+namespace {
+
+constexpr int kNotPending = -1;
+
+/// Collectives that wait for company, and the views of their results that wait with them.
+struct Bucket {
+  std::vector<std::size_t> members;
+  std::vector<std::size_t> views;
+  std::int64_t bytes = 0;
+};
+
+/// Walks the program once; a bucket is emitted where one of its results is first computed with.
+class Combiner {
+ public:
+  Combiner(const Function& function, CombineOptions options)
+      : function_(function), options_(options), bucket_of_(function.values.size(), kNotPending) {}
+
+  Function run() {
+    for (std::size_t i = 0; i < function_.equations.size(); ++i) visit(i);
+    for (std::size_t b = 0; b < buckets_.size(); ++b) flush(static_cast<int>(b));
+    Function result = function_;
+    result.equations = std::move(equations_);
+    return ir::without_dead_code(result);
+  }
+
+ private:
+  // kind, reduction, dtype, atoms reduced over and those that stay partial
+  using Key = std::tuple<MoveKind, std::string, DType, AtomList, AtomList>;
+
+  void visit(std::size_t index) {
+    const Equation& equation = function_.equations[index];
+    const bool is_view =
+        equation.operands.size() == 1 && equation.op->host.kind == ops::HostRule::Kind::view;
+    for (ValueId id : equation.operands) {
+      const int bucket = bucket_of_[id];
+      if (bucket == kNotPending) continue;
+      if (is_view) {
+        buckets_[static_cast<std::size_t>(bucket)].views.push_back(index);
+        for (ValueId result : equation.results) bucket_of_[result] = bucket;
+        return;
+      }
+      flush(bucket);
+    }
+    const auto kind = kind_of(*equation.op);
+    if (kind && is_reducing(*kind) && equation.operands.size() == 1) {
+      add(index, *kind);
+    } else {
+      equations_.push_back(equation);
+    }
+  }
+
+  void add(std::size_t index, MoveKind kind) {
+    const Equation& equation = function_.equations[index];
+    const Type& type = function_.type(equation.operands[0]);
+    const Sharding& from = function_.sharding(equation.operands[0]);
+    const Sharding& to = function_.sharding(equation.results[0]);
+    const std::int64_t bytes =
+        size_bytes(Type{type.dtype, Layout(function_.mesh, from, type.shape).max_tile_shape()});
+    const Key key{kind, equation.attributes.get<std::string>("reduction"), type.dtype, from.partial,
+                  to.partial};
+    auto [place, is_new] = open_.try_emplace(key, static_cast<int>(buckets_.size()));
+    if (is_new) {
+      buckets_.emplace_back();
+    } else if (buckets_[static_cast<std::size_t>(place->second)].bytes + bytes >
+               options_.max_bytes) {
+      flush(place->second);
+    }
+    Bucket& bucket = buckets_[static_cast<std::size_t>(place->second)];
+    bucket.members.push_back(index);
+    bucket.bytes += bytes;
+    bucket_of_[equation.results[0]] = place->second;
+  }
+
+  /// Emits the bucket, which is empty afterwards.
+  void flush(int id) {
+    Bucket bucket = std::exchange(buckets_[static_cast<std::size_t>(id)], {});
+    if (bucket.members.empty()) return;
+    Equation joined = function_.equations[bucket.members[0]];
+    joined.operands.clear();
+    joined.results.clear();
+    for (std::size_t index : bucket.members) {
+      const Equation& member = function_.equations[index];
+      joined.operands.push_back(member.operands[0]);
+      joined.results.push_back(member.results[0]);
+      bucket_of_[member.results[0]] = kNotPending;
+    }
+    equations_.push_back(std::move(joined));
+    for (std::size_t index : bucket.views) {
+      equations_.push_back(function_.equations[index]);
+      for (ValueId result : equations_.back().results) bucket_of_[result] = kNotPending;
+    }
+  }
+
+  const Function& function_;
+  CombineOptions options_;
+  std::vector<int> bucket_of_;  // per value: the bucket that will define it
+  std::vector<Bucket> buckets_;
+  std::map<Key, int> open_;
+  std::vector<Equation> equations_;
+};
+
+}  // namespace
+
+Function combine_collectives(const Function& function, CombineOptions options) {
+  return Combiner(function, options).run();
+}
+
+}  // namespace tessera::partition

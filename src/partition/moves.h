@@ -1,0 +1,51 @@
+// What each collective does to a sharding, and what that costs.
+//
+//   all_slice           appends atoms to dimensions: every device keeps a part of what it has
+//   all_gather          drops the last atoms of dimensions
+//   all_to_all          moves the last atoms of one dimension to the end of another
+//   collective_permute  changes atoms, keeping the number of shards of every dimension
+//   reduce_scatter      reduces over the last partial atoms and splits one dimension by them
+//   all_reduce          reduces over the last partial atoms
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "ir/ir.h"
+#include "mesh/sharding.h"
+
+namespace tessera::partition {
+
+enum class MoveKind : std::uint8_t {
+  all_slice,
+  all_gather,
+  all_to_all,
+  collective_permute,
+  reduce_scatter,
+  all_reduce,
+};
+
+const ops::OpRecord& op_of(MoveKind kind);
+/// The kind of a collective; nothing for other ops.
+std::optional<MoveKind> kind_of(const ops::OpRecord& op);
+inline bool is_reducing(MoveKind kind) { return kind >= MoveKind::reduce_scatter; }
+
+/// Whether a collective of this kind takes `from` to `to`, leaving sums in their order unless
+/// `is_order_free`: a major partial atom never goes before a minor one.
+bool is_allowed(MoveKind kind, const Sharding& from, const Sharding& to,
+                const std::vector<Atom>& atoms, bool is_order_free);
+
+/// Whether the last `count` partial atoms may be reduced on their own: their shards must be one
+/// subtree of the tree over all shards.
+bool may_resolve(const AtomList& partial, std::size_t count, const std::vector<Atom>& atoms,
+                 bool is_order_free);
+
+/// Bytes that each device receives (ring model) when an array of `bytes` moves. all_slice: none.
+double bytes_received(MoveKind kind, const Sharding& from, const Sharding& to,
+                      const std::vector<Atom>& atoms, double bytes);
+
+/// Devices that talk to each other.
+std::int64_t group_size(MoveKind kind, const Sharding& from, const Sharding& to,
+                        const std::vector<Atom>& atoms);
+
+}  // namespace tessera::partition

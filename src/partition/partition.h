@@ -1,0 +1,65 @@
+// Partitioning: a program and where its inputs live -> the program with a sharding per value.
+//
+//   ir::Function sharded = partition(function, {.inputs = {...}, .is_storage = {...}, ...});
+//   std::puts(explain_text(sharded).c_str());
+//
+// Shapes stay global. Afterwards every value has a sharding over function.mesh, and an equation
+// means: every tile of a result is computed from the operand tiles that have the same atom digits.
+// Where that is not so a collective equation stands. Results of equations whose reduced dimension
+// is split are partial and are resolved by the next collective. Bits never depend on shardings.
+//
+// Throws UserError for options that do not fit the function, InternalError for a broken rule.
+// No state is shared between calls.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/ir.h"
+
+namespace tessera::partition {
+
+struct PartitionOptions {
+  std::vector<Sharding> inputs;  // one per function input
+  /// Per input: parameters and optimiser state. Their atoms that also split the batch are taken up
+  /// last, so weights are gathered rather than activations moved.
+  std::vector<bool> is_storage;
+  /// Per output: asked for, or inferred; missing entries are inferred.
+  std::vector<std::optional<Sharding>> outputs;
+  /// Per output: the donated input whose buffer it takes, or -1; an output without an asked
+  /// sharding takes the sharding of this input. Missing entries are -1.
+  std::vector<int> output_alias;
+  /// Runs the verifiers after every pass.
+  bool verify = false;
+};
+
+/// The partitioned program over function.mesh; sharding_constraint equations are gone.
+ir::Function partition(const ir::Function& function, const PartitionOptions& options);
+
+/// One array moved by one collective, per device and step.
+struct CollectiveInfo {
+  std::string kind;  // name of the op
+  Type type;         // of the array
+  Sharding from, to;
+  std::int64_t bytes;       // the whole gathered or reduced array that a group holds
+  std::int64_t wire_bytes;  // received per device, ring model: (n-1)/n of bytes, twice all_reduce
+  std::int64_t group_size;  // n: devices that talk to each other
+  Span span;                // of the equation that needed it
+  std::string because;      // which operand of which equation, and which input caused it
+  std::size_t equation;     // index into equations; a combined collective has several infos
+};
+
+/// Every collective that moves data (all_slice moves none), in program order.
+std::vector<CollectiveInfo> explain(const ir::Function& partitioned);
+/// The same as a table with totals per kind.
+std::string explain_text(const ir::Function& partitioned);
+
+/// Throws InternalError unless every value has a sharding, operands and results of each equation
+/// agree with its factors, reduced dimensions are split only where exact, partial values are used
+/// by one reducing collective only, and each collective does what its kind allows. `after` names
+/// the last pass.
+void verify_partitioned(const ir::Function& function, std::string_view after);
+
+}  // namespace tessera::partition

@@ -1,0 +1,177 @@
+#include "partition/project.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace tessera::partition {
+
+using ops::FactorKind;
+using ops::Factors;
+
+namespace {
+
+void mark_compound(const Factors::Dims& dims, std::vector<bool>& must_divide) {
+  for (const std::vector<int>& dim : dims) {
+    if (dim.size() < 2) continue;
+    for (int factor : dim) must_divide[static_cast<std::size_t>(factor)] = true;
+  }
+}
+
+}  // namespace
+
+EquationFactors factors_of(const ir::Function& function, const ir::Equation& equation) {
+  EquationFactors result;
+  result.rule = (*equation.op->factors)(equation.attributes, operand_types(function, equation),
+                                        result_types(function, equation));
+  const Factors& rule = result.rule;
+  result.must_divide.assign(rule.factors.size(), false);
+  for (const Factors::Dims& dims : rule.operands) mark_compound(dims, result.must_divide);
+  for (const Factors::Dims& dims : rule.results) mark_compound(dims, result.must_divide);
+  for (int factor : rule.reduced) {
+    if (rule.factors[static_cast<std::size_t>(factor)].size > 1) {
+      result.outermost_reduced = factor;
+      break;
+    }
+  }
+  result.is_order_free = rule.reduction != ops::Reduction::sum;
+  if (!equation.results.empty()) {
+    result.is_order_free |= !is_float(function.type(equation.results[0]).dtype);
+  }
+  return result;
+}
+
+bool is_prefix(const AtomList& prefix, const AtomList& list) {
+  return prefix.size() <= list.size() && std::equal(prefix.begin(), prefix.end(), list.begin());
+}
+
+bool uses_atom(const Sharding& sharding, AtomId atom) {
+  if (contains(sharding.partial, atom)) return true;
+  return uses_atom(sharding.dims, atom);
+}
+
+bool uses_atom(const Assignment& assignment, AtomId atom) {
+  return std::any_of(assignment.begin(), assignment.end(),
+                     [&](const AtomList& list) { return contains(list, atom); });
+}
+
+std::size_t splittable_prefix(const EquationFactors& factors, int factor,
+                              const std::vector<Atom>& atoms, const AtomList& list) {
+  const auto index = static_cast<std::size_t>(factor);
+  const std::int64_t size = factors.rule.factors[index].size;
+  std::int64_t count = 1;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    count *= atoms[list[i]].size;
+    if (count > size || (factors.must_divide[index] && size % count != 0)) return i;
+  }
+  return list.size();
+}
+
+void project(const EquationFactors& factors, const Factors::Dims& dims, const Sharding& sharding,
+             const std::vector<Atom>& atoms, Assignment& out) {
+  for (std::size_t dim = 0; dim < dims.size(); ++dim) {
+    const AtomList& list = sharding.dims[dim];
+    if (list.empty()) continue;
+    std::size_t next = 0;
+    for (int factor : dims[dim]) {
+      AtomList& taken = out[static_cast<std::size_t>(factor)];
+      taken.clear();
+      const std::int64_t size = factors.rule.factors[static_cast<std::size_t>(factor)].size;
+      const bool must_divide = factors.must_divide[static_cast<std::size_t>(factor)];
+      std::int64_t count = 1;
+      while (next < list.size()) {
+        const std::int64_t grown = count * atoms[list[next]].size;
+        if (grown > size || (must_divide && size % grown != 0)) break;
+        count = grown;
+        taken.push_back(list[next++]);
+      }
+      if (count != size) break;  // a minor factor is cut only inside a full major one
+    }
+  }
+}
+
+Sharding back_project(const Factors::Dims& dims, const Assignment& assignment) {
+  Sharding sharding;
+  sharding.dims.resize(dims.size());
+  for (std::size_t dim = 0; dim < dims.size(); ++dim) {
+    for (int factor : dims[dim]) {
+      const AtomList& list = assignment[static_cast<std::size_t>(factor)];
+      sharding.dims[dim].insert(sharding.dims[dim].end(), list.begin(), list.end());
+    }
+  }
+  return sharding;
+}
+
+bool is_exact_cut(std::int64_t count, std::int64_t grains) {
+  return grains % count == 0 && std::has_single_bit(static_cast<std::uint64_t>(grains / count));
+}
+
+namespace {
+
+/// Cuts the list of a reduced factor of an order-dependent sum to subtrees of the leaf tree.
+void cut_reduced(const EquationFactors& factors, const std::vector<Atom>& atoms,
+                 std::int64_t grains, int factor, AtomList& list) {
+  if (factors.is_order_free) return;
+  if (factor != factors.outermost_reduced) list.clear();
+  while (!list.empty() && !is_exact_cut(num_shards(atoms, list), grains)) list.pop_back();
+}
+
+/// Empties factors that follow one which is not cut to single elements in a dimension of `dims`.
+bool clear_minor(const EquationFactors& factors, const std::vector<Atom>& atoms,
+                 const Factors::Dims& dims, Assignment& assignment) {
+  bool has_changed = false;
+  for (const std::vector<int>& dim : dims) {
+    bool is_full = true;
+    for (int factor : dim) {
+      AtomList& list = assignment[static_cast<std::size_t>(factor)];
+      if (!is_full && !list.empty()) {
+        list.clear();
+        has_changed = true;
+      }
+      is_full = is_full && num_shards(atoms, list) ==
+                               factors.rule.factors[static_cast<std::size_t>(factor)].size;
+    }
+  }
+  return has_changed;
+}
+
+}  // namespace
+
+void legalise(const EquationFactors& factors, const std::vector<Atom>& atoms, std::int64_t grains,
+              Assignment& assignment) {
+  std::vector<bool> is_used(atoms.size(), false);
+  for (std::size_t i = 0; i < assignment.size(); ++i) {
+    AtomList& list = assignment[i];
+    if (list.empty()) continue;
+    const FactorKind kind = factors.rule.factors[i].kind;
+    if (kind == FactorKind::replicate) list.clear();
+    for (std::size_t k = 0; k < list.size(); ++k) {
+      if (is_used[list[k]]) list.resize(k);
+    }
+    list.resize(splittable_prefix(factors, static_cast<int>(i), atoms, list));
+    if (kind == FactorKind::reduce) {
+      cut_reduced(factors, atoms, grains, static_cast<int>(i), list);
+    }
+    for (AtomId atom : list) is_used[atom] = true;
+  }
+  bool has_changed = true;
+  while (has_changed) {
+    has_changed = false;
+    for (const Factors::Dims& dims : factors.rule.operands) {
+      has_changed |= clear_minor(factors, atoms, dims, assignment);
+    }
+    for (const Factors::Dims& dims : factors.rule.results) {
+      has_changed |= clear_minor(factors, atoms, dims, assignment);
+    }
+  }
+}
+
+AtomList partial_atoms(const EquationFactors& factors, const Assignment& assignment) {
+  AtomList partial;
+  for (int factor : factors.rule.reduced) {
+    const AtomList& list = assignment[static_cast<std::size_t>(factor)];
+    partial.insert(partial.end(), list.begin(), list.end());
+  }
+  return partial;
+}
+
+}  // namespace tessera::partition

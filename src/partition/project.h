@@ -1,0 +1,62 @@
+// How the atoms of a tensor split the factors of an equation, and back.
+#pragma once
+
+#include <vector>
+
+#include "ir/ir.h"
+#include "mesh/sharding.h"
+#include "ops/record.h"
+
+namespace tessera::partition {
+
+/// Per factor of an equation: the atoms that split it, major first.
+using Assignment = std::vector<AtomList>;
+
+/// The factors of an equation together with what restricts splitting them.
+struct EquationFactors {
+  ops::Factors rule;
+  /// Per factor: it shares a dimension with other factors somewhere, so its shards must be equal
+  /// or the cuts of the dimension would not be the cuts of the factor.
+  std::vector<bool> must_divide;
+  int outermost_reduced = -1;  // the first reduced factor of size > 1
+  bool is_order_free = false;  // results do not depend on the order of the reduction
+};
+
+EquationFactors factors_of(const ir::Function& function, const ir::Equation& equation);
+
+inline bool contains(const AtomList& list, AtomId atom) {
+  for (AtomId other : list) {
+    if (other == atom) return true;
+  }
+  return false;
+}
+/// Whether `list` starts with `prefix`.
+bool is_prefix(const AtomList& prefix, const AtomList& list);
+bool uses_atom(const Sharding& sharding, AtomId atom);
+bool uses_atom(const Assignment& assignment, AtomId atom);
+
+/// The longest prefix of `list` that may split `factor`: not more shards than elements, and equal
+/// shards where the factor must divide.
+std::size_t splittable_prefix(const EquationFactors& factors, int factor,
+                              const std::vector<Atom>& atoms, const AtomList& list);
+
+/// Adds to `out` (one list per factor) how `sharding` splits the factors of one tensor. Atoms that
+/// fit no factor are left out.
+void project(const EquationFactors& factors, const ops::Factors::Dims& dims,
+             const Sharding& sharding, const std::vector<Atom>& atoms, Assignment& out);
+
+/// The sharding of a tensor under an assignment that `legalise` accepts, without partial atoms.
+Sharding back_project(const ops::Factors::Dims& dims, const Assignment& assignment);
+
+/// Whether `count` shards of an order-dependent sum are subtrees of the tree over `grains` leaves.
+bool is_exact_cut(std::int64_t count, std::int64_t grains);
+
+/// Cuts every list to what is legal: kinds, sizes, dimensions filled major first, exact sums, and
+/// no atom on two factors.
+void legalise(const EquationFactors& factors, const std::vector<Atom>& atoms, std::int64_t grains,
+              Assignment& assignment);
+
+/// The atoms that leave results partial: those of reduced factors, outermost first.
+AtomList partial_atoms(const EquationFactors& factors, const Assignment& assignment);
+
+}  // namespace tessera::partition

@@ -1,0 +1,465 @@
+#include "partition/propagate.h"
+
+#include <algorithm>
+#include <deque>
+
+#include "ops/ops.h"
+
+namespace tessera::partition {
+
+using ir::Equation;
+using ir::Function;
+using ir::ValueId;
+using ops::FactorKind;
+
+namespace {
+
+enum Level {
+  kElementwise,  // equations whose factors are those of every tensor
+  kPass,         // factors that pass through, of any equation
+  kAll,          // reduced factors as well
+  kResolve,      // broadcasts forward, and conflicts between factors
+  kNumLevels,
+};
+
+/// Equations, and outputs with an asked sharding, as relations between tensors.
+struct Edge {
+  const EquationFactors* factors;
+  std::vector<ValueId> tensors;                 // operands, then results
+  std::vector<const ops::Factors::Dims*> dims;  // per tensor
+  std::size_t first_result = 0;
+  Level level = kPass;
+  bool is_broadcast = false;
+};
+
+/// Constants, iotas and broadcasts of them or of scalars.
+std::vector<bool> find_constants(const Function& function) {
+  std::vector<bool> is_constant(function.values.size(), false);
+  for (const Equation& equation : function.equations) {
+    bool is_cheap = equation.operands.empty();
+    if (equation.op == &ops::broadcast_in_dim_op) {
+      const ValueId operand = equation.operands[0];
+      is_cheap = is_constant[operand] || function.type(operand).rank() == 0;
+    }
+    for (ValueId id : equation.results) is_constant[id] = is_cheap;
+  }
+  return is_constant;
+}
+
+/// Whether an elementwise-like equation: no factor is missing from a tensor that has dimensions.
+bool is_elementwise(const Edge& edge) {
+  const std::size_t count = edge.factors->rule.factors.size();
+  for (const ops::Factor& factor : edge.factors->rule.factors) {
+    if (factor.kind != FactorKind::pass) return false;
+  }
+  for (const ops::Factors::Dims* dims : edge.dims) {
+    std::size_t named = 0;
+    for (const std::vector<int>& dim : *dims) named += dim.size();
+    if (!dims->empty() && named != count) return false;
+  }
+  return true;
+}
+
+class Propagator {
+ public:
+  Propagator(const Function& function, const PartitionOptions& options)
+      : function_(function), options_(options), atoms_(atoms_of(function.mesh)) {}
+
+  Propagated run() {
+    result_.is_constant = find_constants(function_);
+    result_.is_late.assign(function_.values.size(), false);
+    for (const Equation& equation : function_.equations) {
+      result_.factors.push_back(factors_of(function_, equation));
+    }
+    choose_outputs();
+    find_annotations();
+    build_edges();
+    spread_stored();
+    for (const auto& [id, sharding] : annotated_) state_[id] = sharding;
+    run_levels();  // the batch
+    if (!stored_.empty()) {
+      find_batch_atoms();
+      take_up_stored(true);
+      run_levels();  // tensor parallel weights
+      take_up_stored(false);
+      run_levels();  // weights that are only stored in parts
+    }
+    state_.resize(function_.values.size());
+    result_.wanted = std::move(state_);
+    return std::move(result_);
+  }
+
+ private:
+  void choose_outputs();
+  void find_annotations();
+  void find_stored();
+  void spread_stored();
+  void find_batch_atoms();
+  void take_up_stored(bool is_without_batch);
+  void run_levels();
+  void build_edges();
+  void add_edge(Edge edge);
+  void run_level(Level level);
+  void visit(const Edge& edge, Level level);
+  void project_all(const Edge& edge);
+  bool takes_part(const Edge& edge, std::size_t factor, Level level) const;
+  AtomList agreed_atoms(const Edge& edge, std::size_t factor) const;
+  AtomList strongest_atoms(const Edge& edge, std::size_t factor) const;
+  std::size_t uncontested(const Edge& edge, std::size_t tensor, std::size_t factor,
+                          const AtomList& list) const;
+  void write_back(const Edge& edge, std::size_t factor, const AtomList& list, Level level);
+  bool extend(const Edge& edge, std::size_t tensor, std::size_t factor, const AtomList& list);
+
+  const Function& function_;
+  const PartitionOptions& options_;
+  const std::vector<Atom> atoms_;
+  Propagated result_;
+  // Values, then one pseudo-value per output.
+  std::vector<Sharding> state_;
+  std::vector<bool> is_open_;
+  using Annotation = std::pair<std::size_t, Sharding>;
+  std::vector<Annotation> annotated_;  // inputs, constraints and asked outputs
+  std::vector<Annotation> stored_;     // state and what is computed from it elementwise
+  AtomList batch_;                     // atoms over which the batch is split
+  std::vector<EquationFactors> output_factors_;
+  std::vector<Edge> edges_;
+  std::vector<std::vector<std::size_t>> edges_of_;  // per state entry
+  std::deque<std::size_t> queue_;
+  std::vector<bool> is_queued_;
+  std::vector<std::size_t> changed_;   // edges of values that changed in the last visit
+  std::vector<Assignment> projected_;  // scratch: per tensor of the edge in hand
+};
+
+void Propagator::choose_outputs() {
+  for (std::size_t i = 0; i < function_.outputs.size(); ++i) {
+    const int alias = i < options_.output_alias.size() ? options_.output_alias[i] : -1;
+    std::optional<Sharding> asked;
+    if (i < options_.outputs.size()) asked = options_.outputs[i];
+    if (!asked && alias >= 0) asked = options_.inputs[static_cast<std::size_t>(alias)];
+    result_.outputs.push_back(std::move(asked));
+  }
+}
+
+/// Inputs, outputs and constraints are fixed; everything else starts unsplit and open.
+void Propagator::find_annotations() {
+  for (const ir::Value& value : function_.values) {
+    state_.push_back(replicated_sharding(value.type.rank()));
+  }
+  for (ValueId id : function_.outputs) state_.push_back(state_[id]);
+  is_open_.assign(state_.size(), true);
+  find_stored();
+  const auto fix = [&](std::size_t id, const Sharding& sharding) {
+    if (!is_open_[id]) return;
+    is_open_[id] = false;
+    annotated_.emplace_back(id, sharding);
+  };
+  for (std::size_t i = 0; i < function_.inputs.size(); ++i) {
+    fix(function_.inputs[i], options_.inputs[i]);
+  }
+  for (const Equation& equation : function_.equations) {
+    if (equation.op != &ops::sharding_constraint_op) continue;
+    fix(equation.results[0], equation.attributes.get<Sharding>("sharding"));
+  }
+  for (std::size_t i = 0; i < function_.outputs.size(); ++i) {
+    if (result_.outputs[i]) fix(function_.values.size() + i, *result_.outputs[i]);
+  }
+}
+
+/// Stored inputs that are split, and the outputs that follow them.
+void Propagator::find_stored() {
+  std::vector<std::size_t> inputs;
+  for (std::size_t i = 0; i < options_.is_storage.size(); ++i) {
+    if (!options_.is_storage[i] || is_replicated(options_.inputs[i])) continue;
+    inputs.push_back(i);
+    stored_.emplace_back(function_.inputs[i], options_.inputs[i]);
+  }
+  for (std::size_t i = 0; i < function_.outputs.size(); ++i) {
+    // An output that is not donated but looks like stored state is the next state.
+    const bool follows = std::any_of(inputs.begin(), inputs.end(), [&](std::size_t input) {
+      return result_.outputs[i] == options_.inputs[input] &&
+             function_.type(function_.outputs[i]) == function_.type(function_.inputs[input]);
+    });
+    if (follows) stored_.emplace_back(function_.values.size() + i, *result_.outputs[i]);
+  }
+  for (const Annotation& entry : stored_) is_open_[entry.first] = false;
+}
+
+/// What stored state reaches through elementwise equations alone (the update of the weights, and
+/// gradients) lives where the state lives: it is fixed like the state, and hidden with it until
+/// the batch has spread.
+void Propagator::spread_stored() {
+  if (stored_.empty()) return;
+  for (const auto& [id, sharding] : stored_) state_[id] = sharding;
+  run_level(kElementwise);
+  for (std::size_t id = 0; id < state_.size(); ++id) {
+    if (is_open_[id] && !is_replicated(state_[id])) {
+      is_open_[id] = false;
+      stored_.emplace_back(id, state_[id]);
+    }
+    for (AtomList& list : state_[id].dims) list.clear();
+  }
+}
+
+/// An atom splits the batch where a stored tensor meets it on a factor that the tensor does not
+/// have. An atom on a factor of the weight itself, such as a contracted one, is tensor parallel.
+void Propagator::find_batch_atoms() {
+  std::vector<bool> is_stored(state_.size(), false);
+  for (const auto& entry : stored_) is_stored[entry.first] = true;
+  std::vector<bool> is_batch(atoms_.size(), false);
+  for (const Edge& edge : edges_) {
+    for (std::size_t t = 0; t < edge.first_result; ++t) {
+      if (!is_stored[edge.tensors[t]]) continue;
+      std::vector<bool> has_factor(edge.factors->rule.factors.size(), false);
+      for (const std::vector<int>& dim : *edge.dims[t]) {
+        for (int factor : dim) has_factor[static_cast<std::size_t>(factor)] = true;
+      }
+      project_all(edge);
+      for (const Assignment& lists : projected_) {
+        for (std::size_t factor = 0; factor < has_factor.size(); ++factor) {
+          if (has_factor[factor]) continue;
+          for (AtomId atom : lists[factor]) is_batch[atom] = true;
+        }
+      }
+    }
+  }
+  for (std::size_t atom = 0; atom < atoms_.size(); ++atom) {
+    if (is_batch[atom]) batch_.push_back(static_cast<AtomId>(atom));
+  }
+}
+
+/// Sets the shardings of stored tensors, first only as far as they have nothing to do with the
+/// batch.
+void Propagator::take_up_stored(bool is_without_batch) {
+  std::vector<bool> is_input(function_.values.size(), false);
+  for (ValueId id : function_.inputs) is_input[id] = true;
+  for (const auto& [id, sharding] : stored_) {
+    state_[id] = sharding;
+    for (AtomList& list : state_[id].dims) {
+      const auto first = std::find_if(list.begin(), list.end(),
+                                      [&](AtomId atom) { return contains(batch_, atom); });
+      if (first == list.end()) continue;
+      if (is_without_batch) list.erase(first, list.end());
+      if (id < is_input.size() && is_input[id]) result_.is_late[id] = true;
+    }
+  }
+}
+
+void Propagator::run_levels() {
+  for (int level = 0; level < kNumLevels; ++level) run_level(static_cast<Level>(level));
+}
+
+void Propagator::build_edges() {
+  edges_of_.resize(state_.size());
+  for (std::size_t i = 0; i < function_.equations.size(); ++i) {
+    const Equation& equation = function_.equations[i];
+    Edge edge{.factors = &result_.factors[i], .tensors = equation.operands, .dims = {}};
+    edge.first_result = equation.operands.size();
+    edge.tensors.insert(edge.tensors.end(), equation.results.begin(), equation.results.end());
+    for (const auto& dims : edge.factors->rule.operands) edge.dims.push_back(&dims);
+    for (const auto& dims : edge.factors->rule.results) edge.dims.push_back(&dims);
+    edge.is_broadcast = equation.op == &ops::broadcast_in_dim_op;
+    add_edge(std::move(edge));
+  }
+  output_factors_.reserve(function_.outputs.size());
+  for (std::size_t i = 0; i < function_.outputs.size(); ++i) {
+    if (!result_.outputs[i]) continue;
+    EquationFactors factors;
+    ops::Factors::Dims dims;
+    for (std::int64_t size : function_.type(function_.outputs[i]).shape) {
+      dims.push_back({static_cast<int>(factors.rule.factors.size())});
+      factors.rule.factors.push_back({.size = size});
+    }
+    factors.rule.operands = {dims};
+    factors.rule.results = {std::move(dims)};
+    factors.must_divide.assign(factors.rule.factors.size(), false);
+    output_factors_.push_back(std::move(factors));
+    const EquationFactors& kept = output_factors_.back();
+    add_edge({.factors = &kept,
+              .tensors = {function_.outputs[i], static_cast<ValueId>(function_.values.size() + i)},
+              .dims = {&kept.rule.operands[0], &kept.rule.results[0]},
+              .first_result = 1});
+  }
+}
+
+void Propagator::add_edge(Edge edge) {
+  edge.level = is_elementwise(edge) ? kElementwise : kPass;
+  // Constants and scalars carry nothing.
+  std::size_t kept = 0;
+  for (std::size_t t = 0; t < edge.tensors.size(); ++t) {
+    const ValueId id = edge.tensors[t];
+    const bool is_constant = id < function_.values.size() && result_.is_constant[id];
+    if (t == edge.first_result) edge.first_result = kept;
+    if (is_constant || edge.dims[t]->empty()) continue;
+    edge.tensors[kept] = id;
+    edge.dims[kept++] = edge.dims[t];
+  }
+  edge.first_result = std::min(edge.first_result, kept);
+  if (kept < 2) return;
+  edge.tensors.resize(kept);
+  edge.dims.resize(kept);
+  for (ValueId id : edge.tensors) edges_of_[id].push_back(edges_.size());
+  edges_.push_back(std::move(edge));
+}
+
+void Propagator::run_level(Level level) {
+  is_queued_.assign(edges_.size(), false);
+  const auto push = [&](std::size_t e) {
+    if (is_queued_[e] || edges_[e].level > level) return;
+    is_queued_[e] = true;
+    queue_.push_back(e);
+  };
+  for (std::size_t e = 0; e < edges_.size(); ++e) push(e);
+  while (!queue_.empty()) {
+    const std::size_t e = queue_.front();
+    queue_.pop_front();
+    is_queued_[e] = false;
+    const Edge& edge = edges_[e];
+    const bool is_split = std::any_of(edge.tensors.begin(), edge.tensors.end(),
+                                      [&](ValueId id) { return !is_replicated(state_[id]); });
+    if (is_split) visit(edge, level);
+    for (std::size_t other : changed_) push(other);
+    changed_.clear();
+  }
+}
+
+/// Fills projected_ for the tensors of the edge; keeps its memory.
+void Propagator::project_all(const Edge& edge) {
+  const std::size_t num_factors = edge.factors->rule.factors.size();
+  projected_.resize(edge.tensors.size());
+  for (std::size_t t = 0; t < edge.tensors.size(); ++t) {
+    Assignment& lists = projected_[t];
+    if (lists.size() < num_factors) lists.resize(num_factors);
+    for (AtomList& list : lists) list.clear();
+    project(*edge.factors, *edge.dims[t], state_[edge.tensors[t]], atoms_, lists);
+  }
+}
+
+void Propagator::visit(const Edge& edge, Level level) {
+  const std::size_t num_factors = edge.factors->rule.factors.size();
+  project_all(edge);
+  for (std::size_t factor = 0; factor < num_factors; ++factor) {
+    if (!takes_part(edge, factor, level)) continue;
+    AtomList list = agreed_atoms(edge, factor);
+    for (std::size_t t = 0; t < edge.tensors.size(); ++t) {
+      list.resize(uncontested(edge, t, factor, list));
+    }
+    if (!list.empty()) write_back(edge, factor, list, level);
+  }
+  if (level < kResolve) return;
+  for (std::size_t factor = 0; factor < num_factors; ++factor) {
+    if (!takes_part(edge, factor, level)) continue;
+    const AtomList list = strongest_atoms(edge, factor);
+    if (!list.empty()) write_back(edge, factor, list, level);
+  }
+}
+
+bool Propagator::takes_part(const Edge& edge, std::size_t factor, Level level) const {
+  switch (edge.factors->rule.factors[factor].kind) {
+    case FactorKind::pass:
+      return true;
+    case FactorKind::replicate:
+      return false;
+    case FactorKind::reduce:
+      break;
+  }
+  return level >= kAll && (edge.factors->is_order_free ||
+                           static_cast<int>(factor) == edge.factors->outermost_reduced);
+}
+
+/// The longest list with which the lists of all tensors agree.
+AtomList Propagator::agreed_atoms(const Edge& edge, std::size_t factor) const {
+  AtomList list;
+  while (true) {
+    int next = -1;
+    for (std::size_t t = 0; t < edge.tensors.size(); ++t) {
+      const AtomList& own = projected_[t][factor];
+      if (own.size() <= list.size()) continue;
+      const int atom = own[list.size()];
+      if (next >= 0 && next != atom) return list;
+      next = atom;
+    }
+    if (next < 0) break;
+    list.push_back(static_cast<AtomId>(next));
+  }
+  list.resize(splittable_prefix(*edge.factors, static_cast<int>(factor), atoms_, list));
+  return list;
+}
+
+/// The list of the tensor that is split most along the factor, the largest one among equals.
+AtomList Propagator::strongest_atoms(const Edge& edge, std::size_t factor) const {
+  std::size_t best = 0;
+  std::int64_t best_size = 0;
+  for (std::size_t t = 0; t < edge.tensors.size(); ++t) {
+    const std::size_t length = projected_[t][factor].size();
+    if (length == 0 || length < projected_[best][factor].size()) continue;
+    const ValueId id = edge.tensors[t];
+    const std::int64_t size =
+        id < function_.values.size() ? num_elements(function_.type(id).shape) : 0;
+    if (length == projected_[best][factor].size() && size <= best_size) continue;
+    best = t;
+    best_size = size;
+  }
+  AtomList list = projected_[best][factor];
+  list.resize(splittable_prefix(*edge.factors, static_cast<int>(factor), atoms_, list));
+  return list;
+}
+
+/// The length of the prefix of `list` that the tensor uses for no other factor.
+std::size_t Propagator::uncontested(const Edge& edge, std::size_t tensor, std::size_t factor,
+                                    const AtomList& list) const {
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (uses_atom(state_[edge.tensors[tensor]], list[i]) &&
+        !contains(projected_[tensor][factor], list[i])) {
+      return i;
+    }
+  }
+  return list.size();
+}
+
+void Propagator::write_back(const Edge& edge, std::size_t factor, const AtomList& list,
+                            Level level) {
+  for (std::size_t t = 0; t < edge.tensors.size(); ++t) {
+    const bool is_result = t >= edge.first_result;
+    if (!is_open_[edge.tensors[t]]) continue;
+    if (edge.is_broadcast && is_result && level < kResolve) continue;
+    AtomList mine = list;
+    mine.resize(uncontested(edge, t, factor, list));
+    const AtomList& own = projected_[t][factor];
+    if (mine.size() <= own.size() || !is_prefix(own, mine)) continue;
+    if (!extend(edge, t, factor, mine)) continue;
+    projected_[t][factor] = std::move(mine);
+    const std::vector<std::size_t>& others = edges_of_[edge.tensors[t]];
+    changed_.insert(changed_.end(), others.begin(), others.end());
+  }
+}
+
+/// Sets the atoms of one factor of a tensor; false where the tensor has no place for them.
+bool Propagator::extend(const Edge& edge, std::size_t tensor, std::size_t factor,
+                        const AtomList& list) {
+  const ops::Factors::Dims& dims = *edge.dims[tensor];
+  for (std::size_t dim = 0; dim < dims.size(); ++dim) {
+    AtomList atoms;
+    for (int f : dims[dim]) {
+      const auto index = static_cast<std::size_t>(f);
+      if (index == factor) {
+        atoms.insert(atoms.end(), list.begin(), list.end());
+        AtomList& current = state_[edge.tensors[tensor]].dims[dim];
+        if (atoms.size() <= current.size() || !is_prefix(current, atoms)) return false;
+        current = std::move(atoms);
+        return true;
+      }
+      const AtomList& major = projected_[tensor][index];
+      if (num_shards(atoms_, major) != edge.factors->rule.factors[index].size) break;
+      atoms.insert(atoms.end(), major.begin(), major.end());
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+Propagated propagate(const ir::Function& function, const PartitionOptions& options) {
+  return Propagator(function, options).run();
+}
+
+}  // namespace tessera::partition

@@ -1,0 +1,153 @@
+// The rules of partitioned programs; see partition.h.
+#include <algorithm>
+
+#include <tessera/error.h>
+
+#include "ir/text.h"
+#include "ops/ops.h"
+#include "partition/moves.h"
+#include "partition/partition.h"
+#include "partition/project.h"
+
+namespace tessera::partition {
+
+using ir::Equation;
+using ir::Function;
+using ir::ValueId;
+
+namespace {
+
+class Verifier {
+ public:
+  Verifier(const Function& function, std::string_view after)
+      : function_(function), after_(after), atoms_(atoms_of(function.mesh)) {}
+
+  void run() {
+    for (std::size_t id = 0; id < function_.values.size(); ++id) {
+      check_sharding(static_cast<ValueId>(id));
+    }
+    is_order_free_.assign(function_.values.size(), false);
+    uses_.assign(function_.values.size(), 0);
+    reduction_.assign(function_.values.size(), "");
+    for (ValueId id : function_.inputs) {
+      check(function_.sharding(id).partial.empty(), "an input is partial");
+    }
+    for (const Equation& equation : function_.equations) {
+      equation_ = &equation;
+      for (ValueId id : equation.operands) ++uses_[id];
+      if (const auto kind = kind_of(*equation.op)) {
+        check_collective(equation, *kind);
+      } else {
+        check_equation(equation);
+      }
+    }
+    equation_ = nullptr;
+    for (ValueId id : function_.outputs) {
+      check(function_.sharding(id).partial.empty(), "an output is partial");
+    }
+    for (const Equation& equation : function_.equations) {
+      equation_ = &equation;
+      for (ValueId id : equation.results) {
+        check(function_.sharding(id).partial.empty() || uses_[id] == 1,
+              "a partial value is resolved by exactly one collective");
+      }
+    }
+  }
+
+ private:
+  void check(bool holds, const std::string& rule) const {
+    if (holds) return;
+    std::string text = rule + ", after " + std::string(after_);
+    if (equation_ != nullptr) text += ": " + ir::print(function_, *equation_);
+    throw InternalError(text);
+  }
+
+  void check_sharding(ValueId id) const {
+    const std::optional<Sharding>& sharding = function_.values[id].sharding;
+    const std::string value = "value %" + std::to_string(id);
+    check(sharding.has_value(), value + " has no sharding");
+    check(sharding->dims.size() == function_.type(id).shape.size(), value + " has another rank");
+    AtomList used = used_atoms(*sharding);
+    std::sort(used.begin(), used.end());
+    check(std::adjacent_find(used.begin(), used.end()) == used.end(),
+          value + " uses an atom twice");
+    check(used.empty() || used.back() < atoms_.size(), value + " uses an atom of no axis");
+  }
+
+  void check_collective(const Equation& equation, MoveKind kind) {
+    check(equation.operands.size() == equation.results.size() && !equation.operands.empty(),
+          "a collective has a result per operand");
+    for (std::size_t i = 0; i < equation.operands.size(); ++i) {
+      const ValueId operand = equation.operands[i];
+      const ValueId result = equation.results[i];
+      check(function_.type(operand) == function_.type(result), "a collective keeps global types");
+      check(is_allowed(kind, function_.sharding(operand), function_.sharding(result), atoms_,
+                       is_order_free_[operand]),
+            "operand " + std::to_string(i) + " moves as its collective cannot");
+      is_order_free_[result] = is_order_free_[operand];
+      reduction_[result] = reduction_[operand];
+      if (is_reducing(kind)) {
+        check(equation.attributes.get<std::string>("reduction") == reduction_[operand],
+              "a partial value is resolved by the reduction that made it");
+      }
+    }
+  }
+
+  void check_equation(const Equation& equation) {
+    check(equation.op != &ops::sharding_constraint_op, "constraints are gone");
+    const EquationFactors factors = factors_of(function_, equation);
+    Assignment assignment(factors.rule.factors.size());
+    for (std::size_t i = 0; i < equation.operands.size(); ++i) {
+      const Sharding& sharding = function_.sharding(equation.operands[i]);
+      check(sharding.partial.empty(), "operand " + std::to_string(i) + " is partial");
+      collect(factors, factors.rule.operands[i], sharding, assignment);
+    }
+    for (std::size_t i = 0; i < equation.results.size(); ++i) {
+      collect(factors, factors.rule.results[i], function_.sharding(equation.results[i]),
+              assignment);
+    }
+    Assignment legal = assignment;
+    legalise(factors, atoms_, function_.grains, legal);
+    check(legal == assignment, "a factor is split that must not be, or not like this");
+    for (std::size_t i = 0; i < equation.operands.size(); ++i) {
+      check(back_project(factors.rule.operands[i], assignment) ==
+                function_.sharding(equation.operands[i]),
+            "operand " + std::to_string(i) + " does not agree with the factors");
+    }
+    const AtomList partial = partial_atoms(factors, assignment);
+    for (std::size_t i = 0; i < equation.results.size(); ++i) {
+      Sharding made = back_project(factors.rule.results[i], assignment);
+      made.partial = partial;
+      check(made == function_.sharding(equation.results[i]),
+            "result " + std::to_string(i) + " does not agree with the factors");
+      is_order_free_[equation.results[i]] = factors.is_order_free;
+      reduction_[equation.results[i]] = name(factors.rule.reduction);
+    }
+  }
+
+  /// Joins how one tensor splits the factors; tensors that differ are found when compared again.
+  void collect(const EquationFactors& factors, const ops::Factors::Dims& dims,
+               const Sharding& sharding, Assignment& assignment) const {
+    Assignment own(assignment.size());
+    project(factors, dims, sharding, atoms_, own);
+    for (std::size_t factor = 0; factor < own.size(); ++factor) {
+      if (own[factor].size() > assignment[factor].size()) assignment[factor] = own[factor];
+    }
+  }
+
+  const Function& function_;
+  std::string_view after_;
+  const std::vector<Atom> atoms_;
+  const Equation* equation_ = nullptr;
+  std::vector<bool> is_order_free_;
+  std::vector<int> uses_;
+  std::vector<std::string> reduction_;
+};
+
+}  // namespace
+
+void verify_partitioned(const Function& function, std::string_view after) {
+  Verifier(function, after).run();
+}
+
+}  // namespace tessera::partition

@@ -1,0 +1,73 @@
+#include "trace/trace.h"
+
+#include <algorithm>
+#include <optional>
+
+#include <tessera/error.h>
+
+namespace tessera::trace {
+
+namespace {
+
+using Stack = std::vector<std::shared_ptr<Trace>>;
+
+Stack& stack() {
+  static thread_local Stack traces;
+  return traces;
+}
+
+std::optional<std::source_location>& open_location() {
+  static thread_local std::optional<std::source_location> location;
+  return location;
+}
+
+}  // namespace
+
+Trace::Trace(Mesh mesh, std::int64_t grains) : builder_(function_) {
+  function_.mesh = std::move(mesh);
+  function_.grains = grains;
+}
+
+ir::ValueId Trace::add_input(Type type) {
+  require(captured_.empty(), "inputs of a trace come before its captures");
+  return builder_.add_input(std::move(type));
+}
+
+ir::ValueId Trace::capture(const std::shared_ptr<const void>& outer, const Type& type) {
+  const auto [place, is_new] = capture_ids_.try_emplace(outer.get(), ir::kNoValue);
+  if (is_new) {
+    place->second = builder_.add_input(type);
+    captured_.push_back(outer);
+  }
+  return place->second;
+}
+
+ir::Function Trace::finish(std::vector<ir::ValueId> outputs) {
+  builder_.set_outputs(std::move(outputs));
+  return std::move(function_);
+}
+
+Tracing::Tracing(std::shared_ptr<Trace> trace) { stack().push_back(std::move(trace)); }
+Tracing::~Tracing() { stack().pop_back(); }
+
+std::shared_ptr<Trace> innermost() { return stack().empty() ? nullptr : stack().back(); }
+
+bool is_active(const Trace& trace) {
+  return std::any_of(stack().begin(), stack().end(),
+                     [&](const auto& active) { return active.get() == &trace; });
+}
+
+Outside::Outside() : saved_(std::move(stack())) { stack().clear(); }
+Outside::~Outside() { stack() = std::move(saved_); }
+
+bool open_call(const std::source_location& where) {
+  if (open_location()) return false;
+  open_location() = where;
+  return true;
+}
+
+void close_call() { open_location().reset(); }
+
+Span call_span(const std::source_location& where) { return Span(open_location().value_or(where)); }
+
+}  // namespace tessera::trace

@@ -1,0 +1,74 @@
+// Recording: what a C++ function does to traced values becomes an ir::Function.
+//
+// Each thread has a stack of traces; ops are recorded into the innermost one. A value from outside
+// (an array, or a value of an outer trace) that a traced function uses becomes a hidden input.
+#pragma once
+
+#include <memory>
+#include <source_location>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/builder.h"
+#include "ir/ir.h"
+
+namespace tessera::trace {
+
+class Trace {
+ public:
+  Trace(Mesh mesh, std::int64_t grains);
+
+  const ir::Function& function() const { return function_; }
+  const Mesh& mesh() const { return function_.mesh; }
+  /// Inputs must come before the first capture.
+  ir::ValueId add_input(Type type);
+  /// The hidden input that stands for `outer`, which is kept alive.
+  ir::ValueId capture(const std::shared_ptr<const void>& outer, const Type& type);
+  /// What was captured, in the order of the hidden inputs.
+  const std::vector<std::shared_ptr<const void>>& captured() const { return captured_; }
+
+  /// Appends equations.
+  ir::Builder& builder() { return builder_; }
+  /// Ends the trace: its values may not be used any more.
+  ir::Function finish(std::vector<ir::ValueId> outputs);
+
+ private:
+  ir::Function function_;
+  ir::Builder builder_;
+  std::vector<std::shared_ptr<const void>> captured_;
+  std::unordered_map<const void*, ir::ValueId> capture_ids_;
+};
+
+/// Makes a trace the innermost one of this thread while it lives.
+class Tracing {
+ public:
+  explicit Tracing(std::shared_ptr<Trace> trace);
+  ~Tracing();
+  Tracing(const Tracing&) = delete;
+  Tracing& operator=(const Tracing&) = delete;
+};
+
+/// nullptr when this thread is not tracing.
+std::shared_ptr<Trace> innermost();
+/// Whether the trace is on the stack of this thread.
+bool is_active(const Trace& trace);
+
+/// Hides the stack of this thread: what happens inside runs at once.
+class Outside {
+ public:
+  Outside();
+  ~Outside();
+  Outside(const Outside&) = delete;
+  Outside& operator=(const Outside&) = delete;
+
+ private:
+  std::vector<std::shared_ptr<Trace>> saved_;
+};
+
+/// Opens a call at `where` unless one is open on this thread; returns whether it did.
+bool open_call(const std::source_location& where);
+void close_call();
+/// The line of the outermost open call, or `where`.
+Span call_span(const std::source_location& where);
+
+}  // namespace tessera::trace

@@ -1,0 +1,142 @@
+// Every record is complete, its shape rule checks what it is given, and its text form round-trips.
+#include <algorithm>
+#include <gtest/gtest.h>
+#include <set>
+
+#include <tessera/error.h>
+
+#include "compile/reference/interpret.h"
+#include "ir/text.h"
+#include "tests/ops/sample_inputs.h"
+
+namespace tessera {
+namespace {
+
+using testing::Case;
+
+std::vector<Type> operand_types(const ops::Sample& sample) {
+  std::vector<Type> types;
+  for (const ops::SampleOperand& operand : sample.operands) types.push_back(operand.type);
+  return types;
+}
+
+class Record : public ::testing::TestWithParam<const ops::OpRecord*> {};
+
+TEST_P(Record, IsComplete) {
+  const ops::OpRecord& op = *GetParam();
+  EXPECT_FALSE(op.doc->empty());
+  EXPECT_FALSE(op.source->empty());
+  EXPECT_FALSE(op.host.name.empty());
+  EXPECT_GE(op.samples->size(), 2U);
+  EXPECT_TRUE(std::is_sorted(op.attributes->begin(), op.attributes->end()));
+  if (!op.vjp.is_differentiable()) {
+    EXPECT_FALSE(op.vjp.why_not().empty());
+  }
+  EXPECT_EQ(ir::find_op(*op.name), &op);
+}
+
+TEST_P(Record, SamplesHaveSizeOneAndOddSizes) {
+  std::set<std::int64_t> sizes;
+  for (const ops::Sample& sample : *GetParam()->samples) {
+    std::vector<Type> types = operand_types(sample);
+    for (const Type& result : ir::infer_types(*GetParam(), sample.attributes, types, {})) {
+      types.push_back(result);
+    }
+    for (const Type& type : types) {
+      EXPECT_LT(num_elements(type.shape), 2000);
+      sizes.insert(type.shape.begin(), type.shape.end());
+    }
+  }
+  if (*GetParam()->name == "random_fold_in") return;  // works on keys, which have one size
+  EXPECT_TRUE(sizes.contains(1)) << "no sample has a dimension of size 1";
+  EXPECT_TRUE(std::any_of(sizes.begin(), sizes.end(), [](std::int64_t size) {
+    return size > 1 && size % 4 != 0;
+  })) << "all sizes divide by 4";
+}
+
+TEST_P(Record, NamesMissingAndUnknownAttributes) {
+  const ops::OpRecord& op = *GetParam();
+  const ops::Sample& sample = op.samples->front();
+  const std::vector<Type> types = operand_types(sample);
+  auto error_of = [&](const ir::Attributes& attributes) -> std::string {
+    try {
+      ir::infer_types(op, attributes, types, {"model.cc", 12});
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  ir::Attributes extended = sample.attributes;
+  extended.set("flavour", std::int64_t{1});
+  EXPECT_NE(error_of(extended).find("'flavour'"), std::string::npos);
+  for (const std::string& name : *op.attributes) {
+    ir::Attributes partial;
+    ir::Attributes wrong = sample.attributes;
+    wrong.set(name, true);
+    for (const auto& [other, value] : sample.attributes.items()) {
+      if (other != name) partial.set(other, value);
+    }
+    EXPECT_NE(error_of(partial).find("'" + name + "'"), std::string::npos);
+    EXPECT_FALSE(error_of(wrong).empty()) << name << " may be a bool";
+  }
+}
+
+TEST_P(Record, RejectsOtherDtypesAndCounts) {
+  const ops::OpRecord& op = *GetParam();
+  for (const ops::Sample& sample : *op.samples) {
+    const std::vector<Type> types = operand_types(sample);
+    for (DType dtype : {DType::boolean, DType::i32, DType::u32, DType::f32, DType::f64}) {
+      if (ops::contains(*op.types, dtype) || types.empty()) continue;
+      std::vector<Type> others = types;
+      for (Type& type : others) type.dtype = dtype;
+      EXPECT_THROW(ir::infer_types(op, sample.attributes, others, {}), UserError);
+    }
+  }
+  const ops::Sample& sample = op.samples->front();
+  std::vector<Type> types = operand_types(sample);
+  types.push_back({.dtype = DType::f32, .shape = {99, 98, 97, 96}});
+  const bool is_variadic = op.shape->target<std::vector<Type> (*)(const ops::ShapeContext&)>() &&
+                           op.host.name == "collective";
+  if (!is_variadic) {
+    EXPECT_THROW(ir::infer_types(op, sample.attributes, types, {}), UserError);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, Record, ::testing::ValuesIn(ops::all_ops()),
+                         [](const auto& tested) { return *tested.param->name; });
+
+class SampleOf : public ::testing::TestWithParam<Case> {};
+
+TEST_P(SampleOf, RoundTripsThroughText) {
+  const ir::Function function = testing::function_of(*GetParam().op, GetParam().sample());
+  ir::verify(function, "construction");
+  EXPECT_EQ(ir::parse(ir::print(function)), function) << ir::print(function);
+}
+
+TEST_P(SampleOf, RunsOnSpecialValues) {
+  const ir::Function function = testing::function_of(*GetParam().op, GetParam().sample());
+  for (testing::Values values : {testing::Values::ordinary, testing::Values::special}) {
+    const auto outputs = compile::interpret(function, testing::random_inputs(GetParam(), values));
+    EXPECT_EQ(outputs.size(), function.outputs.size());
+  }
+}
+
+TEST_P(SampleOf, HasACost) {
+  const ops::Sample& sample = GetParam().sample();
+  const std::vector<Type> types = operand_types(sample);
+  const auto results = ir::infer_types(*GetParam().op, sample.attributes, types, {});
+  EXPECT_GE((*GetParam().op->cost)(sample.attributes, types, results), 0.0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, SampleOf, ::testing::ValuesIn(testing::all_cases()),
+                         [](const auto& tested) { return tested.param.name(); });
+
+TEST(Table, IsSortedAndHasNoNameTwice) {
+  for (std::size_t i = 1; i < ops::all_ops().size(); ++i) {
+    EXPECT_LT(*ops::all_ops()[i - 1]->name, *ops::all_ops()[i]->name);
+  }
+  EXPECT_EQ(ir::find_op("no_such_op"), nullptr);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,19 @@
+// Numbers recorded from the peers, for tests only.
+#pragma once
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+
+namespace tessera {
+
+/// The content of tests/peers/golden/`name`; throws when it cannot be read.
+inline nlohmann::json read_golden(const std::string& name) {
+  const std::string path = std::string(TESSERA_SOURCE_DIR) + "/tests/peers/golden/" + name;
+  std::ifstream file(path);
+  if (!file) throw std::runtime_error("cannot read " + path);
+  return nlohmann::json::parse(file);
+}
+
+}  // namespace tessera

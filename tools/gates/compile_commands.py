@@ -1,0 +1,44 @@
+"""The compiler's flags as CMake wrote them for a build folder."""
+import json
+import os
+import shlex
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+from gates import ROOT
+
+WITH_ARGUMENT = ("-o", "-MF", "-MT", "-MQ")
+
+
+def flags_by_folder(build):
+    """{top folder of the tree: compiler and flags of one of its sources}."""
+    commands = ROOT / build / "compile_commands.json"
+    if not commands.is_file():
+        sys.exit(f"{commands} is missing: configure first (cmake --preset dev)")
+    flags = {}
+    for entry in json.loads(commands.read_text()):
+        path = os.path.relpath(entry["file"], ROOT)
+        words = shlex.split(entry["command"])
+        if os.path.basename(words[0]) == "ccache":
+            words = words[1:]
+        kept, skip = [], False
+        for word in words:
+            if not skip and word not in ("-c", "-MD", entry["file"], *WITH_ARGUMENT):
+                kept.append(word)
+            skip = not skip and word in WITH_ARGUMENT
+        # A test may have more include folders than the library: take the library's.
+        if path.split("/")[0] not in flags and not path.endswith("_test.cc"):
+            flags[path.split("/")[0]] = kept
+    return flags
+
+
+def run_all(jobs):
+    """Runs commands {name: words} on all cores; returns {name: output} of those that failed."""
+    def run(item):
+        result = subprocess.run(item[1], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                text=True, check=False, cwd=ROOT)
+        return item[0], result
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        results = list(pool.map(run, jobs.items()))
+    return {name: result.stdout for name, result in results if result.returncode != 0}

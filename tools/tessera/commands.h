@@ -1,0 +1,10 @@
+// The subcommands of the command line.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace tessera::cli {
+
+void add_train_lm(CLI::App& train);
+
+}  // namespace tessera::cli

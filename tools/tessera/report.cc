@@ -1,0 +1,117 @@
+#include "report.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <tessera/engine.h>
+#include <tessera/error.h>
+
+namespace tessera::cli {
+
+using nlohmann::json;
+
+Report::Report(const TrainFlags& flags)
+    : flags_(flags), has_bar_(flags.progress == "auto" && isatty(STDERR_FILENO) != 0) {}
+
+Report::~Report() { clear(); }
+
+void Report::begin_step() { start_ = std::chrono::steady_clock::now(); }
+
+void Report::end_step(std::int64_t step, float loss) {
+  const std::chrono::duration<double, std::milli> elapsed =
+      std::chrono::steady_clock::now() - start_;
+  step_ms_.push_back(elapsed.count());
+  losses_.push_back(loss);
+  if (step % flags_.log_every == 0 || step == flags_.steps - 1) {
+    char text[64];
+    std::snprintf(text, sizeof(text), "step %04lld  loss %.4f", static_cast<long long>(step),
+                  static_cast<double>(loss));
+    line(text);
+  }
+  if (has_bar_) draw(step, loss);
+}
+
+void Report::line(const std::string& text) {
+  clear();
+  std::printf("%s\n", text.c_str());
+  std::fflush(stdout);
+}
+
+void Report::clear() {
+  if (!has_bar_) return;
+  std::fputs("\r\033[K", stderr);
+  std::fflush(stderr);
+}
+
+void Report::draw(std::int64_t step, float loss) {
+  constexpr std::int64_t kWidth = 30;
+  const std::int64_t filled = (step + 1) * kWidth / flags_.steps;
+  std::string bar(static_cast<std::size_t>(filled), '=');
+  bar.resize(static_cast<std::size_t>(kWidth), ' ');
+  const double left_s = step_ms_.back() * static_cast<double>(flags_.steps - step - 1) / 1000.0;
+  std::fprintf(stderr, "\r\033[K[%s] %lld/%lld  loss %.4f  %.0f ms/step  %.0f s left", bar.c_str(),
+               static_cast<long long>(step + 1), static_cast<long long>(flags_.steps),
+               static_cast<double>(loss), step_ms_.back(), left_s);
+  std::fflush(stderr);
+}
+
+namespace {
+
+json config_of(const TrainFlags& flags) {
+  return {{"mesh", flags.mesh},       {"params", flags.params}, {"steps", flags.steps},
+          {"batch", flags.batch},     {"seed", flags.seed},     {"lr", flags.learning_rate},
+          {"threads", num_threads()}, {"engine", flags.engine}};
+}
+
+double rounded(double value, double scale) { return std::round(value * scale) / scale; }
+
+}  // namespace
+
+void Report::write_json(const std::string& name, const CompiledProgram& step, json extra) {
+  if (flags_.json.empty()) return;
+  json report = {{"name", name}, {"peer", "tessera"}, {"config", config_of(flags_)}};
+  report["config"].update(extra["config"]);
+  extra.erase("config");
+  report.update(extra);
+  // The first two steps warm up caches and memory.
+  std::vector<double> timed(
+      step_ms_.begin() + std::min<std::ptrdiff_t>(2, std::ssize(step_ms_) - 1), step_ms_.end());
+  std::sort(timed.begin(), timed.end());
+  const std::size_t half = timed.size() / 2;
+  const double median = timed.size() % 2 == 1 ? timed[half] : (timed[half - 1] + timed[half]) / 2;
+  report["compile_s"] = rounded(step.compile_seconds(), 1e4);
+  report["step_ms_min"] = rounded(timed.front(), 100);
+  report["step_ms_median"] = rounded(median, 100);
+  report["losses"] = json::array();
+  report["loss_bits"] = json::array();
+  for (float loss : losses_) {
+    char hex[9];
+    std::snprintf(hex, sizeof(hex), "%08x", std::bit_cast<std::uint32_t>(loss));
+    report["losses"].push_back(loss);
+    report["loss_bits"].push_back(hex);
+  }
+  report["numerics"] = flags_.numerics;
+  report["grains"] = flags_.grains;
+  report["isa"] = instruction_set();
+  report["dot_unit"] = "f32";
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  report["peak_rss_mib"] = usage.ru_maxrss / 1024;
+  report["device_peak_mib"] =
+      rounded(static_cast<double>(step.device_peak_bytes()) / (1024.0 * 1024.0), 100);
+  if (flags_.json == "-") {
+    line(report.dump());
+    return;
+  }
+  std::ofstream file(flags_.json);
+  file << report.dump(1) << "\n";
+  file.close();
+  if (!file) throw RuntimeFault("cannot write " + flags_.json);
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,42 @@
+// What a run prints: loss lines, a progress bar on a terminal, and one JSON object at the end.
+#pragma once
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include <tessera/jit.h>
+
+#include "flags.h"
+
+namespace tessera::cli {
+
+class Report {
+ public:
+  explicit Report(const TrainFlags& flags);
+  ~Report();
+  Report(const Report&) = delete;
+  Report& operator=(const Report&) = delete;
+
+  /// Times one step: call before it, and after it with its loss.
+  void begin_step();
+  void end_step(std::int64_t step, float loss);
+  /// A line of its own on standard output.
+  void line(const std::string& text);
+
+  /// Writes the JSON object where --json asks; `extra` holds what the model adds.
+  void write_json(const std::string& name, const CompiledProgram& step, nlohmann::json extra);
+
+ private:
+  void draw(std::int64_t step, float loss);
+  void clear();
+
+  const TrainFlags& flags_;
+  bool has_bar_;
+  std::chrono::steady_clock::time_point start_;
+  std::vector<double> step_ms_;
+  std::vector<float> losses_;
+};
+
+}  // namespace tessera::cli

@@ -1,0 +1,255 @@
+// `tessera train lm`: the language model of examples/lm, data parallel or with sharded parameters.
+
+#include <cmath>
+#include <cstdio>
+#include <optional>
+#include <random>
+
+#include <tessera/checkpoint.h>
+#include <tessera/data.h>
+#include <tessera/error.h>
+#include <tessera/train.h>
+
+#include "commands.h"
+#include "lm/model.h"
+#include "report.h"
+
+namespace tessera::cli {
+
+namespace {
+
+using State = TrainState<lm::LM>;
+
+constexpr std::uint32_t kDataSeed = 1234;
+constexpr std::int64_t kNumSequences = 8192;
+constexpr std::int64_t kBytes = 256;
+
+struct LmFlags : TrainFlags {
+  lm::Config model;
+  std::string text;
+  bool causal = false;
+  bool no_causal = false;
+  std::int64_t sample = 0;
+};
+
+/// Tokens to train on, and text that is never trained on.
+struct Corpus {
+  data::Tokens train;
+  std::optional<data::Tokens> held_out;
+};
+
+Corpus load_corpus(const LmFlags& flags, Report& report) {
+  if (flags.text.empty()) {
+    return {.train = data::random_tokens(kDataSeed, kNumSequences, flags.model.seq,
+                                         static_cast<std::int32_t>(flags.model.vocab)),
+            .held_out = {}};
+  }
+  const data::Text text = data::read_text(flags.text, flags.model.seq);
+  char line[160];
+  std::snprintf(line, sizeof(line), "text       %zu bytes to train on, the last %zu held out",
+                text.train.size(), text.held_out.size());
+  report.line(line);
+  std::snprintf(line, sizeof(line), "entropy    unigram %.3f, bigram %.3f nats per byte",
+                data::unigram_entropy(text.train), data::bigram_entropy(text.train));
+  report.line(line);
+  return {.train =
+              data::text_windows(text.train, flags.model.seq, flags.steps * flags.batch, kDataSeed),
+          .held_out = data::consecutive_windows(text.held_out, flags.model.seq)};
+}
+
+Array place(const Array& batch, const Mesh& mesh) {
+  return mesh.axes().empty() ? batch : device_put(batch, NamedSharding(mesh, P{"data"}));
+}
+
+Shardings state_shardings(const LmFlags& flags, const Mesh& mesh, const State& shapes) {
+  if (mesh.axes().empty()) return {};
+  return flags.params == "fsdp" ? fsdp_shardings(mesh, shapes) : replicated(mesh, shapes);
+}
+
+State make_state(const LmFlags& flags, const Mesh& mesh) {
+  auto init = [&](Key key) {
+    return State(lm::LM(nn::Scope(key), flags.model),
+                 optim::adamw({.learning_rate = flags.learning_rate}));
+  };
+  const Key key(flags.seed);
+  const State shapes = eval_shape(init, key);
+  return jit(init, {.out_shardings = state_shardings(flags, mesh, shapes), .name = "init"})(key);
+}
+
+auto loss_and_grads(const lm::LM& params, const Array& ids) {
+  return value_and_grad([&](const lm::LM& model) { return lm::next_token_loss(model(ids), ids); })(
+      params);
+}
+
+auto make_step() {
+  return jit(
+      [](State old, Array ids) {
+        auto [loss, grads] = loss_and_grads(old.params, ids);
+        return std::tuple(old.apply_gradients(grads), loss);
+      },
+      {.donate_argnums = {0}, .name = "train_step"});
+}
+
+void dump(const std::string& path, const State& state, const Array& batch) {
+  auto [loss, grads] = jit([](const lm::LM& params, Array ids) {
+    return loss_and_grads(params, ids);
+  })(state.params, batch);
+  std::vector<checkpoint::NamedArray> arrays = checkpoint::named_arrays(state.params, "params/");
+  for (checkpoint::NamedArray& item : checkpoint::named_arrays(grads, "grads/")) {
+    arrays.push_back(std::move(item));
+  }
+  checkpoint::write_safetensors(path, std::move(arrays));
+}
+
+/// Mean loss over the windows of the held-out text, in batches.
+double held_out_loss(const lm::LM& params, const data::Tokens& tokens, std::int64_t batch,
+                     const Mesh& mesh) {
+  auto evaluate =
+      jit([](const lm::LM& model, Array ids) { return lm::next_token_loss(model(ids), ids); });
+  double sum = 0;
+  for (std::int64_t first = 0; first < tokens.num_sequences(); first += batch) {
+    const std::int64_t size = std::min(batch, tokens.num_sequences() - first);
+    const Array loss = evaluate(params, place(tokens.batch(first, size), mesh));
+    sum += loss.item<double>() * static_cast<double>(size);
+  }
+  return sum / static_cast<double>(tokens.num_sequences());
+}
+
+/// Draws an index with probabilities softmax(logits).
+std::int32_t draw(std::span<const float> logits, std::mt19937& engine) {
+  const float top = *std::max_element(logits.begin(), logits.end());
+  double total = 0;
+  for (float x : logits) total += std::exp(static_cast<double>(x - top));
+  double rest = total * (static_cast<double>(engine()) / 4294967296.0);
+  for (std::size_t i = 0; i + 1 < logits.size(); ++i) {
+    rest -= std::exp(static_cast<double>(logits[i] - top));
+    if (rest < 0) return static_cast<std::int32_t>(i);
+  }
+  return static_cast<std::int32_t>(logits.size() - 1);
+}
+
+std::string sample(const lm::LM& params, const LmFlags& flags, const data::Tokens& prompt) {
+  auto logits_of = jit([](const lm::LM& model, Array ids) { return model(ids); });
+  const std::int64_t seq = flags.model.seq;
+  const auto vocab = static_cast<std::size_t>(flags.model.vocab);
+  std::vector<std::int32_t> ids(prompt.values().begin(), prompt.values().begin() + seq / 2);
+  const std::size_t given = ids.size();
+  std::mt19937 engine(static_cast<std::uint32_t>(flags.seed));
+  std::string text;
+  while (ids.size() < given + static_cast<std::size_t>(flags.sample)) {
+    const std::size_t known = std::min(ids.size(), static_cast<std::size_t>(seq));
+    // Positions after the last known one are not seen by a causal model.
+    std::vector<std::int32_t> window(ids.end() - static_cast<std::ptrdiff_t>(known), ids.end());
+    window.resize(static_cast<std::size_t>(seq), 0);
+    const std::vector<float> logits = logits_of(params, array(window, {1, seq})).to_vector<float>();
+    ids.push_back(draw(std::span(logits).subspan((known - 1) * vocab, vocab), engine));
+    text += static_cast<char>(ids.back());
+  }
+  return text;
+}
+
+void check(const LmFlags& flags, const Mesh& mesh) {
+  if (!mesh.axes().empty() && !mesh.has_axis("data")) {
+    throw UserError({.what = "--mesh: the language model splits its batch over the axis data",
+                     .found = to_string(mesh),
+                     .wanted = "a mesh with an axis named data, or none",
+                     .cure = "write for example --mesh data=8"});
+  }
+  if (flags.sample > 0 && !flags.model.is_causal) {
+    throw UserError({.what = "--sample: a model that sees the future cannot continue a text",
+                     .cure = "add --causal"});
+  }
+  if (flags.sample > 0 && flags.text.empty()) {
+    throw UserError({.what = "--sample: the model is trained on random tokens, not on text",
+                     .cure = "add --text FILE"});
+  }
+}
+
+nlohmann::json extra_json(const LmFlags& flags, const State& state) {
+  const lm::Config& m = flags.model;
+  nlohmann::json extra;
+  extra["config"] = {{"vocab", m.vocab},     {"seq", m.seq},       {"d_model", m.d_model},
+                     {"heads", m.heads},     {"layers", m.layers}, {"d_ff", m.d_ff},
+                     {"causal", m.is_causal}};
+  std::int64_t count = 0;
+  for (const Array& leaf : tree_leaves(state.params)) count += leaf.size();
+  extra["params"] = count;
+  extra["params_hash"] = checkpoint::fingerprint(checkpoint::named_arrays(state.params));
+  extra["collectives"] = nlohmann::json::object();
+  for (const CollectiveUse& use : collective_counts()) {
+    extra["collectives"][use.kind] = {
+        {"count", use.count}, {"bytes", use.bytes}, {"wire_bytes", use.wire_bytes}};
+  }
+  return extra;
+}
+
+void finish_text(const LmFlags& flags, const State& state, const Corpus& corpus, const Mesh& mesh,
+                 float last_loss, Report& report, nlohmann::json& extra) {
+  const double loss = held_out_loss(state.params, *corpus.held_out, flags.batch, mesh);
+  char line[96];
+  std::snprintf(line, sizeof(line), "loss       training %.4f, held out %.4f nats per byte",
+                static_cast<double>(last_loss), loss);
+  report.line(line);
+  extra["held_out_loss"] = loss;
+  if (flags.sample > 0) {
+    report.line("sample     seed " + std::to_string(flags.seed) + ":\n" +
+                sample(state.params, flags, *corpus.held_out));
+  }
+}
+
+void train(LmFlags flags) {
+  const Mesh mesh = parse_mesh(flags.mesh);
+  apply(flags);
+  if (!flags.text.empty()) flags.model.vocab = kBytes;
+  flags.model.is_causal = flags.causal || (!flags.text.empty() && !flags.no_causal);
+  check(flags, mesh);
+  const use_mesh scope(mesh);
+  Report report(flags);
+  if (!flags.text.empty() && !flags.model.is_causal) {
+    std::fputs("warning: without --causal every position sees the byte that it should predict\n",
+               stderr);
+  }
+  const Corpus corpus = load_corpus(flags, report);
+  State state = make_state(flags, mesh);
+  if (!flags.dump.empty()) dump(flags.dump, state, place(corpus.train.batch(0, flags.batch), mesh));
+  auto step = make_step();
+  float last_loss = 0;
+  for (std::int64_t i = 0; i < flags.steps; ++i) {
+    const Array batch = place(corpus.train.batch(i * flags.batch, flags.batch), mesh);
+    reset_collective_counts();
+    report.begin_step();
+    Array loss;
+    std::tie(state, loss) = step(std::move(state), batch);
+    last_loss = loss.item<float>();
+    report.end_step(i, last_loss);
+  }
+  nlohmann::json extra = extra_json(flags, state);
+  if (corpus.held_out) finish_text(flags, state, corpus, mesh, last_loss, report, extra);
+  report.write_json("data_parallel_lm", step.compiled(), std::move(extra));
+}
+
+}  // namespace
+
+void add_train_lm(CLI::App& train_command) {
+  CLI::App* command = train_command.add_subcommand("lm", "a transformer language model");
+  auto flags = std::make_shared<LmFlags>();
+  add_train_flags(*command, *flags);
+  auto size = [&](const char* name, std::int64_t& value, const char* text) {
+    command->add_option(name, value, text)->check(at_least(1))->capture_default_str();
+  };
+  size("--vocab", flags->model.vocab, "tokens; 256 with --text");
+  size("--seq", flags->model.seq, "tokens of a sequence");
+  size("--d-model", flags->model.d_model, "width of the model");
+  size("--heads", flags->model.heads, "attention heads; they divide --d-model");
+  size("--layers", flags->model.layers, "transformer blocks");
+  size("--d-ff", flags->model.d_ff, "width of the hidden layer of a block");
+  command->add_option("--text", flags->text, "train on the bytes of this file; implies --causal");
+  CLI::Option* causal =
+      command->add_flag("--causal", flags->causal, "a position sees earlier ones only");
+  command->add_flag("--no-causal", flags->no_causal, "every position sees all")->excludes(causal);
+  command->add_option("--sample", flags->sample, "write this many bytes of text at the end")
+      ->check(at_least(1));
+  command->callback([flags] { train(*flags); });
+}
+
+}  // namespace tessera::cli
