@@ -28,7 +28,11 @@ EngineKind engine_kind() { return engine_setting; }
 LoweredProgram::LoweredProgram(std::shared_ptr<detail::Program> program)
     : program_(std::move(program)) {}
 
-std::string LoweredProgram::ir() const { return ir::print(program_->traced); }
+std::string LoweredProgram::ir() const {
+  ir::Function function = program_->traced;
+  function.outputs = program_->all_outputs;
+  return ir::print(function);
+}
 
 std::string LoweredProgram::partitioned_ir() const {
   detail::lower(*program_);

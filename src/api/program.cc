@@ -64,6 +64,25 @@ void drop_unused_captures(Program& program) {
   drop(program.captured, keep_captured);
 }
 
+void forward_inputs(Program& program) {
+  ir::Function& function = program.traced;
+  program.all_outputs = function.outputs;
+  std::vector<bool> is_computed;
+  for (std::size_t i = 0; i < function.outputs.size(); ++i) {
+    const auto place =
+        std::find(function.inputs.begin(), function.inputs.end(), function.outputs[i]);
+    const auto input = static_cast<std::size_t>(place - function.inputs.begin());
+    const std::optional<Sharding>& asked = program.asked_outputs[i];
+    const bool is_forwarded =
+        place != function.inputs.end() && (!asked || *asked == program.inputs[input]->sharding);
+    program.forwarded.push_back(is_forwarded ? static_cast<int>(input) : -1);
+    is_computed.push_back(!is_forwarded);
+  }
+  drop(function.outputs, is_computed);
+  drop(program.asked_outputs, is_computed);
+  drop(program.output_alias, is_computed);
+}
+
 void partition(Program& program) {
   const Stopwatch stopwatch(program.seconds);
   partition::PartitionOptions options;
@@ -121,6 +140,7 @@ void simplify(Program& program) {
   program.traced = ir::without_common_subexpressions(program.traced);
   drop_unused_captures(program);
   program.traced = ir::without_dead_code(program.traced);
+  forward_inputs(program);
 }
 
 void lower(Program& program) {
@@ -128,22 +148,21 @@ void lower(Program& program) {
 }
 
 void compile(Program& program) {
-  if (program.engine == EngineKind::reference) {
-    program.is_compiled = true;
-    return;
-  }
+  if (program.engine == EngineKind::reference) return;
   lower(program);
+  if (program.traced.outputs.empty()) return;
   std::call_once(program.compile_once, [&] {
     const Stopwatch stopwatch(program.seconds);
     program.executable =
         compile::compile(program.partitioned,
                          {.is_donated = program.is_donated, .output_alias = program.output_alias});
-    program.is_compiled = true;
   });
 }
 
-std::vector<Array> execute(Program& program, std::vector<run::Tiles> inputs) {
-  compile(program);
+namespace {
+
+std::vector<Array> compute(Program& program, std::vector<run::Tiles> inputs) {
+  if (program.traced.outputs.empty()) return {};
   if (program.engine == EngineKind::reference) return interpret(program, inputs);
   std::vector<run::Tiles> tiles =
       run::Engine::instance().execute(*program.executable, std::move(inputs));
@@ -151,6 +170,24 @@ std::vector<Array> execute(Program& program, std::vector<run::Tiles> inputs) {
   outputs.reserve(tiles.size());
   for (std::size_t i = 0; i < tiles.size(); ++i) {
     outputs.push_back(make_concrete(program.outputs[i], std::move(tiles[i])));
+  }
+  return outputs;
+}
+
+}  // namespace
+
+std::vector<Array> execute(Program& program, std::vector<run::Tiles> inputs) {
+  compile(program);
+  std::vector<Array> outputs(program.forwarded.size());
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (program.forwarded[i] < 0) continue;
+    const auto input = static_cast<std::size_t>(program.forwarded[i]);
+    outputs[i] = make_concrete(program.inputs[input], inputs[input]);
+  }
+  std::vector<Array> computed = compute(program, std::move(inputs));
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (program.forwarded[i] < 0) outputs[i] = std::move(computed[next++]);
   }
   return outputs;
 }

@@ -25,23 +25,26 @@ struct Program {
   std::string structure;                                  // of the arguments
   std::shared_ptr<const std::vector<std::string>> paths;  // of the arguments' leaves
   std::shared_ptr<const void> result;                     // as traced, with abstract leaves
-  // What is asked for.
+  // What is asked for; after simplify() of the outputs that are computed.
   std::vector<const Placement*> inputs;
   std::vector<bool> is_storage;
   std::vector<bool> is_donated;
   std::vector<std::optional<Sharding>> asked_outputs;
   std::vector<int> output_alias;
   EngineKind engine = EngineKind::host;
+  // Outputs that are inputs are passed on without being computed.
+  std::vector<int> forwarded;            // per output: that input, or -1
+  std::vector<ir::ValueId> all_outputs;  // of `traced`
   // What was made of it, each once.
   std::once_flag partition_once, compile_once;
   ir::Function partitioned;
   std::vector<const Placement*> outputs;
   std::shared_ptr<const run::Executable> executable;
   std::atomic<double> seconds = 0.0;
-  std::atomic<bool> is_compiled = false;
 };
 
-/// Prepares `traced` for lowering: drops dead code, repeated code and unused captures.
+/// Prepares `traced` for lowering: drops dead code, repeated code, unused captures and outputs that
+/// are inputs.
 void simplify(Program& program);
 /// Splits the program over its mesh, once.
 void lower(Program& program);

@@ -169,7 +169,9 @@ TEST(Reference, ErfInvInvertsErf) {
     const double y = unary<double>(ops::erf_inv, {x})[0];
     EXPECT_NEAR(std::erf(y), x, 4e-16);
     const float single = unary<float>(ops::erf_inv, {static_cast<float>(x)})[0];
-    if (std::fabs(x) < 0.9999) EXPECT_NEAR(single, y, 4e-6 * std::fabs(y));
+    if (std::fabs(x) < 0.9999) {
+      EXPECT_NEAR(single, y, 4e-6 * std::fabs(y));
+    }
   }
   expect_elements<float>(unary<float>(ops::erf_inv, {1, -1, 2}), {kInf, -kInf, kNan});
   expect_elements<double>(unary<double>(ops::erf_inv, {1, -1, 2}), {kInf, -kInf, kNan});

@@ -94,8 +94,8 @@ CombineKind combine_kind(std::string_view reduction) {
   if (reduction == "sum") return CombineKind::sum;
   if (reduction == "max") return CombineKind::max;
   if (reduction == "min") return CombineKind::min;
-  if (reduction == "logical_and") return CombineKind::all;
-  require(reduction == "logical_or", "a reduction has a known name");
+  if (reduction == "and") return CombineKind::all;
+  require(reduction == "or", "a reduction has a known name");
   return CombineKind::any;
 }
 

@@ -17,7 +17,7 @@ void copy_box(const std::byte* from, const std::vector<std::int64_t>& from_strid
               std::size_t element_bytes);
 
 enum class CombineKind : std::uint8_t { sum, max, min, all, any };
-/// The kind of a reduction as the IR names it: sum, max, min, logical_and, logical_or.
+/// The kind of a reduction as the IR names it: sum, max, min, and, or.
 CombineKind combine_kind(std::string_view reduction);
 
 /// Element by element the reduction of several sources, in order, by the tree of leaf_tree.h.

@@ -34,6 +34,18 @@ struct Not {
 struct Equal {
   static HWY_INLINE VB run(VB x, VB y) { return Not::run(hn::Xor(x, y)); }
 };
+struct Less {
+  static HWY_INLINE VB run(VB x, VB y) { return hn::AndNot(x, y); }
+};
+struct LessOrEqual {
+  static HWY_INLINE VB run(VB x, VB y) { return Not::run(hn::AndNot(y, x)); }
+};
+struct Greater {
+  static HWY_INLINE VB run(VB x, VB y) { return Less::run(y, x); }
+};
+struct GreaterOrEqual {
+  static HWY_INLINE VB run(VB x, VB y) { return LessOrEqual::run(y, x); }
+};
 struct Select {
   static HWY_INLINE VB run(VB which, VB x, VB y) {
     return hn::Or(hn::And(which, x), hn::AndNot(which, y));
@@ -105,6 +117,12 @@ std::span<const Entry> logical_table() {
       {"select", kBool, &run3<Select, Byte, Byte, Byte, Byte>},
       {"compare_eq", kBool, &run2<Equal, Byte, Byte, Byte>},
       {"compare_ne", kBool, &run2<Xor, Byte, Byte, Byte>},
+      {"compare_lt", kBool, &run2<Less, Byte, Byte, Byte>},
+      {"compare_le", kBool, &run2<LessOrEqual, Byte, Byte, Byte>},
+      {"compare_gt", kBool, &run2<Greater, Byte, Byte, Byte>},
+      {"compare_ge", kBool, &run2<GreaterOrEqual, Byte, Byte, Byte>},
+      {"max", kBool, &run2<Or, Byte, Byte, Byte>},
+      {"min", kBool, &run2<And, Byte, Byte, Byte>},
       {"copy", kBool, &run1<Copy, Byte, Byte>},
       {"convert_bool_bool", kBool, &run1<Copy, Byte, Byte>},
       {"convert_bool_i32", kBool, &run1<U32ToI32, I32, Flag>},

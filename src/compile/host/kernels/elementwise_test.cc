@@ -333,7 +333,7 @@ void for_each_kernel(const Body& body) {
 TEST(Elementwise, AllKernelsExist) {
   int count = 0;
   for_each_kernel([&](const Entry&, const Signature&) { ++count; });
-  EXPECT_EQ(count, 24 + 10 + 26 + 26 + 24);
+  EXPECT_EQ(count, 24 + 10 + 26 + 26 + 30);
   EXPECT_EQ(find_tile_kernel("exp", DType::i32), nullptr);
   EXPECT_EQ(find_tile_kernel("nonsense", DType::f32), nullptr);
 }

@@ -18,12 +18,9 @@ namespace {
 using gemm::ceil_div;
 using gemm::Chunk;
 
-static int env(const char* n,int d){const char*v=getenv(n);return v?atoi(v):d;}
-
-
-#define kTileBytes (std::int64_t{env("TB",28)} << 10)
-#define kBF env("BF",2)
-#define kGroupFloats (std::int64_t{env("GF",32)} << 10)
+constexpr std::int64_t kTileBytes = 28 << 10;    // A of a tile, to stay in the first cache
+constexpr std::int64_t kLongestChunk = 768;      // of k
+constexpr std::int64_t kGroupFloats = 32 << 10;  // packed A of a group of tiles
 constexpr std::int64_t kMaxBlockRows = 512;
 constexpr std::int64_t kPartFlops = 2 << 20;  // worth a task of its own
 constexpr std::int64_t kMaxParts = 64;
@@ -54,7 +51,8 @@ std::vector<std::int32_t> spaced_runs(const std::vector<std::int64_t>& offsets) 
 }
 
 gemm::Layout layout_of(const GemmOperand& operand) {
-  return {unit_runs(operand.outer), spaced_runs(operand.outer), unit_runs(operand.k)};
+  return {unit_runs(operand.outer), spaced_runs(operand.outer), unit_runs(operand.k),
+          spaced_runs(operand.k)};
 }
 
 }  // namespace
@@ -93,13 +91,13 @@ void GemmPlan::State::check() const {
 // holds the nodes that wait between chunks.
 void GemmPlan::State::choose_blocks() {
   const std::int64_t cache_floats = second_cache_bytes() / static_cast<std::int64_t>(sizeof(float));
-  const std::int64_t longest =
-      std::min(kTileBytes / static_cast<std::int64_t>(sizeof(float)) / kernels->mr,
-               cache_floats / 4 / (8 * kernels->nr));
+  const std::int64_t in_tile = kTileBytes / static_cast<std::int64_t>(sizeof(float)) / kernels->mr;
+  const std::int64_t in_panels = cache_floats / 4 / (8 * kernels->nr);
+  const std::int64_t longest = std::min({in_tile, in_panels, kLongestChunk});
   tree = gemm::make_tree_program(problem.leaf_ends, longest);
   for (const Chunk& chunk : tree.chunks)
     longest_chunk = std::max(longest_chunk, chunk.k_end - chunk.k_begin);
-  block_panels = std::max<std::int64_t>(cache_floats / kBF / (longest_chunk * kernels->nr), 1);
+  block_panels = std::max<std::int64_t>(cache_floats / 2 / (longest_chunk * kernels->nr), 1);
   group_tiles = std::clamp<std::int64_t>(kGroupFloats / (longest_chunk * kernels->lda), 1,
                                          gemm::kMaxGroupTiles);
   const std::int64_t row_nodes = tree.num_slots * block_panels * kernels->nr;

@@ -45,17 +45,18 @@ TreeProgram make_tree_program(const std::vector<std::int64_t>& leaf_ends, std::i
 
 /// One register tile of C over one chunk of k.
 struct TileArgs {
-  const float* a;           ///< packed: [k][kernels.lda]; else the first row at the chunk's first k
-  std::int64_t row_stride;  ///< of A that is read in place
-  const float* packed_b;    ///< [k][kernels.nr]
+  const float* a;  ///< the tile's first row at the chunk's first k
+  /// Adjacent rows: from k to k; adjacent k: from row to row.
+  std::int64_t a_stride;
+  bool adjacent_rows;
+  const float* packed_b;  ///< [k][kernels.nr]
   const Segment* segments;
   const Chunk* chunk;
   float* stack;  ///< stack_depth nodes of mr * nr floats
   float* slots;  ///< num_slots nodes of mr * nr floats, kept from chunk to chunk
   float* c;
   const std::int64_t* c_rows;
-  bool packed;  ///< whether A is
-  int cols;     ///< columns of C that exist, at most the kernel's width
+  int cols;  ///< columns of C that exist, at most the kernel's width
 };
 
 using TileKernel = void (*)(const TileArgs& args);
@@ -66,7 +67,8 @@ using TileKernel = void (*)(const TileArgs& args);
 struct PackArgs {
   const float* src;
   const std::int64_t* outer;
-  const std::int32_t* outer_run;  ///< outer_run[o]: how many offsets from o on rise by one
+  const std::int32_t* outer_run;   ///< outer_run[o]: how many offsets from o on rise by one
+  const std::int32_t* spaced_run;  ///< how many offsets from o on are equally spaced
   const std::int64_t* k;
   const std::int32_t* k_run;
   std::int64_t k_count;
@@ -88,7 +90,7 @@ struct Kernels {
   int nr;   ///< columns of a full tile, and of a panel of packed B
   int lda;  ///< floats from one k to the next in packed A
   int lanes;
-  /// By [A is packed][vectors per row - 1][rows - 1].
+  /// By [A has adjacent rows][vectors per row - 1][rows - 1].
   TileKernel tiles[2][kMaxTileVectors][kMaxTileRows];
   void (*pack)(const PackArgs& args);
 };

@@ -15,9 +15,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::gemm::HWY_NAMESPACE {
 
-template <bool kPacked, int kVecs, int... r>
+template <bool kAdjacent, int kVecs, int... r>
 void fill_tiles(Kernels& out, std::integer_sequence<int, r...>) {
-  ((out.tiles[kPacked ? 1 : 0][kVecs - 1][r] = &tile<r + 1, kVecs, kPacked>), ...);
+  ((out.tiles[kAdjacent ? 1 : 0][kVecs - 1][r] = &tile<r + 1, kVecs, kAdjacent>), ...);
 }
 
 const Kernels& table() {

@@ -53,26 +53,46 @@ HWY_INLINE void pack_unit_lanes(const PackArgs& args, int first_tile, int last_t
 
 #if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
 
-// Four floats from each of rows[0], rows[4], ...: one per 128-bit block.
-template <class DTo>
-HWY_INLINE hn::Vec<DTo> load_blocks(DTo d, const float* const* rows, std::int64_t at) {
+// Where the lanes' rows begin: anywhere, or equally spaced with a pointer for every fourth.
+struct TableRows {
+  const float* const* rows;
+  template <int i>
+  HWY_INLINE const float* at(std::int64_t k) const {
+    return rows[i] + k;
+  }
+};
+
+struct SpacedRows {
+  const float* fourth[HWY_MAX_BYTES / 16];
+  std::int64_t stride;
+  template <int i>
+  HWY_INLINE const float* at(std::int64_t k) const {
+    return fourth[i / 4] + i % 4 * stride + k;
+  }
+};
+
+// Four floats from each of rows first, first + 4, ...: one per 128-bit block.
+template <int first, class DTo, class Rows>
+HWY_INLINE hn::Vec<DTo> load_blocks(DTo d, const Rows& rows, std::int64_t k) {
   constexpr int kCount = static_cast<int>(hn::MaxLanes(DTo()));
   if constexpr (kCount == 4) {
-    return hn::LoadU(d, rows[0] + at);
+    return hn::LoadU(d, rows.template at<first>(k));
   } else {
     const hn::Half<DTo> half;
-    return hn::Combine(d, load_blocks(half, rows + kCount / 2, at), load_blocks(half, rows, at));
+    return hn::Combine(d, load_blocks<first + kCount / 2>(half, rows, k),
+                       load_blocks<first>(half, rows, k));
   }
 }
 
-// Transposes the four k that start at rows[..][at] for one vector of lanes.
-HWY_INLINE void transpose4(const float* const* rows, std::int64_t at, int ld, float* dst) {
+// Transposes four k from `k` on for one vector of lanes.
+template <class Rows>
+HWY_INLINE void transpose4(const Rows& rows, std::int64_t k, int ld, float* dst) {
   const hn::ScalableTag<float> d;
   const hn::RepartitionToWide<decltype(d)> d2;
-  const auto r0 = load_blocks(d, rows, at);
-  const auto r1 = load_blocks(d, rows + 1, at);
-  const auto r2 = load_blocks(d, rows + 2, at);
-  const auto r3 = load_blocks(d, rows + 3, at);
+  const auto r0 = load_blocks<0>(d, rows, k);
+  const auto r1 = load_blocks<1>(d, rows, k);
+  const auto r2 = load_blocks<2>(d, rows, k);
+  const auto r3 = load_blocks<3>(d, rows, k);
   const auto a = hn::BitCast(d2, hn::InterleaveLower(d, r0, r1));
   const auto b = hn::BitCast(d2, hn::InterleaveLower(d, r2, r3));
   const auto e = hn::BitCast(d2, hn::InterleaveUpper(d, r0, r1));
@@ -85,26 +105,45 @@ HWY_INLINE void transpose4(const float* const* rows, std::int64_t at, int ld, fl
 
 #endif
 
-// Any layout, one vector of lanes of one tile; the k of a lane that lie next to each other go by
-// blocks of four.
+// One vector of lanes of one tile whose k lie next to each other in each lane; returns how many k
+// from `from` on it packed, in blocks of four.
+HWY_INLINE std::int64_t pack_unit_k(const PackArgs& args, const float* const* rows, bool spaced,
+                                    std::int64_t from, float* dst) {
+#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+  const std::int64_t run = std::min<std::int64_t>(args.k_run[from], args.k_count - from) / 4 * 4;
+  const std::int64_t at = args.k[from];
+  const int ld = args.ld;
+  if (spaced) {
+    SpacedRows source;
+    source.stride = rows[1] - rows[0];
+    for (int i = 0; i < HWY_MAX_BYTES / 16; ++i) source.fourth[i] = rows[4 * i] + at;
+    for (std::int64_t k = 0; k < run; k += 4, dst += 4 * ld) transpose4(source, k, ld, dst);
+  } else {
+    for (std::int64_t k = 0; k < run; k += 4, dst += 4 * ld)
+      transpose4(TableRows{rows}, at + k, ld, dst);
+  }
+  return run;
+#else
+  (void)args, (void)rows, (void)spaced, (void)from, (void)dst;
+  return 0;
+#endif
+}
+
+// Any layout, one vector of lanes of one tile.
 HWY_INLINE void pack_lanes(const PackArgs& args, int tile, int first, int lanes) {
-  const std::int64_t begin = args.starts[tile];
+  const std::int64_t begin = args.starts[tile] + first;
   const std::int64_t last = args.starts[tile + 1] - 1;
   const float* rows[kMaxTileVectors * HWY_MAX_BYTES / 4];
   for (int i = 0; i < lanes; ++i) {
     // Lanes that do not exist repeat the last one: their products are never stored.
-    rows[i] = args.src + args.outer[std::min(begin + first + i, last)];
+    rows[i] = args.src + args.outer[std::min(begin + i, last)];
   }
+  const bool spaced = begin + lanes - 1 <= last && args.spaced_run[begin] >= lanes;
   float* dst = args.dst + tile * args.tile_stride + first;
-  std::int64_t k = 0;
-  while (k < args.k_count) {
-#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
-    if (args.k_run[k] >= 4 && k + 4 <= args.k_count) {
-      transpose4(rows, args.k[k], args.ld, dst + k * args.ld);
-      k += 4;
-      continue;
-    }
-#endif
+  for (std::int64_t k = 0; k < args.k_count;) {
+    const std::int64_t done = pack_unit_k(args, rows, spaced, k, dst + k * args.ld);
+    k += done;
+    if (done != 0) continue;
     for (int i = 0; i < lanes; ++i) dst[k * args.ld + i] = rows[i][args.k[k]];
     ++k;
   }

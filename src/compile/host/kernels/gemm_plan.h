@@ -33,6 +33,7 @@ struct Layout {
   std::vector<std::int32_t> outer_run;   ///< how many offsets from each on rise by one
   std::vector<std::int32_t> spaced_run;  ///< how many from each on are equally spaced
   std::vector<std::int32_t> k_run;
+  std::vector<std::int32_t> k_spaced_run;
 };
 
 }  // namespace gemm

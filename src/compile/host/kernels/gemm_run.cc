@@ -42,8 +42,8 @@ class Scratch {
 
 thread_local Scratch t_scratch;
 
-constexpr std::int64_t kLine = 16;  // floats
-
+constexpr std::int64_t kLine = 16;               // floats
+constexpr std::int64_t kPanelsWorthPacking = 4;  // up to so many read A's adjacent rows in place
 
 // One chunk of k over one block of C.
 struct Step {
@@ -68,15 +68,19 @@ class PartRun {
   Range columns(const Range& panels) const {
     return {s_.panel_starts[at(panels.begin)], s_.panel_starts[at(panels.end)]};
   }
-  Range tile(std::int64_t t) const { return step_rows_.piece(t, tiles_); }
+  // The rows fall into tiles of about equal size, the larger ones first.
+  Range tile(std::int64_t t) const {
+    const std::int64_t begin = step_rows_.begin + t * tile_rows_ + std::min(t, larger_tiles_);
+    return {begin, begin + tile_rows_ + (t < larger_tiles_ ? 1 : 0)};
+  }
 
   void run_step(const Step& step);
   const float* prepare_b(const Step& step);
   void run_group(const Chunk& chunk, const Range& tiles, const float* b);
   void run_tile(const Chunk& chunk, std::int64_t t, gemm::TileArgs args);
-  bool in_place(const Chunk& chunk, const Range& tiles) const;
+  enum class Access { none, adjacent_k, adjacent_rows };
+  Access access(const Chunk& chunk, const Range& tiles) const;
   void pack_a(const Chunk& chunk, const Range& tiles) const;
-  void fetch_c(const Range& rows, const Range& in_row) const;
 
   const State& s_;
   Range batches_, rows_, panels_;
@@ -92,7 +96,7 @@ class PartRun {
 
   // The step being run.
   Range step_rows_, step_panels_;
-  std::int64_t tiles_ = 0;
+  std::int64_t tiles_ = 0, tile_rows_ = 0, larger_tiles_ = 0;
   const float* step_a_ = nullptr;
   float* step_c_ = nullptr;
   const float* held_b_ = nullptr;  // what the scratch holds packed, if that is all of a part's B
@@ -176,6 +180,8 @@ void PartRun::run_step(const Step& step) {
   step_rows_ = rows_of(step);
   step_panels_ = panels_of(step);
   tiles_ = ceil_div(step_rows_.size(), s_.kernels->mr);
+  tile_rows_ = step_rows_.size() / tiles_;
+  larger_tiles_ = step_rows_.size() % tiles_;
   step_a_ = a_ + p.a.batch[at(batch)];
   step_c_ = c_ + p.c_batch[at(batch)];
   const float* b = prepare_b(step);
@@ -183,14 +189,23 @@ void PartRun::run_step(const Step& step) {
     run_group(chunk, {t, std::min(t + s_.group_tiles, tiles_)}, b);
 }
 
-// Whether the kernels can read these rows of A where they lie.
-bool PartRun::in_place(const Chunk& chunk, const Range& tiles) const {
-  if (s_.a_layout.k_run[at(chunk.k_begin)] < chunk.k_end - chunk.k_begin) return false;
-  for (std::int64_t t = tiles.begin; t < tiles.end; ++t) {
-    const Range rows = tile(t);
-    if (s_.a_layout.spaced_run[at(rows.begin)] < rows.size()) return false;
-  }
-  return true;
+// How the kernels can read these tiles of A where they lie, if they can.
+PartRun::Access PartRun::access(const Chunk& chunk, const Range& tiles) const {
+  const gemm::Layout& layout = s_.a_layout;
+  const std::int64_t length = chunk.k_end - chunk.k_begin;
+  const auto all_tiles = [&](const std::vector<std::int32_t>& runs) {
+    for (std::int64_t t = tiles.begin; t < tiles.end; ++t) {
+      const Range rows = tile(t);
+      if (runs[at(rows.begin)] < rows.size()) return false;
+    }
+    return true;
+  };
+  if (layout.k_run[at(chunk.k_begin)] >= length && all_tiles(layout.spaced_run))
+    return Access::adjacent_k;
+  if (step_panels_.size() <= kPanelsWorthPacking &&
+      layout.k_spaced_run[at(chunk.k_begin)] >= length && all_tiles(layout.outer_run))
+    return Access::adjacent_rows;
+  return Access::none;
 }
 
 void PartRun::pack_a(const Chunk& chunk, const Range& tiles) const {
@@ -203,6 +218,7 @@ void PartRun::pack_a(const Chunk& chunk, const Range& tiles) const {
   args.src = step_a_;
   args.outer = s_.problem.a.outer.data();
   args.outer_run = s_.a_layout.outer_run.data();
+  args.spaced_run = s_.a_layout.spaced_run.data();
   args.k = s_.problem.a.k.data() + chunk.k_begin;
   args.k_run = s_.a_layout.k_run.data() + chunk.k_begin;
   args.k_count = chunk.k_end - chunk.k_begin;
@@ -215,41 +231,37 @@ void PartRun::pack_a(const Chunk& chunk, const Range& tiles) const {
 }
 
 void PartRun::run_group(const Chunk& chunk, const Range& tiles, const float* b) {
-  const bool packs = !in_place(chunk, tiles);
-  if (packs) pack_a(chunk, tiles);
-  const float* in_place_a = step_a_ + s_.problem.a.k[at(chunk.k_begin)];
+  const Access how = access(chunk, tiles);
+  if (how == Access::none) pack_a(chunk, tiles);
+  const std::int64_t* k = s_.problem.a.k.data() + chunk.k_begin;
+  const std::int64_t length = chunk.k_end - chunk.k_begin;
   gemm::TileArgs args;
   args.packed_b = b;
   args.segments = s_.tree.segments.data();
   args.chunk = &chunk;
   args.stack = stack_;
+  args.adjacent_rows = how != Access::adjacent_k;
   for (std::int64_t t = tiles.begin; t < tiles.end; ++t) {
     const Range rows = tile(t);
-    if (packs) {
-      args.a = scratch_a_ + (t - tiles.begin) * s_.tile_size(chunk.k_end - chunk.k_begin);
-      args.row_stride = 0;
+    const std::int64_t* outer = s_.problem.a.outer.data() + rows.begin;
+    if (how == Access::none) {
+      args.a = scratch_a_ + (t - tiles.begin) * s_.tile_size(length);
+      args.a_stride = s_.kernels->lda;
     } else {
-      const std::int64_t* outer = s_.problem.a.outer.data() + rows.begin;
-      args.a = in_place_a + outer[0];
-      args.row_stride = rows.size() > 1 ? outer[1] - outer[0] : 0;
+      args.a = step_a_ + outer[0] + k[0];
+      if (how == Access::adjacent_k) {
+        args.a_stride = rows.size() > 1 ? outer[1] - outer[0] : 0;
+      } else {
+        args.a_stride = length > 1 ? k[1] - k[0] : 0;
+      }
     }
-    args.packed = packs;
     run_tile(chunk, t, args);
-  }
-}
-
-// Fetches the lines of C that a kernel will write while it computes: its stores would wait for them.
-void PartRun::fetch_c(const Range& rows, const Range& in_row) const {
-  for (std::int64_t r = rows.begin; r < rows.end; ++r) {
-    float* row = step_c_ + s_.problem.c_rows[at(r)];
-    for (std::int64_t i = in_row.begin; i < in_row.end; i += kLine)
-      __builtin_prefetch(row + i, 1, 3);
   }
 }
 
 void PartRun::run_tile(const Chunk& chunk, std::int64_t t, gemm::TileArgs args) {
   const Range rows = tile(t);
-  const auto& kernels = s_.kernels->tiles[args.packed ? 1 : 0];
+  const auto& kernels = s_.kernels->tiles[args.adjacent_rows ? 1 : 0];
   const std::int64_t count = step_panels_.size();
   const std::int64_t panel_size = s_.panel_size(chunk.k_end - chunk.k_begin);
   const std::int64_t slots_size = s_.tree.num_slots * s_.node_size();
@@ -259,7 +271,6 @@ void PartRun::run_tile(const Chunk& chunk, std::int64_t t, gemm::TileArgs args) 
     const Range in_row = columns({step_panels_.begin + i, step_panels_.begin + i + 1});
     args.c = step_c_ + in_row.begin;
     args.cols = static_cast<int>(in_row.size());
-    if (chunk.finishes) fetch_c(rows, in_row);
     kernels[args.cols > s_.kernels->lanes ? 1 : 0][rows.size() - 1](args);
     args.packed_b += panel_size;
     args.slots += slots_size;
@@ -275,6 +286,7 @@ void GemmPlan::State::pack_b_panels(const float* b, const Chunk& chunk, const Ra
   args.src = b;
   args.outer = problem.b.outer.data();
   args.outer_run = b_layout.outer_run.data();
+  args.spaced_run = b_layout.spaced_run.data();
   args.k = problem.b.k.data() + chunk.k_begin;
   args.k_run = b_layout.k_run.data() + chunk.k_begin;
   args.k_count = chunk.k_end - chunk.k_begin;
