@@ -7,8 +7,8 @@
 //
 // The function is traced once for each combination of structure, types, shardings, mesh and engine
 // settings. Arrays that it captures are read when it is traced; later assignments are not seen.
-// Inside another traced function a jitted function is inlined. Jitted functions may be called from
-// several threads.
+// Inside another traced function a jitted function is inlined; its options do not matter there.
+// Jitted functions may be called from several threads.
 #pragma once
 
 #include <tessera/engine.h>

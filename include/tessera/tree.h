@@ -47,7 +47,6 @@ struct Static {
   std::string key;
   std::string tessera_key() const { return key; }
   const T& operator*() const { return value; }
-  const T* operator->() const { return &value; }
 };
 
 namespace detail {

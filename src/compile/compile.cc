@@ -8,7 +8,7 @@
 #include "compile/host/lower.h"
 #include "compile/host/plan_memory.h"
 #include "ir/builder.h"
-#include "ops/emit.h"
+#include "ops/ops.h"
 
 namespace tessera::compile {
 
@@ -40,7 +40,8 @@ ir::Function with_distinct_outputs(const ir::Function& function, const CompileOp
       is_taken[id] = true;
       continue;
     }
-    const ir::ValueId copy = ops::reshape(builder, id, function.type(id).shape);
+    const ir::ValueId copy =
+        builder.emit(ops::reshape_op, {{"shape", function.type(id).shape}}, {id});
     result.values[copy].sharding = function.values[id].sharding;
     result.outputs[i] = copy;
   }

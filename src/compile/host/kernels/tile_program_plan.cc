@@ -122,10 +122,13 @@ class Planner {
   }
 
   // Whether memory written by instruction `at_instruction` may be that of a load read afterwards.
+  // The load of the instruction itself is read from what was written.
   bool is_read_later(const TileAccess& access, std::size_t at_instruction) const {
+    const int reg = plan_.instructions[at_instruction].reg;
     return std::any_of(program_.loads.begin(), program_.loads.end(), [&](const auto& load) {
-      return load.access.offset == access.offset && load.access.strides == access.strides &&
-             last_use_[at(load.reg)] != at_instruction && last_use_[at(load.reg)] > at_instruction;
+      return load.reg != reg && load.access.offset == access.offset &&
+             load.access.strides == access.strides && last_use_[at(load.reg)] != at_instruction &&
+             last_use_[at(load.reg)] > at_instruction;
     });
   }
 
@@ -134,7 +137,6 @@ class Planner {
     std::vector<bool> is_direct(program_.stores.size(), false);
     for (std::size_t i = 0; i < plan_.instructions.size(); ++i) {
       Instruction& instruction = plan_.instructions[i];
-      if (instruction.kind == Kind::load) continue;
       for (std::size_t s = 0; s < program_.stores.size() && instruction.store < 0; ++s) {
         if (program_.stores[s].reg != instruction.reg) continue;
         if (!plan_.space.always_run(plan_.stores[s])) continue;
@@ -148,8 +150,9 @@ class Planner {
     }
     // The copies at the end may overwrite memory that another of them still has to read.
     for (Instruction& instruction : plan_.instructions) {
-      instruction.must_copy = instruction.kind == Kind::load && plan_.copied_stores.size() > 1 &&
-                              last_use_[at(instruction.reg)] == kEnd;
+      if (instruction.kind != Kind::load || instruction.store >= 0) continue;
+      instruction.must_copy =
+          plan_.copied_stores.size() > 1 && last_use_[at(instruction.reg)] == kEnd;
     }
   }
 
