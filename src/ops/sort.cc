@@ -50,11 +50,12 @@ std::vector<std::size_t> sorted_order(const HostArray& key, std::size_t base, st
   dispatch(key.type().dtype, [&](auto zero) {
     using T = decltype(zero);
     const auto x = key.data<T>();
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t i, std::size_t j) {
+    std::sort(order.begin(), order.end(), [&](std::size_t i, std::size_t j) {
       const T a = x[base + i * stride];
       const T b = x[base + j * stride];
-      if (is_nan(a) || is_nan(b)) return !is_nan(a);
-      return a < b;
+      if (is_nan(a) != is_nan(b)) return is_nan(b);
+      if (a < b || b < a) return a < b;
+      return i < j;  // stable
     });
   });
   return order;

@@ -80,7 +80,10 @@ std::string to_string(const Factors& factors) {
                      arrays_text(factors.results);
   std::string notes;
   auto note = [&](int factor, std::string_view word) {
-    notes += (notes.empty() ? " | " : ", ") + factor_name(factor) + ": " + std::string(word);
+    notes += notes.empty() ? " | " : ", ";
+    notes += factor_name(factor);
+    notes += ": ";
+    notes += word;
   };
   for (int factor : factors.reduced) note(factor, name(factors.reduction));
   for (std::size_t i = 0; i < factors.factors.size(); ++i) {
@@ -164,13 +167,13 @@ const OpRecord* const kTable[] = {
 }  // namespace
 
 const std::vector<const OpRecord*>& all_ops() {
-  static const std::vector<const OpRecord*> kOps = [] {
+  static const std::vector<const OpRecord*> sorted = [] {
     std::vector<const OpRecord*> ops(std::begin(kTable), std::end(kTable));
     std::sort(ops.begin(), ops.end(),
               [](const OpRecord* x, const OpRecord* y) { return *x->name < *y->name; });
     return ops;
   }();
-  return kOps;
+  return sorted;
 }
 
 }  // namespace tessera::ops

@@ -11,7 +11,6 @@
 namespace tessera {
 namespace {
 
-using ops::Factor;
 using ops::FactorKind;
 using ops::Factors;
 using ops::HostArray;

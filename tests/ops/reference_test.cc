@@ -130,7 +130,7 @@ TEST(Reference, SortIsStableWithNanLast) {
   std::vector<float> keys = {kNan, 2, 0.0f, -0.0f, -kInf, 2};
   const auto sorted =
       testing::evaluate_all({array(keys), array<std::int32_t>({0, 1, 2, 3, 4, 5})},
-                            [](Builder& b, auto in) { return ops::sort(b, in, 0); });
+                            [](Builder& b, auto in) { return ops::sort(b, std::move(in), 0); });
   expect_elements<float>(elements<float>(sorted[0]), {-kInf, 0.0f, -0.0f, 2, 2, kNan});
   EXPECT_EQ(elements<std::int32_t>(sorted[1]), (std::vector<std::int32_t>{4, 2, 3, 1, 5, 0}));
 }

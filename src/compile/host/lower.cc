@@ -117,11 +117,41 @@ StridedTile LowerContext::apply_view(const Equation& equation, StridedTile from,
   return to;
 }
 
+namespace {
+
+/// The bytes of the largest tile of a value.
+std::int64_t largest_tile(const LowerContext& context, ValueId value) {
+  const Layout& layout = context.layout(value);
+  return size_bytes(Type{context.function().type(value).dtype, layout.max_tile_shape()});
+}
+
+/// What a collective moves, from the tiles that its tasks really read. One that only slices moves
+/// nothing.
+std::vector<run::CollectiveUse> collectives_of(const LowerContext& context,
+                                               const Equation& equation,
+                                               const std::vector<TileTask>& tasks) {
+  const std::string& kind = *equation.op->name;
+  const std::string& lowering = equation.op->host.name;
+  if ((lowering != "move" && lowering != "combine") || kind == "all_slice") return {};
+  run::CollectiveUse use{.kind = kind, .bytes = 0, .wire_bytes = 0};
+  const bool grows = kind == "all_gather";
+  for (ValueId id : grows ? equation.results : equation.operands) {
+    use.bytes += largest_tile(context, id);
+  }
+  const auto group = static_cast<std::int64_t>(tasks[0].reads.size());
+  const std::int64_t others = kind == "collective_permute" ? group : group - 1;
+  use.wire_bytes = use.bytes * others / group * (kind == "all_reduce" ? 2 : 1);
+  return {use};
+}
+
+}  // namespace
+
 HostInstruction lower_kernel(const LowerContext& context, const Equation& equation) {
   HostInstruction instruction;
   instruction.info.name = *equation.op->name;
   instruction.info.span = equation.span;
   instruction.tasks = lowering_of(equation).lower(context, equation);
+  instruction.info.collectives = collectives_of(context, equation, instruction.tasks);
   return instruction;
 }
 

@@ -23,6 +23,8 @@ using VI = hn::Vec<I>;
 constexpr std::int64_t kN = HWY_MIN(hn::MaxLanes(F()), 16);
 constexpr std::int64_t kVectors = 16 / kN;
 
+const char* TargetName() { return hwy::TargetName(HWY_TARGET); }
+
 /// 16 interleaved accumulators over `rows` runs of `length` terms, `row_stride` apart.
 float SumLanes(const float* from, std::int64_t rows, std::int64_t row_stride, std::int64_t length) {
   const F d;

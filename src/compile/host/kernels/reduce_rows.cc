@@ -9,14 +9,13 @@
 #if HWY_ONCE
 namespace tessera::kernels {
 
+HWY_EXPORT(TargetName);
 HWY_EXPORT(SumLanes);
 HWY_EXPORT(SumColumns);
 HWY_EXPORT(AddRow);
 HWY_EXPORT(ExtremeOfRun);
 
-std::string_view instruction_set() {
-  return hwy::TargetName(static_cast<std::uint32_t>(hwy::SupportedTargets() & -hwy::SupportedTargets()));
-}
+std::string_view instruction_set() { return HWY_DYNAMIC_DISPATCH(TargetName)(); }
 
 float sum_lanes(const float* from, std::int64_t rows, std::int64_t row_stride,
                 std::int64_t length) {

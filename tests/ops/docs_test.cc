@@ -1,0 +1,77 @@
+// docs/ops.md is what the op table says. TESSERA_UPDATE_DOCS=1 writes it.
+#include <cstdlib>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <sstream>
+
+#include "tests/ops/sample_inputs.h"
+
+namespace tessera {
+namespace {
+
+std::string dtypes_text(ops::TypeSet set) {
+  switch (set) {
+    case ops::TypeSet::boolean:
+      return "booleans";
+    case ops::TypeSet::integers:
+      return "integers";
+    case ops::TypeSet::floats:
+      return "floats";
+    case ops::TypeSet::numbers:
+      return "integers, floats";
+    case ops::TypeSet::bits:
+      return "booleans, integers";
+    default:
+      return "all";
+  }
+}
+
+std::string derivative_text(const ops::OpRecord& op) {
+  return op.vjp.is_differentiable() ? "" : "Not differentiable: " + op.vjp.why_not() + ". ";
+}
+
+std::string entry(const ops::OpRecord& op) {
+  const ir::Function example = testing::function_of(op, op.samples->front());
+  const ir::Equation& equation = example.equations[0];
+  const ops::Factors factors =
+      (*op.factors)(equation.attributes, ir::operand_types(example, equation),
+                    ir::result_types(example, equation));
+  std::string text = "## " + *op.name;
+  std::string names;
+  for (const std::string& name : *op.attributes) names += (names.empty() ? "" : ", ") + name;
+  if (!names.empty()) text += "[" + names + "]";
+  text += "\n" + *op.doc + " " + derivative_text(op) + "\n\n";
+  text += "- Dtypes: " + dtypes_text(*op.types) + "\n";
+  text += "- Factors: `" + to_string(factors) + "` for ";
+  std::string operands;
+  for (const Type& type : ir::operand_types(example, equation)) {
+    operands += (operands.empty() ? "" : ", ") + to_string(type);
+  }
+  text += (operands.empty() ? "no operands" : operands) + " -> ";
+  std::string results;
+  for (const Type& type : ir::result_types(example, equation)) {
+    results += (results.empty() ? "" : ", ") + to_string(type);
+  }
+  return text + results + "\n- Source: " + *op.source + "\n\n";
+}
+
+std::string document() {
+  std::string text =
+      "# Ops\n\nWritten by `TESSERA_UPDATE_DOCS=1 ctest -R ops_conformance_test` from the table in "
+      "`src/ops`.\nFactors read like einsum: dimensions with the same letter are split together; "
+      "`sum`, `max`, ... are\nreductions along a letter, and `whole` letters are never split.\n\n";
+  for (const ops::OpRecord* op : ops::all_ops()) text += entry(*op);
+  text.pop_back();
+  return text;
+}
+
+TEST(Docs, SayWhatTheTableSays) {
+  const std::string path = std::string(TESSERA_SOURCE_DIR) + "/docs/ops.md";
+  if (std::getenv("TESSERA_UPDATE_DOCS") != nullptr) std::ofstream(path) << document();
+  std::ostringstream found;
+  found << std::ifstream(path).rdbuf();
+  EXPECT_EQ(found.str(), document()) << "run with TESSERA_UPDATE_DOCS=1 to write " << path;
+}
+
+}  // namespace
+}  // namespace tessera
