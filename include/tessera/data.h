@@ -36,11 +36,10 @@ struct Text {
 };
 /// Throws UserError when the file cannot be read or is too short for two windows of `length`.
 Text read_text(const std::string& path, std::int64_t length);
-/// Windows of `length` bytes, at starts drawn from NumPy's RandomState(seed).
-Tokens text_windows(std::span<const std::uint8_t> text, std::int64_t length,
-                    std::int64_t num_windows, std::uint32_t seed);
-/// Consecutive windows of `length` bytes, without overlap.
+/// Consecutive windows of `length` bytes without overlap, in the order of the text.
 Tokens consecutive_windows(std::span<const std::uint8_t> text, std::int64_t length);
+/// The same sequences in a random order that depends on the seed alone.
+Tokens shuffled(const Tokens& tokens, std::uint32_t seed);
 
 /// Entropies of the bytes in nats: of a byte, and of a byte given the one before it.
 double unigram_entropy(std::span<const std::uint8_t> text);

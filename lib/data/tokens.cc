@@ -1,6 +1,6 @@
 #include <cmath>
 #include <fstream>
-#include <random>
+#include <numeric>
 
 #include <tessera/data.h>
 #include <tessera/error.h>
@@ -59,24 +59,28 @@ Text read_text(const std::string& path, std::int64_t length) {
   return {.train = {bytes.begin(), middle}, .held_out = {middle, bytes.end()}};
 }
 
-Tokens text_windows(std::span<const std::uint8_t> text, std::int64_t length,
-                    std::int64_t num_windows, std::uint32_t seed) {
-  std::vector<std::int32_t> starts(static_cast<std::size_t>(num_windows));
-  NumpyRandomState(seed).randint_i32(0, static_cast<std::int64_t>(text.size()) - length + 1,
-                                     starts);
-  std::vector<std::int32_t> tokens;
-  for (std::int32_t start : starts) {
-    const auto window =
-        text.subspan(static_cast<std::size_t>(start), static_cast<std::size_t>(length));
-    tokens.insert(tokens.end(), window.begin(), window.end());
-  }
-  return Tokens(std::move(tokens), length);
-}
-
 Tokens consecutive_windows(std::span<const std::uint8_t> text, std::int64_t length) {
   const std::size_t whole = text.size() / static_cast<std::size_t>(length);
   const auto used = text.first(whole * static_cast<std::size_t>(length));
   return Tokens({used.begin(), used.end()}, length);
+}
+
+Tokens shuffled(const Tokens& tokens, std::uint32_t seed) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(tokens.num_sequences()));
+  std::iota(order.begin(), order.end(), 0);
+  // Fisher and Yates by hand: std::shuffle differs between standard libraries.
+  NumpyRandomState random(seed);
+  for (std::size_t i = order.size(); i > 1; --i) {
+    std::int32_t other = 0;
+    random.randint_i32(0, static_cast<std::int64_t>(i), std::span(&other, 1));
+    std::swap(order[i - 1], order[static_cast<std::size_t>(other)]);
+  }
+  std::vector<std::int32_t> values;
+  for (std::int64_t index : order) {
+    const auto begin = tokens.values().begin() + index * tokens.length();
+    values.insert(values.end(), begin, begin + tokens.length());
+  }
+  return Tokens(std::move(values), tokens.length());
 }
 
 namespace {

@@ -102,33 +102,15 @@ void partition(Program& program) {
   }
 }
 
-/// The placements of outputs where the partitioner is not asked.
-std::vector<const Placement*> reference_outputs(const Program& program) {
-  std::vector<const Placement*> outputs;
-  for (std::size_t i = 0; i < program.traced.outputs.size(); ++i) {
-    const Type& type = program.traced.type(program.traced.outputs[i]);
-    const int alias = program.output_alias[i];
-    if (program.asked_outputs[i]) {
-      outputs.push_back(placement_of(type, program.traced.mesh, *program.asked_outputs[i]));
-    } else if (alias >= 0) {
-      outputs.push_back(program.inputs[static_cast<std::size_t>(alias)]);
-    } else {
-      outputs.push_back(replicated_placement(type, program.traced.mesh));
-    }
-  }
-  return outputs;
-}
-
 std::vector<Array> interpret(const Program& program, const std::vector<run::Tiles>& inputs) {
   std::vector<ops::HostArray> arrays;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     arrays.push_back(gather(*program.inputs[i], inputs[i]));
   }
   const std::vector<ops::HostArray> results = compile::interpret(program.traced, std::move(arrays));
-  const std::vector<const Placement*> placements = reference_outputs(program);
   std::vector<Array> outputs;
   for (std::size_t i = 0; i < results.size(); ++i) {
-    outputs.push_back(make_concrete(placements[i], scatter(results[i], *placements[i])));
+    outputs.push_back(make_concrete(program.outputs[i], scatter(results[i], *program.outputs[i])));
   }
   return outputs;
 }
@@ -148,9 +130,8 @@ void lower(Program& program) {
 }
 
 void compile(Program& program) {
-  if (program.engine == EngineKind::reference) return;
   lower(program);
-  if (program.traced.outputs.empty()) return;
+  if (program.engine == EngineKind::reference || program.traced.outputs.empty()) return;
   std::call_once(program.compile_once, [&] {
     const Stopwatch stopwatch(program.seconds);
     program.executable =

@@ -1,6 +1,7 @@
 #include "ir/ir.h"
 
 #include <algorithm>
+#include <bit>
 
 #include <tessera/error.h>
 
@@ -23,6 +24,20 @@ void Attributes::set(std::string name, Attribute value) {
 bool Attributes::has(std::string_view name) const {
   return std::any_of(items_.begin(), items_.end(),
                      [&](const auto& item) { return item.first == name; });
+}
+
+bool operator==(const Attributes& a, const Attributes& b) {
+  auto is_same = [](const auto& x, const auto& y) {
+    const auto* number = std::get_if<double>(&x.second);
+    if (number == nullptr || y.second.index() != x.second.index()) return x == y;
+    return x.first == y.first && std::bit_cast<std::uint64_t>(*number) ==
+                                     std::bit_cast<std::uint64_t>(std::get<double>(y.second));
+  };
+  return std::equal(a.items_.begin(), a.items_.end(), b.items_.begin(), b.items_.end(), is_same);
+}
+
+void Attributes::fail(std::string_view name) {
+  throw InternalError("attribute " + std::string(name) + " has another kind than the op expects");
 }
 
 const Attribute& Attributes::find(std::string_view name) const {

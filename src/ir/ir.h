@@ -56,16 +56,20 @@ class Attributes {
   const Ints& ints(std::string_view name) const { return get<Ints>(name); }
   std::int64_t integer(std::string_view name) const { return get<std::int64_t>(name); }
   const std::vector<std::pair<std::string, Attribute>>& items() const { return items_; }
-  friend bool operator==(const Attributes&, const Attributes&) = default;
+  /// Numbers are equal when their bits are: 0.0 differs from -0.0, NaN equals itself.
+  friend bool operator==(const Attributes& a, const Attributes& b);
 
  private:
+  [[noreturn]] static void fail(std::string_view name);
   const Attribute& find(std::string_view name) const;
   std::vector<std::pair<std::string, Attribute>> items_;
 };
 
 template <typename T>
 const T& Attributes::get(std::string_view name) const {
-  return std::get<T>(find(name));
+  const T* value = std::get_if<T>(&find(name));
+  if (value == nullptr) fail(name);
+  return *value;
 }
 
 struct Value {

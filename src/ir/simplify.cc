@@ -1,6 +1,5 @@
 #include "ir/simplify.h"
 
-#include <cmath>
 #include <unordered_map>
 
 namespace tessera::ir {
@@ -26,15 +25,8 @@ std::size_t hash(const Equation& equation) {
   return seed;
 }
 
-/// Attributes that compare equal and also have the same bits: 0.0 and -0.0 differ.
 bool is_same(const Equation& a, const Equation& b) {
-  if (a.op != b.op || a.operands != b.operands || !(a.attributes == b.attributes)) return false;
-  for (std::size_t i = 0; i < a.attributes.items().size(); ++i) {
-    const auto* x = std::get_if<double>(&a.attributes.items()[i].second);
-    const auto* y = std::get_if<double>(&b.attributes.items()[i].second);
-    if (x != nullptr && y != nullptr && std::signbit(*x) != std::signbit(*y)) return false;
-  }
-  return true;
+  return a.op == b.op && a.operands == b.operands && a.attributes == b.attributes;
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ std::string dtypes_text(ops::TypeSet set) {
 }
 
 std::string derivative_text(const ops::OpRecord& op) {
-  return op.vjp.is_differentiable() ? "" : "Not differentiable: " + op.vjp.why_not() + ". ";
+  return op.vjp.is_differentiable() ? "" : " Not differentiable: " + op.vjp.why_not() + ".";
 }
 
 std::string entry(const ops::OpRecord& op) {
@@ -40,7 +40,7 @@ std::string entry(const ops::OpRecord& op) {
   std::string names;
   for (const std::string& name : *op.attributes) names += (names.empty() ? "" : ", ") + name;
   if (!names.empty()) text += "[" + names + "]";
-  text += "\n" + *op.doc + " " + derivative_text(op) + "\n\n";
+  text += "\n" + *op.doc + derivative_text(op) + "\n\n";
   text += "- Dtypes: " + dtypes_text(*op.types) + "\n";
   text += "- Factors: `" + to_string(factors) + "` for ";
   std::string operands;

@@ -52,9 +52,9 @@ Corpus load_corpus(const LmFlags& flags, Report& report) {
   std::snprintf(line, sizeof(line), "entropy    unigram %.3f, bigram %.3f nats per byte",
                 data::unigram_entropy(text.train), data::bigram_entropy(text.train));
   report.line(line);
-  return {.train =
-              data::text_windows(text.train, flags.model.seq, flags.steps * flags.batch, kDataSeed),
-          .held_out = data::consecutive_windows(text.held_out, flags.model.seq)};
+  return {
+      .train = data::shuffled(data::consecutive_windows(text.train, flags.model.seq), kDataSeed),
+      .held_out = data::consecutive_windows(text.held_out, flags.model.seq)};
 }
 
 Array place(const Array& batch, const Mesh& mesh) {

@@ -96,11 +96,12 @@ float ExtremeOfRun(const float* from, std::int64_t length, bool is_min) {
   const F d;
   const I i;
   VI best = hn::Set(i, is_min ? 0x7fffffff : -0x7fffffff - 1);
-  auto has_nan = hn::Ne(hn::Zero(d), hn::Zero(d));
+  // Highway 1.0.3's Ne is false for NaN on x86.
+  auto has_nan = hn::Not(hn::Eq(hn::Zero(d), hn::Zero(d)));
   std::int64_t at = 0;
   for (; at + kN <= length; at += kN) {
     const VF x = hn::LoadU(d, from + at);
-    has_nan = hn::Or(has_nan, hn::Ne(x, x));
+    has_nan = hn::Or(has_nan, hn::Not(hn::Eq(x, x)));
     const VI ordered = Ordered(hn::BitCast(i, x));
     best = is_min ? hn::Min(best, ordered) : hn::Max(best, ordered);
   }

@@ -1,0 +1,219 @@
+#include "tests/fuzz/run_sharded.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <fmt/format.h>
+#include <limits>
+
+#include <tessera/error.h>
+
+#include "compile/compile.h"
+#include "compile/reference/interpret.h"
+#include "ops/ops.h"
+#include "partition/partition.h"
+#include "run/engine.h"
+
+namespace tessera::testing {
+
+namespace {
+
+using ir::Function;
+using ops::HostArray;
+
+/// Calls visit(offset in the whole array, offset in the box) for every element of a box.
+template <typename Visit>
+void for_each_element(const Box& box, const Shape& whole, Visit visit) {
+  const std::vector<std::int64_t> strides = row_major_strides(whole);
+  const std::int64_t count = num_elements(box.size);
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::int64_t rest = i;
+    std::int64_t offset = 0;
+    for (std::size_t dim = whole.size(); dim-- > 0;) {
+      offset += (box.start[dim] + rest % box.size[dim]) * strides[dim];
+      rest /= box.size[dim];
+    }
+    visit(static_cast<std::size_t>(offset), static_cast<std::size_t>(i));
+  }
+}
+
+std::vector<Layout> layouts_of(const Function& function, const std::vector<ir::ValueId>& ids) {
+  std::vector<Layout> layouts;
+  for (ir::ValueId id : ids) {
+    layouts.emplace_back(function.mesh, function.sharding(id), function.type(id).shape);
+  }
+  return layouts;
+}
+
+/// A donated input can only be taken by an output of its sharding.
+std::vector<int> possible_aliases(const Function& partitioned, std::vector<int> output_alias) {
+  output_alias.resize(partitioned.outputs.size(), -1);
+  for (std::size_t i = 0; i < output_alias.size(); ++i) {
+    if (output_alias[i] < 0) continue;
+    const ir::ValueId input = partitioned.inputs[static_cast<std::size_t>(output_alias[i])];
+    if (partitioned.sharding(input) != partitioned.sharding(partitioned.outputs[i])) {
+      output_alias[i] = -1;
+    }
+  }
+  return output_alias;
+}
+
+std::string element_text(const HostArray& array, std::size_t i) {
+  return ops::dispatch(array.type().dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const T value = array.data<T>()[i];
+    if constexpr (std::is_same_v<T, float>) {
+      return fmt::format("{} ({:#010x})", value, std::bit_cast<std::uint32_t>(value));
+    } else {
+      return fmt::format("{}", value);
+    }
+  });
+}
+
+template <typename T>
+bool is_close(T x, T y, double max_ulp) {
+  if constexpr (std::is_same_v<T, float>) {
+    return ulps_between(x, y) <= max_ulp;
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return std::memcmp(&x, &y, sizeof(T)) == 0 || (std::isnan(x) && std::isnan(y));
+  } else {
+    return x == y;
+  }
+}
+
+}  // namespace
+
+run::Tiles scatter(const HostArray& array, const Layout& layout) {
+  const std::size_t size = size_bytes(array.type().dtype);
+  run::Tiles tiles;
+  for (std::int64_t tile = 0; tile < layout.num_tiles(); ++tile) {
+    const Box box = layout.box(tile);
+    tiles.push_back(
+        std::make_shared<run::Buffer>(num_elements(box.size) * static_cast<std::int64_t>(size)));
+    for_each_element(box, array.type().shape, [&](std::size_t from, std::size_t to) {
+      std::memcpy(tiles.back()->data() + to * size, array.bytes().data() + from * size, size);
+    });
+  }
+  return tiles;
+}
+
+HostArray gather(const run::Tiles& tiles, const Layout& layout, DType dtype) {
+  HostArray array(Type{dtype, layout.shape()});
+  const std::size_t size = size_bytes(dtype);
+  for (std::int64_t tile = 0; tile < layout.num_tiles(); ++tile) {
+    const run::Buffer& buffer = *tiles[static_cast<std::size_t>(tile)];
+    for_each_element(layout.box(tile), layout.shape(), [&](std::size_t to, std::size_t from) {
+      std::memcpy(array.bytes().data() + to * size, buffer.data() + from * size, size);
+    });
+  }
+  return array;
+}
+
+Function without_mesh(const Function& function) {
+  Function result = function;
+  result.mesh = Mesh();
+  for (ir::Equation& equation : result.equations) {
+    if (equation.op != &ops::sharding_constraint_op) continue;
+    const std::int64_t rank = result.type(equation.results[0]).rank();
+    equation.attributes.set("sharding", replicated_sharding(rank));
+  }
+  return result;
+}
+
+Arrays run_reference(const Function& function, const Arrays& inputs) {
+  return compile::interpret(function, inputs);
+}
+
+Arrays run_whole(const Function& function, const Arrays& inputs) {
+  Placed placed;
+  for (const HostArray& input : inputs) {
+    placed.inputs.push_back(replicated_sharding(input.type().rank()));
+  }
+  return run_sharded(without_mesh(function), placed, inputs);
+}
+
+Function partition_verified(const Function& function, const Placed& placed) {
+  Function partitioned = partition::partition(function, {.inputs = placed.inputs,
+                                                         .is_storage = placed.is_storage,
+                                                         .outputs = placed.outputs,
+                                                         .output_alias = placed.output_alias,
+                                                         .verify = true});
+  partition::verify_partitioned(partitioned, "partition");
+  return partitioned;
+}
+
+Arrays run_partitioned(const Function& partitioned, const std::vector<int>& output_alias,
+                       const Arrays& inputs, const Fault& fault) {
+  compile::CompileOptions options{.is_donated = std::vector<bool>(partitioned.inputs.size(), false),
+                                  .output_alias = possible_aliases(partitioned, output_alias)};
+  for (int alias : options.output_alias) {
+    if (alias >= 0) options.is_donated[static_cast<std::size_t>(alias)] = true;
+  }
+  const auto executable = compile::compile(partitioned, options);
+  const std::vector<Layout> input_layouts = layouts_of(partitioned, partitioned.inputs);
+  const std::vector<Layout> output_layouts = layouts_of(partitioned, partitioned.outputs);
+  std::vector<run::Tiles> tiles;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    tiles.push_back(scatter(inputs[i], input_layouts[i]));
+  }
+  if (fault) fault(tiles);
+  const std::vector<run::Tiles> found =
+      run::Engine::instance().execute(*executable, std::move(tiles));
+  Arrays outputs;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    require(static_cast<std::int64_t>(found[i].size()) == output_layouts[i].num_tiles(),
+            "the engine gives every tile of an output");
+    outputs.push_back(
+        gather(found[i], output_layouts[i], partitioned.type(partitioned.outputs[i]).dtype));
+  }
+  return outputs;
+}
+
+Arrays run_sharded(const Function& function, const Placed& placed, const Arrays& inputs) {
+  return run_partitioned(partition_verified(function, placed), placed.output_alias, inputs);
+}
+
+double ulps_between(float x, float y) {
+  if (std::isnan(x) || std::isnan(y)) {
+    return std::isnan(x) == std::isnan(y) ? 0.0 : std::numeric_limits<double>::infinity();
+  }
+  // Positions on the line of all floats; -0 lies one below +0.
+  auto position = [](float value) {
+    const auto bits = static_cast<std::int64_t>(std::bit_cast<std::uint32_t>(value));
+    constexpr std::int64_t kSign = std::int64_t{1} << 31;
+    return bits < kSign ? bits : kSign - 1 - bits;
+  };
+  return std::abs(static_cast<double>(position(x) - position(y)));
+}
+
+std::optional<std::string> first_difference(const HostArray& found, const HostArray& wanted,
+                                            double max_ulp) {
+  if (found.type() != wanted.type()) {
+    return fmt::format("type {} and not {}", to_string(found.type()), to_string(wanted.type()));
+  }
+  return ops::dispatch(found.type().dtype, [&](auto zero) -> std::optional<std::string> {
+    using T = decltype(zero);
+    const auto x = found.data<T>();
+    const auto y = wanted.data<T>();
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      if (is_close(x[i], y[i], max_ulp)) continue;
+      return fmt::format("element {} of {} is {} and not {}", i, to_string(found.type()),
+                         element_text(found, i), element_text(wanted, i));
+    }
+    return std::nullopt;
+  });
+}
+
+std::optional<std::string> first_difference(const Arrays& found, const Arrays& wanted,
+                                            double max_ulp) {
+  if (found.size() != wanted.size()) {
+    return fmt::format("{} outputs and not {}", found.size(), wanted.size());
+  }
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const auto difference = first_difference(found[i], wanted[i], max_ulp);
+    if (difference) return fmt::format("output {}: {}", i, *difference);
+  }
+  return std::nullopt;
+}
+
+}  // namespace tessera::testing

@@ -1,0 +1,79 @@
+// The language model against the numbers that JAX, Flax and Optax give.
+
+#include <cmath>
+#include <gtest/gtest.h>
+
+#include "lm_support.h"
+#include "tests/peers/golden.h"
+
+namespace tessera::testing {
+namespace {
+
+struct Sums {
+  double sum = 0;
+  double abs_sum = 0;
+};
+
+Sums sums_of(const std::vector<float>& values) {
+  Sums sums;
+  for (float x : values) {
+    sums.sum += static_cast<double>(x);
+    sums.abs_sum += std::fabs(static_cast<double>(x));
+  }
+  return sums;
+}
+
+TEST(LmGolden, InitialParametersAreFlaxs) {
+  const auto golden = read_golden("lm.json");
+  const State state = make_state({}, Mesh(), Layout::replicated);
+  const auto arrays = checkpoint::named_arrays(state.params);
+  ASSERT_EQ(arrays.size(), golden["initial"].size());
+  std::int64_t count = 0;
+  for (const checkpoint::NamedArray& item : arrays) {
+    SCOPED_TRACE(item.name);
+    ASSERT_TRUE(golden["initial"].contains(item.name));
+    const auto& want = golden["initial"][item.name];
+    EXPECT_EQ(item.array.shape(), want["shape"].get<Shape>());
+    const std::vector<float> values = item.array.to_vector<float>();
+    for (std::size_t i = 0; i < want["first"].size(); ++i) {
+      const double x = want["first"][i];
+      EXPECT_NEAR(static_cast<double>(values[i]), x, 1e-6 * std::fabs(x));
+    }
+    EXPECT_NEAR(sums_of(values).abs_sum, want["abs_sum"], 1e-6 * want["abs_sum"].get<double>());
+    count += item.array.size();
+  }
+  EXPECT_EQ(count, 3433984);
+}
+
+TEST(LmGolden, FirstGradientsAreJaxs) {
+  const auto golden = read_golden("lm.json");
+  const State state = make_state({}, Mesh(), Layout::replicated);
+  const Array ids = data::random_tokens(1234, 8192, 64, 512).batch(0, 32);
+  auto [loss, grads] = jit([](const lm::LM& params, Array batch) {
+    return loss_and_grads(params, batch);
+  })(state.params, ids);
+  for (const checkpoint::NamedArray& item : checkpoint::named_arrays(grads)) {
+    SCOPED_TRACE(item.name);
+    const auto& want = golden["gradients_step0"][item.name];
+    const std::vector<float> values = item.array.to_vector<float>();
+    const double abs_sum = want["abs_sum"];
+    const double mean = abs_sum / static_cast<double>(values.size());
+    for (std::size_t i = 0; i < want["first"].size(); ++i) {
+      EXPECT_NEAR(static_cast<double>(values[i]), want["first"][i], 1e-5 * mean);
+    }
+    EXPECT_NEAR(sums_of(values).sum, want["sum"], 1e-6 * abs_sum);
+    EXPECT_NEAR(sums_of(values).abs_sum, abs_sum, 1e-6 * abs_sum);
+  }
+}
+
+TEST(LmGolden, FiftyLossesAreJaxs) {
+  const auto golden = read_golden("lm.json");
+  const Run run = train({}, make_mesh({{"data", 8}}), Layout::fsdp, 50, 32);
+  ASSERT_EQ(run.losses.size(), golden["losses"].size());
+  for (std::size_t i = 0; i < run.losses.size(); ++i) {
+    EXPECT_NEAR(static_cast<double>(run.losses[i]), golden["losses"][i], 5e-6) << "step " << i;
+  }
+}
+
+}  // namespace
+}  // namespace tessera::testing

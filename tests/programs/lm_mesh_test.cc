@@ -1,0 +1,92 @@
+// The language model gives the same bits on every mesh, layout, engine and number of threads.
+
+#include <gtest/gtest.h>
+
+#include <tessera/engine.h>
+
+#include "lm_support.h"
+
+namespace tessera::testing {
+namespace {
+
+const lm::Config kSmall{
+    .vocab = 50, .seq = 12, .d_model = 32, .heads = 4, .layers = 2, .d_ff = 48, .is_causal = true};
+
+void expect_same_bits(const Run& run, const Run& want) {
+  EXPECT_EQ(run.losses, want.losses);
+  EXPECT_EQ(run.params_hash, want.params_hash);
+}
+
+TEST(LmMesh, SameBitsOnEveryMesh) {
+  const Run want = train(kSmall, Mesh(), Layout::replicated, 3, 8);
+  // Three devices cut neither the leaves nor any dimension evenly.
+  for (std::int64_t devices : {1, 2, 3, 4, 8}) {
+    for (Layout layout : {Layout::replicated, Layout::fsdp}) {
+      SCOPED_TRACE(std::to_string(devices) + (layout == Layout::fsdp ? " fsdp" : " replicated"));
+      expect_same_bits(train(kSmall, make_mesh({{"data", devices}}), layout, 3, 8), want);
+    }
+  }
+}
+
+TEST(LmMesh, SameBitsForBatchesThatDevicesDoNotDivide) {
+  const Run want = train(kSmall, Mesh(), Layout::replicated, 2, 5);
+  expect_same_bits(train(kSmall, make_mesh({{"data", 8}}), Layout::fsdp, 2, 5), want);
+}
+
+TEST(LmMesh, SameBitsForEveryNumberOfThreads) {
+  const int before = num_threads();
+  set_num_threads(1);
+  const Run want = train(kSmall, make_mesh({{"data", 4}}), Layout::fsdp, 3, 8);
+  for (int threads : {2, 3}) {
+    set_num_threads(threads);
+    expect_same_bits(train(kSmall, make_mesh({{"data", 4}}), Layout::fsdp, 3, 8), want);
+  }
+  set_num_threads(before);
+}
+
+TEST(LmMesh, SameBitsInFullSize) {
+  const Run want = train({}, Mesh(), Layout::replicated, 2, 32);
+  expect_same_bits(train({}, make_mesh({{"data", 8}}), Layout::replicated, 2, 32), want);
+  expect_same_bits(train({}, make_mesh({{"data", 4}}), Layout::fsdp, 2, 32), want);
+}
+
+TEST(LmMesh, ReferenceEngineAgrees) {
+  const Run host = train(kSmall, make_mesh({{"data", 2}}), Layout::fsdp, 3, 8);
+  set_engine("reference");
+  const Run reference = train(kSmall, Mesh(), Layout::replicated, 3, 8);
+  set_engine("host");
+  for (std::size_t i = 0; i < host.losses.size(); ++i) {
+    // Functions such as exp may differ by a few units in the last place.
+    EXPECT_NEAR(host.losses[i], reference.losses[i], 2e-5F) << "step " << i;
+  }
+}
+
+TEST(LmMesh, FsdpGathersWeightsAndScattersGradients) {
+  reset_collective_counts();
+  const lm::Config config;
+  const Mesh mesh = make_mesh({{"data", 8}});
+  const use_mesh scope(mesh);
+  const State state = make_state(config, mesh, Layout::fsdp);
+  auto step = jit([](State old, Array ids) {
+    auto [loss, grads] = loss_and_grads(old.params, ids);
+    return std::tuple(old.apply_gradients(grads), loss);
+  });
+  const Array ids = device_put(data::random_tokens(1, 32, 64, 512).batch(0, 32), P{"data"});
+  reset_collective_counts();
+  step(state, ids);
+  constexpr std::int64_t kParameterBytes = 4 * 3433984;
+  for (const CollectiveUse& use : collective_counts()) {
+    if (use.kind == "all_gather") {
+      EXPECT_LE(use.bytes, 13750000);
+    } else if (use.kind == "reduce_scatter") {
+      EXPECT_EQ(use.bytes, kParameterBytes);
+    } else {
+      EXPECT_EQ(use.kind, "all_reduce");
+      EXPECT_EQ(use.bytes, 4) << "only the loss is reduced everywhere";
+    }
+  }
+  EXPECT_EQ(collective_counts().size(), 3U);
+}
+
+}  // namespace
+}  // namespace tessera::testing
