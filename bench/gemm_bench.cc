@@ -5,9 +5,9 @@
 //   gemm_bench [substring of the shapes to run]
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <functional>
 #include <string>
 #include <thread>
@@ -68,25 +68,30 @@ namespace {
 
 HWY_EXPORT(fma_chains);
 
-using Clock = std::chrono::steady_clock;
 using Offsets = std::vector<std::int64_t>;
 
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
+double clock_seconds(clockid_t clock) {
+  timespec time = {};
+  clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
+// One thread is measured by its own clock, which stands still while other programs run.
+clockid_t clock_of(int threads) { return threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC; }
+
 // The best of several rounds of `body`, each long enough for the clock.
-double best_seconds(const std::function<void()>& body) {
+double best_seconds(int threads, const std::function<void()>& body) {
+  const clockid_t clock = clock_of(threads);
   body();
-  auto start = Clock::now();
+  double start = clock_seconds(clock);
   body();
-  const double once = seconds_since(start);
-  const int calls = std::max(1, static_cast<int>(0.02 / std::max(once, 1e-7)));
+  const double once = clock_seconds(clock) - start;
+  const int calls = std::max(1, static_cast<int>(0.01 / std::max(once, 1e-7)));
   double best = 1e9;
-  for (int round = 0; round < 12; ++round) {
-    start = Clock::now();
+  for (int round = 0; round < 20; ++round) {
+    start = clock_seconds(clock);
     for (int i = 0; i < calls; ++i) body();
-    best = std::min(best, seconds_since(start) / calls);
+    best = std::min(best, (clock_seconds(clock) - start) / calls);
   }
   return best;
 }
@@ -100,11 +105,11 @@ void on_threads(int threads, const std::function<void(int)>& body) {
 }
 
 double fma_peak(int threads) {
-  constexpr long kRounds = 20'000'000;
+  constexpr long kRounds = 5'000'000;
   double best = 0;
-  for (int round = 0; round < 3; ++round) {
+  for (int round = 0; round < 10; ++round) {
     std::atomic<double> flops = 0;
-    const auto start = Clock::now();
+    const double start = clock_seconds(clock_of(threads));
     on_threads(threads, [&](int) {
       float out[64];
       for (float& x : out) x = 0.5f + static_cast<float>(std::rand()) * 1e-12f;
@@ -112,7 +117,7 @@ double fma_peak(int threads) {
       static std::atomic<float> sink;
       for (float x : out) sink = x;
     });
-    best = std::max(best, flops / seconds_since(start));
+    best = std::max(best, flops / (clock_seconds(clock_of(threads)) - start));
   }
   return best * 1e-9;
 }
@@ -163,7 +168,7 @@ class Team {
 };
 
 struct Shape {
-  const char* layout;  // N: as in C = A B, T: transposed in memory; H: strided attention heads
+  const char* layout;  // of A and B in memory; T: transposed
   std::int64_t batches, m, n, k, leaves;
 };
 
@@ -204,7 +209,8 @@ double ours(const Shape& s, std::int64_t leaves, Team& team, Data& data) {
   const std::function<void(int)> part = [&](int i) {
     plan.run(data.a.data(), data.b.data(), data.c.data(), i);
   };
-  return static_cast<double>(plan.flops()) * 1e-9 / best_seconds([&] { team.run(plan, part); });
+  return static_cast<double>(plan.flops()) * 1e-9 /
+         best_seconds(team.threads(), [&] { team.run(plan, part); });
 }
 
 #ifdef TESSERA_BENCH_DNNL
@@ -227,7 +233,7 @@ double dnnl_gflops(const Shape& s, int threads, Data& data) {
   const std::unordered_map<int, memory> args{
       {DNNL_ARG_SRC, ma}, {DNNL_ARG_WEIGHTS, mb}, {DNNL_ARG_DST, mc}};
   const double flops = 2.0 * static_cast<double>(s.batches * s.m * s.n * s.k);
-  return flops * 1e-9 / best_seconds([&] {
+  return flops * 1e-9 / best_seconds(threads, [&] {
            matmul.execute(stream, args);
            stream.wait();
          });
@@ -238,7 +244,7 @@ double dnnl_sgemm_gflops(const Shape& s, int threads, Data& data) {
   omp_set_num_threads(threads);
   const bool ta = s.layout[0] == 'T', tb = s.layout[1] == 'T';
   const double flops = 2.0 * static_cast<double>(s.batches * s.m * s.n * s.k);
-  return flops * 1e-9 / best_seconds([&] {
+  return flops * 1e-9 / best_seconds(threads, [&] {
            for (std::int64_t i = 0; i < s.batches; ++i) {
              dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', s.m, s.n, s.k, 1.0f,
                         data.a.data() + i * s.m * s.k, ta ? s.m : s.k,

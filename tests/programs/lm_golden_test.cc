@@ -68,7 +68,7 @@ TEST(LmGolden, FirstGradientsAreJaxs) {
 
 TEST(LmGolden, FiftyLossesAreJaxs) {
   const auto golden = read_golden("lm.json");
-  const Run run = train({}, make_mesh({{"data", 8}}), Layout::fsdp, 50, 32);
+  const TrainingRun run = train({}, make_mesh({{"data", 8}}), Layout::fsdp, 50, 32);
   ASSERT_EQ(run.losses.size(), golden["losses"].size());
   for (std::size_t i = 0; i < run.losses.size(); ++i) {
     EXPECT_NEAR(static_cast<double>(run.losses[i]), golden["losses"][i], 5e-6) << "step " << i;

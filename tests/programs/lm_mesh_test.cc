@@ -12,13 +12,13 @@ namespace {
 const lm::Config kSmall{
     .vocab = 50, .seq = 12, .d_model = 32, .heads = 4, .layers = 2, .d_ff = 48, .is_causal = true};
 
-void expect_same_bits(const Run& run, const Run& want) {
+void expect_same_bits(const TrainingRun& run, const TrainingRun& want) {
   EXPECT_EQ(run.losses, want.losses);
   EXPECT_EQ(run.params_hash, want.params_hash);
 }
 
 TEST(LmMesh, SameBitsOnEveryMesh) {
-  const Run want = train(kSmall, Mesh(), Layout::replicated, 3, 8);
+  const TrainingRun want = train(kSmall, Mesh(), Layout::replicated, 3, 8);
   // Three devices cut neither the leaves nor any dimension evenly.
   for (std::int64_t devices : {1, 2, 3, 4, 8}) {
     for (Layout layout : {Layout::replicated, Layout::fsdp}) {
@@ -29,14 +29,14 @@ TEST(LmMesh, SameBitsOnEveryMesh) {
 }
 
 TEST(LmMesh, SameBitsForBatchesThatDevicesDoNotDivide) {
-  const Run want = train(kSmall, Mesh(), Layout::replicated, 2, 5);
+  const TrainingRun want = train(kSmall, Mesh(), Layout::replicated, 2, 5);
   expect_same_bits(train(kSmall, make_mesh({{"data", 8}}), Layout::fsdp, 2, 5), want);
 }
 
 TEST(LmMesh, SameBitsForEveryNumberOfThreads) {
   const int before = num_threads();
   set_num_threads(1);
-  const Run want = train(kSmall, make_mesh({{"data", 4}}), Layout::fsdp, 3, 8);
+  const TrainingRun want = train(kSmall, make_mesh({{"data", 4}}), Layout::fsdp, 3, 8);
   for (int threads : {2, 3}) {
     set_num_threads(threads);
     expect_same_bits(train(kSmall, make_mesh({{"data", 4}}), Layout::fsdp, 3, 8), want);
@@ -45,15 +45,15 @@ TEST(LmMesh, SameBitsForEveryNumberOfThreads) {
 }
 
 TEST(LmMesh, SameBitsInFullSize) {
-  const Run want = train({}, Mesh(), Layout::replicated, 2, 32);
+  const TrainingRun want = train({}, Mesh(), Layout::replicated, 2, 32);
   expect_same_bits(train({}, make_mesh({{"data", 8}}), Layout::replicated, 2, 32), want);
   expect_same_bits(train({}, make_mesh({{"data", 4}}), Layout::fsdp, 2, 32), want);
 }
 
 TEST(LmMesh, ReferenceEngineAgrees) {
-  const Run host = train(kSmall, make_mesh({{"data", 2}}), Layout::fsdp, 3, 8);
+  const TrainingRun host = train(kSmall, make_mesh({{"data", 2}}), Layout::fsdp, 3, 8);
   set_engine("reference");
-  const Run reference = train(kSmall, Mesh(), Layout::replicated, 3, 8);
+  const TrainingRun reference = train(kSmall, Mesh(), Layout::replicated, 3, 8);
   set_engine("host");
   for (std::size_t i = 0; i < host.losses.size(); ++i) {
     // Functions such as exp may differ by a few units in the last place.

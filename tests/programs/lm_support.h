@@ -15,7 +15,7 @@ using State = TrainState<lm::LM>;
 
 enum class Layout { replicated, fsdp };
 
-struct Run {
+struct TrainingRun {
   std::vector<float> losses;
   std::string params_hash;
 };
@@ -37,8 +37,8 @@ inline auto loss_and_grads(const lm::LM& params, const Array& ids) {
       params);
 }
 
-inline Run train(const lm::Config& config, const Mesh& mesh, Layout layout, int steps,
-                 std::int64_t batch) {
+inline TrainingRun train(const lm::Config& config, const Mesh& mesh, Layout layout, int steps,
+                         std::int64_t batch) {
   const use_mesh scope(mesh);
   State state = make_state(config, mesh, layout);
   auto step = jit(
@@ -49,7 +49,7 @@ inline Run train(const lm::Config& config, const Mesh& mesh, Layout layout, int 
       {.donate_argnums = {0}});
   const data::Tokens tokens =
       data::random_tokens(1234, 8192, config.seq, static_cast<std::int32_t>(config.vocab));
-  Run run;
+  TrainingRun run;
   for (int i = 0; i < steps; ++i) {
     Array ids = tokens.batch(i * batch, batch);
     if (!mesh.axes().empty()) ids = device_put(ids, P{"data"});

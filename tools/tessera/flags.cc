@@ -1,93 +1,116 @@
 #include "flags.h"
 
+#include <charconv>
+#include <limits>
 #include <thread>
 
 #include <tessera/engine.h>
+#include <tessera/error.h>
 
 namespace tessera::cli {
 
-CLI::Validator at_least(std::int64_t least) {
-  auto check = [least](const std::string& text) -> std::string {
-    std::int64_t value = 0;
-    const bool is_number = CLI::detail::lexical_cast(text, value);
-    if (is_number && value >= least) return {};
-    return "found '" + text + "', wanted a whole number of at least " + std::to_string(least);
-  };
-  return CLI::Validator(check, ">=" + std::to_string(least));
-}
-
-CLI::Validator positive_number() {
-  auto check = [](const std::string& text) -> std::string {
-    double value = 0;
-    const bool is_number = CLI::detail::lexical_cast(text, value);
-    if (is_number && value > 0 && value < 1e30) return {};
-    return "found '" + text + "', wanted a number above 0";
-  };
-  return CLI::Validator(check, "NUMBER>0");
-}
-
 namespace {
 
-CLI::Validator one_of(std::vector<std::string> choices) {
-  auto check = [choices](const std::string& text) -> std::string {
-    std::string list;
-    for (const std::string& choice : choices) {
-      if (choice == text) return {};
-      list += (list.empty() ? "" : ", ") + choice;
-    }
-    return "found '" + text + "', wanted one of: " + list;
+/// Whether all of `text` is a number, and which.
+template <typename T>
+bool read_number(const std::string& text, T& value) {
+  const char* end = text.data() + text.size();
+  const auto [reached, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc() && reached == end;
+}
+
+[[noreturn]] void bad_value(const std::string& name, const std::string& found,
+                            const std::string& wanted, const std::string& example) {
+  throw UserError({.what = name + ": this value does not do",
+                   .found = found.empty() ? "an empty text" : found,
+                   .wanted = wanted,
+                   .cure = "write for example " + name + " " + example});
+}
+
+void add_positive_number(CLI::App& command, double& value, const std::string& name,
+                         const std::string& text) {
+  CLI::Option* option = command.add_option(name, value, text)->capture_default_str();
+  const std::string example = option->get_default_str();
+  auto check = [name, example](const std::string& word) -> std::string {
+    double number = 0;
+    if (read_number(word, number) && number > 0 && number < 1e30) return {};
+    bad_value(name, word, "a number above 0", example);
   };
-  return CLI::Validator(check, "NAME");
+  option->check(CLI::Validator(check, "> 0"));
+}
+
+void add_choice(CLI::App& command, std::string& value, const std::string& name,
+                const std::vector<std::string>& choices, const std::string& text) {
+  std::string list;
+  for (const std::string& choice : choices) list += (list.empty() ? "" : ", ") + choice;
+  const std::string example = value;
+  auto check = [name, choices, list, example](const std::string& word) -> std::string {
+    for (const std::string& choice : choices) {
+      if (choice == word) return {};
+    }
+    bad_value(name, word, choices.size() == 1 ? list : "one of " + list, example);
+  };
+  command.add_option(name, value, text)
+      ->check(CLI::Validator(check, "one of " + list))
+      ->capture_default_str();
 }
 
 }  // namespace
 
+CLI::Option* add_whole_number(CLI::App& command, std::int64_t& value, const WholeNumber& flag) {
+  const std::string example = std::to_string(value < flag.least ? 8 : value);
+  auto check = [flag, example](const std::string& word) -> std::string {
+    std::int64_t number = 0;
+    const bool is_number = read_number(word, number);
+    if (is_number && number >= flag.least && number <= flag.most) return {};
+    const bool is_bounded = flag.most < std::numeric_limits<std::int64_t>::max();
+    const std::string range =
+        is_bounded ? "from " + std::to_string(flag.least) + " to " + std::to_string(flag.most)
+                   : "of at least " + std::to_string(flag.least);
+    bad_value(flag.name, word, "a whole number " + range, example);
+  };
+  CLI::Option* option = command.add_option(flag.name, value, flag.text)
+                            ->check(CLI::Validator(check, ">= " + std::to_string(flag.least)));
+  return value < flag.least ? option : option->capture_default_str();
+}
+
 void add_train_flags(CLI::App& command, TrainFlags& flags) {
   command.add_option("--mesh", flags.mesh, "mesh axes in order, data=4,model=2; or none")
       ->capture_default_str();
-  command.add_option("--params", flags.params, "where parameters and optimiser state live")
-      ->check(one_of({"replicated", "fsdp"}))
-      ->capture_default_str();
-  command.add_option("--steps", flags.steps, "training steps")
-      ->check(at_least(1))
-      ->capture_default_str();
-  command.add_option("--batch", flags.batch, "sequences or images per step")
-      ->check(at_least(1))
-      ->capture_default_str();
-  command.add_option("--seed", flags.seed, "of the parameters")
-      ->check(at_least(0))
-      ->capture_default_str();
-  command.add_option("--lr", flags.learning_rate, "learning rate")
-      ->check(positive_number())
-      ->capture_default_str();
-  command.add_option("--log-every", flags.log_every, "steps between loss lines")
-      ->check(at_least(1))
-      ->capture_default_str();
-  command.add_option("--threads", flags.threads, "worker threads; default: one per core")
-      ->check(at_least(1));
-  command.add_option("--grains", flags.grains, "leaves of a sum; part of the numbers")
-      ->check(at_least(1))
-      ->capture_default_str();
-  command.add_option("--numerics", flags.numerics, "exact: the same bits on any mesh")
-      ->check(one_of({"exact"}))
-      ->capture_default_str();
-  command.add_option("--dtype", flags.dtype, "of parameters and activations")
-      ->check(one_of({"f32"}))
-      ->capture_default_str();
-  command.add_option("--engine", flags.engine, "host, or the slow and simple reference")
-      ->check(one_of({"host", "reference"}))
-      ->capture_default_str();
+  add_choice(command, flags.params, "--params", {"replicated", "fsdp"},
+             "where parameters and optimiser state live");
+  add_whole_number(command, flags.steps,
+                   {.name = "--steps", .text = "training steps", .most = 1'000'000'000});
+  add_whole_number(command, flags.batch,
+                   {.name = "--batch", .text = "sequences or images per step"});
+  add_whole_number(command, flags.seed,
+                   {.name = "--seed",
+                    .text = "of the parameters",
+                    .least = 0,
+                    .most = std::numeric_limits<std::int64_t>::max()});
+  add_positive_number(command, flags.learning_rate, "--lr", "learning rate");
+  add_whole_number(command, flags.log_every,
+                   {.name = "--log-every", .text = "steps between loss lines"});
+  add_whole_number(
+      command, flags.threads,
+      {.name = "--threads", .text = "worker threads; default: one per core", .most = 1024});
+  add_whole_number(
+      command, flags.grains,
+      {.name = "--grains", .text = "leaves of a sum; part of the numbers", .most = 4096});
+  add_choice(command, flags.numerics, "--numerics", {"exact"}, "exact: the same bits on any mesh");
+  add_choice(command, flags.dtype, "--dtype", {"f32"}, "of parameters and activations");
+  add_choice(command, flags.engine, "--engine", {"host", "reference"},
+             "host, or the slow and simple reference");
   command.add_option("--json", flags.json,
                      "write one JSON object at the end; - is standard output");
   command.add_option("--dump", flags.dump, "write initial parameters and first gradients here");
-  command.add_option("--progress", flags.progress, "a progress bar on a terminal")
-      ->check(one_of({"auto", "off"}))
-      ->capture_default_str();
+  add_choice(command, flags.progress, "--progress", {"auto", "off"},
+             "a progress bar on a terminal");
 }
 
 void apply(const TrainFlags& flags) {
   const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
-  set_num_threads(flags.threads > 0 ? flags.threads : static_cast<int>(cores));
+  set_num_threads(flags.threads > 0 ? static_cast<int>(flags.threads) : static_cast<int>(cores));
   set_grains(flags.grains);
   set_engine(flags.engine);
 }

@@ -15,7 +15,7 @@ struct TrainFlags {
   std::int64_t seed = 42;
   double learning_rate = 3e-4;
   std::int64_t log_every = 10;
-  int threads = 0;  // 0: one per core
+  std::int64_t threads = 0;  // 0: one per core
   std::int64_t grains = 8;
   std::string numerics = "exact";
   std::string dtype = "f32";
@@ -30,8 +30,13 @@ void add_train_flags(CLI::App& command, TrainFlags& flags);
 /// Sets up threads, grains and engine.
 void apply(const TrainFlags& flags);
 
-/// A whole number of at least `least`; CLI11's own text for mistakes has no cure.
-CLI::Validator at_least(std::int64_t least);
-CLI::Validator positive_number();
+/// A flag for a whole number; other values throw UserError.
+struct WholeNumber {
+  std::string name;
+  std::string text;  // for --help
+  std::int64_t least = 1;
+  std::int64_t most = 1'000'000;
+};
+CLI::Option* add_whole_number(CLI::App& command, std::int64_t& value, const WholeNumber& flag);
 
 }  // namespace tessera::cli

@@ -4,23 +4,18 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <new>
+#include <system_error>
 
 #include <tessera/error.h>
 
 #include "commands.h"
+#include "mistakes.h"
 
 namespace {
 
 int fail(int code, const char* kind, const std::string& text) {
   std::fprintf(stderr, "tessera: %s%s\n", kind, text.c_str());
   return code;
-}
-
-/// The words up to the first flag, for the hint where help is found.
-std::string command_of(int argc, char** argv) {
-  std::string text = "tessera";
-  for (int i = 1; i < argc && argv[i][0] != '-'; ++i) text += std::string(" ") + argv[i];
-  return text;
 }
 
 int run(int argc, char** argv) {
@@ -33,9 +28,7 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
-    return fail(1, "",
-                std::string(error.what()) + "\n  cure:   `" + command_of(argc, argv) +
-                    " --help` lists what it takes");
+    throw tessera::cli::mistake_of(app, error, argc, argv);
   }
   return 0;
 }
@@ -51,6 +44,8 @@ int main(int argc, char** argv) {
     return fail(2, "fault: ", fault.what());
   } catch (const std::bad_alloc&) {
     return fail(2, "fault: ", "out of memory; use a smaller batch or a smaller model");
+  } catch (const std::system_error& fault) {
+    return fail(2, "fault: ", fault.what());
   } catch (const std::exception& error) {
     return fail(3, "", error.what());
   }

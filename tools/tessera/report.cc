@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -15,8 +17,22 @@ namespace tessera::cli {
 
 using nlohmann::json;
 
+namespace {
+
+/// Throws RuntimeFault when `file` could not be opened or written.
+void check_written(const std::ofstream& file, const std::string& path) {
+  if (file) return;
+  throw RuntimeFault("--json: cannot write " + path + ": " + std::strerror(errno));
+}
+
+}  // namespace
+
 Report::Report(const TrainFlags& flags)
-    : flags_(flags), has_bar_(flags.progress == "auto" && isatty(STDERR_FILENO) != 0) {}
+    : flags_(flags), has_bar_(flags.progress == "auto" && isatty(STDERR_FILENO) != 0) {
+  // A run of hours should not fail at its end for a path that was wrong at its start.
+  if (!flags.json.empty() && flags.json != "-")
+    check_written(std::ofstream(flags.json, std::ios::app), flags.json);
+}
 
 Report::~Report() { clear(); }
 
@@ -111,7 +127,7 @@ void Report::write_json(const std::string& name, const CompiledProgram& step, js
   std::ofstream file(flags_.json);
   file << report.dump(1) << "\n";
   file.close();
-  if (!file) throw RuntimeFault("cannot write " + flags_.json);
+  check_written(file, flags_.json);
 }
 
 }  // namespace tessera::cli

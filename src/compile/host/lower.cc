@@ -1,5 +1,6 @@
 #include "compile/host/lower.h"
 
+#include <algorithm>
 #include <map>
 
 #include <tessera/error.h>
@@ -138,7 +139,11 @@ std::vector<run::CollectiveUse> collectives_of(const LowerContext& context,
   for (ValueId id : grows ? equation.results : equation.operands) {
     use.bytes += largest_tile(context, id);
   }
-  const auto group = static_cast<std::int64_t>(tasks[0].reads.size());
+  // Tiles of dimensions with fewer elements than shards may be empty and read nothing.
+  std::int64_t group = 1;
+  for (const TileTask& task : tasks) {
+    group = std::max(group, static_cast<std::int64_t>(task.reads.size()));
+  }
   const std::int64_t others = kind == "collective_permute" ? group : group - 1;
   use.wire_bytes = use.bytes * others / group * (kind == "all_reduce" ? 2 : 1);
   return {use};

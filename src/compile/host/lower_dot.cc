@@ -32,6 +32,43 @@ class GemmKernel final : public run::Kernel {
   std::int64_t b_offset_;
 };
 
+/// Integers wrap around, so that no order of summation matters. Signs do not matter either: the
+/// low words of products and sums are the same.
+class IntegerDotKernel final : public run::Kernel {
+ public:
+  explicit IntegerDotKernel(kernels::GemmProblem problem, std::int64_t a_offset,
+                            std::int64_t b_offset)
+      : problem_(std::move(problem)), a_offset_(a_offset), b_offset_(b_offset) {}
+
+  void run(std::span<std::byte* const> buffers, int /*part*/) const override {
+    for (std::size_t batch = 0; batch < problem_.c_batch.size(); ++batch) {
+      run_batch(reinterpret_cast<const std::uint32_t*>(buffers[0]) + a_offset_ +
+                    problem_.a.batch[batch],
+                reinterpret_cast<const std::uint32_t*>(buffers[1]) + b_offset_ +
+                    problem_.b.batch[batch],
+                reinterpret_cast<std::uint32_t*>(buffers[2]) + problem_.c_batch[batch]);
+    }
+  }
+
+ private:
+  void run_batch(const std::uint32_t* a, const std::uint32_t* b, std::uint32_t* c) const {
+    for (std::size_t row = 0; row < problem_.a.outer.size(); ++row) {
+      for (std::size_t column = 0; column < problem_.b.outer.size(); ++column) {
+        std::uint32_t sum = 0;
+        for (std::size_t k = 0; k < problem_.a.k.size(); ++k) {
+          sum += a[problem_.a.outer[row] + problem_.a.k[k]] *
+                 b[problem_.b.outer[column] + problem_.b.k[k]];
+        }
+        c[problem_.c_rows[row] + static_cast<std::int64_t>(column)] = sum;
+      }
+    }
+  }
+
+  kernels::GemmProblem problem_;
+  std::int64_t a_offset_;
+  std::int64_t b_offset_;
+};
+
 /// Which dimensions of an operand play which role.
 struct Roles {
   ir::Ints batch;
@@ -118,6 +155,9 @@ std::shared_ptr<const run::Kernel> make_kernel(const LowerContext& context,
     problem.c_batch.push_back(static_cast<std::int64_t>(i) * rows * columns);
   }
   for (std::int64_t i = 0; i < rows; ++i) problem.c_rows.push_back(i * columns);
+  if (is_integer(context.function().type(equation.operands[0]).dtype)) {
+    return std::make_shared<IntegerDotKernel>(std::move(problem), a.offset, b.offset);
+  }
   return std::make_shared<GemmKernel>(std::move(problem), a.offset, b.offset);
 }
 

@@ -1,0 +1,172 @@
+#include "mistakes.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tessera::cli {
+
+namespace {
+
+bool is_flag(std::string_view word) { return word.size() > 1 && word[0] == '-'; }
+
+/// `--steps=3` -> `--steps`.
+std::string flag_name(std::string_view word) { return std::string(word.substr(0, word.find('='))); }
+
+std::string quoted_command(const std::string& words) { return "`" + words + "`"; }
+
+std::vector<std::string> subcommands_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(sub->get_name());
+  }
+  return names;
+}
+
+std::string list_of(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+/// A command of the line: its words and the arguments behind them.
+struct Command {
+  const CLI::App* app;
+  std::string words = "tessera";
+  std::vector<std::string> arguments = {};
+};
+
+Command command_of(const CLI::App& app, int argc, const char* const* argv) {
+  Command command{.app = &app};
+  int next = 1;
+  for (; next < argc; ++next) {
+    const auto subs = command.app->get_subcommands(
+        [&](const CLI::App* sub) { return sub->get_name() == argv[next]; });
+    if (subs.empty()) break;
+    command.app = subs[0];
+    command.words += " " + subs[0]->get_name();
+  }
+  command.arguments.assign(argv + next, argv + argc);
+  return command;
+}
+
+/// Insertions, removals and replacements that make `b` of `a`.
+std::size_t distance(const std::string& a, const std::string& b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0]++;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({changed, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+/// The name that `word` probably means; empty when none is near.
+std::string nearest(const std::string& word, const std::vector<std::string>& names) {
+  std::string best;
+  std::size_t least = 3;
+  for (const std::string& name : names) {
+    const std::size_t d = distance(word, name);
+    if (d < least) {
+      least = d;
+      best = name;
+    }
+  }
+  return best;
+}
+
+UserError command_mistake(const Command& command) {
+  const std::vector<std::string> names = subcommands_of(*command.app);
+  const std::string help = quoted_command(command.words + " --help") + " explains them";
+  if (command.arguments.empty() || is_flag(command.arguments[0])) {
+    return UserError(
+        {.what = command.words + ": a command is missing",
+         .found = command.arguments.empty() ? "the end of the line" : command.arguments[0],
+         .wanted = list_of(names),
+         .cure =
+             "write for example " + quoted_command(command.words + " " + names[0]) + "; " + help});
+  }
+  const std::string& word = command.arguments[0];
+  const std::string meant = nearest(word, names);
+  return UserError(
+      {.what = command.words + ": there is no such command",
+       .found = word,
+       .wanted = list_of(names),
+       .cure = "write " + quoted_command(command.words + " " + (meant.empty() ? names[0] : meant)) +
+               "; " + help});
+}
+
+UserError unexpected_word(const Command& command, const std::string& word) {
+  const std::string help = quoted_command(command.words + " --help") + " lists the flags";
+  if (!is_flag(word)) {
+    return UserError({.what = command.words + ": takes flags only",
+                      .found = word,
+                      .wanted = "--FLAG VALUE",
+                      .cure = "remove it, or write its flag before it; " + help});
+  }
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.app->get_options()) names.push_back(option->get_name());
+  const std::string meant = nearest(flag_name(word), names);
+  return UserError({.what = flag_name(word) + ": there is no such flag",
+                    .found = word,
+                    .wanted = "a flag of " + quoted_command(command.words),
+                    .cure = meant.empty() ? help : "write " + meant + "; " + help});
+}
+
+/// Too many values, too few, or one where there should be none.
+UserError wrong_number_of_values(const Command& command, const std::string& name) {
+  std::vector<std::string> given;
+  for (const std::string& word : command.arguments) {
+    if (flag_name(word) == name) given.push_back(word);
+  }
+  const CLI::Option* option = command.app->get_option_no_throw(name);
+  const bool takes_value = option != nullptr && option->get_expected_max() > 0;
+  if (!takes_value) {
+    return UserError({.what = name + ": this flag takes no value",
+                      .found = list_of(given),
+                      .wanted = name,
+                      .cure = "write " + name + " alone, or leave it out"});
+  }
+  if (given.size() > 1) {
+    return UserError({.what = name + ": the flag is given more than once",
+                      .found = std::to_string(given.size()) + " times",
+                      .wanted = "once",
+                      .cure = "keep one of them"});
+  }
+  const std::string value = option->get_default_str();
+  return UserError({.what = name + ": the value is missing",
+                    .found = list_of(given) + " without a value",
+                    .wanted = name + " VALUE",
+                    .cure = value.empty() ? "write a value behind it"
+                                          : "write for example " + name + " " + value});
+}
+
+}  // namespace
+
+UserError mistake_of(const CLI::App& app, const CLI::ParseError& error, int argc,
+                     const char* const* argv) {
+  const Command command = command_of(app, argc, argv);
+  if (!subcommands_of(*command.app).empty()) return command_mistake(command);
+  const std::string text = error.what();
+  if (error.get_name() == "ExtrasError" && !command.app->remaining().empty()) {
+    return unexpected_word(command, command.app->remaining()[0]);
+  }
+  if (error.get_name() == "ArgumentMismatch") {
+    return wrong_number_of_values(command, text.substr(0, text.find_first_of(": ")));
+  }
+  if (error.get_name() == "ExcludesError") {
+    return UserError({.what = text,
+                      .found = "both flags",
+                      .wanted = "at most one of them",
+                      .cure = "leave one of them out"});
+  }
+  return UserError(
+      {.what = text, .cure = quoted_command(command.words + " --help") + " lists what it takes"});
+}
+
+}  // namespace tessera::cli
