@@ -1,0 +1,146 @@
+#include "tests/fuzz/case.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+#include "differentiate/differentiate.h"
+#include "ir/text.h"
+#include "ops/emit.h"
+#include "tests/fuzz/program.h"
+
+namespace tessera::fuzz {
+
+namespace {
+
+/// Up to 8 devices on up to 3 axes.
+Mesh random_mesh(Random& random) {
+  static const std::vector<std::vector<std::int64_t>> sizes = {
+      {2}, {3}, {4}, {8}, {8}, {5}, {6}, {2, 2}, {2, 3}, {3, 2}, {2, 4}, {2, 4}, {4, 2}, {4, 2},
+      {1, 4}, {8, 1}, {2, 2, 2}, {2, 2, 2}, {2, 1, 3}};
+  static const std::vector<std::string> names = {"a", "b", "c"};
+  std::vector<MeshAxis> axes;
+  for (std::int64_t size : random.choose(sizes)) axes.push_back({names[axes.size()], size});
+  return make_mesh(axes);
+}
+
+/// Values that nothing uses come out first, so that little of the program is dead.
+std::vector<ValueId> random_outputs(Program& program) {
+  const ir::Function& function = program.function();
+  std::vector<bool> is_used(function.values.size(), false);
+  for (const ir::Equation& equation : function.equations) {
+    for (ValueId id : equation.operands) is_used[id] = true;
+  }
+  std::vector<ValueId> outputs;
+  for (const ir::Equation& equation : function.equations) {
+    for (ValueId id : equation.results) {
+      if (!is_used[id] && program.random().chance(80)) outputs.push_back(id);
+    }
+  }
+  if (outputs.empty() || program.random().chance(20)) {
+    outputs.push_back(static_cast<ValueId>(program.random().pick(function.values.size())));
+  }
+  program.random().shuffle(outputs);
+  return outputs;
+}
+
+/// The program with a loss over some float value, and the gradient with respect to some inputs.
+ir::Function with_gradient(Program& program) {
+  Random& random = program.random();
+  const ValueId x = program.recent([](const Type& type) { return type.dtype == DType::f32; });
+  if (x == ir::kNoValue) return program.function();
+  const Type type = program.type(x);
+  Ints dims;
+  for (std::int64_t i = 0; i < type.rank(); ++i) dims.push_back(i);
+  random.shuffle(dims);
+  const ValueId weighted = ops::mul(program.builder(), x, program.add_input(type));
+  const ValueId loss = ops::reduce_sum(program.builder(), weighted, dims);
+  std::vector<std::size_t> wrt;
+  for (std::size_t i = 0; i < program.function().inputs.size(); ++i) {
+    const Type& input = program.type(program.function().inputs[i]);
+    if (input.dtype == DType::f32 && random.chance(60)) wrt.push_back(i);
+  }
+  std::vector<ValueId> outputs = {loss};
+  if (random.chance(50)) outputs.push_back(random_outputs(program)[0]);
+  program.builder().set_outputs(outputs);
+  return differentiate::value_and_grad(program.function(), wrt);
+}
+
+testing::Placed random_placement(const ir::Function& function, Random& random) {
+  testing::Placed placed;
+  for (ValueId id : function.inputs) {
+    placed.inputs.push_back(random_sharding(random, function.mesh, function.type(id).rank()));
+    placed.is_storage.push_back(random.chance(30));
+  }
+  std::vector<bool> is_taken(function.inputs.size(), false);
+  for (ValueId id : function.outputs) {
+    placed.outputs.emplace_back();
+    placed.output_alias.push_back(-1);
+    if (random.chance(50)) {
+      placed.outputs.back() = random_sharding(random, function.mesh, function.type(id).rank());
+    }
+    for (std::size_t i = 0; i < function.inputs.size(); ++i) {
+      const bool fits = function.type(function.inputs[i]) == function.type(id);
+      if (!fits || is_taken[i] || !random.chance(40)) continue;
+      is_taken[i] = true;
+      placed.output_alias.back() = static_cast<int>(i);
+      if (random.chance(70)) placed.outputs.back() = placed.inputs[i];
+      break;
+    }
+  }
+  return placed;
+}
+
+std::string data_text(const ops::HostArray& array) {
+  if (num_elements(array.type().shape) > 24) return "...";
+  return ops::dispatch(array.type().dtype, [&](auto zero) {
+    using T = decltype(zero);
+    std::string text;
+    for (T element : array.data<T>()) text += fmt::format(" {}", element);
+    return text;
+  });
+}
+
+}  // namespace
+
+Case make_case(std::uint64_t seed) {
+  Random random(seed);
+  const Mesh mesh = random_mesh(random);
+  static const std::vector<std::int64_t> grains = {8, 8, 8, 8, 8, 8, 1, 2, 3, 6, 16, 24};
+  const bool is_special = random.chance(30);
+  Program program(mesh, random.choose(grains),
+                  is_special ? testing::Values::special : testing::Values::ordinary, random);
+  const auto count = static_cast<std::size_t>(random.between(5, 40));
+  while (program.function().equations.size() < count) add_random_equation(program);
+  Case c;
+  c.seed = seed;
+  if (random.chance(30)) {
+    c.function = with_gradient(program);
+  } else {
+    program.builder().set_outputs(random_outputs(program));
+    c.function = program.function();
+  }
+  c.inputs = program.inputs();
+  c.placed = random_placement(c.function, random);
+  return c;
+}
+
+std::string to_string(const Case& c) {
+  const ir::Function& function = c.function;
+  std::string text = fmt::format("seed {}, mesh {}\n", c.seed, to_string(function.mesh));
+  for (std::size_t i = 0; i < c.inputs.size(); ++i) {
+    text += fmt::format("input %{}: {} <{}>{}:{}\n", function.inputs[i],
+                        to_string(c.inputs[i].type()),
+                        to_string(function.mesh, c.placed.inputs[i]),
+                        c.placed.is_storage[i] ? " storage" : "", data_text(c.inputs[i]));
+  }
+  for (std::size_t i = 0; i < function.outputs.size(); ++i) {
+    const auto& asked = c.placed.outputs[i];
+    text += fmt::format("output %{}: {}", function.outputs[i],
+                        asked ? "<" + to_string(function.mesh, *asked) + ">" : "open");
+    if (c.placed.output_alias[i] >= 0) text += fmt::format(" takes input {}", c.placed.output_alias[i]);
+    text += "\n";
+  }
+  return text + ir::print(function);
+}
+
+}  // namespace tessera::fuzz

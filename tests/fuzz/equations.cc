@@ -1,0 +1,376 @@
+// How each op is put to use. Ops that are not named here take the shapes of what is there when they
+// work element by element, and their samples otherwise, so new ops are covered by their records.
+#include <algorithm>
+#include <map>
+
+#include "ops/ops.h"
+#include "partition/moves.h"
+#include "tests/fuzz/program.h"
+
+namespace tessera::fuzz {
+
+namespace {
+
+using Ids = std::vector<ValueId>;
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+std::int64_t any_dim(Program& p, ValueId x) { return p.random().between(0, p.type(x).rank() - 1); }
+
+Ints all_dims(std::int64_t rank) {
+  Ints dims;
+  for (std::int64_t i = 0; i < rank; ++i) dims.push_back(i);
+  return dims;
+}
+
+/// `count` of the dimensions, in random order.
+Ints some_dims(Program& p, std::int64_t rank, std::int64_t count) {
+  Ints dims = all_dims(rank);
+  p.random().shuffle(dims);
+  dims.resize(at(count));
+  return dims;
+}
+
+// --- shapes
+
+void broadcast(Program& p) {
+  const ValueId x = p.any();
+  Shape shape = p.shape(x);
+  for (std::int64_t& size : shape) {
+    if (size == 1 && p.random().chance(60)) size = p.size();
+  }
+  Ints dims = all_dims(p.type(x).rank());
+  for (std::int64_t n = p.random().between(0, 2); n > 0; --n) {
+    const std::size_t place = p.random().pick(shape.size() + 1);
+    shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(place), p.size());
+    for (std::int64_t& dim : dims) dim += dim >= static_cast<std::int64_t>(place) ? 1 : 0;
+  }
+  p.emit(ops::broadcast_in_dim_op, {{"dims", dims}, {"shape", shape}}, {x});
+}
+
+void merge_dims(Program& p, Shape& shape) {
+  if (shape.size() < 2) return;
+  const std::size_t dim = p.random().pick(shape.size() - 1);
+  shape[dim] *= shape[dim + 1];
+  shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(dim) + 1);
+}
+
+void split_dim(Program& p, Shape& shape) {
+  if (shape.empty()) return;
+  const std::size_t dim = p.random().pick(shape.size());
+  Ints divisors;
+  for (std::int64_t d = 2; d <= shape[dim]; ++d) {
+    if (shape[dim] % d == 0) divisors.push_back(d);
+  }
+  if (divisors.empty()) return;
+  const std::int64_t part = p.random().choose(divisors);
+  shape[dim] /= part;
+  shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(dim + p.random().pick(2)), part);
+}
+
+void reshape(Program& p) {
+  const ValueId x = p.any();
+  Shape shape = p.shape(x);
+  for (std::int64_t n = p.random().between(1, 3); n > 0; --n) {
+    const std::size_t kind = p.random().pick(5);
+    if (kind < 2) merge_dims(p, shape);
+    if (kind == 2 || kind == 3) split_dim(p, shape);
+    if (kind != 4) continue;
+    const auto one = std::find(shape.begin(), shape.end(), 1);
+    if (one != shape.end() && p.random().chance(50)) {
+      shape.erase(one);
+    } else {
+      shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(p.random().pick(shape.size() + 1)),
+                   1);
+    }
+  }
+  p.emit(ops::reshape_op, {{"shape", shape}}, {x});
+}
+
+void transpose(Program& p) {
+  const ValueId x = p.any(1);
+  p.emit(ops::transpose_op, {{"permutation", some_dims(p, p.type(x).rank(), p.type(x).rank())}},
+         {x});
+}
+
+void slice(Program& p) {
+  const ValueId x = p.any(1);
+  Ints start, limit, stride;
+  for (std::int64_t size : p.shape(x)) {
+    const bool is_whole = p.random().chance(50);
+    start.push_back(is_whole ? 0 : p.random().between(0, size - 1));
+    limit.push_back(is_whole ? size : p.random().between(start.back() + 1, size));
+    stride.push_back(is_whole || p.random().chance(50) ? 1 : p.random().between(1, 3));
+  }
+  p.emit(ops::slice_op, {{"limit", limit}, {"start", start}, {"stride", stride}}, {x});
+}
+
+void pad(Program& p) {
+  const ValueId x = p.any(1);
+  Ints low, high;
+  for (std::size_t i = 0; i < p.shape(x).size(); ++i) {
+    low.push_back(p.random().chance(50) ? 0 : p.random().between(0, 3));
+    high.push_back(p.random().chance(50) ? 0 : p.random().between(0, 3));
+  }
+  const ValueId fill = p.of_type({p.type(x).dtype, {}});
+  p.emit(ops::pad_op, {{"high", high}, {"low", low}}, {x, fill});
+}
+
+void reverse(Program& p) {
+  const ValueId x = p.any(1);
+  const std::int64_t rank = p.type(x).rank();
+  p.emit(ops::reverse_op, {{"dims", some_dims(p, rank, p.random().between(1, rank))}}, {x});
+}
+
+void concatenate(Program& p) {
+  const ValueId x = p.any(1);
+  const std::int64_t dim = any_dim(p, x);
+  Ids parts = {x};
+  for (std::int64_t n = p.random().between(0, 2); n > 0; --n) {
+    Type type = p.type(x);
+    if (p.random().chance(50)) type.shape[at(dim)] = p.size();
+    if (num_elements(type.shape) <= 1000) parts.push_back(p.of_type(type));
+  }
+  p.random().shuffle(parts);
+  p.emit(ops::concatenate_op, {{"dim", dim}}, parts);
+}
+
+// --- reductions and contractions
+
+void reduce(Program& p, const ops::OpRecord& op) {
+  const bool is_logical = *op.types == ops::TypeSet::boolean;
+  const DType dtype = is_logical                 ? DType::boolean
+                      : p.random().chance(80)    ? DType::f32
+                      : p.random().chance(50)    ? DType::i32
+                                                 : DType::u32;
+  const ValueId x = p.any(dtype, 1);
+  const std::int64_t rank = p.type(x).rank();
+  const std::int64_t count = p.random().between(1, std::min<std::int64_t>(rank, 3));
+  p.emit(op, {{"dims", some_dims(p, rank, count)}}, {x});
+}
+
+void argmax(Program& p) {
+  const ValueId x = p.any(p.random().chance(80) ? DType::f32 : DType::i32, 1);
+  p.emit(ops::argmax_op, {{"dim", any_dim(p, x)}}, {x});
+}
+
+/// What the left operand's dimensions do, and a fresh or old right operand that fits.
+void dot_general(Program& p) {
+  const DType dtype = p.random().chance(85) ? DType::f32 : DType::i32;
+  static const std::vector<std::int64_t> long_sizes = {40, 70, 130, 257};
+  ValueId x = p.any(dtype);
+  if (p.random().chance(25)) {
+    Shape shape = {p.random().between(1, 9), p.random().choose(long_sizes)};
+    p.random().shuffle(shape);
+    x = p.of_type({dtype, shape});
+  }
+  Ints batch, contract;
+  for (std::int64_t dim = 0; dim < p.type(x).rank(); ++dim) {
+    const std::size_t role = p.random().pick(10);
+    if (role < 2) batch.push_back(dim);
+    if (role >= 2 && role < 7) contract.push_back(dim);
+  }
+  p.random().shuffle(batch);
+  p.random().shuffle(contract);
+  // Dimensions of the right operand: those of the left one that it shares, then free ones.
+  Ints labels = batch;
+  labels.insert(labels.end(), contract.begin(), contract.end());
+  for (std::int64_t n = p.random().between(0, 2); n > 0; --n) labels.push_back(-1);
+  p.random().shuffle(labels);
+  Shape shape;
+  Ints rhs_batch(batch.size()), rhs_contract(contract.size());
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    shape.push_back(labels[i] < 0 ? p.random().between(1, 9) : p.shape(x)[at(labels[i])]);
+    const auto in_batch = std::find(batch.begin(), batch.end(), labels[i]);
+    const auto in_contract = std::find(contract.begin(), contract.end(), labels[i]);
+    const auto dim = static_cast<std::int64_t>(i);
+    if (in_batch != batch.end()) rhs_batch[at(in_batch - batch.begin())] = dim;
+    if (in_contract != contract.end()) rhs_contract[at(in_contract - contract.begin())] = dim;
+  }
+  if (num_elements(shape) > 2000) return;
+  const ValueId y = p.of_type({dtype, shape});
+  p.emit(ops::dot_general_op,
+         {{"lhs_batch", batch},
+          {"lhs_contract", contract},
+          {"rhs_batch", rhs_batch},
+          {"rhs_contract", rhs_contract}},
+         {x, y});
+}
+
+// --- indexing, sorting, random bits
+
+/// Indices into [0, size) with repeats, and a few outside.
+ValueId indices(Program& p, Shape shape, std::int64_t size) {
+  return p.add_input({.type = {DType::i32, std::move(shape)},
+                      .low = p.random().chance(30) ? -2.0 : 0.0,
+                      .high = static_cast<double>(size - (p.random().chance(70) ? 1 : 0))});
+}
+
+void gather(Program& p) {
+  const ValueId x = p.any(1);
+  const std::int64_t dim = any_dim(p, x);
+  const Shape rows = p.shape_of_rank(p.random().between(0, 2));
+  p.emit(ops::gather_op, {{"dim", dim}}, {x, indices(p, rows, p.shape(x)[at(dim)])});
+}
+
+void scatter_add(Program& p) {
+  const ValueId updates = p.any(p.random().chance(80) ? DType::f32 : DType::i32, 1);
+  const std::int64_t dim = any_dim(p, updates);
+  const std::int64_t end = p.random().between(dim, p.type(updates).rank());
+  const Shape& shape = p.shape(updates);
+  const Shape rows(shape.begin() + dim, shape.begin() + end);
+  const std::int64_t size = p.size();
+  const ValueId where = indices(p, rows, size);
+  p.emit(ops::scatter_add_op, {{"dim", dim}, {"size", size}}, {where, updates});
+}
+
+void sort(Program& p) {
+  const ValueId key = p.any(1);
+  Ids operands = {key};
+  for (std::int64_t n = p.random().between(0, 2); n > 0; --n) {
+    operands.push_back(p.of_type({p.type(p.any()).dtype, p.shape(key)}));
+  }
+  p.emit(ops::sort_op, {{"dim", any_dim(p, key)}}, operands);
+}
+
+ValueId any_key(Program& p) { return p.of_type({{DType::u32, {2}}, 0.0, 4294967295.0}); }
+
+void random_bits(Program& p) {
+  p.emit(ops::random_bits_op, {{"shape", p.any_shape()}}, {any_key(p)});
+}
+
+void random_split(Program& p) {
+  p.emit(ops::random_split_op, {{"num", p.size()}}, {any_key(p)});
+}
+
+void random_fold_in(Program& p) {
+  const ValueId key = any_key(p);
+  p.emit(ops::random_fold_in_op, {}, {key, p.of_type({{DType::u32, {}}, 0.0, 100.0})});
+}
+
+// --- creation, placement
+
+DType any_dtype(Program& p) {
+  static const std::vector<DType> dtypes = {DType::f32, DType::f32, DType::i32, DType::u32};
+  return p.random().choose(dtypes);
+}
+
+void constant(Program& p) {
+  static const std::vector<double> numbers = {0.0, -0.0, 1.0, -2.5, 1e-40, 0.1};
+  p.emit(ops::constant_op,
+         {{"dtype", p.random().chance(10) ? DType::boolean : any_dtype(p)},
+          {"shape", p.any_shape()},
+          {"value", p.random().choose(numbers)}},
+         {});
+}
+
+void iota(Program& p) {
+  const Shape shape = p.shape_of_rank(p.random().between(1, 3));
+  const std::int64_t dim = p.random().between(0, static_cast<std::int64_t>(shape.size()) - 1);
+  p.emit(ops::iota_op, {{"dim", dim}, {"dtype", any_dtype(p)}, {"shape", shape}}, {});
+}
+
+void sharding_constraint(Program& p) {
+  const ValueId x = p.any(1);
+  const Sharding sharding = random_sharding(p.random(), p.function().mesh, p.type(x).rank());
+  p.emit(ops::sharding_constraint_op, {{"sharding", sharding}}, {x});
+}
+
+/// NaNs have many bits; they are made zeros before anything reads them as bits.
+void bitcast(Program& p) {
+  ValueId x = p.any(any_dtype(p));
+  if (p.type(x).dtype == DType::f32) {
+    const ValueId is_number =
+        p.emit(ops::compare_op, {{"direction", std::string("eq")}}, {x, x}).at(0);
+    const ValueId zero =
+        p.emit(ops::constant_op,
+               {{"dtype", DType::f32}, {"shape", p.shape(x)}, {"value", 0.0}}, {})
+            .at(0);
+    x = p.emit(ops::select_op, {}, {is_number, x, zero}).at(0);
+  }
+  p.emit(ops::bitcast_op, {{"dtype", any_dtype(p)}}, {x});
+}
+
+// --- all others
+
+/// A sample of an elementwise op with the shape of a value that is there.
+void elementwise(Program& p, const ops::OpRecord& op) {
+  ops::Sample sample = p.random().choose(*op.samples);
+  const ValueId first = p.any(sample.operands.at(0).type.dtype);
+  Ids operands = {first};
+  for (std::size_t i = 1; i < sample.operands.size(); ++i) {
+    sample.operands[i].type.shape = p.shape(first);
+    operands.push_back(p.of_type(sample.operands[i]));
+  }
+  if (sample.attributes.has("direction")) {
+    static const std::vector<std::string> directions = {"eq", "ne", "lt", "le", "gt", "ge"};
+    sample.attributes.set("direction", p.random().choose(directions));
+  }
+  p.emit(op, sample.attributes, operands);
+}
+
+void from_sample(Program& p, const ops::OpRecord& op) {
+  const ops::Sample& sample = p.random().choose(*op.samples);
+  Ids operands;
+  for (const ops::SampleOperand& operand : sample.operands) operands.push_back(p.of_type(operand));
+  p.emit(op, sample.attributes, operands);
+}
+
+struct Recipe {
+  int weight;
+  std::function<void(Program&)> add;
+};
+
+Recipe recipe_of(const ops::OpRecord& op) {
+  static const std::map<const ops::OpRecord*, Recipe> recipes = {
+      {&ops::argmax_op, {3, argmax}},
+      {&ops::bitcast_op, {2, bitcast}},
+      {&ops::broadcast_in_dim_op, {7, broadcast}},
+      {&ops::concatenate_op, {6, concatenate}},
+      {&ops::constant_op, {2, constant}},
+      {&ops::dot_general_op, {14, dot_general}},
+      {&ops::gather_op, {6, gather}},
+      {&ops::iota_op, {2, iota}},
+      {&ops::pad_op, {4, pad}},
+      {&ops::random_bits_op, {3, random_bits}},
+      {&ops::random_fold_in_op, {1, random_fold_in}},
+      {&ops::random_split_op, {1, random_split}},
+      {&ops::reshape_op, {10, reshape}},
+      {&ops::reverse_op, {3, reverse}},
+      {&ops::scatter_add_op, {6, scatter_add}},
+      {&ops::sharding_constraint_op, {9, sharding_constraint}},
+      {&ops::slice_op, {5, slice}},
+      {&ops::sort_op, {3, sort}},
+      {&ops::transpose_op, {6, transpose}}};
+  const auto found = recipes.find(&op);
+  if (found != recipes.end()) return found->second;
+  const bool is_reduction = op.host.name == "reduce";
+  if (is_reduction) {
+    const int weight = &op == &ops::reduce_sum_op ? 10 : 3;
+    return {weight, [&op](Program& p) { reduce(p, op); }};
+  }
+  const bool is_elementwise =
+      op.host.kind == ops::HostRule::Kind::tile || &op == &ops::stop_gradient_op;
+  if (is_elementwise) return {2, [&op](Program& p) { elementwise(p, op); }};
+  return {2, [&op](Program& p) { from_sample(p, op); }};
+}
+
+/// A recipe per op, as often as its weight; collectives are the partitioner's.
+std::vector<Recipe> weighted_recipes() {
+  std::vector<Recipe> recipes;
+  for (const ops::OpRecord* op : ops::all_ops()) {
+    if (partition::kind_of(*op)) continue;
+    const Recipe recipe = recipe_of(*op);
+    for (int i = 0; i < recipe.weight; ++i) recipes.push_back(recipe);
+  }
+  return recipes;
+}
+
+}  // namespace
+
+void add_random_equation(Program& program) {
+  static const std::vector<Recipe> recipes = weighted_recipes();
+  program.random().choose(recipes).add(program);
+}
+
+}  // namespace tessera::fuzz
