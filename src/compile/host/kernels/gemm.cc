@@ -2,6 +2,7 @@
 #include "compile/host/kernels/gemm.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <stdexcept>
@@ -18,11 +19,10 @@ namespace {
 using gemm::ceil_div;
 using gemm::Chunk;
 
-constexpr std::int64_t kTileBytes = 28 << 10;    // A of a tile, to stay in the first cache
+constexpr std::int64_t kTileBytes = 30 << 10;    // A of a tile, to stay in the first cache
 constexpr std::int64_t kLongestChunk = 768;      // of k
 constexpr std::int64_t kGroupFloats = 32 << 10;  // packed A of a group of tiles
-constexpr std::int64_t kMaxBlockRows = 512;
-constexpr std::int64_t kPartFlops = 2 << 20;  // worth a task of its own
+constexpr std::int64_t kPartFlops = 2 << 20;     // worth a task of its own
 constexpr std::int64_t kMaxParts = 64;
 
 std::int64_t second_cache_bytes() {
@@ -92,7 +92,7 @@ void GemmPlan::State::check() const {
 void GemmPlan::State::choose_blocks() {
   const std::int64_t cache_floats = second_cache_bytes() / static_cast<std::int64_t>(sizeof(float));
   const std::int64_t in_tile = kTileBytes / static_cast<std::int64_t>(sizeof(float)) / kernels->mr;
-  const std::int64_t in_panels = cache_floats / 4 / (8 * kernels->nr);
+  const std::int64_t in_panels = cache_floats / 4 / (6 * kernels->nr);
   const std::int64_t longest = std::min({in_tile, in_panels, kLongestChunk});
   tree = gemm::make_tree_program(problem.leaf_ends, longest);
   for (const Chunk& chunk : tree.chunks)
@@ -100,10 +100,14 @@ void GemmPlan::State::choose_blocks() {
   block_panels = std::max<std::int64_t>(cache_floats / 2 / (longest_chunk * kernels->nr), 1);
   group_tiles = std::clamp<std::int64_t>(kGroupFloats / (longest_chunk * kernels->lda), 1,
                                          gemm::kMaxGroupTiles);
-  const std::int64_t row_nodes = tree.num_slots * block_panels * kernels->nr;
-  block_rows = row_nodes == 0 ? std::max<std::int64_t>(m, 1)
-                              : std::clamp<std::int64_t>(cache_floats / 2 / row_nodes,
-                                                         4 * kernels->mr, kMaxBlockRows);
+  block_rows = std::max<std::int64_t>(m, 1);
+  if (tree.num_slots == 0) return;
+  // Beyond two levels nodes rest for long. Blocks twice as wide as high pack about as much of A as
+  // of B, since B is packed from further away.
+  const std::int64_t nodes = cache_floats / 2 / std::min(tree.num_slots, 2);
+  const auto width = static_cast<std::int64_t>(std::sqrt(2.0 * static_cast<double>(nodes)));
+  block_panels = std::min(block_panels, std::max<std::int64_t>(width / kernels->nr, 1));
+  block_rows = std::max<std::int64_t>(nodes / (block_panels * kernels->nr), kernels->mr);
 }
 
 // Batches are cut first; then the grid over one product that costs the least time. A part packs its
