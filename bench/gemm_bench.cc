@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "compile/host/kernels/gemm.h"
+#include "compile/host/kernels/gemm/gemm.h"
 #include "compile/host/kernels/targets.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -65,12 +65,18 @@ class Array {
   Array& operator=(Array&& other) noexcept;
   ~Array();
 
-  const Type& type() const;
-  const Shape& shape() const { return type().shape; }
-  DType dtype() const { return type().dtype; }
-  std::int64_t rank() const { return type().rank(); }
+  const Type& type(std::source_location where = std::source_location::current()) const;
+  const Shape& shape(std::source_location where = std::source_location::current()) const {
+    return type(where).shape;
+  }
+  DType dtype(std::source_location where = std::source_location::current()) const {
+    return type(where).dtype;
+  }
+  std::int64_t rank(std::source_location where = std::source_location::current()) const {
+    return type(where).rank();
+  }
   /// Number of elements.
-  std::int64_t size() const;
+  std::int64_t size(std::source_location where = std::source_location::current()) const;
   /// Size of one dimension; negative axes count from the end.
   std::int64_t dim(std::int64_t axis,
                    std::source_location where = std::source_location::current()) const;
@@ -269,7 +275,7 @@ std::vector<T> Array::to_vector(std::source_location where) const {
       else
         return dtype_of<T>;
     }();
-    std::vector<T> elements(static_cast<std::size_t>(size()));
+    std::vector<T> elements(static_cast<std::size_t>(size(where)));
     read(dtype, elements.data(), where);
     return elements;
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <source_location>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,15 +18,17 @@ struct CollectiveUse {
   friend bool operator==(const CollectiveUse&, const CollectiveUse&) = default;
 };
 
-void set_num_threads(int count);
+/// From 1 to 1024.
+void set_num_threads(int count, std::source_location where = std::source_location::current());
 int num_threads();
 /// The instruction set that the kernels run on, for example AVX2. Results never depend on it.
 std::string_view instruction_set();
 /// `host` or `reference`.
-void set_engine(std::string_view name);
+void set_engine(std::string_view name,
+                std::source_location where = std::source_location::current());
 std::string_view engine();
-/// Leaves of a reduced dimension: part of what a sum means.
-void set_grains(std::int64_t grains);
+/// Leaves of a reduced dimension, from 1 to 4096: part of what a sum means.
+void set_grains(std::int64_t grains, std::source_location where = std::source_location::current());
 std::int64_t grains();
 
 /// Executed since the last reset, sorted by kind.

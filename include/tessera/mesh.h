@@ -7,6 +7,7 @@
 
 #include <initializer_list>
 #include <memory>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -24,13 +25,16 @@ struct MeshAxis {
 class Mesh {
  public:
   Mesh() = default;
-  /// Throws UserError for an empty or repeated name and for sizes below 1.
-  explicit Mesh(std::vector<MeshAxis> axes);
+  /// Throws UserError for an empty or repeated name, for sizes below 1 and for more than 4096
+  /// devices.
+  explicit Mesh(std::vector<MeshAxis> axes,
+                std::source_location where = std::source_location::current());
 
   const std::vector<MeshAxis>& axes() const { return axes_; }
   std::int64_t num_devices() const;
   /// The size of an axis; throws UserError when there is none of that name.
-  std::int64_t axis_size(const std::string& name) const;
+  std::int64_t axis_size(const std::string& name,
+                         std::source_location where = std::source_location::current()) const;
   bool has_axis(const std::string& name) const;
   friend bool operator==(const Mesh&, const Mesh&) = default;
 
@@ -38,7 +42,8 @@ class Mesh {
   std::vector<MeshAxis> axes_;
 };
 
-Mesh make_mesh(std::vector<MeshAxis> axes);
+Mesh make_mesh(std::vector<MeshAxis> axes,
+               std::source_location where = std::source_location::current());
 /// `data=4,model=2`; `none` for a mesh without axes.
 std::string to_string(const Mesh& mesh);
 /// Reads the text form of a mesh; throws UserError.

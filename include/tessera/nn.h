@@ -13,6 +13,7 @@
 // give the parameters that Flax gives.
 #pragma once
 
+#include <concepts>
 #include <memory>
 #include <optional>
 
@@ -79,13 +80,24 @@ Initializer flattened(Initializer initializer, std::int64_t inputs, std::int64_t
 
 // --- scopes
 
+/// A name with the line that gives it.
+struct ScopeName {
+  std::string text;
+  std::source_location where;
+
+  template <std::convertible_to<std::string> T>
+  ScopeName(T&& name,  // NOLINT(google-explicit-constructor)
+            std::source_location caller = std::source_location::current())
+      : text(std::forward<T>(name)), where(caller) {}
+};
+
 /// A place in the tree of names. Child scopes and parameters of one scope have distinct names.
 class Scope {
  public:
   /// The root.
   explicit Scope(const Key& key);
   /// The child of this name; throws UserError when the name is taken.
-  Scope operator/(std::string name) const;
+  Scope operator/(ScopeName name) const;
   /// A new parameter; throws UserError when the name is taken.
   Param param(std::string name, const Initializer& initializer, const Shape& shape,
               std::source_location where = std::source_location::current()) const;

@@ -6,6 +6,7 @@
 
 #include <map>
 #include <memory>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -38,9 +39,11 @@ class Optimizer {
 
   /// Zeros in every slot, with the paths and specs of the parameters.
   State init(const std::vector<Param>& parameters) const;
-  /// New parameters; `state` is updated. Throws UserError when the numbers of leaves differ.
+  /// New parameters; `state` is updated. Throws UserError when parameters, gradients and state
+  /// differ in structure.
   std::vector<Array> update(const std::vector<Array>& parameters,
-                            const std::vector<Array>& gradients, State& state) const;
+                            const std::vector<Array>& gradients, State& state,
+                            std::source_location where = std::source_location::current()) const;
   std::string tessera_key() const { return rule_->key(); }
 
  private:

@@ -23,11 +23,13 @@ struct TrainState {
         tx(std::move(optimizer)) {}
 
   /// One update; `grads` has the structure of the parameters.
-  TrainState apply_gradients(const Model& grads) const {
+  TrainState apply_gradients(const Model& grads,
+                             std::source_location where = std::source_location::current()) const {
+    const CallScope scope(where);
     TrainState next(*this);
     next.step = step + 1;
-    next.params =
-        tree_replace(params, tx.update(tree_leaves(params), tree_leaves(grads), next.opt_state));
+    next.params = tree_replace(
+        params, tx.update(tree_leaves(params), tree_leaves(grads), next.opt_state, where));
     return next;
   }
 

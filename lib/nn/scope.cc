@@ -29,23 +29,26 @@ void Scope::take(const std::string& name, const std::source_location& where) con
   if (name.empty() || name.find('/') != std::string::npos) {
     throw UserError({.what = "nn::Scope: '" + name + "' is not a name",
                      .where = where,
+                     .found = "in the scope '" + joined(state_->path, "") + "'",
                      .wanted = "a name without '/'",
                      .cure = "open one scope per name: scope / \"blocks\" / \"Dense_0\""});
   }
   if (std::count(taken.begin(), taken.end(), name) != 0) {
     throw UserError({.what = "nn::Scope: the name '" + joined(state_->path, name) + "' is taken",
                      .where = where,
+                     .found = "'" + name + "' a second time",
+                     .wanted = "different names",
                      .cure = "give each layer and parameter of a scope its own name"});
   }
   taken.push_back(name);
 }
 
-Scope Scope::operator/(std::string name) const {
-  take(name, {});
+Scope Scope::operator/(ScopeName name) const {
+  take(name.text, name.where);
   auto child = std::make_shared<State>();
   child->root = state_->root;
   child->path = state_->path;
-  child->path.push_back(std::move(name));
+  child->path.push_back(std::move(name.text));
   return Scope(std::move(child));
 }
 

@@ -68,14 +68,46 @@ State Optimizer::init(const std::vector<Param>& parameters) const {
   return state;
 }
 
-std::vector<Array> Optimizer::update(const std::vector<Array>& parameters,
-                                     const std::vector<Array>& gradients, State& state) const {
+namespace {
+
+void check_structure(const std::vector<Array>& parameters, const std::vector<Array>& gradients,
+                     const State& state, const std::source_location& where) {
+  const std::string count = std::to_string(parameters.size()) + " parameters";
   if (parameters.size() != gradients.size()) {
     throw UserError({.what = "Optimizer: gradients and parameters have different structures",
-                     .found = std::to_string(gradients.size()) + " gradients for " +
-                              std::to_string(parameters.size()) + " parameters",
+                     .where = where,
+                     .found = std::to_string(gradients.size()) + " gradients for " + count,
+                     .wanted = "one gradient per parameter",
                      .cure = "pass the gradients of value_and_grad with respect to the model"});
   }
+  for (const auto& [name, slot] : state.slots) {
+    if (slot.size() == parameters.size()) continue;
+    throw UserError({.what = "Optimizer: the state is for another model",
+                     .where = where,
+                     .found = std::to_string(slot.size()) + " arrays in " + name + " for " + count,
+                     .wanted = "one array per parameter",
+                     .cure = "make the state from the same model: tx.init(tree_params(model))"});
+  }
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i].type() == gradients[i].type()) continue;
+    const bool is_named = !state.slots.empty();
+    throw UserError(
+        {.what = "Optimizer: a gradient does not fit its parameter",
+         .where = where,
+         .found = to_string(gradients[i].type()) + " for parameter " +
+                  (is_named ? state.slots.begin()->second[i].path() : std::to_string(i)),
+         .wanted = to_string(parameters[i].type()),
+         .cure = "pass the gradients of value_and_grad with respect to the model"});
+  }
+}
+
+}  // namespace
+
+std::vector<Array> Optimizer::update(const std::vector<Array>& parameters,
+                                     const std::vector<Array>& gradients, State& state,
+                                     std::source_location where) const {
+  const CallScope scope(where);
+  check_structure(parameters, gradients, state, where);
   state.count = state.count + 1;
   const Array count = astype(state.count, DType::f32);
   const std::vector<std::string> names = rule_->slot_names();

@@ -112,16 +112,21 @@ Array& Array::operator=(Array&& other) noexcept = default;
 Array::~Array() = default;
 Array::Array(std::shared_ptr<ArrayNode> node) : node_(std::move(node)) {}
 
-const Type& Array::type() const { return node_of(*this, {})->type; }
-std::int64_t Array::size() const { return num_elements(shape()); }
+const Type& Array::type(std::source_location where) const {
+  if (node_ == nullptr) node_of(*this, trace::call_span(where));  // throws
+  return node_->type;
+}
+std::int64_t Array::size(std::source_location where) const { return num_elements(shape(where)); }
 
 std::int64_t Array::dim(std::int64_t axis, std::source_location where) const {
-  const std::int64_t index = axis < 0 ? axis + rank() : axis;
+  const std::int64_t index = axis < 0 ? axis + rank(where) : axis;
   if (index >= 0 && index < rank()) return shape()[static_cast<std::size_t>(index)];
-  throw UserError({.what = fmt::format("dim: no axis {}", axis),
-                   .where = where,
+  throw UserError({.what = fmt::format("dim: there is no axis {}", axis),
+                   .where = trace::call_span(where),
                    .found = detail::describe(*this),
-                   .wanted = fmt::format("an axis from {} to {}", -rank(), rank() - 1),
+                   .wanted = rank() == 0
+                                 ? std::string("an array of rank 1 or more")
+                                 : fmt::format("an axis from {} to {}", -rank(), rank() - 1),
                    .cure = "count axes from 0, or from the end with negative numbers"});
 }
 
@@ -143,15 +148,36 @@ NamedSharding Array::sharding(std::source_location where) const {
   return sharding;
 }
 
+namespace {
+
+/// The C++ type of an element.
+const char* cpp_name(DType dtype) {
+  switch (dtype) {
+    case DType::boolean:
+      return "bool";
+    case DType::i32:
+      return "std::int32_t";
+    case DType::u32:
+      return "std::uint32_t";
+    case DType::f32:
+      return "float";
+    default:
+      return "double";
+  }
+}
+
+}  // namespace
+
 void Array::read(DType dtype, void* out, const std::source_location& where) const {
   const run::Tiles tiles = detail::tiles_of(*this, where);
   if (dtype != this->dtype()) {
     throw UserError({.what = "to_vector: the element type is another one",
                      .where = where,
                      .found = detail::describe(*this),
-                     .wanted = std::string(name(dtype)),
-                     .cure = fmt::format("ask for the array's own type, or convert it first: "
+                     .wanted = fmt::format("an array of {}", name(dtype)),
+                     .cure = fmt::format("read it with to_vector<{}>(), or convert it first: "
                                          "astype(x, DType::{})",
+                                         cpp_name(this->dtype()),
                                          dtype == DType::boolean ? "boolean" : name(dtype))});
   }
   const ops::HostArray all = detail::gather(*node_->placement, tiles);
@@ -217,7 +243,7 @@ Array Array::slice(std::int64_t axis, std::int64_t start, std::int64_t limit,
 }
 
 Array Array::operator[](Index index) const {
-  if (rank() == 0) {
+  if (rank(index.where) == 0) {
     throw UserError({.what = "x[i]: a scalar has no dimensions",
                      .where = index.where,
                      .found = detail::describe(*this),

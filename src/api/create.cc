@@ -110,8 +110,11 @@ void check_mesh_of_trace(const Mesh& mesh, const char* subject) {
 Array placed(const Array& x, const Mesh& mesh, const PartitionSpec& spec, const char* subject,
              const Span& where) {
   const run::Tiles tiles = detail::tiles_of(x, where);
+  std::string name(subject);
+  const detail::ParamInfo* info = x.node()->info;
+  if (info != nullptr && !info->path.empty()) name += " of " + info->path;
   const detail::Placement* to =
-      detail::placement_of(x.type(), mesh, to_sharding(mesh, spec, x.type(), subject, where));
+      detail::placement_of(x.type(), mesh, to_sharding(mesh, spec, x.type(), name, where));
   const detail::Placement& from = *x.node()->placement;
   if (&from == to) return x;
   Array moved = detail::make_concrete(to, detail::move_tiles(from, tiles, *to));

@@ -6,6 +6,7 @@
 #include <tessera/error.h>
 #include <tessera/jit.h>
 
+#include "api/apply.h"
 #include "api/program.h"
 #include "compile/compile.h"
 #include "ir/text.h"
@@ -70,11 +71,13 @@ std::int64_t CompiledProgram::device_peak_bytes() const {
   return program_->executable == nullptr ? 0 : program_->executable->device_peak_bytes;
 }
 
-void set_num_threads(int count) {
-  if (count < 1) {
-    throw UserError({.what = "set_num_threads: there must be at least one thread",
+void set_num_threads(int count, std::source_location where) {
+  constexpr int kMost = 1024;
+  if (count < 1 || count > kMost) {
+    throw UserError({.what = "set_num_threads: this number of threads is not possible",
+                     .where = trace::call_span(where),
                      .found = std::to_string(count),
-                     .wanted = "1 or more",
+                     .wanted = "from 1 to " + std::to_string(kMost),
                      .cure = "pass the number of cores to use"});
   }
   run::Engine::instance().set_num_threads(count);
@@ -84,16 +87,17 @@ int num_threads() { return run::Engine::instance().num_threads(); }
 
 std::string_view instruction_set() { return compile::instruction_set(); }
 
-void set_engine(std::string_view name) {
+void set_engine(std::string_view name, std::source_location where) {
   if (name == "host") {
     engine_setting = detail::EngineKind::host;
   } else if (name == "reference") {
     engine_setting = detail::EngineKind::reference;
   } else {
     throw UserError({.what = "set_engine: there is no such engine",
+                     .where = trace::call_span(where),
                      .found = std::string(name),
                      .wanted = "host or reference",
-                     .cure = "host is fast; reference is slow, obvious and knows f64"});
+                     .cure = "write set_engine(\"host\"); the reference is slow and simple"});
   }
 }
 
@@ -101,11 +105,13 @@ std::string_view engine() {
   return engine_setting == detail::EngineKind::host ? "host" : "reference";
 }
 
-void set_grains(std::int64_t grains) {
-  if (grains < 1) {
-    throw UserError({.what = "set_grains: a sum has at least one leaf",
+void set_grains(std::int64_t grains, std::source_location where) {
+  constexpr std::int64_t kMost = 4096;
+  if (grains < 1 || grains > kMost) {
+    throw UserError({.what = "set_grains: this number of leaves is not possible",
+                     .where = trace::call_span(where),
                      .found = std::to_string(grains),
-                     .wanted = "1 or more, usually 8",
+                     .wanted = "from 1 to " + std::to_string(kMost) + ", usually 8",
                      .cure = "pass a multiple of the number of devices that share a sum"});
   }
   grains_setting = grains;

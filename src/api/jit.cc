@@ -305,7 +305,14 @@ std::shared_ptr<Program> JitCore::lower(const Walk& arguments, Body& body,
   }
   std::call_once(entry->once, [&] {
     const trace::Outside outside;
-    entry->program = Tracer(state_->options, body, span).trace(arguments.structure());
+    try {
+      entry->program = Tracer(state_->options, body, span).trace(arguments.structure());
+    } catch (const UserError& error) {
+      // What is wrong with a tree is found far from the line that passes it.
+      Mistake mistake = error.mistake();
+      if (mistake.where.file.empty()) mistake.where = span;
+      throw UserError(std::move(mistake));
+    }
     state_->num_traces += 1;
   });
   return entry->program;

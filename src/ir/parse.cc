@@ -50,9 +50,12 @@ class Parser {
  private:
   [[noreturn]] void fail(const std::string& wanted) {
     const std::size_t end = std::min(text_.find('\n', at_), text_.size());
+    fail(wanted,
+         at_ < end ? "'" + std::string(text_.substr(at_, end - at_)) + "'" : "the end of the line");
+  }
+  [[noreturn]] void fail(const std::string& wanted, const std::string& found) {
     throw UserError({.what = "parse: line " + std::to_string(line_) + " of the text is not IR",
-                     .found = at_ < end ? "'" + std::string(text_.substr(at_, end - at_)) + "'"
-                                        : "the end of the line",
+                     .found = found,
                      .wanted = wanted,
                      .cure = "write it as print does; see the comment that opens src/ir/ir.h"});
   }
@@ -124,7 +127,7 @@ class Parser {
   ValueId use() {
     const ValueId id = value_name();
     if (id >= is_defined_.size() || !is_defined_[id]) {
-      fail("a value that is defined above, not %" + std::to_string(id));
+      fail("a value that is defined above", "%" + std::to_string(id));
     }
     return id;
   }
@@ -135,11 +138,17 @@ class Parser {
       function_.values.resize(id + 1);
       is_defined_.resize(id + 1, false);
     }
-    if (is_defined_[id]) fail("a value number that is not taken yet");
+    if (is_defined_[id]) {
+      fail("a value number that is not taken yet", "%" + std::to_string(id) + " a second time");
+    }
     is_defined_[id] = true;
     Value& value = function_.values[id];
     value.type = type();
     if (peek() == '<') value.sharding = sharding();
+    if (value.sharding && value.sharding->dims.size() != value.type.shape.size()) {
+      fail("a sharding with an entry per dimension",
+           std::to_string(value.sharding->dims.size()) + " entries for " + to_string(value.type));
+    }
     return id;
   }
   DType dtype() {
@@ -147,7 +156,7 @@ class Parser {
     for (DType candidate : {DType::boolean, DType::i32, DType::u32, DType::f32, DType::f64}) {
       if (name(candidate) == text) return candidate;
     }
-    fail("a dtype: bool, i32, u32, f32 or f64, not " + text);
+    fail("a dtype: bool, i32, u32, f32 or f64", "'" + text + "'");
   }
   Type type() {
     Type result;
@@ -187,7 +196,9 @@ class Parser {
         }
         ++part;
       }
-      if (list.size() == before) fail("an axis of the mesh, not " + text);
+      if (list.size() == before) {
+        fail("an axis of the mesh " + to_string(function_.mesh), "'" + text + "'");
+      }
     }
     return list;
   }
@@ -226,7 +237,7 @@ class Parser {
       if (!result.items().empty()) expect(',');
       std::string key = identifier();
       expect('=');
-      if (result.has(key)) fail("each attribute once");
+      if (result.has(key)) fail("each attribute once", "'" + key + "' a second time");
       result.set(std::move(key), attribute());
     }
     return result;
@@ -258,7 +269,7 @@ class Parser {
     Equation result{};
     const std::string op = identifier();
     result.op = find_op(op);
-    if (result.op == nullptr) fail("an op of the table, not " + op);
+    if (result.op == nullptr) fail("an op that docs/ops.md lists", "'" + op + "'");
     if (at_ < text_.size() && text_[at_] == '[') {
       ++at_;
       result.attributes = attributes();
@@ -278,7 +289,27 @@ class Parser {
     expect('=');
     at_ = end;
     line_ = end_line;
+    check_types(result);
     return result;
+  }
+  void check_types(const Equation& equation) {
+    std::vector<Type> types;
+    try {
+      types = infer_types(*equation.op, equation.attributes, operand_types(function_, equation),
+                          equation.span);
+    } catch (const UserError& error) {
+      Mistake mistake = error.mistake();
+      mistake.what = "parse: line " + std::to_string(line_) + ": " + mistake.what;
+      throw UserError(std::move(mistake));
+    }
+    const std::vector<Type> written = result_types(function_, equation);
+    if (types == written) return;
+    auto list = [](const std::vector<Type>& all) {
+      std::string text;
+      for (const Type& type : all) text += (text.empty() ? "" : ", ") + to_string(type);
+      return text.empty() ? std::string("no result") : text;
+    };
+    fail(list(types) + " as the result of " + std::string(op_name(*equation.op)), list(written));
   }
   std::size_t find_equals() {
     const std::size_t line_end = std::min(text_.find('\n', skip_blank_lines()), text_.size());

@@ -16,20 +16,28 @@ std::string axis_list(const Mesh& mesh) {
   return mesh.axes().empty() ? "a mesh without axes" : "the mesh " + to_string(mesh);
 }
 
+std::string axis_names(const Mesh& mesh) {
+  std::string text;
+  for (const MeshAxis& axis : mesh.axes()) text += (text.empty() ? "" : ", ") + axis.name;
+  return text.empty() ? "no axis: every entry none" : "one of the axes " + text;
+}
+
 }  // namespace
 
-void check_spec(const Mesh& mesh, const PartitionSpec& spec, const Span& where) {
+void check_spec(const Mesh& mesh, const PartitionSpec& spec, const std::string& subject,
+                const Span& where) {
   std::vector<std::string> seen;
   for (const SpecEntry& entry : spec.entries()) {
     for (const std::string& axis : entry.axes) {
       if (!mesh.has_axis(axis)) {
-        throw UserError({.what = "NamedSharding: the mesh has no axis named '" + axis + "'",
+        throw UserError({.what = subject + ": the mesh has no axis named '" + axis + "'",
                          .where = where,
                          .found = to_string(spec) + " on " + axis_list(mesh),
+                         .wanted = axis_names(mesh),
                          .cure = "name an axis of the mesh, or add this axis to make_mesh"});
       }
       if (std::find(seen.begin(), seen.end(), axis) != seen.end()) {
-        throw UserError({.what = "NamedSharding: axis '" + axis + "' is used twice",
+        throw UserError({.what = subject + ": axis '" + axis + "' is used twice",
                          .where = where,
                          .found = to_string(spec),
                          .wanted = "each mesh axis splits at most one dimension",
@@ -40,11 +48,14 @@ void check_spec(const Mesh& mesh, const PartitionSpec& spec, const Span& where) 
   }
 }
 
-Mesh::Mesh(std::vector<MeshAxis> axes) : axes_(std::move(axes)) {
+Mesh::Mesh(std::vector<MeshAxis> axes, std::source_location where) : axes_(std::move(axes)) {
+  constexpr std::int64_t kMostDevices = 4096;
+  std::int64_t num_devices = 1;
   for (std::size_t i = 0; i < axes_.size(); ++i) {
     const MeshAxis& axis = axes_[i];
     if (axis.name.empty() || axis.size < 1) {
       throw UserError({.what = "make_mesh: axis " + std::to_string(i) + " is not valid",
+                       .where = where,
                        .found = "name '" + axis.name + "', size " + std::to_string(axis.size),
                        .wanted = "a name and a size of at least 1",
                        .cure = "write for example make_mesh({{\"data\", 8}})"});
@@ -52,9 +63,20 @@ Mesh::Mesh(std::vector<MeshAxis> axes) : axes_(std::move(axes)) {
     for (std::size_t j = 0; j < i; ++j) {
       if (axes_[j].name == axis.name) {
         throw UserError({.what = "make_mesh: two axes are named '" + axis.name + "'",
+                         .where = where,
+                         .found = to_string(*this),
+                         .wanted = "different names",
                          .cure = "give each mesh axis its own name"});
       }
     }
+    if (axis.size > kMostDevices / num_devices) {
+      throw UserError({.what = "make_mesh: the mesh has too many devices",
+                       .where = where,
+                       .found = to_string(*this),
+                       .wanted = "at most " + std::to_string(kMostDevices) + " devices",
+                       .cure = "make an axis smaller"});
+    }
+    num_devices *= axis.size;
   }
 }
 
@@ -69,16 +91,20 @@ bool Mesh::has_axis(const std::string& name) const {
                      [&](const MeshAxis& axis) { return axis.name == name; });
 }
 
-std::int64_t Mesh::axis_size(const std::string& name) const {
+std::int64_t Mesh::axis_size(const std::string& name, std::source_location where) const {
   for (const MeshAxis& axis : axes_) {
     if (axis.name == name) return axis.size;
   }
   throw UserError({.what = "axis_size: the mesh has no axis named '" + name + "'",
+                   .where = where,
                    .found = axis_list(*this),
+                   .wanted = axis_names(*this),
                    .cure = "name an axis of the mesh"});
 }
 
-Mesh make_mesh(std::vector<MeshAxis> axes) { return Mesh(std::move(axes)); }
+Mesh make_mesh(std::vector<MeshAxis> axes, std::source_location where) {
+  return Mesh(std::move(axes), where);
+}
 
 std::string to_string(const Mesh& mesh) {
   if (mesh.axes().empty()) return "none";
@@ -104,14 +130,15 @@ Mesh parse_mesh(const std::string& text) {
                           size >= 1;
     if (!readable) {
       throw UserError({.what = "mesh: '" + item + "' is not an axis",
-                       .found = text,
-                       .wanted = "axis=size pairs separated by commas, or none",
+                       .found = "'" + text + "'",
+                       .wanted = "axis=size pairs separated by commas with sizes of 1 or more, or "
+                                 "none",
                        .cure = "write for example data=4,model=2"});
     }
     axes.push_back({item.substr(0, equals), size});
     begin = end + 1;
   }
-  return Mesh(std::move(axes));
+  return Mesh(std::move(axes), std::source_location());
 }
 
 std::string to_string(const PartitionSpec& spec) {
@@ -134,7 +161,7 @@ std::string to_string(const PartitionSpec& spec) {
 
 NamedSharding::NamedSharding(Mesh on, PartitionSpec entries, std::source_location where)
     : mesh(std::move(on)), spec(std::move(entries)) {
-  check_spec(mesh, spec, Span(where));
+  check_spec(mesh, spec, "NamedSharding", Span(where));
 }
 
 use_mesh::use_mesh(Mesh mesh) : previous_(g_current_mesh) { g_current_mesh = std::move(mesh); }

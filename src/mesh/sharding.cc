@@ -37,7 +37,7 @@ AtomList used_atoms(const Sharding& sharding) {
 
 Sharding to_sharding(const Mesh& mesh, const PartitionSpec& spec, const Type& type,
                      const std::string& subject, const Span& where) {
-  check_spec(mesh, spec, where);
+  check_spec(mesh, spec, subject, where);
   if (static_cast<std::int64_t>(spec.entries().size()) > type.rank()) {
     throw UserError({.what = subject + ": the spec has more entries than the array has dimensions",
                      .where = where,

@@ -37,8 +37,10 @@ bool is_replicated(const Sharding& sharding);
 /// All atoms that the value depends on: dims in order, then partial.
 AtomList used_atoms(const Sharding& sharding);
 
-/// Throws UserError for an axis that the mesh does not have and for an axis used twice.
-void check_spec(const Mesh& mesh, const PartitionSpec& spec, const Span& where);
+/// Throws UserError for an axis that the mesh does not have and for an axis used twice; `subject`
+/// opens the message.
+void check_spec(const Mesh& mesh, const PartitionSpec& spec, const std::string& subject,
+                const Span& where);
 /// The sharding that `spec` asks for; throws UserError (unknown axis, axis twice, spec too long).
 /// `subject` names the value in the message, for example "with_sharding_constraint".
 Sharding to_sharding(const Mesh& mesh, const PartitionSpec& spec, const Type& type,

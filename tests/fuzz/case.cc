@@ -15,8 +15,8 @@ namespace {
 /// Up to 8 devices on up to 3 axes.
 Mesh random_mesh(Random& random) {
   static const std::vector<std::vector<std::int64_t>> sizes = {
-      {2}, {3}, {4}, {8}, {8}, {5}, {6}, {2, 2}, {2, 3}, {3, 2}, {2, 4}, {2, 4}, {4, 2}, {4, 2},
-      {1, 4}, {8, 1}, {2, 2, 2}, {2, 2, 2}, {2, 1, 3}};
+      {2},    {3},    {4},    {8},    {8},    {5},    {6},       {2, 2},    {2, 3},   {3, 2},
+      {2, 4}, {2, 4}, {4, 2}, {4, 2}, {1, 4}, {8, 1}, {2, 2, 2}, {2, 2, 2}, {2, 1, 3}};
   static const std::vector<std::string> names = {"a", "b", "c"};
   std::vector<MeshAxis> axes;
   for (std::int64_t size : random.choose(sizes)) axes.push_back({names[axes.size()], size});
@@ -52,7 +52,7 @@ ir::Function with_gradient(Program& program) {
   Ints dims;
   for (std::int64_t i = 0; i < type.rank(); ++i) dims.push_back(i);
   random.shuffle(dims);
-  const ValueId weighted = ops::mul(program.builder(), x, program.add_input(type));
+  const ValueId weighted = ops::mul(program.builder(), x, program.add_input({.type = type}));
   const ValueId loss = ops::reduce_sum(program.builder(), weighted, dims);
   std::vector<std::size_t> wrt;
   for (std::size_t i = 0; i < program.function().inputs.size(); ++i) {
@@ -129,15 +129,15 @@ std::string to_string(const Case& c) {
   std::string text = fmt::format("seed {}, mesh {}\n", c.seed, to_string(function.mesh));
   for (std::size_t i = 0; i < c.inputs.size(); ++i) {
     text += fmt::format("input %{}: {} <{}>{}:{}\n", function.inputs[i],
-                        to_string(c.inputs[i].type()),
-                        to_string(function.mesh, c.placed.inputs[i]),
+                        to_string(c.inputs[i].type()), to_string(function.mesh, c.placed.inputs[i]),
                         c.placed.is_storage[i] ? " storage" : "", data_text(c.inputs[i]));
   }
   for (std::size_t i = 0; i < function.outputs.size(); ++i) {
     const auto& asked = c.placed.outputs[i];
     text += fmt::format("output %{}: {}", function.outputs[i],
                         asked ? "<" + to_string(function.mesh, *asked) + ">" : "open");
-    if (c.placed.output_alias[i] >= 0) text += fmt::format(" takes input {}", c.placed.output_alias[i]);
+    if (c.placed.output_alias[i] >= 0)
+      text += fmt::format(" takes input {}", c.placed.output_alias[i]);
     text += "\n";
   }
   return text + ir::print(function);

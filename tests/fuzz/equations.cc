@@ -139,10 +139,10 @@ void concatenate(Program& p) {
 
 void reduce(Program& p, const ops::OpRecord& op) {
   const bool is_logical = *op.types == ops::TypeSet::boolean;
-  const DType dtype = is_logical                 ? DType::boolean
-                      : p.random().chance(80)    ? DType::f32
-                      : p.random().chance(50)    ? DType::i32
-                                                 : DType::u32;
+  const DType dtype = is_logical              ? DType::boolean
+                      : p.random().chance(80) ? DType::f32
+                      : p.random().chance(50) ? DType::i32
+                                              : DType::u32;
   const ValueId x = p.any(dtype, 1);
   const std::int64_t rank = p.type(x).rank();
   const std::int64_t count = p.random().between(1, std::min<std::int64_t>(rank, 3));
@@ -233,19 +233,17 @@ void sort(Program& p) {
   p.emit(ops::sort_op, {{"dim", any_dim(p, key)}}, operands);
 }
 
-ValueId any_key(Program& p) { return p.of_type({{DType::u32, {2}}, 0.0, 4294967295.0}); }
+ValueId any_key(Program& p) { return p.like({{DType::u32, {2}}, 0.0, 4294967295.0}); }
 
 void random_bits(Program& p) {
   p.emit(ops::random_bits_op, {{"shape", p.any_shape()}}, {any_key(p)});
 }
 
-void random_split(Program& p) {
-  p.emit(ops::random_split_op, {{"num", p.size()}}, {any_key(p)});
-}
+void random_split(Program& p) { p.emit(ops::random_split_op, {{"num", p.size()}}, {any_key(p)}); }
 
 void random_fold_in(Program& p) {
   const ValueId key = any_key(p);
-  p.emit(ops::random_fold_in_op, {}, {key, p.of_type({{DType::u32, {}}, 0.0, 100.0})});
+  p.emit(ops::random_fold_in_op, {}, {key, p.like({{DType::u32, {}}, 0.0, 100.0})});
 }
 
 // --- creation, placement
@@ -283,8 +281,7 @@ void bitcast(Program& p) {
     const ValueId is_number =
         p.emit(ops::compare_op, {{"direction", std::string("eq")}}, {x, x}).at(0);
     const ValueId zero =
-        p.emit(ops::constant_op,
-               {{"dtype", DType::f32}, {"shape", p.shape(x)}, {"value", 0.0}}, {})
+        p.emit(ops::constant_op, {{"dtype", DType::f32}, {"shape", p.shape(x)}, {"value", 0.0}}, {})
             .at(0);
     x = p.emit(ops::select_op, {}, {is_number, x, zero}).at(0);
   }
@@ -300,7 +297,7 @@ void elementwise(Program& p, const ops::OpRecord& op) {
   Ids operands = {first};
   for (std::size_t i = 1; i < sample.operands.size(); ++i) {
     sample.operands[i].type.shape = p.shape(first);
-    operands.push_back(p.of_type(sample.operands[i]));
+    operands.push_back(p.like(sample.operands[i]));
   }
   if (sample.attributes.has("direction")) {
     static const std::vector<std::string> directions = {"eq", "ne", "lt", "le", "gt", "ge"};
@@ -312,7 +309,7 @@ void elementwise(Program& p, const ops::OpRecord& op) {
 void from_sample(Program& p, const ops::OpRecord& op) {
   const ops::Sample& sample = p.random().choose(*op.samples);
   Ids operands;
-  for (const ops::SampleOperand& operand : sample.operands) operands.push_back(p.of_type(operand));
+  for (const ops::SampleOperand& operand : sample.operands) operands.push_back(p.like(operand));
   p.emit(op, sample.attributes, operands);
 }
 

@@ -77,14 +77,14 @@ ValueId Program::recent(const std::function<bool(const Type&)>& fits) {
     if (fits(type(id))) found.push_back(id);
   }
   if (found.empty()) return ir::kNoValue;
-  const std::size_t window = random_.chance(70) ? std::min<std::size_t>(found.size(), 3)
-                                                : found.size();
+  const std::size_t window =
+      random_.chance(70) ? std::min<std::size_t>(found.size(), 3) : found.size();
   return found[found.size() - 1 - random_.pick(window)];
 }
 
 ValueId Program::any(DType dtype, std::int64_t min_rank) {
-  const ValueId old = recent(
-      [&](const Type& type) { return type.dtype == dtype && type.rank() >= min_rank; });
+  const ValueId old =
+      recent([&](const Type& type) { return type.dtype == dtype && type.rank() >= min_rank; });
   if (old != ir::kNoValue && random_.chance(95)) return old;
   const Shape shape = any_shape();
   const auto rank = static_cast<std::int64_t>(shape.size());
@@ -92,13 +92,13 @@ ValueId Program::any(DType dtype, std::int64_t min_rank) {
 }
 
 ValueId Program::any(std::int64_t min_rank) {
-  static const std::vector<DType> dtypes = {DType::f32, DType::f32, DType::f32, DType::f32,
-                                            DType::f32, DType::f32, DType::i32, DType::u32,
-                                            DType::boolean};
+  static const std::vector<DType> dtypes = {DType::f32, DType::f32, DType::f32,
+                                            DType::f32, DType::f32, DType::f32,
+                                            DType::i32, DType::u32, DType::boolean};
   return any(random_.choose(dtypes), min_rank);
 }
 
-ValueId Program::of_type(const ops::SampleOperand& operand) {
+ValueId Program::like(const ops::SampleOperand& operand) {
   const ValueId old = recent([&](const Type& type) { return type == operand.type; });
   if (old != ir::kNoValue && random_.chance(60)) return old;
   if (random_.chance(12)) {

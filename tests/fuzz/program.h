@@ -39,16 +39,16 @@ class Program {
 
   // Values to build on.
   ValueId add_input(const ops::SampleOperand& operand);
-  ValueId add_input(Type type) { return add_input({.type = std::move(type)}); }
   /// A recent value that fits, or nothing.
   ValueId recent(const std::function<bool(const Type&)>& fits);
   /// A recent value of this dtype and at least this rank, or a new input.
   ValueId any(DType dtype, std::int64_t min_rank = 0);
   /// As any(), of a random dtype.
   ValueId any(std::int64_t min_rank = 0);
-  /// A value of exactly this type: an old one, a constant, a count or a new input.
-  ValueId of_type(const ops::SampleOperand& operand);
-  ValueId of_type(Type type) { return of_type(ops::SampleOperand{.type = std::move(type)}); }
+  /// A value of exactly the type of a sample's operand: an old one, a constant, a count or a new
+  /// input.
+  ValueId like(const ops::SampleOperand& operand);
+  ValueId of_type(Type type) { return like({.type = std::move(type)}); }
 
   /// Appends an equation; without effect where its results would be too large. Results that are
   /// worth it can be built on.

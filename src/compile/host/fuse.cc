@@ -77,8 +77,8 @@ class ViewPass {
       return;
     }
     const std::string& view = equation.op->host.name;
-    const bool moves = view == "broadcast_in_dim" || view == "reverse" || view == "slice" ||
-                       view == "transpose";
+    const bool moves =
+        view == "broadcast_in_dim" || view == "reverse" || view == "slice" || view == "transpose";
     if (view == "reshape" && !is_dense_[from]) give_memory(from);
     fusion_.is_view[to] = true;
     is_dense_[to] = !moves && is_dense_[from];

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include <tessera/types.h>
+
 #include "mesh/sharding.h"
 
 namespace tessera::compile::host {
@@ -24,9 +26,11 @@ struct LeafBox {
 /// The part of dimension `dim` of a value that goes with these digits.
 LeafRange leaf_range(const Layout& layout, std::size_t dim, const AtomDigits& digits);
 /// Cuts of each reduced dimension into the leaves that lie in the tile, relative to its start.
+/// Sums of integers wrap around in any order: they may be split anywhere, and a tile is one leaf.
 std::vector<std::vector<std::int64_t>> leaf_cuts(const std::vector<LeafRange>& ranges,
-                                                 std::int64_t grains);
+                                                 std::int64_t grains, DType dtype);
 /// The leaves in the order of the sum: row-major over the dimensions.
-std::vector<LeafBox> leaf_boxes(const std::vector<LeafRange>& ranges, std::int64_t grains);
+std::vector<LeafBox> leaf_boxes(const std::vector<LeafRange>& ranges, std::int64_t grains,
+                                DType dtype);
 
 }  // namespace tessera::compile::host

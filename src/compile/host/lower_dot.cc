@@ -4,7 +4,7 @@
 #include <tessera/error.h>
 
 #include "base/leaf_tree.h"
-#include "compile/host/kernels/gemm.h"
+#include "compile/host/kernels/gemm/gemm.h"
 #include "compile/host/leaves.h"
 #include "compile/host/lower.h"
 
@@ -42,11 +42,10 @@ class IntegerDotKernel final : public run::Kernel {
 
   void run(std::span<std::byte* const> buffers, int /*part*/) const override {
     for (std::size_t batch = 0; batch < problem_.c_batch.size(); ++batch) {
-      run_batch(reinterpret_cast<const std::uint32_t*>(buffers[0]) + a_offset_ +
-                    problem_.a.batch[batch],
-                reinterpret_cast<const std::uint32_t*>(buffers[1]) + b_offset_ +
-                    problem_.b.batch[batch],
-                reinterpret_cast<std::uint32_t*>(buffers[2]) + problem_.c_batch[batch]);
+      run_batch(
+          reinterpret_cast<const std::uint32_t*>(buffers[0]) + a_offset_ + problem_.a.batch[batch],
+          reinterpret_cast<const std::uint32_t*>(buffers[1]) + b_offset_ + problem_.b.batch[batch],
+          reinterpret_cast<std::uint32_t*>(buffers[2]) + problem_.c_batch[batch]);
     }
   }
 
@@ -134,7 +133,8 @@ std::shared_ptr<const run::Kernel> make_kernel(const LowerContext& context,
     ranges.push_back(
         leaf_range(context.layout(equation.operands[0]), static_cast<std::size_t>(dim), digits));
   }
-  const std::vector<LeafBox> leaves = leaf_boxes(ranges, context.function().grains);
+  const DType dtype = context.function().type(equation.operands[0]).dtype;
+  const std::vector<LeafBox> leaves = leaf_boxes(ranges, context.function().grains, dtype);
   kernels::GemmProblem problem;
   std::int64_t k_end = 0;
   for (const LeafBox& leaf : leaves) {
@@ -155,7 +155,7 @@ std::shared_ptr<const run::Kernel> make_kernel(const LowerContext& context,
     problem.c_batch.push_back(static_cast<std::int64_t>(i) * rows * columns);
   }
   for (std::int64_t i = 0; i < rows; ++i) problem.c_rows.push_back(i * columns);
-  if (is_integer(context.function().type(equation.operands[0]).dtype)) {
+  if (is_integer(dtype)) {
     return std::make_shared<IntegerDotKernel>(std::move(problem), a.offset, b.offset);
   }
   return std::make_shared<GemmKernel>(std::move(problem), a.offset, b.offset);

@@ -19,9 +19,7 @@ template <typename F>
 class FunctionKernel final : public run::Kernel {
  public:
   explicit FunctionKernel(F function) : function_(std::move(function)) {}
-  void run(std::span<std::byte* const> buffers, int /*part*/) const override {
-    function_(buffers);
-  }
+  void run(std::span<std::byte* const> buffers, int /*part*/) const override { function_(buffers); }
 
  private:
   F function_;
@@ -69,8 +67,8 @@ std::vector<TileTask> lower_gather(const LowerContext& context, const Equation& 
                                          .inner = product(split + 1, shape.end()),
                                          .num_indices = num_elements(indices)};
     return make_kernel([problem](std::span<std::byte* const> buffers) {
-      kernels::gather_rows(problem, buffers[0],
-                           reinterpret_cast<const std::int32_t*>(buffers[1]), buffers[2]);
+      kernels::gather_rows(problem, buffers[0], reinterpret_cast<const std::int32_t*>(buffers[1]),
+                           buffers[2]);
     });
   });
 }
@@ -94,7 +92,7 @@ std::vector<TileTask> lower_scatter_add(const LowerContext& context, const Equat
       ranges.push_back(leaf_range(context.layout(indices), d, digits));
     }
     const std::vector<std::int64_t> strides = row_major_strides(index_shape);
-    for (const LeafBox& leaf : leaf_boxes(ranges, context.function().grains)) {
+    for (const LeafBox& leaf : leaf_boxes(ranges, context.function().grains, dtype)) {
       std::vector<std::int64_t> part = {0};
       for (std::size_t d = 0; d < strides.size(); ++d) {
         std::vector<std::int64_t> next;

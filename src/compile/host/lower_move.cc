@@ -29,7 +29,9 @@ class CopyKernel final : public run::Kernel {
   CopyKernel(std::vector<Piece> pieces, std::size_t element_bytes)
       : pieces_(std::move(pieces)), element_bytes_(element_bytes) {}
 
-  int num_parts() const override { return static_cast<int>(std::max<std::size_t>(pieces_.size(), 1)); }
+  int num_parts() const override {
+    return static_cast<int>(std::max<std::size_t>(pieces_.size(), 1));
+  }
   void run(std::span<std::byte* const> buffers, int part) const override {
     if (pieces_.empty()) return;
     const auto index = static_cast<std::size_t>(part);
@@ -262,7 +264,8 @@ std::vector<TileTask> lower_pad(const LowerContext& context, const Equation& equ
     const StridedTile fill = context.read(equation.operands[1], digits);
     const Shape inner = context.box(equation.operands[0], digits).size;
     std::vector<CopyKernel::Piece> pieces;
-    if (num_elements(inner) > 0) pieces.push_back({read.offset, read.strides, dot(low, strides), strides, inner});
+    if (num_elements(inner) > 0)
+      pieces.push_back({read.offset, read.strides, dot(low, strides), strides, inner});
     tasks.push_back({.kernel = std::make_shared<PadKernel>(std::move(pieces), size_bytes(dtype),
                                                            num_elements(extents)),
                      .reads = {fill.tile, read.tile},

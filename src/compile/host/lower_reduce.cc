@@ -67,7 +67,7 @@ kernels::ReduceProblem problem_of(const LowerContext& context, const Equation& e
   }
   // Leaves matter to sums only; other reductions may be split anywhere.
   if (problem.kind == kernels::ReduceKind::sum) {
-    problem.cuts = leaf_cuts(ranges, context.function().grains);
+    problem.cuts = leaf_cuts(ranges, context.function().grains, problem.dtype);
   }
   problem.lanes16 = !dims.empty() && dims.back() == rank - 1;
   return problem;
@@ -78,7 +78,8 @@ kernels::ReduceProblem problem_of(const LowerContext& context, const Equation& e
 std::vector<TileTask> lower_reduce(const LowerContext& context, const Equation& equation) {
   const ValueId operand = equation.operands[0];
   const Layout& layout = context.layout(equation.results[0]);
-  const auto element = static_cast<std::int64_t>(size_bytes(context.function().type(operand).dtype));
+  const auto element =
+      static_cast<std::int64_t>(size_bytes(context.function().type(operand).dtype));
   std::map<std::vector<std::int64_t>, std::shared_ptr<const run::Kernel>> kernels;
   std::vector<TileTask> tasks;
   for (std::int64_t tile = 0; tile < layout.num_tiles(); ++tile) {

@@ -3,7 +3,7 @@
 
 #include <tessera/error.h>
 
-#include "compile/host/kernels/tile_program.h"
+#include "compile/host/kernels/tile/tile_program.h"
 #include "compile/host/lower.h"
 #include "ops/record.h"
 
@@ -100,8 +100,7 @@ class RegionBuilder {
   }
 
   int constant(double value, DType dtype) {
-    program_.constants.push_back(
-        {.reg = program_.num_registers, .value = value, .dtype = dtype});
+    program_.constants.push_back({.reg = program_.num_registers, .value = value, .dtype = dtype});
     return program_.num_registers++;
   }
 
@@ -111,11 +110,10 @@ class RegionBuilder {
     auto place = std::find(task_.reads.begin(), task_.reads.end(), from.tile);
     const auto buffer = static_cast<int>(place - task_.reads.begin());
     if (place == task_.reads.end()) task_.reads.push_back(from.tile);
-    program_.loads.push_back({.reg = program_.num_registers,
-                              .access = {.buffer = buffer,
-                                         .offset = from.offset,
-                                         .strides = from.strides,
-                                         .dtype = dtype}});
+    program_.loads.push_back(
+        {.reg = program_.num_registers,
+         .access = {
+             .buffer = buffer, .offset = from.offset, .strides = from.strides, .dtype = dtype}});
     return program_.num_registers++;
   }
 
@@ -150,10 +148,8 @@ class RegionBuilder {
     const std::vector<std::int64_t> strides = row_major_strides(f_.type(result).shape);
     std::int64_t base = 0;
     for (std::size_t d = 0; d < strides.size(); ++d) base += box_.start[d] * strides[d];
-    program_.random_bits.push_back({.reg = program_.num_registers,
-                                    .key_buffer = buffer,
-                                    .base = base,
-                                    .strides = strides});
+    program_.random_bits.push_back(
+        {.reg = program_.num_registers, .key_buffer = buffer, .base = base, .strides = strides});
     return program_.num_registers++;
   }
 
@@ -168,12 +164,11 @@ class RegionBuilder {
   void finish() {
     const std::vector<std::int64_t> dense = row_major_strides(box_.size);
     for (std::size_t i = 0; i < stores_.size(); ++i) {
-      program_.stores.push_back(
-          {.reg = registers_.at(stores_[i]),
-           .access = {.buffer = static_cast<int>(task_.reads.size() + i),
-                      .offset = 0,
-                      .strides = dense,
-                      .dtype = f_.type(stores_[i]).dtype}});
+      program_.stores.push_back({.reg = registers_.at(stores_[i]),
+                                 .access = {.buffer = static_cast<int>(task_.reads.size() + i),
+                                            .offset = 0,
+                                            .strides = dense,
+                                            .dtype = f_.type(stores_[i]).dtype}});
     }
     for (std::size_t read = 0; read < task_.reads.size(); ++read) {
       if (!is_read_densely(static_cast<int>(read), dense)) continue;

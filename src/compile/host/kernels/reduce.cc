@@ -188,7 +188,7 @@ T extreme_all(const ReduceProblem& p, const T* from) {
 /// Whether neighbouring results read neighbouring elements and sums need no lanes.
 bool is_columnwise(const ReduceProblem& p) {
   return p.kind == ReduceKind::sum && p.dtype == DType::f32 && !p.lanes16 &&
-         !p.kept_strides.empty() && p.kept_strides.back() == 1;
+         !p.reduced_extents.empty() && !p.kept_strides.empty() && p.kept_strides.back() == 1;
 }
 
 /// Sums of `count` neighbouring columns: a tree whose nodes are rows of sums.

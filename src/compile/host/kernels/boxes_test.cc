@@ -1,0 +1,158 @@
+#include "compile/host/kernels/boxes.h"
+
+#include <algorithm>
+#include <gtest/gtest.h>
+
+#include <tessera/error.h>
+
+#include "compile/host/kernels/test_values.h"
+
+namespace tessera::kernels {
+namespace {
+
+using testing::at;
+using testing::Random;
+using testing::random_values;
+using testing::same_bits;
+using Sizes = std::vector<std::int64_t>;
+
+TEST(CopyBox, MovesTheBoxAndNothingElse) {
+  Random random;
+  for (int i = 0; i < 1500; ++i) {
+    Shape extents;
+    for (std::int64_t d = random.integer(0, 4); d > 0; --d) {
+      extents.push_back(random.integer(random.one_in(20) ? 0 : 1, 6));
+    }
+    const std::size_t bytes = std::vector<std::size_t>{1, 4, 8}[at(random.integer(0, 2))];
+    const testing::Layout from = testing::random_layout(random, extents, true);
+    const testing::Layout to = testing::random_layout(random, extents, false);
+    std::vector<std::byte> source(at(from.size) * bytes);
+    std::vector<std::byte> found(at(to.size) * bytes);
+    for (std::byte& x : source) x = static_cast<std::byte>(random.integer(0, 255));
+    for (std::byte& x : found) x = static_cast<std::byte>(random.integer(0, 255));
+    std::vector<std::byte> wanted = found;
+    testing::for_each_index(extents, [&](const Sizes& index) {
+      std::memcpy(wanted.data() + at(to.offset + testing::dot(index, to.strides)) * bytes,
+                  source.data() + at(from.offset + testing::dot(index, from.strides)) * bytes,
+                  bytes);
+    });
+    copy_box(source.data() + at(from.offset) * bytes, from.strides,
+             found.data() + at(to.offset) * bytes, to.strides, extents, bytes);
+    ASSERT_TRUE(found == wanted) << to_string(extents) << " from " << to_string(from.strides)
+                                 << " to " << to_string(to.strides);
+  }
+}
+
+TEST(Combine, NamesOfReductions) {
+  EXPECT_EQ(combine_kind("sum"), CombineKind::sum);
+  EXPECT_EQ(combine_kind("max"), CombineKind::max);
+  EXPECT_EQ(combine_kind("min"), CombineKind::min);
+  EXPECT_EQ(combine_kind("and"), CombineKind::all);
+  EXPECT_EQ(combine_kind("or"), CombineKind::any);
+  EXPECT_THROW(combine_kind("mean"), InternalError);
+}
+
+template <typename T>
+T naive_combine(CombineKind kind, std::span<const T> terms) {
+  return testing::naive_tree(terms, [&](T x, T y) {
+    if (kind == CombineKind::sum) return testing::naive_add(x, y);
+    if (kind == CombineKind::all) return static_cast<T>(x != 0 && y != 0);
+    if (kind == CombineKind::any) return static_cast<T>(x != 0 || y != 0);
+    return testing::naive_extreme(x, y, kind == CombineKind::min);
+  });
+}
+
+/// Sources with layouts of their own in buffers of their own.
+template <typename T>
+struct Sources {
+  CombineProblem problem;
+  std::vector<std::vector<T>> buffers;
+
+  Sources(Random& random, CombineKind kind, Shape extents, std::int64_t count, bool is_dense) {
+    problem.kind = kind;
+    problem.dtype = testing::dtype_of<T>();
+    problem.extents = std::move(extents);
+    for (std::int64_t s = 0; s < count; ++s) {
+      testing::Layout layout = testing::random_layout(random, problem.extents, true);
+      if (is_dense) layout = {row_major_strides(problem.extents), 3, 3};
+      if (is_dense) layout.size += num_elements(problem.extents);
+      problem.sources.push_back({layout.offset, layout.strides});
+      buffers.push_back(random_values<T>(random, at(layout.size), random.one_in(3)));
+    }
+  }
+
+  std::vector<T> wanted() const {
+    std::vector<T> result;
+    testing::for_each_index(problem.extents, [&](const Sizes& index) {
+      std::vector<T> terms;
+      for (std::size_t s = 0; s < buffers.size(); ++s) {
+        const auto& source = problem.sources[s];
+        terms.push_back(buffers[s][at(source.offset + testing::dot(index, source.strides))]);
+      }
+      result.push_back(naive_combine(problem.kind, std::span<const T>(terms)));
+    });
+    return result;
+  }
+
+  std::vector<T> found(int* num_parts = nullptr) {
+    std::vector<std::byte*> pointers;
+    for (auto& buffer : buffers) pointers.push_back(reinterpret_cast<std::byte*>(buffer.data()));
+    const auto count = at(num_elements(problem.extents));
+    std::vector<T> result(count + 8, T{77});
+    const CombinePlan plan(problem);
+    for (int part = plan.num_parts(); part-- > 0;) {
+      plan.run(pointers, reinterpret_cast<std::byte*>(result.data()), part);
+    }
+    for (std::size_t i = count; i < result.size(); ++i) EXPECT_EQ(result[i], T{77});
+    result.resize(count);
+    if (num_parts != nullptr) *num_parts = plan.num_parts();
+    return result;
+  }
+};
+
+template <typename T>
+void check_combine(const std::vector<CombineKind>& kinds) {
+  Random random;
+  for (CombineKind kind : kinds) {
+    for (std::int64_t count = 1; count <= 9; ++count) {
+      for (int i = 0; i < 12; ++i) {
+        Shape extents;
+        for (std::int64_t d = random.integer(0, 3); d > 0; --d) {
+          extents.push_back(random.integer(random.one_in(20) ? 0 : 1, 9));
+        }
+        Sources<T> sources(random, kind, extents, count, random.one_in(3));
+        ASSERT_TRUE(same_bits(sources.found(), sources.wanted()))
+            << count << " sources of " << to_string(extents);
+      }
+    }
+  }
+}
+
+TEST(Combine, FollowsTheTreeForEveryKindAndType) {
+  const std::vector<CombineKind> numbers = {CombineKind::sum, CombineKind::max, CombineKind::min};
+  check_combine<float>(numbers);
+  check_combine<double>(numbers);
+  check_combine<std::int32_t>(numbers);
+  check_combine<std::uint32_t>(numbers);
+  check_combine<std::uint8_t>({CombineKind::all, CombineKind::any});
+}
+
+TEST(Combine, PartsAndBlocksChangeNothing) {
+  Random random;
+  std::vector<int> parts;
+  for (const Shape& extents :
+       {Shape{2 * 32768}, Shape{32768 + 1}, Shape{3, 5000}, Shape{40, 1025}, Shape{7, 2, 1024}}) {
+    for (std::int64_t count : {2, 3, 8}) {
+      for (bool is_dense : {true, false}) {
+        Sources<float> sources(random, CombineKind::sum, extents, count, is_dense);
+        parts.push_back(0);
+        ASSERT_TRUE(same_bits(sources.found(&parts.back()), sources.wanted()))
+            << to_string(extents);
+      }
+    }
+  }
+  EXPECT_GT(*std::max_element(parts.begin(), parts.end()), 4);
+}
+
+}  // namespace
+}  // namespace tessera::kernels

@@ -1,0 +1,192 @@
+// Plans of matrix products: reading the tables, cutting the work.
+#include "compile/host/kernels/gemm/gemm.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <stdexcept>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+
+#include "compile/host/kernels/gemm/gemm_plan.h"
+
+namespace tessera::kernels {
+
+namespace {
+
+using gemm::ceil_div;
+using gemm::Chunk;
+
+constexpr std::int64_t kTileBytes = 30 << 10;    // A of a tile, to stay in the first cache
+constexpr std::int64_t kLongestChunk = 768;      // of k
+constexpr std::int64_t kGroupFloats = 32 << 10;  // packed A of a group of tiles
+constexpr std::int64_t kPartFlops = 2 << 20;     // worth a task of its own
+constexpr std::int64_t kMaxParts = 64;
+
+std::int64_t second_cache_bytes() {
+#ifdef _SC_LEVEL2_CACHE_SIZE
+  if (const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE); bytes >= (256 << 10)) return bytes;
+#endif
+  return 512 << 10;
+}
+
+std::vector<std::int32_t> unit_runs(const std::vector<std::int64_t>& offsets) {
+  std::vector<std::int32_t> runs(offsets.size(), 1);
+  for (std::size_t i = offsets.size(); i-- > 1;) {
+    if (offsets[i] == offsets[i - 1] + 1) runs[i - 1] = runs[i] + 1;
+  }
+  return runs;
+}
+
+std::vector<std::int32_t> spaced_runs(const std::vector<std::int64_t>& offsets) {
+  std::vector<std::int32_t> runs(offsets.size(), 1);
+  for (std::size_t i = offsets.size(); i-- > 1;) {
+    const bool same =
+        i + 1 < offsets.size() && offsets[i + 1] - offsets[i] == offsets[i] - offsets[i - 1];
+    runs[i - 1] = same ? runs[i] + 1 : 2;
+  }
+  return runs;
+}
+
+gemm::Layout layout_of(const GemmOperand& operand) {
+  return {unit_runs(operand.outer), spaced_runs(operand.outer), unit_runs(operand.k),
+          spaced_runs(operand.k)};
+}
+
+}  // namespace
+
+GemmPlan::State::State(GemmProblem p, int threads)
+    : problem(std::move(p)), kernels(&gemm::kernels()) {
+  check();
+  batches = static_cast<std::int64_t>(problem.a.batch.size());
+  m = static_cast<std::int64_t>(problem.a.outer.size());
+  n = static_cast<std::int64_t>(problem.b.outer.size());
+  k = static_cast<std::int64_t>(problem.a.k.size());
+  a_layout = layout_of(problem.a);
+  b_layout = layout_of(problem.b);
+  panels = ceil_div(n, kernels->nr);
+  for (std::int64_t i = 0; i <= panels; ++i) panel_starts.push_back(std::min(i * kernels->nr, n));
+  const std::vector<std::int64_t>& b_batch = problem.b.batch;
+  one_b =
+      std::adjacent_find(b_batch.begin(), b_batch.end(), std::not_equal_to<>()) == b_batch.end();
+  choose_blocks();
+  choose_parts(threads);
+}
+
+void GemmPlan::State::check() const {
+  const GemmProblem& p = problem;
+  if (p.a.k.size() != p.b.k.size()) throw std::invalid_argument("gemm: A and B differ in K");
+  if (p.a.batch.size() != p.b.batch.size() || p.a.batch.size() != p.c_batch.size())
+    throw std::invalid_argument("gemm: A, B and C differ in batches");
+  if (p.a.outer.size() != p.c_rows.size()) throw std::invalid_argument("gemm: A and C differ in M");
+  if (p.leaf_ends.empty() || p.leaf_ends.front() < 0 ||
+      p.leaf_ends.back() != static_cast<std::int64_t>(p.a.k.size()) ||
+      !std::is_sorted(p.leaf_ends.begin(), p.leaf_ends.end()))
+    throw std::invalid_argument("gemm: leaf ends do not cut K");
+}
+
+// A tile's rows of A stay in the first cache while panels of B stream from the second, which also
+// holds the nodes that wait between chunks.
+void GemmPlan::State::choose_blocks() {
+  const std::int64_t cache_floats = second_cache_bytes() / static_cast<std::int64_t>(sizeof(float));
+  const std::int64_t in_tile = kTileBytes / static_cast<std::int64_t>(sizeof(float)) / kernels->mr;
+  const std::int64_t in_panels = cache_floats / 4 / (6 * kernels->nr);
+  const std::int64_t longest = std::min({in_tile, in_panels, kLongestChunk});
+  tree = gemm::make_tree_program(problem.leaf_ends, longest);
+  for (const Chunk& chunk : tree.chunks)
+    longest_chunk = std::max(longest_chunk, chunk.k_end - chunk.k_begin);
+  block_panels = std::max<std::int64_t>(cache_floats / 2 / (longest_chunk * kernels->nr), 1);
+  group_tiles = std::clamp<std::int64_t>(kGroupFloats / (longest_chunk * kernels->lda), 1,
+                                         gemm::kMaxGroupTiles);
+  block_rows = std::max<std::int64_t>(m, 1);
+  if (tree.num_slots == 0) return;
+  // Beyond two levels nodes rest for long. Blocks twice as wide as high pack about as much of A as
+  // of B, since B is packed from further away.
+  const std::int64_t nodes = cache_floats / 2 / std::min(tree.num_slots, 2);
+  const auto width = static_cast<std::int64_t>(std::sqrt(2.0 * static_cast<double>(nodes)));
+  block_panels = std::min(block_panels, std::max<std::int64_t>(width / kernels->nr, 1));
+  block_rows = std::max<std::int64_t>(nodes / (block_panels * kernels->nr), kernels->mr);
+}
+
+// Batches are cut first; then the grid over one product that costs the least time. A part packs its
+// own operands, so large parts do less; several parts per thread even out.
+void GemmPlan::State::choose_parts(int threads) {
+  constexpr double kPackCycles = 0.3;  // per float
+  const std::int64_t most =
+      threads == 1 ? 1 : std::min<std::int64_t>(4 * std::int64_t{threads}, kMaxParts);
+  const std::int64_t wanted =
+      std::clamp<std::int64_t>(2 * batches * m * n * k / kPartFlops, 1, most);
+  batch_parts = std::clamp<std::int64_t>(batches, 1, wanted);
+  double best = std::numeric_limits<double>::max();
+  for (std::int64_t rows = 1; rows <= std::min(wanted / batch_parts, std::max<std::int64_t>(m, 1));
+       ++rows) {
+    const std::int64_t most_columns =
+        std::clamp<std::int64_t>(panels, 1, wanted / batch_parts / rows);
+    for (std::int64_t columns = 1; columns <= most_columns; ++columns) {
+      const auto part_rows = static_cast<double>(ceil_div(m, rows));
+      const auto part_columns = static_cast<double>(ceil_div(panels, columns) * kernels->nr);
+      const double part = part_rows * part_columns / (2.0 * kernels->lanes) +
+                          kPackCycles * (part_rows + part_columns);
+      const std::int64_t rounds = ceil_div(rows * columns * batch_parts, threads);
+      const double time = part * (static_cast<double>(rounds) + (threads == 1 ? 0.0 : 0.25));
+      if (time < best) {
+        best = time;
+        row_parts = rows;
+        panel_parts = columns;
+      }
+    }
+  }
+}
+
+namespace {
+
+int thread_count(int threads) {
+  if (threads > 0) return threads;
+  return static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
+}
+
+}  // namespace
+
+GemmPlan::GemmPlan(GemmProblem problem, int threads)
+    : state_(std::make_unique<const State>(std::move(problem), thread_count(threads))) {}
+GemmPlan::~GemmPlan() = default;
+GemmPlan::GemmPlan(GemmPlan&&) noexcept = default;
+GemmPlan& GemmPlan::operator=(GemmPlan&&) noexcept = default;
+
+std::int64_t GemmPlan::flops() const {
+  return 2 * state_->batches * state_->m * state_->n * state_->k;
+}
+
+int GemmPlan::num_parts() const {
+  return static_cast<int>(state_->batch_parts * state_->row_parts * state_->panel_parts);
+}
+
+void GemmPlan::run(const float* a, const float* b, float* c, int part) const {
+  state_->run_part(a, b, nullptr, c, part);
+}
+
+std::int64_t GemmPlan::packed_b_bytes() const {
+  return state_->packed_copies() * state_->packed_offset(state_->tree.chunks.size()) *
+         static_cast<std::int64_t>(sizeof(float));
+}
+
+void GemmPlan::pack_b(const float* b, float* packed) const {
+  const State& s = *state_;
+  const std::vector<Chunk>& chunks = s.tree.chunks;
+  for (std::int64_t i = 0; i < s.packed_copies(); ++i) {
+    const float* from = b + s.problem.b.batch[static_cast<std::size_t>(i)];
+    float* to = packed + i * s.packed_offset(chunks.size());
+    for (std::size_t j = 0; j < chunks.size(); ++j)
+      s.pack_b_panels(from, chunks[j], {0, s.panels}, to + s.packed_offset(j));
+  }
+}
+
+void GemmPlan::run_packed(const float* a, const float* packed_b, float* c, int part) const {
+  state_->run_part(a, nullptr, packed_b, c, part);
+}
+
+const char* GemmPlan::target() const { return state_->kernels->target; }
+
+}  // namespace tessera::kernels

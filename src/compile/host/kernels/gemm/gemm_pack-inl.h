@@ -1,0 +1,171 @@
+// Packing of operands into the order in which the tiles read them, compiled once per instruction
+// set.
+#if defined(TESSERA_KERNELS_GEMM_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_KERNELS_GEMM_PACK_INL_H_
+#undef TESSERA_KERNELS_GEMM_PACK_INL_H_
+#else
+#define TESSERA_KERNELS_GEMM_PACK_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+#include <hwy/highway.h>
+
+#include "compile/host/kernels/gemm/gemm_internal.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::gemm::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Copies `width` floats and fills up to `ld`, a multiple of the vector, with zeros.
+HWY_INLINE void copy_lanes(const float* src, std::int64_t width, int ld, float* dst) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<int>(hn::Lanes(d));
+  for (int i = 0; i < ld; i += lanes) {
+    if (i + lanes <= width) {
+      hn::Store(hn::LoadU(d, src + i), d, dst + i);
+      continue;
+    }
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+    // Masked loads do not touch memory beyond the row on these targets.
+    const std::int64_t rest = std::max<std::int64_t>(width - i, 0);
+    const auto mask = hn::FirstN(d, static_cast<std::size_t>(rest));
+    hn::Store(hn::MaskedLoad(mask, d, src + i), d, dst + i);
+#else
+    for (int j = i; j < i + lanes; ++j) dst[j] = j < width ? src[j] : 0.0f;
+#endif
+  }
+}
+
+// Lanes lie next to each other: k after k, all tiles of one k, since memory is read best in order.
+HWY_INLINE void pack_unit_lanes(const PackArgs& args, int first_tile, int last_tile) {
+  const float* base = args.src + args.outer[args.starts[first_tile]];
+  for (std::int64_t k = 0; k < args.k_count; ++k) {
+    const float* row = base + args.k[k];
+    float* dst = args.dst + first_tile * args.tile_stride + k * args.ld;
+    for (int t = first_tile; t < last_tile; ++t, dst += args.tile_stride) {
+      const std::int64_t width = args.starts[t + 1] - args.starts[t];
+      copy_lanes(row, width, args.ld, dst);
+      row += width;
+    }
+  }
+}
+
+#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+
+// Where the lanes' rows begin: anywhere, or equally spaced with a pointer for every fourth.
+struct TableRows {
+  const float* const* rows;
+  template <int i>
+  HWY_INLINE const float* at(std::int64_t k) const {
+    return rows[i] + k;
+  }
+};
+
+struct SpacedRows {
+  const float* fourth[HWY_MAX_BYTES / 16];
+  std::int64_t stride;
+  template <int i>
+  HWY_INLINE const float* at(std::int64_t k) const {
+    return fourth[i / 4] + i % 4 * stride + k;
+  }
+};
+
+// Four floats from each of rows first, first + 4, ...: one per 128-bit block.
+template <int first, class DTo, class Rows>
+HWY_INLINE hn::Vec<DTo> load_blocks(DTo d, const Rows& rows, std::int64_t k) {
+  constexpr int kCount = static_cast<int>(hn::MaxLanes(DTo()));
+  if constexpr (kCount == 4) {
+    return hn::LoadU(d, rows.template at<first>(k));
+  } else {
+    const hn::Half<DTo> half;
+    return hn::Combine(d, load_blocks<first + kCount / 2>(half, rows, k),
+                       load_blocks<first>(half, rows, k));
+  }
+}
+
+// Transposes four k from `k` on for one vector of lanes.
+template <class Rows>
+HWY_INLINE void transpose4(const Rows& rows, std::int64_t k, int ld, float* dst) {
+  const hn::ScalableTag<float> d;
+  const hn::RepartitionToWide<decltype(d)> d2;
+  const auto r0 = load_blocks<0>(d, rows, k);
+  const auto r1 = load_blocks<1>(d, rows, k);
+  const auto r2 = load_blocks<2>(d, rows, k);
+  const auto r3 = load_blocks<3>(d, rows, k);
+  const auto a = hn::BitCast(d2, hn::InterleaveLower(d, r0, r1));
+  const auto b = hn::BitCast(d2, hn::InterleaveLower(d, r2, r3));
+  const auto e = hn::BitCast(d2, hn::InterleaveUpper(d, r0, r1));
+  const auto f = hn::BitCast(d2, hn::InterleaveUpper(d, r2, r3));
+  hn::Store(hn::BitCast(d, hn::InterleaveLower(d2, a, b)), d, dst);
+  hn::Store(hn::BitCast(d, hn::InterleaveUpper(d2, a, b)), d, dst + ld);
+  hn::Store(hn::BitCast(d, hn::InterleaveLower(d2, e, f)), d, dst + 2 * ld);
+  hn::Store(hn::BitCast(d, hn::InterleaveUpper(d2, e, f)), d, dst + 3 * ld);
+}
+
+#endif
+
+// One vector of lanes of one tile whose k lie next to each other in each lane; returns how many k
+// from `from` on it packed, in blocks of four.
+HWY_INLINE std::int64_t pack_unit_k(const PackArgs& args, const float* const* rows, bool spaced,
+                                    std::int64_t from, float* dst) {
+#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+  const std::int64_t run = std::min<std::int64_t>(args.k_run[from], args.k_count - from) / 4 * 4;
+  const std::int64_t at = args.k[from];
+  const int ld = args.ld;
+  if (spaced) {
+    SpacedRows source;
+    source.stride = rows[1] - rows[0];
+    for (int i = 0; i < HWY_MAX_BYTES / 16; ++i) source.fourth[i] = rows[4 * i] + at;
+    for (std::int64_t k = 0; k < run; k += 4, dst += 4 * ld) transpose4(source, k, ld, dst);
+  } else {
+    for (std::int64_t k = 0; k < run; k += 4, dst += 4 * ld)
+      transpose4(TableRows{rows}, at + k, ld, dst);
+  }
+  return run;
+#else
+  (void)args, (void)rows, (void)spaced, (void)from, (void)dst;
+  return 0;
+#endif
+}
+
+// Any layout, one vector of lanes of one tile.
+HWY_INLINE void pack_lanes(const PackArgs& args, int tile, int first, int lanes) {
+  const std::int64_t begin = args.starts[tile] + first;
+  const std::int64_t last = args.starts[tile + 1] - 1;
+  const float* rows[kMaxTileVectors * HWY_MAX_BYTES / 4];
+  for (int i = 0; i < lanes; ++i) {
+    // Lanes that do not exist repeat the last one: their products are never stored.
+    rows[i] = args.src + args.outer[std::min(begin + i, last)];
+  }
+  const bool spaced = begin + lanes - 1 <= last && args.spaced_run[begin] >= lanes;
+  float* dst = args.dst + tile * args.tile_stride + first;
+  for (std::int64_t k = 0; k < args.k_count;) {
+    const std::int64_t done = pack_unit_k(args, rows, spaced, k, dst + k * args.ld);
+    k += done;
+    if (done != 0) continue;
+    for (int i = 0; i < lanes; ++i) dst[k * args.ld + i] = rows[i][args.k[k]];
+    ++k;
+  }
+}
+
+inline void pack(const PackArgs& args) {
+  const std::int64_t* starts = args.starts;
+  const auto unit = [&](int first, int last) {
+    return args.outer_run[starts[first]] >= starts[last] - starts[first];
+  };
+  if (unit(0, args.tiles)) return pack_unit_lanes(args, 0, args.tiles);
+  const int lanes = static_cast<int>(hn::Lanes(hn::ScalableTag<float>()));
+  for (int t = 0; t < args.tiles; ++t) {
+    if (unit(t, t + 1) && starts[t + 1] - starts[t] > 1) {
+      pack_unit_lanes(args, t, t + 1);
+    } else {
+      for (int first = 0; first < args.ld; first += lanes) pack_lanes(args, t, first, lanes);
+    }
+  }
+}
+
+}  // namespace tessera::kernels::gemm::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // TESSERA_KERNELS_GEMM_PACK_INL_H_

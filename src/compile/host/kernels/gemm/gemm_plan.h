@@ -1,0 +1,84 @@
+// What a plan of a matrix product knows, and how a part of it is run.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "compile/host/kernels/gemm/gemm.h"
+#include "compile/host/kernels/gemm/gemm_internal.h"
+
+namespace tessera::kernels {
+
+namespace gemm {
+
+inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+struct Range {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t size() const { return end - begin; }
+  /// Piece `i` of `n` of about equal size.
+  Range piece(std::int64_t i, std::int64_t n) const {
+    return {begin + size() * i / n, begin + size() * (i + 1) / n};
+  }
+};
+
+/// Packed panels and tiles lie one cache line further apart than they are long: at a distance of a
+/// power of two they would all compete for the same few lines of the first cache.
+inline constexpr std::int64_t kPanelGap = 16;
+
+/// An operand's offsets and the runs in them.
+struct Layout {
+  std::vector<std::int32_t> outer_run;   ///< how many offsets from each on rise by one
+  std::vector<std::int32_t> spaced_run;  ///< how many from each on are equally spaced
+  std::vector<std::int32_t> k_run;
+  std::vector<std::int32_t> k_spaced_run;
+};
+
+}  // namespace gemm
+
+struct GemmPlan::State {
+  GemmProblem problem;
+  const gemm::Kernels* kernels = nullptr;
+  gemm::TreeProgram tree;
+  gemm::Layout a_layout, b_layout;
+  std::vector<std::int64_t> panel_starts;  // of N
+  std::int64_t batches = 0, m = 0, n = 0, k = 0;
+  std::int64_t panels = 0;  // of packed B
+  std::int64_t longest_chunk = 1;
+  std::int64_t block_panels = 1;  // panels of B that are packed at a time
+  std::int64_t block_rows = 1;    // rows of C whose nodes wait between chunks at a time
+  std::int64_t group_tiles = 1;   // tiles of A that are packed at a time
+  std::int64_t batch_parts = 1, row_parts = 1, panel_parts = 1;
+  bool one_b = false;  // all batches read the same B
+
+  State(GemmProblem p, int threads);
+
+  std::int64_t node_size() const { return kernels->mr * kernels->nr; }
+  std::int64_t panel_size(std::int64_t length) const {
+    return length * kernels->nr + gemm::kPanelGap;
+  }
+  std::int64_t tile_size(std::int64_t length) const {
+    return length * kernels->lda + gemm::kPanelGap;
+  }
+  std::int64_t packed_copies() const {
+    return one_b ? std::min<std::int64_t>(batches, 1) : batches;
+  }
+  /// Floats before a chunk in packed B; with the number of chunks, floats of one packed B.
+  std::int64_t packed_offset(std::size_t chunk) const {
+    const std::int64_t begin = chunk < tree.chunks.size() ? tree.chunks[chunk].k_begin : k;
+    return panels * (begin * kernels->nr + static_cast<std::int64_t>(chunk) * gemm::kPanelGap);
+  }
+
+  void pack_b_panels(const float* b, const gemm::Chunk& chunk, const gemm::Range& in_panels,
+                     float* to) const;
+  void run_part(const float* a, const float* b, const float* packed_b, float* c, int part) const;
+
+ private:
+  void check() const;
+  void choose_blocks();
+  void choose_parts(int threads);
+};
+
+}  // namespace tessera::kernels

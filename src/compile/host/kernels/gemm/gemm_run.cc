@@ -1,0 +1,309 @@
+// Running a part of a matrix product: packing operands, calling the tile kernels.
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+
+#include "compile/host/kernels/gemm/gemm_plan.h"
+
+namespace tessera::kernels {
+
+namespace {
+
+using gemm::ceil_div;
+using gemm::Chunk;
+using gemm::Range;
+using State = GemmPlan::State;
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+// Scratch of one thread: grows to the largest plan that the thread has run.
+class Scratch {
+ public:
+  Scratch() = default;
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  ~Scratch() { std::free(data_); }
+
+  float* reserve(std::int64_t floats) {
+    if (floats > size_) {
+      std::free(data_);
+      size_ = 0;
+      data_ = static_cast<float*>(std::aligned_alloc(64, at(ceil_div(floats, 16) * 64)));
+      if (data_ == nullptr) throw std::bad_alloc();
+      size_ = floats;
+    }
+    return data_;
+  }
+
+ private:
+  float* data_ = nullptr;
+  std::int64_t size_ = 0;
+};
+
+thread_local Scratch t_scratch;
+
+constexpr std::int64_t kLine = 16;               // floats
+constexpr std::int64_t kPanelsWorthPacking = 4;  // up to so many read A's adjacent rows in place
+
+// One chunk of k over one block of C.
+struct Step {
+  std::int64_t batch = 0, row_block = 0, panel_block = 0;
+  std::size_t chunk = 0;
+};
+
+// Runs one part: all its steps one after another.
+class PartRun {
+ public:
+  PartRun(const State& state, int part);
+  void zero(float* c) const;
+  void run(const float* a, const float* b, const float* packed_b, float* c);
+
+  bool empty() const { return rows_.size() == 0 || panels_.size() == 0 || batches_.size() == 0; }
+
+ private:
+  void reserve();
+  bool advance(Step* step) const;
+  Range rows_of(const Step& step) const { return rows_.piece(step.row_block, row_blocks_); }
+  Range panels_of(const Step& step) const { return panels_.piece(step.panel_block, panel_blocks_); }
+  Range columns(const Range& panels) const {
+    return {s_.panel_starts[at(panels.begin)], s_.panel_starts[at(panels.end)]};
+  }
+  // The rows fall into tiles of about equal size, the larger ones first.
+  Range tile(std::int64_t t) const {
+    const std::int64_t begin = step_rows_.begin + t * tile_rows_ + std::min(t, larger_tiles_);
+    return {begin, begin + tile_rows_ + (t < larger_tiles_ ? 1 : 0)};
+  }
+
+  void run_step(const Step& step);
+  const float* prepare_b(const Step& step);
+  void run_group(const Chunk& chunk, const Range& tiles, const float* b);
+  void run_tile(const Chunk& chunk, std::int64_t t, gemm::TileArgs args);
+  enum class Access { none, adjacent_k, adjacent_rows };
+  Access access(const Chunk& chunk, const Range& tiles) const;
+  void pack_a(const Chunk& chunk, const Range& tiles) const;
+
+  const State& s_;
+  Range batches_, rows_, panels_;
+  std::int64_t row_blocks_ = 1, panel_blocks_ = 1;
+  float* scratch_a_ = nullptr;
+  float* scratch_b_ = nullptr;
+  float* stack_ = nullptr;
+  float* slots_ = nullptr;
+  const float* a_ = nullptr;
+  const float* b_ = nullptr;
+  const float* packed_b_ = nullptr;
+  float* c_ = nullptr;
+
+  // The step being run.
+  Range step_rows_, step_panels_;
+  std::int64_t tiles_ = 0, tile_rows_ = 0, larger_tiles_ = 0;
+  const float* step_a_ = nullptr;
+  float* step_c_ = nullptr;
+  const float* held_b_ = nullptr;  // what the scratch holds packed, if that is all of a part's B
+};
+
+PartRun::PartRun(const State& state, int part) : s_(state) {
+  const std::int64_t in_product = s_.row_parts * s_.panel_parts;
+  batches_ = Range{0, s_.batches}.piece(part / in_product, s_.batch_parts);
+  rows_ = Range{0, s_.m}.piece(part % in_product / s_.panel_parts, s_.row_parts);
+  panels_ = Range{0, s_.panels}.piece(part % s_.panel_parts, s_.panel_parts);
+  row_blocks_ = ceil_div(rows_.size(), s_.block_rows);
+  panel_blocks_ = ceil_div(panels_.size(), s_.block_panels);
+}
+
+void PartRun::zero(float* c) const {
+  const Range in_row = columns(panels_);
+  for (std::int64_t b = batches_.begin; b < batches_.end; ++b) {
+    for (std::int64_t i = rows_.begin; i < rows_.end; ++i) {
+      float* row = c + s_.problem.c_batch[at(b)] + s_.problem.c_rows[at(i)];
+      std::fill(row + in_row.begin, row + in_row.end, 0.0f);
+    }
+  }
+}
+
+void PartRun::reserve() {
+  const auto padded = [](std::int64_t floats) { return ceil_div(floats, kLine) * kLine; };
+  const std::int64_t panels = ceil_div(panels_.size(), panel_blocks_);
+  const std::int64_t tiles = ceil_div(ceil_div(rows_.size(), row_blocks_), s_.kernels->mr);
+  const std::int64_t node = s_.node_size();
+  const std::int64_t stack_floats = padded(s_.tree.stack_depth * node);
+  const std::int64_t a_floats = padded(s_.tile_size(s_.longest_chunk) * s_.group_tiles);
+  const std::int64_t b_floats = padded(s_.panel_size(s_.longest_chunk) * panels);
+  const std::int64_t slot_floats = padded(s_.tree.num_slots * node * tiles * panels);
+  stack_ = t_scratch.reserve(stack_floats + a_floats + b_floats + slot_floats);
+  scratch_a_ = stack_ + stack_floats;
+  scratch_b_ = scratch_a_ + a_floats;
+  slots_ = scratch_b_ + b_floats;
+}
+
+bool PartRun::advance(Step* step) const {
+  if (++step->chunk < s_.tree.chunks.size()) return true;
+  step->chunk = 0;
+  if (++step->panel_block < panel_blocks_) return true;
+  step->panel_block = 0;
+  if (++step->row_block < row_blocks_) return true;
+  step->row_block = 0;
+  return ++step->batch < batches_.size();
+}
+
+void PartRun::run(const float* a, const float* b, const float* packed_b, float* c) {
+  a_ = a;
+  b_ = b;
+  packed_b_ = packed_b;
+  c_ = c;
+  reserve();
+  Step step;
+  do {
+    run_step(step);
+  } while (advance(&step));
+}
+
+const float* PartRun::prepare_b(const Step& step) {
+  const Chunk& chunk = s_.tree.chunks[step.chunk];
+  const std::int64_t batch = batches_.begin + step.batch;
+  if (packed_b_ != nullptr) {
+    const std::int64_t copy = s_.one_b ? 0 : batch;
+    return packed_b_ + copy * s_.packed_offset(s_.tree.chunks.size()) +
+           s_.packed_offset(step.chunk) +
+           step_panels_.begin * s_.panel_size(chunk.k_end - chunk.k_begin);
+  }
+  const float* b = b_ + s_.problem.b.batch[at(batch)];
+  if (held_b_ != b) s_.pack_b_panels(b, chunk, step_panels_, scratch_b_);
+  held_b_ = panel_blocks_ == 1 && s_.tree.chunks.size() == 1 ? b : nullptr;
+  return scratch_b_;
+}
+
+void PartRun::run_step(const Step& step) {
+  const Chunk& chunk = s_.tree.chunks[step.chunk];
+  const GemmProblem& p = s_.problem;
+  const std::int64_t batch = batches_.begin + step.batch;
+  step_rows_ = rows_of(step);
+  step_panels_ = panels_of(step);
+  tiles_ = ceil_div(step_rows_.size(), s_.kernels->mr);
+  tile_rows_ = step_rows_.size() / tiles_;
+  larger_tiles_ = step_rows_.size() % tiles_;
+  step_a_ = a_ + p.a.batch[at(batch)];
+  step_c_ = c_ + p.c_batch[at(batch)];
+  const float* b = prepare_b(step);
+  for (std::int64_t t = 0; t < tiles_; t += s_.group_tiles)
+    run_group(chunk, {t, std::min(t + s_.group_tiles, tiles_)}, b);
+}
+
+// How the kernels can read these tiles of A where they lie, if they can.
+PartRun::Access PartRun::access(const Chunk& chunk, const Range& tiles) const {
+  const gemm::Layout& layout = s_.a_layout;
+  const std::int64_t length = chunk.k_end - chunk.k_begin;
+  const auto all_tiles = [&](const std::vector<std::int32_t>& runs) {
+    for (std::int64_t t = tiles.begin; t < tiles.end; ++t) {
+      const Range rows = tile(t);
+      if (runs[at(rows.begin)] < rows.size()) return false;
+    }
+    return true;
+  };
+  if (layout.k_run[at(chunk.k_begin)] >= length && all_tiles(layout.spaced_run))
+    return Access::adjacent_k;
+  if (step_panels_.size() <= kPanelsWorthPacking &&
+      layout.k_spaced_run[at(chunk.k_begin)] >= length && all_tiles(layout.outer_run))
+    return Access::adjacent_rows;
+  return Access::none;
+}
+
+void PartRun::pack_a(const Chunk& chunk, const Range& tiles) const {
+  std::int64_t starts[gemm::kMaxGroupTiles + 1];
+  for (std::int64_t t = tiles.begin; t < tiles.end; ++t) {
+    starts[t - tiles.begin] = tile(t).begin;
+    starts[t - tiles.begin + 1] = tile(t).end;
+  }
+  gemm::PackArgs args;
+  args.src = step_a_;
+  args.outer = s_.problem.a.outer.data();
+  args.outer_run = s_.a_layout.outer_run.data();
+  args.spaced_run = s_.a_layout.spaced_run.data();
+  args.k = s_.problem.a.k.data() + chunk.k_begin;
+  args.k_run = s_.a_layout.k_run.data() + chunk.k_begin;
+  args.k_count = chunk.k_end - chunk.k_begin;
+  args.starts = starts;
+  args.tiles = static_cast<int>(tiles.size());
+  args.ld = s_.kernels->lda;
+  args.tile_stride = s_.tile_size(args.k_count);
+  args.dst = scratch_a_;
+  s_.kernels->pack(args);
+}
+
+void PartRun::run_group(const Chunk& chunk, const Range& tiles, const float* b) {
+  const Access how = access(chunk, tiles);
+  if (how == Access::none) pack_a(chunk, tiles);
+  const std::int64_t* k = s_.problem.a.k.data() + chunk.k_begin;
+  const std::int64_t length = chunk.k_end - chunk.k_begin;
+  gemm::TileArgs args;
+  args.packed_b = b;
+  args.segments = s_.tree.segments.data();
+  args.chunk = &chunk;
+  args.stack = stack_;
+  args.adjacent_rows = how != Access::adjacent_k;
+  for (std::int64_t t = tiles.begin; t < tiles.end; ++t) {
+    const Range rows = tile(t);
+    const std::int64_t* outer = s_.problem.a.outer.data() + rows.begin;
+    if (how == Access::none) {
+      args.a = scratch_a_ + (t - tiles.begin) * s_.tile_size(length);
+      args.a_stride = s_.kernels->lda;
+    } else {
+      args.a = step_a_ + outer[0] + k[0];
+      if (how == Access::adjacent_k) {
+        args.a_stride = rows.size() > 1 ? outer[1] - outer[0] : 0;
+      } else {
+        args.a_stride = length > 1 ? k[1] - k[0] : 0;
+      }
+    }
+    run_tile(chunk, t, args);
+  }
+}
+
+void PartRun::run_tile(const Chunk& chunk, std::int64_t t, gemm::TileArgs args) {
+  const Range rows = tile(t);
+  const auto& kernels = s_.kernels->tiles[args.adjacent_rows ? 1 : 0];
+  const std::int64_t count = step_panels_.size();
+  const std::int64_t panel_size = s_.panel_size(chunk.k_end - chunk.k_begin);
+  const std::int64_t slots_size = s_.tree.num_slots * s_.node_size();
+  args.c_rows = s_.problem.c_rows.data() + rows.begin;
+  args.slots = slots_ + t * count * slots_size;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Range in_row = columns({step_panels_.begin + i, step_panels_.begin + i + 1});
+    args.c = step_c_ + in_row.begin;
+    args.cols = static_cast<int>(in_row.size());
+    kernels[args.cols > s_.kernels->lanes ? 1 : 0][rows.size() - 1](args);
+    args.packed_b += panel_size;
+    args.slots += slots_size;
+  }
+}
+
+}  // namespace
+
+void GemmPlan::State::pack_b_panels(const float* b, const Chunk& chunk, const Range& in_panels,
+                                    float* to) const {
+  if (in_panels.size() == 0) return;
+  gemm::PackArgs args;
+  args.src = b;
+  args.outer = problem.b.outer.data();
+  args.outer_run = b_layout.outer_run.data();
+  args.spaced_run = b_layout.spaced_run.data();
+  args.k = problem.b.k.data() + chunk.k_begin;
+  args.k_run = b_layout.k_run.data() + chunk.k_begin;
+  args.k_count = chunk.k_end - chunk.k_begin;
+  args.starts = panel_starts.data() + in_panels.begin;
+  args.tiles = static_cast<int>(in_panels.size());
+  args.ld = kernels->nr;
+  args.tile_stride = panel_size(args.k_count);
+  args.dst = to;
+  kernels->pack(args);
+}
+
+void GemmPlan::State::run_part(const float* a, const float* b, const float* packed_b, float* c,
+                               int part) const {
+  PartRun run(*this, part);
+  if (run.empty()) return;
+  if (tree.chunks.empty()) return run.zero(c);
+  run.run(a, b, packed_b, c);
+}
+
+}  // namespace tessera::kernels

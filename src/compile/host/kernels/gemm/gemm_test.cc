@@ -1,0 +1,395 @@
+#include "compile/host/kernels/gemm/gemm.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <gtest/gtest.h>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "compile/host/kernels/targets.h"
+// targets.h comes before any Highway header.
+#include <hwy/highway.h>
+
+namespace tessera::kernels {
+namespace {
+
+using Ends = std::vector<std::int64_t>;
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+// --- the definition, as plainly as it can be written ---------------------------------------------
+
+struct Reference {
+  const GemmProblem& p;
+  const float* a;
+  const float* b;
+
+  float leaf(std::size_t batch, std::size_t m, std::size_t n, std::int64_t begin,
+             std::int64_t end) const {
+    float sum = 0.0f;
+    for (std::int64_t k = begin; k < end; ++k) {
+      sum = std::fma(a[p.a.batch[batch] + p.a.outer[m] + p.a.k[at(k)]],
+                     b[p.b.batch[batch] + p.b.outer[n] + p.b.k[at(k)]], sum);
+    }
+    return sum;
+  }
+
+  float tree(std::size_t batch, std::size_t m, std::size_t n, std::size_t begin,
+             std::size_t end) const {
+    if (end - begin == 1)
+      return leaf(batch, m, n, begin == 0 ? 0 : p.leaf_ends[begin - 1], p.leaf_ends[begin]);
+    std::size_t half = 1;
+    while (2 * half < end - begin) half *= 2;
+    return tree(batch, m, n, begin, begin + half) + tree(batch, m, n, begin + half, end);
+  }
+
+  void run(float* c) const {
+    for (std::size_t batch = 0; batch < p.a.batch.size(); ++batch) {
+      for (std::size_t m = 0; m < p.a.outer.size(); ++m) {
+        for (std::size_t n = 0; n < p.b.outer.size(); ++n)
+          c[p.c_batch[batch] + p.c_rows[m] + static_cast<std::int64_t>(n)] =
+              tree(batch, m, n, 0, p.leaf_ends.size());
+      }
+    }
+  }
+};
+
+// --- random problems -----------------------------------------------------------------------------
+
+struct Random {
+  std::mt19937 engine{7};
+  std::int64_t integer(std::int64_t low, std::int64_t high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(engine);
+  }
+
+  // Values whose sums round, cancel and underflow; with `special` also infinities.
+  float value(bool special) {
+    const auto unit = std::uniform_real_distribution<float>(-1.0f, 1.0f)(engine);
+    switch (integer(0, 31)) {
+      case 0:
+        return 0.0f;
+      case 1:
+        return -0.0f;
+      case 2:
+        return unit * std::numeric_limits<float>::denorm_min() * 1e4f;
+      case 3:
+        return unit * 1e-30f;
+      case 4:
+        return unit * 1e18f;
+      case 5:
+        return special && integer(0, 20) == 0 ? std::numeric_limits<float>::infinity() : unit;
+      default:
+        return unit;
+    }
+  }
+
+  std::vector<float> values(std::int64_t count, bool special) {
+    std::vector<float> out(at(count));
+    for (float& x : out) x = value(special);
+    return out;
+  }
+};
+
+enum class Layout { unit_k, unit_outer, heads, strided, swapped_k, any, kCount };
+
+std::vector<std::int64_t> steps(std::int64_t count, std::int64_t stride) {
+  std::vector<std::int64_t> out(at(count));
+  for (std::int64_t i = 0; i < count; ++i) out[at(i)] = i * stride;
+  return out;
+}
+
+// k runs over two dimensions, the one that is contiguous in memory outermost or not.
+std::vector<std::int64_t> two_dims(std::int64_t count, std::int64_t inner,
+                                   std::int64_t inner_stride, std::int64_t outer_stride) {
+  std::vector<std::int64_t> out(at(count));
+  for (std::int64_t i = 0; i < count; ++i)
+    out[at(i)] = i % inner * inner_stride + i / inner * outer_stride;
+  return out;
+}
+
+GemmOperand make_operand(Random& random, Layout layout, std::int64_t batches, std::int64_t outer,
+                         std::int64_t k, std::int64_t* size) {
+  const std::int64_t pad = random.integer(0, 3);
+  GemmOperand out{steps(batches, outer * k * 2 + 600), {}, {}};
+  switch (layout) {
+    case Layout::unit_k:
+      out.outer = steps(outer, k + pad), out.k = steps(k, 1);
+      break;
+    case Layout::unit_outer:
+      out.outer = steps(outer, 1), out.k = steps(k, outer + pad);
+      break;
+    case Layout::heads:
+      out.batch = two_dims(batches, 2, k, 2 * k * outer);
+      out.outer = steps(outer, 2 * k), out.k = steps(k, 1);
+      break;
+    case Layout::strided:
+      out.outer = steps(outer, 2), out.k = steps(k, outer * 2);
+      break;
+    case Layout::swapped_k: {
+      const std::int64_t inner = random.integer(1, 20);
+      const std::int64_t blocks = (k + inner - 1) / inner;
+      out.outer = two_dims(outer, 5, inner, 5 * inner * blocks),
+      out.k = two_dims(k, inner, 1, 5 * inner);
+      out.batch = steps(batches, (outer + 5) * inner * blocks);
+      break;
+    }
+    default:
+      out.outer = steps(outer, k), out.k = steps(k, 1);
+      std::shuffle(out.k.begin(), out.k.end(), random.engine);
+      std::shuffle(out.outer.begin(), out.outer.end(), random.engine);
+  }
+  const auto largest = [](const std::vector<std::int64_t>& v) {
+    return v.empty() ? 0 : *std::max_element(v.begin(), v.end());
+  };
+  *size = largest(out.batch) + largest(out.outer) + largest(out.k) + 1;
+  return out;
+}
+
+Ends even_leaves(std::int64_t k, std::int64_t leaves) {
+  Ends out;
+  for (std::int64_t i = 1; i <= leaves; ++i) out.push_back(k * i / leaves);
+  return out;
+}
+
+Ends random_leaves(Random& random, std::int64_t k) {
+  if (random.integer(0, 2) != 0) {
+    constexpr std::int64_t kGrains[] = {1, 2, 3, 8, 8, 8, 24, 64};
+    return even_leaves(k, kGrains[random.integer(0, 7)]);
+  }
+  Ends out(at(random.integer(1, 40)));
+  for (std::int64_t& end : out) end = random.integer(0, k);
+  std::sort(out.begin(), out.end());
+  out.back() = k;
+  return out;
+}
+
+struct Case {
+  GemmProblem problem;
+  std::vector<float> a, b;
+  std::int64_t c_size = 0;
+};
+
+Case make_case(Random& random, std::int64_t batches, std::int64_t m, std::int64_t n, std::int64_t k,
+               Ends leaf_ends, bool special) {
+  Case out;
+  GemmProblem& p = out.problem;
+  constexpr auto kLast = static_cast<std::int64_t>(Layout::kCount) - 1;
+  std::int64_t a_size = 0, b_size = 0;
+  p.a = make_operand(random, static_cast<Layout>(random.integer(0, kLast)), batches, m, k, &a_size);
+  p.b = make_operand(random, static_cast<Layout>(random.integer(0, kLast)), batches, n, k, &b_size);
+  if (random.integer(0, 7) == 0) std::fill(p.b.batch.begin(), p.b.batch.end(), 0);
+  const std::int64_t row = n + random.integer(0, 2);
+  p.c_rows = steps(m, row);
+  p.c_batch = steps(batches, m * row);
+  p.leaf_ends = std::move(leaf_ends);
+  // Exactly as long as the operands, so that a sanitizer sees reads beyond them.
+  out.a = random.values(a_size, special);
+  out.b = random.values(b_size, special);
+  out.c_size = batches * m * row;
+  return out;
+}
+
+// --- running and comparing -----------------------------------------------------------------------
+
+constexpr float kUntouched = 12345.0f;
+
+std::vector<float> reference(const Case& c) {
+  std::vector<float> out(at(c.c_size), kUntouched);
+  Reference{c.problem, c.a.data(), c.b.data()}.run(out.data());
+  return out;
+}
+
+std::vector<float> run(const Case& c, Random& random) {
+  const GemmPlan plan(c.problem, static_cast<int>(random.integer(1, 8)));
+  std::vector<int> parts(static_cast<std::size_t>(plan.num_parts()));
+  std::iota(parts.begin(), parts.end(), 0);
+  std::shuffle(parts.begin(), parts.end(), random.engine);
+  std::vector<float> out(at(c.c_size), kUntouched);
+  for (int part : parts) plan.run(c.a.data(), c.b.data(), out.data(), part);
+  return out;
+}
+
+std::vector<float> run_packed(const Case& c) {
+  const GemmPlan plan(c.problem);
+  const std::unique_ptr<float, decltype(&std::free)> packed(
+      static_cast<float*>(std::aligned_alloc(64, at(plan.packed_b_bytes() + 64) / 64 * 64)),
+      &std::free);
+  plan.pack_b(c.b.data(), packed.get());
+  std::vector<float> out(at(c.c_size), kUntouched);
+  for (int part = 0; part < plan.num_parts(); ++part)
+    plan.run_packed(c.a.data(), packed.get(), out.data(), part);
+  return out;
+}
+
+// Bits, all NaNs being one.
+std::vector<std::uint32_t> bits(const std::vector<float>& values) {
+  std::vector<std::uint32_t> out;
+  for (float x : values)
+    out.push_back(std::isnan(x) ? 0x7fc00000u : std::bit_cast<std::uint32_t>(x));
+  return out;
+}
+
+std::string describe(const Case& c) {
+  const GemmProblem& p = c.problem;
+  return std::to_string(p.a.batch.size()) + " x " + std::to_string(p.a.outer.size()) + "x" +
+         std::to_string(p.b.outer.size()) + "x" + std::to_string(p.a.k.size()) + ", " +
+         std::to_string(p.leaf_ends.size()) + " leaves";
+}
+
+// Runs `body` once per instruction set of this machine.
+template <class Body>
+void on_every_target(const Body& body) {
+  for (std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    SCOPED_TRACE(hwy::TargetName(target));
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().Update(target);
+    EXPECT_STREQ(GemmPlan({{{0}, {0}, {0}}, {{0}, {0}, {0}}, {0}, {0}, {1}}).target(),
+                 hwy::TargetName(target));
+    body();
+  }
+  hwy::SetSupportedTargetsForTest(0);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+}
+
+void expect_exact(const Case& c, Random& random) {
+  const auto expected = bits(reference(c));
+  on_every_target([&] {
+    EXPECT_TRUE(bits(run(c, random)) == expected) << describe(c);
+    EXPECT_TRUE(bits(run_packed(c)) == expected) << describe(c) << " packed";
+  });
+}
+
+TEST(Gemm, EqualsTheScalarTreeOnRandomProblems) {
+  Random random;
+  for (int i = 0; i < 250; ++i) {
+    const std::int64_t k = random.integer(1, 130);
+    expect_exact(make_case(random, random.integer(1, 3), random.integer(1, 60),
+                           random.integer(1, 70), k, random_leaves(random, k), i % 4 == 0),
+                 random);
+  }
+}
+
+TEST(Gemm, EqualsTheScalarTreeOnLargerShapes) {
+  Random random;
+  for (int i = 0; i < 6; ++i) {
+    const std::int64_t k = random.integer(100, 130);
+    expect_exact(make_case(random, 2, random.integer(100, 130), random.integer(100, 130), k,
+                           random_leaves(random, k), false),
+                 random);
+  }
+}
+
+TEST(Gemm, EqualsTheScalarTreeWhenKTakesSeveralChunks) {
+  Random random;
+  for (std::int64_t k : {500, 1024, 2048, 2500, 7000}) {
+    for (std::int64_t leaves : {1, 8, 11, 64}) {
+      expect_exact(make_case(random, 1, random.integer(1, 20), random.integer(1, 40), k,
+                             even_leaves(k, leaves), false),
+                   random);
+    }
+    expect_exact(make_case(random, 1, 15, 33, k, random_leaves(random, k), true), random);
+  }
+}
+
+TEST(Gemm, EverySizeOfTile) {
+  Random random;
+  for (std::int64_t m = 1; m <= 30; ++m) {
+    for (std::int64_t n : {1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 48, 63})
+      expect_exact(make_case(random, 1, m, n, 11, even_leaves(11, 8), false), random);
+  }
+}
+
+TEST(Gemm, EmptyOperands) {
+  Random random;
+  expect_exact(make_case(random, 2, 3, 5, 0, {0, 0, 0}, false), random);
+  expect_exact(make_case(random, 2, 0, 5, 4, {1, 4}, false), random);
+  expect_exact(make_case(random, 2, 3, 0, 4, {1, 4}, false), random);
+  expect_exact(make_case(random, 0, 3, 5, 4, {1, 4}, false), random);
+}
+
+// The sum of a leaf is -0.0 when its last product underflows; an empty sibling makes it +0.0.
+TEST(Gemm, EmptyLeavesAddPositiveZero) {
+  Case c;
+  c.problem = {{{0}, {0}, {0}}, {{0}, {0}, {0}}, {0}, {0}, {1}};
+  c.a = {-1e-30f};
+  c.b = {1e-30f};
+  c.c_size = 1;
+  Random random;
+  EXPECT_TRUE(std::signbit(run(c, random)[0]));
+  expect_exact(c, random);
+  for (const Ends& ends : {Ends{0, 1}, Ends{1, 1}, Ends{0, 0, 1}, Ends{0, 1, 1, 1, 1}}) {
+    c.problem.leaf_ends = ends;
+    EXPECT_FALSE(std::signbit(run(c, random)[0]));
+    expect_exact(c, random);
+  }
+}
+
+// A device that owns some of k computes the subtrees of its leaves, which are then summed.
+TEST(Gemm, ShardsOfKSumToTheWhole) {
+  Random random;
+  for (std::int64_t k : {8, 65, 100, 256, 1000}) {
+    const Case whole = make_case(random, 1, 19, 37, k, even_leaves(k, 8), false);
+    const auto expected = bits(run(whole, random));
+    for (std::int64_t shards : {2, 4, 8}) {
+      std::vector<std::vector<float>> sums;
+      for (std::int64_t s = 0; s < shards; ++s) {
+        Case shard = whole;
+        GemmProblem& p = shard.problem;
+        const std::int64_t begin = k * s / shards, end = k * (s + 1) / shards;
+        p.a.k = {whole.problem.a.k.begin() + begin, whole.problem.a.k.begin() + end};
+        p.b.k = {whole.problem.b.k.begin() + begin, whole.problem.b.k.begin() + end};
+        p.leaf_ends.clear();
+        for (std::int64_t i = 8 / shards * s; i < 8 / shards * (s + 1); ++i)
+          p.leaf_ends.push_back(whole.problem.leaf_ends[at(i)] - begin);
+        sums.push_back(run(shard, random));
+      }
+      for (; sums.size() > 1; sums.resize(sums.size() / 2)) {
+        for (std::size_t i = 0; i < sums.size() / 2; ++i) {
+          std::vector<float> sum = sums[2 * i];
+          for (std::size_t j = 0; j < sum.size(); ++j)
+            if (sum[j] != kUntouched) sum[j] += sums[2 * i + 1][j];
+          sums[i] = std::move(sum);
+        }
+      }
+      EXPECT_TRUE(bits(sums[0]) == expected) << k << " in " << shards;
+    }
+  }
+}
+
+TEST(Gemm, PartsRunByThreadsGiveTheSameBits) {
+  Random random;
+  const Case c = make_case(random, 1, 300, 260, 700, even_leaves(700, 8), false);
+  const GemmPlan plan(c.problem, 4);
+  EXPECT_GT(plan.num_parts(), 8);
+  std::vector<float> serial(at(c.c_size), kUntouched), parallel = serial;
+  for (int i = 0; i < plan.num_parts(); ++i) plan.run(c.a.data(), c.b.data(), serial.data(), i);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = t; i < plan.num_parts(); i += 4)
+        plan.run(c.a.data(), c.b.data(), parallel.data(), i);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(bits(serial) == bits(parallel));
+}
+
+TEST(Gemm, ContradictoryTablesAreRefused) {
+  const GemmOperand a{{0}, {0, 1}, {0, 2}}, b{{0}, {0}, {0, 1}};
+  EXPECT_NO_THROW(GemmPlan({a, b, {0}, {0, 1}, {1, 2}}));
+  EXPECT_THROW(GemmPlan({a, b, {0}, {0}, {2}}), std::invalid_argument);
+  EXPECT_THROW(GemmPlan({a, b, {0, 0}, {0, 1}, {2}}), std::invalid_argument);
+  EXPECT_THROW(GemmPlan({a, b, {0}, {0, 1}, {1}}), std::invalid_argument);
+  EXPECT_THROW(GemmPlan({a, b, {0}, {0, 1}, {2, 1, 2}}), std::invalid_argument);
+  EXPECT_THROW(GemmPlan({a, b, {0}, {0, 1}, {}}), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace tessera::kernels

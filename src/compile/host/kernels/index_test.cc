@@ -1,0 +1,179 @@
+#include "compile/host/kernels/index.h"
+
+#include <algorithm>
+#include <gtest/gtest.h>
+
+#include "compile/host/kernels/test_values.h"
+
+namespace tessera::kernels {
+namespace {
+
+using testing::at;
+using testing::Random;
+using testing::random_values;
+using testing::same_bits;
+
+template <typename T>
+std::byte* bytes_of(std::vector<T>& values) {
+  return reinterpret_cast<std::byte*>(values.data());
+}
+
+/// Mostly rows, many of them more than once; some below and above the range.
+std::vector<std::int32_t> random_indices(Random& random, std::int64_t count, std::int64_t rows) {
+  std::vector<std::int32_t> indices(at(count));
+  for (std::int32_t& index : indices) {
+    index = static_cast<std::int32_t>(random.integer(0, std::max<std::int64_t>(rows / 2, 1) - 1));
+    if (random.one_in(3)) index = static_cast<std::int32_t>(random.integer(-2, rows + 1));
+    if (random.one_in(30)) index = std::numeric_limits<std::int32_t>::min();
+    if (random.one_in(30)) index = std::numeric_limits<std::int32_t>::max();
+  }
+  return indices;
+}
+
+template <typename T>
+void check_gather(T filler) {
+  Random random;
+  for (int i = 0; i < 100; ++i) {
+    const GatherProblem p{.dtype = testing::dtype_of<T>(),
+                          .outer = random.integer(1, 3),
+                          .rows = random.integer(1, 8),
+                          .inner = random.integer(1, 20),
+                          .num_indices = random.integer(0, 12)};
+    auto operand = random_values<T>(random, at(p.outer * p.rows * p.inner), true);
+    const auto indices = random_indices(random, p.num_indices, p.rows);
+    std::vector<T> wanted;
+    for (std::int64_t o = 0; o < p.outer; ++o) {
+      for (std::int64_t row : indices) {
+        for (std::int64_t k = 0; k < p.inner; ++k) {
+          const bool is_inside = row >= 0 && row < p.rows;
+          wanted.push_back(is_inside ? operand[at((o * p.rows + row) * p.inner + k)] : filler);
+        }
+      }
+    }
+    std::vector<T> found(wanted.size(), T{77});
+    gather_rows(p, bytes_of(operand), indices.data(), bytes_of(found));
+    ASSERT_TRUE(same_bits(found, wanted));
+  }
+}
+
+TEST(Gather, IndicesOutOfRangeGiveNanOrTheLowestValue) {
+  check_gather<float>(std::numeric_limits<float>::quiet_NaN());
+  check_gather<double>(std::numeric_limits<double>::quiet_NaN());
+  check_gather<std::int32_t>(std::numeric_limits<std::int32_t>::min());
+  check_gather<std::uint32_t>(0);
+  check_gather<std::uint8_t>(0);
+}
+
+/// For every row: the updates of each leaf in order, then the tree over all leaves.
+template <typename T>
+std::vector<T> naive_scatter(const ScatterAddProblem& p, const std::vector<std::int32_t>& indices,
+                             const std::vector<T>& updates) {
+  std::vector<T> result;
+  const auto count = static_cast<std::int64_t>(p.order.size());
+  for (std::int64_t n = 0; n < p.outer * p.rows * p.inner; ++n) {
+    const std::int64_t row = n / p.inner % p.rows;
+    const std::int64_t outer = n / p.inner / p.rows;
+    std::vector<T> leaves;
+    std::int64_t begin = 0;
+    for (std::int64_t end : p.leaf_ends) {
+      T sum{};
+      for (; begin < end; ++begin) {
+        const std::int64_t update = p.order[at(begin)];
+        if (indices[at(update)] != row) continue;
+        sum =
+            testing::naive_add(sum, updates[at((outer * count + update) * p.inner + n % p.inner)]);
+      }
+      leaves.push_back(sum);
+    }
+    result.push_back(testing::naive_tree(std::span<const T>(leaves), testing::naive_add<T>));
+  }
+  return result;
+}
+
+template <typename T>
+void check_scatter(int count) {
+  Random random;
+  for (int i = 0; i < count; ++i) {
+    ScatterAddProblem p{.dtype = testing::dtype_of<T>(),
+                        .outer = random.integer(1, 3),
+                        .rows = random.integer(1, 6),
+                        .inner = random.integer(1, 40),
+                        .order = {},
+                        .leaf_ends = {}};
+    const std::int64_t num_updates = random.integer(0, 60);
+    for (std::int64_t k = 0; k < num_updates; ++k) p.order.push_back(k);
+    if (random.one_in(2)) std::shuffle(p.order.begin(), p.order.end(), random.engine);
+    for (std::int64_t leaf = random.integer(0, 11); leaf > 0; --leaf) {
+      p.leaf_ends.push_back(random.integer(0, num_updates));
+    }
+    p.leaf_ends.push_back(num_updates);
+    std::sort(p.leaf_ends.begin(), p.leaf_ends.end());
+    const auto indices = random_indices(random, num_updates, p.rows);
+    auto updates = random_values<T>(random, at(p.outer * num_updates * p.inner), random.one_in(3));
+    std::vector<T> found(at(p.outer * p.rows * p.inner), T{77});
+    scatter_add_rows(p, indices.data(), bytes_of(updates), bytes_of(found));
+    ASSERT_TRUE(same_bits(found, naive_scatter(p, indices, updates)))
+        << num_updates << " updates, leaf ends " << to_string(p.leaf_ends);
+  }
+}
+
+TEST(ScatterAdd, DuplicatesAreAddedByTheTreeAndOthersDropped) {
+  check_scatter<float>(400);
+  check_scatter<double>(50);
+  check_scatter<std::int32_t>(50);
+  check_scatter<std::uint32_t>(50);
+}
+
+template <typename T>
+void check_sort() {
+  Random random;
+  for (int i = 0; i < 100; ++i) {
+    const SortProblem p{.dtypes = {testing::dtype_of<T>(), DType::i32, DType::boolean},
+                        .outer = random.integer(1, 3),
+                        .size = random.integer(1, 50),
+                        .inner = random.integer(1, 3)};
+    const std::size_t count = at(p.outer * p.size * p.inner);
+    auto keys = random_values<T>(random, count, true);
+    for (T& x : keys) {
+      if (random.one_in(2)) x = keys[at(random.integer(0, 3)) % count];  // ties
+    }
+    std::vector<std::int32_t> places(count);
+    for (std::size_t k = 0; k < count; ++k) places[k] = static_cast<std::int32_t>(k);
+    auto flags = random_values<std::uint8_t>(random, count);
+    std::vector<T> sorted(count);
+    std::vector<std::int32_t> from(count, -1);
+    std::vector<std::uint8_t> moved_flags(count, 77);
+    std::byte* operands[] = {bytes_of(keys), bytes_of(places), bytes_of(flags)};
+    std::byte* results[] = {bytes_of(sorted), bytes_of(from), bytes_of(moved_flags)};
+    sort_rows(p, operands, results);
+    for (std::size_t n = 0; n < count; ++n) {
+      const std::size_t origin = static_cast<std::size_t>(from[n]);
+      ASSERT_LT(origin, count);
+      ASSERT_TRUE(
+          same_bits(std::span<const T>(&sorted[n], 1), std::span<const T>(&keys[origin], 1)));
+      ASSERT_EQ(moved_flags[n], flags[origin]);
+      const auto inner = at(p.inner);
+      const std::size_t line = inner * at(p.size);
+      ASSERT_EQ(origin / line, n / line);
+      ASSERT_EQ(origin % inner, n % inner);
+      if (n % line < inner) continue;
+      // Ascending and, where keys are equal, in the order of the operand: so a permutation too.
+      const T before = sorted[n - inner];
+      const T x = sorted[n];
+      const bool is_tie = before == x || (before != before && x != x);
+      ASSERT_TRUE(is_tie || x != x || before < x) << +before << " before " << +x;
+      ASSERT_TRUE(!is_tie || from[n - inner] < from[n]);
+    }
+  }
+}
+
+TEST(Sort, IsStableWithNanLastAndMovesTheOthersAlike) {
+  check_sort<float>();
+  check_sort<double>();
+  check_sort<std::int32_t>();
+  check_sort<std::uint32_t>();
+  check_sort<std::uint8_t>();
+}
+
+}  // namespace
+}  // namespace tessera::kernels

@@ -1,0 +1,173 @@
+// Arithmetic, comparison and selection of f32.
+#include "compile/host/kernels/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "compile/host/kernels/tile/elementwise_arithmetic.cc"
+#include <hwy/foreach_target.h>
+// foreach_target.h comes first.
+#include <cmath>
+#include <hwy/highway.h>
+
+#include "compile/host/kernels/tile/elementwise_internal.h"
+#include "compile/host/kernels/tile/elementwise_loops-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::elementwise::HWY_NAMESPACE {
+namespace {
+
+HWY_INLINE VF one() { return hn::Set(DF(), 1.0f); }
+
+struct Neg {
+  static HWY_INLINE VF run(VF x) { return hn::Xor(x, hn::SignBit(DF())); }
+};
+struct Abs {
+  static HWY_INLINE VF run(VF x) { return hn::Abs(x); }
+};
+struct Sign {
+  static HWY_INLINE VF run(VF x) {
+    const VF zero = hn::Zero(DF());
+    const VF positive = hn::IfThenElse(hn::Gt(x, zero), one(), x);
+    return hn::IfThenElse(hn::Lt(x, zero), hn::Neg(one()), positive);  // zeros and NaN stay
+  }
+};
+struct Sqrt {
+  static HWY_INLINE VF run(VF x) { return hn::Sqrt(x); }
+};
+struct Rsqrt {
+  static HWY_INLINE VF run(VF x) { return hn::Div(one(), hn::Sqrt(x)); }
+};
+struct Floor {
+  static HWY_INLINE VF run(VF x) {
+    // From 2^23 on all are integers; the sign keeps -0.
+    const VF abs = hn::Abs(x);
+    const VI truncated = hn::ConvertTo(DI(), hn::IfThenElseZero(is_fractional(abs), x));
+    const VF toward_zero = hn::ConvertTo(DF(), truncated);
+    const VF floor = hn::Sub(toward_zero, hn::IfThenElseZero(hn::Gt(toward_zero, x), one()));
+    const VF sign = hn::And(x, hn::SignBit(DF()));
+    return hn::IfThenElse(is_fractional(abs), hn::Or(floor, sign), x);
+  }
+  static HWY_INLINE MF is_fractional(VF abs) { return hn::Lt(abs, hn::Set(DF(), 8388608.0f)); }
+};
+struct IsFinite {
+  static HWY_INLINE VU run(VF x) {
+    const VU exponent = hn::Set(DU(), 0x7F800000);
+    return flag(hn::Ne(hn::And(hn::BitCast(DU(), x), exponent), exponent));
+  }
+};
+
+struct Add {
+  static HWY_INLINE VF run(VF x, VF y) { return hn::Add(x, y); }
+};
+struct Sub {
+  static HWY_INLINE VF run(VF x, VF y) { return hn::Sub(x, y); }
+};
+struct Mul {
+  static HWY_INLINE VF run(VF x, VF y) { return hn::Mul(x, y); }
+};
+struct Div {
+  static HWY_INLINE VF run(VF x, VF y) { return hn::Div(x, y); }
+};
+
+// NaN wins and -0 < +0: what instructions give for these differs between instruction sets. Equal
+// operands have equal bits, unless they are zeros.
+struct Max {
+  static HWY_INLINE VF run(VF x, VF y) {
+    VF result = hn::IfThenElse(hn::Gt(x, y), x, y);
+    result = hn::IfThenElse(hn::Eq(x, y), hn::And(x, y), result);
+    return hn::IfThenElse(hn::Eq(x, x), result, x);
+  }
+};
+struct Min {
+  static HWY_INLINE VF run(VF x, VF y) {
+    VF result = hn::IfThenElse(hn::Lt(x, y), x, y);
+    result = hn::IfThenElse(hn::Eq(x, y), hn::Or(x, y), result);
+    return hn::IfThenElse(hn::Eq(x, x), result, x);
+  }
+};
+struct Clamp {
+  static HWY_INLINE VF run(VF low, VF x, VF high) { return Min::run(Max::run(x, low), high); }
+};
+struct Fma {
+  static HWY_INLINE VF run(VF x, VF y, VF z) { return fused_mul_add(x, y, z); }
+};
+struct RemLane {
+  static float run(float x, float y) { return std::fmod(x, y); }
+};
+
+struct Eq {
+  static HWY_INLINE VU run(VF x, VF y) { return flag(hn::Eq(x, y)); }
+};
+struct Ne {
+  // Highway's Ne is false for NaN on some targets.
+  static HWY_INLINE VU run(VF x, VF y) { return flag(hn::Not(hn::Eq(x, y))); }
+};
+struct Lt {
+  static HWY_INLINE VU run(VF x, VF y) { return flag(hn::Lt(x, y)); }
+};
+struct Le {
+  static HWY_INLINE VU run(VF x, VF y) { return flag(hn::Le(x, y)); }
+};
+struct Gt {
+  static HWY_INLINE VU run(VF x, VF y) { return flag(hn::Gt(x, y)); }
+};
+struct Ge {
+  static HWY_INLINE VU run(VF x, VF y) { return flag(hn::Ge(x, y)); }
+};
+struct Select {
+  static HWY_INLINE VF run(VU which, VF x, VF y) {
+    return hn::IfThenElse(hn::RebindMask(DF(), hn::Ne(which, hn::Zero(DU()))), x, y);
+  }
+};
+
+template <class Op>
+constexpr TileKernel kUnary = &run1<Op, F32, F32>;
+template <class Op>
+constexpr TileKernel kBinary = &run2<Op, F32, F32, F32>;
+template <class Op>
+constexpr TileKernel kTernary = &run3<Op, F32, F32, F32, F32>;
+template <class Op>
+constexpr TileKernel kCompare = &run2<Op, Flag, F32, F32>;
+
+std::span<const Entry> arithmetic_table() {
+  static constexpr Entry kEntries[] = {
+      {"neg", DType::f32, kUnary<Neg>},
+      {"abs", DType::f32, kUnary<Abs>},
+      {"sign", DType::f32, kUnary<Sign>},
+      {"sqrt", DType::f32, kUnary<Sqrt>},
+      {"rsqrt", DType::f32, kUnary<Rsqrt>},
+      {"floor", DType::f32, kUnary<Floor>},
+      {"copy", DType::f32, kUnary<Copy>},
+      {"is_finite", DType::f32, &run1<IsFinite, Flag, F32>},
+      {"add", DType::f32, kBinary<Add>},
+      {"sub", DType::f32, kBinary<Sub>},
+      {"mul", DType::f32, kBinary<Mul>},
+      {"div", DType::f32, kBinary<Div>},
+      {"max", DType::f32, kBinary<Max>},
+      {"min", DType::f32, kBinary<Min>},
+      {"rem", DType::f32, kBinary<PerLane<RemLane, F32>>},
+      {"fma", DType::f32, kTernary<Fma>},
+      {"clamp", DType::f32, kTernary<Clamp>},
+      {"select", DType::f32, &run3<Select, F32, Flag, F32, F32>},
+      {"compare_eq", DType::f32, kCompare<Eq>},
+      {"compare_ne", DType::f32, kCompare<Ne>},
+      {"compare_lt", DType::f32, kCompare<Lt>},
+      {"compare_le", DType::f32, kCompare<Le>},
+      {"compare_gt", DType::f32, kCompare<Gt>},
+      {"compare_ge", DType::f32, kCompare<Ge>},
+  };
+  return kEntries;
+}
+
+}  // namespace
+}  // namespace tessera::kernels::elementwise::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tessera::kernels::elementwise {
+
+HWY_EXPORT(arithmetic_table);
+
+std::span<const Entry> arithmetic_entries() { return HWY_DYNAMIC_DISPATCH(arithmetic_table)(); }
+
+}  // namespace tessera::kernels::elementwise
+#endif  // HWY_ONCE

@@ -1,0 +1,218 @@
+// Kernels for i32 and u32. Sums and products wrap around; nothing traps.
+#include "compile/host/kernels/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "compile/host/kernels/tile/elementwise_integral.cc"
+#include <hwy/foreach_target.h>
+// foreach_target.h comes first.
+#include <hwy/highway.h>
+#include <limits>
+#include <type_traits>
+
+#include "compile/host/kernels/tile/elementwise_internal.h"
+#include "compile/host/kernels/tile/elementwise_loops-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::elementwise::HWY_NAMESPACE {
+namespace {
+
+// The ops of one integer type, seen through bit casts where signedness is no matter.
+template <class E>
+struct Ops {
+  using D = typename E::D;
+  using V = typename E::V;
+  using T = typename E::Memory;
+  static constexpr bool kSigned = std::is_signed_v<T>;
+
+  static HWY_INLINE VI to_signed(V x) { return hn::BitCast(DI(), x); }
+  static HWY_INLINE VU to_unsigned(V x) { return hn::BitCast(DU(), x); }
+  template <class X>
+  static HWY_INLINE V back(X x) {
+    return hn::BitCast(D(), x);
+  }
+  // x < y. Flipping the sign bits turns unsigned order into signed order.
+  static HWY_INLINE auto less(V x, V y) {
+    if constexpr (kSigned) {
+      return hn::Lt(x, y);
+    } else {
+      const VI flip = hn::Set(DI(), std::numeric_limits<std::int32_t>::min());
+      return hn::RebindMask(DU(), hn::Lt(hn::Xor(to_signed(x), flip), hn::Xor(to_signed(y), flip)));
+    }
+  }
+  // Whether a shift leaves a bit of its operand.
+  static HWY_INLINE auto is_short(VU count) {
+    return hn::Eq(hn::And(count, hn::Set(DU(), ~31U)), hn::Zero(DU()));
+  }
+
+  struct Neg {
+    static HWY_INLINE V run(V x) { return back(hn::Sub(hn::Zero(DI()), to_signed(x))); }
+  };
+  struct Abs {
+    static HWY_INLINE V run(V x) {
+      if constexpr (!kSigned) return x;
+      return hn::IfThenElse(less(x, hn::Zero(D())), Neg::run(x), x);
+    }
+  };
+  struct Sign {
+    static HWY_INLINE V run(V x) {
+      const V zero = hn::Zero(D());
+      const V positive = hn::IfThenElseZero(less(zero, x), hn::Set(D(), 1));
+      return hn::IfThenElse(less(x, zero), hn::Set(D(), static_cast<T>(-1)), positive);
+    }
+  };
+  struct Add {
+    static HWY_INLINE V run(V x, V y) { return hn::Add(x, y); }
+  };
+  struct Sub {
+    static HWY_INLINE V run(V x, V y) { return hn::Sub(x, y); }
+  };
+  struct Mul {
+    static HWY_INLINE V run(V x, V y) { return back(hn::Mul(to_signed(x), to_signed(y))); }
+  };
+  struct Max {
+    static HWY_INLINE V run(V x, V y) { return hn::IfThenElse(less(x, y), y, x); }
+  };
+  struct Min {
+    static HWY_INLINE V run(V x, V y) { return hn::IfThenElse(less(x, y), x, y); }
+  };
+  struct Clamp {
+    static HWY_INLINE V run(V low, V x, V high) { return Min::run(Max::run(x, low), high); }
+  };
+  struct And {
+    static HWY_INLINE V run(V x, V y) { return hn::And(x, y); }
+  };
+  struct Or {
+    static HWY_INLINE V run(V x, V y) { return hn::Or(x, y); }
+  };
+  struct Xor {
+    static HWY_INLINE V run(V x, V y) { return hn::Xor(x, y); }
+  };
+  struct Not {
+    static HWY_INLINE V run(V x) { return hn::Not(x); }
+  };
+
+  struct ShiftLeft {
+    static HWY_INLINE V run(V x, V n) {
+      const VU count = to_unsigned(n);
+      const VU shifted = hn::Shl(to_unsigned(x), hn::And(count, hn::Set(DU(), 31)));
+      return back(hn::IfThenElseZero(is_short(count), shifted));
+    }
+  };
+  struct ShiftRightLogical {
+    static HWY_INLINE V run(V x, V n) {
+      const VU count = to_unsigned(n);
+      const VU shifted = hn::Shr(to_unsigned(x), hn::And(count, hn::Set(DU(), 31)));
+      return back(hn::IfThenElseZero(is_short(count), shifted));
+    }
+  };
+  struct ShiftRightArithmetic {
+    static HWY_INLINE V run(V x, V n) {
+      const VU count = to_unsigned(n);
+      const VU bounded = hn::IfThenElse(is_short(count), count, hn::Set(DU(), 31));
+      return back(hn::Shr(to_signed(x), hn::BitCast(DI(), bounded)));
+    }
+  };
+
+  struct DivLane {
+    static T run(T x, T y) {
+      if (y == 0) return static_cast<T>(-1);
+      if constexpr (kSigned) {
+        if (x == std::numeric_limits<T>::min() && y == -1) return x;
+      }
+      return x / y;
+    }
+  };
+  struct RemLane {
+    static T run(T x, T y) {
+      if (y == 0) return x;
+      if constexpr (kSigned) {
+        if (y == -1) return 0;
+      }
+      return x % y;
+    }
+  };
+
+  struct Eq {
+    static HWY_INLINE VU run(V x, V y) { return flag(hn::Eq(x, y)); }
+  };
+  struct Ne {
+    static HWY_INLINE VU run(V x, V y) { return flag(hn::Ne(x, y)); }
+  };
+  struct Lt {
+    static HWY_INLINE VU run(V x, V y) { return flag(less(x, y)); }
+  };
+  struct Le {
+    static HWY_INLINE VU run(V x, V y) { return flag(hn::Not(less(y, x))); }
+  };
+  struct Gt {
+    static HWY_INLINE VU run(V x, V y) { return flag(less(y, x)); }
+  };
+  struct Ge {
+    static HWY_INLINE VU run(V x, V y) { return flag(hn::Not(less(x, y))); }
+  };
+  struct Select {
+    static HWY_INLINE V run(VU which, V x, V y) {
+      return hn::IfThenElse(hn::RebindMask(D(), hn::Ne(which, hn::Zero(DU()))), x, y);
+    }
+  };
+};
+
+template <class Op, class E>
+constexpr TileKernel kUnary = &run1<Op, E, E>;
+template <class Op, class E>
+constexpr TileKernel kBinary = &run2<Op, E, E, E>;
+template <class Op, class E>
+constexpr TileKernel kCompare = &run2<Op, Flag, E, E>;
+
+template <class E, DType dtype>
+std::span<const Entry> table_of() {
+  using O = Ops<E>;
+  static constexpr Entry kEntries[] = {
+      {"neg", dtype, kUnary<typename O::Neg, E>},
+      {"abs", dtype, kUnary<typename O::Abs, E>},
+      {"sign", dtype, kUnary<typename O::Sign, E>},
+      {"not", dtype, kUnary<typename O::Not, E>},
+      {"copy", dtype, kUnary<Copy, E>},
+      {"add", dtype, kBinary<typename O::Add, E>},
+      {"sub", dtype, kBinary<typename O::Sub, E>},
+      {"mul", dtype, kBinary<typename O::Mul, E>},
+      {"div", dtype, kBinary<PerLane<typename O::DivLane, E>, E>},
+      {"rem", dtype, kBinary<PerLane<typename O::RemLane, E>, E>},
+      {"max", dtype, kBinary<typename O::Max, E>},
+      {"min", dtype, kBinary<typename O::Min, E>},
+      {"and", dtype, kBinary<typename O::And, E>},
+      {"or", dtype, kBinary<typename O::Or, E>},
+      {"xor", dtype, kBinary<typename O::Xor, E>},
+      {"shift_left", dtype, kBinary<typename O::ShiftLeft, E>},
+      {"shift_right_logical", dtype, kBinary<typename O::ShiftRightLogical, E>},
+      {"shift_right_arithmetic", dtype, kBinary<typename O::ShiftRightArithmetic, E>},
+      {"clamp", dtype, &run3<typename O::Clamp, E, E, E, E>},
+      {"select", dtype, &run3<typename O::Select, E, Flag, E, E>},
+      {"compare_eq", dtype, kCompare<typename O::Eq, E>},
+      {"compare_ne", dtype, kCompare<typename O::Ne, E>},
+      {"compare_lt", dtype, kCompare<typename O::Lt, E>},
+      {"compare_le", dtype, kCompare<typename O::Le, E>},
+      {"compare_gt", dtype, kCompare<typename O::Gt, E>},
+      {"compare_ge", dtype, kCompare<typename O::Ge, E>},
+  };
+  return kEntries;
+}
+
+std::span<const Entry> signed_table() { return table_of<I32, DType::i32>(); }
+std::span<const Entry> unsigned_table() { return table_of<U32, DType::u32>(); }
+
+}  // namespace
+}  // namespace tessera::kernels::elementwise::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tessera::kernels::elementwise {
+
+HWY_EXPORT(signed_table);
+HWY_EXPORT(unsigned_table);
+
+std::span<const Entry> signed_entries() { return HWY_DYNAMIC_DISPATCH(signed_table)(); }
+std::span<const Entry> unsigned_entries() { return HWY_DYNAMIC_DISPATCH(unsigned_table)(); }
+
+}  // namespace tessera::kernels::elementwise
+#endif  // HWY_ONCE

@@ -1,0 +1,203 @@
+// Loops over runs of elements, compiled once per instruction set.
+#if defined(TESSERA_KERNELS_ELEMENTWISE_LOOPS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_KERNELS_ELEMENTWISE_LOOPS_INL_H_
+#undef TESSERA_KERNELS_ELEMENTWISE_LOOPS_INL_H_
+#else
+#define TESSERA_KERNELS_ELEMENTWISE_LOOPS_INL_H_
+#endif
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <hwy/highway.h>
+
+#include "compile/host/kernels/tile/elementwise_internal.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::elementwise::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using DF = hn::ScalableTag<float>;
+using DI = hn::ScalableTag<std::int32_t>;
+using DU = hn::ScalableTag<std::uint32_t>;
+using VF = hn::Vec<DF>;
+using VI = hn::Vec<DI>;
+using VU = hn::Vec<DU>;
+using MF = hn::Mask<DF>;
+
+// What lies in memory and what an op sees of it. All elements of one op have the same lanes.
+template <class D_>
+struct Element {
+  using D = D_;
+  using Memory = hn::TFromD<D>;
+  using V = hn::Vec<D>;
+  static constexpr std::size_t kLanes = hn::MaxLanes(D());
+  static HWY_INLINE V load(const Memory* from) { return hn::LoadU(D(), from); }
+  static HWY_INLINE void store(V v, Memory* to) { hn::StoreU(v, D(), to); }
+};
+using F32 = Element<DF>;
+using I32 = Element<DI>;
+using U32 = Element<DU>;
+using Byte = Element<hn::ScalableTag<std::uint8_t>>;
+
+// A bool beside elements of 32 bits: a byte 0 or 1 in memory, a lane 0 or 1 in a register.
+struct Flag {
+  using Memory = std::uint8_t;
+  using V = VU;
+  using DByte = hn::Rebind<std::uint8_t, DU>;
+  static constexpr std::size_t kLanes = hn::MaxLanes(DU());
+  static HWY_INLINE V load(const Memory* from) {
+    return hn::PromoteTo(DU(), hn::LoadU(DByte(), from));
+  }
+  static HWY_INLINE void store(V v, Memory* to) {
+    hn::StoreU(hn::DemoteTo(DByte(), hn::BitCast(DI(), v)), DByte(), to);
+  }
+};
+
+template <class M>
+HWY_INLINE VU flag(M mask) {
+  return hn::IfThenElseZero(hn::RebindMask(DU(), mask), hn::Set(DU(), 1));
+}
+
+// An operand as a position that moves by `step`: a scalar stays on a vector of copies, so one loop
+// serves all mixtures of scalars and runs.
+template <class E>
+struct Operand {
+  using Memory = typename E::Memory;
+  HWY_ALIGN Memory lanes[E::kLanes] = {};
+
+  HWY_INLINE const Memory* begin(const TileInput& input) {
+    const auto* data = static_cast<const Memory*>(input.data);
+    if (!input.is_scalar) return data;
+    for (Memory& lane : lanes) lane = *data;
+    return lanes;
+  }
+  static HWY_INLINE std::size_t step(const TileInput& input) {
+    return input.is_scalar ? 0 : E::kLanes;
+  }
+  /// The last elements, padded to a vector.
+  HWY_INLINE typename E::V load_rest(const TileInput& input, const Memory* at, std::size_t n) {
+    if (!input.is_scalar) std::memcpy(lanes, at, n * sizeof(Memory));
+    return E::load(lanes);
+  }
+};
+
+template <class E>
+HWY_INLINE void store_rest(typename E::V v, typename E::Memory* to, std::size_t n) {
+  HWY_ALIGN typename E::Memory lanes[E::kLanes];
+  E::store(v, lanes);
+  std::memcpy(to, lanes, n * sizeof(typename E::Memory));
+}
+
+template <class Op, class Out, class A>
+void run1(const TileInput* inputs, void* output, std::size_t n) {
+  constexpr std::size_t kLanes = A::kLanes;
+  Operand<A> first;
+  const auto* a = first.begin(inputs[0]);
+  const std::size_t step_a = Operand<A>::step(inputs[0]);
+  auto* out = static_cast<typename Out::Memory*>(output);
+  for (; n >= kLanes; n -= kLanes) {
+    Out::store(Op::run(A::load(a)), out);
+    a += step_a;
+    out += kLanes;
+  }
+  if (n > 0) store_rest<Out>(Op::run(first.load_rest(inputs[0], a, n)), out, n);
+}
+
+// Two vectors at a time, as most of these ops take less time than the bookkeeping.
+template <class Op, class Out, class A, class B>
+void run2(const TileInput* inputs, void* output, std::size_t n) {
+  constexpr std::size_t kLanes = A::kLanes;
+  Operand<A> first;
+  Operand<B> second;
+  const auto* a = first.begin(inputs[0]);
+  const auto* b = second.begin(inputs[1]);
+  const std::size_t step_a = Operand<A>::step(inputs[0]);
+  const std::size_t step_b = Operand<B>::step(inputs[1]);
+  auto* out = static_cast<typename Out::Memory*>(output);
+  for (; n >= 2 * kLanes; n -= 2 * kLanes) {
+    const auto low = Op::run(A::load(a), B::load(b));
+    const auto high = Op::run(A::load(a + step_a), B::load(b + step_b));
+    Out::store(low, out);
+    Out::store(high, out + kLanes);
+    a += 2 * step_a;
+    b += 2 * step_b;
+    out += 2 * kLanes;
+  }
+  for (; n >= kLanes; n -= kLanes) {
+    Out::store(Op::run(A::load(a), B::load(b)), out);
+    a += step_a;
+    b += step_b;
+    out += kLanes;
+  }
+  if (n > 0) {
+    const auto va = first.load_rest(inputs[0], a, n);
+    store_rest<Out>(Op::run(va, second.load_rest(inputs[1], b, n)), out, n);
+  }
+}
+
+template <class Op, class Out, class A, class B, class C>
+void run3(const TileInput* inputs, void* output, std::size_t n) {
+  constexpr std::size_t kLanes = A::kLanes;
+  Operand<A> first;
+  Operand<B> second;
+  Operand<C> third;
+  const auto* a = first.begin(inputs[0]);
+  const auto* b = second.begin(inputs[1]);
+  const auto* c = third.begin(inputs[2]);
+  const std::size_t step_a = Operand<A>::step(inputs[0]);
+  const std::size_t step_b = Operand<B>::step(inputs[1]);
+  const std::size_t step_c = Operand<C>::step(inputs[2]);
+  auto* out = static_cast<typename Out::Memory*>(output);
+  for (; n >= kLanes; n -= kLanes) {
+    Out::store(Op::run(A::load(a), B::load(b), C::load(c)), out);
+    a += step_a;
+    b += step_b;
+    c += step_c;
+    out += kLanes;
+  }
+  if (n > 0) {
+    const auto va = first.load_rest(inputs[0], a, n);
+    const auto vb = second.load_rest(inputs[1], b, n);
+    store_rest<Out>(Op::run(va, vb, third.load_rest(inputs[2], c, n)), out, n);
+  }
+}
+
+// An op that has no vector form: `Scalar::run` on each lane.
+template <class Scalar, class E>
+struct PerLane {
+  static HWY_INLINE typename E::V run(typename E::V a, typename E::V b) {
+    HWY_ALIGN typename E::Memory x[E::kLanes], y[E::kLanes];
+    E::store(a, x);
+    E::store(b, y);
+    for (std::size_t i = 0; i < E::kLanes; ++i) x[i] = Scalar::run(x[i], y[i]);
+    return E::load(x);
+  }
+};
+
+// One rounding on every target: Highway's MulAdd without a hardware FMA has two.
+HWY_INLINE VF fused_mul_add(VF a, VF b, VF c) {
+#if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
+  HWY_ALIGN float x[F32::kLanes], y[F32::kLanes], z[F32::kLanes];
+  F32::store(a, x);
+  F32::store(b, y);
+  F32::store(c, z);
+  for (std::size_t i = 0; i < F32::kLanes; ++i) z[i] = std::fma(x[i], y[i], z[i]);
+  return F32::load(z);
+#else
+  return hn::MulAdd(a, b, c);
+#endif
+}
+
+struct Copy {
+  template <class V>
+  static HWY_INLINE V run(V x) {
+    return x;
+  }
+};
+
+}  // namespace tessera::kernels::elementwise::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard
