@@ -8,6 +8,17 @@
 
 namespace tessera {
 
+/// The path of a leaf or a subtree with the line that asks for it.
+struct TreePath {
+  std::string_view text;
+  std::source_location where;
+
+  template <std::convertible_to<std::string_view> T>
+  TreePath(const T& path,  // NOLINT(google-explicit-constructor)
+           std::source_location caller = std::source_location::current())
+      : text(path), where(caller) {}
+};
+
 /// What is asked for the leaves of a tree: nothing, one sharding for all, or one by path.
 class Shardings {
  public:
@@ -25,7 +36,7 @@ class Shardings {
 
   bool is_unspecified() const { return entries_.empty(); }
   /// The part below `path`: specs["params"]. Throws UserError when there is none.
-  Shardings operator[](std::string_view path) const;
+  Shardings operator[](TreePath path) const;
   friend bool operator==(const Shardings&, const Shardings&) = default;
 
   struct Entry {
@@ -79,10 +90,18 @@ Shardings get_partition_spec(const T& tree) {
 }
 /// The tree with every leaf placed.
 template <typename T>
-T device_put(const T& tree, const Shardings& shardings,
-             std::source_location where = std::source_location::current()) {
+requires(!std::is_base_of_v<Array, T>) T
+    device_put(const T& tree, const Shardings& shardings,
+               std::source_location where = std::source_location::current()) {
   return tree_replace(
       tree, detail::device_put(detail::walked(tree, detail::Walk::Want::paths), shardings, where));
+}
+/// A single array is a tree only for shardings that are not one NamedSharding or PartitionSpec.
+template <std::derived_from<Array> T, std::same_as<Shardings> S>
+T device_put(const T& array, const S& shardings,
+             std::source_location where = std::source_location::current()) {
+  return tree_replace(array, detail::device_put(detail::walked(array, detail::Walk::Want::paths),
+                                                shardings, where));
 }
 
 }  // namespace tessera

@@ -31,10 +31,11 @@ double fan_of(Fan fan, const Shape& shape, std::int64_t in_axis, std::int64_t ou
     const std::int64_t index = axis < 0 ? axis + rank : axis;
     if (index >= 0 && index < rank)
       return static_cast<double>(shape[static_cast<std::size_t>(index)]);
-    throw UserError({.what = "variance_scaling: the shape has too few dimensions",
-                     .found = to_string(shape),
-                     .wanted = "a dimension " + std::to_string(axis),
-                     .cure = "use init::normal or init::zeros for vectors"});
+    throw UserError(
+        {.what = "variance_scaling: the shape has too few dimensions",
+         .found = to_string(shape),
+         .wanted = "a shape with a dimension " + std::to_string(axis),
+         .cure = "give another initialiser: init::zeros() or init::normal() for vectors"});
   };
   const double inputs = size_of(in_axis);
   const double outputs = size_of(out_axis);

@@ -91,8 +91,32 @@ Array SelfAttention::operator()(Operand x) const {
   return out_bias ? y + *out_bias : y;
 }
 
+namespace {
+
+void check_attention(const Operand& q, const Operand& k, const Operand& v) {
+  if (!q.is_number() && !k.is_number() && !v.is_number()) {
+    const Shape& from = q.array.shape(q.where);
+    const Shape& to = k.array.shape(q.where);
+    if (from.size() == 4 && to.size() == 4 && to == v.array.shape(q.where) && from[0] == to[0] &&
+        from[2] == to[2] && from[3] == to[3]) {
+      return;
+    }
+  }
+  auto text = [](const Operand& x) {
+    return x.is_number() ? std::string("a number") : to_string(x.array.type());
+  };
+  throw UserError({.what = "dot_product_attention: the shapes of q, k and v do not fit",
+                   .where = q.where,
+                   .found = text(q) + ", " + text(k) + " and " + text(v),
+                   .wanted = "q [B,T,H,D], k and v [B,S,H,D]",
+                   .cure = "project to heads first: einsum(\"btf,fhd->bthd\", x, kernel)"});
+}
+
+}  // namespace
+
 Array dot_product_attention(Operand q, Operand k, Operand v, bool is_causal) {
   const CallScope call(q.where);
+  check_attention(q, k, v);
   const auto depth = static_cast<double>(q.array.dim(-1));
   const Array scaled = div(q, std::sqrt(depth));
   Array weights = einsum("bqhd,bkhd->bhqk", scaled, k);

@@ -29,7 +29,7 @@ void Scope::take(const std::string& name, const std::source_location& where) con
   if (name.empty() || name.find('/') != std::string::npos) {
     throw UserError({.what = "nn::Scope: '" + name + "' is not a name",
                      .where = where,
-                     .found = "in the scope '" + joined(state_->path, "") + "'",
+                     .found = name.empty() ? "an empty name" : "a name with '/'",
                      .wanted = "a name without '/'",
                      .cure = "open one scope per name: scope / \"blocks\" / \"Dense_0\""});
   }
@@ -52,14 +52,31 @@ Scope Scope::operator/(ScopeName name) const {
   return Scope(std::move(child));
 }
 
+namespace {
+
+/// Errors name the parameter and the line that asks for it.
+Array initial_value(const Initializer& initializer, const Key& key, const Shape& shape,
+                    const std::string& path, const std::source_location& where) {
+  try {
+    return initializer(key, shape);
+  } catch (const UserError& error) {
+    Mistake mistake = error.mistake();
+    if (mistake.where.file.empty()) mistake.where = where;
+    mistake.found += " for parameter " + path;
+    throw UserError(std::move(mistake));
+  }
+}
+
+}  // namespace
+
 Param Scope::param(std::string name, const Initializer& initializer, const Shape& shape,
                    std::source_location where) const {
   const CallScope scope(where);
   take(name, where);
   state_->num_keys += 1;
   const Key key = random::fold_in(state_->root, state_->path, state_->num_keys);
-  Array value = initializer(key, shape);
   std::string path = joined(state_->path, name);
+  Array value = initial_value(initializer, key, shape, path, where);
   return initializer.is_annotated() ? Param(std::move(value), std::move(path), initializer.spec())
                                     : Param(std::move(value), std::move(path));
 }

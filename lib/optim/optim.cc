@@ -72,11 +72,11 @@ namespace {
 
 void check_structure(const std::vector<Array>& parameters, const std::vector<Array>& gradients,
                      const State& state, const std::source_location& where) {
-  const std::string count = std::to_string(parameters.size()) + " parameters";
+  const std::string count = "parameters: " + std::to_string(parameters.size());
   if (parameters.size() != gradients.size()) {
     throw UserError({.what = "Optimizer: gradients and parameters have different structures",
                      .where = where,
-                     .found = std::to_string(gradients.size()) + " gradients for " + count,
+                     .found = count + " and gradients: " + std::to_string(gradients.size()),
                      .wanted = "one gradient per parameter",
                      .cure = "pass the gradients of value_and_grad with respect to the model"});
   }
@@ -84,7 +84,7 @@ void check_structure(const std::vector<Array>& parameters, const std::vector<Arr
     if (slot.size() == parameters.size()) continue;
     throw UserError({.what = "Optimizer: the state is for another model",
                      .where = where,
-                     .found = std::to_string(slot.size()) + " arrays in " + name + " for " + count,
+                     .found = count + " and arrays in " + name + ": " + std::to_string(slot.size()),
                      .wanted = "one array per parameter",
                      .cure = "make the state from the same model: tx.init(tree_params(model))"});
   }

@@ -20,7 +20,7 @@ ir::ValueId lift(trace::Trace& trace, const Array& array, const Span& where) {
     if (trace::is_active(*node->trace)) return trace.capture(node, node->type);
     throw UserError({.what = "a traced array was used after its function had been traced",
                      .where = where,
-                     .found = describe(array),
+                     .found = "a traced " + describe(array) + " of a function that has returned",
                      .wanted = "an array of the function that is being traced, or a concrete one",
                      .cure = "return the array from the traced function; do not keep it in a "
                              "variable from outside"});

@@ -76,8 +76,10 @@ Outcome run(const std::shared_ptr<Program>& program, const Walk& arguments,
   const Span span(where);
   if (arguments.structure() != program->structure) {
     report_other_arguments(
-        "the structure of the arguments", fmt::format("{} leaves", arguments.leaves().size()),
-        fmt::format("{} leaves, the same static fields and parameters", program->paths->size()),
+        "the structure of the arguments",
+        fmt::format("number of leaves: {}", arguments.leaves().size()),
+        fmt::format("number of leaves: {}, the same static fields and parameters",
+                    program->paths->size()),
         span);
   }
   compile(*program);

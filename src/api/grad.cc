@@ -20,7 +20,7 @@ void check_wrt(Walk& wrt, const Span& where) {
     if (is_float(array.dtype())) continue;
     throw UserError({.what = "grad: a leaf to differentiate with respect to is no float array",
                      .where = where,
-                     .found = fmt::format("{} {}", paths[i], to_string(array.type())),
+                     .found = fmt::format("leaf {}: {}", paths[i], to_string(array.type())),
                      .wanted = "f32 or f64",
                      .cure = "pass it in another argument, or capture it"});
   }

@@ -80,6 +80,8 @@ class Tracer {
   }
 
  private:
+  /// ` of params/kernel`; nothing for a result that is one array.
+  static std::string of_path(const std::string& path) { return path.empty() ? "" : " of " + path; }
   std::string name() const { return options_.name.empty() ? "jit" : "jit(" + options_.name + ")"; }
 
   void check_options() const {
@@ -227,7 +229,7 @@ class Tracer {
       const Type& type = program_->traced.type(program_->traced.outputs[i]);
       program_->asked_outputs.push_back(
           asked_sharding(options_.out_shardings, result_paths_[i], result_infos_[i], type, mesh_,
-                         name() + ": out_shardings of " + result_paths_[i], where_));
+                         name() + ": out_shardings" + of_path(result_paths_[i]), where_));
     }
   }
 

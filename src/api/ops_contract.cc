@@ -65,46 +65,52 @@ struct EinsumText {
   std::string a, b, result;
 };
 
-[[noreturn]] void bad_text(std::string_view text, const std::string& what) {
-  detail::fail("einsum", what, fmt::format("\"{}\"", text),
+/// The text of a call and what it is for.
+struct EinsumCall {
+  std::string_view text;
+  std::string arrays;
+};
+
+[[noreturn]] void bad_text(const EinsumCall& call, const std::string& what) {
+  detail::fail("einsum", what, fmt::format("\"{}\" of {}", call.text, call.arrays),
                "like \"bqhd,bkhd->bhqk\": a letter per dimension",
                "write every dimension of every operand, `->`, and those of the result");
 }
 
-void check_letters(std::string_view text, const std::string& letters, std::int64_t rank) {
+void check_letters(const EinsumCall& call, const std::string& letters, std::int64_t rank) {
   for (char letter : letters) {
     const bool is_letter = (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z');
-    if (!is_letter) bad_text(text, fmt::format("'{}' is no letter", letter));
+    if (!is_letter) bad_text(call, fmt::format("'{}' is no letter", letter));
     if (std::count(letters.begin(), letters.end(), letter) > 1) {
-      bad_text(text, fmt::format("'{}' names two dimensions of one array", letter));
+      bad_text(call, fmt::format("'{}' names two dimensions of one array", letter));
     }
   }
   if (rank >= 0 && static_cast<std::int64_t>(letters.size()) != rank) {
-    bad_text(text, fmt::format("\"{}\" has {} letters for an array of rank {}", letters,
+    bad_text(call, fmt::format("\"{}\" has {} letters for an array of rank {}", letters,
                                letters.size(), rank));
   }
 }
 
-EinsumText parse(std::string_view text, std::int64_t rank_a, std::int64_t rank_b) {
-  std::string plain(text);
+EinsumText parse(const EinsumCall& call, std::int64_t rank_a, std::int64_t rank_b) {
+  std::string plain(call.text);
   plain.erase(std::remove(plain.begin(), plain.end(), ' '), plain.end());
   const std::size_t arrow = plain.find("->");
-  if (arrow == std::string::npos) bad_text(text, "there is no ->");
+  if (arrow == std::string::npos) bad_text(call, "there is no ->");
   EinsumText parts{.a = plain.substr(0, arrow), .b = {}, .result = plain.substr(arrow + 2)};
   const std::size_t comma = parts.a.find(',');
   if ((comma != std::string::npos) != (rank_b >= 0)) {
-    bad_text(text, fmt::format("the text is not for {} operands", rank_b >= 0 ? 2 : 1));
+    bad_text(call, fmt::format("the text is not for {} operands", rank_b >= 0 ? 2 : 1));
   }
   if (comma != std::string::npos) {
     parts.b = parts.a.substr(comma + 1);
     parts.a.resize(comma);
   }
-  check_letters(text, parts.a, rank_a);
-  if (rank_b >= 0) check_letters(text, parts.b, rank_b);
-  check_letters(text, parts.result, -1);
+  check_letters(call, parts.a, rank_a);
+  if (rank_b >= 0) check_letters(call, parts.b, rank_b);
+  check_letters(call, parts.result, -1);
   for (char letter : parts.result) {
     if (parts.a.find(letter) == std::string::npos && parts.b.find(letter) == std::string::npos) {
-      bad_text(text, fmt::format("'{}' of the result is in no operand", letter));
+      bad_text(call, fmt::format("'{}' of the result is in no operand", letter));
     }
   }
   return parts;
@@ -134,13 +140,15 @@ Array ordered(const Array& x, const std::string& letters, const std::string& wan
 }
 
 Array einsum_of_two(std::string_view text, Array a, Array b) {
-  EinsumText parts = parse(text, a.rank(), b.rank());
+  EinsumText parts = parse({text, both(a, b)}, a.rank(), b.rank());
   for (std::size_t i = 0; i < parts.a.size(); ++i) {
     const std::size_t k = parts.b.find(parts.a[i]);
     if (k == std::string::npos || a.shape()[i] == b.shape()[k]) continue;
-    detail::fail("einsum", fmt::format("'{}' has two sizes", parts.a[i]),
-                 fmt::format("\"{}\" of {}", text, both(a, b)), "one size per letter",
-                 "check the order of the letters against the shapes");
+    detail::fail(
+        "einsum",
+        fmt::format("'{}' has the sizes {} and {}", parts.a[i], a.shape()[i], b.shape()[k]),
+        fmt::format("\"{}\" of {}", text, both(a, b)), "one size per letter",
+        "check the order of the letters against the shapes");
   }
   a = sum_unneeded(a, parts.a, parts.b + parts.result);
   b = sum_unneeded(b, parts.b, parts.a + parts.result);
@@ -199,7 +207,8 @@ Array matmul(Operand a, Operand b) {
     }
     const Shape batch_x(x.shape().begin(), x.shape().end() - 2);
     const Shape batch_y(y.shape().begin(), y.shape().end() - 2);
-    const Shape batch = detail::broadcast_shape("matmul", {batch_x, batch_y}, both(x, y));
+    const Shape batch =
+        detail::broadcast_shape("matmul, batch dimensions", {batch_x, batch_y}, both(x, y));
     auto widened = [&](const Array& v) {
       Shape shape = batch;
       shape.insert(shape.end(), v.shape().end() - 2, v.shape().end());
@@ -225,7 +234,7 @@ Array einsum(std::string_view text, Operand a, Operand b) {
 Array einsum(std::string_view text, Operand a) {
   return public_op(a.where, [&] {
     const Array x = as_array("einsum", a);
-    EinsumText parts = parse(text, x.rank(), -1);
+    EinsumText parts = parse({text, detail::describe(x)}, x.rank(), -1);
     const Array reduced = sum_unneeded(x, parts.a, parts.result);
     return ordered(reduced, parts.a, parts.result);
   });

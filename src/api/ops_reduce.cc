@@ -111,6 +111,7 @@ Array argmax(Operand x, std::int64_t axis) {
 Array softmax(Operand x, std::int64_t axis) {
   return public_op(x.where, [&] {
     const Array v = as_array("softmax", x);
+    detail::checked_axis("softmax", axis, v.rank(), detail::describe(v));
     const Array unnormalized = exp(v - stop_gradient(max(v, axis, keepdims)));
     return unnormalized / sum(unnormalized, axis, keepdims);
   });
@@ -119,6 +120,7 @@ Array softmax(Operand x, std::int64_t axis) {
 Array log_softmax(Operand x, std::int64_t axis) {
   return public_op(x.where, [&] {
     const Array v = as_array("log_softmax", x);
+    detail::checked_axis("log_softmax", axis, v.rank(), detail::describe(v));
     const Array shifted = v - stop_gradient(max(v, axis, keepdims));
     return shifted - log(sum(exp(shifted), axis, keepdims));
   });
@@ -127,12 +129,12 @@ Array log_softmax(Operand x, std::int64_t axis) {
 Array logsumexp(Operand x, Axes axes, bool keep) {
   return public_op(x.where, [&] {
     const Array v = as_array("logsumexp", x);
+    const Ints dims = detail::checked_axes("logsumexp", axes, v);
     const Array highest = stop_gradient(max(v, axes, keepdims));
     // An infinite maximum would give inf - inf.
     const Array shift = where(is_finite(highest), highest, 0);
     const Array total = log(sum(exp(v - shift), axes, keepdims)) + shift;
     if (keep) return total;
-    const Ints dims = detail::checked_axes("logsumexp", axes, v);
     return dims.empty() ? total : squeeze(total, Axes(dims));
   });
 }

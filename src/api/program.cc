@@ -176,7 +176,7 @@ std::vector<Array> execute(Program& program, std::vector<run::Tiles> inputs) {
 MeshChoice::MeshChoice(Span where) : MeshChoice(current_mesh(), std::move(where)) {}
 
 MeshChoice::MeshChoice(const Mesh& mesh, Span where)
-    : mesh_(mesh), subject_("the current mesh"), where_(std::move(where)) {}
+    : mesh_(mesh), subject_("the use_mesh scope"), where_(std::move(where)) {}
 
 void MeshChoice::add(const Mesh& mesh, const std::string& subject) {
   if (mesh.axes().empty() || mesh == mesh_) return;
@@ -188,7 +188,7 @@ void MeshChoice::add(const Mesh& mesh, const std::string& subject) {
   throw UserError({.what = "arrays of one call live on different meshes",
                    .where = where_,
                    .found = fmt::format("{} on {}", subject, to_string(mesh)),
-                   .wanted = fmt::format("{}, as {}", to_string(mesh_), subject_),
+                   .wanted = fmt::format("{}, the mesh of {}", to_string(mesh_), subject_),
                    .cure = "move it with device_put(x, NamedSharding(mesh, P{...})), or call "
                            "within use_mesh of its mesh"});
 }

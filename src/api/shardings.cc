@@ -23,6 +23,20 @@ std::string join(const std::string& prefix, const std::string& path) {
 
 }  // namespace
 
+namespace {
+
+/// `paths: 0/kernel, 0/bias, ...`.
+std::string some_paths(const std::vector<Shardings::Entry>& entries) {
+  constexpr std::size_t kShown = 8;
+  std::string text = "paths: ";
+  for (std::size_t i = 0; i < entries.size() && i < kShown; ++i) {
+    text += (i > 0 ? ", " : "") + entries[i].path;
+  }
+  return text + (entries.size() > kShown ? ", ..." : "");
+}
+
+}  // namespace
+
 Shardings::Shardings(NamedSharding all) { set("", std::move(all)); }
 Shardings::Shardings(PartitionSpec all) { set("", std::move(all)); }
 Shardings::Shardings(Shardings first, Shardings second) : Shardings(tuple({first, second})) {}
@@ -56,7 +70,8 @@ void Shardings::set(std::string path, PartitionSpec spec) {
   entries_.push_back({.path = std::move(path), .mesh = {}, .spec = std::move(spec)});
 }
 
-Shardings Shardings::operator[](std::string_view path) const {
+Shardings Shardings::operator[](TreePath subtree) const {
+  const std::string_view path = subtree.text;
   Shardings part;
   for (const Entry& entry : entries_) {
     if (!is_below(entry.path, path)) continue;
@@ -67,8 +82,9 @@ Shardings Shardings::operator[](std::string_view path) const {
   }
   if (!part.entries_.empty()) return part;
   throw UserError({.what = "Shardings: there is no such path",
+                   .where = subtree.where,
                    .found = std::string(path),
-                   .wanted = "one of:\n" + to_string(*this),
+                   .wanted = some_paths(entries_),
                    .cure = "write the path of a leaf or of a subtree"});
 }
 
@@ -161,7 +177,7 @@ std::optional<Sharding> asked_sharding(const Shardings& shardings, const std::st
   }
   throw UserError({.what = subject + ": the shardings have no entry for this leaf",
                    .where = where,
-                   .found = to_string(shardings),
+                   .found = some_paths(shardings.entries()),
                    .wanted = "an entry for " + path,
                    .cure = "make the shardings from the same tree: fsdp_shardings(mesh, "
                            "eval_shape(f, ...)), replicated(mesh, tree)"});

@@ -179,8 +179,8 @@ const std::vector<std::string>& Walk::paths() {
 void check_same_leaves(std::size_t expected, std::size_t found, const char* what) {
   if (expected == found) return;
   throw UserError({.what = fmt::format("{}: the trees differ in structure", what),
-                   .found = fmt::format("{} leaves", found),
-                   .wanted = fmt::format("{} leaves", expected),
+                   .found = fmt::format("number of leaves: {}", found),
+                   .wanted = fmt::format("number of leaves: {}", expected),
                    .cure = "pass trees of the same structure"});
 }
 

@@ -22,13 +22,13 @@ class Parser {
     expect('[');
     word("mesh");
     expect('=');
-    function_.mesh = parse_mesh(quoted());
+    function_.mesh = mesh();
     atoms_ = atoms_of(function_.mesh);
     expect(',');
     word("grains");
     expect('=');
     function_.grains = integer();
-    if (function_.grains < 1) fail("a positive number of grains");
+    if (function_.grains < 1) fail("1 grain or more", std::to_string(function_.grains));
     expect(']');
     expect('(');
     while (!accept(')')) {
@@ -58,6 +58,15 @@ class Parser {
                      .found = found,
                      .wanted = wanted,
                      .cure = "write it as print does; see the comment that opens src/ir/ir.h"});
+  }
+
+  /// The error of another part of the library, with the line of the text.
+  [[noreturn]] static void fail_at(std::size_t line, const UserError& error,
+                                   const std::string& text) {
+    Mistake mistake = error.mistake();
+    mistake.what = "parse: line " + std::to_string(line) + ": " + mistake.what;
+    if (!text.empty()) mistake.found += " in '" + text + "'";
+    throw UserError(std::move(mistake));
   }
 
   void skip_space() {
@@ -118,6 +127,14 @@ class Parser {
   }
   std::int64_t integer() { return read_number<std::int64_t>("a whole number"); }
 
+  Mesh mesh() {
+    try {
+      return parse_mesh(quoted());
+    } catch (const UserError& error) {
+      fail_at(line_, error, "");
+    }
+  }
+
   ValueId value_name() {
     expect('%');
     const auto id = read_number<std::uint32_t>("the number of a value");
@@ -147,7 +164,7 @@ class Parser {
     if (peek() == '<') value.sharding = sharding();
     if (value.sharding && value.sharding->dims.size() != value.type.shape.size()) {
       fail("a sharding with an entry per dimension",
-           std::to_string(value.sharding->dims.size()) + " entries for " + to_string(value.type));
+           to_string(function_.mesh, *value.sharding) + " for " + to_string(value.type));
     }
     return id;
   }
@@ -164,7 +181,9 @@ class Parser {
     result.shape = ints();
     std::int64_t count = 1;
     for (std::int64_t size : result.shape) {
-      if (size < 0 || (size > 0 && count > (std::int64_t{1} << 40) / size)) fail("a sane shape");
+      if (size < 0 || (size > 0 && count > (std::int64_t{1} << 40) / size)) {
+        fail("sizes of 0 or more and at most 2^40 elements", to_string(result));
+      }
       count *= std::max<std::int64_t>(size, 1);
     }
     return result;
@@ -265,6 +284,7 @@ class Parser {
     const std::size_t begin = at_;
     const std::size_t begin_line = line_;
     const std::size_t equals = find_equals();
+    const std::size_t equation_line = line_;
     at_ = equals + 1;
     Equation result{};
     const std::string op = identifier();
@@ -289,18 +309,16 @@ class Parser {
     expect('=');
     at_ = end;
     line_ = end_line;
-    check_types(result);
+    check_types(result, equation_line);
     return result;
   }
-  void check_types(const Equation& equation) {
+  void check_types(const Equation& equation, std::size_t line) {
     std::vector<Type> types;
     try {
       types = infer_types(*equation.op, equation.attributes, operand_types(function_, equation),
                           equation.span);
     } catch (const UserError& error) {
-      Mistake mistake = error.mistake();
-      mistake.what = "parse: line " + std::to_string(line_) + ": " + mistake.what;
-      throw UserError(std::move(mistake));
+      fail_at(line, error, print(function_, equation, {.spans = false}));
     }
     const std::vector<Type> written = result_types(function_, equation);
     if (types == written) return;
@@ -309,6 +327,7 @@ class Parser {
       for (const Type& type : all) text += (text.empty() ? "" : ", ") + to_string(type);
       return text.empty() ? std::string("no result") : text;
     };
+    line_ = line;
     fail(list(types) + " as the result of " + std::string(op_name(*equation.op)), list(written));
   }
   std::size_t find_equals() {

@@ -42,7 +42,7 @@ Sharding to_sharding(const Mesh& mesh, const PartitionSpec& spec, const Type& ty
     throw UserError({.what = subject + ": the spec has more entries than the array has dimensions",
                      .where = where,
                      .found = to_string(spec) + " for " + to_string(type),
-                     .wanted = "at most " + std::to_string(type.rank()) + " entries",
+                     .wanted = "no more entries than dimensions: " + std::to_string(type.rank()),
                      .cure = type.rank() == 0 ? "use P{} for a scalar" : "drop the extra entries"});
   }
   const std::vector<Atom> atoms = atoms_of(mesh);

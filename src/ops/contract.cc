@@ -58,8 +58,8 @@ std::vector<Type> dot_shape(const ShapeContext& c) {
   expect_operands(c, 2);
   if (c.operands[0].dtype != c.operands[1].dtype) {
     c.fail("operands have different dtypes", "one dtype for both operands",
-           "convert one of them, for example x.astype(" + std::string(name(c.operands[0].dtype)) +
-               ")");
+           "convert one of them, for example astype(x, DType::" +
+               std::string(name(c.operands[0].dtype)) + ")");
   }
   constexpr std::string_view kPrefixes[] = {"lhs", "rhs"};
   for (std::size_t i = 0; i < 2; ++i) {

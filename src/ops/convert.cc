@@ -35,7 +35,7 @@ std::vector<Type> bitcast_shape(const ShapeContext& c) {
   if (size_bytes(from) != size_bytes(dtype) || (is_boolean && from != dtype)) {
     c.fail("cannot read the bits of " + std::string(name(from)) + " as " + std::string(name(dtype)),
            "dtypes of one size: i32, u32 and f32",
-           "convert values with x.astype(" + std::string(name(dtype)) +
+           "convert values with astype(x, DType::" + std::string(name(dtype)) +
                ") instead of reinterpreting bits");
   }
   return {{.dtype = dtype, .shape = c.operands[0].shape}};

@@ -12,7 +12,7 @@ namespace {
 void expect_indices(const ShapeContext& c, std::size_t operand) {
   if (c.operands[operand].dtype == DType::i32) return;
   c.fail("the indices have dtype " + std::string(name(c.operands[operand].dtype)),
-         "indices of dtype i32", "convert them with indices.astype(i32)");
+         "indices of dtype i32", "convert them with astype(indices, DType::i32)");
 }
 
 /// Consecutive dimension numbers from `start`.

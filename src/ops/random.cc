@@ -31,7 +31,7 @@ std::vector<Type> fold_in_shape(const ShapeContext& c) {
   expect_key(c, 2);
   if (c.operands[1] != u32({})) {
     c.fail("the data is no u32 scalar", "a scalar of dtype u32",
-           "fold in one number at a time, converted with astype(u32)");
+           "fold in one number at a time, converted with astype(n, DType::u32)");
   }
   return {u32({2})};
 }

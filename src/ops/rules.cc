@@ -34,7 +34,7 @@ void expect_same_types(const ShapeContext& c, std::size_t first) {
   for (std::size_t i = first + 1; i < c.operands.size(); ++i) {
     if (c.operands[i].dtype != c.operands[first].dtype) {
       c.fail("operands have different dtypes", "one dtype for all operands",
-             "convert one of them, for example x.astype(" +
+             "convert one of them, for example astype(x, DType::" +
                  std::string(name(c.operands[first].dtype)) + ")");
     }
     if (c.operands[i].shape != c.operands[first].shape) {

@@ -193,8 +193,9 @@ std::string type_set_text(ops::TypeSet set) {
 
 std::string type_cure(ops::TypeSet set) {
   if (set == ops::TypeSet::boolean) return "compare first, for example x != 0";
-  if (ops::contains(set, DType::f32)) return "convert the operand, for example x.astype(f32)";
-  return "convert the operand, for example x.astype(i32)";
+  if (ops::contains(set, DType::f32))
+    return "convert the operand, for example astype(x, DType::f32)";
+  return "convert the operand, for example astype(x, DType::i32)";
 }
 
 void check_dtypes(const ops::ShapeContext& context, ops::TypeSet set) {

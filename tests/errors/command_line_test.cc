@@ -105,7 +105,10 @@ TEST_P(CommandLine, SaysWhatIsWrong) {
   EXPECT_EQ(has_loss, expected.exit_code == 0) << outcome.stdout_text;
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, CommandLine, testing::ValuesIn(case_files()),
-                         [](const auto& info) { return info.param.stem().string(); });
+std::string case_name(const testing::TestParamInfo<fs::path>& file) {
+  return file.param.stem().string();
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, CommandLine, testing::ValuesIn(case_files()), case_name);
 
 }  // namespace

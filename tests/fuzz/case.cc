@@ -68,7 +68,7 @@ ir::Function with_gradient(Program& program) {
 testing::Placed random_placement(const ir::Function& function, Random& random) {
   testing::Placed placed;
   for (ValueId id : function.inputs) {
-    placed.inputs.push_back(random_sharding(random, function.mesh, function.type(id).rank()));
+    placed.inputs.push_back(random_sharding(random, function.mesh, function.type(id).shape));
     placed.is_storage.push_back(random.chance(30));
   }
   std::vector<bool> is_taken(function.inputs.size(), false);
@@ -76,7 +76,7 @@ testing::Placed random_placement(const ir::Function& function, Random& random) {
     placed.outputs.emplace_back();
     placed.output_alias.push_back(-1);
     if (random.chance(50)) {
-      placed.outputs.back() = random_sharding(random, function.mesh, function.type(id).rank());
+      placed.outputs.back() = random_sharding(random, function.mesh, function.type(id).shape);
     }
     for (std::size_t i = 0; i < function.inputs.size(); ++i) {
       const bool fits = function.type(function.inputs[i]) == function.type(id);

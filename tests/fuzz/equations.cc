@@ -187,7 +187,7 @@ void dot_general(Program& p) {
     if (in_batch != batch.end()) rhs_batch[at(in_batch - batch.begin())] = dim;
     if (in_contract != contract.end()) rhs_contract[at(in_contract - contract.begin())] = dim;
   }
-  if (num_elements(shape) > 2000) return;
+  if (num_elements(shape) > 2000 || shape.size() > 6) return;
   const ValueId y = p.of_type({dtype, shape});
   p.emit(ops::dot_general_op,
          {{"lhs_batch", batch},
@@ -270,7 +270,7 @@ void iota(Program& p) {
 
 void sharding_constraint(Program& p) {
   const ValueId x = p.any(1);
-  const Sharding sharding = random_sharding(p.random(), p.function().mesh, p.type(x).rank());
+  const Sharding sharding = random_sharding(p.random(), p.function().mesh, p.shape(x));
   p.emit(ops::sharding_constraint_op, {{"sharding", sharding}}, {x});
 }
 

@@ -47,6 +47,11 @@ class Minimiser {
     return true;
   }
 
+  bool keeps_failing_with_less(Case smaller) {
+    return smaller.function.equations.size() < best_.function.equations.size() &&
+           keeps_failing(std::move(smaller));
+  }
+
   bool drop_outputs() {
     bool is_smaller = false;
     for (std::size_t i = best_.function.outputs.size(); i-- > 0;) {
@@ -65,7 +70,8 @@ class Minimiser {
     bool is_smaller = false;
     for (std::size_t i = best_.function.equations.size(); i-- > 0;) {
       if (i >= best_.function.equations.size()) continue;  // went as dead code
-      is_smaller = keeps_failing(bypassed(i)) || keeps_failing(cut(i)) || is_smaller;
+      is_smaller =
+          keeps_failing_with_less(bypassed(i)) || keeps_failing_with_less(cut(i)) || is_smaller;
     }
     return is_smaller;
   }

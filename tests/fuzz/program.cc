@@ -36,8 +36,8 @@ testing::Arrays Program::inputs() const {
 }
 
 std::int64_t Program::size() {
-  static const std::vector<std::int64_t> sizes = {1, 1, 2, 2,  3,  3,  4,  4,  5,  6,
-                                                  7, 8, 8, 10, 12, 13, 16, 24, 33, 65};
+  static const std::vector<std::int64_t> sizes = {1, 1,  2,  2,  3,  3,  4,  4,  5,  6,  7,  8,
+                                                  8, 10, 12, 13, 16, 16, 24, 24, 32, 33, 48, 65};
   return random_.choose(sizes);
 }
 
@@ -144,9 +144,10 @@ std::vector<ValueId> Program::emit(const ops::OpRecord& op, ir::Attributes attri
   return ids;
 }
 
-Sharding random_sharding(Random& random, const Mesh& mesh, std::int64_t rank) {
-  Sharding sharding = replicated_sharding(rank);
-  if (rank == 0) return sharding;
+Sharding random_sharding(Random& random, const Mesh& mesh, const Shape& shape) {
+  Sharding sharding = replicated_sharding(static_cast<std::int64_t>(shape.size()));
+  if (shape.empty()) return sharding;
+  const bool may_be_empty = random.chance(20);
   const bool by_parts = random.chance(15);
   const std::vector<Atom> atoms = atoms_of(mesh);
   std::vector<AtomList> units;
@@ -158,8 +159,10 @@ Sharding random_sharding(Random& random, const Mesh& mesh, std::int64_t rank) {
   random.shuffle(units);
   for (const AtomList& unit : units) {
     if (random.chance(30)) continue;
-    AtomList& list = sharding.dims[random.pick(sharding.dims.size())];
+    const std::size_t dim = random.pick(shape.size());
+    AtomList list = sharding.dims[dim];
     list.insert(list.end(), unit.begin(), unit.end());
+    if (num_shards(atoms, list) <= shape[dim] || may_be_empty) sharding.dims[dim] = list;
   }
   return sharding;
 }

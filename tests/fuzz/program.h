@@ -68,7 +68,8 @@ class Program {
 
 /// Appends one random equation, with what its operands need. Ops are drawn by weight.
 void add_random_equation(Program& program);
-/// A sharding of an array of this rank: axes, or now and then parts of axes.
-Sharding random_sharding(Random& random, const Mesh& mesh, std::int64_t rank);
+/// A sharding of an array: axes, or now and then parts of axes; mostly not more shards than
+/// elements.
+Sharding random_sharding(Random& random, const Mesh& mesh, const Shape& shape);
 
 }  // namespace tessera::fuzz

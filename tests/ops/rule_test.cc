@@ -174,7 +174,7 @@ TEST(ShapeRules, SayWhatToWriteInstead) {
                      "right operand (size 17)"),
             std::string::npos);
   EXPECT_NE(message_of([](Builder& b, auto in) { return ops::exp(b, in[0]); }, {{DType::i32, {2}}})
-                .find("x.astype(f32)"),
+                .find("astype(x, DType::f32)"),
             std::string::npos);
 }
 

@@ -39,6 +39,11 @@ bool is_elementwise(const Equation& equation) {
   return equation.op->host.kind == HostRule::Kind::tile || is_generator(equation);
 }
 
+/// Generators read their operands whole, whichever element they make.
+bool reads_whole_operands(const Equation& equation) {
+  return is_generator(equation) && !equation.operands.empty();
+}
+
 /// Decides which values are constants and which are read through views.
 class ViewPass {
  public:
@@ -59,7 +64,7 @@ class ViewPass {
         visit_view(equation);
       } else if (*equation.op->name == "constant") {
         fusion_.splat[equation.results[0]] = equation.attributes.get<double>("value");
-      } else if (!is_elementwise(equation)) {
+      } else if (!is_elementwise(equation) || reads_whole_operands(equation)) {
         visit_kernel(equation);
       }
     }
@@ -85,7 +90,7 @@ class ViewPass {
   }
 
   void visit_kernel(const Equation& equation) {
-    const bool wants_dense = reads_dense(equation);
+    const bool wants_dense = reads_whole_operands(equation) || reads_dense(equation);
     for (ValueId id : equation.operands) {
       if (fusion_.splat[id] || (wants_dense && !is_dense_[id])) give_memory(id);
     }
@@ -127,13 +132,14 @@ class GroupPass {
  private:
   struct Dependencies {
     std::vector<std::size_t> direct;  // nodes that define an operand
-    std::vector<std::size_t> viewed;  // nodes that define what an operand is a view of
+    std::vector<std::size_t> viewed;  // nodes whose results are read at other indices
   };
 
   Dependencies dependencies(const Equation& equation) const {
     Dependencies result;
     for (ValueId id : equation.operands) {
-      bool is_viewed = false;
+      // A materialised view reads its operand at other indices, so it cannot join its producer.
+      bool is_viewed = is_view_op(equation) || reads_whole_operands(equation);
       while (fusion_.is_view[id]) {
         id = f_.equations[fusion_.definition[id]].operands[0];
         is_viewed = true;
@@ -157,12 +163,7 @@ class GroupPass {
     nodes_[index].equations = {index};
     nodes_[index].is_region =
         is_elementwise(equation) || is_view_op(equation) || *equation.op->name == "constant";
-    // A materialised view reads its operand at other indices, so it cannot join its producer.
     Dependencies from = dependencies(equation);
-    if (is_view_op(equation)) {
-      from.viewed.insert(from.viewed.end(), from.direct.begin(), from.direct.end());
-      from.direct.clear();
-    }
     for (const auto* list : {&from.direct, &from.viewed}) {
       for (std::size_t node : *list) depend(index, node);
     }

@@ -1,0 +1,510 @@
+// Fusion and memory planning: what they promise, checked on programs by hand and on random ones.
+#include <algorithm>
+#include <gtest/gtest.h>
+#include <map>
+#include <optional>
+#include <random>
+#include <tuple>
+
+#include "compile/host/fuse.h"
+#include "compile/host/lower.h"
+#include "compile/host/plan_memory.h"
+#include "ir/text.h"
+#include "partition/test_programs.h"
+
+namespace tessera::compile::host {
+namespace {
+
+using partition::testing::MlpStep;
+using partition::testing::Program;
+
+/// The function on one device, every value whole.
+Function on_one_device(const Program& program, std::vector<ValueId> outputs) {
+  Function function = program.function;
+  function.outputs = std::move(outputs);
+  function = ir::without_dead_code(function);
+  for (ir::Value& value : function.values) value.sharding = replicated_sharding(value.type.rank());
+  return function;
+}
+
+CompileOptions no_donation(const Function& function) {
+  return {.is_donated = std::vector<bool>(function.inputs.size(), false),
+          .output_alias = std::vector<int>(function.outputs.size(), -1)};
+}
+
+// --- fusion --------------------------------------------------------------------------------------
+
+/// `exp add | reduce_sum | div`: the nodes in order with the ops of each.
+std::string nodes_of(const Function& function) {
+  std::string text;
+  for (const Node& node : fuse(function).nodes) {
+    text += text.empty() ? "" : " |";
+    for (std::size_t index : node.equations) {
+      text += text.empty() ? "" : " ";
+      text += *function.equations[index].op->name;
+    }
+  }
+  return text;
+}
+
+std::int64_t num_buffers(const Fusion& fusion) {
+  return std::count(fusion.needs_buffer.begin(), fusion.needs_buffer.end(), true);
+}
+
+TEST(Fuse, ElementwiseChainIsOneNodeWithInlineConstants) {
+  Program p{Mesh()};
+  const ValueId x = p.input({4, 8});
+  const ValueId y = ops::exp(p.b, p.scaled(p.add(x, p.full(3, {4, 8})), 0.5));
+  const Function f = on_one_device(p, {p.relu(y)});
+  const Fusion fusion = fuse(f);
+  EXPECT_EQ(nodes_of(f), "add mul exp max");
+  EXPECT_TRUE(fusion.nodes[0].is_region);
+  EXPECT_EQ(num_buffers(fusion), 2);  // x and the result
+  for (const Equation& equation : f.equations) {
+    const bool is_constant = *equation.op->name == "constant";
+    EXPECT_EQ(fusion.splat[equation.results[0]].has_value(), is_constant);
+  }
+  // One task: reads x, writes the result.
+  const HostProgram program = lower(f);
+  ASSERT_EQ(program.instructions.size(), 1U);
+  ASSERT_EQ(program.instructions[0].tasks.size(), 1U);
+  EXPECT_EQ(program.instructions[0].tasks[0].reads, (std::vector<TileRef>{{f.inputs[0], 0}}));
+  EXPECT_EQ(program.instructions[0].tasks[0].writes, (std::vector<TileRef>{{f.outputs[0], 0}}));
+}
+
+TEST(Fuse, DiamondAroundAReductionHasNoCycle) {
+  Program p{Mesh()};
+  const ValueId e = ops::exp(p.b, p.input({4, 8}));
+  const ValueId total = p.sum(e, {1});
+  const ValueId wide = p.broadcast(total, {0}, {4, 8});
+  const Function f = on_one_device(p, {ops::div(p.b, e, wide)});
+  EXPECT_EQ(nodes_of(f), "exp | reduce_sum | div");
+}
+
+TEST(Fuse, DiamondThroughAViewHasNoCycle) {
+  // x + transpose(x) reads all of x before the first element is known.
+  Program p{Mesh()};
+  const ValueId e = ops::exp(p.b, p.input({8, 8}));
+  const Function f = on_one_device(p, {p.add(e, p.transpose(e, {1, 0}))});
+  EXPECT_EQ(nodes_of(f), "exp | add");
+}
+
+TEST(Fuse, IndependentBranchesJoinWhereTheyMeet) {
+  Program p{Mesh()};
+  const ValueId x = p.input({4, 8});
+  const ValueId y = p.input({4, 8});
+  const ValueId a = ops::exp(p.b, x);
+  const ValueId b = ops::tanh(p.b, y);
+  const Function f = on_one_device(p, {p.mul(a, b)});
+  EXPECT_EQ(nodes_of(f), "exp tanh mul");
+  EXPECT_EQ(num_buffers(fuse(f)), 3);
+}
+
+TEST(Fuse, OtherShapesDoNotJoin) {
+  Program p{Mesh()};
+  const ValueId x = p.input({4, 8});
+  const ValueId a = ops::exp(p.b, p.sum(x, {1}));
+  const ValueId b = ops::exp(p.b, p.sum(x, {0}));
+  EXPECT_EQ(nodes_of(on_one_device(p, {a, b})), "reduce_sum | exp | reduce_sum | exp");
+}
+
+TEST(Fuse, ViewsTakeNoMemoryUntilTheyAreOutputs) {
+  Program p{Mesh()};
+  const ValueId x = p.input({4, 8});
+  const ValueId t = p.transpose(x, {1, 0});
+  const ValueId part = ops::slice_dim(p.b, t, 0, 2, 6);
+  const ValueId back = ops::reverse(p.b, part, {1});
+  const ValueId wide = p.broadcast(back, {0, 2}, {4, 3, 4});
+  const ValueId y = ops::exp(p.b, wide);
+  const Function f = on_one_device(p, {y});
+  const Fusion fusion = fuse(f);
+  EXPECT_EQ(nodes_of(f), "exp");
+  EXPECT_EQ(num_buffers(fusion), 2);
+  EXPECT_EQ(std::count(fusion.is_view.begin(), fusion.is_view.end(), true), 4);
+  EXPECT_EQ(plan_memory(lower(f), no_donation(f)).arena_bytes, 0);
+
+  const Function g = on_one_device(p, {y, t});
+  EXPECT_EQ(num_buffers(fuse(g)), 3);
+  EXPECT_FALSE(fuse(g).is_view[g.outputs[1]]);
+}
+
+// --- random programs -----------------------------------------------------------------------------
+
+/// Elementwise ops, views, reductions and contractions over [8, 8] in any order.
+class RandomProgram {
+ public:
+  explicit RandomProgram(std::uint32_t seed) : random_(seed) {
+    for (int i = 0; i < 3; ++i) values_.push_back(program_.input(kShape));
+    key_ = program_.b.add_input({DType::u32, {2}});
+    for (int i = 0; i < 60; ++i) values_.push_back(next());
+  }
+
+  /// The last values and some others; repeated outputs and inputs are left out.
+  Function function() {
+    std::vector<ValueId> outputs = {values_.back(), values_[values_.size() - 2]};
+    if (outputs[0] == outputs[1]) outputs.pop_back();
+    outputs.push_back(ops::exp(program_.b, pick()));
+    return on_one_device(program_, outputs);
+  }
+
+ private:
+  ValueId pick() {
+    return values_[values_.size() - 1 - below(std::min<std::size_t>(values_.size(), 9))];
+  }
+  std::size_t below(std::size_t n) { return random_() % n; }
+
+  ValueId next() {
+    Program& p = program_;
+    const ValueId x = pick();
+    switch (below(12)) {
+      case 0:
+        return p.broadcast(p.sum(x, {1}), {0}, kShape);
+      case 1:
+        return p.broadcast(p.largest(x, {0}), {1}, kShape);
+      case 2:
+        return ops::exp(p.b, p.transpose(x, {1, 0}));
+      case 3:
+        return p.add(p.transpose(pick(), {1, 0}), x);
+      case 4:
+        return p.dot(x, pick(), {1}, {0});
+      case 5:
+        return p.add(ops::reverse(p.b, x, {0}), pick());
+      case 6:
+        return p.reshape(p.mul(p.reshape(x, {64}), p.reshape(pick(), {64})), kShape);
+      case 7:
+        return random(x);
+      case 8:
+        return p.scaled(x, 0.5);
+      default:
+        return below(2) == 0 ? p.add(x, pick()) : p.mul(x, pick());
+    }
+  }
+
+  /// Random numbers whose key comes from the input or from x.
+  ValueId random(ValueId x) {
+    Program& p = program_;
+    ValueId key = key_;
+    if (below(2) == 0) {
+      const ValueId two = ops::slice_dim(p.b, p.sum(x, {0}), 0, 0, 2);
+      key = ops::bitcast(p.b, ops::exp(p.b, two), DType::u32);
+    }
+    const ValueId bits = ops::random_bits(p.b, key, kShape);
+    return p.mul(ops::convert(p.b, bits, DType::f32), x);
+  }
+
+  const Shape kShape = {8, 8};
+  std::minstd_rand random_;
+  Program program_{Mesh()};
+  std::vector<ValueId> values_;
+  ValueId key_;
+};
+
+/// The equation that computes what `id` reads, or kNoEquation.
+std::size_t source_of(const Function& f, const Fusion& fusion, ValueId id, bool& is_viewed) {
+  while (fusion.is_view[id]) {
+    id = f.equations[fusion.definition[id]].operands[0];
+    is_viewed = true;
+  }
+  return fusion.splat[id] ? kNoEquation : fusion.definition[id];
+}
+
+TEST(Fuse, RandomProgramsStayInOrderAndEveryEquationHasOneNode) {
+  std::size_t largest = 0;
+  for (std::uint32_t seed = 1; seed <= 300; ++seed) {
+    const Function f = RandomProgram(seed).function();
+    const Fusion fusion = fuse(f);
+    std::vector<std::size_t> node_of(f.equations.size(), kNoEquation);
+    for (std::size_t n = 0; n < fusion.nodes.size(); ++n) {
+      const Node& node = fusion.nodes[n];
+      ASSERT_TRUE(std::is_sorted(node.equations.begin(), node.equations.end()));
+      ASSERT_TRUE(node.is_region || node.equations.size() == 1);
+      largest = std::max(largest, node.equations.size());
+      for (std::size_t index : node.equations) {
+        ASSERT_EQ(node_of[index], kNoEquation);
+        node_of[index] = n;
+      }
+    }
+    for (std::size_t i = 0; i < f.equations.size(); ++i) {
+      const ValueId result = f.equations[i].results[0];
+      const bool has_node = !fusion.is_view[result] && !fusion.splat[result];
+      ASSERT_EQ(node_of[i] != kNoEquation, has_node);
+      if (!has_node) continue;
+      for (ValueId id : f.equations[i].operands) {
+        bool is_viewed = false;
+        const std::size_t source = source_of(f, fusion, id, is_viewed);
+        if (source == kNoEquation) continue;
+        ASSERT_LE(node_of[source], node_of[i]) << "seed " << seed << ": a cycle";
+        ASSERT_TRUE(!is_viewed || node_of[source] != node_of[i]) << "seed " << seed;
+      }
+    }
+  }
+  EXPECT_GT(largest, 5U);
+}
+
+// --- memory --------------------------------------------------------------------------------------
+
+/// Says what is wrong with a plan; empty when every order of tasks that respects the dependencies
+/// gives each task the tiles that it wants to read.
+class PlanCheck {
+ public:
+  PlanCheck(const HostProgram& program, const run::Executable& executable)
+      : program_(program), executable_(executable) {
+    for (const HostInstruction& instruction : program.instructions) {
+      for (const TileTask& task : instruction.tasks) tasks_.push_back(&task);
+    }
+    find_ancestors();
+    for (std::size_t id = 0; id < tasks_.size() && fault_.empty(); ++id) visit(id);
+    if (fault_.empty()) check_outputs();
+  }
+  const std::string& fault() const { return fault_; }
+
+ private:
+  /// 64 bytes of memory: which tile lies there, who wrote it and who has read it since.
+  struct Line {
+    std::optional<TileRef> tile;
+    std::vector<std::size_t> writer;  // none for an input
+    std::vector<std::size_t> readers;
+  };
+  using LineKey = std::tuple<int, std::uint32_t, std::uint32_t, std::int64_t>;
+
+  void find_ancestors() {
+    ancestors_.assign(tasks_.size(), std::vector<bool>(tasks_.size(), false));
+    std::vector<std::uint32_t> arrived(tasks_.size(), 0);
+    for (std::size_t id = 0; id < tasks_.size(); ++id) {
+      if (executable_.tasks[id].num_predecessors != arrived[id]) fault_ = "wrong predecessors";
+      for (std::uint32_t next : executable_.tasks[id].successors) {
+        if (next <= id) fault_ = "a dependency points back";
+        arrived[next] += 1;
+        for (std::size_t i = 0; i < id; ++i) {
+          if (ancestors_[id][i]) ancestors_[next][i] = true;
+        }
+        ancestors_[next][id] = true;
+      }
+    }
+  }
+
+  std::int64_t bytes_of(const TileRef& ref) const {
+    return tile_bytes(*program_.function, program_.layouts[ref.value], ref.value, ref.tile);
+  }
+
+  /// The lines under a tile; an output with an alias lies in the buffers of that input.
+  std::vector<Line*> lines(const run::Place& place, std::int64_t bytes) {
+    int space = static_cast<int>(place.space);
+    std::uint32_t port = place.port;
+    if (place.space == run::Place::Space::output && executable_.outputs[port].alias >= 0) {
+      space = static_cast<int>(run::Place::Space::input);
+      port = static_cast<std::uint32_t>(executable_.outputs[port].alias);
+    }
+    if (place.space == run::Place::Space::arena && place.offset + bytes > executable_.arena_bytes) {
+      fault_ = "a tile beyond the arena";
+    }
+    std::vector<Line*> result;
+    for (std::int64_t at = place.offset; at < place.offset + bytes; at += 64) {
+      result.push_back(&lines_[{space, port, place.tile, at / 64}]);
+    }
+    return result;
+  }
+
+  bool are_before(const std::vector<std::size_t>& users, std::size_t id) const {
+    return std::all_of(users.begin(), users.end(),
+                       [&](std::size_t user) { return user == id || ancestors_[id][user]; });
+  }
+
+  void visit(std::size_t id) {
+    const TileTask& task = *tasks_[id];
+    const auto& places = executable_.tasks[id].places;
+    for (std::size_t i = 0; i < task.reads.size(); ++i) {
+      const run::Place& place = executable_.places[places[i]];
+      for (Line* line : lines(place, bytes_of(task.reads[i]))) {
+        if (!line->tile && place.space == run::Place::Space::input) line->tile = task.reads[i];
+        if (line->tile != task.reads[i]) fault_ = "a tile was overwritten before its last read";
+        if (!are_before(line->writer, id)) fault_ = "a read may come before its write";
+        line->readers.push_back(id);
+      }
+    }
+    for (std::size_t i = 0; i < task.writes.size(); ++i) {
+      const run::Place& place = executable_.places[places[task.reads.size() + i]];
+      for (Line* line : lines(place, bytes_of(task.writes[i]))) {
+        if (!are_before(line->writer, id) || !are_before(line->readers, id)) {
+          fault_ = "a write may come while the old tile is in use";
+        }
+        *line = {task.writes[i], {id}, {}};
+      }
+    }
+  }
+
+  /// In the end every output holds its value.
+  void check_outputs() {
+    const std::vector<ValueId>& outputs = program_.function->outputs;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      for (std::int64_t t = 0; t < program_.layouts[outputs[i]].num_tiles(); ++t) {
+        const TileRef ref{outputs[i], t};
+        const run::Place place{run::Place::Space::output, static_cast<std::uint32_t>(i),
+                               static_cast<std::uint32_t>(t)};
+        for (Line* line : lines(place, bytes_of(ref))) {
+          if (line->tile != ref) fault_ = "an output is not what was asked for";
+        }
+      }
+    }
+  }
+
+  const HostProgram& program_;
+  const run::Executable& executable_;
+  std::vector<const TileTask*> tasks_;
+  std::vector<std::vector<bool>> ancestors_;
+  std::map<LineKey, Line> lines_;
+  std::string fault_;
+};
+
+/// Plans a function and looks whether the plan is right.
+run::Executable checked_plan(const Function& function, const CompileOptions& options) {
+  const HostProgram program = lower(function);
+  run::Executable executable = plan_memory(program, options);
+  EXPECT_EQ(PlanCheck(program, executable).fault(), "");
+  return executable;
+}
+
+/// y = y * sum over rows of y, again and again; some memory must be used twice.
+Function chain(int length, bool is_rows) {
+  Program p{Mesh()};
+  ValueId y = p.input({64, 64});
+  for (int i = 0; i < length; ++i) {
+    const ValueId total = p.sum(y, {is_rows ? 1 : 0});
+    y = p.mul(y, p.broadcast(total, {is_rows ? 0 : 1}, {64, 64}));
+  }
+  return on_one_device(p, {y});
+}
+
+TEST(PlanMemory, PeakOfAChainDoesNotGrow) {
+  const Function few = chain(4, true);
+  const Function many = chain(60, true);
+  const run::Executable small = checked_plan(few, no_donation(few));
+  const run::Executable large = checked_plan(many, no_donation(many));
+  EXPECT_EQ(small.arena_bytes, large.arena_bytes);
+  EXPECT_EQ(small.device_peak_bytes, large.device_peak_bytes);
+  // One array, written in place, and two rows of sums; input and output have their own memory.
+  constexpr std::int64_t kArray = 64 * 64 * 4;
+  EXPECT_LE(large.arena_bytes, kArray + 2 * 64 * 4);
+  // The planned peak counts what an in-place write reads and what it writes.
+  EXPECT_LE(large.device_peak_bytes, large.arena_bytes + 3 * kArray);
+}
+
+TEST(PlanMemory, TheCheckFindsPlantedFaults) {
+  const Function f = chain(6, false);
+  const HostProgram program = lower(f);
+  const run::Executable good = plan_memory(program, no_donation(f));
+  ASSERT_EQ(PlanCheck(program, good).fault(), "");
+  int num_edges = 0;
+  int num_found = 0;
+  for (std::size_t id = 0; id < good.tasks.size(); ++id) {
+    for (std::size_t i = 0; i < good.tasks[id].successors.size(); ++i) {
+      run::Executable bad = good;
+      auto& successors = bad.tasks[id].successors;
+      bad.tasks[successors[i]].num_predecessors -= 1;
+      successors.erase(successors.begin() + static_cast<std::ptrdiff_t>(i));
+      num_edges += 1;
+      num_found += PlanCheck(program, bad).fault().empty() ? 0 : 1;
+    }
+  }
+  // An edge around a longer path says nothing new; those between neighbours do.
+  EXPECT_GE(num_edges, 12);
+  EXPECT_GE(num_found, 11);
+  run::Executable same_place = good;
+  for (run::Place& place : same_place.places) place.offset = 0;
+  EXPECT_NE(PlanCheck(program, same_place).fault(), "");
+}
+
+/// An update of weights and momentum by a gradient; inputs x, error, weights, momentum.
+TEST(PlanMemory, AnOptimiserUpdatesDonatedBuffersInPlace) {
+  Program p{Mesh()};
+  const ValueId x = p.input({16, 64});
+  const ValueId error = p.input({16, 32});
+  const ValueId w = p.input({64, 32});
+  const ValueId m = p.input({64, 32});
+  const ValueId gradient = p.dot(x, error, {0}, {0});
+  const ValueId moment = p.add(p.scaled(m, 0.9), gradient);
+  const ValueId loss = p.sum(p.mul(w, w), {0, 1});  // reads the weights before their update
+  const Function f = on_one_device(p, {loss, p.sub(w, p.scaled(moment, 0.1)), moment});
+  CompileOptions options{.is_donated = {false, false, true, true}, .output_alias = {-1, 2, 3}};
+  const run::Executable in_place = checked_plan(f, options);
+  EXPECT_EQ(in_place.outputs[0].alias, -1);
+  EXPECT_EQ(in_place.outputs[1].alias, 2);
+  EXPECT_EQ(in_place.outputs[2].alias, 3);
+  EXPECT_TRUE(in_place.inputs[2].is_donated && in_place.inputs[3].is_donated);
+  EXPECT_FALSE(in_place.inputs[0].is_donated);
+  constexpr std::int64_t kWeights = 64 * 32 * 4;
+  const run::Executable apart = checked_plan(f, no_donation(f));
+  EXPECT_EQ(apart.outputs[1].alias, -1);
+  EXPECT_EQ(apart.device_peak_bytes - in_place.device_peak_bytes, 2 * kWeights);
+}
+
+TEST(PlanMemory, ADonatedBufferThatIsReadLaterIsNotReused) {
+  Program p{Mesh()};
+  const ValueId w = p.input({32, 32});
+  const ValueId twice = p.scaled(w, 2);
+  const Function read_later = on_one_device(p, {twice, p.dot(twice, w, {1}, {0})});
+  CompileOptions options{.is_donated = {true}, .output_alias = {0, -1}};
+  EXPECT_EQ(checked_plan(read_later, options).outputs[0].alias, -1);
+  // Element (i, j) needs (j, i), which may have been overwritten.
+  const Function crossed = on_one_device(p, {p.add(w, p.transpose(w, {1, 0}))});
+  EXPECT_EQ(checked_plan(crossed, {.is_donated = {true}, .output_alias = {0}}).outputs[0].alias,
+            -1);
+  const Function straight = on_one_device(p, {twice});
+  EXPECT_EQ(checked_plan(straight, {.is_donated = {true}, .output_alias = {0}}).outputs[0].alias,
+            0);
+}
+
+TEST(PlanMemory, RandomProgramsOnOneDevice) {
+  int num_aliases = 0;
+  for (std::uint32_t seed = 1; seed <= 200; ++seed) {
+    const Function f = RandomProgram(seed).function();
+    CompileOptions options = no_donation(f);
+    for (std::size_t i = 0; i < f.outputs.size(); ++i) {
+      options.is_donated[i] = true;
+      options.output_alias[i] = static_cast<int>(i);
+    }
+    const run::Executable executable = checked_plan(f, options);
+    for (const run::Port& port : executable.outputs) num_aliases += port.alias >= 0 ? 1 : 0;
+    ASSERT_FALSE(::testing::Test::HasFailure()) << "seed " << seed << "\n" << ir::print(f);
+  }
+  EXPECT_GT(num_aliases, 50);
+}
+
+TEST(PlanMemory, RandomProgramsOnAMesh) {
+  const P specs[] = {{"a"}, {none, "b"}, {"a", "b"}, {"b", "a"}, {{"a", "b"}}, {}};
+  for (std::uint32_t seed = 1; seed <= 60; ++seed) {
+    Function f = RandomProgram(seed).function();
+    f.mesh = make_mesh({{"a", 2}, {"b", 2}});
+    for (ir::Value& value : f.values) value.sharding.reset();
+    partition::PartitionOptions options;
+    for (std::size_t i = 0; i < f.inputs.size(); ++i) {
+      const P& spec = f.type(f.inputs[i]).rank() == 2 ? specs[(seed + i) % 6] : specs[5];
+      options.inputs.push_back(to_sharding(f.mesh, spec, f.type(f.inputs[i]), "test", {}));
+    }
+    options.is_storage.assign(f.inputs.size(), false);
+    const Function sharded = partition::partition(f, options);
+    checked_plan(sharded, no_donation(sharded));
+    ASSERT_FALSE(::testing::Test::HasFailure()) << "seed " << seed << "\n" << ir::print(sharded);
+  }
+}
+
+TEST(PlanMemory, TrainingStepsOnMeshes) {
+  const Mesh mesh = make_mesh({{"data", 2}, {"model", 2}});
+  const MlpStep mlp(mesh, 32, 16, 24, 3);
+  const P specs[][3] = {{{"data"}, {}, {}},
+                        {{"data"}, {none, "model"}, {"model"}},
+                        {{{"data", "model"}}, {{"data", "model"}}, {"model"}}};
+  for (const auto& spec : specs) {
+    const partition::PartitionOptions wanted = mlp.options(spec[0], spec[1], spec[2]);
+    const Function sharded = partition::partition(mlp.program.function, wanted);
+    const CompileOptions options{.is_donated = wanted.is_storage,
+                                 .output_alias = wanted.output_alias};
+    const run::Executable executable = checked_plan(sharded, options);
+    for (std::size_t i = 0; i < executable.outputs.size(); ++i) {
+      EXPECT_EQ(executable.outputs[i].alias, wanted.output_alias[i]) << "output " << i;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera::compile::host
