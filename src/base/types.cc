@@ -1,8 +1,7 @@
-#include <tessera/types.h>
-
 #include <algorithm>
 
 #include <tessera/error.h>
+#include <tessera/types.h>
 
 namespace tessera {
 
