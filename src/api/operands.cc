@@ -84,11 +84,12 @@ DType common_dtype(std::string_view op, const std::vector<Operand>& operands) {
     node_of(operand.array, call_span());
     if (first == nullptr) first = &operand;
     if (operand.array.dtype() == first->array.dtype()) continue;
-    const bool is_first_float = is_float(first->array.dtype());
+    const bool is_first_wider =
+        is_float(first->array.dtype()) || operand.array.dtype() == DType::boolean;
     fail(op, "the arrays have different dtypes",
          describe(first->array) + " and " + describe(operand.array), "arrays of one dtype",
          fmt::format("convert one of them: astype(x, DType::{})",
-                     name(is_first_float ? first->array.dtype() : operand.array.dtype())));
+                     name(is_first_wider ? first->array.dtype() : operand.array.dtype())));
   }
   if (first != nullptr) return first->array.dtype();
   DType dtype = DType::boolean;

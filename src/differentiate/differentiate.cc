@@ -75,7 +75,8 @@ class ReversePass {
     if (!equation.op->vjp.is_differentiable()) {
       throw UserError({.what = "grad: " + *equation.op->name + " has no derivative",
                        .where = equation.span,
-                       .found = equation.op->vjp.why_not(),
+                       .found = *equation.op->name + ": " + equation.op->vjp.why_not(),
+                       .wanted = "ops with a derivative",
                        .cure = "wrap its operand in stop_gradient, or take it out of the loss"});
     }
     builder_.set_span(equation.span);

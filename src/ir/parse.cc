@@ -267,7 +267,8 @@ class Parser {
     while (look < text_.size() && (text_[look] == ' ' || text_[look] == '\t')) ++look;
     if (text_.substr(look, 1) != "#") return {};
     const std::size_t end = std::min(text_.find('\n', look), text_.size());
-    const std::string text(text_.substr(look + 2, end - std::min(end, look + 2)));
+    const std::size_t first = std::min(look + 2, end);
+    const std::string text(text_.substr(first, end - first));
     at_ = look + 1;
     const std::size_t colon = text.rfind(':');
     std::uint32_t line = 0;

@@ -15,6 +15,11 @@ namespace {
 
 void verify_equation(const Function& function, const Equation& equation,
                      std::vector<bool>& is_defined, std::string_view after) {
+  for (ValueId id : equation.results) {
+    if (id >= is_defined.size()) {
+      broken(function, nullptr, after, "a result is no value of the function");
+    }
+  }
   for (ValueId id : equation.operands) {
     if (id >= is_defined.size() || !is_defined[id]) {
       broken(function, &equation, after, "an operand is not defined before its use");

@@ -33,9 +33,11 @@ void expect_operands(const ShapeContext& c, std::size_t count) {
 void expect_same_types(const ShapeContext& c, std::size_t first) {
   for (std::size_t i = first + 1; i < c.operands.size(); ++i) {
     if (c.operands[i].dtype != c.operands[first].dtype) {
-      c.fail("operands have different dtypes", "one dtype for all operands",
-             "convert one of them, for example astype(x, DType::" +
-                 std::string(name(c.operands[first].dtype)) + ")");
+      const DType one = c.operands[first].dtype;
+      const DType wanted = one == DType::boolean ? c.operands[i].dtype : one;
+      c.fail(
+          "operands have different dtypes", "one dtype for all operands",
+          "convert one of them, for example astype(x, DType::" + std::string(name(wanted)) + ")");
     }
     if (c.operands[i].shape != c.operands[first].shape) {
       c.fail("operands have different shapes", "one shape for all operands",

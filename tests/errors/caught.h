@@ -6,19 +6,17 @@
 #include <string>
 
 #include <tessera/error.h>
-#ifndef WANT
-#define WANT "?"
-#endif
 
 namespace tessera {
 
 struct Caught {
-  std::string text;  // the whole text; `no error` when there was none
-  std::string line;  // of the call of caught(): `tests/errors/file.cc:12`
+  /// The whole text, where `<this line>` stands for the file and line of the call of caught(), so
+  /// that tests may move; `no error` when there was none.
+  std::string text;
 };
 
 /// `file:line` of the caller, so many lines further down.
-inline std::string line_of(int lines_down = 0,
+inline std::string line_of(int lines_down,
                            std::source_location where = std::source_location::current()) {
   return to_string(Span(where.file_name(), where.line() + static_cast<std::uint32_t>(lines_down)));
 }
@@ -26,13 +24,16 @@ inline std::string line_of(int lines_down = 0,
 /// Runs `mistake`, which stands on the line of the call.
 inline Caught caught(const std::function<void()>& mistake,
                      std::source_location where = std::source_location::current()) {
-  const std::string line = to_string(Span(where));
   try {
     mistake();
   } catch (const UserError& error) {
-    return {.text = error.what(), .line = line};
+    const std::string line = to_string(Span(where)) + "\n";
+    std::string text = error.what();
+    const std::size_t at = text.find(line);
+    if (at != std::string::npos) text.replace(at, line.size(), "<this line>\n");
+    return {.text = std::move(text)};
   }
-  return {.text = "no error", .line = line};
+  return {.text = "no error"};
 }
 
 }  // namespace tessera

@@ -109,7 +109,9 @@ Case make_case(std::uint64_t seed) {
   const bool is_special = random.chance(30);
   Program program(mesh, random.choose(grains),
                   is_special ? testing::Values::special : testing::Values::ordinary, random);
-  const auto count = static_cast<std::size_t>(random.between(5, 40));
+  const bool is_large = random.chance(4);
+  if (is_large) program.grow();
+  const auto count = static_cast<std::size_t>(random.between(5, is_large ? 10 : 40));
   while (program.function().equations.size() < count) add_random_equation(program);
   Case c;
   c.seed = seed;

@@ -1,5 +1,6 @@
 #include "tests/fuzz/check.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 #include "ir/simplify.h"
@@ -41,7 +42,8 @@ std::vector<bool> exact_outputs(const Function& function) {
 
 class Checker {
  public:
-  Checker(const Case& c, Coverage* coverage) : c_(c), coverage_(coverage) {}
+  Checker(const Case& c, Coverage* coverage, const testing::Fault& fault)
+      : c_(c), coverage_(coverage), fault_(fault) {}
 
   std::optional<Failure> run() {
     try {
@@ -106,12 +108,14 @@ class Checker {
   void check_sharded() {
     const Function split = testing::partition_verified(c_.function, c_.placed);
     check_text(split, "the partitioned program");
+    check_placement(split);
     count(split);
     run::Engine& engine = run::Engine::instance();
     for (int threads : {1, 2}) {
       engine.set_num_threads(threads);
       engine.reset_collective_counts();
-      const Arrays found = testing::run_partitioned(split, c_.placed.output_alias, c_.inputs);
+      const Arrays found =
+          testing::run_partitioned(split, c_.placed.output_alias, c_.inputs, fault_);
       const auto difference = testing::first_difference(found, whole_);
       if (difference) {
         fail(fmt::format("{} threads on the mesh give the bits of one device", threads),
@@ -122,6 +126,20 @@ class Checker {
     // What jit does: repeated equations are merged first.
     expect_same("the merged program gives the bits of one device",
                 testing::run_sharded(merged_, c_.placed, c_.inputs), whole_);
+  }
+
+  void check_placement(const Function& split) {
+    for (std::size_t i = 0; i < split.inputs.size(); ++i) {
+      if (split.sharding(split.inputs[i]) != c_.placed.inputs[i]) {
+        fail("inputs live where asked", fmt::format("input {}\n{}", i, ir::print(split)));
+      }
+    }
+    for (std::size_t i = 0; i < split.outputs.size(); ++i) {
+      const auto& asked = c_.placed.outputs[i];
+      if (asked && split.sharding(split.outputs[i]) != *asked) {
+        fail("outputs live where asked", fmt::format("output {}\n{}", i, ir::print(split)));
+      }
+    }
   }
 
   void check_collectives(const Function& split) {
@@ -154,6 +172,10 @@ class Checker {
       if (*equation.op->name == "sharding_constraint") ++coverage_->ops["sharding_constraint"];
     }
     coverage_->communicating += moves ? 1 : 0;
+    const std::vector<int> aliases = testing::possible_aliases(split, c_.placed.output_alias);
+    const bool donates =
+        std::any_of(aliases.begin(), aliases.end(), [](int alias) { return alias >= 0; });
+    coverage_->donating += donates ? 1 : 0;
     count_sizes(split);
   }
 
@@ -174,6 +196,7 @@ class Checker {
 
   const Case& c_;
   Coverage* coverage_;
+  const testing::Fault& fault_;
   std::optional<Failure> failure_;
   Function merged_;
   Arrays reference_;
@@ -182,8 +205,8 @@ class Checker {
 
 }  // namespace
 
-std::optional<Failure> check(const Case& c, Coverage* coverage) {
-  return Checker(c, coverage).run();
+std::optional<Failure> check(const Case& c, Coverage* coverage, const testing::Fault& fault) {
+  return Checker(c, coverage, fault).run();
 }
 
 }  // namespace tessera::fuzz

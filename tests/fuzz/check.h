@@ -1,7 +1,7 @@
 // What must hold for every case.
 #pragma once
 
-#include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -18,6 +18,7 @@ struct Coverage {
   int communicating = 0;  // cases in which data moved between devices
   int uneven = 0;         // cases with shards of different sizes
   int empty = 0;          // cases with a shard without elements
+  int donating = 0;       // cases in which an output takes the buffers of an input
   int against_reference = 0;
 };
 
@@ -26,10 +27,14 @@ struct Failure {
   std::string detail;
 };
 
-/// The first rule that the case breaks. Counts into `coverage` if given.
-std::optional<Failure> check(const Case& c, Coverage* coverage = nullptr);
+/// The first rule that the case breaks. Counts into `coverage` if given. `fault` changes the tiles
+/// that the mesh computes on: it shows that a broken engine would be found.
+std::optional<Failure> check(const Case& c, Coverage* coverage = nullptr,
+                             const testing::Fault& fault = {});
 
-/// The smallest case found, by dropping outputs, equations and shardings, that breaks `rule`.
-Case minimised(Case failing, const std::string& rule, double seconds);
+using Check = std::function<std::optional<Failure>(const Case&)>;
+/// The smallest case found, by dropping outputs, equations and shardings, for which `recheck` finds
+/// that `rule` is broken.
+Case minimised(Case failing, const std::string& rule, const Check& recheck, double seconds);
 
 }  // namespace tessera::fuzz

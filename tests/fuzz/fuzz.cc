@@ -73,9 +73,10 @@ void print_counts(const char* title, const std::map<std::string, int>& counts) {
 
 /// Prints what was covered and whether it was enough.
 bool is_covered(const Coverage& coverage) {
-  fmt::print("cases {}: communicating {}, uneven {}, with empty shards {}, against reference {}\n",
+  fmt::print("cases {}: communicating {}, uneven {}, with empty shards {}, donating {}\n",
              coverage.cases, coverage.communicating, coverage.uneven, coverage.empty,
-             coverage.against_reference);
+             coverage.donating);
+  fmt::print("cases compared with the reference bit by bit: {}\n", coverage.against_reference);
   print_counts("ops", coverage.ops);
   print_counts("collectives", coverage.collectives);
   if (coverage.cases < kCasesToJudge) return true;
@@ -96,8 +97,9 @@ bool is_covered(const Coverage& coverage) {
 
 void report(const Case& failing, const tessera::fuzz::Failure& failure) {
   fmt::print("FAILED, seed {}: not so: {}\n{}\n", failing.seed, failure.rule, failure.detail);
-  const Case small = tessera::fuzz::minimised(failing, failure.rule, 20.0);
-  const auto again = tessera::fuzz::check(small);
+  const auto recheck = [](const Case& c) { return tessera::fuzz::check(c); };
+  const Case small = tessera::fuzz::minimised(failing, failure.rule, recheck, 20.0);
+  const auto again = recheck(small);
   fmt::print("\nminimised: {}\n{}\nrepeat with: tessera_fuzz --seed {} --cases 1\n",
              again ? again->detail : failure.detail, tessera::fuzz::to_string(small), failing.seed);
 }

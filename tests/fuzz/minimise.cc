@@ -18,9 +18,10 @@ void erase_at(std::vector<T>& items, std::size_t i) {
 
 class Minimiser {
  public:
-  Minimiser(Case failing, const std::string& rule, double seconds)
+  Minimiser(Case failing, const std::string& rule, const Check& recheck, double seconds)
       : best_(std::move(failing)),
         rule_(rule),
+        recheck_(recheck),
         deadline_(std::chrono::steady_clock::now() +
                   std::chrono::duration_cast<std::chrono::steady_clock::duration>(
                       std::chrono::duration<double>(seconds))) {}
@@ -41,7 +42,7 @@ class Minimiser {
 
   bool keeps_failing(Case smaller) {
     if (!has_time()) return false;
-    const auto failure = check(smaller);
+    const auto failure = recheck_(smaller);
     if (!failure || failure->rule != rule_) return false;
     best_ = std::move(smaller);
     return true;
@@ -162,13 +163,14 @@ class Minimiser {
 
   Case best_;
   std::string rule_;
+  const Check& recheck_;
   std::chrono::steady_clock::time_point deadline_;
 };
 
 }  // namespace
 
-Case minimised(Case failing, const std::string& rule, double seconds) {
-  return Minimiser(std::move(failing), rule, seconds).run();
+Case minimised(Case failing, const std::string& rule, const Check& recheck, double seconds) {
+  return Minimiser(std::move(failing), rule, recheck, seconds).run();
 }
 
 }  // namespace tessera::fuzz

@@ -9,8 +9,6 @@ namespace tessera::fuzz {
 
 namespace {
 
-constexpr std::int64_t kMaxElements = 3000;
-
 /// Whether enough elements are finite, so that wrong bits would be seen.
 bool is_alive(const ops::HostArray& array) {
   if (array.type().dtype != DType::f32) return true;
@@ -38,14 +36,15 @@ testing::Arrays Program::inputs() const {
 std::int64_t Program::size() {
   static const std::vector<std::int64_t> sizes = {1, 1,  2,  2,  3,  3,  4,  4,  5,  6,  7,  8,
                                                   8, 10, 12, 13, 16, 16, 24, 24, 32, 33, 48, 65};
-  return random_.choose(sizes);
+  static const std::vector<std::int64_t> large_sizes = {1, 3, 8, 24, 65, 100, 128, 257, 300};
+  return random_.choose(max_elements_ > 3000 ? large_sizes : sizes);
 }
 
 Shape Program::shape_of_rank(std::int64_t rank) {
   while (true) {
     Shape shape;
     for (std::int64_t i = 0; i < rank; ++i) shape.push_back(size());
-    if (num_elements(shape) <= kMaxElements / 3) return shape;
+    if (num_elements(shape) <= max_elements_ / 3) return shape;
   }
 }
 
@@ -130,7 +129,7 @@ std::vector<ValueId> Program::emit(const ops::OpRecord& op, ir::Attributes attri
   for (ValueId id : operands) types.push_back(type(id));
   const std::vector<Type> results = ir::infer_types(op, attributes, types, {});
   for (const Type& result : results) {
-    if (num_elements(result.shape) > kMaxElements || result.rank() > 6) return {};
+    if (num_elements(result.shape) > max_elements_ || result.rank() > 6) return {};
   }
   std::vector<const ops::HostArray*> arrays;
   for (ValueId id : operands) arrays.push_back(&data_[id]);

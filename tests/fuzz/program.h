@@ -23,6 +23,9 @@ class Program {
  public:
   Program(Mesh mesh, std::int64_t grains, testing::Values values, Random& random);
 
+  /// From here on arrays may be so large that kernels work in several parts.
+  void grow() { max_elements_ = 120000; }
+
   Random& random() { return random_; }
   ir::Builder& builder() { return b_; }
   const ir::Function& function() const { return function_; }
@@ -60,6 +63,7 @@ class Program {
 
   Random& random_;
   testing::Values values_;
+  std::int64_t max_elements_ = 3000;
   ir::Function function_;
   ir::Builder b_{function_};
   std::vector<ops::HostArray> data_;  // per value

@@ -45,19 +45,6 @@ std::vector<Layout> layouts_of(const Function& function, const std::vector<ir::V
   return layouts;
 }
 
-/// A donated input can only be taken by an output of its sharding.
-std::vector<int> possible_aliases(const Function& partitioned, std::vector<int> output_alias) {
-  output_alias.resize(partitioned.outputs.size(), -1);
-  for (std::size_t i = 0; i < output_alias.size(); ++i) {
-    if (output_alias[i] < 0) continue;
-    const ir::ValueId input = partitioned.inputs[static_cast<std::size_t>(output_alias[i])];
-    if (partitioned.sharding(input) != partitioned.sharding(partitioned.outputs[i])) {
-      output_alias[i] = -1;
-    }
-  }
-  return output_alias;
-}
-
 std::string element_text(const HostArray& array, std::size_t i) {
   return ops::dispatch(array.type().dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -140,6 +127,18 @@ Function partition_verified(const Function& function, const Placed& placed) {
                                                          .verify = true});
   partition::verify_partitioned(partitioned, "partition");
   return partitioned;
+}
+
+std::vector<int> possible_aliases(const Function& partitioned, std::vector<int> output_alias) {
+  output_alias.resize(partitioned.outputs.size(), -1);
+  for (std::size_t i = 0; i < output_alias.size(); ++i) {
+    if (output_alias[i] < 0) continue;
+    const ir::ValueId input = partitioned.inputs[static_cast<std::size_t>(output_alias[i])];
+    if (partitioned.sharding(input) != partitioned.sharding(partitioned.outputs[i])) {
+      output_alias[i] = -1;
+    }
+  }
+  return output_alias;
 }
 
 Arrays run_partitioned(const Function& partitioned, const std::vector<int>& output_alias,

@@ -43,6 +43,8 @@ Arrays run_whole(const ir::Function& function, const Arrays& inputs);
 using Fault = std::function<void(std::vector<run::Tiles>&)>;
 /// The partitioned function, verified after each pass.
 ir::Function partition_verified(const ir::Function& function, const Placed& placed);
+/// The aliases that shardings allow: an output takes an input's buffers only as they lie.
+std::vector<int> possible_aliases(const ir::Function& partitioned, std::vector<int> output_alias);
 /// Runs a function that has been partitioned; aliased inputs are donated.
 Arrays run_partitioned(const ir::Function& partitioned, const std::vector<int>& output_alias,
                        const Arrays& inputs, const Fault& fault = {});

@@ -22,8 +22,8 @@ using testing::Case;
 using testing::Placed;
 
 /// Choices of shardings per sample and mesh; all of them where there are fewer.
-constexpr std::size_t kMaxChoices = 40;
-constexpr std::size_t kMaxDerivativeChoices = 10;
+constexpr std::size_t kMaxChoices = 80;
+constexpr std::size_t kMaxDerivativeChoices = 15;
 
 std::vector<Mesh> meshes() {
   return {make_mesh({{"a", 2}, {"b", 4}}), make_mesh({{"x", 3}}), make_mesh({{"x", 8}})};

@@ -21,7 +21,7 @@ bool read_number(const std::string& text, T& value) {
 
 [[noreturn]] void bad_value(const std::string& name, const std::string& found,
                             const std::string& wanted, const std::string& example) {
-  throw UserError({.what = name + ": this value does not do",
+  throw UserError({.what = name + ": the value is not valid",
                    .found = found.empty() ? "an empty text" : found,
                    .wanted = wanted,
                    .cure = "write for example " + name + " " + example});
@@ -106,6 +106,16 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
   command.add_option("--dump", flags.dump, "write initial parameters and first gradients here");
   add_choice(command, flags.progress, "--progress", {"auto", "off"},
              "a progress bar on a terminal");
+}
+
+Mesh mesh_of(const TrainFlags& flags) {
+  try {
+    return parse_mesh(flags.mesh);
+  } catch (const UserError& error) {
+    Mistake mistake = error.mistake();
+    mistake.what = "--mesh" + mistake.what.substr(mistake.what.find(": "));
+    throw UserError(std::move(mistake));
+  }
 }
 
 void apply(const TrainFlags& flags) {

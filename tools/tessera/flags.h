@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <tessera/mesh.h>
+
 namespace tessera::cli {
 
 struct TrainFlags {
@@ -27,6 +29,8 @@ struct TrainFlags {
 
 /// Adds the flags to a command; `flags` must outlive it.
 void add_train_flags(CLI::App& command, TrainFlags& flags);
+/// What --mesh says; throws UserError.
+Mesh mesh_of(const TrainFlags& flags);
 /// Sets up threads, grains and engine.
 void apply(const TrainFlags& flags);
 

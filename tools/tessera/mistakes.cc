@@ -85,7 +85,7 @@ UserError command_mistake(const Command& command) {
   const std::string help = quoted_command(command.words + " --help") + " explains them";
   if (command.arguments.empty() || is_flag(command.arguments[0])) {
     return UserError(
-        {.what = command.words + ": a command is missing",
+        {.what = "a command is missing after " + quoted_command(command.words),
          .found = command.arguments.empty() ? "the end of the line" : command.arguments[0],
          .wanted = list_of(names),
          .cure =
@@ -94,7 +94,7 @@ UserError command_mistake(const Command& command) {
   const std::string& word = command.arguments[0];
   const std::string meant = nearest(word, names);
   return UserError(
-      {.what = command.words + ": there is no such command",
+      {.what = word + ": " + quoted_command(command.words) + " has no such command",
        .found = word,
        .wanted = list_of(names),
        .cure = "write " + quoted_command(command.words + " " + (meant.empty() ? names[0] : meant)) +
@@ -104,7 +104,7 @@ UserError command_mistake(const Command& command) {
 UserError unexpected_word(const Command& command, const std::string& word) {
   const std::string help = quoted_command(command.words + " --help") + " lists the flags";
   if (!is_flag(word)) {
-    return UserError({.what = command.words + ": takes flags only",
+    return UserError({.what = quoted_command(command.words) + " takes flags only",
                       .found = word,
                       .wanted = "--FLAG VALUE",
                       .cure = "remove it, or write its flag before it; " + help});
@@ -118,6 +118,22 @@ UserError unexpected_word(const Command& command, const std::string& word) {
                     .cure = meant.empty() ? help : "write " + meant + "; " + help});
 }
 
+bool takes_value(const CLI::Option* option) {
+  return option != nullptr && option->get_items_expected_max() > 0;
+}
+
+/// The first argument that is neither a flag of the command nor the value of one.
+std::string first_unexpected(const Command& command) {
+  for (std::size_t i = 0; i < command.arguments.size(); ++i) {
+    const std::string& word = command.arguments[i];
+    const CLI::Option* option = command.app->get_option_no_throw(flag_name(word));
+    if (option == nullptr) return word;
+    const bool has_value = word.find('=') != std::string::npos;
+    if (takes_value(option) && !has_value) ++i;
+  }
+  return "an argument";
+}
+
 /// Too many values, too few, or one where there should be none.
 UserError wrong_number_of_values(const Command& command, const std::string& name) {
   std::vector<std::string> given;
@@ -125,8 +141,7 @@ UserError wrong_number_of_values(const Command& command, const std::string& name
     if (flag_name(word) == name) given.push_back(word);
   }
   const CLI::Option* option = command.app->get_option_no_throw(name);
-  const bool takes_value = option != nullptr && option->get_expected_max() > 0;
-  if (!takes_value) {
+  if (!takes_value(option)) {
     return UserError({.what = name + ": this flag takes no value",
                       .found = list_of(given),
                       .wanted = name,
@@ -146,6 +161,10 @@ UserError wrong_number_of_values(const Command& command, const std::string& name
                                           : "write for example " + name + " " + value});
 }
 
+bool is_a(const CLI::ParseError& error, CLI::ExitCodes kind) {
+  return error.get_exit_code() == static_cast<int>(kind);
+}
+
 }  // namespace
 
 UserError mistake_of(const CLI::App& app, const CLI::ParseError& error, int argc,
@@ -153,13 +172,14 @@ UserError mistake_of(const CLI::App& app, const CLI::ParseError& error, int argc
   const Command command = command_of(app, argc, argv);
   if (!subcommands_of(*command.app).empty()) return command_mistake(command);
   const std::string text = error.what();
-  if (error.get_name() == "ExtrasError" && !command.app->remaining().empty()) {
-    return unexpected_word(command, command.app->remaining()[0]);
+  if (is_a(error, CLI::ExitCodes::ExtrasError)) {
+    return unexpected_word(command, first_unexpected(command));
   }
-  if (error.get_name() == "ArgumentMismatch") {
-    return wrong_number_of_values(command, text.substr(0, text.find_first_of(": ")));
+  if (is_a(error, CLI::ExitCodes::ArgumentMismatch)) {
+    const std::string name = text.substr(0, text.find_first_of(": "));
+    return wrong_number_of_values(command, is_flag(name) ? name : "--" + name);
   }
-  if (error.get_name() == "ExcludesError") {
+  if (is_a(error, CLI::ExitCodes::ExcludesError)) {
     return UserError({.what = text,
                       .found = "both flags",
                       .wanted = "at most one of them",

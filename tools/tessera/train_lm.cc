@@ -219,7 +219,7 @@ void finish_text(const LmFlags& flags, const State& state, const Corpus& corpus,
 }
 
 void train(LmFlags flags) {
-  const Mesh mesh = parse_mesh(flags.mesh);
+  const Mesh mesh = mesh_of(flags);
   apply(flags);
   if (!flags.text.empty()) flags.model.vocab = kBytes;
   flags.model.is_causal = flags.causal || (!flags.text.empty() && !flags.no_causal);
