@@ -109,7 +109,8 @@ def machine():
     yield f"vectors: {' '.join(flag for flag in wanted if flag in flags) or 'none'}"
     yield f"memory: {int(memory.group(1)) / 2**20:.1f} GiB"
     yield f"compiler: {compiler}"
-    yield f"load before the start: {os.getloadavg()[0]:.2f}"
+    load = os.getloadavg()[0]
+    yield f"load before the start: {load:.2f}" + (" (BUSY: do not quote)" if load > 0.5 else "")
 
 
 def fma_peak():

@@ -25,7 +25,7 @@ struct MeshAxis {
 class Mesh {
  public:
   Mesh() = default;
-  /// Throws UserError for an empty or repeated name, for sizes below 1 and for more than 4096
+  /// Throws UserError for an empty or repeated name, for sizes below 1 and for more than 16384
   /// devices.
   explicit Mesh(std::vector<MeshAxis> axes,
                 std::source_location where = std::source_location::current());

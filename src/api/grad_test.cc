@@ -126,7 +126,7 @@ TEST(Grad, ErrorsNameTheMistake) {
   EXPECT_EQ(shape.found, "f32[2]");
   EXPECT_NE(to_string(shape.where).find("grad_test.cc:"), std::string::npos);
   const Mistake dtype = mistake_of([] { grad([](Array x) { return sum(x); })(array({1, 2})); });
-  EXPECT_EQ(dtype.found, "0 i32[2]");
+  EXPECT_EQ(dtype.found, "leaf 0: i32[2]");
 }
 
 TEST(EvalShape, AllocatesNothing) {

@@ -165,7 +165,7 @@ TEST(Jit, OtherMeshesAreAnError) {
   const Mistake mistake = mistake_of([&] { f(x); });
   EXPECT_EQ(mistake.what, "arrays of one call live on different meshes");
   EXPECT_EQ(mistake.found, "argument 0 on data=2");
-  EXPECT_EQ(mistake.wanted, "data=4, as the current mesh");
+  EXPECT_EQ(mistake.wanted, "data=4, the mesh of the use_mesh scope");
 }
 
 TEST(Jit, ShardingsMustFitTheTree) {

@@ -169,7 +169,7 @@ TEST(Ops, ErrorsNameShapesParametersAndLines) {
   EXPECT_EQ(mistake_of([] {
               einsum("ij,jk->ik", ones({2, 3}), ones({2, 2}));
             }).what,
-            "einsum: 'j' has two sizes");
+            "einsum: 'j' has the sizes 3 and 2");
   EXPECT_EQ(mistake_of([] {
               einsum("ijk,jk->ik", ones({2, 2}), ones({2, 2}));
             }).what,

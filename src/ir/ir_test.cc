@@ -21,7 +21,8 @@ namespace {
 // --- text ----------------------------------------------------------------------------------------
 
 constexpr const char* kGolden =
-    R"(function step[mesh="data=4,model=6", grains=16](%0: f32[4,8]<{data},{model}>, %1: f32[8]<{model#1}>, %2: i32[]<>) {
+    R"(function step[mesh="data=4,model=6", grains=16](%0: f32[4,8]<{data},{model}>, )"
+    R"(%1: f32[8]<{model#1}>, %2: i32[]<>) {
   %3: f32[4,8]<{data},{}> = broadcast_in_dim[dims=[1], shape=[4,8]] %1  # src/a file.cc:12
   %4: f32[4,8]<{data#1 model},{data#0}> = mul %0, %3
   %5: bool[4,8]<{},{}> = compare[direction="lt"] %3, %4  # b.cc:1

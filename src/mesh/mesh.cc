@@ -49,7 +49,7 @@ void check_spec(const Mesh& mesh, const PartitionSpec& spec, const std::string& 
 }
 
 Mesh::Mesh(std::vector<MeshAxis> axes, std::source_location where) : axes_(std::move(axes)) {
-  constexpr std::int64_t kMostDevices = 4096;
+  constexpr std::int64_t kMostDevices = 16384;
   std::int64_t num_devices = 1;
   for (std::size_t i = 0; i < axes_.size(); ++i) {
     const MeshAxis& axis = axes_[i];

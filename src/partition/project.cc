@@ -28,7 +28,7 @@ EquationFactors factors_of(const ir::Function& function, const ir::Equation& equ
   for (const Factors::Dims& dims : rule.operands) mark_compound(dims, result.must_divide);
   for (const Factors::Dims& dims : rule.results) mark_compound(dims, result.must_divide);
   for (int factor : rule.reduced) {
-    if (rule.factors[static_cast<std::size_t>(factor)].size > 1) {
+    if (rule.factors[static_cast<std::size_t>(factor)].size != 1) {
       result.outermost_reduced = factor;
       break;
     }

@@ -18,7 +18,7 @@ struct EquationFactors {
   /// Per factor: it shares a dimension with other factors somewhere, so its shards must be equal
   /// or the cuts of the dimension would not be the cuts of the factor.
   std::vector<bool> must_divide;
-  int outermost_reduced = -1;  // the first reduced factor of size > 1
+  int outermost_reduced = -1;  // the first reduced factor whose size is not 1
   bool is_order_free = false;  // results do not depend on the order of the reduction
 };
 

@@ -35,12 +35,12 @@ TEST(PlacementErrors, AxisWithoutDevices) {
 }
 
 TEST(PlacementErrors, TooManyDevices) {
-  const Caught error = caught([] { make_mesh({{"data", 4096}, {"model", 2}}); });
+  const Caught error = caught([] { make_mesh({{"data", 16384}, {"model", 2}}); });
   EXPECT_EQ(error.text,
             "make_mesh: the mesh has too many devices\n"
             "  where:  <this line>\n"
-            "  found:  data=4096,model=2\n"
-            "  wanted: at most 4096 devices\n"
+            "  found:  data=16384,model=2\n"
+            "  wanted: at most 16384 devices\n"
             "  cure:   make an axis smaller");
 }
 

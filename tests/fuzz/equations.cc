@@ -97,7 +97,7 @@ void slice(Program& p) {
   const ValueId x = p.any(1);
   Ints start, limit, stride;
   for (std::int64_t size : p.shape(x)) {
-    const bool is_whole = p.random().chance(50);
+    const bool is_whole = size == 0 || p.random().chance(50);
     start.push_back(is_whole ? 0 : p.random().between(0, size - 1));
     limit.push_back(is_whole ? size : p.random().between(start.back() + 1, size));
     stride.push_back(is_whole || p.random().chance(50) ? 1 : p.random().between(1, 3));
@@ -151,7 +151,8 @@ void reduce(Program& p, const ops::OpRecord& op) {
 
 void argmax(Program& p) {
   const ValueId x = p.any(p.random().chance(80) ? DType::f32 : DType::i32, 1);
-  p.emit(ops::argmax_op, {{"dim", any_dim(p, x)}}, {x});
+  const std::int64_t dim = any_dim(p, x);
+  if (p.shape(x)[at(dim)] > 0) p.emit(ops::argmax_op, {{"dim", dim}}, {x});
 }
 
 /// What the left operand's dimensions do, and a fresh or old right operand that fits.

@@ -37,6 +37,7 @@ std::int64_t Program::size() {
   static const std::vector<std::int64_t> sizes = {1, 1,  2,  2,  3,  3,  4,  4,  5,  6,  7,  8,
                                                   8, 10, 12, 13, 16, 16, 24, 24, 32, 33, 48, 65};
   static const std::vector<std::int64_t> large_sizes = {1, 3, 8, 24, 65, 100, 128, 257, 300};
+  if (random_.pick(60) == 0) return 0;
   return random_.choose(max_elements_ > 3000 ? large_sizes : sizes);
 }
 
