@@ -247,6 +247,14 @@ TEST(Verify, FindsEveryBrokenRule) {
   f.values[1].sharding = replicated_sharding(2);
   EXPECT_BROKEN(f, "another rank");
   f = good;
+  f.mesh = make_mesh({{"a", 2}});
+  f.values[1].sharding = Sharding{{{0}}, {0}};
+  EXPECT_BROKEN(f, "an atom twice");
+  f.values[1].sharding = Sharding{{{1}}, {}};
+  EXPECT_BROKEN(f, "the mesh lacks");
+  f.values[1].sharding = Sharding{{{}}, {0}};
+  EXPECT_EQ(broken_rule(f), "no error");
+  f = good;
   f.add_value({.type = {}, .sharding = {}});
   f.outputs = {2};
   EXPECT_BROKEN(f, "an output is not defined");

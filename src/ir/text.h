@@ -17,7 +17,8 @@ std::string to_string(const Mesh& mesh, const Attribute& attribute);
 Function parse(std::string_view text);
 
 /// Throws InternalError unless every value is defined once before its use, types are what the ops
-/// infer, attributes are complete and shardings have the right rank. `after` names the last pass.
+/// infer, attributes are complete and shardings have the right rank and use each atom once at most.
+/// `after` names the last pass.
 void verify(const Function& function, std::string_view after);
 
 }  // namespace tessera::ir

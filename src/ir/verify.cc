@@ -41,11 +41,23 @@ void verify_equation(const Function& function, const Equation& equation,
   }
 }
 
+bool has_distinct_atoms(const Mesh& mesh, const Sharding& sharding) {
+  std::vector<bool> is_used(atoms_of(mesh).size(), false);
+  for (AtomId atom : used_atoms(sharding)) {
+    if (atom >= is_used.size() || is_used[atom]) return false;
+    is_used[atom] = true;
+  }
+  return true;
+}
+
 }  // namespace
 
 void verify(const Function& function, std::string_view after) {
   std::vector<bool> is_defined(function.values.size(), false);
   for (const Value& value : function.values) {
+    if (value.sharding && !has_distinct_atoms(function.mesh, *value.sharding)) {
+      broken(function, nullptr, after, "a sharding uses an atom twice, or one that the mesh lacks");
+    }
     if (value.sharding && value.sharding->dims.size() != value.type.shape.size()) {
       broken(function, nullptr, after, "a sharding has another rank than its value");
     }

@@ -24,7 +24,7 @@ constexpr unsigned kSecondsPerCase = 120;
 
 struct Options {
   std::uint64_t seed = 1;
-  int cases = 300;
+  int cases = 1000;
   double seconds = 1e9;
 };
 
