@@ -9,7 +9,7 @@ namespace tessera::ir {
 
 namespace {
 
-constexpr ValueId kMaxValues = 1u << 24;
+constexpr ValueId kMaxValues = 1U << 20;
 
 /// Reads the text form by recursive descent; every mistake names the line of the text.
 class Parser {

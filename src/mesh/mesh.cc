@@ -48,16 +48,27 @@ void check_spec(const Mesh& mesh, const PartitionSpec& spec, const std::string& 
   }
 }
 
+namespace {
+
+/// Names stand in texts between braces, commas and equals signs.
+bool is_axis_name(const std::string& name) {
+  return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  });
+}
+
+}  // namespace
+
 Mesh::Mesh(std::vector<MeshAxis> axes, std::source_location where) : axes_(std::move(axes)) {
   constexpr std::int64_t kMostDevices = 16384;
   std::int64_t num_devices = 1;
   for (std::size_t i = 0; i < axes_.size(); ++i) {
     const MeshAxis& axis = axes_[i];
-    if (axis.name.empty() || axis.size < 1) {
+    if (!is_axis_name(axis.name) || axis.size < 1) {
       throw UserError({.what = "make_mesh: axis " + std::to_string(i) + " is not valid",
                        .where = where,
                        .found = "name '" + axis.name + "', size " + std::to_string(axis.size),
-                       .wanted = "a name and a size of at least 1",
+                       .wanted = "a name of letters, digits and _, and a size of at least 1",
                        .cure = "write for example make_mesh({{\"data\", 8}})"});
     }
     for (std::size_t j = 0; j < i; ++j) {

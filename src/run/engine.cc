@@ -196,10 +196,14 @@ void Engine::set_num_threads(int count) {
   require(count >= 1, "an engine has at least one thread");
   const std::lock_guard<std::mutex> exclusive(state_->one_at_a_time);
   state_->stop_threads();
+  const std::lock_guard<std::mutex> lock(state_->mutex);
   state_->num_threads = count;
 }
 
-int Engine::num_threads() const { return state_->num_threads; }
+int Engine::num_threads() const {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  return state_->num_threads;
+}
 
 CollectiveCounts Engine::collective_counts() const {
   const std::lock_guard<std::mutex> lock(state_->mutex);

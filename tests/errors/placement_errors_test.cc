@@ -30,7 +30,7 @@ TEST(PlacementErrors, AxisWithoutDevices) {
             "make_mesh: axis 0 is not valid\n"
             "  where:  <this line>\n"
             "  found:  name 'data', size 0\n"
-            "  wanted: a name and a size of at least 1\n"
+            "  wanted: a name of letters, digits and _, and a size of at least 1\n"
             "  cure:   write for example make_mesh({{\"data\", 8}})");
 }
 
