@@ -164,7 +164,7 @@ struct Operand {
              : std::is_floating_point_v<T> ? Kind::real
                                            : Kind::integer),
         real(static_cast<double>(value)),
-        integer(static_cast<std::int64_t>(value)),
+        integer(std::is_floating_point_v<T> ? 0 : static_cast<std::int64_t>(value)),
         where(caller) {}
   bool is_number() const { return kind != Kind::array; }
 };

@@ -74,7 +74,8 @@ T draw_element(std::mt19937_64& generator, const ops::SampleOperand& operand, Va
   } else {
     // Both ends included.
     const double whole = std::floor(operand.low + unit * (operand.high - operand.low + 1.0));
-    return static_cast<T>(std::min(whole, operand.high));
+    // Negative samples of unsigned operands wrap.
+    return static_cast<T>(static_cast<std::int64_t>(std::min(whole, operand.high)));
   }
 }
 

@@ -214,7 +214,7 @@ void finish_text(const LmFlags& flags, const State& state, const Corpus& corpus,
   extra["held_out_loss"] = loss;
   if (flags.sample > 0) {
     report.line("sample     seed " + std::to_string(flags.seed) + ":\n" +
-                sample(state.params, flags, *corpus.held_out));
+                sample(state.params, flags, corpus.train));
   }
 }
 
