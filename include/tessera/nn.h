@@ -59,6 +59,7 @@ Initializer ones();
 Initializer constant(double value);
 Initializer normal(double stddev = 1e-2);
 Initializer uniform(double scale = 1e-2);
+/// A normal cut off at two standard deviations, which makes its own deviation 0.88 `stddev`.
 Initializer truncated_normal(double stddev = 1e-2);
 /// Variance scale / fan. Fans count the receptive field: the product of the dimensions other than
 /// `in_axis` and `out_axis`, which may be negative.

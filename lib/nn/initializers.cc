@@ -75,8 +75,7 @@ Initializer uniform(double scale) {
 
 Initializer truncated_normal(double stddev) {
   return rule([stddev](const Key& key, const Shape& shape) {
-    return random::truncated_normal(key, -2.0F, 2.0F, shape) *
-           static_cast<float>(stddev / kTruncatedStddev);
+    return random::truncated_normal(key, -2.0F, 2.0F, shape) * static_cast<float>(stddev);
   });
 }
 
@@ -86,7 +85,7 @@ Initializer variance_scaling(double scale, Fan fan, Distribution distribution, s
     const double variance = scale / fan_of(fan, shape, in_axis, out_axis);
     switch (distribution) {
       case Distribution::truncated_normal:
-        return truncated_normal(std::sqrt(variance))(key, shape);
+        return truncated_normal(std::sqrt(variance) / kTruncatedStddev)(key, shape);
       case Distribution::normal:
         return normal(std::sqrt(variance))(key, shape);
       case Distribution::uniform:
