@@ -44,12 +44,6 @@ TEST(LmMesh, SameBitsForEveryNumberOfThreads) {
   set_num_threads(before);
 }
 
-TEST(LmMesh, SameBitsInFullSize) {
-  const TrainingRun want = train({}, Mesh(), Layout::replicated, 2, 32);
-  expect_same_bits(train({}, make_mesh({{"data", 8}}), Layout::replicated, 2, 32), want);
-  expect_same_bits(train({}, make_mesh({{"data", 4}}), Layout::fsdp, 2, 32), want);
-}
-
 TEST(LmMesh, ReferenceEngineAgrees) {
   const TrainingRun host = train(kSmall, make_mesh({{"data", 2}}), Layout::fsdp, 3, 8);
   set_engine("reference");
@@ -59,33 +53,6 @@ TEST(LmMesh, ReferenceEngineAgrees) {
     // Functions such as exp may differ by a few units in the last place.
     EXPECT_NEAR(host.losses[i], reference.losses[i], 2e-5F) << "step " << i;
   }
-}
-
-TEST(LmMesh, FsdpGathersWeightsAndScattersGradients) {
-  reset_collective_counts();
-  const lm::Config config;
-  const Mesh mesh = make_mesh({{"data", 8}});
-  const use_mesh scope(mesh);
-  const State state = make_state(config, mesh, Layout::fsdp);
-  auto step = jit([](State old, Array ids) {
-    auto [loss, grads] = loss_and_grads(old.params, ids);
-    return std::tuple(old.apply_gradients(grads), loss);
-  });
-  const Array ids = device_put(data::random_tokens(1, 32, 64, 512).batch(0, 32), P{"data"});
-  reset_collective_counts();
-  step(state, ids);
-  constexpr std::int64_t kParameterBytes = 4 * 3433984;
-  for (const CollectiveUse& use : collective_counts()) {
-    if (use.kind == "all_gather") {
-      EXPECT_LE(use.bytes, 13750000);
-    } else if (use.kind == "reduce_scatter") {
-      EXPECT_EQ(use.bytes, kParameterBytes);
-    } else {
-      EXPECT_EQ(use.kind, "all_reduce");
-      EXPECT_EQ(use.bytes, 4) << "only the loss is reduced everywhere";
-    }
-  }
-  EXPECT_EQ(collective_counts().size(), 3U);
 }
 
 }  // namespace
