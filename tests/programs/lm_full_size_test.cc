@@ -9,11 +9,6 @@
 namespace tessera::testing {
 namespace {
 
-void expect_same_bits(const TrainingRun& run, const TrainingRun& want) {
-  EXPECT_EQ(run.losses, want.losses);
-  EXPECT_EQ(run.params_hash, want.params_hash);
-}
-
 TEST(LmFullSize, SameBitsInFullSize) {
   const TrainingRun want = train({}, Mesh(), Layout::replicated, 2, 32);
   expect_same_bits(train({}, make_mesh({{"data", 8}}), Layout::replicated, 2, 32), want);

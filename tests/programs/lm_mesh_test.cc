@@ -12,11 +12,6 @@ namespace {
 const lm::Config kSmall{
     .vocab = 50, .seq = 12, .d_model = 32, .heads = 4, .layers = 2, .d_ff = 48, .is_causal = true};
 
-void expect_same_bits(const TrainingRun& run, const TrainingRun& want) {
-  EXPECT_EQ(run.losses, want.losses);
-  EXPECT_EQ(run.params_hash, want.params_hash);
-}
-
 TEST(LmMesh, SameBitsOnEveryMesh) {
   const TrainingRun want = train(kSmall, Mesh(), Layout::replicated, 3, 8);
   // Three devices cut neither the leaves nor any dimension evenly.

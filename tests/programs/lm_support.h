@@ -1,6 +1,7 @@
 // The language model of examples/lm, trained for a few steps inside a test.
 #pragma once
 
+#include <gtest/gtest.h>
 #include <vector>
 
 #include <tessera/checkpoint.h>
@@ -59,6 +60,11 @@ inline TrainingRun train(const lm::Config& config, const Mesh& mesh, Layout layo
   }
   run.params_hash = checkpoint::fingerprint(checkpoint::named_arrays(state.params));
   return run;
+}
+
+inline void expect_same_bits(const TrainingRun& run, const TrainingRun& want) {
+  EXPECT_EQ(run.losses, want.losses);
+  EXPECT_EQ(run.params_hash, want.params_hash);
 }
 
 }  // namespace tessera::testing

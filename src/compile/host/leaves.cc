@@ -58,4 +58,34 @@ std::vector<LeafBox> leaf_boxes(const std::vector<LeafRange>& ranges, std::int64
   return boxes;
 }
 
+std::vector<std::int64_t> leaf_order(const std::vector<LeafBox>& leaves,
+                                     const std::vector<std::int64_t>& strides) {
+  std::vector<std::int64_t> order;
+  for (const LeafBox& leaf : leaves) {
+    std::vector<std::int64_t> part = {0};
+    for (std::size_t dim = 0; dim < strides.size(); ++dim) {
+      std::vector<std::int64_t> next;
+      for (std::int64_t base : part) {
+        for (std::int64_t j = 0; j < leaf.size[dim]; ++j) {
+          next.push_back(base + (leaf.start[dim] + j) * strides[dim]);
+        }
+      }
+      part = std::move(next);
+    }
+    order.insert(order.end(), part.begin(), part.end());
+  }
+  return order;
+}
+
+std::vector<std::int64_t> leaf_ends(const std::vector<LeafBox>& leaves) {
+  std::vector<std::int64_t> ends;
+  std::int64_t end = 0;
+  for (const LeafBox& leaf : leaves) {
+    std::int64_t terms = 1;
+    for (std::int64_t size : leaf.size) terms *= size;
+    ends.push_back(end += terms);
+  }
+  return ends;
+}
+
 }  // namespace tessera::compile::host

@@ -33,4 +33,11 @@ std::vector<std::vector<std::int64_t>> leaf_cuts(const std::vector<LeafRange>& r
 std::vector<LeafBox> leaf_boxes(const std::vector<LeafRange>& ranges, std::int64_t grains,
                                 DType dtype);
 
+/// Offsets of all terms, leaf after leaf and row-major inside each; strides are per reduced
+/// dimension.
+std::vector<std::int64_t> leaf_order(const std::vector<LeafBox>& leaves,
+                                     const std::vector<std::int64_t>& strides);
+/// Where each leaf ends in that order.
+std::vector<std::int64_t> leaf_ends(const std::vector<LeafBox>& leaves);
+
 }  // namespace tessera::compile::host

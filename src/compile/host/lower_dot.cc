@@ -104,22 +104,9 @@ Table offsets(const ir::Ints& dims, const std::vector<std::int64_t>& sizes,
 /// Offsets of the contracted indices, leaf after leaf.
 Table contracted_offsets(const std::vector<LeafBox>& leaves, const ir::Ints& dims,
                          const std::vector<std::int64_t>& strides) {
-  Table table;
-  for (const LeafBox& leaf : leaves) {
-    Table part = {0};
-    for (std::size_t i = 0; i < dims.size(); ++i) {
-      const std::int64_t stride = strides[static_cast<std::size_t>(dims[i])];
-      Table next;
-      for (std::int64_t base : part) {
-        for (std::int64_t j = 0; j < leaf.size[i]; ++j) {
-          next.push_back(base + (leaf.start[i] + j) * stride);
-        }
-      }
-      part = std::move(next);
-    }
-    table.insert(table.end(), part.begin(), part.end());
-  }
-  return table;
+  std::vector<std::int64_t> contracted;
+  for (std::int64_t dim : dims) contracted.push_back(strides[static_cast<std::size_t>(dim)]);
+  return leaf_order(leaves, contracted);
 }
 
 std::shared_ptr<const run::Kernel> make_kernel(const LowerContext& context,
@@ -136,13 +123,7 @@ std::shared_ptr<const run::Kernel> make_kernel(const LowerContext& context,
   const DType dtype = context.function().type(equation.operands[0]).dtype;
   const std::vector<LeafBox> leaves = leaf_boxes(ranges, context.function().grains, dtype);
   kernels::GemmProblem problem;
-  std::int64_t k_end = 0;
-  for (const LeafBox& leaf : leaves) {
-    std::int64_t terms = 1;
-    for (std::int64_t size : leaf.size) terms *= size;
-    k_end += terms;
-    problem.leaf_ends.push_back(k_end);
-  }
+  problem.leaf_ends = leaf_ends(leaves);
   problem.a = {.batch = offsets(lhs.batch, a_box.size, a.strides),
                .outer = offsets(lhs.free, a_box.size, a.strides),
                .k = contracted_offsets(leaves, lhs.contract, a.strides)};

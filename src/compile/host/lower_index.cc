@@ -91,21 +91,9 @@ std::vector<TileTask> lower_scatter_add(const LowerContext& context, const Equat
     for (std::size_t d = 0; d < index_shape.size(); ++d) {
       ranges.push_back(leaf_range(context.layout(indices), d, digits));
     }
-    const std::vector<std::int64_t> strides = row_major_strides(index_shape);
-    for (const LeafBox& leaf : leaf_boxes(ranges, context.function().grains, dtype)) {
-      std::vector<std::int64_t> part = {0};
-      for (std::size_t d = 0; d < strides.size(); ++d) {
-        std::vector<std::int64_t> next;
-        for (std::int64_t base : part) {
-          for (std::int64_t j = 0; j < leaf.size[d]; ++j) {
-            next.push_back(base + (leaf.start[d] + j) * strides[d]);
-          }
-        }
-        part = std::move(next);
-      }
-      problem.order.insert(problem.order.end(), part.begin(), part.end());
-      problem.leaf_ends.push_back(static_cast<std::int64_t>(problem.order.size()));
-    }
+    const std::vector<LeafBox> leaves = leaf_boxes(ranges, context.function().grains, dtype);
+    problem.order = leaf_order(leaves, row_major_strides(index_shape));
+    problem.leaf_ends = leaf_ends(leaves);
     return make_kernel([problem](std::span<std::byte* const> buffers) {
       kernels::scatter_add_rows(problem, reinterpret_cast<const std::int32_t*>(buffers[0]),
                                 buffers[1], buffers[2]);

@@ -7,7 +7,7 @@
 
 #include <tessera/error.h>
 
-#include "compile/host/kernels/reduce_internal.h"
+#include "compile/host/kernels/pairwise.h"
 
 namespace tessera::kernels {
 
@@ -90,46 +90,20 @@ void copy_box(const std::byte* from, const std::vector<std::int64_t>& from_strid
   });
 }
 
-CombineKind combine_kind(std::string_view reduction) {
-  if (reduction == "sum") return CombineKind::sum;
-  if (reduction == "max") return CombineKind::max;
-  if (reduction == "min") return CombineKind::min;
-  if (reduction == "and") return CombineKind::all;
+ReduceKind combine_kind(std::string_view reduction) {
+  if (reduction == "sum") return ReduceKind::sum;
+  if (reduction == "max") return ReduceKind::max;
+  if (reduction == "min") return ReduceKind::min;
+  if (reduction == "and") return ReduceKind::all;
   require(reduction == "or", "a reduction has a known name");
-  return CombineKind::any;
+  return ReduceKind::any;
 }
 
 namespace {
 
 template <typename T>
-void add_run(T* a, const T* b, std::int64_t count) {
-  if constexpr (std::is_same_v<T, float>) {
-    add_row(a, b, count);
-  } else if constexpr (std::is_integral_v<T>) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      a[i] = static_cast<T>(static_cast<std::uint32_t>(a[i]) + static_cast<std::uint32_t>(b[i]));
-    }
-  } else {
-    for (std::int64_t i = 0; i < count; ++i) a[i] += b[i];
-  }
-}
-
-template <typename T>
-T better(CombineKind kind, T a, T b) {
-  if (kind == CombineKind::all) return static_cast<T>(a && b);
-  if (kind == CombineKind::any) return static_cast<T>(a || b);
-  const bool is_min = kind == CombineKind::min;
-  if constexpr (std::is_floating_point_v<T>) {
-    if (std::isnan(a)) return a;
-    if (std::isnan(b)) return b;
-    if (a == 0 && b == 0) return std::signbit(a) == is_min ? a : b;
-  }
-  return (is_min ? a < b : a > b) ? a : b;
-}
-
-template <typename T>
-void combine_run(CombineKind kind, T* a, const T* b, std::int64_t count) {
-  if (kind == CombineKind::sum) return add_run(a, b, count);
+void combine_run(ReduceKind kind, T* a, const T* b, std::int64_t count) {
+  if (kind == ReduceKind::sum) return add_run(a, b, count);
   for (std::int64_t i = 0; i < count; ++i) a[i] = better(kind, a[i], b[i]);
 }
 

@@ -9,6 +9,8 @@
 
 #include <tessera/types.h>
 
+#include "compile/host/kernels/reduce.h"
+
 namespace tessera::kernels {
 
 /// Copies a box of elements of `element_bytes` bytes; strides are in elements.
@@ -16,9 +18,8 @@ void copy_box(const std::byte* from, const std::vector<std::int64_t>& from_strid
               const std::vector<std::int64_t>& to_strides, const Shape& extents,
               std::size_t element_bytes);
 
-enum class CombineKind : std::uint8_t { sum, max, min, all, any };
 /// The kind of a reduction as the IR names it: sum, max, min, and, or.
-CombineKind combine_kind(std::string_view reduction);
+ReduceKind combine_kind(std::string_view reduction);
 
 /// Element by element the reduction of several sources, in order, by the tree of leaf_tree.h.
 struct CombineProblem {
@@ -26,7 +27,7 @@ struct CombineProblem {
     std::int64_t offset;  // in elements
     std::vector<std::int64_t> strides;
   };
-  CombineKind kind;
+  ReduceKind kind;
   DType dtype;
   Shape extents;
   std::vector<Source> sources;

@@ -44,21 +44,21 @@ TEST(CopyBox, MovesTheBoxAndNothingElse) {
 }
 
 TEST(Combine, NamesOfReductions) {
-  EXPECT_EQ(combine_kind("sum"), CombineKind::sum);
-  EXPECT_EQ(combine_kind("max"), CombineKind::max);
-  EXPECT_EQ(combine_kind("min"), CombineKind::min);
-  EXPECT_EQ(combine_kind("and"), CombineKind::all);
-  EXPECT_EQ(combine_kind("or"), CombineKind::any);
+  EXPECT_EQ(combine_kind("sum"), ReduceKind::sum);
+  EXPECT_EQ(combine_kind("max"), ReduceKind::max);
+  EXPECT_EQ(combine_kind("min"), ReduceKind::min);
+  EXPECT_EQ(combine_kind("and"), ReduceKind::all);
+  EXPECT_EQ(combine_kind("or"), ReduceKind::any);
   EXPECT_THROW(combine_kind("mean"), InternalError);
 }
 
 template <typename T>
-T naive_combine(CombineKind kind, std::span<const T> terms) {
+T naive_combine(ReduceKind kind, std::span<const T> terms) {
   return testing::naive_tree(terms, [&](T x, T y) {
-    if (kind == CombineKind::sum) return testing::naive_add(x, y);
-    if (kind == CombineKind::all) return static_cast<T>(x != 0 && y != 0);
-    if (kind == CombineKind::any) return static_cast<T>(x != 0 || y != 0);
-    return testing::naive_extreme(x, y, kind == CombineKind::min);
+    if (kind == ReduceKind::sum) return testing::naive_add(x, y);
+    if (kind == ReduceKind::all) return static_cast<T>(x != 0 && y != 0);
+    if (kind == ReduceKind::any) return static_cast<T>(x != 0 || y != 0);
+    return testing::naive_extreme(x, y, kind == ReduceKind::min);
   });
 }
 
@@ -68,7 +68,7 @@ struct Sources {
   CombineProblem problem;
   std::vector<std::vector<T>> buffers;
 
-  Sources(Random& random, CombineKind kind, Shape extents, std::int64_t count, bool is_dense) {
+  Sources(Random& random, ReduceKind kind, Shape extents, std::int64_t count, bool is_dense) {
     problem.kind = kind;
     problem.dtype = testing::dtype_of<T>();
     problem.extents = std::move(extents);
@@ -111,9 +111,9 @@ struct Sources {
 };
 
 template <typename T>
-void check_combine(const std::vector<CombineKind>& kinds) {
+void check_combine(const std::vector<ReduceKind>& kinds) {
   Random random;
-  for (CombineKind kind : kinds) {
+  for (ReduceKind kind : kinds) {
     for (std::int64_t count = 1; count <= 9; ++count) {
       for (int i = 0; i < 12; ++i) {
         Shape extents;
@@ -129,12 +129,12 @@ void check_combine(const std::vector<CombineKind>& kinds) {
 }
 
 TEST(Combine, FollowsTheTreeForEveryKindAndType) {
-  const std::vector<CombineKind> numbers = {CombineKind::sum, CombineKind::max, CombineKind::min};
+  const std::vector<ReduceKind> numbers = {ReduceKind::sum, ReduceKind::max, ReduceKind::min};
   check_combine<float>(numbers);
   check_combine<double>(numbers);
   check_combine<std::int32_t>(numbers);
   check_combine<std::uint32_t>(numbers);
-  check_combine<std::uint8_t>({CombineKind::all, CombineKind::any});
+  check_combine<std::uint8_t>({ReduceKind::all, ReduceKind::any});
 }
 
 TEST(Combine, PartsAndBlocksChangeNothing) {
@@ -144,7 +144,7 @@ TEST(Combine, PartsAndBlocksChangeNothing) {
        {Shape{2 * 32768}, Shape{32768 + 1}, Shape{3, 5000}, Shape{40, 1025}, Shape{7, 2, 1024}}) {
     for (std::int64_t count : {2, 3, 8}) {
       for (bool is_dense : {true, false}) {
-        Sources<float> sources(random, CombineKind::sum, extents, count, is_dense);
+        Sources<float> sources(random, ReduceKind::sum, extents, count, is_dense);
         parts.push_back(0);
         ASSERT_TRUE(same_bits(sources.found(&parts.back()), sources.wanted()))
             << to_string(extents);

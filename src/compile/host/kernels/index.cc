@@ -6,7 +6,7 @@
 #include <numeric>
 #include <type_traits>
 
-#include "compile/host/kernels/reduce_internal.h"
+#include "compile/host/kernels/pairwise.h"
 
 namespace tessera::kernels {
 
@@ -49,19 +49,6 @@ void gather(const GatherProblem& p, const T* operand, const std::int32_t* indice
         std::copy_n(operand + (outer * p.rows + indices[i]) * p.inner, p.inner, to);
       }
     }
-  }
-}
-
-template <typename T>
-void add_run(T* a, const T* b, std::int64_t count) {
-  if constexpr (std::is_same_v<T, float>) {
-    add_row(a, b, count);
-  } else if constexpr (std::is_integral_v<T>) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      a[i] = static_cast<T>(static_cast<std::uint32_t>(a[i]) + static_cast<std::uint32_t>(b[i]));
-    }
-  } else {
-    for (std::int64_t i = 0; i < count; ++i) a[i] += b[i];
   }
 }
 

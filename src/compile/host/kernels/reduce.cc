@@ -5,6 +5,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "compile/host/kernels/pairwise.h"
 #include "compile/host/kernels/reduce_internal.h"
 
 namespace tessera::kernels {
@@ -139,19 +140,6 @@ T sum_all(const ReduceProblem& p, const T* from) {
     tree.push(sum_leaf(p, from + offset, sizes));
   });
   return static_cast<T>(tree.finish());
-}
-
-template <typename T>
-T better(ReduceKind kind, T a, T b) {
-  if (kind == ReduceKind::all) return static_cast<T>(a && b);
-  if (kind == ReduceKind::any) return static_cast<T>(a || b);
-  const bool is_min = kind == ReduceKind::min;
-  if constexpr (std::is_floating_point_v<T>) {
-    if (std::isnan(a)) return a;
-    if (std::isnan(b)) return b;
-    if (a == 0 && b == 0) return std::signbit(a) == is_min ? a : b;
-  }
-  return (is_min ? a < b : a > b) ? a : b;
 }
 
 template <typename T>

@@ -1,0 +1,41 @@
+// How two elements, or two runs of them, are reduced to one.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+
+#include "compile/host/kernels/reduce.h"
+#include "compile/host/kernels/reduce_internal.h"
+
+namespace tessera::kernels {
+
+/// The winner of a reduction other than a sum: NaN wins, -0 is below +0.
+template <typename T>
+T better(ReduceKind kind, T a, T b) {
+  if (kind == ReduceKind::all) return static_cast<T>(a && b);
+  if (kind == ReduceKind::any) return static_cast<T>(a || b);
+  const bool is_min = kind == ReduceKind::min;
+  if constexpr (std::is_floating_point_v<T>) {
+    if (std::isnan(a)) return a;
+    if (std::isnan(b)) return b;
+    if (a == 0 && b == 0) return std::signbit(a) == is_min ? a : b;
+  }
+  return (is_min ? a < b : a > b) ? a : b;
+}
+
+/// a[i] += b[i]; integers wrap, which unsigned arithmetic makes defined.
+template <typename T>
+void add_run(T* a, const T* b, std::int64_t count) {
+  if constexpr (std::is_same_v<T, float>) {
+    add_row(a, b, count);
+  } else if constexpr (std::is_integral_v<T>) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      a[i] = static_cast<T>(static_cast<std::uint32_t>(a[i]) + static_cast<std::uint32_t>(b[i]));
+    }
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) a[i] += b[i];
+  }
+}
+
+}  // namespace tessera::kernels
