@@ -142,7 +142,7 @@ std::vector<Array> run_traced(const Mesh& mesh, const std::function<std::vector<
     arrays.push_back(as_array(outer));
     choice.add(arrays.back().node()->placement->mesh, "operand " + describe(arrays.back()));
   }
-  function.mesh = choice.mesh();
+  function = ir::with_mesh(std::move(function), choice.mesh());
   std::vector<const Placement*> inputs;
   std::vector<run::Tiles> tiles;
   for (const Array& array : arrays) {

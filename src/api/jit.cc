@@ -208,7 +208,7 @@ class Tracer {
     }
     if (choice.mesh() != mesh_) {
       mesh_ = choice.mesh();
-      program_->traced.mesh = mesh_;
+      program_->traced = ir::with_mesh(std::move(program_->traced), mesh_);
       for (const Placement*& input : program_->inputs) {
         input = replicated_placement(input->type, mesh_);
       }

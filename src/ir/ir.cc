@@ -26,6 +26,17 @@ bool Attributes::has(std::string_view name) const {
                      [&](const auto& item) { return item.first == name; });
 }
 
+const Function& Attributes::body(std::string_view name) const {
+  const Bodies& bodies = get<Bodies>(name);
+  require(bodies.functions.size() == 1, "an attribute holds one function");
+  return *bodies.functions[0];
+}
+
+bool operator==(const Bodies& a, const Bodies& b) {
+  return std::equal(a.functions.begin(), a.functions.end(), b.functions.begin(), b.functions.end(),
+                    [](const auto& x, const auto& y) { return x == y || *x == *y; });
+}
+
 bool operator==(const Attributes& a, const Attributes& b) {
   auto is_same = [](const auto& x, const auto& y) {
     const auto* number = std::get_if<double>(&x.second);
@@ -64,17 +75,35 @@ std::vector<Type> result_types(const Function& function, const Equation& equatio
   return types;
 }
 
-Function without_dead_code(const Function& function) {
+namespace {
+
+bool has_bodies(const Equation& equation) {
+  return std::any_of(equation.attributes.items().begin(), equation.attributes.items().end(),
+                     [](const auto& item) { return std::holds_alternative<Bodies>(item.second); });
+}
+
+/// The equations that outputs need, pruned, in program order.
+std::vector<Equation> needed_equations(const Function& function) {
   std::vector<bool> is_needed(function.values.size(), false);
   for (ValueId id : function.outputs) is_needed[id] = true;
-  std::vector<bool> keep(function.equations.size(), false);
+  std::vector<Equation> kept;
   for (std::size_t i = function.equations.size(); i-- > 0;) {
     const Equation& equation = function.equations[i];
-    keep[i] = std::any_of(equation.results.begin(), equation.results.end(),
-                          [&](ValueId id) { return is_needed[id]; });
-    if (!keep[i]) continue;
-    for (ValueId id : equation.operands) is_needed[id] = true;
+    std::vector<bool> needed_results;
+    for (ValueId id : equation.results) needed_results.push_back(is_needed[id]);
+    if (std::none_of(needed_results.begin(), needed_results.end(), [](bool b) { return b; })) {
+      continue;
+    }
+    kept.push_back(has_bodies(equation) ? prune(equation, needed_results) : equation);
+    for (ValueId id : kept.back().operands) is_needed[id] = true;
   }
+  std::reverse(kept.begin(), kept.end());
+  return kept;
+}
+
+}  // namespace
+
+Function without_dead_code(const Function& function) {
   Function result;
   result.name = function.name;
   result.mesh = function.mesh;
@@ -82,15 +111,58 @@ Function without_dead_code(const Function& function) {
   std::vector<ValueId> renamed(function.values.size(), kNoValue);
   auto define = [&](ValueId id) { return renamed[id] = result.add_value(function.values[id]); };
   for (ValueId id : function.inputs) result.inputs.push_back(define(id));
-  for (std::size_t i = 0; i < function.equations.size(); ++i) {
-    if (!keep[i]) continue;
-    Equation equation = function.equations[i];
+  for (Equation& equation : needed_equations(function)) {
     for (ValueId& id : equation.operands) id = renamed[id];
     for (ValueId& id : equation.results) id = define(id);
     result.equations.push_back(std::move(equation));
   }
   for (ValueId id : function.outputs) result.outputs.push_back(renamed[id]);
   return result;
+}
+
+Function with_changed_bodies(const Function& function,
+                             const std::function<Function(const Function&)>& change) {
+  Function result = function;
+  for (Equation& equation : result.equations) {
+    if (!has_bodies(equation)) continue;
+    Attributes attributes;
+    for (const auto& [name, value] : equation.attributes.items()) {
+      const Bodies* bodies = std::get_if<Bodies>(&value);
+      if (bodies == nullptr) {
+        attributes.set(name, value);
+        continue;
+      }
+      Bodies changed;
+      for (const auto& body : bodies->functions) {
+        changed.functions.push_back(
+            std::make_shared<const Function>(change(with_changed_bodies(*body, change))));
+      }
+      attributes.set(name, std::move(changed));
+    }
+    equation.attributes = std::move(attributes);
+  }
+  return result;
+}
+
+Function with_mesh(Function function, const Mesh& mesh) {
+  const auto change = [&](const Function& body) {
+    Function changed = body;
+    changed.mesh = mesh;
+    return changed;
+  };
+  return change(with_changed_bodies(function, change));
+}
+
+std::size_t nesting_depth(const Function& function) {
+  std::size_t deepest = 0;
+  for (const Equation& equation : function.equations) {
+    for (const auto& item : equation.attributes.items()) {
+      const Bodies* bodies = std::get_if<Bodies>(&item.second);
+      if (bodies == nullptr) continue;
+      for (const auto& body : bodies->functions) deepest = std::max(deepest, nesting_depth(*body));
+    }
+  }
+  return deepest + 1;
 }
 
 }  // namespace tessera::ir

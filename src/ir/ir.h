@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,7 +41,17 @@ using ValueId = std::uint32_t;
 inline constexpr ValueId kNoValue = ~ValueId{0};
 using Ints = std::vector<std::int64_t>;
 
-using Attribute = std::variant<bool, std::int64_t, double, std::string, DType, Ints, Sharding>;
+struct Function;
+
+/// Functions nested in an equation: the body of a loop, the branches of a cond. They see only their
+/// own inputs; their mesh and grains are those of the function around them.
+struct Bodies {
+  std::vector<std::shared_ptr<const Function>> functions;
+  friend bool operator==(const Bodies& a, const Bodies& b);
+};
+
+using Attribute =
+    std::variant<bool, std::int64_t, double, std::string, DType, Ints, Sharding, Bodies>;
 
 /// Named constants of an equation, sorted by name.
 class Attributes {
@@ -55,6 +66,8 @@ class Attributes {
   const T& get(std::string_view name) const;
   const Ints& ints(std::string_view name) const { return get<Ints>(name); }
   std::int64_t integer(std::string_view name) const { return get<std::int64_t>(name); }
+  /// The only function of a Bodies attribute.
+  const Function& body(std::string_view name) const;
   const std::vector<std::pair<std::string, Attribute>>& items() const { return items_; }
   /// Numbers are equal when their bits are: 0.0 differs from -0.0, NaN equals itself.
   friend bool operator==(const Attributes& a, const Attributes& b);
@@ -106,8 +119,17 @@ struct Function {
 std::vector<Type> operand_types(const Function& function, const Equation& equation);
 std::vector<Type> result_types(const Function& function, const Equation& equation);
 
-/// Drops equations and values that no output needs, and numbers values in order of definition.
+/// Drops equations and values that no output needs, in nested functions too, and numbers values in
+/// order of definition.
 Function without_dead_code(const Function& function);
+
+/// `function` with every nested function replaced by `change(nested)`; innermost first.
+Function with_changed_bodies(const Function& function,
+                             const std::function<Function(const Function&)>& change);
+/// `function`, with all that is nested in it, over another mesh.
+Function with_mesh(Function function, const Mesh& mesh);
+/// How many functions are nested in one another at most; 1 for a function without bodies.
+std::size_t nesting_depth(const Function& function);
 
 // What the IR needs to know of an op; src/ops defines these over its table.
 std::string_view op_name(const ops::OpRecord& op);
@@ -118,5 +140,8 @@ const std::vector<std::string>& attribute_names(const ops::OpRecord& op);
 /// Result types; throws UserError when the operands do not fit.
 std::vector<Type> infer_types(const ops::OpRecord& op, const Attributes& attributes,
                               const std::vector<Type>& operands, const Span& span);
+/// The equation without those of its results and operands that nobody needs, for ops with bodies;
+/// `is_needed` has an entry per result. Equations of other ops come back as they are.
+Equation prune(const Equation& equation, const std::vector<bool>& is_needed);
 
 }  // namespace tessera::ir

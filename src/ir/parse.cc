@@ -10,6 +10,7 @@ namespace tessera::ir {
 namespace {
 
 constexpr ValueId kMaxValues = 1U << 20;
+constexpr int kMaxDepth = 32;  // of functions nested in functions
 
 /// Reads the text form by recursive descent; every mistake names the line of the text.
 class Parser {
@@ -30,18 +31,7 @@ class Parser {
     function_.grains = integer();
     if (function_.grains < 1) fail("1 grain or more", std::to_string(function_.grains));
     expect(']');
-    expect('(');
-    while (!accept(')')) {
-      if (!function_.inputs.empty()) expect(',');
-      function_.inputs.push_back(definition());
-    }
-    expect('{');
-    while (!accept_word("return")) function_.equations.push_back(equation());
-    while (peek() == '%') {
-      function_.outputs.push_back(use());
-      if (!accept(',')) break;
-    }
-    expect('}');
+    function_body();
     skip_space();
     if (at_ < text_.size()) fail("the end of the text");
     return std::move(function_);
@@ -67,6 +57,47 @@ class Parser {
     mistake.what = "parse: line " + std::to_string(line) + ": " + mistake.what;
     if (!text.empty()) mistake.found += " in '" + text + "'";
     throw UserError(std::move(mistake));
+  }
+
+  /// Inputs, equations and outputs of function_.
+  void function_body() {
+    expect('(');
+    while (!accept(')')) {
+      if (!function_.inputs.empty()) expect(',');
+      function_.inputs.push_back(definition());
+    }
+    expect('{');
+    while (!accept_word("return")) function_.equations.push_back(equation());
+    while (peek() == '%') {
+      function_.outputs.push_back(use());
+      if (!accept(',')) break;
+    }
+    expect('}');
+  }
+  Function nested_function() {
+    if (++depth_ > kMaxDepth)
+      fail("functions nested at most " + std::to_string(kMaxDepth) + " deep");
+    Function inner;
+    inner.name = "body";
+    inner.mesh = function_.mesh;
+    inner.grains = function_.grains;
+    std::swap(function_, inner);
+    std::vector<bool> outer_is_defined = std::move(is_defined_);
+    is_defined_.clear();
+    function_body();
+    std::swap(function_, inner);
+    is_defined_ = std::move(outer_is_defined);
+    --depth_;
+    return inner;
+  }
+  Bodies bodies() {
+    expect('{');
+    Bodies result;
+    while (!accept('}')) {
+      if (!result.functions.empty()) expect(',');
+      result.functions.push_back(std::make_shared<const Function>(nested_function()));
+    }
+    return result;
   }
 
   void skip_space() {
@@ -237,6 +268,7 @@ class Parser {
     if (c == '"') return quoted();
     if (c == '[') return ints();
     if (c == '<') return sharding();
+    if (c == '{') return bodies();
     if (accept_word("true")) return true;
     if (accept_word("false")) return false;
     if (std::isdigit(static_cast<unsigned char>(c)) != 0 || c == '-' ||
@@ -349,6 +381,7 @@ class Parser {
   std::string_view text_;
   std::size_t at_ = 0;
   std::size_t line_ = 1;
+  int depth_ = 0;
   Function function_;
   std::vector<Atom> atoms_;
   std::vector<bool> is_defined_;

@@ -36,11 +36,17 @@ std::string joined(const Items& items, Render render) {
 
 std::string name_of(ValueId id) { return "%" + std::to_string(id); }
 
-}  // namespace
+std::string spaces(std::size_t count) { return std::string(count, ' '); }
 
-std::string to_string(const Mesh& mesh, const Attribute& attribute) {
+/// Inputs, equations and outputs; `indent` is that of the line on which the function starts.
+std::string definition(const Function& function, PrintOptions options, std::size_t indent);
+
+std::string attribute_text(const Mesh& mesh, const Attribute& attribute, PrintOptions options,
+                           std::size_t indent) {
   struct Render {
     const Mesh& mesh;
+    PrintOptions options;
+    std::size_t indent;
     std::string operator()(bool value) const { return value ? "true" : "false"; }
     std::string operator()(std::int64_t value) const { return std::to_string(value); }
     std::string operator()(double value) const { return number(value); }
@@ -50,18 +56,26 @@ std::string to_string(const Mesh& mesh, const Attribute& attribute) {
     std::string operator()(const Sharding& value) const {
       return "<" + tessera::to_string(mesh, value) + ">";
     }
+    std::string operator()(const Bodies& value) const {
+      return "{" +
+             joined(value.functions,
+                    [&](const auto& body) { return definition(*body, options, indent); }) +
+             "}";
+    }
   };
-  return std::visit(Render{mesh}, attribute);
+  return std::visit(Render{mesh, options, indent}, attribute);
 }
 
-std::string print(const Function& function, const Equation& equation, PrintOptions options) {
+std::string equation_text(const Function& function, const Equation& equation, PrintOptions options,
+                          std::size_t indent) {
   std::string text = joined(equation.results, [&](ValueId id) { return typed(function, id); });
   text += " = " + std::string(op_name(*equation.op));
   if (!equation.attributes.items().empty()) {
     text += "[" +
             joined(equation.attributes.items(),
                    [&](const auto& item) {
-                     return item.first + "=" + to_string(function.mesh, item.second);
+                     return item.first + "=" +
+                            attribute_text(function.mesh, item.second, options, indent);
                    }) +
             "]";
   }
@@ -70,14 +84,31 @@ std::string print(const Function& function, const Equation& equation, PrintOptio
   return text;
 }
 
-std::string print(const Function& function, PrintOptions options) {
-  std::string text = "function " + function.name;
-  text += "[mesh=\"" + to_string(function.mesh) + "\", grains=" + std::to_string(function.grains);
-  text += "](" + joined(function.inputs, [&](ValueId id) { return typed(function, id); }) + ") {\n";
+std::string definition(const Function& function, PrintOptions options, std::size_t indent) {
+  std::string text =
+      "(" + joined(function.inputs, [&](ValueId id) { return typed(function, id); }) + ") {\n";
   for (const Equation& equation : function.equations) {
-    text += "  " + print(function, equation, options) + "\n";
+    text += spaces(indent + 2) + equation_text(function, equation, options, indent + 2) + "\n";
   }
-  return text + "  return " + joined(function.outputs, name_of) + "\n}\n";
+  const std::string outputs = joined(function.outputs, name_of);
+  text += spaces(indent + 2) + "return" + (outputs.empty() ? "" : " ") + outputs + "\n";
+  return text + spaces(indent) + "}";
+}
+
+}  // namespace
+
+std::string to_string(const Mesh& mesh, const Attribute& attribute) {
+  return attribute_text(mesh, attribute, {}, 0);
+}
+
+std::string print(const Function& function, const Equation& equation, PrintOptions options) {
+  return equation_text(function, equation, options, 0);
+}
+
+std::string print(const Function& function, PrintOptions options) {
+  return "function " + function.name + "[mesh=\"" + to_string(function.mesh) +
+         "\", grains=" + std::to_string(function.grains) + "]" + definition(function, options, 0) +
+         "\n";
 }
 
 }  // namespace tessera::ir

@@ -31,7 +31,9 @@ bool is_same(const Equation& a, const Equation& b) {
 
 }  // namespace
 
-Function without_common_subexpressions(const Function& function) {
+namespace {
+
+Function merged_here(const Function& function) {
   Function result = function;
   result.equations.clear();
   std::vector<ValueId> replacement(function.values.size());
@@ -55,7 +57,13 @@ Function without_common_subexpressions(const Function& function) {
     }
   }
   for (ValueId& id : result.outputs) id = replacement[id];
-  return without_dead_code(result);
+  return result;
+}
+
+}  // namespace
+
+Function without_common_subexpressions(const Function& function) {
+  return without_dead_code(merged_here(with_changed_bodies(function, merged_here)));
 }
 
 }  // namespace tessera::ir

@@ -13,6 +13,20 @@ namespace {
   throw InternalError(text);
 }
 
+/// Nested functions live on the mesh of the function around them, and are sound themselves.
+void verify_bodies(const Function& function, const Equation& equation, std::string_view after) {
+  for (const auto& item : equation.attributes.items()) {
+    const Bodies* bodies = std::get_if<Bodies>(&item.second);
+    if (bodies == nullptr) continue;
+    for (const auto& body : bodies->functions) {
+      if (!(body->mesh == function.mesh) || body->grains != function.grains) {
+        broken(function, &equation, after, "a nested function has another mesh or other grains");
+      }
+      verify(*body, after);
+    }
+  }
+}
+
 void verify_equation(const Function& function, const Equation& equation,
                      std::vector<bool>& is_defined, std::string_view after) {
   for (ValueId id : equation.results) {
@@ -25,6 +39,7 @@ void verify_equation(const Function& function, const Equation& equation,
       broken(function, &equation, after, "an operand is not defined before its use");
     }
   }
+  verify_bodies(function, equation, after);
   std::vector<Type> types;
   try {
     types = infer_types(*equation.op, equation.attributes, operand_types(function, equation),

@@ -39,6 +39,7 @@ const OpRecord and_op{
     .types = TypeSet::bits,
     .shape = same_as_both,
     .vjp = zero_vjp,
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("and"),
     .reference = map2<Bits>(
@@ -55,6 +56,7 @@ const OpRecord or_op{
     .types = TypeSet::bits,
     .shape = same_as_both,
     .vjp = zero_vjp,
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("or"),
     .reference = map2<Bits>(
@@ -71,6 +73,7 @@ const OpRecord shift_left_op{
     .types = TypeSet::integers,
     .shape = shift_shape,
     .vjp = zero_vjp,
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("shift_left"),
     .reference = map2<Bits>([](auto x, auto y) {
@@ -89,6 +92,7 @@ const OpRecord shift_right_arithmetic_op{
     .types = TypeSet::integers,
     .shape = shift_shape,
     .vjp = zero_vjp,
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("shift_right_arithmetic"),
     .reference = map2<Bits>([](auto x, auto y) {
@@ -107,6 +111,7 @@ const OpRecord shift_right_logical_op{
     .types = TypeSet::integers,
     .shape = shift_shape,
     .vjp = zero_vjp,
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("shift_right_logical"),
     .reference = map2<Bits>([](auto x, auto y) {
@@ -125,6 +130,7 @@ const OpRecord xor_op{
     .types = TypeSet::bits,
     .shape = same_as_both,
     .vjp = zero_vjp,
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("xor"),
     .reference = map2<Bits>(

@@ -121,6 +121,7 @@ const OpRecord clamp_op{
       return {c.operands[1]};
     },
     .vjp = per_operand({clamp_vjp_low, clamp_vjp_x, clamp_vjp_high}),
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("clamp"),
     .reference = map3<Numbers>(
@@ -143,6 +144,7 @@ const OpRecord compare_op{
     .types = TypeSet::any,
     .shape = compare_shape,
     .vjp = zero_vjp,
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("compare_{direction}"),
     .reference = compare_reference,
@@ -163,6 +165,7 @@ const OpRecord select_op{
                           const ValueId zero = full_like(c.b, 0.0, c.cotangent());
                           return select(c.b, c.operand(0), zero, c.cotangent());
                         }}),
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("select"),
     .reference = select_reference,

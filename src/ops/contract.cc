@@ -298,6 +298,7 @@ const OpRecord dot_general_op{
     .shape = dot_shape,
     .vjp = per_operand(
         {[](VjpContext& c) { return dot_vjp(c, 0); }, [](VjpContext& c) { return dot_vjp(c, 1); }}),
+    .batch = unrolled_batch,
     .factors = dot_factors,
     .host = kernel("dot_general"),
     .reference = dot_reference,

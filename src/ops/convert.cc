@@ -55,6 +55,7 @@ const OpRecord bitcast_op{
     .types = TypeSet::any,
     .shape = bitcast_shape,
     .vjp = zero_vjp,
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = view("bitcast"),
     .reference =
@@ -82,6 +83,7 @@ const OpRecord convert_op{
     .shape = convert_shape,
     .vjp = per_operand(
         {[](VjpContext& c) { return convert(c.b, c.cotangent(), c.operand_type(0).dtype); }}),
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("convert_{from}_{to}"),
     .reference = convert_reference,

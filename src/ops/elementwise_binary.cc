@@ -91,6 +91,7 @@ const OpRecord add_op{
     .shape = same_as_both,
     .vjp = per_operand(
         {[](VjpContext& c) { return c.cotangent(); }, [](VjpContext& c) { return c.cotangent(); }}),
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("add"),
     .reference = map2<Numbers>([](auto x, auto y) { return wrapping_add(x, y); }),
@@ -113,6 +114,7 @@ const OpRecord div_op{
                           const ValueId slope = div(c.b, full_like(c.b, 1.0, y), square(c.b, y));
                           return mul(c.b, mul(c.b, neg(c.b, c.cotangent()), c.operand(0)), slope);
                         }}),
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("div"),
     .reference = map2<Numbers>([](auto x, auto y) { return quotient(x, y); }),
@@ -134,6 +136,7 @@ const OpRecord fma_op{
     .vjp = per_operand({[](VjpContext& c) { return mul(c.b, c.cotangent(), c.operand(1)); },
                         [](VjpContext& c) { return mul(c.b, c.operand(0), c.cotangent()); },
                         [](VjpContext& c) { return c.cotangent(); }}),
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("fma"),
     .reference = map3<Floats>([](auto x, auto y, auto z) { return std::fma(x, y, z); }),
@@ -149,6 +152,7 @@ const OpRecord max_op{
     .types = TypeSet::numbers,
     .shape = same_as_both,
     .vjp = extreme_vjp(),
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("max"),
     .reference = map2<Numbers>([](auto x, auto y) { return greater_of(x, y); }),
@@ -164,6 +168,7 @@ const OpRecord min_op{
     .types = TypeSet::numbers,
     .shape = same_as_both,
     .vjp = extreme_vjp(),
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("min"),
     .reference = map2<Numbers>([](auto x, auto y) { return lesser_of(x, y); }),
@@ -180,6 +185,7 @@ const OpRecord mul_op{
     .shape = same_as_both,
     .vjp = per_operand({[](VjpContext& c) { return mul(c.b, c.cotangent(), c.operand(1)); },
                         [](VjpContext& c) { return mul(c.b, c.operand(0), c.cotangent()); }}),
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("mul"),
     .reference = map2<Numbers>([](auto x, auto y) { return wrapping_mul(x, y); }),
@@ -195,6 +201,7 @@ const OpRecord pow_op{
     .types = TypeSet::floats,
     .shape = same_as_both,
     .vjp = per_operand({pow_vjp_base, pow_vjp_exponent}),
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("pow"),
     .reference = map2<Floats>([](auto x, auto y) {
@@ -214,6 +221,7 @@ const OpRecord rem_op{
     .types = TypeSet::numbers,
     .shape = same_as_both,
     .vjp = per_operand({[](VjpContext& c) { return c.cotangent(); }, rem_vjp_divisor}),
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("rem"),
     .reference = map2<Numbers>([](auto x, auto y) { return remainder_of(x, y); }),
@@ -233,6 +241,7 @@ const OpRecord sub_op{
     .shape = same_as_both,
     .vjp = per_operand({[](VjpContext& c) { return c.cotangent(); },
                         [](VjpContext& c) { return neg(c.b, c.cotangent()); }}),
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("sub"),
     .reference = map2<Numbers>([](auto x, auto y) {

@@ -15,6 +15,7 @@ const OpRecord abs_op{
     .shape = same_as_operand,
     .vjp = per_operand(
         {[](VjpContext& c) { return mul(c.b, c.cotangent(), sign(c.b, c.operand(0))); }}),
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("abs"),
     .reference = map1<Numbers>([](auto x) {
@@ -34,6 +35,7 @@ const OpRecord cos_op{
     .shape = same_as_operand,
     .vjp = per_operand(
         {[](VjpContext& c) { return neg(c.b, mul(c.b, c.cotangent(), sin(c.b, c.operand(0)))); }}),
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("cos"),
     .reference = map_real([](double x) { return std::cos(x); }),
@@ -56,6 +58,7 @@ const OpRecord erf_inv_op{
       const ValueId slope = exp(c.b, square(c.b, c.result()));
       return mul(c.b, full_like(c.b, kHalfRootPi, c.result()), mul(c.b, c.cotangent(), slope));
     }}),
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("erf_inv"),
     .reference = map1<Floats>([](auto x) { return erf_inv_value(x); }),
@@ -71,6 +74,7 @@ const OpRecord exp_op{
     .types = TypeSet::floats,
     .shape = same_as_operand,
     .vjp = per_operand({[](VjpContext& c) { return mul(c.b, c.cotangent(), c.result()); }}),
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("exp"),
     .reference = map_real([](double x) { return std::exp(x); }),
@@ -88,6 +92,7 @@ const OpRecord expm1_op{
     .vjp = per_operand({[](VjpContext& c) {
       return mul(c.b, c.cotangent(), add(c.b, c.result(), full_like(c.b, 1.0, c.result())));
     }}),
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("expm1"),
     .reference = map_real([](double x) { return std::expm1(x); }),
@@ -103,6 +108,7 @@ const OpRecord floor_op{
     .types = TypeSet::floats,
     .shape = same_as_operand,
     .vjp = zero_vjp,
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("floor"),
     .reference = map1<Floats>([](auto x) { return std::floor(x); }),
@@ -121,6 +127,7 @@ const OpRecord is_finite_op{
       return {boolean(c.operands[0].shape)};
     },
     .vjp = zero_vjp,
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("is_finite"),
     .reference = map1<Floats, bool>([](auto x) { return std::isfinite(x); }),
@@ -136,6 +143,7 @@ const OpRecord log_op{
     .types = TypeSet::floats,
     .shape = same_as_operand,
     .vjp = per_operand({[](VjpContext& c) { return div(c.b, c.cotangent(), c.operand(0)); }}),
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("log"),
     .reference = map_real([](double x) { return std::log(x); }),
@@ -153,6 +161,7 @@ const OpRecord log1p_op{
     .vjp = per_operand({[](VjpContext& c) {
       return div(c.b, c.cotangent(), add(c.b, c.operand(0), full_like(c.b, 1.0, c.operand(0))));
     }}),
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("log1p"),
     .reference = map_real([](double x) { return std::log1p(x); }),
@@ -171,6 +180,7 @@ const OpRecord logistic_op{
       const ValueId rest = sub(c.b, full_like(c.b, 1.0, c.result()), c.result());
       return mul(c.b, mul(c.b, c.cotangent(), c.result()), rest);
     }}),
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("logistic"),
     .reference = map_real([](double x) { return 1.0 / (1.0 + std::exp(-x)); }),
@@ -186,6 +196,7 @@ const OpRecord neg_op{
     .types = TypeSet::numbers,
     .shape = same_as_operand,
     .vjp = per_operand({[](VjpContext& c) { return neg(c.b, c.cotangent()); }}),
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("neg"),
     .reference = map1<Numbers>([](auto x) { return wrapping_neg(x); }),
@@ -201,6 +212,7 @@ const OpRecord not_op{
     .types = TypeSet::bits,
     .shape = same_as_operand,
     .vjp = zero_vjp,
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("not"),
     .reference = map1<Bits>([](auto x) {
@@ -226,6 +238,7 @@ const OpRecord rsqrt_op{
           mul(c.b, full_like(c.b, -0.5, c.result()), div(c.b, c.result(), c.operand(0)));
       return mul(c.b, c.cotangent(), slope);
     }}),
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("rsqrt"),
     .reference = map1<Floats>([](auto x) { return decltype(x){1} / std::sqrt(x); }),
@@ -241,6 +254,7 @@ const OpRecord sign_op{
     .types = TypeSet::numbers,
     .shape = same_as_operand,
     .vjp = zero_vjp,
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("sign"),
     .reference = map1<Numbers>([](auto x) {
@@ -261,6 +275,7 @@ const OpRecord sin_op{
     .shape = same_as_operand,
     .vjp = per_operand(
         {[](VjpContext& c) { return mul(c.b, c.cotangent(), cos(c.b, c.operand(0))); }}),
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("sin"),
     .reference = map_real([](double x) { return std::sin(x); }),
@@ -278,6 +293,7 @@ const OpRecord sqrt_op{
     .vjp = per_operand({[](VjpContext& c) {
       return mul(c.b, c.cotangent(), div(c.b, full_like(c.b, 0.5, c.result()), c.result()));
     }}),
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("sqrt"),
     .reference = map1<Floats>([](auto x) { return std::sqrt(x); }),
@@ -293,6 +309,7 @@ const OpRecord stop_gradient_op{
     .types = TypeSet::any,
     .shape = same_as_operand,
     .vjp = zero_vjp,
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = view("stop_gradient"),
     .reference = map1<Any>([](auto x) { return x; }),
@@ -311,6 +328,7 @@ const OpRecord tanh_op{
       const ValueId slope = sub(c.b, full_like(c.b, 1.0, c.result()), square(c.b, c.result()));
       return mul(c.b, c.cotangent(), slope);
     }}),
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("tanh"),
     .reference = map_real([](double x) { return std::tanh(x); }),

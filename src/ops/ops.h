@@ -91,6 +91,15 @@ extern const OpRecord random_split_op;
 // sort.cc
 extern const OpRecord sort_op;
 
+// control/records.cc: ops with nested functions
+extern const OpRecord call_op;
+extern const OpRecord cond_op;
+extern const OpRecord custom_vjp_op;
+extern const OpRecord optimization_barrier_op;
+extern const OpRecord remat_op;
+extern const OpRecord scan_op;
+extern const OpRecord while_op;
+
 // collective.cc: what the partitioner places and moves
 extern const OpRecord all_gather_op;
 extern const OpRecord all_reduce_op;

@@ -4,6 +4,7 @@
 //       .name = "exp", .doc = "e to the power x.", .source = "StableHLO, exponential",
 //       .attributes = AttributeNames{}, .types = kFloats, .shape = same_as_operand,
 //       .vjp = [](VjpContext& c) -> Cotangents { return {mul(c.b, c.cotangent(), c.result())}; },
+//       .batch = elementwise_batch,
 //       .factors = elementwise_factors, .host = tile_kernel("exp"),
 //       .reference = unary([](auto x) { return std::exp(x); }),
 //       .cost = flops_per_element(1), .samples = Samples{...}};
@@ -13,6 +14,7 @@
 #pragma once
 
 #include <functional>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -99,7 +101,8 @@ class VjpRule {
       : emit_(std::move(emit)) {}  // NOLINT(google-explicit-constructor)
 
   friend VjpRule not_differentiable(std::string why);
-  bool is_differentiable() const { return static_cast<bool>(emit_); }
+  friend VjpRule differentiated_inside();
+  bool is_differentiable() const { return why_not_.empty(); }
   const std::string& why_not() const { return why_not_; }
   Cotangents operator()(VjpContext& context) const { return emit_(context); }
 
@@ -109,6 +112,46 @@ class VjpRule {
   std::string why_not_;
 };
 VjpRule not_differentiable(std::string why);
+/// For ops with nested functions that src/differentiate differentiates.
+VjpRule differentiated_inside();
+
+// --- batching
+
+struct BatchContext {
+  Builder& b;
+  const Equation& equation;       // as traced for one element of the batch
+  std::vector<Type> types;        // per operand, for one element of the batch
+  std::vector<ValueId> operands;  // values of b.function(); batched ones have the batch dimension
+                                  // first
+  std::vector<bool> is_batched;   // per operand; true for one of them at least
+  std::int64_t size;              // of the batch dimension
+
+  /// Operand i with the batch dimension, repeated along it where it had none.
+  ValueId batched(std::size_t i);
+};
+
+/// Emits the op for a whole batch: results with the batch dimension first.
+class BatchRule {
+ public:
+  BatchRule() = delete;
+  template <typename F>
+  requires std::is_invocable_r_v<std::vector<ValueId>, F, BatchContext&> BatchRule(F emit)
+      : emit_(std::move(emit)) {}  // NOLINT(google-explicit-constructor)
+
+  friend BatchRule not_batched(std::string why);
+  friend BatchRule batched_inside();
+  bool has_rule() const { return why_not_.empty(); }
+  const std::string& why_not() const { return why_not_; }
+  std::vector<ValueId> operator()(BatchContext& context) const { return emit_(context); }
+
+ private:
+  BatchRule(std::nullptr_t, std::string why) : why_not_(std::move(why)) {}
+  std::function<std::vector<ValueId>(BatchContext&)> emit_;
+  std::string why_not_;
+};
+BatchRule not_batched(std::string why);
+/// For ops with nested functions that src/batch batches.
+BatchRule batched_inside();
 
 // --- sharding
 
@@ -155,6 +198,7 @@ struct HostRule {
     generator,  // one formula per element of the index, without reading arrays
     view,       // reads its operand at other strides; costs nothing where a consumer can do so
     kernel,     // a lowering of its own
+    control,    // runs its bodies
   };
   HostRule() = delete;
   HostRule(Kind rule_kind, std::string rule_name) : kind(rule_kind), name(std::move(rule_name)) {}
@@ -165,12 +209,15 @@ inline HostRule tile_kernel(std::string name) { return {HostRule::Kind::tile, st
 inline HostRule generator(std::string name) { return {HostRule::Kind::generator, std::move(name)}; }
 inline HostRule view(std::string name) { return {HostRule::Kind::view, std::move(name)}; }
 inline HostRule kernel(std::string name) { return {HostRule::Kind::kernel, std::move(name)}; }
+inline HostRule control(std::string name) { return {HostRule::Kind::control, std::move(name)}; }
 
 struct ReferenceContext {
   const Attributes& attributes;
   const std::vector<const HostArray*>& operands;
   const std::vector<Type>& results;
   std::int64_t grains;
+  /// Runs a nested function.
+  const std::function<std::vector<HostArray>(const ir::Function&, std::vector<HostArray>)>& call;
 };
 /// Simple loops, obviously right; every op and every dtype that it accepts.
 using Reference = std::function<std::vector<HostArray>(const ReferenceContext&)>;
@@ -196,6 +243,29 @@ struct Sample {
 
 using Samples = std::vector<Sample>;
 
+/// Samples, or a function that makes them on first use: nested functions need the table of ops.
+class SampleList {
+ public:
+  SampleList() = delete;
+  SampleList(Samples samples)
+      : samples_(std::move(samples)) {}           // NOLINT(google-explicit-constructor)
+  SampleList(Samples (*make)()) : make_(make) {}  // NOLINT(google-explicit-constructor)
+  const Samples& operator*() const;
+  const Samples* operator->() const { return &**this; }
+
+ private:
+  mutable Samples samples_;
+  Samples (*make_)() = nullptr;
+  mutable std::once_flag once_;
+};
+
+/// What ops with nested functions have besides. src/differentiate, src/batch, src/partition and
+/// src/compile know how each of them treats its bodies.
+struct BodyRules {
+  /// The equation without what nobody needs; see ir::prune.
+  Field<std::function<Equation(const Equation&, const std::vector<bool>& is_needed)>> prune;
+};
+
 /// Ops are compared by identity: equations point to their record.
 struct OpRecord {
   Field<std::string> name;
@@ -205,11 +275,13 @@ struct OpRecord {
   Field<TypeSet> types;
   Field<ShapeRule> shape;
   VjpRule vjp;
+  BatchRule batch;
   Field<FactorRule> factors;
   HostRule host;
   Field<Reference> reference;
   Field<CostRule> cost;
-  Field<Samples> samples;
+  SampleList samples;
+  const BodyRules* bodies = nullptr;  // ops with nested functions
 };
 
 /// Every op, sorted by name.

@@ -148,6 +148,38 @@ VjpRule per_operand(std::vector<std::function<ValueId(VjpContext&)>> rules) {
 
 Cotangents zero_vjp(VjpContext& c) { return Cotangents(c.equation.operands.size(), ir::kNoValue); }
 
+// --- batching
+
+std::vector<ValueId> elementwise_batch(BatchContext& c) {
+  std::vector<ValueId> operands;
+  for (std::size_t i = 0; i < c.operands.size(); ++i) operands.push_back(c.batched(i));
+  return c.b.emit_all(*c.equation.op, c.equation.attributes, std::move(operands));
+}
+
+std::vector<ValueId> unrolled_batch(BatchContext& c) {
+  std::vector<std::vector<ValueId>> parts(c.equation.results.size());
+  for (std::int64_t index = 0; index < c.size; ++index) {
+    std::vector<ValueId> operands;
+    for (std::size_t i = 0; i < c.operands.size(); ++i) {
+      if (!c.is_batched[i]) {
+        operands.push_back(c.operands[i]);
+        continue;
+      }
+      const ValueId row = slice_dim(c.b, c.operands[i], 0, index, index + 1);
+      operands.push_back(reshape(c.b, row, c.types[i].shape));
+    }
+    const auto results = c.b.emit_all(*c.equation.op, c.equation.attributes, std::move(operands));
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      Shape shape = c.b.type(results[i]).shape;
+      shape.insert(shape.begin(), 1);
+      parts[i].push_back(reshape(c.b, results[i], std::move(shape)));
+    }
+  }
+  std::vector<ValueId> results;
+  for (std::vector<ValueId>& rows : parts) results.push_back(concatenate(c.b, std::move(rows), 0));
+  return results;
+}
+
 // --- sharding factors
 
 int add_factor(Factors& factors, std::int64_t size, FactorKind kind) {

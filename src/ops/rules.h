@@ -50,6 +50,14 @@ VjpRule per_operand(std::vector<std::function<ValueId(VjpContext&)>> rules);
 /// The derivative is zero wherever it exists.
 Cotangents zero_vjp(VjpContext& c);
 
+// --- batching
+
+/// The same op on whole batches: for ops that work element by element without attributes that
+/// name dimensions.
+std::vector<ValueId> elementwise_batch(BatchContext& c);
+/// One application per element of the batch.
+std::vector<ValueId> unrolled_batch(BatchContext& c);
+
 // --- sharding factors
 
 int add_factor(Factors& factors, std::int64_t size, FactorKind kind = FactorKind::pass);

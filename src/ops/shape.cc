@@ -242,6 +242,7 @@ const OpRecord broadcast_in_dim_op{
     .types = TypeSet::any,
     .shape = broadcast_shape,
     .vjp = per_operand({broadcast_vjp}),
+    .batch = unrolled_batch,
     .factors = broadcast_factors,
     .host = view("broadcast_in_dim"),
     .reference = broadcast_reference,
@@ -264,6 +265,7 @@ const OpRecord reshape_op{
       const Shape shape = c.operand_type(0).shape;
       return reshape(c.b, c.cotangent(), shape);
     }}),
+    .batch = unrolled_batch,
     .factors = reshape_factors,
     .host = view("reshape"),
     .reference =
@@ -290,6 +292,7 @@ const OpRecord transpose_op{
     .types = TypeSet::any,
     .shape = transpose_shape,
     .vjp = per_operand({transpose_vjp}),
+    .batch = unrolled_batch,
     .factors = transpose_factors,
     .host = view("transpose"),
     .reference = transpose_reference,

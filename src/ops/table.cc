@@ -1,8 +1,10 @@
 // The table of all ops, and what src/ir asks of it.
 #include <algorithm>
+#include <numeric>
 
 #include <tessera/error.h>
 
+#include "ops/emit.h"
 #include "ops/ops.h"
 
 namespace tessera::ops {
@@ -30,6 +32,25 @@ void ShapeContext::fail(const std::string& what, const std::string& wanted,
 }
 
 VjpRule not_differentiable(std::string why) { return {nullptr, std::move(why)}; }
+VjpRule differentiated_inside() { return {nullptr, ""}; }
+BatchRule not_batched(std::string why) { return {nullptr, std::move(why)}; }
+BatchRule batched_inside() { return {nullptr, ""}; }
+
+const Samples& SampleList::operator*() const {
+  std::call_once(once_, [this] {
+    if (make_ != nullptr) samples_ = make_();
+  });
+  return samples_;
+}
+
+ValueId BatchContext::batched(std::size_t i) {
+  if (is_batched[i]) return operands[i];
+  Shape shape = types[i].shape;
+  shape.insert(shape.begin(), size);
+  Ints dims(types[i].shape.size());
+  std::iota(dims.begin(), dims.end(), std::int64_t{1});
+  return broadcast_in_dim(b, operands[i], std::move(dims), std::move(shape));
+}
 
 std::string_view name(Reduction reduction) {
   constexpr std::string_view kNames[] = {"sum", "max", "min", "and", "or"};
@@ -105,13 +126,16 @@ const OpRecord* const kTable[] = {
     &argmax_op,
     &bitcast_op,
     &broadcast_in_dim_op,
+    &call_op,
     &clamp_op,
     &collective_permute_op,
     &compare_op,
     &concatenate_op,
+    &cond_op,
     &constant_op,
     &convert_op,
     &cos_op,
+    &custom_vjp_op,
     &div_op,
     &dot_general_op,
     &erf_inv_op,
@@ -122,14 +146,15 @@ const OpRecord* const kTable[] = {
     &gather_op,
     &iota_op,
     &is_finite_op,
-    &log_op,
     &log1p_op,
+    &log_op,
     &logistic_op,
     &max_op,
     &min_op,
     &mul_op,
     &neg_op,
     &not_op,
+    &optimization_barrier_op,
     &or_op,
     &pad_op,
     &pow_op,
@@ -143,9 +168,11 @@ const OpRecord* const kTable[] = {
     &reduce_scatter_op,
     &reduce_sum_op,
     &rem_op,
+    &remat_op,
     &reshape_op,
     &reverse_op,
     &rsqrt_op,
+    &scan_op,
     &scatter_add_op,
     &select_op,
     &sharding_constraint_op,
@@ -161,6 +188,7 @@ const OpRecord* const kTable[] = {
     &sub_op,
     &tanh_op,
     &transpose_op,
+    &while_op,
     &xor_op,
 };
 
@@ -243,6 +271,11 @@ std::vector<Type> infer_types(const ops::OpRecord& op, const Attributes& attribu
   check_attributes(context, *op.attributes);
   check_dtypes(context, *op.types);
   return (*op.shape)(context);
+}
+
+Equation prune(const Equation& equation, const std::vector<bool>& is_needed) {
+  if (equation.op->bodies == nullptr) return equation;
+  return (*equation.op->bodies->prune)(equation, is_needed);
 }
 
 }  // namespace tessera::ir

@@ -98,17 +98,40 @@ inline std::vector<ops::HostArray> random_inputs(const Case& c, Values values = 
   return inputs;
 }
 
-/// The sample with f64 in place of f32, in operands and attributes.
+/// f64 in place of f32.
+inline ir::Attributes in_double(const ir::Attributes& attributes);
+
+inline ir::Function in_double(ir::Function function) {
+  for (ir::Value& value : function.values) {
+    if (value.type.dtype == DType::f32) value.type.dtype = DType::f64;
+  }
+  for (ir::Equation& equation : function.equations) {
+    equation.attributes = in_double(equation.attributes);
+  }
+  return function;
+}
+
+inline ir::Attributes in_double(const ir::Attributes& attributes) {
+  ir::Attributes result = attributes;
+  for (const auto& [name, value] : attributes.items()) {
+    const DType* dtype = std::get_if<DType>(&value);
+    if (dtype != nullptr && *dtype == DType::f32) result.set(name, DType::f64);
+    const ir::Bodies* bodies = std::get_if<ir::Bodies>(&value);
+    if (bodies == nullptr) continue;
+    ir::Bodies changed;
+    for (const auto& body : bodies->functions) {
+      changed.functions.push_back(std::make_shared<const ir::Function>(in_double(*body)));
+    }
+    result.set(name, changed);
+  }
+  return result;
+}
+
 inline ops::Sample in_double(ops::Sample sample) {
   for (ops::SampleOperand& operand : sample.operands) {
     if (operand.type.dtype == DType::f32) operand.type.dtype = DType::f64;
   }
-  ir::Attributes attributes = sample.attributes;
-  for (const auto& [name, value] : sample.attributes.items()) {
-    const DType* dtype = std::get_if<DType>(&value);
-    if (dtype != nullptr && *dtype == DType::f32) attributes.set(name, DType::f64);
-  }
-  sample.attributes = std::move(attributes);
+  sample.attributes = in_double(sample.attributes);
   return sample;
 }
 

@@ -102,7 +102,7 @@ std::string text_of(const Mesh& mesh, const Placed& placed) {
 void expect_same_bits(Function function, const Arrays& inputs, const Arrays& wanted,
                       std::size_t max_choices, std::mt19937_64& generator) {
   for (const Mesh& mesh : meshes()) {
-    function.mesh = mesh;
+    function = ir::with_mesh(std::move(function), mesh);
     for (const Placed& placed : choices(function, max_choices, generator)) {
       SCOPED_TRACE(text_of(mesh, placed) + ir::print(function) +
                    "TESSERA_TEST_SEED=" + std::to_string(testing::test_seed()));

@@ -28,10 +28,13 @@ std::vector<HostArray> apply(const Function& function, const Equation& equation,
   std::vector<const HostArray*> operands;
   for (ValueId id : equation.operands) operands.push_back(&values[id]);
   const std::vector<Type> types = ir::result_types(function, equation);
+  const std::function<std::vector<HostArray>(const Function&, std::vector<HostArray>)> call =
+      interpret;
   const ops::ReferenceContext context{.attributes = equation.attributes,
                                       .operands = operands,
                                       .results = types,
-                                      .grains = function.grains};
+                                      .grains = function.grains,
+                                      .call = call};
   std::vector<HostArray> results = (*equation.op->reference)(context);
   require(results.size() == types.size(), "a reference gives one array per result");
   for (std::size_t i = 0; i < types.size(); ++i) {

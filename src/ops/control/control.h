@@ -1,0 +1,68 @@
+// Ops with nested functions, as the stages read and write them.
+#pragma once
+
+#include "ir/builder.h"
+#include "ops/record.h"
+
+namespace tessera::ops {
+
+using ir::Function;
+using FunctionPtr = std::shared_ptr<const Function>;
+
+/// scan: operands are `num_consts` constants, `num_carry` initial carries, then the arrays that are
+/// scanned along dimension 0. The body maps (constants, carries, slices) to (carries, slices of the
+/// stacked results).
+struct ScanParts {
+  std::int64_t length = 0;
+  std::size_t num_consts = 0;
+  std::size_t num_carry = 0;
+  bool is_reverse = false;  // runs from the last slice to the first
+
+  std::size_t first_scanned() const { return num_consts + num_carry; }
+};
+ScanParts scan_parts(const Equation& equation);
+std::vector<ValueId> scan(Builder& b, const ScanParts& parts, FunctionPtr body,
+                          std::vector<ValueId> operands);
+
+/// while: operands are `num_consts` constants, then initial carries. Condition and body take all
+/// of them.
+std::vector<ValueId> while_loop(Builder& b, std::size_t num_consts, FunctionPtr condition,
+                                FunctionPtr body, std::vector<ValueId> operands);
+
+/// cond: operand 0 is the i32 number of the branch that maps the other operands to the results;
+/// numbers outside of the range mean the nearest branch.
+std::vector<ValueId> cond(Builder& b, std::vector<FunctionPtr> branches,
+                          std::vector<ValueId> operands);
+
+/// call: the body applied to the operands, under a name.
+std::vector<ValueId> call(Builder& b, std::string name, FunctionPtr body,
+                          std::vector<ValueId> operands);
+
+/// remat: a call whose values are computed again for its derivative; see differentiate/remat.h.
+std::vector<ValueId> remat(Builder& b, std::string policy, FunctionPtr body,
+                           std::vector<ValueId> operands);
+
+/// custom_vjp: operands are `num_args` arguments, then constants. `primal` maps all operands to the
+/// results, `forward` to (results, residuals), `backward` maps (residuals, constants, cotangents
+/// of the results) to the cotangents of the arguments.
+struct CustomVjpParts {
+  FunctionPtr primal, forward, backward;
+  std::size_t num_args = 0;
+};
+std::vector<ValueId> custom_vjp(Builder& b, const CustomVjpParts& parts,
+                                std::vector<ValueId> operands);
+CustomVjpParts custom_vjp_parts(const Equation& equation);
+
+/// The same values, which no pass may merge with others; all come after all operands.
+std::vector<ValueId> optimization_barrier(Builder& b, std::vector<ValueId> operands);
+
+/// Floating point operations of one run.
+double flops_of(const Function& function);
+
+/// A function with the outputs and inputs that are marked, without dead code.
+FunctionPtr selected(const Function& function, const std::vector<bool>& inputs,
+                     const std::vector<bool>& outputs);
+/// Which inputs the marked outputs depend on.
+std::vector<bool> needed_inputs(const Function& function, const std::vector<bool>& outputs);
+
+}  // namespace tessera::ops

@@ -1,0 +1,124 @@
+// Reading and writing equations with nested functions.
+#include <algorithm>
+
+#include <tessera/error.h>
+
+#include "ops/control/internal.h"
+#include "ops/ops.h"
+
+namespace tessera::ops {
+
+namespace {
+
+std::int64_t signed_size(std::size_t size) { return static_cast<std::int64_t>(size); }
+
+}  // namespace
+
+ir::Bodies bodies(FunctionPtr body) { return {.functions = {std::move(body)}}; }
+
+ScanParts read_scan(const Attributes& attributes) {
+  return {.length = attributes.integer("length"),
+          .num_consts = at(attributes.integer("num_consts")),
+          .num_carry = at(attributes.integer("num_carry")),
+          .is_reverse = attributes.get<bool>("reverse")};
+}
+
+Attributes scan_attributes(const ScanParts& parts, FunctionPtr body) {
+  return {{"body", bodies(std::move(body))},
+          {"length", parts.length},
+          {"num_carry", signed_size(parts.num_carry)},
+          {"num_consts", signed_size(parts.num_consts)},
+          {"reverse", parts.is_reverse}};
+}
+
+ScanParts scan_parts(const Equation& equation) { return read_scan(equation.attributes); }
+
+std::vector<ValueId> scan(Builder& b, const ScanParts& parts, FunctionPtr body,
+                          std::vector<ValueId> operands) {
+  return b.emit_all(scan_op, scan_attributes(parts, std::move(body)), std::move(operands));
+}
+
+std::vector<ValueId> while_loop(Builder& b, std::size_t num_consts, FunctionPtr condition,
+                                FunctionPtr body, std::vector<ValueId> operands) {
+  return b.emit_all(while_op,
+                    {{"body", bodies(std::move(body))},
+                     {"condition", bodies(std::move(condition))},
+                     {"num_consts", signed_size(num_consts)}},
+                    std::move(operands));
+}
+
+std::vector<ValueId> cond(Builder& b, std::vector<FunctionPtr> branches,
+                          std::vector<ValueId> operands) {
+  return b.emit_all(cond_op, {{"branches", ir::Bodies{.functions = std::move(branches)}}},
+                    std::move(operands));
+}
+
+std::vector<ValueId> call(Builder& b, std::string name, FunctionPtr body,
+                          std::vector<ValueId> operands) {
+  return b.emit_all(call_op, {{"body", bodies(std::move(body))}, {"name", std::move(name)}},
+                    std::move(operands));
+}
+
+std::vector<ValueId> remat(Builder& b, std::string policy, FunctionPtr body,
+                           std::vector<ValueId> operands) {
+  return b.emit_all(remat_op, {{"body", bodies(std::move(body))}, {"policy", std::move(policy)}},
+                    std::move(operands));
+}
+
+std::vector<ValueId> custom_vjp(Builder& b, const CustomVjpParts& parts,
+                                std::vector<ValueId> operands) {
+  return b.emit_all(custom_vjp_op,
+                    {{"backward", bodies(parts.backward)},
+                     {"forward", bodies(parts.forward)},
+                     {"num_args", signed_size(parts.num_args)},
+                     {"primal", bodies(parts.primal)}},
+                    std::move(operands));
+}
+
+CustomVjpParts custom_vjp_parts(const Equation& equation) {
+  const auto body = [&](std::string_view name) {
+    return equation.attributes.get<ir::Bodies>(name).functions.at(0);
+  };
+  return {.primal = body("primal"),
+          .forward = body("forward"),
+          .backward = body("backward"),
+          .num_args = at(equation.attributes.integer("num_args"))};
+}
+
+std::vector<ValueId> optimization_barrier(Builder& b, std::vector<ValueId> operands) {
+  return b.emit_all(optimization_barrier_op, {}, std::move(operands));
+}
+
+double flops_of(const Function& function) {
+  double flops = 0;
+  for (const Equation& equation : function.equations) {
+    flops += (*equation.op->cost)(equation.attributes, ir::operand_types(function, equation),
+                                  ir::result_types(function, equation));
+  }
+  return flops;
+}
+
+FunctionPtr selected(const Function& function, const std::vector<bool>& inputs,
+                     const std::vector<bool>& outputs) {
+  Function result = function;
+  result.outputs = marked(function.outputs, outputs);
+  // Inputs that are dropped have no uses left once dead code is gone.
+  result = ir::without_dead_code(result);
+  result.inputs = marked(result.inputs, inputs);
+  return std::make_shared<const Function>(ir::without_dead_code(result));
+}
+
+std::vector<bool> needed_inputs(const Function& function, const std::vector<bool>& outputs) {
+  const FunctionPtr live =
+      selected(function, std::vector<bool>(function.inputs.size(), true), outputs);
+  std::vector<bool> is_used(live->values.size(), false);
+  for (const Equation& equation : live->equations) {
+    for (ValueId id : equation.operands) is_used[id] = true;
+  }
+  for (ValueId id : live->outputs) is_used[id] = true;
+  std::vector<bool> needed;
+  for (ValueId id : live->inputs) needed.push_back(is_used[id]);
+  return needed;
+}
+
+}  // namespace tessera::ops

@@ -1,0 +1,35 @@
+// What the files of this folder share.
+#pragma once
+
+#include "ops/control/control.h"
+#include "ops/rules.h"
+
+namespace tessera::ops {
+
+ir::Bodies bodies(FunctionPtr body);
+ScanParts read_scan(const Attributes& attributes);
+Attributes scan_attributes(const ScanParts& parts, FunctionPtr body);
+
+template <typename T>
+std::vector<T> marked(const std::vector<T>& items, const std::vector<bool>& marks) {
+  std::vector<T> result;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (marks[i]) result.push_back(items[i]);
+  }
+  return result;
+}
+
+Equation prune_call(const Equation& equation, const std::vector<bool>& is_needed);
+Equation prune_cond(const Equation& equation, const std::vector<bool>& is_needed);
+Equation prune_custom_vjp(const Equation& equation, const std::vector<bool>& is_needed);
+Equation prune_scan(const Equation& equation, const std::vector<bool>& is_needed);
+Equation prune_while(const Equation& equation, const std::vector<bool>& is_needed);
+
+Samples call_samples();
+Samples cond_samples();
+Samples custom_vjp_samples();
+Samples remat_samples();
+Samples scan_samples();
+Samples while_samples();
+
+}  // namespace tessera::ops
