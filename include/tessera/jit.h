@@ -7,7 +7,7 @@
 //
 // The function is traced once for each combination of structure, types, shardings, mesh and engine
 // settings. Arrays that it captures are read when it is traced; later assignments are not seen.
-// Inside another traced function a jitted function is inlined; its options do not matter there.
+// Inside another traced function a jitted function is a call; its options do not matter there.
 // Jitted functions may be called from several threads.
 #pragma once
 
@@ -106,6 +106,8 @@ class JitCore {
   Outcome call(const Walk& arguments, Body& body, const std::source_location& where);
   std::shared_ptr<Program> lower(const Walk& arguments, Body& body,
                                  const std::source_location& where);
+  /// A call within another traced function: one equation there; options do not matter.
+  Outcome call_traced(Body& body, const std::source_location& where);
   std::shared_ptr<Program> last(const std::source_location& where) const;
   int num_traces() const;
 
@@ -133,8 +135,8 @@ Walk walked_arguments(const Args&... args) {
 
 template <typename R, typename F, typename... Args>
 R call_jitted(JitCore& core, F& f, const std::source_location& where, Args&&... args) {
-  if (is_tracing()) return f(std::forward<Args>(args)...);
   BodyOf<F, R, std::remove_cvref_t<Args>...> body(f, args...);
+  if (is_tracing()) return result_of<R>(core.call_traced(body, where));
   return result_of<R>(core.call(walked_arguments(args...), body, where));
 }
 

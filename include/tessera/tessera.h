@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/array.h>
+#include <tessera/control.h>
 #include <tessera/engine.h>
 #include <tessera/error.h>
 #include <tessera/grad.h>
@@ -10,5 +11,6 @@
 #include <tessera/ops.h>
 #include <tessera/random.h>
 #include <tessera/shardings.h>
+#include <tessera/transform.h>
 #include <tessera/tree.h>
 #include <tessera/types.h>

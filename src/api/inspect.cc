@@ -54,10 +54,10 @@ std::vector<CollectiveUse> LoweredProgram::collectives() const {
     use.kind = info.kind;
     // A combined collective moves several arrays at once.
     const auto [last, is_first] = last_equation.try_emplace(info.kind, info.equation);
-    if (is_first || last->second != info.equation) use.count += 1;
+    if (is_first || last->second != info.equation) use.count += info.count;
     last->second = info.equation;
-    use.bytes += info.bytes;
-    use.wire_bytes += info.wire_bytes;
+    use.bytes += info.bytes * info.count;
+    use.wire_bytes += info.wire_bytes * info.count;
   }
   std::vector<CollectiveUse> list;
   for (auto& [kind, use] : uses) list.push_back(std::move(use));

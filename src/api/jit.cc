@@ -6,6 +6,7 @@
 
 #include <tessera/error.h>
 #include <tessera/jit.h>
+#include <tessera/transform.h>
 
 #include "api/apply.h"
 #include "api/program.h"
@@ -326,6 +327,11 @@ Outcome JitCore::call(const Walk& arguments, Body& body, const std::source_locat
   const std::lock_guard<std::mutex> lock(state_->mutex);
   state_->last = std::move(program);
   return outcome;
+}
+
+Outcome JitCore::call_traced(Body& body, const std::source_location& where) {
+  const std::string& name = state_->options.name;
+  return detail::call(body, name.empty() ? "jit" : name, where);
 }
 
 std::shared_ptr<Program> JitCore::last(const std::source_location& where) const {

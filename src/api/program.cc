@@ -10,6 +10,7 @@
 #include "compile/compile.h"
 #include "compile/reference/interpret.h"
 #include "ir/simplify.h"
+#include "ops/control/control.h"
 #include "partition/partition.h"
 #include "run/engine.h"
 
@@ -118,6 +119,7 @@ std::vector<Array> interpret(const Program& program, const std::vector<run::Tile
 }  // namespace
 
 void simplify(Program& program) {
+  program.traced = ops::dissolve_calls(program.traced, ops::Dissolve::all_calls);
   program.traced = ir::without_dead_code(program.traced);
   program.traced = ir::without_common_subexpressions(program.traced);
   drop_unused_captures(program);

@@ -2,7 +2,8 @@
 #include <fmt/format.h>
 #include <map>
 
-#include "ops/record.h"
+#include "ops/ops.h"
+#include "partition/flatten.h"
 #include "partition/moves.h"
 #include "partition/partition.h"
 #include "partition/project.h"
@@ -17,10 +18,14 @@ namespace {
 
 constexpr std::size_t kNowhere = ~std::size_t{0};
 
+/// Explains one function, and those nested in it by explainers of their own.
 class Explainer {
  public:
-  explicit Explainer(const Function& function)
+  /// `of` goes behind `input 3`; `count` is how often the function runs.
+  Explainer(const Function& function, std::string of, std::int64_t count)
       : function_(function),
+        of_(std::move(of)),
+        count_(count),
         atoms_(atoms_of(function.mesh)),
         definition_(function.values.size(), kNowhere),
         first_use_(function.values.size(), kNowhere) {
@@ -32,16 +37,23 @@ class Explainer {
     }
   }
 
-  std::vector<CollectiveInfo> run() const {
-    std::vector<CollectiveInfo> infos;
+  /// Appends to `infos`, in program order.
+  void run(std::vector<CollectiveInfo>& infos, std::size_t& number) const {
     for (std::size_t i = 0; i < function_.equations.size(); ++i) {
-      const auto kind = kind_of(*function_.equations[i].op);
-      if (!kind || *kind == MoveKind::all_slice) continue;
-      for (std::size_t k = 0; k < function_.equations[i].operands.size(); ++k) {
-        infos.push_back(describe(i, k, *kind));
+      const Equation& equation = function_.equations[i];
+      for (const Function* body : bodies_of(equation)) {
+        const std::int64_t rounds =
+            equation.op == &ops::scan_op ? equation.attributes.integer("length") : 1;
+        Explainer(*body, " of " + place(equation), count_ * rounds).run(infos, number);
       }
+      const auto kind = kind_of(*equation.op);
+      if (!kind || *kind == MoveKind::all_slice) continue;
+      for (std::size_t k = 0; k < equation.operands.size(); ++k) {
+        infos.push_back(describe(i, k, *kind));
+        infos.back().equation = number;
+      }
+      ++number;
     }
-    return infos;
   }
 
  private:
@@ -58,7 +70,8 @@ class Explainer {
                         .group_size = 1,
                         .span = equation.span,
                         .because = {},
-                        .equation = index};
+                        .equation = 0,
+                        .count = count_};
     const Sharding& whole = kind == MoveKind::all_gather ? info.to : info.from;
     info.bytes = size_bytes(
         Type{info.type.dtype, Layout(function_.mesh, whole, info.type.shape).max_tile_shape()});
@@ -146,7 +159,7 @@ class Explainer {
     }
     std::size_t input = 0;
     while (input < function_.inputs.size() && function_.inputs[input] != value) ++input;
-    return "input " + std::to_string(input) + " is split over " + braced(axis);
+    return "input " + std::to_string(input) + of_ + " is split over " + braced(axis);
   }
 
   AtomList axis_of(AtomId atom) const {
@@ -158,6 +171,8 @@ class Explainer {
   }
 
   const Function& function_;
+  std::string of_;
+  std::int64_t count_;
   const std::vector<Atom> atoms_;
   std::vector<std::size_t> definition_;
   std::vector<std::size_t> first_use_;
@@ -166,7 +181,10 @@ class Explainer {
 }  // namespace
 
 std::vector<CollectiveInfo> explain(const Function& partitioned) {
-  return Explainer(partitioned).run();
+  std::vector<CollectiveInfo> infos;
+  std::size_t number = 0;
+  Explainer(partitioned, "", 1).run(infos, number);
+  return infos;
 }
 
 std::string explain_text(const Function& partitioned) {
@@ -179,11 +197,13 @@ std::string explain_text(const Function& partitioned) {
   std::map<std::string, Total> totals;
   for (const CollectiveInfo& info : explain(partitioned)) {
     Total& total = totals[info.kind];
-    ++total.count;
-    total.bytes += info.bytes;
-    total.wire_bytes += info.wire_bytes;
-    text += fmt::format(fmt::runtime(row), info.kind, info.bytes, info.wire_bytes, info.group_size,
-                        to_string(info.type), info.because);
+    total.count += info.count;
+    total.bytes += info.bytes * info.count;
+    total.wire_bytes += info.wire_bytes * info.count;
+    text +=
+        fmt::format(fmt::runtime(row), info.kind, info.bytes, info.wire_bytes, info.group_size,
+                    to_string(info.type),
+                    (info.count > 1 ? fmt::format("{} times: ", info.count) : "") + info.because);
   }
   if (totals.empty()) return "no collectives\n";
   for (const auto& [kind, total] : totals) {

@@ -48,7 +48,10 @@ struct CollectiveInfo {
   std::int64_t group_size;  // n: devices that talk to each other
   Span span;                // of the equation that needed it
   std::string because;      // which operand of which equation, and which input caused it
-  std::size_t equation;     // index into equations; a combined collective has several infos
+  std::size_t equation;     // number of the collective; a combined one has several infos
+  /// How often it runs in one step: the product of the lengths of the scans around it. One round of
+  /// a while counts, and every branch of a cond.
+  std::int64_t count = 1;
 };
 
 /// Every collective that moves data (all_slice moves none), in program order.

@@ -5,6 +5,7 @@
 
 #include "ir/text.h"
 #include "partition/combine_collectives.h"
+#include "partition/flatten.h"
 #include "partition/partition.h"
 #include "partition/propagate.h"
 #include "partition/split.h"
@@ -56,14 +57,20 @@ ir::Function run_pass(const char* name, const Pass& pass, const ir::Function& fu
 ir::Function partition(const ir::Function& function, const PartitionOptions& options) {
   check_options(function, options);
   // First what every value should look like, from annotations alone.
-  const Propagated propagated = propagate(function, options);
+  const FlatFunction flat = flatten(function);
+  const Propagated propagated = propagate(flat, options);
   // Then where data moves; this needs to know what the users of each value want.
   ir::Function result = run_pass(
-      "split", [&](const ir::Function& f) { return split(f, propagated); }, function, options);
+      "split", [&](const ir::Function& f) { return split(f, flat, propagated); }, function,
+      options);
   // Last, once all collectives stand.
   return run_pass(
-      "combine_collectives", [](const ir::Function& f) { return combine_collectives(f); }, result,
-      options);
+      "combine_collectives",
+      [](const ir::Function& f) {
+        const auto combine = [](const ir::Function& body) { return combine_collectives(body); };
+        return combine(ir::with_changed_bodies(f, combine));
+      },
+      result, options);
 }
 
 }  // namespace tessera::partition

@@ -30,13 +30,14 @@ struct Edge {
   std::size_t first_result = 0;
   Level level = kPass;
   bool is_broadcast = false;
+  bool is_identity = false;  // a value and the same value, or a slice of it, elsewhere
 };
 
 /// Constants, iotas and broadcasts of them or of scalars.
 std::vector<bool> find_constants(const Function& function) {
   std::vector<bool> is_constant(function.values.size(), false);
   for (const Equation& equation : function.equations) {
-    bool is_cheap = equation.operands.empty();
+    bool is_cheap = equation.operands.empty() && !is_control(equation);
     if (equation.op == &ops::broadcast_in_dim_op) {
       const ValueId operand = equation.operands[0];
       is_cheap = is_constant[operand] || function.type(operand).rank() == 0;
@@ -62,8 +63,11 @@ bool is_elementwise(const Edge& edge) {
 
 class Propagator {
  public:
-  Propagator(const Function& function, const PartitionOptions& options)
-      : function_(function), options_(options), atoms_(atoms_of(function.mesh)) {}
+  Propagator(const FlatFunction& flat, const PartitionOptions& options)
+      : flat_(flat),
+        function_(flat.function),
+        options_(options),
+        atoms_(atoms_of(function_.mesh)) {}
 
   Propagated run() {
     result_.is_constant = find_constants(function_);
@@ -98,6 +102,7 @@ class Propagator {
   void take_up_stored(bool is_without_batch);
   void run_levels();
   void build_edges();
+  void add_identity(ValueId whole, ValueId other);
   void add_edge(Edge edge);
   void run_level(Level level);
   void visit(const Edge& edge, Level level);
@@ -110,6 +115,7 @@ class Propagator {
   void write_back(const Edge& edge, std::size_t factor, const AtomList& list, Level level);
   bool extend(const Edge& edge, std::size_t tensor, std::size_t factor, const AtomList& list);
 
+  const FlatFunction& flat_;
   const Function& function_;
   const PartitionOptions& options_;
   const std::vector<Atom> atoms_;
@@ -118,10 +124,10 @@ class Propagator {
   std::vector<Sharding> state_;
   std::vector<bool> is_open_;
   using Annotation = std::pair<std::size_t, Sharding>;
-  std::vector<Annotation> annotated_;  // inputs, constraints and asked outputs
-  std::vector<Annotation> stored_;     // state and what is computed from it elementwise
-  AtomList batch_;                     // atoms over which the batch is split
-  std::vector<EquationFactors> output_factors_;
+  std::vector<Annotation> annotated_;        // inputs, constraints and asked outputs
+  std::vector<Annotation> stored_;           // state and what is computed from it elementwise
+  AtomList batch_;                           // atoms over which the batch is split
+  std::deque<EquationFactors> own_factors_;  // of edges that are no equations
   std::vector<Edge> edges_;
   std::vector<std::vector<std::size_t>> edges_of_;  // per state entry
   std::deque<std::size_t> queue_;
@@ -230,8 +236,7 @@ void Propagator::find_batch_atoms() {
 /// Sets the shardings of stored tensors, first only as far as they have nothing to do with the
 /// batch.
 void Propagator::take_up_stored(bool is_without_batch) {
-  std::vector<bool> is_input(function_.values.size(), false);
-  for (ValueId id : function_.inputs) is_input[id] = true;
+  const std::vector<bool>& is_input = flat_.is_input;
   for (const auto& [id, sharding] : stored_) {
     state_[id] = sharding;
     for (AtomList& list : state_[id].dims) {
@@ -260,29 +265,41 @@ void Propagator::build_edges() {
     edge.is_broadcast = equation.op == &ops::broadcast_in_dim_op;
     add_edge(std::move(edge));
   }
-  output_factors_.reserve(function_.outputs.size());
+  for (const Identity& identity : flat_.identities) add_identity(identity.whole, identity.slice);
   for (std::size_t i = 0; i < function_.outputs.size(); ++i) {
     if (!result_.outputs[i]) continue;
-    EquationFactors factors;
-    ops::Factors::Dims dims;
-    for (std::int64_t size : function_.type(function_.outputs[i]).shape) {
-      dims.push_back({static_cast<int>(factors.rule.factors.size())});
-      factors.rule.factors.push_back({.size = size});
-    }
-    factors.rule.operands = {dims};
-    factors.rule.results = {std::move(dims)};
-    factors.must_divide.assign(factors.rule.factors.size(), false);
-    output_factors_.push_back(std::move(factors));
-    const EquationFactors& kept = output_factors_.back();
-    add_edge({.factors = &kept,
-              .tensors = {function_.outputs[i], static_cast<ValueId>(function_.values.size() + i)},
-              .dims = {&kept.rule.operands[0], &kept.rule.results[0]},
-              .first_result = 1});
+    add_identity(function_.outputs[i], static_cast<ValueId>(function_.values.size() + i));
   }
 }
 
+/// `other` is an output, or a value of the flat function.
+void Propagator::add_identity(ValueId whole, ValueId other) {
+  const Shape& shape = function_.type(whole).shape;
+  const bool is_slice =
+      other < function_.values.size() && function_.type(other).shape.size() < shape.size();
+  EquationFactors factors;
+  ops::Factors::Dims dims;
+  for (std::size_t dim = 0; dim < shape.size(); ++dim) {
+    dims.push_back({static_cast<int>(dim)});
+    const bool is_whole = is_slice && dim == 0;
+    factors.rule.factors.push_back(
+        {.size = shape[dim], .kind = is_whole ? FactorKind::replicate : FactorKind::pass});
+  }
+  factors.rule.operands = {dims};
+  if (is_slice) dims.erase(dims.begin());
+  factors.rule.results = {std::move(dims)};
+  factors.must_divide.assign(shape.size(), false);
+  own_factors_.push_back(std::move(factors));
+  const EquationFactors& kept = own_factors_.back();
+  add_edge({.factors = &kept,
+            .tensors = {whole, other},
+            .dims = {&kept.rule.operands[0], &kept.rule.results[0]},
+            .first_result = 1,
+            .is_identity = true});
+}
+
 void Propagator::add_edge(Edge edge) {
-  edge.level = is_elementwise(edge) ? kElementwise : kPass;
+  edge.level = edge.is_identity || is_elementwise(edge) ? kElementwise : kPass;
   // Constants and scalars carry nothing.
   std::size_t kept = 0;
   for (std::size_t t = 0; t < edge.tensors.size(); ++t) {
@@ -458,8 +475,8 @@ bool Propagator::extend(const Edge& edge, std::size_t tensor, std::size_t factor
 
 }  // namespace
 
-Propagated propagate(const ir::Function& function, const PartitionOptions& options) {
-  return Propagator(function, options).run();
+Propagated propagate(const FlatFunction& flat, const PartitionOptions& options) {
+  return Propagator(flat, options).run();
 }
 
 }  // namespace tessera::partition

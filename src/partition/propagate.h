@@ -12,6 +12,7 @@
 
 #include <vector>
 
+#include "partition/flatten.h"
 #include "partition/partition.h"
 #include "partition/project.h"
 
@@ -27,6 +28,7 @@ struct Propagated {
   std::vector<std::optional<Sharding>> outputs;
 };
 
-Propagated propagate(const ir::Function& function, const PartitionOptions& options);
+/// For all nested functions at once; indices are those of the flat function.
+Propagated propagate(const FlatFunction& flat, const PartitionOptions& options);
 
 }  // namespace tessera::partition

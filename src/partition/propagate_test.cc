@@ -20,7 +20,7 @@ TEST(Propagate, ReshapeSplitsMajorFirst) {
   const ir::ValueId y = p.reshape(x, {8, 6});
   p.b.set_outputs({y});
   const Propagated result = propagate(
-      p.function,
+      flatten(p.function),
       {.inputs = {p.spec(x, {"b", "a"})}, .is_storage = {}, .outputs = {}, .output_alias = {}});
   EXPECT_EQ(wanted(p, result, y), "{b a},{}");
 }
@@ -31,7 +31,7 @@ TEST(Propagate, MinorFactorNeedsAFullMajorOne) {
   const ir::ValueId y = p.reshape(x, {8});
   p.b.set_outputs({y});
   const Propagated result = propagate(
-      p.function,
+      flatten(p.function),
       {.inputs = {p.spec(x, {none, "a"})}, .is_storage = {}, .outputs = {}, .output_alias = {}});
   EXPECT_EQ(wanted(p, result, y), "{}");
 }
@@ -41,10 +41,10 @@ TEST(Propagate, BackwardFromAnOutput) {
   const ir::ValueId x = p.input({8, 16});
   const ir::ValueId y = p.scaled(p.transpose(p.scaled(x, 2), {1, 0}), 3);
   p.b.set_outputs({y});
-  const Propagated result = propagate(p.function, {.inputs = {p.spec(x, {})},
-                                                   .is_storage = {},
-                                                   .outputs = {p.spec(y, {"a"})},
-                                                   .output_alias = {}});
+  const Propagated result = propagate(flatten(p.function), {.inputs = {p.spec(x, {})},
+                                                            .is_storage = {},
+                                                            .outputs = {p.spec(y, {"a"})},
+                                                            .output_alias = {}});
   EXPECT_EQ(wanted(p, result, x), "{},{}");
   EXPECT_EQ(wanted(p, result, p.function.equations[1].results[0]), "{},{a}");
   EXPECT_EQ(wanted(p, result, y), "{a},{}");
@@ -58,10 +58,10 @@ TEST(Propagate, BroadcastsGoBackwardFirst) {
   const ir::ValueId y = p.mul(x, wide);
   p.b.set_outputs({y});
   const Propagated result =
-      propagate(p.function, {.inputs = {p.spec(x, {"a", "b"}), p.spec(scale, {"a"})},
-                             .is_storage = {},
-                             .outputs = {},
-                             .output_alias = {}});
+      propagate(flatten(p.function), {.inputs = {p.spec(x, {"a", "b"}), p.spec(scale, {"a"})},
+                                      .is_storage = {},
+                                      .outputs = {},
+                                      .output_alias = {}});
   EXPECT_EQ(wanted(p, result, wide), "{a},{b}");
   EXPECT_EQ(wanted(p, result, y), "{a},{b}");
 }
@@ -69,7 +69,7 @@ TEST(Propagate, BroadcastsGoBackwardFirst) {
 TEST(Propagate, StorageWaitsForTheBatch) {
   const MlpStep mlp(make_mesh({{"data", 8}}), 2048, 256, 1024, 2);
   const Propagated result =
-      propagate(mlp.program.function, mlp.options({"data"}, {none, "data"}, {"data"}));
+      propagate(flatten(mlp.program.function), mlp.options({"data"}, {none, "data"}, {"data"}));
   std::size_t grads = 0;
   for (std::size_t i = 0; i < mlp.program.function.equations.size(); ++i) {
     const ir::Equation& equation = mlp.program.function.equations[i];
@@ -89,7 +89,7 @@ TEST(Propagate, StorageWaitsForTheBatch) {
 TEST(Propagate, TensorParallelHidden) {
   const MlpStep mlp(make_mesh({{"data", 2}, {"model", 4}}), 4096, 256, 1024, 1);
   const Propagated result =
-      propagate(mlp.program.function, mlp.options({"data"}, {none, "model"}, {"model"}));
+      propagate(flatten(mlp.program.function), mlp.options({"data"}, {none, "model"}, {"model"}));
   for (std::size_t i = 0; i < mlp.program.function.equations.size(); ++i) {
     const ir::ValueId id = mlp.program.function.equations[i].results[0];
     if (result.is_constant[id]) continue;

@@ -1,10 +1,12 @@
 #include "partition/split.h"
 
 #include <algorithm>
+#include <deque>
 #include <limits>
 
 #include <tessera/error.h>
 
+#include "ops/control/control.h"
 #include "ops/ops.h"
 #include "partition/candidates.h"
 #include "partition/plan_reshard.h"
@@ -27,15 +29,66 @@ constexpr double kFlopsPerByte = 16;
 
 constexpr std::size_t kNoEquation = ~std::size_t{0};
 
+/// What stands at the edges of a function.
+struct Boundary {
+  std::vector<Sharding> inputs;
+  std::vector<std::optional<Sharding>> outputs;  // asked for
+};
+
+/// What stands at the edges of an equation with bodies, from outside and from inside.
+struct ControlEdges {
+  std::vector<Sharding> operands;
+  std::vector<Sharding> results;
+  std::vector<Boundary> bodies;
+};
+
+Sharding with_leading_dim(Sharding sharding) {
+  sharding.dims.insert(sharding.dims.begin(), AtomList());
+  return sharding;
+}
+
+Sharding without_leading_dim(Sharding sharding) {
+  sharding.dims.erase(sharding.dims.begin());
+  return sharding;
+}
+
+std::vector<std::optional<Sharding>> asked(const std::vector<Sharding>& shardings) {
+  return {shardings.begin(), shardings.end()};
+}
+
+/// The equation's attributes with other functions in the places of its bodies.
+ir::Attributes with_bodies(const Equation& equation, std::vector<Function> functions) {
+  ir::Attributes result;
+  std::size_t next = 0;
+  for (const auto& [name, value] : equation.attributes.items()) {
+    const auto* bodies = std::get_if<ir::Bodies>(&value);
+    if (bodies == nullptr) {
+      result.set(name, value);
+      continue;
+    }
+    ir::Bodies changed;
+    for (std::size_t i = 0; i < bodies->functions.size(); ++i) {
+      changed.functions.push_back(std::make_shared<const Function>(std::move(functions[next++])));
+    }
+    result.set(name, std::move(changed));
+  }
+  return result;
+}
+
+/// Splits one function, and those nested in it by splitters of their own.
 class Splitter {
  public:
-  Splitter(const Function& function, const Propagated& propagated)
+  Splitter(const Function& function, const FlatFunction& flat, const Propagated& propagated,
+           ReshardPlanner& planner, std::size_t block)
       : function_(function),
+        flat_(flat),
         propagated_(propagated),
-        planner_(function.mesh),
+        block_(flat.blocks[block]),
+        planner_(planner),
         versions_(function.values.size()),
-        definition_(function.values.size(), kNoEquation),
-        is_late_(propagated.is_late) {
+        definition_(function.values.size(), kNoEquation) {
+    const auto first = propagated.is_late.begin() + static_cast<std::ptrdiff_t>(block_.first_value);
+    is_late_.assign(first, first + static_cast<std::ptrdiff_t>(function.values.size()));
     for (std::size_t i = 0; i < function.equations.size(); ++i) {
       for (ValueId id : function.equations[i].results) definition_[id] = i;
     }
@@ -44,25 +97,36 @@ class Splitter {
     out_.grains = function.grains;
   }
 
-  Function run() {
-    for (ValueId id : function_.inputs) {
-      const ValueId input = add_value(id, propagated_.wanted[id]);
-      versions_[id] = {input};
+  Function run(const Boundary& boundary) {
+    for (std::size_t i = 0; i < function_.inputs.size(); ++i) {
+      const ValueId input = add_value(function_.inputs[i], boundary.inputs[i]);
+      versions_[function_.inputs[i]] = {input};
       out_.inputs.push_back(input);
     }
     for (std::size_t i = 0; i < function_.equations.size(); ++i) split_equation(i);
-    for (std::size_t i = 0; i < function_.outputs.size(); ++i) set_output(i);
-    return ir::without_dead_code(out_);
+    for (std::size_t i = 0; i < function_.outputs.size(); ++i) set_output(i, boundary.outputs[i]);
+    return out_;
+  }
+  const Sharding& wanted(ValueId id) const { return propagated_.wanted[block_.first_value + id]; }
+  bool is_constant(ValueId source) const {
+    return propagated_.is_constant[block_.first_value + source];
   }
 
  private:
   ValueId add_value(ValueId source, Sharding sharding) {
     return out_.add_value({.type = function_.type(source), .sharding = std::move(sharding)});
   }
-  bool is_constant(ValueId source) const { return propagated_.is_constant[source]; }
+  const EquationFactors& factors_at(std::size_t index) const {
+    return propagated_.factors[block_.first_equation + index];
+  }
 
   void split_equation(std::size_t index);
-  void set_output(std::size_t index);
+  void split_barrier(const Equation& equation);
+  void split_control(std::size_t index);
+  ControlEdges scan_edges(const Equation& equation, const Splitter& body) const;
+  ControlEdges while_edges(const Equation& equation, const Splitter& body) const;
+  ControlEdges cond_edges(const Equation& equation, const Splitter& branch) const;
+  void set_output(std::size_t index, const std::optional<Sharding>& asked);
   Assignment choose(std::size_t index);
   std::vector<TensorView> views(std::size_t index) const;
   double moved_bytes(std::size_t index, const Assignment& assignment);
@@ -79,8 +143,10 @@ class Splitter {
   ValueId rebuild(ValueId source, const Sharding& target);
 
   const Function& function_;
+  const FlatFunction& flat_;
   const Propagated& propagated_;
-  ReshardPlanner planner_;
+  const FlatFunction::Block block_;
+  ReshardPlanner& planner_;
   Function out_;
   std::vector<std::vector<ValueId>> versions_;  // per source value: its layouts in out_
   std::vector<std::size_t> definition_;         // per source value: its equation
@@ -89,6 +155,8 @@ class Splitter {
 
 void Splitter::split_equation(std::size_t index) {
   const Equation& equation = function_.equations[index];
+  if (is_control(equation)) return split_control(index);
+  if (equation.op == &ops::optimization_barrier_op) return split_barrier(equation);
   if (is_constant(equation.results[0])) return;  // built where it is used
   if (equation.op == &ops::sharding_constraint_op) {
     const Sharding& asked = equation.attributes.get<Sharding>("sharding");
@@ -103,9 +171,99 @@ void Splitter::split_equation(std::size_t index) {
   apply(index, choose(index));
 }
 
-void Splitter::set_output(std::size_t index) {
+/// What is held back stays as it is laid out, and stays stored state if it was.
+void Splitter::split_barrier(const Equation& equation) {
+  std::vector<ValueId> operands;
+  std::vector<Sharding> shardings;
+  for (std::size_t i = 0; i < equation.operands.size(); ++i) {
+    const ValueId source = equation.operands[i];
+    const ValueId operand =
+        is_constant(source) ? rebuild(source, wanted(equation.results[i])) : versions_[source][0];
+    operands.push_back(operand);
+    shardings.push_back(out_.sharding(operand));
+    is_late_[equation.results[i]] = is_late_[source];
+  }
+  const std::vector<ValueId> results = emit(equation, std::move(operands), shardings);
+  for (std::size_t i = 0; i < results.size(); ++i) versions_[equation.results[i]] = {results[i]};
+}
+
+/// The body decides how constants, carries and slices are laid out; a scanned dimension is whole.
+ControlEdges Splitter::scan_edges(const Equation& equation, const Splitter& body) const {
+  const ops::ScanParts parts = ops::scan_parts(equation);
+  ControlEdges edges{.operands = {}, .results = {}, .bodies = {{}}};
+  Boundary& inside = edges.bodies[0];
+  for (std::size_t i = 0; i < equation.operands.size(); ++i) {
+    const Sharding& sharding = body.wanted(body.function_.inputs[i]);
+    inside.inputs.push_back(sharding);
+    edges.operands.push_back(i < parts.first_scanned() ? sharding : with_leading_dim(sharding));
+  }
+  for (std::size_t i = 0; i < equation.results.size(); ++i) {
+    if (i < parts.num_carry) {
+      edges.results.push_back(inside.inputs[parts.num_consts + i]);
+      inside.outputs.emplace_back(edges.results.back());
+      continue;
+    }
+    const ValueId made = body.function_.outputs[i];
+    const Sharding slice = body.is_constant(made) ? without_leading_dim(wanted(equation.results[i]))
+                                                  : body.wanted(made);
+    inside.outputs.emplace_back(slice);
+    edges.results.push_back(with_leading_dim(slice));
+  }
+  return edges;
+}
+
+ControlEdges Splitter::while_edges(const Equation& equation, const Splitter& body) const {
+  const auto num_consts = static_cast<std::size_t>(equation.attributes.integer("num_consts"));
+  ControlEdges edges;
+  for (ValueId id : body.function_.inputs) edges.operands.push_back(body.wanted(id));
+  edges.results.assign(edges.operands.begin() + static_cast<std::ptrdiff_t>(num_consts),
+                       edges.operands.end());
+  edges.bodies = {{.inputs = edges.operands, .outputs = asked(edges.results)},
+                  {.inputs = edges.operands, .outputs = {Sharding()}}};
+  return edges;
+}
+
+/// Operands come as they are: only the branch that runs pays for moving them.
+ControlEdges Splitter::cond_edges(const Equation& equation, const Splitter& branch) const {
+  ControlEdges edges{.operands = {Sharding()}, .results = {}, .bodies = {}};
+  for (std::size_t i = 1; i < equation.operands.size(); ++i) {
+    const ValueId source = equation.operands[i];
+    edges.operands.push_back(is_constant(source) ? branch.wanted(branch.function_.inputs[i - 1])
+                                                 : out_.sharding(versions_[source][0]));
+  }
+  for (ValueId id : equation.results) edges.results.push_back(wanted(id));
+  const Boundary inside{.inputs = {edges.operands.begin() + 1, edges.operands.end()},
+                        .outputs = asked(edges.results)};
+  edges.bodies.assign(bodies_of(equation).size(), inside);
+  return edges;
+}
+
+void Splitter::split_control(std::size_t index) {
+  const Equation& equation = function_.equations[index];
+  const std::vector<const Function*> bodies = bodies_of(equation);
+  std::deque<Splitter> splitters;
+  for (std::size_t i = 0; i < bodies.size(); ++i) {
+    const std::size_t block = flat_.block_of.at({block_.first_equation + index, i});
+    splitters.emplace_back(*bodies[i], flat_, propagated_, planner_, block);
+  }
+  const ControlEdges edges = equation.op == &ops::scan_op    ? scan_edges(equation, splitters[0])
+                             : equation.op == &ops::while_op ? while_edges(equation, splitters[0])
+                                                             : cond_edges(equation, splitters[0]);
+  std::vector<ValueId> operands;
+  for (std::size_t i = 0; i < equation.operands.size(); ++i) {
+    operands.push_back(in_sharding(equation.operands[i], edges.operands[i], equation.span));
+  }
+  std::vector<Function> split_bodies;
+  for (std::size_t i = 0; i < splitters.size(); ++i) {
+    split_bodies.push_back(splitters[i].run(edges.bodies[i]));
+  }
+  const std::vector<ValueId> results = emit(equation, std::move(operands), edges.results);
+  out_.equations.back().attributes = with_bodies(equation, std::move(split_bodies));
+  for (std::size_t i = 0; i < results.size(); ++i) versions_[equation.results[i]] = {results[i]};
+}
+
+void Splitter::set_output(std::size_t index, const std::optional<Sharding>& asked) {
   const ValueId source = function_.outputs[index];
-  const std::optional<Sharding>& asked = propagated_.outputs[index];
   Sharding target = replicated_sharding(function_.type(source).rank());
   if (asked) {
     target = *asked;
@@ -120,11 +278,11 @@ void Splitter::set_output(std::size_t index) {
 /// The tensors of an equation as sources of candidates, results first, stored weights last.
 std::vector<TensorView> Splitter::views(std::size_t index) const {
   const Equation& equation = function_.equations[index];
-  const ops::Factors& rule = propagated_.factors[index].rule;
+  const ops::Factors& rule = factors_at(index).rule;
   std::vector<TensorView> result;
   for (std::size_t i = 0; i < equation.results.size(); ++i) {
     const ValueId id = equation.results[i];
-    result.push_back({&rule.results[i], &propagated_.wanted[id], function_.type(id), false});
+    result.push_back({&rule.results[i], &wanted(id), function_.type(id), false});
   }
   for (std::size_t i = 0; i < equation.operands.size(); ++i) {
     const ValueId id = equation.operands[i];
@@ -136,7 +294,7 @@ std::vector<TensorView> Splitter::views(std::size_t index) const {
 }
 
 Assignment Splitter::choose(std::size_t index) {
-  const EquationFactors& factors = propagated_.factors[index];
+  const EquationFactors& factors = factors_at(index);
   const std::vector<TensorView> tensors = views(index);
   Assignment unsplit(factors.rule.factors.size());
   if (std::all_of(tensors.begin(), tensors.end(),
@@ -164,7 +322,7 @@ Assignment Splitter::choose(std::size_t index) {
 /// The weighted bytes that operands and results of the equation move if it is split like this.
 double Splitter::moved_bytes(std::size_t index, const Assignment& assignment) {
   const Equation& equation = function_.equations[index];
-  const EquationFactors& factors = propagated_.factors[index];
+  const EquationFactors& factors = factors_at(index);
   double bytes = 0;
   for (std::size_t i = 0; i < equation.operands.size(); ++i) {
     const ValueId id = equation.operands[i];
@@ -177,8 +335,7 @@ double Splitter::moved_bytes(std::size_t index, const Assignment& assignment) {
     const ValueId id = equation.results[i];
     Sharding made = back_project(factors.rule.results[i], assignment);
     made.partial = partial;
-    bytes +=
-        planner_.plan(function_.type(id), made, propagated_.wanted[id], factors.is_order_free).cost;
+    bytes += planner_.plan(function_.type(id), made, wanted(id), factors.is_order_free).cost;
   }
   return bytes;
 }
@@ -198,7 +355,7 @@ double Splitter::work(const Equation& equation, const Assignment& assignment) co
 
 void Splitter::apply(std::size_t index, const Assignment& assignment) {
   const Equation& equation = function_.equations[index];
-  const EquationFactors& factors = propagated_.factors[index];
+  const EquationFactors& factors = factors_at(index);
   std::vector<ValueId> operands;
   for (std::size_t i = 0; i < equation.operands.size(); ++i) {
     operands.push_back(in_sharding(
@@ -215,8 +372,8 @@ void Splitter::apply(std::size_t index, const Assignment& assignment) {
     const ValueId source = equation.results[i];
     ValueId result = results[i];
     if (!partial.empty()) {
-      const ReshardPlan& plan = planner_.plan(function_.type(source), shardings[i],
-                                              propagated_.wanted[source], factors.is_order_free);
+      const ReshardPlan& plan = planner_.plan(function_.type(source), shardings[i], wanted(source),
+                                              factors.is_order_free);
       result =
           follow(result, plan, factors.is_order_free, name(factors.rule.reduction), equation.span);
     }
@@ -295,7 +452,7 @@ ValueId Splitter::rebuild(ValueId source, const Sharding& target) {
   }
   const std::size_t index = definition_[source];
   const Equation& equation = function_.equations[index];
-  const EquationFactors& factors = propagated_.factors[index];
+  const EquationFactors& factors = factors_at(index);
   Assignment assignment(factors.rule.factors.size());
   project(factors, factors.rule.results[0], target, planner_.atoms(), assignment);
   legalise(factors, planner_.atoms(), function_.grains, assignment);
@@ -314,8 +471,12 @@ ValueId Splitter::rebuild(ValueId source, const Sharding& target) {
 
 }  // namespace
 
-Function split(const Function& function, const Propagated& propagated) {
-  return Splitter(function, propagated).run();
+Function split(const Function& function, const FlatFunction& flat, const Propagated& propagated) {
+  ReshardPlanner planner(function.mesh);
+  Splitter splitter(function, flat, propagated, planner, 0);
+  Boundary boundary{.inputs = {}, .outputs = propagated.outputs};
+  for (ValueId id : function.inputs) boundary.inputs.push_back(splitter.wanted(id));
+  return ir::without_dead_code(splitter.run(boundary));
 }
 
 }  // namespace tessera::partition

@@ -10,6 +10,8 @@
 
 namespace tessera::partition {
 
-ir::Function split(const ir::Function& function, const Propagated& propagated);
+/// `flat` is the flattened `function`.
+ir::Function split(const ir::Function& function, const FlatFunction& flat,
+                   const Propagated& propagated);
 
 }  // namespace tessera::partition

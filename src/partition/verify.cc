@@ -5,6 +5,7 @@
 
 #include "ir/text.h"
 #include "ops/ops.h"
+#include "partition/flatten.h"
 #include "partition/moves.h"
 #include "partition/partition.h"
 #include "partition/project.h"
@@ -93,8 +94,43 @@ class Verifier {
     }
   }
 
+  /// What goes in and comes out of a body is laid out alike on both sides; a scanned dimension is
+  /// whole.
+  void check_edge(ValueId outside, const Function& body, ValueId inside) const {
+    Sharding sharding = function_.sharding(outside);
+    if (function_.type(outside).rank() > body.type(inside).rank()) {
+      check(sharding.dims[0].empty(), "a scanned dimension is split");
+      sharding.dims.erase(sharding.dims.begin());
+    }
+    check(sharding == body.sharding(inside), "a body is laid out otherwise than what it gets");
+  }
+
+  void check_control(const Equation& equation) {
+    const bool is_cond = equation.op == &ops::cond_op;
+    for (const Function* body : bodies_of(equation)) {
+      verify_partitioned(*body, after_);
+      for (std::size_t i = 0; i < body->inputs.size(); ++i) {
+        check_edge(equation.operands[is_cond ? i + 1 : i], *body, body->inputs[i]);
+      }
+      const bool is_condition = body->outputs.size() != equation.results.size();
+      for (std::size_t i = 0; i < body->outputs.size() && !is_condition; ++i) {
+        check_edge(equation.results[i], *body, body->outputs[i]);
+      }
+    }
+  }
+
+  void check_barrier(const Equation& equation) {
+    for (std::size_t i = 0; i < equation.operands.size(); ++i) {
+      check(function_.sharding(equation.operands[i]) == function_.sharding(equation.results[i]),
+            "a barrier moves nothing");
+      check(function_.sharding(equation.operands[i]).partial.empty(), "a barrier holds partials");
+    }
+  }
+
   void check_equation(const Equation& equation) {
     check(equation.op != &ops::sharding_constraint_op, "constraints are gone");
+    if (is_control(equation)) return check_control(equation);
+    if (equation.op == &ops::optimization_barrier_op) return check_barrier(equation);
     const EquationFactors factors = factors_of(function_, equation);
     Assignment assignment(factors.rule.factors.size());
     for (std::size_t i = 0; i < equation.operands.size(); ++i) {

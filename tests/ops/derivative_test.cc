@@ -144,6 +144,7 @@ TEST_P(Derivative, HasADerivative) {
 
 /// Rules give no cotangents that nobody wants, and emit nothing for them.
 TEST_P(Derivative, DoesNoWorkThatNobodyWants) {
+  if (GetParam().op->bodies != nullptr) return;  // without a rule of their own
   Function function = testing::function_of(*GetParam().op, GetParam().sample());
   Builder b(function);
   const ir::Equation equation = function.equations[0];

@@ -77,6 +77,7 @@ TEST_P(Record, NamesMissingAndUnknownAttributes) {
       if (other != name) partial.set(other, value);
     }
     EXPECT_NE(error_of(partial).find("'" + name + "'"), std::string::npos);
+    if (name == "reverse") continue;  // is one
     EXPECT_FALSE(error_of(wrong).empty()) << name << " may be a bool";
   }
 }

@@ -56,6 +56,13 @@ CustomVjpParts custom_vjp_parts(const Equation& equation);
 /// The same values, which no pass may merge with others; all come after all operands.
 std::vector<ValueId> optimization_barrier(Builder& b, std::vector<ValueId> operands);
 
+enum class Dissolve : std::uint8_t {
+  calls,     // call
+  all_calls  // call, remat and custom_vjp: nothing is differentiated any more
+};
+/// The function with these equations replaced by what they call, in nested functions too.
+Function dissolve_calls(const Function& function, Dissolve which);
+
 /// Floating point operations of one run.
 double flops_of(const Function& function);
 

@@ -137,6 +137,27 @@ std::vector<Type> call_shape(const ShapeContext& c) {
   return output_types(body);
 }
 
+bool is_remat_policy(const std::string& name) {
+  return name == "nothing_saveable" || name == "everything_saveable" || name == "dots_saveable" ||
+         name == "dots_with_no_batch_dims_saveable";
+}
+
+std::vector<Type> named_call_shape(const ShapeContext& c) {
+  string_of(c, "name");
+  return call_shape(c);
+}
+
+std::vector<Type> remat_shape(const ShapeContext& c) {
+  const std::string& policy = string_of(c, "policy");
+  if (!is_remat_policy(policy)) {
+    c.fail("there is no policy named '" + policy + "'",
+           "nothing_saveable, everything_saveable, dots_saveable or "
+           "dots_with_no_batch_dims_saveable",
+           "use one of these names");
+  }
+  return call_shape(c);
+}
+
 std::vector<Type> custom_vjp_shape(const ShapeContext& c) {
   const std::size_t num_args = count_of(c, "num_args", c.operands.size());
   const Function& primal = body_of(c, "primal");
@@ -293,15 +314,18 @@ const BodyRules kCustomVjpRules{.prune = prune_custom_vjp};
 // --- derivative of the barrier
 
 Cotangents barrier_vjp(VjpContext& c) {
+  const auto is_passed = [&](std::size_t i) {
+    return c.is_wanted[i] && c.cotangents[i] != ir::kNoValue;
+  };
   std::vector<ValueId> present;
-  for (ValueId id : c.cotangents) {
-    if (id != ir::kNoValue) present.push_back(id);
+  for (std::size_t i = 0; i < c.cotangents.size(); ++i) {
+    if (is_passed(i)) present.push_back(c.cotangents[i]);
   }
   const std::vector<ValueId> held = optimization_barrier(c.b, present);
   Cotangents cotangents(c.equation.operands.size(), ir::kNoValue);
   std::size_t next = 0;
   for (std::size_t i = 0; i < cotangents.size(); ++i) {
-    if (c.cotangents[i] != ir::kNoValue) cotangents[i] = held[next++];
+    if (is_passed(i)) cotangents[i] = held[next++];
   }
   return cotangents;
 }
@@ -314,7 +338,7 @@ const OpRecord call_op{
     .source = "jax.jit within jit",
     .attributes = AttributeNames{"body", "name"},
     .types = TypeSet::any,
-    .shape = call_shape,
+    .shape = named_call_shape,
     .vjp = differentiated_inside(),
     .batch = batched_inside(),
     .factors = whole_factors,
@@ -387,7 +411,7 @@ const OpRecord remat_op{
     .source = "jax.checkpoint",
     .attributes = AttributeNames{"body", "policy"},
     .types = TypeSet::any,
-    .shape = call_shape,
+    .shape = remat_shape,
     .vjp = differentiated_inside(),
     .batch = batched_inside(),
     .factors = whole_factors,

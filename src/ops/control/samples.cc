@@ -139,13 +139,15 @@ Samples custom_vjp_samples() {
   const FunctionPtr forward = body_from(R"((%0: f32[5,6], %1: f32[5,6]) {
     %2: f32[5,6] = mul %0, %0
     %3: f32[5,6] = mul %2, %1
-    return %3, %0
+    return %3, %0, %1
   })");
   const FunctionPtr backward = body_from(R"((%0: f32[5,6], %1: f32[5,6], %2: f32[5,6]) {
     %3: f32[5,6] = add %0, %0
     %4: f32[5,6] = mul %3, %1
     %5: f32[5,6] = mul %4, %2
-    return %5
+    %6: f32[5,6] = mul %0, %0
+    %7: f32[5,6] = mul %6, %2
+    return %5, %7
   })");
   const FunctionPtr rounded = body_from(R"((%0: i32[12,1]) {
     return %0
@@ -160,7 +162,7 @@ Samples custom_vjp_samples() {
                       {"primal", bodies(parts.primal)}};
   };
   return {{.operands = {{f32({5, 6})}, {f32({5, 6})}},
-           .attributes = attributes({primal, forward, backward, 1})},
+           .attributes = attributes({primal, forward, backward, 2})},
           {.operands = {{i32({12, 1})}}, .attributes = attributes({rounded, rounded, without, 1})}};
 }
 

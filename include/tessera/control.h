@@ -1,0 +1,95 @@
+// Control flow that stays in the compiled program: scan, while_loop, fori_loop, cond, switch_case.
+//
+//   auto [last, sums] = scan([&](Array sum, Array x) { sum = sum + x; return std::pair(sum, sum);
+//   },
+//                            zeros({}), xs);
+//   Array n = while_loop([](Array i) { return i < 10; }, [](Array i) { return i + 1; }, i0);
+//   Array y = cond(pred, [](Array x) { return x; }, [](Array x) { return -x; }, x);
+//
+// Carries and results are trees. Functions may capture arrays; they are traced once. Outside of
+// jit the whole construct is compiled and run at once. scan, fori_loop, cond and switch_case have
+// derivatives; a while_loop has none.
+#pragma once
+
+#include <tessera/jit.h>
+
+namespace tessera {
+
+struct ScanOptions {
+  bool reverse = false;      // from the last slice to the first; results keep their places
+  std::int64_t length = -1;  // needed where no array is scanned
+};
+
+namespace detail {
+
+/// Leaves 0..num_carry of the body's arguments and result are the carry.
+Outcome scan(Body& body, std::size_t num_carry, const ScanOptions& options,
+             const std::source_location& where);
+Outcome while_loop(Body& condition, Body& body, const std::source_location& where);
+/// `index`: i32 or bool scalar. All branches take the same arguments.
+Outcome switch_case(const Operand& index, const std::vector<Body*>& branches);
+
+template <typename T>
+std::size_t count_leaves(const T& tree) {
+  return walked(tree, Walk::Want::leaves).leaves().size();
+}
+
+}  // namespace detail
+
+/// f(carry, x) -> (carry, y) as a std::pair or std::tuple, for slice after slice of `xs` along
+/// dimension 0: (last carry, ys stacked along dimension 0). The carry keeps its types.
+template <typename F, typename Carry, typename Xs>
+auto scan(F f, const Carry& init, const Xs& xs, ScanOptions options = {},
+          std::source_location where = std::source_location::current()) {
+  using R = std::remove_cvref_t<std::invoke_result_t<F&, Carry, Xs>>;
+  static_assert(detail::TupleLike<R>, "scan: f(carry, x) returns std::pair(carry, y)");
+  detail::BodyOf<F, R, Carry, Xs> body(f, init, xs);
+  return detail::result_of<R>(detail::scan(body, detail::count_leaves(init), options, where));
+}
+
+/// f(i, carry) -> carry for i in [lower, upper); i is an i32 scalar.
+template <typename F, typename Carry>
+Carry fori_loop(std::int32_t lower, std::int32_t upper, F f, const Carry& init,
+                std::source_location where = std::source_location::current()) {
+  const auto step = [&](const std::tuple<Array, Carry>& state, std::tuple<>) {
+    const auto& [i, carry] = state;
+    return std::pair(std::tuple<Array, Carry>(i + Operand(1, where), f(i, carry)), std::tuple<>());
+  };
+  const std::int64_t length = upper > lower ? std::int64_t{upper} - lower : 0;
+  const std::tuple<Array, Carry> start(full({}, Operand(lower, where), DType::i32), init);
+  return std::get<1>(scan(step, start, std::tuple<>(), {.length = length}, where).first);
+}
+
+/// body(carry) -> carry as long as condition(carry), a bool scalar, holds.
+template <typename C, typename F, typename Carry>
+Carry while_loop(C condition, F body, const Carry& init,
+                 std::source_location where = std::source_location::current()) {
+  detail::BodyOf<C, Array, Carry> test(condition, init);
+  detail::BodyOf<F, Carry, Carry> step(body, init);
+  return detail::result_of<Carry>(detail::while_loop(test, step, where));
+}
+
+/// branches[index](args...); an index outside of the range means the nearest branch. Only that
+/// branch runs. All branches return the same types.
+template <typename... Branches, typename... Args>
+auto switch_case(const Operand& index, std::tuple<Branches...> branches, const Args&... args) {
+  using R = std::remove_cvref_t<
+      std::invoke_result_t<std::tuple_element_t<0, std::tuple<Branches...>>&, Args...>>;
+  return std::apply(
+      [&](Branches&... fs) {
+        std::tuple<detail::BodyOf<Branches, R, Args...>...> bodies(
+            detail::BodyOf<Branches, R, Args...>(fs, args...)...);
+        std::vector<detail::Body*> list;
+        std::apply([&](auto&... body) { (list.push_back(&body), ...); }, bodies);
+        return detail::result_of<R>(detail::switch_case(index, list));
+      },
+      branches);
+}
+
+/// on_true(args...) where `pred`, a bool scalar, holds, on_false(args...) otherwise.
+template <typename T, typename F, typename... Args>
+auto cond(const Operand& pred, T on_true, F on_false, const Args&... args) {
+  return switch_case(pred, std::tuple<F, T>(std::move(on_false), std::move(on_true)), args...);
+}
+
+}  // namespace tessera

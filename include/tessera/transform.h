@@ -1,0 +1,137 @@
+// Functions from functions: remat, custom_vjp, composite.
+//
+//   auto block = remat([&](Array x) { return mlp(x); });            // computed again in backward
+//   auto f = custom_vjp([](Array x) { return log1p(exp(x)); },
+//                       [](Array x) { return std::pair(log1p(exp(x)), x); },       // residuals
+//                       [](Array x, Array ct) { return ct * logistic(x); });
+//
+// Arguments and results are trees; captured arrays become operands. See also grad.h and jit.h.
+#pragma once
+
+#include <tessera/jit.h>
+
+namespace tessera {
+
+/// What a remat keeps for the backward pass besides its operands; the rest is computed again.
+enum class RematPolicy : unsigned char {
+  nothing_saveable,
+  everything_saveable,
+  dots_saveable,                     // results of contractions
+  dots_with_no_batch_dims_saveable,  // of those without batch dimensions: not of attention
+};
+
+namespace detail {
+
+Outcome remat(Body& body, RematPolicy policy, const std::source_location& where);
+Outcome call(Body& body, const std::string& name, const std::source_location& where);
+/// `backward` takes (residuals, cotangents of the result) as its arguments; both are known only
+/// when `forward` has been traced, so it is made then, from `forward`'s result.
+class BackwardMaker {
+ public:
+  virtual ~BackwardMaker() = default;
+  /// `forward_result`: what the body of `forward` returned.
+  virtual std::unique_ptr<Body> make(void* forward_result) = 0;
+};
+Outcome custom_vjp(Body& primal, Body& forward, BackwardMaker& backward,
+                   const std::source_location& where);
+
+template <typename F, typename Run>
+class Wrapped {
+ public:
+  Wrapped(F f, Run run) : f_(std::move(f)), run_(std::move(run)) {}
+  template <typename... Args>
+  auto operator()(const Args&... args) const {
+    using R = std::remove_cvref_t<std::invoke_result_t<F&, Args...>>;
+    BodyOf<F, R, Args...> body(f_, args...);
+    return result_of<R>(run_(body));
+  }
+
+ private:
+  mutable F f_;
+  Run run_;
+};
+
+/// As a tuple of trees, one per argument.
+template <typename T>
+auto as_arguments(T&& value) {
+  if constexpr (TupleLike<std::remove_cvref_t<T>>) {
+    return std::forward<T>(value);
+  } else {
+    return std::tuple<std::remove_cvref_t<T>>(std::forward<T>(value));
+  }
+}
+
+template <typename B, typename R, typename Residuals>
+class BackwardOf final : public BackwardMaker {
+ public:
+  explicit BackwardOf(B& f) : f_(f) {}
+  std::unique_ptr<Body> make(void* forward_result) override {
+    auto& pair = *static_cast<std::pair<R, Residuals>*>(forward_result);
+    using Result = std::remove_cvref_t<std::invoke_result_t<B&, Residuals, R>>;
+    return std::make_unique<BodyOf<B, Result, Residuals, R>>(f_, pair.second, pair.first);
+  }
+
+ private:
+  B& f_;
+};
+
+template <typename F, typename Forward, typename B>
+class CustomVjp {
+ public:
+  CustomVjp(F f, Forward forward, B backward, const std::source_location& where)
+      : f_(std::move(f)),
+        forward_(std::move(forward)),
+        backward_(std::move(backward)),
+        where_(where) {}
+  template <typename... Args>
+  auto operator()(const Args&... args) const {
+    using R = std::remove_cvref_t<std::invoke_result_t<F&, Args...>>;
+    using Pair = std::remove_cvref_t<std::invoke_result_t<Forward&, Args...>>;
+    using Residuals = typename Pair::second_type;
+    static_assert(std::is_same_v<typename Pair::first_type, R>,
+                  "custom_vjp: forward returns std::pair(what the function returns, residuals)");
+    BodyOf<F, R, Args...> primal(f_, args...);
+    BodyOf<Forward, Pair, Args...> forward(forward_, args...);
+    BackwardOf<B, R, Residuals> backward(backward_);
+    return result_of<R>(detail::custom_vjp(primal, forward, backward, where_));
+  }
+
+ private:
+  mutable F f_;
+  mutable Forward forward_;
+  mutable B backward_;
+  std::source_location where_;
+};
+
+}  // namespace detail
+
+/// f, whose derivative computes again what `policy` does not save: less memory for more work. The
+/// bits stay the same.
+template <typename F>
+auto remat(F f, RematPolicy policy = RematPolicy::nothing_saveable,
+           std::source_location where = std::source_location::current()) {
+  auto run = [policy, where](detail::Body& body) { return detail::remat(body, policy, where); };
+  return detail::Wrapped<F, decltype(run)>(std::move(f), std::move(run));
+}
+
+/// f as one named call in the IR.
+template <typename F>
+auto composite(std::string name, F f,
+               std::source_location where = std::source_location::current()) {
+  auto run = [name = std::move(name), where](detail::Body& body) {
+    return detail::call(body, name, where);
+  };
+  return detail::Wrapped<F, decltype(run)>(std::move(f), std::move(run));
+}
+
+/// f with a derivative of its own: forward(args...) -> std::pair(f(args...), residuals) and
+/// backward(residuals, cotangent of the result) -> the cotangent of the argument, or a tuple with
+/// one per argument. The functions may capture arrays that are not differentiated.
+template <typename F, typename Forward, typename B>
+auto custom_vjp(F f, Forward forward, B backward,
+                std::source_location where = std::source_location::current()) {
+  return detail::CustomVjp<F, Forward, B>(std::move(f), std::move(forward), std::move(backward),
+                                          where);
+}
+
+}  // namespace tessera

@@ -1,0 +1,48 @@
+// Functions that become nested functions of one equation.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include <tessera/jit.h>
+
+#include "api/apply.h"
+
+namespace tessera::detail {
+
+/// A user's function as traced on its own.
+struct Nested {
+  ir::Function function;        // inputs: the leaves of the arguments, then what was captured
+  std::vector<Array> captured;  // from outside
+  std::shared_ptr<void> result;
+  std::vector<Type> results;  // of the result's leaves
+  std::vector<std::string> result_paths;
+};
+/// Traces `body` on arguments whose leaves have `types`, within the innermost trace.
+Nested trace_nested(Body& body, const std::vector<Type>& types, const Span& where);
+
+/// The captured arrays of all functions, each once.
+std::vector<Array> all_captured(const std::vector<const Nested*>& functions);
+/// Makes `nested` take all of `captured`, in this order, before input `place`; it had `num_leaves`
+/// inputs besides what it captured.
+void take_captured(Nested& nested, const std::vector<Array>& captured, std::size_t num_leaves,
+                   std::size_t place);
+
+/// Runs `emit`, which records into the innermost trace; outside of any, what it records is run at
+/// once on the mesh of `arrays`.
+std::vector<Array> recorded(const std::vector<Array>& arrays, const Span& where,
+                            const std::function<std::vector<Array>()>& emit);
+
+/// What was emitted into the innermost trace, and what is to be an operand there.
+std::vector<Array> as_arrays(const std::vector<ir::ValueId>& values);
+std::vector<ir::ValueId> lift_all(const std::vector<Array>& arrays, const Span& where);
+/// Of the innermost trace, for equations at `where`.
+ir::Builder& builder_at(const Span& where);
+
+std::vector<Type> types_of(const std::vector<Array>& arrays);
+std::vector<Array> leaves_of(const Walk& walk, const Span& where);
+inline std::shared_ptr<const ir::Function> shared_function(ir::Function function) {
+  return std::make_shared<const ir::Function>(std::move(function));
+}
+
+}  // namespace tessera::detail

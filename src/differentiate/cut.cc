@@ -1,0 +1,127 @@
+// Cuts a function joined with its derivative into what runs forward and what runs backward.
+#include <algorithm>
+#include <map>
+
+#include <tessera/error.h>
+
+#include "differentiate/reverse.h"
+
+namespace tessera::differentiate {
+
+namespace {
+
+constexpr std::size_t kNoEquation = ~std::size_t{0};
+
+/// Finds out what the backward half has to hold, walking up from what is wanted.
+class Cutter {
+ public:
+  Cutter(const Joint& joint, const std::function<bool(const Equation&)>& is_saved)
+      : function_(joint.function),
+        num_inputs_(joint.num_inputs),
+        is_saved_(is_saved),
+        definition_(function_.values.size(), kNoEquation),
+        is_backward_(function_.values.size(), false),
+        is_seen_(function_.values.size(), false),
+        in_backward_(function_.equations.size(), false) {
+    for (std::size_t i = num_inputs_; i < function_.inputs.size(); ++i) {
+      is_backward_[function_.inputs[i]] = true;
+    }
+    for (std::size_t i = 0; i < function_.equations.size(); ++i) {
+      const Equation& equation = function_.equations[i];
+      const bool reads_backward = std::any_of(equation.operands.begin(), equation.operands.end(),
+                                              [&](ValueId id) { return is_backward_[id]; });
+      for (ValueId id : equation.results) {
+        definition_[id] = i;
+        is_backward_[id] = reads_backward;
+      }
+    }
+  }
+
+  Halves cut(const std::vector<ValueId>& wanted) {
+    for (ValueId id : wanted) need(id);
+    Halves halves;
+    // In the order of the joint function, whatever the order of the walk.
+    for (ValueId id = 0; id < function_.values.size(); ++id) {
+      if (is_residual(id)) halves.residuals.push_back(id);
+    }
+    halves.backward = backward(halves.residuals, wanted);
+    return halves;
+  }
+
+ private:
+  bool is_residual(ValueId id) const {
+    if (!is_seen_[id] || is_backward_[id]) return false;
+    return definition_[id] == kNoEquation || !in_backward_[definition_[id]];
+  }
+
+  void need(ValueId first) {
+    std::vector<ValueId> open = {first};
+    while (!open.empty()) {
+      const ValueId id = open.back();
+      open.pop_back();
+      if (is_seen_[id]) continue;
+      is_seen_[id] = true;
+      const std::size_t index = definition_[id];
+      if (index == kNoEquation) continue;
+      const Equation& equation = function_.equations[index];
+      if (!is_backward_[id] && is_saved_(equation)) continue;
+      in_backward_[index] = true;
+      open.insert(open.end(), equation.operands.begin(), equation.operands.end());
+    }
+  }
+
+  Function backward(const std::vector<ValueId>& residuals,
+                    const std::vector<ValueId>& wanted) const {
+    Function result;
+    result.name = function_.name;
+    result.mesh = function_.mesh;
+    result.grains = function_.grains;
+    std::vector<ValueId> renamed(function_.values.size(), kNoValue);
+    const auto define = [&](ValueId id) {
+      return renamed[id] = result.add_value(function_.values[id]);
+    };
+    for (ValueId id : residuals) result.inputs.push_back(define(id));
+    for (std::size_t i = num_inputs_; i < function_.inputs.size(); ++i) {
+      result.inputs.push_back(define(function_.inputs[i]));
+    }
+    for (std::size_t i = 0; i < function_.equations.size(); ++i) {
+      if (!in_backward_[i]) continue;
+      Equation equation = function_.equations[i];
+      for (ValueId& id : equation.operands) id = renamed[id];
+      for (ValueId& id : equation.results) id = define(id);
+      result.equations.push_back(std::move(equation));
+    }
+    for (ValueId id : wanted) result.outputs.push_back(renamed[id]);
+    return result;
+  }
+
+  const Function& function_;
+  std::size_t num_inputs_;
+  const std::function<bool(const Equation&)>& is_saved_;
+  std::vector<std::size_t> definition_;
+  std::vector<bool> is_backward_;  // per value: depends on a cotangent
+  std::vector<bool> is_seen_;      // per value: the backward half reads it
+  std::vector<bool> in_backward_;  // per equation
+};
+
+}  // namespace
+
+Halves cut(const Joint& joint, const std::vector<ValueId>& wanted,
+           const std::function<bool(const Equation&)>& is_saved) {
+  return Cutter(joint, is_saved).cut(wanted);
+}
+
+Function forward_half(const Joint& joint, const std::vector<ValueId>& extra) {
+  Function result = joint.function;
+  result.outputs.insert(result.outputs.end(), extra.begin(), extra.end());
+  // Nothing forward reads a cotangent.
+  result = ir::without_dead_code(result);
+  result.inputs.resize(joint.num_inputs);
+  return ir::without_dead_code(result);
+}
+
+bool is_cheap(const Equation& equation) {
+  return equation.operands.empty() || equation.op->host.kind == ops::HostRule::Kind::view;
+}
+
+}  // namespace tessera::differentiate

@@ -1,0 +1,102 @@
+// Derivatives of calls that say themselves how: remat and custom_vjp.
+#include <algorithm>
+
+#include <tessera/error.h>
+
+#include "differentiate/reverse.h"
+#include "ops/control/control.h"
+#include "ops/emit.h"
+#include "ops/ops.h"
+
+namespace tessera::differentiate {
+
+namespace {
+
+/// Which results a policy keeps for the backward half.
+bool is_saveable(const std::string& policy, const Equation& equation) {
+  if (is_cheap(equation)) return false;
+  if (policy == "everything_saveable") return true;
+  if (equation.op != &ops::dot_general_op) return false;
+  if (policy == "dots_saveable") return true;
+  return policy == "dots_with_no_batch_dims_saveable" &&
+         equation.attributes.ints("lhs_batch").empty();
+}
+
+}  // namespace
+
+ops::Cotangents remat_vjp(ControlContext& c) {
+  const auto& policy = c.equation.attributes.get<std::string>("policy");
+  std::vector<bool> seeded;
+  for (ValueId id : c.cotangents) seeded.push_back(id != kNoValue);
+  const Joint joint = joint_vjp(c.equation.attributes.body("body"), c.is_wanted, seeded);
+  std::vector<ValueId> wanted;
+  for (ValueId id : joint.gradients) {
+    if (id != kNoValue) wanted.push_back(id);
+  }
+  const Halves halves =
+      cut(joint, wanted, [&](const Equation& equation) { return is_saveable(policy, equation); });
+  std::vector<ValueId> extra;
+  for (ValueId id : halves.residuals) {
+    const auto& inputs = joint.function.inputs;
+    if (std::find(inputs.begin(), inputs.end(), id) == inputs.end()) extra.push_back(id);
+  }
+  std::vector<ValueId> saved;
+  if (!extra.empty()) {
+    ir::Attributes attributes = c.equation.attributes;
+    attributes.set("body",
+                   ir::Bodies{{std::make_shared<const Function>(forward_half(joint, extra))}});
+    saved = c.replace(ops::remat_op, std::move(attributes), c.equation.operands);
+  }
+  // The barrier keeps what is computed again apart from the first time, and after the cotangents.
+  std::vector<ValueId> arguments;
+  std::size_t next_saved = 0;
+  for (ValueId id : halves.residuals) {
+    const auto& inputs = joint.function.inputs;
+    const auto place = std::find(inputs.begin(), inputs.end(), id);
+    arguments.push_back(
+        place == inputs.end()
+            ? saved[next_saved++]
+            : c.equation.operands[static_cast<std::size_t>(place - inputs.begin())]);
+  }
+  for (ValueId id : c.cotangents) {
+    if (id != kNoValue) arguments.push_back(id);
+  }
+  arguments = ops::optimization_barrier(c.b, std::move(arguments));
+  const std::vector<ValueId> gradients = c.b.inline_function(halves.backward, arguments);
+  ops::Cotangents cotangents;
+  std::size_t next = 0;
+  for (ValueId id : joint.gradients) {
+    cotangents.push_back(id == kNoValue ? kNoValue : gradients[next++]);
+  }
+  return cotangents;
+}
+
+ops::Cotangents custom_vjp_vjp(ControlContext& c) {
+  const ops::CustomVjpParts parts = ops::custom_vjp_parts(c.equation);
+  for (std::size_t i = parts.num_args; i < c.is_wanted.size(); ++i) {
+    if (!c.is_wanted[i]) continue;
+    throw UserError(
+        {.what = "custom_vjp: a derivative is asked for with respect to a captured array",
+         .where = c.equation.span,
+         .found = "a captured " + to_string(c.b.type(c.equation.operands[i])) +
+                  " that the derivative depends on",
+         .wanted = "functions that capture only what is not differentiated",
+         .cure = "pass the array as an argument of the function"});
+  }
+  std::vector<ValueId> arguments = c.replace(
+      ops::call_op,
+      {{"body", ir::Bodies{{parts.forward}}}, {"name", std::string("custom_vjp_forward")}},
+      c.equation.operands);
+  arguments.insert(arguments.end(),
+                   c.equation.operands.begin() + static_cast<std::ptrdiff_t>(parts.num_args),
+                   c.equation.operands.end());
+  for (std::size_t i = 0; i < c.cotangents.size(); ++i) {
+    const Type type = c.b.type(c.equation.results[i]);
+    arguments.push_back(c.cotangents[i] != kNoValue ? c.cotangents[i] : ops::full(c.b, 0.0, type));
+  }
+  ops::Cotangents cotangents = c.b.inline_function(*parts.backward, arguments);
+  cotangents.resize(c.equation.operands.size(), kNoValue);
+  return cotangents;
+}
+
+}  // namespace tessera::differentiate

@@ -1,0 +1,60 @@
+// Calls replaced by what they call.
+#include <algorithm>
+
+#include "ops/control/control.h"
+#include "ops/ops.h"
+
+namespace tessera::ops {
+
+namespace {
+
+/// The function that takes the equation's place; nullptr where the equation stays.
+const Function* callee(const Equation& equation, Dissolve which) {
+  if (equation.op == &call_op) return &equation.attributes.body("body");
+  if (which == Dissolve::calls) return nullptr;
+  if (equation.op == &remat_op) return &equation.attributes.body("body");
+  if (equation.op == &custom_vjp_op) return &equation.attributes.body("primal");
+  return nullptr;
+}
+
+Function dissolved_here(const Function& function, Dissolve which) {
+  const auto is_called = [&](const Equation& equation) {
+    return callee(equation, which) != nullptr;
+  };
+  if (std::none_of(function.equations.begin(), function.equations.end(), is_called)) {
+    return function;
+  }
+  Function result;
+  result.name = function.name;
+  result.mesh = function.mesh;
+  result.grains = function.grains;
+  ir::Builder b(result);
+  std::vector<ValueId> renamed(function.values.size(), ir::kNoValue);
+  for (ValueId id : function.inputs) {
+    renamed[id] = result.add_value(function.values[id]);
+    result.inputs.push_back(renamed[id]);
+  }
+  for (Equation equation : function.equations) {
+    for (ValueId& id : equation.operands) id = renamed[id];
+    if (const Function* body = callee(equation, which)) {
+      const std::vector<ValueId> outputs = b.inline_function(*body, equation.operands);
+      for (std::size_t i = 0; i < outputs.size(); ++i) renamed[equation.results[i]] = outputs[i];
+      continue;
+    }
+    for (ValueId& id : equation.results) {
+      id = renamed[id] = result.add_value(function.values[id]);
+    }
+    result.equations.push_back(std::move(equation));
+  }
+  for (ValueId id : function.outputs) result.outputs.push_back(renamed[id]);
+  return result;
+}
+
+}  // namespace
+
+Function dissolve_calls(const Function& function, Dissolve which) {
+  const auto change = [&](const Function& body) { return dissolved_here(body, which); };
+  return change(ir::with_changed_bodies(function, change));
+}
+
+}  // namespace tessera::ops

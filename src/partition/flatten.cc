@@ -1,0 +1,142 @@
+#include "partition/flatten.h"
+
+#include <tessera/error.h>
+
+#include "ops/control/control.h"
+#include "ops/ops.h"
+
+namespace tessera::partition {
+
+using ir::Equation;
+using ir::Function;
+using ir::ValueId;
+
+std::vector<const Function*> bodies_of(const Equation& equation) {
+  std::vector<const Function*> result;
+  for (const auto& item : equation.attributes.items()) {
+    const auto* bodies = std::get_if<ir::Bodies>(&item.second);
+    if (bodies == nullptr) continue;
+    for (const auto& body : bodies->functions) result.push_back(body.get());
+  }
+  return result;
+}
+
+bool is_control(const Equation& equation) {
+  return equation.op == &ops::scan_op || equation.op == &ops::while_op ||
+         equation.op == &ops::cond_op;
+}
+
+namespace {
+
+/// A nested function as a view of the flat one.
+struct Body {
+  const Function* function;
+  std::size_t first_value;
+  ValueId input(std::size_t i) const {
+    return static_cast<ValueId>(first_value + function->inputs[i]);
+  }
+  ValueId output(std::size_t i) const {
+    return static_cast<ValueId>(first_value + function->outputs[i]);
+  }
+};
+
+class Flattener {
+ public:
+  FlatFunction run(const Function& function) {
+    Function& flat = result_.function;
+    flat.name = function.name;
+    flat.mesh = function.mesh;
+    flat.grains = function.grains;
+    flat.inputs = function.inputs;
+    flat.outputs = function.outputs;
+    add_block(function);
+    return std::move(result_);
+  }
+
+ private:
+  std::size_t add_block(const Function& function) {
+    Function& flat = result_.function;
+    const std::size_t number = result_.blocks.size();
+    const FlatFunction::Block block{flat.values.size(), flat.equations.size()};
+    result_.blocks.push_back(block);
+    flat.values.insert(flat.values.end(), function.values.begin(), function.values.end());
+    result_.is_input.resize(flat.values.size(), false);
+    for (ValueId id : function.inputs) result_.is_input[block.first_value + id] = true;
+    for (Equation equation : function.equations) {
+      for (ValueId& id : equation.operands) id += static_cast<ValueId>(block.first_value);
+      for (ValueId& id : equation.results) id += static_cast<ValueId>(block.first_value);
+      flat.equations.push_back(std::move(equation));
+    }
+    for (std::size_t i = 0; i < function.equations.size(); ++i) {
+      add_bodies(block.first_equation + i);
+    }
+    return number;
+  }
+
+  void add_bodies(std::size_t index) {
+    // A copy: more equations are about to come.
+    const Equation equation = result_.function.equations[index];
+    if (equation.op == &ops::optimization_barrier_op) {
+      for (std::size_t i = 0; i < equation.operands.size(); ++i) {
+        join(equation.operands[i], equation.results[i]);
+      }
+      return;
+    }
+    const std::vector<const Function*> functions = bodies_of(equation);
+    if (functions.empty()) return;
+    require(is_control(equation), "calls are dissolved before partitioning");
+    std::vector<Body> bodies;
+    for (std::size_t i = 0; i < functions.size(); ++i) {
+      const std::size_t block = add_block(*functions[i]);
+      result_.block_of[{index, i}] = block;
+      bodies.push_back({functions[i], result_.blocks[block].first_value});
+    }
+    if (equation.op == &ops::scan_op) join_scan(equation, bodies[0]);
+    if (equation.op == &ops::while_op) join_while(equation, bodies[0], bodies[1]);
+    if (equation.op == &ops::cond_op) join_cond(equation, bodies);
+  }
+
+  void join(ValueId whole, ValueId slice) { result_.identities.push_back({whole, slice}); }
+
+  void join_scan(const Equation& equation, const Body& body) {
+    const ops::ScanParts parts = ops::scan_parts(equation);
+    for (std::size_t i = 0; i < equation.operands.size(); ++i) {
+      join(equation.operands[i], body.input(i));
+    }
+    for (std::size_t i = 0; i < equation.results.size(); ++i) {
+      join(equation.results[i], body.output(i));
+      if (i < parts.num_carry) join(body.input(parts.num_consts + i), body.output(i));
+    }
+  }
+
+  void join_while(const Equation& equation, const Body& body, const Body& condition) {
+    const auto num_consts = static_cast<std::size_t>(equation.attributes.integer("num_consts"));
+    for (std::size_t i = 0; i < equation.operands.size(); ++i) {
+      join(equation.operands[i], body.input(i));
+      join(body.input(i), condition.input(i));
+    }
+    for (std::size_t i = 0; i < equation.results.size(); ++i) {
+      join(equation.results[i], body.output(i));
+      join(body.input(num_consts + i), body.output(i));
+    }
+  }
+
+  void join_cond(const Equation& equation, const std::vector<Body>& branches) {
+    for (const Body& branch : branches) {
+      for (std::size_t i = 1; i < equation.operands.size(); ++i) {
+        join(equation.operands[i], branch.input(i - 1));
+      }
+      for (std::size_t i = 0; i < equation.results.size(); ++i) {
+        join(equation.results[i], branch.output(i));
+      }
+    }
+  }
+
+  FlatFunction result_;
+};
+
+}  // namespace
+
+FlatFunction flatten(const Function& function) { return Flattener().run(function); }
+
+}  // namespace tessera::partition

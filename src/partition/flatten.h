@@ -1,0 +1,43 @@
+// A function and all functions nested in it as one list of values and equations.
+//
+// Propagation sees loops and branches as identities: the operand of a loop, the carry inside and
+// the result are one thing seen three times.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "ir/ir.h"
+
+namespace tessera::partition {
+
+/// Two values with the same elements; `slice` is one of the slices of `whole` along dimension 0 if
+/// its rank is smaller.
+struct Identity {
+  ir::ValueId whole;
+  ir::ValueId slice;
+};
+
+struct FlatFunction {
+  /// Inputs, outputs and mesh are those of the outermost function. Equations with bodies stand in
+  /// it as well, in their places.
+  ir::Function function;
+  struct Block {
+    std::size_t first_value;
+    std::size_t first_equation;
+  };
+  std::vector<Block> blocks;  // the outermost function, then those nested, depth first
+  /// (number of an equation in `function`, number of its body) -> block
+  std::map<std::pair<std::size_t, std::size_t>, std::size_t> block_of;
+  std::vector<Identity> identities;
+  std::vector<bool> is_input;  // per value: of one of the functions
+};
+
+FlatFunction flatten(const ir::Function& function);
+
+/// The nested functions of an equation, in the order in which flatten numbers them.
+std::vector<const ir::Function*> bodies_of(const ir::Equation& equation);
+/// scan, while and cond: what is partitioned inside.
+bool is_control(const ir::Equation& equation);
+
+}  // namespace tessera::partition
