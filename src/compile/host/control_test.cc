@@ -6,7 +6,6 @@
 
 #include "compile/compile.h"
 #include "ir/text.h"
-#include "partition/partition.h"
 #include "run/engine.h"
 #include "tests/fuzz/run_sharded.h"
 
@@ -22,7 +21,7 @@ Type i32(Shape shape) { return {DType::i32, std::move(shape)}; }
 
 Function parsed(const std::string& mesh, const std::string& text) {
   Function function = ir::parse("function main[mesh=\"" + mesh + "\", grains=8]" + text);
-  partition::verify_partitioned(function, "the test");
+  ir::verify(function, "the test");
   return function;
 }
 
@@ -180,8 +179,10 @@ TEST(Scan, ThePeakIncludesWhatTheBodyNeeds) {
   const Function f = parsed("data=2", R"((%0: f32[100,10]<{data},{}>) {
   %1: f32[10,10]<{},{}> = constant[dtype=f32, shape=[10,10], value=0.0]
   %2: f32[10,10]<{},{}> = scan[body={(%0: f32[100,10]<{data},{}>, %1: f32[10,10]<{},{}>) {
-    %2: f32[100,10]<{data},{}> = dot_general[lhs_batch=[], lhs_contract=[1], rhs_batch=[], rhs_contract=[0]] %0, %1
-    %3: f32[10,10]<{},{}+{data}> = dot_general[lhs_batch=[], lhs_contract=[0], rhs_batch=[], rhs_contract=[0]] %2, %0
+    %2: f32[100,10]<{data},{}> = dot_general[lhs_batch=[], lhs_contract=[1],
+        rhs_batch=[], rhs_contract=[0]] %0, %1
+    %3: f32[10,10]<{},{}+{data}> = dot_general[lhs_batch=[], lhs_contract=[0],
+        rhs_batch=[], rhs_contract=[0]] %2, %0
     %4: f32[10,10]<{},{}> = all_reduce[reduction="sum"] %3
     return %4
   }}, length=3, num_carry=1, num_consts=1, reverse=false] %0, %1
@@ -197,13 +198,17 @@ TEST(Scan, ThePeakIncludesWhatTheBodyNeeds) {
 
 /// Kernels of every kind on slices that begin at odd places.
 TEST(Scan, SlicesOfAllKernels) {
-  const Function f = parsed("data=2", R"((%0: f32[5,7,3]<{},{data},{}>, %1: i32[5,3]<{},{}>,
+  const Function f = parsed(
+      "data=2",
+      R"((%0: f32[5,7,3]<{},{data},{}>, %1: i32[5,3]<{},{}>,
     %2: f32[5,1]<{},{}>, %3: bool[5,7,3]<{},{data},{}>, %4: u32[5,2]<{},{}>) {
-  %5: f32[5,7,3]<{},{data},{}>, %6: f32[5,7,3]<{},{data},{}>, %7: i32[5,7]<{},{data}>,
-  %8: f32[5,7]<{},{data}>, %9: f32[5,3,7]<{},{},{data}>, %10: f32[5,7,3]<{},{},{}>,
-  %11: bool[5,7,3]<{},{data},{}>, %12: u32[5,7,3]<{},{data},{}>, %13: f32[5,3,3]<{},{},{}>,
-  %14: f32[5,7,3]<{},{data},{}>, %15: f32[5,7,6]<{},{data},{}>
-    = scan[body={(%0: f32[7,3]<{data},{}>, %1: i32[3]<{}>, %2: f32[1]<{}>, %3: bool[7,3]<{data},{}>,
+)"
+      "  %5: f32[5,7,3]<{},{data},{}>, %6: f32[5,7,3]<{},{data},{}>, "
+      "%7: i32[5,7]<{},{data}>, %8: f32[5,7]<{},{data}>, "
+      "%9: f32[5,3,7]<{},{},{data}>, %10: f32[5,7,3]<{},{},{}>, "
+      "%11: bool[5,7,3]<{},{data},{}>, %12: u32[5,7,3]<{},{data},{}>, "
+      "%13: f32[5,3,3]<{},{},{}>, %14: f32[5,7,3]<{},{data},{}>, "
+      R"(%15: f32[5,7,6]<{},{data},{}> = scan[body={(%0: f32[7,3]<{data},{}>, %1: i32[3]<{}>, %2: f32[1]<{}>, %3: bool[7,3]<{data},{}>,
       %4: u32[2]<{}>) {
     %5: f32[7,3]<{data},{}> = mul %0, %0
     %6: f32[7,3]<{data},{}> = gather[dim=1] %0, %1
@@ -213,7 +218,8 @@ TEST(Scan, SlicesOfAllKernels) {
     %10: f32[7,3]<{},{}> = all_gather %0
     %11: bool[7,3]<{data},{}> = not %3
     %12: u32[7,3]<{data},{}> = random_bits[shape=[7,3]] %4
-    %13: f32[3,3]<{},{}+{data}> = dot_general[lhs_batch=[], lhs_contract=[0], rhs_batch=[], rhs_contract=[0]] %0, %0
+    %13: f32[3,3]<{},{}+{data}> = dot_general[lhs_batch=[], lhs_contract=[0], rhs_batch=[],
+        rhs_contract=[0]] %0, %0
     %14: f32[3,3]<{},{}> = all_reduce[reduction="sum"] %13
     %15: f32[7,3]<{data},{}> = broadcast_in_dim[dims=[1], shape=[7,3]] %2
     %16: f32[7,3]<{data},{}> = mul %15, %0
@@ -237,7 +243,7 @@ const char* const kGrowth = R"((%0: f32[]<>, %1: f32[5,4]<{data},{model}>, %2: i
     %6: i32[]<> = add %2, %5
     return %4, %6
   }}, condition={(%0: f32[]<>, %1: f32[5,4]<{data},{model}>, %2: i32[]<>) {
-    %3: f32[]<+{data,model}> = reduce_max[dims=[0,1]] %1
+    %3: f32[]<+{data model}> = reduce_max[dims=[0,1]] %1
     %4: f32[]<> = all_reduce[reduction="max"] %3
     %5: bool[]<> = compare[direction="lt"] %4, %0
     return %5
