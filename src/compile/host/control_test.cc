@@ -197,38 +197,43 @@ TEST(Scan, ThePeakIncludesWhatTheBodyNeeds) {
 }
 
 /// Kernels of every kind on slices that begin at odd places.
-TEST(Scan, SlicesOfAllKernels) {
-  const Function f = parsed(
-      "data=2",
-      R"((%0: f32[5,7,3]<{},{data},{}>, %1: i32[5,3]<{},{}>,
-    %2: f32[5,1]<{},{}>, %3: bool[5,7,3]<{},{data},{}>, %4: u32[5,2]<{},{}>) {
-)"
-      "  %5: f32[5,7,3]<{},{data},{}>, %6: f32[5,7,3]<{},{data},{}>, "
-      "%7: i32[5,7]<{},{data}>, %8: f32[5,7]<{},{data}>, "
-      "%9: f32[5,3,7]<{},{},{data}>, %10: f32[5,7,3]<{},{},{}>, "
-      "%11: bool[5,7,3]<{},{data},{}>, %12: u32[5,7,3]<{},{data},{}>, "
-      "%13: f32[5,3,3]<{},{},{}>, %14: f32[5,7,3]<{},{data},{}>, "
-      R"(%15: f32[5,7,6]<{},{data},{}> = scan[body={(%0: f32[7,3]<{data},{}>, %1: i32[3]<{}>, %2: f32[1]<{}>, %3: bool[7,3]<{data},{}>,
-      %4: u32[2]<{}>) {
-    %5: f32[7,3]<{data},{}> = mul %0, %0
-    %6: f32[7,3]<{data},{}> = gather[dim=1] %0, %1
-    %7: i32[7]<{data}> = argmax[dim=1] %0
-    %8: f32[7]<{data}> = reduce_max[dims=[1]] %0
-    %9: f32[3,7]<{},{data}> = transpose[permutation=[1,0]] %0
-    %10: f32[7,3]<{},{}> = all_gather %0
-    %11: bool[7,3]<{data},{}> = not %3
-    %12: u32[7,3]<{data},{}> = random_bits[shape=[7,3]] %4
-    %13: f32[3,3]<{},{}+{data}> = dot_general[lhs_batch=[], lhs_contract=[0], rhs_batch=[],
+const char* const kSlices =
+    R"((%0: f32[5,ROWS,COLS]<{},{data},{}>, %1: i32[5,COLS]<{},{}>, %2: f32[5,1]<{},{}>,
+    %3: bool[5,ROWS,COLS]<{},{data},{}>, %4: u32[5,2]<{},{}>) {
+  %5: f32[5,ROWS,COLS]<{},{data},{}>, %6: f32[5,ROWS,COLS]<{},{data},{}>, )"
+    "%7: i32[5,ROWS]<{},{data}>, %8: f32[5,ROWS]<{},{data}>, %9: f32[5,COLS,ROWS]<{},{},{data}>, "
+    "%10: f32[5,ROWS,COLS]<{},{},{}>, %11: bool[5,ROWS,COLS]<{},{data},{}>, "
+    "%12: u32[5,ROWS,COLS]<{},{data},{}>, %13: f32[5,COLS,COLS]<{},{},{}>, "
+    "%14: f32[5,ROWS,COLS]<{},{data},{}>, %15: f32[5,ROWS,TWICE]<{},{data},{}> = "
+    R"(scan[body={(%0: f32[ROWS,COLS]<{data},{}>, %1: i32[COLS]<{}>, %2: f32[1]<{}>,
+      %3: bool[ROWS,COLS]<{data},{}>, %4: u32[2]<{}>) {
+    %5: f32[ROWS,COLS]<{data},{}> = mul %0, %0
+    %6: f32[ROWS,COLS]<{data},{}> = gather[dim=1] %0, %1
+    %7: i32[ROWS]<{data}> = argmax[dim=1] %0
+    %8: f32[ROWS]<{data}> = reduce_max[dims=[1]] %0
+    %9: f32[COLS,ROWS]<{},{data}> = transpose[permutation=[1,0]] %0
+    %10: f32[ROWS,COLS]<{},{}> = all_gather %0
+    %11: bool[ROWS,COLS]<{data},{}> = not %3
+    %12: u32[ROWS,COLS]<{data},{}> = random_bits[shape=[ROWS,COLS]] %4
+    %13: f32[COLS,COLS]<{},{}+{data}> = dot_general[lhs_batch=[], lhs_contract=[0], rhs_batch=[],
         rhs_contract=[0]] %0, %0
-    %14: f32[3,3]<{},{}> = all_reduce[reduction="sum"] %13
-    %15: f32[7,3]<{data},{}> = broadcast_in_dim[dims=[1], shape=[7,3]] %2
-    %16: f32[7,3]<{data},{}> = mul %15, %0
-    %17: f32[7,6]<{data},{}> = concatenate[dim=1] %0, %16
+    %14: f32[COLS,COLS]<{},{}> = all_reduce[reduction="sum"] %13
+    %15: f32[ROWS,COLS]<{data},{}> = broadcast_in_dim[dims=[1], shape=[ROWS,COLS]] %2
+    %16: f32[ROWS,COLS]<{data},{}> = mul %15, %0
+    %17: f32[ROWS,TWICE]<{data},{}> = concatenate[dim=1] %0, %16
     return %5, %6, %7, %8, %9, %10, %11, %12, %14, %16, %17
   }}, length=5, num_carry=0, num_consts=0, reverse=false] %0, %1, %2, %3, %4
   return %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15
-})");
-  check(f, inputs_of(f));
+})";
+
+TEST(Scan, SlicesOfAllKernels) {
+  for (std::int64_t rows : {7, 69}) {
+    const std::int64_t cols = rows / 2;
+    std::string text = replaced(kSlices, "ROWS", std::to_string(rows));
+    text = replaced(text, "COLS", std::to_string(cols));
+    const Function f = parsed("data=2", replaced(text, "TWICE", std::to_string(2 * cols)));
+    check(f, inputs_of(f));
+  }
 }
 
 // --- while ---------------------------------------------------------------------------------------
