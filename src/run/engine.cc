@@ -9,6 +9,8 @@
 
 #include <tessera/error.h>
 
+#include "run/frame.h"
+
 namespace tessera::run {
 
 namespace {
@@ -28,26 +30,102 @@ class DefaultFloatMode {
   std::fenv_t saved_;
 };
 
+struct TaskRef {
+  Frame* frame;
+  std::uint32_t task;
+};
+
 /// A task some of whose parts nobody has taken yet.
 struct ReadyTask {
-  std::uint32_t task;
+  TaskRef ref;
   int next_part;
 };
 
 /// The state of one run of an executable; guarded by the mutex of the pool.
-struct Execution {
-  const Executable& executable;
-  std::vector<std::byte*> places = {};
-  std::vector<std::uint32_t> num_pending = {};  // per task: predecessors that have not ended
-  std::vector<int> parts_left = {};             // per task
-  std::vector<ReadyTask> ready = {};            // a stack: what became ready last is still cached
-  std::vector<bool> has_started = {};           // per instruction
-  std::size_t tasks_left = 0;
+class Execution {
+ public:
+  explicit Execution(Frame& root) : root_(root) {
+    start(root);
+    settle();
+  }
+
+  bool is_over() const { return num_running == 0 && (root_.is_over() || fault != nullptr); }
+  bool has_ready() const { return !ready_.empty(); }
+
+  /// The next part of the task on top of the stack.
+  ReadyTask take() {
+    ReadyTask& top = ready_.back();
+    const ReadyTask taken = top;
+    if (++top.next_part >= top.ref.frame->num_parts(top.ref.task)) ready_.pop_back();
+    return taken;
+  }
+  /// Makes ready what waited for the task; true when other threads should look.
+  bool finish(TaskRef task) {
+    const std::size_t before = ready_.size();
+    ended_.push_back(task);
+    settle();
+    return ready_.size() > before || root_.is_over();
+  }
+  void give_up() { ready_.clear(); }
+
   int num_running = 0;
   std::exception_ptr fault = nullptr;
 
-  bool is_over() const { return num_running == 0 && (tasks_left == 0 || fault != nullptr); }
+ private:
+  void start(Frame& frame);
+  void arrive(TaskRef ref);
+  void go_on(ControlFrame& control, Frame* next);
+  void settle();
+
+  Frame& root_;
+  std::vector<ReadyTask> ready_;  // a stack: what became ready last is still cached
+  std::vector<TaskRef> ended_;    // whose successors have not heard of it
 };
+
+/// All tasks of a frame that wait for nothing; the first one is taken first.
+void Execution::start(Frame& frame) {
+  frame.reset();
+  const std::vector<Task>& tasks = frame.executable().tasks;
+  for (std::size_t i = tasks.size(); i-- > 0;) {
+    if (tasks[i].num_predecessors == 0) arrive({&frame, static_cast<std::uint32_t>(i)});
+  }
+}
+
+/// A task waits for nothing any more.
+void Execution::arrive(TaskRef ref) {
+  if (ControlFrame* control = ref.frame->control(ref.task)) {
+    go_on(*control, control->begin());
+  } else if (ref.frame->num_parts(ref.task) == 0) {
+    ended_.push_back(ref);
+  } else {
+    ready_.push_back({ref, 0});
+  }
+}
+
+void Execution::go_on(ControlFrame& control, Frame* next) {
+  while (next != nullptr && next->executable().tasks.empty()) next = control.next();
+  if (next == nullptr) {
+    ended_.push_back({&control.outer(), control.task()});
+  } else {
+    start(*next);
+  }
+}
+
+/// Tells the successors of ended tasks, and goes on with loops whose frame has ended. A loop over a
+/// body that runs no kernel comes here again and again, so this is no recursion.
+void Execution::settle() {
+  while (!ended_.empty()) {
+    const auto [frame, task] = ended_.back();
+    ended_.pop_back();
+    const std::vector<std::uint32_t>& successors = frame->executable().tasks[task].successors;
+    // In reverse: the first successor is taken first.
+    for (std::size_t i = successors.size(); i-- > 0;) {
+      if (frame->release(successors[i])) arrive({frame, successors[i]});
+    }
+    frame->end_task();
+    if (frame->is_over() && frame->loop() != nullptr) go_on(*frame->loop(), frame->loop()->next());
+  }
+}
 
 }  // namespace
 
@@ -68,8 +146,7 @@ struct Engine::State {
   void worker();
   void work(std::unique_lock<std::mutex>& lock);
   void run_part(Execution& execution, std::unique_lock<std::mutex>& lock);
-  void finish_task(Execution& execution, std::uint32_t task);
-  void count_collectives(Execution& execution, std::uint32_t instruction);
+  void count_collectives(TaskRef ref);
   void wait_for_news(std::unique_lock<std::mutex>& lock);
   void announce();
 };
@@ -91,10 +168,11 @@ void Engine::State::wait_for_news(std::unique_lock<std::mutex>& lock) {
   if (news.load(std::memory_order_acquire) == seen) wake.wait(lock);
 }
 
-void Engine::State::count_collectives(Execution& execution, std::uint32_t instruction) {
-  if (execution.has_started[instruction]) return;
-  execution.has_started[instruction] = true;
-  for (const CollectiveUse& use : execution.executable.instructions[instruction].collectives) {
+void Engine::State::count_collectives(TaskRef ref) {
+  const Executable& executable = ref.frame->executable();
+  const std::uint32_t number = executable.tasks[ref.task].instruction;
+  if (!ref.frame->start_instruction(number)) return;
+  for (const CollectiveUse& use : executable.instructions[number].collectives) {
     CollectiveCount& count = counts[use.kind];
     count.count += 1;
     count.bytes += use.bytes;
@@ -102,35 +180,15 @@ void Engine::State::count_collectives(Execution& execution, std::uint32_t instru
   }
 }
 
-void Engine::State::finish_task(Execution& execution, std::uint32_t task) {
-  const std::vector<std::uint32_t>& successors = execution.executable.tasks[task].successors;
-  bool has_new = false;
-  // Pushed in reverse: the first successor is taken first.
-  for (std::size_t i = successors.size(); i-- > 0;) {
-    if (--execution.num_pending[successors[i]] == 0) {
-      execution.ready.push_back({successors[i], 0});
-      has_new = true;
-    }
-  }
-  execution.tasks_left -= 1;
-  if (has_new || execution.tasks_left == 0) announce();
-}
-
 void Engine::State::run_part(Execution& execution, std::unique_lock<std::mutex>& lock) {
-  ReadyTask& top = execution.ready.back();
-  const std::uint32_t id = top.task;
-  const Task& task = execution.executable.tasks[id];
-  const int part = top.next_part++;
-  if (top.next_part >= task.kernel->num_parts()) execution.ready.pop_back();
-  count_collectives(execution, task.instruction);
+  const auto [ref, part] = execution.take();
+  if (part == 0) count_collectives(ref);
   execution.num_running += 1;
   lock.unlock();
   std::exception_ptr fault;
   try {
-    std::vector<std::byte*> buffers;
-    buffers.reserve(task.places.size());
-    for (std::uint32_t place : task.places) buffers.push_back(execution.places[place]);
-    task.kernel->run(buffers, part);
+    const Task& task = ref.frame->executable().tasks[ref.task];
+    task.kernel->run(ref.frame->buffers(ref.task), part);
   } catch (...) {
     fault = std::current_exception();
   }
@@ -138,19 +196,19 @@ void Engine::State::run_part(Execution& execution, std::unique_lock<std::mutex>&
   execution.num_running -= 1;
   if (fault != nullptr && execution.fault == nullptr) execution.fault = fault;
   if (execution.fault != nullptr) {
-    execution.ready.clear();
+    execution.give_up();
     announce();
-  } else if (--execution.parts_left[id] == 0) {
-    finish_task(execution, id);
+  } else if (ref.frame->end_part(ref.task) && execution.finish(ref)) {
+    announce();
   }
 }
 
 void Engine::State::work(std::unique_lock<std::mutex>& lock) {
   while (current != nullptr && !current->is_over()) {
-    if (current->ready.empty()) {
-      wait_for_news(lock);
-    } else {
+    if (current->has_ready()) {
       run_part(*current, lock);
+    } else {
+      wait_for_news(lock);
     }
   }
 }
@@ -254,27 +312,28 @@ void check_inputs(const Executable& executable, const std::vector<Tiles>& inputs
   }
 }
 
-void start(Execution& execution, std::byte* arena, const std::vector<Tiles>& inputs,
-           const std::vector<Tiles>& outputs) {
-  const Executable& executable = execution.executable;
-  for (const Place& place : executable.places) {
-    std::byte* base = arena;
-    if (place.space == Place::Space::input) base = inputs[place.port][place.tile]->data();
-    if (place.space == Place::Space::output) base = outputs[place.port][place.tile]->data();
-    execution.places.push_back(base + place.offset);
+/// The memory of the outermost frame: the arena, the tiles of the inputs, those of the outputs.
+struct RootMemory {
+  std::vector<std::byte*> buffers;
+  Binding binding;
+
+  RootMemory(std::byte* arena, const std::vector<Tiles>& inputs, const std::vector<Tiles>& outputs)
+      : buffers{arena} {
+    for (const Tiles& tiles : inputs) binding.inputs.push_back(add(tiles));
+    for (const Tiles& tiles : outputs) binding.outputs.push_back(add(tiles));
   }
-  execution.has_started.assign(executable.instructions.size(), false);
-  execution.tasks_left = executable.tasks.size();
-  for (const Task& task : executable.tasks) {
-    execution.num_pending.push_back(task.num_predecessors);
-    execution.parts_left.push_back(task.kernel->num_parts());
-  }
-  for (std::size_t i = executable.tasks.size(); i-- > 0;) {
-    if (execution.num_pending[i] == 0) {
-      execution.ready.push_back({static_cast<std::uint32_t>(i), 0});
+
+ private:
+  std::vector<TileBinding> add(const Tiles& tiles) {
+    std::vector<TileBinding> bindings;
+    for (const BufferPtr& tile : tiles) {
+      const auto number = static_cast<std::uint32_t>(buffers.size());
+      bindings.push_back({.even = number, .odd = number});
+      buffers.push_back(tile->data());
     }
+    return bindings;
   }
-}
+};
 
 }  // namespace
 
@@ -287,8 +346,10 @@ std::vector<Tiles> Engine::execute(const Executable& executable, std::vector<Til
     state.arena = std::make_unique<Buffer>(executable.arena_bytes);
   }
   std::vector<Tiles> outputs = make_outputs(executable, inputs);
-  Execution execution{.executable = executable};
-  start(execution, state.arena->data(), inputs, outputs);
+  const RootMemory memory(state.arena->data(), inputs, outputs);
+  Frame root(executable, memory.binding, nullptr);
+  root.bind(memory.buffers, 0, 0);
+  Execution execution(root);
   state.start_threads();
   const DefaultFloatMode mode;
   std::unique_lock<std::mutex> lock(state.mutex);

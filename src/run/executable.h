@@ -3,6 +3,8 @@
 // A task is one instruction applied to one distinct tile: the engine computes each tile once and
 // every virtual device that holds it reads the same bytes. Tasks wait for tasks, never threads for
 // threads, so any number of devices runs on any number of threads. Nothing here knows the IR.
+//
+// A control task runs nested executables: their ports and arenas lie in the buffers of the task.
 #pragma once
 
 #include <cstddef>
@@ -67,8 +69,50 @@ struct Instruction {
   std::vector<CollectiveUse> collectives;  // counted once per execution of the instruction
 };
 
+struct Executable;
+
+/// Where a tile of a nested port lies among the buffers of the control task. Two buffers take turns
+/// from step to step, as what one step returns is what the next one gets; equal where a step
+/// updates in place.
+struct TileBinding {
+  std::uint32_t even = 0;  // buffer number at even steps
+  std::uint32_t odd = 0;
+  std::int64_t stride = 0;  // bytes per slice, for arrays that are scanned or stacked
+};
+
+/// Where the memory of an executable lies among the buffers of a task.
+struct Binding {
+  std::uint32_t arena = 0;
+  std::vector<std::vector<TileBinding>> inputs;   // per port and tile
+  std::vector<std::vector<TileBinding>> outputs;  // per port and tile
+};
+
+struct Nested {
+  std::shared_ptr<const Executable> executable;  // nullptr: there is nothing to do
+  Binding binding;
+};
+
+/// What a control task does instead of running a kernel.
+struct Control {
+  enum class Kind : std::uint8_t {
+    scan,        // body `length` times
+    while_loop,  // condition and body in turn while the condition's bool is true
+    cond,        // the one of the bodies whose number the i32 is, or the nearest
+  };
+  Kind kind;
+  std::int64_t length = 0;     // scan
+  bool is_reverse = false;     // scan: slices from the last to the first
+  std::uint32_t decision = 0;  // while: buffer of the bool; cond: buffer of the i32
+  Nested begin;                // loops: copies the initial carry to where the first step reads it
+  Nested condition;            // while
+  std::vector<Nested> bodies;
+  Nested end;  // while: copies the carry to the results after an odd number of steps
+};
+
+/// Has either a kernel or a control.
 struct Task {
   std::shared_ptr<const Kernel> kernel;
+  std::shared_ptr<const Control> control = nullptr;
   std::uint32_t instruction = 0;
   std::vector<std::uint32_t> places;
   std::vector<std::uint32_t> successors;
@@ -89,7 +133,8 @@ struct Executable {
   std::vector<Port> inputs;
   std::vector<Port> outputs;
   std::int64_t arena_bytes = 0;
-  std::int64_t device_peak_bytes = 0;  // what one real device would hold, arguments included
+  std::int64_t device_peak_bytes = 0;   // what one real device would hold, arguments included
+  std::int64_t device_arena_bytes = 0;  // of these, neither arguments nor results
 };
 
 }  // namespace tessera::run

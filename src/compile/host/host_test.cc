@@ -259,7 +259,8 @@ class PlanCheck {
   const std::string& fault() const { return fault_; }
 
  private:
-  /// 64 bytes of memory: which tile lies there, who wrote it and who has read it since.
+  /// 64 bytes of memory: which tile lies there (none for scratch), who wrote it and who has read it
+  /// since.
   struct Line {
     std::optional<TileRef> tile;
     std::vector<std::size_t> writer;  // none for an input
@@ -322,13 +323,41 @@ class PlanCheck {
         line->readers.push_back(id);
       }
     }
+    const std::size_t first_scratch = task.reads.size() + task.writes.size();
+    if (places.size() != first_scratch + task.scratch.size()) fault_ = "not a place per buffer";
     for (std::size_t i = 0; i < task.writes.size(); ++i) {
-      const run::Place& place = executable_.places[places[task.reads.size() + i]];
-      for (Line* line : lines(place, bytes_of(task.writes[i]))) {
-        if (!are_before(line->writer, id) || !are_before(line->readers, id)) {
-          fault_ = "a write may come while the old tile is in use";
-        }
-        *line = {task.writes[i], {id}, {}};
+      const std::uint32_t place = places[task.reads.size() + i];
+      overwrite(id, place, bytes_of(task.writes[i]), task.writes[i]);
+    }
+    for (std::size_t i = 0; i < task.scratch.size(); ++i) {
+      check_scratch(id, places, first_scratch + i);
+      overwrite(id, places[first_scratch + i], task.scratch[i], std::nullopt);
+    }
+  }
+
+  void overwrite(std::size_t id, std::uint32_t place, std::int64_t bytes,
+                 std::optional<TileRef> tile) {
+    for (Line* line : lines(executable_.places[place], bytes)) {
+      if (!are_before(line->writer, id) || !are_before(line->readers, id)) {
+        fault_ = "a write may come while the old tile is in use";
+      }
+      *line = {tile, {id}, {}};
+    }
+  }
+
+  /// Scratch meets no other buffer of its task.
+  void check_scratch(std::size_t id, const std::vector<std::uint32_t>& places, std::size_t which) {
+    const TileTask& task = *tasks_[id];
+    const auto bytes = [&](std::size_t i) {
+      if (i < task.reads.size()) return bytes_of(task.reads[i]);
+      i -= task.reads.size();
+      return i < task.writes.size() ? bytes_of(task.writes[i])
+                                    : task.scratch[i - task.writes.size()];
+    };
+    const std::vector<Line*> own = lines(executable_.places[places[which]], bytes(which));
+    for (std::size_t i = 0; i < which; ++i) {
+      for (Line* line : lines(executable_.places[places[i]], bytes(i))) {
+        if (std::count(own.begin(), own.end(), line) != 0) fault_ = "scratch in another buffer";
       }
     }
   }
@@ -452,6 +481,55 @@ TEST(PlanMemory, ADonatedBufferThatIsReadLaterIsNotReused) {
   const Function straight = on_one_device(p, {twice});
   EXPECT_EQ(checked_plan(straight, {.is_donated = {true}, .output_alias = {0}}).outputs[0].alias,
             0);
+}
+
+TEST(PlanMemory, ATileThatTwoTasksReadIsNotOverwrittenByOne) {
+  // Both tasks of the second instruction read all of %1; each could write over it.
+  const Function f = ir::parse(R"(function main[mesh="data=2", grains=8](%0: f32[3]<{}>) {
+  %1: f32[3]<{}> = neg %0
+  %2: f32[6]<{data}> = concatenate[dim=0] %1, %1
+  %3: f32[6]<{data}> = neg %2
+  return %3
+})");
+  HostProgram program{.function = &f, .layouts = layouts_of(f), .instructions = {}};
+  program.instructions.resize(3);
+  program.instructions[0].tasks = {
+      {.kernel = nullptr, .reads = {{0, 0}}, .writes = {{1, 0}}, .may_share = {}}};
+  for (std::int64_t tile : {0, 1}) {
+    program.instructions[1].tasks.push_back(
+        {.kernel = nullptr, .reads = {{1, 0}}, .writes = {{2, tile}}, .may_share = {{0, 0}}});
+    program.instructions[2].tasks.push_back(
+        {.kernel = nullptr, .reads = {{2, tile}}, .writes = {{3, tile}}, .may_share = {{0, 0}}});
+  }
+  const run::Executable plan = plan_memory(program, no_donation(f));
+  EXPECT_EQ(PlanCheck(program, plan).fault(), "");
+  EXPECT_EQ(plan.arena_bytes, 3 * 64);
+}
+
+TEST(PlanMemory, ScratchLivesForOneInstruction) {
+  const Function f = ir::parse(R"(function main[mesh="data=2", grains=8](%0: f32[60]<{data}>) {
+  %1: f32[60]<{data}> = neg %0
+  %2: f32[60]<{data}> = neg %1
+  %3: f32[60]<{data}> = neg %2
+  return %3
+})");
+  HostProgram program{.function = &f, .layouts = layouts_of(f), .instructions = {}};
+  for (ValueId id : {0U, 1U, 2U}) {
+    TileTask task{.kernel = nullptr, .reads = {}, .writes = {}, .may_share = {}};
+    for (std::int64_t tile : {0, 1}) {
+      task.reads.push_back({id, tile});
+      task.writes.push_back({id + 1, tile});
+    }
+    task.scratch = {1000, 1, 0};
+    task.device_scratch_bytes = 600;
+    program.instructions.push_back({.info = {}, .tasks = {task}});
+  }
+  const run::Executable plan = plan_memory(program, no_donation(f));
+  EXPECT_EQ(PlanCheck(program, plan).fault(), "");
+  // Two values of two tiles, and the scratch of one task.
+  EXPECT_EQ(plan.arena_bytes, 4 * 128 + 1024 + 2 * 64);
+  EXPECT_EQ(plan.device_arena_bytes, 2 * 120 + 600);
+  EXPECT_EQ(plan.device_peak_bytes, 4 * 120 + 600);
 }
 
 TEST(PlanMemory, RandomProgramsOnOneDevice) {

@@ -22,14 +22,17 @@ const std::map<std::string, KernelLowering, std::less<>>& lowerings() {
       {"argmax", {lower_argmax, true}},
       {"combine", {lower_combine, false}},
       {"concatenate", {lower_concatenate, false}},
+      {"cond", {lower_cond, true}},
       {"dot_general", {lower_dot_general, false}},
       {"gather", {lower_gather, true}},
       {"move", {lower_move, false}},
       {"pad", {lower_pad, false}},
       {"random_keys", {lower_random_keys, true}},
       {"reduce", {lower_reduce, false}},
+      {"scan", {lower_scan, true}},
       {"scatter_add", {lower_scatter_add, true}},
       {"sort", {lower_sort, true}},
+      {"while", {lower_while, true}},
   };
   return table;
 }

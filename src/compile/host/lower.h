@@ -58,5 +58,8 @@ std::vector<TileTask> lower_gather(const LowerContext&, const Equation&);
 std::vector<TileTask> lower_scatter_add(const LowerContext&, const Equation&);
 std::vector<TileTask> lower_sort(const LowerContext&, const Equation&);
 std::vector<TileTask> lower_random_keys(const LowerContext&, const Equation&);
+std::vector<TileTask> lower_scan(const LowerContext&, const Equation&);
+std::vector<TileTask> lower_while(const LowerContext&, const Equation&);
+std::vector<TileTask> lower_cond(const LowerContext&, const Equation&);
 
 }  // namespace tessera::compile::host

@@ -99,7 +99,7 @@ class MemoryPlanner {
     find_lives();
     choose_aliases();
     emit_tasks();
-    executable_.device_peak_bytes = device_peak();
+    find_device_bytes();
     return std::move(executable_);
   }
 
@@ -205,7 +205,7 @@ class MemoryPlanner {
   // --- tasks and places
 
   void emit_tasks() {
-    places_.assign(lives_.size(), ~std::uint32_t{0});
+    places_.assign(lives_.size(), kNoPlace);
     writer_.assign(lives_.size(), kNoTask);
     readers_.resize(lives_.size());
     expiring_.resize(program_.instructions.size() + 1);
@@ -220,6 +220,7 @@ class MemoryPlanner {
   void emit_task(std::size_t instruction, const TileTask& task) {
     const auto id = static_cast<std::uint32_t>(executable_.tasks.size());
     executable_.tasks.push_back({.kernel = task.kernel,
+                                 .control = task.control,
                                  .instruction = static_cast<std::uint32_t>(instruction),
                                  .places = {},
                                  .successors = {},
@@ -237,6 +238,9 @@ class MemoryPlanner {
       place_write(instruction, task, i, before);
       executable_.tasks[id].places.push_back(places_[tile]);
     }
+    for (std::int64_t bytes : task.scratch) {
+      executable_.tasks[id].places.push_back(place_scratch(instruction, id, bytes, before));
+    }
     std::sort(before.begin(), before.end());
     before.erase(std::unique(before.begin(), before.end()), before.end());
     for (std::uint32_t other : before) {
@@ -253,7 +257,7 @@ class MemoryPlanner {
 
   std::uint32_t place_of_input(const TileRef& ref) {
     std::uint32_t& place = places_[number(ref)];
-    if (place == ~std::uint32_t{0}) {
+    if (place == kNoPlace) {
       require(input_of_[ref.value] >= 0, "a tile is written before it is read");
       place = add_place({.space = run::Place::Space::input,
                          .port = static_cast<std::uint32_t>(input_of_[ref.value]),
@@ -279,13 +283,28 @@ class MemoryPlanner {
       }
       return;
     }
-    if (share_in_place(instruction, task, write, before)) return;
+    if (!share_in_place(instruction, task, write, before)) place_in_arena(tile, before);
+  }
+
+  void place_in_arena(std::size_t tile, std::vector<std::uint32_t>& before) {
     std::vector<std::size_t> previous;
     const std::int64_t bytes = std::max(aligned(lives_[tile].bytes), kAlignment);
     const std::int64_t offset = arena_.take(bytes, previous);
     for (std::size_t other : previous) wait_for(other, before);
     places_[tile] = add_place({.space = run::Place::Space::arena, .offset = offset});
     expiring_[lives_[tile].end].push_back(tile);
+  }
+
+  /// Scratch is one more tile, which lives for one instruction and belongs to no value.
+  std::uint32_t place_scratch(std::size_t instruction, std::uint32_t task, std::int64_t bytes,
+                              std::vector<std::uint32_t>& before) {
+    const std::size_t tile = lives_.size();
+    lives_.push_back({.bytes = bytes, .begin = instruction, .end = instruction});
+    places_.push_back(kNoPlace);
+    writer_.push_back(task);
+    readers_.emplace_back();
+    place_in_arena(tile, before);
+    return places_[tile];
   }
 
   /// Writes over a tile of the arena that this task is the last to read.
@@ -321,8 +340,9 @@ class MemoryPlanner {
 
   // --- what one device would hold
 
-  /// The largest sum of live tiles when a device holds one tile of each value.
-  std::int64_t device_peak() const {
+  /// A device holds one tile of each value: its arguments and results, and the largest sum of the
+  /// other tiles that live at one time.
+  void find_device_bytes() {
     std::int64_t ports = 0;
     std::vector<std::int64_t> change(program_.instructions.size() + 2, 0);
     for (ValueId id = 0; id < f_.values.size(); ++id) {
@@ -338,23 +358,29 @@ class MemoryPlanner {
         change[lives_[first_tile_[id]].end + 1] -= largest;
       }
     }
+    for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
+      for (const TileTask& task : program_.instructions[i].tasks) {
+        change[i] += task.device_scratch_bytes;
+        change[i + 1] -= task.device_scratch_bytes;
+      }
+    }
     std::int64_t live = 0;
-    std::int64_t peak = 0;
     for (std::int64_t bytes : change) {
       live += bytes;
-      peak = std::max(peak, live);
+      executable_.device_arena_bytes = std::max(executable_.device_arena_bytes, live);
     }
-    return ports + peak;
+    executable_.device_peak_bytes = ports + executable_.device_arena_bytes;
   }
 
   static constexpr std::uint32_t kNoTask = ~std::uint32_t{0};
+  static constexpr std::uint32_t kNoPlace = ~std::uint32_t{0};
 
   const HostProgram& program_;
   const Function& f_;
   const CompileOptions& options_;
   run::Executable executable_;
   std::vector<std::size_t> first_tile_;  // per value, and the total at the end
-  std::vector<Life> lives_;              // per tile
+  std::vector<Life> lives_;              // per tile, scratch last
   std::vector<int> input_of_;            // per value: port, or -1
   std::vector<int> output_of_;
   std::vector<std::uint32_t> places_;  // per tile

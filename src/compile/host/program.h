@@ -28,13 +28,17 @@ struct StridedTile {
   std::vector<std::int64_t> strides;  // in elements, per dimension of the value that is read
 };
 
-/// One task before memory is planned. Buffers are handed to the kernel reads first, then writes.
+/// One task before memory is planned. Its buffers are the reads, then the writes, then the scratch.
+/// Reads are in use until it ends, writes and scratch from its start.
 struct TileTask {
   std::shared_ptr<const run::Kernel> kernel;
   std::vector<TileRef> reads;
   std::vector<TileRef> writes;
   /// Pairs (write, read) of positions that may share memory when the read tile dies here.
   std::vector<std::pair<std::size_t, std::size_t>> may_share;
+  std::shared_ptr<const run::Control> control = nullptr;  // instead of a kernel
+  std::vector<std::int64_t> scratch = {};                 // bytes of each buffer
+  std::int64_t device_scratch_bytes = 0;                  // what one real device needs of it
 };
 
 struct HostInstruction {

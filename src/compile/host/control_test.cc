@@ -1,0 +1,434 @@
+// Control flow on the host engine against the reference: bit for bit, on meshes, by 1 to 3 threads.
+#include <gtest/gtest.h>
+#include <random>
+
+#include <tessera/error.h>
+
+#include "compile/compile.h"
+#include "ir/text.h"
+#include "run/engine.h"
+#include "tests/fuzz/run_sharded.h"
+
+namespace tessera::compile {
+namespace {
+
+using ir::Function;
+using ops::HostArray;
+using testing::Arrays;
+
+Type f32(Shape shape) { return {DType::f32, std::move(shape)}; }
+Type i32(Shape shape) { return {DType::i32, std::move(shape)}; }
+
+Function parsed(const std::string& mesh, const std::string& text) {
+  Function function = ir::parse("function main[mesh=\"" + mesh + "\", grains=8]" + text);
+  ir::verify(function, "the test");
+  return function;
+}
+
+/// Every value whole, in nested functions too.
+Function on_one_device(const Function& function) {
+  const auto whole = [](Function f) {
+    for (ir::Value& value : f.values) value.sharding = replicated_sharding(value.type.rank());
+    return f;
+  };
+  return ir::with_mesh(whole(ir::with_changed_bodies(function, whole)), Mesh());
+}
+
+HostArray i32_array(std::int32_t value) {
+  HostArray array(i32({}));
+  array.data<std::int32_t>()[0] = value;
+  return array;
+}
+
+/// Random values of the type; integers and floats lie between -2 and 2.
+HostArray random_array(const Type& type, std::uint32_t seed) {
+  std::minstd_rand random(seed + 1);
+  HostArray array(type);
+  const auto draw = [&] { return static_cast<float>(random() % 4097) / 1024.0F - 2.0F; };
+  ops::dispatch(type.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for (T& value : array.data<T>()) value = static_cast<T>(draw());
+  });
+  return array;
+}
+
+/// `fixed` for the first inputs, random arrays for the others.
+Arrays inputs_of(const Function& function, Arrays fixed = {}) {
+  for (std::size_t i = fixed.size(); i < function.inputs.size(); ++i) {
+    fixed.push_back(random_array(function.type(function.inputs[i]), static_cast<std::uint32_t>(i)));
+  }
+  return fixed;
+}
+
+/// The function as written and on one device, by several threads, with and without donated inputs.
+void check(const Function& function, const Arrays& inputs, std::vector<int> alias = {}) {
+  const Arrays wanted = testing::run_reference(function, inputs);
+  for (const Function& f : {function, on_one_device(function)}) {
+    for (int threads : {1, 2, 3}) {
+      run::Engine::instance().set_num_threads(threads);
+      for (const std::vector<int>& donated : {std::vector<int>{}, alias}) {
+        const Arrays found = testing::run_partitioned(f, donated, inputs);
+        EXPECT_EQ(testing::first_difference(found, wanted), std::nullopt) << threads << " threads\n"
+                                                                          << ir::print(f);
+      }
+    }
+  }
+}
+
+std::string replaced(std::string text, const std::string& word, const std::string& by) {
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at)) {
+    text.replace(at, word.size(), by);
+    at += by.size();
+  }
+  return text;
+}
+
+// --- scan ----------------------------------------------------------------------------------------
+
+/// A recurrence with the batch of 5 rows over `data` and the contraction over `model`; each step
+/// returns a row of results and a sum over the batch.
+const char* const kRecurrence = R"((%0: f32[6,3]<{model},{}>, %1: f32[5,3]<{data},{}>,
+    %2: f32[LENGTH,5,6]<{},{data},{model}>, %3: f32[LENGTH,3]<{},{}>) {
+  %4: f32[5,3]<{data},{}>, %5: f32[LENGTH,5,3]<{},{data},{}>, %6: f32[LENGTH]<{}> = scan[
+      body={(%0: f32[6,3]<{model},{}>, %1: f32[5,3]<{data},{}>, %2: f32[5,6]<{data},{model}>,
+             %3: f32[3]<{}>) {
+    %4: f32[5,3]<{data},{}+{model}> = dot_general[lhs_batch=[], lhs_contract=[1], rhs_batch=[],
+        rhs_contract=[0]] %2, %0
+    %5: f32[5,3]<{data},{}> = all_reduce[reduction="sum"] %4
+    %6: f32[5,3]<{data},{}> = broadcast_in_dim[dims=[1], shape=[5,3]] %3
+    %7: f32[5,3]<{data},{}> = mul %1, %6
+    %8: f32[5,3]<{data},{}> = add %5, %7
+    %9: f32[]<+{data}> = reduce_sum[dims=[0,1]] %8
+    %10: f32[]<> = all_reduce[reduction="sum"] %9
+    %11: f32[5,3]<{data},{}> = mul %8, %1
+    return %8, %11, %10
+  }}, length=LENGTH, num_carry=1, num_consts=1, reverse=REVERSE] %0, %1, %2, %3
+  return %4, %5, %6
+})";
+
+Function recurrence(std::int64_t length, bool is_reverse) {
+  const std::string text = replaced(kRecurrence, "LENGTH", std::to_string(length));
+  return parsed("data=2,model=2", replaced(text, "REVERSE", is_reverse ? "true" : "false"));
+}
+
+TEST(Scan, RecurrenceOnMeshes) {
+  for (std::int64_t length : {0, 1, 2, 5}) {
+    for (bool is_reverse : {false, true}) {
+      const Function f = recurrence(length, is_reverse);
+      check(f, inputs_of(f), {1});
+    }
+  }
+}
+
+TEST(Scan, CollectivesAreCountedInEachStep) {
+  const Function f = recurrence(5, false);
+  run::Engine::instance().reset_collective_counts();
+  testing::run_partitioned(f, {}, inputs_of(f));
+  const run::CollectiveCounts counts = run::Engine::instance().collective_counts();
+  ASSERT_EQ(counts.size(), 1U);
+  EXPECT_EQ(counts.at("all_reduce").count, 10);
+  EXPECT_EQ(counts.at("all_reduce").bytes, 5 * (3 * 3 * 4 + 4));
+}
+
+/// Carries that change places, so that no step can update in place.
+TEST(Scan, CarriesThatChangePlaces) {
+  for (int length : {0, 1, 2, 3, 4}) {
+    const Function f =
+        parsed("data=2", replaced(R"((%0: f32[5]<{data}>, %1: f32[5]<{data}>, %2: f32[5]<{data}>) {
+  %3: f32[5]<{data}>, %4: f32[5]<{data}>, %5: f32[5]<{data}> = scan[body={
+      (%0: f32[5]<{data}>, %1: f32[5]<{data}>, %2: f32[5]<{data}>) {
+    %3: f32[5]<{data}> = add %0, %1
+    return %1, %2, %3
+  }}, length=LENGTH, num_carry=3, num_consts=0, reverse=false] %0, %1, %2
+  return %3, %4, %5
+})",
+                                  "LENGTH", std::to_string(length)));
+    check(f, inputs_of(f), {0, 1, 2});
+  }
+}
+
+TEST(Scan, OneArrayIsConstantAndCarryTwice) {
+  const Function f = parsed("data=2", R"((%0: f32[6]<{data}>) {
+  %1: f32[6]<{data}>, %2: f32[6]<{data}> = scan[body={
+      (%0: f32[6]<{data}>, %1: f32[6]<{data}>, %2: f32[6]<{data}>) {
+    %3: f32[6]<{data}> = add %0, %1
+    %4: f32[6]<{data}> = mul %0, %2
+    return %3, %4
+  }}, length=3, num_carry=2, num_consts=1, reverse=false] %0, %0, %0
+  return %1, %2
+})");
+  check(f, inputs_of(f), {0, -1});
+}
+
+TEST(Scan, AnUpdateInPlaceTakesNoMemory) {
+  const Function f = parsed("none", R"((%0: f32[1000]<{}>) {
+  %1: f32[1000]<{}> = scan[body={(%0: f32[1000]<{}>) {
+    %1: f32[1000]<{}> = mul %0, %0
+    return %1
+  }}, length=3, num_carry=1, num_consts=0, reverse=false] %0
+  return %1
+})");
+  const auto executable = compile(f, {.is_donated = {true}, .output_alias = {0}});
+  EXPECT_EQ(executable->outputs[0].alias, 0);
+  EXPECT_LE(executable->arena_bytes, 64);
+  EXPECT_EQ(executable->device_peak_bytes, 4000);
+  check(f, inputs_of(f), {0});
+}
+
+TEST(Scan, ThePeakIncludesWhatTheBodyNeeds) {
+  const Function f = parsed("data=2", R"((%0: f32[100,10]<{data},{}>) {
+  %1: f32[10,10]<{},{}> = constant[dtype=f32, shape=[10,10], value=0.0]
+  %2: f32[10,10]<{},{}> = scan[body={(%0: f32[100,10]<{data},{}>, %1: f32[10,10]<{},{}>) {
+    %2: f32[100,10]<{data},{}> = dot_general[lhs_batch=[], lhs_contract=[1],
+        rhs_batch=[], rhs_contract=[0]] %0, %1
+    %3: f32[10,10]<{},{}+{data}> = dot_general[lhs_batch=[], lhs_contract=[0],
+        rhs_batch=[], rhs_contract=[0]] %2, %0
+    %4: f32[10,10]<{},{}> = all_reduce[reduction="sum"] %3
+    return %4
+  }}, length=3, num_carry=1, num_consts=1, reverse=false] %0, %1
+  return %2
+})");
+  const auto executable = compile(f, {.is_donated = {false}, .output_alias = {-1}});
+  // Argument and result; the initial carry; in the body the product and its partial sum.
+  const std::int64_t row = 10 * 4;
+  EXPECT_GE(executable->device_peak_bytes, (50 + 10 + 10 + 50 + 10) * row);
+  EXPECT_LE(executable->device_peak_bytes, (50 + 10 + 10 + 50 + 10) * row + 64);
+  check(f, inputs_of(f));
+}
+
+/// Kernels of every kind on slices that begin at odd places.
+const char* const kSlices =
+    R"((%0: f32[5,ROWS,COLS]<{},{data},{}>, %1: i32[5,COLS]<{},{}>, %2: f32[5,1]<{},{}>,
+    %3: bool[5,ROWS,COLS]<{},{data},{}>, %4: u32[5,2]<{},{}>) {
+  %5: f32[5,ROWS,COLS]<{},{data},{}>, %6: f32[5,ROWS,COLS]<{},{data},{}>, )"
+    "%7: i32[5,ROWS]<{},{data}>, %8: f32[5,ROWS]<{},{data}>, %9: f32[5,COLS,ROWS]<{},{},{data}>, "
+    "%10: f32[5,ROWS,COLS]<{},{},{}>, %11: bool[5,ROWS,COLS]<{},{data},{}>, "
+    "%12: u32[5,ROWS,COLS]<{},{data},{}>, %13: f32[5,COLS,COLS]<{},{},{}>, "
+    "%14: f32[5,ROWS,COLS]<{},{data},{}>, %15: f32[5,ROWS,TWICE]<{},{data},{}> = "
+    R"(scan[body={(%0: f32[ROWS,COLS]<{data},{}>, %1: i32[COLS]<{}>, %2: f32[1]<{}>,
+      %3: bool[ROWS,COLS]<{data},{}>, %4: u32[2]<{}>) {
+    %5: f32[ROWS,COLS]<{data},{}> = mul %0, %0
+    %6: f32[ROWS,COLS]<{data},{}> = gather[dim=1] %0, %1
+    %7: i32[ROWS]<{data}> = argmax[dim=1] %0
+    %8: f32[ROWS]<{data}> = reduce_max[dims=[1]] %0
+    %9: f32[COLS,ROWS]<{},{data}> = transpose[permutation=[1,0]] %0
+    %10: f32[ROWS,COLS]<{},{}> = all_gather %0
+    %11: bool[ROWS,COLS]<{data},{}> = not %3
+    %12: u32[ROWS,COLS]<{data},{}> = random_bits[shape=[ROWS,COLS]] %4
+    %13: f32[COLS,COLS]<{},{}+{data}> = dot_general[lhs_batch=[], lhs_contract=[0], rhs_batch=[],
+        rhs_contract=[0]] %0, %0
+    %14: f32[COLS,COLS]<{},{}> = all_reduce[reduction="sum"] %13
+    %15: f32[ROWS,COLS]<{data},{}> = broadcast_in_dim[dims=[1], shape=[ROWS,COLS]] %2
+    %16: f32[ROWS,COLS]<{data},{}> = mul %15, %0
+    %17: f32[ROWS,TWICE]<{data},{}> = concatenate[dim=1] %0, %16
+    return %5, %6, %7, %8, %9, %10, %11, %12, %14, %16, %17
+  }}, length=5, num_carry=0, num_consts=0, reverse=false] %0, %1, %2, %3, %4
+  return %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15
+})";
+
+TEST(Scan, SlicesOfAllKernels) {
+  for (std::int64_t rows : {7, 69}) {
+    const std::int64_t cols = rows / 2;
+    std::string text = replaced(kSlices, "ROWS", std::to_string(rows));
+    text = replaced(text, "COLS", std::to_string(cols));
+    const Function f = parsed("data=2", replaced(text, "TWICE", std::to_string(2 * cols)));
+    check(f, inputs_of(f));
+  }
+}
+
+// --- while ---------------------------------------------------------------------------------------
+
+/// Grows until the largest element over the mesh reaches the limit.
+const char* const kGrowth = R"((%0: f32[]<>, %1: f32[5,4]<{data},{model}>, %2: i32[]<>) {
+  %3: f32[5,4]<{data},{model}>, %4: i32[]<> = while[body={
+      (%0: f32[]<>, %1: f32[5,4]<{data},{model}>, %2: i32[]<>) {
+    %3: f32[5,4]<{data},{model}> = constant[dtype=f32, shape=[5,4], value=0.75]
+    %4: f32[5,4]<{data},{model}> = add %1, %3
+    %5: i32[]<> = constant[dtype=i32, shape=[], value=1.0]
+    %6: i32[]<> = add %2, %5
+    return %4, %6
+  }}, condition={(%0: f32[]<>, %1: f32[5,4]<{data},{model}>, %2: i32[]<>) {
+    %3: f32[]<+{data model}> = reduce_max[dims=[0,1]] %1
+    %4: f32[]<> = all_reduce[reduction="max"] %3
+    %5: bool[]<> = compare[direction="lt"] %4, %0
+    return %5
+  }}, num_consts=1] %0, %1, %2
+  return %3, %4
+})";
+
+TEST(While, RunsUntilTheConditionIsFalse) {
+  const Function f = parsed("data=2,model=2", kGrowth);
+  for (float limit : {-5.0F, 2.0F, 2.5F, 3.0F, 9.0F}) {
+    HostArray bound(f32({}));
+    bound.data<float>()[0] = limit;
+    check(f, inputs_of(f, {bound}), {1, 2});
+  }
+}
+
+TEST(While, CollectivesOfConditionsAreCounted) {
+  const Function f = parsed("data=2,model=2", kGrowth);
+  HostArray bound(f32({}));
+  bound.data<float>()[0] = 9.0F;
+  const Arrays inputs = inputs_of(f, {bound, random_array(f32({5, 4}), 3), i32_array(0)});
+  run::Engine::instance().reset_collective_counts();
+  const Arrays found = testing::run_partitioned(f, {}, inputs);
+  const std::int32_t steps = found[1].data<std::int32_t>()[0];
+  EXPECT_GT(steps, 5);
+  EXPECT_EQ(run::Engine::instance().collective_counts().at("all_reduce").count, steps + 1);
+}
+
+/// The condition returns a carry; carries change places, so the end may lie in second buffers.
+TEST(While, CarriesThatChangePlaces) {
+  const Function f = parsed("data=2", R"((%0: i32[]<>, %1: i32[]<>, %2: f32[3]<{data}>,
+      %3: f32[3]<{data}>) {
+  %4: i32[]<>, %5: f32[3]<{data}>, %6: f32[3]<{data}> = while[
+      body={(%0: i32[]<>, %1: i32[]<>, %2: f32[3]<{data}>, %3: f32[3]<{data}>) {
+    %4: i32[]<> = add %1, %0
+    %5: f32[3]<{data}> = add %2, %3
+    return %4, %3, %5
+  }}, condition={(%0: i32[]<>, %1: i32[]<>, %2: f32[3]<{data}>, %3: f32[3]<{data}>) {
+    %4: bool[]<> = compare[direction="ne"] %0, %1
+    %5: bool[]<> = not %4
+    %6: bool[]<> = not %5
+    return %6
+  }}, num_consts=1] %0, %1, %2, %3
+  return %5, %6
+})");
+  for (std::int32_t steps : {0, 1, 2, 3}) {
+    check(f, inputs_of(f, {i32_array(1), i32_array(1 - steps)}), {2, 3});
+  }
+}
+
+TEST(While, TheConditionMayBeACarry) {
+  const Function f = parsed("none", R"((%0: bool[]<>, %1: f32[3]<{}>) {
+  %2: bool[]<>, %3: f32[3]<{}> = while[body={(%0: bool[]<>, %1: f32[3]<{}>) {
+    %2: bool[]<> = not %0
+    %3: f32[3]<{}> = add %1, %1
+    return %2, %3
+  }}, condition={(%0: bool[]<>, %1: f32[3]<{}>) {
+    return %0
+  }}, num_consts=0] %0, %1
+  return %2, %3
+})");
+  for (bool runs : {false, true}) {
+    HostArray flag(Type{DType::boolean, {}});
+    flag.data<bool>()[0] = runs;
+    check(f, inputs_of(f, {flag}), {0, 1});
+  }
+}
+
+// --- cond ----------------------------------------------------------------------------------------
+
+TEST(Cond, NumbersOutsideOfTheRangeMeanTheNearestBranch) {
+  const Function f = parsed("data=2,model=2", R"((%0: i32[]<>, %1: f32[5,4]<{data},{}>,
+      %2: f32[5,4]<{data},{}>) {
+  %3: f32[5,4]<{data},{}>, %4: f32[5,4]<{data},{}> = cond[branches={
+  (%0: f32[5,4]<{data},{}>, %1: f32[5,4]<{data},{}>) {
+    %2: f32[5,4]<{data},{}> = add %0, %1
+    return %2, %2
+  }, (%0: f32[5,4]<{data},{}>, %1: f32[5,4]<{data},{}>) {
+    return %1, %1
+  }, (%0: f32[5,4]<{data},{}>, %1: f32[5,4]<{data},{}>) {
+    %2: f32[4]<{}+{data}> = reduce_sum[dims=[0]] %0
+    %3: f32[4]<{}> = all_reduce[reduction="sum"] %2
+    %4: f32[5,4]<{data},{}> = broadcast_in_dim[dims=[1], shape=[5,4]] %3
+    return %4, %0
+  }}] %0, %1, %2
+  return %3, %4
+})");
+  for (std::int32_t number : {-1000, -1, 0, 1, 2, 3, 1000}) {
+    const Arrays inputs = inputs_of(f, {i32_array(number)});
+    check(f, inputs, {1, 2});
+    run::Engine::instance().reset_collective_counts();
+    testing::run_partitioned(f, {}, inputs);
+    EXPECT_EQ(run::Engine::instance().collective_counts().empty(), number < 2);
+  }
+}
+
+// --- together ------------------------------------------------------------------------------------
+
+/// A scan whose steps run a while, whose rounds choose a branch, one of which scans.
+const char* const kNested = R"((%0: f32[6]<{data}>, %1: i32[4]<{}>, %2: f32[4,6]<{},{data}>) {
+  %3: f32[6]<{data}>, %4: f32[4,6]<{},{data}> = scan[
+      body={(%0: f32[6]<{data}>, %1: i32[]<>, %2: f32[6]<{data}>) {
+    %3: i32[]<>, %4: f32[6]<{data}> = while[
+        body={(%0: f32[6]<{data}>, %1: i32[]<>, %2: f32[6]<{data}>) {
+      %3: f32[6]<{data}> = cond[branches={(%0: f32[6]<{data}>, %1: f32[6]<{data}>) {
+        %2: f32[]<+{data}> = reduce_sum[dims=[0]] %0
+        %3: f32[]<> = all_reduce[reduction="sum"] %2
+        %4: f32[6]<{data}> = broadcast_in_dim[dims=[], shape=[6]] %3
+        %5: f32[6]<{data}> = mul %4, %1
+        return %5
+      }, (%0: f32[6]<{data}>, %1: f32[6]<{data}>) {
+        %2: f32[6]<{data}>, %3: f32[6]<{data}> = scan[
+            body={(%0: f32[6]<{data}>, %1: f32[6]<{data}>) {
+          %2: f32[6]<{data}> = add %0, %1
+          return %1, %2
+        }}, length=3, num_carry=2, num_consts=0, reverse=false] %0, %1
+        return %3
+      }}] %1, %2, %0
+      %4: i32[]<> = constant[dtype=i32, shape=[], value=1.0]
+      %5: i32[]<> = add %1, %4
+      %6: f32[6]<{data}>, %7: i32[]<> = optimization_barrier %3, %5
+      return %7, %6
+    }}, condition={(%0: f32[6]<{data}>, %1: i32[]<>, %2: f32[6]<{data}>) {
+      %3: i32[]<> = constant[dtype=i32, shape=[], value=3.0]
+      %4: bool[]<> = compare[direction="lt"] %1, %3
+      return %4
+    }}, num_consts=1] %2, %1, %0
+    %5: f32[6]<{data}> = add %4, %0
+    return %4, %5
+  }}, length=4, num_carry=1, num_consts=0, reverse=true] %0, %1, %2
+  return %3, %4
+})";
+
+TEST(Control, NestedInOneAnother) {
+  const Function f = parsed("data=2", kNested);
+  HostArray first(i32({4}));
+  for (std::int32_t i = 0; i < 4; ++i) first.data<std::int32_t>()[static_cast<std::size_t>(i)] = i;
+  const Arrays inputs = inputs_of(f, {random_array(f32({6}), 9), first});
+  check(f, inputs, {0, -1});
+  run::Engine::instance().reset_collective_counts();
+  testing::run_partitioned(f, {}, inputs);
+  // Rounds start at 0, 1, 2, 3 and end at 3; only number 0 takes the first branch.
+  EXPECT_EQ(run::Engine::instance().collective_counts().at("all_reduce").count, 1);
+}
+
+TEST(Control, ResultsThatNobodyReads) {
+  const Function f = parsed("data=2", R"((%0: f32[6]<{data}>, %1: f32[3,6]<{},{data}>) {
+  %2: f32[6]<{data}>, %3: f32[3,6]<{},{data}>, %4: f32[3,6]<{},{data}> = scan[
+      body={(%0: f32[6]<{data}>, %1: f32[6]<{data}>) {
+    %2: f32[6]<{data}> = add %0, %1
+    %3: f32[6]<{data}> = mul %0, %1
+    return %2, %2, %3
+  }}, length=3, num_carry=1, num_consts=0, reverse=false] %0, %1
+  return %4
+})");
+  check(f, inputs_of(f));
+}
+
+TEST(Control, ShardingsOfBodiesMustAgree) {
+  const Function f = ir::parse(R"(function main[mesh="data=2", grains=8](%0: f32[6]<{data}>) {
+  %1: f32[6]<{data}> = scan[body={(%0: f32[6]<{}>) {
+    %1: f32[6]<{}> = add %0, %0
+    return %1
+  }}, length=3, num_carry=1, num_consts=0, reverse=false] %0
+  return %1
+})");
+  EXPECT_THROW(compile(f, {.is_donated = {false}, .output_alias = {-1}}), InternalError);
+}
+
+TEST(Control, BarriersAreDissolved) {
+  const Function f = parsed("data=2", R"((%0: f32[6]<{data}>, %1: f32[6]<{data}>) {
+  %2: f32[6]<{data}>, %3: f32[6]<{data}> = optimization_barrier %0, %1
+  %4: f32[6]<{data}> = optimization_barrier %3
+  %5: f32[6]<{data}> = mul %2, %4
+  return %5, %4
+})");
+  const auto executable = compile(f, {.is_donated = {false, false}, .output_alias = {-1, -1}});
+  EXPECT_EQ(executable->arena_bytes, 0);
+  check(f, inputs_of(f), {0, 1});
+}
+
+}  // namespace
+}  // namespace tessera::compile

@@ -1,0 +1,344 @@
+// Lowerings of ops with bodies. A body becomes an executable of its own, which one task runs on
+// tiles of its operands and results: slices and carries are read and written where they lie.
+
+#include <algorithm>
+#include <cstring>
+
+#include <tessera/error.h>
+
+#include "compile/compile.h"
+#include "compile/host/lower.h"
+#include "ops/control/control.h"
+
+namespace tessera::compile::host {
+
+namespace {
+
+using run::Control;
+using run::Nested;
+using run::TileBinding;
+using Tiles = std::vector<TileBinding>;
+
+/// Copies a buffer; does nothing where the planner gave both one place.
+class BytesKernel final : public run::Kernel {
+ public:
+  explicit BytesKernel(std::int64_t bytes) : bytes_(bytes) {}
+  int num_parts() const override {
+    return static_cast<int>(std::clamp<std::int64_t>(bytes_ / kPartBytes, 1, 64));
+  }
+  void run(std::span<std::byte* const> buffers, int part) const override {
+    if (buffers[0] == buffers[1]) return;
+    const std::int64_t first = bytes_ * part / num_parts();
+    const std::int64_t end = bytes_ * (part + 1) / num_parts();
+    std::copy(buffers[0] + first, buffers[0] + end, buffers[1] + first);
+  }
+
+ private:
+  static constexpr std::int64_t kPartBytes = 1 << 19;
+  std::int64_t bytes_;
+};
+
+/// Copies tiles to tiles, under construction.
+class Copies {
+ public:
+  void add(Tiles from, Tiles to, const std::vector<std::int64_t>& bytes) {
+    for (std::uint32_t tile = 0; tile < bytes.size(); ++tile) add_task(tile, bytes[tile]);
+    executable_.inputs.push_back({.tile_bytes = bytes});
+    executable_.outputs.push_back({.tile_bytes = bytes});
+    nested_.binding.inputs.push_back(std::move(from));
+    nested_.binding.outputs.push_back(std::move(to));
+  }
+
+  Nested finish() {
+    if (executable_.tasks.empty()) return {};
+    executable_.instructions = {{.name = "copy", .span = {}, .collectives = {}}};
+    nested_.executable = std::make_shared<const run::Executable>(std::move(executable_));
+    return std::move(nested_);
+  }
+
+ private:
+  void add_task(std::uint32_t tile, std::int64_t bytes) {
+    using Space = run::Place::Space;
+    const auto port = static_cast<std::uint32_t>(executable_.inputs.size());
+    const auto place = static_cast<std::uint32_t>(executable_.places.size());
+    executable_.places.push_back({.space = Space::input, .port = port, .tile = tile});
+    executable_.places.push_back({.space = Space::output, .port = port, .tile = tile});
+    executable_.tasks.push_back({.kernel = std::make_shared<BytesKernel>(bytes),
+                                 .instruction = 0,
+                                 .places = {place, place + 1},
+                                 .successors = {}});
+  }
+
+  run::Executable executable_;
+  Nested nested_;
+};
+
+/// The task of a control equation, and the numbers of its buffers.
+class ControlTask {
+ public:
+  ControlTask(const LowerContext& context, const Equation& equation)
+      : context_(context), equation_(equation) {
+    for (ValueId id : equation.operands) {
+      operands_.push_back(number_of_buffers());
+      const Layout& layout = context.layout(id);
+      for (std::int64_t tile = 0; tile < layout.num_tiles(); ++tile) {
+        task_.reads.push_back(context.read(id, layout.digits(tile)).tile);
+      }
+    }
+    for (ValueId id : equation.results) {
+      results_.push_back(number_of_buffers());
+      for (std::int64_t tile = 0; tile < context.layout(id).num_tiles(); ++tile) {
+        task_.writes.push_back({id, tile});
+      }
+    }
+  }
+
+  /// The tiles of an operand or a result; `stride` has the bytes of a slice per tile.
+  Tiles operand(std::size_t i, const std::vector<std::int64_t>& stride = {}) const {
+    return tiles(operands_[i], equation_.operands[i], stride);
+  }
+  Tiles result(std::size_t i, const std::vector<std::int64_t>& stride = {}) const {
+    return tiles(results_[i], equation_.results[i], stride);
+  }
+  std::vector<std::int64_t> result_bytes(std::size_t i) const {
+    const ValueId id = equation_.results[i];
+    const Layout& layout = context_.layout(id);
+    std::vector<std::int64_t> bytes;
+    for (std::int64_t tile = 0; tile < layout.num_tiles(); ++tile) {
+      bytes.push_back(tile_bytes(context_.function(), layout, id, tile));
+    }
+    return bytes;
+  }
+
+  std::uint32_t add_scratch(std::int64_t bytes, std::int64_t device_bytes) {
+    task_.scratch.push_back(bytes);
+    task_.device_scratch_bytes += device_bytes;
+    return number_of_buffers() - 1;
+  }
+  Tiles add_scratch_tiles(const std::vector<std::int64_t>& bytes) {
+    task_.device_scratch_bytes += *std::max_element(bytes.begin(), bytes.end());
+    Tiles tiles;
+    for (std::int64_t size : bytes) {
+      const std::uint32_t number = add_scratch(size, 0);
+      tiles.push_back({.even = number, .odd = number});
+    }
+    return tiles;
+  }
+
+  /// The result may be computed where the operand lies: no other operand reads its tiles.
+  void may_share(std::size_t result, std::size_t operand) {
+    const std::int64_t count = context_.layout(equation_.results[result]).num_tiles();
+    for (std::int64_t tile = 0; tile < count; ++tile) {
+      const auto offset = static_cast<std::size_t>(tile);
+      const std::size_t read = operands_[operand] + offset;
+      const auto& reads = task_.reads;
+      if (std::count(reads.begin(), reads.end(), reads[read]) != 1) continue;
+      task_.may_share.emplace_back(results_[result] - reads.size() + offset, read);
+    }
+  }
+
+  /// The bodies take turns in one arena.
+  std::vector<TileTask> finish(Control control) {
+    std::vector<Nested*> all = {&control.condition};
+    for (Nested& body : control.bodies) all.push_back(&body);
+    std::int64_t bytes = 0;
+    std::int64_t device_bytes = 0;
+    for (const Nested* nested : all) {
+      if (nested->executable == nullptr) continue;
+      bytes = std::max(bytes, nested->executable->arena_bytes);
+      device_bytes = std::max(device_bytes, nested->executable->device_arena_bytes);
+    }
+    const std::uint32_t arena = add_scratch(bytes, device_bytes);
+    for (Nested* nested : all) nested->binding.arena = arena;
+    task_.control = std::make_shared<const Control>(std::move(control));
+    return {std::move(task_)};
+  }
+
+ private:
+  std::uint32_t number_of_buffers() const {
+    return static_cast<std::uint32_t>(task_.reads.size() + task_.writes.size() +
+                                      task_.scratch.size());
+  }
+  Tiles tiles(std::uint32_t first, ValueId id, const std::vector<std::int64_t>& stride) const {
+    Tiles tiles;
+    for (std::uint32_t tile = 0; tile < context_.layout(id).num_tiles(); ++tile) {
+      tiles.push_back(
+          {.even = first + tile, .odd = first + tile, .stride = stride.empty() ? 0 : stride[tile]});
+    }
+    return tiles;
+  }
+
+  const LowerContext& context_;
+  const Equation& equation_;
+  TileTask task_;
+  std::vector<std::uint32_t> operands_;  // first buffer of each
+  std::vector<std::uint32_t> results_;
+};
+
+/// Checks that a value goes in or out of a body as it lies; `is_stacked` outside of it, along a
+/// dimension that is not split.
+void check_boundary(const Function& outer, ValueId outside, const Function& body, ValueId inside,
+                    bool is_stacked = false) {
+  Sharding sharding = outer.sharding(outside);
+  if (is_stacked) {
+    require(sharding.dims[0].empty(), "arrays that are scanned are whole along dimension 0");
+    sharding.dims.erase(sharding.dims.begin());
+  }
+  require(sharding == body.sharding(inside), "a nested function takes tiles as they lie");
+}
+
+std::shared_ptr<const run::Executable> compile_body(const Function& body,
+                                                    const std::vector<int>& output_alias) {
+  CompileOptions options{.is_donated = std::vector<bool>(body.inputs.size(), false),
+                         .output_alias = output_alias};
+  for (int input : output_alias) {
+    if (input >= 0) options.is_donated[static_cast<std::size_t>(input)] = true;
+  }
+  return compile(body, options);
+}
+
+/// A loop: constants and carries.
+struct LoopParts {
+  std::size_t num_consts;
+  std::size_t num_carry;
+  /// Whether the last step is an even one, counted from 0.
+  bool ends_even;
+};
+
+struct LoweredLoop {
+  Nested body;
+  Copies begin;
+  Copies end;
+};
+
+/// Carry i lies in the tiles of result i, which each step updates in place. Where it cannot, two
+/// buffers take turns such that the last step writes the result.
+void lower_carry(ControlTask& task, const LoopParts& parts, std::size_t i, LoweredLoop& loop) {
+  const std::vector<std::int64_t> bytes = task.result_bytes(i);
+  const Tiles operand = task.operand(parts.num_consts + i);
+  const Tiles result = task.result(i);
+  if (loop.body.executable->outputs[i].alias >= 0) {
+    loop.begin.add(operand, result, bytes);
+    loop.body.binding.inputs.push_back(result);
+    loop.body.binding.outputs.push_back(result);
+    task.may_share(i, parts.num_consts + i);
+    return;
+  }
+  const Tiles second = task.add_scratch_tiles(bytes);
+  const Tiles& first = parts.ends_even ? second : result;
+  const Tiles& other = parts.ends_even ? result : second;
+  Tiles reads = first;
+  Tiles writes = other;
+  for (std::size_t tile = 0; tile < bytes.size(); ++tile) {
+    reads[tile].odd = other[tile].even;
+    writes[tile].odd = first[tile].even;
+  }
+  loop.begin.add(operand, first, bytes);
+  loop.end.add(second, result, bytes);
+  loop.body.binding.inputs.push_back(std::move(reads));
+  loop.body.binding.outputs.push_back(std::move(writes));
+}
+
+LoweredLoop lower_loop(const LowerContext& context, const Equation& equation, ControlTask& task,
+                       const LoopParts& parts) {
+  const Function& body = equation.attributes.body("body");
+  std::vector<int> alias(body.outputs.size(), -1);
+  for (std::size_t i = 0; i < parts.num_carry; ++i) {
+    const std::size_t input = parts.num_consts + i;
+    check_boundary(context.function(), equation.results[i], body, body.inputs[input]);
+    check_boundary(context.function(), equation.results[i], body, body.outputs[i]);
+    alias[i] = static_cast<int>(input);
+  }
+  LoweredLoop loop;
+  loop.body.executable = compile_body(body, alias);
+  for (std::size_t i = 0; i < parts.num_consts + parts.num_carry; ++i) {
+    check_boundary(context.function(), equation.operands[i], body, body.inputs[i]);
+    if (i < parts.num_consts) {
+      loop.body.binding.inputs.push_back(task.operand(i));
+    } else {
+      lower_carry(task, parts, i - parts.num_consts, loop);
+    }
+  }
+  return loop;
+}
+
+}  // namespace
+
+std::vector<TileTask> lower_scan(const LowerContext& context, const Equation& equation) {
+  const ops::ScanParts parts = ops::scan_parts(equation);
+  const Function& body = equation.attributes.body("body");
+  ControlTask task(context, equation);
+  LoweredLoop loop = lower_loop(context, equation, task,
+                                {.num_consts = parts.num_consts,
+                                 .num_carry = parts.num_carry,
+                                 .ends_even = parts.length % 2 == 1});
+  for (std::size_t i = parts.first_scanned(); i < equation.operands.size(); ++i) {
+    check_boundary(context.function(), equation.operands[i], body, body.inputs[i], true);
+    const std::vector<std::int64_t>& slice = loop.body.executable->inputs[i].tile_bytes;
+    loop.body.binding.inputs.push_back(task.operand(i, slice));
+  }
+  for (std::size_t i = parts.num_carry; i < equation.results.size(); ++i) {
+    check_boundary(context.function(), equation.results[i], body, body.outputs[i], true);
+    const std::vector<std::int64_t>& slice = loop.body.executable->outputs[i].tile_bytes;
+    loop.body.binding.outputs.push_back(task.result(i, slice));
+  }
+  return task.finish({.kind = Control::Kind::scan,
+                      .length = parts.length,
+                      .is_reverse = parts.is_reverse,
+                      .begin = loop.begin.finish(),
+                      .condition = {},
+                      .bodies = {std::move(loop.body)},
+                      .end = {}});
+}
+
+std::vector<TileTask> lower_while(const LowerContext& context, const Equation& equation) {
+  const auto num_consts = static_cast<std::size_t>(equation.attributes.integer("num_consts"));
+  const Function& test = equation.attributes.body("condition");
+  ControlTask task(context, equation);
+  LoweredLoop loop = lower_loop(
+      context, equation, task,
+      {.num_consts = num_consts, .num_carry = equation.results.size(), .ends_even = false});
+  for (std::size_t i = 0; i < equation.operands.size(); ++i) {
+    check_boundary(context.function(), equation.operands[i], test, test.inputs[i]);
+  }
+  require(is_replicated(test.sharding(test.outputs[0])),
+          "a condition has the same bool everywhere");
+  const std::uint32_t decision = task.add_scratch(1, 1);
+  Nested condition{.executable = compile_body(test, {-1}),
+                   .binding = {.inputs = loop.body.binding.inputs,
+                               .outputs = {{{.even = decision, .odd = decision}}}}};
+  return task.finish({.kind = Control::Kind::while_loop,
+                      .decision = decision,
+                      .begin = loop.begin.finish(),
+                      .condition = std::move(condition),
+                      .bodies = {std::move(loop.body)},
+                      .end = loop.end.finish()});
+}
+
+std::vector<TileTask> lower_cond(const LowerContext& context, const Equation& equation) {
+  require(is_replicated(context.function().sharding(equation.operands[0])),
+          "a cond has the same number everywhere");
+  ControlTask task(context, equation);
+  Control control{.kind = Control::Kind::cond,
+                  .decision = task.operand(0)[0].even,
+                  .begin = {},
+                  .condition = {},
+                  .bodies = {},
+                  .end = {}};
+  for (const ops::FunctionPtr& branch : equation.attributes.get<ir::Bodies>("branches").functions) {
+    Nested nested;
+    for (std::size_t i = 1; i < equation.operands.size(); ++i) {
+      check_boundary(context.function(), equation.operands[i], *branch, branch->inputs[i - 1]);
+      nested.binding.inputs.push_back(task.operand(i));
+    }
+    for (std::size_t i = 0; i < equation.results.size(); ++i) {
+      check_boundary(context.function(), equation.results[i], *branch, branch->outputs[i]);
+      nested.binding.outputs.push_back(task.result(i));
+    }
+    nested.executable = compile_body(*branch, std::vector<int>(equation.results.size(), -1));
+    control.bodies.push_back(std::move(nested));
+  }
+  return task.finish(std::move(control));
+}
+
+}  // namespace tessera::compile::host
