@@ -107,12 +107,13 @@ class Verifier {
 
   void check_control(const Equation& equation) {
     const bool is_cond = equation.op == &ops::cond_op;
-    for (const Function* body : bodies_of(equation)) {
+    const std::vector<const Function*> bodies = bodies_of(equation);
+    for (const Function* body : bodies) {
       verify_partitioned(*body, after_);
       for (std::size_t i = 0; i < body->inputs.size(); ++i) {
         check_edge(equation.operands[is_cond ? i + 1 : i], *body, body->inputs[i]);
       }
-      const bool is_condition = body->outputs.size() != equation.results.size();
+      const bool is_condition = equation.op == &ops::while_op && body == bodies[1];
       for (std::size_t i = 0; i < body->outputs.size() && !is_condition; ++i) {
         check_edge(equation.results[i], *body, body->outputs[i]);
       }
