@@ -11,18 +11,63 @@
 // Jitted functions may be called from several threads.
 #pragma once
 
+#include <functional>
+
 #include <tessera/engine.h>
 #include <tessera/shardings.h>
 #include <tessera/tree.h>
 
 namespace tessera {
 
-// --- compiled programs
-
+namespace ir {
+struct PassEvent;
+}
 namespace detail {
 struct Program;
 class JitCore;
 }  // namespace detail
+
+// --- passes of the compiler
+
+/// A pass that has run; valid while it is observed.
+class PassReport {
+ public:
+  std::string_view name() const;
+  double seconds() const;
+  /// The program that the pass was given, and what it made of it.
+  std::string ir_before() const;
+  std::string ir_after() const;
+
+  explicit PassReport(const ir::PassEvent& event) : event_(event) {}
+
+ private:
+  const ir::PassEvent& event_;
+};
+
+struct PassSettings {
+  std::vector<std::string> disabled = {};  // names of optional passes that are left out
+  bool verify = false;                     // checks the program after each pass
+  std::function<void(const PassReport&)> observe = {};
+};
+
+// --- compiled programs
+
+/// An argument or a result: `path` is that of the leaf, `local_shape` what the fullest device
+/// holds.
+struct LeafPlacement {
+  std::string path;
+  Type type;
+  NamedSharding sharding;
+  Shape local_shape;
+};
+
+/// Bytes that one real device would hold while the program runs.
+struct MemoryPlan {
+  std::int64_t arguments = 0;
+  std::int64_t results = 0;      // that do not take the memory of a donated argument
+  std::int64_t temporaries = 0;  // at their peak
+  std::int64_t peak = 0;         // all of these
+};
 
 /// What is known of a function lowered for one kind of arguments.
 class LoweredProgram {
@@ -34,6 +79,10 @@ class LoweredProgram {
   std::string explain() const;
   /// Planned collectives of one run.
   std::vector<CollectiveUse> collectives() const;
+
+  /// Where each leaf of the arguments and of the result lives.
+  std::vector<LeafPlacement> arguments() const;
+  std::vector<LeafPlacement> results() const;
 
   explicit LoweredProgram(std::shared_ptr<detail::Program> program);
 
@@ -47,7 +96,8 @@ class CompiledProgram : public LoweredProgram {
   /// From the call to the first instruction: trace, differentiate, partition, compile.
   double compile_seconds() const;
   /// What one real device would have to hold, arguments included.
-  std::int64_t device_peak_bytes() const;
+  std::int64_t device_peak_bytes() const { return memory().peak; }
+  MemoryPlan memory() const;
 };
 
 struct JitOptions {
@@ -55,6 +105,7 @@ struct JitOptions {
   Shardings out_shardings = {};              // of the result; unspecified: inferred
   std::vector<int> donate_argnums = {};      // arguments whose buffers the call may reuse
   std::string name = {};
+  PassSettings passes = {};
 };
 
 // --- implementation
