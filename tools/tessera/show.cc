@@ -50,6 +50,7 @@ std::string table(const std::vector<Row>& rows) {
   return text;
 }
 
+/// As text the arguments only: a step of training returns its state as it got it.
 Shown sharding_of(const LoweredProgram& step) {
   std::vector<Row> rows = {{"leaf", "type", "spec", "local shape"}};
   Shown shown;
@@ -57,8 +58,7 @@ Shown sharding_of(const LoweredProgram& step) {
     shown.object[side] = json::array();
     for (const LeafPlacement& leaf : leaves) {
       const std::string spec = to_string(leaf.sharding.spec);
-      const std::string path = std::string(side) + " " + leaf.path;
-      rows.push_back({path, to_string(leaf.type), spec, to_string(leaf.local_shape)});
+      rows.push_back({leaf.path, to_string(leaf.type), spec, to_string(leaf.local_shape)});
       shown.object[side].push_back({{"path", leaf.path},
                                     {"dtype", name(leaf.type.dtype)},
                                     {"shape", leaf.type.shape},
@@ -66,9 +66,9 @@ Shown sharding_of(const LoweredProgram& step) {
                                     {"local_shape", leaf.local_shape}});
     }
   };
-  add("argument", step.arguments());
-  add("result", step.results());
+  add("arguments", step.arguments());
   shown.text = table(rows);
+  add("results", step.results());
   return shown;
 }
 

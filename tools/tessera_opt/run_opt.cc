@@ -108,6 +108,14 @@ std::vector<ir::Pass> chosen_passes(const Flags& flags, const std::vector<Stage>
   return passes;
 }
 
+/// The rule that an error names, without the line of the source that holds it.
+std::string broken_rule(const InternalError& error) {
+  const std::string text = error.what();
+  const std::string prefix = "internal error: ";
+  const std::size_t begin = text.starts_with(prefix) ? prefix.size() : 0;
+  return text.substr(begin, text.rfind(" (") - begin);
+}
+
 /// A rule of `verifier` that the program breaks is a mistake in the text or in the choice of
 /// passes.
 void check_fits(const ir::Function& function, ir::Verifier verifier, const std::string& user) {
@@ -115,7 +123,7 @@ void check_fits(const ir::Function& function, ir::Verifier verifier, const std::
     verifier(function, "reading");
   } catch (const InternalError& error) {
     throw UserError({.what = user + ": the program is not in the form that it takes",
-                     .found = error.what(),
+                     .found = broken_rule(error),
                      .wanted = "what the passes before it give",
                      .cure = "run these first; `tessera-opt --list` shows their order"});
   }
