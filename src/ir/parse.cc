@@ -1,5 +1,8 @@
+#include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cmath>
+#include <limits>
 
 #include <tessera/error.h>
 
@@ -230,6 +233,11 @@ class Parser {
     }
     if (accept('+')) result.partial = atom_list();
     expect('>');
+    AtomList used = used_atoms(result);
+    std::sort(used.begin(), used.end());
+    if (std::adjacent_find(used.begin(), used.end()) != used.end()) {
+      fail("a sharding that uses each axis once", to_string(function_.mesh, result));
+    }
     return result;
   }
   Attribute attribute() {
@@ -244,7 +252,9 @@ class Parser {
       const std::size_t end = text_.find_first_of(",] \n", at_);
       const std::string_view token = text_.substr(at_, end - at_);
       if (token.find_first_of(".einf") != std::string_view::npos) {
-        return read_number<double>("a number");
+        const auto number = read_number<double>("a number");
+        // There is one NaN in texts, without sign and payload.
+        return std::isnan(number) ? std::numeric_limits<double>::quiet_NaN() : number;
       }
       return integer();
     }

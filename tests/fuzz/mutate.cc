@@ -94,7 +94,8 @@ std::vector<std::string> tokens_of(const std::string& text) {
   for (std::size_t begin = 0; begin < text.size();) {
     std::size_t end = begin + 1;
     if (is_name(text[begin])) {
-      while (end < text.size() && is_name(text[end])) ++end;
+      const bool is_digit = std::isdigit(static_cast<unsigned char>(text[begin])) != 0;
+      while (end < text.size() && (is_name(text[end]) || (is_digit && text[end] == '.'))) ++end;
     }
     while (end < text.size() && text[end] == ' ') ++end;
     tokens.push_back(text.substr(begin, end - begin));
