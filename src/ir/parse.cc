@@ -277,12 +277,12 @@ class Parser {
     while (look < text_.size() && (text_[look] == ' ' || text_[look] == '\t')) ++look;
     if (text_.substr(look, 1) != "#") return {};
     const std::size_t end = std::min(text_.find('\n', look), text_.size());
-    const std::size_t first = std::min(look + 2, end);
+    const std::size_t first = std::min(text_.find_first_not_of(" \t", look + 1), end);
     const std::string text(text_.substr(first, end - first));
     at_ = look + 1;
     const std::size_t colon = text.rfind(':');
     std::uint32_t line = 0;
-    if (colon == std::string::npos ||
+    if (colon == std::string::npos || colon == 0 ||
         std::from_chars(text.data() + colon + 1, text.data() + text.size(), line).ec !=
             std::errc()) {
       fail("a position file:line");
