@@ -54,13 +54,23 @@ class Parser {
   [[noreturn]] void fail(const std::string& wanted) {
     const std::size_t end = std::min(text_.find('\n', at_), text_.size());
     fail(wanted,
-         at_ < end ? "'" + std::string(text_.substr(at_, end - at_)) + "'" : "the end of the line");
+         at_ < end ? "'" + shown(text_.substr(at_, end - at_)) + "'" : "the end of the line");
   }
   [[noreturn]] void fail(const std::string& wanted, const std::string& found) {
     throw UserError({.what = "parse: line " + std::to_string(line_) + " of the text is not IR",
                      .found = found,
                      .wanted = wanted,
                      .cure = "write it as print does; see the comment that opens src/ir/ir.h"});
+  }
+
+  /// The beginning of a text that may be anything.
+  static std::string shown(std::string_view text) {
+    constexpr std::size_t kMost = 80;
+    std::string result(text.substr(0, kMost));
+    for (char& c : result) {
+      if (std::isprint(static_cast<unsigned char>(c)) == 0) c = '?';
+    }
+    return text.size() > kMost ? result + "..." : result;
   }
 
   /// The error of another part of the library, with the line of the text.

@@ -4,6 +4,9 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include <tessera/engine.h>
+#include <tessera/error.h>
+
 #include "flags.h"
 #include "report.h"
 
@@ -106,6 +109,12 @@ void add_show_flags(CLI::App& command, ShowFlags& flags) {
 
 void show(const ShowFlags& flags, const std::string& json_path, const LoweredProgram& step,
           const std::function<MemoryPlan()>& memory) {
+  if (flags.what == "memory" && engine() != "host") {
+    throw UserError({.what = "--what memory: this engine plans no memory",
+                     .found = "--engine " + std::string(engine()),
+                     .wanted = "--engine host",
+                     .cure = "leave out --engine"});
+  }
   Shown shown;
   if (flags.what == "ir") shown = ir_of(flags, step);
   if (flags.what == "sharding") shown = sharding_of(step);
