@@ -23,7 +23,7 @@ using tessera::fuzz::SpawnResult;
 using Words = std::vector<std::string>;
 
 constexpr int kCasesToJudge = 200;  // fewer say nothing about coverage
-constexpr unsigned kSecondsPerCase = 60;
+constexpr unsigned kSecondsPerCase = 120;
 
 /// A flag as --help shows it.
 struct Flag {

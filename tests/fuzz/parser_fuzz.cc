@@ -22,7 +22,7 @@ using tessera::ir::Function;
 
 constexpr std::size_t kMostEquations = 40;
 constexpr int kCasesToJudge = 1000;  // fewer say nothing about coverage
-constexpr unsigned kSecondsPerCase = 20;
+constexpr unsigned kSecondsPerCase = 60;
 constexpr std::uint64_t kMostMemory = std::uint64_t{1} << 30;
 
 struct Counts {

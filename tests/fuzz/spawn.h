@@ -11,7 +11,7 @@ namespace tessera::fuzz {
 struct SpawnOptions {
   std::string stdin_text = {};
   std::filesystem::path folder;  // where it runs and where its output is kept meanwhile
-  unsigned seconds = 20;
+  unsigned seconds = 60;
   std::uint64_t memory = std::uint64_t{1} << 30;  // bytes of address space
 };
 
