@@ -12,49 +12,18 @@
 #pragma once
 
 #include <tessera/engine.h>
+#include <tessera/lowered.h>
 #include <tessera/shardings.h>
 #include <tessera/tree.h>
 
 namespace tessera {
-
-// --- compiled programs
-
-namespace detail {
-struct Program;
-class JitCore;
-}  // namespace detail
-
-/// What is known of a function lowered for one kind of arguments.
-class LoweredProgram {
- public:
-  /// The function as traced and differentiated, and as split over the mesh.
-  std::string ir() const;
-  std::string partitioned_ir() const;
-  /// A table of every collective: kind, bytes, user's line.
-  std::string explain() const;
-  /// Planned collectives of one run.
-  std::vector<CollectiveUse> collectives() const;
-
-  explicit LoweredProgram(std::shared_ptr<detail::Program> program);
-
- protected:
-  std::shared_ptr<detail::Program> program_;
-};
-
-class CompiledProgram : public LoweredProgram {
- public:
-  using LoweredProgram::LoweredProgram;
-  /// From the call to the first instruction: trace, differentiate, partition, compile.
-  double compile_seconds() const;
-  /// What one real device would have to hold, arguments included.
-  std::int64_t device_peak_bytes() const;
-};
 
 struct JitOptions {
   std::vector<Shardings> in_shardings = {};  // one per argument; missing: as the argument comes
   Shardings out_shardings = {};              // of the result; unspecified: inferred
   std::vector<int> donate_argnums = {};      // arguments whose buffers the call may reuse
   std::string name = {};
+  PassSettings passes = {};
 };
 
 // --- implementation

@@ -64,11 +64,65 @@ std::vector<CollectiveUse> LoweredProgram::collectives() const {
   return list;
 }
 
+std::string_view PassReport::name() const { return event_.pass.name; }
+double PassReport::seconds() const { return event_.seconds; }
+std::string PassReport::ir_before() const { return ir::print(event_.before); }
+std::string PassReport::ir_after() const { return ir::print(event_.after); }
+
+namespace {
+
+LeafPlacement leaf_placement(std::string path, const detail::Placement& placement) {
+  NamedSharding sharding;
+  sharding.mesh = placement.mesh;
+  sharding.spec = to_spec(placement.mesh, placement.sharding);
+  const Layout layout(placement.mesh, placement.sharding, placement.type.shape);
+  return {std::move(path), placement.type, std::move(sharding), layout.max_tile_shape()};
+}
+
+}  // namespace
+
+std::vector<LeafPlacement> LoweredProgram::arguments() const {
+  const std::vector<std::string>& paths = *program_->paths;
+  std::vector<LeafPlacement> list;
+  for (std::size_t i = 0; i < program_->inputs.size(); ++i) {
+    list.push_back(
+        leaf_placement(i < paths.size() ? paths[i] : fmt::format("captured {}", i - paths.size()),
+                       *program_->inputs[i]));
+  }
+  return list;
+}
+
+std::vector<LeafPlacement> LoweredProgram::results() const {
+  detail::lower(*program_);
+  std::vector<LeafPlacement> list;
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < program_->forwarded.size(); ++i) {
+    const int input = program_->forwarded[i];
+    const detail::Placement* placement =
+        input >= 0 ? program_->inputs[static_cast<std::size_t>(input)] : program_->outputs[next++];
+    list.push_back(leaf_placement(program_->result_paths[i], *placement));
+  }
+  return list;
+}
+
 double CompiledProgram::compile_seconds() const { return program_->seconds; }
 
-std::int64_t CompiledProgram::device_peak_bytes() const {
+MemoryPlan CompiledProgram::memory() const {
   detail::compile(*program_);
-  return program_->executable == nullptr ? 0 : program_->executable->device_peak_bytes;
+  MemoryPlan plan;
+  if (program_->executable == nullptr) return plan;
+  auto tile_bytes = [](const detail::Placement& placement) {
+    const Layout layout(placement.mesh, placement.sharding, placement.type.shape);
+    return size_bytes(Type{placement.type.dtype, layout.max_tile_shape()});
+  };
+  for (const detail::Placement* input : program_->inputs) plan.arguments += tile_bytes(*input);
+  for (std::size_t i = 0; i < program_->outputs.size(); ++i) {
+    if (program_->executable->outputs[i].alias < 0)
+      plan.results += tile_bytes(*program_->outputs[i]);
+  }
+  plan.peak = program_->executable->device_peak_bytes;
+  plan.temporaries = plan.peak - plan.arguments - plan.results;
+  return plan;
 }
 
 void set_num_threads(int count, std::source_location where) {

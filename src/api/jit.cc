@@ -70,6 +70,7 @@ class Tracer {
     program_->structure = structure;
     program_->paths = std::make_shared<const std::vector<std::string>>(paths_);
     program_->engine = engine_kind();
+    program_->passes = pass_options(options_.passes, name());
     place_arguments();
     record();
     place_captured();
@@ -185,6 +186,7 @@ class Tracer {
       result = body_.call(tracers);
       Walk leaves = body_.walk_result(result.get(), Walk::Want::paths);
       result_paths_ = leaves.paths();
+      program_->result_paths = result_paths_;
       std::vector<Array> abstract;
       for (const Walk::Leaf& leaf : leaves.leaves()) {
         outputs.push_back(lift(*trace, *leaf.array, where_));

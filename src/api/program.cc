@@ -91,6 +91,7 @@ void partition(Program& program) {
   options.is_storage = program.is_storage;
   options.outputs = program.asked_outputs;
   options.output_alias = program.output_alias;
+  options.passes = program.passes;
   program.partitioned = partition::partition(program.traced, options);
   for (std::size_t i = 0; i < program.partitioned.outputs.size(); ++i) {
     const ir::Value& output = program.partitioned.values[program.partitioned.outputs[i]];
@@ -118,11 +119,34 @@ std::vector<Array> interpret(const Program& program, const std::vector<run::Tile
 
 }  // namespace
 
+namespace {
+
+/// Nothing is differentiated any more: calls have no meaning of their own.
+std::vector<ir::Pass> traced_passes() {
+  std::vector<ir::Pass> passes = {ops::dissolve_calls_pass()};
+  for (ir::Pass& pass : ir::simplify_passes()) passes.push_back(std::move(pass));
+  return passes;
+}
+
+}  // namespace
+
+ir::PassOptions pass_options(const PassSettings& settings, const std::string& subject) {
+  std::vector<ir::Pass> passes = traced_passes();
+  for (ir::Pass& pass : partition::passes({})) passes.push_back(std::move(pass));
+  ir::check_disabled(settings.disabled, passes, subject);
+  ir::PassOptions options{.disabled = settings.disabled, .verify = settings.verify, .observe = {}};
+  if (settings.observe) {
+    options.observe = [observe = settings.observe](const ir::PassEvent& event) {
+      observe(PassReport(event));
+    };
+  }
+  return options;
+}
+
 void simplify(Program& program) {
-  program.traced = ops::dissolve_calls(program.traced, ops::Dissolve::all_calls);
-  program.traced = ir::without_dead_code(program.traced);
-  program.traced = ir::without_common_subexpressions(program.traced);
+  program.traced = ir::run_passes(traced_passes(), program.traced, program.passes);
   drop_unused_captures(program);
+  // The values of the captures go as well.
   program.traced = ir::without_dead_code(program.traced);
   forward_inputs(program);
 }

@@ -11,7 +11,7 @@
 #include <tessera/jit.h>
 
 #include "api/array_node.h"
-#include "ir/ir.h"
+#include "ir/pass.h"
 
 namespace tessera::detail {
 
@@ -24,7 +24,8 @@ struct Program {
   std::vector<Array> captured;
   std::string structure;                                  // of the arguments
   std::shared_ptr<const std::vector<std::string>> paths;  // of the arguments' leaves
-  std::shared_ptr<const void> result;                     // as traced, with abstract leaves
+  std::vector<std::string> result_paths;
+  std::shared_ptr<const void> result;  // as traced, with abstract leaves
   // What is asked for; after simplify() of the outputs that are computed.
   std::vector<const Placement*> inputs;
   std::vector<bool> is_storage;
@@ -32,6 +33,7 @@ struct Program {
   std::vector<std::optional<Sharding>> asked_outputs;
   std::vector<int> output_alias;
   EngineKind engine = EngineKind::host;
+  ir::PassOptions passes;
   // Outputs that are inputs are passed on without being computed.
   std::vector<int> forwarded;            // per output: that input, or -1
   std::vector<ir::ValueId> all_outputs;  // of `traced`
@@ -43,6 +45,8 @@ struct Program {
   std::atomic<double> seconds = 0.0;
 };
 
+/// Throws UserError for a disabled pass that does not exist or is not optional.
+ir::PassOptions pass_options(const PassSettings& settings, const std::string& subject);
 /// Prepares `traced` for lowering: drops dead code, repeated code, unused captures and outputs that
 /// are inputs.
 void simplify(Program& program);

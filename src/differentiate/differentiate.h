@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "ir/ir.h"
+#include "ir/pass.h"
 
 namespace tessera::differentiate {
 
@@ -13,5 +13,8 @@ namespace tessera::differentiate {
 /// computed for paths that do not lead from `wrt` to output 0. Cotangents of a value are added in
 /// reverse program order of its uses. Throws UserError when a path has no derivative.
 ir::Function value_and_grad(const ir::Function& function, const std::vector<std::size_t>& wrt);
+
+/// value_and_grad as a pass.
+std::vector<ir::Pass> passes(const std::vector<std::size_t>& wrt);
 
 }  // namespace tessera::differentiate

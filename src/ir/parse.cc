@@ -1,5 +1,8 @@
+#include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cmath>
+#include <limits>
 
 #include <tessera/error.h>
 
@@ -41,13 +44,23 @@ class Parser {
   [[noreturn]] void fail(const std::string& wanted) {
     const std::size_t end = std::min(text_.find('\n', at_), text_.size());
     fail(wanted,
-         at_ < end ? "'" + std::string(text_.substr(at_, end - at_)) + "'" : "the end of the line");
+         at_ < end ? "'" + shown(text_.substr(at_, end - at_)) + "'" : "the end of the line");
   }
   [[noreturn]] void fail(const std::string& wanted, const std::string& found) {
     throw UserError({.what = "parse: line " + std::to_string(line_) + " of the text is not IR",
                      .found = found,
                      .wanted = wanted,
                      .cure = "write it as print does; see the comment that opens src/ir/ir.h"});
+  }
+
+  /// The beginning of a text that may be anything.
+  static std::string shown(std::string_view text) {
+    constexpr std::size_t kMost = 80;
+    std::string result(text.substr(0, kMost));
+    for (char& c : result) {
+      if (std::isprint(static_cast<unsigned char>(c)) == 0) c = '?';
+    }
+    return text.size() > kMost ? result + "..." : result;
   }
 
   /// The error of another part of the library, with the line of the text.
@@ -261,6 +274,11 @@ class Parser {
     }
     if (accept('+')) result.partial = atom_list();
     expect('>');
+    AtomList used = used_atoms(result);
+    std::sort(used.begin(), used.end());
+    if (std::adjacent_find(used.begin(), used.end()) != used.end()) {
+      fail("a sharding that uses each axis once", to_string(function_.mesh, result));
+    }
     return result;
   }
   Attribute attribute() {
@@ -276,7 +294,9 @@ class Parser {
       const std::size_t end = text_.find_first_of(",] \n", at_);
       const std::string_view token = text_.substr(at_, end - at_);
       if (token.find_first_of(".einf") != std::string_view::npos) {
-        return read_number<double>("a number");
+        const auto number = read_number<double>("a number");
+        // There is one NaN in texts, without sign and payload.
+        return std::isnan(number) ? std::numeric_limits<double>::quiet_NaN() : number;
       }
       return integer();
     }
@@ -299,12 +319,12 @@ class Parser {
     while (look < text_.size() && (text_[look] == ' ' || text_[look] == '\t')) ++look;
     if (text_.substr(look, 1) != "#") return {};
     const std::size_t end = std::min(text_.find('\n', look), text_.size());
-    const std::size_t first = std::min(look + 2, end);
+    const std::size_t first = std::min(text_.find_first_not_of(" \t", look + 1), end);
     const std::string text(text_.substr(first, end - first));
     at_ = look + 1;
     const std::size_t colon = text.rfind(':');
     std::uint32_t line = 0;
-    if (colon == std::string::npos ||
+    if (colon == std::string::npos || colon == 0 ||
         std::from_chars(text.data() + colon + 1, text.data() + text.size(), line).ec !=
             std::errc()) {
       fail("a position file:line");

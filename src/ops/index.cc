@@ -130,7 +130,7 @@ std::vector<Type> scatter_shape(const ShapeContext& c) {
   Type result = c.operands[1];
   const std::int64_t dim = integer_of(c, "dim");
   const std::int64_t size = integer_of(c, "size");
-  if (dim < 0 || dim + num_index_dims > result.rank() || size < 0) {
+  if (dim < 0 || dim > result.rank() - num_index_dims || size < 0) {
     c.fail("dim = " + std::to_string(dim) + ", size = " + std::to_string(size) +
                " do not fit the updates",
            "size >= 0 and the indices' " + std::to_string(num_index_dims) +

@@ -53,19 +53,20 @@ std::vector<Type> slice_shape(const ShapeContext& c) {
              "slice inside the array, for example x[range(0, " + std::to_string(operand.shape[i]) +
                  ")]");
     }
-    result.shape.push_back((limit - start + stride - 1) / stride);
+    result.shape.push_back(limit == start ? 0 : (limit - start - 1) / stride + 1);
   }
   return {result};
 }
 
 /// Puts stride - 1 zeros after each element of every dimension.
-ValueId spread(Builder& b, ValueId x, const Ints& stride) {
+ValueId spread(Builder& b, ValueId x, Ints stride) {
   Shape split;
   Ints low;
   Ints high;
   Shape merged;
   const Shape shape = b.type(x).shape;
   for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] <= 1) stride[i] = 1;  // there is no second element, however far it would be
     split.insert(split.end(), {shape[i], 1});
     low.insert(low.end(), {0, 0});
     high.insert(high.end(), {0, stride[i] - 1});
@@ -122,6 +123,8 @@ Sample slice_sample(Type operand, Ints start, Ints limit, Ints stride) {
 
 // --- pad
 
+constexpr std::int64_t kMostPadded = std::int64_t{1} << 62;
+
 std::vector<Type> pad_shape(const ShapeContext& c) {
   expect_operands(c, 2);
   const Type& operand = c.operands[0];
@@ -137,6 +140,10 @@ std::vector<Type> pad_shape(const ShapeContext& c) {
       const std::int64_t amount = ints_of(c, attribute)[i];
       if (amount < 0) {
         c.fail("a negative amount of padding", "amounts of 0 or more", "slice the array instead");
+      }
+      if (amount > kMostPadded - result.shape[i]) {
+        c.fail("dimension " + std::to_string(i) + " would be too large", "at most 2^62 elements",
+               "check the amounts");
       }
       result.shape[i] += amount;
     }

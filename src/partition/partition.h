@@ -17,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ir/ir.h"
+#include "ir/pass.h"
 
 namespace tessera::partition {
 
@@ -31,12 +31,16 @@ struct PartitionOptions {
   /// Per output: the donated input whose buffer it takes, or -1; an output without an asked
   /// sharding takes the sharding of this input. Missing entries are -1.
   std::vector<int> output_alias;
-  /// Runs the verifiers after every pass.
-  bool verify = false;
+  ir::PassOptions passes = {};
 };
 
 /// The partitioned program over function.mesh; sharding_constraint equations are gone.
 ir::Function partition(const ir::Function& function, const PartitionOptions& options);
+/// The passes that do it, in order; they refer to `options`.
+std::vector<ir::Pass> passes(const PartitionOptions& options);
+
+/// Throws UserError unless the options fit the function.
+void check_options(const ir::Function& function, const PartitionOptions& options);
 
 /// One array moved by one collective, per device and step.
 struct CollectiveInfo {

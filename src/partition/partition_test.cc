@@ -114,7 +114,7 @@ TEST(Partition, ConstraintsDisappearAndHold) {
                                                   .is_storage = {},
                                                   .outputs = {},
                                                   .output_alias = {},
-                                                  .verify = true});
+                                                  .passes = {.verify = true}});
   EXPECT_EQ(count(out, ops::sharding_constraint_op), 0U);
   EXPECT_EQ(out.sharding(out.outputs[0]), p.spec(x, {none, "model"}));
   EXPECT_EQ(summary(out), "all_to_all 1 128");
@@ -130,7 +130,7 @@ TEST(Partition, InexactCutsMoveTheOperand) {
                                                     .is_storage = {},
                                                     .outputs = {},
                                                     .output_alias = {},
-                                                    .verify = true});
+                                                    .passes = {.verify = true}});
     EXPECT_EQ(count(out, ops::all_gather_op) + count(out, ops::all_to_all_op), 1U);
     EXPECT_EQ(count(out, ops::all_reduce_op), size == 3 ? 0U : 1U);
   }
@@ -145,7 +145,7 @@ TEST(Partition, TwentyFourGrainsAllowThreeDevices) {
                                                   .is_storage = {},
                                                   .outputs = {},
                                                   .output_alias = {},
-                                                  .verify = true});
+                                                  .passes = {.verify = true}});
   EXPECT_EQ(summary(out), "all_reduce 1 128");
 }
 
@@ -160,7 +160,7 @@ TEST(Partition, ConstantsCarryNothingBetweenUsers) {
                              .is_storage = {},
                              .outputs = {},
                              .output_alias = {},
-                             .verify = true});
+                             .passes = {.verify = true}});
   EXPECT_EQ(summary(out), "");
   EXPECT_EQ(count(out, ops::constant_op), 2U);
   EXPECT_EQ(count(out, ops::all_slice_op), 0U);
@@ -175,7 +175,7 @@ TEST(Partition, ReshapesKeepMajorSplits) {
                                                   .is_storage = {},
                                                   .outputs = {},
                                                   .output_alias = {},
-                                                  .verify = true});
+                                                  .passes = {.verify = true}});
   EXPECT_EQ(summary(out), "");
   EXPECT_EQ(to_string(p.function.mesh, out.sharding(out.outputs[0])), "{a},{b}");
   EXPECT_EQ(to_string(p.function.mesh, out.sharding(out.outputs[1])), "{a},{},{b},{}");
@@ -189,7 +189,7 @@ TEST(Partition, ReshapesThatDoNotFitMove) {
                                                   .is_storage = {},
                                                   .outputs = {},
                                                   .output_alias = {},
-                                                  .verify = true});
+                                                  .passes = {.verify = true}});
   EXPECT_FALSE(summary(out).empty());
 }
 
@@ -280,7 +280,7 @@ TEST(Partition, ExplainsTheCause) {
 TEST(Partition, SpeedOfATransformer) {
   const TransformerStep step(make_mesh({{"data", 8}}), 19);
   PartitionOptions options = step.options(true);
-  options.verify = false;
+  options.passes.verify = false;
   double best = 1e9;
   for (int i = 0; i < 5; ++i) {
     const std::clock_t start = std::clock();
@@ -294,7 +294,7 @@ TEST(Partition, SpeedOfATransformer) {
 TEST(Partition, Speed) {
   MlpStep mlp(make_mesh({{"data", 4}, {"model", 2}}), 2048, 256, 1024, 38);
   PartitionOptions options = mlp.options({"data"}, {"data", "model"}, {"model", "data"});
-  options.verify = false;
+  options.passes.verify = false;
   double best = 1e9;
   ir::Function out;
   for (int i = 0; i < 5; ++i) {

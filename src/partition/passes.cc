@@ -1,11 +1,10 @@
 // The passes of partitioning, in order.
-#include <functional>
-
 #include <tessera/error.h>
 
-#include "ir/text.h"
+#include "ops/control/control.h"
 #include "partition/combine_collectives.h"
 #include "partition/flatten.h"
+#include "partition/moves.h"
 #include "partition/partition.h"
 #include "partition/propagate.h"
 #include "partition/split.h"
@@ -18,6 +17,27 @@ void check_sharding(const ir::Function& function, ir::ValueId id, const Sharding
   const Layout layout(function.mesh, sharding, function.type(id).shape);
   require(sharding.partial.empty(), "inputs and outputs are not partial");
 }
+
+/// Shardings of inputs may be written behind their types; all others are still to be found.
+void verify_whole(const ir::Function& function, std::string_view after) {
+  ir::verify(function, after);
+  std::vector<bool> is_input(function.values.size(), false);
+  for (ir::ValueId id : function.inputs) is_input[id] = true;
+  for (ir::ValueId id = 0; id < function.values.size(); ++id) {
+    require(is_input[id] || !function.values[id].sharding,
+            "a program that is not partitioned has shardings on its inputs only");
+  }
+  for (const ir::Equation& equation : function.equations) {
+    require(!kind_of(*equation.op), "a program that is not partitioned has no collectives");
+  }
+}
+
+void verify_all(const ir::Function& function, std::string_view after) {
+  ir::verify(function, after);
+  verify_partitioned(function, after);
+}
+
+}  // namespace
 
 void check_options(const ir::Function& function, const PartitionOptions& options) {
   require(options.inputs.size() == function.inputs.size(), "one sharding per input");
@@ -40,37 +60,34 @@ void check_options(const ir::Function& function, const PartitionOptions& options
   }
 }
 
-using Pass = std::function<ir::Function(const ir::Function&)>;
-
-ir::Function run_pass(const char* name, const Pass& pass, const ir::Function& function,
-                      const PartitionOptions& options) {
-  ir::Function result = pass(function);
-  if (options.verify) {
-    ir::verify(result, name);
-    verify_partitioned(result, name);
-  }
-  return result;
+std::vector<ir::Pass> passes(const PartitionOptions& options) {
+  return {ops::dissolve_calls_pass(),
+          {.name = "split",
+           .doc = "gives every value a sharding and inserts the collectives that these need",
+           .run =
+               [&](const ir::Function& f) {
+                 const FlatFunction flat = flatten(f);
+                 return split(f, flat, propagate(flat, options));
+               },
+           .takes = verify_whole,
+           .gives = verify_all},
+          {.name = "combine_collectives",
+           .doc = "joins reductions over the same devices into few large ones",
+           .run =
+               [](const ir::Function& f) {
+                 const auto combine = [](const ir::Function& body) {
+                   return combine_collectives(body);
+                 };
+                 return combine(ir::with_changed_bodies(f, combine));
+               },
+           .is_optional = true,
+           .takes = verify_all,
+           .gives = verify_all}};
 }
-
-}  // namespace
 
 ir::Function partition(const ir::Function& function, const PartitionOptions& options) {
   check_options(function, options);
-  // First what every value should look like, from annotations alone.
-  const FlatFunction flat = flatten(function);
-  const Propagated propagated = propagate(flat, options);
-  // Then where data moves; this needs to know what the users of each value want.
-  ir::Function result = run_pass(
-      "split", [&](const ir::Function& f) { return split(f, flat, propagated); }, function,
-      options);
-  // Last, once all collectives stand.
-  return run_pass(
-      "combine_collectives",
-      [](const ir::Function& f) {
-        const auto combine = [](const ir::Function& body) { return combine_collectives(body); };
-        return combine(ir::with_changed_bodies(f, combine));
-      },
-      result, options);
+  return ir::run_passes(passes(options), function, options.passes);
 }
 
 }  // namespace tessera::partition

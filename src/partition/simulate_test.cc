@@ -193,7 +193,7 @@ class Generator {
       if (pick(2) == 0) options.outputs.back() = sharding(shape(outputs.back()).size());
     }
     program.b.set_outputs(outputs);
-    options.verify = true;
+    options.passes.verify = true;
   }
 
   Arrays draw_inputs() {

@@ -103,7 +103,7 @@ struct MlpStep {
   /// Shardings of all inputs: `batch` for x and target, one spec each for W1 and W2.
   PartitionOptions options(const P& batch, const P& first, const P& second) const {
     PartitionOptions options;
-    options.verify = true;
+    options.passes.verify = true;
     options.output_alias.assign(program.function.outputs.size(), -1);
     for (std::size_t i = 0; i < program.function.inputs.size(); ++i) {
       const ValueId id = program.function.inputs[i];
@@ -146,7 +146,7 @@ class TransformerStep {
   /// `is_fsdp`: every weight is split along its largest axis; otherwise weights are replicated.
   PartitionOptions options(bool is_fsdp) const {
     PartitionOptions options;
-    options.verify = true;
+    options.passes.verify = true;
     options.inputs = {program.spec(tokens, {"data"})};
     options.is_storage = {false};
     options.outputs.resize(program.function.outputs.size());

@@ -3,16 +3,12 @@
 // Random programs on random meshes give the same bits as on one device. Case i has seed S + i, so
 // `--seed <its seed> --cases 1` repeats it alone. Exit code 1: a case failed, or too little was
 // covered.
-#include <chrono>
-#include <csignal>
-#include <cstdlib>
-#include <cstring>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "ops/record.h"
 #include "partition/moves.h"
 #include "tests/fuzz/check.h"
+#include "tests/fuzz/run_cases.h"
 
 namespace {
 
@@ -21,49 +17,6 @@ using tessera::fuzz::Coverage;
 
 constexpr int kCasesToJudge = 200;  // fewer say nothing about coverage
 constexpr unsigned kSecondsPerCase = 120;
-
-struct Options {
-  std::uint64_t seed = 1;
-  int cases = 1000;
-  double seconds = 1e9;
-};
-
-char case_text[128];  // what a crash prints
-
-extern "C" void report_crash(int signal) {
-  const char* what = signal == SIGALRM ? "hangs: " : "crashes: ";
-  // Nothing can be done where standard error is gone.
-  if (write(STDERR_FILENO, what, std::strlen(what)) >= 0 &&
-      write(STDERR_FILENO, case_text, std::strlen(case_text)) >= 0) {
-    _exit(1);
-  }
-  _exit(2);
-}
-
-void watch_for_crashes() {
-  for (int signal : {SIGSEGV, SIGABRT, SIGFPE, SIGBUS, SIGILL, SIGALRM}) {
-    std::signal(signal, report_crash);
-  }
-}
-
-Options read_options(int argc, char** argv) {
-  Options options;
-  for (int i = 1; i < argc; ++i) {
-    const std::string flag = argv[i];
-    const char* value = i + 1 < argc ? argv[i + 1] : nullptr;
-    const bool is_known = flag == "--seed" || flag == "--cases" || flag == "--seconds";
-    if (!is_known || value == nullptr) {
-      fmt::print(stderr, "tessera_fuzz: {} is no flag with a value\n", flag);
-      fmt::print(stderr, "usage: tessera_fuzz [--seed S] [--cases N] [--seconds T]\n");
-      std::exit(2);
-    }
-    if (flag == "--seed") options.seed = std::strtoull(value, nullptr, 10);
-    if (flag == "--cases") options.cases = static_cast<int>(std::strtol(value, nullptr, 10));
-    if (flag == "--seconds") options.seconds = std::strtod(value, nullptr);
-    ++i;
-  }
-  return options;
-}
 
 void print_counts(const char* title, const std::map<std::string, int>& counts) {
   fmt::print("{}:", title);
@@ -100,29 +53,22 @@ void report(const Case& failing, const tessera::fuzz::Failure& failure) {
   const auto recheck = [](const Case& c) { return tessera::fuzz::check(c); };
   const Case small = tessera::fuzz::minimised(failing, failure.rule, recheck, 20.0);
   const auto again = recheck(small);
-  fmt::print("\nminimised: {}\n{}\nrepeat with: tessera_fuzz --seed {} --cases 1\n",
-             again ? again->detail : failure.detail, tessera::fuzz::to_string(small), failing.seed);
+  fmt::print("\nminimised: {}\n{}\n", again ? again->detail : failure.detail,
+             tessera::fuzz::to_string(small));
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const Options options = read_options(argc, argv);
-  fmt::print("tessera_fuzz --seed {} --cases {}\n", options.seed, options.cases);
-  watch_for_crashes();
+  const char* program = "tessera_fuzz";
+  const auto options = tessera::fuzz::read_options(program, argc, argv, {});
   Coverage coverage;
-  const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < options.cases; ++i) {
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
-    if (passed.count() > options.seconds) break;
-    const std::uint64_t seed = options.seed + static_cast<std::uint64_t>(i);
-    fmt::format_to_n(case_text, sizeof(case_text) - 1, "tessera_fuzz --seed {} --cases 1\n", seed);
-    alarm(kSecondsPerCase);
-    const Case c = tessera::fuzz::make_case(seed);
-    const auto failure = tessera::fuzz::check(c, &coverage);
-    if (!failure) continue;
-    report(c, *failure);
-    return 1;
-  }
-  return is_covered(coverage) ? 0 : 1;
+  const bool is_good =
+      tessera::fuzz::run_cases(program, options, kSecondsPerCase, [&](std::uint64_t seed) {
+        const Case c = tessera::fuzz::make_case(seed);
+        const auto failure = tessera::fuzz::check(c, &coverage);
+        if (failure) report(c, *failure);
+        return !failure;
+      });
+  return is_good && is_covered(coverage) ? 0 : 1;
 }

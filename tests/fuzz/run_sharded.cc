@@ -124,7 +124,7 @@ Function partition_verified(const Function& function, const Placed& placed) {
                                                          .is_storage = placed.is_storage,
                                                          .outputs = placed.outputs,
                                                          .output_alias = placed.output_alias,
-                                                         .verify = true});
+                                                         .passes = {.verify = true}});
   partition::verify_partitioned(partitioned, "partition");
   return partitioned;
 }

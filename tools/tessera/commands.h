@@ -6,5 +6,6 @@
 namespace tessera::cli {
 
 void add_train_lm(CLI::App& train);
+void add_show_lm(CLI::App& show);
 
 }  // namespace tessera::cli

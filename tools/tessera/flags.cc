@@ -39,6 +39,8 @@ void add_positive_number(CLI::App& command, double& value, const std::string& na
   option->check(CLI::Validator(check, "> 0"));
 }
 
+}  // namespace
+
 void add_choice(CLI::App& command, std::string& value, const std::string& name,
                 const std::vector<std::string>& choices, const std::string& text) {
   std::string list;
@@ -54,8 +56,6 @@ void add_choice(CLI::App& command, std::string& value, const std::string& name,
       ->check(CLI::Validator(check, "one of " + list))
       ->capture_default_str();
 }
-
-}  // namespace
 
 CLI::Option* add_whole_number(CLI::App& command, std::int64_t& value, const WholeNumber& flag) {
   const std::string example = std::to_string(value < flag.least ? 8 : value);

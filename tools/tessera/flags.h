@@ -34,6 +34,10 @@ Mesh mesh_of(const TrainFlags& flags);
 /// Sets up threads, grains and engine.
 void apply(const TrainFlags& flags);
 
+/// A flag for one of a few words; others throw UserError.
+void add_choice(CLI::App& command, std::string& value, const std::string& name,
+                const std::vector<std::string>& choices, const std::string& text);
+
 /// A flag for a whole number; other values throw UserError.
 struct WholeNumber {
   std::string name;

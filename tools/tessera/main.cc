@@ -1,22 +1,12 @@
-// The command line: `tessera train MODEL ...`. Exit codes: 0 done, 1 user error, 2 run-time fault,
-// 3 internal error.
+// The command line: `tessera train MODEL ...` and `tessera show MODEL ...`.
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
-#include <new>
-#include <system_error>
-
-#include <tessera/error.h>
 
 #include "commands.h"
-#include "mistakes.h"
+#include "tools/cli/mistakes.h"
+#include "tools/cli/run_main.h"
 
 namespace {
-
-int fail(int code, const char* kind, const std::string& text) {
-  std::fprintf(stderr, "tessera: %s%s\n", kind, text.c_str());
-  return code;
-}
 
 int run(int argc, char** argv) {
   CLI::App app("Trains neural networks in parallel over a mesh of devices.", "tessera");
@@ -24,6 +14,9 @@ int run(int argc, char** argv) {
   CLI::App* train = app.add_subcommand("train", "train a model");
   train->require_subcommand(1);
   tessera::cli::add_train_lm(*train);
+  CLI::App* show = app.add_subcommand("show", "show how a step of training is compiled");
+  show->require_subcommand(1);
+  tessera::cli::add_show_lm(*show);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -35,18 +28,4 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const tessera::UserError& error) {
-    return fail(1, "", error.what());
-  } catch (const tessera::RuntimeFault& fault) {
-    return fail(2, "fault: ", fault.what());
-  } catch (const std::bad_alloc&) {
-    return fail(2, "fault: ", "out of memory; use a smaller batch or a smaller model");
-  } catch (const std::system_error& fault) {
-    return fail(2, "fault: ", fault.what());
-  } catch (const std::exception& error) {
-    return fail(3, "", error.what());
-  }
-}
+int main(int argc, char** argv) { return tessera::cli::run_main("tessera", run, argc, argv); }

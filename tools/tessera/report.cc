@@ -27,6 +27,18 @@ void check_written(const std::ofstream& file, const std::string& path) {
 
 }  // namespace
 
+void write_json(const std::string& path, const json& object) {
+  if (path == "-") {
+    std::printf("%s\n", object.dump().c_str());
+    std::fflush(stdout);
+    return;
+  }
+  std::ofstream file(path);
+  file << object.dump(1) << "\n";
+  file.close();
+  check_written(file, path);
+}
+
 Report::Report(const TrainFlags& flags)
     : flags_(flags), has_bar_(flags.progress == "auto" && isatty(STDERR_FILENO) != 0) {
   // A run of hours should not fail at its end for a path that was wrong at its start.
@@ -120,14 +132,8 @@ void Report::write_json(const std::string& name, const CompiledProgram& step, js
   report["peak_rss_mib"] = usage.ru_maxrss / 1024;
   report["device_peak_mib"] =
       rounded(static_cast<double>(step.device_peak_bytes()) / (1024.0 * 1024.0), 100);
-  if (flags_.json == "-") {
-    line(report.dump());
-    return;
-  }
-  std::ofstream file(flags_.json);
-  file << report.dump(1) << "\n";
-  file.close();
-  check_written(file, flags_.json);
+  clear();
+  cli::write_json(flags_.json, report);
 }
 
 }  // namespace tessera::cli

@@ -12,6 +12,9 @@
 
 namespace tessera::cli {
 
+/// Writes to a file, or in one line to standard output for `-`; throws RuntimeFault.
+void write_json(const std::string& path, const nlohmann::json& object);
+
 class Report {
  public:
   explicit Report(const TrainFlags& flags);

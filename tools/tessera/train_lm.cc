@@ -11,26 +11,18 @@
 #include <tessera/train.h>
 
 #include "commands.h"
-#include "lm/model.h"
+#include "lm_job.h"
 #include "report.h"
 
 namespace tessera::cli {
 
 namespace {
 
-using State = TrainState<lm::LM>;
-
 constexpr std::uint32_t kDataSeed = 1234;
 constexpr std::int64_t kNumSequences = 8192;
-constexpr std::int64_t kBytes = 256;
-
-struct LmFlags : TrainFlags {
-  lm::Config model;
-  std::string text;
-  bool causal = false;
-  bool no_causal = false;
-  std::int64_t sample = 0;
-};
+Array place(const Array& batch, const Mesh& mesh) {
+  return mesh.axes().empty() ? batch : device_put(batch, batch_sharding(mesh));
+}
 
 /// Tokens to train on, and text that is never trained on.
 struct Corpus {
@@ -57,40 +49,7 @@ Corpus load_corpus(const LmFlags& flags, Report& report) {
       .held_out = data::consecutive_windows(text.held_out, flags.model.seq)};
 }
 
-Array place(const Array& batch, const Mesh& mesh) {
-  return mesh.axes().empty() ? batch : device_put(batch, NamedSharding(mesh, P{"data"}));
-}
-
-Shardings state_shardings(const LmFlags& flags, const Mesh& mesh, const State& shapes) {
-  if (mesh.axes().empty()) return {};
-  return flags.params == "fsdp" ? fsdp_shardings(mesh, shapes) : replicated(mesh, shapes);
-}
-
-State make_state(const LmFlags& flags, const Mesh& mesh) {
-  auto init = [&](Key key) {
-    return State(lm::LM(nn::Scope(key), flags.model),
-                 optim::adamw({.learning_rate = flags.learning_rate}));
-  };
-  const Key key(flags.seed);
-  const State shapes = eval_shape(init, key);
-  return jit(init, {.out_shardings = state_shardings(flags, mesh, shapes), .name = "init"})(key);
-}
-
-auto loss_and_grads(const lm::LM& params, const Array& ids) {
-  return value_and_grad([&](const lm::LM& model) { return lm::next_token_loss(model(ids), ids); })(
-      params);
-}
-
-auto make_step() {
-  return jit(
-      [](State old, Array ids) {
-        auto [loss, grads] = loss_and_grads(old.params, ids);
-        return std::tuple(old.apply_gradients(grads), loss);
-      },
-      {.donate_argnums = {0}, .name = "train_step"});
-}
-
-void dump(const std::string& path, const State& state, const Array& batch) {
+void dump(const std::string& path, const LmState& state, const Array& batch) {
   auto [loss, grads] = jit([](const lm::LM& params, Array ids) {
     return loss_and_grads(params, ids);
   })(state.params, batch);
@@ -148,45 +107,7 @@ std::string sample(const lm::LM& params, const LmFlags& flags, const data::Token
   return text;
 }
 
-void check_sizes(const lm::Config& model) {
-  if (model.d_model % model.heads != 0) {
-    throw UserError({.what = "--heads: the heads do not divide the width of the model",
-                     .found = "--heads " + std::to_string(model.heads) + " and --d-model " +
-                              std::to_string(model.d_model),
-                     .wanted = "a --d-model that is a multiple of --heads",
-                     .cure = "write for example --heads 8 --d-model 256"});
-  }
-  if (model.d_model % 2 != 0) {
-    throw UserError({.what = "--d-model: the width of the model is odd",
-                     .found = std::to_string(model.d_model),
-                     .wanted = "an even width: the positions alternate sines and cosines",
-                     .cure = "write for example --d-model 256"});
-  }
-}
-
-void check(const LmFlags& flags, const Mesh& mesh) {
-  if (!mesh.axes().empty() && !mesh.has_axis("data")) {
-    throw UserError({.what = "--mesh: the language model splits its batch over the axis data",
-                     .found = to_string(mesh),
-                     .wanted = "a mesh with an axis named data, or none",
-                     .cure = "write for example --mesh data=8"});
-  }
-  check_sizes(flags.model);
-  if (flags.sample > 0 && !flags.model.is_causal) {
-    throw UserError({.what = "--sample: a model that sees the future cannot continue a text",
-                     .found = flags.no_causal ? "--no-causal" : "neither --text nor --causal",
-                     .wanted = "a causal model that is trained on text",
-                     .cure = flags.no_causal ? "leave out --no-causal" : "add --text FILE"});
-  }
-  if (flags.sample > 0 && flags.text.empty()) {
-    throw UserError({.what = "--sample: the model is trained on random tokens, not on text",
-                     .found = "no --text",
-                     .wanted = "a causal model that is trained on text",
-                     .cure = "add --text FILE"});
-  }
-}
-
-nlohmann::json extra_json(const LmFlags& flags, const State& state) {
+nlohmann::json extra_json(const LmFlags& flags, const LmState& state) {
   const lm::Config& m = flags.model;
   nlohmann::json extra;
   extra["config"] = {{"vocab", m.vocab},     {"seq", m.seq},       {"d_model", m.d_model},
@@ -204,7 +125,7 @@ nlohmann::json extra_json(const LmFlags& flags, const State& state) {
   return extra;
 }
 
-void finish_text(const LmFlags& flags, const State& state, const Corpus& corpus, const Mesh& mesh,
+void finish_text(const LmFlags& flags, const LmState& state, const Corpus& corpus, const Mesh& mesh,
                  float last_loss, Report& report, nlohmann::json& extra) {
   const double loss = held_out_loss(state.params, *corpus.held_out, flags.batch, mesh);
   char line[96];
@@ -221,9 +142,7 @@ void finish_text(const LmFlags& flags, const State& state, const Corpus& corpus,
 void train(LmFlags flags) {
   const Mesh mesh = mesh_of(flags);
   apply(flags);
-  if (!flags.text.empty()) flags.model.vocab = kBytes;
-  flags.model.is_causal = flags.causal || (!flags.text.empty() && !flags.no_causal);
-  check(flags, mesh);
+  complete(flags, mesh);
   const use_mesh scope(mesh);
   Report report(flags);
   if (!flags.text.empty() && !flags.model.is_causal) {
@@ -231,7 +150,7 @@ void train(LmFlags flags) {
                stderr);
   }
   const Corpus corpus = load_corpus(flags, report);
-  State state = make_state(flags, mesh);
+  LmState state = make_state(flags, mesh);
   if (!flags.dump.empty()) dump(flags.dump, state, place(corpus.train.batch(0, flags.batch), mesh));
   auto step = make_step();
   float last_loss = 0;
@@ -254,26 +173,7 @@ void train(LmFlags flags) {
 void add_train_lm(CLI::App& train_command) {
   CLI::App* command = train_command.add_subcommand("lm", "a transformer language model");
   auto flags = std::make_shared<LmFlags>();
-  add_train_flags(*command, *flags);
-  auto size = [&](const char* name, std::int64_t& value, const char* text) {
-    add_whole_number(*command, value, {.name = name, .text = text});
-  };
-  size("--vocab", flags->model.vocab, "tokens; 256 with --text");
-  add_whole_number(*command, flags->model.seq,
-                   {.name = "--seq", .text = "tokens of a sequence", .least = 2});
-  size("--d-model", flags->model.d_model, "width of the model");
-  size("--heads", flags->model.heads, "attention heads; they divide --d-model");
-  size("--layers", flags->model.layers, "transformer blocks");
-  size("--d-ff", flags->model.d_ff, "width of the hidden layer of a block");
-  command->add_option("--text", flags->text, "train on the bytes of this file; implies --causal");
-  CLI::Option* causal =
-      command->add_flag("--causal", flags->causal, "a position sees earlier ones only")
-          ->disable_flag_override();
-  command->add_flag("--no-causal", flags->no_causal, "every position sees all")
-      ->disable_flag_override()
-      ->excludes(causal);
-  add_whole_number(*command, flags->sample,
-                   {.name = "--sample", .text = "write this many bytes of text at the end"});
+  add_lm_flags(*command, *flags);
   command->callback([flags] { train(*flags); });
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ir/builder.h"
+#include "ir/pass.h"
 #include "ops/record.h"
 
 namespace tessera::ops {
@@ -62,6 +63,8 @@ enum class Dissolve : std::uint8_t {
 };
 /// The function with these equations replaced by what they call, in nested functions too.
 Function dissolve_calls(const Function& function, Dissolve which);
+/// For programs of which nothing is differentiated any more.
+ir::Pass dissolve_calls_pass();
 
 /// Floating point operations of one run.
 double flops_of(const Function& function);

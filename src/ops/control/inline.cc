@@ -57,4 +57,10 @@ Function dissolve_calls(const Function& function, Dissolve which) {
   return change(ir::with_changed_bodies(function, change));
 }
 
+ir::Pass dissolve_calls_pass() {
+  return {.name = "dissolve_calls",
+          .doc = "puts the functions in the places of call, remat and custom_vjp",
+          .run = [](const Function& f) { return dissolve_calls(f, Dissolve::all_calls); }};
+}
+
 }  // namespace tessera::ops

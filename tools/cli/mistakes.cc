@@ -30,15 +30,24 @@ std::string list_of(const std::vector<std::string>& names) {
   return text;
 }
 
+/// The names of the values that stand without a flag.
+std::vector<std::string> positionals_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_positional()) names.push_back(option->get_name(true));
+  }
+  return names;
+}
+
 /// A command of the line: its words and the arguments behind them.
 struct Command {
   const CLI::App* app;
-  std::string words = "tessera";
+  std::string words;
   std::vector<std::string> arguments = {};
 };
 
 Command command_of(const CLI::App& app, int argc, const char* const* argv) {
-  Command command{.app = &app};
+  Command command{.app = &app, .words = app.get_name()};
   int next = 1;
   for (; next < argc; ++next) {
     const auto subs = command.app->get_subcommands(
@@ -103,6 +112,13 @@ UserError command_mistake(const Command& command) {
 
 UserError unexpected_word(const Command& command, const std::string& word) {
   const std::string help = quoted_command(command.words + " --help") + " lists the flags";
+  const std::vector<std::string> positionals = positionals_of(*command.app);
+  if (!is_flag(word) && !positionals.empty()) {
+    return UserError({.what = quoted_command(command.words) + " takes one " + list_of(positionals),
+                      .found = word + " besides",
+                      .wanted = list_of(positionals) + " --FLAG VALUE",
+                      .cure = "remove it, or write its flag before it; " + help});
+  }
   if (!is_flag(word)) {
     return UserError({.what = quoted_command(command.words) + " takes flags only",
                       .found = word,
@@ -110,7 +126,9 @@ UserError unexpected_word(const Command& command, const std::string& word) {
                       .cure = "remove it, or write its flag before it; " + help});
   }
   std::vector<std::string> names;
-  for (const CLI::Option* option : command.app->get_options()) names.push_back(option->get_name());
+  for (const CLI::Option* option : command.app->get_options()) {
+    if (!option->get_positional()) names.push_back(option->get_name());
+  }
   const std::string meant = nearest(flag_name(word), names);
   return UserError({.what = flag_name(word) + ": there is no such flag",
                     .found = word,
@@ -124,9 +142,14 @@ bool takes_value(const CLI::Option* option) {
 
 /// The first argument that is neither a flag of the command nor the value of one.
 std::string first_unexpected(const Command& command) {
+  std::size_t num_positionals = positionals_of(*command.app).size();
   for (std::size_t i = 0; i < command.arguments.size(); ++i) {
     const std::string& word = command.arguments[i];
     const CLI::Option* option = command.app->get_option_no_throw(flag_name(word));
+    if (!is_flag(word) && num_positionals > 0) {
+      --num_positionals;
+      continue;
+    }
     if (option == nullptr) return word;
     const bool has_value = word.find('=') != std::string::npos;
     if (takes_value(option) && !has_value) ++i;

@@ -1,0 +1,97 @@
+// What lowered and compiled programs tell of themselves, and the passes that make them.
+#include <gtest/gtest.h>
+
+#include <tessera/error.h>
+#include <tessera/tessera.h>
+
+namespace tessera {
+namespace {
+
+Array twice_squared(Array x) { return sum(x * x) + sum(x * x); }
+
+TEST(Lowered, TellsWhereLeavesLive) {
+  const Mesh mesh = make_mesh({{"data", 4}, {"model", 2}});
+  const Array offset = ones({6});
+  auto f = jit(
+      [&](Array x, Array w) { return std::tuple(dot(x, w) + offset, w); },
+      {.in_shardings = {NamedSharding(mesh, P{"data"}), NamedSharding(mesh, (P{none, "model"}))}});
+  const auto lowered = f.lower(ones({6, 8}), ones({8, 6}));
+  const std::vector<LeafPlacement> arguments = lowered.arguments();
+  ASSERT_EQ(arguments.size(), 3U);
+  EXPECT_EQ(arguments[0].path, "0");
+  EXPECT_EQ(arguments[0].sharding, NamedSharding(mesh, P{"data"}));
+  EXPECT_EQ(arguments[0].local_shape, (Shape{2, 8}));  // of the fullest device: 6 rows over 4
+  EXPECT_EQ(arguments[1].local_shape, (Shape{8, 3}));
+  EXPECT_EQ(arguments[2].path, "captured 0");
+  EXPECT_EQ(arguments[2].local_shape, (Shape{6}));
+  const std::vector<LeafPlacement> results = lowered.results();
+  ASSERT_EQ(results.size(), 2U);
+  EXPECT_EQ(results[0].path, "0");
+  EXPECT_EQ(results[0].sharding, NamedSharding(mesh, (P{"data", "model"})));
+  EXPECT_EQ(results[0].local_shape, (Shape{2, 3}));
+  // The second result is the argument itself.
+  EXPECT_EQ(results[1].path, "1");
+  EXPECT_EQ(results[1].sharding, arguments[1].sharding);
+}
+
+TEST(Lowered, PlansTheMemoryOfADevice) {
+  const Mesh mesh = make_mesh({{"data", 4}});
+  auto options = [&](std::vector<int> donated) {
+    return JitOptions{.in_shardings = {NamedSharding(mesh, P{"data"})},
+                      .donate_argnums = std::move(donated)};
+  };
+  auto f = [](Array x) { return sort(x) * 2.0; };
+  const MemoryPlan plan = jit(f, options({})).lower(ones({4, 256})).compile().memory();
+  EXPECT_EQ(plan.arguments, 1024);
+  EXPECT_EQ(plan.results, 1024);
+  EXPECT_EQ(plan.peak, plan.arguments + plan.results + plan.temporaries);
+  EXPECT_GE(plan.temporaries, 0);
+  const MemoryPlan donating = jit(f, options({0})).lower(ones({4, 256})).compile().memory();
+  EXPECT_EQ(donating.results, 0);
+}
+
+TEST(Passes, AreObserved) {
+  std::vector<std::string> names;
+  auto f = jit(twice_squared, {.passes = {.verify = true, .observe = [&](const PassReport& pass) {
+                                            names.emplace_back(pass.name());
+                                            EXPECT_GE(pass.seconds(), 0);
+                                            EXPECT_NE(pass.ir_before().find("function"),
+                                                      std::string::npos);
+                                            if (pass.name() == "merge_common_subexpressions") {
+                                              EXPECT_NE(pass.ir_before(), pass.ir_after());
+                                            }
+                                          }}});
+  EXPECT_EQ(f(ones({4})).item<float>(), 8);
+  EXPECT_EQ(names, (std::vector<std::string>{"remove_dead_code", "merge_common_subexpressions",
+                                             "split", "combine_collectives"}));
+}
+
+TEST(Passes, AreSwitchedOff) {
+  auto count = [](const std::string& text) {
+    std::size_t found = 0;
+    for (std::size_t at = text.find("reduce_sum"); at != std::string::npos; ++found) {
+      at = text.find("reduce_sum", at + 1);
+    }
+    return found;
+  };
+  auto merged = jit(twice_squared);
+  auto unmerged = jit(twice_squared, {.passes = {.disabled = {"merge_common_subexpressions"}}});
+  EXPECT_EQ(count(merged.lower(ones({4})).ir()), 1U);
+  EXPECT_EQ(count(unmerged.lower(ones({4})).ir()), 2U);
+  EXPECT_EQ(unmerged(ones({4})).item<float>(), merged(ones({4})).item<float>());
+}
+
+TEST(Passes, ThatDoNotExistAreMistakes) {
+  auto f = jit(twice_squared, {.name = "f", .passes = {.disabled = {"split"}}});
+  try {
+    f(ones({4}));
+    FAIL() << "nothing was thrown";
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.mistake().what, "jit(f): the pass split cannot be left out");
+    EXPECT_EQ(error.mistake().wanted,
+              "remove_dead_code, merge_common_subexpressions, combine_collectives");
+  }
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,60 @@
+#include "ir/pass.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include <tessera/error.h>
+
+namespace tessera::ir {
+
+namespace {
+
+std::string optional_names(const std::vector<Pass>& passes) {
+  std::string text;
+  for (const Pass& pass : passes) {
+    if (pass.is_optional) text += (text.empty() ? "" : ", ") + pass.name;
+  }
+  return text.empty() ? "none: no pass here is optional" : text;
+}
+
+[[noreturn]] void cannot_disable(const std::string& name, const std::string& reason,
+                                 const std::vector<Pass>& passes, const std::string& subject) {
+  throw UserError({.what = subject + ": the pass " + name + " " + reason,
+                   .found = name,
+                   .wanted = optional_names(passes),
+                   .cure = "leave it out of the disabled passes"});
+}
+
+}  // namespace
+
+Function run_passes(const std::vector<Pass>& passes, const Function& function,
+                    const PassOptions& options) {
+  Function result = function;
+  for (const Pass& pass : passes) {
+    const auto& disabled = options.disabled;
+    if (std::find(disabled.begin(), disabled.end(), pass.name) != disabled.end()) {
+      if (pass.is_optional) continue;
+      cannot_disable(pass.name, "cannot be left out", passes, "passes");
+    }
+    if (options.verify) pass.takes(result, "what comes before " + pass.name);
+    const auto start = std::chrono::steady_clock::now();
+    Function next = pass.run(result);
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+    if (options.verify) pass.gives(next, pass.name);
+    if (options.observe) options.observe({pass, result, next, passed.count()});
+    result = std::move(next);
+  }
+  return result;
+}
+
+void check_disabled(const std::vector<std::string>& names, const std::vector<Pass>& passes,
+                    const std::string& subject) {
+  for (const std::string& name : names) {
+    const auto found = std::find_if(passes.begin(), passes.end(),
+                                    [&](const Pass& pass) { return pass.name == name; });
+    if (found == passes.end()) cannot_disable(name, "does not exist", passes, subject);
+    if (!found->is_optional) cannot_disable(name, "cannot be left out", passes, subject);
+  }
+}
+
+}  // namespace tessera::ir

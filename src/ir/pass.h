@@ -1,0 +1,55 @@
+// Passes: named rewrites of a program that can be timed, shown, verified and switched off.
+//
+//   function = run_passes(simplify_passes(), function, {.observe = [](const PassEvent& e) {...}});
+//
+// Every stage lists its passes in order in its passes.cc; a new pass is one file and one line
+// there. What a pass needs to know besides the program is bound into its `run`.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/ir.h"
+#include "ir/text.h"
+
+namespace tessera::ir {
+
+/// Throws InternalError when a function breaks a rule; the text names what ran last.
+using Verifier = void (*)(const Function& function, std::string_view after);
+
+struct Pass {
+  std::string name;  // a verb phrase, unique among all stages
+  std::string doc;   // one line
+  std::function<Function(const Function&)> run;
+  /// The program means the same without this pass, and later passes work.
+  bool is_optional = false;
+  Verifier takes = verify;  // what must hold of its operand
+  Verifier gives = verify;  // and of its result
+};
+
+/// What an observer sees of a pass that has run.
+struct PassEvent {
+  const Pass& pass;
+  const Function& before;
+  const Function& after;
+  double seconds;
+};
+
+struct PassOptions {
+  std::vector<std::string> disabled = {};  // names of optional passes to leave out
+  bool verify = false;                     // checks `takes` before and `gives` after each pass
+  std::function<void(const PassEvent&)> observe = {};
+};
+
+/// Runs the passes in order. Throws UserError when a disabled pass of the list is not optional;
+/// names of passes that are not in the list have no effect.
+Function run_passes(const std::vector<Pass>& passes, const Function& function,
+                    const PassOptions& options);
+
+/// Throws UserError unless each name is that of an optional pass of the list.
+void check_disabled(const std::vector<std::string>& names, const std::vector<Pass>& passes,
+                    const std::string& subject);
+
+}  // namespace tessera::ir

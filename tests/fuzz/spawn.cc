@@ -1,0 +1,66 @@
+#include "tests/fuzz/spawn.h"
+
+#include <csignal>
+#include <fcntl.h>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/fuzz/run_cases.h"
+
+namespace tessera::fuzz {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string contents(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+void redirect(int descriptor, const fs::path& path, int flags) {
+  const int file = open(path.c_str(), flags, 0600);
+  if (file < 0 || dup2(file, descriptor) < 0) _exit(127);
+}
+
+[[noreturn]] void become(const std::string& program, const std::vector<std::string>& arguments,
+                         const SpawnOptions& options, const fs::path& base) {
+  redirect(STDIN_FILENO, base.string() + ".in", O_RDONLY);
+  redirect(STDOUT_FILENO, base.string() + ".out", O_WRONLY | O_CREAT | O_TRUNC);
+  redirect(STDERR_FILENO, base.string() + ".err", O_WRONLY | O_CREAT | O_TRUNC);
+  if (chdir(options.folder.c_str()) != 0) _exit(127);
+  limit_memory(options.memory);
+  std::signal(SIGALRM, SIG_DFL);
+  alarm(options.seconds);
+  std::vector<char*> words = {const_cast<char*>(program.c_str())};
+  for (const std::string& word : arguments) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  execv(program.c_str(), words.data());
+  _exit(127);
+}
+
+}  // namespace
+
+SpawnResult spawn(const std::string& program, const std::vector<std::string>& arguments,
+                  const SpawnOptions& options) {
+  const fs::path base = options.folder / "stream";
+  std::ofstream(base.string() + ".in", std::ios::binary) << options.stdin_text;
+  const pid_t child = fork();
+  if (child < 0) throw std::runtime_error("spawn: fork fails");
+  if (child == 0) become(program, arguments, options, base);
+  int status = 0;
+  waitpid(child, &status, 0);
+  SpawnResult result;
+  if (WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
+  if (WIFSIGNALED(status)) result.signal = WTERMSIG(status);
+  result.stdout_text = contents(base.string() + ".out");
+  result.stderr_text = contents(base.string() + ".err");
+  return result;
+}
+
+}  // namespace tessera::fuzz

@@ -1,0 +1,27 @@
+// Runs a program with given arguments, limited in time and memory.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace tessera::fuzz {
+
+struct SpawnOptions {
+  std::string stdin_text = {};
+  std::filesystem::path folder;  // where it runs and where its output is kept meanwhile
+  unsigned seconds = 60;
+  std::uint64_t memory = std::uint64_t{1} << 30;  // bytes of address space
+};
+
+struct SpawnResult {
+  int exit_code = -1;
+  int signal = 0;  // what ended it: 0 none, SIGALRM: it took too long
+  std::string stdout_text, stderr_text;
+};
+
+SpawnResult spawn(const std::string& program, const std::vector<std::string>& arguments,
+                  const SpawnOptions& options);
+
+}  // namespace tessera::fuzz

@@ -1,0 +1,50 @@
+// tessera-opt: IR text in, any range of the compiler's passes, IR text out.
+
+#include <CLI/CLI.hpp>
+
+#include "run_opt.h"
+#include "tools/cli/mistakes.h"
+#include "tools/cli/run_main.h"
+
+namespace {
+
+void add_flags(CLI::App& app, tessera::opt::Flags& flags) {
+  app.add_option("FILE", flags.file, "IR text; - is standard input")->capture_default_str();
+  app.add_option("--passes", flags.passes, "run these passes, a,b,c, in this order");
+  app.add_option("--from", flags.from, "run the passes from this stage or pass on");
+  app.add_option("--to", flags.to, "and up to this stage or pass");
+  app.add_option("--differentiate", flags.differentiate,
+                 "run this stage; wrt=0,1: gradients of output 0 by these inputs");
+  auto add_switch = [&](const char* name, bool& value, const char* text) {
+    app.add_flag(name, value, text)->disable_flag_override();
+  };
+  add_switch("--simplify", flags.simplify, "run this stage");
+  add_switch("--partition", flags.partition,
+             "run this stage; inputs live as <...> behind their types says");
+  app.add_option("--storage", flags.storage, "inputs 0,2 are stored state: gathered, not moved to");
+  app.add_option("--mesh", flags.mesh, "in place of the mesh of the text: data=4,model=2");
+  app.add_option("--disable", flags.disable, "leave these optional passes out, a,b,c");
+  add_switch("--verify", flags.verify, "check the program before and after each pass");
+  add_switch("--time", flags.time, "write the time of each pass to standard error");
+  add_switch("--dump-each", flags.dump_each, "write the program after each pass to standard error");
+  add_switch("--explain", flags.explain, "print the table of collectives instead of the program");
+  add_switch("--list", flags.list, "print stages and passes");
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Runs passes of the compiler on IR text.", "tessera-opt");
+  tessera::opt::Flags flags;
+  add_flags(app, flags);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    throw tessera::cli::mistake_of(app, error, argc, argv);
+  }
+  tessera::opt::run_opt(flags);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return tessera::cli::run_main("tessera-opt", run, argc, argv); }

@@ -1,0 +1,66 @@
+#include "read_program.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include <tessera/error.h>
+
+#include "ir/text.h"
+
+namespace tessera::opt {
+
+namespace {
+
+constexpr std::size_t kMostBytes = std::size_t{64} << 20;
+
+[[noreturn]] void unreadable(const std::string& file, const std::string& found,
+                             const std::string& wanted) {
+  throw UserError({.what = "FILE: the program cannot be read",
+                   .found = (file == "-" ? "standard input" : file) + ": " + found,
+                   .wanted = wanted,
+                   .cure = "check the path; - is standard input"});
+}
+
+std::string read_text(const std::string& file) {
+  auto close = [](std::FILE* f) {
+    if (f != stdin) std::fclose(f);
+  };
+  const std::unique_ptr<std::FILE, decltype(close)> stream(
+      file == "-" ? stdin : std::fopen(file.c_str(), "rb"), close);
+  if (stream == nullptr) unreadable(file, std::strerror(errno), "a file of IR text");
+  std::string text;
+  char block[1 << 14];
+  while (const std::size_t count = std::fread(block, 1, sizeof(block), stream.get())) {
+    text.append(block, count);
+    if (text.size() > kMostBytes) unreadable(file, "more than 64 MiB", "at most 64 MiB");
+  }
+  if (std::ferror(stream.get()) != 0) unreadable(file, std::strerror(errno), "a file of IR text");
+  return text;
+}
+
+/// Axes are written by name, so the shardings of the text hold for any mesh that has them.
+std::string with_mesh(const std::string& text, const std::string& mesh) {
+  try {
+    parse_mesh(mesh);
+  } catch (const UserError& error) {
+    Mistake mistake = error.mistake();
+    mistake.what = "--mesh" + mistake.what.substr(mistake.what.find(": "));
+    throw UserError(std::move(mistake));
+  }
+  const std::string key = "mesh=\"";
+  const std::size_t begin = text.find(key);
+  const std::size_t end = begin == std::string::npos ? begin : text.find('"', begin + key.size());
+  if (end == std::string::npos) return text;
+  return text.substr(0, begin + key.size()) + mesh + text.substr(end);
+}
+
+}  // namespace
+
+ir::Function read_program(const std::string& file, const std::string& mesh) {
+  const std::string text = read_text(file);
+  return ir::parse(mesh.empty() ? text : with_mesh(text, mesh));
+}
+
+}  // namespace tessera::opt

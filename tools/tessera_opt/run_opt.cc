@@ -1,0 +1,197 @@
+#include "run_opt.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <fmt/format.h>
+#include <vector>
+
+#include <tessera/error.h>
+
+#include "read_program.h"
+#include "stages.h"
+
+namespace tessera::opt {
+
+namespace {
+
+std::vector<std::string> split_list(const std::string& text) {
+  std::vector<std::string> words;
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    words.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return words;
+}
+
+/// The numbers of inputs in a list `0,2`.
+std::vector<std::size_t> input_numbers(const std::string& flag, const std::string& text,
+                                       const ir::Function& function) {
+  std::vector<std::size_t> numbers;
+  for (const std::string& word : split_list(text)) {
+    std::size_t number = 0;
+    const char* end = word.data() + word.size();
+    const auto [reached, error] = std::from_chars(word.data(), end, number);
+    if (error != std::errc() || reached != end || number >= function.inputs.size()) {
+      throw UserError(
+          {.what = flag + ": there is no such input",
+           .found = word.empty() ? "an empty number" : word,
+           .wanted = fmt::format("numbers below {}, separated by commas", function.inputs.size()),
+           .cure = "count the inputs of the function from 0"});
+    }
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+std::vector<std::size_t> wrt_of(const std::string& text, const ir::Function& function) {
+  const std::string prefix = "wrt=";
+  const std::string flag = "--differentiate";
+  const std::vector<std::size_t> numbers =
+      input_numbers(flag, text.starts_with(prefix) ? text.substr(prefix.size()) : text, function);
+  for (const std::size_t number : numbers) {
+    const Type& type = function.type(function.inputs[number]);
+    if (is_float(type.dtype)) continue;
+    throw UserError({.what = flag + ": the input has no gradient",
+                     .found = fmt::format("input {}: {}", number, to_string(type)),
+                     .wanted = "inputs of floats",
+                     .cure = "leave it out"});
+  }
+  return numbers;
+}
+
+partition::PartitionOptions partition_options(const Flags& flags, const ir::Function& function) {
+  partition::PartitionOptions options;
+  for (std::size_t i = 0; i < function.inputs.size(); ++i) {
+    const ir::Value& input = function.values[function.inputs[i]];
+    options.inputs.push_back(input.sharding.value_or(replicated_sharding(input.type.rank())));
+    if (options.inputs.back().partial.empty()) continue;
+    throw UserError({.what = fmt::format("--partition: input {} is partial", i),
+                     .found = to_string(function.mesh, options.inputs.back()),
+                     .wanted = "a sharding without +",
+                     .cure = "only collectives use partial values; give the input whole"});
+  }
+  options.is_storage.resize(function.inputs.size(), false);
+  if (flags.storage.empty()) return options;
+  for (const std::size_t number : input_numbers("--storage", flags.storage, function)) {
+    options.is_storage[number] = true;
+  }
+  return options;
+}
+
+std::vector<ir::Pass> chosen_passes(const Flags& flags, const std::vector<Stage>& all) {
+  const bool has_range = !flags.from.empty() || !flags.to.empty();
+  const bool has_stages = flags.simplify || flags.partition;
+  if (!flags.passes.empty() && (has_range || has_stages)) {
+    throw UserError({.what = "--passes: the passes are chosen twice",
+                     .found = has_range ? "--passes and --from or --to"
+                                        : "--passes and --simplify or --partition",
+                     .wanted = "one choice",
+                     .cure = "keep --passes alone; it runs passes in the order of its list"});
+  }
+  if (!flags.passes.empty()) return named_passes(all, split_list(flags.passes));
+  if (has_range) {
+    // Without inputs to differentiate by, a range that is open to the front starts behind it.
+    const bool is_open =
+        flags.from.empty() && flags.differentiate.empty() && flags.to != "differentiate";
+    return passes_between(all, is_open ? "simplify" : flags.from, flags.to);
+  }
+  std::vector<ir::Pass> passes;
+  for (const Stage& stage : all) {
+    const bool is_chosen = (stage.name == "differentiate" && !flags.differentiate.empty()) ||
+                           (stage.name == "simplify" && flags.simplify) ||
+                           (stage.name == "partition" && flags.partition);
+    if (is_chosen) passes.insert(passes.end(), stage.passes.begin(), stage.passes.end());
+  }
+  return passes;
+}
+
+/// The rule that an error names, without the line of the source that holds it.
+std::string broken_rule(const InternalError& error) {
+  const std::string text = error.what();
+  const std::string prefix = "internal error: ";
+  const std::size_t begin = text.starts_with(prefix) ? prefix.size() : 0;
+  return text.substr(begin, text.rfind(" (") - begin);
+}
+
+/// A rule of `verifier` that the program breaks is a mistake in the text or in the choice of
+/// passes.
+void check_fits(const ir::Function& function, ir::Verifier verifier, const std::string& user) {
+  try {
+    verifier(function, "reading");
+  } catch (const InternalError& error) {
+    throw UserError({.what = user + ": the program is not in the form that it takes",
+                     .found = broken_rule(error),
+                     .wanted = "what the passes before it give",
+                     .cure = "run these first; `tessera-opt --list` shows their order"});
+  }
+}
+
+void check_loss(const ir::Function& function, const Flags& flags) {
+  if (flags.differentiate.empty()) {
+    throw UserError({.what = "differentiate: nothing to differentiate by",
+                     .found = "no --differentiate",
+                     .wanted = "--differentiate wrt=NUMBERS",
+                     .cure = "write for example --differentiate wrt=0"});
+  }
+  if (!function.outputs.empty()) return;
+  throw UserError({.what = "differentiate: the function returns nothing",
+                   .found = "no output",
+                   .wanted = "a loss, f32[], as output 0",
+                   .cure = "return the loss first"});
+}
+
+void print(std::FILE* stream, const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stream);
+}
+
+ir::Function run_passes(const Flags& flags, const std::vector<ir::Pass>& passes,
+                        ir::Function function) {
+  ir::PassOptions options;
+  options.verify = flags.verify;
+  options.observe = [&](const ir::PassEvent& event) {
+    if (flags.time) {
+      print(stderr, fmt::format("{:<28} {:>10.3f} ms  {} equations, then {}\n", event.pass.name,
+                                1e3 * event.seconds, event.before.equations.size(),
+                                event.after.equations.size()));
+    }
+    if (flags.dump_each) {
+      print(stderr, "# after " + event.pass.name + "\n" + ir::print(event.after));
+    }
+  };
+  if (!flags.disable.empty()) options.disabled = split_list(flags.disable);
+  for (const ir::Pass& pass : passes) {
+    if (pass.name == "differentiate") check_loss(function, flags);
+    check_fits(function, pass.takes, pass.name);
+    function = ir::run_passes({pass}, function, options);
+  }
+  return function;
+}
+
+}  // namespace
+
+void run_opt(const Flags& flags) {
+  StageOptions options;
+  if (flags.list) {
+    print(stdout, list_text(stages(options)));
+    return;
+  }
+  ir::Function function = read_program(flags.file, flags.mesh);
+  if (!flags.differentiate.empty()) options.wrt = wrt_of(flags.differentiate, function);
+  options.partition = partition_options(flags, function);
+  const std::vector<Stage> all = stages(options);
+  if (!flags.disable.empty()) {
+    ir::check_disabled(split_list(flags.disable), passes_of(all), "--disable");
+  }
+  function = run_passes(flags, chosen_passes(flags, all), std::move(function));
+  if (!flags.explain) {
+    print(stdout, ir::print(function));
+    return;
+  }
+  check_fits(function, partition::passes(options.partition).back().gives, "--explain");
+  print(stdout, partition::explain_text(function));
+}
+
+}  // namespace tessera::opt

@@ -1,0 +1,22 @@
+// What the flags of tessera-opt ask for, and doing it.
+#pragma once
+
+#include <string>
+
+namespace tessera::opt {
+
+struct Flags {
+  std::string file = "-";
+  std::string from, to, passes;
+  std::string differentiate;
+  bool simplify = false;
+  bool partition = false;
+  std::string mesh, storage, disable;
+  bool list = false, verify = false, time = false, dump_each = false, explain = false;
+};
+
+/// Reads, runs and prints: the result to standard output, timings and dumps to standard error.
+/// Throws UserError.
+void run_opt(const Flags& flags);
+
+}  // namespace tessera::opt
