@@ -12,6 +12,9 @@ struct Scope::State {
   std::uint32_t num_keys = 0;  // Flax counts the keys that a scope hands out, from 1
 };
 
+TESSERA_DEFINE_COPYABLE(ScopeName);
+TESSERA_DEFINE_COPYABLE(Scope);
+Scope::Scope(std::shared_ptr<State> state) : state_(std::move(state)) {}
 Scope::Scope(const Key& key) : state_(std::make_shared<State>()) { state_->root = key; }
 
 namespace {

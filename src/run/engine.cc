@@ -9,6 +9,8 @@
 
 #include <tessera/error.h>
 
+#include "run/poison.h"
+
 namespace tessera::run {
 
 namespace {
@@ -42,6 +44,7 @@ struct Execution {
   std::vector<int> parts_left = {};             // per task
   std::vector<ReadyTask> ready = {};            // a stack: what became ready last is still cached
   std::vector<bool> has_started = {};           // per instruction
+  Poison poison = {};
   std::size_t tasks_left = 0;
   int num_running = 0;
   std::exception_ptr fault = nullptr;
@@ -103,6 +106,7 @@ void Engine::State::count_collectives(Execution& execution, std::uint32_t instru
 }
 
 void Engine::State::finish_task(Execution& execution, std::uint32_t task) {
+  execution.poison.task_ended(task);
   const std::vector<std::uint32_t>& successors = execution.executable.tasks[task].successors;
   bool has_new = false;
   // Pushed in reverse: the first successor is taken first.
@@ -263,6 +267,7 @@ void start(Execution& execution, std::byte* arena, const std::vector<Tiles>& inp
     if (place.space == Place::Space::output) base = outputs[place.port][place.tile]->data();
     execution.places.push_back(base + place.offset);
   }
+  execution.poison = Poison(executable, arena);
   execution.has_started.assign(executable.instructions.size(), false);
   execution.tasks_left = executable.tasks.size();
   for (const Task& task : executable.tasks) {
