@@ -19,10 +19,10 @@ Scope::Scope(const Key& key) : state_(std::make_shared<State>()) { state_->root 
 
 namespace {
 
-std::string joined(const std::vector<std::string>& path, const std::string& name) {
+std::string joined(const std::vector<std::string>& path, std::string name) {
   std::string text;
   for (const std::string& part : path) text += part + "/";
-  return text + name;
+  return text + std::move(name);
 }
 
 }  // namespace
@@ -78,7 +78,7 @@ Param Scope::param(std::string name, const Initializer& initializer, const Shape
   take(name, where);
   state_->num_keys += 1;
   const Key key = random::fold_in(state_->root, state_->path, state_->num_keys);
-  std::string path = joined(state_->path, name);
+  std::string path = joined(state_->path, std::move(name));
   Array value = initial_value(initializer, key, shape, path, where);
   return initializer.is_annotated() ? Param(std::move(value), std::move(path), initializer.spec())
                                     : Param(std::move(value), std::move(path));
