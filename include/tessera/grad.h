@@ -60,7 +60,7 @@ auto as_tuple(R result) {
 }
 
 template <std::size_t... N, typename F, typename Args>
-auto value_and_grad_of(F& f, Args args, const std::source_location& where) {
+[[gnu::cold]] auto value_and_grad_of(F& f, Args args, const std::source_location& where) {
   using R = std::remove_cvref_t<decltype(std::apply(f, std::declval<Args>()))>;
   using Wrt = std::tuple<std::tuple_element_t<N, Args>...>;
   GradientBody<F, R, Args, N...> body(f, args);

@@ -91,7 +91,7 @@ Outcome run(const std::shared_ptr<Program>& program, const Walk& arguments,
 bool is_tracing();
 
 template <typename R>
-R result_of(const Outcome& outcome) {
+[[gnu::cold]] R result_of(const Outcome& outcome) {
   R result(*static_cast<const R*>(outcome.result.get()));
   replace_leaves(walked(result, Walk::Want::leaves), outcome.leaves);
   return result;
@@ -103,7 +103,8 @@ Walk walked_arguments(const Args&... args) {
 }
 
 template <typename R, typename F, typename... Args>
-R call_jitted(JitCore& core, F& f, const std::source_location& where, Args&&... args) {
+[[gnu::cold]] R call_jitted(JitCore& core, F& f, const std::source_location& where,
+                            Args&&... args) {
   BodyOf<F, R, std::remove_cvref_t<Args>...> body(f, args...);
   if (is_tracing()) return result_of<R>(core.call_traced(body, where));
   return result_of<R>(core.call(walked_arguments(args...), body, where));

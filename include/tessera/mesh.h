@@ -24,7 +24,8 @@ struct MeshAxis {
 /// Named axes over virtual devices; the last axis varies fastest. A default Mesh is one device.
 class Mesh {
  public:
-  Mesh() = default;
+  Mesh();
+  TESSERA_COPYABLE(Mesh);
   /// Throws UserError for an empty or repeated name, for sizes below 1 and for more than 16384
   /// devices.
   explicit Mesh(std::vector<MeshAxis> axes,
@@ -56,21 +57,21 @@ inline constexpr None none{};
 struct SpecEntry {
   std::vector<std::string> axes;
 
-  SpecEntry(None) {}                                          // NOLINT(google-explicit-constructor)
-  SpecEntry(const char* axis) : axes{axis} {}                 // NOLINT(google-explicit-constructor)
-  SpecEntry(std::string axis) : axes{std::move(axis)} {}      // NOLINT(google-explicit-constructor)
-  SpecEntry(std::initializer_list<const char*> axis_names) {  // NOLINT(google-explicit-constructor)
-    for (const char* axis : axis_names) axes.emplace_back(axis);
-  }
+  TESSERA_COPYABLE(SpecEntry);
+  SpecEntry(None);                                           // NOLINT(google-explicit-constructor)
+  SpecEntry(const char* axis);                               // NOLINT(google-explicit-constructor)
+  SpecEntry(std::string axis);                               // NOLINT(google-explicit-constructor)
+  SpecEntry(std::initializer_list<const char*> axis_names);  // NOLINT(google-explicit-constructor)
   friend bool operator==(const SpecEntry&, const SpecEntry&) = default;
 };
 
 /// For each dimension the mesh axes that split it; missing entries mean unsharded.
 class PartitionSpec {
  public:
-  PartitionSpec() = default;
-  PartitionSpec(std::initializer_list<SpecEntry> entries) : entries_(entries) {}
-  explicit PartitionSpec(std::vector<SpecEntry> entries) : entries_(std::move(entries)) {}
+  PartitionSpec();
+  TESSERA_COPYABLE(PartitionSpec);
+  PartitionSpec(std::initializer_list<SpecEntry> entries);
+  explicit PartitionSpec(std::vector<SpecEntry> entries);
 
   const std::vector<SpecEntry>& entries() const { return entries_; }
   friend bool operator==(const PartitionSpec&, const PartitionSpec&) = default;

@@ -34,7 +34,8 @@ class Initializer {
     virtual Array make(const Key& key, const Shape& shape) const = 0;
   };
 
-  explicit Initializer(std::shared_ptr<const Rule> rule) : rule_(std::move(rule)) {}
+  explicit Initializer(std::shared_ptr<const Rule> rule);
+  TESSERA_COPYABLE(Initializer);
 
   Array operator()(const Key& key, const Shape& shape) const { return rule_->make(key, shape); }
   bool is_annotated() const { return is_annotated_; }
@@ -90,6 +91,7 @@ struct ScopeName {
   ScopeName(T&& name,  // NOLINT(google-explicit-constructor)
             std::source_location caller = std::source_location::current())
       : text(std::forward<T>(name)), where(caller) {}
+  TESSERA_COPYABLE(ScopeName);
 };
 
 /// A place in the tree of names. Child scopes and parameters of one scope have distinct names.
@@ -97,6 +99,7 @@ class Scope {
  public:
   /// The root.
   explicit Scope(const Key& key);
+  TESSERA_COPYABLE(Scope);
   /// The child of this name; throws UserError when the name is taken.
   Scope operator/(ScopeName name) const;
   /// A new parameter; throws UserError when the name is taken.
@@ -105,7 +108,7 @@ class Scope {
 
  private:
   struct State;
-  explicit Scope(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  explicit Scope(std::shared_ptr<State> state);
   void take(const std::string& name, const std::source_location& where) const;
   std::shared_ptr<State> state_;
 };
@@ -121,6 +124,7 @@ struct Dense {
         const Initializer& kernel_init = init::lecun_normal(),
         const Initializer& bias_init = init::zeros());
   Array operator()(Operand x) const;
+  TESSERA_COPYABLE(Dense);
   TESSERA_MODULE(kernel, bias)
 };
 
@@ -131,6 +135,7 @@ struct Embed {
   Embed(const Scope& scope, std::int64_t count, std::int64_t features,
         const Initializer& embedding_init = init::embedding());
   Array operator()(Operand ids) const;
+  TESSERA_COPYABLE(Embed);
   TESSERA_MODULE(embedding)
 };
 
@@ -142,6 +147,7 @@ struct LayerNorm {
 
   LayerNorm(const Scope& scope, std::int64_t features, double epsilon = 1e-6);
   Array operator()(Operand x) const;
+  TESSERA_COPYABLE(LayerNorm);
   TESSERA_MODULE(scale, bias, epsilon)
 };
 
@@ -162,6 +168,7 @@ struct SelfAttention {
   SelfAttention(const Scope& scope, const AttentionOptions& options,
                 std::source_location where = std::source_location::current());
   Array operator()(Operand x) const;
+  TESSERA_COPYABLE(SelfAttention);
   TESSERA_MODULE(query, key, value, out, query_bias, key_bias, value_bias, out_bias, is_causal)
 };
 

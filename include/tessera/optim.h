@@ -18,6 +18,9 @@ namespace tessera::optim {
 struct State {
   Array count;  // i32[]
   std::map<std::string, std::vector<Param>> slots;
+
+  State();
+  TESSERA_COPYABLE(State);
   TESSERA_TREE(count, slots)
 };
 
@@ -35,7 +38,8 @@ class Optimizer {
     virtual std::string key() const = 0;
   };
 
-  explicit Optimizer(std::shared_ptr<const Rule> rule) : rule_(std::move(rule)) {}
+  explicit Optimizer(std::shared_ptr<const Rule> rule);
+  TESSERA_COPYABLE(Optimizer);
 
   /// Zeros in every slot, with the paths and specs of the parameters.
   State init(const std::vector<Param>& parameters) const;

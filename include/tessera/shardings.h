@@ -22,7 +22,8 @@ struct TreePath {
 /// What is asked for the leaves of a tree: nothing, one sharding for all, or one by path.
 class Shardings {
  public:
-  Shardings() = default;         // unspecified: inferred
+  TESSERA_COPYABLE(Shardings);
+  Shardings();                   // unspecified: inferred
   Shardings(NamedSharding all);  // NOLINT(google-explicit-constructor)
   Shardings(PartitionSpec all);  // NOLINT(google-explicit-constructor); the current mesh
   /// The parts of a tuple: `.out_shardings = {state_shardings, P{}}`.

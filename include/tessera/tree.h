@@ -2,7 +2,6 @@
 //
 //   struct Dense {
 //     Param kernel, bias;
-//     Array operator()(Operand x) const { ... }
 //     TESSERA_MODULE(kernel, bias)          // paths: those of the parameters' scopes
 //   };
 //   struct State {
@@ -59,7 +58,8 @@ struct Fields {
   bool is_module;
 };
 
-/// One pass over a tree: collects its leaves and, on request, its structure or its paths.
+/// One pass over a tree: collects its leaves and, on request, its structure or its paths. Code of
+/// walks is cold, as it runs when programs are traced: small code compiles faster.
 class Walk {
  public:
   enum class Want : unsigned char {
@@ -67,8 +67,8 @@ class Walk {
     structure,  // leaves and a byte string that is equal for equal structures
     paths,      // leaves and their names; also checks that structs list all their fields
   };
-  explicit Walk(Want want) : want_(want) {}
-
+  explicit Walk(Want want);
+  TESSERA_COPYABLE(Walk);
   struct Leaf {
     Array* array;
     const ParamInfo* info;  // nullptr unless a parameter
@@ -155,7 +155,7 @@ template <typename T>
 void walk(Walk& w, const T& constant);
 
 template <typename T>
-void walk_list(Walk& w, T& list) {
+[[gnu::cold]] void walk_list(Walk& w, T& list) {
   w.enter_items(list.size(), true);
   std::size_t index = 0;
   for (auto&& item : list) {
@@ -166,7 +166,7 @@ void walk_list(Walk& w, T& list) {
 }
 
 template <typename T, std::size_t... I>
-void walk_tuple(Walk& w, T& tuple, std::index_sequence<I...>) {
+[[gnu::cold]] void walk_tuple(Walk& w, T& tuple, std::index_sequence<I...>) {
   using std::get;
   w.enter_items(sizeof...(I), false);
   ((w.next_item(I), walk(w, get<I>(tuple))), ...);
@@ -175,7 +175,7 @@ void walk_tuple(Walk& w, T& tuple, std::index_sequence<I...>) {
 
 /// Visits a tree; leaves are handed out as mutable, only rebuilding writes through them.
 template <typename T>
-void walk(Walk& w, const T& constant) {
+[[gnu::cold]] void walk(Walk& w, const T& constant) {
   T& value = const_cast<T&>(constant);
   if constexpr (std::is_base_of_v<Param, T>) {
     w.leaf(static_cast<Param&>(value));
@@ -219,7 +219,7 @@ void walk(Walk& w, const T& constant) {
 }
 
 template <typename... Ts>
-void walk_fields(Walk& w, const Fields& fields, Ts&... values) {
+[[gnu::cold]] void walk_fields(Walk& w, const Fields& fields, Ts&... values) {
   const Walk::Field list[sizeof...(Ts) + 1] = {{static_cast<const void*>(&values), sizeof(Ts)}...,
                                                {nullptr, 0}};
   w.enter_struct(fields, list, sizeof...(Ts));
@@ -235,7 +235,7 @@ std::vector<Param> params_of(Walk& w);
 void check_same_leaves(std::size_t expected, std::size_t found, const char* what);
 
 template <typename T>
-Walk walked(const T& tree, Walk::Want want) {
+[[gnu::cold]] Walk walked(const T& tree, Walk::Want want) {
   Walk w(want);
   walk(w, tree);
   return w;
@@ -266,7 +266,7 @@ std::vector<Param> tree_params(const T& tree) {
 
 /// The same tree with other arrays.
 template <typename T>
-T tree_replace(const T& tree, const std::vector<Array>& leaves) {
+[[gnu::cold]] T tree_replace(const T& tree, const std::vector<Array>& leaves) {
   T result(tree);
   detail::replace_leaves(detail::walked(result, detail::Walk::Want::leaves), leaves);
   return result;

@@ -8,6 +8,24 @@
 #include <string_view>
 #include <vector>
 
+// Copy, move and destruction that the library compiles once: users' programs, which copy whole
+// models, would otherwise compile them for every type that holds one. TESSERA_DEFINE_COPYABLE is
+// for the source of the library that has the type.
+// NOLINTBEGIN(bugprone-macro-parentheses): T is a type
+#define TESSERA_COPYABLE(T)         \
+  T(const T& other);                \
+  T(T&& other) noexcept;            \
+  T& operator=(const T& other);     \
+  T& operator=(T&& other) noexcept; \
+  ~T()
+#define TESSERA_DEFINE_COPYABLE(T)               \
+  T::T(const T& other) = default;                \
+  T::T(T&& other) noexcept = default;            \
+  T& T::operator=(const T& other) = default;     \
+  T& T::operator=(T&& other) noexcept = default; \
+  T::~T() = default
+// NOLINTEND(bugprone-macro-parentheses)
+
 namespace tessera {
 
 enum class DType : std::uint8_t { boolean, i32, u32, f32, f64 };

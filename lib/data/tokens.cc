@@ -120,7 +120,7 @@ double unigram_entropy(std::span<const std::uint8_t> text) {
 }
 
 double bigram_entropy(std::span<const std::uint8_t> text) {
-  std::vector<double> pairs(256 * 256);
+  std::vector<double> pairs(std::size_t{256} * 256);
   std::vector<double> firsts(256);
   for (std::size_t i = 1; i < text.size(); ++i) {
     pairs[text[i - 1] * 256U + text[i]] += 1;

@@ -47,6 +47,9 @@ double fan_of(Fan fan, const Shape& shape, std::int64_t in_axis, std::int64_t ou
 
 }  // namespace
 
+TESSERA_DEFINE_COPYABLE(Initializer);
+Initializer::Initializer(std::shared_ptr<const Rule> rule) : rule_(std::move(rule)) {}
+
 Initializer with_partitioning(Initializer initializer, PartitionSpec spec) {
   initializer.spec_ = std::move(spec);
   initializer.is_annotated_ = true;

@@ -6,6 +6,11 @@
 
 namespace tessera::nn {
 
+TESSERA_DEFINE_COPYABLE(Dense);
+TESSERA_DEFINE_COPYABLE(Embed);
+TESSERA_DEFINE_COPYABLE(LayerNorm);
+TESSERA_DEFINE_COPYABLE(SelfAttention);
+
 Dense::Dense(const Scope& scope, std::int64_t inputs, std::int64_t features, bool use_bias,
              const Initializer& kernel_init, const Initializer& bias_init)
     : kernel(scope.param("kernel", kernel_init, {inputs, features})) {

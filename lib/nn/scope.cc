@@ -12,14 +12,17 @@ struct Scope::State {
   std::uint32_t num_keys = 0;  // Flax counts the keys that a scope hands out, from 1
 };
 
+TESSERA_DEFINE_COPYABLE(ScopeName);
+TESSERA_DEFINE_COPYABLE(Scope);
+Scope::Scope(std::shared_ptr<State> state) : state_(std::move(state)) {}
 Scope::Scope(const Key& key) : state_(std::make_shared<State>()) { state_->root = key; }
 
 namespace {
 
-std::string joined(const std::vector<std::string>& path, const std::string& name) {
+std::string joined(const std::vector<std::string>& path, std::string name) {
   std::string text;
   for (const std::string& part : path) text += part + "/";
-  return text + name;
+  return text + std::move(name);
 }
 
 }  // namespace
@@ -75,7 +78,7 @@ Param Scope::param(std::string name, const Initializer& initializer, const Shape
   take(name, where);
   state_->num_keys += 1;
   const Key key = random::fold_in(state_->root, state_->path, state_->num_keys);
-  std::string path = joined(state_->path, name);
+  std::string path = joined(state_->path, std::move(name));
   Array value = initial_value(initializer, key, shape, path, where);
   return initializer.is_annotated() ? Param(std::move(value), std::move(path), initializer.spec())
                                     : Param(std::move(value), std::move(path));

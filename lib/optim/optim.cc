@@ -56,6 +56,11 @@ class Sgd final : public Optimizer::Rule {
 
 }  // namespace
 
+TESSERA_DEFINE_COPYABLE(State);
+TESSERA_DEFINE_COPYABLE(Optimizer);
+Optimizer::Optimizer(std::shared_ptr<const Rule> rule) : rule_(std::move(rule)) {}
+State::State() = default;
+
 State Optimizer::init(const std::vector<Param>& parameters) const {
   State state;
   state.count = zeros({}, DType::i32);

@@ -37,6 +37,8 @@ std::string some_paths(const std::vector<Shardings::Entry>& entries) {
 
 }  // namespace
 
+TESSERA_DEFINE_COPYABLE(Shardings);
+Shardings::Shardings() = default;
 Shardings::Shardings(NamedSharding all) { set("", std::move(all)); }
 Shardings::Shardings(PartitionSpec all) { set("", std::move(all)); }
 Shardings::Shardings(Shardings first, Shardings second) : Shardings(tuple({first, second})) {}

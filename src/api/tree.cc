@@ -163,6 +163,9 @@ void Walk::check_fields(const Fields& fields, const Field* list, std::size_t cou
   }
 }
 
+TESSERA_DEFINE_COPYABLE(Walk);
+Walk::Walk(Want want) : want_(want) {}
+
 const std::vector<std::string>& Walk::paths() {
   std::unordered_set<std::string_view> seen;
   for (const std::string& path : paths_) {

@@ -24,6 +24,10 @@ std::string axis_names(const Mesh& mesh) {
 
 }  // namespace
 
+TESSERA_DEFINE_COPYABLE(Mesh);
+TESSERA_DEFINE_COPYABLE(SpecEntry);
+TESSERA_DEFINE_COPYABLE(PartitionSpec);
+
 void check_spec(const Mesh& mesh, const PartitionSpec& spec, const std::string& subject,
                 const Span& where) {
   std::vector<std::string> seen;
@@ -58,6 +62,8 @@ bool is_axis_name(const std::string& name) {
 }
 
 }  // namespace
+
+Mesh::Mesh() = default;
 
 Mesh::Mesh(std::vector<MeshAxis> axes, std::source_location where) : axes_(std::move(axes)) {
   constexpr std::int64_t kMostDevices = 16384;
@@ -169,6 +175,16 @@ std::string to_string(const PartitionSpec& spec) {
   }
   return text + ")";
 }
+
+SpecEntry::SpecEntry(None) {}
+SpecEntry::SpecEntry(const char* axis) : axes{axis} {}
+SpecEntry::SpecEntry(std::string axis) : axes{std::move(axis)} {}
+SpecEntry::SpecEntry(std::initializer_list<const char*> axis_names)
+    : axes(axis_names.begin(), axis_names.end()) {}
+
+PartitionSpec::PartitionSpec() = default;
+PartitionSpec::PartitionSpec(std::initializer_list<SpecEntry> entries) : entries_(entries) {}
+PartitionSpec::PartitionSpec(std::vector<SpecEntry> entries) : entries_(std::move(entries)) {}
 
 NamedSharding::NamedSharding(Mesh on, PartitionSpec entries, std::source_location where)
     : mesh(std::move(on)), spec(std::move(entries)) {

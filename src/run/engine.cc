@@ -117,12 +117,12 @@ void Execution::settle() {
   while (!ended_.empty()) {
     const auto [frame, task] = ended_.back();
     ended_.pop_back();
+    frame->end_task(task);
     const std::vector<std::uint32_t>& successors = frame->executable().tasks[task].successors;
     // In reverse: the first successor is taken first.
     for (std::size_t i = successors.size(); i-- > 0;) {
       if (frame->release(successors[i])) arrive({frame, successors[i]});
     }
-    frame->end_task();
     if (frame->is_over() && frame->loop() != nullptr) go_on(*frame->loop(), frame->loop()->next());
   }
 }

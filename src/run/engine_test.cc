@@ -119,6 +119,26 @@ TEST_P(EngineTest, PlacesAreTilesOfPortsAndTheArena) {
   EXPECT_EQ(number(one), 1);
 }
 
+TEST_P(EngineTest, DeadRangesArePoisonedWhenTheirLastUserHasEnded) {
+  Graph graph;
+  graph.executable.outputs = {{.tile_bytes = {4, 4, 4}}};
+  const std::uint32_t tile = graph.arena(64, 4);
+  const std::uint32_t other = graph.arena(128, 4);
+  auto copy = [](Buffers b, int) { number(b[1]) = number(b[0]); };
+  auto write = [](Buffers b, int) { number(b[0]) = number(b[1]) = 7; };
+  const std::uint32_t writer = graph.task(write, {tile, other});
+  const std::uint32_t first = graph.task(copy, {tile, graph.output(0, 0)}, {writer});
+  const std::uint32_t last = graph.task(copy, {tile, graph.output(0, 1)}, {first});
+  // Nothing keeps this one from reading what is dead.
+  auto add = [](Buffers b, int) { number(b[2]) = number(b[0]) + number(b[1]); };
+  graph.task(add, {tile, other, graph.output(0, 2)}, {last});
+  graph.executable.dead_ranges = {{.offset = 64, .bytes = 64, .users = {writer, first, last}}};
+  const Tiles tiles = graph.run().front();
+  EXPECT_EQ(number(tiles[0]), 7);
+  EXPECT_EQ(number(tiles[1]), 7);
+  EXPECT_EQ(number(tiles[2]), 7 + -1);
+}
+
 /// out = in + 1 in the buffers of the donated input.
 Graph increment() {
   Graph graph;

@@ -119,6 +119,20 @@ struct Task {
   std::uint32_t num_predecessors = 0;
 };
 
+/// Whether dead ranges of the arena are filled with NaN bytes: in builds with a sanitizer.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kIsPoisoned = true;
+#else
+inline constexpr bool kIsPoisoned = false;
+#endif
+
+/// Bytes of the arena that nobody reads once these tasks, each named once, have ended.
+struct DeadRange {
+  std::int64_t offset = 0;
+  std::int64_t bytes = 0;
+  std::vector<std::uint32_t> users;
+};
+
 /// One input or output of an executable.
 struct Port {
   std::vector<std::int64_t> tile_bytes;
@@ -132,6 +146,7 @@ struct Executable {
   std::vector<Place> places;
   std::vector<Port> inputs;
   std::vector<Port> outputs;
+  std::vector<DeadRange> dead_ranges;  // poisoned as they die; empty unless kIsPoisoned
   std::int64_t arena_bytes = 0;
   std::int64_t device_peak_bytes = 0;   // what one real device would hold, arguments included
   std::int64_t device_arena_bytes = 0;  // of these, neither arguments nor results

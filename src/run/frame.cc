@@ -25,7 +25,7 @@ Frame::Source Frame::source_of(const Place& place, const Binding& binding) const
 }
 
 Frame::Frame(const Executable& executable, const Binding& binding, ControlFrame* loop)
-    : executable_(executable), loop_(loop) {
+    : executable_(executable), loop_(loop), arena_number_(binding.arena) {
   const std::size_t count = executable.tasks.size();
   first_.reserve(count + 1);
   num_parts_.reserve(count);
@@ -58,6 +58,7 @@ std::span<std::byte* const> Frame::buffers(std::uint32_t task) const {
 }
 
 void Frame::bind(std::span<std::byte* const> outer, std::int64_t step, std::int64_t slice) {
+  arena_ = outer[arena_number_];
   for (std::size_t i = 0; i < sources_.size(); ++i) {
     buffers_[i] = sources_[i].find(outer, step, slice);
   }
@@ -74,6 +75,7 @@ void Frame::reset() {
   parts_left_ = num_parts_;
   has_started_.assign(executable_.instructions.size(), false);
   tasks_left_ = tasks.size();
+  poison_ = Poison(executable_, arena_);
 }
 
 bool Frame::start_instruction(std::uint32_t instruction) {

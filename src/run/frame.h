@@ -3,6 +3,7 @@
 #pragma once
 
 #include "run/executable.h"
+#include "run/poison.h"
 
 namespace tessera::run {
 
@@ -37,7 +38,11 @@ class Frame {
   bool release(std::uint32_t task) { return --num_pending_[task] == 0; }
   /// One part less; true when none is left.
   bool end_part(std::uint32_t task) { return --parts_left_[task] == 0; }
-  void end_task() { --tasks_left_; }
+  /// To be called before what waits for the task may start.
+  void end_task(std::uint32_t task) {
+    poison_.task_ended(task);
+    --tasks_left_;
+  }
   /// True for the first task of an instruction.
   bool start_instruction(std::uint32_t instruction);
 
@@ -52,6 +57,9 @@ class Frame {
 
   const Executable& executable_;
   ControlFrame* loop_;
+  std::uint32_t arena_number_;  // in the buffers of `outer`
+  std::byte* arena_ = nullptr;
+  Poison poison_;
   std::vector<std::byte*> buffers_;    // task after task
   std::vector<Source> sources_;        // per buffer
   std::vector<std::uint32_t> moving_;  // buffers that change from step to step

@@ -335,7 +335,17 @@ class MemoryPlanner {
 
   void release(std::size_t tile) {
     const std::int64_t bytes = std::max(aligned(lives_[tile].bytes), kAlignment);
-    arena_.give_back(executable_.places[places_[tile]].offset, bytes, tile);
+    const std::int64_t offset = executable_.places[places_[tile]].offset;
+    arena_.give_back(offset, bytes, tile);
+    if (run::kIsPoisoned) add_dead_range(tile, offset, bytes);
+  }
+
+  void add_dead_range(std::size_t tile, std::int64_t offset, std::int64_t bytes) {
+    run::DeadRange range{.offset = offset, .bytes = bytes, .users = {}};
+    wait_for(tile, range.users);
+    std::sort(range.users.begin(), range.users.end());
+    range.users.erase(std::unique(range.users.begin(), range.users.end()), range.users.end());
+    executable_.dead_ranges.push_back(std::move(range));
   }
 
   // --- what one device would hold

@@ -1,0 +1,22 @@
+# The libraries behind Tessera's static ones. The build reads this file, and so does
+# find_package(Tessera): programs link them too.
+find_package(fmt REQUIRED)
+find_package(Threads REQUIRED)
+
+# Highway and xxHash: not every distribution has CMake packages of them.
+function(tessera_import name header)
+  string(TOUPPER ${name} prefix)
+  find_path(${prefix}_INCLUDE_DIR ${header})
+  find_library(${prefix}_LIBRARY ${name})
+  if(NOT ${prefix}_INCLUDE_DIR OR NOT ${prefix}_LIBRARY)
+    message(FATAL_ERROR "Tessera needs the library ${name} and its header ${header}")
+  endif()
+  if(NOT TARGET Tessera::${name})
+    add_library(Tessera::${name} UNKNOWN IMPORTED)
+    set_target_properties(Tessera::${name} PROPERTIES
+      IMPORTED_LOCATION "${${prefix}_LIBRARY}"
+      INTERFACE_INCLUDE_DIRECTORIES "${${prefix}_INCLUDE_DIR}")
+  endif()
+endfunction()
+tessera_import(hwy hwy/highway.h)
+tessera_import(xxhash xxhash.h)

@@ -1,0 +1,16 @@
+# cmake --install BUILD --prefix FOLDER: libraries, public headers, the command and a CMake package.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Tessera)
+install(TARGETS tessera tessera_lib EXPORT TesseraTargets)
+install(TARGETS tessera_cli)
+install(DIRECTORY include/tessera DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT TesseraTargets NAMESPACE Tessera:: DESTINATION ${package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/TesseraConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES
+  cmake/TesseraConfig.cmake
+  cmake/TesseraDependencies.cmake
+  ${PROJECT_BINARY_DIR}/TesseraConfigVersion.cmake
+  DESTINATION ${package_dir})

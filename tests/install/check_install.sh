@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# check_install.sh BUILD: installs a build into an empty folder, compiles every installed header
+# there, and configures, builds and runs the project of this folder against it.
+set -euo pipefail
+build=$(realpath "$1")
+source_dir=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
+work=$build/install_test
+rm -rf "$work"
+mkdir -p "$work"
+
+cmake --install "$build" --prefix "$work/first" >"$work/install.log"
+# A package that only works where it was installed is none.
+mv "$work/first" "$work/prefix"
+
+# Nothing but the installed headers is to be found here, so that a private one is missed.
+for header in "$work/prefix/include/tessera"/*.h; do
+  echo "#include <tessera/$(basename "$header")>"
+done >"$work/headers.cc"
+"${CXX:-c++}" -std=c++20 -fsyntax-only -I"$work/prefix/include" "$work/headers.cc"
+
+cmake -S "$source_dir" -B "$work/build" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" \
+  -DCMAKE_BUILD_TYPE=Release
+cmake --build "$work/build"
+out=$("$work/build/descent")
+echo "$out"
+[ "$out" = "w = 3.000" ]
+"$work/prefix/bin/tessera" --help >"$work/help.txt"
