@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compile/reference/interpret.h"
 #include "ops/ops.h"
 
 namespace tessera::fuzz {
@@ -134,10 +135,13 @@ std::vector<ValueId> Program::emit(const ops::OpRecord& op, ir::Attributes attri
   }
   std::vector<const ops::HostArray*> arrays;
   for (ValueId id : operands) arrays.push_back(&data_[id]);
+  const std::function<std::vector<ops::HostArray>(const ir::Function&, std::vector<ops::HostArray>)>
+      call = compile::interpret;
   std::vector<ops::HostArray> data = (*op.reference)({.attributes = attributes,
                                                       .operands = arrays,
                                                       .results = results,
-                                                      .grains = function_.grains});
+                                                      .grains = function_.grains,
+                                                      .call = call});
   b_.set_span({"fuzz.cc", static_cast<std::uint32_t>(function_.equations.size() + 1)});
   const std::vector<ValueId> ids = b_.emit_all(op, std::move(attributes), std::move(operands));
   for (std::size_t i = 0; i < ids.size(); ++i) keep(ids[i], std::move(data[i]));
