@@ -10,6 +10,6 @@
 #include <tessera/ops.h>
 #include <tessera/random.h>
 #include <tessera/shardings.h>
-#include <tessera/transform.h>
 #include <tessera/tree.h>
 #include <tessera/types.h>
+#include <tessera/vmap.h>

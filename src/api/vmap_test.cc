@@ -5,7 +5,7 @@
 #include <tessera/grad.h>
 #include <tessera/ops.h>
 #include <tessera/random.h>
-#include <tessera/transform.h>
+#include <tessera/vmap.h>
 
 namespace tessera {
 namespace {

@@ -1,4 +1,4 @@
-// Transformations of functions of trees, besides jit and grad.
+// vmap: a function of one element becomes a function of a batch of elements.
 //
 //   auto logits = vmap(predict, {.in_axes = {none, 0}})(params, images);
 //   auto per_example = vmap(grad(loss), {.in_axes = {none, 0, 0}})(params, x, y);
