@@ -18,7 +18,9 @@ using testing::array;
 using testing::elements;
 using Floats = std::vector<float>;
 
-ir::Function parsed(const std::string& rest) { return ir::parse("function main[mesh=\"none\", grains=8]" + rest); }
+ir::Function parsed(const std::string& rest) {
+  return ir::parse("function main[mesh=\"none\", grains=8]" + rest);
+}
 
 std::string printed(const ir::Function& function) { return ir::print(function); }
 
@@ -49,7 +51,7 @@ TEST(Batch, LeavesAloneWhatNoBatchReaches) {
 
 TEST(Batch, MultipliesWithSharedWeightsAtOnce) {
   const ir::Function function = parsed(R"((%0: f32[4,6], %1: f32[6,3]) {
-    %2: f32[4,3] = dot_general[lhs_batch=[], lhs_contract=[1], rhs_batch=[], rhs_contract=[0]] %0, %1
+  %2: f32[4,3] = dot_general[lhs_batch=[], lhs_contract=[1], rhs_batch=[], rhs_contract=[0]] %0, %1
     return %2
   })");
   const ir::Function shared = batch::batch(function, {true, false}, 5).function;
@@ -71,16 +73,20 @@ TEST(Batch, KeepsSharedOperandsOfABarrier) {
 
 TEST(Batch, FindsOutWhichCarriesAreBatched) {
   // The second carry becomes batched through the first, the third never does.
-  const ir::Function function = parsed(R"((%0: f32[2], %1: f32[2], %2: i32[], %3: f32[3,2]) {
-    %4: f32[2], %5: f32[2], %6: i32[], %7: i32[3] = scan[body={(%0: f32[2], %1: f32[2], %2: i32[], %3: f32[2]) {
+  const std::string body = R"({(%0: f32[2], %1: f32[2], %2: i32[], %3: f32[2]) {
       %4: f32[2] = mul %0, %3
       %5: f32[2] = add %1, %0
       %6: i32[] = constant[dtype=i32, shape=[], value=2.0]
       %7: i32[] = add %2, %6
       return %4, %5, %7, %2
-    }}, length=3, num_carry=3, num_consts=0, reverse=false] %0, %1, %2, %3
-    return %4, %5, %6, %7
-  })");
+    }})";
+  const ir::Function function = parsed(
+      "(%0: f32[2], %1: f32[2], %2: i32[], %3: f32[3,2]) {\n"
+      "  %4: f32[2], %5: f32[2], %6: i32[], %7: i32[3] = scan[body=" +
+      body +
+      ", length=3, num_carry=3, num_consts=0, reverse=false] %0, %1, %2, %3\n"
+      "  return %4, %5, %6, %7\n"
+      "}");
   const Batched batched = batch::batch(function, {true, false, false, false}, 2);
   EXPECT_EQ(batched.is_output_batched, (std::vector<bool>{true, true, false, false}));
   const auto found = compile::interpret(
