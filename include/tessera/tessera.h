@@ -14,3 +14,4 @@
 #include <tessera/transform.h>
 #include <tessera/tree.h>
 #include <tessera/types.h>
+#include <tessera/vmap.h>

@@ -170,7 +170,11 @@ const OpRecord sharding_constraint_op{
       const Sharding sharding = c.equation.attributes.get<Sharding>("sharding");
       return sharding_constraint(c.b, c.cotangent(), sharding);
     }}),
-    .batch = unrolled_batch,
+    .batch = [](BatchContext& c) -> std::vector<ValueId> {
+      Sharding sharding = c.equation.attributes.get<Sharding>("sharding");
+      sharding.dims.emplace(sharding.dims.begin());
+      return {sharding_constraint(c.b, c.operands[0], std::move(sharding))};
+    },
     .factors = elementwise_factors,
     .host = view("sharding_constraint"),
     .reference = identity_reference,

@@ -144,6 +144,33 @@ ValueId dot_vjp(VjpContext& c, std::size_t i) {
   return transpose(c.b, product, permutation_to_order(cotangent_first));
 }
 
+// --- batching
+
+/// A batch dimension when both operands have it, else a free dimension.
+std::vector<ValueId> dot_batch(BatchContext& c) {
+  const Attributes& attributes = c.equation.attributes;
+  Side lhs = side_of(attributes, "lhs", c.types[0].rank());
+  Side rhs = side_of(attributes, "rhs", c.types[1].rank());
+  for (Side* side : {&lhs, &rhs}) {
+    if (!c.is_batched[side == &lhs ? 0 : 1]) continue;
+    side->contract = behind_batch(side->contract);
+    side->batch = behind_batch(side->batch);
+  }
+  const bool is_shared = c.is_batched[0] && c.is_batched[1];
+  if (is_shared) {
+    lhs.batch = with_first(0, lhs.batch);
+    rhs.batch = with_first(0, rhs.batch);
+  }
+  const ValueId product = dot_general(c.b, c.operands[0], c.operands[1],
+                                      {.lhs_contract = lhs.contract,
+                                       .rhs_contract = rhs.contract,
+                                       .lhs_batch = lhs.batch,
+                                       .rhs_batch = rhs.batch});
+  if (is_shared) return {product};
+  const std::size_t before = lhs.batch.size() + (c.is_batched[1] ? lhs.free.size() : 0);
+  return {move_to_front(c.b, product, static_cast<std::int64_t>(before))};
+}
+
 // --- factors
 
 Factors dot_factors(const Attributes& attributes, const std::vector<Type>& operands,
@@ -298,7 +325,7 @@ const OpRecord dot_general_op{
     .shape = dot_shape,
     .vjp = per_operand(
         {[](VjpContext& c) { return dot_vjp(c, 0); }, [](VjpContext& c) { return dot_vjp(c, 1); }}),
-    .batch = unrolled_batch,
+    .batch = dot_batch,
     .factors = dot_factors,
     .host = kernel("dot_general"),
     .reference = dot_reference,

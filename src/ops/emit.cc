@@ -183,12 +183,13 @@ ValueId dot_general(Builder& b, ValueId lhs, ValueId rhs, const DotDims& dims) {
 
 // --- indexing, sorting, random bits
 
-ValueId gather(Builder& b, ValueId x, ValueId indices, std::int64_t dim) {
-  return b.emit(gather_op, {{"dim", dim}}, {x, indices});
+ValueId gather(Builder& b, ValueId x, ValueId indices, std::int64_t dim, std::int64_t num_batch) {
+  return b.emit(gather_op, {{"dim", dim}, {"num_batch", num_batch}}, {x, indices});
 }
 ValueId scatter_add(Builder& b, ValueId indices, ValueId updates, std::int64_t dim,
-                    std::int64_t size) {
-  return b.emit(scatter_add_op, {{"dim", dim}, {"size", size}}, {indices, updates});
+                    std::int64_t size, std::int64_t num_batch) {
+  return b.emit(scatter_add_op, {{"dim", dim}, {"num_batch", num_batch}, {"size", size}},
+                {indices, updates});
 }
 std::vector<ValueId> sort(Builder& b, std::vector<ValueId> operands, std::int64_t dim) {
   return b.emit_all(sort_op, {{"dim", dim}}, std::move(operands));

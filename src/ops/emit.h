@@ -107,9 +107,10 @@ ValueId dot_general(Builder& b, ValueId lhs, ValueId rhs, const DotDims& dims);
 
 // --- indexing, sorting, random bits
 
-ValueId gather(Builder& b, ValueId x, ValueId indices, std::int64_t dim);
+ValueId gather(Builder& b, ValueId x, ValueId indices, std::int64_t dim,
+               std::int64_t num_batch = 0);
 ValueId scatter_add(Builder& b, ValueId indices, ValueId updates, std::int64_t dim,
-                    std::int64_t size);
+                    std::int64_t size, std::int64_t num_batch = 0);
 std::vector<ValueId> sort(Builder& b, std::vector<ValueId> operands, std::int64_t dim);
 ValueId random_bits(Builder& b, ValueId key, Shape shape);
 ValueId random_split(Builder& b, ValueId key, std::int64_t num);

@@ -1,4 +1,6 @@
 // Indexing by arrays: gather and its transpose.
+#include <algorithm>
+
 #include "base/leaf_tree.h"
 #include "ops/ops.h"
 #include "ops/reference/leaves.h"
@@ -22,20 +24,46 @@ Ints dims_from(std::int64_t start, std::size_t count) {
   return dims;
 }
 
-/// Element counts before, at and after a run of dimensions.
+/// Element counts of a table [batch.., outer.., rows, inner..].
 struct Split {
+  std::int64_t batch = 1;
   std::int64_t outer = 1;
-  std::int64_t middle = 1;
+  std::int64_t rows = 1;
   std::int64_t inner = 1;
 };
 
-Split split_at_dims(const Shape& shape, std::int64_t dim, std::int64_t count) {
+Split split_of(const Shape& table, const Attributes& attributes) {
+  const std::int64_t num_batch = attributes.integer("num_batch");
+  const std::int64_t dim = attributes.integer("dim");
   Split split;
-  for (std::int64_t i = 0; i < static_cast<std::int64_t>(shape.size()); ++i) {
-    std::int64_t& part = i < dim ? split.outer : i < dim + count ? split.middle : split.inner;
-    part *= shape[at(i)];
+  for (std::int64_t i = 0; i < static_cast<std::int64_t>(table.size()); ++i) {
+    std::int64_t& part = i < num_batch ? split.batch
+                         : i < dim     ? split.outer
+                         : i == dim    ? split.rows
+                                       : split.inner;
+    part *= table[at(i)];
   }
   return split;
+}
+
+/// The number of dimensions that indices and the other operand have in common, at the front of
+/// both.
+std::size_t num_batch_of(const ShapeContext& c, const Shape& indices, const Shape& other,
+                         std::int64_t dim) {
+  const std::int64_t num_batch = integer_of(c, "num_batch");
+  const auto most = static_cast<std::int64_t>(std::min(indices.size(), other.size()));
+  const bool fits = num_batch >= 0 && num_batch <= std::min(most, std::max<std::int64_t>(dim, 0)) &&
+                    std::equal(indices.begin(), indices.begin() + num_batch, other.begin());
+  if (!fits) {
+    c.fail("num_batch = " + std::to_string(num_batch) + " does not fit the operands",
+           "as many dimensions that both operands start with, at most dim of them",
+           "repeat the operand that lacks a batch dimension with broadcast_to");
+  }
+  return at(num_batch);
+}
+
+Ints without_batch(const Shape& shape, std::int64_t num_batch) {
+  return {shape.begin() + num_batch, shape.end()};
 }
 
 // --- gather
@@ -46,15 +74,33 @@ std::vector<Type> gather_shape(const ShapeContext& c) {
   Type result = c.operands[0];
   const std::int64_t dim = dim_of(c, "dim", result.rank());
   const Shape& indices = c.operands[1].shape;
+  const auto num_batch =
+      static_cast<std::ptrdiff_t>(num_batch_of(c, indices, c.operands[0].shape, dim));
   result.shape.erase(result.shape.begin() + dim);
-  result.shape.insert(result.shape.begin() + dim, indices.begin(), indices.end());
+  result.shape.insert(result.shape.begin() + dim, indices.begin() + num_batch, indices.end());
   return {result};
 }
 
 ValueId gather_vjp(VjpContext& c) {
   const std::int64_t dim = c.equation.attributes.integer("dim");
   const std::int64_t size = c.operand_type(0).shape[at(dim)];
-  return scatter_add(c.b, c.operand(1), c.cotangent(), dim, size);
+  return scatter_add(c.b, c.operand(1), c.cotangent(), dim, size,
+                     c.equation.attributes.integer("num_batch"));
+}
+
+/// Indices without the batch dimension name rows of a larger table; rows for indices with it are
+/// more rows of one table. Only where both have it, or a batch dimension is there before, they are
+/// paired.
+std::vector<ValueId> gather_batch(BatchContext& c) {
+  const std::int64_t dim = c.equation.attributes.integer("dim");
+  const std::int64_t num_batch = c.equation.attributes.integer("num_batch");
+  if (num_batch == 0 && !c.is_batched[1]) {
+    return {gather(c.b, c.operands[0], c.operands[1], dim + 1)};
+  }
+  if (num_batch == 0 && !c.is_batched[0]) {
+    return {move_to_front(c.b, gather(c.b, c.operands[0], c.operands[1], dim), dim)};
+  }
+  return {gather(c.b, c.batched(0), c.batched(1), dim + 1, num_batch + 1)};
 }
 
 /// Factors of both: `table` has dimension `dim` where `rows` has those of the indices.
@@ -65,22 +111,25 @@ struct IndexFactors {
   Factors::Dims rows;
 };
 
-IndexFactors index_factors(std::int64_t dim, const Shape& table, const Shape& indices,
+IndexFactors index_factors(const Attributes& attributes, const Shape& table, const Shape& indices,
                            FactorKind index_kind) {
+  const std::int64_t num_batch = attributes.integer("num_batch");
+  const std::int64_t dim = attributes.integer("dim");
   IndexFactors f;
   f.table = add_dims(f.factors, table);
   f.factors.factors[at(dim)].kind = FactorKind::replicate;
-  f.indices = add_dims(f.factors, indices, index_kind);
+  f.indices = add_dims(f.factors, without_batch(indices, num_batch), index_kind);
   f.rows = f.table;
   f.rows.erase(f.rows.begin() + dim);
   f.rows.insert(f.rows.begin() + dim, f.indices.begin(), f.indices.end());
+  f.indices.insert(f.indices.begin(), f.table.begin(), f.table.begin() + num_batch);
   return f;
 }
 
 Factors gather_factors(const Attributes& attributes, const std::vector<Type>& operands,
                        const std::vector<Type>&) {
-  IndexFactors f = index_factors(attributes.integer("dim"), operands[0].shape, operands[1].shape,
-                                 FactorKind::pass);
+  IndexFactors f =
+      index_factors(attributes, operands[0].shape, operands[1].shape, FactorKind::pass);
   f.factors.operands = {f.table, f.indices};
   f.factors.results = {f.rows};
   return std::move(f.factors);
@@ -94,18 +143,20 @@ T fill_value() {
 
 std::vector<HostArray> gather_reference(const ReferenceContext& c) {
   HostArray result(c.results[0]);
-  const Split table = split_at_dims(c.operands[0]->type().shape, c.attributes.integer("dim"), 1);
+  const Split table = split_of(c.operands[0]->type().shape, c.attributes);
   const auto indices = c.operands[1]->data<std::int32_t>();
+  const std::size_t num_indices = indices.size() / at(std::max<std::int64_t>(table.batch, 1));
   dispatch(c.results[0].dtype, [&](auto zero) {
     using T = decltype(zero);
     const auto x = c.operands[0]->data<T>();
     const auto out = result.data<T>();
     std::size_t at_result = 0;
-    for (std::int64_t outer = 0; outer < table.outer; ++outer) {
-      for (std::int32_t row : indices) {
-        const bool is_inside = row >= 0 && row < table.middle;
+    for (std::int64_t outer = 0; outer < table.batch * table.outer; ++outer) {
+      const std::size_t batch = at(outer / table.outer);
+      for (std::int32_t row : indices.subspan(batch * num_indices, num_indices)) {
+        const bool is_inside = row >= 0 && row < table.rows;
         for (std::int64_t inner = 0; inner < table.inner; ++inner) {
-          const std::int64_t offset = (outer * table.middle + row) * table.inner + inner;
+          const std::int64_t offset = (outer * table.rows + row) * table.inner + inner;
           out[at_result++] = is_inside ? x[at(offset)] : fill_value<T>();
         }
       }
@@ -114,10 +165,10 @@ std::vector<HostArray> gather_reference(const ReferenceContext& c) {
   return one_result(std::move(result));
 }
 
-Sample gather_sample(Type table, Type indices, std::int64_t dim) {
+Sample gather_sample(Type table, Type indices, std::int64_t dim, std::int64_t num_batch = 0) {
   const double rows = static_cast<double>(table.shape[at(dim)]);
   return {.operands = {{std::move(table)}, {std::move(indices), 0.0, rows - 1.0}},
-          .attributes = {{"dim", dim}}};
+          .attributes = {{"dim", dim}, {"num_batch", num_batch}}};
 }
 
 // --- scatter_add
@@ -125,10 +176,11 @@ Sample gather_sample(Type table, Type indices, std::int64_t dim) {
 std::vector<Type> scatter_shape(const ShapeContext& c) {
   expect_operands(c, 2);
   expect_indices(c, 0);
-  const Shape& indices = c.operands[0].shape;
-  const std::int64_t num_index_dims = static_cast<std::int64_t>(indices.size());
   Type result = c.operands[1];
   const std::int64_t dim = integer_of(c, "dim");
+  const std::size_t num_batch = num_batch_of(c, c.operands[0].shape, result.shape, dim);
+  const Ints indices = without_batch(c.operands[0].shape, static_cast<std::int64_t>(num_batch));
+  const std::int64_t num_index_dims = static_cast<std::int64_t>(indices.size());
   const std::int64_t size = integer_of(c, "size");
   if (dim < 0 || dim > result.rank() - num_index_dims || size < 0) {
     c.fail("dim = " + std::to_string(dim) + ", size = " + std::to_string(size) +
@@ -158,30 +210,46 @@ ValueId scatter_vjp(VjpContext& c) {
   const ValueId is_inside =
       bitwise_and(b, compare(b, "ge", indices, full(b, 0.0, index_type)),
                   compare(b, "lt", indices, full(b, static_cast<double>(size), index_type)));
-  const ValueId mask =
-      broadcast_in_dim(b, is_inside, dims_from(dim, index_type.shape.size()), shape);
-  const ValueId rows = gather(b, c.cotangent(), indices, dim);
+  const std::int64_t num_batch = c.equation.attributes.integer("num_batch");
+  Ints dims = dims_from(0, at(num_batch));
+  for (std::int64_t place : dims_from(dim, index_type.shape.size() - at(num_batch))) {
+    dims.push_back(place);
+  }
+  const ValueId mask = broadcast_in_dim(b, is_inside, dims, shape);
+  const ValueId rows = gather(b, c.cotangent(), indices, dim, num_batch);
   return select(b, mask, rows, full_like(b, 0.0, rows));
+}
+
+/// The leaves of the sum are those of the indices of one element of the batch: batched indices are
+/// paired with the updates.
+std::vector<ValueId> scatter_batch(BatchContext& c) {
+  const std::int64_t dim = c.equation.attributes.integer("dim");
+  const std::int64_t size = c.equation.attributes.integer("size");
+  const std::int64_t num_batch = c.equation.attributes.integer("num_batch");
+  if (num_batch == 0 && !c.is_batched[0]) {
+    return {scatter_add(c.b, c.operands[0], c.operands[1], dim + 1, size)};
+  }
+  return {scatter_add(c.b, c.batched(0), c.batched(1), dim + 1, size, num_batch + 1)};
 }
 
 Factors scatter_factors(const Attributes& attributes, const std::vector<Type>& operands,
                         const std::vector<Type>& results) {
-  const Shape& indices = operands[0].shape;
-  const std::int64_t dim = attributes.integer("dim");
-  IndexFactors f = index_factors(dim, results[0].shape, indices, FactorKind::reduce);
+  const auto num_batch = at(attributes.integer("num_batch"));
+  IndexFactors f =
+      index_factors(attributes, results[0].shape, operands[0].shape, FactorKind::reduce);
   f.factors.operands = {f.indices, f.rows};
   f.factors.results = {f.table};
-  for (const std::vector<int>& factor : f.indices) f.factors.reduced.push_back(factor[0]);
+  for (std::size_t i = num_batch; i < f.indices.size(); ++i) {
+    f.factors.reduced.push_back(f.indices[i][0]);
+  }
   return std::move(f.factors);
 }
 
 /// For each row of the result, the updates that name it, leaf by leaf.
 using RowUpdates = std::vector<std::vector<std::int64_t>>;
 
-std::vector<RowUpdates> updates_by_row(const HostArray& indices, std::int64_t num_rows,
-                                       std::int64_t grains) {
-  const auto rows = indices.data<std::int32_t>();
-  const Shape& shape = indices.type().shape;
+std::vector<RowUpdates> updates_by_row(std::span<const std::int32_t> rows, const Shape& shape,
+                                       std::int64_t num_rows, std::int64_t grains) {
   const auto strides = row_major_strides(shape);
   const std::vector<Leaf> leaves = leaves_of(shape, grains);
   std::vector<RowUpdates> updates(at(num_rows), RowUpdates(leaves.size()));
@@ -199,9 +267,11 @@ std::vector<RowUpdates> updates_by_row(const HostArray& indices, std::int64_t nu
 
 std::vector<HostArray> scatter_reference(const ReferenceContext& c) {
   HostArray result(c.results[0]);
-  const Split table = split_at_dims(c.results[0].shape, c.attributes.integer("dim"), 1);
-  const std::int64_t num_updates = num_elements(c.operands[0]->type().shape);
-  const auto updates = updates_by_row(*c.operands[0], table.middle, c.grains);
+  const Split table = split_of(c.results[0].shape, c.attributes);
+  const auto indices = c.operands[0]->data<std::int32_t>();
+  const Shape index_shape =
+      without_batch(c.operands[0]->type().shape, c.attributes.integer("num_batch"));
+  const std::int64_t num_updates = num_elements(index_shape);
   Numbers::visit(c.results[0].dtype, [&](auto zero) {
     using T = decltype(zero);
     const auto x = c.operands[1]->data<T>();
@@ -219,10 +289,14 @@ std::vector<HostArray> scatter_reference(const ReferenceContext& c) {
       return tree.finish().value;
     };
     std::size_t at_result = 0;
-    for (std::int64_t outer = 0; outer < table.outer; ++outer) {
-      for (const RowUpdates& row : updates) {
-        for (std::int64_t inner = 0; inner < table.inner; ++inner) {
-          out[at_result++] = sum_of(outer, row, inner);
+    for (std::int64_t batch = 0; batch < table.batch; ++batch) {
+      const auto updates = updates_by_row(indices.subspan(at(batch * num_updates), at(num_updates)),
+                                          index_shape, table.rows, c.grains);
+      for (std::int64_t outer = batch * table.outer; outer < (batch + 1) * table.outer; ++outer) {
+        for (const RowUpdates& row : updates) {
+          for (std::int64_t inner = 0; inner < table.inner; ++inner) {
+            out[at_result++] = sum_of(outer, row, inner);
+          }
         }
       }
     }
@@ -230,10 +304,11 @@ std::vector<HostArray> scatter_reference(const ReferenceContext& c) {
   return one_result(std::move(result));
 }
 
-Sample scatter_sample(Type indices, Type updates, std::int64_t dim, std::int64_t size) {
+Sample scatter_sample(Type indices, Type updates, std::int64_t dim, std::int64_t size,
+                      std::int64_t num_batch = 0) {
   return {.operands = {{std::move(indices), 0.0, static_cast<double>(size) - 1.0},
                        {std::move(updates)}},
-          .attributes = {{"dim", dim}, {"size", size}}};
+          .attributes = {{"dim", dim}, {"num_batch", num_batch}, {"size", size}}};
 }
 
 }  // namespace
@@ -242,13 +317,15 @@ const OpRecord gather_op{
     .name = "gather",
     .doc =
         "The operand [a.., n, b..] with dimension `dim` replaced by those of the indices: "
-        "[a.., indices.., b..]. An index out of range gives NaN, the lowest integer or false.",
+        "[a.., indices.., b..]. An index out of range gives NaN, the lowest integer or false. The "
+        "first `num_batch` dimensions of both operands are one: each index of them has a table and "
+        "indices of its own.",
     .source = "jax.numpy.take, mode fill",
-    .attributes = AttributeNames{"dim"},
+    .attributes = AttributeNames{"dim", "num_batch"},
     .types = TypeSet::any,
     .shape = gather_shape,
     .vjp = per_operand({gather_vjp, [](VjpContext&) { return ir::kNoValue; }}),
-    .batch = unrolled_batch,
+    .batch = gather_batch,
     .factors = gather_factors,
     .host = kernel("gather"),
     .reference = gather_reference,
@@ -257,7 +334,9 @@ const OpRecord gather_op{
         Samples{gather_sample(f32({12, 5}), i32({3, 6}), 0),
                 gather_sample(f32({6, 10, 3}), i32({5}), 1),
                 gather_sample(f32({5, 1}), i32({1, 2}), 1), gather_sample(f32({10}), i32({}), 0),
-                gather_sample(i32({6, 5}), i32({10}), 0)},
+                gather_sample(i32({6, 5}), i32({10}), 0),
+                gather_sample(f32({4, 3, 6, 2}), i32({4, 5}), 2, 1),
+                gather_sample(f32({2, 5, 12}), i32({2, 5}), 2, 2)},
 };
 
 const OpRecord scatter_add_op{
@@ -265,13 +344,14 @@ const OpRecord scatter_add_op{
     .doc =
         "For updates [a.., indices.., b..], an array [a.., size, b..] of zeros to which every "
         "update is added in the row that its index names, by the tree over the leaves of the "
-        "indices. Indices out of range are dropped.",
+        "indices. Indices out of range are dropped. The first `num_batch` dimensions of both "
+        "operands are one.",
     .source = "StableHLO, scatter; the transpose of gather",
-    .attributes = AttributeNames{"dim", "size"},
+    .attributes = AttributeNames{"dim", "num_batch", "size"},
     .types = TypeSet::numbers,
     .shape = scatter_shape,
     .vjp = per_operand({[](VjpContext&) { return ir::kNoValue; }, scatter_vjp}),
-    .batch = unrolled_batch,
+    .batch = scatter_batch,
     .factors = scatter_factors,
     .host = kernel("scatter_add"),
     .reference = scatter_reference,
@@ -284,7 +364,9 @@ const OpRecord scatter_add_op{
                        scatter_sample(i32({1, 2}), f32({5, 1, 2}), 1, 1),
                        scatter_sample(i32({}), f32({6}), 0, 3),
                        scatter_sample(i32({60}), f32({60, 2}), 0, 3),
-                       scatter_sample(i32({12}), i32({12}), 0, 5)},
+                       scatter_sample(i32({12}), i32({12}), 0, 5),
+                       scatter_sample(i32({4, 60}), f32({4, 3, 60}), 2, 5, 1),
+                       scatter_sample(i32({2, 5, 3}), f32({2, 5, 3, 2}), 2, 4, 2)},
 };
 
 }  // namespace tessera::ops

@@ -10,100 +10,137 @@ namespace {
 
 void expect_key(const ShapeContext& c, std::size_t num_operands) {
   expect_operands(c, num_operands);
-  if (c.operands[0] == u32({2})) return;
-  c.fail("the first operand is no key", "a key, u32[2]",
+  const Type& key = c.operands[0];
+  if (key.dtype == DType::u32 && key.rank() > 0 && key.shape.back() == 2) return;
+  c.fail("the first operand is no key", "a key, u32[2], or an array of keys, u32[..,2]",
          "make one with random::key(seed), split or fold_in");
+}
+
+/// The dimensions before the two words of each key.
+Shape batch_of(const Type& keys) { return {keys.shape.begin(), keys.shape.end() - 1}; }
+
+Type per_key(const Type& keys, const Shape& shape) {
+  Type type = u32(batch_of(keys));
+  type.shape.insert(type.shape.end(), shape.begin(), shape.end());
+  return type;
 }
 
 std::vector<Type> bits_shape(const ShapeContext& c) {
   expect_key(c, 1);
-  return {u32(shape_of(c, "shape"))};
+  return {per_key(c.operands[0], shape_of(c, "shape"))};
 }
 
 std::vector<Type> split_shape(const ShapeContext& c) {
   expect_key(c, 1);
   const std::int64_t num = integer_of(c, "num");
   if (num < 0) c.fail("a negative number of keys", "num >= 0", "ask for at least 0 keys");
-  return {u32({num, 2})};
+  return {per_key(c.operands[0], {num, 2})};
 }
 
 std::vector<Type> fold_in_shape(const ShapeContext& c) {
   expect_key(c, 2);
-  if (c.operands[1] != u32({})) {
-    c.fail("the data is no u32 scalar", "a scalar of dtype u32",
+  if (c.operands[1] != u32(batch_of(c.operands[0]))) {
+    c.fail("the data is not one u32 for each key", "for a key u32[2] a scalar of dtype u32",
            "fold in one number at a time, converted with astype(n, DType::u32)");
   }
-  return {u32({2})};
+  return {c.operands[0]};
 }
 
-KeyData key_of(const ReferenceContext& c) {
-  const auto words = c.operands[0]->data<std::uint32_t>();
-  return {words[0], words[1]};
-}
-
-std::vector<HostArray> bits_reference(const ReferenceContext& c) {
+/// Calls `make(key, results of this key)` for each key.
+template <typename Make>
+std::vector<HostArray> for_each_key(const ReferenceContext& c, Make make) {
   HostArray result(c.results[0]);
   const auto out = result.data<std::uint32_t>();
-  const KeyData key = key_of(c);
-  for (std::size_t i = 0; i < out.size(); ++i) out[i] = tessera::random_bits(key, i);
+  const auto words = c.operands[0]->data<std::uint32_t>();
+  const std::size_t num_keys = words.size() / 2;
+  for (std::size_t i = 0; i < num_keys; ++i) {
+    const std::size_t count = out.size() / num_keys;
+    make(i, KeyData{words[2 * i], words[2 * i + 1]}, out.subspan(i * count, count));
+  }
   return one_result(std::move(result));
+}
+
+using Words = std::span<std::uint32_t>;
+
+std::vector<HostArray> bits_reference(const ReferenceContext& c) {
+  return for_each_key(c, [](std::size_t, KeyData key, Words out) {
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = tessera::random_bits(key, i);
+  });
 }
 
 std::vector<HostArray> split_reference(const ReferenceContext& c) {
-  HostArray result(c.results[0]);
-  const auto out = result.data<std::uint32_t>();
-  const KeyData key = key_of(c);
-  for (std::size_t i = 0; i < out.size() / 2; ++i) {
-    const KeyData child = split_at(key, i);
-    out[2 * i] = child.hi;
-    out[2 * i + 1] = child.lo;
-  }
-  return one_result(std::move(result));
+  return for_each_key(c, [](std::size_t, KeyData key, Words out) {
+    for (std::size_t i = 0; i < out.size() / 2; ++i) {
+      const KeyData child = split_at(key, i);
+      out[2 * i] = child.hi;
+      out[2 * i + 1] = child.lo;
+    }
+  });
 }
 
 std::vector<HostArray> fold_in_reference(const ReferenceContext& c) {
-  HostArray result(c.results[0]);
-  const KeyData child = fold_in(key_of(c), c.operands[1]->data<std::uint32_t>()[0]);
-  result.data<std::uint32_t>()[0] = child.hi;
-  result.data<std::uint32_t>()[1] = child.lo;
-  return one_result(std::move(result));
+  const auto data = c.operands[1]->data<std::uint32_t>();
+  return for_each_key(c, [&](std::size_t i, KeyData key, Words out) {
+    const KeyData child = fold_in(key, data[i]);
+    out[0] = child.hi;
+    out[1] = child.lo;
+  });
 }
 
-/// Results can be computed anywhere; keys stay whole.
+/// Results can be computed anywhere; each key stays whole.
 Factors bits_factors(const Attributes&, const std::vector<Type>& operands,
                      const std::vector<Type>& results) {
   Factors factors;
   factors.results = {add_dims(factors, results[0].shape)};
-  factors.operands = {add_dims(factors, operands[0].shape, FactorKind::replicate)};
+  const auto first = factors.results[0].begin();
+  factors.operands = {Factors::Dims(first, first + operands[0].rank() - 1)};
+  factors.operands[0].push_back({add_factor(factors, 2, FactorKind::replicate)});
   return factors;
 }
 
 Factors split_factors(const Attributes& attributes, const std::vector<Type>& operands,
                       const std::vector<Type>& results) {
   Factors factors = bits_factors(attributes, operands, results);
-  factors.factors[1].kind = FactorKind::replicate;  // the two words of each new key
+  // The two words of each new key.
+  factors.factors[results[0].shape.size() - 1].kind = FactorKind::replicate;
   return factors;
 }
 
 Factors fold_in_factors(const Attributes&, const std::vector<Type>& operands,
-                        const std::vector<Type>& results) {
+                        const std::vector<Type>&) {
   Factors factors;
-  factors.results = {add_dims(factors, results[0].shape, FactorKind::replicate)};
-  factors.operands = {add_dims(factors, operands[0].shape, FactorKind::replicate), {}};
+  factors.operands = {{}, add_dims(factors, operands[1].shape)};
+  for (Factors::Dims* keys : {&factors.results.emplace_back(), &factors.operands[0]}) {
+    *keys = factors.operands[1];
+    keys->push_back({add_factor(factors, 2, FactorKind::replicate)});
+  }
   return factors;
 }
 
-SampleOperand key_operand() { return {u32({2}), 0.0, 4294967295.0}; }
-
-Sample bits_sample(Shape shape) {
-  return {.operands = {key_operand()}, .attributes = {{"shape", std::move(shape)}}};
+std::vector<ValueId> bits_batch(BatchContext& c) {
+  return {random_bits(c.b, c.operands[0], c.equation.attributes.ints("shape"))};
 }
 
-Sample split_sample(std::int64_t num) {
-  return {.operands = {key_operand()}, .attributes = {{"num", num}}};
+std::vector<ValueId> split_batch(BatchContext& c) {
+  return {random_split(c.b, c.operands[0], c.equation.attributes.integer("num"))};
 }
 
-Sample fold_in_sample(double high) { return {.operands = {key_operand(), {u32({}), 0.0, high}}}; }
+SampleOperand key_operand(Shape batch) {
+  batch.push_back(2);
+  return {u32(std::move(batch)), 0.0, 4294967295.0};
+}
+
+Sample bits_sample(Shape shape, Shape batch = {}) {
+  return {.operands = {key_operand(std::move(batch))}, .attributes = {{"shape", std::move(shape)}}};
+}
+
+Sample split_sample(std::int64_t num, Shape batch = {}) {
+  return {.operands = {key_operand(std::move(batch))}, .attributes = {{"num", num}}};
+}
+
+Sample fold_in_sample(double high, const Shape& batch = {}) {
+  return {.operands = {key_operand(batch), {u32(batch), 0.0, high}}};
+}
 
 }  // namespace
 
@@ -111,51 +148,56 @@ const OpRecord random_bits_op{
     .name = "random_bits",
     .doc =
         "32 random bits per element: y0 ^ y1 of threefry2x32(key, (hi, lo)), where hi and lo "
-        "are the words of the element's row-major index in the whole array.",
+        "are the words of the element's row-major index in an array of `shape`. For several keys "
+        "[a.., 2], one such array each: [a.., shape..].",
     .source = "jax.random.bits, partitionable",
     .attributes = AttributeNames{"shape"},
     .types = TypeSet::integers,
     .shape = bits_shape,
     .vjp = zero_vjp,
-    .batch = unrolled_batch,
+    .batch = bits_batch,
     .factors = bits_factors,
     .host = generator("random_bits"),
     .reference = bits_reference,
     .cost = flops_per_element(100),
     .samples = Samples{bits_sample({5, 6}), bits_sample({12, 1}), bits_sample({3, 2, 10}),
-                       bits_sample({})},
+                       bits_sample({}), bits_sample({3, 10}, {4}), bits_sample({}, {2, 5})},
 };
 
 const OpRecord random_fold_in_op{
     .name = "random_fold_in",
-    .doc = "A key made of a key and a number: threefry2x32(key, (0, data)).",
+    .doc = "A key made of a key and a number: threefry2x32(key, (0, data)); for each of [a.., 2].",
     .source = "jax.random.fold_in",
     .attributes = AttributeNames{},
     .types = TypeSet::integers,
     .shape = fold_in_shape,
     .vjp = zero_vjp,
-    .batch = unrolled_batch,
+    .batch = elementwise_batch,
     .factors = fold_in_factors,
-    .host = kernel("random_keys"),
+    .host = kernel("random_fold_in"),
     .reference = fold_in_reference,
     .cost = flops_per_element(100),
-    .samples = Samples{fold_in_sample(10.0), fold_in_sample(4294967295.0)},
+    .samples =
+        Samples{fold_in_sample(10.0), fold_in_sample(4294967295.0), fold_in_sample(10.0, {5, 2})},
 };
 
 const OpRecord random_split_op{
     .name = "random_split",
-    .doc = "`num` keys: row i holds both words of threefry2x32(key, (hi, lo) of i).",
+    .doc =
+        "`num` keys: row i holds both words of threefry2x32(key, (hi, lo) of i). Keys [a.., 2] "
+        "give [a.., num, 2].",
     .source = "jax.random.split, partitionable",
     .attributes = AttributeNames{"num"},
     .types = TypeSet::integers,
     .shape = split_shape,
     .vjp = zero_vjp,
-    .batch = unrolled_batch,
+    .batch = split_batch,
     .factors = split_factors,
-    .host = kernel("random_keys"),
+    .host = kernel("random_split"),
     .reference = split_reference,
     .cost = flops_per_element(50),
-    .samples = Samples{split_sample(5), split_sample(1), split_sample(12)},
+    .samples = Samples{split_sample(5), split_sample(1), split_sample(12), split_sample(6, {4}),
+                       split_sample(3, {2, 5})},
 };
 
 }  // namespace tessera::ops

@@ -141,6 +141,7 @@ class BatchRule {
   friend BatchRule not_batched(std::string why);
   friend BatchRule batched_inside();
   bool has_rule() const { return why_not_.empty(); }
+  bool is_inside() const { return has_rule() && !emit_; }
   const std::string& why_not() const { return why_not_; }
   std::vector<ValueId> operator()(BatchContext& context) const { return emit_(context); }
 
@@ -150,7 +151,7 @@ class BatchRule {
   std::string why_not_;
 };
 BatchRule not_batched(std::string why);
-/// For ops with nested functions that src/batch batches.
+/// For ops that src/batch batches: those with nested functions, and optimization_barrier.
 BatchRule batched_inside();
 
 // --- sharding

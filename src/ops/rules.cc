@@ -1,6 +1,7 @@
 #include "ops/rules.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include <tessera/error.h>
 
@@ -156,28 +157,43 @@ std::vector<ValueId> elementwise_batch(BatchContext& c) {
   return c.b.emit_all(*c.equation.op, c.equation.attributes, std::move(operands));
 }
 
-std::vector<ValueId> unrolled_batch(BatchContext& c) {
-  std::vector<std::vector<ValueId>> parts(c.equation.results.size());
-  for (std::int64_t index = 0; index < c.size; ++index) {
+BatchRule shifted_batch(std::string attribute) {
+  return [attribute = std::move(attribute)](BatchContext& c) {
+    Attributes attributes = c.equation.attributes;
+    for (const auto& [name, value] : c.equation.attributes.items()) {
+      if (name != attribute) continue;
+      if (const auto* dim = std::get_if<std::int64_t>(&value)) attributes.set(name, *dim + 1);
+      if (const auto* dims = std::get_if<Ints>(&value)) attributes.set(name, behind_batch(*dims));
+    }
     std::vector<ValueId> operands;
-    for (std::size_t i = 0; i < c.operands.size(); ++i) {
-      if (!c.is_batched[i]) {
-        operands.push_back(c.operands[i]);
-        continue;
-      }
-      const ValueId row = slice_dim(c.b, c.operands[i], 0, index, index + 1);
-      operands.push_back(reshape(c.b, row, c.types[i].shape));
-    }
-    const auto results = c.b.emit_all(*c.equation.op, c.equation.attributes, std::move(operands));
-    for (std::size_t i = 0; i < results.size(); ++i) {
-      Shape shape = c.b.type(results[i]).shape;
-      shape.insert(shape.begin(), 1);
-      parts[i].push_back(reshape(c.b, results[i], std::move(shape)));
-    }
+    for (std::size_t i = 0; i < c.operands.size(); ++i) operands.push_back(c.batched(i));
+    return c.b.emit_all(*c.equation.op, std::move(attributes), std::move(operands));
+  };
+}
+
+Ints behind_batch(Ints dims) {
+  for (std::int64_t& dim : dims) ++dim;
+  return dims;
+}
+
+Ints with_first(std::int64_t first, Ints sizes) {
+  sizes.insert(sizes.begin(), first);
+  return sizes;
+}
+
+ValueId repeat(Builder& b, ValueId x, std::int64_t size) {
+  const Shape shape = b.type(x).shape;
+  Ints dims(shape.size());
+  std::iota(dims.begin(), dims.end(), std::int64_t{1});
+  return broadcast_in_dim(b, x, std::move(dims), with_first(size, shape));
+}
+
+ValueId move_to_front(Builder& b, ValueId x, std::int64_t from) {
+  Ints permutation = {from};
+  for (std::int64_t dim = 0; dim < b.type(x).rank(); ++dim) {
+    if (dim != from) permutation.push_back(dim);
   }
-  std::vector<ValueId> results;
-  for (std::vector<ValueId>& rows : parts) results.push_back(concatenate(c.b, std::move(rows), 0));
-  return results;
+  return transpose(b, x, std::move(permutation));
 }
 
 // --- sharding factors

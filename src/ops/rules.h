@@ -55,8 +55,17 @@ Cotangents zero_vjp(VjpContext& c);
 /// The same op on whole batches: for ops that work element by element without attributes that
 /// name dimensions.
 std::vector<ValueId> elementwise_batch(BatchContext& c);
-/// One application per element of the batch.
-std::vector<ValueId> unrolled_batch(BatchContext& c);
+/// The same op on whole batches, with its dimension or dimensions in `attribute` behind the batch
+/// dimension.
+BatchRule shifted_batch(std::string attribute);
+/// Dimension numbers behind a batch dimension.
+Ints behind_batch(Ints dims);
+/// `sizes` behind `first`, as a batch dimension stands before the others.
+Ints with_first(std::int64_t first, Ints sizes);
+/// `x` for each element of a batch.
+ValueId repeat(Builder& b, ValueId x, std::int64_t size);
+/// Moves dimension `from` to the front.
+ValueId move_to_front(Builder& b, ValueId x, std::int64_t from);
 
 // --- sharding factors
 

@@ -74,6 +74,12 @@ std::vector<HostArray> broadcast_reference(const ReferenceContext& c) {
   }));
 }
 
+std::vector<ValueId> broadcast_batch(BatchContext& c) {
+  const Attributes& attributes = c.equation.attributes;
+  const Ints dims = with_first(0, behind_batch(attributes.ints("dims")));
+  return {broadcast_in_dim(c.b, c.operands[0], dims, with_first(c.size, attributes.ints("shape")))};
+}
+
 Sample broadcast_sample(Type operand, Ints dims, Shape shape) {
   return {.operands = {{std::move(operand)}},
           .attributes = {{"dims", std::move(dims)}, {"shape", std::move(shape)}}};
@@ -173,6 +179,11 @@ Factors reshape_factors(const Attributes&, const std::vector<Type>& operands,
   return factors;
 }
 
+std::vector<ValueId> reshape_batch(BatchContext& c) {
+  const Shape shape = with_first(c.size, c.equation.attributes.ints("shape"));
+  return {reshape(c.b, c.operands[0], shape)};
+}
+
 Sample reshape_sample(Type operand, Shape shape) {
   return {.operands = {{std::move(operand)}}, .attributes = {{"shape", std::move(shape)}}};
 }
@@ -225,6 +236,11 @@ std::vector<HostArray> transpose_reference(const ReferenceContext& c) {
   }));
 }
 
+std::vector<ValueId> transpose_batch(BatchContext& c) {
+  const Ints& permutation = c.equation.attributes.ints("permutation");
+  return {transpose(c.b, c.operands[0], with_first(0, behind_batch(permutation)))};
+}
+
 Sample transpose_sample(Type operand, Ints permutation) {
   return {.operands = {{std::move(operand)}},
           .attributes = {{"permutation", std::move(permutation)}}};
@@ -242,7 +258,7 @@ const OpRecord broadcast_in_dim_op{
     .types = TypeSet::any,
     .shape = broadcast_shape,
     .vjp = per_operand({broadcast_vjp}),
-    .batch = unrolled_batch,
+    .batch = broadcast_batch,
     .factors = broadcast_factors,
     .host = view("broadcast_in_dim"),
     .reference = broadcast_reference,
@@ -265,7 +281,7 @@ const OpRecord reshape_op{
       const Shape shape = c.operand_type(0).shape;
       return reshape(c.b, c.cotangent(), shape);
     }}),
-    .batch = unrolled_batch,
+    .batch = reshape_batch,
     .factors = reshape_factors,
     .host = view("reshape"),
     .reference =
@@ -292,7 +308,7 @@ const OpRecord transpose_op{
     .types = TypeSet::any,
     .shape = transpose_shape,
     .vjp = per_operand({transpose_vjp}),
-    .batch = unrolled_batch,
+    .batch = transpose_batch,
     .factors = transpose_factors,
     .host = view("transpose"),
     .reference = transpose_reference,

@@ -99,7 +99,7 @@ const OpRecord sort_op{
     .types = TypeSet::any,
     .shape = sort_shape,
     .vjp = sort_vjp,
-    .batch = unrolled_batch,
+    .batch = shifted_batch("dim"),
     .factors = sort_factors,
     .host = kernel("sort"),
     .reference = sort_reference,

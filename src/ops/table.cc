@@ -1,11 +1,11 @@
 // The table of all ops, and what src/ir asks of it.
 #include <algorithm>
-#include <numeric>
 
 #include <tessera/error.h>
 
 #include "ops/emit.h"
 #include "ops/ops.h"
+#include "ops/rules.h"
 
 namespace tessera::ops {
 
@@ -44,12 +44,7 @@ const Samples& SampleList::operator*() const {
 }
 
 ValueId BatchContext::batched(std::size_t i) {
-  if (is_batched[i]) return operands[i];
-  Shape shape = types[i].shape;
-  shape.insert(shape.begin(), size);
-  Ints dims(types[i].shape.size());
-  std::iota(dims.begin(), dims.end(), std::int64_t{1});
-  return broadcast_in_dim(b, operands[i], std::move(dims), std::move(shape));
+  return is_batched[i] ? operands[i] : repeat(b, operands[i], size);
 }
 
 std::string_view name(Reduction reduction) {

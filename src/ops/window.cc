@@ -114,6 +114,13 @@ std::vector<HostArray> slice_reference(const ReferenceContext& c) {
   }));
 }
 
+std::vector<ValueId> slice_batch(BatchContext& c) {
+  const Attributes& attributes = c.equation.attributes;
+  return {slice(c.b, c.operands[0], with_first(0, attributes.ints("start")),
+                with_first(c.size, attributes.ints("limit")),
+                with_first(1, attributes.ints("stride")))};
+}
+
 Sample slice_sample(Type operand, Ints start, Ints limit, Ints stride) {
   return {
       .operands = {{std::move(operand)}},
@@ -158,13 +165,17 @@ ValueId pad_vjp_operand(VjpContext& c) {
   return slice(c.b, c.cotangent(), low, limit);
 }
 
+/// Where the elements of the operand, of this shape, stand in the result.
+ValueId inside_of_padding(Builder& b, const Shape& shape, const Ints& low, const Ints& high) {
+  const ValueId inside = full(b, 1.0, boolean(shape));
+  return pad(b, inside, scalar(b, 0.0, DType::boolean), low, high);
+}
+
 ValueId pad_vjp_value(VjpContext& c) {
   const Attributes attributes = c.equation.attributes;
   const Shape shape = c.operand_type(0).shape;
-  const ValueId inside = full(c.b, 1.0, boolean(shape));
-  const ValueId outside = scalar(c.b, 0.0, DType::boolean);
   const ValueId is_inside =
-      pad(c.b, inside, outside, attributes.ints("low"), attributes.ints("high"));
+      inside_of_padding(c.b, shape, attributes.ints("low"), attributes.ints("high"));
   const ValueId zero = full_like(c.b, 0.0, c.cotangent());
   Ints dims(shape.size());
   for (std::size_t i = 0; i < dims.size(); ++i) dims[i] = static_cast<std::int64_t>(i);
@@ -202,6 +213,19 @@ std::vector<HostArray> pad_reference(const ReferenceContext& c) {
     ++at_result;
   });
   return one_result(std::move(result));
+}
+
+/// Padding that differs from element to element of the batch is put in by a select.
+std::vector<ValueId> pad_batch(BatchContext& c) {
+  const Ints low = with_first(0, c.equation.attributes.ints("low"));
+  const Ints high = with_first(0, c.equation.attributes.ints("high"));
+  const ValueId x = c.batched(0);
+  if (!c.is_batched[1]) return {pad(c.b, x, c.operands[1], low, high)};
+  const ValueId padded = pad(c.b, x, scalar(c.b, 0.0, c.types[0].dtype), low, high);
+  const Shape shape = c.b.type(padded).shape;
+  const Shape inside = with_first(c.size, c.types[0].shape);
+  return {select(c.b, inside_of_padding(c.b, inside, low, high), padded,
+                 broadcast_in_dim(c.b, c.operands[1], {0}, shape))};
 }
 
 Sample pad_sample(Type operand, Ints low, Ints high) {
@@ -323,7 +347,7 @@ const OpRecord concatenate_op{
     .types = TypeSet::any,
     .shape = concatenate_shape,
     .vjp = concatenate_vjp,
-    .batch = unrolled_batch,
+    .batch = shifted_batch("dim"),
     .factors = concatenate_factors,
     .host = kernel("concatenate"),
     .reference = concatenate_reference,
@@ -344,7 +368,7 @@ const OpRecord pad_op{
     .types = TypeSet::any,
     .shape = pad_shape,
     .vjp = per_operand({pad_vjp_operand, pad_vjp_value}),
-    .batch = unrolled_batch,
+    .batch = pad_batch,
     .factors = pad_factors,
     .host = kernel("pad"),
     .reference = pad_reference,
@@ -362,7 +386,7 @@ const OpRecord reverse_op{
     .types = TypeSet::any,
     .shape = reverse_shape,
     .vjp = per_operand({reverse_vjp}),
-    .batch = unrolled_batch,
+    .batch = shifted_batch("dims"),
     .factors = reverse_factors,
     .host = view("reverse"),
     .reference = reverse_reference,
@@ -379,7 +403,7 @@ const OpRecord slice_op{
     .types = TypeSet::any,
     .shape = slice_shape,
     .vjp = per_operand({slice_vjp}),
-    .batch = unrolled_batch,
+    .batch = slice_batch,
     .factors = slice_factors,
     .host = view("slice"),
     .reference = slice_reference,

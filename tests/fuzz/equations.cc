@@ -207,22 +207,33 @@ ValueId indices(Program& p, Shape shape, std::int64_t size) {
                       .high = static_cast<double>(size - (p.random().chance(70) ? 1 : 0))});
 }
 
+std::int64_t any_num_batch(Program& p, std::int64_t dim) {
+  return p.random().chance(30) ? p.random().between(0, dim) : 0;
+}
+
 void gather(Program& p) {
   const ValueId x = p.any(1);
   const std::int64_t dim = any_dim(p, x);
-  const Shape rows = p.shape_of_rank(p.random().between(0, 2));
-  p.emit(ops::gather_op, {{"dim", dim}}, {x, indices(p, rows, p.shape(x)[at(dim)])});
+  const std::int64_t num_batch = any_num_batch(p, dim);
+  Shape rows = p.shape_of_rank(p.random().between(0, 2));
+  const Shape shape = p.shape(x);
+  rows.insert(rows.begin(), shape.begin(), shape.begin() + num_batch);
+  p.emit(ops::gather_op, {{"dim", dim}, {"num_batch", num_batch}},
+         {x, indices(p, rows, shape[at(dim)])});
 }
 
 void scatter_add(Program& p) {
   const ValueId updates = p.any(p.random().chance(80) ? DType::f32 : DType::i32, 1);
   const std::int64_t dim = any_dim(p, updates);
   const std::int64_t end = p.random().between(dim, p.type(updates).rank());
-  const Shape& shape = p.shape(updates);
-  const Shape rows(shape.begin() + dim, shape.begin() + end);
+  const Shape shape = p.shape(updates);
+  const std::int64_t num_batch = any_num_batch(p, dim);
+  Shape rows(shape.begin() + dim, shape.begin() + end);
+  rows.insert(rows.begin(), shape.begin(), shape.begin() + num_batch);
   const std::int64_t size = p.size();
   const ValueId where = indices(p, rows, size);
-  p.emit(ops::scatter_add_op, {{"dim", dim}, {"size", size}}, {where, updates});
+  p.emit(ops::scatter_add_op, {{"dim", dim}, {"num_batch", num_batch}, {"size", size}},
+         {where, updates});
 }
 
 void sort(Program& p) {
@@ -234,7 +245,12 @@ void sort(Program& p) {
   p.emit(ops::sort_op, {{"dim", any_dim(p, key)}}, operands);
 }
 
-ValueId any_key(Program& p) { return p.like({{DType::u32, {2}}, 0.0, 4294967295.0}); }
+/// One key, or several.
+ValueId any_key(Program& p) {
+  Shape shape = p.random().chance(30) ? p.shape_of_rank(p.random().between(1, 2)) : Shape{};
+  shape.push_back(2);
+  return p.like({{DType::u32, std::move(shape)}, 0.0, 4294967295.0});
+}
 
 void random_bits(Program& p) {
   p.emit(ops::random_bits_op, {{"shape", p.any_shape()}}, {any_key(p)});
@@ -244,7 +260,9 @@ void random_split(Program& p) { p.emit(ops::random_split_op, {{"num", p.size()}}
 
 void random_fold_in(Program& p) {
   const ValueId key = any_key(p);
-  p.emit(ops::random_fold_in_op, {}, {key, p.like({{DType::u32, {}}, 0.0, 100.0})});
+  Shape batch = p.shape(key);
+  batch.pop_back();
+  p.emit(ops::random_fold_in_op, {}, {key, p.like({{DType::u32, std::move(batch)}, 0.0, 100.0})});
 }
 
 // --- creation, placement

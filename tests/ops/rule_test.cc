@@ -138,8 +138,14 @@ TEST(Factors, ReadAsText) {
       "a 1 -> a b");
   EXPECT_EQ(factors_text(ops::reduce_max_op, {{"dims", ir::Ints{1, 0}}}, {matrix}),
             "a b -> () | b: max, a: max");
-  EXPECT_EQ(factors_text(ops::gather_op, {{"dim", std::int64_t{0}}}, {matrix, {DType::i32, {5}}}),
+  const std::int64_t zero = 0;
+  const std::int64_t one = 1;
+  EXPECT_EQ(factors_text(ops::gather_op, {{"dim", zero}, {"num_batch", zero}},
+                         {matrix, {DType::i32, {5}}}),
             "a b, c -> c b | a: whole");
+  EXPECT_EQ(factors_text(ops::gather_op, {{"dim", one}, {"num_batch", one}},
+                         {matrix, {DType::i32, {4, 5}}}),
+            "a b, a c -> a c | b: whole");
 }
 
 std::string message_of(const testing::EmitOne& emit, const std::vector<Type>& types) {

@@ -35,13 +35,13 @@ class BitSet {
 bool is_view_op(const Equation& equation) { return equation.op->host.kind == HostRule::Kind::view; }
 
 /// Ops whose result has one formula per element: they join regions.
-bool is_elementwise(const Equation& equation) {
-  return equation.op->host.kind == HostRule::Kind::tile || is_generator(equation);
+bool is_elementwise(const Function& function, const Equation& equation) {
+  return equation.op->host.kind == HostRule::Kind::tile || is_generator(function, equation);
 }
 
 /// Generators read their operands whole, whichever element they make.
-bool reads_whole_operands(const Equation& equation) {
-  return is_generator(equation) && !equation.operands.empty();
+bool reads_whole_operands(const Function& function, const Equation& equation) {
+  return is_generator(function, equation) && !equation.operands.empty();
 }
 
 /// Decides which values are constants and which are read through views.
@@ -64,7 +64,7 @@ class ViewPass {
         visit_view(equation);
       } else if (*equation.op->name == "constant") {
         fusion_.splat[equation.results[0]] = equation.attributes.get<double>("value");
-      } else if (!is_elementwise(equation) || reads_whole_operands(equation)) {
+      } else if (!is_elementwise(f_, equation) || reads_whole_operands(f_, equation)) {
         visit_kernel(equation);
       }
     }
@@ -90,7 +90,7 @@ class ViewPass {
   }
 
   void visit_kernel(const Equation& equation) {
-    const bool wants_dense = reads_whole_operands(equation) || reads_dense(equation);
+    const bool wants_dense = reads_whole_operands(f_, equation) || reads_dense(equation);
     for (ValueId id : equation.operands) {
       if (fusion_.splat[id] || (wants_dense && !is_dense_[id])) give_memory(id);
     }
@@ -139,7 +139,7 @@ class GroupPass {
     Dependencies result;
     for (ValueId id : equation.operands) {
       // A materialised view reads its operand at other indices, so it cannot join its producer.
-      bool is_viewed = is_view_op(equation) || reads_whole_operands(equation);
+      bool is_viewed = is_view_op(equation) || reads_whole_operands(f_, equation);
       while (fusion_.is_view[id]) {
         id = f_.equations[fusion_.definition[id]].operands[0];
         is_viewed = true;
@@ -162,7 +162,7 @@ class GroupPass {
     node_of_[index] = index;
     nodes_[index].equations = {index};
     nodes_[index].is_region =
-        is_elementwise(equation) || is_view_op(equation) || *equation.op->name == "constant";
+        is_elementwise(f_, equation) || is_view_op(equation) || *equation.op->name == "constant";
     Dependencies from = dependencies(equation);
     for (const auto* list : {&from.direct, &from.viewed}) {
       for (std::size_t node : *list) depend(index, node);
@@ -288,7 +288,7 @@ void find_buffers(const Function& function, const GroupPass& groups, Fusion& fus
     const bool has_memory =
         !fusion.is_view[equation.results[0]] && !fusion.splat[equation.results[0]];
     if (!has_memory) continue;
-    if (!is_elementwise(equation)) {
+    if (!is_elementwise(function, equation)) {
       for (ValueId id : equation.results) {
         if (!is_view_op(equation) && *equation.op->name != "constant") need(id);
       }

@@ -27,7 +27,9 @@ const std::map<std::string, KernelLowering, std::less<>>& lowerings() {
       {"gather", {lower_gather, true}},
       {"move", {lower_move, false}},
       {"pad", {lower_pad, false}},
-      {"random_keys", {lower_random_keys, true}},
+      {"random_bits", {lower_random_bits, true}},
+      {"random_fold_in", {lower_random_fold_in, true}},
+      {"random_split", {lower_random_split, true}},
       {"reduce", {lower_reduce, false}},
       {"scan", {lower_scan, true}},
       {"scatter_add", {lower_scatter_add, true}},
@@ -45,8 +47,10 @@ const KernelLowering& lowering_of(const Equation& equation) {
 
 }  // namespace
 
-bool is_generator(const Equation& equation) {
-  return equation.op->host.kind == ops::HostRule::Kind::generator;
+bool is_generator(const Function& function, const Equation& equation) {
+  if (equation.op->host.kind != ops::HostRule::Kind::generator) return false;
+  // Several keys are read one by one.
+  return equation.operands.empty() || function.type(equation.operands[0]).rank() == 1;
 }
 
 bool reads_dense(const Equation& equation) { return lowering_of(equation).reads_dense; }

@@ -6,8 +6,8 @@
 
 namespace tessera::compile::host {
 
-/// Ops without array operands to read element by element: iota, random_bits.
-bool is_generator(const Equation& equation);
+/// Ops without array operands to read element by element: iota, random_bits of one key.
+bool is_generator(const Function& function, const Equation& equation);
 /// Kernels that read their operands as dense row-major tiles.
 bool reads_dense(const Equation& equation);
 
@@ -57,7 +57,9 @@ std::vector<TileTask> lower_pad(const LowerContext&, const Equation&);
 std::vector<TileTask> lower_gather(const LowerContext&, const Equation&);
 std::vector<TileTask> lower_scatter_add(const LowerContext&, const Equation&);
 std::vector<TileTask> lower_sort(const LowerContext&, const Equation&);
-std::vector<TileTask> lower_random_keys(const LowerContext&, const Equation&);
+std::vector<TileTask> lower_random_bits(const LowerContext&, const Equation&);
+std::vector<TileTask> lower_random_fold_in(const LowerContext&, const Equation&);
+std::vector<TileTask> lower_random_split(const LowerContext&, const Equation&);
 std::vector<TileTask> lower_scan(const LowerContext&, const Equation&);
 std::vector<TileTask> lower_while(const LowerContext&, const Equation&);
 std::vector<TileTask> lower_cond(const LowerContext&, const Equation&);

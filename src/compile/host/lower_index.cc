@@ -6,6 +6,7 @@
 
 #include "base/threefry.h"
 #include "compile/host/kernels/index.h"
+#include "compile/host/kernels/tile/tile_program_internal.h"
 #include "compile/host/leaves.h"
 #include "compile/host/lower.h"
 #include "ops/record.h"
@@ -54,49 +55,84 @@ std::vector<TileTask> task_per_tile(const LowerContext& context, const Equation&
 
 }  // namespace
 
+namespace {
+
+/// What gather and scatter_add do for each index of their batch dimensions.
+struct IndexShape {
+  std::int64_t batch;
+  std::int64_t outer;
+  std::int64_t rows;
+  std::int64_t inner;
+  std::int64_t num_indices;
+};
+
+IndexShape index_shape(const Equation& equation, const Shape& table, const Shape& indices) {
+  const auto num_batch = equation.attributes.integer("num_batch");
+  const auto split = table.begin() + equation.attributes.integer("dim");
+  return {.batch = product(table.begin(), table.begin() + num_batch),
+          .outer = product(table.begin() + num_batch, split),
+          .rows = *split,
+          .inner = product(split + 1, table.end()),
+          .num_indices = product(indices.begin() + num_batch, indices.end())};
+}
+
+}  // namespace
+
 std::vector<TileTask> lower_gather(const LowerContext& context, const Equation& equation) {
-  const auto dim = equation.attributes.integer("dim");
   const DType dtype = context.function().type(equation.results[0]).dtype;
   return task_per_tile(context, equation, [&](const AtomDigits& digits) {
-    const Shape shape = context.box(equation.operands[0], digits).size;
-    const Shape indices = context.box(equation.operands[1], digits).size;
-    const auto split = shape.begin() + dim;
+    const IndexShape shape = index_shape(equation, context.box(equation.operands[0], digits).size,
+                                         context.box(equation.operands[1], digits).size);
     const kernels::GatherProblem problem{.dtype = dtype,
-                                         .outer = product(shape.begin(), split),
-                                         .rows = *split,
-                                         .inner = product(split + 1, shape.end()),
-                                         .num_indices = num_elements(indices)};
-    return make_kernel([problem](std::span<std::byte* const> buffers) {
-      kernels::gather_rows(problem, buffers[0], reinterpret_cast<const std::int32_t*>(buffers[1]),
-                           buffers[2]);
+                                         .outer = shape.outer,
+                                         .rows = shape.rows,
+                                         .inner = shape.inner,
+                                         .num_indices = shape.num_indices};
+    return make_kernel([problem, batch = shape.batch](std::span<std::byte* const> buffers) {
+      const auto element = static_cast<std::int64_t>(size_bytes(problem.dtype));
+      const std::int64_t lines = problem.outer * problem.inner * element;
+      const auto* indices = reinterpret_cast<const std::int32_t*>(buffers[1]);
+      for (std::int64_t i = 0; i < batch; ++i) {
+        kernels::gather_rows(problem, buffers[0] + i * problem.rows * lines,
+                             indices + i * problem.num_indices,
+                             buffers[2] + i * problem.num_indices * lines);
+      }
     });
   });
 }
 
 std::vector<TileTask> lower_scatter_add(const LowerContext& context, const Equation& equation) {
-  const auto dim = equation.attributes.integer("dim");
+  const auto num_batch = equation.attributes.integer("num_batch");
   const DType dtype = context.function().type(equation.results[0]).dtype;
   return task_per_tile(context, equation, [&](const AtomDigits& digits) {
     const ValueId indices = equation.operands[0];
-    const Shape index_shape = context.box(indices, digits).size;
-    const Shape shape = context.box(equation.results[0], digits).size;
-    const auto split = shape.begin() + dim;
+    const Shape index_box = context.box(indices, digits).size;
+    const IndexShape shape =
+        index_shape(equation, context.box(equation.results[0], digits).size, index_box);
     kernels::ScatterAddProblem problem{.dtype = dtype,
-                                       .outer = product(shape.begin(), split),
-                                       .rows = *split,
-                                       .inner = product(split + 1, shape.end()),
+                                       .outer = shape.outer,
+                                       .rows = shape.rows,
+                                       .inner = shape.inner,
                                        .order = {},
                                        .leaf_ends = {}};
     std::vector<LeafRange> ranges;
-    for (std::size_t d = 0; d < index_shape.size(); ++d) {
+    for (std::size_t d = static_cast<std::size_t>(num_batch); d < index_box.size(); ++d) {
       ranges.push_back(leaf_range(context.layout(indices), d, digits));
     }
     const std::vector<LeafBox> leaves = leaf_boxes(ranges, context.function().grains, dtype);
-    problem.order = leaf_order(leaves, row_major_strides(index_shape));
+    problem.order =
+        leaf_order(leaves, row_major_strides({index_box.begin() + num_batch, index_box.end()}));
     problem.leaf_ends = leaf_ends(leaves);
-    return make_kernel([problem](std::span<std::byte* const> buffers) {
-      kernels::scatter_add_rows(problem, reinterpret_cast<const std::int32_t*>(buffers[0]),
-                                buffers[1], buffers[2]);
+    return make_kernel([problem, batch = shape.batch,
+                        num_indices = shape.num_indices](std::span<std::byte* const> buffers) {
+      const auto element = static_cast<std::int64_t>(size_bytes(problem.dtype));
+      const std::int64_t lines = problem.outer * problem.inner * element;
+      const auto* rows = reinterpret_cast<const std::int32_t*>(buffers[0]);
+      for (std::int64_t i = 0; i < batch; ++i) {
+        kernels::scatter_add_rows(problem, rows + i * num_indices,
+                                  buffers[1] + i * num_indices * lines,
+                                  buffers[2] + i * problem.rows * lines);
+      }
     });
   });
 }
@@ -120,28 +156,86 @@ std::vector<TileTask> lower_sort(const LowerContext& context, const Equation& eq
   });
 }
 
-std::vector<TileTask> lower_random_keys(const LowerContext& context, const Equation& equation) {
-  const bool is_split = *equation.op->name == "random_split";
+namespace {
+
+/// One task per result tile that calls `make(key, number of the key in the tile, its results)` for
+/// each key of the tile; `make_function` gets the box of the results.
+template <typename MakeFunction>
+std::vector<TileTask> task_per_key_tile(const LowerContext& context, const Equation& equation,
+                                        MakeFunction make_function) {
   const Layout& layout = context.layout(equation.results[0]);
+  const auto num_batch =
+      static_cast<std::ptrdiff_t>(context.function().type(equation.operands[0]).rank() - 1);
+  const std::size_t num_operands = equation.operands.size();
   return task_per_tile(context, equation, [&](const AtomDigits& digits) {
     const Box box = layout.box(layout.tile_at(digits));
-    return make_kernel([is_split, box](std::span<std::byte* const> buffers) {
-      const auto* words = reinterpret_cast<const std::uint32_t*>(buffers[0]);
-      const KeyData key{words[0], words[1]};
-      auto* out = reinterpret_cast<std::uint32_t*>(buffers[is_split ? 1 : 2]);
-      if (!is_split) {
-        const auto data = *reinterpret_cast<const std::uint32_t*>(buffers[1]);
-        const auto pair = threefry2x32(key, 0, data);
-        std::copy(pair.begin(), pair.end(), out);
-        return;
+    const auto split = box.size.begin() + num_batch;
+    const std::int64_t num_keys = product(box.size.begin(), split);
+    const std::int64_t count = product(split, box.size.end());
+    return make_kernel(
+        [=, function = make_function(box, num_batch)](std::span<std::byte* const> buffers) {
+          const auto* words = reinterpret_cast<const std::uint32_t*>(buffers[0]);
+          auto* out = reinterpret_cast<std::uint32_t*>(buffers[num_operands]);
+          for (std::int64_t i = 0; i < num_keys; ++i) {
+            function(KeyData{words[2 * i], words[2 * i + 1]}, buffers, i, out + i * count);
+          }
+        });
+  });
+}
+
+using Buffers = std::span<std::byte* const>;
+
+}  // namespace
+
+/// Lines along the last dimension have consecutive counters.
+std::vector<TileTask> lower_random_bits(const LowerContext& context, const Equation& equation) {
+  const Shape& shape = equation.attributes.ints("shape");
+  const std::vector<std::int64_t> strides = row_major_strides(shape);
+  return task_per_key_tile(context, equation, [&](const Box& box, std::ptrdiff_t num_batch) {
+    const Shape size(box.size.begin() + num_batch, box.size.end());
+    const std::int64_t line = size.empty() ? 1 : size.back();
+    std::vector<std::int64_t> starts = {0};
+    for (std::size_t d = 0; d < size.size(); ++d) {
+      const std::int64_t start = box.start[static_cast<std::size_t>(num_batch) + d];
+      const std::int64_t steps = d + 1 == size.size() ? 1 : size[d];
+      std::vector<std::int64_t> next;
+      for (std::int64_t base : starts) {
+        for (std::int64_t i = 0; i < steps; ++i) next.push_back(base + (start + i) * strides[d]);
       }
-      for (std::int64_t i = 0; i < box.size[0]; ++i) {
-        const auto index = static_cast<std::uint64_t>(box.start[0] + i);
+      starts = std::move(next);
+    }
+    return [starts, line](KeyData key, Buffers, std::int64_t, std::uint32_t* out) {
+      const std::uint32_t words[2] = {key.hi, key.lo};
+      for (std::int64_t start : starts) {
+        kernels::tiles::fill_random(words, start, 1, out, line);
+        out += line;
+      }
+    };
+  });
+}
+
+std::vector<TileTask> lower_random_fold_in(const LowerContext& context, const Equation& equation) {
+  return task_per_key_tile(context, equation, [](const Box&, std::ptrdiff_t) {
+    return [](KeyData key, Buffers buffers, std::int64_t i, std::uint32_t* out) {
+      const auto pair = threefry2x32(key, 0, reinterpret_cast<const std::uint32_t*>(buffers[1])[i]);
+      std::copy(pair.begin(), pair.end(), out);
+    };
+  });
+}
+
+std::vector<TileTask> lower_random_split(const LowerContext& context, const Equation& equation) {
+  return task_per_key_tile(context, equation, [](const Box& box, std::ptrdiff_t num_batch) {
+    const auto d = static_cast<std::size_t>(num_batch);
+    const std::int64_t start = box.start[d];
+    const std::int64_t count = box.size[d];
+    return [start, count](KeyData key, Buffers, std::int64_t, std::uint32_t* out) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        const auto index = static_cast<std::uint64_t>(start + i);
         const auto pair = threefry2x32(key, static_cast<std::uint32_t>(index >> 32),
                                        static_cast<std::uint32_t>(index));
         std::copy(pair.begin(), pair.end(), out + 2 * i);
       }
-    });
+    };
   });
 }
 

@@ -222,7 +222,7 @@ HostInstruction lower_region(const LowerContext& context, const Node& node) {
   instruction.info.span = first.span;
   const bool depends_on_position =
       std::any_of(node.equations.begin(), node.equations.end(),
-                  [&](std::size_t i) { return is_generator(function.equations[i]); });
+                  [&](std::size_t i) { return is_generator(function, function.equations[i]); });
   const Layout& layout = context.layout(first.results[0]);
   std::map<std::vector<std::int64_t>, std::shared_ptr<const run::Kernel>> kernels;
   for (std::int64_t tile = 0; tile < layout.num_tiles(); ++tile) {

@@ -395,7 +395,7 @@ const OpRecord optimization_barrier_op{
     .types = TypeSet::any,
     .shape = same_as_operands,
     .vjp = barrier_vjp,
-    .batch = elementwise_batch,
+    .batch = batched_inside(),
     .factors = identity_factors,
     .host = control("optimization_barrier"),
     .reference = barrier_reference,
