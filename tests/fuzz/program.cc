@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compile/reference/interpret.h"
 #include "ops/ops.h"
 
 namespace tessera::fuzz {
@@ -137,7 +138,8 @@ std::vector<ValueId> Program::emit(const ops::OpRecord& op, ir::Attributes attri
   std::vector<ops::HostArray> data = (*op.reference)({.attributes = attributes,
                                                       .operands = arrays,
                                                       .results = results,
-                                                      .grains = function_.grains});
+                                                      .grains = function_.grains,
+                                                      .call = compile::interpret});
   b_.set_span({"fuzz.cc", static_cast<std::uint32_t>(function_.equations.size() + 1)});
   const std::vector<ValueId> ids = b_.emit_all(op, std::move(attributes), std::move(operands));
   for (std::size_t i = 0; i < ids.size(); ++i) keep(ids[i], std::move(data[i]));

@@ -90,6 +90,12 @@ struct Ops {
   struct Not {
     static HWY_INLINE V run(V x) { return hn::Not(x); }
   };
+  struct PopulationCount {
+    static HWY_INLINE V run(V x) { return back(hn::PopulationCount(to_unsigned(x))); }
+  };
+  struct CountLeadingZeros {
+    static HWY_INLINE V run(V x) { return back(hn::LeadingZeroCount(to_unsigned(x))); }
+  };
 
   struct ShiftLeft {
     static HWY_INLINE V run(V x, V n) {
@@ -172,6 +178,8 @@ std::span<const Entry> table_of() {
       {"abs", dtype, kUnary<typename O::Abs, E>},
       {"sign", dtype, kUnary<typename O::Sign, E>},
       {"not", dtype, kUnary<typename O::Not, E>},
+      {"population_count", dtype, kUnary<typename O::PopulationCount, E>},
+      {"count_leading_zeros", dtype, kUnary<typename O::CountLeadingZeros, E>},
       {"copy", dtype, kUnary<Copy, E>},
       {"add", dtype, kBinary<typename O::Add, E>},
       {"sub", dtype, kBinary<typename O::Sub, E>},
