@@ -12,3 +12,4 @@
 #include <tessera/shardings.h>
 #include <tessera/tree.h>
 #include <tessera/types.h>
+#include <tessera/window.h>
