@@ -93,11 +93,7 @@ std::vector<ValueId> scatter_batch(BatchContext& c) {
   const ValueId all_places = select(b, inside, add(b, first, c.operands[1]), full(b, -1.0, places));
   const ValueId x = front(c.batched(0), 1);
   const ValueId updates = front(c.batched(2), indices.rank());
-  Shape update_shape = b.type(merged(x)).shape;
-  update_shape.erase(update_shape.begin());
-  update_shape.insert(update_shape.begin(), places.shape.begin(), places.shape.end());
-  const ValueId result = reshape(
-      b, scatter(b, merged(x), all_places, reshape(b, updates, update_shape), 0), b.type(x).shape);
+  const ValueId result = reshape(b, scatter(b, merged(x), all_places, updates, 0), b.type(x).shape);
   Ints back = {0};
   for (std::int64_t i = 1; i <= dim; ++i) back.push_back(i + 1);
   back.push_back(1);

@@ -94,7 +94,15 @@ struct Ops {
     static HWY_INLINE V run(V x) { return back(hn::PopulationCount(to_unsigned(x))); }
   };
   struct CountLeadingZeros {
-    static HWY_INLINE V run(V x) { return back(hn::LeadingZeroCount(to_unsigned(x))); }
+    static HWY_INLINE V run(V x) {
+      VU bits = to_unsigned(x);  // becomes ones from the first one on
+      bits = hn::Or(bits, hn::ShiftRight<1>(bits));
+      bits = hn::Or(bits, hn::ShiftRight<2>(bits));
+      bits = hn::Or(bits, hn::ShiftRight<4>(bits));
+      bits = hn::Or(bits, hn::ShiftRight<8>(bits));
+      bits = hn::Or(bits, hn::ShiftRight<16>(bits));
+      return back(hn::PopulationCount(hn::Not(bits)));
+    }
   };
 
   struct ShiftLeft {
