@@ -70,12 +70,33 @@ Array neg(Operand x);
 /// -1, 0 or 1; keeps -0 and NaN.
 Array sign(Operand x);
 Array floor(Operand x);
+Array ceil(Operand x);
+/// To the nearest integer, of two the even one.
+Array round(Operand x);
+Array erf(Operand x);
+/// 1 - erf(x), accurate where that is small.
+Array erfc(Operand x);
 Array erf_inv(Operand x);
+Array cbrt(Operand x);
+Array exp2(Operand x);
+Array log2(Operand x);
+Array tan(Operand x);
+Array asin(Operand x);
+Array acos(Operand x);
+Array atan(Operand x);
+Array sinh(Operand x);
+Array cosh(Operand x);
+Array asinh(Operand x);
+Array acosh(Operand x);
+Array atanh(Operand x);
 /// bool: neither infinite nor NaN.
 Array is_finite(Operand x);
 Array square(Operand x);
 Array logical_not(Operand x);
 Array bitwise_not(Operand x);
+/// Bits that are 1; bits that are 0 before the first 1.
+Array population_count(Operand x);
+Array count_leading_zeros(Operand x);
 
 // --- elementwise, broadcasting
 
@@ -88,6 +109,8 @@ Array div(Operand a, Operand b);
 Array maximum(Operand a, Operand b);
 Array minimum(Operand a, Operand b);
 Array pow(Operand a, Operand b);
+/// The angle of the point (x, y), in [-pi, pi].
+Array atan2(Operand y, Operand x);
 /// Remainder with the sign of `a`, as C's fmod and %.
 Array rem(Operand a, Operand b);
 /// a * b + c, rounded once.
@@ -163,8 +186,16 @@ Array min(Operand x, Axes axes = {}, bool keep = false);
 /// Of bool arrays.
 Array all(Operand x, Axes axes = {}, bool keep = false);
 Array any(Operand x, Axes axes = {}, bool keep = false);
-/// i32 index of the first maximum; NaN counts as the largest.
+Array prod(Operand x, Axes axes = {}, bool keep = false);
+/// i32 index of the first maximum, or of the first NaN.
 Array argmax(Operand x, std::int64_t axis = -1);
+Array argmin(Operand x, std::int64_t axis = -1);
+/// Reductions of the elements up to each one, in index order; with `reverse` from the last one
+/// down.
+Array cumsum(Operand x, std::int64_t axis = -1, bool reverse = false);
+Array cumprod(Operand x, std::int64_t axis = -1, bool reverse = false);
+Array cummax(Operand x, std::int64_t axis = -1, bool reverse = false);
+Array cummin(Operand x, std::int64_t axis = -1, bool reverse = false);
 
 // --- contractions
 
@@ -192,6 +223,19 @@ Array take(Operand x, Operand indices, std::int64_t axis = 0);
 /// x [n, ...] plus updates [indices..., ...] added at rows `indices`; those out of range are
 /// dropped.
 Array scatter_add(Operand x, Operand indices, Operand updates);
+/// x with the slices of dimension `axis` at `indices` replaced by updates, whose shape is that of
+/// take(x, indices, axis); the last update of a slice stays, indices out of range are dropped.
+Array scatter(Operand x, Operand indices, Operand updates, std::int64_t axis = 0);
+/// Elements of each line along `axis` at its own i32 indices: [a.., n, b..] and [a.., k, b..] ->
+/// [a.., k, b..]. Indices out of range give NaN or the lowest integer.
+Array take_along_axis(Operand x, Operand indices, std::int64_t axis = -1);
+/// The part of x of shape `sizes` that begins at `starts`, i32 scalars, one per dimension. Starts
+/// are moved so that the part lies inside.
+Array dynamic_slice(Operand x, const std::vector<Operand>& starts, Shape sizes);
+/// x with `update` in that place.
+Array dynamic_update_slice(Operand x, Operand update, const std::vector<Operand>& starts);
+/// The k largest elements in descending order, and their i32 indices; of equal ones the first.
+std::pair<Array, Array> top_k(Operand x, std::int64_t k, std::int64_t axis = -1);
 /// 1 at each index along a new last dimension of size `depth`.
 Array one_hot(Operand indices, std::int64_t depth, DType dtype = DType::f32);
 /// Ascending, stable, NaN last.
@@ -202,8 +246,8 @@ std::pair<Array, Array> sort_by(Operand keys, Operand values, std::int64_t axis 
 // --- composites
 
 Array relu(Operand x);
-/// The tanh form.
-Array gelu(Operand x);
+/// x times the normal distribution function, exactly or in the tanh form.
+Array gelu(Operand x, bool approximate = true);
 Array silu(Operand x);
 Array softmax(Operand x, std::int64_t axis = -1);
 Array log_softmax(Operand x, std::int64_t axis = -1);

@@ -15,3 +15,4 @@
 #include <tessera/tree.h>
 #include <tessera/types.h>
 #include <tessera/vmap.h>
+#include <tessera/window.h>

@@ -229,16 +229,6 @@ std::vector<std::vector<Term>> terms_of(const Shape& sizes, const Ints& lhs_stri
   return leaves;
 }
 
-/// sum + x * y with one rounding.
-template <typename T>
-T accumulate(T sum, T x, T y) {
-  if constexpr (std::is_floating_point_v<T>) {
-    return std::fma(x, y, sum);
-  } else {
-    return wrapping_add(sum, wrapping_mul(x, y));
-  }
-}
-
 std::vector<HostArray> dot_reference(const ReferenceContext& c) {
   HostArray result(c.results[0]);
   const Type& lhs_type = c.operands[0]->type();

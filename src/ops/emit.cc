@@ -26,25 +26,46 @@ ValueId iota(Builder& b, DType dtype, const Shape& shape, std::int64_t dim) {
 // --- elementwise
 
 ValueId abs(Builder& b, ValueId x) { return b.emit(abs_op, {}, {x}); }
+ValueId acos(Builder& b, ValueId x) { return b.emit(acos_op, {}, {x}); }
+ValueId acosh(Builder& b, ValueId x) { return b.emit(acosh_op, {}, {x}); }
+ValueId asin(Builder& b, ValueId x) { return b.emit(asin_op, {}, {x}); }
+ValueId asinh(Builder& b, ValueId x) { return b.emit(asinh_op, {}, {x}); }
+ValueId atan(Builder& b, ValueId x) { return b.emit(atan_op, {}, {x}); }
+ValueId atanh(Builder& b, ValueId x) { return b.emit(atanh_op, {}, {x}); }
+ValueId cbrt(Builder& b, ValueId x) { return b.emit(cbrt_op, {}, {x}); }
+ValueId ceil(Builder& b, ValueId x) { return b.emit(ceil_op, {}, {x}); }
 ValueId cos(Builder& b, ValueId x) { return b.emit(cos_op, {}, {x}); }
+ValueId cosh(Builder& b, ValueId x) { return b.emit(cosh_op, {}, {x}); }
+ValueId count_leading_zeros(Builder& b, ValueId x) {
+  return b.emit(count_leading_zeros_op, {}, {x});
+}
+ValueId erf(Builder& b, ValueId x) { return b.emit(erf_op, {}, {x}); }
 ValueId erf_inv(Builder& b, ValueId x) { return b.emit(erf_inv_op, {}, {x}); }
+ValueId erfc(Builder& b, ValueId x) { return b.emit(erfc_op, {}, {x}); }
 ValueId exp(Builder& b, ValueId x) { return b.emit(exp_op, {}, {x}); }
+ValueId exp2(Builder& b, ValueId x) { return b.emit(exp2_op, {}, {x}); }
 ValueId expm1(Builder& b, ValueId x) { return b.emit(expm1_op, {}, {x}); }
 ValueId floor(Builder& b, ValueId x) { return b.emit(floor_op, {}, {x}); }
 ValueId is_finite(Builder& b, ValueId x) { return b.emit(is_finite_op, {}, {x}); }
 ValueId log(Builder& b, ValueId x) { return b.emit(log_op, {}, {x}); }
 ValueId log1p(Builder& b, ValueId x) { return b.emit(log1p_op, {}, {x}); }
+ValueId log2(Builder& b, ValueId x) { return b.emit(log2_op, {}, {x}); }
 ValueId logistic(Builder& b, ValueId x) { return b.emit(logistic_op, {}, {x}); }
 ValueId neg(Builder& b, ValueId x) { return b.emit(neg_op, {}, {x}); }
+ValueId population_count(Builder& b, ValueId x) { return b.emit(population_count_op, {}, {x}); }
+ValueId round(Builder& b, ValueId x) { return b.emit(round_op, {}, {x}); }
 ValueId rsqrt(Builder& b, ValueId x) { return b.emit(rsqrt_op, {}, {x}); }
 ValueId sign(Builder& b, ValueId x) { return b.emit(sign_op, {}, {x}); }
 ValueId sin(Builder& b, ValueId x) { return b.emit(sin_op, {}, {x}); }
+ValueId sinh(Builder& b, ValueId x) { return b.emit(sinh_op, {}, {x}); }
 ValueId sqrt(Builder& b, ValueId x) { return b.emit(sqrt_op, {}, {x}); }
 ValueId stop_gradient(Builder& b, ValueId x) { return b.emit(stop_gradient_op, {}, {x}); }
+ValueId tan(Builder& b, ValueId x) { return b.emit(tan_op, {}, {x}); }
 ValueId tanh(Builder& b, ValueId x) { return b.emit(tanh_op, {}, {x}); }
 ValueId square(Builder& b, ValueId x) { return mul(b, x, x); }
 
 ValueId add(Builder& b, ValueId x, ValueId y) { return b.emit(add_op, {}, {x, y}); }
+ValueId atan2(Builder& b, ValueId y, ValueId x) { return b.emit(atan2_op, {}, {y, x}); }
 ValueId div(Builder& b, ValueId x, ValueId y) { return b.emit(div_op, {}, {x, y}); }
 ValueId max(Builder& b, ValueId x, ValueId y) { return b.emit(max_op, {}, {x, y}); }
 ValueId min(Builder& b, ValueId x, ValueId y) { return b.emit(min_op, {}, {x, y}); }
@@ -129,6 +150,26 @@ ValueId pad(Builder& b, ValueId x, ValueId value, Ints low, Ints high) {
   if (low == nothing && high == nothing) return x;
   return b.emit(pad_op, {{"high", std::move(high)}, {"low", std::move(low)}}, {x, value});
 }
+ValueId interleave_zeros(Builder& b, ValueId x, Ints steps) {
+  const Shape shape = b.type(x).shape;
+  Shape split;
+  Ints none;
+  Ints high;
+  Shape merged;
+  Ints limit;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] <= 1) steps[i] = 1;  // there is no second element, however far it would be
+    split.insert(split.end(), {shape[i], 1});
+    none.insert(none.end(), {0, 0});
+    high.insert(high.end(), {0, steps[i] - 1});
+    merged.push_back(shape[i] * steps[i]);
+    limit.push_back(std::max<std::int64_t>(merged[i] - steps[i] + 1, 0));
+  }
+  if (merged == shape) return x;
+  const ValueId zero = scalar(b, 0.0, b.type(x).dtype);
+  const ValueId spread = reshape(b, pad(b, reshape(b, x, split), zero, none, high), merged);
+  return slice(b, spread, Ints(shape.size(), 0), limit);
+}
 ValueId concatenate(Builder& b, std::vector<ValueId> parts, std::int64_t dim) {
   if (parts.size() == 1) return parts[0];
   return b.emit(concatenate_op, {{"dim", dim}}, std::move(parts));
@@ -160,8 +201,38 @@ ValueId reduce_and(Builder& b, ValueId x, Ints dims) {
 ValueId reduce_or(Builder& b, ValueId x, Ints dims) {
   return reduce(b, reduce_or_op, x, std::move(dims));
 }
+ValueId reduce_prod(Builder& b, ValueId x, Ints dims) {
+  return reduce(b, reduce_prod_op, x, std::move(dims));
+}
 ValueId argmax(Builder& b, ValueId x, std::int64_t dim) {
   return b.emit(argmax_op, {{"dim", dim}}, {x});
+}
+ValueId argmin(Builder& b, ValueId x, std::int64_t dim) {
+  return b.emit(argmin_op, {{"dim", dim}}, {x});
+}
+ValueId cumsum(Builder& b, ValueId x, std::int64_t dim, bool reverse) {
+  return b.emit(cumsum_op, {{"dim", dim}, {"reverse", reverse}}, {x});
+}
+ValueId cumprod(Builder& b, ValueId x, std::int64_t dim, bool reverse) {
+  return b.emit(cumprod_op, {{"dim", dim}, {"reverse", reverse}}, {x});
+}
+ValueId cummax(Builder& b, ValueId x, std::int64_t dim, bool reverse) {
+  return b.emit(cummax_op, {{"dim", dim}, {"reverse", reverse}}, {x});
+}
+ValueId cummin(Builder& b, ValueId x, std::int64_t dim, bool reverse) {
+  return b.emit(cummin_op, {{"dim", dim}, {"reverse", reverse}}, {x});
+}
+ValueId reduce_window_sum(Builder& b, ValueId x, Ints window, Ints stride) {
+  return b.emit(reduce_window_sum_op,
+                {{"stride", std::move(stride)}, {"window", std::move(window)}}, {x});
+}
+ValueId reduce_window_max(Builder& b, ValueId x, Ints window, Ints stride) {
+  return b.emit(reduce_window_max_op,
+                {{"stride", std::move(stride)}, {"window", std::move(window)}}, {x});
+}
+ValueId reduce_window_min(Builder& b, ValueId x, Ints window, Ints stride) {
+  return b.emit(reduce_window_min_op,
+                {{"stride", std::move(stride)}, {"window", std::move(window)}}, {x});
 }
 ValueId expand_dims(Builder& b, ValueId x, const Ints& dims, const Shape& shape) {
   Ints kept;
@@ -181,6 +252,11 @@ ValueId dot_general(Builder& b, ValueId lhs, ValueId rhs, const DotDims& dims) {
                 {lhs, rhs});
 }
 
+ValueId conv(Builder& b, ValueId lhs, ValueId rhs, Ints stride, Ints dilation) {
+  return b.emit(conv_op, {{"dilation", std::move(dilation)}, {"stride", std::move(stride)}},
+                {lhs, rhs});
+}
+
 // --- indexing, sorting, random bits
 
 ValueId gather(Builder& b, ValueId x, ValueId indices, std::int64_t dim, std::int64_t num_batch) {
@@ -190,6 +266,27 @@ ValueId scatter_add(Builder& b, ValueId indices, ValueId updates, std::int64_t d
                     std::int64_t size, std::int64_t num_batch) {
   return b.emit(scatter_add_op, {{"dim", dim}, {"num_batch", num_batch}, {"size", size}},
                 {indices, updates});
+}
+ValueId scatter(Builder& b, ValueId x, ValueId indices, ValueId updates, std::int64_t dim) {
+  return b.emit(scatter_op, {{"dim", dim}}, {x, indices, updates});
+}
+ValueId gather_along(Builder& b, ValueId x, ValueId indices, std::int64_t dim) {
+  return b.emit(gather_along_op, {{"dim", dim}}, {x, indices});
+}
+ValueId scatter_add_along(Builder& b, ValueId indices, ValueId updates, std::int64_t dim,
+                          std::int64_t size) {
+  return b.emit(scatter_add_along_op, {{"dim", dim}, {"size", size}}, {indices, updates});
+}
+ValueId dynamic_slice(Builder& b, ValueId x, std::vector<ValueId> starts, Ints sizes) {
+  starts.insert(starts.begin(), x);
+  return b.emit(dynamic_slice_op, {{"sizes", std::move(sizes)}}, std::move(starts));
+}
+ValueId dynamic_update_slice(Builder& b, ValueId x, ValueId update, std::vector<ValueId> starts) {
+  starts.insert(starts.begin(), {x, update});
+  return b.emit(dynamic_update_slice_op, {}, std::move(starts));
+}
+std::vector<ValueId> top_k(Builder& b, ValueId x, std::int64_t k, std::int64_t dim) {
+  return b.emit_all(top_k_op, {{"dim", dim}, {"k", k}}, {x});
 }
 std::vector<ValueId> sort(Builder& b, std::vector<ValueId> operands, std::int64_t dim) {
   return b.emit_all(sort_op, {{"dim", dim}}, std::move(operands));

@@ -70,6 +70,7 @@ extern const OpRecord slice_op;
 
 // reduce.cc
 extern const OpRecord argmax_op;
+extern const OpRecord argmin_op;
 extern const OpRecord reduce_and_op;
 extern const OpRecord reduce_max_op;
 extern const OpRecord reduce_min_op;
@@ -90,6 +91,48 @@ extern const OpRecord random_split_op;
 
 // sort.cc
 extern const OpRecord sort_op;
+
+// functions/: elementwise, beyond the basic ones
+extern const OpRecord acos_op;
+extern const OpRecord acosh_op;
+extern const OpRecord asin_op;
+extern const OpRecord asinh_op;
+extern const OpRecord atan2_op;
+extern const OpRecord atan_op;
+extern const OpRecord atanh_op;
+extern const OpRecord cbrt_op;
+extern const OpRecord ceil_op;
+extern const OpRecord cosh_op;
+extern const OpRecord count_leading_zeros_op;
+extern const OpRecord erf_op;
+extern const OpRecord erfc_op;
+extern const OpRecord exp2_op;
+extern const OpRecord log2_op;
+extern const OpRecord population_count_op;
+extern const OpRecord round_op;
+extern const OpRecord sinh_op;
+extern const OpRecord tan_op;
+
+// window/: sliding windows
+extern const OpRecord conv_op;
+extern const OpRecord reduce_window_max_op;
+extern const OpRecord reduce_window_min_op;
+extern const OpRecord reduce_window_sum_op;
+
+// indexing/: by data, beyond gather
+extern const OpRecord dynamic_slice_op;
+extern const OpRecord dynamic_update_slice_op;
+extern const OpRecord gather_along_op;
+extern const OpRecord scatter_add_along_op;
+extern const OpRecord scatter_op;
+extern const OpRecord top_k_op;
+
+// cumulative/
+extern const OpRecord cummax_op;
+extern const OpRecord cummin_op;
+extern const OpRecord cumprod_op;
+extern const OpRecord cumsum_op;
+extern const OpRecord reduce_prod_op;
 
 // control/records.cc: ops with nested functions
 extern const OpRecord call_op;

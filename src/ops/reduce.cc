@@ -206,7 +206,7 @@ std::vector<Type> argmax_shape(const ShapeContext& c) {
   const std::int64_t dim = dim_of(c, "dim", operand.rank());
   if (operand.shape[at(dim)] == 0) {
     c.fail("dimension " + std::to_string(dim) + " is empty", "at least one element",
-           "take argmax over a dimension that has elements");
+           "take " + std::string(c.op) + " over a dimension that has elements");
   }
   return {i32(without_dims(operand.shape, {dim}))};
 }
@@ -222,7 +222,9 @@ Factors argmax_factors(const Attributes& attributes, const std::vector<Type>& op
   return factors;
 }
 
-std::vector<HostArray> argmax_reference(const ReferenceContext& c) {
+/// The first position that no other one beats, or that of the first NaN.
+template <typename Beats>
+std::vector<HostArray> first_position(const ReferenceContext& c, Beats beats) {
   HostArray result(c.results[0]);
   const std::int64_t dim = c.attributes.integer("dim");
   const ReducedDims reduced(c.operands[0]->type().shape, {dim});
@@ -234,12 +236,24 @@ std::vector<HostArray> argmax_reference(const ReferenceContext& c) {
       auto element = [&](std::int64_t i) { return x[base + at(i * reduced.strides[0])]; };
       std::int64_t best = 0;
       for (std::int64_t i = 1; i < reduced.sizes[0] && !is_nan(element(best)); ++i) {
-        if (element(i) > element(best) || is_nan(element(i))) best = i;
+        if (beats(element(i), element(best)) || is_nan(element(i))) best = i;
       }
       out[at_result] = static_cast<std::int32_t>(best);
     });
   });
   return one_result(std::move(result));
+}
+
+std::vector<HostArray> argmax_reference(const ReferenceContext& c) {
+  return first_position(c, [](auto x, auto y) { return x > y; });
+}
+
+std::vector<HostArray> argmin_reference(const ReferenceContext& c) {
+  return first_position(c, [](auto x, auto y) { return x < y; });
+}
+
+std::vector<ValueId> argmin_batch(BatchContext& c) {
+  return {argmin(c.b, c.batched(0), c.equation.attributes.integer("dim") + 1)};
 }
 
 Sample argmax_sample(SampleOperand operand, std::int64_t dim) {
@@ -262,6 +276,26 @@ const OpRecord argmax_op{
     .factors = argmax_factors,
     .host = kernel("argmax"),
     .reference = argmax_reference,
+    .cost = flops_per_operand_element(1),
+    .samples =
+        Samples{argmax_sample({f32({5, 6})}, 1), argmax_sample({f32({12, 1, 10})}, 0),
+                argmax_sample({f32({10, 1})}, 1), argmax_sample({i32({6, 10}), -3.0, 3.0}, 0)},
+};
+
+const OpRecord argmin_op{
+    .name = "argmin",
+    .doc =
+        "The position of the least element along `dim`, as i32: the lowest of equal ones "
+        "(-0 equals +0), or the first NaN.",
+    .source = "jax.lax.argmin",
+    .attributes = AttributeNames{"dim"},
+    .types = TypeSet::numbers,
+    .shape = argmax_shape,
+    .vjp = zero_vjp,
+    .batch = argmin_batch,
+    .factors = argmax_factors,
+    .host = kernel("argmax"),
+    .reference = argmin_reference,
     .cost = flops_per_operand_element(1),
     .samples =
         Samples{argmax_sample({f32({5, 6})}, 1), argmax_sample({f32({12, 1, 10})}, 0),

@@ -55,6 +55,10 @@ std::int64_t integer_of(const ShapeContext& c, std::string_view attribute) {
   return attribute_of<std::int64_t>(c, attribute, "an integer");
 }
 
+bool boolean_of(const ShapeContext& c, std::string_view attribute) {
+  return attribute_of<bool>(c, attribute, "true or false");
+}
+
 DType dtype_of(const ShapeContext& c, std::string_view attribute) {
   return attribute_of<DType>(c, attribute, "a dtype");
 }
@@ -269,6 +273,12 @@ Samples number_samples(std::size_t num_operands, double low, double high) {
   samples.push_back(sample_of(num_operands, {i32({3, 10}), -9.0, 9.0}));
   samples.push_back(sample_of(num_operands, {u32({1, 6}), 1.0, 4e9}));
   return samples;
+}
+
+Samples integer_samples(std::size_t num_operands) {
+  return {sample_of(num_operands, {i32({3, 10}), -2e9, 2e9}),
+          sample_of(num_operands, {u32({1, 6}), 0.0, 4e9}),
+          sample_of(num_operands, {i32({12, 1}), 0.0, 99.0})};
 }
 
 Samples bit_samples(std::size_t num_operands, double high) {

@@ -25,6 +25,7 @@ void expect_same_types(const ShapeContext& c, std::size_t first = 0);
 /// Attributes of the right kind, or a UserError.
 const Ints& ints_of(const ShapeContext& c, std::string_view attribute);
 std::int64_t integer_of(const ShapeContext& c, std::string_view attribute);
+bool boolean_of(const ShapeContext& c, std::string_view attribute);
 DType dtype_of(const ShapeContext& c, std::string_view attribute);
 const std::string& string_of(const ShapeContext& c, std::string_view attribute);
 /// The attribute names a dimension of an array of rank `rank`.
@@ -100,6 +101,8 @@ inline constexpr double kFunctionUlp = 4.0;
 Samples float_samples(std::size_t num_operands, double low, double high, double max_ulp = 0.0);
 /// The same and integers.
 Samples number_samples(std::size_t num_operands, double low = -2.0, double high = 2.0);
+/// Integers of both kinds.
+Samples integer_samples(std::size_t num_operands);
 /// Booleans and integers with values in [0, high].
 Samples bit_samples(std::size_t num_operands, double high = 4e9);
 

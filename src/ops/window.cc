@@ -58,38 +58,14 @@ std::vector<Type> slice_shape(const ShapeContext& c) {
   return {result};
 }
 
-/// Puts stride - 1 zeros after each element of every dimension.
-ValueId spread(Builder& b, ValueId x, Ints stride) {
-  Shape split;
-  Ints low;
-  Ints high;
-  Shape merged;
-  const Shape shape = b.type(x).shape;
-  for (std::size_t i = 0; i < shape.size(); ++i) {
-    if (shape[i] <= 1) stride[i] = 1;  // there is no second element, however far it would be
-    split.insert(split.end(), {shape[i], 1});
-    low.insert(low.end(), {0, 0});
-    high.insert(high.end(), {0, stride[i] - 1});
-    merged.push_back(shape[i] * stride[i]);
-  }
-  if (merged == shape) return x;
-  const ValueId zero = scalar(b, 0.0, b.type(x).dtype);
-  return reshape(b, pad(b, reshape(b, x, split), zero, low, high), merged);
-}
-
 ValueId slice_vjp(VjpContext& c) {
   const Ints start = c.equation.attributes.ints("start");
-  const Ints stride = c.equation.attributes.ints("stride");
   const Shape wanted = c.operand_type(0).shape;
-  ValueId x = spread(c.b, c.cotangent(), stride);
+  const ValueId x = interleave_zeros(c.b, c.cotangent(), c.equation.attributes.ints("stride"));
   Ints high;
-  Ints kept;
   for (std::size_t i = 0; i < wanted.size(); ++i) {
-    const std::int64_t room = wanted[i] - start[i];
-    kept.push_back(std::min(c.b.type(x).shape[i], room));  // the last stride may pass the end
-    high.push_back(room - kept[i]);
+    high.push_back(wanted[i] - start[i] - c.b.type(x).shape[i]);
   }
-  x = slice(c.b, x, Ints(wanted.size(), 0), kept);
   const ValueId zero = scalar(c.b, 0.0, c.b.type(x).dtype);
   return pad(c.b, x, zero, start, high);
 }

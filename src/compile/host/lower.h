@@ -47,6 +47,7 @@ HostProgram lower(const Function& function);
 
 // One function per kernel op family, listed by name in lower.cc.
 using Lowering = std::vector<TileTask> (*)(const LowerContext&, const Equation&);
+std::vector<TileTask> lower_conv(const LowerContext&, const Equation&);
 std::vector<TileTask> lower_dot_general(const LowerContext&, const Equation&);
 std::vector<TileTask> lower_reduce(const LowerContext&, const Equation&);
 std::vector<TileTask> lower_argmax(const LowerContext&, const Equation&);
@@ -56,6 +57,15 @@ std::vector<TileTask> lower_concatenate(const LowerContext&, const Equation&);
 std::vector<TileTask> lower_pad(const LowerContext&, const Equation&);
 std::vector<TileTask> lower_gather(const LowerContext&, const Equation&);
 std::vector<TileTask> lower_scatter_add(const LowerContext&, const Equation&);
+std::vector<TileTask> lower_cumulative(const LowerContext&, const Equation&);
+std::vector<TileTask> lower_dynamic_slice(const LowerContext&, const Equation&);
+std::vector<TileTask> lower_dynamic_update_slice(const LowerContext&, const Equation&);
+std::vector<TileTask> lower_gather_along(const LowerContext&, const Equation&);
+std::vector<TileTask> lower_reduce_prod(const LowerContext&, const Equation&);
+std::vector<TileTask> lower_reduce_window(const LowerContext&, const Equation&);
+std::vector<TileTask> lower_scatter(const LowerContext&, const Equation&);
+std::vector<TileTask> lower_scatter_add_along(const LowerContext&, const Equation&);
+std::vector<TileTask> lower_top_k(const LowerContext&, const Equation&);
 std::vector<TileTask> lower_sort(const LowerContext&, const Equation&);
 std::vector<TileTask> lower_random_bits(const LowerContext&, const Equation&);
 std::vector<TileTask> lower_random_fold_in(const LowerContext&, const Equation&);

@@ -1,72 +1,11 @@
 #include <algorithm>
-#include <map>
 
-#include <tessera/error.h>
-
-#include "base/leaf_tree.h"
-#include "compile/host/kernels/gemm/gemm.h"
+#include "compile/host/contraction.h"
 #include "compile/host/leaves.h"
-#include "compile/host/lower.h"
 
 namespace tessera::compile::host {
 
 namespace {
-
-using Table = std::vector<std::int64_t>;
-
-class GemmKernel final : public run::Kernel {
- public:
-  explicit GemmKernel(kernels::GemmProblem problem, std::int64_t a_offset, std::int64_t b_offset)
-      : plan_(std::move(problem)), a_offset_(a_offset), b_offset_(b_offset) {}
-
-  int num_parts() const override { return plan_.num_parts(); }
-  void run(std::span<std::byte* const> buffers, int part) const override {
-    plan_.run(reinterpret_cast<const float*>(buffers[0]) + a_offset_,
-              reinterpret_cast<const float*>(buffers[1]) + b_offset_,
-              reinterpret_cast<float*>(buffers[2]), part);
-  }
-
- private:
-  kernels::GemmPlan plan_;
-  std::int64_t a_offset_;
-  std::int64_t b_offset_;
-};
-
-/// Integers wrap around, so that no order of summation matters. Signs do not matter either: the
-/// low words of products and sums are the same.
-class IntegerDotKernel final : public run::Kernel {
- public:
-  explicit IntegerDotKernel(kernels::GemmProblem problem, std::int64_t a_offset,
-                            std::int64_t b_offset)
-      : problem_(std::move(problem)), a_offset_(a_offset), b_offset_(b_offset) {}
-
-  void run(std::span<std::byte* const> buffers, int /*part*/) const override {
-    for (std::size_t batch = 0; batch < problem_.c_batch.size(); ++batch) {
-      run_batch(
-          reinterpret_cast<const std::uint32_t*>(buffers[0]) + a_offset_ + problem_.a.batch[batch],
-          reinterpret_cast<const std::uint32_t*>(buffers[1]) + b_offset_ + problem_.b.batch[batch],
-          reinterpret_cast<std::uint32_t*>(buffers[2]) + problem_.c_batch[batch]);
-    }
-  }
-
- private:
-  void run_batch(const std::uint32_t* a, const std::uint32_t* b, std::uint32_t* c) const {
-    for (std::size_t row = 0; row < problem_.a.outer.size(); ++row) {
-      for (std::size_t column = 0; column < problem_.b.outer.size(); ++column) {
-        std::uint32_t sum = 0;
-        for (std::size_t k = 0; k < problem_.a.k.size(); ++k) {
-          sum += a[problem_.a.outer[row] + problem_.a.k[k]] *
-                 b[problem_.b.outer[column] + problem_.b.k[k]];
-        }
-        c[problem_.c_rows[row] + static_cast<std::int64_t>(column)] = sum;
-      }
-    }
-  }
-
-  kernels::GemmProblem problem_;
-  std::int64_t a_offset_;
-  std::int64_t b_offset_;
-};
 
 /// Which dimensions of an operand play which role.
 struct Roles {
@@ -85,34 +24,17 @@ Roles roles_of(const ir::Ints& batch, const ir::Ints& contract, std::int64_t ran
   return roles;
 }
 
-/// Offsets of all index combinations of `dims`, row-major.
-Table offsets(const ir::Ints& dims, const std::vector<std::int64_t>& sizes,
-              const std::vector<std::int64_t>& strides) {
-  Table table = {0};
-  for (std::int64_t dim : dims) {
-    const auto d = static_cast<std::size_t>(dim);
-    Table next;
-    next.reserve(table.size() * static_cast<std::size_t>(sizes[d]));
-    for (std::int64_t base : table) {
-      for (std::int64_t i = 0; i < sizes[d]; ++i) next.push_back(base + i * strides[d]);
-    }
-    table = std::move(next);
-  }
-  return table;
-}
-
 /// Offsets of the contracted indices, leaf after leaf.
-Table contracted_offsets(const std::vector<LeafBox>& leaves, const ir::Ints& dims,
-                         const std::vector<std::int64_t>& strides) {
+OffsetTable contracted_offsets(const std::vector<LeafBox>& leaves, const ir::Ints& dims,
+                               const std::vector<std::int64_t>& strides) {
   std::vector<std::int64_t> contracted;
   for (std::int64_t dim : dims) contracted.push_back(strides[static_cast<std::size_t>(dim)]);
   return leaf_order(leaves, contracted);
 }
 
-std::shared_ptr<const run::Kernel> make_kernel(const LowerContext& context,
-                                               const Equation& equation, const Roles& lhs,
-                                               const Roles& rhs, const StridedTile& a,
-                                               const StridedTile& b, const AtomDigits& digits) {
+kernels::GemmProblem problem_of(const LowerContext& context, const Equation& equation,
+                                const Roles& lhs, const Roles& rhs, const StridedTile& a,
+                                const StridedTile& b, const AtomDigits& digits) {
   const Box a_box = context.box(equation.operands[0], digits);
   const Box b_box = context.box(equation.operands[1], digits);
   std::vector<LeafRange> ranges;
@@ -130,42 +52,23 @@ std::shared_ptr<const run::Kernel> make_kernel(const LowerContext& context,
   problem.b = {.batch = offsets(rhs.batch, b_box.size, b.strides),
                .outer = offsets(rhs.free, b_box.size, b.strides),
                .k = contracted_offsets(leaves, rhs.contract, b.strides)};
-  const auto rows = static_cast<std::int64_t>(problem.a.outer.size());
-  const auto columns = static_cast<std::int64_t>(problem.b.outer.size());
-  for (std::size_t i = 0; i < problem.a.batch.size(); ++i) {
-    problem.c_batch.push_back(static_cast<std::int64_t>(i) * rows * columns);
-  }
-  for (std::int64_t i = 0; i < rows; ++i) problem.c_rows.push_back(i * columns);
-  if (is_integer(dtype)) {
-    return std::make_shared<IntegerDotKernel>(std::move(problem), a.offset, b.offset);
-  }
-  return std::make_shared<GemmKernel>(std::move(problem), a.offset, b.offset);
+  set_dense_result(problem);
+  return problem;
 }
 
 }  // namespace
 
 std::vector<TileTask> lower_dot_general(const LowerContext& context, const Equation& equation) {
-  const ValueId result = equation.results[0];
   const auto& attributes = equation.attributes;
   const Function& function = context.function();
   const Roles lhs = roles_of(attributes.ints("lhs_batch"), attributes.ints("lhs_contract"),
                              function.type(equation.operands[0]).rank());
   const Roles rhs = roles_of(attributes.ints("rhs_batch"), attributes.ints("rhs_contract"),
                              function.type(equation.operands[1]).rank());
-  const Layout& layout = context.layout(result);
-  std::vector<TileTask> tasks;
-  // Tiles whose operands have the same extents share one plan.
-  std::map<std::vector<std::int64_t>, std::shared_ptr<const run::Kernel>> kernels;
-  for (std::int64_t tile = 0; tile < layout.num_tiles(); ++tile) {
-    const AtomDigits digits = layout.digits(tile);
-    const StridedTile a = context.read(equation.operands[0], digits);
-    const StridedTile b = context.read(equation.operands[1], digits);
-    auto& kernel = kernels[context.extents_key(equation, digits)];
-    if (kernel == nullptr) kernel = make_kernel(context, equation, lhs, rhs, a, b, digits);
-    tasks.push_back(
-        {.kernel = kernel, .reads = {a.tile, b.tile}, .writes = {{result, tile}}, .may_share = {}});
-  }
-  return tasks;
+  return contraction_tasks(
+      context, equation, [&](const StridedTile& a, const StridedTile& b, const AtomDigits& digits) {
+        return problem_of(context, equation, lhs, rhs, a, b, digits);
+      });
 }
 
 }  // namespace tessera::compile::host

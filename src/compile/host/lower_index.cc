@@ -2,58 +2,14 @@
 
 #include <algorithm>
 
-#include <tessera/error.h>
-
 #include "base/threefry.h"
+#include "compile/host/dense_tasks.h"
 #include "compile/host/kernels/index.h"
 #include "compile/host/kernels/tile/tile_program_internal.h"
 #include "compile/host/leaves.h"
-#include "compile/host/lower.h"
 #include "ops/record.h"
 
 namespace tessera::compile::host {
-
-namespace {
-
-/// A kernel given as a function of the buffers.
-template <typename F>
-class FunctionKernel final : public run::Kernel {
- public:
-  explicit FunctionKernel(F function) : function_(std::move(function)) {}
-  void run(std::span<std::byte* const> buffers, int /*part*/) const override { function_(buffers); }
-
- private:
-  F function_;
-};
-
-template <typename F>
-std::shared_ptr<const run::Kernel> make_kernel(F function) {
-  return std::make_shared<FunctionKernel<F>>(std::move(function));
-}
-
-std::int64_t product(Shape::const_iterator begin, Shape::const_iterator end) {
-  std::int64_t count = 1;
-  for (; begin != end; ++begin) count *= *begin;
-  return count;
-}
-
-/// One task per result tile; `make` gets the digits and returns the kernel.
-template <typename Make>
-std::vector<TileTask> task_per_tile(const LowerContext& context, const Equation& equation,
-                                    Make make) {
-  const Layout& layout = context.layout(equation.results[0]);
-  std::vector<TileTask> tasks;
-  for (std::int64_t tile = 0; tile < layout.num_tiles(); ++tile) {
-    const AtomDigits digits = layout.digits(tile);
-    TileTask task{.kernel = make(digits), .reads = {}, .writes = {}, .may_share = {}};
-    for (ValueId id : equation.operands) task.reads.push_back(context.read(id, digits).tile);
-    for (ValueId id : equation.results) task.writes.push_back({id, tile});
-    tasks.push_back(std::move(task));
-  }
-  return tasks;
-}
-
-}  // namespace
 
 namespace {
 

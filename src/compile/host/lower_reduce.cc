@@ -108,6 +108,7 @@ std::vector<TileTask> lower_argmax(const LowerContext& context, const Equation& 
     const Shape shape = context.box(operand, digits).size;
     kernels::ArgmaxProblem problem;
     problem.dtype = context.function().type(operand).dtype;
+    problem.is_min = *equation.op->name == "argmin";
     for (std::size_t d = 0; d < shape.size(); ++d) {
       (d < dim ? problem.outer : d == dim ? problem.size : problem.inner) *= shape[d];
     }

@@ -37,4 +37,14 @@ struct Wrapping {
   friend Wrapping operator+(Wrapping x, Wrapping y) { return {wrapping_add(x.value, y.value)}; }
 };
 
+/// sum + x * y with one rounding; integers wrap around.
+template <typename T>
+T accumulate(T sum, T x, T y) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return std::fma(x, y, sum);
+  } else {
+    return wrapping_add(sum, wrapping_mul(x, y));
+  }
+}
+
 }  // namespace tessera::ops

@@ -60,6 +60,14 @@ struct Bits {
   }
 };
 
+struct Integers {
+  template <typename Visit>
+  static void visit(DType dtype, Visit&& visit) {
+    require(is_integer(dtype), "an operand is not an integer");
+    dtype == DType::i32 ? visit(std::int32_t{}) : visit(std::uint32_t{});
+  }
+};
+
 struct Any {
   template <typename Visit>
   static void visit(DType dtype, Visit&& visit) {

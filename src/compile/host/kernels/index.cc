@@ -6,37 +6,13 @@
 #include <numeric>
 #include <type_traits>
 
+#include "compile/host/kernels/index_filler.h"
 #include "compile/host/kernels/pairwise.h"
+#include "compile/host/kernels/with_type.h"
 
 namespace tessera::kernels {
 
 namespace {
-
-template <typename Visit>
-void with_type(DType dtype, Visit visit) {
-  switch (dtype) {
-    case DType::boolean:
-      return visit(std::uint8_t{});
-    case DType::i32:
-      return visit(std::int32_t{});
-    case DType::u32:
-      return visit(std::uint32_t{});
-    case DType::f32:
-      return visit(float{});
-    case DType::f64:
-      return visit(double{});
-  }
-}
-
-/// What an index out of range reads.
-template <typename T>
-T filler() {
-  if constexpr (std::is_floating_point_v<T>) {
-    return std::numeric_limits<T>::quiet_NaN();
-  } else {
-    return std::is_same_v<T, std::uint8_t> ? T{} : std::numeric_limits<T>::lowest();
-  }
-}
 
 template <typename T>
 void gather(const GatherProblem& p, const T* operand, const std::int32_t* indices, T* result) {

@@ -295,7 +295,7 @@ void argmax_of(const ArgmaxProblem& p, const T* in, std::int32_t* out) {
         const T x = from[i * p.inner];
         const T y = from[best * p.inner];
         const bool is_nan = y != y;
-        if (!is_nan && (x > y || x != x)) best = i;
+        if (!is_nan && ((p.is_min ? x < y : x > y) || x != x)) best = i;
       }
       out[outer * p.inner + inner] = static_cast<std::int32_t>(best);
     }

@@ -40,12 +40,14 @@ class ReducePlan {
   int num_parts_;
 };
 
-/// The lowest index of the largest value along the middle dimension; NaN is the largest.
+/// The lowest index of the largest value along the middle dimension, or of the least one; the first
+/// NaN comes before all others.
 struct ArgmaxProblem {
   DType dtype;
   std::int64_t outer = 1;
   std::int64_t size = 1;
   std::int64_t inner = 1;
+  bool is_min = false;
 };
 void argmax(const ArgmaxProblem& problem, const void* input, std::int32_t* output);
 

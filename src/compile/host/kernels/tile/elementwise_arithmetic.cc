@@ -48,6 +48,18 @@ struct Floor {
   }
   static HWY_INLINE MF is_fractional(VF abs) { return hn::Lt(abs, hn::Set(DF(), 8388608.0f)); }
 };
+struct Ceil {
+  static HWY_INLINE VF run(VF x) { return Neg::run(Floor::run(Neg::run(x))); }
+};
+struct Round {
+  static HWY_INLINE VF run(VF x) {
+    // Adding 2^23 rounds half to even.
+    const VF abs = hn::Abs(x);
+    const VF magic = hn::Set(DF(), 8388608.0f);
+    const VF rounded = hn::Sub(hn::Add(abs, magic), magic);
+    return hn::IfThenElse(Floor::is_fractional(abs), hn::CopySign(rounded, x), x);
+  }
+};
 struct IsFinite {
   static HWY_INLINE VU run(VF x) {
     const VU exponent = hn::Set(DU(), 0x7F800000);
@@ -136,6 +148,8 @@ std::span<const Entry> arithmetic_table() {
       {"sqrt", DType::f32, kUnary<Sqrt>},
       {"rsqrt", DType::f32, kUnary<Rsqrt>},
       {"floor", DType::f32, kUnary<Floor>},
+      {"ceil", DType::f32, kUnary<Ceil>},
+      {"round", DType::f32, kUnary<Round>},
       {"copy", DType::f32, kUnary<Copy>},
       {"is_finite", DType::f32, &run1<IsFinite, Flag, F32>},
       {"add", DType::f32, kBinary<Add>},

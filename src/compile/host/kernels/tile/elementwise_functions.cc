@@ -11,6 +11,7 @@
 #include "compile/host/kernels/tile/elementwise_internal.h"
 #include "compile/host/kernels/tile/elementwise_loops-inl.h"
 #include "compile/host/kernels/tile/elementwise_math-inl.h"
+#include "compile/host/kernels/tile/elementwise_math_more-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::elementwise::HWY_NAMESPACE {
@@ -28,6 +29,26 @@ struct PowLane {
   }
 };
 
+struct Atan2Lane {
+  static float run(float y, float x) {
+    return static_cast<float>(std::atan2(static_cast<double>(y), static_cast<double>(x)));
+  }
+};
+
+// Functions without a vector form, through double as pow.
+template <double (*function)(double)>
+struct LaneFunction {
+  static HWY_INLINE VF run(VF x) {
+    HWY_ALIGN float lanes[F32::kLanes];
+    F32::store(x, lanes);
+    for (float& lane : lanes) lane = static_cast<float>(function(static_cast<double>(lane)));
+    return F32::load(lanes);
+  }
+};
+
+template <double (*function)(double)>
+constexpr TileKernel kLaneFunction = &run1<LaneFunction<function>, F32, F32>;
+
 template <VF (*function)(VF)>
 constexpr TileKernel kFunction = &run1<Function<function>, F32, F32>;
 
@@ -42,6 +63,21 @@ std::span<const Entry> function_table() {
       {"sin", DType::f32, kFunction<sin>},
       {"cos", DType::f32, kFunction<cos>},
       {"erf_inv", DType::f32, kFunction<erf_inv>},
+      {"erf", DType::f32, kFunction<erf>},
+      {"exp2", DType::f32, kFunction<exp2>},
+      {"log2", DType::f32, kFunction<log2>},
+      {"sinh", DType::f32, kFunction<sinh>},
+      {"cosh", DType::f32, kFunction<cosh>},
+      {"asinh", DType::f32, kFunction<asinh>},
+      {"acosh", DType::f32, kFunction<acosh>},
+      {"atanh", DType::f32, kFunction<atanh>},
+      {"asin", DType::f32, kFunction<asin>},
+      {"acos", DType::f32, kFunction<acos>},
+      {"atan", DType::f32, kFunction<atan>},
+      {"tan", DType::f32, kLaneFunction<&std::tan>},
+      {"erfc", DType::f32, kLaneFunction<&std::erfc>},
+      {"cbrt", DType::f32, kLaneFunction<&std::cbrt>},
+      {"atan2", DType::f32, &run2<PerLane<Atan2Lane, F32>, F32, F32, F32>},
       {"pow", DType::f32, &run2<PerLane<PowLane, F32>, F32, F32, F32>},
   };
   return kEntries;

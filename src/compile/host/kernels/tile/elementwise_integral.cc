@@ -90,6 +90,20 @@ struct Ops {
   struct Not {
     static HWY_INLINE V run(V x) { return hn::Not(x); }
   };
+  struct PopulationCount {
+    static HWY_INLINE V run(V x) { return back(hn::PopulationCount(to_unsigned(x))); }
+  };
+  struct CountLeadingZeros {
+    static HWY_INLINE V run(V x) {
+      VU bits = to_unsigned(x);  // becomes ones from the first one on
+      bits = hn::Or(bits, hn::ShiftRight<1>(bits));
+      bits = hn::Or(bits, hn::ShiftRight<2>(bits));
+      bits = hn::Or(bits, hn::ShiftRight<4>(bits));
+      bits = hn::Or(bits, hn::ShiftRight<8>(bits));
+      bits = hn::Or(bits, hn::ShiftRight<16>(bits));
+      return back(hn::PopulationCount(hn::Not(bits)));
+    }
+  };
 
   struct ShiftLeft {
     static HWY_INLINE V run(V x, V n) {
@@ -172,6 +186,8 @@ std::span<const Entry> table_of() {
       {"abs", dtype, kUnary<typename O::Abs, E>},
       {"sign", dtype, kUnary<typename O::Sign, E>},
       {"not", dtype, kUnary<typename O::Not, E>},
+      {"population_count", dtype, kUnary<typename O::PopulationCount, E>},
+      {"count_leading_zeros", dtype, kUnary<typename O::CountLeadingZeros, E>},
       {"copy", dtype, kUnary<Copy, E>},
       {"add", dtype, kBinary<typename O::Add, E>},
       {"sub", dtype, kBinary<typename O::Sub, E>},

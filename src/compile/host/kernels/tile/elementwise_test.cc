@@ -55,9 +55,41 @@ Signature signature(const Entry& entry) {
   if (name == "select") return {{DType::boolean, t, t}, t};
   if (name == "clamp" || name == "fma") return {{t, t, t}, t};
   if (name == "is_finite") return {{t}, DType::boolean};
-  for (const char* unary :
-       {"neg", "abs", "sign", "exp", "log", "log1p", "expm1", "tanh", "logistic", "sqrt", "rsqrt",
-        "sin", "cos", "floor", "erf_inv", "not", "copy"}) {
+  for (const char* unary : {"neg",
+                            "abs",
+                            "sign",
+                            "exp",
+                            "log",
+                            "log1p",
+                            "expm1",
+                            "tanh",
+                            "logistic",
+                            "sqrt",
+                            "rsqrt",
+                            "sin",
+                            "cos",
+                            "floor",
+                            "erf_inv",
+                            "not",
+                            "copy",
+                            "erf",
+                            "erfc",
+                            "exp2",
+                            "log2",
+                            "sinh",
+                            "cosh",
+                            "asinh",
+                            "acosh",
+                            "atanh",
+                            "asin",
+                            "acos",
+                            "atan",
+                            "tan",
+                            "cbrt",
+                            "ceil",
+                            "round",
+                            "population_count",
+                            "count_leading_zeros"}) {
     if (name == unary) return {{t}, t};
   }
   return {{t, t}, t};
@@ -190,6 +222,10 @@ const std::map<std::string_view, FloatFunction>& float_functions() {
       {"sqrt", [](float x, float, float) { return std::sqrt(x); }},
       {"rsqrt", [](float x, float, float) { return 1.0f / std::sqrt(x); }},
       {"floor", [](float x, float, float) { return std::floor(x); }},
+      {"ceil", [](float x, float, float) { return std::ceil(x); }},
+      {"round", [](float x, float, float) { return std::nearbyint(x); }},
+      {"atan2", [](float y, float x,
+                   float) { return static_cast<float>(std::atan2(double{y}, double{x})); }},
       {"copy", [](float x, float, float) { return x; }},
       {"add", [](float x, float y, float) { return x + y; }},
       {"sub", [](float x, float y, float) { return x - y; }},
@@ -232,6 +268,8 @@ std::uint32_t expected_integer(const Entry& e, std::uint32_t a, std::uint32_t b,
   if (e.name == "sign") return word(x < 0 ? -1 : x > 0);
   if (e.name == "not") return t == DType::boolean ? 1U - a : ~a;
   if (e.name == "copy") return a;
+  if (e.name == "population_count") return static_cast<std::uint32_t>(std::popcount(a));
+  if (e.name == "count_leading_zeros") return static_cast<std::uint32_t>(std::countl_zero(a));
   if (e.name == "add") return a + b;
   if (e.name == "sub") return a - b;
   if (e.name == "mul") return a * b;
@@ -271,10 +309,17 @@ std::uint32_t expected(const Entry& e, const Signature& s, std::uint32_t a, std:
 using DoubleFunction = double (*)(double);
 const std::map<std::string_view, DoubleFunction>& double_functions() {
   static const std::map<std::string_view, DoubleFunction> kFunctions = {
-      {"exp", std::exp},   {"expm1", std::expm1},
-      {"log", std::log},   {"log1p", std::log1p},
-      {"tanh", std::tanh}, {"sin", std::sin},
-      {"cos", std::cos},   {"logistic", [](double x) { return 1.0 / (1.0 + std::exp(-x)); }},
+      {"exp", std::exp},     {"expm1", std::expm1},
+      {"log", std::log},     {"log1p", std::log1p},
+      {"tanh", std::tanh},   {"sin", std::sin},
+      {"erf", std::erf},     {"erfc", std::erfc},
+      {"exp2", std::exp2},   {"log2", std::log2},
+      {"sinh", std::sinh},   {"cosh", std::cosh},
+      {"asinh", std::asinh}, {"acosh", std::acosh},
+      {"atanh", std::atanh}, {"asin", std::asin},
+      {"acos", std::acos},   {"atan", std::atan},
+      {"tan", std::tan},     {"cbrt", std::cbrt},
+      {"cos", std::cos},     {"logistic", [](double x) { return 1.0 / (1.0 + std::exp(-x)); }},
   };
   return kFunctions;
 }
@@ -333,7 +378,7 @@ void for_each_kernel(const Body& body) {
 TEST(Elementwise, AllKernelsExist) {
   int count = 0;
   for_each_kernel([&](const Entry&, const Signature&) { ++count; });
-  EXPECT_EQ(count, 24 + 10 + 26 + 26 + 30);
+  EXPECT_EQ(count, 26 + 25 + 28 + 28 + 30);
   EXPECT_EQ(find_tile_kernel("exp", DType::i32), nullptr);
   EXPECT_EQ(find_tile_kernel("nonsense", DType::f32), nullptr);
 }

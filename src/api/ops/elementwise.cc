@@ -92,6 +92,26 @@ Array abs(Operand x) { return unary("abs", x, ops::abs); }
 Array neg(Operand x) { return unary("neg", x, ops::neg); }
 Array sign(Operand x) { return unary("sign", x, ops::sign); }
 Array floor(Operand x) { return unary("floor", x, ops::floor); }
+Array ceil(Operand x) { return unary("ceil", x, ops::ceil); }
+Array round(Operand x) { return unary("round", x, ops::round); }
+Array erf(Operand x) { return unary("erf", x, ops::erf); }
+Array erfc(Operand x) { return unary("erfc", x, ops::erfc); }
+Array cbrt(Operand x) { return unary("cbrt", x, ops::cbrt); }
+Array exp2(Operand x) { return unary("exp2", x, ops::exp2); }
+Array log2(Operand x) { return unary("log2", x, ops::log2); }
+Array tan(Operand x) { return unary("tan", x, ops::tan); }
+Array asin(Operand x) { return unary("asin", x, ops::asin); }
+Array acos(Operand x) { return unary("acos", x, ops::acos); }
+Array atan(Operand x) { return unary("atan", x, ops::atan); }
+Array sinh(Operand x) { return unary("sinh", x, ops::sinh); }
+Array cosh(Operand x) { return unary("cosh", x, ops::cosh); }
+Array asinh(Operand x) { return unary("asinh", x, ops::asinh); }
+Array acosh(Operand x) { return unary("acosh", x, ops::acosh); }
+Array atanh(Operand x) { return unary("atanh", x, ops::atanh); }
+Array population_count(Operand x) { return unary("population_count", x, ops::population_count); }
+Array count_leading_zeros(Operand x) {
+  return unary("count_leading_zeros", x, ops::count_leading_zeros);
+}
 Array erf_inv(Operand x) { return unary("erf_inv", x, ops::erf_inv); }
 Array is_finite(Operand x) { return unary("is_finite", x, ops::is_finite); }
 Array square(Operand x) { return unary("square", x, ops::square); }
@@ -118,6 +138,7 @@ Array div(Operand a, Operand b) { return binary("div", a, b, ops::div); }
 Array maximum(Operand a, Operand b) { return binary("maximum", a, b, ops::max); }
 Array minimum(Operand a, Operand b) { return binary("minimum", a, b, ops::min); }
 Array pow(Operand a, Operand b) { return binary("pow", a, b, ops::pow); }
+Array atan2(Operand y, Operand x) { return binary("atan2", y, x, ops::atan2); }
 Array rem(Operand a, Operand b) { return binary("rem", a, b, ops::rem); }
 
 Array equal(Operand a, Operand b) { return compare("equal", "eq", a, b); }
@@ -204,9 +225,10 @@ Array silu(Operand x) {
   return public_op(x.where, [&] { return mul(x, logistic(x)); });
 }
 
-Array gelu(Operand x) {
+Array gelu(Operand x, bool approximate) {
   return public_op(x.where, [&] {
     const Array v = detail::as_array("gelu", x);
+    if (!approximate) return v * (0.5 * (1.0 + erf(v * std::sqrt(0.5))));
     const Array inner = std::sqrt(2.0 / 3.14159265358979323846) * (v + 0.044715 * (v * v * v));
     return v * (0.5 * (1.0 + tanh(inner)));
   });

@@ -52,6 +52,25 @@ void check_bool(const char* name, const Operand& x) {
                "compare first, for example not_equal(x, 0)");
 }
 
+Array position(const char* name, const Operand& x, std::int64_t axis,
+               ValueId (*append)(Builder&, ValueId, std::int64_t)) {
+  return public_op(x.where, [&] {
+    const Array v = as_array(name, x);
+    const std::int64_t dim = detail::checked_axis(name, axis, v.rank(), detail::describe(v));
+    check_not_empty(name, x, dim);
+    return emit({v}, [&](Builder& b, const Ids& ids) { return append(b, ids[0], dim); });
+  });
+}
+
+Array cumulative(const char* name, const Operand& x, std::int64_t axis, bool reverse,
+                 ValueId (*append)(Builder&, ValueId, std::int64_t, bool)) {
+  return public_op(x.where, [&] {
+    const Array v = as_array(name, x);
+    const std::int64_t dim = detail::checked_axis(name, axis, v.rank(), detail::describe(v));
+    return emit({v}, [&](Builder& b, const Ids& ids) { return append(b, ids[0], dim, reverse); });
+  });
+}
+
 }  // namespace
 
 Array sum(Operand x, Axes axes, bool keep) { return reduce("sum", x, axes, keep, ops::reduce_sum); }
@@ -99,13 +118,24 @@ Array mean(Operand x, Axes axes, bool keep) {
   });
 }
 
-Array argmax(Operand x, std::int64_t axis) {
-  return public_op(x.where, [&] {
-    const Array v = as_array("argmax", x);
-    const std::int64_t dim = detail::checked_axis("argmax", axis, v.rank(), detail::describe(v));
-    check_not_empty("argmax", x, dim);
-    return emit({v}, [&](Builder& b, const Ids& ids) { return ops::argmax(b, ids[0], dim); });
-  });
+Array prod(Operand x, Axes axes, bool keep) {
+  return reduce("prod", x, axes, keep, ops::reduce_prod);
+}
+
+Array argmax(Operand x, std::int64_t axis) { return position("argmax", x, axis, ops::argmax); }
+Array argmin(Operand x, std::int64_t axis) { return position("argmin", x, axis, ops::argmin); }
+
+Array cumsum(Operand x, std::int64_t axis, bool reverse) {
+  return cumulative("cumsum", x, axis, reverse, ops::cumsum);
+}
+Array cumprod(Operand x, std::int64_t axis, bool reverse) {
+  return cumulative("cumprod", x, axis, reverse, ops::cumprod);
+}
+Array cummax(Operand x, std::int64_t axis, bool reverse) {
+  return cumulative("cummax", x, axis, reverse, ops::cummax);
+}
+Array cummin(Operand x, std::int64_t axis, bool reverse) {
+  return cumulative("cummin", x, axis, reverse, ops::cummin);
 }
 
 Array softmax(Operand x, std::int64_t axis) {

@@ -61,6 +61,82 @@ Array scatter_add(Operand x, Operand indices, Operand updates) {
   });
 }
 
+Array scatter(Operand x, Operand indices, Operand updates, std::int64_t axis) {
+  return public_op(x.where, [&] {
+    const Array v = as_array("scatter", x);
+    const Array list = checked_indices("scatter", indices);
+    detail::common_dtype("scatter", {x, updates});
+    const std::int64_t dim = detail::checked_axis("scatter", axis, v.rank(), detail::describe(v));
+    Shape wanted = v.shape();
+    wanted.erase(wanted.begin() + dim);
+    wanted.insert(wanted.begin() + dim, list.shape().begin(), list.shape().end());
+    const Array rows = detail::broadcast(as_array("scatter", updates, v.dtype()), wanted);
+    return emit({v, list, rows}, [&](Builder& b, const Ids& ids) {
+      return ops::scatter(b, ids[0], ids[1], ids[2], dim);
+    });
+  });
+}
+
+Array take_along_axis(Operand x, Operand indices, std::int64_t axis) {
+  return public_op(x.where, [&] {
+    const Array v = as_array("take_along_axis", x);
+    const Array list = checked_indices("take_along_axis", indices);
+    const std::int64_t dim =
+        detail::checked_axis("take_along_axis", axis, v.rank(), detail::describe(v));
+    return emit({v, list}, [&](Builder& b, const Ids& ids) {
+      return ops::gather_along(b, ids[0], ids[1], dim);
+    });
+  });
+}
+
+namespace {
+
+/// `first`, and the starts as i32 scalars.
+std::vector<Array> with_starts(const char* name, std::vector<Array> first,
+                               const std::vector<Operand>& starts) {
+  const auto rank = static_cast<std::size_t>(first[0].rank());
+  if (starts.size() != rank) {
+    detail::fail(name, "the starts do not fit the array",
+                 fmt::format("{} starts for {}", starts.size(), detail::describe(first[0])),
+                 fmt::format("{} starts", rank), "give one start per dimension");
+  }
+  for (const Operand& start : starts) first.push_back(checked_indices(name, start));
+  return first;
+}
+
+}  // namespace
+
+Array dynamic_slice(Operand x, const std::vector<Operand>& starts, Shape sizes) {
+  return public_op(x.where, [&] {
+    const auto operands = with_starts("dynamic_slice", {as_array("dynamic_slice", x)}, starts);
+    return emit(operands, [&](Builder& b, const Ids& ids) {
+      return ops::dynamic_slice(b, ids[0], {ids.begin() + 1, ids.end()}, sizes);
+    });
+  });
+}
+
+Array dynamic_update_slice(Operand x, Operand update, const std::vector<Operand>& starts) {
+  constexpr const char* kName = "dynamic_update_slice";
+  return public_op(x.where, [&] {
+    const DType dtype = detail::common_dtype(kName, {x, update});
+    const auto operands =
+        with_starts(kName, {as_array(kName, x, dtype), as_array(kName, update, dtype)}, starts);
+    return emit(operands, [&](Builder& b, const Ids& ids) {
+      return ops::dynamic_update_slice(b, ids[0], ids[1], {ids.begin() + 2, ids.end()});
+    });
+  });
+}
+
+std::pair<Array, Array> top_k(Operand x, std::int64_t k, std::int64_t axis) {
+  const std::vector<Array> best = detail::public_ops(x.where, [&] {
+    const Array v = as_array("top_k", x);
+    const std::int64_t dim = detail::checked_axis("top_k", axis, v.rank(), detail::describe(v));
+    return detail::emit_all(
+        {v}, [&](Builder& b, const Ids& ids) { return ops::top_k(b, ids[0], k, dim); });
+  });
+  return {best[0], best[1]};
+}
+
 Array one_hot(Operand indices, std::int64_t depth, DType dtype) {
   return public_op(indices.where, [&] {
     const Array list = checked_indices("one_hot", indices);

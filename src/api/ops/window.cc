@@ -1,0 +1,256 @@
+// Convolution and pooling.
+#include <algorithm>
+#include <fmt/format.h>
+#include <limits>
+
+#include <tessera/window.h>
+
+#include "api/operands.h"
+#include "ops/emit.h"
+
+namespace tessera {
+
+using detail::as_array;
+using detail::emit;
+using detail::Ids;
+using detail::Ints;
+using detail::public_op;
+using ir::Builder;
+using ir::ValueId;
+
+namespace {
+
+/// The list, or `count` ones for an empty one.
+Ints steps_of(const char* op, const char* name, const Ints& steps, std::size_t count) {
+  if (steps.empty()) return Ints(count, 1);
+  const bool is_positive =
+      std::all_of(steps.begin(), steps.end(), [](std::int64_t step) { return step >= 1; });
+  if (steps.size() == count && is_positive) return steps;
+  detail::fail(op, fmt::format("the {} do not fit the window", name), to_string(steps),
+               fmt::format("{} numbers of 1 or more", count),
+               "give one number per dimension of the window, or none");
+}
+
+struct Widths {
+  Ints low;
+  Ints high;
+  bool any() const {
+    auto is_some = [](std::int64_t width) { return width != 0; };
+    return std::any_of(low.begin(), low.end(), is_some) ||
+           std::any_of(high.begin(), high.end(), is_some);
+  }
+};
+
+/// How the windows lie: sizes of what they slide over, how far they reach, how they move.
+struct Slide {
+  Ints sizes;
+  Ints extents;
+  Ints strides;
+};
+
+Widths widths_of(const char* op, const Padding& padding, const Slide& slide) {
+  Widths widths;
+  const std::size_t count = slide.sizes.size();
+  if (padding.name() == "VALID") return {Ints(count, 0), Ints(count, 0)};
+  if (padding.name() == "SAME") {
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::int64_t windows = (slide.sizes[i] + slide.strides[i] - 1) / slide.strides[i];
+      const std::int64_t needed = (windows - 1) * slide.strides[i] + slide.extents[i];
+      const std::int64_t total = std::max<std::int64_t>(needed - slide.sizes[i], 0);
+      widths.low.push_back(total / 2);
+      widths.high.push_back(total - total / 2);
+    }
+    return widths;
+  }
+  bool fits = padding.name().empty() && padding.widths().size() == count;
+  for (const auto& [low, high] : padding.widths()) {
+    fits = fits && low >= 0 && high >= 0;
+    widths.low.push_back(low);
+    widths.high.push_back(high);
+  }
+  if (fits) return widths;
+  const std::string found = padding.name().empty() ? fmt::format("{} and {}", to_string(widths.low),
+                                                                 to_string(widths.high))
+                                                   : fmt::format("\"{}\"", padding.name());
+  detail::fail(op, "the padding does not fit", found,
+               fmt::format("\"VALID\", \"SAME\" or {} pairs of 0 or more", count),
+               "give one pair per dimension of the window");
+}
+
+// --- convolution
+
+/// [.., groups * c, ..] -> [groups, .., c, ..] for dimension `dim`.
+Array groups_first(const Array& x, std::int64_t dim, std::int64_t groups) {
+  Shape split = x.shape();
+  split[static_cast<std::size_t>(dim)] /= groups;
+  split.insert(split.begin() + dim, groups);
+  Ints permutation = {dim};
+  for (std::int64_t i = 0; i < static_cast<std::int64_t>(split.size()); ++i) {
+    if (i != dim) permutation.push_back(i);
+  }
+  return transpose(reshape(x, split), permutation);
+}
+
+/// [groups, .., c] -> [.., groups * c]
+Array groups_last(const Array& x) {
+  Ints permutation;
+  for (std::int64_t i = 1; i < x.rank() - 1; ++i) permutation.push_back(i);
+  permutation.insert(permutation.end(), {0, x.rank() - 1});
+  const Array moved = transpose(x, permutation);
+  Shape merged = moved.shape();
+  const std::int64_t last = merged.back();
+  merged.pop_back();
+  merged.back() *= last;
+  return reshape(moved, merged);
+}
+
+void check_conv(const Array& x, const Array& kernel, std::int64_t groups) {
+  const std::string found = detail::describe(x) + " and " + detail::describe(kernel);
+  if (x.rank() < 3 || kernel.rank() != x.rank()) {
+    detail::fail(
+        "conv", "the ranks do not fit", found,
+        "an array [n, space.., channels], a kernel [window.., channels / groups, features]",
+        "reshape one of them");
+  }
+  const std::int64_t channels = x.shape().back();
+  const std::int64_t features = kernel.shape().back();
+  const std::int64_t taken = kernel.shape()[kernel.shape().size() - 2];
+  if (groups >= 1 && features % groups == 0 && taken * groups == channels) return;
+  detail::fail("conv", "the channels do not fit", found,
+               fmt::format("a kernel for {} / {} channels, features that divide by {}", channels,
+                           groups, groups),
+               "check the last dimensions and feature_group_count");
+}
+
+Array convolved(const Array& x, const Array& kernel, const Ints& strides, const Ints& dilation) {
+  return emit({x, kernel}, [&](Builder& b, const Ids& ids) {
+    return ops::conv(b, ids[0], ids[1], strides, dilation);
+  });
+}
+
+/// Zeros between and around the elements of the space dimensions.
+Array spread_and_padded(const Array& x, const Ints& input_dilation, const Widths& widths) {
+  auto whole = [&](Ints inner, std::int64_t outside) {
+    inner.insert(inner.begin(), outside);
+    inner.push_back(outside);
+    return inner;
+  };
+  const Array spread = emit({x}, [&](Builder& b, const Ids& ids) {
+    return ops::interleave_zeros(b, ids[0], whole(input_dilation, 1));
+  });
+  return widths.any() ? pad(spread, whole(widths.low, 0), whole(widths.high, 0)) : spread;
+}
+
+Array conv_of(const Array& x, const Array& kernel, const ConvOptions& options) {
+  check_conv(x, kernel, options.feature_group_count);
+  const std::size_t count = x.shape().size() - 2;
+  const Ints strides = steps_of("conv", "strides", options.strides, count);
+  const Ints dilation = steps_of("conv", "kernel dilations", options.kernel_dilation, count);
+  const Ints spread = steps_of("conv", "input dilations", options.input_dilation, count);
+  Slide slide{.sizes = {}, .extents = {}, .strides = strides};
+  for (std::size_t i = 0; i < count; ++i) {
+    slide.sizes.push_back((x.shape()[i + 1] - 1) * spread[i] + 1);
+    slide.extents.push_back((kernel.shape()[i] - 1) * dilation[i] + 1);
+  }
+  const Array padded = spread_and_padded(x, spread, widths_of("conv", options.padding, slide));
+  const std::int64_t groups = options.feature_group_count;
+  if (groups == 1) return convolved(padded, kernel, strides, dilation);
+  return groups_last(convolved(groups_first(padded, x.rank() - 1, groups),
+                               groups_first(kernel, kernel.rank() - 1, groups), strides, dilation));
+}
+
+// --- pooling
+
+using ReduceWindow = ValueId (*)(Builder&, ValueId, Ints, Ints);
+
+double neutral_of(ReduceWindow append, DType dtype) {
+  if (append == ops::reduce_window_sum) return 0.0;
+  const double sign = append == ops::reduce_window_max ? -1.0 : 1.0;
+  if (is_float(dtype)) return sign * std::numeric_limits<double>::infinity();
+  if (dtype == DType::u32) return sign < 0 ? 0.0 : std::numeric_limits<std::uint32_t>::max();
+  return sign < 0 ? std::numeric_limits<std::int32_t>::lowest()
+                  : std::numeric_limits<std::int32_t>::max();
+}
+
+Array reduce_window(const char* name, const Operand& x, const Ints& window, const Ints& strides,
+                    const Padding& padding, ReduceWindow append) {
+  return public_op(x.where, [&] {
+    const Array v = as_array(name, x);
+    const std::size_t count = v.shape().size();
+    const Ints sizes = steps_of(name, "sizes", window, count);
+    const Ints steps = steps_of(name, "strides", strides, count);
+    const Widths widths =
+        widths_of(name, padding, {.sizes = v.shape(), .extents = sizes, .strides = steps});
+    return emit({v}, [&](Builder& b, const Ids& ids) {
+      const ValueId fill = ops::scalar(b, neutral_of(append, v.dtype()), v.dtype());
+      return append(b, ops::pad(b, ids[0], fill, widths.low, widths.high), sizes, steps);
+    });
+  });
+}
+
+/// A list over space as one over [n, space.., channels].
+Ints over_space(const char* name, const Array& x, Ints list) {
+  if (static_cast<std::int64_t>(list.size()) != x.rank() - 2) {
+    detail::fail(name, "the window does not fit the array",
+                 fmt::format("{} and {}", to_string(list), detail::describe(x)),
+                 "one entry per dimension of space in [n, space.., channels]",
+                 "leave out n and channels");
+  }
+  list.insert(list.begin(), 1);
+  list.push_back(1);
+  return list;
+}
+
+Array pool(const char* name, const Operand& x, const Ints& window, const Ints& strides,
+           const Padding& padding, ReduceWindow append) {
+  return public_op(x.where, [&] {
+    const Array v = as_array(name, x);
+    const Ints sizes = over_space(name, v, window);
+    const Ints steps = strides.empty() ? Ints{} : over_space(name, v, strides);
+    std::vector<std::pair<std::int64_t, std::int64_t>> widths = padding.widths();
+    if (!padding.name().empty()) return reduce_window(name, v, sizes, steps, padding, append);
+    widths.insert(widths.begin(), {0, 0});
+    widths.emplace_back(0, 0);
+    return reduce_window(name, v, sizes, steps, Padding(widths), append);
+  });
+}
+
+}  // namespace
+
+Array conv(Operand x, Operand kernel, const ConvOptions& options) {
+  return public_op(x.where, [&] {
+    const DType dtype = detail::common_dtype("conv", {x, kernel});
+    return conv_of(as_array("conv", x, dtype), as_array("conv", kernel, dtype), options);
+  });
+}
+
+Array reduce_window_sum(Operand x, std::vector<std::int64_t> window,
+                        std::vector<std::int64_t> strides, const Padding& padding) {
+  return reduce_window("reduce_window_sum", x, window, strides, padding, ops::reduce_window_sum);
+}
+Array reduce_window_max(Operand x, std::vector<std::int64_t> window,
+                        std::vector<std::int64_t> strides, const Padding& padding) {
+  return reduce_window("reduce_window_max", x, window, strides, padding, ops::reduce_window_max);
+}
+Array reduce_window_min(Operand x, std::vector<std::int64_t> window,
+                        std::vector<std::int64_t> strides, const Padding& padding) {
+  return reduce_window("reduce_window_min", x, window, strides, padding, ops::reduce_window_min);
+}
+
+Array max_pool(Operand x, std::vector<std::int64_t> window, std::vector<std::int64_t> strides,
+               const Padding& padding) {
+  return pool("max_pool", x, window, strides, padding, ops::reduce_window_max);
+}
+Array min_pool(Operand x, std::vector<std::int64_t> window, std::vector<std::int64_t> strides,
+               const Padding& padding) {
+  return pool("min_pool", x, window, strides, padding, ops::reduce_window_min);
+}
+Array avg_pool(Operand x, std::vector<std::int64_t> window, std::vector<std::int64_t> strides,
+               const Padding& padding) {
+  return public_op(x.where, [&] {
+    const Array sums = pool("avg_pool", x, window, strides, padding, ops::reduce_window_sum);
+    return sums / static_cast<double>(num_elements(window));
+  });
+}
+
+}  // namespace tessera

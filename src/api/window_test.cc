@@ -1,0 +1,106 @@
+#include <gtest/gtest.h>
+
+#include <tessera/error.h>
+#include <tessera/grad.h>
+#include <tessera/tessera.h>
+
+namespace tessera {
+namespace {
+
+using Floats = std::vector<float>;
+using Ints = std::vector<std::int32_t>;
+
+template <typename F>
+Mistake mistake_of(F&& f) {
+  try {
+    f();
+  } catch (const UserError& error) {
+    return error.mistake();
+  }
+  ADD_FAILURE() << "no UserError";
+  return {.what = "", .cure = ""};
+}
+
+Array ramp(const Shape& shape) {
+  return astype(reshape(arange(num_elements(shape)), shape), DType::f32);
+}
+
+TEST(Conv, PadsStridesAndDilates) {
+  const Array x = ramp({1, 5, 1});
+  const Array w = reshape(array({1.F, 10.F, 100.F}), {3, 1, 1});
+  EXPECT_EQ(reshape(conv(x, w), {-1}).to_vector<float>(), (Floats{210, 321, 432}));
+  EXPECT_EQ(reshape(conv(x, w, {.padding = "SAME"}), {-1}).to_vector<float>(),
+            (Floats{100, 210, 321, 432, 43}));
+  EXPECT_EQ(reshape(conv(x, w, {.strides = {2}, .padding = "SAME"}), {-1}).to_vector<float>(),
+            (Floats{100, 321, 43}));
+  EXPECT_EQ(reshape(conv(x, w, {.kernel_dilation = {2}}), {-1}).to_vector<float>(), (Floats{420}));
+  const ConvOptions spread{.padding = {{{1, 0}}}, .input_dilation = {2}};
+  EXPECT_EQ(reshape(conv(x, w, spread), {-1}).to_vector<float>(),
+            (Floats{0, 100, 10, 201, 20, 302, 30, 403}));
+}
+
+TEST(Conv, GroupsAreConvolutionsOfTheirChannels) {
+  const Array x = ramp({2, 4, 4, 6});
+  const Array w = ramp({3, 3, 2, 9});
+  const Array grouped = conv(x, w, {.padding = "SAME", .feature_group_count = 3});
+  std::vector<Array> parts;
+  for (std::int64_t group = 0; group < 3; ++group) {
+    parts.push_back(conv(slice(x, 3, 2 * group, 2 * group + 2),
+                         slice(w, 3, 3 * group, 3 * group + 3), {.padding = "SAME"}));
+  }
+  EXPECT_TRUE(array_equal(grouped, concatenate(parts, 3)));
+}
+
+TEST(Conv, SaysWhatDoesNotFit) {
+  const Array x = ramp({1, 5, 4});
+  EXPECT_EQ(mistake_of([&] {
+              conv(x, ones({3, 3, 2}));
+            }).wanted,
+            "a kernel for 4 / 1 channels, features that divide by 1");
+  EXPECT_EQ(mistake_of([&] { conv(x, ones({6, 4, 2})); }).cure, "pad the array first");
+  EXPECT_EQ(mistake_of([&] { conv(x, ones({2, 4, 2}), {.padding = "FULL"}); }).found, "\"FULL\"");
+  EXPECT_EQ(mistake_of([&] {
+              conv(x, ones({2, 4, 2}), {.strides = {1, 1}});
+            }).what,
+            "conv: the strides do not fit the window");
+}
+
+TEST(Pool, ReducesWindows) {
+  const Array x = ramp({1, 4, 4, 1});
+  EXPECT_EQ(reshape(max_pool(x, {2, 2}, {2, 2}), {-1}).to_vector<float>(), (Floats{5, 7, 13, 15}));
+  EXPECT_EQ(reshape(min_pool(x, {2, 2}, {2, 2}), {-1}).to_vector<float>(), (Floats{0, 2, 8, 10}));
+  EXPECT_EQ(reshape(avg_pool(x, {2, 2}, {2, 2}), {-1}).to_vector<float>(),
+            (Floats{2.5, 4.5, 10.5, 12.5}));
+  EXPECT_EQ(reshape(max_pool(-x, {3, 3}, {2, 2}, "SAME"), {-1}).to_vector<float>(),
+            (Floats{0, -2, -8, -10}));
+  const Array slope = grad([](const Array& v) { return sum(max_pool(v, {2, 2}, {2, 2})); })(x);
+  EXPECT_EQ(slope.to_vector<float>(), (Floats{0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 1, 0, 1}));
+}
+
+TEST(Lines, CumulateAndSelect) {
+  const Array x = array({3.F, 1.F, 2.F, 5.F, 4.F, 6.F}, {2, 3});
+  EXPECT_EQ(cumsum(x).to_vector<float>(), (Floats{3, 4, 6, 5, 9, 15}));
+  EXPECT_EQ(cummin(x, 0, true).to_vector<float>(), (Floats{3, 1, 2, 5, 4, 6}));
+  EXPECT_EQ(prod(x, 1).to_vector<float>(), (Floats{6, 120}));
+  EXPECT_EQ(argmin(x).to_vector<std::int32_t>(), (Ints{1, 1}));
+  const auto [values, positions] = top_k(x, 2);
+  EXPECT_EQ(values.to_vector<float>(), (Floats{3, 2, 6, 5}));
+  EXPECT_EQ(positions.to_vector<std::int32_t>(), (Ints{0, 2, 2, 0}));
+  EXPECT_TRUE(array_equal(take_along_axis(x, positions), values));
+  EXPECT_EQ(mistake_of([&] { top_k(x, 4); }).wanted, "0 <= k <= 3");
+}
+
+TEST(Places, AreReadAndWritten) {
+  const Array x = ramp({3, 3});
+  EXPECT_EQ(dynamic_slice(x, {1, 7}, {2, 1}).to_vector<float>(), (Floats{5, 8}));
+  EXPECT_EQ(
+      dynamic_update_slice(x, full({1, 2}, 9.0), {-1, array(std::vector{1})[0]}).to_vector<float>(),
+      (Floats{0, 9, 9, 3, 4, 5, 6, 7, 8}));
+  EXPECT_EQ(
+      scatter(x, array({2, 2}), array({1.F, 2.F, 3.F, 4.F, 5.F, 6.F}, {2, 3})).to_vector<float>(),
+      (Floats{0, 1, 2, 3, 4, 5, 4, 5, 6}));
+  EXPECT_EQ(mistake_of([&] { dynamic_slice(x, {1}, {2, 1}); }).wanted, "2 starts");
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,61 @@
+// Tasks of ops with one kernel per tile that reads dense operands.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "compile/host/lower.h"
+
+namespace tessera::compile::host {
+
+/// A kernel given as a function of the buffers.
+template <typename F>
+class FunctionKernel final : public run::Kernel {
+ public:
+  explicit FunctionKernel(F function) : function_(std::move(function)) {}
+  void run(std::span<std::byte* const> buffers, int /*part*/) const override { function_(buffers); }
+
+ private:
+  F function_;
+};
+
+template <typename F>
+std::shared_ptr<const run::Kernel> make_kernel(F function) {
+  return std::make_shared<FunctionKernel<F>>(std::move(function));
+}
+
+inline std::int64_t product(Shape::const_iterator begin, Shape::const_iterator end) {
+  std::int64_t count = 1;
+  for (; begin != end; ++begin) count *= *begin;
+  return count;
+}
+
+/// One task per result tile, which reads tiles of all operands; `make` gets the digits and returns
+/// the kernel.
+template <typename Make>
+std::vector<TileTask> task_per_tile(const LowerContext& context, const Equation& equation,
+                                    Make make) {
+  const Layout& layout = context.layout(equation.results[0]);
+  std::vector<TileTask> tasks;
+  for (std::int64_t tile = 0; tile < layout.num_tiles(); ++tile) {
+    const AtomDigits digits = layout.digits(tile);
+    TileTask task{.kernel = make(digits), .reads = {}, .writes = {}, .may_share = {}};
+    for (ValueId id : equation.operands) task.reads.push_back(context.read(id, digits).tile);
+    for (ValueId id : equation.results) task.writes.push_back({id, tile});
+    tasks.push_back(std::move(task));
+  }
+  return tasks;
+}
+
+/// Element counts before, along and after a dimension.
+struct LineSizes {
+  std::int64_t outer = 1;
+  std::int64_t size = 1;
+  std::int64_t inner = 1;
+};
+inline LineSizes line_sizes(const Shape& shape, std::int64_t dim) {
+  const auto split = shape.begin() + dim;
+  return {product(shape.begin(), split), *split, product(split + 1, shape.end())};
+}
+
+}  // namespace tessera::compile::host

@@ -1,0 +1,174 @@
+// Further functions of one f32 vector: error function, powers of two, trigonometry.
+//
+// Polynomials are Chebyshev fits; each line of coefficients names what it approximates.
+#if defined(TESSERA_KERNELS_ELEMENTWISE_MATH_MORE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_KERNELS_ELEMENTWISE_MATH_MORE_INL_H_
+#undef TESSERA_KERNELS_ELEMENTWISE_MATH_MORE_INL_H_
+#else
+#define TESSERA_KERNELS_ELEMENTWISE_MATH_MORE_INL_H_
+#endif
+
+#include "compile/host/kernels/tile/elementwise_math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::elementwise::HWY_NAMESPACE {
+
+inline constexpr float kHalfPi = 1.57079637f;
+inline constexpr float kHalfPiRest = -4.37113883e-8f;  // pi/2 - kHalfPi
+inline constexpr float kLn2 = 0.693147181f;
+
+HWY_INLINE VF with_sign_of(VF magnitude, VF x) { return hn::Or(magnitude, sign_bit(x)); }
+
+HWY_INLINE VF erf(VF x) {
+  const VF abs = hn::Abs(x);
+  const VF z = hn::Mul(x, x);
+  // erf(x) / x - 1 in x^2
+  const VF near =
+      fused_mul_add(horner(z, 8.387074557e-5f, -0.0008147081117f, 0.005201456326f, -0.02685958812f,
+                           0.1128369935f, -0.3761263402f, 0.1283791667f),
+                    abs, abs);
+  // log(1 - erf(x)); from 4 on erf is 1.
+  const VF t = hn::IfThenElse(hn::Gt(abs, set(4.0f)), set(4.0f), abs);
+  const VF exponent =
+      horner(t, 1.643569654e-6f, -4.617791279e-5f, 0.000597743472f, -0.004763575249f, 0.0264310176f,
+             -0.1100944808f, -0.6318145167f, -1.130237616f, 0.0003204415313f);
+  const VF far = hn::Sub(set(1.0f), exp(exponent));
+  return with_sign_of(hn::IfThenElse(hn::Lt(abs, set(0.921875f)), near, far), x);
+}
+
+HWY_INLINE VF exp2(VF x) {
+  const VF bounded = bound(x, -152.0f, 130.0f);
+  const VF magic = set(12582912.0f);
+  const VF shifted = hn::Add(bounded, magic);
+  const VF r = hn::Sub(bounded, hn::Sub(shifted, magic));
+  // (2^r - 1) / r
+  const VF slope = horner(r, 1.529732376e-5f, 0.000154614447f, 0.001333350239f, 0.009618056679f,
+                          0.05550410884f, 0.2402265092f, 0.6931471806f);
+  const VI q = hn::Sub(hn::BitCast(DI(), shifted), hn::BitCast(DI(), magic));
+  const VI half = hn::ShiftRight<1>(q);
+  return hn::Mul(hn::Mul(fused_mul_add(slope, r, set(1.0f)), power_of_two(half)),
+                 power_of_two(hn::Sub(q, half)));
+}
+
+HWY_INLINE VF log2(VF x) {
+  const MF is_tiny = hn::Lt(x, set(std::numeric_limits<float>::min()));
+  const VF y = hn::IfThenElse(is_tiny, hn::Mul(x, set(8388608.0f)), x);
+  const auto [exponent, mantissa] = log_parts(y);
+  const VI scaled = hn::IfThenElseZero(hn::RebindMask(DI(), is_tiny), hn::Set(DI(), -23));
+  const VF e = hn::ConvertTo(DF(), hn::Add(exponent, scaled));
+  const VF log = log_sum(hn::Zero(DI()), hn::Sub(mantissa, set(1.0f)));
+  return log_edges(x, fused_mul_add(log, set(1.44269504f), e));
+}
+
+// --- hyperbolic functions ------------------------------------------------------------------------
+
+// exp(x) / 2 where exp(x) may be infinite.
+HWY_INLINE VF half_of_large_exp(VF abs) {
+  const VF root = exp(hn::Mul(abs, set(0.5f)));
+  return hn::Mul(hn::Mul(root, set(0.5f)), root);
+}
+
+HWY_INLINE VF sinh(VF x) {
+  const VF abs = hn::Abs(x);
+  const VF m = expm1(hn::IfThenElse(hn::Gt(abs, set(88.0f)), set(88.0f), abs));
+  const VF small = hn::Mul(set(0.5f), hn::Add(m, hn::Div(m, hn::Add(m, set(1.0f)))));
+  const VF result = hn::IfThenElse(hn::Gt(abs, set(88.0f)), half_of_large_exp(abs), small);
+  // The denormal half of a small sum would be rounded twice.
+  const VF kept = hn::IfThenElse(hn::Lt(abs, set(1e-4f)), abs, result);
+  return with_sign_of(kept, x);
+}
+
+HWY_INLINE VF cosh(VF x) {
+  const VF abs = hn::Abs(x);
+  const VF e = exp(hn::IfThenElse(hn::Gt(abs, set(88.0f)), set(88.0f), abs));
+  const VF small = hn::Mul(set(0.5f), hn::Add(e, hn::Div(set(1.0f), e)));
+  return hn::IfThenElse(hn::Gt(abs, set(88.0f)), half_of_large_exp(abs), small);
+}
+
+// From here on x * x is infinite or 1 is lost beside it: asinh and acosh are log(x) + log(2).
+inline constexpr float kLargeArgument = 1e6f;
+
+HWY_INLINE VF log_of_double(VF abs) { return hn::Add(log(abs), set(kLn2)); }
+
+HWY_INLINE VF asinh(VF x) {
+  const VF abs = hn::Abs(x);
+  const MF is_large = hn::Gt(abs, set(kLargeArgument));
+  const VF t = hn::IfThenElse(is_large, set(1.0f), abs);
+  const VF square = hn::Mul(t, t);
+  const VF root = hn::Sqrt(hn::Add(square, set(1.0f)));
+  const VF near = log1p(hn::Add(t, hn::Div(square, hn::Add(root, set(1.0f)))));
+  return with_sign_of(hn::IfThenElse(is_large, log_of_double(abs), near), x);
+}
+
+HWY_INLINE VF acosh(VF x) {
+  const MF is_large = hn::Gt(x, set(kLargeArgument));
+  const VF t = hn::Sub(hn::IfThenElse(is_large, set(1.0f), x), set(1.0f));
+  const VF near = log1p(hn::Add(t, hn::Sqrt(fused_mul_add(t, t, hn::Add(t, t)))));
+  return hn::IfThenElse(is_large, log_of_double(x), near);
+}
+
+HWY_INLINE VF atanh(VF x) {
+  const VF abs = hn::Abs(x);
+  const VF argument = hn::Div(hn::Add(abs, abs), hn::Sub(set(1.0f), abs));
+  const VF result = hn::Mul(set(0.5f), log1p(argument));
+  // As for sinh.
+  return with_sign_of(hn::IfThenElse(hn::Lt(abs, set(1e-4f)), abs, result), x);
+}
+
+// --- inverse trigonometric functions -------------------------------------------------------------
+
+HWY_INLINE VF atan(VF x) {
+  const VF abs = hn::Abs(x);
+  const MF is_steep = hn::Gt(abs, set(1.0f));
+  const VF t = hn::IfThenElse(is_steep, hn::Div(set(1.0f), abs), abs);
+  const VF z = hn::Mul(t, t);
+  // (atan(t) / t - 1) / t^2 in t^2
+  const VF poly = horner(z, -0.0009362994719f, 0.006207254534f, -0.01926108132f, 0.03832744598f,
+                         -0.05760716083f, 0.07417496964f, -0.09036742342f, 0.1110470679f,
+                         -0.1428531796f, 0.1999999028f, -0.3333333329f);
+  const VF flat = fused_mul_add(poly, hn::Mul(z, t), t);
+  const VF steep = hn::Sub(set(kHalfPi), hn::Sub(flat, set(kHalfPiRest)));
+  return with_sign_of(hn::IfThenElse(is_steep, steep, flat), x);
+}
+
+// asin(x) for 0 <= x <= 1/2, given x and x^2
+HWY_INLINE VF asin_poly(VF x, VF square) {
+  // (asin(x) / x - 1) / x^2 in x^2
+  const VF poly = horner(square, 0.0336908472f, 0.01714923836f, 0.03110066274f, 0.04459940153f,
+                         0.07500094543f, 0.1666666634f);
+  return fused_mul_add(poly, hn::Mul(square, x), x);
+}
+
+// For 1/2 < x <= 1: asin(x) = pi/2 - 2 asin(sqrt((1 - x) / 2)).
+struct ArcParts {
+  MF is_outer;
+  VF arc;  // asin(|x|), or asin of the root
+};
+
+HWY_INLINE ArcParts arc_parts(VF abs) {
+  const MF is_outer = hn::Gt(abs, set(0.5f));
+  const VF outer = hn::Mul(set(0.5f), hn::Sub(set(1.0f), abs));
+  const VF square = hn::IfThenElse(is_outer, outer, hn::Mul(abs, abs));
+  return {is_outer, asin_poly(hn::IfThenElse(is_outer, hn::Sqrt(outer), abs), square)};
+}
+
+HWY_INLINE VF asin(VF x) {
+  const auto [is_outer, arc] = arc_parts(hn::Abs(x));
+  const VF outer = hn::Sub(set(kHalfPi), hn::Sub(hn::Add(arc, arc), set(kHalfPiRest)));
+  return with_sign_of(hn::IfThenElse(is_outer, outer, arc), x);
+}
+
+HWY_INLINE VF acos(VF x) {
+  const auto [is_outer, arc] = arc_parts(hn::Abs(x));
+  const VF twice = hn::Add(arc, arc);
+  const VF behind = hn::Sub(set(2.0f * kHalfPi), hn::Sub(twice, set(2.0f * kHalfPiRest)));
+  const VF outer = hn::IfThenElse(hn::Lt(x, hn::Zero(DF())), behind, twice);
+  const VF signed_arc = hn::Xor(arc, sign_bit(x));
+  const VF inner = hn::Sub(set(kHalfPi), hn::Sub(signed_arc, set(kHalfPiRest)));
+  return hn::IfThenElse(is_outer, outer, inner);
+}
+
+}  // namespace tessera::kernels::elementwise::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard

@@ -1,0 +1,27 @@
+// From a dtype at run time to a type of elements.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/types.h>
+
+namespace tessera::kernels {
+
+/// Calls `visit` with a zero of the element type; booleans are bytes.
+template <typename Visit>
+void with_type(DType dtype, Visit visit) {
+  switch (dtype) {
+    case DType::boolean:
+      return visit(std::uint8_t{});
+    case DType::i32:
+      return visit(std::int32_t{});
+    case DType::u32:
+      return visit(std::uint32_t{});
+    case DType::f32:
+      return visit(float{});
+    case DType::f64:
+      return visit(double{});
+  }
+}
+
+}  // namespace tessera::kernels

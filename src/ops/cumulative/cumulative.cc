@@ -1,0 +1,209 @@
+// Reductions of everything before an element: cumsum, cumprod, cummax, cummin.
+#include <algorithm>
+
+#include "ops/ops.h"
+#include "ops/reference/loops.h"
+#include "ops/rules.h"
+
+namespace tessera::ops {
+
+namespace {
+
+std::vector<Type> cumulative_shape(const ShapeContext& c) {
+  expect_operands(c, 1);
+  dim_of(c, "dim", c.operands[0].rank());
+  boolean_of(c, "reverse");
+  return {c.operands[0]};
+}
+
+std::vector<ValueId> cumulative_batch(BatchContext& c) {
+  Attributes attributes = c.equation.attributes;
+  attributes.set("dim", attributes.integer("dim") + 1);
+  return c.b.emit_all(*c.equation.op, attributes, {c.batched(0)});
+}
+
+Factors cumulative_factors(const Attributes& attributes, const std::vector<Type>& operands,
+                           const std::vector<Type>& results) {
+  Factors factors = elementwise_factors(attributes, operands, results);
+  factors.factors[at(attributes.integer("dim"))].kind = FactorKind::replicate;
+  return factors;
+}
+
+template <typename Combine>
+Reference cumulative_reference(Combine combine) {
+  return [combine](const ReferenceContext& c) {
+    HostArray result(c.results[0]);
+    const Shape& shape = c.results[0].shape;
+    const std::size_t dim = at(c.attributes.integer("dim"));
+    const std::int64_t step = row_major_strides(shape)[dim];
+    const bool reverse = c.attributes.get<bool>("reverse");
+    Numbers::visit(c.results[0].dtype, [&](auto zero) {
+      using T = decltype(zero);
+      const auto x = c.operands[0]->data<T>();
+      const auto out = result.data<T>();
+      // Row-major order visits a line from its first to its last element.
+      std::int64_t n = 0;
+      for_each_index(shape, [&](std::vector<std::int64_t> index) {
+        const std::int64_t place = index[dim];
+        const std::int64_t to = reverse ? n + (shape[dim] - 1 - 2 * place) * step : n;
+        const std::int64_t before = reverse ? to + step : to - step;
+        out[at(to)] = place == 0 ? x[at(to)] : combine(out[at(before)], x[at(to)]);
+        ++n;
+      });
+    });
+    return one_result(std::move(result));
+  };
+}
+
+// --- derivatives
+
+/// Lines as they are walked, from their first element.
+struct Direction {
+  Builder& b;
+  std::int64_t dim;
+  bool is_reversed;
+
+  ValueId forward(ValueId x) const { return is_reversed ? reverse(b, x, {dim}) : x; }
+  std::int64_t size(ValueId x) const { return b.type(x).shape[at(dim)]; }
+  /// Element i is element i - count of x; `fill` before the first, which is behind the last for a
+  /// negative count.
+  ValueId shifted(ValueId x, std::int64_t count, double fill) const {
+    const std::int64_t n = size(x);
+    const std::int64_t lost = std::min(std::abs(count), n);
+    Ints low(b.type(x).shape.size(), 0);
+    Ints high = low;
+    (count > 0 ? low : high)[at(dim)] = lost;
+    const ValueId kept =
+        count > 0 ? slice_dim(b, x, dim, 0, n - lost) : slice_dim(b, x, dim, lost, n);
+    return pad(b, kept, scalar(b, fill, b.type(x).dtype), low, high);
+  }
+};
+
+Direction direction_of(VjpContext& c) {
+  return {c.b, c.equation.attributes.integer("dim"), c.equation.attributes.get<bool>("reverse")};
+}
+
+ValueId cumsum_vjp(VjpContext& c) {
+  const Attributes& attributes = c.equation.attributes;
+  return cumsum(c.b, c.cotangent(), attributes.integer("dim"), !attributes.get<bool>("reverse"));
+}
+
+/// Element j gets the product of those before it times r[j] = cotangent[j] + x[j + 1] * r[j + 1],
+/// which is right for zeros as well. The recurrence is solved by doubling.
+ValueId cumprod_vjp(VjpContext& c) {
+  const Direction direction = direction_of(c);
+  Builder& b = c.b;
+  const ValueId x = direction.forward(c.operand(0));
+  ValueId rest = direction.forward(c.cotangent());
+  ValueId factor = direction.shifted(x, -1, 0.0);
+  for (std::int64_t step = 1; step < direction.size(x); step *= 2) {
+    rest = add(b, rest, mul(b, factor, direction.shifted(rest, -step, 0.0)));
+    factor = mul(b, factor, direction.shifted(factor, -step, 0.0));
+  }
+  const ValueId before = direction.shifted(cumprod(b, x, direction.dim, false), 1, 1.0);
+  return direction.forward(mul(b, before, rest));
+}
+
+/// The cotangent goes to the first element that reached the extreme.
+ValueId extreme_vjp(VjpContext& c) {
+  const Direction direction = direction_of(c);
+  Builder& b = c.b;
+  const ValueId extreme = direction.forward(c.result());
+  const ValueId is_new = compare(b, "ne", extreme, direction.shifted(extreme, 1, 0.0));
+  const Shape shape = b.type(extreme).shape;
+  const ValueId positions = iota(b, DType::i32, shape, direction.dim);
+  const ValueId reached = select(b, is_new, positions, full_like(b, 0.0, positions));
+  const ValueId source = cummax(b, reached, direction.dim, false);
+  const ValueId cotangent = direction.forward(c.cotangent());
+  return direction.forward(
+      scatter_add_along(b, source, cotangent, direction.dim, direction.size(extreme)));
+}
+
+Sample cumulative_sample(SampleOperand operand, std::int64_t dim, bool reverse) {
+  return {.operands = {std::move(operand)}, .attributes = {{"dim", dim}, {"reverse", reverse}}};
+}
+
+Samples cumulative_samples() {
+  return {cumulative_sample({f32({5, 6})}, 1, false),
+          cumulative_sample({f32({12, 3})}, 0, true),
+          cumulative_sample({f32({3, 7, 2})}, 1, false),
+          cumulative_sample({f32({10, 1})}, 1, true),
+          cumulative_sample({i32({6, 5}), -9.0, 9.0}, 0, false),
+          cumulative_sample({u32({9}), 0.0, 4e9}, 0, true)};
+}
+
+}  // namespace
+
+const OpRecord cummax_op{
+    .name = "cummax",
+    .doc =
+        "The greatest element up to each place along `dim`, from the last one down with `reverse`; "
+        "NaN wins and -0 < +0. The first of equal elements takes the cotangent.",
+    .source = "jax.lax.cummax",
+    .attributes = AttributeNames{"dim", "reverse"},
+    .types = TypeSet::numbers,
+    .shape = cumulative_shape,
+    .vjp = per_operand({extreme_vjp}),
+    .batch = cumulative_batch,
+    .factors = cumulative_factors,
+    .host = kernel("cumulative"),
+    .reference = cumulative_reference([](auto x, auto y) { return greater_of(x, y); }),
+    .cost = flops_per_element(1),
+    .samples = cumulative_samples(),
+};
+
+const OpRecord cummin_op{
+    .name = "cummin",
+    .doc =
+        "The least element up to each place along `dim`, from the last one down with `reverse`; "
+        "NaN wins and -0 < +0. The first of equal elements takes the cotangent.",
+    .source = "jax.lax.cummin",
+    .attributes = AttributeNames{"dim", "reverse"},
+    .types = TypeSet::numbers,
+    .shape = cumulative_shape,
+    .vjp = per_operand({extreme_vjp}),
+    .batch = cumulative_batch,
+    .factors = cumulative_factors,
+    .host = kernel("cumulative"),
+    .reference = cumulative_reference([](auto x, auto y) { return lesser_of(x, y); }),
+    .cost = flops_per_element(1),
+    .samples = cumulative_samples(),
+};
+
+const OpRecord cumprod_op{
+    .name = "cumprod",
+    .doc =
+        "The product up to each place along `dim`, multiplied in index order, from the last one "
+        "down with `reverse`. Integers wrap around.",
+    .source = "jax.lax.cumprod",
+    .attributes = AttributeNames{"dim", "reverse"},
+    .types = TypeSet::numbers,
+    .shape = cumulative_shape,
+    .vjp = per_operand({cumprod_vjp}),
+    .batch = cumulative_batch,
+    .factors = cumulative_factors,
+    .host = kernel("cumulative"),
+    .reference = cumulative_reference([](auto x, auto y) { return wrapping_mul(x, y); }),
+    .cost = flops_per_element(1),
+    .samples = cumulative_samples(),
+};
+
+const OpRecord cumsum_op{
+    .name = "cumsum",
+    .doc =
+        "The sum up to each place along `dim`, added in index order, from the last one down with "
+        "`reverse`. Integers wrap around.",
+    .source = "jax.lax.cumsum",
+    .attributes = AttributeNames{"dim", "reverse"},
+    .types = TypeSet::numbers,
+    .shape = cumulative_shape,
+    .vjp = per_operand({cumsum_vjp}),
+    .batch = cumulative_batch,
+    .factors = cumulative_factors,
+    .host = kernel("cumulative"),
+    .reference = cumulative_reference([](auto x, auto y) { return wrapping_add(x, y); }),
+    .cost = flops_per_element(1),
+    .samples = cumulative_samples(),
+};
+
+}  // namespace tessera::ops

@@ -1,0 +1,79 @@
+// Rounding to integers, and counts of bits.
+#include <bit>
+#include <cmath>
+
+#include "ops/ops.h"
+#include "ops/reference/loops.h"
+#include "ops/rules.h"
+
+namespace tessera::ops {
+
+const OpRecord ceil_op{
+    .name = "ceil",
+    .doc = "The smallest integer that is not below x.",
+    .source = "StableHLO, ceil",
+    .attributes = AttributeNames{},
+    .types = TypeSet::floats,
+    .shape = same_as_operand,
+    .vjp = zero_vjp,
+    .batch = elementwise_batch,
+    .factors = elementwise_factors,
+    .host = tile_kernel("ceil"),
+    .reference = map1<Floats>([](auto x) { return std::ceil(x); }),
+    .cost = flops_per_element(1),
+    .samples = float_samples(1, 0.1, 0.9),
+};
+
+const OpRecord count_leading_zeros_op{
+    .name = "count_leading_zeros",
+    .doc = "How many bits are 0 before the first 1; 32 for 0.",
+    .source = "StableHLO, count_leading_zeros",
+    .attributes = AttributeNames{},
+    .types = TypeSet::integers,
+    .shape = same_as_operand,
+    .vjp = zero_vjp,
+    .batch = elementwise_batch,
+    .factors = elementwise_factors,
+    .host = tile_kernel("count_leading_zeros"),
+    .reference = map1<Integers>([](auto x) {
+      return static_cast<decltype(x)>(std::countl_zero(static_cast<std::uint32_t>(x)));
+    }),
+    .cost = no_flops,
+    .samples = integer_samples(1),
+};
+
+const OpRecord population_count_op{
+    .name = "population_count",
+    .doc = "How many bits are 1.",
+    .source = "StableHLO, popcnt",
+    .attributes = AttributeNames{},
+    .types = TypeSet::integers,
+    .shape = same_as_operand,
+    .vjp = zero_vjp,
+    .batch = elementwise_batch,
+    .factors = elementwise_factors,
+    .host = tile_kernel("population_count"),
+    .reference = map1<Integers>([](auto x) {
+      return static_cast<decltype(x)>(std::popcount(static_cast<std::uint32_t>(x)));
+    }),
+    .cost = no_flops,
+    .samples = integer_samples(1),
+};
+
+const OpRecord round_op{
+    .name = "round",
+    .doc = "The nearest integer; of two the even one.",
+    .source = "StableHLO, round_nearest_even",
+    .attributes = AttributeNames{},
+    .types = TypeSet::floats,
+    .shape = same_as_operand,
+    .vjp = zero_vjp,
+    .batch = elementwise_batch,
+    .factors = elementwise_factors,
+    .host = tile_kernel("round"),
+    .reference = map1<Floats>([](auto x) { return std::nearbyint(x); }),
+    .cost = flops_per_element(1),
+    .samples = float_samples(1, 0.6, 1.4),
+};
+
+}  // namespace tessera::ops

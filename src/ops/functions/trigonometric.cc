@@ -1,0 +1,139 @@
+// Trigonometric and hyperbolic functions and their inverses, beyond sin, cos and tanh.
+#include <cmath>
+
+#include "ops/functions/real_function.h"
+#include "ops/ops.h"
+#include "ops/reference/loops.h"
+#include "ops/rules.h"
+
+namespace tessera::ops {
+
+namespace {
+
+/// constant + factor * x * x
+ValueId square_plus(VjpContext& c, double factor, ValueId x, double constant) {
+  const ValueId squared = mul(c.b, full_like(c.b, factor, x), square(c.b, x));
+  return add(c.b, squared, full_like(c.b, constant, x));
+}
+
+ValueId reciprocal(VjpContext& c, ValueId x) { return div(c.b, full_like(c.b, 1.0, x), x); }
+
+/// y / (y^2 + x^2), and so for the other operand.
+ValueId over_square_sum(VjpContext& c, ValueId numerator) {
+  const ValueId sum = add(c.b, square(c.b, c.operand(0)), square(c.b, c.operand(1)));
+  return mul(c.b, c.cotangent(), div(c.b, numerator, sum));
+}
+
+}  // namespace
+
+const OpRecord acos_op = record_of({
+    .name = "acos",
+    .doc = "The angle in [0, pi] whose cosine is x; NaN outside [-1, 1].",
+    .source = "CHLO, acos",
+    .slope =
+        [](VjpContext& c) { return neg(c.b, rsqrt(c.b, square_plus(c, -1.0, c.operand(0), 1.0))); },
+    .value = std::acos,
+    .low = -0.9,
+    .high = 0.9,
+});
+
+const OpRecord acosh_op = record_of({
+    .name = "acosh",
+    .doc = "The inverse of cosh; NaN below 1.",
+    .source = "CHLO, acosh",
+    .slope = [](VjpContext& c) { return rsqrt(c.b, square_plus(c, 1.0, c.operand(0), -1.0)); },
+    .value = std::acosh,
+    .low = 1.5,
+    .high = 4.0,
+});
+
+const OpRecord asin_op = record_of({
+    .name = "asin",
+    .doc = "The angle in [-pi/2, pi/2] whose sine is x; NaN outside [-1, 1].",
+    .source = "CHLO, asin",
+    .slope = [](VjpContext& c) { return rsqrt(c.b, square_plus(c, -1.0, c.operand(0), 1.0)); },
+    .value = std::asin,
+    .low = -0.9,
+    .high = 0.9,
+});
+
+const OpRecord asinh_op = record_of({
+    .name = "asinh",
+    .doc = "The inverse of sinh.",
+    .source = "CHLO, asinh",
+    .slope = [](VjpContext& c) { return rsqrt(c.b, square_plus(c, 1.0, c.operand(0), 1.0)); },
+    .value = std::asinh,
+    .low = -3.0,
+    .high = 3.0,
+});
+
+const OpRecord atan_op = record_of({
+    .name = "atan",
+    .doc = "The angle in [-pi/2, pi/2] whose tangent is x.",
+    .source = "CHLO, atan",
+    .slope = [](VjpContext& c) { return reciprocal(c, square_plus(c, 1.0, c.operand(0), 1.0)); },
+    .value = std::atan,
+    .low = -3.0,
+    .high = 3.0,
+});
+
+const OpRecord atan2_op{
+    .name = "atan2",
+    .doc = "The angle in [-pi, pi] of the point (x, y), given y first; zeros keep their signs.",
+    .source = "StableHLO, atan2",
+    .attributes = AttributeNames{},
+    .types = TypeSet::floats,
+    .shape = same_as_both,
+    .vjp = per_operand({[](VjpContext& c) { return over_square_sum(c, c.operand(1)); },
+                        [](VjpContext& c) { return neg(c.b, over_square_sum(c, c.operand(0))); }}),
+    .batch = elementwise_batch,
+    .factors = elementwise_factors,
+    .host = tile_kernel("atan2"),
+    .reference = map2<Floats>([](auto y, auto x) {
+      return static_cast<decltype(x)>(std::atan2(static_cast<double>(y), static_cast<double>(x)));
+    }),
+    .cost = flops_per_element(20),
+    .samples = float_samples(2, 0.5, 3.0, kFunctionUlp),
+};
+
+const OpRecord atanh_op = record_of({
+    .name = "atanh",
+    .doc = "The inverse of tanh; NaN outside [-1, 1].",
+    .source = "CHLO, atanh",
+    .slope = [](VjpContext& c) { return reciprocal(c, square_plus(c, -1.0, c.operand(0), 1.0)); },
+    .value = std::atanh,
+    .low = -0.9,
+    .high = 0.9,
+});
+
+const OpRecord cosh_op = record_of({
+    .name = "cosh",
+    .doc = "The hyperbolic cosine.",
+    .source = "CHLO, cosh",
+    .slope = [](VjpContext& c) { return sinh(c.b, c.operand(0)); },
+    .value = std::cosh,
+    .low = -3.0,
+    .high = 3.0,
+});
+
+const OpRecord sinh_op = record_of({
+    .name = "sinh",
+    .doc = "The hyperbolic sine.",
+    .source = "CHLO, sinh",
+    .slope = [](VjpContext& c) { return cosh(c.b, c.operand(0)); },
+    .value = std::sinh,
+    .low = -3.0,
+    .high = 3.0,
+});
+
+const OpRecord tan_op = record_of({
+    .name = "tan",
+    .doc = "The tangent of an angle in radians.",
+    .source = "StableHLO, tan",
+    .slope = [](VjpContext& c) { return square_plus(c, 1.0, c.result(), 1.0); },
+    .value = std::tan,
+    .low = -1.2,
+    .high = 1.2,
+});
+
+}  // namespace tessera::ops

@@ -1,0 +1,190 @@
+// Indexing line by line: each line along a dimension has indices of its own.
+#include "ops/ops.h"
+#include "ops/reference/loops.h"
+#include "ops/rules.h"
+
+namespace tessera::ops {
+
+namespace {
+
+void expect_indices(const ShapeContext& c, std::size_t operand) {
+  if (c.operands[operand].dtype == DType::i32) return;
+  c.fail("the indices have dtype " + std::string(name(c.operands[operand].dtype)),
+         "indices of dtype i32", "convert them with astype(indices, DType::i32)");
+}
+
+std::vector<Type> gather_along_shape(const ShapeContext& c) {
+  expect_operands(c, 2);
+  expect_indices(c, 1);
+  const std::int64_t dim = dim_of(c, "dim", c.operands[0].rank());
+  Shape fitting = c.operands[0].shape;
+  const Shape& indices = c.operands[1].shape;
+  if (indices.size() == fitting.size()) fitting[at(dim)] = indices[at(dim)];
+  if (indices != fitting) {
+    c.fail("the indices differ from the array in another dimension than " + std::to_string(dim),
+           "indices [a.., k, b..] for an array [a.., n, b..]",
+           "broadcast the indices, or take whole slices with take");
+  }
+  return {{.dtype = c.operands[0].dtype, .shape = indices}};
+}
+
+std::vector<Type> scatter_add_along_shape(const ShapeContext& c) {
+  expect_operands(c, 2);
+  expect_indices(c, 0);
+  Type result = c.operands[1];
+  const std::int64_t dim = dim_of(c, "dim", result.rank());
+  if (c.operands[0].shape != result.shape || integer_of(c, "size") < 0) {
+    c.fail("the indices and the updates differ in shape, or size is negative",
+           "indices and updates of one shape, size >= 0", "broadcast the indices");
+  }
+  result.shape[at(dim)] = integer_of(c, "size");
+  return {result};
+}
+
+ValueId gather_along_vjp(VjpContext& c) {
+  const std::int64_t dim = c.equation.attributes.integer("dim");
+  const std::int64_t size = c.operand_type(0).shape[at(dim)];
+  return scatter_add_along(c.b, c.operand(1), c.cotangent(), dim, size);
+}
+
+/// Updates that were dropped get zeros.
+ValueId scatter_add_along_vjp(VjpContext& c) {
+  Builder& b = c.b;
+  const ValueId indices = c.operand(0);
+  const double size = static_cast<double>(c.equation.attributes.integer("size"));
+  const ValueId is_inside = bitwise_and(b, compare(b, "ge", indices, full_like(b, 0.0, indices)),
+                                        compare(b, "lt", indices, full_like(b, size, indices)));
+  const ValueId rows =
+      gather_along(b, c.cotangent(), indices, c.equation.attributes.integer("dim"));
+  return select(b, is_inside, rows, full_like(b, 0.0, rows));
+}
+
+std::vector<ValueId> along_batch(BatchContext& c) {
+  Attributes attributes = c.equation.attributes;
+  attributes.set("dim", attributes.integer("dim") + 1);
+  return c.b.emit_all(*c.equation.op, attributes, {c.batched(0), c.batched(1)});
+}
+
+/// Lines are worked on one by one; `dim` is whole on both sides.
+Factors along_factors(const Attributes& attributes, const std::vector<Type>& operands,
+                      const std::vector<Type>& results) {
+  const std::size_t dim = at(attributes.integer("dim"));
+  Factors f;
+  f.operands = {add_dims(f, operands[0].shape)};
+  f.factors[dim].kind = FactorKind::replicate;
+  f.operands.push_back(f.operands[0]);
+  f.results = {f.operands[0]};
+  auto set_dim = [&](Factors::Dims& dims, const Type& type) {
+    dims[dim] = {add_factor(f, type.shape[dim], FactorKind::replicate)};
+  };
+  set_dim(f.operands[1], operands[1]);
+  set_dim(f.results[0], results[0]);
+  return f;
+}
+
+template <typename T>
+T fill_value() {
+  if constexpr (std::is_floating_point_v<T>) return std::numeric_limits<T>::quiet_NaN();
+  return std::numeric_limits<T>::lowest();
+}
+
+std::vector<HostArray> gather_along_reference(const ReferenceContext& c) {
+  HostArray result(c.results[0]);
+  const std::size_t dim = at(c.attributes.integer("dim"));
+  const Shape& shape = c.operands[0]->type().shape;
+  const auto strides = row_major_strides(shape);
+  const auto indices = c.operands[1]->data<std::int32_t>();
+  dispatch(c.results[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    std::size_t n = 0;
+    for_each_index(c.results[0].shape, [&](std::vector<std::int64_t> index) {
+      index[dim] = indices[n];
+      const bool is_inside = index[dim] >= 0 && index[dim] < shape[dim];
+      result.data<T>()[n++] =
+          is_inside ? c.operands[0]->data<T>()[offset_of(strides, index)] : fill_value<T>();
+    });
+  });
+  return one_result(std::move(result));
+}
+
+std::vector<HostArray> scatter_add_along_reference(const ReferenceContext& c) {
+  HostArray result(c.results[0]);
+  const std::size_t dim = at(c.attributes.integer("dim"));
+  const Shape& shape = c.results[0].shape;
+  const auto strides = row_major_strides(shape);
+  const auto indices = c.operands[0]->data<std::int32_t>();
+  Numbers::visit(c.results[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    std::size_t n = 0;
+    for_each_index(c.operands[1]->type().shape, [&](std::vector<std::int64_t> index) {
+      index[dim] = indices[n];
+      const T update = c.operands[1]->data<T>()[n++];
+      if (index[dim] < 0 || index[dim] >= shape[dim]) return;
+      T& sum = result.data<T>()[offset_of(strides, index)];
+      sum = wrapping_add(sum, update);
+    });
+  });
+  return one_result(std::move(result));
+}
+
+Sample gather_along_sample(Type operand, Shape indices, std::int64_t dim) {
+  const double last = static_cast<double>(operand.shape[at(dim)]) - 1.0;
+  return {.operands = {{std::move(operand)}, {i32(std::move(indices)), 0.0, last}},
+          .attributes = {{"dim", dim}}};
+}
+
+Sample scatter_add_along_sample(Type updates, std::int64_t dim, std::int64_t size) {
+  const SampleOperand indices{i32(updates.shape), 0.0, static_cast<double>(size) - 1.0};
+  return {.operands = {indices, {std::move(updates)}},
+          .attributes = {{"dim", dim}, {"size", size}}};
+}
+
+}  // namespace
+
+const OpRecord gather_along_op{
+    .name = "gather_along",
+    .doc =
+        "For an array [a.., n, b..] and indices [a.., k, b..], the elements at the indices of "
+        "each line along `dim`. An index out of range gives NaN, the lowest integer or false.",
+    .source = "jax.numpy.take_along_axis, mode fill",
+    .attributes = AttributeNames{"dim"},
+    .types = TypeSet::any,
+    .shape = gather_along_shape,
+    .vjp = per_operand({gather_along_vjp, [](VjpContext&) { return ir::kNoValue; }}),
+    .batch = along_batch,
+    .factors = along_factors,
+    .host = kernel("gather_along"),
+    .reference = gather_along_reference,
+    .cost = no_flops,
+    .samples = Samples{gather_along_sample(f32({5, 6}), {5, 3}, 1),
+                       gather_along_sample(f32({6, 10, 3}), {6, 2, 3}, 1),
+                       gather_along_sample(f32({12, 1}), {15, 1}, 0),
+                       gather_along_sample(i32({3, 10}), {1, 10}, 0)},
+};
+
+const OpRecord scatter_add_along_op{
+    .name = "scatter_add_along",
+    .doc =
+        "For indices and updates [a.., k, b..], an array [a.., size, b..] of zeros to which each "
+        "line of updates along `dim` is added at its indices, in index order. Indices out of "
+        "range are dropped.",
+    .source = "the transpose of gather_along",
+    .attributes = AttributeNames{"dim", "size"},
+    .types = TypeSet::numbers,
+    .shape = scatter_add_along_shape,
+    .vjp = per_operand({[](VjpContext&) { return ir::kNoValue; }, scatter_add_along_vjp}),
+    .batch = along_batch,
+    .factors = along_factors,
+    .host = kernel("scatter_add_along"),
+    .reference = scatter_add_along_reference,
+    .cost =
+        [](const Attributes&, const std::vector<Type>& operands, const std::vector<Type>&) {
+          return static_cast<double>(num_elements(operands[1].shape));
+        },
+    .samples = Samples{scatter_add_along_sample(f32({5, 6}), 1, 3),
+                       scatter_add_along_sample(f32({6, 10, 3}), 1, 12),
+                       scatter_add_along_sample(f32({12, 1}), 0, 1),
+                       scatter_add_along_sample(i32({3, 10}), 0, 5)},
+};
+
+}  // namespace tessera::ops

@@ -1,0 +1,274 @@
+// Parts of arrays at places that are known at run time.
+#include <algorithm>
+
+#include "ops/indexing/batched_places.h"
+#include "ops/ops.h"
+#include "ops/reference/loops.h"
+#include "ops/rules.h"
+
+namespace tessera::ops {
+
+namespace {
+
+/// The operands from `first` on are one scalar i32 per dimension of the first operand.
+void expect_starts(const ShapeContext& c, std::size_t first) {
+  const std::size_t rank = c.operands.empty() ? 0 : c.operands[0].shape.size();
+  expect_operands(c, first + rank);
+  for (std::size_t i = first; i < c.operands.size(); ++i) {
+    if (c.operands[i] == i32({})) continue;
+    c.fail("a start is " + tessera::to_string(c.operands[i]),
+           "scalars of dtype i32, one per dimension",
+           "convert it with astype(start, DType::i32); pass lists as separate numbers");
+  }
+}
+
+/// Sizes of a part that lies inside `shape`.
+void expect_part(const ShapeContext& c, const Shape& part, const std::string& what) {
+  const Shape& shape = c.operands[0].shape;
+  bool fits = part.size() == shape.size();
+  for (std::size_t i = 0; fits && i < part.size(); ++i) fits = part[i] >= 0 && part[i] <= shape[i];
+  if (fits) return;
+  c.fail(what + " " + tessera::to_string(part) + " is no part of an array of shape " +
+             tessera::to_string(shape),
+         "one size per dimension, from 0 to that of the array", "ask for a smaller part");
+}
+
+std::vector<Type> dynamic_slice_shape(const ShapeContext& c) {
+  if (c.operands.empty()) expect_operands(c, 1);
+  expect_starts(c, 1);
+  expect_part(c, ints_of(c, "sizes"), "sizes");
+  return {{.dtype = c.operands[0].dtype, .shape = ints_of(c, "sizes")}};
+}
+
+std::vector<Type> update_shape(const ShapeContext& c) {
+  if (c.operands.size() < 2) expect_operands(c, 2);
+  expect_starts(c, 2);
+  if (c.operands[0].dtype != c.operands[1].dtype) {
+    c.fail("the array and the update have different dtypes", "one dtype",
+           "convert the update with astype");
+  }
+  expect_part(c, c.operands[1].shape, "the update");
+  return {c.operands[0]};
+}
+
+std::vector<ValueId> starts_of(const std::vector<ValueId>& operands, std::size_t first) {
+  return {operands.begin() + static_cast<std::ptrdiff_t>(first), operands.end()};
+}
+
+Cotangents dynamic_slice_vjp(VjpContext& c) {
+  Cotangents cotangents(c.equation.operands.size(), ir::kNoValue);
+  if (!c.is_wanted[0]) return cotangents;
+  const ValueId zeros = full(c.b, 0.0, Type(c.operand_type(0)));
+  const std::vector<ValueId> starts = starts_of(c.equation.operands, 1);
+  cotangents[0] = dynamic_update_slice(c.b, zeros, c.cotangent(), starts);
+  return cotangents;
+}
+
+Cotangents update_vjp(VjpContext& c) {
+  Cotangents cotangents(c.equation.operands.size(), ir::kNoValue);
+  const Type part = c.operand_type(1);
+  const std::vector<ValueId> starts = starts_of(c.equation.operands, 2);
+  if (c.is_wanted[0]) {
+    cotangents[0] = dynamic_update_slice(c.b, c.cotangent(), full(c.b, 0.0, part), starts);
+  }
+  if (c.is_wanted[1]) cotangents[1] = dynamic_slice(c.b, c.cotangent(), starts, part.shape);
+  return cotangents;
+}
+
+// --- batching
+
+bool any_batched(const BatchContext& c, std::size_t first) {
+  return std::any_of(c.is_batched.begin() + static_cast<std::ptrdiff_t>(first), c.is_batched.end(),
+                     [](bool is_batched) { return is_batched; });
+}
+
+/// The starts with one for the batch dimension before them.
+std::vector<ValueId> starts_with_batch(BatchContext& c, std::size_t first) {
+  std::vector<ValueId> starts = starts_of(c.operands, first);
+  starts.insert(starts.begin(), scalar(c.b, 0.0, DType::i32));
+  return starts;
+}
+
+Shape with_batch(Shape shape, std::int64_t size) {
+  shape.insert(shape.begin(), size);
+  return shape;
+}
+
+/// The start in a dimension, one per element of the batch, kept inside.
+ValueId clamped_starts(BatchContext& c, std::size_t operand, std::int64_t size, std::int64_t part) {
+  const ValueId starts = c.batched(operand);
+  return clamp(c.b, full_like(c.b, 0.0, starts), starts,
+               full_like(c.b, static_cast<double>(size - part), starts));
+}
+
+std::vector<ValueId> dynamic_slice_batch(BatchContext& c) {
+  const Ints sizes = c.equation.attributes.ints("sizes");
+  const Shape shape = c.types[0].shape;
+  if (!any_batched(c, 1)) {
+    return {dynamic_slice(c.b, c.batched(0), starts_with_batch(c, 1), with_batch(sizes, c.size))};
+  }
+  ValueId x = c.batched(0);
+  for (std::size_t dim = 0; dim < sizes.size(); ++dim) {
+    const ValueId starts = clamped_starts(c, dim + 1, shape[dim], sizes[dim]);
+    const ValueId steps = iota(c.b, DType::i32, {c.size, sizes[dim]}, 1);
+    const ValueId places =
+        add(c.b, broadcast_in_dim(c.b, starts, {0}, {c.size, sizes[dim]}), steps);
+    x = gather_places(c.b, x, places, static_cast<std::int64_t>(dim) + 1);
+  }
+  return {x};
+}
+
+std::vector<ValueId> update_batch(BatchContext& c) {
+  const Shape shape = c.types[0].shape;
+  const Shape part = c.types[1].shape;
+  if (!any_batched(c, 2)) {
+    return {dynamic_update_slice(c.b, c.batched(0), c.batched(1), starts_with_batch(c, 2))};
+  }
+  Builder& b = c.b;
+  const ValueId x = c.batched(0);
+  if (num_elements(part) == 0) return {x};
+  // The update spread out to the whole shape, and where it belongs.
+  ValueId update = c.batched(1);
+  ValueId is_inside = full(b, 1.0, boolean(with_batch(shape, c.size)));
+  for (std::size_t dim = 0; dim < shape.size(); ++dim) {
+    const Shape lines = {c.size, shape[dim]};
+    const ValueId starts = clamped_starts(c, dim + 2, shape[dim], part[dim]);
+    const ValueId places =
+        sub(b, iota(b, DType::i32, lines, 1), broadcast_in_dim(b, starts, {0}, lines));
+    const ValueId zero = full_like(b, 0.0, places);
+    const ValueId last = full_like(b, static_cast<double>(part[dim] - 1), places);
+    const ValueId hits =
+        bitwise_and(b, compare(b, "ge", places, zero), compare(b, "le", places, last));
+    const auto batched_dim = static_cast<std::int64_t>(dim) + 1;
+    is_inside = bitwise_and(b, is_inside,
+                            broadcast_in_dim(b, hits, {0, batched_dim}, with_batch(shape, c.size)));
+    update = gather_places(b, update, clamp(b, zero, places, last), batched_dim);
+  }
+  return {select(b, is_inside, update, x)};
+}
+
+// --- factors, references
+
+/// Dimensions that the part does not fill must be whole.
+Factors part_factors(const Shape& shape, const Shape& part, std::size_t num_starts) {
+  Factors f;
+  Factors::Dims whole = add_dims(f, shape);
+  Factors::Dims parts = whole;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] == part[i]) continue;
+    f.factors[static_cast<std::size_t>(whole[i][0])].kind = FactorKind::replicate;
+    parts[i] = {add_factor(f, part[i], FactorKind::replicate)};
+  }
+  f.operands = {whole, parts};
+  f.operands.resize(2 + num_starts);
+  f.results = {whole};
+  return f;
+}
+
+Factors dynamic_slice_factors(const Attributes&, const std::vector<Type>& operands,
+                              const std::vector<Type>& results) {
+  Factors f = part_factors(operands[0].shape, results[0].shape, operands.size() - 1);
+  f.results = {f.operands[1]};
+  f.operands.erase(f.operands.begin() + 1);
+  return f;
+}
+
+Factors update_factors(const Attributes&, const std::vector<Type>& operands,
+                       const std::vector<Type>&) {
+  return part_factors(operands[0].shape, operands[1].shape, operands.size() - 2);
+}
+
+/// Where the part begins, kept inside the array.
+std::size_t base_of(const ReferenceContext& c, const Shape& part, std::size_t first) {
+  const Shape& shape = c.operands[0]->type().shape;
+  Ints index;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    const std::int64_t start = c.operands[first + i]->data<std::int32_t>()[0];
+    index.push_back(std::clamp<std::int64_t>(start, 0, shape[i] - part[i]));
+  }
+  return offset_of(row_major_strides(shape), index);
+}
+
+std::vector<HostArray> dynamic_slice_reference(const ReferenceContext& c) {
+  const std::size_t base = base_of(c, c.results[0].shape, 1);
+  const auto strides = row_major_strides(c.operands[0]->type().shape);
+  return one_result(rearranged(*c.operands[0], c.results[0], [&](const auto& index) {
+    return base + offset_of(strides, index);
+  }));
+}
+
+std::vector<HostArray> update_reference(const ReferenceContext& c) {
+  HostArray result = *c.operands[0];
+  const Shape& part = c.operands[1]->type().shape;
+  const std::size_t base = base_of(c, part, 2);
+  const auto strides = row_major_strides(result.type().shape);
+  std::size_t at_update = 0;
+  for_each_index(part, [&](const std::vector<std::int64_t>& index) {
+    copy_element(result, base + offset_of(strides, index), *c.operands[1], at_update++);
+  });
+  return one_result(std::move(result));
+}
+
+// --- samples: starts from before the array to behind it
+
+Sample dynamic_slice_sample(Type operand, Ints sizes) {
+  Sample sample{.operands = {{operand}}, .attributes = {{"sizes", std::move(sizes)}}};
+  for (std::int64_t size : operand.shape) {
+    sample.operands.push_back({i32({}), -1.0, static_cast<double>(size) + 1.0});
+  }
+  return sample;
+}
+
+Sample update_sample(const Type& operand, Shape part) {
+  Sample sample = dynamic_slice_sample(operand, {});
+  sample.attributes = {};
+  sample.operands.insert(sample.operands.begin() + 1,
+                         SampleOperand{{operand.dtype, std::move(part)}});
+  return sample;
+}
+
+}  // namespace
+
+const OpRecord dynamic_slice_op{
+    .name = "dynamic_slice",
+    .doc =
+        "The part of the given sizes that begins at the other operands, one i32 per dimension, "
+        "which are moved so that the part lies inside.",
+    .source = "StableHLO, dynamic_slice",
+    .attributes = AttributeNames{"sizes"},
+    .types = TypeSet::any,
+    .shape = dynamic_slice_shape,
+    .vjp = dynamic_slice_vjp,
+    .batch = dynamic_slice_batch,
+    .factors = dynamic_slice_factors,
+    .host = kernel("dynamic_slice"),
+    .reference = dynamic_slice_reference,
+    .cost = no_flops,
+    .samples =
+        Samples{dynamic_slice_sample(f32({5, 6}), {3, 6}),
+                dynamic_slice_sample(f32({12, 1, 10}), {1, 1, 7}),
+                dynamic_slice_sample(f32({}), {}), dynamic_slice_sample(i32({10, 3}), {5, 2}),
+                dynamic_slice_sample(f32({6, 2}), {0, 2})},
+};
+
+const OpRecord dynamic_update_slice_op{
+    .name = "dynamic_update_slice",
+    .doc =
+        "The first operand with the second in the place that the others name, one i32 per "
+        "dimension, which are moved so that the update lies inside.",
+    .source = "StableHLO, dynamic_update_slice",
+    .attributes = AttributeNames{},
+    .types = TypeSet::any,
+    .shape = update_shape,
+    .vjp = update_vjp,
+    .batch = update_batch,
+    .factors = update_factors,
+    .host = kernel("dynamic_update_slice"),
+    .reference = update_reference,
+    .cost = no_flops,
+    .samples = Samples{update_sample(f32({5, 6}), {3, 6}),
+                       update_sample(f32({12, 1, 10}), {1, 1, 7}), update_sample(f32({}), {}),
+                       update_sample(i32({10, 3}), {5, 2}), update_sample(f32({6, 2}), {0, 2})},
+};
+
+}  // namespace tessera::ops

@@ -1,0 +1,312 @@
+// conv: dot products of a kernel with every window of an array.
+#include "base/leaf_tree.h"
+#include "ops/ops.h"
+#include "ops/reference/leaves.h"
+#include "ops/reference/loops.h"
+#include "ops/rules.h"
+
+namespace tessera::ops {
+
+namespace {
+
+/// Where the dimensions of an operand lie. The left one is [batch.., n, space.., c], the right one
+/// [batch.., space.., c, o] and the result [batch.., n, space.., o].
+struct ConvDims {
+  std::size_t batch;  // count
+  std::size_t space;  // count
+
+  std::size_t lhs_space(std::size_t i) const { return batch + 1 + i; }
+  std::size_t rhs_space(std::size_t i) const { return batch + i; }
+  std::size_t second_last() const { return batch + space; }
+  std::size_t last() const { return batch + space + 1; }
+};
+
+ConvDims dims_of(const Attributes& attributes, const Type& operand) {
+  const std::size_t space = attributes.ints("stride").size();
+  return {.batch = operand.shape.size() - space - 2, .space = space};
+}
+
+// --- shape
+
+void expect_one_per_space_dim(const ShapeContext& c, std::string_view attribute) {
+  const Ints& steps = ints_of(c, attribute);
+  if (steps.size() != ints_of(c, "stride").size()) {
+    c.fail("dilation and stride have different lengths", "one entry per dimension of the window",
+           "give both lists the same length");
+  }
+  for (std::int64_t step : steps) {
+    if (step >= 1) continue;
+    c.fail(std::string(attribute) + " = " + tessera::to_string(steps) + " has an entry below 1",
+           "entries of 1 or more", "write 1 where nothing is skipped");
+  }
+}
+
+/// How many windows of `size` elements, `dilation` apart, fit in `room` at steps of `stride`.
+std::int64_t num_windows(std::int64_t room, std::int64_t size, std::int64_t dilation,
+                         std::int64_t stride) {
+  const std::int64_t extent = (size - 1) * dilation + 1;
+  return room < extent ? 0 : (room - extent) / stride + 1;
+}
+
+void expect_same_size(const ShapeContext& c, std::size_t lhs_dim, std::size_t rhs_dim,
+                      const std::string& what) {
+  const std::int64_t left = c.operands[0].shape[lhs_dim];
+  const std::int64_t right = c.operands[1].shape[rhs_dim];
+  if (left == right) return;
+  c.fail("the array has " + std::to_string(left) + " " + what + ", the kernel " +
+             std::to_string(right),
+         "equal numbers of " + what,
+         "give the array the shape [batch.., n, space.., c] and the kernel [batch.., window.., c, "
+         "o]");
+}
+
+std::vector<Type> conv_shape(const ShapeContext& c) {
+  expect_operands(c, 2);
+  expect_one_per_space_dim(c, "stride");
+  expect_one_per_space_dim(c, "dilation");
+  const Type& lhs = c.operands[0];
+  const Type& rhs = c.operands[1];
+  const auto space = static_cast<std::int64_t>(ints_of(c, "stride").size());
+  if (lhs.rank() != rhs.rank() || lhs.rank() < space + 2 || lhs.dtype != rhs.dtype || space == 0) {
+    c.fail("the array and the kernel do not fit a window of rank " + std::to_string(space),
+           "an array [batch.., n, space.., c] and a kernel [batch.., window.., c, o] of one dtype",
+           "reshape or convert one of them");
+  }
+  const ConvDims dims = dims_of(c.attributes, lhs);
+  for (std::size_t i = 0; i < dims.batch; ++i) expect_same_size(c, i, i, "batches");
+  expect_same_size(c, dims.last(), dims.second_last(), "channels");
+  Type result = lhs;
+  for (std::size_t i = 0; i < dims.space; ++i) {
+    const std::int64_t room = lhs.shape[dims.lhs_space(i)];
+    const std::int64_t size = rhs.shape[dims.rhs_space(i)];
+    std::int64_t& count = result.shape[dims.lhs_space(i)];
+    count =
+        num_windows(room, size, c.attributes.ints("dilation")[i], c.attributes.ints("stride")[i]);
+    if (count >= 1 && size >= 1) continue;
+    c.fail("dimension " + std::to_string(i) + " of the window has no place: " +
+               std::to_string(size) + " elements in " + std::to_string(room),
+           "a window of 1 or more elements that fits in the array", "pad the array first");
+  }
+  result.shape[dims.last()] = rhs.shape[dims.last()];
+  return {result};
+}
+
+// --- derivative
+
+/// A permutation that swaps or moves whole dimensions after the batch dimensions.
+Ints permutation_of(const ConvDims& dims, const std::vector<std::size_t>& after_batch) {
+  Ints permutation;
+  for (std::size_t i = 0; i < dims.batch; ++i) permutation.push_back(static_cast<std::int64_t>(i));
+  for (std::size_t dim : after_batch) permutation.push_back(static_cast<std::int64_t>(dim));
+  return permutation;
+}
+
+/// The cotangent, with zeros between the windows and around, under the reversed kernel.
+ValueId conv_vjp_lhs(VjpContext& c) {
+  Builder& b = c.b;
+  const Ints stride = c.equation.attributes.ints("stride");
+  const Ints dilation = c.equation.attributes.ints("dilation");
+  const Shape lhs = c.operand_type(0).shape;
+  const Shape rhs = c.operand_type(1).shape;
+  const ConvDims dims = dims_of(c.equation.attributes, c.operand_type(0));
+  Ints spread(lhs.size(), 1);
+  Ints low(lhs.size(), 0);
+  Ints high(lhs.size(), 0);
+  Ints window;
+  std::vector<std::size_t> swapped;
+  for (std::size_t i = 0; i < dims.space; ++i) {
+    const std::size_t dim = dims.lhs_space(i);
+    const std::int64_t extent = (rhs[dims.rhs_space(i)] - 1) * dilation[i];
+    const std::int64_t used = (b.type(c.cotangent()).shape[dim] - 1) * stride[i] + 1;
+    spread[dim] = stride[i];
+    low[dim] = extent;
+    high[dim] = lhs[dim] - used;
+    window.push_back(static_cast<std::int64_t>(dims.rhs_space(i)));
+    swapped.push_back(dims.rhs_space(i));
+  }
+  swapped.insert(swapped.end(), {dims.last(), dims.second_last()});
+  const ValueId kernel =
+      transpose(b, reverse(b, c.operand(1), window), permutation_of(dims, swapped));
+  const ValueId padded = pad(b, interleave_zeros(b, c.cotangent(), spread),
+                             scalar(b, 0.0, b.type(c.cotangent()).dtype), low, high);
+  return conv(b, padded, kernel, Ints(dims.space, 1), dilation);
+}
+
+/// The array with its channels as n under a window of all cotangents: n is what is summed.
+ValueId conv_vjp_rhs(VjpContext& c) {
+  Builder& b = c.b;
+  const Ints stride = c.equation.attributes.ints("stride");
+  const Ints dilation = c.equation.attributes.ints("dilation");
+  const Shape rhs = c.operand_type(1).shape;
+  const ConvDims dims = dims_of(c.equation.attributes, c.operand_type(0));
+  Ints limit = c.operand_type(0).shape;
+  std::vector<std::size_t> channels_first = {dims.last()};
+  std::vector<std::size_t> n_second_last;
+  std::vector<std::size_t> back;
+  for (std::size_t i = 0; i < dims.space; ++i) {
+    const std::size_t dim = dims.lhs_space(i);
+    const std::int64_t windows = b.type(c.cotangent()).shape[dim];
+    limit[dim] = (rhs[dims.rhs_space(i)] - 1) * dilation[i] + (windows - 1) * stride[i] + 1;
+    channels_first.push_back(dim);
+    n_second_last.push_back(dim);
+    back.push_back(dim);
+  }
+  channels_first.push_back(dims.batch);
+  n_second_last.insert(n_second_last.end(), {dims.batch, dims.last()});
+  back.insert(back.end(), {dims.batch, dims.last()});
+  const ValueId used = slice(b, c.operand(0), Ints(limit.size(), 0), limit);
+  const ValueId gradient =
+      conv(b, transpose(b, used, permutation_of(dims, channels_first)),
+           transpose(b, c.cotangent(), permutation_of(dims, n_second_last)), dilation, stride);
+  return transpose(b, gradient, permutation_of(dims, back));
+}
+
+// --- batching, factors
+
+/// The batch becomes one more batch dimension.
+std::vector<ValueId> conv_batch(BatchContext& c) {
+  return c.b.emit_all(*c.equation.op, c.equation.attributes, {c.batched(0), c.batched(1)});
+}
+
+Factors conv_factors(const Attributes& attributes, const std::vector<Type>& operands,
+                     const std::vector<Type>& results) {
+  const ConvDims dims = dims_of(attributes, operands[0]);
+  Factors f;
+  Factors::Dims lhs;
+  Factors::Dims rhs;
+  Factors::Dims result;
+  for (std::size_t i = 0; i < dims.batch; ++i) {
+    const int batch = add_factor(f, operands[0].shape[i]);
+    lhs.push_back({batch});
+    rhs.push_back({batch});
+    result.push_back({batch});
+  }
+  const int n = add_factor(f, operands[0].shape[dims.batch]);
+  lhs.push_back({n});
+  result.push_back({n});
+  for (std::size_t i = 0; i < dims.space; ++i) {
+    const std::size_t dim = dims.lhs_space(i);
+    lhs.push_back({add_factor(f, operands[0].shape[dim], FactorKind::replicate)});
+    rhs.push_back({add_factor(f, operands[1].shape[dims.rhs_space(i)], FactorKind::replicate)});
+    result.push_back({add_factor(f, results[0].shape[dim], FactorKind::replicate)});
+  }
+  const int channel = add_factor(f, operands[0].shape[dims.last()], FactorKind::reduce);
+  const int out = add_factor(f, results[0].shape[dims.last()]);
+  lhs.push_back({channel});
+  rhs.insert(rhs.end(), {{channel}, {out}});
+  result.push_back({out});
+  f.operands = {lhs, rhs};
+  f.results = {result};
+  f.reduced = {channel};
+  return f;
+}
+
+// --- reference
+
+/// Steps of the operands along the sum, which runs over the channel and then the window.
+struct ConvTerms {
+  ConvTerms(const Attributes& attributes, const Type& lhs, const Type& rhs) {
+    const ConvDims dims = dims_of(attributes, lhs);
+    const Ints lhs_strides = row_major_strides(lhs.shape);
+    const Ints rhs_strides = row_major_strides(rhs.shape);
+    sizes = {rhs.shape[dims.second_last()]};
+    lhs_steps = {lhs_strides[dims.last()]};
+    rhs_steps = {rhs_strides[dims.second_last()]};
+    for (std::size_t i = 0; i < dims.space; ++i) {
+      sizes.push_back(rhs.shape[dims.rhs_space(i)]);
+      lhs_steps.push_back(lhs_strides[dims.lhs_space(i)] * attributes.ints("dilation")[i]);
+      rhs_steps.push_back(rhs_strides[dims.rhs_space(i)]);
+    }
+  }
+  Shape sizes;
+  Ints lhs_steps;
+  Ints rhs_steps;
+};
+
+std::vector<HostArray> conv_reference(const ReferenceContext& c) {
+  HostArray result(c.results[0]);
+  const Type& lhs = c.operands[0]->type();
+  const Type& rhs = c.operands[1]->type();
+  const ConvDims dims = dims_of(c.attributes, lhs);
+  const ConvTerms terms(c.attributes, lhs, rhs);
+  const std::vector<Leaf> leaves = leaves_of(terms.sizes, c.grains);
+  // How far the operands move along the dimensions of the result.
+  Ints lhs_moves = row_major_strides(lhs.shape);
+  for (std::size_t i = 0; i < dims.space; ++i) {
+    lhs_moves[dims.lhs_space(i)] *= c.attributes.ints("stride")[i];
+  }
+  lhs_moves[dims.last()] = 0;
+  Ints rhs_moves = row_major_strides(rhs.shape);
+  for (std::size_t i = dims.batch; i < dims.last(); ++i) rhs_moves[i] = 0;
+  Numbers::visit(lhs.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const auto x = c.operands[0]->data<T>();
+    const auto y = c.operands[1]->data<T>();
+    std::size_t at_result = 0;
+    for_each_index(c.results[0].shape, [&](const std::vector<std::int64_t>& index) {
+      const std::size_t lhs_base = offset_of(lhs_moves, index);
+      const std::size_t rhs_base = offset_of(rhs_moves, index);
+      TreeSum<Wrapping<T>> tree;
+      for (const Leaf& leaf : leaves) {
+        T sum = 0;
+        for_each_index(leaf.size, [&](std::vector<std::int64_t> term) {
+          for (std::size_t i = 0; i < term.size(); ++i) term[i] += leaf.start[i];
+          sum = accumulate(sum, x[lhs_base + offset_of(terms.lhs_steps, term)],
+                           y[rhs_base + offset_of(terms.rhs_steps, term)]);
+        });
+        tree.push({sum});
+      }
+      result.data<T>()[at_result++] = tree.finish().value;
+    });
+  });
+  return one_result(std::move(result));
+}
+
+double conv_cost(const Attributes& attributes, const std::vector<Type>& operands,
+                 const std::vector<Type>& results) {
+  const ConvDims dims = dims_of(attributes, operands[0]);
+  const Shape& kernel = operands[1].shape;
+  double flops = 2.0 * static_cast<double>(num_elements(results[0].shape));
+  for (std::size_t i = dims.batch; i < dims.last(); ++i) flops *= static_cast<double>(kernel[i]);
+  return flops;
+}
+
+Sample conv_sample(Type lhs, Type rhs, Ints stride, Ints dilation) {
+  return {.operands = {{std::move(lhs)}, {std::move(rhs)}},
+          .attributes = {{"dilation", std::move(dilation)}, {"stride", std::move(stride)}}};
+}
+
+Samples conv_samples() {
+  return {conv_sample(f32({3, 6, 5, 12}), f32({3, 2, 12, 2}), {1, 1}, {1, 1}),
+          conv_sample(f32({2, 7, 1, 3}), f32({3, 1, 3, 5}), {2, 1}, {1, 1}),
+          conv_sample(f32({10, 9, 2}), f32({3, 2, 6}), {1}, {2}),
+          conv_sample(f32({5, 10, 1}), f32({4, 1, 3}), {3}, {2}),
+          conv_sample(f32({2, 6, 6, 3}), f32({3, 2, 3, 4}), {3, 2}, {1, 1}),
+          conv_sample(f32({3, 2, 5, 6}), f32({3, 2, 6, 1}), {1}, {1}),
+          conv_sample(f32({2, 3, 4, 3, 2}), f32({2, 2, 3, 2, 3}), {1, 2, 1}, {1, 1, 1}),
+          conv_sample(i32({2, 5, 3}), i32({2, 3, 2}), {1}, {1})};
+}
+
+}  // namespace
+
+const OpRecord conv_op{
+    .name = "conv",
+    .doc =
+        "An array [batch.., n, space.., c] under a kernel [batch.., window.., c, o]: element "
+        "[batch.., n, p.., o] is the sum over channel and window of array[.., n, p * stride + q * "
+        "dilation, c] * kernel[.., q, c, o], by the tree over leaves; [c, window..] is the grid. "
+        "Windows lie inside the array: padding is an op of its own.",
+    .source = "StableHLO, convolution; groups are batches",
+    .attributes = AttributeNames{"dilation", "stride"},
+    .types = TypeSet::numbers,
+    .shape = conv_shape,
+    .vjp = per_operand({conv_vjp_lhs, conv_vjp_rhs}),
+    .batch = conv_batch,
+    .factors = conv_factors,
+    .host = kernel("conv"),
+    .reference = conv_reference,
+    .cost = conv_cost,
+    .samples = conv_samples(),
+};
+
+}  // namespace tessera::ops

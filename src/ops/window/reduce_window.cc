@@ -1,0 +1,214 @@
+// Reductions over windows that slide along an array: pooling.
+#include "ops/ops.h"
+#include "ops/reference/loops.h"
+#include "ops/rules.h"
+
+namespace tessera::ops {
+
+namespace {
+
+const Ints& steps_of(const ShapeContext& c, std::string_view attribute) {
+  const Ints& steps = ints_of(c, attribute);
+  bool fits = steps.size() == c.operands[0].shape.size();
+  for (std::int64_t step : steps) fits = fits && step >= 1;
+  if (fits) return steps;
+  c.fail(std::string(attribute) + " = " + tessera::to_string(steps) + " does not fit the array",
+         "one entry of 1 or more per dimension", "write 1 for dimensions without a window");
+}
+
+std::vector<Type> window_shape(const ShapeContext& c) {
+  expect_operands(c, 1);
+  const Ints& window = steps_of(c, "window");
+  const Ints& stride = steps_of(c, "stride");
+  Type result = c.operands[0];
+  for (std::size_t i = 0; i < window.size(); ++i) {
+    const std::int64_t room = result.shape[i] - window[i];
+    if (room < 0) {
+      c.fail("a window of " + std::to_string(window[i]) + " elements has no place in dimension " +
+                 std::to_string(i),
+             "at most " + std::to_string(result.shape[i]) + " elements", "pad the array first");
+    }
+    result.shape[i] = room / stride[i] + 1;
+  }
+  return {result};
+}
+
+/// Puts one element per window, zeros elsewhere, where the windows have their element `offset`.
+ValueId spread_to_places(VjpContext& c, ValueId x, const Ints& offset) {
+  const Shape shape = c.operand_type(0).shape;
+  const ValueId spread = interleave_zeros(c.b, x, c.equation.attributes.ints("stride"));
+  Ints high;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    high.push_back(shape[i] - offset[i] - c.b.type(spread).shape[i]);
+  }
+  return pad(c.b, spread, scalar(c.b, 0.0, c.b.type(x).dtype), offset, high);
+}
+
+/// Every element gets the sum of the cotangents of the windows that it lies in.
+ValueId window_sum_vjp(VjpContext& c) {
+  const Ints window = c.equation.attributes.ints("window");
+  const Shape shape = c.operand_type(0).shape;
+  const ValueId spread = interleave_zeros(c.b, c.cotangent(), c.equation.attributes.ints("stride"));
+  Ints low;
+  Ints high;
+  for (std::size_t i = 0; i < window.size(); ++i) {
+    low.push_back(window[i] - 1);
+    high.push_back(shape[i] - c.b.type(spread).shape[i]);
+  }
+  const ValueId padded = pad(c.b, spread, scalar(c.b, 0.0, c.b.type(spread).dtype), low, high);
+  return reduce_window_sum(c.b, padded, window, Ints(window.size(), 1));
+}
+
+/// The first element of a window that equals its extreme gets the cotangent.
+ValueId window_extreme_vjp(VjpContext& c) {
+  Builder& b = c.b;
+  const Ints window = c.equation.attributes.ints("window");
+  const Ints stride = c.equation.attributes.ints("stride");
+  const ValueId extreme = c.result();
+  const ValueId zero = full_like(b, 0.0, extreme);
+  const Shape shape = b.type(extreme).shape;
+  ValueId is_taken = full(b, 0.0, boolean(shape));
+  ValueId total = ir::kNoValue;
+  for_each_index(window, [&](const Ints& place) {
+    Ints limit;
+    for (std::size_t i = 0; i < place.size(); ++i) {
+      limit.push_back(place[i] + (shape[i] - 1) * stride[i] + 1);
+    }
+    const ValueId candidate = slice(b, c.operand(0), place, limit, stride);
+    const ValueId is_equal = compare(b, "eq", candidate, extreme);
+    const ValueId is_first = bitwise_and(b, is_equal, bitwise_not(b, is_taken));
+    is_taken = bitwise_or(b, is_taken, is_equal);
+    const ValueId part = spread_to_places(c, select(b, is_first, c.cotangent(), zero), place);
+    total = total == ir::kNoValue ? part : add(b, total, part);
+  });
+  return total;
+}
+
+std::vector<ValueId> window_batch(BatchContext& c) {
+  Attributes attributes = c.equation.attributes;
+  for (const char* name : {"stride", "window"}) {
+    Ints steps = attributes.ints(name);
+    steps.insert(steps.begin(), 1);
+    attributes.set(name, steps);
+  }
+  return c.b.emit_all(*c.equation.op, attributes, {c.batched(0)});
+}
+
+Factors window_factors(const Attributes& attributes, const std::vector<Type>& operands,
+                       const std::vector<Type>& results) {
+  Factors f;
+  f.operands = {add_dims(f, operands[0].shape)};
+  f.results = {f.operands[0]};
+  for (std::size_t i = 0; i < operands[0].shape.size(); ++i) {
+    if (attributes.ints("window")[i] == 1 && attributes.ints("stride")[i] == 1) continue;
+    f.factors[i].kind = FactorKind::replicate;
+    f.results[0][i] = {add_factor(f, results[0].shape[i], FactorKind::replicate)};
+  }
+  return f;
+}
+
+template <typename Combine>
+Reference window_reference(Combine combine) {
+  return [combine](const ReferenceContext& c) {
+    HostArray result(c.results[0]);
+    const Ints& window = c.attributes.ints("window");
+    const auto strides = row_major_strides(c.operands[0]->type().shape);
+    Ints moves = strides;
+    for (std::size_t i = 0; i < moves.size(); ++i) moves[i] *= c.attributes.ints("stride")[i];
+    Numbers::visit(c.results[0].dtype, [&](auto zero) {
+      using T = decltype(zero);
+      const auto x = c.operands[0]->data<T>();
+      std::size_t n = 0;
+      for_each_index(c.results[0].shape, [&](const std::vector<std::int64_t>& index) {
+        const std::size_t base = offset_of(moves, index);
+        bool is_first = true;
+        T value{};
+        for_each_index(window, [&](const std::vector<std::int64_t>& place) {
+          const T element = x[base + offset_of(strides, place)];
+          value = is_first ? element : combine(value, element);
+          is_first = false;
+        });
+        result.data<T>()[n++] = value;
+      });
+    });
+    return one_result(std::move(result));
+  };
+}
+
+double window_cost(const Attributes& attributes, const std::vector<Type>&,
+                   const std::vector<Type>& results) {
+  return static_cast<double>(num_elements(results[0].shape) *
+                             num_elements(attributes.ints("window")));
+}
+
+Sample window_sample(Type operand, Ints window, Ints stride) {
+  return {.operands = {{std::move(operand)}},
+          .attributes = {{"stride", std::move(stride)}, {"window", std::move(window)}}};
+}
+
+Samples window_samples() {
+  return {window_sample(f32({3, 6, 5, 2}), {1, 2, 2, 1}, {1, 2, 2, 1}),
+          window_sample(f32({2, 7, 1, 3}), {1, 3, 1, 1}, {1, 1, 1, 1}),
+          window_sample(f32({10, 6}), {3, 1}, {2, 2}),
+          window_sample(f32({5, 1}), {5, 1}, {1, 1}),
+          window_sample(f32({}), {}, {}),
+          window_sample(i32({3, 9}), {1, 4}, {1, 3})};
+}
+
+}  // namespace
+
+const OpRecord reduce_window_max_op{
+    .name = "reduce_window_max",
+    .doc =
+        "The greatest element of every window, `stride` apart, that lies in the array; NaN wins "
+        "and -0 < +0. The first of equal elements takes the cotangent.",
+    .source = "StableHLO, reduce_window, without padding and dilation",
+    .attributes = AttributeNames{"stride", "window"},
+    .types = TypeSet::numbers,
+    .shape = window_shape,
+    .vjp = per_operand({window_extreme_vjp}),
+    .batch = window_batch,
+    .factors = window_factors,
+    .host = kernel("reduce_window"),
+    .reference = window_reference([](auto x, auto y) { return greater_of(x, y); }),
+    .cost = window_cost,
+    .samples = window_samples(),
+};
+
+const OpRecord reduce_window_min_op{
+    .name = "reduce_window_min",
+    .doc =
+        "The least element of every window, `stride` apart, that lies in the array; NaN wins and "
+        "-0 < +0. The first of equal elements takes the cotangent.",
+    .source = "StableHLO, reduce_window, without padding and dilation",
+    .attributes = AttributeNames{"stride", "window"},
+    .types = TypeSet::numbers,
+    .shape = window_shape,
+    .vjp = per_operand({window_extreme_vjp}),
+    .batch = window_batch,
+    .factors = window_factors,
+    .host = kernel("reduce_window"),
+    .reference = window_reference([](auto x, auto y) { return lesser_of(x, y); }),
+    .cost = window_cost,
+    .samples = window_samples(),
+};
+
+const OpRecord reduce_window_sum_op{
+    .name = "reduce_window_sum",
+    .doc =
+        "The sum of every window, `stride` apart, that lies in the array, added in row-major "
+        "order of the window. Integers wrap around.",
+    .source = "StableHLO, reduce_window, without padding and dilation",
+    .attributes = AttributeNames{"stride", "window"},
+    .types = TypeSet::numbers,
+    .shape = window_shape,
+    .vjp = per_operand({window_sum_vjp}),
+    .batch = window_batch,
+    .factors = window_factors,
+    .host = kernel("reduce_window"),
+    .reference = window_reference([](auto x, auto y) { return wrapping_add(x, y); }),
+    .cost = window_cost,
+    .samples = window_samples(),
+};
+
+}  // namespace tessera::ops

@@ -1,0 +1,158 @@
+// Every op can be had through the public functions: each is traced once, and what it records is
+// compared with the table.
+#include <functional>
+#include <gtest/gtest.h>
+#include <map>
+#include <regex>
+#include <set>
+
+#include <tessera/grad.h>
+#include <tessera/tessera.h>
+
+#include "ops/record.h"
+
+namespace tessera {
+namespace {
+
+/// Floats, integers and booleans of shape [4, 6].
+struct Inputs {
+  Array x;
+  Array i;
+  Array flag;
+};
+using Call = std::function<Array(const Inputs&)>;
+
+/// Sums of what a call gives, so that tuples are one array.
+Array both(const std::pair<Array, Array>& arrays) {
+  return sum(astype(arrays.first, DType::f32)) + sum(astype(arrays.second, DType::f32));
+}
+
+const std::vector<Call>& elementwise_calls() {
+  static const std::vector<Call> calls = {
+      [](const Inputs& in) { return exp(in.x) + log(in.x) + log1p(in.x) + expm1(in.x); },
+      [](const Inputs& in) { return tanh(in.x) + logistic(in.x) + sqrt(in.x) + rsqrt(in.x); },
+      [](const Inputs& in) { return sin(in.x) + cos(in.x) + tan(in.x) + abs(in.x) + neg(in.x); },
+      [](const Inputs& in) { return sign(in.x) + floor(in.x) + ceil(in.x) + round(in.x); },
+      [](const Inputs& in) { return erf(in.x) + erfc(in.x) + erf_inv(in.x) + square(in.x); },
+      [](const Inputs& in) { return cbrt(in.x) + exp2(in.x) + log2(in.x); },
+      [](const Inputs& in) { return asin(in.x) + acos(in.x) + atan(in.x) + atan2(in.x, 2); },
+      [](const Inputs& in) { return sinh(in.x) + cosh(in.x); },
+      [](const Inputs& in) { return asinh(in.x) + acosh(in.x) + atanh(in.x); },
+      [](const Inputs& in) { return gelu(in.x) + gelu(in.x, false) + relu(in.x) + silu(in.x); },
+      [](const Inputs& in) { return maximum(in.x, 1) + minimum(in.x, 2) + pow(in.x, 3); },
+      [](const Inputs& in) { return rem(in.x, 2) + fma(in.x, in.x, 1) + clamp(0, in.x, 1); },
+      [](const Inputs& in) { return in.x / 3 - in.x * 2; },
+      [](const Inputs& in) { return where(in.flag, in.x, 0) + stop_gradient(in.x); },
+      [](const Inputs& in) { return logical_and(is_finite(in.x), in.x < 1); },
+      [](const Inputs& in) { return logical_or(in.flag, logical_not(in.x > 1)); },
+      [](const Inputs& in) { return logical_xor(in.flag, equal(in.x, 1)); },
+      [](const Inputs& in) { return population_count(in.i) + count_leading_zeros(in.i); },
+      [](const Inputs& in) { return shift_left(in.i, 1) + shift_right(bitwise_not(in.i), 2); },
+      [](const Inputs& in) { return shift_right_arithmetic(in.i, 1) + bitwise_xor(in.i, 5); },
+      [](const Inputs& in) { return bitwise_and(in.i, 3) + bitwise_or(in.i, 4); },
+      [](const Inputs& in) { return bitcast(astype(in.i, DType::u32), DType::f32); }};
+  return calls;
+}
+
+const std::vector<Call>& shape_calls() {
+  static const std::vector<Call> calls = {
+      [](const Inputs& in) {
+        return transpose(reshape(in.x, {8, 3}));
+      },
+      [](const Inputs& in) {
+        return slice(broadcast_to(in.x, {2, 4, 6}), 1, 1, 3);
+      },
+      [](const Inputs& in) {
+        return pad(reverse(in.x), {1, 0}, {0, 2});
+      },
+      [](const Inputs& in) {
+        return concatenate({in.x, in.x}) + 1;
+      },
+      [](const Inputs& in) {
+        return astype(iota({4, 6}, 1), DType::f32) + in.x;
+      },
+      [](const Inputs& in) { return sum(in.x) + max(in.x) + min(in.x) + prod(in.x); },
+      [](const Inputs& in) { return logical_and(all(in.flag), any(in.flag)); },
+      [](const Inputs& in) { return argmax(in.x) + argmin(in.x); },
+      [](const Inputs& in) { return cumsum(in.x) + cumprod(in.x) + cummax(in.x) + cummin(in.x); },
+      [](const Inputs& in) { return dot(in.x, transpose(in.x)); },
+      [](const Inputs& in) { return both(top_k(in.x, 2)) + both(sort_by(in.x, in.i)); },
+      [](const Inputs& in) { return take_along_axis(in.x, in.i, 0); },
+      [](const Inputs& in) { return sum(take(in.x, in.i)); },
+      [](const Inputs& in) {
+        return scatter(in.x, iota({2}, 0), 1) + scatter_add(in.x, iota({2}, 0), 1);
+      },
+      [](const Inputs& in) {
+        return dynamic_slice(in.x, {1, 2}, {2, 2});
+      },
+      [](const Inputs& in) {
+        return dynamic_update_slice(in.x, ones({2, 2}), {1, 2});
+      },
+      [](const Inputs& in) {
+        return conv(reshape(in.x, {2, 6, 2}), ones({3, 2, 1}));
+      },
+      [](const Inputs& in) {
+        return reduce_window_sum(in.x, {2, 3}) + reduce_window_max(in.x, {2, 3});
+      },
+      [](const Inputs& in) {
+        return reduce_window_min(in.x, {2, 3});
+      },
+      [](const Inputs& in) { return with_sharding_constraint(in.x, P{"data"}); },
+      [](const Inputs& in) {
+        return grad([&](const Array& x) { return sum(take_along_axis(x, in.i, 0)); })(in.x);
+      },
+      [](const Inputs& in) {
+        return grad([&](const Array& x) { return sum(take(x, in.i)); })(in.x);
+      },
+      [](const Inputs& in) {
+        const random::Key key(0);
+        return in.x + random::normal(random::fold_in(random::split<2>(key)[0], 1U), {4, 6});
+      }};
+  return calls;
+}
+
+std::set<std::string> ops_of(const Call& call, const Inputs& inputs) {
+  auto traced =
+      jit([&](Array x, Array i, Array flag) { return call({.x = x, .i = i, .flag = flag}); });
+  const std::string text = traced.lower(inputs.x, inputs.i, inputs.flag).ir();
+  static const std::regex kEquation(" = ([a-z0-9_]+)");
+  std::set<std::string> names;
+  for (std::sregex_iterator match(text.begin(), text.end(), kEquation), end; match != end;
+       ++match) {
+    names.insert((*match)[1]);
+  }
+  return names;
+}
+
+/// Why an op has no public function of its own.
+std::string reason_without_function(const ops::OpRecord& op) {
+  static const std::map<std::string, std::string> kReasons = {
+      {"all_gather", "placed by the partitioner"},
+      {"all_reduce", "placed by the partitioner"},
+      {"all_slice", "placed by the partitioner"},
+      {"all_to_all", "placed by the partitioner"},
+      {"collective_permute", "placed by the partitioner"},
+      {"reduce_scatter", "placed by the partitioner"},
+      {"optimization_barrier", "placed where work is repeated"}};
+  if (op.bodies != nullptr) return "takes functions";
+  const auto found = kReasons.find(*op.name);
+  return found == kReasons.end() ? "" : found->second;
+}
+
+TEST(PublicFunctions, ReachEveryOp) {
+  const Mesh mesh = make_mesh({{"data", 2}});
+  const use_mesh scope(mesh);
+  const Inputs inputs{
+      .x = ones({4, 6}), .i = zeros({4, 6}, DType::i32), .flag = zeros({4, 6}, DType::boolean)};
+  std::set<std::string> reached;
+  for (const auto* calls : {&elementwise_calls(), &shape_calls()}) {
+    for (const Call& call : *calls) reached.merge(ops_of(call, inputs));
+  }
+  for (const ops::OpRecord* op : ops::all_ops()) {
+    const bool has_reason = !reason_without_function(*op).empty();
+    EXPECT_TRUE(reached.contains(*op->name) || has_reason) << *op->name;
+  }
+}
+
+}  // namespace
+}  // namespace tessera
