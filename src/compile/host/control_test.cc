@@ -418,6 +418,17 @@ TEST(Control, ShardingsOfBodiesMustAgree) {
   EXPECT_THROW(compile(f, {.is_donated = {false}, .output_alias = {-1}}), InternalError);
 }
 
+TEST(Control, CallsNeverComeThisFar) {
+  const Function f = ir::parse(R"(function main[mesh="none", grains=8](%0: f32[6]<{}>) {
+  %1: f32[6]<{}> = call[body={(%0: f32[6]<{}>) {
+    %1: f32[6]<{}> = add %0, %0
+    return %1
+  }}, name="double"] %0
+  return %1
+})");
+  EXPECT_THROW(compile(f, {.is_donated = {false}, .output_alias = {-1}}), InternalError);
+}
+
 TEST(Control, BarriersAreDissolved) {
   const Function f = parsed("data=2", R"((%0: f32[6]<{data}>, %1: f32[6]<{data}>) {
   %2: f32[6]<{data}>, %3: f32[6]<{data}> = optimization_barrier %0, %1
