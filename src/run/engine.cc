@@ -59,12 +59,12 @@ class Execution {
     if (++top.next_part >= top.ref.frame->num_parts(top.ref.task)) ready_.pop_back();
     return taken;
   }
-  /// Makes ready what waited for the task; true when other threads should look.
+  /// Makes ready what waited for the task; true when other threads should look. This thread takes
+  /// the next part itself before it lets go of the mutex, so one part is no news.
   bool finish(TaskRef task) {
-    const std::size_t before = ready_.size();
     ended_.push_back(task);
     settle();
-    return ready_.size() > before || root_.is_over();
+    return root_.is_over() || has_several_parts();
   }
   void give_up() { ready_.clear(); }
 
@@ -72,6 +72,11 @@ class Execution {
   std::exception_ptr fault = nullptr;
 
  private:
+  bool has_several_parts() const {
+    if (ready_.size() != 1) return ready_.size() > 1;
+    const ReadyTask& only = ready_.back();
+    return only.next_part + 1 < only.ref.frame->num_parts(only.ref.task);
+  }
   void start(Frame& frame);
   void arrive(TaskRef ref);
   void go_on(ControlFrame& control, Frame* next);

@@ -407,6 +407,24 @@ TEST(Control, ResultsThatNobodyReads) {
   check(f, inputs_of(f));
 }
 
+/// Fewer elements than devices: some tiles are empty.
+TEST(Control, EmptyTiles) {
+  for (const char* size : {"0", "1", "3"}) {
+    const Function f = parsed("data=4", replaced(R"((%0: f32[N]<{data}>, %1: f32[3,N]<{},{data}>) {
+  %2: f32[N]<{data}>, %3: f32[N]<{data}>, %4: f32[3,N]<{},{data}>, %5: f32[3]<{}> = scan[
+      body={(%0: f32[N]<{data}>, %1: f32[N]<{data}>, %2: f32[N]<{data}>) {
+    %3: f32[N]<{data}> = add %0, %2
+    %4: f32[]<+{data}> = reduce_max[dims=[0]] %3
+    %5: f32[]<> = all_reduce[reduction="max"] %4
+    return %1, %3, %3, %5
+  }}, length=3, num_carry=2, num_consts=0, reverse=false] %0, %0, %1
+  return %2, %3, %4, %5
+})",
+                                                 "N", size));
+    check(f, inputs_of(f), {0, -1, 1, -1});
+  }
+}
+
 TEST(Control, ShardingsOfBodiesMustAgree) {
   const Function f = ir::parse(R"(function main[mesh="data=2", grains=8](%0: f32[6]<{data}>) {
   %1: f32[6]<{data}> = scan[body={(%0: f32[6]<{}>) {
