@@ -4,6 +4,7 @@
 //                   {.donate_argnums = {0}});
 //   std::tie(state, loss) = step(std::move(state), batch);
 //   std::puts(step.lower(state, batch).explain().c_str());
+//   if (step.num_traces() > 1) std::puts(step.why_recompiled().c_str());
 //
 // The function is traced once for each combination of structure, types, shardings, mesh and engine
 // settings. Arrays that it captures are read when it is traced; later assignments are not seen.
@@ -79,6 +80,7 @@ class JitCore {
   Outcome call_traced(Body& body, const std::source_location& where);
   std::shared_ptr<Program> last(const std::source_location& where) const;
   int num_traces() const;
+  std::string why_recompiled() const;
 
  private:
   struct State;
@@ -160,6 +162,9 @@ class Jitted {
   }
   /// How often the function was traced.
   int num_traces() const { return core_->num_traces(); }
+  /// What differed when it was last traced anew from the earlier call most like it, one argument or
+  /// setting a line; empty when it was traced once or never.
+  std::string why_recompiled() const { return core_->why_recompiled(); }
 
  private:
   mutable F f_;
@@ -187,6 +192,7 @@ class JittedGeneric {
   }
   CompiledProgram compiled() const { return CompiledProgram(core_->last({})); }
   int num_traces() const { return core_->num_traces(); }
+  std::string why_recompiled() const { return core_->why_recompiled(); }
 
  private:
   mutable F f_;

@@ -14,5 +14,4 @@
 #include <tessera/transform.h>
 #include <tessera/tree.h>
 #include <tessera/types.h>
-#include <tessera/vmap.h>
 #include <tessera/window.h>

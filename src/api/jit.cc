@@ -10,6 +10,7 @@
 
 #include "api/apply.h"
 #include "api/program.h"
+#include "api/trace_record.h"
 
 namespace tessera::detail {
 
@@ -287,7 +288,18 @@ struct JitCore::State {
   std::unordered_map<std::string, std::shared_ptr<Entry>> entries;
   std::shared_ptr<Program> last;
   std::atomic<int> num_traces = 0;
+  std::vector<TraceRecord> records;  // of all traces
+  std::string why;                   // the last trace was made
+
+  void keep_record(TraceRecord record);
 };
+
+void JitCore::State::keep_record(TraceRecord record) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  why = records.empty() ? "" : differences(records, record);
+  records.push_back(std::move(record));
+  num_traces += 1;
+}
 
 JitCore::JitCore(JitOptions options, const std::source_location& where)
     : state_(std::make_unique<State>()) {
@@ -318,7 +330,8 @@ std::shared_ptr<Program> JitCore::lower(const Walk& arguments, Body& body,
       if (mistake.where.file.empty()) mistake.where = span;
       throw UserError(std::move(mistake));
     }
-    state_->num_traces += 1;
+    Walk walk = body.walk_arguments(Walk::Want::paths);
+    state_->keep_record(record_of(walk, arguments.structure()));
   });
   return entry->program;
 }
@@ -347,5 +360,10 @@ std::shared_ptr<Program> JitCore::last(const std::source_location& where) const 
 }
 
 int JitCore::num_traces() const { return state_->num_traces; }
+
+std::string JitCore::why_recompiled() const {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  return state_->why;
+}
 
 }  // namespace tessera::detail

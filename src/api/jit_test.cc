@@ -191,5 +191,28 @@ TEST(Jit, ConstraintsNeedAMesh) {
   EXPECT_NE(mistake_of([&] { f(array({1.F, 2.F})); }).what.find("data"), std::string::npos);
 }
 
+struct Settings {
+  Array x;
+  double rate;
+  TESSERA_TREE(x, rate)
+};
+
+TEST(Jit, SaysWhyItWasTracedAnew) {
+  const auto f = jit([](Settings s, Array y) { return s.x * s.rate + sum(y); });
+  f({zeros({2}), 0.5}, zeros({3}));
+  EXPECT_EQ(f.why_recompiled(), "");
+  f({zeros({2}), 0.5}, zeros({4}));
+  EXPECT_EQ(f.why_recompiled(), "argument 1: f32[3] before, f32[4] now\n");
+  f({zeros({2}), 0.25}, zeros({4}));
+  EXPECT_EQ(f.why_recompiled(),
+            "a static field changed (a number, bool, enum or string listed in a tree, or a "
+            "parameter's annotation); make it an Array if it changes from call to call\n");
+  const Mesh mesh = make_mesh({{"data", 2}});
+  f({zeros({2}), 0.25}, device_put(zeros({4}), NamedSharding(mesh, P{"data"})));
+  EXPECT_EQ(f.why_recompiled(),
+            "argument 1: f32[4] before, f32[4] split as P('data') on data=2 now\n");
+  EXPECT_EQ(f.num_traces(), 4);
+}
+
 }  // namespace
 }  // namespace tessera

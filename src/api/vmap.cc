@@ -3,7 +3,7 @@
 #include <optional>
 
 #include <tessera/error.h>
-#include <tessera/vmap.h>
+#include <tessera/transform.h>
 
 #include "api/apply.h"
 #include "api/program.h"

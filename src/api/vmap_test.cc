@@ -5,7 +5,7 @@
 #include <tessera/grad.h>
 #include <tessera/ops.h>
 #include <tessera/random.h>
-#include <tessera/vmap.h>
+#include <tessera/transform.h>
 
 namespace tessera {
 namespace {

@@ -1,0 +1,89 @@
+#include "api/trace_record.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <map>
+
+#include <tessera/engine.h>
+
+#include "api/array_node.h"
+
+namespace tessera::detail {
+
+namespace {
+
+using Named = std::vector<std::pair<std::string, std::string>>;
+
+std::string describe_leaf(const ArrayNode& node) {
+  if (!node.is_concrete()) return to_string(node.type) + ", abstract";
+  std::string text = to_string(node.type);
+  if (!node.placement->mesh.axes().empty()) {
+    text += fmt::format(" split as {} on {}",
+                        to_string(to_spec(node.placement->mesh, node.placement->sharding)),
+                        to_string(node.placement->mesh));
+  }
+  return text;
+}
+
+/// What changed from `before` to `after`, whose names are unique.
+std::vector<std::string> changes(const char* subject, const Named& before, const Named& after) {
+  const std::map<std::string, std::string> old(before.begin(), before.end());
+  const std::map<std::string, std::string> now(after.begin(), after.end());
+  std::vector<std::string> lines;
+  for (const auto& [name, value] : after) {
+    const auto place = old.find(name);
+    if (place == old.end()) {
+      lines.push_back(fmt::format("{} {} is new: {}", subject, name, value));
+    } else if (place->second != value) {
+      lines.push_back(fmt::format("{} {}: {} before, {} now", subject, name, place->second, value));
+    }
+  }
+  for (const auto& [name, value] : before) {
+    if (now.count(name) == 0)
+      lines.push_back(fmt::format("{} {} is gone: {}", subject, name, value));
+  }
+  return lines;
+}
+
+std::vector<std::string> differences(const TraceRecord& before, const TraceRecord& after) {
+  std::vector<std::string> lines = changes("argument", before.leaves, after.leaves);
+  const bool has_same_paths = std::equal(
+      before.leaves.begin(), before.leaves.end(), after.leaves.begin(), after.leaves.end(),
+      [](const auto& a, const auto& b) { return a.first == b.first; });
+  if (has_same_paths && before.structure != after.structure) {
+    lines.emplace_back(
+        "a static field changed (a number, bool, enum or string listed in a tree, or a parameter's "
+        "annotation); make it an Array if it changes from call to call");
+  }
+  for (std::string& line : changes("setting", before.settings, after.settings)) {
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+}  // namespace
+
+TraceRecord record_of(Walk& walk, std::string structure) {
+  TraceRecord record{.structure = std::move(structure), .leaves = {}, .settings = {}};
+  const std::vector<std::string>& paths = walk.paths();
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    record.leaves.emplace_back(paths[i], describe_leaf(*walk.leaves()[i].array->node()));
+  }
+  record.settings = {{"mesh", to_string(current_mesh())},
+                     {"grains", std::to_string(grains())},
+                     {"engine", std::string(engine())}};
+  return record;
+}
+
+std::string differences(const std::vector<TraceRecord>& earlier, const TraceRecord& call) {
+  std::vector<std::string> best;
+  for (auto record = earlier.rbegin(); record != earlier.rend(); ++record) {
+    std::vector<std::string> lines = differences(*record, call);
+    if (record == earlier.rbegin() || lines.size() < best.size()) best = std::move(lines);
+  }
+  std::string text;
+  for (const std::string& line : best) text += line + "\n";
+  return text;
+}
+
+}  // namespace tessera::detail

@@ -1,0 +1,23 @@
+// What a trace was made for, to tell why another one was needed.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tessera/tree.h>
+
+namespace tessera::detail {
+
+struct TraceRecord {
+  std::string structure;
+  std::vector<std::pair<std::string, std::string>> leaves;    // path, type and sharding
+  std::vector<std::pair<std::string, std::string>> settings;  // name, value
+};
+/// Of the arguments in `walk`, which has paths, and the settings of this thread.
+TraceRecord record_of(Walk& walk, std::string structure);
+
+/// The differences between a call and the earlier one that is most like it, one a line.
+std::string differences(const std::vector<TraceRecord>& earlier, const TraceRecord& call);
+
+}  // namespace tessera::detail
