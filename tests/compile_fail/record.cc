@@ -13,6 +13,7 @@ const OpRecord twice_op{
     .types = TypeSet::floats,
     .shape = same_as_operand,
     .vjp = not_differentiable("a test"),
+    .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("twice"),
     .reference = [](const ReferenceContext& c) { return std::vector<HostArray>{*c.operands[0]}; },
