@@ -116,8 +116,6 @@ void expect_rows(const Tested& tested, const Engine& engine, std::mt19937_64& ge
 
 // --- cases
 
-bool is_control(const Case& c) { return c.op->host.kind == ops::HostRule::Kind::control; }
-
 /// Collectives are placed after batching.
 std::vector<Case> cases() {
   std::vector<Case> result;
@@ -128,7 +126,6 @@ std::vector<Case> cases() {
 }
 
 bool runs_on_host(const Case& c) {
-  if (is_control(c)) return false;  // the host engine does not run control flow
   for (const auto& operand : c.sample().operands) {
     if (operand.type.dtype == DType::f64) return false;
   }
@@ -149,7 +146,7 @@ bool is_float_value(const Function& function, ValueId id) {
 
 bool has_derivative(const Case& c) {
   // Derivatives of nested functions are tested with the derivatives.
-  if (!c.op->vjp.is_differentiable() || is_control(c)) return false;
+  if (!c.op->vjp.is_differentiable()) return false;
   const Function f = testing::function_of(*c.op, c.sample());
   auto is_float_id = [&](ValueId id) { return is_float_value(f, id); };
   return std::any_of(f.inputs.begin(), f.inputs.end(), is_float_id) &&
