@@ -104,7 +104,9 @@ HWY_INLINE VF acosh(VF x) {
   const MF is_large = hn::Gt(x, set(kLargeArgument));
   const VF t = hn::Sub(hn::IfThenElse(is_large, set(1.0f), x), set(1.0f));
   const VF near = log1p(hn::Add(t, hn::Sqrt(fused_mul_add(t, t, hn::Add(t, t)))));
-  return hn::IfThenElse(is_large, log_of_double(x), near);
+  const VF result = hn::IfThenElse(is_large, log_of_double(x), near);
+  const VF nan = set(std::numeric_limits<float>::quiet_NaN());
+  return hn::IfThenElse(hn::Lt(x, set(1.0f)), nan, result);
 }
 
 HWY_INLINE VF atanh(VF x) {
