@@ -90,6 +90,27 @@ TEST(Lines, CumulateAndSelect) {
   EXPECT_EQ(mistake_of([&] { top_k(x, 4); }).wanted, "0 <= k <= 3");
 }
 
+/// `f` of a large array, which the host cuts into parts, is `f` of its rows.
+template <typename F>
+void expect_rows(const F& f, const Array& x) {
+  std::vector<Array> rows;
+  for (std::int64_t i = 0; i < x.dim(0); ++i) rows.push_back(f(slice(x, 0, i, i + 1)));
+  EXPECT_TRUE(array_equal(f(x), concatenate(rows)));
+}
+
+TEST(Lines, OfLargeArraysFallIntoParts) {
+  const Array x = random::normal(random::Key(3), {21, 80, 50});
+  expect_rows([](const Array& v) { return cumsum(v, 1); }, x);
+  expect_rows([](const Array& v) { return cummax(v, -1, true); }, x);
+  expect_rows([](const Array& v) { return top_k(v, 7, 1).first; }, x);
+  expect_rows([](const Array& v) { return top_k(v, 7, 2).second; }, x);
+  expect_rows([](const Array& v) { return reduce_window_max(v, {1, 3, 2}, {1, 2, 1}); }, x);
+  auto taken = [](const Array& v) { return take_along_axis(v, top_k(v, 40, 1).second, 1); };
+  auto slope = grad([&](const Array& v) { return sum(square(taken(v))); });
+  expect_rows(taken, x);
+  expect_rows([&](const Array& v) { return slope(v); }, x);
+}
+
 TEST(Places, AreReadAndWritten) {
   const Array x = ramp({3, 3});
   EXPECT_EQ(dynamic_slice(x, {1, 7}, {2, 1}).to_vector<float>(), (Floats{5, 8}));
