@@ -111,6 +111,14 @@ TEST(Lines, OfLargeArraysFallIntoParts) {
   expect_rows([&](const Array& v) { return slope(v); }, x);
 }
 
+TEST(Gelu, HasAnExactForm) {
+  const Array x = array({-1.F, 0.F, 1.F, 2.F});
+  const Floats exact = gelu(x, false).to_vector<float>();
+  const Floats wanted = {-0.15865525F, 0.F, 0.84134475F, 1.9544997F};
+  for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(exact[i], wanted[i], 2e-7);
+  EXPECT_NEAR(gelu(x).to_vector<float>()[2], 0.84119199F, 2e-7);
+}
+
 TEST(Places, AreReadAndWritten) {
   const Array x = ramp({3, 3});
   EXPECT_EQ(dynamic_slice(x, {1, 7}, {2, 1}).to_vector<float>(), (Floats{5, 8}));
