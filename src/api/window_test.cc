@@ -1,3 +1,4 @@
+#include <cmath>
 #include <gtest/gtest.h>
 
 #include <tessera/error.h>
@@ -128,6 +129,7 @@ TEST(Places, AreReadAndWritten) {
   EXPECT_EQ(
       scatter(x, array({2, 2}), array({1.F, 2.F, 3.F, 4.F, 5.F, 6.F}, {2, 3})).to_vector<float>(),
       (Floats{0, 1, 2, 3, 4, 5, 4, 5, 6}));
+  EXPECT_TRUE(std::isnan(take(array({1.F, 2.F}), array({2})).to_vector<float>()[0]));
   EXPECT_EQ(mistake_of([&] { dynamic_slice(x, {1}, {2, 1}); }).wanted, "2 starts");
 }
 
