@@ -218,7 +218,7 @@ Array einsum(std::string_view text, Operand a);
 // --- indexing and sorting
 
 /// Slices of x at i32 `indices` of dimension `axis`; they take the place of that dimension.
-/// Indices out of range are clamped.
+/// Those out of range give NaN, the lowest integer or false.
 Array take(Operand x, Operand indices, std::int64_t axis = 0);
 /// x [n, ...] plus updates [indices..., ...] added at rows `indices`; those out of range are
 /// dropped.

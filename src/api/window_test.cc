@@ -1,3 +1,4 @@
+#include <cmath>
 #include <gtest/gtest.h>
 
 #include <tessera/error.h>
@@ -90,6 +91,35 @@ TEST(Lines, CumulateAndSelect) {
   EXPECT_EQ(mistake_of([&] { top_k(x, 4); }).wanted, "0 <= k <= 3");
 }
 
+/// `f` of a large array, which the host cuts into parts, is `f` of its rows.
+template <typename F>
+void expect_rows(const F& f, const Array& x) {
+  std::vector<Array> rows;
+  for (std::int64_t i = 0; i < x.dim(0); ++i) rows.push_back(f(slice(x, 0, i, i + 1)));
+  EXPECT_TRUE(array_equal(f(x), concatenate(rows)));
+}
+
+TEST(Lines, OfLargeArraysFallIntoParts) {
+  const Array x = random::normal(random::Key(3), {21, 80, 50});
+  expect_rows([](const Array& v) { return cumsum(v, 1); }, x);
+  expect_rows([](const Array& v) { return cummax(v, -1, true); }, x);
+  expect_rows([](const Array& v) { return top_k(v, 7, 1).first; }, x);
+  expect_rows([](const Array& v) { return top_k(v, 7, 2).second; }, x);
+  expect_rows([](const Array& v) { return reduce_window_max(v, {1, 3, 2}, {1, 2, 1}); }, x);
+  auto taken = [](const Array& v) { return take_along_axis(v, top_k(v, 40, 1).second, 1); };
+  auto slope = grad([&](const Array& v) { return sum(square(taken(v))); });
+  expect_rows(taken, x);
+  expect_rows([&](const Array& v) { return slope(v); }, x);
+}
+
+TEST(Gelu, HasAnExactForm) {
+  const Array x = array({-1.F, 0.F, 1.F, 2.F});
+  const Floats exact = gelu(x, false).to_vector<float>();
+  const Floats wanted = {-0.15865525F, 0.F, 0.84134475F, 1.9544997F};
+  for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(exact[i], wanted[i], 2e-7);
+  EXPECT_NEAR(gelu(x).to_vector<float>()[2], 0.84119199F, 2e-7);
+}
+
 TEST(Places, AreReadAndWritten) {
   const Array x = ramp({3, 3});
   EXPECT_EQ(dynamic_slice(x, {1, 7}, {2, 1}).to_vector<float>(), (Floats{5, 8}));
@@ -99,6 +129,7 @@ TEST(Places, AreReadAndWritten) {
   EXPECT_EQ(
       scatter(x, array({2, 2}), array({1.F, 2.F, 3.F, 4.F, 5.F, 6.F}, {2, 3})).to_vector<float>(),
       (Floats{0, 1, 2, 3, 4, 5, 4, 5, 6}));
+  EXPECT_TRUE(std::isnan(take(array({1.F, 2.F}), array({2})).to_vector<float>()[0]));
   EXPECT_EQ(mistake_of([&] { dynamic_slice(x, {1}, {2, 1}); }).wanted, "2 starts");
 }
 

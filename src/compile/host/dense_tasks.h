@@ -1,6 +1,7 @@
 // Tasks of ops with one kernel per tile that reads dense operands.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -22,6 +23,36 @@ class FunctionKernel final : public run::Kernel {
 template <typename F>
 std::shared_ptr<const run::Kernel> make_kernel(F function) {
   return std::make_shared<FunctionKernel<F>>(std::move(function));
+}
+
+/// As FunctionKernel, for `count` independent pieces of work: each part takes a range of them.
+template <typename F>
+class RangeKernel final : public run::Kernel {
+ public:
+  RangeKernel(std::int64_t count, std::int64_t terms_each, F function)
+      : count_(count), function_(std::move(function)) {
+    constexpr std::int64_t kMinPartTerms = 32 * 1024;
+    const std::int64_t most = std::clamp<std::int64_t>(count, 1, 16);
+    num_parts_ =
+        static_cast<int>(std::clamp<std::int64_t>(count * terms_each / kMinPartTerms, 1, most));
+  }
+
+  int num_parts() const override { return num_parts_; }
+  void run(std::span<std::byte* const> buffers, int part) const override {
+    function_(buffers, count_ * part / num_parts_, count_ * (part + 1) / num_parts_);
+  }
+
+ private:
+  std::int64_t count_;
+  int num_parts_;
+  F function_;
+};
+
+/// `function` gets the buffers and the range.
+template <typename F>
+std::shared_ptr<const run::Kernel> make_range_kernel(std::int64_t count, std::int64_t terms_each,
+                                                     F function) {
+  return std::make_shared<RangeKernel<F>>(count, terms_each, std::move(function));
 }
 
 inline std::int64_t product(Shape::const_iterator begin, Shape::const_iterator end) {

@@ -17,6 +17,10 @@ DType dtype_of(const LowerContext& context, ValueId id) {
   return context.function().type(id).dtype;
 }
 
+std::int64_t bytes_of(DType dtype, std::int64_t elements) {
+  return elements * static_cast<std::int64_t>(size_bytes(dtype));
+}
+
 const std::int32_t* as_indices(const std::byte* buffer) {
   return reinterpret_cast<const std::int32_t*>(buffer);
 }
@@ -44,6 +48,51 @@ kernels::AlongProblem along_problem(const LowerContext& context, const Equation&
           .inner = lines.inner};
 }
 
+/// Which buffers hold the whole lines, the indices, and what is read or added at them.
+struct AlongBuffers {
+  std::size_t table;
+  std::size_t indices;
+  std::size_t rows;
+};
+
+/// `run` gets the problem of a range of lines, and where its table, indices and rows begin.
+template <typename Run>
+std::shared_ptr<const run::Kernel> along_kernel(const kernels::AlongProblem& problem,
+                                                const AlongBuffers& at, Run run) {
+  const std::int64_t table_bytes = bytes_of(problem.dtype, problem.rows * problem.inner);
+  const std::int64_t indices = problem.count * problem.inner;
+  const std::int64_t row_bytes = bytes_of(problem.dtype, indices);
+  return make_range_kernel(
+      problem.outer, indices,
+      [=](std::span<std::byte* const> buffers, std::int64_t begin, std::int64_t end) {
+        kernels::AlongProblem part = problem;
+        part.outer = end - begin;
+        run(part, buffers[at.table] + begin * table_bytes,
+            as_indices(buffers[at.indices]) + begin * indices,
+            buffers[at.rows] + begin * row_bytes);
+      });
+}
+
+/// Windows that have one element along the first dimension may be cut there.
+std::shared_ptr<const run::Kernel> window_kernel(const kernels::WindowProblem& problem) {
+  const bool can_cut = !problem.window.empty() && problem.window[0] == 1 && problem.stride[0] == 1;
+  if (!can_cut) {
+    return make_kernel([problem](std::span<std::byte* const> buffers) {
+      kernels::reduce_window(problem, buffers[0], buffers[1]);
+    });
+  }
+  const std::int64_t operand = product(problem.operand.begin() + 1, problem.operand.end());
+  const std::int64_t result = product(problem.result.begin() + 1, problem.result.end());
+  return make_range_kernel(
+      problem.result[0], operand,
+      [problem, from = bytes_of(problem.dtype, operand), to = bytes_of(problem.dtype, result)](
+          std::span<std::byte* const> buffers, std::int64_t begin, std::int64_t end) {
+        kernels::WindowProblem part = problem;
+        part.operand[0] = part.result[0] = end - begin;
+        kernels::reduce_window(part, buffers[0] + begin * from, buffers[1] + begin * to);
+      });
+}
+
 template <typename T>
 void multiply_all(const OffsetTable& kept, const OffsetTable& reduced, const std::byte* operand,
                   std::byte* result) {
@@ -68,9 +117,15 @@ std::vector<TileTask> lower_cumulative(const LowerContext& context, const Equati
                                              .size = lines.size,
                                              .inner = lines.inner,
                                              .reverse = equation.attributes.get<bool>("reverse")};
-    return make_kernel([problem](std::span<std::byte* const> buffers) {
-      kernels::cumulate(problem, buffers[0], buffers[1]);
-    });
+    const std::int64_t line_bytes = bytes_of(problem.dtype, lines.size * lines.inner);
+    return make_range_kernel(lines.outer, lines.size * lines.inner,
+                             [problem, line_bytes](std::span<std::byte* const> buffers,
+                                                   std::int64_t begin, std::int64_t end) {
+                               kernels::CumulativeProblem part = problem;
+                               part.outer = end - begin;
+                               kernels::cumulate(part, buffers[0] + begin * line_bytes,
+                                                 buffers[1] + begin * line_bytes);
+                             });
   });
 }
 
@@ -83,9 +138,18 @@ std::vector<TileTask> lower_top_k(const LowerContext& context, const Equation& e
                                        .size = lines.size,
                                        .inner = lines.inner,
                                        .k = equation.attributes.integer("k")};
-    return make_kernel([problem](std::span<std::byte* const> buffers) {
-      kernels::top_k(problem, buffers[0], buffers[1], reinterpret_cast<std::int32_t*>(buffers[2]));
-    });
+    const std::int64_t line_bytes = bytes_of(problem.dtype, lines.size * lines.inner);
+    const std::int64_t best = problem.k * lines.inner;
+    return make_range_kernel(lines.outer, 4 * lines.size * lines.inner,
+                             [problem, line_bytes, best](std::span<std::byte* const> buffers,
+                                                         std::int64_t begin, std::int64_t end) {
+                               kernels::TopKProblem part = problem;
+                               part.outer = end - begin;
+                               kernels::top_k(
+                                   part, buffers[0] + begin * line_bytes,
+                                   buffers[1] + begin * bytes_of(part.dtype, best),
+                                   reinterpret_cast<std::int32_t*>(buffers[2]) + begin * best);
+                             });
   });
 }
 
@@ -93,9 +157,10 @@ std::vector<TileTask> lower_gather_along(const LowerContext& context, const Equa
   return task_per_tile(context, equation, [&](const AtomDigits& digits) {
     const auto problem =
         along_problem(context, equation, equation.operands[0], equation.operands[1], digits);
-    return make_kernel([problem](std::span<std::byte* const> buffers) {
-      kernels::gather_along(problem, buffers[0], as_indices(buffers[1]), buffers[2]);
-    });
+    return along_kernel(
+        problem, {.table = 0, .indices = 1, .rows = 2},
+        [](const kernels::AlongProblem& part, std::byte* table, const std::int32_t* indices,
+           std::byte* rows) { kernels::gather_along(part, table, indices, rows); });
   });
 }
 
@@ -104,9 +169,10 @@ std::vector<TileTask> lower_scatter_add_along(const LowerContext& context,
   return task_per_tile(context, equation, [&](const AtomDigits& digits) {
     const auto problem =
         along_problem(context, equation, equation.results[0], equation.operands[0], digits);
-    return make_kernel([problem](std::span<std::byte* const> buffers) {
-      kernels::scatter_add_along(problem, as_indices(buffers[0]), buffers[1], buffers[2]);
-    });
+    return along_kernel(
+        problem, {.table = 2, .indices = 0, .rows = 1},
+        [](const kernels::AlongProblem& part, std::byte* table, const std::int32_t* indices,
+           std::byte* rows) { kernels::scatter_add_along(part, indices, rows, table); });
   });
 }
 
@@ -140,9 +206,7 @@ std::vector<TileTask> lower_reduce_window(const LowerContext& context, const Equ
                                          .result = context.box(equation.results[0], digits).size,
                                          .window = equation.attributes.ints("window"),
                                          .stride = equation.attributes.ints("stride")};
-    return make_kernel([problem](std::span<std::byte* const> buffers) {
-      kernels::reduce_window(problem, buffers[0], buffers[1]);
-    });
+    return window_kernel(problem);
   });
 }
 

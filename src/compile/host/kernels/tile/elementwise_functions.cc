@@ -29,25 +29,19 @@ struct PowLane {
   }
 };
 
-struct Atan2Lane {
-  static float run(float y, float x) {
-    return static_cast<float>(std::atan2(static_cast<double>(y), static_cast<double>(x)));
-  }
+struct Atan2 {
+  static HWY_INLINE VF run(VF y, VF x) { return atan2(y, x); }
 };
 
-// Functions without a vector form, through double as pow.
-template <double (*function)(double)>
-struct LaneFunction {
+// Through double as pow.
+struct Erfc {
   static HWY_INLINE VF run(VF x) {
     HWY_ALIGN float lanes[F32::kLanes];
     F32::store(x, lanes);
-    for (float& lane : lanes) lane = static_cast<float>(function(static_cast<double>(lane)));
+    for (float& lane : lanes) lane = static_cast<float>(std::erfc(static_cast<double>(lane)));
     return F32::load(lanes);
   }
 };
-
-template <double (*function)(double)>
-constexpr TileKernel kLaneFunction = &run1<LaneFunction<function>, F32, F32>;
 
 template <VF (*function)(VF)>
 constexpr TileKernel kFunction = &run1<Function<function>, F32, F32>;
@@ -74,10 +68,10 @@ std::span<const Entry> function_table() {
       {"asin", DType::f32, kFunction<asin>},
       {"acos", DType::f32, kFunction<acos>},
       {"atan", DType::f32, kFunction<atan>},
-      {"tan", DType::f32, kLaneFunction<&std::tan>},
-      {"erfc", DType::f32, kLaneFunction<&std::erfc>},
-      {"cbrt", DType::f32, kLaneFunction<&std::cbrt>},
-      {"atan2", DType::f32, &run2<PerLane<Atan2Lane, F32>, F32, F32, F32>},
+      {"tan", DType::f32, kFunction<tan>},
+      {"erfc", DType::f32, &run1<Erfc, F32, F32>},
+      {"cbrt", DType::f32, kFunction<cbrt>},
+      {"atan2", DType::f32, &run2<Atan2, F32, F32, F32>},
       {"pow", DType::f32, &run2<PerLane<PowLane, F32>, F32, F32, F32>},
   };
   return kEntries;

@@ -104,7 +104,9 @@ HWY_INLINE VF acosh(VF x) {
   const MF is_large = hn::Gt(x, set(kLargeArgument));
   const VF t = hn::Sub(hn::IfThenElse(is_large, set(1.0f), x), set(1.0f));
   const VF near = log1p(hn::Add(t, hn::Sqrt(fused_mul_add(t, t, hn::Add(t, t)))));
-  return hn::IfThenElse(is_large, log_of_double(x), near);
+  const VF result = hn::IfThenElse(is_large, log_of_double(x), near);
+  const VF nan = set(std::numeric_limits<float>::quiet_NaN());
+  return hn::IfThenElse(hn::Lt(x, set(1.0f)), nan, result);
 }
 
 HWY_INLINE VF atanh(VF x) {
@@ -115,20 +117,81 @@ HWY_INLINE VF atanh(VF x) {
   return with_sign_of(hn::IfThenElse(hn::Lt(abs, set(1e-4f)), abs, result), x);
 }
 
+HWY_INLINE VF cbrt(VF x) {
+  // Of a denormal: that of 2^24 x, divided by 2^8.
+  const VF abs = hn::Abs(x);
+  const MF is_tiny = hn::Lt(abs, set(std::numeric_limits<float>::min()));
+  const VF a = hn::IfThenElse(is_tiny, hn::Mul(abs, set(16777216.0f)), abs);
+  // A third of the bits is a third of the exponent; the constant leaves an error below 4 %.
+  const VF third = hn::Mul(hn::ConvertTo(DF(), hn::BitCast(DI(), a)), set(0.333333343f));
+  VF y = hn::BitCast(DF(), hn::Add(hn::ConvertTo(DI(), third), hn::Set(DI(), 0x2A5137A0)));
+  // Halley's step, then Newton's; the ratio does not overflow.
+  VF ratio = hn::Mul(hn::Div(hn::Mul(y, y), a), y);
+  y = hn::Mul(y, hn::Div(hn::Add(ratio, set(2.0f)), fused_mul_add(ratio, set(2.0f), set(1.0f))));
+  ratio = hn::Mul(hn::Div(hn::Mul(y, y), a), y);
+  y = fused_mul_add(hn::Mul(y, set(-0.333333343f)), hn::Sub(ratio, set(1.0f)), y);
+  const VF result = hn::IfThenElse(is_tiny, hn::Mul(y, set(0.00390625f)), y);
+  const MF is_ordinary = hn::And(hn::Gt(abs, hn::Zero(DF())),
+                                 hn::Lt(abs, set(std::numeric_limits<float>::infinity())));
+  return hn::IfThenElse(is_ordinary, with_sign_of(result, x), x);
+}
+
+// --- trigonometric functions ---------------------------------------------------------------------
+
+HWY_INLINE VF tan(VF x) {
+  // x = q pi/2 + r; for odd q it is -1 / tan(r).
+  const VF magic = set(12582912.0f);
+  const VF shifted = fused_mul_add(x, set(0.636619772f), magic);
+  const VF r = reduce_angle(x, hn::Sub(shifted, magic), 0.5f);
+  const VF z = hn::Mul(r, r);
+  // (tan(r) / r - 1) / r^2 in r^2
+  const VF poly = horner(z, 0.001794904313f, -1.128486237e-5f, 0.004434105568f, 0.008605882093f,
+                         0.0219113331f, 0.0539649557f, 0.1333334314f, 0.3333333329f);
+  const VF near = fused_mul_add(poly, hn::Mul(z, r), r);
+  const VI odd = hn::And(hn::BitCast(DI(), shifted), hn::Set(DI(), 1));
+  const MF is_odd = hn::RebindMask(DF(), hn::Ne(odd, hn::Zero(DI())));
+  const VF result = hn::IfThenElse(is_odd, hn::Div(set(-1.0f), near), near);
+  return fix_large_angles<&std::tan>(x, hn::IfThenElse(hn::Eq(x, hn::Zero(DF())), x, result));
+}
+
 // --- inverse trigonometric functions -------------------------------------------------------------
 
-HWY_INLINE VF atan(VF x) {
-  const VF abs = hn::Abs(x);
-  const MF is_steep = hn::Gt(abs, set(1.0f));
-  const VF t = hn::IfThenElse(is_steep, hn::Div(set(1.0f), abs), abs);
+// atan(t) for 0 <= t <= 1
+HWY_INLINE VF atan_poly(VF t) {
   const VF z = hn::Mul(t, t);
   // (atan(t) / t - 1) / t^2 in t^2
   const VF poly = horner(z, -0.0009362994719f, 0.006207254534f, -0.01926108132f, 0.03832744598f,
                          -0.05760716083f, 0.07417496964f, -0.09036742342f, 0.1110470679f,
                          -0.1428531796f, 0.1999999028f, -0.3333333329f);
-  const VF flat = fused_mul_add(poly, hn::Mul(z, t), t);
-  const VF steep = hn::Sub(set(kHalfPi), hn::Sub(flat, set(kHalfPiRest)));
-  return with_sign_of(hn::IfThenElse(is_steep, steep, flat), x);
+  return fused_mul_add(poly, hn::Mul(z, t), t);
+}
+
+// atan(1 / t) for the arc atan(t)
+HWY_INLINE VF complement(VF arc) { return hn::Sub(set(kHalfPi), hn::Sub(arc, set(kHalfPiRest))); }
+
+HWY_INLINE VF atan(VF x) {
+  const VF abs = hn::Abs(x);
+  const MF is_steep = hn::Gt(abs, set(1.0f));
+  const VF arc = atan_poly(hn::IfThenElse(is_steep, hn::Div(set(1.0f), abs), abs));
+  return with_sign_of(hn::IfThenElse(is_steep, complement(arc), arc), x);
+}
+
+HWY_INLINE VF atan2(VF y, VF x) {
+  const VF rise = hn::Abs(y);
+  const VF run = hn::Abs(x);
+  const MF is_steep = hn::Gt(rise, run);
+  const VF longer = hn::IfThenElse(is_steep, rise, run);
+  const VF shorter = hn::IfThenElse(is_steep, run, rise);
+  // Equal legs may be infinite or 0; the angle of the latter is 0.
+  VF slope = hn::IfThenElse(hn::Eq(rise, run), set(1.0f), hn::Div(shorter, longer));
+  slope = hn::IfThenElse(hn::Eq(longer, hn::Zero(DF())), longer, slope);
+  const VF arc = atan_poly(slope);
+  const VF ahead = hn::IfThenElse(is_steep, complement(arc), arc);
+  const VF behind = hn::Sub(set(2.0f * kHalfPi), hn::Sub(ahead, set(2.0f * kHalfPiRest)));
+  const MF is_behind = hn::Lt(hn::CopySign(set(1.0f), x), hn::Zero(DF()));
+  const VF angle = with_sign_of(hn::IfThenElse(is_behind, behind, ahead), y);
+  const MF is_number = hn::And(hn::Eq(x, x), hn::Eq(y, y));
+  return hn::IfThenElse(is_number, angle, hn::Add(x, y));
 }
 
 // asin(x) for 0 <= x <= 1/2, given x and x^2
