@@ -6,7 +6,7 @@
 //   lowered.compile().memory().peak                      // bytes of one device
 #pragma once
 
-#include <functional>
+#include <concepts>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -42,10 +42,29 @@ class PassReport {
   const ir::PassEvent& event_;
 };
 
+/// A function that is told of every pass.
+class PassObserver {
+ public:
+  PassObserver() = default;
+  template <std::invocable<const PassReport&> F>
+  PassObserver(F f)  // NOLINT(google-explicit-constructor)
+      : call_([](const void* target, const PassReport& pass) {
+          (*static_cast<const F*>(target))(pass);
+        }),
+        target_(std::make_shared<const F>(std::move(f))) {}
+
+  explicit operator bool() const { return call_ != nullptr; }
+  void operator()(const PassReport& pass) const { call_(target_.get(), pass); }
+
+ private:
+  void (*call_)(const void*, const PassReport&) = nullptr;
+  std::shared_ptr<const void> target_;
+};
+
 struct PassSettings {
   std::vector<std::string> disabled = {};  // names of optional passes that are left out
   bool verify = false;                     // checks the program after each pass
-  std::function<void(const PassReport&)> observe = {};
+  PassObserver observe = {};
 };
 
 // --- compiled programs

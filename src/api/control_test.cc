@@ -30,9 +30,9 @@ TEST(Scan, CapturesArraysAndHasAGradient) {
   const Array w = full({2}, 3.0F);
   const Array xs = reshape(iota_array(6), {3, 2});
   const auto loss = [&](Array scale) {
-    const auto [last, ys] = scan(
-        [&](Array carry, Array x) { return std::pair(carry * scale + x * w, sum(carry)); },
-        ones({2}), xs);
+    const auto [last, ys] =
+        scan([&](Array carry, Array x) { return std::pair(carry * scale + x * w, sum(carry)); },
+             ones({2}), xs);
     return sum(last) + sum(ys);
   };
   // By hand in double.
@@ -49,8 +49,7 @@ TEST(Scan, CapturesArraysAndHasAGradient) {
   EXPECT_FLOAT_EQ(eager.item<float>(), static_cast<float>(value(0.5)));
   const double difference = (value(0.5 + 1e-6) - value(0.5 - 1e-6)) / 2e-6;
   EXPECT_NEAR(gradient.item<float>(), difference, 1e-4);
-  const auto [jitted, same] =
-      jit([&](Array s) { return value_and_grad(loss)(s); })(full({}, 0.5F));
+  const auto [jitted, same] = jit([&](Array s) { return value_and_grad(loss)(s); })(full({}, 0.5F));
   EXPECT_TRUE(array_equal(jitted, eager));
   EXPECT_TRUE(array_equal(same, gradient));
 }
@@ -140,17 +139,15 @@ TEST(Remat, KeepsValuesAndComputesAgain) {
   };
   EXPECT_EQ(count(plain, " = tanh"), 4);
   EXPECT_EQ(count(saved, " = tanh"), 8);
-  const auto dots_saved = [&](Array y) {
-    return sum(remat(layer, RematPolicy::dots_saveable)(y));
-  };
+  const auto dots_saved = [&](Array y) { return sum(remat(layer, RematPolicy::dots_saveable)(y)); };
   EXPECT_EQ(count(dots_saved, " = dot_general"), 4);  // as without remat
   EXPECT_EQ(count(dots_saved, " = tanh"), 4);
 }
 
 TEST(CustomVjp, UsesTheGivenDerivative) {
-  const auto f = custom_vjp([](Array x) { return x * x; },
-                            [](Array x) { return std::pair(x * x, x); },
-                            [](Array x, Array ct) { return ct * x * 100; });
+  const auto f =
+      custom_vjp([](Array x) { return x * x; }, [](Array x) { return std::pair(x * x, x); },
+                 [](Array x, Array ct) { return ct * x * 100; });
   EXPECT_EQ(f(full({}, 3.0F)).item<float>(), 9.0F);
   const auto [value, gradient] = value_and_grad([&](Array x) { return f(x) * 2; })(full({}, 3.0F));
   EXPECT_EQ(value.item<float>(), 18.0F);

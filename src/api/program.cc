@@ -119,19 +119,8 @@ std::vector<Array> interpret(const Program& program, const std::vector<run::Tile
 
 }  // namespace
 
-namespace {
-
-/// Nothing is differentiated any more: calls have no meaning of their own.
-std::vector<ir::Pass> traced_passes() {
-  std::vector<ir::Pass> passes = {ops::dissolve_calls_pass()};
-  for (ir::Pass& pass : ir::simplify_passes()) passes.push_back(std::move(pass));
-  return passes;
-}
-
-}  // namespace
-
 ir::PassOptions pass_options(const PassSettings& settings, const std::string& subject) {
-  std::vector<ir::Pass> passes = traced_passes();
+  std::vector<ir::Pass> passes = ops::simplify_passes();
   for (ir::Pass& pass : partition::passes({})) passes.push_back(std::move(pass));
   ir::check_disabled(settings.disabled, passes, subject);
   ir::PassOptions options{.disabled = settings.disabled, .verify = settings.verify, .observe = {}};
@@ -144,7 +133,7 @@ ir::PassOptions pass_options(const PassSettings& settings, const std::string& su
 }
 
 void simplify(Program& program) {
-  program.traced = ir::run_passes(traced_passes(), program.traced, program.passes);
+  program.traced = ir::run_passes(ops::simplify_passes(), program.traced, program.passes);
   drop_unused_captures(program);
   // The values of the captures go as well.
   program.traced = ir::without_dead_code(program.traced);

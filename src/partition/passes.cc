@@ -61,13 +61,13 @@ void check_options(const ir::Function& function, const PartitionOptions& options
 }
 
 std::vector<ir::Pass> passes(const PartitionOptions& options) {
-  return {ops::dissolve_calls_pass(),
-          {.name = "split",
+  return {{.name = "split",
            .doc = "gives every value a sharding and inserts the collectives that these need",
            .run =
                [&](const ir::Function& f) {
-                 const FlatFunction flat = flatten(f);
-                 return split(f, flat, propagate(flat, options));
+                 const ir::Function whole = ops::dissolve_calls(f, ops::Dissolve::all_calls);
+                 const FlatFunction flat = flatten(whole);
+                 return split(whole, flat, propagate(flat, options));
                },
            .takes = verify_whole,
            .gives = verify_all},

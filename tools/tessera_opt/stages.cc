@@ -6,7 +6,7 @@
 #include <tessera/error.h>
 
 #include "differentiate/differentiate.h"
-#include "ir/simplify.h"
+#include "ops/control/control.h"
 
 namespace tessera::opt {
 
@@ -49,7 +49,7 @@ Range range_of(const std::vector<Stage>& all, const std::string& flag, const std
 
 std::vector<Stage> stages(const StageOptions& options) {
   return {{"differentiate", differentiate::passes(options.wrt)},
-          {"simplify", ir::simplify_passes()},
+          {"simplify", ops::simplify_passes()},
           {"partition", partition::passes(options.partition)}};
 }
 

@@ -208,7 +208,7 @@ const char* const kSlices =
     R"(scan[body={(%0: f32[ROWS,COLS]<{data},{}>, %1: i32[COLS]<{}>, %2: f32[1]<{}>,
       %3: bool[ROWS,COLS]<{data},{}>, %4: u32[2]<{}>) {
     %5: f32[ROWS,COLS]<{data},{}> = mul %0, %0
-    %6: f32[ROWS,COLS]<{data},{}> = gather[dim=1] %0, %1
+    %6: f32[ROWS,COLS]<{data},{}> = gather[dim=1, num_batch=0] %0, %1
     %7: i32[ROWS]<{data}> = argmax[dim=1] %0
     %8: f32[ROWS]<{data}> = reduce_max[dims=[1]] %0
     %9: f32[COLS,ROWS]<{},{data}> = transpose[permutation=[1,0]] %0

@@ -63,8 +63,9 @@ enum class Dissolve : std::uint8_t {
 };
 /// The function with these equations replaced by what they call, in nested functions too.
 Function dissolve_calls(const Function& function, Dissolve which);
-/// For programs of which nothing is differentiated any more.
-ir::Pass dissolve_calls_pass();
+/// The passes of simplification, for programs of which nothing is differentiated any more: calls
+/// first, then those of src/ir.
+std::vector<ir::Pass> simplify_passes();
 
 /// Floating point operations of one run.
 double flops_of(const Function& function);

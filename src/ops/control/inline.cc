@@ -1,6 +1,7 @@
 // Calls replaced by what they call.
 #include <algorithm>
 
+#include "ir/simplify.h"
 #include "ops/control/control.h"
 #include "ops/ops.h"
 
@@ -57,10 +58,13 @@ Function dissolve_calls(const Function& function, Dissolve which) {
   return change(ir::with_changed_bodies(function, change));
 }
 
-ir::Pass dissolve_calls_pass() {
-  return {.name = "dissolve_calls",
-          .doc = "puts the functions in the places of call, remat and custom_vjp",
-          .run = [](const Function& f) { return dissolve_calls(f, Dissolve::all_calls); }};
+std::vector<ir::Pass> simplify_passes() {
+  std::vector<ir::Pass> passes = {
+      {.name = "dissolve_calls",
+       .doc = "puts the functions in the places of call, remat and custom_vjp",
+       .run = [](const Function& f) { return dissolve_calls(f, Dissolve::all_calls); }}};
+  for (ir::Pass& pass : ir::simplify_passes()) passes.push_back(std::move(pass));
+  return passes;
 }
 
 }  // namespace tessera::ops

@@ -15,14 +15,14 @@ FunctionPtr body_from(const std::string& text) {
 
 Samples call_samples() {
   const Attributes scaled = {{"body", bodies(body_from(R"((%0: f32[5,6], %1: f32[5,6]) {
-    %2: f32[5,6] = mul %0, %1
-    %3: f32[5,6] = sub %2, %0
-    return %3, %2
+  %2: f32[5,6] = mul %0, %1
+  %3: f32[5,6] = sub %2, %0
+  return %3, %2
   })"))},
                              {"name", std::string("scaled")}};
   const Attributes negated = {{"body", bodies(body_from(R"((%0: i32[10,1]) {
-    %1: i32[10,1] = neg %0
-    return %1
+  %1: i32[10,1] = neg %0
+  return %1
   })"))},
                               {"name", std::string("negated")}};
   return {{.operands = {{f32({5, 6})}, {f32({5, 6})}}, .attributes = scaled},
@@ -31,14 +31,14 @@ Samples call_samples() {
 
 Samples remat_samples() {
   const FunctionPtr layer = body_from(R"((%0: f32[5,6], %1: f32[6,3]) {
-    %2: f32[5,3] = dot_general[lhs_batch=[], lhs_contract=[1], rhs_batch=[], rhs_contract=[0]] %0, %1
-    %3: f32[5,3] = mul %2, %2
-    return %3
+  %2: f32[5,3] = dot_general[lhs_batch=[], lhs_contract=[1], rhs_batch=[], rhs_contract=[0]] %0, %1
+  %3: f32[5,3] = mul %2, %2
+  return %3
   })");
   const FunctionPtr product = body_from(R"((%0: f32[12,1], %1: f32[12,1]) {
-    %2: f32[12,1] = mul %0, %1
-    %3: f32[12,1] = mul %2, %1
-    return %3, %2
+  %2: f32[12,1] = mul %0, %1
+  %3: f32[12,1] = mul %2, %1
+  return %3, %2
   })");
   return {{.operands = {{f32({5, 6})}, {f32({6, 3})}},
            .attributes = {{"body", bodies(layer)}, {"policy", std::string("dots_saveable")}}},
@@ -48,22 +48,22 @@ Samples remat_samples() {
 
 Samples scan_samples() {
   const FunctionPtr recurrence = body_from(R"((%0: f32[3], %1: f32[3], %2: f32[3]) {
-    %3: f32[3] = mul %0, %1
-    %4: f32[3] = add %3, %2
-    %5: f32[3] = mul %4, %2
-    return %4, %5
+  %3: f32[3] = mul %0, %1
+  %4: f32[3] = add %3, %2
+  %5: f32[3] = mul %4, %2
+  return %4, %5
   })");
   const FunctionPtr layers = body_from(R"((%0: f32[4,6], %1: i32[], %2: f32[6,6], %3: f32[6]) {
-    %4: f32[4,6] = dot_general[lhs_batch=[], lhs_contract=[1], rhs_batch=[], rhs_contract=[0]] %0, %2
-    %5: f32[4,6] = broadcast_in_dim[dims=[1], shape=[4,6]] %3
-    %6: f32[4,6] = add %4, %5
-    %7: f32[] = reduce_sum[dims=[0,1]] %6
-    %8: i32[] = constant[dtype=i32, shape=[], value=1.0]
-    %9: i32[] = add %1, %8
-    return %6, %9, %7
+  %4: f32[4,6] = dot_general[lhs_batch=[], lhs_contract=[1], rhs_batch=[], rhs_contract=[0]] %0, %2
+  %5: f32[4,6] = broadcast_in_dim[dims=[1], shape=[4,6]] %3
+  %6: f32[4,6] = add %4, %5
+  %7: f32[] = reduce_sum[dims=[0,1]] %6
+  %8: i32[] = constant[dtype=i32, shape=[], value=1.0]
+  %9: i32[] = add %1, %8
+  return %6, %9, %7
   })");
   const FunctionPtr swapped = body_from(R"((%0: f32[10,1], %1: f32[10,1]) {
-    return %1, %0
+  return %1, %0
   })");
   return {
       {.operands = {{f32({3})}, {f32({3})}, {f32({5, 3})}},
@@ -78,25 +78,25 @@ Samples scan_samples() {
 
 Samples while_samples() {
   const FunctionPtr below = body_from(R"((%0: i32[], %1: i32[], %2: f32[5,6]) {
-    %3: bool[] = compare[direction="lt"] %1, %0
-    return %3
+  %3: bool[] = compare[direction="lt"] %1, %0
+  return %3
   })");
   const FunctionPtr doubled = body_from(R"((%0: i32[], %1: i32[], %2: f32[5,6]) {
-    %3: i32[] = constant[dtype=i32, shape=[], value=1.0]
-    %4: i32[] = add %1, %3
-    %5: f32[5,6] = add %2, %2
-    return %4, %5
+  %3: i32[] = constant[dtype=i32, shape=[], value=1.0]
+  %4: i32[] = add %1, %3
+  %5: f32[5,6] = add %2, %2
+  return %4, %5
   })");
   const FunctionPtr is_small = body_from(R"((%0: f32[12,1]) {
-    %1: f32[] = reduce_max[dims=[0,1]] %0
-    %2: f32[] = constant[dtype=f32, shape=[], value=10.0]
-    %3: bool[] = compare[direction="lt"] %1, %2
-    return %3
+  %1: f32[] = reduce_max[dims=[0,1]] %0
+  %2: f32[] = constant[dtype=f32, shape=[], value=10.0]
+  %3: bool[] = compare[direction="lt"] %1, %2
+  return %3
   })");
   const FunctionPtr grown = body_from(R"((%0: f32[12,1]) {
-    %1: f32[12,1] = constant[dtype=f32, shape=[12,1], value=1.5]
-    %2: f32[12,1] = add %0, %1
-    return %2
+  %1: f32[12,1] = constant[dtype=f32, shape=[12,1], value=1.5]
+  %2: f32[12,1] = add %0, %1
+  return %2
   })");
   const auto loop = [](const FunctionPtr& condition, const FunctionPtr& body, std::int64_t consts) {
     return Attributes{
@@ -109,20 +109,20 @@ Samples while_samples() {
 
 Samples cond_samples() {
   const FunctionPtr sum = body_from(R"((%0: f32[5,6], %1: f32[5,6]) {
-    %2: f32[5,6] = add %0, %1
-    return %2
+  %2: f32[5,6] = add %0, %1
+  return %2
   })");
   const FunctionPtr product = body_from(R"((%0: f32[5,6], %1: f32[5,6]) {
-    %2: f32[5,6] = mul %0, %1
-    %3: f32[5,6] = mul %2, %1
-    return %3
+  %2: f32[5,6] = mul %0, %1
+  %3: f32[5,6] = mul %2, %1
+  return %3
   })");
   const FunctionPtr second = body_from(R"((%0: f32[5,6], %1: f32[5,6]) {
-    return %1
+  return %1
   })");
   const FunctionPtr whole = body_from(R"((%0: f32[10,1]) {
-    %1: f32[] = reduce_sum[dims=[0,1]] %0
-    return %0, %1
+  %1: f32[] = reduce_sum[dims=[0,1]] %0
+  return %0, %1
   })");
   return {{.operands = {{i32({}), -1.0, 3.0}, {f32({5, 6})}, {f32({5, 6})}},
            .attributes = {{"branches", ir::Bodies{{sum, product, second}}}}},
@@ -132,28 +132,28 @@ Samples cond_samples() {
 
 Samples custom_vjp_samples() {
   const FunctionPtr primal = body_from(R"((%0: f32[5,6], %1: f32[5,6]) {
-    %2: f32[5,6] = mul %0, %0
-    %3: f32[5,6] = mul %2, %1
-    return %3
+  %2: f32[5,6] = mul %0, %0
+  %3: f32[5,6] = mul %2, %1
+  return %3
   })");
   const FunctionPtr forward = body_from(R"((%0: f32[5,6], %1: f32[5,6]) {
-    %2: f32[5,6] = mul %0, %0
-    %3: f32[5,6] = mul %2, %1
-    return %3, %0, %1
+  %2: f32[5,6] = mul %0, %0
+  %3: f32[5,6] = mul %2, %1
+  return %3, %0, %1
   })");
   const FunctionPtr backward = body_from(R"((%0: f32[5,6], %1: f32[5,6], %2: f32[5,6]) {
-    %3: f32[5,6] = add %0, %0
-    %4: f32[5,6] = mul %3, %1
-    %5: f32[5,6] = mul %4, %2
-    %6: f32[5,6] = mul %0, %0
-    %7: f32[5,6] = mul %6, %2
-    return %5, %7
+  %3: f32[5,6] = add %0, %0
+  %4: f32[5,6] = mul %3, %1
+  %5: f32[5,6] = mul %4, %2
+  %6: f32[5,6] = mul %0, %0
+  %7: f32[5,6] = mul %6, %2
+  return %5, %7
   })");
   const FunctionPtr rounded = body_from(R"((%0: i32[12,1]) {
-    return %0
+  return %0
   })");
   const FunctionPtr without = body_from(R"((%0: i32[12,1]) {
-    return %0
+  return %0
   })");
   const auto attributes = [](const CustomVjpParts& parts) {
     return Attributes{{"backward", bodies(parts.backward)},

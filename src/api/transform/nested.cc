@@ -1,4 +1,4 @@
-#include "api/nested.h"
+#include "api/transform/nested.h"
 
 #include <algorithm>
 

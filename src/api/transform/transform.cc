@@ -4,7 +4,7 @@
 #include <tessera/error.h>
 #include <tessera/transform.h>
 
-#include "api/nested.h"
+#include "api/transform/nested.h"
 #include "ops/control/control.h"
 
 namespace tessera::detail {

@@ -6,7 +6,7 @@
 #include <tessera/control.h>
 #include <tessera/error.h>
 
-#include "api/nested.h"
+#include "api/transform/nested.h"
 #include "ops/emit.h"
 
 namespace tessera::detail {
