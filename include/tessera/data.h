@@ -1,12 +1,17 @@
-// Training data: token sets made by NumPy's random numbers, and the bytes of text files.
+// Training data: sets made by NumPy's random numbers, and the bytes of text files.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include <tessera/array.h>
+
+namespace tessera {
+class NumpyRandomState;
+}
 
 namespace tessera::data {
 
@@ -23,6 +28,19 @@ class Tokens {
  private:
   std::vector<std::int32_t> tokens_;
   std::int64_t length_;
+};
+
+/// numpy.random.RandomState(seed): draws follow each other. Copies share their place.
+class RandomState {
+ public:
+  explicit RandomState(std::uint32_t seed);
+  /// Drawn in f64, then rounded to f32.
+  Array standard_normal(const Shape& shape);
+  /// i32 in [low, high); throws UserError when the range is empty or beyond i32.
+  Array randint(std::int32_t low, std::int64_t high, const Shape& shape);
+
+ private:
+  std::shared_ptr<NumpyRandomState> state_;
 };
 
 /// numpy.random.RandomState(seed).randint(0, vocab, size=(num_sequences, length), dtype=int32).

@@ -10,16 +10,16 @@
 //   Mlp mlp(nn::Scope(Key(42)), 256);
 //
 // A scope names parameters and derives their keys as Flax does, so the same names and the same seed
-// give the parameters that Flax gives.
+// give the parameters that Flax gives: those of Linen, or with Scope::nnx those of NNX.
 #pragma once
 
 #include <concepts>
 #include <memory>
 #include <optional>
 
-#include <tessera/ops.h>
-#include <tessera/random.h>
-#include <tessera/tree.h>
+#include <tessera/control.h>
+#include <tessera/grad.h>
+#include <tessera/window.h>
 
 namespace tessera::nn {
 
@@ -94,22 +94,50 @@ struct ScopeName {
   TESSERA_COPYABLE(ScopeName);
 };
 
+/// How a scope derives a key from a root key; a static field of trees.
+struct KeyFold {
+  std::vector<std::string> names;  // empty: the number alone is folded in
+  std::uint32_t number = 0;
+
+  Key operator()(const Key& root) const;
+  std::string tessera_key() const;
+};
+
 /// A place in the tree of names. Child scopes and parameters of one scope have distinct names.
 class Scope {
  public:
-  /// The root.
+  /// The root. As in Linen a key depends on names and on the number of the parameter in its scope.
   explicit Scope(const Key& key);
+  /// The root. As in NNX a key depends on the number of keys that were made before it.
+  static Scope nnx(const Key& key);
   TESSERA_COPYABLE(Scope);
   /// The child of this name; throws UserError when the name is taken.
   Scope operator/(ScopeName name) const;
   /// A new parameter; throws UserError when the name is taken.
   Param param(std::string name, const Initializer& initializer, const Shape& shape,
               std::source_location where = std::source_location::current()) const;
+  /// A new parameter of this value, for which no key is made.
+  Param param(std::string name, Array value,
+              std::source_location where = std::source_location::current()) const;
+  /// The key that a layer draws its dropout masks from.
+  KeyFold dropout_fold() const;
+
+  /// This scope with a key of its own as root key, as inside of Linen's nn.jit.
+  Scope folded(std::source_location where = std::source_location::current()) const;
+  /// This scope for `length` layers at once: parameters get a first dimension, split as
+  /// `axis_name` says, whose slices have keys that are split from the root key.
+  Scope stacked(std::int64_t length, const SpecEntry& axis_name,
+                std::source_location where = std::source_location::current()) const;
+  /// This scope with all names free again, while the numbers of keys go on.
+  Scope traced_again() const;
 
  private:
   struct State;
   explicit Scope(std::shared_ptr<State> state);
   void take(const std::string& name, const std::source_location& where) const;
+  KeyFold fold(std::uint32_t number) const;
+  template <typename F>
+  Array each_root(F f) const;
   std::shared_ptr<State> state_;
 };
 
@@ -151,11 +179,61 @@ struct LayerNorm {
   TESSERA_MODULE(scale, bias, epsilon)
 };
 
+/// Windows over x [n, space.., inputs] -> [n, space.., features], with the padding of Linen.
+struct ConvOptions {
+  std::vector<std::int64_t> kernel_size;
+  std::vector<std::int64_t> strides = {};
+  Padding padding = "SAME";
+  std::vector<std::int64_t> input_dilation = {};
+  std::vector<std::int64_t> kernel_dilation = {};
+  std::int64_t feature_group_count = 1;
+  bool use_bias = true;
+  Initializer kernel_init = init::lecun_normal();
+  Initializer bias_init = init::zeros();
+};
+
+struct Conv {
+  Param kernel;  // [kernel_size.., inputs / groups, features]
+  std::optional<Param> bias;
+  Static<tessera::ConvOptions> options;
+
+  Conv(const Scope& scope, std::int64_t inputs, std::int64_t features, const ConvOptions& options);
+  Array operator()(Operand x) const;
+  TESSERA_COPYABLE(Conv);
+  TESSERA_MODULE(kernel, bias, options)
+};
+
+/// What layers do that differ in training.
+struct Mode {
+  std::optional<Key> dropout_key;  // nothing: no dropout
+
+  static Mode eval() { return {}; }
+  static Mode train(Key key) { return {.dropout_key = std::move(key)}; }
+  TESSERA_TREE(dropout_key)
+};
+
+/// In training, elements become 0 with probability `rate` and x / (1 - rate) otherwise. Layers of
+/// different scopes and calls with different keys drop different elements.
+struct Dropout {
+  double rate;
+  KeyFold fold;
+
+  /// Throws UserError unless 0 <= rate < 1.
+  Dropout(const Scope& scope, double rate,
+          std::source_location where = std::source_location::current());
+  Array operator()(Operand x, const Mode& mode) const;
+  TESSERA_COPYABLE(Dropout);
+  TESSERA_MODULE(rate, fold)
+};
+
 struct AttentionOptions {
   std::int64_t num_heads;
-  std::int64_t features;  // of inputs and outputs; a multiple of num_heads
+  std::int64_t features;          // of inputs and outputs
+  std::int64_t qkv_features = 0;  // of all heads together, a multiple of num_heads; 0: features
   bool use_bias = true;
-  bool is_causal = false;  // position t sees positions up to t only
+  bool is_causal = false;                          // position t sees positions up to t only
+  Initializer kernel_init = init::lecun_normal();  // drawn on [inputs, outputs]
+  Initializer bias_init = init::zeros();
 };
 
 /// Multi-head self-attention, x [B,T,features] -> [B,T,features].
@@ -175,6 +253,34 @@ struct SelfAttention {
 /// softmax(q k^T / sqrt(D)) v: q [B,T,H,D], k and v [B,S,H,D] -> [B,T,H,D]. Throws UserError for
 /// shapes that do not fit.
 Array dot_product_attention(Operand q, Operand k, Operand v, bool is_causal = false);
+
+/// Layers of one kind, one after the other: parameters have a first dimension for the layer.
+template <typename Layer>
+struct Scanned {
+  Layer layers;
+
+  Array operator()(const Array& x) const {
+    const auto apply = [](const Array& y, const Layer& layer) {
+      return std::pair(layer(y), std::tuple<>());
+    };
+    return tessera::scan(apply, x, layers).first;
+  }
+  TESSERA_MODULE(layers)
+};
+
+struct ScanOptions {
+  std::int64_t length;         // how many layers
+  SpecEntry axis_name = none;  // the mesh axis that splits the dimension of layers
+};
+
+/// Layers Layer(scope, args...) as nn.scan of Linen makes them, compiled once for all.
+template <typename Layer, typename... Args>
+Scanned<Layer> scan(const Scope& scope, const ScanOptions& options, const Args&... args) {
+  const Scope stacked = scope.stacked(options.length, options.axis_name);
+  // Linen traces the layer twice, and the keys of the second time count.
+  eval_shape([&] { return Layer(stacked, args...); });
+  return Scanned<Layer>{Layer(stacked.traced_again(), args...)};
+}
 
 /// PE[pos, 2i] = sin(pos f_i), PE[pos, 2i+1] = cos(pos f_i), f_i = 10000^(-2i / width).
 Array sinusoidal_positions(std::int64_t length, std::int64_t width,

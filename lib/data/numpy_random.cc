@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <string>
+#include <utility>
 
+#include <tessera/data.h>
 #include <tessera/error.h>
 
 namespace tessera {
@@ -28,5 +31,48 @@ void NumpyRandomState::randint_i32(std::int32_t low, std::int64_t high,
     value = static_cast<std::int32_t>(low + std::int64_t{offset});
   }
 }
+
+double NumpyRandomState::next_double() {
+  const double high = next_u32() >> 5U;
+  const double low = next_u32() >> 6U;
+  return (high * 67108864.0 + low) / 9007199254740992.0;
+}
+
+double NumpyRandomState::next_normal() {
+  if (second_normal_) return *std::exchange(second_normal_, std::nullopt);
+  double x = 0;
+  double y = 0;
+  double square = 0;
+  while (square >= 1.0 || square == 0.0) {
+    x = 2.0 * next_double() - 1.0;
+    y = 2.0 * next_double() - 1.0;
+    square = x * x + y * y;
+  }
+  const double scale = std::sqrt(-2.0 * std::log(square) / square);
+  second_normal_ = scale * x;
+  return scale * y;
+}
+
+void NumpyRandomState::standard_normal(std::span<double> out) {
+  for (double& value : out) value = next_normal();
+}
+
+namespace data {
+
+RandomState::RandomState(std::uint32_t seed) : state_(std::make_shared<NumpyRandomState>(seed)) {}
+
+Array RandomState::standard_normal(const Shape& shape) {
+  std::vector<double> values(static_cast<std::size_t>(num_elements(shape)));
+  state_->standard_normal(values);
+  return array(std::vector<float>(values.begin(), values.end()), shape);
+}
+
+Array RandomState::randint(std::int32_t low, std::int64_t high, const Shape& shape) {
+  std::vector<std::int32_t> values(static_cast<std::size_t>(num_elements(shape)));
+  state_->randint_i32(low, high, values);
+  return array(values, shape);
+}
+
+}  // namespace data
 
 }  // namespace tessera

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <span>
 
@@ -18,9 +19,15 @@ class NumpyRandomState {
   /// Fills `out` as randint(low, high, size=out.size(), dtype=int32): values in [low, high), by
   /// masked rejection. Throws UserError unless low < high <= 2^31.
   void randint_i32(std::int32_t low, std::int64_t high, std::span<std::int32_t> out);
+  /// Fills `out` as standard_normal(size=out.size()): Marsaglia's polar method in f64.
+  void standard_normal(std::span<double> out);
 
  private:
+  double next_double();  // in [0, 1), 53 bits
+  double next_normal();
+
   std::mt19937 engine_;
+  std::optional<double> second_normal_;  // each round of the method gives two
 };
 
 }  // namespace tessera

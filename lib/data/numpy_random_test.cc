@@ -61,6 +61,16 @@ TEST(NumpyRandomState, DrawsAcrossCallsAsInOne) {
   EXPECT_EQ(whole, parts);
 }
 
+TEST(NumpyRandomState, NormalsEqualNumpys) {
+  NumpyRandomState state(0);
+  std::vector<double> values(5);
+  state.standard_normal(std::span(values).first(3));
+  state.standard_normal(std::span(values).subspan(3));
+  const std::vector<double> want = {1.764052345967664, 0.4001572083672233, 0.9787379841057392,
+                                    2.240893199201458, 1.8675579901499675};
+  for (std::size_t i = 0; i < want.size(); ++i) EXPECT_DOUBLE_EQ(values[i], want[i]);
+}
+
 TEST(NumpyRandomState, RejectsRangesWithoutI32) {
   Values out(1);
   NumpyRandomState state(0);

@@ -123,9 +123,10 @@ Initializer value(Array value) {
 }
 
 Initializer flattened(Initializer initializer, std::int64_t inputs, std::int64_t outputs) {
-  return rule([=](const Key& key, const Shape& shape) {
+  Initializer flat = rule([=](const Key& key, const Shape& shape) {
     return reshape(initializer(key, {inputs, outputs}), shape);
   });
+  return initializer.is_annotated() ? with_partitioning(std::move(flat), initializer.spec()) : flat;
 }
 
 }  // namespace init

@@ -6,10 +6,11 @@
 
 namespace tessera::nn {
 
+TESSERA_DEFINE_COPYABLE(Conv);
 TESSERA_DEFINE_COPYABLE(Dense);
+TESSERA_DEFINE_COPYABLE(Dropout);
 TESSERA_DEFINE_COPYABLE(Embed);
 TESSERA_DEFINE_COPYABLE(LayerNorm);
-TESSERA_DEFINE_COPYABLE(SelfAttention);
 
 Dense::Dense(const Scope& scope, std::int64_t inputs, std::int64_t features, bool use_bias,
              const Initializer& kernel_init, const Initializer& bias_init)
@@ -47,91 +48,58 @@ Array LayerNorm::operator()(Operand x) const {
 
 namespace {
 
-void check_heads(const AttentionOptions& options, const std::source_location& where) {
-  if (options.num_heads >= 1 && options.features % options.num_heads == 0) return;
-  throw UserError({.what = "SelfAttention: the heads do not divide the features",
-                   .where = where,
-                   .found = std::to_string(options.features) + " features, " +
-                            std::to_string(options.num_heads) + " heads",
-                   .wanted = "features that are a multiple of the number of heads",
-                   .cure = "choose a number of heads that divides the features"});
+Shape kernel_shape(const ConvOptions& o, std::int64_t inputs, std::int64_t features) {
+  Shape shape = o.kernel_size;
+  shape.push_back(inputs / o.feature_group_count);
+  shape.push_back(features);
+  return shape;
 }
 
-Param projection(const Scope& scope, const AttentionOptions& o) {
-  return scope.param("kernel", init::flattened(init::lecun_normal(), o.features, o.features),
-                     {o.features, o.num_heads, o.features / o.num_heads});
+std::string list(const std::vector<std::int64_t>& numbers) { return to_string(Shape(numbers)); }
+
+Static<tessera::ConvOptions> static_options(const ConvOptions& o) {
+  std::string padding(o.padding.name());
+  for (const auto& [before, after] : o.padding.widths()) padding += list({before, after});
+  return {.value = {.strides = o.strides,
+                    .padding = o.padding,
+                    .input_dilation = o.input_dilation,
+                    .kernel_dilation = o.kernel_dilation,
+                    .feature_group_count = o.feature_group_count},
+          .key = list(o.strides) + padding + list(o.input_dilation) + list(o.kernel_dilation) +
+                 std::to_string(o.feature_group_count)};
 }
 
 }  // namespace
 
-SelfAttention::SelfAttention(const Scope& scope, const AttentionOptions& options,
-                             std::source_location where)
-    : is_causal(options.is_causal) {
-  check_heads(options, where);
-  const std::int64_t width = options.features / options.num_heads;
-  auto project = [&](const char* name, Param& kernel, std::optional<Param>& bias) {
-    const Scope child = scope / name;
-    kernel = projection(child, options);
-    if (options.use_bias) bias = child.param("bias", init::zeros(), {options.num_heads, width});
-  };
-  project("query", query, query_bias);
-  project("key", key, key_bias);
-  project("value", value, value_bias);
-  const Scope child = scope / "out";
-  out = child.param("kernel",
-                    init::flattened(init::lecun_normal(), options.features, options.features),
-                    {options.num_heads, width, options.features});
-  if (options.use_bias) out_bias = child.param("bias", init::zeros(), {options.features});
+Conv::Conv(const Scope& scope, std::int64_t inputs, std::int64_t features, const ConvOptions& o)
+    : kernel(scope.param("kernel", o.kernel_init, kernel_shape(o, inputs, features))),
+      options(static_options(o)) {
+  if (o.use_bias) bias = scope.param("bias", o.bias_init, {features});
 }
 
-Array SelfAttention::operator()(Operand x) const {
+Array Conv::operator()(Operand x) const {
   const CallScope call(x.where);
-  auto project = [&](const Param& kernel, const std::optional<Param>& bias) {
-    const Array y = einsum("btf,fhd->bthd", x, kernel);
-    return bias ? y + *bias : y;
-  };
-  const Array attended = dot_product_attention(project(query, query_bias), project(key, key_bias),
-                                               project(value, value_bias), is_causal);
-  const Array y = einsum("bthd,hdf->btf", attended, out);
-  return out_bias ? y + *out_bias : y;
+  const Array y = conv(x, kernel, *options);
+  return bias ? y + *bias : y;
 }
 
-namespace {
-
-void check_attention(const Operand& q, const Operand& k, const Operand& v) {
-  if (!q.is_number() && !k.is_number() && !v.is_number()) {
-    const Shape& from = q.array.shape(q.where);
-    const Shape& to = k.array.shape(q.where);
-    if (from.size() == 4 && to.size() == 4 && to == v.array.shape(q.where) && from[0] == to[0] &&
-        from[2] == to[2] && from[3] == to[3]) {
-      return;
-    }
-  }
-  auto text = [](const Operand& x) {
-    return x.is_number() ? std::string("a number") : to_string(x.array.type());
-  };
-  throw UserError({.what = "dot_product_attention: the shapes of q, k and v do not fit",
-                   .where = q.where,
-                   .found = text(q) + ", " + text(k) + " and " + text(v),
-                   .wanted = "q [B,T,H,D], k and v [B,S,H,D]",
-                   .cure = "project to heads first: einsum(\"btf,fhd->bthd\", x, kernel)"});
+Dropout::Dropout(const Scope& scope, double drop_rate, std::source_location where)
+    : rate(drop_rate), fold(scope.dropout_fold()) {
+  if (rate >= 0.0 && rate < 1.0) return;
+  throw UserError({.what = "Dropout: the rate is no probability below 1",
+                   .where = where,
+                   .found = std::to_string(rate),
+                   .wanted = "0 <= rate < 1",
+                   .cure = "pass the probability that an element is dropped, for example 0.1"});
 }
 
-}  // namespace
-
-Array dot_product_attention(Operand q, Operand k, Operand v, bool is_causal) {
-  const CallScope call(q.where);
-  check_attention(q, k, v);
-  const auto depth = static_cast<double>(q.array.dim(-1));
-  const Array scaled = div(q, std::sqrt(depth));
-  Array weights = einsum("bqhd,bkhd->bhqk", scaled, k);
-  if (is_causal) {
-    const std::int64_t length_q = weights.dim(2);
-    const std::int64_t length_k = weights.dim(3);
-    const Array is_seen = iota({length_q, length_k}, 0) >= iota({length_q, length_k}, 1);
-    weights = where(is_seen, weights, std::numeric_limits<float>::lowest());
-  }
-  return einsum("bhqk,bkhd->bqhd", softmax(weights), v);
+Array Dropout::operator()(Operand x, const Mode& mode) const {
+  const CallScope call(x.where);
+  if (!mode.dropout_key || rate == 0.0) return x.array;
+  const double keep = 1.0 - rate;
+  const Array is_kept =
+      random::bernoulli(fold(*mode.dropout_key), static_cast<float>(keep), x.array.shape());
+  return where(is_kept, x / keep, 0.0);
 }
 
 Array sinusoidal_positions(std::int64_t length, std::int64_t width, std::source_location where) {

@@ -2,20 +2,46 @@
 
 #include <tessera/error.h>
 #include <tessera/nn.h>
+#include <tessera/vmap.h>
 
 namespace tessera::nn {
 
 struct Scope::State {
-  Key root;
+  Array root;  // data of the root key: u32[2], or u32[length,2] for stacked layers
   std::vector<std::string> path;
+  std::size_t num_folded = 0;  // names of the path that the root key depends on already
   std::vector<std::string> taken;
-  std::uint32_t num_keys = 0;  // Flax counts the keys that a scope hands out, from 1
+  std::shared_ptr<std::uint32_t> num_keys;  // made so far, in this scope or, for NNX, in all
+  bool is_nnx = false;
+  std::int64_t length = 0;  // of stacked layers; 0: one layer
+  SpecEntry axis_name = none;
 };
 
 TESSERA_DEFINE_COPYABLE(ScopeName);
 TESSERA_DEFINE_COPYABLE(Scope);
+
+Key KeyFold::operator()(const Key& root) const {
+  return names.empty() ? random::fold_in(root, number) : random::fold_in(root, names, number);
+}
+
+std::string KeyFold::tessera_key() const {
+  std::string text;
+  for (const std::string& name : names) text += name + "/";
+  return text + std::to_string(number);
+}
+
 Scope::Scope(std::shared_ptr<State> state) : state_(std::move(state)) {}
-Scope::Scope(const Key& key) : state_(std::make_shared<State>()) { state_->root = key; }
+
+Scope::Scope(const Key& key) : state_(std::make_shared<State>()) {
+  state_->root = key.data();
+  state_->num_keys = std::make_shared<std::uint32_t>(0);
+}
+
+Scope Scope::nnx(const Key& key) {
+  Scope scope(key);
+  scope.state_->is_nnx = true;
+  return scope;
+}
 
 namespace {
 
@@ -48,20 +74,69 @@ void Scope::take(const std::string& name, const std::source_location& where) con
 
 Scope Scope::operator/(ScopeName name) const {
   take(name.text, name.where);
-  auto child = std::make_shared<State>();
-  child->root = state_->root;
-  child->path = state_->path;
+  auto child = std::make_shared<State>(*state_);
   child->path.push_back(std::move(name.text));
+  child->taken.clear();
+  if (!child->is_nnx) child->num_keys = std::make_shared<std::uint32_t>(0);
   return Scope(std::move(child));
+}
+
+KeyFold Scope::fold(std::uint32_t number) const {
+  if (state_->is_nnx) return {.names = {}, .number = number - 1};
+  const auto first = state_->path.begin() + static_cast<std::ptrdiff_t>(state_->num_folded);
+  return {.names = {first, state_->path.end()}, .number = number};
+}
+
+KeyFold Scope::dropout_fold() const { return fold(state_->is_nnx ? ++*state_->num_keys : 1); }
+
+/// f of the root key, or of that of each layer.
+template <typename F>
+Array Scope::each_root(F f) const {
+  const auto on_data = [&](const Array& data) { return f(Key::from_data(data)); };
+  return state_->length > 0 ? vmap(on_data)(state_->root) : on_data(state_->root);
+}
+
+Scope Scope::folded(std::source_location where) const {
+  const CallScope call(where);
+  const KeyFold next = fold(++*state_->num_keys);
+  auto inner = std::make_shared<State>(*state_);
+  inner->root = each_root([&](const Key& root) { return next(root).data(); });
+  inner->num_folded = inner->path.size();
+  if (!inner->is_nnx) inner->num_keys = std::make_shared<std::uint32_t>(0);
+  return Scope(std::move(inner));
+}
+
+Scope Scope::stacked(std::int64_t length, const SpecEntry& axis_name,
+                     std::source_location where) const {
+  const CallScope call(where);
+  if (length < 1 || state_->length > 0) {
+    throw UserError({.what = "nn::scan: layers cannot be stacked here",
+                     .where = where,
+                     .found = length < 1 ? std::to_string(length) + " layers"
+                                         : "a scope of stacked layers already",
+                     .wanted = "at least one layer, in a scope that is not itself scanned",
+                     .cure = "pass .length = the number of layers, in the outermost nn::scan"});
+  }
+  auto layers = std::make_shared<State>(*state_);
+  layers->root = random::split_data(Key::from_data(state_->root), length);
+  layers->length = length;
+  layers->axis_name = axis_name;
+  return Scope(std::move(layers));
+}
+
+Scope Scope::traced_again() const {
+  auto again = std::make_shared<State>(*state_);
+  again->taken.clear();
+  return Scope(std::move(again));
 }
 
 namespace {
 
 /// Errors name the parameter and the line that asks for it.
-Array initial_value(const Initializer& initializer, const Key& key, const Shape& shape,
-                    const std::string& path, const std::source_location& where) {
+template <typename F>
+Array initial_value(F make, const std::string& path, const std::source_location& where) {
   try {
-    return initializer(key, shape);
+    return make();
   } catch (const UserError& error) {
     Mistake mistake = error.mistake();
     if (mistake.where.file.empty()) mistake.where = where;
@@ -76,12 +151,24 @@ Param Scope::param(std::string name, const Initializer& initializer, const Shape
                    std::source_location where) const {
   const CallScope scope(where);
   take(name, where);
-  state_->num_keys += 1;
-  const Key key = random::fold_in(state_->root, state_->path, state_->num_keys);
+  const KeyFold next = fold(++*state_->num_keys);
   std::string path = joined(state_->path, std::move(name));
-  Array value = initial_value(initializer, key, shape, path, where);
-  return initializer.is_annotated() ? Param(std::move(value), std::move(path), initializer.spec())
-                                    : Param(std::move(value), std::move(path));
+  const auto draw = [&](const Key& root) { return initializer(next(root), shape); };
+  Array value = initial_value([&] { return each_root(draw); }, path, where);
+  const bool is_axis_named = !state_->axis_name.axes.empty();
+  if (!initializer.is_annotated() && !is_axis_named) return {std::move(value), std::move(path)};
+  std::vector<SpecEntry> entries = initializer.spec().entries();
+  if (state_->length > 0) entries.insert(entries.begin(), state_->axis_name);
+  return {std::move(value), std::move(path), PartitionSpec(std::move(entries))};
+}
+
+Param Scope::param(std::string name, Array value, std::source_location where) const {
+  const CallScope scope(where);
+  take(name, where);
+  if (state_->length > 0) {
+    value = each_root([&](const Key&) { return value; });
+  }
+  return {std::move(value), joined(state_->path, std::move(name))};
 }
 
 }  // namespace tessera::nn

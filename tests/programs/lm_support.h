@@ -1,25 +1,17 @@
 // The language model of examples/lm, trained for a few steps inside a test.
 #pragma once
 
-#include <gtest/gtest.h>
-#include <vector>
-
-#include <tessera/checkpoint.h>
 #include <tessera/data.h>
 #include <tessera/train.h>
 
 #include "lm/model.h"
+#include "tests/programs/training.h"
 
 namespace tessera::testing {
 
 using State = TrainState<lm::LM>;
 
 enum class Layout { replicated, fsdp };
-
-struct TrainingRun {
-  std::vector<float> losses;
-  std::string params_hash;
-};
 
 inline State make_state(const lm::Config& config, const Mesh& mesh, Layout layout) {
   auto init = [&](Key key) {
@@ -60,11 +52,6 @@ inline TrainingRun train(const lm::Config& config, const Mesh& mesh, Layout layo
   }
   run.params_hash = checkpoint::fingerprint(checkpoint::named_arrays(state.params));
   return run;
-}
-
-inline void expect_same_bits(const TrainingRun& run, const TrainingRun& want) {
-  EXPECT_EQ(run.losses, want.losses);
-  EXPECT_EQ(run.params_hash, want.params_hash);
 }
 
 }  // namespace tessera::testing

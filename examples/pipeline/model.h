@@ -1,0 +1,82 @@
+// A deep transformer whose blocks are computed again in the backward pass, trained on micro-batches
+// whose gradients are added up in a compiled loop.
+#pragma once
+
+#include <tessera/nn.h>
+#include <tessera/tessera.h>
+
+namespace pipeline {
+
+using namespace tessera;
+
+struct Config {
+  std::int64_t seq = 2048;
+  std::int64_t d_model = 1024;
+  std::int64_t heads = 8;
+  std::int64_t layers = 8;
+  std::int64_t microbatches = 4;
+};
+
+struct Block {
+  nn::SelfAttention attention;
+  nn::LayerNorm norm_attention, norm_mlp;
+  nn::Dense up, down;
+
+  Block(const nn::Scope& scope, const Config& c)
+      : attention(scope / "MultiHeadDotProductAttention_0",
+                  {.num_heads = c.heads, .features = c.d_model, .qkv_features = c.d_model / 8}),
+        norm_attention(scope / "LayerNorm_0", c.d_model),
+        norm_mlp(scope / "LayerNorm_1", c.d_model),
+        up(scope / "Dense_0", c.d_model, 4 * c.d_model),
+        down(scope / "Dense_1", 4 * c.d_model, c.d_model) {}
+
+  Array operator()(Array x) const {
+    x = norm_attention(x + attention(x));
+    return norm_mlp(x + down(gelu(up(x))));
+  }
+  TESSERA_MODULE(attention, norm_attention, norm_mlp, up, down)
+};
+
+struct Transformer {
+  std::vector<Block> blocks;
+
+  Transformer(const nn::Scope& scope, const Config& c) {
+    for (std::int64_t i = 0; i < c.layers; ++i) {
+      blocks.emplace_back((scope / ("block_" + std::to_string(i))).folded(), c);
+    }
+  }
+
+  /// [B,T,d_model] -> [B,T,d_model].
+  Array operator()(Array x) const {
+    for (const Block& block : blocks) x = remat(block)(x);
+    return x;
+  }
+  TESSERA_MODULE(blocks)
+};
+
+/// The mean squared error; a batch goes over the axis `fsdp`.
+inline Array loss_of(const Transformer& model, const Array& x, const Array& targets) {
+  const Array y = model(with_sharding_constraint(x, P{"fsdp"}));
+  return mean(square(y - with_sharding_constraint(targets, P{"fsdp"})));
+}
+
+/// Losses and gradients of micro-batches of xs and targets [B,T,d_model], added up.
+inline std::tuple<Array, Transformer> accumulate(const Transformer& params, const Array& xs,
+                                                 const Array& targets, std::int64_t count) {
+  using Total = std::tuple<Array, Transformer>;
+  const auto add = [&](const Total& total, const std::tuple<Array, Array>& batch) {
+    const auto& [x, y] = batch;
+    const Total one =
+        value_and_grad([&](const Transformer& model) { return loss_of(model, x, y); })(params);
+    const auto plus = [](const Array& a, const Array& b) { return a + b; };
+    return std::pair(tree_map(plus, total, one), std::tuple<>());
+  };
+  const auto split = [&](const Array& a) {
+    return reshape(a, {count, a.dim(0) / count, a.dim(1), a.dim(2)});
+  };
+  const auto zero = [](const Array& a) { return zeros_like(a); };
+  return scan(add, Total(zeros({}), tree_map(zero, params)), std::tuple(split(xs), split(targets)))
+      .first;
+}
+
+}  // namespace pipeline
