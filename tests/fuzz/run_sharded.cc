@@ -97,14 +97,17 @@ HostArray gather(const run::Tiles& tiles, const Layout& layout, DType dtype) {
 }
 
 Function without_mesh(const Function& function) {
-  Function result = function;
-  result.mesh = Mesh();
-  for (ir::Equation& equation : result.equations) {
-    if (equation.op != &ops::sharding_constraint_op) continue;
-    const std::int64_t rank = result.type(equation.results[0]).rank();
-    equation.attributes.set("sharding", replicated_sharding(rank));
-  }
-  return result;
+  const auto change = [](const Function& body) {
+    Function result = body;
+    result.mesh = Mesh();
+    for (ir::Equation& equation : result.equations) {
+      if (equation.op != &ops::sharding_constraint_op) continue;
+      const std::int64_t rank = result.type(equation.results[0]).rank();
+      equation.attributes.set("sharding", replicated_sharding(rank));
+    }
+    return result;
+  };
+  return change(ir::with_changed_bodies(function, change));
 }
 
 Arrays run_reference(const Function& function, const Arrays& inputs) {
