@@ -65,17 +65,41 @@ ir::Function derivative_of(const ir::Function& function, const std::vector<std::
   }
 }
 
-/// The program with a loss over some float value, and the gradient with respect to some inputs.
-ir::Function with_gradient(Program& program) {
-  Random& random = program.random();
-  const ValueId x = program.recent([](const Type& type) { return type.dtype == DType::f32; });
-  if (x == ir::kNoValue) return program.function();
+/// sum(x * w) with weights that become an input.
+ValueId weighted_total(Program& program, ValueId x) {
   const Type type = program.type(x);
   Ints dims;
   for (std::int64_t i = 0; i < type.rank(); ++i) dims.push_back(i);
-  random.shuffle(dims);
+  program.random().shuffle(dims);
   const ValueId weighted = ops::mul(program.builder(), x, program.add_input({.type = type}));
-  const ValueId loss = ops::reduce_sum(program.builder(), weighted, dims);
+  return ops::reduce_sum(program.builder(), weighted, dims);
+}
+
+/// Float values that little else uses come first.
+std::vector<ValueId> floats_for_loss(Program& program) {
+  std::vector<ValueId> floats;
+  for (ValueId id : random_outputs(program)) {
+    if (program.type(id).dtype == DType::f32) floats.push_back(id);
+  }
+  const ValueId recent = program.recent([](const Type& type) { return type.dtype == DType::f32; });
+  if (recent != ir::kNoValue) floats.push_back(recent);
+  const auto most = static_cast<std::size_t>(program.random().between(1, 4));
+  floats.resize(std::min(floats.size(), most));
+  return floats;
+}
+
+/// The program with a loss over some float values, and the gradient with respect to some inputs.
+ir::Function with_gradient(Program& program) {
+  Random& random = program.random();
+  ValueId loss = ir::kNoValue;
+  for (ValueId x : floats_for_loss(program)) {
+    const ValueId total = weighted_total(program, x);
+    loss = loss == ir::kNoValue ? total : ops::add(program.builder(), loss, total);
+  }
+  if (loss == ir::kNoValue) {
+    program.builder().set_outputs(random_outputs(program));
+    return program.function();
+  }
   std::vector<std::size_t> wrt;
   for (std::size_t i = 0; i < program.function().inputs.size(); ++i) {
     const Type& input = program.type(program.function().inputs[i]);

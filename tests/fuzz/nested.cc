@@ -337,26 +337,42 @@ void remat(Program& p) {
          {{"body", bodies({body.function()})}, {"policy", p.random().choose(policies)}}, operands);
 }
 
+/// Moves the operands that must be arguments, since they may be differentiated, to the front;
+/// returns their number.
+std::size_t sort_arguments(Program& p, ir::Function& body, Ids& operands) {
+  Ids arguments, constants, argument_inputs, constant_inputs;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const bool is_argument = is_float(p.type(operands[i]).dtype) || p.random().chance(30);
+    (is_argument ? arguments : constants).push_back(operands[i]);
+    (is_argument ? argument_inputs : constant_inputs).push_back(body.inputs[i]);
+  }
+  operands = arguments;
+  append(operands, constants);
+  body.inputs = argument_inputs;
+  append(body.inputs, constant_inputs);
+  return arguments.size();
+}
+
 /// The derivative need not be one: it is some function of residuals, constants and cotangents.
 void custom_vjp(Program& p) {
   if (is_too_deep(p)) return;
   Program primal(&p);
-  const Ids operands = call_operands(p, primal);
-  const ir::Function function = primal.function();
+  Ids operands = call_operands(p, primal);
+  ir::Function function = primal.function();
+  const std::size_t num_args = sort_arguments(p, function, operands);
   ir::Function forward = function;
   Program backward(&p);
   for (ValueId id : some_values(primal, p.random().between(0, 2), function.inputs[0])) {
     forward.outputs.push_back(id);
     backward.add_input(ops::HostArray(primal.data(id)));
   }
-  const std::int64_t num_args = p.random().between(1, static_cast<std::int64_t>(operands.size()));
-  for (std::size_t i = at(num_args); i < operands.size(); ++i) {
+  for (std::size_t i = num_args; i < operands.size(); ++i) {
     backward.add_input(ops::HostArray(p.data(operands[i])));
   }
   for (ValueId id : function.outputs) backward.add_input({.type = function.type(id)});
   const Ids inputs = backward.function().inputs;
   Ids cotangents;
-  for (std::size_t i = 0; i < at(num_args); ++i) {
+  for (std::size_t i = 0; i < num_args; ++i) {
     const Type& type = p.type(operands[i]);
     const ValueId first = as_type(backward, p.random().choose(inputs), type);
     const ValueId second = as_type(backward, p.random().choose(inputs), type);
@@ -366,7 +382,7 @@ void custom_vjp(Program& p) {
   p.emit(ops::custom_vjp_op,
          {{"backward", bodies({backward.function()})},
           {"forward", bodies({forward})},
-          {"num_args", num_args},
+          {"num_args", static_cast<std::int64_t>(num_args)},
           {"primal", bodies({function})}},
          operands);
 }
