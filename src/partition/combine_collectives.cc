@@ -58,7 +58,7 @@ class Combiner {
       flush(bucket);
     }
     const auto kind = kind_of(*equation.op);
-    if (kind && is_reducing(*kind) && equation.operands.size() == 1) {
+    if (kind && is_reducing(*kind)) {
       add(index, *kind);
     } else {
       equations_.push_back(equation);
@@ -67,6 +67,12 @@ class Combiner {
 
   void add(std::size_t index, MoveKind kind) {
     const Equation& equation = function_.equations[index];
+    if (equation.operands.size() > 1) {
+      // Joined before: it waits for its first use as it did then, but for no company.
+      buckets_.push_back({.members = {index}, .views = {}});
+      for (ValueId id : equation.results) bucket_of_[id] = static_cast<int>(buckets_.size()) - 1;
+      return;
+    }
     const Type& type = function_.type(equation.operands[0]);
     const Sharding& from = function_.sharding(equation.operands[0]);
     const Sharding& to = function_.sharding(equation.results[0]);
@@ -96,9 +102,9 @@ class Combiner {
     joined.results.clear();
     for (std::size_t index : bucket.members) {
       const Equation& member = function_.equations[index];
-      joined.operands.push_back(member.operands[0]);
-      joined.results.push_back(member.results[0]);
-      bucket_of_[member.results[0]] = kNotPending;
+      joined.operands.insert(joined.operands.end(), member.operands.begin(), member.operands.end());
+      joined.results.insert(joined.results.end(), member.results.begin(), member.results.end());
+      for (ValueId result : member.results) bucket_of_[result] = kNotPending;
     }
     equations_.push_back(std::move(joined));
     for (std::size_t index : bucket.views) {

@@ -3,9 +3,13 @@
 #include <algorithm>
 #include <fmt/format.h>
 
+#include <tessera/error.h>
+
+#include "batch/batch.h"
 #include "differentiate/differentiate.h"
 #include "ir/text.h"
 #include "ops/emit.h"
+#include "ops/ops.h"
 #include "tests/fuzz/program.h"
 
 namespace tessera::fuzz {
@@ -43,17 +47,59 @@ std::vector<ValueId> random_outputs(Program& program) {
   return outputs;
 }
 
-/// The program with a loss over some float value, and the gradient with respect to some inputs.
-ir::Function with_gradient(Program& program) {
-  Random& random = program.random();
-  const ValueId x = program.recent([](const Type& type) { return type.dtype == DType::f32; });
-  if (x == ir::kNoValue) return program.function();
+bool has_while(const ir::Function& function) {
+  bool is_found = false;
+  for_each_equation(function, [&](const ir::Equation& equation, const auto&) {
+    is_found = is_found || equation.op == &ops::while_op;
+  });
+  return is_found;
+}
+
+/// The derivative, or the function itself where a loop without one lies on a path.
+ir::Function derivative_of(const ir::Function& function, const std::vector<std::size_t>& wrt) {
+  try {
+    return differentiate::value_and_grad(function, wrt);
+  } catch (const UserError&) {
+    if (!has_while(function)) throw;
+    return function;
+  }
+}
+
+/// sum(x * w) with weights that become an input.
+ValueId weighted_total(Program& program, ValueId x) {
   const Type type = program.type(x);
   Ints dims;
   for (std::int64_t i = 0; i < type.rank(); ++i) dims.push_back(i);
-  random.shuffle(dims);
+  program.random().shuffle(dims);
   const ValueId weighted = ops::mul(program.builder(), x, program.add_input({.type = type}));
-  const ValueId loss = ops::reduce_sum(program.builder(), weighted, dims);
+  return ops::reduce_sum(program.builder(), weighted, dims);
+}
+
+/// Float values that little else uses come first.
+std::vector<ValueId> floats_for_loss(Program& program) {
+  std::vector<ValueId> floats;
+  for (ValueId id : random_outputs(program)) {
+    if (program.type(id).dtype == DType::f32) floats.push_back(id);
+  }
+  const ValueId recent = program.recent([](const Type& type) { return type.dtype == DType::f32; });
+  if (recent != ir::kNoValue) floats.push_back(recent);
+  const auto most = static_cast<std::size_t>(program.random().between(1, 4));
+  floats.resize(std::min(floats.size(), most));
+  return floats;
+}
+
+/// The program with a loss over some float values, and the gradient with respect to some inputs.
+ir::Function with_gradient(Program& program) {
+  Random& random = program.random();
+  ValueId loss = ir::kNoValue;
+  for (ValueId x : floats_for_loss(program)) {
+    const ValueId total = weighted_total(program, x);
+    loss = loss == ir::kNoValue ? total : ops::add(program.builder(), loss, total);
+  }
+  if (loss == ir::kNoValue) {
+    program.builder().set_outputs(random_outputs(program));
+    return program.function();
+  }
   std::vector<std::size_t> wrt;
   for (std::size_t i = 0; i < program.function().inputs.size(); ++i) {
     const Type& input = program.type(program.function().inputs[i]);
@@ -62,7 +108,51 @@ ir::Function with_gradient(Program& program) {
   std::vector<ValueId> outputs = {loss};
   if (random.chance(50)) outputs.push_back(random_outputs(program)[0]);
   program.builder().set_outputs(outputs);
-  return differentiate::value_and_grad(program.function(), wrt);
+  return derivative_of(program.function(), wrt);
+}
+
+/// What the functions of a program are made of, with `prefix` before each name.
+void count_constructs(const ir::Function& function, const std::string& prefix,
+                      std::map<std::string, int>& constructs) {
+  for_each_equation(function, [&](const ir::Equation& equation, const auto& around) {
+    if (equation.op->bodies == nullptr) return;
+    const std::string name = prefix + *equation.op->name;
+    ++constructs[name];
+    if (!around.empty()) ++constructs[name + " nested"];
+    if (around.size() > 1) ++constructs["three deep"];
+    if (equation.op != &ops::scan_op) return;
+    const std::int64_t length = equation.attributes.integer("length");
+    if (length < 2) ++constructs[fmt::format("scan of length {}", length)];
+    if (equation.attributes.get<bool>("reverse")) ++constructs["scan reversed"];
+  });
+}
+
+/// An array for each element of the batch; the first is `row`.
+ops::HostArray batch_of(const ops::HostArray& row, const ops::SampleOperand& drawn_from,
+                        std::int64_t size, Random& random) {
+  Type type = row.type();
+  type.shape.insert(type.shape.begin(), size);
+  ops::HostArray batch(type);
+  for (std::int64_t i = 0; i < size; ++i) {
+    const ops::HostArray drawn =
+        i == 0 ? row : testing::random_array(random.generator(), drawn_from);
+    std::copy(drawn.bytes().begin(), drawn.bytes().end(),
+              batch.bytes().begin() + i * static_cast<std::ptrdiff_t>(row.bytes().size()));
+  }
+  return batch;
+}
+
+/// Some of the inputs become batches.
+void add_batch(Case& c, const Program& program, Random& random) {
+  c.batch_size = random.between(1, 3);
+  const std::size_t count = c.inputs.size();
+  for (std::size_t i = 0; i < count; ++i) c.is_batched.push_back(random.chance(60));
+  if (count == 0) return;
+  c.is_batched[random.pick(count)] = true;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!c.is_batched[i]) continue;
+    c.inputs[i] = batch_of(c.inputs[i], program.drawn_from(i), c.batch_size, random);
+  }
 }
 
 testing::Placed random_placement(const ir::Function& function, Random& random) {
@@ -102,6 +192,35 @@ std::string data_text(const ops::HostArray& array) {
 
 }  // namespace
 
+ir::Function program_of(const Case& c) {
+  if (c.is_batched.empty()) return c.function;
+  const std::vector<bool> all_outputs(c.function.outputs.size(), true);
+  return batch::batch(c.function, c.is_batched, c.batch_size, all_outputs).function;
+}
+
+namespace {
+
+void visit_all(const ir::Function& function, std::vector<const ir::Equation*>& around,
+               const Visit& visit) {
+  for (const ir::Equation& equation : function.equations) {
+    visit(equation, around);
+    around.push_back(&equation);
+    for (const auto& [name, value] : equation.attributes.items()) {
+      const ir::Bodies* bodies = std::get_if<ir::Bodies>(&value);
+      if (bodies == nullptr) continue;
+      for (const auto& body : bodies->functions) visit_all(*body, around, visit);
+    }
+    around.pop_back();
+  }
+}
+
+}  // namespace
+
+void for_each_equation(const ir::Function& function, const Visit& visit) {
+  std::vector<const ir::Equation*> around;
+  visit_all(function, around, visit);
+}
+
 Case make_case(std::uint64_t seed) {
   Random random(seed);
   const Mesh mesh = random_mesh(random);
@@ -115,20 +234,32 @@ Case make_case(std::uint64_t seed) {
   while (program.function().equations.size() < count) add_random_equation(program);
   Case c;
   c.seed = seed;
-  if (random.chance(30)) {
+  const bool is_gradient = random.chance(30);
+  if (is_gradient) {
     c.function = with_gradient(program);
   } else {
     program.builder().set_outputs(random_outputs(program));
     c.function = program.function();
   }
+  const ir::Function live = ir::without_dead_code(program.function());
+  count_constructs(live, "", c.constructs);
+  if (is_gradient) count_constructs(live, "gradient of ", c.constructs);
   c.inputs = program.inputs();
-  c.placed = random_placement(c.function, random);
+  if (!is_large && random.chance(12)) {
+    add_batch(c, program, random);
+    count_constructs(live, "batch of ", c.constructs);
+  }
+  c.placed = random_placement(program_of(c), random);
   return c;
 }
 
 std::string to_string(const Case& c) {
-  const ir::Function& function = c.function;
+  const ir::Function function = program_of(c);
   std::string text = fmt::format("seed {}, mesh {}\n", c.seed, to_string(function.mesh));
+  if (!c.is_batched.empty()) {
+    text += fmt::format("a batch of {}, inputs {} of\n{}", c.batch_size,
+                        fmt::join(c.is_batched, " "), ir::print(c.function));
+  }
   for (std::size_t i = 0; i < c.inputs.size(); ++i) {
     text += fmt::format("input %{}: {} <{}>{}:{}\n", function.inputs[i],
                         to_string(c.inputs[i].type()), to_string(function.mesh, c.placed.inputs[i]),

@@ -5,10 +5,13 @@
 
 #include "ir/simplify.h"
 #include "ir/text.h"
-#include "ops/record.h"
+#include "ops/control/control.h"
+#include "ops/ops.h"
+#include "partition/combine_collectives.h"
 #include "partition/moves.h"
 #include "partition/partition.h"
 #include "run/engine.h"
+#include "tests/fuzz/rounds.h"
 
 namespace tessera::fuzz {
 
@@ -27,17 +30,45 @@ bool is_transcendental(const ops::OpRecord& op) {
   return false;
 }
 
+/// The equation and all that is nested in it.
+bool has_transcendental(const Equation& equation) {
+  Function alone;
+  alone.equations = {equation};
+  bool is_found = false;
+  for_each_equation(alone, [&](const Equation& nested, const auto&) {
+    is_found = is_found || is_transcendental(*nested.op);
+  });
+  return is_found;
+}
+
 /// Per output, whether host and reference agree bit for bit.
 std::vector<bool> exact_outputs(const Function& function) {
   std::vector<bool> is_exact(function.values.size(), true);
   for (const Equation& equation : function.equations) {
-    bool is_result_exact = !is_transcendental(*equation.op);
+    bool is_result_exact = !has_transcendental(equation);
     for (ValueId id : equation.operands) is_result_exact = is_result_exact && is_exact[id];
     for (ValueId id : equation.results) is_exact[id] = is_result_exact;
   }
   std::vector<bool> result;
   for (ValueId id : function.outputs) result.push_back(is_exact[id]);
   return result;
+}
+
+/// The same row of all arrays that are batches.
+Arrays row_of(const Arrays& arrays, const std::vector<bool>& is_batched, std::int64_t row) {
+  Arrays rows;
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    if (!is_batched[i]) {
+      rows.push_back(arrays[i]);
+      continue;
+    }
+    Type type = arrays[i].type();
+    type.shape.erase(type.shape.begin());
+    ops::HostArray& array = rows.emplace_back(type);
+    const auto size = static_cast<std::ptrdiff_t>(array.bytes().size());
+    std::copy_n(arrays[i].bytes().begin() + row * size, size, array.bytes().begin());
+  }
+  return rows;
 }
 
 class Checker {
@@ -47,12 +78,16 @@ class Checker {
 
   std::optional<Failure> run() {
     try {
-      check_text(c_.function, "the program");
+      program_ = program_of(c_);
+      check_text(program_, "the program");
       check_passes();
       run::Engine::instance().set_num_threads(1);
-      whole_ = testing::run_whole(c_.function, c_.inputs);
+      whole_ = testing::run_whole(program_, c_.inputs);
       check_reference();
+      check_rows();
       check_sharded();
+    } catch (const EndlessLoop&) {
+      fail("every loop ends", ir::print(program_));
     } catch (const std::exception& error) {
       if (!failure_) fail("nothing throws", error.what());
     }
@@ -74,25 +109,49 @@ class Checker {
     if (ir::parse(text) != function) fail("parse(print(x)) is x", subject + "\n" + text);
   }
 
+  /// The function that the pass gives; passing it again changes nothing.
+  Function checked_pass(const ir::Pass& pass, const Function& function) {
+    Function once = pass.run(function);
+    pass.gives(once, pass.name);
+    const Function twice = pass.run(once);
+    if (twice != once) {
+      fail(pass.name + " is idempotent", "once\n" + ir::print(once) + "twice\n" + ir::print(twice));
+    }
+    return once;
+  }
+
   void check_passes() {
-    const Function live = ir::without_dead_code(c_.function);
-    ir::verify(live, "without_dead_code");
-    if (ir::without_dead_code(live) != live) {
-      fail("without_dead_code is idempotent", ir::print(live));
+    Rounds rounds;
+    reference_ = run_counting(program_, c_.inputs, rounds);
+    expect_same("the interpreter counts what it runs", testing::run_reference(program_, c_.inputs),
+                reference_);
+    std::vector<ir::Pass> passes = ir::simplify_passes();
+    passes.push_back(ops::dissolve_calls_pass());
+    merged_ = program_;
+    for (const ir::Pass& pass : passes) {
+      const Function alone = checked_pass(pass, program_);
+      expect_same(pass.name + " changes no result", testing::run_reference(alone, c_.inputs),
+                  reference_);
+      merged_ = checked_pass(pass, merged_);
     }
-    merged_ = ir::without_common_subexpressions(c_.function);
-    ir::verify(merged_, "without_common_subexpressions");
-    if (ir::without_common_subexpressions(merged_) != merged_) {
-      fail("without_common_subexpressions is idempotent", ir::print(merged_));
-    }
-    reference_ = testing::run_reference(c_.function, c_.inputs);
-    expect_same("dead code changes no result", testing::run_reference(live, c_.inputs), reference_);
-    expect_same("merging repeated equations changes no result",
+    expect_same("passes one after another change no result",
                 testing::run_reference(merged_, c_.inputs), reference_);
   }
 
+  /// A row of a batch is what the function gives for the rows of its operands.
+  void check_rows() {
+    const std::vector<bool> all(whole_.size(), true);
+    for (std::int64_t row = 0; row < c_.batch_size && !c_.is_batched.empty(); ++row) {
+      const Arrays inputs = row_of(c_.inputs, c_.is_batched, row);
+      expect_same("a row of a batch is the function of the rows", row_of(reference_, all, row),
+                  testing::run_reference(c_.function, inputs));
+      expect_same("a row of a batch on the host is the function of the rows",
+                  row_of(whole_, all, row), testing::run_whole(c_.function, inputs));
+    }
+  }
+
   void check_reference() {
-    const std::vector<bool> is_exact = exact_outputs(c_.function);
+    const std::vector<bool> is_exact = exact_outputs(program_);
     bool is_any_exact = false;
     for (std::size_t i = 0; i < whole_.size(); ++i) {
       if (!is_exact[i]) continue;
@@ -106,10 +165,13 @@ class Checker {
   }
 
   void check_sharded() {
-    const Function split = testing::partition_verified(c_.function, c_.placed);
+    const Function split = testing::partition_verified(program_, c_.placed);
     check_text(split, "the partitioned program");
     check_placement(split);
+    check_combining(split);
     count(split);
+    Rounds planned;
+    run_counting(split, c_.inputs, planned);
     run::Engine& engine = run::Engine::instance();
     for (int threads : {1, 2}) {
       engine.set_num_threads(threads);
@@ -121,7 +183,7 @@ class Checker {
         fail(fmt::format("{} threads on the mesh give the bits of one device", threads),
              *difference + "\n" + ir::print(split));
       }
-      check_collectives(split);
+      check_collectives(split, planned);
     }
     // What jit does: repeated equations are merged first.
     expect_same("the merged program gives the bits of one device",
@@ -142,18 +204,24 @@ class Checker {
     }
   }
 
-  void check_collectives(const Function& split) {
-    std::map<std::string, std::int64_t> planned, executed;
-    for (const Equation& equation : split.equations) {
-      const auto kind = partition::kind_of(*equation.op);
-      if (kind && *kind != partition::MoveKind::all_slice) ++planned[*equation.op->name];
+  void check_combining(const Function& split) {
+    const auto combine = [](const Function& body) { return partition::combine_collectives(body); };
+    const Function again = combine(ir::with_changed_bodies(split, combine));
+    if (again != split) {
+      fail("combine_collectives is idempotent",
+           "once\n" + ir::print(split) + "twice\n" + ir::print(again));
     }
+  }
+
+  void check_collectives(const Function& split, const Rounds& planned) {
+    std::map<std::string, std::int64_t> executed;
     for (const auto& [kind, use] : run::Engine::instance().collective_counts()) {
       executed[kind] = use.count;
     }
-    if (planned == executed) return;
+    if (planned.collectives == executed) return;
     std::string text;
-    for (const auto& [kind, n] : planned) text += fmt::format("planned {} {}\n", n, kind);
+    for (const auto& [kind, n] : planned.collectives)
+      text += fmt::format("planned {} {}\n", n, kind);
     for (const auto& [kind, n] : executed) text += fmt::format("executed {} {}\n", n, kind);
     fail("executed collectives are the planned ones", text + ir::print(split));
   }
@@ -162,16 +230,26 @@ class Checker {
     if (coverage_ == nullptr) return;
     ++coverage_->cases;
     bool moves = false;
-    for (const Equation& equation : split.equations) {
+    for_each_equation(split, [&](const Equation& equation, const auto& around) {
       const auto kind = partition::kind_of(*equation.op);
       ++(kind ? coverage_->collectives : coverage_->ops)[*equation.op->name];
-      moves = moves || (kind && *kind != partition::MoveKind::all_slice);
-    }
-    // Constraints are gone after partitioning.
-    for (const Equation& equation : ir::without_dead_code(c_.function).equations) {
-      if (*equation.op->name == "sharding_constraint") ++coverage_->ops["sharding_constraint"];
-    }
+      const bool is_move = kind && *kind != partition::MoveKind::all_slice;
+      moves = moves || is_move;
+      if (is_move && !around.empty()) {
+        ++coverage_->inside[*equation.op->name + " in " + *around.back()->op->name];
+      }
+    });
+    // Constraints and calls are gone after partitioning.
+    for_each_equation(
+        ir::without_dead_code(c_.function), [&](const Equation& equation, const auto&) {
+          const bool goes = equation.op == &ops::sharding_constraint_op ||
+                            equation.op == &ops::call_op || equation.op == &ops::remat_op ||
+                            equation.op == &ops::custom_vjp_op;
+          if (goes) ++coverage_->ops[*equation.op->name];
+        });
+    for (const auto& [name, number] : c_.constructs) coverage_->constructs[name] += number;
     coverage_->communicating += moves ? 1 : 0;
+    coverage_->batched += c_.is_batched.empty() ? 0 : 1;
     const std::vector<int> aliases = testing::possible_aliases(split, c_.placed.output_alias);
     const bool donates =
         std::any_of(aliases.begin(), aliases.end(), [](int alias) { return alias >= 0; });
@@ -198,6 +276,7 @@ class Checker {
   Coverage* coverage_;
   const testing::Fault& fault_;
   std::optional<Failure> failure_;
+  Function program_;
   Function merged_;
   Arrays reference_;
   Arrays whole_;

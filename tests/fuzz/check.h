@@ -14,7 +14,10 @@ namespace tessera::fuzz {
 struct Coverage {
   std::map<std::string, int> ops;          // equations of the partitioned programs
   std::map<std::string, int> collectives;  // the same, by kind
+  std::map<std::string, int> constructs;   // nested functions, their derivatives and batches
+  std::map<std::string, int> inside;       // collectives in nested functions, by what is around
   int cases = 0;
+  int batched = 0;
   int communicating = 0;  // cases in which data moved between devices
   int uneven = 0;         // cases with shards of different sizes
   int empty = 0;          // cases with a shard without elements
@@ -33,7 +36,8 @@ std::optional<Failure> check(const Case& c, Coverage* coverage = nullptr,
                              const testing::Fault& fault = {});
 
 using Check = std::function<std::optional<Failure>(const Case&)>;
-/// The smallest case found, by dropping outputs, equations and shardings, for which `recheck` finds
+/// The smallest case found, by dropping outputs, equations (of nested functions too), calls and
+/// shardings, for which `recheck` finds
 /// that `rule` is broken.
 Case minimised(Case failing, const std::string& rule, const Check& recheck, double seconds);
 

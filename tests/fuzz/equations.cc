@@ -1,7 +1,6 @@
 // How each op is put to use. Ops that are not named here take the shapes of what is there when they
 // work element by element, and their samples otherwise, so new ops are covered by their records.
 #include <algorithm>
-#include <map>
 
 #include "ops/ops.h"
 #include "partition/moves.h"
@@ -14,8 +13,6 @@ namespace {
 using Ids = std::vector<ValueId>;
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-std::int64_t any_dim(Program& p, ValueId x) { return p.random().between(0, p.type(x).rank() - 1); }
 
 Ints all_dims(std::int64_t rank) {
   Ints dims;
@@ -149,10 +146,10 @@ void reduce(Program& p, const ops::OpRecord& op) {
   p.emit(op, {{"dims", some_dims(p, rank, count)}}, {x});
 }
 
-void argmax(Program& p) {
+void argmax(Program& p, const ops::OpRecord& op) {
   const ValueId x = p.any(p.random().chance(80) ? DType::f32 : DType::i32, 1);
   const std::int64_t dim = any_dim(p, x);
-  if (p.shape(x)[at(dim)] > 0) p.emit(ops::argmax_op, {{"dim", dim}}, {x});
+  if (p.shape(x)[at(dim)] > 0) p.emit(op, {{"dim", dim}}, {x});
 }
 
 /// What the left operand's dimensions do, and a fresh or old right operand that fits.
@@ -199,13 +196,6 @@ void dot_general(Program& p) {
 }
 
 // --- indexing, sorting, random bits
-
-/// Indices into [0, size) with repeats, and a few outside.
-ValueId indices(Program& p, Shape shape, std::int64_t size) {
-  return p.add_input({.type = {DType::i32, std::move(shape)},
-                      .low = p.random().chance(30) ? -2.0 : 0.0,
-                      .high = static_cast<double>(size - (p.random().chance(70) ? 1 : 0))});
-}
 
 std::int64_t any_num_batch(Program& p, std::int64_t dim) {
   return p.random().chance(30) ? p.random().between(0, dim) : 0;
@@ -332,35 +322,10 @@ void from_sample(Program& p, const ops::OpRecord& op) {
   p.emit(op, sample.attributes, operands);
 }
 
-struct Recipe {
-  int weight;
-  std::function<void(Program&)> add;
-};
-
-Recipe recipe_of(const ops::OpRecord& op) {
-  static const std::map<const ops::OpRecord*, Recipe> recipes = {
-      {&ops::argmax_op, {3, argmax}},
-      {&ops::bitcast_op, {2, bitcast}},
-      {&ops::broadcast_in_dim_op, {7, broadcast}},
-      {&ops::concatenate_op, {6, concatenate}},
-      {&ops::constant_op, {2, constant}},
-      {&ops::dot_general_op, {14, dot_general}},
-      {&ops::gather_op, {6, gather}},
-      {&ops::iota_op, {2, iota}},
-      {&ops::pad_op, {4, pad}},
-      {&ops::random_bits_op, {3, random_bits}},
-      {&ops::random_fold_in_op, {1, random_fold_in}},
-      {&ops::random_split_op, {1, random_split}},
-      {&ops::reshape_op, {10, reshape}},
-      {&ops::reverse_op, {3, reverse}},
-      {&ops::scatter_add_op, {6, scatter_add}},
-      {&ops::sharding_constraint_op, {9, sharding_constraint}},
-      {&ops::slice_op, {5, slice}},
-      {&ops::sort_op, {3, sort}},
-      {&ops::transpose_op, {6, transpose}}};
+Recipe recipe_of(const ops::OpRecord& op, const Recipes& recipes) {
   const auto found = recipes.find(&op);
   if (found != recipes.end()) return found->second;
-  const bool is_reduction = op.host.name == "reduce";
+  const bool is_reduction = op.host.name == "reduce" || op.host.name == "reduce_prod";
   if (is_reduction) {
     const int weight = &op == &ops::reduce_sum_op ? 10 : 3;
     return {weight, [&op](Program& p) { reduce(p, op); }};
@@ -373,16 +338,50 @@ Recipe recipe_of(const ops::OpRecord& op) {
 
 /// A recipe per op, as often as its weight; collectives are the partitioner's.
 std::vector<Recipe> weighted_recipes() {
+  Recipes special = leaf_recipes();
+  special.merge(window_and_index_recipes());
+  special.merge(control_recipes());
   std::vector<Recipe> recipes;
   for (const ops::OpRecord* op : ops::all_ops()) {
     if (partition::kind_of(*op)) continue;
-    const Recipe recipe = recipe_of(*op);
+    const Recipe recipe = recipe_of(*op, special);
     for (int i = 0; i < recipe.weight; ++i) recipes.push_back(recipe);
   }
   return recipes;
 }
 
 }  // namespace
+
+std::int64_t any_dim(Program& p, ValueId x) { return p.random().between(0, p.type(x).rank() - 1); }
+
+ValueId indices(Program& p, Shape shape, std::int64_t size) {
+  return p.add_input({.type = {DType::i32, std::move(shape)},
+                      .low = p.random().chance(30) ? -2.0 : 0.0,
+                      .high = static_cast<double>(size - (p.random().chance(70) ? 1 : 0))});
+}
+
+Recipes leaf_recipes() {
+  return {{&ops::argmax_op, {3, [](Program& p) { argmax(p, ops::argmax_op); }}},
+          {&ops::argmin_op, {1, [](Program& p) { argmax(p, ops::argmin_op); }}},
+          {&ops::bitcast_op, {2, bitcast}},
+          {&ops::broadcast_in_dim_op, {7, broadcast}},
+          {&ops::concatenate_op, {6, concatenate}},
+          {&ops::constant_op, {2, constant}},
+          {&ops::dot_general_op, {14, dot_general}},
+          {&ops::gather_op, {6, gather}},
+          {&ops::iota_op, {2, iota}},
+          {&ops::pad_op, {4, pad}},
+          {&ops::random_bits_op, {3, random_bits}},
+          {&ops::random_fold_in_op, {1, random_fold_in}},
+          {&ops::random_split_op, {1, random_split}},
+          {&ops::reshape_op, {10, reshape}},
+          {&ops::reverse_op, {3, reverse}},
+          {&ops::scatter_add_op, {6, scatter_add}},
+          {&ops::sharding_constraint_op, {9, sharding_constraint}},
+          {&ops::slice_op, {5, slice}},
+          {&ops::sort_op, {3, sort}},
+          {&ops::transpose_op, {6, transpose}}};
+}
 
 void add_random_equation(Program& program) {
   static const std::vector<Recipe> recipes = weighted_recipes();

@@ -3,6 +3,7 @@
 // Random programs on random meshes give the same bits as on one device. Case i has seed S + i, so
 // `--seed <its seed> --cases 1` repeats it alone. Exit code 1: a case failed, or too little was
 // covered.
+#include <algorithm>
 #include <fmt/format.h>
 
 #include "ops/record.h"
@@ -15,7 +16,7 @@ namespace {
 using tessera::fuzz::Case;
 using tessera::fuzz::Coverage;
 
-constexpr int kCasesToJudge = 200;  // fewer say nothing about coverage
+constexpr int kCasesToJudge = 300;  // fewer say nothing about coverage
 constexpr unsigned kSecondsPerCase = 120;
 
 void print_counts(const char* title, const std::map<std::string, int>& counts) {
@@ -24,14 +25,31 @@ void print_counts(const char* title, const std::map<std::string, int>& counts) {
   fmt::print("\n");
 }
 
+/// What some case must have been made of.
+std::vector<std::string> constructs_needed() {
+  std::vector<std::string> names = {"scan of length 0", "scan of length 1", "scan reversed",
+                                    "three deep"};
+  for (const tessera::ops::OpRecord* op : tessera::ops::all_ops()) {
+    if (op->bodies == nullptr) continue;
+    names.push_back(*op->name);
+    names.push_back(*op->name + " nested");
+    names.push_back("batch of " + *op->name);
+    if (op->vjp.is_differentiable()) names.push_back("gradient of " + *op->name);
+  }
+  return names;
+}
+
 /// Prints what was covered and whether it was enough.
 bool is_covered(const Coverage& coverage) {
-  fmt::print("cases {}: communicating {}, uneven {}, with empty shards {}, donating {}\n",
-             coverage.cases, coverage.communicating, coverage.uneven, coverage.empty,
-             coverage.donating);
+  fmt::print(
+      "cases {}: communicating {}, uneven {}, with empty shards {}, donating {}, batches {}\n",
+      coverage.cases, coverage.communicating, coverage.uneven, coverage.empty, coverage.donating,
+      coverage.batched);
   fmt::print("cases compared with the reference bit by bit: {}\n", coverage.against_reference);
   print_counts("ops", coverage.ops);
   print_counts("collectives", coverage.collectives);
+  print_counts("collectives inside", coverage.inside);
+  print_counts("constructs", coverage.constructs);
   if (coverage.cases < kCasesToJudge) return true;
   bool is_enough = true;
   for (const tessera::ops::OpRecord* op : tessera::ops::all_ops()) {
@@ -39,6 +57,19 @@ bool is_covered(const Coverage& coverage) {
     const auto& counts = is_collective ? coverage.collectives : coverage.ops;
     if (counts.contains(*op->name)) continue;
     fmt::print("FAILED: no case used {}\n", *op->name);
+    is_enough = false;
+  }
+  for (const std::string& construct : constructs_needed()) {
+    if (coverage.constructs.contains(construct)) continue;
+    fmt::print("FAILED: no case has: {}\n", construct);
+    is_enough = false;
+  }
+  for (const char* around : {"scan", "while", "cond"}) {
+    const bool is_hit = std::any_of(
+        coverage.inside.begin(), coverage.inside.end(),
+        [&](const auto& item) { return item.first.ends_with(std::string(" in ") + around); });
+    if (is_hit) continue;
+    fmt::print("FAILED: no case communicates inside {}\n", around);
     is_enough = false;
   }
   if (2 * coverage.communicating < coverage.cases) {

@@ -2,18 +2,129 @@
 #include <algorithm>
 #include <chrono>
 
+#include "ops/control/control.h"
+#include "ops/ops.h"
 #include "tests/fuzz/check.h"
 
 namespace tessera::fuzz {
 
 namespace {
 
+using ir::Equation;
 using ir::Function;
 using ir::ValueId;
 
 template <typename T>
 void erase_at(std::vector<T>& items, std::size_t i) {
   items.erase(items.begin() + static_cast<std::ptrdiff_t>(i));
+}
+
+/// Equations, those of nested functions too.
+std::size_t size_of(const Function& function) {
+  std::size_t size = 0;
+  for_each_equation(function, [&](const Equation&, const auto&) { ++size; });
+  return size;
+}
+
+void rename(Function& function, ValueId from, ValueId to) {
+  auto change = [&](ValueId& id) { id = id == from ? to : id; };
+  for (Equation& user : function.equations) {
+    for (ValueId& id : user.operands) change(id);
+  }
+  for (ValueId& id : function.outputs) change(id);
+}
+
+/// Takes a function for a smaller one, or declines it.
+using Offer = std::function<bool(Function)>;
+
+/// Another value for each result of an equation in a body: an operand, an input or a constant.
+bool offer_without_equation(const Function& body, std::size_t i, const Offer& offer) {
+  const Equation& equation = body.equations[i];
+  if (equation.op == &ops::constant_op) return false;
+  std::vector<ValueId> candidates = equation.operands;
+  candidates.insert(candidates.end(), body.inputs.begin(), body.inputs.end());
+  for (ValueId result : equation.results) {
+    for (ValueId other : candidates) {
+      if (body.type(other) != body.type(result)) continue;
+      Function smaller = body;
+      rename(smaller, result, other);
+      if (offer(std::move(smaller))) return true;
+    }
+  }
+  if (equation.results.size() != 1) return false;
+  Function smaller = body;
+  const Type& type = body.type(equation.results[0]);
+  smaller.equations[i] = {.op = &ops::constant_op,
+                          .attributes = {{"dtype", type.dtype},
+                                         {"shape", ir::Ints(type.shape)},
+                                         {"value", type.dtype == DType::boolean ? 0.0 : 1.0}},
+                          .operands = {},
+                          .results = equation.results,
+                          .span = equation.span};
+  return offer(std::move(smaller));
+}
+
+/// `function` with what `callee` computes in place of equation `i`.
+Function inlined(const Function& function, std::size_t i, const Function& callee,
+                 const std::vector<ValueId>& operands) {
+  Function result = function;
+  const std::vector<Equation> after(function.equations.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+                                    function.equations.end());
+  result.equations.resize(i);
+  ir::Builder b(result);
+  const std::vector<ValueId> outputs = b.inline_function(callee, operands);
+  result.equations.insert(result.equations.end(), after.begin(), after.end());
+  for (std::size_t n = 0; n < outputs.size(); ++n) {
+    rename(result, function.equations[i].results[n], outputs[n]);
+  }
+  return result;
+}
+
+/// One of its nested functions in place of an equation: a branch, a call, one round of a loop that
+/// carries all it has.
+bool offer_inlined(const Function& function, std::size_t i, const Offer& offer) {
+  const Equation& equation = function.equations[i];
+  std::vector<ValueId> operands = equation.operands;
+  if (equation.op == &ops::cond_op) operands.erase(operands.begin());
+  for (const auto& item : equation.attributes.items()) {
+    const ir::Bodies* bodies = std::get_if<ir::Bodies>(&item.second);
+    if (bodies == nullptr) continue;
+    for (const auto& body : bodies->functions) {
+      bool fits =
+          body->inputs.size() == operands.size() && body->outputs.size() == equation.results.size();
+      for (std::size_t n = 0; fits && n < operands.size(); ++n) {
+        fits = body->type(body->inputs[n]) == function.type(operands[n]);
+      }
+      for (std::size_t n = 0; fits && n < equation.results.size(); ++n) {
+        fits = body->type(body->outputs[n]) == function.type(equation.results[n]);
+      }
+      if (fits && offer(inlined(function, i, *body, operands))) return true;
+    }
+  }
+  return false;
+}
+
+/// Offers functions that do less inside of equations with bodies.
+bool offer_smaller(const Function& function, bool is_nested, const Offer& offer) {
+  for (std::size_t i = function.equations.size(); i-- > 0;) {
+    const Equation& equation = function.equations[i];
+    if (is_nested && offer_without_equation(function, i, offer)) return true;
+    if (equation.op->bodies != nullptr && offer_inlined(function, i, offer)) return true;
+    for (const auto& [name, value] : equation.attributes.items()) {
+      const ir::Bodies* bodies = std::get_if<ir::Bodies>(&value);
+      for (std::size_t n = 0; bodies != nullptr && n < bodies->functions.size(); ++n) {
+        const auto change = [&](Function body) {
+          ir::Bodies changed = *bodies;
+          changed.functions[n] = std::make_shared<const Function>(std::move(body));
+          Function smaller = function;
+          smaller.equations[i].attributes.set(name, changed);
+          return offer(std::move(smaller));
+        };
+        if (offer_smaller(*bodies->functions[n], true, change)) return true;
+      }
+    }
+  }
+  return false;
 }
 
 class Minimiser {
@@ -31,6 +142,7 @@ class Minimiser {
     while (is_smaller && has_time()) {
       is_smaller = drop_outputs();
       is_smaller = drop_equations() || is_smaller;
+      is_smaller = shrink_bodies() || is_smaller;
       is_smaller = drop_inputs() || is_smaller;
       is_smaller = drop_shardings() || is_smaller;
     }
@@ -49,8 +161,7 @@ class Minimiser {
   }
 
   bool keeps_failing_with_less(Case smaller) {
-    return smaller.function.equations.size() < best_.function.equations.size() &&
-           keeps_failing(std::move(smaller));
+    return size_of(smaller.function) < size_of(best_.function) && keeps_failing(std::move(smaller));
   }
 
   bool drop_outputs() {
@@ -81,15 +192,11 @@ class Minimiser {
   Case bypassed(std::size_t i) const {
     Case smaller = best_;
     Function& function = smaller.function;
-    const ir::Equation equation = function.equations[i];
+    const Equation equation = function.equations[i];
     for (ValueId operand : equation.operands) {
       if (equation.results.size() != 1) break;
       if (function.type(operand) != function.type(equation.results[0])) continue;
-      auto rename = [&](ValueId& id) { id = id == equation.results[0] ? operand : id; };
-      for (ir::Equation& user : function.equations) {
-        for (ValueId& id : user.operands) rename(id);
-      }
-      for (ValueId& id : function.outputs) rename(id);
+      rename(function, equation.results[0], operand);
       break;
     }
     function = ir::without_dead_code(function);
@@ -100,20 +207,31 @@ class Minimiser {
   Case cut(std::size_t i) const {
     Case smaller = best_;
     Function& function = smaller.function;
-    const ir::Equation equation = function.equations[i];
-    Function results = function;
-    results.outputs = equation.results;
-    testing::Arrays data = testing::run_reference(results, best_.inputs);
+    const Equation equation = function.equations[i];
+    Case results = best_;
+    results.function.outputs = equation.results;
+    testing::Arrays data = testing::run_reference(program_of(results), best_.inputs);
     erase_at(function.equations, i);
     for (std::size_t n = 0; n < equation.results.size(); ++n) {
       function.inputs.push_back(equation.results[n]);
+      smaller.placed.inputs.push_back(replicated_sharding(data[n].type().rank()));
       smaller.inputs.push_back(std::move(data[n]));
-      smaller.placed.inputs.push_back(
-          replicated_sharding(function.type(equation.results[n]).rank()));
+      if (!smaller.is_batched.empty()) smaller.is_batched.push_back(true);
       smaller.placed.is_storage.push_back(false);
     }
     function = ir::without_dead_code(function);
     return smaller;
+  }
+
+  bool shrink_bodies() {
+    bool is_smaller = false;
+    const Offer take = [&](Function function) {
+      Case smaller = best_;
+      smaller.function = ir::without_dead_code(function);
+      return keeps_failing_with_less(std::move(smaller));
+    };
+    while (has_time() && offer_smaller(Function(best_.function), false, take)) is_smaller = true;
+    return is_smaller;
   }
 
   bool drop_inputs() {
@@ -122,7 +240,7 @@ class Minimiser {
       const ValueId id = best_.function.inputs[i];
       const Function& function = best_.function;
       bool is_used = std::count(function.outputs.begin(), function.outputs.end(), id) != 0;
-      for (const ir::Equation& equation : function.equations) {
+      for (const Equation& equation : function.equations) {
         is_used = is_used || std::count(equation.operands.begin(), equation.operands.end(), id);
       }
       if (is_used) continue;
@@ -131,6 +249,7 @@ class Minimiser {
       erase_at(smaller.inputs, i);
       erase_at(smaller.placed.inputs, i);
       erase_at(smaller.placed.is_storage, i);
+      if (!smaller.is_batched.empty()) erase_at(smaller.is_batched, i);
       for (int& alias : smaller.placed.output_alias) {
         if (alias == static_cast<int>(i)) alias = -1;
         if (alias > static_cast<int>(i)) --alias;

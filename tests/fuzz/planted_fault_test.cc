@@ -6,6 +6,7 @@
 #include "ir/text.h"
 #include "ops/emit.h"
 #include "ops/ops.h"
+#include "partition/moves.h"
 #include "partition/partition.h"
 #include "tests/fuzz/check.h"
 #include "tests/ops/sample_inputs.h"
@@ -59,7 +60,7 @@ TEST(PlantedFault, WrongTile) {
   const Product product;
   const ir::Function split = testing::partition_verified(product.function, product.placed);
   const auto swap_two = [](std::vector<run::Tiles>& tiles) { std::swap(tiles[0][1], tiles[0][2]); };
-  EXPECT_NE(product.difference(split, swap_two), std::nullopt);
+  EXPECT_NE(product.difference(split, {.tiles = swap_two}), std::nullopt);
 }
 
 // The same terms in the same sums, but the partial sums meet in another order.
@@ -69,7 +70,7 @@ TEST(PlantedFault, WrongOrderOfPartialSums) {
   const auto swap_both = [](std::vector<run::Tiles>& tiles) {
     for (run::Tiles& input : tiles) std::swap(input[1], input[2]);
   };
-  EXPECT_NE(product.difference(split, swap_both), std::nullopt);
+  EXPECT_NE(product.difference(split, {.tiles = swap_both}), std::nullopt);
 }
 
 // A device takes its own partial sum for the whole one.
@@ -90,8 +91,10 @@ TEST(PlantedFault, OneBit) {
   const Product product;
   const ir::Function split = testing::partition_verified(product.function, product.placed);
   const auto flip = [](std::vector<run::Tiles>& tiles) { tiles[1][3]->data()[0] ^= std::byte{1}; };
-  EXPECT_NE(product.difference(split, flip), std::nullopt);
+  EXPECT_NE(product.difference(split, {.tiles = flip}), std::nullopt);
 }
+
+// --- in the suite, nested functions included
 
 /// Swaps the first two tiles of each input that has two of one size.
 void swap_tiles(std::vector<run::Tiles>& tiles) {
@@ -100,29 +103,212 @@ void swap_tiles(std::vector<run::Tiles>& tiles) {
   }
 }
 
-TEST(PlantedFault, FuzzFindsAndMinimises) {
-  const fuzz::Check recheck = [](const fuzz::Case& c) {
-    return fuzz::check(c, nullptr, swap_tiles);
-  };
-  int num_found = 0;
-  constexpr int kCases = 20;
-  std::optional<fuzz::Case> failing;
-  for (std::uint64_t seed = 1; seed <= kCases; ++seed) {
-    const fuzz::Case c = fuzz::make_case(seed);
-    ASSERT_FALSE(fuzz::check(c)) << fuzz::to_string(c);
-    const auto failure = recheck(c);
-    if (!failure) continue;
-    EXPECT_NE(failure->rule.find("the bits of one device"), std::string::npos) << failure->rule;
-    ++num_found;
-    if (!failing) failing = c;
+/// Reductions over devices become slices.
+ir::Function without_reductions(const ir::Function& function) {
+  ir::Function result = function;
+  for (ir::Equation& equation : result.equations) {
+    const auto kind = partition::kind_of(*equation.op);
+    if (!kind || !partition::is_reducing(*kind)) continue;
+    equation.op = &ops::all_slice_op;
+    equation.attributes = {};
   }
-  // Some programs have no input of two tiles, or drop what is in them.
-  EXPECT_GE(num_found, kCases / 2);
-  ASSERT_TRUE(failing.has_value());
-  const std::string rule = recheck(*failing)->rule;
-  const fuzz::Case small = fuzz::minimised(*failing, rule, recheck, 20.0);
-  EXPECT_LE(small.function.equations.size(), 3U) << fuzz::to_string(small);
-  EXPECT_EQ(recheck(small)->rule, rule);
+  return result;
+}
+
+void drop_reductions(ir::Function& function) { function = without_reductions(function); }
+void drop_nested_reductions(ir::Function& function) {
+  function = ir::with_changed_bodies(function, without_reductions);
+}
+
+using Change = std::function<void(run::Executable&)>;
+using ChangeControl = std::function<void(run::Control&)>;
+
+/// The same change in an executable's nested ones, after `change_control` in what runs them. What a
+/// while runs stays right: the loop might not end.
+void change_nested(run::Executable& executable, const Change& change,
+                   const ChangeControl& change_control) {
+  for (run::Task& task : executable.tasks) {
+    if (task.control == nullptr) continue;
+    run::Control control = *task.control;
+    const bool is_changed = control.kind != run::Control::Kind::while_loop;
+    if (is_changed && change_control) change_control(control);
+    for (run::Nested& nested : control.bodies) {
+      if (nested.executable == nullptr) continue;
+      run::Executable inner = *nested.executable;
+      if (is_changed && change) change(inner);
+      change_nested(inner, change, change_control);
+      nested.executable = std::make_shared<const run::Executable>(std::move(inner));
+    }
+    task.control = std::make_shared<const run::Control>(std::move(control));
+  }
+}
+
+/// Partial sums two and three change places; sums of two do not notice.
+void swap_partial_sums(run::Executable& executable) {
+  for (run::Task& task : executable.tasks) {
+    for (const auto& use : executable.instructions[task.instruction].collectives) {
+      const bool is_reducing = use.kind == "all_reduce" || use.kind == "reduce_scatter";
+      if (!is_reducing || task.places.size() < 4) continue;
+      std::swap(task.places[1], task.places[2]);
+      break;
+    }
+  }
+}
+
+void swap_nested_partial_sums(run::Executable& executable) {
+  change_nested(executable, swap_partial_sums, {});
+}
+
+/// The tasks of the last instruction leave in their buffers what was there.
+void skip_tasks(run::Executable& executable) {
+  class Nothing final : public run::Kernel {
+    void run(std::span<std::byte* const>, int) const override {}
+  };
+  for (run::Task& task : executable.tasks) {
+    const bool is_last = task.instruction + 1 == executable.instructions.size();
+    if (is_last && task.kernel != nullptr) task.kernel = std::make_shared<Nothing>();
+  }
+}
+
+void skip_nested_tasks(run::Executable& executable) { change_nested(executable, skip_tasks, {}); }
+
+/// Each round of a loop reads the initial carry.
+void read_initial_carry(run::Control& control) {
+  if (control.kind != run::Control::Kind::scan || control.begin.executable == nullptr) return;
+  const run::Binding& begin = control.begin.binding;
+  for (std::size_t port = 0; port < begin.outputs.size(); ++port) {
+    for (std::size_t tile = 0; tile < begin.outputs[port].size(); ++tile) {
+      for (auto& input : control.bodies[0].binding.inputs) {
+        for (run::TileBinding& read : input) {
+          if (read.even != begin.outputs[port][tile].even) continue;
+          read.even = read.odd = begin.inputs[port][tile].even;
+        }
+      }
+    }
+  }
+}
+
+void make_carries_stale(run::Executable& executable) {
+  change_nested(executable, {}, read_initial_carry);
+}
+
+/// The first two tiles of what a body is given change places.
+void swap_nested_tiles(run::Executable& executable) {
+  change_nested(executable, {}, [](run::Control& control) {
+    for (run::Nested& body : control.bodies) {
+      for (std::size_t port = 0; port < body.binding.inputs.size(); ++port) {
+        const auto& bytes = body.executable->inputs[port].tile_bytes;
+        auto& tiles = body.binding.inputs[port];
+        if (bytes.size() > 1 && bytes[0] == bytes[1]) std::swap(tiles[0], tiles[1]);
+      }
+    }
+  });
+}
+
+/// A loop whose carry and weights are contracted over a dimension that four devices share.
+struct Loop {
+  ir::Function function = ir::parse(R"(function
+main[mesh="x=4", grains=8](%0: f32[8,64], %1: f32[3,64,64]) {
+  %2: f32[8,64], %3: f32[3,8] = scan[body={(%0: f32[8,64], %1: f32[64,64]) {
+%2: f32[8,64] = dot_general[lhs_batch=[], lhs_contract=[1], rhs_batch=[], rhs_contract=[0]] %0, %1
+    %3: f32[8,64] = constant[dtype=f32, shape=[8,64], value=0.1]
+    %4: f32[8,64] = mul %2, %3
+    %5: f32[8] = reduce_sum[dims=[1]] %4
+    return %4, %5
+  }}, length=3, num_carry=1, num_consts=0, reverse=false] %0, %1
+  return %2, %3
+})");
+  Placed placed;
+  Arrays inputs;
+  Arrays wanted;
+
+  Loop() {
+    const auto placed_at = [&](const P& spec, std::size_t i) {
+      return to_sharding(function.mesh, spec, function.type(function.inputs[i]), "test", {});
+    };
+    placed.inputs = {placed_at({none, "x"}, 0), placed_at({none, "x"}, 1)};
+    placed.outputs = {placed.inputs[0]};
+    std::mt19937_64 generator(testing::test_seed());
+    for (ir::ValueId id : function.inputs) {
+      inputs.push_back(testing::random_array(generator, {.type = function.type(id)}));
+    }
+    wanted = testing::run_whole(function, inputs);
+  }
+  std::optional<std::string> difference(const testing::Fault& fault) const {
+    return testing::first_difference(
+        testing::run_partitioned(testing::partition_verified(function, placed), {}, inputs, fault),
+        wanted);
+  }
+};
+
+TEST(PlantedFault, InALoop) {
+  const Loop loop;
+  const ir::Function split = testing::partition_verified(loop.function, loop.placed);
+  const std::string body = ir::print(split.equations.back().attributes.body("body"));
+  ASSERT_TRUE(body.find("all_reduce") != std::string::npos ||
+              body.find("reduce_scatter") != std::string::npos)
+      << ir::print(split);
+  EXPECT_EQ(loop.difference({}), std::nullopt);
+  EXPECT_NE(loop.difference({.program = drop_nested_reductions}), std::nullopt);
+  EXPECT_NE(loop.difference({.executable = swap_nested_partial_sums}), std::nullopt);
+  EXPECT_NE(loop.difference({.executable = skip_nested_tasks}), std::nullopt);
+  EXPECT_NE(loop.difference({.executable = make_carries_stale}), std::nullopt);
+  EXPECT_NE(loop.difference({.executable = swap_nested_tiles}), std::nullopt);
+}
+
+struct Planted {
+  const char* name;
+  testing::Fault fault;
+  int least;  // cases of the suite's first that must find it
+};
+
+/// How many of the first cases fail with a fault, and one of them.
+struct Found {
+  int count = 0;
+  std::optional<fuzz::Case> first;
+};
+
+Found find_fault(const testing::Fault& fault, std::uint64_t num_cases) {
+  Found found;
+  for (std::uint64_t seed = 1; seed <= num_cases; ++seed) {
+    const fuzz::Case c = fuzz::make_case(seed);
+    if (!fuzz::check(c, nullptr, fault)) continue;
+    ++found.count;
+    if (!found.first) found.first = c;
+  }
+  return found;
+}
+
+TEST(PlantedFault, TheSuiteFindsEach) {
+  constexpr std::uint64_t kCases = 60;
+  EXPECT_EQ(find_fault({}, kCases).count, 0);
+  const Planted planted[] = {
+      {"wrong tile", {.tiles = swap_tiles}, 20},
+      {"missing reduction", {.program = drop_reductions}, 8},
+      {"wrong order of partial sums", {.executable = swap_partial_sums}, 2},
+      {"stale buffer", {.executable = skip_tasks}, 30},
+      {"missing reduction in a body", {.program = drop_nested_reductions}, 2},
+      {"wrong tile in a body", {.executable = swap_nested_tiles}, 3},
+      {"stale buffer in a body", {.executable = skip_nested_tasks}, 8},
+      {"stale carry", {.executable = make_carries_stale}, 3}};
+  for (const Planted& one : planted) {
+    EXPECT_GE(find_fault(one.fault, kCases).count, one.least) << one.name;
+  }
+}
+
+TEST(PlantedFault, CasesBecomeSmall) {
+  for (const testing::Fault& fault :
+       {testing::Fault{.tiles = swap_tiles}, testing::Fault{.executable = skip_nested_tasks}}) {
+    const fuzz::Check recheck = [&](const fuzz::Case& c) { return fuzz::check(c, nullptr, fault); };
+    const Found found = find_fault(fault, 20);
+    ASSERT_TRUE(found.first.has_value());
+    const std::string rule = recheck(*found.first)->rule;
+    const fuzz::Case small = fuzz::minimised(*found.first, rule, recheck, 20.0);
+    std::size_t size = 0;
+    fuzz::for_each_equation(small.function, [&](const auto&, const auto&) { ++size; });
+    EXPECT_LE(size, 3U) << fuzz::to_string(small);
+    EXPECT_EQ(recheck(small)->rule, rule);
+  }
 }
 
 TEST(PlantedFault, SpecialValuesAreCompared) {

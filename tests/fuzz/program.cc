@@ -28,6 +28,16 @@ Program::Program(Mesh mesh, std::int64_t grains, testing::Values values, Random&
   function_.grains = grains;
 }
 
+Program::Program(Program* outer)
+    : random_(outer->random_),
+      values_(outer->values_),
+      max_elements_(outer->max_elements_),
+      depth_(outer->depth_ + 1) {
+  function_.name = "body";
+  function_.mesh = outer->function_.mesh;
+  function_.grains = outer->function_.grains;
+}
+
 testing::Arrays Program::inputs() const {
   testing::Arrays arrays;
   for (ValueId id : function_.inputs) arrays.push_back(data_[id]);
@@ -39,7 +49,7 @@ std::int64_t Program::size() {
                                                   8, 10, 12, 13, 16, 16, 24, 24, 32, 33, 48, 65};
   static const std::vector<std::int64_t> large_sizes = {1, 3, 8, 24, 65, 100, 128, 257, 300};
   if (random_.pick(60) == 0) return 0;
-  return random_.choose(max_elements_ > 3000 ? large_sizes : sizes);
+  return random_.choose(has_grown() ? large_sizes : sizes);
 }
 
 Shape Program::shape_of_rank(std::int64_t rank) {
@@ -68,6 +78,14 @@ ValueId Program::add_input(const ops::SampleOperand& operand) {
     for (float& x : data.data<float>()) x = std::round(x * 2) / 2;
   }
   const ValueId id = b_.add_input(operand.type);
+  drawn_from_.push_back(operand);
+  keep(id, std::move(data));
+  return id;
+}
+
+ValueId Program::add_input(ops::HostArray data) {
+  const ValueId id = b_.add_input(data.type());
+  drawn_from_.push_back({.type = data.type()});
   keep(id, std::move(data));
   return id;
 }

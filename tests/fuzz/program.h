@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -22,9 +23,16 @@ using ir::ValueId;
 class Program {
  public:
   Program(Mesh mesh, std::int64_t grains, testing::Values values, Random& random);
+  /// A function nested in an equation of `outer`.
+  explicit Program(Program* outer);
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
 
   /// From here on arrays may be so large that kernels work in several parts.
   void grow() { max_elements_ = 120000; }
+  bool has_grown() const { return max_elements_ > kMaxElements; }
+  /// How many functions stand around this one.
+  int depth() const { return depth_; }
 
   Random& random() { return random_; }
   ir::Builder& builder() { return b_; }
@@ -33,7 +41,10 @@ class Program {
   const Type& type(ValueId id) const { return function_.type(id); }
   const Shape& shape(ValueId id) const { return type(id).shape; }
   const std::vector<ValueId>& pool() const { return pool_; }
+  const ops::HostArray& data(ValueId id) const { return data_[id]; }
   testing::Arrays inputs() const;
+  /// What the data of an input was drawn from.
+  const ops::SampleOperand& drawn_from(std::size_t input) const { return drawn_from_[input]; }
 
   // Random sizes and types.
   std::int64_t size();
@@ -42,6 +53,7 @@ class Program {
 
   // Values to build on.
   ValueId add_input(const ops::SampleOperand& operand);
+  ValueId add_input(ops::HostArray data);
   /// A recent value that fits, or nothing.
   ValueId recent(const std::function<bool(const Type&)>& fits);
   /// A recent value of this dtype and at least this rank, or a new input.
@@ -61,17 +73,36 @@ class Program {
  private:
   void keep(ValueId id, ops::HostArray data);
 
+  static constexpr std::int64_t kMaxElements = 3000;
+
   Random& random_;
   testing::Values values_;
-  std::int64_t max_elements_ = 3000;
+  std::int64_t max_elements_ = kMaxElements;
+  int depth_ = 0;
   ir::Function function_;
   ir::Builder b_{function_};
-  std::vector<ops::HostArray> data_;  // per value
+  std::vector<ops::HostArray> data_;            // per value
+  std::vector<ops::SampleOperand> drawn_from_;  // per input
   std::vector<ValueId> pool_;
 };
 
+/// How one op is put to use: appends an equation, or nothing where none fits.
+struct Recipe {
+  int weight;
+  std::function<void(Program&)> add;
+};
+/// equations.cc, windows.cc, nested.cc: recipes of the ops that their samples are not enough for.
+using Recipes = std::map<const ops::OpRecord*, Recipe>;
+Recipes leaf_recipes();
+Recipes window_and_index_recipes();
+Recipes control_recipes();
+
 /// Appends one random equation, with what its operands need. Ops are drawn by weight.
 void add_random_equation(Program& program);
+/// One dimension of `x`, whose rank is 1 or more.
+std::int64_t any_dim(Program& program, ValueId x);
+/// Indices into [0, size) with repeats, and now and then some outside.
+ValueId indices(Program& program, Shape shape, std::int64_t size);
 /// A sharding of an array: axes, or now and then parts of axes; mostly not more shards than
 /// elements.
 Sharding random_sharding(Random& random, const Mesh& mesh, const Shape& shape);

@@ -97,14 +97,17 @@ HostArray gather(const run::Tiles& tiles, const Layout& layout, DType dtype) {
 }
 
 Function without_mesh(const Function& function) {
-  Function result = function;
-  result.mesh = Mesh();
-  for (ir::Equation& equation : result.equations) {
-    if (equation.op != &ops::sharding_constraint_op) continue;
-    const std::int64_t rank = result.type(equation.results[0]).rank();
-    equation.attributes.set("sharding", replicated_sharding(rank));
-  }
-  return result;
+  const auto change = [](const Function& body) {
+    Function result = body;
+    result.mesh = Mesh();
+    for (ir::Equation& equation : result.equations) {
+      if (equation.op != &ops::sharding_constraint_op) continue;
+      const std::int64_t rank = result.type(equation.results[0]).rank();
+      equation.attributes.set("sharding", replicated_sharding(rank));
+    }
+    return result;
+  };
+  return change(ir::with_changed_bodies(function, change));
 }
 
 Arrays run_reference(const Function& function, const Arrays& inputs) {
@@ -148,14 +151,21 @@ Arrays run_partitioned(const Function& partitioned, const std::vector<int>& outp
   for (int alias : options.output_alias) {
     if (alias >= 0) options.is_donated[static_cast<std::size_t>(alias)] = true;
   }
-  const auto executable = compile::compile(partitioned, options);
+  Function function = partitioned;
+  if (fault.program) fault.program(function);
+  std::shared_ptr<const run::Executable> executable = compile::compile(function, options);
+  if (fault.executable) {
+    auto changed = std::make_shared<run::Executable>(*executable);
+    fault.executable(*changed);
+    executable = std::move(changed);
+  }
   const std::vector<Layout> input_layouts = layouts_of(partitioned, partitioned.inputs);
   const std::vector<Layout> output_layouts = layouts_of(partitioned, partitioned.outputs);
   std::vector<run::Tiles> tiles;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     tiles.push_back(scatter(inputs[i], input_layouts[i]));
   }
-  if (fault) fault(tiles);
+  if (fault.tiles) fault.tiles(tiles);
   const std::vector<run::Tiles> found =
       run::Engine::instance().execute(*executable, std::move(tiles));
   Arrays outputs;

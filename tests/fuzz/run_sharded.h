@@ -39,8 +39,12 @@ Arrays run_reference(const ir::Function& function, const Arrays& inputs);
 /// Host engine, one device.
 Arrays run_whole(const ir::Function& function, const Arrays& inputs);
 
-/// Changes the tiles of the inputs before they are computed on.
-using Fault = std::function<void(std::vector<run::Tiles>&)>;
+/// What is made wrong on purpose before a function runs on a mesh; what is empty stays right.
+struct Fault {
+  std::function<void(std::vector<run::Tiles>&)> tiles = {};  // of the inputs
+  std::function<void(ir::Function&)> program = {};           // after partitioning
+  std::function<void(run::Executable&)> executable = {};
+};
 /// The partitioned function, verified after each pass.
 ir::Function partition_verified(const ir::Function& function, const Placed& placed);
 /// The aliases that shardings allow: an output takes an input's buffers only as they lie.

@@ -507,6 +507,20 @@ TEST(PlanMemory, ATileThatTwoTasksReadIsNotOverwrittenByOne) {
   EXPECT_EQ(plan.arena_bytes, 3 * 64);
 }
 
+TEST(PlanMemory, ATileThatAnOpReadsTwiceIsNotOverwritten) {
+  // Rows of the updates are read after rows of the result are written.
+  const Function f = ir::parse(R"(function
+main[mesh="none", grains=8](%0: f32[4]<{}>, %1: i32[4]<{}>, %2: f32[4]<{}>) {
+  %3: f32[4]<{}> = scatter[dim=0] %0, %1, %0
+  %4: f32[4]<{}> = scatter[dim=0] %2, %1, %3
+  return %3, %4
+})");
+  const CompileOptions options{.is_donated = {true, false, true}, .output_alias = {0, 2}};
+  const run::Executable plan = checked_plan(f, options);
+  EXPECT_EQ(plan.outputs[0].alias, -1);
+  EXPECT_EQ(plan.outputs[1].alias, 2);
+}
+
 TEST(PlanMemory, ScratchLivesForOneInstruction) {
   const Function f = ir::parse(R"(function main[mesh="data=2", grains=8](%0: f32[60]<{data}>) {
   %1: f32[60]<{data}> = neg %0

@@ -193,6 +193,8 @@ class MemoryPlanner {
       const bool reads = std::find(task.reads.begin(), task.reads.end(), read) != task.reads.end();
       if (!writes && !reads) continue;
       if (writes != reads) return false;
+      // Another operand may read elements that are written before.
+      if (std::count(task.reads.begin(), task.reads.end(), read) != 1) return false;
       const bool may =
           std::any_of(task.may_share.begin(), task.may_share.end(), [&](const auto& pair) {
             return task.writes[pair.first] == write && task.reads[pair.second] == read;

@@ -1,0 +1,166 @@
+// Recipes of ops along lines, in windows and at places that data name.
+#include <algorithm>
+
+#include "ops/ops.h"
+#include "tests/fuzz/program.h"
+
+namespace tessera::fuzz {
+
+namespace {
+
+using Ids = std::vector<ValueId>;
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+DType any_number(Program& p) {
+  static const std::vector<DType> dtypes = {DType::f32, DType::f32, DType::f32, DType::i32};
+  return p.random().choose(dtypes);
+}
+
+void cumulate(Program& p, const ops::OpRecord& op) {
+  const ValueId x = p.any(any_number(p), 1);
+  p.emit(op, {{"dim", any_dim(p, x)}, {"reverse", p.random().chance(50)}}, {x});
+}
+
+void top_k(Program& p) {
+  const ValueId x = p.any(any_number(p), 1);
+  const std::int64_t dim = any_dim(p, x);
+  const std::int64_t most = p.shape(x)[at(dim)];
+  p.emit(ops::top_k_op, {{"dim", dim}, {"k", p.random().between(most > 0 ? 1 : 0, most)}}, {x});
+}
+
+// --- windows
+
+void reduce_window(Program& p, const ops::OpRecord& op) {
+  const ValueId x = p.any(any_number(p), 1);
+  Ints window, stride;
+  for (std::int64_t size : p.shape(x)) {
+    const bool has_window = size > 0 && p.random().chance(60);
+    window.push_back(has_window ? p.random().between(1, std::min<std::int64_t>(size, 4)) : 1);
+    stride.push_back(has_window ? p.random().between(1, 3) : 1);
+    if (size == 0) return;
+  }
+  p.emit(op, {{"stride", stride}, {"window", window}}, {x});
+}
+
+void conv(Program& p) {
+  const std::int64_t space = p.random().between(1, 2);
+  const std::int64_t batch = p.random().chance(20) ? 1 : 0;
+  const DType dtype = p.random().chance(85) ? DType::f32 : DType::i32;
+  const ValueId old = p.recent([&](const Type& type) {
+    return type.dtype == dtype && type.rank() == batch + space + 2 &&
+           std::count(type.shape.begin(), type.shape.end(), 0) == 0;
+  });
+  ValueId x = old;
+  if (old == ir::kNoValue) {
+    Shape shape;
+    for (std::int64_t i = 0; i < batch + space + 2; ++i) shape.push_back(p.random().between(1, 9));
+    if (num_elements(shape) > 2000) return;
+    x = p.of_type({dtype, shape});
+  }
+  const Shape shape = p.shape(x);
+  Shape kernel(shape.begin(), shape.begin() + batch);
+  Ints stride, dilation;
+  for (std::int64_t i = 0; i < space; ++i) {
+    const std::int64_t room = shape[at(batch + 1 + i)];
+    const std::int64_t window = p.random().between(1, std::min<std::int64_t>(room, 3));
+    const std::int64_t most = window == 1 ? 2 : (room - 1) / (window - 1);
+    kernel.push_back(window);
+    stride.push_back(p.random().between(1, 3));
+    dilation.push_back(p.random().between(1, std::min<std::int64_t>(most, 2)));
+  }
+  kernel.push_back(shape.back());
+  kernel.push_back(p.random().between(1, 6));
+  if (num_elements(kernel) > 2000) return;
+  p.emit(ops::conv_op, {{"dilation", dilation}, {"stride", stride}},
+         {x, p.of_type({dtype, kernel})});
+}
+
+// --- places that data name
+
+/// A start per dimension, now and then out of range.
+Ids starts(Program& p, const Shape& shape) {
+  Ids ids;
+  for (std::int64_t size : shape) {
+    const bool is_shared = !ids.empty() && p.random().chance(20);
+    ids.push_back(is_shared ? ids.back() : indices(p, {}, size));
+  }
+  return ids;
+}
+
+Shape part_of(Program& p, Shape shape) {
+  for (std::int64_t& size : shape) {
+    if (size > 0 && p.random().chance(60)) size = p.random().between(1, size);
+  }
+  return shape;
+}
+
+void dynamic_slice(Program& p) {
+  const ValueId x = p.any(1);
+  const Shape shape = p.shape(x);
+  Ids operands = {x};
+  for (ValueId id : starts(p, shape)) operands.push_back(id);
+  p.emit(ops::dynamic_slice_op, {{"sizes", part_of(p, shape)}}, operands);
+}
+
+void dynamic_update_slice(Program& p) {
+  const ValueId x = p.any(1);
+  const Type type = p.type(x);
+  Ids operands = {x, p.of_type({type.dtype, part_of(p, type.shape)})};
+  for (ValueId id : starts(p, type.shape)) operands.push_back(id);
+  p.emit(ops::dynamic_update_slice_op, {}, operands);
+}
+
+void gather_along(Program& p) {
+  const ValueId x = p.any(1);
+  const std::int64_t dim = any_dim(p, x);
+  Shape shape = p.shape(x);
+  const std::int64_t size = shape[at(dim)];
+  if (p.random().chance(60)) shape[at(dim)] = p.size();
+  if (num_elements(shape) > 1000) return;
+  p.emit(ops::gather_along_op, {{"dim", dim}}, {x, indices(p, shape, size)});
+}
+
+void scatter_add_along(Program& p) {
+  const ValueId updates = p.any(any_number(p), 1);
+  const std::int64_t dim = any_dim(p, updates);
+  const std::int64_t size = p.size();
+  const ValueId places = indices(p, p.shape(updates), size);
+  p.emit(ops::scatter_add_along_op, {{"dim", dim}, {"size", size}}, {places, updates});
+}
+
+void scatter(Program& p) {
+  const ValueId x = p.any(1);
+  const std::int64_t dim = any_dim(p, x);
+  const Type type = p.type(x);
+  const Shape rows = p.shape_of_rank(p.random().between(0, 2));
+  Shape shape = type.shape;
+  shape.erase(shape.begin() + dim);
+  shape.insert(shape.begin() + dim, rows.begin(), rows.end());
+  if (num_elements(shape) > 2000 || shape.size() > 6) return;
+  const ValueId places = indices(p, rows, type.shape[at(dim)]);
+  p.emit(ops::scatter_op, {{"dim", dim}}, {x, places, p.of_type({type.dtype, shape})});
+}
+
+}  // namespace
+
+Recipes window_and_index_recipes() {
+  Recipes recipes = {{&ops::conv_op, {5, conv}},
+                     {&ops::dynamic_slice_op, {3, dynamic_slice}},
+                     {&ops::dynamic_update_slice_op, {3, dynamic_update_slice}},
+                     {&ops::gather_along_op, {3, gather_along}},
+                     {&ops::scatter_add_along_op, {3, scatter_add_along}},
+                     {&ops::scatter_op, {3, scatter}},
+                     {&ops::top_k_op, {3, top_k}}};
+  for (const ops::OpRecord* op :
+       {&ops::cummax_op, &ops::cummin_op, &ops::cumprod_op, &ops::cumsum_op}) {
+    recipes[op] = {2, [op](Program& p) { cumulate(p, *op); }};
+  }
+  for (const ops::OpRecord* op :
+       {&ops::reduce_window_max_op, &ops::reduce_window_min_op, &ops::reduce_window_sum_op}) {
+    recipes[op] = {2, [op](Program& p) { reduce_window(p, *op); }};
+  }
+  return recipes;
+}
+
+}  // namespace tessera::fuzz
