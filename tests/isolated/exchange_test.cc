@@ -42,7 +42,8 @@ void check(const Function& function, const std::vector<int>& alias = {}) {
 }
 
 Function parsed(const std::string& mesh, const std::string& text) {
-  Function function = ir::parse("function main[mesh=\"" + mesh + "\", grains=8]" + text);
+  // 24 leaves can be split by 2, 3 and 4 devices.
+  Function function = ir::parse("function main[mesh=\"" + mesh + "\", grains=24]" + text);
   ir::verify(function, "the test");
   return function;
 }
@@ -94,7 +95,7 @@ TEST(Exchange, ReductionsInTreeOrder) {
   for (const char* kind : {"sum", "max", "min"}) {
     for (const char* sizes : {"6,5", "1,1", "3,7", "160,240"}) {
       for (const char* mesh : {"data=2", "data=3", "data=4"}) {
-        const std::string type = "f32[8," + std::string(sizes) + "]";
+        const std::string type = "f32[24," + std::string(sizes) + "]";
         const std::string result = "f32[" + std::string(sizes) + "]";
         const std::string text = "(%0: " + type + "<{data},{},{}>) {\n  %1: " + result +
                                  "<{},{}+{data}> = reduce_" + kind + "[dims=[0]] %0\n  %2: " +
