@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
+#include <functional>
 #include <source_location>
 #include <string>
 #include <string_view>
@@ -34,5 +36,32 @@ std::int64_t grains();
 /// Executed since the last reset, sorted by kind.
 std::vector<CollectiveUse> collective_counts();
 void reset_collective_counts();
+/// The most bytes of arrays and temporaries that this process held at one time since the last reset.
+std::int64_t peak_buffer_bytes();
+void reset_peak_buffer_bytes();
+
+// --- one process per device
+//
+// Every process runs the whole host program on one thread and computes the tile of its device; they
+// share a transport and nothing else. Reading an array that is not replicated is a collective, so
+// all of them make the same calls. Results have the bits that one process for all devices gives.
+
+struct IsolatedOptions {
+  int num_processes = 1;     // the devices of the mesh
+  double timeout_s = 60;     // within it a process that is waited for must answer
+  /// Reports an error of a process, in that process, and returns the code with which it exits.
+  std::function<int(const std::exception_ptr&)> on_error;
+};
+/// Runs `body` in new processes, to be called before anything is computed. Returns when they have
+/// ended: 0, or the code of one that failed. When one dies, stops or throws, RuntimeFault in all
+/// others names its rank, the collective, the op and its line.
+int run_isolated(const IsolatedOptions& options, const std::function<void()>& body,
+                 std::source_location where = std::source_location::current());
+/// The rank of this process, and how many there are; 0 and 1 without run_isolated().
+int process_index();
+int process_count();
+/// What every process passes, by rank.
+std::vector<std::int64_t> process_allgather(
+    std::int64_t value, std::source_location where = std::source_location::current());
 
 }  // namespace tessera

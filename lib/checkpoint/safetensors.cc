@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include <tessera/checkpoint.h>
+#include <tessera/engine.h>
 #include <tessera/error.h>
 
 namespace tessera::checkpoint {
@@ -94,6 +95,8 @@ void write_safetensors(const std::string& path, std::vector<NamedArray> arrays) 
               std::to_string(offset) + "," + std::to_string(end) + "]}";
     offset = end;
   }
+  // With one process per device all of them take part in reading the arrays.
+  if (process_index() != 0) return;
   header += "}";
   header.append((8 - header.size() % 8) % 8, ' ');
   const auto header_size = static_cast<std::uint64_t>(header.size());

@@ -180,7 +180,7 @@ void Array::read(DType dtype, void* out, const std::source_location& where) cons
                                          cpp_name(this->dtype()),
                                          dtype == DType::boolean ? "boolean" : name(dtype))});
   }
-  const ops::HostArray all = detail::gather(*node_->placement, tiles);
+  const ops::HostArray all = detail::gather(*node_->placement, tiles, "to_vector", where);
   if (!all.bytes().empty()) std::memcpy(out, all.bytes().data(), all.bytes().size());
 }
 
@@ -197,15 +197,10 @@ T only_element(const Array& array, const std::source_location& where) {
                      .wanted = "an array of size 1",
                      .cure = "reduce it first, or read it with to_vector"});
   }
-  // One tile may be empty where a dimension of size 1 is split.
-  for (const run::BufferPtr& tile : tiles) {
-    if (tile->size() == 0) continue;
-    return ops::dispatch(array.dtype(), [&](auto element) {
-      std::memcpy(&element, tile->data(), sizeof(element));
-      return static_cast<T>(element);
-    });
-  }
-  throw InternalError("an array of size 1 has a tile with its element");
+  const ops::HostArray host = detail::gather(*array.node()->placement, tiles, "item", where);
+  return ops::dispatch(array.dtype(), [&](auto element) {
+    return static_cast<T>(host.data<decltype(element)>()[0]);
+  });
 }
 
 }  // namespace
@@ -233,8 +228,9 @@ Array Array::local_data(std::int64_t device, std::source_location where) const {
   const std::int64_t tile =
       placement.layout.tile_at(device_digits(atoms_of(placement.mesh), device));
   const Type type{dtype(), placement.layout.box(tile).size};
-  return detail::make_concrete(detail::replicated_placement(type, Mesh()),
-                               {tiles[static_cast<std::size_t>(tile)]});
+  return detail::make_concrete(
+      detail::replicated_placement(type, Mesh()),
+      {detail::gather_tile(placement, tiles, tile, "local_data", Span(where))});
 }
 
 Array Array::slice(std::int64_t axis, std::int64_t start, std::int64_t limit,

@@ -32,6 +32,8 @@ struct Placement {
 };
 const Placement* placement_of(const Type& type, const Mesh& mesh, const Sharding& sharding);
 const Placement* replicated_placement(const Type& type, const Mesh& mesh);
+/// The tiles that this process holds: all, or that of its device where each has a process.
+std::vector<std::int64_t> held_tiles(const Placement& placement);
 
 /// A call that gave arrays away.
 struct DonatingCall {
@@ -44,7 +46,7 @@ struct ArrayNode {
   const ParamInfo* info = nullptr;  // of the parameter that it is, for messages
   // concrete
   const Placement* placement = nullptr;
-  run::Tiles tiles;  // empty after a donation; guarded by donation_mutex()
+  run::Tiles tiles;  // that this process holds; empty after a donation; guarded by donation_mutex()
   std::shared_ptr<const DonatingCall> donation;
   std::size_t donated_leaf = 0;  // index into donation->paths
   // traced
@@ -70,9 +72,17 @@ run::Tiles tiles_of(const Array& array, const Span& where);
 /// `f32[8,16]`, with the path of a parameter: `f32[8,16] (parameter blocks_0/Dense_0/kernel)`.
 std::string describe(const Array& array);
 
+// Where each device has a process these are collectives: all processes make the same calls. `op` at
+// `where` is what needs them, for messages.
 /// Copies between layouts of one type; shares tiles where both have the same ones.
-run::Tiles move_tiles(const Placement& from, const run::Tiles& tiles, const Placement& to);
-ops::HostArray gather(const Placement& from, const run::Tiles& tiles);
+run::Tiles move_tiles(const Placement& from, const run::Tiles& tiles, const Placement& to,
+                      const char* op, const Span& where);
+ops::HostArray gather(const Placement& from, const run::Tiles& tiles, const char* op,
+                      const Span& where);
+/// One tile, whoever holds it.
+run::BufferPtr gather_tile(const Placement& from, const run::Tiles& tiles, std::int64_t tile,
+                           const char* op, const Span& where);
+/// The tiles that this process holds.
 run::Tiles scatter(const ops::HostArray& array, const Placement& to);
 
 }  // namespace tessera::detail

@@ -41,7 +41,7 @@ run::Tiles argument_tiles(const Program& program, std::size_t i, const Array& ar
                                        to_string(wanted.mesh)),
                            where);
   }
-  return move_tiles(found, tiles, wanted);
+  return move_tiles(found, tiles, wanted, "placing an argument", where);
 }
 
 /// Marks donated arguments as given away and lets go of their tiles.

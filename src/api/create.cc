@@ -134,7 +134,7 @@ Array placed(const Array& x, const Mesh& mesh, const PartitionSpec& spec, const 
       detail::placement_of(x.type(), mesh, to_sharding(mesh, spec, x.type(), name, where));
   const detail::Placement& from = *x.node()->placement;
   if (&from == to) return x;
-  Array moved = detail::make_concrete(to, detail::move_tiles(from, tiles, *to));
+  Array moved = detail::make_concrete(to, detail::move_tiles(from, tiles, *to, subject, where));
   moved.node()->info = x.node()->info;
   return moved;
 }
@@ -192,8 +192,9 @@ bool array_equal(const Array& a, const Array& b, std::source_location where) {
   const run::Tiles tiles_a = detail::tiles_of(a, span);
   const run::Tiles tiles_b = detail::tiles_of(b, span);
   if (a.type() != b.type()) return false;
-  const ops::HostArray x = detail::gather(*a.node()->placement, tiles_a);
-  const ops::HostArray y = detail::gather(*b.node()->placement, tiles_b);
+  const char* op = "array_equal";
+  const ops::HostArray x = detail::gather(*a.node()->placement, tiles_a, op, span);
+  const ops::HostArray y = detail::gather(*b.node()->placement, tiles_b, op, span);
   return ops::dispatch(a.dtype(), [&](auto element) {
     using T = decltype(element);
     return std::ranges::equal(x.data<T>(), y.data<T>());
@@ -207,7 +208,8 @@ std::string to_string(const Array& x) {
   if (x.is_deleted()) return text + " (donated)";
   if (!x.is_concrete()) return text + " (abstract)";
   constexpr std::size_t kShown = 16;
-  const ops::HostArray host = detail::gather(*x.node()->placement, detail::tiles_of(x, Span()));
+  const ops::HostArray host =
+      detail::gather(*x.node()->placement, detail::tiles_of(x, Span()), "to_string", Span());
   return ops::dispatch(x.dtype(), [&](auto element) {
     const auto values = host.data<decltype(element)>();
     text += " [";

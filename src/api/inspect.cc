@@ -1,5 +1,6 @@
 // What users see of lowered and compiled programs, and the settings of the engine.
 #include <atomic>
+#include <chrono>
 #include <fmt/format.h>
 #include <map>
 
@@ -12,6 +13,7 @@
 #include "ir/text.h"
 #include "partition/partition.h"
 #include "run/engine.h"
+#include "run/processes.h"
 
 namespace tessera {
 
@@ -183,5 +185,41 @@ std::vector<CollectiveUse> collective_counts() {
 }
 
 void reset_collective_counts() { run::Engine::instance().reset_collective_counts(); }
+
+std::int64_t peak_buffer_bytes() { return run::Buffer::peak_bytes(); }
+
+void reset_peak_buffer_bytes() { run::Buffer::reset_peak_bytes(); }
+
+int run_isolated(const IsolatedOptions& options, const std::function<void()>& body,
+                 std::source_location where) {
+  constexpr int kMost = 256;
+  const bool has_time = options.timeout_s >= 0.1 && options.timeout_s <= 1e6;
+  if (options.num_processes < 1 || options.num_processes > kMost || !has_time ||
+      options.on_error == nullptr) {
+    throw UserError({.what = "run_isolated: these options are not possible",
+                     .where = trace::call_span(where),
+                     .found = fmt::format("{} processes, timeout {} s, {} on_error",
+                                          options.num_processes, options.timeout_s,
+                                          options.on_error == nullptr ? "no" : "an"),
+                     .wanted = fmt::format("1 to {} processes, a timeout of 0.1 s or more and an "
+                                           "on_error",
+                                           kMost),
+                     .cure = "pass the number of devices of the mesh"});
+  }
+  const std::chrono::duration<double> timeout(options.timeout_s);
+  return run::run_processes(
+      {.count = options.num_processes,
+       .timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout),
+       .on_error = options.on_error},
+      body);
+}
+
+int process_index() { return run::transport() == nullptr ? 0 : run::transport()->rank(); }
+
+int process_count() { return run::transport() == nullptr ? 1 : run::transport()->size(); }
+
+std::vector<std::int64_t> process_allgather(std::int64_t value, std::source_location where) {
+  return run::all_values(value, {.kind = "gather", .op = "process_allgather", .span = Span(where)});
+}
 
 }  // namespace tessera

@@ -1,11 +1,13 @@
 // Interned placements, and moving tiles between layouts by copying boxes.
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <unordered_map>
 
 #include <tessera/error.h>
 
 #include "api/array_node.h"
+#include "run/processes.h"
 
 namespace tessera::detail {
 
@@ -91,7 +93,25 @@ const ParamInfo* intern(ParamInfo info) {
   return table->find(key, [&] { return std::move(info); });
 }
 
+namespace {
+
+void check_number_of_devices(const Mesh& mesh) {
+  const run::Transport* transport = run::transport();
+  if (transport == nullptr || mesh.axes().empty() || mesh.num_devices() == transport->size()) {
+    return;
+  }
+  throw UserError({.what = "a mesh has another number of devices than this run has processes",
+                   .where = trace::call_span(std::source_location()),
+                   .found = to_string(mesh) + " with " + std::to_string(mesh.num_devices()) +
+                            " devices and " + std::to_string(transport->size()) + " processes",
+                   .wanted = "one process per device",
+                   .cure = "start as many processes as the mesh has devices"});
+}
+
+}  // namespace
+
 const Placement* placement_of(const Type& type, const Mesh& mesh, const Sharding& sharding) {
+  check_number_of_devices(mesh);
   static auto* table = new Interned<Placement>;
   std::string key = to_string(type) + to_string(mesh);
   for (const AtomList& dim : sharding.dims) {
@@ -112,15 +132,93 @@ std::mutex& donation_mutex() {
   return *mutex;
 }
 
-run::Tiles move_tiles(const Placement& from, const run::Tiles& tiles, const Placement& to) {
+std::vector<std::int64_t> held_tiles(const Placement& placement) {
+  if (const run::Transport* transport = run::transport()) {
+    return {placement.layout.tile_at(device_digits(atoms_of(placement.mesh), transport->rank()))};
+  }
+  std::vector<std::int64_t> all(static_cast<std::size_t>(placement.layout.num_tiles()));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+namespace {
+
+/// The boxes of the tiles that this process holds.
+std::vector<Box> held_boxes(const Placement& placement) {
+  std::vector<Box> boxes;
+  for (std::int64_t tile : held_tiles(placement)) boxes.push_back(placement.layout.box(tile));
+  return boxes;
+}
+
+bool is_within(const Box& inner, const Box& outer) { return overlap(inner, outer) == inner; }
+
+/// Whether every process has what it needs; the same answer in all of them.
+bool is_local(const Placement& from, const Placement& to) {
+  const run::Transport* transport = run::transport();
+  if (transport == nullptr) return true;
+  const std::vector<Atom> from_atoms = atoms_of(from.mesh);
+  const std::vector<Atom> to_atoms = atoms_of(to.mesh);
+  for (int device = 0; device < transport->size(); ++device) {
+    const std::int64_t source = from.layout.tile_at(device_digits(from_atoms, device));
+    const std::int64_t target = to.layout.tile_at(device_digits(to_atoms, device));
+    if (!is_within(to.layout.box(target), from.layout.box(source))) return false;
+  }
+  return true;
+}
+
+/// The lowest rank that holds each tile.
+std::vector<int> owners_of(const Placement& placement, int num_processes) {
+  const std::vector<Atom> atoms = atoms_of(placement.mesh);
+  std::vector<int> owners(static_cast<std::size_t>(placement.layout.num_tiles()), 0);
+  for (int rank = num_processes; rank-- > 0;) {
+    const std::int64_t tile = placement.layout.tile_at(device_digits(atoms, rank));
+    owners[static_cast<std::size_t>(tile)] = rank;
+  }
+  return owners;
+}
+
+/// All tiles; those that this process does not hold come from their owners.
+run::Tiles all_tiles(const Placement& from, const run::Tiles& tiles, const char* op,
+                     const Span& where) {
+  run::Transport* transport = run::transport();
+  if (transport == nullptr || from.layout.num_tiles() == 1) return tiles;
+  const std::vector<int> owners = owners_of(from, transport->size());
+  const std::vector<Atom> atoms = atoms_of(from.mesh);
+  const std::int64_t own = held_tiles(from)[0];
+  run::Tiles all;
+  std::vector<run::Transport::Send> sends;
+  std::vector<run::Transport::Receive> receives;
+  for (std::int64_t tile = 0; tile < from.layout.num_tiles(); ++tile) {
+    const int owner = owners[static_cast<std::size_t>(tile)];
+    if (tile == own) {
+      all.push_back(tiles[0]);
+    } else {
+      const std::int64_t bytes = box_bytes(from.layout.box(tile), from.type.dtype);
+      all.push_back(std::make_shared<run::Buffer>(bytes));
+      receives.push_back({owner, {all.back()->data(), static_cast<std::size_t>(bytes)}});
+    }
+    for (int rank = 0; owner == transport->rank() && rank < transport->size(); ++rank) {
+      if (from.layout.tile_at(device_digits(atoms, rank)) == tile) continue;
+      sends.push_back({rank, {tiles[0]->data(), static_cast<std::size_t>(tiles[0]->size())}});
+    }
+  }
+  const run::CollectiveLabel label{.kind = "gather", .op = op, .span = where};
+  transport->begin(label);
+  transport->exchange(sends, receives);
+  return all;
+}
+
+}  // namespace
+
+run::Tiles move_tiles(const Placement& from, const run::Tiles& tiles, const Placement& to,
+                      const char* op, const Span& where) {
   if (from.layout.num_tiles() == 1 && to.layout.num_tiles() == 1) return tiles;
   if (from.mesh == to.mesh && from.sharding == to.sharding) return tiles;
+  if (!is_local(from, to)) return scatter(gather(from, tiles, op, where), to);
   const std::size_t element = size_bytes(to.type.dtype);
-  std::vector<Box> sources;
-  for (std::int64_t i = 0; i < from.layout.num_tiles(); ++i) sources.push_back(from.layout.box(i));
+  const std::vector<Box> sources = held_boxes(from);
   run::Tiles moved;
-  for (std::int64_t i = 0; i < to.layout.num_tiles(); ++i) {
-    const Box box = to.layout.box(i);
+  for (const Box& box : held_boxes(to)) {
     auto buffer = std::make_shared<run::Buffer>(box_bytes(box, to.type.dtype));
     for (std::size_t k = 0; k < sources.size(); ++k) {
       copy_box(overlap(box, sources[k]), element, sources[k], tiles[k]->data(), box,
@@ -131,21 +229,27 @@ run::Tiles move_tiles(const Placement& from, const run::Tiles& tiles, const Plac
   return moved;
 }
 
-ops::HostArray gather(const Placement& from, const run::Tiles& tiles) {
+ops::HostArray gather(const Placement& from, const run::Tiles& tiles, const char* op,
+                      const Span& where) {
   ops::HostArray array(from.type);
   const Box all = whole(from.type.shape);
-  for (std::size_t k = 0; k < tiles.size(); ++k) {
+  const run::Tiles gathered = all_tiles(from, tiles, op, where);
+  for (std::size_t k = 0; k < gathered.size(); ++k) {
     const Box box = from.layout.box(static_cast<std::int64_t>(k));
-    copy_box(box, size_bytes(from.type.dtype), box, tiles[k]->data(), all, array.bytes().data());
+    copy_box(box, size_bytes(from.type.dtype), box, gathered[k]->data(), all, array.bytes().data());
   }
   return array;
+}
+
+run::BufferPtr gather_tile(const Placement& from, const run::Tiles& tiles, std::int64_t tile,
+                           const char* op, const Span& where) {
+  return all_tiles(from, tiles, op, where)[static_cast<std::size_t>(tile)];
 }
 
 run::Tiles scatter(const ops::HostArray& array, const Placement& to) {
   const Box all = whole(to.type.shape);
   run::Tiles tiles;
-  for (std::int64_t i = 0; i < to.layout.num_tiles(); ++i) {
-    const Box box = to.layout.box(i);
+  for (const Box& box : held_boxes(to)) {
     auto buffer = std::make_shared<run::Buffer>(box_bytes(box, to.type.dtype));
     copy_box(box, size_bytes(to.type.dtype), all, array.bytes().data(), box, buffer->data());
     tiles.push_back(std::move(buffer));

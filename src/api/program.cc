@@ -13,6 +13,7 @@
 #include "ops/control/control.h"
 #include "partition/partition.h"
 #include "run/engine.h"
+#include "run/processes.h"
 
 namespace tessera::detail {
 
@@ -107,7 +108,7 @@ void partition(Program& program) {
 std::vector<Array> interpret(const Program& program, const std::vector<run::Tiles>& inputs) {
   std::vector<ops::HostArray> arrays;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    arrays.push_back(gather(*program.inputs[i], inputs[i]));
+    arrays.push_back(gather(*program.inputs[i], inputs[i], "the reference engine", Span()));
   }
   const std::vector<ops::HostArray> results = compile::interpret(program.traced, std::move(arrays));
   std::vector<Array> outputs;
@@ -151,7 +152,9 @@ void compile(Program& program) {
     const Stopwatch stopwatch(program.seconds);
     program.executable =
         compile::compile(program.partitioned,
-                         {.is_donated = program.is_donated, .output_alias = program.output_alias});
+                         {.is_donated = program.is_donated,
+                          .output_alias = program.output_alias,
+                          .transport = run::transport()});
   });
 }
 

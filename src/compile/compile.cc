@@ -84,7 +84,8 @@ std::shared_ptr<const run::Executable> compile(const ir::Function& function,
           "compile options have one entry per input and output");
   check_dtypes(function);
   const ir::Function distinct = with_distinct_outputs(without_barriers(function), options);
-  return std::make_shared<const run::Executable>(host::plan_memory(host::lower(distinct), options));
+  return std::make_shared<const run::Executable>(
+      host::plan_memory(host::lower(distinct, options.transport), options));
 }
 
 std::string_view instruction_set() { return kernels::instruction_set(); }

@@ -6,12 +6,16 @@
 
 #include "ir/ir.h"
 #include "run/executable.h"
+#include "run/transport.h"
 
 namespace tessera::compile {
 
 struct CompileOptions {
   std::vector<bool> is_donated;   // per input
   std::vector<int> output_alias;  // per output: donated input whose buffers it takes, or -1
+  /// Set: compiles what the device of this rank computes. Inputs and outputs have one tile then, and
+  /// collectives go through the transport, which must outlive the executable.
+  run::Transport* transport = nullptr;
 };
 
 /// Compiles a partitioned function: every value has a sharding over function.mesh.

@@ -268,6 +268,11 @@ int Engine::num_threads() const {
   return state_->num_threads;
 }
 
+bool Engine::has_threads() const {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  return !state_->threads.empty();
+}
+
 CollectiveCounts Engine::collective_counts() const {
   const std::lock_guard<std::mutex> lock(state_->mutex);
   return state_->counts;

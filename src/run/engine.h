@@ -24,6 +24,8 @@ class Engine {
   /// Worker threads, the calling one included; at least 1. Results never depend on it.
   void set_num_threads(int count);
   int num_threads() const;
+  /// Whether threads of its own run.
+  bool has_threads() const;
 
   /// Runs to the end and returns the outputs. Donated inputs are given away: an output may live in
   /// their buffers. Throws RuntimeFault; what a kernel throws is passed on.

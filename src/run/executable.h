@@ -32,6 +32,10 @@ class Buffer {
   const std::byte* data() const { return data_; }
   std::int64_t size() const { return size_; }
 
+  /// The most bytes that all buffers of this process had at one time since the last reset.
+  static std::int64_t peak_bytes();
+  static void reset_peak_bytes();
+
  private:
   std::byte* data_;
   std::int64_t size_;
@@ -150,6 +154,7 @@ struct Executable {
   std::int64_t arena_bytes = 0;
   std::int64_t device_peak_bytes = 0;   // what one real device would hold, arguments included
   std::int64_t device_arena_bytes = 0;  // of these, neither arguments nor results
+  bool communicates = false;            // some task talks to other processes
 };
 
 }  // namespace tessera::run

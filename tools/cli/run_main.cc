@@ -11,26 +11,41 @@ namespace tessera::cli {
 
 namespace {
 
-int fail(const char* name, int code, const char* kind, const std::string& text) {
-  std::fprintf(stderr, "%s: %s%s\n", name, kind, text.c_str());
-  return code;
+struct Outcome {
+  int code;
+  std::string text;
+};
+
+Outcome outcome_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const UserError& mistake) {
+    return {1, mistake.what()};
+  } catch (const RuntimeFault& fault) {
+    return {2, std::string("fault: ") + fault.what()};
+  } catch (const std::bad_alloc&) {
+    return {2, "fault: out of memory; use a smaller batch or a smaller model"};
+  } catch (const std::system_error& fault) {
+    return {2, std::string("fault: ") + fault.what()};
+  } catch (const std::exception& other) {
+    return {3, other.what()};
+  }
 }
 
 }  // namespace
 
+int exit_code(const std::exception_ptr& error) { return outcome_of(error).code; }
+
+void report_error(const std::string& name, const std::exception_ptr& error) {
+  std::fprintf(stderr, "%s: %s\n", name.c_str(), outcome_of(error).text.c_str());
+}
+
 int run_main(const char* name, int (*run)(int, char**), int argc, char** argv) {
   try {
     return run(argc, argv);
-  } catch (const UserError& error) {
-    return fail(name, 1, "", error.what());
-  } catch (const RuntimeFault& fault) {
-    return fail(name, 2, "fault: ", fault.what());
-  } catch (const std::bad_alloc&) {
-    return fail(name, 2, "fault: ", "out of memory; use a smaller batch or a smaller model");
-  } catch (const std::system_error& fault) {
-    return fail(name, 2, "fault: ", fault.what());
-  } catch (const std::exception& error) {
-    return fail(name, 3, "", error.what());
+  } catch (...) {
+    report_error(name, std::current_exception());
+    return exit_code(std::current_exception());
   }
 }
 

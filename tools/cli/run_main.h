@@ -2,9 +2,16 @@
 // fault, 3 internal error.
 #pragma once
 
+#include <exception>
+#include <string>
+
 namespace tessera::cli {
 
-/// Calls `run` and writes what it throws to standard error as one message that opens with `name`.
+int exit_code(const std::exception_ptr& error);
+/// Writes the error to standard error as one message that opens with `name`.
+void report_error(const std::string& name, const std::exception_ptr& error);
+
+/// Calls `run` and reports what it throws.
 int run_main(const char* name, int (*run)(int, char**), int argc, char** argv);
 
 }  // namespace tessera::cli

@@ -7,6 +7,8 @@
 #include <tessera/engine.h>
 #include <tessera/error.h>
 
+#include "tools/cli/run_main.h"
+
 namespace tessera::cli {
 
 namespace {
@@ -27,7 +29,7 @@ bool read_number(const std::string& text, T& value) {
                    .cure = "write for example " + name + " " + example});
 }
 
-void add_positive_number(CLI::App& command, double& value, const std::string& name,
+CLI::Option* add_positive_number(CLI::App& command, double& value, const std::string& name,
                          const std::string& text) {
   CLI::Option* option = command.add_option(name, value, text)->capture_default_str();
   const std::string example = option->get_default_str();
@@ -36,7 +38,7 @@ void add_positive_number(CLI::App& command, double& value, const std::string& na
     if (read_number(word, number) && number > 0 && number < 1e30) return {};
     bad_value(name, word, "a number above 0", example);
   };
-  option->check(CLI::Validator(check, "> 0"));
+  return option->check(CLI::Validator(check, "> 0"));
 }
 
 }  // namespace
@@ -101,6 +103,14 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
   add_choice(command, flags.dtype, "--dtype", {"f32"}, "of parameters and activations");
   add_choice(command, flags.engine, "--engine", {"host", "reference"},
              "host, or the slow and simple reference");
+  CLI::Option* isolated =
+      command
+          .add_flag("--isolated", flags.isolated,
+                    "one process per device, which share nothing but messages")
+          ->disable_flag_override();
+  add_positive_number(command, flags.timeout_s, "--timeout",
+                      "seconds within which a process must answer the others")
+      ->needs(isolated);
   command.add_option("--json", flags.json,
                      "write one JSON object at the end; - is standard output");
   command.add_option("--dump", flags.dump, "write initial parameters and first gradients here");
@@ -119,10 +129,37 @@ Mesh mesh_of(const TrainFlags& flags) {
 }
 
 void apply(const TrainFlags& flags) {
-  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
-  set_num_threads(flags.threads > 0 ? static_cast<int>(flags.threads) : static_cast<int>(cores));
+  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const int share = std::max(1, cores / process_count());
+  set_num_threads(flags.threads > 0 ? static_cast<int>(flags.threads) : share);
   set_grains(flags.grains);
   set_engine(flags.engine);
+}
+
+namespace {
+
+/// Every process finds the same mistakes of the user; the first one tells.
+int report_in_process(const std::exception_ptr& error) {
+  const std::string name =
+      process_count() == 1 ? "tessera" : "tessera: rank " + std::to_string(process_index());
+  const int code = exit_code(error);
+  if (code != 1 || process_index() == 0) report_error(name, error);
+  return code;
+}
+
+}  // namespace
+
+void run_on_devices(const TrainFlags& flags, const Mesh& mesh, const std::function<void()>& body) {
+  if (!flags.isolated) {
+    body();
+    return;
+  }
+  const int code = run_isolated({.num_processes = static_cast<int>(mesh.num_devices()),
+                                 .timeout_s = flags.timeout_s,
+                                 .on_error = report_in_process},
+                                body);
+  // What went wrong has been told.
+  if (code != 0) throw CLI::RuntimeError(code);
 }
 
 }  // namespace tessera::cli

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ struct TrainFlags {
   std::string json;
   std::string dump;
   std::string progress = "auto";
+  bool isolated = false;
+  double timeout_s = 60;
 };
 
 /// Adds the flags to a command; `flags` must outlive it.
@@ -33,6 +36,8 @@ void add_train_flags(CLI::App& command, TrainFlags& flags);
 Mesh mesh_of(const TrainFlags& flags);
 /// Sets up threads, grains and engine.
 void apply(const TrainFlags& flags);
+/// Runs `body` here or, with --isolated, in one process per device of the mesh.
+void run_on_devices(const TrainFlags& flags, const Mesh& mesh, const std::function<void()>& body);
 
 /// A flag for one of a few words; others throw UserError.
 void add_choice(CLI::App& command, std::string& value, const std::string& name,

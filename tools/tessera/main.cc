@@ -19,6 +19,8 @@ int run(int argc, char** argv) {
   tessera::cli::add_show_lm(*show);
   try {
     app.parse(argc, argv);
+  } catch (const CLI::RuntimeError& error) {
+    return error.get_exit_code();
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
     throw tessera::cli::mistake_of(app, error, argc, argv);

@@ -40,21 +40,27 @@ void write_json(const std::string& path, const json& object) {
 }
 
 Report::Report(const TrainFlags& flags)
-    : flags_(flags), has_bar_(flags.progress == "auto" && isatty(STDERR_FILENO) != 0) {
+    : flags_(flags),
+      is_first_(process_index() == 0),
+      has_bar_(is_first_ && flags.progress == "auto" && isatty(STDERR_FILENO) != 0) {
   // A run of hours should not fail at its end for a path that was wrong at its start.
-  if (!flags.json.empty() && flags.json != "-")
+  if (is_first_ && !flags.json.empty() && flags.json != "-")
     check_written(std::ofstream(flags.json, std::ios::app), flags.json);
 }
 
 Report::~Report() { clear(); }
 
-void Report::begin_step() { start_ = std::chrono::steady_clock::now(); }
+void Report::begin_step() {
+  start_ = std::chrono::steady_clock::now();
+  reset_peak_buffer_bytes();
+}
 
 void Report::end_step(std::int64_t step, float loss) {
   const std::chrono::duration<double, std::milli> elapsed =
       std::chrono::steady_clock::now() - start_;
   step_ms_.push_back(elapsed.count());
   losses_.push_back(loss);
+  peak_bytes_ = std::max(peak_bytes_, peak_buffer_bytes());
   if (step % flags_.log_every == 0 || step == flags_.steps - 1) {
     char text[64];
     std::snprintf(text, sizeof(text), "step %04lld  loss %.4f", static_cast<long long>(step),
@@ -65,6 +71,7 @@ void Report::end_step(std::int64_t step, float loss) {
 }
 
 void Report::line(const std::string& text) {
+  if (!is_first_) return;
   clear();
   std::printf("%s\n", text.c_str());
   std::fflush(stdout);
@@ -93,7 +100,19 @@ namespace {
 json config_of(const TrainFlags& flags) {
   return {{"mesh", flags.mesh},       {"params", flags.params}, {"steps", flags.steps},
           {"batch", flags.batch},     {"seed", flags.seed},     {"lr", flags.learning_rate},
-          {"threads", num_threads()}, {"engine", flags.engine}};
+          {"threads", num_threads()}, {"engine", flags.engine}, {"isolated", flags.isolated}};
+}
+
+/// Per device: the bytes that were planned and those that its process held in a step.
+json devices_of(const CompiledProgram& step, std::int64_t peak_bytes) {
+  const std::vector<std::int64_t> planned = process_allgather(step.device_peak_bytes());
+  const std::vector<std::int64_t> measured = process_allgather(peak_bytes);
+  json devices = json::array();
+  for (std::size_t i = 0; i < planned.size(); ++i) {
+    devices.push_back(
+        {{"device", i}, {"planned_bytes", planned[i]}, {"measured_bytes", measured[i]}});
+  }
+  return devices;
 }
 
 double rounded(double value, double scale) { return std::round(value * scale) / scale; }
@@ -102,6 +121,8 @@ double rounded(double value, double scale) { return std::round(value * scale) / 
 
 void Report::write_json(const std::string& name, const CompiledProgram& step, json extra) {
   if (flags_.json.empty()) return;
+  const json devices = devices_of(step, peak_bytes_);
+  if (!is_first_) return;
   json report = {{"name", name}, {"peer", "tessera"}, {"config", config_of(flags_)}};
   report["config"].update(extra["config"]);
   extra.erase("config");
@@ -132,6 +153,7 @@ void Report::write_json(const std::string& name, const CompiledProgram& step, js
   report["peak_rss_mib"] = usage.ru_maxrss / 1024;
   report["device_peak_mib"] =
       rounded(static_cast<double>(step.device_peak_bytes()) / (1024.0 * 1024.0), 100);
+  if (flags_.isolated) report["devices"] = devices;
   clear();
   cli::write_json(flags_.json, report);
 }

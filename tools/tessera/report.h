@@ -36,10 +36,12 @@ class Report {
   void clear();
 
   const TrainFlags& flags_;
+  bool is_first_;  // of the processes: the others write nothing
   bool has_bar_;
   std::chrono::steady_clock::time_point start_;
   std::vector<double> step_ms_;
   std::vector<float> losses_;
+  std::int64_t peak_bytes_ = 0;  // held in a step
 };
 
 }  // namespace tessera::cli

@@ -139,13 +139,11 @@ void finish_text(const LmFlags& flags, const LmState& state, const Corpus& corpu
   }
 }
 
-void train(LmFlags flags) {
-  const Mesh mesh = mesh_of(flags);
+void train(const LmFlags& flags, const Mesh& mesh) {
   apply(flags);
-  complete(flags, mesh);
   const use_mesh scope(mesh);
   Report report(flags);
-  if (!flags.text.empty() && !flags.model.is_causal) {
+  if (!flags.text.empty() && !flags.model.is_causal && process_index() == 0) {
     std::fputs("warning: without --causal every position sees the byte that it should predict\n",
                stderr);
   }
@@ -174,7 +172,11 @@ void add_train_lm(CLI::App& train_command) {
   CLI::App* command = train_command.add_subcommand("lm", "a transformer language model");
   auto flags = std::make_shared<LmFlags>();
   add_lm_flags(*command, *flags);
-  command->callback([flags] { train(*flags); });
+  command->callback([flags] {
+    const Mesh mesh = mesh_of(*flags);
+    complete(*flags, mesh);
+    run_on_devices(*flags, mesh, [&] { train(*flags, mesh); });
+  });
 }
 
 }  // namespace tessera::cli

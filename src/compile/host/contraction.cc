@@ -101,7 +101,7 @@ std::vector<TileTask> contraction_tasks(const LowerContext& context, const Equat
   const Layout& layout = context.layout(result);
   std::vector<TileTask> tasks;
   std::map<std::vector<std::int64_t>, std::shared_ptr<const run::Kernel>> kernels;
-  for (std::int64_t tile = 0; tile < layout.num_tiles(); ++tile) {
+  for (std::int64_t tile : context.tiles(result)) {
     const AtomDigits digits = layout.digits(tile);
     const StridedTile a = context.read(equation.operands[0], digits);
     const StridedTile b = context.read(equation.operands[1], digits);

@@ -68,7 +68,7 @@ std::vector<TileTask> task_per_tile(const LowerContext& context, const Equation&
                                     Make make) {
   const Layout& layout = context.layout(equation.results[0]);
   std::vector<TileTask> tasks;
-  for (std::int64_t tile = 0; tile < layout.num_tiles(); ++tile) {
+  for (std::int64_t tile : context.tiles(equation.results[0])) {
     const AtomDigits digits = layout.digits(tile);
     TileTask task{.kernel = make(digits), .reads = {}, .writes = {}, .may_share = {}};
     for (ValueId id : equation.operands) task.reads.push_back(context.read(id, digits).tile);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include <tessera/error.h>
 
@@ -143,32 +144,44 @@ std::int64_t largest_tile(const LowerContext& context, ValueId value) {
   return size_bytes(Type{context.function().type(value).dtype, layout.max_tile_shape()});
 }
 
-/// What a collective moves, from the tiles that its tasks really read. One that only slices moves
-/// nothing.
+/// Whether data moves between devices; an all_slice moves none.
+bool is_collective(const Equation& equation) {
+  const std::string& lowering = equation.op->host.name;
+  return (lowering == "move" || lowering == "combine") && *equation.op->name != "all_slice";
+}
+
+/// What a collective moves, from the tiles that its tasks really read.
 std::vector<run::CollectiveUse> collectives_of(const LowerContext& context,
                                                const Equation& equation,
                                                const std::vector<TileTask>& tasks) {
+  if (!is_collective(equation)) return {};
+  std::int64_t group = 1;
+  // Tiles of dimensions with fewer elements than shards may be empty and read nothing.
+  for (const TileTask& task : tasks) {
+    group = std::max(group, static_cast<std::int64_t>(task.reads.size()));
+  }
+  return {collective_use(context, equation, group)};
+}
+
+}  // namespace
+
+run::CollectiveUse collective_use(const LowerContext& context, const Equation& equation,
+                                  std::int64_t group) {
   const std::string& kind = *equation.op->name;
-  const std::string& lowering = equation.op->host.name;
-  if ((lowering != "move" && lowering != "combine") || kind == "all_slice") return {};
   run::CollectiveUse use{.kind = kind, .bytes = 0, .wire_bytes = 0};
   const bool grows = kind == "all_gather";
   for (ValueId id : grows ? equation.results : equation.operands) {
     use.bytes += largest_tile(context, id);
   }
-  // Tiles of dimensions with fewer elements than shards may be empty and read nothing.
-  std::int64_t group = 1;
-  for (const TileTask& task : tasks) {
-    group = std::max(group, static_cast<std::int64_t>(task.reads.size()));
-  }
   const std::int64_t others = kind == "collective_permute" ? group : group - 1;
   use.wire_bytes = use.bytes * others / group * (kind == "all_reduce" ? 2 : 1);
-  return {use};
+  return use;
 }
 
-}  // namespace
-
 HostInstruction lower_kernel(const LowerContext& context, const Equation& equation) {
+  if (context.transport() != nullptr && is_collective(equation)) {
+    return lower_exchange(context, equation);
+  }
   HostInstruction instruction;
   instruction.info.name = *equation.op->name;
   instruction.info.span = equation.span;
@@ -177,16 +190,28 @@ HostInstruction lower_kernel(const LowerContext& context, const Equation& equati
   return instruction;
 }
 
-HostProgram lower(const Function& function) {
+HostProgram lower(const Function& function, run::Transport* transport) {
   HostProgram program{.function = &function, .layouts = layouts_of(function), .instructions = {}};
+  if (transport != nullptr) {
+    require(function.mesh.axes().empty() || function.mesh.num_devices() == transport->size(),
+            "there is one process per device of the mesh");
+    program.device = device_digits(atoms_of(function.mesh), transport->rank());
+  }
   const Fusion fusion = fuse(function);
-  const LowerContext context(function, fusion, program.layouts);
+  const LowerContext context(program, fusion, transport);
   for (const Node& node : fusion.nodes) {
     program.instructions.push_back(
         node.is_region ? lower_region(context, node)
                        : lower_kernel(context, function.equations[node.equations[0]]));
   }
   return program;
+}
+
+std::vector<std::int64_t> HostProgram::tiles(ValueId value) const {
+  if (device) return {layouts[value].tile_at(*device)};
+  std::vector<std::int64_t> all(static_cast<std::size_t>(layouts[value].num_tiles()));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
 }
 
 std::vector<Layout> layouts_of(const Function& function) {

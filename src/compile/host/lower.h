@@ -3,6 +3,7 @@
 
 #include "compile/host/fuse.h"
 #include "compile/host/program.h"
+#include "run/transport.h"
 
 namespace tessera::compile::host {
 
@@ -14,12 +15,21 @@ bool reads_dense(const Equation& equation);
 /// What a lowering may ask about values and tiles.
 class LowerContext {
  public:
-  LowerContext(const Function& function, const Fusion& fusion, const std::vector<Layout>& layouts)
-      : function_(function), fusion_(fusion), layouts_(layouts) {}
+  /// `program` has the function, the layouts and the device; its instructions are not looked at.
+  LowerContext(const HostProgram& program, const Fusion& fusion, run::Transport* transport)
+      : program_(program),
+        function_(*program.function),
+        fusion_(fusion),
+        layouts_(program.layouts),
+        transport_(transport) {}
 
   const Function& function() const { return function_; }
   const Fusion& fusion() const { return fusion_; }
   const Layout& layout(ValueId id) const { return layouts_[id]; }
+  /// The tiles of a value that are computed: all of them, or the one of this process' device.
+  std::vector<std::int64_t> tiles(ValueId id) const { return program_.tiles(id); }
+  /// nullptr when this process computes for all devices.
+  run::Transport* transport() const { return transport_; }
   /// The index range of `value` that goes with the digits of a result tile.
   Box box(ValueId value, const AtomDigits& digits) const;
   /// Equal for two tiles of an equation only if one kernel serves both: the sizes of all operand
@@ -34,16 +44,23 @@ class LowerContext {
   StridedTile apply_view(const Equation& equation, StridedTile from, const Box& from_box,
                          const Box& to_box) const;
 
+  const HostProgram& program_;
   const Function& function_;
   const Fusion& fusion_;
   const std::vector<Layout>& layouts_;
+  run::Transport* transport_;
 };
 
 /// The instruction of a node.
 HostInstruction lower_region(const LowerContext& context, const Node& node);
 HostInstruction lower_kernel(const LowerContext& context, const Equation& equation);
-/// All nodes, in order.
-HostProgram lower(const Function& function);
+/// What a collective moves whose groups have `group` devices.
+run::CollectiveUse collective_use(const LowerContext& context, const Equation& equation,
+                                  std::int64_t group);
+/// A collective of which this process computes the tile of its own device.
+HostInstruction lower_exchange(const LowerContext& context, const Equation& equation);
+/// All nodes, in order; with a transport for the device of its rank only.
+HostProgram lower(const Function& function, run::Transport* transport = nullptr);
 
 // One function per kernel op family, listed by name in lower.cc.
 using Lowering = std::vector<TileTask> (*)(const LowerContext&, const Equation&);

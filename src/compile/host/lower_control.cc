@@ -81,13 +81,13 @@ class ControlTask {
     for (ValueId id : equation.operands) {
       operands_.push_back(number_of_buffers());
       const Layout& layout = context.layout(id);
-      for (std::int64_t tile = 0; tile < layout.num_tiles(); ++tile) {
+      for (std::int64_t tile : context.tiles(id)) {
         task_.reads.push_back(context.read(id, layout.digits(tile)).tile);
       }
     }
     for (ValueId id : equation.results) {
       results_.push_back(number_of_buffers());
-      for (std::int64_t tile = 0; tile < context.layout(id).num_tiles(); ++tile) {
+      for (std::int64_t tile : context.tiles(id)) {
         task_.writes.push_back({id, tile});
       }
     }
@@ -104,7 +104,7 @@ class ControlTask {
     const ValueId id = equation_.results[i];
     const Layout& layout = context_.layout(id);
     std::vector<std::int64_t> bytes;
-    for (std::int64_t tile = 0; tile < layout.num_tiles(); ++tile) {
+    for (std::int64_t tile : context_.tiles(id)) {
       bytes.push_back(tile_bytes(context_.function(), layout, id, tile));
     }
     return bytes;
@@ -127,9 +127,8 @@ class ControlTask {
 
   /// The result may be computed where the operand lies: no other operand reads its tiles.
   void may_share(std::size_t result, std::size_t operand) {
-    const std::int64_t count = context_.layout(equation_.results[result]).num_tiles();
-    for (std::int64_t tile = 0; tile < count; ++tile) {
-      const auto offset = static_cast<std::size_t>(tile);
+    const std::size_t count = context_.tiles(equation_.results[result]).size();
+    for (std::size_t offset = 0; offset < count; ++offset) {
       const std::size_t read = operands_[operand] + offset;
       const auto& reads = task_.reads;
       if (std::count(reads.begin(), reads.end(), reads[read]) != 1) continue;
@@ -147,6 +146,7 @@ class ControlTask {
       if (nested->executable == nullptr) continue;
       bytes = std::max(bytes, nested->executable->arena_bytes);
       device_bytes = std::max(device_bytes, nested->executable->device_arena_bytes);
+      task_.communicates = task_.communicates || nested->executable->communicates;
     }
     const std::uint32_t arena = add_scratch(bytes, device_bytes);
     for (Nested* nested : all) nested->binding.arena = arena;
@@ -161,7 +161,8 @@ class ControlTask {
   }
   Tiles tiles(std::uint32_t first, ValueId id, const std::vector<std::int64_t>& stride) const {
     Tiles tiles;
-    for (std::uint32_t tile = 0; tile < context_.layout(id).num_tiles(); ++tile) {
+    const auto count = static_cast<std::uint32_t>(context_.tiles(id).size());
+    for (std::uint32_t tile = 0; tile < count; ++tile) {
       tiles.push_back(
           {.even = first + tile, .odd = first + tile, .stride = stride.empty() ? 0 : stride[tile]});
     }
@@ -187,10 +188,12 @@ void check_boundary(const Function& outer, ValueId outside, const Function& body
   require(sharding == body.sharding(inside), "a nested function takes tiles as they lie");
 }
 
-std::shared_ptr<const run::Executable> compile_body(const Function& body,
+std::shared_ptr<const run::Executable> compile_body(const LowerContext& context,
+                                                    const Function& body,
                                                     const std::vector<int>& output_alias) {
   CompileOptions options{.is_donated = std::vector<bool>(body.inputs.size(), false),
-                         .output_alias = output_alias};
+                         .output_alias = output_alias,
+                         .transport = context.transport()};
   for (int input : output_alias) {
     if (input >= 0) options.is_donated[static_cast<std::size_t>(input)] = true;
   }
@@ -250,7 +253,7 @@ LoweredLoop lower_loop(const LowerContext& context, const Equation& equation, Co
     alias[i] = static_cast<int>(input);
   }
   LoweredLoop loop;
-  loop.body.executable = compile_body(body, alias);
+  loop.body.executable = compile_body(context, body, alias);
   for (std::size_t i = 0; i < parts.num_consts + parts.num_carry; ++i) {
     check_boundary(context.function(), equation.operands[i], body, body.inputs[i]);
     if (i < parts.num_consts) {
@@ -304,7 +307,7 @@ std::vector<TileTask> lower_while(const LowerContext& context, const Equation& e
   require(is_replicated(test.sharding(test.outputs[0])),
           "a condition has the same bool everywhere");
   const std::uint32_t decision = task.add_scratch(1, 1);
-  Nested condition{.executable = compile_body(test, {-1}),
+  Nested condition{.executable = compile_body(context, test, {-1}),
                    .binding = {.inputs = loop.body.binding.inputs,
                                .outputs = {{{.even = decision, .odd = decision}}}}};
   return task.finish({.kind = Control::Kind::while_loop,
@@ -335,7 +338,7 @@ std::vector<TileTask> lower_cond(const LowerContext& context, const Equation& eq
       check_boundary(context.function(), equation.results[i], *branch, branch->outputs[i]);
       nested.binding.outputs.push_back(task.result(i));
     }
-    nested.executable = compile_body(*branch, std::vector<int>(equation.results.size(), -1));
+    nested.executable = compile_body(context, *branch, std::vector<int>(equation.results.size(), -1));
     control.bodies.push_back(std::move(nested));
   }
   return task.finish(std::move(control));

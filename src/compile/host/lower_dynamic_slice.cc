@@ -94,7 +94,7 @@ std::vector<TileTask> lower_dynamic_slice(const LowerContext& context, const Equ
   const ValueId result = equation.results[0];
   const Layout& layout = context.layout(result);
   std::vector<TileTask> tasks;
-  for (std::int64_t tile = 0; tile < layout.num_tiles(); ++tile) {
+  for (std::int64_t tile : context.tiles(result)) {
     const AtomDigits digits = layout.digits(tile);
     const StridedTile from = context.read(equation.operands[0], digits);
     TileTask task{.kernel = {}, .reads = {from.tile}, .writes = {{result, tile}}, .may_share = {}};
@@ -111,7 +111,7 @@ std::vector<TileTask> lower_dynamic_update_slice(const LowerContext& context,
   const ValueId result = equation.results[0];
   const Layout& layout = context.layout(result);
   std::vector<TileTask> tasks;
-  for (std::int64_t tile = 0; tile < layout.num_tiles(); ++tile) {
+  for (std::int64_t tile : context.tiles(result)) {
     const AtomDigits digits = layout.digits(tile);
     const StridedTile from = context.read(equation.operands[0], digits);
     const StridedTile update = context.read(equation.operands[1], digits);

@@ -115,11 +115,11 @@ std::vector<TileTask> move_value(const LowerContext& context, ValueId operand, V
   const Layout& from = context.layout(operand);
   const Layout& to = context.layout(result);
   std::vector<TileTask> tasks;
-  for (std::int64_t tile = 0; tile < to.num_tiles(); ++tile) {
+  for (std::int64_t tile : context.tiles(result)) {
     const Box box = to.box(tile);
     const Strides strides = row_major_strides(box.size);
     CopyTask copy;
-    for (std::int64_t source = 0; source < from.num_tiles(); ++source) {
+    for (std::int64_t source : context.tiles(operand)) {
       const Box source_box = from.box(source);
       const Box common = intersect(box, source_box);
       if (num_elements(common.size) == 0) continue;
@@ -159,7 +159,7 @@ std::vector<TileTask> combine_value(const LowerContext& context, const Equation&
   resolved.erase(resolved.begin(),
                  resolved.begin() + static_cast<std::ptrdiff_t>(to.sharding().partial.size()));
   std::vector<TileTask> tasks;
-  for (std::int64_t tile = 0; tile < to.num_tiles(); ++tile) {
+  for (std::int64_t tile : context.tiles(result)) {
     const Box box = to.box(tile);
     TileTask task;
     kernels::CombineProblem problem;
@@ -208,7 +208,7 @@ std::vector<TileTask> lower_concatenate(const LowerContext& context, const Equat
   const ValueId result = equation.results[0];
   const Layout& layout = context.layout(result);
   std::vector<TileTask> tasks;
-  for (std::int64_t tile = 0; tile < layout.num_tiles(); ++tile) {
+  for (std::int64_t tile : context.tiles(result)) {
     const AtomDigits digits = layout.digits(tile);
     const Strides strides = row_major_strides(layout.box(tile).size);
     CopyTask copy;
@@ -268,7 +268,7 @@ std::vector<TileTask> lower_pad(const LowerContext& context, const Equation& equ
   const Layout& layout = context.layout(result);
   const DType dtype = context.function().type(result).dtype;
   std::vector<TileTask> tasks;
-  for (std::int64_t tile = 0; tile < layout.num_tiles(); ++tile) {
+  for (std::int64_t tile : context.tiles(result)) {
     const AtomDigits digits = layout.digits(tile);
     const Shape extents = layout.box(tile).size;
     const Strides strides = row_major_strides(extents);

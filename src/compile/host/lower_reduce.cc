@@ -82,7 +82,7 @@ std::vector<TileTask> lower_reduce(const LowerContext& context, const Equation& 
       static_cast<std::int64_t>(size_bytes(context.function().type(operand).dtype));
   std::map<std::vector<std::int64_t>, std::shared_ptr<const run::Kernel>> kernels;
   std::vector<TileTask> tasks;
-  for (std::int64_t tile = 0; tile < layout.num_tiles(); ++tile) {
+  for (std::int64_t tile : context.tiles(equation.results[0])) {
     const AtomDigits digits = layout.digits(tile);
     const StridedTile from = context.read(operand, digits);
     auto& kernel = kernels[context.extents_key(equation, digits)];
@@ -103,7 +103,7 @@ std::vector<TileTask> lower_argmax(const LowerContext& context, const Equation& 
   const Layout& layout = context.layout(equation.results[0]);
   const auto dim = static_cast<std::size_t>(equation.attributes.integer("dim"));
   std::vector<TileTask> tasks;
-  for (std::int64_t tile = 0; tile < layout.num_tiles(); ++tile) {
+  for (std::int64_t tile : context.tiles(equation.results[0])) {
     const AtomDigits digits = layout.digits(tile);
     const Shape shape = context.box(operand, digits).size;
     kernels::ArgmaxProblem problem;

@@ -225,7 +225,7 @@ HostInstruction lower_region(const LowerContext& context, const Node& node) {
                   [&](std::size_t i) { return is_generator(function, function.equations[i]); });
   const Layout& layout = context.layout(first.results[0]);
   std::map<std::vector<std::int64_t>, std::shared_ptr<const run::Kernel>> kernels;
-  for (std::int64_t tile = 0; tile < layout.num_tiles(); ++tile) {
+  for (std::int64_t tile : context.tiles(first.results[0])) {
     const AtomDigits digits = layout.digits(tile);
     RegionBuilder builder(context, node, digits);
     builder.build();

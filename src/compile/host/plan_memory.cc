@@ -167,16 +167,14 @@ class MemoryPlanner {
 
   std::vector<std::int64_t> bytes_of(ValueId id) const {
     std::vector<std::int64_t> bytes;
-    for (std::size_t t = first_tile_[id]; t < first_tile_[id + 1]; ++t) {
-      bytes.push_back(lives_[t].bytes);
-    }
+    for (std::int64_t tile : program_.tiles(id)) bytes.push_back(lives_[number({id, tile})].bytes);
     return bytes;
   }
 
   bool can_alias(ValueId output, ValueId input) const {
     if (bytes_of(output) != bytes_of(input)) return false;
     if (output == input) return true;
-    for (std::int64_t tile = 0; tile < program_.layouts[output].num_tiles(); ++tile) {
+    for (std::int64_t tile : program_.tiles(output)) {
       const Life& from = lives_[number({input, tile})];
       const Life& to = lives_[number({output, tile})];
       if (from.end > to.begin) return false;
@@ -243,6 +241,12 @@ class MemoryPlanner {
     for (std::int64_t bytes : task.scratch) {
       executable_.tasks[id].places.push_back(place_scratch(instruction, id, bytes, before));
     }
+    if (task.communicates) {
+      // In program order, so that all processes meet in the same collective.
+      if (last_to_communicate_ != kNoTask) before.push_back(last_to_communicate_);
+      last_to_communicate_ = id;
+      executable_.communicates = true;
+    }
     std::sort(before.begin(), before.end());
     before.erase(std::unique(before.begin(), before.end()), before.end());
     for (std::uint32_t other : before) {
@@ -263,10 +267,15 @@ class MemoryPlanner {
       require(input_of_[ref.value] >= 0, "a tile is written before it is read");
       place = add_place({.space = run::Place::Space::input,
                          .port = static_cast<std::uint32_t>(input_of_[ref.value]),
-                         .tile = static_cast<std::uint32_t>(ref.tile),
+                         .tile = tile_of_port(ref),
                          .offset = 0});
     }
     return place;
+  }
+
+  /// The ports of one device have one tile.
+  std::uint32_t tile_of_port(const TileRef& ref) const {
+    return program_.device ? 0 : static_cast<std::uint32_t>(ref.tile);
   }
 
   void place_write(std::size_t instruction, const TileTask& task, std::size_t write,
@@ -277,7 +286,7 @@ class MemoryPlanner {
       const auto port = static_cast<std::uint32_t>(output_of_[ref.value]);
       places_[tile] = add_place({.space = run::Place::Space::output,
                                  .port = port,
-                                 .tile = static_cast<std::uint32_t>(ref.tile),
+                                 .tile = tile_of_port(ref),
                                  .offset = 0});
       const int alias = executable_.outputs[port].alias;
       if (alias >= 0) {
@@ -363,12 +372,16 @@ class MemoryPlanner {
       const int output = output_of_[id];
       if (input_of_[id] >= 0) {
         ports += largest;
-      } else if (output >= 0) {
-        if (executable_.outputs[static_cast<std::size_t>(output)].alias < 0) ports += largest;
-      } else if (writer_[first_tile_[id]] != kNoTask) {
-        change[lives_[first_tile_[id]].begin] += largest;
-        change[lives_[first_tile_[id]].end + 1] -= largest;
+        continue;
       }
+      if (output >= 0) {
+        if (executable_.outputs[static_cast<std::size_t>(output)].alias < 0) ports += largest;
+        continue;
+      }
+      const std::size_t tile = number({id, program_.tiles(id)[0]});
+      if (writer_[tile] == kNoTask) continue;
+      change[lives_[tile].begin] += largest;
+      change[lives_[tile].end + 1] -= largest;
     }
     for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
       for (const TileTask& task : program_.instructions[i].tasks) {
@@ -399,6 +412,7 @@ class MemoryPlanner {
   std::vector<std::uint32_t> writer_;  // per tile: its task
   std::vector<std::vector<std::uint32_t>> readers_;
   std::vector<std::vector<std::size_t>> expiring_;  // per instruction: tiles that die after it
+  std::uint32_t last_to_communicate_ = kNoTask;
   Arena arena_;
 };
 

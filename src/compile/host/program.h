@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "ir/ir.h"
@@ -39,6 +40,7 @@ struct TileTask {
   std::shared_ptr<const run::Control> control = nullptr;  // instead of a kernel
   std::vector<std::int64_t> scratch = {};                 // bytes of each buffer
   std::int64_t device_scratch_bytes = 0;                  // what one real device needs of it
+  bool communicates = false;                              // with other processes
 };
 
 struct HostInstruction {
@@ -51,6 +53,11 @@ struct HostProgram {
   const Function* function;
   std::vector<Layout> layouts;  // per value
   std::vector<HostInstruction> instructions;
+  /// The digits of the only device that is computed for; nothing for all devices.
+  std::optional<AtomDigits> device = std::nullopt;
+
+  /// The tiles of a value that are computed: all of them, or the one that the device holds.
+  std::vector<std::int64_t> tiles(ValueId value) const;
 };
 
 /// The layouts of all values of a partitioned function.

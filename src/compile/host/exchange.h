@@ -1,0 +1,79 @@
+// The kernel of a collective between processes: packs, exchanges, unpacks and combines, in rounds.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <tessera/types.h>
+
+#include "compile/host/kernels/boxes.h"
+#include "run/executable.h"
+#include "run/transport.h"
+
+namespace tessera::compile::host {
+
+/// A box of elements in one of the task's buffers.
+struct ExchangePiece {
+  std::uint32_t buffer = 0;
+  std::int64_t offset = 0;  // in elements
+  std::vector<std::int64_t> strides = {};
+  Shape extents = {};
+};
+
+struct ExchangeMessage {
+  int peer = 0;
+  ExchangePiece piece;
+  bool is_kept = false;       // received for the combination of the round, not for a buffer
+  std::int64_t scratch = -1;  // bytes from the start of the scratch; -1: lies dense in its buffer
+};
+
+/// Element by element the reduction of pieces of one size.
+struct ExchangeCombine {
+  struct Source {
+    std::optional<std::size_t> receive;  // a message that the round keeps, or
+    ExchangePiece piece;                 // a piece of this process
+  };
+  kernels::ReduceKind kind = kernels::ReduceKind::sum;
+  std::vector<Source> sources;  // in the order of the tree
+  ExchangePiece result;         // dense
+};
+
+struct ExchangeCopy {
+  ExchangePiece from, to;
+};
+
+/// All messages at once, then what is done with them.
+struct ExchangeRound {
+  DType dtype = DType::f32;
+  std::vector<ExchangeMessage> sends = {};
+  std::vector<ExchangeMessage> receives = {};
+  std::vector<ExchangeCopy> copies = {};  // within this process
+  std::optional<ExchangeCombine> combine = std::nullopt;
+};
+
+/// Boxes of at most `most` elements, in row-major order, that make up all of `extents`; each of them
+/// is one range of the elements in row-major order.
+struct SubBox {
+  std::vector<std::int64_t> start;
+  Shape size;
+};
+std::vector<SubBox> split_box(const Shape& extents, std::int64_t most);
+
+class ExchangeKernel final : public run::Kernel {
+ public:
+  ExchangeKernel(std::vector<ExchangeRound> rounds, run::CollectiveLabel label,
+                 run::Transport& transport);
+  /// Of the buffer behind all others, in which pieces are packed.
+  std::int64_t scratch_bytes() const { return scratch_bytes_; }
+  void run(std::span<std::byte* const> buffers, int part) const override;
+
+ private:
+  std::vector<ExchangeRound> rounds_;
+  std::vector<std::optional<kernels::CombinePlan>> plans_;  // per round
+  run::CollectiveLabel label_;
+  run::Transport& transport_;
+  std::int64_t scratch_bytes_ = 0;
+};
+
+}  // namespace tessera::compile::host

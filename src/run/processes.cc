@@ -1,0 +1,231 @@
+#include "run/processes.h"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <fmt/format.h>
+#include <optional>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+
+#include <tessera/error.h>
+
+#include "run/engine.h"
+#include "run/sockets.h"
+
+namespace tessera::run {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+Transport* current = nullptr;
+
+[[noreturn]] void fail(const char* call) {
+  throw RuntimeFault(fmt::format("cannot start a process per device: {}: {}", call,
+                                 std::strerror(errno)));
+}
+
+/// A socket from each process to each other one; the rest are closed at the end of its life.
+class Sockets {
+ public:
+  explicit Sockets(int count) : of_(static_cast<std::size_t>(count)) {
+    raise_limit();
+    for (auto& row : of_) row.assign(of_.size(), -1);
+    for (std::size_t a = 0; a < of_.size(); ++a) {
+      for (std::size_t b = a + 1; b < of_.size(); ++b) {
+        int pair[2];
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
+          close_all();
+          fail("socketpair");
+        }
+        of_[a][b] = pair[0];
+        of_[b][a] = pair[1];
+      }
+    }
+  }
+  ~Sockets() { close_all(); }
+  Sockets(const Sockets&) = delete;
+  Sockets& operator=(const Sockets&) = delete;
+
+  std::vector<int> take(int rank) {
+    auto& row = of_[static_cast<std::size_t>(rank)];
+    return std::exchange(row, std::vector<int>(row.size(), -1));
+  }
+  void close_all() {
+    for (auto& row : of_) {
+      for (int& socket : row) {
+        if (socket >= 0) close(socket);
+        socket = -1;
+      }
+    }
+  }
+
+ private:
+  static void raise_limit() {
+    rlimit limit{};
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
+
+  std::vector<std::vector<int>> of_;
+};
+
+/// All processes meet, so that none ends well while another one fails.
+void meet() {
+  static const CollectiveLabel label{.kind = "barrier", .op = "end of the program", .span = {}};
+  all_values(0, label);
+}
+
+/// What a new process does.
+int run_body(const ProcessOptions& options, const std::function<void()>& body, Transport& mine) {
+  current = &mine;
+  try {
+    body();
+    meet();
+    return 0;
+  } catch (const std::exception& error) {
+    mine.abort(error.what());
+    return options.on_error(std::current_exception());
+  }
+}
+
+/// The new processes, seen from the one that made them.
+class Family {
+ public:
+  explicit Family(const ProcessOptions& options) : options_(options) {}
+  ~Family() {
+    for (Member& member : members_) {
+      if (member.has_ended) continue;
+      kill(member.pid, SIGKILL);
+      while (waitpid(member.pid, nullptr, 0) < 0 && errno == EINTR) continue;
+    }
+  }
+  Family(const Family&) = delete;
+  Family& operator=(const Family&) = delete;
+
+  void add(pid_t pid) { members_.push_back({.pid = pid}); }
+
+  /// Waits for all of them and returns the code of the run.
+  int wait() {
+    std::optional<Clock::time_point> end;  // of what the others are given
+    while (num_ended_ < members_.size()) {
+      look();
+      if (code_ != 0 && !end) end = Clock::now() + options_.timeout;
+      if (end && Clock::now() >= *end) kill_rest();
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    return code_;
+  }
+
+ private:
+  struct Member {
+    pid_t pid = 0;
+    bool has_ended = false;
+    bool is_killed = false;  // by this process
+  };
+
+  void look() {
+    for (std::size_t rank = 0; rank < members_.size(); ++rank) {
+      Member& member = members_[rank];
+      int status = 0;
+      if (member.has_ended || waitpid(member.pid, &status, WNOHANG) != member.pid) continue;
+      member.has_ended = true;
+      ++num_ended_;
+      int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+      if (WIFSIGNALED(status)) code = report(rank, WTERMSIG(status));
+      // A fault (2) may be the answer to what another process ended with.
+      if (code != 0 && (code_ == 0 || code_ == 2)) code_ = code;
+    }
+  }
+
+  int report(std::size_t rank, int signal) {
+    const std::string text =
+        members_[rank].is_killed
+            ? fmt::format("rank {} did not end within the timeout and was killed", rank)
+            : fmt::format("rank {} was ended by signal {} ({})", rank, signal, strsignal(signal));
+    return options_.on_error(std::make_exception_ptr(RuntimeFault(text)));
+  }
+
+  void kill_rest() {
+    for (Member& member : members_) {
+      if (member.has_ended || member.is_killed) continue;
+      member.is_killed = kill(member.pid, SIGKILL) == 0;
+    }
+  }
+
+  const ProcessOptions& options_;
+  std::vector<Member> members_;
+  std::size_t num_ended_ = 0;
+  int code_ = 0;
+};
+
+}  // namespace
+
+Transport* transport() { return current; }
+
+int run_processes(const ProcessOptions& options, const std::function<void()>& body) {
+  require(options.count >= 1 && current == nullptr, "processes are made once, by the first one");
+  if (Engine::instance().has_threads()) {
+    throw UserError({.what = "one process per device: this process has started threads",
+                     .found = "an array was computed before",
+                     .wanted = "a process that has computed nothing yet",
+                     .cure = "start the processes first and compute inside of them"});
+  }
+  const pid_t parent = getpid();
+  Sockets sockets(options.count);
+  Family family(options);
+  // What is buffered would be written by every process.
+  std::fflush(nullptr);
+  for (int rank = 0; rank < options.count; ++rank) {
+    const pid_t pid = fork();
+    if (pid < 0) fail("fork");
+    if (pid > 0) {
+      family.add(pid);
+      continue;
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(2);
+    std::vector<int> mine = sockets.take(rank);
+    sockets.close_all();
+    int code = 0;
+    {
+      const auto transport = make_socket_transport(
+          {.rank = rank, .sockets = std::move(mine), .timeout = options.timeout});
+      code = run_body(options, body, *transport);
+    }
+    // Nothing of the first process' ends here: its objects are not of this one.
+    std::fflush(nullptr);
+    _exit(code);
+  }
+  sockets.close_all();
+  return family.wait();
+}
+
+std::vector<std::int64_t> all_values(std::int64_t value, const CollectiveLabel& label) {
+  if (current == nullptr) return {value};
+  std::vector<std::int64_t> values(static_cast<std::size_t>(current->size()), 0);
+  std::vector<Transport::Send> sends;
+  std::vector<Transport::Receive> receives;
+  for (int rank = 0; rank < current->size(); ++rank) {
+    auto& mine = values[static_cast<std::size_t>(rank)];
+    if (rank == current->rank()) {
+      mine = value;
+      continue;
+    }
+    sends.push_back({rank, std::as_bytes(std::span(&value, 1))});
+    receives.push_back({rank, std::as_writable_bytes(std::span(&mine, 1))});
+  }
+  current->begin(label);
+  current->exchange(sends, receives);
+  return values;
+}
+
+}  // namespace tessera::run

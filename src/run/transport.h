@@ -1,0 +1,65 @@
+// What processes that compute one device each use to exchange bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <tessera/types.h>
+
+namespace tessera::run {
+
+/// What a collective is for, for messages.
+struct CollectiveLabel {
+  std::string kind;  // all_reduce, ...
+  std::string op;    // what needs it
+  Span span;         // of that op
+};
+
+/// One of `size()` processes. All of them begin the same collectives in the same order; one thread
+/// at a time talks. A process that fails or stops is noticed by all others: theirs throws
+/// RuntimeFault, which names its rank and the collective.
+class Transport {
+ public:
+  struct Send {
+    int to;
+    std::span<const std::byte> bytes;
+  };
+  struct Receive {
+    int from;
+    std::span<std::byte> bytes;
+  };
+
+  Transport() = default;
+  virtual ~Transport() = default;
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  /// Begins the next collective, to which the exchanges after it belong; `label` must live until they end.
+  void begin(const CollectiveLabel& label) {
+    label_ = &label;
+    ++number_;
+  }
+  /// Sends and receives at once and returns when all of it has been. Between two processes messages
+  /// keep their order; a message is received in the size in which it is sent. No process sends to
+  /// itself.
+  virtual void exchange(std::span<const Send> sends, std::span<const Receive> receives) = 0;
+  /// Tells all others that this process has failed; nothing can be exchanged any more.
+  virtual void abort(std::string_view why) noexcept = 0;
+  /// Bytes that this process has received.
+  virtual std::int64_t received_bytes() const = 0;
+
+ protected:
+  /// `all_reduce 12 (dot_general at model.cc:41)`.
+  std::string where() const;
+
+ private:
+  const CollectiveLabel* label_ = nullptr;
+  std::int64_t number_ = 0;  // collectives that have begun
+};
+
+}  // namespace tessera::run

@@ -1,0 +1,236 @@
+// The language model with one process per device, and what happens when one of them fails.
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include <tessera/engine.h>
+#include <tessera/error.h>
+
+#include "tests/cases/case_file.h"
+#include "tests/programs/lm_support.h"
+
+namespace tessera::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+const std::string kSizes =
+    "train lm --vocab 50 --seq 12 --d-model 32 --heads 4 --layers 2 --d-ff 48 --batch 8 --steps 3 "
+    "--progress off --json - --log-every 1000000 ";
+
+CommandOutcome tessera(const std::string& arguments) {
+  return run_command(TESSERA_COMMAND, arguments, "", fs::temp_directory_path());
+}
+
+/// The JSON object at the end of the output.
+nlohmann::json trained(const std::string& arguments) {
+  const CommandOutcome outcome = tessera(kSizes + arguments);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.stderr_text;
+  const std::size_t at = outcome.stdout_text.find('{');
+  return at == std::string::npos ? nlohmann::json()
+                                 : nlohmann::json::parse(outcome.stdout_text.substr(at));
+}
+
+TEST(IsolatedLm, TheSameBitsCollectivesAndBytes) {
+  const nlohmann::json want = trained("--mesh none");
+  for (const std::string mesh : {"data=1", "data=2", "data=3", "data=4", "data=2,model=2"}) {
+    for (const std::string params : {"replicated", "fsdp"}) {
+      SCOPED_TRACE(mesh + " " + params);
+      const std::string flags = "--mesh " + mesh + " --params " + params;
+      const nlohmann::json shared = trained(flags);
+      const nlohmann::json isolated = trained(flags + " --isolated --threads 2");
+      for (const char* key : {"loss_bits", "params_hash"}) {
+        EXPECT_EQ(isolated[key], want[key]) << key;
+        EXPECT_EQ(shared[key], want[key]) << key;
+      }
+      EXPECT_EQ(isolated["collectives"], shared["collectives"]);
+      double most = 0;
+      for (const nlohmann::json& device : isolated["devices"]) {
+        const double planned = device["planned_bytes"];
+        EXPECT_NEAR(device["measured_bytes"].get<double>(), planned, 0.05 * planned);
+        most = std::max(most, device["measured_bytes"].get<double>());
+      }
+      // What one process for all devices plans is what the largest of them holds.
+      const double planned = shared["device_peak_mib"].get<double>() * 1024 * 1024;
+      EXPECT_NEAR(most, planned, 0.05 * planned);
+    }
+  }
+}
+
+TEST(IsolatedLm, ExecutesTheCollectivesThatAreExplained) {
+  const std::string flags = "--mesh data=4 --params fsdp";
+  const CommandOutcome shown =
+      tessera("show lm --what collectives --json - --vocab 50 --seq 12 --d-model 32 --heads 4 "
+              "--layers 2 --d-ff 48 --batch 8 " +
+              flags);
+  ASSERT_EQ(shown.exit_code, 0) << shown.stderr_text;
+  const nlohmann::json explained = nlohmann::json::parse(shown.stdout_text).at("collectives");
+  EXPECT_FALSE(explained.empty());
+  EXPECT_EQ(trained(flags + " --isolated")["collectives"], explained);
+}
+
+TEST(IsolatedLm, MistakesAreToldOnce) {
+  const CommandOutcome outcome =
+      tessera("train lm --isolated --mesh data=4 --steps 1 --text /no/such/file");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.stderr_text.find("/no/such/file"), std::string::npos) << outcome.stderr_text;
+  EXPECT_EQ(outcome.stderr_text.find("/no/such/file"), outcome.stderr_text.rfind("/no/such/file"))
+      << outcome.stderr_text;
+}
+
+// --- faults
+
+/// What each process reports, in files of a folder of its own.
+class Faults : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "isolated_XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  /// Trains without an end in processes over `mesh`; `fail` runs in a thread of rank 1 soon after
+  /// the first steps, `in_step` before each of its steps.
+  int train(const Mesh& mesh, double timeout_s, const std::function<void()>& fail,
+            const std::function<void(int)>& in_step = [](int) {}) {
+    const int count = static_cast<int>(mesh.num_devices());
+    const Clock::time_point start = Clock::now();
+    const int code = run_isolated(
+        {.num_processes = count,
+         .timeout_s = timeout_s,
+         .on_error = [&](const std::exception_ptr& error) { return write(error); }},
+        [&] {
+          set_num_threads(2);
+          const lm::Config config{
+              .vocab = 50, .seq = 12, .d_model = 32, .heads = 4, .layers = 1, .d_ff = 48};
+          const use_mesh scope(mesh);
+          State state = make_state(config, mesh, Layout::fsdp);
+          auto step = jit(
+              [](State old, Array ids) {
+                auto [loss, grads] = loss_and_grads(old.params, ids);
+                return std::tuple(old.apply_gradients(grads), loss);
+              },
+              {.donate_argnums = {0}});
+          const data::Tokens tokens = data::random_tokens(1234, 64, config.seq, 50);
+          const Array ids = device_put(tokens.batch(0, 8), P{"data"});
+          std::thread failing;
+          for (int i = 0; i < 1000000; ++i) {
+            if (i == 3 && process_index() == 1) {
+              failing = std::thread([&] {
+                std::this_thread::sleep_for(milliseconds(30));
+                fail();
+              });
+              failing.detach();
+            }
+            if (process_index() == 1) in_step(i);
+            Array loss;
+            std::tie(state, loss) = step(std::move(state), ids);
+          }
+        });
+    seconds_ = std::chrono::duration<double>(Clock::now() - start).count();
+    return code;
+  }
+
+  int write(const std::exception_ptr& error) const {
+    try {
+      std::rethrow_exception(error);
+    } catch (const RuntimeFault& fault) {
+      const std::string name =
+          process_count() == 1 ? "parent" : std::to_string(process_index());
+      std::ofstream(folder_ / name) << fault.what();
+      return 2;
+    } catch (const std::exception& other) {
+      std::ofstream(folder_ / std::to_string(process_index())) << other.what();
+      return 3;
+    }
+  }
+
+  std::string report(const std::string& name) const {
+    std::ifstream file(folder_ / name);
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+
+  /// Every rank but 1 names it, a collective, an op and a line of the model.
+  void expect_reports(int count, const std::string& what) const {
+    for (int rank = 0; rank < count; ++rank) {
+      if (rank == 1) continue;
+      const std::string text = report(std::to_string(rank));
+      EXPECT_EQ(text.find("rank 1 " + what), 0U) << "rank " << rank << ": " << text;
+      EXPECT_TRUE(text.find("all_gather ") != std::string::npos ||
+                  text.find("reduce_scatter ") != std::string::npos ||
+                  text.find("all_reduce ") != std::string::npos)
+          << text;
+      EXPECT_NE(text.find(" at "), std::string::npos) << text;
+      EXPECT_NE(text.find(".h"), std::string::npos) << text;
+    }
+  }
+
+  fs::path folder_;
+  double seconds_ = 0;
+};
+
+TEST_F(Faults, AProcessIsKilled) {
+  for (const Mesh& mesh : {make_mesh({{"data", 2}}), make_mesh({{"data", 4}})}) {
+    EXPECT_EQ(train(mesh, 60, [] { raise(SIGKILL); }), 2);
+    expect_reports(static_cast<int>(mesh.num_devices()), "has ended");
+    EXPECT_NE(report("parent").find("rank 1 was ended by signal 9"), std::string::npos);
+    EXPECT_LT(seconds_, 30) << "nobody waits for the timeout";
+  }
+}
+
+TEST_F(Faults, AProcessStops) {
+  for (const Mesh& mesh : {make_mesh({{"data", 3}}), make_mesh({{"data", 2}, {"model", 2}})}) {
+    EXPECT_EQ(train(mesh, 2, [] { kill(getpid(), SIGSTOP); }), 2);
+    expect_reports(3, "did not answer within the timeout of 2 s");
+    EXPECT_NE(report("parent").find("rank 1 did not end within the timeout and was killed"),
+              std::string::npos);
+  }
+}
+
+TEST_F(Faults, AProcessThrows) {
+  const int code = train(make_mesh({{"data", 3}}), 60, [] {}, [](int step) {
+    if (step == 5) throw std::runtime_error("disk full");
+  });
+  EXPECT_EQ(code, 3);
+  expect_reports(3, "has failed: disk full");
+  EXPECT_LT(seconds_, 30);
+}
+
+TEST_F(Faults, OtherCallsInOneProcessAreNoticed) {
+  const int code = run_isolated(
+      {.num_processes = 2,
+       .timeout_s = 5,
+       .on_error = [&](const std::exception_ptr& error) { return write(error); }},
+      [] {
+        const use_mesh scope(make_mesh({{"data", 2}}));
+        const Array x = device_put(array({1.F, 2.F, 3.F, 4.F}), P{"data"});
+        if (process_index() == 0) x.to_vector<float>();
+      });
+  EXPECT_EQ(code, 2);
+  EXPECT_NE(report("0").find("rank 1"), std::string::npos) << report("0");
+}
+
+TEST_F(Faults, AMeshOfAnotherSize) {
+  const int code = run_isolated({.num_processes = 2,
+                                 .timeout_s = 5,
+                                 .on_error = [&](const std::exception_ptr& e) { return write(e); }},
+                                [] {
+                                  const use_mesh scope(make_mesh({{"data", 4}}));
+                                  device_put(array({1.F, 2.F}), P{"data"});
+                                });
+  EXPECT_EQ(code, 3);
+  EXPECT_NE(report("0").find("one process per device"), std::string::npos) << report("0");
+}
+
+}  // namespace
+}  // namespace tessera::testing

@@ -1,0 +1,112 @@
+// Runs partitioned functions with one process per device and compares with one process for all.
+#pragma once
+
+#include <cstdio>
+#include <cstring>
+#include <fmt/format.h>
+#include <functional>
+#include <stdexcept>
+
+#include <tessera/error.h>
+
+#include "compile/compile.h"
+#include "partition/partition.h"
+#include "run/engine.h"
+#include "run/processes.h"
+#include "tests/fuzz/run_sharded.h"
+
+namespace tessera::testing {
+
+/// `body` in `count` processes; 0 when none fails.
+inline int in_processes(int count, const std::function<void()>& body,
+                        std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
+  return run::run_processes({.count = count,
+                             .timeout = timeout,
+                             .on_error =
+                                 [](const std::exception_ptr& error) {
+                                   try {
+                                     std::rethrow_exception(error);
+                                   } catch (const std::exception& what) {
+                                     std::fprintf(stderr, "%s\n", what.what());
+                                   }
+                                   return 2;
+                                 }},
+                            body);
+}
+
+inline void expect(bool holds, const std::string& what) {
+  if (!holds) throw std::runtime_error(what);
+}
+
+/// One function compiled for all devices and for that of this process.
+class BothWays {
+ public:
+  BothWays(const ir::Function& function, const std::vector<int>& output_alias)
+      : function_(function) {
+    options_.is_donated.assign(function.inputs.size(), false);
+    options_.output_alias = possible_aliases(function, output_alias);
+    for (int alias : options_.output_alias) {
+      if (alias >= 0) options_.is_donated[static_cast<std::size_t>(alias)] = true;
+    }
+    shared = compile::compile(function, options_);
+    options_.transport = run::transport();
+    isolated = compile::compile(function, options_);
+  }
+
+  /// Runs both and compares outputs, collectives and bytes.
+  void check(const Arrays& inputs) const {
+    std::vector<run::Tiles> all;
+    std::vector<run::Tiles> own;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const Layout layout = layout_of(function_.inputs[i]);
+      all.push_back(scatter(inputs[i], layout));
+      own.push_back({scatter(inputs[i], layout)[own_tile(layout)]});
+    }
+    run::Engine& engine = run::Engine::instance();
+    engine.reset_collective_counts();
+    const std::vector<run::Tiles> wanted = engine.execute(*shared, std::move(all));
+    const run::CollectiveCounts wanted_counts = engine.collective_counts();
+    engine.reset_collective_counts();
+    const std::int64_t before = run::transport()->received_bytes();
+    const std::vector<run::Tiles> found = engine.execute(*isolated, std::move(own));
+    compare_counts(engine.collective_counts(), wanted_counts);
+    received_bytes = run::transport()->received_bytes() - before;
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      const run::Buffer& a = *found[i].at(0);
+      const run::Buffer& b = *wanted[i][own_tile(layout_of(function_.outputs[i]))];
+      expect(found[i].size() == 1 && a.size() == b.size(), fmt::format("tiles of output {}", i));
+      expect(std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.size())) == 0,
+             fmt::format("rank {}: other bits in output {}", run::transport()->rank(), i));
+    }
+  }
+
+  std::shared_ptr<const run::Executable> shared, isolated;
+  mutable std::int64_t received_bytes = 0;
+
+ private:
+  Layout layout_of(ir::ValueId id) const {
+    return Layout(function_.mesh, function_.sharding(id), function_.type(id).shape);
+  }
+  std::size_t own_tile(const Layout& layout) const {
+    return static_cast<std::size_t>(
+        layout.tile_at(device_digits(atoms_of(function_.mesh), run::transport()->rank())));
+  }
+  static void compare_counts(const run::CollectiveCounts& found,
+                             const run::CollectiveCounts& wanted) {
+    expect(found.size() == wanted.size(), "other kinds of collectives");
+    for (const auto& [kind, count] : wanted) {
+      expect(found.count(kind) == 1, kind + " is missing");
+      const run::CollectiveCount& other = found.at(kind);
+      expect(other.count == count.count && other.bytes == count.bytes &&
+                 other.wire_bytes == count.wire_bytes,
+             fmt::format("{}: {} times, {} and {} bytes; for all devices {} times, {} and {} bytes",
+                         kind, other.count, other.bytes, other.wire_bytes, count.count, count.bytes,
+                         count.wire_bytes));
+    }
+  }
+
+  ir::Function function_;
+  compile::CompileOptions options_;
+};
+
+}  // namespace tessera::testing
