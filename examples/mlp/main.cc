@@ -3,7 +3,7 @@
 
 #include <cstdio>
 
-#include <tessera/train.h>
+#include <tessera/optim.h>
 
 #include "model.h"
 

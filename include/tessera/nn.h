@@ -96,8 +96,9 @@ struct ScopeName {
 
 /// How a scope derives a key from a root key; a static field of trees.
 struct KeyFold {
-  std::vector<std::string> names;  // empty: the number alone is folded in
+  std::vector<std::string> names;
   std::uint32_t number = 0;
+  bool has_names = true;  // otherwise the number alone is folded in
 
   Key operator()(const Key& root) const;
   std::string tessera_key() const;
@@ -259,11 +260,12 @@ template <typename Layer>
 struct Scanned {
   Layer layers;
 
-  Array operator()(const Array& x) const {
+  Array operator()(Operand x) const {
+    const CallScope call(x.where);
     const auto apply = [](const Array& y, const Layer& layer) {
       return std::pair(layer(y), std::tuple<>());
     };
-    return tessera::scan(apply, x, layers).first;
+    return tessera::scan(apply, x.array, layers).first;
   }
   TESSERA_MODULE(layers)
 };
@@ -271,12 +273,13 @@ struct Scanned {
 struct ScanOptions {
   std::int64_t length;         // how many layers
   SpecEntry axis_name = none;  // the mesh axis that splits the dimension of layers
+  std::source_location where = std::source_location::current();
 };
 
 /// Layers Layer(scope, args...) as nn.scan of Linen makes them, compiled once for all.
 template <typename Layer, typename... Args>
 Scanned<Layer> scan(const Scope& scope, const ScanOptions& options, const Args&... args) {
-  const Scope stacked = scope.stacked(options.length, options.axis_name);
+  const Scope stacked = scope.stacked(options.length, options.axis_name, options.where);
   // Linen traces the layer twice, and the keys of the second time count.
   eval_shape([&] { return Layer(stacked, args...); });
   return Scanned<Layer>{Layer(stacked.traced_again(), args...)};

@@ -1,7 +1,7 @@
-// Optimisers with Optax's formulas.
+// Optimisers with Optax's formulas, and the state of a training run with Flax's names.
 //
-//   optim::Optimizer tx = optim::adamw({.learning_rate = 3e-4});
-//   optim::State state = tx.init(tree_params(model));
+//   TrainState<LM> state(LM(nn::Scope(key), config), optim::adamw({.learning_rate = 3e-4}));
+//   state = state.apply_gradients(grads);
 #pragma once
 
 #include <map>
@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <tessera/ops.h>
 #include <tessera/tree.h>
 
 namespace tessera::optim {
@@ -77,3 +78,35 @@ struct SgdOptions {
 Optimizer sgd(const SgdOptions& options = {});
 
 }  // namespace tessera::optim
+
+namespace tessera {
+
+/// Parameters, what the optimiser remembers, and the number of steps done.
+template <typename Model>
+struct TrainState {
+  Array step;  // i32[]
+  Model params;
+  optim::State opt_state;
+  optim::Optimizer tx;
+
+  TrainState(Model model, optim::Optimizer optimizer)
+      : step(zeros({}, DType::i32)),
+        params(std::move(model)),
+        opt_state(optimizer.init(tree_params(params))),
+        tx(std::move(optimizer)) {}
+
+  /// One update; `grads` has the structure of the parameters.
+  TrainState apply_gradients(const Model& grads,
+                             std::source_location where = std::source_location::current()) const {
+    const CallScope scope(where);
+    TrainState next(*this);
+    next.step = step + 1;
+    next.params = tree_replace(
+        params, tx.update(tree_leaves(params), tree_leaves(grads), next.opt_state, where));
+    return next;
+  }
+
+  TESSERA_TREE(step, params, opt_state, tx)
+};
+
+}  // namespace tessera

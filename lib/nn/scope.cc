@@ -2,7 +2,7 @@
 
 #include <tessera/error.h>
 #include <tessera/nn.h>
-#include <tessera/vmap.h>
+#include <tessera/transform.h>
 
 namespace tessera::nn {
 
@@ -21,11 +21,11 @@ TESSERA_DEFINE_COPYABLE(ScopeName);
 TESSERA_DEFINE_COPYABLE(Scope);
 
 Key KeyFold::operator()(const Key& root) const {
-  return names.empty() ? random::fold_in(root, number) : random::fold_in(root, names, number);
+  return has_names ? random::fold_in(root, names, number) : random::fold_in(root, number);
 }
 
 std::string KeyFold::tessera_key() const {
-  std::string text;
+  std::string text = has_names ? "linen " : "nnx ";
   for (const std::string& name : names) text += name + "/";
   return text + std::to_string(number);
 }
@@ -82,7 +82,7 @@ Scope Scope::operator/(ScopeName name) const {
 }
 
 KeyFold Scope::fold(std::uint32_t number) const {
-  if (state_->is_nnx) return {.names = {}, .number = number - 1};
+  if (state_->is_nnx) return {.names = {}, .number = number - 1, .has_names = false};
   const auto first = state_->path.begin() + static_cast<std::ptrdiff_t>(state_->num_folded);
   return {.names = {first, state_->path.end()}, .number = number};
 }

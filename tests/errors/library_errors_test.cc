@@ -4,7 +4,6 @@
 #include <tessera/engine.h>
 #include <tessera/nn.h>
 #include <tessera/optim.h>
-#include <tessera/train.h>
 
 #include "tests/errors/caught.h"
 
@@ -65,6 +64,28 @@ TEST(LibraryErrors, OddPositions) {
             "  found:  3\n"
             "  wanted: an even width: sines and cosines alternate\n"
             "  cure:   use an even model width");
+}
+
+TEST(LibraryErrors, ScanOfNoLayers) {
+  const nn::Scope scope(Key(0));
+  const Caught error = caught([&] { nn::scan<nn::LayerNorm>(scope, {.length = 0}, 4); });
+  EXPECT_EQ(error.text,
+            "nn::scan: layers cannot be stacked here\n"
+            "  where:  <this line>\n"
+            "  found:  0 layers\n"
+            "  wanted: at least one layer, in a scope that is not itself scanned\n"
+            "  cure:   pass .length = the number of layers, in the outermost nn::scan");
+}
+
+TEST(LibraryErrors, DropoutOfEverything) {
+  const nn::Scope scope(Key(0));
+  const Caught error = caught([&] { nn::Dropout(scope, 1.0); });
+  EXPECT_EQ(error.text,
+            "Dropout: the rate is no probability below 1\n"
+            "  where:  <this line>\n"
+            "  found:  1.000000\n"
+            "  wanted: 0 <= rate < 1\n"
+            "  cure:   pass the probability that an element is dropped, for example 0.1");
 }
 
 TEST(LibraryErrors, InitialValueOfAnotherShape) {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tessera/data.h>
-#include <tessera/train.h>
+#include <tessera/optim.h>
 
 #include "lm/model.h"
 #include "tests/programs/training.h"

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <tessera/train.h>
+#include <tessera/optim.h>
 
 #include "mlp/model.h"
 #include "tests/programs/training.h"

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <tessera/data.h>
-#include <tessera/train.h>
+#include <tessera/optim.h>
 
 #include "pipeline/model.h"
 #include "tests/programs/training.h"

@@ -1,11 +1,13 @@
-// The subcommands of the command line.
+// The models of the command line: each adds `tessera train MODEL` and `tessera show MODEL`.
 #pragma once
 
 #include <CLI/CLI.hpp>
 
 namespace tessera::cli {
 
-void add_train_lm(CLI::App& train);
-void add_show_lm(CLI::App& show);
+void add_lm(CLI::App& train, CLI::App& show);
+void add_mlp(CLI::App& train, CLI::App& show);
+void add_pipeline(CLI::App& train, CLI::App& show);
+void add_vit(CLI::App& train, CLI::App& show);
 
 }  // namespace tessera::cli

@@ -29,16 +29,26 @@ bool read_number(const std::string& text, T& value) {
                    .cure = "write for example " + name + " " + example});
 }
 
-CLI::Option* add_positive_number(CLI::App& command, double& value, const std::string& name,
-                         const std::string& text) {
+struct Range {
+  double least;
+  double end;
+  bool has_least;    // whether `least` itself is in the range
+  std::string text;  // "a number above 0"
+};
+
+CLI::Option* add_number(CLI::App& command, double& value, const std::string& name,
+                        const std::string& text, const Range& range) {
   CLI::Option* option = command.add_option(name, value, text)->capture_default_str();
   const std::string example = option->get_default_str();
-  auto check = [name, example](const std::string& word) -> std::string {
-    double number = 0;
-    if (read_number(word, number) && number > 0 && number < 1e30) return {};
-    bad_value(name, word, "a number above 0", example);
+  auto check = [name, example, range](const std::string& word) -> std::string {
+    double x = 0;
+    const bool is_number = read_number(word, x);
+    if (is_number && x < range.end && (x > range.least || (range.has_least && x == range.least))) {
+      return {};
+    }
+    bad_value(name, word, range.text, example);
   };
-  return option->check(CLI::Validator(check, "> 0"));
+  return option->check(CLI::Validator(check, range.text));
 }
 
 }  // namespace
@@ -57,6 +67,12 @@ void add_choice(CLI::App& command, std::string& value, const std::string& name,
   command.add_option(name, value, text)
       ->check(CLI::Validator(check, "one of " + list))
       ->capture_default_str();
+}
+
+void add_probability(CLI::App& command, double& value, const std::string& name,
+                     const std::string& text) {
+  add_number(command, value, name, text,
+             {.least = 0, .end = 1, .has_least = true, .text = "a number from 0 to below 1"});
 }
 
 CLI::Option* add_whole_number(CLI::App& command, std::int64_t& value, const WholeNumber& flag) {
@@ -79,7 +95,7 @@ CLI::Option* add_whole_number(CLI::App& command, std::int64_t& value, const Whol
 void add_train_flags(CLI::App& command, TrainFlags& flags) {
   command.add_option("--mesh", flags.mesh, "mesh axes in order, data=4,model=2; or none")
       ->capture_default_str();
-  add_choice(command, flags.params, "--params", {"replicated", "fsdp"},
+  add_choice(command, flags.params, "--params", {"replicated", "fsdp", "annotated"},
              "where parameters and optimiser state live");
   add_whole_number(command, flags.steps,
                    {.name = "--steps", .text = "training steps", .most = 1'000'000'000});
@@ -90,7 +106,8 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
                     .text = "of the parameters",
                     .least = 0,
                     .most = std::numeric_limits<std::int64_t>::max()});
-  add_positive_number(command, flags.learning_rate, "--lr", "learning rate");
+  const Range positive{.least = 0, .end = 1e30, .has_least = false, .text = "a number above 0"};
+  add_number(command, flags.learning_rate, "--lr", "learning rate", positive);
   add_whole_number(command, flags.log_every,
                    {.name = "--log-every", .text = "steps between loss lines"});
   add_whole_number(
@@ -103,13 +120,12 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
   add_choice(command, flags.dtype, "--dtype", {"f32"}, "of parameters and activations");
   add_choice(command, flags.engine, "--engine", {"host", "reference"},
              "host, or the slow and simple reference");
-  CLI::Option* isolated =
-      command
-          .add_flag("--isolated", flags.isolated,
-                    "one process per device, which share nothing but messages")
-          ->disable_flag_override();
-  add_positive_number(command, flags.timeout_s, "--timeout",
-                      "seconds within which a process must answer the others")
+  CLI::Option* isolated = command
+                              .add_flag("--isolated", flags.isolated,
+                                        "one process per device, which share nothing but messages")
+                              ->disable_flag_override();
+  add_number(command, flags.timeout_s, "--timeout",
+             "seconds within which a process must answer the others", positive)
       ->needs(isolated);
   command.add_option("--json", flags.json,
                      "write one JSON object at the end; - is standard output");

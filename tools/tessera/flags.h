@@ -43,6 +43,10 @@ void run_on_devices(const TrainFlags& flags, const Mesh& mesh, const std::functi
 void add_choice(CLI::App& command, std::string& value, const std::string& name,
                 const std::vector<std::string>& choices, const std::string& text);
 
+/// A flag for a number from 0 to below 1; others throw UserError.
+void add_probability(CLI::App& command, double& value, const std::string& name,
+                     const std::string& text);
+
 /// A flag for a whole number; other values throw UserError.
 struct WholeNumber {
   std::string name;

@@ -13,10 +13,12 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   CLI::App* train = app.add_subcommand("train", "train a model");
   train->require_subcommand(1);
-  tessera::cli::add_train_lm(*train);
   CLI::App* show = app.add_subcommand("show", "show how a step of training is compiled");
   show->require_subcommand(1);
-  tessera::cli::add_show_lm(*show);
+  tessera::cli::add_lm(*train, *show);
+  tessera::cli::add_mlp(*train, *show);
+  tessera::cli::add_pipeline(*train, *show);
+  tessera::cli::add_vit(*train, *show);
   try {
     app.parse(argc, argv);
   } catch (const CLI::RuntimeError& error) {

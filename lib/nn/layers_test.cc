@@ -1,0 +1,104 @@
+// Scans of layers, dropout and convolution; parameters are compared with Flax's in tests/programs.
+
+#include <gtest/gtest.h>
+
+#include <tessera/nn.h>
+
+namespace tessera::nn {
+namespace {
+
+Array ramp(Shape shape) {
+  const std::int64_t size = num_elements(shape);
+  return reshape(astype(arange(size), DType::f32) / static_cast<double>(size) - 0.4, shape);
+}
+
+/// Layer number i of a scan.
+template <typename Layer>
+Layer layer_of(const Scanned<Layer>& scanned, std::int64_t i) {
+  return tree_map([i](const Array& x) { return x[i]; }, scanned.layers);
+}
+
+TEST(Scan, AppliesItsLayersInOrder) {
+  const auto scanned = scan<Dense>(Scope(Key(3)) / "layers", {.length = 3}, 4, 4);
+  EXPECT_EQ(scanned.layers.kernel.shape(), (Shape{3, 4, 4}));
+  EXPECT_EQ(scanned.layers.bias->path(), "layers/bias");
+  const Array x = ramp({2, 4});
+  Array want = x;
+  for (std::int64_t i = 0; i < 3; ++i) want = layer_of(scanned, i)(want);
+  EXPECT_TRUE(array_equal(scanned(x), want));
+}
+
+TEST(Scan, LayersDiffer) {
+  const auto scanned = scan<Dense>(Scope(Key(3)), {.length = 2}, 4, 4);
+  EXPECT_FALSE(array_equal(layer_of(scanned, 0).kernel, layer_of(scanned, 1).kernel));
+}
+
+TEST(Scan, LayersOfLayersHaveTheSpecsOfBoth) {
+  struct Pair {
+    Param first;
+    Dense second;
+    explicit Pair(const Scope& scope)
+        : first(scope.param("first", with_partitioning(init::ones(), {"model", none}), {4, 2})),
+          second(scope / "second", 2, 4) {}
+    Array operator()(const Array& x) const { return second(dot(x, first)); }
+    TESSERA_MODULE(first, second)
+  };
+  const auto scanned = scan<Pair>(Scope(Key(0)), {.length = 5, .axis_name = "stage"});
+  EXPECT_EQ(scanned.layers.first.spec(), (P{"stage", "model", none}));
+  EXPECT_EQ(scanned.layers.second.kernel.spec(), P{"stage"});
+  EXPECT_EQ(scanned.layers.second.kernel.path(), "second/kernel");
+}
+
+TEST(Scope, NnxCountsKeysAndLinenFoldsNames) {
+  const auto kernel = [](const Scope& scope) { return Dense(scope, 3, 3).kernel; };
+  const Scope nnx = Scope::nnx(Key(0));
+  const Array first = kernel(nnx / "a");
+  EXPECT_FALSE(array_equal(first, kernel(nnx / "b")));
+  EXPECT_TRUE(array_equal(first, kernel(Scope::nnx(Key(0)) / "b")));
+  EXPECT_TRUE(array_equal(first, init::lecun_normal()(random::fold_in(Key(0), 0), {3, 3})));
+  const Scope linen(Key(0));
+  const Param valued = (linen / "c").param("value", ones({2}));
+  EXPECT_EQ(valued.path(), "c/value");
+  EXPECT_FALSE(array_equal(kernel(linen / "a"), kernel(linen / "b")));
+  EXPECT_FALSE(array_equal(kernel(linen / "d"), kernel((Scope(Key(0)) / "d").folded())));
+}
+
+TEST(Dropout, KeepsTheSizeOfWhatItDoesNotDrop) {
+  const Scope scope(Key(0));
+  const Dropout dropout(scope / "Dropout_0", 0.25);
+  const Array x = ones({64, 64});
+  const std::vector<float> values = dropout(x, Mode::train(Key(5))).to_vector<float>();
+  int num_dropped = 0;
+  for (float value : values) {
+    if (value == 0.0F)
+      ++num_dropped;
+    else
+      EXPECT_FLOAT_EQ(value, 4.0F / 3.0F);
+  }
+  EXPECT_NEAR(num_dropped, 1024, 100);
+  EXPECT_TRUE(array_equal(dropout(x, Mode::eval()), x));
+  const Dropout other(scope / "Dropout_1", 0.25);
+  EXPECT_FALSE(array_equal(dropout(x, Mode::train(Key(5))), other(x, Mode::train(Key(5)))));
+}
+
+TEST(Conv, OfPatchesIsADenseLayer) {
+  const Scope scope(Key(1));
+  const Conv conv(scope, 3, 5,
+                  {.kernel_size = {2, 2}, .strides = {2, 2}, .bias_init = init::ones()});
+  EXPECT_EQ(conv.kernel.shape(), (Shape{2, 2, 3, 5}));
+  const Array x = ramp({1, 2, 2, 3});
+  const Array want = dot(reshape(x, {1, 12}), reshape(conv.kernel, {12, 5})) + 1.0;
+  const std::vector<float> values = conv(x).to_vector<float>();
+  const std::vector<float> expected = want.to_vector<float>();
+  ASSERT_EQ(values.size(), 5U);
+  for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], expected[i], 1e-6);
+}
+
+TEST(Conv, PadsAsFlaxDoesByDefault) {
+  const Conv conv(Scope(Key(1)), 4, 6, {.kernel_size = {3, 3}, .feature_group_count = 2});
+  EXPECT_EQ(conv.kernel.shape(), (Shape{3, 3, 2, 6}));
+  EXPECT_EQ(conv(ramp({2, 5, 7, 4})).shape(), (Shape{2, 5, 7, 6}));
+}
+
+}  // namespace
+}  // namespace tessera::nn

@@ -1,0 +1,48 @@
+#include "job.h"
+
+#include <algorithm>
+
+#include <tessera/engine.h>
+
+namespace tessera::cli {
+
+Mesh mesh_of(const TrainFlags& flags, const JobInfo& info) {
+  Mesh mesh = mesh_of(flags);
+  if (mesh.axes().empty()) return mesh;
+  std::string example;
+  for (const std::string& axis : info.axes) example += (example.empty() ? "" : ",") + axis + "=2";
+  for (const std::string& axis : info.axes) {
+    if (mesh.has_axis(axis)) continue;
+    throw UserError({.what = "--mesh: the model " + info.name + " is split over the axis " + axis,
+                     .found = to_string(mesh),
+                     .wanted = "a mesh with an axis named " + axis + ", or none",
+                     .cure = "write for example --mesh " + example});
+  }
+  return mesh;
+}
+
+void check_heads(std::int64_t heads, const std::string& width_name, std::int64_t width) {
+  if (width % heads == 0) return;
+  throw UserError({.what = "--heads: the heads do not divide the width of the model",
+                   .found = "--heads " + std::to_string(heads) + " and " + width_name + " " +
+                            std::to_string(width),
+                   .wanted = "a multiple of --heads for " + width_name,
+                   .cure = "write for example --heads 8 " + width_name + " 256"});
+}
+
+nlohmann::json extra_of(const nlohmann::json& config,
+                        const std::vector<checkpoint::NamedArray>& params) {
+  nlohmann::json extra = {{"config", config}};
+  std::int64_t count = 0;
+  for (const checkpoint::NamedArray& item : params) count += item.array.size();
+  extra["params"] = count;
+  extra["params_hash"] = checkpoint::fingerprint(params);
+  extra["collectives"] = nlohmann::json::object();
+  for (const CollectiveUse& use : collective_counts()) {
+    extra["collectives"][use.kind] = {
+        {"count", use.count}, {"bytes", use.bytes}, {"wire_bytes", use.wire_bytes}};
+  }
+  return extra;
+}
+
+}  // namespace tessera::cli

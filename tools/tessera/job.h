@@ -1,0 +1,171 @@
+// What `tessera train MODEL` and `tessera show MODEL` do, the same for all models.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <tessera/checkpoint.h>
+#include <tessera/error.h>
+#include <tessera/optim.h>
+#include <tessera/tessera.h>
+
+#include "report.h"
+#include "show.h"
+
+namespace tessera::cli {
+
+/// A model as the commands train it on a kind of batch; both are trees.
+template <typename ModelType, typename BatchType>
+class Job {
+ public:
+  using Model = ModelType;
+  using Batch = BatchType;
+  virtual ~Job() = default;
+
+  virtual Model make_model(const Key& key) const = 0;
+  virtual optim::Optimizer optimizer() const = 0;
+  /// `step`: i32[], the number of steps done.
+  virtual std::tuple<Array, Model> loss_and_grads(const Model& params, const Batch& batch,
+                                                  const Array& step) const = 0;
+  /// Gets the data; called once, before the first batch.
+  virtual void load(Report& /*report*/) {}
+  virtual Batch batch(std::int64_t step) const = 0;
+  /// A batch of zeros.
+  virtual Batch blank_batch() const = 0;
+  /// The sizes of the model, for the report.
+  virtual nlohmann::json config() const = 0;
+  /// What to report of the trained model besides; may add to `extra`.
+  virtual void finish(const Model& /*params*/, float /*last_loss*/, Report& /*report*/,
+                      nlohmann::json& /*extra*/) const {}
+};
+
+struct JobInfo {
+  std::string name;  // as in `tessera train NAME`
+  std::string help;
+  std::string report_name;        // in the JSON object
+  std::vector<std::string> axes;  // that a mesh must have; the batch goes over the first one
+};
+
+/// The mesh of --mesh; throws UserError when an axis is missing.
+Mesh mesh_of(const TrainFlags& flags, const JobInfo& info);
+/// `tree` over the first axis of the job, on a mesh.
+template <typename Batch>
+Batch place(const Batch& batch, const Mesh& mesh, const JobInfo& info) {
+  if (mesh.axes().empty()) return batch;
+  return device_put(batch, Shardings(NamedSharding(mesh, P{info.axes[0].c_str()})));
+}
+/// Throws UserError unless the heads divide the width, which is the value of flag `width_name`.
+void check_heads(std::int64_t heads, const std::string& width_name, std::int64_t width);
+/// What a run adds to its report: sizes, parameters and what its last step moved.
+nlohmann::json extra_of(const nlohmann::json& config,
+                        const std::vector<checkpoint::NamedArray>& params);
+
+template <typename J>
+auto init_of(const J& job) {
+  return [&job](Key key) { return TrainState(job.make_model(key), job.optimizer()); };
+}
+
+/// What --params says of a state; unspecified without a mesh.
+template <typename State>
+Shardings state_shardings(const TrainFlags& flags, const Mesh& mesh, const JobInfo& info,
+                          const State& shapes) {
+  if (mesh.axes().empty()) return {};
+  if (flags.params == "fsdp") return fsdp_shardings(mesh, shapes, info.axes[0]);
+  return flags.params == "annotated" ? from_annotations(mesh) : replicated(mesh, shapes);
+}
+
+/// (state, batch) -> (next state, loss).
+template <typename J>
+auto make_step(const J& job, std::vector<Shardings> in_shardings = {}) {
+  return jit(
+      [&job](TrainState<typename J::Model> old, typename J::Batch batch) {
+        auto [loss, grads] = job.loss_and_grads(old.params, batch, old.step);
+        return std::tuple(old.apply_gradients(grads), loss);
+      },
+      {.in_shardings = std::move(in_shardings), .donate_argnums = {0}, .name = "train_step"});
+}
+
+/// Writes initial parameters and first gradients.
+template <typename J>
+void dump(const std::string& path, const J& job, const TrainState<typename J::Model>& state,
+          const typename J::Batch& batch) {
+  const auto gradients = jit([&job](typename J::Model params, typename J::Batch first, Array step) {
+    return std::get<1>(job.loss_and_grads(params, first, step));
+  })(state.params, batch, state.step);
+  std::vector<checkpoint::NamedArray> arrays = checkpoint::named_arrays(state.params, "params/");
+  for (checkpoint::NamedArray& item : checkpoint::named_arrays(gradients, "grads/")) {
+    arrays.push_back(std::move(item));
+  }
+  checkpoint::write_safetensors(path, std::move(arrays));
+}
+
+template <typename J>
+void train(J& job, const TrainFlags& flags, const JobInfo& info, const Mesh& mesh) {
+  const use_mesh scope(mesh);
+  Report report(flags);
+  job.load(report);
+  const auto init = init_of(job);
+  const Key key(flags.seed);
+  const Shardings shardings = state_shardings(flags, mesh, info, eval_shape(init, key));
+  auto state = jit(init, {.out_shardings = shardings, .name = "init"})(key);
+  if (!flags.dump.empty()) dump(flags.dump, job, state, place(job.batch(0), mesh, info));
+  auto step = make_step(job);
+  float last_loss = 0;
+  for (std::int64_t i = 0; i < flags.steps; ++i) {
+    const auto batch = place(job.batch(i), mesh, info);
+    reset_collective_counts();
+    report.begin_step();
+    Array loss;
+    std::tie(state, loss) = step(std::move(state), batch);
+    last_loss = loss.item<float>();
+    report.end_step(i, last_loss);
+  }
+  nlohmann::json extra = extra_of(job.config(), checkpoint::named_arrays(state.params));
+  job.finish(state.params, last_loss, report, extra);
+  report.write_json(info.report_name, step.compiled(), std::move(extra));
+}
+
+template <typename J>
+void show(const J& job, const TrainFlags& flags, const JobInfo& info, const Mesh& mesh,
+          const ShowFlags& show_flags) {
+  const use_mesh scope(mesh);
+  const auto state = eval_shape(init_of(job), Key(flags.seed));
+  const auto batch = eval_shape([&] { return job.blank_batch(); });
+  Shardings batch_sharding;
+  if (!mesh.axes().empty()) batch_sharding = NamedSharding(mesh, P{info.axes[0].c_str()});
+  const auto step = make_step(job, {state_shardings(flags, mesh, info, state), batch_sharding})
+                        .lower(state, batch);
+  show(show_flags, flags.json, step, [&] { return step.compile().memory(); });
+}
+
+/// Adds `tessera train NAME` and `tessera show NAME` for jobs J(flags, mesh), whose flags are a
+/// TrainFlags with more.
+template <typename J, typename Flags>
+void add_job(CLI::App& train_command, CLI::App& show_command, const JobInfo& info,
+             void (*add_flags)(CLI::App&, Flags&)) {
+  CLI::App* to_train = train_command.add_subcommand(info.name, info.help);
+  auto flags = std::make_shared<Flags>();
+  add_train_flags(*to_train, *flags);
+  add_flags(*to_train, *flags);
+  to_train->callback([flags, info] {
+    const Mesh mesh = mesh_of(*flags, info);
+    run_on_devices(*flags, mesh, [&] {
+      apply(*flags);
+      J job(*flags, mesh);
+      train(job, *flags, info, mesh);
+    });
+  });
+  CLI::App* to_show = show_command.add_subcommand(info.name, info.help + "; nothing is run");
+  auto show_flags = std::make_shared<ShowFlags>();
+  add_show_flags(*to_show, *show_flags);
+  add_train_flags(*to_show, *flags);
+  add_flags(*to_show, *flags);
+  to_show->callback([flags, show_flags, info] {
+    const Mesh mesh = mesh_of(*flags, info);
+    apply(*flags);
+    show(J(*flags, mesh), *flags, info, mesh, *show_flags);
+  });
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,69 @@
+// `tessera train mlp`: the perceptron of examples/mlp, split as its annotations say.
+
+#include "commands.h"
+#include "job.h"
+#include "mlp/model.h"
+
+namespace tessera::cli {
+
+namespace {
+
+struct Flags : TrainFlags {
+  Flags() {
+    mesh = "data=2,model=4";
+    params = "annotated";
+    steps = 30;
+    batch = 8;
+    seed = 0;
+    learning_rate = 1e-3;
+  }
+  mlp::Config model;
+};
+
+class MlpJob final : public Job<mlp::MLP, Array> {
+ public:
+  MlpJob(Flags flags, const Mesh& /*mesh*/) : flags_(std::move(flags)) {}
+
+  mlp::MLP make_model(const Key& key) const override { return {nn::Scope(key), flags_.model}; }
+  optim::Optimizer optimizer() const override {
+    return optim::adam({.learning_rate = flags_.learning_rate});
+  }
+  std::tuple<Array, mlp::MLP> loss_and_grads(const mlp::MLP& params, const Array& x,
+                                             const Array& /*step*/) const override {
+    return value_and_grad([&](const mlp::MLP& model) { return sum(model(x)); })(params);
+  }
+  Array batch(std::int64_t /*step*/) const override {
+    return ones({flags_.batch, flags_.model.depth});
+  }
+  Array blank_batch() const override { return batch(0); }
+  nlohmann::json config() const override {
+    return {{"depth", flags_.model.depth},
+            {"layers", flags_.model.layers},
+            {"scan", flags_.model.use_scan}};
+  }
+
+ private:
+  Flags flags_;
+};
+
+void add_flags(CLI::App& command, Flags& flags) {
+  add_whole_number(command, flags.model.depth, {.name = "--depth", .text = "width of all layers"});
+  add_whole_number(command, flags.model.layers, {.name = "--layers", .text = "layers"});
+  command
+      .add_flag("--scan,!--loop", flags.model.use_scan,
+                "layers as one compiled loop (--scan, the default), or one after the other")
+      ->disable_flag_override();
+}
+
+}  // namespace
+
+void add_mlp(CLI::App& train, CLI::App& show) {
+  add_job<MlpJob>(train, show,
+                  {.name = "mlp",
+                   .help = "a multi-layer perceptron with annotated weights",
+                   .report_name = "pjit_mlp",
+                   .axes = {"data", "model"}},
+                  add_flags);
+}
+
+}  // namespace tessera::cli
