@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "ops/emit.h"
+#include "ops/ops.h"
 #include "ops/rules.h"
 #include "partition/moves.h"
 #include "tests/ops/conformance.h"
@@ -210,7 +211,9 @@ bool has_different_dims(const OpRecord& op, std::size_t operand) {
 
 void add_factor_mutants(const OpRecord& op, std::vector<Mutant>& mutants) {
   // The partitioner looks into bodies, and places and moves by itself what is for it only.
-  if (op.host.kind == ops::HostRule::Kind::control || partition::kind_of(op)) return;
+  const bool is_known = op.host.kind == ops::HostRule::Kind::control ||
+                        &op == &ops::sharding_constraint_op || partition::kind_of(op);
+  if (is_known) return;
   const auto add = [&](std::string name, const ChangeFactors& change) {
     mutants.push_back(
         {std::move(name), Rule::factors, copy_of(op, {.factors = changed_factors(op, change)})});

@@ -52,13 +52,13 @@ Function batched_function(const Case& c, const std::vector<bool>& is_batched) {
   return function;
 }
 
-Verdict rows_are_the_op(const Case& c, const std::vector<bool>& is_batched) {
+Verdict rows_are_the_op(const Case& c, const std::vector<bool>& is_batched, Values values) {
   std::mt19937_64 generator = generator_for(c, 5);
   std::vector<HostArray> inputs;
   for (std::size_t i = 0; i < is_batched.size(); ++i) {
     ops::SampleOperand operand = c.sample().operands[i];
     if (is_batched[i]) operand.type.shape = with_batch(operand.type.shape);
-    inputs.push_back(random_array(generator, operand));
+    inputs.push_back(random_array(generator, operand, values));
   }
   const auto outputs = compile::interpret(batched_function(c, is_batched), inputs);
   const Function single = function_of(*c.op, c.sample());
@@ -92,13 +92,16 @@ bool has_batch_rule(const Case& c) {
 
 Verdict batch_is_the_op(const Case& c) {
   const std::size_t count = c.sample().operands.size();
-  const Verdict all = rows_are_the_op(c, std::vector<bool>(count, true));
-  if (all) return all;
+  std::vector<std::vector<bool>> choices = {std::vector<bool>(count, true)};
   for (std::size_t i = 0; count > 1 && i < count; ++i) {
-    std::vector<bool> one(count, false);
-    one[i] = true;
-    const Verdict verdict = rows_are_the_op(c, one);
-    if (verdict) return verdict;
+    choices.emplace_back(count, false);
+    choices.back()[i] = true;
+  }
+  for (const std::vector<bool>& is_batched : choices) {
+    for (Values values : {Values::ordinary, Values::special}) {
+      const Verdict verdict = rows_are_the_op(c, is_batched, values);
+      if (verdict) return verdict;
+    }
   }
   return std::nullopt;
 }
