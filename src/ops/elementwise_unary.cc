@@ -113,7 +113,7 @@ const OpRecord floor_op{
     .host = tile_kernel("floor"),
     .reference = map1<Floats>([](auto x) { return std::floor(x); }),
     .cost = flops_per_element(1),
-    .samples = float_samples(1, 0.1, 0.9),
+    .samples = float_samples(1, -3.0, 3.0),
 };
 
 const OpRecord is_finite_op{

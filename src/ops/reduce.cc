@@ -192,10 +192,11 @@ Samples reduce_number_samples() {
           reduce_sample({u32({5, 12}), 0.0, 4e9}, {0, 1})};
 }
 
-Samples reduce_boolean_samples() {
-  return {reduce_sample({boolean({5, 6}), 0.0, 1.0}, {1}),
-          reduce_sample({boolean({12, 1, 10}), 0.0, 1.0}, {0}),
-          reduce_sample({boolean({6, 2}), 0.0, 1.0}, {0, 1})};
+/// Any number in [low, 1] but 0 is true.
+Samples reduce_boolean_samples(double low) {
+  return {reduce_sample({boolean({5, 6}), low, 1.0}, {1}),
+          reduce_sample({boolean({12, 1, 10}), low, 1.0}, {0}),
+          reduce_sample({boolean({6, 2}), low, 1.0}, {0, 1})};
 }
 
 // --- argmax
@@ -318,7 +319,7 @@ const OpRecord reduce_and_op{
           return one_result(folded<bool>(c, true, [](bool x, bool y) { return x && y; }));
         },
     .cost = no_flops,
-    .samples = reduce_boolean_samples(),
+    .samples = reduce_boolean_samples(-6.0),
 };
 
 const OpRecord reduce_max_op{
@@ -373,7 +374,7 @@ const OpRecord reduce_or_op{
           return one_result(folded<bool>(c, false, [](bool x, bool y) { return x || y; }));
         },
     .cost = no_flops,
-    .samples = reduce_boolean_samples(),
+    .samples = reduce_boolean_samples(0.0),
 };
 
 const OpRecord reduce_sum_op{

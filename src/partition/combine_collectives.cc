@@ -80,21 +80,22 @@ class Combiner {
         size_bytes(Type{type.dtype, Layout(function_.mesh, from, type.shape).max_tile_shape()});
     const Key key{kind, equation.attributes.get<std::string>("reduction"), type.dtype, from.partial,
                   to.partial};
-    auto [place, is_new] = open_.try_emplace(key, static_cast<int>(buckets_.size()));
-    if (is_new) {
-      buckets_.emplace_back();
-    } else if (buckets_[static_cast<std::size_t>(place->second)].bytes + bytes >
-               options_.max_bytes) {
-      flush(place->second);
-    }
-    Bucket& bucket = buckets_[static_cast<std::size_t>(place->second)];
+    const auto open = open_.find(key);
+    const bool is_full =
+        open != open_.end() &&
+        buckets_[static_cast<std::size_t>(open->second)].bytes + bytes > options_.max_bytes;
+    if (is_full) flush(open->second);
+    const int id = open_.try_emplace(key, static_cast<int>(buckets_.size())).first->second;
+    if (id == static_cast<int>(buckets_.size())) buckets_.emplace_back();
+    Bucket& bucket = buckets_[static_cast<std::size_t>(id)];
     bucket.members.push_back(index);
     bucket.bytes += bytes;
-    bucket_of_[equation.results[0]] = place->second;
+    bucket_of_[equation.results[0]] = id;
   }
 
-  /// Emits the bucket, which is empty afterwards.
+  /// Emits the bucket, which is closed afterwards: what comes later stands behind what waits.
   void flush(int id) {
+    std::erase_if(open_, [&](const auto& item) { return item.second == id; });
     Bucket bucket = std::exchange(buckets_[static_cast<std::size_t>(id)], {});
     if (bucket.members.empty()) return;
     Equation joined = function_.equations[bucket.members[0]];

@@ -226,11 +226,15 @@ ir::Function condition_of(Program& p, const Ids& operands, std::size_t limit, st
 
 void while_loop(Program& p) {
   if (is_too_deep(p)) return;
-  const Type count_type{DType::i32, Shape{}};
   Program body(&p);
   Passed consts, carries;
-  pass(p, body, p.add_input({.type = count_type, .low = 0.0, .high = 4.0}), consts);
-  pass(p, body, p.add_input({.type = count_type, .low = -1.0, .high = 2.0}), carries);
+  // Wherever the number comes from, the rounds are few.
+  const ValueId number = p.like({.type = {DType::i32, Shape{}}, .low = 0.0, .high = 4.0});
+  auto number_of = [&](std::int64_t value) {
+    return scalar(p, static_cast<double>(value), DType::i32);
+  };
+  pass(p, body, p.emit(ops::clamp_op, {}, {number_of(0), number, number_of(4)})[0], consts);
+  pass(p, body, number_of(p.random().between(-1, 2)), carries);
   for (std::int64_t n = p.random().between(1, 2); n > 0; --n) pass(p, body, p.any(), carries);
   const std::size_t first_own = body.function().inputs.size();
   fill(body);

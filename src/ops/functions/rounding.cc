@@ -21,7 +21,7 @@ const OpRecord ceil_op{
     .host = tile_kernel("ceil"),
     .reference = map1<Floats>([](auto x) { return std::ceil(x); }),
     .cost = flops_per_element(1),
-    .samples = float_samples(1, 0.1, 0.9),
+    .samples = float_samples(1, -3.0, 3.0),
 };
 
 const OpRecord count_leading_zeros_op{
@@ -73,7 +73,7 @@ const OpRecord round_op{
     .host = tile_kernel("round"),
     .reference = map1<Floats>([](auto x) { return std::nearbyint(x); }),
     .cost = flops_per_element(1),
-    .samples = float_samples(1, 0.6, 1.4),
+    .samples = float_samples(1, -3.0, 3.0),
 };
 
 }  // namespace tessera::ops

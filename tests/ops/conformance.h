@@ -1,0 +1,63 @@
+// What must hold of every sample of every record: each function gives a failure text, or nothing.
+//
+// The conformance tests ask all of them of all records, tests/mutation of records with a wrong
+// rule.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/ops/sample_inputs.h"
+
+namespace tessera::testing {
+
+using Verdict = std::optional<std::string>;
+
+// --- derivative_check.cc
+
+/// Whether derivative_is_difference has something to look at.
+bool has_derivative(const Case& c);
+/// The derivative is the central difference in f64.
+Verdict derivative_is_difference(const Case& c);
+/// The derivative of the derivative is the central difference of the derivative.
+Verdict second_derivative_is_difference(const Case& c);
+
+// --- batch_check.cc
+
+bool has_batch_rule(const Case& c);
+/// What the batch rule gives is the op on every element of the batch, bit for bit.
+Verdict batch_is_the_op(const Case& c);
+
+// --- factor_check.cc
+
+/// The factors of each dimension multiply to its size, and none is used twice in an array.
+Verdict factors_cover_dimensions(const Case& c);
+/// `reduced` lists the reduce factors, and no result has one.
+Verdict factors_list_reductions(const Case& c);
+/// A block of a result along a pass factor depends on no other block of the operands.
+Verdict pass_factors_keep_blocks_apart(const Case& c);
+/// The results of two halves along a reduce factor combine to the whole.
+Verdict reduce_factors_are_combined(const Case& c);
+
+// --- tests/sharding/sharding_check.cc
+
+struct ShardingChoices {
+  std::vector<Mesh> meshes;
+  std::size_t max_choices = 80;  // per mesh; all of them where there are fewer
+};
+
+/// Whether the host engine takes the sample; collectives are placed by the partitioner only.
+bool runs_on_host(const Case& c);
+/// Host and reference agree, on ordinary and on special values.
+Verdict host_is_reference(const Case& c);
+/// Every choice of shardings on every mesh gives the bits of one device.
+Verdict shardings_are_one_device(const Case& c, const ShardingChoices& tried);
+/// The same of a function: `wanted` is what one device gives.
+Verdict shardings_are_one_device(ir::Function function, const std::vector<ops::HostArray>& inputs,
+                                 const std::vector<ops::HostArray>& wanted,
+                                 const ShardingChoices& tried, std::mt19937_64& generator);
+/// A collective moves whole arrays without changing them.
+Verdict collective_keeps_values(const Case& c);
+
+}  // namespace tessera::testing
