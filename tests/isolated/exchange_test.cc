@@ -1,8 +1,9 @@
 // Collectives between processes: the bits, counts and bytes of one process for all devices.
+#include "compile/host/exchange.h"
+
 #include <gtest/gtest.h>
 #include <random>
 
-#include "compile/host/exchange.h"
 #include "ir/text.h"
 #include "partition/test_programs.h"
 #include "tests/isolated/processes.h"
@@ -97,13 +98,12 @@ TEST(Exchange, ReductionsInTreeOrder) {
       for (const char* mesh : {"data=2", "data=3", "data=4"}) {
         const std::string type = "f32[24," + std::string(sizes) + "]";
         const std::string result = "f32[" + std::string(sizes) + "]";
-        const std::string text = "(%0: " + type + "<{data},{},{}>) {\n  %1: " + result +
-                                 "<{},{}+{data}> = reduce_" + kind + "[dims=[0]] %0\n  %2: " +
-                                 result + "<{},{}> = all_reduce[reduction=\"" + kind +
-                                 "\"] %1\n  %3: " + result + "<{},{}+{data}> = reduce_" + kind +
-                                 "[dims=[0]] %0\n  %4: " + result +
-                                 "<{},{data}> = reduce_scatter[reduction=\"" + kind +
-                                 "\"] %3\n  return %2, %4\n}";
+        const std::string text =
+            "(%0: " + type + "<{data},{},{}>) {\n  %1: " + result + "<{},{}+{data}> = reduce_" +
+            kind + "[dims=[0]] %0\n  %2: " + result + "<{},{}> = all_reduce[reduction=\"" + kind +
+            "\"] %1\n  %3: " + result + "<{},{}+{data}> = reduce_" + kind +
+            "[dims=[0]] %0\n  %4: " + result + "<{},{data}> = reduce_scatter[reduction=\"" + kind +
+            "\"] %3\n  return %2, %4\n}";
         check(parsed(mesh, text));
       }
     }

@@ -30,7 +30,7 @@ bool read_number(const std::string& text, T& value) {
 }
 
 CLI::Option* add_positive_number(CLI::App& command, double& value, const std::string& name,
-                         const std::string& text) {
+                                 const std::string& text) {
   CLI::Option* option = command.add_option(name, value, text)->capture_default_str();
   const std::string example = option->get_default_str();
   auto check = [name, example](const std::string& word) -> std::string {
@@ -103,11 +103,10 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
   add_choice(command, flags.dtype, "--dtype", {"f32"}, "of parameters and activations");
   add_choice(command, flags.engine, "--engine", {"host", "reference"},
              "host, or the slow and simple reference");
-  CLI::Option* isolated =
-      command
-          .add_flag("--isolated", flags.isolated,
-                    "one process per device, which share nothing but messages")
-          ->disable_flag_override();
+  CLI::Option* isolated = command
+                              .add_flag("--isolated", flags.isolated,
+                                        "one process per device, which share nothing but messages")
+                              ->disable_flag_override();
   add_positive_number(command, flags.timeout_s, "--timeout",
                       "seconds within which a process must answer the others")
       ->needs(isolated);
@@ -138,13 +137,37 @@ void apply(const TrainFlags& flags) {
 
 namespace {
 
-/// Every process finds the same mistakes of the user; the first one tells.
-int report_in_process(const std::exception_ptr& error) {
-  const std::string name =
-      process_count() == 1 ? "tessera" : "tessera: rank " + std::to_string(process_index());
-  const int code = exit_code(error);
-  if (code != 1 || process_index() == 0) report_error(name, error);
-  return code;
+class Job final : public IsolatedProgram {
+ public:
+  explicit Job(const std::function<void()>& body) : body_(body) {}
+  void run() override { body_(); }
+  /// Every process finds the same mistakes of the user; the first one tells.
+  int report(const std::exception_ptr& error) override {
+    const std::string name =
+        process_count() == 1 ? "tessera" : "tessera: rank " + std::to_string(process_index());
+    const int code = exit_code(error);
+    if (code != 1 || process_index() == 0) report_error(name, error);
+    return code;
+  }
+
+ private:
+  const std::function<void()>& body_;
+};
+
+void check_isolated(const TrainFlags& flags, const Mesh& mesh) {
+  constexpr std::int64_t kMostProcesses = 256;
+  if (mesh.num_devices() > kMostProcesses) {
+    throw UserError({.what = "--isolated: the mesh has more devices than processes can be started",
+                     .found = std::to_string(mesh.num_devices()) + " devices",
+                     .wanted = "at most " + std::to_string(kMostProcesses),
+                     .cure = "use a smaller mesh, or leave out --isolated"});
+  }
+  if (flags.timeout_s < 0.1 || flags.timeout_s > 1e6) {
+    throw UserError({.what = "--timeout: the value is not valid",
+                     .found = std::to_string(flags.timeout_s),
+                     .wanted = "from 0.1 to 1000000 seconds",
+                     .cure = "write for example --timeout 60"});
+  }
 }
 
 }  // namespace
@@ -154,10 +177,10 @@ void run_on_devices(const TrainFlags& flags, const Mesh& mesh, const std::functi
     body();
     return;
   }
-  const int code = run_isolated({.num_processes = static_cast<int>(mesh.num_devices()),
-                                 .timeout_s = flags.timeout_s,
-                                 .on_error = report_in_process},
-                                body);
+  check_isolated(flags, mesh);
+  Job job(body);
+  const int code = run_isolated(
+      job, {.num_processes = static_cast<int>(mesh.num_devices()), .timeout_s = flags.timeout_s});
   // What went wrong has been told.
   if (code != 0) throw CLI::RuntimeError(code);
 }
