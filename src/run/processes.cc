@@ -139,8 +139,10 @@ class Family {
       int status = 0;
       constexpr int kOptions = WNOHANG | WUNTRACED | WCONTINUED;
       if (member.has_ended || waitpid(member.pid, &status, kOptions) != member.pid) continue;
-      member.is_stopped = WIFSTOPPED(status);
-      if (WIFSTOPPED(status) || WIFCONTINUED(status)) continue;
+      if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
+        member.is_stopped = WIFSTOPPED(status);
+        continue;
+      }
       member.has_ended = true;
       ++num_ended_;
       int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
