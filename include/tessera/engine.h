@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <exception>
-#include <functional>
 #include <source_location>
 #include <string>
 #include <string_view>
@@ -36,7 +35,8 @@ std::int64_t grains();
 /// Executed since the last reset, sorted by kind.
 std::vector<CollectiveUse> collective_counts();
 void reset_collective_counts();
-/// The most bytes of arrays and temporaries that this process held at one time since the last reset.
+/// The most bytes of arrays and temporaries that this process held at one time since the last
+/// reset.
 std::int64_t peak_buffer_bytes();
 void reset_peak_buffer_bytes();
 
@@ -46,16 +46,24 @@ void reset_peak_buffer_bytes();
 // share a transport and nothing else. Reading an array that is not replicated is a collective, so
 // all of them make the same calls. Results have the bits that one process for all devices gives.
 
-struct IsolatedOptions {
-  int num_processes = 1;     // the devices of the mesh
-  double timeout_s = 60;     // within it a process that is waited for must answer
-  /// Reports an error of a process, in that process, and returns the code with which it exits.
-  std::function<int(const std::exception_ptr&)> on_error;
+/// What the processes do.
+class IsolatedProgram {
+ public:
+  virtual ~IsolatedProgram() = default;
+  virtual void run() = 0;
+  /// Reports what run() threw, in the process where it did, and returns the code to exit with.
+  virtual int report(const std::exception_ptr& error) = 0;
 };
-/// Runs `body` in new processes, to be called before anything is computed. Returns when they have
-/// ended: 0, or the code of one that failed. When one dies, stops or throws, RuntimeFault in all
-/// others names its rank, the collective, the op and its line.
-int run_isolated(const IsolatedOptions& options, const std::function<void()>& body,
+
+struct IsolatedOptions {
+  int num_processes = 1;  // the devices of the mesh
+  double timeout_s = 60;  // within it a process that is waited for must answer
+};
+
+/// Runs `program` in new processes; to be called before anything is computed. Returns when they
+/// have ended: 0, or the code of one that failed. When one dies, stops or throws, RuntimeFault in
+/// all others names its rank, the collective, the op and its line.
+int run_isolated(IsolatedProgram& program, const IsolatedOptions& options,
                  std::source_location where = std::source_location::current());
 /// The rank of this process, and how many there are; 0 and 1 without run_isolated().
 int process_index();

@@ -190,28 +190,25 @@ std::int64_t peak_buffer_bytes() { return run::Buffer::peak_bytes(); }
 
 void reset_peak_buffer_bytes() { run::Buffer::reset_peak_bytes(); }
 
-int run_isolated(const IsolatedOptions& options, const std::function<void()>& body,
+int run_isolated(IsolatedProgram& program, const IsolatedOptions& options,
                  std::source_location where) {
   constexpr int kMost = 256;
   const bool has_time = options.timeout_s >= 0.1 && options.timeout_s <= 1e6;
-  if (options.num_processes < 1 || options.num_processes > kMost || !has_time ||
-      options.on_error == nullptr) {
-    throw UserError({.what = "run_isolated: these options are not possible",
-                     .where = trace::call_span(where),
-                     .found = fmt::format("{} processes, timeout {} s, {} on_error",
-                                          options.num_processes, options.timeout_s,
-                                          options.on_error == nullptr ? "no" : "an"),
-                     .wanted = fmt::format("1 to {} processes, a timeout of 0.1 s or more and an "
-                                           "on_error",
-                                           kMost),
-                     .cure = "pass the number of devices of the mesh"});
+  if (options.num_processes < 1 || options.num_processes > kMost || !has_time) {
+    throw UserError(
+        {.what = "run_isolated: these options are not possible",
+         .where = trace::call_span(where),
+         .found =
+             fmt::format("{} processes, timeout {} s", options.num_processes, options.timeout_s),
+         .wanted = fmt::format("1 to {} processes and a timeout of 0.1 to 1000000 s", kMost),
+         .cure = "pass the number of devices of the mesh"});
   }
   const std::chrono::duration<double> timeout(options.timeout_s);
   return run::run_processes(
       {.count = options.num_processes,
        .timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout),
-       .on_error = options.on_error},
-      body);
+       .on_error = [&](const std::exception_ptr& error) { return program.report(error); }},
+      [&] { program.run(); });
 }
 
 int process_index() { return run::transport() == nullptr ? 0 : run::transport()->rank(); }

@@ -151,10 +151,9 @@ void compile(Program& program) {
   std::call_once(program.compile_once, [&] {
     const Stopwatch stopwatch(program.seconds);
     program.executable =
-        compile::compile(program.partitioned,
-                         {.is_donated = program.is_donated,
-                          .output_alias = program.output_alias,
-                          .transport = run::transport()});
+        compile::compile(program.partitioned, {.is_donated = program.is_donated,
+                                               .output_alias = program.output_alias,
+                                               .transport = run::transport()});
   });
 }
 

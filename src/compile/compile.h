@@ -13,8 +13,8 @@ namespace tessera::compile {
 struct CompileOptions {
   std::vector<bool> is_donated;   // per input
   std::vector<int> output_alias;  // per output: donated input whose buffers it takes, or -1
-  /// Set: compiles what the device of this rank computes. Inputs and outputs have one tile then, and
-  /// collectives go through the transport, which must outlive the executable.
+  /// Set: compiles what the device of this rank computes. Inputs and outputs have one tile then,
+  /// and collectives go through the transport, which must outlive the executable.
   run::Transport* transport = nullptr;
 };
 

@@ -28,8 +28,8 @@ using Clock = std::chrono::steady_clock;
 Transport* current = nullptr;
 
 [[noreturn]] void fail(const char* call) {
-  throw RuntimeFault(fmt::format("cannot start a process per device: {}: {}", call,
-                                 std::strerror(errno)));
+  throw RuntimeFault(
+      fmt::format("cannot start a process per device: {}: {}", call, std::strerror(errno)));
 }
 
 /// A socket from each process to each other one; the rest are closed at the end of its life.
@@ -92,7 +92,7 @@ int run_body(const ProcessOptions& options, const std::function<void()>& body, T
     meet();
     return 0;
   } catch (const std::exception& error) {
-    mine.abort(error.what());
+    mine.give_up(error.what());
     return options.on_error(std::current_exception());
   }
 }
@@ -119,7 +119,7 @@ class Family {
     while (num_ended_ < members_.size()) {
       look();
       if (code_ != 0 && !end) end = Clock::now() + options_.timeout;
-      if (end && Clock::now() >= *end) kill_rest();
+      if (end) kill_rest(Clock::now() >= *end);
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
     return code_;
@@ -129,6 +129,7 @@ class Family {
   struct Member {
     pid_t pid = 0;
     bool has_ended = false;
+    bool is_stopped = false;
     bool is_killed = false;  // by this process
   };
 
@@ -136,7 +137,12 @@ class Family {
     for (std::size_t rank = 0; rank < members_.size(); ++rank) {
       Member& member = members_[rank];
       int status = 0;
-      if (member.has_ended || waitpid(member.pid, &status, WNOHANG) != member.pid) continue;
+      constexpr int kOptions = WNOHANG | WUNTRACED | WCONTINUED;
+      if (member.has_ended || waitpid(member.pid, &status, kOptions) != member.pid) continue;
+      if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
+        member.is_stopped = WIFSTOPPED(status);
+        continue;
+      }
       member.has_ended = true;
       ++num_ended_;
       int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
@@ -149,14 +155,16 @@ class Family {
   int report(std::size_t rank, int signal) {
     const std::string text =
         members_[rank].is_killed
-            ? fmt::format("rank {} did not end within the timeout and was killed", rank)
+            ? fmt::format("rank {} {} and was killed", rank,
+                          members_[rank].is_stopped ? "was stopped" : "did not end in time")
             : fmt::format("rank {} was ended by signal {} ({})", rank, signal, strsignal(signal));
     return options_.on_error(std::make_exception_ptr(RuntimeFault(text)));
   }
 
-  void kill_rest() {
+  /// After one has failed: those that are stopped, or all.
+  void kill_rest(bool is_time_up) {
     for (Member& member : members_) {
-      if (member.has_ended || member.is_killed) continue;
+      if (member.has_ended || member.is_killed || !(is_time_up || member.is_stopped)) continue;
       member.is_killed = kill(member.pid, SIGKILL) == 0;
     }
   }

@@ -2,7 +2,7 @@
 //
 // A process that waits in vain says so to all others before its time is up ("waits"), so that they
 // can tell one that is stuck itself from one that waits for a third. A process that gives up tells
-// all others why ("abort") before it closes its sockets; what closes without that has died.
+// all others why ("end") before it closes its sockets; what closes without that has died.
 #include "run/sockets.h"
 
 #include <algorithm>
@@ -30,11 +30,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-enum class FrameKind : std::uint32_t { data, waits, abort };
+enum class FrameKind : std::uint32_t { data, waits, end };
 
 struct Header {
   FrameKind kind = FrameKind::data;
-  std::int32_t rank = -1;  // waits: for whom; abort: who failed
+  std::int32_t rank = -1;  // waits: for whom; end: who failed
   std::uint64_t bytes = 0;
 };
 
@@ -59,8 +59,8 @@ struct Peer {
   std::string text;
   // What it has said.
   int waits_for = -1;
-  int aborted_by = -1;  // rank that failed
-  std::string abort_text;
+  int ended_by = -1;  // rank that failed
+  std::string end_text;
 
   bool is_awaited() const {
     return !in.empty() || std::any_of(out.begin(), out.end(), [](const Outgoing& frame) {
@@ -85,7 +85,7 @@ class SocketTransport final : public Transport {
   int size() const override { return static_cast<int>(peers_.size()); }
   std::int64_t received_bytes() const override { return received_bytes_; }
   void exchange(std::span<const Send> sends, std::span<const Receive> receives) override;
-  void abort(std::string_view why) noexcept override;
+  void give_up(std::string_view why) noexcept override;
 
  private:
   Peer& peer(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
@@ -99,7 +99,7 @@ class SocketTransport final : public Transport {
   void say_waiting();
   [[noreturn]] void fail_for_silence();
   [[noreturn]] void fail(int culprit, const std::string& what, const std::string& how);
-  void send_abort(int culprit, const std::string& text) noexcept;
+  void send_end(int culprit, const std::string& text) noexcept;
   void close_all();
 
   int rank_;
@@ -246,9 +246,9 @@ void SocketTransport::finish_frame(Peer& from) {
     case FrameKind::waits:
       from.waits_for = from.header.rank;
       break;
-    case FrameKind::abort:
-      from.aborted_by = from.header.rank;
-      from.abort_text = from.text;
+    case FrameKind::end:
+      from.ended_by = from.header.rank;
+      from.end_text = from.text;
       break;
   }
   from.header_done = 0;
@@ -259,8 +259,8 @@ void SocketTransport::finish_frame(Peer& from) {
 void SocketTransport::check_peers() {
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     const Peer& peer = peers_[i];
-    if (peer.aborted_by < 0) continue;
-    fail(peer.aborted_by, peer.abort_text, fmt::format("was told so by rank {} in", i));
+    if (peer.ended_by < 0) continue;
+    fail(peer.ended_by, peer.end_text, fmt::format("was told so by rank {} in", i));
   }
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     const Peer& peer = peers_[i];
@@ -292,28 +292,28 @@ void SocketTransport::fail_for_silence() {
 }
 
 void SocketTransport::fail(int culprit, const std::string& what, const std::string& how) {
-  send_abort(culprit, what);
+  send_end(culprit, what);
   throw RuntimeFault(fmt::format("rank {} {}; rank {} {} {}", culprit, what, rank_, how, where()));
 }
 
-void SocketTransport::abort(std::string_view why) noexcept {
+void SocketTransport::give_up(std::string_view why) noexcept {
   if (has_failed_) return;
   try {
-    send_abort(rank_, fmt::format("has failed: {}", why));
+    send_end(rank_, fmt::format("has failed: {}", why));
   } catch (...) {
     close_all();
   }
 }
 
-void SocketTransport::send_abort(int culprit, const std::string& text) noexcept {
+void SocketTransport::send_end(int culprit, const std::string& text) noexcept {
   if (has_failed_) return;
   has_failed_ = true;
   for (Peer& peer : peers_) {
     if (peer.socket < 0 || peer.has_ended) continue;
     // A frame that has begun must be finished, or the next one cannot be read.
     while (!peer.out.empty() && peer.out.back().done == 0) peer.out.pop_back();
-    peer.out.push_back({.header = {.kind = FrameKind::abort, .rank = culprit, .bytes = text.size()},
-                        .owned = text});
+    peer.out.push_back(
+        {.header = {.kind = FrameKind::end, .rank = culprit, .bytes = text.size()}, .owned = text});
   }
   const Clock::time_point end = Clock::now() + timeout_ / 4;
   const auto is_left = [](const Peer& peer) {

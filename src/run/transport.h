@@ -39,7 +39,8 @@ class Transport {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// Begins the next collective, to which the exchanges after it belong; `label` must live until they end.
+  /// Begins the next collective, to which the exchanges after it belong; `label` must live until
+  /// they end.
   void begin(const CollectiveLabel& label) {
     label_ = &label;
     ++number_;
@@ -49,7 +50,7 @@ class Transport {
   /// itself.
   virtual void exchange(std::span<const Send> sends, std::span<const Receive> receives) = 0;
   /// Tells all others that this process has failed; nothing can be exchanged any more.
-  virtual void abort(std::string_view why) noexcept = 0;
+  virtual void give_up(std::string_view why) noexcept = 0;
   /// Bytes that this process has received.
   virtual std::int64_t received_bytes() const = 0;
 

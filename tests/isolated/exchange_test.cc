@@ -1,8 +1,9 @@
 // Collectives between processes: the bits, counts and bytes of one process for all devices.
+#include "compile/host/exchange.h"
+
 #include <gtest/gtest.h>
 #include <random>
 
-#include "compile/host/exchange.h"
 #include "ir/text.h"
 #include "partition/test_programs.h"
 #include "tests/isolated/processes.h"
@@ -13,14 +14,14 @@ namespace {
 using ir::Function;
 using ops::HostArray;
 
-/// Random values of the type; integers and floats lie between -2 and 2.
+/// Random values of the type between -3 and 3; sums of floats depend on their order.
 HostArray random_array(const Type& type, std::uint32_t seed) {
   std::minstd_rand random(seed + 1);
   HostArray array(type);
   ops::dispatch(type.dtype, [&](auto zero) {
     using T = decltype(zero);
     for (T& value : array.data<T>()) {
-      value = static_cast<T>(static_cast<float>(random() % 4097) / 1024.0F - 2.0F);
+      value = static_cast<T>((static_cast<float>(random() % 4097) / 1024.0F - 2.0F) * 1.3F);
     }
   });
   return array;
@@ -97,13 +98,12 @@ TEST(Exchange, ReductionsInTreeOrder) {
       for (const char* mesh : {"data=2", "data=3", "data=4"}) {
         const std::string type = "f32[24," + std::string(sizes) + "]";
         const std::string result = "f32[" + std::string(sizes) + "]";
-        const std::string text = "(%0: " + type + "<{data},{},{}>) {\n  %1: " + result +
-                                 "<{},{}+{data}> = reduce_" + kind + "[dims=[0]] %0\n  %2: " +
-                                 result + "<{},{}> = all_reduce[reduction=\"" + kind +
-                                 "\"] %1\n  %3: " + result + "<{},{}+{data}> = reduce_" + kind +
-                                 "[dims=[0]] %0\n  %4: " + result +
-                                 "<{},{data}> = reduce_scatter[reduction=\"" + kind +
-                                 "\"] %3\n  return %2, %4\n}";
+        const std::string text =
+            "(%0: " + type + "<{data},{},{}>) {\n  %1: " + result + "<{},{}+{data}> = reduce_" +
+            kind + "[dims=[0]] %0\n  %2: " + result + "<{},{}> = all_reduce[reduction=\"" + kind +
+            "\"] %1\n  %3: " + result + "<{},{}+{data}> = reduce_" + kind +
+            "[dims=[0]] %0\n  %4: " + result + "<{},{data}> = reduce_scatter[reduction=\"" + kind +
+            "\"] %3\n  return %2, %4\n}";
         check(parsed(mesh, text));
       }
     }

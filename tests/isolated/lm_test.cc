@@ -66,10 +66,10 @@ TEST(IsolatedLm, TheSameBitsCollectivesAndBytes) {
 
 TEST(IsolatedLm, ExecutesTheCollectivesThatAreExplained) {
   const std::string flags = "--mesh data=4 --params fsdp";
-  const CommandOutcome shown =
-      tessera("show lm --what collectives --json - --vocab 50 --seq 12 --d-model 32 --heads 4 "
-              "--layers 2 --d-ff 48 --batch 8 " +
-              flags);
+  const CommandOutcome shown = tessera(
+      "show lm --what collectives --json - --vocab 50 --seq 12 --d-model 32 --heads 4 "
+      "--layers 2 --d-ff 48 --batch 8 " +
+      flags);
   ASSERT_EQ(shown.exit_code, 0) << shown.stderr_text;
   const nlohmann::json explained = nlohmann::json::parse(shown.stdout_text).at("collectives");
   EXPECT_FALSE(explained.empty());
@@ -99,52 +99,61 @@ class Faults : public ::testing::Test {
 
   /// Trains without an end in processes over `mesh`; `fail` runs in a thread of rank 1 soon after
   /// the first steps, `in_step` before each of its steps.
-  int train(const Mesh& mesh, double timeout_s, const std::function<void()>& fail,
-            const std::function<void(int)>& in_step = [](int) {}) {
+  int train(
+      const Mesh& mesh, double timeout_s, const std::function<void()>& fail,
+      const std::function<void(int)>& in_step = [](int) {}) {
     const int count = static_cast<int>(mesh.num_devices());
     const Clock::time_point start = Clock::now();
-    const int code = run_isolated(
-        {.num_processes = count,
-         .timeout_s = timeout_s,
-         .on_error = [&](const std::exception_ptr& error) { return write(error); }},
-        [&] {
-          set_num_threads(2);
-          const lm::Config config{
-              .vocab = 50, .seq = 12, .d_model = 32, .heads = 4, .layers = 1, .d_ff = 48};
-          const use_mesh scope(mesh);
-          State state = make_state(config, mesh, Layout::fsdp);
-          auto step = jit(
-              [](State old, Array ids) {
-                auto [loss, grads] = loss_and_grads(old.params, ids);
-                return std::tuple(old.apply_gradients(grads), loss);
-              },
-              {.donate_argnums = {0}});
-          const data::Tokens tokens = data::random_tokens(1234, 64, config.seq, 50);
-          const Array ids = device_put(tokens.batch(0, 8), P{"data"});
-          std::thread failing;
-          for (int i = 0; i < 1000000; ++i) {
-            if (i == 3 && process_index() == 1) {
-              failing = std::thread([&] {
-                std::this_thread::sleep_for(milliseconds(30));
-                fail();
-              });
-              failing.detach();
-            }
-            if (process_index() == 1) in_step(i);
-            Array loss;
-            std::tie(state, loss) = step(std::move(state), ids);
-          }
-        });
+    const int code = run_in_processes({.num_processes = count, .timeout_s = timeout_s}, [&] {
+      set_num_threads(2);
+      const lm::Config config{
+          .vocab = 50, .seq = 12, .d_model = 32, .heads = 4, .layers = 1, .d_ff = 48};
+      const use_mesh scope(mesh);
+      State state = make_state(config, mesh, Layout::fsdp);
+      auto step = jit(
+          [](State old, Array ids) {
+            auto [loss, grads] = loss_and_grads(old.params, ids);
+            return std::tuple(old.apply_gradients(grads), loss);
+          },
+          {.donate_argnums = {0}});
+      const data::Tokens tokens = data::random_tokens(1234, 64, config.seq, 50);
+      const Array ids = device_put(tokens.batch(0, 8), P{"data"});
+      std::thread failing;
+      for (int i = 0; i < 1000000; ++i) {
+        if (i == 3 && process_index() == 1) {
+          failing = std::thread([&] {
+            std::this_thread::sleep_for(milliseconds(30));
+            fail();
+          });
+          failing.detach();
+        }
+        if (process_index() == 1) in_step(i);
+        Array loss;
+        std::tie(state, loss) = step(std::move(state), ids);
+      }
+    });
     seconds_ = std::chrono::duration<double>(Clock::now() - start).count();
     return code;
+  }
+
+  int run_in_processes(const IsolatedOptions& options, const std::function<void()>& body) const {
+    struct Program final : IsolatedProgram {
+      Program(const Faults& faults, const std::function<void()>& body)
+          : faults_(faults), body_(body) {}
+      void run() override { body_(); }
+      int report(const std::exception_ptr& error) override { return faults_.write(error); }
+      const Faults& faults_;
+      const std::function<void()>& body_;
+    };
+    Program program(*this, body);
+    return run_isolated(program, options);
   }
 
   int write(const std::exception_ptr& error) const {
     try {
       std::rethrow_exception(error);
     } catch (const RuntimeFault& fault) {
-      const std::string name =
-          process_count() == 1 ? "parent" : std::to_string(process_index());
+      const std::string name = process_count() == 1 ? "parent" : std::to_string(process_index());
       std::ofstream(folder_ / name) << fault.what();
       return 2;
     } catch (const std::exception& other) {
@@ -192,42 +201,37 @@ TEST_F(Faults, AProcessStops) {
   for (const Mesh& mesh : {make_mesh({{"data", 3}}), make_mesh({{"data", 2}, {"model", 2}})}) {
     EXPECT_EQ(train(mesh, 2, [] { kill(getpid(), SIGSTOP); }), 2);
     expect_reports(3, "did not answer within the timeout of 2 s");
-    EXPECT_NE(report("parent").find("rank 1 did not end within the timeout and was killed"),
-              std::string::npos);
+    EXPECT_EQ(report("parent"), "rank 1 was stopped and was killed");
+    EXPECT_LT(seconds_, 30);
   }
 }
 
 TEST_F(Faults, AProcessThrows) {
-  const int code = train(make_mesh({{"data", 3}}), 60, [] {}, [](int step) {
-    if (step == 5) throw std::runtime_error("disk full");
-  });
+  const int code = train(
+      make_mesh({{"data", 3}}), 60, [] {},
+      [](int step) {
+        if (step == 5) throw std::runtime_error("disk full");
+      });
   EXPECT_EQ(code, 3);
   expect_reports(3, "has failed: disk full");
   EXPECT_LT(seconds_, 30);
 }
 
 TEST_F(Faults, OtherCallsInOneProcessAreNoticed) {
-  const int code = run_isolated(
-      {.num_processes = 2,
-       .timeout_s = 5,
-       .on_error = [&](const std::exception_ptr& error) { return write(error); }},
-      [] {
-        const use_mesh scope(make_mesh({{"data", 2}}));
-        const Array x = device_put(array({1.F, 2.F, 3.F, 4.F}), P{"data"});
-        if (process_index() == 0) x.to_vector<float>();
-      });
+  const int code = run_in_processes({.num_processes = 2, .timeout_s = 5}, [] {
+    const use_mesh scope(make_mesh({{"data", 2}}));
+    const Array x = device_put(array({1.F, 2.F, 3.F, 4.F}), P{"data"});
+    if (process_index() == 0) x.to_vector<float>();
+  });
   EXPECT_EQ(code, 2);
   EXPECT_NE(report("0").find("rank 1"), std::string::npos) << report("0");
 }
 
 TEST_F(Faults, AMeshOfAnotherSize) {
-  const int code = run_isolated({.num_processes = 2,
-                                 .timeout_s = 5,
-                                 .on_error = [&](const std::exception_ptr& e) { return write(e); }},
-                                [] {
-                                  const use_mesh scope(make_mesh({{"data", 4}}));
-                                  device_put(array({1.F, 2.F}), P{"data"});
-                                });
+  const int code = run_in_processes({.num_processes = 2, .timeout_s = 5}, [] {
+    const use_mesh scope(make_mesh({{"data", 4}}));
+    device_put(array({1.F, 2.F}), P{"data"});
+  });
   EXPECT_EQ(code, 3);
   EXPECT_NE(report("0").find("one process per device"), std::string::npos) << report("0");
 }

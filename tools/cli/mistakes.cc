@@ -208,6 +208,12 @@ UserError mistake_of(const CLI::App& app, const CLI::ParseError& error, int argc
                       .wanted = "at most one of them",
                       .cure = "leave one of them out"});
   }
+  if (is_a(error, CLI::ExitCodes::RequiresError)) {
+    return UserError({.what = text,
+                      .found = "the first flag alone",
+                      .wanted = "both of them",
+                      .cure = "add the flag that is missing"});
+  }
   return UserError(
       {.what = text, .cure = quoted_command(command.words + " --help") + " lists what it takes"});
 }

@@ -29,6 +29,7 @@ bool read_number(const std::string& text, T& value) {
                    .cure = "write for example " + name + " " + example});
 }
 
+<<<<<<< HEAD
 struct Range {
   double least;
   double end;
@@ -38,6 +39,10 @@ struct Range {
 
 CLI::Option* add_number(CLI::App& command, double& value, const std::string& name,
                         const std::string& text, const Range& range) {
+=======
+CLI::Option* add_positive_number(CLI::App& command, double& value, const std::string& name,
+                                 const std::string& text) {
+>>>>>>> refs/heads/isolated
   CLI::Option* option = command.add_option(name, value, text)->capture_default_str();
   const std::string example = option->get_default_str();
   auto check = [name, example, range](const std::string& word) -> std::string {
@@ -124,8 +129,13 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
                               .add_flag("--isolated", flags.isolated,
                                         "one process per device, which share nothing but messages")
                               ->disable_flag_override();
+<<<<<<< HEAD
   add_number(command, flags.timeout_s, "--timeout",
              "seconds within which a process must answer the others", positive)
+=======
+  add_positive_number(command, flags.timeout_s, "--timeout",
+                      "seconds within which a process must answer the others")
+>>>>>>> refs/heads/isolated
       ->needs(isolated);
   command.add_option("--json", flags.json,
                      "write one JSON object at the end; - is standard output");
@@ -154,13 +164,37 @@ void apply(const TrainFlags& flags) {
 
 namespace {
 
-/// Every process finds the same mistakes of the user; the first one tells.
-int report_in_process(const std::exception_ptr& error) {
-  const std::string name =
-      process_count() == 1 ? "tessera" : "tessera: rank " + std::to_string(process_index());
-  const int code = exit_code(error);
-  if (code != 1 || process_index() == 0) report_error(name, error);
-  return code;
+class Job final : public IsolatedProgram {
+ public:
+  explicit Job(const std::function<void()>& body) : body_(body) {}
+  void run() override { body_(); }
+  /// Every process finds the same mistakes of the user; the first one tells.
+  int report(const std::exception_ptr& error) override {
+    const std::string name =
+        process_count() == 1 ? "tessera" : "tessera: rank " + std::to_string(process_index());
+    const int code = exit_code(error);
+    if (code != 1 || process_index() == 0) report_error(name, error);
+    return code;
+  }
+
+ private:
+  const std::function<void()>& body_;
+};
+
+void check_isolated(const TrainFlags& flags, const Mesh& mesh) {
+  constexpr std::int64_t kMostProcesses = 256;
+  if (mesh.num_devices() > kMostProcesses) {
+    throw UserError({.what = "--isolated: the mesh has more devices than processes can be started",
+                     .found = std::to_string(mesh.num_devices()) + " devices",
+                     .wanted = "at most " + std::to_string(kMostProcesses),
+                     .cure = "use a smaller mesh, or leave out --isolated"});
+  }
+  if (flags.timeout_s < 0.1 || flags.timeout_s > 1e6) {
+    throw UserError({.what = "--timeout: the value is not valid",
+                     .found = std::to_string(flags.timeout_s),
+                     .wanted = "from 0.1 to 1000000 seconds",
+                     .cure = "write for example --timeout 60"});
+  }
 }
 
 }  // namespace
@@ -170,10 +204,10 @@ void run_on_devices(const TrainFlags& flags, const Mesh& mesh, const std::functi
     body();
     return;
   }
-  const int code = run_isolated({.num_processes = static_cast<int>(mesh.num_devices()),
-                                 .timeout_s = flags.timeout_s,
-                                 .on_error = report_in_process},
-                                body);
+  check_isolated(flags, mesh);
+  Job job(body);
+  const int code = run_isolated(
+      job, {.num_processes = static_cast<int>(mesh.num_devices()), .timeout_s = flags.timeout_s});
   // What went wrong has been told.
   if (code != 0) throw CLI::RuntimeError(code);
 }

@@ -85,10 +85,8 @@ std::int64_t place_in_scratch(ExchangeRound& round) {
 std::optional<kernels::CombinePlan> plan_of(const ExchangeRound& round) {
   if (!round.combine) return std::nullopt;
   const ExchangeCombine& combine = *round.combine;
-  kernels::CombineProblem problem{.kind = combine.kind,
-                                  .dtype = round.dtype,
-                                  .extents = combine.result.extents,
-                                  .sources = {}};
+  kernels::CombineProblem problem{
+      .kind = combine.kind, .dtype = round.dtype, .extents = combine.result.extents, .sources = {}};
   for (const ExchangeCombine::Source& source : combine.sources) {
     if (source.receive) {
       problem.sources.push_back({.offset = 0, .strides = row_major_strides(problem.extents)});

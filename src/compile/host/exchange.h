@@ -52,8 +52,8 @@ struct ExchangeRound {
   std::optional<ExchangeCombine> combine = std::nullopt;
 };
 
-/// Boxes of at most `most` elements, in row-major order, that make up all of `extents`; each of them
-/// is one range of the elements in row-major order.
+/// Boxes of at most `most` elements, in row-major order, that make up all of `extents`; each of
+/// them is one range of the elements in row-major order.
 struct SubBox {
   std::vector<std::int64_t> start;
   Shape size;

@@ -338,7 +338,8 @@ std::vector<TileTask> lower_cond(const LowerContext& context, const Equation& eq
       check_boundary(context.function(), equation.results[i], *branch, branch->outputs[i]);
       nested.binding.outputs.push_back(task.result(i));
     }
-    nested.executable = compile_body(context, *branch, std::vector<int>(equation.results.size(), -1));
+    nested.executable =
+        compile_body(context, *branch, std::vector<int>(equation.results.size(), -1));
     control.bodies.push_back(std::move(nested));
   }
   return task.finish(std::move(control));

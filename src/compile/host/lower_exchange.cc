@@ -209,13 +209,11 @@ void Exchange::add_reduce_scatter(const Pair& pair) {
         .result = result_piece(pair, part)};
     for (int device : devices) {
       if (device == rank_) {
-        at.combine->sources.push_back(
-            {.receive = std::nullopt, .piece = source_piece(pair, part)});
+        at.combine->sources.push_back({.receive = std::nullopt, .piece = source_piece(pair, part)});
         continue;
       }
       at.combine->sources.push_back({.receive = at.receives.size(), .piece = {}});
-      at.receives.push_back(
-          {.peer = device, .piece = {.extents = part.size}, .is_kept = true});
+      at.receives.push_back({.peer = device, .piece = {.extents = part.size}, .is_kept = true});
     }
   }
 }
@@ -226,8 +224,7 @@ void Exchange::add_all_reduce(const Pair& pair) {
   const auto count = static_cast<std::int64_t>(devices.size());
   group_size_ = std::max(group_size_, count);
   const std::int64_t size = num_elements(pair.result_box.size);
-  require(pair.source.offset == 0 &&
-              pair.source.strides == row_major_strides(pair.source_box.size),
+  require(pair.source.offset == 0 && pair.source.strides == row_major_strides(pair.source_box.size),
           "partial values are not read through views");
   const auto kind = kernels::combine_kind(equation_.attributes.get<std::string>("reduction"));
   const auto piece = [](std::uint32_t buffer, std::int64_t start, std::int64_t elements) {
@@ -240,16 +237,16 @@ void Exchange::add_all_reduce(const Pair& pair) {
     for (std::int64_t at = shard_start(share, count, size); at < end; at += pair.most, ++number) {
       const std::int64_t elements = std::min(pair.most, end - at);
       if (owner != rank_) {
-        round(pair, number).sends.push_back(
-            {.peer = owner, .piece = piece(pair.read, at, elements)});
+        round(pair, number)
+            .sends.push_back({.peer = owner, .piece = piece(pair.read, at, elements)});
         round(pair, number + 1)
             .receives.push_back({.peer = owner, .piece = piece(pair.write, at, elements)});
         continue;
       }
       round(pair, number + 1);  // grows before references into it are taken
       ExchangeRound& now = round(pair, number);
-      now.combine = ExchangeCombine{
-          .kind = kind, .sources = {}, .result = piece(pair.write, at, elements)};
+      now.combine =
+          ExchangeCombine{.kind = kind, .sources = {}, .result = piece(pair.write, at, elements)};
       for (int device : devices) {
         if (device == rank_) {
           now.combine->sources.push_back(
@@ -257,8 +254,7 @@ void Exchange::add_all_reduce(const Pair& pair) {
           continue;
         }
         now.combine->sources.push_back({.receive = now.receives.size(), .piece = {}});
-        now.receives.push_back(
-            {.peer = device, .piece = {.extents = {elements}}, .is_kept = true});
+        now.receives.push_back({.peer = device, .piece = {.extents = {elements}}, .is_kept = true});
         round(pair, number + 1)
             .sends.push_back({.peer = device, .piece = piece(pair.write, at, elements)});
       }
@@ -328,7 +324,8 @@ HostInstruction Exchange::lower() {
       add_reduce_scatter(pair);
     }
   }
-  auto kernel = std::make_shared<ExchangeKernel>(std::move(rounds_), label(), *context_.transport());
+  auto kernel =
+      std::make_shared<ExchangeKernel>(std::move(rounds_), label(), *context_.transport());
   if (kernel->scratch_bytes() > 0) {
     task.scratch.push_back(kernel->scratch_bytes());
     task.device_scratch_bytes = kernel->scratch_bytes();
