@@ -29,7 +29,6 @@ bool read_number(const std::string& text, T& value) {
                    .cure = "write for example " + name + " " + example});
 }
 
-<<<<<<< HEAD
 struct Range {
   double least;
   double end;
@@ -39,10 +38,6 @@ struct Range {
 
 CLI::Option* add_number(CLI::App& command, double& value, const std::string& name,
                         const std::string& text, const Range& range) {
-=======
-CLI::Option* add_positive_number(CLI::App& command, double& value, const std::string& name,
-                                 const std::string& text) {
->>>>>>> refs/heads/isolated
   CLI::Option* option = command.add_option(name, value, text)->capture_default_str();
   const std::string example = option->get_default_str();
   auto check = [name, example, range](const std::string& word) -> std::string {
@@ -129,13 +124,8 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
                               .add_flag("--isolated", flags.isolated,
                                         "one process per device, which share nothing but messages")
                               ->disable_flag_override();
-<<<<<<< HEAD
   add_number(command, flags.timeout_s, "--timeout",
              "seconds within which a process must answer the others", positive)
-=======
-  add_positive_number(command, flags.timeout_s, "--timeout",
-                      "seconds within which a process must answer the others")
->>>>>>> refs/heads/isolated
       ->needs(isolated);
   command.add_option("--json", flags.json,
                      "write one JSON object at the end; - is standard output");
