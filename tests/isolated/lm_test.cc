@@ -5,6 +5,7 @@
 #include <fstream>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <sstream>
 #include <thread>
 
@@ -174,13 +175,9 @@ class Faults : public ::testing::Test {
     for (int rank = 0; rank < count; ++rank) {
       if (rank == 1) continue;
       const std::string text = report(std::to_string(rank));
-      EXPECT_EQ(text.find("rank 1 " + what), 0U) << "rank " << rank << ": " << text;
-      EXPECT_TRUE(text.find("all_gather ") != std::string::npos ||
-                  text.find("reduce_scatter ") != std::string::npos ||
-                  text.find("all_reduce ") != std::string::npos)
-          << text;
-      EXPECT_NE(text.find(" at "), std::string::npos) << text;
-      EXPECT_NE(text.find(".h"), std::string::npos) << text;
+      const std::regex form("rank 1 " + what + ".*; rank " + std::to_string(rank) +
+                            " .* in [a-z_]+ [0-9]+ \\([a-z_]+ at .*\\.(h|cc):[0-9]+\\)");
+      EXPECT_TRUE(std::regex_match(text, form)) << "rank " << rank << ": " << text;
     }
   }
 
@@ -199,8 +196,8 @@ TEST_F(Faults, AProcessIsKilled) {
 
 TEST_F(Faults, AProcessStops) {
   for (const Mesh& mesh : {make_mesh({{"data", 3}}), make_mesh({{"data", 2}, {"model", 2}})}) {
-    EXPECT_EQ(train(mesh, 2, [] { kill(getpid(), SIGSTOP); }), 2);
-    expect_reports(3, "did not answer within the timeout of 2 s");
+    EXPECT_EQ(train(mesh, 3, [] { kill(getpid(), SIGSTOP); }), 2);
+    expect_reports(3, "did not answer within the timeout of 3 s");
     EXPECT_EQ(report("parent"), "rank 1 was stopped and was killed");
     EXPECT_LT(seconds_, 30);
   }

@@ -223,6 +223,17 @@ std::vector<Layout> layouts_of(const Function& function) {
   return layouts;
 }
 
+Box intersect(const Box& a, const Box& b) {
+  Box result;
+  for (std::size_t d = 0; d < a.start.size(); ++d) {
+    const std::int64_t start = std::max(a.start[d], b.start[d]);
+    const std::int64_t end = std::min(a.start[d] + a.size[d], b.start[d] + b.size[d]);
+    result.start.push_back(start);
+    result.size.push_back(std::max<std::int64_t>(end - start, 0));
+  }
+  return result;
+}
+
 std::int64_t tile_bytes(const Function& function, const Layout& layout, ValueId value,
                         std::int64_t tile) {
   return size_bytes(Type{function.type(value).dtype, layout.box(tile).size});

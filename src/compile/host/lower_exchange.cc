@@ -21,18 +21,6 @@ using Strides = std::vector<std::int64_t>;
 
 constexpr std::int64_t kMessageBytes = 64 * 1024;
 
-/// The common part of two boxes; empty sizes when they do not meet.
-Box intersect(const Box& a, const Box& b) {
-  Box result;
-  for (std::size_t d = 0; d < a.start.size(); ++d) {
-    const std::int64_t start = std::max(a.start[d], b.start[d]);
-    const std::int64_t end = std::min(a.start[d] + a.size[d], b.start[d] + b.size[d]);
-    result.start.push_back(start);
-    result.size.push_back(std::max<std::int64_t>(end - start, 0));
-  }
-  return result;
-}
-
 bool is_reducing(const Equation& equation) { return equation.op->host.name == "combine"; }
 
 /// The messages of one collective, under construction. Buffers: the tiles of the operands, those of

@@ -67,18 +67,6 @@ std::int64_t dot(const std::vector<std::int64_t>& index, const Strides& strides)
   return sum;
 }
 
-/// The common part of two boxes; empty sizes when they do not meet.
-Box intersect(const Box& a, const Box& b) {
-  Box result;
-  for (std::size_t d = 0; d < a.start.size(); ++d) {
-    const std::int64_t start = std::max(a.start[d], b.start[d]);
-    const std::int64_t end = std::min(a.start[d] + a.size[d], b.start[d] + b.size[d]);
-    result.start.push_back(start);
-    result.size.push_back(std::max<std::int64_t>(end - start, 0));
-  }
-  return result;
-}
-
 std::vector<std::int64_t> minus(const std::vector<std::int64_t>& a,
                                 const std::vector<std::int64_t>& b) {
   std::vector<std::int64_t> result(a.size());
