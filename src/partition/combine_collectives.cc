@@ -58,7 +58,7 @@ class Combiner {
       flush(bucket);
     }
     const auto kind = kind_of(*equation.op);
-    if (kind && is_reducing(*kind)) {
+    if (kind && is_reducing(*kind) && equation.operands.size() == 1) {
       add(index, *kind);
     } else {
       equations_.push_back(equation);
@@ -67,12 +67,6 @@ class Combiner {
 
   void add(std::size_t index, MoveKind kind) {
     const Equation& equation = function_.equations[index];
-    if (equation.operands.size() > 1) {
-      // Joined before: it waits for its first use as it did then, but for no company.
-      buckets_.push_back({.members = {index}, .views = {}});
-      for (ValueId id : equation.results) bucket_of_[id] = static_cast<int>(buckets_.size()) - 1;
-      return;
-    }
     const Type& type = function_.type(equation.operands[0]);
     const Sharding& from = function_.sharding(equation.operands[0]);
     const Sharding& to = function_.sharding(equation.results[0]);
@@ -80,22 +74,21 @@ class Combiner {
         size_bytes(Type{type.dtype, Layout(function_.mesh, from, type.shape).max_tile_shape()});
     const Key key{kind, equation.attributes.get<std::string>("reduction"), type.dtype, from.partial,
                   to.partial};
-    const auto open = open_.find(key);
-    const bool is_full =
-        open != open_.end() &&
-        buckets_[static_cast<std::size_t>(open->second)].bytes + bytes > options_.max_bytes;
-    if (is_full) flush(open->second);
-    const int id = open_.try_emplace(key, static_cast<int>(buckets_.size())).first->second;
-    if (id == static_cast<int>(buckets_.size())) buckets_.emplace_back();
-    Bucket& bucket = buckets_[static_cast<std::size_t>(id)];
+    auto [place, is_new] = open_.try_emplace(key, static_cast<int>(buckets_.size()));
+    if (is_new) {
+      buckets_.emplace_back();
+    } else if (buckets_[static_cast<std::size_t>(place->second)].bytes + bytes >
+               options_.max_bytes) {
+      flush(place->second);
+    }
+    Bucket& bucket = buckets_[static_cast<std::size_t>(place->second)];
     bucket.members.push_back(index);
     bucket.bytes += bytes;
-    bucket_of_[equation.results[0]] = id;
+    bucket_of_[equation.results[0]] = place->second;
   }
 
-  /// Emits the bucket, which is closed afterwards: what comes later stands behind what waits.
+  /// Emits the bucket, which is empty afterwards.
   void flush(int id) {
-    std::erase_if(open_, [&](const auto& item) { return item.second == id; });
     Bucket bucket = std::exchange(buckets_[static_cast<std::size_t>(id)], {});
     if (bucket.members.empty()) return;
     Equation joined = function_.equations[bucket.members[0]];
@@ -103,9 +96,9 @@ class Combiner {
     joined.results.clear();
     for (std::size_t index : bucket.members) {
       const Equation& member = function_.equations[index];
-      joined.operands.insert(joined.operands.end(), member.operands.begin(), member.operands.end());
-      joined.results.insert(joined.results.end(), member.results.begin(), member.results.end());
-      for (ValueId result : member.results) bucket_of_[result] = kNotPending;
+      joined.operands.push_back(member.operands[0]);
+      joined.results.push_back(member.results[0]);
+      bucket_of_[member.results[0]] = kNotPending;
     }
     equations_.push_back(std::move(joined));
     for (std::size_t index : bucket.views) {

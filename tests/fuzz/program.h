@@ -69,6 +69,9 @@ class Program {
   /// worth it can be built on.
   std::vector<ValueId> emit(const ops::OpRecord& op, ir::Attributes attributes,
                             std::vector<ValueId> operands);
+  /// Appends an equation, however large its results are.
+  std::vector<ValueId> emit_anyway(const ops::OpRecord& op, ir::Attributes attributes,
+                                   std::vector<ValueId> operands);
 
  private:
   void keep(ValueId id, ops::HostArray data);

@@ -40,7 +40,7 @@ Verdict pass_factors_keep_blocks_apart(const Case& c);
 /// The results of two halves along a reduce factor combine to the whole.
 Verdict reduce_factors_are_combined(const Case& c);
 
-// --- tests/sharding/sharding_check.cc
+// --- sharding_check.cc
 
 struct ShardingChoices {
   std::vector<Mesh> meshes;

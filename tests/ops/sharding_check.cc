@@ -1,3 +1,4 @@
+// Shardings of all inputs and outputs of an op against one device.
 #include <fmt/format.h>
 
 #include "ir/text.h"
