@@ -125,8 +125,7 @@ class Checker {
     reference_ = run_counting(program_, c_.inputs, rounds);
     expect_same("the interpreter counts what it runs", testing::run_reference(program_, c_.inputs),
                 reference_);
-    std::vector<ir::Pass> passes = ir::simplify_passes();
-    passes.push_back(ops::dissolve_calls_pass());
+    const std::vector<ir::Pass> passes = ops::simplify_passes();
     merged_ = program_;
     for (const ir::Pass& pass : passes) {
       const Function alone = checked_pass(pass, program_);
