@@ -19,8 +19,9 @@ std::vector<std::string> ir_texts(int num_random) {
   }
   for (int i = 0; i < num_random; ++i) {
     const Case c = make_case(static_cast<std::uint64_t>(i));
-    add(ir::print(c.function));
-    add(ir::print(testing::partition_verified(c.function, c.placed)));
+    const ir::Function program = program_of(c);
+    add(ir::print(program));
+    add(ir::print(testing::partition_verified(program, c.placed)));
   }
   return texts;
 }

@@ -7,23 +7,13 @@
 namespace tessera::testing {
 namespace {
 
-/// With the mesh and grains of the whole program in nested functions too.
-ir::Function consistent(const ir::Function& function) {
-  return ir::with_changed_bodies(function, [&](const ir::Function& body) {
-    ir::Function result = body;
-    result.mesh = function.mesh;
-    result.grains = function.grains;
-    return result;
-  });
-}
-
 TEST(IsolatedRandom, SameBitsAndCollectives) {
   int communicating = 0;
   for (std::uint64_t seed = 1; communicating < 300; ++seed) {
     const fuzz::Case c = fuzz::make_case(seed);
     const auto devices = static_cast<int>(c.function.mesh.num_devices());
     if (devices < 2 || devices > 8) continue;
-    const ir::Function partitioned = partition_verified(consistent(c.function), c.placed);
+    const ir::Function partitioned = partition_verified(fuzz::program_of(c), c.placed);
     if (partition::explain(partitioned).empty()) continue;
     ++communicating;
     ASSERT_EQ(in_processes(devices,
