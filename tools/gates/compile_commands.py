@@ -12,7 +12,8 @@ WITH_ARGUMENT = ("-o", "-MF", "-MT", "-MQ")
 
 
 def flags_by_folder(build):
-    """{top folder of the tree: compiler and flags of one of its sources}."""
+    """{folder of the tree: compiler and flags of one of the sources in or below it}: of the library
+    where it has some there, else those with most include folders and definitions."""
     commands = ROOT / build / "compile_commands.json"
     if not commands.is_file():
         sys.exit(f"{commands} is missing: configure first (cmake --preset dev)")
@@ -27,10 +28,22 @@ def flags_by_folder(build):
             if not skip and word not in ("-c", "-MD", entry["file"], *WITH_ARGUMENT):
                 kept.append(word)
             skip = not skip and word in WITH_ARGUMENT
-        # A test may have more include folders than the library: take the library's.
-        if path.split("/")[0] not in flags and not path.endswith("_test.cc"):
-            flags[path.split("/")[0]] = kept
-    return flags
+        is_test = path.endswith("_test.cc") and not path.startswith("tests/")
+        folder = os.path.dirname(path)
+        while folder:
+            rank = (not is_test, len(kept) if path.startswith(("tests/", "tools/")) else 0)
+            if folder not in flags or rank > flags[folder][0]:
+                flags[folder] = (rank, kept)
+            folder = os.path.dirname(folder)
+    return {folder: kept for folder, (_, kept) in flags.items()}
+
+
+def flags_of(path, flags):
+    """The flags of the nearest folder around a file that has some; those of src where none has."""
+    folder = os.path.dirname(path)
+    while folder and folder not in flags:
+        folder = os.path.dirname(folder)
+    return flags.get(folder, flags["src"])
 
 
 def run_all(jobs):
