@@ -145,12 +145,12 @@ Function with_changed_bodies(const Function& function,
 }
 
 Function with_mesh(Function function, const Mesh& mesh) {
-  const auto change = [&](const Function& body) {
+  function.mesh = mesh;
+  return with_changed_bodies(function, [&](const Function& body) {
     Function changed = body;
     changed.mesh = mesh;
     return changed;
-  };
-  return change(with_changed_bodies(function, change));
+  });
 }
 
 std::size_t nesting_depth(const Function& function) {
