@@ -1,4 +1,5 @@
 // Control flow on the host engine against the reference: bit for bit, on meshes, by 1 to 3 threads.
+#include <cmath>
 #include <gtest/gtest.h>
 #include <random>
 
@@ -40,14 +41,17 @@ HostArray i32_array(std::int32_t value) {
   return array;
 }
 
-/// Random values of the type; integers and floats lie between -2 and 2.
+/// Random values of the type; integers and floats lie between -2 and 2, unsigned ones up to 2.
 HostArray random_array(const Type& type, std::uint32_t seed) {
   std::minstd_rand random(seed + 1);
   HostArray array(type);
   const auto draw = [&] { return static_cast<float>(random() % 4097) / 1024.0F - 2.0F; };
   ops::dispatch(type.dtype, [&](auto zero) {
     using T = decltype(zero);
-    for (T& value : array.data<T>()) value = static_cast<T>(draw());
+    for (T& value : array.data<T>()) {
+      const float drawn = draw();
+      value = static_cast<T>(std::is_unsigned_v<T> ? std::fabs(drawn) : drawn);
+    }
   });
   return array;
 }
