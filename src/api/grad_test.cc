@@ -5,21 +5,14 @@
 #include <tessera/grad.h>
 #include <tessera/ops.h>
 
+#include "api/test_support.h"
+
 namespace tessera {
 namespace {
 
-using Floats = std::vector<float>;
+using testing::mistake_of;
 
-template <typename F>
-Mistake mistake_of(F&& f) {
-  try {
-    f();
-  } catch (const UserError& error) {
-    return error.mistake();
-  }
-  ADD_FAILURE() << "no UserError";
-  return {.what = "", .cure = ""};
-}
+using Floats = std::vector<float>;
 
 /// Compares grad(f) with central differences in f32.
 template <typename F>

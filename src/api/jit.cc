@@ -287,19 +287,8 @@ struct JitCore::State {
   std::mutex mutex;
   std::unordered_map<std::string, std::shared_ptr<Entry>> entries;
   std::shared_ptr<Program> last;
-  std::atomic<int> num_traces = 0;
   std::vector<TraceRecord> records;  // of all traces
-  std::string why;                   // the last trace was made
-
-  void keep_record(TraceRecord record);
 };
-
-void JitCore::State::keep_record(TraceRecord record) {
-  const std::lock_guard<std::mutex> lock(mutex);
-  why = records.empty() ? "" : differences(records, record);
-  records.push_back(std::move(record));
-  num_traces += 1;
-}
 
 JitCore::JitCore(JitOptions options, const std::source_location& where)
     : state_(std::make_unique<State>()) {
@@ -331,7 +320,9 @@ std::shared_ptr<Program> JitCore::lower(const Walk& arguments, Body& body,
       throw UserError(std::move(mistake));
     }
     Walk walk = body.walk_arguments(Walk::Want::paths);
-    state_->keep_record(record_of(walk, arguments.structure()));
+    TraceRecord record = record_of(walk, arguments.structure());
+    const std::lock_guard<std::mutex> lock(state_->mutex);
+    state_->records.push_back(std::move(record));
   });
   return entry->program;
 }
@@ -359,11 +350,14 @@ std::shared_ptr<Program> JitCore::last(const std::source_location& where) const 
                    .cure = "call the function first, or use lower(arguments...).compile()"});
 }
 
-int JitCore::num_traces() const { return state_->num_traces; }
+int JitCore::num_traces() const {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  return static_cast<int>(state_->records.size());
+}
 
 std::string JitCore::why_recompiled() const {
   const std::lock_guard<std::mutex> lock(state_->mutex);
-  return state_->why;
+  return why_last(state_->records);
 }
 
 }  // namespace tessera::detail

@@ -6,22 +6,14 @@
 #include <tessera/jit.h>
 #include <tessera/ops.h>
 
+#include "api/test_support.h"
+
 namespace tessera {
 namespace {
 
-using Floats = std::vector<float>;
+using testing::mistake_of;
 
-/// The parts of the UserError that `f` throws.
-template <typename F>
-Mistake mistake_of(F&& f) {
-  try {
-    f();
-  } catch (const UserError& error) {
-    return error.mistake();
-  }
-  ADD_FAILURE() << "no UserError";
-  return {.what = "", .cure = ""};
-}
+using Floats = std::vector<float>;
 
 struct State {
   Array weights, step;

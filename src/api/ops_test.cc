@@ -4,22 +4,15 @@
 #include <tessera/jit.h>
 #include <tessera/ops.h>
 
+#include "api/test_support.h"
+
 namespace tessera {
 namespace {
 
+using testing::mistake_of;
+
 using Floats = std::vector<float>;
 using Ints = std::vector<std::int32_t>;
-
-template <typename F>
-Mistake mistake_of(F&& f) {
-  try {
-    f();
-  } catch (const UserError& error) {
-    return error.mistake();
-  }
-  ADD_FAILURE() << "no UserError";
-  return {.what = "", .cure = ""};
-}
 
 TEST(Arrays, AreMadeAndRead) {
   EXPECT_EQ(array({1, 2, 3}).to_vector<std::int32_t>(), (Ints{1, 2, 3}));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <map>
+#include <optional>
 
 #include <tessera/engine.h>
 
@@ -75,14 +76,14 @@ TraceRecord record_of(Walk& walk, std::string structure) {
   return record;
 }
 
-std::string differences(const std::vector<TraceRecord>& earlier, const TraceRecord& call) {
-  std::vector<std::string> best;
-  for (auto record = earlier.rbegin(); record != earlier.rend(); ++record) {
-    std::vector<std::string> lines = differences(*record, call);
-    if (record == earlier.rbegin() || lines.size() < best.size()) best = std::move(lines);
+std::string why_last(const std::vector<TraceRecord>& records) {
+  std::optional<std::vector<std::string>> best;
+  for (std::size_t i = records.size(); i-- > 1;) {
+    std::vector<std::string> lines = differences(records[i - 1], records.back());
+    if (!best || lines.size() < best->size()) best = std::move(lines);
   }
   std::string text;
-  for (const std::string& line : best) text += line + "\n";
+  for (const std::string& line : best.value_or(std::vector<std::string>())) text += line + "\n";
   return text;
 }
 

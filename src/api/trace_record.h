@@ -17,7 +17,7 @@ struct TraceRecord {
 /// Of the arguments in `walk`, which has paths, and the settings of this thread.
 TraceRecord record_of(Walk& walk, std::string structure);
 
-/// The differences between a call and the earlier one that is most like it, one a line.
-std::string differences(const std::vector<TraceRecord>& earlier, const TraceRecord& call);
+/// The differences between the last record and the earlier one that is most like it, one a line.
+std::string why_last(const std::vector<TraceRecord>& records);
 
 }  // namespace tessera::detail

@@ -1,5 +1,4 @@
 // vmap of functions with control flow, and of functions with nested functions.
-#include <cstring>
 #include <gtest/gtest.h>
 
 #include <tessera/control.h>
@@ -8,21 +7,15 @@
 #include <tessera/random.h>
 #include <tessera/transform.h>
 
+#include "api/test_support.h"
+
 namespace tessera {
 namespace {
 
+using testing::expect_same_bits;
+using testing::numbers;
+
 using Floats = std::vector<float>;
-
-Array numbers(const Shape& shape, std::int64_t seed = 0) {
-  return random::normal(Key(seed), shape);
-}
-
-void expect_same_bits(const Array& found, const Array& wanted) {
-  ASSERT_EQ(to_string(found.type()), to_string(wanted.type()));
-  const Floats x = found.to_vector<float>();
-  const Floats y = wanted.to_vector<float>();
-  EXPECT_EQ(std::memcmp(x.data(), y.data(), x.size() * sizeof(float)), 0);
-}
 
 void expect_close(const Array& found, const Array& wanted) {
   const Floats x = found.to_vector<float>();

@@ -1,4 +1,3 @@
-#include <cstring>
 #include <gtest/gtest.h>
 
 #include <tessera/error.h>
@@ -7,32 +6,16 @@
 #include <tessera/random.h>
 #include <tessera/transform.h>
 
+#include "api/test_support.h"
+
 namespace tessera {
 namespace {
 
+using testing::expect_same_bits;
+using testing::mistake_of;
+using testing::numbers;
+
 using Floats = std::vector<float>;
-
-template <typename F>
-Mistake mistake_of(F&& f) {
-  try {
-    f();
-  } catch (const UserError& error) {
-    return error.mistake();
-  }
-  ADD_FAILURE() << "no UserError";
-  return {.what = "", .cure = ""};
-}
-
-Array numbers(const Shape& shape, std::int64_t seed = 0) {
-  return random::normal(Key(seed), shape);
-}
-
-void expect_same_bits(const Array& found, const Array& wanted) {
-  ASSERT_EQ(to_string(found.type()), to_string(wanted.type()));
-  const Floats x = found.to_vector<float>();
-  const Floats y = wanted.to_vector<float>();
-  EXPECT_EQ(std::memcmp(x.data(), y.data(), x.size() * sizeof(float)), 0);
-}
 
 /// f of each row, stacked.
 template <typename F>

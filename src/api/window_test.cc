@@ -5,22 +5,15 @@
 #include <tessera/grad.h>
 #include <tessera/tessera.h>
 
+#include "api/test_support.h"
+
 namespace tessera {
 namespace {
 
+using testing::mistake_of;
+
 using Floats = std::vector<float>;
 using Ints = std::vector<std::int32_t>;
-
-template <typename F>
-Mistake mistake_of(F&& f) {
-  try {
-    f();
-  } catch (const UserError& error) {
-    return error.mistake();
-  }
-  ADD_FAILURE() << "no UserError";
-  return {.what = "", .cure = ""};
-}
 
 Array ramp(const Shape& shape) {
   return astype(reshape(arange(num_elements(shape)), shape), DType::f32);

@@ -101,10 +101,7 @@ class Batching {
 Batched batch(const Function& function, const std::vector<bool>& is_batched_input,
               std::int64_t size, const std::vector<bool>& must_be_batched) {
   require(is_batched_input.size() == function.inputs.size(), "there is a mark for every input");
-  Batched batched;
-  batched.function.name = function.name;
-  batched.function.mesh = function.mesh;
-  batched.function.grains = function.grains;
+  Batched batched{.function = ir::empty_like(function), .is_output_batched = {}};
   Batching batching(function, batched.function, size);
   batching.add_inputs(is_batched_input);
   for (const Equation& equation : function.equations) batching.visit(equation);

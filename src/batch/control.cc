@@ -91,10 +91,7 @@ Function any_wants_more(Function condition) {
 /// One round for the elements that want it.
 Function round_where_wanted(const Function& condition, const Function& body,
                             std::size_t num_consts) {
-  Function round;
-  round.name = body.name;
-  round.mesh = body.mesh;
-  round.grains = body.grains;
+  Function round = ir::empty_like(body);
   Builder b(round);
   for (ValueId id : body.inputs) b.add_input(body.type(id));
   const std::vector<ValueId> inputs = round.inputs;

@@ -14,14 +14,12 @@ namespace {
 struct BranchVjp {
   Joint joint;
   Halves halves;
-  std::vector<int> operand;    // per residual: the input of the branch that it is, or -1
   std::vector<ValueId> saved;  // residuals that the branch has to give
 };
 
 BranchVjp differentiate_branch(const Function& branch, const std::vector<bool>& is_active,
                                const std::vector<bool>& seeded) {
-  BranchVjp result{
-      .joint = joint_vjp(branch, is_active, seeded), .halves = {}, .operand = {}, .saved = {}};
+  BranchVjp result{.joint = joint_vjp(branch, is_active, seeded), .halves = {}, .saved = {}};
   Builder b(result.joint.function);
   std::vector<ValueId> wanted;
   for (std::size_t i = 0; i < is_active.size(); ++i) {
@@ -32,11 +30,8 @@ BranchVjp differentiate_branch(const Function& branch, const std::vector<bool>& 
   }
   result.halves =
       cut(result.joint, wanted, [](const Equation& equation) { return !is_cheap(equation); });
-  const std::vector<ValueId>& inputs = result.joint.function.inputs;
-  for (ValueId id : result.halves.residuals) {
-    const auto place = std::find(inputs.begin(), inputs.end(), id);
-    result.operand.push_back(place == inputs.end() ? -1 : static_cast<int>(place - inputs.begin()));
-    if (place == inputs.end()) result.saved.push_back(id);
+  for (std::size_t i = 0; i < result.halves.residuals.size(); ++i) {
+    if (result.halves.inputs[i] < 0) result.saved.push_back(result.halves.residuals[i]);
   }
   return result;
 }
@@ -63,15 +58,12 @@ ops::FunctionPtr saving_branch(const std::vector<BranchVjp>& branches, std::size
 ops::FunctionPtr backward_branch(const BranchVjp& branch, const std::vector<Type>& inputs,
                                  std::size_t num_operands, std::size_t first_saved,
                                  std::size_t num_saved) {
-  Function function;
-  function.name = "body";
-  function.mesh = branch.joint.function.mesh;
-  function.grains = branch.joint.function.grains;
+  Function function = ir::empty_like(branch.joint.function);
   Builder b(function);
   for (const Type& type : inputs) b.add_input(type);
   std::vector<ValueId> arguments;
   std::size_t next = num_operands + first_saved;
-  for (int operand : branch.operand) {
+  for (int operand : branch.halves.inputs) {
     arguments.push_back(function.inputs[operand < 0 ? next++ : static_cast<std::size_t>(operand)]);
   }
   for (std::size_t i = num_operands + num_saved; i < inputs.size(); ++i) {

@@ -42,7 +42,11 @@ class Cutter {
     Halves halves;
     // In the order of the joint function, whatever the order of the walk.
     for (ValueId id = 0; id < function_.values.size(); ++id) {
-      if (is_residual(id)) halves.residuals.push_back(id);
+      if (!is_residual(id)) continue;
+      halves.residuals.push_back(id);
+      const auto place = std::find(function_.inputs.begin(), function_.inputs.end(), id);
+      const bool is_input = place != function_.inputs.end();
+      halves.inputs.push_back(is_input ? static_cast<int>(place - function_.inputs.begin()) : -1);
     }
     halves.backward = backward(halves.residuals, wanted);
     return halves;
@@ -72,10 +76,7 @@ class Cutter {
 
   Function backward(const std::vector<ValueId>& residuals,
                     const std::vector<ValueId>& wanted) const {
-    Function result;
-    result.name = function_.name;
-    result.mesh = function_.mesh;
-    result.grains = function_.grains;
+    Function result = ir::empty_like(function_);
     std::vector<ValueId> renamed(function_.values.size(), kNoValue);
     const auto define = [&](ValueId id) {
       return renamed[id] = result.add_value(function_.values[id]);

@@ -36,9 +36,8 @@ ops::Cotangents remat_vjp(ControlContext& c) {
   const Halves halves =
       cut(joint, wanted, [&](const Equation& equation) { return is_saveable(policy, equation); });
   std::vector<ValueId> extra;
-  for (ValueId id : halves.residuals) {
-    const auto& inputs = joint.function.inputs;
-    if (std::find(inputs.begin(), inputs.end(), id) == inputs.end()) extra.push_back(id);
+  for (std::size_t i = 0; i < halves.residuals.size(); ++i) {
+    if (halves.inputs[i] < 0) extra.push_back(halves.residuals[i]);
   }
   std::vector<ValueId> saved;
   if (!extra.empty()) {
@@ -50,13 +49,9 @@ ops::Cotangents remat_vjp(ControlContext& c) {
   // The barrier keeps what is computed again apart from the first time, and after the cotangents.
   std::vector<ValueId> arguments;
   std::size_t next_saved = 0;
-  for (ValueId id : halves.residuals) {
-    const auto& inputs = joint.function.inputs;
-    const auto place = std::find(inputs.begin(), inputs.end(), id);
-    arguments.push_back(
-        place == inputs.end()
-            ? saved[next_saved++]
-            : c.equation.operands[static_cast<std::size_t>(place - inputs.begin())]);
+  for (int input : halves.inputs) {
+    arguments.push_back(input < 0 ? saved[next_saved++]
+                                  : c.equation.operands[static_cast<std::size_t>(input)]);
   }
   for (ValueId id : c.cotangents) {
     if (id != kNoValue) arguments.push_back(id);

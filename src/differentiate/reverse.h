@@ -70,6 +70,7 @@ struct Halves {
   /// Values of the joint function that the backward half needs; inputs of the nested function, or
   /// values that the forward half has to give besides its outputs.
   std::vector<ValueId> residuals;
+  std::vector<int> inputs;  // per residual: the input of the nested function that it is, or -1
   /// Maps (residuals, cotangents) to the wanted values.
   Function backward;
 };

@@ -28,7 +28,7 @@ class ScanVjp {
                       [&](ValueId id) { return id < is_invariant.size() && is_invariant[id]; });
       return !repeats && !is_cheap(equation);
     });
-    save(halves.residuals);
+    save(halves);
     return scan_back(halves);
   }
 
@@ -78,16 +78,14 @@ class ScanVjp {
   }
 
   /// Finds every residual among the operands, or has the forward scan stack it.
-  void save(const std::vector<ValueId>& residuals) {
-    const std::vector<ValueId>& inputs = joint_.function.inputs;
+  void save(const Halves& halves) {
     std::vector<ValueId> extra;
-    for (ValueId id : residuals) {
-      const auto input =
-          static_cast<std::size_t>(std::find(inputs.begin(), inputs.end(), id) - inputs.begin());
-      const bool is_operand = input < inputs.size() && !is_carry(input);
+    for (std::size_t i = 0; i < halves.residuals.size(); ++i) {
+      const auto input = static_cast<std::size_t>(halves.inputs[i]);
+      const bool is_operand = halves.inputs[i] >= 0 && !is_carry(input);
       residuals_.push_back({.value = is_operand ? c_.equation.operands[input] : kNoValue,
-                            .is_const = input < parts_.num_consts});
-      if (!is_operand) extra.push_back(id);
+                            .is_const = is_operand && input < parts_.num_consts});
+      if (!is_operand) extra.push_back(halves.residuals[i]);
     }
     if (extra.empty()) return;
     auto body = std::make_shared<const Function>(forward_half(joint_, extra));
@@ -103,10 +101,7 @@ class ScanVjp {
 
   ops::Cotangents scan_back(const Halves& halves) {
     ops::ScanParts parts{.length = parts_.length, .is_reverse = !parts_.is_reverse};
-    Function body;
-    body.name = "body";
-    body.mesh = joint_.function.mesh;
-    body.grains = joint_.function.grains;
+    Function body = ir::empty_like(joint_.function);
     Builder inner(body);
     inner.set_span(c_.equation.span);
     std::vector<ValueId> operands;

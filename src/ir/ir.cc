@@ -104,10 +104,7 @@ std::vector<Equation> needed_equations(const Function& function) {
 }  // namespace
 
 Function without_dead_code(const Function& function) {
-  Function result;
-  result.name = function.name;
-  result.mesh = function.mesh;
-  result.grains = function.grains;
+  Function result = empty_like(function);
   std::vector<ValueId> renamed(function.values.size(), kNoValue);
   auto define = [&](ValueId id) { return renamed[id] = result.add_value(function.values[id]); };
   for (ValueId id : function.inputs) result.inputs.push_back(define(id));
@@ -125,21 +122,9 @@ Function with_changed_bodies(const Function& function,
   Function result = function;
   for (Equation& equation : result.equations) {
     if (!has_bodies(equation)) continue;
-    Attributes attributes;
-    for (const auto& [name, value] : equation.attributes.items()) {
-      const Bodies* bodies = std::get_if<Bodies>(&value);
-      if (bodies == nullptr) {
-        attributes.set(name, value);
-        continue;
-      }
-      Bodies changed;
-      for (const auto& body : bodies->functions) {
-        changed.functions.push_back(
-            std::make_shared<const Function>(change(with_changed_bodies(*body, change))));
-      }
-      attributes.set(name, std::move(changed));
-    }
-    equation.attributes = std::move(attributes);
+    equation.attributes = with_replaced_bodies(equation.attributes, [&](const Function& body) {
+      return change(with_changed_bodies(body, change));
+    });
   }
   return result;
 }
@@ -153,16 +138,37 @@ Function with_mesh(Function function, const Mesh& mesh) {
   });
 }
 
-std::size_t nesting_depth(const Function& function) {
-  std::size_t deepest = 0;
-  for (const Equation& equation : function.equations) {
-    for (const auto& item : equation.attributes.items()) {
-      const Bodies* bodies = std::get_if<Bodies>(&item.second);
-      if (bodies == nullptr) continue;
-      for (const auto& body : bodies->functions) deepest = std::max(deepest, nesting_depth(*body));
-    }
+Function empty_like(const Function& function) {
+  Function result;
+  result.name = function.name;
+  result.mesh = function.mesh;
+  result.grains = function.grains;
+  return result;
+}
+
+std::vector<const Function*> bodies_of(const Equation& equation) {
+  std::vector<const Function*> result;
+  for (const auto& item : equation.attributes.items()) {
+    const Bodies* bodies = std::get_if<Bodies>(&item.second);
+    if (bodies == nullptr) continue;
+    for (const auto& body : bodies->functions) result.push_back(body.get());
   }
-  return deepest + 1;
+  return result;
+}
+
+Attributes with_replaced_bodies(const Attributes& attributes,
+                                const std::function<Function(const Function&)>& replace) {
+  Attributes result = attributes;
+  for (const auto& [name, value] : attributes.items()) {
+    const Bodies* bodies = std::get_if<Bodies>(&value);
+    if (bodies == nullptr) continue;
+    Bodies replaced;
+    for (const auto& body : bodies->functions) {
+      replaced.functions.push_back(std::make_shared<const Function>(replace(*body)));
+    }
+    result.set(name, std::move(replaced));
+  }
+  return result;
 }
 
 }  // namespace tessera::ir

@@ -128,8 +128,13 @@ Function with_changed_bodies(const Function& function,
                              const std::function<Function(const Function&)>& change);
 /// `function`, with all that is nested in it, over another mesh.
 Function with_mesh(Function function, const Mesh& mesh);
-/// How many functions are nested in one another at most; 1 for a function without bodies.
-std::size_t nesting_depth(const Function& function);
+/// A function without values, with the name, mesh and grains of `function`.
+Function empty_like(const Function& function);
+/// The functions nested in the equation itself, attribute after attribute.
+std::vector<const Function*> bodies_of(const Equation& equation);
+/// `attributes` with every function f in them replaced by `replace(f)`, in the order of bodies_of.
+Attributes with_replaced_bodies(const Attributes& attributes,
+                                const std::function<Function(const Function&)>& replace);
 
 // What the IR needs to know of an op; src/ops defines these over its table.
 std::string_view op_name(const ops::OpRecord& op);

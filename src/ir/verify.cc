@@ -15,15 +15,11 @@ namespace {
 
 /// Nested functions live on the mesh of the function around them, and are sound themselves.
 void verify_bodies(const Function& function, const Equation& equation, std::string_view after) {
-  for (const auto& item : equation.attributes.items()) {
-    const Bodies* bodies = std::get_if<Bodies>(&item.second);
-    if (bodies == nullptr) continue;
-    for (const auto& body : bodies->functions) {
-      if (!(body->mesh == function.mesh) || body->grains != function.grains) {
-        broken(function, &equation, after, "a nested function has another mesh or other grains");
-      }
-      verify(*body, after);
+  for (const Function* body : bodies_of(equation)) {
+    if (!(body->mesh == function.mesh) || body->grains != function.grains) {
+      broken(function, &equation, after, "a nested function has another mesh or other grains");
     }
+    verify(*body, after);
   }
 }
 

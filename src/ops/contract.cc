@@ -84,12 +84,6 @@ std::vector<Type> dot_shape(const ShapeContext& c) {
 
 // --- derivative
 
-Ints iota_ints(std::int64_t start, std::size_t count) {
-  Ints result;
-  for (std::size_t i = 0; i < count; ++i) result.push_back(start + static_cast<std::int64_t>(i));
-  return result;
-}
-
 Ints joined(Ints first, const Ints& second, const Ints& third) {
   first.insert(first.end(), second.begin(), second.end());
   first.insert(first.end(), third.begin(), third.end());
@@ -115,9 +109,9 @@ ValueId dot_vjp(VjpContext& c, std::size_t i) {
   const Side other = side_of(attributes, is_lhs ? "rhs" : "lhs", c.operand_type(1 - i).rank());
   const std::size_t num_batch = mine.batch.size();
   const std::size_t other_start = num_batch + (is_lhs ? mine.free.size() : 0);
-  const Ints cotangent_batch = iota_ints(0, num_batch);
+  const Ints cotangent_batch = dims_from(0, num_batch);
   const Ints cotangent_contract =
-      iota_ints(static_cast<std::int64_t>(other_start), other.free.size());
+      dims_from(static_cast<std::int64_t>(other_start), other.free.size());
   // The other's contracted dimensions come out in their own order.
   Ints sorted_contract = other.contract;
   std::sort(sorted_contract.begin(), sorted_contract.end());

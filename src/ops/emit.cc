@@ -98,6 +98,11 @@ ValueId select(Builder& b, ValueId pred, ValueId on_true, ValueId on_false) {
 ValueId clamp(Builder& b, ValueId low, ValueId x, ValueId high) {
   return b.emit(clamp_op, {}, {low, x, high});
 }
+ValueId in_range(Builder& b, ValueId indices, std::int64_t size) {
+  const double end = static_cast<double>(size);
+  return bitwise_and(b, compare(b, "ge", indices, full_like(b, 0.0, indices)),
+                     compare(b, "lt", indices, full_like(b, end, indices)));
+}
 ValueId convert(Builder& b, ValueId x, DType dtype) {
   if (b.type(x).dtype == dtype) return x;
   return b.emit(convert_op, {{"dtype", dtype}}, {x});

@@ -87,6 +87,8 @@ ValueId shift_right_arithmetic(Builder& b, ValueId x, ValueId count);
 ValueId compare(Builder& b, std::string direction, ValueId x, ValueId y);
 ValueId select(Builder& b, ValueId pred, ValueId on_true, ValueId on_false);
 ValueId clamp(Builder& b, ValueId low, ValueId x, ValueId high);
+/// Which indices name one of `size` places.
+ValueId in_range(Builder& b, ValueId indices, std::int64_t size);
 /// `x` itself when it has the dtype already.
 ValueId convert(Builder& b, ValueId x, DType dtype);
 ValueId bitcast(Builder& b, ValueId x, DType dtype);

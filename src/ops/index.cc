@@ -11,19 +11,6 @@ namespace tessera::ops {
 
 namespace {
 
-void expect_indices(const ShapeContext& c, std::size_t operand) {
-  if (c.operands[operand].dtype == DType::i32) return;
-  c.fail("the indices have dtype " + std::string(name(c.operands[operand].dtype)),
-         "indices of dtype i32", "convert them with astype(indices, DType::i32)");
-}
-
-/// Consecutive dimension numbers from `start`.
-Ints dims_from(std::int64_t start, std::size_t count) {
-  Ints dims;
-  for (std::size_t i = 0; i < count; ++i) dims.push_back(start + static_cast<std::int64_t>(i));
-  return dims;
-}
-
 /// Element counts of a table [batch.., outer.., rows, inner..].
 struct Split {
   std::int64_t batch = 1;
@@ -135,12 +122,6 @@ Factors gather_factors(const Attributes& attributes, const std::vector<Type>& op
   return std::move(f.factors);
 }
 
-template <typename T>
-T fill_value() {
-  if constexpr (std::is_floating_point_v<T>) return std::numeric_limits<T>::quiet_NaN();
-  return std::numeric_limits<T>::lowest();
-}
-
 std::vector<HostArray> gather_reference(const ReferenceContext& c) {
   HostArray result(c.results[0]);
   const Split table = split_of(c.operands[0]->type().shape, c.attributes);
@@ -207,9 +188,7 @@ ValueId scatter_vjp(VjpContext& c) {
   const ValueId indices = c.operand(0);
   const Type index_type = c.operand_type(0);
   const Shape shape = c.operand_type(1).shape;
-  const ValueId is_inside =
-      bitwise_and(b, compare(b, "ge", indices, full(b, 0.0, index_type)),
-                  compare(b, "lt", indices, full(b, static_cast<double>(size), index_type)));
+  const ValueId is_inside = in_range(b, indices, size);
   const std::int64_t num_batch = c.equation.attributes.integer("num_batch");
   Ints dims = dims_from(0, at(num_batch));
   for (std::int64_t place : dims_from(dim, index_type.shape.size() - at(num_batch))) {

@@ -47,6 +47,12 @@ void expect_same_types(const ShapeContext& c, std::size_t first) {
   }
 }
 
+void expect_indices(const ShapeContext& c, std::size_t operand) {
+  if (c.operands[operand].dtype == DType::i32) return;
+  c.fail("the indices have dtype " + std::string(name(c.operands[operand].dtype)),
+         "indices of dtype i32", "convert them with astype(indices, DType::i32)");
+}
+
 const Ints& ints_of(const ShapeContext& c, std::string_view attribute) {
   return attribute_of<Ints>(c, attribute, "a list of integers");
 }
@@ -116,6 +122,12 @@ const Ints& shape_of(const ShapeContext& c, std::string_view attribute) {
 
 bool contains_dim(const Ints& dims, std::int64_t dim) {
   return std::find(dims.begin(), dims.end(), dim) != dims.end();
+}
+
+Ints dims_from(std::int64_t start, std::size_t count) {
+  Ints dims(count);
+  std::iota(dims.begin(), dims.end(), start);
+  return dims;
 }
 
 Shape without_dims(const Shape& shape, const Ints& dims) {

@@ -22,6 +22,8 @@ inline std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 void expect_operands(const ShapeContext& c, std::size_t count);
 /// Operands `first` and after all have the same type.
 void expect_same_types(const ShapeContext& c, std::size_t first = 0);
+/// The operand holds indices.
+void expect_indices(const ShapeContext& c, std::size_t operand);
 /// Attributes of the right kind, or a UserError.
 const Ints& ints_of(const ShapeContext& c, std::string_view attribute);
 std::int64_t integer_of(const ShapeContext& c, std::string_view attribute);
@@ -35,6 +37,8 @@ const Ints& dims_of(const ShapeContext& c, std::string_view attribute, std::int6
 /// The attribute is a shape: no negative sizes, no more elements than fit in 62 bits.
 const Ints& shape_of(const ShapeContext& c, std::string_view attribute);
 bool contains_dim(const Ints& dims, std::int64_t dim);
+/// Consecutive dimension numbers from `start`.
+Ints dims_from(std::int64_t start, std::size_t count);
 Shape without_dims(const Shape& shape, const Ints& dims);
 
 /// One operand; the result has its type.

@@ -11,16 +11,6 @@ using ir::Equation;
 using ir::Function;
 using ir::ValueId;
 
-std::vector<const Function*> bodies_of(const Equation& equation) {
-  std::vector<const Function*> result;
-  for (const auto& item : equation.attributes.items()) {
-    const auto* bodies = std::get_if<ir::Bodies>(&item.second);
-    if (bodies == nullptr) continue;
-    for (const auto& body : bodies->functions) result.push_back(body.get());
-  }
-  return result;
-}
-
 bool is_control(const Equation& equation) {
   return equation.op == &ops::scan_op || equation.op == &ops::while_op ||
          equation.op == &ops::cond_op;
@@ -44,9 +34,7 @@ class Flattener {
  public:
   FlatFunction run(const Function& function) {
     Function& flat = result_.function;
-    flat.name = function.name;
-    flat.mesh = function.mesh;
-    flat.grains = function.grains;
+    flat = ir::empty_like(function);
     flat.inputs = function.inputs;
     flat.outputs = function.outputs;
     add_block(function);

@@ -27,7 +27,7 @@ struct FlatFunction {
     std::size_t first_equation;
   };
   std::vector<Block> blocks;  // the outermost function, then those nested, depth first
-  /// (number of an equation in `function`, number of its body) -> block
+  /// (number of an equation in `function`, number among its bodies_of) -> block
   std::map<std::pair<std::size_t, std::size_t>, std::size_t> block_of;
   std::vector<Identity> identities;
   std::vector<bool> is_input;  // per value: of one of the functions
@@ -35,8 +35,6 @@ struct FlatFunction {
 
 FlatFunction flatten(const ir::Function& function);
 
-/// The nested functions of an equation, in the order in which flatten numbers them.
-std::vector<const ir::Function*> bodies_of(const ir::Equation& equation);
 /// scan, while and cond: what is partitioned inside.
 bool is_control(const ir::Equation& equation);
 

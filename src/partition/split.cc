@@ -56,25 +56,6 @@ std::vector<std::optional<Sharding>> asked(const std::vector<Sharding>& sharding
   return {shardings.begin(), shardings.end()};
 }
 
-/// The equation's attributes with other functions in the places of its bodies.
-ir::Attributes with_bodies(const Equation& equation, std::vector<Function> functions) {
-  ir::Attributes result;
-  std::size_t next = 0;
-  for (const auto& [name, value] : equation.attributes.items()) {
-    const auto* bodies = std::get_if<ir::Bodies>(&value);
-    if (bodies == nullptr) {
-      result.set(name, value);
-      continue;
-    }
-    ir::Bodies changed;
-    for (std::size_t i = 0; i < bodies->functions.size(); ++i) {
-      changed.functions.push_back(std::make_shared<const Function>(std::move(functions[next++])));
-    }
-    result.set(name, std::move(changed));
-  }
-  return result;
-}
-
 /// Splits one function, and those nested in it by splitters of their own.
 class Splitter {
  public:
@@ -85,6 +66,7 @@ class Splitter {
         propagated_(propagated),
         block_(flat.blocks[block]),
         planner_(planner),
+        out_(ir::empty_like(function)),
         versions_(function.values.size()),
         definition_(function.values.size(), kNoEquation) {
     const auto first = propagated.is_late.begin() + static_cast<std::ptrdiff_t>(block_.first_value);
@@ -92,9 +74,6 @@ class Splitter {
     for (std::size_t i = 0; i < function.equations.size(); ++i) {
       for (ValueId id : function.equations[i].results) definition_[id] = i;
     }
-    out_.name = function.name;
-    out_.mesh = function.mesh;
-    out_.grains = function.grains;
   }
 
   Function run(const Boundary& boundary) {
@@ -253,12 +232,13 @@ void Splitter::split_control(std::size_t index) {
   for (std::size_t i = 0; i < equation.operands.size(); ++i) {
     operands.push_back(in_sharding(equation.operands[i], edges.operands[i], equation.span));
   }
-  std::vector<Function> split_bodies;
-  for (std::size_t i = 0; i < splitters.size(); ++i) {
-    split_bodies.push_back(splitters[i].run(edges.bodies[i]));
-  }
+  std::size_t next = 0;
+  ir::Attributes attributes = ir::with_replaced_bodies(equation.attributes, [&](const Function&) {
+    const std::size_t i = next++;
+    return splitters[i].run(edges.bodies[i]);
+  });
   const std::vector<ValueId> results = emit(equation, std::move(operands), edges.results);
-  out_.equations.back().attributes = with_bodies(equation, std::move(split_bodies));
+  out_.equations.back().attributes = std::move(attributes);
   for (std::size_t i = 0; i < results.size(); ++i) versions_[equation.results[i]] = {results[i]};
 }
 

@@ -205,11 +205,7 @@ void visit_all(const ir::Function& function, std::vector<const ir::Equation*>& a
   for (const ir::Equation& equation : function.equations) {
     visit(equation, around);
     around.push_back(&equation);
-    for (const auto& [name, value] : equation.attributes.items()) {
-      const ir::Bodies* bodies = std::get_if<ir::Bodies>(&value);
-      if (bodies == nullptr) continue;
-      for (const auto& body : bodies->functions) visit_all(*body, around, visit);
-    }
+    for (const ir::Function* body : ir::bodies_of(equation)) visit_all(*body, around, visit);
     around.pop_back();
   }
 }

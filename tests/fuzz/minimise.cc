@@ -86,20 +86,16 @@ bool offer_inlined(const Function& function, std::size_t i, const Offer& offer) 
   const Equation& equation = function.equations[i];
   std::vector<ValueId> operands = equation.operands;
   if (equation.op == &ops::cond_op) operands.erase(operands.begin());
-  for (const auto& item : equation.attributes.items()) {
-    const ir::Bodies* bodies = std::get_if<ir::Bodies>(&item.second);
-    if (bodies == nullptr) continue;
-    for (const auto& body : bodies->functions) {
-      bool fits =
-          body->inputs.size() == operands.size() && body->outputs.size() == equation.results.size();
-      for (std::size_t n = 0; fits && n < operands.size(); ++n) {
-        fits = body->type(body->inputs[n]) == function.type(operands[n]);
-      }
-      for (std::size_t n = 0; fits && n < equation.results.size(); ++n) {
-        fits = body->type(body->outputs[n]) == function.type(equation.results[n]);
-      }
-      if (fits && offer(inlined(function, i, *body, operands))) return true;
+  for (const Function* body : ir::bodies_of(equation)) {
+    bool fits =
+        body->inputs.size() == operands.size() && body->outputs.size() == equation.results.size();
+    for (std::size_t n = 0; fits && n < operands.size(); ++n) {
+      fits = body->type(body->inputs[n]) == function.type(operands[n]);
     }
+    for (std::size_t n = 0; fits && n < equation.results.size(); ++n) {
+      fits = body->type(body->outputs[n]) == function.type(equation.results[n]);
+    }
+    if (fits && offer(inlined(function, i, *body, operands))) return true;
   }
   return false;
 }

@@ -32,10 +32,6 @@ constexpr std::size_t kMaxChoices = 7;
 
 using Engine = std::function<Arrays(const Function&, const Arrays&)>;
 
-Arrays run_reference(const Function& function, const Arrays& inputs) {
-  return compile::interpret(function, inputs);
-}
-
 /// Non-empty choices of inputs.
 std::vector<Marks> choices(std::size_t count, std::mt19937_64& generator) {
   std::vector<Marks> result;
@@ -183,7 +179,7 @@ class Batch : public ::testing::TestWithParam<Case> {};
 
 TEST_P(Batch, RowsAreThoseOfTheLoopOnTheReference) {
   std::mt19937_64 generator = testing::generator_for(GetParam(), 11);
-  expect_rows(tested_op(GetParam()), run_reference, generator);
+  expect_rows(tested_op(GetParam()), testing::run_reference, generator);
 }
 
 TEST_P(Batch, RowsAreThoseOfTheLoopOnTheHost) {
@@ -204,7 +200,7 @@ TEST_P(Batch, OfABatch) {
     }
     for (const Marks& outer : choices(tested.inputs.size(), generator)) {
       const Arrays inputs = random_inputs(once, outer, testing::Values::ordinary, generator);
-      ASSERT_NO_FATAL_FAILURE(expect_rows(once.function, outer, inputs, run_reference));
+      ASSERT_NO_FATAL_FAILURE(expect_rows(once.function, outer, inputs, testing::run_reference));
     }
   }
 }
@@ -213,7 +209,7 @@ TEST_P(Batch, OfTheDerivative) {
   if (!has_derivative(GetParam())) GTEST_SKIP();
   std::mt19937_64 generator = testing::generator_for(GetParam(), 14);
   const Tested tested = tested_derivative(GetParam());
-  expect_rows(tested, run_reference, generator);
+  expect_rows(tested, testing::run_reference, generator);
   if (runs_on_host(GetParam())) expect_rows(tested, testing::run_whole, generator);
 }
 

@@ -112,17 +112,11 @@ inline ir::Function in_double(ir::Function function) {
 }
 
 inline ir::Attributes in_double(const ir::Attributes& attributes) {
-  ir::Attributes result = attributes;
+  ir::Attributes result = ir::with_replaced_bodies(
+      attributes, [](const ir::Function& body) { return in_double(body); });
   for (const auto& [name, value] : attributes.items()) {
     const DType* dtype = std::get_if<DType>(&value);
     if (dtype != nullptr && *dtype == DType::f32) result.set(name, DType::f64);
-    const ir::Bodies* bodies = std::get_if<ir::Bodies>(&value);
-    if (bodies == nullptr) continue;
-    ir::Bodies changed;
-    for (const auto& body : bodies->functions) {
-      changed.functions.push_back(std::make_shared<const ir::Function>(in_double(*body)));
-    }
-    result.set(name, changed);
   }
   return result;
 }

@@ -25,10 +25,7 @@ Function dissolved_here(const Function& function, Dissolve which) {
   if (std::none_of(function.equations.begin(), function.equations.end(), is_called)) {
     return function;
   }
-  Function result;
-  result.name = function.name;
-  result.mesh = function.mesh;
-  result.grains = function.grains;
+  Function result = ir::empty_like(function);
   ir::Builder b(result);
   std::vector<ValueId> renamed(function.values.size(), ir::kNoValue);
   for (ValueId id : function.inputs) {

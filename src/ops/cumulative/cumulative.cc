@@ -16,12 +16,6 @@ std::vector<Type> cumulative_shape(const ShapeContext& c) {
   return {c.operands[0]};
 }
 
-std::vector<ValueId> cumulative_batch(BatchContext& c) {
-  Attributes attributes = c.equation.attributes;
-  attributes.set("dim", attributes.integer("dim") + 1);
-  return c.b.emit_all(*c.equation.op, attributes, {c.batched(0)});
-}
-
 Factors cumulative_factors(const Attributes& attributes, const std::vector<Type>& operands,
                            const std::vector<Type>& results) {
   Factors factors = elementwise_factors(attributes, operands, results);
@@ -144,7 +138,7 @@ const OpRecord cummax_op{
     .types = TypeSet::numbers,
     .shape = cumulative_shape,
     .vjp = per_operand({extreme_vjp}),
-    .batch = cumulative_batch,
+    .batch = shifted_batch("dim"),
     .factors = cumulative_factors,
     .host = kernel("cumulative"),
     .reference = cumulative_reference([](auto x, auto y) { return greater_of(x, y); }),
@@ -162,7 +156,7 @@ const OpRecord cummin_op{
     .types = TypeSet::numbers,
     .shape = cumulative_shape,
     .vjp = per_operand({extreme_vjp}),
-    .batch = cumulative_batch,
+    .batch = shifted_batch("dim"),
     .factors = cumulative_factors,
     .host = kernel("cumulative"),
     .reference = cumulative_reference([](auto x, auto y) { return lesser_of(x, y); }),
@@ -180,7 +174,7 @@ const OpRecord cumprod_op{
     .types = TypeSet::numbers,
     .shape = cumulative_shape,
     .vjp = per_operand({cumprod_vjp}),
-    .batch = cumulative_batch,
+    .batch = shifted_batch("dim"),
     .factors = cumulative_factors,
     .host = kernel("cumulative"),
     .reference = cumulative_reference([](auto x, auto y) { return wrapping_mul(x, y); }),
@@ -198,7 +192,7 @@ const OpRecord cumsum_op{
     .types = TypeSet::numbers,
     .shape = cumulative_shape,
     .vjp = per_operand({cumsum_vjp}),
-    .batch = cumulative_batch,
+    .batch = shifted_batch("dim"),
     .factors = cumulative_factors,
     .host = kernel("cumulative"),
     .reference = cumulative_reference([](auto x, auto y) { return wrapping_add(x, y); }),

@@ -7,12 +7,6 @@ namespace tessera::ops {
 
 namespace {
 
-void expect_indices(const ShapeContext& c, std::size_t operand) {
-  if (c.operands[operand].dtype == DType::i32) return;
-  c.fail("the indices have dtype " + std::string(name(c.operands[operand].dtype)),
-         "indices of dtype i32", "convert them with astype(indices, DType::i32)");
-}
-
 std::vector<Type> gather_along_shape(const ShapeContext& c) {
   expect_operands(c, 2);
   expect_indices(c, 1);
@@ -51,18 +45,10 @@ ValueId gather_along_vjp(VjpContext& c) {
 ValueId scatter_add_along_vjp(VjpContext& c) {
   Builder& b = c.b;
   const ValueId indices = c.operand(0);
-  const double size = static_cast<double>(c.equation.attributes.integer("size"));
-  const ValueId is_inside = bitwise_and(b, compare(b, "ge", indices, full_like(b, 0.0, indices)),
-                                        compare(b, "lt", indices, full_like(b, size, indices)));
+  const ValueId is_inside = in_range(b, indices, c.equation.attributes.integer("size"));
   const ValueId rows =
       gather_along(b, c.cotangent(), indices, c.equation.attributes.integer("dim"));
   return select(b, is_inside, rows, full_like(b, 0.0, rows));
-}
-
-std::vector<ValueId> along_batch(BatchContext& c) {
-  Attributes attributes = c.equation.attributes;
-  attributes.set("dim", attributes.integer("dim") + 1);
-  return c.b.emit_all(*c.equation.op, attributes, {c.batched(0), c.batched(1)});
 }
 
 /// Lines are worked on one by one; `dim` is whole on both sides.
@@ -80,12 +66,6 @@ Factors along_factors(const Attributes& attributes, const std::vector<Type>& ope
   set_dim(f.operands[1], operands[1]);
   set_dim(f.results[0], results[0]);
   return f;
-}
-
-template <typename T>
-T fill_value() {
-  if constexpr (std::is_floating_point_v<T>) return std::numeric_limits<T>::quiet_NaN();
-  return std::numeric_limits<T>::lowest();
 }
 
 std::vector<HostArray> gather_along_reference(const ReferenceContext& c) {
@@ -151,7 +131,7 @@ const OpRecord gather_along_op{
     .types = TypeSet::any,
     .shape = gather_along_shape,
     .vjp = per_operand({gather_along_vjp, [](VjpContext&) { return ir::kNoValue; }}),
-    .batch = along_batch,
+    .batch = shifted_batch("dim"),
     .factors = along_factors,
     .host = kernel("gather_along"),
     .reference = gather_along_reference,
@@ -173,7 +153,7 @@ const OpRecord scatter_add_along_op{
     .types = TypeSet::numbers,
     .shape = scatter_add_along_shape,
     .vjp = per_operand({[](VjpContext&) { return ir::kNoValue; }, scatter_add_along_vjp}),
-    .batch = along_batch,
+    .batch = shifted_batch("dim"),
     .factors = along_factors,
     .host = kernel("scatter_add_along"),
     .reference = scatter_add_along_reference,

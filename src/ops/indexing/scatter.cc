@@ -11,10 +11,7 @@ std::vector<Type> scatter_shape(const ShapeContext& c) {
   expect_operands(c, 3);
   const Type& x = c.operands[0];
   const Shape& indices = c.operands[1].shape;
-  if (c.operands[1].dtype != DType::i32) {
-    c.fail("the indices have dtype " + std::string(name(c.operands[1].dtype)),
-           "indices of dtype i32", "convert them with astype(indices, DType::i32)");
-  }
+  expect_indices(c, 1);
   const std::int64_t dim = dim_of(c, "dim", x.rank());
   Type wanted = x;
   wanted.shape.erase(wanted.shape.begin() + dim);
@@ -26,12 +23,6 @@ std::vector<Type> scatter_shape(const ShapeContext& c) {
            "reshape, broadcast or convert the updates");
   }
   return {x};
-}
-
-Ints index_dims(const Type& indices, std::int64_t dim) {
-  Ints dims;
-  for (std::int64_t i = 0; i < indices.rank(); ++i) dims.push_back(dim + i);
-  return dims;
 }
 
 /// Overwritten rows pass no cotangent.
@@ -57,7 +48,7 @@ ValueId scatter_vjp_updates(VjpContext& c) {
   const ValueId none = full(b, -1.0, i32({c.operand_type(0).shape[at(dim)]}));
   const ValueId winners = scatter(b, none, c.operand(1), numbers, 0);
   const ValueId is_winner = compare(b, "eq", gather(b, winners, c.operand(1), 0), numbers);
-  const ValueId mask = broadcast_in_dim(b, is_winner, index_dims(indices, dim), shape);
+  const ValueId mask = broadcast_in_dim(b, is_winner, dims_from(dim, indices.shape.size()), shape);
   const ValueId rows = gather(b, c.cotangent(), c.operand(1), dim);
   return select(b, mask, rows, full_like(b, 0.0, rows));
 }
@@ -85,9 +76,7 @@ std::vector<ValueId> scatter_batch(BatchContext& c) {
     return reshape(b, x, shape);
   };
   const Type places = b.type(c.operands[1]);
-  const ValueId inside =
-      bitwise_and(b, compare(b, "ge", c.operands[1], full(b, 0.0, places)),
-                  compare(b, "lt", c.operands[1], full(b, static_cast<double>(rows), places)));
+  const ValueId inside = in_range(b, c.operands[1], rows);
   const ValueId first =
       mul(b, iota(b, DType::i32, places.shape, 0), full(b, static_cast<double>(rows), places));
   const ValueId all_places = select(b, inside, add(b, first, c.operands[1]), full(b, -1.0, places));

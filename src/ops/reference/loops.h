@@ -18,6 +18,13 @@ inline std::vector<HostArray> one_result(HostArray array) {
   return results;
 }
 
+/// What is read at an index out of range.
+template <typename T>
+T fill_value() {
+  if constexpr (std::is_floating_point_v<T>) return std::numeric_limits<T>::quiet_NaN();
+  return std::numeric_limits<T>::lowest();
+}
+
 // --- dispatch by the dtypes that an op accepts
 
 struct Floats {
