@@ -3,6 +3,8 @@
 
 #include <tessera/tessera.h>
 
+#include "batch/batch.h"
+#include "ir/text.h"
 #include "tests/errors/caught.h"
 
 namespace tessera {
@@ -135,6 +137,20 @@ TEST(BatchErrors, MistakeOfOneElement) {
                 "  found:  f32[4] and f32[3]\n"
                 "  wanted: equal sizes along [0] and [0]\n"
                 "  cure:   transpose or reshape one of the operands");
+}
+
+TEST(BatchErrors, CollectivesHaveNoBatch) {
+  const ir::Function function = ir::parse(
+      "function f[mesh=\"data=2\", grains=8](%0: f32[2]) {\n"
+      "  %1: f32[2] = all_gather %0  # model.cc:7\n"
+      "  return %1\n}\n");
+  const Caught error = caught([&] { batch::batch(function, {true}, 4); });
+  EXPECT_EQ(error.text,
+            "vmap: all_gather cannot be batched\n"
+            "  where:  model.cc:7\n"
+            "  found:  all_gather: placed after batching\n"
+            "  wanted: ops with a batch rule\n"
+            "  cure:   take it out of the mapped function");
 }
 
 }  // namespace

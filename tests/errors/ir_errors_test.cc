@@ -199,8 +199,7 @@ TEST(IrErrors, NestedTooDeep) {
     nested =
         "(%0: f32[2,3]) { %1: f32[2,3] = call[body={" + nested + "}, name=\"f\"] %0 return %1 }";
   }
-  const std::string text =
-      error_of("  %1: f32[2,3] = call[body={" + nested + "}, name=\"f\"] %0").substr(0);
+  const std::string text = error_of("  %1: f32[2,3] = call[body={" + nested + "}, name=\"f\"] %0");
   EXPECT_EQ(text,
             "parse: line 2 of the text is not IR\n"
             "  found:  '(%0: f32[2,3]) { %1: f32[2,3] = call[body={(%0: f32[2,3]) { %1: f32[2,3] = "

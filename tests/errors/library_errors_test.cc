@@ -312,7 +312,7 @@ TEST(DataErrors, WindowsAreLongerThanTheText) {
             "text: the file is too short\n"
             "  found:  tests/errors/inputs/short.txt with 43 bytes\n"
             "  wanted: at least 90 bytes: a last tenth that is longer than a sequence\n"
-            "  cure:   use a longer text or a smaller --seq");
+            "  cure:   use a longer text or shorter sequences: --seq");
 }
 
 TEST(LayerErrors, StackedTwice) {

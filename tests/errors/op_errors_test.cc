@@ -601,5 +601,16 @@ TEST(OpErrors, WindowHasNoPlace) {
             "  cure:   use a smaller window, or pad the array first");
 }
 
+TEST(OpErrors, UpdatesDoNotFit) {
+  const std::string text =
+      error_of("%0: f32[4,3], %1: i32[2], %2: f32[3,3]", "f32[4,3] = scatter[dim=0] %0, %1, %2");
+  EXPECT_EQ(text,
+            "parse: line 2: scatter: the updates do not fit\n"
+            "  found:  f32[4,3], i32[2], f32[3,3] in '%9: f32[4,3] = scatter[dim=0] %0, %1, %2'\n"
+            "  wanted: updates f32[2,3]: the array's shape with dimension 0 replaced by those of "
+            "the indices\n"
+            "  cure:   reshape, broadcast or convert the updates");
+}
+
 }  // namespace
 }  // namespace tessera

@@ -183,5 +183,19 @@ TEST(PlacementErrors, ShardingsOfAnotherTree) {
             "write {first, second}");
 }
 
+TEST(PlacementErrors, ShardingIsMissingForALeaf) {
+  Shardings asked;
+  asked.set("0", NamedSharding(grid(), P{"data"}));
+  const auto f = jit([](Array v) { return std::tuple(v, v + 1); }, {.out_shardings = asked});
+  const Caught error = caught([&] { f(ones({8})); });
+  EXPECT_EQ(error.text,
+            "jit: out_shardings of 1: the shardings have no entry for this leaf\n"
+            "  where:  <this line>\n"
+            "  found:  paths: 0\n"
+            "  wanted: an entry for 1\n"
+            "  cure:   make the shardings from the same tree: fsdp_shardings(mesh, eval_shape(f, "
+            "...)), replicated(mesh, tree)");
+}
+
 }  // namespace
 }  // namespace tessera

@@ -37,13 +37,16 @@ def texts():
 
 def _sentence(source, at):
     """The constant pieces of the first argument that has words, from `at` on."""
-    pieces, depth = [], 0
+    pieces, depth, before = [], 0, ""
     for token in _TOKEN.finditer(source, at):
         depth += (token[0] in "({") - (token[0] in ")}")
         if depth < 0 or token[0] == ";" or (
                 depth == 0 and token[0] == "," and any(" " in piece for piece in pieces)):
             break
-        if token[0].startswith('"'):
+        is_one_of_two = before in ("?", ":")  # of a conditional
+        is_argument = depth > 0 and before == ","
+        before = token[0] if token[0].strip() else before
+        if token[0].startswith('"') and not (is_one_of_two or is_argument):
             pieces += filter(None, re.split(r"\{[^}]*\}", joined(token[0])))
     return pieces
 
