@@ -117,11 +117,11 @@ TEST(WindowErrors, PoolIsLargerThanTheImage) {
   const Array images = ones({1, 8, 8, 3});
   const Caught error = caught([&] { max_pool(images, {9, 2}); });
   EXPECT_EQ(error.text,
-            "reduce_window_max: a window of 9 elements has no place in dimension 1\n"
+            "max_pool: the window is larger than the array\n"
             "  where:  <this line>\n"
-            "  found:  f32[1,8,8,3]\n"
-            "  wanted: at most 8 elements\n"
-            "  cure:   use a smaller window, or pad the array first");
+            "  found:  9 elements along axis 1 of f32[1,8,8,3]\n"
+            "  wanted: at most 8\n"
+            "  cure:   use a smaller window, or the padding \"SAME\"");
 }
 
 TEST(WindowErrors, WindowOfAnotherRank) {
