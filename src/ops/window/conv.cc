@@ -309,4 +309,6 @@ const OpRecord conv_op{
     .samples = conv_samples(),
 };
 
+OpFamily conv_ops() { return {&conv_op}; }
+
 }  // namespace tessera::ops
