@@ -34,7 +34,7 @@ OpFamily top_k_ops();
 OpFamily trigonometric_ops();
 OpFamily window_ops();
 
-// Everything else is known by name (ir::find_op).
+// All other records are found by name (ir::find_op).
 extern const OpRecord all_gather_op;
 extern const OpRecord all_reduce_op;
 extern const OpRecord all_slice_op;
@@ -53,7 +53,6 @@ extern const OpRecord remat_op;
 extern const OpRecord reshape_op;
 extern const OpRecord scan_op;
 extern const OpRecord sharding_constraint_op;
-extern const OpRecord transpose_op;
 extern const OpRecord while_op;
 
 }  // namespace tessera::ops

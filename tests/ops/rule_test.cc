@@ -7,6 +7,7 @@
 
 #include "differentiate/differentiate.h"
 #include "ops/emit.h"
+#include "ops/record.h"
 #include "tests/ops/arrays.h"
 
 namespace tessera {

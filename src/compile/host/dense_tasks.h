@@ -78,6 +78,15 @@ std::vector<TileTask> task_per_tile(const LowerContext& context, const Equation&
   return tasks;
 }
 
+inline DType dtype_of(const LowerContext& context, ValueId id) {
+  return context.function().type(id).dtype;
+}
+/// The buffer as what lies in it.
+template <typename T>
+T* elements_of(std::conditional_t<std::is_const_v<T>, const std::byte*, std::byte*> buffer) {
+  return reinterpret_cast<T*>(buffer);
+}
+
 /// Element counts before, along and after a dimension.
 struct LineSizes {
   std::int64_t outer = 1;
