@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <source_location>
+#include <string_view>
 #include <vector>
 
 #include <tessera/array.h>

@@ -1,6 +1,9 @@
 // Lowers nodes of equations to kernels on tiles.
 #pragma once
 
+#include <string_view>
+#include <vector>
+
 #include "compile/host/fuse.h"
 #include "compile/host/program.h"
 #include "run/transport.h"
