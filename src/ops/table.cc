@@ -1,5 +1,6 @@
 // The table of all ops, and what src/ir asks of it.
 #include <algorithm>
+#include <unordered_map>
 
 #include <tessera/error.h>
 
@@ -149,10 +150,6 @@ const std::vector<const OpRecord*>& all_ops() {
     }
     std::sort(ops.begin(), ops.end(),
               [](const OpRecord* x, const OpRecord* y) { return *x->name < *y->name; });
-    const auto twice = std::adjacent_find(
-        ops.begin(), ops.end(),
-        [](const OpRecord* x, const OpRecord* y) { return *x->name == *y->name; });
-    require(twice == ops.end(), "no two ops have one name");
     return ops;
   }();
   return sorted;
@@ -209,11 +206,15 @@ void check_attributes(const ops::ShapeContext& context, const ops::AttributeName
 std::string_view op_name(const ops::OpRecord& op) { return *op.name; }
 
 const ops::OpRecord* find_op(std::string_view op_name_wanted) {
-  const auto& all = ops::all_ops();
-  const auto place = std::lower_bound(
-      all.begin(), all.end(), op_name_wanted,
-      [](const ops::OpRecord* op, std::string_view wanted) { return *op->name < wanted; });
-  return place != all.end() && *(*place)->name == op_name_wanted ? *place : nullptr;
+  static const auto by_name = [] {
+    std::unordered_map<std::string_view, const ops::OpRecord*> map;
+    for (const ops::OpRecord* op : ops::all_ops()) {
+      require(map.emplace(*op->name, op).second, "no two ops have one name");
+    }
+    return map;
+  }();
+  const auto place = by_name.find(op_name_wanted);
+  return place == by_name.end() ? nullptr : place->second;
 }
 
 const ops::OpRecord& op_named(std::string_view op_name_wanted) {
