@@ -71,6 +71,17 @@ Array emit(const std::vector<Array>& operands,
   return emit_all(operands, [&](ir::Builder& b, const Ids& ids) { return Ids{append(b, ids)}; })[0];
 }
 
+std::vector<Array> emit_all(std::string_view op, const std::vector<Array>& operands,
+                            const ir::Attributes& attributes) {
+  return emit_all(operands,
+                  [&](ir::Builder& b, const Ids& ids) { return b.emit_all(op, attributes, ids); });
+}
+
+Array emit(std::string_view op, const std::vector<Array>& operands,
+           const ir::Attributes& attributes) {
+  return emit_all(op, operands, attributes)[0];
+}
+
 namespace {
 
 /// Programs of eager calls by their text; emptied when there are too many.

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <source_location>
+#include <string_view>
 #include <vector>
 
 #include <tessera/array.h>
@@ -24,6 +25,13 @@ std::vector<Array> emit_all(const std::vector<Array>& operands,
 /// For one result.
 Array emit(const std::vector<Array>& operands,
            const std::function<ir::ValueId(ir::Builder&, const Ids&)>& append);
+
+/// The op of that name applied to `operands`.
+std::vector<Array> emit_all(std::string_view op, const std::vector<Array>& operands,
+                            const ir::Attributes& attributes = {});
+/// For one result.
+Array emit(std::string_view op, const std::vector<Array>& operands,
+           const ir::Attributes& attributes = {});
 
 /// Runs `body` while it records into a trace of its own; compiles that (or finds it compiled) and
 /// runs it. `mesh` is where concrete arrays without a mesh go.

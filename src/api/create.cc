@@ -8,14 +8,11 @@
 #include <tessera/ops.h>
 
 #include "api/operands.h"
-#include "ops/emit.h"
 
 namespace tessera {
 
 using detail::emit;
-using detail::Ids;
 using detail::public_op;
-using ir::Builder;
 
 namespace detail {
 
@@ -102,9 +99,7 @@ Array constrained(const Array& x, const PartitionSpec& spec, const char* subject
   const Mesh& mesh = trace::innermost()->mesh();
   if (mesh.axes().empty()) return x;
   const Sharding sharding = to_sharding(mesh, spec, x.type(), subject, detail::call_span());
-  return emit({x}, [&](Builder& b, const Ids& ids) {
-    return ops::sharding_constraint(b, ids[0], sharding);
-  });
+  return emit("sharding_constraint", {x}, {{"sharding", sharding}});
 }
 
 void check_mesh_of_trace(const Mesh& mesh, const char* subject) {

@@ -101,7 +101,7 @@ DType common_dtype(std::string_view op, const std::vector<Operand>& operands) {
 }
 
 Array filled(double value, const Type& type) {
-  return emit({}, [&](ir::Builder& b, const Ids&) { return ops::full(b, value, type); });
+  return emit("constant", {}, {{"dtype", type.dtype}, {"shape", type.shape}, {"value", value}});
 }
 
 Array as_array(std::string_view op, const Operand& operand, DType dtype) {

@@ -8,14 +8,11 @@
 #include <tessera/random.h>
 
 #include "api/operands.h"
-#include "ops/emit.h"
 
 namespace tessera::random {
 
 using detail::emit;
-using detail::Ids;
 using detail::public_op;
-using ir::Builder;
 
 namespace {
 
@@ -52,8 +49,7 @@ Array split_data(const Key& key, std::int64_t n, std::source_location where) {
     if (n < 0)
       detail::fail("split", "a negative number of keys", std::to_string(n), "0 or more",
                    "ask for as many keys as are used");
-    return emit({key.data()},
-                [&](Builder& b, const Ids& ids) { return ops::random_split(b, ids[0], n); });
+    return emit("random_split", {key.data()}, {{"num", n}});
   });
 }
 
@@ -72,8 +68,7 @@ std::vector<Key> split(const Key& key, std::int64_t n, std::source_location wher
 Key fold_in(const Key& key, std::uint32_t data, std::source_location where) {
   return Key::from_data(public_op(where, [&] {
     const Array number = full({}, data, DType::u32);
-    return emit({key.data(), number},
-                [](Builder& b, const Ids& ids) { return ops::random_fold_in(b, ids[0], ids[1]); });
+    return emit("random_fold_in", {key.data(), number});
   }));
 }
 
@@ -84,16 +79,14 @@ Key fold_in(const Key& key, const Array& data, std::source_location where) {
       detail::fail("fold_in", "the number is no integer scalar", detail::describe(data),
                    "i32[] or u32[]", "convert it: astype(x, DType::u32)");
     }
-    return emit({key.data(), bitcast(data, DType::u32)},
-                [](Builder& b, const Ids& ids) { return ops::random_fold_in(b, ids[0], ids[1]); });
+    return emit("random_fold_in", {key.data(), bitcast(data, DType::u32)});
   }));
 }
 
 Array bits(const Key& key, Shape shape, std::source_location where) {
   return public_op(where, [&] {
     detail::check_sizes("bits", shape);
-    return emit({key.data()},
-                [&](Builder& b, const Ids& ids) { return ops::random_bits(b, ids[0], shape); });
+    return emit("random_bits", {key.data()}, {{"shape", shape}});
   });
 }
 

@@ -33,6 +33,15 @@ ValueId Builder::emit(const ops::OpRecord& op, Attributes attributes,
   return results[0];
 }
 
+std::vector<ValueId> Builder::emit_all(std::string_view op, Attributes attributes,
+                                       std::vector<ValueId> operands) {
+  return emit_all(op_named(op), std::move(attributes), std::move(operands));
+}
+
+ValueId Builder::emit(std::string_view op, Attributes attributes, std::vector<ValueId> operands) {
+  return emit(op_named(op), std::move(attributes), std::move(operands));
+}
+
 std::vector<ValueId> Builder::inline_function(const Function& callee,
                                               const std::vector<ValueId>& arguments) {
   require(arguments.size() == callee.inputs.size(), "a call binds every input");

@@ -14,11 +14,15 @@ class Builder {
   const Type& type(ValueId id) const { return function_.type(id); }
 
   ValueId add_input(Type type);
-  /// Appends an equation and returns its results; throws UserError when operands do not fit.
+  /// Appends an equation and returns its results; throws UserError when operands do not fit
+  /// and InternalError when no op has the name.
   std::vector<ValueId> emit_all(const ops::OpRecord& op, Attributes attributes,
+                                std::vector<ValueId> operands);
+  std::vector<ValueId> emit_all(std::string_view op, Attributes attributes,
                                 std::vector<ValueId> operands);
   /// For ops with one result.
   ValueId emit(const ops::OpRecord& op, Attributes attributes, std::vector<ValueId> operands);
+  ValueId emit(std::string_view op, Attributes attributes, std::vector<ValueId> operands);
   void set_outputs(std::vector<ValueId> outputs) { function_.outputs = std::move(outputs); }
 
   /// The source position given to the equations that follow.

@@ -140,6 +140,8 @@ Attributes with_replaced_bodies(const Attributes& attributes,
 std::string_view op_name(const ops::OpRecord& op);
 /// nullptr when there is no op of this name.
 const ops::OpRecord* find_op(std::string_view name);
+/// Throws InternalError when there is no op of this name.
+const ops::OpRecord& op_named(std::string_view name);
 /// The names of the attributes that the op takes, sorted.
 const std::vector<std::string>& attribute_names(const ops::OpRecord& op);
 /// Result types; throws UserError when the operands do not fit.

@@ -139,4 +139,9 @@ const OpRecord xor_op{
     .samples = bit_samples(2),
 };
 
+OpFamily bitwise_ops() {
+  return {&and_op, &or_op, &shift_left_op, &shift_right_arithmetic_op, &shift_right_logical_op,
+          &xor_op};
+}
+
 }  // namespace tessera::ops

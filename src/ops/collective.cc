@@ -183,4 +183,9 @@ const OpRecord sharding_constraint_op{
                        constraint_sample(i32({10}))},
 };
 
+OpFamily collective_ops() {
+  return {&all_gather_op,         &all_reduce_op,     &all_slice_op,          &all_to_all_op,
+          &collective_permute_op, &reduce_scatter_op, &sharding_constraint_op};
+}
+
 }  // namespace tessera::ops

@@ -178,4 +178,6 @@ const OpRecord select_op{
                        {.operands = {{boolean({}), 0.0, 1.0}, {f32({})}, {f32({})}}}},
 };
 
+OpFamily compare_select_ops() { return {&clamp_op, &compare_op, &select_op}; }
+
 }  // namespace tessera::ops

@@ -317,4 +317,6 @@ const OpRecord dot_general_op{
     .samples = dot_samples(),
 };
 
+OpFamily contract_ops() { return {&dot_general_op}; }
+
 }  // namespace tessera::ops

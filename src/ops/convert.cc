@@ -97,4 +97,6 @@ const OpRecord convert_op{
                        to_dtype({f32({5}), -9.0, 9.0}, DType::f32)},
 };
 
+OpFamily convert_ops() { return {&bitcast_op, &convert_op}; }
+
 }  // namespace tessera::ops

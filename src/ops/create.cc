@@ -105,4 +105,6 @@ const OpRecord iota_op{
                        iota_sample(DType::u32, {3, 10, 1}, 1)},
 };
 
+OpFamily create_ops() { return {&constant_op, &iota_op}; }
+
 }  // namespace tessera::ops

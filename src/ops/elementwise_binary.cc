@@ -252,4 +252,8 @@ const OpRecord sub_op{
     .samples = number_samples(2),
 };
 
+OpFamily elementwise_binary_ops() {
+  return {&add_op, &div_op, &fma_op, &max_op, &min_op, &mul_op, &pow_op, &rem_op, &sub_op};
+}
+
 }  // namespace tessera::ops

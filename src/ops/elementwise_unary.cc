@@ -336,4 +336,10 @@ const OpRecord tanh_op{
     .samples = float_samples(1, -2.0, 2.0, kFunctionUlp),
 };
 
+OpFamily elementwise_unary_ops() {
+  return {&abs_op,       &cos_op,   &erf_inv_op, &exp_op,      &expm1_op,         &floor_op,
+          &is_finite_op, &log1p_op, &log_op,     &logistic_op, &neg_op,           &not_op,
+          &rsqrt_op,     &sign_op,  &sin_op,     &sqrt_op,     &stop_gradient_op, &tanh_op};
+}
+
 }  // namespace tessera::ops

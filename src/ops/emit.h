@@ -1,4 +1,5 @@
-// Shorthand for appending equations: used by vjp rules, passes and tests.
+// Shorthand for the equations that rules, passes and tests append often; others append any op by
+// its name (ir::Builder::emit).
 //
 // Nothing broadcasts implicitly, here as in the IR.
 #pragma once
@@ -26,62 +27,30 @@ ValueId iota(Builder& b, DType dtype, const Shape& shape, std::int64_t dim);
 // --- elementwise
 
 ValueId abs(Builder& b, ValueId x);
-ValueId acos(Builder& b, ValueId x);
-ValueId acosh(Builder& b, ValueId x);
-ValueId asin(Builder& b, ValueId x);
-ValueId asinh(Builder& b, ValueId x);
-ValueId atan(Builder& b, ValueId x);
-ValueId atanh(Builder& b, ValueId x);
-ValueId cbrt(Builder& b, ValueId x);
-ValueId ceil(Builder& b, ValueId x);
 ValueId cos(Builder& b, ValueId x);
 ValueId cosh(Builder& b, ValueId x);
-ValueId count_leading_zeros(Builder& b, ValueId x);
-ValueId erf(Builder& b, ValueId x);
-ValueId erf_inv(Builder& b, ValueId x);
-ValueId erfc(Builder& b, ValueId x);
 ValueId exp(Builder& b, ValueId x);
-ValueId exp2(Builder& b, ValueId x);
-ValueId expm1(Builder& b, ValueId x);
 ValueId floor(Builder& b, ValueId x);
-ValueId is_finite(Builder& b, ValueId x);
 ValueId log(Builder& b, ValueId x);
-ValueId log1p(Builder& b, ValueId x);
-ValueId log2(Builder& b, ValueId x);
-ValueId logistic(Builder& b, ValueId x);
 ValueId neg(Builder& b, ValueId x);
-ValueId population_count(Builder& b, ValueId x);
-ValueId round(Builder& b, ValueId x);
 ValueId rsqrt(Builder& b, ValueId x);
 ValueId sign(Builder& b, ValueId x);
 ValueId sin(Builder& b, ValueId x);
 ValueId sinh(Builder& b, ValueId x);
-ValueId sqrt(Builder& b, ValueId x);
-ValueId stop_gradient(Builder& b, ValueId x);
-ValueId tan(Builder& b, ValueId x);
-ValueId tanh(Builder& b, ValueId x);
 /// `x * x`
 ValueId square(Builder& b, ValueId x);
 
 ValueId add(Builder& b, ValueId x, ValueId y);
-ValueId atan2(Builder& b, ValueId y, ValueId x);
 ValueId div(Builder& b, ValueId x, ValueId y);
 ValueId max(Builder& b, ValueId x, ValueId y);
-ValueId min(Builder& b, ValueId x, ValueId y);
 ValueId mul(Builder& b, ValueId x, ValueId y);
 ValueId pow(Builder& b, ValueId x, ValueId y);
-ValueId rem(Builder& b, ValueId x, ValueId y);
 ValueId sub(Builder& b, ValueId x, ValueId y);
-ValueId fma(Builder& b, ValueId x, ValueId y, ValueId z);
 
 // Logical for booleans, bitwise for integers.
 ValueId bitwise_and(Builder& b, ValueId x, ValueId y);
 ValueId bitwise_or(Builder& b, ValueId x, ValueId y);
-ValueId bitwise_xor(Builder& b, ValueId x, ValueId y);
 ValueId bitwise_not(Builder& b, ValueId x);
-ValueId shift_left(Builder& b, ValueId x, ValueId count);
-ValueId shift_right_logical(Builder& b, ValueId x, ValueId count);
-ValueId shift_right_arithmetic(Builder& b, ValueId x, ValueId count);
 
 /// `direction` is one of eq ne lt le gt ge.
 ValueId compare(Builder& b, std::string direction, ValueId x, ValueId y);
@@ -113,21 +82,7 @@ ValueId concatenate(Builder& b, std::vector<ValueId> parts, std::int64_t dim);
 
 ValueId reduce_sum(Builder& b, ValueId x, Ints dims);
 ValueId reduce_max(Builder& b, ValueId x, Ints dims);
-ValueId reduce_min(Builder& b, ValueId x, Ints dims);
-ValueId reduce_and(Builder& b, ValueId x, Ints dims);
 ValueId reduce_or(Builder& b, ValueId x, Ints dims);
-ValueId reduce_prod(Builder& b, ValueId x, Ints dims);
-ValueId argmax(Builder& b, ValueId x, std::int64_t dim);
-ValueId argmin(Builder& b, ValueId x, std::int64_t dim);
-/// Over the elements up to each one along `dim`; with `reverse` from the last one down.
-ValueId cumsum(Builder& b, ValueId x, std::int64_t dim, bool reverse);
-ValueId cumprod(Builder& b, ValueId x, std::int64_t dim, bool reverse);
-ValueId cummax(Builder& b, ValueId x, std::int64_t dim, bool reverse);
-ValueId cummin(Builder& b, ValueId x, std::int64_t dim, bool reverse);
-/// One entry of `window` and `stride` per dimension.
-ValueId reduce_window_sum(Builder& b, ValueId x, Ints window, Ints stride);
-ValueId reduce_window_max(Builder& b, ValueId x, Ints window, Ints stride);
-ValueId reduce_window_min(Builder& b, ValueId x, Ints window, Ints stride);
 /// Undoes the shape of a reduction: repeats `x` along `dims` of `shape`.
 ValueId expand_dims(Builder& b, ValueId x, const Ints& dims, const Shape& shape);
 
@@ -141,7 +96,7 @@ ValueId dot_general(Builder& b, ValueId lhs, ValueId rhs, const DotDims& dims);
 /// [batch.., n, space.., c] and [batch.., window.., c, o] -> [batch.., n, space.., o]
 ValueId conv(Builder& b, ValueId lhs, ValueId rhs, Ints stride, Ints dilation);
 
-// --- indexing, sorting, random bits
+// --- indexing, sorting
 
 ValueId gather(Builder& b, ValueId x, ValueId indices, std::int64_t dim,
                std::int64_t num_batch = 0);
@@ -154,12 +109,7 @@ ValueId scatter_add_along(Builder& b, ValueId indices, ValueId updates, std::int
 /// `starts`: one i32 scalar per dimension.
 ValueId dynamic_slice(Builder& b, ValueId x, std::vector<ValueId> starts, Ints sizes);
 ValueId dynamic_update_slice(Builder& b, ValueId x, ValueId update, std::vector<ValueId> starts);
-/// Values and positions.
-std::vector<ValueId> top_k(Builder& b, ValueId x, std::int64_t k, std::int64_t dim);
 std::vector<ValueId> sort(Builder& b, std::vector<ValueId> operands, std::int64_t dim);
-ValueId random_bits(Builder& b, ValueId key, Shape shape);
-ValueId random_split(Builder& b, ValueId key, std::int64_t num);
-ValueId random_fold_in(Builder& b, ValueId key, ValueId data);
 
 // --- partitioning
 

@@ -348,4 +348,6 @@ const OpRecord scatter_add_op{
                        scatter_sample(i32({2, 5, 3}), f32({2, 5, 3, 2}), 2, 4, 2)},
 };
 
+OpFamily index_ops() { return {&gather_op, &scatter_add_op}; }
+
 }  // namespace tessera::ops

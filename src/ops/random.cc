@@ -117,14 +117,6 @@ Factors fold_in_factors(const Attributes&, const std::vector<Type>& operands,
   return factors;
 }
 
-std::vector<ValueId> bits_batch(BatchContext& c) {
-  return {random_bits(c.b, c.operands[0], c.equation.attributes.ints("shape"))};
-}
-
-std::vector<ValueId> split_batch(BatchContext& c) {
-  return {random_split(c.b, c.operands[0], c.equation.attributes.integer("num"))};
-}
-
 SampleOperand key_operand(Shape batch) {
   batch.push_back(2);
   return {u32(std::move(batch)), 0.0, 4294967295.0};
@@ -155,7 +147,7 @@ const OpRecord random_bits_op{
     .types = TypeSet::integers,
     .shape = bits_shape,
     .vjp = zero_vjp,
-    .batch = bits_batch,
+    .batch = elementwise_batch,
     .factors = bits_factors,
     .host = generator("random_bits"),
     .reference = bits_reference,
@@ -191,7 +183,7 @@ const OpRecord random_split_op{
     .types = TypeSet::integers,
     .shape = split_shape,
     .vjp = zero_vjp,
-    .batch = split_batch,
+    .batch = elementwise_batch,
     .factors = split_factors,
     .host = kernel("random_split"),
     .reference = split_reference,
@@ -199,5 +191,7 @@ const OpRecord random_split_op{
     .samples = Samples{split_sample(5), split_sample(1), split_sample(12), split_sample(6, {4}),
                        split_sample(3, {2, 5})},
 };
+
+OpFamily random_ops() { return {&random_bits_op, &random_fold_in_op, &random_split_op}; }
 
 }  // namespace tessera::ops

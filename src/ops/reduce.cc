@@ -253,10 +253,6 @@ std::vector<HostArray> argmin_reference(const ReferenceContext& c) {
   return first_position(c, [](auto x, auto y) { return x < y; });
 }
 
-std::vector<ValueId> argmin_batch(BatchContext& c) {
-  return {argmin(c.b, c.batched(0), c.equation.attributes.integer("dim") + 1)};
-}
-
 Sample argmax_sample(SampleOperand operand, std::int64_t dim) {
   return {.operands = {std::move(operand)}, .attributes = {{"dim", dim}}};
 }
@@ -293,7 +289,7 @@ const OpRecord argmin_op{
     .types = TypeSet::numbers,
     .shape = argmax_shape,
     .vjp = zero_vjp,
-    .batch = argmin_batch,
+    .batch = shifted_batch("dim"),
     .factors = argmax_factors,
     .host = kernel("argmax"),
     .reference = argmin_reference,
@@ -394,5 +390,10 @@ const OpRecord reduce_sum_op{
     .cost = flops_per_operand_element(1),
     .samples = reduce_number_samples(),
 };
+
+OpFamily reduce_ops() {
+  return {&argmax_op,     &argmin_op,    &reduce_and_op, &reduce_max_op,
+          &reduce_min_op, &reduce_or_op, &reduce_sum_op};
+}
 
 }  // namespace tessera::ops

@@ -318,4 +318,6 @@ const OpRecord transpose_op{
                 transpose_sample(i32({12, 6}), {1, 0})},
 };
 
+OpFamily shape_ops() { return {&broadcast_in_dim_op, &reshape_op, &transpose_op}; }
+
 }  // namespace tessera::ops

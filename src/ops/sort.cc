@@ -110,4 +110,6 @@ const OpRecord sort_op{
                 sort_sample({{u32({5, 1}), 0.0, 4e9}}, 1)},
 };
 
+OpFamily sort_ops() { return {&sort_op}; }
+
 }  // namespace tessera::ops

@@ -1,5 +1,6 @@
 // The table of all ops, and what src/ir asks of it.
 #include <algorithm>
+#include <unordered_map>
 
 #include <tessera/error.h>
 
@@ -110,123 +111,43 @@ std::string to_string(const Factors& factors) {
 
 namespace {
 
-const OpRecord* const kTable[] = {
-    &abs_op,
-    &acos_op,
-    &acosh_op,
-    &add_op,
-    &all_gather_op,
-    &all_reduce_op,
-    &all_slice_op,
-    &all_to_all_op,
-    &and_op,
-    &argmax_op,
-    &argmin_op,
-    &asin_op,
-    &asinh_op,
-    &atan2_op,
-    &atan_op,
-    &atanh_op,
-    &bitcast_op,
-    &broadcast_in_dim_op,
-    &call_op,
-    &cbrt_op,
-    &ceil_op,
-    &clamp_op,
-    &collective_permute_op,
-    &compare_op,
-    &concatenate_op,
-    &cond_op,
-    &constant_op,
-    &conv_op,
-    &convert_op,
-    &cos_op,
-    &cosh_op,
-    &count_leading_zeros_op,
-    &cummax_op,
-    &cummin_op,
-    &cumprod_op,
-    &cumsum_op,
-    &custom_vjp_op,
-    &div_op,
-    &dot_general_op,
-    &dynamic_slice_op,
-    &dynamic_update_slice_op,
-    &erf_inv_op,
-    &erf_op,
-    &erfc_op,
-    &exp2_op,
-    &exp_op,
-    &expm1_op,
-    &floor_op,
-    &fma_op,
-    &gather_along_op,
-    &gather_op,
-    &iota_op,
-    &is_finite_op,
-    &log1p_op,
-    &log2_op,
-    &log_op,
-    &logistic_op,
-    &max_op,
-    &min_op,
-    &mul_op,
-    &neg_op,
-    &not_op,
-    &optimization_barrier_op,
-    &or_op,
-    &pad_op,
-    &population_count_op,
-    &pow_op,
-    &random_bits_op,
-    &random_fold_in_op,
-    &random_split_op,
-    &reduce_and_op,
-    &reduce_max_op,
-    &reduce_min_op,
-    &reduce_or_op,
-    &reduce_prod_op,
-    &reduce_scatter_op,
-    &reduce_sum_op,
-    &reduce_window_max_op,
-    &reduce_window_min_op,
-    &reduce_window_sum_op,
-    &rem_op,
-    &remat_op,
-    &reshape_op,
-    &reverse_op,
-    &round_op,
-    &rsqrt_op,
-    &scan_op,
-    &scatter_add_along_op,
-    &scatter_add_op,
-    &scatter_op,
-    &select_op,
-    &sharding_constraint_op,
-    &shift_left_op,
-    &shift_right_arithmetic_op,
-    &shift_right_logical_op,
-    &sign_op,
-    &sin_op,
-    &sinh_op,
-    &slice_op,
-    &sort_op,
-    &sqrt_op,
-    &stop_gradient_op,
-    &sub_op,
-    &tan_op,
-    &tanh_op,
-    &top_k_op,
-    &transpose_op,
-    &while_op,
-    &xor_op,
+constexpr OpFamily (*kFamilies[])() = {
+    along_ops,
+    bitwise_ops,
+    collective_ops,
+    compare_select_ops,
+    contract_ops,
+    control_ops,
+    conv_ops,
+    convert_ops,
+    create_ops,
+    cumulative_ops,
+    dynamic_slice_ops,
+    elementwise_binary_ops,
+    elementwise_unary_ops,
+    index_ops,
+    random_ops,
+    reduce_ops,
+    reduce_prod_ops,
+    reduce_window_ops,
+    rounding_ops,
+    scatter_ops,
+    shape_ops,
+    sort_ops,
+    special_ops,
+    top_k_ops,
+    trigonometric_ops,
+    window_ops,
 };
 
 }  // namespace
 
 const std::vector<const OpRecord*>& all_ops() {
   static const std::vector<const OpRecord*> sorted = [] {
-    std::vector<const OpRecord*> ops(std::begin(kTable), std::end(kTable));
+    std::vector<const OpRecord*> ops;
+    for (auto* family : kFamilies) {
+      for (const OpRecord* op : family()) ops.push_back(op);
+    }
     std::sort(ops.begin(), ops.end(),
               [](const OpRecord* x, const OpRecord* y) { return *x->name < *y->name; });
     return ops;
@@ -285,11 +206,21 @@ void check_attributes(const ops::ShapeContext& context, const ops::AttributeName
 std::string_view op_name(const ops::OpRecord& op) { return *op.name; }
 
 const ops::OpRecord* find_op(std::string_view op_name_wanted) {
-  const auto& all = ops::all_ops();
-  const auto place = std::lower_bound(
-      all.begin(), all.end(), op_name_wanted,
-      [](const ops::OpRecord* op, std::string_view wanted) { return *op->name < wanted; });
-  return place != all.end() && *(*place)->name == op_name_wanted ? *place : nullptr;
+  static const auto by_name = [] {
+    std::unordered_map<std::string_view, const ops::OpRecord*> map;
+    for (const ops::OpRecord* op : ops::all_ops()) {
+      require(map.emplace(*op->name, op).second, "no two ops have one name");
+    }
+    return map;
+  }();
+  const auto place = by_name.find(op_name_wanted);
+  return place == by_name.end() ? nullptr : place->second;
+}
+
+const ops::OpRecord& op_named(std::string_view op_name_wanted) {
+  const ops::OpRecord* op = find_op(op_name_wanted);
+  require(op != nullptr, "the name of an op that there is");
+  return *op;
 }
 
 const std::vector<std::string>& attribute_names(const ops::OpRecord& op) { return *op.attributes; }

@@ -391,4 +391,6 @@ const OpRecord slice_op{
                        slice_sample(i32({6, 3}), {2, 0}, {6, 3}, {2, 1})},
 };
 
+OpFamily window_ops() { return {&concatenate_op, &pad_op, &reverse_op, &slice_op}; }
+
 }  // namespace tessera::ops

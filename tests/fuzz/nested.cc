@@ -4,7 +4,6 @@
 #include <memory>
 
 #include "ops/control/control.h"
-#include "ops/ops.h"
 #include "tests/fuzz/program.h"
 
 namespace tessera::fuzz {
@@ -39,8 +38,7 @@ void fill(Program& body) {
 }
 
 ValueId scalar(Program& p, double value, DType dtype) {
-  return p.emit_anyway(ops::constant_op, {{"dtype", dtype}, {"shape", Ints{}}, {"value", value}},
-                       {})[0];
+  return p.emit_anyway("constant", {{"dtype", dtype}, {"shape", Ints{}}, {"value", value}}, {})[0];
 }
 
 /// One of the values to build on, or `otherwise`.
@@ -57,25 +55,20 @@ ValueId as_type(Program& p, ValueId x, const Type& type) {
     for (std::int64_t i = 0; i < p.type(x).rank(); ++i) dims.push_back(i);
     p.random().shuffle(dims);
     const bool is_logical = p.type(x).dtype == DType::boolean;
-    const ops::OpRecord& op = is_logical              ? ops::reduce_or_op
-                              : p.random().chance(70) ? ops::reduce_sum_op
-                                                      : ops::reduce_max_op;
+    const char* op = is_logical ? "reduce_or" : p.random().chance(70) ? "reduce_sum" : "reduce_max";
     x = p.emit_anyway(op, {{"dims", dims}}, {x})[0];
   }
-  if (p.type(x).dtype != type.dtype)
-    x = p.emit_anyway(ops::convert_op, {{"dtype", type.dtype}}, {x})[0];
+  if (p.type(x).dtype != type.dtype) x = p.emit_anyway("convert", {{"dtype", type.dtype}}, {x})[0];
   if (p.type(x) == type) return x;
-  return p.emit_anyway(ops::broadcast_in_dim_op, {{"dims", Ints{}}, {"shape", type.shape}}, {x})[0];
+  return p.emit_anyway("broadcast_in_dim", {{"dims", Ints{}}, {"shape", type.shape}}, {x})[0];
 }
 
 /// Some function of two values of one type.
 ValueId mixed(Program& p, ValueId x, ValueId y) {
-  static const std::vector<const ops::OpRecord*> numbers = {&ops::add_op, &ops::sub_op,
-                                                            &ops::max_op, &ops::mul_op};
-  static const std::vector<const ops::OpRecord*> booleans = {&ops::and_op, &ops::or_op,
-                                                             &ops::xor_op};
+  static const std::vector<std::string> numbers = {"add", "sub", "max", "mul"};
+  static const std::vector<std::string> booleans = {"and", "or", "xor"};
   const bool is_logical = p.type(x).dtype == DType::boolean;
-  return p.emit_anyway(*p.random().choose(is_logical ? booleans : numbers), {}, {x, y})[0];
+  return p.emit_anyway(p.random().choose(is_logical ? booleans : numbers), {}, {x, y})[0];
 }
 
 /// What a loop makes of its carry: floats are kept small, so that rounds do not end in infinities.
@@ -87,7 +80,7 @@ ValueId next_carry(Program& p, ValueId carry) {
   const ValueId next = mixed(p, carry, as_type(p, any_or(p, carry), type));
   if (type.dtype != DType::f32 || p.random().chance(30)) return next;
   auto full = [&](double value) { return as_type(p, scalar(p, value, DType::f32), type); };
-  return p.emit_anyway(ops::clamp_op, {}, {full(-4.0), next, full(4.0)})[0];
+  return p.emit_anyway("clamp", {}, {full(-4.0), next, full(4.0)})[0];
 }
 
 Ids some_values(Program& p, std::int64_t count, ValueId otherwise) {
@@ -198,7 +191,7 @@ void scan(Program& p) {
     append(all, passed->outside);
     append(body.function().inputs, passed->inside);
   }
-  p.emit(ops::scan_op,
+  p.emit("scan",
          {{"body", bodies({body.function()})},
           {"length", length},
           {"num_carry", static_cast<std::int64_t>(operands.carries.outside.size())},
@@ -215,13 +208,12 @@ ir::Function condition_of(Program& p, const Ids& operands, std::size_t limit, st
   for (ValueId id : operands) condition.add_input(ops::HostArray(p.data(id)));
   const Ids inputs = condition.function().inputs;
   const ir::Attributes below = {{"direction", std::string("lt")}};
-  ValueId goes_on =
-      condition.emit_anyway(ops::compare_op, below, {inputs[counter], inputs[limit]})[0];
+  ValueId goes_on = condition.emit_anyway("compare", below, {inputs[counter], inputs[limit]})[0];
   if (p.random().chance(30)) {
     const ValueId number = as_type(condition, p.random().choose(inputs), Type{DType::f32, Shape{}});
     const ValueId bound = scalar(condition, 20.0, DType::f32);
-    const ValueId is_small = condition.emit_anyway(ops::compare_op, below, {number, bound})[0];
-    goes_on = condition.emit_anyway(ops::and_op, {}, {goes_on, is_small})[0];
+    const ValueId is_small = condition.emit_anyway("compare", below, {number, bound})[0];
+    goes_on = condition.emit_anyway("and", {}, {goes_on, is_small})[0];
   }
   condition.builder().set_outputs({goes_on});
   return condition.function();
@@ -236,13 +228,13 @@ void while_loop(Program& p) {
   auto number_of = [&](std::int64_t value) {
     return scalar(p, static_cast<double>(value), DType::i32);
   };
-  pass(p, body, p.emit_anyway(ops::clamp_op, {}, {number_of(0), number, number_of(4)})[0], consts);
+  pass(p, body, p.emit_anyway("clamp", {}, {number_of(0), number, number_of(4)})[0], consts);
   pass(p, body, number_of(p.random().between(-1, 2)), carries);
   for (std::int64_t n = p.random().between(1, 2); n > 0; --n) pass(p, body, p.any(), carries);
   const std::size_t first_own = body.function().inputs.size();
   fill(body);
   Ids outputs = {
-      body.emit_anyway(ops::add_op, {}, {carries.inside[0], scalar(body, 1.0, DType::i32)})[0]};
+      body.emit_anyway("add", {}, {carries.inside[0], scalar(body, 1.0, DType::i32)})[0]};
   for (std::size_t i = 1; i < carries.inside.size(); ++i) {
     outputs.push_back(next_carry(body, carries.inside[i]));
   }
@@ -253,7 +245,7 @@ void while_loop(Program& p) {
   body.function().inputs = consts.inside;
   append(body.function().inputs, carries.inside);
   const ir::Function condition = condition_of(p, operands, 0, consts.outside.size());
-  p.emit(ops::while_op,
+  p.emit("while",
          {{"body", bodies({body.function()})},
           {"condition", bodies({condition})},
           {"num_consts", static_cast<std::int64_t>(consts.outside.size())}},
@@ -311,7 +303,7 @@ void cond(Program& p) {
   std::vector<ir::Function> functions;
   for (const auto& branch : branches) functions.push_back(branch->function());
   operands.insert(operands.begin(), branch_number(p, num_branches));
-  p.emit(ops::cond_op, {{"branches", bodies(std::move(functions))}}, operands);
+  p.emit("cond", {{"branches", bodies(std::move(functions))}}, operands);
 }
 
 // --- calls
@@ -330,8 +322,7 @@ void call(Program& p) {
   if (is_too_deep(p)) return;
   Program body(&p);
   const Ids operands = call_operands(p, body);
-  p.emit(ops::call_op, {{"body", bodies({body.function()})}, {"name", std::string("part")}},
-         operands);
+  p.emit("call", {{"body", bodies({body.function()})}, {"name", std::string("part")}}, operands);
 }
 
 void remat(Program& p) {
@@ -341,8 +332,8 @@ void remat(Program& p) {
                                                     "dots_with_no_batch_dims_saveable"};
   Program body(&p);
   const Ids operands = call_operands(p, body);
-  p.emit(ops::remat_op,
-         {{"body", bodies({body.function()})}, {"policy", p.random().choose(policies)}}, operands);
+  p.emit("remat", {{"body", bodies({body.function()})}, {"policy", p.random().choose(policies)}},
+         operands);
 }
 
 /// Moves the operands that must be arguments, since they may be differentiated, to the front;
@@ -387,7 +378,7 @@ void custom_vjp(Program& p) {
     cotangents.push_back(p.random().chance(50) ? first : mixed(backward, first, second));
   }
   backward.builder().set_outputs(cotangents);
-  p.emit(ops::custom_vjp_op,
+  p.emit("custom_vjp",
          {{"backward", bodies({backward.function()})},
           {"forward", bodies({forward})},
           {"num_args", static_cast<std::int64_t>(num_args)},
@@ -398,19 +389,19 @@ void custom_vjp(Program& p) {
 void optimization_barrier(Program& p) {
   Ids operands;
   for (std::int64_t n = p.random().between(1, 3); n > 0; --n) operands.push_back(p.any());
-  p.emit(ops::optimization_barrier_op, {}, operands);
+  p.emit("optimization_barrier", {}, operands);
 }
 
 }  // namespace
 
 Recipes control_recipes() {
-  return {{&ops::call_op, {4, call}},
-          {&ops::cond_op, {7, cond}},
-          {&ops::custom_vjp_op, {4, custom_vjp}},
-          {&ops::optimization_barrier_op, {2, optimization_barrier}},
-          {&ops::remat_op, {4, remat}},
-          {&ops::scan_op, {9, scan}},
-          {&ops::while_op, {5, while_loop}}};
+  return {{"call", {4, call}},
+          {"cond", {7, cond}},
+          {"custom_vjp", {4, custom_vjp}},
+          {"optimization_barrier", {2, optimization_barrier}},
+          {"remat", {4, remat}},
+          {"scan", {9, scan}},
+          {"while", {5, while_loop}}};
 }
 
 }  // namespace tessera::fuzz

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "compile/reference/interpret.h"
-#include "ops/ops.h"
 
 namespace tessera::fuzz {
 
@@ -122,7 +121,7 @@ ValueId Program::like(const ops::SampleOperand& operand) {
   if (old != ir::kNoValue && random_.chance(60)) return old;
   if (random_.chance(12)) {
     static const std::vector<double> numbers = {0.0, -0.0, 1.0, 0.5, -1.5, 3.0};
-    return emit_anyway(ops::constant_op,
+    return emit_anyway("constant",
                        {{"dtype", operand.type.dtype},
                         {"shape", operand.type.shape},
                         {"value", random_.choose(numbers)}},
@@ -136,38 +135,38 @@ ValueId Program::like(const ops::SampleOperand& operand) {
     ops::SampleOperand small = operand;
     small.type.shape = row;
     const std::vector<ValueId> wide =
-        emit(ops::broadcast_in_dim_op, {{"dims", Ints{dim}}, {"shape", operand.type.shape}},
+        emit("broadcast_in_dim", {{"dims", Ints{dim}}, {"shape", operand.type.shape}},
              {add_input(small)});
     if (!wide.empty()) return wide[0];
   }
   return add_input(operand);
 }
 
-std::vector<ValueId> Program::emit(const ops::OpRecord& op, ir::Attributes attributes,
+std::vector<ValueId> Program::emit(std::string_view op, ir::Attributes attributes,
                                    std::vector<ValueId> operands) {
   std::vector<Type> types;
   for (ValueId id : operands) types.push_back(type(id));
-  const std::vector<Type> results = ir::infer_types(op, attributes, types, {});
+  const std::vector<Type> results = ir::infer_types(ir::op_named(op), attributes, types, {});
   for (const Type& result : results) {
     if (num_elements(result.shape) > max_elements_ || result.rank() > 6) return {};
   }
   return emit_anyway(op, std::move(attributes), std::move(operands));
 }
 
-std::vector<ValueId> Program::emit_anyway(const ops::OpRecord& op, ir::Attributes attributes,
+std::vector<ValueId> Program::emit_anyway(std::string_view op, ir::Attributes attributes,
                                           std::vector<ValueId> operands) {
   std::vector<Type> types;
   for (ValueId id : operands) types.push_back(type(id));
-  const std::vector<Type> results = ir::infer_types(op, attributes, types, {});
+  const std::vector<Type> results = ir::infer_types(ir::op_named(op), attributes, types, {});
   std::vector<const ops::HostArray*> arrays;
   for (ValueId id : operands) arrays.push_back(&data_[id]);
   const std::function<std::vector<ops::HostArray>(const ir::Function&, std::vector<ops::HostArray>)>
       call = compile::interpret;
-  std::vector<ops::HostArray> data = (*op.reference)({.attributes = attributes,
-                                                      .operands = arrays,
-                                                      .results = results,
-                                                      .grains = function_.grains,
-                                                      .call = call});
+  std::vector<ops::HostArray> data = (*ir::op_named(op).reference)({.attributes = attributes,
+                                                                    .operands = arrays,
+                                                                    .results = results,
+                                                                    .grains = function_.grains,
+                                                                    .call = call});
   b_.set_span({"fuzz.cc", static_cast<std::uint32_t>(function_.equations.size() + 1)});
   const std::vector<ValueId> ids = b_.emit_all(op, std::move(attributes), std::move(operands));
   for (std::size_t i = 0; i < ids.size(); ++i) keep(ids[i], std::move(data[i]));

@@ -67,10 +67,10 @@ class Program {
 
   /// Appends an equation; without effect where its results would be too large. Results that are
   /// worth it can be built on.
-  std::vector<ValueId> emit(const ops::OpRecord& op, ir::Attributes attributes,
+  std::vector<ValueId> emit(std::string_view op, ir::Attributes attributes,
                             std::vector<ValueId> operands);
   /// Appends an equation, however large its results are.
-  std::vector<ValueId> emit_anyway(const ops::OpRecord& op, ir::Attributes attributes,
+  std::vector<ValueId> emit_anyway(std::string_view op, ir::Attributes attributes,
                                    std::vector<ValueId> operands);
 
  private:
@@ -95,7 +95,7 @@ struct Recipe {
   std::function<void(Program&)> add;
 };
 /// equations.cc, windows.cc, nested.cc: recipes of the ops that their samples are not enough for.
-using Recipes = std::map<const ops::OpRecord*, Recipe>;
+using Recipes = std::map<std::string_view, Recipe>;
 Recipes leaf_recipes();
 Recipes window_and_index_recipes();
 Recipes control_recipes();

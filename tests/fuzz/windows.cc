@@ -1,7 +1,6 @@
 // Recipes of ops along lines, in windows and at places that data name.
 #include <algorithm>
 
-#include "ops/ops.h"
 #include "tests/fuzz/program.h"
 
 namespace tessera::fuzz {
@@ -19,14 +18,14 @@ DType any_number(Program& p) {
 
 void cumulate(Program& p, const ops::OpRecord& op) {
   const ValueId x = p.any(any_number(p), 1);
-  p.emit(op, {{"dim", any_dim(p, x)}, {"reverse", p.random().chance(50)}}, {x});
+  p.emit(*op.name, {{"dim", any_dim(p, x)}, {"reverse", p.random().chance(50)}}, {x});
 }
 
 void top_k(Program& p) {
   const ValueId x = p.any(any_number(p), 1);
   const std::int64_t dim = any_dim(p, x);
   const std::int64_t most = p.shape(x)[at(dim)];
-  p.emit(ops::top_k_op, {{"dim", dim}, {"k", p.random().between(most > 0 ? 1 : 0, most)}}, {x});
+  p.emit("top_k", {{"dim", dim}, {"k", p.random().between(most > 0 ? 1 : 0, most)}}, {x});
 }
 
 // --- windows
@@ -40,7 +39,7 @@ void reduce_window(Program& p, const ops::OpRecord& op) {
     stride.push_back(has_window ? p.random().between(1, 3) : 1);
     if (size == 0) return;
   }
-  p.emit(op, {{"stride", stride}, {"window", window}}, {x});
+  p.emit(*op.name, {{"stride", stride}, {"window", window}}, {x});
 }
 
 void conv(Program& p) {
@@ -72,8 +71,7 @@ void conv(Program& p) {
   kernel.push_back(shape.back());
   kernel.push_back(p.random().between(1, 6));
   if (num_elements(kernel) > 2000) return;
-  p.emit(ops::conv_op, {{"dilation", dilation}, {"stride", stride}},
-         {x, p.of_type({dtype, kernel})});
+  p.emit("conv", {{"dilation", dilation}, {"stride", stride}}, {x, p.of_type({dtype, kernel})});
 }
 
 // --- places that data name
@@ -100,7 +98,7 @@ void dynamic_slice(Program& p) {
   const Shape shape = p.shape(x);
   Ids operands = {x};
   for (ValueId id : starts(p, shape)) operands.push_back(id);
-  p.emit(ops::dynamic_slice_op, {{"sizes", part_of(p, shape)}}, operands);
+  p.emit("dynamic_slice", {{"sizes", part_of(p, shape)}}, operands);
 }
 
 void dynamic_update_slice(Program& p) {
@@ -108,7 +106,7 @@ void dynamic_update_slice(Program& p) {
   const Type type = p.type(x);
   Ids operands = {x, p.of_type({type.dtype, part_of(p, type.shape)})};
   for (ValueId id : starts(p, type.shape)) operands.push_back(id);
-  p.emit(ops::dynamic_update_slice_op, {}, operands);
+  p.emit("dynamic_update_slice", {}, operands);
 }
 
 void gather_along(Program& p) {
@@ -118,7 +116,7 @@ void gather_along(Program& p) {
   const std::int64_t size = shape[at(dim)];
   if (p.random().chance(60)) shape[at(dim)] = p.size();
   if (num_elements(shape) > 1000) return;
-  p.emit(ops::gather_along_op, {{"dim", dim}}, {x, indices(p, shape, size)});
+  p.emit("gather_along", {{"dim", dim}}, {x, indices(p, shape, size)});
 }
 
 void scatter_add_along(Program& p) {
@@ -126,7 +124,7 @@ void scatter_add_along(Program& p) {
   const std::int64_t dim = any_dim(p, updates);
   const std::int64_t size = p.size();
   const ValueId places = indices(p, p.shape(updates), size);
-  p.emit(ops::scatter_add_along_op, {{"dim", dim}, {"size", size}}, {places, updates});
+  p.emit("scatter_add_along", {{"dim", dim}, {"size", size}}, {places, updates});
 }
 
 void scatter(Program& p) {
@@ -139,26 +137,26 @@ void scatter(Program& p) {
   shape.insert(shape.begin() + dim, rows.begin(), rows.end());
   if (num_elements(shape) > 2000 || shape.size() > 6) return;
   const ValueId places = indices(p, rows, type.shape[at(dim)]);
-  p.emit(ops::scatter_op, {{"dim", dim}}, {x, places, p.of_type({type.dtype, shape})});
+  p.emit("scatter", {{"dim", dim}}, {x, places, p.of_type({type.dtype, shape})});
 }
 
 }  // namespace
 
 Recipes window_and_index_recipes() {
-  Recipes recipes = {{&ops::conv_op, {5, conv}},
-                     {&ops::dynamic_slice_op, {3, dynamic_slice}},
-                     {&ops::dynamic_update_slice_op, {3, dynamic_update_slice}},
-                     {&ops::gather_along_op, {3, gather_along}},
-                     {&ops::scatter_add_along_op, {3, scatter_add_along}},
-                     {&ops::scatter_op, {3, scatter}},
-                     {&ops::top_k_op, {3, top_k}}};
-  for (const ops::OpRecord* op :
-       {&ops::cummax_op, &ops::cummin_op, &ops::cumprod_op, &ops::cumsum_op}) {
-    recipes[op] = {2, [op](Program& p) { cumulate(p, *op); }};
-  }
-  for (const ops::OpRecord* op :
-       {&ops::reduce_window_max_op, &ops::reduce_window_min_op, &ops::reduce_window_sum_op}) {
-    recipes[op] = {2, [op](Program& p) { reduce_window(p, *op); }};
+  Recipes recipes = {{"conv", {5, conv}},
+                     {"dynamic_slice", {3, dynamic_slice}},
+                     {"dynamic_update_slice", {3, dynamic_update_slice}},
+                     {"gather_along", {3, gather_along}},
+                     {"scatter_add_along", {3, scatter_add_along}},
+                     {"scatter", {3, scatter}},
+                     {"top_k", {3, top_k}}};
+  for (const ops::OpRecord* op : ops::all_ops()) {
+    if (op->host.name == "cumulative") {
+      recipes[*op->name] = {2, [op](Program& p) { cumulate(p, *op); }};
+    }
+    if (op->host.name == "reduce_window") {
+      recipes[*op->name] = {2, [op](Program& p) { reduce_window(p, *op); }};
+    }
   }
   return recipes;
 }

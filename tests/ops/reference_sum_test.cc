@@ -132,18 +132,21 @@ std::vector<std::uint32_t> with_key_42(const testing::EmitOne& emit) {
 }
 
 TEST(RandomBits, AreThoseOfJax) {
-  EXPECT_EQ(with_key_42([](Builder& b, auto in) { return ops::random_split(b, in[0], 3); }),
+  EXPECT_EQ(with_key_42([](Builder& b, auto in) {
+              return b.emit("random_split", {{"num", 3}}, {in[0]});
+            }),
             golden("split(key,3)"));
   EXPECT_EQ(with_key_42([](Builder& b, auto in) {
-              return ops::random_fold_in(b, in[0], ops::scalar(b, 7.0, DType::u32));
+              return b.emit("random_fold_in", {}, {in[0], ops::scalar(b, 7.0, DType::u32)});
             }),
             golden("fold_in(key,7)"));
+  EXPECT_EQ(
+      with_key_42([](Builder& b, auto in) {
+        return b.emit("random_fold_in", {}, {in[0], ops::scalar(b, 4294967295.0, DType::u32)});
+      }),
+      golden("fold_in(key,4294967295)"));
   EXPECT_EQ(with_key_42([](Builder& b, auto in) {
-              return ops::random_fold_in(b, in[0], ops::scalar(b, 4294967295.0, DType::u32));
-            }),
-            golden("fold_in(key,4294967295)"));
-  EXPECT_EQ(with_key_42([](Builder& b, auto in) {
-              return ops::random_bits(b, in[0], {2, 3, 4});
+              return b.emit("random_bits", {{"shape", Shape{2, 3, 4}}}, {in[0]});
             }),
             golden("bits(u32,(2, 3, 4))"));
 }

@@ -6,16 +6,13 @@
 #include <tessera/ops.h>
 
 #include "api/operands.h"
-#include "ops/emit.h"
 
 namespace tessera {
 
 using detail::as_array;
 using detail::emit;
-using detail::Ids;
 using detail::Ints;
 using detail::public_op;
-using ir::Builder;
 
 namespace {
 
@@ -45,13 +42,11 @@ Array contract(const char* name, const Array& a, const Array& b, DotDims dims) {
   detail::common_dtype(name, {a, b});
   check_pairs(name, a, b, dims.contract_a, dims.contract_b);
   check_pairs(name, a, b, dims.batch_a, dims.batch_b);
-  return emit({a, b}, [&](Builder& f, const Ids& ids) {
-    return ops::dot_general(f, ids[0], ids[1],
-                            {.lhs_contract = dims.contract_a,
-                             .rhs_contract = dims.contract_b,
-                             .lhs_batch = dims.batch_a,
-                             .rhs_batch = dims.batch_b});
-  });
+  return emit("dot_general", {a, b},
+              {{"lhs_batch", dims.batch_a},
+               {"lhs_contract", dims.contract_a},
+               {"rhs_batch", dims.batch_b},
+               {"rhs_contract", dims.contract_b}});
 }
 
 void check_not_scalar(const char* name, const Array& a, const Array& b) {

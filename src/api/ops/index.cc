@@ -4,15 +4,12 @@
 #include <tessera/ops.h>
 
 #include "api/operands.h"
-#include "ops/emit.h"
 
 namespace tessera {
 
 using detail::as_array;
 using detail::emit;
-using detail::Ids;
 using detail::public_op;
-using ir::Builder;
 
 namespace {
 
@@ -30,8 +27,7 @@ Array take(Operand x, Operand indices, std::int64_t axis) {
     const Array v = as_array("take", x);
     const Array list = checked_indices("take", indices);
     const std::int64_t dim = detail::checked_axis("take", axis, v.rank(), detail::describe(v));
-    return emit({v, list},
-                [&](Builder& b, const Ids& ids) { return ops::gather(b, ids[0], ids[1], dim); });
+    return emit("gather", {v, list}, {{"dim", dim}, {"num_batch", std::int64_t{0}}});
   });
 }
 
@@ -53,11 +49,9 @@ Array scatter_add(Operand x, Operand indices, Operand updates) {
                                to_string(Type{v.dtype(), wanted})),
                    "reshape the updates");
     }
-    const Array added =
-        emit({list, detail::broadcast(rows, wanted)}, [&](Builder& b, const Ids& ids) {
-          return ops::scatter_add(b, ids[0], ids[1], 0, v.shape()[0]);
-        });
-    return v + added;
+    constexpr std::int64_t kZero = 0;
+    return v + emit("scatter_add", {list, detail::broadcast(rows, wanted)},
+                    {{"dim", kZero}, {"num_batch", kZero}, {"size", v.shape()[0]}});
   });
 }
 
@@ -79,9 +73,7 @@ Array scatter(Operand x, Operand indices, Operand updates, std::int64_t axis) {
                    "reshape the updates, or pass one number");
     }
     const Array rows = detail::broadcast(given, wanted);
-    return emit({v, list, rows}, [&](Builder& b, const Ids& ids) {
-      return ops::scatter(b, ids[0], ids[1], ids[2], dim);
-    });
+    return emit("scatter", {v, list, rows}, {{"dim", dim}});
   });
 }
 
@@ -99,9 +91,7 @@ Array take_along_axis(Operand x, Operand indices, std::int64_t axis) {
                    fmt::format("indices that differ from the array in axis {} only", dim),
                    "broadcast the indices, or take whole slices with take");
     }
-    return emit({v, list}, [&](Builder& b, const Ids& ids) {
-      return ops::gather_along(b, ids[0], ids[1], dim);
-    });
+    return emit("gather_along", {v, list}, {{"dim", dim}});
   });
 }
 
@@ -125,9 +115,7 @@ std::vector<Array> with_starts(const char* name, std::vector<Array> first,
 Array dynamic_slice(Operand x, const std::vector<Operand>& starts, Shape sizes) {
   return public_op(x.where, [&] {
     const auto operands = with_starts("dynamic_slice", {as_array("dynamic_slice", x)}, starts);
-    return emit(operands, [&](Builder& b, const Ids& ids) {
-      return ops::dynamic_slice(b, ids[0], {ids.begin() + 1, ids.end()}, sizes);
-    });
+    return emit("dynamic_slice", operands, {{"sizes", sizes}});
   });
 }
 
@@ -137,9 +125,7 @@ Array dynamic_update_slice(Operand x, Operand update, const std::vector<Operand>
     const DType dtype = detail::common_dtype(kName, {x, update});
     const auto operands =
         with_starts(kName, {as_array(kName, x, dtype), as_array(kName, update, dtype)}, starts);
-    return emit(operands, [&](Builder& b, const Ids& ids) {
-      return ops::dynamic_update_slice(b, ids[0], ids[1], {ids.begin() + 2, ids.end()});
-    });
+    return emit(kName, operands);
   });
 }
 
@@ -147,8 +133,7 @@ std::pair<Array, Array> top_k(Operand x, std::int64_t k, std::int64_t axis) {
   const std::vector<Array> best = detail::public_ops(x.where, [&] {
     const Array v = as_array("top_k", x);
     const std::int64_t dim = detail::checked_axis("top_k", axis, v.rank(), detail::describe(v));
-    return detail::emit_all(
-        {v}, [&](Builder& b, const Ids& ids) { return ops::top_k(b, ids[0], k, dim); });
+    return detail::emit_all("top_k", {v}, {{"dim", dim}, {"k", k}});
   });
   return {best[0], best[1]};
 }
@@ -168,7 +153,7 @@ Array sort(Operand x, std::int64_t axis) {
   return public_op(x.where, [&] {
     const Array v = as_array("sort", x);
     const std::int64_t dim = detail::checked_axis("sort", axis, v.rank(), detail::describe(v));
-    return emit({v}, [&](Builder& b, const Ids& ids) { return ops::sort(b, {ids[0]}, dim)[0]; });
+    return emit("sort", {v}, {{"dim", dim}});
   });
 }
 
@@ -182,9 +167,7 @@ std::pair<Array, Array> sort_by(Operand keys, Operand values, std::int64_t axis)
                    "broadcast one of them first");
     }
     const std::int64_t dim = detail::checked_axis("sort_by", axis, k.rank(), detail::describe(k));
-    return detail::emit_all({k, v}, [&](Builder& b, const Ids& ids) {
-      return ops::sort(b, {ids[0], ids[1]}, dim);
-    });
+    return detail::emit_all("sort", {k, v}, {{"dim", dim}});
   });
   return {sorted[0], sorted[1]};
 }

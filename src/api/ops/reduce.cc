@@ -4,21 +4,15 @@
 #include <tessera/ops.h>
 
 #include "api/operands.h"
-#include "ops/emit.h"
 
 namespace tessera {
 
 using detail::as_array;
 using detail::emit;
-using detail::Ids;
 using detail::Ints;
 using detail::public_op;
-using ir::Builder;
-using ir::ValueId;
 
 namespace {
-
-using Reduce = ValueId (*)(Builder&, ValueId, Ints);
 
 Array with_kept_dims(const Array& reduced, const Shape& shape, const Ints& dims) {
   Shape kept = shape;
@@ -26,13 +20,11 @@ Array with_kept_dims(const Array& reduced, const Shape& shape, const Ints& dims)
   return reshape(reduced, kept);
 }
 
-Array reduce(const char* name, const Operand& x, const Axes& axes, bool keep, Reduce append) {
+Array reduce(const char* name, const Operand& x, const Axes& axes, bool keep, const char* op) {
   return public_op(x.where, [&] {
     const Array v = as_array(name, x);
     const Ints dims = detail::checked_axes(name, axes, v);
-    const Array reduced = dims.empty() ? v : emit({v}, [&](Builder& b, const Ids& ids) {
-      return append(b, ids[0], dims);
-    });
+    const Array reduced = dims.empty() ? v : emit(op, {v}, {{"dims", dims}});
     return keep ? with_kept_dims(reduced, v.shape(), dims) : reduced;
   });
 }
@@ -52,54 +44,52 @@ void check_bool(const char* name, const Operand& x) {
                "compare first, for example not_equal(x, 0)");
 }
 
-Array position(const char* name, const Operand& x, std::int64_t axis,
-               ValueId (*append)(Builder&, ValueId, std::int64_t)) {
+Array position(const char* name, const Operand& x, std::int64_t axis) {
   return public_op(x.where, [&] {
     const Array v = as_array(name, x);
     const std::int64_t dim = detail::checked_axis(name, axis, v.rank(), detail::describe(v));
     check_not_empty(name, x, dim);
-    return emit({v}, [&](Builder& b, const Ids& ids) { return append(b, ids[0], dim); });
+    return emit(name, {v}, {{"dim", dim}});
   });
 }
 
-Array cumulative(const char* name, const Operand& x, std::int64_t axis, bool reverse,
-                 ValueId (*append)(Builder&, ValueId, std::int64_t, bool)) {
+Array cumulative(const char* name, const Operand& x, std::int64_t axis, bool reverse) {
   return public_op(x.where, [&] {
     const Array v = as_array(name, x);
     const std::int64_t dim = detail::checked_axis(name, axis, v.rank(), detail::describe(v));
-    return emit({v}, [&](Builder& b, const Ids& ids) { return append(b, ids[0], dim, reverse); });
+    return emit(name, {v}, {{"dim", dim}, {"reverse", reverse}});
   });
 }
 
 }  // namespace
 
-Array sum(Operand x, Axes axes, bool keep) { return reduce("sum", x, axes, keep, ops::reduce_sum); }
+Array sum(Operand x, Axes axes, bool keep) { return reduce("sum", x, axes, keep, "reduce_sum"); }
 
 Array max(Operand x, Axes axes, bool keep) {
   return public_op(x.where, [&] {
     check_not_empty("max", x, axes);
-    return reduce("max", x, axes, keep, ops::reduce_max);
+    return reduce("max", x, axes, keep, "reduce_max");
   });
 }
 
 Array min(Operand x, Axes axes, bool keep) {
   return public_op(x.where, [&] {
     check_not_empty("min", x, axes);
-    return reduce("min", x, axes, keep, ops::reduce_min);
+    return reduce("min", x, axes, keep, "reduce_min");
   });
 }
 
 Array all(Operand x, Axes axes, bool keep) {
   return public_op(x.where, [&] {
     check_bool("all", x);
-    return reduce("all", x, axes, keep, ops::reduce_and);
+    return reduce("all", x, axes, keep, "reduce_and");
   });
 }
 
 Array any(Operand x, Axes axes, bool keep) {
   return public_op(x.where, [&] {
     check_bool("any", x);
-    return reduce("any", x, axes, keep, ops::reduce_or);
+    return reduce("any", x, axes, keep, "reduce_or");
   });
 }
 
@@ -118,24 +108,22 @@ Array mean(Operand x, Axes axes, bool keep) {
   });
 }
 
-Array prod(Operand x, Axes axes, bool keep) {
-  return reduce("prod", x, axes, keep, ops::reduce_prod);
-}
+Array prod(Operand x, Axes axes, bool keep) { return reduce("prod", x, axes, keep, "reduce_prod"); }
 
-Array argmax(Operand x, std::int64_t axis) { return position("argmax", x, axis, ops::argmax); }
-Array argmin(Operand x, std::int64_t axis) { return position("argmin", x, axis, ops::argmin); }
+Array argmax(Operand x, std::int64_t axis) { return position("argmax", x, axis); }
+Array argmin(Operand x, std::int64_t axis) { return position("argmin", x, axis); }
 
 Array cumsum(Operand x, std::int64_t axis, bool reverse) {
-  return cumulative("cumsum", x, axis, reverse, ops::cumsum);
+  return cumulative("cumsum", x, axis, reverse);
 }
 Array cumprod(Operand x, std::int64_t axis, bool reverse) {
-  return cumulative("cumprod", x, axis, reverse, ops::cumprod);
+  return cumulative("cumprod", x, axis, reverse);
 }
 Array cummax(Operand x, std::int64_t axis, bool reverse) {
-  return cumulative("cummax", x, axis, reverse, ops::cummax);
+  return cumulative("cummax", x, axis, reverse);
 }
 Array cummin(Operand x, std::int64_t axis, bool reverse) {
-  return cumulative("cummin", x, axis, reverse, ops::cummin);
+  return cumulative("cummin", x, axis, reverse);
 }
 
 Array softmax(Operand x, std::int64_t axis) {

@@ -232,7 +232,7 @@ Array iota(Shape shape, std::int64_t axis, DType dtype, std::source_location whe
     detail::check_sizes("iota", shape);
     const std::int64_t dim = detail::checked_axis(
         "iota", axis, static_cast<std::int64_t>(shape.size()), to_string(shape));
-    return emit({}, [&](Builder& b, const Ids&) { return ops::iota(b, dtype, shape, dim); });
+    return emit("iota", {}, {{"dim", dim}, {"dtype", dtype}, {"shape", shape}});
   });
 }
 

@@ -123,9 +123,7 @@ void check_conv(const Array& x, const Array& kernel, std::int64_t groups) {
 }
 
 Array convolved(const Array& x, const Array& kernel, const Ints& strides, const Ints& dilation) {
-  return emit({x, kernel}, [&](Builder& b, const Ids& ids) {
-    return ops::conv(b, ids[0], ids[1], strides, dilation);
-  });
+  return emit("conv", {x, kernel}, {{"dilation", dilation}, {"stride", strides}});
 }
 
 /// Zeros between and around the elements of the space dimensions.
@@ -161,11 +159,9 @@ Array conv_of(const Array& x, const Array& kernel, const ConvOptions& options) {
 
 // --- pooling
 
-using ReduceWindow = ValueId (*)(Builder&, ValueId, Ints, Ints);
-
-double neutral_of(ReduceWindow append, DType dtype) {
-  if (append == ops::reduce_window_sum) return 0.0;
-  const double sign = append == ops::reduce_window_max ? -1.0 : 1.0;
+double neutral_of(std::string_view op, DType dtype) {
+  if (op == "reduce_window_sum") return 0.0;
+  const double sign = op == "reduce_window_max" ? -1.0 : 1.0;
   if (is_float(dtype)) return sign * std::numeric_limits<double>::infinity();
   if (dtype == DType::u32) return sign < 0 ? 0.0 : std::numeric_limits<std::uint32_t>::max();
   return sign < 0 ? std::numeric_limits<std::int32_t>::lowest()
@@ -173,7 +169,7 @@ double neutral_of(ReduceWindow append, DType dtype) {
 }
 
 Array reduce_window(const char* name, const Operand& x, const Ints& window, const Ints& strides,
-                    const Padding& padding, ReduceWindow append) {
+                    const Padding& padding, std::string_view op) {
   return public_op(x.where, [&] {
     const Array v = as_array(name, x);
     const std::size_t count = v.shape().size();
@@ -189,8 +185,9 @@ Array reduce_window(const char* name, const Operand& x, const Ints& window, cons
                    "use a smaller window, or the padding \"SAME\"");
     }
     return emit({v}, [&](Builder& b, const Ids& ids) {
-      const ValueId fill = ops::scalar(b, neutral_of(append, v.dtype()), v.dtype());
-      return append(b, ops::pad(b, ids[0], fill, widths.low, widths.high), sizes, steps);
+      const ValueId fill = ops::scalar(b, neutral_of(op, v.dtype()), v.dtype());
+      const ValueId padded = ops::pad(b, ids[0], fill, widths.low, widths.high);
+      return b.emit(op, {{"stride", steps}, {"window", sizes}}, {padded});
     });
   });
 }
@@ -209,16 +206,16 @@ Ints over_space(const char* name, const Array& x, Ints list) {
 }
 
 Array pool(const char* name, const Operand& x, const Ints& window, const Ints& strides,
-           const Padding& padding, ReduceWindow append) {
+           const Padding& padding, std::string_view op) {
   return public_op(x.where, [&] {
     const Array v = as_array(name, x);
     const Ints sizes = over_space(name, v, window);
     const Ints steps = strides.empty() ? Ints{} : over_space(name, v, strides);
     std::vector<std::pair<std::int64_t, std::int64_t>> widths = padding.widths();
-    if (!padding.name().empty()) return reduce_window(name, v, sizes, steps, padding, append);
+    if (!padding.name().empty()) return reduce_window(name, v, sizes, steps, padding, op);
     widths.insert(widths.begin(), {0, 0});
     widths.emplace_back(0, 0);
-    return reduce_window(name, v, sizes, steps, Padding(widths), append);
+    return reduce_window(name, v, sizes, steps, Padding(widths), op);
   });
 }
 
@@ -233,29 +230,29 @@ Array conv(Operand x, Operand kernel, const ConvOptions& options) {
 
 Array reduce_window_sum(Operand x, std::vector<std::int64_t> window,
                         std::vector<std::int64_t> strides, const Padding& padding) {
-  return reduce_window("reduce_window_sum", x, window, strides, padding, ops::reduce_window_sum);
+  return reduce_window("reduce_window_sum", x, window, strides, padding, "reduce_window_sum");
 }
 Array reduce_window_max(Operand x, std::vector<std::int64_t> window,
                         std::vector<std::int64_t> strides, const Padding& padding) {
-  return reduce_window("reduce_window_max", x, window, strides, padding, ops::reduce_window_max);
+  return reduce_window("reduce_window_max", x, window, strides, padding, "reduce_window_max");
 }
 Array reduce_window_min(Operand x, std::vector<std::int64_t> window,
                         std::vector<std::int64_t> strides, const Padding& padding) {
-  return reduce_window("reduce_window_min", x, window, strides, padding, ops::reduce_window_min);
+  return reduce_window("reduce_window_min", x, window, strides, padding, "reduce_window_min");
 }
 
 Array max_pool(Operand x, std::vector<std::int64_t> window, std::vector<std::int64_t> strides,
                const Padding& padding) {
-  return pool("max_pool", x, window, strides, padding, ops::reduce_window_max);
+  return pool("max_pool", x, window, strides, padding, "reduce_window_max");
 }
 Array min_pool(Operand x, std::vector<std::int64_t> window, std::vector<std::int64_t> strides,
                const Padding& padding) {
-  return pool("min_pool", x, window, strides, padding, ops::reduce_window_min);
+  return pool("min_pool", x, window, strides, padding, "reduce_window_min");
 }
 Array avg_pool(Operand x, std::vector<std::int64_t> window, std::vector<std::int64_t> strides,
                const Padding& padding) {
   return public_op(x.where, [&] {
-    const Array sums = pool("avg_pool", x, window, strides, padding, ops::reduce_window_sum);
+    const Array sums = pool("avg_pool", x, window, strides, padding, "reduce_window_sum");
     return sums / static_cast<double>(num_elements(window));
   });
 }

@@ -31,7 +31,7 @@ class RangeKernel final : public run::Kernel {
  public:
   RangeKernel(std::int64_t count, std::int64_t terms_each, F function)
       : count_(count), function_(std::move(function)) {
-    constexpr std::int64_t kMinPartTerms = 32 * 1024;
+    constexpr std::int64_t kMinPartTerms = std::int64_t{32} * 1024;
     const std::int64_t most = std::clamp<std::int64_t>(count, 1, 16);
     num_parts_ =
         static_cast<int>(std::clamp<std::int64_t>(count * terms_each / kMinPartTerms, 1, most));
@@ -76,6 +76,15 @@ std::vector<TileTask> task_per_tile(const LowerContext& context, const Equation&
     tasks.push_back(std::move(task));
   }
   return tasks;
+}
+
+inline DType dtype_of(const LowerContext& context, ValueId id) {
+  return context.function().type(id).dtype;
+}
+/// The buffer as what lies in it.
+template <typename T>
+T* elements_of(std::conditional_t<std::is_const_v<T>, const std::byte*, std::byte*> buffer) {
+  return reinterpret_cast<T*>(buffer);
 }
 
 /// Element counts before, along and after a dimension.

@@ -94,7 +94,7 @@ TEST(Fuse, IndependentBranchesJoinWhereTheyMeet) {
   const ValueId x = p.input({4, 8});
   const ValueId y = p.input({4, 8});
   const ValueId a = ops::exp(p.b, x);
-  const ValueId b = ops::tanh(p.b, y);
+  const ValueId b = p.b.emit("tanh", {}, {y});
   const Function f = on_one_device(p, {p.mul(a, b)});
   EXPECT_EQ(nodes_of(f), "exp tanh mul");
   EXPECT_EQ(num_buffers(fuse(f)), 3);
@@ -188,7 +188,7 @@ class RandomProgram {
       const ValueId two = ops::slice_dim(p.b, p.sum(x, {0}), 0, 0, 2);
       key = ops::bitcast(p.b, ops::exp(p.b, two), DType::u32);
     }
-    const ValueId bits = ops::random_bits(p.b, key, kShape);
+    const ValueId bits = p.b.emit("random_bits", {{"shape", kShape}}, {key});
     return p.mul(ops::convert(p.b, bits, DType::f32), x);
   }
 
@@ -402,6 +402,15 @@ Function chain(int length, bool is_rows) {
     y = p.mul(y, p.broadcast(total, {is_rows ? 0 : 1}, {64, 64}));
   }
   return on_one_device(p, {y});
+}
+
+TEST(Lower, EveryKernelThatARecordNamesHasOneLowering) {
+  for (const ops::OpRecord* op : ops::all_ops()) {
+    if (op->host.kind != ops::HostRule::Kind::kernel) continue;
+    ir::Equation equation;
+    equation.op = op;
+    EXPECT_NO_THROW(reads_dense(equation)) << *op->name;
+  }
 }
 
 TEST(PlanMemory, PeakOfAChainDoesNotGrow) {

@@ -12,47 +12,25 @@ namespace tessera::compile::host {
 
 namespace {
 
-struct KernelLowering {
-  Lowering lower;
-  bool reads_dense;
+constexpr Lowerings (*kFamilies[])() = {
+    along_lowerings,  control_lowerings,       conv_lowerings,          cumulative_lowerings,
+    dot_lowerings,    dynamic_slice_lowerings, index_lowerings,         move_lowerings,
+    reduce_lowerings, reduce_prod_lowerings,   reduce_window_lowerings, scatter_lowerings,
+    top_k_lowerings,
 };
 
-/// Lowerings by the name that the op records give (`kernel("dot_general")`).
-const std::map<std::string, KernelLowering, std::less<>>& lowerings() {
-  static const std::map<std::string, KernelLowering, std::less<>> table = {
-      {"argmax", {lower_argmax, true}},
-      {"combine", {lower_combine, false}},
-      {"concatenate", {lower_concatenate, false}},
-      {"cond", {lower_cond, true}},
-      {"conv", {lower_conv, false}},
-      {"cumulative", {lower_cumulative, true}},
-      {"dot_general", {lower_dot_general, false}},
-      {"dynamic_slice", {lower_dynamic_slice, false}},
-      {"dynamic_update_slice", {lower_dynamic_update_slice, true}},
-      {"gather", {lower_gather, true}},
-      {"gather_along", {lower_gather_along, true}},
-      {"move", {lower_move, false}},
-      {"pad", {lower_pad, false}},
-      {"random_bits", {lower_random_bits, true}},
-      {"random_fold_in", {lower_random_fold_in, true}},
-      {"random_split", {lower_random_split, true}},
-      {"reduce", {lower_reduce, false}},
-      {"reduce_prod", {lower_reduce_prod, true}},
-      {"reduce_window", {lower_reduce_window, true}},
-      {"scan", {lower_scan, true}},
-      {"scatter", {lower_scatter, true}},
-      {"scatter_add", {lower_scatter_add, true}},
-      {"scatter_add_along", {lower_scatter_add_along, true}},
-      {"sort", {lower_sort, true}},
-      {"top_k", {lower_top_k, true}},
-      {"while", {lower_while, true}},
-  };
-  return table;
-}
-
 const KernelLowering& lowering_of(const Equation& equation) {
-  const auto found = lowerings().find(equation.op->host.name);
-  require(found != lowerings().end(), "the host compiler has a lowering for every kernel");
+  static const std::map<std::string_view, KernelLowering> table = [] {
+    std::map<std::string_view, KernelLowering> joined;
+    for (auto* family : kFamilies) {
+      for (const KernelLowering& lowering : family()) {
+        require(joined.emplace(lowering.name, lowering).second, "no two lowerings have one name");
+      }
+    }
+    return joined;
+  }();
+  const auto found = table.find(equation.op->host.name);
+  require(found != table.end(), "the host compiler has a lowering for every kernel");
   return found->second;
 }
 

@@ -1,6 +1,9 @@
 // Lowers nodes of equations to kernels on tiles.
 #pragma once
 
+#include <string_view>
+#include <vector>
+
 #include "compile/host/fuse.h"
 #include "compile/host/program.h"
 #include "run/transport.h"
@@ -62,33 +65,26 @@ HostInstruction lower_exchange(const LowerContext& context, const Equation& equa
 /// All nodes, in order; with a transport for the device of its rank only.
 HostProgram lower(const Function& function, run::Transport* transport = nullptr);
 
-// One function per kernel op family, listed by name in lower.cc.
-using Lowering = std::vector<TileTask> (*)(const LowerContext&, const Equation&);
-std::vector<TileTask> lower_conv(const LowerContext&, const Equation&);
-std::vector<TileTask> lower_dot_general(const LowerContext&, const Equation&);
-std::vector<TileTask> lower_reduce(const LowerContext&, const Equation&);
-std::vector<TileTask> lower_argmax(const LowerContext&, const Equation&);
-std::vector<TileTask> lower_move(const LowerContext&, const Equation&);
-std::vector<TileTask> lower_combine(const LowerContext&, const Equation&);
-std::vector<TileTask> lower_concatenate(const LowerContext&, const Equation&);
-std::vector<TileTask> lower_pad(const LowerContext&, const Equation&);
-std::vector<TileTask> lower_gather(const LowerContext&, const Equation&);
-std::vector<TileTask> lower_scatter_add(const LowerContext&, const Equation&);
-std::vector<TileTask> lower_cumulative(const LowerContext&, const Equation&);
-std::vector<TileTask> lower_dynamic_slice(const LowerContext&, const Equation&);
-std::vector<TileTask> lower_dynamic_update_slice(const LowerContext&, const Equation&);
-std::vector<TileTask> lower_gather_along(const LowerContext&, const Equation&);
-std::vector<TileTask> lower_reduce_prod(const LowerContext&, const Equation&);
-std::vector<TileTask> lower_reduce_window(const LowerContext&, const Equation&);
-std::vector<TileTask> lower_scatter(const LowerContext&, const Equation&);
-std::vector<TileTask> lower_scatter_add_along(const LowerContext&, const Equation&);
-std::vector<TileTask> lower_top_k(const LowerContext&, const Equation&);
-std::vector<TileTask> lower_sort(const LowerContext&, const Equation&);
-std::vector<TileTask> lower_random_bits(const LowerContext&, const Equation&);
-std::vector<TileTask> lower_random_fold_in(const LowerContext&, const Equation&);
-std::vector<TileTask> lower_random_split(const LowerContext&, const Equation&);
-std::vector<TileTask> lower_scan(const LowerContext&, const Equation&);
-std::vector<TileTask> lower_while(const LowerContext&, const Equation&);
-std::vector<TileTask> lower_cond(const LowerContext&, const Equation&);
+/// How ops are lowered whose record says `kernel("name")`.
+struct KernelLowering {
+  std::string_view name;
+  std::vector<TileTask> (*lower)(const LowerContext&, const Equation&);
+  bool reads_dense;  // its operands are dense row-major tiles
+};
+/// Those of one file. lower.cc joins them.
+using Lowerings = std::vector<KernelLowering>;
+Lowerings along_lowerings();
+Lowerings control_lowerings();
+Lowerings conv_lowerings();
+Lowerings cumulative_lowerings();
+Lowerings dot_lowerings();
+Lowerings dynamic_slice_lowerings();
+Lowerings index_lowerings();
+Lowerings move_lowerings();
+Lowerings reduce_lowerings();
+Lowerings reduce_prod_lowerings();
+Lowerings reduce_window_lowerings();
+Lowerings scatter_lowerings();
+Lowerings top_k_lowerings();
 
 }  // namespace tessera::compile::host

@@ -265,8 +265,6 @@ LoweredLoop lower_loop(const LowerContext& context, const Equation& equation, Co
   return loop;
 }
 
-}  // namespace
-
 std::vector<TileTask> lower_scan(const LowerContext& context, const Equation& equation) {
   const ops::ScanParts parts = ops::scan_parts(equation);
   const Function& body = equation.attributes.body("body");
@@ -343,6 +341,12 @@ std::vector<TileTask> lower_cond(const LowerContext& context, const Equation& eq
     control.bodies.push_back(std::move(nested));
   }
   return task.finish(std::move(control));
+}
+
+}  // namespace
+
+Lowerings control_lowerings() {
+  return {{"cond", lower_cond, true}, {"scan", lower_scan, true}, {"while", lower_while, true}};
 }
 
 }  // namespace tessera::compile::host

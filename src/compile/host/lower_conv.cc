@@ -52,8 +52,6 @@ kernels::GemmProblem problem_of(const LowerContext& context, const Equation& equ
   return problem;
 }
 
-}  // namespace
-
 std::vector<TileTask> lower_conv(const LowerContext& context, const Equation& equation) {
   return contraction_tasks(
       context, equation,
@@ -61,5 +59,9 @@ std::vector<TileTask> lower_conv(const LowerContext& context, const Equation& eq
         return problem_of(context, equation, lhs, rhs, digits);
       });
 }
+
+}  // namespace
+
+Lowerings conv_lowerings() { return {{"conv", lower_conv, false}}; }
 
 }  // namespace tessera::compile::host

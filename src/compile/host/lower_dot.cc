@@ -56,8 +56,6 @@ kernels::GemmProblem problem_of(const LowerContext& context, const Equation& equ
   return problem;
 }
 
-}  // namespace
-
 std::vector<TileTask> lower_dot_general(const LowerContext& context, const Equation& equation) {
   const auto& attributes = equation.attributes;
   const Function& function = context.function();
@@ -70,5 +68,9 @@ std::vector<TileTask> lower_dot_general(const LowerContext& context, const Equat
         return problem_of(context, equation, lhs, rhs, a, b, digits);
       });
 }
+
+}  // namespace
+
+Lowerings dot_lowerings() { return {{"dot_general", lower_dot_general, false}}; }
 
 }  // namespace tessera::compile::host

@@ -88,8 +88,6 @@ Place place_in(const LowerContext& context, ValueId whole, ValueId part, const S
           .element_bytes = size_bytes(context.function().type(whole).dtype)};
 }
 
-}  // namespace
-
 std::vector<TileTask> lower_dynamic_slice(const LowerContext& context, const Equation& equation) {
   const ValueId result = equation.results[0];
   const Layout& layout = context.layout(result);
@@ -125,6 +123,13 @@ std::vector<TileTask> lower_dynamic_update_slice(const LowerContext& context,
     tasks.push_back(std::move(task));
   }
   return tasks;
+}
+
+}  // namespace
+
+Lowerings dynamic_slice_lowerings() {
+  return {{"dynamic_slice", lower_dynamic_slice, false},
+          {"dynamic_update_slice", lower_dynamic_update_slice, true}};
 }
 
 }  // namespace tessera::compile::host

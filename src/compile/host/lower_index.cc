@@ -32,8 +32,6 @@ IndexShape index_shape(const Equation& equation, const Shape& table, const Shape
           .num_indices = product(indices.begin() + num_batch, indices.end())};
 }
 
-}  // namespace
-
 std::vector<TileTask> lower_gather(const LowerContext& context, const Equation& equation) {
   const DType dtype = context.function().type(equation.results[0]).dtype;
   return task_per_tile(context, equation, [&](const AtomDigits& digits) {
@@ -112,8 +110,6 @@ std::vector<TileTask> lower_sort(const LowerContext& context, const Equation& eq
   });
 }
 
-namespace {
-
 /// One task per result tile that calls `make(key, number of the key in the tile, its results)` for
 /// each key of the tile; `make_function` gets the box of the results.
 template <typename MakeFunction>
@@ -140,8 +136,6 @@ std::vector<TileTask> task_per_key_tile(const LowerContext& context, const Equat
 }
 
 using Buffers = std::span<std::byte* const>;
-
-}  // namespace
 
 /// Lines along the last dimension have consecutive counters.
 std::vector<TileTask> lower_random_bits(const LowerContext& context, const Equation& equation) {
@@ -193,6 +187,17 @@ std::vector<TileTask> lower_random_split(const LowerContext& context, const Equa
       }
     };
   });
+}
+
+}  // namespace
+
+Lowerings index_lowerings() {
+  return {{"gather", lower_gather, true},
+          {"random_bits", lower_random_bits, true},
+          {"random_fold_in", lower_random_fold_in, true},
+          {"random_split", lower_random_split, true},
+          {"scatter_add", lower_scatter_add, true},
+          {"sort", lower_sort, true}};
 }
 
 }  // namespace tessera::compile::host

@@ -173,8 +173,6 @@ void append(std::vector<TileTask>& all, std::vector<TileTask> some) {
   for (TileTask& task : some) all.push_back(std::move(task));
 }
 
-}  // namespace
-
 std::vector<TileTask> lower_move(const LowerContext& context, const Equation& equation) {
   std::vector<TileTask> tasks;
   for (std::size_t i = 0; i < equation.operands.size(); ++i) {
@@ -211,8 +209,6 @@ std::vector<TileTask> lower_concatenate(const LowerContext& context, const Equat
   return tasks;
 }
 
-namespace {
-
 /// Fills the result with a scalar and copies the operand into its middle.
 class PadKernel final : public run::Kernel {
  public:
@@ -248,8 +244,6 @@ class PadKernel final : public run::Kernel {
   std::int64_t count_;
 };
 
-}  // namespace
-
 std::vector<TileTask> lower_pad(const LowerContext& context, const Equation& equation) {
   const ir::Ints& low = equation.attributes.ints("low");
   const ValueId result = equation.results[0];
@@ -273,6 +267,15 @@ std::vector<TileTask> lower_pad(const LowerContext& context, const Equation& equ
                      .may_share = {}});
   }
   return tasks;
+}
+
+}  // namespace
+
+Lowerings move_lowerings() {
+  return {{"combine", lower_combine, false},
+          {"concatenate", lower_concatenate, false},
+          {"move", lower_move, false},
+          {"pad", lower_pad, false}};
 }
 
 }  // namespace tessera::compile::host

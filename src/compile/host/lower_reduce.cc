@@ -73,8 +73,6 @@ kernels::ReduceProblem problem_of(const LowerContext& context, const Equation& e
   return problem;
 }
 
-}  // namespace
-
 std::vector<TileTask> lower_reduce(const LowerContext& context, const Equation& equation) {
   const ValueId operand = equation.operands[0];
   const Layout& layout = context.layout(equation.results[0]);
@@ -118,6 +116,12 @@ std::vector<TileTask> lower_argmax(const LowerContext& context, const Equation& 
                      .may_share = {}});
   }
   return tasks;
+}
+
+}  // namespace
+
+Lowerings reduce_lowerings() {
+  return {{"argmax", lower_argmax, true}, {"reduce", lower_reduce, false}};
 }
 
 }  // namespace tessera::compile::host

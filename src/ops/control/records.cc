@@ -459,4 +459,9 @@ const OpRecord while_op{
     .bodies = &kWhileRules,
 };
 
+OpFamily control_ops() {
+  return {&call_op,  &cond_op, &custom_vjp_op, &optimization_barrier_op,
+          &remat_op, &scan_op, &while_op};
+}
+
 }  // namespace tessera::ops

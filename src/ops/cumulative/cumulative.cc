@@ -59,6 +59,10 @@ struct Direction {
 
   ValueId forward(ValueId x) const { return is_reversed ? reverse(b, x, {dim}) : x; }
   std::int64_t size(ValueId x) const { return b.type(x).shape[at(dim)]; }
+  /// By the op of that name, along the line.
+  ValueId cumulate(std::string_view op, ValueId x) const {
+    return b.emit(op, {{"dim", dim}, {"reverse", false}}, {x});
+  }
   /// Element i is element i - count of x; `fill` before the first, which is behind the last for a
   /// negative count.
   ValueId shifted(ValueId x, std::int64_t count, double fill) const {
@@ -78,8 +82,9 @@ Direction direction_of(VjpContext& c) {
 }
 
 ValueId cumsum_vjp(VjpContext& c) {
-  const Attributes& attributes = c.equation.attributes;
-  return cumsum(c.b, c.cotangent(), attributes.integer("dim"), !attributes.get<bool>("reverse"));
+  Attributes attributes = c.equation.attributes;
+  attributes.set("reverse", !attributes.get<bool>("reverse"));
+  return c.b.emit("cumsum", attributes, {c.cotangent()});
 }
 
 /// Element j gets the product of those before it times r[j] = cotangent[j] + x[j + 1] * r[j + 1],
@@ -94,7 +99,7 @@ ValueId cumprod_vjp(VjpContext& c) {
     rest = add(b, rest, mul(b, factor, direction.shifted(rest, -step, 0.0)));
     factor = mul(b, factor, direction.shifted(factor, -step, 0.0));
   }
-  const ValueId before = direction.shifted(cumprod(b, x, direction.dim, false), 1, 1.0);
+  const ValueId before = direction.shifted(direction.cumulate("cumprod", x), 1, 1.0);
   return direction.forward(mul(b, before, rest));
 }
 
@@ -107,7 +112,7 @@ ValueId extreme_vjp(VjpContext& c) {
   const Shape shape = b.type(extreme).shape;
   const ValueId positions = iota(b, DType::i32, shape, direction.dim);
   const ValueId reached = select(b, is_new, positions, full_like(b, 0.0, positions));
-  const ValueId source = cummax(b, reached, direction.dim, false);
+  const ValueId source = direction.cumulate("cummax", reached);
   const ValueId cotangent = direction.forward(c.cotangent());
   return direction.forward(
       scatter_add_along(b, source, cotangent, direction.dim, direction.size(extreme)));
@@ -199,5 +204,7 @@ const OpRecord cumsum_op{
     .cost = flops_per_element(1),
     .samples = cumulative_samples(),
 };
+
+OpFamily cumulative_ops() { return {&cummax_op, &cummin_op, &cumprod_op, &cumsum_op}; }
 
 }  // namespace tessera::ops

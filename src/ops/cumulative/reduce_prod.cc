@@ -19,7 +19,7 @@ ValueId products_beside(Builder& b, ValueId lines, bool reverse) {
   const Shape shape = b.type(lines).shape;
   const std::int64_t dim = static_cast<std::int64_t>(shape.size()) - 1;
   const std::int64_t size = shape.back();
-  const ValueId products = cumprod(b, lines, dim, reverse);
+  const ValueId products = b.emit("cumprod", {{"dim", dim}, {"reverse", reverse}}, {lines});
   Ints low(shape.size(), 0);
   Ints high = low;
   (reverse ? high : low).back() = 1;
@@ -52,12 +52,6 @@ ValueId prod_vjp(VjpContext& c) {
   }
   const ValueId slope = transpose(b, reshape(b, others, moved_shape), inverse);
   return mul(b, expand_dims(b, c.cotangent(), dims, shape), slope);
-}
-
-std::vector<ValueId> prod_batch(BatchContext& c) {
-  Ints dims = c.equation.attributes.ints("dims");
-  for (std::int64_t& dim : dims) ++dim;
-  return {reduce_prod(c.b, c.batched(0), dims)};
 }
 
 Factors prod_factors(const Attributes& attributes, const std::vector<Type>& operands,
@@ -120,7 +114,7 @@ const OpRecord reduce_prod_op{
     .types = TypeSet::numbers,
     .shape = prod_shape,
     .vjp = per_operand({prod_vjp}),
-    .batch = prod_batch,
+    .batch = shifted_batch("dims"),
     .factors = prod_factors,
     .host = kernel("reduce_prod"),
     .reference = prod_reference,
@@ -130,5 +124,7 @@ const OpRecord reduce_prod_op{
                        prod_sample({i32({10, 6}), -9.0, 9.0}, {0}),
                        prod_sample({u32({5}), 0.0, 4e9}, {0})},
 };
+
+OpFamily reduce_prod_ops() { return {&reduce_prod_op}; }
 
 }  // namespace tessera::ops

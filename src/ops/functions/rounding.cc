@@ -76,4 +76,8 @@ const OpRecord round_op{
     .samples = float_samples(1, -3.0, 3.0),
 };
 
+OpFamily rounding_ops() {
+  return {&ceil_op, &count_leading_zeros_op, &population_count_op, &round_op};
+}
+
 }  // namespace tessera::ops

@@ -78,4 +78,6 @@ const OpRecord log2_op = record_of({
     .high = 3.0,
 });
 
+OpFamily special_ops() { return {&cbrt_op, &erf_op, &erfc_op, &exp2_op, &log2_op}; }
+
 }  // namespace tessera::ops

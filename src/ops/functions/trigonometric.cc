@@ -136,4 +136,9 @@ const OpRecord tan_op = record_of({
     .high = 1.2,
 });
 
+OpFamily trigonometric_ops() {
+  return {&acos_op, &acosh_op, &asin_op, &asinh_op, &atan2_op,
+          &atan_op, &atanh_op, &cosh_op, &sinh_op,  &tan_op};
+}
+
 }  // namespace tessera::ops

@@ -167,4 +167,6 @@ const OpRecord scatter_add_along_op{
                        scatter_add_along_sample(i32({3, 10}), 0, 5)},
 };
 
+OpFamily along_ops() { return {&gather_along_op, &scatter_add_along_op}; }
+
 }  // namespace tessera::ops

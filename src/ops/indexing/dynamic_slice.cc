@@ -271,4 +271,6 @@ const OpRecord dynamic_update_slice_op{
                        update_sample(i32({10, 3}), {5, 2}), update_sample(f32({6, 2}), {0, 2})},
 };
 
+OpFamily dynamic_slice_ops() { return {&dynamic_slice_op, &dynamic_update_slice_op}; }
+
 }  // namespace tessera::ops

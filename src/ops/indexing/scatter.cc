@@ -161,4 +161,6 @@ const OpRecord scatter_op{
                        scatter_sample(i32({3, 4}), {9}, 1)},
 };
 
+OpFamily scatter_ops() { return {&scatter_op}; }
+
 }  // namespace tessera::ops

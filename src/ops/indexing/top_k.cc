@@ -110,4 +110,6 @@ const OpRecord top_k_op{
                        top_k_sample({i32({6, 10}), -3.0, 3.0}, 0, 2)},
 };
 
+OpFamily top_k_ops() { return {&top_k_op}; }
+
 }  // namespace tessera::ops

@@ -310,4 +310,6 @@ const OpRecord conv_op{
     .samples = conv_samples(),
 };
 
+OpFamily conv_ops() { return {&conv_op}; }
+
 }  // namespace tessera::ops

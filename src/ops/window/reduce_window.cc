@@ -57,7 +57,8 @@ ValueId window_sum_vjp(VjpContext& c) {
     high.push_back(shape[i] - c.b.type(spread).shape[i]);
   }
   const ValueId padded = pad(c.b, spread, scalar(c.b, 0.0, c.b.type(spread).dtype), low, high);
-  return reduce_window_sum(c.b, padded, window, Ints(window.size(), 1));
+  const Ints one_by_one(window.size(), 1);
+  return c.b.emit("reduce_window_sum", {{"stride", one_by_one}, {"window", window}}, {padded});
 }
 
 /// The first element of a window that equals its extreme gets the cotangent.
@@ -211,5 +212,9 @@ const OpRecord reduce_window_sum_op{
     .cost = window_cost,
     .samples = window_samples(),
 };
+
+OpFamily reduce_window_ops() {
+  return {&reduce_window_max_op, &reduce_window_min_op, &reduce_window_sum_op};
+}
 
 }  // namespace tessera::ops

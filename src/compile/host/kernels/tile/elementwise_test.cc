@@ -13,6 +13,7 @@
 
 #include "compile/host/kernels/targets.h"
 #include "compile/host/kernels/tile/elementwise_internal.h"
+#include "ops/record.h"
 // targets.h comes before any Highway header.
 #include <hwy/highway.h>
 
@@ -53,46 +54,9 @@ Signature signature(const Entry& entry) {
   }
   if (name.starts_with("compare_")) return {{t, t}, DType::boolean};
   if (name == "select") return {{DType::boolean, t, t}, t};
-  if (name == "clamp" || name == "fma") return {{t, t, t}, t};
   if (name == "is_finite") return {{t}, DType::boolean};
-  for (const char* unary : {"neg",
-                            "abs",
-                            "sign",
-                            "exp",
-                            "log",
-                            "log1p",
-                            "expm1",
-                            "tanh",
-                            "logistic",
-                            "sqrt",
-                            "rsqrt",
-                            "sin",
-                            "cos",
-                            "floor",
-                            "erf_inv",
-                            "not",
-                            "copy",
-                            "erf",
-                            "erfc",
-                            "exp2",
-                            "log2",
-                            "sinh",
-                            "cosh",
-                            "asinh",
-                            "acosh",
-                            "atanh",
-                            "asin",
-                            "acos",
-                            "atan",
-                            "tan",
-                            "cbrt",
-                            "ceil",
-                            "round",
-                            "population_count",
-                            "count_leading_zeros"}) {
-    if (name == unary) return {{t}, t};
-  }
-  return {{t, t}, t};
+  if (name == "copy") return {{t}, t};
+  return {std::vector<DType>(ir::op_named(name).samples->front().operands.size(), t), t};
 }
 
 // --- operands ------------------------------------------------------------------------------------

@@ -1,0 +1,107 @@
+// gather_along and scatter_add_along: lines of indices into lines of dense tiles.
+#include "compile/host/dense_tasks.h"
+#include "compile/host/kernels/index_filler.h"
+#include "compile/host/kernels/with_type.h"
+
+namespace tessera::compile::host {
+
+namespace {
+
+/// Lines of `count` indices into lines of `rows` elements.
+struct Problem {
+  std::int64_t outer;
+  std::int64_t rows;
+  std::int64_t count;
+  std::int64_t inner;
+};
+
+/// Calls `visit(position in the indices, position in the rows, -1 where out of range)`.
+template <typename Visit>
+void for_each_index(const Problem& p, const std::int32_t* indices, Visit visit) {
+  for (std::int64_t outer = 0; outer < p.outer; ++outer) {
+    for (std::int64_t i = 0; i < p.count; ++i) {
+      for (std::int64_t inner = 0; inner < p.inner; ++inner) {
+        const std::int64_t from = (outer * p.count + i) * p.inner + inner;
+        const std::int64_t row = indices[from];
+        const bool is_inside = row >= 0 && row < p.rows;
+        visit(from, is_inside ? (outer * p.rows + row) * p.inner + inner : -1);
+      }
+    }
+  }
+}
+
+/// An index out of range reads NaN or the lowest value of an integer type.
+template <typename T>
+void gather_along(const Problem& p, const T* table, const std::int32_t* indices, T* rows) {
+  for_each_index(p, indices, [&](std::int64_t at, std::int64_t row) {
+    rows[at] = row < 0 ? kernels::filler<T>() : table[row];
+  });
+}
+
+/// Sums in index order from zero; an index out of range drops its update.
+template <typename T>
+void scatter_add_along(const Problem& p, T* table, const std::int32_t* indices, const T* rows) {
+  std::fill_n(table, p.outer * p.rows * p.inner, T{});
+  using Sum = std::conditional_t<std::is_integral_v<T>, std::uint32_t, T>;  // which may wrap
+  for_each_index(p, indices, [&](std::int64_t at, std::int64_t row) {
+    if (row < 0) return;
+    table[row] = static_cast<T>(static_cast<Sum>(table[row]) + static_cast<Sum>(rows[at]));
+  });
+}
+
+/// Which buffers hold the whole lines, the indices, and what is read or added at them.
+struct Buffers {
+  std::size_t table;
+  std::size_t indices;
+  std::size_t rows;
+};
+
+/// Lines of `table` (an operand or the result) and of `indices`; `run` gets the problem of a range
+/// of lines, and where its table, indices and rows begin.
+template <typename Run>
+std::vector<TileTask> tasks_along(const LowerContext& context, const Equation& equation,
+                                  ValueId table, ValueId indices, const Buffers& at, Run run) {
+  const std::int64_t dim = equation.attributes.integer("dim");
+  const DType dtype = dtype_of(context, table);
+  return task_per_tile(context, equation, [&](const AtomDigits& digits) {
+    const LineSizes lines = line_sizes(context.box(indices, digits).size, dim);
+    const std::int64_t rows = context.box(table, digits).size[static_cast<std::size_t>(dim)];
+    const std::int64_t whole = rows * lines.inner;
+    const std::int64_t line = lines.size * lines.inner;
+    return make_range_kernel(lines.outer, line, [=](auto buffers, auto begin, auto end) {
+      kernels::with_type(dtype, [&](auto zero) {
+        using T = decltype(zero);
+        run(Problem{end - begin, rows, lines.size, lines.inner},
+            elements_of<T>(buffers[at.table]) + begin * whole,
+            elements_of<const std::int32_t>(buffers[at.indices]) + begin * line,
+            elements_of<T>(buffers[at.rows]) + begin * line);
+      });
+    });
+  });
+}
+
+std::vector<TileTask> lower_gather_along(const LowerContext& context, const Equation& equation) {
+  return tasks_along(context, equation, equation.operands[0], equation.operands[1],
+                     {.table = 0, .indices = 1, .rows = 2},
+                     [](const Problem& part, auto* table, auto* indices, auto* rows) {
+                       gather_along(part, table, indices, rows);
+                     });
+}
+
+std::vector<TileTask> lower_scatter_add_along(const LowerContext& context,
+                                              const Equation& equation) {
+  return tasks_along(context, equation, equation.results[0], equation.operands[0],
+                     {.table = 2, .indices = 0, .rows = 1},
+                     [](const Problem& part, auto* table, auto* indices, auto* rows) {
+                       scatter_add_along(part, table, indices, rows);
+                     });
+}
+
+}  // namespace
+
+Lowerings along_lowerings() {
+  return {{"gather_along", lower_gather_along, true},
+          {"scatter_add_along", lower_scatter_add_along, true}};
+}
+
+}  // namespace tessera::compile::host

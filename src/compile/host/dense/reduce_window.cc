@@ -1,0 +1,135 @@
+// reduce_window_sum, _max and _min: windows of dense tiles.
+#include "compile/host/dense_tasks.h"
+#include "compile/host/kernels/pairwise.h"
+#include "compile/host/kernels/with_type.h"
+#include "ops/record.h"
+
+namespace tessera::compile::host {
+
+namespace {
+
+using ir::Ints;
+using kernels::ReduceKind;
+
+/// Element p of the result is the reduction (sum, max or min) of the operand's elements p * stride
+/// to p * stride + window, in row-major order.
+struct Problem {
+  ReduceKind kind;
+  Shape operand;
+  Shape result;
+  Ints window;
+  Ints stride;
+};
+
+ReduceKind kind_of(std::string_view op) {
+  if (op == "reduce_window_sum") return ReduceKind::sum;
+  return op == "reduce_window_max" ? ReduceKind::max : ReduceKind::min;
+}
+
+/// Calls `visit(offset)` for all indices of `sizes`, row-major.
+template <typename Visit>
+void for_each_offset(const Ints& sizes, const Ints& strides, Visit visit) {
+  if (num_elements(sizes) == 0) return;
+  Ints index(sizes.size(), 0);
+  std::int64_t offset = 0;
+  while (true) {
+    visit(offset);
+    std::size_t dim = sizes.size();
+    while (dim > 0) {
+      --dim;
+      offset += strides[dim];
+      if (++index[dim] < sizes[dim]) break;
+      offset -= sizes[dim] * strides[dim];
+      index[dim] = 0;
+      if (dim == 0) return;
+    }
+    if (sizes.empty()) return;
+  }
+}
+
+/// The last dimensions, along which the window has one element, are worked on as one row.
+struct Rows {
+  explicit Rows(const Problem& p) : dims(p.window.size()) {
+    while (dims > 0 && p.window[dims - 1] == 1 && p.stride[dims - 1] == 1) {
+      length *= p.result[--dims];
+    }
+  }
+  std::size_t dims;
+  std::int64_t length = 1;
+};
+
+template <typename T>
+void combine(ReduceKind kind, T* to, const T* from, std::int64_t count) {
+  if (kind == ReduceKind::sum) return kernels::add_run(to, from, count);
+  for (std::int64_t i = 0; i < count; ++i) to[i] = kernels::better(kind, to[i], from[i]);
+}
+
+template <typename T>
+void reduce_window(const Problem& p, const T* operand, T* result) {
+  const Rows rows(p);
+  const Ints strides = row_major_strides(p.operand);
+  Ints sizes;
+  Ints moves;
+  Ints window;
+  Ints steps;
+  for (std::size_t i = 0; i < rows.dims; ++i) {
+    sizes.push_back(p.result[i]);
+    moves.push_back(strides[i] * p.stride[i]);
+    window.push_back(p.window[i]);
+    steps.push_back(strides[i]);
+  }
+  T* to = result;
+  for_each_offset(sizes, moves, [&](std::int64_t base) {
+    bool is_first = true;
+    for_each_offset(window, steps, [&](std::int64_t offset) {
+      if (is_first) {
+        std::copy_n(operand + base + offset, rows.length, to);
+      } else {
+        combine(p.kind, to, operand + base + offset, rows.length);
+      }
+      is_first = false;
+    });
+    to += rows.length;
+  });
+}
+
+void reduce_tile(DType dtype, const Problem& problem, const std::byte* operand, std::byte* result) {
+  kernels::with_type(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    reduce_window(problem, elements_of<const T>(operand), elements_of<T>(result));
+  });
+}
+
+/// Windows that have one element along the first dimension may be cut there.
+std::shared_ptr<const run::Kernel> window_kernel(DType dtype, const Problem& problem) {
+  const bool can_cut = !problem.window.empty() && problem.window[0] == 1 && problem.stride[0] == 1;
+  if (!can_cut) {
+    return make_kernel([=](auto buffers) { reduce_tile(dtype, problem, buffers[0], buffers[1]); });
+  }
+  const std::int64_t operand = product(problem.operand.begin() + 1, problem.operand.end());
+  const std::int64_t from = size_bytes(Type{dtype, {operand}});
+  const std::int64_t to =
+      size_bytes(Type{dtype, {product(problem.result.begin() + 1, problem.result.end())}});
+  return make_range_kernel(problem.result[0], operand, [=](auto buffers, auto begin, auto end) {
+    Problem part = problem;
+    part.operand[0] = part.result[0] = end - begin;
+    reduce_tile(dtype, part, buffers[0] + begin * from, buffers[1] + begin * to);
+  });
+}
+
+std::vector<TileTask> lower_reduce_window(const LowerContext& context, const Equation& equation) {
+  return task_per_tile(context, equation, [&](const AtomDigits& digits) {
+    return window_kernel(dtype_of(context, equation.operands[0]),
+                         {.kind = kind_of(*equation.op->name),
+                          .operand = context.box(equation.operands[0], digits).size,
+                          .result = context.box(equation.results[0], digits).size,
+                          .window = equation.attributes.ints("window"),
+                          .stride = equation.attributes.ints("stride")});
+  });
+}
+
+}  // namespace
+
+Lowerings reduce_window_lowerings() { return {{"reduce_window", lower_reduce_window, true}}; }
+
+}  // namespace tessera::compile::host

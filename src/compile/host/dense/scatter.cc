@@ -1,0 +1,55 @@
+// scatter: rows of dense tiles are overwritten.
+#include <cstring>
+
+#include "compile/host/dense_tasks.h"
+
+namespace tessera::compile::host {
+
+namespace {
+
+struct Problem {
+  std::int64_t outer;
+  std::int64_t rows;
+  std::int64_t row_bytes;
+  std::int64_t num_indices;
+};
+
+/// Overwrites rows of `result` [outer, rows, row] with updates [outer, indices, row]; the last
+/// update of a row stays, indices out of range are dropped.
+void scatter_rows(const Problem& p, const std::int32_t* indices, const std::byte* updates,
+                  std::byte* result) {
+  for (std::int64_t outer = 0; outer < p.outer; ++outer) {
+    for (std::int64_t i = 0; i < p.num_indices; ++i) {
+      if (indices[i] < 0 || indices[i] >= p.rows) continue;
+      std::memcpy(result + (outer * p.rows + indices[i]) * p.row_bytes,
+                  updates + (outer * p.num_indices + i) * p.row_bytes,
+                  static_cast<std::size_t>(p.row_bytes));
+    }
+  }
+}
+
+std::vector<TileTask> lower_scatter(const LowerContext& context, const Equation& equation) {
+  const DType dtype = dtype_of(context, equation.results[0]);
+  auto tasks = task_per_tile(context, equation, [&](const AtomDigits& digits) {
+    const Shape shape = context.box(equation.results[0], digits).size;
+    const LineSizes lines = line_sizes(shape, equation.attributes.integer("dim"));
+    const Problem problem{
+        .outer = lines.outer,
+        .rows = lines.size,
+        .row_bytes = size_bytes(Type{dtype, {lines.inner}}),
+        .num_indices = num_elements(context.box(equation.operands[1], digits).size)};
+    const auto bytes = static_cast<std::size_t>(size_bytes(Type{dtype, shape}));
+    return make_kernel([problem, bytes](auto buffers) {
+      if (buffers[3] != buffers[0]) std::memcpy(buffers[3], buffers[0], bytes);
+      scatter_rows(problem, elements_of<const std::int32_t>(buffers[1]), buffers[2], buffers[3]);
+    });
+  });
+  for (TileTask& task : tasks) task.may_share = {{0, 0}};
+  return tasks;
+}
+
+}  // namespace
+
+Lowerings scatter_lowerings() { return {{"scatter", lower_scatter, true}}; }
+
+}  // namespace tessera::compile::host
