@@ -123,6 +123,7 @@ extern const OpRecord reduce_window_sum_op;
 extern const OpRecord dynamic_slice_op;
 extern const OpRecord dynamic_update_slice_op;
 extern const OpRecord gather_along_op;
+extern const OpRecord permute_op;
 extern const OpRecord scatter_add_along_op;
 extern const OpRecord scatter_op;
 extern const OpRecord top_k_op;
@@ -133,6 +134,12 @@ extern const OpRecord cummin_op;
 extern const OpRecord cumprod_op;
 extern const OpRecord cumsum_op;
 extern const OpRecord reduce_prod_op;
+
+// axis/: over the elements of a mapped axis
+extern const OpRecord axis_all_to_all_op;
+extern const OpRecord axis_gather_op;
+extern const OpRecord axis_index_op;
+extern const OpRecord axis_permute_op;
 
 // control/records.cc: ops with nested functions
 extern const OpRecord call_op;

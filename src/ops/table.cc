@@ -103,7 +103,9 @@ std::string to_string(const Factors& factors) {
   };
   for (int factor : factors.reduced) note(factor, name(factors.reduction));
   for (std::size_t i = 0; i < factors.factors.size(); ++i) {
-    if (factors.factors[i].kind == FactorKind::replicate) note(static_cast<int>(i), "whole");
+    const FactorKind kind = factors.factors[i].kind;
+    if (kind == FactorKind::replicate) note(static_cast<int>(i), "whole");
+    if (kind == FactorKind::permute) note(static_cast<int>(i), "permuted");
   }
   return text + notes;
 }
@@ -127,6 +129,10 @@ const OpRecord* const kTable[] = {
     &atan2_op,
     &atan_op,
     &atanh_op,
+    &axis_all_to_all_op,
+    &axis_gather_op,
+    &axis_index_op,
+    &axis_permute_op,
     &bitcast_op,
     &broadcast_in_dim_op,
     &call_op,
@@ -176,6 +182,7 @@ const OpRecord* const kTable[] = {
     &optimization_barrier_op,
     &or_op,
     &pad_op,
+    &permute_op,
     &population_count_op,
     &pow_op,
     &random_bits_op,

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "ops/ops.h"
+#include "ops/rules.h"
 #include "partition/flatten.h"
 #include "partition/moves.h"
 #include "partition/partition.h"
@@ -47,6 +48,10 @@ class Explainer {
         Explainer(*body, " of " + place(equation), count_ * rounds).run(infos, number);
       }
       const auto kind = kind_of(*equation.op);
+      if (permuted_shards(equation) > 1) {
+        infos.push_back(describe_permute(equation));
+        infos.back().equation = number++;
+      }
       if (!kind || *kind == MoveKind::all_slice) continue;
       for (std::size_t k = 0; k < equation.operands.size(); ++k) {
         infos.push_back(describe(i, k, *kind));
@@ -57,6 +62,35 @@ class Explainer {
   }
 
  private:
+  /// Over how many shards the equation permutes what it gets.
+  std::int64_t permuted_shards(const Equation& equation) const {
+    if (equation.operands.empty()) return 1;
+    std::int64_t count = 1;
+    for (std::size_t dim : ops::permuted_dims(factors_of(function_, equation).rule)) {
+      count *= num_shards(atoms_, function_.sharding(equation.operands[0]).dims[dim]);
+    }
+    return count;
+  }
+
+  CollectiveInfo describe_permute(const Equation& equation) const {
+    const ValueId operand = equation.operands[0];
+    const Sharding& sharding = function_.sharding(operand);
+    const Type& type = function_.type(operand);
+    const std::int64_t bytes =
+        size_bytes(Type{type.dtype, Layout(function_.mesh, sharding, type.shape).max_tile_shape()});
+    return {.kind = std::string(ir::op_name(*equation.op)),
+            .type = type,
+            .from = sharding,
+            .to = sharding,
+            .bytes = bytes,
+            .wire_bytes = bytes,
+            .group_size = permuted_shards(equation),
+            .span = equation.span,
+            .because = place(equation) + " moves slices of a split dimension",
+            .equation = 0,
+            .count = count_};
+  }
+
   CollectiveInfo describe(std::size_t index, std::size_t which, MoveKind kind) const {
     const Equation& equation = function_.equations[index];
     const ValueId operand = equation.operands[which];
