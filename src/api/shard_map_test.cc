@@ -155,10 +155,11 @@ TEST(ShardMap, CollectivesAreThoseOfTheMesh) {
 }
 
 TEST(ShardMap, DerivativesFromOutside) {
+  const use_mesh scope(ring());
   const Array x = counted({8});
   const auto loss = [](Array v) {
     return shard_map([](Array t) { return psum(sum(t * t), "model"); },
-                     {.mesh = ring(), .in_specs = {P{"model"}}, .out_specs = P{}})(v);
+                     {.in_specs = {P{"model"}}, .out_specs = P{}})(v);
   };
   EXPECT_EQ(grad(loss)(x).to_vector<float>(), (Floats{0, 2, 4, 6, 8, 10, 12, 14}));
   const auto shared = [&](Array w) {
@@ -268,6 +269,8 @@ TEST(ShardMap, Mistakes) {
                         {.mesh = ring(), .in_specs = {P{"model"}}, .out_specs = P{}})(counted({8}));
             }).what,
             "shard_map: the result differs along axis 'model'");
+  EXPECT_EQ(mistake_of([&] { jit([&](Array) { return run(P{}, P{}), x; })(x); }).what,
+            "shard_map: the program around it is for another mesh");
   EXPECT_EQ(mistake_of([&] { psum(x, "model"); }).what, "psum: no axis of this name is mapped");
   EXPECT_EQ(mistake_of([&] {
               shard_map(

@@ -3,7 +3,6 @@
 #include <map>
 
 #include "ops/ops.h"
-#include "ops/rules.h"
 #include "partition/flatten.h"
 #include "partition/moves.h"
 #include "partition/partition.h"
@@ -48,7 +47,7 @@ class Explainer {
         Explainer(*body, " of " + place(equation), count_ * rounds).run(infos, number);
       }
       const auto kind = kind_of(*equation.op);
-      if (permuted_shards(equation) > 1) {
+      if (permuted_shards(function_, equation) > 1) {
         infos.push_back(describe_permute(equation));
         infos.back().equation = number++;
       }
@@ -62,16 +61,6 @@ class Explainer {
   }
 
  private:
-  /// Over how many shards the equation permutes what it gets.
-  std::int64_t permuted_shards(const Equation& equation) const {
-    if (equation.operands.empty()) return 1;
-    std::int64_t count = 1;
-    for (std::size_t dim : ops::permuted_dims(factors_of(function_, equation).rule)) {
-      count *= num_shards(atoms_, function_.sharding(equation.operands[0]).dims[dim]);
-    }
-    return count;
-  }
-
   CollectiveInfo describe_permute(const Equation& equation) const {
     const ValueId operand = equation.operands[0];
     const Sharding& sharding = function_.sharding(operand);
@@ -84,7 +73,7 @@ class Explainer {
             .to = sharding,
             .bytes = bytes,
             .wire_bytes = bytes,
-            .group_size = permuted_shards(equation),
+            .group_size = permuted_shards(function_, equation),
             .span = equation.span,
             .because = place(equation) + " moves slices of a split dimension",
             .equation = 0,

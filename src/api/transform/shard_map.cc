@@ -245,6 +245,16 @@ ValueId ShardMap::unstack(Builder& b, ValueId x, const Marks& varies, const Leaf
   return placed(b, whole, spec.dims);
 }
 
+[[noreturn]] void fail_on_other_mesh(const Mesh& mesh, const Mesh& traced, const Span& where) {
+  throw UserError({.what = "shard_map: the program around it is for another mesh",
+                   .where = where,
+                   .found = fmt::format("the mesh {} in a program for {}", to_string(mesh),
+                                        traced.axes().empty() ? "one device" : to_string(traced)),
+                   .wanted = "one mesh",
+                   .cure = "open use_mesh scope(mesh) around the call of the program, or place its "
+                           "arguments on the mesh with device_put"});
+}
+
 void ShardMap::check_number(std::size_t num_arguments) const {
   if (options_.in_specs.size() == num_arguments) return;
   throw UserError(
@@ -306,8 +316,9 @@ Outcome map_over_mesh(Body& body, const ShardMapOptions& options,
   MeshChoice choice(where);
   if (!options.mesh.axes().empty()) choice.add(options.mesh, "the mesh given to shard_map");
   if (trace::innermost() != nullptr) {
-    choice.add(trace::innermost()->mesh(), "the program that is being traced");
-    return ShardMap(choice.mesh(), options, where).run(body);
+    const Mesh& traced = trace::innermost()->mesh();
+    if (!(traced == choice.mesh())) fail_on_other_mesh(choice.mesh(), traced, where);
+    return ShardMap(traced, options, where).run(body);
   }
   Outcome outcome;
   std::vector<Array> leaves = run_traced(choice.mesh(), [&] {
