@@ -125,8 +125,8 @@ struct BatchContext {
                                   // first
   std::vector<bool> is_batched;   // per operand; of ops over the axis itself maybe for none
   std::int64_t size;              // of the batch dimension
-  std::string_view axis;          // its name, if it has one
-  std::vector<bool> is_result_batched;  // per result; a rule may clear them
+  std::string_view axis = {};     // its name, if it has one
+  std::vector<bool> is_result_batched = {};  // per result; a rule may clear them
 
   /// Operand i with the batch dimension, repeated along it where it had none.
   ValueId batched(std::size_t i);
