@@ -73,7 +73,7 @@ Text read_text(const std::string& path, std::int64_t length) {
                      .found = path + " with " + std::to_string(bytes.size()) + " bytes",
                      .wanted = "at least " + std::to_string(10 * (length + 1)) +
                                " bytes: a last tenth that is longer than a sequence",
-                     .cure = "use a longer text or a smaller --seq"});
+                     .cure = "use a longer text or shorter sequences: --seq"});
   }
   const auto middle = bytes.begin() + static_cast<std::ptrdiff_t>(cut);
   return {.train = {bytes.begin(), middle}, .held_out = {middle, bytes.end()}};

@@ -1,5 +1,6 @@
 #include <cmath>
 #include <limits>
+#include <sstream>
 
 #include <tessera/error.h>
 #include <tessera/nn.h>
@@ -83,12 +84,18 @@ Array Conv::operator()(Operand x) const {
   return bias ? y + *bias : y;
 }
 
+static std::string text_of(double number) {
+  std::ostringstream text;
+  text << number;
+  return text.str();
+}
+
 Dropout::Dropout(const Scope& scope, double drop_rate, std::source_location where)
     : rate(drop_rate), fold(scope.dropout_fold()) {
   if (rate >= 0.0 && rate < 1.0) return;
   throw UserError({.what = "Dropout: the rate is no probability below 1",
                    .where = where,
-                   .found = std::to_string(rate),
+                   .found = text_of(rate),
                    .wanted = "0 <= rate < 1",
                    .cure = "pass the probability that an element is dropped, for example 0.1"});
 }

@@ -53,9 +53,14 @@ Array make_abstract(Type type) {
 
 const NodePtr& node_of(const Array& array, const Span& where) {
   if (!array.is_empty()) return array.node();
+  fail_empty("", where);
+}
+
+void fail_empty(const std::string& subject, const Span& where) {
   throw UserError({.what = "an empty Array was used",
                    .where = where,
-                   .found = "a default-constructed or moved-from handle",
+                   .found = (subject.empty() ? "" : subject + ": ") +
+                            "a default-constructed or moved-from handle",
                    .wanted = "an array",
                    .cure = "assign an array to it first; pass arguments with std::move only where "
                            "the handle is not needed any more"});

@@ -67,6 +67,8 @@ Array make_abstract(Type type);
 
 /// The node of a handle; throws UserError for an empty one.
 const NodePtr& node_of(const Array& array, const Span& where);
+/// Throws the UserError for an empty handle, which is `subject` of a call; none for "".
+[[noreturn]] void fail_empty(const std::string& subject, const Span& where);
 /// The tiles of a concrete array; throws UserError for any other and for one that was given away.
 run::Tiles tiles_of(const Array& array, const Span& where);
 /// `f32[8,16]`, with the path of a parameter: `f32[8,16] (parameter blocks_0/Dense_0/kernel)`.

@@ -45,19 +45,9 @@ Array array_from(const std::vector<bool>& elements, Shape shape,
 
 }  // namespace detail
 
-namespace {
-
-void check_sizes(const char* name, const Shape& shape) {
-  if (std::all_of(shape.begin(), shape.end(), [](std::int64_t size) { return size >= 0; })) return;
-  detail::fail(name, "the shape has a negative size", to_string(shape), "sizes of 0 or more",
-               "write every size out; only reshape takes -1");
-}
-
-}  // namespace
-
 Array full(Shape shape, Operand value, DType dtype) {
   return public_op(value.where, [&] {
-    check_sizes("full", shape);
+    detail::check_sizes("full", shape);
     if (value.is_number()) {
       return detail::broadcast(detail::as_array("full", value, dtype), shape);
     }
@@ -67,14 +57,14 @@ Array full(Shape shape, Operand value, DType dtype) {
 
 Array zeros(Shape shape, DType dtype, std::source_location where) {
   return public_op(where, [&] {
-    check_sizes("zeros", shape);
+    detail::check_sizes("zeros", shape);
     return detail::filled(0.0, {dtype, shape});
   });
 }
 
 Array ones(Shape shape, DType dtype, std::source_location where) {
   return public_op(where, [&] {
-    check_sizes("ones", shape);
+    detail::check_sizes("ones", shape);
     return detail::filled(1.0, {dtype, shape});
   });
 }

@@ -59,7 +59,10 @@ Gradients differentiate_traced(Walk& wrt, Body& body, const Span& where) {
     const trace::Tracing tracing(trace);
     gradients.result = body.call(tracers);
     const Walk result = body.walk_result(gradients.result.get(), Walk::Want::leaves);
-    for (const Walk::Leaf& leaf : result.leaves()) node_of(*leaf.array, where);
+    for (std::size_t i = 0; i < result.leaves().size(); ++i) {
+      if (!result.leaves()[i].array->is_empty()) continue;
+      fail_empty(i == 0 ? "the loss" : fmt::format("leaf {} of the result", i), where);
+    }
     check_loss(result, where);
     for (const Walk::Leaf& leaf : result.leaves()) {
       outputs.push_back(lift(*trace, *leaf.array, where));

@@ -207,7 +207,8 @@ int run_isolated(IsolatedProgram& program, const IsolatedOptions& options,
   return run::run_processes(
       {.count = options.num_processes,
        .timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout),
-       .on_error = [&](const std::exception_ptr& error) { return program.report(error); }},
+       .on_error = [&](const std::exception_ptr& error) { return program.report(error); },
+       .where = trace::call_span(where)},
       [&] { program.run(); });
 }
 

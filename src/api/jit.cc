@@ -37,8 +37,12 @@ std::string cache_key(const Walk& arguments, const Span& where) {
   auto append = [&](const auto& value) {
     key.append(reinterpret_cast<const char*>(&value), sizeof(value));
   };
-  for (const Walk::Leaf& leaf : arguments.leaves()) {
-    const NodePtr& node = node_of(*leaf.array, where);
+  for (std::size_t i = 0; i < arguments.leaves().size(); ++i) {
+    const Array& array = *arguments.leaves()[i].array;
+    if (array.is_empty()) {
+      fail_empty(fmt::format("argument {}", argument_number(arguments, i)), where);
+    }
+    const NodePtr& node = array.node();
     append(node->placement);
     if (!node->is_concrete()) key += to_string(node->type);
   }
@@ -189,7 +193,9 @@ class Tracer {
       result_paths_ = leaves.paths();
       program_->result_paths = result_paths_;
       std::vector<Array> abstract;
-      for (const Walk::Leaf& leaf : leaves.leaves()) {
+      for (std::size_t i = 0; i < leaves.leaves().size(); ++i) {
+        const Walk::Leaf& leaf = leaves.leaves()[i];
+        if (leaf.array->is_empty()) fail_empty("the result" + of_path(result_paths_[i]), where_);
         outputs.push_back(lift(*trace, *leaf.array, where_));
         result_infos_.push_back(leaf.info);
         abstract.push_back(make_abstract(leaf.array->type()));

@@ -200,4 +200,19 @@ Ints checked_axes(std::string_view op, const Axes& axes, const Array& x) {
   return list;
 }
 
+void check_sizes(std::string_view op, const Shape& shape) {
+  constexpr double kMost = 4e18;  // below 2^62
+  double elements = 1;
+  for (std::int64_t size : shape) {
+    if (size < 0) {
+      fail(op, "the shape has a negative size", to_string(shape), "sizes of 0 or more",
+           "write every size out; only reshape takes -1");
+    }
+    elements *= static_cast<double>(size);
+  }
+  if (elements < kMost) return;
+  fail(op, "the shape has too many elements", to_string(shape), "fewer than 4e18 elements",
+       "check the sizes");
+}
+
 }  // namespace tessera::detail

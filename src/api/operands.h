@@ -36,6 +36,9 @@ std::int64_t checked_axis(std::string_view op, std::int64_t axis, std::int64_t r
 /// Sorted, without duplicates.
 Ints checked_axes(std::string_view op, const Axes& axes, const Array& x);
 
+/// Throws UserError for a shape with a negative size or too many elements.
+void check_sizes(std::string_view op, const Shape& shape);
+
 /// An array of one value.
 Array filled(double value, const Type& type);
 [[noreturn]] void fail(std::string_view op, const std::string& what, const std::string& found,

@@ -91,17 +91,22 @@ Key fold_in(const Key& key, const Array& data, std::source_location where) {
 
 Array bits(const Key& key, Shape shape, std::source_location where) {
   return public_op(where, [&] {
+    detail::check_sizes("bits", shape);
     return emit({key.data()},
                 [&](Builder& b, const Ids& ids) { return ops::random_bits(b, ids[0], shape); });
   });
 }
 
 Array uniform(const Key& key, Shape shape, float low, float high, std::source_location where) {
-  return public_op(where, [&] { return scaled_uniform(bits(key, shape), low, high); });
+  return public_op(where, [&] {
+    detail::check_sizes("uniform", shape);
+    return scaled_uniform(bits(key, shape), low, high);
+  });
 }
 
 Array normal(const Key& key, Shape shape, std::source_location where) {
   return public_op(where, [&] {
+    detail::check_sizes("normal", shape);
     const float low = std::nextafter(-1.0F, 0.0F);
     return std::sqrt(2.0F) * erf_inv(scaled_uniform(bits(key, shape), low, 1.0F));
   });
@@ -114,6 +119,7 @@ Array truncated_normal(const Key& key, float lower, float upper, Shape shape,
       detail::fail("truncated_normal", "the bounds are not in order",
                    fmt::format("({}, {})", lower, upper), "lower < upper", "swap the bounds");
     }
+    detail::check_sizes("truncated_normal", shape);
     constexpr float kInfinity = std::numeric_limits<float>::infinity();
     const float root = std::sqrt(2.0F);
     const auto low = static_cast<float>(std::erf(static_cast<double>(lower / root)));
@@ -124,12 +130,16 @@ Array truncated_normal(const Key& key, float lower, float upper, Shape shape,
 }
 
 Array bernoulli(const Key& key, float p, Shape shape, std::source_location where) {
-  return public_op(where, [&] { return less(uniform(key, shape), p); });
+  return public_op(where, [&] {
+    detail::check_sizes("bernoulli", shape);
+    return less(uniform(key, shape), p);
+  });
 }
 
 Array randint(const Key& key, Shape shape, std::int32_t low, std::int32_t high,
               std::source_location where) {
   return public_op(where, [&] {
+    detail::check_sizes("randint", shape);
     const std::array<Key, 2> keys = split<2>(key);
     const std::uint32_t span =
         high > low ? static_cast<std::uint32_t>(high) - static_cast<std::uint32_t>(low) : 1U;

@@ -51,7 +51,10 @@ TEST(Conv, SaysWhatDoesNotFit) {
               conv(x, ones({3, 3, 2}));
             }).wanted,
             "a kernel for 4 / 1 channels, features that divide by 1");
-  EXPECT_EQ(mistake_of([&] { conv(x, ones({6, 4, 2})); }).cure, "pad the array first");
+  EXPECT_EQ(mistake_of([&] {
+              conv(x, ones({6, 4, 2}));
+            }).cure,
+            "use a smaller kernel, or pad the array first");
   EXPECT_EQ(mistake_of([&] { conv(x, ones({2, 4, 2}), {.padding = "FULL"}); }).found, "\"FULL\"");
   EXPECT_EQ(mistake_of([&] {
               conv(x, ones({2, 4, 2}), {.strides = {1, 1}});

@@ -16,13 +16,21 @@ namespace tessera::compile {
 namespace {
 
 void check_dtypes(const ir::Function& function) {
-  for (const ir::Value& value : function.values) {
-    if (value.type.dtype != DType::f64) continue;
-    throw UserError({.what = "compile: the host engine has no f64",
-                     .found = to_string(value.type),
-                     .wanted = "f32",
-                     .cure = "use astype(x, DType::f32), or the reference engine"});
+  const auto check = [&](const std::vector<ir::ValueId>& ids, const Span& where) {
+    for (const ir::ValueId id : ids) {
+      if (function.type(id).dtype != DType::f64) continue;
+      throw UserError({.what = "compile: the host engine has no f64",
+                       .where = where,
+                       .found = to_string(function.type(id)),
+                       .wanted = "f32",
+                       .cure = "use astype(x, DType::f32), or set_engine(\"reference\")"});
+    }
+  };
+  for (const ir::Equation& equation : function.equations) {
+    check(equation.operands, equation.span);
+    check(equation.results, equation.span);
   }
+  check(function.inputs, {});
 }
 
 /// The function with operands in the place of the results of optimization barriers: the order of

@@ -63,12 +63,18 @@ class Parser {
     return text.size() > kMost ? result + "..." : result;
   }
 
+  /// Nested functions are left out.
+  static std::string first_line(const std::string& text) {
+    const std::size_t end = text.find('\n');
+    return end == std::string::npos ? text : text.substr(0, end) + " ...";
+  }
+
   /// The error of another part of the library, with the line of the text.
   [[noreturn]] static void fail_at(std::size_t line, const UserError& error,
                                    const std::string& text) {
     Mistake mistake = error.mistake();
     mistake.what = "parse: line " + std::to_string(line) + ": " + mistake.what;
-    if (!text.empty()) mistake.found += " in '" + text + "'";
+    if (!text.empty()) mistake.found += " in '" + first_line(text) + "'";
     throw UserError(std::move(mistake));
   }
 

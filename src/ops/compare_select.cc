@@ -62,7 +62,7 @@ std::vector<Type> select_shape(const ShapeContext& c) {
   expect_operands(c, 3);
   if (c.operands[0].dtype != DType::boolean) {
     c.fail("the condition is not boolean", "a bool array first",
-           "compare first, for example where(x != 0, ...)");
+           "compare first, for example where(not_equal(x, 0), ...)");
   }
   expect_same_types(c, 1);
   if (c.operands[0].shape != c.operands[1].shape) {

@@ -13,7 +13,7 @@ void expect_key(const ShapeContext& c, std::size_t num_operands) {
   const Type& key = c.operands[0];
   if (key.dtype == DType::u32 && key.rank() > 0 && key.shape.back() == 2) return;
   c.fail("the first operand is no key", "a key, u32[2], or an array of keys, u32[..,2]",
-         "make one with random::key(seed), split or fold_in");
+         "make one with Key(seed), split or fold_in");
 }
 
 /// The dimensions before the two words of each key.

@@ -95,8 +95,7 @@ std::vector<Type> reshape_shape(const ShapeContext& c) {
     c.fail("shape " + tessera::to_string(shape) + " has " + std::to_string(num_elements(shape)) +
                " elements",
            "a shape with the operand's " + std::to_string(wanted) + " elements",
-           "change one size so that the product is " + std::to_string(wanted) +
-               ", or write -1 for it");
+           "change one size so that the product is " + std::to_string(wanted));
   }
   return {{.dtype = c.operands[0].dtype, .shape = shape}};
 }

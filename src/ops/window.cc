@@ -50,8 +50,8 @@ std::vector<Type> slice_shape(const ShapeContext& c) {
       c.fail("dimension " + std::to_string(i) + " has no range [" + std::to_string(start) + ", " +
                  std::to_string(limit) + ") with stride " + std::to_string(stride),
              "0 <= start <= limit <= " + std::to_string(operand.shape[i]) + ", stride >= 1",
-             "slice inside the array, for example x[range(0, " + std::to_string(operand.shape[i]) +
-                 ")]");
+             "slice inside the array, for example slice(x, " + std::to_string(i) + ", 0, " +
+                 std::to_string(operand.shape[i]) + ")");
     }
     result.shape.push_back(limit == start ? 0 : (limit - start - 1) / stride + 1);
   }

@@ -183,6 +183,7 @@ int run_processes(const ProcessOptions& options, const std::function<void()>& bo
   require(options.count >= 1 && current == nullptr, "processes are made once, by the first one");
   if (Engine::instance().has_threads()) {
     throw UserError({.what = "one process per device: this process has started threads",
+                     .where = options.where,
                      .found = "an array was computed before",
                      .wanted = "a process that has computed nothing yet",
                      .cure = "start the processes first and compute inside of them"});

@@ -19,6 +19,7 @@ struct ProcessOptions {
   /// Reports an error of a process, in that process, and says with which code it exits. Those that
   /// were ended from outside are reported in the calling one.
   std::function<int(const std::exception_ptr&)> on_error;
+  Span where = {};  // the user's line, for messages
 };
 
 /// Runs `body` in `count` new processes that are connected by a transport; returns when all have

@@ -1,5 +1,5 @@
-// Runs the mistakes of tests/errors/*.case and compares exit code and standard error with the file.
-// With TESSERA_UPDATE=1 in the environment it writes what the command said into the files instead.
+// Runs the mistakes of tests/errors/KIND/*.case and compares exit code and standard error with the
+// file. With TESSERA_UPDATE=1 in the environment it writes what the command said there instead.
 #include <gtest/gtest.h>
 
 #include "tests/cases/case_file.h"

@@ -193,5 +193,38 @@ TEST(IrErrors, TextAfterTheEnd) {
             "  cure:   write it as print does; see the comment that opens src/ir/ir.h");
 }
 
+TEST(IrErrors, NestedTooDeep) {
+  std::string nested = "(%0: f32[2,3]) { return %0 }";
+  for (int i = 0; i < 100; ++i) {
+    nested =
+        "(%0: f32[2,3]) { %1: f32[2,3] = call[body={" + nested + "}, name=\"f\"] %0 return %1 }";
+  }
+  const std::string text = error_of("  %1: f32[2,3] = call[body={" + nested + "}, name=\"f\"] %0");
+  EXPECT_EQ(text,
+            "parse: line 2 of the text is not IR\n"
+            "  found:  '(%0: f32[2,3]) { %1: f32[2,3] = call[body={(%0: f32[2,3]) { %1: f32[2,3] = "
+            "call[...'\n"
+            "  wanted: functions nested at most 32 deep\n"
+            "  cure:   write it as print does; see the comment that opens src/ir/ir.h");
+}
+
+TEST(IrErrors, QuoteIsNotClosed) {
+  const std::string text = error_of("  %1: f32[2,3] = all_reduce[reduction=\"sum] %0");
+  EXPECT_EQ(text,
+            "parse: line 2 of the text is not IR\n"
+            "  found:  'sum] %0'\n"
+            "  wanted: a closing quote\n"
+            "  cure:   write it as print does; see the comment that opens src/ir/ir.h");
+}
+
+TEST(IrErrors, ValueNumberIsTooLarge) {
+  const std::string text = error_of("  %4000000000: f32[2,3] = exp %0");
+  EXPECT_EQ(text,
+            "parse: line 2 of the text is not IR\n"
+            "  found:  ': f32[2,3] = exp %0'\n"
+            "  wanted: a value number below 1048576\n"
+            "  cure:   write it as print does; see the comment that opens src/ir/ir.h");
+}
+
 }  // namespace
 }  // namespace tessera

@@ -1,7 +1,9 @@
 // Mistakes in layers, optimisers and settings.
 #include <gtest/gtest.h>
 
+#include <tessera/data.h>
 #include <tessera/engine.h>
+#include <tessera/jit.h>
 #include <tessera/nn.h>
 #include <tessera/optim.h>
 
@@ -10,7 +12,7 @@
 namespace tessera {
 namespace {
 
-TEST(LibraryErrors, ScopeIsTaken) {
+TEST(LayerErrors, ScopeIsTaken) {
   const nn::Scope blocks = nn::Scope(Key(0)) / "blocks_0";
   const nn::Dense first(blocks / "Dense_0", 4, 4);
   const Caught error = caught([&] { nn::Dense(blocks / "Dense_0", 4, 4); });
@@ -22,7 +24,7 @@ TEST(LibraryErrors, ScopeIsTaken) {
             "  cure:   give each layer and parameter of a scope its own name");
 }
 
-TEST(LibraryErrors, ParameterIsTaken) {
+TEST(LayerErrors, ParameterIsTaken) {
   const nn::Scope scope = nn::Scope(Key(0)) / "head";
   const Param first = scope.param("kernel", nn::init::zeros(), {4});
   const Caught error = caught([&] { scope.param("kernel", nn::init::zeros(), {4}); });
@@ -34,7 +36,7 @@ TEST(LibraryErrors, ParameterIsTaken) {
             "  cure:   give each layer and parameter of a scope its own name");
 }
 
-TEST(LibraryErrors, ScopeWithASlash) {
+TEST(LayerErrors, ScopeWithASlash) {
   const nn::Scope scope(Key(0));
   const Caught error = caught([&] { scope / "blocks/Dense_0"; });
   EXPECT_EQ(error.text,
@@ -45,7 +47,7 @@ TEST(LibraryErrors, ScopeWithASlash) {
             "  cure:   open one scope per name: scope / \"blocks\" / \"Dense_0\"");
 }
 
-TEST(LibraryErrors, HeadsDoNotDivide) {
+TEST(LayerErrors, HeadsDoNotDivide) {
   const nn::Scope scope(Key(0));
   const Caught error = caught([&] { nn::SelfAttention(scope, {.num_heads = 3, .features = 8}); });
   EXPECT_EQ(error.text,
@@ -56,7 +58,7 @@ TEST(LibraryErrors, HeadsDoNotDivide) {
             "  cure:   choose a number of heads that divides the features");
 }
 
-TEST(LibraryErrors, OddPositions) {
+TEST(LayerErrors, OddPositions) {
   const Caught error = caught([] { nn::sinusoidal_positions(8, 3); });
   EXPECT_EQ(error.text,
             "sinusoidal_positions: the width is odd\n"
@@ -66,7 +68,7 @@ TEST(LibraryErrors, OddPositions) {
             "  cure:   use an even model width");
 }
 
-TEST(LibraryErrors, ScanOfNoLayers) {
+TEST(LayerErrors, ScanOfNoLayers) {
   const nn::Scope scope(Key(0));
   const Caught error = caught([&] { nn::scan<nn::LayerNorm>(scope, {.length = 0}, 4); });
   EXPECT_EQ(error.text,
@@ -77,18 +79,18 @@ TEST(LibraryErrors, ScanOfNoLayers) {
             "  cure:   pass .length = the number of layers, in the outermost nn::scan");
 }
 
-TEST(LibraryErrors, DropoutOfEverything) {
+TEST(LayerErrors, DropoutOfEverything) {
   const nn::Scope scope(Key(0));
   const Caught error = caught([&] { nn::Dropout(scope, 1.0); });
   EXPECT_EQ(error.text,
             "Dropout: the rate is no probability below 1\n"
             "  where:  <this line>\n"
-            "  found:  1.000000\n"
+            "  found:  1\n"
             "  wanted: 0 <= rate < 1\n"
             "  cure:   pass the probability that an element is dropped, for example 0.1");
 }
 
-TEST(LibraryErrors, InitialValueOfAnotherShape) {
+TEST(LayerErrors, InitialValueOfAnotherShape) {
   const nn::Scope scope(Key(0));
   const nn::Initializer init = nn::init::value(ones({2, 3}));
   const Caught error = caught([&] { scope.param("pos_emb", init, {3, 2}); });
@@ -100,7 +102,7 @@ TEST(LibraryErrors, InitialValueOfAnotherShape) {
             "  cure:   reshape the array, or ask for the parameter in its shape");
 }
 
-TEST(LibraryErrors, FansOfAVector) {
+TEST(LayerErrors, FansOfAVector) {
   const nn::Scope scope(Key(0));
   const Caught error = caught([&] { scope.param("bias", nn::init::lecun_normal(), {4}); });
   EXPECT_EQ(error.text,
@@ -111,7 +113,7 @@ TEST(LibraryErrors, FansOfAVector) {
             "  cure:   give another initialiser: init::zeros() or init::normal() for vectors");
 }
 
-TEST(LibraryErrors, AttentionOfAMatrix) {
+TEST(LayerErrors, AttentionOfAMatrix) {
   const Array x = ones({4, 8});
   const Caught error = caught([&] { nn::dot_product_attention(x, x, x); });
   EXPECT_EQ(error.text,
@@ -122,7 +124,7 @@ TEST(LibraryErrors, AttentionOfAMatrix) {
             "  cure:   project to heads first: einsum(\"btf,fhd->bthd\", x, kernel)");
 }
 
-TEST(LibraryErrors, FewerGradientsThanParameters) {
+TEST(OptimizerErrors, FewerGradientsThanParameters) {
   const nn::Dense model(nn::Scope(Key(0)), 4, 2);
   const optim::Optimizer tx = optim::adam();
   optim::State state = tx.init(tree_params(model));
@@ -136,7 +138,7 @@ TEST(LibraryErrors, FewerGradientsThanParameters) {
             "  cure:   pass the gradients of value_and_grad with respect to the model");
 }
 
-TEST(LibraryErrors, GradientOfAnotherShape) {
+TEST(OptimizerErrors, GradientOfAnotherShape) {
   const nn::Dense model(nn::Scope(Key(0)) / "Dense_0", 4, 2);
   TrainState<nn::Dense> state(model, optim::adam());
   nn::Dense grads = model;
@@ -150,7 +152,7 @@ TEST(LibraryErrors, GradientOfAnotherShape) {
             "  cure:   pass the gradients of value_and_grad with respect to the model");
 }
 
-TEST(LibraryErrors, StateOfAnotherModel) {
+TEST(OptimizerErrors, StateOfAnotherModel) {
   const nn::Dense model(nn::Scope(Key(0)), 4, 2);
   const optim::Optimizer tx = optim::adam();
   optim::State state = tx.init({});
@@ -164,19 +166,7 @@ TEST(LibraryErrors, StateOfAnotherModel) {
             "  cure:   make the state from the same model: tx.init(tree_params(model))");
 }
 
-TEST(LibraryErrors, TreesOfDifferentStructure) {
-  const std::vector<Array> two = {ones({2}), ones({2})};
-  const std::vector<Array> one = {ones({2})};
-  auto add_up = [](const Array& a, const Array& b) { return a + b; };
-  const Caught error = caught([&] { tree_map(add_up, two, one); });
-  EXPECT_EQ(error.text,
-            "tree_map: the trees differ in structure\n"
-            "  found:  number of leaves: 1\n"
-            "  wanted: number of leaves: 2\n"
-            "  cure:   pass trees of the same structure");
-}
-
-TEST(LibraryErrors, Engine) {
+TEST(SettingErrors, Engine) {
   const Caught error = caught([] { set_engine("gpu"); });
   EXPECT_EQ(error.text,
             "set_engine: there is no such engine\n"
@@ -186,7 +176,7 @@ TEST(LibraryErrors, Engine) {
             "  cure:   write set_engine(\"host\"); the reference is slow and simple");
 }
 
-TEST(LibraryErrors, Threads) {
+TEST(SettingErrors, Threads) {
   const Caught error = caught([] { set_num_threads(0); });
   EXPECT_EQ(error.text,
             "set_num_threads: this number of threads is not possible\n"
@@ -196,7 +186,7 @@ TEST(LibraryErrors, Threads) {
             "  cure:   pass the number of cores to use");
 }
 
-TEST(LibraryErrors, Grains) {
+TEST(SettingErrors, Grains) {
   const Caught error = caught([] { set_grains(0); });
   EXPECT_EQ(error.text,
             "set_grains: this number of leaves is not possible\n"
@@ -204,6 +194,136 @@ TEST(LibraryErrors, Grains) {
             "  found:  0\n"
             "  wanted: from 1 to 4096, usually 8\n"
             "  cure:   pass a multiple of the number of devices that share a sum");
+}
+
+TEST(DataErrors, RangeIsEmpty) {
+  data::RandomState random(0);
+  const Caught error = caught([&] { random.randint(5, 5, {2}); });
+  EXPECT_EQ(error.text,
+            "randint: there is no i32 in the range\n"
+            "  found:  [5, 5)\n"
+            "  wanted: low < high <= 2147483648\n"
+            "  cure:   pass a `high` above `low`; it is itself never drawn");
+}
+
+TEST(DataErrors, NoFile) {
+  const Caught error = caught([] { data::read_text("/no/such/file.txt", 8); });
+  EXPECT_EQ(error.text,
+            "text: the file cannot be read\n"
+            "  found:  /no/such/file.txt: No such file or directory\n"
+            "  wanted: a readable text file\n"
+            "  cure:   check the path; every Debian system has /usr/share/common-licenses/GPL-3");
+}
+
+TEST(DataErrors, RangeIsBeyondIntegers) {
+  data::RandomState random(0);
+  const Caught error = caught([&] { random.randint(0, std::int64_t{1} << 32, {2}); });
+  EXPECT_EQ(error.text,
+            "randint: there is no i32 in the range\n"
+            "  found:  [0, 4294967296)\n"
+            "  wanted: low < high <= 2147483648\n"
+            "  cure:   pass a `high` above `low`; it is itself never drawn");
+}
+
+TEST(LayerErrors, ScopeWithoutAName) {
+  const nn::Scope scope(Key(0));
+  const Caught error = caught([&] { scope / ""; });
+  EXPECT_EQ(error.text,
+            "nn::Scope: '' is not a name\n"
+            "  where:  <this line>\n"
+            "  found:  an empty name\n"
+            "  wanted: a name without '/'\n"
+            "  cure:   open one scope per name: scope / \"blocks\" / \"Dense_0\"");
+}
+
+TEST(LayerErrors, InputOfAnotherWidth) {
+  const nn::LayerNorm norm(nn::Scope(Key(0)) / "norm", 4);
+  const Array x = ones({2, 3});
+  const Caught error = caught([&] { norm(x); });
+  EXPECT_EQ(error.text,
+            "mul: the shapes do not fit\n"
+            "  where:  <this line>\n"
+            "  found:  f32[2,3] and f32[2,4]\n"
+            "  wanted: shapes that agree from the last dimension on, or have size 1 there\n"
+            "  cure:   reshape, transpose or expand_dims one of them");
+}
+
+TEST(OptimizerErrors, GradientOfAnotherDtype) {
+  const nn::Dense model(nn::Scope(Key(0)) / "Dense_0", 4, 2);
+  TrainState<nn::Dense> state(model, optim::sgd({.learning_rate = 0.1}));
+  nn::Dense grads = model;
+  grads.kernel = grads.kernel.with_value(zeros({4, 2}, DType::i32));
+  const Caught error = caught([&] { state.apply_gradients(grads); });
+  EXPECT_EQ(error.text,
+            "Optimizer: a gradient does not fit its parameter\n"
+            "  where:  <this line>\n"
+            "  found:  i32[4,2] for parameter 0\n"
+            "  wanted: f32[4,2]\n"
+            "  cure:   pass the gradients of value_and_grad with respect to the model");
+}
+
+class Nothing final : public IsolatedProgram {
+ public:
+  void run() override {}
+  int report(const std::exception_ptr& /*error*/) override { return 1; }
+};
+
+TEST(SettingErrors, ProcessesWithoutTime) {
+  Nothing program;
+  const Caught error = caught([&] { run_isolated(program, {.num_processes = 2, .timeout_s = 0}); });
+  EXPECT_EQ(error.text,
+            "run_isolated: these options are not possible\n"
+            "  where:  <this line>\n"
+            "  found:  2 processes, timeout 0 s\n"
+            "  wanted: 1 to 256 processes and a timeout of 0.1 to 1000000 s\n"
+            "  cure:   pass the number of devices of the mesh");
+}
+
+TEST(SettingErrors, ProcessesAfterThreads) {
+  set_num_threads(2);
+  (ones({4}) + 1).to_vector<float>();
+  Nothing program;
+  const Caught error = caught([&] { run_isolated(program, {.num_processes = 2}); });
+  EXPECT_EQ(error.text,
+            "one process per device: this process has started threads\n"
+            "  where:  <this line>\n"
+            "  found:  an array was computed before\n"
+            "  wanted: a process that has computed nothing yet\n"
+            "  cure:   start the processes first and compute inside of them");
+}
+
+TEST(SettingErrors, NoPassOfThatName) {
+  JitOptions options;
+  options.passes.disabled = {"remove_everything"};
+  const auto f = jit([](Array v) { return v + 1; }, options);
+  const Caught error = caught([&] { f(ones({4})); });
+  EXPECT_EQ(error.text,
+            "jit: the pass remove_everything does not exist\n"
+            "  where:  <this line>\n"
+            "  found:  remove_everything\n"
+            "  wanted: remove_dead_code, merge_common_subexpressions, combine_collectives\n"
+            "  cure:   leave it out of the disabled passes");
+}
+
+TEST(DataErrors, WindowsAreLongerThanTheText) {
+  const std::string text =
+      caught([&] { data::read_text("tests/errors/inputs/short.txt", 8); }).text;
+  EXPECT_EQ(text,
+            "text: the file is too short\n"
+            "  found:  tests/errors/inputs/short.txt with 43 bytes\n"
+            "  wanted: at least 90 bytes: a last tenth that is longer than a sequence\n"
+            "  cure:   use a longer text or shorter sequences: --seq");
+}
+
+TEST(LayerErrors, StackedTwice) {
+  const nn::Scope scope(Key(0));
+  const Caught error = caught([&] { scope.stacked(2, none).stacked(2, none); });
+  EXPECT_EQ(error.text,
+            "nn::scan: layers cannot be stacked here\n"
+            "  where:  <this line>\n"
+            "  found:  a scope of stacked layers already\n"
+            "  wanted: at least one layer, in a scope that is not itself scanned\n"
+            "  cure:   pass .length = the number of layers, in the outermost nn::scan");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Mistakes in meshes, specs and shardings.
+// Mistakes in specs and shardings.
 #include <gtest/gtest.h>
 
 #include <tessera/jit.h>
@@ -14,47 +14,7 @@ const Mesh& grid() {
   return mesh;
 }
 
-TEST(PlacementErrors, TwoAxesOfOneName) {
-  const Caught error = caught([] { make_mesh({{"data", 2}, {"data", 4}}); });
-  EXPECT_EQ(error.text,
-            "make_mesh: two axes are named 'data'\n"
-            "  where:  <this line>\n"
-            "  found:  data=2,data=4\n"
-            "  wanted: different names\n"
-            "  cure:   give each mesh axis its own name");
-}
-
-TEST(PlacementErrors, AxisWithoutDevices) {
-  const Caught error = caught([] { make_mesh({{"data", 0}}); });
-  EXPECT_EQ(error.text,
-            "make_mesh: axis 0 is not valid\n"
-            "  where:  <this line>\n"
-            "  found:  name 'data', size 0\n"
-            "  wanted: a name of letters, digits and _, and a size of at least 1\n"
-            "  cure:   write for example make_mesh({{\"data\", 8}})");
-}
-
-TEST(PlacementErrors, TooManyDevices) {
-  const Caught error = caught([] { make_mesh({{"data", 16384}, {"model", 2}}); });
-  EXPECT_EQ(error.text,
-            "make_mesh: the mesh has too many devices\n"
-            "  where:  <this line>\n"
-            "  found:  data=16384,model=2\n"
-            "  wanted: at most 16384 devices\n"
-            "  cure:   make an axis smaller");
-}
-
-TEST(PlacementErrors, AxisSizeOfNoAxis) {
-  const Caught error = caught([] { grid().axis_size("pipe"); });
-  EXPECT_EQ(error.text,
-            "axis_size: the mesh has no axis named 'pipe'\n"
-            "  where:  <this line>\n"
-            "  found:  the mesh data=2,model=4\n"
-            "  wanted: one of the axes data, model\n"
-            "  cure:   name an axis of the mesh");
-}
-
-TEST(PlacementErrors, UnknownAxis) {
+TEST(SpecErrors, UnknownAxis) {
   const Caught error = caught([] { NamedSharding(grid(), P{"batch"}); });
   EXPECT_EQ(error.text,
             "NamedSharding: the mesh has no axis named 'batch'\n"
@@ -64,7 +24,7 @@ TEST(PlacementErrors, UnknownAxis) {
             "  cure:   name an axis of the mesh, or add this axis to make_mesh");
 }
 
-TEST(PlacementErrors, UnknownAxisInAConstraint) {
+TEST(SpecErrors, UnknownAxisInAConstraint) {
   const use_mesh scope(grid());
   std::string line;
   auto f = jit([&](Array x) {
@@ -82,7 +42,7 @@ TEST(PlacementErrors, UnknownAxisInAConstraint) {
                 "  cure:   name an axis of the mesh, or add this axis to make_mesh");
 }
 
-TEST(PlacementErrors, AxisUsedTwice) {
+TEST(SpecErrors, AxisUsedTwice) {
   const Caught error = caught([] { NamedSharding(grid(), P{"model", "model"}); });
   EXPECT_EQ(error.text,
             "NamedSharding: axis 'model' is used twice\n"
@@ -92,7 +52,7 @@ TEST(PlacementErrors, AxisUsedTwice) {
             "  cure:   keep 'model' on one dimension and write none elsewhere");
 }
 
-TEST(PlacementErrors, SpecLongerThanRank) {
+TEST(SpecErrors, SpecLongerThanRank) {
   const Param bias(ones({8}), "Dense_0/bias");
   const NamedSharding sharding(grid(), P{"data", "model"});
   const Caught error = caught([&] { device_put(bias, sharding); });
@@ -104,7 +64,7 @@ TEST(PlacementErrors, SpecLongerThanRank) {
             "  cure:   drop the extra entries");
 }
 
-TEST(PlacementErrors, SpecForAScalar) {
+TEST(SpecErrors, SpecForAScalar) {
   const NamedSharding sharding(grid(), P{"data"});
   const Caught error = caught([&] { device_put(scalar(1.0F), sharding); });
   EXPECT_EQ(error.text,
@@ -115,7 +75,7 @@ TEST(PlacementErrors, SpecForAScalar) {
             "  cure:   use P{} for a scalar");
 }
 
-TEST(PlacementErrors, SpecWithoutAMesh) {
+TEST(SpecErrors, SpecWithoutAMesh) {
   const Array x = ones({8});
   const Caught error = caught([&] { device_put(x, P{"data"}); });
   EXPECT_EQ(error.text,
@@ -127,32 +87,15 @@ TEST(PlacementErrors, SpecWithoutAMesh) {
             "scope(mesh);` before");
 }
 
-TEST(PlacementErrors, OperandsOnTwoMeshes) {
-  const Array x = device_put(ones({8}), NamedSharding(grid(), P{"data"}));
-  const Mesh row = make_mesh({{"data", 8}});
-  const Array y = device_put(ones({8}), NamedSharding(row, P{"data"}));
-  const Caught error = caught([&] { x + y; });
+TEST(SpecErrors, OutShardingIsTooLong) {
+  auto f = jit([](Array v) { return sum(v); }, {.out_shardings = NamedSharding(grid(), P{"data"})});
+  const Caught error = caught([&] { f(ones({8})); });
   EXPECT_EQ(error.text,
-            "arrays of one call live on different meshes\n"
+            "jit: out_shardings: the spec has more entries than the array has dimensions\n"
             "  where:  <this line>\n"
-            "  found:  operand f32[8] on data=8\n"
-            "  wanted: data=2,model=4, the mesh of operand f32[8]\n"
-            "  cure:   move it with device_put(x, NamedSharding(mesh, P{...})), or call within "
-            "use_mesh of its mesh");
-}
-
-TEST(PlacementErrors, ArgumentOnAnotherMesh) {
-  const Array x = device_put(ones({8}), NamedSharding(grid(), P{"data"}));
-  const Mesh row = make_mesh({{"data", 8}});
-  auto f = jit([](Array v) { return v + 1; }, {.in_shardings = {NamedSharding(row, P{"data"})}});
-  const Caught error = caught([&] { f(x); });
-  EXPECT_EQ(error.text,
-            "arrays of one call live on different meshes\n"
-            "  where:  <this line>\n"
-            "  found:  argument 0 on data=2,model=4\n"
-            "  wanted: data=8, the mesh of the shardings given to jit\n"
-            "  cure:   move it with device_put(x, NamedSharding(mesh, P{...})), or call within "
-            "use_mesh of its mesh");
+            "  found:  P('data') for f32[]\n"
+            "  wanted: no more entries than dimensions: 0\n"
+            "  cure:   use P{} for a scalar");
 }
 
 TEST(PlacementErrors, ArgumentInAnotherLayout) {
@@ -194,37 +137,6 @@ TEST(PlacementErrors, OutShardingOfNoLeaf) {
             "write {first, second}");
 }
 
-TEST(PlacementErrors, OutShardingIsTooLong) {
-  auto f = jit([](Array v) { return sum(v); }, {.out_shardings = NamedSharding(grid(), P{"data"})});
-  const Caught error = caught([&] { f(ones({8})); });
-  EXPECT_EQ(error.text,
-            "jit: out_shardings: the spec has more entries than the array has dimensions\n"
-            "  where:  <this line>\n"
-            "  found:  P('data') for f32[]\n"
-            "  wanted: no more entries than dimensions: 0\n"
-            "  cure:   use P{} for a scalar");
-}
-
-TEST(PlacementErrors, ConstraintForAnotherMesh) {
-  const use_mesh scope(grid());
-  const NamedSharding sharding(make_mesh({{"data", 8}}), P{"data"});
-  std::string line;
-  auto f = jit([&](Array x) {
-    line = line_of(1);
-    return with_sharding_constraint(x, sharding);
-  });
-  const Caught error = caught([&] { f(ones({8})); });
-  EXPECT_EQ(error.text,
-            "with_sharding_constraint: the sharding is for another mesh\n"
-            "  where:  " +
-                line +
-                "\n"
-                "  found:  data=8\n"
-                "  wanted: data=2,model=4\n"
-                "  cure:   use the mesh of the surrounding function: with_sharding_constraint(x, "
-                "P{...})");
-}
-
 TEST(PlacementErrors, NoSuchDevice) {
   const Array x = device_put(ones({8}), NamedSharding(grid(), P{"data"}));
   const Caught error = caught([&] { x.local_data(8); });
@@ -245,6 +157,44 @@ TEST(PlacementErrors, NoSuchPartOfShardings) {
             "  found:  params\n"
             "  wanted: paths: 0, 1\n"
             "  cure:   write the path of a leaf or of a subtree");
+}
+
+TEST(SpecErrors, AxisTwiceInOneEntry) {
+  const Caught error = caught([&] { NamedSharding(grid(), P{{"data", "data"}}); });
+  EXPECT_EQ(error.text,
+            "NamedSharding: axis 'data' is used twice\n"
+            "  where:  <this line>\n"
+            "  found:  P(('data', 'data'))\n"
+            "  wanted: each mesh axis splits at most one dimension\n"
+            "  cure:   keep 'data' on one dimension and write none elsewhere");
+}
+
+TEST(PlacementErrors, ShardingsOfAnotherTree) {
+  Shardings asked;
+  asked.set("kernel", NamedSharding(grid(), P{"data"}));
+  const auto f = jit([](std::vector<Array> v) { return v[0] + v[1]; }, {.in_shardings = {asked}});
+  const Caught error = caught([&] { f({ones({8}), ones({8})}); });
+  EXPECT_EQ(error.text,
+            "jit: in_shardings of argument 0: the tree has no leaf for this sharding\n"
+            "  where:  <this line>\n"
+            "  found:  a sharding for kernel\n"
+            "  wanted: paths of the tree: 0, 1\n"
+            "  cure:   make the shardings from the same tree; a tuple has paths 0/..., 1/...: "
+            "write {first, second}");
+}
+
+TEST(PlacementErrors, ShardingIsMissingForALeaf) {
+  Shardings asked;
+  asked.set("0", NamedSharding(grid(), P{"data"}));
+  const auto f = jit([](Array v) { return std::tuple(v, v + 1); }, {.out_shardings = asked});
+  const Caught error = caught([&] { f(ones({8})); });
+  EXPECT_EQ(error.text,
+            "jit: out_shardings of 1: the shardings have no entry for this leaf\n"
+            "  where:  <this line>\n"
+            "  found:  paths: 0\n"
+            "  wanted: an entry for 1\n"
+            "  cure:   make the shardings from the same tree: fsdp_shardings(mesh, eval_shape(f, "
+            "...)), replicated(mesh, tree)");
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <tessera/error.h>
 
 #include "tests/cases/case_file.h"
+#include "tests/errors/caught.h"
 #include "tests/programs/lm_support.h"
 
 namespace tessera::testing {
@@ -86,10 +87,10 @@ TEST(IsolatedLm, MistakesAreToldOnce) {
       << outcome.stderr_text;
 }
 
-// --- faults
+// --- tests
 
 /// What each process reports, in files of a folder of its own.
-class Faults : public ::testing::Test {
+class IsolatedErrors : public ::testing::Test {
  protected:
   void SetUp() override {
     std::string name = (fs::temp_directory_path() / "isolated_XXXXXX").string();
@@ -139,11 +140,11 @@ class Faults : public ::testing::Test {
 
   int run_in_processes(const IsolatedOptions& options, const std::function<void()>& body) const {
     struct Program final : IsolatedProgram {
-      Program(const Faults& faults, const std::function<void()>& body)
-          : faults_(faults), body_(body) {}
+      Program(const IsolatedErrors& tests, const std::function<void()>& body)
+          : tests_(tests), body_(body) {}
       void run() override { body_(); }
-      int report(const std::exception_ptr& error) override { return faults_.write(error); }
-      const Faults& faults_;
+      int report(const std::exception_ptr& error) override { return tests_.write(error); }
+      const IsolatedErrors& tests_;
       const std::function<void()>& body_;
     };
     Program program(*this, body);
@@ -185,7 +186,7 @@ class Faults : public ::testing::Test {
   double seconds_ = 0;
 };
 
-TEST_F(Faults, AProcessIsKilled) {
+TEST_F(IsolatedErrors, AProcessIsKilled) {
   for (const Mesh& mesh : {make_mesh({{"data", 2}}), make_mesh({{"data", 4}})}) {
     EXPECT_EQ(train(mesh, 60, [] { raise(SIGKILL); }), 2);
     expect_reports(static_cast<int>(mesh.num_devices()), "has ended");
@@ -194,7 +195,7 @@ TEST_F(Faults, AProcessIsKilled) {
   }
 }
 
-TEST_F(Faults, AProcessStops) {
+TEST_F(IsolatedErrors, AProcessStops) {
   for (const Mesh& mesh : {make_mesh({{"data", 3}}), make_mesh({{"data", 2}, {"model", 2}})}) {
     EXPECT_EQ(train(mesh, 3, [] { kill(getpid(), SIGSTOP); }), 2);
     expect_reports(3, "did not answer within the timeout of 3 s");
@@ -203,7 +204,7 @@ TEST_F(Faults, AProcessStops) {
   }
 }
 
-TEST_F(Faults, AProcessThrows) {
+TEST_F(IsolatedErrors, AProcessThrows) {
   const int code = train(
       make_mesh({{"data", 3}}), 60, [] {},
       [](int step) {
@@ -214,7 +215,7 @@ TEST_F(Faults, AProcessThrows) {
   EXPECT_LT(seconds_, 30);
 }
 
-TEST_F(Faults, OtherCallsInOneProcessAreNoticed) {
+TEST_F(IsolatedErrors, OtherCallsInOneProcessAreNoticed) {
   const int code = run_in_processes({.num_processes = 2, .timeout_s = 5}, [] {
     const use_mesh scope(make_mesh({{"data", 2}}));
     const Array x = device_put(array({1.F, 2.F, 3.F, 4.F}), P{"data"});
@@ -224,13 +225,21 @@ TEST_F(Faults, OtherCallsInOneProcessAreNoticed) {
   EXPECT_NE(report("0").find("rank 1"), std::string::npos) << report("0");
 }
 
-TEST_F(Faults, AMeshOfAnotherSize) {
+TEST_F(IsolatedErrors, AMeshOfAnotherSize) {
+  const std::string line = line_of(3);
   const int code = run_in_processes({.num_processes = 2, .timeout_s = 5}, [] {
     const use_mesh scope(make_mesh({{"data", 4}}));
-    device_put(array({1.F, 2.F}), P{"data"});
+    ones({2});
   });
   EXPECT_EQ(code, 3);
-  EXPECT_NE(report("0").find("one process per device"), std::string::npos) << report("0");
+  EXPECT_EQ(report("0"),
+            "a mesh has another number of devices than this run has processes\n"
+            "  where:  " +
+                line +
+                "\n"
+                "  found:  data=4 with 4 devices and 2 processes\n"
+                "  wanted: one process per device\n"
+                "  cure:   start as many processes as the mesh has devices");
 }
 
 }  // namespace

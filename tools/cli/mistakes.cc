@@ -202,17 +202,20 @@ UserError mistake_of(const CLI::App& app, const CLI::ParseError& error, int argc
     const std::string name = text.substr(0, text.find_first_of(": "));
     return wrong_number_of_values(command, is_flag(name) ? name : "--" + name);
   }
+  // Texts of two flags are `--first excludes --second`, `--first requires --second`.
+  const std::string first = text.substr(0, text.find(' '));
+  const std::string second = text.substr(text.rfind(' ') + 1);
   if (is_a(error, CLI::ExitCodes::ExcludesError)) {
     return UserError({.what = text,
-                      .found = "both flags",
+                      .found = first + " and " + second,
                       .wanted = "at most one of them",
-                      .cure = "leave one of them out"});
+                      .cure = "leave out " + first + " or " + second});
   }
   if (is_a(error, CLI::ExitCodes::RequiresError)) {
     return UserError({.what = text,
-                      .found = "the first flag alone",
+                      .found = first + " alone",
                       .wanted = "both of them",
-                      .cure = "add the flag that is missing"});
+                      .cure = "add " + second + ", or leave out " + first});
   }
   return UserError(
       {.what = text, .cure = quoted_command(command.words + " --help") + " lists what it takes"});

@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <limits>
+#include <sstream>
 #include <thread>
 
 #include <tessera/engine.h>
@@ -180,8 +181,10 @@ void check_isolated(const TrainFlags& flags, const Mesh& mesh) {
                      .cure = "use a smaller mesh, or leave out --isolated"});
   }
   if (flags.timeout_s < 0.1 || flags.timeout_s > 1e6) {
+    std::ostringstream seconds;
+    seconds << flags.timeout_s;
     throw UserError({.what = "--timeout: the value is not valid",
-                     .found = std::to_string(flags.timeout_s),
+                     .found = seconds.str(),
                      .wanted = "from 0.1 to 1000000 seconds",
                      .cure = "write for example --timeout 60"});
   }

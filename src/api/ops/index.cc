@@ -70,7 +70,15 @@ Array scatter(Operand x, Operand indices, Operand updates, std::int64_t axis) {
     Shape wanted = v.shape();
     wanted.erase(wanted.begin() + dim);
     wanted.insert(wanted.begin() + dim, list.shape().begin(), list.shape().end());
-    const Array rows = detail::broadcast(as_array("scatter", updates, v.dtype()), wanted);
+    const Array given = as_array("scatter", updates, v.dtype());
+    if (!given.shape().empty() && given.shape() != wanted) {
+      detail::fail("scatter", "the updates do not fit", detail::describe(given),
+                   fmt::format("{}: the shape of the array with axis {} replaced by that of the "
+                               "indices",
+                               to_string(Type{v.dtype(), wanted}), dim),
+                   "reshape the updates, or pass one number");
+    }
+    const Array rows = detail::broadcast(given, wanted);
     return emit({v, list, rows}, [&](Builder& b, const Ids& ids) {
       return ops::scatter(b, ids[0], ids[1], ids[2], dim);
     });
@@ -83,6 +91,14 @@ Array take_along_axis(Operand x, Operand indices, std::int64_t axis) {
     const Array list = checked_indices("take_along_axis", indices);
     const std::int64_t dim =
         detail::checked_axis("take_along_axis", axis, v.rank(), detail::describe(v));
+    Shape fitting = v.shape();
+    if (list.rank() == v.rank()) fitting[static_cast<std::size_t>(dim)] = list.dim(dim);
+    if (list.shape() != fitting) {
+      detail::fail("take_along_axis", "the indices do not fit the array",
+                   detail::describe(v) + " and " + detail::describe(list),
+                   fmt::format("indices that differ from the array in axis {} only", dim),
+                   "broadcast the indices, or take whole slices with take");
+    }
     return emit({v, list}, [&](Builder& b, const Ids& ids) {
       return ops::gather_along(b, ids[0], ids[1], dim);
     });
@@ -142,6 +158,7 @@ Array one_hot(Operand indices, std::int64_t depth, DType dtype) {
     const Array list = checked_indices("one_hot", indices);
     Shape shape = list.shape();
     shape.push_back(depth);
+    detail::check_sizes("one_hot", shape);
     const Array positions = iota(shape, -1, DType::i32);
     return astype(equal(expand_dims(list, -1), positions), dtype);
   });

@@ -229,6 +229,7 @@ Array reverse(Operand x, Axes axes) {
 
 Array iota(Shape shape, std::int64_t axis, DType dtype, std::source_location where) {
   return public_op(where, [&] {
+    detail::check_sizes("iota", shape);
     const std::int64_t dim = detail::checked_axis(
         "iota", axis, static_cast<std::int64_t>(shape.size()), to_string(shape));
     return emit({}, [&](Builder& b, const Ids&) { return ops::iota(b, dtype, shape, dim); });

@@ -181,6 +181,13 @@ Array reduce_window(const char* name, const Operand& x, const Ints& window, cons
     const Ints steps = steps_of(name, "strides", strides, count);
     const Widths widths =
         widths_of(name, padding, {.sizes = v.shape(), .extents = sizes, .strides = steps});
+    for (std::size_t i = 0; i < count; ++i) {
+      if (sizes[i] <= v.shape()[i] + widths.low[i] + widths.high[i]) continue;
+      detail::fail(name, "the window is larger than the array",
+                   fmt::format("{} elements along axis {} of {}", sizes[i], i, detail::describe(v)),
+                   fmt::format("at most {}", v.shape()[i] + widths.low[i] + widths.high[i]),
+                   "use a smaller window, or the padding \"SAME\"");
+    }
     return emit({v}, [&](Builder& b, const Ids& ids) {
       const ValueId fill = ops::scalar(b, neutral_of(append, v.dtype()), v.dtype());
       return append(b, ops::pad(b, ids[0], fill, widths.low, widths.high), sizes, steps);

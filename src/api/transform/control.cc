@@ -13,6 +13,11 @@ namespace tessera::detail {
 
 namespace {
 
+/// `leaf 1/kernel: f32[3]`; the type alone for a tree that is one array.
+std::string leaf_text(const std::string& path, const Type& type) {
+  return path.empty() ? to_string(type) : fmt::format("leaf {}: {}", path, to_string(type));
+}
+
 /// The types of slices along dimension 0, whose sizes must agree with `length` if that is known.
 std::vector<Type> slice_types(const std::vector<Array>& leaves, std::size_t num_carry,
                               const std::vector<std::string>& paths, std::int64_t& length,
@@ -25,14 +30,14 @@ std::vector<Type> slice_types(const std::vector<Array>& leaves, std::size_t num_
       if (type.rank() == 0) {
         throw UserError({.what = "scan: a scanned array has no dimension to scan",
                          .where = where,
-                         .found = fmt::format("leaf {}: {}", paths[i], to_string(type)),
+                         .found = leaf_text(paths[i], type),
                          .wanted = "arrays with a leading dimension, one slice per step",
                          .cure = "capture the array, or put it into the carry"});
       }
       if (length >= 0 && type.shape[0] != length) {
         throw UserError({.what = "scan: scanned arrays have different lengths",
                          .where = where,
-                         .found = fmt::format("leaf {}: {}", paths[i], to_string(type)),
+                         .found = leaf_text(paths[i], type),
                          .wanted = fmt::format(
                              "{} slices, as {}", length,
                              first.empty() ? "options.length says" : "leaf " + first + " has"),
@@ -56,9 +61,10 @@ void check_carry(const char* construct, const Nested& nested, const std::vector<
     throw UserError(
         {.what = fmt::format("{}: the function changes the type of its carry", construct),
          .where = where,
-         .found = i < num_found ? fmt::format("leaf {}: {} comes out", nested.result_paths[i],
-                                              to_string(nested.results[i]))
-                                : fmt::format("a carry of {} leaves comes out", num_found),
+         .found = i < num_found
+                      ? leaf_text(nested.result_paths[i], nested.results[i]) + " comes out"
+
+                      : fmt::format("a carry of {} leaves comes out", num_found),
          .wanted = i < num_found ? to_string(carry[i]) + ", which goes in"
                                  : fmt::format("{} leaves, which go in", carry.size()),
          .cure = "convert it with astype or reshape it at the end of the function, or give the "
@@ -146,8 +152,7 @@ void check_branches(const std::vector<Nested>& branches, const Span& where) {
     while (leaf < count && branch.results[leaf] == branches[0].results[leaf]) ++leaf;
     if (leaf == count && branch.results.size() == branches[0].results.size()) continue;
     const auto text = [&](const Nested& nested) {
-      return leaf < count ? fmt::format("leaf {}: {}", nested.result_paths[leaf],
-                                        to_string(nested.results[leaf]))
+      return leaf < count ? leaf_text(nested.result_paths[leaf], nested.results[leaf])
                           : fmt::format("{} arrays", nested.results.size());
     };
     throw UserError({.what = fmt::format("cond: branches 0 and {} return different types", i),

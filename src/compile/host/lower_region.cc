@@ -43,6 +43,7 @@ kernels::TileKernel tile_kernel_of(const Function& function, const Equation& equ
     throw UserError({.what = *equation.op->name + ": the host engine has no kernel for this dtype",
                      .where = equation.span,
                      .found = std::string(name(from)),
+                     .wanted = "a dtype of its kernels; f32 has all of them",
                      .cure = "convert with astype(x, DType::f32) first"});
   }
   return kernel;

@@ -85,7 +85,8 @@ std::vector<Type> conv_shape(const ShapeContext& c) {
     if (count >= 1 && size >= 1) continue;
     c.fail("dimension " + std::to_string(i) + " of the window has no place: " +
                std::to_string(size) + " elements in " + std::to_string(room),
-           "a window of 1 or more elements that fits in the array", "pad the array first");
+           "a window of 1 or more elements that fits in the array",
+           "use a smaller kernel, or pad the array first");
   }
   result.shape[dims.last()] = rhs.shape[dims.last()];
   return {result};

@@ -26,7 +26,8 @@ std::vector<Type> window_shape(const ShapeContext& c) {
     if (room < 0) {
       c.fail("a window of " + std::to_string(window[i]) + " elements has no place in dimension " +
                  std::to_string(i),
-             "at most " + std::to_string(result.shape[i]) + " elements", "pad the array first");
+             "at most " + std::to_string(result.shape[i]) + " elements",
+             "use a smaller window, or pad the array first");
     }
     result.shape[i] = room / stride[i] + 1;
   }

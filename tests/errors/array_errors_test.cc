@@ -1,0 +1,110 @@
+// Arrays that cannot be read or used as asked.
+#include <gtest/gtest.h>
+
+#include <tessera/grad.h>
+#include <tessera/jit.h>
+#include <tessera/ops.h>
+
+#include "tests/errors/caught.h"
+
+namespace tessera {
+namespace {
+
+TEST(ArrayErrors, EmptyArray) {
+  const Array x;
+  Array given = ones({2});
+  const Array taken = std::move(given);
+  EXPECT_EQ(caught([&] { given.to_vector<float>(); }).text, caught([&] { x.shape(); }).text);
+  const Caught error = caught([&] { x + 1; });
+  EXPECT_EQ(error.text,
+            "an empty Array was used\n"
+            "  where:  <this line>\n"
+            "  found:  a default-constructed or moved-from handle\n"
+            "  wanted: an array\n"
+            "  cure:   assign an array to it first; pass arguments with std::move only where "
+            "the handle is not needed any more");
+}
+
+TEST(ArrayErrors, ItemOfSeveral) {
+  const Array x = ones({2});
+  const Caught error = caught([&] { x.item<float>(); });
+  EXPECT_EQ(error.text,
+            "item: the array has not exactly one element\n"
+            "  where:  <this line>\n"
+            "  found:  f32[2]\n"
+            "  wanted: an array of size 1\n"
+            "  cure:   reduce it first, or read it with to_vector");
+}
+
+TEST(ArrayErrors, ValueOfATracedArray) {
+  std::string line;
+  auto f = jit([&](Array x) {
+    line = line_of(1);
+    return x.item<float>() > 0 ? x : -x;
+  });
+  const Caught error = caught([&] { f(scalar(1.0F)); });
+  EXPECT_EQ(error.text,
+            "the values of a traced array are not known\n"
+            "  where:  " +
+                line +
+                "\n"
+                "  found:  a traced f32[]\n"
+                "  wanted: a concrete array\n"
+                "  cure:   return the array from the traced function and read it outside; use "
+                "where() for choices that depend on values");
+}
+
+TEST(ArrayErrors, ValueOfAnAbstractArray) {
+  const Array shape = eval_shape([](Array x) { return x * 2; }, ones({4}));
+  const Caught error = caught([&] { shape.to_vector<float>(); });
+  EXPECT_EQ(error.text,
+            "an abstract array has no values\n"
+            "  where:  <this line>\n"
+            "  found:  an abstract f32[4]\n"
+            "  wanted: a concrete array\n"
+            "  cure:   eval_shape returns types only; call the function to get arrays");
+}
+
+TEST(ArrayErrors, TracedArrayAfterItsFunction) {
+  Array kept;
+  auto f = jit([&](Array x) {
+    kept = x * 2;
+    return x;
+  });
+  f(ones({2}));
+  const Caught error = caught([&] { kept + 1; });
+  EXPECT_EQ(error.text,
+            "a traced array was used after its function had been traced\n"
+            "  where:  <this line>\n"
+            "  found:  a traced f32[2] of a function that has returned\n"
+            "  wanted: an array of the function that is being traced, or a concrete one\n"
+            "  cure:   return the array from the traced function; do not keep it in a variable "
+            "from outside");
+}
+
+TEST(ArrayErrors, TracedArrayInALaterFunction) {
+  Array kept;
+  auto first = jit([&](Array x) {
+    kept = x * 2;
+    return x;
+  });
+  first(ones({5}));
+  std::string line;
+  auto second = jit([&](Array x) {
+    line = line_of(1);
+    return x + kept;
+  });
+  const Caught error = caught([&] { second(ones({5})); });
+  EXPECT_EQ(error.text,
+            "a traced array was used after its function had been traced\n"
+            "  where:  " +
+                line +
+                "\n"
+                "  found:  a traced f32[5] of a function that has returned\n"
+                "  wanted: an array of the function that is being traced, or a concrete one\n"
+                "  cure:   return the array from the traced function; do not keep it in a variable "
+                "from outside");
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,244 @@
+// Mistakes in axes and in the letters of einsum.
+#include <gtest/gtest.h>
+
+#include <tessera/ops.h>
+
+#include "tests/errors/caught.h"
+
+namespace tessera {
+namespace {
+
+TEST(EinsumErrors, EinsumSizes) {
+  const Param kernel(ones({4, 5}), "query/kernel");
+  const Array x = ones({2, 3});
+  const Caught error = caught([&] { einsum("ab,bc->ac", x, kernel); });
+  EXPECT_EQ(error.text,
+            "einsum: 'b' has the sizes 3 and 4\n"
+            "  where:  <this line>\n"
+            "  found:  \"ab,bc->ac\" of f32[2,3] and f32[4,5] (parameter query/kernel)\n"
+            "  wanted: one size per letter\n"
+            "  cure:   check the order of the letters against the shapes");
+}
+
+TEST(EinsumErrors, EinsumLetters) {
+  const Array x = ones({2, 3});
+  const Caught error = caught([&] { einsum("abc,cd->abd", x, x); });
+  EXPECT_EQ(error.text,
+            "einsum: \"abc\" has 3 letters for an array of rank 2\n"
+            "  where:  <this line>\n"
+            "  found:  \"abc,cd->abd\" of f32[2,3] and f32[2,3]\n"
+            "  wanted: like \"bqhd,bkhd->bhqk\": a letter per dimension\n"
+            "  cure:   write every dimension of every operand, `->`, and those of the result");
+}
+
+TEST(EinsumErrors, EinsumResult) {
+  const Array x = ones({2, 3});
+  const Caught error = caught([&] { einsum("ab,cb->az", x, x); });
+  EXPECT_EQ(error.text,
+            "einsum: 'z' of the result is in no operand\n"
+            "  where:  <this line>\n"
+            "  found:  \"ab,cb->az\" of f32[2,3] and f32[2,3]\n"
+            "  wanted: like \"bqhd,bkhd->bhqk\": a letter per dimension\n"
+            "  cure:   write every dimension of every operand, `->`, and those of the result");
+}
+
+TEST(AxisErrors, SumAxis) {
+  const Param x(ones({2, 3}), "tok_emb/embedding");
+  const Caught error = caught([&] { sum(x, 2); });
+  EXPECT_EQ(error.text,
+            "sum: there is no axis 2\n"
+            "  where:  <this line>\n"
+            "  found:  f32[2,3] (parameter tok_emb/embedding)\n"
+            "  wanted: an axis from -2 to 1\n"
+            "  cure:   count axes from 0, or from the end with negative numbers");
+}
+
+TEST(AxisErrors, SumAxisTwice) {
+  const Array x = ones({2, 3});
+  const Caught error = caught([&] { sum(x, {1, -1}); });
+  EXPECT_EQ(error.text,
+            "sum: an axis is given twice\n"
+            "  where:  <this line>\n"
+            "  found:  f32[2,3]\n"
+            "  wanted: different axes\n"
+            "  cure:   name each axis once");
+}
+
+TEST(AxisErrors, SoftmaxAxis) {
+  const Array x = ones({2, 3});
+  const Caught error = caught([&] { softmax(x, -3); });
+  EXPECT_EQ(error.text,
+            "softmax: there is no axis -3\n"
+            "  where:  <this line>\n"
+            "  found:  f32[2,3]\n"
+            "  wanted: an axis from -2 to 1\n"
+            "  cure:   count axes from 0, or from the end with negative numbers");
+}
+
+TEST(AxisErrors, TransposeAxis) {
+  const Array x = ones({2, 3});
+  const Caught error = caught([&] { transpose(x, {0, 2}); });
+  EXPECT_EQ(error.text,
+            "transpose: there is no axis 2\n"
+            "  where:  <this line>\n"
+            "  found:  f32[2,3]\n"
+            "  wanted: an axis from -2 to 1\n"
+            "  cure:   count axes from 0, or from the end with negative numbers");
+}
+
+TEST(AxisErrors, TransposeAxisTwice) {
+  const Array x = ones({2, 3});
+  const Caught error = caught([&] { transpose(x, {1, 1}); });
+  EXPECT_EQ(error.text,
+            "transpose: the permutation does not name every axis once\n"
+            "  where:  <this line>\n"
+            "  found:  f32[2,3] and [1,1]\n"
+            "  wanted: 2 different axes\n"
+            "  cure:   list every axis once");
+}
+
+TEST(AxisErrors, Squeeze) {
+  const Array x = ones({2, 3});
+  const Caught error = caught([&] { squeeze(x, 1); });
+  EXPECT_EQ(error.text,
+            "squeeze: axis 1 has not size 1\n"
+            "  where:  <this line>\n"
+            "  found:  f32[2,3]\n"
+            "  wanted: axes of size 1\n"
+            "  cure:   slice or reduce the axis instead");
+}
+
+TEST(AxisErrors, NoSuchDimension) {
+  const Array x = ones({2, 3});
+  const Caught error = caught([&] { x.dim(2); });
+  EXPECT_EQ(error.text,
+            "dim: there is no axis 2\n"
+            "  where:  <this line>\n"
+            "  found:  f32[2,3]\n"
+            "  wanted: an axis from -2 to 1\n"
+            "  cure:   count axes from 0, or from the end with negative numbers");
+}
+
+TEST(AxisErrors, AxisOfAScalar) {
+  const Array x = ones({});
+  const Caught error = caught([&] { softmax(x, 0); });
+  EXPECT_EQ(error.text,
+            "softmax: there is no axis 0\n"
+            "  where:  <this line>\n"
+            "  found:  f32[]\n"
+            "  wanted: an array of rank 1 or more\n"
+            "  cure:   count axes from 0, or from the end with negative numbers");
+}
+
+TEST(AxisErrors, CumsumAxis) {
+  const Array x = ones({2, 3});
+  const Caught error = caught([&] { cumsum(x, 5); });
+  EXPECT_EQ(error.text,
+            "cumsum: there is no axis 5\n"
+            "  where:  <this line>\n"
+            "  found:  f32[2,3]\n"
+            "  wanted: an axis from -2 to 1\n"
+            "  cure:   count axes from 0, or from the end with negative numbers");
+}
+
+TEST(AxisErrors, SwapAxes) {
+  const Array x = ones({2, 3});
+  const Caught error = caught([&] { swap_axes(x, 0, 4); });
+  EXPECT_EQ(error.text,
+            "swap_axes: there is no axis 4\n"
+            "  where:  <this line>\n"
+            "  found:  f32[2,3]\n"
+            "  wanted: an axis from -2 to 1\n"
+            "  cure:   count axes from 0, or from the end with negative numbers");
+}
+
+TEST(AxisErrors, ContractedAxis) {
+  const Array x = ones({2, 3});
+  const Caught error = caught([&] { dot_general(x, x, {.contract_a = {2}, .contract_b = {0}}); });
+  EXPECT_EQ(error.text,
+            "dot_general: there is no axis 2\n"
+            "  where:  <this line>\n"
+            "  found:  f32[2,3]\n"
+            "  wanted: an axis from -2 to 1\n"
+            "  cure:   count axes from 0, or from the end with negative numbers");
+}
+
+TEST(AxisErrors, BatchedAndContractedAxis) {
+  const Array x = ones({2, 3});
+  const DotDims dims = {.contract_a = {0}, .contract_b = {0}, .batch_a = {0}, .batch_b = {0}};
+  const Caught error = caught([&] { dot_general(x, x, dims); });
+  EXPECT_EQ(error.text,
+            "dot_general: dimension 0 is both batch and contracted\n"
+            "  where:  <this line>\n"
+            "  found:  f32[2,3], f32[2,3]\n"
+            "  wanted: each dimension in one role\n"
+            "  cure:   name the dimension once");
+}
+
+TEST(AxisErrors, IotaAxis) {
+  const Caught error = caught([&] { iota({2, 3}, 2); });
+  EXPECT_EQ(error.text,
+            "iota: there is no axis 2\n"
+            "  where:  <this line>\n"
+            "  found:  [2,3]\n"
+            "  wanted: an axis from -2 to 1\n"
+            "  cure:   count axes from 0, or from the end with negative numbers");
+}
+
+TEST(AxisErrors, ArgmaxOfNothing) {
+  const Array x = ones({2, 0});
+  const Caught error = caught([&] { argmax(x, 1); });
+  EXPECT_EQ(error.text,
+            "argmax: the reduced dimension is empty\n"
+            "  where:  <this line>\n"
+            "  found:  f32[2,0]\n"
+            "  wanted: at least one element\n"
+            "  cure:   check the size first");
+}
+
+TEST(EinsumErrors, LetterIsADigit) {
+  const Array x = ones({2, 3});
+  const Caught error = caught([&] { einsum("a1,1c->ac", x, x); });
+  EXPECT_EQ(error.text,
+            "einsum: '1' is no letter\n"
+            "  where:  <this line>\n"
+            "  found:  \"a1,1c->ac\" of f32[2,3] and f32[2,3]\n"
+            "  wanted: like \"bqhd,bkhd->bhqk\": a letter per dimension\n"
+            "  cure:   write every dimension of every operand, `->`, and those of the result");
+}
+
+TEST(EinsumErrors, LetterTwiceInOneArray) {
+  const Array x = ones({2, 3});
+  const Caught error = caught([&] { einsum("aa->a", x); });
+  EXPECT_EQ(error.text,
+            "einsum: 'a' names two dimensions of one array\n"
+            "  where:  <this line>\n"
+            "  found:  \"aa->a\" of f32[2,3]\n"
+            "  wanted: like \"bqhd,bkhd->bhqk\": a letter per dimension\n"
+            "  cure:   write every dimension of every operand, `->`, and those of the result");
+}
+
+TEST(EinsumErrors, NoArrow) {
+  const Array x = ones({2, 3});
+  const Caught error = caught([&] { einsum("ab,cb", x, x); });
+  EXPECT_EQ(error.text,
+            "einsum: there is no ->\n"
+            "  where:  <this line>\n"
+            "  found:  \"ab,cb\" of f32[2,3] and f32[2,3]\n"
+            "  wanted: like \"bqhd,bkhd->bhqk\": a letter per dimension\n"
+            "  cure:   write every dimension of every operand, `->`, and those of the result");
+}
+
+TEST(EinsumErrors, OneOperandTooMany) {
+  const Array x = ones({2, 3});
+  const Caught error = caught([&] { einsum("ab->ba", x, x); });
+  EXPECT_EQ(error.text,
+            "einsum: the text is not for 2 operands\n"
+            "  where:  <this line>\n"
+            "  found:  \"ab->ba\" of f32[2,3] and f32[2,3]\n"
+            "  wanted: like \"bqhd,bkhd->bhqk\": a letter per dimension\n"
+            "  cure:   write every dimension of every operand, `->`, and those of the result");
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,233 @@
+// Mistakes in dtypes and numbers.
+#include <gtest/gtest.h>
+
+#include <tessera/ops.h>
+
+#include "tests/errors/caught.h"
+
+namespace tessera {
+namespace {
+
+TEST(DtypeErrors, DifferentDtypes) {
+  const Param kernel(ones({2}), "head/kernel");
+  const Array ids = array({1, 2});
+  const Caught error = caught([&] { kernel* ids; });
+  EXPECT_EQ(error.text,
+            "mul: the arrays have different dtypes\n"
+            "  where:  <this line>\n"
+            "  found:  f32[2] (parameter head/kernel) and i32[2]\n"
+            "  wanted: arrays of one dtype\n"
+            "  cure:   convert one of them: astype(x, DType::f32)");
+}
+
+TEST(DtypeErrors, IntegersMeetBools) {
+  const Array ids = array({1, 2});
+  const Caught error = caught([&] { ids + equal(ids, 1); });
+  EXPECT_EQ(error.text,
+            "add: the arrays have different dtypes\n"
+            "  where:  <this line>\n"
+            "  found:  i32[2] and bool[2]\n"
+            "  wanted: arrays of one dtype\n"
+            "  cure:   convert one of them: astype(x, DType::i32)");
+}
+
+TEST(DtypeErrors, ExpOfIntegers) {
+  const Array ids = array({1, 2});
+  const Caught error = caught([&] { exp(ids); });
+  EXPECT_EQ(error.text,
+            "exp: does not take operands of dtype i32\n"
+            "  where:  <this line>\n"
+            "  found:  i32[2]\n"
+            "  wanted: dtypes f32, f64\n"
+            "  cure:   convert the operand, for example astype(x, DType::f32)");
+}
+
+TEST(DtypeErrors, MeanOfIntegers) {
+  const Array ids = array({1, 2});
+  const Caught error = caught([&] { mean(ids); });
+  EXPECT_EQ(error.text,
+            "mean: the operand is no float array\n"
+            "  where:  <this line>\n"
+            "  found:  i32[2]\n"
+            "  wanted: f32 or f64\n"
+            "  cure:   convert it first: astype(x, DType::f32)");
+}
+
+TEST(DtypeErrors, AnyOfIntegers) {
+  const Array ids = array({1, 2});
+  const Caught error = caught([&] { any(ids); });
+  EXPECT_EQ(error.text,
+            "any: the operand is no array of bool\n"
+            "  where:  <this line>\n"
+            "  found:  i32[2]\n"
+            "  wanted: bool\n"
+            "  cure:   compare first, for example not_equal(x, 0)");
+}
+
+TEST(DtypeErrors, WhereByIntegers) {
+  const Array ids = array({0, 1});
+  const Caught error = caught([&] { where(ids, 1.0, 2.0); });
+  EXPECT_EQ(error.text,
+            "where: the operand has another dtype\n"
+            "  where:  <this line>\n"
+            "  found:  i32[2]\n"
+            "  wanted: bool\n"
+            "  cure:   compare first, for example not_equal(x, 0)");
+}
+
+TEST(DtypeErrors, ToVectorOfAnotherType) {
+  const Param x(ones({2}), "pos_emb");
+  const Caught error = caught([&] { x.to_vector<std::int32_t>(); });
+  EXPECT_EQ(
+      error.text,
+      "to_vector: the element type is another one\n"
+      "  where:  <this line>\n"
+      "  found:  f32[2] (parameter pos_emb)\n"
+      "  wanted: an array of i32\n"
+      "  cure:   read it with to_vector<float>(), or convert it first: astype(x, DType::i32)");
+}
+
+TEST(NumberErrors, FractionMeetsIntegers) {
+  const Array ids = array({1, 2});
+  const Caught error = caught([&] { ids + 0.5; });
+  EXPECT_EQ(error.text,
+            "add: a number with a fraction meets an array without\n"
+            "  where:  <this line>\n"
+            "  found:  0.5 and an array of i32\n"
+            "  wanted: a whole number\n"
+            "  cure:   convert the array first: astype(x, DType::f32)");
+}
+
+TEST(NumberErrors, NumberMeetsBool) {
+  const Array mask = array({true, false});
+  const Caught error = caught([&] { where(mask, mask, 3); });
+  EXPECT_EQ(error.text,
+            "where: a number meets an array of bool\n"
+            "  where:  <this line>\n"
+            "  found:  3 and an array of bool\n"
+            "  wanted: true or false\n"
+            "  cure:   compare the array, or convert it: astype(x, DType::i32)");
+}
+
+TEST(NumberErrors, NumberOutOfRange) {
+  const Array words = array({1U, 2U});
+  const Caught error = caught([&] { words + -1; });
+  EXPECT_EQ(error.text,
+            "add: a number does not fit the dtype of the array\n"
+            "  where:  <this line>\n"
+            "  found:  -1 and an array of u32\n"
+            "  wanted: a number from 0 to 4294967295\n"
+            "  cure:   use a number in range");
+}
+
+TEST(NumberErrors, FullOfAFraction) {
+  const Caught error = caught([] { full({2}, 1.5, DType::i32); });
+  EXPECT_EQ(error.text,
+            "full: a number with a fraction meets an array without\n"
+            "  where:  <this line>\n"
+            "  found:  1.5 and an array of i32\n"
+            "  wanted: a whole number\n"
+            "  cure:   convert the array first: astype(x, DType::f32)");
+}
+
+TEST(NumberErrors, ArangeStandsStill) {
+  const Caught error = caught([] { arange(0, 4, 0); });
+  EXPECT_EQ(error.text,
+            "arange: the step is 0\n"
+            "  where:  <this line>\n"
+            "  found:  0\n"
+            "  wanted: a step above or below 0\n"
+            "  cure:   use full() for a constant");
+}
+
+TEST(DtypeErrors, ReadBoolsAsFloats) {
+  const Array x = ones({2, 3});
+  const Caught error = caught([&] { bitcast(x < 1, DType::f32); });
+  EXPECT_EQ(error.text,
+            "bitcast: cannot read the bits of bool as f32\n"
+            "  where:  <this line>\n"
+            "  found:  bool[2,3]\n"
+            "  wanted: dtypes of one size: i32, u32 and f32\n"
+            "  cure:   convert values with astype(x, DType::f32) instead of reinterpreting bits");
+}
+
+TEST(DtypeErrors, DotOfDifferentDtypes) {
+  const Array x = ones({2, 3});
+  const Array ids = zeros({3, 2}, DType::i32);
+  const Caught error = caught([&] { dot(x, ids); });
+  EXPECT_EQ(error.text,
+            "dot: the arrays have different dtypes\n"
+            "  where:  <this line>\n"
+            "  found:  f32[2,3] and i32[3,2]\n"
+            "  wanted: arrays of one dtype\n"
+            "  cure:   convert one of them: astype(x, DType::f32)");
+}
+
+TEST(DtypeErrors, ConcatenateDifferentDtypes) {
+  const Array x = ones({2, 3});
+  const Array ids = zeros({2, 3}, DType::i32);
+  const Caught error = caught([&] { concatenate({x, ids}, 0); });
+  EXPECT_EQ(error.text,
+            "concatenate: the arrays have different dtypes\n"
+            "  where:  <this line>\n"
+            "  found:  f32[2,3] and i32[2,3]\n"
+            "  wanted: arrays of one dtype\n"
+            "  cure:   convert one of them: astype(x, DType::f32)");
+}
+
+TEST(DtypeErrors, CountInBools) {
+  const Caught error = caught([&] { iota({4}, 0, DType::boolean); });
+  EXPECT_EQ(error.text,
+            "iota: cannot count in booleans\n"
+            "  where:  <this line>\n"
+            "  found:  no operands\n"
+            "  wanted: dtype i32, u32, f32 or f64\n"
+            "  cure:   use arange with dtype i32");
+}
+
+TEST(DtypeErrors, BitsOfFloats) {
+  const Array x = ones({2, 3});
+  const Caught error = caught([&] { bitwise_and(x, x); });
+  EXPECT_EQ(error.text,
+            "bitwise_and: the operand has another dtype\n"
+            "  where:  <this line>\n"
+            "  found:  f32[2,3]\n"
+            "  wanted: i32 or u32\n"
+            "  cure:   convert it with astype, or use the logical ops for bool");
+}
+
+TEST(DtypeErrors, DoublesOnTheHost) {
+  const Array x = ones({2, 3});
+  const Caught error = caught([&] { astype(x, DType::f64) + 1.0; });
+  EXPECT_EQ(error.text,
+            "compile: the host engine has no f64\n"
+            "  where:  <this line>\n"
+            "  found:  f64[2,3]\n"
+            "  wanted: f32\n"
+            "  cure:   use astype(x, DType::f32), or set_engine(\"reference\")");
+}
+
+TEST(NumberErrors, PadWithAFraction) {
+  const Array ids = array({1, 2});
+  const Caught error = caught([&] { pad(ids, {1}, {1}, 0.5); });
+  EXPECT_EQ(error.text,
+            "pad: a number with a fraction meets an array without\n"
+            "  where:  <this line>\n"
+            "  found:  0.5 and an array of i32\n"
+            "  wanted: a whole number\n"
+            "  cure:   convert the array first: astype(x, DType::f32)");
+}
+
+TEST(NumberErrors, TooLargeForAnInteger) {
+  const Array ids = array({1, 2});
+  const Caught error = caught([&] { ids * 4294967296; });
+  EXPECT_EQ(error.text,
+            "mul: a number does not fit the dtype of the array\n"
+            "  where:  <this line>\n"
+            "  found:  4294967296 and an array of i32\n"
+            "  wanted: a number from -2147483648 to 2147483647\n"
+            "  cure:   use a number in range");
+}
+
+}  // namespace
+}  // namespace tessera

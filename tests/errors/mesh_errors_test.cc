@@ -1,0 +1,125 @@
+// Mistakes in meshes.
+#include <gtest/gtest.h>
+
+#include <tessera/jit.h>
+#include <tessera/ops.h>
+
+#include "tests/errors/caught.h"
+
+namespace tessera {
+namespace {
+
+const Mesh& grid() {
+  static const Mesh mesh = make_mesh({{"data", 2}, {"model", 4}});
+  return mesh;
+}
+
+TEST(MeshErrors, TwoAxesOfOneName) {
+  const Caught error = caught([] { make_mesh({{"data", 2}, {"data", 4}}); });
+  EXPECT_EQ(error.text,
+            "make_mesh: two axes are named 'data'\n"
+            "  where:  <this line>\n"
+            "  found:  data=2,data=4\n"
+            "  wanted: different names\n"
+            "  cure:   give each mesh axis its own name");
+}
+
+TEST(MeshErrors, AxisWithoutDevices) {
+  const Caught error = caught([] { make_mesh({{"data", 0}}); });
+  EXPECT_EQ(error.text,
+            "make_mesh: axis 0 is not valid\n"
+            "  where:  <this line>\n"
+            "  found:  name 'data', size 0\n"
+            "  wanted: a name of letters, digits and _, and a size of at least 1\n"
+            "  cure:   write for example make_mesh({{\"data\", 8}})");
+}
+
+TEST(MeshErrors, TooManyDevices) {
+  const Caught error = caught([] { make_mesh({{"data", 16384}, {"model", 2}}); });
+  EXPECT_EQ(error.text,
+            "make_mesh: the mesh has too many devices\n"
+            "  where:  <this line>\n"
+            "  found:  data=16384,model=2\n"
+            "  wanted: at most 16384 devices\n"
+            "  cure:   make an axis smaller");
+}
+
+TEST(MeshErrors, AxisSizeOfNoAxis) {
+  const Caught error = caught([] { grid().axis_size("pipe"); });
+  EXPECT_EQ(error.text,
+            "axis_size: the mesh has no axis named 'pipe'\n"
+            "  where:  <this line>\n"
+            "  found:  the mesh data=2,model=4\n"
+            "  wanted: one of the axes data, model\n"
+            "  cure:   name an axis of the mesh");
+}
+
+TEST(MeshErrors, OperandsOnTwoMeshes) {
+  const Array x = device_put(ones({8}), NamedSharding(grid(), P{"data"}));
+  const Mesh row = make_mesh({{"data", 8}});
+  const Array y = device_put(ones({8}), NamedSharding(row, P{"data"}));
+  const Caught error = caught([&] { x + y; });
+  EXPECT_EQ(error.text,
+            "arrays of one call live on different meshes\n"
+            "  where:  <this line>\n"
+            "  found:  operand f32[8] on data=8\n"
+            "  wanted: data=2,model=4, the mesh of operand f32[8]\n"
+            "  cure:   move it with device_put(x, NamedSharding(mesh, P{...})), or call within "
+            "use_mesh of its mesh");
+}
+
+TEST(MeshErrors, ArgumentOnAnotherMesh) {
+  const Array x = device_put(ones({8}), NamedSharding(grid(), P{"data"}));
+  const Mesh row = make_mesh({{"data", 8}});
+  auto f = jit([](Array v) { return v + 1; }, {.in_shardings = {NamedSharding(row, P{"data"})}});
+  const Caught error = caught([&] { f(x); });
+  EXPECT_EQ(error.text,
+            "arrays of one call live on different meshes\n"
+            "  where:  <this line>\n"
+            "  found:  argument 0 on data=2,model=4\n"
+            "  wanted: data=8, the mesh of the shardings given to jit\n"
+            "  cure:   move it with device_put(x, NamedSharding(mesh, P{...})), or call within "
+            "use_mesh of its mesh");
+}
+
+TEST(MeshErrors, ConstraintForAnotherMesh) {
+  const use_mesh scope(grid());
+  const NamedSharding sharding(make_mesh({{"data", 8}}), P{"data"});
+  std::string line;
+  auto f = jit([&](Array x) {
+    line = line_of(1);
+    return with_sharding_constraint(x, sharding);
+  });
+  const Caught error = caught([&] { f(ones({8})); });
+  EXPECT_EQ(error.text,
+            "with_sharding_constraint: the sharding is for another mesh\n"
+            "  where:  " +
+                line +
+                "\n"
+                "  found:  data=8\n"
+                "  wanted: data=2,model=4\n"
+                "  cure:   use the mesh of the surrounding function: with_sharding_constraint(x, "
+                "P{...})");
+}
+
+TEST(MeshErrors, NameWithASpace) {
+  const Caught error = caught([&] { make_mesh({{"my data", 2}}); });
+  EXPECT_EQ(error.text,
+            "make_mesh: axis 0 is not valid\n"
+            "  where:  <this line>\n"
+            "  found:  name 'my data', size 2\n"
+            "  wanted: a name of letters, digits and _, and a size of at least 1\n"
+            "  cure:   write for example make_mesh({{\"data\", 8}})");
+}
+
+TEST(MeshErrors, TextIsNoMesh) {
+  const Caught error = caught([&] { parse_mesh("data:2"); });
+  EXPECT_EQ(error.text,
+            "mesh: 'data:2' is not an axis\n"
+            "  found:  'data:2'\n"
+            "  wanted: axis=size pairs separated by commas with sizes of 1 or more, or none\n"
+            "  cure:   write for example data=4,model=2");
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,81 @@
+// Mistakes in keys and random numbers.
+#include <gtest/gtest.h>
+
+#include <tessera/ops.h>
+#include <tessera/random.h>
+
+#include "tests/errors/caught.h"
+
+namespace tessera {
+namespace {
+
+TEST(RandomErrors, KeyOfFloats) {
+  const Array words = ones({2});
+  const Caught error = caught([&] { Key::from_data(words); });
+  EXPECT_EQ(error.text,
+            "Key::from_data: this is no key\n"
+            "  where:  <this line>\n"
+            "  found:  f32[2]\n"
+            "  wanted: u32[2]\n"
+            "  cure:   make keys with Key(seed), split and fold_in");
+}
+
+TEST(RandomErrors, FewerThanNoKeys) {
+  const Key key(0);
+  const Caught error = caught([&] { random::split(key, -1); });
+  EXPECT_EQ(error.text,
+            "split: a negative number of keys\n"
+            "  where:  <this line>\n"
+            "  found:  -1\n"
+            "  wanted: 0 or more\n"
+            "  cure:   ask for as many keys as are used");
+}
+
+TEST(RandomErrors, FoldInAFloat) {
+  const Key key(0);
+  const Array step = scalar(1.0F);
+  const Caught error = caught([&] { random::fold_in(key, step); });
+  EXPECT_EQ(error.text,
+            "fold_in: the number is no integer scalar\n"
+            "  where:  <this line>\n"
+            "  found:  f32[]\n"
+            "  wanted: i32[] or u32[]\n"
+            "  cure:   convert it: astype(x, DType::u32)");
+}
+
+TEST(RandomErrors, FoldInAList) {
+  const Key key(0);
+  const Array steps = array({1, 2});
+  const Caught error = caught([&] { random::fold_in(key, steps); });
+  EXPECT_EQ(error.text,
+            "fold_in: the number is no integer scalar\n"
+            "  where:  <this line>\n"
+            "  found:  i32[2]\n"
+            "  wanted: i32[] or u32[]\n"
+            "  cure:   convert it: astype(x, DType::u32)");
+}
+
+TEST(RandomErrors, BoundsAreSwapped) {
+  const Key key(0);
+  const Caught error = caught([&] { random::truncated_normal(key, 2.0F, -2.0F, {4}); });
+  EXPECT_EQ(error.text,
+            "truncated_normal: the bounds are not in order\n"
+            "  where:  <this line>\n"
+            "  found:  (2, -2)\n"
+            "  wanted: lower < upper\n"
+            "  cure:   swap the bounds");
+}
+
+TEST(RandomErrors, NegativeSize) {
+  const Key key(0);
+  const Caught error = caught([&] { random::normal(key, {2, -1}); });
+  EXPECT_EQ(error.text,
+            "normal: the shape has a negative size\n"
+            "  where:  <this line>\n"
+            "  found:  [2,-1]\n"
+            "  wanted: sizes of 0 or more\n"
+            "  cure:   write every size out; only reshape takes -1");
+}
+
+}  // namespace
+}  // namespace tessera
