@@ -50,6 +50,8 @@ class Shardings {
     friend bool operator==(const Entry&, const Entry&) = default;
   };
   const std::vector<Entry>& entries() const { return entries_; }
+  /// The first entry for the leaf at `path` or for a subtree that has it; nullptr for none.
+  const Entry* find(std::string_view path) const;
   friend Shardings from_annotations(const Mesh& mesh);
 
  private:

@@ -1,4 +1,4 @@
-// Functions from functions: vmap, remat, custom_vjp, composite.
+// Functions from functions: vmap, shard_map, remat, custom_vjp, composite.
 //
 //   auto logits = vmap(predict, {.in_axes = {none, 0}})(params, images);
 //   auto per_example = vmap(grad(loss), {.in_axes = {none, 0, 0}})(params, x, y);
@@ -11,6 +11,7 @@
 #pragma once
 
 #include <tessera/jit.h>
+#include <tessera/ops.h>
 
 namespace tessera {
 
@@ -164,32 +165,15 @@ struct BatchAxes {
 };
 
 struct VmapOptions {
-  BatchAxes in_axes = 0;   // an argument's axis is that of all its leaves
-  BatchAxis out_axes = 0;  // of all leaves of the result
+  BatchAxes in_axes = 0;       // an argument's axis is that of all its leaves
+  BatchAxis out_axes = 0;      // of all leaves of the result
+  std::string axis_name = {};  // for collectives over the elements
 };
 
 namespace detail {
 
 /// Calls `body` on one element, batches what it did, and returns its results for the batch.
 Outcome map_over_batch(Body& body, const VmapOptions& options, const std::source_location& where);
-
-template <typename F>
-class Vmapped {
- public:
-  Vmapped(F f, VmapOptions options, const std::source_location& where)
-      : f_(std::move(f)), options_(std::move(options)), where_(where) {}
-  template <typename... Args>
-  auto operator()(const Args&... args) const {
-    using R = std::remove_cvref_t<std::invoke_result_t<F&, Args...>>;
-    BodyOf<F, R, Args...> body(f_, args...);
-    return result_of<R>(map_over_batch(body, options_, where_));
-  }
-
- private:
-  mutable F f_;
-  VmapOptions options_;
-  std::source_location where_;
-};
 
 }  // namespace detail
 
@@ -203,7 +187,77 @@ class Vmapped {
 template <typename F>
 auto vmap(F f, VmapOptions options = {},
           std::source_location where = std::source_location::current()) {
-  return detail::Vmapped<F>(std::move(f), std::move(options), where);
+  auto run = [options = std::move(options), where](detail::Body& body) {
+    return detail::map_over_batch(body, options, where);
+  };
+  return detail::Wrapped<F, decltype(run)>(std::move(f), std::move(run));
 }
+
+// --- shard_map
+
+struct ShardMapOptions {
+  Mesh mesh = {};                            // without axes: the current mesh
+  std::vector<Shardings> in_specs = {};      // one per argument: what splits it into tiles
+  Shardings out_specs = {};                  // how tiles make up the result
+  std::vector<std::string> axis_names = {};  // the mapped axes; empty: all of the mesh
+  bool check_vma = true;  // results must be the same along axes that out_specs does not name
+};
+
+namespace detail {
+Outcome map_over_mesh(Body& body, const ShardMapOptions& options,
+                      const std::source_location& where);
+}  // namespace detail
+
+/// A function that applies `f`, a function of one device's tiles, on all devices of the mesh; they
+/// talk through the collectives below. Dimensions must divide. The rest of the mesh, if
+/// `axis_names` leaves axes out, is split by the compiler as in jit. A derivative taken within `f`
+/// is that of the sum of what all devices compute.
+template <typename F>
+auto shard_map(F f, ShardMapOptions options,
+               std::source_location where = std::source_location::current()) {
+  auto run = [options = std::move(options), where](detail::Body& body) {
+    return detail::map_over_mesh(body, options, where);
+  };
+  return detail::Wrapped<F, decltype(run)>(std::move(f), std::move(run));
+}
+
+// Collectives over axes that shard_map, or vmap with an axis_name, maps. They throw UserError
+// outside of these.
+
+/// One axis or several, the first one major.
+struct AxisNames {
+  std::vector<std::string> names;
+  AxisNames(const char* name);                         // NOLINT(google-explicit-constructor)
+  AxisNames(std::string name);                         // NOLINT(google-explicit-constructor)
+  AxisNames(std::initializer_list<const char*> list);  // NOLINT(google-explicit-constructor)
+};
+
+std::int64_t axis_size(const AxisNames& axes,
+                       std::source_location where = std::source_location::current());
+/// Which element this is: i32[].
+Array axis_index(const AxisNames& axes,
+                 std::source_location where = std::source_location::current());
+/// The same for all elements; sums are taken in the order of the tree.
+Array psum(Operand x, const AxisNames& axes);
+Array pmean(Operand x, const AxisNames& axes);
+Array pmax(Operand x, const AxisNames& axes);
+Array pmin(Operand x, const AxisNames& axes);
+
+/// A dimension that stands for the axis, or with `tiled` one that is n times larger.
+struct AxisDim {
+  std::int64_t dim = 0;
+  bool tiled = false;
+};
+/// What all n elements have, stacked along a new dimension, or one after the other.
+Array all_gather(Operand x, const AxisNames& axes, const AxisDim& options = {});
+/// Element i gets slice i, or the i-th of n equal parts, of the sum over all elements.
+Array psum_scatter(Operand x, const std::string& axis, const AxisDim& options = {});
+/// Pairs (source, destination); zeros where nothing arrives.
+Array ppermute(Operand x, const std::string& axis,
+               const std::vector<std::pair<std::int64_t, std::int64_t>>& pairs);
+/// Slice i (or part i) along split_dim goes to element i; what arrives is stacked (or joined) along
+/// concat_dim.
+Array all_to_all(Operand x, const std::string& axis, std::int64_t split_dim,
+                 std::int64_t concat_dim, bool tiled = false);
 
 }  // namespace tessera

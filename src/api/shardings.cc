@@ -90,6 +90,13 @@ Shardings Shardings::operator[](TreePath subtree) const {
                    .cure = "write the path of a leaf or of a subtree"});
 }
 
+const Shardings::Entry* Shardings::find(std::string_view path) const {
+  for (const Entry& entry : entries_) {
+    if (is_below(path, entry.path)) return &entry;
+  }
+  return nullptr;
+}
+
 std::string to_string(const Shardings& shardings) {
   if (shardings.is_unspecified()) return "unspecified\n";
   std::string text;
@@ -170,10 +177,9 @@ std::optional<Sharding> asked_sharding(const Shardings& shardings, const std::st
                                        const ParamInfo* info, const Type& type, const Mesh& mesh,
                                        const std::string& subject, const Span& where) {
   if (shardings.is_unspecified()) return std::nullopt;
-  for (const Shardings::Entry& entry : shardings.entries()) {
-    if (!is_below(path, entry.path)) continue;
-    if (!entry.is_specified) return std::nullopt;
-    if (!entry.is_annotation) return to_sharding(mesh, entry.spec, type, subject, where);
+  if (const Shardings::Entry* entry = shardings.find(path)) {
+    if (!entry->is_specified) return std::nullopt;
+    if (!entry->is_annotation) return to_sharding(mesh, entry->spec, type, subject, where);
     const PartitionSpec spec = info == nullptr ? PartitionSpec() : info->spec;
     return to_sharding(mesh, spec, type, subject, where);
   }

@@ -5,6 +5,7 @@
 #include <tessera/error.h>
 
 #include "batch/control.h"
+#include "ops/axis/axis.h"
 #include "ops/rules.h"
 
 namespace tessera::batch {
@@ -18,9 +19,10 @@ using ir::ValueId;
 
 class Batching {
  public:
-  Batching(const Function& function, Function& result, std::int64_t size)
+  Batching(const Function& function, Function& result, std::int64_t size, std::string_view axis)
       : function_(function),
         size_(size),
+        axis_(axis),
         b_(result),
         ids_(function.values.size(), kNoValue),
         is_batched_(function.values.size(), false) {}
@@ -42,12 +44,15 @@ class Batching {
                         .types = ir::operand_types(function_, equation),
                         .operands = {},
                         .is_batched = {},
-                        .size = size_};
+                        .size = size_,
+                        .axis = axis_,
+                        .is_result_batched = std::vector<bool>(equation.results.size(), true)};
     for (ValueId id : equation.operands) {
       c.operands.push_back(ids_[id]);
       c.is_batched.push_back(is_batched_[id]);
     }
-    const bool is_reached = std::count(c.is_batched.begin(), c.is_batched.end(), true) > 0;
+    const bool is_reached = std::count(c.is_batched.begin(), c.is_batched.end(), true) > 0 ||
+                            (!axis_.empty() && ops::is_over_axis(equation, axis_));
     const Results results =
         is_reached ? emit(c)
                    : Results{.ids = b_.emit_all(*equation.op, equation.attributes, c.operands),
@@ -85,12 +90,12 @@ class Batching {
     }
     if (rule.is_inside()) return batch_inside(c);
     std::vector<ValueId> ids = rule(c);
-    std::vector<bool> is_batched(ids.size(), true);
-    return {std::move(ids), std::move(is_batched)};
+    return {std::move(ids), c.is_result_batched};
   }
 
   const Function& function_;
   std::int64_t size_;
+  std::string_view axis_;
   ir::Builder b_;
   std::vector<ValueId> ids_;      // in the new function
   std::vector<bool> is_batched_;  // per value of `function_`
@@ -99,10 +104,10 @@ class Batching {
 }  // namespace
 
 Batched batch(const Function& function, const std::vector<bool>& is_batched_input,
-              std::int64_t size, const std::vector<bool>& must_be_batched) {
+              std::int64_t size, const std::vector<bool>& must_be_batched, std::string_view axis) {
   require(is_batched_input.size() == function.inputs.size(), "there is a mark for every input");
   Batched batched{.function = ir::empty_like(function), .is_output_batched = {}};
-  Batching batching(function, batched.function, size);
+  Batching batching(function, batched.function, size, axis);
   batching.add_inputs(is_batched_input);
   for (const Equation& equation : function.equations) batching.visit(equation);
   batched.is_output_batched = batching.finish(must_be_batched);

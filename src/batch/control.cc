@@ -25,6 +25,12 @@ FunctionPtr shared(Function function) {
 
 Marks all(std::size_t count) { return Marks(count, true); }
 
+/// A nested function, batched as the equation is.
+Batched nested(const BatchContext& c, const Function& body, const Marks& inputs,
+               const Marks& must_be_batched = {}) {
+  return batch(body, inputs, c.size, must_be_batched, c.axis);
+}
+
 /// Operands as the marks ask for them.
 std::vector<ValueId> operands_as(BatchContext& c, const Marks& is_batched) {
   std::vector<ValueId> operands;
@@ -44,12 +50,13 @@ ValueId select_rows(Builder& b, ValueId pred, ValueId on_true, ValueId on_false)
 
 /// Batches the body of a loop. Inputs from `first_carry` on are carried: those whose next value is
 /// batched are marked, and then all their values are batched.
-Batched batch_loop_body(const Function& body, Marks& inputs, std::size_t first_carry,
-                        std::size_t num_carry, std::int64_t size) {
+Batched batch_loop_body(const BatchContext& c, Marks& inputs, std::size_t first_carry,
+                        std::size_t num_carry) {
+  const Function& body = c.equation.attributes.body("body");
   while (true) {
     const auto first = inputs.begin() + static_cast<std::ptrdiff_t>(first_carry);
     const Marks carry(first, first + static_cast<std::ptrdiff_t>(num_carry));
-    Batched batched = batch(body, inputs, size, carry);
+    Batched batched = nested(c, body, inputs, carry);
     bool is_stable = true;
     for (std::size_t i = 0; i < num_carry; ++i) {
       if (!batched.is_output_batched[i] || carry[i]) continue;
@@ -66,8 +73,7 @@ ValueId swap_leading(Builder& b, ValueId x) { return ops::move_to_front(b, x, 1)
 Results batch_scan(BatchContext& c) {
   const ops::ScanParts parts = ops::scan_parts(c.equation);
   Marks inputs = c.is_batched;
-  Batched body = batch_loop_body(c.equation.attributes.body("body"), inputs, parts.num_consts,
-                                 parts.num_carry, c.size);
+  Batched body = batch_loop_body(c, inputs, parts.num_consts, parts.num_carry);
   // The loop runs along dimension 0: there the batch dimension is the next.
   std::vector<ValueId> operands = operands_as(c, inputs);
   for (std::size_t i = parts.first_scanned(); i < operands.size(); ++i) {
@@ -109,13 +115,13 @@ Results batch_while(BatchContext& c) {
   const std::size_t num_consts = ops::at(attributes.integer("num_consts"));
   const std::size_t num_carry = c.operands.size() - num_consts;
   Marks inputs = c.is_batched;
-  Batched body = batch_loop_body(attributes.body("body"), inputs, num_consts, num_carry, c.size);
-  Batched condition = batch(attributes.body("condition"), inputs, c.size);
+  Batched body = batch_loop_body(c, inputs, num_consts, num_carry);
+  Batched condition = nested(c, attributes.body("condition"), inputs);
   if (condition.is_output_batched[0]) {
     // Elements stop at different times, which makes all that they carry different.
     std::fill(inputs.begin() + static_cast<std::ptrdiff_t>(num_consts), inputs.end(), true);
-    body = batch(attributes.body("body"), inputs, c.size, all(num_carry));
-    condition = batch(attributes.body("condition"), inputs, c.size);
+    body = nested(c, attributes.body("body"), inputs, all(num_carry));
+    condition = nested(c, attributes.body("condition"), inputs);
     body.function = round_where_wanted(condition.function, body.function, num_consts);
     condition.function = any_wants_more(std::move(condition.function));
   }
@@ -134,13 +140,13 @@ std::vector<Batched> batch_branches(const BatchContext& c, Marks outputs) {
   const Marks inputs(c.is_batched.begin() + 1, c.is_batched.end());
   std::vector<Batched> batched;
   for (const FunctionPtr& branch : branches) {
-    const Batched found = batch(*branch, inputs, c.size);
+    const Batched found = nested(c, *branch, inputs);
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       outputs[i] = outputs[i] || found.is_output_batched[i];
     }
   }
   for (const FunctionPtr& branch : branches) {
-    batched.push_back(batch(*branch, inputs, c.size, outputs));
+    batched.push_back(nested(c, *branch, inputs, outputs));
   }
   return batched;
 }
@@ -180,7 +186,7 @@ Results batch_cond(BatchContext& c) {
 
 Results batch_call(BatchContext& c) {
   const ir::Attributes& attributes = c.equation.attributes;
-  Batched body = batch(attributes.body("body"), c.is_batched, c.size);
+  Batched body = nested(c, attributes.body("body"), c.is_batched);
   Results results{.ids = {}, .is_batched = body.is_output_batched};
   const FunctionPtr function = shared(std::move(body.function));
   results.ids = c.equation.op == &ops::call_op
@@ -212,14 +218,14 @@ Results batch_custom_vjp(BatchContext& c) {
   const std::size_t num_results = c.equation.results.size();
   const Marks args(c.is_batched.begin(),
                    c.is_batched.begin() + static_cast<std::ptrdiff_t>(parts.num_args));
-  Batched primal = batch(*parts.primal, c.is_batched, c.size, all(num_results));
-  Batched forward = batch(*parts.forward, c.is_batched, c.size, all(num_results));
+  Batched primal = nested(c, *parts.primal, c.is_batched, all(num_results));
+  Batched forward = nested(c, *parts.forward, c.is_batched, all(num_results));
   Marks inputs(forward.is_output_batched.begin() + static_cast<std::ptrdiff_t>(num_results),
                forward.is_output_batched.end());
   inputs.insert(inputs.end(), c.is_batched.begin() + static_cast<std::ptrdiff_t>(parts.num_args),
                 c.is_batched.end());
   inputs.insert(inputs.end(), num_results, true);
-  Batched backward = batch(*parts.backward, inputs, c.size, all(parts.num_args));
+  Batched backward = nested(c, *parts.backward, inputs, all(parts.num_args));
   ops::CustomVjpParts batched{
       .primal = shared(std::move(primal.function)),
       .forward = shared(std::move(forward.function)),

@@ -198,6 +198,10 @@ ValueId scatter(Builder& b, ValueId x, ValueId indices, ValueId updates, std::in
 ValueId gather_along(Builder& b, ValueId x, ValueId indices, std::int64_t dim) {
   return b.emit("gather_along", {{"dim", dim}}, {x, indices});
 }
+ValueId permute(Builder& b, ValueId x, std::int64_t dim, Ints sources) {
+  if (std::is_sorted(sources.begin(), sources.end())) return x;
+  return b.emit("permute", {{"dim", dim}, {"sources", std::move(sources)}}, {x});
+}
 ValueId scatter_add_along(Builder& b, ValueId indices, ValueId updates, std::int64_t dim,
                           std::int64_t size) {
   return b.emit("scatter_add_along", {{"dim", dim}, {"size", size}}, {indices, updates});

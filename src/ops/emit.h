@@ -104,6 +104,8 @@ ValueId scatter_add(Builder& b, ValueId indices, ValueId updates, std::int64_t d
                     std::int64_t size, std::int64_t num_batch = 0);
 ValueId scatter(Builder& b, ValueId x, ValueId indices, ValueId updates, std::int64_t dim);
 ValueId gather_along(Builder& b, ValueId x, ValueId indices, std::int64_t dim);
+/// Element i along `dim` is element sources[i]; `sources` is a permutation.
+ValueId permute(Builder& b, ValueId x, std::int64_t dim, Ints sources);
 ValueId scatter_add_along(Builder& b, ValueId indices, ValueId updates, std::int64_t dim,
                           std::int64_t size);
 /// `starts`: one i32 scalar per dimension.

@@ -8,6 +8,7 @@ namespace tessera::ops {
 /// The records of one file. table.cc joins them.
 using OpFamily = std::vector<const OpRecord*>;
 OpFamily along_ops();
+OpFamily axis_ops();
 OpFamily bitwise_ops();
 OpFamily collective_ops();
 OpFamily compare_select_ops();
@@ -21,6 +22,7 @@ OpFamily dynamic_slice_ops();
 OpFamily elementwise_binary_ops();
 OpFamily elementwise_unary_ops();
 OpFamily index_ops();
+OpFamily permute_ops();
 OpFamily random_ops();
 OpFamily reduce_ops();
 OpFamily reduce_prod_ops();

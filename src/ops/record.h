@@ -123,14 +123,17 @@ struct BatchContext {
   std::vector<Type> types;        // per operand, for one element of the batch
   std::vector<ValueId> operands;  // values of b.function(); batched ones have the batch dimension
                                   // first
-  std::vector<bool> is_batched;   // per operand; true for one of them at least
+  std::vector<bool> is_batched;   // per operand; of ops over the axis itself maybe for none
   std::int64_t size;              // of the batch dimension
+  std::string_view axis = {};     // its name, if it has one
+  std::vector<bool> is_result_batched = {};  // per result; a rule may clear them
 
   /// Operand i with the batch dimension, repeated along it where it had none.
   ValueId batched(std::size_t i);
 };
 
-/// Emits the op for a whole batch: results with the batch dimension first.
+/// Emits the op for a whole batch: results with the batch dimension first, but for those that are
+/// marked to be the same for all elements.
 class BatchRule {
  public:
   BatchRule() = delete;
@@ -159,6 +162,7 @@ BatchRule batched_inside();
 enum class FactorKind : std::uint8_t {
   pass,       // a split of this factor splits the work
   reduce,     // a split leaves partial results along it
+  permute,    // a split moves elements from shard to shard: the op is a collective then
   replicate,  // must not be split
 };
 
@@ -199,7 +203,7 @@ struct HostRule {
     generator,  // one formula per element of the index, without reading arrays
     view,       // reads its operand at other strides; costs nothing where a consumer can do so
     kernel,     // a lowering of its own
-    control,    // runs its bodies
+    control,    // runs its bodies, or is gone before
   };
   HostRule() = delete;
   HostRule(Kind rule_kind, std::string rule_name) : kind(rule_kind), name(std::move(rule_name)) {}

@@ -234,6 +234,17 @@ Factors elementwise_factors(const Attributes&, const std::vector<Type>& operands
   return factors;
 }
 
+std::vector<std::size_t> permuted_dims(const Factors& factors) {
+  std::vector<std::size_t> permuted;
+  if (factors.operands.empty()) return permuted;
+  for (std::size_t dim = 0; dim < factors.operands[0].size(); ++dim) {
+    for (int factor : factors.operands[0][dim]) {
+      if (factors.factors[at(factor)].kind == FactorKind::permute) permuted.push_back(dim);
+    }
+  }
+  return permuted;
+}
+
 Factors identity_factors(const Attributes&, const std::vector<Type>& operands,
                          const std::vector<Type>&) {
   Factors factors;

@@ -80,6 +80,8 @@ Factors::Dims add_dims(Factors& factors, const Shape& shape, FactorKind kind = F
 /// All operands and results have the same shape and are worked on element by element.
 Factors elementwise_factors(const Attributes& attributes, const std::vector<Type>& operands,
                             const std::vector<Type>& results);
+/// Where the dimensions of operand 0 are factors of kind `permute`.
+std::vector<std::size_t> permuted_dims(const Factors& factors);
 /// Result i is operand i, element by element; pairs may differ in shape.
 Factors identity_factors(const Attributes& attributes, const std::vector<Type>& operands,
                          const std::vector<Type>& results);

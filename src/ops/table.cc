@@ -104,7 +104,9 @@ std::string to_string(const Factors& factors) {
   };
   for (int factor : factors.reduced) note(factor, name(factors.reduction));
   for (std::size_t i = 0; i < factors.factors.size(); ++i) {
-    if (factors.factors[i].kind == FactorKind::replicate) note(static_cast<int>(i), "whole");
+    const FactorKind kind = factors.factors[i].kind;
+    if (kind == FactorKind::replicate) note(static_cast<int>(i), "whole");
+    if (kind == FactorKind::permute) note(static_cast<int>(i), "permuted");
   }
   return text + notes;
 }
@@ -113,6 +115,7 @@ namespace {
 
 constexpr OpFamily (*kFamilies[])() = {
     along_ops,
+    axis_ops,
     bitwise_ops,
     collective_ops,
     compare_select_ops,
@@ -126,6 +129,7 @@ constexpr OpFamily (*kFamilies[])() = {
     elementwise_binary_ops,
     elementwise_unary_ops,
     index_ops,
+    permute_ops,
     random_ops,
     reduce_ops,
     reduce_prod_ops,

@@ -47,6 +47,10 @@ class Explainer {
         Explainer(*body, " of " + place(equation), count_ * rounds).run(infos, number);
       }
       const auto kind = kind_of(*equation.op);
+      if (permuted_shards(function_, equation) > 1) {
+        infos.push_back(describe_permute(equation));
+        infos.back().equation = number++;
+      }
       if (!kind || *kind == MoveKind::all_slice) continue;
       for (std::size_t k = 0; k < equation.operands.size(); ++k) {
         infos.push_back(describe(i, k, *kind));
@@ -57,6 +61,25 @@ class Explainer {
   }
 
  private:
+  CollectiveInfo describe_permute(const Equation& equation) const {
+    const ValueId operand = equation.operands[0];
+    const Sharding& sharding = function_.sharding(operand);
+    const Type& type = function_.type(operand);
+    const std::int64_t bytes =
+        size_bytes(Type{type.dtype, Layout(function_.mesh, sharding, type.shape).max_tile_shape()});
+    return {.kind = std::string(ir::op_name(*equation.op)),
+            .type = type,
+            .from = sharding,
+            .to = sharding,
+            .bytes = bytes,
+            .wire_bytes = bytes,
+            .group_size = permuted_shards(function_, equation),
+            .span = equation.span,
+            .because = place(equation) + " moves slices of a split dimension",
+            .equation = 0,
+            .count = count_};
+  }
+
   CollectiveInfo describe(std::size_t index, std::size_t which, MoveKind kind) const {
     const Equation& equation = function_.equations[index];
     const ValueId operand = equation.operands[which];

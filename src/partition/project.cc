@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "ops/rules.h"
+
 namespace tessera::partition {
 
 using ops::FactorKind;
@@ -163,6 +165,17 @@ void legalise(const EquationFactors& factors, const std::vector<Atom>& atoms, st
       has_changed |= clear_minor(factors, atoms, dims, assignment);
     }
   }
+}
+
+std::int64_t permuted_shards(const ir::Function& function, const ir::Equation& equation) {
+  if (equation.operands.empty()) return 1;
+  const std::vector<Atom> atoms = atoms_of(function.mesh);
+  const Sharding& sharding = function.sharding(equation.operands[0]);
+  std::int64_t count = 1;
+  for (std::size_t dim : ops::permuted_dims(factors_of(function, equation).rule)) {
+    count *= num_shards(atoms, sharding.dims[dim]);
+  }
+  return count;
 }
 
 AtomList partial_atoms(const EquationFactors& factors, const Assignment& assignment) {

@@ -56,6 +56,10 @@ bool is_exact_cut(std::int64_t count, std::int64_t grains);
 void legalise(const EquationFactors& factors, const std::vector<Atom>& atoms, std::int64_t grains,
               Assignment& assignment);
 
+/// The shards between which an equation of a partitioned function permutes slices; 1 for all ops
+/// that stay within their shards.
+std::int64_t permuted_shards(const ir::Function& function, const ir::Equation& equation);
+
 /// The atoms that leave results partial: those of reduced factors, outermost first.
 AtomList partial_atoms(const EquationFactors& factors, const Assignment& assignment);
 

@@ -373,6 +373,7 @@ void Propagator::visit(const Edge& edge, Level level) {
 bool Propagator::takes_part(const Edge& edge, std::size_t factor, Level level) const {
   switch (edge.factors->rule.factors[factor].kind) {
     case FactorKind::pass:
+    case FactorKind::permute:
       return true;
     case FactorKind::replicate:
       return false;

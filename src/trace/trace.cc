@@ -60,6 +60,33 @@ bool is_active(const Trace& trace) {
 Outside::Outside() : saved_(std::move(stack())) { stack().clear(); }
 Outside::~Outside() { stack() = std::move(saved_); }
 
+namespace {
+
+std::vector<MeshAxis>& mapped_axes() {
+  static thread_local std::vector<MeshAxis> axes;
+  return axes;
+}
+
+}  // namespace
+
+MappedAxes::MappedAxes(std::vector<MeshAxis> axes) : num_outer_(mapped_axes().size()) {
+  for (MeshAxis& axis : axes) mapped_axes().push_back(std::move(axis));
+}
+MappedAxes::~MappedAxes() { mapped_axes().resize(num_outer_); }
+
+std::int64_t mapped_axis_size(std::string_view name) {
+  for (auto axis = mapped_axes().rbegin(); axis != mapped_axes().rend(); ++axis) {
+    if (axis->name == name) return axis->size;
+  }
+  return 0;
+}
+
+std::string mapped_axis_names() {
+  std::string text;
+  for (const MeshAxis& axis : mapped_axes()) text += (text.empty() ? "" : ", ") + axis.name;
+  return text;
+}
+
 bool open_call(const std::source_location& where) {
   if (open_location()) return false;
   open_location() = where;

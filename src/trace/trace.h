@@ -6,6 +6,8 @@
 
 #include <memory>
 #include <source_location>
+#include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -64,6 +66,22 @@ class Outside {
  private:
   std::vector<std::shared_ptr<Trace>> saved_;
 };
+
+/// Axes over which the functions that this thread traces are mapped, while it lives.
+class MappedAxes {
+ public:
+  explicit MappedAxes(std::vector<MeshAxis> axes);
+  ~MappedAxes();
+  MappedAxes(const MappedAxes&) = delete;
+  MappedAxes& operator=(const MappedAxes&) = delete;
+
+ private:
+  std::size_t num_outer_;
+};
+/// The number of elements of a mapped axis; 0 when there is none of that name.
+std::int64_t mapped_axis_size(std::string_view name);
+/// `data, model`
+std::string mapped_axis_names();
 
 /// Opens a call at `where` unless one is open on this thread; returns whether it did.
 bool open_call(const std::source_location& where);

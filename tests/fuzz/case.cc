@@ -145,6 +145,10 @@ ops::HostArray batch_of(const ops::HostArray& row, const ops::SampleOperand& dra
 /// Some of the inputs become batches.
 void add_batch(Case& c, const Program& program, Random& random) {
   c.batch_size = random.between(1, 3);
+  if (program.axis()) {
+    c.axis = program.axis()->name;
+    c.batch_size = program.axis()->size;
+  }
   const std::size_t count = c.inputs.size();
   for (std::size_t i = 0; i < count; ++i) c.is_batched.push_back(random.chance(60));
   if (count == 0) return;
@@ -193,9 +197,9 @@ std::string data_text(const ops::HostArray& array) {
 }  // namespace
 
 ir::Function program_of(const Case& c) {
-  if (c.is_batched.empty()) return c.function;
+  if (c.is_batched.empty() && c.axis.empty()) return c.function;
   const std::vector<bool> all_outputs(c.function.outputs.size(), true);
-  return batch::batch(c.function, c.is_batched, c.batch_size, all_outputs).function;
+  return batch::batch(c.function, c.is_batched, c.batch_size, all_outputs, c.axis).function;
 }
 
 namespace {
@@ -226,6 +230,7 @@ Case make_case(std::uint64_t seed) {
                   is_special ? testing::Values::special : testing::Values::ordinary, random);
   const bool is_large = random.chance(4);
   if (is_large) program.grow();
+  if (!is_large && random.chance(8)) program.map_over({"rows", random.between(1, 8)});
   const auto count = static_cast<std::size_t>(random.between(5, is_large ? 10 : 40));
   while (program.function().equations.size() < count) add_random_equation(program);
   Case c;
@@ -241,8 +246,9 @@ Case make_case(std::uint64_t seed) {
   count_constructs(live, "", c.constructs);
   if (is_gradient) count_constructs(live, "gradient of ", c.constructs);
   c.inputs = program.inputs();
-  if (!is_large && random.chance(12)) {
+  if (program.axis() || (!is_large && random.chance(12))) {
     add_batch(c, program, random);
+    if (program.axis()) ++c.constructs["mapped axis"];
     count_constructs(live, "batch of ", c.constructs);
   }
   c.placed = random_placement(program_of(c), random);
@@ -253,8 +259,9 @@ std::string to_string(const Case& c) {
   const ir::Function function = program_of(c);
   std::string text = fmt::format("seed {}, mesh {}\n", c.seed, to_string(function.mesh));
   if (!c.is_batched.empty()) {
-    text += fmt::format("a batch of {}, inputs {} of\n{}", c.batch_size,
-                        fmt::join(c.is_batched, " "), ir::print(c.function));
+    text += fmt::format("a batch of {}{}, inputs {} of\n{}", c.batch_size,
+                        c.axis.empty() ? "" : " named " + c.axis, fmt::join(c.is_batched, " "),
+                        ir::print(c.function));
   }
   for (std::size_t i = 0; i < c.inputs.size(); ++i) {
     text += fmt::format("input %{}: {} <{}>{}:{}\n", function.inputs[i],

@@ -20,6 +20,8 @@ struct Case {
   /// and all its outputs are batched.
   std::vector<bool> is_batched = {};
   std::int64_t batch_size = 0;
+  /// The name of the batch's axis, over which the function has collectives; empty for none.
+  std::string axis = {};
   std::map<std::string, int> constructs = {};  // what the program was made of
 };
 

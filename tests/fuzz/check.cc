@@ -5,11 +5,13 @@
 
 #include "ir/simplify.h"
 #include "ir/text.h"
+#include "ops/axis/axis.h"
 #include "ops/control/control.h"
 #include "ops/ops.h"
 #include "partition/combine_collectives.h"
 #include "partition/moves.h"
 #include "partition/partition.h"
+#include "partition/project.h"
 #include "run/engine.h"
 #include "tests/fuzz/rounds.h"
 
@@ -141,6 +143,7 @@ class Checker {
   void check_rows() {
     const std::vector<bool> all(whole_.size(), true);
     for (std::int64_t row = 0; row < c_.batch_size && !c_.is_batched.empty(); ++row) {
+      if (!c_.axis.empty()) return;  // rows depend on each other
       const Arrays inputs = row_of(c_.inputs, c_.is_batched, row);
       expect_same("a row of a batch is the function of the rows", row_of(reference_, all, row),
                   testing::run_reference(c_.function, inputs));
@@ -232,7 +235,8 @@ class Checker {
     for_each_equation(split, [&](const Equation& equation, const auto& around) {
       const auto kind = partition::kind_of(*equation.op);
       ++(kind ? coverage_->collectives : coverage_->ops)[*equation.op->name];
-      const bool is_move = kind && *kind != partition::MoveKind::all_slice;
+      const bool is_move = (kind && *kind != partition::MoveKind::all_slice) ||
+                           (around.empty() && partition::permuted_shards(split, equation) > 1);
       moves = moves || is_move;
       if (is_move && !around.empty()) {
         ++coverage_->inside[*equation.op->name + " in " + *around.back()->op->name];
@@ -243,7 +247,7 @@ class Checker {
         ir::without_dead_code(c_.function), [&](const Equation& equation, const auto&) {
           const bool goes = equation.op == &ops::sharding_constraint_op ||
                             equation.op == &ops::call_op || equation.op == &ops::remat_op ||
-                            equation.op == &ops::custom_vjp_op;
+                            equation.op == &ops::custom_vjp_op || ops::is_axis_op(equation);
           if (goes) ++coverage_->ops[*equation.op->name];
         });
     for (const auto& [name, number] : c_.constructs) coverage_->constructs[name] += number;

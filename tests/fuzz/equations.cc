@@ -334,6 +334,7 @@ Recipe recipe_of(const ops::OpRecord& op, const Recipes& recipes) {
 /// A recipe per op, as often as its weight; collectives are the partitioner's.
 std::vector<Recipe> weighted_recipes() {
   Recipes special = leaf_recipes();
+  special.merge(axis_recipes());
   special.merge(window_and_index_recipes());
   special.merge(control_recipes());
   std::vector<Recipe> recipes;

@@ -31,6 +31,7 @@ Program::Program(Program* outer)
     : random_(outer->random_),
       values_(outer->values_),
       max_elements_(outer->max_elements_),
+      axis_(outer->axis_),
       depth_(outer->depth_ + 1) {
   function_.name = "body";
   function_.mesh = outer->function_.mesh;

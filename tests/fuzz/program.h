@@ -6,10 +6,12 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "ir/builder.h"
+#include "ops/axis/axis.h"
 #include "ops/record.h"
 #include "tests/fuzz/random.h"
 #include "tests/fuzz/run_sharded.h"
@@ -30,6 +32,9 @@ class Program {
 
   /// From here on arrays may be so large that kernels work in several parts.
   void grow() { max_elements_ = 120000; }
+  /// Collectives over this axis may stand in the function from here on.
+  void map_over(ops::NamedAxis axis) { axis_ = std::move(axis); }
+  const std::optional<ops::NamedAxis>& axis() const { return axis_; }
   bool has_grown() const { return max_elements_ > kMaxElements; }
   /// How many functions stand around this one.
   int depth() const { return depth_; }
@@ -81,6 +86,7 @@ class Program {
   Random& random_;
   testing::Values values_;
   std::int64_t max_elements_ = kMaxElements;
+  std::optional<ops::NamedAxis> axis_;
   int depth_ = 0;
   ir::Function function_;
   ir::Builder b_{function_};
@@ -94,10 +100,12 @@ struct Recipe {
   int weight;
   std::function<void(Program&)> add;
 };
-/// equations.cc, windows.cc, nested.cc: recipes of the ops that their samples are not enough for.
+/// axes.cc, equations.cc, nested.cc, windows.cc: recipes of the ops that their samples are not
+/// enough for.
 using Recipes = std::map<std::string_view, Recipe>;
 Recipes leaf_recipes();
 Recipes window_and_index_recipes();
+Recipes axis_recipes();
 Recipes control_recipes();
 
 /// Appends one random equation, with what its operands need. Ops are drawn by weight.

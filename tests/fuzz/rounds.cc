@@ -2,12 +2,17 @@
 
 #include "ops/record.h"
 #include "partition/moves.h"
+#include "partition/project.h"
 
 namespace tessera::fuzz {
 
 namespace {
 
 constexpr std::int64_t kMaxFunctions = 20000;
+
+bool is_partitioned(const ir::Function& function) {
+  return function.values.empty() || function.values[0].sharding.has_value();
+}
 
 }  // namespace
 
@@ -21,7 +26,10 @@ testing::Arrays run_counting(const ir::Function& function, testing::Arrays input
   for (std::size_t i = 0; i < inputs.size(); ++i) values[function.inputs[i]] = std::move(inputs[i]);
   for (const ir::Equation& equation : function.equations) {
     const auto kind = partition::kind_of(*equation.op);
-    if (kind && *kind != partition::MoveKind::all_slice) ++rounds.collectives[*equation.op->name];
+    const bool is_move =
+        (kind && *kind != partition::MoveKind::all_slice) ||
+        (is_partitioned(function) && partition::permuted_shards(function, equation) > 1);
+    if (is_move) ++rounds.collectives[*equation.op->name];
     std::vector<const ops::HostArray*> operands;
     for (ir::ValueId id : equation.operands) operands.push_back(&values[id]);
     testing::Arrays results =

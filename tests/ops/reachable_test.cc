@@ -99,6 +99,13 @@ const std::vector<Call>& shape_calls() {
       },
       [](const Inputs& in) { return with_sharding_constraint(in.x, P{"data"}); },
       [](const Inputs& in) {
+        return vmap(
+            [](Array row) {
+              return ppermute(row, "i", {{0, 1}});
+            },
+            {.axis_name = "i"})(in.x);
+      },
+      [](const Inputs& in) {
         return grad([&](const Array& x) { return sum(take_along_axis(x, in.i, 0)); })(in.x);
       },
       [](const Inputs& in) {
@@ -131,6 +138,10 @@ std::string reason_without_function(const ops::OpRecord& op) {
       {"all_reduce", "placed by the partitioner"},
       {"all_slice", "placed by the partitioner"},
       {"all_to_all", "placed by the partitioner"},
+      {"axis_all_to_all", "gone when its axis is mapped"},
+      {"axis_gather", "gone when its axis is mapped"},
+      {"axis_index", "gone when its axis is mapped"},
+      {"axis_permute", "gone when its axis is mapped"},
       {"collective_permute", "placed by the partitioner"},
       {"reduce_scatter", "placed by the partitioner"},
       {"optimization_barrier", "placed where work is repeated"}};

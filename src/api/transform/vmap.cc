@@ -5,8 +5,8 @@
 #include <tessera/error.h>
 #include <tessera/transform.h>
 
-#include "api/apply.h"
 #include "api/program.h"
+#include "api/transform/nested.h"
 #include "batch/batch.h"
 #include "ops/rules.h"
 
@@ -163,50 +163,34 @@ void check_unmapped(const batch::Batched& batched, const Span& where) {
 /// Batches within the innermost trace.
 Outcome map_traced(const Walk& arguments, const Mapping& mapping, Body& body,
                    const VmapOptions& options, const Span& where) {
-  const std::shared_ptr<trace::Trace> parent = trace::innermost();
-  ir::Builder& b = parent->builder();
-  auto trace = std::make_shared<trace::Trace>(parent->mesh(), parent->function().grains);
-  std::vector<Array> tracers;
-  std::vector<ir::ValueId> values;
+  ir::Builder& b = builder_at(where);
+  std::vector<ir::ValueId> values = lift_all(leaves_of(arguments, where), where);
+  std::vector<Type> types;
   std::vector<bool> is_batched;
-  for (std::size_t i = 0; i < arguments.leaves().size(); ++i) {
-    const Walk::Leaf& leaf = arguments.leaves()[i];
-    ir::ValueId id = lift(*parent, *leaf.array, where);
-    b.set_span(where);
+  for (std::size_t i = 0; i < values.size(); ++i) {
     const std::optional<std::int64_t> dim = mapping.dim(i);
-    if (dim) id = ops::move_to_front(b, id, *dim);
-    Type type = b.type(id);
-    if (dim) type.shape.erase(type.shape.begin());
-    values.push_back(id);
+    if (dim) values[i] = ops::move_to_front(b, values[i], *dim);
+    types.push_back(b.type(values[i]));
+    if (dim) types.back().shape.erase(types.back().shape.begin());
     is_batched.push_back(dim.has_value());
-    tracers.push_back(make_traced(trace, trace->add_input(std::move(type))));
-    tracers.back().node()->info = leaf.info;
   }
-  Outcome outcome;
-  std::vector<ir::ValueId> outputs;
-  {
-    const trace::Tracing tracing(trace);
-    std::shared_ptr<void> result = body.call(tracers);
-    const Walk leaves = body.walk_result(result.get(), Walk::Want::leaves);
-    for (const Walk::Leaf& leaf : leaves.leaves()) {
-      outputs.push_back(lift(*trace, *leaf.array, where));
-    }
-    outcome.result = std::move(result);
-  }
-  for (const std::shared_ptr<const void>& outer : trace->captured()) {
-    const Array array(
-        std::const_pointer_cast<ArrayNode>(std::static_pointer_cast<const ArrayNode>(outer)));
-    values.push_back(lift(*parent, array, where));
+  std::vector<MeshAxis> axes;
+  if (!options.axis_name.empty()) axes.push_back({options.axis_name, mapping.size()});
+  const trace::MappedAxes mapped(std::move(axes));
+  Nested nested = trace_nested(body, types, where);
+  for (ir::ValueId id : lift_all(nested.captured, where)) {
+    values.push_back(id);
     is_batched.push_back(false);
   }
-  const std::vector<bool> must_be_batched(outputs.size(), options.out_axes.is_mapped);
+  const std::vector<bool> must_be_batched(nested.results.size(), options.out_axes.is_mapped);
   const batch::Batched batched =
-      batch::batch(trace->finish(std::move(outputs)), is_batched, mapping.size(), must_be_batched);
+      batch::batch(nested.function, is_batched, mapping.size(), must_be_batched, options.axis_name);
   if (!options.out_axes.is_mapped) check_unmapped(batched, where);
+  Outcome outcome{.result = nested.result, .leaves = {}};
   for (ir::ValueId id : b.inline_function(batched.function, values)) {
     b.set_span(where);
     if (options.out_axes.is_mapped) id = place_batch(b, id, options.out_axes, where);
-    outcome.leaves.push_back(make_traced(parent, id));
+    outcome.leaves.push_back(as_arrays({id})[0]);
   }
   return outcome;
 }

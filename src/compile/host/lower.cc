@@ -6,7 +6,7 @@
 
 #include <tessera/error.h>
 
-#include "ops/record.h"
+#include "ops/rules.h"
 
 namespace tessera::compile::host {
 
@@ -122,17 +122,30 @@ std::int64_t largest_tile(const LowerContext& context, ValueId value) {
   return size_bytes(Type{context.function().type(value).dtype, layout.max_tile_shape()});
 }
 
+/// Whether the slices that the equation permutes lie on several devices.
+bool permutes_shards(const LowerContext& context, const Equation& equation) {
+  const Function& f = context.function();
+  const ops::Factors factors = (*equation.op->factors)(
+      equation.attributes, operand_types(f, equation), result_types(f, equation));
+  const std::vector<std::size_t> dims = ops::permuted_dims(factors);
+  return std::any_of(dims.begin(), dims.end(), [&](std::size_t dim) {
+    return context.layout(equation.operands[0]).num_shards_of(dim) > 1;
+  });
+}
+
 /// Whether data moves between devices; an all_slice moves none.
-bool is_collective(const Equation& equation) {
+bool is_collective(const LowerContext& context, const Equation& equation) {
   const std::string& lowering = equation.op->host.name;
-  return (lowering == "move" || lowering == "combine") && *equation.op->name != "all_slice";
+  if (lowering == "combine") return true;
+  if (lowering != "move" || *equation.op->name == "all_slice") return false;
+  return !equation.attributes.has("sources") || permutes_shards(context, equation);
 }
 
 /// What a collective moves, from the tiles that its tasks really read.
 std::vector<run::CollectiveUse> collectives_of(const LowerContext& context,
                                                const Equation& equation,
                                                const std::vector<TileTask>& tasks) {
-  if (!is_collective(equation)) return {};
+  if (!is_collective(context, equation)) return {};
   std::int64_t group = 1;
   // Tiles of dimensions with fewer elements than shards may be empty and read nothing.
   for (const TileTask& task : tasks) {
@@ -151,13 +164,14 @@ run::CollectiveUse collective_use(const LowerContext& context, const Equation& e
   for (ValueId id : grows ? equation.results : equation.operands) {
     use.bytes += largest_tile(context, id);
   }
-  const std::int64_t others = kind == "collective_permute" ? group : group - 1;
+  const bool moves_all = kind == "collective_permute" || kind == "permute";
+  const std::int64_t others = moves_all ? group : group - 1;
   use.wire_bytes = use.bytes * others / group * (kind == "all_reduce" ? 2 : 1);
   return use;
 }
 
 HostInstruction lower_kernel(const LowerContext& context, const Equation& equation) {
-  if (context.transport() != nullptr && is_collective(equation)) {
+  if (context.transport() != nullptr && is_collective(context, equation)) {
     return lower_exchange(context, equation);
   }
   HostInstruction instruction;

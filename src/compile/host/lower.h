@@ -54,6 +54,18 @@ class LowerContext {
   run::Transport* transport_;
 };
 
+/// A box of the result of a move whose elements lie `offset` further on in its operand.
+struct MovedBox {
+  Box to;
+  std::vector<std::int64_t> offset;
+
+  /// Which part of `result` it fills from `source`, as indices of the result.
+  Box part(const Box& result, const Box& source) const;
+  Box source_of(Box part) const;
+};
+/// All boxes of a move of an array of this shape: one, unless the equation permutes slices.
+std::vector<MovedBox> moved_boxes(const Equation& equation, const Shape& shape);
+
 /// The instruction of a node.
 HostInstruction lower_region(const LowerContext& context, const Node& node);
 HostInstruction lower_kernel(const LowerContext& context, const Equation& equation);

@@ -68,7 +68,8 @@ class Exchange {
   ExchangeRound& round(const Pair& pair, std::size_t number);
   ExchangePiece source_piece(const Pair& pair, const Box& part) const;
   ExchangePiece result_piece(const Pair& pair, const Box& part) const;
-  void add_parts(const Pair& pair, int peer, const Box& part, bool is_send);
+  void add_send(const Pair& pair, int peer, const Box& part, std::size_t& number);
+  void add_receive(const Pair& pair, int peer, const Box& part, std::size_t& number);
   run::CollectiveLabel label() const;
 
   const LowerContext& context_;
@@ -143,38 +144,45 @@ Box part_of(const Box& box, const SubBox& sub) {
   return part;
 }
 
-/// Sends a part of the source, or receives a part of the result, one piece per round.
-void Exchange::add_parts(const Pair& pair, int peer, const Box& part, bool is_send) {
-  std::size_t number = 0;
+/// Sends a part of the source, one piece per round from round `number` on.
+void Exchange::add_send(const Pair& pair, int peer, const Box& part, std::size_t& number) {
   for (const SubBox& sub : split_box(part.size, pair.most)) {
-    const Box piece = part_of(part, sub);
-    ExchangeRound& at = round(pair, number++);
-    if (is_send) {
-      at.sends.push_back({.peer = peer, .piece = source_piece(pair, piece)});
-    } else {
-      at.receives.push_back({.peer = peer, .piece = result_piece(pair, piece)});
-    }
+    round(pair, number++)
+        .sends.push_back({.peer = peer, .piece = source_piece(pair, part_of(part, sub))});
+  }
+}
+
+void Exchange::add_receive(const Pair& pair, int peer, const Box& part, std::size_t& number) {
+  for (const SubBox& sub : split_box(part.size, pair.most)) {
+    round(pair, number++)
+        .receives.push_back({.peer = peer, .piece = result_piece(pair, part_of(part, sub))});
   }
 }
 
 void Exchange::add_move(const Pair& pair) {
-  const AtomList used = used_atoms(pair.from.sharding());
-  for (int device : group(used)) {
-    const Box here = intersect(pair.result_box, box(pair.from, device));
-    const Box there = intersect(pair.source_box, box(pair.to, device));
-    if (device != rank_) {
-      add_parts(pair, device, there, true);
-      add_parts(pair, device, here, false);
-    } else if (num_elements(here.size) > 0) {
-      round(pair, 0).copies.push_back(
-          {.from = source_piece(pair, here), .to = result_piece(pair, here)});
+  const std::vector<MovedBox> moved = moved_boxes(equation_, pair.to.shape());
+  for (int device : group(used_atoms(pair.from.sharding()))) {
+    std::size_t num_sent = 0;
+    std::size_t num_received = 0;
+    for (const MovedBox& one : moved) {
+      const Box here = one.part(pair.result_box, box(pair.from, device));
+      if (device != rank_) {
+        const Box there = one.part(box(pair.to, device), pair.source_box);
+        add_send(pair, device, one.source_of(there), num_sent);
+        add_receive(pair, device, here, num_received);
+      } else if (num_elements(here.size) > 0) {
+        round(pair, 0).copies.push_back(
+            {.from = source_piece(pair, one.source_of(here)), .to = result_piece(pair, here)});
+      }
     }
   }
   for (std::int64_t tile = 0; tile < pair.to.num_tiles(); ++tile) {
     std::int64_t sources = 0;
     for (std::int64_t from = 0; from < pair.from.num_tiles(); ++from) {
-      const Box common = intersect(pair.to.box(tile), pair.from.box(from));
-      sources += num_elements(common.size) > 0 ? 1 : 0;
+      for (const MovedBox& one : moved) {
+        const Box part = one.part(pair.to.box(tile), pair.from.box(from));
+        sources += num_elements(part.size) > 0 ? 1 : 0;
+      }
     }
     group_size_ = std::max(group_size_, sources);
   }
@@ -185,7 +193,8 @@ void Exchange::add_reduce_scatter(const Pair& pair) {
   const std::vector<int> devices = group(resolved(pair));
   group_size_ = std::max(group_size_, static_cast<std::int64_t>(devices.size()));
   for (int device : devices) {
-    if (device != rank_) add_parts(pair, device, box(pair.to, device), true);
+    std::size_t number = 0;
+    if (device != rank_) add_send(pair, device, box(pair.to, device), number);
   }
   std::size_t number = 0;
   for (const SubBox& sub : split_box(pair.result_box.size, pair.most)) {

@@ -97,11 +97,11 @@ struct CopyTask {
   }
 };
 
-/// Digits of the source tile `tile` of an operand, completed by those of the result where the
-/// operand does not care.
-std::vector<TileTask> move_value(const LowerContext& context, ValueId operand, ValueId result) {
+std::vector<TileTask> move_value(const LowerContext& context, const Equation& equation,
+                                 ValueId operand, ValueId result) {
   const Layout& from = context.layout(operand);
   const Layout& to = context.layout(result);
+  const std::vector<MovedBox> moved = moved_boxes(equation, to.shape());
   std::vector<TileTask> tasks;
   for (std::int64_t tile : context.tiles(result)) {
     const Box box = to.box(tile);
@@ -109,11 +109,13 @@ std::vector<TileTask> move_value(const LowerContext& context, ValueId operand, V
     CopyTask copy;
     for (std::int64_t source : context.tiles(operand)) {
       const Box source_box = from.box(source);
-      const Box common = intersect(box, source_box);
-      if (num_elements(common.size) == 0) continue;
-      const StridedTile read = context.read(operand, from.digits(source));
-      copy.add(read, dot(minus(common.start, source_box.start), read.strides),
-               dot(minus(common.start, box.start), strides), strides, common.size);
+      for (const MovedBox& one : moved) {
+        const Box part = one.part(box, source_box);
+        if (num_elements(part.size) == 0) continue;
+        const StridedTile read = context.read(operand, from.digits(source));
+        copy.add(read, dot(minus(one.source_of(part).start, source_box.start), read.strides),
+                 dot(minus(part.start, box.start), strides), strides, part.size);
+      }
     }
     tasks.push_back(copy.finish({result, tile}, context.function().type(result).dtype));
   }
@@ -173,10 +175,45 @@ void append(std::vector<TileTask>& all, std::vector<TileTask> some) {
   for (TileTask& task : some) all.push_back(std::move(task));
 }
 
+}  // namespace
+
+Box MovedBox::part(const Box& result, const Box& source) const {
+  Box shifted = source;
+  for (std::size_t d = 0; d < offset.size(); ++d) shifted.start[d] -= offset[d];
+  return intersect(intersect(result, to), shifted);
+}
+
+Box MovedBox::source_of(Box part) const {
+  for (std::size_t d = 0; d < offset.size(); ++d) part.start[d] += offset[d];
+  return part;
+}
+
+std::vector<MovedBox> moved_boxes(const Equation& equation, const Shape& shape) {
+  const std::vector<std::int64_t> origin(shape.size(), 0);
+  const MovedBox whole{.to = {.start = origin, .size = shape}, .offset = origin};
+  if (!equation.attributes.has("sources")) return {whole};
+  const auto dim = static_cast<std::size_t>(equation.attributes.integer("dim"));
+  const ir::Ints& sources = equation.attributes.ints("sources");
+  std::vector<MovedBox> boxes;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const std::int64_t offset = sources[i] - static_cast<std::int64_t>(i);
+    if (boxes.empty() || boxes.back().offset[dim] != offset) {
+      boxes.push_back(whole);
+      boxes.back().to.start[dim] = static_cast<std::int64_t>(i);
+      boxes.back().to.size[dim] = 0;
+      boxes.back().offset[dim] = offset;
+    }
+    ++boxes.back().to.size[dim];
+  }
+  return boxes;
+}
+
+namespace {
+
 std::vector<TileTask> lower_move(const LowerContext& context, const Equation& equation) {
   std::vector<TileTask> tasks;
   for (std::size_t i = 0; i < equation.operands.size(); ++i) {
-    append(tasks, move_value(context, equation.operands[i], equation.results[i]));
+    append(tasks, move_value(context, equation, equation.operands[i], equation.results[i]));
   }
   return tasks;
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "ir/simplify.h"
+#include "ops/axis/axis.h"
 #include "ops/control/control.h"
 #include "ops/ops.h"
 
@@ -19,8 +20,11 @@ const Function* callee(const Equation& equation, Dissolve which) {
 }
 
 Function dissolved_here(const Function& function, Dissolve which) {
+  const auto is_alone = [&](const Equation& equation) {
+    return which == Dissolve::all_calls && is_axis_op(equation);
+  };
   const auto is_called = [&](const Equation& equation) {
-    return callee(equation, which) != nullptr;
+    return callee(equation, which) != nullptr || is_alone(equation);
   };
   if (std::none_of(function.equations.begin(), function.equations.end(), is_called)) {
     return function;
@@ -37,6 +41,11 @@ Function dissolved_here(const Function& function, Dissolve which) {
     if (const Function* body = callee(equation, which)) {
       const std::vector<ValueId> outputs = b.inline_function(*body, equation.operands);
       for (std::size_t i = 0; i < outputs.size(); ++i) renamed[equation.results[i]] = outputs[i];
+      continue;
+    }
+    if (is_alone(equation)) {
+      b.set_span(equation.span);
+      renamed[equation.results[0]] = without_axis(b, equation, equation.operands);
       continue;
     }
     for (ValueId& id : equation.results) {

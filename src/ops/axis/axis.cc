@@ -1,0 +1,273 @@
+#include "ops/axis/axis.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+#include <tessera/error.h>
+
+#include "ops/ops.h"
+#include "ops/reference/loops.h"
+#include "ops/rules.h"
+
+namespace tessera::ops {
+
+namespace {
+
+NamedAxis axis_of(const Equation& equation) {
+  return {.name = equation.attributes.get<std::string>("axis"),
+          .size = equation.attributes.integer("size")};
+}
+
+Attributes attributes_of(const NamedAxis& axis) {
+  return {{"axis", axis.name}, {"size", axis.size}};
+}
+
+/// Whether it is the axis of the equation that becomes the batch dimension.
+bool is_own_axis(const BatchContext& c) {
+  return c.axis == c.equation.attributes.get<std::string>("axis");
+}
+
+std::int64_t size_of(const ShapeContext& c) {
+  string_of(c, "axis");
+  const std::int64_t size = integer_of(c, "size");
+  if (size < 1) c.fail("the axis has no elements", "size 1 or more", "give the size of the axis");
+  return size;
+}
+
+// --- shapes
+
+std::vector<Type> index_shape(const ShapeContext& c) {
+  expect_operands(c, 0);
+  size_of(c);
+  return {i32({})};
+}
+
+std::vector<Type> gather_shape(const ShapeContext& c) {
+  expect_operands(c, 1);
+  return {{c.operands[0].dtype, with_first(size_of(c), c.operands[0].shape)}};
+}
+
+std::vector<Type> all_to_all_shape(const ShapeContext& c) {
+  expect_operands(c, 1);
+  const std::int64_t size = size_of(c);
+  const Type& type = c.operands[0];
+  if (type.rank() == 0 || type.shape[0] != size) {
+    c.fail("dimension 0 has not one slice per element of the axis",
+           fmt::format("an array with {} slices", size), "reshape the operand");
+  }
+  return {type};
+}
+
+std::vector<Type> permute_shape(const ShapeContext& c) {
+  expect_operands(c, 1);
+  Ints sorted = ints_of(c, "sources");
+  std::sort(sorted.begin(), sorted.end());
+  if (sorted != dims_from(0, at(size_of(c)))) {
+    c.fail("sources is no permutation of the elements of the axis",
+           fmt::format("every number from 0 to {} once", size_of(c) - 1),
+           "name the source of every element once");
+  }
+  return {c.operands[0]};
+}
+
+// --- derivatives: those of the sum of what all elements compute
+
+ValueId gather_vjp(VjpContext& c) {
+  const ValueId received = axis_all_to_all(c.b, c.cotangent(), axis_of(c.equation));
+  return reduce_sum(c.b, received, {0});
+}
+
+ValueId all_to_all_vjp(VjpContext& c) {
+  return axis_all_to_all(c.b, c.cotangent(), axis_of(c.equation));
+}
+
+ValueId permute_vjp(VjpContext& c) {
+  const Ints& sources = c.equation.attributes.ints("sources");
+  Ints places(sources.size());
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    places[at(sources[i])] = static_cast<std::int64_t>(i);
+  }
+  return axis_permute(c.b, c.cotangent(), axis_of(c.equation), std::move(places));
+}
+
+// --- batching
+
+std::vector<ValueId> index_batch(BatchContext& c) { return {iota(c.b, DType::i32, {c.size}, 0)}; }
+
+std::vector<ValueId> gather_batch(BatchContext& c) {
+  if (is_own_axis(c)) {
+    c.is_result_batched[0] = false;
+    return {c.batched(0)};
+  }
+  return {move_to_front(c.b, axis_gather(c.b, c.operands[0], axis_of(c.equation)), 1)};
+}
+
+std::vector<ValueId> all_to_all_batch(BatchContext& c) {
+  const ValueId swapped = move_to_front(c.b, c.batched(0), 1);
+  if (is_own_axis(c)) return {swapped};
+  return {move_to_front(c.b, axis_all_to_all(c.b, swapped, axis_of(c.equation)), 1)};
+}
+
+std::vector<ValueId> permute_batch(BatchContext& c) {
+  const Ints& sources = c.equation.attributes.ints("sources");
+  if (is_own_axis(c)) return {permute(c.b, c.batched(0), 0, sources)};
+  return {axis_permute(c.b, c.operands[0], axis_of(c.equation), sources)};
+}
+
+// --- references: all elements hold the same, and this is the first
+
+std::vector<HostArray> index_reference(const ReferenceContext& c) {
+  return one_result(HostArray(c.results[0]));
+}
+
+/// The operand as often as the result has room.
+std::vector<HostArray> repeat_reference(const ReferenceContext& c) {
+  HostArray result(c.results[0]);
+  const auto from = c.operands[0]->bytes();
+  const auto to = result.bytes();
+  for (std::size_t i = 0; i < to.size(); ++i) to[i] = from[i % from.size()];
+  return one_result(std::move(result));
+}
+
+/// Outside of a mapped function there is nothing to split.
+Factors unsplit(const Attributes&, const std::vector<Type>& operands,
+                const std::vector<Type>& results) {
+  Factors factors;
+  for (const Type& type : operands) {
+    factors.operands.push_back(add_dims(factors, type.shape, FactorKind::replicate));
+  }
+  for (const Type& type : results) {
+    factors.results.push_back(add_dims(factors, type.shape, FactorKind::replicate));
+  }
+  return factors;
+}
+
+Samples alone(const std::vector<SampleOperand>& operands, Attributes more = {}) {
+  more.set("axis", std::string("data"));
+  more.set("size", std::int64_t{1});
+  Samples samples;
+  for (const SampleOperand& operand : operands) {
+    samples.push_back({.operands = {operand}, .attributes = more});
+  }
+  return samples;
+}
+
+}  // namespace
+
+const OpRecord axis_all_to_all_op{
+    .name = "axis_all_to_all",
+    .doc =
+        "Slice j along dimension 0 goes to element j of the mapped axis; slice i of the result "
+        "came from element i.",
+    .source = "jax.lax.all_to_all",
+    .attributes = AttributeNames{"axis", "size"},
+    .types = TypeSet::any,
+    .shape = all_to_all_shape,
+    .vjp = per_operand({all_to_all_vjp}),
+    .batch = all_to_all_batch,
+    .factors = unsplit,
+    .host = control("axis_all_to_all"),
+    .reference = repeat_reference,
+    .cost = no_flops,
+    .samples = alone({{f32({1, 6})}, {i32({1, 3, 2}), -9.0, 9.0}}),
+};
+
+const OpRecord axis_gather_op{
+    .name = "axis_gather",
+    .doc = "What all elements of the mapped axis have, stacked along a new dimension 0.",
+    .source = "jax.lax.all_gather",
+    .attributes = AttributeNames{"axis", "size"},
+    .types = TypeSet::any,
+    .shape = gather_shape,
+    .vjp = per_operand({gather_vjp}),
+    .batch = gather_batch,
+    .factors = unsplit,
+    .host = control("axis_gather"),
+    .reference = repeat_reference,
+    .cost = no_flops,
+    .samples = alone({{f32({5, 6})}, {f32({})}, {i32({10}), -9.0, 9.0}}),
+};
+
+const OpRecord axis_index_op{
+    .name = "axis_index",
+    .doc = "Which element of the mapped axis this is.",
+    .source = "jax.lax.axis_index",
+    .attributes = AttributeNames{"axis", "size"},
+    .types = TypeSet::any,
+    .shape = index_shape,
+    .vjp = zero_vjp,
+    .batch = index_batch,
+    .factors = unsplit,
+    .host = control("axis_index"),
+    .reference = index_reference,
+    .cost = no_flops,
+    .samples = Samples{{.operands = {},
+                        .attributes = {{"axis", std::string("data")}, {"size", std::int64_t{1}}}}},
+};
+
+const OpRecord axis_permute_op{
+    .name = "axis_permute",
+    .doc = "What element sources[i] of the mapped axis has, for element i.",
+    .source = "jax.lax.ppermute",
+    .attributes = AttributeNames{"axis", "size", "sources"},
+    .types = TypeSet::any,
+    .shape = permute_shape,
+    .vjp = per_operand({permute_vjp}),
+    .batch = permute_batch,
+    .factors = unsplit,
+    .host = control("axis_permute"),
+    .reference = repeat_reference,
+    .cost = no_flops,
+    .samples = alone({{f32({5, 6})}, {i32({10}), -9.0, 9.0}}, {{"sources", Ints{0}}}),
+};
+
+OpFamily axis_ops() {
+  return {&axis_all_to_all_op, &axis_gather_op, &axis_index_op, &axis_permute_op};
+}
+
+ValueId axis_index(Builder& b, const NamedAxis& axis) {
+  return b.emit(axis_index_op, attributes_of(axis), {});
+}
+
+ValueId axis_gather(Builder& b, ValueId x, const NamedAxis& axis) {
+  return b.emit(axis_gather_op, attributes_of(axis), {x});
+}
+
+ValueId axis_all_to_all(Builder& b, ValueId x, const NamedAxis& axis) {
+  return b.emit(axis_all_to_all_op, attributes_of(axis), {x});
+}
+
+ValueId axis_permute(Builder& b, ValueId x, const NamedAxis& axis, Ints sources) {
+  Attributes attributes = attributes_of(axis);
+  attributes.set("sources", std::move(sources));
+  return b.emit(axis_permute_op, std::move(attributes), {x});
+}
+
+bool is_axis_op(const Equation& equation) {
+  return equation.op == &axis_index_op || equation.op == &axis_gather_op ||
+         equation.op == &axis_all_to_all_op || equation.op == &axis_permute_op;
+}
+
+bool is_over_axis(const Equation& equation, std::string_view axis) {
+  if (is_axis_op(equation)) return equation.attributes.get<std::string>("axis") == axis;
+  const std::vector<const ir::Function*> bodies = ir::bodies_of(equation);
+  return std::any_of(bodies.begin(), bodies.end(), [&](const ir::Function* body) {
+    return std::any_of(body->equations.begin(), body->equations.end(),
+                       [&](const Equation& inner) { return is_over_axis(inner, axis); });
+  });
+}
+
+ValueId without_axis(Builder& b, const Equation& equation, const std::vector<ValueId>& operands) {
+  const NamedAxis axis = axis_of(equation);
+  if (axis.size != 1) {
+    throw UserError({.what = *equation.op->name + ": no axis of this name is mapped",
+                     .where = equation.span,
+                     .found = fmt::format("axis '{}' with {} elements", axis.name, axis.size),
+                     .wanted = "a function that shard_map or vmap maps over the axis",
+                     .cure = "call it within shard_map, or name the axis in vmap's options"});
+  }
+  if (equation.op == &axis_index_op) return scalar(b, 0.0, DType::i32);
+  return equation.op == &axis_gather_op ? repeat(b, operands[0], 1) : operands[0];
+}
+
+}  // namespace tessera::ops
