@@ -96,7 +96,12 @@ const std::vector<Call>& shape_calls() {
       },
       [](const Inputs& in) {
         return reduce_window_min(in.x, {2, 3});
-      },
+      }};
+  return calls;
+}
+
+const std::vector<Call>& transformed_calls() {
+  static const std::vector<Call> calls = {
       [](const Inputs& in) { return with_sharding_constraint(in.x, P{"data"}); },
       [](const Inputs& in) {
         return vmap(
@@ -156,7 +161,7 @@ TEST(PublicFunctions, ReachEveryOp) {
   const Inputs inputs{
       .x = ones({4, 6}), .i = zeros({4, 6}, DType::i32), .flag = zeros({4, 6}, DType::boolean)};
   std::set<std::string> reached;
-  for (const auto* calls : {&elementwise_calls(), &shape_calls()}) {
+  for (const auto* calls : {&elementwise_calls(), &shape_calls(), &transformed_calls()}) {
     for (const Call& call : *calls) reached.merge(ops_of(call, inputs));
   }
   for (const ops::OpRecord* op : ops::all_ops()) {

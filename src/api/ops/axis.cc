@@ -96,13 +96,11 @@ void check_divided(std::string_view op, const Array& x, std::int64_t dim, const 
       tiled ? "pad the array" : "reshape the array, or set .tiled = true");
 }
 
-using Reduce = ValueId (*)(Builder&, ValueId, Ints);
-
-Array reduced(const char* op, const Operand& x, const AxisNames& axes, Reduce reduce) {
+Array reduced(const char* op, const Operand& x, const AxisNames& axes, std::string_view reduction) {
   return public_op(x.where, [&] {
     const std::vector<NamedAxis> over = mapped(op, axes);
     return emit({as_array(op, x)}, [&](Builder& b, const Ids& ids) {
-      return reduce(b, gathered(b, ids[0], over), {0});
+      return b.emit(reduction, {{"dims", Ints{0}}}, {gathered(b, ids[0], over)});
     });
   });
 }
@@ -128,9 +126,9 @@ Array axis_index(const AxisNames& axes, std::source_location where) {
   });
 }
 
-Array psum(Operand x, const AxisNames& axes) { return reduced("psum", x, axes, ops::reduce_sum); }
-Array pmax(Operand x, const AxisNames& axes) { return reduced("pmax", x, axes, ops::reduce_max); }
-Array pmin(Operand x, const AxisNames& axes) { return reduced("pmin", x, axes, ops::reduce_min); }
+Array psum(Operand x, const AxisNames& axes) { return reduced("psum", x, axes, "reduce_sum"); }
+Array pmax(Operand x, const AxisNames& axes) { return reduced("pmax", x, axes, "reduce_max"); }
+Array pmin(Operand x, const AxisNames& axes) { return reduced("pmin", x, axes, "reduce_min"); }
 
 Array pmean(Operand x, const AxisNames& axes) {
   return public_op(x.where, [&] {
