@@ -38,7 +38,7 @@ TEST(Mesh, SizesAndNames) {
 
 TEST(Spec, TextIsThatOfJax) {
   EXPECT_EQ(to_string(P{}), "P()");
-  EXPECT_EQ(to_string(P{none}), "P(None)");
+  EXPECT_EQ(to_string(P{none}), "P(None,)");
   EXPECT_EQ(to_string(P{"data", none, {"a", "b"}}), "P('data', None, ('a', 'b'))");
   EXPECT_EQ(to_string(P{none, "x"}), "P(None, 'x')");
 }

@@ -29,7 +29,7 @@ TEST(Atoms, DigitsOfADeviceAreItsRowMajorNumber) {
   const std::vector<Atom> atoms = atoms_of(parse_mesh("a=6,b=4"));
   std::set<AtomDigits> seen;
   for (std::int64_t device = 0; device < 24; ++device) {
-    const AtomDigits digits = device_digits(atoms, device);
+    const AtomDigits digits = position_digits(atoms, device);
     seen.insert(digits);
     std::int64_t number = 0;
     for (std::size_t i = 0; i < atoms.size(); ++i) {
