@@ -194,7 +194,8 @@ TEST(ShardingErrors, ConstraintIsTooLong) {
     line = line_of(1);
     return with_sharding_constraint(x, P{"data", unconstrained});
   });
-  EXPECT_EQ(caught([&] { f(ones({4})); }).text,
+  const Caught error = caught([&] { f(ones({4})); });
+  EXPECT_EQ(error.text,
             "with_sharding_constraint: the spec has more entries than the array has dimensions\n"
             "  where:  " +
                 line +
@@ -367,8 +368,9 @@ TEST(ShardingErrors, StrictConstraintInALoop) {
   auto f = jit([&](Array x, Array xs) { return scan(body, x, xs); }, {.strict = true});
   const Array x = ones({5, 4});
   const Array xs = ones({3});
+  const Caught error = caught([&] { f(x, xs); });
   EXPECT_EQ(
-      caught([&] { f(x, xs); }).text,
+      error.text,
       "jit: with_sharding_constraint: dimension 0 is not split into equal shards\n"
       "  where:  " +
           line +
