@@ -231,8 +231,10 @@ class Pictures {
     // A row of one dimension is one line high, whatever its length.
     const double height = std::trunc(kPictureHeight * options_.scale);
     const double down = axes_.down < 0 ? 1.0 : static_cast<double>(size(axes_.down));
-    const double across = axes_.across < 0 ? 1.0 : static_cast<double>(size(axes_.across));
-    const double aspect = axes_.down < 0 ? 1.0 / across : across / std::max(down, 1.0);
+    const double across = axes_.across < 0 ? 0.0 : static_cast<double>(size(axes_.across));
+    // JAX: sizes of a matrix; a line is drawn as wide as a column is high.
+    const bool is_line = axes_.down < 0 && axes_.across >= 0;
+    const double aspect = is_line ? 1.0 / std::max(across, 1.0) : across / std::max(down, 1.0);
     const double width = std::trunc(height * aspect) * kCharacterHeight;
     for (std::int64_t row = 0; row < count(axes_.down); ++row) {
       const double lines = std::trunc(fraction(axes_.down, row) * height);

@@ -175,9 +175,8 @@ TEST(ShardingErrors, ConstraintNamesAnAxisTwice) {
     line = line_of(1);
     return with_sharding_constraint(x, P{"data", "data"});
   });
-  EXPECT_EQ(caught([&] {
-              f(ones({4, 4}));
-            }).text,
+  const Caught error = caught([&] { f(ones({4, 4})); });
+  EXPECT_EQ(error.text,
             "with_sharding_constraint: axis 'data' is used twice\n"
             "  where:  " +
                 line +

@@ -144,7 +144,8 @@ TEST(ErrorsOfJax, OthersHaveAReason) {
       "jax.make_mesh: fewer devices ok", "wsc spec shorter than rank ok",
       "wsc indivisible internal then sum", "jit auto output of uncommitted under set_mesh"};
   const Mistakes tested = mistakes();
-  for (const auto& [name, error] : read_golden("jax_errors.json").items()) {
+  const nlohmann::json all = read_golden("jax_errors.json");
+  for (const auto& [name, error] : all.items()) {
     const bool is_of_another_part =
         name == "Mesh: axis_types length" || name.rfind("explicit", 0) == 0 ||
         name.rfind("shard_map", 0) == 0 || name.rfind("psum", 0) == 0 ||
