@@ -22,6 +22,7 @@ int main() {
   for (const Param& weight : tree_params(state.params)) {
     const Array tile = weight.local_data(0);
     std::printf("%s %s on each device\n", weight.path().c_str(), to_string(tile.shape()).c_str());
+    std::printf("%s", visualize_array_sharding(weight).c_str());
   }
 
   auto step = jit(

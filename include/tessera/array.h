@@ -27,22 +27,11 @@ struct ArrayNode;
 struct ParamInfo;
 }  // namespace detail
 
-/// The C++ types of elements: bool, std::int32_t, std::uint32_t, float, double.
-template <typename T>
-concept Element = std::same_as<T, bool> || std::same_as<T, std::int32_t> ||
-    std::same_as<T, std::uint32_t> || std::same_as<T, float> || std::same_as<T, double>;
-
-template <Element T>
-inline constexpr DType dtype_of = std::same_as<T, bool>            ? DType::boolean
-                                  : std::same_as<T, std::int32_t>  ? DType::i32
-                                  : std::same_as<T, std::uint32_t> ? DType::u32
-                                  : std::same_as<T, float>         ? DType::f32
-                                                                   : DType::f64;
-
 /// As a limit: up to the end of the dimension.
 inline constexpr std::int64_t to_end = INT64_MAX;
 
 class Array;
+struct Shard;
 
 /// A position along dimension 0 with the line that asks for it; negative counts from the end.
 struct Index {
@@ -95,9 +84,15 @@ class Array {
   /// The only element of an array of size 1, converted to T.
   template <typename T>
   T item(std::source_location where = std::source_location::current()) const;
-  /// The tile that device `device` (row-major over the mesh) holds.
+  /// The tile that the device with this id holds.
   Array local_data(std::int64_t device,
                    std::source_location where = std::source_location::current()) const;
+  /// The tiles of all devices that this process computes for, row-major over the mesh.
+  std::vector<Shard> addressable_shards(
+      std::source_location where = std::source_location::current()) const;
+  /// The array itself: calls return when their results are there. Throws as to_vector does.
+  const Array& block_until_ready(
+      std::source_location where = std::source_location::current()) const;
 
   /// Elements [start, limit) of one dimension; negative positions count from its end.
   Array slice(std::int64_t axis, std::int64_t start, std::int64_t limit = to_end,
@@ -114,6 +109,14 @@ class Array {
   double real_item(const std::source_location& where) const;
   std::int64_t integer_item(const std::source_location& where) const;
   std::shared_ptr<detail::ArrayNode> node_;
+};
+
+/// What one device holds of an array.
+struct Shard {
+  std::int64_t device;            // its id
+  std::vector<IndexRange> index;  // of the array, one range per dimension
+  std::int64_t replica_id;        // how many devices before it hold the same
+  Array data;
 };
 
 /// A parameter: an array with the path that its scope gave it and, when annotated, the
@@ -241,11 +244,15 @@ Array arange(std::int64_t start, std::int64_t limit, std::int64_t step, DType dt
 
 // --- placing and comparing
 
+struct DevicePutOptions {
+  bool strict = false;  // UserError where a dimension is split into shards of different sizes
+};
+
 /// The same values with this sharding; inside a traced function a sharding constraint.
-Array device_put(const Array& x, const NamedSharding& sharding,
+Array device_put(const Array& x, const NamedSharding& sharding, DevicePutOptions options = {},
                  std::source_location where = std::source_location::current());
 /// As above on the current mesh; throws UserError without one.
-Array device_put(const Array& x, const PartitionSpec& spec,
+Array device_put(const Array& x, const PartitionSpec& spec, DevicePutOptions options = {},
                  std::source_location where = std::source_location::current());
 /// Whether two concrete arrays have the same type and equal elements (NaN differs from NaN).
 bool array_equal(const Array& a, const Array& b,

@@ -25,6 +25,9 @@ struct JitOptions {
   std::vector<int> donate_argnums = {};      // arguments whose buffers the call may reuse
   std::string name = {};
   PassSettings passes = {};
+  // UserError where an argument, an out_sharding or a constraint splits a dimension into shards of
+  // different sizes.
+  bool strict = false;
 };
 
 // --- implementation

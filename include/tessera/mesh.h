@@ -3,6 +3,7 @@
 //   Mesh mesh = make_mesh({{"data", 4}, {"model", 2}});
 //   NamedSharding by_rows(mesh, P{"data", none});        // dimension 0 is split over "data"
 //   use_mesh scope(mesh);                                 // P alone is enough inside the scope
+//   Mesh ring = make_mesh({{"data", 4}}, {0, 2, 3, 1});   // which device stands where
 #pragma once
 
 #include <initializer_list>
@@ -21,18 +22,40 @@ struct MeshAxis {
   friend bool operator==(const MeshAxis&, const MeshAxis&) = default;
 };
 
+/// Device ids in the shape of a mesh, row-major.
+struct DeviceMesh {
+  Shape shape;
+  std::vector<std::int64_t> ids;
+};
+/// Devices 0, 1, ... in this shape. Throws UserError for sizes below 1.
+DeviceMesh create_device_mesh(Shape shape,
+                              std::source_location where = std::source_location::current());
+
 /// Named axes over virtual devices; the last axis varies fastest. A default Mesh is one device.
+///
+/// Device ids say who holds a tile: they show in shards, pictures and the ranks of isolated runs,
+/// never in values. A mesh of n devices has the ids 0 to n-1, in any order.
 class Mesh {
  public:
   Mesh();
   TESSERA_COPYABLE(Mesh);
-  /// Throws UserError for an empty or repeated name, for sizes below 1 and for more than 16384
-  /// devices.
-  explicit Mesh(std::vector<MeshAxis> axes,
+  /// `devices`: the ids, row-major; empty for 0, 1, ... Throws UserError for an empty or repeated
+  /// name, for sizes below 1, for more than 16384 devices and for ids that are not 0 to n-1.
+  explicit Mesh(std::vector<MeshAxis> axes, std::vector<std::int64_t> devices = {},
                 std::source_location where = std::source_location::current());
+  /// One name per dimension of `devices`.
+  Mesh(const DeviceMesh& devices, const std::vector<std::string>& axis_names,
+       std::source_location where = std::source_location::current());
 
   const std::vector<MeshAxis>& axes() const { return axes_; }
   std::int64_t num_devices() const;
+  /// Row-major over the mesh.
+  std::vector<std::int64_t> device_ids() const;
+  /// Whether the ids are 0, 1, ... in order.
+  bool is_in_order() const { return ids_.empty(); }
+  /// The row-major position of a device; throws UserError for an id that the mesh does not have.
+  std::int64_t position_of(std::int64_t device,
+                           std::source_location where = std::source_location::current()) const;
   /// The size of an axis; throws UserError when there is none of that name.
   std::int64_t axis_size(const std::string& name,
                          std::source_location where = std::source_location::current()) const;
@@ -41,11 +64,13 @@ class Mesh {
 
  private:
   std::vector<MeshAxis> axes_;
+  std::vector<std::int64_t> ids_;  // empty when in order
 };
 
-Mesh make_mesh(std::vector<MeshAxis> axes,
+Mesh make_mesh(std::vector<MeshAxis> axes, std::vector<std::int64_t> devices = {},
                std::source_location where = std::source_location::current());
-/// `data=4,model=2`; `none` for a mesh without axes.
+/// `data=4,model=2`, with ids that are not in order `data=4@0,2,3,1`; `none` for a mesh without
+/// axes.
 std::string to_string(const Mesh& mesh);
 /// Reads the text form of a mesh; throws UserError.
 Mesh parse_mesh(const std::string& text);
@@ -53,11 +78,17 @@ Mesh parse_mesh(const std::string& text);
 struct None {};
 inline constexpr None none{};
 
-/// One dimension of a PartitionSpec: `none`, an axis, or several axes, major first.
+struct Unconstrained {};
+/// A dimension that with_sharding_constraint leaves to propagation; an error elsewhere.
+inline constexpr Unconstrained unconstrained{};
+
+/// One dimension of a PartitionSpec: `none`, an axis, several axes, major first, or unconstrained.
 struct SpecEntry {
   std::vector<std::string> axes;
+  bool is_unconstrained = false;
 
   TESSERA_COPYABLE(SpecEntry);
+  SpecEntry(Unconstrained);                                  // NOLINT(google-explicit-constructor)
   SpecEntry(None);                                           // NOLINT(google-explicit-constructor)
   SpecEntry(const char* axis);                               // NOLINT(google-explicit-constructor)
   SpecEntry(std::string axis);                               // NOLINT(google-explicit-constructor)
@@ -81,10 +112,29 @@ class PartitionSpec {
 };
 using P = PartitionSpec;
 
-/// `P('data', None, ('a', 'b'))`, as JAX prints it.
+/// `P('data', None, ('a', 'b'))`, `P('data',)`, `P(UNCONSTRAINED,)`: as JAX prints it.
 std::string to_string(const PartitionSpec& spec);
 
+/// Indices [start, limit) of one dimension.
+struct IndexRange {
+  std::int64_t start;
+  std::int64_t limit;
+  friend bool operator==(const IndexRange&, const IndexRange&) = default;
+};
+/// `[0:4, 8:16]`.
+std::string to_string(const std::vector<IndexRange>& index);
+
+struct DeviceIndices {
+  std::int64_t device;            // its id
+  std::vector<IndexRange> index;  // one range per dimension
+  friend bool operator==(const DeviceIndices&, const DeviceIndices&) = default;
+};
+
 /// A mesh and a spec: where each tile of an array lives.
+///
+/// Shard j of s of a dimension of size n holds [floor(j*n/s), floor((j+1)*n/s)): shards of a size
+/// that s does not divide differ by one. The functions of a shape throw UserError for a spec with
+/// more entries than it has dimensions and for unconstrained entries.
 struct NamedSharding {
   Mesh mesh;
   PartitionSpec spec;
@@ -94,7 +144,25 @@ struct NamedSharding {
   NamedSharding(Mesh on, PartitionSpec entries,
                 std::source_location where = std::source_location::current());
   friend bool operator==(const NamedSharding&, const NamedSharding&) = default;
+
+  std::int64_t num_devices() const { return mesh.num_devices(); }
+  /// Whether every device holds the whole array.
+  bool is_fully_replicated() const;
+  /// The shape of the largest tile of an array of this shape.
+  Shape shard_shape(const Shape& shape,
+                    std::source_location where = std::source_location::current()) const;
+  /// The shape of the tile that this device holds.
+  Shape shard_shape(const Shape& shape, std::int64_t device,
+                    std::source_location where = std::source_location::current()) const;
+  /// What each device holds, row-major over the mesh.
+  std::vector<DeviceIndices> devices_indices_map(
+      const Shape& shape, std::source_location where = std::source_location::current()) const;
+  /// Whether arrays of this rank lie alike on the same devices, whatever the axes are called.
+  bool is_equivalent_to(const NamedSharding& other, std::int64_t rank,
+                        std::source_location where = std::source_location::current()) const;
 };
+/// `NamedSharding(mesh=Mesh('data': 2, 'model': 4), spec=P('data',))`; ids where not in order.
+std::string to_string(const NamedSharding& sharding);
 
 /// Makes `mesh` the current mesh of this thread until the end of the scope.
 class use_mesh {

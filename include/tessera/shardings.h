@@ -73,7 +73,8 @@ Shardings fsdp_shardings(const Mesh& mesh, Walk tree, const std::string& axis,
                          const std::source_location& where);
 Shardings partition_specs(Walk tree);
 std::vector<Array> device_put(const Walk& tree, const Shardings& shardings,
-                              const std::source_location& where);
+                              DevicePutOptions options, const std::source_location& where);
+void block_until_ready(const Walk& tree, const std::source_location& where);
 }  // namespace detail
 
 template <typename T>
@@ -94,17 +95,44 @@ Shardings get_partition_spec(const T& tree) {
 /// The tree with every leaf placed.
 template <typename T>
 requires(!std::is_base_of_v<Array, T>) T
-    device_put(const T& tree, const Shardings& shardings,
+    device_put(const T& tree, const Shardings& shardings, DevicePutOptions options = {},
                std::source_location where = std::source_location::current()) {
-  return tree_replace(
-      tree, detail::device_put(detail::walked(tree, detail::Walk::Want::paths), shardings, where));
+  return tree_replace(tree, detail::device_put(detail::walked(tree, detail::Walk::Want::paths),
+                                               shardings, options, where));
 }
 /// A single array is a tree only for shardings that are not one NamedSharding or PartitionSpec.
 template <std::derived_from<Array> T, std::same_as<Shardings> S>
-T device_put(const T& array, const S& shardings,
+T device_put(const T& array, const S& shardings, DevicePutOptions options = {},
              std::source_location where = std::source_location::current()) {
   return tree_replace(array, detail::device_put(detail::walked(array, detail::Walk::Want::paths),
-                                                shardings, where));
+                                                shardings, options, where));
 }
+/// The tree itself, whose arrays all have their values; throws UserError for one that has none.
+template <typename T>
+const T& block_until_ready(const T& tree,
+                           std::source_location where = std::source_location::current()) {
+  detail::block_until_ready(detail::walked(tree, detail::Walk::Want::leaves), where);
+  return tree;
+}
+
+// --- pictures
+
+struct VisualizeOptions {
+  bool use_color = false;           // escape sequences of terminals: a background for each tile
+  double scale = 1.0;               // of the picture; its height is 10 lines at 1
+  std::int64_t min_width = 9;       // of a tile, in characters with both borders
+  std::int64_t max_width = 80;      // of the picture
+  std::string device_kind = "CPU";  // stands before the ids of a tile's devices
+};
+
+/// A picture of which devices hold which part of an array of this shape, as text. Of a rank above 2
+/// it shows the first two dimensions that are split, once for each combination of shards of the
+/// others, under a line that says which. Throws UserError as NamedSharding::shard_shape does.
+std::string visualize_sharding(const Shape& shape, const NamedSharding& sharding,
+                               const VisualizeOptions& options = {},
+                               std::source_location where = std::source_location::current());
+/// Of a concrete array. The library prints nothing: std::puts(visualize_array_sharding(x).c_str()).
+std::string visualize_array_sharding(const Array& x, const VisualizeOptions& options = {},
+                                     std::source_location where = std::source_location::current());
 
 }  // namespace tessera

@@ -1,6 +1,7 @@
 // Value types shared by every stage: element types, shapes, array types and source positions.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <source_location>
@@ -36,6 +37,18 @@ std::size_t size_bytes(DType dtype);
 std::string_view name(DType dtype);
 bool is_float(DType dtype);
 bool is_integer(DType dtype);
+
+/// The C++ types of elements: bool, std::int32_t, std::uint32_t, float, double.
+template <typename T>
+concept Element = std::same_as<T, bool> || std::same_as<T, std::int32_t> ||
+    std::same_as<T, std::uint32_t> || std::same_as<T, float> || std::same_as<T, double>;
+
+template <Element T>
+inline constexpr DType dtype_of = std::same_as<T, bool>            ? DType::boolean
+                                  : std::same_as<T, std::int32_t>  ? DType::i32
+                                  : std::same_as<T, std::uint32_t> ? DType::u32
+                                  : std::same_as<T, float>         ? DType::f32
+                                                                   : DType::f64;
 
 /// Sizes of the dimensions, outermost first; empty for a scalar.
 using Shape = std::vector<std::int64_t>;

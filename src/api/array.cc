@@ -1,4 +1,5 @@
 // Handles: arrays, parameters, operands, reading.
+#include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
 
@@ -7,6 +8,7 @@
 #include <tessera/ops.h>
 
 #include "api/array_node.h"
+#include "run/processes.h"
 
 namespace tessera {
 
@@ -218,6 +220,15 @@ std::int64_t Array::integer_item(const std::source_location& where) const {
   return only_element<std::int64_t>(*this, where);
 }
 
+namespace {
+
+Array one_tile(const detail::Placement& placement, std::int64_t tile, run::BufferPtr buffer) {
+  const Type type{placement.type.dtype, placement.layout.box(tile).size};
+  return detail::make_concrete(detail::replicated_placement(type, Mesh()), {std::move(buffer)});
+}
+
+}  // namespace
+
 Array Array::local_data(std::int64_t device, std::source_location where) const {
   const run::Tiles tiles = detail::tiles_of(*this, where);
   const detail::Placement& placement = *node_->placement;
@@ -228,14 +239,43 @@ Array Array::local_data(std::int64_t device, std::source_location where) const {
          .found = fmt::format("mesh {} with {} devices", to_string(placement.mesh),
                               placement.mesh.num_devices()),
          .wanted = fmt::format("a device from 0 to {}", placement.mesh.num_devices() - 1),
-         .cure = "devices are numbered row-major over the mesh"});
+         .cure = placement.mesh.is_in_order() ? "devices are numbered row-major over the mesh"
+                                              : "take ids from the mesh: mesh.device_ids()"});
   }
-  const std::int64_t tile =
-      placement.layout.tile_at(device_digits(atoms_of(placement.mesh), device));
-  const Type type{dtype(), placement.layout.box(tile).size};
-  return detail::make_concrete(
-      detail::replicated_placement(type, Mesh()),
-      {detail::gather_tile(placement, tiles, tile, "local_data", Span(where))});
+  const std::int64_t tile = placement.layout.tile_at(device_digits(placement.mesh, device));
+  return one_tile(placement, tile,
+                  detail::gather_tile(placement, tiles, tile, "local_data", Span(where)));
+}
+
+std::vector<Shard> Array::addressable_shards(std::source_location where) const {
+  const run::Tiles tiles = detail::tiles_of(*this, where);
+  const detail::Placement& placement = *node_->placement;
+  const std::vector<std::int64_t> held = detail::held_tiles(placement);
+  const run::Transport* transport = run::transport();
+  const std::vector<std::int64_t> ids = placement.mesh.device_ids();
+  const std::vector<Atom> atoms = atoms_of(placement.mesh);
+  std::vector<std::int64_t> copies(static_cast<std::size_t>(placement.layout.num_tiles()), 0);
+  std::vector<Shard> shards;
+  for (std::size_t position = 0; position < ids.size(); ++position) {
+    const std::int64_t tile =
+        placement.layout.tile_at(position_digits(atoms, static_cast<std::int64_t>(position)));
+    const std::int64_t replica = copies[static_cast<std::size_t>(tile)]++;
+    if (transport != nullptr && !placement.mesh.axes().empty() &&
+        ids[position] != transport->rank()) {
+      continue;
+    }
+    const auto at = std::find(held.begin(), held.end(), tile) - held.begin();
+    shards.push_back({.device = ids[position],
+                      .index = ranges_of(placement.layout.box(tile)),
+                      .replica_id = replica,
+                      .data = one_tile(placement, tile, tiles[static_cast<std::size_t>(at)])});
+  }
+  return shards;
+}
+
+const Array& Array::block_until_ready(std::source_location where) const {
+  detail::tiles_of(*this, where);
+  return *this;
 }
 
 Array Array::slice(std::int64_t axis, std::int64_t start, std::int64_t limit,

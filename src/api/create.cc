@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <fmt/format.h>
+#include <utility>
 
 #include <tessera/error.h>
 #include <tessera/ops.h>
@@ -94,11 +95,8 @@ Array arange(std::int64_t start, std::int64_t limit, std::int64_t step, DType dt
 
 namespace {
 
-/// While tracing: x laid out as `spec` says on the mesh of the trace.
-Array constrained(const Array& x, const PartitionSpec& spec, const char* subject) {
-  const Mesh& mesh = trace::innermost()->mesh();
-  if (mesh.axes().empty()) return x;
-  const Sharding sharding = to_sharding(mesh, spec, x.type(), subject, detail::call_span());
+/// While tracing: x laid out as `sharding` says on the mesh of the trace.
+Array constrained(const Array& x, const Sharding& sharding) {
   return emit("sharding_constraint", {x}, {{"sharding", sharding}});
 }
 
@@ -109,35 +107,54 @@ void check_mesh_of_trace(const Mesh& mesh, const char* subject) {
                "use the mesh of the surrounding function: with_sharding_constraint(x, P{...})");
 }
 
-Array placed(const Array& x, const Mesh& mesh, const PartitionSpec& spec, const char* subject,
+/// `device_put of Dense_0/kernel`.
+std::string subject_of(const char* op, const Array& x) {
+  const detail::ParamInfo* info = x.node()->info;
+  return info == nullptr || info->path.empty() ? op : std::string(op) + " of " + info->path;
+}
+
+Array placed(const Array& x, const Mesh& mesh, const Sharding& sharding, const char* op,
              const Span& where) {
   const run::Tiles tiles = detail::tiles_of(x, where);
-  std::string name(subject);
-  const detail::ParamInfo* info = x.node()->info;
-  if (info != nullptr && !info->path.empty()) name += " of " + info->path;
-  const detail::Placement* to =
-      detail::placement_of(x.type(), mesh, to_sharding(mesh, spec, x.type(), name, where));
+  const detail::Placement* to = detail::placement_of(x.type(), mesh, sharding);
   const detail::Placement& from = *x.node()->placement;
   if (&from == to) return x;
-  Array moved = detail::make_concrete(to, detail::move_tiles(from, tiles, *to, subject, where));
+  Array moved = detail::make_concrete(to, detail::move_tiles(from, tiles, *to, op, where));
   moved.node()->info = x.node()->info;
   return moved;
 }
 
+/// What is asked for, with open dimensions as they are as far as their atoms are free.
+Sharding closed(Sharding asked, const Sharding& current) {
+  for (const std::size_t dim : std::exchange(asked.open, {})) {
+    for (const AtomId atom : current.dims[dim]) {
+      const AtomList used = used_atoms(asked);
+      if (std::find(used.begin(), used.end(), atom) != used.end()) break;
+      asked.dims[dim].push_back(atom);
+    }
+  }
+  return asked;
+}
+
 }  // namespace
 
-Array device_put(const Array& x, const NamedSharding& sharding, std::source_location where) {
+Array device_put(const Array& x, const NamedSharding& sharding, DevicePutOptions options,
+                 std::source_location where) {
   const CallScope scope(where);
   const Span span = detail::call_span();
   detail::node_of(x, span);
-  if (trace::innermost() == nullptr) {
-    return placed(x, sharding.mesh, sharding.spec, "device_put", span);
-  }
-  check_mesh_of_trace(sharding.mesh, "device_put");
-  return constrained(x, sharding.spec, "device_put");
+  const bool is_tracing = trace::innermost() != nullptr;
+  if (is_tracing) check_mesh_of_trace(sharding.mesh, "device_put");
+  const Mesh& mesh = is_tracing ? trace::innermost()->mesh() : sharding.mesh;
+  const std::string subject = subject_of("device_put", x);
+  const Sharding to = to_sharding(sharding.mesh, sharding.spec, x.type(), subject, span);
+  if (options.strict) check_even(sharding.mesh, to, x.type(), subject, span);
+  if (!is_tracing) return placed(x, mesh, to, "device_put", span);
+  return mesh.axes().empty() ? x : constrained(x, to);
 }
 
-Array device_put(const Array& x, const PartitionSpec& spec, std::source_location where) {
+Array device_put(const Array& x, const PartitionSpec& spec, DevicePutOptions options,
+                 std::source_location where) {
   if (current_mesh().axes().empty()) {
     throw UserError({.what = "device_put: a PartitionSpec alone needs a mesh in scope",
                      .where = trace::call_span(where),
@@ -146,30 +163,44 @@ Array device_put(const Array& x, const PartitionSpec& spec, std::source_location
                      .cure = "write device_put(x, NamedSharding(mesh, P{...})), or open "
                              "`use_mesh scope(mesh);` before"});
   }
-  return device_put(x, NamedSharding(current_mesh(), spec, where), where);
+  return device_put(x, NamedSharding(current_mesh(), spec, where), options, where);
 }
+
+namespace {
+
+Array with_constraint(const Operand& x, const Mesh& mesh, const PartitionSpec& spec) {
+  const char* op = "with_sharding_constraint";
+  const Span span = detail::call_span();
+  if (trace::innermost() != nullptr) {
+    const Array array = detail::as_array(op, x);
+    if (mesh.axes().empty()) return array;
+    return constrained(array, to_constraint(mesh, spec, array.type(), op, span));
+  }
+  if (x.is_number()) return public_op(x.where, [&] { return detail::as_array("", x); });
+  detail::tiles_of(x.array, span);
+  if (mesh.axes().empty()) return x.array;
+  const Sharding asked = to_constraint(mesh, spec, x.array.type(), subject_of(op, x.array), span);
+  const detail::Placement& from = *x.array.node()->placement;
+  const bool has_layout = from.mesh == mesh;
+  const Sharding current = has_layout ? from.sharding : replicated_sharding(x.array.rank());
+  return placed(x.array, mesh, closed(asked, current), op, span);
+}
+
+}  // namespace
 
 Array with_sharding_constraint(Operand x, const PartitionSpec& spec) {
   const CallScope scope(x.where);
-  if (trace::innermost() != nullptr) {
-    return constrained(detail::as_array("with_sharding_constraint", x), spec,
-                       "with_sharding_constraint");
-  }
-  if (x.is_number()) return public_op(x.where, [&] { return detail::as_array("", x); });
-  const Span span = detail::call_span();
-  detail::tiles_of(x.array, span);
-  const Mesh& own = x.array.node()->placement->mesh;
-  const Mesh mesh = own.axes().empty() ? current_mesh() : own;
-  if (mesh.axes().empty()) return x.array;
-  return placed(x.array, mesh, spec, "with_sharding_constraint", span);
+  if (trace::innermost() != nullptr) return with_constraint(x, trace::innermost()->mesh(), spec);
+  const bool is_placed =
+      !x.is_number() && x.array.is_concrete() && !x.array.node()->placement->mesh.axes().empty();
+  return with_constraint(x, is_placed ? x.array.node()->placement->mesh : current_mesh(), spec);
 }
 
 Array with_sharding_constraint(Operand x, const NamedSharding& sharding) {
   const CallScope scope(x.where);
-  if (trace::innermost() == nullptr) return device_put(x.array, sharding, x.where);
+  if (trace::innermost() == nullptr) return with_constraint(x, sharding.mesh, sharding.spec);
   check_mesh_of_trace(sharding.mesh, "with_sharding_constraint");
-  return constrained(detail::as_array("with_sharding_constraint", x), sharding.spec,
-                     "with_sharding_constraint");
+  return with_constraint(x, trace::innermost()->mesh(), sharding.spec);
 }
 
 bool array_equal(const Array& a, const Array& b, std::source_location where) {

@@ -11,6 +11,7 @@
 #include "api/apply.h"
 #include "api/program.h"
 #include "api/trace_record.h"
+#include "ops/ops.h"
 
 namespace tessera::detail {
 
@@ -80,6 +81,7 @@ class Tracer {
     record();
     place_captured();
     ask_outputs();
+    if (options_.strict) check_strict();
     match_donated();
     simplify(*program_);
     program_->seconds = std::chrono::duration<double>(Clock::now() - start).count();
@@ -240,6 +242,31 @@ class Tracer {
       program_->asked_outputs.push_back(
           asked_sharding(options_.out_shardings, result_paths_[i], result_infos_[i], type, mesh_,
                          name() + ": out_shardings" + of_path(result_paths_[i]), where_));
+    }
+  }
+
+  /// What is asked for and what arrives; how inferred values are split is no mistake of the user's.
+  void check_strict() const {
+    for (std::size_t i = 0; i < paths_.size(); ++i) {
+      const Placement& input = *program_->inputs[i];
+      check_even(mesh_, input.sharding, input.type, name() + ": argument " + paths_[i], where_);
+    }
+    for (std::size_t i = 0; i < result_paths_.size(); ++i) {
+      if (!program_->asked_outputs[i]) continue;
+      check_even(mesh_, *program_->asked_outputs[i],
+                 program_->traced.type(program_->traced.outputs[i]),
+                 name() + ": out_shardings" + of_path(result_paths_[i]), where_);
+    }
+    check_constraints(program_->traced);
+  }
+
+  void check_constraints(const ir::Function& function) const {
+    for (const ir::Equation& equation : function.equations) {
+      for (const ir::Function* body : ir::bodies_of(equation)) check_constraints(*body);
+      if (equation.op != &ops::sharding_constraint_op) continue;
+      check_even(function.mesh, equation.attributes.get<Sharding>("sharding"),
+                 function.type(equation.results[0]), name() + ": with_sharding_constraint",
+                 equation.span);
     }
   }
 

@@ -202,7 +202,7 @@ TEST(Jit, SaysWhyItWasTracedAnew) {
   const Mesh mesh = make_mesh({{"data", 2}});
   f({zeros({2}), 0.25}, device_put(zeros({4}), NamedSharding(mesh, P{"data"})));
   EXPECT_EQ(f.why_recompiled(),
-            "argument 1: f32[4] before, f32[4] split as P('data') on data=2 now\n");
+            "argument 1: f32[4] before, f32[4] split as P('data',) on data=2 now\n");
   EXPECT_EQ(f.num_traces(), 4);
 }
 

@@ -76,6 +76,46 @@ TEST(Meshes, GiveTheSameBits) {
   }
 }
 
+TEST(Meshes, DeviceOrderChangesNoBits) {
+  const Training alone = train(Mesh(), {});
+  const State shapes = eval_shape(init, Key(0));
+  const Mesh ring = make_mesh({{"data", 4}}, {0, 2, 3, 1});
+  const Training run = train(ring, fsdp_shardings(ring, shapes));
+  EXPECT_EQ(run.losses, alone.losses);
+  const Array& up = run.state.params.up;
+  EXPECT_EQ(up.sharding().mesh, ring);
+  EXPECT_TRUE(array_equal(up, alone.state.params.up));
+  // The second tile is on device 2.
+  EXPECT_TRUE(array_equal(up.local_data(2), alone.state.params.up.slice(1, 4, 8)));
+  const Array there = device_put(up, NamedSharding(make_mesh({{"data", 4}}), P{none, "data"}));
+  EXPECT_TRUE(array_equal(there.local_data(1), up.local_data(2)));
+}
+
+TEST(Meshes, ConstraintsLeaveUnconstrainedDimensionsOpen) {
+  const Mesh mesh = make_mesh({{"data", 2}, {"model", 2}});
+  const Array x = device_put(ones({8, 4}), NamedSharding(mesh, P{"data"}));
+  auto f = jit([](Array v) { return with_sharding_constraint(v, P{unconstrained, "model"}); });
+  EXPECT_EQ(f(x).sharding().spec, (P{"data", "model"}));
+  const Array closed = jit([](Array v) {
+    return with_sharding_constraint(v, P{none, "model"});
+  })(x);
+  EXPECT_EQ(closed.sharding().spec, (P{none, "model"}));
+  // Outside of jit open dimensions stay as they are, unless their axis is needed.
+  EXPECT_EQ(with_sharding_constraint(x, P{unconstrained, "model"}).sharding().spec,
+            (P{"data", "model"}));
+  EXPECT_EQ(with_sharding_constraint(x, P{unconstrained, "data"}).sharding().spec,
+            (P{none, "data"}));
+}
+
+TEST(Meshes, VmapLeavesTheBatchToPropagation) {
+  const Mesh mesh = make_mesh({{"data", 2}, {"model", 2}});
+  const Array x = device_put(ones({6, 4, 8}), NamedSharding(mesh, P{"data"}));
+  auto f = jit([](Array v) {
+    return vmap([](Array row) { return with_sharding_constraint(row, P{none, "model"}); })(v);
+  });
+  EXPECT_EQ(f(x).sharding().spec, (P{"data", none, "model"}));
+}
+
 TEST(Meshes, StateKeepsItsSharding) {
   const Mesh mesh = make_mesh({{"data", 4}});
   const Shardings shardings = fsdp_shardings(mesh, eval_shape(init, Key(0)));

@@ -134,7 +134,7 @@ std::mutex& donation_mutex() {
 
 std::vector<std::int64_t> held_tiles(const Placement& placement) {
   if (const run::Transport* transport = run::transport()) {
-    return {placement.layout.tile_at(device_digits(atoms_of(placement.mesh), transport->rank()))};
+    return {placement.layout.tile_at(device_digits(placement.mesh, transport->rank()))};
   }
   std::vector<std::int64_t> all(static_cast<std::size_t>(placement.layout.num_tiles()));
   std::iota(all.begin(), all.end(), 0);
@@ -156,11 +156,9 @@ bool is_within(const Box& inner, const Box& outer) { return overlap(inner, outer
 bool is_local(const Placement& from, const Placement& to) {
   const run::Transport* transport = run::transport();
   if (transport == nullptr) return true;
-  const std::vector<Atom> from_atoms = atoms_of(from.mesh);
-  const std::vector<Atom> to_atoms = atoms_of(to.mesh);
   for (int device = 0; device < transport->size(); ++device) {
-    const std::int64_t source = from.layout.tile_at(device_digits(from_atoms, device));
-    const std::int64_t target = to.layout.tile_at(device_digits(to_atoms, device));
+    const std::int64_t source = from.layout.tile_at(device_digits(from.mesh, device));
+    const std::int64_t target = to.layout.tile_at(device_digits(to.mesh, device));
     if (!is_within(to.layout.box(target), from.layout.box(source))) return false;
   }
   return true;
@@ -168,10 +166,9 @@ bool is_local(const Placement& from, const Placement& to) {
 
 /// The lowest rank that holds each tile.
 std::vector<int> owners_of(const Placement& placement, int num_processes) {
-  const std::vector<Atom> atoms = atoms_of(placement.mesh);
   std::vector<int> owners(static_cast<std::size_t>(placement.layout.num_tiles()), 0);
   for (int rank = num_processes; rank-- > 0;) {
-    const std::int64_t tile = placement.layout.tile_at(device_digits(atoms, rank));
+    const std::int64_t tile = placement.layout.tile_at(device_digits(placement.mesh, rank));
     owners[static_cast<std::size_t>(tile)] = rank;
   }
   return owners;
@@ -183,7 +180,6 @@ run::Tiles all_tiles(const Placement& from, const run::Tiles& tiles, const char*
   run::Transport* transport = run::transport();
   if (transport == nullptr || from.layout.num_tiles() == 1) return tiles;
   const std::vector<int> owners = owners_of(from, transport->size());
-  const std::vector<Atom> atoms = atoms_of(from.mesh);
   const std::int64_t own = held_tiles(from)[0];
   run::Tiles all;
   std::vector<run::Transport::Send> sends;
@@ -198,7 +194,7 @@ run::Tiles all_tiles(const Placement& from, const run::Tiles& tiles, const char*
       receives.push_back({owner, {all.back()->data(), static_cast<std::size_t>(bytes)}});
     }
     for (int rank = 0; owner == transport->rank() && rank < transport->size(); ++rank) {
-      if (from.layout.tile_at(device_digits(atoms, rank)) == tile) continue;
+      if (from.layout.tile_at(device_digits(from.mesh, rank)) == tile) continue;
       sends.push_back({rank, {tiles[0]->data(), static_cast<std::size_t>(tiles[0]->size())}});
     }
   }
@@ -213,7 +209,10 @@ run::Tiles all_tiles(const Placement& from, const run::Tiles& tiles, const char*
 run::Tiles move_tiles(const Placement& from, const run::Tiles& tiles, const Placement& to,
                       const char* op, const Span& where) {
   if (from.layout.num_tiles() == 1 && to.layout.num_tiles() == 1) return tiles;
-  if (from.mesh == to.mesh && from.sharding == to.sharding) return tiles;
+  const bool has_same_devices = run::transport() == nullptr || from.mesh == to.mesh;
+  if (has_same_devices && from.mesh.axes() == to.mesh.axes() && from.sharding == to.sharding) {
+    return tiles;
+  }
   if (!is_local(from, to)) return scatter(gather(from, tiles, op, where), to);
   const std::size_t element = size_bytes(to.type.dtype);
   const std::vector<Box> sources = held_boxes(from);

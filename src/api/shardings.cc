@@ -152,8 +152,12 @@ Shardings partition_specs(Walk tree) {
   return result;
 }
 
+void block_until_ready(const Walk& tree, const std::source_location& where) {
+  for (const Walk::Leaf& leaf : tree.leaves()) leaf.array->block_until_ready(where);
+}
+
 std::vector<Array> device_put(const Walk& tree, const Shardings& shardings,
-                              const std::source_location& where) {
+                              DevicePutOptions options, const std::source_location& where) {
   Walk walk = tree;
   const std::vector<std::string>& paths = walk.paths();
   check_paths(shardings, paths, "device_put", where);
@@ -167,8 +171,15 @@ std::vector<Array> device_put(const Walk& tree, const Shardings& shardings,
                        "device_put of " + paths[i], where);
     NamedSharding named;
     named.mesh = choice.mesh();
-    if (sharding) named.spec = to_spec(named.mesh, *sharding);
-    placed.push_back(sharding ? tessera::device_put(*leaf.array, named, where) : *leaf.array);
+    if (!sharding) {
+      placed.push_back(*leaf.array);
+      continue;
+    }
+    named.spec = to_spec(named.mesh, *sharding);
+    if (options.strict) {
+      check_even(named.mesh, *sharding, leaf.array->type(), "device_put of " + paths[i], where);
+    }
+    placed.push_back(tessera::device_put(*leaf.array, named, {}, where));
   }
   return placed;
 }

@@ -49,6 +49,19 @@ TEST(Batch, LeavesAloneWhatNoBatchReaches) {
   EXPECT_EQ(to_string(repeated.function.type(repeated.function.outputs[0])), "f32[5,4]");
 }
 
+TEST(Batch, LeavesTheBatchDimensionOfConstraintsOpen) {
+  const std::string header = "function main[mesh=\"a=2,b=2\", grains=8]";
+  const ir::Function function = ir::parse(header + R"((%0: f32[4,8]) {
+    %1: f32[4,8] = sharding_constraint[sharding=<{a},{?}>] %0
+    return %1
+  })");
+  const Batched batched = batch::batch(function, {true}, 5);
+  EXPECT_EQ(printed(batched.function), printed(ir::parse(header + R"((%0: f32[5,4,8]) {
+    %1: f32[5,4,8] = sharding_constraint[sharding=<{?},{a},{?}>] %0
+    return %1
+  })")));
+}
+
 TEST(Batch, MultipliesWithSharedWeightsAtOnce) {
   const ir::Function function = parsed(R"((%0: f32[4,6], %1: f32[6,3]) {
   %2: f32[4,3] = dot_general[lhs_batch=[], lhs_contract=[1], rhs_batch=[], rhs_contract=[0]] %0, %1

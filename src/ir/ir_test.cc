@@ -46,6 +46,22 @@ std::string golden_text() {
   return text.insert(text.find(sort), iota);
 }
 
+TEST(Text, OpenDimensionsAndDeviceOrders) {
+  const std::string text =
+      "function f[mesh=\"data=2,model=2@3,1,0,2\", grains=8](%0: f32[4,8]) {\n"
+      "  %1: f32[4,8] = sharding_constraint[sharding=<{?},{model}>] %0\n"
+      "  %2: f32[4,8] = sharding_constraint[sharding=<{data ?},{?}>] %1\n"
+      "  return %2\n}\n";
+  const Function f = parse(text);
+  EXPECT_EQ(print(f), text);
+  EXPECT_EQ(f.mesh.device_ids(), (std::vector<std::int64_t>{3, 1, 0, 2}));
+  EXPECT_EQ(f.equations[1].attributes.get<Sharding>("sharding"), (Sharding{{{0}, {}}, {}, {0, 1}}));
+  for (const char* wrong : {"<{? data},{}>", "<{??},{}>", "<{},{}+{?}>"}) {
+    std::string other = text;
+    EXPECT_THROW(parse(other.replace(other.find("<{?}"), 12, wrong)), UserError) << wrong;
+  }
+}
+
 TEST(Text, GoldenTextIsParsedAndPrintedAlike) {
   const Function f = parse(golden_text());
   EXPECT_EQ(print(f), golden_text());
@@ -253,6 +269,8 @@ TEST(Verify, FindsEveryBrokenRule) {
   EXPECT_BROKEN(f, "the mesh lacks");
   f.values[1].sharding = Sharding{{{}}, {0}};
   EXPECT_EQ(broken_rule(f), "no error");
+  f.values[1].sharding = Sharding{{{}}, {}, {0}};
+  EXPECT_BROKEN(f, "open dimensions");
   f = good;
   f.add_value({.type = {}, .sharding = {}});
   f.outputs = {2};

@@ -212,6 +212,10 @@ class Parser {
     Value& value = function_.values[id];
     value.type = type();
     if (peek() == '<') value.sharding = sharding();
+    if (value.sharding && !value.sharding->open.empty()) {
+      fail("a sharding without open dimensions: ? stands in constraints only",
+           to_string(function_.mesh, *value.sharding));
+    }
     if (value.sharding && value.sharding->dims.size() != value.type.shape.size()) {
       fail("a sharding with an entry per dimension",
            to_string(function_.mesh, *value.sharding) + " for " + to_string(value.type));
@@ -247,10 +251,16 @@ class Parser {
     }
     return values;
   }
-  AtomList atom_list() {
+  /// `is_open`: whether the list may end in `?`, and then whether it does.
+  AtomList atom_list(bool* is_open = nullptr) {
     expect('{');
     AtomList list;
     while (!accept('}')) {
+      if (is_open != nullptr && accept('?')) {
+        *is_open = true;
+        expect('}');
+        break;
+      }
       const std::string text = identifier();
       const std::size_t mark = text.find('#');
       const std::size_t before = list.size();
@@ -275,7 +285,9 @@ class Parser {
     expect('<');
     Sharding result;
     while (peek() == '{') {
-      result.dims.push_back(atom_list());
+      bool is_open = false;
+      result.dims.push_back(atom_list(&is_open));
+      if (is_open) result.open.push_back(result.dims.size() - 1);
       if (!accept(',')) break;
     }
     if (accept('+')) result.partial = atom_list();

@@ -69,6 +69,9 @@ void verify(const Function& function, std::string_view after) {
     if (value.sharding && !has_distinct_atoms(function.mesh, *value.sharding)) {
       broken(function, nullptr, after, "a sharding uses an atom twice, or one that the mesh lacks");
     }
+    if (value.sharding && !value.sharding->open.empty()) {
+      broken(function, nullptr, after, "the sharding of a value has open dimensions");
+    }
     if (value.sharding && value.sharding->dims.size() != value.type.shape.size()) {
       broken(function, nullptr, after, "a sharding has another rank than its value");
     }

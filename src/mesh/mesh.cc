@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <charconv>
+#include <numeric>
 
 #include <tessera/error.h>
 #include <tessera/mesh.h>
@@ -65,7 +66,78 @@ bool is_axis_name(const std::string& name) {
 
 Mesh::Mesh() = default;
 
-Mesh::Mesh(std::vector<MeshAxis> axes, std::source_location where) : axes_(std::move(axes)) {
+namespace {
+
+/// Throws UserError unless the ids are 0 to n-1 in any order.
+void check_ids(const Mesh& mesh, const std::vector<std::int64_t>& ids, const Span& where) {
+  const std::int64_t count = mesh.num_devices();
+  const std::string n = std::to_string(count);
+  if (static_cast<std::int64_t>(ids.size()) != count) {
+    throw UserError({.what = "make_mesh: the number of devices does not fit the axes",
+                     .where = where,
+                     .found = std::to_string(ids.size()) + " device ids for " + to_string(mesh),
+                     .wanted = n + " device ids, the product of the axis sizes",
+                     .cure = "give one id per device of the mesh, row-major"});
+  }
+  std::vector<bool> is_taken(ids.size(), false);
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const std::int64_t id = ids[i];
+    const bool is_known = id >= 0 && id < count;
+    if (is_known && !is_taken[static_cast<std::size_t>(id)]) {
+      is_taken[static_cast<std::size_t>(id)] = true;
+      continue;
+    }
+    throw UserError({.what = is_known ? "make_mesh: device " + std::to_string(id) + " stands twice"
+                                      : "make_mesh: there is no device " + std::to_string(id),
+                     .where = where,
+                     .found = "device " + std::to_string(id) + " at position " + std::to_string(i) +
+                              " of " + to_string(mesh),
+                     .wanted = "each of the devices 0 to " + std::to_string(count - 1) + " once",
+                     .cure = "devices are virtual and as many as the mesh needs: reorder 0 to " +
+                             std::to_string(count - 1) + ", or leave the ids out"});
+  }
+}
+
+std::vector<MeshAxis> named_axes(const DeviceMesh& devices, const std::vector<std::string>& names,
+                                 const Span& where) {
+  if (devices.shape.size() != names.size()) {
+    throw UserError({.what = "Mesh: the number of axis names is not the rank of the devices",
+                     .where = where,
+                     .found = std::to_string(names.size()) + " axis names for devices of shape " +
+                              to_string(devices.shape),
+                     .wanted = std::to_string(devices.shape.size()) + " axis names",
+                     .cure = "name every dimension of the devices, outermost first"});
+  }
+  std::vector<MeshAxis> axes;
+  for (std::size_t i = 0; i < names.size(); ++i) axes.push_back({names[i], devices.shape[i]});
+  return axes;
+}
+
+}  // namespace
+
+DeviceMesh create_device_mesh(Shape shape, std::source_location where) {
+  if (std::any_of(shape.begin(), shape.end(), [](std::int64_t size) { return size < 1; })) {
+    throw UserError({.what = "create_device_mesh: a size is below 1",
+                     .where = where,
+                     .found = to_string(shape),
+                     .wanted = "sizes of 1 or more",
+                     .cure = "write for example create_device_mesh({2, 4})"});
+  }
+  DeviceMesh devices{.shape = std::move(shape), .ids = {}};
+  devices.ids.resize(static_cast<std::size_t>(num_elements(devices.shape)));
+  std::iota(devices.ids.begin(), devices.ids.end(), 0);
+  return devices;
+}
+
+Mesh::Mesh(const DeviceMesh& devices, const std::vector<std::string>& axis_names,
+           std::source_location where)
+    : Mesh(named_axes(devices, axis_names, Span(where)), devices.ids, where) {
+  if (devices.ids.empty()) check_ids(*this, devices.ids, Span(where));
+}
+
+Mesh::Mesh(std::vector<MeshAxis> axes, std::vector<std::int64_t> devices,
+           std::source_location where)
+    : axes_(std::move(axes)) {
   constexpr std::int64_t kMostDevices = 16384;
   std::int64_t num_devices = 1;
   for (std::size_t i = 0; i < axes_.size(); ++i) {
@@ -95,6 +167,28 @@ Mesh::Mesh(std::vector<MeshAxis> axes, std::source_location where) : axes_(std::
     }
     num_devices *= axis.size;
   }
+  if (devices.empty()) return;
+  check_ids(*this, devices, Span(where));
+  if (!std::is_sorted(devices.begin(), devices.end())) ids_ = std::move(devices);
+}
+
+std::vector<std::int64_t> Mesh::device_ids() const {
+  if (!ids_.empty()) return ids_;
+  std::vector<std::int64_t> ids(static_cast<std::size_t>(num_devices()));
+  std::iota(ids.begin(), ids.end(), 0);
+  return ids;
+}
+
+std::int64_t Mesh::position_of(std::int64_t device, std::source_location where) const {
+  if (device < 0 || device >= num_devices()) {
+    throw UserError({.what = "the mesh has no device " + std::to_string(device),
+                     .where = where,
+                     .found = axis_list(*this),
+                     .wanted = "a device from 0 to " + std::to_string(num_devices() - 1),
+                     .cure = "take ids from the mesh: mesh.device_ids()"});
+  }
+  if (ids_.empty()) return device;
+  return std::find(ids_.begin(), ids_.end(), device) - ids_.begin();
 }
 
 std::int64_t Mesh::num_devices() const {
@@ -119,8 +213,9 @@ std::int64_t Mesh::axis_size(const std::string& name, std::source_location where
                    .cure = "name an axis of the mesh"});
 }
 
-Mesh make_mesh(std::vector<MeshAxis> axes, std::source_location where) {
-  return Mesh(std::move(axes), where);
+Mesh make_mesh(std::vector<MeshAxis> axes, std::vector<std::int64_t> devices,
+               std::source_location where) {
+  return Mesh(std::move(axes), std::move(devices), where);
 }
 
 std::string to_string(const Mesh& mesh) {
@@ -130,11 +225,41 @@ std::string to_string(const Mesh& mesh) {
     if (!text.empty()) text += ',';
     text += axis.name + "=" + std::to_string(axis.size);
   }
+  if (mesh.is_in_order()) return text;
+  char before = '@';
+  for (const std::int64_t id : mesh.device_ids()) {
+    text += before + std::to_string(id);
+    before = ',';
+  }
   return text;
 }
 
-Mesh parse_mesh(const std::string& text) {
-  if (text == "none") return Mesh();
+namespace {
+
+/// The numbers of `4,0,1`; throws UserError.
+std::vector<std::int64_t> parse_ids(const std::string& text, const std::string& mesh) {
+  std::vector<std::int64_t> ids;
+  for (const char *at = text.data(), *last = at + text.size(); true; ++at) {
+    std::int64_t id = 0;
+    const char* end = std::from_chars(at, last, id).ptr;
+    if (end == at || (end != last && *end != ',')) {
+      throw UserError({.what = "mesh: the device ids cannot be read",
+                       .found = "'" + mesh + "'",
+                       .wanted = "numbers separated by commas after the @",
+                       .cure = "write for example data=4@0,2,3,1"});
+    }
+    ids.push_back(id);
+    at = end;
+    if (at == last) return ids;
+  }
+}
+
+}  // namespace
+
+Mesh parse_mesh(const std::string& whole) {
+  if (whole == "none") return Mesh();
+  const std::size_t at = std::min(whole.find('@'), whole.size());
+  const std::string text = whole.substr(0, at);
   std::vector<MeshAxis> axes;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
@@ -147,7 +272,7 @@ Mesh parse_mesh(const std::string& text) {
                           size >= 1;
     if (!readable) {
       throw UserError({.what = "mesh: '" + item + "' is not an axis",
-                       .found = "'" + text + "'",
+                       .found = "'" + whole + "'",
                        .wanted = "axis=size pairs separated by commas with sizes of 1 or more, or "
                                  "none",
                        .cure = "write for example data=4,model=2"});
@@ -155,15 +280,18 @@ Mesh parse_mesh(const std::string& text) {
     axes.push_back({item.substr(0, equals), size});
     begin = end + 1;
   }
-  return Mesh(std::move(axes), std::source_location());
+  std::vector<std::int64_t> ids;
+  if (at < whole.size()) ids = parse_ids(whole.substr(at + 1), whole);
+  return Mesh(std::move(axes), std::move(ids), std::source_location());
 }
 
 std::string to_string(const PartitionSpec& spec) {
   std::string text = "P(";
   for (std::size_t i = 0; i < spec.entries().size(); ++i) {
-    const std::vector<std::string>& axes = spec.entries()[i].axes;
+    const SpecEntry& entry = spec.entries()[i];
+    const std::vector<std::string>& axes = entry.axes;
     if (i > 0) text += ", ";
-    if (axes.empty()) text += "None";
+    if (axes.empty()) text += entry.is_unconstrained ? "UNCONSTRAINED" : "None";
     if (axes.size() == 1) text += "'" + axes[0] + "'";
     if (axes.size() > 1) {
       text += "(";
@@ -173,10 +301,11 @@ std::string to_string(const PartitionSpec& spec) {
       text += ")";
     }
   }
-  return text + ")";
+  return text + (spec.entries().size() == 1 ? ",)" : ")");
 }
 
 SpecEntry::SpecEntry(None) {}
+SpecEntry::SpecEntry(Unconstrained) : is_unconstrained(true) {}
 SpecEntry::SpecEntry(const char* axis) : axes{axis} {}
 SpecEntry::SpecEntry(std::string axis) : axes{std::move(axis)} {}
 SpecEntry::SpecEntry(std::initializer_list<const char*> axis_names)
@@ -185,11 +314,6 @@ SpecEntry::SpecEntry(std::initializer_list<const char*> axis_names)
 PartitionSpec::PartitionSpec() = default;
 PartitionSpec::PartitionSpec(std::initializer_list<SpecEntry> entries) : entries_(entries) {}
 PartitionSpec::PartitionSpec(std::vector<SpecEntry> entries) : entries_(std::move(entries)) {}
-
-NamedSharding::NamedSharding(Mesh on, PartitionSpec entries, std::source_location where)
-    : mesh(std::move(on)), spec(std::move(entries)) {
-  check_spec(mesh, spec, "NamedSharding", Span(where));
-}
 
 use_mesh::use_mesh(Mesh mesh) : previous_(g_current_mesh) { g_current_mesh = std::move(mesh); }
 use_mesh::~use_mesh() { g_current_mesh = std::move(previous_); }

@@ -1,6 +1,7 @@
 #include "mesh/sharding.h"
 
 #include <algorithm>
+#include <fmt/format.h>
 
 #include <tessera/error.h>
 
@@ -28,6 +29,10 @@ bool is_replicated(const Sharding& sharding) {
                      [](const AtomList& atoms) { return atoms.empty(); });
 }
 
+bool is_open(const Sharding& sharding, std::size_t dim) {
+  return std::binary_search(sharding.open.begin(), sharding.open.end(), dim);
+}
+
 AtomList used_atoms(const Sharding& sharding) {
   AtomList used;
   for (const AtomList& atoms : sharding.dims) used.insert(used.end(), atoms.begin(), atoms.end());
@@ -35,19 +40,24 @@ AtomList used_atoms(const Sharding& sharding) {
   return used;
 }
 
-Sharding to_sharding(const Mesh& mesh, const PartitionSpec& spec, const Type& type,
-                     const std::string& subject, const Span& where) {
+namespace {
+
+/// `described` is the type or the shape that messages name.
+template <typename T>
+Sharding sharding_for(const Mesh& mesh, const PartitionSpec& spec, const Shape& shape,
+                      const T& described, const std::string& subject, const Span& where) {
   check_spec(mesh, spec, subject, where);
-  if (static_cast<std::int64_t>(spec.entries().size()) > type.rank()) {
+  if (spec.entries().size() > shape.size()) {
     throw UserError({.what = subject + ": the spec has more entries than the array has dimensions",
                      .where = where,
-                     .found = to_string(spec) + " for " + to_string(type),
-                     .wanted = "no more entries than dimensions: " + std::to_string(type.rank()),
-                     .cure = type.rank() == 0 ? "use P{} for a scalar" : "drop the extra entries"});
+                     .found = to_string(spec) + " for " + to_string(described),
+                     .wanted = "no more entries than dimensions: " + std::to_string(shape.size()),
+                     .cure = shape.empty() ? "use P{} for a scalar" : "drop the extra entries"});
   }
   const std::vector<Atom> atoms = atoms_of(mesh);
-  Sharding sharding = replicated_sharding(type.rank());
+  Sharding sharding = replicated_sharding(static_cast<std::int64_t>(shape.size()));
   for (std::size_t dim = 0; dim < spec.entries().size(); ++dim) {
+    if (spec.entries()[dim].is_unconstrained) sharding.open.push_back(dim);
     for (const std::string& name : spec.entries()[dim].axes) {
       for (std::size_t atom = 0; atom < atoms.size(); ++atom) {
         if (mesh.axes()[static_cast<std::size_t>(atoms[atom].axis)].name == name) {
@@ -57,6 +67,74 @@ Sharding to_sharding(const Mesh& mesh, const PartitionSpec& spec, const Type& ty
     }
   }
   return sharding;
+}
+
+template <typename T>
+Sharding closed_sharding_for(const Mesh& mesh, const PartitionSpec& spec, const Shape& shape,
+                             const T& described, const std::string& subject, const Span& where) {
+  Sharding sharding = sharding_for(mesh, spec, shape, described, subject, where);
+  if (sharding.open.empty()) return sharding;
+  throw UserError({.what = subject + ": an entry of the spec is unconstrained",
+                   .where = where,
+                   .found = to_string(spec) + " for " + to_string(described),
+                   .wanted = "none, an axis or axes for every dimension",
+                   .cure = "write none or the axes; only with_sharding_constraint leaves a "
+                           "dimension open"});
+}
+
+}  // namespace
+
+Sharding to_constraint(const Mesh& mesh, const PartitionSpec& spec, const Type& type,
+                       const std::string& subject, const Span& where) {
+  return sharding_for(mesh, spec, type.shape, type, subject, where);
+}
+
+Sharding to_sharding(const Mesh& mesh, const PartitionSpec& spec, const Type& type,
+                     const std::string& subject, const Span& where) {
+  return closed_sharding_for(mesh, spec, type.shape, type, subject, where);
+}
+
+Sharding to_sharding(const Mesh& mesh, const PartitionSpec& spec, const Shape& shape,
+                     const std::string& subject, const Span& where) {
+  return closed_sharding_for(mesh, spec, shape, shape, subject, where);
+}
+
+namespace {
+
+/// `model=4`, `data=2 times model=4`.
+std::string axis_sizes(const Mesh& mesh, const SpecEntry& entry) {
+  std::string text;
+  for (const std::string& name : entry.axes) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : " times ", name, mesh.axis_size(name));
+  }
+  return text;
+}
+
+}  // namespace
+
+void check_even(const Mesh& mesh, const Sharding& sharding, const Type& type,
+                const std::string& subject, const Span& where) {
+  const Layout layout(mesh, sharding, type.shape);
+  for (std::size_t dim = 0; dim < type.shape.size(); ++dim) {
+    const std::int64_t size = type.shape[dim];
+    const std::int64_t count = layout.num_shards_of(dim);
+    if (size % count == 0) continue;
+    const PartitionSpec spec = to_spec(mesh, sharding);
+    const std::int64_t smaller = size / count * count;
+    const std::string even =
+        smaller == 0 ? std::to_string(count) : fmt::format("{} or {}", smaller, smaller + count);
+    throw UserError(
+        {.what = fmt::format("{}: dimension {} is not split into equal shards", subject, dim),
+         .where = where,
+         .found = fmt::format("{} for {} on {}: size {} in {} shards of {} or {}", to_string(spec),
+                              to_string(type), to_string(mesh), size, count, size / count,
+                              size / count + 1),
+         .wanted = fmt::format("a size that {} divides ({}), as `strict` asks", count,
+                               axis_sizes(mesh, spec.entries()[dim])),
+         .cure = fmt::format("make the size {}, split another dimension, or leave out strict: "
+                             "shards may differ by one",
+                             even)});
+  }
 }
 
 namespace {
@@ -105,7 +183,9 @@ std::string to_string(const Mesh& mesh, const Sharding& sharding) {
   std::string text;
   for (std::size_t i = 0; i < sharding.dims.size(); ++i) {
     if (i > 0) text += ",";
-    text += braced(axis_names(mesh, atoms, sharding.dims[i]));
+    std::vector<std::string> names = axis_names(mesh, atoms, sharding.dims[i]);
+    if (is_open(sharding, i)) names.emplace_back("?");
+    text += braced(names);
   }
   if (!sharding.partial.empty()) text += "+" + braced(axis_names(mesh, atoms, sharding.partial));
   return text;
@@ -117,13 +197,19 @@ std::int64_t num_shards(const std::vector<Atom>& atoms, const AtomList& list) {
   return count;
 }
 
-AtomDigits device_digits(const std::vector<Atom>& atoms, std::int64_t device) {
+AtomDigits position_digits(const std::vector<Atom>& atoms, std::int64_t position) {
   AtomDigits digits(atoms.size());
   for (std::size_t i = atoms.size(); i-- > 0;) {
-    digits[i] = static_cast<std::int32_t>(device % atoms[i].size);
-    device /= atoms[i].size;
+    digits[i] = static_cast<std::int32_t>(position % atoms[i].size);
+    position /= atoms[i].size;
   }
   return digits;
+}
+
+AtomDigits device_digits(const Mesh& mesh, std::int64_t device) {
+  // A mesh without axes is one tile, which each of several processes holds.
+  if (mesh.axes().empty()) return {};
+  return position_digits(atoms_of(mesh), mesh.position_of(device));
 }
 
 Layout::Layout(const Mesh& mesh, Sharding sharding, Shape shape)

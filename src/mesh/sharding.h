@@ -27,6 +27,9 @@ std::vector<Atom> atoms_of(const Mesh& mesh);
 struct Sharding {
   std::vector<AtomList> dims;
   AtomList partial;  // the value is the reduction of the copies along these atoms, in this order
+  /// Dimensions, ascending, that propagation may split further. What is asked for in a constraint
+  /// only: the sharding of a value has none.
+  std::vector<std::size_t> open = {};
 
   friend bool operator==(const Sharding&, const Sharding&) = default;
 };
@@ -34,6 +37,7 @@ struct Sharding {
 /// No dimension is split.
 Sharding replicated_sharding(std::int64_t rank);
 bool is_replicated(const Sharding& sharding);
+bool is_open(const Sharding& sharding, std::size_t dim);
 /// All atoms that the value depends on: dims in order, then partial.
 AtomList used_atoms(const Sharding& sharding);
 
@@ -42,13 +46,22 @@ AtomList used_atoms(const Sharding& sharding);
 void check_spec(const Mesh& mesh, const PartitionSpec& spec, const std::string& subject,
                 const Span& where);
 /// The sharding that `spec` asks for; throws UserError (unknown axis, axis twice, spec too long).
-/// `subject` names the value in the message, for example "with_sharding_constraint".
+/// Unconstrained entries make open dimensions. `subject` names the value in the message, for
+/// example "with_sharding_constraint".
+Sharding to_constraint(const Mesh& mesh, const PartitionSpec& spec, const Type& type,
+                       const std::string& subject, const Span& where);
+/// The same for what needs a layout: throws UserError for unconstrained entries as well.
 Sharding to_sharding(const Mesh& mesh, const PartitionSpec& spec, const Type& type,
                      const std::string& subject, const Span& where);
+Sharding to_sharding(const Mesh& mesh, const PartitionSpec& spec, const Shape& shape,
+                     const std::string& subject, const Span& where);
+/// Throws UserError where a dimension is split into shards of different sizes.
+void check_even(const Mesh& mesh, const Sharding& sharding, const Type& type,
+                const std::string& subject, const Span& where);
 /// The inverse where every split covers whole axes; atoms of part of an axis print as `axis#k`.
 PartitionSpec to_spec(const Mesh& mesh, const Sharding& sharding);
 
-/// `{data},{},{a b}` and, for a partial value, ` +{model}`.
+/// `{data},{},{a b}`, with open dimensions `{?},{data ?}`, and, for a partial value, `+{model}`.
 std::string to_string(const Mesh& mesh, const Sharding& sharding);
 
 /// A half-open range of indices in each dimension.
@@ -57,6 +70,8 @@ struct Box {
   std::vector<std::int64_t> size;
   friend bool operator==(const Box&, const Box&) = default;
 };
+
+std::vector<IndexRange> ranges_of(const Box& box);
 
 /// Digits of a device or tile along the atoms of a mesh; -1 where it does not matter.
 using AtomDigits = std::vector<std::int32_t>;
@@ -96,7 +111,9 @@ std::int64_t num_shards(const std::vector<Atom>& atoms, const AtomList& list);
 inline std::int64_t shard_start(std::int64_t j, std::int64_t s, std::int64_t size) {
   return j * size / s;
 }
-/// The digits of device `device` (row-major over the mesh) along all atoms.
-AtomDigits device_digits(const std::vector<Atom>& atoms, std::int64_t device);
+/// The digits of a position, row-major over the mesh, along all atoms.
+AtomDigits position_digits(const std::vector<Atom>& atoms, std::int64_t position);
+/// Those of the device with this id, which is also the rank of its process in isolated runs.
+AtomDigits device_digits(const Mesh& mesh, std::int64_t device);
 
 }  // namespace tessera

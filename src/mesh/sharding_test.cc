@@ -29,7 +29,7 @@ TEST(Atoms, DigitsOfADeviceAreItsRowMajorNumber) {
   const std::vector<Atom> atoms = atoms_of(parse_mesh("a=6,b=4"));
   std::set<AtomDigits> seen;
   for (std::int64_t device = 0; device < 24; ++device) {
-    const AtomDigits digits = device_digits(atoms, device);
+    const AtomDigits digits = position_digits(atoms, device);
     seen.insert(digits);
     std::int64_t number = 0;
     for (std::size_t i = 0; i < atoms.size(); ++i) {
@@ -74,11 +74,31 @@ TEST(Sharding, Text) {
   EXPECT_EQ(to_string(mesh, {{}, {1, 2, 3}}), "+{data#1 model}");
 }
 
+TEST(Sharding, OpenDimensions) {
+  const Mesh mesh = parse_mesh("data=4,model=6");
+  const Type type{DType::f32, {8, 8, 8}};
+  const Sharding open = to_constraint(mesh, P{unconstrained, "model"}, type, "test", {});
+  EXPECT_EQ(open, (Sharding{{{}, {2, 3}, {}}, {}, {0}}));
+  EXPECT_TRUE(is_open(open, 0));
+  EXPECT_FALSE(is_open(open, 2));
+  EXPECT_EQ(to_string(mesh, open), "{?},{model},{}");
+  EXPECT_EQ(to_string(mesh, {{{0, 1}, {}}, {}, {0, 1}}), "{data ?},{?}");
+  EXPECT_THROW(to_sharding(mesh, P{unconstrained, "model"}, type, "test", {}), UserError);
+}
+
 TEST(Sharding, ReplicatedMeansNoAtoms) {
   EXPECT_TRUE(is_replicated(replicated_sharding(3)));
   EXPECT_FALSE(is_replicated({{{}, {0}}, {}}));
   EXPECT_FALSE(is_replicated({{{}, {}}, {0}}));
   EXPECT_EQ(used_atoms({{{2}, {0, 3}}, {1}}), (AtomList{2, 0, 3, 1}));
+}
+
+TEST(Sharding, DigitsOfDevicesInAnyOrder) {
+  const Mesh mesh = parse_mesh("a=2,b=2@3,1,0,2");
+  EXPECT_EQ(device_digits(mesh, 3), (AtomDigits{0, 0}));
+  EXPECT_EQ(device_digits(mesh, 0), (AtomDigits{1, 0}));
+  EXPECT_EQ(device_digits(mesh, 2), (AtomDigits{1, 1}));
+  EXPECT_EQ(device_digits(Mesh(), 5), AtomDigits());
 }
 
 // --- layouts -------------------------------------------------------------------------------------

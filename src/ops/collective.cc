@@ -1,5 +1,8 @@
 // What the user or the partitioner says about placement, and the moves that follow from it. In the
 // IR shapes are global: these ops change shardings, never values.
+#include <algorithm>
+#include <functional>
+
 #include "ops/ops.h"
 #include "ops/reference/loops.h"
 #include "ops/rules.h"
@@ -43,6 +46,12 @@ std::vector<Type> constraint_shape(const ShapeContext& c) {
       c.fail("the sharding does not fit",
              "a sharding with " + std::to_string(c.operands[0].rank()) + " dimensions",
              "give with_sharding_constraint a spec with one entry per dimension");
+    }
+    const std::vector<std::size_t>& open = sharding->open;
+    if (!std::is_sorted(open.begin(), open.end(), std::less_equal<>()) ||
+        (!open.empty() && open.back() >= sharding->dims.size())) {
+      c.fail("the open dimensions do not fit", "different dimensions of the operand, ascending",
+             "list each open dimension once");
     }
   }
   return c.operands;
@@ -161,7 +170,9 @@ const OpRecord reduce_scatter_op{
 
 const OpRecord sharding_constraint_op{
     .name = "sharding_constraint",
-    .doc = "The operand, which from here on is laid out as `sharding` says.",
+    .doc =
+        "The operand, which from here on is laid out as `sharding` says; propagation decides how "
+        "open dimensions (`?`) are split.",
     .source = "jax.lax.with_sharding_constraint",
     .attributes = AttributeNames{"sharding"},
     .types = TypeSet::any,
@@ -173,6 +184,8 @@ const OpRecord sharding_constraint_op{
     .batch = [](BatchContext& c) -> std::vector<ValueId> {
       Sharding sharding = c.equation.attributes.get<Sharding>("sharding");
       sharding.dims.emplace(sharding.dims.begin());
+      for (std::size_t& dim : sharding.open) ++dim;
+      sharding.open.insert(sharding.open.begin(), 0);  // the caller's matter
       return {sharding_constraint(c.b, c.operands[0], std::move(sharding))};
     },
     .factors = elementwise_factors,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
+#include <utility>
 
 #include "ops/ops.h"
 
@@ -80,6 +82,7 @@ class Propagator {
     build_edges();
     spread_stored();
     for (const auto& [id, sharding] : annotated_) state_[id] = sharding;
+    for (const auto& [id, dims] : open_dims_) is_open_[id] = true;
     run_levels();  // the batch
     if (!stored_.empty()) {
       find_batch_atoms();
@@ -123,6 +126,7 @@ class Propagator {
   // Values, then one pseudo-value per output.
   std::vector<Sharding> state_;
   std::vector<bool> is_open_;
+  std::map<std::size_t, std::vector<std::size_t>> open_dims_;  // of constraints that leave some
   using Annotation = std::pair<std::size_t, Sharding>;
   std::vector<Annotation> annotated_;        // inputs, constraints and asked outputs
   std::vector<Annotation> stored_;           // state and what is computed from it elementwise
@@ -146,7 +150,8 @@ void Propagator::choose_outputs() {
   }
 }
 
-/// Inputs, outputs and constraints are fixed; everything else starts unsplit and open.
+/// Inputs, outputs and constraints are fixed, but for open dimensions of constraints, which open
+/// with the batch; everything else starts unsplit and open.
 void Propagator::find_annotations() {
   for (const ir::Value& value : function_.values) {
     state_.push_back(replicated_sharding(value.type.rank()));
@@ -158,6 +163,7 @@ void Propagator::find_annotations() {
     if (!is_open_[id]) return;
     is_open_[id] = false;
     annotated_.emplace_back(id, sharding);
+    if (!sharding.open.empty()) open_dims_[id] = std::exchange(annotated_.back().second.open, {});
   };
   for (std::size_t i = 0; i < function_.inputs.size(); ++i) {
     fix(function_.inputs[i], options_.inputs[i]);
@@ -455,7 +461,12 @@ void Propagator::write_back(const Edge& edge, std::size_t factor, const AtomList
 bool Propagator::extend(const Edge& edge, std::size_t tensor, std::size_t factor,
                         const AtomList& list) {
   const ops::Factors::Dims& dims = *edge.dims[tensor];
+  const auto open = open_dims_.find(edge.tensors[tensor]);
   for (std::size_t dim = 0; dim < dims.size(); ++dim) {
+    if (open != open_dims_.end() &&
+        !std::binary_search(open->second.begin(), open->second.end(), dim)) {
+      continue;
+    }
     AtomList atoms;
     for (int f : dims[dim]) {
       const auto index = static_cast<std::size_t>(f);

@@ -3,7 +3,8 @@
 // Each equation relates its tensors by factors. To a fix-point: project the shardings of an
 // equation's tensors onto its factors, take the atoms that agree, and write them back to tensors
 // that are still open. Cheap and certain equations go first: elementwise, then factors that pass
-// through, then all. Annotated values never change. Constants take part in nothing: they are
+// through, then all. Annotated values never change, but for open dimensions
+// of constraints. Constants take part in nothing: they are
 // built again in the sharding of each use.
 //
 // Stored state enters after the batch has spread: first the atoms that do not split the batch

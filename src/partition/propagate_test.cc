@@ -66,6 +66,44 @@ TEST(Propagate, BroadcastsGoBackwardFirst) {
   EXPECT_EQ(wanted(p, result, y), "{a},{b}");
 }
 
+TEST(Propagate, OpenDimensionsOfConstraintsFollow) {
+  Program p(make_mesh({{"a", 4}, {"b", 2}}));
+  const ir::ValueId x = p.input({8, 16, 32});
+  Sharding asked = p.spec(x, {none, "b"});
+  asked.open = {0};
+  const ir::ValueId y = ops::sharding_constraint(p.b, p.scaled(x, 2), asked);
+  const ir::ValueId z = p.scaled(y, 3);
+  p.b.set_outputs({z});
+  const auto wanted_for = [&](const P& from) {
+    const Propagated result = propagate(
+        flatten(p.function),
+        {.inputs = {p.spec(x, from)}, .is_storage = {}, .outputs = {}, .output_alias = {}});
+    EXPECT_EQ(wanted(p, result, z), wanted(p, result, y));
+    EXPECT_TRUE(result.wanted[y].open.empty());
+    return wanted(p, result, y);
+  };
+  EXPECT_EQ(wanted_for({"a"}), "{a},{b},{}");
+  EXPECT_EQ(wanted_for({}), "{},{b},{}");
+  // The closed dimension keeps its axis, and the last one stays whole.
+  EXPECT_EQ(wanted_for({{"b", "a"}}), "{},{b},{}");
+  EXPECT_EQ(wanted_for({{"a", "b"}, none, none}), "{a},{b},{}");
+  EXPECT_EQ(wanted_for({none, none, "a"}), "{},{b},{}");
+}
+
+TEST(Propagate, OpenDimensionsFollowStoredState) {
+  // As weights do: what is stored enters after the batch and must not undo the constraint.
+  Program p(make_mesh({{"a", 4}, {"b", 2}}));
+  const ir::ValueId w = p.input({8, 16});
+  Sharding asked = p.spec(w, {none, "b"});
+  asked.open = {0};
+  const ir::ValueId y = ops::sharding_constraint(p.b, p.scaled(w, 2), asked);
+  p.b.set_outputs({p.scaled(y, 3)});
+  const Propagated result = propagate(
+      flatten(p.function),
+      {.inputs = {p.spec(w, {"a"})}, .is_storage = {true}, .outputs = {}, .output_alias = {}});
+  EXPECT_EQ(wanted(p, result, y), "{a},{b}");
+}
+
 TEST(Propagate, StorageWaitsForTheBatch) {
   const MlpStep mlp(make_mesh({{"data", 8}}), 2048, 256, 1024, 2);
   const Propagated result =

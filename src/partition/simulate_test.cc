@@ -313,9 +313,14 @@ class Generator {
         y = ops::max(b, x,
                      ops::iota(b, DType::f64, of, static_cast<std::int64_t>(pick(of.size()))));
         break;
-      case 6:
-        y = ops::sharding_constraint(b, x, sharding(of.size()));
+      case 6: {
+        Sharding asked = sharding(of.size());
+        for (std::size_t dim = 0; dim < of.size(); ++dim) {
+          if (pick(3) == 0) asked.open.push_back(dim);
+        }
+        y = ops::sharding_constraint(b, x, asked);
         break;
+      }
       case 7:
         y = reshaped(x);
         break;

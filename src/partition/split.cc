@@ -138,7 +138,8 @@ void Splitter::split_equation(std::size_t index) {
   if (equation.op == &ops::optimization_barrier_op) return split_barrier(equation);
   if (is_constant(equation.results[0])) return;  // built where it is used
   if (equation.op == &ops::sharding_constraint_op) {
-    const Sharding& asked = equation.attributes.get<Sharding>("sharding");
+    // What is wanted differs from what the equation says in open dimensions only.
+    const Sharding& asked = wanted(equation.results[0]);
     versions_[equation.results[0]] = {in_sharding(equation.operands[0], asked, equation.span)};
     return;
   }

@@ -118,7 +118,7 @@ TEST(JitErrors, CompiledForAnotherLayout) {
             "the call does not fit the compiled program: the sharding of argument 0\n"
             "  where:  <this line>\n"
             "  found:  P() on data=2\n"
-            "  wanted: P('data') on data=2\n"
+            "  wanted: P('data',) on data=2\n"
             "  cure:   pass arguments like those given to lower(), or call the jitted "
             "function, which compiles for new kinds of arguments");
 }

@@ -19,7 +19,7 @@ TEST(SpecErrors, UnknownAxis) {
   EXPECT_EQ(error.text,
             "NamedSharding: the mesh has no axis named 'batch'\n"
             "  where:  <this line>\n"
-            "  found:  P('batch') on the mesh data=2,model=4\n"
+            "  found:  P('batch',) on the mesh data=2,model=4\n"
             "  wanted: one of the axes data, model\n"
             "  cure:   name an axis of the mesh, or add this axis to make_mesh");
 }
@@ -70,7 +70,7 @@ TEST(SpecErrors, SpecForAScalar) {
   EXPECT_EQ(error.text,
             "device_put: the spec has more entries than the array has dimensions\n"
             "  where:  <this line>\n"
-            "  found:  P('data') for f32[]\n"
+            "  found:  P('data',) for f32[]\n"
             "  wanted: no more entries than dimensions: 0\n"
             "  cure:   use P{} for a scalar");
 }
@@ -81,7 +81,7 @@ TEST(SpecErrors, SpecWithoutAMesh) {
   EXPECT_EQ(error.text,
             "device_put: a PartitionSpec alone needs a mesh in scope\n"
             "  where:  <this line>\n"
-            "  found:  P('data') without a mesh\n"
+            "  found:  P('data',) without a mesh\n"
             "  wanted: a NamedSharding, or a use_mesh scope\n"
             "  cure:   write device_put(x, NamedSharding(mesh, P{...})), or open `use_mesh "
             "scope(mesh);` before");
@@ -93,7 +93,7 @@ TEST(SpecErrors, OutShardingIsTooLong) {
   EXPECT_EQ(error.text,
             "jit: out_shardings: the spec has more entries than the array has dimensions\n"
             "  where:  <this line>\n"
-            "  found:  P('data') for f32[]\n"
+            "  found:  P('data',) for f32[]\n"
             "  wanted: no more entries than dimensions: 0\n"
             "  cure:   use P{} for a scalar");
 }
@@ -106,8 +106,8 @@ TEST(PlacementErrors, ArgumentInAnotherLayout) {
   EXPECT_EQ(error.text,
             "jit(forward): in_shardings differ from the sharding of argument 0\n"
             "  where:  <this line>\n"
-            "  found:  P('data')\n"
-            "  wanted: P('model')\n"
+            "  found:  P('data',)\n"
+            "  wanted: P('model',)\n"
             "  cure:   move the array with device_put, or leave out its in_shardings");
 }
 

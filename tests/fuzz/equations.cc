@@ -273,7 +273,10 @@ void iota(Program& p) {
 
 void sharding_constraint(Program& p) {
   const ValueId x = p.any(1);
-  const Sharding sharding = random_sharding(p.random(), p.function().mesh, p.shape(x));
+  Sharding sharding = random_sharding(p.random(), p.function().mesh, p.shape(x));
+  for (std::size_t dim = 0; dim < sharding.dims.size(); ++dim) {
+    if (p.random().chance(25)) sharding.open.push_back(dim);
+  }
   p.emit("sharding_constraint", {{"sharding", sharding}}, {x});
 }
 

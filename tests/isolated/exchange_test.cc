@@ -92,10 +92,19 @@ TEST(Exchange, MovesBetweenAllShardings) {
   }
 }
 
+TEST(Exchange, MovesBetweenDevicesInAnyOrder) {
+  const Mesh square = make_mesh({{"a", 2}, {"b", 2}}, {2, 0, 3, 1});
+  for (const P& from : {P{}, P{"a", "b"}, P{"b", "a"}, P{SpecEntry{"a", "b"}}}) {
+    for (const P& to : {P{none}, P{"b", "a"}, P{none, SpecEntry{"b", "a"}}, P{"b"}}) {
+      check(moved(square, {5, 7}, from, to));
+    }
+  }
+}
+
 TEST(Exchange, ReductionsInTreeOrder) {
   for (const char* kind : {"sum", "max", "min"}) {
     for (const char* sizes : {"6,5", "1,1", "3,7", "160,240"}) {
-      for (const char* mesh : {"data=2", "data=3", "data=4"}) {
+      for (const char* mesh : {"data=2", "data=3", "data=4", "data=4@2,0,3,1"}) {
         const std::string type = "f32[24," + std::string(sizes) + "]";
         const std::string result = "f32[" + std::string(sizes) + "]";
         const std::string text =
@@ -113,7 +122,8 @@ TEST(Exchange, ReductionsInTreeOrder) {
 TEST(Exchange, TrainingSteps) {
   using partition::testing::MlpStep;
   for (const Mesh& mesh : {make_mesh({{"data", 2}}), make_mesh({{"data", 3}}),
-                           make_mesh({{"data", 4}}), make_mesh({{"data", 2}, {"model", 2}})}) {
+                           make_mesh({{"data", 4}}), make_mesh({{"data", 2}, {"model", 2}}),
+                           make_mesh({{"data", 2}, {"model", 2}}, {3, 1, 0, 2})}) {
     const MlpStep step(mesh, 12, 10, 18, 2);
     for (const P& weights : {P{}, P{"data"}}) {
       const auto options = step.options(P{"data"}, weights, weights);

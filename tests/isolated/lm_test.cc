@@ -42,7 +42,8 @@ nlohmann::json trained(const std::string& arguments) {
 
 TEST(IsolatedLm, TheSameBitsCollectivesAndBytes) {
   const nlohmann::json want = trained("--mesh none");
-  for (const std::string mesh : {"data=1", "data=2", "data=3", "data=4", "data=2,model=2"}) {
+  for (const std::string mesh :
+       {"data=1", "data=2", "data=3", "data=4", "data=2,model=2", "data=2,model=2@2,0,3,1"}) {
     for (const std::string params : {"replicated", "fsdp"}) {
       SCOPED_TRACE(mesh + " " + params);
       const std::string flags = "--mesh " + mesh + " --params " + params;

@@ -89,7 +89,7 @@ class BothWays {
   }
   std::size_t own_tile(const Layout& layout) const {
     return static_cast<std::size_t>(
-        layout.tile_at(device_digits(atoms_of(function_.mesh), run::transport()->rank())));
+        layout.tile_at(device_digits(function_.mesh, run::transport()->rank())));
   }
   static void compare_counts(const run::CollectiveCounts& found,
                              const run::CollectiveCounts& wanted) {

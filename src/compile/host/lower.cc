@@ -187,7 +187,7 @@ HostProgram lower(const Function& function, run::Transport* transport) {
   if (transport != nullptr) {
     require(function.mesh.axes().empty() || function.mesh.num_devices() == transport->size(),
             "there is one process per device of the mesh");
-    program.device = device_digits(atoms_of(function.mesh), transport->rank());
+    program.device = device_digits(function.mesh, transport->rank());
   }
   const Fusion fusion = fuse(function);
   const LowerContext context(program, fusion, transport);

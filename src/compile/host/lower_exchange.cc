@@ -31,9 +31,10 @@ class Exchange {
       : context_(context),
         equation_(equation),
         atoms_(atoms_of(context.function().mesh)),
+        ids_(context.function().mesh.device_ids()),
         rank_(context.transport()->rank()) {
     for (int device = 0; device < context.transport()->size(); ++device) {
-      digits_.push_back(device_digits(atoms_, device));
+      digits_.push_back(device_digits(context.function().mesh, device));
     }
   }
 
@@ -75,6 +76,7 @@ class Exchange {
   const LowerContext& context_;
   const Equation& equation_;
   std::vector<Atom> atoms_;
+  std::vector<std::int64_t> ids_;  // per position
   int rank_;
   std::vector<AtomDigits> digits_;  // per device
   std::vector<ExchangeRound> rounds_;
@@ -82,14 +84,15 @@ class Exchange {
 };
 
 int Exchange::device_at(const AtomDigits& digits) const {
-  std::int64_t device = 0;
+  std::int64_t position = 0;
   for (std::size_t atom = 0; atom < atoms_.size(); ++atom) {
-    device = device * atoms_[atom].size + digits[atom];
+    position = position * atoms_[atom].size + digits[atom];
   }
-  return static_cast<int>(device);
+  return static_cast<int>(ids_[static_cast<std::size_t>(position)]);
 }
 
-/// The devices that differ from this one along `atoms` only, counted up in row-major order.
+/// The devices that differ from this one along `atoms` only, counted up in row-major order of their
+/// positions.
 std::vector<int> Exchange::group(const AtomList& atoms) const {
   std::vector<AtomDigits> all = {mine()};
   for (AtomId atom : atoms) {

@@ -1,0 +1,65 @@
+// Arrays of the front door with one process per device, whose ranks are the device ids.
+#include <cstdio>
+#include <gtest/gtest.h>
+#include <stdexcept>
+
+#include <tessera/tessera.h>
+
+namespace tessera {
+namespace {
+
+void expect(bool holds, const std::string& what) {
+  if (!holds) throw std::runtime_error(what);
+}
+
+void check_shards(const Mesh& mesh) {
+  const use_mesh scope(mesh);
+  const Array x = device_put(arange(12), P{"a"});
+  const Array y = jit([](Array v) { return v * 2; })(x);
+  const std::vector<Shard> shards = y.addressable_shards();
+  expect(shards.size() == 1, "a process holds one tile");
+  const Shard& own = shards[0];
+  expect(own.device == process_index(), "ranks are device ids");
+  // Two rows of the mesh: positions 0 and 1 hold the first half.
+  const std::int64_t position = mesh.position_of(own.device);
+  expect(own.index == std::vector<IndexRange>{position < 2 ? IndexRange{0, 6} : IndexRange{6, 12}},
+         "another part " + to_string(own.index));
+  expect(own.replica_id == position % 2, "another replica");
+  expect(own.data.to_vector<std::int32_t>()[0] == (position < 2 ? 0 : 12), "other values");
+  expect(array_equal(y, arange(12) * 2), "gathered values differ");
+  expect(array_equal(y.local_data(mesh.device_ids()[3]), arange(6, 12, 1) * 2), "a tile differs");
+  // The same tiles on devices in order: each comes from another process.
+  const Mesh plain = make_mesh({{"a", 2}, {"b", 2}});
+  const Array moved = device_put(y, NamedSharding(plain, P{"a"}));
+  const std::int32_t first = process_index() < 2 ? 0 : 12;
+  expect(moved.addressable_shards()[0].data.to_vector<std::int32_t>()[0] == first, "moved wrongly");
+}
+
+class ShardsProgram final : public IsolatedProgram {
+ public:
+  explicit ShardsProgram(const Mesh& mesh) : mesh_(mesh) {}
+  void run() override { check_shards(mesh_); }
+  int report(const std::exception_ptr& error) override {
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::exception& what) {
+      std::fprintf(stderr, "rank %d: %s\n", process_index(), what.what());
+    }
+    return 2;
+  }
+
+ private:
+  const Mesh& mesh_;
+};
+
+TEST(IsolatedShards, RanksAreDeviceIds) {
+  for (const std::vector<std::int64_t>& ids :
+       {std::vector<std::int64_t>{}, {2, 0, 3, 1}, {3, 2, 1, 0}}) {
+    const Mesh mesh = make_mesh({{"a", 2}, {"b", 2}}, ids);
+    ShardsProgram program(mesh);
+    EXPECT_EQ(run_isolated(program, {.num_processes = 4}), 0) << to_string(mesh);
+  }
+}
+
+}  // namespace
+}  // namespace tessera
