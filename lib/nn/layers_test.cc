@@ -45,7 +45,7 @@ TEST(Scan, LayersOfLayersHaveTheSpecsOfBoth) {
   };
   const auto scanned = scan<Pair>(Scope(Key(0)), {.length = 5, .axis_name = "stage"});
   EXPECT_EQ(scanned.layers.first.spec(), (P{"stage", "model", none}));
-  EXPECT_EQ(scanned.layers.second.kernel.spec(), P{"stage"});
+  EXPECT_FALSE(scanned.layers.second.kernel.is_annotated());
   EXPECT_EQ(scanned.layers.second.kernel.path(), "second/kernel");
 }
 
