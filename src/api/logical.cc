@@ -122,7 +122,7 @@ std::string reason(const PartitionSpec& names, const LogicalRules& rules,
 std::string dimension_text(const PartitionSpec& names, const LogicalRules& rules,
                            const std::vector<int>& decided, std::size_t dim) {
   const SpecEntry& name = names.entries()[dim];
-  const SpecEntry& axes = spec_of(decided, rules).entries()[dim];
+  const PartitionSpec spec = spec_of(decided, rules);
   std::string reasons;
   for (std::size_t r = 0; r < rules.size(); ++r) {
     if (SpecEntry(rules[r].name) != name) continue;
@@ -130,7 +130,7 @@ std::string dimension_text(const PartitionSpec& names, const LogicalRules& rules
   }
   if (name.axes.empty()) reasons = "has no name";
   if (reasons.empty()) reasons = "no rule has this name";
-  return fmt::format("{} -> {}: {}", axes_text(name), axes_text(axes), reasons);
+  return fmt::format("{} -> {}: {}", axes_text(name), axes_text(spec.entries()[dim]), reasons);
 }
 
 /// The mesh that a constraint of x is about.
