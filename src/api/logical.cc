@@ -52,15 +52,16 @@ void check_rules(const LogicalRules& rules, const std::string& subject, const Sp
 void check_names(const PartitionSpec& names, const std::string& subject, const Span& where) {
   std::vector<std::string> seen;
   for (const SpecEntry& entry : names.entries()) {
-    if (entry.axes.size() > 1 || (entry.axes.size() == 1 && entry.axes[0].empty())) {
+    if (entry.axes.empty()) continue;
+    if (entry.axes.size() > 1 || entry.axes[0].empty()) {
       throw UserError({.what = subject + ": a dimension has one logical name, or none",
                        .where = where,
                        .found = axes_text(entry) + " in " + to_string(names),
-                       .wanted = "a name that is not empty",
-                       .cure = "name the dimension once, and let a rule split it over several "
-                               "axes: {\"batch\", {\"data\", \"fsdp\"}}"});
+                       .wanted = "for example {\"batch\", none, \"embed\"}",
+                       .cure = "write none for a dimension without a name; to split one over "
+                               "several mesh axes is up to a rule: {\"batch\", {\"data\", "
+                               "\"fsdp\"}}"});
     }
-    if (entry.axes.empty()) continue;
     if (std::count(seen.begin(), seen.end(), entry.axes[0]) != 0) {
       throw UserError({.what = subject + ": two dimensions are named '" + entry.axes[0] + "'",
                        .where = where,
@@ -158,6 +159,17 @@ void check_axes(const Mesh& mesh, const LogicalRules& rules, const std::vector<i
   }
 }
 
+void check_mesh(const LogicalConstraint& options, const Span& where) {
+  const auto trace = trace::innermost();
+  if (!options.mesh || trace == nullptr || trace->mesh().axes().empty()) return;
+  if (*options.mesh == trace->mesh()) return;
+  throw UserError({.what = "with_logical_constraint: .mesh is not the mesh of this function",
+                   .where = where,
+                   .found = to_string(*options.mesh),
+                   .wanted = to_string(trace->mesh()),
+                   .cure = "leave .mesh out, or pass arrays and shardings of that mesh"});
+}
+
 void check_rank(const Array& x, const PartitionSpec& names, const Span& where) {
   if (static_cast<std::int64_t>(names.entries().size()) <= x.rank()) return;
   throw UserError({.what = "with_logical_constraint: there are more names than dimensions",
@@ -207,14 +219,17 @@ Shardings logical_to_mesh(const Shardings& specs, const LogicalRules& rules,
   for (Shardings::Entry& entry : result.entries_) {
     if (entry.names != AxisNames::logical) continue;
     if (rules.empty()) {
-      throw UserError({.what = "logical_to_mesh: there are no rules",
-                       .where = where,
-                       .found = to_string(entry.spec) + " for " + entry.path,
-                       .wanted = "rules that say which mesh axes split the logical names",
-                       .cure = "pass LogicalRules{{\"batch\", \"data\"}, ...}, or open "
-                               "`logical_axis_rules scope(rules);` before"});
+      throw UserError(
+          {.what = "logical_to_mesh: there are no rules",
+           .where = where,
+           .found = to_string(entry.spec) + (entry.path.empty() ? "" : " for ") + entry.path,
+           .wanted = "rules that say which mesh axes split the logical names",
+           .cure = "pass LogicalRules{{\"batch\", \"data\"}, ...}, or open "
+                   "`logical_axis_rules scope(rules);` before"});
     }
-    check_names(entry.spec, "logical_to_mesh of " + entry.path, where);
+    check_names(entry.spec,
+                "logical_to_mesh" + (entry.path.empty() ? std::string() : " of " + entry.path),
+                where);
     entry.spec = spec_of(decisions(entry.spec, rules), rules);
     entry.names = AxisNames::mesh;
   }
@@ -244,6 +259,7 @@ Array with_logical_constraint(Operand x, const PartitionSpec& names,
   check_rules(rules, "with_logical_constraint", where);
   check_names(names, "with_logical_constraint", where);
   check_rank(array, names, where);
+  check_mesh(options, where);
   const std::vector<int> decided = decisions(names, rules);
   const std::size_t undecided = first_undecided(names, decided);
   if (undecided < decided.size()) {
@@ -253,7 +269,8 @@ Array with_logical_constraint(Operand x, const PartitionSpec& names,
                        .where = where,
                        .found = dimension_text(names, rules, decided, undecided),
                        .wanted = "a rule for every name, as RulesFallback::raise_error asks",
-                       .cure = "add a rule, to none for a dimension that is not split"});
+                       .cure = "add a rule, or move one in front of the rule that takes its axes; "
+                               "a rule to none leaves the dimension whole"});
     }
   }
   check_axes(mesh, rules, decided, where);

@@ -175,13 +175,12 @@ namespace {
 
 [[noreturn]] void fail_untranslated(const PartitionSpec& spec, const Mesh& mesh,
                                     const std::string& subject, const Span& where) {
-  throw UserError({.what = subject + ": the spec has logical names, which no device knows",
+  throw UserError({.what = subject + ": the spec has logical names, which are no mesh axes",
                    .where = where,
                    .found = to_string(spec),
                    .wanted = "axes of the mesh " + to_string(mesh),
                    .cure = "translate the names: logical_to_mesh(specs, rules), where specs = "
-                           "get_partition_spec(tree) and rules = LogicalRules{{\"batch\", "
-                           "\"data\"}, ...}"});
+                           "get_partition_spec(tree)"});
 }
 
 }  // namespace
