@@ -1,8 +1,8 @@
 """Writes golden/mlp_logical.json and golden/logical_rules.json from Flax itself.
 
-The first has the numbers of the perceptron whose dimensions have logical names: outputs and sums of
-parameters after initialisation and after one step, and the losses of five steps. The second has what
-Flax makes of logical names and rules that are drawn at random.
+The first has the numbers of the perceptron whose dimensions have logical names: outputs and sums
+of parameters after initialisation and after one step, and the losses of five steps. The second has
+what Flax makes of logical names and rules that are drawn at random.
 
 Run in an environment with jax, flax and optax; the tests only read what it wrote.
 """
@@ -91,7 +91,8 @@ def numbers_of(use_scan):
         state = jax.jit(init, out_shardings=shardings)(jax.random.key(0), x)
         apply = jax.jit(lambda state, x: state.apply_fn({"params": state.params}, x))
         jitted_step = jax.jit(step)
-        found = dict(params_after_init=sums_of(state.params), y_after_init=output_of(apply(state, x)))
+        found = dict(params_after_init=sums_of(state.params),
+                     y_after_init=output_of(apply(state, x)))
         losses = []
         for i in range(STEPS):
             state, loss = jitted_step(state, x)
