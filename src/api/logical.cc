@@ -100,23 +100,30 @@ PartitionSpec spec_of(const std::vector<int>& decided, const LogicalRules& rules
   return PartitionSpec(std::move(entries));
 }
 
-/// Why rule `r`, which is about dimension `dim`, did or did not decide it.
-std::string reason(const PartitionSpec& names, const LogicalRules& rules,
-                   const std::vector<int>& decided, std::size_t dim, std::size_t r) {
-  const std::string rule = fmt::format("rule {} {}", r, rule_text(rules[r]));
-  const int chosen = decided[dim];
-  if (chosen == static_cast<int>(r)) return rule + " fired";
-  if (chosen != kUndecided && chosen < static_cast<int>(r)) return rule + " came too late";
-  for (std::size_t other = 0; other < decided.size(); ++other) {
-    if (decided[other] == kUndecided) continue;
-    const SpecEntry& axes = rules[static_cast<std::size_t>(decided[other])].axes;
-    for (const std::string& axis : rules[r].axes.axes) {
-      if (decided[other] > static_cast<int>(r) || !overlaps(axes, SpecEntry(axis))) continue;
-      return fmt::format("{} did not: '{}' splits {}", rule, axis,
-                         axes_text(names.entries()[other]));
+/// `'data' splits 'batch'`: which axes of rule `r` earlier rules had taken.
+std::string obstacles(const PartitionSpec& names, const LogicalRules& rules,
+                      const std::vector<int>& decided, int r) {
+  std::string text;
+  for (std::size_t dim = 0; dim < decided.size(); ++dim) {
+    if (decided[dim] == kUndecided || decided[dim] >= r) continue;
+    const SpecEntry& taken = rules[static_cast<std::size_t>(decided[dim])].axes;
+    for (const std::string& axis : rules[static_cast<std::size_t>(r)].axes.axes) {
+      if (!overlaps(taken, SpecEntry(axis))) continue;
+      text += fmt::format("{}'{}' splits {}", text.empty() ? "" : ", ", axis,
+                          axes_text(names.entries()[dim]));
     }
   }
-  return rule;
+  return text;
+}
+
+/// Why rule `r`, which is about dimension `dim`, did or did not decide it.
+std::string reason(const PartitionSpec& names, const LogicalRules& rules,
+                   const std::vector<int>& decided, std::size_t dim, int r) {
+  const LogicalRule& rule = rules[static_cast<std::size_t>(r)];
+  const std::string subject = fmt::format("rule {} {}", r, rule_text(rule));
+  if (decided[dim] == r) return subject + " fired";
+  if (decided[dim] != kUndecided && decided[dim] < r) return subject + " came too late";
+  return subject + " did not: " + obstacles(names, rules, decided, r);
 }
 
 /// `'embed' -> None: rule 0 ('embed', 'data') did not: 'data' splits 'batch'`.
@@ -127,7 +134,8 @@ std::string dimension_text(const PartitionSpec& names, const LogicalRules& rules
   std::string reasons;
   for (std::size_t r = 0; r < rules.size(); ++r) {
     if (SpecEntry(rules[r].name) != name) continue;
-    reasons += (reasons.empty() ? "" : "; ") + reason(names, rules, decided, dim, r);
+    reasons +=
+        (reasons.empty() ? "" : "; ") + reason(names, rules, decided, dim, static_cast<int>(r));
   }
   if (name.axes.empty()) reasons = "has no name";
   if (reasons.empty()) reasons = "no rule has this name";

@@ -35,7 +35,11 @@ TEST(LogicalNames, BecomeTheAxesThatFlaxGives) {
       ++num_errors;
       EXPECT_THROW(logical_to_mesh_axes(names, rules), UserError);
     } else {
-      EXPECT_EQ(to_string(logical_to_mesh_axes(names, rules)), to_string(spec_of(item["spec"])));
+      const std::string want = to_string(spec_of(item["spec"]));
+      EXPECT_EQ(to_string(logical_to_mesh_axes(names, rules)), want);
+      const std::string told = explain_rules(names, rules);
+      EXPECT_TRUE(told.starts_with(to_string(names) + " -> " + want + "\n")) << told;
+      EXPECT_EQ(told.find("did not: \n"), std::string::npos) << told;
     }
   }
   EXPECT_GT(num_errors, 0U);
@@ -52,6 +56,13 @@ TEST(LogicalNames, RulesExplainThemselves) {
             "  None -> None: has no name\n"
             "  'heads' -> None: rule 3 ('heads', None) fired\n"
             "  'seq' -> None: no rule has this name\n");
+  const LogicalRules wide{{"a", "x"}, {"b", "y"}, {"c", {"x", "y", "z"}}, {"c", "z"}};
+  EXPECT_EQ(explain_rules({"a", "b", "c"}, wide),
+            "P('a', 'b', 'c') -> P('x', 'y', 'z')\n"
+            "  'a' -> 'x': rule 0 ('a', 'x') fired\n"
+            "  'b' -> 'y': rule 1 ('b', 'y') fired\n"
+            "  'c' -> 'z': rule 2 ('c', ('x', 'y', 'z')) did not: 'x' splits 'a', 'y' splits 'b'; "
+            "rule 3 ('c', 'z') fired\n");
 }
 
 struct Weights {
@@ -124,11 +135,10 @@ TEST(LogicalConstraint, SplitsAsTheRulesSay) {
   EXPECT_EQ(spec_inside({"batch", "hidden"}, {}), P());  // no rules
   EXPECT_EQ(spec_inside({"batch", "hidden"}, {.rules = rules()}), (P{"data", "model"}));
   EXPECT_EQ(spec_inside({"batch", "seq"}, {.rules = rules()}), P{"data"});
-  EXPECT_EQ(spec_inside({"batch", "seq"},
-                        {.rules = rules(), .mesh = {}, .fallback = RulesFallback::no_constraint}),
-            P());
-  const LogicalConstraint strict{
-      .rules = rules(), .mesh = {}, .fallback = RulesFallback::raise_error};
+  EXPECT_EQ(
+      spec_inside({"batch", "seq"}, {.rules = rules(), .fallback = RulesFallback::no_constraint}),
+      P());
+  const LogicalConstraint strict{.rules = rules(), .fallback = RulesFallback::raise_error};
   EXPECT_THROW(spec_inside({"batch", "seq"}, strict), UserError);
   EXPECT_EQ(spec_inside({"batch", none}, strict), P{"data"});  // none is no name
 }

@@ -86,16 +86,16 @@ TEST(LogicalErrors, UntranslatedAnnotations) {
             "get_partition_spec(tree)");
 }
 
-TEST(LogicalErrors, LogicalNamesInSetByHand) {
+TEST(LogicalErrors, LogicalNameSpelledLikeAMeshAxis) {
   Shardings specs;
-  specs.set("w", P{"embed"}, AxisNames::logical);
+  specs.set("w", P{"data"}, AxisNames::logical);
   const use_mesh scope(grid());
   const Logical layer(nn::Scope(Key(0)));
   const Caught error = caught([&] { device_put(layer, specs); });
   EXPECT_EQ(error.text,
             "device_put of w: the spec has logical names, which are no mesh axes\n"
             "  where:  <this line>\n"
-            "  found:  P('embed')\n"
+            "  found:  P('data')\n"
             "  wanted: axes of the mesh data=2,model=4\n"
             "  cure:   translate the names: logical_to_mesh(specs, rules), where specs = "
             "get_partition_spec(tree)");
@@ -217,8 +217,7 @@ TEST(LogicalErrors, RuleWithAnAxisTwice) {
 
 TEST(LogicalErrors, NoRuleForAName) {
   const use_mesh mesh(grid());
-  const LogicalConstraint strict{
-      .rules = rules(), .mesh = {}, .fallback = RulesFallback::raise_error};
+  const LogicalConstraint strict{.rules = rules(), .fallback = RulesFallback::raise_error};
   const Array x = ones({8, 8});
   const Caught error = caught([&] { with_logical_constraint(x, {"batch", "seq"}, strict); });
   EXPECT_EQ(error.text,
@@ -233,7 +232,7 @@ TEST(LogicalErrors, NoRuleForAName) {
 TEST(LogicalErrors, RuleThatCouldNotFire) {
   const use_mesh mesh(grid());
   const LogicalRules all{{"heads", "model"}, {"hidden", "model"}, {"hidden", {"data", "model"}}};
-  const LogicalConstraint strict{.rules = all, .mesh = {}, .fallback = RulesFallback::raise_error};
+  const LogicalConstraint strict{.rules = all, .fallback = RulesFallback::raise_error};
   const Array x = ones({8, 8});
   const Caught error = caught([&] { with_logical_constraint(x, {"hidden", "heads"}, strict); });
   EXPECT_EQ(error.text,
