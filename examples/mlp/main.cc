@@ -1,42 +1,113 @@
-// Trains the perceptron of model.h on a mesh of 2x4 virtual devices, its weights split as
-// annotated.
+// Trains the perceptron of model.h on a mesh of 2x4 virtual devices: where each parameter lives
+// comes from the names that the model gives its dimensions.
 
+#include <chrono>
 #include <cstdio>
 
 #include <tessera/optim.h>
 
 #include "model.h"
 
+namespace {
+
+using namespace tessera;
+
+constexpr std::int64_t kBatch = 8;
+
+/// How training begins: parameters and the state of the optimiser.
+template <typename Model>
+TrainState<Model> init(const Key& key, const mlp::Config& config) {
+  return TrainState(Model(nn::Scope(key), config), optim::adam({.learning_rate = 1e-3}));
+}
+
+/// The path of every array with its shape and that of the tile that each device holds.
+template <typename Tree>
+void print_arrays(const Tree& tree) {
+  const std::vector<std::string> paths = tree_paths(tree);
+  const std::vector<Array> arrays = tree_leaves(tree);
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    const std::string tile = to_string(arrays[i].local_data(0).shape());
+    std::printf("  %-40s %-14s each device %s\n", paths[i].c_str(),
+                to_string(arrays[i].shape()).c_str(), tile.c_str());
+  }
+}
+
+/// One update; the loss is a stand-in.
+std::tuple<TrainState<mlp::MLP>, Array> train_step(TrainState<mlp::MLP> state, Array x) {
+  auto [loss, grads] =
+      value_and_grad([&](const mlp::MLP& model) { return sum(model(x)); })(state.params);
+  return std::tuple(state.apply_gradients(grads), loss);
+}
+
+Array apply(TrainState<mlp::MLP> state, Array x) { return state.params(x); }
+
+/// The model with logical names on the same mesh; `specs` are those of the one with mesh axes.
+void show_logical_names(const mlp::Config& config, const Shardings& specs) {
+  auto init_fn = [&](Key key) { return init<mlp::LogicalMLP>(key, config); };
+  const Shardings logical = get_partition_spec(eval_shape(init_fn, Key(0)));
+  std::printf("\nlogical names\n%s", to_string(logical["params"]).c_str());
+
+  // A layout is a choice of rules: other rules need no other model. Names without a rule, here
+  // "embed" and "layer", are not split.
+  const LogicalRules rules{{"batch", "data"}, {"hidden", "model"}};
+  std::printf("%s", explain_rules({"layer", "embed", "hidden"}, rules).c_str());
+  const Shardings translated = logical_to_mesh(logical, rules);
+  const bool are_equal =
+      translated["params/ScanLogicalDotReluDot_0"] == specs["params/ScanDotReluDot_0"];
+  std::printf("the same layout as with mesh axes: %s\n", are_equal ? "yes" : "no");
+
+  // The constraints inside the model find their rules in scope.
+  const nn::logical_axis_rules scope(rules);
+  const auto state = jit(init_fn, {.out_shardings = translated})(Key(0));
+  print_arrays(state.params);
+}
+
+}  // namespace
+
 int main() {
-  using namespace tessera;
   const Mesh mesh = make_mesh({{"data", 2}, {"model", 4}});
   const use_mesh scope(mesh);
+  std::printf("mesh %s\n", to_string(mesh).c_str());
+
+  // Evaluated without values, init tells the layout of all that it returns.
   const mlp::Config config;
+  auto init_fn = [&](Key key) { return init<mlp::MLP>(key, config); };
+  const Shardings specs = get_partition_spec(eval_shape(init_fn, Key(0)));
+  std::printf("%s", to_string(specs).c_str());
 
-  auto init = [&](Key key) {
-    return TrainState(mlp::MLP(nn::Scope(key), config), optim::adam({.learning_rate = 1e-3}));
-  };
-  const Shardings specs = get_partition_spec(eval_shape(init, Key(0)));
-  std::printf("%s", to_string(specs["params"]).c_str());
-  auto state = jit(init, {.out_shardings = specs})(Key(0));
-  for (const Param& weight : tree_params(state.params)) {
-    const Array tile = weight.local_data(0);
-    std::printf("%s %s on each device\n", weight.path().c_str(), to_string(tile.shape()).c_str());
-    std::printf("%s", visualize_array_sharding(weight).c_str());
-  }
+  // Each device makes its own tiles; nothing is ever whole anywhere.
+  auto jitted_init = jit(init_fn, {.out_shardings = specs});
+  auto state = jitted_init(Key(0));
+  print_arrays(state);
+  std::printf("bytes of one device while they are made: %lld\n",
+              static_cast<long long>(jitted_init.compiled().memory().peak));
 
-  auto step = jit(
-      [](TrainState<mlp::MLP> old, Array x) {
-        auto [loss, grads] =
-            value_and_grad([&](const mlp::MLP& model) { return sum(model(x)); })(old.params);
-        return std::tuple(old.apply_gradients(grads), loss);
-      },
-      {.donate_argnums = {0}});
+  // A parameter is an array with a path and the names of its dimensions.
+  const Param& w1 = state.params.scanned->layers.w1;
+  std::printf("%s: named %s, lives as %s\n", w1.path().c_str(), to_string(w1.spec()).c_str(),
+              to_string(w1.sharding().spec).c_str());
+  std::printf("%s", visualize_array_sharding(w1).c_str());
+  const mlp::MLP diff =
+      tree_map([](const Array& a, const Array& b) { return a - b; }, state.params, state.params);
+  std::printf("%s of a difference: %s\n", diff.scanned->layers.w1.path().c_str(),
+              to_string(diff.scanned->layers.w1.value().shape()).c_str());
 
-  const Array x = device_put(ones({8, config.depth}), P{"data", none});
-  Array loss;
+  // The batch is split over `data`.
+  const PartitionSpec x_spec{"data", none};
+  auto step = jit(train_step, {.in_shardings = {specs, x_spec}, .out_shardings = {specs, P{}}});
+  auto infer = jit(apply, {.in_shardings = {specs, x_spec}, .out_shardings = x_spec});
+  const Array x = device_put(ones({kBatch, config.depth}), x_spec);
   for (int i = 0; i < 5; ++i) {
-    std::tie(state, loss) = step(std::move(state), x);
-    std::printf("step %d  loss %.4f\n", i, loss.item<double>());
+    const auto start = std::chrono::steady_clock::now();
+    Array loss;
+    std::tie(state, loss) = step(state, x);
+    block_until_ready(loss);
+    const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
+    std::printf("step %d  loss %.4f  %.1f ms\n", i, loss.item<double>(), time.count());
   }
+  const Array y = infer(state, x);
+  std::printf("y: %s %s, lives as %s\n", std::string(name(y.dtype())).c_str(),
+              to_string(y.shape()).c_str(), to_string(y.sharding().spec).c_str());
+
+  show_logical_names(config, specs);
 }

@@ -1,5 +1,5 @@
-// A multi-layer perceptron whose weights and activations say over which mesh axes they are split:
-// the batch over `data`, the hidden features over `model`.
+// A multi-layer perceptron whose dimensions have names, in two ways: of mesh axes, or of what they
+// mean, which rules translate to mesh axes.
 #pragma once
 
 #include <tessera/nn.h>
@@ -15,7 +15,10 @@ struct Config {
   bool use_scan = true;
 };
 
+/// relu(x W1) W2: the batch over `data`, the hidden features over `model`.
 struct DotReluDot {
+  static constexpr const char* kName = "DotReluDot";
+  static SpecEntry layer_axis() { return none; }
   Param w1, w2;
 
   DotReluDot(const nn::Scope& scope, std::int64_t depth)
@@ -31,29 +34,55 @@ struct DotReluDot {
   TESSERA_MODULE(w1, w2)
 };
 
-/// Layers as one compiled loop over stacked weights, or one after the other.
-struct MLP {
-  std::optional<nn::Scanned<DotReluDot>> scanned;
-  std::vector<DotReluDot> blocks;
+/// The same layer, which leaves open over what its dimensions are split.
+struct LogicalDotReluDot {
+  static constexpr const char* kName = "LogicalDotReluDot";
+  static SpecEntry layer_axis() { return "layer"; }
+  Param w1, w2;
 
-  MLP(const nn::Scope& scope, const Config& c) {
+  LogicalDotReluDot(const nn::Scope& scope, std::int64_t depth)
+      : w1(scope.param(
+            "W1", nn::with_logical_partitioning(nn::init::xavier_normal(), {"embed", "hidden"}),
+            {depth, depth})),
+        w2(scope.param(
+            "W2", nn::with_logical_partitioning(nn::init::xavier_normal(), {"hidden", "embed"}),
+            {depth, depth})) {}
+
+  Array operator()(const Array& x) const {
+    const Array y = nn::with_logical_constraint(relu(dot(x, w1)), {"batch", "hidden"});
+    return nn::with_logical_constraint(dot(y, w2), {"batch", "embed"});
+  }
+  TESSERA_MODULE(w1, w2)
+};
+
+/// Layers as one compiled loop over stacked weights, or one after the other.
+template <typename Layer>
+struct Stack {
+  std::optional<nn::Scanned<Layer>> scanned;
+  std::vector<Layer> blocks;
+
+  Stack(const nn::Scope& scope, const Config& c) {
+    const std::string name = Layer::kName;
     if (c.use_scan) {
-      scanned = nn::scan<DotReluDot>(scope / "ScanDotReluDot_0",
-                                     {.length = c.layers, .axis_name = none}, c.depth);
+      scanned = nn::scan<Layer>(scope / ("Scan" + name + "_0"),
+                                {.length = c.layers, .axis_name = Layer::layer_axis()}, c.depth);
       return;
     }
     for (std::int64_t i = 0; i < c.layers; ++i) {
-      blocks.emplace_back(scope / ("DotReluDot_" + std::to_string(i)), c.depth);
+      blocks.emplace_back(scope / (name + "_" + std::to_string(i)), c.depth);
     }
   }
 
   /// [batch, depth] -> [batch, depth].
   Array operator()(Array x) const {
     if (scanned) return (*scanned)(x);
-    for (const DotReluDot& block : blocks) x = block(x);
+    for (const Layer& block : blocks) x = block(x);
     return x;
   }
   TESSERA_MODULE(scanned, blocks)
 };
+
+using MLP = Stack<DotReluDot>;
+using LogicalMLP = Stack<LogicalDotReluDot>;
 
 }  // namespace mlp

@@ -111,22 +111,14 @@ class Array {
   std::shared_ptr<detail::ArrayNode> node_;
 };
 
-/// What one device holds of an array.
-struct Shard {
-  std::int64_t device;            // its id
-  std::vector<IndexRange> index;  // of the array, one range per dimension
-  std::int64_t replica_id;        // how many devices before it hold the same
-  Array data;
-};
-
-/// A parameter: an array with the path that its scope gave it and, when annotated, the
-/// PartitionSpec that it is meant to have. Trees keep both when they replace the array.
+/// A parameter: an array with the path that its scope gave it and, when annotated, a spec with a
+/// name per dimension, as Flax's boxes have. Trees keep both when they replace the array.
 class Param : public Array {
  public:
   Param();
   /// Not annotated: its spec is P().
   Param(Array value, std::string path);
-  Param(Array value, std::string path, PartitionSpec spec);
+  Param(Array value, std::string path, PartitionSpec spec, AxisNames names = AxisNames::mesh);
   Param(const Param& other);
   Param(Param&& other) noexcept;
   Param& operator=(const Param& other);
@@ -137,6 +129,10 @@ class Param : public Array {
   const std::string& path() const;
   const PartitionSpec& spec() const;
   bool is_annotated() const;
+  /// Whether the spec has logical names, which logical_to_mesh translates.
+  bool is_logical() const;
+  /// The array alone.
+  Array value() const { return *this; }
   /// The same parameter with another array.
   Param with_value(Array value) const;
 

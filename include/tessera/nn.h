@@ -19,6 +19,7 @@
 
 #include <tessera/control.h>
 #include <tessera/grad.h>
+#include <tessera/shardings.h>
 #include <tessera/window.h>
 
 namespace tessera::nn {
@@ -36,20 +37,27 @@ class Initializer {
 
   explicit Initializer(std::shared_ptr<const Rule> rule);
   TESSERA_COPYABLE(Initializer);
-
   Array operator()(const Key& key, const Shape& shape) const { return rule_->make(key, shape); }
-  bool is_annotated() const { return is_annotated_; }
-  const PartitionSpec& spec() const { return spec_; }
-  friend Initializer with_partitioning(Initializer initializer, PartitionSpec spec);
+  struct Annotation {
+    PartitionSpec spec;
+    AxisNames names;
+  };
+  const std::optional<Annotation>& annotation() const { return annotation_; }
+  Initializer with(std::optional<Annotation> annotation) const;
 
  private:
   std::shared_ptr<const Rule> rule_;
-  PartitionSpec spec_;
-  bool is_annotated_ = false;
+  std::optional<Annotation> annotation_;
 };
 
-/// The same values, annotated with a layout.
+/// The same values, annotated with the mesh axes that split each dimension.
 Initializer with_partitioning(Initializer initializer, PartitionSpec spec);
+/// The same values, annotated with logical names of the dimensions, which rules translate.
+Initializer with_logical_partitioning(Initializer initializer, PartitionSpec names);
+using tessera::logical_axis_rules;
+using tessera::logical_to_mesh;
+using tessera::logical_to_mesh_axes;
+using tessera::with_logical_constraint;
 
 enum class Fan : std::uint8_t { in, out, average };
 enum class Distribution : std::uint8_t { truncated_normal, normal, uniform };
@@ -114,7 +122,7 @@ class Scope {
   TESSERA_COPYABLE(Scope);
   /// The child of this name; throws UserError when the name is taken.
   Scope operator/(ScopeName name) const;
-  /// A new parameter; throws UserError when the name is taken.
+  /// A new parameter; throws UserError for a taken name and for more names than dimensions.
   Param param(std::string name, const Initializer& initializer, const Shape& shape,
               std::source_location where = std::source_location::current()) const;
   /// A new parameter of this value, for which no key is made.
@@ -125,9 +133,9 @@ class Scope {
 
   /// This scope with a key of its own as root key, as inside of Linen's nn.jit.
   Scope folded(std::source_location where = std::source_location::current()) const;
-  /// This scope for `length` layers at once: parameters get a first dimension, split as
-  /// `axis_name` says, whose slices have keys that are split from the root key.
-  Scope stacked(std::int64_t length, const SpecEntry& axis_name,
+  /// This scope for `length` layers at once: parameters get a first dimension, named `axis_name` in
+  /// their specs, whose slices have keys that are split from the root key.
+  Scope stacked(std::int64_t length, std::optional<SpecEntry> axis_name,
                 std::source_location where = std::source_location::current()) const;
   /// This scope with all names free again, while the numbers of keys go on.
   Scope traced_again() const;
@@ -271,8 +279,8 @@ struct Scanned {
 };
 
 struct ScanOptions {
-  std::int64_t length;         // how many layers
-  SpecEntry axis_name = none;  // the mesh axis that splits the dimension of layers
+  std::int64_t length;                      // how many layers
+  std::optional<SpecEntry> axis_name = {};  // of their dimension; annotated parameters need it
   std::source_location where = std::source_location::current();
 };
 

@@ -4,9 +4,19 @@
 //   Shardings specs = get_partition_spec(state);    specs["params"];
 #pragma once
 
+#include <optional>
+
 #include <tessera/tree.h>
 
 namespace tessera {
+
+/// A preference: dimensions of this logical name are split over `axes`, or none.
+struct LogicalRule {
+  std::string name;
+  SpecEntry axes;
+};
+/// The best first; a name may have several, for arrays where the axes of the first are taken.
+using LogicalRules = std::vector<LogicalRule>;
 
 /// The path of a leaf or a subtree with the line that asks for it.
 struct TreePath {
@@ -33,7 +43,7 @@ class Shardings {
 
   /// Adds the sharding of a leaf or, where `path` names a subtree, of all its leaves.
   void set(std::string path, NamedSharding sharding);
-  void set(std::string path, PartitionSpec spec);
+  void set(std::string path, PartitionSpec spec, AxisNames names = AxisNames::mesh);
 
   bool is_unspecified() const { return entries_.empty(); }
   /// The part below `path`: specs["params"]. Throws UserError when there is none.
@@ -47,12 +57,15 @@ class Shardings {
     bool is_specified = true;
     bool has_mesh = false;
     bool is_annotation = false;  // take the spec of the parameter
+    AxisNames names = AxisNames::mesh;
     friend bool operator==(const Entry&, const Entry&) = default;
   };
   const std::vector<Entry>& entries() const { return entries_; }
   /// The first entry for the leaf at `path` or for a subtree that has it; nullptr for none.
   const Entry* find(std::string_view path) const;
   friend Shardings from_annotations(const Mesh& mesh);
+  friend Shardings logical_to_mesh(const Shardings& specs, const LogicalRules& rules,
+                                   std::source_location where);
 
  private:
   void append(const std::string& prefix, const Shardings& part);
@@ -72,6 +85,7 @@ Shardings replicated(const Mesh& mesh, Walk tree);
 Shardings fsdp_shardings(const Mesh& mesh, Walk tree, const std::string& axis,
                          const std::source_location& where);
 Shardings partition_specs(Walk tree);
+void unbox(const Walk& tree);
 std::vector<Array> device_put(const Walk& tree, const Shardings& shardings,
                               DevicePutOptions options, const std::source_location& where);
 void block_until_ready(const Walk& tree, const std::source_location& where);
@@ -87,10 +101,18 @@ Shardings fsdp_shardings(const Mesh& mesh, const T& tree, const std::string& axi
                          std::source_location where = std::source_location::current()) {
   return detail::fsdp_shardings(mesh, detail::walked(tree, detail::Walk::Want::paths), axis, where);
 }
-/// The specs that parameters are annotated with; P() for other leaves.
+/// The specs that parameters are annotated with, of mesh axes or of logical names; P() for other
+/// leaves.
 template <typename T>
 Shardings get_partition_spec(const T& tree) {
   return detail::partition_specs(detail::walked(tree, detail::Walk::Want::paths));
+}
+/// The same tree with parameters that are not annotated.
+template <typename T>
+T unbox(const T& tree) {
+  T result(tree);
+  detail::unbox(detail::walked(result, detail::Walk::Want::leaves));
+  return result;
 }
 /// The tree with every leaf placed.
 template <typename T>
@@ -115,6 +137,14 @@ const T& block_until_ready(const T& tree,
   return tree;
 }
 
+/// What one device holds of an array.
+struct Shard {
+  std::int64_t device;            // its id
+  std::vector<IndexRange> index;  // of the array, one range per dimension
+  std::int64_t replica_id;        // how many devices before it hold the same
+  Array data;
+};
+
 // --- pictures
 
 struct VisualizeOptions {
@@ -134,5 +164,60 @@ std::string visualize_sharding(const Shape& shape, const NamedSharding& sharding
 /// Of a concrete array. The library prints nothing: std::puts(visualize_array_sharding(x).c_str()).
 std::string visualize_array_sharding(const Array& x, const VisualizeOptions& options = {},
                                      std::source_location where = std::source_location::current());
+
+// --- logical axis names
+//
+//   nn::with_logical_partitioning(init::xavier_normal(), {"embed", "hidden"})   // in the model
+//   const LogicalRules rules{{"batch", "data"}, {"hidden", "model"}};           // of one layout
+//   Shardings specs = logical_to_mesh(get_partition_spec(eval_shape(init, key)), rules);
+//
+// Rules are tried in their order. A rule fires when its name is the name of a dimension that no
+// rule has decided yet and none of its mesh axes splits another dimension of the array; a rule to
+// none decides that the dimension is not split. Dimensions that no rule decides are not split.
+
+/// Makes `rules` those of this thread until the end of the scope. What jit compiles depends on
+/// them.
+class logical_axis_rules {
+ public:
+  /// Throws UserError for an empty name and for a mesh axis that a rule names twice.
+  explicit logical_axis_rules(LogicalRules rules,
+                              std::source_location where = std::source_location::current());
+  ~logical_axis_rules();
+  logical_axis_rules(const logical_axis_rules&) = delete;
+  logical_axis_rules& operator=(const logical_axis_rules&) = delete;
+
+ private:
+  LogicalRules previous_;
+};
+/// The rules of the innermost scope; empty when there is none.
+const LogicalRules& get_logical_axis_rules();
+/// `('batch', 'data'), ('embed', None)`; `none` when there are none.
+std::string to_string(const LogicalRules& rules);
+
+/// The mesh axes of an array whose dimensions have these names. Throws UserError when two
+/// dimensions have one name.
+PartitionSpec logical_to_mesh_axes(const PartitionSpec& names,
+                                   const LogicalRules& rules = get_logical_axis_rules(),
+                                   std::source_location where = std::source_location::current());
+/// The same for the leaves of a tree that have logical names; those of mesh axes stay as they are.
+/// Throws UserError when there are no rules.
+Shardings logical_to_mesh(const Shardings& specs,
+                          const LogicalRules& rules = get_logical_axis_rules(),
+                          std::source_location where = std::source_location::current());
+/// One line per dimension: its axes and the rule that gave them, or why each rule did not.
+std::string explain_rules(const PartitionSpec& names,
+                          const LogicalRules& rules = get_logical_axis_rules(),
+                          std::source_location where = std::source_location::current());
+
+/// What with_logical_constraint does when no rule decides a name.
+enum class RulesFallback : std::uint8_t { axis_is_unsharded, raise_error, no_constraint };
+struct LogicalConstraint {
+  std::optional<LogicalRules> rules = std::nullopt;  // those in scope
+  std::optional<Mesh> mesh = std::nullopt;           // that of the traced function, or in scope
+  RulesFallback fallback = RulesFallback::axis_is_unsharded;
+};
+/// with_sharding_constraint to the mesh axes of these names. Without rules or mesh it is x.
+Array with_logical_constraint(Operand x, const PartitionSpec& names,
+                              const LogicalConstraint& options = {});
 
 }  // namespace tessera

@@ -225,23 +225,23 @@ auto shard_map(F f, ShardMapOptions options,
 // outside of these.
 
 /// One axis or several, the first one major.
-struct AxisNames {
+struct CollectiveAxes {
   std::vector<std::string> names;
-  AxisNames(const char* name);                         // NOLINT(google-explicit-constructor)
-  AxisNames(std::string name);                         // NOLINT(google-explicit-constructor)
-  AxisNames(std::initializer_list<const char*> list);  // NOLINT(google-explicit-constructor)
+  CollectiveAxes(const char* name);                         // NOLINT(google-explicit-constructor)
+  CollectiveAxes(std::string name);                         // NOLINT(google-explicit-constructor)
+  CollectiveAxes(std::initializer_list<const char*> list);  // NOLINT(google-explicit-constructor)
 };
 
-std::int64_t axis_size(const AxisNames& axes,
+std::int64_t axis_size(const CollectiveAxes& axes,
                        std::source_location where = std::source_location::current());
 /// Which element this is: i32[].
-Array axis_index(const AxisNames& axes,
+Array axis_index(const CollectiveAxes& axes,
                  std::source_location where = std::source_location::current());
 /// The same for all elements; sums are taken in the order of the tree.
-Array psum(Operand x, const AxisNames& axes);
-Array pmean(Operand x, const AxisNames& axes);
-Array pmax(Operand x, const AxisNames& axes);
-Array pmin(Operand x, const AxisNames& axes);
+Array psum(Operand x, const CollectiveAxes& axes);
+Array pmean(Operand x, const CollectiveAxes& axes);
+Array pmax(Operand x, const CollectiveAxes& axes);
+Array pmin(Operand x, const CollectiveAxes& axes);
 
 /// A dimension that stands for the axis, or with `tiled` one that is n times larger.
 struct AxisDim {
@@ -249,7 +249,7 @@ struct AxisDim {
   bool tiled = false;
 };
 /// What all n elements have, stacked along a new dimension, or one after the other.
-Array all_gather(Operand x, const AxisNames& axes, const AxisDim& options = {});
+Array all_gather(Operand x, const CollectiveAxes& axes, const AxisDim& options = {});
 /// Element i gets slice i, or the i-th of n equal parts, of the sum over all elements.
 Array psum_scatter(Operand x, const std::string& axis, const AxisDim& options = {});
 /// Pairs (source, destination); zeros where nothing arrives.

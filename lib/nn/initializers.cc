@@ -50,10 +50,18 @@ double fan_of(Fan fan, const Shape& shape, std::int64_t in_axis, std::int64_t ou
 TESSERA_DEFINE_COPYABLE(Initializer);
 Initializer::Initializer(std::shared_ptr<const Rule> rule) : rule_(std::move(rule)) {}
 
+Initializer Initializer::with(std::optional<Annotation> annotation) const {
+  Initializer annotated(*this);
+  annotated.annotation_ = std::move(annotation);
+  return annotated;
+}
+
 Initializer with_partitioning(Initializer initializer, PartitionSpec spec) {
-  initializer.spec_ = std::move(spec);
-  initializer.is_annotated_ = true;
-  return initializer;
+  return initializer.with({{.spec = std::move(spec), .names = AxisNames::mesh}});
+}
+
+Initializer with_logical_partitioning(Initializer initializer, PartitionSpec names) {
+  return initializer.with({{.spec = std::move(names), .names = AxisNames::logical}});
 }
 
 namespace init {
@@ -126,7 +134,7 @@ Initializer flattened(Initializer initializer, std::int64_t inputs, std::int64_t
   Initializer flat = rule([=](const Key& key, const Shape& shape) {
     return reshape(initializer(key, {inputs, outputs}), shape);
   });
-  return initializer.is_annotated() ? with_partitioning(std::move(flat), initializer.spec()) : flat;
+  return flat.with(initializer.annotation());
 }
 
 }  // namespace init

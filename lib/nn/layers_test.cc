@@ -45,8 +45,29 @@ TEST(Scan, LayersOfLayersHaveTheSpecsOfBoth) {
   };
   const auto scanned = scan<Pair>(Scope(Key(0)), {.length = 5, .axis_name = "stage"});
   EXPECT_EQ(scanned.layers.first.spec(), (P{"stage", "model", none}));
-  EXPECT_EQ(scanned.layers.second.kernel.spec(), P{"stage"});
+  EXPECT_FALSE(scanned.layers.second.kernel.is_annotated());
   EXPECT_EQ(scanned.layers.second.kernel.path(), "second/kernel");
+}
+
+TEST(Scan, NamesTheDimensionOfLayers) {
+  struct Layer {
+    Param first, second;
+    explicit Layer(const Scope& scope)
+        : first(scope.param("first", with_logical_partitioning(init::ones(), {"embed", "mlp"}),
+                            {4, 2})),
+          second(scope.param(
+              "second", init::flattened(with_logical_partitioning(init::normal(), {"heads"}), 2, 3),
+              {2, 3})) {}
+    Array operator()(const Array& x) const { return dot(dot(x, first), second); }
+    TESSERA_MODULE(first, second)
+  };
+  const auto scanned = scan<Layer>(Scope(Key(0)), {.length = 5, .axis_name = "layer"});
+  EXPECT_TRUE(scanned.layers.first.is_logical());
+  EXPECT_EQ(scanned.layers.first.spec(), (P{"layer", "embed", "mlp"}));
+  EXPECT_TRUE(scanned.layers.second.is_logical());
+  EXPECT_EQ(scanned.layers.second.spec(), (P{"layer", "heads"}));
+  EXPECT_EQ(to_string(logical_to_mesh(get_partition_spec(scanned), {{"mlp", "model"}})),
+            "first: P(None, None, 'model')\nsecond: P(None, None)\n");
 }
 
 TEST(Scope, NnxCountsKeysAndLinenFoldsNames) {

@@ -13,8 +13,9 @@ struct Scope::State {
   std::vector<std::string> taken;
   std::shared_ptr<std::uint32_t> num_keys;  // made so far, in this scope or, for NNX, in all
   bool is_nnx = false;
-  std::int64_t length = 0;  // of stacked layers; 0: one layer
-  SpecEntry axis_name = none;
+  std::int64_t length = 0;             // of stacked layers; 0: one layer
+  std::optional<SpecEntry> axis_name;  // of the dimension of layers
+  std::source_location scanned_at;
 };
 
 TESSERA_DEFINE_COPYABLE(ScopeName);
@@ -106,7 +107,7 @@ Scope Scope::folded(std::source_location where) const {
   return Scope(std::move(inner));
 }
 
-Scope Scope::stacked(std::int64_t length, const SpecEntry& axis_name,
+Scope Scope::stacked(std::int64_t length, std::optional<SpecEntry> axis_name,
                      std::source_location where) const {
   const CallScope call(where);
   if (length < 1 || state_->length > 0) {
@@ -120,7 +121,8 @@ Scope Scope::stacked(std::int64_t length, const SpecEntry& axis_name,
   auto layers = std::make_shared<State>(*state_);
   layers->root = random::split_data(Key::from_data(state_->root), length);
   layers->length = length;
-  layers->axis_name = axis_name;
+  layers->axis_name = std::move(axis_name);
+  layers->scanned_at = where;
   return Scope(std::move(layers));
 }
 
@@ -145,6 +147,27 @@ Array initial_value(F make, const std::string& path, const std::source_location&
   }
 }
 
+void check_names(const PartitionSpec& spec, const std::string& path, const Shape& shape,
+                 const std::source_location& where) {
+  if (spec.entries().size() <= shape.size()) return;
+  throw UserError({.what = "nn::Scope: parameter " + path + " has more names than dimensions",
+                   .where = where,
+                   .found = to_string(spec) + " for shape " + to_string(shape),
+                   .wanted = "no more names than dimensions: " + std::to_string(shape.size()),
+                   .cure = "give with_partitioning or with_logical_partitioning one name, or none, "
+                           "per dimension"});
+}
+
+[[noreturn]] void fail_unnamed_layers(const PartitionSpec& spec, const std::string& path,
+                                      const std::source_location& where) {
+  throw UserError({.what = "nn::scan: annotated parameters need a name for the dimension of layers",
+                   .where = where,
+                   .found = to_string(spec) + " for parameter " + path + ", and no axis_name",
+                   .wanted = "a mesh axis, a logical name, or none",
+                   .cure = "write {.length = ..., .axis_name = none}, which does not split the "
+                           "layers"});
+}
+
 }  // namespace
 
 Param Scope::param(std::string name, const Initializer& initializer, const Shape& shape,
@@ -155,11 +178,16 @@ Param Scope::param(std::string name, const Initializer& initializer, const Shape
   std::string path = joined(state_->path, std::move(name));
   const auto draw = [&](const Key& root) { return initializer(next(root), shape); };
   Array value = initial_value([&] { return each_root(draw); }, path, where);
-  const bool is_axis_named = !state_->axis_name.axes.empty();
-  if (!initializer.is_annotated() && !is_axis_named) return {std::move(value), std::move(path)};
-  std::vector<SpecEntry> entries = initializer.spec().entries();
-  if (state_->length > 0) entries.insert(entries.begin(), state_->axis_name);
-  return {std::move(value), std::move(path), PartitionSpec(std::move(entries))};
+  const std::optional<Initializer::Annotation>& annotation = initializer.annotation();
+  if (!annotation) return {std::move(value), std::move(path)};
+  check_names(annotation->spec, path, shape, where);
+  if (state_->length == 0) {
+    return {std::move(value), std::move(path), annotation->spec, annotation->names};
+  }
+  if (!state_->axis_name) fail_unnamed_layers(annotation->spec, path, state_->scanned_at);
+  std::vector<SpecEntry> entries = annotation->spec.entries();
+  entries.insert(entries.begin(), *state_->axis_name);
+  return {std::move(value), std::move(path), PartitionSpec(std::move(entries)), annotation->names};
 }
 
 Param Scope::param(std::string name, Array value, std::source_location where) const {

@@ -310,10 +310,12 @@ Param::Param(Array value, std::string path)
   detail::label(*this, info_);
 }
 
-Param::Param(Array value, std::string path, PartitionSpec spec)
+Param::Param(Array value, std::string path, PartitionSpec spec, AxisNames names)
     : Array(std::move(value)),
-      info_(detail::intern(
-          {.path = std::move(path), .spec = std::move(spec), .is_annotated = true})) {
+      info_(detail::intern({.path = std::move(path),
+                            .spec = std::move(spec),
+                            .is_annotated = true,
+                            .names = names})) {
   detail::label(*this, info_);
 }
 
@@ -326,6 +328,7 @@ Param::~Param() = default;
 const std::string& Param::path() const { return info_->path; }
 const PartitionSpec& Param::spec() const { return info_->spec; }
 bool Param::is_annotated() const { return info_->is_annotated; }
+bool Param::is_logical() const { return info_->names == AxisNames::logical; }
 
 Param Param::with_value(Array value) const {
   Param result(*this);

@@ -20,6 +20,7 @@ struct ParamInfo {
   std::string path;
   PartitionSpec spec;
   bool is_annotated = false;
+  AxisNames names = AxisNames::mesh;  // in `spec`
 };
 const ParamInfo* intern(ParamInfo info);
 

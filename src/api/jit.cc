@@ -48,6 +48,7 @@ std::string cache_key(const Walk& arguments, const Span& where) {
     if (!node->is_concrete()) key += to_string(node->type);
   }
   key += to_string(current_mesh());
+  key += to_string(get_logical_axis_rules());
   append(grains());
   append(engine_kind());
   return key;

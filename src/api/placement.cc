@@ -88,8 +88,9 @@ std::int64_t box_bytes(const Box& box, DType dtype) {
 
 const ParamInfo* intern(ParamInfo info) {
   static auto* table = new Interned<ParamInfo>;
-  const std::string key =
-      info.path + '\n' + (info.is_annotated ? to_string(info.spec) : std::string());
+  std::string key = info.path + '\n';
+  if (info.is_annotated) key += to_string(info.spec);
+  if (info.names == AxisNames::logical) key += " of logical names";
   return table->find(key, [&] { return std::move(info); });
 }
 

@@ -68,8 +68,9 @@ void Shardings::set(std::string path, NamedSharding sharding) {
                       .has_mesh = true});
 }
 
-void Shardings::set(std::string path, PartitionSpec spec) {
-  entries_.push_back({.path = std::move(path), .mesh = {}, .spec = std::move(spec)});
+void Shardings::set(std::string path, PartitionSpec spec, AxisNames names) {
+  entries_.push_back(
+      {.path = std::move(path), .mesh = {}, .spec = std::move(spec), .names = names});
 }
 
 Shardings Shardings::operator[](TreePath subtree) const {
@@ -147,7 +148,11 @@ Shardings partition_specs(Walk tree) {
   const std::vector<std::string>& paths = tree.paths();
   for (std::size_t i = 0; i < paths.size(); ++i) {
     const ParamInfo* info = tree.leaves()[i].info;
-    result.set(paths[i], info == nullptr ? PartitionSpec() : info->spec);
+    if (info == nullptr) {
+      result.set(paths[i], PartitionSpec());
+    } else {
+      result.set(paths[i], info->spec, info->names);
+    }
   }
   return result;
 }
@@ -184,14 +189,30 @@ std::vector<Array> device_put(const Walk& tree, const Shardings& shardings,
   return placed;
 }
 
+namespace {
+
+[[noreturn]] void fail_untranslated(const PartitionSpec& spec, const Mesh& mesh,
+                                    const std::string& subject, const Span& where) {
+  throw UserError({.what = subject + ": the spec has logical names, which are no mesh axes",
+                   .where = where,
+                   .found = to_string(spec),
+                   .wanted = "axes of the mesh " + to_string(mesh),
+                   .cure = "translate the names: logical_to_mesh(specs, rules), where specs = "
+                           "get_partition_spec(tree)"});
+}
+
+}  // namespace
+
 std::optional<Sharding> asked_sharding(const Shardings& shardings, const std::string& path,
                                        const ParamInfo* info, const Type& type, const Mesh& mesh,
                                        const std::string& subject, const Span& where) {
   if (shardings.is_unspecified()) return std::nullopt;
   if (const Shardings::Entry* entry = shardings.find(path)) {
     if (!entry->is_specified) return std::nullopt;
-    if (!entry->is_annotation) return to_sharding(mesh, entry->spec, type, subject, where);
-    const PartitionSpec spec = info == nullptr ? PartitionSpec() : info->spec;
+    if (entry->is_annotation && info == nullptr) return replicated_sharding(type.rank());
+    const PartitionSpec& spec = entry->is_annotation ? info->spec : entry->spec;
+    const AxisNames names = entry->is_annotation ? info->names : entry->names;
+    if (names == AxisNames::logical) fail_untranslated(spec, mesh, subject, where);
     return to_sharding(mesh, spec, type, subject, where);
   }
   throw UserError({.what = subject + ": the shardings have no entry for this leaf",

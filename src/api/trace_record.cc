@@ -6,6 +6,7 @@
 #include <optional>
 
 #include <tessera/engine.h>
+#include <tessera/shardings.h>
 
 #include "api/array_node.h"
 
@@ -71,6 +72,7 @@ TraceRecord record_of(Walk& walk, std::string structure) {
     record.leaves.emplace_back(paths[i], describe_leaf(*walk.leaves()[i].array->node()));
   }
   record.settings = {{"mesh", to_string(current_mesh())},
+                     {"logical axis rules", to_string(get_logical_axis_rules())},
                      {"grains", std::to_string(grains())},
                      {"engine", std::string(engine())}};
   return record;

@@ -207,12 +207,20 @@ std::vector<Param> params_of(Walk& w) {
     if (leaf.info == nullptr) {
       params.emplace_back(*leaf.array, paths[i]);
     } else if (leaf.info->is_annotated) {
-      params.emplace_back(*leaf.array, leaf.info->path, leaf.info->spec);
+      params.emplace_back(*leaf.array, leaf.info->path, leaf.info->spec, leaf.info->names);
     } else {
       params.emplace_back(*leaf.array, leaf.info->path);
     }
   }
   return params;
+}
+
+void unbox(const Walk& w) {
+  for (const Walk::Leaf& leaf : w.leaves()) {
+    if (leaf.info == nullptr || !leaf.info->is_annotated) continue;
+    auto& param = static_cast<Param&>(*leaf.array);  // as it has the information of one
+    param = Param(param.value(), leaf.info->path);
+  }
 }
 
 }  // namespace tessera::detail

@@ -25,6 +25,8 @@ class Job {
 
   virtual Model make_model(const Key& key) const = 0;
   virtual optim::Optimizer optimizer() const = 0;
+  /// What the logical names of the model mean on a mesh.
+  virtual LogicalRules logical_rules() const { return {}; }
   /// `step`: i32[], the number of steps done.
   virtual std::tuple<Array, Model> loss_and_grads(const Model& params, const Batch& batch,
                                                   const Array& step) const = 0;
@@ -66,13 +68,14 @@ auto init_of(const J& job) {
   return [&job](Key key) { return TrainState(job.make_model(key), job.optimizer()); };
 }
 
-/// What --params says of a state; unspecified without a mesh.
+/// What --params says of a state, with the rules in scope; unspecified without a mesh.
 template <typename State>
 Shardings state_shardings(const TrainFlags& flags, const Mesh& mesh, const JobInfo& info,
                           const State& shapes) {
   if (mesh.axes().empty()) return {};
   if (flags.params == "fsdp") return fsdp_shardings(mesh, shapes, info.axes[0]);
-  return flags.params == "annotated" ? from_annotations(mesh) : replicated(mesh, shapes);
+  if (flags.params == "annotated") return logical_to_mesh(get_partition_spec(shapes));
+  return replicated(mesh, shapes);
 }
 
 /// (state, batch) -> (next state, loss).
@@ -103,6 +106,7 @@ void dump(const std::string& path, const J& job, const TrainState<typename J::Mo
 template <typename J>
 void train(J& job, const TrainFlags& flags, const JobInfo& info, const Mesh& mesh) {
   const use_mesh scope(mesh);
+  const logical_axis_rules rules(job.logical_rules());
   Report report(flags);
   job.load(report);
   const auto init = init_of(job);
@@ -130,6 +134,7 @@ template <typename J>
 void show(const J& job, const TrainFlags& flags, const JobInfo& info, const Mesh& mesh,
           const ShowFlags& show_flags) {
   const use_mesh scope(mesh);
+  const logical_axis_rules rules(job.logical_rules());
   const auto state = eval_shape(init_of(job), Key(flags.seed));
   const auto batch = eval_shape([&] { return job.blank_batch(); });
   Shardings batch_sharding;

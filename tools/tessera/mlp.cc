@@ -18,19 +18,37 @@ struct Flags : TrainFlags {
     learning_rate = 1e-3;
   }
   mlp::Config model;
+  bool is_logical = false;
 };
 
-class MlpJob final : public Job<mlp::MLP, Array> {
+/// The perceptron whose names are mesh axes, or the one with logical names.
+struct AnyMlp {
+  std::optional<mlp::MLP> plain;
+  std::optional<mlp::LogicalMLP> logical;
+
+  AnyMlp(const nn::Scope& scope, const Flags& flags) {
+    if (flags.is_logical) {
+      logical.emplace(scope, flags.model);
+    } else {
+      plain.emplace(scope, flags.model);
+    }
+  }
+  Array operator()(const Array& x) const { return plain ? (*plain)(x) : (*logical)(x); }
+  TESSERA_MODULE(plain, logical)
+};
+
+class MlpJob final : public Job<AnyMlp, Array> {
  public:
   MlpJob(Flags flags, const Mesh& /*mesh*/) : flags_(std::move(flags)) {}
 
-  mlp::MLP make_model(const Key& key) const override { return {nn::Scope(key), flags_.model}; }
+  AnyMlp make_model(const Key& key) const override { return {nn::Scope(key), flags_}; }
   optim::Optimizer optimizer() const override {
     return optim::adam({.learning_rate = flags_.learning_rate});
   }
-  std::tuple<Array, mlp::MLP> loss_and_grads(const mlp::MLP& params, const Array& x,
-                                             const Array& /*step*/) const override {
-    return value_and_grad([&](const mlp::MLP& model) { return sum(model(x)); })(params);
+  LogicalRules logical_rules() const override { return {{"batch", "data"}, {"hidden", "model"}}; }
+  std::tuple<Array, AnyMlp> loss_and_grads(const AnyMlp& params, const Array& x,
+                                           const Array& /*step*/) const override {
+    return value_and_grad([&](const AnyMlp& model) { return sum(model(x)); })(params);
   }
   Array batch(std::int64_t /*step*/) const override {
     return ones({flags_.batch, flags_.model.depth});
@@ -39,7 +57,8 @@ class MlpJob final : public Job<mlp::MLP, Array> {
   nlohmann::json config() const override {
     return {{"depth", flags_.model.depth},
             {"layers", flags_.model.layers},
-            {"scan", flags_.model.use_scan}};
+            {"scan", flags_.model.use_scan},
+            {"logical", flags_.is_logical}};
   }
 
  private:
@@ -52,6 +71,10 @@ void add_flags(CLI::App& command, Flags& flags) {
   command
       .add_flag("--scan,!--loop", flags.model.use_scan,
                 "layers as one compiled loop (--scan, the default), or one after the other")
+      ->disable_flag_override();
+  command
+      .add_flag("--logical", flags.is_logical,
+                "dimensions with logical names, which rules translate to mesh axes")
       ->disable_flag_override();
 }
 

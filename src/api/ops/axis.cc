@@ -22,13 +22,14 @@ using ir::Builder;
 using ir::ValueId;
 using ops::NamedAxis;
 
-AxisNames::AxisNames(const char* name) : names{name} {}
-AxisNames::AxisNames(std::string name) : names{std::move(name)} {}
-AxisNames::AxisNames(std::initializer_list<const char*> list) : names(list.begin(), list.end()) {}
+CollectiveAxes::CollectiveAxes(const char* name) : names{name} {}
+CollectiveAxes::CollectiveAxes(std::string name) : names{std::move(name)} {}
+CollectiveAxes::CollectiveAxes(std::initializer_list<const char*> list)
+    : names(list.begin(), list.end()) {}
 
 namespace {
 
-std::vector<NamedAxis> mapped(std::string_view op, const AxisNames& axes) {
+std::vector<NamedAxis> mapped(std::string_view op, const CollectiveAxes& axes) {
   std::vector<NamedAxis> found;
   for (const std::string& name : axes.names) {
     const std::int64_t size = trace::mapped_axis_size(name);
@@ -96,7 +97,8 @@ void check_divided(std::string_view op, const Array& x, std::int64_t dim, const 
       tiled ? "pad the array" : "reshape the array, or set .tiled = true");
 }
 
-Array reduced(const char* op, const Operand& x, const AxisNames& axes, std::string_view reduction) {
+Array reduced(const char* op, const Operand& x, const CollectiveAxes& axes,
+              std::string_view reduction) {
   return public_op(x.where, [&] {
     const std::vector<NamedAxis> over = mapped(op, axes);
     return emit({as_array(op, x)}, [&](Builder& b, const Ids& ids) {
@@ -107,12 +109,12 @@ Array reduced(const char* op, const Operand& x, const AxisNames& axes, std::stri
 
 }  // namespace
 
-std::int64_t axis_size(const AxisNames& axes, std::source_location where) {
+std::int64_t axis_size(const CollectiveAxes& axes, std::source_location where) {
   const CallScope scope(where);
   return size_of(mapped("axis_size", axes));
 }
 
-Array axis_index(const AxisNames& axes, std::source_location where) {
+Array axis_index(const CollectiveAxes& axes, std::source_location where) {
   return public_op(where, [&] {
     const std::vector<NamedAxis> over = mapped("axis_index", axes);
     return emit({}, [&](Builder& b, const Ids&) {
@@ -126,18 +128,18 @@ Array axis_index(const AxisNames& axes, std::source_location where) {
   });
 }
 
-Array psum(Operand x, const AxisNames& axes) { return reduced("psum", x, axes, "reduce_sum"); }
-Array pmax(Operand x, const AxisNames& axes) { return reduced("pmax", x, axes, "reduce_max"); }
-Array pmin(Operand x, const AxisNames& axes) { return reduced("pmin", x, axes, "reduce_min"); }
+Array psum(Operand x, const CollectiveAxes& axes) { return reduced("psum", x, axes, "reduce_sum"); }
+Array pmax(Operand x, const CollectiveAxes& axes) { return reduced("pmax", x, axes, "reduce_max"); }
+Array pmin(Operand x, const CollectiveAxes& axes) { return reduced("pmin", x, axes, "reduce_min"); }
 
-Array pmean(Operand x, const AxisNames& axes) {
+Array pmean(Operand x, const CollectiveAxes& axes) {
   return public_op(x.where, [&] {
     const double count = static_cast<double>(size_of(mapped("pmean", axes)));
     return psum(x, axes) / count;
   });
 }
 
-Array all_gather(Operand x, const AxisNames& axes, const AxisDim& options) {
+Array all_gather(Operand x, const CollectiveAxes& axes, const AxisDim& options) {
   return public_op(x.where, [&] {
     const std::vector<NamedAxis> over = mapped("all_gather", axes);
     const Array v = as_array("all_gather", x);
