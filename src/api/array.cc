@@ -6,6 +6,7 @@
 #include <tessera/array.h>
 #include <tessera/error.h>
 #include <tessera/ops.h>
+#include <tessera/shardings.h>
 
 #include "api/array_node.h"
 #include "run/processes.h"

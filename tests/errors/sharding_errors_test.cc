@@ -279,16 +279,6 @@ TEST(ShardingErrors, ShardsOfATracedArray) {
             "for choices that depend on values");
 }
 
-TEST(ShardingErrors, PictureOfAnAbstractArray) {
-  const Array shape = eval_shape([](Array x) { return x; }, ones({4}));
-  EXPECT_EQ(caught([&] { visualize_array_sharding(shape); }).text,
-            "an abstract array has no values\n"
-            "  where:  <this line>\n"
-            "  found:  an abstract f32[4]\n"
-            "  wanted: a concrete array\n"
-            "  cure:   eval_shape returns types only; call the function to get arrays");
-}
-
 TEST(ShardingErrors, PictureOfTooFewDimensions) {
   const NamedSharding sharding(grid(), P{"data", "model"});
   EXPECT_EQ(caught([&] { visualize_sharding({8}, sharding); }).text,
