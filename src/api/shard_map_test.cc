@@ -201,6 +201,11 @@ TEST(ShardMap, AxesThatAreLeftOutAreLeftToTheCompiler) {
       f, {.mesh = mesh, .in_specs = {P{"data"}}, .out_specs = P{}, .axis_names = {"data"}}));
   const Array y = mapped(x);
   EXPECT_EQ(local, (Shape{4, 16}));
+  EXPECT_EQ(to_string(y.sharding().spec), "P(None, 'model')");
+  for (const CollectiveUse& use : mapped.compiled().collectives()) {
+    EXPECT_EQ(use.kind, "all_reduce");
+    EXPECT_EQ(use.wire_bytes, 4 * 4 * 4);
+  }
   const Array whole = sum(reshape(exp(x), {2, 4, 16}), 0);
   EXPECT_EQ(y.to_vector<float>(), whole.to_vector<float>());
 }

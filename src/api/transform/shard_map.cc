@@ -79,7 +79,8 @@ class ShardMap {
   ValueId unstack(Builder& b, ValueId x, const Marks& varies, const LeafSpec& spec) const;
   ValueId with_axis(Builder& b, ValueId x, std::size_t at, bool varies, bool is_named,
                     const MeshAxis& axis, const LeafSpec& spec) const;
-  ValueId placed(Builder& b, ValueId x, std::vector<std::vector<std::string>> dims) const;
+  ValueId placed(Builder& b, ValueId x, std::vector<std::vector<std::string>> dims,
+                 std::size_t first_open) const;
   void check_number(std::size_t num_arguments) const;
 
   const Mesh& mesh_;
@@ -149,8 +150,9 @@ Type ShardMap::local_type(const Type& type, const LeafSpec& spec) const {
   return local;
 }
 
-/// A constraint over the mapped axes.
-ValueId ShardMap::placed(Builder& b, ValueId x, std::vector<std::vector<std::string>> dims) const {
+/// A constraint over the mapped axes; dimensions from `first_open` on are open to the others.
+ValueId ShardMap::placed(Builder& b, ValueId x, std::vector<std::vector<std::string>> dims,
+                         std::size_t first_open) const {
   std::vector<SpecEntry> entries;
   for (std::vector<std::string>& axes : dims) {
     SpecEntry entry(none);
@@ -158,7 +160,12 @@ ValueId ShardMap::placed(Builder& b, ValueId x, std::vector<std::vector<std::str
     entries.push_back(std::move(entry));
   }
   const PartitionSpec spec(std::move(entries));
-  return ops::sharding_constraint(b, x, to_sharding(mesh_, spec, b.type(x), "shard_map", where_));
+  Sharding sharding = to_sharding(mesh_, spec, b.type(x), "shard_map", where_);
+  // What is local may be split over axes that are not mapped.
+  for (std::size_t dim = first_open; dim < sharding.dims.size(); ++dim) {
+    if (axes_.size() < mesh_.axes().size()) sharding.open.push_back(dim);
+  }
+  return ops::sharding_constraint(b, x, std::move(sharding));
 }
 
 /// One leading dimension for each axis of the spec, in the order of the mesh, then what is local.
@@ -186,9 +193,10 @@ ValueId ShardMap::stack(Builder& b, ValueId x, const LeafSpec& spec) const {
     }
   }
   permutation.insert(permutation.end(), local_dims.begin(), local_dims.end());
+  const std::size_t num_leading = dims.size();
   dims.resize(permutation.size());
   const ValueId split = ops::reshape(b, x, sizes);
-  return placed(b, ops::transpose(b, split, std::move(permutation)), std::move(dims));
+  return placed(b, ops::transpose(b, split, std::move(permutation)), std::move(dims), num_leading);
 }
 
 /// The value with exactly those leading dimensions that its spec names: `at` is the place of this
@@ -242,7 +250,7 @@ ValueId ShardMap::unstack(Builder& b, ValueId x, const Marks& varies, const Leaf
     shape.push_back(size);
   }
   const ValueId whole = ops::reshape(b, ops::transpose(b, x, std::move(permutation)), shape);
-  return placed(b, whole, spec.dims);
+  return placed(b, whole, spec.dims, 0);
 }
 
 [[noreturn]] void fail_on_other_mesh(const Mesh& mesh, const Mesh& traced, const Span& where) {
