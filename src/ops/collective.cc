@@ -172,7 +172,7 @@ const OpRecord sharding_constraint_op{
     }}),
     .batch = [](BatchContext& c) -> std::vector<ValueId> {
       Sharding sharding = c.equation.attributes.get<Sharding>("sharding");
-      sharding.dims.emplace(sharding.dims.begin());
+      sharding.dims.insert(sharding.dims.begin(), c.axis.atoms);
       return {sharding_constraint(c.b, c.operands[0], std::move(sharding))};
     },
     .factors = elementwise_factors,

@@ -46,7 +46,8 @@ void axis_permute(Program& p) {
 
 /// Slices for all elements: those that are there, or copies.
 void axis_all_to_all(Program& p) {
-  const ir::Attributes attributes = axis_of(p);
+  ir::Attributes attributes = axis_of(p);
+  attributes.set("is_pinned", true);
   const std::int64_t size = attributes.integer("size");
   ValueId x = p.recent([&](const Type& type) { return type.rank() > 0 && type.shape[0] == size; });
   if (x == ir::kNoValue) {
@@ -57,7 +58,7 @@ void axis_all_to_all(Program& p) {
     shape.insert(shape.begin(), size);
     x = p.emit_anyway(ops::broadcast_in_dim_op, {{"dims", dims}, {"shape", shape}}, {slice}).at(0);
   }
-  p.emit(ops::axis_all_to_all_op, attributes, {x});
+  p.emit(ops::axis_all_to_all_op, std::move(attributes), {x});
 }
 
 }  // namespace
