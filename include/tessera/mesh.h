@@ -115,6 +115,8 @@ using P = PartitionSpec;
 /// What the names in a PartitionSpec are: mesh axes, or logical names that rules translate.
 enum class AxisNames : std::uint8_t { mesh, logical };
 
+/// `'data'`, `('data', 'model')`, `None`, `UNCONSTRAINED`.
+std::string to_string(const SpecEntry& entry);
 /// `P('data', None, ('a', 'b'))`, `P('data',)`, `P(UNCONSTRAINED,)`: as JAX prints it.
 std::string to_string(const PartitionSpec& spec);
 

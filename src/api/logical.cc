@@ -16,14 +16,8 @@ constexpr int kUndecided = -1;
 
 thread_local LogicalRules g_rules;
 
-/// `'data'`, `('data', 'model')` or `None`.
-std::string axes_text(const SpecEntry& entry) {
-  const std::string text = to_string(PartitionSpec({entry}));
-  return text.substr(2, text.size() - 3);
-}
-
 std::string rule_text(const LogicalRule& rule) {
-  return fmt::format("('{}', {})", rule.name, axes_text(rule.axes));
+  return fmt::format("('{}', {})", rule.name, to_string(rule.axes));
 }
 
 bool overlaps(const SpecEntry& a, const SpecEntry& b) {
@@ -56,7 +50,7 @@ void check_names(const PartitionSpec& names, const std::string& subject, const S
     if (entry.axes.size() > 1 || entry.axes[0].empty()) {
       throw UserError({.what = subject + ": a dimension has one logical name, or none",
                        .where = where,
-                       .found = axes_text(entry) + " in " + to_string(names),
+                       .found = to_string(entry) + " in " + to_string(names),
                        .wanted = "for example {\"batch\", none, \"embed\"}",
                        .cure = "write none for a dimension without a name; to split one over "
                                "several mesh axes is up to a rule: {\"batch\", {\"data\", "
@@ -110,7 +104,7 @@ std::string obstacles(const PartitionSpec& names, const LogicalRules& rules,
     for (const std::string& axis : rules[static_cast<std::size_t>(r)].axes.axes) {
       if (!overlaps(taken, SpecEntry(axis))) continue;
       text += fmt::format("{}'{}' splits {}", text.empty() ? "" : ", ", axis,
-                          axes_text(names.entries()[dim]));
+                          to_string(names.entries()[dim]));
     }
   }
   return text;
@@ -139,7 +133,7 @@ std::string dimension_text(const PartitionSpec& names, const LogicalRules& rules
   }
   if (name.axes.empty()) reasons = "has no name";
   if (reasons.empty()) reasons = "no rule has this name";
-  return fmt::format("{} -> {}: {}", axes_text(name), axes_text(spec.entries()[dim]), reasons);
+  return fmt::format("{} -> {}: {}", to_string(name), to_string(spec.entries()[dim]), reasons);
 }
 
 /// The mesh that a constraint of x is about.

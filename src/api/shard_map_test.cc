@@ -152,6 +152,14 @@ TEST(ShardMap, CollectivesAreThoseOfTheMesh) {
   EXPECT_EQ(kinds([](Array t) { return psum_scatter(t, "model", {.dim = 1, .tiled = true}); },
                   P{"model"}, P{none, "model"}, ring()),
             Kinds{"reduce_scatter " + std::to_string(tile * 3 / 4)});
+  // A constraint is on what each device has.
+  EXPECT_EQ(kinds([](Array t) { return with_sharding_constraint(t * 2, P{}); }, P{"model"},
+                  P{"model"}, ring()),
+            Kinds());
+  // The sum over what arrives is not taken before it leaves.
+  EXPECT_EQ(kinds([](Array t) { return sum(all_to_all(t, "model", 1, 0, true), 0, keepdims); },
+                  P{"model"}, P{none, "model"}, ring()),
+            Kinds{"all_to_all " + std::to_string(tile * 3 / 4)});
 }
 
 TEST(ShardMap, DerivativesFromOutside) {

@@ -19,7 +19,8 @@ using ir::ValueId;
 
 class Batching {
  public:
-  Batching(const Function& function, Function& result, std::int64_t size, std::string_view axis)
+  Batching(const Function& function, Function& result, std::int64_t size,
+           const ops::BatchAxis& axis)
       : function_(function),
         size_(size),
         axis_(axis),
@@ -52,7 +53,7 @@ class Batching {
       c.is_batched.push_back(is_batched_[id]);
     }
     const bool is_reached = std::count(c.is_batched.begin(), c.is_batched.end(), true) > 0 ||
-                            (!axis_.empty() && ops::is_over_axis(equation, axis_));
+                            (!axis_.name.empty() && ops::is_over_axis(equation, axis_.name));
     const Results results =
         is_reached ? emit(c)
                    : Results{.ids = b_.emit_all(*equation.op, equation.attributes, c.operands),
@@ -95,7 +96,7 @@ class Batching {
 
   const Function& function_;
   std::int64_t size_;
-  std::string_view axis_;
+  const ops::BatchAxis& axis_;
   ir::Builder b_;
   std::vector<ValueId> ids_;      // in the new function
   std::vector<bool> is_batched_;  // per value of `function_`
@@ -104,7 +105,8 @@ class Batching {
 }  // namespace
 
 Batched batch(const Function& function, const std::vector<bool>& is_batched_input,
-              std::int64_t size, const std::vector<bool>& must_be_batched, std::string_view axis) {
+              std::int64_t size, const std::vector<bool>& must_be_batched,
+              const ops::BatchAxis& axis) {
   require(is_batched_input.size() == function.inputs.size(), "there is a mark for every input");
   Batched batched{.function = ir::empty_like(function), .is_output_batched = {}};
   Batching batching(function, batched.function, size, axis);

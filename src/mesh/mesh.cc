@@ -285,23 +285,19 @@ Mesh parse_mesh(const std::string& whole) {
   return Mesh(std::move(axes), std::move(ids), std::source_location());
 }
 
+std::string to_string(const SpecEntry& entry) {
+  if (entry.axes.empty()) return entry.is_unconstrained ? "UNCONSTRAINED" : "None";
+  std::string text;
+  for (const std::string& axis : entry.axes) text += (text.empty() ? "'" : ", '") + axis + "'";
+  return entry.axes.size() == 1 ? text : "(" + text + ")";
+}
+
 std::string to_string(const PartitionSpec& spec) {
-  std::string text = "P(";
-  for (std::size_t i = 0; i < spec.entries().size(); ++i) {
-    const SpecEntry& entry = spec.entries()[i];
-    const std::vector<std::string>& axes = entry.axes;
-    if (i > 0) text += ", ";
-    if (axes.empty()) text += entry.is_unconstrained ? "UNCONSTRAINED" : "None";
-    if (axes.size() == 1) text += "'" + axes[0] + "'";
-    if (axes.size() > 1) {
-      text += "(";
-      for (std::size_t j = 0; j < axes.size(); ++j) {
-        text += (j > 0 ? ", '" : "'") + axes[j] + "'";
-      }
-      text += ")";
-    }
+  std::string text;
+  for (const SpecEntry& entry : spec.entries()) {
+    text += (text.empty() ? "" : ", ") + to_string(entry);
   }
-  return text + (spec.entries().size() == 1 ? ",)" : ")");
+  return "P(" + text + (spec.entries().size() == 1 ? ",)" : ")");
 }
 
 SpecEntry::SpecEntry(None) {}

@@ -183,9 +183,10 @@ const OpRecord sharding_constraint_op{
     }}),
     .batch = [](BatchContext& c) -> std::vector<ValueId> {
       Sharding sharding = c.equation.attributes.get<Sharding>("sharding");
-      sharding.dims.emplace(sharding.dims.begin());
+      sharding.dims.insert(sharding.dims.begin(), c.axis.atoms);
       for (std::size_t& dim : sharding.open) ++dim;
-      sharding.open.insert(sharding.open.begin(), 0);  // the caller's matter
+      // Where no devices hold the elements, how they are split is the caller's matter.
+      if (c.axis.atoms.empty()) sharding.open.insert(sharding.open.begin(), 0);
       return {sharding_constraint(c.b, c.operands[0], std::move(sharding))};
     },
     .factors = elementwise_factors,

@@ -22,6 +22,7 @@
 
 #include "ir/builder.h"
 #include "ir/ir.h"
+#include "ops/axis/axis.h"
 #include "ops/host_array.h"
 
 namespace tessera::ops {
@@ -125,7 +126,7 @@ struct BatchContext {
                                   // first
   std::vector<bool> is_batched;   // per operand; of ops over the axis itself maybe for none
   std::int64_t size;              // of the batch dimension
-  std::string_view axis = {};     // its name, if it has one
+  BatchAxis axis = {};
   std::vector<bool> is_result_batched = {};  // per result; a rule may clear them
 
   /// Operand i with the batch dimension, repeated along it where it had none.

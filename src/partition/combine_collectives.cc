@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "ops/ops.h"
 #include "ops/record.h"
 #include "partition/moves.h"
 
@@ -18,10 +19,10 @@ namespace {
 
 constexpr int kNotPending = -1;
 
-/// Collectives that wait for company, and the views of their results that wait with them.
+/// Collectives that wait for company, and what waits for their results with them.
 struct Bucket {
   std::vector<std::size_t> members;
-  std::vector<std::size_t> views;
+  std::vector<std::size_t> waiting;
   std::int64_t bytes = 0;
 };
 
@@ -45,17 +46,20 @@ class Combiner {
 
   void visit(std::size_t index) {
     const Equation& equation = function_.equations[index];
-    const bool is_view =
-        equation.operands.size() == 1 && equation.op->host.kind == ops::HostRule::Kind::view;
+    int waits_for = kNotPending;
     for (ValueId id : equation.operands) {
       const int bucket = bucket_of_[id];
-      if (bucket == kNotPending) continue;
-      if (is_view) {
-        buckets_[static_cast<std::size_t>(bucket)].views.push_back(index);
-        for (ValueId result : equation.results) bucket_of_[result] = bucket;
-        return;
+      if (bucket == kNotPending || bucket == waits_for) continue;
+      if (waits_for == kNotPending && may_wait(equation)) {
+        waits_for = bucket;
+      } else {
+        flush(bucket);
       }
-      flush(bucket);
+    }
+    if (waits_for != kNotPending) {
+      buckets_[static_cast<std::size_t>(waits_for)].waiting.push_back(index);
+      for (ValueId result : equation.results) bucket_of_[result] = waits_for;
+      return;
     }
     const auto kind = kind_of(*equation.op);
     if (kind && is_reducing(*kind) && equation.operands.size() == 1) {
@@ -63,6 +67,13 @@ class Combiner {
     } else {
       equations_.push_back(equation);
     }
+  }
+
+  /// Views cost nothing, and a sum of results comes before the last of its terms is known: parts of
+  /// the derivative of a value with several uses.
+  static bool may_wait(const Equation& equation) {
+    return equation.op == &ops::add_op ||
+           (equation.operands.size() == 1 && equation.op->host.kind == ops::HostRule::Kind::view);
   }
 
   void add(std::size_t index, MoveKind kind) {
@@ -101,7 +112,7 @@ class Combiner {
       bucket_of_[member.results[0]] = kNotPending;
     }
     equations_.push_back(std::move(joined));
-    for (std::size_t index : bucket.views) {
+    for (std::size_t index : bucket.waiting) {
       equations_.push_back(function_.equations[index]);
       for (ValueId result : equations_.back().results) bucket_of_[result] = kNotPending;
     }

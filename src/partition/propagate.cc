@@ -131,6 +131,7 @@ class Propagator {
   std::vector<Annotation> annotated_;        // inputs, constraints and asked outputs
   std::vector<Annotation> stored_;           // state and what is computed from it elementwise
   AtomList batch_;                           // atoms over which the batch is split
+  std::vector<AtomList> claimed_;            // per state entry: atoms that split what it computes
   std::deque<EquationFactors> own_factors_;  // of edges that are no equations
   std::vector<Edge> edges_;
   std::vector<std::vector<std::size_t>> edges_of_;  // per state entry
@@ -213,8 +214,10 @@ void Propagator::spread_stored() {
 }
 
 /// An atom splits the batch where a stored tensor meets it on a factor that the tensor does not
-/// have. An atom on a factor of the weight itself, such as a contracted one, is tensor parallel.
+/// have. An atom on a factor of the weight itself, such as a contracted one, is tensor parallel,
+/// also where the atom splits the batch elsewhere, as in sequence parallelism.
 void Propagator::find_batch_atoms() {
+  claimed_.resize(state_.size());
   std::vector<bool> is_stored(state_.size(), false);
   for (const auto& entry : stored_) is_stored[entry.first] = true;
   std::vector<bool> is_batch(atoms_.size(), false);
@@ -228,7 +231,11 @@ void Propagator::find_batch_atoms() {
       project_all(edge);
       for (const Assignment& lists : projected_) {
         for (std::size_t factor = 0; factor < has_factor.size(); ++factor) {
-          if (has_factor[factor]) continue;
+          if (has_factor[factor]) {
+            AtomList& claimed = claimed_[edge.tensors[t]];
+            claimed.insert(claimed.end(), lists[factor].begin(), lists[factor].end());
+            continue;
+          }
           for (AtomId atom : lists[factor]) is_batch[atom] = true;
         }
       }
@@ -246,8 +253,9 @@ void Propagator::take_up_stored(bool is_without_batch) {
   for (const auto& [id, sharding] : stored_) {
     state_[id] = sharding;
     for (AtomList& list : state_[id].dims) {
-      const auto first = std::find_if(list.begin(), list.end(),
-                                      [&](AtomId atom) { return contains(batch_, atom); });
+      const auto first = std::find_if(list.begin(), list.end(), [&](AtomId atom) {
+        return contains(batch_, atom) && !contains(claimed_[id], atom);
+      });
       if (first == list.end()) continue;
       if (is_without_batch) list.erase(first, list.end());
       if (id < is_input.size() && is_input[id]) result_.is_late[id] = true;

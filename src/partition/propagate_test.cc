@@ -50,6 +50,22 @@ TEST(Propagate, BackwardFromAnOutput) {
   EXPECT_EQ(wanted(p, result, y), "{a},{}");
 }
 
+TEST(Propagate, AnActivationClaimsTheAtomThatItsWeightSharesWithTheBatch) {
+  for (bool is_claimed : {false, true}) {
+    Program p(make_mesh({{"a", 4}}));
+    const ir::ValueId x = p.input({8, 16});
+    const ir::ValueId w = p.input({16, 12});
+    const ir::ValueId y = p.dot(x, w, {1}, {0});
+    p.b.set_outputs({is_claimed ? p.constrain(y, {none, "a"}) : y});
+    const Propagated result =
+        propagate(flatten(p.function), {.inputs = {p.spec(x, {"a"}), p.spec(w, {none, "a"})},
+                                        .is_storage = {false, true},
+                                        .outputs = {},
+                                        .output_alias = {}});
+    EXPECT_EQ(result.is_late[w], !is_claimed);
+  }
+}
+
 TEST(Propagate, BroadcastsGoBackwardFirst) {
   Program p(make_mesh({{"a", 4}, {"b", 2}}));
   const ir::ValueId x = p.input({8, 16});

@@ -95,7 +95,7 @@ TEST(LogicalErrors, LogicalNameSpelledLikeAMeshAxis) {
   EXPECT_EQ(error.text,
             "device_put of w: the spec has logical names, which are no mesh axes\n"
             "  where:  <this line>\n"
-            "  found:  P('data')\n"
+            "  found:  P('data',)\n"
             "  wanted: axes of the mesh data=2,model=4\n"
             "  cure:   translate the names: logical_to_mesh(specs, rules), where specs = "
             "get_partition_spec(tree)");

@@ -164,7 +164,7 @@ TEST(SpecErrors, AxisTwiceInOneEntry) {
   EXPECT_EQ(error.text,
             "NamedSharding: axis 'data' is used twice\n"
             "  where:  <this line>\n"
-            "  found:  P(('data', 'data'))\n"
+            "  found:  P(('data', 'data'),)\n"
             "  wanted: each mesh axis splits at most one dimension\n"
             "  cure:   keep 'data' on one dimension and write none elsewhere");
 }

@@ -45,7 +45,8 @@ void axis_permute(Program& p) {
 
 /// Slices for all elements: those that are there, or copies.
 void axis_all_to_all(Program& p) {
-  const ir::Attributes attributes = axis_of(p);
+  ir::Attributes attributes = axis_of(p);
+  attributes.set("is_pinned", true);
   const std::int64_t size = attributes.integer("size");
   ValueId x = p.recent([&](const Type& type) { return type.rank() > 0 && type.shape[0] == size; });
   if (x == ir::kNoValue) {
@@ -56,7 +57,7 @@ void axis_all_to_all(Program& p) {
     shape.insert(shape.begin(), size);
     x = p.emit_anyway("broadcast_in_dim", {{"dims", dims}, {"shape", shape}}, {slice}).at(0);
   }
-  p.emit("axis_all_to_all", attributes, {x});
+  p.emit("axis_all_to_all", std::move(attributes), {x});
 }
 
 }  // namespace

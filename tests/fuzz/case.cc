@@ -199,7 +199,8 @@ std::string data_text(const ops::HostArray& array) {
 ir::Function program_of(const Case& c) {
   if (c.is_batched.empty() && c.axis.empty()) return c.function;
   const std::vector<bool> all_outputs(c.function.outputs.size(), true);
-  return batch::batch(c.function, c.is_batched, c.batch_size, all_outputs, c.axis).function;
+  return batch::batch(c.function, c.is_batched, c.batch_size, all_outputs, {.name = c.axis})
+      .function;
 }
 
 namespace {

@@ -9,6 +9,7 @@
 
 #include "api/operands.h"
 #include "ops/emit.h"
+#include "ops/ops.h"
 #include "ops/rules.h"
 
 namespace tessera {
@@ -176,7 +177,11 @@ Array all_to_all(Operand x, const std::string& axis, std::int64_t split_dim,
     check_divided("all_to_all", v, split, over, tiled);
     return emit({v}, [&](Builder& b, const Ids& ids) {
       const ValueId parts = divided(b, ids[0], split, over.size, tiled);
-      return joined(b, ops::axis_all_to_all(b, parts, over), concat, tiled);
+      // Pinned, as the function says where each part of the work is done.
+      const ValueId moved =
+          b.emit(ops::axis_all_to_all_op,
+                 {{"axis", over.name}, {"is_pinned", true}, {"size", over.size}}, {parts});
+      return joined(b, moved, concat, tiled);
     });
   });
 }

@@ -81,6 +81,7 @@ class ShardMap {
                     const MeshAxis& axis, const LeafSpec& spec) const;
   ValueId placed(Builder& b, ValueId x, std::vector<std::vector<std::string>> dims,
                  std::size_t first_open) const;
+  ops::BatchAxis batch_axis(const MeshAxis& axis) const;
   void check_number(std::size_t num_arguments) const;
 
   const Mesh& mesh_;
@@ -263,6 +264,18 @@ ValueId ShardMap::unstack(Builder& b, ValueId x, const Marks& varies, const Leaf
                            "arguments on the mesh with device_put"});
 }
 
+ops::BatchAxis ShardMap::batch_axis(const MeshAxis& axis) const {
+  ops::BatchAxis result{
+      .name = axis.name, .atoms = {}, .is_manual = axes_.size() == mesh_.axes().size()};
+  const std::vector<Atom> atoms = atoms_of(mesh_);
+  for (std::size_t i = 0; i < atoms.size(); ++i) {
+    if (mesh_.axes()[static_cast<std::size_t>(atoms[i].axis)] == axis) {
+      result.atoms.push_back(static_cast<AtomId>(i));
+    }
+  }
+  return result;
+}
+
 void ShardMap::check_number(std::size_t num_arguments) const {
   if (options_.in_specs.size() == num_arguments) return;
   throw UserError(
@@ -300,7 +313,8 @@ Outcome ShardMap::run(Body& body) const {
   for (std::size_t axis = axes_.size(); axis-- > 0;) {
     Marks inputs(values.size(), false);
     for (std::size_t i = 0; i < specs.size(); ++i) inputs[i] = specs[i].names(axes_[axis].name);
-    batch::Batched batched = batch::batch(function, inputs, axes_[axis].size, {}, axes_[axis].name);
+    batch::Batched batched =
+        batch::batch(function, inputs, axes_[axis].size, {}, batch_axis(axes_[axis]));
     function = std::move(batched.function);
     for (std::size_t i = 0; i < varies.size(); ++i) varies[i][axis] = batched.is_output_batched[i];
   }

@@ -183,8 +183,8 @@ Outcome map_traced(const Walk& arguments, const Mapping& mapping, Body& body,
     is_batched.push_back(false);
   }
   const std::vector<bool> must_be_batched(nested.results.size(), options.out_axes.is_mapped);
-  const batch::Batched batched =
-      batch::batch(nested.function, is_batched, mapping.size(), must_be_batched, options.axis_name);
+  const batch::Batched batched = batch::batch(nested.function, is_batched, mapping.size(),
+                                              must_be_batched, {.name = options.axis_name});
   if (!options.out_axes.is_mapped) check_unmapped(batched, where);
   Outcome outcome{.result = nested.result, .leaves = {}};
   for (ir::ValueId id : b.inline_function(batched.function, values)) {

@@ -24,7 +24,13 @@ Attributes attributes_of(const NamedAxis& axis) {
 
 /// Whether it is the axis of the equation that becomes the batch dimension.
 bool is_own_axis(const BatchContext& c) {
-  return c.axis == c.equation.attributes.get<std::string>("axis");
+  return c.axis.name == c.equation.attributes.get<std::string>("axis");
+}
+
+ValueId all_to_all(Builder& b, ValueId x, const NamedAxis& axis, bool is_pinned) {
+  Attributes attributes = attributes_of(axis);
+  attributes.set("is_pinned", is_pinned);
+  return b.emit(axis_all_to_all_op, std::move(attributes), {x});
 }
 
 std::int64_t size_of(const ShapeContext& c) {
@@ -49,6 +55,7 @@ std::vector<Type> gather_shape(const ShapeContext& c) {
 
 std::vector<Type> all_to_all_shape(const ShapeContext& c) {
   expect_operands(c, 1);
+  boolean_of(c, "is_pinned");
   const std::int64_t size = size_of(c);
   const Type& type = c.operands[0];
   if (type.rank() == 0 || type.shape[0] != size) {
@@ -78,7 +85,8 @@ ValueId gather_vjp(VjpContext& c) {
 }
 
 ValueId all_to_all_vjp(VjpContext& c) {
-  return axis_all_to_all(c.b, c.cotangent(), axis_of(c.equation));
+  const bool is_pinned = c.equation.attributes.get<bool>("is_pinned");
+  return all_to_all(c.b, c.cotangent(), axis_of(c.equation), is_pinned);
 }
 
 ValueId permute_vjp(VjpContext& c) {
@@ -102,10 +110,24 @@ std::vector<ValueId> gather_batch(BatchContext& c) {
   return {move_to_front(c.b, axis_gather(c.b, c.operands[0], axis_of(c.equation)), 1)};
 }
 
+/// A value with the batch dimension, which stays on the devices of its elements.
+ValueId on_own_device(BatchContext& c, ValueId x) {
+  Sharding sharding = replicated_sharding(c.b.type(x).rank());
+  sharding.dims[0] = c.axis.atoms;
+  for (std::size_t dim = 1; dim < sharding.dims.size(); ++dim) {
+    if (!c.axis.is_manual) sharding.open.push_back(dim);
+  }
+  return sharding_constraint(c.b, x, std::move(sharding));
+}
+
 std::vector<ValueId> all_to_all_batch(BatchContext& c) {
-  const ValueId swapped = move_to_front(c.b, c.batched(0), 1);
-  if (is_own_axis(c)) return {swapped};
-  return {move_to_front(c.b, axis_all_to_all(c.b, swapped, axis_of(c.equation)), 1)};
+  const bool is_pinned = c.equation.attributes.get<bool>("is_pinned");
+  if (!is_own_axis(c)) {
+    const ValueId swapped = move_to_front(c.b, c.batched(0), 1);
+    return {move_to_front(c.b, all_to_all(c.b, swapped, axis_of(c.equation), is_pinned), 1)};
+  }
+  if (!is_pinned || c.axis.atoms.empty()) return {move_to_front(c.b, c.batched(0), 1)};
+  return {on_own_device(c, move_to_front(c.b, on_own_device(c, c.batched(0)), 1))};
 }
 
 std::vector<ValueId> permute_batch(BatchContext& c) {
@@ -158,9 +180,10 @@ const OpRecord axis_all_to_all_op{
     .name = "axis_all_to_all",
     .doc =
         "Slice j along dimension 0 goes to element j of the mapped axis; slice i of the result "
-        "came from element i.",
+        "came from element i. With `is_pinned` operand and result stay with their elements: "
+        "nothing that comes before or after is done while they move.",
     .source = "jax.lax.all_to_all",
-    .attributes = AttributeNames{"axis", "size"},
+    .attributes = AttributeNames{"axis", "is_pinned", "size"},
     .types = TypeSet::any,
     .shape = all_to_all_shape,
     .vjp = per_operand({all_to_all_vjp}),
@@ -169,7 +192,7 @@ const OpRecord axis_all_to_all_op{
     .host = control("axis_all_to_all"),
     .reference = repeat_reference,
     .cost = no_flops,
-    .samples = alone({{f32({1, 6})}, {i32({1, 3, 2}), -9.0, 9.0}}),
+    .samples = alone({{f32({1, 6})}, {i32({1, 3, 2}), -9.0, 9.0}}, {{"is_pinned", true}}),
 };
 
 const OpRecord axis_gather_op{
@@ -201,8 +224,8 @@ const OpRecord axis_index_op{
     .host = control("axis_index"),
     .reference = index_reference,
     .cost = no_flops,
-    .samples = Samples{{.operands = {},
-                        .attributes = {{"axis", std::string("data")}, {"size", std::int64_t{1}}}}},
+    .samples = Samples{{.operands = {}, .attributes = attributes_of({"data", 1})},
+                       {.operands = {}, .attributes = attributes_of({"model", 1})}},
 };
 
 const OpRecord axis_permute_op{
@@ -218,7 +241,7 @@ const OpRecord axis_permute_op{
     .host = control("axis_permute"),
     .reference = repeat_reference,
     .cost = no_flops,
-    .samples = alone({{f32({5, 6})}, {i32({10}), -9.0, 9.0}}, {{"sources", Ints{0}}}),
+    .samples = alone({{f32({5, 6})}, {i32({10, 1}), -9.0, 9.0}}, {{"sources", Ints{0}}}),
 };
 
 OpFamily axis_ops() {
@@ -234,7 +257,7 @@ ValueId axis_gather(Builder& b, ValueId x, const NamedAxis& axis) {
 }
 
 ValueId axis_all_to_all(Builder& b, ValueId x, const NamedAxis& axis) {
-  return b.emit(axis_all_to_all_op, attributes_of(axis), {x});
+  return all_to_all(b, x, axis, false);
 }
 
 ValueId axis_permute(Builder& b, ValueId x, const NamedAxis& axis, Ints sources) {

@@ -16,6 +16,13 @@ struct NamedAxis {
   std::int64_t size;
 };
 
+/// The axis whose elements are those of a batch.
+struct BatchAxis {
+  std::string_view name = {};  // empty: ops cannot name it
+  AtomList atoms = {};         // of the mesh, where the elements are on its devices
+  bool is_manual = false;      // nor is any other axis of the mesh left to the partitioner
+};
+
 /// Which element this is: i32[].
 ir::ValueId axis_index(ir::Builder& b, const NamedAxis& axis);
 /// The values of all elements, stacked along a new dimension 0; the same for every element.
