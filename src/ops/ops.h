@@ -37,6 +37,7 @@ OpFamily trigonometric_ops();
 OpFamily window_ops();
 
 // All other records are found by name (ir::find_op).
+extern const OpRecord add_op;
 extern const OpRecord all_gather_op;
 extern const OpRecord all_reduce_op;
 extern const OpRecord all_slice_op;

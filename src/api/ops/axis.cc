@@ -179,8 +179,8 @@ Array all_to_all(Operand x, const std::string& axis, std::int64_t split_dim,
       const ValueId parts = divided(b, ids[0], split, over.size, tiled);
       // Pinned, as the function says where each part of the work is done.
       const ValueId moved =
-          b.emit(ops::axis_all_to_all_op,
-                 {{"axis", over.name}, {"is_pinned", true}, {"size", over.size}}, {parts});
+          b.emit("axis_all_to_all", {{"axis", over.name}, {"is_pinned", true}, {"size", over.size}},
+                 {parts});
       return joined(b, moved, concat, tiled);
     });
   });

@@ -30,7 +30,7 @@ bool is_own_axis(const BatchContext& c) {
 ValueId all_to_all(Builder& b, ValueId x, const NamedAxis& axis, bool is_pinned) {
   Attributes attributes = attributes_of(axis);
   attributes.set("is_pinned", is_pinned);
-  return b.emit(axis_all_to_all_op, std::move(attributes), {x});
+  return b.emit("axis_all_to_all", std::move(attributes), {x});
 }
 
 std::int64_t size_of(const ShapeContext& c) {
@@ -249,11 +249,11 @@ OpFamily axis_ops() {
 }
 
 ValueId axis_index(Builder& b, const NamedAxis& axis) {
-  return b.emit(axis_index_op, attributes_of(axis), {});
+  return b.emit("axis_index", attributes_of(axis), {});
 }
 
 ValueId axis_gather(Builder& b, ValueId x, const NamedAxis& axis) {
-  return b.emit(axis_gather_op, attributes_of(axis), {x});
+  return b.emit("axis_gather", attributes_of(axis), {x});
 }
 
 ValueId axis_all_to_all(Builder& b, ValueId x, const NamedAxis& axis) {
@@ -263,13 +263,10 @@ ValueId axis_all_to_all(Builder& b, ValueId x, const NamedAxis& axis) {
 ValueId axis_permute(Builder& b, ValueId x, const NamedAxis& axis, Ints sources) {
   Attributes attributes = attributes_of(axis);
   attributes.set("sources", std::move(sources));
-  return b.emit(axis_permute_op, std::move(attributes), {x});
+  return b.emit("axis_permute", std::move(attributes), {x});
 }
 
-bool is_axis_op(const Equation& equation) {
-  return equation.op == &axis_index_op || equation.op == &axis_gather_op ||
-         equation.op == &axis_all_to_all_op || equation.op == &axis_permute_op;
-}
+bool is_axis_op(const Equation& equation) { return equation.attributes.has("axis"); }
 
 bool is_over_axis(const Equation& equation, std::string_view axis) {
   if (is_axis_op(equation)) return equation.attributes.get<std::string>("axis") == axis;
@@ -289,8 +286,8 @@ ValueId without_axis(Builder& b, const Equation& equation, const std::vector<Val
                      .wanted = "a function that shard_map or vmap maps over the axis",
                      .cure = "call it within shard_map, or name the axis in vmap's options"});
   }
-  if (equation.op == &axis_index_op) return scalar(b, 0.0, DType::i32);
-  return equation.op == &axis_gather_op ? repeat(b, operands[0], 1) : operands[0];
+  if (operands.empty()) return scalar(b, 0.0, DType::i32);
+  return *equation.op->name == "axis_gather" ? repeat(b, operands[0], 1) : operands[0];
 }
 
 }  // namespace tessera::ops
