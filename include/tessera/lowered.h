@@ -159,10 +159,12 @@ struct ReshardPlan {
   /// No plan is cheaper by more than this factor; 1 for the cheapest one, which is found on all
   /// meshes whose sizes have no more than six prime factors.
   double bound = 1;
+  std::int64_t start_cost = 0;  // what starting a collective counts, in bytes
 };
 
-/// The collectives that take an array from one sharding to another on the same mesh, such that
-/// devices receive the fewest bytes. Throws UserError for specs that do not fit the type.
+/// The collectives that take an array from one sharding to another on the same mesh at the least
+/// price: the bytes that a device receives and `start_cost` for each of them. Throws UserError
+/// for specs that do not fit the type.
 ReshardPlan plan_reshard(const Type& type, const NamedSharding& from, const PartitionSpec& to,
                          std::source_location where = std::source_location::current());
 

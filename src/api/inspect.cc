@@ -199,6 +199,7 @@ ReshardPlan plan_reshard(const Type& type, const NamedSharding& from, const Part
                             to_sharding(mesh, to, type, "plan_reshard", span));
   ReshardPlan plan;
   plan.bound = planned.bound;
+  plan.start_cost = planned.start_cost;
   for (const partition::ReshardMove& move : planned.moves) {
     const PartitionSpec moved = to_spec(mesh, {.dims = {move.atoms}, .partial = {}});
     plan.steps.push_back({.kind = move.kind,

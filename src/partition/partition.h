@@ -80,7 +80,8 @@ struct ReshardMove {
 
 struct ReshardMoves {
   std::vector<ReshardMove> moves;
-  double bound;  // no plan is cheaper by more than this factor; 1 for the cheapest
+  double bound;             // no plan is cheaper by more than this factor; 1 for the cheapest
+  std::int64_t start_cost;  // what starting a collective counts, in bytes received
 };
 
 /// How to take an array from one sharding to another; neither is partial.

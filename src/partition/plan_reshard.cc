@@ -164,7 +164,8 @@ ReshardMoves plan_moves(const Mesh& mesh, const Type& type, const Sharding& from
                         const Sharding& to) {
   ReshardPlanner planner(mesh);
   const ReshardPlan& plan = planner.plan(type, from, to);
-  ReshardMoves result{.moves = {}, .bound = 1};
+  ReshardMoves result{
+      .moves = {}, .bound = 1, .start_cost = static_cast<std::int64_t>(kMoveLatency)};
   if (plan.cost > 0) result.bound = plan.cost / planner.least_cost(type, from, to);
   const Sharding* state = &from;
   for (const ReshardStep& step : plan.steps) {

@@ -14,7 +14,9 @@ namespace {
 
 constexpr char kEndOfList = '\xff';
 // Devices on which the bound is computed; more of them would tell little more.
-constexpr std::int64_t kMaxDevices = 1024;
+constexpr std::int64_t kMaxDevices = 256;
+// How much a search with a limit trusts the bound: it soon finds plans at most this much dearer.
+constexpr double kHaste = 3;
 // Sums of the same prices in another order differ by less.
 constexpr double kRounding = 1e-9;
 
@@ -186,13 +188,14 @@ class Search {
       queue_.pop();
       const Node& node = nodes_[static_cast<std::size_t>(entry.id)];
       if (node.is_stale) continue;
-      if (node.state == request_.to) return path_to(entry.id);
+      if (node.state == request_.to) break;
       at_ = entry.id;
       state_ = node.state;
       cost_ = node.cost;
       visit_neighbours();
     }
-    return {};
+    if (target_ < 0) return {};
+    return path_to(target_);
   }
 
  private:
@@ -225,6 +228,7 @@ class Search {
   void visit_gathers(std::size_t dim, Sharding& next);
   void visit_all_to_alls();
   void visit_permutes();
+  void visit_nearest_permute();
   void fill(std::size_t dim, std::int64_t rest, std::vector<bool>& is_used, Sharding& next);
   std::vector<ReshardStep> path_to(int id) const;
 
@@ -239,6 +243,7 @@ class Search {
   std::unordered_map<std::string, int> index_;
   std::unordered_map<std::string, double> permuted_from_;  // per shard counts: the least cost
   std::priority_queue<Entry> queue_;
+  int target_ = -1;
   int at_ = -1;  // the node whose neighbours are visited, its layout and its cost
   Sharding state_;
   double cost_ = 0;
@@ -275,8 +280,11 @@ void Search::reach(const Sharding& state, double cost, int parent, MoveKind via)
   nodes_.push_back({state, cost, rest, parent, via});
   const double total = cost + rest;
   if (total >= bound_) return;
-  if (state == request_.to) bound_ = cost * (1 + kRounding);
-  queue_.push({total, cost, id});
+  if (state == request_.to) {
+    bound_ = cost * (1 + kRounding);
+    target_ = id;
+  }
+  queue_.push({is_exact_ ? total : cost + kHaste * rest, cost, id});
 }
 
 void Search::step(MoveKind kind, const Sharding& next) {
@@ -370,7 +378,7 @@ void Search::visit_permutes() {
     counts += std::to_string(count) + ',';
   }
   if (is_targets) return step(MoveKind::collective_permute, request_.to);
-  if (!is_exact_) return;
+  if (!is_exact_) return visit_nearest_permute();
   const double price =
       step_cost(MoveKind::collective_permute, state_, state_, request_.atoms, request_.bytes);
   if (cost_ + price >= bound_) return;
@@ -380,6 +388,32 @@ void Search::visit_permutes() {
   std::vector<bool> is_used(request_.atoms.size(), false);
   Sharding next = replicated_sharding(static_cast<std::int64_t>(state_.dims.size()));
   fill(0, num_shards(request_.atoms, state_.dims[0]), is_used, next);
+}
+
+/// The permute that takes dimensions as near to the target as their shard counts allow.
+void Search::visit_nearest_permute() {
+  std::vector<bool> is_used(request_.atoms.size(), false);
+  Sharding next = replicated_sharding(static_cast<std::int64_t>(state_.dims.size()));
+  std::vector<std::int64_t> rest;
+  for (std::size_t dim = 0; dim < state_.dims.size(); ++dim) {
+    rest.push_back(num_shards(request_.atoms, state_.dims[dim]));
+    for (AtomId atom : request_.to.dims[dim]) {
+      if (rest[dim] % request_.atoms[atom].size != 0) break;
+      rest[dim] /= request_.atoms[atom].size;
+      is_used[atom] = true;
+      next.dims[dim].push_back(atom);
+    }
+  }
+  for (std::size_t dim = 0; dim < state_.dims.size(); ++dim) {
+    for (AtomId atom : atoms_) {
+      if (is_used[atom] || rest[dim] % request_.atoms[atom].size != 0) continue;
+      rest[dim] /= request_.atoms[atom].size;
+      is_used[atom] = true;
+      next.dims[dim].push_back(atom);
+    }
+    if (rest[dim] != 1) return;
+  }
+  if (next != state_) step(MoveKind::collective_permute, next);
 }
 
 /// Goes through every way to fill the dimensions from `dim` on with atoms, `rest` shards being

@@ -11,7 +11,7 @@ namespace tessera::partition {
 
 /// What starting a collective costs, in bytes received; slicing an atom costs next to nothing.
 inline constexpr double kMoveLatency = 512;
-inline constexpr double kSliceLatency = 1;
+inline constexpr double kSliceLatency = 0.25;
 
 struct ReshardStep {
   MoveKind kind;

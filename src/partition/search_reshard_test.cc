@@ -79,7 +79,7 @@ class SlowSearch {
         if (is_used[atom]) continue;
         Lists next = at;
         next[dim].push_back(static_cast<int>(atom));
-        go(next, 1);
+        go(next, kSliceLatency);
       }
       exchange(at, dim, go);
     }

@@ -39,16 +39,15 @@ std::vector<std::string> parts_of(const std::string& text, char separator) {
 Shape shape_of(const std::string& text) {
   Shape shape;
   std::int64_t most = std::int64_t{1} << 40;
-  if (text.empty()) return shape;
   for (const std::string& part : parts_of(text, ',')) {
     std::int64_t size = 0;
     const char* end = part.data() + part.size();
     const auto [reached, error] = std::from_chars(part.data(), end, size);
     if (error != std::errc() || reached != end || size < 1 || size > most) {
       throw UserError({.what = "--shape: the value is not valid",
-                       .found = text,
+                       .found = text.empty() ? "an empty text" : text,
                        .wanted = "sizes of at least 1 and at most 2^40 elements, separated by "
-                                 "commas; nothing for a scalar",
+                                 "commas",
                        .cure = "write for example --shape 8,16"});
     }
     shape.push_back(size);
@@ -111,12 +110,14 @@ std::string text_of(const ReshardPlan& plan, const Type& type, const NamedShardi
                     std::to_string(step.wire_bytes), to_string(step.spec)});
   }
   if (!plan.steps.empty()) text += table(rows);
-  char bound[64] = "the cheapest plan";
+  char text_of_bound[64] = "the cheapest plan";
   if (plan.bound > 1) {
-    std::snprintf(bound, sizeof(bound), "at most %.2f times the cheapest plan", plan.bound);
+    std::snprintf(text_of_bound, sizeof(text_of_bound), "at most %.2f times the cheapest plan",
+                  plan.bound);
   }
   return text + "total " + std::to_string(plan.wire_bytes) + " bytes received per device, " +
-         bound + "\n";
+         text_of_bound + " if starting a collective counts " + std::to_string(plan.start_cost) +
+         " bytes\n";
 }
 
 json json_of(const ReshardPlan& plan, const Flags& flags, const Shape& shape,
@@ -159,7 +160,7 @@ void add_reshard(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
   command->add_option("--mesh", flags->mesh, "mesh axes in order, data=4,model=2; or none")
       ->capture_default_str();
-  command->add_option("--shape", flags->shape, "sizes of the dimensions, 8,16")->required();
+  command->add_option("--shape", flags->shape, "sizes of the dimensions, 8,16");
   add_choice(*command, flags->dtype, "--dtype", {"f32", "f64", "i32", "u32", "bool"},
              "type of the elements");
   const std::string spec =
