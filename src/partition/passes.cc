@@ -1,4 +1,6 @@
 // The passes of partitioning, in order.
+#include <algorithm>
+
 #include <tessera/error.h>
 
 #include "ops/control/control.h"
@@ -37,6 +39,17 @@ void verify_all(const ir::Function& function, std::string_view after) {
   verify_partitioned(function, after);
 }
 
+bool has_nested(const ir::Function& function) {
+  return std::any_of(function.equations.begin(), function.equations.end(),
+                     [](const ir::Equation& equation) { return !bodies_of(equation).empty(); });
+}
+
+/// `function` has no calls.
+ir::Function split_whole(const ir::Function& function, const PartitionOptions& options) {
+  const FlatFunction flat = flatten(function);
+  return split(function, flat, propagate(flat, options));
+}
+
 }  // namespace
 
 void check_options(const ir::Function& function, const PartitionOptions& options) {
@@ -65,9 +78,10 @@ std::vector<ir::Pass> passes(const PartitionOptions& options) {
            .doc = "gives every value a sharding and inserts the collectives that these need",
            .run =
                [&](const ir::Function& f) {
-                 const ir::Function whole = ops::dissolve_calls(f, ops::Dissolve::all_calls);
-                 const FlatFunction flat = flatten(whole);
-                 return split(whole, flat, propagate(flat, options));
+                 if (has_nested(f)) {
+                   return split_whole(ops::dissolve_calls(f, ops::Dissolve::all_calls), options);
+                 }
+                 return split_whole(f, options);
                },
            .takes = verify_whole,
            .gives = verify_all},
@@ -78,7 +92,7 @@ std::vector<ir::Pass> passes(const PartitionOptions& options) {
                  const auto combine = [](const ir::Function& body) {
                    return combine_collectives(body);
                  };
-                 return combine(ir::with_changed_bodies(f, combine));
+                 return has_nested(f) ? combine(ir::with_changed_bodies(f, combine)) : combine(f);
                },
            .is_optional = true,
            .takes = verify_all,
