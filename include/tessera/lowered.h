@@ -100,7 +100,7 @@ struct PlannedCollective {
   std::int64_t group_size = 1;  // devices that talk to each other
   Span where;                   // the user's line
   std::string because;          // the op that needs it and the argument that was split
-  std::string cure;             // "passing 0/w as P('data')" would avoid it; empty: not known
+  std::string cure;             // "passing argument 1 as P()" would avoid it; empty: not known
 };
 
 /// What is known of a function lowered for one kind of arguments.

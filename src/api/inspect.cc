@@ -37,11 +37,12 @@ LoweredProgram::LoweredProgram(std::shared_ptr<detail::Program> program)
 namespace {
 
 /// Paths of the leaves of the arguments, then what the function captured.
-std::vector<std::string> input_names(const detail::Program& program) {
+std::vector<std::string> input_names(const detail::Program& program, const std::string& prefix) {
   const std::vector<std::string>& paths = *program.paths;
   std::vector<std::string> names;
   for (std::size_t i = 0; i < program.inputs.size(); ++i) {
-    names.push_back(i < paths.size() ? paths[i] : fmt::format("captured {}", i - paths.size()));
+    names.push_back(i < paths.size() ? prefix + paths[i]
+                                     : fmt::format("captured {}", i - paths.size()));
   }
   return names;
 }
@@ -61,14 +62,14 @@ std::string LoweredProgram::partitioned_ir() const {
 
 std::string LoweredProgram::explain() const {
   detail::lower(*program_);
-  return partition::explain_text(program_->partitioned, input_names(*program_));
+  return partition::explain_text(program_->partitioned, input_names(*program_, "argument "));
 }
 
 std::vector<PlannedCollective> LoweredProgram::planned_collectives() const {
   detail::lower(*program_);
   std::vector<PlannedCollective> rows;
   for (partition::CollectiveInfo& info :
-       partition::explain(program_->partitioned, input_names(*program_))) {
+       partition::explain(program_->partitioned, input_names(*program_, "argument "))) {
     rows.push_back({.kind = std::move(info.kind),
                     .type = std::move(info.type),
                     .count = info.count,
@@ -146,7 +147,7 @@ LeafPlacement leaf_placement(std::string path, const detail::Placement& placemen
 }  // namespace
 
 std::vector<LeafPlacement> LoweredProgram::arguments() const {
-  std::vector<std::string> names = input_names(*program_);
+  std::vector<std::string> names = input_names(*program_, "");
   std::vector<LeafPlacement> list;
   for (std::size_t i = 0; i < program_->inputs.size(); ++i) {
     list.push_back(leaf_placement(std::move(names[i]), *program_->inputs[i]));

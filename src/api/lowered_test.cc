@@ -64,7 +64,7 @@ TEST(Explain, NamesTheArgumentAndWhatWouldAvoidTheMove) {
   EXPECT_EQ(rows[0].wire_bytes, 8 * 16 / 4 * 3);
   EXPECT_EQ(rows[0].group_size, 4);
   EXPECT_NE(rows[0].where.file.find("lowered_test.cc"), std::string::npos);
-  EXPECT_EQ(rows[0].cure, "passing 1 as P('data')");
+  EXPECT_EQ(rows[0].cure, "passing argument 1 as P('data')");
   // The cure is true.
   const auto cured = f.lower(x, device_put(y, P{"data"}));
   EXPECT_TRUE(cured.planned_collectives().empty());
@@ -78,7 +78,7 @@ TEST(Explain, ReductionsNameTheArgumentThatSplitsThem) {
   const auto rows = f.lower(device_put(ones({8, 16}), P{"data"})).planned_collectives();
   ASSERT_EQ(rows.size(), 1U);
   EXPECT_EQ(rows[0].kind, "all_reduce");
-  EXPECT_EQ(rows[0].cure, "passing 0 without {data}, at 4 times the work per device");
+  EXPECT_EQ(rows[0].cure, "passing argument 0 without {data}, at 4 times the work per device");
   EXPECT_TRUE(f.lower(device_put(ones({8, 16}), P{})).planned_collectives().empty());
 }
 
@@ -108,8 +108,9 @@ TEST(AssertNoCollectives, NamesTheFirstOne) {
       EXPECT_EQ(error.mistake().what, "assert_no_collectives: the program has an all_reduce");
       EXPECT_NE(error.mistake().found.find("f32[], 6 bytes received per device"), std::string::npos)
           << error.mistake().found;
-      EXPECT_EQ(error.mistake().cure,
-                "it is avoided by passing 0 without {data}, at 4 times the work per device");
+      EXPECT_EQ(
+          error.mistake().cure,
+          "it is avoided by passing argument 0 without {data}, at 4 times the work per device");
     }
   }
   EXPECT_THROW(assert_no_collectives(program, {"allreduce"}), UserError);

@@ -216,25 +216,15 @@ class Explainer {
         name = found;
         continue;
       }
+      // A slice may be what somebody asked for; constants are built the way their users want.
       const Equation& equation = function_.equations[definition];
-      if (!brings_in(equation, atom)) {
-        open.insert(open.end(), equation.operands.begin(), equation.operands.end());
-        continue;
-      }
-      return {};
+      if (equation.op == &ops::all_slice_op) return {};
+      open.insert(open.end(), equation.operands.begin(), equation.operands.end());
     }
     if (name.empty()) return {};
     const AtomList axis = axis_of(atom);
     return "passing " + name + " without " + braced(axis) + ", at " +
            std::to_string(num_shards(atoms_, axis)) + " times the work per device";
-  }
-
-  /// Whether results are split over the atom but no operand is.
-  bool brings_in(const Equation& equation, AtomId atom) const {
-    for (ValueId id : equation.operands) {
-      if (uses_atom(function_.sharding(id), atom)) return false;
-    }
-    return true;
   }
 
   bool is_used(ValueId value) const { return first_use_[value] != kNowhere; }
