@@ -44,12 +44,6 @@ bool has_nested(const ir::Function& function) {
                      [](const ir::Equation& equation) { return !bodies_of(equation).empty(); });
 }
 
-/// `function` has no calls.
-ir::Function split_whole(const ir::Function& function, const PartitionOptions& options) {
-  const FlatFunction flat = flatten(function);
-  return split(function, flat, propagate(flat, options));
-}
-
 }  // namespace
 
 void check_options(const ir::Function& function, const PartitionOptions& options) {
@@ -78,10 +72,9 @@ std::vector<ir::Pass> passes(const PartitionOptions& options) {
            .doc = "gives every value a sharding and inserts the collectives that these need",
            .run =
                [&](const ir::Function& f) {
-                 if (has_nested(f)) {
-                   return split_whole(ops::dissolve_calls(f, ops::Dissolve::all_calls), options);
-                 }
-                 return split_whole(f, options);
+                 const ir::Function whole = ops::dissolve_calls(f, ops::Dissolve::all_calls);
+                 const FlatFunction flat = flatten(whole);
+                 return split(whole, flat, propagate(flat, options));
                },
            .takes = verify_whole,
            .gives = verify_all},
