@@ -8,6 +8,7 @@
 
 #include <concepts>
 #include <memory>
+#include <source_location>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -86,14 +87,32 @@ struct MemoryPlan {
   std::int64_t peak = 0;         // all of these
 };
 
+/// The leaves as a table: path, type, spec, local shape and bytes of a device, with their total.
+std::string sharding_table(const std::vector<LeafPlacement>& leaves);
+
+/// One array that a planned collective moves, and what caused it.
+struct PlannedCollective {
+  std::string kind;             // "all_gather"
+  Type type;                    // of the whole array
+  std::int64_t count = 1;       // in one run: the trips of the loops around it
+  std::int64_t bytes = 0;       // of the gathered or reduced array, each time
+  std::int64_t wire_bytes = 0;  // per device, ring model, each time
+  std::int64_t group_size = 1;  // devices that talk to each other
+  Span where;                   // the user's line
+  std::string because;          // the op that needs it and the argument that was split
+  std::string cure;             // "passing argument 1 as P()" would avoid it; empty: not known
+};
+
 /// What is known of a function lowered for one kind of arguments.
 class LoweredProgram {
  public:
   /// The function as traced and differentiated, and as split over the mesh.
   std::string ir() const;
   std::string partitioned_ir() const;
-  /// A table of every collective: kind, bytes, user's line.
+  /// A table of every collective: kind, bytes, user's line, cause and what would avoid it.
   std::string explain() const;
+  /// The rows of explain(), in program order; a combined collective has several.
+  std::vector<PlannedCollective> planned_collectives() const;
   /// Planned collectives of one run.
   std::vector<CollectiveUse> collectives() const;
 
@@ -107,6 +126,12 @@ class LoweredProgram {
   std::shared_ptr<detail::Program> program_;
 };
 
+/// Throws UserError that names the first planned collective of these kinds, of any kind if none is
+/// given; unknown kinds as well.
+void assert_no_collectives(const LoweredProgram& program,
+                           const std::vector<std::string>& kinds = {},
+                           std::source_location where = std::source_location::current());
+
 class CompiledProgram : public LoweredProgram {
  public:
   using LoweredProgram::LoweredProgram;
@@ -116,5 +141,31 @@ class CompiledProgram : public LoweredProgram {
   std::int64_t device_peak_bytes() const { return memory().peak; }
   MemoryPlan memory() const;
 };
+
+// --- changes of sharding
+
+/// One collective, or a slice, which moves nothing.
+struct ReshardStep {
+  std::string kind;
+  std::vector<std::string> axes;  // along which data moves; `data#1` is a part of an axis
+  PartitionSpec spec;             // that it leads to
+  std::int64_t wire_bytes = 0;    // received per device, ring model
+  std::int64_t group_size = 1;    // devices that talk to each other
+};
+
+struct ReshardPlan {
+  std::vector<ReshardStep> steps;
+  std::int64_t wire_bytes = 0;
+  /// No plan is cheaper by more than this factor; 1 for the cheapest one, which is found on all
+  /// meshes whose sizes have no more than six prime factors.
+  double bound = 1;
+  std::int64_t start_cost = 0;  // what starting a collective counts, in bytes
+};
+
+/// The collectives that take an array from one sharding to another on the same mesh at the least
+/// price: the bytes that a device receives and `start_cost` for each of them. Throws UserError
+/// for specs that do not fit the type.
+ReshardPlan plan_reshard(const Type& type, const NamedSharding& from, const PartitionSpec& to,
+                         std::source_location where = std::source_location::current());
 
 }  // namespace tessera

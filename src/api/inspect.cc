@@ -1,7 +1,10 @@
 // What users see of lowered and compiled programs, and the settings of the engine.
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <map>
 
 #include <tessera/error.h>
@@ -31,6 +34,21 @@ EngineKind engine_kind() { return engine_setting; }
 LoweredProgram::LoweredProgram(std::shared_ptr<detail::Program> program)
     : program_(std::move(program)) {}
 
+namespace {
+
+/// Paths of the leaves of the arguments, then what the function captured.
+std::vector<std::string> input_names(const detail::Program& program, const std::string& prefix) {
+  const std::vector<std::string>& paths = *program.paths;
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < program.inputs.size(); ++i) {
+    names.push_back(i < paths.size() ? prefix + paths[i]
+                                     : fmt::format("captured {}", i - paths.size()));
+  }
+  return names;
+}
+
+}  // namespace
+
 std::string LoweredProgram::ir() const {
   ir::Function function = program_->traced;
   function.outputs = program_->all_outputs;
@@ -44,7 +62,52 @@ std::string LoweredProgram::partitioned_ir() const {
 
 std::string LoweredProgram::explain() const {
   detail::lower(*program_);
-  return partition::explain_text(program_->partitioned);
+  return partition::explain_text(program_->partitioned, input_names(*program_, "argument "));
+}
+
+std::vector<PlannedCollective> LoweredProgram::planned_collectives() const {
+  detail::lower(*program_);
+  std::vector<PlannedCollective> rows;
+  for (partition::CollectiveInfo& info :
+       partition::explain(program_->partitioned, input_names(*program_, "argument "))) {
+    rows.push_back({.kind = std::move(info.kind),
+                    .type = std::move(info.type),
+                    .count = info.count,
+                    .bytes = info.bytes,
+                    .wire_bytes = info.wire_bytes,
+                    .group_size = info.group_size,
+                    .where = std::move(info.span),
+                    .because = std::move(info.because),
+                    .cure = std::move(info.cure)});
+  }
+  return rows;
+}
+
+void assert_no_collectives(const LoweredProgram& program, const std::vector<std::string>& kinds,
+                           std::source_location where) {
+  const std::vector<std::string> all = partition::collective_kinds();
+  const auto is_in = [](const std::string& kind, const std::vector<std::string>& list) {
+    return std::find(list.begin(), list.end(), kind) != list.end();
+  };
+  for (const std::string& kind : kinds) {
+    if (is_in(kind, all)) continue;
+    throw UserError({.what = "assert_no_collectives: there is no such collective",
+                     .where = trace::call_span(where),
+                     .found = kind,
+                     .wanted = fmt::format("{}", fmt::join(all, ", ")),
+                     .cure = "write for example {\"all_gather\"}, or {} for any kind"});
+  }
+  for (const PlannedCollective& row : program.planned_collectives()) {
+    if (!kinds.empty() && !is_in(row.kind, kinds)) continue;
+    throw UserError({.what = "assert_no_collectives: the program has an " + row.kind,
+                     .where = row.where.file.empty() ? trace::call_span(where) : row.where,
+                     .found = fmt::format("{} of {}, {} bytes received per device: {}", row.kind,
+                                          to_string(row.type), row.wire_bytes, row.because),
+                     .wanted = kinds.empty() ? std::string("no collectives")
+                                             : fmt::format("no {}", fmt::join(kinds, ", no ")),
+                     .cure = row.cure.empty() ? "change the sharding of what is named"
+                                              : "it is avoided by " + row.cure});
+  }
 }
 
 std::vector<CollectiveUse> LoweredProgram::collectives() const {
@@ -84,12 +147,10 @@ LeafPlacement leaf_placement(std::string path, const detail::Placement& placemen
 }  // namespace
 
 std::vector<LeafPlacement> LoweredProgram::arguments() const {
-  const std::vector<std::string>& paths = *program_->paths;
+  std::vector<std::string> names = input_names(*program_, "");
   std::vector<LeafPlacement> list;
   for (std::size_t i = 0; i < program_->inputs.size(); ++i) {
-    list.push_back(
-        leaf_placement(i < paths.size() ? paths[i] : fmt::format("captured {}", i - paths.size()),
-                       *program_->inputs[i]));
+    list.push_back(leaf_placement(std::move(names[i]), *program_->inputs[i]));
   }
   return list;
 }
@@ -105,6 +166,51 @@ std::vector<LeafPlacement> LoweredProgram::results() const {
     list.push_back(leaf_placement(program_->result_paths[i], *placement));
   }
   return list;
+}
+
+std::string sharding_table(const std::vector<LeafPlacement>& leaves) {
+  std::vector<std::array<std::string, 5>> rows = {
+      {"leaf", "type", "spec", "local shape", "bytes of a device"}};
+  std::int64_t total = 0;
+  for (const LeafPlacement& leaf : leaves) {
+    const std::int64_t bytes = size_bytes(Type{leaf.type.dtype, leaf.local_shape});
+    total += bytes;
+    rows.push_back({leaf.path, to_string(leaf.type), to_string(leaf.sharding.spec),
+                    to_string(leaf.local_shape), std::to_string(bytes)});
+  }
+  rows.push_back({"total", "", "", "", std::to_string(total)});
+  std::array<std::size_t, 5> widths{};
+  for (const auto& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& [leaf, type, spec, local, bytes] : rows) {
+    text += fmt::format("{:<{}}  {:<{}}  {:<{}}  {:<{}}  {:>{}}\n", leaf, widths[0], type,
+                        widths[1], spec, widths[2], local, widths[3], bytes, widths[4]);
+  }
+  return text;
+}
+
+ReshardPlan plan_reshard(const Type& type, const NamedSharding& from, const PartitionSpec& to,
+                         std::source_location where) {
+  const Mesh& mesh = from.mesh;
+  const Span span = trace::call_span(where);
+  const partition::ReshardMoves planned =
+      partition::plan_moves(mesh, type, to_sharding(mesh, from.spec, type, "plan_reshard", span),
+                            to_sharding(mesh, to, type, "plan_reshard", span));
+  ReshardPlan plan;
+  plan.bound = planned.bound;
+  plan.start_cost = planned.start_cost;
+  for (const partition::ReshardMove& move : planned.moves) {
+    const PartitionSpec moved = to_spec(mesh, {.dims = {move.atoms}, .partial = {}});
+    plan.steps.push_back({.kind = move.kind,
+                          .axes = moved.entries().at(0).axes,
+                          .spec = to_spec(mesh, move.to),
+                          .wire_bytes = move.wire_bytes,
+                          .group_size = move.group_size});
+    plan.wire_bytes += move.wire_bytes;
+  }
+  return plan;
 }
 
 double CompiledProgram::compile_seconds() const { return program_->seconds; }

@@ -50,6 +50,99 @@ TEST(Lowered, PlansTheMemoryOfADevice) {
   EXPECT_EQ(donating.results, 0);
 }
 
+TEST(Explain, NamesTheArgumentAndWhatWouldAvoidTheMove) {
+  const Mesh mesh = make_mesh({{"data", 4}});
+  const use_mesh scope(mesh);
+  auto f = jit([](Array x, Array y) { return x + y; }, {.out_shardings = P{"data"}});
+  const Array x = device_put(ones({8, 16}), P{"data"});
+  const Array y = device_put(ones({8, 16}), P{none, "data"});
+  const auto rows = f.lower(x, y).planned_collectives();
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].kind, "all_to_all");
+  EXPECT_EQ(rows[0].type, (Type{DType::f32, {8, 16}}));
+  EXPECT_EQ(rows[0].bytes, 8 * 16);
+  EXPECT_EQ(rows[0].wire_bytes, 8 * 16 / 4 * 3);
+  EXPECT_EQ(rows[0].group_size, 4);
+  EXPECT_NE(rows[0].where.file.find("lowered_test.cc"), std::string::npos);
+  EXPECT_EQ(rows[0].cure, "passing argument 1 as P('data')");
+  // The cure is true.
+  const auto cured = f.lower(x, device_put(y, P{"data"}));
+  EXPECT_TRUE(cured.planned_collectives().empty());
+  EXPECT_NO_THROW(assert_no_collectives(cured));
+}
+
+TEST(Explain, ReductionsNameTheArgumentThatSplitsThem) {
+  const Mesh mesh = make_mesh({{"data", 4}});
+  const use_mesh scope(mesh);
+  auto f = jit([](Array x) { return sum(x); });
+  const auto rows = f.lower(device_put(ones({8, 16}), P{"data"})).planned_collectives();
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].kind, "all_reduce");
+  EXPECT_EQ(rows[0].cure, "passing argument 0 without {data}, at 4 times the work per device");
+  EXPECT_TRUE(f.lower(device_put(ones({8, 16}), P{})).planned_collectives().empty());
+}
+
+TEST(Explain, OutputsThatAreAskedForElsewhere) {
+  const Mesh mesh = make_mesh({{"data", 4}});
+  const use_mesh scope(mesh);
+  const auto doubled = [](Array x) { return x + x; };
+  const Array x = device_put(ones({8, 16}), P{"data"});
+  const auto rows = jit(doubled, {.out_shardings = P{}}).lower(x).planned_collectives();
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].cure, "asking for output 0 as P('data')");
+  EXPECT_TRUE(jit(doubled, {.out_shardings = P{"data"}}).lower(x).planned_collectives().empty());
+}
+
+TEST(AssertNoCollectives, NamesTheFirstOne) {
+  const Mesh mesh = make_mesh({{"data", 4}});
+  const use_mesh scope(mesh);
+  const auto program =
+      jit([](Array x) { return sum(x); }).lower(device_put(ones({8, 16}), P{"data"}));
+  EXPECT_NO_THROW(assert_no_collectives(program, {"all_gather", "all_to_all"}));
+  for (const std::vector<std::string>& kinds :
+       {std::vector<std::string>{}, std::vector<std::string>{"all_gather", "all_reduce"}}) {
+    try {
+      assert_no_collectives(program, kinds);
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const UserError& error) {
+      EXPECT_EQ(error.mistake().what, "assert_no_collectives: the program has an all_reduce");
+      EXPECT_NE(error.mistake().found.find("f32[], 6 bytes received per device"), std::string::npos)
+          << error.mistake().found;
+      EXPECT_EQ(
+          error.mistake().cure,
+          "it is avoided by passing argument 0 without {data}, at 4 times the work per device");
+    }
+  }
+  EXPECT_THROW(assert_no_collectives(program, {"allreduce"}), UserError);
+}
+
+TEST(ShardingTable, HasBytesOfADeviceAndTheirTotal) {
+  const Mesh mesh = make_mesh({{"data", 4}});
+  const use_mesh scope(mesh);
+  const auto program = jit([](Array x, Array y) {
+                         return x + sum(y);
+                       }).lower(device_put(ones({8, 16}), P{"data"}), device_put(ones({3}), P{}));
+  EXPECT_EQ(sharding_table(program.arguments()),
+            "leaf   type       spec       local shape  bytes of a device\n"
+            "0      f32[8,16]  P('data')  [2,16]                     128\n"
+            "1      f32[3]     P()        [3]                         12\n"
+            "total                                                   140\n");
+}
+
+TEST(PlanReshard, MovesATileOnly) {
+  const Mesh mesh = make_mesh({{"data", 8}, {"model", 8}});
+  const ReshardPlan plan = plan_reshard(
+      {DType::f32, {64, 64}}, NamedSharding(mesh, P{"data", "model"}), P{"model", "data"});
+  ASSERT_EQ(plan.steps.size(), 1U);
+  EXPECT_EQ(plan.steps[0].kind, "collective_permute");
+  EXPECT_EQ(plan.steps[0].axes, (std::vector<std::string>{"data", "model"}));
+  EXPECT_EQ(plan.steps[0].spec, (P{"model", "data"}));
+  EXPECT_EQ(plan.wire_bytes, 256);
+  EXPECT_EQ(plan.bound, 1);
+  EXPECT_THROW(plan_reshard({DType::f32, {64}}, NamedSharding(mesh, P{}), P{none, "data"}),
+               UserError);
+}
+
 TEST(Passes, AreObserved) {
   std::vector<std::string> names;
   auto f = jit(twice_squared, {.passes = {.verify = true, .observe = [&](const PassReport& pass) {

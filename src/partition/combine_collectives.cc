@@ -33,9 +33,13 @@ class Combiner {
       : function_(function), options_(options), bucket_of_(function.values.size(), kNotPending) {}
 
   Function run() {
+    equations_.reserve(function_.equations.size());
     for (std::size_t i = 0; i < function_.equations.size(); ++i) visit(i);
     for (std::size_t b = 0; b < buckets_.size(); ++b) flush(static_cast<int>(b));
-    Function result = function_;
+    Function result = ir::empty_like(function_);
+    result.values = function_.values;
+    result.inputs = function_.inputs;
+    result.outputs = function_.outputs;
     result.equations = std::move(equations_);
     return ir::without_dead_code(result);
   }

@@ -18,14 +18,22 @@ namespace {
 
 constexpr std::size_t kNowhere = ~std::size_t{0};
 
+/// An input as the user passes it; a body gets slices of what is scanned.
+struct Source {
+  std::string name;  // empty: computed
+  bool is_slice = false;
+};
+
 /// Explains one function, and those nested in it by explainers of their own.
 class Explainer {
  public:
   /// `of` goes behind `input 3`; `count` is how often the function runs.
-  Explainer(const Function& function, std::string of, std::int64_t count)
+  Explainer(const Function& function, std::string of, std::int64_t count,
+            std::vector<Source> sources)
       : function_(function),
         of_(std::move(of)),
         count_(count),
+        sources_(std::move(sources)),
         atoms_(atoms_of(function.mesh)),
         definition_(function.values.size(), kNowhere),
         first_use_(function.values.size(), kNowhere) {
@@ -44,7 +52,8 @@ class Explainer {
       for (const Function* body : bodies_of(equation)) {
         const std::int64_t rounds =
             equation.op == &ops::scan_op ? equation.attributes.integer("length") : 1;
-        Explainer(*body, " of " + place(equation), count_ * rounds).run(infos, number);
+        Explainer(*body, " of " + place(equation), count_ * rounds, sources_of(equation, *body))
+            .run(infos, number);
       }
       const auto kind = kind_of(*equation.op);
       if (permuted_shards(function_, equation) > 1) {
@@ -76,6 +85,7 @@ class Explainer {
             .group_size = permuted_shards(function_, equation),
             .span = equation.span,
             .because = place(equation) + " moves slices of a split dimension",
+            .cure = {},
             .equation = 0,
             .count = count_};
   }
@@ -93,20 +103,18 @@ class Explainer {
                         .group_size = 1,
                         .span = equation.span,
                         .because = {},
+                        .cure = {},
                         .equation = 0,
                         .count = count_};
-    const Sharding& whole = kind == MoveKind::all_gather ? info.to : info.from;
-    info.bytes = size_bytes(
-        Type{info.type.dtype, Layout(function_.mesh, whole, info.type.shape).max_tile_shape()});
-    info.group_size = group_size(kind, info.from, info.to, atoms_);
-    const std::int64_t others =
-        kind == MoveKind::collective_permute ? info.group_size : info.group_size - 1;
-    info.wire_bytes = info.bytes * others / info.group_size;
-    if (kind == MoveKind::all_reduce) info.wire_bytes *= 2;
+    const MoveSize size = move_size(kind, function_.mesh, info.type, info.from, info.to);
+    info.bytes = size.bytes;
+    info.wire_bytes = size.wire_bytes;
+    info.group_size = size.group_size;
     if (is_reducing(kind)) {
       explain_reduction(operand, info);
     } else {
       info.because = needed_by(result) + "; " + held_because(operand, info.from, info.to);
+      info.cure = cure_of_move(operand, result);
     }
     return info;
   }
@@ -132,8 +140,112 @@ class Explainer {
       if (!uses_atom(function_.sharding(id), info.from.partial[0])) continue;
       info.because +=
           ", which splits operand " + std::to_string(i) + "; " + origin(id, info.from.partial[0]);
+      info.cure = cure_of_reduction(*maker, info.from.partial[0]);
       return;
     }
+  }
+
+  /// What the inputs of a body are outside.
+  std::vector<Source> sources_of(const Equation& equation, const Function& body) const {
+    const std::size_t first = equation.operands.size() - body.inputs.size();
+    std::vector<Source> sources;
+    for (std::size_t i = 0; i < body.inputs.size(); ++i) {
+      const ValueId outer = equation.operands[first + i];
+      Source source = source_of(outer);
+      if (function_.type(outer).rank() > body.type(body.inputs[i]).rank()) {
+        if (source.is_slice) source.name.clear();
+        source.is_slice = true;
+      }
+      sources.push_back(std::move(source));
+    }
+    return sources;
+  }
+
+  /// The input that the value is, moved by collectives at most.
+  Source source_of(ValueId value) const {
+    while (definition_[value] != kNowhere) {
+      const Equation& maker = function_.equations[definition_[value]];
+      if (!kind_of(*maker.op)) return {};
+      value = maker.operands[0];
+    }
+    return sources_[input_index(value)];
+  }
+
+  std::size_t input_index(ValueId value) const {
+    std::size_t input = 0;
+    while (function_.inputs[input] != value) ++input;
+    return input;
+  }
+
+  std::string spec_text(ValueId value, bool is_slice = false) const {
+    Sharding sharding = function_.sharding(value);
+    if (is_slice) sharding.dims.insert(sharding.dims.begin(), AtomList());
+    return to_string(to_spec(function_.mesh, sharding));
+  }
+
+  /// Where both ends of a chain of moves are in the user's hands.
+  std::string cure_of_move(ValueId operand, ValueId result) const {
+    const ValueId last = end_of_chain(result);
+    const Source source = source_of(operand);
+    if (is_used(last)) {
+      if (source.name.empty()) return {};
+      return "passing " + source.name + " as " + spec_text(last, source.is_slice);
+    }
+    if (!of_.empty()) return {};
+    for (std::size_t i = 0; i < function_.outputs.size(); ++i) {
+      if (function_.outputs[i] != last) continue;
+      return "asking for output " + std::to_string(i) + " as " + spec_text(start_of_chain(operand));
+    }
+    return {};
+  }
+
+  /// Only where a single input brings the atom in.
+  std::string cure_of_reduction(const Equation& maker, AtomId atom) const {
+    std::vector<bool> is_seen(function_.values.size(), false);
+    std::vector<ValueId> open = maker.operands;
+    std::string name;
+    while (!open.empty()) {
+      const ValueId value = open.back();
+      open.pop_back();
+      if (is_seen[value] || !uses_atom(function_.sharding(value), atom)) continue;
+      is_seen[value] = true;
+      const std::size_t definition = definition_[value];
+      if (definition == kNowhere) {
+        const std::string& found = sources_[input_index(value)].name;
+        if (found.empty() || (!name.empty() && name != found)) return {};
+        name = found;
+        continue;
+      }
+      // A slice may be what somebody asked for; constants are built the way their users want.
+      const Equation& equation = function_.equations[definition];
+      if (equation.op == &ops::all_slice_op) return {};
+      open.insert(open.end(), equation.operands.begin(), equation.operands.end());
+    }
+    if (name.empty()) return {};
+    const AtomList axis = axis_of(atom);
+    return "passing " + name + " without " + braced(axis) + ", at " +
+           std::to_string(num_shards(atoms_, axis)) + " times the work per device";
+  }
+
+  bool is_used(ValueId value) const { return first_use_[value] != kNowhere; }
+
+  /// The value behind the last of a chain of collectives.
+  ValueId end_of_chain(ValueId value) const {
+    while (is_used(value)) {
+      const Equation& user = function_.equations[first_use_[value]];
+      if (!kind_of(*user.op)) break;
+      value = user.results[0];
+    }
+    return value;
+  }
+
+  ValueId start_of_chain(ValueId value) const {
+    while (definition_[value] != kNowhere) {
+      const Equation& maker = function_.equations[definition_[value]];
+      if (!kind_of(*maker.op) || is_reducing(*kind_of(*maker.op))) break;
+      value = maker.operands[0];
+    }
+    return value;
   }
 
   /// Who uses the value, looking through the rest of a chain of collectives.
@@ -180,9 +292,10 @@ class Explainer {
       if (next == ir::kNoValue) return place(maker) + " is split over " + braced(axis);
       value = next;
     }
-    std::size_t input = 0;
-    while (input < function_.inputs.size() && function_.inputs[input] != value) ++input;
-    return "input " + std::to_string(input) + of_ + " is split over " + braced(axis);
+    const std::size_t input = input_index(value);
+    const std::string name =
+        of_.empty() ? sources_[input].name : "input " + std::to_string(input) + of_;
+    return name + " is split over " + braced(axis);
   }
 
   AtomList axis_of(AtomId atom) const {
@@ -196,6 +309,7 @@ class Explainer {
   const Function& function_;
   std::string of_;
   std::int64_t count_;
+  std::vector<Source> sources_;  // per input
   const std::vector<Atom> atoms_;
   std::vector<std::size_t> definition_;
   std::vector<std::size_t> first_use_;
@@ -203,14 +317,28 @@ class Explainer {
 
 }  // namespace
 
-std::vector<CollectiveInfo> explain(const Function& partitioned) {
+std::vector<std::string> collective_kinds() {
+  std::vector<std::string> kinds;
+  for (MoveKind kind : {MoveKind::all_gather, MoveKind::all_reduce, MoveKind::all_to_all,
+                        MoveKind::collective_permute, MoveKind::reduce_scatter}) {
+    kinds.emplace_back(ir::op_name(op_of(kind)));
+  }
+  return kinds;
+}
+
+std::vector<CollectiveInfo> explain(const Function& partitioned,
+                                    const std::vector<std::string>& names) {
   std::vector<CollectiveInfo> infos;
   std::size_t number = 0;
-  Explainer(partitioned, "", 1).run(infos, number);
+  std::vector<Source> sources;
+  for (std::size_t i = 0; i < partitioned.inputs.size(); ++i) {
+    sources.push_back({i < names.size() ? names[i] : "input " + std::to_string(i)});
+  }
+  Explainer(partitioned, "", 1, std::move(sources)).run(infos, number);
   return infos;
 }
 
-std::string explain_text(const Function& partitioned) {
+std::string explain_text(const Function& partitioned, const std::vector<std::string>& names) {
   struct Total {
     std::int64_t count = 0, bytes = 0, wire_bytes = 0;
   };
@@ -218,15 +346,15 @@ std::string explain_text(const Function& partitioned) {
   std::string text = fmt::format(fmt::runtime(row), "collective", "bytes", "wire bytes", "group",
                                  "array", "because");
   std::map<std::string, Total> totals;
-  for (const CollectiveInfo& info : explain(partitioned)) {
+  for (const CollectiveInfo& info : explain(partitioned, names)) {
     Total& total = totals[info.kind];
     total.count += info.count;
     total.bytes += info.bytes * info.count;
     total.wire_bytes += info.wire_bytes * info.count;
-    text +=
-        fmt::format(fmt::runtime(row), info.kind, info.bytes, info.wire_bytes, info.group_size,
-                    to_string(info.type),
-                    (info.count > 1 ? fmt::format("{} times: ", info.count) : "") + info.because);
+    text += fmt::format(fmt::runtime(row), info.kind, info.bytes, info.wire_bytes, info.group_size,
+                        to_string(info.type),
+                        (info.count > 1 ? fmt::format("{} times: ", info.count) : "") +
+                            info.because + (info.cure.empty() ? "" : "; avoided by " + info.cure));
   }
   if (totals.empty()) return "no collectives\n";
   for (const auto& [kind, total] : totals) {

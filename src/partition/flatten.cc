@@ -50,6 +50,7 @@ class Flattener {
     flat.values.insert(flat.values.end(), function.values.begin(), function.values.end());
     result_.is_input.resize(flat.values.size(), false);
     for (ValueId id : function.inputs) result_.is_input[block.first_value + id] = true;
+    flat.equations.reserve(flat.equations.size() + function.equations.size());
     for (Equation equation : function.equations) {
       for (ValueId& id : equation.operands) id += static_cast<ValueId>(block.first_value);
       for (ValueId& id : equation.results) id += static_cast<ValueId>(block.first_value);
@@ -62,6 +63,10 @@ class Flattener {
   }
 
   void add_bodies(std::size_t index) {
+    if (const Equation& here = result_.function.equations[index];
+        here.op != &ops::optimization_barrier_op && bodies_of(here).empty()) {
+      return;
+    }
     // A copy: more equations are about to come.
     const Equation equation = result_.function.equations[index];
     if (equation.op == &ops::optimization_barrier_op) {

@@ -130,6 +130,31 @@ std::int64_t group_size(MoveKind kind, const Sharding& from, const Sharding& to,
   return num_shards(atoms, from.partial) / num_shards(atoms, to.partial);
 }
 
+AtomList moved_atoms(MoveKind kind, const Sharding& from, const Sharding& to) {
+  if (is_reducing(kind)) return rest_after(to.partial, from.partial);
+  AtomList moved;
+  for (std::size_t dim = 0; dim < from.dims.size(); ++dim) {
+    const auto [old_rest, new_rest] = std::mismatch(from.dims[dim].begin(), from.dims[dim].end(),
+                                                    to.dims[dim].begin(), to.dims[dim].end());
+    moved.insert(moved.end(), old_rest, from.dims[dim].end());
+    moved.insert(moved.end(), new_rest, to.dims[dim].end());
+  }
+  std::sort(moved.begin(), moved.end());
+  moved.erase(std::unique(moved.begin(), moved.end()), moved.end());
+  return moved;
+}
+
+MoveSize move_size(MoveKind kind, const Mesh& mesh, const Type& type, const Sharding& from,
+                   const Sharding& to) {
+  const Sharding& whole = kind == MoveKind::all_gather ? to : from;
+  const std::int64_t bytes =
+      size_bytes(Type{type.dtype, Layout(mesh, whole, type.shape).max_tile_shape()});
+  const std::int64_t n = group_size(kind, from, to, atoms_of(mesh));
+  const std::int64_t others = kind == MoveKind::collective_permute ? n : n - 1;
+  const std::int64_t rounds = kind == MoveKind::all_reduce ? 2 : 1;
+  return {.bytes = bytes, .wire_bytes = bytes * others / n * rounds, .group_size = n};
+}
+
 double bytes_received(MoveKind kind, const Sharding& from, const Sharding& to,
                       const std::vector<Atom>& atoms, double bytes) {
   const auto shards = [&](const Sharding& sharding) {

@@ -44,6 +44,18 @@ bool may_resolve(const AtomList& partial, std::size_t count, const std::vector<A
 double bytes_received(MoveKind kind, const Sharding& from, const Sharding& to,
                       const std::vector<Atom>& atoms, double bytes);
 
+/// The atoms along which data moves.
+AtomList moved_atoms(MoveKind kind, const Sharding& from, const Sharding& to);
+
+/// What reports say of one collective on one array, for the fullest device.
+struct MoveSize {
+  std::int64_t bytes;       // the whole gathered or reduced array that a group holds
+  std::int64_t wire_bytes;  // received per device, ring model
+  std::int64_t group_size;
+};
+MoveSize move_size(MoveKind kind, const Mesh& mesh, const Type& type, const Sharding& from,
+                   const Sharding& to);
+
 /// Devices that talk to each other.
 std::int64_t group_size(MoveKind kind, const Sharding& from, const Sharding& to,
                         const std::vector<Atom>& atoms);

@@ -52,16 +52,41 @@ struct CollectiveInfo {
   std::int64_t group_size;  // n: devices that talk to each other
   Span span;                // of the equation that needed it
   std::string because;      // which operand of which equation, and which input caused it
+  std::string cure;         // "passing input 1 as P('data')"; empty where nothing is known
   std::size_t equation;     // number of the collective; a combined one has several infos
   /// How often it runs in one step: the product of the lengths of the scans around it. One round of
   /// a while counts, and every branch of a cond.
   std::int64_t count = 1;
 };
 
+/// The names of all kinds that explain() can list.
+std::vector<std::string> collective_kinds();
 /// Every collective that moves data (all_slice moves none), in program order.
-std::vector<CollectiveInfo> explain(const ir::Function& partitioned);
+/// `names` are those of the inputs; others are called `input 3`.
+std::vector<CollectiveInfo> explain(const ir::Function& partitioned,
+                                    const std::vector<std::string>& names = {});
 /// The same as a table with totals per kind.
-std::string explain_text(const ir::Function& partitioned);
+std::string explain_text(const ir::Function& partitioned,
+                         const std::vector<std::string>& names = {});
+
+/// One collective, or slice, of a change of sharding.
+struct ReshardMove {
+  std::string kind;  // name of the op
+  AtomList atoms;    // along which data moves
+  Sharding to;
+  std::int64_t wire_bytes;  // received per device, ring model
+  std::int64_t group_size;
+};
+
+struct ReshardMoves {
+  std::vector<ReshardMove> moves;
+  double bound;             // no plan is cheaper by more than this factor; 1 for the cheapest
+  std::int64_t start_cost;  // what starting a collective counts, in bytes received
+};
+
+/// How to take an array from one sharding to another; neither is partial.
+ReshardMoves plan_moves(const Mesh& mesh, const Type& type, const Sharding& from,
+                        const Sharding& to);
 
 /// Throws InternalError unless every value has a sharding, operands and results of each equation
 /// agree with its factors, reduced dimensions are split only where exact, partial values are used

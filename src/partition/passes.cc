@@ -1,4 +1,6 @@
 // The passes of partitioning, in order.
+#include <algorithm>
+
 #include <tessera/error.h>
 
 #include "ops/control/control.h"
@@ -35,6 +37,11 @@ void verify_whole(const ir::Function& function, std::string_view after) {
 void verify_all(const ir::Function& function, std::string_view after) {
   ir::verify(function, after);
   verify_partitioned(function, after);
+}
+
+bool has_nested(const ir::Function& function) {
+  return std::any_of(function.equations.begin(), function.equations.end(),
+                     [](const ir::Equation& equation) { return !bodies_of(equation).empty(); });
 }
 
 }  // namespace
@@ -78,7 +85,7 @@ std::vector<ir::Pass> passes(const PartitionOptions& options) {
                  const auto combine = [](const ir::Function& body) {
                    return combine_collectives(body);
                  };
-                 return combine(ir::with_changed_bodies(f, combine));
+                 return has_nested(f) ? combine(ir::with_changed_bodies(f, combine)) : combine(f);
                },
            .is_optional = true,
            .takes = verify_all,

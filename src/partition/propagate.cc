@@ -33,6 +33,8 @@ struct Edge {
   Level level = kPass;
   bool is_broadcast = false;
   bool is_identity = false;  // a value and the same value, or a slice of it, elsewhere
+  bool has_reduced = false;
+  bool is_uniform = false;  // all tensors have the same factors in the same places
 };
 
 /// Constants, iotas and broadcasts of them or of scalars.
@@ -83,6 +85,7 @@ class Propagator {
     spread_stored();
     for (const auto& [id, sharding] : annotated_) state_[id] = sharding;
     for (const auto& [id, dims] : open_dims_) is_open_[id] = true;
+    settled_.assign(edges_.size(), -1);
     run_levels();  // the batch
     if (!stored_.empty()) {
       find_batch_atoms();
@@ -108,6 +111,8 @@ class Propagator {
   void add_identity(ValueId whole, ValueId other);
   void add_edge(Edge edge);
   void run_level(Level level);
+  static int rule_of(const Edge& edge, Level level);
+  bool is_settled(const Edge& edge) const;
   void visit(const Edge& edge, Level level);
   void project_all(const Edge& edge);
   bool takes_part(const Edge& edge, std::size_t factor, Level level) const;
@@ -135,6 +140,8 @@ class Propagator {
   std::deque<EquationFactors> own_factors_;  // of edges that are no equations
   std::vector<Edge> edges_;
   std::vector<std::vector<std::size_t>> edges_of_;  // per state entry
+  /// Per edge: the strongest rule that found nothing to do since a tensor of it changed; -1: none.
+  std::vector<int> settled_;
   std::deque<std::size_t> queue_;
   std::vector<bool> is_queued_;
   std::vector<std::size_t> changed_;   // edges of values that changed in the last visit
@@ -203,6 +210,7 @@ void Propagator::find_stored() {
 void Propagator::spread_stored() {
   if (stored_.empty()) return;
   for (const auto& [id, sharding] : stored_) state_[id] = sharding;
+  settled_.assign(edges_.size(), -1);
   run_level(kElementwise);
   for (std::size_t id = 0; id < state_.size(); ++id) {
     if (is_open_[id] && !is_replicated(state_[id])) {
@@ -251,6 +259,7 @@ void Propagator::find_batch_atoms() {
 void Propagator::take_up_stored(bool is_without_batch) {
   const std::vector<bool>& is_input = flat_.is_input;
   for (const auto& [id, sharding] : stored_) {
+    for (std::size_t e : edges_of_[id]) settled_[e] = -1;
     state_[id] = sharding;
     for (AtomList& list : state_[id].dims) {
       const auto first = std::find_if(list.begin(), list.end(), [&](AtomId atom) {
@@ -328,6 +337,12 @@ void Propagator::add_edge(Edge edge) {
   if (kept < 2) return;
   edge.tensors.resize(kept);
   edge.dims.resize(kept);
+  const std::vector<ops::Factor>& all = edge.factors->rule.factors;
+  edge.has_reduced = std::any_of(all.begin(), all.end(), [](const ops::Factor& factor) {
+    return factor.kind == FactorKind::reduce;
+  });
+  edge.is_uniform = std::all_of(edge.dims.begin(), edge.dims.end(),
+                                [&](const auto* dims) { return *dims == *edge.dims[0]; });
   for (ValueId id : edge.tensors) edges_of_[id].push_back(edges_.size());
   edges_.push_back(std::move(edge));
 }
@@ -345,12 +360,34 @@ void Propagator::run_level(Level level) {
     queue_.pop_front();
     is_queued_[e] = false;
     const Edge& edge = edges_[e];
-    const bool is_split = std::any_of(edge.tensors.begin(), edge.tensors.end(),
-                                      [&](ValueId id) { return !is_replicated(state_[id]); });
-    if (is_split) visit(edge, level);
-    for (std::size_t other : changed_) push(other);
+    const int rule = rule_of(edge, level);
+    if (settled_[e] >= rule) continue;
+    settled_[e] = rule;
+    if (is_settled(edge)) continue;
+    visit(edge, level);
+    for (std::size_t other : changed_) {
+      settled_[other] = -1;
+      push(other);
+    }
     changed_.clear();
   }
+}
+
+/// What the level adds to what lower ones do with this edge.
+int Propagator::rule_of(const Edge& edge, Level level) {
+  if (level == kResolve) return 2;
+  return level == kAll && edge.has_reduced ? 1 : 0;
+}
+
+/// Whether the tensors have nothing to tell each other.
+bool Propagator::is_settled(const Edge& edge) const {
+  const std::vector<AtomList>& first = state_[edge.tensors[0]].dims;
+  if (edge.is_uniform) {
+    return std::all_of(edge.tensors.begin() + 1, edge.tensors.end(),
+                       [&](ValueId id) { return state_[id].dims == first; });
+  }
+  return std::all_of(edge.tensors.begin(), edge.tensors.end(),
+                     [&](ValueId id) { return is_replicated(state_[id]); });
 }
 
 /// Fills projected_ for the tensors of the edge; keeps its memory.

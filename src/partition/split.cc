@@ -69,6 +69,9 @@ class Splitter {
         out_(ir::empty_like(function)),
         versions_(function.values.size()),
         definition_(function.values.size(), kNoEquation) {
+    // Most values are laid out once; room for collectives and constants besides.
+    out_.values.reserve(function.values.size() * 3 / 2);
+    out_.equations.reserve(function.equations.size() * 3 / 2);
     const auto first = propagated.is_late.begin() + static_cast<std::ptrdiff_t>(block_.first_value);
     is_late_.assign(first, first + static_cast<std::ptrdiff_t>(function.values.size()));
     for (std::size_t i = 0; i < function.equations.size(); ++i) {

@@ -1,4 +1,4 @@
-// The models of the command line: each adds `tessera train MODEL` and `tessera show MODEL`.
+// The commands of the command line. A model adds `tessera train MODEL` and `tessera show MODEL`.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,5 +9,8 @@ void add_lm(CLI::App& train, CLI::App& show);
 void add_mlp(CLI::App& train, CLI::App& show);
 void add_pipeline(CLI::App& train, CLI::App& show);
 void add_vit(CLI::App& train, CLI::App& show);
+
+/// `tessera reshard`.
+void add_reshard(CLI::App& app);
 
 }  // namespace tessera::cli

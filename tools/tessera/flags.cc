@@ -135,13 +135,18 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
              "a progress bar on a terminal");
 }
 
-Mesh mesh_of(const TrainFlags& flags) {
+UserError told_of(const std::string& name, const UserError& error) {
+  Mistake mistake = error.mistake();
+  mistake.what = name + mistake.what.substr(mistake.what.find(": "));
+  mistake.where = {};
+  return UserError(std::move(mistake));
+}
+
+Mesh mesh_of(const std::string& text) {
   try {
-    return parse_mesh(flags.mesh);
+    return parse_mesh(text);
   } catch (const UserError& error) {
-    Mistake mistake = error.mistake();
-    mistake.what = "--mesh" + mistake.what.substr(mistake.what.find(": "));
-    throw UserError(std::move(mistake));
+    throw told_of("--mesh", error);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <tessera/error.h>
 #include <tessera/mesh.h>
 
 namespace tessera::cli {
@@ -32,8 +33,10 @@ struct TrainFlags {
 
 /// Adds the flags to a command; `flags` must outlive it.
 void add_train_flags(CLI::App& command, TrainFlags& flags);
+/// The error as one of the flag `name`.
+UserError told_of(const std::string& name, const UserError& error);
 /// What --mesh says; throws UserError.
-Mesh mesh_of(const TrainFlags& flags);
+Mesh mesh_of(const std::string& text);
 /// Sets up threads, grains and engine.
 void apply(const TrainFlags& flags);
 /// Runs `body` here or, with --isolated, in one process per device of the mesh.

@@ -7,7 +7,7 @@
 namespace tessera::cli {
 
 Mesh mesh_of(const TrainFlags& flags, const JobInfo& info) {
-  Mesh mesh = mesh_of(flags);
+  Mesh mesh = mesh_of(flags.mesh);
   if (mesh.axes().empty()) return mesh;
   std::string example;
   for (const std::string& axis : info.axes) example += (example.empty() ? "" : ",") + axis + "=2";

@@ -1,4 +1,5 @@
-// The command line: `tessera train MODEL ...` and `tessera show MODEL ...`.
+// The command line: `tessera train MODEL ...`, `tessera show MODEL ...`,
+// `tessera reshard ...`.
 
 #include <CLI/CLI.hpp>
 
@@ -19,6 +20,7 @@ int run(int argc, char** argv) {
   tessera::cli::add_mlp(*train, *show);
   tessera::cli::add_pipeline(*train, *show);
   tessera::cli::add_vit(*train, *show);
+  tessera::cli::add_reshard(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::RuntimeError& error) {

@@ -39,6 +39,25 @@ void write_json(const std::string& path, const json& object) {
   check_written(file, path);
 }
 
+std::string cell(const std::string& text, std::size_t width) {
+  std::string padded = text;
+  padded.resize(std::max(width, text.size()), ' ');
+  return padded + "  ";
+}
+
+std::string table(const std::vector<Row>& rows) {
+  std::vector<std::size_t> widths(rows[0].size(), 0);
+  for (const Row& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const Row& row : rows) {
+    for (std::size_t i = 0; i + 1 < row.size(); ++i) text += cell(row[i], widths[i]);
+    text += row.back() + "\n";
+  }
+  return text;
+}
+
 Report::Report(const TrainFlags& flags)
     : flags_(flags),
       is_first_(process_index() == 0),

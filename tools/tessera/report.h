@@ -15,6 +15,12 @@ namespace tessera::cli {
 /// Writes to a file, or in one line to standard output for `-`; throws RuntimeFault.
 void write_json(const std::string& path, const nlohmann::json& object);
 
+/// `text`, filled up to `width`, and a gap.
+std::string cell(const std::string& text, std::size_t width);
+/// Rows under each other in columns.
+using Row = std::vector<std::string>;
+std::string table(const std::vector<Row>& rows);
+
 class Report {
  public:
   explicit Report(const TrainFlags& flags);

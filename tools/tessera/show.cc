@@ -22,12 +22,6 @@ struct Shown {
   json object = {};
 };
 
-std::string cell(const std::string& text, std::size_t width) {
-  std::string padded = text;
-  padded.resize(std::max(width, text.size()), ' ');
-  return padded + "  ";
-}
-
 std::string right_cell(const std::string& text, std::size_t width) {
   return std::string(width - std::min(width, text.size()), ' ') + text;
 }
@@ -38,39 +32,21 @@ Shown ir_of(const ShowFlags& flags, const LoweredProgram& step) {
   return {std::move(text), std::move(object)};
 }
 
-using Row = std::vector<std::string>;
-
-std::string table(const std::vector<Row>& rows) {
-  std::vector<std::size_t> widths(rows[0].size(), 0);
-  for (const Row& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const Row& row : rows) {
-    for (std::size_t i = 0; i + 1 < row.size(); ++i) text += cell(row[i], widths[i]);
-    text += row.back() + "\n";
-  }
-  return text;
-}
-
 /// As text the arguments only: a step of training returns its state as it got it.
 Shown sharding_of(const LoweredProgram& step) {
-  std::vector<Row> rows = {{"leaf", "type", "spec", "local shape"}};
   Shown shown;
   auto add = [&](const char* side, const std::vector<LeafPlacement>& leaves) {
     shown.object[side] = json::array();
     for (const LeafPlacement& leaf : leaves) {
-      const std::string spec = to_string(leaf.sharding.spec);
-      rows.push_back({leaf.path, to_string(leaf.type), spec, to_string(leaf.local_shape)});
       shown.object[side].push_back({{"path", leaf.path},
                                     {"dtype", name(leaf.type.dtype)},
                                     {"shape", leaf.type.shape},
-                                    {"spec", spec},
+                                    {"spec", to_string(leaf.sharding.spec)},
                                     {"local_shape", leaf.local_shape}});
     }
   };
   add("arguments", step.arguments());
-  shown.text = table(rows);
+  shown.text = sharding_table(step.arguments());
   add("results", step.results());
   return shown;
 }

@@ -61,7 +61,10 @@ Function dissolved_here(const Function& function, Dissolve which) {
 
 Function dissolve_calls(const Function& function, Dissolve which) {
   const auto change = [&](const Function& body) { return dissolved_here(body, which); };
-  return change(ir::with_changed_bodies(function, change));
+  const bool has_nested =
+      std::any_of(function.equations.begin(), function.equations.end(),
+                  [](const Equation& equation) { return !bodies_of(equation).empty(); });
+  return has_nested ? change(ir::with_changed_bodies(function, change)) : change(function);
 }
 
 std::vector<ir::Pass> simplify_passes() {

@@ -1,0 +1,174 @@
+// `tessera reshard`: the collectives that take an array from one sharding to another.
+
+#include <charconv>
+#include <cstdio>
+#include <memory>
+
+#include <tessera/lowered.h>
+
+#include "commands.h"
+#include "report.h"
+
+namespace tessera::cli {
+
+namespace {
+
+using nlohmann::json;
+
+struct Flags {
+  std::string mesh = "data=8";
+  std::string shape;
+  std::string dtype = "f32";
+  std::string from, to;
+  std::string json;
+};
+
+/// The parts of a text between separators; one for an empty text.
+std::vector<std::string> parts_of(const std::string& text, char separator) {
+  std::vector<std::string> parts(1);
+  for (char c : text) {
+    if (c == separator) {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+Shape shape_of(const std::string& text) {
+  Shape shape;
+  std::int64_t most = std::int64_t{1} << 40;
+  for (const std::string& part : parts_of(text, ',')) {
+    std::int64_t size = 0;
+    const char* end = part.data() + part.size();
+    const auto [reached, error] = std::from_chars(part.data(), end, size);
+    if (error != std::errc() || reached != end || size < 1 || size > most) {
+      throw UserError({.what = "--shape: the value is not valid",
+                       .found = text.empty() ? "an empty text" : text,
+                       .wanted = "sizes of at least 1 and at most 2^40 elements, separated by "
+                                 "commas",
+                       .cure = "write for example --shape 8,16"});
+    }
+    shape.push_back(size);
+    most /= size;
+  }
+  return shape;
+}
+
+/// One entry per dimension; its axes are separated by spaces.
+PartitionSpec spec_of(const std::string& text) {
+  std::vector<SpecEntry> entries;
+  for (const std::string& part : parts_of(text, ',')) {
+    SpecEntry entry(none);
+    for (const std::string& axis : parts_of(part, ' ')) {
+      if (!axis.empty()) entry.axes.push_back(axis);
+    }
+    entries.push_back(std::move(entry));
+  }
+  while (!entries.empty() && entries.back().axes.empty()) entries.pop_back();
+  return PartitionSpec(std::move(entries));
+}
+
+/// What the flag `name` says of an array of this shape; throws UserError.
+NamedSharding sharding_of(const std::string& name, const std::string& text, const Mesh& mesh,
+                          const Shape& shape) {
+  const PartitionSpec spec = spec_of(text);
+  if (spec.entries().size() > shape.size()) {
+    throw UserError({.what = name + ": the spec has more entries than the array has dimensions",
+                     .found = to_string(spec) + " for the shape " + to_string(shape),
+                     .wanted = "at most " + std::to_string(shape.size()) + " entries",
+                     .cure = "drop the extra entries, or write for example --shape 8,16"});
+  }
+  try {
+    return NamedSharding(mesh, spec);
+  } catch (const UserError& error) {
+    throw told_of(name, error);
+  }
+}
+
+DType dtype_of(const std::string& name) {
+  DType dtype = DType::f32;
+  for (DType other : {DType::boolean, DType::i32, DType::u32, DType::f64}) {
+    if (tessera::name(other) == name) dtype = other;
+  }
+  return dtype;
+}
+
+std::string list_of(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : " ") + name;
+  return text;
+}
+
+std::string text_of(const ReshardPlan& plan, const Type& type, const NamedSharding& from) {
+  std::string text =
+      to_string(type) + " on " + to_string(from.mesh) + ", from " + to_string(from.spec) + "\n";
+  std::vector<Row> rows = {{"collective", "axes", "group", "wire bytes", "leads to"}};
+  for (const ReshardStep& step : plan.steps) {
+    rows.push_back({step.kind, list_of(step.axes), std::to_string(step.group_size),
+                    std::to_string(step.wire_bytes), to_string(step.spec)});
+  }
+  if (!plan.steps.empty()) text += table(rows);
+  char text_of_bound[64] = "the cheapest plan";
+  if (plan.bound > 1) {
+    std::snprintf(text_of_bound, sizeof(text_of_bound), "at most %.2f times the cheapest plan",
+                  plan.bound);
+  }
+  return text + "total " + std::to_string(plan.wire_bytes) + " bytes received per device, " +
+         text_of_bound + " if starting a collective counts " + std::to_string(plan.start_cost) +
+         " bytes\n";
+}
+
+json json_of(const ReshardPlan& plan, const Flags& flags, const Shape& shape,
+             const NamedSharding& from, const NamedSharding& to) {
+  json steps = json::array();
+  for (const ReshardStep& step : plan.steps) {
+    steps.push_back({{"kind", step.kind},
+                     {"axes", step.axes},
+                     {"group_size", step.group_size},
+                     {"wire_bytes", step.wire_bytes},
+                     {"spec", to_string(step.spec)}});
+  }
+  return {{"mesh", flags.mesh},
+          {"shape", shape},
+          {"dtype", flags.dtype},
+          {"from", to_string(from.spec)},
+          {"to", to_string(to.spec)},
+          {"steps", steps},
+          {"wire_bytes", plan.wire_bytes},
+          {"is_cheapest", plan.bound <= 1},
+          {"bound", plan.bound}};
+}
+
+void reshard(const Flags& flags) {
+  const Mesh mesh = mesh_of(flags.mesh);
+  const Shape shape = shape_of(flags.shape);
+  const NamedSharding from = sharding_of("--from", flags.from, mesh, shape);
+  const NamedSharding to = sharding_of("--to", flags.to, mesh, shape);
+  const Type type{dtype_of(flags.dtype), shape};
+  const ReshardPlan plan = plan_reshard(type, from, to.spec);
+  if (flags.json != "-") std::fputs(text_of(plan, type, from).c_str(), stdout);
+  if (!flags.json.empty()) write_json(flags.json, json_of(plan, flags, shape, from, to));
+}
+
+}  // namespace
+
+void add_reshard(CLI::App& app) {
+  CLI::App* command = app.add_subcommand(
+      "reshard", "plan the collectives that take an array from one sharding to another");
+  auto flags = std::make_shared<Flags>();
+  command->add_option("--mesh", flags->mesh, "mesh axes in order, data=4,model=2; or none")
+      ->capture_default_str();
+  command->add_option("--shape", flags->shape, "sizes of the dimensions, 8,16");
+  add_choice(*command, flags->dtype, "--dtype", {"f32", "f64", "i32", "u32", "bool"},
+             "type of the elements");
+  const std::string spec =
+      "one entry per dimension, separated by commas: empty, an axis, or axes separated by spaces";
+  command->add_option("--from", flags->from, "where the array lives: " + spec);
+  command->add_option("--to", flags->to, "where it should live, in the same form");
+  command->add_option("--json", flags->json, "write the plan as JSON; - is standard output");
+  command->callback([flags] { reshard(*flags); });
+}
+
+}  // namespace tessera::cli
