@@ -64,7 +64,7 @@ TEST(Explain, NamesTheArgumentAndWhatWouldAvoidTheMove) {
   EXPECT_EQ(rows[0].wire_bytes, 8 * 16 / 4 * 3);
   EXPECT_EQ(rows[0].group_size, 4);
   EXPECT_NE(rows[0].where.file.find("lowered_test.cc"), std::string::npos);
-  EXPECT_EQ(rows[0].cure, "passing argument 1 as P('data')");
+  EXPECT_EQ(rows[0].cure, "passing argument 1 as P('data',)");
   // The cure is true.
   const auto cured = f.lower(x, device_put(y, P{"data"}));
   EXPECT_TRUE(cured.planned_collectives().empty());
@@ -89,7 +89,7 @@ TEST(Explain, OutputsThatAreAskedForElsewhere) {
   const Array x = device_put(ones({8, 16}), P{"data"});
   const auto rows = jit(doubled, {.out_shardings = P{}}).lower(x).planned_collectives();
   ASSERT_EQ(rows.size(), 1U);
-  EXPECT_EQ(rows[0].cure, "asking for output 0 as P('data')");
+  EXPECT_EQ(rows[0].cure, "asking for output 0 as P('data',)");
   EXPECT_TRUE(jit(doubled, {.out_shardings = P{"data"}}).lower(x).planned_collectives().empty());
 }
 
@@ -123,10 +123,10 @@ TEST(ShardingTable, HasBytesOfADeviceAndTheirTotal) {
                          return x + sum(y);
                        }).lower(device_put(ones({8, 16}), P{"data"}), device_put(ones({3}), P{}));
   EXPECT_EQ(sharding_table(program.arguments()),
-            "leaf   type       spec       local shape  bytes of a device\n"
-            "0      f32[8,16]  P('data')  [2,16]                     128\n"
-            "1      f32[3]     P()        [3]                         12\n"
-            "total                                                   140\n");
+            "leaf   type       spec        local shape  bytes of a device\n"
+            "0      f32[8,16]  P('data',)  [2,16]                     128\n"
+            "1      f32[3]     P()         [3]                         12\n"
+            "total                                                    140\n");
 }
 
 TEST(PlanReshard, MovesATileOnly) {

@@ -35,7 +35,7 @@ class LeastCost {
     for (const Atom& atom : request.atoms) num_devices *= atom.size;
     const std::int64_t stride = (num_devices + kMaxDevices - 1) / kMaxDevices;
     for (std::int64_t device = 0; device < num_devices; device += stride) {
-      devices_.push_back(device_digits(request.atoms, device));
+      devices_.push_back(position_digits(request.atoms, device));
     }
     overlaps_.resize(request.to.dims.size());
     target_size_ = 1 / shards_of(request.atoms, request.to);

@@ -130,6 +130,8 @@ const std::map<std::string, std::string>& without_effect() {
       {"reshape: factor 2 passed",
        "it is the result's alone, whose parts come from whole operands"},
       {"random_bits: batch rule without a shift of dimensions", "its shape is that of one element"},
+      {"axis_index: reference negated", "it is 0 without other elements"},
+      {"axis_permute: batch rule without a shift of dimensions", "it names elements, no dimension"},
       {"conv: batch rule without a shift of dimensions",
        "its attributes count from the last ones"}};
   return reasons;

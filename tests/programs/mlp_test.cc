@@ -149,9 +149,12 @@ TYPED_TEST(Mlp, LogicalNamesGiveTheSpecsOfMeshAxes) {
   }
 }
 
-/// `P(None, 'model', None)` -> `P(None, 'model')`, as arrays tell their layout.
+/// `P(None, 'model', None)` -> `P(None, 'model')` and `P('model', None)` -> `P('model',)`, as
+/// arrays tell their layout.
 std::string without_trailing_none(std::string spec) {
   replace_all(spec, ", None)", ")");
+  const bool has_one_entry = spec != "P()" && spec.find(", ") == std::string::npos;
+  if (has_one_entry) replace_all(spec, ")", ",)");
   return spec;
 }
 

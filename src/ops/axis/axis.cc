@@ -69,7 +69,8 @@ std::vector<Type> permute_shape(const ShapeContext& c) {
   expect_operands(c, 1);
   Ints sorted = ints_of(c, "sources");
   std::sort(sorted.begin(), sorted.end());
-  if (sorted != dims_from(0, at(size_of(c)))) {
+  const std::size_t size = at(size_of(c));
+  if (sorted.size() != size || sorted != dims_from(0, size)) {
     c.fail("sources is no permutation of the elements of the axis",
            fmt::format("every number from 0 to {} once", size_of(c) - 1),
            "name the source of every element once");

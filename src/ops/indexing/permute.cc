@@ -17,7 +17,7 @@ std::vector<Type> permute_shape(const ShapeContext& c) {
   Ints sorted = ints_of(c, "sources");
   std::sort(sorted.begin(), sorted.end());
   const std::int64_t size = c.operands[0].shape[at(dim)];
-  if (sorted != dims_from(0, at(size))) {
+  if (sorted.size() != at(size) || sorted != dims_from(0, at(size))) {
     c.fail("sources is no permutation of the slices",
            fmt::format("every number from 0 to {} once", size - 1),
            "name the source of every slice once");
