@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -B
-"""Tessera against its peers on this machine, in one go: bench/compare.py lm [--rounds N].
+"""Tessera against its peers on this machine, in one go: bench/compare.py lm|mlp [--rounds N].
 
 The contenders run one after the other, N times over, so that a slow minute of the machine hits all
 of them alike. Prints a table in Markdown, with the machine.
@@ -24,6 +24,7 @@ class Contender:
     name: str
     group: str  # contenders of one group do the same work on the same layout
     command: list
+    work: str = ""  # all runs of the same work by Tessera have the same bits
     runs: list = dataclasses.field(default_factory=list)
     error: str = ""
 
@@ -65,7 +66,26 @@ def lm_gflop():
     return 3 * batch * seq * (dense + attention) / 1e9
 
 
-MODELS = {"lm": (lm_contenders, lm_gflop)}
+def mlp_contenders(args):
+    """Seed 002's model on its 2x4 mesh, as a scan over stacked weights and as a loop."""
+    steps = ["--steps", str(args.steps)]
+    jax = [str(args.venv / "bin" / "python"), "-B", str(PEERS / "pjit_mlp.py"), *steps]
+    tessera = [str(TESSERA), "train", "mlp", *steps, "--json", "-", "--progress", "off",
+               "--mesh", "data=2,model=4"]
+    contenders = []
+    for form, flags in (("scan", []), ("loop", ["--loop"])):
+        group = f"2x4 devices, {form}"
+        contenders.append(Contender("Tessera", group, tessera + flags, form))
+        contenders.append(Contender("JAX", group, jax + flags))
+    return contenders
+
+
+def mlp_gflop():
+    batch, depth, layers = 8, 1024, 4
+    return 3 * batch * layers * 2 * 2 * depth * depth / 1e9
+
+
+MODELS = {"lm": (lm_contenders, lm_gflop), "mlp": (mlp_contenders, mlp_gflop)}
 
 
 def last_json(text):
@@ -160,8 +180,10 @@ def same_bits(contenders):
         return "no run of Tessera", True
     if not all(run.get("loss_bits") and run.get("params_hash") for run in runs):
         return "a run of Tessera lacks loss_bits or params_hash", False
-    different = {json.dumps([run["loss_bits"], run["params_hash"]]) for run in runs}
-    if len(different) == 1:
+    works = {c.work for c in contenders if c.name == "Tessera"}
+    different = {json.dumps([c.work, run["loss_bits"], run["params_hash"]])
+                 for c in contenders if c.name == "Tessera" for run in c.runs}
+    if len(different) == len(works):
         return f"all {len(runs)} runs of Tessera have the same loss and parameter bits", True
     return f"DIFFERENT BITS: {len(different)} results among {len(runs)} runs of Tessera", False
 

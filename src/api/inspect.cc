@@ -99,7 +99,7 @@ void assert_no_collectives(const LoweredProgram& program, const std::vector<std:
   }
   for (const PlannedCollective& row : program.planned_collectives()) {
     if (!kinds.empty() && !is_in(row.kind, kinds)) continue;
-    throw UserError({.what = "assert_no_collectives: the program has an " + row.kind,
+    throw UserError({.what = "assert_no_collectives: the program has the collective " + row.kind,
                      .where = row.where.file.empty() ? trace::call_span(where) : row.where,
                      .found = fmt::format("{} of {}, {} bytes received per device: {}", row.kind,
                                           to_string(row.type), row.wire_bytes, row.because),

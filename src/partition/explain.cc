@@ -323,6 +323,7 @@ std::vector<std::string> collective_kinds() {
                         MoveKind::collective_permute, MoveKind::reduce_scatter}) {
     kinds.emplace_back(ir::op_name(op_of(kind)));
   }
+  kinds.emplace_back("permute");  // where the permuted dimension is split
   return kinds;
 }
 
