@@ -115,6 +115,7 @@ void train(J& job, const TrainFlags& flags, const JobInfo& info, const Mesh& mes
   auto state = jit(init, {.out_shardings = shardings, .name = "init"})(key);
   if (!flags.dump.empty()) dump(flags.dump, job, state, place(job.batch(0), mesh, info));
   auto step = make_step(job);
+  report.planned(step.lower(state, place(job.batch(0), mesh, info)).compile().memory());
   float last_loss = 0;
   for (std::int64_t i = 0; i < flags.steps; ++i) {
     const auto batch = place(job.batch(i), mesh, info);

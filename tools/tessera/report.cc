@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -68,6 +69,27 @@ Report::Report(const TrainFlags& flags)
 }
 
 Report::~Report() { clear(); }
+
+namespace {
+
+/// `24.5 KiB`
+std::string size_text(std::int64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB"};
+  auto size = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; size >= 1024 && unit + 1 < std::size(kUnits); ++unit) size /= 1024;
+  char text[32];
+  std::snprintf(text, sizeof(text), unit == 0 ? "%.0f %s" : "%.1f %s", size, kUnits[unit]);
+  return text;
+}
+
+}  // namespace
+
+void Report::planned(const MemoryPlan& memory) {
+  line("plan  " + size_text(memory.peak) + " on each device: " + size_text(memory.arguments) +
+       " arguments, " + size_text(memory.temporaries) + " temporaries, " +
+       size_text(memory.results) + " results");
+}
 
 void Report::begin_step() {
   start_ = std::chrono::steady_clock::now();

@@ -28,6 +28,8 @@ class Report {
   Report(const Report&) = delete;
   Report& operator=(const Report&) = delete;
 
+  /// What one device will hold in a step, before the first one.
+  void planned(const MemoryPlan& memory);
   /// Times one step: call before it, and after it with its loss.
   void begin_step();
   void end_step(std::int64_t step, float loss);
