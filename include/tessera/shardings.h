@@ -131,8 +131,7 @@ T device_put(const T& array, const S& shardings, DevicePutOptions options = {},
 }
 /// The tree itself, whose arrays all have their values; throws UserError for one that has none.
 template <typename T>
-const T& block_until_ready(const T& tree,
-                           std::source_location where = std::source_location::current()) {
+T block_until_ready(const T& tree, std::source_location where = std::source_location::current()) {
   detail::block_until_ready(detail::walked(tree, detail::Walk::Want::leaves), where);
   return tree;
 }
