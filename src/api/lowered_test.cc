@@ -105,7 +105,8 @@ TEST(AssertNoCollectives, NamesTheFirstOne) {
       assert_no_collectives(program, kinds);
       ADD_FAILURE() << "nothing was thrown";
     } catch (const UserError& error) {
-      EXPECT_EQ(error.mistake().what, "assert_no_collectives: the program has the collective all_reduce");
+      EXPECT_EQ(error.mistake().what,
+                "assert_no_collectives: the program has the collective all_reduce");
       EXPECT_NE(error.mistake().found.find("f32[], 6 bytes received per device"), std::string::npos)
           << error.mistake().found;
       EXPECT_EQ(
