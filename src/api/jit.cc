@@ -21,17 +21,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// `0/params/kernel` -> `params/kernel`: without the number of the argument.
-std::string inner_path(const std::string& path) {
-  const std::size_t slash = path.find('/');
-  return slash == std::string::npos ? std::string() : path.substr(slash + 1);
-}
-
-std::size_t argument_number(const Walk& arguments, std::size_t leaf) {
-  const std::vector<std::size_t>& ends = arguments.item_ends();
-  return static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), leaf) - ends.begin());
-}
-
 /// Everything that a trace depends on, as bytes.
 std::string cache_key(const Walk& arguments, const Span& where) {
   std::string key = arguments.structure();

@@ -190,6 +190,16 @@ std::vector<Array> execute(Program& program, std::vector<run::Tiles> inputs) {
   return outputs;
 }
 
+std::string inner_path(const std::string& path) {
+  const std::size_t slash = path.find('/');
+  return slash == std::string::npos ? std::string() : path.substr(slash + 1);
+}
+
+std::size_t argument_number(const Walk& arguments, std::size_t leaf) {
+  const std::vector<std::size_t>& ends = arguments.item_ends();
+  return static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), leaf) - ends.begin());
+}
+
 MeshChoice::MeshChoice(Span where) : MeshChoice(current_mesh(), std::move(where)) {}
 
 MeshChoice::MeshChoice(const Mesh& mesh, Span where)

@@ -55,6 +55,11 @@ void lower(Program& program);
 /// Runs on tiles laid out as program.inputs say.
 std::vector<Array> execute(Program& program, std::vector<run::Tiles> inputs);
 
+/// The number of the argument that has the leaf.
+std::size_t argument_number(const Walk& arguments, std::size_t leaf);
+/// `0/params/kernel` -> `params/kernel`: without the number of the argument.
+std::string inner_path(const std::string& path);
+
 /// The one mesh that arrays, shardings and the scope agree on.
 class MeshChoice {
  public:

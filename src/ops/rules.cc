@@ -130,6 +130,19 @@ Ints dims_from(std::int64_t start, std::size_t count) {
   return dims;
 }
 
+bool is_permutation(Ints numbers, std::int64_t size) {
+  std::sort(numbers.begin(), numbers.end());
+  return static_cast<std::int64_t>(numbers.size()) == size && numbers == dims_from(0, at(size));
+}
+
+Ints inverse_of(const Ints& permutation) {
+  Ints inverse(permutation.size());
+  for (std::size_t i = 0; i < permutation.size(); ++i) {
+    inverse[at(permutation[i])] = static_cast<std::int64_t>(i);
+  }
+  return inverse;
+}
+
 Shape without_dims(const Shape& shape, const Ints& dims) {
   Shape result;
   for (std::size_t i = 0; i < shape.size(); ++i) {
@@ -231,6 +244,18 @@ Factors elementwise_factors(const Attributes&, const std::vector<Type>& operands
   const Factors::Dims dims = add_dims(factors, results[0].shape);
   factors.operands.assign(operands.size(), dims);
   factors.results.assign(results.size(), dims);
+  return factors;
+}
+
+Factors whole_factors(const Attributes&, const std::vector<Type>& operands,
+                      const std::vector<Type>& results) {
+  Factors factors;
+  for (const Type& type : operands) {
+    factors.operands.push_back(add_dims(factors, type.shape, FactorKind::replicate));
+  }
+  for (const Type& type : results) {
+    factors.results.push_back(add_dims(factors, type.shape, FactorKind::replicate));
+  }
   return factors;
 }
 

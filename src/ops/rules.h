@@ -39,6 +39,10 @@ const Ints& shape_of(const ShapeContext& c, std::string_view attribute);
 bool contains_dim(const Ints& dims, std::int64_t dim);
 /// Consecutive dimension numbers from `start`.
 Ints dims_from(std::int64_t start, std::size_t count);
+/// Whether `numbers` has every number from 0 to size - 1 once.
+bool is_permutation(Ints numbers, std::int64_t size);
+/// Where each number stands in a permutation.
+Ints inverse_of(const Ints& permutation);
 Shape without_dims(const Shape& shape, const Ints& dims);
 
 /// One operand; the result has its type.
@@ -80,6 +84,9 @@ Factors::Dims add_dims(Factors& factors, const Shape& shape, FactorKind kind = F
 /// All operands and results have the same shape and are worked on element by element.
 Factors elementwise_factors(const Attributes& attributes, const std::vector<Type>& operands,
                             const std::vector<Type>& results);
+/// Nothing may be split.
+Factors whole_factors(const Attributes& attributes, const std::vector<Type>& operands,
+                      const std::vector<Type>& results);
 /// Where the dimensions of operand 0 are factors of kind `permute`.
 std::vector<std::size_t> permuted_dims(const Factors& factors);
 /// Result i is operand i, element by element; pairs may differ in shape.

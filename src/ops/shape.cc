@@ -204,12 +204,7 @@ std::vector<Type> transpose_shape(const ShapeContext& c) {
 }
 
 ValueId transpose_vjp(VjpContext& c) {
-  const Ints& permutation = c.equation.attributes.ints("permutation");
-  Ints inverse(permutation.size());
-  for (std::size_t i = 0; i < permutation.size(); ++i) {
-    inverse[at(permutation[i])] = static_cast<std::int64_t>(i);
-  }
-  return transpose(c.b, c.cotangent(), inverse);
+  return transpose(c.b, c.cotangent(), inverse_of(c.equation.attributes.ints("permutation")));
 }
 
 Factors transpose_factors(const Attributes& attributes, const std::vector<Type>& operands,

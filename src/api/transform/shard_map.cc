@@ -75,7 +75,7 @@ class ShardMap {
   LeafSpec spec_of(const Shardings& specs, const std::string& path, std::int64_t rank,
                    std::string subject) const;
   Type local_type(const Type& type, const LeafSpec& spec) const;
-  ValueId stack(Builder& b, ValueId x, const LeafSpec& spec) const;
+  ValueId stack(Builder& b, ValueId x, const Type& local, const LeafSpec& spec) const;
   ValueId unstack(Builder& b, ValueId x, const Marks& varies, const LeafSpec& spec) const;
   ValueId with_axis(Builder& b, ValueId x, std::size_t at, bool varies, bool is_named,
                     const MeshAxis& axis, const LeafSpec& spec) const;
@@ -170,9 +170,7 @@ ValueId ShardMap::placed(Builder& b, ValueId x, std::vector<std::vector<std::str
 }
 
 /// One leading dimension for each axis of the spec, in the order of the mesh, then what is local.
-ValueId ShardMap::stack(Builder& b, ValueId x, const LeafSpec& spec) const {
-  const Type type = b.type(x);
-  const Type local = local_type(type, spec);
+ValueId ShardMap::stack(Builder& b, ValueId x, const Type& local, const LeafSpec& spec) const {
   Ints sizes;
   Ints local_dims;
   std::vector<std::pair<std::string, std::int64_t>> axis_dims;
@@ -209,11 +207,7 @@ ValueId ShardMap::with_axis(Builder& b, ValueId x, std::size_t at, bool varies, 
   Shape shape = b.type(x).shape;
   if (is_named) {
     shape.insert(shape.begin() + dim, axis.size);
-    Ints dims;
-    for (std::int64_t i = 0; i < static_cast<std::int64_t>(shape.size()); ++i) {
-      if (i != dim) dims.push_back(i);
-    }
-    return ops::broadcast_in_dim(b, x, std::move(dims), std::move(shape));
+    return ops::expand_dims(b, x, {dim}, shape);
   }
   if (options_.check_vma) {
     throw UserError(
@@ -265,15 +259,10 @@ ValueId ShardMap::unstack(Builder& b, ValueId x, const Marks& varies, const Leaf
 }
 
 ops::BatchAxis ShardMap::batch_axis(const MeshAxis& axis) const {
-  ops::BatchAxis result{
-      .name = axis.name, .atoms = {}, .is_manual = axes_.size() == mesh_.axes().size()};
-  const std::vector<Atom> atoms = atoms_of(mesh_);
-  for (std::size_t i = 0; i < atoms.size(); ++i) {
-    if (mesh_.axes()[static_cast<std::size_t>(atoms[i].axis)] == axis) {
-      result.atoms.push_back(static_cast<AtomId>(i));
-    }
-  }
-  return result;
+  const Type along{.dtype = DType::f32, .shape = {axis.size}};
+  const Sharding split = to_sharding(mesh_, PartitionSpec{axis.name}, along, "shard_map", where_);
+  return {
+      .name = axis.name, .atoms = split.dims[0], .is_manual = axes_.size() == mesh_.axes().size()};
 }
 
 void ShardMap::check_number(std::size_t num_arguments) const {
@@ -293,18 +282,15 @@ Outcome ShardMap::run(Body& body) const {
   Builder& b = builder_at(where_);
   std::vector<LeafSpec> specs;
   std::vector<Type> types;
-  std::size_t argument = 0;
   for (std::size_t i = 0; i < leaves.size(); ++i) {
-    while (arguments.item_ends()[argument] <= i) ++argument;
     const std::string& path = arguments.paths()[i];
-    const std::size_t slash = path.find('/');
-    const std::string inner = slash == std::string::npos ? "" : path.substr(slash + 1);
-    specs.push_back(
-        spec_of(options_.in_specs[argument], inner, leaves[i].rank(), "argument " + path));
+    specs.push_back(spec_of(options_.in_specs[argument_number(arguments, i)], inner_path(path),
+                            leaves[i].rank(), "argument " + path));
     types.push_back(local_type(leaves[i].type(), specs[i]));
   }
   std::vector<ValueId> values = lift_all(leaves, where_);
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = stack(b, values[i], specs[i]);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = stack(b, values[i], types[i], specs[i]);
   const trace::MappedAxes mapped(axes_);
   Nested nested = trace_nested(body, types, where_);
   for (ValueId id : lift_all(nested.captured, where_)) values.push_back(id);

@@ -76,9 +76,7 @@ class Mapping {
 
   const BatchAxis& axis_of(std::size_t leaf) const {
     if (!in_axes_.is_list) return in_axes_.axes[0];
-    std::size_t argument = 0;
-    while (arguments_.item_ends()[argument] <= leaf) ++argument;
-    return in_axes_.axes[argument];
+    return in_axes_.axes[argument_number(arguments_, leaf)];
   }
 
   const Type& type_of(std::size_t leaf) const {

@@ -67,12 +67,10 @@ std::vector<Type> all_to_all_shape(const ShapeContext& c) {
 
 std::vector<Type> permute_shape(const ShapeContext& c) {
   expect_operands(c, 1);
-  Ints sorted = ints_of(c, "sources");
-  std::sort(sorted.begin(), sorted.end());
-  const std::size_t size = at(size_of(c));
-  if (sorted.size() != size || sorted != dims_from(0, size)) {
+  const std::int64_t size = size_of(c);
+  if (!is_permutation(ints_of(c, "sources"), size)) {
     c.fail("sources is no permutation of the elements of the axis",
-           fmt::format("every number from 0 to {} once", size_of(c) - 1),
+           fmt::format("every number from 0 to {} once", size - 1),
            "name the source of every element once");
   }
   return {c.operands[0]};
@@ -91,12 +89,8 @@ ValueId all_to_all_vjp(VjpContext& c) {
 }
 
 ValueId permute_vjp(VjpContext& c) {
-  const Ints& sources = c.equation.attributes.ints("sources");
-  Ints places(sources.size());
-  for (std::size_t i = 0; i < sources.size(); ++i) {
-    places[at(sources[i])] = static_cast<std::int64_t>(i);
-  }
-  return axis_permute(c.b, c.cotangent(), axis_of(c.equation), std::move(places));
+  return axis_permute(c.b, c.cotangent(), axis_of(c.equation),
+                      inverse_of(c.equation.attributes.ints("sources")));
 }
 
 // --- batching
@@ -152,19 +146,6 @@ std::vector<HostArray> repeat_reference(const ReferenceContext& c) {
   return one_result(std::move(result));
 }
 
-/// Outside of a mapped function there is nothing to split.
-Factors unsplit(const Attributes&, const std::vector<Type>& operands,
-                const std::vector<Type>& results) {
-  Factors factors;
-  for (const Type& type : operands) {
-    factors.operands.push_back(add_dims(factors, type.shape, FactorKind::replicate));
-  }
-  for (const Type& type : results) {
-    factors.results.push_back(add_dims(factors, type.shape, FactorKind::replicate));
-  }
-  return factors;
-}
-
 Samples alone(const std::vector<SampleOperand>& operands, Attributes more = {}) {
   more.set("axis", std::string("data"));
   more.set("size", std::int64_t{1});
@@ -189,7 +170,7 @@ const OpRecord axis_all_to_all_op{
     .shape = all_to_all_shape,
     .vjp = per_operand({all_to_all_vjp}),
     .batch = all_to_all_batch,
-    .factors = unsplit,
+    .factors = whole_factors,
     .host = control("axis_all_to_all"),
     .reference = repeat_reference,
     .cost = no_flops,
@@ -205,7 +186,7 @@ const OpRecord axis_gather_op{
     .shape = gather_shape,
     .vjp = per_operand({gather_vjp}),
     .batch = gather_batch,
-    .factors = unsplit,
+    .factors = whole_factors,
     .host = control("axis_gather"),
     .reference = repeat_reference,
     .cost = no_flops,
@@ -221,7 +202,7 @@ const OpRecord axis_index_op{
     .shape = index_shape,
     .vjp = zero_vjp,
     .batch = index_batch,
-    .factors = unsplit,
+    .factors = whole_factors,
     .host = control("axis_index"),
     .reference = index_reference,
     .cost = no_flops,
@@ -238,7 +219,7 @@ const OpRecord axis_permute_op{
     .shape = permute_shape,
     .vjp = per_operand({permute_vjp}),
     .batch = permute_batch,
-    .factors = unsplit,
+    .factors = whole_factors,
     .host = control("axis_permute"),
     .reference = repeat_reference,
     .cost = no_flops,

@@ -263,7 +263,7 @@ std::vector<HostArray> barrier_reference(const ReferenceContext& c) {
   return values_of(c.operands, 0);
 }
 
-// --- cost and factors
+// --- cost
 
 double scan_cost(const Attributes& attributes, const std::vector<Type>&, const std::vector<Type>&) {
   return static_cast<double>(attributes.integer("length")) * flops_of(attributes.body("body"));
@@ -290,19 +290,6 @@ double call_cost(const Attributes& attributes, const std::vector<Type>&, const s
 double custom_vjp_cost(const Attributes& attributes, const std::vector<Type>&,
                        const std::vector<Type>&) {
   return flops_of(attributes.body("primal"));
-}
-
-/// Seen from outside nothing is split; the partitioner looks inside.
-Factors whole_factors(const Attributes&, const std::vector<Type>& operands,
-                      const std::vector<Type>& results) {
-  Factors factors;
-  for (const Type& type : operands) {
-    factors.operands.push_back(add_dims(factors, type.shape, FactorKind::replicate));
-  }
-  for (const Type& type : results) {
-    factors.results.push_back(add_dims(factors, type.shape, FactorKind::replicate));
-  }
-  return factors;
 }
 
 const BodyRules kScanRules{.prune = prune_scan};

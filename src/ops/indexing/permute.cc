@@ -1,6 +1,5 @@
 // Slices in another order. Where the dimension is split the slices move between devices, one hop
 // each: what a ring of devices does.
-#include <algorithm>
 #include <fmt/format.h>
 
 #include "ops/ops.h"
@@ -14,10 +13,8 @@ namespace {
 std::vector<Type> permute_shape(const ShapeContext& c) {
   expect_operands(c, 1);
   const std::int64_t dim = dim_of(c, "dim", c.operands[0].rank());
-  Ints sorted = ints_of(c, "sources");
-  std::sort(sorted.begin(), sorted.end());
   const std::int64_t size = c.operands[0].shape[at(dim)];
-  if (sorted.size() != at(size) || sorted != dims_from(0, at(size))) {
+  if (!is_permutation(ints_of(c, "sources"), size)) {
     c.fail("sources is no permutation of the slices",
            fmt::format("every number from 0 to {} once", size - 1),
            "name the source of every slice once");
@@ -26,12 +23,9 @@ std::vector<Type> permute_shape(const ShapeContext& c) {
 }
 
 ValueId permute_vjp(VjpContext& c) {
-  const Ints& sources = c.equation.attributes.ints("sources");
-  Ints places(sources.size());
-  for (std::size_t i = 0; i < sources.size(); ++i) {
-    places[at(sources[i])] = static_cast<std::int64_t>(i);
-  }
-  return permute(c.b, c.cotangent(), c.equation.attributes.integer("dim"), std::move(places));
+  const Attributes& attributes = c.equation.attributes;
+  return permute(c.b, c.cotangent(), attributes.integer("dim"),
+                 inverse_of(attributes.ints("sources")));
 }
 
 std::vector<ValueId> permute_batch(BatchContext& c) {
