@@ -95,6 +95,13 @@ TEST(Fuse, RowsAreReducedAmongTheElementwiseWorkAroundThem) {
   EXPECT_EQ(num_buffers(fusion), 3);  // the input and the results
 }
 
+TEST(Fuse, RowsOfNoElementsAreComputedByThemselves) {
+  Program p{Mesh()};
+  const ValueId e = ops::exp(p.b, p.input({4}));
+  const Function f = on_one_device(p, {p.add(p.input({4, 0}), p.broadcast(e, {0}, {4, 0})), e});
+  EXPECT_EQ(nodes_of(f), "exp | add");
+}
+
 TEST(Fuse, DiamondThroughAViewHasNoCycle) {
   // x + transpose(x) reads all of x before the first element is known.
   Program p{Mesh()};
