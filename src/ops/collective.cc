@@ -21,11 +21,13 @@ VjpRule placed_late() { return not_differentiable("inserted after differentiatio
 
 std::vector<Type> reduction_shape(const ShapeContext& c) {
   const Reduction reduction = reduction_named(string_of(c, "reduction"));
+  if (reduction == Reduction::bit_or) return c.operands;
   const bool is_logical = reduction == Reduction::logical_and || reduction == Reduction::logical_or;
   for (const Type& operand : c.operands) {
     if ((operand.dtype == DType::boolean) == is_logical) continue;
     c.fail("the reduction '" + string_of(c, "reduction") + "' does not take this dtype",
-           "and, or for booleans; sum, max, min for numbers", "use a reduction that fits");
+           "and, or for booleans; sum, max, min for numbers; bit_or for both",
+           "use a reduction that fits");
   }
   return c.operands;
 }
