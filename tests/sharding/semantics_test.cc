@@ -214,12 +214,13 @@ TEST(Semantics, EagerOpsKeepShardings) {
   EXPECT_EQ(spec_of(transpose(x)), want[4].get<std::string>());
 }
 
-TEST(Semantics, UpdatesKeepShardingsOfWholeSlices) {
-  // JAX keeps P('data', 'model'); here the dimension that is written into is whole.
-  EXPECT_EQ(golden("jax.Array.at sharded").get<std::string>(), "P('data', 'model')");
+TEST(Semantics, UpdatesKeepShardings) {
+  const std::string want = golden("jax.Array.at sharded").get<std::string>();
   const Array x = placed(P{"data", "model"});
-  EXPECT_EQ(spec_of(scatter(x, array({0}), zeros({1, 16}))), "P(None, 'model')");
-  EXPECT_EQ(spec_of(scatter(x, array({0}), zeros({8, 1}), 1)), "P('data',)");
+  EXPECT_EQ(spec_of(scatter(x, array({0}), zeros({1, 16}))), want);
+  EXPECT_EQ(spec_of(scatter(x, array({0}), zeros({8, 1}), 1)), want);
+  EXPECT_EQ(spec_of(scatter_add(x, array({0}), zeros({1, 16}))), want);
+  EXPECT_EQ(spec_of(dynamic_update_slice(x, zeros({1, 16}), {3, 0})), want);
 }
 
 // --- jit
