@@ -92,11 +92,15 @@ std::vector<Equation> needed_equations(const Function& function) {
     std::vector<bool> needed_results;
     for (ValueId id : equation.results) needed_results.push_back(is_needed[id]);
     if (std::none_of(needed_results.begin(), needed_results.end(), [](bool b) { return b; })) {
+      if (is_inspection(*equation.op)) kept.push_back(equation);
       continue;
     }
     kept.push_back(has_bodies(equation) ? prune(equation, needed_results) : equation);
     for (ValueId id : kept.back().operands) is_needed[id] = true;
   }
+  std::erase_if(kept, [&](const Equation& equation) {
+    return is_inspection(*equation.op) && !is_needed[equation.operands[0]];
+  });
   std::reverse(kept.begin(), kept.end());
   return kept;
 }

@@ -227,6 +227,8 @@ const ops::OpRecord& op_named(std::string_view op_name_wanted) {
   return *op;
 }
 
+bool is_inspection(const ops::OpRecord& op) { return &op == &ops::inspect_sharding_op; }
+
 const std::vector<std::string>& attribute_names(const ops::OpRecord& op) { return *op.attributes; }
 
 std::vector<Type> infer_types(const ops::OpRecord& op, const Attributes& attributes,

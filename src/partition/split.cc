@@ -104,6 +104,7 @@ class Splitter {
 
   void split_equation(std::size_t index);
   void split_barrier(const Equation& equation);
+  void inspect(const Equation& equation);
   void split_control(std::size_t index);
   ControlEdges scan_edges(const Equation& equation, const Splitter& body) const;
   ControlEdges while_edges(const Equation& equation, const Splitter& body) const;
@@ -140,6 +141,7 @@ void Splitter::split_equation(std::size_t index) {
   if (is_control(equation)) return split_control(index);
   if (equation.op == &ops::optimization_barrier_op) return split_barrier(equation);
   if (is_constant(equation.results[0])) return;  // built where it is used
+  if (equation.op == &ops::inspect_sharding_op) return inspect(equation);
   if (equation.op == &ops::sharding_constraint_op) {
     // What is wanted differs from what the equation says in open dimensions only.
     const Sharding& asked = wanted(equation.results[0]);
@@ -152,6 +154,17 @@ void Splitter::split_equation(std::size_t index) {
                                    num_elements(function_.type(equation.operands[0]).shape);
   is_late_[equation.results[0]] = is_view_of_late;
   apply(index, choose(index));
+}
+
+/// Tells how the operand is laid out where it is defined; a constant is laid out for this alone.
+void Splitter::inspect(const Equation& equation) {
+  const ValueId source = equation.operands[0];
+  const Sharding sharding =
+      is_constant(source) ? wanted(equation.results[0]) : out_.sharding(versions_[source][0]);
+  versions_[equation.results[0]] = {in_sharding(source, sharding, equation.span)};
+  is_late_[equation.results[0]] = is_late_[source];
+  const auto& watcher = equation.attributes.get<ir::ShardingWatcher>("callback");
+  if (watcher.tell != nullptr) (*watcher.tell)(function_.mesh, sharding);
 }
 
 /// What is held back stays as it is laid out, and stays stored state if it was.
