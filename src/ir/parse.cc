@@ -179,7 +179,7 @@ class Parser {
 
   Mesh mesh() {
     try {
-      return parse_mesh(quoted());
+      return parse_mesh(quoted(), std::source_location());
     } catch (const UserError& error) {
       fail_at(line_, error, "");
     }
