@@ -127,7 +127,7 @@ std::vector<Type> result_types(const Function& function, const Equation& equatio
 
 /// Drops equations and values that no output needs, in nested functions too, and numbers values in
 /// order of definition. Inspections stay as long as what they look at.
-Function without_dead_code(const Function& function);
+Function without_dead_code(Function function);
 
 /// `function` with every nested function replaced by `change(nested)`; innermost first.
 Function with_changed_bodies(const Function& function,
