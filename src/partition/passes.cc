@@ -1,6 +1,5 @@
 // The passes of partitioning, in order.
 #include <algorithm>
-#include <optional>
 
 #include <tessera/error.h>
 
@@ -73,9 +72,7 @@ std::vector<ir::Pass> passes(const PartitionOptions& options) {
            .doc = "gives every value a sharding and inserts the collectives that these need",
            .run =
                [&](const ir::Function& f) {
-                 std::optional<ir::Function> dissolved;
-                 if (has_nested(f)) dissolved = dissolve_calls(f, ops::Dissolve::all_calls);
-                 const ir::Function& whole = dissolved ? *dissolved : f;
+                 const ir::Function whole = ops::dissolve_calls(f, ops::Dissolve::all_calls);
                  const FlatFunction flat = flatten(whole);
                  return split(whole, flat, propagate(flat, options));
                },
