@@ -503,7 +503,7 @@ bool is_row_reduction(const Function& function, const Fusion& fusion, const Equa
   const std::string& op = *equation.op->name;
   if (op != "reduce_sum" && op != "reduce_max" && op != "reduce_min") return false;
   const Type& type = function.type(equation.operands[0]);
-  return type.dtype == DType::f32 && type.rank() > 0 && type.shape.back() != 1 &&
+  return type.dtype == DType::f32 && type.rank() > 0 && type.shape.back() > 1 &&
          equation.attributes.ints("dims") == ir::Ints{type.rank() - 1} &&
          fusion.rows_of[at(fusion.spaces[equation.operands[0]])] >= 0;
 }
