@@ -22,7 +22,7 @@ using partition::testing::Program;
 Function on_one_device(const Program& program, std::vector<ValueId> outputs) {
   Function function = program.function;
   function.outputs = std::move(outputs);
-  function = ir::without_dead_code(function);
+  function = ir::without_dead_code(std::move(function));
   for (ir::Value& value : function.values) value.sharding = replicated_sharding(value.type.rank());
   return function;
 }
