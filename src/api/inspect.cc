@@ -24,6 +24,7 @@ namespace {
 
 std::atomic<detail::EngineKind> engine_setting{detail::EngineKind::host};
 std::atomic<std::int64_t> grains_setting{8};
+std::atomic<Numerics> numerics_setting{Numerics::exact};
 
 }  // namespace
 
@@ -280,6 +281,10 @@ void set_grains(std::int64_t grains, std::source_location where) {
 }
 
 std::int64_t grains() { return grains_setting; }
+
+void set_numerics(Numerics numerics) { numerics_setting = numerics; }
+
+Numerics numerics() { return numerics_setting; }
 
 std::vector<CollectiveUse> collective_counts() {
   std::vector<CollectiveUse> list;

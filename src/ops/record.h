@@ -272,6 +272,16 @@ struct BodyRules {
   Field<std::function<Equation(const Equation&, const std::vector<bool>& is_needed)>> prune;
 };
 
+/// In which operands an op is linear, the others being held: op(x + y) is op(x) + op(y) but for
+/// rounding. What is a sum over devices may then be summed after the op.
+enum class Linearity : std::uint8_t {
+  none,
+  each,   // in every operand on its own
+  first,  // in the first one
+  rest,   // in all but the first one together
+  all,    // in all operands together
+};
+
 /// Ops are compared by identity: equations point to their record.
 struct OpRecord {
   Field<std::string> name;
@@ -288,6 +298,7 @@ struct OpRecord {
   Field<CostRule> cost;
   SampleList samples;
   const BodyRules* bodies = nullptr;  // ops with nested functions
+  Linearity linearity = Linearity::none;
 };
 
 /// Every op, sorted by name.

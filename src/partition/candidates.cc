@@ -108,4 +108,15 @@ std::vector<Assignment> make_candidates(const CandidateContext& context,
   return candidates;
 }
 
+double work_per_device(const ir::Function& function, const ir::Equation& equation,
+                       const std::vector<Atom>& atoms, const Assignment& assignment) {
+  double flops = (*equation.op->cost)(equation.attributes, operand_types(function, equation),
+                                      result_types(function, equation));
+  for (ir::ValueId id : equation.results) {
+    flops += static_cast<double>(num_elements(function.type(id).shape));
+  }
+  for (const AtomList& list : assignment) flops /= static_cast<double>(num_shards(atoms, list));
+  return flops;
+}
+
 }  // namespace tessera::partition

@@ -29,4 +29,8 @@ Assignment merge_all(const CandidateContext& context, std::vector<TensorView> te
 std::vector<Assignment> make_candidates(const CandidateContext& context,
                                         const std::vector<TensorView>& tensors);
 
+/// Floating point operations per device of an equation that is split like this.
+double work_per_device(const ir::Function& function, const ir::Equation& equation,
+                       const std::vector<Atom>& atoms, const Assignment& assignment);
+
 }  // namespace tessera::partition

@@ -33,7 +33,7 @@ std::vector<HostArray> apply(const Function& function, const Equation& equation,
   const ops::ReferenceContext context{.attributes = equation.attributes,
                                       .operands = operands,
                                       .results = types,
-                                      .grains = function.grains,
+                                      .grains = function.numerics == Numerics::fast ? 1 : function.grains,
                                       .call = call};
   std::vector<HostArray> results = (*equation.op->reference)(context);
   require(results.size() == types.size(), "a reference gives one array per result");
