@@ -47,14 +47,13 @@ struct ControlEdges {
   std::vector<Boundary> bodies;
 };
 
-Sharding with_leading_dim(Sharding sharding) {
-  sharding.dims.insert(sharding.dims.begin(), AtomList());
-  return sharding;
+Sharding stack_of(Sharding slice) {
+  slice.dims.insert(slice.dims.begin(), AtomList());
+  return slice;
 }
 
-Sharding without_leading_dim(Sharding sharding) {
-  sharding.dims.erase(sharding.dims.begin());
-  return sharding;
+Sharding slice_of(const Sharding& stack) {
+  return {.dims = {stack.dims.begin() + 1, stack.dims.end()}, .partial = {}};
 }
 
 std::vector<std::optional<Sharding>> asked(const std::vector<Sharding>& shardings) {
@@ -74,7 +73,7 @@ class Splitter {
         out_(ir::empty_like(function)),
         versions_(function.values.size()),
         definition_(function.values.size(), kNoEquation),
-        users_(function.values.size(), 0),
+        users_(count_users(function)),
         is_accumulator_(function.values.size(), false) {
     // Most values are laid out once; room for collectives and constants besides.
     out_.values.reserve(function.values.size() * 3 / 2);
@@ -83,12 +82,7 @@ class Splitter {
     is_late_.assign(first, first + static_cast<std::ptrdiff_t>(function.values.size()));
     for (std::size_t i = 0; i < function.equations.size(); ++i) {
       for (ValueId id : function.equations[i].results) definition_[id] = i;
-      const std::vector<ValueId>& operands = function.equations[i].operands;
-      for (auto place = operands.begin(); place != operands.end(); ++place) {
-        users_[*place] += std::find(operands.begin(), place, *place) == place ? 1 : 0;
-      }
     }
-    for (ValueId id : function.outputs) ++users_[id];
   }
 
   Function run(const Boundary& boundary) {
@@ -101,12 +95,9 @@ class Splitter {
       is_accumulator_[function_.inputs[input]] = true;
     }
     for (std::size_t i = 0; i < function_.equations.size(); ++i) split_equation(i);
-    for (std::size_t i = 0; i < function_.outputs.size(); ++i) {
-      const auto is_this = [&](const auto& sum) { return sum.second == i; };
-      const auto sum = std::find_if(boundary.sums.begin(), boundary.sums.end(), is_this);
-      const bool stays = sum != boundary.sums.end() && is_pending(function_.inputs[sum->first]);
-      set_output(i, stays ? input_sharding(sum->first) : boundary.outputs[i]);
-    }
+    std::vector<std::optional<Sharding>> outputs = boundary.outputs;
+    for (const auto& [input, output] : boundary.sums) outputs[output] = input_sharding(input);
+    for (std::size_t i = 0; i < function_.outputs.size(); ++i) set_output(i, outputs[i]);
     put_early(out_, early_);
     return out_;
   }
@@ -138,7 +129,9 @@ class Splitter {
   const Sharding& layout_of(ValueId source) const {
     return is_pending(source) ? wanted(source) : out_.sharding(versions_[source][0]);
   }
-  bool is_zero(ValueId source) const;
+  bool is_zero(ValueId source) const {
+    return is_constant(source) && partition::is_zero(function_, definition_, source);
+  }
 
   void split_equation(std::size_t index);
   void split_barrier(const Equation& equation);
@@ -153,7 +146,6 @@ class Splitter {
   std::optional<Deferral> find_deferral(std::size_t index);
   bool is_worth_it(std::size_t index, const Deferral& deferral, const Assignment& chosen);
   void apply_deferral(std::size_t index, const Deferral& deferral);
-  bool may_wait(const EquationFactors& factors, const Type& type) const;
   double moved_bytes(std::size_t index, const Assignment& assignment,
                      const Deferral* deferral = nullptr);
   void apply(std::size_t index, const Assignment& assignment);
@@ -232,7 +224,7 @@ ControlEdges Splitter::scan_edges(const Equation& equation, const Splitter& body
   for (std::size_t i = 0; i < equation.operands.size(); ++i) {
     const Sharding& sharding = body.wanted(body.function_.inputs[i]);
     inside.inputs.push_back(sharding);
-    edges.operands.push_back(i < parts.first_scanned() ? sharding : with_leading_dim(sharding));
+    edges.operands.push_back(i < parts.first_scanned() ? sharding : stack_of(sharding));
   }
   for (std::size_t i = 0; i < equation.results.size(); ++i) {
     if (i < parts.num_carry) {
@@ -241,10 +233,10 @@ ControlEdges Splitter::scan_edges(const Equation& equation, const Splitter& body
       continue;
     }
     const ValueId made = body.function_.outputs[i];
-    const Sharding slice = body.is_constant(made) ? without_leading_dim(wanted(equation.results[i]))
-                                                  : body.wanted(made);
+    const Sharding slice =
+        body.is_constant(made) ? slice_of(wanted(equation.results[i])) : body.wanted(made);
     inside.outputs.emplace_back(slice);
-    edges.results.push_back(with_leading_dim(slice));
+    edges.results.push_back(stack_of(slice));
   }
   return edges;
 }
@@ -403,7 +395,7 @@ void Splitter::apply(std::size_t index, const Assignment& assignment) {
   for (std::size_t i = 0; i < results.size(); ++i) {
     const ValueId source = equation.results[i];
     ValueId result = results[i];
-    if (!partial.empty() && !may_wait(factors, function_.type(source))) {
+    if (!partial.empty() && !may_wait(function_, factors, source)) {
       const ReshardPlan& plan = planner_.plan(function_.type(source), shardings[i], wanted(source),
                                               factors.is_order_free);
       result =
@@ -507,20 +499,6 @@ ValueId Splitter::rebuild(ValueId source, const Sharding& target) {
 }
 
 // --- sums that wait, in fast numerics
-
-/// Whether a partial result stays so until somebody needs it whole.
-bool Splitter::may_wait(const EquationFactors& factors, const Type& type) const {
-  return function_.numerics == Numerics::fast && is_float(type.dtype) &&
-         factors.rule.reduction == ops::Reduction::sum;
-}
-
-/// Zero in all elements, and so on every device.
-bool Splitter::is_zero(ValueId source) const {
-  if (!is_constant(source)) return false;
-  const Equation& equation = function_.equations[definition_[source]];
-  if (!equation.operands.empty()) return is_zero(equation.operands[0]);
-  return equation.op == &ops::constant_op && equation.attributes.get<double>("value") == 0;
-}
 
 bool Splitter::is_sum(std::size_t input, std::size_t output) const {
   const ValueId carry = function_.inputs[input];

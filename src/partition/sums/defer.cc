@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "ops/ops.h"
+
 namespace tessera::partition {
 
 namespace {
@@ -71,6 +73,27 @@ std::optional<Deferral> find_deferral(const CandidateContext& context,
     if (deferral) return deferral;
   }
   return std::nullopt;
+}
+
+std::vector<int> count_users(const ir::Function& function) {
+  std::vector<int> users(function.values.size(), 0);
+  for (const ir::Equation& equation : function.equations) {
+    for (ir::ValueId id : equation.operands) ++users[id];
+  }
+  for (ir::ValueId id : function.outputs) ++users[id];
+  return users;
+}
+
+bool may_wait(const ir::Function& function, const EquationFactors& factors, ir::ValueId value) {
+  return function.numerics == Numerics::fast && is_float(function.type(value).dtype) &&
+         factors.rule.reduction == ops::Reduction::sum;
+}
+
+bool is_zero(const ir::Function& function, const std::vector<std::size_t>& definition,
+             ir::ValueId constant) {
+  const ir::Equation& equation = function.equations[definition[constant]];
+  if (!equation.operands.empty()) return is_zero(function, definition, equation.operands[0]);
+  return equation.op == &ops::constant_op && equation.attributes.get<double>("value") == 0;
 }
 
 AtomList partial_of(const EquationFactors& factors, const Assignment& assignment,

@@ -33,6 +33,15 @@ std::optional<Deferral> find_deferral(const CandidateContext& context,
                                       const std::vector<SumOperand>& operands,
                                       const std::vector<TensorView>& tensors);
 
+/// Per value: the operands and outputs that it is.
+std::vector<int> count_users(const ir::Function& function);
+
+/// Whether a partial value stays so until somebody needs it whole.
+bool may_wait(const ir::Function& function, const EquationFactors& factors, ir::ValueId value);
+/// Whether a constant, built by the equations with these numbers, is zero: a sum of itself.
+bool is_zero(const ir::Function& function, const std::vector<std::size_t>& definition,
+             ir::ValueId constant);
+
 /// The atoms over which results are sums, `deferral` being nullptr for an equation of whole values.
 AtomList partial_of(const EquationFactors& factors, const Assignment& assignment,
                     const Deferral* deferral);
