@@ -272,15 +272,9 @@ struct BodyRules {
   Field<std::function<Equation(const Equation&, const std::vector<bool>& is_needed)>> prune;
 };
 
-/// In which operands an op is linear, the others being held: op(x + y) is op(x) + op(y) but for
-/// rounding. What is a sum over devices may then be summed after the op.
-enum class Linearity : std::uint8_t {
-  none,
-  each,   // in every operand on its own
-  first,  // in the first one
-  rest,   // in all but the first one together
-  all,    // in all operands together
-};
+/// In which operands an op is linear, others being held: each on its own, the first, all but the
+/// first together, or all together. It may then be applied to parts of a sum over devices.
+enum class Linearity : std::uint8_t { none, each, first, rest, all };
 
 /// Ops are compared by identity: equations point to their record.
 struct OpRecord {
