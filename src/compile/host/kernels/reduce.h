@@ -9,6 +9,8 @@
 
 namespace tessera::kernels {
 
+struct LeafRuns;
+
 enum class ReduceKind : std::uint8_t { sum, max, min, all, any };
 
 /// Reduces some dimensions of a strided operand; the result is dense over the kept ones.
@@ -31,11 +33,15 @@ struct ReduceProblem {
 class ReducePlan {
  public:
   explicit ReducePlan(ReduceProblem problem);
+  ~ReducePlan();
+  ReducePlan(ReducePlan&&) noexcept;
+  ReducePlan& operator=(ReducePlan&&) noexcept;
   int num_parts() const { return num_parts_; }
   void run(const void* input, void* output, int part) const;
 
  private:
   ReduceProblem problem_;
+  std::vector<LeafRuns> leaves_;  // of rows that are summed in lanes
   std::int64_t num_outputs_;
   int num_parts_;
 };
