@@ -272,8 +272,7 @@ struct BodyRules {
   Field<std::function<Equation(const Equation&, const std::vector<bool>& is_needed)>> prune;
 };
 
-/// In which operands an op is linear, others being held: each on its own, the first, all but the
-/// first together, or all together. It may then be applied to parts of a sum over devices.
+/// Where an op is linear, others being held: in each operand, the first, the rest or all together.
 enum class Linearity : std::uint8_t { none, each, first, rest, all };
 
 /// Ops are compared by identity: equations point to their record.
