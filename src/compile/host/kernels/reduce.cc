@@ -244,10 +244,9 @@ std::vector<LeafRuns> leaf_runs(const ReduceProblem& p) {
 }
 
 /// Sums of rows: their leaves wait until many of them can be folded at once.
-void sum_rows(const ReduceProblem& p, std::span<const LeafRuns> leaves, const ReduceRows& rows,
+void sum_rows(std::span<const LeafRuns> leaves, std::int64_t run_stride, const ReduceRows& rows,
               float* to) {
   const auto num_leaves = static_cast<std::int64_t>(leaves.size());
-  const std::int64_t run_stride = p.reduced_strides.size() == 2 ? p.reduced_strides[0] : 0;
   if (num_leaves <= 1) {
     if (num_leaves == 1) return sum_leaves(rows, leaves, run_stride, to);
     std::fill_n(to, rows.rows, 0.0F);
@@ -284,7 +283,7 @@ void run_rows(const ReduceProblem& p, std::span<const LeafRuns> leaves, const fl
                              .rows = std::min(end - begin, last - begin % last),
                              .row_stride = p.kept_strides.empty() ? 0 : p.kept_strides.back()};
     if (p.kind == ReduceKind::sum) {
-      sum_rows(p, leaves, rows, out + begin);
+      sum_rows(leaves, p.reduced_strides.size() == 2 ? p.reduced_strides[0] : 0, rows, out + begin);
     } else {
       extremes_of_rows(rows, p.reduced_extents[0], p.kind == ReduceKind::min, out + begin);
     }
@@ -294,9 +293,18 @@ void run_rows(const ReduceProblem& p, std::span<const LeafRuns> leaves, const fl
 
 }  // namespace
 
-ReducePlan::~ReducePlan() = default;
-ReducePlan::ReducePlan(ReducePlan&&) noexcept = default;
-ReducePlan& ReducePlan::operator=(ReducePlan&&) noexcept = default;
+RowReducer::RowReducer(ReduceKind kind, const std::vector<std::int64_t>& cuts)
+    : kind_(kind), length_(cuts.back()) {
+  for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+    leaves_.push_back({.offset = cuts[i], .runs = 1, .length = cuts[i + 1] - cuts[i]});
+  }
+}
+
+void RowReducer::run(const float* from, std::int64_t rows, float* to) const {
+  const ReduceRows all = {.from = from, .rows = rows, .row_stride = length_};
+  if (kind_ == ReduceKind::sum) return sum_rows(leaves_, 0, all, to);
+  extremes_of_rows(all, length_, kind_ == ReduceKind::min, to);
+}
 
 ReducePlan::ReducePlan(ReduceProblem problem)
     : problem_(std::move(problem)), num_outputs_(product(problem_.kept_extents)) {

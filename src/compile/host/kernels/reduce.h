@@ -9,8 +9,6 @@
 
 namespace tessera::kernels {
 
-struct LeafRuns;
-
 enum class ReduceKind : std::uint8_t { sum, max, min, all, any };
 
 /// Reduces some dimensions of a strided operand; the result is dense over the kept ones.
@@ -30,12 +28,30 @@ struct ReduceProblem {
   bool lanes16 = false;
 };
 
+/// A leaf of a row: runs of consecutive terms.
+struct LeafRuns {
+  std::int64_t offset = 0;  // of the first term
+  std::int64_t runs = 1;
+  std::int64_t length = 0;  // terms of a run
+};
+
+/// Reduces dense rows of f32, one after another: a sum as with one reduced dimension and `lanes16`,
+/// a max or a min.
+class RowReducer {
+ public:
+  /// `cuts` as in ReduceProblem, from 0 to the length of a row, which is not 0.
+  RowReducer(ReduceKind kind, const std::vector<std::int64_t>& cuts);
+  void run(const float* from, std::int64_t rows, float* to) const;
+
+ private:
+  ReduceKind kind_;
+  std::int64_t length_;
+  std::vector<LeafRuns> leaves_;
+};
+
 class ReducePlan {
  public:
   explicit ReducePlan(ReduceProblem problem);
-  ~ReducePlan();
-  ReducePlan(ReducePlan&&) noexcept;
-  ReducePlan& operator=(ReducePlan&&) noexcept;
   int num_parts() const { return num_parts_; }
   void run(const void* input, void* output, int part) const;
 

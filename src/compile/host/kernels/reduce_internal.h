@@ -7,6 +7,8 @@
 #include <span>
 #include <string_view>
 
+#include "compile/host/kernels/reduce.h"
+
 namespace tessera::kernels {
 
 /// Integers in the order of floats, with -0 below +0; NaN must be set apart by the caller.
@@ -20,13 +22,6 @@ inline float from_ordered_bits(std::int32_t ordered) {
 
 /// The best instruction set of this machine that the kernels know.
 std::string_view instruction_set();
-
-/// A leaf of a row: runs of consecutive terms.
-struct LeafRuns {
-  std::int64_t offset = 0;  // of the first term
-  std::int64_t runs = 1;
-  std::int64_t length = 0;  // terms of a run
-};
 
 /// Rows to reduce, all alike.
 struct ReduceRows {

@@ -45,12 +45,25 @@ HWY_INLINE void StoreQuad(D d, const hn::Vec<D>* sums, float* quad) {
 }
 #endif
 
+/// Folds 16 lanes to four.
+HWY_INLINE void FinishLeaf(VF* sums, float* quad) {
+  for (std::int64_t half = kVectors / 2; half * kN >= kQuad; half /= 2) {
+    for (std::int64_t v = 0; v < half; ++v) sums[v] = hn::Add(sums[v], sums[v + half]);
+  }
+  StoreQuad(F(), sums, quad);
+}
+
 /// A leaf in 16 interleaved accumulators, of which four are left.
 HWY_INLINE void SumLeaf(const float* from, const LeafRuns& leaf, std::int64_t run_stride,
                         float* quad) {
   const F d;
   VF sums[kVectors];
   for (VF& sum : sums) sum = hn::Zero(d);
+  if (leaf.runs == 1 && leaf.length <= kN) {
+    const auto terms = hn::FirstN(d, static_cast<std::size_t>(leaf.length));
+    sums[0] = hn::Add(sums[0], hn::MaskedLoad(terms, d, from));
+    return FinishLeaf(sums, quad);
+  }
   const std::int64_t whole = leaf.length / 16 * 16;
   for (std::int64_t run = 0; run < leaf.runs; ++run, from += run_stride) {
     for (std::int64_t i = 0; i < whole; i += 16) {
@@ -65,10 +78,7 @@ HWY_INLINE void SumLeaf(const float* from, const LeafRuns& leaf, std::int64_t ru
       sums[v] = hn::Add(sums[v], hn::MaskedLoad(hn::FirstN(d, rest), d, from + whole + v * kN));
     }
   }
-  for (std::int64_t half = kVectors / 2; half * kN >= kQuad; half /= 2) {
-    for (std::int64_t v = 0; v < half; ++v) sums[v] = hn::Add(sums[v], sums[v + half]);
-  }
-  StoreQuad(d, sums, quad);
+  FinishLeaf(sums, quad);
 }
 
 /// The last two folds of `count` leaves at once.
