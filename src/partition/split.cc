@@ -146,6 +146,7 @@ class Splitter {
   std::optional<Deferral> find_deferral(std::size_t index);
   bool is_worth_it(std::size_t index, const Deferral& deferral, const Assignment& chosen);
   void apply_deferral(std::size_t index, const Deferral& deferral);
+  void settle(std::size_t index);
   double moved_bytes(std::size_t index, const Assignment& assignment,
                      const Deferral* deferral = nullptr);
   void apply(std::size_t index, const Assignment& assignment);
@@ -294,6 +295,7 @@ void Splitter::split_control(std::size_t index) {
   const std::vector<ValueId> results = emit(equation, std::move(operands), edges.results);
   out_.equations.back().attributes = std::move(attributes);
   for (std::size_t i = 0; i < results.size(); ++i) versions_[equation.results[i]] = {results[i]};
+  settle(index);
 }
 
 void Splitter::set_output(std::size_t index, const std::optional<Sharding>& asked) {
@@ -392,16 +394,21 @@ void Splitter::apply(std::size_t index, const Assignment& assignment) {
     shardings.back().partial = partial;
   }
   const std::vector<ValueId> results = emit(equation, std::move(operands), shardings);
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    const ValueId source = equation.results[i];
-    ValueId result = results[i];
-    if (!partial.empty() && !may_wait(function_, factors, source)) {
-      const ReshardPlan& plan = planner_.plan(function_.type(source), shardings[i], wanted(source),
-                                              factors.is_order_free);
-      result =
-          follow(result, plan, factors.is_order_free, name(factors.rule.reduction), equation.span);
-    }
-    versions_[source] = {result};
+  for (std::size_t i = 0; i < results.size(); ++i) versions_[equation.results[i]] = {results[i]};
+  settle(index);
+}
+
+/// Resolves partial results to what is expected to be wanted, unless they wait for their only user.
+void Splitter::settle(std::size_t index) {
+  const EquationFactors& factors = factors_at(index);
+  for (ValueId source : function_.equations[index].results) {
+    if (!is_pending(source)) continue;
+    if (may_wait(function_, factors, source) && users_[source] == 1) continue;
+    const ValueId sum = versions_[source][0];
+    const ReshardPlan& plan = planner_.plan(function_.type(source), out_.sharding(sum),
+                                            wanted(source), factors.is_order_free);
+    versions_[source] = {follow(sum, plan, factors.is_order_free, name(factors.rule.reduction),
+                                function_.equations[index].span)};
   }
 }
 
@@ -528,7 +535,7 @@ std::optional<Deferral> Splitter::find_deferral(std::size_t index) {
   for (ValueId id : equation.operands) {
     if (is_accumulator_[id] || is_zero(id)) {
       operands.push_back({.is_any = true, .is_accumulator = is_accumulator_[id]});
-    } else if (!is_constant(id) && is_pending(id) && users_[id] == 1) {
+    } else if (!is_constant(id) && is_pending(id)) {
       operands.push_back({.sum = &out_.sharding(versions_[id][0])});
     } else {
       operands.push_back({});
@@ -571,9 +578,10 @@ void Splitter::apply_deferral(std::size_t index, const Deferral& deferral) {
   Sharding made = back_project(factors.rule.results[0], deferral.assignment);
   made.partial = partial_of(factors, deferral.assignment, &deferral);
   versions_[equation.results[0]] = emit(equation, std::move(operands), {made});
+  settle(index);
 }
 
-/// Sums over devices, for everybody who needs the value.
+/// Sums over devices for the only user.
 ValueId Splitter::resolve(ValueId source, const Sharding& target) {
   const ValueId sum = versions_[source][0];
   if (out_.sharding(sum) == target) return sum;

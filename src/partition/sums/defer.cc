@@ -90,9 +90,12 @@ bool may_wait(const ir::Function& function, const EquationFactors& factors, ir::
 }
 
 bool is_zero(const ir::Function& function, const std::vector<std::size_t>& definition,
-             ir::ValueId constant) {
-  const ir::Equation& equation = function.equations[definition[constant]];
-  if (!equation.operands.empty()) return is_zero(function, definition, equation.operands[0]);
+             ir::ValueId value) {
+  if (definition[value] >= function.equations.size()) return false;
+  const ir::Equation& equation = function.equations[definition[value]];
+  if (equation.op == &ops::broadcast_in_dim_op) {
+    return is_zero(function, definition, equation.operands[0]);
+  }
   return equation.op == &ops::constant_op && equation.attributes.get<double>("value") == 0;
 }
 

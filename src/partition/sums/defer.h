@@ -11,7 +11,7 @@ namespace tessera::partition {
 
 /// What an operand of an equation is good for.
 struct SumOperand {
-  const Sharding* sum = nullptr;  // of a partial value that nobody else uses
+  const Sharding* sum = nullptr;  // of a partial value
   bool is_any = false;            // may be a sum over any devices, laid out in any way
   bool is_accumulator = false;    // a carry that becomes a sum with what is added to it
 };
@@ -38,9 +38,10 @@ std::vector<int> count_users(const ir::Function& function);
 
 /// Whether a partial value stays so until somebody needs it whole.
 bool may_wait(const ir::Function& function, const EquationFactors& factors, ir::ValueId value);
-/// Whether a constant, built by the equations with these numbers, is zero: a sum of itself.
+/// Whether a value, `definition` having the numbers of equations, is a constant zero: a sum of
+/// itself.
 bool is_zero(const ir::Function& function, const std::vector<std::size_t>& definition,
-             ir::ValueId constant);
+             ir::ValueId value);
 
 /// The atoms over which results are sums, `deferral` being nullptr for an equation of whole values.
 AtomList partial_of(const EquationFactors& factors, const Assignment& assignment,
