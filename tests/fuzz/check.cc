@@ -228,7 +228,9 @@ class Checker {
       if (coverage_ != nullptr) ++coverage_->whole_sums;
       const auto x = (*first)[i].data<float>();
       const auto y = wanted[i].data<float>();
-      if (std::equal(x.begin(), x.end(), y.begin())) continue;
+      // The sign of a zero depends on the order; rows that do not exist are NaN.
+      const auto is_same = [](float a, float b) { return a == b || (a != a && b != b); };
+      if (std::equal(x.begin(), x.end(), y.begin(), is_same)) continue;
       fail("fast numerics add whole numbers up", fmt::format("output {}\n{}", i, ir::print(split)));
     }
   }
