@@ -105,8 +105,9 @@ class Splitter {
   const Sharding& input_sharding(std::size_t input) const {
     return out_.sharding(out_.inputs[input]);
   }
-  /// Whether all that happens to the input is that something is added to it to give the output.
-  bool is_sum(std::size_t input, std::size_t output) const;
+  bool is_sum(std::size_t input, std::size_t output) const {
+    return partition::is_sum(function_, users_, input, output);
+  }
   const Sharding& wanted(ValueId id) const { return propagated_.wanted[block_.first_value + id]; }
   bool is_constant(ValueId source) const {
     return propagated_.is_constant[block_.first_value + source];
@@ -507,24 +508,14 @@ ValueId Splitter::rebuild(ValueId source, const Sharding& target) {
 
 // --- sums that wait, in fast numerics
 
-bool Splitter::is_sum(std::size_t input, std::size_t output) const {
-  const ValueId carry = function_.inputs[input];
-  const ValueId sum = function_.outputs[output];
-  if (users_[carry] != 1 || users_[sum] != 1 || definition_[sum] == kNoEquation) return false;
-  const Equation& equation = function_.equations[definition_[sum]];
-  return equation.op->linearity == ops::Linearity::all &&
-         std::count(equation.operands.begin(), equation.operands.end(), carry) == 1;
-}
-
 /// The carries of a scan to which each round adds something, from zero on.
 void Splitter::find_sums(const Equation& equation, const Splitter& body, Boundary& inside) const {
   if (function_.numerics != Numerics::fast) return;
   const ops::ScanParts parts = ops::scan_parts(equation);
   for (std::size_t i = 0; i < parts.num_carry; ++i) {
     const std::size_t input = parts.num_consts + i;
-    if (is_zero(equation.operands[input]) && body.is_sum(input, i)) {
-      inside.sums.emplace_back(input, i);
-    }
+    const bool is_sum = is_zero(equation.operands[input]) && body.is_sum(input, i);
+    if (is_sum) inside.sums.emplace_back(input, i);
   }
 }
 

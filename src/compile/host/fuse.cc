@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <compare>
 #include <map>
+#include <numeric>
 #include <queue>
 
 #include <tessera/error.h>
@@ -24,17 +25,96 @@ constexpr std::size_t kMaxRegionEquations = 96;
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-class BitSet {
+/// Nodes farther apart than this in the order of nodes are not merged: there would be little to
+/// gain from caches, and the search for cycles would grow with the program.
+constexpr std::size_t kWindow = 1024;
+
+/// The graph of nodes while some are merged, and an order that respects it.
+class NodeGraph {
  public:
-  explicit BitSet(std::size_t size) : words_((size + 63) / 64) {}
-  void set(std::size_t i) { words_[i / 64] |= std::uint64_t{1} << (i % 64); }
-  bool test(std::size_t i) const { return (words_[i / 64] >> (i % 64) & 1) != 0; }
-  void operator|=(const BitSet& other) {
-    for (std::size_t i = 0; i < words_.size(); ++i) words_[i] |= other.words_[i];
+  explicit NodeGraph(std::size_t count)
+      : into_(count), position_(count, 0), mark_(count, 0), reads_(count), views_(count) {
+    std::iota(into_.begin(), into_.end(), std::size_t{0});
+  }
+
+  /// The node that `node` has become a part of.
+  std::size_t find(std::size_t node) const {
+    while (into_[node] != node) node = into_[node] = into_[into_[node]];
+    return node;
+  }
+
+  /// A node that nothing depends on yet.
+  void append(std::size_t node, const std::vector<std::size_t>& reads,
+              const std::vector<std::size_t>& views) {
+    position_[node] = order_.size();
+    order_.push_back(node);
+    reads_[node] = reads;
+    reads_[node].insert(reads_[node].end(), views.begin(), views.end());
+    views_[node] = views;
+  }
+
+  /// Merges b into a, unless one views the other or a path through a third would become a cycle.
+  bool merge(std::size_t a, std::size_t b) {
+    const auto [first, last] = std::minmax(position_[a], position_[b]);
+    const std::size_t low = order_[first];
+    const std::size_t high = order_[last];
+    if (last - first > kWindow || is_viewed(low, high)) return false;
+    if (!mark_between(low, high)) return false;
+    // Those that the later one depends on go before the earlier one; nothing marked depends on any
+    // that stays behind.
+    const auto begin = order_.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto end = order_.begin() + static_cast<std::ptrdiff_t>(last) + 1;
+    const auto middle = std::stable_partition(
+        begin, end, [&](std::size_t node) { return node != kNoNode && mark_[node] == search_; });
+    for (auto place = middle; place != end; ++place) {
+      if (*place == low)
+        *place = a;
+      else if (*place == high)
+        *place = kNoNode;
+    }
+    for (std::size_t i = first; i <= last; ++i) {
+      if (order_[i] != kNoNode) position_[order_[i]] = i;
+    }
+    into_[b] = a;
+    reads_[a].insert(reads_[a].end(), reads_[b].begin(), reads_[b].end());
+    views_[a].insert(views_[a].end(), views_[b].begin(), views_[b].end());
+    return true;
   }
 
  private:
-  std::vector<std::uint64_t> words_;
+  static constexpr std::size_t kNoNode = ~std::size_t{0};
+
+  bool is_viewed(std::size_t node, std::size_t by) const {
+    return std::any_of(views_[by].begin(), views_[by].end(),
+                       [&](std::size_t other) { return find(other) == node; });
+  }
+
+  /// Marks what `high` depends on after `low`; false when it depends on `low` through another.
+  bool mark_between(std::size_t low, std::size_t high) {
+    ++search_;
+    std::vector<std::size_t> waiting = {high};
+    while (!waiting.empty()) {
+      const std::size_t node = waiting.back();
+      waiting.pop_back();
+      for (std::size_t other : reads_[node]) {
+        other = find(other);
+        if (other == low && node != high) return false;
+        if (other == high || position_[other] <= position_[low] || mark_[other] == search_)
+          continue;
+        mark_[other] = search_;
+        waiting.push_back(other);
+      }
+    }
+    return true;
+  }
+
+  mutable std::vector<std::size_t> into_;
+  std::vector<std::size_t> position_;
+  std::vector<std::size_t> order_;  // kNoNode where a merged node was
+  std::vector<std::size_t> mark_;   // per node: the last search that found it
+  std::size_t search_ = 0;
+  std::vector<std::vector<std::size_t>> reads_;  // all that a node depends on
+  std::vector<std::vector<std::size_t>> views_;  // of these, those read at other indices
 };
 
 bool is_view_op(const Equation& equation) { return equation.op->host.kind == HostRule::Kind::view; }
@@ -148,7 +228,7 @@ class ReadingPass {
     const Sharding& sharding = f_.sharding(id);
     Space space{.extents = {}, .split = {}, .partial = sharding.partial};
     for (std::size_t dim = 0; dim < shape.size(); ++dim) {
-      if (shape[dim] == 1) continue;
+      if (has_one_index(f_, id, dim)) continue;
       space.extents.push_back(shape[dim]);
       space.split.push_back(sharding.dims[dim]);
     }
@@ -192,7 +272,7 @@ class ReadingPass {
     const Shape& shape = f_.type(view).shape;
     std::vector<std::int64_t> strides;
     for (std::size_t dim = 0; dim < shape.size(); ++dim) {
-      if (shape[dim] != 1) strides.push_back(strides_[view][dim]);
+      if (!has_one_index(f_, view, dim)) strides.push_back(strides_[view][dim]);
     }
     const Shape from = space_of(base).extents;
     Shape extents = space_of(view).extents;
@@ -214,15 +294,15 @@ class ReadingPass {
 /// Merges equations over the same index space, and over its rows, as long as no cycle arises.
 class GroupPass {
  public:
-  GroupPass(const Function& function, Fusion& fusion) : f_(function), fusion_(fusion) {}
+  GroupPass(const Function& function, Fusion& fusion)
+      : f_(function),
+        fusion_(fusion),
+        graph_(f_.equations.size()),
+        nodes_(f_.equations.size()),
+        generates_(f_.equations.size(), false) {}
 
   void run() {
-    const std::size_t count = f_.equations.size();
-    node_of_.assign(count, kNoEquation);
-    nodes_.resize(count);
-    generates_.assign(count, false);
-    ancestors_.assign(count, BitSet(count));
-    for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t i = 0; i < f_.equations.size(); ++i) {
       const ValueId result = f_.equations[i].results[0];
       if (fusion_.is_view[result] || fusion_.splat[result]) continue;
       add(i);
@@ -236,8 +316,8 @@ class GroupPass {
 
   /// Nodes in an order that respects dependencies and keeps close to the program's.
   std::vector<Node> ordered() const;
-  std::size_t node_of(std::size_t equation) const { return node_of_[equation]; }
-  bool is_in_region(std::size_t equation) const { return nodes_[node_of_[equation]].is_region; }
+  std::size_t node_of(std::size_t equation) const { return graph_.find(equation); }
+  bool is_in_region(std::size_t equation) const { return nodes_[node_of(equation)].is_region; }
 
  private:
   struct Dependencies {
@@ -253,7 +333,7 @@ class GroupPass {
       if (fusion_.splat[base] || fusion_.definition[base] == kNoEquation) continue;
       const bool is_viewed = reading_within(f_, fusion_, equation, id) == Reading::Kind::other;
       auto& list = is_viewed ? result.viewed : result.direct;
-      list.push_back(node_of_[fusion_.definition[base]]);
+      list.push_back(node_of(fusion_.definition[base]));
     }
     return result;
   }
@@ -283,7 +363,6 @@ class GroupPass {
 
   void add(std::size_t index) {
     const Equation& equation = f_.equations[index];
-    node_of_[index] = index;
     nodes_[index].equations = {index};
     const bool reduces_rows = is_row_reduction(f_, fusion_, equation);
     nodes_[index].is_region = is_elementwise(f_, equation) || is_view_op(equation) ||
@@ -292,81 +371,32 @@ class GroupPass {
     nodes_[index].has_rows = reduces_rows;
     generates_[index] = equation.op->host.kind == HostRule::Kind::generator;
     Dependencies from = dependencies(equation);
-    for (const auto* list : {&from.direct, &from.viewed}) {
-      for (std::size_t node : *list) depend(index, node);
-    }
+    graph_.append(index, from.direct, from.viewed);
     if (!nodes_[index].is_region) return;
     std::sort(from.direct.rbegin(), from.direct.rend());
     for (std::size_t other : from.direct) {
-      other = node_of_[other];
-      if (other != node_of_[index]) try_merge(other, node_of_[index], from);
+      if (node_of(other) != node_of(index)) try_merge(node_of(other), node_of(index));
     }
   }
 
-  void depend(std::size_t node, std::size_t on) {
-    ancestors_[node] |= ancestors_[on];
-    ancestors_[node].set(on);
-  }
-
-  void try_merge(std::size_t a, std::size_t b, const Dependencies& from) {
-    const std::optional<Node> together = joint(a, b);
+  void try_merge(std::size_t a, std::size_t b) {
+    std::optional<Node> together = joint(a, b);
     if (!together) return;
-    if (nodes_[a].equations.size() + nodes_[b].equations.size() > kMaxRegionEquations) return;
-    // A path from a to b through another node would become a cycle.
-    for (const auto* list : {&from.direct, &from.viewed}) {
-      for (std::size_t node : *list) {
-        node = node_of_[node];
-        if (node != a && node != b && ancestors_[node].test(a)) return;
-      }
-    }
-    for (std::size_t node : from.viewed) {
-      if (node_of_[node] == a) return;
-    }
-    // b holds the new equation and perhaps groups merged with it just now.
-    if (nodes_[b].equations.size() > 1 && is_reached_through_others(a, b)) return;
-    merge(a, b, *together);
-  }
-
-  bool is_reached_through_others(std::size_t a, std::size_t b) const {
-    if (ancestors_[a].test(b)) return true;
-    for (std::size_t index : nodes_[b].equations) {
-      const Dependencies from = dependencies(f_.equations[index]);
-      for (const auto* list : {&from.direct, &from.viewed}) {
-        for (std::size_t node : *list) {
-          node = node_of_[node];
-          if (node != a && node != b && ancestors_[node].test(a)) return true;
-        }
-      }
-      for (std::size_t node : from.viewed) {
-        if (node_of_[node] == a) return true;
-      }
-    }
-    return false;
-  }
-
-  void merge(std::size_t a, std::size_t b, const Node& together) {
-    nodes_[a].over = together.over;
-    nodes_[a].has_rows = together.has_rows;
-    generates_[a] = generates_[a] || generates_[b];
-    for (std::size_t index : nodes_[b].equations) node_of_[index] = a;
-    auto& members = nodes_[a].equations;
+    auto& members = together->equations;
+    members = nodes_[a].equations;
     members.insert(members.end(), nodes_[b].equations.begin(), nodes_[b].equations.end());
+    if (members.size() > kMaxRegionEquations || !graph_.merge(a, b)) return;
     std::sort(members.begin(), members.end());
-    nodes_[b].equations.clear();
-    node_of_[b] = a;
-    ancestors_[a] |= ancestors_[b];
-    for (std::size_t node = 0; node < nodes_.size(); ++node) {
-      if (node == a || nodes_[node].equations.empty()) continue;
-      if (ancestors_[node].test(a) || ancestors_[node].test(b)) depend(node, a);
-    }
+    nodes_[a] = std::move(*together);
+    nodes_[b] = {};
+    generates_[a] = generates_[a] || generates_[b];
   }
 
   const Function& f_;
   Fusion& fusion_;
-  std::vector<std::size_t> node_of_;  // per equation; a node is named by one of its equations
-  std::vector<Node> nodes_;           // empty when merged into another
-  std::vector<bool> generates_;       // per node: an equation makes elements from their indices
-  std::vector<BitSet> ancestors_;
+  NodeGraph graph_;              // a node is named by one of its equations
+  std::vector<Node> nodes_;      // empty when merged into another
+  std::vector<bool> generates_;  // per node: an equation makes elements from their indices
 };
 
 std::vector<Node> GroupPass::ordered() const {
@@ -377,7 +407,7 @@ std::vector<Node> GroupPass::ordered() const {
     for (std::size_t index : nodes_[node].equations) {
       const Dependencies from = dependencies(f_.equations[index]);
       for (const auto* list : {&from.direct, &from.viewed}) {
-        for (std::size_t other : *list) before.push_back(node_of_[other]);
+        for (std::size_t other : *list) before.push_back(node_of(other));
       }
     }
     std::sort(before.begin(), before.end());
@@ -449,6 +479,10 @@ Fusion fuse(const Function& function) {
   return fusion;
 }
 
+bool has_one_index(const Function& function, ValueId value, std::size_t dim) {
+  return function.type(value).shape[dim] == 1 && function.sharding(value).dims[dim].empty();
+}
+
 ValueId iterated(const Equation& equation) {
   return equation.op->host.name == "reduce" ? equation.operands[0] : equation.results[0];
 }
@@ -469,7 +503,7 @@ bool is_row_reduction(const Function& function, const Fusion& fusion, const Equa
   const std::string& op = *equation.op->name;
   if (op != "reduce_sum" && op != "reduce_max" && op != "reduce_min") return false;
   const Type& type = function.type(equation.operands[0]);
-  return type.dtype == DType::f32 && type.rank() > 0 && type.shape.back() != 1 &&
+  return type.dtype == DType::f32 && type.rank() > 0 && type.shape.back() > 1 &&
          equation.attributes.ints("dims") == ir::Ints{type.rank() - 1} &&
          fusion.rows_of[at(fusion.spaces[equation.operands[0]])] >= 0;
 }

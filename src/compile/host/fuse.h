@@ -21,7 +21,7 @@ struct Node {
 struct Reading {
   ir::ValueId base;
   enum class Kind : std::uint8_t {
-    same,   // the elements of the base in their order, but for dimensions of size 1
+    same,   // the elements of the base in their order, but for dimensions of one index
     rows,   // one element of the base for a row along the last dimension
     other,  // at other places
   } kind;
@@ -34,7 +34,7 @@ struct Fusion {
   std::vector<bool> is_view;            // per value: read through its operand, has no memory
   std::vector<bool> needs_buffer;       // per value: read from outside of its node
   std::vector<Reading> readings;        // per value
-  /// Per value: the number of its index space. Spaces leave out dimensions of size 1; equal ones
+  /// Per value: the number of its index space. Spaces leave out dimensions of one index; equal ones
   /// are split alike.
   std::vector<int> spaces;
   std::vector<int> rows_of;  // per space: that of its rows, or -1 where no region may look at rows
@@ -44,6 +44,8 @@ inline constexpr std::size_t kNoEquation = ~std::size_t{0};
 
 Fusion fuse(const ir::Function& function);
 
+/// Whether a dimension has one index, in every tile: of size 1 and not split.
+bool has_one_index(const ir::Function& function, ir::ValueId value, std::size_t dim);
 /// The value over whose indices an equation runs: the operand of a reduction, else the result.
 ir::ValueId iterated(const ir::Equation& equation);
 /// How an equation of a region reads an operand that the region computes; `other`: it cannot.

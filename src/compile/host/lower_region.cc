@@ -81,12 +81,11 @@ class RegionBuilder {
   /// Whether the value has one element per row of the region.
   bool is_row(ValueId id) const { return context_.fusion().spaces[id] != space_; }
 
-  /// Sizes or strides without those of dimensions of size 1.
+  /// Sizes or strides without those of dimensions of one index.
   std::vector<std::int64_t> in_space(const std::vector<std::int64_t>& of_dims, ValueId id) const {
-    const Shape& shape = f_.type(id).shape;
     std::vector<std::int64_t> kept;
-    for (std::size_t dim = 0; dim < shape.size(); ++dim) {
-      if (shape[dim] != 1) kept.push_back(of_dims[dim]);
+    for (std::size_t dim = 0; dim < of_dims.size(); ++dim) {
+      if (!has_one_index(f_, id, dim)) kept.push_back(of_dims[dim]);
     }
     return kept;
   }

@@ -99,6 +99,17 @@ bool is_zero(const ir::Function& function, const std::vector<std::size_t>& defin
   return equation.op == &ops::constant_op && equation.attributes.get<double>("value") == 0;
 }
 
+bool is_sum(const ir::Function& body, const std::vector<int>& users, std::size_t input,
+            std::size_t output) {
+  const ir::ValueId carry = body.inputs[input];
+  const ir::ValueId sum = body.outputs[output];
+  if (users[carry] != 1 || users[sum] != 1) return false;
+  return std::any_of(body.equations.begin(), body.equations.end(), [&](const ir::Equation& e) {
+    return e.op->linearity == ops::Linearity::all && e.results[0] == sum &&
+           std::count(e.operands.begin(), e.operands.end(), carry) == 1;
+  });
+}
+
 AtomList partial_of(const EquationFactors& factors, const Assignment& assignment,
                     const Deferral* deferral) {
   AtomList partial = partial_atoms(factors, assignment);

@@ -43,6 +43,10 @@ bool may_wait(const ir::Function& function, const EquationFactors& factors, ir::
 bool is_zero(const ir::Function& function, const std::vector<std::size_t>& definition,
              ir::ValueId value);
 
+/// Whether all that happens to the input is that something is added to it to give the output.
+bool is_sum(const ir::Function& body, const std::vector<int>& users, std::size_t input,
+            std::size_t output);
+
 /// The atoms over which results are sums, `deferral` being nullptr for an equation of whole values.
 AtomList partial_of(const EquationFactors& factors, const Assignment& assignment,
                     const Deferral* deferral);

@@ -253,7 +253,8 @@ Plan make_plan(TileProgram program) {
   std::size_t widest = 4;
   for (DType dtype : plan.dtypes) widest = std::max(widest, size_bytes(dtype));
   // The extra line keeps loads and stores of different slots from matching in their low bits.
-  const std::int64_t longest = std::max(kTileSize, plan.space.tile_rows * plan.space.tile_columns);
+  const std::int64_t longest =
+      std::max(kTileSize, (plan.space.tile_rows * plan.space.tile_columns + 15) / 16 * 16);
   plan.slot_bytes = static_cast<std::size_t>(longest) * widest + 64;
   const std::int64_t parts = plan.space.rows * plan.space.columns / kPartSize;
   plan.num_parts = static_cast<int>(
