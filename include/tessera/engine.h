@@ -43,6 +43,10 @@ std::string_view engine();
 /// Leaves of a reduced dimension, from 1 to 4096: part of what a sum means.
 void set_grains(std::int64_t grains, std::source_location where = std::source_location::current());
 std::int64_t grains();
+/// Exact unless set. Fast numerics send fewer bytes, and results depend on the mesh, but not on
+/// threads; a jit may have its own (JitOptions::numerics).
+void set_numerics(Numerics numerics);
+Numerics numerics();
 
 /// Executed since the last reset, sorted by kind.
 std::vector<CollectiveUse> collective_counts();

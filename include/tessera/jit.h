@@ -12,6 +12,8 @@
 // Jitted functions may be called from several threads.
 #pragma once
 
+#include <optional>
+
 #include <tessera/engine.h>
 #include <tessera/lowered.h>
 #include <tessera/shardings.h>
@@ -28,6 +30,7 @@ struct JitOptions {
   // UserError where an argument, an out_sharding or a constraint splits a dimension into shards of
   // different sizes.
   bool strict = false;
+  std::optional<Numerics> numerics = {};  // of this program; missing: set_numerics()
 };
 
 // --- implementation

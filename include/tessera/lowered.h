@@ -109,7 +109,8 @@ class LoweredProgram {
   /// The function as traced and differentiated, and as split over the mesh.
   std::string ir() const;
   std::string partitioned_ir() const;
-  /// A table of every collective: kind, bytes, user's line, cause and what would avoid it.
+  /// A table of every collective: kind, bytes, user's line, cause and what would avoid it. With
+  /// fast numerics it ends with the bytes that exact ones would send.
   std::string explain() const;
   /// The rows of explain(), in program order; a combined collective has several.
   std::vector<PlannedCollective> planned_collectives() const;

@@ -50,6 +50,12 @@ inline constexpr DType dtype_of = std::same_as<T, bool>            ? DType::bool
                                   : std::same_as<T, float>         ? DType::f32
                                                                    : DType::f64;
 
+/// What a program promises of its sums. exact: the same bits on any mesh. fast: fewer bytes between
+/// devices and no tree inside of a sum; the same bits for one mesh and any number of threads.
+enum class Numerics : std::uint8_t { exact, fast };
+/// `exact`, `fast`.
+std::string_view name(Numerics numerics);
+
 /// Sizes of the dimensions, outermost first; empty for a scalar.
 using Shape = std::vector<std::int64_t>;
 

@@ -139,7 +139,7 @@ std::shared_ptr<Program> eager_program(ir::Function function,
 
 std::vector<Array> run_traced(const Mesh& mesh, const std::function<std::vector<Array>()>& body) {
   const Span where = call_span();
-  auto trace = std::make_shared<trace::Trace>(mesh, grains());
+  auto trace = std::make_shared<trace::Trace>(mesh, grains(), numerics());
   std::vector<ir::ValueId> outputs;
   {
     const trace::Tracing tracing(trace);

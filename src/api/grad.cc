@@ -43,7 +43,7 @@ void check_loss(const Walk& result, const Span& where) {
 /// Differentiates within the innermost trace.
 Gradients differentiate_traced(Walk& wrt, Body& body, const Span& where) {
   const std::shared_ptr<trace::Trace> parent = trace::innermost();
-  auto trace = std::make_shared<trace::Trace>(parent->mesh(), parent->function().grains);
+  auto trace = std::make_shared<trace::Trace>(parent->function());
   std::vector<Array> tracers;
   std::vector<std::size_t> numbers;
   std::vector<ir::ValueId> arguments;
@@ -112,7 +112,7 @@ Gradients differentiate(Body& body, const std::source_location& where) {
 Outcome evaluate_abstractly(Body& body, const std::source_location& where) {
   const Span span(where);
   const Walk arguments = body.walk_arguments(Walk::Want::leaves);
-  auto trace = std::make_shared<trace::Trace>(current_mesh(), grains());
+  auto trace = std::make_shared<trace::Trace>(current_mesh(), grains(), numerics());
   std::vector<Array> tracers;
   for (const Walk::Leaf& leaf : arguments.leaves()) {
     tracers.push_back(make_traced(trace, trace->add_input(node_of(*leaf.array, span)->type)));

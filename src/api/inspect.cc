@@ -24,6 +24,7 @@ namespace {
 
 std::atomic<detail::EngineKind> engine_setting{detail::EngineKind::host};
 std::atomic<std::int64_t> grains_setting{8};
+std::atomic<Numerics> numerics_setting{Numerics::exact};
 
 }  // namespace
 
@@ -35,6 +36,15 @@ LoweredProgram::LoweredProgram(std::shared_ptr<detail::Program> program)
     : program_(std::move(program)) {}
 
 namespace {
+
+/// Received per device in one step.
+std::int64_t wire_bytes(const ir::Function& partitioned) {
+  std::int64_t bytes = 0;
+  for (const partition::CollectiveInfo& info : partition::explain(partitioned)) {
+    bytes += info.wire_bytes * info.count;
+  }
+  return bytes;
+}
 
 /// Paths of the leaves of the arguments, then what the function captured.
 std::vector<std::string> input_names(const detail::Program& program, const std::string& prefix) {
@@ -62,7 +72,12 @@ std::string LoweredProgram::partitioned_ir() const {
 
 std::string LoweredProgram::explain() const {
   detail::lower(*program_);
-  return partition::explain_text(program_->partitioned, input_names(*program_, "argument "));
+  const ir::Function& function = program_->partitioned;
+  std::string text = partition::explain_text(function, input_names(*program_, "argument "));
+  if (function.numerics == Numerics::exact) return text;
+  return text + fmt::format("fast numerics: {} wire bytes, with exact ones {}\n",
+                            wire_bytes(function),
+                            wire_bytes(detail::with_exact_numerics(*program_)));
 }
 
 std::vector<PlannedCollective> LoweredProgram::planned_collectives() const {
@@ -280,6 +295,10 @@ void set_grains(std::int64_t grains, std::source_location where) {
 }
 
 std::int64_t grains() { return grains_setting; }
+
+void set_numerics(Numerics numerics) { numerics_setting = numerics; }
+
+Numerics numerics() { return numerics_setting; }
 
 std::vector<CollectiveUse> collective_counts() {
   std::vector<CollectiveUse> list;

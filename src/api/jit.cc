@@ -39,6 +39,7 @@ std::string cache_key(const Walk& arguments, const Span& where) {
   key += to_string(current_mesh());
   key += to_string(get_logical_axis_rules());
   append(grains());
+  append(numerics());
   append(engine_kind());
   return key;
 }
@@ -168,7 +169,8 @@ class Tracer {
 
   void record() {
     const use_mesh scope(mesh_);
-    auto trace = std::make_shared<trace::Trace>(mesh_, grains());
+    auto trace = std::make_shared<trace::Trace>(mesh_, grains(),
+                                                options_.numerics.value_or(tessera::numerics()));
     std::vector<Array> tracers;
     for (const Walk::Leaf& leaf : walk_.leaves()) {
       const NodePtr& node = leaf.array->node();

@@ -85,13 +85,18 @@ void forward_inputs(Program& program) {
   drop(program.output_alias, is_computed);
 }
 
-void partition(Program& program) {
-  const Stopwatch stopwatch(program.seconds);
+partition::PartitionOptions partition_options(const Program& program) {
   partition::PartitionOptions options;
   for (const Placement* input : program.inputs) options.inputs.push_back(input->sharding);
   options.is_storage = program.is_storage;
   options.outputs = program.asked_outputs;
   options.output_alias = program.output_alias;
+  return options;
+}
+
+void partition(Program& program) {
+  const Stopwatch stopwatch(program.seconds);
+  partition::PartitionOptions options = partition_options(program);
   options.passes = program.passes;
   program.partitioned = partition::partition(program.traced, options);
   for (std::size_t i = 0; i < program.partitioned.outputs.size(); ++i) {
@@ -139,6 +144,16 @@ void simplify(Program& program) {
   // The values of the captures go as well.
   program.traced = ir::without_dead_code(std::move(program.traced));
   forward_inputs(program);
+}
+
+ir::Function with_exact_numerics(const Program& program) {
+  const auto change = [](const ir::Function& function) {
+    ir::Function exact = function;
+    exact.numerics = Numerics::exact;
+    return exact;
+  };
+  return partition::partition(change(ir::with_changed_bodies(program.traced, change)),
+                              partition_options(program));
 }
 
 void lower(Program& program) {

@@ -52,6 +52,8 @@ ir::PassOptions pass_options(const PassSettings& settings, const std::string& su
 void simplify(Program& program);
 /// Splits the program over its mesh, once.
 void lower(Program& program);
+/// The program as it would be split with exact numerics.
+ir::Function with_exact_numerics(const Program& program);
 /// Runs on tiles laid out as program.inputs say.
 std::vector<Array> execute(Program& program, std::vector<run::Tiles> inputs);
 

@@ -74,6 +74,7 @@ TraceRecord record_of(Walk& walk, std::string structure) {
   record.settings = {{"mesh", to_string(current_mesh())},
                      {"logical axis rules", to_string(get_logical_axis_rules())},
                      {"grains", std::to_string(grains())},
+                     {"numerics", std::string(name(numerics()))},
                      {"engine", std::string(engine())}};
   return record;
 }

@@ -27,6 +27,7 @@ const DTypeInfo& info(DType dtype) {
 
 std::size_t size_bytes(DType dtype) { return info(dtype).size_bytes; }
 std::string_view name(DType dtype) { return info(dtype).name; }
+std::string_view name(Numerics numerics) { return numerics == Numerics::fast ? "fast" : "exact"; }
 bool is_float(DType dtype) { return info(dtype).is_float; }
 bool is_integer(DType dtype) { return info(dtype).is_integer; }
 

@@ -154,6 +154,7 @@ Function empty_like(const Function& function) {
   result.name = function.name;
   result.mesh = function.mesh;
   result.grains = function.grains;
+  result.numerics = function.numerics;
   return result;
 }
 

@@ -8,7 +8,8 @@
 // after partitioning each value has a sharding over the function's mesh, shapes stay global, and
 // explicit collectives stand wherever data moves between devices. An equation then means: every
 // device applies the op to its tiles. A value whose sharding has partial atoms is the reduction,
-// in tree order, of the copies along these atoms; only a collective may use it.
+// in tree order, of the copies along these atoms; only a collective may use it, or in fast numerics
+// an equation that is linear in it.
 //
 //   function main(%0: f32[4,8], %1: f32[8]) {
 //     %2: f32[4,8] = broadcast_in_dim[dims=[1], shape=[4,8]] %1  # model.cc:12
@@ -44,7 +45,8 @@ using Ints = std::vector<std::int64_t>;
 struct Function;
 
 /// Functions nested in an equation: the body of a loop, the branches of a cond. They see only their
-/// own inputs; their mesh and grains are those of the function around them.
+/// own inputs; their mesh, grains and numerics are those of the function around
+/// them.
 struct Bodies {
   std::vector<std::shared_ptr<const Function>> functions;
   friend bool operator==(const Bodies& a, const Bodies& b);
@@ -109,7 +111,9 @@ struct Equation {
 struct Function {
   std::string name = "main";
   Mesh mesh;
-  std::int64_t grains = 8;    // leaves of a reduced dimension: part of what a sum means
+  std::int64_t grains = 8;  // leaves of a reduced dimension: part of what a sum means
+  /// fast: sums have no leaves, and linear equations may use values that are partial.
+  Numerics numerics = Numerics::exact;
   std::vector<Value> values;  // indexed by ValueId
   std::vector<ValueId> inputs;
   std::vector<Equation> equations;
@@ -134,7 +138,7 @@ Function with_changed_bodies(const Function& function,
                              const std::function<Function(const Function&)>& change);
 /// `function`, with all that is nested in it, over another mesh.
 Function with_mesh(Function function, const Mesh& mesh);
-/// A function without values, with the name, mesh and grains of `function`.
+/// A function without values, with the name, mesh, grains and numerics of `function`.
 Function empty_like(const Function& function);
 /// The functions nested in the equation itself, attribute after attribute.
 std::vector<const Function*> bodies_of(const Equation& equation);

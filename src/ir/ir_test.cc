@@ -277,6 +277,24 @@ TEST(Verify, FindsEveryBrokenRule) {
   EXPECT_BROKEN(f, "an output is not defined");
 }
 
+TEST(Text, NumericsAreThoseOfNestedFunctionsToo) {
+  const std::string text =
+      "function f[mesh=\"none\", grains=8, numerics=\"fast\"](%0: f32[2]) {\n"
+      "  %1: f32[2] = call[body={(%0: f32[2]) {\n"
+      "    %1: f32[2] = exp %0\n"
+      "    return %1\n"
+      "  }}, name=\"g\"] %0\n"
+      "  return %1\n}\n";
+  const Function f = parse(text);
+  EXPECT_EQ(f.numerics, Numerics::fast);
+  EXPECT_EQ(bodies_of(f.equations[0])[0]->numerics, Numerics::fast);
+  EXPECT_EQ(print(f), text);
+  Function other = f;
+  other.numerics = Numerics::exact;
+  EXPECT_NE(other, f);
+  EXPECT_THROW(verify(other, "a change"), InternalError);
+}
+
 // --- rewrites ------------------------------------------------------------------------------------
 
 TEST(DeadCode, UnneededEquationsGoAndInputsStay) {

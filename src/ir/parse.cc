@@ -33,6 +33,7 @@ class Parser {
     expect('=');
     function_.grains = integer();
     if (function_.grains < 1) fail("1 grain or more", std::to_string(function_.grains));
+    if (accept(',')) read_numerics();
     expect(']');
     function_body();
     skip_space();
@@ -78,6 +79,15 @@ class Parser {
     throw UserError(std::move(mistake));
   }
 
+  void read_numerics() {
+    word("numerics");
+    expect('=');
+    const std::string text = quoted();
+    if (text != name(Numerics::fast))
+      fail("\"fast\"; exact numerics are left out", "'" + text + "'");
+    function_.numerics = Numerics::fast;
+  }
+
   /// Inputs, equations and outputs of function_.
   void function_body() {
     expect('(');
@@ -100,6 +110,7 @@ class Parser {
     inner.name = "body";
     inner.mesh = function_.mesh;
     inner.grains = function_.grains;
+    inner.numerics = function_.numerics;
     std::swap(function_, inner);
     std::vector<bool> outer_is_defined = std::move(is_defined_);
     is_defined_.clear();

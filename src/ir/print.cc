@@ -107,9 +107,10 @@ std::string print(const Function& function, const Equation& equation, PrintOptio
 }
 
 std::string print(const Function& function, PrintOptions options) {
-  return "function " + function.name + "[mesh=\"" + to_string(function.mesh) +
-         "\", grains=" + std::to_string(function.grains) + "]" + definition(function, options, 0) +
-         "\n";
+  std::string text = "function " + function.name + "[mesh=\"" + to_string(function.mesh) +
+                     "\", grains=" + std::to_string(function.grains);
+  if (function.numerics == Numerics::fast) text += ", numerics=\"fast\"";
+  return text + "]" + definition(function, options, 0) + "\n";
 }
 
 }  // namespace tessera::ir

@@ -16,8 +16,10 @@ namespace {
 /// Nested functions live on the mesh of the function around them, and are sound themselves.
 void verify_bodies(const Function& function, const Equation& equation, std::string_view after) {
   for (const Function* body : bodies_of(equation)) {
-    if (!(body->mesh == function.mesh) || body->grains != function.grains) {
-      broken(function, &equation, after, "a nested function has another mesh or other grains");
+    if (!(body->mesh == function.mesh) || body->grains != function.grains ||
+        body->numerics != function.numerics) {
+      broken(function, &equation, after,
+             "a nested function has another mesh, other grains or numerics");
     }
     verify(*body, after);
   }

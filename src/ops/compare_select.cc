@@ -176,6 +176,7 @@ const OpRecord select_op{
                                      {i32({10}), -9.0, 9.0},
                                      {i32({10}), -9.0, 9.0}}},
                        {.operands = {{boolean({}), 0.0, 1.0}, {f32({})}, {f32({})}}}},
+    .linearity = Linearity::rest,
 };
 
 OpFamily compare_select_ops() { return {&clamp_op, &compare_op, &select_op}; }

@@ -315,6 +315,7 @@ const OpRecord dot_general_op{
     .reference = dot_reference,
     .cost = dot_cost,
     .samples = dot_samples(),
+    .linearity = Linearity::each,
 };
 
 OpFamily contract_ops() { return {&dot_general_op}; }

@@ -95,6 +95,7 @@ const OpRecord convert_op{
                        to_dtype({boolean({3, 6}), 0.0, 1.0}, DType::f32),
                        to_dtype({i32({10}), -1.0, 1.0}, DType::boolean),
                        to_dtype({f32({5}), -9.0, 9.0}, DType::f32)},
+    .linearity = Linearity::each,
 };
 
 OpFamily convert_ops() { return {&bitcast_op, &convert_op}; }

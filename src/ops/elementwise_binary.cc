@@ -97,6 +97,7 @@ const OpRecord add_op{
     .reference = map2<Numbers>([](auto x, auto y) { return wrapping_add(x, y); }),
     .cost = flops_per_element(1),
     .samples = number_samples(2),
+    .linearity = Linearity::all,
 };
 
 const OpRecord div_op{
@@ -120,6 +121,7 @@ const OpRecord div_op{
     .reference = map2<Numbers>([](auto x, auto y) { return quotient(x, y); }),
     .cost = flops_per_element(1),
     .samples = number_samples(2, 0.5, 2.0),
+    .linearity = Linearity::first,
 };
 
 const OpRecord fma_op{
@@ -191,6 +193,7 @@ const OpRecord mul_op{
     .reference = map2<Numbers>([](auto x, auto y) { return wrapping_mul(x, y); }),
     .cost = flops_per_element(1),
     .samples = number_samples(2),
+    .linearity = Linearity::each,
 };
 
 const OpRecord pow_op{
@@ -250,6 +253,7 @@ const OpRecord sub_op{
     }),
     .cost = flops_per_element(1),
     .samples = number_samples(2),
+    .linearity = Linearity::all,
 };
 
 OpFamily elementwise_binary_ops() {

@@ -202,6 +202,7 @@ const OpRecord neg_op{
     .reference = map1<Numbers>([](auto x) { return wrapping_neg(x); }),
     .cost = flops_per_element(1),
     .samples = number_samples(1),
+    .linearity = Linearity::each,
 };
 
 const OpRecord not_op{
@@ -315,6 +316,7 @@ const OpRecord stop_gradient_op{
     .reference = map1<Any>([](auto x) { return x; }),
     .cost = no_flops,
     .samples = number_samples(1),
+    .linearity = Linearity::each,
 };
 
 const OpRecord tanh_op{

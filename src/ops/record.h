@@ -273,6 +273,9 @@ struct BodyRules {
   Field<std::function<Equation(const Equation&, const std::vector<bool>& is_needed)>> prune;
 };
 
+/// Where an op is linear, others being held: in each operand, the first, the rest or all together.
+enum class Linearity : std::uint8_t { none, each, first, rest, all };
+
 /// Ops are compared by identity: equations point to their record.
 struct OpRecord {
   Field<std::string> name;
@@ -289,6 +292,7 @@ struct OpRecord {
   Field<CostRule> cost;
   SampleList samples;
   const BodyRules* bodies = nullptr;  // ops with nested functions
+  Linearity linearity = Linearity::none;
 };
 
 /// Every op, sorted by name.

@@ -389,6 +389,7 @@ const OpRecord reduce_sum_op{
     .reference = sum_reference,
     .cost = flops_per_operand_element(1),
     .samples = reduce_number_samples(),
+    .linearity = Linearity::each,
 };
 
 OpFamily reduce_ops() {

@@ -262,6 +262,7 @@ const OpRecord broadcast_in_dim_op{
                 broadcast_sample(f32({12, 1}), {0, 2}, {12, 3, 10}),
                 broadcast_sample(f32({}), {}, {5, 2}), broadcast_sample(f32({5}), {1}, {1, 5, 1}),
                 broadcast_sample(i32({1, 10}), {0, 1}, {6, 10})},
+    .linearity = Linearity::each,
 };
 
 const OpRecord reshape_op{
@@ -292,6 +293,7 @@ const OpRecord reshape_op{
                        reshape_sample(f32({6, 10, 1}), {60}), reshape_sample(f32({8, 12}), {16, 6}),
                        reshape_sample(f32({1, 10}), {10, 1}), reshape_sample(f32({1, 1}), {}),
                        reshape_sample(i32({24}), {2, 12})},
+    .linearity = Linearity::each,
 };
 
 const OpRecord transpose_op{
@@ -311,6 +313,7 @@ const OpRecord transpose_op{
         Samples{transpose_sample(f32({5, 6}), {1, 0}), transpose_sample(f32({3, 1, 10}), {2, 0, 1}),
                 transpose_sample(f32({2, 5, 3, 4}), {0, 2, 1, 3}),
                 transpose_sample(i32({12, 6}), {1, 0})},
+    .linearity = Linearity::each,
 };
 
 OpFamily shape_ops() { return {&broadcast_in_dim_op, &reshape_op, &transpose_op}; }

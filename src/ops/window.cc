@@ -332,6 +332,7 @@ const OpRecord concatenate_op{
                        concatenate_sample({{f32({12, 1})}, {f32({12, 1})}}, 1),
                        concatenate_sample({{f32({10})}}, 0),
                        concatenate_sample({{i32({2, 3})}, {i32({2, 0})}, {i32({2, 5})}}, 1)},
+    .linearity = Linearity::all,
 };
 
 const OpRecord pad_op{
@@ -369,6 +370,7 @@ const OpRecord reverse_op{
     .cost = no_flops,
     .samples = Samples{reverse_sample(f32({5, 6}), {1}), reverse_sample(f32({12, 1}), {0, 1}),
                        reverse_sample(i32({3, 2, 5}), {2, 0})},
+    .linearity = Linearity::each,
 };
 
 const OpRecord slice_op{
@@ -389,6 +391,7 @@ const OpRecord slice_op{
                        slice_sample(f32({10, 6}), {0, 1}, {10, 6}, {4, 2}),
                        slice_sample(f32({5}), {2}, {2}, {1}),
                        slice_sample(i32({6, 3}), {2, 0}, {6, 3}, {2, 1})},
+    .linearity = Linearity::each,
 };
 
 OpFamily window_ops() { return {&concatenate_op, &pad_op, &reverse_op, &slice_op}; }

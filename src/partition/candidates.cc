@@ -108,4 +108,19 @@ std::vector<Assignment> make_candidates(const CandidateContext& context,
   return candidates;
 }
 
+double work_of(const ir::Function& function, const ir::Equation& equation) {
+  double flops = (*equation.op->cost)(equation.attributes, operand_types(function, equation),
+                                      result_types(function, equation));
+  for (ir::ValueId id : equation.results) {
+    flops += static_cast<double>(num_elements(function.type(id).shape));
+  }
+  return flops;
+}
+
+double split_between(const std::vector<Atom>& atoms, const Assignment& assignment) {
+  double count = 1;
+  for (const AtomList& list : assignment) count *= static_cast<double>(num_shards(atoms, list));
+  return count;
+}
+
 }  // namespace tessera::partition

@@ -129,10 +129,22 @@ class Explainer {
     return text;
   }
 
+  /// An operand that is a sum over the atom already, by another equation of this function.
+  std::optional<ValueId> summed_operand(const Equation& maker, AtomId atom) const {
+    if (is_control(maker)) return std::nullopt;
+    for (ValueId id : maker.operands) {
+      if (definition_[id] == kNowhere || !contains(function_.sharding(id).partial, atom)) continue;
+      if (!function_.equations[definition_[id]].operands.empty()) return id;
+    }
+    return std::nullopt;
+  }
+
   /// The equation that left the value partial, and the input that split what it reduces.
   void explain_reduction(ValueId operand, CollectiveInfo& info) const {
     const Equation* maker = &function_.equations[definition_[operand]];
-    while (kind_of(*maker->op)) maker = &function_.equations[definition_[maker->operands[0]]];
+    while (const std::optional<ValueId> sum = summed_operand(*maker, info.from.partial[0])) {
+      maker = &function_.equations[definition_[*sum]];
+    }
     info.span = maker->span;
     info.because = place(*maker) + " reduces over " + braced(info.from.partial);
     for (std::size_t i = 0; i < maker->operands.size(); ++i) {

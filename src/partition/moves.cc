@@ -51,14 +51,30 @@ bool is_all_to_all(const Sharding& from, const Sharding& to) {
   return false;
 }
 
+/// Whether `to` leaves some partial atoms of `from` as they are and resolves the others.
+bool may_go(const Sharding& from, const Sharding& to, const std::vector<Atom>& atoms,
+            bool is_order_free) {
+  const AtomList resolved = resolved_atoms(from, to);
+  if (resolved.size() + to.partial.size() != from.partial.size()) return false;
+  if (is_order_free) return !resolved.empty() && resolved_atoms(from, {{}, resolved}) == to.partial;
+  return is_prefix(to.partial, from.partial) &&
+         may_resolve(from.partial, resolved.size(), atoms, is_order_free);
+}
+
 bool is_reduction(MoveKind kind, const Sharding& from, const Sharding& to,
                   const std::vector<Atom>& atoms, bool is_order_free) {
-  if (!is_prefix(to.partial, from.partial)) return false;
-  const AtomList reduced = rest_after(to.partial, from.partial);
-  if (!may_resolve(from.partial, reduced.size(), atoms, is_order_free)) return false;
+  if (!may_go(from, to, atoms, is_order_free)) return false;
   const std::vector<std::size_t> changed = changed_dims(from, to);
   if (kind == MoveKind::all_reduce) return changed.empty();
-  return changed.size() == 1 && is_appended(from.dims[changed[0]], to.dims[changed[0]], reduced);
+  if (changed.size() != 1) return false;
+  const AtomList& before = from.dims[changed[0]];
+  const AtomList& after = to.dims[changed[0]];
+  const AtomList resolved = resolved_atoms(from, to);
+  if (!is_order_free) return is_appended(before, after, resolved);
+  return is_prefix(before, after) &&
+         std::is_permutation(resolved.begin(), resolved.end(),
+                             after.begin() + static_cast<std::ptrdiff_t>(before.size()),
+                             after.end());
 }
 
 }  // namespace
@@ -70,6 +86,14 @@ std::optional<MoveKind> kind_of(const ops::OpRecord& op) {
     if (move_ops()[i] == &op) return static_cast<MoveKind>(i);
   }
   return std::nullopt;
+}
+
+AtomList resolved_atoms(const Sharding& from, const Sharding& to) {
+  AtomList resolved;
+  for (AtomId atom : from.partial) {
+    if (!contains(to.partial, atom)) resolved.push_back(atom);
+  }
+  return resolved;
 }
 
 bool may_resolve(const AtomList& partial, std::size_t count, const std::vector<Atom>& atoms,
@@ -131,7 +155,7 @@ std::int64_t group_size(MoveKind kind, const Sharding& from, const Sharding& to,
 }
 
 AtomList moved_atoms(MoveKind kind, const Sharding& from, const Sharding& to) {
-  if (is_reducing(kind)) return rest_after(to.partial, from.partial);
+  if (is_reducing(kind)) return resolved_atoms(from, to);
   AtomList moved;
   for (std::size_t dim = 0; dim < from.dims.size(); ++dim) {
     const auto [old_rest, new_rest] = std::mismatch(from.dims[dim].begin(), from.dims[dim].end(),

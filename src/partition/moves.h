@@ -6,6 +6,8 @@
 //   collective_permute  changes atoms, keeping the number of shards of every dimension
 //   reduce_scatter      reduces over the last partial atoms and splits one dimension by them
 //   all_reduce          reduces over the last partial atoms
+//
+// Where the order of a reduction does not matter, any of its partial atoms may go, in any order.
 #pragma once
 
 #include <optional>
@@ -29,6 +31,9 @@ const ops::OpRecord& op_of(MoveKind kind);
 /// The kind of a collective; nothing for other ops.
 std::optional<MoveKind> kind_of(const ops::OpRecord& op);
 inline bool is_reducing(MoveKind kind) { return kind >= MoveKind::reduce_scatter; }
+
+/// The partial atoms of `from` that `to` does not have, in their order.
+AtomList resolved_atoms(const Sharding& from, const Sharding& to);
 
 /// Whether a collective of this kind takes `from` to `to`, leaving sums in their order unless
 /// `is_order_free`: a major partial atom never goes before a minor one.

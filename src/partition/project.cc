@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 #include "ops/rules.h"
 
@@ -35,7 +36,8 @@ EquationFactors factors_of(const ir::Function& function, const ir::Equation& equ
       break;
     }
   }
-  result.is_order_free = rule.reduction != ops::Reduction::sum;
+  result.is_order_free =
+      rule.reduction != ops::Reduction::sum || function.numerics == Numerics::fast;
   if (!equation.results.empty()) {
     result.is_order_free |= !is_float(function.type(equation.results[0]).dtype);
   }
@@ -178,12 +180,45 @@ std::int64_t permuted_shards(const ir::Function& function, const ir::Equation& e
   return count;
 }
 
+namespace {
+
+/// Whether sums of this dtype may be taken later as sums of that one.
+bool keeps_precision(DType before, DType after) {
+  return is_float(before) && is_float(after) && size_bytes(before) <= size_bytes(after);
+}
+
+}  // namespace
+
+std::vector<std::vector<std::size_t>> linear_groups(const ir::Function& function,
+                                                    const ir::Equation& equation) {
+  const std::size_t count = equation.operands.size();
+  if (equation.results.size() != 1) return {};
+  std::vector<std::vector<std::size_t>> groups;
+  const ops::Linearity linearity = equation.op->linearity;
+  if (linearity == ops::Linearity::each) {
+    for (std::size_t i = 0; i < count; ++i) groups.push_back({i});
+  } else if (linearity != ops::Linearity::none) {
+    const std::size_t first = linearity == ops::Linearity::rest ? 1 : 0;
+    const std::size_t end = linearity == ops::Linearity::first ? 1 : count;
+    groups.emplace_back(end - first);
+    std::iota(groups[0].begin(), groups[0].end(), first);
+  }
+  const DType result = function.type(equation.results[0]).dtype;
+  std::erase_if(groups, [&](const std::vector<std::size_t>& group) {
+    return !std::all_of(group.begin(), group.end(), [&](std::size_t i) {
+      return keeps_precision(function.type(equation.operands[i]).dtype, result);
+    });
+  });
+  return groups;
+}
+
 AtomList partial_atoms(const EquationFactors& factors, const Assignment& assignment) {
   AtomList partial;
   for (int factor : factors.rule.reduced) {
     const AtomList& list = assignment[static_cast<std::size_t>(factor)];
     partial.insert(partial.end(), list.begin(), list.end());
   }
+  if (factors.is_order_free) std::sort(partial.begin(), partial.end());
   return partial;
 }
 

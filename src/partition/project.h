@@ -19,7 +19,8 @@ struct EquationFactors {
   /// or the cuts of the dimension would not be the cuts of the factor.
   std::vector<bool> must_divide;
   int outermost_reduced = -1;  // the first reduced factor whose size is not 1
-  bool is_order_free = false;  // results do not depend on the order of the reduction
+  /// Results do not depend on the order of the reduction, or, in fast numerics, may.
+  bool is_order_free = false;
 };
 
 EquationFactors factors_of(const ir::Function& function, const ir::Equation& equation);
@@ -60,7 +61,13 @@ void legalise(const EquationFactors& factors, const std::vector<Atom>& atoms, st
 /// that stay within their shards.
 std::int64_t permuted_shards(const ir::Function& function, const ir::Equation& equation);
 
-/// The atoms that leave results partial: those of reduced factors, outermost first.
+/// Sets of operands in which the equation is linear together, the others being held: if these are
+/// sums over the same atoms, its result is one too, of the same precision.
+std::vector<std::vector<std::size_t>> linear_groups(const ir::Function& function,
+                                                    const ir::Equation& equation);
+
+/// The atoms that leave results partial: those of reduced factors, outermost first, or sorted where
+/// the order does not matter.
 AtomList partial_atoms(const EquationFactors& factors, const Assignment& assignment);
 
 }  // namespace tessera::partition

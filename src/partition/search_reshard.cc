@@ -224,6 +224,7 @@ class Search {
   void step(MoveKind kind, const Sharding& next);
   void visit_neighbours();
   void visit_reductions();
+  void visit_wanted_scatters();
   void visit_slices();
   void visit_gathers(std::size_t dim, Sharding& next);
   void visit_all_to_alls();
@@ -315,6 +316,23 @@ void Search::visit_reductions() {
       list.insert(list.end(), reduced.begin(), reduced.end());
       step(MoveKind::reduce_scatter, next);
       list.resize(old_size);
+    }
+  }
+  if (request_.is_order_free) visit_wanted_scatters();
+}
+
+/// In any order the partial atoms may go that the target asks for next in a dimension.
+void Search::visit_wanted_scatters() {
+  for (std::size_t dim = 0; dim < state_.dims.size(); ++dim) {
+    const AtomList& wanted = request_.to.dims[dim];
+    if (!is_prefix(state_.dims[dim], wanted)) continue;
+    Sharding next = state_;
+    for (std::size_t i = state_.dims[dim].size(); i < wanted.size(); ++i) {
+      const auto place = std::find(next.partial.begin(), next.partial.end(), wanted[i]);
+      if (place == next.partial.end()) break;
+      next.partial.erase(place);
+      next.dims[dim].push_back(wanted[i]);
+      step(MoveKind::reduce_scatter, next);
     }
   }
 }

@@ -141,10 +141,14 @@ class Simulator {
   }
 
   void move(const Equation& equation, ValueId from, ValueId to, bool is_reduction) {
-    const std::size_t kept = function_.sharding(to).partial.size();
+    const AtomList& before = function_.sharding(from).partial;
+    const AtomList& after = function_.sharding(to).partial;
     Wholes wholes;
     for (auto& [key, whole] : gathered(from)) {
-      const Ints rest(key.begin(), key.begin() + static_cast<std::ptrdiff_t>(kept));
+      Ints rest;
+      for (std::size_t i = 0; i < before.size(); ++i) {
+        if (std::count(after.begin(), after.end(), before[i]) != 0) rest.push_back(key[i]);
+      }
       const auto [place, is_new] = wholes.try_emplace(rest, whole);
       if (is_new) continue;
       ASSERT_TRUE(is_reduction);
@@ -286,6 +290,21 @@ class Generator {
     return program.broadcast(x, dims, to);
   }
 
+  /// A sum of two contractions of one shape, or x with another value of its shape.
+  ValueId linear(ValueId x) {
+    if (num_elements(shape(x)) > 5000) return program.sub(x, add_input(shape(x)));
+    const std::int64_t common = size();
+    const auto product = [&] {
+      Shape left = shape(x);
+      const std::int64_t last = left.back();
+      left.back() = common;
+      const auto dim = static_cast<std::int64_t>(left.size()) - 1;
+      return program.dot(add_input(left), add_input({common, last}), {dim}, {0});
+    };
+    const ValueId sum = program.add(product(), product());
+    return pick(2) == 0 ? sum : program.sub(x, sum);
+  }
+
   void add_equation() {
     ir::Builder& b = program.b;
     const ValueId x = any();
@@ -293,7 +312,7 @@ class Generator {
     const Type type{DType::f64, of};
     ValueId y = x;
     const bool is_large = num_elements(of) > 5000 || of.size() > 3;
-    switch (of.empty() ? 0 : pick(is_large ? 8 : 11)) {
+    switch (of.empty() ? 0 : pick(is_large ? 8 : 14)) {
       case 0:
         y = ops::add(b, x, ops::full(b, 3, type));
         break;
@@ -330,6 +349,15 @@ class Generator {
       case 9:
         y = repeated(x);
         break;
+      case 11:
+        y = ops::mul(b, x, ops::full(b, -2, type));
+        break;
+      case 12:
+        y = ops::neg(b, linear(x));
+        break;
+      case 13:
+        y = linear(x);
+        break;
       default:
         y = ops::concatenate(b, {x, add_input(of)}, static_cast<std::int64_t>(pick(of.size())));
     }
@@ -340,14 +368,18 @@ class Generator {
   std::vector<ValueId> values_;
 };
 
-TEST(Simulate, RandomProgramsGiveTheSameBits) {
+/// With fast numerics too: elements are small integers, so that sums are exact in any order.
+class Simulate : public ::testing::TestWithParam<Numerics> {};
+
+TEST_P(Simulate, RandomProgramsGiveTheSameBits) {
   const Mesh meshes[] = {make_mesh({{"a", 2}, {"b", 4}}), make_mesh({{"a", 8}}),
                          make_mesh({{"a", 3}, {"b", 2}}),
                          make_mesh({{"a", 2}, {"b", 2}, {"c", 2}})};
   for (unsigned seed = 0; seed < 400; ++seed) {
     const Mesh& mesh = meshes[seed % std::size(meshes)];
     Generator generator(mesh, seed);
-    const Function& whole = generator.program.function;
+    Function& whole = generator.program.function;
+    whole.numerics = GetParam();
     const Function tiled = partition(whole, generator.options);
     const Arrays inputs = generator.draw_inputs();
     const Arrays expected = run_whole(whole, inputs);
@@ -361,6 +393,8 @@ TEST(Simulate, RandomProgramsGiveTheSameBits) {
     }
   }
 }
+INSTANTIATE_TEST_SUITE_P(All, Simulate, ::testing::Values(Numerics::exact, Numerics::fast),
+                         [](const auto& test) { return std::string(name(test.param)); });
 
 }  // namespace
 }  // namespace tessera::partition

@@ -3,13 +3,17 @@
 #include <algorithm>
 #include <deque>
 #include <limits>
+#include <map>
+#include <utility>
 
 #include <tessera/error.h>
 
 #include "ops/control/control.h"
 #include "ops/ops.h"
 #include "partition/candidates.h"
+#include "partition/edges.h"
 #include "partition/plan_reshard.h"
+#include "partition/sums/defer.h"
 
 namespace tessera::partition {
 
@@ -29,33 +33,6 @@ constexpr double kFlopsPerByte = 16;
 
 constexpr std::size_t kNoEquation = ~std::size_t{0};
 
-/// What stands at the edges of a function.
-struct Boundary {
-  std::vector<Sharding> inputs;
-  std::vector<std::optional<Sharding>> outputs;  // asked for
-};
-
-/// What stands at the edges of an equation with bodies, from outside and from inside.
-struct ControlEdges {
-  std::vector<Sharding> operands;
-  std::vector<Sharding> results;
-  std::vector<Boundary> bodies;
-};
-
-Sharding with_leading_dim(Sharding sharding) {
-  sharding.dims.insert(sharding.dims.begin(), AtomList());
-  return sharding;
-}
-
-Sharding without_leading_dim(Sharding sharding) {
-  sharding.dims.erase(sharding.dims.begin());
-  return sharding;
-}
-
-std::vector<std::optional<Sharding>> asked(const std::vector<Sharding>& shardings) {
-  return {shardings.begin(), shardings.end()};
-}
-
 /// Splits one function, and those nested in it by splitters of their own.
 class Splitter {
  public:
@@ -68,7 +45,9 @@ class Splitter {
         planner_(planner),
         out_(ir::empty_like(function)),
         versions_(function.values.size()),
-        definition_(function.values.size(), kNoEquation) {
+        definition_(function.values.size(), kNoEquation),
+        users_(count_users(function)),
+        is_accumulator_(function.values.size(), false) {
     // Most values are laid out once; room for collectives and constants besides.
     out_.values.reserve(function.values.size() * 3 / 2);
     out_.equations.reserve(function.equations.size() * 3 / 2);
@@ -85,9 +64,22 @@ class Splitter {
       versions_[function_.inputs[i]] = {input};
       out_.inputs.push_back(input);
     }
+    for (const auto& [input, output] : boundary.sums) {
+      is_accumulator_[function_.inputs[input]] = true;
+    }
     for (std::size_t i = 0; i < function_.equations.size(); ++i) split_equation(i);
-    for (std::size_t i = 0; i < function_.outputs.size(); ++i) set_output(i, boundary.outputs[i]);
+    std::vector<std::optional<Sharding>> outputs = boundary.outputs;
+    for (const auto& [input, output] : boundary.sums) outputs[output] = input_sharding(input);
+    for (std::size_t i = 0; i < function_.outputs.size(); ++i) set_output(i, outputs[i]);
+    put_early(out_, early_);
     return std::move(out_);
+  }
+  /// Where an input lives; carries that have become sums do not live where they were asked to.
+  const Sharding& input_sharding(std::size_t input) const {
+    return out_.sharding(out_.inputs[input]);
+  }
+  bool is_sum(std::size_t input, std::size_t output) const {
+    return partition::is_sum(function_, users_, input, output);
   }
   const Sharding& wanted(ValueId id) const { return propagated_.wanted[block_.first_value + id]; }
   bool is_constant(ValueId source) const {
@@ -102,6 +94,19 @@ class Splitter {
     return propagated_.factors[block_.first_equation + index];
   }
 
+  /// Whether the value is a sum over devices that nobody has needed yet.
+  bool is_pending(ValueId source) const {
+    const std::vector<ValueId>& versions = versions_[source];
+    return versions.size() == 1 && !out_.sharding(versions[0]).partial.empty();
+  }
+  /// Where the value lives, or should once it is needed.
+  const Sharding& layout_of(ValueId source) const {
+    return is_pending(source) ? wanted(source) : out_.sharding(versions_[source][0]);
+  }
+  bool is_zero(ValueId source) const {
+    return is_constant(source) && partition::is_zero(function_, definition_, source);
+  }
+
   void split_equation(std::size_t index);
   void split_barrier(const Equation& equation);
   void inspect(const Equation& equation);
@@ -109,12 +114,16 @@ class Splitter {
   ControlEdges scan_edges(const Equation& equation, const Splitter& body) const;
   ControlEdges while_edges(const Equation& equation, const Splitter& body) const;
   ControlEdges cond_edges(const Equation& equation, const Splitter& branch) const;
+  void find_sums(const Equation& equation, const Splitter& body, Boundary& inside) const;
   void set_output(std::size_t index, const std::optional<Sharding>& asked);
   Assignment choose(std::size_t index);
   std::vector<TensorView> views(std::size_t index) const;
-  double moved_bytes(std::size_t index, const Assignment& assignment);
-  double work(const Equation& equation) const;
-  double split_between(const Assignment& assignment) const;
+  std::optional<Deferral> find_deferral(std::size_t index);
+  bool is_worth_it(std::size_t index, const Deferral& deferral, const Assignment& chosen);
+  void apply_deferral(std::size_t index, const Deferral& deferral);
+  void settle(std::size_t index);
+  double moved_bytes(std::size_t index, const Assignment& assignment,
+                     const Deferral* deferral = nullptr);
   void apply(std::size_t index, const Assignment& assignment);
   std::vector<ValueId> emit(const Equation& equation, std::vector<ValueId> operands,
                             const std::vector<Sharding>& shardings);
@@ -125,6 +134,7 @@ class Splitter {
   ValueId follow(ValueId value, const ReshardPlan& plan, bool is_order_free,
                  std::string_view reduction, const Span& span);
   ValueId rebuild(ValueId source, const Sharding& target);
+  ValueId resolve(ValueId source, const Sharding& target);
 
   const Function& function_;
   const FlatFunction& flat_;
@@ -135,6 +145,9 @@ class Splitter {
   std::vector<std::vector<ValueId>> versions_;  // per source value: its layouts in out_
   std::vector<std::size_t> definition_;         // per source value: its equation
   std::vector<bool> is_late_;
+  std::vector<int> users_;            // per source value: equations, and outputs
+  std::vector<bool> is_accumulator_;  // per source value: a carry that may become a sum
+  std::vector<std::size_t> early_;    // equations of out_ that belong behind what they resolve
 };
 
 void Splitter::split_equation(std::size_t index) {
@@ -154,7 +167,13 @@ void Splitter::split_equation(std::size_t index) {
                                num_elements(function_.type(equation.results[0]).shape) <=
                                    num_elements(function_.type(equation.operands[0]).shape);
   is_late_[equation.results[0]] = is_view_of_late;
-  apply(index, choose(index));
+  const std::optional<Deferral> deferral = find_deferral(index);
+  const Assignment chosen = choose(index);
+  if (deferral && is_worth_it(index, *deferral, chosen)) {
+    apply_deferral(index, *deferral);
+  } else {
+    apply(index, chosen);
+  }
 }
 
 /// Tells how the operand is laid out where it is defined; a constant is laid out for this alone.
@@ -174,8 +193,9 @@ void Splitter::split_barrier(const Equation& equation) {
   std::vector<Sharding> shardings;
   for (std::size_t i = 0; i < equation.operands.size(); ++i) {
     const ValueId source = equation.operands[i];
-    const ValueId operand =
-        is_constant(source) ? rebuild(source, wanted(equation.results[i])) : versions_[source][0];
+    const ValueId operand = is_constant(source)  ? rebuild(source, wanted(equation.results[i]))
+                            : is_pending(source) ? resolve(source, wanted(source))
+                                                 : versions_[source][0];
     operands.push_back(operand);
     shardings.push_back(out_.sharding(operand));
     is_late_[equation.results[i]] = is_late_[source];
@@ -192,7 +212,7 @@ ControlEdges Splitter::scan_edges(const Equation& equation, const Splitter& body
   for (std::size_t i = 0; i < equation.operands.size(); ++i) {
     const Sharding& sharding = body.wanted(body.function_.inputs[i]);
     inside.inputs.push_back(sharding);
-    edges.operands.push_back(i < parts.first_scanned() ? sharding : with_leading_dim(sharding));
+    edges.operands.push_back(i < parts.first_scanned() ? sharding : stack_of(sharding));
   }
   for (std::size_t i = 0; i < equation.results.size(); ++i) {
     if (i < parts.num_carry) {
@@ -201,10 +221,10 @@ ControlEdges Splitter::scan_edges(const Equation& equation, const Splitter& body
       continue;
     }
     const ValueId made = body.function_.outputs[i];
-    const Sharding slice = body.is_constant(made) ? without_leading_dim(wanted(equation.results[i]))
-                                                  : body.wanted(made);
+    const Sharding slice =
+        body.is_constant(made) ? slice_of(wanted(equation.results[i])) : body.wanted(made);
     inside.outputs.emplace_back(slice);
-    edges.results.push_back(with_leading_dim(slice));
+    edges.results.push_back(stack_of(slice));
   }
   return edges;
 }
@@ -226,7 +246,7 @@ ControlEdges Splitter::cond_edges(const Equation& equation, const Splitter& bran
   for (std::size_t i = 1; i < equation.operands.size(); ++i) {
     const ValueId source = equation.operands[i];
     edges.operands.push_back(is_constant(source) ? branch.wanted(branch.function_.inputs[i - 1])
-                                                 : out_.sharding(versions_[source][0]));
+                                                 : layout_of(source));
   }
   for (ValueId id : equation.results) edges.results.push_back(wanted(id));
   const Boundary inside{.inputs = {edges.operands.begin() + 1, edges.operands.end()},
@@ -243,21 +263,26 @@ void Splitter::split_control(std::size_t index) {
     const std::size_t block = flat_.block_of.at({block_.first_equation + index, i});
     splitters.emplace_back(*bodies[i], flat_, propagated_, planner_, block);
   }
-  const ControlEdges edges = equation.op == &ops::scan_op    ? scan_edges(equation, splitters[0])
-                             : equation.op == &ops::while_op ? while_edges(equation, splitters[0])
-                                                             : cond_edges(equation, splitters[0]);
-  std::vector<ValueId> operands;
-  for (std::size_t i = 0; i < equation.operands.size(); ++i) {
-    operands.push_back(in_sharding(equation.operands[i], edges.operands[i], equation.span));
-  }
+  ControlEdges edges = equation.op == &ops::scan_op    ? scan_edges(equation, splitters[0])
+                       : equation.op == &ops::while_op ? while_edges(equation, splitters[0])
+                                                       : cond_edges(equation, splitters[0]);
+  if (equation.op == &ops::scan_op) find_sums(equation, splitters[0], edges.bodies[0]);
   std::size_t next = 0;
   ir::Attributes attributes = ir::with_replaced_bodies(equation.attributes, [&](const Function&) {
     const std::size_t i = next++;
     return splitters[i].run(edges.bodies[i]);
   });
+  for (const auto& [input, output] : edges.bodies[0].sums) {
+    edges.operands[input] = edges.results[output] = splitters[0].input_sharding(input);
+  }
+  std::vector<ValueId> operands;
+  for (std::size_t i = 0; i < equation.operands.size(); ++i) {
+    operands.push_back(in_sharding(equation.operands[i], edges.operands[i], equation.span));
+  }
   const std::vector<ValueId> results = emit(equation, std::move(operands), edges.results);
   out_.equations.back().attributes = std::move(attributes);
   for (std::size_t i = 0; i < results.size(); ++i) versions_[equation.results[i]] = {results[i]};
+  settle(index);
 }
 
 void Splitter::set_output(std::size_t index, const std::optional<Sharding>& asked) {
@@ -266,7 +291,7 @@ void Splitter::set_output(std::size_t index, const std::optional<Sharding>& aske
   if (asked) {
     target = *asked;
   } else if (!is_constant(source)) {
-    target = out_.sharding(versions_[source][0]);
+    target = layout_of(source);
   }
   const std::size_t definition = definition_[source];
   const Span span = definition == kNoEquation ? Span() : function_.equations[definition].span;
@@ -286,8 +311,8 @@ std::vector<TensorView> Splitter::views(std::size_t index) const {
   for (std::size_t i = 0; i < equation.operands.size(); ++i) {
     const ValueId id = equation.operands[i];
     if (is_constant(id)) continue;
-    result.push_back({&rule.operands[i], &out_.sharding(versions_[id][0]),
-                      num_elements(function_.type(id).shape), is_late_[id]});
+    result.push_back(
+        {&rule.operands[i], &layout_of(id), num_elements(function_.type(id).shape), is_late_[id]});
   }
   return result;
 }
@@ -306,12 +331,12 @@ Assignment Splitter::choose(std::size_t index) {
   std::vector<Assignment> candidates = make_candidates(context, tensors);
   candidates.insert(candidates.begin(), std::move(merged));
   candidates.push_back(std::move(unsplit));
-  const double flops = work(function_.equations[index]);
+  const double flops = work_of(function_, function_.equations[index]);
   double least = std::numeric_limits<double>::infinity();
   std::size_t best = 0;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
-    const double price =
-        moved_bytes(index, candidates[i]) + flops / split_between(candidates[i]) / kFlopsPerByte;
+    const double price = moved_bytes(index, candidates[i]) +
+                         flops / split_between(planner_.atoms(), candidates[i]) / kFlopsPerByte;
     if (price >= least) continue;
     least = price;
     best = i;
@@ -320,17 +345,19 @@ Assignment Splitter::choose(std::size_t index) {
 }
 
 /// The weighted bytes that operands and results of the equation move if it is split like this.
-double Splitter::moved_bytes(std::size_t index, const Assignment& assignment) {
+double Splitter::moved_bytes(std::size_t index, const Assignment& assignment,
+                             const Deferral* deferral) {
   const Equation& equation = function_.equations[index];
   const EquationFactors& factors = factors_at(index);
   double bytes = 0;
   for (std::size_t i = 0; i < equation.operands.size(); ++i) {
     const ValueId id = equation.operands[i];
-    if (is_constant(id)) continue;
+    if (is_constant(id) || (deferral != nullptr && deferral->has(i))) continue;
     const Sharding target = back_project(factors.rule.operands[i], assignment);
-    bytes += cost_to(id, target) * (is_late_[id] ? kLateWeight : kOperandWeight);
+    const double weight = is_pending(id) ? 1 : is_late_[id] ? kLateWeight : kOperandWeight;
+    bytes += cost_to(id, target) * weight;
   }
-  const AtomList partial = partial_atoms(factors, assignment);
+  const AtomList partial = partial_of(factors, assignment, deferral);
   for (std::size_t i = 0; i < equation.results.size(); ++i) {
     const ValueId id = equation.results[i];
     Sharding made = back_project(factors.rule.results[i], assignment);
@@ -338,25 +365,6 @@ double Splitter::moved_bytes(std::size_t index, const Assignment& assignment) {
     bytes += planner_.plan(function_.type(id), made, wanted(id), factors.is_order_free).cost;
   }
   return bytes;
-}
-
-/// Floating point operations of all devices together.
-double Splitter::work(const Equation& equation) const {
-  double flops = (*equation.op->cost)(equation.attributes, operand_types(function_, equation),
-                                      result_types(function_, equation));
-  for (ValueId id : equation.results) {
-    flops += static_cast<double>(num_elements(function_.type(id).shape));
-  }
-  return flops;
-}
-
-/// Between how many devices the assignment splits an equation.
-double Splitter::split_between(const Assignment& assignment) const {
-  double count = 1;
-  for (const AtomList& list : assignment) {
-    count *= static_cast<double>(num_shards(planner_.atoms(), list));
-  }
-  return count;
 }
 
 void Splitter::apply(std::size_t index, const Assignment& assignment) {
@@ -374,16 +382,21 @@ void Splitter::apply(std::size_t index, const Assignment& assignment) {
     shardings.back().partial = partial;
   }
   const std::vector<ValueId> results = emit(equation, std::move(operands), shardings);
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    const ValueId source = equation.results[i];
-    ValueId result = results[i];
-    if (!partial.empty()) {
-      const ReshardPlan& plan = planner_.plan(function_.type(source), shardings[i], wanted(source),
-                                              factors.is_order_free);
-      result =
-          follow(result, plan, factors.is_order_free, name(factors.rule.reduction), equation.span);
-    }
-    versions_[source] = {result};
+  for (std::size_t i = 0; i < results.size(); ++i) versions_[equation.results[i]] = {results[i]};
+  settle(index);
+}
+
+/// Resolves partial results to what is expected to be wanted, unless they wait for their only user.
+void Splitter::settle(std::size_t index) {
+  const EquationFactors& factors = factors_at(index);
+  for (ValueId source : function_.equations[index].results) {
+    if (!is_pending(source)) continue;
+    if (may_wait(function_, factors, source) && users_[source] == 1) continue;
+    const ValueId sum = versions_[source][0];
+    const ReshardPlan& plan = planner_.plan(function_.type(source), out_.sharding(sum),
+                                            wanted(source), factors.is_order_free);
+    versions_[source] = {follow(sum, plan, factors.is_order_free, name(factors.rule.reduction),
+                                function_.equations[index].span)};
   }
 }
 
@@ -403,6 +416,7 @@ std::vector<ValueId> Splitter::emit(const Equation& equation, std::vector<ValueI
 
 /// The version of a value from which the target is cheapest to reach.
 ValueId Splitter::nearest_version(ValueId source, const Sharding& target) {
+  if (is_pending(source)) return versions_[source][0];
   ValueId best = versions_[source][0];
   double least = std::numeric_limits<double>::infinity();
   for (ValueId id : versions_[source]) {
@@ -416,15 +430,18 @@ ValueId Splitter::nearest_version(ValueId source, const Sharding& target) {
 }
 
 double Splitter::cost_to(ValueId source, const Sharding& target) {
+  const auto cost_from = [&](ValueId id) {
+    return planner_.plan(function_.type(source), out_.sharding(id), target, is_pending(source))
+        .cost;
+  };
   double least = std::numeric_limits<double>::infinity();
-  for (ValueId id : versions_[source]) {
-    least = std::min(least, planner_.plan(function_.type(source), out_.sharding(id), target).cost);
-  }
+  for (ValueId id : versions_[source]) least = std::min(least, cost_from(id));
   return least;
 }
 
 ValueId Splitter::in_sharding(ValueId source, const Sharding& target, const Span& span) {
   if (is_constant(source)) return rebuild(source, target);
+  if (is_pending(source)) return resolve(source, target);
   const ValueId nearest = nearest_version(source, target);
   const ReshardPlan& plan = planner_.plan(function_.type(source), out_.sharding(nearest), target);
   if (plan.steps.empty()) return nearest;
@@ -467,15 +484,98 @@ ValueId Splitter::rebuild(ValueId source, const Sharding& target) {
   legalise(factors, planner_.atoms(), function_.grains, assignment);
   std::vector<ValueId> operands;
   for (std::size_t i = 0; i < equation.operands.size(); ++i) {
-    operands.push_back(in_sharding(
-        equation.operands[i], back_project(factors.rule.operands[i], assignment), equation.span));
+    Sharding sharding = back_project(factors.rule.operands[i], assignment);
+    sharding.partial = target.partial;
+    operands.push_back(in_sharding(equation.operands[i], sharding, equation.span));
   }
-  const Sharding made = back_project(factors.rule.results[0], assignment);
+  require(target.partial.empty() || is_zero(source), "only zero is a sum of itself");
+  Sharding made = back_project(factors.rule.results[0], assignment);
+  made.partial = target.partial;
   ValueId result = emit(equation, std::move(operands), {made})[0];
   result =
       follow(result, planner_.plan(function_.type(source), made, target), false, {}, equation.span);
   versions_[source].push_back(result);
   return result;
+}
+
+// --- sums that wait, in fast numerics
+
+/// The carries of a scan to which each round adds something, from zero on.
+void Splitter::find_sums(const Equation& equation, const Splitter& body, Boundary& inside) const {
+  if (function_.numerics != Numerics::fast) return;
+  const ops::ScanParts parts = ops::scan_parts(equation);
+  for (std::size_t i = 0; i < parts.num_carry; ++i) {
+    const std::size_t input = parts.num_consts + i;
+    const bool is_sum = is_zero(equation.operands[input]) && body.is_sum(input, i);
+    if (is_sum) inside.sums.emplace_back(input, i);
+  }
+}
+
+std::optional<Deferral> Splitter::find_deferral(std::size_t index) {
+  if (function_.numerics != Numerics::fast) return std::nullopt;
+  const Equation& equation = function_.equations[index];
+  std::vector<SumOperand> operands;
+  for (ValueId id : equation.operands) {
+    if (is_accumulator_[id] || is_zero(id)) {
+      operands.push_back({.is_any = true, .is_accumulator = is_accumulator_[id]});
+    } else if (!is_constant(id) && is_pending(id)) {
+      operands.push_back({.sum = &out_.sharding(versions_[id][0])});
+    } else {
+      operands.push_back({});
+    }
+  }
+  const CandidateContext context{factors_at(index), planner_.atoms(), function_.grains};
+  return partition::find_deferral(context, linear_groups(function_, equation), operands,
+                                  views(index));
+}
+
+/// Whether resolving the result moves no more than resolving the operands. Elementwise work on more
+/// elements is no reason to send more.
+bool Splitter::is_worth_it(std::size_t index, const Deferral& deferral, const Assignment& chosen) {
+  if (deferral.is_accumulating) return true;
+  const Equation& equation = function_.equations[index];
+  double later = moved_bytes(index, deferral.assignment, &deferral);
+  double now = moved_bytes(index, chosen);
+  if (!factors_at(index).rule.reduced.empty()) {
+    const double work = work_of(function_, equation) / kFlopsPerByte;
+    later += work / split_between(planner_.atoms(), deferral.assignment);
+    now += work / split_between(planner_.atoms(), chosen);
+  }
+  return later <= now;
+}
+
+void Splitter::apply_deferral(std::size_t index, const Deferral& deferral) {
+  const Equation& equation = function_.equations[index];
+  const EquationFactors& factors = factors_at(index);
+  std::vector<ValueId> operands;
+  for (std::size_t i = 0; i < equation.operands.size(); ++i) {
+    const ValueId id = equation.operands[i];
+    Sharding sharding = back_project(factors.rule.operands[i], deferral.assignment);
+    if (deferral.has(i)) {
+      sharding.partial = deferral.partial;
+      if (is_accumulator_[id]) out_.values[versions_[id][0]].sharding = sharding;
+    }
+    const bool is_here = !is_constant(id) && out_.sharding(versions_[id][0]) == sharding;
+    operands.push_back(is_here ? versions_[id][0] : in_sharding(id, sharding, equation.span));
+  }
+  Sharding made = back_project(factors.rule.results[0], deferral.assignment);
+  made.partial = partial_of(factors, deferral.assignment, &deferral);
+  versions_[equation.results[0]] = emit(equation, std::move(operands), {made});
+  settle(index);
+}
+
+/// Sums over devices for the only user.
+ValueId Splitter::resolve(ValueId source, const Sharding& target) {
+  const ValueId sum = versions_[source][0];
+  if (out_.sharding(sum) == target) return sum;
+  const ReshardPlan& plan =
+      planner_.plan(function_.type(source), out_.sharding(sum), target, /*is_order_free=*/true);
+  for (std::size_t i = 0; i < plan.steps.size() && is_reducing(plan.steps[i].kind); ++i) {
+    early_.push_back(out_.equations.size() + i);
+  }
+  const Span& span = function_.equations[definition_[source]].span;
+  versions_[source] = {follow(sum, plan, true, name(ops::Reduction::sum), span)};
+  return versions_[source][0];
 }
 
 }  // namespace

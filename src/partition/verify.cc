@@ -20,8 +20,12 @@ namespace {
 
 class Verifier {
  public:
-  Verifier(const Function& function, std::string_view after)
-      : function_(function), after_(after), atoms_(atoms_of(function.mesh)) {}
+  /// Nested functions may take and give sums over devices in fast numerics.
+  Verifier(const Function& function, std::string_view after, bool is_nested)
+      : function_(function),
+        after_(after),
+        may_pass_sums_(is_nested && function.numerics == Numerics::fast),
+        atoms_(atoms_of(function.mesh)) {}
 
   void run() {
     for (std::size_t id = 0; id < function_.values.size(); ++id) {
@@ -31,7 +35,8 @@ class Verifier {
     uses_.assign(function_.values.size(), 0);
     reduction_.assign(function_.values.size(), "");
     for (ValueId id : function_.inputs) {
-      check(function_.sharding(id).partial.empty(), "an input is partial");
+      check(may_pass_sums_ || function_.sharding(id).partial.empty(), "an input is partial");
+      set_sum(id);
     }
     for (const Equation& equation : function_.equations) {
       equation_ = &equation;
@@ -44,8 +49,13 @@ class Verifier {
     }
     equation_ = nullptr;
     for (ValueId id : function_.outputs) {
-      check(function_.sharding(id).partial.empty(), "an output is partial");
+      check(may_pass_sums_ || function_.sharding(id).partial.empty(), "an output is partial");
     }
+    if (function_.numerics == Numerics::exact) check_uses();
+  }
+
+ private:
+  void check_uses() {
     for (const Equation& equation : function_.equations) {
       equation_ = &equation;
       for (ValueId id : equation.results) {
@@ -55,7 +65,12 @@ class Verifier {
     }
   }
 
- private:
+  /// A value that may be a sum over devices, made by no equation that reduces.
+  void set_sum(ValueId id) {
+    is_order_free_[id] = true;
+    reduction_[id] = name(ops::Reduction::sum);
+  }
+
   void check(bool holds, const std::string& rule) const {
     if (holds) return;
     std::string text = rule + ", after " + std::string(after_);
@@ -106,10 +121,13 @@ class Verifier {
   }
 
   void check_control(const Equation& equation) {
+    if (function_.numerics == Numerics::fast) {
+      for (ValueId id : equation.results) set_sum(id);
+    }
     const bool is_cond = equation.op == &ops::cond_op;
     const std::vector<const Function*> bodies = bodies_of(equation);
     for (const Function* body : bodies) {
-      verify_partitioned(*body, after_);
+      Verifier(*body, after_, true).run();
       for (std::size_t i = 0; i < body->inputs.size(); ++i) {
         check_edge(equation.operands[is_cond ? i + 1 : i], *body, body->inputs[i]);
       }
@@ -137,7 +155,6 @@ class Verifier {
     Assignment assignment(factors.rule.factors.size());
     for (std::size_t i = 0; i < equation.operands.size(); ++i) {
       const Sharding& sharding = function_.sharding(equation.operands[i]);
-      check(sharding.partial.empty(), "operand " + std::to_string(i) + " is partial");
       collect(factors, factors.rule.operands[i], sharding, assignment);
     }
     for (std::size_t i = 0; i < equation.results.size(); ++i) {
@@ -148,11 +165,14 @@ class Verifier {
     legalise(factors, atoms_, function_.grains, legal);
     check(legal == assignment, "a factor is split that must not be, or not like this");
     for (std::size_t i = 0; i < equation.operands.size(); ++i) {
-      check(back_project(factors.rule.operands[i], assignment) ==
-                function_.sharding(equation.operands[i]),
+      check(back_project(factors.rule.operands[i], assignment).dims ==
+                function_.sharding(equation.operands[i]).dims,
             "operand " + std::to_string(i) + " does not agree with the factors");
     }
-    const AtomList partial = partial_atoms(factors, assignment);
+    const AtomList sums = check_sums(equation);
+    AtomList partial = partial_atoms(factors, assignment);
+    partial.insert(partial.end(), sums.begin(), sums.end());
+    if (!sums.empty()) std::sort(partial.begin(), partial.end());
     for (std::size_t i = 0; i < equation.results.size(); ++i) {
       Sharding made = back_project(factors.rule.results[i], assignment);
       made.partial = partial;
@@ -161,6 +181,31 @@ class Verifier {
       is_order_free_[equation.results[i]] = factors.is_order_free;
       reduction_[equation.results[i]] = name(factors.rule.reduction);
     }
+  }
+
+  /// The atoms over which operands of the equation are sums: none in exact numerics. Otherwise all
+  /// operands of one of its linear groups are sums over the same atoms, and no others.
+  AtomList check_sums(const Equation& equation) const {
+    if (is_zero(equation)) return function_.sharding(equation.results[0]).partial;
+    AtomList partial;
+    std::vector<std::size_t> sums;
+    for (std::size_t i = 0; i < equation.operands.size(); ++i) {
+      const AtomList& own = function_.sharding(equation.operands[i]).partial;
+      if (own.empty()) continue;
+      check(function_.numerics == Numerics::fast, "operand " + std::to_string(i) + " is partial");
+      check(sums.empty() || own == partial, "operands are sums over different atoms");
+      partial = own;
+      sums.push_back(i);
+    }
+    const auto groups = linear_groups(function_, equation);
+    check(sums.empty() || std::find(groups.begin(), groups.end(), sums) != groups.end(),
+          "the equation is not linear in what is partial");
+    return partial;
+  }
+
+  bool is_zero(const Equation& equation) const {
+    return function_.numerics == Numerics::fast && equation.op == &ops::constant_op &&
+           equation.attributes.get<double>("value") == 0;
   }
 
   /// Joins how one tensor splits the factors; tensors that differ are found when compared again.
@@ -175,6 +220,7 @@ class Verifier {
 
   const Function& function_;
   std::string_view after_;
+  bool may_pass_sums_;
   const std::vector<Atom> atoms_;
   const Equation* equation_ = nullptr;
   std::vector<bool> is_order_free_;
@@ -185,7 +231,7 @@ class Verifier {
 }  // namespace
 
 void verify_partitioned(const Function& function, std::string_view after) {
-  Verifier(function, after).run();
+  Verifier(function, after, false).run();
 }
 
 }  // namespace tessera::partition

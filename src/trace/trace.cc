@@ -23,9 +23,10 @@ std::optional<std::source_location>& open_location() {
 
 }  // namespace
 
-Trace::Trace(Mesh mesh, std::int64_t grains) : builder_(function_) {
+Trace::Trace(Mesh mesh, std::int64_t grains, Numerics numerics) : builder_(function_) {
   function_.mesh = std::move(mesh);
   function_.grains = grains;
+  function_.numerics = numerics;
 }
 
 ir::ValueId Trace::add_input(Type type) {

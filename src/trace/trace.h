@@ -18,7 +18,10 @@ namespace tessera::trace {
 
 class Trace {
  public:
-  Trace(Mesh mesh, std::int64_t grains);
+  /// Sums are those of `grains` leaves in exact numerics.
+  Trace(Mesh mesh, std::int64_t grains, Numerics numerics);
+  /// For a function nested in `outer`.
+  explicit Trace(const ir::Function& outer) : Trace(outer.mesh, outer.grains, outer.numerics) {}
 
   const ir::Function& function() const { return function_; }
   const Mesh& mesh() const { return function_.mesh; }

@@ -181,6 +181,16 @@ TEST(IrErrors, NoGrains) {
             "  cure:   write it as print does; see the comment that opens src/ir/ir.h");
 }
 
+TEST(IrErrors, UnknownNumerics) {
+  const std::string text =
+      caught([] { ir::parse("function f[mesh=\"none\", grains=8, numerics=\"quick\"]() {"); }).text;
+  EXPECT_EQ(text,
+            "parse: line 1 of the text is not IR\n"
+            "  found:  'quick'\n"
+            "  wanted: \"fast\"; exact numerics are left out\n"
+            "  cure:   write it as print does; see the comment that opens src/ir/ir.h");
+}
+
 TEST(IrErrors, TextAfterTheEnd) {
   const std::string text =
       caught([] {

@@ -14,6 +14,7 @@
 #include "partition/project.h"
 #include "run/engine.h"
 #include "tests/fuzz/rounds.h"
+#include "tests/fuzz/whole_numbers.h"
 
 namespace tessera::fuzz {
 
@@ -88,6 +89,7 @@ class Checker {
       check_reference();
       check_rows();
       check_sharded();
+      if (c_.seed % 2 == 0) check_fast();
     } catch (const EndlessLoop&) {
       fail("every loop ends", ir::print(program_));
     } catch (const std::exception& error) {
@@ -190,6 +192,47 @@ class Checker {
     // What jit does: repeated equations are merged first.
     expect_same("the merged program gives the bits of one device",
                 testing::run_sharded(merged_, c_.placed, c_.inputs), whole_);
+  }
+
+  /// Nothing where a loop does not end with these inputs.
+  std::optional<Arrays> exact_results(const Arrays& inputs) const {
+    try {
+      Rounds rounds;
+      return run_counting(program_, inputs, rounds);
+    } catch (const EndlessLoop&) {
+      return std::nullopt;
+    }
+  }
+
+  /// Fast numerics: the same bits for any number of threads, and sums of whole numbers, which no
+  /// order rounds, are those of exact numerics.
+  void check_fast() {
+    const Function fast = testing::with_numerics(program_, Numerics::fast);
+    const Function split = testing::partition_verified(fast, c_.placed);
+    check_text(split, "the program with fast numerics");
+    const Arrays inputs = whole_numbers(c_.inputs);
+    const std::optional<Arrays> wanted_all = exact_results(inputs);
+    if (!wanted_all) return;
+    const Arrays& wanted = *wanted_all;
+    const std::vector<bool> is_whole = whole_outputs(program_);
+    run::Engine& engine = run::Engine::instance();
+    std::optional<Arrays> first;
+    for (int threads : {1, 2}) {
+      engine.set_num_threads(threads);
+      const Arrays found = testing::run_partitioned(split, c_.placed.output_alias, inputs, fault_);
+      if (first) expect_same("fast numerics do not depend on threads", found, *first);
+      first = found;
+    }
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      if (!is_whole[i] || wanted[i].type().dtype != DType::f32) continue;
+      if (coverage_ != nullptr) ++coverage_->whole_sums;
+      const auto x = (*first)[i].data<float>();
+      const auto y = wanted[i].data<float>();
+      // The sign of a zero depends on the order; rows that do not exist are NaN.
+      const auto is_same = [](float a, float b) { return a == b || (a != a && b != b); };
+      if (std::equal(x.begin(), x.end(), y.begin(), is_same)) continue;
+      fail("fast numerics add whole numbers up", fmt::format("output {}\n{}", i, ir::print(split)));
+    }
   }
 
   void check_placement(const Function& split) {

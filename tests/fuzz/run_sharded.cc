@@ -110,6 +110,15 @@ Function without_mesh(const Function& function) {
   return change(ir::with_changed_bodies(function, change));
 }
 
+Function with_numerics(const Function& function, Numerics numerics) {
+  const auto change = [&](const Function& body) {
+    Function result = body;
+    result.numerics = numerics;
+    return result;
+  };
+  return change(ir::with_changed_bodies(function, change));
+}
+
 Arrays run_reference(const Function& function, const Arrays& inputs) {
   return compile::interpret(function, inputs);
 }

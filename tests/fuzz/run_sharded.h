@@ -35,6 +35,9 @@ ops::HostArray gather(const run::Tiles& tiles, const Layout& layout, DType dtype
 /// The same function for one device: constraints ask for nothing.
 ir::Function without_mesh(const ir::Function& function);
 
+/// The same function, with all that is nested in it.
+ir::Function with_numerics(const ir::Function& function, Numerics numerics);
+
 Arrays run_reference(const ir::Function& function, const Arrays& inputs);
 /// Host engine, one device.
 Arrays run_whole(const ir::Function& function, const Arrays& inputs);

@@ -13,7 +13,9 @@ TEST(IsolatedRandom, SameBitsAndCollectives) {
     const fuzz::Case c = fuzz::make_case(seed);
     const auto devices = static_cast<int>(c.function.mesh.num_devices());
     if (devices < 2 || devices > 8) continue;
-    const ir::Function partitioned = partition_verified(fuzz::program_of(c), c.placed);
+    const Numerics numerics = seed % 3 == 0 ? Numerics::fast : Numerics::exact;
+    const ir::Function partitioned =
+        partition_verified(with_numerics(fuzz::program_of(c), numerics), c.placed);
     if (partition::explain(partitioned).empty()) continue;
     ++communicating;
     ASSERT_EQ(in_processes(devices,

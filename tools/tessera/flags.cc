@@ -117,7 +117,8 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
   add_whole_number(
       command, flags.grains,
       {.name = "--grains", .text = "leaves of a sum; part of the numbers", .most = 4096});
-  add_choice(command, flags.numerics, "--numerics", {"exact"}, "exact: the same bits on any mesh");
+  add_choice(command, flags.numerics, "--numerics", {"exact", "fast"},
+             "exact: the same bits on any mesh; fast: fewer bytes between devices");
   add_choice(command, flags.dtype, "--dtype", {"f32"}, "of parameters and activations");
   add_choice(command, flags.engine, "--engine", {"host", "reference"},
              "host, or the slow and simple reference");
@@ -157,6 +158,7 @@ void apply(const TrainFlags& flags) {
   const int share = std::max(1, cores / process_count());
   set_num_threads(flags.threads > 0 ? static_cast<int>(flags.threads) : share);
   set_grains(flags.grains);
+  set_numerics(flags.numerics == "fast" ? Numerics::fast : Numerics::exact);
   set_engine(flags.engine);
 }
 

@@ -90,6 +90,7 @@ void Report::planned(const MemoryPlan& memory) {
   line("plan  " + size_text(memory.peak) + " on each device: " + size_text(memory.arguments) +
        " arguments, " + size_text(memory.temporaries) + " temporaries, " +
        size_text(memory.results) + " results");
+  if (flags_.numerics == "fast") line("fast  numerics: results depend on the mesh");
 }
 
 namespace {

@@ -11,7 +11,7 @@ namespace tessera::detail {
 Nested trace_nested(Body& body, const std::vector<Type>& types, const Span& where) {
   const std::shared_ptr<trace::Trace> parent = trace::innermost();
   require(parent != nullptr, "nested functions are traced within a trace");
-  auto trace = std::make_shared<trace::Trace>(parent->mesh(), parent->function().grains);
+  auto trace = std::make_shared<trace::Trace>(parent->function());
   const Walk arguments = body.walk_arguments(Walk::Want::leaves);
   std::vector<Array> tracers;
   for (std::size_t i = 0; i < types.size(); ++i) {

@@ -13,14 +13,14 @@ LeafRange leaf_range(const Layout& layout, std::size_t dim, const AtomDigits& di
 }
 
 std::vector<std::vector<std::int64_t>> leaf_cuts(const std::vector<LeafRange>& ranges,
-                                                 std::int64_t grains, DType dtype) {
+                                                 const ir::Function& function, DType dtype) {
   std::vector<std::int64_t> sizes;
   for (const LeafRange& range : ranges) sizes.push_back(range.global_size);
-  const std::vector<std::int64_t> counts = leaf_counts(sizes, grains);
+  const std::vector<std::int64_t> counts = leaf_counts(sizes, function.grains);
   std::vector<std::vector<std::int64_t>> cuts;
   for (std::size_t dim = 0; dim < ranges.size(); ++dim) {
     const LeafRange& range = ranges[dim];
-    if (!is_float(dtype)) {
+    if (!is_float(dtype) || function.numerics == Numerics::fast) {
       const std::int64_t start = shard_start(range.shard, range.num_shards, range.global_size);
       const std::int64_t end = shard_start(range.shard + 1, range.num_shards, range.global_size);
       cuts.push_back({0, end - start});
@@ -40,10 +40,10 @@ std::vector<std::vector<std::int64_t>> leaf_cuts(const std::vector<LeafRange>& r
   return cuts;
 }
 
-std::vector<LeafBox> leaf_boxes(const std::vector<LeafRange>& ranges, std::int64_t grains,
+std::vector<LeafBox> leaf_boxes(const std::vector<LeafRange>& ranges, const ir::Function& function,
                                 DType dtype) {
   std::vector<LeafBox> boxes = {{}};
-  for (const std::vector<std::int64_t>& cuts : leaf_cuts(ranges, grains, dtype)) {
+  for (const std::vector<std::int64_t>& cuts : leaf_cuts(ranges, function, dtype)) {
     std::vector<LeafBox> next;
     for (const LeafBox& outer : boxes) {
       for (std::size_t leaf = 0; leaf + 1 < cuts.size(); ++leaf) {

@@ -6,6 +6,7 @@
 
 #include <tessera/types.h>
 
+#include "ir/ir.h"
 #include "mesh/sharding.h"
 
 namespace tessera::compile::host {
@@ -27,10 +28,11 @@ struct LeafBox {
 LeafRange leaf_range(const Layout& layout, std::size_t dim, const AtomDigits& digits);
 /// Cuts of each reduced dimension into the leaves that lie in the tile, relative to its start.
 /// Sums of integers wrap around in any order: they may be split anywhere, and a tile is one leaf.
+/// So it is with all sums in fast numerics.
 std::vector<std::vector<std::int64_t>> leaf_cuts(const std::vector<LeafRange>& ranges,
-                                                 std::int64_t grains, DType dtype);
+                                                 const ir::Function& function, DType dtype);
 /// The leaves in the order of the sum: row-major over the dimensions.
-std::vector<LeafBox> leaf_boxes(const std::vector<LeafRange>& ranges, std::int64_t grains,
+std::vector<LeafBox> leaf_boxes(const std::vector<LeafRange>& ranges, const ir::Function& function,
                                 DType dtype);
 
 /// Offsets of all terms, leaf after leaf and row-major inside each; strides are per reduced

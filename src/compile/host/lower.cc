@@ -56,7 +56,9 @@ std::vector<std::int64_t> LowerContext::extents_key(const Equation& equation,
     const Shape& shape = function_.type(id).shape;
     for (std::size_t dim = 0; dim < shape.size(); ++dim) {
       key.push_back(range.size[dim]);
-      key.push_back(shape[dim] % function_.grains == 0 ? 0 : range.start[dim]);
+      const bool repeats =
+          function_.numerics == Numerics::fast || shape[dim] % function_.grains == 0;
+      key.push_back(repeats ? 0 : range.start[dim]);
     }
   }
   return key;

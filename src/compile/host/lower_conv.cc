@@ -38,7 +38,7 @@ kernels::GemmProblem problem_of(const LowerContext& context, const Equation& equ
     ranges.push_back(leaf_range(kernel, window, digits));
   }
   const DType dtype = context.function().type(equation.operands[0]).dtype;
-  const std::vector<LeafBox> leaves = leaf_boxes(ranges, context.function().grains, dtype);
+  const std::vector<LeafBox> leaves = leaf_boxes(ranges, context.function(), dtype);
   const ir::Ints batches = dims_between(0, batch);
   kernels::GemmProblem problem;
   problem.leaf_ends = leaf_ends(leaves);

@@ -43,7 +43,7 @@ kernels::GemmProblem problem_of(const LowerContext& context, const Equation& equ
         leaf_range(context.layout(equation.operands[0]), static_cast<std::size_t>(dim), digits));
   }
   const DType dtype = context.function().type(equation.operands[0]).dtype;
-  const std::vector<LeafBox> leaves = leaf_boxes(ranges, context.function().grains, dtype);
+  const std::vector<LeafBox> leaves = leaf_boxes(ranges, context.function(), dtype);
   kernels::GemmProblem problem;
   problem.leaf_ends = leaf_ends(leaves);
   problem.a = {.batch = offsets(lhs.batch, a_box.size, a.strides),

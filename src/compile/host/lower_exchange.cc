@@ -110,11 +110,11 @@ std::vector<int> Exchange::group(const AtomList& atoms) const {
   return devices;
 }
 
-/// Only a suffix of the partial atoms is resolved; the major ones stay partial in the result.
+/// The partial atoms over which is reduced; others stay partial in the result.
 AtomList Exchange::resolved(const Pair& pair) const {
-  const AtomList& partial = pair.from.sharding().partial;
-  const auto kept = static_cast<std::ptrdiff_t>(pair.to.sharding().partial.size());
-  return {partial.begin() + kept, partial.end()};
+  AtomList atoms = pair.from.sharding().partial;
+  for (AtomId kept : pair.to.sharding().partial) std::erase(atoms, kept);
+  return atoms;
 }
 
 ExchangeRound& Exchange::round(const Pair& pair, std::size_t number) {

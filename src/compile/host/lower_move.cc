@@ -144,10 +144,8 @@ std::vector<TileTask> combine_value(const LowerContext& context, const Equation&
   const std::vector<Atom> atoms = atoms_of(context.function().mesh);
   const Layout& from = context.layout(operand);
   const Layout& to = context.layout(result);
-  // Only a suffix of the partial atoms is resolved; the major ones stay partial in the result.
   AtomList resolved = from.sharding().partial;
-  resolved.erase(resolved.begin(),
-                 resolved.begin() + static_cast<std::ptrdiff_t>(to.sharding().partial.size()));
+  for (AtomId kept : to.sharding().partial) std::erase(resolved, kept);  // stays partial
   std::vector<TileTask> tasks;
   for (std::int64_t tile : context.tiles(result)) {
     const Box box = to.box(tile);
@@ -309,7 +307,7 @@ std::vector<TileTask> lower_pad(const LowerContext& context, const Equation& equ
 }  // namespace
 
 Lowerings move_lowerings() {
-  return {{"combine", lower_combine, false},
+  return {{"combine", lower_combine, true},
           {"concatenate", lower_concatenate, false},
           {"move", lower_move, false},
           {"pad", lower_pad, false}};

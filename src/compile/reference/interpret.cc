@@ -30,10 +30,11 @@ std::vector<HostArray> apply(const Function& function, const Equation& equation,
   const std::vector<Type> types = ir::result_types(function, equation);
   const std::function<std::vector<HostArray>(const Function&, std::vector<HostArray>)> call =
       interpret;
+  const bool is_fast = function.numerics == Numerics::fast;
   const ops::ReferenceContext context{.attributes = equation.attributes,
                                       .operands = operands,
                                       .results = types,
-                                      .grains = function.grains,
+                                      .grains = is_fast ? 1 : function.grains,
                                       .call = call};
   std::vector<HostArray> results = (*equation.op->reference)(context);
   require(results.size() == types.size(), "a reference gives one array per result");

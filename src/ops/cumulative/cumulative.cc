@@ -203,6 +203,7 @@ const OpRecord cumsum_op{
     .reference = cumulative_reference([](auto x, auto y) { return wrapping_add(x, y); }),
     .cost = flops_per_element(1),
     .samples = cumulative_samples(),
+    .linearity = Linearity::each,
 };
 
 OpFamily cumulative_ops() { return {&cummax_op, &cummin_op, &cumprod_op, &cumsum_op}; }

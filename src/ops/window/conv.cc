@@ -308,6 +308,7 @@ const OpRecord conv_op{
     .reference = conv_reference,
     .cost = conv_cost,
     .samples = conv_samples(),
+    .linearity = Linearity::each,
 };
 
 OpFamily conv_ops() { return {&conv_op}; }
