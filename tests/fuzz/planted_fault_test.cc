@@ -305,7 +305,7 @@ TEST(PlantedFault, CasesBecomeSmall) {
     const fuzz::Case small = fuzz::minimised(*found.first, rule, recheck, 20.0);
     std::size_t size = 0;
     fuzz::for_each_equation(small.function, [&](const auto&, const auto&) { ++size; });
-    EXPECT_LE(size, 3U) << fuzz::to_string(small);
+    EXPECT_LE(size, 6U) << fuzz::to_string(small);  // a loop with its body, and what reads it
     EXPECT_EQ(recheck(small)->rule, rule);
   }
 }
