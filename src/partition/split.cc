@@ -404,7 +404,9 @@ void Splitter::settle(std::size_t index) {
   const EquationFactors& factors = factors_at(index);
   for (ValueId source : function_.equations[index].results) {
     if (!is_pending(source)) continue;
-    if (may_wait(function_, factors, source) && users_[source] == 1) continue;
+    const bool waits = may_wait(function_, factors, source);
+    if (waits && users_[source] > 1) resolve(source, wanted(source));
+    if (waits) continue;
     const ValueId sum = versions_[source][0];
     const ReshardPlan& plan = planner_.plan(function_.type(source), out_.sharding(sum),
                                             wanted(source), factors.is_order_free);
@@ -572,7 +574,6 @@ void Splitter::apply_deferral(std::size_t index, const Deferral& deferral) {
   settle(index);
 }
 
-/// Sums over devices for the only user.
 ValueId Splitter::resolve(ValueId source, const Sharding& target) {
   const ValueId sum = versions_[source][0];
   if (out_.sharding(sum) == target) return sum;
