@@ -32,7 +32,7 @@ Assignment projected(const CandidateContext& context, const TensorView& tensor) 
 void sort_by_weight(std::vector<TensorView>& tensors) {
   std::stable_sort(tensors.begin(), tensors.end(), [](const TensorView& a, const TensorView& b) {
     if (a.is_late != b.is_late) return b.is_late;
-    return num_elements(a.type.shape) > num_elements(b.type.shape);
+    return a.size > b.size;
   });
 }
 
@@ -108,15 +108,19 @@ std::vector<Assignment> make_candidates(const CandidateContext& context,
   return candidates;
 }
 
-double work_per_device(const ir::Function& function, const ir::Equation& equation,
-                       const std::vector<Atom>& atoms, const Assignment& assignment) {
+double work_of(const ir::Function& function, const ir::Equation& equation) {
   double flops = (*equation.op->cost)(equation.attributes, operand_types(function, equation),
                                       result_types(function, equation));
   for (ir::ValueId id : equation.results) {
     flops += static_cast<double>(num_elements(function.type(id).shape));
   }
-  for (const AtomList& list : assignment) flops /= static_cast<double>(num_shards(atoms, list));
   return flops;
+}
+
+double split_between(const std::vector<Atom>& atoms, const Assignment& assignment) {
+  double count = 1;
+  for (const AtomList& list : assignment) count *= static_cast<double>(num_shards(atoms, list));
+  return count;
 }
 
 }  // namespace tessera::partition

@@ -11,8 +11,8 @@ namespace tessera::partition {
 struct TensorView {
   const ops::Factors::Dims* dims;
   const Sharding* sharding;
-  Type type;
-  bool is_late;  // stored state: its layout counts least
+  std::int64_t size;  // in elements
+  bool is_late;       // stored state: its layout counts least
 };
 
 struct CandidateContext {
@@ -29,8 +29,9 @@ Assignment merge_all(const CandidateContext& context, std::vector<TensorView> te
 std::vector<Assignment> make_candidates(const CandidateContext& context,
                                         const std::vector<TensorView>& tensors);
 
-/// Floating point operations per device of an equation that is split like this.
-double work_per_device(const ir::Function& function, const ir::Equation& equation,
-                       const std::vector<Atom>& atoms, const Assignment& assignment);
+/// Floating point operations of all devices together.
+double work_of(const ir::Function& function, const ir::Equation& equation);
+/// Between how many devices the assignment splits an equation.
+double split_between(const std::vector<Atom>& atoms, const Assignment& assignment);
 
 }  // namespace tessera::partition

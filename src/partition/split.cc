@@ -32,30 +32,6 @@ constexpr double kFlopsPerByte = 16;
 
 constexpr std::size_t kNoEquation = ~std::size_t{0};
 
-/// What stands at the edges of a function.
-struct Boundary {
-  std::vector<Sharding> inputs;
-  std::vector<std::optional<Sharding>> outputs;  // asked for
-  /// (input, output): zero before the first round, so that the sum may be taken after the last.
-  std::vector<std::pair<std::size_t, std::size_t>> sums = {};
-};
-
-/// What stands at the edges of an equation with bodies, from outside and from inside.
-struct ControlEdges {
-  std::vector<Sharding> operands;
-  std::vector<Sharding> results;
-  std::vector<Boundary> bodies;
-};
-
-Sharding stack_of(Sharding slice) {
-  slice.dims.insert(slice.dims.begin(), AtomList());
-  return slice;
-}
-
-Sharding slice_of(const Sharding& stack) {
-  return {.dims = {stack.dims.begin() + 1, stack.dims.end()}, .partial = {}};
-}
-
 std::vector<std::optional<Sharding>> asked(const std::vector<Sharding>& shardings) {
   return {shardings.begin(), shardings.end()};
 }
@@ -99,7 +75,7 @@ class Splitter {
     for (const auto& [input, output] : boundary.sums) outputs[output] = input_sharding(input);
     for (std::size_t i = 0; i < function_.outputs.size(); ++i) set_output(i, outputs[i]);
     put_early(out_, early_);
-    return out_;
+    return std::move(out_);
   }
   /// Where an input lives; carries that have become sums do not live where they were asked to.
   const Sharding& input_sharding(std::size_t input) const {
@@ -136,6 +112,7 @@ class Splitter {
 
   void split_equation(std::size_t index);
   void split_barrier(const Equation& equation);
+  void inspect(const Equation& equation);
   void split_control(std::size_t index);
   ControlEdges scan_edges(const Equation& equation, const Splitter& body) const;
   ControlEdges while_edges(const Equation& equation, const Splitter& body) const;
@@ -181,6 +158,7 @@ void Splitter::split_equation(std::size_t index) {
   if (is_control(equation)) return split_control(index);
   if (equation.op == &ops::optimization_barrier_op) return split_barrier(equation);
   if (is_constant(equation.results[0])) return;  // built where it is used
+  if (equation.op == &ops::inspect_sharding_op) return inspect(equation);
   if (equation.op == &ops::sharding_constraint_op) {
     // What is wanted differs from what the equation says in open dimensions only.
     const Sharding& asked = wanted(equation.results[0]);
@@ -199,6 +177,16 @@ void Splitter::split_equation(std::size_t index) {
   } else {
     apply(index, chosen);
   }
+}
+
+/// Tells how the operand is laid out where it is defined; a constant is laid out for this alone.
+void Splitter::inspect(const Equation& equation) {
+  const ValueId source = equation.operands[0];
+  const Sharding sharding = is_constant(source) ? wanted(equation.results[0]) : layout_of(source);
+  versions_[equation.results[0]] = {in_sharding(source, sharding, equation.span)};
+  is_late_[equation.results[0]] = is_late_[source];
+  const auto& watcher = equation.attributes.get<ir::ShardingWatcher>("callback");
+  if (watcher.tell != nullptr) (*watcher.tell)(function_.mesh, sharding);
 }
 
 /// What is held back stays as it is laid out, and stays stored state if it was.
@@ -319,12 +307,14 @@ std::vector<TensorView> Splitter::views(std::size_t index) const {
   std::vector<TensorView> result;
   for (std::size_t i = 0; i < equation.results.size(); ++i) {
     const ValueId id = equation.results[i];
-    result.push_back({&rule.results[i], &wanted(id), function_.type(id), false});
+    result.push_back(
+        {&rule.results[i], &wanted(id), num_elements(function_.type(id).shape), false});
   }
   for (std::size_t i = 0; i < equation.operands.size(); ++i) {
     const ValueId id = equation.operands[i];
     if (is_constant(id)) continue;
-    result.push_back({&rule.operands[i], &layout_of(id), function_.type(id), is_late_[id]});
+    result.push_back(
+        {&rule.operands[i], &layout_of(id), num_elements(function_.type(id).shape), is_late_[id]});
   }
   return result;
 }
@@ -343,13 +333,12 @@ Assignment Splitter::choose(std::size_t index) {
   std::vector<Assignment> candidates = make_candidates(context, tensors);
   candidates.insert(candidates.begin(), std::move(merged));
   candidates.push_back(std::move(unsplit));
+  const double flops = work_of(function_, function_.equations[index]);
   double least = std::numeric_limits<double>::infinity();
   std::size_t best = 0;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
-    const double price =
-        moved_bytes(index, candidates[i]) +
-        work_per_device(function_, function_.equations[index], planner_.atoms(), candidates[i]) /
-            kFlopsPerByte;
+    const double price = moved_bytes(index, candidates[i]) +
+                         flops / split_between(planner_.atoms(), candidates[i]) / kFlopsPerByte;
     if (price >= least) continue;
     least = price;
     best = i;
@@ -445,8 +434,13 @@ ValueId Splitter::nearest_version(ValueId source, const Sharding& target) {
 }
 
 double Splitter::cost_to(ValueId source, const Sharding& target) {
-  const Sharding& nearest = out_.sharding(nearest_version(source, target));
-  return planner_.plan(function_.type(source), nearest, target, is_pending(source)).cost;
+  double least = std::numeric_limits<double>::infinity();
+  for (ValueId id : versions_[source]) {
+    const Sharding& sharding = out_.sharding(id);
+    least = std::min(
+        least, planner_.plan(function_.type(source), sharding, target, is_pending(source)).cost);
+  }
+  return least;
 }
 
 ValueId Splitter::in_sharding(ValueId source, const Sharding& target, const Span& span) {
@@ -547,9 +541,9 @@ bool Splitter::is_worth_it(std::size_t index, const Deferral& deferral, const As
   double later = moved_bytes(index, deferral.assignment, &deferral);
   double now = moved_bytes(index, chosen);
   if (!factors_at(index).rule.reduced.empty()) {
-    later +=
-        work_per_device(function_, equation, planner_.atoms(), deferral.assignment) / kFlopsPerByte;
-    now += work_per_device(function_, equation, planner_.atoms(), chosen) / kFlopsPerByte;
+    const double flops = work_of(function_, equation) / kFlopsPerByte;
+    later += flops / split_between(planner_.atoms(), deferral.assignment);
+    now += flops / split_between(planner_.atoms(), chosen);
   }
   return later <= now;
 }

@@ -242,7 +242,9 @@ class ReadingPass {
   }
 
   int number_of_rows(Space space) {
-    if (space.extents.size() < 2 || space.extents.back() > kernels::kMaxRowLength) return -1;
+    if (space.extents.size() < 2) return -1;
+    // Nothing is done for rows of no elements, and yet they have a sum.
+    if (space.extents.back() == 0 || space.extents.back() > kernels::kMaxRowLength) return -1;
     if (!space.split.back().empty()) return -1;
     space.extents.pop_back();
     space.split.pop_back();
