@@ -275,7 +275,6 @@ struct BodyRules {
 
 /// Where an op is linear, others being held: in each operand, the first, the rest or all together.
 enum class Linearity : std::uint8_t { none, each, first, rest, all };
-
 /// Ops are compared by identity: equations point to their record.
 struct OpRecord {
   Field<std::string> name;

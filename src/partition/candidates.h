@@ -29,9 +29,9 @@ Assignment merge_all(const CandidateContext& context, std::vector<TensorView> te
 std::vector<Assignment> make_candidates(const CandidateContext& context,
                                         const std::vector<TensorView>& tensors);
 
-/// Floating point operations of an equation, of all devices together.
+/// Floating point operations of all devices together.
 double work_of(const ir::Function& function, const ir::Equation& equation);
-/// Between how many devices an assignment splits an equation.
+/// Between how many devices the assignment splits an equation.
 double split_between(const std::vector<Atom>& atoms, const Assignment& assignment);
 
 }  // namespace tessera::partition

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <map>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "ir/ir.h"
@@ -37,5 +39,29 @@ FlatFunction flatten(const ir::Function& function);
 
 /// scan, while and cond: what is partitioned inside.
 bool is_control(const ir::Equation& equation);
+
+/// What stands at the edges of a function.
+struct Boundary {
+  std::vector<Sharding> inputs;
+  std::vector<std::optional<Sharding>> outputs;  // asked for
+  /// (input, output): zero before the first round, so that the sum may be taken after the last.
+  std::vector<std::pair<std::size_t, std::size_t>> sums = {};
+};
+
+/// What stands at the edges of an equation with bodies, from outside and from inside.
+struct ControlEdges {
+  std::vector<Sharding> operands;
+  std::vector<Sharding> results;
+  std::vector<Boundary> bodies;
+};
+
+inline Sharding stack_of(Sharding slice) {
+  slice.dims.insert(slice.dims.begin(), AtomList());
+  return slice;
+}
+
+inline Sharding slice_of(const Sharding& stack) {
+  return {.dims = {stack.dims.begin() + 1, stack.dims.end()}, .partial = {}};
+}
 
 }  // namespace tessera::partition

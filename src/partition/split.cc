@@ -11,7 +11,6 @@
 #include "ops/control/control.h"
 #include "ops/ops.h"
 #include "partition/candidates.h"
-#include "partition/edges.h"
 #include "partition/plan_reshard.h"
 #include "partition/sums/defer.h"
 
@@ -32,6 +31,10 @@ constexpr double kLateWeight = 0.25;
 constexpr double kFlopsPerByte = 16;
 
 constexpr std::size_t kNoEquation = ~std::size_t{0};
+
+std::vector<std::optional<Sharding>> asked(const std::vector<Sharding>& shardings) {
+  return {shardings.begin(), shardings.end()};
+}
 
 /// Splits one function, and those nested in it by splitters of their own.
 class Splitter {
@@ -179,8 +182,7 @@ void Splitter::split_equation(std::size_t index) {
 /// Tells how the operand is laid out where it is defined; a constant is laid out for this alone.
 void Splitter::inspect(const Equation& equation) {
   const ValueId source = equation.operands[0];
-  const Sharding sharding =
-      is_constant(source) ? wanted(equation.results[0]) : out_.sharding(versions_[source][0]);
+  const Sharding sharding = is_constant(source) ? wanted(equation.results[0]) : layout_of(source);
   versions_[equation.results[0]] = {in_sharding(source, sharding, equation.span)};
   is_late_[equation.results[0]] = is_late_[source];
   const auto& watcher = equation.attributes.get<ir::ShardingWatcher>("callback");
@@ -391,7 +393,9 @@ void Splitter::settle(std::size_t index) {
   const EquationFactors& factors = factors_at(index);
   for (ValueId source : function_.equations[index].results) {
     if (!is_pending(source)) continue;
-    if (may_wait(function_, factors, source) && users_[source] == 1) continue;
+    const bool waits = may_wait(function_, factors, source);
+    if (waits && users_[source] > 1) resolve(source, wanted(source));
+    if (waits) continue;
     const ValueId sum = versions_[source][0];
     const ReshardPlan& plan = planner_.plan(function_.type(source), out_.sharding(sum),
                                             wanted(source), factors.is_order_free);
@@ -430,12 +434,12 @@ ValueId Splitter::nearest_version(ValueId source, const Sharding& target) {
 }
 
 double Splitter::cost_to(ValueId source, const Sharding& target) {
-  const auto cost_from = [&](ValueId id) {
-    return planner_.plan(function_.type(source), out_.sharding(id), target, is_pending(source))
-        .cost;
-  };
   double least = std::numeric_limits<double>::infinity();
-  for (ValueId id : versions_[source]) least = std::min(least, cost_from(id));
+  for (ValueId id : versions_[source]) {
+    const Sharding& sharding = out_.sharding(id);
+    least = std::min(
+        least, planner_.plan(function_.type(source), sharding, target, is_pending(source)).cost);
+  }
   return least;
 }
 
@@ -537,9 +541,9 @@ bool Splitter::is_worth_it(std::size_t index, const Deferral& deferral, const As
   double later = moved_bytes(index, deferral.assignment, &deferral);
   double now = moved_bytes(index, chosen);
   if (!factors_at(index).rule.reduced.empty()) {
-    const double work = work_of(function_, equation) / kFlopsPerByte;
-    later += work / split_between(planner_.atoms(), deferral.assignment);
-    now += work / split_between(planner_.atoms(), chosen);
+    const double flops = work_of(function_, equation) / kFlopsPerByte;
+    later += flops / split_between(planner_.atoms(), deferral.assignment);
+    now += flops / split_between(planner_.atoms(), chosen);
   }
   return later <= now;
 }
@@ -564,7 +568,6 @@ void Splitter::apply_deferral(std::size_t index, const Deferral& deferral) {
   settle(index);
 }
 
-/// Sums over devices for the only user.
 ValueId Splitter::resolve(ValueId source, const Sharding& target) {
   const ValueId sum = versions_[source][0];
   if (out_.sharding(sum) == target) return sum;
