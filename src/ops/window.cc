@@ -9,19 +9,25 @@ namespace tessera::ops {
 
 namespace {
 
-/// Factors of an op that changes some dimensions of its operand: these stay whole on both sides.
-Factors window_factors(const std::vector<Type>& operands, const std::vector<Type>& results,
-                       const std::function<bool(std::size_t)>& is_changed) {
+/// Which row of the operand is read for row i of the result: offset + step * i.
+struct RowMap {
+  std::int64_t offset = 0;
+  std::int64_t step = 1;
+};
+
+/// Factors of an op whose result has rows of its operand, by a map per dimension. Shards of the
+/// result take what they need from the shards of the operand: the split is kept.
+Factors row_factors(const std::vector<Type>& operands, const std::vector<Type>& results,
+                    const std::function<RowMap(std::size_t)>& map_of) {
   Factors factors;
-  factors.operands.emplace_back();
-  factors.results.emplace_back();
+  factors.results = {add_dims(factors, results[0].shape)};
+  factors.operands = {factors.results[0]};
   for (std::size_t i = 0; i < results[0].shape.size(); ++i) {
-    const FactorKind kind = is_changed(i) ? FactorKind::replicate : FactorKind::pass;
-    const int factor = add_factor(factors, operands[0].shape[i], kind);
-    const bool is_shared = operands[0].shape[i] == results[0].shape[i];
-    factors.operands[0].push_back({factor});
-    factors.results[0].push_back(
-        {is_shared ? factor : add_factor(factors, results[0].shape[i], kind)});
+    const RowMap map = map_of(i);
+    const std::int64_t size = operands[0].shape[i];
+    if (map.offset == 0 && map.step == 1 && size == results[0].shape[i]) continue;
+    const int factor = factors.results[0][i][0];
+    add_window(factors, 0, i, size, map.offset, {{.factor = factor, .step = map.step}});
   }
   return factors;
 }
@@ -72,8 +78,8 @@ ValueId slice_vjp(VjpContext& c) {
 
 Factors slice_factors(const Attributes& attributes, const std::vector<Type>& operands,
                       const std::vector<Type>& results) {
-  return window_factors(operands, results, [&](std::size_t i) {
-    return operands[0].shape[i] != results[0].shape[i] || attributes.ints("start")[i] != 0;
+  return row_factors(operands, results, [&](std::size_t i) -> RowMap {
+    return {.offset = attributes.ints("start")[i], .step = attributes.ints("stride")[i]};
   });
 }
 
@@ -158,10 +164,10 @@ ValueId pad_vjp_value(VjpContext& c) {
   return reduce_sum(c.b, select(c.b, is_inside, zero, c.cotangent()), dims);
 }
 
-Factors pad_factors(const Attributes&, const std::vector<Type>& operands,
+Factors pad_factors(const Attributes& attributes, const std::vector<Type>& operands,
                     const std::vector<Type>& results) {
-  Factors factors = window_factors(operands, results, [&](std::size_t i) {
-    return operands[0].shape[i] != results[0].shape[i];
+  Factors factors = row_factors(operands, results, [&](std::size_t i) -> RowMap {
+    return {.offset = -attributes.ints("low")[i]};
   });
   factors.operands.emplace_back();  // the value is a scalar
   return factors;
@@ -224,8 +230,9 @@ ValueId reverse_vjp(VjpContext& c) {
 
 Factors reverse_factors(const Attributes& attributes, const std::vector<Type>& operands,
                         const std::vector<Type>& results) {
-  return window_factors(operands, results, [&](std::size_t i) {
-    return contains_dim(attributes.ints("dims"), static_cast<std::int64_t>(i));
+  return row_factors(operands, results, [&](std::size_t i) -> RowMap {
+    if (!contains_dim(attributes.ints("dims"), static_cast<std::int64_t>(i))) return {};
+    return {.offset = operands[0].shape[i] - 1, .step = -1};
   });
 }
 
@@ -283,12 +290,12 @@ Factors concatenate_factors(const Attributes& attributes, const std::vector<Type
   Factors factors;
   const std::size_t dim = at(attributes.integer("dim"));
   factors.results = {add_dims(factors, results[0].shape)};
-  factors.factors[static_cast<std::size_t>(factors.results[0][dim][0])].kind =
-      FactorKind::replicate;
-  for (const Type& operand : operands) {
-    Factors::Dims dims = factors.results[0];
-    dims[dim] = {add_factor(factors, operand.shape[dim], FactorKind::replicate)};
-    factors.operands.push_back(std::move(dims));
+  factors.operands.assign(operands.size(), factors.results[0]);
+  std::int64_t start = 0;
+  for (std::size_t i = 0; i < operands.size() && operands.size() > 1; ++i) {
+    const std::int64_t size = operands[i].shape[dim];
+    add_window(factors, i, dim, size, -start, {{.factor = factors.results[0][dim][0]}});
+    start += size;
   }
   return factors;
 }

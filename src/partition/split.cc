@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <deque>
 #include <limits>
+#include <map>
 
 #include <tessera/error.h>
 
 #include "ops/control/control.h"
 #include "ops/ops.h"
 #include "partition/candidates.h"
+#include "partition/moves.h"
 #include "partition/plan_reshard.h"
 
 namespace tessera::partition {
@@ -28,6 +30,14 @@ constexpr double kLateWeight = 0.25;
 constexpr double kFlopsPerByte = 16;
 
 constexpr std::size_t kNoEquation = ~std::size_t{0};
+
+/// How a value goes to windows: by collectives to shards, and from there in one move.
+struct WayToWindows {
+  Sharding stop;
+  Sharding to;
+  double stop_cost;
+  double halo_cost;
+};
 
 /// What stands at the edges of a function.
 struct Boundary {
@@ -50,6 +60,12 @@ Sharding with_leading_dim(Sharding sharding) {
 Sharding without_leading_dim(Sharding sharding) {
   sharding.dims.erase(sharding.dims.begin());
   return sharding;
+}
+
+bool has_distinct_atoms(const Sharding& sharding) {
+  AtomList used = used_atoms(sharding);
+  std::sort(used.begin(), used.end());
+  return std::adjacent_find(used.begin(), used.end()) == used.end();
 }
 
 std::vector<std::optional<Sharding>> asked(const std::vector<Sharding>& shardings) {
@@ -118,8 +134,12 @@ class Splitter {
                             const std::vector<Sharding>& shardings);
 
   double cost_to(ValueId source, const Sharding& target);
+  double cost_of_operand(ValueId source, const Sharding& needed);
+  WayToWindows way_to_windows(ValueId source, const Sharding& needed);
+  ValueId in_windows(ValueId source, const Sharding& needed, const Span& span);
   ValueId nearest_version(ValueId source, const Sharding& target);
   ValueId in_sharding(ValueId source, const Sharding& target, const Span& span);
+  ValueId add_move(MoveKind kind, ValueId value, const Sharding& to, const Span& span);
   ValueId follow(ValueId value, const ReshardPlan& plan, bool is_order_free,
                  std::string_view reduction, const Span& span);
   ValueId rebuild(ValueId source, const Sharding& target);
@@ -130,8 +150,9 @@ class Splitter {
   const FlatFunction::Block block_;
   ReshardPlanner& planner_;
   Function out_;
-  std::vector<std::vector<ValueId>> versions_;  // per source value: its layouts in out_
-  std::vector<std::size_t> definition_;         // per source value: its equation
+  std::vector<std::vector<ValueId>> versions_;        // per source value: its layouts in out_
+  std::map<ValueId, std::vector<ValueId>> windowed_;  // the same: those with windows
+  std::vector<std::size_t> definition_;               // per source value: its equation
   std::vector<bool> is_late_;
 };
 
@@ -311,8 +332,7 @@ double Splitter::moved_bytes(std::size_t index, const Assignment& assignment) {
   for (std::size_t i = 0; i < equation.operands.size(); ++i) {
     const ValueId id = equation.operands[i];
     if (is_constant(id)) continue;
-    const Sharding target = back_project(factors.rule.operands[i], assignment);
-    bytes += cost_to(id, target) * (is_late_[id] ? kLateWeight : kOperandWeight);
+    bytes += cost_of_operand(id, needed_of(factors, i, planner_.atoms(), assignment));
   }
   const AtomList partial = partial_atoms(factors, assignment);
   for (std::size_t i = 0; i < equation.results.size(); ++i) {
@@ -342,8 +362,8 @@ void Splitter::apply(std::size_t index, const Assignment& assignment) {
   const EquationFactors& factors = factors_at(index);
   std::vector<ValueId> operands;
   for (std::size_t i = 0; i < equation.operands.size(); ++i) {
-    operands.push_back(in_sharding(
-        equation.operands[i], back_project(factors.rule.operands[i], assignment), equation.span));
+    const Sharding needed = needed_of(factors, i, planner_.atoms(), assignment);
+    operands.push_back(in_windows(equation.operands[i], needed, equation.span));
   }
   const AtomList partial = partial_atoms(factors, assignment);
   std::vector<Sharding> shardings;
@@ -398,6 +418,75 @@ double Splitter::cost_to(ValueId source, const Sharding& target) {
   return planner_.plan(function_.type(source), nearest, target).cost;
 }
 
+/// The weighted bytes for having an operand as an equation needs it.
+double Splitter::cost_of_operand(ValueId source, const Sharding& needed) {
+  const double weight = is_late_[source] ? kLateWeight : kOperandWeight;
+  if (needed.windows.empty()) return cost_to(source, needed) * weight;
+  const WayToWindows way = way_to_windows(source, needed);
+  return way.stop_cost * weight + way.halo_cost;
+}
+
+/// What a move from shards to windows costs; nothing where the windows are what is held.
+double halo_cost(const Mesh& mesh, const Type& type, const Sharding& from, const Sharding& to) {
+  if (from == to) return 0;
+  const double bytes =
+      static_cast<double>(move_size(MoveKind::halo_exchange, mesh, type, from, to).wire_bytes);
+  return bytes == 0 ? kSliceLatency : bytes + kMoveLatency;
+}
+
+/// Windows are taken from a layout that the value has, or from one with the same atoms; what else
+/// changes is moved before.
+WayToWindows Splitter::way_to_windows(ValueId source, const Sharding& needed) {
+  const Type& type = function_.type(source);
+  Sharding shards = needed;
+  shards.windows.clear();
+  WayToWindows best{.stop = shards, .to = needed, .stop_cost = 0, .halo_cost = 0};
+  double least = std::numeric_limits<double>::infinity();
+  const auto price = [&](const Sharding& stop) {
+    if (!has_distinct_atoms(stop)) return;
+    Sharding to = needed;
+    std::erase_if(to.windows, [&](const Window& window) {
+      return to.dims[window.dim].empty() && stop.dims[window.dim].empty();
+    });
+    const double stop_cost = is_constant(source) ? 0 : cost_to(source, stop);
+    const double halo = halo_cost(function_.mesh, type, stop, to);
+    if (stop_cost + halo >= least) return;
+    least = stop_cost + halo;
+    best = {.stop = stop, .to = to, .stop_cost = stop_cost, .halo_cost = halo};
+  };
+  Sharding whole = shards;
+  for (const Window& window : needed.windows) whole.dims[window.dim].clear();
+  if (is_constant(source)) {
+    price(whole);
+    return best;
+  }
+  for (ValueId id : versions_[source]) {
+    Sharding stop = whole;
+    for (const Window& window : needed.windows) {
+      stop.dims[window.dim] = out_.sharding(id).dims[window.dim];
+    }
+    price(stop);
+  }
+  price(shards);
+  return best;
+}
+
+/// The operand as an equation needs it.
+ValueId Splitter::in_windows(ValueId source, const Sharding& needed, const Span& span) {
+  if (needed.windows.empty()) return in_sharding(source, needed, span);
+  const WayToWindows way = way_to_windows(source, needed);
+  const ValueId stop = in_sharding(source, way.stop, span);
+  if (way.to == way.stop) return stop;
+  for (ValueId id : windowed_[source]) {
+    if (out_.sharding(id) == way.to) return id;
+  }
+  const auto kind = kind_to_windows(function_.mesh, function_.type(source), way.stop, way.to);
+  require(kind.has_value(), "a stop on the way to windows is one move from them");
+  const ValueId moved = add_move(*kind, stop, way.to, span);
+  windowed_[source].push_back(moved);
+  return moved;
+}
+
 ValueId Splitter::in_sharding(ValueId source, const Sharding& target, const Span& span) {
   if (is_constant(source)) return rebuild(source, target);
   const ValueId nearest = nearest_version(source, target);
@@ -415,18 +504,23 @@ ValueId Splitter::follow(ValueId value, const ReshardPlan& plan, bool is_order_f
   for (const ReshardStep& step : plan.steps) {
     require(is_allowed(step.kind, from, step.to, planner_.atoms(), is_order_free),
             "a planned step is one that the collective can do");
-    Equation equation{.op = &op_of(step.kind),
-                      .attributes = {},
-                      .operands = {value},
-                      .results = {},
-                      .span = span};
-    if (is_reducing(step.kind)) equation.attributes.set("reduction", std::string(reduction));
-    value = out_.add_value({.type = out_.type(value), .sharding = step.to});
-    equation.results = {value};
-    out_.equations.push_back(std::move(equation));
+    value = add_move(step.kind, value, step.to, span);
+    if (is_reducing(step.kind)) {
+      out_.equations.back().attributes.set("reduction", std::string(reduction));
+    }
     from = step.to;
   }
   return value;
+}
+
+ValueId Splitter::add_move(MoveKind kind, ValueId value, const Sharding& to, const Span& span) {
+  const ValueId result = out_.add_value({.type = out_.type(value), .sharding = to});
+  out_.equations.push_back({.op = &op_of(kind),
+                            .attributes = {},
+                            .operands = {value},
+                            .results = {result},
+                            .span = span});
+  return result;
 }
 
 /// Builds a constant again in the sharding that a user wants.

@@ -169,36 +169,32 @@ std::vector<ValueId> conv_batch(BatchContext& c) {
   return c.b.emit_all(*c.equation.op, c.equation.attributes, {c.batched(0), c.batched(1)});
 }
 
+/// Rows of the array belong to places of the window and to windows. The kernel of a forward step
+/// has few places, so shards of the array stay shards of the result; in the derivative for the
+/// kernel the places are those of the cotangent, and shards of both leave partial sums.
 Factors conv_factors(const Attributes& attributes, const std::vector<Type>& operands,
                      const std::vector<Type>& results) {
   const ConvDims dims = dims_of(attributes, operands[0]);
   Factors f;
-  Factors::Dims lhs;
-  Factors::Dims rhs;
-  Factors::Dims result;
-  for (std::size_t i = 0; i < dims.batch; ++i) {
-    const int batch = add_factor(f, operands[0].shape[i]);
-    lhs.push_back({batch});
-    rhs.push_back({batch});
-    result.push_back({batch});
-  }
-  const int n = add_factor(f, operands[0].shape[dims.batch]);
-  lhs.push_back({n});
-  result.push_back({n});
-  for (std::size_t i = 0; i < dims.space; ++i) {
-    const std::size_t dim = dims.lhs_space(i);
-    lhs.push_back({add_factor(f, operands[0].shape[dim], FactorKind::replicate)});
-    rhs.push_back({add_factor(f, operands[1].shape[dims.rhs_space(i)], FactorKind::replicate)});
-    result.push_back({add_factor(f, results[0].shape[dim], FactorKind::replicate)});
-  }
+  Factors::Dims result = add_dims(f, results[0].shape);
+  Factors::Dims lhs(result);
+  Factors::Dims rhs(result.begin(), result.begin() + static_cast<std::ptrdiff_t>(dims.batch));
   const int channel = add_factor(f, operands[0].shape[dims.last()], FactorKind::reduce);
-  const int out = add_factor(f, results[0].shape[dims.last()]);
-  lhs.push_back({channel});
-  rhs.insert(rhs.end(), {{channel}, {out}});
-  result.push_back({out});
+  f.reduced = {channel};
+  for (std::size_t i = 0; i < dims.space; ++i) {
+    f.reduced.push_back(add_factor(f, operands[1].shape[dims.rhs_space(i)], FactorKind::reduce));
+    rhs.push_back({f.reduced.back()});
+  }
+  rhs.insert(rhs.end(), {{channel}, result.back()});
+  lhs.back() = {channel};
   f.operands = {lhs, rhs};
   f.results = {result};
-  f.reduced = {channel};
+  for (std::size_t i = 0; i < dims.space; ++i) {
+    const std::size_t dim = dims.lhs_space(i);
+    add_window(f, 0, dim, operands[0].shape[dim], 0,
+               {{.factor = result[dim][0], .step = attributes.ints("stride")[i]},
+                {.factor = f.reduced[i + 1], .step = attributes.ints("dilation")[i]}});
+  }
   return f;
 }
 

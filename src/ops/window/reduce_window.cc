@@ -99,12 +99,15 @@ std::vector<ValueId> window_batch(BatchContext& c) {
 Factors window_factors(const Attributes& attributes, const std::vector<Type>& operands,
                        const std::vector<Type>& results) {
   Factors f;
-  f.operands = {add_dims(f, operands[0].shape)};
-  f.results = {f.operands[0]};
+  f.results = {add_dims(f, results[0].shape)};
+  f.operands = {f.results[0]};
   for (std::size_t i = 0; i < operands[0].shape.size(); ++i) {
-    if (attributes.ints("window")[i] == 1 && attributes.ints("stride")[i] == 1) continue;
-    f.factors[i].kind = FactorKind::replicate;
-    f.results[0][i] = {add_factor(f, results[0].shape[i], FactorKind::replicate)};
+    const std::int64_t window = attributes.ints("window")[i];
+    const std::int64_t stride = attributes.ints("stride")[i];
+    if (window == 1 && stride == 1) continue;
+    const int inside = add_factor(f, window, FactorKind::replicate);
+    add_window(f, 0, i, operands[0].shape[i], 0,
+               {{.factor = f.results[0][i][0], .step = stride}, {.factor = inside}});
   }
   return f;
 }
