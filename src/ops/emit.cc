@@ -114,25 +114,31 @@ ValueId pad(Builder& b, ValueId x, ValueId value, Ints low, Ints high) {
   if (low == nothing && high == nothing) return x;
   return b.emit("pad", {{"high", std::move(high)}, {"low", std::move(low)}}, {x, value});
 }
-ValueId interleave_zeros(Builder& b, ValueId x, Ints steps) {
-  const Shape shape = b.type(x).shape;
+ValueId spread_in_zeros(Builder& b, ValueId x, Ints steps, Ints low, const Shape& shape) {
+  const Shape from = b.type(x).shape;
   Shape split;
-  Ints none;
-  Ints high;
   Shape merged;
+  Ints inner_low;
+  Ints inner_high;
   Ints limit;
-  for (std::size_t i = 0; i < shape.size(); ++i) {
-    if (shape[i] <= 1) steps[i] = 1;  // there is no second element, however far it would be
-    split.insert(split.end(), {shape[i], 1});
-    none.insert(none.end(), {0, 0});
-    high.insert(high.end(), {0, steps[i] - 1});
-    merged.push_back(shape[i] * steps[i]);
-    limit.push_back(std::max<std::int64_t>(merged[i] - steps[i] + 1, 0));
+  Ints high;
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    if (from[i] <= 1) steps[i] = 1;  // there is no second element, however far it would be
+    // Every element becomes a run of `step`, in which it has its final place.
+    const std::int64_t lead = low[i] % steps[i];
+    split.insert(split.end(), {from[i], 1});
+    inner_low.insert(inner_low.end(), {0, lead});
+    inner_high.insert(inner_high.end(), {0, steps[i] - 1 - lead});
+    merged.push_back(from[i] * steps[i]);
+    low[i] -= lead;
+    limit.push_back(std::min(merged[i], shape[i] - low[i]));
+    high.push_back(shape[i] - low[i] - limit[i]);
   }
-  if (merged == shape) return x;
   const ValueId zero = scalar(b, 0.0, b.type(x).dtype);
-  const ValueId spread = reshape(b, pad(b, reshape(b, x, split), zero, none, high), merged);
-  return slice(b, spread, Ints(shape.size(), 0), limit);
+  if (merged != from) {
+    x = reshape(b, pad(b, reshape(b, x, split), zero, inner_low, inner_high), merged);
+  }
+  return pad(b, slice(b, x, Ints(from.size(), 0), limit), zero, low, high);
 }
 ValueId concatenate(Builder& b, std::vector<ValueId> parts, std::int64_t dim) {
   if (parts.size() == 1) return parts[0];

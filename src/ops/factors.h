@@ -32,9 +32,10 @@ struct Factor {
   friend bool operator==(const Factor&, const Factor&) = default;
 };
 
-/// A dimension of an operand of which the op reads row offset + the sum of step * index over some
-/// factors, where there is such a row. Devices that compute shards of these factors need windows of
-/// the dimension, which reach into the shards of their neighbours: what lacks is exchanged.
+/// A dimension of an operand of which the op reads `extent` rows from offset + the sum of step *
+/// index over some factors on, as far as there are such rows. Devices that compute shards of these
+/// factors need windows of the dimension, which reach into the shards of their neighbours: what
+/// lacks is exchanged.
 struct OperandWindow {
   struct Term {
     int factor;
@@ -46,6 +47,7 @@ struct OperandWindow {
   std::int64_t size;  // of the dimension
   std::int64_t offset;
   std::vector<Term> terms;
+  std::int64_t extent = 1;
   friend bool operator==(const OperandWindow&, const OperandWindow&) = default;
 };
 
@@ -62,7 +64,7 @@ struct Factors {
   /// the one whose shards follow those of the dimension, so that propagation keeps the split.
   std::vector<OperandWindow> windows = {};
 };
-/// `a b, b c -> a c | b: sum`, for docs and explanations; windows as `[2a+b-1]`.
+/// `a b, b c -> a c | b: sum`, for docs and explanations; windows as `[2a+b-1]`, `[2a+0:3]`.
 std::string to_string(const Factors& factors);
 
 using FactorRule = std::function<Factors(const Attributes&, const std::vector<Type>& operands,

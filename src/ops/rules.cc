@@ -238,17 +238,16 @@ Factors::Dims add_dims(Factors& factors, const Shape& shape, FactorKind kind) {
   return dims;
 }
 
-void add_window(Factors& factors, std::size_t operand, std::size_t dim, std::int64_t size,
-                std::int64_t offset, std::vector<OperandWindow::Term> terms) {
+void add_window(Factors& factors, OperandWindow window) {
   const auto rows = [&](const OperandWindow::Term& term) {
     return std::abs(term.step) * factors.factors[at(term.factor)].size;
   };
   // Shards of the factor that runs over most of the dimension need the fewest rows of others.
-  const auto widest = std::max_element(
-      terms.begin(), terms.end(), [&](const auto& a, const auto& b) { return rows(a) < rows(b); });
-  factors.operands[operand][dim] = {widest->factor};
-  factors.windows.push_back(
-      {.operand = operand, .dim = dim, .size = size, .offset = offset, .terms = std::move(terms)});
+  const auto widest =
+      std::max_element(window.terms.begin(), window.terms.end(),
+                       [&](const auto& a, const auto& b) { return rows(a) < rows(b); });
+  factors.operands[window.operand][window.dim] = {widest->factor};
+  factors.windows.push_back(std::move(window));
 }
 
 Factors elementwise_factors(const Attributes&, const std::vector<Type>& operands,

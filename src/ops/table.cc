@@ -78,7 +78,7 @@ std::string dim_text(const std::vector<int>& factors) {
   return factors.size() > 1 ? "(" + text + ")" : text;
 }
 
-/// `[2a+b-1]`, `[9-a]`
+/// `[2a+b-1]`, `[9-a]`, and with an extent `[2a+0:3]`
 std::string window_text(const OperandWindow& window) {
   std::string text;
   const bool is_number_first = window.terms[0].step < 0;
@@ -87,6 +87,10 @@ std::string window_text(const OperandWindow& window) {
     if (!text.empty() || term.step < 0) text += term.step < 0 ? "-" : "+";
     if (std::abs(term.step) != 1) text += std::to_string(std::abs(term.step));
     text += factor_name(term.factor);
+  }
+  if (window.extent != 1) {
+    const std::int64_t end = window.offset + window.extent;
+    return "[" + text + "+" + std::to_string(window.offset) + ":" + std::to_string(end) + "]";
   }
   if (is_number_first || window.offset == 0) return "[" + text + "]";
   return "[" + text + (window.offset > 0 ? "+" : "") + std::to_string(window.offset) + "]";

@@ -27,7 +27,11 @@ Factors row_factors(const std::vector<Type>& operands, const std::vector<Type>& 
     const std::int64_t size = operands[0].shape[i];
     if (map.offset == 0 && map.step == 1 && size == results[0].shape[i]) continue;
     const int factor = factors.results[0][i][0];
-    add_window(factors, 0, i, size, map.offset, {{.factor = factor, .step = map.step}});
+    add_window(factors, {.operand = 0,
+                         .dim = i,
+                         .size = size,
+                         .offset = map.offset,
+                         .terms = {{.factor = factor, .step = map.step}}});
   }
   return factors;
 }
@@ -65,15 +69,10 @@ std::vector<Type> slice_shape(const ShapeContext& c) {
 }
 
 ValueId slice_vjp(VjpContext& c) {
-  const Ints start = c.equation.attributes.ints("start");
+  const Attributes attributes = c.equation.attributes;
   const Shape wanted = c.operand_type(0).shape;
-  const ValueId x = interleave_zeros(c.b, c.cotangent(), c.equation.attributes.ints("stride"));
-  Ints high;
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    high.push_back(wanted[i] - start[i] - c.b.type(x).shape[i]);
-  }
-  const ValueId zero = scalar(c.b, 0.0, c.b.type(x).dtype);
-  return pad(c.b, x, zero, start, high);
+  return spread_in_zeros(c.b, c.cotangent(), attributes.ints("stride"), attributes.ints("start"),
+                         wanted);
 }
 
 Factors slice_factors(const Attributes& attributes, const std::vector<Type>& operands,
@@ -294,7 +293,11 @@ Factors concatenate_factors(const Attributes& attributes, const std::vector<Type
   std::int64_t start = 0;
   for (std::size_t i = 0; i < operands.size() && operands.size() > 1; ++i) {
     const std::int64_t size = operands[i].shape[dim];
-    add_window(factors, i, dim, size, -start, {{.factor = factors.results[0][dim][0]}});
+    add_window(factors, {.operand = i,
+                         .dim = dim,
+                         .size = size,
+                         .offset = -start,
+                         .terms = {{.factor = factors.results[0][dim][0]}}});
     start += size;
   }
   return factors;

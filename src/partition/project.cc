@@ -110,7 +110,7 @@ void project_operand(const EquationFactors& factors, std::size_t operand, const 
   for (const ops::OperandWindow& window : factors.rule.windows) {
     if (window.operand != operand) continue;
     const Window* tiles = window_of(sharding, window.dim);
-    if (tiles == nullptr || tiles->terms.size() != window.terms.size()) continue;
+    if (tiles == nullptr || tiles->terms.size() < window.terms.size()) continue;
     auto next = sharding.dims[window.dim].begin();
     for (std::size_t i = 0; i < window.terms.size(); ++i) {
       const auto end = next + static_cast<std::ptrdiff_t>(tiles->terms[i].num_atoms);
@@ -155,6 +155,9 @@ Sharding needed_of(const EquationFactors& factors, std::size_t operand,
       all.insert(all.end(), list.begin(), list.end());
       tiles.terms.push_back(
           {.size = factors.rule.factors[factor].size, .step = term.step, .num_atoms = list.size()});
+    }
+    if (window.extent != 1) {
+      tiles.terms.push_back({.size = window.extent, .step = 1, .num_atoms = 0});
     }
     AtomList& own = sharding.dims[window.dim];
     const bool is_main_alone = own == all;

@@ -71,7 +71,8 @@ const ops::OperandWindow* window_over(const Factors& factors, std::size_t operan
 /// Per row of the dimension: whether it is read for index `kept` of `factor`.
 std::vector<bool> rows_read(const Factors& factors, const ops::OperandWindow& window, int factor,
                             std::int64_t kept) {
-  std::vector<std::int64_t> rows = {window.offset};
+  std::vector<std::int64_t> rows;
+  for (std::int64_t i = 0; i < window.extent; ++i) rows.push_back(window.offset + i);
   for (const ops::OperandWindow::Term& term : window.terms) {
     const std::int64_t size = factors.factors[static_cast<std::size_t>(term.factor)].size;
     std::vector<std::int64_t> next;

@@ -112,25 +112,23 @@ ValueId conv_vjp_lhs(VjpContext& c) {
   const ConvDims dims = dims_of(c.equation.attributes, c.operand_type(0));
   Ints spread(lhs.size(), 1);
   Ints low(lhs.size(), 0);
-  Ints high(lhs.size(), 0);
+  Shape padded = b.type(c.cotangent()).shape;
   Ints window;
   std::vector<std::size_t> swapped;
   for (std::size_t i = 0; i < dims.space; ++i) {
     const std::size_t dim = dims.lhs_space(i);
     const std::int64_t extent = (rhs[dims.rhs_space(i)] - 1) * dilation[i];
-    const std::int64_t used = (b.type(c.cotangent()).shape[dim] - 1) * stride[i] + 1;
     spread[dim] = stride[i];
     low[dim] = extent;
-    high[dim] = lhs[dim] - used;
+    padded[dim] = extent + lhs[dim];
     window.push_back(static_cast<std::int64_t>(dims.rhs_space(i)));
     swapped.push_back(dims.rhs_space(i));
   }
   swapped.insert(swapped.end(), {dims.last(), dims.second_last()});
   const ValueId kernel =
       transpose(b, reverse(b, c.operand(1), window), permutation_of(dims, swapped));
-  const ValueId padded = pad(b, interleave_zeros(b, c.cotangent(), spread),
-                             scalar(b, 0.0, b.type(c.cotangent()).dtype), low, high);
-  return conv(b, padded, kernel, Ints(dims.space, 1), dilation);
+  return conv(b, spread_in_zeros(b, c.cotangent(), spread, low, padded), kernel,
+              Ints(dims.space, 1), dilation);
 }
 
 /// The array with its channels as n under a window of all cotangents: n is what is summed.
@@ -191,9 +189,13 @@ Factors conv_factors(const Attributes& attributes, const std::vector<Type>& oper
   f.results = {result};
   for (std::size_t i = 0; i < dims.space; ++i) {
     const std::size_t dim = dims.lhs_space(i);
-    add_window(f, 0, dim, operands[0].shape[dim], 0,
-               {{.factor = result[dim][0], .step = attributes.ints("stride")[i]},
-                {.factor = f.reduced[i + 1], .step = attributes.ints("dilation")[i]}});
+    add_window(f,
+               {.operand = 0,
+                .dim = dim,
+                .size = operands[0].shape[dim],
+                .offset = 0,
+                .terms = {{.factor = result[dim][0], .step = attributes.ints("stride")[i]},
+                          {.factor = f.reduced[i + 1], .step = attributes.ints("dilation")[i]}}});
   }
   return f;
 }
