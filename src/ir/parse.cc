@@ -283,27 +283,36 @@ class Parser {
     }
     return list;
   }
-  /// `[offset+step*size{axes}...]`; its atoms go to `list`.
+  Window::Term window_term(AtomList& list) {
+    const bool is_down = accept('-');
+    if (!is_down) expect('+');
+    Window::Term term{.size = integer(), .step = 1, .num_atoms = 0};
+    if (accept('*')) term.step = std::exchange(term.size, integer());
+    if (term.size < 0 || term.step < 1 || term.size > kMaxIndex / term.step) {
+      fail("sizes of 0 or more and steps of 1 or more, 2^40 at most together");
+    }
+    if (is_down) term.step = -term.step;
+    if (peek() == '{') {
+      const AtomList atoms = atom_list();
+      term.num_atoms = atoms.size();
+      list.insert(list.end(), atoms.begin(), atoms.end());
+    }
+    return term;
+  }
+  /// `[offset+step*size{axes}...]` or `[(...)/divisor]`; its atoms go to `list`.
   Window window(std::size_t dim, AtomList& list) {
     expect('[');
+    const bool is_quotient = accept('(');
     Window result{.dim = dim, .offset = integer(), .terms = {}};
     if (result.offset < -kMaxIndex || result.offset > kMaxIndex) fail("an offset of 2^40 at most");
-    while (!accept(']')) {
-      const bool is_down = accept('-');
-      if (!is_down) expect('+');
-      Window::Term term{.size = integer(), .step = 1, .num_atoms = 0};
-      if (accept('*')) term.step = std::exchange(term.size, integer());
-      if (term.size < 0 || term.step < 1 || term.size > kMaxIndex / term.step) {
-        fail("sizes of 0 or more and steps of 1 or more, 2^40 at most together");
-      }
-      if (is_down) term.step = -term.step;
-      if (peek() == '{') {
-        const AtomList atoms = atom_list();
-        term.num_atoms = atoms.size();
-        list.insert(list.end(), atoms.begin(), atoms.end());
-      }
-      result.terms.push_back(term);
+    while (peek() == '+' || peek() == '-') result.terms.push_back(window_term(list));
+    if (is_quotient) {
+      expect(')');
+      expect('/');
+      result.divisor = integer();
+      if (result.divisor < 1 || result.divisor > kMaxIndex) fail("a divisor from 1 to 2^40");
     }
+    expect(']');
     return result;
   }
   Sharding sharding() {

@@ -190,7 +190,7 @@ namespace {
 /// `[-1+2*8{data}+3]`
 std::string window_text(const Mesh& mesh, const std::vector<Atom>& atoms, const AtomList& list,
                         const Window& window) {
-  std::string text = "[" + std::to_string(window.offset);
+  std::string text = std::to_string(window.offset);
   auto next = list.begin();
   for (const Window::Term& term : window.terms) {
     text += term.step < 0 ? "-" : "+";
@@ -200,7 +200,7 @@ std::string window_text(const Mesh& mesh, const std::vector<Atom>& atoms, const 
     if (next != end) text += braced(axis_names(mesh, atoms, AtomList(next, end)));
     next = end;
   }
-  return text + "]";
+  return window.divisor == 1 ? "[" + text + "]" : fmt::format("[({})/{}]", text, window.divisor);
 }
 
 }  // namespace
@@ -310,8 +310,12 @@ IndexRange window_range(const Window& window, const std::vector<Atom>& atoms, co
     first += term.step * (term.step > 0 ? begin : end - 1);
     last += term.step * (term.step > 0 ? end - 1 : begin);
   }
-  const std::int64_t start = std::clamp<std::int64_t>(first, 0, size);
-  return {start, std::clamp<std::int64_t>(last + 1, start, size)};
+  // The first row is rounded up, the one behind the last as well.
+  const auto rounded_up = [&](std::int64_t n) {
+    return n < 0 ? n / window.divisor : (n + window.divisor - 1) / window.divisor;
+  };
+  const std::int64_t start = std::clamp<std::int64_t>(rounded_up(first), 0, size);
+  return {start, std::clamp<std::int64_t>(rounded_up(last + 1), start, size)};
 }
 
 IndexRange Layout::range(std::size_t dim, const AtomDigits& digits) const {

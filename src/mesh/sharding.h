@@ -37,6 +37,7 @@ struct Window {
   std::size_t dim;
   std::int64_t offset;  // the row of the first indices; rows outside of the dimension are left out
   std::vector<Term> terms;
+  std::int64_t divisor = 1;  // rows are quotients by it, where these are whole
   friend bool operator==(const Window&, const Window&) = default;
 };
 
@@ -83,7 +84,8 @@ void check_even(const Mesh& mesh, const Sharding& sharding, const Type& type,
 PartitionSpec to_spec(const Mesh& mesh, const Sharding& sharding);
 
 /// `{data},{},{a b}`, with open dimensions `{?},{data ?}`, windows `[-1+8{data}+3]` (row -1 + i + k
-/// for i below 8, split over data, and k below 3) and, for a partial value, `+{model}`.
+/// for i below 8, split over data, and k below 3) or `[(-1+8{data})/2]`, and, for a partial value,
+/// `+{model}`.
 std::string to_string(const Mesh& mesh, const Sharding& sharding);
 
 /// A half-open range of indices in each dimension.

@@ -189,6 +189,11 @@ TEST(Layout, WindowsMayRunBackwardsAndBeEmpty) {
   const Window reversed{0, 7, {{.size = 8, .step = -1, .num_atoms = 2}}};
   EXPECT_EQ(box(reversed, 0), (Box{{6}, {2}}));
   EXPECT_EQ(box(reversed, 3), (Box{{0}, {2}}));
+  // Row (i - 3) / 2.
+  const Window halves{0, -3, {{.size = 20, .step = 1, .num_atoms = 2}}, 2};
+  EXPECT_EQ(box(halves, 0), (Box{{0}, {1}}));
+  EXPECT_EQ(box(halves, 1), (Box{{1}, {3}}));
+  EXPECT_EQ(box(halves, 3), (Box{{6}, {2}}));
   const Window few{0, 0, {{.size = 2, .step = 1, .num_atoms = 2}}};
   EXPECT_EQ(box(few, 0).size, Shape{0});
   EXPECT_EQ(box(few, 1), (Box{{0}, {1}}));

@@ -109,36 +109,26 @@ ValueId reverse(Builder& b, ValueId x, Ints dims) {
   if (dims.empty()) return x;
   return b.emit("reverse", {{"dims", std::move(dims)}}, {x});
 }
-ValueId pad(Builder& b, ValueId x, ValueId value, Ints low, Ints high) {
+ValueId pad(Builder& b, ValueId x, ValueId value, Ints low, Ints high, Ints interior) {
   const Ints nothing(low.size(), 0);
-  if (low == nothing && high == nothing) return x;
-  return b.emit("pad", {{"high", std::move(high)}, {"low", std::move(low)}}, {x, value});
+  if (interior.empty()) interior = nothing;
+  if (low == nothing && high == nothing && interior == nothing) return x;
+  return b.emit(
+      "pad",
+      {{"high", std::move(high)}, {"interior", std::move(interior)}, {"low", std::move(low)}},
+      {x, value});
 }
 ValueId spread_in_zeros(Builder& b, ValueId x, Ints steps, Ints low, const Shape& shape) {
   const Shape from = b.type(x).shape;
-  Shape split;
-  Shape merged;
-  Ints inner_low;
-  Ints inner_high;
-  Ints limit;
   Ints high;
   for (std::size_t i = 0; i < from.size(); ++i) {
-    if (from[i] <= 1) steps[i] = 1;  // there is no second element, however far it would be
-    // Every element becomes a run of `step`, in which it has its final place.
-    const std::int64_t lead = low[i] % steps[i];
-    split.insert(split.end(), {from[i], 1});
-    inner_low.insert(inner_low.end(), {0, lead});
-    inner_high.insert(inner_high.end(), {0, steps[i] - 1 - lead});
-    merged.push_back(from[i] * steps[i]);
-    low[i] -= lead;
-    limit.push_back(std::min(merged[i], shape[i] - low[i]));
-    high.push_back(shape[i] - low[i] - limit[i]);
+    // Between no elements or one there is nothing, however wide.
+    const std::int64_t step = from[i] > 1 ? steps[i] : 1;
+    steps[i] = step - 1;
+    high.push_back(shape[i] - low[i] - std::max<std::int64_t>((from[i] - 1) * step + 1, 0));
   }
-  const ValueId zero = scalar(b, 0.0, b.type(x).dtype);
-  if (merged != from) {
-    x = reshape(b, pad(b, reshape(b, x, split), zero, inner_low, inner_high), merged);
-  }
-  return pad(b, slice(b, x, Ints(from.size(), 0), limit), zero, low, high);
+  return pad(b, x, scalar(b, 0.0, b.type(x).dtype), std::move(low), std::move(high),
+             std::move(steps));
 }
 ValueId concatenate(Builder& b, std::vector<ValueId> parts, std::int64_t dim) {
   if (parts.size() == 1) return parts[0];

@@ -33,7 +33,8 @@ struct Factor {
 };
 
 /// A dimension of an operand of which the op reads `extent` rows from offset + the sum of step *
-/// index over some factors on, as far as there are such rows. Devices that compute shards of these
+/// index over some factors on, as far as there are such rows; of a number that `divisor` divides
+/// the quotient is the row, other numbers are none. Devices that compute shards of these
 /// factors need windows of the dimension, which reach into the shards of their neighbours: what
 /// lacks is exchanged.
 struct OperandWindow {
@@ -48,6 +49,7 @@ struct OperandWindow {
   std::int64_t offset;
   std::vector<Term> terms;
   std::int64_t extent = 1;
+  std::int64_t divisor = 1;
   friend bool operator==(const OperandWindow&, const OperandWindow&) = default;
 };
 
@@ -64,7 +66,8 @@ struct Factors {
   /// the one whose shards follow those of the dimension, so that propagation keeps the split.
   std::vector<OperandWindow> windows = {};
 };
-/// `a b, b c -> a c | b: sum`, for docs and explanations; windows as `[2a+b-1]`, `[2a+0:3]`.
+/// `a b, b c -> a c | b: sum`, for docs and explanations; windows as `[2a+b-1]`, `[2a+0:3]`,
+/// `[(a-1)/2]`.
 std::string to_string(const Factors& factors);
 
 using FactorRule = std::function<Factors(const Attributes&, const std::vector<Type>& operands,

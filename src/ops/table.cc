@@ -78,7 +78,7 @@ std::string dim_text(const std::vector<int>& factors) {
   return factors.size() > 1 ? "(" + text + ")" : text;
 }
 
-/// `[2a+b-1]`, `[9-a]`, and with an extent `[2a+0:3]`
+/// `[2a+b-1]`, `[9-a]`, `[(a-1)/2]`, and with an extent `[2a+0:3]`
 std::string window_text(const OperandWindow& window) {
   std::string text;
   const bool is_number_first = window.terms[0].step < 0;
@@ -92,8 +92,11 @@ std::string window_text(const OperandWindow& window) {
     const std::int64_t end = window.offset + window.extent;
     return "[" + text + "+" + std::to_string(window.offset) + ":" + std::to_string(end) + "]";
   }
-  if (is_number_first || window.offset == 0) return "[" + text + "]";
-  return "[" + text + (window.offset > 0 ? "+" : "") + std::to_string(window.offset) + "]";
+  if (!is_number_first && window.offset != 0) {
+    text += (window.offset > 0 ? "+" : "") + std::to_string(window.offset);
+  }
+  if (window.divisor != 1) text = "(" + text + ")/" + std::to_string(window.divisor);
+  return "[" + text + "]";
 }
 
 std::string arrays_text(const std::vector<std::vector<std::string>>& arrays) {

@@ -147,7 +147,8 @@ Sharding needed_of(const EquationFactors& factors, std::size_t operand,
   Sharding sharding = back_project(dims, assignment);
   for (const ops::OperandWindow& window : factors.rule.windows) {
     if (window.operand != operand) continue;
-    Window tiles{.dim = window.dim, .offset = window.offset, .terms = {}};
+    Window tiles{
+        .dim = window.dim, .offset = window.offset, .terms = {}, .divisor = window.divisor};
     AtomList all;
     for (const ops::OperandWindow::Term& term : window.terms) {
       const auto factor = static_cast<std::size_t>(term.factor);

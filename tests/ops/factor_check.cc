@@ -85,7 +85,8 @@ std::vector<bool> rows_read(const Factors& factors, const ops::OperandWindow& wi
   }
   std::vector<bool> is_read(static_cast<std::size_t>(window.size), false);
   for (std::int64_t row : rows) {
-    if (row >= 0 && row < window.size) is_read[static_cast<std::size_t>(row)] = true;
+    if (row < 0 || row % window.divisor != 0 || row / window.divisor >= window.size) continue;
+    is_read[static_cast<std::size_t>(row / window.divisor)] = true;
   }
   return is_read;
 }

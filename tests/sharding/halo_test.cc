@@ -110,6 +110,22 @@ TEST(Halo, GradientsOfPoolingOfWholeShardsNeedNothing) {
   }
 }
 
+TEST(Halo, GradientsOfUnevenStridedWindowsMoveRowsOnly) {
+  const auto f = [](Arrays in) {
+    const auto loss = [&](const Array& x) {
+      const Array y = conv(x, in[1], {.strides = {2, 2}, .padding = "SAME"});
+      return sum(square(max_pool(y, {3, 2}, {2, 2})));
+    };
+    return Arrays{grad(loss)(in[0])};
+  };
+  // 29, 15 and 7 rows over 4 devices.
+  const Bytes bytes = received(line(), {images({2, 29, 8, 4}), testing::numbers({3, 3, 4, 4}, 2)},
+                               {P{none, "x"}, P{}}, f);
+  ASSERT_EQ(bytes.size(), 1U);
+  // The image has 2 * 29 * 8 * 4 elements, what is made of it less.
+  EXPECT_LE(bytes.at("halo_exchange"), 12 * 2 * 10 * 4 * kFloat);
+}
+
 TEST(Halo, TheGradientForTheImageIsAConvolutionWithAHalo) {
   const auto f = [](Arrays in) {
     return Arrays{grad([&](const Array& x) { return sum(square(conv(x, in[1]))); })(in[0])};

@@ -283,6 +283,8 @@ class PadKernel final : public run::Kernel {
 
 std::vector<TileTask> lower_pad(const LowerContext& context, const Equation& equation) {
   const ir::Ints& low = equation.attributes.ints("low");
+  const ir::Ints& interior = equation.attributes.ints("interior");
+  const Shape& shape = context.function().type(equation.operands[0]).shape;
   const ValueId result = equation.results[0];
   const Layout& layout = context.layout(result);
   const DType dtype = context.function().type(result).dtype;
@@ -298,10 +300,13 @@ std::vector<TileTask> lower_pad(const LowerContext& context, const Equation& equ
     std::vector<CopyKernel::Piece> pieces;
     if (num_elements(inner.size) > 0) {
       std::int64_t to = 0;
+      Strides steps = strides;
       for (std::size_t d = 0; d < low.size(); ++d) {
-        to += (inner.start[d] + low[d] - box.start[d]) * strides[d];
+        const std::int64_t step = shape[d] > 1 ? interior[d] + 1 : 1;
+        to += (inner.start[d] * step + low[d] - box.start[d]) * strides[d];
+        steps[d] *= step;
       }
-      pieces.push_back({read.offset, read.strides, to, strides, inner.size});
+      pieces.push_back({read.offset, read.strides, to, std::move(steps), inner.size});
     }
     tasks.push_back({.kernel = std::make_shared<PadKernel>(std::move(pieces), size_bytes(dtype),
                                                            num_elements(extents)),
