@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -B
-"""Tessera against its peers on this machine, in one go: bench/compare.py lm|mlp [--rounds N].
+"""Tessera against its peers on this machine, in one go: bench/compare.py MODEL [--rounds N].
 
 The contenders run one after the other, N times over, so that a slow minute of the machine hits all
 of them alike. Prints a table in Markdown, with the machine.
@@ -16,7 +16,6 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PEERS = ROOT / "bench" / "peers"
-TESSERA = ROOT / "build" / "release" / "tools" / "tessera"
 
 
 @dataclasses.dataclass
@@ -39,12 +38,12 @@ class Contender:
 
 
 def lm_contenders(args):
-    """Seed 003's model: three layouts of it, each on Tessera and on the peers that have it."""
+    """The language model: three layouts of it, each on Tessera and on the peers that have it."""
     steps = ["--steps", str(args.steps)]
     python = str(args.venv / "bin" / "python")
     jax = [python, "-B", str(PEERS / "data_parallel_lm.py"), *steps]
     torch = [python, "-B", str(PEERS / "torch_models.py"), "lm", *steps]
-    tessera = [str(TESSERA), "train", "lm", *steps, "--json", "-", "--progress", "off"]
+    tessera = [str(args.tessera), "train", "lm", *steps, "--json", "-", "--progress", "off"]
     contenders = []
     for params in ("replicated", "fsdp"):
         group = f"8 devices, {params}"
@@ -67,10 +66,10 @@ def lm_gflop():
 
 
 def mlp_contenders(args):
-    """Seed 002's model on its 2x4 mesh, as a scan over stacked weights and as a loop."""
+    """The perceptron on a 2x4 mesh, as a scan over stacked weights and as a loop."""
     steps = ["--steps", str(args.steps)]
     jax = [str(args.venv / "bin" / "python"), "-B", str(PEERS / "pjit_mlp.py"), *steps]
-    tessera = [str(TESSERA), "train", "mlp", *steps, "--json", "-", "--progress", "off",
+    tessera = [str(args.tessera), "train", "mlp", *steps, "--json", "-", "--progress", "off",
                "--mesh", "data=2,model=4"]
     contenders = []
     for form, flags in (("scan", []), ("loop", ["--loop"])):
@@ -85,7 +84,48 @@ def mlp_gflop():
     return 3 * batch * layers * 2 * 2 * depth * depth / 1e9
 
 
-MODELS = {"lm": (lm_contenders, lm_gflop), "mlp": (mlp_contenders, mlp_gflop)}
+def vit_contenders(args):
+    """The vision transformer with dropout, on two meshes and without one."""
+    flags = ["--steps", str(args.steps)]
+    python = str(args.venv / "bin" / "python")
+    jax = [python, "-B", str(PEERS / "vit.py"), *flags]
+    torch = [python, "-B", str(PEERS / "torch_models.py"), "vit", *flags]
+    tessera = [str(args.tessera), "train", "vit", *flags, "--json", "-", "--progress", "off"]
+    contenders = []
+    for name, mesh in (("4x2", "batch=4,model=2"), ("8x1", "batch=8,model=1"), ("none", "none")):
+        group = "1 device" if name == "none" else f"{name} devices"
+        contenders.append(Contender("Tessera", group, tessera + ["--mesh", mesh]))
+        contenders.append(Contender("JAX", group, jax + ["--mesh", name]))
+    contenders.append(Contender("PyTorch, eager", "1 device", torch))
+    return contenders
+
+
+def vit_gflop():
+    batch, tokens, width, layers, hidden, patch = 128, 65, 384, 6, 1536, 48
+    dense = 2 * layers * (4 * width * width + 2 * width * hidden)
+    attention = layers * 2 * 2 * tokens * width
+    return 3 * batch * (tokens * (dense + attention) + 2 * (tokens - 1) * patch * width) / 1e9
+
+
+def pipeline_contenders(args):
+    """The deep transformer at a size for two cores: fsdp, a scan of microbatches, remat."""
+    flags = ["--steps", str(args.steps)]
+    jax = [str(args.venv / "bin" / "python"), "-B", str(PEERS / "pipeline_transformer.py"), *flags]
+    tessera = [str(args.tessera), "train", "pipeline", *flags, "--json", "-", "--progress", "off",
+               "--mesh", "fsdp=4", "--d-model", "256", "--seq", "128"]
+    return [Contender("Tessera", "fsdp=4", tessera), Contender("JAX", "fsdp=4", jax)]
+
+
+def pipeline_gflop():
+    """Backward is twice forward, and forward runs twice."""
+    batch, seq, width, layers = 8, 128, 256, 8
+    dense = 2 * layers * (4 * width * width // 8 + 8 * width * width)
+    attention = layers * 2 * 2 * seq * width // 8
+    return 4 * batch * seq * (dense + attention) / 1e9
+
+
+MODELS = {"lm": (lm_contenders, lm_gflop), "mlp": (mlp_contenders, mlp_gflop),
+          "pipeline": (pipeline_contenders, pipeline_gflop), "vit": (vit_contenders, vit_gflop)}
 
 
 def last_json(text):
@@ -195,10 +235,14 @@ def parse_arguments():
     parser.add_argument("--steps", type=int, default=12, help="steps of a run, two are warm-up")
     parser.add_argument("--venv", type=pathlib.Path, default=ROOT / ".venv" / "peers",
                         help="the peers' Python environment")
+    parser.add_argument("--tessera", type=pathlib.Path,
+                        default=ROOT / "build" / "release" / "tools" / "tessera",
+                        help="the command; default: as ./run builds it")
     parser.add_argument("--setup", action="store_true", help="make that environment first (slow)")
     parser.add_argument("--json", type=pathlib.Path, help="write every run to this file")
     args = parser.parse_args()
     args.venv = args.venv.absolute()
+    args.tessera = args.tessera.absolute()
     if args.setup:
         subprocess.run([str(PEERS / "setup"), str(args.venv), "--torch"], check=True)
     if not (args.venv / "bin" / "python").exists():

@@ -1,11 +1,14 @@
 #include "run/engine.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cfenv>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <exception>
 #include <thread>
+#include <utility>
 
 #include <tessera/error.h>
 
@@ -14,6 +17,8 @@
 namespace tessera::run {
 
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 /// Kernels promise bits for round-to-nearest without flush-to-zero; the caller may use other modes.
 class DefaultFloatMode {
@@ -145,13 +150,18 @@ struct Engine::State {
   std::atomic<std::uint64_t> news{0};  // changes whenever waiting threads should look again
   std::unique_ptr<Buffer> arena;
   CollectiveCounts counts;
+  bool is_profiling = false;
+  std::map<const Instruction*, RegionTime> timed;  // in the execution that runs
+  std::vector<RegionTime> profile;
 
   void start_threads();
   void stop_threads();
   void worker();
   void work(std::unique_lock<std::mutex>& lock);
   void run_part(Execution& execution, std::unique_lock<std::mutex>& lock);
-  void count_collectives(TaskRef ref);
+  void count_instruction(TaskRef ref);
+  void add_time(TaskRef ref, std::int64_t ns);
+  void keep_times();
   void wait_for_news(std::unique_lock<std::mutex>& lock);
   void announce();
 };
@@ -173,10 +183,11 @@ void Engine::State::wait_for_news(std::unique_lock<std::mutex>& lock) {
   if (news.load(std::memory_order_acquire) == seen) wake.wait(lock);
 }
 
-void Engine::State::count_collectives(TaskRef ref) {
+void Engine::State::count_instruction(TaskRef ref) {
   const Executable& executable = ref.frame->executable();
   const std::uint32_t number = executable.tasks[ref.task].instruction;
   if (!ref.frame->start_instruction(number)) return;
+  if (is_profiling) timed[&executable.instructions[number]].count += 1;
   for (const CollectiveUse& use : executable.instructions[number].collectives) {
     CollectiveCount& count = counts[use.kind];
     count.count += 1;
@@ -185,19 +196,45 @@ void Engine::State::count_collectives(TaskRef ref) {
   }
 }
 
+void Engine::State::add_time(TaskRef ref, std::int64_t ns) {
+  const Executable& executable = ref.frame->executable();
+  timed[&executable.instructions[executable.tasks[ref.task].instruction]].ns += ns;
+}
+
+/// Instructions die with their executable, so what is known of them is kept by value.
+void Engine::State::keep_times() {
+  for (auto& [instruction, time] : timed) {
+    const auto known = std::find_if(profile.begin(), profile.end(), [&](const RegionTime& other) {
+      return other.name == instruction->name && other.span == instruction->span;
+    });
+    RegionTime& kept = known != profile.end() ? *known : profile.emplace_back();
+    kept.name = instruction->name;
+    kept.span = instruction->span;
+    kept.count += time.count;
+    kept.ns += time.ns;
+    kept.flops += time.count * instruction->flops;
+    kept.bytes += time.count * instruction->bytes;
+  }
+  timed.clear();
+}
+
 void Engine::State::run_part(Execution& execution, std::unique_lock<std::mutex>& lock) {
   const auto [ref, part] = execution.take();
-  if (part == 0) count_collectives(ref);
+  if (part == 0) count_instruction(ref);
+  const bool is_timed = is_profiling;
   execution.num_running += 1;
   lock.unlock();
   std::exception_ptr fault;
+  const auto start = is_timed ? Clock::now() : Clock::time_point{};
   try {
     const Task& task = ref.frame->executable().tasks[ref.task];
     task.kernel->run(ref.frame->buffers(ref.task), part);
   } catch (...) {
     fault = std::current_exception();
   }
+  const auto end = is_timed ? Clock::now() : Clock::time_point{};
   lock.lock();
+  if (is_timed) add_time(ref, std::chrono::nanoseconds(end - start).count());
   execution.num_running -= 1;
   if (fault != nullptr && execution.fault == nullptr) execution.fault = fault;
   if (execution.fault != nullptr) {
@@ -281,6 +318,20 @@ CollectiveCounts Engine::collective_counts() const {
 void Engine::reset_collective_counts() {
   const std::lock_guard<std::mutex> lock(state_->mutex);
   state_->counts.clear();
+}
+
+void Engine::start_profile() {
+  const std::lock_guard<std::mutex> exclusive(state_->one_at_a_time);
+  state_->profile.clear();
+  state_->is_profiling = true;
+}
+
+std::vector<RegionTime> Engine::stop_profile() {
+  const std::lock_guard<std::mutex> exclusive(state_->one_at_a_time);
+  state_->is_profiling = false;
+  std::sort(state_->profile.begin(), state_->profile.end(),
+            [](const RegionTime& a, const RegionTime& b) { return a.ns > b.ns; });
+  return std::exchange(state_->profile, {});
 }
 
 namespace {
@@ -369,6 +420,7 @@ std::vector<Tiles> Engine::execute(const Executable& executable, std::vector<Til
   // Other workers have left run_part when the execution is over, and look at `current` again.
   state.current = nullptr;
   state.announce();
+  state.keep_times();
   lock.unlock();
   if (execution.fault != nullptr) std::rethrow_exception(execution.fault);
   return outputs;

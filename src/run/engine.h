@@ -12,6 +12,16 @@ struct CollectiveCount {
   std::int64_t bytes = 0;
   std::int64_t wire_bytes = 0;
 };
+/// Where the time of executions went: the tasks of one instruction.
+struct RegionTime {
+  std::string name;
+  Span span;
+  std::int64_t count = 0;  // executions of the instruction
+  std::int64_t ns = 0;     // of all threads together
+  std::int64_t flops = 0;
+  std::int64_t bytes = 0;
+};
+
 /// Collectives that were executed, by kind.
 using CollectiveCounts = std::map<std::string, CollectiveCount>;
 
@@ -34,6 +44,11 @@ class Engine {
   /// Counted since the last reset.
   CollectiveCounts collective_counts() const;
   void reset_collective_counts();
+
+  /// Times every part of every task from now on: costs some 50 ns each.
+  void start_profile();
+  /// What was timed, the longest first.
+  std::vector<RegionTime> stop_profile();
 
  private:
   Engine();

@@ -49,6 +49,8 @@ class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual int num_parts() const { return 1; }
+  /// Floating point operations of all parts where they are what takes the time; else 0.
+  virtual std::int64_t flops() const { return 0; }
   virtual void run(std::span<std::byte* const> buffers, int part) const = 0;
 };
 
@@ -71,6 +73,8 @@ struct Instruction {
   std::string name;
   Span span;
   std::vector<CollectiveUse> collectives;  // counted once per execution of the instruction
+  std::int64_t flops = 0;                  // of all its tasks
+  std::int64_t bytes = 0;                  // of the tiles that its tasks read and write
 };
 
 struct Executable;

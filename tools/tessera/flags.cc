@@ -131,6 +131,8 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
   command.add_option("--json", flags.json,
                      "write one JSON object at the end; - is standard output");
   command.add_option("--dump", flags.dump, "write initial parameters and first gradients here");
+  command.add_option("--profile", flags.profile,
+                     "write where the time of the steps goes into this folder");
   add_choice(command, flags.progress, "--progress", {"auto", "off"},
              "a progress bar on a terminal");
 }

@@ -26,6 +26,7 @@ struct TrainFlags {
   std::string engine = "host";
   std::string json;
   std::string dump;
+  std::string profile;
   std::string progress = "auto";
   bool isolated = false;
   double timeout_s = 60;

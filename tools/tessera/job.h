@@ -120,12 +120,14 @@ void train(J& job, const TrainFlags& flags, const JobInfo& info, const Mesh& mes
   for (std::int64_t i = 0; i < flags.steps; ++i) {
     const auto batch = place(job.batch(i), mesh, info);
     reset_collective_counts();
+    report.begin_profile(i);
     report.begin_step();
     Array loss;
     std::tie(state, loss) = step(std::move(state), batch);
     last_loss = loss.item<float>();
     report.end_step(i, last_loss);
   }
+  report.end_profile();
   nlohmann::json extra = extra_of(job.config(), checkpoint::named_arrays(state.params));
   job.finish(state.params, last_loss, report, extra);
   report.write_json(info.report_name, step.compiled(), std::move(extra));

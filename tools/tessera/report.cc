@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <sys/resource.h>
@@ -21,9 +22,9 @@ using nlohmann::json;
 namespace {
 
 /// Throws RuntimeFault when `file` could not be opened or written.
-void check_written(const std::ofstream& file, const std::string& path) {
+void check_written(const std::ofstream& file, const std::string& flag, const std::string& path) {
   if (file) return;
-  throw RuntimeFault("--json: cannot write " + path + ": " + std::strerror(errno));
+  throw RuntimeFault(flag + ": cannot write " + path + ": " + std::strerror(errno));
 }
 
 }  // namespace
@@ -37,7 +38,7 @@ void write_json(const std::string& path, const json& object) {
   std::ofstream file(path);
   file << object.dump(1) << "\n";
   file.close();
-  check_written(file, path);
+  check_written(file, "--json", path);
 }
 
 std::string cell(const std::string& text, std::size_t width) {
@@ -65,7 +66,7 @@ Report::Report(const TrainFlags& flags)
       has_bar_(is_first_ && flags.progress == "auto" && isatty(STDERR_FILENO) != 0) {
   // A run of hours should not fail at its end for a path that was wrong at its start.
   if (is_first_ && !flags.json.empty() && flags.json != "-")
-    check_written(std::ofstream(flags.json, std::ios::app), flags.json);
+    check_written(std::ofstream(flags.json, std::ios::app), "--json", flags.json);
 }
 
 Report::~Report() { clear(); }
@@ -89,6 +90,65 @@ void Report::planned(const MemoryPlan& memory) {
   line("plan  " + size_text(memory.peak) + " on each device: " + size_text(memory.arguments) +
        " arguments, " + size_text(memory.temporaries) + " temporaries, " +
        size_text(memory.results) + " results");
+}
+
+namespace {
+
+/// One line per region, the longest first; threads' time without a region is the last one.
+std::vector<Row> region_rows(const std::vector<RegionTime>& regions, double steps,
+                             double thread_seconds) {
+  std::vector<Row> rows = {{"ms/step", "share", "times", "GFLOP/s", "GB/s", "line", "region"}};
+  const auto number = [](const char* format, double value) {
+    char text[32];
+    std::snprintf(text, sizeof(text), format, value);
+    return std::string(text);
+  };
+  double waiting = thread_seconds;
+  for (const RegionTime& region : regions) {
+    waiting -= region.seconds;
+    const double rate = 1e-9 / std::max(region.seconds, 1e-9);
+    rows.push_back(
+        {number("%.3f", region.seconds * 1e3 / steps),
+         number("%.1f%%", 100 * region.seconds / thread_seconds),
+         number("%.0f", static_cast<double>(region.count) / steps),
+         region.flops > 0 ? number("%.1f", static_cast<double>(region.flops) * rate) : "",
+         number("%.1f", static_cast<double>(region.bytes) * rate), to_string(region.where),
+         region.name});
+  }
+  rows.push_back({number("%.3f", waiting * 1e3 / steps),
+                  number("%.1f%%", 100 * waiting / thread_seconds), "", "", "", "",
+                  "no task to run"});
+  return rows;
+}
+
+}  // namespace
+
+void Report::begin_profile(std::int64_t step) {
+  // The first two steps warm up caches and memory.
+  if (flags_.profile.empty() || step != std::min<std::int64_t>(2, flags_.steps - 1)) return;
+  profiled_from_ = step_ms_.size();
+  start_profile();
+}
+
+void Report::end_profile() {
+  if (flags_.profile.empty()) return;
+  constexpr std::size_t kShown = 16;
+  const std::vector<RegionTime> regions = stop_profile();
+  if (!is_first_) return;
+  double seconds = 0;
+  for (std::size_t i = profiled_from_; i < step_ms_.size(); ++i) seconds += step_ms_[i] * 1e-3;
+  std::vector<Row> rows = region_rows(
+      regions, static_cast<double>(step_ms_.size() - profiled_from_), seconds * num_threads());
+  const std::string path = flags_.profile + "/regions.txt";
+  std::error_code ignored;  // the file tells
+  std::filesystem::create_directories(flags_.profile, ignored);
+  std::ofstream file(path);
+  file << table(rows);
+  file.close();
+  check_written(file, "--profile", path);
+  const std::size_t left = rows.size() - std::min(rows.size(), kShown + 1);
+  if (left > 1) rows.resize(kShown + 1);
+  line(table(rows) + (left > 1 ? std::to_string(left) + " more in " + path : "written to " + path));
 }
 
 void Report::begin_step() {

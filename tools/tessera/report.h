@@ -33,6 +33,9 @@ class Report {
   /// Times one step: call before it, and after it with its loss.
   void begin_step();
   void end_step(std::int64_t step, float loss);
+  /// Times the regions of the steps, but for the first two, where --profile asks.
+  void begin_profile(std::int64_t step);
+  void end_profile();
   /// A line of its own on standard output.
   void line(const std::string& text);
 
@@ -49,7 +52,8 @@ class Report {
   std::chrono::steady_clock::time_point start_;
   std::vector<double> step_ms_;
   std::vector<float> losses_;
-  std::int64_t peak_bytes_ = 0;  // held in a step
+  std::int64_t peak_bytes_ = 0;    // held in a step
+  std::size_t profiled_from_ = 0;  // step
 };
 
 }  // namespace tessera::cli

@@ -12,6 +12,7 @@ class GemmKernel final : public run::Kernel {
       : plan_(std::move(problem)), a_offset_(a_offset), b_offset_(b_offset) {}
 
   int num_parts() const override { return plan_.num_parts(); }
+  std::int64_t flops() const override { return plan_.flops(); }
   void run(std::span<std::byte* const> buffers, int part) const override {
     plan_.run(reinterpret_cast<const float*>(buffers[0]) + a_offset_,
               reinterpret_cast<const float*>(buffers[1]) + b_offset_,

@@ -1,10 +1,14 @@
 #include "compile/host/fuse.h"
 
 #include <algorithm>
+#include <compare>
+#include <map>
+#include <numeric>
 #include <queue>
 
 #include <tessera/error.h>
 
+#include "compile/host/kernels/tile/tile_program.h"
 #include "compile/host/lower.h"
 #include "ops/record.h"
 
@@ -19,17 +23,98 @@ using ops::HostRule;
 
 constexpr std::size_t kMaxRegionEquations = 96;
 
-class BitSet {
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+/// Nodes farther apart than this in the order of nodes are not merged: there would be little to
+/// gain from caches, and the search for cycles would grow with the program.
+constexpr std::size_t kWindow = 1024;
+
+/// The graph of nodes while some are merged, and an order that respects it.
+class NodeGraph {
  public:
-  explicit BitSet(std::size_t size) : words_((size + 63) / 64) {}
-  void set(std::size_t i) { words_[i / 64] |= std::uint64_t{1} << (i % 64); }
-  bool test(std::size_t i) const { return (words_[i / 64] >> (i % 64) & 1) != 0; }
-  void operator|=(const BitSet& other) {
-    for (std::size_t i = 0; i < words_.size(); ++i) words_[i] |= other.words_[i];
+  explicit NodeGraph(std::size_t count)
+      : into_(count), position_(count, 0), mark_(count, 0), reads_(count), views_(count) {
+    std::iota(into_.begin(), into_.end(), std::size_t{0});
+  }
+
+  /// The node that `node` has become a part of.
+  std::size_t find(std::size_t node) const {
+    while (into_[node] != node) node = into_[node] = into_[into_[node]];
+    return node;
+  }
+
+  /// A node that nothing depends on yet.
+  void append(std::size_t node, const std::vector<std::size_t>& reads,
+              const std::vector<std::size_t>& views) {
+    position_[node] = order_.size();
+    order_.push_back(node);
+    reads_[node] = reads;
+    reads_[node].insert(reads_[node].end(), views.begin(), views.end());
+    views_[node] = views;
+  }
+
+  /// Merges b into a, unless one views the other or a path through a third would become a cycle.
+  bool merge(std::size_t a, std::size_t b) {
+    const auto [first, last] = std::minmax(position_[a], position_[b]);
+    const std::size_t low = order_[first];
+    const std::size_t high = order_[last];
+    if (last - first > kWindow || is_viewed(low, high)) return false;
+    if (!mark_between(low, high)) return false;
+    // Those that the later one depends on go before the earlier one; nothing marked depends on any
+    // that stays behind.
+    const auto begin = order_.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto end = order_.begin() + static_cast<std::ptrdiff_t>(last) + 1;
+    const auto middle = std::stable_partition(
+        begin, end, [&](std::size_t node) { return node != kNoNode && mark_[node] == search_; });
+    for (auto place = middle; place != end; ++place) {
+      if (*place == low)
+        *place = a;
+      else if (*place == high)
+        *place = kNoNode;
+    }
+    for (std::size_t i = first; i <= last; ++i) {
+      if (order_[i] != kNoNode) position_[order_[i]] = i;
+    }
+    into_[b] = a;
+    reads_[a].insert(reads_[a].end(), reads_[b].begin(), reads_[b].end());
+    views_[a].insert(views_[a].end(), views_[b].begin(), views_[b].end());
+    return true;
   }
 
  private:
-  std::vector<std::uint64_t> words_;
+  static constexpr std::size_t kNoNode = ~std::size_t{0};
+
+  bool is_viewed(std::size_t node, std::size_t by) const {
+    return std::any_of(views_[by].begin(), views_[by].end(),
+                       [&](std::size_t other) { return find(other) == node; });
+  }
+
+  /// Marks what `high` depends on after `low`; false when it depends on `low` through another.
+  bool mark_between(std::size_t low, std::size_t high) {
+    ++search_;
+    std::vector<std::size_t> waiting = {high};
+    while (!waiting.empty()) {
+      const std::size_t node = waiting.back();
+      waiting.pop_back();
+      for (std::size_t other : reads_[node]) {
+        other = find(other);
+        if (other == low && node != high) return false;
+        if (other == high || position_[other] <= position_[low] || mark_[other] == search_)
+          continue;
+        mark_[other] = search_;
+        waiting.push_back(other);
+      }
+    }
+    return true;
+  }
+
+  mutable std::vector<std::size_t> into_;
+  std::vector<std::size_t> position_;
+  std::vector<std::size_t> order_;  // kNoNode where a merged node was
+  std::vector<std::size_t> mark_;   // per node: the last search that found it
+  std::size_t search_ = 0;
+  std::vector<std::vector<std::size_t>> reads_;  // all that a node depends on
+  std::vector<std::vector<std::size_t>> views_;  // of these, those read at other indices
 };
 
 bool is_view_op(const Equation& equation) { return equation.op->host.kind == HostRule::Kind::view; }
@@ -108,132 +193,210 @@ class ViewPass {
   std::vector<bool> is_dense_;
 };
 
-/// Merges elementwise equations over the same index space as long as no cycle arises.
-class GroupPass {
+/// Finds out how every value is read, and its index space.
+class ReadingPass {
  public:
-  GroupPass(const Function& function, Fusion& fusion) : f_(function), fusion_(fusion) {}
+  ReadingPass(const Function& function, Fusion& fusion) : f_(function), fusion_(fusion) {}
 
   void run() {
-    const std::size_t count = f_.equations.size();
-    node_of_.assign(count, kNoEquation);
-    nodes_.resize(count);
-    ancestors_.assign(count, BitSet(count));
-    for (std::size_t i = 0; i < count; ++i) {
+    fusion_.readings.resize(f_.values.size());
+    fusion_.spaces.resize(f_.values.size());
+    strides_.resize(f_.values.size());
+    for (ValueId id = 0; id < f_.values.size(); ++id) {
+      fusion_.readings[id] = {.base = id, .kind = Reading::Kind::same};
+      fusion_.spaces[id] = number_of(space_of(id));
+    }
+    for (const Equation& equation : f_.equations) {
+      if (fusion_.is_view[equation.results[0]]) visit(equation);
+    }
+    // Spaces of rows have rows as well, so the list grows as it is read.
+    for (std::size_t i = 0; i < spaces_.size(); ++i) {
+      fusion_.rows_of.push_back(number_of_rows(spaces_[i]));
+    }
+  }
+
+ private:
+  struct Space {
+    Shape extents;
+    std::vector<AtomList> split;
+    AtomList partial;
+    auto operator<=>(const Space&) const = default;
+  };
+
+  Space space_of(ValueId id) const {
+    const Shape& shape = f_.type(id).shape;
+    const Sharding& sharding = f_.sharding(id);
+    Space space{.extents = {}, .split = {}, .partial = sharding.partial};
+    for (std::size_t dim = 0; dim < shape.size(); ++dim) {
+      if (has_one_index(f_, id, dim)) continue;
+      space.extents.push_back(shape[dim]);
+      space.split.push_back(sharding.dims[dim]);
+    }
+    return space;
+  }
+
+  int number_of(const Space& space) {
+    const auto [found, is_new] = numbers_.emplace(space, static_cast<int>(spaces_.size()));
+    if (is_new) spaces_.push_back(space);
+    return found->second;
+  }
+
+  int number_of_rows(Space space) {
+    if (space.extents.size() < 2 || space.extents.back() > kernels::kMaxRowLength) return -1;
+    if (!space.split.back().empty()) return -1;
+    space.extents.pop_back();
+    space.split.pop_back();
+    return number_of(space);
+  }
+
+  static Box whole(const Shape& shape) {
+    return {.start = std::vector<std::int64_t>(shape.size(), 0), .size = shape};
+  }
+
+  void visit(const Equation& view) {
+    const ValueId from = view.operands[0];
+    const ValueId to = view.results[0];
+    const Reading before = fusion_.readings[from];
+    const Shape& from_shape = f_.type(from).shape;
+    StridedTile tile{.tile = {before.base, 0}, .offset = 0, .strides = strides_[from]};
+    if (!fusion_.is_view[from]) tile.strides = row_major_strides(from_shape);
+    fusion_.readings[to] = {.base = before.base, .kind = Reading::Kind::other};
+    // The elements of a bitcast are others.
+    if (tile.strides.size() != from_shape.size() || view.op->host.name == "bitcast") return;
+    tile = apply_view(f_, view, std::move(tile), whole(from_shape), whole(f_.type(to).shape));
+    strides_[to] = tile.strides;
+    if (tile.offset == 0) fusion_.readings[to].kind = kind_of(before.base, to);
+  }
+
+  Reading::Kind kind_of(ValueId base, ValueId view) const {
+    const Shape& shape = f_.type(view).shape;
+    std::vector<std::int64_t> strides;
+    for (std::size_t dim = 0; dim < shape.size(); ++dim) {
+      if (!has_one_index(f_, view, dim)) strides.push_back(strides_[view][dim]);
+    }
+    const Shape from = space_of(base).extents;
+    Shape extents = space_of(view).extents;
+    if (extents == from && strides == row_major_strides(from)) return Reading::Kind::same;
+    if (extents.empty() || strides.back() != 0) return Reading::Kind::other;
+    extents.pop_back();
+    strides.pop_back();
+    const bool is_rows = extents == from && strides == row_major_strides(from);
+    return is_rows ? Reading::Kind::rows : Reading::Kind::other;
+  }
+
+  const Function& f_;
+  Fusion& fusion_;
+  std::map<Space, int> numbers_;
+  std::vector<Space> spaces_;
+  std::vector<std::vector<std::int64_t>> strides_;  // of views in their base
+};
+
+/// Merges equations over the same index space, and over its rows, as long as no cycle arises.
+class GroupPass {
+ public:
+  GroupPass(const Function& function, Fusion& fusion)
+      : f_(function),
+        fusion_(fusion),
+        graph_(f_.equations.size()),
+        nodes_(f_.equations.size()),
+        generates_(f_.equations.size(), false) {}
+
+  void run() {
+    for (std::size_t i = 0; i < f_.equations.size(); ++i) {
       const ValueId result = f_.equations[i].results[0];
       if (fusion_.is_view[result] || fusion_.splat[result]) continue;
       add(i);
+    }
+    // A reduction by itself has a kernel of its own.
+    for (Node& node : nodes_) {
+      const bool is_alone = node.equations.size() == 1 && node.has_rows;
+      node.is_region = node.is_region && !is_alone;
     }
   }
 
   /// Nodes in an order that respects dependencies and keeps close to the program's.
   std::vector<Node> ordered() const;
-  std::size_t node_of(std::size_t equation) const { return node_of_[equation]; }
+  std::size_t node_of(std::size_t equation) const { return graph_.find(equation); }
+  bool is_in_region(std::size_t equation) const { return nodes_[node_of(equation)].is_region; }
 
  private:
   struct Dependencies {
-    std::vector<std::size_t> direct;  // nodes that define an operand
+    std::vector<std::size_t>
+        direct;  // nodes that define an operand, or one element for a row of it
     std::vector<std::size_t> viewed;  // nodes whose results are read at other indices
   };
 
   Dependencies dependencies(const Equation& equation) const {
     Dependencies result;
     for (ValueId id : equation.operands) {
-      // A materialised view reads its operand at other indices, so it cannot join its producer.
-      bool is_viewed = is_view_op(equation) || reads_whole_operands(f_, equation);
-      while (fusion_.is_view[id]) {
-        id = f_.equations[fusion_.definition[id]].operands[0];
-        is_viewed = true;
-      }
-      if (fusion_.splat[id] || fusion_.definition[id] == kNoEquation) continue;
+      const ValueId base = fusion_.readings[id].base;
+      if (fusion_.splat[base] || fusion_.definition[base] == kNoEquation) continue;
+      const bool is_viewed = reading_within(f_, fusion_, equation, id) == Reading::Kind::other;
       auto& list = is_viewed ? result.viewed : result.direct;
-      list.push_back(node_of_[fusion_.definition[id]]);
+      list.push_back(node_of(fusion_.definition[base]));
     }
     return result;
   }
 
-  bool is_same_space(std::size_t a, std::size_t b) const {
-    const ValueId x = f_.equations[a].results[0];
-    const ValueId y = f_.equations[b].results[0];
-    return f_.type(x).shape == f_.type(y).shape && f_.sharding(x) == f_.sharding(y);
+  /// The node of two together but for its equations, or nothing.
+  std::optional<Node> joint(std::size_t a, std::size_t b) const {
+    const Node& x = nodes_[a];
+    const Node& y = nodes_[b];
+    if (!x.is_region || !y.is_region) return std::nullopt;
+    const int x_space = fusion_.spaces[x.over];
+    const int y_space = fusion_.spaces[y.over];
+    if (x_space == y_space) {
+      return Node{
+          .equations = {}, .is_region = true, .over = x.over, .has_rows = x.has_rows || y.has_rows};
+    }
+    const auto is_row_of = [&](const Node& rows, std::size_t node, int rows_space, int space) {
+      return !rows.has_rows && !generates_[node] && fusion_.rows_of[at(space)] == rows_space;
+    };
+    if (is_row_of(y, b, y_space, x_space)) {
+      return Node{.equations = {}, .is_region = true, .over = x.over, .has_rows = true};
+    }
+    if (is_row_of(x, a, x_space, y_space)) {
+      return Node{.equations = {}, .is_region = true, .over = y.over, .has_rows = true};
+    }
+    return std::nullopt;
   }
 
   void add(std::size_t index) {
     const Equation& equation = f_.equations[index];
-    node_of_[index] = index;
     nodes_[index].equations = {index};
-    nodes_[index].is_region =
-        is_elementwise(f_, equation) || is_view_op(equation) || *equation.op->name == "constant";
+    const bool reduces_rows = is_row_reduction(f_, fusion_, equation);
+    nodes_[index].is_region = is_elementwise(f_, equation) || is_view_op(equation) ||
+                              *equation.op->name == "constant" || reduces_rows;
+    nodes_[index].over = iterated(equation);
+    nodes_[index].has_rows = reduces_rows;
+    generates_[index] = equation.op->host.kind == HostRule::Kind::generator;
     Dependencies from = dependencies(equation);
-    for (const auto* list : {&from.direct, &from.viewed}) {
-      for (std::size_t node : *list) depend(index, node);
-    }
+    graph_.append(index, from.direct, from.viewed);
     if (!nodes_[index].is_region) return;
     std::sort(from.direct.rbegin(), from.direct.rend());
     for (std::size_t other : from.direct) {
-      other = node_of_[other];
-      if (other != node_of_[index]) try_merge(other, node_of_[index], from);
+      if (node_of(other) != node_of(index)) try_merge(node_of(other), node_of(index));
     }
   }
 
-  void depend(std::size_t node, std::size_t on) {
-    ancestors_[node] |= ancestors_[on];
-    ancestors_[node].set(on);
-  }
-
-  void try_merge(std::size_t a, std::size_t b, const Dependencies& from) {
-    if (!nodes_[a].is_region || !is_same_space(a, b)) return;
-    if (nodes_[a].equations.size() + nodes_[b].equations.size() > kMaxRegionEquations) return;
-    // A path from a to b through another node would become a cycle.
-    for (const auto* list : {&from.direct, &from.viewed}) {
-      for (std::size_t node : *list) {
-        node = node_of_[node];
-        if (node != a && node != b && ancestors_[node].test(a)) return;
-      }
-    }
-    for (std::size_t node : from.viewed) {
-      if (node_of_[node] == a) return;
-    }
-    // b holds the new equation and perhaps groups merged with it just now.
-    if (nodes_[b].equations.size() > 1 && is_reached_through_others(a, b)) return;
-    merge(a, b);
-  }
-
-  bool is_reached_through_others(std::size_t a, std::size_t b) const {
-    if (ancestors_[a].test(b)) return true;
-    for (std::size_t index : nodes_[b].equations) {
-      const Dependencies from = dependencies(f_.equations[index]);
-      for (const auto* list : {&from.direct, &from.viewed}) {
-        for (std::size_t node : *list) {
-          node = node_of_[node];
-          if (node != a && node != b && ancestors_[node].test(a)) return true;
-        }
-      }
-      for (std::size_t node : from.viewed) {
-        if (node_of_[node] == a) return true;
-      }
-    }
-    return false;
-  }
-
-  void merge(std::size_t a, std::size_t b) {
-    for (std::size_t index : nodes_[b].equations) node_of_[index] = a;
-    auto& members = nodes_[a].equations;
+  void try_merge(std::size_t a, std::size_t b) {
+    std::optional<Node> together = joint(a, b);
+    if (!together) return;
+    auto& members = together->equations;
+    members = nodes_[a].equations;
     members.insert(members.end(), nodes_[b].equations.begin(), nodes_[b].equations.end());
+    if (members.size() > kMaxRegionEquations || !graph_.merge(a, b)) return;
     std::sort(members.begin(), members.end());
-    nodes_[b].equations.clear();
-    node_of_[b] = a;
-    ancestors_[a] |= ancestors_[b];
-    for (std::size_t node = 0; node < nodes_.size(); ++node) {
-      if (node == a || nodes_[node].equations.empty()) continue;
-      if (ancestors_[node].test(a) || ancestors_[node].test(b)) depend(node, a);
-    }
+    nodes_[a] = std::move(*together);
+    nodes_[b] = {};
+    generates_[a] = generates_[a] || generates_[b];
   }
 
   const Function& f_;
   Fusion& fusion_;
-  std::vector<std::size_t> node_of_;  // per equation; a node is named by one of its equations
-  std::vector<Node> nodes_;           // empty when merged into another
-  std::vector<BitSet> ancestors_;
+  NodeGraph graph_;              // a node is named by one of its equations
+  std::vector<Node> nodes_;      // empty when merged into another
+  std::vector<bool> generates_;  // per node: an equation makes elements from their indices
 };
 
 std::vector<Node> GroupPass::ordered() const {
@@ -244,7 +407,7 @@ std::vector<Node> GroupPass::ordered() const {
     for (std::size_t index : nodes_[node].equations) {
       const Dependencies from = dependencies(f_.equations[index]);
       for (const auto* list : {&from.direct, &from.viewed}) {
-        for (std::size_t other : *list) before.push_back(node_of_[other]);
+        for (std::size_t other : *list) before.push_back(node_of(other));
       }
     }
     std::sort(before.begin(), before.end());
@@ -280,7 +443,7 @@ std::vector<Node> GroupPass::ordered() const {
 void find_buffers(const Function& function, const GroupPass& groups, Fusion& fusion) {
   fusion.needs_buffer.assign(function.values.size(), false);
   auto need = [&](ValueId id) {
-    while (fusion.is_view[id]) id = function.equations[fusion.definition[id]].operands[0];
+    id = fusion.readings[id].base;
     if (!fusion.splat[id]) fusion.needs_buffer[id] = true;
   };
   for (std::size_t i = 0; i < function.equations.size(); ++i) {
@@ -288,15 +451,14 @@ void find_buffers(const Function& function, const GroupPass& groups, Fusion& fus
     const bool has_memory =
         !fusion.is_view[equation.results[0]] && !fusion.splat[equation.results[0]];
     if (!has_memory) continue;
-    if (!is_elementwise(function, equation)) {
-      for (ValueId id : equation.results) {
-        if (!is_view_op(equation) && *equation.op->name != "constant") need(id);
-      }
+    if (!groups.is_in_region(i)) {
+      for (ValueId id : equation.results) need(id);
     }
     for (ValueId id : equation.operands) {
-      const bool is_inside = !fusion.is_view[id] && fusion.definition[id] != kNoEquation &&
-                             !is_view_op(equation) && !fusion.splat[id] &&
-                             groups.node_of(fusion.definition[id]) == groups.node_of(i);
+      const ValueId base = fusion.readings[id].base;
+      const bool is_inside = fusion.definition[base] != kNoEquation && !fusion.splat[base] &&
+                             groups.node_of(fusion.definition[base]) == groups.node_of(i) &&
+                             reading_within(function, fusion, equation, id) != Reading::Kind::other;
       if (!is_inside) need(id);
     }
   }
@@ -309,11 +471,41 @@ void find_buffers(const Function& function, const GroupPass& groups, Fusion& fus
 Fusion fuse(const Function& function) {
   Fusion fusion;
   ViewPass(function, fusion).run();
+  ReadingPass(function, fusion).run();
   GroupPass groups(function, fusion);
   groups.run();
   fusion.nodes = groups.ordered();
   find_buffers(function, groups, fusion);
   return fusion;
+}
+
+bool has_one_index(const Function& function, ValueId value, std::size_t dim) {
+  return function.type(value).shape[dim] == 1 && function.sharding(value).dims[dim].empty();
+}
+
+ValueId iterated(const Equation& equation) {
+  return equation.op->host.name == "reduce" ? equation.operands[0] : equation.results[0];
+}
+
+Reading::Kind reading_within(const Function& function, const Fusion& fusion,
+                             const Equation& equation, ValueId operand) {
+  // A materialised view reads its operand at other indices, so it cannot join its producer.
+  if (is_view_op(equation) || reads_whole_operands(function, equation)) return Reading::Kind::other;
+  const auto [base, kind] = fusion.readings[operand];
+  const int space = fusion.spaces[iterated(equation)];
+  const int from = fusion.spaces[base];
+  if (kind == Reading::Kind::same && from == space) return kind;
+  if (kind == Reading::Kind::rows && from == fusion.rows_of[at(space)]) return kind;
+  return Reading::Kind::other;
+}
+
+bool is_row_reduction(const Function& function, const Fusion& fusion, const Equation& equation) {
+  const std::string& op = *equation.op->name;
+  if (op != "reduce_sum" && op != "reduce_max" && op != "reduce_min") return false;
+  const Type& type = function.type(equation.operands[0]);
+  return type.dtype == DType::f32 && type.rank() > 0 && type.shape.back() != 1 &&
+         equation.attributes.ints("dims") == ir::Ints{type.rank() - 1} &&
+         fusion.rows_of[at(fusion.spaces[equation.operands[0]])] >= 0;
 }
 
 }  // namespace tessera::compile::host

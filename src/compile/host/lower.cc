@@ -74,11 +74,12 @@ StridedTile LowerContext::read(ValueId value, const AtomDigits& digits) const {
 
 StridedTile LowerContext::read_through(const Equation& view, const AtomDigits& digits) const {
   const ValueId from = view.operands[0];
-  return apply_view(view, read(from, digits), box(from, digits), box(view.results[0], digits));
+  return apply_view(function_, view, read(from, digits), box(from, digits),
+                    box(view.results[0], digits));
 }
 
-StridedTile LowerContext::apply_view(const Equation& equation, StridedTile from,
-                                     const Box& from_box, const Box& to_box) const {
+StridedTile apply_view(const Function& function, const Equation& equation, StridedTile from,
+                       const Box& from_box, const Box& to_box) {
   const std::string& view = equation.op->host.name;
   StridedTile to{.tile = from.tile, .offset = from.offset, .strides = {}};
   if (view == "bitcast" || view == "sharding_constraint" || view == "stop_gradient") {
@@ -91,7 +92,7 @@ StridedTile LowerContext::apply_view(const Equation& equation, StridedTile from,
     }
   } else if (view == "broadcast_in_dim") {
     const ir::Ints& dims = equation.attributes.ints("dims");
-    const Shape& shape = function_.type(equation.operands[0]).shape;
+    const Shape& shape = function.type(equation.operands[0]).shape;
     to.strides.assign(to_box.size.size(), 0);
     for (std::size_t i = 0; i < dims.size(); ++i) {
       if (shape[i] != 1) to.strides[static_cast<std::size_t>(dims[i])] = from.strides[i];

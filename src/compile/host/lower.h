@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "compile/host/fuse.h"
+#include "compile/host/kernels/reduce.h"
 #include "compile/host/program.h"
 #include "run/transport.h"
 
@@ -14,6 +15,10 @@ namespace tessera::compile::host {
 bool is_generator(const Function& function, const Equation& equation);
 /// Kernels that read their operands as dense row-major tiles.
 bool reads_dense(const Equation& equation);
+
+/// A tile of the operand of a view as a tile of its result; the boxes are those of the tiles.
+StridedTile apply_view(const Function& function, const Equation& view, StridedTile from,
+                       const Box& from_box, const Box& to_box);
 
 /// What a lowering may ask about values and tiles.
 class LowerContext {
@@ -44,9 +49,6 @@ class LowerContext {
   StridedTile read_through(const Equation& view, const AtomDigits& digits) const;
 
  private:
-  StridedTile apply_view(const Equation& equation, StridedTile from, const Box& from_box,
-                         const Box& to_box) const;
-
   const HostProgram& program_;
   const Function& function_;
   const Fusion& fusion_;
@@ -74,6 +76,7 @@ run::CollectiveUse collective_use(const LowerContext& context, const Equation& e
                                   std::int64_t group);
 /// A collective of which this process computes the tile of its own device.
 HostInstruction lower_exchange(const LowerContext& context, const Equation& equation);
+kernels::ReduceKind reduce_kind(const Equation& equation);
 /// All nodes, in order; with a transport for the device of its rank only.
 HostProgram lower(const Function& function, run::Transport* transport = nullptr);
 

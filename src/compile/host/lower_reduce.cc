@@ -37,12 +37,17 @@ class ArgmaxKernel final : public run::Kernel {
   kernels::ArgmaxProblem problem_;
 };
 
-kernels::ReduceKind kind_of(const std::string& op) {
+}  // namespace
+
+kernels::ReduceKind reduce_kind(const Equation& equation) {
+  const std::string& op = *equation.op->name;
   if (op == "reduce_sum") return kernels::ReduceKind::sum;
   if (op == "reduce_max") return kernels::ReduceKind::max;
   if (op == "reduce_min") return kernels::ReduceKind::min;
   return op == "reduce_and" ? kernels::ReduceKind::all : kernels::ReduceKind::any;
 }
+
+namespace {
 
 kernels::ReduceProblem problem_of(const LowerContext& context, const Equation& equation,
                                   const StridedTile& from, const AtomDigits& digits) {
@@ -50,7 +55,7 @@ kernels::ReduceProblem problem_of(const LowerContext& context, const Equation& e
   const ir::Ints& dims = equation.attributes.ints("dims");
   const Box box = context.box(operand, digits);
   kernels::ReduceProblem problem;
-  problem.kind = kind_of(*equation.op->name);
+  problem.kind = reduce_kind(equation);
   problem.dtype = context.function().type(operand).dtype;
   const auto rank = static_cast<std::int64_t>(box.size.size());
   for (std::int64_t dim = 0; dim < rank; ++dim) {

@@ -4,6 +4,7 @@
 #include <tessera/error.h>
 
 #include "compile/host/kernels/tile/tile_program.h"
+#include "compile/host/leaves.h"
 #include "compile/host/lower.h"
 #include "ops/record.h"
 
@@ -53,25 +54,46 @@ kernels::TileKernel tile_kernel_of(const Function& function, const Equation& equ
 class RegionBuilder {
  public:
   RegionBuilder(const LowerContext& context, const Node& node, const AtomDigits& digits)
-      : context_(context), f_(context.function()), node_(node), digits_(digits) {
-    const ValueId first = f_.equations[node.equations[0]].results[0];
-    box_ = context.box(first, digits);
-    program_.extents = box_.size;
+      : context_(context),
+        f_(context.function()),
+        node_(node),
+        digits_(digits),
+        space_(context.fusion().spaces[node.over]) {
+    program_.extents = in_space(context.box(node.over, digits).size, node.over);
+    program_.has_rows = node.has_rows;
   }
 
-  /// `program` is only worth building when no earlier tile has the same extents.
   void build() {
     for (std::size_t index : node_.equations) visit(f_.equations[index]);
     for (std::size_t index : node_.equations) {
       const ValueId id = f_.equations[index].results[0];
-      if (context_.fusion().needs_buffer[id]) store(id);
+      if (!context_.fusion().needs_buffer[id]) continue;
+      task_.writes.push_back({id, context_.layout(id).tile_at(digits_)});
     }
+    add_stores();
+    find_shared_memory();
   }
 
   kernels::TileProgram take_program() { return std::move(program_); }
   TileTask take_task() { return std::move(task_); }
 
  private:
+  /// Whether the value has one element per row of the region.
+  bool is_row(ValueId id) const { return context_.fusion().spaces[id] != space_; }
+
+  /// Sizes or strides without those of dimensions of one index.
+  std::vector<std::int64_t> in_space(const std::vector<std::int64_t>& of_dims, ValueId id) const {
+    std::vector<std::int64_t> kept;
+    for (std::size_t dim = 0; dim < of_dims.size(); ++dim) {
+      if (!has_one_index(f_, id, dim)) kept.push_back(of_dims[dim]);
+    }
+    return kept;
+  }
+
+  std::vector<std::int64_t> dense_strides(ValueId id) const {
+    return in_space(row_major_strides(context_.box(id, digits_).size), id);
+  }
+
   void visit(const Equation& equation) {
     const ValueId result = equation.results[0];
     const ops::HostRule& host = equation.op->host;
@@ -79,25 +101,67 @@ class RegionBuilder {
       registers_[result] = generate(equation);
     } else if (host.kind == ops::HostRule::Kind::view) {
       registers_[result] = read_view(equation);
+    } else if (host.kind == ops::HostRule::Kind::tile) {
+      registers_[result] = map(equation);
     } else {
-      kernels::TileStep step{};
-      step.kernel = tile_kernel_of(f_, equation);
-      step.num_inputs = static_cast<int>(equation.operands.size());
-      for (std::size_t i = 0; i < equation.operands.size(); ++i) {
-        step.inputs[i] = operand(equation.operands[i]);
-      }
-      step.out_dtype = f_.type(result).dtype;
-      step.output = program_.num_registers++;
-      program_.steps.push_back(step);
-      registers_[result] = step.output;
+      registers_[result] = reduce(equation);
     }
   }
 
-  int operand(ValueId id) {
-    const auto found = registers_.find(id);
-    if (found != registers_.end()) return found->second;
-    const auto& splat = context_.fusion().splat[id];
-    return registers_[id] = splat ? constant(*splat, f_.type(id).dtype) : load(id);
+  int map(const Equation& equation) {
+    kernels::TileStep step{};
+    step.kernel = tile_kernel_of(f_, equation);
+    step.num_inputs = static_cast<int>(equation.operands.size());
+    for (std::size_t i = 0; i < equation.operands.size(); ++i) {
+      step.inputs[i] = operand(equation, equation.operands[i]);
+    }
+    step.out_dtype = f_.type(equation.results[0]).dtype;
+    step.is_row = is_row(equation.results[0]);
+    return add_step(step);
+  }
+
+  int reduce(const Equation& equation) {
+    const ValueId from = equation.operands[0];
+    const Layout& layout = context_.layout(from);
+    const LeafRange range = leaf_range(layout, layout.shape().size() - 1, digits_);
+    program_.reductions.push_back({.kind = reduce_kind(equation),
+                                   .cuts = leaf_cuts({range}, f_.grains, f_.type(from).dtype)[0]});
+    kernels::TileStep step{};
+    step.kind = kernels::StepKind::reduce;
+    step.num_inputs = 1;
+    step.inputs[0] = operand(equation, from);
+    step.out_dtype = f_.type(from).dtype;
+    step.reduction = static_cast<int>(program_.reductions.size()) - 1;
+    return add_step(step);
+  }
+
+  int expand(int row, DType dtype) {
+    kernels::TileStep step{};
+    step.kind = kernels::StepKind::expand;
+    step.num_inputs = 1;
+    step.inputs[0] = row;
+    step.out_dtype = dtype;
+    return add_step(step);
+  }
+
+  int add_step(kernels::TileStep step) {
+    step.output = program_.num_registers++;
+    program_.steps.push_back(step);
+    return step.output;
+  }
+
+  /// The register of an operand: computed here, loaded, or a constant.
+  int operand(const Equation& equation, ValueId id) {
+    const Fusion& fusion = context_.fusion();
+    const Reading::Kind kind = reading_within(f_, fusion, equation, id);
+    const auto computed = registers_.find(fusion.readings[id].base);
+    if (kind == Reading::Kind::other || computed == registers_.end()) {
+      return load(id, is_row(iterated(equation)));
+    }
+    if (kind == Reading::Kind::same) return computed->second;
+    const auto [expanded, is_new] = expanded_.emplace(computed->second, 0);
+    if (is_new) expanded->second = expand(computed->second, f_.type(id).dtype);
+    return expanded->second;
   }
 
   int constant(double value, DType dtype) {
@@ -105,25 +169,39 @@ class RegionBuilder {
     return program_.num_registers++;
   }
 
-  int load(ValueId id) { return add_load(context_.read(id, digits_), f_.type(id).dtype); }
+  int load(ValueId id, bool is_row) {
+    const auto [loaded, is_new] = loaded_.emplace(std::pair(id, is_row), 0);
+    if (!is_new) return loaded->second;
+    const auto& splat = context_.fusion().splat[id];
+    const DType dtype = f_.type(id).dtype;
+    return loaded->second =
+               splat ? constant(*splat, dtype) : add_load(context_.read(id, digits_), id, is_row);
+  }
 
-  int add_load(const StridedTile& from, DType dtype) {
-    auto place = std::find(task_.reads.begin(), task_.reads.end(), from.tile);
-    const auto buffer = static_cast<int>(place - task_.reads.begin());
-    if (place == task_.reads.end()) task_.reads.push_back(from.tile);
-    program_.loads.push_back(
-        {.reg = program_.num_registers,
-         .access = {
-             .buffer = buffer, .offset = from.offset, .strides = from.strides, .dtype = dtype}});
+  /// `id` has the shape that is read.
+  int add_load(const StridedTile& from, ValueId id, bool is_row) {
+    program_.loads.push_back({.reg = program_.num_registers,
+                              .access = {.buffer = buffer_of(from.tile),
+                                         .offset = from.offset,
+                                         .strides = in_space(from.strides, id),
+                                         .dtype = f_.type(id).dtype},
+                              .is_row = is_row});
     return program_.num_registers++;
+  }
+
+  int buffer_of(const TileRef& tile) {
+    const auto place = std::find(task_.reads.begin(), task_.reads.end(), tile);
+    const auto buffer = static_cast<int>(place - task_.reads.begin());
+    if (place == task_.reads.end()) task_.reads.push_back(tile);
+    return buffer;
   }
 
   /// A view that has memory of its own: the operand is read at the view's strides and copied.
   int read_view(const Equation& equation) {
     const auto& splat = context_.fusion().splat[equation.operands[0]];
-    const DType dtype = f_.type(equation.results[0]).dtype;
-    return splat ? constant(*splat, dtype)
-                 : add_load(context_.read_through(equation, digits_), dtype);
+    const ValueId result = equation.results[0];
+    return splat ? constant(*splat, f_.type(result).dtype)
+                 : add_load(context_.read_through(equation, digits_), result, is_row(result));
   }
 
   int generate(const Equation& equation) {
@@ -131,57 +209,55 @@ class RegionBuilder {
     const DType dtype = f_.type(result).dtype;
     const std::string& kind = equation.op->host.name;
     if (kind == "constant") return constant(equation.attributes.get<double>("value"), dtype);
+    const Box box = context_.box(result, digits_);
     if (kind == "iota") {
       const auto dim = static_cast<std::size_t>(equation.attributes.integer("dim"));
-      std::vector<std::int64_t> coefficients(box_.size.size(), 0);
+      std::vector<std::int64_t> coefficients(box.size.size(), 0);
       coefficients[dim] = 1;
       program_.iotas.push_back({.reg = program_.num_registers,
-                                .start = box_.start[dim],
-                                .coefficients = std::move(coefficients),
+                                .start = box.start[dim],
+                                .coefficients = in_space(coefficients, result),
                                 .dtype = dtype});
       return program_.num_registers++;
     }
     require(kind == "random_bits", "a generator is one of the known kinds");
     const StridedTile key = context_.read(equation.operands[0], digits_);
-    auto place = std::find(task_.reads.begin(), task_.reads.end(), key.tile);
-    const auto buffer = static_cast<int>(place - task_.reads.begin());
-    if (place == task_.reads.end()) task_.reads.push_back(key.tile);
     const std::vector<std::int64_t> strides = row_major_strides(f_.type(result).shape);
     std::int64_t base = 0;
-    for (std::size_t d = 0; d < strides.size(); ++d) base += box_.start[d] * strides[d];
-    program_.random_bits.push_back(
-        {.reg = program_.num_registers, .key_buffer = buffer, .base = base, .strides = strides});
+    for (std::size_t d = 0; d < strides.size(); ++d) base += box.start[d] * strides[d];
+    program_.random_bits.push_back({.reg = program_.num_registers,
+                                    .key_buffer = buffer_of(key.tile),
+                                    .base = base,
+                                    .strides = in_space(strides, result)});
     return program_.num_registers++;
   }
 
-  void store(ValueId id) {
-    const std::int64_t tile = context_.layout(id).tile_at(digits_);
-    task_.writes.push_back({id, tile});
-    stores_.push_back(id);
+  /// Buffers are numbered reads first, so stores are added once all reads are known.
+  void add_stores() {
+    auto buffer = static_cast<int>(task_.reads.size());
+    for (const TileRef& write : task_.writes) {
+      program_.stores.push_back({.reg = registers_.at(write.value),
+                                 .access = {.buffer = buffer++,
+                                            .offset = 0,
+                                            .strides = dense_strides(write.value),
+                                            .dtype = f_.type(write.value).dtype},
+                                 .is_row = is_row(write.value)});
+    }
   }
 
- public:
-  /// Buffers are numbered reads first, so stores are added once all reads are known.
-  void finish() {
-    const std::vector<std::int64_t> dense = row_major_strides(box_.size);
-    for (std::size_t i = 0; i < stores_.size(); ++i) {
-      program_.stores.push_back({.reg = registers_.at(stores_[i]),
-                                 .access = {.buffer = static_cast<int>(task_.reads.size() + i),
-                                            .offset = 0,
-                                            .strides = dense,
-                                            .dtype = f_.type(stores_[i]).dtype}});
-    }
+  void find_shared_memory() {
+    const std::vector<std::int64_t> dense = dense_strides(node_.over);
     for (std::size_t read = 0; read < task_.reads.size(); ++read) {
       if (!is_read_densely(static_cast<int>(read), dense)) continue;
-      for (std::size_t write = 0; write < stores_.size(); ++write) {
-        if (f_.type(stores_[write]).dtype == f_.type(task_.reads[read].value).dtype) {
+      for (std::size_t write = 0; write < task_.writes.size(); ++write) {
+        const ValueId to = task_.writes[write].value;
+        if (!is_row(to) && f_.type(to).dtype == f_.type(task_.reads[read].value).dtype) {
           task_.may_share.emplace_back(write, read);
         }
       }
     }
   }
 
- private:
   /// Each element of the buffer is read only where the element of the result is written.
   bool is_read_densely(int buffer, const std::vector<std::int64_t>& dense) const {
     for (const auto& random : program_.random_bits) {
@@ -197,11 +273,12 @@ class RegionBuilder {
   const Function& f_;
   const Node& node_;
   const AtomDigits& digits_;
-  Box box_;
+  int space_;
   kernels::TileProgram program_;
   TileTask task_;
-  std::map<ValueId, int> registers_;
-  std::vector<ValueId> stores_;
+  std::map<ValueId, int> registers_;  // of what is computed here
+  std::map<std::pair<ValueId, bool>, int> loaded_;
+  std::map<int, int> expanded_;
 };
 
 std::string name_of(const Function& function, const Node& node) {
@@ -224,13 +301,12 @@ HostInstruction lower_region(const LowerContext& context, const Node& node) {
   const bool depends_on_position =
       std::any_of(node.equations.begin(), node.equations.end(),
                   [&](std::size_t i) { return is_generator(function, function.equations[i]); });
-  const Layout& layout = context.layout(first.results[0]);
+  const Layout& layout = context.layout(node.over);
   std::map<std::vector<std::int64_t>, std::shared_ptr<const run::Kernel>> kernels;
-  for (std::int64_t tile : context.tiles(first.results[0])) {
+  for (std::int64_t tile : context.tiles(node.over)) {
     const AtomDigits digits = layout.digits(tile);
     RegionBuilder builder(context, node, digits);
     builder.build();
-    builder.finish();
     const Box box = layout.box(tile);
     std::vector<std::int64_t> key = box.size;
     if (depends_on_position) key.insert(key.end(), box.start.begin(), box.start.end());

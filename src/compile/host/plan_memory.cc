@@ -211,10 +211,20 @@ class MemoryPlanner {
     expiring_.resize(program_.instructions.size() + 1);
     for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
       executable_.instructions.push_back(program_.instructions[i].info);
-      for (const TileTask& task : program_.instructions[i].tasks) emit_task(i, task);
+      for (const TileTask& task : program_.instructions[i].tasks) {
+        emit_task(i, task);
+        count_work(task, executable_.instructions.back());
+      }
       for (std::size_t tile : expiring_[i]) release(tile);
     }
     executable_.arena_bytes = arena_.size();
+  }
+
+  void count_work(const TileTask& task, run::Instruction& instruction) const {
+    if (task.kernel != nullptr) instruction.flops += task.kernel->flops();
+    for (const auto* tiles : {&task.reads, &task.writes}) {
+      for (const TileRef& tile : *tiles) instruction.bytes += lives_[number(tile)].bytes;
+    }
   }
 
   void emit_task(std::size_t instruction, const TileTask& task) {

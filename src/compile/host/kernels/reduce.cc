@@ -1,8 +1,10 @@
 #include "compile/host/kernels/reduce.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <type_traits>
 
 #include "compile/host/kernels/pairwise.h"
@@ -14,7 +16,9 @@ namespace {
 
 constexpr std::int64_t kMaxLevels = 64;
 constexpr std::int64_t kMinPartTerms = 32 * 1024;
-constexpr std::int64_t kColumns = 256;  // of a block of column sums: its tree stays in L1
+constexpr std::int64_t kColumns = 512;      // of a block of column sums: its tree stays in L1
+constexpr std::int64_t kPartColumns = 128;  // long enough runs for the memory
+constexpr std::int64_t kWaitingLeaves = 2048;
 
 std::int64_t product(const std::vector<std::int64_t>& sizes) {
   std::int64_t count = 1;
@@ -129,14 +133,6 @@ template <typename T>
 T sum_all(const ReduceProblem& p, const T* from) {
   SmallTree<SumType<T>> tree;
   for_each_leaf(p, [&](std::int64_t offset, const std::vector<std::int64_t>& sizes) {
-    if constexpr (std::is_same_v<T, float>) {
-      if (p.lanes16 && p.reduced_strides.back() == 1 && sizes.size() <= 2) {
-        const std::int64_t rows = sizes.size() == 2 ? sizes[0] : 1;
-        const std::int64_t row_stride = sizes.size() == 2 ? p.reduced_strides[0] : 0;
-        tree.push(sum_lanes(from + offset, rows, row_stride, sizes.back()));
-        return;
-      }
-    }
     tree.push(sum_leaf(p, from + offset, sizes));
   });
   return static_cast<T>(tree.finish());
@@ -154,18 +150,9 @@ T identity_of(ReduceKind kind) {
 template <typename T>
 T extreme_all(const ReduceProblem& p, const T* from) {
   T best = identity_of<T>(p.kind);
-  const bool is_vector =
-      std::is_same_v<T, float> && !p.reduced_strides.empty() && p.reduced_strides.back() == 1;
   const std::int64_t length = p.reduced_extents.empty() ? 1 : p.reduced_extents.back();
   const std::int64_t stride = p.reduced_strides.empty() ? 1 : p.reduced_strides.back();
   for_each_run(p, p.reduced_extents, [&](std::int64_t offset) {
-    if constexpr (std::is_same_v<T, float>) {
-      if (is_vector) {
-        best =
-            better(p.kind, best, extreme_of_run(from + offset, length, p.kind == ReduceKind::min));
-        return;
-      }
-    }
     for (std::int64_t i = 0; i < length; ++i) {
       best = better(p.kind, best, from[offset + i * stride]);
     }
@@ -185,24 +172,15 @@ void sum_column_block(const ReduceProblem& p, const float* from, std::int64_t co
   stack.resize(static_cast<std::size_t>(kMaxLevels * kColumns));
   std::int64_t depth = 0;
   std::int64_t leaves = 0;
-  const std::size_t rank = p.reduced_extents.size();
-  thread_local std::vector<float> partial;
-  partial.resize(static_cast<std::size_t>(kColumns));
   for_each_leaf(p, [&](std::int64_t offset, const std::vector<std::int64_t>& sizes) {
     float* sum = stack.data() + depth * kColumns;
-    const std::int64_t rows = sizes.back();
-    const std::int64_t stride = p.reduced_strides.back();
-    if (rank == 1 || (rank == 2 && p.reduced_strides[0] == rows * stride)) {
-      const std::int64_t all_rows = rank == 1 ? rows : sizes[0] * rows;
-      sum_columns(from + offset, all_rows, stride, count, sum);
-    } else {
-      std::fill_n(sum, count, 0.0F);
-      for_each_run(p, sizes, [&](std::int64_t run) {
-        for (std::int64_t row = 0; row < rows; ++row) {
-          add_row(sum, from + offset + run + row * stride, count);
-        }
-      });
-    }
+    std::fill_n(sum, count, 0.0F);
+    for_each_run(p, sizes, [&](std::int64_t run) {
+      add_rows({.from = from + offset + run,
+                .rows = sizes.back(),
+                .row_stride = p.reduced_strides.back()},
+               count, sum);
+    });
     ++depth;
     ++leaves;
     for (std::int64_t n = leaves; n % 2 == 0; n /= 2, --depth) {
@@ -246,12 +224,93 @@ void run_each(const ReduceProblem& p, const T* in, T* out, std::int64_t begin, s
   }
 }
 
+/// Whether terms lie one after another, in rows that vector loops know.
+bool is_rowwise(const ReduceProblem& p) {
+  if (p.dtype != DType::f32 || p.reduced_strides.empty() || p.reduced_strides.back() != 1) {
+    return false;
+  }
+  if (p.kind == ReduceKind::sum) return p.lanes16 && p.reduced_strides.size() <= 2;
+  return p.reduced_strides.size() == 1 && p.reduced_extents[0] > 0 &&
+         (p.kind == ReduceKind::max || p.kind == ReduceKind::min);
+}
+
+std::vector<LeafRuns> leaf_runs(const ReduceProblem& p) {
+  std::vector<LeafRuns> leaves;
+  for_each_leaf(p, [&](std::int64_t offset, const std::vector<std::int64_t>& sizes) {
+    leaves.push_back(
+        {.offset = offset, .runs = sizes.size() == 2 ? sizes[0] : 1, .length = sizes.back()});
+  });
+  return leaves;
+}
+
+/// Sums of rows: their leaves wait until many of them can be folded at once.
+void sum_rows(std::span<const LeafRuns> leaves, std::int64_t run_stride, const ReduceRows& rows,
+              float* to) {
+  const auto num_leaves = static_cast<std::int64_t>(leaves.size());
+  if (num_leaves <= 1) {
+    if (num_leaves == 1) return sum_leaves(rows, leaves, run_stride, to);
+    std::fill_n(to, rows.rows, 0.0F);
+    return;
+  }
+  thread_local std::vector<float> waiting;
+  const std::int64_t step = std::max<std::int64_t>(kWaitingLeaves / num_leaves, 1);
+  waiting.resize(static_cast<std::size_t>(step * num_leaves));
+  for (std::int64_t row = 0; row < rows.rows; row += step) {
+    const ReduceRows some = {.from = rows.from + row * rows.row_stride,
+                             .rows = std::min(step, rows.rows - row),
+                             .row_stride = rows.row_stride};
+    sum_leaves(some, leaves, run_stride, waiting.data());
+    if (std::has_single_bit(leaves.size())) {
+      add_leaf_pairs(waiting.data(), some.rows, num_leaves, to + row);
+      continue;
+    }
+    for (std::int64_t i = 0; i < some.rows; ++i) {
+      SmallTree<float> tree;
+      for (std::int64_t leaf = 0; leaf < num_leaves; ++leaf) {
+        tree.push(waiting[static_cast<std::size_t>(i * num_leaves + leaf)]);
+      }
+      to[row + i] = tree.finish();
+    }
+  }
+}
+
+/// Rows next to each other along the last kept dimension are taken together.
+void run_rows(const ReduceProblem& p, std::span<const LeafRuns> leaves, const float* in, float* out,
+              std::int64_t begin, std::int64_t end) {
+  const std::int64_t last = p.kept_extents.empty() ? 1 : p.kept_extents.back();
+  while (begin < end) {
+    const ReduceRows rows = {.from = in + kept_offset(p, begin),
+                             .rows = std::min(end - begin, last - begin % last),
+                             .row_stride = p.kept_strides.empty() ? 0 : p.kept_strides.back()};
+    if (p.kind == ReduceKind::sum) {
+      sum_rows(leaves, p.reduced_strides.size() == 2 ? p.reduced_strides[0] : 0, rows, out + begin);
+    } else {
+      extremes_of_rows(rows, p.reduced_extents[0], p.kind == ReduceKind::min, out + begin);
+    }
+    begin += rows.rows;
+  }
+}
+
 }  // namespace
+
+RowReducer::RowReducer(ReduceKind kind, const std::vector<std::int64_t>& cuts)
+    : kind_(kind), length_(cuts.back()) {
+  for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+    leaves_.push_back({.offset = cuts[i], .runs = 1, .length = cuts[i + 1] - cuts[i]});
+  }
+}
+
+void RowReducer::run(const float* from, std::int64_t rows, float* to) const {
+  const ReduceRows all = {.from = from, .rows = rows, .row_stride = length_};
+  if (kind_ == ReduceKind::sum) return sum_rows(leaves_, 0, all, to);
+  extremes_of_rows(all, length_, kind_ == ReduceKind::min, to);
+}
 
 ReducePlan::ReducePlan(ReduceProblem problem)
     : problem_(std::move(problem)), num_outputs_(product(problem_.kept_extents)) {
   const std::int64_t terms = num_outputs_ * product(problem_.reduced_extents);
-  const std::int64_t granularity = is_columnwise(problem_) ? 64 : 1;
+  if (is_rowwise(problem_) && problem_.kind == ReduceKind::sum) leaves_ = leaf_runs(problem_);
+  const std::int64_t granularity = is_columnwise(problem_) ? kPartColumns : 1;
   const std::int64_t most = std::max<std::int64_t>(num_outputs_ / granularity, 1);
   num_parts_ = static_cast<int>(
       std::clamp<std::int64_t>(terms / kMinPartTerms, 1, std::min<std::int64_t>(most, 16)));
@@ -267,6 +326,10 @@ void ReducePlan::run(const void* input, void* output, int part) const {
   };
   if (is_columnwise(p)) {
     run_columns(p, static_cast<const float*>(input), static_cast<float*>(output), begin, end);
+    return;
+  }
+  if (is_rowwise(p)) {
+    run_rows(p, leaves_, static_cast<const float*>(input), static_cast<float*>(output), begin, end);
     return;
   }
   switch (p.dtype) {

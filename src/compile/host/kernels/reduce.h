@@ -28,6 +28,27 @@ struct ReduceProblem {
   bool lanes16 = false;
 };
 
+/// A leaf of a row: runs of consecutive terms.
+struct LeafRuns {
+  std::int64_t offset = 0;  // of the first term
+  std::int64_t runs = 1;
+  std::int64_t length = 0;  // terms of a run
+};
+
+/// Reduces dense rows of f32, one after another: a sum as with one reduced dimension and `lanes16`,
+/// a max or a min.
+class RowReducer {
+ public:
+  /// `cuts` as in ReduceProblem, from 0 to the length of a row, which is not 0.
+  RowReducer(ReduceKind kind, const std::vector<std::int64_t>& cuts);
+  void run(const float* from, std::int64_t rows, float* to) const;
+
+ private:
+  ReduceKind kind_;
+  std::int64_t length_;
+  std::vector<LeafRuns> leaves_;
+};
+
 class ReducePlan {
  public:
   explicit ReducePlan(ReduceProblem problem);
@@ -36,6 +57,7 @@ class ReducePlan {
 
  private:
   ReduceProblem problem_;
+  std::vector<LeafRuns> leaves_;  // of rows that are summed in lanes
   std::int64_t num_outputs_;
   int num_parts_;
 };

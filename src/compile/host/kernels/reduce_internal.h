@@ -4,7 +4,10 @@
 #include <bit>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string_view>
+
+#include "compile/host/kernels/reduce.h"
 
 namespace tessera::kernels {
 
@@ -20,11 +23,24 @@ inline float from_ordered_bits(std::int32_t ordered) {
 /// The best instruction set of this machine that the kernels know.
 std::string_view instruction_set();
 
+/// Rows to reduce, all alike.
+struct ReduceRows {
+  const float* from;
+  std::int64_t rows;
+  std::int64_t row_stride;
+};
+
 // Run-time dispatched; see reduce_rows-inl.h.
-float sum_lanes(const float* from, std::int64_t rows, std::int64_t row_stride, std::int64_t length);
-void sum_columns(const float* from, std::int64_t rows, std::int64_t row_stride,
-                 std::int64_t columns, float* to);
+
+/// The sums of all leaves, each in 16 lanes: to[row * leaves + leaf]. Runs are `run_stride` apart.
+void sum_leaves(const ReduceRows& rows, std::span<const LeafRuns> leaves, std::int64_t run_stride,
+                float* to);
+/// The trees over `rows` rows of 2^n leaves. Destroys the leaves.
+void add_leaf_pairs(float* leaves, std::int64_t rows, std::int64_t num_leaves, float* to);
+/// The extremes of rows of `length` consecutive terms.
+void extremes_of_rows(const ReduceRows& rows, std::int64_t length, bool is_min, float* to);
+/// sum[i] += row[i], row after row.
+void add_rows(const ReduceRows& rows, std::int64_t columns, float* sum);
 void add_row(float* a, const float* b, std::int64_t count);
-float extreme_of_run(const float* from, std::int64_t length, bool is_min);
 
 }  // namespace tessera::kernels

@@ -25,64 +25,137 @@ constexpr std::int64_t kVectors = 16 / kN;
 
 const char* TargetName() { return hwy::TargetName(HWY_TARGET); }
 
-/// 16 interleaved accumulators over `rows` runs of `length` terms, `row_stride` apart.
-float SumLanes(const float* from, std::int64_t rows, std::int64_t row_stride, std::int64_t length) {
+constexpr std::int64_t kQuad = 4;
+
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE void StoreQuad(F /*d*/, const VF* sums, float* quad) {
+  for (std::int64_t i = 0; i < kQuad; ++i) quad[i] = hn::GetLane(sums[i]);
+}
+#else
+/// Adds the upper half of the lanes to the lower one until four are left.
+template <class D>
+HWY_INLINE void StoreQuad(D d, const hn::Vec<D>* sums, float* quad) {
+  if constexpr (hn::MaxLanes(D()) <= kQuad) {
+    hn::Store(*sums, d, quad);
+  } else {
+    const hn::Half<D> half;
+    const auto sum = hn::Add(hn::LowerHalf(half, *sums), hn::UpperHalf(half, *sums));
+    StoreQuad(half, &sum, quad);
+  }
+}
+#endif
+
+/// Folds 16 lanes to four.
+HWY_INLINE void FinishLeaf(VF* sums, float* quad) {
+  for (std::int64_t half = kVectors / 2; half * kN >= kQuad; half /= 2) {
+    for (std::int64_t v = 0; v < half; ++v) sums[v] = hn::Add(sums[v], sums[v + half]);
+  }
+  StoreQuad(F(), sums, quad);
+}
+
+/// A leaf in 16 interleaved accumulators, of which four are left.
+HWY_INLINE void SumLeaf(const float* from, const LeafRuns& leaf, std::int64_t run_stride,
+                        float* quad) {
   const F d;
   VF sums[kVectors];
   for (VF& sum : sums) sum = hn::Zero(d);
-  const std::int64_t whole = length / 16 * 16;
-  for (std::int64_t row = 0; row < rows; ++row, from += row_stride) {
+  if (leaf.runs == 1 && leaf.length <= kN) {
+    const auto terms = hn::FirstN(d, static_cast<std::size_t>(leaf.length));
+    sums[0] = hn::Add(sums[0], hn::MaskedLoad(terms, d, from));
+    return FinishLeaf(sums, quad);
+  }
+  const std::int64_t whole = leaf.length / 16 * 16;
+  for (std::int64_t run = 0; run < leaf.runs; ++run, from += run_stride) {
     for (std::int64_t i = 0; i < whole; i += 16) {
       for (std::int64_t v = 0; v < kVectors; ++v) {
         sums[v] = hn::Add(sums[v], hn::LoadU(d, from + i + v * kN));
       }
     }
-    if (whole == length) continue;
     // Lanes beyond the end keep their sums: x + (+0.0) could turn a sum of -0.0 into +0.0, but no
     // accumulator is ever -0.0, since all start at +0.0.
-    HWY_ALIGN float rest[16] = {};
-    for (std::int64_t i = whole; i < length; ++i) rest[i - whole] = from[i];
-    for (std::int64_t v = 0; v < kVectors; ++v) {
-      sums[v] = hn::Add(sums[v], hn::Load(d, rest + v * kN));
+    for (std::int64_t v = 0; whole + v * kN < leaf.length; ++v) {
+      const auto rest = static_cast<std::size_t>(leaf.length - whole - v * kN);
+      sums[v] = hn::Add(sums[v], hn::MaskedLoad(hn::FirstN(d, rest), d, from + whole + v * kN));
     }
   }
-  HWY_ALIGN float lanes[16];
-  for (std::int64_t v = 0; v < kVectors; ++v) hn::Store(sums[v], d, lanes + v * kN);
-  for (std::size_t half = 8; half >= 1; half /= 2) {
-    for (std::size_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-  }
-  return lanes[0];
+  FinishLeaf(sums, quad);
 }
 
-/// to[c] = sum over rows of from[row * row_stride + c], one accumulator per column.
-void SumColumns(const float* from, std::int64_t rows, std::int64_t row_stride, std::int64_t columns,
-                float* to) {
+/// The last two folds of `count` leaves at once.
+HWY_INLINE void FoldQuads(const float* quads, std::int64_t count, float* to) {
   const F d;
-  std::int64_t c = 0;
-  constexpr std::int64_t kBlock = 4 * kN;
-  for (; c + kBlock <= columns; c += kBlock) {
-    VF sums[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
-    const float* at = from + c;
-    for (std::int64_t row = 0; row < rows; ++row, at += row_stride) {
-      for (std::int64_t v = 0; v < 4; ++v) sums[v] = hn::Add(sums[v], hn::LoadU(d, at + v * kN));
+  for (std::int64_t i = 0; i < count; i += kN) {
+    VF a, b, c, e;
+    hn::LoadInterleaved4(d, quads + i * kQuad, a, b, c, e);
+    const VF sums = hn::Add(hn::Add(a, c), hn::Add(b, e));
+    if (i + kN <= count) {
+      hn::StoreU(sums, d, to + i);
+    } else {
+      HWY_ALIGN float rest[kN];
+      hn::Store(sums, d, rest);
+      for (std::int64_t k = i; k < count; ++k) to[k] = rest[k - i];
     }
-    for (std::int64_t v = 0; v < 4; ++v) hn::StoreU(sums[v], d, to + c + v * kN);
-  }
-  for (; c < columns; ++c) {
-    float sum = 0.0F;
-    for (std::int64_t row = 0; row < rows; ++row) sum += from[row * row_stride + c];
-    to[c] = sum;
   }
 }
 
-/// a[i] += b[i].
-void AddRow(float* a, const float* b, std::int64_t count) {
-  const F d;
-  std::int64_t i = 0;
-  for (; i + kN <= count; i += kN) {
-    hn::StoreU(hn::Add(hn::LoadU(d, a + i), hn::LoadU(d, b + i)), d, a + i);
+void SumLeaves(const ReduceRows& rows, std::span<const LeafRuns> leaves, std::int64_t run_stride,
+               float* to) {
+  constexpr std::int64_t kWaiting = 128;  // a multiple of the lanes
+  HWY_ALIGN float quads[kWaiting * kQuad] = {};
+  std::int64_t count = 0;
+  for (std::int64_t row = 0; row < rows.rows; ++row) {
+    const float* from = rows.from + row * rows.row_stride;
+    for (const LeafRuns& leaf : leaves) {
+      SumLeaf(from + leaf.offset, leaf, run_stride, quads + count * kQuad);
+      if (++count < kWaiting) continue;
+      FoldQuads(quads, count, to);
+      to += count;
+      count = 0;
+    }
   }
-  for (; i < count; ++i) a[i] += b[i];
+  FoldQuads(quads, count, to);
+}
+
+void AddLeafPairs(float* leaves, std::int64_t rows, std::int64_t num_leaves, float* to) {
+  const F d;
+  for (std::int64_t count = rows * num_leaves; num_leaves > 1; num_leaves /= 2) {
+    count /= 2;
+    // What is written was read before.
+    float* sums = num_leaves == 2 ? to : leaves;
+    std::int64_t i = 0;
+    for (; i + kN <= count; i += kN) {
+      VF even, odd;
+      hn::LoadInterleaved2(d, leaves + 2 * i, even, odd);
+      hn::StoreU(hn::Add(even, odd), d, sums + i);
+    }
+    for (; i < count; ++i) sums[i] = leaves[2 * i] + leaves[2 * i + 1];
+  }
+}
+
+void AddRows(const ReduceRows& rows, std::int64_t columns, float* sum) {
+  const F d;
+  // Several rows per pass over the sums, all of a row before the next: memory is read in long runs.
+  std::int64_t row = 0;
+  const float* from = rows.from;
+  const std::int64_t stride = rows.row_stride;
+  for (; row + 4 <= rows.rows; row += 4, from += 4 * stride) {
+    std::int64_t c = 0;
+    for (; c + kN <= columns; c += kN) {
+      VF x = hn::LoadU(d, sum + c);
+      for (std::int64_t r = 0; r < 4; ++r) x = hn::Add(x, hn::LoadU(d, from + r * stride + c));
+      hn::StoreU(x, d, sum + c);
+    }
+    for (; c < columns; ++c) {
+      for (std::int64_t r = 0; r < 4; ++r) sum[c] += from[r * stride + c];
+    }
+  }
+  for (; row < rows.rows; ++row, from += stride) {
+    std::int64_t c = 0;
+    for (; c + kN <= columns; c += kN) {
+      hn::StoreU(hn::Add(hn::LoadU(d, sum + c), hn::LoadU(d, from + c)), d, sum + c);
+    }
+    for (; c < columns; ++c) sum[c] += from[c];
+  }
 }
 
 /// Bits of floats as integers in the order -inf < ... < -0 < +0 < ... < inf; NaN set apart.
@@ -91,32 +164,37 @@ HWY_INLINE VI Ordered(VI bits) {
   return hn::Xor(bits, hn::And(hn::ShiftRight<31>(bits), hn::Set(i, 0x7fffffff)));
 }
 
-/// The largest element of a run, or the smallest when `sign` is -1; NaN wins.
-float ExtremeOfRun(const float* from, std::int64_t length, bool is_min) {
+/// The largest element of a run, or the smallest; NaN wins.
+HWY_INLINE float ExtremeOfRun(const float* from, std::int64_t length, bool is_min) {
   const F d;
   const I i;
   VI best = hn::Set(i, is_min ? 0x7fffffff : -0x7fffffff - 1);
   // Highway 1.0.3's Ne is false for NaN on x86.
   auto has_nan = hn::Not(hn::Eq(hn::Zero(d), hn::Zero(d)));
-  std::int64_t at = 0;
-  for (; at + kN <= length; at += kN) {
+  const auto look_at = [&](std::int64_t at) {
     const VF x = hn::LoadU(d, from + at);
     has_nan = hn::Or(has_nan, hn::Not(hn::Eq(x, x)));
     const VI ordered = Ordered(hn::BitCast(i, x));
     best = is_min ? hn::Min(best, ordered) : hn::Max(best, ordered);
-  }
-  HWY_ALIGN std::int32_t lanes[kN];
-  hn::Store(best, i, lanes);
-  std::int32_t extreme = lanes[0];
-  for (std::int32_t lane : lanes)
-    extreme = is_min ? HWY_MIN(extreme, lane) : HWY_MAX(extreme, lane);
+  };
+  std::int64_t at = 0;
+  for (; at + kN <= length; at += kN) look_at(at);
+  // Terms may be looked at twice.
+  if (at < length && length >= kN) look_at(length - kN);
+  std::int32_t extreme = hn::GetLane(is_min ? hn::MinOfLanes(i, best) : hn::MaxOfLanes(i, best));
   bool is_nan = !hn::AllFalse(d, has_nan);
-  for (; at < length; ++at) {
+  for (; length < kN && at < length; ++at) {
     is_nan = is_nan || from[at] != from[at];
     const std::int32_t ordered = ordered_bits(from[at]);
     extreme = is_min ? HWY_MIN(extreme, ordered) : HWY_MAX(extreme, ordered);
   }
   return is_nan ? std::numeric_limits<float>::quiet_NaN() : from_ordered_bits(extreme);
+}
+
+void ExtremesOfRows(const ReduceRows& rows, std::int64_t length, bool is_min, float* to) {
+  for (std::int64_t row = 0; row < rows.rows; ++row) {
+    to[row] = ExtremeOfRun(rows.from + row * rows.row_stride, length, is_min);
+  }
 }
 
 }  // namespace tessera::kernels::HWY_NAMESPACE

@@ -10,26 +10,28 @@
 namespace tessera::kernels {
 
 HWY_EXPORT(TargetName);
-HWY_EXPORT(SumLanes);
-HWY_EXPORT(SumColumns);
-HWY_EXPORT(AddRow);
-HWY_EXPORT(ExtremeOfRun);
+HWY_EXPORT(SumLeaves);
+HWY_EXPORT(AddLeafPairs);
+HWY_EXPORT(ExtremesOfRows);
+HWY_EXPORT(AddRows);
 
 std::string_view instruction_set() { return HWY_DYNAMIC_DISPATCH(TargetName)(); }
 
-float sum_lanes(const float* from, std::int64_t rows, std::int64_t row_stride,
-                std::int64_t length) {
-  return HWY_DYNAMIC_DISPATCH(SumLanes)(from, rows, row_stride, length);
+void sum_leaves(const ReduceRows& rows, std::span<const LeafRuns> leaves, std::int64_t run_stride,
+                float* to) {
+  HWY_DYNAMIC_DISPATCH(SumLeaves)(rows, leaves, run_stride, to);
 }
-void sum_columns(const float* from, std::int64_t rows, std::int64_t row_stride,
-                 std::int64_t columns, float* to) {
-  HWY_DYNAMIC_DISPATCH(SumColumns)(from, rows, row_stride, columns, to);
+void add_leaf_pairs(float* leaves, std::int64_t rows, std::int64_t num_leaves, float* to) {
+  HWY_DYNAMIC_DISPATCH(AddLeafPairs)(leaves, rows, num_leaves, to);
+}
+void extremes_of_rows(const ReduceRows& rows, std::int64_t length, bool is_min, float* to) {
+  HWY_DYNAMIC_DISPATCH(ExtremesOfRows)(rows, length, is_min, to);
+}
+void add_rows(const ReduceRows& rows, std::int64_t columns, float* sum) {
+  HWY_DYNAMIC_DISPATCH(AddRows)(rows, columns, sum);
 }
 void add_row(float* a, const float* b, std::int64_t count) {
-  HWY_DYNAMIC_DISPATCH(AddRow)(a, b, count);
-}
-float extreme_of_run(const float* from, std::int64_t length, bool is_min) {
-  return HWY_DYNAMIC_DISPATCH(ExtremeOfRun)(from, length, is_min);
+  add_rows({.from = b, .rows = 1, .row_stride = 0}, count, a);
 }
 
 }  // namespace tessera::kernels

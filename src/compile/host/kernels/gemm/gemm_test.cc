@@ -13,9 +13,7 @@
 #include <string>
 #include <thread>
 
-#include "compile/host/kernels/targets.h"
-// targets.h comes before any Highway header.
-#include <hwy/highway.h>
+#include "compile/host/kernels/on_every_target.h"
 
 namespace tessera::kernels {
 namespace {
@@ -246,16 +244,10 @@ std::string describe(const Case& c) {
 // Runs `body` once per instruction set of this machine.
 template <class Body>
 void on_every_target(const Body& body) {
-  for (std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(target);
-    EXPECT_STREQ(GemmPlan({{{0}, {0}, {0}}, {{0}, {0}, {0}}, {0}, {0}, {1}}).target(),
-                 hwy::TargetName(target));
+  testing::on_every_target([&](const char* name) {
+    EXPECT_STREQ(GemmPlan({{{0}, {0}, {0}}, {{0}, {0}, {0}}, {0}, {0}, {1}}).target(), name);
     body();
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  });
 }
 
 void expect_exact(const Case& c, Random& random) {

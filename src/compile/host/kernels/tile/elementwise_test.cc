@@ -11,11 +11,9 @@
 #include <random>
 #include <string>
 
-#include "compile/host/kernels/targets.h"
+#include "compile/host/kernels/on_every_target.h"
 #include "compile/host/kernels/tile/elementwise_internal.h"
 #include "ops/record.h"
-// targets.h comes before any Highway header.
-#include <hwy/highway.h>
 
 namespace tessera::kernels {
 namespace {
@@ -24,18 +22,7 @@ using elementwise::Entry;
 using Bytes = std::vector<std::byte>;
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-
-template <class Body>
-void on_every_target(const Body& body) {
-  for (std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(target);
-    body();
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-}
+using testing::on_every_target;
 
 // --- what kernels take and give ------------------------------------------------------------------
 
@@ -347,7 +334,7 @@ TEST(Elementwise, AllKernelsExist) {
 }
 
 TEST(Elementwise, ExactKernelsFollowTheirDefinitions) {
-  on_every_target([] {
+  on_every_target([](const char* /*name*/) {
     for_each_kernel([](const Entry& entry, const Signature& s) {
       if (is_approximated(entry)) return;
       const auto words = operand_words(s, 2000, 7);
@@ -365,7 +352,7 @@ TEST(Elementwise, ExactKernelsFollowTheirDefinitions) {
 }
 
 TEST(Elementwise, FunctionsAreCloseAtSpecialValues) {
-  on_every_target([] {
+  on_every_target([](const char* /*name*/) {
     for_each_kernel([](const Entry& entry, const Signature& s) {
       if (!double_functions().contains(entry.name)) return;
       const auto words = operand_words(s, 500, 3);
@@ -421,7 +408,7 @@ TEST(Elementwise, ErfInvInvertsErf) {
 
 TEST(Elementwise, EveryTargetGivesTheSameBits) {
   std::map<std::string, std::vector<std::uint32_t>> first;
-  on_every_target([&] {
+  on_every_target([&](const char* /*name*/) {
     for_each_kernel([&](const Entry& entry, const Signature& s) {
       const auto result = run(entry, s, operand_words(s, 20000, 11));
       const auto key = std::string(entry.name) + std::string(name(entry.dtype));
@@ -435,7 +422,7 @@ TEST(Elementwise, FunctionsGiveTheSameBitsOnDenseSweeps) {
   for (std::uint64_t bits = 0; bits < 0x100000000; bits += 16411)
     x.push_back(static_cast<std::uint32_t>(bits));
   std::map<std::string, std::vector<std::uint32_t>> first;
-  on_every_target([&] {
+  on_every_target([&](const char* /*name*/) {
     for_each_kernel([&](const Entry& entry, const Signature& s) {
       if (!is_approximated(entry)) return;
       std::vector<std::vector<std::uint32_t>> words(s.inputs.size(), x);
@@ -479,7 +466,7 @@ std::vector<std::uint32_t> run_shifted(const Entry& entry, const Signature& s,
 }
 
 TEST(Elementwise, TailsScalarsAndAlignmentChangeNothing) {
-  on_every_target([] {
+  on_every_target([](const char* /*name*/) {
     for_each_kernel([](const Entry& entry, const Signature& s) {
       const std::size_t arity = s.inputs.size();
       auto words = operand_words(s, 80, 5);

@@ -32,7 +32,7 @@ class Runner {
  public:
   Runner(const Plan& plan, std::span<std::byte* const> buffers, Scratch& scratch)
       : plan_(plan), buffers_(buffers), scratch_(scratch), registers_(scratch.registers) {
-    const std::size_t lines = plan.num_slots * plan.slot_bytes / sizeof(Line);
+    const std::size_t lines = (plan.num_slots + 1) * plan.slot_bytes / sizeof(Line);
     if (scratch.slots.size() < lines) scratch.slots.resize(lines);
     registers_.resize(std::max(registers_.size(), at(plan.program.num_registers)));
     for (std::size_t i = 0; i < plan.constants.size(); ++i)
@@ -75,13 +75,21 @@ class Runner {
     }
   }
 
-  std::byte* slot(const Instruction& instruction) const {
-    return scratch_.slots[at(instruction.slot) * plan_.slot_bytes / sizeof(Line)].bytes;
+  std::byte* slot(std::size_t number) const {
+    return scratch_.slots[number * plan_.slot_bytes / sizeof(Line)].bytes;
+  }
+
+  // The data of a register with all its elements: copies of a scalar go into the last slot.
+  const std::byte* dense(const TileInput& reg, DType dtype, std::int64_t n) const {
+    const auto* data = static_cast<const std::byte*>(reg.data);
+    if (!reg.is_scalar) return data;
+    fill(size_bytes(dtype), data, slot(plan_.num_slots), n);
+    return slot(plan_.num_slots);
   }
 
   // Where a tile is computed: in a result or in a slot.
   std::byte* target(const Instruction& instruction, const Tile& tile) const {
-    if (instruction.store < 0) return slot(instruction);
+    if (instruction.store < 0) return slot(at(instruction.slot));
     const TileAccess& access = plan_.program.stores[at(instruction.store)].access;
     const Linear& linear = plan_.stores[at(instruction.store)];
     std::byte* to = buffers_[at(access.buffer)] + start_of(linear, tile) * bytes_of(access.dtype);
@@ -102,6 +110,26 @@ class Runner {
 
   static std::int64_t bytes_of(DType dtype) { return static_cast<std::int64_t>(size_bytes(dtype)); }
 
+  // One element per row.
+  Rows row_elements(const Linear& linear, DType dtype, const Tile& tile) const {
+    row_starts(plan_.space, linear, tile, scratch_.starts.data());
+    return {size_bytes(dtype), scratch_.starts.data(), tile.rows, 1, 1};
+  }
+
+  void load_row_elements(const Instruction& instruction, const Tile& tile) {
+    const TileAccess& access = plan_.program.loads[instruction.source].access;
+    const Linear& linear = plan_.loads[instruction.source];
+    const std::byte* buffer = buffers_[at(access.buffer)];
+    if (instruction.slot < 0) {
+      registers_[at(instruction.reg)] = {buffer + start_of(linear, tile) * bytes_of(access.dtype),
+                                         false};
+      return;
+    }
+    std::byte* to = slot(at(instruction.slot));
+    load_rows(row_elements(linear, access.dtype, tile), buffer, to);
+    registers_[at(instruction.reg)] = {to, false};
+  }
+
   Rows rows_of(const Linear& linear, DType dtype, const Tile& tile) const {
     row_starts(plan_.space, linear, tile, scratch_.starts.data());
     return {size_bytes(dtype), scratch_.starts.data(), tile.rows, tile.columns,
@@ -109,6 +137,7 @@ class Runner {
   }
 
   void load(const Instruction& instruction, const Tile& tile) {
+    if (plan_.program.loads[instruction.source].is_row) return load_row_elements(instruction, tile);
     const TileAccess& access = plan_.program.loads[instruction.source].access;
     const Linear& linear = plan_.loads[instruction.source];
     const std::byte* buffer = buffers_[at(access.buffer)];
@@ -149,8 +178,36 @@ class Runner {
     }
   }
 
+  void reduce(const TileStep& step, const Instruction& instruction, const Tile& tile) {
+    const std::byte* from = dense(registers_[at(step.inputs[0])], step.out_dtype, tile.size());
+    std::byte* to = target(instruction, tile);
+    plan_.reducers[at(step.reduction)].run(reinterpret_cast<const float*>(from), tile.rows,
+                                           reinterpret_cast<float*>(to));
+    registers_[at(instruction.reg)] = {to, false};
+  }
+
+  void expand(const TileStep& step, const Instruction& instruction, const Tile& tile) {
+    const TileInput& row = registers_[at(step.inputs[0])];
+    TileInput& reg = registers_[at(instruction.reg)];
+    const bool is_scalar = row.is_scalar || tile.rows == 1;
+    if (is_scalar && instruction.store < 0) {
+      reg = {row.data, true};
+      return;
+    }
+    std::byte* to = target(instruction, tile);
+    reg = {to, false};
+    const std::size_t size = size_bytes(step.out_dtype);
+    const auto* data = static_cast<const std::byte*>(row.data);
+    if (is_scalar) return fill(size, data, to, tile.size());
+    for (std::size_t r = 0; r < at(tile.rows); ++r) {
+      fill(size, data + r * size, to + r * at(tile.columns) * size, tile.columns);
+    }
+  }
+
   void step(const Instruction& instruction, const Tile& tile) {
     const TileStep& step = plan_.program.steps[instruction.source];
+    if (step.kind == StepKind::reduce) return reduce(step, instruction, tile);
+    if (step.kind == StepKind::expand) return expand(step, instruction, tile);
     TileInput inputs[3];
     bool is_scalar = instruction.store < 0;
     for (std::size_t k = 0; k < at(step.num_inputs); ++k) {
@@ -158,7 +215,7 @@ class Runner {
       is_scalar = is_scalar && inputs[k].is_scalar;
     }
     std::byte* to = target(instruction, tile);
-    step.kernel(inputs, to, is_scalar ? 1 : at(tile.size()));
+    step.kernel(inputs, to, is_scalar ? 1 : at(step.is_row ? tile.rows : tile.size()));
     registers_[at(instruction.reg)] = {to, is_scalar};
   }
 
@@ -175,16 +232,13 @@ class Runner {
     const Linear& linear = plan_.stores[number];
     const TileInput& reg = registers_[at(store.reg)];
     std::byte* buffer = buffers_[at(store.access.buffer)];
+    if (store.is_row) {
+      return store_rows(row_elements(linear, dtype, tile), dense(reg, dtype, tile.rows), buffer);
+    }
     if (form_of(plan_.space, linear, tile) == Form::run) {
       return store_dense(reg, dtype, tile, buffer + start_of(linear, tile) * bytes_of(dtype));
     }
-    const auto* data = static_cast<const std::byte*>(reg.data);
-    alignas(64) std::byte copies[kTileSize * sizeof(double)];
-    if (reg.is_scalar) {
-      fill(size_bytes(dtype), data, copies, tile.size());
-      data = copies;
-    }
-    store_rows(rows_of(linear, dtype, tile), data, buffer);
+    store_rows(rows_of(linear, dtype, tile), dense(reg, dtype, tile.size()), buffer);
   }
 
   const Plan& plan_;

@@ -9,6 +9,7 @@
 
 #include <tessera/types.h>
 
+#include "compile/host/kernels/reduce.h"
 #include "compile/host/kernels/tile/elementwise.h"
 
 namespace tessera::kernels {
@@ -22,20 +23,36 @@ struct TileAccess {
   friend bool operator==(const TileAccess&, const TileAccess&) = default;
 };
 
+/// Registers hold one element per index, or one per row: the indices that differ in the last
+/// dimension only.
+enum class StepKind : std::uint8_t {
+  map,     // the kernel on registers of one sort
+  reduce,  // each row to one element
+  expand,  // one element per row to the whole row
+};
+
 struct TileStep {
-  TileKernel kernel;
+  TileKernel kernel;  // map
   int num_inputs;
   int inputs[3];  // registers
   int output;     // register
   DType out_dtype;
+  StepKind kind = StepKind::map;
+  bool is_row = false;  // map: the registers hold one element per row
+  int reduction = -1;   // reduce: which one of the program's
 };
+
+/// Rows of programs that look at whole rows are no longer than this.
+inline constexpr std::int64_t kMaxRowLength = 4096;
 
 /// Registers are numbered from 0 to num_registers - 1 and written once: by a load, a constant, a
 /// generator or a step. A store may name any register.
 struct TileProgram {
+  /// With `is_row` the access has no stride for the last dimension.
   struct Load {
     int reg;
     TileAccess access;
+    bool is_row = false;
   };
   struct Constant {
     int reg;
@@ -59,6 +76,12 @@ struct TileProgram {
   struct Store {
     int reg;
     TileAccess access;
+    bool is_row = false;
+  };
+  /// Of f32; a sum, a max or a min.
+  struct Reduction {
+    ReduceKind kind;
+    std::vector<std::int64_t> cuts;  // see RowReducer
   };
 
   Shape extents;  // the iteration space
@@ -69,6 +92,8 @@ struct TileProgram {
   std::vector<RandomBits> random_bits;
   std::vector<TileStep> steps;
   std::vector<Store> stores;
+  std::vector<Reduction> reductions;
+  bool has_rows = false;  // some registers hold one element per row; there is a last dimension
 };
 
 /// How to run a program: built once, run many times, by several threads at once.

@@ -43,13 +43,16 @@ struct Space {
   /// Whether every tile is one run of `linear`.
   bool always_run(const Linear& linear) const;
   bool always_alike(const Linear& linear) const;
+  /// Whether one element per row lies one after another.
+  bool rows_are_dense(const Linear& linear) const;
 };
 
 /// Dense row-major extents to rows and columns. `memory` are accesses and `counters` other linear
 /// functions of the index, with one stride per extent on entry. Dimensions are merged where all of
-/// them allow, and reordered when memory lies across the rows.
+/// them allow, and reordered when memory lies across the rows. With `keeps_rows` the last dimension
+/// is the columns, and tiles are whole rows.
 Space make_space(const Shape& extents, std::span<Linear* const> memory,
-                 std::span<Linear* const> counters);
+                 std::span<Linear* const> counters, bool keeps_rows);
 
 struct Tile {
   std::int64_t row;

@@ -20,10 +20,13 @@ std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 void make_linears(Plan& plan) {
   const TileProgram& program = plan.program;
-  for (const auto& load : program.loads)
-    plan.loads.push_back({.offset = load.access.offset, .strides = load.access.strides});
-  for (const auto& store : program.stores)
-    plan.stores.push_back({.offset = store.access.offset, .strides = store.access.strides});
+  const auto linear_of = [](const auto& transfer) {
+    Linear linear{.offset = transfer.access.offset, .strides = transfer.access.strides};
+    if (transfer.is_row) linear.strides.push_back(0);
+    return linear;
+  };
+  for (const auto& load : program.loads) plan.loads.push_back(linear_of(load));
+  for (const auto& store : program.stores) plan.stores.push_back(linear_of(store));
   for (const auto& iota : program.iotas)
     plan.iotas.push_back({.offset = iota.start, .strides = iota.coefficients});
   for (const auto& random : program.random_bits)
@@ -39,7 +42,7 @@ void make_linears(Plan& plan) {
       require(linear->strides.size() == program.extents.size(), "there is a stride per dimension");
   }
   require(program.extents.size() <= kMaxDims, "a tile program has few dimensions");
-  plan.space = make_space(program.extents, memory, counters);
+  plan.space = make_space(program.extents, memory, counters, program.has_rows);
 }
 
 // As the op convert: truncated, saturated, and 0 for NaN.
@@ -151,7 +154,7 @@ class Planner {
     for (std::size_t i = 0; i < plan_.instructions.size(); ++i) {
       Instruction& instruction = plan_.instructions[i];
       for (std::size_t s = 0; s < program_.stores.size() && instruction.store < 0; ++s) {
-        if (program_.stores[s].reg != instruction.reg) continue;
+        if (program_.stores[s].reg != instruction.reg || program_.stores[s].is_row) continue;
         if (!plan_.space.always_run(plan_.stores[s])) continue;
         if (is_read_later(program_.stores[s].access, i)) continue;
         instruction.store = static_cast<int>(s);
@@ -173,6 +176,7 @@ class Planner {
     if (instruction.store >= 0) return false;
     if (instruction.kind != Kind::load || instruction.must_copy) return true;
     const Linear& linear = plan_.loads[instruction.source];
+    if (program_.loads[instruction.source].is_row) return !plan_.space.rows_are_dense(linear);
     return !plan_.space.always_run(linear) && !plan_.space.always_alike(linear);
   }
 
@@ -200,6 +204,7 @@ class Planner {
   // Gives back the slots of inputs that end here: before the output takes one where a kernel may
   // write over the input, after it otherwise.
   void release_inputs(std::size_t i, const TileStep& step, bool is_before) {
+    if (is_before && step.kind != StepKind::map) return;
     for (int k = 0; k < step.num_inputs; ++k) {
       const std::size_t reg = at(step.inputs[k]);
       const bool same_size = size_bytes(plan_.dtypes[reg]) == size_bytes(step.out_dtype);
@@ -241,11 +246,16 @@ Plan make_plan(TileProgram program) {
   Plan plan;
   plan.program = std::move(program);
   make_linears(plan);
+  for (const auto& reduction : plan.program.reductions) {
+    plan.reducers.emplace_back(reduction.kind, reduction.cuts);
+  }
   Planner(plan).run();
   std::size_t widest = 4;
   for (DType dtype : plan.dtypes) widest = std::max(widest, size_bytes(dtype));
   // The extra line keeps loads and stores of different slots from matching in their low bits.
-  plan.slot_bytes = at(static_cast<int>(kTileSize)) * widest + 64;
+  const std::int64_t longest =
+      std::max(kTileSize, (plan.space.tile_rows * plan.space.tile_columns + 15) / 16 * 16);
+  plan.slot_bytes = static_cast<std::size_t>(longest) * widest + 64;
   const std::int64_t parts = plan.space.rows * plan.space.columns / kPartSize;
   plan.num_parts = static_cast<int>(
       std::clamp<std::int64_t>(std::min(parts, plan.space.num_tiles), 1, kMaxParts));

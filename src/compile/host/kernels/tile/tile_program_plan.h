@@ -38,6 +38,7 @@ struct Plan {
   std::vector<int> copied_stores;         // done after the instructions
   std::vector<std::uint64_t> constants;   // bytes of the values
   std::vector<DType> dtypes;              // of registers
+  std::vector<RowReducer> reducers;
   std::size_t num_slots = 0;
   std::size_t slot_bytes = 0;
   int num_parts = 1;

@@ -60,19 +60,19 @@ std::size_t crossing_dimension(const Dims& dims, std::span<Linear* const> memory
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-void choose_tiles(Space& space, bool crosses) {
+void choose_tiles(Space& space, bool crosses, bool keeps_rows) {
   constexpr std::int64_t kRectangleColumns = 32;
   if (crosses && space.columns > kRectangleColumns && space.rows > 1) {
     // Few enough cache lines for one pass over them, long enough runs either way.
     space.tile_columns = kRectangleColumns;
     space.tile_rows = std::min(space.rows, kTileSize / kRectangleColumns);
-  } else if (space.columns > kTileSize) {
+  } else if (space.columns > kTileSize && !keeps_rows) {
     // Parts of about the same size, whole vectors as long as possible.
     const std::int64_t parts = ceil_div(space.columns, kTileSize);
     space.tile_columns = ceil_div(ceil_div(space.columns, parts), 16) * 16;
   } else {
     space.tile_columns = space.columns;
-    space.tile_rows = std::min(space.rows, kTileSize / space.columns);
+    space.tile_rows = std::min(space.rows, std::max<std::int64_t>(kTileSize / space.columns, 1));
   }
   space.column_blocks = ceil_div(space.columns, space.tile_columns);
   space.num_tiles = ceil_div(space.rows, space.tile_rows) * space.column_blocks;
@@ -110,17 +110,26 @@ bool Space::always_alike(const Linear& linear) const {
   return tile_rows == 1 ? linear.rows_alike > 0 : linear.rows_alike == rows;
 }
 
+bool Space::rows_are_dense(const Linear& linear) const {
+  std::int64_t length = 1;
+  for (std::size_t d = extents.size(); d-- > 0; length *= extents[d]) {
+    if (linear.strides[d] != length) return false;
+  }
+  return true;
+}
+
 Space make_space(const Shape& extents, std::span<Linear* const> memory,
-                 std::span<Linear* const> counters) {
+                 std::span<Linear* const> counters, bool keeps_rows) {
   Dims dims{extents, {memory.begin(), memory.end()}};
   dims.linears.insert(dims.linears.end(), counters.begin(), counters.end());
-  for (std::size_t d = dims.extents.size(); d-- > 0;) {
+  const std::size_t kept = keeps_rows ? 1 : 0;
+  for (std::size_t d = dims.extents.size() - kept; d-- > 0;) {
     if (dims.extents[d] == 1) dims.remove(d);
   }
   const std::size_t crossing = crossing_dimension(dims, memory);
-  const bool crosses = crossing < dims.extents.size();
+  const bool crosses = !keeps_rows && crossing < dims.extents.size();
   if (crosses) dims.move_before_last(crossing);
-  for (std::size_t d = dims.extents.size(); d-- > 1;) {
+  for (std::size_t d = dims.extents.size() - kept; d-- > 1;) {
     if (!dims.can_merge_with_next(d - 1)) continue;
     dims.extents[d] *= dims.extents[d - 1];
     dims.remove(d - 1);
@@ -136,7 +145,7 @@ Space make_space(const Shape& extents, std::span<Linear* const> memory,
   space.rows = std::accumulate(space.extents.begin(), space.extents.end(), std::int64_t{1},
                                std::multiplies<>());
   for (Linear* linear : dims.linears) finish(*linear, space);
-  if (space.rows > 0 && space.columns > 0) choose_tiles(space, crosses);
+  if (space.rows > 0 && space.columns > 0) choose_tiles(space, crosses, keeps_rows);
   return space;
 }
 
