@@ -205,8 +205,9 @@ Array array(const std::vector<T>& elements, Shape shape,
   }
 }
 template <Element T>
-Array array(const std::vector<T>& elements) {
-  return array(elements, {static_cast<std::int64_t>(elements.size())});
+Array array(const std::vector<T>& elements,
+            std::source_location where = std::source_location::current()) {
+  return array(elements, {static_cast<std::int64_t>(elements.size())}, where);
 }
 template <Element T>
 Array array(std::initializer_list<T> elements, Shape shape,
@@ -214,13 +215,14 @@ Array array(std::initializer_list<T> elements, Shape shape,
   return array(std::span<const T>(elements.begin(), elements.size()), std::move(shape), where);
 }
 template <Element T>
-Array array(std::initializer_list<T> elements) {
-  return array(elements, {static_cast<std::int64_t>(elements.size())});
+Array array(std::initializer_list<T> elements,
+            std::source_location where = std::source_location::current()) {
+  return array(elements, {static_cast<std::int64_t>(elements.size())}, where);
 }
 /// A scalar.
 template <Element T>
-Array scalar(T value) {
-  return detail::array_from(dtype_of<T>, {}, &value, 1, std::source_location::current());
+Array scalar(T value, std::source_location where = std::source_location::current()) {
+  return detail::array_from(dtype_of<T>, {}, &value, 1, where);
 }
 
 Array zeros(Shape shape, DType dtype = DType::f32,

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <source_location>
 #include <span>
 #include <string>
 #include <vector>
@@ -37,7 +38,8 @@ class RandomState {
   /// Drawn in f64, then rounded to f32.
   Array standard_normal(const Shape& shape);
   /// i32 in [low, high); throws UserError when the range is empty or beyond i32.
-  Array randint(std::int32_t low, std::int64_t high, const Shape& shape);
+  Array randint(std::int32_t low, std::int64_t high, const Shape& shape,
+                std::source_location where = std::source_location::current());
 
  private:
   std::shared_ptr<NumpyRandomState> state_;
@@ -45,7 +47,8 @@ class RandomState {
 
 /// numpy.random.RandomState(seed).randint(0, vocab, size=(num_sequences, length), dtype=int32).
 Tokens random_tokens(std::uint32_t seed, std::int64_t num_sequences, std::int64_t length,
-                     std::int32_t vocab);
+                     std::int32_t vocab,
+                     std::source_location where = std::source_location::current());
 
 /// The bytes of a text file, split for training and testing.
 struct Text {

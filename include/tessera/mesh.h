@@ -73,7 +73,8 @@ Mesh make_mesh(std::vector<MeshAxis> axes, std::vector<std::int64_t> devices = {
 /// axes.
 std::string to_string(const Mesh& mesh);
 /// Reads the text form of a mesh; throws UserError.
-Mesh parse_mesh(const std::string& text);
+Mesh parse_mesh(const std::string& text,
+                std::source_location where = std::source_location::current());
 
 struct None {};
 inline constexpr None none{};

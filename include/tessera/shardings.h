@@ -4,6 +4,8 @@
 //   Shardings specs = get_partition_spec(state);    specs["params"];
 #pragma once
 
+#include <concepts>
+#include <memory>
 #include <optional>
 
 #include <tessera/tree.h>
@@ -163,6 +165,29 @@ std::string visualize_sharding(const Shape& shape, const NamedSharding& sharding
 /// Of a concrete array. The library prints nothing: std::puts(visualize_array_sharding(x).c_str()).
 std::string visualize_array_sharding(const Array& x, const VisualizeOptions& options = {},
                                      std::source_location where = std::source_location::current());
+
+/// A function that is told a sharding.
+class ShardingCallback {
+ public:
+  template <std::invocable<const NamedSharding&> F>
+  ShardingCallback(F f)  // NOLINT(google-explicit-constructor)
+      : call_([](const void* target, const NamedSharding& sharding) {
+          (*static_cast<const F*>(target))(sharding);
+        }),
+        target_(std::make_shared<const F>(std::move(f))) {}
+  void operator()(const NamedSharding& sharding) const { call_(target_.get(), sharding); }
+
+ private:
+  void (*call_)(const void*, const NamedSharding&);
+  std::shared_ptr<const void> target_;
+};
+
+/// Tells `callback` how x is split: at once where x has its values; in a traced function what the
+/// compiler chose, each time that the function is compiled, by jit or by lower(). A value on which
+/// no result depends is not computed, and nothing is told of it. In vmap and shard_map it is the
+/// sharding of the whole batch, with its dimension in front.
+void inspect_array_sharding(const Array& x, const ShardingCallback& callback,
+                            std::source_location where = std::source_location::current());
 
 // --- logical axis names
 //

@@ -130,23 +130,6 @@ template <typename T>
 concept TupleLike = requires {
   std::tuple_size<T>::value;
 };
-template <typename T>
-concept MapLike = requires(T& value) {
-  typename T::mapped_type;
-  value.begin()->second;
-};
-template <typename T>
-concept ListLike = requires(T& value) {
-  typename T::value_type;
-  value.begin() != value.end();
-  value.size();
-};
-template <typename T>
-concept OptionalLike = requires(T& value) {
-  typename T::value_type;
-  { value.has_value() } -> std::same_as<bool>;
-  *value;
-};
 
 inline void walk(Walk& w, const PartitionSpec& spec) { w.fixed(to_string(spec)); }
 inline void walk(Walk& w, const Mesh& mesh) { w.fixed(to_string(mesh)); }
@@ -191,7 +174,7 @@ template <typename T>
     w.fixed_bits(&value, sizeof(T));
   } else if constexpr (std::is_convertible_v<const T&, std::string_view>) {
     w.fixed(value);
-  } else if constexpr (MapLike<T>) {
+  } else if constexpr (requires { typename T::mapped_type; }) {
     w.enter_items(value.size(), false);
     for (auto& [name, item] : value) {
       if constexpr (std::is_arithmetic_v<std::remove_cvref_t<decltype(name)>>) {
@@ -204,9 +187,9 @@ template <typename T>
     w.leave();
   } else if constexpr (std::same_as<T, std::vector<bool>>) {
     w.fixed(std::string(value.begin(), value.end()));
-  } else if constexpr (ListLike<T>) {
+  } else if constexpr (requires { value.begin() != value.end(); }) {
     walk_list(w, value);
-  } else if constexpr (OptionalLike<T>) {
+  } else if constexpr (requires { value.has_value() && (*value, true); }) {
     w.fixed(value.has_value() ? "some" : "none");
     if (value.has_value()) walk(w, *value);
   } else if constexpr (TupleLike<T>) {
@@ -232,7 +215,8 @@ template <typename... Ts>
 void replace_leaves(const Walk& w, const std::vector<Array>& leaves);
 std::vector<Array> arrays_of(const Walk& w);
 std::vector<Param> params_of(Walk& w);
-void check_same_leaves(std::size_t expected, std::size_t found, const char* what);
+std::vector<Array> matching_leaves(std::size_t expected, std::vector<Array> leaves,
+                                   const std::source_location& where);
 
 template <typename T>
 [[gnu::cold]] Walk walked(const T& tree, Walk::Want want) {
@@ -272,19 +256,34 @@ template <typename T>
   return result;
 }
 
-/// f(leaf, the leaves of `others` at its place...) for every leaf; parameters keep path and spec.
+namespace detail {
 template <typename F, typename T, typename... Ts>
-T tree_map(F&& f, const T& tree, const Ts&... others) {
+T map_leaves(const std::source_location& where, F&& f, const T& tree, const Ts&... others) {
   std::vector<Array> leaves = tree_leaves(tree);
-  const std::vector<Array> rest[sizeof...(Ts) + 1] = {tree_leaves(others)..., {}};
-  for (std::size_t i = 0; i < sizeof...(Ts); ++i) {
-    detail::check_same_leaves(leaves.size(), rest[i].size(), "tree_map");
-  }
+  const std::vector<Array> rest[sizeof...(Ts) + 1] = {
+      matching_leaves(leaves.size(), tree_leaves(others), where)..., {}};
   [&]<std::size_t... I>(std::index_sequence<I...>) {
     for (std::size_t i = 0; i < leaves.size(); ++i) leaves[i] = f(leaves[i], rest[I][i]...);
   }
   (std::index_sequence_for<Ts...>());
   return tree_replace(tree, leaves);
+}
+}  // namespace detail
+
+/// f(leaf, the leaves of `others` at its place...) for every leaf; parameters keep path and spec.
+template <typename F, typename T, typename... Ts>
+T tree_map(F&& f, const T& tree, const Ts&... others) {
+  return detail::map_leaves(std::source_location(), f, tree, others...);
+}
+template <typename F, typename T, typename A>
+T tree_map(F&& f, const T& tree, const A& a,
+           std::source_location where = std::source_location::current()) {
+  return detail::map_leaves(where, f, tree, a);
+}
+template <typename F, typename T, typename A, typename B>
+T tree_map(F&& f, const T& tree, const A& a, const B& b,
+           std::source_location where = std::source_location::current()) {
+  return detail::map_leaves(where, f, tree, a, b);
 }
 
 /// f(path, leaf) for every leaf.

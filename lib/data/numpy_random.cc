@@ -11,10 +11,11 @@
 
 namespace tessera {
 
-void NumpyRandomState::randint_i32(std::int32_t low, std::int64_t high,
-                                   std::span<std::int32_t> out) {
+void NumpyRandomState::randint_i32(std::int32_t low, std::int64_t high, std::span<std::int32_t> out,
+                                   std::source_location where) {
   if (high <= low || high > std::int64_t{1} << 31U) {
     throw UserError({.what = "randint: there is no i32 in the range",
+                     .where = Span(where),
                      .found = "[" + std::to_string(low) + ", " + std::to_string(high) + ")",
                      .wanted = "low < high <= 2147483648",
                      .cure = "pass a `high` above `low`; it is itself never drawn"});
@@ -67,9 +68,10 @@ Array RandomState::standard_normal(const Shape& shape) {
   return array(std::vector<float>(values.begin(), values.end()), shape);
 }
 
-Array RandomState::randint(std::int32_t low, std::int64_t high, const Shape& shape) {
+Array RandomState::randint(std::int32_t low, std::int64_t high, const Shape& shape,
+                           std::source_location where) {
   std::vector<std::int32_t> values(static_cast<std::size_t>(num_elements(shape)));
-  state_->randint_i32(low, high, values);
+  state_->randint_i32(low, high, values, where);
   return array(values, shape);
 }
 

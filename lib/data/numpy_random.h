@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <random>
+#include <source_location>
 #include <span>
 
 namespace tessera {
@@ -18,7 +19,8 @@ class NumpyRandomState {
 
   /// Fills `out` as randint(low, high, size=out.size(), dtype=int32): values in [low, high), by
   /// masked rejection. Throws UserError unless low < high <= 2^31.
-  void randint_i32(std::int32_t low, std::int64_t high, std::span<std::int32_t> out);
+  void randint_i32(std::int32_t low, std::int64_t high, std::span<std::int32_t> out,
+                   std::source_location where = std::source_location::current());
   /// Fills `out` as standard_normal(size=out.size()): Marsaglia's polar method in f64.
   void standard_normal(std::span<double> out);
 

@@ -33,9 +33,9 @@ Array Tokens::batch(std::int64_t first, std::int64_t size) const {
 }
 
 Tokens random_tokens(std::uint32_t seed, std::int64_t num_sequences, std::int64_t length,
-                     std::int32_t vocab) {
+                     std::int32_t vocab, std::source_location where) {
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(num_sequences * length));
-  NumpyRandomState(seed).randint_i32(0, vocab, tokens);
+  NumpyRandomState(seed).randint_i32(0, vocab, tokens, where);
   return Tokens(std::move(tokens), length);
 }
 

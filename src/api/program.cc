@@ -137,7 +137,7 @@ void simplify(Program& program) {
   program.traced = ir::run_passes(ops::simplify_passes(), program.traced, program.passes);
   drop_unused_captures(program);
   // The values of the captures go as well.
-  program.traced = ir::without_dead_code(program.traced);
+  program.traced = ir::without_dead_code(std::move(program.traced));
   forward_inputs(program);
 }
 

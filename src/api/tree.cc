@@ -179,16 +179,28 @@ const std::vector<std::string>& Walk::paths() {
   return paths_;
 }
 
-void check_same_leaves(std::size_t expected, std::size_t found, const char* what) {
+namespace {
+
+void check_same_leaves(std::size_t expected, std::size_t found, const char* what,
+                       const Span& where) {
   if (expected == found) return;
   throw UserError({.what = fmt::format("{}: the trees differ in structure", what),
+                   .where = where,
                    .found = fmt::format("number of leaves: {}", found),
                    .wanted = fmt::format("number of leaves: {}", expected),
                    .cure = "pass trees of the same structure"});
 }
 
+}  // namespace
+
+std::vector<Array> matching_leaves(std::size_t expected, std::vector<Array> leaves,
+                                   const std::source_location& where) {
+  check_same_leaves(expected, leaves.size(), "tree_map", trace::call_span(where));
+  return leaves;
+}
+
 void replace_leaves(const Walk& w, const std::vector<Array>& leaves) {
-  check_same_leaves(w.leaves().size(), leaves.size(), "tree_replace");
+  check_same_leaves(w.leaves().size(), leaves.size(), "tree_replace", Span());
   for (std::size_t i = 0; i < leaves.size(); ++i) *w.leaves()[i].array = leaves[i];
 }
 

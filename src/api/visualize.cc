@@ -5,6 +5,7 @@
 
 #include <tessera/shardings.h>
 
+#include "api/apply.h"
 #include "api/array_node.h"
 
 namespace tessera {
@@ -269,6 +270,25 @@ std::string visualize_array_sharding(const Array& x, const VisualizeOptions& opt
   detail::tiles_of(x, Span(where));  // throws unless concrete and alive
   const detail::Placement& placement = *x.node()->placement;
   return draw(placement.mesh, placement.layout, options);
+}
+
+void inspect_array_sharding(const Array& x, const ShardingCallback& callback,
+                            std::source_location where) {
+  if (!x.node()->is_traced()) {
+    detail::tiles_of(x, Span(where));  // throws unless concrete and alive
+    return callback(x.sharding(where));
+  }
+  const auto tell = [callback](const Mesh& mesh, const Sharding& sharding) {
+    NamedSharding named;  // parts of axes have names that the constructor does not take
+    named.mesh = mesh;
+    named.spec = to_spec(mesh, sharding);
+    callback(named);
+  };
+  detail::public_op(where, [&] {
+    using Tell = std::function<void(const Mesh&, const Sharding&)>;
+    return detail::emit("inspect_sharding", {x},
+                        {{"callback", ir::ShardingWatcher{std::make_shared<const Tell>(tell)}}});
+  });
 }
 
 }  // namespace tessera

@@ -116,9 +116,9 @@ Function forward_half(const Joint& joint, const std::vector<ValueId>& extra) {
   Function result = joint.function;
   result.outputs.insert(result.outputs.end(), extra.begin(), extra.end());
   // Nothing forward reads a cotangent.
-  result = ir::without_dead_code(result);
+  result = ir::without_dead_code(std::move(result));
   result.inputs.resize(joint.num_inputs);
-  return ir::without_dead_code(result);
+  return ir::without_dead_code(std::move(result));
 }
 
 bool is_cheap(const Equation& equation) {

@@ -39,7 +39,7 @@ Function value_and_grad(const Function& function, const std::vector<std::size_t>
     const bool is_reached = gradient != ir::kNoValue;
     result.outputs.push_back(is_reached ? gradient : ops::full(b, 0.0, Type(b.type(input))));
   }
-  return ir::without_dead_code(result);
+  return ir::without_dead_code(std::move(result));
 }
 
 }  // namespace tessera::differentiate

@@ -82,33 +82,44 @@ bool has_bodies(const Equation& equation) {
                      [](const auto& item) { return std::holds_alternative<Bodies>(item.second); });
 }
 
-/// The equations that outputs need, pruned, in program order.
-std::vector<Equation> needed_equations(const Function& function) {
+/// Takes the equations that outputs need out of the function; pruned, in program order.
+std::vector<Equation> take_needed(Function& function) {
   std::vector<bool> is_needed(function.values.size(), false);
   for (ValueId id : function.outputs) is_needed[id] = true;
   std::vector<Equation> kept;
   for (std::size_t i = function.equations.size(); i-- > 0;) {
-    const Equation& equation = function.equations[i];
-    std::vector<bool> needed_results;
-    for (ValueId id : equation.results) needed_results.push_back(is_needed[id]);
-    if (std::none_of(needed_results.begin(), needed_results.end(), [](bool b) { return b; })) {
+    Equation& equation = function.equations[i];
+    if (std::none_of(equation.results.begin(), equation.results.end(),
+                     [&](ValueId id) { return is_needed[id]; })) {
+      if (is_inspection(*equation.op)) kept.push_back(std::move(equation));
       continue;
     }
-    kept.push_back(has_bodies(equation) ? prune(equation, needed_results) : equation);
+    if (has_bodies(equation)) {
+      std::vector<bool> needed_results;
+      for (ValueId id : equation.results) needed_results.push_back(is_needed[id]);
+      equation = prune(equation, needed_results);
+    }
+    kept.push_back(std::move(equation));
     for (ValueId id : kept.back().operands) is_needed[id] = true;
   }
+  std::erase_if(kept, [&](const Equation& equation) {
+    return is_inspection(*equation.op) && !is_needed[equation.operands[0]];
+  });
   std::reverse(kept.begin(), kept.end());
   return kept;
 }
 
 }  // namespace
 
-Function without_dead_code(const Function& function) {
+Function without_dead_code(Function function) {
   Function result = empty_like(function);
+  result.values.reserve(function.values.size());
   std::vector<ValueId> renamed(function.values.size(), kNoValue);
-  auto define = [&](ValueId id) { return renamed[id] = result.add_value(function.values[id]); };
+  auto define = [&](ValueId id) {
+    return renamed[id] = result.add_value(std::move(function.values[id]));
+  };
   for (ValueId id : function.inputs) result.inputs.push_back(define(id));
-  for (Equation& equation : needed_equations(function)) {
+  for (Equation& equation : take_needed(function)) {
     for (ValueId& id : equation.operands) id = renamed[id];
     for (ValueId& id : equation.results) id = define(id);
     result.equations.push_back(std::move(equation));

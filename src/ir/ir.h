@@ -50,8 +50,14 @@ struct Bodies {
   friend bool operator==(const Bodies& a, const Bodies& b);
 };
 
-using Attribute =
-    std::variant<bool, std::int64_t, double, std::string, DType, Ints, Sharding, Bodies>;
+/// What is told how a value is split; texts say only that there is one.
+struct ShardingWatcher {
+  std::shared_ptr<const std::function<void(const Mesh&, const Sharding&)>> tell = nullptr;
+  friend bool operator==(const ShardingWatcher&, const ShardingWatcher&) = default;
+};
+
+using Attribute = std::variant<bool, std::int64_t, double, std::string, DType, Ints, Sharding,
+                               Bodies, ShardingWatcher>;
 
 /// Named constants of an equation, sorted by name.
 class Attributes {
@@ -120,8 +126,8 @@ std::vector<Type> operand_types(const Function& function, const Equation& equati
 std::vector<Type> result_types(const Function& function, const Equation& equation);
 
 /// Drops equations and values that no output needs, in nested functions too, and numbers values in
-/// order of definition.
-Function without_dead_code(const Function& function);
+/// order of definition. Inspections stay as long as what they look at.
+Function without_dead_code(Function function);
 
 /// `function` with every nested function replaced by `change(nested)`; innermost first.
 Function with_changed_bodies(const Function& function,
@@ -142,6 +148,8 @@ std::string_view op_name(const ops::OpRecord& op);
 const ops::OpRecord* find_op(std::string_view name);
 /// Throws InternalError when there is no op of this name.
 const ops::OpRecord& op_named(std::string_view name);
+/// Whether the op only looks at its operand, whatever becomes of its result.
+bool is_inspection(const ops::OpRecord& op);
 /// The names of the attributes that the op takes, sorted.
 const std::vector<std::string>& attribute_names(const ops::OpRecord& op);
 /// Result types; throws UserError when the operands do not fit.

@@ -181,7 +181,7 @@ class Parser {
 
   Mesh mesh() {
     try {
-      return parse_mesh(quoted());
+      return parse_mesh(quoted(), std::source_location());
     } catch (const UserError& error) {
       fail_at(line_, error, "");
     }
@@ -352,6 +352,7 @@ class Parser {
     if (c == '{') return bodies();
     if (accept_word("true")) return true;
     if (accept_word("false")) return false;
+    if (accept_word("watcher")) return ShardingWatcher{};
     if (std::isdigit(static_cast<unsigned char>(c)) != 0 || c == '-' ||
         text_.substr(at_, 3) == "inf" || text_.substr(at_, 3) == "nan") {
       const std::size_t end = text_.find_first_of(",] \n", at_);

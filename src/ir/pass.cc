@@ -29,21 +29,24 @@ std::string optional_names(const std::vector<Pass>& passes) {
 
 Function run_passes(const std::vector<Pass>& passes, const Function& function,
                     const PassOptions& options) {
-  Function result = function;
+  const Function* given = &function;
+  Function result;
   for (const Pass& pass : passes) {
     const auto& disabled = options.disabled;
     if (std::find(disabled.begin(), disabled.end(), pass.name) != disabled.end()) {
       if (pass.is_optional) continue;
       cannot_disable(pass.name, "cannot be left out", passes, "passes");
     }
-    if (options.verify) pass.takes(result, "what comes before " + pass.name);
+    if (options.verify) pass.takes(*given, "what comes before " + pass.name);
     const auto start = std::chrono::steady_clock::now();
-    Function next = pass.run(result);
+    Function next = pass.run(*given);
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
     if (options.verify) pass.gives(next, pass.name);
-    if (options.observe) options.observe({pass, result, next, passed.count()});
+    if (options.observe) options.observe({pass, *given, next, passed.count()});
     result = std::move(next);
+    given = &result;
   }
+  if (given == &function) return function;
   return result;
 }
 

@@ -56,6 +56,7 @@ std::string attribute_text(const Mesh& mesh, const Attribute& attribute, PrintOp
     std::string operator()(const Sharding& value) const {
       return "<" + tessera::to_string(mesh, value) + ">";
     }
+    std::string operator()(const ShardingWatcher&) const { return "watcher"; }
     std::string operator()(const Bodies& value) const {
       return "{" +
              joined(value.functions,

@@ -63,7 +63,9 @@ Function merged_here(const Function& function) {
 }  // namespace
 
 Function without_common_subexpressions(const Function& function) {
-  return without_dead_code(merged_here(with_changed_bodies(function, merged_here)));
+  // Bodies are compared as they stand: without what nobody needs, with values in order.
+  const auto merge = [](const Function& f) { return without_dead_code(merged_here(f)); };
+  return merge(with_changed_bodies(without_dead_code(function), merge));
 }
 
 }  // namespace tessera::ir

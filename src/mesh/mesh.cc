@@ -237,13 +237,15 @@ std::string to_string(const Mesh& mesh) {
 namespace {
 
 /// The numbers of `4,0,1`; throws UserError.
-std::vector<std::int64_t> parse_ids(const std::string& text, const std::string& mesh) {
+std::vector<std::int64_t> parse_ids(const std::string& text, const std::string& mesh,
+                                    const Span& where) {
   std::vector<std::int64_t> ids;
   for (const char *at = text.data(), *last = at + text.size(); true; ++at) {
     std::int64_t id = 0;
     const char* end = std::from_chars(at, last, id).ptr;
     if (end == at || (end != last && *end != ',')) {
       throw UserError({.what = "mesh: the device ids cannot be read",
+                       .where = where,
                        .found = "'" + mesh + "'",
                        .wanted = "numbers separated by commas after the @",
                        .cure = "write for example data=4@0,2,3,1"});
@@ -256,7 +258,7 @@ std::vector<std::int64_t> parse_ids(const std::string& text, const std::string& 
 
 }  // namespace
 
-Mesh parse_mesh(const std::string& whole) {
+Mesh parse_mesh(const std::string& whole, std::source_location where) {
   if (whole == "none") return Mesh();
   const std::size_t at = std::min(whole.find('@'), whole.size());
   const std::string text = whole.substr(0, at);
@@ -272,6 +274,7 @@ Mesh parse_mesh(const std::string& whole) {
                           size >= 1;
     if (!readable) {
       throw UserError({.what = "mesh: '" + item + "' is not an axis",
+                       .where = Span(where),
                        .found = "'" + whole + "'",
                        .wanted = "axis=size pairs separated by commas with sizes of 1 or more, or "
                                  "none",
@@ -281,8 +284,8 @@ Mesh parse_mesh(const std::string& whole) {
     begin = end + 1;
   }
   std::vector<std::int64_t> ids;
-  if (at < whole.size()) ids = parse_ids(whole.substr(at + 1), whole);
-  return Mesh(std::move(axes), std::move(ids), std::source_location());
+  if (at < whole.size()) ids = parse_ids(whole.substr(at + 1), whole, Span(where));
+  return Mesh(std::move(axes), std::move(ids), where);
 }
 
 std::string to_string(const SpecEntry& entry) {

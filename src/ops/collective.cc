@@ -21,11 +21,13 @@ VjpRule placed_late() { return not_differentiable("inserted after differentiatio
 
 std::vector<Type> reduction_shape(const ShapeContext& c) {
   const Reduction reduction = reduction_named(string_of(c, "reduction"));
+  if (reduction == Reduction::bit_or) return c.operands;
   const bool is_logical = reduction == Reduction::logical_and || reduction == Reduction::logical_or;
   for (const Type& operand : c.operands) {
     if ((operand.dtype == DType::boolean) == is_logical) continue;
     c.fail("the reduction '" + string_of(c, "reduction") + "' does not take this dtype",
-           "and, or for booleans; sum, max, min for numbers", "use a reduction that fits");
+           "and, or for booleans; sum, max, min for numbers; bit_or for both",
+           "use a reduction that fits");
   }
   return c.operands;
 }
@@ -55,6 +57,20 @@ std::vector<Type> constraint_shape(const ShapeContext& c) {
     }
   }
   return c.operands;
+}
+
+std::vector<Type> inspect_shape(const ShapeContext& c) {
+  expect_operands(c, 1);
+  for (const auto& [attribute, value] : c.attributes.items()) {
+    if (attribute != "callback" || std::holds_alternative<ir::ShardingWatcher>(value)) continue;
+    c.fail("the attribute callback is of another kind", "callback=watcher",
+           "write callback=watcher; functions are passed to inspect_array_sharding");
+  }
+  return c.operands;
+}
+
+Sample inspect_sample(Type type) {
+  return {.operands = {{std::move(type)}}, .attributes = {{"callback", ir::ShardingWatcher{}}}};
 }
 
 Samples moved_samples(const Attributes& attributes = {}) {
@@ -169,6 +185,26 @@ const OpRecord halo_exchange_op{
     .samples = moved_samples(),
 };
 
+const OpRecord inspect_sharding_op{
+    .name = "inspect_sharding",
+    .doc =
+        "The operand; `callback` is told how it is split where the program is partitioned. It "
+        "stays "
+        "as long as the operand is needed, even if nobody uses the result.",
+    .source = "jax.debug.inspect_array_sharding",
+    .attributes = AttributeNames{"callback"},
+    .types = TypeSet::any,
+    .shape = inspect_shape,
+    .vjp = per_operand({[](VjpContext& c) { return c.cotangent(); }}),
+    .batch = elementwise_batch,
+    .factors = elementwise_factors,
+    .host = view("stop_gradient"),
+    .reference = identity_reference,
+    .cost = no_flops,
+    .samples = Samples{inspect_sample(f32({5, 6})), inspect_sample(f32({12, 1})),
+                       inspect_sample(i32({10}))},
+};
+
 const OpRecord reduce_scatter_op{
     .name = "reduce_scatter",
     .doc = "Partial results are combined; every device receives its shard of the result.",
@@ -215,8 +251,9 @@ const OpRecord sharding_constraint_op{
 };
 
 OpFamily collective_ops() {
-  return {&all_gather_op,         &all_reduce_op,    &all_slice_op,      &all_to_all_op,
-          &collective_permute_op, &halo_exchange_op, &reduce_scatter_op, &sharding_constraint_op};
+  return {&all_gather_op,       &all_reduce_op,         &all_slice_op,
+          &all_to_all_op,       &collective_permute_op, &halo_exchange_op,
+          &inspect_sharding_op, &reduce_scatter_op,     &sharding_constraint_op};
 }
 
 }  // namespace tessera::ops

@@ -22,7 +22,8 @@ enum class FactorKind : std::uint8_t {
   replicate,  // must not be split
 };
 
-enum class Reduction : std::uint8_t { sum, max, min, logical_and, logical_or };
+/// bit_or: of the bits of any dtype, where at most one shard has an element and others zero bits.
+enum class Reduction : std::uint8_t { sum, max, min, logical_and, logical_or, bit_or };
 std::string_view name(Reduction reduction);
 Reduction reduction_named(std::string_view name);
 

@@ -99,12 +99,12 @@ struct IndexFactors {
 };
 
 IndexFactors index_factors(const Attributes& attributes, const Shape& table, const Shape& indices,
-                           FactorKind index_kind) {
+                           FactorKind row_kind, FactorKind index_kind) {
   const std::int64_t num_batch = attributes.integer("num_batch");
   const std::int64_t dim = attributes.integer("dim");
   IndexFactors f;
   f.table = add_dims(f.factors, table);
-  f.factors.factors[at(dim)].kind = FactorKind::replicate;
+  f.factors.factors[at(dim)].kind = row_kind;
   f.indices = add_dims(f.factors, without_batch(indices, num_batch), index_kind);
   f.rows = f.table;
   f.rows.erase(f.rows.begin() + dim);
@@ -113,12 +113,15 @@ IndexFactors index_factors(const Attributes& attributes, const Shape& table, con
   return f;
 }
 
+/// Each shard of the rows gives those that it has.
 Factors gather_factors(const Attributes& attributes, const std::vector<Type>& operands,
                        const std::vector<Type>&) {
-  IndexFactors f =
-      index_factors(attributes, operands[0].shape, operands[1].shape, FactorKind::pass);
+  IndexFactors f = index_factors(attributes, operands[0].shape, operands[1].shape,
+                                 FactorKind::reduce, FactorKind::pass);
   f.factors.operands = {f.table, f.indices};
   f.factors.results = {f.rows};
+  f.factors.reduced = f.table[at(attributes.integer("dim"))];
+  f.factors.reduction = Reduction::bit_or;
   return std::move(f.factors);
 }
 
@@ -211,11 +214,12 @@ std::vector<ValueId> scatter_batch(BatchContext& c) {
   return {scatter_add(c.b, c.batched(0), c.batched(1), dim + 1, size, num_batch + 1)};
 }
 
+/// Each shard of the rows takes the updates that name one of them.
 Factors scatter_factors(const Attributes& attributes, const std::vector<Type>& operands,
                         const std::vector<Type>& results) {
   const auto num_batch = at(attributes.integer("num_batch"));
-  IndexFactors f =
-      index_factors(attributes, results[0].shape, operands[0].shape, FactorKind::reduce);
+  IndexFactors f = index_factors(attributes, results[0].shape, operands[0].shape, FactorKind::pass,
+                                 FactorKind::reduce);
   f.factors.operands = {f.indices, f.rows};
   f.factors.results = {f.table};
   for (std::size_t i = num_batch; i < f.indices.size(); ++i) {

@@ -46,6 +46,7 @@ extern const OpRecord broadcast_in_dim_op;
 extern const OpRecord call_op;
 extern const OpRecord collective_permute_op;
 extern const OpRecord halo_exchange_op;
+extern const OpRecord inspect_sharding_op;
 extern const OpRecord cond_op;
 extern const OpRecord constant_op;
 extern const OpRecord custom_vjp_op;

@@ -49,18 +49,18 @@ ValueId BatchContext::batched(std::size_t i) {
 }
 
 std::string_view name(Reduction reduction) {
-  constexpr std::string_view kNames[] = {"sum", "max", "min", "and", "or"};
+  constexpr std::string_view kNames[] = {"sum", "max", "min", "and", "or", "bit_or"};
   return kNames[static_cast<std::size_t>(reduction)];
 }
 
 Reduction reduction_named(std::string_view name_wanted) {
   for (Reduction reduction : {Reduction::sum, Reduction::max, Reduction::min,
-                              Reduction::logical_and, Reduction::logical_or}) {
+                              Reduction::logical_and, Reduction::logical_or, Reduction::bit_or}) {
     if (name(reduction) == name_wanted) return reduction;
   }
   throw UserError({.what = "there is no reduction named '" + std::string(name_wanted) + "'",
                    .found = std::string(name_wanted),
-                   .wanted = "sum, max, min, and, or",
+                   .wanted = "sum, max, min, and, or, bit_or",
                    .cure = "use one of these names"});
 }
 
@@ -258,6 +258,8 @@ const ops::OpRecord& op_named(std::string_view op_name_wanted) {
   require(op != nullptr, "the name of an op that there is");
   return *op;
 }
+
+bool is_inspection(const ops::OpRecord& op) { return &op == &ops::inspect_sharding_op; }
 
 const std::vector<std::string>& attribute_names(const ops::OpRecord& op) { return *op.attributes; }
 

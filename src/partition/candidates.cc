@@ -32,7 +32,7 @@ Assignment projected(const CandidateContext& context, const TensorView& tensor) 
 void sort_by_weight(std::vector<TensorView>& tensors) {
   std::stable_sort(tensors.begin(), tensors.end(), [](const TensorView& a, const TensorView& b) {
     if (a.is_late != b.is_late) return b.is_late;
-    return num_elements(a.type.shape) > num_elements(b.type.shape);
+    return a.size > b.size;
   });
 }
 

@@ -11,8 +11,8 @@ namespace tessera::partition {
 struct TensorView {
   const ops::Factors::Dims* dims;
   const Sharding* sharding;
-  Type type;
-  bool is_late;  // stored state: its layout counts least
+  std::int64_t size;  // in elements
+  bool is_late;       // stored state: its layout counts least
 };
 
 struct CandidateContext {

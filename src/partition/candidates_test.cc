@@ -55,7 +55,8 @@ TEST(Candidates, OfferTheOutermostSum) {
   const EquationFactors factors = factors_of(p.function, p.function.equations[0]);
   const Sharding columns{.dims = {{}, {0}}, .partial = {}};
   const std::vector<Assignment> found = make_candidates(
-      {factors, atoms, 8}, {{&factors.rule.operands[0], &columns, p.function.type(x), false}});
+      {factors, atoms, 8},
+      {{&factors.rule.operands[0], &columns, num_elements(p.function.type(x).shape), false}});
   EXPECT_NE(std::find(found.begin(), found.end(), Assignment{{0}, {}}), found.end());
 }
 

@@ -41,7 +41,7 @@ class Combiner {
     result.inputs = function_.inputs;
     result.outputs = function_.outputs;
     result.equations = std::move(equations_);
-    return ir::without_dead_code(result);
+    return ir::without_dead_code(std::move(result));
   }
 
  private:

@@ -123,6 +123,7 @@ const ReshardPlan& ReshardPlanner::plan(const Type& type, const Sharding& from, 
   require(from.dims.size() == to.dims.size(), "a reshard keeps the rank");
   const std::int64_t bytes = size_bytes(type);
   std::string key;
+  key.reserve(80);
   append_key(from, key);
   append_key(to, key);
   key += static_cast<char>(is_order_free);

@@ -283,8 +283,11 @@ void Propagator::build_edges() {
   edges_of_.resize(state_.size());
   for (std::size_t i = 0; i < function_.equations.size(); ++i) {
     const Equation& equation = function_.equations[i];
-    Edge edge{.factors = &result_.factors[i], .tensors = equation.operands, .dims = {}};
+    Edge edge{.factors = &result_.factors[i], .tensors = {}, .dims = {}};
     edge.first_result = equation.operands.size();
+    edge.tensors.reserve(equation.operands.size() + equation.results.size());
+    edge.dims.reserve(equation.operands.size() + equation.results.size());
+    edge.tensors = equation.operands;
     edge.tensors.insert(edge.tensors.end(), equation.results.begin(), equation.results.end());
     for (const auto& dims : edge.factors->rule.operands) edge.dims.push_back(&dims);
     for (const auto& dims : edge.factors->rule.results) edge.dims.push_back(&dims);

@@ -212,8 +212,19 @@ void expect_legal(ReshardPlanner& planner, const Sharding& from, const Sharding&
   ASSERT_EQ(*state, to);
 }
 
-void expect_cheapest(const Mesh& mesh, int count) {
-  Requests requests(mesh, 7);
+/// What a planner was asked, and what it answered.
+struct Answer {
+  ReshardPlanner& planner;
+  const Type& type;
+  const Sharding& from;
+  const Sharding& to;
+  const ReshardPlan& plan;
+};
+
+/// Plans random requests, each by a planner of its own; plans are legal.
+void for_each_plan(const Mesh& mesh, std::uint32_t seed, int count,
+                   const std::function<void(const Answer&)>& check) {
+  Requests requests(mesh, seed);
   for (int i = 0; i < count; ++i) {
     ReshardPlanner planner(mesh);
     const Type type = requests.type();
@@ -222,6 +233,22 @@ void expect_cheapest(const Mesh& mesh, int count) {
     SCOPED_TRACE(to_string(type) + " " + to_string(mesh, from) + " -> " + to_string(mesh, to));
     const ReshardPlan& plan = planner.plan(type, from, to);
     expect_legal(planner, from, to, plan);
+    check({planner, type, from, to, plan});
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+}
+
+struct MeshAndCount {
+  const char* mesh;
+  int count;
+};
+void PrintTo(const MeshAndCount& c, std::ostream* out) { *out << c.mesh; }
+
+class IsCheapest : public ::testing::TestWithParam<MeshAndCount> {};
+
+TEST_P(IsCheapest, AmongAllPlans) {
+  for_each_plan(parse_mesh(GetParam().mesh), 7, GetParam().count, [](const Answer& answer) {
+    const auto& [planner, type, from, to, plan] = answer;
     EXPECT_EQ(planner.least_cost(type, from, to), plan.cost);
     // Just above the price of the plan: the slow search must find no less, and no more.
     const double bound = plan.cost * (1 + 1e-6) + 1e-3;
@@ -229,49 +256,27 @@ void expect_cheapest(const Mesh& mesh, int count) {
     const double least = slow.least(bound);
     ASSERT_LT(least, bound);
     ASSERT_NEAR(least, plan.cost, 1e-6 * plan.cost);
-  }
+  });
 }
 
-TEST(SearchReshard, IsCheapestOnTwoByTwo) { expect_cheapest(make_mesh({{"a", 2}, {"b", 2}}), 300); }
-TEST(SearchReshard, IsCheapestOnFourByTwo) {
-  expect_cheapest(make_mesh({{"a", 4}, {"b", 2}}), 300);
-}
-TEST(SearchReshard, IsCheapestOnTwoByThree) {
-  expect_cheapest(make_mesh({{"a", 2}, {"b", 3}}), 300);
-}
-TEST(SearchReshard, IsCheapestOnTwoByTwoByTwo) {
-  expect_cheapest(make_mesh({{"a", 2}, {"b", 2}, {"c", 2}}), 300);
-}
-TEST(SearchReshard, IsCheapestOnTwelveByTwo) {
-  expect_cheapest(make_mesh({{"a", 12}, {"b", 2}}), 60);
-}
-TEST(SearchReshard, IsCheapestOnEightByEight) {
-  expect_cheapest(make_mesh({{"a", 8}, {"b", 8}}), 25);
-}
-TEST(SearchReshard, IsCheapestOnFourByFourByFour) {
-  expect_cheapest(make_mesh({{"a", 4}, {"b", 4}, {"c", 4}}), 25);
-}
+INSTANTIATE_TEST_SUITE_P(
+    SearchReshard, IsCheapest,
+    ::testing::Values(MeshAndCount{"a=2,b=2", 300}, MeshAndCount{"a=4,b=2", 300},
+                      MeshAndCount{"a=2,b=3", 300}, MeshAndCount{"a=2,b=2,c=2", 300},
+                      MeshAndCount{"a=12,b=2", 60}, MeshAndCount{"a=8,b=8", 25},
+                      MeshAndCount{"a=4,b=4,c=4", 25}));
 
 /// Beyond the limit of the exact search: legal, never dearer than to gather all and slice, and
 /// within the bound that is told.
 TEST(SearchReshard, KeepsItsBoundOnLargeMeshes) {
-  const Mesh mesh = make_mesh({{"a", 8}, {"b", 8}, {"c", 4}});
-  Requests requests(mesh, 11);
-  for (int i = 0; i < 40; ++i) {
-    ReshardPlanner planner(mesh);
-    const Type type = requests.type();
-    const Sharding from = requests.sharding(type, true);
-    const Sharding to = requests.sharding(type, false);
-    SCOPED_TRACE(to_string(type) + " " + to_string(mesh, from) + " -> " + to_string(mesh, to));
-    const ReshardPlan& plan = planner.plan(type, from, to);
-    expect_legal(planner, from, to, plan);
-    const double least = planner.least_cost(type, from, to);
-    EXPECT_LE(least, plan.cost);
+  for_each_plan(parse_mesh("a=8,b=8,c=4"), 11, 40, [](const Answer& answer) {
+    const auto& [planner, type, from, to, plan] = answer;
+    EXPECT_LE(planner.least_cost(type, from, to), plan.cost);
     const Sharding whole = replicated_sharding(type.rank());
     const double gathered = planner.plan(type, from, whole).cost;
     const double sliced = planner.plan(type, whole, to).cost;
     EXPECT_LE(plan.cost, gathered + sliced);
-  }
+  });
 }
 
 /// Swapping the axes of a matrix moves one tile per device; gathering would receive 63.

@@ -103,7 +103,7 @@ class Splitter {
     }
     for (std::size_t i = 0; i < function_.equations.size(); ++i) split_equation(i);
     for (std::size_t i = 0; i < function_.outputs.size(); ++i) set_output(i, boundary.outputs[i]);
-    return out_;
+    return std::move(out_);
   }
   const Sharding& wanted(ValueId id) const { return propagated_.wanted[block_.first_value + id]; }
   bool is_constant(ValueId source) const {
@@ -120,6 +120,7 @@ class Splitter {
 
   void split_equation(std::size_t index);
   void split_barrier(const Equation& equation);
+  void inspect(const Equation& equation);
   void split_control(std::size_t index);
   ControlEdges scan_edges(const Equation& equation, const Splitter& body) const;
   ControlEdges while_edges(const Equation& equation, const Splitter& body) const;
@@ -128,7 +129,8 @@ class Splitter {
   Assignment choose(std::size_t index);
   std::vector<TensorView> views(std::size_t index) const;
   double moved_bytes(std::size_t index, const Assignment& assignment);
-  double work(const Equation& equation, const Assignment& assignment) const;
+  double work(const Equation& equation) const;
+  double split_between(const Assignment& assignment) const;
   void apply(std::size_t index, const Assignment& assignment);
   std::vector<ValueId> emit(const Equation& equation, std::vector<ValueId> operands,
                             const std::vector<Sharding>& shardings);
@@ -161,6 +163,7 @@ void Splitter::split_equation(std::size_t index) {
   if (is_control(equation)) return split_control(index);
   if (equation.op == &ops::optimization_barrier_op) return split_barrier(equation);
   if (is_constant(equation.results[0])) return;  // built where it is used
+  if (equation.op == &ops::inspect_sharding_op) return inspect(equation);
   if (equation.op == &ops::sharding_constraint_op) {
     // What is wanted differs from what the equation says in open dimensions only.
     const Sharding& asked = wanted(equation.results[0]);
@@ -173,6 +176,17 @@ void Splitter::split_equation(std::size_t index) {
                                    num_elements(function_.type(equation.operands[0]).shape);
   is_late_[equation.results[0]] = is_view_of_late;
   apply(index, choose(index));
+}
+
+/// Tells how the operand is laid out where it is defined; a constant is laid out for this alone.
+void Splitter::inspect(const Equation& equation) {
+  const ValueId source = equation.operands[0];
+  const Sharding sharding =
+      is_constant(source) ? wanted(equation.results[0]) : out_.sharding(versions_[source][0]);
+  versions_[equation.results[0]] = {in_sharding(source, sharding, equation.span)};
+  is_late_[equation.results[0]] = is_late_[source];
+  const auto& watcher = equation.attributes.get<ir::ShardingWatcher>("callback");
+  if (watcher.tell != nullptr) (*watcher.tell)(function_.mesh, sharding);
 }
 
 /// What is held back stays as it is laid out, and stays stored state if it was.
@@ -287,13 +301,14 @@ std::vector<TensorView> Splitter::views(std::size_t index) const {
   std::vector<TensorView> result;
   for (std::size_t i = 0; i < equation.results.size(); ++i) {
     const ValueId id = equation.results[i];
-    result.push_back({&rule.results[i], &wanted(id), function_.type(id), false});
+    result.push_back(
+        {&rule.results[i], &wanted(id), num_elements(function_.type(id).shape), false});
   }
   for (std::size_t i = 0; i < equation.operands.size(); ++i) {
     const ValueId id = equation.operands[i];
     if (is_constant(id)) continue;
-    result.push_back(
-        {&rule.operands[i], &out_.sharding(versions_[id][0]), function_.type(id), is_late_[id]});
+    result.push_back({&rule.operands[i], &out_.sharding(versions_[id][0]),
+                      num_elements(function_.type(id).shape), is_late_[id]});
   }
   return result;
 }
@@ -312,11 +327,12 @@ Assignment Splitter::choose(std::size_t index) {
   std::vector<Assignment> candidates = make_candidates(context, tensors);
   candidates.insert(candidates.begin(), std::move(merged));
   candidates.push_back(std::move(unsplit));
+  const double flops = work(function_.equations[index]);
   double least = std::numeric_limits<double>::infinity();
   std::size_t best = 0;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
-    const double price = moved_bytes(index, candidates[i]) +
-                         work(function_.equations[index], candidates[i]) / kFlopsPerByte;
+    const double price =
+        moved_bytes(index, candidates[i]) + flops / split_between(candidates[i]) / kFlopsPerByte;
     if (price >= least) continue;
     least = price;
     best = i;
@@ -344,17 +360,23 @@ double Splitter::moved_bytes(std::size_t index, const Assignment& assignment) {
   return bytes;
 }
 
-/// Floating point operations per device.
-double Splitter::work(const Equation& equation, const Assignment& assignment) const {
+/// Floating point operations of all devices together.
+double Splitter::work(const Equation& equation) const {
   double flops = (*equation.op->cost)(equation.attributes, operand_types(function_, equation),
                                       result_types(function_, equation));
   for (ValueId id : equation.results) {
     flops += static_cast<double>(num_elements(function_.type(id).shape));
   }
-  for (const AtomList& list : assignment) {
-    flops /= static_cast<double>(num_shards(planner_.atoms(), list));
-  }
   return flops;
+}
+
+/// Between how many devices the assignment splits an equation.
+double Splitter::split_between(const Assignment& assignment) const {
+  double count = 1;
+  for (const AtomList& list : assignment) {
+    count *= static_cast<double>(num_shards(planner_.atoms(), list));
+  }
+  return count;
 }
 
 void Splitter::apply(std::size_t index, const Assignment& assignment) {
@@ -414,8 +436,11 @@ ValueId Splitter::nearest_version(ValueId source, const Sharding& target) {
 }
 
 double Splitter::cost_to(ValueId source, const Sharding& target) {
-  const Sharding& nearest = out_.sharding(nearest_version(source, target));
-  return planner_.plan(function_.type(source), nearest, target).cost;
+  double least = std::numeric_limits<double>::infinity();
+  for (ValueId id : versions_[source]) {
+    least = std::min(least, planner_.plan(function_.type(source), out_.sharding(id), target).cost);
+  }
+  return least;
 }
 
 /// The weighted bytes for having an operand as an equation needs it.

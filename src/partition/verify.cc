@@ -137,6 +137,7 @@ class Verifier {
 
   void check_equation(const Equation& equation) {
     check(equation.op != &ops::sharding_constraint_op, "constraints are gone");
+    check(equation.op != &ops::inspect_sharding_op, "inspections are gone");
     if (is_control(equation)) return check_control(equation);
     if (equation.op == &ops::optimization_barrier_op) return check_barrier(equation);
     const EquationFactors factors = factors_of(function_, equation);

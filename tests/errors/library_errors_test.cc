@@ -201,6 +201,7 @@ TEST(DataErrors, RangeIsEmpty) {
   const Caught error = caught([&] { random.randint(5, 5, {2}); });
   EXPECT_EQ(error.text,
             "randint: there is no i32 in the range\n"
+            "  where:  <this line>\n"
             "  found:  [5, 5)\n"
             "  wanted: low < high <= 2147483648\n"
             "  cure:   pass a `high` above `low`; it is itself never drawn");
@@ -220,6 +221,7 @@ TEST(DataErrors, RangeIsBeyondIntegers) {
   const Caught error = caught([&] { random.randint(0, std::int64_t{1} << 32, {2}); });
   EXPECT_EQ(error.text,
             "randint: there is no i32 in the range\n"
+            "  where:  <this line>\n"
             "  found:  [0, 4294967296)\n"
             "  wanted: low < high <= 2147483648\n"
             "  cure:   pass a `high` above `low`; it is itself never drawn");

@@ -116,6 +116,7 @@ TEST(MeshErrors, TextIsNoMesh) {
   const Caught error = caught([&] { parse_mesh("data:2"); });
   EXPECT_EQ(error.text,
             "mesh: 'data:2' is not an axis\n"
+            "  where:  <this line>\n"
             "  found:  'data:2'\n"
             "  wanted: axis=size pairs separated by commas with sizes of 1 or more, or none\n"
             "  cure:   write for example data=4,model=2");

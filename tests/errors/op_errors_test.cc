@@ -19,7 +19,7 @@ TEST(OpErrors, NoSuchReduction) {
   EXPECT_EQ(text,
             "parse: line 2: there is no reduction named 'mean'\n"
             "  found:  mean in '%9: f32[4] = all_reduce[reduction=\"mean\"] %0'\n"
-            "  wanted: sum, max, min, and, or\n"
+            "  wanted: sum, max, min, and, or, bit_or\n"
             "  cure:   use one of these names");
 }
 
@@ -28,7 +28,7 @@ TEST(OpErrors, ReductionOfBools) {
   EXPECT_EQ(text,
             "parse: line 2: all_reduce: the reduction 'sum' does not take this dtype\n"
             "  found:  bool[4] in '%9: bool[4] = all_reduce[reduction=\"sum\"] %0'\n"
-            "  wanted: and, or for booleans; sum, max, min for numbers\n"
+            "  wanted: and, or for booleans; sum, max, min for numbers; bit_or for both\n"
             "  cure:   use a reduction that fits");
 }
 

@@ -74,6 +74,7 @@ TEST(ShardingErrors, MeshTextWithoutIds) {
   const Caught error = caught([] { parse_mesh("data=4@0,2,x,1"); });
   EXPECT_EQ(error.text,
             "mesh: the device ids cannot be read\n"
+            "  where:  <this line>\n"
             "  found:  'data=4@0,2,x,1'\n"
             "  wanted: numbers separated by commas after the @\n"
             "  cure:   write for example data=4@0,2,3,1");

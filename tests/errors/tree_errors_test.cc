@@ -50,6 +50,7 @@ TEST(TreeErrors, TreesOfDifferentStructure) {
   const Caught error = caught([&] { tree_map(add_up, two, one); });
   EXPECT_EQ(error.text,
             "tree_map: the trees differ in structure\n"
+            "  where:  <this line>\n"
             "  found:  number of leaves: 1\n"
             "  wanted: number of leaves: 2\n"
             "  cure:   pass trees of the same structure");

@@ -246,6 +246,7 @@ class Checker {
     for_each_equation(
         ir::without_dead_code(c_.function), [&](const Equation& equation, const auto&) {
           const bool goes = equation.op == &ops::sharding_constraint_op ||
+                            equation.op == &ops::inspect_sharding_op ||
                             equation.op == &ops::call_op || equation.op == &ops::remat_op ||
                             equation.op == &ops::custom_vjp_op || ops::is_axis_op(equation);
           if (goes) ++coverage_->ops[*equation.op->name];

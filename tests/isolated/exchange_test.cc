@@ -121,6 +121,22 @@ TEST(Exchange, ReductionsInTreeOrder) {
   }
 }
 
+TEST(Exchange, RowsThatIndicesName) {
+  for (const char* mesh : {"data=2", "data=3", "data=4", "data=4@2,0,3,1"}) {
+    for (const char* dtype : {"f32", "i32"}) {  // indices from -2 to 2
+      check(parsed(mesh, fmt::format(R"((%0: {0}[5,12]<{{data}},{{}}>, %1: i32[20]<{{}}>) {{
+  %2: {0}[20,12]<{{}},{{}}+{{data}}> = gather[dim=0, num_batch=0] %0, %1
+  %3: {0}[20,12]<{{}},{{}}> = all_reduce[reduction="bit_or"] %2
+  %4: {0}[20,12]<{{}},{{}}+{{data}}> = gather[dim=0, num_batch=0] %0, %1
+  %5: {0}[20,12]<{{}},{{data}}> = reduce_scatter[reduction="bit_or"] %4
+  %6: {0}[5,12]<{{data}},{{}}> = scatter_add[dim=0, num_batch=0, size=5] %1, %3
+  return %5, %6
+}})",
+                                     dtype)));
+    }
+  }
+}
+
 TEST(Exchange, TrainingSteps) {
   using partition::testing::MlpStep;
   for (const Mesh& mesh : {make_mesh({{"data", 2}}), make_mesh({{"data", 3}}),

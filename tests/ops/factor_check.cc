@@ -1,4 +1,5 @@
 // Sharding factors mean what they say.
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <fmt/format.h>
@@ -134,10 +135,17 @@ T neutral(ops::Reduction reduction) {
 }
 
 template <typename T>
+T joined_bits(T x, T y) {
+  using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+  return std::bit_cast<T>(std::bit_cast<Bits>(x) | std::bit_cast<Bits>(y));
+}
+
+template <typename T>
 T combined(ops::Reduction reduction, T x, T y) {
   if constexpr (std::is_same_v<T, bool>) {
     return reduction == ops::Reduction::logical_and ? x && y : x || y;
   } else {
+    if (reduction == ops::Reduction::bit_or) return joined_bits(x, y);
     if (reduction == ops::Reduction::max) return ops::greater_of(x, y);
     if (reduction == ops::Reduction::min) return ops::lesser_of(x, y);
     return ops::wrapping_add(x, y);

@@ -404,12 +404,11 @@ TEST(RingAttention, OnlyPermutesKeysAndValues) {
 constexpr std::int64_t kVocabulary = 64;
 
 /// The loss, and gradients of table [V,F] and head [F,V].
-template <typename Lookup>
-std::tuple<Array, std::tuple<Array, Array>> language_loss(const Array& table, const Array& head,
-                                                          const Array& ids, const Array& targets,
-                                                          const Lookup& lookup) {
+std::tuple<Array, std::tuple<Array, Array>> vocabulary_step(const Array& table, const Array& head,
+                                                            const Array& ids,
+                                                            const Array& targets) {
   return value_and_grad<0, 1>([&](const Array& rows, const Array& columns) {
-    return layouts::vocabulary_cross_entropy(lookup(rows, ids), columns, targets);
+    return layouts::vocabulary_loss(rows, columns, ids, targets);
   })(table, head);
 }
 
@@ -418,20 +417,11 @@ TEST(VocabularyParallel, NothingOfItsSizeMoves) {
   const Array head = numbers({16, kVocabulary}, 2);
   const Array ids = random::randint(Key(3), {2, 8}, 0, kVocabulary);
   const Array targets = random::randint(Key(4), {2, 8}, 0, kVocabulary);
-  const auto plainly = [](const Array& rows, const Array& at) { return take(rows, at); };
-  const auto plain = [&](const Array& a, const Array& b, const Array& c, const Array& d) {
-    return language_loss(a, b, c, d, plainly);
-  };
-  const auto wanted = jit(plain)(table, head, ids, targets);
+  const auto wanted = jit(vocabulary_step)(table, head, ids, targets);
 
   const use_mesh scope(make_mesh({{"model", 4}}));
-  const auto by_device = [](const Array& rows, const Array& at) {
-    return layouts::vocabulary_lookup(rows, at);
-  };
   const Shardings shardings(P{}, Shardings(P{"model"}, P{none, "model"}));
-  const auto step = jit([&](const Array& a, const Array& b, const Array& c,
-                            const Array& d) { return language_loss(a, b, c, d, by_device); },
-                        {.out_shardings = shardings});
+  const auto step = jit(vocabulary_step, {.out_shardings = shardings});
   const Array rows = device_put(table, P{"model"});
   const Array columns = device_put(head, P{none, "model"});
   expect_same_leaves(step(rows, columns, ids, targets), wanted);
@@ -441,9 +431,28 @@ TEST(VocabularyParallel, NothingOfItsSizeMoves) {
   const std::int64_t per_token = 2 * 8 * 4;
   EXPECT_EQ(uses_of(step.compiled()),
             Uses{use("all_reduce", 6, 2 * (2 * features + 4 * per_token) * 3 / 4)});
-  // What the compiler does with the table by itself: all of it goes everywhere.
-  EXPECT_EQ(uses_of(jit(plainly).lower(rows, ids)),
-            Uses{use("all_gather", 1, kVocabulary * 16 * 4 * 3 / 4)});
+  const auto lookup = jit([](const Array& t, const Array& at) { return take(t, at); });
+  EXPECT_EQ(uses_of(lookup.lower(rows, ids)), Uses{use("all_reduce", 1, 2 * features * 3 / 4)});
+}
+
+/// One table for both ends, as language models have it, with the batch over another axis.
+TEST(VocabularyParallel, TiedAndWithDataParallelism) {
+  const auto both_ends = [](const Array& table, const Array& ids, const Array& targets) {
+    return value_and_grad([&](const Array& t) {
+      return layouts::vocabulary_loss(t, transpose(t), ids, targets);
+    })(table);
+  };
+  const Array table = numbers({kVocabulary, 16}, 1);
+  const Array ids = random::randint(Key(3), {4, 8}, 0, kVocabulary);
+  const Array targets = random::randint(Key(4), {4, 8}, 0, kVocabulary);
+  const auto wanted = jit(both_ends)(table, ids, targets);
+
+  const use_mesh scope(make_mesh({{"data", 2}, {"model", 4}}));
+  const auto step = jit(both_ends, {.out_shardings = {P{}, P{"model"}}});
+  expect_same_leaves(step(device_put(table, P{"model"}), device_put(ids, P{"data"}),
+                          device_put(targets, P{"data"})),
+                     wanted);
+  assert_no_collectives(step.compiled(), {"all_gather", "all_to_all", "collective_permute"});
 }
 
 }  // namespace

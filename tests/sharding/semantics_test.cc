@@ -214,12 +214,13 @@ TEST(Semantics, EagerOpsKeepShardings) {
   EXPECT_EQ(spec_of(transpose(x)), want[4].get<std::string>());
 }
 
-TEST(Semantics, UpdatesKeepShardingsOfWholeSlices) {
-  // JAX keeps P('data', 'model'); here the dimension that is written into is whole.
-  EXPECT_EQ(golden("jax.Array.at sharded").get<std::string>(), "P('data', 'model')");
+TEST(Semantics, UpdatesKeepShardings) {
+  const std::string want = golden("jax.Array.at sharded").get<std::string>();
   const Array x = placed(P{"data", "model"});
-  EXPECT_EQ(spec_of(scatter(x, array({0}), zeros({1, 16}))), "P(None, 'model')");
-  EXPECT_EQ(spec_of(scatter(x, array({0}), zeros({8, 1}), 1)), "P('data',)");
+  EXPECT_EQ(spec_of(scatter(x, array({0}), zeros({1, 16}))), want);
+  EXPECT_EQ(spec_of(scatter(x, array({0}), zeros({8, 1}), 1)), want);
+  EXPECT_EQ(spec_of(scatter_add(x, array({0}), zeros({1, 16}))), want);
+  EXPECT_EQ(spec_of(dynamic_update_slice(x, zeros({1, 16}), {3, 0})), want);
 }
 
 // --- jit
@@ -282,6 +283,51 @@ TEST(Semantics, UnconstrainedDimensionsFollow) {
   EXPECT_EQ(spec_of(f(x)), golden("wsc UNCONSTRAINED").get<std::string>());
 }
 
+/// What `f` has told of in the order of its calls.
+template <typename F>
+std::vector<std::string> inspected(const F& f) {
+  std::vector<std::string> told;
+  f([&](const NamedSharding& sharding) { told.push_back(to_string(sharding.spec)); });
+  return told;
+}
+
+TEST(Semantics, InspectedShardings) {
+  const Array x = placed(P{"data", "model"});
+  const auto told = inspected([&](const ShardingCallback& tell) {
+    inspect_array_sharding(x, tell);
+    auto f = jit([&](Array v) {
+      const Array y = sum(v, {1});
+      inspect_array_sharding(y, tell);
+      inspect_array_sharding(v * 3, tell);  // nothing depends on it
+      return y + 1;
+    });
+    f(x);
+    f(x);  // compiled already
+  });
+  const std::string want = spec_in(golden("inspect_array_sharding in jit")[0].get<std::string>());
+  EXPECT_EQ(told, (std::vector<std::string>{"P('data', 'model')", want}));
+}
+
+TEST(Semantics, InspectedShardingsInsideOfLoopsAndDerivatives) {
+  const Array x = placed(P{"data", "model"});
+  const auto told = inspected([&](const ShardingCallback& tell) {
+    auto f = jit([&](Array v) {
+      return grad([&](const Array& w) {
+        auto body = [&](const Array& carry, const std::tuple<>&) {
+          const Array next = tanh(carry);
+          inspect_array_sharding(next, tell);
+          return std::pair(next, std::tuple<>());
+        };
+        const Array last = std::get<0>(scan(body, w, std::tuple<>(), {.length = 3}));
+        inspect_array_sharding(last, tell);
+        return sum(last * last);
+      })(v);
+    });
+    f(x);
+  });
+  EXPECT_EQ(told, (std::vector<std::string>{"P('data', 'model')", "P('data', 'model')"}));
+}
+
 TEST(Semantics, UnevenConstraintsAreKept) {
   // JAX gives up without a word and returns a replicated array.
   EXPECT_EQ(golden("uneven: wsc inside jit then returned (8-way on 10)").get<std::string>(), "P()");
@@ -322,13 +368,11 @@ TEST(Semantics, EveryEntryIsTestedOrElsewhere) {
                                         "jax.Array.at sharded",
                                         "reshard via jit(out_shardings)",
                                         "wsc UNCONSTRAINED",
+                                        "inspect_array_sharding in jit",
                                         "uneven: wsc inside jit then returned (8-way on 10)"};
   const std::set<std::string> without_counterpart = {
       "donation: unusable donated buffer",  // a donated array is always given away
-      "inspect_array_sharding in jit",      // LoweredProgram::partitioned_ir() tells all of them
-      "set_mesh ctx & get_abstract_mesh",
-      "make_mesh default axis types",
-      "explicit types",
+      "set_mesh ctx & get_abstract_mesh", "make_mesh default axis types", "explicit types",
       "RulesFallback"};
   // Collectives under shard_map, and parameters, have tests of their own.
   const auto is_of = [](const std::string& name, std::initializer_list<const char*> words) {

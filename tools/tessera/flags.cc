@@ -146,7 +146,7 @@ UserError told_of(const std::string& name, const UserError& error) {
 
 Mesh mesh_of(const std::string& text) {
   try {
-    return parse_mesh(text);
+    return parse_mesh(text, std::source_location());
   } catch (const UserError& error) {
     throw told_of("--mesh", error);
   }

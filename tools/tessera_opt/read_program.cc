@@ -43,7 +43,7 @@ std::string read_text(const std::string& file) {
 /// Axes are written by name, so the shardings of the text hold for any mesh that has them.
 std::string with_mesh(const std::string& text, const std::string& mesh) {
   try {
-    parse_mesh(mesh);
+    parse_mesh(mesh, std::source_location());
   } catch (const UserError& error) {
     Mistake mistake = error.mistake();
     mistake.what = "--mesh" + mistake.what.substr(mistake.what.find(": "));

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "compile/host/kernels/index.h"
 #include "compile/host/lower.h"
 
 namespace tessera::compile::host {
@@ -96,6 +97,14 @@ struct LineSizes {
 inline LineSizes line_sizes(const Shape& shape, std::int64_t dim) {
   const auto split = shape.begin() + dim;
   return {product(shape.begin(), split), *split, product(split + 1, shape.end())};
+}
+
+/// The indices along `dim` of the tile of `table` that goes with these digits.
+inline kernels::HeldRows held_rows(const LowerContext& context, ValueId table, std::int64_t dim,
+                                   const AtomDigits& digits) {
+  const auto d = static_cast<std::size_t>(dim);
+  const Box box = context.box(table, digits);
+  return {.first = box.start[d], .count = box.size[d], .total = context.layout(table).shape()[d]};
 }
 
 }  // namespace tessera::compile::host

@@ -242,7 +242,9 @@ class ReadingPass {
   }
 
   int number_of_rows(Space space) {
-    if (space.extents.size() < 2 || space.extents.back() > kernels::kMaxRowLength) return -1;
+    if (space.extents.size() < 2) return -1;
+    // Nothing is done for rows of no elements, and yet they have a sum.
+    if (space.extents.back() == 0 || space.extents.back() > kernels::kMaxRowLength) return -1;
     if (!space.split.back().empty()) return -1;
     space.extents.pop_back();
     space.split.pop_back();
@@ -503,7 +505,7 @@ bool is_row_reduction(const Function& function, const Fusion& fusion, const Equa
   const std::string& op = *equation.op->name;
   if (op != "reduce_sum" && op != "reduce_max" && op != "reduce_min") return false;
   const Type& type = function.type(equation.operands[0]);
-  return type.dtype == DType::f32 && type.rank() > 0 && type.shape.back() != 1 &&
+  return type.dtype == DType::f32 && type.rank() > 0 && type.shape.back() > 1 &&
          equation.attributes.ints("dims") == ir::Ints{type.rank() - 1} &&
          fusion.rows_of[at(fusion.spaces[equation.operands[0]])] >= 0;
 }

@@ -22,7 +22,7 @@ using partition::testing::Program;
 Function on_one_device(const Program& program, std::vector<ValueId> outputs) {
   Function function = program.function;
   function.outputs = std::move(outputs);
-  function = ir::without_dead_code(function);
+  function = ir::without_dead_code(std::move(function));
   for (ir::Value& value : function.values) value.sharding = replicated_sharding(value.type.rank());
   return function;
 }
@@ -93,6 +93,13 @@ TEST(Fuse, RowsAreReducedAmongTheElementwiseWorkAroundThem) {
   EXPECT_EQ(nodes_of(f), "exp reduce_sum mul div");
   EXPECT_TRUE(fusion.nodes[0].has_rows);
   EXPECT_EQ(num_buffers(fusion), 3);  // the input and the results
+}
+
+TEST(Fuse, RowsOfNoElementsAreComputedByThemselves) {
+  Program p{Mesh()};
+  const ValueId e = ops::exp(p.b, p.input({4}));
+  const Function f = on_one_device(p, {p.add(p.input({4, 0}), p.broadcast(e, {0}, {4, 0})), e});
+  EXPECT_EQ(nodes_of(f), "exp | add");
 }
 
 TEST(Fuse, DiamondThroughAViewHasNoCycle) {

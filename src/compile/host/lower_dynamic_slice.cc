@@ -9,63 +9,97 @@ namespace tessera::compile::host {
 
 namespace {
 
-/// A box of `part` elements in an array of shape `whole` with these strides.
+/// Where a part lies in one dimension of an array of which a tile is here.
+struct Line {
+  std::int64_t total;  // of the array
+  std::int64_t first;  // index of the array that is here
+  std::int64_t count;
+  std::int64_t part;
+};
+
+/// A part and what is here of the array, whose place is known when the starts are.
 struct Place {
-  Shape whole;
-  Shape part;
-  std::vector<std::int64_t> strides;
-  std::int64_t offset;
+  std::vector<Line> lines;
+  StridedTile array;
+  StridedTile part;
   std::vector<std::int64_t> start_offsets;  // of the starts in their buffers
   std::size_t element_bytes;
 
-  /// The bytes before the box, from the buffers of the starts.
-  std::int64_t bytes_before(std::span<std::byte* const> starts) const {
-    std::int64_t elements = offset;
-    for (std::size_t i = 0; i < whole.size(); ++i) {
-      const auto start = reinterpret_cast<const std::int32_t*>(starts[i])[start_offsets[i]];
-      elements += strides[i] * std::clamp<std::int64_t>(start, 0, whole[i] - part[i]);
+  Shape part_shape() const {
+    Shape shape;
+    for (const Line& line : lines) shape.push_back(line.part);
+    return shape;
+  }
+
+  /// The elements of the part that are here.
+  struct Overlap {
+    std::int64_t array_bytes;  // before them
+    std::int64_t part_bytes;
+    Shape extents;
+  };
+  Overlap overlap(std::span<std::byte* const> starts) const {
+    std::int64_t in_array = array.offset;
+    std::int64_t in_part = part.offset;
+    Shape extents;
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      const Line& line = lines[i];
+      const std::int64_t start = std::clamp<std::int64_t>(
+          reinterpret_cast<const std::int32_t*>(starts[i])[start_offsets[i]], 0,
+          line.total - line.part);
+      const std::int64_t begin = std::max(start, line.first);
+      const std::int64_t end = std::min(start + line.part, line.first + line.count);
+      in_array += (begin - line.first) * array.strides[i];
+      in_part += (begin - start) * part.strides[i];
+      extents.push_back(std::max<std::int64_t>(end - begin, 0));
     }
-    return elements * static_cast<std::int64_t>(element_bytes);
+    const auto bytes = static_cast<std::int64_t>(element_bytes);
+    return {in_array * bytes, in_part * bytes, std::move(extents)};
   }
 };
 
+/// Elements of the part that are not here are zero: one result is made of all devices' by `or`.
 class DynamicSliceKernel final : public run::Kernel {
  public:
-  explicit DynamicSliceKernel(Place place) : place_(std::move(place)) {}
+  explicit DynamicSliceKernel(Place place) : place_(std::move(place)), part_(place_.part_shape()) {}
 
   void run(std::span<std::byte* const> buffers, int /*part*/) const override {
-    if (num_elements(place_.part) == 0) return;
-    kernels::copy_box(buffers[0] + place_.bytes_before(buffers.subspan(1)), place_.strides,
-                      buffers.back(), row_major_strides(place_.part), place_.part,
+    const Place::Overlap here = place_.overlap(buffers.subspan(1));
+    if (here.extents != part_) {
+      const auto count = static_cast<std::size_t>(num_elements(part_));
+      std::memset(buffers.back(), 0, count * place_.element_bytes);
+    }
+    if (num_elements(here.extents) == 0) return;
+    kernels::copy_box(buffers[0] + here.array_bytes, place_.array.strides,
+                      buffers.back() + here.part_bytes, place_.part.strides, here.extents,
                       place_.element_bytes);
   }
 
  private:
   Place place_;
+  Shape part_;
 };
 
-/// The update's box goes into a copy of the operand, or into the operand itself where they share
-/// memory.
+/// What is here of the update goes into a copy of the operand, or into the operand itself where
+/// they share memory.
 class UpdateKernel final : public run::Kernel {
  public:
-  UpdateKernel(Place place, StridedTile update)
-      : place_(std::move(place)), update_(std::move(update)) {}
+  explicit UpdateKernel(Place place) : place_(std::move(place)) {
+    bytes_ = place_.element_bytes;
+    for (const Line& line : place_.lines) bytes_ *= static_cast<std::size_t>(line.count);
+  }
 
   void run(std::span<std::byte* const> buffers, int /*part*/) const override {
-    const auto bytes = static_cast<std::int64_t>(place_.element_bytes);
-    if (buffers.back() != buffers[0]) {
-      std::memcpy(buffers.back(), buffers[0],
-                  static_cast<std::size_t>(num_elements(place_.whole) * bytes));
-    }
-    if (num_elements(place_.part) == 0) return;
-    kernels::copy_box(buffers[1] + update_.offset * bytes, update_.strides,
-                      buffers.back() + place_.bytes_before(buffers.subspan(2)), place_.strides,
-                      place_.part, place_.element_bytes);
+    if (buffers.back() != buffers[0]) std::memcpy(buffers.back(), buffers[0], bytes_);
+    const Place::Overlap here = place_.overlap(buffers.subspan(2));
+    if (num_elements(here.extents) == 0) return;
+    kernels::copy_box(buffers[1] + here.part_bytes, place_.part.strides,
+                      buffers.back() + here.array_bytes, place_.array.strides, here.extents,
+                      place_.element_bytes);
   }
 
  private:
   Place place_;
-  StridedTile update_;
+  std::size_t bytes_;  // of the array that is here
 };
 
 /// Adds the operands from `first` on to what the task reads.
@@ -78,14 +112,23 @@ void read_starts(const LowerContext& context, const Equation& equation, std::siz
   }
 }
 
-Place place_in(const LowerContext& context, ValueId whole, ValueId part, const StridedTile& tile,
-               const AtomDigits& digits) {
-  return {.whole = context.box(whole, digits).size,
-          .part = context.box(part, digits).size,
-          .strides = tile.strides,
-          .offset = tile.offset,
-          .start_offsets = {},
-          .element_bytes = size_bytes(context.function().type(whole).dtype)};
+/// A dimension that the part fills is split alike in both: there the part is all that is here.
+std::vector<Line> lines_of(const LowerContext& context, ValueId array, ValueId part,
+                           const AtomDigits& digits) {
+  const Shape& shape = context.layout(array).shape();
+  const Shape& part_shape = context.layout(part).shape();
+  const Box box = context.box(array, digits);
+  std::vector<Line> lines;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    const std::int64_t count = box.size[d];
+    const bool is_filled = shape[d] == part_shape[d];
+    lines.push_back(
+        is_filled
+            ? Line{.total = count, .first = 0, .count = count, .part = count}
+            : Line{
+                  .total = shape[d], .first = box.start[d], .count = count, .part = part_shape[d]});
+  }
+  return lines;
 }
 
 std::vector<TileTask> lower_dynamic_slice(const LowerContext& context, const Equation& equation) {
@@ -96,7 +139,13 @@ std::vector<TileTask> lower_dynamic_slice(const LowerContext& context, const Equ
     const AtomDigits digits = layout.digits(tile);
     const StridedTile from = context.read(equation.operands[0], digits);
     TileTask task{.kernel = {}, .reads = {from.tile}, .writes = {{result, tile}}, .may_share = {}};
-    Place place = place_in(context, equation.operands[0], result, from, digits);
+    Place place{.lines = lines_of(context, equation.operands[0], result, digits),
+                .array = from,
+                .part = {.tile = {result, tile},
+                         .offset = 0,
+                         .strides = row_major_strides(layout.box(tile).size)},
+                .start_offsets = {},
+                .element_bytes = size_bytes(context.function().type(result).dtype)};
     read_starts(context, equation, 1, digits, place, task);
     task.kernel = std::make_shared<DynamicSliceKernel>(std::move(place));
     tasks.push_back(std::move(task));
@@ -117,9 +166,13 @@ std::vector<TileTask> lower_dynamic_update_slice(const LowerContext& context,
                   .reads = {from.tile, update.tile},
                   .writes = {{result, tile}},
                   .may_share = {{0, 0}}};
-    Place place = place_in(context, equation.operands[0], equation.operands[1], from, digits);
+    Place place{.lines = lines_of(context, result, equation.operands[1], digits),
+                .array = from,
+                .part = update,
+                .start_offsets = {},
+                .element_bytes = size_bytes(context.function().type(result).dtype)};
     read_starts(context, equation, 2, digits, place, task);
-    task.kernel = std::make_shared<UpdateKernel>(std::move(place), update);
+    task.kernel = std::make_shared<UpdateKernel>(std::move(place));
     tasks.push_back(std::move(task));
   }
   return tasks;

@@ -17,7 +17,6 @@ namespace {
 struct IndexShape {
   std::int64_t batch;
   std::int64_t outer;
-  std::int64_t rows;
   std::int64_t inner;
   std::int64_t num_indices;
 };
@@ -27,7 +26,6 @@ IndexShape index_shape(const Equation& equation, const Shape& table, const Shape
   const auto split = table.begin() + equation.attributes.integer("dim");
   return {.batch = product(table.begin(), table.begin() + num_batch),
           .outer = product(table.begin() + num_batch, split),
-          .rows = *split,
           .inner = product(split + 1, table.end()),
           .num_indices = product(indices.begin() + num_batch, indices.end())};
 }
@@ -35,11 +33,13 @@ IndexShape index_shape(const Equation& equation, const Shape& table, const Shape
 std::vector<TileTask> lower_gather(const LowerContext& context, const Equation& equation) {
   const DType dtype = context.function().type(equation.results[0]).dtype;
   return task_per_tile(context, equation, [&](const AtomDigits& digits) {
-    const IndexShape shape = index_shape(equation, context.box(equation.operands[0], digits).size,
+    const ValueId table = equation.operands[0];
+    const IndexShape shape = index_shape(equation, context.box(table, digits).size,
                                          context.box(equation.operands[1], digits).size);
+    const auto dim = equation.attributes.integer("dim");
     const kernels::GatherProblem problem{.dtype = dtype,
                                          .outer = shape.outer,
-                                         .rows = shape.rows,
+                                         .rows = held_rows(context, table, dim, digits),
                                          .inner = shape.inner,
                                          .num_indices = shape.num_indices};
     return make_kernel([problem, batch = shape.batch](std::span<std::byte* const> buffers) {
@@ -47,7 +47,7 @@ std::vector<TileTask> lower_gather(const LowerContext& context, const Equation& 
       const std::int64_t lines = problem.outer * problem.inner * element;
       const auto* indices = reinterpret_cast<const std::int32_t*>(buffers[1]);
       for (std::int64_t i = 0; i < batch; ++i) {
-        kernels::gather_rows(problem, buffers[0] + i * problem.rows * lines,
+        kernels::gather_rows(problem, buffers[0] + i * problem.rows.count * lines,
                              indices + i * problem.num_indices,
                              buffers[2] + i * problem.num_indices * lines);
       }
@@ -61,11 +61,12 @@ std::vector<TileTask> lower_scatter_add(const LowerContext& context, const Equat
   return task_per_tile(context, equation, [&](const AtomDigits& digits) {
     const ValueId indices = equation.operands[0];
     const Shape index_box = context.box(indices, digits).size;
-    const IndexShape shape =
-        index_shape(equation, context.box(equation.results[0], digits).size, index_box);
+    const ValueId table = equation.results[0];
+    const IndexShape shape = index_shape(equation, context.box(table, digits).size, index_box);
+    const auto dim = equation.attributes.integer("dim");
     kernels::ScatterAddProblem problem{.dtype = dtype,
                                        .outer = shape.outer,
-                                       .rows = shape.rows,
+                                       .rows = held_rows(context, table, dim, digits),
                                        .inner = shape.inner,
                                        .order = {},
                                        .leaf_ends = {}};
@@ -85,7 +86,7 @@ std::vector<TileTask> lower_scatter_add(const LowerContext& context, const Equat
       for (std::int64_t i = 0; i < batch; ++i) {
         kernels::scatter_add_rows(problem, rows + i * num_indices,
                                   buffers[1] + i * num_indices * lines,
-                                  buffers[2] + i * problem.rows * lines);
+                                  buffers[2] + i * problem.rows.count * lines);
       }
     });
   });

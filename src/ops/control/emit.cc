@@ -103,9 +103,9 @@ FunctionPtr selected(const Function& function, const std::vector<bool>& inputs,
   Function result = function;
   result.outputs = marked(function.outputs, outputs);
   // Inputs that are dropped have no uses left once dead code is gone.
-  result = ir::without_dead_code(result);
+  result = ir::without_dead_code(std::move(result));
   result.inputs = marked(result.inputs, inputs);
-  return std::make_shared<const Function>(ir::without_dead_code(result));
+  return std::make_shared<const Function>(ir::without_dead_code(std::move(result)));
 }
 
 std::vector<bool> needed_inputs(const Function& function, const std::vector<bool>& outputs) {

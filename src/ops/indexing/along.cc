@@ -51,20 +51,32 @@ ValueId scatter_add_along_vjp(VjpContext& c) {
   return select(b, is_inside, rows, full_like(b, 0.0, rows));
 }
 
-/// Lines are worked on one by one; `dim` is whole on both sides.
-Factors along_factors(const Attributes& attributes, const std::vector<Type>& operands,
-                      const std::vector<Type>& results) {
+/// Lines are worked on one by one; each shard of their elements gives those that it has.
+Factors gather_along_factors(const Attributes& attributes, const std::vector<Type>& operands,
+                             const std::vector<Type>&) {
   const std::size_t dim = at(attributes.integer("dim"));
   Factors f;
-  f.operands = {add_dims(f, operands[0].shape)};
-  f.factors[dim].kind = FactorKind::replicate;
-  f.operands.push_back(f.operands[0]);
-  f.results = {f.operands[0]};
-  auto set_dim = [&](Factors::Dims& dims, const Type& type) {
-    dims[dim] = {add_factor(f, type.shape[dim], FactorKind::replicate)};
-  };
-  set_dim(f.operands[1], operands[1]);
-  set_dim(f.results[0], results[0]);
+  const Factors::Dims table = add_dims(f, operands[0].shape);
+  f.factors[dim].kind = FactorKind::reduce;
+  f.reduced = table[dim];
+  f.reduction = Reduction::bit_or;
+  Factors::Dims indices = table;
+  indices[dim] = {add_factor(f, operands[1].shape[dim])};
+  f.operands = {table, indices};
+  f.results = {indices};
+  return f;
+}
+
+/// Each shard of the result takes the updates that name one of its elements, all of them in order.
+Factors scatter_add_along_factors(const Attributes& attributes, const std::vector<Type>& operands,
+                                  const std::vector<Type>& results) {
+  const std::size_t dim = at(attributes.integer("dim"));
+  Factors f;
+  const Factors::Dims table = add_dims(f, results[0].shape);
+  Factors::Dims indices = table;
+  indices[dim] = {add_factor(f, operands[0].shape[dim], FactorKind::replicate)};
+  f.operands = {indices, indices};
+  f.results = {table};
   return f;
 }
 
@@ -132,7 +144,7 @@ const OpRecord gather_along_op{
     .shape = gather_along_shape,
     .vjp = per_operand({gather_along_vjp, [](VjpContext&) { return ir::kNoValue; }}),
     .batch = shifted_batch("dim"),
-    .factors = along_factors,
+    .factors = gather_along_factors,
     .host = kernel("gather_along"),
     .reference = gather_along_reference,
     .cost = no_flops,
@@ -154,7 +166,7 @@ const OpRecord scatter_add_along_op{
     .shape = scatter_add_along_shape,
     .vjp = per_operand({[](VjpContext&) { return ir::kNoValue; }, scatter_add_along_vjp}),
     .batch = shifted_batch("dim"),
-    .factors = along_factors,
+    .factors = scatter_add_along_factors,
     .host = kernel("scatter_add_along"),
     .reference = scatter_add_along_reference,
     .cost =

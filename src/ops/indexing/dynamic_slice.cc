@@ -149,33 +149,50 @@ std::vector<ValueId> update_batch(BatchContext& c) {
 
 // --- factors, references
 
-/// Dimensions that the part does not fill must be whole.
-Factors part_factors(const Shape& shape, const Shape& part, std::size_t num_starts) {
+/// The factors of an array, which are all in `f`, and of a part of it, which must be whole in the
+/// dimensions that it does not fill.
+struct PartFactors {
   Factors f;
-  Factors::Dims whole = add_dims(f, shape);
-  Factors::Dims parts = whole;
+  Factors::Dims array;
+  Factors::Dims part;
+};
+
+PartFactors part_factors(const Shape& shape, const Shape& part) {
+  PartFactors factors;
+  factors.array = add_dims(factors.f, shape);
+  factors.part = factors.array;
   for (std::size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] == part[i]) continue;
-    f.factors[static_cast<std::size_t>(whole[i][0])].kind = FactorKind::replicate;
-    parts[i] = {add_factor(f, part[i], FactorKind::replicate)};
+    factors.part[i] = {add_factor(factors.f, part[i], FactorKind::replicate)};
   }
-  f.operands = {whole, parts};
-  f.operands.resize(2 + num_starts);
-  f.results = {whole};
-  return f;
+  return factors;
 }
 
+/// Each shard of a dimension that the part does not fill gives the elements that it has.
 Factors dynamic_slice_factors(const Attributes&, const std::vector<Type>& operands,
                               const std::vector<Type>& results) {
-  Factors f = part_factors(operands[0].shape, results[0].shape, operands.size() - 1);
-  f.results = {f.operands[1]};
-  f.operands.erase(f.operands.begin() + 1);
+  auto [f, array, part] = part_factors(operands[0].shape, results[0].shape);
+  f.reduction = Reduction::bit_or;
+  for (std::size_t i = 0; i < array.size(); ++i) {
+    if (array[i] == part[i]) continue;
+    f.factors[at(array[i][0])].kind = FactorKind::reduce;
+    f.reduced.push_back(array[i][0]);
+  }
+  f.operands.assign(operands.size(), {});
+  f.operands[0] = array;
+  f.results = {part};
   return f;
 }
 
+/// Each shard of a dimension that the update does not fill takes what falls into it.
 Factors update_factors(const Attributes&, const std::vector<Type>& operands,
                        const std::vector<Type>&) {
-  return part_factors(operands[0].shape, operands[1].shape, operands.size() - 2);
+  auto [f, array, part] = part_factors(operands[0].shape, operands[1].shape);
+  f.operands.assign(operands.size(), {});
+  f.operands[0] = array;
+  f.operands[1] = part;
+  f.results = {array};
+  return f;
 }
 
 /// Where the part begins, kept inside the array.

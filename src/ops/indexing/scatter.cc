@@ -90,12 +90,12 @@ std::vector<ValueId> scatter_batch(BatchContext& c) {
   return {transpose(b, result, back)};
 }
 
+/// Each shard of the rows takes the updates that name one of them.
 Factors scatter_factors(const Attributes& attributes, const std::vector<Type>& operands,
                         const std::vector<Type>&) {
   const std::int64_t dim = attributes.integer("dim");
   Factors f;
   const Factors::Dims table = add_dims(f, operands[0].shape);
-  f.factors[at(dim)].kind = FactorKind::replicate;
   const Factors::Dims indices = add_dims(f, operands[1].shape, FactorKind::replicate);
   Factors::Dims rows = table;
   rows.erase(rows.begin() + dim);

@@ -7,15 +7,15 @@ namespace tessera::compile::host {
 
 namespace {
 
-/// Lines of `count` indices into lines of `rows` elements.
+/// Lines of `count` indices into lines of which `rows` are here.
 struct Problem {
   std::int64_t outer;
-  std::int64_t rows;
+  kernels::HeldRows rows;
   std::int64_t count;
   std::int64_t inner;
 };
 
-/// Calls `visit(position in the indices, position in the rows, -1 where out of range)`.
+/// Calls `visit(position in the indices, the index, its position in the rows or -1)`.
 template <typename Visit>
 void for_each_index(const Problem& p, const std::int32_t* indices, Visit visit) {
   for (std::int64_t outer = 0; outer < p.outer; ++outer) {
@@ -23,33 +23,32 @@ void for_each_index(const Problem& p, const std::int32_t* indices, Visit visit) 
       for (std::int64_t inner = 0; inner < p.inner; ++inner) {
         const std::int64_t from = (outer * p.count + i) * p.inner + inner;
         const std::int64_t row = indices[from];
-        const bool is_inside = row >= 0 && row < p.rows;
-        visit(from, is_inside ? (outer * p.rows + row) * p.inner + inner : -1);
+        const std::int64_t line = outer * p.rows.count + row - p.rows.first;
+        visit(from, row, p.rows.has(row) ? line * p.inner + inner : -1);
       }
     }
   }
 }
 
-/// An index out of range reads NaN or the lowest value of an integer type.
 template <typename T>
 void gather_along(const Problem& p, const T* table, const std::int32_t* indices, T* rows) {
-  for_each_index(p, indices, [&](std::int64_t at, std::int64_t row) {
-    rows[at] = row < 0 ? kernels::filler<T>() : table[row];
+  for_each_index(p, indices, [&](std::int64_t at, std::int64_t row, std::int64_t from) {
+    rows[at] = from < 0 ? kernels::missing<T>(p.rows, row) : table[from];
   });
 }
 
-/// Sums in index order from zero; an index out of range drops its update.
+/// Sums in index order from zero; an index of no row that is here drops its update.
 template <typename T>
 void scatter_add_along(const Problem& p, T* table, const std::int32_t* indices, const T* rows) {
-  std::fill_n(table, p.outer * p.rows * p.inner, T{});
+  std::fill_n(table, p.outer * p.rows.count * p.inner, T{});
   using Sum = std::conditional_t<std::is_integral_v<T>, std::uint32_t, T>;  // which may wrap
-  for_each_index(p, indices, [&](std::int64_t at, std::int64_t row) {
-    if (row < 0) return;
-    table[row] = static_cast<T>(static_cast<Sum>(table[row]) + static_cast<Sum>(rows[at]));
+  for_each_index(p, indices, [&](std::int64_t at, std::int64_t, std::int64_t to) {
+    if (to < 0) return;
+    table[to] = static_cast<T>(static_cast<Sum>(table[to]) + static_cast<Sum>(rows[at]));
   });
 }
 
-/// Which buffers hold the whole lines, the indices, and what is read or added at them.
+/// Which buffers hold the lines of the table, the indices, and what is read or added at them.
 struct Buffers {
   std::size_t table;
   std::size_t indices;
@@ -65,8 +64,8 @@ std::vector<TileTask> tasks_along(const LowerContext& context, const Equation& e
   const DType dtype = dtype_of(context, table);
   return task_per_tile(context, equation, [&](const AtomDigits& digits) {
     const LineSizes lines = line_sizes(context.box(indices, digits).size, dim);
-    const std::int64_t rows = context.box(table, digits).size[static_cast<std::size_t>(dim)];
-    const std::int64_t whole = rows * lines.inner;
+    const kernels::HeldRows rows = held_rows(context, table, dim, digits);
+    const std::int64_t whole = rows.count * lines.inner;
     const std::int64_t line = lines.size * lines.inner;
     return make_range_kernel(lines.outer, line, [=](auto buffers, auto begin, auto end) {
       kernels::with_type(dtype, [&](auto zero) {

@@ -9,20 +9,20 @@ namespace {
 
 struct Problem {
   std::int64_t outer;
-  std::int64_t rows;
+  kernels::HeldRows rows;
   std::int64_t row_bytes;
   std::int64_t num_indices;
 };
 
-/// Overwrites rows of `result` [outer, rows, row] with updates [outer, indices, row]; the last
-/// update of a row stays, indices out of range are dropped.
+/// Overwrites rows of `result` [outer, rows.count, row] with updates [outer, indices, row]; the
+/// last update of a row stays, those of rows that are not here are dropped.
 void scatter_rows(const Problem& p, const std::int32_t* indices, const std::byte* updates,
                   std::byte* result) {
   for (std::int64_t outer = 0; outer < p.outer; ++outer) {
     for (std::int64_t i = 0; i < p.num_indices; ++i) {
-      if (indices[i] < 0 || indices[i] >= p.rows) continue;
-      std::memcpy(result + (outer * p.rows + indices[i]) * p.row_bytes,
-                  updates + (outer * p.num_indices + i) * p.row_bytes,
+      if (!p.rows.has(indices[i])) continue;
+      const std::int64_t row = outer * p.rows.count + indices[i] - p.rows.first;
+      std::memcpy(result + row * p.row_bytes, updates + (outer * p.num_indices + i) * p.row_bytes,
                   static_cast<std::size_t>(p.row_bytes));
     }
   }
@@ -32,10 +32,11 @@ std::vector<TileTask> lower_scatter(const LowerContext& context, const Equation&
   const DType dtype = dtype_of(context, equation.results[0]);
   auto tasks = task_per_tile(context, equation, [&](const AtomDigits& digits) {
     const Shape shape = context.box(equation.results[0], digits).size;
-    const LineSizes lines = line_sizes(shape, equation.attributes.integer("dim"));
+    const auto dim = equation.attributes.integer("dim");
+    const LineSizes lines = line_sizes(shape, dim);
     const Problem problem{
         .outer = lines.outer,
-        .rows = lines.size,
+        .rows = held_rows(context, equation.results[0], dim, digits),
         .row_bytes = size_bytes(Type{dtype, {lines.inner}}),
         .num_indices = num_elements(context.box(equation.operands[1], digits).size)};
     const auto bytes = static_cast<std::size_t>(size_bytes(Type{dtype, shape}));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <string>
+#include <type_traits>
 
 #include <tessera/error.h>
 
@@ -95,8 +96,9 @@ ReduceKind combine_kind(std::string_view reduction) {
   if (reduction == "max") return ReduceKind::max;
   if (reduction == "min") return ReduceKind::min;
   if (reduction == "and") return ReduceKind::all;
-  require(reduction == "or", "a reduction has a known name");
-  return ReduceKind::any;
+  if (reduction == "or") return ReduceKind::any;
+  require(reduction == "bit_or", "a reduction has a known name");
+  return ReduceKind::bits;
 }
 
 namespace {
@@ -104,6 +106,12 @@ namespace {
 template <typename T>
 void combine_run(ReduceKind kind, T* a, const T* b, std::int64_t count) {
   if (kind == ReduceKind::sum) return add_run(a, b, count);
+  if constexpr (std::is_unsigned_v<T>) {
+    if (kind == ReduceKind::bits) {
+      for (std::int64_t i = 0; i < count; ++i) a[i] |= b[i];
+      return;
+    }
+  }
   for (std::int64_t i = 0; i < count; ++i) a[i] = better(kind, a[i], b[i]);
 }
 
@@ -207,6 +215,13 @@ void CombinePlan::run(std::span<std::byte* const> sources, std::byte* result, in
     using T = decltype(tag);
     combine<T>(problem_, sources, reinterpret_cast<T*>(result), first, end);
   };
+  if (problem_.kind == ReduceKind::bits) {
+    // Of numbers whatever they mean: adding would change signaling NaNs and the sign of zero.
+    const std::size_t bytes = size_bytes(problem_.dtype);
+    if (bytes == 8) return with(std::uint64_t{});
+    if (bytes == 4) return with(std::uint32_t{});
+    return with(std::uint8_t{});
+  }
   switch (problem_.dtype) {
     case DType::boolean:
       return with(std::uint8_t{});

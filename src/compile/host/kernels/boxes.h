@@ -18,7 +18,7 @@ void copy_box(const std::byte* from, const std::vector<std::int64_t>& from_strid
               const std::vector<std::int64_t>& to_strides, const Shape& extents,
               std::size_t element_bytes);
 
-/// The kind of a reduction as the IR names it: sum, max, min, and, or.
+/// The kind of a reduction as the IR names it: sum, max, min, and, or, bit_or.
 ReduceKind combine_kind(std::string_view reduction);
 
 /// Element by element the reduction of several sources, in order, by the tree of leaf_tree.h.

@@ -49,6 +49,7 @@ TEST(Combine, NamesOfReductions) {
   EXPECT_EQ(combine_kind("min"), ReduceKind::min);
   EXPECT_EQ(combine_kind("and"), ReduceKind::all);
   EXPECT_EQ(combine_kind("or"), ReduceKind::any);
+  EXPECT_EQ(combine_kind("bit_or"), ReduceKind::bits);
   EXPECT_THROW(combine_kind("mean"), InternalError);
 }
 
@@ -58,6 +59,7 @@ T naive_combine(ReduceKind kind, std::span<const T> terms) {
     if (kind == ReduceKind::sum) return testing::naive_add(x, y);
     if (kind == ReduceKind::all) return static_cast<T>(x != 0 && y != 0);
     if (kind == ReduceKind::any) return static_cast<T>(x != 0 || y != 0);
+    if (kind == ReduceKind::bits) return testing::naive_or(x, y);
     return testing::naive_extreme(x, y, kind == ReduceKind::min);
   });
 }
@@ -129,12 +131,13 @@ void check_combine(const std::vector<ReduceKind>& kinds) {
 }
 
 TEST(Combine, FollowsTheTreeForEveryKindAndType) {
-  const std::vector<ReduceKind> numbers = {ReduceKind::sum, ReduceKind::max, ReduceKind::min};
+  const std::vector<ReduceKind> numbers = {ReduceKind::sum, ReduceKind::max, ReduceKind::min,
+                                           ReduceKind::bits};
   check_combine<float>(numbers);
   check_combine<double>(numbers);
   check_combine<std::int32_t>(numbers);
   check_combine<std::uint32_t>(numbers);
-  check_combine<std::uint8_t>({ReduceKind::all, ReduceKind::any});
+  check_combine<std::uint8_t>({ReduceKind::all, ReduceKind::any, ReduceKind::bits});
 }
 
 TEST(Combine, PartsAndBlocksChangeNothing) {

@@ -19,10 +19,12 @@ void gather(const GatherProblem& p, const T* operand, const std::int32_t* indice
   for (std::int64_t outer = 0; outer < p.outer; ++outer) {
     for (std::int64_t i = 0; i < p.num_indices; ++i) {
       T* to = result + (outer * p.num_indices + i) * p.inner;
-      if (indices[i] < 0 || indices[i] >= p.rows) {
-        std::fill_n(to, p.inner, filler<T>());
+      const std::int64_t row = indices[i];
+      if (p.rows.has(row)) {
+        const std::int64_t at = outer * p.rows.count + row - p.rows.first;
+        std::copy_n(operand + at * p.inner, p.inner, to);
       } else {
-        std::copy_n(operand + (outer * p.rows + indices[i]) * p.inner, p.inner, to);
+        std::fill_n(to, p.inner, missing<T>(p.rows, row));
       }
     }
   }
@@ -89,21 +91,21 @@ struct Hits {
 
 Hits find_hits(const ScatterAddProblem& p, const std::int32_t* indices) {
   Hits hits;
-  hits.first.assign(static_cast<std::size_t>(p.rows) + 1, 0);
+  hits.first.assign(static_cast<std::size_t>(p.rows.count) + 1, 0);
   auto row_of = [&](std::int64_t position) {
-    return static_cast<std::int64_t>(indices[p.order[static_cast<std::size_t>(position)]]);
+    return indices[p.order[static_cast<std::size_t>(position)]] - p.rows.first;
   };
   const auto count = static_cast<std::int64_t>(p.order.size());
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t row = row_of(i);
-    if (row >= 0 && row < p.rows) hits.first[static_cast<std::size_t>(row) + 1] += 1;
+    if (row >= 0 && row < p.rows.count) hits.first[static_cast<std::size_t>(row) + 1] += 1;
   }
   std::partial_sum(hits.first.begin(), hits.first.end(), hits.first.begin());
   hits.positions.resize(static_cast<std::size_t>(hits.first.back()));
   std::vector<std::int64_t> next = hits.first;
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t row = row_of(i);
-    if (row < 0 || row >= p.rows) continue;
+    if (row < 0 || row >= p.rows.count) continue;
     hits.positions[static_cast<std::size_t>(next[static_cast<std::size_t>(row)]++)] = i;
   }
   return hits;
@@ -116,8 +118,8 @@ void scatter_add(const ScatterAddProblem& p, const std::int32_t* indices, const 
   const auto count = static_cast<std::int64_t>(p.order.size());
   for (std::int64_t outer = 0; outer < p.outer; ++outer) {
     RowSum<T> row_sum(p, updates + outer * count * p.inner);
-    for (std::int64_t row = 0; row < p.rows; ++row) {
-      T* to = result + (outer * p.rows + row) * p.inner;
+    for (std::int64_t row = 0; row < p.rows.count; ++row) {
+      T* to = result + (outer * p.rows.count + row) * p.inner;
       const auto begin = static_cast<std::size_t>(hits.first[static_cast<std::size_t>(row)]);
       const auto end = static_cast<std::size_t>(hits.first[static_cast<std::size_t>(row) + 1]);
       if (begin == end) {

@@ -10,24 +10,37 @@
 
 namespace tessera::kernels {
 
-/// operand [outer, rows, inner], indices [num_indices] -> [outer, num_indices, inner]. An index out
-/// of range gives NaN, or the lowest value of an integer type.
+/// The rows of a table that are here.
+struct HeldRows {
+  std::int64_t first;
+  std::int64_t count;
+  std::int64_t total;  // of the whole table
+
+  bool has(std::int64_t row) const { return row >= first && row < first + count; }
+  /// Whether what is read at this row, which is not here, is the filler: an index out of range gets
+  /// it from the first rows alone. Others give zero bits, and one result is made of all by `or`.
+  bool fills(std::int64_t row) const { return first == 0 && (row < 0 || row >= total); }
+};
+
+/// operand [outer, rows.count, inner], indices [num_indices] -> [outer, num_indices, inner]. An
+/// index out of range gives NaN, or the lowest value of an integer type.
 struct GatherProblem {
   DType dtype;
   std::int64_t outer;
-  std::int64_t rows;
+  HeldRows rows;
   std::int64_t inner;
   std::int64_t num_indices;
 };
 void gather_rows(const GatherProblem& problem, const std::byte* operand,
                  const std::int32_t* indices, std::byte* result);
 
-/// updates [outer, order.size(), inner] -> [outer, rows, inner]: row r is the sum of the updates
-/// whose index is r, leaf by leaf of `order` and then by the tree. Others are dropped.
+/// updates [outer, order.size(), inner] -> [outer, rows.count, inner]: row r is the sum of the
+/// updates whose index is rows.first + r, leaf by leaf of `order` and then by the tree. Others are
+/// dropped.
 struct ScatterAddProblem {
   DType dtype;
   std::int64_t outer;
-  std::int64_t rows;
+  HeldRows rows;
   std::int64_t inner;
   std::vector<std::int64_t> order;      // the updates in the order of the sum
   std::vector<std::int64_t> leaf_ends;  // positions in `order`

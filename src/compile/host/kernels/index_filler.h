@@ -1,9 +1,11 @@
-// What an index out of range reads.
+// What an index reads that names no row, or none that is here.
 #pragma once
 
 #include <cstdint>
 #include <limits>
 #include <type_traits>
+
+#include "compile/host/kernels/index.h"
 
 namespace tessera::kernels {
 
@@ -15,6 +17,12 @@ T filler() {
   } else {
     return std::is_same_v<T, std::uint8_t> ? T{} : std::numeric_limits<T>::lowest();
   }
+}
+
+/// What a row reads that is not held.
+template <typename T>
+T missing(const HeldRows& rows, std::int64_t row) {
+  return rows.fills(row) ? filler<T>() : T{};
 }
 
 }  // namespace tessera::kernels

@@ -30,23 +30,34 @@ std::vector<std::int32_t> random_indices(Random& random, std::int64_t count, std
   return indices;
 }
 
+/// All rows of a table, or some of them.
+HeldRows random_rows(Random& random) {
+  const std::int64_t total = random.integer(1, 8);
+  if (random.one_in(2)) return {.first = 0, .count = total, .total = total};
+  const std::int64_t first = random.integer(0, total - 1);
+  return {.first = first, .count = random.integer(0, total - first), .total = total};
+}
+
 template <typename T>
 void check_gather(T filler) {
   Random random;
-  for (int i = 0; i < 100; ++i) {
+  for (int i = 0; i < 200; ++i) {
     const GatherProblem p{.dtype = testing::dtype_of<T>(),
                           .outer = random.integer(1, 3),
-                          .rows = random.integer(1, 8),
+                          .rows = random_rows(random),
                           .inner = random.integer(1, 20),
                           .num_indices = random.integer(0, 12)};
-    auto operand = random_values<T>(random, at(p.outer * p.rows * p.inner), true);
-    const auto indices = random_indices(random, p.num_indices, p.rows);
+    auto operand = random_values<T>(random, at(p.outer * p.rows.count * p.inner), true);
+    const auto indices = random_indices(random, p.num_indices, p.rows.total);
     std::vector<T> wanted;
     for (std::int64_t o = 0; o < p.outer; ++o) {
       for (std::int64_t row : indices) {
         for (std::int64_t k = 0; k < p.inner; ++k) {
-          const bool is_inside = row >= 0 && row < p.rows;
-          wanted.push_back(is_inside ? operand[at((o * p.rows + row) * p.inner + k)] : filler);
+          const std::int64_t here = row - p.rows.first;
+          const bool is_inside = row >= 0 && row < p.rows.total;
+          const T other = is_inside || p.rows.first > 0 ? T{} : filler;
+          const bool is_here = here >= 0 && here < p.rows.count;
+          wanted.push_back(is_here ? operand[at((o * p.rows.count + here) * p.inner + k)] : other);
         }
       }
     }
@@ -56,7 +67,7 @@ void check_gather(T filler) {
   }
 }
 
-TEST(Gather, IndicesOutOfRangeGiveNanOrTheLowestValue) {
+TEST(Gather, OutOfRangeTheFirstRowsGiveNanOrTheLowestValueAndOthersZero) {
   check_gather<float>(std::numeric_limits<float>::quiet_NaN());
   check_gather<double>(std::numeric_limits<double>::quiet_NaN());
   check_gather<std::int32_t>(std::numeric_limits<std::int32_t>::min());
@@ -70,9 +81,9 @@ std::vector<T> naive_scatter(const ScatterAddProblem& p, const std::vector<std::
                              const std::vector<T>& updates) {
   std::vector<T> result;
   const auto count = static_cast<std::int64_t>(p.order.size());
-  for (std::int64_t n = 0; n < p.outer * p.rows * p.inner; ++n) {
-    const std::int64_t row = n / p.inner % p.rows;
-    const std::int64_t outer = n / p.inner / p.rows;
+  for (std::int64_t n = 0; n < p.outer * p.rows.count * p.inner; ++n) {
+    const std::int64_t row = p.rows.first + n / p.inner % p.rows.count;
+    const std::int64_t outer = n / p.inner / p.rows.count;
     std::vector<T> leaves;
     std::int64_t begin = 0;
     for (std::int64_t end : p.leaf_ends) {
@@ -96,7 +107,7 @@ void check_scatter(int count) {
   for (int i = 0; i < count; ++i) {
     ScatterAddProblem p{.dtype = testing::dtype_of<T>(),
                         .outer = random.integer(1, 3),
-                        .rows = random.integer(1, 6),
+                        .rows = random_rows(random),
                         .inner = random.integer(1, 40),
                         .order = {},
                         .leaf_ends = {}};
@@ -108,9 +119,9 @@ void check_scatter(int count) {
     }
     p.leaf_ends.push_back(num_updates);
     std::sort(p.leaf_ends.begin(), p.leaf_ends.end());
-    const auto indices = random_indices(random, num_updates, p.rows);
+    const auto indices = random_indices(random, num_updates, p.rows.total);
     auto updates = random_values<T>(random, at(p.outer * num_updates * p.inner), random.one_in(3));
-    std::vector<T> found(at(p.outer * p.rows * p.inner), T{77});
+    std::vector<T> found(at(p.outer * p.rows.count * p.inner), T{77});
     scatter_add_rows(p, indices.data(), bytes_of(updates), bytes_of(found));
     ASSERT_TRUE(same_bits(found, naive_scatter(p, indices, updates)))
         << num_updates << " updates, leaf ends " << to_string(p.leaf_ends);

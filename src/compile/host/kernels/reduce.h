@@ -9,7 +9,8 @@
 
 namespace tessera::kernels {
 
-enum class ReduceKind : std::uint8_t { sum, max, min, all, any };
+/// `bits` is the or of the bits; CombinePlan alone takes it.
+enum class ReduceKind : std::uint8_t { sum, max, min, all, any, bits };
 
 /// Reduces some dimensions of a strided operand; the result is dense over the kept ones.
 struct ReduceProblem {

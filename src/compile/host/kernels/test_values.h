@@ -1,6 +1,7 @@
 // Values and plain definitions that the tests of kernels share.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -86,6 +87,18 @@ T naive_extreme(T x, T y, bool is_min) {
     if (x == y) is_less = std::signbit(x) && !std::signbit(y);
   }
   return is_less == is_min ? x : y;
+}
+
+/// The or of the bits.
+template <typename T>
+T naive_or(T x, T y) {
+  std::array<unsigned char, sizeof(T)> a{};
+  std::array<unsigned char, sizeof(T)> b{};
+  std::memcpy(a.data(), &x, sizeof(T));
+  std::memcpy(b.data(), &y, sizeof(T));
+  for (std::size_t i = 0; i < sizeof(T); ++i) a[i] = static_cast<unsigned char>(a[i] | b[i]);
+  std::memcpy(&x, a.data(), sizeof(T));
+  return x;
 }
 
 /// Equal bits, except that all NaNs are one.

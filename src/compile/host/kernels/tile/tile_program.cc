@@ -189,16 +189,14 @@ class Runner {
   void expand(const TileStep& step, const Instruction& instruction, const Tile& tile) {
     const TileInput& row = registers_[at(step.inputs[0])];
     TileInput& reg = registers_[at(instruction.reg)];
-    const bool is_scalar = row.is_scalar || tile.rows == 1;
-    if (is_scalar && instruction.store < 0) {
-      reg = {row.data, true};
-      return;
-    }
+    const bool is_one = row.is_scalar || tile.rows == 1;
+    const bool is_scalar = is_one && instruction.store < 0;
     std::byte* to = target(instruction, tile);
-    reg = {to, false};
+    reg = {to, is_scalar};
     const std::size_t size = size_bytes(step.out_dtype);
     const auto* data = static_cast<const std::byte*>(row.data);
-    if (is_scalar) return fill(size, data, to, tile.size());
+    // One element is copied, too: the register that it is from may be used again.
+    if (is_one) return fill(size, data, to, is_scalar ? 1 : tile.size());
     for (std::size_t r = 0; r < at(tile.rows); ++r) {
       fill(size, data + r * size, to + r * at(tile.columns) * size, tile.columns);
     }

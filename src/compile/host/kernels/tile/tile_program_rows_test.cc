@@ -35,7 +35,7 @@ Floats expanded(const Floats& rows, std::int64_t columns) {
 }
 
 /// y = exp(x - max(x)) / (sum of the same * scale), with x and scale strided; stores y, the sums,
-/// and the product of sum and scale, all dense.
+/// the product of sum and scale, and scale squared, all dense.
 struct Softmax {
   Shape outer;
   std::int64_t columns;
@@ -73,18 +73,19 @@ struct Softmax {
       made.out_dtype = DType::f32;
       return made;
     };
-    p.steps = {step(nullptr, {0}, 2), step(nullptr, {2}, 3), step("sub", {0, 3}, 4),
-               step("exp", {4}, 5),   step(nullptr, {5}, 6), step("mul", {6, 1}, 7),
-               step(nullptr, {7}, 8), step("div", {5, 8}, 9)};
-    p.num_registers = 10;
-    p.steps[0].kind = p.steps[4].kind = StepKind::reduce;
+    p.steps = {step(nullptr, {0}, 2),  step(nullptr, {2}, 3), step("mul", {1, 1}, 10),
+               step("sub", {0, 3}, 4), step("exp", {4}, 5),   step(nullptr, {5}, 6),
+               step("mul", {6, 1}, 7), step(nullptr, {7}, 8), step("div", {5, 8}, 9)};
+    p.num_registers = 11;
+    p.steps[0].kind = p.steps[5].kind = StepKind::reduce;
     p.steps[0].reduction = 0;
-    p.steps[4].reduction = 1;
-    p.steps[1].kind = p.steps[6].kind = StepKind::expand;
-    p.steps[5].is_row = true;
+    p.steps[5].reduction = 1;
+    p.steps[1].kind = p.steps[7].kind = StepKind::expand;
+    p.steps[2].is_row = p.steps[6].is_row = true;
     p.stores = {{.reg = 9, .access = access(2, row_major_strides(extents()))},
                 {.reg = 6, .access = access(3, row_major_strides(outer)), .is_row = true},
-                {.reg = 7, .access = access(4, row_major_strides(outer)), .is_row = true}};
+                {.reg = 7, .access = access(4, row_major_strides(outer)), .is_row = true},
+                {.reg = 10, .access = access(5, row_major_strides(outer)), .is_row = true}};
     return p;
   }
 
@@ -105,10 +106,10 @@ struct Softmax {
   void check() {
     x = random_floats(rows() * columns);
     scale = random_floats(rows());
-    Floats y(x.size()), sums(at(rows())), products(at(rows()));
+    Floats y(x.size()), sums(at(rows())), products(at(rows())), squares(at(rows()));
     const TilePlan plan(program());
     std::vector<std::byte*> buffers;
-    for (Floats* array : {&x, &scale, &y, &sums, &products}) {
+    for (Floats* array : {&x, &scale, &y, &sums, &products, &squares}) {
       buffers.push_back(reinterpret_cast<std::byte*>(array->data()));
     }
     for (int part = plan.num_parts(); part-- > 0;) plan.run(buffers, part);
@@ -119,9 +120,11 @@ struct Softmax {
     const Floats shifted = map2("sub", dense, expanded(largest, columns));
     const Floats e = map2("exp", shifted, shifted);
     RowReducer(ReduceKind::sum, cuts).run(e.data(), rows(), total.data());
-    const Floats product = map2("mul", total, gathered(scale, outer, scale_strides));
+    const Floats scales = gathered(scale, outer, scale_strides);
+    const Floats product = map2("mul", total, scales);
     EXPECT_EQ(sums, total);
     EXPECT_EQ(products, product);
+    EXPECT_EQ(squares, map2("mul", scales, scales));
     EXPECT_EQ(y, map2("div", e, expanded(product, columns)));
   }
 };

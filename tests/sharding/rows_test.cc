@@ -1,0 +1,188 @@
+// Rows, lines and parts that indices name of arrays which are split where the indices point: they
+// are read and written where they lie, with the bits of one device.
+#include <cstring>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <limits>
+
+#include <tessera/grad.h>
+#include <tessera/jit.h>
+#include <tessera/lowered.h>
+#include <tessera/ops.h>
+#include <tessera/shardings.h>
+#include <tessera/transform.h>
+
+#include "api/test_support.h"
+
+namespace tessera::testing {
+namespace {
+
+using Uses = std::vector<std::string>;
+using Places = std::vector<P>;
+
+Uses kinds_of(const std::vector<CollectiveUse>& rows) {
+  Uses kinds;
+  for (const CollectiveUse& row : rows) kinds.push_back(fmt::format("{} x{}", row.kind, row.count));
+  return kinds;
+}
+
+/// What the program sends, which is what a run of it sends.
+template <typename F>
+Uses uses_of(const F& f, const std::vector<Array>& arguments) {
+  const auto step = jit([&](const std::vector<Array>& in) { return f(in); });
+  const auto lowered = step.lower(arguments);
+  step(arguments);
+  reset_collective_counts();
+  block_until_ready(step(arguments));
+  EXPECT_EQ(kinds_of(collective_counts()), kinds_of(lowered.collectives()));
+  Uses uses;
+  for (const CollectiveUse& row : lowered.collectives()) {
+    uses.push_back(fmt::format("{} x{}: {} bytes", row.kind, row.count, row.wire_bytes));
+  }
+  return uses;
+}
+
+std::vector<std::byte> bits_of(const Array& x) {
+  const auto bytes = [](const auto& values) {
+    std::vector<std::byte> result(values.size() * sizeof(values[0]));
+    std::memcpy(result.data(), values.data(), result.size());
+    return result;
+  };
+  return x.dtype() == DType::i32 ? bytes(x.to_vector<std::int32_t>()) : bytes(x.to_vector<float>());
+}
+
+/// Runs `f` on the mesh with its arguments placed like this; expects the bits of one device.
+template <typename F>
+Uses run_placed(const Mesh& mesh, const F& f, std::vector<Array> arguments, const Places& specs) {
+  const std::vector<std::byte> wanted = bits_of(f(arguments));
+  const use_mesh scope(mesh);
+  for (std::size_t i = 0; i < specs.size(); ++i) arguments[i] = device_put(arguments[i], specs[i]);
+  EXPECT_EQ(bits_of(f(arguments)), wanted) << to_string(mesh) << " " << to_string(specs[0]);
+  const auto step = jit([&](const std::vector<Array>& in) { return f(in); });
+  EXPECT_EQ(bits_of(step(arguments)), wanted) << to_string(mesh) << " " << to_string(specs[0]);
+  return uses_of(f, arguments);
+}
+
+/// Rows over one axis, over two, in the other order, and over more devices than there are rows.
+const std::vector<std::pair<Mesh, P>>& row_splits() {
+  static const std::vector<std::pair<Mesh, P>> splits = {
+      {make_mesh({{"a", 2}, {"b", 4}}), P{"a"}},
+      {make_mesh({{"a", 2}, {"b", 4}}), P{{"a", "b"}}},
+      {make_mesh({{"a", 2}, {"b", 4}}), P{{"b", "a"}}},
+      {make_mesh({{"a", 2}, {"b", 4}}), P{"b", "a"}},
+      {make_mesh({{"a", 3}}), P{"a"}},
+      {make_mesh({{"a", 16}}), P{"a"}}};
+  return splits;
+}
+
+Array floats_of_bits(std::vector<std::uint32_t> bits, Shape shape) {
+  std::vector<float> values(bits.size());
+  std::memcpy(values.data(), bits.data(), bits.size() * sizeof(float));
+  return array(values, std::move(shape));
+}
+
+TEST(SplitRows, KeepEveryBit) {
+  // NaNs with a payload, a sign, or signaling; both zeros; infinities; denormals.
+  const Array table = floats_of_bits(
+      {0x7fc00000, 0xffc12345, 0x7f800001, 0xff80beef, 0x80000000, 0,          0x7f800000,
+       0xff800000, 0x80000001, 1,          0x7fffffff, 0x3f800000, 0xbf800000, 0x80000000,
+       0x7fc00001, 0x00800000, 0x80000000, 0x80000000, 0x7f812345, 0xffffffff},
+      {10, 2});
+  const Array ids =
+      array({0, 1, 9, 2, 3, 3, -1, 4, 5, 6, 7, 8, 8, 10, 11, 0,
+             std::numeric_limits<std::int32_t>::max(), std::numeric_limits<std::int32_t>::min()});
+  for (const auto& [mesh, spec] : row_splits()) {
+    const auto read = [](const std::vector<Array>& in) { return take(in[0], in[1]); };
+    const Uses uses = run_placed(mesh, read, {table, ids}, {spec});
+    // More devices than rows: there the rows are gathered.
+    EXPECT_EQ(uses.at(0).substr(0, 10), mesh.num_devices() > 10 ? "all_gather" : "all_reduce");
+  }
+}
+
+TEST(SplitRows, OfIntegers) {
+  const Array table = random::randint(Key(1), {10, 3}, -50, 50);
+  const Array ids = array({9, 0, -7, 10, 3, 3, 5});
+  for (const auto& [mesh, spec] : row_splits()) {
+    run_placed(mesh, [](const std::vector<Array>& in) { return take(in[0], in[1]); }, {table, ids},
+               {spec});
+  }
+}
+
+const Mesh& four() {
+  static const Mesh mesh = make_mesh({{"model", 4}});
+  return mesh;
+}
+
+TEST(SplitRows, AreJoinedAfterTheyAreRead) {
+  const Uses uses =
+      run_placed(four(), [](const std::vector<Array>& in) { return take(in[0], in[1]); },
+                 {numbers({100, 16}), array({7, 0, 99, 7, 31})}, {P{"model"}});
+  EXPECT_EQ(uses, Uses{fmt::format("all_reduce x1: {} bytes", 2 * 5 * 16 * 4 * 3 / 4)});
+}
+
+TEST(SplitRows, OfASmallTableAreGatheredInstead) {
+  const Array ids = random::randint(Key(2), {4096}, 0, 8);
+  const Uses uses =
+      run_placed(four(), [](const std::vector<Array>& in) { return take(in[0], in[1]); },
+                 {numbers({8, 16}), ids}, {P{"model"}});
+  EXPECT_EQ(uses, Uses{fmt::format("all_gather x1: {} bytes", 8 * 16 * 4 * 3 / 4)});
+}
+
+TEST(SplitRows, OfUpdatesStayWhereTheyAre) {
+  const Array x = numbers({100, 16}, 1);
+  const Array ids = array({7, 0, 99, 7, 31, -1, 100, 7});  // the last of one row wins
+  const Array updates = numbers({8, 16}, 2);
+  for (const auto& f : {scatter_add, +[](Operand a, Operand b, Operand c) {
+                          return scatter(std::move(a), std::move(b), std::move(c), 0);
+                        }}) {
+    const auto update = [&](const std::vector<Array>& in) { return f(in[0], in[1], in[2]); };
+    EXPECT_EQ(run_placed(four(), update, {x, ids, updates}, {P{"model"}}), Uses{});
+    for (const auto& [mesh, spec] : row_splits()) {
+      run_placed(mesh, update, {numbers({10, 16}, 1), ids, updates}, {spec});
+    }
+  }
+}
+
+TEST(SplitRows, OfGradientsAreSummedWhereTheyAre) {
+  const auto gradient = [](const std::vector<Array>& in) {
+    return grad([&](const Array& table) { return sum(square(take(table, in[1]))); })(in[0]);
+  };
+  // Many rows are named twice: their order of summation is that of one device.
+  const Array ids = random::randint(Key(3), {64}, 0, 100);
+  const Uses uses = run_placed(four(), gradient, {numbers({100, 16}), ids}, {P{"model"}});
+  EXPECT_EQ(uses, Uses{fmt::format("all_reduce x1: {} bytes", 2 * 64 * 16 * 4 * 3 / 4)});
+}
+
+TEST(SplitLines, AreReadAndWrittenWhereTheyLie) {
+  const Array x = numbers({8, 100});
+  const Array ids = random::randint(Key(4), {8, 1}, 0, 100);
+  const auto read = [](const std::vector<Array>& in) { return take_along_axis(in[0], in[1]); };
+  const std::string read_lines = fmt::format("all_reduce x1: {} bytes", 2 * 8 * 4 * 3 / 4);
+  EXPECT_EQ(run_placed(four(), read, {x, ids}, {P{none, "model"}}), Uses{read_lines});
+  const auto gradient = [](const std::vector<Array>& in) {
+    return grad([&](const Array& v) { return sum(square(take_along_axis(v, in[1]))); })(in[0]);
+  };
+  EXPECT_EQ(run_placed(four(), gradient, {x, ids}, {P{none, "model"}}), Uses{read_lines});
+}
+
+TEST(SplitParts, AreReadAndWrittenWhereTheyLie) {
+  const Array x = numbers({100, 8});
+  const Array part = numbers({7, 8}, 1);
+  for (std::int32_t start : {-3, 0, 20, 22, 47, 93, 120}) {
+    const Array at = scalar(start);
+    const auto read = [](const std::vector<Array>& in) {
+      return dynamic_slice(in[0], {in[1], 0}, {7, 8});
+    };
+    EXPECT_EQ(run_placed(four(), read, {x, at}, {P{"model"}}),
+              Uses{fmt::format("all_reduce x1: {} bytes", 2 * 7 * 8 * 4 * 3 / 4)});
+    const auto write = [](const std::vector<Array>& in) {
+      return dynamic_update_slice(in[0], in[2], {in[1], 0});
+    };
+    EXPECT_EQ(run_placed(four(), write, {x, at, part}, {P{"model"}}), Uses{});
+    for (const auto& [mesh, spec] : row_splits()) run_placed(mesh, read, {x, at}, {spec});
+    for (const auto& [mesh, spec] : row_splits()) run_placed(mesh, write, {x, at, part}, {spec});
+  }
+}
+
+}  // namespace
+}  // namespace tessera::testing
