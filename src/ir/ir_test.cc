@@ -84,6 +84,27 @@ TEST(Text, GoldenTextIsParsedAndPrintedAlike) {
   EXPECT_TRUE(std::isnan(f.equations[7].attributes.get<double>("value")));
 }
 
+TEST(Text, WindowsAreParsedAndPrintedAlike) {
+  const std::string text =
+      "function main[mesh=\"a=2,b=3\", grains=8](%0: f32[9,4]<{a},{}>) {\n"
+      "  %1: f32[9,4]<[-1+2*5{a}+3],{b}> = halo_exchange %0\n"
+      "  %2: f32[9,4]<[8-9{b}],[(1-2)/3]> = halo_exchange %0\n"
+      "  return %0\n}\n";
+  const Function f = parse(text);
+  EXPECT_EQ(print(f), text);
+  verify(f, "the test");
+  const Window first{0, -1, {{5, 2, 1}, {3, 1, 0}}};
+  EXPECT_EQ(f.sharding(1), (Sharding{{{0}, {1}}, {}, {}, {first}}));
+  for (const char* wrong : {"[", "[1", "[1+", "[1+2*", "[1+-2]", "[1+0*2]", "[1+9{c}]", "[1 2]",
+                            "[(1+2)/0]", "[(1+2]", "[9999999999999]", "[1+1099511627776*2]"}) {
+    std::string other = text;
+    EXPECT_THROW(parse(other.replace(other.find("[8-9{b}]"), 8, wrong)), UserError) << wrong;
+  }
+  std::string other = text;
+  EXPECT_THROW(verify(parse(other.replace(other.find("<{a},{}>"), 8, "<[1+2],{}>")), "the test"),
+               InternalError);
+}
+
 TEST(Text, SpansAreLeftOutWhereAsked) {
   const std::string text = print(parse(golden_text()), {.spans = false});
   EXPECT_EQ(text.find("# "), std::string::npos);

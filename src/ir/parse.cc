@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include <tessera/error.h>
 
@@ -14,6 +15,7 @@ namespace {
 
 constexpr ValueId kMaxValues = 1U << 20;
 constexpr int kMaxDepth = 32;  // of functions nested in functions
+constexpr std::int64_t kMaxIndex = std::int64_t{1} << 40;
 
 /// Reads the text form by recursive descent; every mistake names the line of the text.
 class Parser {
@@ -246,7 +248,7 @@ class Parser {
     result.shape = ints();
     std::int64_t count = 1;
     for (std::int64_t size : result.shape) {
-      if (size < 0 || (size > 0 && count > (std::int64_t{1} << 40) / size)) {
+      if (size < 0 || (size > 0 && count > kMaxIndex / size)) {
         fail("sizes of 0 or more and at most 2^40 elements", to_string(result));
       }
       count *= std::max<std::int64_t>(size, 1);
@@ -292,10 +294,49 @@ class Parser {
     }
     return list;
   }
+  Window::Term window_term(AtomList& list) {
+    const bool is_down = accept('-');
+    if (!is_down) expect('+');
+    Window::Term term{.size = integer(), .step = 1, .num_atoms = 0};
+    if (accept('*')) term.step = std::exchange(term.size, integer());
+    if (term.size < 0 || term.step < 1 || term.size > kMaxIndex / term.step) {
+      fail("sizes of 0 or more and steps of 1 or more, 2^40 at most together");
+    }
+    if (is_down) term.step = -term.step;
+    if (peek() == '{') {
+      const AtomList atoms = atom_list();
+      term.num_atoms = atoms.size();
+      list.insert(list.end(), atoms.begin(), atoms.end());
+    }
+    return term;
+  }
+  /// `[offset+step*size{axes}...]` or `[(...)/divisor]`; its atoms go to `list`.
+  Window window(std::size_t dim, AtomList& list) {
+    expect('[');
+    const bool is_quotient = accept('(');
+    Window result{.dim = dim, .offset = integer(), .terms = {}};
+    if (result.offset < -kMaxIndex || result.offset > kMaxIndex) fail("an offset of 2^40 at most");
+    while (peek() == '+' || peek() == '-') result.terms.push_back(window_term(list));
+    if (is_quotient) {
+      expect(')');
+      expect('/');
+      result.divisor = integer();
+      if (result.divisor < 1 || result.divisor > kMaxIndex) fail("a divisor from 1 to 2^40");
+    }
+    expect(']');
+    return result;
+  }
   Sharding sharding() {
     expect('<');
     Sharding result;
-    while (peek() == '{') {
+    while (peek() == '{' || peek() == '[') {
+      if (peek() == '[') {
+        AtomList list;
+        result.windows.push_back(window(result.dims.size(), list));
+        result.dims.push_back(std::move(list));
+        if (!accept(',')) break;
+        continue;
+      }
       bool is_open = false;
       result.dims.push_back(atom_list(&is_open));
       if (is_open) result.open.push_back(result.dims.size() - 1);
@@ -314,7 +355,11 @@ class Parser {
     const char c = peek();
     if (c == '"') return quoted();
     if (c == '[') return ints();
-    if (c == '<') return sharding();
+    if (c == '<') {
+      Sharding result = sharding();
+      if (!result.windows.empty()) fail("a sharding without windows: they stand behind types only");
+      return result;
+    }
     if (c == '{') return bodies();
     if (accept_word("true")) return true;
     if (accept_word("false")) return false;

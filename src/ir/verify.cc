@@ -83,6 +83,10 @@ void verify(const Function& function, std::string_view after) {
       broken(function, nullptr, after, "an input is defined twice");
     }
     is_defined[id] = true;
+    const std::optional<Sharding>& sharding = function.values[id].sharding;
+    if (sharding && !sharding->windows.empty()) {
+      broken(function, nullptr, after, "the tiles of an input are windows");
+    }
   }
   for (const Equation& equation : function.equations) {
     verify_equation(function, equation, is_defined, after);

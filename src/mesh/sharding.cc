@@ -33,6 +33,13 @@ bool is_open(const Sharding& sharding, std::size_t dim) {
   return std::binary_search(sharding.open.begin(), sharding.open.end(), dim);
 }
 
+const Window* window_of(const Sharding& sharding, std::size_t dim) {
+  for (const Window& window : sharding.windows) {
+    if (window.dim == dim) return &window;
+  }
+  return nullptr;
+}
+
 AtomList used_atoms(const Sharding& sharding) {
   AtomList used;
   for (const AtomList& atoms : sharding.dims) used.insert(used.end(), atoms.begin(), atoms.end());
@@ -178,11 +185,35 @@ PartitionSpec to_spec(const Mesh& mesh, const Sharding& sharding) {
   return PartitionSpec(std::move(entries));
 }
 
+namespace {
+
+/// `[-1+2*8{data}+3]`
+std::string window_text(const Mesh& mesh, const std::vector<Atom>& atoms, const AtomList& list,
+                        const Window& window) {
+  std::string text = std::to_string(window.offset);
+  auto next = list.begin();
+  for (const Window::Term& term : window.terms) {
+    text += term.step < 0 ? "-" : "+";
+    if (std::abs(term.step) != 1) text += fmt::format("{}*", std::abs(term.step));
+    text += std::to_string(term.size);
+    const auto end = next + static_cast<std::ptrdiff_t>(term.num_atoms);
+    if (next != end) text += braced(axis_names(mesh, atoms, AtomList(next, end)));
+    next = end;
+  }
+  return window.divisor == 1 ? "[" + text + "]" : fmt::format("[({})/{}]", text, window.divisor);
+}
+
+}  // namespace
+
 std::string to_string(const Mesh& mesh, const Sharding& sharding) {
   const std::vector<Atom> atoms = atoms_of(mesh);
   std::string text;
   for (std::size_t i = 0; i < sharding.dims.size(); ++i) {
     if (i > 0) text += ",";
+    if (const Window* window = window_of(sharding, i)) {
+      text += window_text(mesh, atoms, sharding.dims[i], *window);
+      continue;
+    }
     std::vector<std::string> names = axis_names(mesh, atoms, sharding.dims[i]);
     if (is_open(sharding, i)) names.emplace_back("?");
     text += braced(names);
@@ -250,15 +281,60 @@ std::int64_t Layout::num_shards_of(std::size_t dim) const {
   return num_shards(atoms_, sharding_.dims[dim]);
 }
 
+Box intersect(const Box& a, const Box& b) {
+  Box result;
+  for (std::size_t d = 0; d < a.start.size(); ++d) {
+    const std::int64_t start = std::max(a.start[d], b.start[d]);
+    const std::int64_t end = std::min(a.start[d] + a.size[d], b.start[d] + b.size[d]);
+    result.start.push_back(start);
+    result.size.push_back(std::max<std::int64_t>(end - start, 0));
+  }
+  return result;
+}
+
+IndexRange window_range(const Window& window, const std::vector<Atom>& atoms, const AtomList& list,
+                        const AtomDigits& digits, std::int64_t size) {
+  std::int64_t first = window.offset;
+  std::int64_t last = window.offset;
+  auto atom = list.begin();
+  for (const Window::Term& term : window.terms) {
+    std::int64_t shard = 0;
+    std::int64_t count = 1;
+    for (const auto end = atom + static_cast<std::ptrdiff_t>(term.num_atoms); atom != end; ++atom) {
+      shard = shard * atoms[*atom].size + digits[*atom];
+      count *= atoms[*atom].size;
+    }
+    const std::int64_t begin = shard_start(shard, count, term.size);
+    const std::int64_t end = shard_start(shard + 1, count, term.size);
+    if (begin == end) return {0, 0};
+    first += term.step * (term.step > 0 ? begin : end - 1);
+    last += term.step * (term.step > 0 ? end - 1 : begin);
+  }
+  // The first row is rounded up, the one behind the last as well.
+  const auto rounded_up = [&](std::int64_t n) {
+    return n < 0 ? n / window.divisor : (n + window.divisor - 1) / window.divisor;
+  };
+  const std::int64_t start = std::clamp<std::int64_t>(rounded_up(first), 0, size);
+  return {start, std::clamp<std::int64_t>(rounded_up(last + 1), start, size)};
+}
+
+IndexRange Layout::range(std::size_t dim, const AtomDigits& digits) const {
+  const std::int64_t size = shape_[dim];
+  if (const Window* window = window_of(sharding_, dim)) {
+    return window_range(*window, atoms_, sharding_.dims[dim], digits, size);
+  }
+  const std::int64_t index = shard(dim, digits);
+  const std::int64_t count = num_shards_of(dim);
+  return {shard_start(index, count, size), shard_start(index + 1, count, size)};
+}
+
 Box Layout::box(std::int64_t tile) const {
   const AtomDigits where = digits(tile);
   Box box;
   for (std::size_t dim = 0; dim < shape_.size(); ++dim) {
-    const std::int64_t index = shard(dim, where);
-    const std::int64_t count = num_shards_of(dim);
-    const std::int64_t start = shard_start(index, count, shape_[dim]);
-    box.start.push_back(start);
-    box.size.push_back(shard_start(index + 1, count, shape_[dim]) - start);
+    const IndexRange rows = range(dim, where);
+    box.start.push_back(rows.start);
+    box.size.push_back(rows.limit - rows.start);
   }
   return box;
 }
@@ -269,7 +345,27 @@ Shape Layout::max_tile_shape() const {
     const std::int64_t count = num_shards_of(dim);
     shape[dim] = (shape[dim] + count - 1) / count;
   }
+  if (sharding_.windows.empty()) return shape;
+  for (const Window& window : sharding_.windows) shape[window.dim] = 0;
+  for (std::int64_t tile = 0; tile < num_tiles_; ++tile) {
+    const Shape size = box(tile).size;
+    for (const Window& window : sharding_.windows) {
+      shape[window.dim] = std::max(shape[window.dim], size[window.dim]);
+    }
+  }
   return shape;
+}
+
+std::int64_t most_received(const Mesh& mesh, const Layout& from, const Layout& to) {
+  const std::vector<Atom> atoms = atoms_of(mesh);
+  std::int64_t most = 0;
+  for (std::int64_t position = 0; position < mesh.num_devices(); ++position) {
+    const AtomDigits digits = position_digits(atoms, position);
+    const Box wanted = to.box(to.tile_at(digits));
+    const Box held = from.box(from.tile_at(digits));
+    most = std::max(most, num_elements(wanted.size) - num_elements(intersect(wanted, held).size));
+  }
+  return most;
 }
 
 }  // namespace tessera

@@ -24,12 +24,32 @@ struct Atom {
 /// The atoms of a mesh, major to minor; axes of size 1 have none.
 std::vector<Atom> atoms_of(const Mesh& mesh);
 
+/// How the tiles of a dimension lie that are what other index ranges read: an equation whose
+/// element (i, k..) reads row offset + i * step + k * step' .. needs these rows for the indices
+/// that it computes. Tiles may overlap, and leave rows out.
+struct Window {
+  struct Term {
+    std::int64_t size;      // of the index range
+    std::int64_t step;      // rows from one index to the next; may be negative
+    std::size_t num_atoms;  // that many of the dimension's atoms split the range, term after term
+    friend bool operator==(const Term&, const Term&) = default;
+  };
+  std::size_t dim;
+  std::int64_t offset;  // the row of the first indices; rows outside of the dimension are left out
+  std::vector<Term> terms;
+  std::int64_t divisor = 1;  // rows are quotients by it, where these are whole
+  friend bool operator==(const Window&, const Window&) = default;
+};
+
 struct Sharding {
   std::vector<AtomList> dims;
   AtomList partial;  // the value is the reduction of the copies along these atoms, in this order
   /// Dimensions, ascending, that propagation may split further. What is asked for in a constraint
   /// only: the sharding of a value has none.
   std::vector<std::size_t> open = {};
+  /// Dimensions, ascending, whose tiles are windows: of values between a halo exchange and its
+  /// users.
+  std::vector<Window> windows = {};
 
   friend bool operator==(const Sharding&, const Sharding&) = default;
 };
@@ -38,6 +58,8 @@ struct Sharding {
 Sharding replicated_sharding(std::int64_t rank);
 bool is_replicated(const Sharding& sharding);
 bool is_open(const Sharding& sharding, std::size_t dim);
+/// nullptr where the tiles of the dimension are its shards.
+const Window* window_of(const Sharding& sharding, std::size_t dim);
 /// All atoms that the value depends on: dims in order, then partial.
 AtomList used_atoms(const Sharding& sharding);
 
@@ -61,7 +83,9 @@ void check_even(const Mesh& mesh, const Sharding& sharding, const Type& type,
 /// The inverse where every split covers whole axes; atoms of part of an axis print as `axis#k`.
 PartitionSpec to_spec(const Mesh& mesh, const Sharding& sharding);
 
-/// `{data},{},{a b}`, with open dimensions `{?},{data ?}`, and, for a partial value, `+{model}`.
+/// `{data},{},{a b}`, with open dimensions `{?},{data ?}`, windows `[-1+8{data}+3]` (row -1 + i + k
+/// for i below 8, split over data, and k below 3) or `[(-1+8{data})/2]`, and, for a partial value,
+/// `+{model}`.
 std::string to_string(const Mesh& mesh, const Sharding& sharding);
 
 /// A half-open range of indices in each dimension.
@@ -75,6 +99,13 @@ std::vector<IndexRange> ranges_of(const Box& box);
 
 /// Digits of a device or tile along the atoms of a mesh; -1 where it does not matter.
 using AtomDigits = std::vector<std::int32_t>;
+
+/// The rows from the first to the last that the window reads, of a dimension of size `size` that
+/// the atoms of `list` split.
+IndexRange window_range(const Window& window, const std::vector<Atom>& atoms, const AtomList& list,
+                        const AtomDigits& digits, std::int64_t size);
+/// The common part of two boxes; empty sizes when they do not meet.
+Box intersect(const Box& a, const Box& b);
 
 /// How a mesh's devices, a value's tiles and index ranges relate.
 class Layout {
@@ -98,6 +129,8 @@ class Layout {
   Shape max_tile_shape() const;
 
  private:
+  IndexRange range(std::size_t dim, const AtomDigits& digits) const;
+
   std::vector<Atom> atoms_;
   Sharding sharding_;
   Shape shape_;
@@ -107,6 +140,8 @@ class Layout {
 
 /// Number of shards along a list of atoms.
 std::int64_t num_shards(const std::vector<Atom>& atoms, const AtomList& list);
+/// The most elements of a tile of `to` that a device does not hold in its own tile of `from`.
+std::int64_t most_received(const Mesh& mesh, const Layout& from, const Layout& to);
 /// First index of shard `j` of `s` of a dimension of size `size`.
 inline std::int64_t shard_start(std::int64_t j, std::int64_t s, std::int64_t size) {
   return j * size / s;

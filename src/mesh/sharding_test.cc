@@ -162,6 +162,46 @@ TEST(Layout, MajorAtomsMakeTheLargerSteps) {
   EXPECT_EQ(layout.max_tile_shape(), Shape{3});
 }
 
+TEST(Layout, WindowsAreWhatIndexRangesRead) {
+  const Mesh mesh = parse_mesh("x=4");
+  // Row 2 i + k - 1 of 17 is read for i below 8, split over x, and k below 3.
+  const Window::Term places{.size = 8, .step = 2, .num_atoms = 2};
+  const Window::Term around{.size = 3, .step = 1, .num_atoms = 0};
+  const Sharding windows{
+      .dims = {{0, 1}}, .partial = {}, .open = {}, .windows = {{0, -1, {places, around}}}};
+  EXPECT_EQ(to_string(mesh, windows), "[-1+2*8{x}+3]");
+  const Layout layout(mesh, windows, {17});
+  const std::vector<Box> boxes = {{{0}, {4}}, {{3}, {5}}, {{7}, {5}}, {{11}, {5}}};
+  for (std::int64_t tile = 0; tile < 4; ++tile) {
+    EXPECT_EQ(layout.box(tile), boxes[static_cast<std::size_t>(tile)]);
+  }
+  EXPECT_EQ(layout.max_tile_shape(), Shape{5});
+  // Shards begin with rows 0, 4, 8 and 12: the second one lacks row 3.
+  EXPECT_EQ(most_received(mesh, Layout(mesh, {{{0, 1}}, {}}, {17}), layout), 1);
+}
+
+TEST(Layout, WindowsMayRunBackwardsAndBeEmpty) {
+  const Mesh mesh = parse_mesh("x=4");
+  const auto box = [&](const Window& window, std::int64_t tile) {
+    const Sharding windows{.dims = {{0, 1}}, .partial = {}, .open = {}, .windows = {window}};
+    return Layout(mesh, windows, {8}).box(tile);
+  };
+  const Window reversed{0, 7, {{.size = 8, .step = -1, .num_atoms = 2}}};
+  EXPECT_EQ(box(reversed, 0), (Box{{6}, {2}}));
+  EXPECT_EQ(box(reversed, 3), (Box{{0}, {2}}));
+  // Row (i - 3) / 2.
+  const Window halves{0, -3, {{.size = 20, .step = 1, .num_atoms = 2}}, 2};
+  EXPECT_EQ(box(halves, 0), (Box{{0}, {1}}));
+  EXPECT_EQ(box(halves, 1), (Box{{1}, {3}}));
+  EXPECT_EQ(box(halves, 3), (Box{{6}, {2}}));
+  const Window few{0, 0, {{.size = 2, .step = 1, .num_atoms = 2}}};
+  EXPECT_EQ(box(few, 0).size, Shape{0});
+  EXPECT_EQ(box(few, 1), (Box{{0}, {1}}));
+  const Window before{0, -5, {{.size = 8, .step = 1, .num_atoms = 2}}};
+  EXPECT_EQ(box(before, 0).size, Shape{0});
+  EXPECT_EQ(box(before, 2), (Box{{0}, {1}}));
+}
+
 TEST(Layout, CutsNest) {
   // A split by more atoms refines the split by the first ones, for uneven sizes too.
   for (std::int64_t size : {10, 65, 50257}) {

@@ -168,6 +168,23 @@ const OpRecord collective_permute_op{
     .samples = moved_samples(),
 };
 
+const OpRecord halo_exchange_op{
+    .name = "halo_exchange",
+    .doc =
+        "Every device receives the rows around its shard that its part of the next equation reads.",
+    .source = "GSPMD (Xu et al. 2021), halo exchange, for any affine map of rows",
+    .attributes = AttributeNames{},
+    .types = TypeSet::any,
+    .shape = same_as_operands,
+    .vjp = placed_late(),
+    .batch = not_batched("placed after batching"),
+    .factors = identity_factors,
+    .host = kernel("move"),
+    .reference = identity_reference,
+    .cost = no_flops,
+    .samples = moved_samples(),
+};
+
 const OpRecord inspect_sharding_op{
     .name = "inspect_sharding",
     .doc =
@@ -234,9 +251,9 @@ const OpRecord sharding_constraint_op{
 };
 
 OpFamily collective_ops() {
-  return {&all_gather_op,     &all_reduce_op,         &all_slice_op,
-          &all_to_all_op,     &collective_permute_op, &inspect_sharding_op,
-          &reduce_scatter_op, &sharding_constraint_op};
+  return {&all_gather_op,       &all_reduce_op,         &all_slice_op,
+          &all_to_all_op,       &collective_permute_op, &halo_exchange_op,
+          &inspect_sharding_op, &reduce_scatter_op,     &sharding_constraint_op};
 }
 
 }  // namespace tessera::ops

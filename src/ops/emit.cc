@@ -109,30 +109,26 @@ ValueId reverse(Builder& b, ValueId x, Ints dims) {
   if (dims.empty()) return x;
   return b.emit("reverse", {{"dims", std::move(dims)}}, {x});
 }
-ValueId pad(Builder& b, ValueId x, ValueId value, Ints low, Ints high) {
+ValueId pad(Builder& b, ValueId x, ValueId value, Ints low, Ints high, Ints interior) {
   const Ints nothing(low.size(), 0);
-  if (low == nothing && high == nothing) return x;
-  return b.emit("pad", {{"high", std::move(high)}, {"low", std::move(low)}}, {x, value});
+  if (interior.empty()) interior = nothing;
+  if (low == nothing && high == nothing && interior == nothing) return x;
+  return b.emit(
+      "pad",
+      {{"high", std::move(high)}, {"interior", std::move(interior)}, {"low", std::move(low)}},
+      {x, value});
 }
-ValueId interleave_zeros(Builder& b, ValueId x, Ints steps) {
-  const Shape shape = b.type(x).shape;
-  Shape split;
-  Ints none;
+ValueId spread_in_zeros(Builder& b, ValueId x, Ints steps, Ints low, const Shape& shape) {
+  const Shape from = b.type(x).shape;
   Ints high;
-  Shape merged;
-  Ints limit;
-  for (std::size_t i = 0; i < shape.size(); ++i) {
-    if (shape[i] <= 1) steps[i] = 1;  // there is no second element, however far it would be
-    split.insert(split.end(), {shape[i], 1});
-    none.insert(none.end(), {0, 0});
-    high.insert(high.end(), {0, steps[i] - 1});
-    merged.push_back(shape[i] * steps[i]);
-    limit.push_back(std::max<std::int64_t>(merged[i] - steps[i] + 1, 0));
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    // Between no elements or one there is nothing, however wide.
+    const std::int64_t step = from[i] > 1 ? steps[i] : 1;
+    steps[i] = step - 1;
+    high.push_back(shape[i] - low[i] - std::max<std::int64_t>((from[i] - 1) * step + 1, 0));
   }
-  if (merged == shape) return x;
-  const ValueId zero = scalar(b, 0.0, b.type(x).dtype);
-  const ValueId spread = reshape(b, pad(b, reshape(b, x, split), zero, none, high), merged);
-  return slice(b, spread, Ints(shape.size(), 0), limit);
+  return pad(b, x, scalar(b, 0.0, b.type(x).dtype), std::move(low), std::move(high),
+             std::move(steps));
 }
 ValueId concatenate(Builder& b, std::vector<ValueId> parts, std::int64_t dim) {
   if (parts.size() == 1) return parts[0];

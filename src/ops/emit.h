@@ -73,9 +73,9 @@ ValueId slice(Builder& b, ValueId x, Ints start, Ints limit, Ints stride = {});
 /// The part [start, limit) of one dimension.
 ValueId slice_dim(Builder& b, ValueId x, std::int64_t dim, std::int64_t start, std::int64_t limit);
 ValueId reverse(Builder& b, ValueId x, Ints dims);
-ValueId pad(Builder& b, ValueId x, ValueId value, Ints low, Ints high);
-/// Puts steps[i] - 1 zeros between neighbours along dimension i.
-ValueId interleave_zeros(Builder& b, ValueId x, Ints steps);
+ValueId pad(Builder& b, ValueId x, ValueId value, Ints low, Ints high, Ints interior = {});
+/// An array of zeros but for `x`, whose element j along dimension i goes to low[i] + j * steps[i].
+ValueId spread_in_zeros(Builder& b, ValueId x, Ints steps, Ints low, const Shape& shape);
 ValueId concatenate(Builder& b, std::vector<ValueId> parts, std::int64_t dim);
 
 // --- reductions and contractions

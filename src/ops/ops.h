@@ -45,6 +45,7 @@ extern const OpRecord all_to_all_op;
 extern const OpRecord broadcast_in_dim_op;
 extern const OpRecord call_op;
 extern const OpRecord collective_permute_op;
+extern const OpRecord halo_exchange_op;
 extern const OpRecord inspect_sharding_op;
 extern const OpRecord cond_op;
 extern const OpRecord constant_op;

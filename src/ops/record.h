@@ -23,6 +23,7 @@
 #include "ir/builder.h"
 #include "ir/ir.h"
 #include "ops/axis/axis.h"
+#include "ops/factors.h"
 #include "ops/host_array.h"
 
 namespace tessera::ops {
@@ -157,42 +158,6 @@ class BatchRule {
 BatchRule not_batched(std::string why);
 /// For ops that src/batch batches: those with nested functions, and optimization_barrier.
 BatchRule batched_inside();
-
-// --- sharding
-
-enum class FactorKind : std::uint8_t {
-  pass,       // a split of this factor splits the work
-  reduce,     // a split leaves partial results along it
-  permute,    // a split moves elements from shard to shard: the op is a collective then
-  replicate,  // must not be split
-};
-
-/// bit_or: of the bits of any dtype, where at most one shard has an element and others zero bits.
-enum class Reduction : std::uint8_t { sum, max, min, logical_and, logical_or, bit_or };
-std::string_view name(Reduction reduction);
-Reduction reduction_named(std::string_view name);
-
-struct Factor {
-  std::int64_t size;
-  FactorKind kind = FactorKind::pass;
-  friend bool operator==(const Factor&, const Factor&) = default;
-};
-
-/// An op seen as a loop nest: each dimension of each operand and result is made of factors (major
-/// to minor; none for a dimension that is broadcast), as in einsum.
-struct Factors {
-  using Dims = std::vector<std::vector<int>>;  // per dimension: factor numbers
-  std::vector<Factor> factors;
-  std::vector<Dims> operands;
-  std::vector<Dims> results;
-  std::vector<int> reduced = {};  // the reduce factors in the order of the op's dimension list
-  Reduction reduction = Reduction::sum;
-};
-/// `a b, b c -> a c | b: sum`, for docs and explanations.
-std::string to_string(const Factors& factors);
-
-using FactorRule = std::function<Factors(const Attributes&, const std::vector<Type>& operands,
-                                         const std::vector<Type>& results)>;
 
 // --- engines
 

@@ -238,6 +238,18 @@ Factors::Dims add_dims(Factors& factors, const Shape& shape, FactorKind kind) {
   return dims;
 }
 
+void add_window(Factors& factors, OperandWindow window) {
+  const auto rows = [&](const OperandWindow::Term& term) {
+    return std::abs(term.step) * factors.factors[at(term.factor)].size;
+  };
+  // Shards of the factor that runs over most of the dimension need the fewest rows of others.
+  const auto widest =
+      std::max_element(window.terms.begin(), window.terms.end(),
+                       [&](const auto& a, const auto& b) { return rows(a) < rows(b); });
+  factors.operands[window.operand][window.dim] = {widest->factor};
+  factors.windows.push_back(std::move(window));
+}
+
 Factors elementwise_factors(const Attributes&, const std::vector<Type>& operands,
                             const std::vector<Type>& results) {
   Factors factors;

@@ -81,6 +81,8 @@ ValueId move_to_front(Builder& b, ValueId x, std::int64_t from);
 int add_factor(Factors& factors, std::int64_t size, FactorKind kind = FactorKind::pass);
 /// Fresh factors, one per dimension.
 Factors::Dims add_dims(Factors& factors, const Shape& shape, FactorKind kind = FactorKind::pass);
+/// Adds the window, and its entry in `operands`.
+void add_window(Factors& factors, OperandWindow window);
 /// All operands and results have the same shape and are worked on element by element.
 Factors elementwise_factors(const Attributes& attributes, const std::vector<Type>& operands,
                             const std::vector<Type>& results);

@@ -71,30 +71,62 @@ std::string factor_name(int factor) {
   return factor < 26 ? letter : letter + std::to_string(factor / 26);
 }
 
-std::string dims_text(const Factors::Dims& dims) {
-  if (dims.empty()) return "()";
+std::string dim_text(const std::vector<int>& factors) {
   std::string text;
-  for (const std::vector<int>& factors : dims) {
-    std::string dim;
-    for (int factor : factors) dim += (dim.empty() ? "" : " ") + factor_name(factor);
-    if (factors.empty()) dim = "1";
-    if (factors.size() > 1) dim = "(" + dim + ")";
-    text += (text.empty() ? "" : " ") + dim;
+  for (int factor : factors) text += (text.empty() ? "" : " ") + factor_name(factor);
+  if (factors.empty()) return "1";
+  return factors.size() > 1 ? "(" + text + ")" : text;
+}
+
+/// `[2a+b-1]`, `[9-a]`, `[(a-1)/2]`, and with an extent `[2a+0:3]`
+std::string window_text(const OperandWindow& window) {
+  std::string text;
+  const bool is_number_first = window.terms[0].step < 0;
+  if (is_number_first) text = std::to_string(window.offset);
+  for (const OperandWindow::Term& term : window.terms) {
+    if (!text.empty() || term.step < 0) text += term.step < 0 ? "-" : "+";
+    if (std::abs(term.step) != 1) text += std::to_string(std::abs(term.step));
+    text += factor_name(term.factor);
+  }
+  if (window.extent != 1) {
+    const std::int64_t end = window.offset + window.extent;
+    return "[" + text + "+" + std::to_string(window.offset) + ":" + std::to_string(end) + "]";
+  }
+  if (!is_number_first && window.offset != 0) {
+    text += (window.offset > 0 ? "+" : "") + std::to_string(window.offset);
+  }
+  if (window.divisor != 1) text = "(" + text + ")/" + std::to_string(window.divisor);
+  return "[" + text + "]";
+}
+
+std::string arrays_text(const std::vector<std::vector<std::string>>& arrays) {
+  std::string text;
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    std::string array;
+    for (const std::string& dim : arrays[i]) array += (array.empty() ? "" : " ") + dim;
+    text += (i ? ", " : "") + (array.empty() ? "()" : array);
   }
   return text;
 }
 
-std::string arrays_text(const std::vector<Factors::Dims>& arrays) {
-  std::string text;
-  for (std::size_t i = 0; i < arrays.size(); ++i) text += (i ? ", " : "") + dims_text(arrays[i]);
-  return text;
+std::vector<std::vector<std::string>> dim_texts(const std::vector<Factors::Dims>& arrays) {
+  std::vector<std::vector<std::string>> texts;
+  for (const Factors::Dims& dims : arrays) {
+    texts.emplace_back();
+    for (const std::vector<int>& dim : dims) texts.back().push_back(dim_text(dim));
+  }
+  return texts;
 }
 
 }  // namespace
 
 std::string to_string(const Factors& factors) {
-  std::string text = arrays_text(factors.operands) + (factors.operands.empty() ? "-> " : " -> ") +
-                     arrays_text(factors.results);
+  std::vector<std::vector<std::string>> operands = dim_texts(factors.operands);
+  for (const OperandWindow& window : factors.windows) {
+    operands[window.operand][window.dim] = window_text(window);
+  }
+  std::string text = arrays_text(operands) + (operands.empty() ? "-> " : " -> ") +
+                     arrays_text(dim_texts(factors.results));
   std::string notes;
   auto note = [&](int factor, std::string_view word) {
     notes += notes.empty() ? " | " : ", ";

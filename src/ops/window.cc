@@ -9,19 +9,32 @@ namespace tessera::ops {
 
 namespace {
 
-/// Factors of an op that changes some dimensions of its operand: these stay whole on both sides.
-Factors window_factors(const std::vector<Type>& operands, const std::vector<Type>& results,
-                       const std::function<bool(std::size_t)>& is_changed) {
+/// Which row of the operand is read for row i of the result: offset + step * i.
+struct RowMap {
+  std::int64_t offset = 0;
+  std::int64_t step = 1;
+  std::int64_t divisor = 1;  // of both: only whole numbers are rows
+};
+
+/// Factors of an op whose result has rows of its operand, by a map per dimension. Shards of the
+/// result take what they need from the shards of the operand: the split is kept.
+Factors row_factors(const std::vector<Type>& operands, const std::vector<Type>& results,
+                    const std::function<RowMap(std::size_t)>& map_of) {
   Factors factors;
-  factors.operands.emplace_back();
-  factors.results.emplace_back();
+  factors.results = {add_dims(factors, results[0].shape)};
+  factors.operands = {factors.results[0]};
   for (std::size_t i = 0; i < results[0].shape.size(); ++i) {
-    const FactorKind kind = is_changed(i) ? FactorKind::replicate : FactorKind::pass;
-    const int factor = add_factor(factors, operands[0].shape[i], kind);
-    const bool is_shared = operands[0].shape[i] == results[0].shape[i];
-    factors.operands[0].push_back({factor});
-    factors.results[0].push_back(
-        {is_shared ? factor : add_factor(factors, results[0].shape[i], kind)});
+    const RowMap map = map_of(i);
+    const std::int64_t size = operands[0].shape[i];
+    const bool is_same = map.offset == 0 && map.step == 1 && map.divisor == 1;
+    if (is_same && size == results[0].shape[i]) continue;
+    const int factor = factors.results[0][i][0];
+    add_window(factors, {.operand = 0,
+                         .dim = i,
+                         .size = size,
+                         .offset = map.offset,
+                         .terms = {{.factor = factor, .step = map.step}},
+                         .divisor = map.divisor});
   }
   return factors;
 }
@@ -59,21 +72,16 @@ std::vector<Type> slice_shape(const ShapeContext& c) {
 }
 
 ValueId slice_vjp(VjpContext& c) {
-  const Ints start = c.equation.attributes.ints("start");
+  const Attributes attributes = c.equation.attributes;
   const Shape wanted = c.operand_type(0).shape;
-  const ValueId x = interleave_zeros(c.b, c.cotangent(), c.equation.attributes.ints("stride"));
-  Ints high;
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    high.push_back(wanted[i] - start[i] - c.b.type(x).shape[i]);
-  }
-  const ValueId zero = scalar(c.b, 0.0, c.b.type(x).dtype);
-  return pad(c.b, x, zero, start, high);
+  return spread_in_zeros(c.b, c.cotangent(), attributes.ints("stride"), attributes.ints("start"),
+                         wanted);
 }
 
 Factors slice_factors(const Attributes& attributes, const std::vector<Type>& operands,
                       const std::vector<Type>& results) {
-  return window_factors(operands, results, [&](std::size_t i) {
-    return operands[0].shape[i] != results[0].shape[i] || attributes.ints("start")[i] != 0;
+  return row_factors(operands, results, [&](std::size_t i) -> RowMap {
+    return {.offset = attributes.ints("start")[i], .step = attributes.ints("stride")[i]};
   });
 }
 
@@ -108,6 +116,19 @@ Sample slice_sample(Type operand, Ints start, Ints limit, Ints stride) {
 
 constexpr std::int64_t kMostPadded = std::int64_t{1} << 62;
 
+/// The steps from one element of the operand to the next in the result.
+Ints pad_steps(const Attributes& attributes, const Shape& operand) {
+  Ints steps = attributes.ints("interior");
+  // There is no second element, however far it would be.
+  for (std::size_t i = 0; i < steps.size(); ++i) steps[i] = operand[i] > 1 ? steps[i] + 1 : 1;
+  return steps;
+}
+
+[[noreturn]] void fail_too_large(const ShapeContext& c, std::size_t dim) {
+  c.fail("dimension " + std::to_string(dim) + " would be too large", "at most 2^62 elements",
+         "check the amounts");
+}
+
 std::vector<Type> pad_shape(const ShapeContext& c) {
   expect_operands(c, 2);
   const Type& operand = c.operands[0];
@@ -117,18 +138,18 @@ std::vector<Type> pad_shape(const ShapeContext& c) {
            "pass one number as the padding value");
   }
   Type result = operand;
-  for (const char* attribute : {"high", "low"}) {
+  for (const char* attribute : {"high", "interior", "low"}) {
     expect_one_per_dim(c, attribute, operand.rank());
     for (std::size_t i = 0; i < operand.shape.size(); ++i) {
       const std::int64_t amount = ints_of(c, attribute)[i];
       if (amount < 0) {
         c.fail("a negative amount of padding", "amounts of 0 or more", "slice the array instead");
       }
-      if (amount > kMostPadded - result.shape[i]) {
-        c.fail("dimension " + std::to_string(i) + " would be too large", "at most 2^62 elements",
-               "check the amounts");
-      }
-      result.shape[i] += amount;
+      const bool is_interior = std::string_view(attribute) == "interior";
+      const std::int64_t times =
+          is_interior ? std::max<std::int64_t>(operand.shape[i] - 1, 0) : std::int64_t{1};
+      if (times > 0 && amount > (kMostPadded - result.shape[i]) / times) fail_too_large(c, i);
+      result.shape[i] += amount * times;
     }
   }
   return {result};
@@ -136,32 +157,36 @@ std::vector<Type> pad_shape(const ShapeContext& c) {
 
 ValueId pad_vjp_operand(VjpContext& c) {
   const Ints low = c.equation.attributes.ints("low");
-  Ints limit = c.operand_type(0).shape;
-  for (std::size_t i = 0; i < low.size(); ++i) limit[i] += low[i];
-  return slice(c.b, c.cotangent(), low, limit);
+  const Shape shape = c.operand_type(0).shape;
+  const Ints steps = pad_steps(c.equation.attributes, shape);
+  Ints limit = low;
+  for (std::size_t i = 0; i < low.size(); ++i) {
+    limit[i] += std::max<std::int64_t>((shape[i] - 1) * steps[i] + 1, 0);
+  }
+  return slice(c.b, c.cotangent(), low, limit, steps);
 }
 
 /// Where the elements of the operand, of this shape, stand in the result.
-ValueId inside_of_padding(Builder& b, const Shape& shape, const Ints& low, const Ints& high) {
+ValueId inside_of_padding(Builder& b, const Shape& shape, const Ints& low, const Ints& high,
+                          const Ints& interior) {
   const ValueId inside = full(b, 1.0, boolean(shape));
-  return pad(b, inside, scalar(b, 0.0, DType::boolean), low, high);
+  return pad(b, inside, scalar(b, 0.0, DType::boolean), low, high, interior);
 }
 
 ValueId pad_vjp_value(VjpContext& c) {
   const Attributes attributes = c.equation.attributes;
   const Shape shape = c.operand_type(0).shape;
-  const ValueId is_inside =
-      inside_of_padding(c.b, shape, attributes.ints("low"), attributes.ints("high"));
+  const ValueId is_inside = inside_of_padding(c.b, shape, attributes.ints("low"),
+                                              attributes.ints("high"), attributes.ints("interior"));
   const ValueId zero = full_like(c.b, 0.0, c.cotangent());
-  Ints dims(shape.size());
-  for (std::size_t i = 0; i < dims.size(); ++i) dims[i] = static_cast<std::int64_t>(i);
-  return reduce_sum(c.b, select(c.b, is_inside, zero, c.cotangent()), dims);
+  return reduce_sum(c.b, select(c.b, is_inside, zero, c.cotangent()), dims_from(0, shape.size()));
 }
 
-Factors pad_factors(const Attributes&, const std::vector<Type>& operands,
+Factors pad_factors(const Attributes& attributes, const std::vector<Type>& operands,
                     const std::vector<Type>& results) {
-  Factors factors = window_factors(operands, results, [&](std::size_t i) {
-    return operands[0].shape[i] != results[0].shape[i];
+  const Ints steps = pad_steps(attributes, operands[0].shape);
+  Factors factors = row_factors(operands, results, [&](std::size_t i) -> RowMap {
+    return {.offset = -attributes.ints("low")[i], .divisor = steps[i]};
   });
   factors.operands.emplace_back();  // the value is a scalar
   return factors;
@@ -171,14 +196,17 @@ std::vector<HostArray> pad_reference(const ReferenceContext& c) {
   HostArray result(c.results[0]);
   const HostArray& operand = *c.operands[0];
   const Ints& low = c.attributes.ints("low");
+  const Ints steps = pad_steps(c.attributes, operand.type().shape);
   const auto strides = row_major_strides(operand.type().shape);
   std::size_t at_result = 0;
   for_each_index(c.results[0].shape, [&](const std::vector<std::int64_t>& index) {
     bool is_inside = true;
     std::int64_t offset = 0;
     for (std::size_t i = 0; i < index.size(); ++i) {
-      const std::int64_t position = index[i] - low[i];
-      is_inside = is_inside && position >= 0 && position < operand.type().shape[i];
+      const std::int64_t place = index[i] - low[i];
+      const std::int64_t position = place / steps[i];
+      is_inside =
+          is_inside && place >= 0 && place % steps[i] == 0 && position < operand.type().shape[i];
       offset += strides[i] * position;
     }
     if (is_inside) {
@@ -195,19 +223,22 @@ std::vector<HostArray> pad_reference(const ReferenceContext& c) {
 std::vector<ValueId> pad_batch(BatchContext& c) {
   const Ints low = with_first(0, c.equation.attributes.ints("low"));
   const Ints high = with_first(0, c.equation.attributes.ints("high"));
+  const Ints interior = with_first(0, c.equation.attributes.ints("interior"));
   const ValueId x = c.batched(0);
-  if (!c.is_batched[1]) return {pad(c.b, x, c.operands[1], low, high)};
-  const ValueId padded = pad(c.b, x, scalar(c.b, 0.0, c.types[0].dtype), low, high);
+  if (!c.is_batched[1]) return {pad(c.b, x, c.operands[1], low, high, interior)};
+  const ValueId padded = pad(c.b, x, scalar(c.b, 0.0, c.types[0].dtype), low, high, interior);
   const Shape shape = c.b.type(padded).shape;
   const Shape inside = with_first(c.size, c.types[0].shape);
-  return {select(c.b, inside_of_padding(c.b, inside, low, high), padded,
+  return {select(c.b, inside_of_padding(c.b, inside, low, high, interior), padded,
                  broadcast_in_dim(c.b, c.operands[1], {0}, shape))};
 }
 
-Sample pad_sample(Type operand, Ints low, Ints high) {
+Sample pad_sample(Type operand, Ints low, Ints high, Ints interior) {
   const Type value{.dtype = operand.dtype, .shape = {}};
-  return {.operands = {{std::move(operand)}, {value}},
-          .attributes = {{"high", std::move(high)}, {"low", std::move(low)}}};
+  return {
+      .operands = {{std::move(operand)}, {value}},
+      .attributes = {
+          {"high", std::move(high)}, {"interior", std::move(interior)}, {"low", std::move(low)}}};
 }
 
 // --- reverse
@@ -224,8 +255,9 @@ ValueId reverse_vjp(VjpContext& c) {
 
 Factors reverse_factors(const Attributes& attributes, const std::vector<Type>& operands,
                         const std::vector<Type>& results) {
-  return window_factors(operands, results, [&](std::size_t i) {
-    return contains_dim(attributes.ints("dims"), static_cast<std::int64_t>(i));
+  return row_factors(operands, results, [&](std::size_t i) -> RowMap {
+    if (!contains_dim(attributes.ints("dims"), static_cast<std::int64_t>(i))) return {};
+    return {.offset = operands[0].shape[i] - 1, .step = -1};
   });
 }
 
@@ -283,12 +315,16 @@ Factors concatenate_factors(const Attributes& attributes, const std::vector<Type
   Factors factors;
   const std::size_t dim = at(attributes.integer("dim"));
   factors.results = {add_dims(factors, results[0].shape)};
-  factors.factors[static_cast<std::size_t>(factors.results[0][dim][0])].kind =
-      FactorKind::replicate;
-  for (const Type& operand : operands) {
-    Factors::Dims dims = factors.results[0];
-    dims[dim] = {add_factor(factors, operand.shape[dim], FactorKind::replicate)};
-    factors.operands.push_back(std::move(dims));
+  factors.operands.assign(operands.size(), factors.results[0]);
+  std::int64_t start = 0;
+  for (std::size_t i = 0; i < operands.size() && operands.size() > 1; ++i) {
+    const std::int64_t size = operands[i].shape[dim];
+    add_window(factors, {.operand = i,
+                         .dim = dim,
+                         .size = size,
+                         .offset = -start,
+                         .terms = {{.factor = factors.results[0][dim][0]}}});
+    start += size;
   }
   return factors;
 }
@@ -338,10 +374,10 @@ const OpRecord concatenate_op{
 const OpRecord pad_op{
     .name = "pad",
     .doc =
-        "The first operand with `low` elements before and `high` after it in each dimension, "
-        "all equal to the second, a scalar.",
-    .source = "StableHLO, pad, without interior padding",
-    .attributes = AttributeNames{"high", "low"},
+        "The first operand with `low` elements before it, `high` after it and `interior` between "
+        "neighbours in each dimension, all equal to the second, a scalar.",
+    .source = "StableHLO, pad",
+    .attributes = AttributeNames{"high", "interior", "low"},
     .types = TypeSet::any,
     .shape = pad_shape,
     .vjp = per_operand({pad_vjp_operand, pad_vjp_value}),
@@ -350,9 +386,12 @@ const OpRecord pad_op{
     .host = kernel("pad"),
     .reference = pad_reference,
     .cost = no_flops,
-    .samples =
-        Samples{pad_sample(f32({5, 6}), {1, 0}, {2, 0}), pad_sample(f32({12, 1}), {0, 2}, {3, 3}),
-                pad_sample(f32({10}), {0}, {0}), pad_sample(i32({2, 3}), {1, 1}, {0, 2})},
+    .samples = Samples{pad_sample(f32({5, 6}), {1, 0}, {2, 0}, {0, 0}),
+                       pad_sample(f32({12, 1}), {0, 2}, {3, 3}, {0, 4}),
+                       pad_sample(f32({10}), {0}, {0}, {0}),
+                       pad_sample(f32({7, 3}), {1, 0}, {0, 2}, {1, 3}),
+                       pad_sample(f32({8, 2}), {0, 5}, {1, 0}, {1, 0}),
+                       pad_sample(i32({2, 3}), {1, 1}, {0, 2}, {2, 0})},
 };
 
 const OpRecord reverse_op{

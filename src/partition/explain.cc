@@ -112,6 +112,8 @@ class Explainer {
     info.group_size = size.group_size;
     if (is_reducing(kind)) {
       explain_reduction(operand, info);
+    } else if (kind == MoveKind::halo_exchange) {
+      info.because = windows_read(operand, result);
     } else {
       info.because = needed_by(result) + "; " + held_because(operand, info.from, info.to);
       info.cure = cure_of_move(operand, result);
@@ -280,6 +282,21 @@ class Explainer {
     return "its user was removed";
   }
 
+  /// The equation whose windows reach into other shards, and the input that split the dimension.
+  std::string windows_read(ValueId operand, ValueId result) const {
+    const Equation& user = function_.equations[first_use_[result]];
+    std::size_t which = 0;
+    while (user.operands[which] != result) ++which;
+    std::string text = place(user) + " reads operand " + std::to_string(which) + " as " +
+                       shown(result) + ", beyond its shards";
+    for (const Window& window : function_.sharding(result).windows) {
+      const AtomList& list = function_.sharding(operand).dims[window.dim];
+      if (list.empty()) continue;
+      return text + "; held as " + shown(operand) + " because " + origin(operand, list.back());
+    }
+    return text;
+  }
+
   std::string shown(ValueId value) const {
     return to_string(function_.mesh, function_.sharding(value));
   }
@@ -331,8 +348,9 @@ class Explainer {
 
 std::vector<std::string> collective_kinds() {
   std::vector<std::string> kinds;
-  for (MoveKind kind : {MoveKind::all_gather, MoveKind::all_reduce, MoveKind::all_to_all,
-                        MoveKind::collective_permute, MoveKind::reduce_scatter}) {
+  for (MoveKind kind :
+       {MoveKind::all_gather, MoveKind::all_reduce, MoveKind::all_to_all,
+        MoveKind::collective_permute, MoveKind::halo_exchange, MoveKind::reduce_scatter}) {
     kinds.emplace_back(ir::op_name(op_of(kind)));
   }
   kinds.emplace_back("permute");  // where the permuted dimension is split

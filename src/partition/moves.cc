@@ -11,10 +11,11 @@ namespace tessera::partition {
 
 namespace {
 
-const std::array<const ops::OpRecord*, 6>& move_ops() {
-  static const std::array<const ops::OpRecord*, 6> ops{
-      &ops::all_slice_op,          &ops::all_gather_op,     &ops::all_to_all_op,
-      &ops::collective_permute_op, &ops::reduce_scatter_op, &ops::all_reduce_op};
+const std::array<const ops::OpRecord*, 7>& move_ops() {
+  static const std::array<const ops::OpRecord*, 7> ops{
+      &ops::all_slice_op,          &ops::all_gather_op,    &ops::all_to_all_op,
+      &ops::collective_permute_op, &ops::halo_exchange_op, &ops::reduce_scatter_op,
+      &ops::all_reduce_op};
   return ops;
 }
 
@@ -110,6 +111,8 @@ bool may_resolve(const AtomList& partial, std::size_t count, const std::vector<A
 bool is_allowed(MoveKind kind, const Sharding& from, const Sharding& to,
                 const std::vector<Atom>& atoms, bool is_order_free) {
   if (from.dims.size() != to.dims.size()) return false;
+  if (kind == MoveKind::halo_exchange) return false;
+  if (!from.windows.empty() || !to.windows.empty()) return false;
   if (is_reducing(kind)) return is_reduction(kind, from, to, atoms, is_order_free);
   if (!from.partial.empty() || !to.partial.empty() || from == to) return false;
   switch (kind) {
@@ -125,6 +128,18 @@ bool is_allowed(MoveKind kind, const Sharding& from, const Sharding& to,
                           return num_shards(atoms, a) == num_shards(atoms, b);
                         });
   }
+}
+
+std::optional<MoveKind> kind_to_windows(const Mesh& mesh, const Type& type, const Sharding& from,
+                                        const Sharding& to) {
+  if (!from.windows.empty() || !from.partial.empty() || !to.partial.empty()) return std::nullopt;
+  for (std::size_t dim = 0; dim < from.dims.size(); ++dim) {
+    const bool is_window = window_of(to, dim) != nullptr;
+    if (!is_window && !is_prefix(from.dims[dim], to.dims[dim])) return std::nullopt;
+  }
+  const bool is_held =
+      most_received(mesh, Layout(mesh, from, type.shape), Layout(mesh, to, type.shape)) == 0;
+  return is_held ? MoveKind::all_slice : MoveKind::halo_exchange;
 }
 
 std::int64_t group_size(MoveKind kind, const Sharding& from, const Sharding& to,
@@ -146,6 +161,9 @@ std::int64_t group_size(MoveKind kind, const Sharding& from, const Sharding& to,
         const auto id = static_cast<AtomId>(atom);
         if (uses_atom(from, id) || uses_atom(to, id)) count *= atoms[atom].size;
       }
+      return count;
+    case MoveKind::halo_exchange:
+      for (const Window& window : to.windows) count *= num_shards(atoms, from.dims[window.dim]);
       return count;
     case MoveKind::reduce_scatter:
     case MoveKind::all_reduce:
@@ -170,10 +188,17 @@ AtomList moved_atoms(MoveKind kind, const Sharding& from, const Sharding& to) {
 
 MoveSize move_size(MoveKind kind, const Mesh& mesh, const Type& type, const Sharding& from,
                    const Sharding& to) {
-  const Sharding& whole = kind == MoveKind::all_gather ? to : from;
+  const bool is_halo = kind == MoveKind::halo_exchange;
+  const Sharding& whole = kind == MoveKind::all_gather || is_halo ? to : from;
   const std::int64_t bytes =
       size_bytes(Type{type.dtype, Layout(mesh, whole, type.shape).max_tile_shape()});
   const std::int64_t n = group_size(kind, from, to, atoms_of(mesh));
+  if (is_halo) {
+    const std::int64_t received =
+        most_received(mesh, Layout(mesh, from, type.shape), Layout(mesh, to, type.shape));
+    return {
+        .bytes = bytes, .wire_bytes = size_bytes(Type{type.dtype, {received}}), .group_size = n};
+  }
   const std::int64_t others = kind == MoveKind::collective_permute ? n : n - 1;
   const std::int64_t rounds = kind == MoveKind::all_reduce ? 2 : 1;
   return {.bytes = bytes, .wire_bytes = bytes * others / n * rounds, .group_size = n};
@@ -200,6 +225,7 @@ double bytes_received(MoveKind kind, const Sharding& from, const Sharding& to,
       return local * (n - 1) / n;
     case MoveKind::collective_permute:
       return local;
+    case MoveKind::halo_exchange:  // depends on the shape; see move_size
     case MoveKind::all_reduce:
       break;
   }

@@ -47,7 +47,7 @@ struct CollectiveInfo {
   std::string kind;  // name of the op
   Type type;         // of the array
   Sharding from, to;
-  std::int64_t bytes;       // the whole gathered or reduced array that a group holds
+  std::int64_t bytes;       // the whole gathered or reduced array that a group holds; a window
   std::int64_t wire_bytes;  // received per device, ring model: (n-1)/n of bytes, twice all_reduce
   std::int64_t group_size;  // n: devices that talk to each other
   Span span;                // of the equation that needed it

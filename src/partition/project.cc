@@ -105,6 +105,82 @@ Sharding back_project(const Factors::Dims& dims, const Assignment& assignment) {
   return sharding;
 }
 
+void project_operand(const EquationFactors& factors, std::size_t operand, const Sharding& sharding,
+                     const std::vector<Atom>& atoms, Assignment& out) {
+  const Factors::Dims& dims = factors.rule.operands[operand];
+  project(factors, dims, sharding, atoms, out);
+  for (const ops::OperandWindow& window : factors.rule.windows) {
+    if (window.operand != operand) continue;
+    const Window* tiles = window_of(sharding, window.dim);
+    if (tiles == nullptr || tiles->terms.size() < window.terms.size()) continue;
+    auto next = sharding.dims[window.dim].begin();
+    for (std::size_t i = 0; i < window.terms.size(); ++i) {
+      const auto end = next + static_cast<std::ptrdiff_t>(tiles->terms[i].num_atoms);
+      out[static_cast<std::size_t>(window.terms[i].factor)].assign(next, end);
+      next = end;
+    }
+  }
+}
+
+namespace {
+
+/// Whether every tile of the window is the shard with the same digits.
+bool is_shards(const Window& window, const std::vector<Atom>& atoms, const AtomList& list,
+               std::int64_t size) {
+  const std::int64_t count = num_shards(atoms, list);
+  AtomDigits digits(atoms.size(), 0);
+  for (std::int64_t shard = 0; shard < count; ++shard) {
+    std::int64_t rest = shard;
+    for (auto atom = list.rbegin(); atom != list.rend(); ++atom) {
+      digits[*atom] = static_cast<std::int32_t>(rest % atoms[*atom].size);
+      rest /= atoms[*atom].size;
+    }
+    const IndexRange rows{shard_start(shard, count, size), shard_start(shard + 1, count, size)};
+    if (window_range(window, atoms, list, digits, size) != rows) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Sharding needed_of(const EquationFactors& factors, std::size_t operand,
+                   const std::vector<Atom>& atoms, const Assignment& assignment) {
+  const Factors::Dims& dims = factors.rule.operands[operand];
+  Sharding sharding = back_project(dims, assignment);
+  for (const ops::OperandWindow& window : factors.rule.windows) {
+    if (window.operand != operand) continue;
+    Window tiles{
+        .dim = window.dim, .offset = window.offset, .terms = {}, .divisor = window.divisor};
+    AtomList all;
+    for (const ops::OperandWindow::Term& term : window.terms) {
+      const auto factor = static_cast<std::size_t>(term.factor);
+      const AtomList& list = assignment[factor];
+      all.insert(all.end(), list.begin(), list.end());
+      tiles.terms.push_back(
+          {.size = factors.rule.factors[factor].size, .step = term.step, .num_atoms = list.size()});
+    }
+    if (window.extent != 1) {
+      tiles.terms.push_back({.size = window.extent, .step = 1, .num_atoms = 0});
+    }
+    AtomList& own = sharding.dims[window.dim];
+    const bool is_main_alone = own == all;
+    own = std::move(all);
+    if (is_main_alone && is_shards(tiles, atoms, own, window.size)) continue;
+    sharding.windows.push_back(std::move(tiles));
+  }
+  std::sort(sharding.windows.begin(), sharding.windows.end(),
+            [](const Window& a, const Window& b) { return a.dim < b.dim; });
+  return sharding;
+}
+
+bool may_be_read_as(const Sharding& needed, const Sharding& held) {
+  Sharding relaxed = needed;
+  std::erase_if(relaxed.windows, [&](const Window& window) {
+    return needed.dims[window.dim].empty() && window_of(held, window.dim) == nullptr;
+  });
+  return held == relaxed;
+}
+
 bool is_exact_cut(std::int64_t count, std::int64_t grains) {
   return grains % count == 0 && std::has_single_bit(static_cast<std::uint64_t>(grains / count));
 }

@@ -46,8 +46,20 @@ std::size_t splittable_prefix(const EquationFactors& factors, int factor,
 void project(const EquationFactors& factors, const ops::Factors::Dims& dims,
              const Sharding& sharding, const std::vector<Atom>& atoms, Assignment& out);
 
+/// The same for an operand of the equation, whose tiles may be windows.
+void project_operand(const EquationFactors& factors, std::size_t operand, const Sharding& sharding,
+                     const std::vector<Atom>& atoms, Assignment& out);
+
 /// The sharding of a tensor under an assignment that `legalise` accepts, without partial atoms.
 Sharding back_project(const ops::Factors::Dims& dims, const Assignment& assignment);
+
+/// What each device needs of an operand: shards, or windows where these differ from the shards.
+Sharding needed_of(const EquationFactors& factors, std::size_t operand,
+                   const std::vector<Atom>& atoms, const Assignment& assignment);
+
+/// Dimensions that the equation does not split are read whole or as the window that it needs of
+/// them; all others as `needed`.
+bool may_be_read_as(const Sharding& needed, const Sharding& held);
 
 /// Whether `count` shards of an order-dependent sum are subtrees of the tree over `grains` leaves.
 bool is_exact_cut(std::int64_t count, std::int64_t grains);

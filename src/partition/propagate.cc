@@ -53,6 +53,7 @@ std::vector<bool> find_constants(const Function& function) {
 
 /// Whether an elementwise-like equation: no factor is missing from a tensor that has dimensions.
 bool is_elementwise(const Edge& edge) {
+  if (!edge.factors->rule.windows.empty()) return false;
   const std::size_t count = edge.factors->rule.factors.size();
   for (const ops::Factor& factor : edge.factors->rule.factors) {
     if (factor.kind != FactorKind::pass) return false;
@@ -121,6 +122,8 @@ class Propagator {
   std::size_t uncontested(const Edge& edge, std::size_t tensor, std::size_t factor,
                           const AtomList& list) const;
   void write_back(const Edge& edge, std::size_t factor, const AtomList& list, Level level);
+  std::size_t fitting(const Edge& edge, std::size_t tensor, std::size_t dim,
+                      const AtomList& list) const;
   bool extend(const Edge& edge, std::size_t tensor, std::size_t factor, const AtomList& list);
 
   const FlatFunction& flat_;
@@ -505,6 +508,20 @@ void Propagator::write_back(const Edge& edge, std::size_t factor, const AtomList
   }
 }
 
+/// The length of the prefix of `list` that leaves every shard of dimension `dim` an element, which
+/// is in question only for windows: these have another size than their factor.
+std::size_t Propagator::fitting(const Edge& edge, std::size_t tensor, std::size_t dim,
+                                const AtomList& list) const {
+  if (edge.factors->rule.windows.empty()) return list.size();
+  const std::int64_t size = function_.type(edge.tensors[tensor]).shape[dim];
+  std::int64_t count = 1;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    count *= atoms_[list[i]].size;
+    if (count > size) return i;
+  }
+  return list.size();
+}
+
 /// Sets the atoms of one factor of a tensor; false where the tensor has no place for them.
 bool Propagator::extend(const Edge& edge, std::size_t tensor, std::size_t factor,
                         const AtomList& list) {
@@ -520,6 +537,7 @@ bool Propagator::extend(const Edge& edge, std::size_t tensor, std::size_t factor
       const auto index = static_cast<std::size_t>(f);
       if (index == factor) {
         atoms.insert(atoms.end(), list.begin(), list.end());
+        atoms.resize(fitting(edge, tensor, dim, atoms));
         AtomList& current = state_[edge.tensors[tensor]].dims[dim];
         if (atoms.size() <= current.size() || !is_prefix(current, atoms)) return false;
         current = std::move(atoms);

@@ -10,9 +10,7 @@
 
 #include "ops/control/control.h"
 #include "ops/ops.h"
-#include "partition/candidates.h"
-#include "partition/plan_reshard.h"
-#include "partition/sums/defer.h"
+#include "partition/splitter.h"
 
 namespace tessera::partition {
 
@@ -22,136 +20,14 @@ using ir::ValueId;
 
 namespace {
 
-// An operand that moves was laid out that way for its other users: it often has to move back. A
-// gradient that is reduced where it arises is also what people expect to see.
-constexpr double kOperandWeight = 4;
-// A stored weight is gathered once for all its uses, so its first use does not pay for it alone.
-constexpr double kLateWeight = 0.25;
 // Work per byte that a device of a CPU cluster does in the time that the byte takes.
 constexpr double kFlopsPerByte = 16;
-
-constexpr std::size_t kNoEquation = ~std::size_t{0};
 
 std::vector<std::optional<Sharding>> asked(const std::vector<Sharding>& shardings) {
   return {shardings.begin(), shardings.end()};
 }
 
-/// Splits one function, and those nested in it by splitters of their own.
-class Splitter {
- public:
-  Splitter(const Function& function, const FlatFunction& flat, const Propagated& propagated,
-           ReshardPlanner& planner, std::size_t block)
-      : function_(function),
-        flat_(flat),
-        propagated_(propagated),
-        block_(flat.blocks[block]),
-        planner_(planner),
-        out_(ir::empty_like(function)),
-        versions_(function.values.size()),
-        definition_(function.values.size(), kNoEquation),
-        users_(count_users(function)),
-        is_accumulator_(function.values.size(), false) {
-    // Most values are laid out once; room for collectives and constants besides.
-    out_.values.reserve(function.values.size() * 3 / 2);
-    out_.equations.reserve(function.equations.size() * 3 / 2);
-    const auto first = propagated.is_late.begin() + static_cast<std::ptrdiff_t>(block_.first_value);
-    is_late_.assign(first, first + static_cast<std::ptrdiff_t>(function.values.size()));
-    for (std::size_t i = 0; i < function.equations.size(); ++i) {
-      for (ValueId id : function.equations[i].results) definition_[id] = i;
-    }
-  }
-
-  Function run(const Boundary& boundary) {
-    for (std::size_t i = 0; i < function_.inputs.size(); ++i) {
-      const ValueId input = add_value(function_.inputs[i], boundary.inputs[i]);
-      versions_[function_.inputs[i]] = {input};
-      out_.inputs.push_back(input);
-    }
-    for (const auto& [input, output] : boundary.sums) {
-      is_accumulator_[function_.inputs[input]] = true;
-    }
-    for (std::size_t i = 0; i < function_.equations.size(); ++i) split_equation(i);
-    std::vector<std::optional<Sharding>> outputs = boundary.outputs;
-    for (const auto& [input, output] : boundary.sums) outputs[output] = input_sharding(input);
-    for (std::size_t i = 0; i < function_.outputs.size(); ++i) set_output(i, outputs[i]);
-    put_early(out_, early_);
-    return std::move(out_);
-  }
-  /// Where an input lives; carries that have become sums do not live where they were asked to.
-  const Sharding& input_sharding(std::size_t input) const {
-    return out_.sharding(out_.inputs[input]);
-  }
-  bool is_sum(std::size_t input, std::size_t output) const {
-    return partition::is_sum(function_, users_, input, output);
-  }
-  const Sharding& wanted(ValueId id) const { return propagated_.wanted[block_.first_value + id]; }
-  bool is_constant(ValueId source) const {
-    return propagated_.is_constant[block_.first_value + source];
-  }
-
- private:
-  ValueId add_value(ValueId source, Sharding sharding) {
-    return out_.add_value({.type = function_.type(source), .sharding = std::move(sharding)});
-  }
-  const EquationFactors& factors_at(std::size_t index) const {
-    return propagated_.factors[block_.first_equation + index];
-  }
-
-  /// Whether the value is a sum over devices that nobody has needed yet.
-  bool is_pending(ValueId source) const {
-    const std::vector<ValueId>& versions = versions_[source];
-    return versions.size() == 1 && !out_.sharding(versions[0]).partial.empty();
-  }
-  /// Where the value lives, or should once it is needed.
-  const Sharding& layout_of(ValueId source) const {
-    return is_pending(source) ? wanted(source) : out_.sharding(versions_[source][0]);
-  }
-  bool is_zero(ValueId source) const {
-    return is_constant(source) && partition::is_zero(function_, definition_, source);
-  }
-
-  void split_equation(std::size_t index);
-  void split_barrier(const Equation& equation);
-  void inspect(const Equation& equation);
-  void split_control(std::size_t index);
-  ControlEdges scan_edges(const Equation& equation, const Splitter& body) const;
-  ControlEdges while_edges(const Equation& equation, const Splitter& body) const;
-  ControlEdges cond_edges(const Equation& equation, const Splitter& branch) const;
-  void find_sums(const Equation& equation, const Splitter& body, Boundary& inside) const;
-  void set_output(std::size_t index, const std::optional<Sharding>& asked);
-  Assignment choose(std::size_t index);
-  std::vector<TensorView> views(std::size_t index) const;
-  std::optional<Deferral> find_deferral(std::size_t index);
-  bool is_worth_it(std::size_t index, const Deferral& deferral, const Assignment& chosen);
-  void apply_deferral(std::size_t index, const Deferral& deferral);
-  void settle(std::size_t index);
-  double moved_bytes(std::size_t index, const Assignment& assignment,
-                     const Deferral* deferral = nullptr);
-  void apply(std::size_t index, const Assignment& assignment);
-  std::vector<ValueId> emit(const Equation& equation, std::vector<ValueId> operands,
-                            const std::vector<Sharding>& shardings);
-
-  double cost_to(ValueId source, const Sharding& target);
-  ValueId nearest_version(ValueId source, const Sharding& target);
-  ValueId in_sharding(ValueId source, const Sharding& target, const Span& span);
-  ValueId follow(ValueId value, const ReshardPlan& plan, bool is_order_free,
-                 std::string_view reduction, const Span& span);
-  ValueId rebuild(ValueId source, const Sharding& target);
-  ValueId resolve(ValueId source, const Sharding& target);
-
-  const Function& function_;
-  const FlatFunction& flat_;
-  const Propagated& propagated_;
-  const FlatFunction::Block block_;
-  ReshardPlanner& planner_;
-  Function out_;
-  std::vector<std::vector<ValueId>> versions_;  // per source value: its layouts in out_
-  std::vector<std::size_t> definition_;         // per source value: its equation
-  std::vector<bool> is_late_;
-  std::vector<int> users_;            // per source value: equations, and outputs
-  std::vector<bool> is_accumulator_;  // per source value: a carry that may become a sum
-  std::vector<std::size_t> early_;    // equations of out_ that belong behind what they resolve
-};
+}  // namespace
 
 void Splitter::split_equation(std::size_t index) {
   const Equation& equation = function_.equations[index];
@@ -355,9 +231,7 @@ double Splitter::moved_bytes(std::size_t index, const Assignment& assignment,
   for (std::size_t i = 0; i < equation.operands.size(); ++i) {
     const ValueId id = equation.operands[i];
     if (is_constant(id) || (deferral != nullptr && deferral->has(i))) continue;
-    const Sharding target = back_project(factors.rule.operands[i], assignment);
-    const double weight = is_pending(id) ? 1 : is_late_[id] ? kLateWeight : kOperandWeight;
-    bytes += cost_to(id, target) * weight;
+    bytes += cost_of_operand(id, needed_of(factors, i, planner_.atoms(), assignment));
   }
   const AtomList partial = partial_of(factors, assignment, deferral);
   for (std::size_t i = 0; i < equation.results.size(); ++i) {
@@ -374,8 +248,8 @@ void Splitter::apply(std::size_t index, const Assignment& assignment) {
   const EquationFactors& factors = factors_at(index);
   std::vector<ValueId> operands;
   for (std::size_t i = 0; i < equation.operands.size(); ++i) {
-    operands.push_back(in_sharding(
-        equation.operands[i], back_project(factors.rule.operands[i], assignment), equation.span));
+    const Sharding needed = needed_of(factors, i, planner_.atoms(), assignment);
+    operands.push_back(in_windows(equation.operands[i], needed, equation.span));
   }
   const AtomList partial = partial_atoms(factors, assignment);
   std::vector<Sharding> shardings;
@@ -461,18 +335,23 @@ ValueId Splitter::follow(ValueId value, const ReshardPlan& plan, bool is_order_f
   for (const ReshardStep& step : plan.steps) {
     require(is_allowed(step.kind, from, step.to, planner_.atoms(), is_order_free),
             "a planned step is one that the collective can do");
-    Equation equation{.op = &op_of(step.kind),
-                      .attributes = {},
-                      .operands = {value},
-                      .results = {},
-                      .span = span};
-    if (is_reducing(step.kind)) equation.attributes.set("reduction", std::string(reduction));
-    value = out_.add_value({.type = out_.type(value), .sharding = step.to});
-    equation.results = {value};
-    out_.equations.push_back(std::move(equation));
+    value = add_move(step.kind, value, step.to, span);
+    if (is_reducing(step.kind)) {
+      out_.equations.back().attributes.set("reduction", std::string(reduction));
+    }
     from = step.to;
   }
   return value;
+}
+
+ValueId Splitter::add_move(MoveKind kind, ValueId value, const Sharding& to, const Span& span) {
+  const ValueId result = out_.add_value({.type = out_.type(value), .sharding = to});
+  out_.equations.push_back({.op = &op_of(kind),
+                            .attributes = {},
+                            .operands = {value},
+                            .results = {result},
+                            .span = span});
+  return result;
 }
 
 /// Builds a constant again in the sharding that a user wants.
@@ -529,8 +408,19 @@ std::optional<Deferral> Splitter::find_deferral(std::size_t index) {
     }
   }
   const CandidateContext context{factors_at(index), planner_.atoms(), function_.grains};
-  return partition::find_deferral(context, linear_groups(function_, equation), operands,
-                                  views(index));
+  std::optional<Deferral> deferral =
+      partition::find_deferral(context, linear_groups(function_, equation), operands, views(index));
+  // Sums are passed on in shards, not in windows.
+  const auto reads_windows = [&](std::size_t operand) {
+    const Sharding needed =
+        needed_of(factors_at(index), operand, planner_.atoms(), deferral->assignment);
+    return std::any_of(needed.windows.begin(), needed.windows.end(),
+                       [&](const Window& window) { return !needed.dims[window.dim].empty(); });
+  };
+  if (deferral && std::any_of(deferral->group.begin(), deferral->group.end(), reads_windows)) {
+    return std::nullopt;
+  }
+  return deferral;
 }
 
 /// Whether resolving the result moves no more than resolving the operands. Elementwise work on more
@@ -554,11 +444,14 @@ void Splitter::apply_deferral(std::size_t index, const Deferral& deferral) {
   std::vector<ValueId> operands;
   for (std::size_t i = 0; i < equation.operands.size(); ++i) {
     const ValueId id = equation.operands[i];
-    Sharding sharding = back_project(factors.rule.operands[i], deferral.assignment);
-    if (deferral.has(i)) {
-      sharding.partial = deferral.partial;
-      if (is_accumulator_[id]) out_.values[versions_[id][0]].sharding = sharding;
+    if (!deferral.has(i)) {
+      const Sharding needed = needed_of(factors, i, planner_.atoms(), deferral.assignment);
+      operands.push_back(in_windows(id, needed, equation.span));
+      continue;
     }
+    Sharding sharding = back_project(factors.rule.operands[i], deferral.assignment);
+    sharding.partial = deferral.partial;
+    if (is_accumulator_[id]) out_.values[versions_[id][0]].sharding = sharding;
     const bool is_here = !is_constant(id) && out_.sharding(versions_[id][0]) == sharding;
     operands.push_back(is_here ? versions_[id][0] : in_sharding(id, sharding, equation.span));
   }
@@ -580,8 +473,6 @@ ValueId Splitter::resolve(ValueId source, const Sharding& target) {
   versions_[source] = {follow(sum, plan, true, name(ops::Reduction::sum), span)};
   return versions_[source][0];
 }
-
-}  // namespace
 
 Function split(const Function& function, const FlatFunction& flat, const Propagated& propagated) {
   ReshardPlanner planner(function.mesh);

@@ -50,6 +50,7 @@ class Verifier {
     equation_ = nullptr;
     for (ValueId id : function_.outputs) {
       check(may_pass_sums_ || function_.sharding(id).partial.empty(), "an output is partial");
+      check(function_.sharding(id).windows.empty(), "the tiles of an output are windows");
     }
     if (function_.numerics == Numerics::exact) check_uses();
   }
@@ -97,6 +98,12 @@ class Verifier {
       const ValueId operand = equation.operands[i];
       const ValueId result = equation.results[i];
       check(function_.type(operand) == function_.type(result), "a collective keeps global types");
+      if (const Sharding& to = function_.sharding(result); !to.windows.empty()) {
+        check(kind_to_windows(function_.mesh, function_.type(operand), function_.sharding(operand),
+                              to) == kind,
+              "operand " + std::to_string(i) + " does not go to windows like this");
+        continue;
+      }
       check(is_allowed(kind, function_.sharding(operand), function_.sharding(result), atoms_,
                        is_order_free_[operand]),
             "operand " + std::to_string(i) + " moves as its collective cannot");
@@ -155,18 +162,23 @@ class Verifier {
     Assignment assignment(factors.rule.factors.size());
     for (std::size_t i = 0; i < equation.operands.size(); ++i) {
       const Sharding& sharding = function_.sharding(equation.operands[i]);
-      collect(factors, factors.rule.operands[i], sharding, assignment);
+      Assignment own(assignment.size());
+      project_operand(factors, i, sharding, atoms_, own);
+      join(own, assignment);
     }
     for (std::size_t i = 0; i < equation.results.size(); ++i) {
-      collect(factors, factors.rule.results[i], function_.sharding(equation.results[i]),
-              assignment);
+      Assignment own(assignment.size());
+      project(factors, factors.rule.results[i], function_.sharding(equation.results[i]), atoms_,
+              own);
+      join(own, assignment);
     }
     Assignment legal = assignment;
     legalise(factors, atoms_, function_.grains, legal);
     check(legal == assignment, "a factor is split that must not be, or not like this");
     for (std::size_t i = 0; i < equation.operands.size(); ++i) {
-      check(back_project(factors.rule.operands[i], assignment).dims ==
-                function_.sharding(equation.operands[i]).dims,
+      Sharding held = function_.sharding(equation.operands[i]);
+      held.partial.clear();
+      check(may_be_read_as(needed_of(factors, i, atoms_, assignment), held),
             "operand " + std::to_string(i) + " does not agree with the factors");
     }
     const AtomList sums = check_sums(equation);
@@ -208,11 +220,8 @@ class Verifier {
            equation.attributes.get<double>("value") == 0;
   }
 
-  /// Joins how one tensor splits the factors; tensors that differ are found when compared again.
-  void collect(const EquationFactors& factors, const ops::Factors::Dims& dims,
-               const Sharding& sharding, Assignment& assignment) const {
-    Assignment own(assignment.size());
-    project(factors, dims, sharding, atoms_, own);
+  /// Adds how one tensor splits the factors; tensors that differ are found when compared again.
+  static void join(const Assignment& own, Assignment& assignment) {
     for (std::size_t factor = 0; factor < own.size(); ++factor) {
       if (own[factor].size() > assignment[factor].size()) assignment[factor] = own[factor];
     }

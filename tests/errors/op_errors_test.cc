@@ -485,22 +485,24 @@ TEST(OpErrors, NoRange) {
 
 TEST(OpErrors, PaddingOfAnotherDtype) {
   const std::string text =
-      error_of("%0: f32[4], %1: i32[]", "f32[6] = pad[high=[1], low=[1]] %0, %1");
-  EXPECT_EQ(text,
-            "parse: line 2: pad: the padding value does not fit\n"
-            "  found:  f32[4], i32[] in '%9: f32[6] = pad[high=[1], low=[1]] %0, %1'\n"
-            "  wanted: a scalar of dtype f32\n"
-            "  cure:   pass one number as the padding value");
+      error_of("%0: f32[4], %1: i32[]", "f32[6] = pad[high=[1], interior=[0], low=[1]] %0, %1");
+  EXPECT_EQ(
+      text,
+      "parse: line 2: pad: the padding value does not fit\n"
+      "  found:  f32[4], i32[] in '%9: f32[6] = pad[high=[1], interior=[0], low=[1]] %0, %1'\n"
+      "  wanted: a scalar of dtype f32\n"
+      "  cure:   pass one number as the padding value");
 }
 
 TEST(OpErrors, NegativePadding) {
   const std::string text =
-      error_of("%0: f32[4], %1: f32[]", "f32[3] = pad[high=[-1], low=[0]] %0, %1");
-  EXPECT_EQ(text,
-            "parse: line 2: pad: a negative amount of padding\n"
-            "  found:  f32[4], f32[] in '%9: f32[3] = pad[high=[-1], low=[0]] %0, %1'\n"
-            "  wanted: amounts of 0 or more\n"
-            "  cure:   slice the array instead");
+      error_of("%0: f32[4], %1: f32[]", "f32[3] = pad[high=[-1], interior=[0], low=[0]] %0, %1");
+  EXPECT_EQ(
+      text,
+      "parse: line 2: pad: a negative amount of padding\n"
+      "  found:  f32[4], f32[] in '%9: f32[3] = pad[high=[-1], interior=[0], low=[0]] %0, %1'\n"
+      "  wanted: amounts of 0 or more\n"
+      "  cure:   slice the array instead");
 }
 
 TEST(OpErrors, NothingToJoin) {

@@ -102,13 +102,14 @@ void slice(Program& p) {
 
 void pad(Program& p) {
   const ValueId x = p.any(1);
-  Ints low, high;
+  Ints low, high, interior;
   for (std::size_t i = 0; i < p.shape(x).size(); ++i) {
     low.push_back(p.random().chance(50) ? 0 : p.random().between(0, 3));
     high.push_back(p.random().chance(50) ? 0 : p.random().between(0, 3));
+    interior.push_back(p.random().chance(80) ? 0 : p.random().between(1, 2));
   }
   const ValueId fill = p.of_type({p.type(x).dtype, {}});
-  p.emit("pad", {{"high", high}, {"low", low}}, {x, fill});
+  p.emit("pad", {{"high", high}, {"interior", interior}, {"low", low}}, {x, fill});
 }
 
 void reverse(Program& p) {

@@ -1,6 +1,8 @@
 // Collectives between processes: the bits, counts and bytes of one process for all devices.
 #include "compile/host/exchange.h"
 
+#include <algorithm>
+#include <functional>
 #include <gtest/gtest.h>
 #include <random>
 
@@ -166,6 +168,77 @@ TEST(Exchange, ReceivesWhatTheRingModelSays) {
                            const BothWays both(f, {});
                            both.check(inputs);
                            expect(both.received_bytes == wire_bytes, "other bytes than explained");
+                         }),
+            0);
+}
+
+/// A program of rows of x, which lives as <{x},{y}> or less.
+using Emit = std::function<ir::ValueId(partition::testing::Program&, ir::ValueId x)>;
+
+Function of_rows(const Mesh& mesh, const Shape& shape, const Emit& emit) {
+  partition::testing::Program p(mesh);
+  const ir::ValueId x = p.input(shape);
+  p.b.set_outputs({p.scaled(emit(p, p.scaled(x, 2)), 3)});
+  const P spec = mesh.has_axis("y") ? P{"x", "y"} : P{"x"};
+  return partition_verified(p.function, {.inputs = {p.spec(x, spec)}});
+}
+
+TEST(Exchange, WindowsOfNeighbours) {
+  const std::vector<Emit> programs = {
+      [](auto& p, auto x) {
+        return ops::slice(p.b, x, {7, 1}, {19, 8}, {2, 3});
+      },
+      [](auto& p, auto x) {
+        return ops::slice(p.b, x, {5, 0}, {6, 9});
+      },
+      [](auto& p, auto x) {
+        return ops::reverse(p.b, x, {0, 1});
+      },
+      [](auto& p, auto x) {
+        return ops::pad(p.b, x, ops::scalar(p.b, 7, DType::f32), {5, 0}, {0, 4});
+      },
+      [](auto& p, auto x) {
+        return ops::concatenate(p.b, {x, p.scaled(x, 2), x}, 0);
+      },
+      [](auto& p, auto x) {
+        const ir::Ints window = {9, 2};
+        return p.b.emit("reduce_window_sum", {{"stride", ir::Ints{1, 3}}, {"window", window}}, {x});
+      },
+      [](auto& p, auto x) {
+        const ir::ValueId image = p.reshape(x, {1, 19, 9, 1});
+        return ops::conv(p.b, image, p.full(0.5, {3, 2, 1, 4}), {2, 1}, {3, 1});
+      },
+  };
+  for (const Mesh& mesh : {make_mesh({{"x", 2}}), make_mesh({{"x", 3}}),
+                           make_mesh({{"x", 2}, {"y", 2}}, {2, 0, 3, 1})}) {
+    for (const Emit& emit : programs) {
+      const Function f = of_rows(mesh, {19, 9}, emit);
+      EXPECT_TRUE(std::any_of(f.equations.begin(), f.equations.end(), [](const auto& e) {
+        return e.op == &ops::halo_exchange_op;
+      })) << ir::print(f);
+      check(f);
+    }
+  }
+}
+
+TEST(Exchange, ReceivesTheHaloAlone) {
+  const Function f = parsed("data=4", R"((%0: f32[64,32]<{data},{}>) {
+  %1: f32[64,32]<[0+60{data}+5],{}> = halo_exchange %0
+  %2: f32[60,32]<{data},{}> = reduce_window_max[stride=[1,1], window=[5,1]] %1
+  return %2
+})");
+  partition::verify_partitioned(f, "the test");
+  const auto infos = partition::explain(f);
+  ASSERT_EQ(infos.size(), 1U);
+  // Windows of the second device are rows 15 to 33, of which it holds 16 to 31.
+  EXPECT_EQ(infos[0].wire_bytes, 3 * 32 * 4);
+  EXPECT_EQ(infos[0].bytes, 19 * 32 * 4);
+  const Arrays inputs = inputs_of(f);
+  EXPECT_EQ(in_processes(4,
+                         [&] {
+                           const BothWays both(f, {});
+                           both.check(inputs);
+                           expect(both.received_bytes == 3 * 32 * 4, "other bytes than explained");
                          }),
             0);
 }

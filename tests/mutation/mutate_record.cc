@@ -220,10 +220,12 @@ void add_factor_mutants(const OpRecord& op, std::vector<Mutant>& mutants) {
   };
   std::size_t num_factors = 0;
   std::size_t num_operands = 0;
+  std::size_t num_windows = 0;
   for (const Case& c : cases_of(op)) {
     const Factors factors = factors_of(c);
     num_factors = std::max(num_factors, factors.factors.size());
     num_operands = std::max(num_operands, factors.operands.size());
+    num_windows = std::max(num_windows, factors.windows.size());
   }
   for (std::size_t i = 0; i < num_factors; ++i) {
     for (FactorKind kind : kinds_of(op, i)) {
@@ -236,6 +238,11 @@ void add_factor_mutants(const OpRecord& op, std::vector<Mutant>& mutants) {
             }
           });
     }
+  }
+  for (std::size_t i = 0; i < num_windows; ++i) {
+    add(fmt::format("window {} one row off", i), [=](Factors& factors) {
+      if (i < factors.windows.size()) ++factors.windows[i].offset;
+    });
   }
   for (std::size_t operand = 0; operand < num_operands; ++operand) {
     if (!has_different_dims(op, operand)) continue;

@@ -58,13 +58,58 @@ void for_each_position(const Factors& factors, const Factors::Dims& dims, const 
   });
 }
 
+/// The window over `factor` that operand `operand` is read through, if any.
+const ops::OperandWindow* window_over(const Factors& factors, std::size_t operand, int factor) {
+  for (const ops::OperandWindow& window : factors.windows) {
+    if (window.operand != operand) continue;
+    for (const ops::OperandWindow::Term& term : window.terms) {
+      if (term.factor == factor) return &window;
+    }
+  }
+  return nullptr;
+}
+
+/// Per row of the dimension: whether it is read for index `kept` of `factor`.
+std::vector<bool> rows_read(const Factors& factors, const ops::OperandWindow& window, int factor,
+                            std::int64_t kept) {
+  std::vector<std::int64_t> rows;
+  for (std::int64_t i = 0; i < window.extent; ++i) rows.push_back(window.offset + i);
+  for (const ops::OperandWindow::Term& term : window.terms) {
+    const std::int64_t size = factors.factors[static_cast<std::size_t>(term.factor)].size;
+    std::vector<std::int64_t> next;
+    for (std::int64_t row : rows) {
+      for (std::int64_t i = 0; i < size; ++i) {
+        if (term.factor != factor || i == kept) next.push_back(row + i * term.step);
+      }
+    }
+    rows = std::move(next);
+  }
+  std::vector<bool> is_read(static_cast<std::size_t>(window.size), false);
+  for (std::int64_t row : rows) {
+    if (row < 0 || row % window.divisor != 0 || row / window.divisor >= window.size) continue;
+    is_read[static_cast<std::size_t>(row / window.divisor)] = true;
+  }
+  return is_read;
+}
+
 /// Operands whose elements away from position `kept` of `factor` are drawn anew.
 std::vector<HostArray> changed_elsewhere(const Case& c, const Factors& factors, int factor,
                                          std::int64_t kept, std::vector<HostArray> inputs) {
   std::mt19937_64 generator = generator_for(c, 3);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (!has_factor(factors.operands[i], factor)) continue;
+    const ops::OperandWindow* window = window_over(factors, i, factor);
+    if (!window && !has_factor(factors.operands[i], factor)) continue;
     const HostArray other = random_array(generator, c.sample().operands[i]);
+    if (window != nullptr) {
+      const std::vector<bool> is_read = rows_read(factors, *window, factor, kept);
+      std::size_t element = 0;
+      ops::for_each_index(inputs[i].type().shape, [&](const std::vector<std::int64_t>& index) {
+        const auto row = static_cast<std::size_t>(index[window->dim]);
+        if (!is_read[row]) ops::copy_element(inputs[i], element, other, element);
+        ++element;
+      });
+      continue;
+    }
     for_each_position(factors, factors.operands[i], inputs[i].type().shape, factor,
                       [&](std::size_t element, std::int64_t position) {
                         if (position != kept) ops::copy_element(inputs[i], element, other, element);
@@ -153,6 +198,13 @@ bool is_equal_at(const Factors& factors, const Factors::Dims& dims, int factor, 
   return is_equal;
 }
 
+/// Whether the dimension is a window, over this factor among others.
+bool is_in_window(const Factors& factors, std::size_t operand, std::size_t dim, std::int64_t size,
+                  int factor) {
+  const ops::OperandWindow* window = window_over(factors, operand, factor);
+  return window != nullptr && window->dim == dim && window->size == size;
+}
+
 Verdict dims_are_covered(const Factors& factors, const std::vector<Factors::Dims>& arrays,
                          const ir::Function& function, const std::vector<ir::ValueId>& ids) {
   if (arrays.size() != ids.size()) return "another number of arrays";
@@ -162,11 +214,14 @@ Verdict dims_are_covered(const Factors& factors, const std::vector<Factors::Dims
     std::set<int> used;
     for (std::size_t dim = 0; dim < shape.size(); ++dim) {
       std::int64_t size = 1;
-      for (int factor : arrays[i][dim]) {
+      const std::vector<int>& list = arrays[i][dim];
+      const bool is_window = &arrays == &factors.operands && list.size() == 1 &&
+                             is_in_window(factors, i, dim, shape[dim], list[0]);
+      for (int factor : list) {
         size *= factors.factors[static_cast<std::size_t>(factor)].size;
         if (!used.insert(factor).second) return "a factor is used twice in one array";
       }
-      if (size != shape[dim]) return "the factors of a dimension have another size";
+      if (!is_window && size != shape[dim]) return "the factors of a dimension have another size";
     }
   }
   return std::nullopt;

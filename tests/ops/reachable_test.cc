@@ -152,6 +152,7 @@ std::string reason_without_function(const ops::OpRecord& op) {
       {"axis_index", "gone when its axis is mapped"},
       {"axis_permute", "gone when its axis is mapped"},
       {"collective_permute", "placed by the partitioner"},
+      {"halo_exchange", "placed by the partitioner"},
       {"reduce_scatter", "placed by the partitioner"},
       {"optimization_barrier", "placed where work is repeated"}};
   if (op.bodies != nullptr) return "takes functions";

@@ -126,6 +126,11 @@ Array convolved(const Array& x, const Array& kernel, const Ints& strides, const 
   return emit("conv", {x, kernel}, {{"dilation", dilation}, {"stride", strides}});
 }
 
+/// What is too large for an array stays too large, and is found where the array is made.
+std::int64_t saturating_sum(std::int64_t a, std::int64_t b) {
+  return std::min(a, std::numeric_limits<std::int64_t>::max() - b) + b;
+}
+
 /// Zeros between and around the elements of the space dimensions.
 Array spread_and_padded(const Array& x, const Ints& input_dilation, const Widths& widths) {
   auto whole = [&](Ints inner, std::int64_t outside) {
@@ -133,10 +138,17 @@ Array spread_and_padded(const Array& x, const Ints& input_dilation, const Widths
     inner.push_back(outside);
     return inner;
   };
-  const Array spread = emit({x}, [&](Builder& b, const Ids& ids) {
-    return ops::interleave_zeros(b, ids[0], whole(input_dilation, 1));
+  const Ints steps = whole(input_dilation, 1);
+  const Ints low = whole(widths.low, 0);
+  const Ints high = whole(widths.high, 0);
+  Shape shape = x.shape();
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    const std::int64_t spread = std::max<std::int64_t>((shape[i] - 1) * steps[i] + 1, 0);
+    shape[i] = saturating_sum(saturating_sum(low[i], spread), high[i]);
+  }
+  return emit({x}, [&](Builder& b, const Ids& ids) {
+    return ops::spread_in_zeros(b, ids[0], steps, low, shape);
   });
-  return widths.any() ? pad(spread, whole(widths.low, 0), whole(widths.high, 0)) : spread;
 }
 
 Array conv_of(const Array& x, const Array& kernel, const ConvOptions& options) {

@@ -205,6 +205,8 @@ class ReadingPass {
     for (ValueId id = 0; id < f_.values.size(); ++id) {
       fusion_.readings[id] = {.base = id, .kind = Reading::Kind::same};
       fusion_.spaces[id] = number_of(space_of(id));
+      // Tiles that are windows lie like those of no other value.
+      if (!f_.sharding(id).windows.empty()) fusion_.spaces[id] = number_of_windows();
     }
     for (const Equation& equation : f_.equations) {
       if (fusion_.is_view[equation.results[0]]) visit(equation);
@@ -239,6 +241,11 @@ class ReadingPass {
     const auto [found, is_new] = numbers_.emplace(space, static_cast<int>(spaces_.size()));
     if (is_new) spaces_.push_back(space);
     return found->second;
+  }
+
+  int number_of_windows() {
+    spaces_.emplace_back();
+    return static_cast<int>(spaces_.size()) - 1;
   }
 
   int number_of_rows(Space space) {

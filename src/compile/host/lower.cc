@@ -102,8 +102,12 @@ StridedTile apply_view(const Function& function, const Equation& equation, Strid
   } else if (view == "slice") {
     to.strides = from.strides;
     for (std::size_t dim = 0; dim < to.strides.size(); ++dim) {
-      to.offset += equation.attributes.ints("start")[dim] * from.strides[dim];
-      to.strides[dim] *= equation.attributes.ints("stride")[dim];
+      // The tile of the operand may be the window that this tile reads.
+      const std::int64_t stride = equation.attributes.ints("stride")[dim];
+      const std::int64_t first =
+          equation.attributes.ints("start")[dim] + to_box.start[dim] * stride;
+      to.offset += (first - from_box.start[dim]) * from.strides[dim];
+      to.strides[dim] *= stride;
     }
   } else {
     require(view == "reverse", "a view is one of the known kinds");
@@ -163,9 +167,17 @@ run::CollectiveUse collective_use(const LowerContext& context, const Equation& e
                                   std::int64_t group) {
   const std::string& kind = *equation.op->name;
   run::CollectiveUse use{.kind = kind, .bytes = 0, .wire_bytes = 0};
-  const bool grows = kind == "all_gather";
+  const bool is_halo = kind == "halo_exchange";
+  const bool grows = kind == "all_gather" || is_halo;
   for (ValueId id : grows ? equation.results : equation.operands) {
     use.bytes += largest_tile(context, id);
+  }
+  if (is_halo) {
+    const ValueId from = equation.operands[0];
+    const std::int64_t received = most_received(context.function().mesh, context.layout(from),
+                                                context.layout(equation.results[0]));
+    use.wire_bytes = size_bytes(Type{context.function().type(from).dtype, {received}});
+    return use;
   }
   const bool moves_all = kind == "collective_permute" || kind == "permute";
   const std::int64_t others = moves_all ? group : group - 1;
@@ -216,17 +228,6 @@ std::vector<Layout> layouts_of(const Function& function) {
     layouts.emplace_back(function.mesh, *value.sharding, value.type.shape);
   }
   return layouts;
-}
-
-Box intersect(const Box& a, const Box& b) {
-  Box result;
-  for (std::size_t d = 0; d < a.start.size(); ++d) {
-    const std::int64_t start = std::max(a.start[d], b.start[d]);
-    const std::int64_t end = std::min(a.start[d] + a.size[d], b.start[d] + b.size[d]);
-    result.start.push_back(start);
-    result.size.push_back(std::max<std::int64_t>(end - start, 0));
-  }
-  return result;
 }
 
 std::int64_t tile_bytes(const Function& function, const Layout& layout, ValueId value,

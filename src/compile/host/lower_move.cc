@@ -281,20 +281,31 @@ class PadKernel final : public run::Kernel {
 
 std::vector<TileTask> lower_pad(const LowerContext& context, const Equation& equation) {
   const ir::Ints& low = equation.attributes.ints("low");
+  const ir::Ints& interior = equation.attributes.ints("interior");
+  const Shape& shape = context.function().type(equation.operands[0]).shape;
   const ValueId result = equation.results[0];
   const Layout& layout = context.layout(result);
   const DType dtype = context.function().type(result).dtype;
   std::vector<TileTask> tasks;
   for (std::int64_t tile : context.tiles(result)) {
     const AtomDigits digits = layout.digits(tile);
-    const Shape extents = layout.box(tile).size;
+    const Box box = layout.box(tile);
+    const Shape extents = box.size;
     const Strides strides = row_major_strides(extents);
     const StridedTile read = context.read(equation.operands[0], digits);
     const StridedTile fill = context.read(equation.operands[1], digits);
-    const Shape inner = context.box(equation.operands[0], digits).size;
+    const Box inner = context.box(equation.operands[0], digits);
     std::vector<CopyKernel::Piece> pieces;
-    if (num_elements(inner) > 0)
-      pieces.push_back({read.offset, read.strides, dot(low, strides), strides, inner});
+    if (num_elements(inner.size) > 0) {
+      std::int64_t to = 0;
+      Strides steps = strides;
+      for (std::size_t d = 0; d < low.size(); ++d) {
+        const std::int64_t step = shape[d] > 1 ? interior[d] + 1 : 1;
+        to += (inner.start[d] * step + low[d] - box.start[d]) * strides[d];
+        steps[d] *= step;
+      }
+      pieces.push_back({read.offset, read.strides, to, std::move(steps), inner.size});
+    }
     tasks.push_back({.kernel = std::make_shared<PadKernel>(std::move(pieces), size_bytes(dtype),
                                                            num_elements(extents)),
                      .reads = {fill.tile, read.tile},

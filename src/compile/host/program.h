@@ -60,8 +60,6 @@ struct HostProgram {
   std::vector<std::int64_t> tiles(ValueId value) const;
 };
 
-/// The common part of two boxes; empty sizes when they do not meet.
-Box intersect(const Box& a, const Box& b);
 /// The layouts of all values of a partitioned function.
 std::vector<Layout> layouts_of(const Function& function);
 std::int64_t tile_bytes(const Function& function, const Layout& layout, ValueId value,

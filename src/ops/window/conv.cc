@@ -112,25 +112,23 @@ ValueId conv_vjp_lhs(VjpContext& c) {
   const ConvDims dims = dims_of(c.equation.attributes, c.operand_type(0));
   Ints spread(lhs.size(), 1);
   Ints low(lhs.size(), 0);
-  Ints high(lhs.size(), 0);
+  Shape padded = b.type(c.cotangent()).shape;
   Ints window;
   std::vector<std::size_t> swapped;
   for (std::size_t i = 0; i < dims.space; ++i) {
     const std::size_t dim = dims.lhs_space(i);
     const std::int64_t extent = (rhs[dims.rhs_space(i)] - 1) * dilation[i];
-    const std::int64_t used = (b.type(c.cotangent()).shape[dim] - 1) * stride[i] + 1;
     spread[dim] = stride[i];
     low[dim] = extent;
-    high[dim] = lhs[dim] - used;
+    padded[dim] = extent + lhs[dim];
     window.push_back(static_cast<std::int64_t>(dims.rhs_space(i)));
     swapped.push_back(dims.rhs_space(i));
   }
   swapped.insert(swapped.end(), {dims.last(), dims.second_last()});
   const ValueId kernel =
       transpose(b, reverse(b, c.operand(1), window), permutation_of(dims, swapped));
-  const ValueId padded = pad(b, interleave_zeros(b, c.cotangent(), spread),
-                             scalar(b, 0.0, b.type(c.cotangent()).dtype), low, high);
-  return conv(b, padded, kernel, Ints(dims.space, 1), dilation);
+  return conv(b, spread_in_zeros(b, c.cotangent(), spread, low, padded), kernel,
+              Ints(dims.space, 1), dilation);
 }
 
 /// The array with its channels as n under a window of all cotangents: n is what is summed.
@@ -169,36 +167,36 @@ std::vector<ValueId> conv_batch(BatchContext& c) {
   return c.b.emit_all(*c.equation.op, c.equation.attributes, {c.batched(0), c.batched(1)});
 }
 
+/// Rows of the array belong to places of the window and to windows. The kernel of a forward step
+/// has few places, so shards of the array stay shards of the result; in the derivative for the
+/// kernel the places are those of the cotangent, and shards of both leave partial sums.
 Factors conv_factors(const Attributes& attributes, const std::vector<Type>& operands,
                      const std::vector<Type>& results) {
   const ConvDims dims = dims_of(attributes, operands[0]);
   Factors f;
-  Factors::Dims lhs;
-  Factors::Dims rhs;
-  Factors::Dims result;
-  for (std::size_t i = 0; i < dims.batch; ++i) {
-    const int batch = add_factor(f, operands[0].shape[i]);
-    lhs.push_back({batch});
-    rhs.push_back({batch});
-    result.push_back({batch});
-  }
-  const int n = add_factor(f, operands[0].shape[dims.batch]);
-  lhs.push_back({n});
-  result.push_back({n});
-  for (std::size_t i = 0; i < dims.space; ++i) {
-    const std::size_t dim = dims.lhs_space(i);
-    lhs.push_back({add_factor(f, operands[0].shape[dim], FactorKind::replicate)});
-    rhs.push_back({add_factor(f, operands[1].shape[dims.rhs_space(i)], FactorKind::replicate)});
-    result.push_back({add_factor(f, results[0].shape[dim], FactorKind::replicate)});
-  }
+  Factors::Dims result = add_dims(f, results[0].shape);
+  Factors::Dims lhs(result);
+  Factors::Dims rhs(result.begin(), result.begin() + static_cast<std::ptrdiff_t>(dims.batch));
   const int channel = add_factor(f, operands[0].shape[dims.last()], FactorKind::reduce);
-  const int out = add_factor(f, results[0].shape[dims.last()]);
-  lhs.push_back({channel});
-  rhs.insert(rhs.end(), {{channel}, {out}});
-  result.push_back({out});
+  f.reduced = {channel};
+  for (std::size_t i = 0; i < dims.space; ++i) {
+    f.reduced.push_back(add_factor(f, operands[1].shape[dims.rhs_space(i)], FactorKind::reduce));
+    rhs.push_back({f.reduced.back()});
+  }
+  rhs.insert(rhs.end(), {{channel}, result.back()});
+  lhs.back() = {channel};
   f.operands = {lhs, rhs};
   f.results = {result};
-  f.reduced = {channel};
+  for (std::size_t i = 0; i < dims.space; ++i) {
+    const std::size_t dim = dims.lhs_space(i);
+    add_window(f,
+               {.operand = 0,
+                .dim = dim,
+                .size = operands[0].shape[dim],
+                .offset = 0,
+                .terms = {{.factor = result[dim][0], .step = attributes.ints("stride")[i]},
+                          {.factor = f.reduced[i + 1], .step = attributes.ints("dilation")[i]}}});
+  }
   return f;
 }
 

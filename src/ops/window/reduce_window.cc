@@ -34,31 +34,19 @@ std::vector<Type> window_shape(const ShapeContext& c) {
   return {result};
 }
 
-/// Puts one element per window, zeros elsewhere, where the windows have their element `offset`.
-ValueId spread_to_places(VjpContext& c, ValueId x, const Ints& offset) {
-  const Shape shape = c.operand_type(0).shape;
-  const ValueId spread = interleave_zeros(c.b, x, c.equation.attributes.ints("stride"));
-  Ints high;
-  for (std::size_t i = 0; i < shape.size(); ++i) {
-    high.push_back(shape[i] - offset[i] - c.b.type(spread).shape[i]);
-  }
-  return pad(c.b, spread, scalar(c.b, 0.0, c.b.type(x).dtype), offset, high);
-}
-
 /// Every element gets the sum of the cotangents of the windows that it lies in.
 ValueId window_sum_vjp(VjpContext& c) {
   const Ints window = c.equation.attributes.ints("window");
-  const Shape shape = c.operand_type(0).shape;
-  const ValueId spread = interleave_zeros(c.b, c.cotangent(), c.equation.attributes.ints("stride"));
+  const Ints stride = c.equation.attributes.ints("stride");
+  Shape padded = c.operand_type(0).shape;
   Ints low;
-  Ints high;
   for (std::size_t i = 0; i < window.size(); ++i) {
     low.push_back(window[i] - 1);
-    high.push_back(shape[i] - c.b.type(spread).shape[i]);
+    padded[i] += low[i];
   }
-  const ValueId padded = pad(c.b, spread, scalar(c.b, 0.0, c.b.type(spread).dtype), low, high);
+  const ValueId spread = spread_in_zeros(c.b, c.cotangent(), stride, low, padded);
   const Ints one_by_one(window.size(), 1);
-  return c.b.emit("reduce_window_sum", {{"stride", one_by_one}, {"window", window}}, {padded});
+  return c.b.emit("reduce_window_sum", {{"stride", one_by_one}, {"window", window}}, {spread});
 }
 
 /// The first element of a window that equals its extreme gets the cotangent.
@@ -68,6 +56,7 @@ ValueId window_extreme_vjp(VjpContext& c) {
   const Ints stride = c.equation.attributes.ints("stride");
   const ValueId extreme = c.result();
   const ValueId zero = full_like(b, 0.0, extreme);
+  const Shape operand = c.operand_type(0).shape;
   const Shape shape = b.type(extreme).shape;
   ValueId is_taken = full(b, 0.0, boolean(shape));
   ValueId total = ir::kNoValue;
@@ -80,7 +69,8 @@ ValueId window_extreme_vjp(VjpContext& c) {
     const ValueId is_equal = compare(b, "eq", candidate, extreme);
     const ValueId is_first = bitwise_and(b, is_equal, bitwise_not(b, is_taken));
     is_taken = bitwise_or(b, is_taken, is_equal);
-    const ValueId part = spread_to_places(c, select(b, is_first, c.cotangent(), zero), place);
+    const ValueId part =
+        spread_in_zeros(b, select(b, is_first, c.cotangent(), zero), stride, place, operand);
     total = total == ir::kNoValue ? part : add(b, total, part);
   });
   return total;
@@ -99,12 +89,18 @@ std::vector<ValueId> window_batch(BatchContext& c) {
 Factors window_factors(const Attributes& attributes, const std::vector<Type>& operands,
                        const std::vector<Type>& results) {
   Factors f;
-  f.operands = {add_dims(f, operands[0].shape)};
-  f.results = {f.operands[0]};
+  f.results = {add_dims(f, results[0].shape)};
+  f.operands = {f.results[0]};
   for (std::size_t i = 0; i < operands[0].shape.size(); ++i) {
-    if (attributes.ints("window")[i] == 1 && attributes.ints("stride")[i] == 1) continue;
-    f.factors[i].kind = FactorKind::replicate;
-    f.results[0][i] = {add_factor(f, results[0].shape[i], FactorKind::replicate)};
+    const std::int64_t window = attributes.ints("window")[i];
+    const std::int64_t stride = attributes.ints("stride")[i];
+    if (window == 1 && stride == 1) continue;
+    add_window(f, {.operand = 0,
+                   .dim = i,
+                   .size = operands[0].shape[i],
+                   .offset = 0,
+                   .terms = {{.factor = f.results[0][i][0], .step = stride}},
+                   .extent = window});
   }
   return f;
 }

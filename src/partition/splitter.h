@@ -1,0 +1,154 @@
+// What splits one function; split.cc and split_windows.cc have its parts.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "partition/candidates.h"
+#include "partition/flatten.h"
+#include "partition/moves.h"
+#include "partition/plan_reshard.h"
+#include "partition/split.h"
+#include "partition/sums/defer.h"
+
+namespace tessera::partition {
+
+using ir::Equation;
+using ir::Function;
+using ir::ValueId;
+
+inline constexpr std::size_t kNoEquation = ~std::size_t{0};
+
+/// How a value goes to windows: by collectives to shards, and from there in one move.
+struct WayToWindows {
+  Sharding stop;
+  Sharding to;
+  double stop_cost;
+  double halo_cost;
+};
+
+/// Splits one function, and those nested in it by splitters of their own.
+class Splitter {
+ public:
+  Splitter(const Function& function, const FlatFunction& flat, const Propagated& propagated,
+           ReshardPlanner& planner, std::size_t block)
+      : function_(function),
+        flat_(flat),
+        propagated_(propagated),
+        block_(flat.blocks[block]),
+        planner_(planner),
+        out_(ir::empty_like(function)),
+        versions_(function.values.size()),
+        definition_(function.values.size(), kNoEquation),
+        users_(count_users(function)),
+        is_accumulator_(function.values.size(), false) {
+    // Most values are laid out once; room for collectives and constants besides.
+    out_.values.reserve(function.values.size() * 3 / 2);
+    out_.equations.reserve(function.equations.size() * 3 / 2);
+    const auto first = propagated.is_late.begin() + static_cast<std::ptrdiff_t>(block_.first_value);
+    is_late_.assign(first, first + static_cast<std::ptrdiff_t>(function.values.size()));
+    for (std::size_t i = 0; i < function.equations.size(); ++i) {
+      for (ValueId id : function.equations[i].results) definition_[id] = i;
+    }
+  }
+
+  Function run(const Boundary& boundary) {
+    for (std::size_t i = 0; i < function_.inputs.size(); ++i) {
+      const ValueId input = add_value(function_.inputs[i], boundary.inputs[i]);
+      versions_[function_.inputs[i]] = {input};
+      out_.inputs.push_back(input);
+    }
+    for (const auto& [input, output] : boundary.sums) {
+      is_accumulator_[function_.inputs[input]] = true;
+    }
+    for (std::size_t i = 0; i < function_.equations.size(); ++i) split_equation(i);
+    std::vector<std::optional<Sharding>> outputs = boundary.outputs;
+    for (const auto& [input, output] : boundary.sums) outputs[output] = input_sharding(input);
+    for (std::size_t i = 0; i < function_.outputs.size(); ++i) set_output(i, outputs[i]);
+    put_early(out_, early_);
+    return std::move(out_);
+  }
+  /// Where an input lives; carries that have become sums do not live where they were asked to.
+  const Sharding& input_sharding(std::size_t input) const {
+    return out_.sharding(out_.inputs[input]);
+  }
+  bool is_sum(std::size_t input, std::size_t output) const {
+    return partition::is_sum(function_, users_, input, output);
+  }
+  const Sharding& wanted(ValueId id) const { return propagated_.wanted[block_.first_value + id]; }
+  bool is_constant(ValueId source) const {
+    return propagated_.is_constant[block_.first_value + source];
+  }
+
+ private:
+  ValueId add_value(ValueId source, Sharding sharding) {
+    return out_.add_value({.type = function_.type(source), .sharding = std::move(sharding)});
+  }
+  const EquationFactors& factors_at(std::size_t index) const {
+    return propagated_.factors[block_.first_equation + index];
+  }
+
+  /// Whether the value is a sum over devices that nobody has needed yet.
+  bool is_pending(ValueId source) const {
+    const std::vector<ValueId>& versions = versions_[source];
+    return versions.size() == 1 && !out_.sharding(versions[0]).partial.empty();
+  }
+  /// Where the value lives, or should once it is needed.
+  const Sharding& layout_of(ValueId source) const {
+    return is_pending(source) ? wanted(source) : out_.sharding(versions_[source][0]);
+  }
+  bool is_zero(ValueId source) const {
+    return is_constant(source) && partition::is_zero(function_, definition_, source);
+  }
+
+  void split_equation(std::size_t index);
+  void split_barrier(const Equation& equation);
+  void inspect(const Equation& equation);
+  void split_control(std::size_t index);
+  ControlEdges scan_edges(const Equation& equation, const Splitter& body) const;
+  ControlEdges while_edges(const Equation& equation, const Splitter& body) const;
+  ControlEdges cond_edges(const Equation& equation, const Splitter& branch) const;
+  void find_sums(const Equation& equation, const Splitter& body, Boundary& inside) const;
+  void set_output(std::size_t index, const std::optional<Sharding>& asked);
+  Assignment choose(std::size_t index);
+  std::vector<TensorView> views(std::size_t index) const;
+  std::optional<Deferral> find_deferral(std::size_t index);
+  bool is_worth_it(std::size_t index, const Deferral& deferral, const Assignment& chosen);
+  void apply_deferral(std::size_t index, const Deferral& deferral);
+  void settle(std::size_t index);
+  double moved_bytes(std::size_t index, const Assignment& assignment,
+                     const Deferral* deferral = nullptr);
+  void apply(std::size_t index, const Assignment& assignment);
+  std::vector<ValueId> emit(const Equation& equation, std::vector<ValueId> operands,
+                            const std::vector<Sharding>& shardings);
+
+  double cost_to(ValueId source, const Sharding& target);
+  double cost_of_operand(ValueId source, const Sharding& needed);
+  WayToWindows way_to_windows(ValueId source, const Sharding& needed);
+  ValueId in_windows(ValueId source, const Sharding& needed, const Span& span);
+  ValueId nearest_version(ValueId source, const Sharding& target);
+  ValueId in_sharding(ValueId source, const Sharding& target, const Span& span);
+  ValueId add_move(MoveKind kind, ValueId value, const Sharding& to, const Span& span);
+  ValueId follow(ValueId value, const ReshardPlan& plan, bool is_order_free,
+                 std::string_view reduction, const Span& span);
+  ValueId rebuild(ValueId source, const Sharding& target);
+  ValueId resolve(ValueId source, const Sharding& target);
+
+  const Function& function_;
+  const FlatFunction& flat_;
+  const Propagated& propagated_;
+  const FlatFunction::Block block_;
+  ReshardPlanner& planner_;
+  Function out_;
+  std::vector<std::vector<ValueId>> versions_;        // per source value: its layouts in out_
+  std::map<ValueId, std::vector<ValueId>> windowed_;  // the same: those with windows
+  std::vector<std::size_t> definition_;               // per source value: its equation
+  std::vector<bool> is_late_;
+  std::vector<int> users_;            // per source value: equations, and outputs
+  std::vector<bool> is_accumulator_;  // per source value: a carry that may become a sum
+  std::vector<std::size_t> early_;    // equations of out_ that belong behind what they resolve
+};
+
+}  // namespace tessera::partition
