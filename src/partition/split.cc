@@ -148,11 +148,13 @@ void Splitter::split_control(std::size_t index) {
   std::size_t next = 0;
   ir::Attributes attributes = ir::with_replaced_bodies(equation.attributes, [&](const Function&) {
     const std::size_t i = next++;
-    return splitters[i].run(edges.bodies[i]);
+    Function body = splitters[i].run(edges.bodies[i]);
+    // Carries that have become sums do not live where they were asked to.
+    for (const auto& [input, output] : edges.bodies[i].sums) {
+      edges.operands[input] = edges.results[output] = body.sharding(body.inputs[input]);
+    }
+    return body;
   });
-  for (const auto& [input, output] : edges.bodies[0].sums) {
-    edges.operands[input] = edges.results[output] = splitters[0].input_sharding(input);
-  }
   std::vector<ValueId> operands;
   for (std::size_t i = 0; i < equation.operands.size(); ++i) {
     operands.push_back(in_sharding(equation.operands[i], edges.operands[i], equation.span));

@@ -65,14 +65,12 @@ class Splitter {
     }
     for (std::size_t i = 0; i < function_.equations.size(); ++i) split_equation(i);
     std::vector<std::optional<Sharding>> outputs = boundary.outputs;
-    for (const auto& [input, output] : boundary.sums) outputs[output] = input_sharding(input);
+    for (const auto& [input, output] : boundary.sums) {
+      outputs[output] = out_.sharding(out_.inputs[input]);
+    }
     for (std::size_t i = 0; i < function_.outputs.size(); ++i) set_output(i, outputs[i]);
     put_early(out_, early_);
     return std::move(out_);
-  }
-  /// Where an input lives; carries that have become sums do not live where they were asked to.
-  const Sharding& input_sharding(std::size_t input) const {
-    return out_.sharding(out_.inputs[input]);
   }
   bool is_sum(std::size_t input, std::size_t output) const {
     return partition::is_sum(function_, users_, input, output);
