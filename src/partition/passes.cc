@@ -9,7 +9,7 @@
 #include "partition/moves.h"
 #include "partition/partition.h"
 #include "partition/propagate.h"
-#include "partition/split.h"
+#include "partition/split/split.h"
 
 namespace tessera::partition {
 

@@ -10,7 +10,7 @@ namespace tessera::trace {
 namespace {
 
 TEST(Trace, CapturesOnceAndRecords) {
-  auto trace = std::make_shared<Trace>(Mesh(), 8);
+  auto trace = std::make_shared<Trace>(Mesh(), 8, Numerics::exact);
   const Type type{DType::f32, {2}};
   const ir::ValueId x = trace->add_input(type);
   const auto outer = std::make_shared<int>(1);
@@ -24,11 +24,11 @@ TEST(Trace, CapturesOnceAndRecords) {
 }
 
 TEST(Trace, EachThreadHasAStack) {
-  const auto outer = std::make_shared<Trace>(Mesh(), 8);
+  const auto outer = std::make_shared<Trace>(Mesh(), 8, Numerics::exact);
   EXPECT_EQ(innermost(), nullptr);
   const Tracing tracing(outer);
   {
-    const auto inner = std::make_shared<Trace>(Mesh(), 8);
+    const auto inner = std::make_shared<Trace>(Mesh(), 8, Numerics::exact);
     const Tracing nested(inner);
     EXPECT_EQ(innermost(), inner);
     EXPECT_TRUE(is_active(*outer));

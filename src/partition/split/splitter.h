@@ -1,4 +1,4 @@
-// What splits one function; split.cc and split_windows.cc have its parts.
+// What splits one function; split.cc and windows.cc have its parts.
 #pragma once
 
 #include <map>
@@ -10,7 +10,7 @@
 #include "partition/flatten.h"
 #include "partition/moves.h"
 #include "partition/plan_reshard.h"
-#include "partition/split.h"
+#include "partition/split/split.h"
 #include "partition/sums/defer.h"
 
 namespace tessera::partition {

@@ -4,7 +4,7 @@
 
 #include <tessera/error.h>
 
-#include "partition/splitter.h"
+#include "partition/split/splitter.h"
 
 namespace tessera::partition {
 

@@ -1,4 +1,4 @@
-#include "partition/split.h"
+#include "partition/split/split.h"
 
 #include <algorithm>
 #include <deque>
@@ -10,7 +10,7 @@
 
 #include "ops/control/control.h"
 #include "ops/ops.h"
-#include "partition/splitter.h"
+#include "partition/split/splitter.h"
 
 namespace tessera::partition {
 
