@@ -20,6 +20,13 @@ void check_sharding(const ir::Function& function, ir::ValueId id, const Sharding
   require(sharding.partial.empty(), "inputs and outputs are not partial");
 }
 
+void check_has_no_collectives(const ir::Function& function) {
+  for (const ir::Equation& equation : function.equations) {
+    require(!kind_of(*equation.op), "a program that is not partitioned has no collectives");
+    for (const ir::Function* body : bodies_of(equation)) check_has_no_collectives(*body);
+  }
+}
+
 /// Shardings of inputs may be written behind their types; all others are still to be found.
 void verify_whole(const ir::Function& function, std::string_view after) {
   ir::verify(function, after);
@@ -29,9 +36,7 @@ void verify_whole(const ir::Function& function, std::string_view after) {
     require(is_input[id] || !function.values[id].sharding,
             "a program that is not partitioned has shardings on its inputs only");
   }
-  for (const ir::Equation& equation : function.equations) {
-    require(!kind_of(*equation.op), "a program that is not partitioned has no collectives");
-  }
+  check_has_no_collectives(function);
 }
 
 void verify_all(const ir::Function& function, std::string_view after) {

@@ -141,10 +141,10 @@ TEST(Factors, ReadAsText) {
   const std::int64_t one = 1;
   EXPECT_EQ(
       factors_text("gather", {{"dim", zero}, {"num_batch", zero}}, {matrix, {DType::i32, {5}}}),
-      "a b, c -> c b | a: whole");
+      "a b, c -> c b | a: bit_or");
   EXPECT_EQ(
       factors_text("gather", {{"dim", one}, {"num_batch", one}}, {matrix, {DType::i32, {4, 5}}}),
-      "a b, a c -> a c | b: whole");
+      "a b, a c -> a c | b: bit_or");
 }
 
 std::string message_of(const testing::EmitOne& emit, const std::vector<Type>& types) {
