@@ -59,7 +59,8 @@ HWY_INLINE void SumLeaf(const float* from, const LeafRuns& leaf, std::int64_t ru
   const F d;
   VF sums[kVectors];
   for (VF& sum : sums) sum = hn::Zero(d);
-  if (leaf.runs == 1 && leaf.length <= kN) {
+  // Without terms nothing may be read: masked loads of one lane look at it all the same.
+  if (leaf.runs == 1 && leaf.length > 0 && leaf.length <= kN) {
     const auto terms = hn::FirstN(d, static_cast<std::size_t>(leaf.length));
     sums[0] = hn::Add(sums[0], hn::MaskedLoad(terms, d, from));
     return FinishLeaf(sums, quad);
