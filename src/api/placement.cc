@@ -65,17 +65,6 @@ void copy_box(const Box& box, std::size_t element, const Box& from_box, const st
   }
 }
 
-Box overlap(const Box& a, const Box& b) {
-  Box box;
-  for (std::size_t dim = 0; dim < a.start.size(); ++dim) {
-    const std::int64_t start = std::max(a.start[dim], b.start[dim]);
-    const std::int64_t limit = std::min(a.start[dim] + a.size[dim], b.start[dim] + b.size[dim]);
-    box.start.push_back(start);
-    box.size.push_back(limit - start);
-  }
-  return box;
-}
-
 Box whole(const Shape& shape) {
   return {.start = std::vector<std::int64_t>(shape.size(), 0), .size = shape};
 }
@@ -151,7 +140,7 @@ std::vector<Box> held_boxes(const Placement& placement) {
   return boxes;
 }
 
-bool is_within(const Box& inner, const Box& outer) { return overlap(inner, outer) == inner; }
+bool is_within(const Box& inner, const Box& outer) { return intersect(inner, outer) == inner; }
 
 /// Whether every process has what it needs; the same answer in all of them.
 bool is_local(const Placement& from, const Placement& to) {
@@ -221,7 +210,7 @@ run::Tiles move_tiles(const Placement& from, const run::Tiles& tiles, const Plac
   for (const Box& box : held_boxes(to)) {
     auto buffer = std::make_shared<run::Buffer>(box_bytes(box, to.type.dtype));
     for (std::size_t k = 0; k < sources.size(); ++k) {
-      copy_box(overlap(box, sources[k]), element, sources[k], tiles[k]->data(), box,
+      copy_box(intersect(box, sources[k]), element, sources[k], tiles[k]->data(), box,
                buffer->data());
     }
     moved.push_back(std::move(buffer));

@@ -86,104 +86,61 @@ Sample constraint_sample(Type type) {
 
 const char* const kSource = "GSPMD (Xu et al. 2021), with mesh axes instead of replica groups";
 
+/// The same values at other places.
+OpRecord moving(const char* name, const char* doc, const char* source = kSource) {
+  return {.name = name,
+          .doc = doc,
+          .source = source,
+          .attributes = AttributeNames{},
+          .types = TypeSet::any,
+          .shape = same_as_operands,
+          .vjp = placed_late(),
+          .batch = not_batched("placed after batching"),
+          .factors = identity_factors,
+          .host = kernel("move"),
+          .reference = identity_reference,
+          .cost = no_flops,
+          .samples = moved_samples()};
+}
+
+/// Partial results become whole ones; the samples have this reduction.
+OpRecord reducing(const char* name, const char* doc, const char* reduction) {
+  return {.name = name,
+          .doc = doc,
+          .source = kSource,
+          .attributes = AttributeNames{"reduction"},
+          .types = TypeSet::any,
+          .shape = reduction_shape,
+          .vjp = placed_late(),
+          .batch = not_batched("placed after batching"),
+          .factors = identity_factors,
+          .host = kernel("combine"),
+          .reference = identity_reference,
+          .cost = reduction_cost,
+          .samples = moved_samples({{"reduction", std::string(reduction)}})};
+}
+
 }  // namespace
 
-const OpRecord all_gather_op{
-    .name = "all_gather",
-    .doc = "Every device receives the shards that it lacks along some mesh axes.",
-    .source = kSource,
-    .attributes = AttributeNames{},
-    .types = TypeSet::any,
-    .shape = same_as_operands,
-    .vjp = placed_late(),
-    .batch = not_batched("placed after batching"),
-    .factors = identity_factors,
-    .host = kernel("move"),
-    .reference = identity_reference,
-    .cost = no_flops,
-    .samples = moved_samples(),
-};
+const OpRecord all_gather_op =
+    moving("all_gather", "Every device receives the shards that it lacks along some mesh axes.");
 
-const OpRecord all_reduce_op{
-    .name = "all_reduce",
-    .doc = "Partial results are combined; every device receives the whole result.",
-    .source = kSource,
-    .attributes = AttributeNames{"reduction"},
-    .types = TypeSet::any,
-    .shape = reduction_shape,
-    .vjp = placed_late(),
-    .batch = not_batched("placed after batching"),
-    .factors = identity_factors,
-    .host = kernel("combine"),
-    .reference = identity_reference,
-    .cost = reduction_cost,
-    .samples = moved_samples({{"reduction", std::string("sum")}}),
-};
+const OpRecord all_reduce_op = reducing(
+    "all_reduce", "Partial results are combined; every device receives the whole result.", "sum");
 
-const OpRecord all_slice_op{
-    .name = "all_slice",
-    .doc = "Every device keeps its shard of what it holds; nothing moves.",
-    .source = kSource,
-    .attributes = AttributeNames{},
-    .types = TypeSet::any,
-    .shape = same_as_operands,
-    .vjp = placed_late(),
-    .batch = not_batched("placed after batching"),
-    .factors = identity_factors,
-    .host = kernel("move"),
-    .reference = identity_reference,
-    .cost = no_flops,
-    .samples = moved_samples(),
-};
+const OpRecord all_slice_op =
+    moving("all_slice", "Every device keeps its shard of what it holds; nothing moves.");
 
-const OpRecord all_to_all_op{
-    .name = "all_to_all",
-    .doc = "A split along some mesh axes moves from one dimension to another.",
-    .source = kSource,
-    .attributes = AttributeNames{},
-    .types = TypeSet::any,
-    .shape = same_as_operands,
-    .vjp = placed_late(),
-    .batch = not_batched("placed after batching"),
-    .factors = identity_factors,
-    .host = kernel("move"),
-    .reference = identity_reference,
-    .cost = no_flops,
-    .samples = moved_samples(),
-};
+const OpRecord all_to_all_op =
+    moving("all_to_all", "A split along some mesh axes moves from one dimension to another.");
 
-const OpRecord collective_permute_op{
-    .name = "collective_permute",
-    .doc = "Devices exchange whole shards.",
-    .source = kSource,
-    .attributes = AttributeNames{},
-    .types = TypeSet::any,
-    .shape = same_as_operands,
-    .vjp = placed_late(),
-    .batch = not_batched("placed after batching"),
-    .factors = identity_factors,
-    .host = kernel("move"),
-    .reference = identity_reference,
-    .cost = no_flops,
-    .samples = moved_samples(),
-};
+const OpRecord collective_permute_op =
+    moving("collective_permute", "Devices exchange whole shards.");
 
-const OpRecord halo_exchange_op{
-    .name = "halo_exchange",
-    .doc =
-        "Every device receives the rows around its shard that its part of the next equation reads.",
-    .source = "GSPMD (Xu et al. 2021), halo exchange, for any affine map of rows",
-    .attributes = AttributeNames{},
-    .types = TypeSet::any,
-    .shape = same_as_operands,
-    .vjp = placed_late(),
-    .batch = not_batched("placed after batching"),
-    .factors = identity_factors,
-    .host = kernel("move"),
-    .reference = identity_reference,
-    .cost = no_flops,
-    .samples = moved_samples(),
-};
+const OpRecord halo_exchange_op = moving(
+    "halo_exchange",
+    "Every device receives the rows around its shard that its part of the next equation reads.",
+    "GSPMD (Xu et al. 2021), halo exchange, for any affine map of rows");
 
 const OpRecord inspect_sharding_op{
     .name = "inspect_sharding",
@@ -205,21 +162,9 @@ const OpRecord inspect_sharding_op{
                        inspect_sample(i32({10}))},
 };
 
-const OpRecord reduce_scatter_op{
-    .name = "reduce_scatter",
-    .doc = "Partial results are combined; every device receives its shard of the result.",
-    .source = kSource,
-    .attributes = AttributeNames{"reduction"},
-    .types = TypeSet::any,
-    .shape = reduction_shape,
-    .vjp = placed_late(),
-    .batch = not_batched("placed after batching"),
-    .factors = identity_factors,
-    .host = kernel("combine"),
-    .reference = identity_reference,
-    .cost = reduction_cost,
-    .samples = moved_samples({{"reduction", std::string("max")}}),
-};
+const OpRecord reduce_scatter_op =
+    reducing("reduce_scatter",
+             "Partial results are combined; every device receives its shard of the result.", "max");
 
 const OpRecord sharding_constraint_op{
     .name = "sharding_constraint",
