@@ -268,8 +268,8 @@ struct Readable : std::bool_constant<Element<T> || std::same_as<T, std::uint8_t>
 template <typename T>
 std::vector<T> Array::to_vector(std::source_location where) const {
   static_assert(detail::Readable<T>::value,
-                "to_vector<T>(): T is bool, std::uint8_t, std::int32_t, std::uint32_t, float or "
-                "double; use astype(x, DType::...) for another element type");
+                "to_vector<T>(): T is bool, std::uint8_t, std::int32_t, std::uint32_t, bfloat16, "
+                "float or double; use astype(x, DType::...) for another element type");
   if constexpr (std::same_as<T, bool>) {
     const auto bytes = to_vector<std::uint8_t>(where);
     return std::vector<bool>(bytes.begin(), bytes.end());

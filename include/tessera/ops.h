@@ -7,6 +7,7 @@
 // astype. Negative axes count from the end. Every mistake throws UserError at the caller's line.
 #pragma once
 
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -205,8 +206,10 @@ struct DotDims {
   std::vector<std::int64_t> batch_a = {};
   std::vector<std::int64_t> batch_b = {};
 };
-/// Batch dimensions, then the free dimensions of a, then those of b.
-Array dot_general(Operand a, Operand b, const DotDims& dims);
+/// Batch dimensions, then the free dimensions of a, then those of b. Products of bf16 are added in
+/// f32 and rounded once, or kept: dot_general(a, b, dims, DType::f32).
+Array dot_general(Operand a, Operand b, const DotDims& dims,
+                  std::optional<DType> preferred_element_type = {});
 /// [..., k] x [k, n] -> [..., n], as jnp.dot: contracts a's last dimension with b's last but one.
 Array dot(Operand a, Operand b);
 /// [..., m, k] x [..., k, n] -> [..., m, n]; leading dimensions broadcast.

@@ -1,6 +1,7 @@
 // Value types shared by every stage: element types, shapes, array types and source positions.
 #pragma once
 
+#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -29,24 +30,52 @@
 
 namespace tessera {
 
-enum class DType : std::uint8_t { boolean, i32, u32, f32, f64 };
+enum class DType : std::uint8_t { boolean, i32, u32, bf16, f32, f64 };
 
 /// Size of one element in bytes.
 std::size_t size_bytes(DType dtype);
-/// The name used in text: `bool`, `i32`, `u32`, `f32`, `f64`.
+/// The name used in text: `bool`, `i32`, `u32`, `bf16`, `f32`, `f64`.
 std::string_view name(DType dtype);
 bool is_float(DType dtype);
 bool is_integer(DType dtype);
 
-/// The C++ types of elements: bool, std::int32_t, std::uint32_t, float, double.
+/// A float without its low 16 bits: 8 bits of precision and the range of float. Numbers round to
+/// nearest, ties to even; arithmetic is that of the floats that it converts to.
+class bfloat16 {
+ public:
+  bfloat16() = default;
+  explicit constexpr bfloat16(float x) : bits_(rounded(std::bit_cast<std::uint32_t>(x))) {}
+  /// Rounded once.
+  explicit bfloat16(double x);
+  static constexpr bfloat16 from_bits(std::uint16_t bits) {
+    bfloat16 x;
+    x.bits_ = bits;
+    return x;
+  }
+  constexpr std::uint16_t bits() const { return bits_; }
+  constexpr operator float() const {  // NOLINT(google-explicit-constructor)
+    return std::bit_cast<float>(std::uint32_t{bits_} << 16);
+  }
+
+ private:
+  static constexpr std::uint16_t rounded(std::uint32_t bits) {
+    if ((bits & 0x7FFFFFFFU) > 0x7F800000U) return static_cast<std::uint16_t>(bits >> 16 | 0x40U);
+    return static_cast<std::uint16_t>((bits + 0x7FFFU + (bits >> 16 & 1U)) >> 16);
+  }
+  std::uint16_t bits_ = 0;
+};
+
+/// The C++ types of elements: bool, std::int32_t, std::uint32_t, bfloat16, float, double.
 template <typename T>
-concept Element = std::same_as<T, bool> || std::same_as<T, std::int32_t> ||
-    std::same_as<T, std::uint32_t> || std::same_as<T, float> || std::same_as<T, double>;
+concept Element =
+    std::same_as<T, bool> || std::same_as<T, std::int32_t> || std::same_as<T, std::uint32_t> ||
+    std::same_as<T, bfloat16> || std::same_as<T, float> || std::same_as<T, double>;
 
 template <Element T>
 inline constexpr DType dtype_of = std::same_as<T, bool>            ? DType::boolean
                                   : std::same_as<T, std::int32_t>  ? DType::i32
                                   : std::same_as<T, std::uint32_t> ? DType::u32
+                                  : std::same_as<T, bfloat16>      ? DType::bf16
                                   : std::same_as<T, float>         ? DType::f32
                                                                    : DType::f64;
 

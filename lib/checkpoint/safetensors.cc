@@ -22,6 +22,8 @@ const char* safetensors_name(DType dtype) {
       return "I32";
     case DType::u32:
       return "U32";
+    case DType::bf16:
+      return "BF16";
     case DType::f32:
       return "F32";
     case DType::f64:
@@ -44,6 +46,8 @@ std::string bytes_of(const Array& array) {
       return bytes_as<std::int32_t>(array);
     case DType::u32:
       return bytes_as<std::uint32_t>(array);
+    case DType::bf16:
+      return bytes_as<bfloat16>(array);
     case DType::f32:
       return bytes_as<float>(array);
     case DType::f64:
@@ -75,6 +79,7 @@ void unify_nans(DType dtype, std::string& bytes) {
       if (value != value) std::memcpy(bytes.data() + at, &nan, sizeof(T));
     }
   };
+  if (dtype == DType::bf16) unify(bfloat16(std::numeric_limits<float>::quiet_NaN()));
   if (dtype == DType::f32) unify(std::numeric_limits<float>::quiet_NaN());
   if (dtype == DType::f64) unify(std::numeric_limits<double>::quiet_NaN());
 }

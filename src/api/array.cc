@@ -167,6 +167,8 @@ const char* cpp_name(DType dtype) {
       return "std::int32_t";
     case DType::u32:
       return "std::uint32_t";
+    case DType::bf16:
+      return "bfloat16";
     case DType::f32:
       return "float";
     default:

@@ -227,10 +227,12 @@ std::string to_string(const Array& x) {
   const ops::HostArray host =
       detail::gather(*x.node()->placement, detail::tiles_of(x, Span()), "to_string", Span());
   return ops::dispatch(x.dtype(), [&](auto element) {
-    const auto values = host.data<decltype(element)>();
+    using T = decltype(element);
+    using Shown = std::conditional_t<std::is_same_v<T, bfloat16>, float, T>;
+    const auto values = host.data<T>();
     text += " [";
     for (std::size_t i = 0; i < values.size() && i < kShown; ++i) {
-      text += fmt::format("{}{}", i > 0 ? ", " : "", values[i]);
+      text += fmt::format("{}{}", i > 0 ? ", " : "", Shown{values[i]});
     }
     return text + (values.size() > kShown ? ", ...]" : "]");
   });

@@ -21,7 +21,7 @@ void check_wrt(Walk& wrt, const Span& where) {
     throw UserError({.what = "grad: a leaf to differentiate with respect to is no float array",
                      .where = where,
                      .found = fmt::format("leaf {}: {}", paths[i], to_string(array.type())),
-                     .wanted = "f32 or f64",
+                     .wanted = "bf16, f32 or f64",
                      .cure = "pass it in another argument, or capture it"});
   }
 }

@@ -100,6 +100,8 @@ DType common_dtype(std::string_view op, const std::vector<Operand>& operands) {
   return dtype;
 }
 
+Array with_dtype(const Array& x, DType dtype) { return x.dtype() == dtype ? x : astype(x, dtype); }
+
 Array filled(double value, const Type& type) {
   return emit("constant", {}, {{"dtype", type.dtype}, {"shape", type.shape}, {"value", value}});
 }

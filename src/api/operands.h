@@ -39,6 +39,8 @@ Ints checked_axes(std::string_view op, const Axes& axes, const Array& x);
 /// Throws UserError for a shape with a negative size or too many elements.
 void check_sizes(std::string_view op, const Shape& shape);
 
+/// `x` itself when it has the dtype.
+Array with_dtype(const Array& x, DType dtype);
 /// An array of one value.
 Array filled(double value, const Type& type);
 [[noreturn]] void fail(std::string_view op, const std::string& what, const std::string& found,

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include <tessera/error.h>
 #include <tessera/types.h>
@@ -15,15 +16,23 @@ struct DTypeInfo {
 };
 
 const DTypeInfo& info(DType dtype) {
-  static constexpr DTypeInfo kInfo[] = {{"bool", 1, false, false},
-                                        {"i32", 4, false, true},
-                                        {"u32", 4, false, true},
-                                        {"f32", 4, true, false},
-                                        {"f64", 8, true, false}};
+  static constexpr DTypeInfo kInfo[] = {{"bool", 1, false, false}, {"i32", 4, false, true},
+                                        {"u32", 4, false, true},   {"bf16", 2, true, false},
+                                        {"f32", 4, true, false},   {"f64", 8, true, false}};
   return kInfo[static_cast<std::size_t>(dtype)];
 }
 
 }  // namespace
+
+bfloat16::bfloat16(double x) {
+  // Rounded to odd first: a double and a float that is inexact with a last bit of 1 lie on the same
+  // side of every bfloat16 and of every middle between two.
+  auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(x));
+  const double near = static_cast<double>(std::bit_cast<float>(bits));
+  if (std::abs(near) > std::abs(x)) --bits;
+  if (near != x) bits |= 1U;
+  bits_ = rounded(bits);
+}
 
 std::size_t size_bytes(DType dtype) { return info(dtype).size_bytes; }
 std::string_view name(DType dtype) { return info(dtype).name; }

@@ -8,6 +8,7 @@
 #include "compile/host/kernels/reduce_internal.h"
 #include "compile/host/lower.h"
 #include "compile/host/plan_memory.h"
+#include "compile/widen.h"
 #include "ir/builder.h"
 #include "ops/ops.h"
 
@@ -22,7 +23,7 @@ void check_dtypes(const ir::Function& function) {
       throw UserError({.what = "compile: the host engine has no f64",
                        .where = where,
                        .found = to_string(function.type(id)),
-                       .wanted = "f32",
+                       .wanted = "f32 or bf16",
                        .cure = "use astype(x, DType::f32), or set_engine(\"reference\")"});
     }
   };
@@ -91,7 +92,8 @@ std::shared_ptr<const run::Executable> compile(const ir::Function& function,
               options.output_alias.size() == function.outputs.size(),
           "compile options have one entry per input and output");
   check_dtypes(function);
-  const ir::Function distinct = with_distinct_outputs(without_barriers(function), options);
+  const ir::Function distinct =
+      with_wide_operands(with_distinct_outputs(without_barriers(function), options));
   return std::make_shared<const run::Executable>(
       host::plan_memory(host::lower(distinct, options.transport), options));
 }

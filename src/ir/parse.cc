@@ -237,7 +237,8 @@ class Parser {
   }
   DType dtype() {
     const std::string text = identifier();
-    for (DType candidate : {DType::boolean, DType::i32, DType::u32, DType::f32, DType::f64}) {
+    for (DType candidate :
+         {DType::boolean, DType::i32, DType::u32, DType::bf16, DType::f32, DType::f64}) {
       if (name(candidate) == text) return candidate;
     }
     fail("a dtype: bool, i32, u32, f32 or f64", "'" + text + "'");

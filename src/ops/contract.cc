@@ -75,7 +75,7 @@ std::vector<Type> dot_shape(const ShapeContext& c) {
   expect_paired(c, "contract");
   const Side lhs = side_of(c.attributes, "lhs", c.operands[0].rank());
   const Side rhs = side_of(c.attributes, "rhs", c.operands[1].rank());
-  Type result{.dtype = c.operands[0].dtype, .shape = {}};
+  Type result{.dtype = sum_dtype(c.operands[0].dtype), .shape = {}};
   append_sizes(result.shape, c.operands[0], lhs.batch);
   append_sizes(result.shape, c.operands[0], lhs.free);
   append_sizes(result.shape, c.operands[1], rhs.free);
@@ -120,17 +120,18 @@ ValueId dot_vjp(VjpContext& c, std::size_t i) {
     const auto place = std::find(other.contract.begin(), other.contract.end(), dim);
     contract_labels.push_back(mine.contract[at(place - other.contract.begin())]);
   }
+  const ValueId cotangent = convert(c.b, c.cotangent(), c.operand_type(i).dtype);
   const Ints cotangent_first = joined(mine.batch, mine.free, contract_labels);
   const Ints cotangent_last = joined(mine.batch, contract_labels, mine.free);
   if (!std::is_sorted(cotangent_first.begin(), cotangent_first.end()) &&
       std::is_sorted(cotangent_last.begin(), cotangent_last.end())) {
-    return dot_general(c.b, c.operand(1 - i), c.cotangent(),
+    return dot_general(c.b, c.operand(1 - i), cotangent,
                        {.lhs_contract = other.free,
                         .rhs_contract = cotangent_contract,
                         .lhs_batch = other.batch,
                         .rhs_batch = cotangent_batch});
   }
-  const ValueId product = dot_general(c.b, c.cotangent(), c.operand(1 - i),
+  const ValueId product = dot_general(c.b, cotangent, c.operand(1 - i),
                                       {.lhs_contract = cotangent_contract,
                                        .rhs_contract = other.free,
                                        .lhs_batch = cotangent_batch,
@@ -292,7 +293,10 @@ Samples dot_samples() {
       dot_sample(f32({4, 6, 3}), f32({5, 3, 6}), {.lhs_contract = {2, 1}, .rhs_contract = {1, 2}}),
       dot_sample(f32({70}), f32({70}), {.lhs_contract = {0}, .rhs_contract = {0}}),
       dot_sample(f32({5}), f32({6}), {}),
-      dot_sample(i32({5, 6}), i32({6, 2}), {.lhs_contract = {1}, .rhs_contract = {0}})};
+      dot_sample(i32({5, 6}), i32({6, 2}), {.lhs_contract = {1}, .rhs_contract = {0}}),
+      dot_sample(bf16({5, 12}), bf16({12, 6}), {.lhs_contract = {1}, .rhs_contract = {0}}),
+      dot_sample(bf16({6, 10, 3}), bf16({6, 10, 5}),
+                 {.lhs_contract = {0, 1}, .rhs_contract = {0, 1}})};
 }
 
 }  // namespace
@@ -302,7 +306,8 @@ const OpRecord dot_general_op{
     .doc =
         "Products of the operands' elements, summed over paired contracted dimensions by the "
         "tree over leaves, for each index of the batch and free dimensions. The result's "
-        "dimensions are batch, free of the left, free of the right operand.",
+        "dimensions are batch, free of the left, free of the right operand. Sums of products of "
+        "bf16 are f32.",
     .source = "StableHLO, dot_general",
     .attributes = AttributeNames{"lhs_batch", "lhs_contract", "rhs_batch", "rhs_contract"},
     .types = TypeSet::numbers,

@@ -76,7 +76,7 @@ const OpRecord convert_op{
     .name = "convert",
     .doc =
         "The value as another dtype. Floats become integers by truncation, saturate, and NaN "
-        "gives 0; anything but 0 is true.",
+        "gives 0; anything but 0 is true; a narrower float is the nearest one, ties to even.",
     .source = "StableHLO, convert",
     .attributes = AttributeNames{"dtype"},
     .types = TypeSet::any,
@@ -94,7 +94,16 @@ const OpRecord convert_op{
                        to_dtype({f32({6}), -9.0, 9e9}, DType::u32),
                        to_dtype({boolean({3, 6}), 0.0, 1.0}, DType::f32),
                        to_dtype({i32({10}), -1.0, 1.0}, DType::boolean),
-                       to_dtype({f32({5}), -9.0, 9.0}, DType::f32)},
+                       to_dtype({f32({5}), -9.0, 9.0}, DType::f32),
+                       to_dtype({f32({5, 6}), -9.0, 9.0}, DType::bf16),
+                       to_dtype({i32({10}), -2e9, 2e9}, DType::bf16),
+                       to_dtype({u32({3, 6}), 0.0, 4e9}, DType::bf16),
+                       to_dtype({boolean({10}), 0.0, 1.0}, DType::bf16),
+                       to_dtype({bf16({5, 6}), -9.0, 9.0}, DType::f32),
+                       to_dtype({bf16({10}), -9.0, 9.0}, DType::i32),
+                       to_dtype({bf16({6}), -9.0, 9e9}, DType::u32),
+                       to_dtype({bf16({12, 1}), -1.0, 1.0}, DType::boolean),
+                       to_dtype({bf16({6}), -9.0, 9.0}, DType::bf16)},
     .linearity = Linearity::each,
 };
 

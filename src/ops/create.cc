@@ -27,7 +27,8 @@ std::vector<Type> iota_shape(const ShapeContext& c) {
   std::vector<Type> results = created_type(c);
   dim_of(c, "dim", results[0].rank());
   if (results[0].dtype == DType::boolean) {
-    c.fail("cannot count in booleans", "dtype i32, u32, f32 or f64", "use arange with dtype i32");
+    c.fail("cannot count in booleans", "dtype i32, u32, bf16, f32 or f64",
+           "use arange with dtype i32");
   }
   return results;
 }
@@ -82,10 +83,10 @@ const OpRecord constant_op{
     .reference = constant_reference,
     .cost = no_flops,
     .samples =
-        Samples{constant_sample(DType::f32, {5, 6}, 0.1), constant_sample(DType::f32, {}, -0.0),
-                constant_sample(DType::i32, {12, 1}, -3.0),
-                constant_sample(DType::boolean, {10}, 1.0),
-                constant_sample(DType::u32, {3}, 4294967295.0)},
+        Samples{
+            constant_sample(DType::f32, {5, 6}, 0.1), constant_sample(DType::f32, {}, -0.0),
+            constant_sample(DType::i32, {12, 1}, -3.0), constant_sample(DType::boolean, {10}, 1.0),
+            constant_sample(DType::u32, {3}, 4294967295.0), constant_sample(DType::bf16, {5}, 0.1)},
 };
 
 const OpRecord iota_op{
@@ -101,8 +102,9 @@ const OpRecord iota_op{
     .host = generator("iota"),
     .reference = iota_reference,
     .cost = no_flops,
-    .samples = Samples{iota_sample(DType::i32, {5, 6}, 1), iota_sample(DType::f32, {12, 1}, 0),
-                       iota_sample(DType::u32, {3, 10, 1}, 1)},
+    .samples =
+        Samples{iota_sample(DType::i32, {5, 6}, 1), iota_sample(DType::f32, {12, 1}, 0),
+                iota_sample(DType::bf16, {3, 300}, 1), iota_sample(DType::u32, {3, 10, 1}, 1)},
 };
 
 OpFamily create_ops() { return {&constant_op, &iota_op}; }

@@ -146,8 +146,13 @@ ValueId reduce(Builder& b, std::string_view op, ValueId x, Ints dims) {
 
 }  // namespace
 
+DType sum_dtype(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
+
 ValueId reduce_sum(Builder& b, ValueId x, Ints dims) {
-  return reduce(b, "reduce_sum", x, std::move(dims));
+  if (dims.empty()) return x;
+  const DType dtype = b.type(x).dtype;
+  const ValueId terms = convert(b, x, sum_dtype(dtype));
+  return convert(b, reduce(b, "reduce_sum", terms, std::move(dims)), dtype);
 }
 ValueId reduce_max(Builder& b, ValueId x, Ints dims) {
   return reduce(b, "reduce_max", x, std::move(dims));
@@ -165,17 +170,21 @@ ValueId expand_dims(Builder& b, ValueId x, const Ints& dims, const Shape& shape)
   return broadcast_in_dim(b, x, std::move(kept), shape);
 }
 ValueId dot_general(Builder& b, ValueId lhs, ValueId rhs, const DotDims& dims) {
-  return b.emit("dot_general",
-                {{"lhs_batch", dims.lhs_batch},
-                 {"lhs_contract", dims.lhs_contract},
-                 {"rhs_batch", dims.rhs_batch},
-                 {"rhs_contract", dims.rhs_contract}},
-                {lhs, rhs});
+  const DType dtype = b.type(lhs).dtype;
+  const ValueId product = b.emit("dot_general",
+                                 {{"lhs_batch", dims.lhs_batch},
+                                  {"lhs_contract", dims.lhs_contract},
+                                  {"rhs_batch", dims.rhs_batch},
+                                  {"rhs_contract", dims.rhs_contract}},
+                                 {lhs, rhs});
+  return convert(b, product, dtype);
 }
 
 ValueId conv(Builder& b, ValueId lhs, ValueId rhs, Ints stride, Ints dilation) {
-  return b.emit("conv", {{"dilation", std::move(dilation)}, {"stride", std::move(stride)}},
-                {lhs, rhs});
+  const DType dtype = b.type(lhs).dtype;
+  const ValueId product = b.emit(
+      "conv", {{"dilation", std::move(dilation)}, {"stride", std::move(stride)}}, {lhs, rhs});
+  return convert(b, product, dtype);
 }
 
 // --- indexing, sorting
@@ -185,8 +194,11 @@ ValueId gather(Builder& b, ValueId x, ValueId indices, std::int64_t dim, std::in
 }
 ValueId scatter_add(Builder& b, ValueId indices, ValueId updates, std::int64_t dim,
                     std::int64_t size, std::int64_t num_batch) {
-  return b.emit("scatter_add", {{"dim", dim}, {"num_batch", num_batch}, {"size", size}},
-                {indices, updates});
+  const DType dtype = b.type(updates).dtype;
+  const ValueId sum =
+      b.emit("scatter_add", {{"dim", dim}, {"num_batch", num_batch}, {"size", size}},
+             {indices, convert(b, updates, sum_dtype(dtype))});
+  return convert(b, sum, dtype);
 }
 ValueId scatter(Builder& b, ValueId x, ValueId indices, ValueId updates, std::int64_t dim) {
   return b.emit("scatter", {{"dim", dim}}, {x, indices, updates});
@@ -200,7 +212,10 @@ ValueId permute(Builder& b, ValueId x, std::int64_t dim, Ints sources) {
 }
 ValueId scatter_add_along(Builder& b, ValueId indices, ValueId updates, std::int64_t dim,
                           std::int64_t size) {
-  return b.emit("scatter_add_along", {{"dim", dim}, {"size", size}}, {indices, updates});
+  const DType dtype = b.type(updates).dtype;
+  const ValueId sum = b.emit("scatter_add_along", {{"dim", dim}, {"size", size}},
+                             {indices, convert(b, updates, sum_dtype(dtype))});
+  return convert(b, sum, dtype);
 }
 ValueId dynamic_slice(Builder& b, ValueId x, std::vector<ValueId> starts, Ints sizes) {
   starts.insert(starts.begin(), x);

@@ -80,6 +80,9 @@ ValueId concatenate(Builder& b, std::vector<ValueId> parts, std::int64_t dim);
 
 // --- reductions and contractions
 
+/// What sums of elements are kept in: f32 for bf16.
+DType sum_dtype(DType dtype);
+/// Of the dtype of `x`, as are all below whose op gives sums of a wider one.
 ValueId reduce_sum(Builder& b, ValueId x, Ints dims);
 ValueId reduce_max(Builder& b, ValueId x, Ints dims);
 ValueId reduce_or(Builder& b, ValueId x, Ints dims);

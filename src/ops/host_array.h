@@ -44,6 +44,8 @@ decltype(auto) dispatch(DType dtype, Visit&& visit) {
       return visit(std::int32_t{});
     case DType::u32:
       return visit(std::uint32_t{});
+    case DType::bf16:
+      return visit(bfloat16{});
     case DType::f32:
       return visit(float{});
     case DType::f64:

@@ -331,7 +331,7 @@ const OpRecord scatter_add_op{
         "operands are one.",
     .source = "StableHLO, scatter; the transpose of gather",
     .attributes = AttributeNames{"dim", "num_batch", "size"},
-    .types = TypeSet::numbers,
+    .types = TypeSet::wide_numbers,
     .shape = scatter_shape,
     .vjp = per_operand({[](VjpContext&) { return ir::kNoValue; }, scatter_vjp}),
     .batch = scatter_batch,

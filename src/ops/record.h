@@ -52,10 +52,12 @@ class Field {
 enum class TypeSet : std::uint8_t {
   boolean = 1,
   integers = 2,
-  floats = 4,
-  numbers = 6,
+  wide_floats = 4,   // f32 and f64
+  wide_numbers = 6,  // what sums are kept in: those of bf16 are f32
+  floats = 12,
+  numbers = 14,
   bits = 3,  // booleans and integers
-  any = 7,
+  any = 15,
 };
 bool contains(TypeSet set, DType dtype);
 
@@ -191,7 +193,8 @@ struct ReferenceContext {
   /// Runs a nested function.
   const std::function<std::vector<HostArray>(const ir::Function&, std::vector<HostArray>)>& call;
 };
-/// Simple loops, obviously right; every op and every dtype that it accepts.
+/// Simple loops, obviously right; every op and every dtype that it accepts but bf16. Called through
+/// `evaluate`.
 using Reference = std::function<std::vector<HostArray>(const ReferenceContext&)>;
 
 /// Floating point operations of one application, from operand and result types.
@@ -258,6 +261,9 @@ struct OpRecord {
   const BodyRules* bodies = nullptr;  // ops with nested functions
   Linearity linearity = Linearity::none;
 };
+
+/// The op's reference. bf16 is computed in f32 and each result is rounded.
+std::vector<HostArray> evaluate(const OpRecord& op, const ReferenceContext& context);
 
 /// Every op, sorted by name.
 const std::vector<const OpRecord*>& all_ops();

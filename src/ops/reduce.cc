@@ -380,7 +380,7 @@ const OpRecord reduce_sum_op{
         "grid of leaves. Integers wrap around.",
     .source = "StableHLO, reduce",
     .attributes = AttributeNames{"dims"},
-    .types = TypeSet::numbers,
+    .types = TypeSet::wide_numbers,
     .shape = reduce_shape,
     .vjp = per_operand({sum_vjp}),
     .batch = shifted_batch("dims"),

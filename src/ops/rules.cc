@@ -325,6 +325,7 @@ Samples float_samples(std::size_t num_operands, double low, double high, double 
   for (const Shape& shape : {Shape{5, 6}, Shape{12, 1}, Shape{10}, Shape{}}) {
     samples.push_back(sample_of(num_operands, {f32(shape), low, high}, max_ulp));
   }
+  samples.push_back(sample_of(num_operands, {bf16({3, 6}), low, high}, max_ulp));
   return samples;
 }
 

@@ -105,6 +105,7 @@ double no_flops(const Attributes& attributes, const std::vector<Type>& operands,
 // --- samples
 
 inline Type f32(Shape shape) { return {DType::f32, std::move(shape)}; }
+inline Type bf16(Shape shape) { return {DType::bf16, std::move(shape)}; }
 inline Type i32(Shape shape) { return {DType::i32, std::move(shape)}; }
 inline Type u32(Shape shape) { return {DType::u32, std::move(shape)}; }
 inline Type boolean(Shape shape) { return {DType::boolean, std::move(shape)}; }

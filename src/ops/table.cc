@@ -13,8 +13,10 @@ namespace tessera::ops {
 bool contains(TypeSet set, DType dtype) {
   const TypeSet kind = dtype == DType::boolean ? TypeSet::boolean
                        : is_integer(dtype)     ? TypeSet::integers
-                                               : TypeSet::floats;
-  return (static_cast<unsigned>(set) & static_cast<unsigned>(kind)) != 0;
+                                               : TypeSet::wide_floats;
+  // The floats that are not wide have the next bit.
+  const unsigned bit = static_cast<unsigned>(kind) << (dtype == DType::bf16 ? 1U : 0U);
+  return (static_cast<unsigned>(set) & bit) != 0;
 }
 
 void ShapeContext::fail(const std::string& what, const std::string& wanted,
@@ -199,7 +201,8 @@ namespace {
 
 std::string type_set_text(ops::TypeSet set) {
   std::string text;
-  for (DType dtype : {DType::boolean, DType::i32, DType::u32, DType::f32, DType::f64}) {
+  for (DType dtype :
+       {DType::boolean, DType::i32, DType::u32, DType::bf16, DType::f32, DType::f64}) {
     if (!ops::contains(set, dtype)) continue;
     text += (text.empty() ? "" : ", ") + std::string(name(dtype));
   }

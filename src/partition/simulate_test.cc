@@ -30,11 +30,11 @@ Arrays run_reference(const Equation& equation, const std::vector<const HostArray
   const auto no_bodies = [](const ir::Function&, Arrays) -> Arrays {
     throw InternalError("these programs have no nested functions");
   };
-  return (*equation.op->reference)({.attributes = attributes,
-                                    .operands = operands,
-                                    .results = results,
-                                    .grains = 8,
-                                    .call = no_bodies});
+  return ops::evaluate(*equation.op, {.attributes = attributes,
+                                      .operands = operands,
+                                      .results = results,
+                                      .grains = 8,
+                                      .call = no_bodies});
 }
 
 Arrays run_whole(const Function& function, const Arrays& inputs) {

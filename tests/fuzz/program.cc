@@ -163,11 +163,11 @@ std::vector<ValueId> Program::emit_anyway(std::string_view op, ir::Attributes at
   for (ValueId id : operands) arrays.push_back(&data_[id]);
   const std::function<std::vector<ops::HostArray>(const ir::Function&, std::vector<ops::HostArray>)>
       call = compile::interpret;
-  std::vector<ops::HostArray> data = (*ir::op_named(op).reference)({.attributes = attributes,
-                                                                    .operands = arrays,
-                                                                    .results = results,
-                                                                    .grains = function_.grains,
-                                                                    .call = call});
+  std::vector<ops::HostArray> data = ops::evaluate(ir::op_named(op), {.attributes = attributes,
+                                                                      .operands = arrays,
+                                                                      .results = results,
+                                                                      .grains = function_.grains,
+                                                                      .call = call});
   b_.set_span({"fuzz.cc", static_cast<std::uint32_t>(function_.equations.size() + 1)});
   const std::vector<ValueId> ids = b_.emit_all(op, std::move(attributes), std::move(operands));
   for (std::size_t i = 0; i < ids.size(); ++i) keep(ids[i], std::move(data[i]));

@@ -33,11 +33,11 @@ testing::Arrays run_counting(const ir::Function& function, testing::Arrays input
     std::vector<const ops::HostArray*> operands;
     for (ir::ValueId id : equation.operands) operands.push_back(&values[id]);
     testing::Arrays results =
-        (*equation.op->reference)({.attributes = equation.attributes,
-                                   .operands = operands,
-                                   .results = ir::result_types(function, equation),
-                                   .grains = function.grains,
-                                   .call = call});
+        ops::evaluate(*equation.op, {.attributes = equation.attributes,
+                                     .operands = operands,
+                                     .results = ir::result_types(function, equation),
+                                     .grains = function.grains,
+                                     .call = call});
     for (std::size_t i = 0; i < results.size(); ++i) {
       values[equation.results[i]] = std::move(results[i]);
     }

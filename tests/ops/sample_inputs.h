@@ -62,6 +62,9 @@ enum class Values {
 
 template <typename T>
 T draw_element(std::mt19937_64& generator, const ops::SampleOperand& operand, Values values) {
+  if constexpr (std::is_same_v<T, bfloat16>) {
+    return bfloat16(draw_element<float>(generator, operand, values));
+  }
   const double unit = draw_unit(generator);
   if constexpr (std::is_floating_point_v<T>) {
     const T infinity = std::numeric_limits<T>::infinity();
@@ -98,12 +101,13 @@ inline std::vector<ops::HostArray> random_inputs(const Case& c, Values values = 
   return inputs;
 }
 
-/// f64 in place of f32.
+inline bool is_single(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16; }
+/// f64 in place of f32 and bf16.
 inline ir::Attributes in_double(const ir::Attributes& attributes);
 
 inline ir::Function in_double(ir::Function function) {
   for (ir::Value& value : function.values) {
-    if (value.type.dtype == DType::f32) value.type.dtype = DType::f64;
+    if (is_single(value.type.dtype)) value.type.dtype = DType::f64;
   }
   for (ir::Equation& equation : function.equations) {
     equation.attributes = in_double(equation.attributes);
@@ -116,14 +120,14 @@ inline ir::Attributes in_double(const ir::Attributes& attributes) {
       attributes, [](const ir::Function& body) { return in_double(body); });
   for (const auto& [name, value] : attributes.items()) {
     const DType* dtype = std::get_if<DType>(&value);
-    if (dtype != nullptr && *dtype == DType::f32) result.set(name, DType::f64);
+    if (dtype != nullptr && is_single(*dtype)) result.set(name, DType::f64);
   }
   return result;
 }
 
 inline ops::Sample in_double(ops::Sample sample) {
   for (ops::SampleOperand& operand : sample.operands) {
-    if (operand.type.dtype == DType::f32) operand.type.dtype = DType::f64;
+    if (is_single(operand.type.dtype)) operand.type.dtype = DType::f64;
   }
   sample.attributes = in_double(sample.attributes);
   return sample;

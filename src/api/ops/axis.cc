@@ -103,7 +103,10 @@ Array reduced(const char* op, const Operand& x, const CollectiveAxes& axes,
   return public_op(x.where, [&] {
     const std::vector<NamedAxis> over = mapped(op, axes);
     return emit({as_array(op, x)}, [&](Builder& b, const Ids& ids) {
-      return b.emit(reduction, {{"dims", Ints{0}}}, {gathered(b, ids[0], over)});
+      const ValueId all = gathered(b, ids[0], over);
+      // Sums of bf16 are f32, rounded once.
+      if (reduction == "reduce_sum") return ops::reduce_sum(b, all, {0});
+      return b.emit(reduction, {{"dims", Ints{0}}}, {all});
     });
   });
 }

@@ -38,15 +38,17 @@ void check_pairs(const char* name, const Array& a, const Array& b, Ints& dims_a,
                "transpose or reshape one of the operands");
 }
 
-Array contract(const char* name, const Array& a, const Array& b, DotDims dims) {
+Array contract(const char* name, const Array& a, const Array& b, DotDims dims,
+               std::optional<DType> result = std::nullopt) {
   detail::common_dtype(name, {a, b});
   check_pairs(name, a, b, dims.contract_a, dims.contract_b);
   check_pairs(name, a, b, dims.batch_a, dims.batch_b);
-  return emit("dot_general", {a, b},
-              {{"lhs_batch", dims.batch_a},
-               {"lhs_contract", dims.contract_a},
-               {"rhs_batch", dims.batch_b},
-               {"rhs_contract", dims.contract_b}});
+  const Array product = emit("dot_general", {a, b},
+                             {{"lhs_batch", dims.batch_a},
+                              {"lhs_contract", dims.contract_a},
+                              {"rhs_batch", dims.batch_b},
+                              {"rhs_contract", dims.contract_b}});
+  return detail::with_dtype(product, result.value_or(a.dtype()));
 }
 
 void check_not_scalar(const char* name, const Array& a, const Array& b) {
@@ -168,9 +170,11 @@ Array einsum_of_two(std::string_view text, Array a, Array b) {
 
 }  // namespace
 
-Array dot_general(Operand a, Operand b, const DotDims& dims) {
+Array dot_general(Operand a, Operand b, const DotDims& dims,
+                  std::optional<DType> preferred_element_type) {
   return public_op(a.where, [&] {
-    return contract("dot_general", as_array("dot_general", a), as_array("dot_general", b), dims);
+    return contract("dot_general", as_array("dot_general", a), as_array("dot_general", b), dims,
+                    preferred_element_type);
   });
 }
 

@@ -4,6 +4,7 @@
 #include <tessera/ops.h>
 
 #include "api/operands.h"
+#include "ops/emit.h"
 
 namespace tessera {
 
@@ -50,8 +51,12 @@ Array scatter_add(Operand x, Operand indices, Operand updates) {
                    "reshape the updates");
     }
     constexpr std::int64_t kZero = 0;
-    return v + emit("scatter_add", {list, detail::broadcast(rows, wanted)},
-                    {{"dim", kZero}, {"num_batch", kZero}, {"size", v.shape()[0]}});
+    // Sums of bf16 are f32, and so is their sum with the target before it is rounded.
+    const DType sums = ops::sum_dtype(v.dtype());
+    const Array added =
+        emit("scatter_add", {list, detail::broadcast(detail::with_dtype(rows, sums), wanted)},
+             {{"dim", kZero}, {"num_batch", kZero}, {"size", v.shape()[0]}});
+    return detail::with_dtype(detail::with_dtype(v, sums) + added, v.dtype());
   });
 }
 

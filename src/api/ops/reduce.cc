@@ -4,6 +4,7 @@
 #include <tessera/ops.h>
 
 #include "api/operands.h"
+#include "ops/emit.h"
 
 namespace tessera {
 
@@ -26,6 +27,16 @@ Array reduce(const char* name, const Operand& x, const Axes& axes, bool keep, co
     const Ints dims = detail::checked_axes(name, axes, v);
     const Array reduced = dims.empty() ? v : emit(op, {v}, {{"dims", dims}});
     return keep ? with_kept_dims(reduced, v.shape(), dims) : reduced;
+  });
+}
+
+/// `accumulate` on what its sums or products are kept in, rounded once to the dtype of `x`.
+template <typename Accumulate>
+Array accumulated(const char* name, const Operand& x, const Accumulate& accumulate) {
+  return public_op(x.where, [&] {
+    const Array v = as_array(name, x);
+    const Array terms = detail::with_dtype(v, ops::sum_dtype(v.dtype()));
+    return detail::with_dtype(accumulate(Operand(terms, x.where)), v.dtype());
   });
 }
 
@@ -63,7 +74,11 @@ Array cumulative(const char* name, const Operand& x, std::int64_t axis, bool rev
 
 }  // namespace
 
-Array sum(Operand x, Axes axes, bool keep) { return reduce("sum", x, axes, keep, "reduce_sum"); }
+Array sum(Operand x, Axes axes, bool keep) {
+  return accumulated("sum", x, [&](const Operand& terms) {
+    return reduce("sum", terms, axes, keep, "reduce_sum");
+  });
+}
 
 Array max(Operand x, Axes axes, bool keep) {
   return public_op(x.where, [&] {
@@ -97,27 +112,37 @@ Array mean(Operand x, Axes axes, bool keep) {
   return public_op(x.where, [&] {
     const Array v = as_array("mean", x);
     if (!is_float(v.dtype())) {
-      detail::fail("mean", "the operand is no float array", detail::describe(v), "f32 or f64",
+      detail::fail("mean", "the operand is no float array", detail::describe(v), "bf16, f32 or f64",
                    "convert it first: astype(x, DType::f32)");
     }
     std::int64_t count = 1;
     for (std::int64_t dim : detail::checked_axes("mean", axes, v)) {
       count *= v.shape()[static_cast<std::size_t>(dim)];
     }
-    return sum(v, axes, keep) / static_cast<double>(count);
+    return accumulated("mean", v, [&](const Operand& terms) {
+      return sum(terms, axes, keep) / static_cast<double>(count);
+    });
   });
 }
 
-Array prod(Operand x, Axes axes, bool keep) { return reduce("prod", x, axes, keep, "reduce_prod"); }
+Array prod(Operand x, Axes axes, bool keep) {
+  return accumulated("prod", x, [&](const Operand& factors) {
+    return reduce("prod", factors, axes, keep, "reduce_prod");
+  });
+}
 
 Array argmax(Operand x, std::int64_t axis) { return position("argmax", x, axis); }
 Array argmin(Operand x, std::int64_t axis) { return position("argmin", x, axis); }
 
 Array cumsum(Operand x, std::int64_t axis, bool reverse) {
-  return cumulative("cumsum", x, axis, reverse);
+  return accumulated("cumsum", x, [&](const Operand& terms) {
+    return cumulative("cumsum", terms, axis, reverse);
+  });
 }
 Array cumprod(Operand x, std::int64_t axis, bool reverse) {
-  return cumulative("cumprod", x, axis, reverse);
+  return accumulated("cumprod", x, [&](const Operand& terms) {
+    return cumulative("cumprod", terms, axis, reverse);
+  });
 }
 Array cummax(Operand x, std::int64_t axis, bool reverse) {
   return cumulative("cummax", x, axis, reverse);

@@ -123,7 +123,8 @@ void check_conv(const Array& x, const Array& kernel, std::int64_t groups) {
 }
 
 Array convolved(const Array& x, const Array& kernel, const Ints& strides, const Ints& dilation) {
-  return emit("conv", {x, kernel}, {{"dilation", dilation}, {"stride", strides}});
+  const Array product = emit("conv", {x, kernel}, {{"dilation", dilation}, {"stride", strides}});
+  return detail::with_dtype(product, x.dtype());
 }
 
 /// What is too large for an array stays too large, and is found where the array is made.
@@ -199,7 +200,10 @@ Array reduce_window(const char* name, const Operand& x, const Ints& window, cons
     return emit({v}, [&](Builder& b, const Ids& ids) {
       const ValueId fill = ops::scalar(b, neutral_of(op, v.dtype()), v.dtype());
       const ValueId padded = ops::pad(b, ids[0], fill, widths.low, widths.high);
-      return b.emit(op, {{"stride", steps}, {"window", sizes}}, {padded});
+      const bool is_sum = op == "reduce_window_sum";
+      const ValueId terms = is_sum ? ops::convert(b, padded, ops::sum_dtype(v.dtype())) : padded;
+      return ops::convert(b, b.emit(op, {{"stride", steps}, {"window", sizes}}, {terms}),
+                          v.dtype());
     });
   });
 }

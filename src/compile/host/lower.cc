@@ -43,6 +43,9 @@ bool is_generator(const Function& function, const Equation& equation) {
 }
 
 bool reads_dense(const Equation& equation) { return lowering_of(equation).reads_dense; }
+bool widens_bf16(const Equation& equation) {
+  return equation.op->host.kind == ops::HostRule::Kind::kernel && lowering_of(equation).widens_bf16;
+}
 
 Box LowerContext::box(ValueId value, const AtomDigits& digits) const {
   return layouts_[value].box(layouts_[value].tile_at(digits));

@@ -15,6 +15,8 @@ namespace tessera::compile::host {
 bool is_generator(const Function& function, const Equation& equation);
 /// Kernels that read their operands as dense row-major tiles.
 bool reads_dense(const Equation& equation);
+/// Kernels that get f32 for bf16 and give f32 for it.
+bool widens_bf16(const Equation& equation);
 
 /// A tile of the operand of a view as a tile of its result; the boxes are those of the tiles.
 StridedTile apply_view(const Function& function, const Equation& view, StridedTile from,
@@ -84,7 +86,8 @@ HostProgram lower(const Function& function, run::Transport* transport = nullptr)
 struct KernelLowering {
   std::string_view name;
   std::vector<TileTask> (*lower)(const LowerContext&, const Equation&);
-  bool reads_dense;  // its operands are dense row-major tiles
+  bool reads_dense;          // its operands are dense row-major tiles
+  bool widens_bf16 = false;  // it computes: operands of bf16 are given as f32
 };
 /// Those of one file. lower.cc joins them.
 using Lowerings = std::vector<KernelLowering>;

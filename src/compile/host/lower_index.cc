@@ -198,7 +198,7 @@ Lowerings index_lowerings() {
           {"random_fold_in", lower_random_fold_in, true},
           {"random_split", lower_random_split, true},
           {"scatter_add", lower_scatter_add, true},
-          {"sort", lower_sort, true}};
+          {"sort", lower_sort, true, true}};
 }
 
 }  // namespace tessera::compile::host

@@ -126,7 +126,7 @@ std::vector<TileTask> lower_argmax(const LowerContext& context, const Equation& 
 }  // namespace
 
 Lowerings reduce_lowerings() {
-  return {{"argmax", lower_argmax, true}, {"reduce", lower_reduce, false}};
+  return {{"argmax", lower_argmax, true, true}, {"reduce", lower_reduce, false, true}};
 }
 
 }  // namespace tessera::compile::host

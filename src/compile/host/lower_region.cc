@@ -29,10 +29,22 @@ void replace(std::string& text, const std::string& what, std::string_view with) 
   if (at != std::string::npos) text.replace(at, what.size(), with);
 }
 
-/// The vector kernel of an equation: its record's name with attributes and dtypes filled in.
+/// What registers hold of values of `dtype`: numbers of bf16 are computed with as f32.
+DType lane_dtype(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
+
+/// Whether f32 arithmetic on numbers of bf16 gives numbers of bf16.
+bool is_exact_in_bf16(const std::string& kernel) {
+  constexpr std::string_view kExact[] = {"abs", "clamp", "max", "min", "neg", "select"};
+  return std::find(std::begin(kExact), std::end(kExact), kernel) != std::end(kExact);
+}
+
+/// The vector kernel of an equation: its record's name with attributes and dtypes filled in. The
+/// results for bf16 are f32 that are still to be rounded.
 kernels::TileKernel tile_kernel_of(const Function& function, const Equation& equation) {
-  const DType from = function.type(equation.operands.back()).dtype;
-  const DType to = function.type(equation.results[0]).dtype;
+  const DType from = lane_dtype(function.type(equation.operands.back()).dtype);
+  DType to = function.type(equation.results[0]).dtype;
+  // f32 has not enough bits for integers to be rounded twice.
+  if (!is_integer(from)) to = lane_dtype(to);
   std::string kernel_name = equation.op->host.name;
   if (equation.attributes.has("direction")) {
     replace(kernel_name, "{direction}", equation.attributes.get<std::string>("direction"));
@@ -98,11 +110,11 @@ class RegionBuilder {
     const ValueId result = equation.results[0];
     const ops::HostRule& host = equation.op->host;
     if (host.kind == ops::HostRule::Kind::generator) {
-      registers_[result] = generate(equation);
+      generate(equation);
     } else if (host.kind == ops::HostRule::Kind::view) {
-      registers_[result] = read_view(equation);
+      read_view(equation);
     } else if (host.kind == ops::HostRule::Kind::tile) {
-      registers_[result] = map(equation);
+      (must_round(equation) ? unrounded_ : registers_)[result] = map(equation);
     } else {
       registers_[result] = reduce(equation);
     }
@@ -115,9 +127,53 @@ class RegionBuilder {
     for (std::size_t i = 0; i < equation.operands.size(); ++i) {
       step.inputs[i] = operand(equation, equation.operands[i]);
     }
-    step.out_dtype = f_.type(equation.results[0]).dtype;
+    step.out_dtype = lane_dtype(f_.type(equation.results[0]).dtype);
     step.is_row = is_row(equation.results[0]);
     return add_step(step);
+  }
+
+  bool must_round(const Equation& equation) const {
+    return f_.type(equation.results[0]).dtype == DType::bf16 &&
+           !is_exact_in_bf16(equation.op->host.name);
+  }
+
+  /// A step of one input, between memory and lanes or within lanes.
+  int change(std::string_view kernel, DType from, DType to, int input, bool is_row) {
+    kernels::TileStep step{};
+    step.kernel = kernels::find_tile_kernel(kernel, from);
+    step.num_inputs = 1;
+    step.inputs[0] = input;
+    step.out_dtype = to;
+    step.is_row = is_row;
+    return add_step(step);
+  }
+  int widen(int input, bool is_row) {
+    return change("widen", DType::bf16, DType::f32, input, is_row);
+  }
+
+  bool is_computed(ValueId id) const {
+    return registers_.contains(id) || unrounded_.contains(id) || stored_.contains(id);
+  }
+
+  /// The register with the lanes of a value that is computed here.
+  int lanes_of(ValueId id) {
+    const auto lanes = registers_.find(id);
+    if (lanes != registers_.end()) return lanes->second;
+    const auto unrounded = unrounded_.find(id);
+    const int reg = unrounded == unrounded_.end() ? widen(stored_.at(id), is_row(id))
+                                                  : change("round_to_bf16", DType::f32, DType::f32,
+                                                           unrounded->second, is_row(id));
+    return registers_[id] = reg;
+  }
+
+  /// The register whose elements are what a store of the value writes.
+  int stored_form_of(ValueId id) {
+    if (f_.type(id).dtype != DType::bf16) return registers_.at(id);
+    const auto stored = stored_.find(id);
+    if (stored != stored_.end()) return stored->second;
+    const auto unrounded = unrounded_.find(id);
+    const int lanes = unrounded == unrounded_.end() ? registers_.at(id) : unrounded->second;
+    return change("narrow", DType::f32, DType::bf16, lanes, is_row(id));
   }
 
   int reduce(const Equation& equation) {
@@ -154,18 +210,21 @@ class RegionBuilder {
   int operand(const Equation& equation, ValueId id) {
     const Fusion& fusion = context_.fusion();
     const Reading::Kind kind = reading_within(f_, fusion, equation, id);
-    const auto computed = registers_.find(fusion.readings[id].base);
-    if (kind == Reading::Kind::other || computed == registers_.end()) {
+    const ValueId base = fusion.readings[id].base;
+    if (kind == Reading::Kind::other || !is_computed(base)) {
       return load(id, is_row(iterated(equation)));
     }
-    if (kind == Reading::Kind::same) return computed->second;
-    const auto [expanded, is_new] = expanded_.emplace(computed->second, 0);
-    if (is_new) expanded->second = expand(computed->second, f_.type(id).dtype);
+    const int computed = lanes_of(base);
+    if (kind == Reading::Kind::same) return computed;
+    const auto [expanded, is_new] = expanded_.emplace(computed, 0);
+    if (is_new) expanded->second = expand(computed, lane_dtype(f_.type(id).dtype));
     return expanded->second;
   }
 
   int constant(double value, DType dtype) {
-    program_.constants.push_back({.reg = program_.num_registers, .value = value, .dtype = dtype});
+    if (dtype == DType::bf16) value = static_cast<double>(bfloat16(value));
+    program_.constants.push_back(
+        {.reg = program_.num_registers, .value = value, .dtype = lane_dtype(dtype)});
     return program_.num_registers++;
   }
 
@@ -174,8 +233,9 @@ class RegionBuilder {
     if (!is_new) return loaded->second;
     const auto& splat = context_.fusion().splat[id];
     const DType dtype = f_.type(id).dtype;
-    return loaded->second =
-               splat ? constant(*splat, dtype) : add_load(context_.read(id, digits_), id, is_row);
+    if (splat) return loaded->second = constant(*splat, dtype);
+    const int reg = add_load(context_.read(id, digits_), id, is_row);
+    return loaded->second = dtype == DType::bf16 ? widen(reg, is_row) : reg;
   }
 
   /// `id` has the shape that is read.
@@ -197,18 +257,36 @@ class RegionBuilder {
   }
 
   /// A view that has memory of its own: the operand is read at the view's strides and copied.
-  int read_view(const Equation& equation) {
+  void read_view(const Equation& equation) {
     const auto& splat = context_.fusion().splat[equation.operands[0]];
     const ValueId result = equation.results[0];
-    return splat ? constant(*splat, f_.type(result).dtype)
-                 : add_load(context_.read_through(equation, digits_), result, is_row(result));
+    if (splat) {
+      registers_[result] = constant(*splat, f_.type(result).dtype);
+      return;
+    }
+    keep(result, add_load(context_.read_through(equation, digits_), result, is_row(result)));
   }
 
-  int generate(const Equation& equation) {
+  /// A register with a value as it is in memory.
+  void keep(ValueId id, int reg) {
+    (f_.type(id).dtype == DType::bf16 ? stored_ : registers_)[id] = reg;
+  }
+
+  void generate(const Equation& equation) {
+    const ValueId result = equation.results[0];
+    if (equation.op->host.name == "constant") {
+      registers_[result] =
+          constant(equation.attributes.get<double>("value"), f_.type(result).dtype);
+      return;
+    }
+    keep(result, count(equation));
+  }
+
+  /// What differs from element to element.
+  int count(const Equation& equation) {
     const ValueId result = equation.results[0];
     const DType dtype = f_.type(result).dtype;
     const std::string& kind = equation.op->host.name;
-    if (kind == "constant") return constant(equation.attributes.get<double>("value"), dtype);
     const Box box = context_.box(result, digits_);
     if (kind == "iota") {
       const auto dim = static_cast<std::size_t>(equation.attributes.integer("dim"));
@@ -236,7 +314,7 @@ class RegionBuilder {
   void add_stores() {
     auto buffer = static_cast<int>(task_.reads.size());
     for (const TileRef& write : task_.writes) {
-      program_.stores.push_back({.reg = registers_.at(write.value),
+      program_.stores.push_back({.reg = stored_form_of(write.value),
                                  .access = {.buffer = buffer++,
                                             .offset = 0,
                                             .strides = dense_strides(write.value),
@@ -276,7 +354,9 @@ class RegionBuilder {
   int space_;
   kernels::TileProgram program_;
   TileTask task_;
-  std::map<ValueId, int> registers_;  // of what is computed here
+  std::map<ValueId, int> registers_;  // of what is computed here, to compute with
+  std::map<ValueId, int> unrounded_;  // f32 that bf16 are rounded from
+  std::map<ValueId, int> stored_;     // bf16 as in memory
   std::map<std::pair<ValueId, bool>, int> loaded_;
   std::map<int, int> expanded_;
 };

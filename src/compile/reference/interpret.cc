@@ -36,7 +36,7 @@ std::vector<HostArray> apply(const Function& function, const Equation& equation,
                                       .results = types,
                                       .grains = is_fast ? 1 : function.grains,
                                       .call = call};
-  std::vector<HostArray> results = (*equation.op->reference)(context);
+  std::vector<HostArray> results = ops::evaluate(*equation.op, context);
   require(results.size() == types.size(), "a reference gives one array per result");
   for (std::size_t i = 0; i < types.size(); ++i) {
     require(results[i].type() == types[i], "a reference gives arrays of the inferred types");

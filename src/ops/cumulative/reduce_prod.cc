@@ -111,7 +111,7 @@ const OpRecord reduce_prod_op{
         "The product along `dims`, multiplied in row-major order of `dims`. Integers wrap around.",
     .source = "StableHLO, reduce",
     .attributes = AttributeNames{"dims"},
-    .types = TypeSet::numbers,
+    .types = TypeSet::wide_numbers,
     .shape = prod_shape,
     .vjp = per_operand({prod_vjp}),
     .batch = shifted_batch("dims"),

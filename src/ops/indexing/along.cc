@@ -162,7 +162,7 @@ const OpRecord scatter_add_along_op{
         "range are dropped.",
     .source = "the transpose of gather_along",
     .attributes = AttributeNames{"dim", "size"},
-    .types = TypeSet::numbers,
+    .types = TypeSet::wide_numbers,
     .shape = scatter_add_along_shape,
     .vjp = per_operand({[](VjpContext&) { return ir::kNoValue; }, scatter_add_along_vjp}),
     .batch = shifted_batch("dim"),

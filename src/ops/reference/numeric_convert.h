@@ -5,6 +5,8 @@
 #include <limits>
 #include <type_traits>
 
+#include <tessera/types.h>
+
 namespace tessera::ops {
 
 /// Floats become integers by truncation, saturate, and NaN gives 0; anything but 0 is true;
@@ -13,6 +15,10 @@ template <typename To, typename From>
 To convert_value(From x) {
   if constexpr (std::is_same_v<To, From>) {
     return x;
+  } else if constexpr (std::is_same_v<From, bfloat16>) {
+    return convert_value<To>(static_cast<float>(x));
+  } else if constexpr (std::is_same_v<To, bfloat16>) {
+    return bfloat16(static_cast<double>(x));
   } else if constexpr (std::is_same_v<To, bool>) {
     return x != From{0};
   } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {

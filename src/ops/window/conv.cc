@@ -76,6 +76,7 @@ std::vector<Type> conv_shape(const ShapeContext& c) {
   for (std::size_t i = 0; i < dims.batch; ++i) expect_same_size(c, i, i, "batches");
   expect_same_size(c, dims.last(), dims.second_last(), "channels");
   Type result = lhs;
+  result.dtype = sum_dtype(lhs.dtype);
   for (std::size_t i = 0; i < dims.space; ++i) {
     const std::int64_t room = lhs.shape[dims.lhs_space(i)];
     const std::int64_t size = rhs.shape[dims.rhs_space(i)];
@@ -107,12 +108,13 @@ ValueId conv_vjp_lhs(VjpContext& c) {
   Builder& b = c.b;
   const Ints stride = c.equation.attributes.ints("stride");
   const Ints dilation = c.equation.attributes.ints("dilation");
+  const ValueId cotangent = convert(b, c.cotangent(), c.operand_type(0).dtype);
   const Shape lhs = c.operand_type(0).shape;
   const Shape rhs = c.operand_type(1).shape;
   const ConvDims dims = dims_of(c.equation.attributes, c.operand_type(0));
   Ints spread(lhs.size(), 1);
   Ints low(lhs.size(), 0);
-  Shape padded = b.type(c.cotangent()).shape;
+  Shape padded = b.type(cotangent).shape;
   Ints window;
   std::vector<std::size_t> swapped;
   for (std::size_t i = 0; i < dims.space; ++i) {
@@ -127,8 +129,8 @@ ValueId conv_vjp_lhs(VjpContext& c) {
   swapped.insert(swapped.end(), {dims.last(), dims.second_last()});
   const ValueId kernel =
       transpose(b, reverse(b, c.operand(1), window), permutation_of(dims, swapped));
-  return conv(b, spread_in_zeros(b, c.cotangent(), spread, low, padded), kernel,
-              Ints(dims.space, 1), dilation);
+  return conv(b, spread_in_zeros(b, cotangent, spread, low, padded), kernel, Ints(dims.space, 1),
+              dilation);
 }
 
 /// The array with its channels as n under a window of all cotangents: n is what is summed.
@@ -136,6 +138,7 @@ ValueId conv_vjp_rhs(VjpContext& c) {
   Builder& b = c.b;
   const Ints stride = c.equation.attributes.ints("stride");
   const Ints dilation = c.equation.attributes.ints("dilation");
+  const ValueId cotangent = convert(b, c.cotangent(), c.operand_type(0).dtype);
   const Shape rhs = c.operand_type(1).shape;
   const ConvDims dims = dims_of(c.equation.attributes, c.operand_type(0));
   Ints limit = c.operand_type(0).shape;
@@ -144,7 +147,7 @@ ValueId conv_vjp_rhs(VjpContext& c) {
   std::vector<std::size_t> back;
   for (std::size_t i = 0; i < dims.space; ++i) {
     const std::size_t dim = dims.lhs_space(i);
-    const std::int64_t windows = b.type(c.cotangent()).shape[dim];
+    const std::int64_t windows = b.type(cotangent).shape[dim];
     limit[dim] = (rhs[dims.rhs_space(i)] - 1) * dilation[i] + (windows - 1) * stride[i] + 1;
     channels_first.push_back(dim);
     n_second_last.push_back(dim);
@@ -156,7 +159,7 @@ ValueId conv_vjp_rhs(VjpContext& c) {
   const ValueId used = slice(b, c.operand(0), Ints(limit.size(), 0), limit);
   const ValueId gradient =
       conv(b, transpose(b, used, permutation_of(dims, channels_first)),
-           transpose(b, c.cotangent(), permutation_of(dims, n_second_last)), dilation, stride);
+           transpose(b, cotangent, permutation_of(dims, n_second_last)), dilation, stride);
   return transpose(b, gradient, permutation_of(dims, back));
 }
 
@@ -283,7 +286,8 @@ Samples conv_samples() {
           conv_sample(f32({2, 6, 6, 3}), f32({3, 2, 3, 4}), {3, 2}, {1, 1}),
           conv_sample(f32({3, 2, 5, 6}), f32({3, 2, 6, 1}), {1}, {1}),
           conv_sample(f32({2, 3, 4, 3, 2}), f32({2, 2, 3, 2, 3}), {1, 2, 1}, {1, 1, 1}),
-          conv_sample(i32({2, 5, 3}), i32({2, 3, 2}), {1}, {1})};
+          conv_sample(i32({2, 5, 3}), i32({2, 3, 2}), {1}, {1}),
+          conv_sample(bf16({3, 6, 5, 2}), bf16({3, 2, 2, 4}), {2, 1}, {1, 1})};
 }
 
 }  // namespace
@@ -294,7 +298,8 @@ const OpRecord conv_op{
         "An array [batch.., n, space.., c] under a kernel [batch.., window.., c, o]: element "
         "[batch.., n, p.., o] is the sum over channel and window of array[.., n, p * stride + q * "
         "dilation, c] * kernel[.., q, c, o], by the tree over leaves; [c, window..] is the grid. "
-        "Windows lie inside the array: padding is an op of its own.",
+        "Windows lie inside the array: padding is an op of its own. Sums of products of bf16 are "
+        "f32.",
     .source = "StableHLO, convolution; groups are batches",
     .attributes = AttributeNames{"dilation", "stride"},
     .types = TypeSet::numbers,

@@ -198,7 +198,7 @@ const OpRecord reduce_window_sum_op{
         "order of the window. Integers wrap around.",
     .source = "StableHLO, reduce_window, without padding and dilation",
     .attributes = AttributeNames{"stride", "window"},
-    .types = TypeSet::numbers,
+    .types = TypeSet::wide_numbers,
     .shape = window_shape,
     .vjp = per_operand({window_sum_vjp}),
     .batch = window_batch,

@@ -41,7 +41,9 @@ void gather_along(const Problem& p, const T* table, const std::int32_t* indices,
 template <typename T>
 void scatter_add_along(const Problem& p, T* table, const std::int32_t* indices, const T* rows) {
   std::fill_n(table, p.outer * p.rows.count * p.inner, T{});
-  using Sum = std::conditional_t<std::is_integral_v<T>, std::uint32_t, T>;  // which may wrap
+  // Integers may wrap.
+  using Sum = std::conditional_t<std::is_integral_v<T>, std::uint32_t,
+                                 std::conditional_t<std::is_same_v<T, bfloat16>, float, T>>;
   for_each_index(p, indices, [&](std::int64_t at, std::int64_t, std::int64_t to) {
     if (to < 0) return;
     table[to] = static_cast<T>(static_cast<Sum>(table[to]) + static_cast<Sum>(rows[at]));
@@ -68,7 +70,7 @@ std::vector<TileTask> tasks_along(const LowerContext& context, const Equation& e
     const std::int64_t whole = rows.count * lines.inner;
     const std::int64_t line = lines.size * lines.inner;
     return make_range_kernel(lines.outer, line, [=](auto buffers, auto begin, auto end) {
-      kernels::with_type(dtype, [&](auto zero) {
+      kernels::with_element(dtype, [&](auto zero) {
         using T = decltype(zero);
         run(Problem{end - begin, rows, lines.size, lines.inner},
             elements_of<T>(buffers[at.table]) + begin * whole,

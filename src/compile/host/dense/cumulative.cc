@@ -75,6 +75,6 @@ std::vector<TileTask> lower_cumulative(const LowerContext& context, const Equati
 
 }  // namespace
 
-Lowerings cumulative_lowerings() { return {{"cumulative", lower_cumulative, true}}; }
+Lowerings cumulative_lowerings() { return {{"cumulative", lower_cumulative, true, true}}; }
 
 }  // namespace tessera::compile::host

@@ -130,6 +130,6 @@ std::vector<TileTask> lower_reduce_window(const LowerContext& context, const Equ
 
 }  // namespace
 
-Lowerings reduce_window_lowerings() { return {{"reduce_window", lower_reduce_window, true}}; }
+Lowerings reduce_window_lowerings() { return {{"reduce_window", lower_reduce_window, true, true}}; }
 
 }  // namespace tessera::compile::host

@@ -105,7 +105,9 @@ namespace {
 
 template <typename T>
 void combine_run(ReduceKind kind, T* a, const T* b, std::int64_t count) {
-  if (kind == ReduceKind::sum) return add_run(a, b, count);
+  if constexpr (!std::is_same_v<T, bfloat16>) {
+    if (kind == ReduceKind::sum) return add_run(a, b, count);
+  }
   if constexpr (std::is_unsigned_v<T>) {
     if (kind == ReduceKind::bits) {
       for (std::int64_t i = 0; i < count; ++i) a[i] |= b[i];
@@ -220,6 +222,7 @@ void CombinePlan::run(std::span<std::byte* const> sources, std::byte* result, in
     const std::size_t bytes = size_bytes(problem_.dtype);
     if (bytes == 8) return with(std::uint64_t{});
     if (bytes == 4) return with(std::uint32_t{});
+    if (bytes == 2) return with(std::uint16_t{});
     return with(std::uint8_t{});
   }
   switch (problem_.dtype) {
@@ -229,6 +232,9 @@ void CombinePlan::run(std::span<std::byte* const> sources, std::byte* result, in
       return with(std::int32_t{});
     case DType::u32:
       return with(std::uint32_t{});
+    case DType::bf16:
+      require(problem_.kind != ReduceKind::sum, "sums of bf16 are f32");
+      return with(bfloat16{});
     case DType::f32:
       return with(float{});
     case DType::f64:

@@ -145,7 +145,7 @@ bool is_below(T a, T b) {
 
 void gather_rows(const GatherProblem& problem, const std::byte* operand,
                  const std::int32_t* indices, std::byte* result) {
-  with_type(problem.dtype, [&](auto tag) {
+  with_element(problem.dtype, [&](auto tag) {
     using T = decltype(tag);
     gather(problem, reinterpret_cast<const T*>(operand), indices, reinterpret_cast<T*>(result));
   });

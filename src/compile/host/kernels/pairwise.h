@@ -13,10 +13,12 @@ namespace tessera::kernels {
 /// The winner of a reduction other than a sum: NaN wins, -0 is below +0.
 template <typename T>
 T better(ReduceKind kind, T a, T b) {
-  if (kind == ReduceKind::all) return static_cast<T>(a && b);
-  if (kind == ReduceKind::any) return static_cast<T>(a || b);
+  if constexpr (std::is_integral_v<T>) {
+    if (kind == ReduceKind::all) return static_cast<T>(a && b);
+    if (kind == ReduceKind::any) return static_cast<T>(a || b);
+  }
   const bool is_min = kind == ReduceKind::min;
-  if constexpr (std::is_floating_point_v<T>) {
+  if constexpr (std::is_floating_point_v<T> || std::is_same_v<T, bfloat16>) {
     if (std::isnan(a)) return a;
     if (std::isnan(b)) return b;
     if (a == 0 && b == 0) return std::signbit(a) == is_min ? a : b;

@@ -339,6 +339,8 @@ void ReducePlan::run(const void* input, void* output, int part) const {
       return each(std::int32_t{});
     case DType::u32:
       return each(std::uint32_t{});
+    case DType::bf16:
+      return;  // reduced as f32
     case DType::f32:
       return each(float{});
     case DType::f64:
@@ -375,6 +377,8 @@ void argmax(const ArgmaxProblem& problem, const void* input, std::int32_t* outpu
       return argmax_of(problem, static_cast<const std::int32_t*>(input), output);
     case DType::u32:
       return argmax_of(problem, static_cast<const std::uint32_t*>(input), output);
+    case DType::bf16:
+      return;  // searched as f32
     case DType::f32:
       return argmax_of(problem, static_cast<const float*>(input), output);
     case DType::f64:

@@ -7,7 +7,8 @@
 
 namespace tessera::kernels {
 
-/// Calls `visit` with a zero of the element type; booleans are bytes.
+/// Calls `visit` with a zero of the element type; booleans are bytes. For kernels that compute,
+/// which get bf16 as f32.
 template <typename Visit>
 void with_type(DType dtype, Visit visit) {
   switch (dtype) {
@@ -17,11 +18,20 @@ void with_type(DType dtype, Visit visit) {
       return visit(std::int32_t{});
     case DType::u32:
       return visit(std::uint32_t{});
+    case DType::bf16:
+      return;
     case DType::f32:
       return visit(float{});
     case DType::f64:
       return visit(double{});
   }
+}
+
+/// The same for kernels that move elements, bf16 too.
+template <typename Visit>
+void with_element(DType dtype, Visit visit) {
+  if (dtype == DType::bf16) return visit(bfloat16{});
+  with_type(dtype, visit);
 }
 
 }  // namespace tessera::kernels

@@ -127,13 +127,21 @@ void fill_typed(const std::byte* value, std::byte* to, std::int64_t n) {
 template <class T>
 void iota_typed(std::int64_t start, std::int64_t stride, std::byte* to, std::int64_t n) {
   T* target = reinterpret_cast<T*>(to);
-  for (std::int64_t i = 0; i < n; ++i) target[i] = static_cast<T>(start + i * stride);
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::int64_t count = start + i * stride;
+    if constexpr (std::is_same_v<T, bfloat16>) {
+      target[i] = bfloat16(static_cast<double>(count));
+    } else {
+      target[i] = static_cast<T>(count);
+    }
+  }
 }
 
 // Calls body with a value of the unsigned type of `bytes` bytes.
 template <class Body>
 void with_size(std::size_t bytes, const Body& body) {
   if (bytes == 1) return body(std::uint8_t{});
+  if (bytes == 2) return body(std::uint16_t{});
   if (bytes == 4) return body(std::uint32_t{});
   body(std::uint64_t{});
 }
@@ -167,6 +175,8 @@ void fill_iota(DType dtype, std::int64_t start, std::int64_t stride, std::byte* 
     case DType::i32:
     case DType::u32:
       return iota_typed<std::uint32_t>(start, stride, to, n);
+    case DType::bf16:
+      return iota_typed<bfloat16>(start, stride, to, n);
     case DType::f32:
       return iota_typed<float>(start, stride, to, n);
     case DType::f64:

@@ -67,6 +67,9 @@ std::uint64_t constant_bytes(double value, DType dtype) {
     case DType::u32:
       put(to_integer<std::uint32_t>(value));
       break;
+    case DType::bf16:
+      put(bfloat16(value).bits());
+      break;
     case DType::f32:
       put(static_cast<float>(value));
       break;

@@ -1,0 +1,95 @@
+// bf16 in memory and in lanes: tile programs compute in f32 and round where an equation ends.
+#include "compile/host/kernels/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "compile/host/kernels/tile/elementwise_bf16.cc"
+#include <hwy/foreach_target.h>
+// foreach_target.h comes first.
+#include <hwy/highway.h>
+
+#include "compile/host/kernels/tile/elementwise_internal.h"
+#include "compile/host/kernels/tile/elementwise_loops-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::elementwise::HWY_NAMESPACE {
+namespace {
+
+/// The bits of the nearest bf16, ties to even, in the upper half; NaN stays NaN.
+struct Rounded {
+  static HWY_INLINE VU bits(VF x) {
+    const VU from = hn::BitCast(DU(), x);
+    const VU is_odd = hn::And(hn::ShiftRight<16>(from), hn::Set(DU(), 1));
+    const VU rounded = hn::Add(from, hn::Add(is_odd, hn::Set(DU(), 0x7FFF)));
+    const VU quiet = hn::Or(from, hn::Set(DU(), 0x400000));
+    const auto is_number = hn::RebindMask(DU(), hn::Eq(x, x));
+    return hn::IfThenElse(is_number, rounded, quiet);
+  }
+  static HWY_INLINE VF run(VF x) {
+    return hn::BitCast(DF(), hn::And(bits(x), hn::Set(DU(), 0xFFFF0000U)));
+  }
+};
+
+/// Two bytes in memory, the number as f32 in a lane.
+struct BF16 {
+  using Memory = std::uint16_t;
+  using V = VF;
+  using DHalf = hn::Rebind<std::uint16_t, DU>;
+  static constexpr std::size_t kLanes = hn::MaxLanes(DU());
+  static HWY_INLINE V load(const Memory* from) {
+    return hn::BitCast(DF(), hn::ShiftLeft<16>(hn::PromoteTo(DU(), hn::LoadU(DHalf(), from))));
+  }
+  static HWY_INLINE void store(V v, Memory* to) {
+    hn::StoreU(hn::TruncateTo(DHalf(), hn::ShiftRight<16>(Rounded::bits(v))), DHalf(), to);
+  }
+};
+
+/// An f32 that rounds to the bf16 that the integer rounds to: where f32 has too few bits, the low
+/// ones, which decide no more than whether there is a tie, become one.
+template <class D>
+HWY_INLINE hn::Vec<D> shortened(hn::Vec<D> x, hn::Mask<D> is_short) {
+  const auto low = hn::Set(D(), 0x1FF);
+  const auto rest = hn::And(x, low);
+  const auto sticky = hn::IfThenZeroElse(hn::Eq(rest, hn::Zero(D())), hn::Set(D(), 0x100));
+  return hn::IfThenElse(is_short, x, hn::Or(hn::AndNot(low, x), sticky));
+}
+struct FromI32 {
+  static HWY_INLINE VF run(VI x) {
+    const VI limit = hn::Set(DI(), 1 << 24);
+    const auto is_short = hn::And(hn::Lt(x, limit), hn::Gt(x, hn::Neg(limit)));
+    return hn::ConvertTo(DF(), shortened<DI>(x, is_short));
+  }
+};
+struct FromU32 {
+  static HWY_INLINE VF run(VU x) {
+    const VU kept = shortened<DU>(x, hn::Lt(x, hn::Set(DU(), 1U << 24)));
+    const VI low = hn::BitCast(DI(), hn::And(kept, hn::Set(DU(), 0xFFFF)));
+    const VI high = hn::BitCast(DI(), hn::ShiftRight<16>(kept));
+    const VF scaled = hn::Mul(hn::ConvertTo(DF(), high), hn::Set(DF(), 65536.0f));
+    return hn::Add(scaled, hn::ConvertTo(DF(), low));
+  }
+};
+
+std::span<const Entry> bf16_table() {
+  static constexpr Entry kEntries[] = {
+      {"widen", DType::bf16, &run1<Copy, F32, BF16>},
+      {"narrow", DType::f32, &run1<Copy, BF16, F32>},
+      {"round_to_bf16", DType::f32, &run1<Rounded, F32, F32>},
+      {"convert_i32_bf16", DType::i32, &run1<FromI32, F32, I32>},
+      {"convert_u32_bf16", DType::u32, &run1<FromU32, F32, U32>},
+  };
+  return kEntries;
+}
+
+}  // namespace
+}  // namespace tessera::kernels::elementwise::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tessera::kernels::elementwise {
+
+HWY_EXPORT(bf16_table);
+
+std::span<const Entry> bf16_entries() { return HWY_DYNAMIC_DISPATCH(bf16_table)(); }
+
+}  // namespace tessera::kernels::elementwise
+#endif  // HWY_ONCE

@@ -1,0 +1,62 @@
+// References of arrays of bf16: in f32, rounded at every equation.
+#include <algorithm>
+
+#include "ops/record.h"
+#include "ops/reference/numeric_convert.h"
+
+namespace tessera::ops {
+
+namespace {
+
+bool is_bf16(const Type& type) { return type.dtype == DType::bf16; }
+
+HostArray converted(const HostArray& array, DType to) {
+  HostArray result({to, array.type().shape});
+  dispatch(array.type().dtype, [&](auto from_zero) {
+    using From = decltype(from_zero);
+    dispatch(to, [&](auto to_zero) {
+      using To = decltype(to_zero);
+      const auto out = result.data<To>();
+      const auto x = array.data<From>();
+      for (std::size_t i = 0; i < out.size(); ++i) out[i] = convert_value<To>(x[i]);
+    });
+  });
+  return result;
+}
+
+}  // namespace
+
+std::vector<HostArray> evaluate(const OpRecord& op, const ReferenceContext& context) {
+  const auto& operands = context.operands;
+  const bool has_narrow_operand = std::any_of(
+      operands.begin(), operands.end(), [](const HostArray* x) { return is_bf16(x->type()); });
+  const bool has_narrow =
+      has_narrow_operand || std::any_of(context.results.begin(), context.results.end(), is_bf16);
+  // Bodies round inside.
+  if (!has_narrow || op.bodies != nullptr) return (*op.reference)(context);
+  std::vector<HostArray> wide;
+  wide.reserve(operands.size());
+  std::vector<const HostArray*> wide_operands;
+  for (const HostArray* operand : operands) {
+    if (!is_bf16(operand->type())) {
+      wide_operands.push_back(operand);
+      continue;
+    }
+    wide_operands.push_back(&wide.emplace_back(converted(*operand, DType::f32)));
+  }
+  // What is made from other dtypes is rounded once: f32 may not hold an integer.
+  const DType computed = has_narrow_operand ? DType::f32 : DType::f64;
+  std::vector<Type> types = context.results;
+  for (Type& type : types) type.dtype = is_bf16(type) ? computed : type.dtype;
+  std::vector<HostArray> results = (*op.reference)({.attributes = context.attributes,
+                                                    .operands = wide_operands,
+                                                    .results = types,
+                                                    .grains = context.grains,
+                                                    .call = context.call});
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if (is_bf16(context.results[i])) results[i] = converted(results[i], DType::bf16);
+  }
+  return results;
+}
+
+}  // namespace tessera::ops
