@@ -17,7 +17,13 @@ struct Config {
   std::int64_t layers = 4;
   std::int64_t d_ff = 1024;
   bool is_causal = false;
+  DType dtype = DType::f32;  // of activations; parameters are f32
 };
+
+inline nn::Dense dense(const nn::Scope& scope, std::int64_t inputs, std::int64_t features,
+                       DType dtype, bool use_bias = true) {
+  return {scope, inputs, features, use_bias, nn::init::lecun_normal(), nn::init::zeros(), dtype};
+}
 
 struct Block {
   nn::LayerNorm norm_attention, norm_mlp;
@@ -25,14 +31,15 @@ struct Block {
   nn::Dense up, down;
 
   Block(const nn::Scope& scope, const Config& c)
-      : norm_attention(scope / "LayerNorm_0", c.d_model),
-        norm_mlp(scope / "LayerNorm_1", c.d_model),
+      : norm_attention(scope / "LayerNorm_0", c.d_model, 1e-6, c.dtype),
+        norm_mlp(scope / "LayerNorm_1", c.d_model, 1e-6, c.dtype),
         attention(scope / "SelfAttention_0", {.num_heads = c.heads,
                                               .features = c.d_model,
                                               .use_bias = false,
-                                              .is_causal = c.is_causal}),
-        up(scope / "Dense_0", c.d_model, c.d_ff),
-        down(scope / "Dense_1", c.d_ff, c.d_model) {}
+                                              .is_causal = c.is_causal,
+                                              .dtype = c.dtype}),
+        up(dense(scope / "Dense_0", c.d_model, c.d_ff, c.dtype)),
+        down(dense(scope / "Dense_1", c.d_ff, c.d_model, c.dtype)) {}
 
   Array operator()(Array x) const {
     const Array y = with_sharding_constraint(norm_attention(x), P{"data"});
@@ -50,17 +57,18 @@ struct LM {
   nn::Dense head;
 
   LM(const nn::Scope& scope, const Config& c)
-      : tokens(scope / "tok_emb", c.vocab, c.d_model),
+      : tokens(scope / "tok_emb", c.vocab, c.d_model, nn::init::embedding(), c.dtype),
         positions(scope.param("pos_emb",
                               nn::init::value(nn::sinusoidal_positions(c.seq, c.d_model)),
                               {c.seq, c.d_model})),
         blocks(make_blocks(scope, c)),
-        norm(scope / "ln_f", c.d_model),
-        head(scope / "head", c.d_model, c.vocab, /*use_bias=*/false) {}
+        norm(scope / "ln_f", c.d_model, 1e-6, c.dtype),
+        head(dense(scope / "head", c.d_model, c.vocab, c.dtype, /*use_bias=*/false)) {}
 
   /// Token ids i32 [B,T] -> logits [B,T,V].
   Array operator()(const Array& ids) const {
-    Array x = tokens(ids) + positions.slice(0, 0, ids.dim(1));
+    Array x = tokens(ids);
+    x = x + astype(positions.slice(0, 0, ids.dim(1)), x.dtype());
     for (const Block& block : blocks) x = block(x);
     return head(norm(x));
   }
@@ -79,7 +87,7 @@ struct LM {
 /// Mean cross-entropy in nats of predicting ids[:, 1:] from logits[:, :-1].
 inline Array next_token_loss(const Array& logits, const Array& ids) {
   const Array targets = one_hot(ids.slice(1, 1), logits.dim(2));
-  const Array log_p = log_softmax(logits.slice(1, 0, -1));
+  const Array log_p = log_softmax(astype(logits.slice(1, 0, -1), DType::f32));
   return -mean(sum(targets * log_p, -1));
 }
 

@@ -28,8 +28,9 @@ struct DotReluDot {
                        {depth, depth})) {}
 
   Array operator()(const Array& x) const {
-    const Array y = with_sharding_constraint(relu(dot(x, w1)), P{"data", "model"});
-    return with_sharding_constraint(dot(y, w2), P{"data", none});
+    const Array y =
+        with_sharding_constraint(relu(dot(x, astype(w1, x.dtype()))), P{"data", "model"});
+    return with_sharding_constraint(dot(y, astype(w2, x.dtype())), P{"data", none});
   }
   TESSERA_MODULE(w1, w2)
 };
@@ -49,8 +50,9 @@ struct LogicalDotReluDot {
             {depth, depth})) {}
 
   Array operator()(const Array& x) const {
-    const Array y = nn::with_logical_constraint(relu(dot(x, w1)), {"batch", "hidden"});
-    return nn::with_logical_constraint(dot(y, w2), {"batch", "embed"});
+    const Array y =
+        nn::with_logical_constraint(relu(dot(x, astype(w1, x.dtype()))), {"batch", "hidden"});
+    return nn::with_logical_constraint(dot(y, astype(w2, x.dtype())), {"batch", "embed"});
   }
   TESSERA_MODULE(w1, w2)
 };

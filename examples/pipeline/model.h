@@ -15,7 +15,13 @@ struct Config {
   std::int64_t heads = 8;
   std::int64_t layers = 8;
   std::int64_t microbatches = 4;
+  DType dtype = DType::f32;  // of activations; parameters are f32
 };
+
+inline nn::Dense dense(const nn::Scope& scope, std::int64_t inputs, std::int64_t features,
+                       DType dtype) {
+  return {scope, inputs, features, true, nn::init::lecun_normal(), nn::init::zeros(), dtype};
+}
 
 struct Block {
   nn::SelfAttention attention;
@@ -23,12 +29,14 @@ struct Block {
   nn::Dense up, down;
 
   Block(const nn::Scope& scope, const Config& c)
-      : attention(scope / "MultiHeadDotProductAttention_0",
-                  {.num_heads = c.heads, .features = c.d_model, .qkv_features = c.d_model / 8}),
-        norm_attention(scope / "LayerNorm_0", c.d_model),
-        norm_mlp(scope / "LayerNorm_1", c.d_model),
-        up(scope / "Dense_0", c.d_model, 4 * c.d_model),
-        down(scope / "Dense_1", 4 * c.d_model, c.d_model) {}
+      : attention(scope / "MultiHeadDotProductAttention_0", {.num_heads = c.heads,
+                                                             .features = c.d_model,
+                                                             .qkv_features = c.d_model / 8,
+                                                             .dtype = c.dtype}),
+        norm_attention(scope / "LayerNorm_0", c.d_model, 1e-6, c.dtype),
+        norm_mlp(scope / "LayerNorm_1", c.d_model, 1e-6, c.dtype),
+        up(dense(scope / "Dense_0", c.d_model, 4 * c.d_model, c.dtype)),
+        down(dense(scope / "Dense_1", 4 * c.d_model, c.d_model, c.dtype)) {}
 
   Array operator()(Array x) const {
     x = norm_attention(x + attention(x));
@@ -39,8 +47,9 @@ struct Block {
 
 struct Transformer {
   std::vector<Block> blocks;
+  DType dtype;
 
-  Transformer(const nn::Scope& scope, const Config& c) {
+  Transformer(const nn::Scope& scope, const Config& c) : dtype(c.dtype) {
     for (std::int64_t i = 0; i < c.layers; ++i) {
       blocks.emplace_back((scope / ("block_" + std::to_string(i))).folded(), c);
     }
@@ -48,15 +57,16 @@ struct Transformer {
 
   /// [B,T,d_model] -> [B,T,d_model].
   Array operator()(Array x) const {
+    x = astype(x, dtype);
     for (const Block& block : blocks) x = remat(block)(x);
     return x;
   }
-  TESSERA_MODULE(blocks)
+  TESSERA_MODULE(blocks, dtype)
 };
 
 /// The mean squared error; a batch goes over the axis `fsdp`.
 inline Array loss_of(const Transformer& model, const Array& x, const Array& targets) {
-  const Array y = model(with_sharding_constraint(x, P{"fsdp"}));
+  const Array y = astype(model(with_sharding_constraint(x, P{"fsdp"})), DType::f32);
   return mean(square(y - with_sharding_constraint(targets, P{"fsdp"})));
 }
 

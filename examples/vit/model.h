@@ -20,6 +20,7 @@ struct Config {
   double dropout = 0.1;
   bool has_positions = false;  // the model otherwise does not know where its patches are
   std::string init = "xavier";
+  DType dtype = DType::f32;  // of activations; parameters are f32
 };
 
 /// Initialisers with the layout of what they make.
@@ -37,9 +38,9 @@ struct MLPBlock {
   nn::Dropout dropout2;
 
   MLPBlock(const nn::Scope& scope, const Config& c)
-      : fc1(scope / "fc1", c.embed, c.mlp_dim, true, kernel_init(c), bias_init()),
+      : fc1(scope / "fc1", c.embed, c.mlp_dim, true, kernel_init(c), bias_init(), c.dtype),
         dropout1(scope / "dropout1", c.dropout),
-        fc2(scope / "fc2", c.mlp_dim, c.embed, true, kernel_init(c), bias_init()),
+        fc2(scope / "fc2", c.mlp_dim, c.embed, true, kernel_init(c), bias_init(), c.dtype),
         dropout2(scope / "dropout2", c.dropout) {}
 
   Array operator()(const Array& x, const nn::Mode& mode) const {
@@ -55,12 +56,13 @@ struct EncoderBlock {
   MLPBlock mlp;
 
   EncoderBlock(const nn::Scope& scope, const Config& c)
-      : norm1(scope / "norm1", c.embed),
+      : norm1(scope / "norm1", c.embed, 1e-6, c.dtype),
         attn(scope / "attn", {.num_heads = c.heads,
                               .features = c.embed,
                               .kernel_init = kernel_init(c),
-                              .bias_init = bias_init()}),
-        norm2(scope / "norm2", c.embed),
+                              .bias_init = bias_init(),
+                              .dtype = c.dtype}),
+        norm2(scope / "norm2", c.embed, 1e-6, c.dtype),
         mlp(scope / "mlp", c) {}
 
   Array operator()(Array x, const nn::Mode& mode) const {
@@ -86,11 +88,12 @@ struct VisionTransformer {
                    .strides = {c.patch, c.patch},
                    .padding = "VALID",
                    .kernel_init = kernel_init(c),
-                   .bias_init = bias_init()}),
+                   .bias_init = bias_init(),
+                   .dtype = c.dtype}),
         cls_token(scope.param("cls_token", zeros({1, 1, c.embed}))),
         encoder_blocks(make_blocks(scope / "encoder_blocks", c)),
-        norm(scope / "norm", c.embed),
-        head(scope / "head", c.embed, c.classes, true, kernel_init(c), bias_init()) {
+        norm(scope / "norm", c.embed, 1e-6, c.dtype),
+        head(scope / "head", c.embed, c.classes, true, kernel_init(c), bias_init(), c.dtype) {
     if (!c.has_positions) return;
     const std::int64_t patches = (c.image / c.patch) * (c.image / c.patch);
     positions = scope.param("pos_embed", nn::init::normal(0.02), {1, 1 + patches, c.embed});
@@ -102,8 +105,8 @@ struct VisionTransformer {
     const std::int64_t batch = patches.dim(0);
     const std::int64_t embed = patches.dim(3);
     Array x = reshape(patches, {batch, patches.dim(1) * patches.dim(2), embed});
-    x = concatenate({broadcast_to(cls_token, {batch, 1, embed}), x}, 1);
-    if (positions) x = x + *positions;
+    x = concatenate({broadcast_to(astype(cls_token, x.dtype()), {batch, 1, embed}), x}, 1);
+    if (positions) x = x + astype(*positions, x.dtype());
     for (const EncoderBlock& block : encoder_blocks) x = block(x, mode);
     return head(reshape(norm(x).slice(1, 0, 1), {batch, embed}));
   }
@@ -122,7 +125,7 @@ struct VisionTransformer {
 /// Mean cross-entropy in nats of labels i32 [B] under logits [B,classes].
 inline Array cross_entropy(const Array& logits, const Array& labels) {
   const Array targets = one_hot(labels, logits.dim(1));
-  return -mean(sum(targets * log_softmax(logits), -1));
+  return -mean(sum(targets * log_softmax(astype(logits, DType::f32)), -1));
 }
 
 }  // namespace vit

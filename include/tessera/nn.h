@@ -2,15 +2,13 @@
 //
 //   struct Mlp {
 //     nn::Dense up, down;
-//     Mlp(nn::Scope scope, std::int64_t width)
-//         : up(scope / "Dense_0", width, 4 * width), down(scope / "Dense_1", 4 * width, width) {}
+//     explicit Mlp(nn::Scope s) : up(s / "Dense_0", 64, 256), down(s / "Dense_1", 256, 64) {}
 //     Array operator()(Operand x) const { return down(gelu(up(x))); }
 //     TESSERA_MODULE(up, down)
 //   };
-//   Mlp mlp(nn::Scope(Key(42)), 256);
+//   Mlp mlp(nn::Scope(Key(42)));
 //
-// A scope names parameters and derives their keys as Flax does, so the same names and the same seed
-// give the parameters that Flax gives: those of Linen, or with Scope::nnx those of NNX.
+// The same names and seed give the parameters of Linen, or with Scope::nnx those of NNX.
 #pragma once
 
 #include <concepts>
@@ -70,8 +68,7 @@ Initializer normal(double stddev = 1e-2);
 Initializer uniform(double scale = 1e-2);
 /// A normal cut off at two standard deviations, which makes its own deviation 0.88 `stddev`.
 Initializer truncated_normal(double stddev = 1e-2);
-/// Variance scale / fan. Fans count the receptive field: the product of the dimensions other than
-/// `in_axis` and `out_axis`, which may be negative.
+/// Variance scale / fan. Fans count the dimensions other than `in_axis` and `out_axis` as well.
 Initializer variance_scaling(double scale, Fan fan, Distribution distribution,
                              std::int64_t in_axis = -2, std::int64_t out_axis = -1);
 Initializer lecun_normal();
@@ -94,7 +91,6 @@ Initializer flattened(Initializer initializer, std::int64_t inputs, std::int64_t
 struct ScopeName {
   std::string text;
   std::source_location where;
-
   template <std::convertible_to<std::string> T>
   ScopeName(T&& name,  // NOLINT(google-explicit-constructor)
             std::source_location caller = std::source_location::current())
@@ -107,7 +103,6 @@ struct KeyFold {
   std::vector<std::string> names;
   std::uint32_t number = 0;
   bool has_names = true;  // otherwise the number alone is folded in
-
   Key operator()(const Key& root) const;
   std::string tessera_key() const;
 };
@@ -120,7 +115,7 @@ class Scope {
   /// The root. As in NNX a key depends on the number of keys that were made before it.
   static Scope nnx(const Key& key);
   TESSERA_COPYABLE(Scope);
-  /// The child of this name; throws UserError when the name is taken.
+  /// The child of this name, which must be new.
   Scope operator/(ScopeName name) const;
   /// A new parameter; throws UserError for a taken name and for more names than dimensions.
   Param param(std::string name, const Initializer& initializer, const Shape& shape,
@@ -133,11 +128,10 @@ class Scope {
 
   /// This scope with a key of its own as root key, as inside of Linen's nn.jit.
   Scope folded(std::source_location where = std::source_location::current()) const;
-  /// This scope for `length` layers at once: parameters get a first dimension, named `axis_name` in
-  /// their specs, whose slices have keys that are split from the root key.
+  /// This scope for `length` layers at once: parameters get a first dimension, named `axis_name`.
   Scope stacked(std::int64_t length, std::optional<SpecEntry> axis_name,
                 std::source_location where = std::source_location::current()) const;
-  /// This scope with all names free again, while the numbers of keys go on.
+  /// All names are free again, while the numbers of keys go on.
   Scope traced_again() const;
 
  private:
@@ -150,42 +144,46 @@ class Scope {
   std::shared_ptr<State> state_;
 };
 
-// --- layers; x [..., features]
+// --- layers; x [..., features]. Inputs and parameters are converted to the dtype, if there is one.
 
 /// x W + b, W [inputs, features].
 struct Dense {
   Param kernel;
   std::optional<Param> bias;
+  std::optional<DType> dtype;
 
   Dense(const Scope& scope, std::int64_t inputs, std::int64_t features, bool use_bias = true,
         const Initializer& kernel_init = init::lecun_normal(),
-        const Initializer& bias_init = init::zeros());
+        const Initializer& bias_init = init::zeros(), std::optional<DType> dtype = {});
   Array operator()(Operand x) const;
   TESSERA_COPYABLE(Dense);
-  TESSERA_MODULE(kernel, bias)
+  TESSERA_MODULE(kernel, bias, dtype)
 };
 
 /// Rows of a table [count, features] by i32 ids [...] -> [..., features].
 struct Embed {
   Param embedding;
+  std::optional<DType> dtype;
 
   Embed(const Scope& scope, std::int64_t count, std::int64_t features,
-        const Initializer& embedding_init = init::embedding());
+        const Initializer& embedding_init = init::embedding(), std::optional<DType> dtype = {});
   Array operator()(Operand ids) const;
   TESSERA_COPYABLE(Embed);
-  TESSERA_MODULE(embedding)
+  TESSERA_MODULE(embedding, dtype)
 };
 
 /// (x - mean) rsqrt(variance + epsilon) scale + bias over the last dimension, with the variance as
-/// max(0, E[x x] - E[x]^2).
+/// max(0, E[x x] - E[x]^2). Of bf16 all of this is f32, and the result is rounded.
 struct LayerNorm {
   Param scale, bias;
   double epsilon;
+  std::optional<DType> dtype;
 
-  LayerNorm(const Scope& scope, std::int64_t features, double epsilon = 1e-6);
+  LayerNorm(const Scope& scope, std::int64_t features, double epsilon = 1e-6,
+            std::optional<DType> dtype = {});
   Array operator()(Operand x) const;
   TESSERA_COPYABLE(LayerNorm);
-  TESSERA_MODULE(scale, bias, epsilon)
+  TESSERA_MODULE(scale, bias, epsilon, dtype)
 };
 
 /// Windows over x [n, space.., inputs] -> [n, space.., features], with the padding of Linen.
@@ -199,35 +197,35 @@ struct ConvOptions {
   bool use_bias = true;
   Initializer kernel_init = init::lecun_normal();
   Initializer bias_init = init::zeros();
+  std::optional<DType> dtype = {};
 };
 
 struct Conv {
   Param kernel;  // [kernel_size.., inputs / groups, features]
   std::optional<Param> bias;
+  std::optional<DType> dtype;
   Static<tessera::ConvOptions> options;
 
   Conv(const Scope& scope, std::int64_t inputs, std::int64_t features, const ConvOptions& options);
   Array operator()(Operand x) const;
   TESSERA_COPYABLE(Conv);
-  TESSERA_MODULE(kernel, bias, options)
+  TESSERA_MODULE(kernel, bias, dtype, options)
 };
 
 /// What layers do that differ in training.
 struct Mode {
   std::optional<Key> dropout_key;  // nothing: no dropout
-
   static Mode eval() { return {}; }
   static Mode train(Key key) { return {.dropout_key = std::move(key)}; }
   TESSERA_TREE(dropout_key)
 };
 
-/// In training, elements become 0 with probability `rate` and x / (1 - rate) otherwise. Layers of
-/// different scopes and calls with different keys drop different elements.
+/// In training, elements become 0 with probability `rate` and x / (1 - rate) otherwise; which ones
+/// depends on scope and key.
 struct Dropout {
-  double rate;
+  double rate;  // 0 <= rate < 1
   KeyFold fold;
 
-  /// Throws UserError unless 0 <= rate < 1.
   Dropout(const Scope& scope, double rate,
           std::source_location where = std::source_location::current());
   Array operator()(Operand x, const Mode& mode) const;
@@ -243,6 +241,7 @@ struct AttentionOptions {
   bool is_causal = false;                          // position t sees positions up to t only
   Initializer kernel_init = init::lecun_normal();  // drawn on [inputs, outputs]
   Initializer bias_init = init::zeros();
+  std::optional<DType> dtype = {};
 };
 
 /// Multi-head self-attention, x [B,T,features] -> [B,T,features].
@@ -250,17 +249,18 @@ struct SelfAttention {
   Param query, key, value, out;  // kernels [F,H,D], [F,H,D], [F,H,D], [H,D,F]
   std::optional<Param> query_bias, key_bias, value_bias, out_bias;
   bool is_causal;
+  std::optional<DType> dtype;
 
   /// Throws UserError when the heads do not divide the features.
   SelfAttention(const Scope& scope, const AttentionOptions& options,
                 std::source_location where = std::source_location::current());
   Array operator()(Operand x) const;
   TESSERA_COPYABLE(SelfAttention);
-  TESSERA_MODULE(query, key, value, out, query_bias, key_bias, value_bias, out_bias, is_causal)
+  TESSERA_MODULE(query, key, value, out, query_bias, key_bias, value_bias, out_bias, is_causal,
+                 dtype)
 };
 
-/// softmax(q k^T / sqrt(D)) v: q [B,T,H,D], k and v [B,S,H,D] -> [B,T,H,D]. Throws UserError for
-/// shapes that do not fit.
+/// softmax(q k^T / sqrt(D)) v: q [B,T,H,D], k and v [B,S,H,D] -> [B,T,H,D]; the softmax is f32.
 Array dot_product_attention(Operand q, Operand k, Operand v, bool is_causal = false);
 
 /// Layers of one kind, one after the other: parameters have a first dimension for the layer.
@@ -279,12 +279,12 @@ struct Scanned {
 };
 
 struct ScanOptions {
-  std::int64_t length;                      // how many layers
+  std::int64_t length;
   std::optional<SpecEntry> axis_name = {};  // of their dimension; annotated parameters need it
   std::source_location where = std::source_location::current();
 };
 
-/// Layers Layer(scope, args...) as nn.scan of Linen makes them, compiled once for all.
+/// Layers Layer(scope, args...) as nn.scan of Linen makes them.
 template <typename Layer, typename... Args>
 Scanned<Layer> scan(const Scope& scope, const ScanOptions& options, const Args&... args) {
   const Scope stacked = scope.stacked(options.length, options.axis_name, options.where);

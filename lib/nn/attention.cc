@@ -25,7 +25,7 @@ std::int64_t head_width(const AttentionOptions& options, const std::source_locat
 
 SelfAttention::SelfAttention(const Scope& scope, const AttentionOptions& o,
                              std::source_location where)
-    : is_causal(o.is_causal) {
+    : is_causal(o.is_causal), dtype(o.dtype) {
   const std::int64_t width = head_width(o, where);
   const std::int64_t all = o.num_heads * width;
   auto project = [&](const char* name, Param& kernel, std::optional<Param>& bias) {
@@ -45,14 +45,18 @@ SelfAttention::SelfAttention(const Scope& scope, const AttentionOptions& o,
 
 Array SelfAttention::operator()(Operand x) const {
   const CallScope call(x.where);
+  const auto as = [&](const Array& array) {
+    return dtype && array.dtype() != *dtype ? astype(array, *dtype) : array;
+  };
+  const Array inputs = as(x.array);
   auto project = [&](const Param& kernel, const std::optional<Param>& bias) {
-    const Array y = einsum("btf,fhd->bthd", x, kernel);
-    return bias ? y + *bias : y;
+    const Array y = einsum("btf,fhd->bthd", inputs, as(kernel));
+    return bias ? y + as(*bias) : y;
   };
   const Array attended = dot_product_attention(project(query, query_bias), project(key, key_bias),
                                                project(value, value_bias), is_causal);
-  const Array y = einsum("bthd,hdf->btf", attended, out);
-  return out_bias ? y + *out_bias : y;
+  const Array y = einsum("bthd,hdf->btf", attended, as(out));
+  return out_bias ? y + as(*out_bias) : y;
 }
 
 namespace {
@@ -84,13 +88,16 @@ Array dot_product_attention(Operand q, Operand k, Operand v, bool is_causal) {
   const auto depth = static_cast<double>(q.array.dim(-1));
   const Array scaled = div(q, std::sqrt(depth));
   Array weights = einsum("bqhd,bkhd->bhqk", scaled, k);
+  const DType dtype = weights.dtype();
+  if (dtype == DType::bf16) weights = astype(weights, DType::f32);
   if (is_causal) {
     const std::int64_t length_q = weights.dim(2);
     const std::int64_t length_k = weights.dim(3);
     const Array is_seen = iota({length_q, length_k}, 0) >= iota({length_q, length_k}, 1);
     weights = where(is_seen, weights, std::numeric_limits<float>::lowest());
   }
-  return einsum("bhqk,bkhd->bqhd", softmax(weights), v);
+  const Array shares = softmax(weights);
+  return einsum("bhqk,bkhd->bqhd", shares.dtype() == dtype ? shares : astype(shares, dtype), v);
 }
 
 }  // namespace tessera::nn

@@ -13,38 +13,52 @@ TESSERA_DEFINE_COPYABLE(Dropout);
 TESSERA_DEFINE_COPYABLE(Embed);
 TESSERA_DEFINE_COPYABLE(LayerNorm);
 
+namespace {
+
+Array as(const Array& x, const std::optional<DType>& dtype) {
+  return dtype && x.dtype() != *dtype ? astype(x, *dtype) : x;
+}
+
+}  // namespace
+
 Dense::Dense(const Scope& scope, std::int64_t inputs, std::int64_t features, bool use_bias,
-             const Initializer& kernel_init, const Initializer& bias_init)
-    : kernel(scope.param("kernel", kernel_init, {inputs, features})) {
+             const Initializer& kernel_init, const Initializer& bias_init,
+             std::optional<DType> computed)
+    : kernel(scope.param("kernel", kernel_init, {inputs, features})), dtype(computed) {
   if (use_bias) bias = scope.param("bias", bias_init, {features});
 }
 
 Array Dense::operator()(Operand x) const {
   const CallScope call(x.where);
-  const Array y = dot(x, kernel);
-  return bias ? y + *bias : y;
+  const Array y = dot(as(x.array, dtype), as(kernel, dtype));
+  return bias ? y + as(*bias, dtype) : y;
 }
 
 Embed::Embed(const Scope& scope, std::int64_t count, std::int64_t features,
-             const Initializer& embedding_init)
-    : embedding(scope.param("embedding", embedding_init, {count, features})) {}
+             const Initializer& embedding_init, std::optional<DType> computed)
+    : embedding(scope.param("embedding", embedding_init, {count, features})), dtype(computed) {}
 
 Array Embed::operator()(Operand ids) const {
   const CallScope call(ids.where);
-  return take(embedding, ids, 0);
+  // Rows are converted after they are taken, so that their gradients are added in f32.
+  return as(take(embedding, ids, 0), dtype);
 }
 
-LayerNorm::LayerNorm(const Scope& scope, std::int64_t features, double norm_epsilon)
+LayerNorm::LayerNorm(const Scope& scope, std::int64_t features, double norm_epsilon,
+                     std::optional<DType> computed)
     : scale(scope.param("scale", init::ones(), {features})),
       bias(scope.param("bias", init::zeros(), {features})),
-      epsilon(norm_epsilon) {}
+      epsilon(norm_epsilon),
+      dtype(computed) {}
 
 Array LayerNorm::operator()(Operand x) const {
   const CallScope call(x.where);
-  const Array mean_x = mean(x, -1, keepdims);
-  const Array mean_square = mean(square(x), -1, keepdims);
+  const Array v =
+      !x.is_number() && x.array.dtype() == DType::bf16 ? astype(x, DType::f32) : x.array;
+  const Array mean_x = mean(v, -1, keepdims);
+  const Array mean_square = mean(square(v), -1, keepdims);
   const Array variance = maximum(mean_square - square(mean_x), 0.0);
-  return (x - mean_x) * (rsqrt(variance + epsilon) * scale) + bias;
+  return as((v - mean_x) * (rsqrt(variance + epsilon) * scale) + bias, dtype);
 }
 
 namespace {
@@ -74,14 +88,15 @@ Static<tessera::ConvOptions> static_options(const ConvOptions& o) {
 
 Conv::Conv(const Scope& scope, std::int64_t inputs, std::int64_t features, const ConvOptions& o)
     : kernel(scope.param("kernel", o.kernel_init, kernel_shape(o, inputs, features))),
+      dtype(o.dtype),
       options(static_options(o)) {
   if (o.use_bias) bias = scope.param("bias", o.bias_init, {features});
 }
 
 Array Conv::operator()(Operand x) const {
   const CallScope call(x.where);
-  const Array y = conv(x, kernel, *options);
-  return bias ? y + *bias : y;
+  const Array y = conv(as(x.array, dtype), as(kernel, dtype), *options);
+  return bias ? y + as(*bias, dtype) : y;
 }
 
 static std::string text_of(double number) {

@@ -125,18 +125,20 @@ ValueId dot_vjp(VjpContext& c, std::size_t i) {
   const Ints cotangent_last = joined(mine.batch, contract_labels, mine.free);
   if (!std::is_sorted(cotangent_first.begin(), cotangent_first.end()) &&
       std::is_sorted(cotangent_last.begin(), cotangent_last.end())) {
-    return dot_general(c.b, c.operand(1 - i), cotangent,
-                       {.lhs_contract = other.free,
-                        .rhs_contract = cotangent_contract,
-                        .lhs_batch = other.batch,
-                        .rhs_batch = cotangent_batch});
+    const ValueId product = dot_general(c.b, c.operand(1 - i), cotangent,
+                                        {.lhs_contract = other.free,
+                                         .rhs_contract = cotangent_contract,
+                                         .lhs_batch = other.batch,
+                                         .rhs_batch = cotangent_batch});
+    return convert(c.b, product, c.operand_type(i).dtype);
   }
   const ValueId product = dot_general(c.b, cotangent, c.operand(1 - i),
                                       {.lhs_contract = cotangent_contract,
                                        .rhs_contract = other.free,
                                        .lhs_batch = cotangent_batch,
                                        .rhs_batch = other.batch});
-  return transpose(c.b, product, permutation_to_order(cotangent_first));
+  return transpose(c.b, convert(c.b, product, c.operand_type(i).dtype),
+                   permutation_to_order(cotangent_first));
 }
 
 // --- batching

@@ -170,21 +170,17 @@ ValueId expand_dims(Builder& b, ValueId x, const Ints& dims, const Shape& shape)
   return broadcast_in_dim(b, x, std::move(kept), shape);
 }
 ValueId dot_general(Builder& b, ValueId lhs, ValueId rhs, const DotDims& dims) {
-  const DType dtype = b.type(lhs).dtype;
-  const ValueId product = b.emit("dot_general",
-                                 {{"lhs_batch", dims.lhs_batch},
-                                  {"lhs_contract", dims.lhs_contract},
-                                  {"rhs_batch", dims.rhs_batch},
-                                  {"rhs_contract", dims.rhs_contract}},
-                                 {lhs, rhs});
-  return convert(b, product, dtype);
+  return b.emit("dot_general",
+                {{"lhs_batch", dims.lhs_batch},
+                 {"lhs_contract", dims.lhs_contract},
+                 {"rhs_batch", dims.rhs_batch},
+                 {"rhs_contract", dims.rhs_contract}},
+                {lhs, rhs});
 }
 
 ValueId conv(Builder& b, ValueId lhs, ValueId rhs, Ints stride, Ints dilation) {
-  const DType dtype = b.type(lhs).dtype;
-  const ValueId product = b.emit(
-      "conv", {{"dilation", std::move(dilation)}, {"stride", std::move(stride)}}, {lhs, rhs});
-  return convert(b, product, dtype);
+  return b.emit("conv", {{"dilation", std::move(dilation)}, {"stride", std::move(stride)}},
+                {lhs, rhs});
 }
 
 // --- indexing, sorting

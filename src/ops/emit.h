@@ -82,7 +82,7 @@ ValueId concatenate(Builder& b, std::vector<ValueId> parts, std::int64_t dim);
 
 /// What sums of elements are kept in: f32 for bf16.
 DType sum_dtype(DType dtype);
-/// Of the dtype of `x`, as are all below whose op gives sums of a wider one.
+/// Of the dtype of `x`.
 ValueId reduce_sum(Builder& b, ValueId x, Ints dims);
 ValueId reduce_max(Builder& b, ValueId x, Ints dims);
 ValueId reduce_or(Builder& b, ValueId x, Ints dims);
@@ -95,6 +95,7 @@ struct DotDims {
   Ints lhs_batch = {};
   Ints rhs_batch = {};
 };
+/// Of what sums of the dtype are kept in.
 ValueId dot_general(Builder& b, ValueId lhs, ValueId rhs, const DotDims& dims);
 /// [batch.., n, space.., c] and [batch.., window.., c, o] -> [batch.., n, space.., o]
 ValueId conv(Builder& b, ValueId lhs, ValueId rhs, Ints stride, Ints dilation);

@@ -72,14 +72,15 @@ ValueId weighted_total(Program& program, ValueId x) {
   for (std::int64_t i = 0; i < type.rank(); ++i) dims.push_back(i);
   program.random().shuffle(dims);
   const ValueId weighted = ops::mul(program.builder(), x, program.add_input({.type = type}));
-  return ops::reduce_sum(program.builder(), weighted, dims);
+  return ops::reduce_sum(program.builder(), ops::convert(program.builder(), weighted, DType::f32),
+                         dims);
 }
 
 /// Float values that little else uses come first.
 std::vector<ValueId> floats_for_loss(Program& program) {
   std::vector<ValueId> floats;
   for (ValueId id : random_outputs(program)) {
-    if (program.type(id).dtype == DType::f32) floats.push_back(id);
+    if (is_float(program.type(id).dtype)) floats.push_back(id);
   }
   const ValueId recent = program.recent([](const Type& type) { return type.dtype == DType::f32; });
   if (recent != ir::kNoValue) floats.push_back(recent);
@@ -103,7 +104,7 @@ ir::Function with_gradient(Program& program) {
   std::vector<std::size_t> wrt;
   for (std::size_t i = 0; i < program.function().inputs.size(); ++i) {
     const Type& input = program.type(program.function().inputs[i]);
-    if (input.dtype == DType::f32 && random.chance(60)) wrt.push_back(i);
+    if (is_float(input.dtype) && random.chance(60)) wrt.push_back(i);
   }
   std::vector<ValueId> outputs = {loss};
   if (random.chance(50)) outputs.push_back(random_outputs(program)[0]);
@@ -189,7 +190,8 @@ std::string data_text(const ops::HostArray& array) {
   return ops::dispatch(array.type().dtype, [&](auto zero) {
     using T = decltype(zero);
     std::string text;
-    for (T element : array.data<T>()) text += fmt::format(" {}", element);
+    using Shown = std::conditional_t<std::is_same_v<T, bfloat16>, float, T>;
+    for (T element : array.data<T>()) text += fmt::format(" {}", Shown{element});
     return text;
   });
 }

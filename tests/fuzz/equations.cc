@@ -136,24 +136,24 @@ void concatenate(Program& p) {
 void reduce(Program& p, const ops::OpRecord& op) {
   const bool is_logical = *op.types == ops::TypeSet::boolean;
   const DType dtype = is_logical              ? DType::boolean
-                      : p.random().chance(80) ? DType::f32
+                      : p.random().chance(80) ? any_float(p)
                       : p.random().chance(50) ? DType::i32
                                               : DType::u32;
-  const ValueId x = p.any(dtype, 1);
+  const ValueId x = fitting(p, op, p.any(dtype, 1));
   const std::int64_t rank = p.type(x).rank();
   const std::int64_t count = p.random().between(1, std::min<std::int64_t>(rank, 3));
   p.emit(*op.name, {{"dims", some_dims(p, rank, count)}}, {x});
 }
 
 void argmax(Program& p, std::string_view op) {
-  const ValueId x = p.any(p.random().chance(80) ? DType::f32 : DType::i32, 1);
+  const ValueId x = p.any(p.random().chance(80) ? any_float(p) : DType::i32, 1);
   const std::int64_t dim = any_dim(p, x);
   if (p.shape(x)[at(dim)] > 0) p.emit(op, {{"dim", dim}}, {x});
 }
 
 /// What the left operand's dimensions do, and a fresh or old right operand that fits.
 void dot_general(Program& p) {
-  const DType dtype = p.random().chance(85) ? DType::f32 : DType::i32;
+  const DType dtype = p.random().chance(85) ? any_float(p) : DType::i32;
   static const std::vector<std::int64_t> long_sizes = {40, 70, 130, 257};
   ValueId x = p.any(dtype);
   if (p.random().chance(25)) {
@@ -254,7 +254,7 @@ void random_fold_in(Program& p) {
 
 DType any_dtype(Program& p) {
   static const std::vector<DType> dtypes = {DType::f32, DType::f32, DType::i32, DType::u32};
-  return p.random().choose(dtypes);
+  return p.random().chance(15) ? DType::bf16 : p.random().choose(dtypes);
 }
 
 void constant(Program& p) {
@@ -283,7 +283,8 @@ void sharding_constraint(Program& p) {
 
 /// NaNs have many bits; they are made zeros before anything reads them as bits.
 void bitcast(Program& p) {
-  ValueId x = p.any(any_dtype(p));
+  static const std::vector<DType> dtypes = {DType::f32, DType::i32, DType::u32};
+  ValueId x = p.any(p.random().choose(dtypes));
   if (p.type(x).dtype == DType::f32) {
     const ValueId is_number =
         p.emit_anyway("compare", {{"direction", std::string("eq")}}, {x, x}).at(0);
@@ -293,7 +294,7 @@ void bitcast(Program& p) {
             .at(0);
     x = p.emit_anyway("select", {}, {is_number, x, zero}).at(0);
   }
-  p.emit("bitcast", {{"dtype", any_dtype(p)}}, {x});
+  p.emit("bitcast", {{"dtype", p.random().choose(dtypes)}}, {x});
 }
 
 // --- all others
@@ -351,6 +352,13 @@ std::vector<Recipe> weighted_recipes() {
 }
 
 }  // namespace
+
+DType any_float(Program& p) { return p.random().chance(20) ? DType::bf16 : DType::f32; }
+
+ValueId fitting(Program& p, const ops::OpRecord& op, ValueId x) {
+  if (ops::contains(*op.types, p.type(x).dtype)) return x;
+  return p.emit_anyway("convert", {{"dtype", DType::f32}}, {x}).at(0);
+}
 
 std::int64_t any_dim(Program& p, ValueId x) { return p.random().between(0, p.type(x).rank() - 1); }
 

@@ -55,6 +55,9 @@ ValueId as_type(Program& p, ValueId x, const Type& type) {
     for (std::int64_t i = 0; i < p.type(x).rank(); ++i) dims.push_back(i);
     p.random().shuffle(dims);
     const bool is_logical = p.type(x).dtype == DType::boolean;
+    if (p.type(x).dtype == DType::bf16) {
+      x = p.emit_anyway("convert", {{"dtype", DType::f32}}, {x})[0];
+    }
     const char* op = is_logical ? "reduce_or" : p.random().chance(70) ? "reduce_sum" : "reduce_max";
     x = p.emit_anyway(op, {{"dims", dims}}, {x})[0];
   }
@@ -78,7 +81,7 @@ ValueId next_carry(Program& p, ValueId carry) {
   const ValueId same = p.recent([&](const Type& other) { return other == type; });
   if (same != ir::kNoValue && same != carry && p.random().chance(60)) return same;
   const ValueId next = mixed(p, carry, as_type(p, any_or(p, carry), type));
-  if (type.dtype != DType::f32 || p.random().chance(30)) return next;
+  if (!is_float(type.dtype) || p.random().chance(30)) return next;
   auto full = [&](double value) { return as_type(p, scalar(p, value, DType::f32), type); };
   return p.emit_anyway("clamp", {}, {full(-4.0), next, full(4.0)})[0];
 }

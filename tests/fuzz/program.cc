@@ -11,12 +11,14 @@ namespace {
 
 /// Whether enough elements are finite, so that wrong bits would be seen.
 bool is_alive(const ops::HostArray& array) {
-  if (array.type().dtype != DType::f32) return true;
-  const auto elements = array.data<float>();
-  const auto finite = std::count_if(elements.begin(), elements.end(), [](float x) {
-    return std::isfinite(x) && std::fabs(x) < 1e30f;
-  });
-  return 2 * finite >= static_cast<std::ptrdiff_t>(elements.size());
+  const auto has_finite = [](const auto elements) {
+    const auto finite = std::count_if(elements.begin(), elements.end(), [](float x) {
+      return std::isfinite(x) && std::fabs(x) < 1e30f;
+    });
+    return 2 * finite >= static_cast<std::ptrdiff_t>(elements.size());
+  };
+  if (array.type().dtype == DType::bf16) return has_finite(array.data<bfloat16>());
+  return array.type().dtype != DType::f32 || has_finite(array.data<float>());
 }
 
 }  // namespace
@@ -111,9 +113,9 @@ ValueId Program::any(DType dtype, std::int64_t min_rank) {
 }
 
 ValueId Program::any(std::int64_t min_rank) {
-  static const std::vector<DType> dtypes = {DType::f32, DType::f32, DType::f32,
-                                            DType::f32, DType::f32, DType::f32,
-                                            DType::i32, DType::u32, DType::boolean};
+  static const std::vector<DType> dtypes = {DType::f32,     DType::f32,  DType::f32, DType::f32,
+                                            DType::f32,     DType::f32,  DType::i32, DType::u32,
+                                            DType::boolean, DType::bf16, DType::bf16};
   return any(random_.choose(dtypes), min_rank);
 }
 

@@ -112,6 +112,10 @@ Recipes control_recipes();
 void add_random_equation(Program& program);
 /// One dimension of `x`, whose rank is 1 or more.
 std::int64_t any_dim(Program& program, ValueId x);
+/// f32, now and then bf16.
+DType any_float(Program& program);
+/// `x`, as f32 where the op takes no bf16.
+ValueId fitting(Program& program, const ops::OpRecord& op, ValueId x);
 /// Indices into [0, size) with repeats, and now and then some outside.
 ValueId indices(Program& program, Shape shape, std::int64_t size);
 /// A sharding of an array: axes, or now and then parts of axes; mostly not more shards than

@@ -49,7 +49,9 @@ std::string element_text(const HostArray& array, std::size_t i) {
   return ops::dispatch(array.type().dtype, [&](auto zero) {
     using T = decltype(zero);
     const T value = array.data<T>()[i];
-    if constexpr (std::is_same_v<T, float>) {
+    if constexpr (std::is_same_v<T, bfloat16>) {
+      return fmt::format("{} ({:#06x})", float{value}, value.bits());
+    } else if constexpr (std::is_same_v<T, float>) {
       return fmt::format("{} ({:#010x})", value, std::bit_cast<std::uint32_t>(value));
     } else {
       return fmt::format("{}", value);
@@ -61,6 +63,10 @@ template <typename T>
 bool is_close(T x, T y, double max_ulp) {
   if constexpr (std::is_same_v<T, float>) {
     return ulps_between(x, y) <= max_ulp;
+  } else if constexpr (std::is_same_v<T, bfloat16>) {
+    // What differs by a few units of f32 may round to neighbours.
+    constexpr double kUnit = 65536.0;
+    return ulps_between(x, y) <= (max_ulp > 0.0 ? kUnit : 0.0);
   } else if constexpr (std::is_floating_point_v<T>) {
     return std::memcmp(&x, &y, sizeof(T)) == 0 || (std::isnan(x) && std::isnan(y));
   } else {

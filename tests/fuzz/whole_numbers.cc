@@ -18,6 +18,7 @@ using ir::ValueId;
 
 constexpr double kUnknown = std::numeric_limits<double>::infinity();
 constexpr double kMostExact = 1 << 24;
+constexpr double kMostExactInBf16 = 1 << 8;
 constexpr double kInput = 3;
 
 enum class Growth { same, sum, product, terms, contraction };
@@ -81,7 +82,8 @@ class Bounds {
     if (equation.op == &ops::scan_op) return visit_scan(equation);
     for (ValueId id : equation.results) {
       const double bound = bound_of(equation, f_.type(id));
-      bounds_[id] = bound < kMostExact ? bound : kUnknown;
+      const double most = f_.type(id).dtype == DType::bf16 ? kMostExactInBf16 : kMostExact;
+      bounds_[id] = bound < most ? bound : kUnknown;
     }
   }
 
@@ -156,7 +158,10 @@ std::vector<bool> whole_outputs(const Function& function) {
   std::vector<double> inputs;
   for (ValueId id : function.inputs) {
     const DType dtype = function.type(id).dtype;
-    inputs.push_back(dtype == DType::f32 ? kInput : is_integer(dtype) ? kMostExact / 2 : 1);
+    inputs.push_back(dtype == DType::f32    ? kInput
+                     : dtype == DType::bf16 ? kUnknown
+                     : is_integer(dtype)    ? kMostExact / 2
+                                            : 1);
   }
   std::vector<bool> result;
   for (double bound : Bounds(function).run(inputs)) result.push_back(bound < kUnknown);

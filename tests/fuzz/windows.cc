@@ -11,13 +11,10 @@ using Ids = std::vector<ValueId>;
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-DType any_number(Program& p) {
-  static const std::vector<DType> dtypes = {DType::f32, DType::f32, DType::f32, DType::i32};
-  return p.random().choose(dtypes);
-}
+DType any_number(Program& p) { return p.random().chance(75) ? any_float(p) : DType::i32; }
 
 void cumulate(Program& p, const ops::OpRecord& op) {
-  const ValueId x = p.any(any_number(p), 1);
+  const ValueId x = fitting(p, op, p.any(any_number(p), 1));
   p.emit(*op.name, {{"dim", any_dim(p, x)}, {"reverse", p.random().chance(50)}}, {x});
 }
 
@@ -31,7 +28,7 @@ void top_k(Program& p) {
 // --- windows
 
 void reduce_window(Program& p, const ops::OpRecord& op) {
-  const ValueId x = p.any(any_number(p), 1);
+  const ValueId x = fitting(p, op, p.any(any_number(p), 1));
   Ints window, stride;
   for (std::int64_t size : p.shape(x)) {
     const bool has_window = size > 0 && p.random().chance(60);
@@ -45,7 +42,7 @@ void reduce_window(Program& p, const ops::OpRecord& op) {
 void conv(Program& p) {
   const std::int64_t space = p.random().between(1, 2);
   const std::int64_t batch = p.random().chance(20) ? 1 : 0;
-  const DType dtype = p.random().chance(85) ? DType::f32 : DType::i32;
+  const DType dtype = p.random().chance(85) ? any_float(p) : DType::i32;
   const ValueId old = p.recent([&](const Type& type) {
     return type.dtype == dtype && type.rank() == batch + space + 2 &&
            std::count(type.shape.begin(), type.shape.end(), 0) == 0;
@@ -120,7 +117,7 @@ void gather_along(Program& p) {
 }
 
 void scatter_add_along(Program& p) {
-  const ValueId updates = p.any(any_number(p), 1);
+  const ValueId updates = fitting(p, ir::op_named("scatter_add_along"), p.any(any_number(p), 1));
   const std::int64_t dim = any_dim(p, updates);
   const std::int64_t size = p.size();
   const ValueId places = indices(p, p.shape(updates), size);

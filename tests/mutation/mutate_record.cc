@@ -260,7 +260,8 @@ T changed_element(T x, bool is_negated) {
   if constexpr (std::is_same_v<T, bool>) {
     return !x;
   } else {
-    return is_negated ? static_cast<T>(T{} - x) : static_cast<T>(x + T{1});
+    const auto one = static_cast<T>(1.0F);
+    return is_negated ? static_cast<T>(T{} - x) : static_cast<T>(x + one);
   }
 }
 

@@ -19,6 +19,8 @@ std::string dtypes_text(ops::TypeSet set) {
       return "floats";
     case ops::TypeSet::numbers:
       return "integers, floats";
+    case ops::TypeSet::wide_numbers:
+      return "integers, f32, f64";
     case ops::TypeSet::bits:
       return "booleans, integers";
     default:

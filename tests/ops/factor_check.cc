@@ -121,6 +121,7 @@ std::vector<HostArray> changed_elsewhere(const Case& c, const Factors& factors, 
 /// What does not change a reduction.
 template <typename T>
 T neutral(ops::Reduction reduction) {
+  if constexpr (std::is_same_v<T, bfloat16>) return T(neutral<float>(reduction));
   using Limits = std::numeric_limits<T>;
   switch (reduction) {
     case ops::Reduction::max:
@@ -128,7 +129,7 @@ T neutral(ops::Reduction reduction) {
     case ops::Reduction::min:
       return Limits::has_infinity ? Limits::infinity() : Limits::max();
     case ops::Reduction::logical_and:
-      return T{true};
+      return static_cast<T>(1.0F);
     default:
       return T{};
   }
@@ -136,8 +137,12 @@ T neutral(ops::Reduction reduction) {
 
 template <typename T>
 T joined_bits(T x, T y) {
-  using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
-  return std::bit_cast<T>(std::bit_cast<Bits>(x) | std::bit_cast<Bits>(y));
+  if constexpr (std::is_same_v<T, bfloat16>) {
+    return T::from_bits(x.bits() | y.bits());
+  } else {
+    using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+    return std::bit_cast<T>(std::bit_cast<Bits>(x) | std::bit_cast<Bits>(y));
+  }
 }
 
 template <typename T>

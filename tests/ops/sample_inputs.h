@@ -64,21 +64,22 @@ template <typename T>
 T draw_element(std::mt19937_64& generator, const ops::SampleOperand& operand, Values values) {
   if constexpr (std::is_same_v<T, bfloat16>) {
     return bfloat16(draw_element<float>(generator, operand, values));
-  }
-  const double unit = draw_unit(generator);
-  if constexpr (std::is_floating_point_v<T>) {
-    const T infinity = std::numeric_limits<T>::infinity();
-    const T special[] = {T{-0.0},   T{0.0},    std::numeric_limits<T>::denorm_min(),
-                         infinity,  -infinity, std::numeric_limits<T>::quiet_NaN(),
-                         T(-1e-40), T(1e-40)};
-    const std::uint64_t pick = generator();
-    if (values == Values::special && pick % 5 == 0) return special[pick / 5 % std::size(special)];
-    return static_cast<T>(operand.low + unit * (operand.high - operand.low));
   } else {
-    // Both ends included.
-    const double whole = std::floor(operand.low + unit * (operand.high - operand.low + 1.0));
-    // Negative samples of unsigned operands wrap.
-    return static_cast<T>(static_cast<std::int64_t>(std::min(whole, operand.high)));
+    const double unit = draw_unit(generator);
+    if constexpr (std::is_floating_point_v<T>) {
+      const T infinity = std::numeric_limits<T>::infinity();
+      const T special[] = {T{-0.0},   T{0.0},    std::numeric_limits<T>::denorm_min(),
+                           infinity,  -infinity, std::numeric_limits<T>::quiet_NaN(),
+                           T(-1e-40), T(1e-40)};
+      const std::uint64_t pick = generator();
+      if (values == Values::special && pick % 5 == 0) return special[pick / 5 % std::size(special)];
+      return static_cast<T>(operand.low + unit * (operand.high - operand.low));
+    } else {
+      // Both ends included.
+      const double whole = std::floor(operand.low + unit * (operand.high - operand.low + 1.0));
+      // Negative samples of unsigned operands wrap.
+      return static_cast<T>(static_cast<std::int64_t>(std::min(whole, operand.high)));
+    }
   }
 }
 

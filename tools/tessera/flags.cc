@@ -119,7 +119,8 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
       {.name = "--grains", .text = "leaves of a sum; part of the numbers", .most = 4096});
   add_choice(command, flags.numerics, "--numerics", {"exact", "fast"},
              "exact: the same bits on any mesh; fast: fewer bytes between devices");
-  add_choice(command, flags.dtype, "--dtype", {"f32"}, "of parameters and activations");
+  add_choice(command, flags.dtype, "--dtype", {"f32", "bf16"},
+             "of activations and the inputs of matrix products; parameters and sums are f32");
   add_choice(command, flags.engine, "--engine", {"host", "reference"},
              "host, or the slow and simple reference");
   CLI::Option* isolated = command
@@ -136,6 +137,10 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
                      "write where the time of the steps goes into this folder");
   add_choice(command, flags.progress, "--progress", {"auto", "off"},
              "a progress bar on a terminal");
+}
+
+DType compute_dtype(const TrainFlags& flags) {
+  return flags.dtype == "bf16" ? DType::bf16 : DType::f32;
 }
 
 UserError told_of(const std::string& name, const UserError& error) {

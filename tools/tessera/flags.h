@@ -32,6 +32,8 @@ struct TrainFlags {
   double timeout_s = 60;
 };
 
+/// What --dtype says.
+DType compute_dtype(const TrainFlags& flags);
 /// Adds the flags to a command; `flags` must outlive it.
 void add_train_flags(CLI::App& command, TrainFlags& flags);
 /// The error as one of the flag `name`.

@@ -61,6 +61,7 @@ void check(const LmFlags& flags) {
 LmFlags completed(LmFlags flags) {
   if (!flags.text.empty()) flags.model.vocab = kBytes;
   flags.model.is_causal = flags.causal || (!flags.text.empty() && !flags.no_causal);
+  flags.model.dtype = compute_dtype(flags);
   check(flags);
   return flags;
 }

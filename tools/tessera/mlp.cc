@@ -48,7 +48,9 @@ class MlpJob final : public Job<AnyMlp, Array> {
   LogicalRules logical_rules() const override { return {{"batch", "data"}, {"hidden", "model"}}; }
   std::tuple<Array, AnyMlp> loss_and_grads(const AnyMlp& params, const Array& x,
                                            const Array& /*step*/) const override {
-    return value_and_grad([&](const AnyMlp& model) { return sum(model(x)); })(params);
+    const Array inputs = astype(x, compute_dtype(flags_));
+    return value_and_grad(
+        [&](const AnyMlp& model) { return sum(astype(model(inputs), DType::f32)); })(params);
   }
   Array batch(std::int64_t /*step*/) const override {
     return ones({flags_.batch, flags_.model.depth});

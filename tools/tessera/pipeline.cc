@@ -30,6 +30,7 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
  public:
   PipelineJob(Flags flags, const Mesh& /*mesh*/) : flags_(std::move(flags)) {
     const pipeline::Config& model = flags_.model;
+    flags_.model.dtype = compute_dtype(flags_);
     if (model.d_model % (8 * model.heads) != 0) {
       throw UserError(
           {.what = "--heads: the heads do not divide an eighth of the width of the model",

@@ -89,7 +89,7 @@ NamedSharding sharding_of(const std::string& name, const std::string& text, cons
 
 DType dtype_of(const std::string& name) {
   DType dtype = DType::f32;
-  for (DType other : {DType::boolean, DType::i32, DType::u32, DType::f64}) {
+  for (DType other : {DType::boolean, DType::i32, DType::u32, DType::bf16, DType::f64}) {
     if (tessera::name(other) == name) dtype = other;
   }
   return dtype;
@@ -161,7 +161,7 @@ void add_reshard(CLI::App& app) {
   command->add_option("--mesh", flags->mesh, "mesh axes in order, data=4,model=2; or none")
       ->capture_default_str();
   command->add_option("--shape", flags->shape, "sizes of the dimensions, 8,16");
-  add_choice(*command, flags->dtype, "--dtype", {"f32", "f64", "i32", "u32", "bool"},
+  add_choice(*command, flags->dtype, "--dtype", {"f32", "f64", "bf16", "i32", "u32", "bool"},
              "type of the elements");
   const std::string spec =
       "one entry per dimension, separated by commas: empty, an axis, or axes separated by spaces";

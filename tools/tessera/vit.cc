@@ -27,6 +27,7 @@ class VitJob final : public Job<vit::VisionTransformer, Batch> {
  public:
   VitJob(Flags flags, const Mesh& /*mesh*/) : flags_(std::move(flags)) {
     const vit::Config& model = flags_.model;
+    flags_.model.dtype = compute_dtype(flags_);
     check_heads(model.heads, "--embed", model.embed);
     if (model.patch <= model.image) return;
     throw UserError({.what = "--patch: a patch is larger than an image",

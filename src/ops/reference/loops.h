@@ -18,10 +18,18 @@ inline std::vector<HostArray> one_result(HostArray array) {
   return results;
 }
 
+template <typename T>
+constexpr bool is_float_type = std::is_floating_point_v<T> || std::is_same_v<T, bfloat16>;
+
+template <typename T>
+T not_a_number() {
+  return static_cast<T>(std::numeric_limits<float>::quiet_NaN());
+}
+
 /// What is read at an index out of range.
 template <typename T>
 T fill_value() {
-  if constexpr (std::is_floating_point_v<T>) return std::numeric_limits<T>::quiet_NaN();
+  if constexpr (is_float_type<T>) return not_a_number<T>();
   return std::numeric_limits<T>::lowest();
 }
 
@@ -144,7 +152,7 @@ T wrapping_add(T x, T y) {
   if constexpr (std::is_integral_v<T>) {
     return static_cast<T>(static_cast<std::uint32_t>(x) + static_cast<std::uint32_t>(y));
   } else {
-    return x + y;
+    return static_cast<T>(x + y);
   }
 }
 
@@ -153,7 +161,7 @@ T wrapping_mul(T x, T y) {
   if constexpr (std::is_integral_v<T>) {
     return static_cast<T>(static_cast<std::uint32_t>(x) * static_cast<std::uint32_t>(y));
   } else {
-    return x * y;
+    return static_cast<T>(x * y);
   }
 }
 
@@ -168,7 +176,7 @@ T wrapping_neg(T x) {
 
 template <typename T>
 bool is_nan(T x) {
-  if constexpr (std::is_floating_point_v<T>) {
+  if constexpr (is_float_type<T>) {
     return std::isnan(x);
   } else {
     return false;
@@ -177,7 +185,7 @@ bool is_nan(T x) {
 
 template <typename T>
 bool is_negative(T x) {
-  if constexpr (std::is_floating_point_v<T>) {
+  if constexpr (is_float_type<T>) {
     return std::signbit(x);
   } else if constexpr (std::is_signed_v<T>) {
     return x < 0;
@@ -189,14 +197,14 @@ bool is_negative(T x) {
 /// NaN wins and -0 < +0.
 template <typename T>
 T greater_of(T x, T y) {
-  if (is_nan(x) || is_nan(y)) return std::numeric_limits<T>::quiet_NaN();
+  if (is_nan(x) || is_nan(y)) return not_a_number<T>();
   if (x == y) return is_negative(x) ? y : x;
   return x > y ? x : y;
 }
 
 template <typename T>
 T lesser_of(T x, T y) {
-  if (is_nan(x) || is_nan(y)) return std::numeric_limits<T>::quiet_NaN();
+  if (is_nan(x) || is_nan(y)) return not_a_number<T>();
   if (x == y) return is_negative(x) ? x : y;
   return x < y ? x : y;
 }

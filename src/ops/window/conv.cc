@@ -129,8 +129,9 @@ ValueId conv_vjp_lhs(VjpContext& c) {
   swapped.insert(swapped.end(), {dims.last(), dims.second_last()});
   const ValueId kernel =
       transpose(b, reverse(b, c.operand(1), window), permutation_of(dims, swapped));
-  return conv(b, spread_in_zeros(b, cotangent, spread, low, padded), kernel, Ints(dims.space, 1),
-              dilation);
+  const ValueId gradient = conv(b, spread_in_zeros(b, cotangent, spread, low, padded), kernel,
+                                Ints(dims.space, 1), dilation);
+  return convert(b, gradient, c.operand_type(0).dtype);
 }
 
 /// The array with its channels as n under a window of all cotangents: n is what is summed.
@@ -160,7 +161,7 @@ ValueId conv_vjp_rhs(VjpContext& c) {
   const ValueId gradient =
       conv(b, transpose(b, used, permutation_of(dims, channels_first)),
            transpose(b, cotangent, permutation_of(dims, n_second_last)), dilation, stride);
-  return transpose(b, gradient, permutation_of(dims, back));
+  return transpose(b, convert(b, gradient, c.operand_type(1).dtype), permutation_of(dims, back));
 }
 
 // --- batching, factors

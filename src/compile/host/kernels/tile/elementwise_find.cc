@@ -3,13 +3,24 @@
 
 namespace tessera::kernels {
 
-TileKernel find_tile_kernel(std::string_view name, DType dtype) {
-  for (const auto family : elementwise::kFamilies) {
-    for (const elementwise::Entry& entry : family()) {
-      if (entry.name == name && entry.dtype == dtype) return entry.kernel;
-    }
+namespace {
+
+TileKernel find_in(std::span<const elementwise::Entry> entries, std::string_view name,
+                   DType dtype) {
+  for (const elementwise::Entry& entry : entries) {
+    if (entry.name == name && entry.dtype == dtype) return entry.kernel;
   }
   return nullptr;
+}
+
+}  // namespace
+
+TileKernel find_tile_kernel(std::string_view name, DType dtype) {
+  for (const auto family : elementwise::kFamilies) {
+    const TileKernel kernel = find_in(family(), name, dtype);
+    if (kernel != nullptr) return kernel;
+  }
+  return find_in(elementwise::bf16_entries(), name, dtype);
 }
 
 }  // namespace tessera::kernels
