@@ -360,6 +360,24 @@ TEST(CommonSubexpressions, EqualEquationsMergeAndZerosOfBothSignsDoNot) {
   EXPECT_EQ(without_common_subexpressions(out), out);
 }
 
+TEST(CommonSubexpressions, WhatIsWidenedAndNarrowedAgainIsTheSame) {
+  Function f;
+  Builder b(f);
+  const ValueId x = b.add_input({DType::bf16, {2}});
+  const ValueId wide = ops::convert(b, x, DType::f32);
+  const ValueId back = ops::convert(b, wide, DType::bf16);
+  const ValueId rounded = ops::convert(b, ops::exp(b, wide), DType::bf16);
+  b.set_outputs({ops::neg(b, back), ops::convert(b, rounded, DType::f32)});
+  EXPECT_EQ(print(without_common_subexpressions(f)),
+            "function main[mesh=\"none\", grains=8](%0: bf16[2]) {\n"
+            "  %1: f32[2] = convert[dtype=f32] %0\n"
+            "  %2: f32[2] = exp %1\n"
+            "  %3: bf16[2] = convert[dtype=bf16] %2\n"
+            "  %4: bf16[2] = neg %0\n"
+            "  %5: f32[2] = convert[dtype=f32] %3\n"
+            "  return %4, %5\n}\n");
+}
+
 TEST(CommonSubexpressions, OtherAttributesOperandsOrOrderStay) {
   Function f;
   Builder b(f);

@@ -29,6 +29,26 @@ bool is_same(const Equation& a, const Equation& b) {
   return a.op == b.op && a.operands == b.operands && a.attributes == b.attributes;
 }
 
+bool is_convert(const Equation& equation) { return op_name(*equation.op) == "convert"; }
+
+/// The value that `equation` converts back: to a wider float and back changes nothing. kNoValue for
+/// all other equations.
+ValueId converted_back(const Function& function, const Equation& equation,
+                       const std::unordered_map<ValueId, ValueId>& widened_from) {
+  if (!is_convert(equation)) return kNoValue;
+  const auto from = widened_from.find(equation.operands[0]);
+  const bool is_back = from != widened_from.end() &&
+                       function.values[from->second] == function.values[equation.results[0]];
+  return is_back ? from->second : kNoValue;
+}
+
+bool is_widening(const Function& function, const Equation& equation) {
+  if (!is_convert(equation)) return false;
+  const DType from = function.type(equation.operands[0]).dtype;
+  const DType to = function.type(equation.results[0]).dtype;
+  return is_float(from) && is_float(to) && size_bytes(from) < size_bytes(to);
+}
+
 }  // namespace
 
 namespace {
@@ -39,8 +59,15 @@ Function merged_here(const Function& function) {
   std::vector<ValueId> replacement(function.values.size());
   for (ValueId id = 0; id < replacement.size(); ++id) replacement[id] = id;
   std::unordered_multimap<std::size_t, std::size_t> seen;
+  std::unordered_map<ValueId, ValueId> widened_from;
   for (Equation equation : function.equations) {
     for (ValueId& id : equation.operands) id = replacement[id];
+    const ValueId before = converted_back(function, equation, widened_from);
+    if (before != kNoValue) {
+      replacement[equation.results[0]] = before;
+      continue;
+    }
+    if (is_widening(function, equation)) widened_from[equation.results[0]] = equation.operands[0];
     const std::size_t key = hash(equation);
     const auto [begin, end] = seen.equal_range(key);
     auto twin = end;

@@ -39,6 +39,38 @@ TEST(LmMesh, SameBitsForEveryNumberOfThreads) {
   set_num_threads(before);
 }
 
+lm::Config in_bf16(lm::Config config) {
+  config.dtype = DType::bf16;
+  return config;
+}
+
+TEST(LmBf16, SameBitsOnEveryMesh) {
+  const TrainingRun want = train(in_bf16(kSmall), Mesh(), Layout::replicated, 3, 8);
+  for (std::int64_t devices : {2, 3, 8}) {
+    for (Layout layout : {Layout::replicated, Layout::fsdp}) {
+      SCOPED_TRACE(devices);
+      expect_same_bits(train(in_bf16(kSmall), make_mesh({{"data", devices}}), layout, 3, 8), want);
+    }
+  }
+}
+
+TEST(LmBf16, LossesStayCloseToThoseOfF32) {
+  const Mesh mesh = make_mesh({{"data", 2}});
+  expect_close_losses(train(in_bf16(kSmall), mesh, Layout::replicated, 24, 8),
+                      train(kSmall, mesh, Layout::replicated, 24, 8));
+}
+
+TEST(LmBf16, ReferenceEngineAgrees) {
+  const TrainingRun host = train(in_bf16(kSmall), Mesh(), Layout::replicated, 2, 4);
+  set_engine("reference");
+  const TrainingRun reference = train(in_bf16(kSmall), Mesh(), Layout::replicated, 2, 4);
+  set_engine("host");
+  for (std::size_t i = 0; i < host.losses.size(); ++i) {
+    // Functions that differ by a unit of f32 may round to neighbours in bf16.
+    EXPECT_NEAR(host.losses[i], reference.losses[i], 2e-3F) << "step " << i;
+  }
+}
+
 TEST(LmMesh, ReferenceEngineAgrees) {
   const TrainingRun host = train(kSmall, make_mesh({{"data", 2}}), Layout::fsdp, 3, 8);
   set_engine("reference");

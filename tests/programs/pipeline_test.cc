@@ -61,6 +61,16 @@ TEST(PipelineGolden, LossesAreJaxs) {
   expect_same_bits(run, train(kGolden, Mesh(), 6));
 }
 
+TEST(PipelineBf16, LossesStayCloseToThoseOfF32OnEveryMesh) {
+  const pipeline::Config config{.seq = 6, .d_model = 32, .heads = 4, .layers = 2};
+  pipeline::Config narrow = config;
+  narrow.dtype = DType::bf16;
+  const Mesh mesh = make_mesh({{"fsdp", 4}});
+  const TrainingRun run = train(narrow, mesh, 20);
+  expect_close_losses(run, train(config, mesh, 20));
+  expect_same_bits(run, train(narrow, Mesh(), 20));
+}
+
 TEST(Pipeline, SameBitsOnEveryMesh) {
   const pipeline::Config config{.seq = 6, .d_model = 32, .heads = 4, .layers = 2};
   const TrainingRun want = train(config, Mesh(), 3);

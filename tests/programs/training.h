@@ -21,6 +21,15 @@ inline void expect_same_bits(const TrainingRun& run, const TrainingRun& want) {
   EXPECT_EQ(run.params_hash, want.params_hash);
 }
 
+/// bf16 beside f32, for the same number of steps.
+inline void expect_close_losses(const TrainingRun& run, const TrainingRun& want) {
+  ASSERT_EQ(run.losses.size(), want.losses.size());
+  EXPECT_NE(run.losses, want.losses);
+  for (std::size_t i = 0; i < run.losses.size(); ++i) {
+    EXPECT_NEAR(run.losses[i], want.losses[i], 5e-3F * std::fabs(want.losses[i])) << "step " << i;
+  }
+}
+
 struct Sums {
   double sum = 0;
   double abs_sum = 0;

@@ -17,6 +17,15 @@ TEST(Vit, SameBitsOnEveryMesh) {
   expect_same_bits(train(kSmall, make_mesh({{"batch", 1}, {"model", 3}}), 3, {6, 8}), want);
 }
 
+TEST(VitBf16, LossesStayCloseToThoseOfF32OnEveryMesh) {
+  vit::Config config = kSmall;
+  config.dtype = DType::bf16;
+  const Mesh mesh = make_mesh({{"batch", 4}, {"model", 2}});
+  const TrainingRun run = train(config, mesh, 20, {128, 8});
+  expect_close_losses(run, train(kSmall, mesh, 20, {128, 8}));
+  expect_same_bits(run, train(config, Mesh(), 20, {128, 8}));
+}
+
 TEST(Vit, DropoutDrawsFromItsKeyInTrainingOnly) {
   const State state = make_state(kSmall, Mesh());
   const Array images = data::RandomState(0).standard_normal({2, 8, 8, 3});
