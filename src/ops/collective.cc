@@ -76,7 +76,8 @@ Sample inspect_sample(Type type) {
 Samples moved_samples(const Attributes& attributes = {}) {
   return {{.operands = {{f32({5, 6})}}, .attributes = attributes},
           {.operands = {{f32({12, 1})}, {f32({10})}}, .attributes = attributes},
-          {.operands = {{i32({3, 6}), -9.0, 9.0}}, .attributes = attributes}};
+          {.operands = {{i32({3, 6}), -9.0, 9.0}}, .attributes = attributes},
+          {.operands = {{bf16({5, 6})}}, .attributes = attributes}};
 }
 
 Sample constraint_sample(Type type) {

@@ -52,6 +52,7 @@ Samples compare_samples() {
           {.operands = {{f32({12, 1})}, {f32({12, 1})}},
            .attributes = {{"direction", std::string("ge")}}},
           {.operands = {{i32({10})}, {i32({10})}}, .attributes = equal},
+          {.operands = {{bf16({5, 6})}, {bf16({5, 6})}}, .attributes = equal},
           {.operands = {{u32({3, 6}), 0.0, 4e9}, {u32({3, 6}), 0.0, 4e9}},
            .attributes = {{"direction", std::string("gt")}}},
           {.operands = {{boolean({6}), 0.0, 1.0}, {boolean({6}), 0.0, 1.0}},
@@ -175,6 +176,7 @@ const OpRecord select_op{
                        {.operands = {{boolean({10}), 0.0, 1.0},
                                      {i32({10}), -9.0, 9.0},
                                      {i32({10}), -9.0, 9.0}}},
+                       {.operands = {{boolean({5, 6}), 0.0, 1.0}, {bf16({5, 6})}, {bf16({5, 6})}}},
                        {.operands = {{boolean({}), 0.0, 1.0}, {f32({})}, {f32({})}}}},
     .linearity = Linearity::rest,
 };

@@ -318,6 +318,7 @@ const OpRecord gather_op{
                 gather_sample(f32({6, 10, 3}), i32({5}), 1),
                 gather_sample(f32({5, 1}), i32({1, 2}), 1), gather_sample(f32({10}), i32({}), 0),
                 gather_sample(i32({6, 5}), i32({10}), 0),
+                gather_sample(bf16({12, 5}), i32({3, 6}), 0),
                 gather_sample(f32({4, 3, 6, 2}), i32({4, 5}), 2, 1),
                 gather_sample(f32({2, 5, 12}), i32({2, 5}), 2, 2)},
 };

@@ -192,6 +192,13 @@ Samples reduce_number_samples() {
           reduce_sample({u32({5, 12}), 0.0, 4e9}, {0, 1})};
 }
 
+Samples reduce_extreme_samples() {
+  Samples samples = reduce_number_samples();
+  samples.push_back(reduce_sample({bf16({12, 5, 10})}, {0}));
+  samples.push_back(reduce_sample({bf16({5, 6})}, {1}));
+  return samples;
+}
+
 /// Any number in [low, 1] but 0 is true.
 Samples reduce_boolean_samples(double low) {
   return {reduce_sample({boolean({5, 6}), low, 1.0}, {1}),
@@ -276,7 +283,8 @@ const OpRecord argmax_op{
     .cost = flops_per_operand_element(1),
     .samples =
         Samples{argmax_sample({f32({5, 6})}, 1), argmax_sample({f32({12, 1, 10})}, 0),
-                argmax_sample({f32({10, 1})}, 1), argmax_sample({i32({6, 10}), -3.0, 3.0}, 0)},
+                argmax_sample({f32({10, 1})}, 1), argmax_sample({i32({6, 10}), -3.0, 3.0}, 0),
+                argmax_sample({bf16({5, 6})}, 1)},
 };
 
 const OpRecord argmin_op{
@@ -296,7 +304,8 @@ const OpRecord argmin_op{
     .cost = flops_per_operand_element(1),
     .samples =
         Samples{argmax_sample({f32({5, 6})}, 1), argmax_sample({f32({12, 1, 10})}, 0),
-                argmax_sample({f32({10, 1})}, 1), argmax_sample({i32({6, 10}), -3.0, 3.0}, 0)},
+                argmax_sample({f32({10, 1})}, 1), argmax_sample({i32({6, 10}), -3.0, 3.0}, 0),
+                argmax_sample({bf16({5, 6})}, 1)},
 };
 
 const OpRecord reduce_and_op{
@@ -333,7 +342,7 @@ const OpRecord reduce_max_op{
     .host = kernel("reduce"),
     .reference = max_reference,
     .cost = flops_per_operand_element(1),
-    .samples = reduce_number_samples(),
+    .samples = reduce_extreme_samples(),
 };
 
 const OpRecord reduce_min_op{
@@ -351,7 +360,7 @@ const OpRecord reduce_min_op{
     .host = kernel("reduce"),
     .reference = min_reference,
     .cost = flops_per_operand_element(1),
-    .samples = reduce_number_samples(),
+    .samples = reduce_extreme_samples(),
 };
 
 const OpRecord reduce_or_op{

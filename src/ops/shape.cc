@@ -261,7 +261,8 @@ const OpRecord broadcast_in_dim_op{
         Samples{broadcast_sample(f32({6}), {1}, {5, 6}),
                 broadcast_sample(f32({12, 1}), {0, 2}, {12, 3, 10}),
                 broadcast_sample(f32({}), {}, {5, 2}), broadcast_sample(f32({5}), {1}, {1, 5, 1}),
-                broadcast_sample(i32({1, 10}), {0, 1}, {6, 10})},
+                broadcast_sample(i32({1, 10}), {0, 1}, {6, 10}),
+                broadcast_sample(bf16({6}), {1}, {5, 6})},
     .linearity = Linearity::each,
 };
 
@@ -289,10 +290,11 @@ const OpRecord reshape_op{
           return one_result(std::move(result));
         },
     .cost = no_flops,
-    .samples = Samples{reshape_sample(f32({5, 12}), {5, 3, 4}), reshape_sample(f32({4, 3}), {6, 2}),
-                       reshape_sample(f32({6, 10, 1}), {60}), reshape_sample(f32({8, 12}), {16, 6}),
-                       reshape_sample(f32({1, 10}), {10, 1}), reshape_sample(f32({1, 1}), {}),
-                       reshape_sample(i32({24}), {2, 12})},
+    .samples =
+        Samples{reshape_sample(f32({5, 12}), {5, 3, 4}), reshape_sample(f32({4, 3}), {6, 2}),
+                reshape_sample(f32({6, 10, 1}), {60}), reshape_sample(f32({8, 12}), {16, 6}),
+                reshape_sample(f32({1, 10}), {10, 1}), reshape_sample(f32({1, 1}), {}),
+                reshape_sample(i32({24}), {2, 12}), reshape_sample(bf16({5, 12}), {5, 3, 4})},
     .linearity = Linearity::each,
 };
 
@@ -312,7 +314,7 @@ const OpRecord transpose_op{
     .samples =
         Samples{transpose_sample(f32({5, 6}), {1, 0}), transpose_sample(f32({3, 1, 10}), {2, 0, 1}),
                 transpose_sample(f32({2, 5, 3, 4}), {0, 2, 1, 3}),
-                transpose_sample(i32({12, 6}), {1, 0})},
+                transpose_sample(i32({12, 6}), {1, 0}), transpose_sample(bf16({5, 12}), {1, 0})},
     .linearity = Linearity::each,
 };
 

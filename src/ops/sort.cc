@@ -107,6 +107,7 @@ const OpRecord sort_op{
     .samples =
         Samples{sort_sample({{f32({5, 6})}}, 1), sort_sample({{f32({12, 1})}, {f32({12, 1})}}, 0),
                 sort_sample({{i32({3, 10}), 0.0, 4.0}, {f32({3, 10})}, {i32({3, 10})}}, 1),
+                sort_sample({{bf16({3, 10}), 0.0, 4.0}, {bf16({3, 10})}}, 1),
                 sort_sample({{u32({5, 1}), 0.0, 4e9}}, 1)},
 };
 

@@ -367,7 +367,8 @@ const OpRecord concatenate_op{
     .samples = Samples{concatenate_sample({{f32({5, 6})}, {f32({3, 6})}, {f32({1, 6})}}, 0),
                        concatenate_sample({{f32({12, 1})}, {f32({12, 1})}}, 1),
                        concatenate_sample({{f32({10})}}, 0),
-                       concatenate_sample({{i32({2, 3})}, {i32({2, 0})}, {i32({2, 5})}}, 1)},
+                       concatenate_sample({{i32({2, 3})}, {i32({2, 0})}, {i32({2, 5})}}, 1),
+                       concatenate_sample({{bf16({5, 6})}, {bf16({3, 6})}}, 0)},
     .linearity = Linearity::all,
 };
 
@@ -391,7 +392,8 @@ const OpRecord pad_op{
                        pad_sample(f32({10}), {0}, {0}, {0}),
                        pad_sample(f32({7, 3}), {1, 0}, {0, 2}, {1, 3}),
                        pad_sample(f32({8, 2}), {0, 5}, {1, 0}, {1, 0}),
-                       pad_sample(i32({2, 3}), {1, 1}, {0, 2}, {2, 0})},
+                       pad_sample(i32({2, 3}), {1, 1}, {0, 2}, {2, 0}),
+                       pad_sample(bf16({5, 6}), {1, 0}, {2, 0}, {0, 0})},
 };
 
 const OpRecord reverse_op{
@@ -408,7 +410,7 @@ const OpRecord reverse_op{
     .reference = reverse_reference,
     .cost = no_flops,
     .samples = Samples{reverse_sample(f32({5, 6}), {1}), reverse_sample(f32({12, 1}), {0, 1}),
-                       reverse_sample(i32({3, 2, 5}), {2, 0})},
+                       reverse_sample(i32({3, 2, 5}), {2, 0}), reverse_sample(bf16({5, 6}), {1})},
     .linearity = Linearity::each,
 };
 
@@ -429,7 +431,8 @@ const OpRecord slice_op{
                        slice_sample(f32({12, 1}), {1, 0}, {12, 1}, {3, 1}),
                        slice_sample(f32({10, 6}), {0, 1}, {10, 6}, {4, 2}),
                        slice_sample(f32({5}), {2}, {2}, {1}),
-                       slice_sample(i32({6, 3}), {2, 0}, {6, 3}, {2, 1})},
+                       slice_sample(i32({6, 3}), {2, 0}, {6, 3}, {2, 1}),
+                       slice_sample(bf16({5, 6}), {1, 0}, {4, 6}, {1, 1})},
     .linearity = Linearity::each,
 };
 

@@ -131,6 +131,12 @@ Samples cumulative_samples() {
           cumulative_sample({u32({9}), 0.0, 4e9}, 0, true)};
 }
 
+Samples extreme_samples() {
+  Samples samples = cumulative_samples();
+  samples.push_back(cumulative_sample({bf16({5, 6})}, 1, true));
+  return samples;
+}
+
 }  // namespace
 
 const OpRecord cummax_op{
@@ -148,7 +154,7 @@ const OpRecord cummax_op{
     .host = kernel("cumulative"),
     .reference = cumulative_reference([](auto x, auto y) { return greater_of(x, y); }),
     .cost = flops_per_element(1),
-    .samples = cumulative_samples(),
+    .samples = extreme_samples(),
 };
 
 const OpRecord cummin_op{
@@ -166,7 +172,7 @@ const OpRecord cummin_op{
     .host = kernel("cumulative"),
     .reference = cumulative_reference([](auto x, auto y) { return lesser_of(x, y); }),
     .cost = flops_per_element(1),
-    .samples = cumulative_samples(),
+    .samples = extreme_samples(),
 };
 
 const OpRecord cumprod_op{

@@ -151,7 +151,8 @@ const OpRecord gather_along_op{
     .samples = Samples{gather_along_sample(f32({5, 6}), {5, 3}, 1),
                        gather_along_sample(f32({6, 10, 3}), {6, 2, 3}, 1),
                        gather_along_sample(f32({12, 1}), {15, 1}, 0),
-                       gather_along_sample(i32({3, 10}), {1, 10}, 0)},
+                       gather_along_sample(i32({3, 10}), {1, 10}, 0),
+                       gather_along_sample(bf16({5, 6}), {5, 3}, 1)},
 };
 
 const OpRecord scatter_add_along_op{

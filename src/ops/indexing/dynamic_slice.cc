@@ -265,6 +265,7 @@ const OpRecord dynamic_slice_op{
         Samples{dynamic_slice_sample(f32({5, 6}), {3, 6}),
                 dynamic_slice_sample(f32({12, 1, 10}), {1, 1, 7}),
                 dynamic_slice_sample(f32({}), {}), dynamic_slice_sample(i32({10, 3}), {5, 2}),
+                dynamic_slice_sample(bf16({5, 6}), {3, 6}),
                 dynamic_slice_sample(f32({6, 2}), {0, 2})},
 };
 
@@ -283,9 +284,10 @@ const OpRecord dynamic_update_slice_op{
     .host = kernel("dynamic_update_slice"),
     .reference = update_reference,
     .cost = no_flops,
-    .samples = Samples{update_sample(f32({5, 6}), {3, 6}),
-                       update_sample(f32({12, 1, 10}), {1, 1, 7}), update_sample(f32({}), {}),
-                       update_sample(i32({10, 3}), {5, 2}), update_sample(f32({6, 2}), {0, 2})},
+    .samples =
+        Samples{update_sample(f32({5, 6}), {3, 6}), update_sample(f32({12, 1, 10}), {1, 1, 7}),
+                update_sample(f32({}), {}), update_sample(i32({10, 3}), {5, 2}),
+                update_sample(bf16({5, 6}), {3, 6}), update_sample(f32({6, 2}), {0, 2})},
 };
 
 OpFamily dynamic_slice_ops() { return {&dynamic_slice_op, &dynamic_update_slice_op}; }

@@ -83,6 +83,7 @@ const OpRecord permute_op{
     .samples = Samples{permute_sample({f32({8, 5})}, 0, {7, 0, 1, 2, 3, 4, 5, 6}),
                        permute_sample({f32({3, 6})}, 1, {1, 0, 3, 2, 5, 4}),
                        permute_sample({i32({10, 1}), -9.0, 9.0}, 0, {3, 4, 5, 6, 7, 8, 9, 0, 1, 2}),
+                       permute_sample({bf16({5, 2})}, 0, {4, 2, 0, 1, 3}),
                        permute_sample({boolean({5, 2}), 0.0, 1.0}, 0, {4, 2, 0, 1, 3})},
 };
 

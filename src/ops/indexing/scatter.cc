@@ -158,7 +158,7 @@ const OpRecord scatter_op{
     .cost = no_flops,
     .samples = Samples{scatter_sample(f32({5, 6}), {3}, 0), scatter_sample(f32({6, 10, 3}), {7}, 1),
                        scatter_sample(f32({12, 1}), {2, 3}, 0), scatter_sample(f32({5}), {}, 0),
-                       scatter_sample(i32({3, 4}), {9}, 1)},
+                       scatter_sample(i32({3, 4}), {9}, 1), scatter_sample(bf16({5, 6}), {3}, 0)},
 };
 
 OpFamily scatter_ops() { return {&scatter_op}; }

@@ -105,9 +105,10 @@ const OpRecord top_k_op{
     .host = kernel("top_k"),
     .reference = top_k_reference,
     .cost = flops_per_operand_element(4),
-    .samples = Samples{top_k_sample({f32({5, 6})}, 1, 3), top_k_sample({f32({12, 1, 10})}, 0, 5),
-                       top_k_sample({f32({10, 1})}, 1, 1), top_k_sample({f32({7})}, 0, 7),
-                       top_k_sample({i32({6, 10}), -3.0, 3.0}, 0, 2)},
+    .samples =
+        Samples{top_k_sample({f32({5, 6})}, 1, 3), top_k_sample({f32({12, 1, 10})}, 0, 5),
+                top_k_sample({f32({10, 1})}, 1, 1), top_k_sample({f32({7})}, 0, 7),
+                top_k_sample({i32({6, 10}), -3.0, 3.0}, 0, 2), top_k_sample({bf16({5, 6})}, 1, 3)},
 };
 
 OpFamily top_k_ops() { return {&top_k_op}; }

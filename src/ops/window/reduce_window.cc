@@ -153,6 +153,12 @@ Samples window_samples() {
           window_sample(i32({3, 9}), {1, 4}, {1, 3})};
 }
 
+Samples extreme_samples() {
+  Samples samples = window_samples();
+  samples.push_back(window_sample(bf16({3, 6, 5}), {1, 2, 2}, {1, 2, 2}));
+  return samples;
+}
+
 }  // namespace
 
 const OpRecord reduce_window_max_op{
@@ -170,7 +176,7 @@ const OpRecord reduce_window_max_op{
     .host = kernel("reduce_window"),
     .reference = window_reference([](auto x, auto y) { return greater_of(x, y); }),
     .cost = window_cost,
-    .samples = window_samples(),
+    .samples = extreme_samples(),
 };
 
 const OpRecord reduce_window_min_op{
@@ -188,7 +194,7 @@ const OpRecord reduce_window_min_op{
     .host = kernel("reduce_window"),
     .reference = window_reference([](auto x, auto y) { return lesser_of(x, y); }),
     .cost = window_cost,
-    .samples = window_samples(),
+    .samples = extreme_samples(),
 };
 
 const OpRecord reduce_window_sum_op{
