@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "compile/host/lower.h"
+#include "ops/record.h"
 
 namespace tessera::compile {
 
@@ -23,6 +24,7 @@ class Widening {
       if (host::widens_bf16(equation)) {
         widen(std::move(equation));
       } else {
+        if (is_view(equation)) views_[equation.results[0]] = equation;
         result_.equations.push_back(std::move(equation));
       }
     }
@@ -48,14 +50,32 @@ class Widening {
     for (const auto& [from, to] : narrowed) convert(from, to, span);
   }
 
-  /// The value as f32, converted where it is first needed.
+  /// Views that show most of their operand.
+  static bool is_view(const Equation& equation) {
+    const std::string& name = equation.op->host.name;
+    return equation.op->host.kind == ops::HostRule::Kind::view && name != "bitcast" &&
+           name != "slice";
+  }
+
+  /// The value as f32, converted where it is first needed. Of a view it is the view of what is
+  /// converted: kernels read views where they lie.
   ValueId wide_of(ValueId id, const Span& span) {
-    const auto [place, is_new] = wide_.emplace(id, 0);
-    if (is_new) {
-      place->second = add_wide(id);
-      convert(id, place->second, span);
+    const auto known = wide_.find(id);
+    if (known != wide_.end()) return known->second;
+    const auto view = views_.find(id);
+    const ValueId from =
+        view == views_.end() ? ir::kNoValue : wide_of(view->second.operands[0], span);
+    const ValueId wide = add_wide(id);
+    wide_.emplace(id, wide);
+    if (view == views_.end()) {
+      convert(id, wide, span);
+    } else {
+      Equation equation = view->second;
+      equation.operands = {from};
+      equation.results = {wide};
+      result_.equations.push_back(std::move(equation));
     }
-    return place->second;
+    return wide;
   }
 
   ValueId add_wide(ValueId id) {
@@ -74,6 +94,7 @@ class Widening {
 
   Function result_;
   std::map<ValueId, ValueId> wide_;
+  std::map<ValueId, Equation> views_;  // by their results
 };
 
 }  // namespace

@@ -241,7 +241,7 @@ class Parser {
          {DType::boolean, DType::i32, DType::u32, DType::bf16, DType::f32, DType::f64}) {
       if (name(candidate) == text) return candidate;
     }
-    fail("a dtype: bool, i32, u32, f32 or f64", "'" + text + "'");
+    fail("a dtype: bool, i32, u32, bf16, f32 or f64", "'" + text + "'");
   }
   Type type() {
     Type result;

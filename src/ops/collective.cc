@@ -29,6 +29,11 @@ std::vector<Type> reduction_shape(const ShapeContext& c) {
            "and, or for booleans; sum, max, min for numbers; bit_or for both",
            "use a reduction that fits");
   }
+  for (const Type& operand : c.operands) {
+    if (operand.dtype != DType::bf16 || reduction != Reduction::sum) continue;
+    c.fail("partial sums of bf16 are f32", "a sum of f32 that is rounded once",
+           "convert the operand to f32 before the sum and the result to bf16");
+  }
   return c.operands;
 }
 
@@ -76,8 +81,14 @@ Sample inspect_sample(Type type) {
 Samples moved_samples(const Attributes& attributes = {}) {
   return {{.operands = {{f32({5, 6})}}, .attributes = attributes},
           {.operands = {{f32({12, 1})}, {f32({10})}}, .attributes = attributes},
-          {.operands = {{i32({3, 6}), -9.0, 9.0}}, .attributes = attributes},
-          {.operands = {{bf16({5, 6})}}, .attributes = attributes}};
+          {.operands = {{i32({3, 6}), -9.0, 9.0}}, .attributes = attributes}};
+}
+
+/// Those, and one of bf16, which is moved and compared but not added.
+Samples moved_samples_of_all(const Attributes& attributes = {}) {
+  Samples samples = moved_samples(attributes);
+  samples.push_back({.operands = {{bf16({5, 6})}}, .attributes = attributes});
+  return samples;
 }
 
 Sample constraint_sample(Type type) {
@@ -101,7 +112,7 @@ OpRecord moving(const char* name, const char* doc, const char* source = kSource)
           .host = kernel("move"),
           .reference = identity_reference,
           .cost = no_flops,
-          .samples = moved_samples()};
+          .samples = moved_samples_of_all()};
 }
 
 /// Partial results become whole ones; the samples have this reduction.
@@ -118,7 +129,9 @@ OpRecord reducing(const char* name, const char* doc, const char* reduction) {
           .host = kernel("combine"),
           .reference = identity_reference,
           .cost = reduction_cost,
-          .samples = moved_samples({{"reduction", std::string(reduction)}})};
+          .samples = std::string_view(reduction) == "sum"
+                         ? moved_samples({{"reduction", std::string(reduction)}})
+                         : moved_samples_of_all({{"reduction", std::string(reduction)}})};
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ TEST(DtypeErrors, ExpOfIntegers) {
             "exp: does not take operands of dtype i32\n"
             "  where:  <this line>\n"
             "  found:  i32[2]\n"
-            "  wanted: dtypes f32, f64\n"
+            "  wanted: dtypes bf16, f32, f64\n"
             "  cure:   convert the operand, for example astype(x, DType::f32)");
 }
 
@@ -49,7 +49,7 @@ TEST(DtypeErrors, MeanOfIntegers) {
             "mean: the operand is no float array\n"
             "  where:  <this line>\n"
             "  found:  i32[2]\n"
-            "  wanted: f32 or f64\n"
+            "  wanted: bf16, f32 or f64\n"
             "  cure:   convert it first: astype(x, DType::f32)");
 }
 
@@ -181,7 +181,7 @@ TEST(DtypeErrors, CountInBools) {
             "iota: cannot count in booleans\n"
             "  where:  <this line>\n"
             "  found:  no operands\n"
-            "  wanted: dtype i32, u32, f32 or f64\n"
+            "  wanted: dtype i32, u32, bf16, f32 or f64\n"
             "  cure:   use arange with dtype i32");
 }
 
@@ -203,7 +203,7 @@ TEST(DtypeErrors, DoublesOnTheHost) {
             "compile: the host engine has no f64\n"
             "  where:  <this line>\n"
             "  found:  f64[2,3]\n"
-            "  wanted: f32\n"
+            "  wanted: f32 or bf16\n"
             "  cure:   use astype(x, DType::f32), or set_engine(\"reference\")");
 }
 

@@ -76,7 +76,7 @@ TEST(GradientErrors, IntegersHaveNoDerivative) {
             "grad: a leaf to differentiate with respect to is no float array\n"
             "  where:  <this line>\n"
             "  found:  leaf 0: i32[2]\n"
-            "  wanted: f32 or f64\n"
+            "  wanted: bf16, f32 or f64\n"
             "  cure:   pass it in another argument, or capture it");
 }
 

@@ -93,7 +93,7 @@ TEST(IrErrors, UnknownDtype) {
   EXPECT_EQ(text,
             "parse: line 2 of the text is not IR\n"
             "  found:  'f16'\n"
-            "  wanted: a dtype: bool, i32, u32, f32 or f64\n"
+            "  wanted: a dtype: bool, i32, u32, bf16, f32 or f64\n"
             "  cure:   write it as print does; see the comment that opens src/ir/ir.h");
 }
 

@@ -223,7 +223,7 @@ TEST(OpErrors, IotaOfBools) {
   EXPECT_EQ(text,
             "parse: line 2: iota: cannot count in booleans\n"
             "  found:  no operands in '%9: bool[4] = iota[dim=0, dtype=bool, shape=[4]]'\n"
-            "  wanted: dtype i32, u32, f32 or f64\n"
+            "  wanted: dtype i32, u32, bf16, f32 or f64\n"
             "  cure:   use arange with dtype i32");
 }
 
