@@ -85,7 +85,7 @@ Function weighted_loss(const Case& c) {
     ir::Ints dims;
     for (std::int64_t dim = 0; dim < type.rank(); ++dim) dims.push_back(dim);
     const ValueId weighted = ops::mul(b, result, b.add_input(type));
-    loss = ops::add(b, loss, ops::reduce_sum(b, weighted, dims));
+    loss = ops::add(b, loss, ops::reduce_sum(b, ops::convert(b, weighted, DType::f32), dims));
   }
   b.set_outputs({loss});
   return function;
