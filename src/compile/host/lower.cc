@@ -197,14 +197,15 @@ HostInstruction lower_kernel(const LowerContext& context, const Equation& equati
   return instruction;
 }
 
-HostProgram lower(const Function& function, run::Transport* transport) {
+HostProgram lower(const Function& function, run::Transport* transport,
+                  const std::vector<int>& phases) {
   HostProgram program{.function = &function, .layouts = layouts_of(function), .instructions = {}};
   if (transport != nullptr) {
     require(function.mesh.axes().empty() || function.mesh.num_devices() == transport->size(),
             "there is one process per device of the mesh");
     program.device = device_digits(function.mesh, transport->rank());
   }
-  const Fusion fusion = fuse(function);
+  const Fusion fusion = fuse(function, phases);
   const LowerContext context(program, fusion, transport);
   for (const Node& node : fusion.nodes) {
     program.instructions.push_back(

@@ -77,8 +77,9 @@ run::CollectiveUse collective_use(const LowerContext& context, const Equation& e
 /// A collective of which this process computes the tile of its own device.
 HostInstruction lower_exchange(const LowerContext& context, const Equation& equation);
 kernels::ReduceKind reduce_kind(const Equation& equation);
-/// All nodes, in order; with a transport for the device of its rank only.
-HostProgram lower(const Function& function, run::Transport* transport = nullptr);
+/// All nodes, in order; with a transport for the device of its rank only. `phases` as for fuse().
+HostProgram lower(const Function& function, run::Transport* transport = nullptr,
+                  const std::vector<int>& phases = {});
 
 /// How ops are lowered whose record says `kernel("name")`.
 struct KernelLowering {
