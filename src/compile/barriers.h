@@ -17,6 +17,6 @@ struct Phased {
 Phased without_barriers(const ir::Function& function);
 
 /// Barriers where phases begin, which hold all that crosses.
-ir::Function with_barriers(const Phased& phased);
+ir::Function with_barriers(Phased phased);
 
 }  // namespace tessera::compile

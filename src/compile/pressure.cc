@@ -39,47 +39,93 @@ Lives lives_of(const Function& function, const host::Fusion& fusion) {
   return lives;
 }
 
-/// How many equations come before the end of a node: nodes run when they are needed, which for
-/// those that have equations of late nodes as well is long before their last equation.
-std::size_t equations_until(const host::Fusion& fusion, std::size_t node) {
-  std::size_t last = kNever;
-  for (std::size_t i = node; i < fusion.nodes.size(); ++i) {
-    last = std::min(last, fusion.nodes[i].equations.back());
+/// Bytes per node.
+struct Held {
+  std::vector<std::int64_t> during;  // operands and results included
+  std::vector<std::int64_t> behind;  // made by then and read later
+};
+
+Held held_by(const Function& function, const host::Fusion& fusion) {
+  const Lives lives = lives_of(function, fusion);
+  const std::vector<Atom> atoms = atoms_of(function.mesh);
+  Held held{.during = std::vector<std::int64_t>(fusion.nodes.size() + 1, 0), .behind = {}};
+  held.behind = held.during;
+  for (ValueId id = 0; id < function.values.size(); ++id) {
+    const std::size_t begin = lives.begin[id];
+    if (begin == kNever) continue;
+    const std::int64_t bytes = bytes_of(function, atoms, id);
+    held.during[begin] += bytes;
+    held.during[lives.end[id] + 1] -= bytes;
+    held.behind[begin] += bytes;
+    held.behind[lives.end[id]] -= bytes;
   }
-  return last + 1;
+  std::partial_sum(held.during.begin(), held.during.end(), held.during.begin());
+  std::partial_sum(held.behind.begin(), held.behind.end(), held.behind.begin());
+  return held;
+}
+
+/// Where a list has maxima of at least `least`, each less than `least_drop` above what is between
+/// it and the next one left out.
+std::vector<std::size_t> maxima(const std::vector<std::int64_t>& list, std::int64_t least,
+                                std::int64_t least_drop) {
+  std::vector<std::size_t> places;
+  std::size_t highest = 0;
+  std::int64_t lowest = 0;
+  bool is_rising = true;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (is_rising && list[i] > list[highest]) highest = i;
+    if (is_rising && list[i] < list[highest] - least_drop) {
+      if (list[highest] >= least) places.push_back(highest);
+      is_rising = false;
+      lowest = list[i];
+    }
+    if (!is_rising) lowest = std::min(lowest, list[i]);
+    if (!is_rising && list[i] > lowest + least_drop) {
+      is_rising = true;
+      highest = i;
+    }
+  }
+  if (is_rising && !list.empty() && list[highest] >= least) places.push_back(highest);
+  return places;
+}
+
+/// Per node: how many equations come before its end. Nodes run when they are needed, which for
+/// those that have equations of late nodes as well is long before their last equation.
+std::vector<std::size_t> equations_until(const host::Fusion& fusion) {
+  std::vector<std::size_t> counts(fusion.nodes.size());
+  std::size_t last = kNever;
+  for (std::size_t i = counts.size(); i-- > 0;) {
+    last = std::min(last, fusion.nodes[i].equations.back());
+    counts[i] = last + 1;
+  }
+  return counts;
 }
 
 }  // namespace
 
 Pressure pressure_of(const Phased& program) {
-  const Function& function = program.function;
-  Pressure result{.fusion = host::fuse(function, program.phases)};
-  const Lives lives = lives_of(function, result.fusion);
-  const std::size_t count = result.fusion.nodes.size();
-  if (count == 0) return result;
-  std::vector<std::int64_t> behind(count, 0);
-  std::vector<std::int64_t> at(count + 1, 0);
-  for (ValueId id = 0; id < function.values.size(); ++id) {
-    const std::size_t begin = lives.begin[id];
-    if (begin == kNever) continue;
-    const std::int64_t bytes = bytes_of(function, id);
-    behind[begin] += bytes;
-    behind[lives.end[id]] -= bytes;
-    at[begin] += bytes;
-    at[lives.end[id] + 1] -= bytes;
+  Pressure result{.fusion = host::fuse(program.function, program.phases), .humps = {}};
+  const Held held = held_by(program.function, result.fusion);
+  result.peak = *std::max_element(held.during.begin(), held.during.end());
+  const std::vector<std::size_t> counts = equations_until(result.fusion);
+  for (const std::size_t node : maxima(held.behind, result.peak / 2, result.peak / 8)) {
+    if (node == counts.size()) continue;
+    const Hump hump{.place = counts[node], .across = held.behind[node]};
+    if (!result.humps.empty() && result.humps.back().place == hump.place) result.humps.pop_back();
+    result.humps.push_back(hump);
   }
-  std::partial_sum(behind.begin(), behind.end(), behind.begin());
-  std::partial_sum(at.begin(), at.end(), at.begin());
-  result.peak = *std::max_element(at.begin(), at.end());
-  const auto most = std::max_element(behind.begin(), behind.end());
-  result.across = *most;
-  result.place = equations_until(result.fusion, static_cast<std::size_t>(most - behind.begin()));
   return result;
 }
 
-std::int64_t bytes_of(const Function& function, ValueId value) {
-  const Layout layout(function.mesh, function.sharding(value), function.type(value).shape);
-  return layout.num_tiles() * size_bytes(Type{function.type(value).dtype, layout.max_tile_shape()});
+std::int64_t bytes_of(const Function& function, const std::vector<Atom>& atoms, ValueId value) {
+  const Shape& shape = function.type(value).shape;
+  const Sharding& sharding = function.sharding(value);
+  std::int64_t elements = num_shards(atoms, sharding.partial);
+  for (std::size_t dim = 0; dim < shape.size(); ++dim) {
+    const std::int64_t shards = num_shards(atoms, sharding.dims[dim]);
+    elements *= (shape[dim] + shards - 1) / shards * shards;
+  }
+  return elements * size_bytes(Type{function.type(value).dtype, {}});
 }
 
 }  // namespace tessera::compile

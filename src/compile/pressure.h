@@ -9,16 +9,23 @@
 
 namespace tessera::compile {
 
-/// Bytes of values with memory of their own that are neither inputs nor outputs, all tiles counted.
+/// Where more is held than before and after it, by a part of the peak that matters.
+struct Hump {
+  std::size_t place = 0;    // equations before it
+  std::int64_t across = 0;  // bytes that are made before it and read behind it
+};
+
+/// Of values with memory of their own that are neither inputs nor outputs, all tiles counted.
 struct Pressure {
   host::Fusion fusion;
-  std::int64_t peak = 0;    // the most at one time, operands and results included
-  std::size_t place = 0;    // equations before the place where most is held
-  std::int64_t across = 0;  // what is made before it and read behind it
+  std::int64_t peak = 0;    // bytes, the most at one time
+  std::vector<Hump> humps;  // with ascending places
 };
 Pressure pressure_of(const Phased& program);
 
-/// The bytes of all distinct tiles of a value.
-std::int64_t bytes_of(const ir::Function& function, ir::ValueId value);
+/// The bytes of all distinct tiles of a value, but for what tiles overlap. `atoms` are those of the
+/// mesh.
+std::int64_t bytes_of(const ir::Function& function, const std::vector<Atom>& atoms,
+                      ir::ValueId value);
 
 }  // namespace tessera::compile

@@ -7,9 +7,9 @@
 namespace tessera::compile {
 
 struct RecomputeOptions {
-  std::int64_t least_bytes = 1 << 20;  // a program whose peak is lower stays as it is
-  /// What computing again may cost, as a part of all flops of the program.
-  double most_work = 1.0 / 32;
+  std::int64_t least_bytes = 8 << 20;  // a program whose peak is lower stays as it is
+  /// What computing again may cost in a round, as a part of the work of the program.
+  double most_work = 1.0 / 16;
 };
 
 /// The function with the same results, of lower peak, and barriers between what was computed first
