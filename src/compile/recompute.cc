@@ -20,8 +20,6 @@ using ir::ValueId;
 using ops::HostRule;
 
 constexpr int kMostRounds = 8;
-/// A round that lowers the peak by less than this part of it is not worth its work.
-constexpr std::int64_t kLeastGain = 32;
 /// Flops that are worth a byte of the peak. Elementwise work runs at the speed of memory.
 constexpr double kDotFlopsPerByte = 64;
 constexpr double kTileFlopsPerByte = 16;
@@ -316,6 +314,11 @@ std::int64_t bytes_of_all(const Function& f) {
   return bytes;
 }
 
+/// The bytes that a round is to win.
+std::int64_t least_gain(const Pressure& pressure, const RecomputeOptions& options) {
+  return static_cast<std::int64_t>(static_cast<double>(pressure.peak) * options.least_gain);
+}
+
 /// Begins a new phase at each place; the numbers of these phases.
 std::vector<int> begin_phases(std::vector<int>& phases, const std::vector<Hump>& humps) {
   std::vector<int> begun;
@@ -328,8 +331,8 @@ std::vector<int> begin_phases(std::vector<int>& phases, const std::vector<Hump>&
 }
 
 /// The program with a cut at each hump where that wins something; nothing where it does not.
-std::optional<Phased> cut_at_humps(const Phased& phased, const Pressure& pressure,
-                                   double most_work) {
+std::optional<Phased> cut_at_humps(const Phased& phased, const Pressure& pressure, double most_work,
+                                   const RecomputeOptions& options) {
   Program program{.phased = phased,
                   .atoms = atoms_of(phased.function.mesh),
                   .is_view = pressure.fusion.is_view,
@@ -342,7 +345,7 @@ std::optional<Phased> cut_at_humps(const Phased& phased, const Pressure& pressur
       Cut cut(program, phases[i]);
       cut.choose(scale);
       if (cut.work() > most_work) continue;
-      if (pressure.humps[i].across - cut.held() < pressure.peak / kLeastGain) break;
+      if (pressure.humps[i].across - cut.held() < least_gain(pressure, options)) break;
       most_work -= cut.work();
       cut.rewrite();
       is_changed = true;
@@ -364,14 +367,10 @@ Function recompute(const Function& function, const RecomputeOptions& options) {
   const double most_work = work_of(program.function) * options.most_work;
   bool is_changed = false;
   for (int round = 0; round < kMostRounds; ++round) {
-    std::optional<Phased> next = cut_at_humps(program, pressure, most_work);
+    std::optional<Phased> next = cut_at_humps(program, pressure, most_work, options);
     if (!next) break;
     Pressure lower = pressure_of(*next);
-    if (getenv("TT"))
-      fprintf(stderr, "round %d humps %zu of %zu peak %.1f -> %.1f\n", round, pressure.humps.size(),
-              program.function.equations.size(), double(pressure.peak) / 1048576.0,
-              double(lower.peak) / 1048576.0);
-    if (lower.peak > pressure.peak - pressure.peak / kLeastGain) break;
+    if (lower.peak > pressure.peak - least_gain(pressure, options)) break;
     program = *std::move(next);
     pressure = std::move(lower);
     is_changed = true;
