@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <new>
+#include <span>
 
+#include "compile/host/kernels/gemm/gemm_ahead.h"
 #include "compile/host/kernels/gemm/gemm_plan.h"
 
 namespace tessera::kernels {
@@ -56,7 +58,7 @@ class PartRun {
  public:
   PartRun(const State& state, int part);
   void zero(float* c) const;
-  void run(const float* a, const float* b, const float* packed_b, float* c);
+  void run(std::span<const float* const> a, std::span<const float* const> b, float* c);
 
   bool empty() const { return rows_.size() == 0 || panels_.size() == 0 || batches_.size() == 0; }
 
@@ -76,7 +78,9 @@ class PartRun {
 
   void run_step(const Step& step);
   const float* prepare_b(const Step& step);
-  void run_group(const Chunk& chunk, const Range& tiles, const float* b);
+  void ask_for_b(Step next);
+  void ask_for_a(const Step& step, const Range& group);
+  void run_group(const Step& step, const Range& tiles, const float* b);
   void run_tile(const Chunk& chunk, std::int64_t t, gemm::TileArgs args);
   enum class Access { none, adjacent_k, adjacent_rows };
   Access access(const Chunk& chunk, const Range& tiles) const;
@@ -89,9 +93,7 @@ class PartRun {
   float* scratch_b_ = nullptr;
   float* stack_ = nullptr;
   float* slots_ = nullptr;
-  const float* a_ = nullptr;
-  const float* b_ = nullptr;
-  const float* packed_b_ = nullptr;
+  std::span<const float*const> a_, b_;  // per piece
   float* c_ = nullptr;
 
   // The step being run.
@@ -100,7 +102,30 @@ class PartRun {
   const float* step_a_ = nullptr;
   float* step_c_ = nullptr;
   const float* held_b_ = nullptr;  // what the scratch holds packed, if that is all of a part's B
+  gemm::Ahead ahead_a_, ahead_b_;  // read while tiles are computed
+  std::int64_t lines_a_ = 0, lines_b_ = 0;  // per panel of a tile
 };
+
+const float* at_batch(std::span<const float* const> pieces, const GemmOperand& operand,
+                      const Chunk& chunk, std::int64_t batch) {
+  return pieces[static_cast<std::size_t>(chunk.piece)] + operand.batch[at(batch)];
+}
+
+// The part of an operand that one chunk reads, as rows of memory.
+gemm::Ahead rectangle(const float* base, const GemmOperand& operand, const gemm::Layout& layout,
+                      const Range& outer, const Chunk& chunk) {
+  gemm::Ahead ahead;
+  if (outer.size() == 0) return ahead;
+  const std::int64_t length = chunk.k_end - chunk.k_begin;
+  const std::int64_t* k = operand.k.data() + chunk.k_begin;
+  const std::int64_t* first = operand.outer.data() + outer.begin;
+  if (layout.outer_run[at(outer.begin)] >= outer.size()) {
+    ahead.start(base + *first, k, length, outer.size());
+  } else if (layout.k_run[at(chunk.k_begin)] >= length) {
+    ahead.start(base + *k, first, outer.size(), length);
+  }
+  return ahead;
+}
 
 PartRun::PartRun(const State& state, int part) : s_(state) {
   const std::int64_t in_product = s_.row_parts * s_.panel_parts;
@@ -146,10 +171,9 @@ bool PartRun::advance(Step* step) const {
   return ++step->batch < batches_.size();
 }
 
-void PartRun::run(const float* a, const float* b, const float* packed_b, float* c) {
+void PartRun::run(std::span<const float* const> a, std::span<const float* const> b, float* c) {
   a_ = a;
   b_ = b;
-  packed_b_ = packed_b;
   c_ = c;
   reserve();
   Step step;
@@ -161,13 +185,7 @@ void PartRun::run(const float* a, const float* b, const float* packed_b, float* 
 const float* PartRun::prepare_b(const Step& step) {
   const Chunk& chunk = s_.tree.chunks[step.chunk];
   const std::int64_t batch = batches_.begin + step.batch;
-  if (packed_b_ != nullptr) {
-    const std::int64_t copy = s_.one_b ? 0 : batch;
-    return packed_b_ + copy * s_.packed_offset(s_.tree.chunks.size()) +
-           s_.packed_offset(step.chunk) +
-           step_panels_.begin * s_.panel_size(chunk.k_end - chunk.k_begin);
-  }
-  const float* b = b_ + s_.problem.b.batch[at(batch)];
+  const float* b = at_batch(b_, s_.problem.b, chunk, batch);
   if (held_b_ != b) s_.pack_b_panels(b, chunk, step_panels_, scratch_b_);
   held_b_ = panel_blocks_ == 1 && s_.tree.chunks.size() == 1 ? b : nullptr;
   return scratch_b_;
@@ -182,11 +200,38 @@ void PartRun::run_step(const Step& step) {
   tiles_ = ceil_div(step_rows_.size(), s_.kernels->mr);
   tile_rows_ = step_rows_.size() / tiles_;
   larger_tiles_ = step_rows_.size() % tiles_;
-  step_a_ = a_ + p.a.batch[at(batch)];
+  step_a_ = at_batch(a_, p.a, chunk, batch);
   step_c_ = c_ + p.c_batch[at(batch)];
   const float* b = prepare_b(step);
+  ask_for_b(step);
   for (std::int64_t t = 0; t < tiles_; t += s_.group_tiles)
-    run_group(chunk, {t, std::min(t + s_.group_tiles, tiles_)}, b);
+    run_group(step, {t, std::min(t + s_.group_tiles, tiles_)}, b);
+}
+
+// B of the step after this one. Where A is read in place, B is small beside the work on it.
+void PartRun::ask_for_b(Step next) {
+  ahead_b_ = {};
+  if (s_.a_in_place || !advance(&next)) return;
+  const Chunk& chunk = s_.tree.chunks[next.chunk];
+  const float* b = at_batch(b_, s_.problem.b, chunk, batches_.begin + next.batch);
+  if (b == held_b_) return;
+  const Range wanted = columns(panels_of(next));
+  ahead_b_ = rectangle(b, s_.problem.b, s_.b_layout, wanted, chunk);
+  lines_b_ = ceil_div(ahead_b_.lines(), tiles_ * step_panels_.size());
+}
+
+// A of the group of tiles after this one; after the last one, of the first of the next chunk.
+void PartRun::ask_for_a(const Step& step, const Range& group) {
+  ahead_a_ = {};
+  const bool is_last = group.end == tiles_;
+  if (is_last && step.chunk + 1 == s_.tree.chunks.size()) return;
+  const Chunk& chunk = s_.tree.chunks[step.chunk + (is_last ? 1 : 0)];
+  const std::int64_t begin = is_last ? 0 : group.end;
+  const Range tiles{begin, std::min(begin + s_.group_tiles, tiles_)};
+  const Range rows{tile(tiles.begin).begin, tile(tiles.end - 1).end};
+  const float* a = at_batch(a_, s_.problem.a, chunk, batches_.begin + step.batch);
+  ahead_a_ = rectangle(a, s_.problem.a, s_.a_layout, rows, chunk);
+  lines_a_ = ceil_div(ahead_a_.lines(), tiles.size() * step_panels_.size());
 }
 
 // How the kernels can read these tiles of A where they lie, if they can.
@@ -230,9 +275,14 @@ void PartRun::pack_a(const Chunk& chunk, const Range& tiles) const {
   s_.kernels->pack(args);
 }
 
-void PartRun::run_group(const Chunk& chunk, const Range& tiles, const float* b) {
+void PartRun::run_group(const Step& step, const Range& tiles, const float* b) {
+  const Chunk& chunk = s_.tree.chunks[step.chunk];
   const Access how = access(chunk, tiles);
-  if (how == Access::none) pack_a(chunk, tiles);
+  ahead_a_ = {};
+  if (how == Access::none) {
+    pack_a(chunk, tiles);
+    ask_for_a(step, tiles);
+  }
   const std::int64_t* k = s_.problem.a.k.data() + chunk.k_begin;
   const std::int64_t length = chunk.k_end - chunk.k_begin;
   gemm::TileArgs args;
@@ -271,6 +321,8 @@ void PartRun::run_tile(const Chunk& chunk, std::int64_t t, gemm::TileArgs args) 
     const Range in_row = columns({step_panels_.begin + i, step_panels_.begin + i + 1});
     args.c = step_c_ + in_row.begin;
     args.cols = static_cast<int>(in_row.size());
+    ahead_a_.ask(lines_a_);
+    ahead_b_.ask(lines_b_);
     kernels[args.cols > s_.kernels->lanes ? 1 : 0][rows.size() - 1](args);
     args.packed_b += panel_size;
     args.slots += slots_size;
@@ -298,12 +350,12 @@ void GemmPlan::State::pack_b_panels(const float* b, const Chunk& chunk, const Ra
   kernels->pack(args);
 }
 
-void GemmPlan::State::run_part(const float* a, const float* b, const float* packed_b, float* c,
-                               int part) const {
+void GemmPlan::State::run_part(std::span<const float* const> a, std::span<const float* const> b,
+                               float* c, int part) const {
   PartRun run(*this, part);
   if (run.empty()) return;
   if (tree.chunks.empty()) return run.zero(c);
-  run.run(a, b, packed_b, c);
+  run.run(a, b, c);
 }
 
 }  // namespace tessera::kernels

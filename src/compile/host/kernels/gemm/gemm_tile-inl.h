@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 #include <type_traits>
 
@@ -272,6 +273,8 @@ void tile(const TileArgs& args) {
   } else {
     acc.zero();
   }
+  for (int i = 0; chunk.finishes && i < kRows * kVecs; ++i)  // come while the sum is made
+    hwy::Prefetch(args.c + args.c_rows[i / kVecs] + i % kVecs * kLanes);
   const Segment* segment = args.segments + chunk.segment_begin;
   const Segment* last = args.segments + chunk.segment_end - 1;
   float* top = args.stack;
