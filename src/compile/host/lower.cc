@@ -207,9 +207,9 @@ HostInstruction lower_kernel(const LowerContext& context, const Equation& equati
 namespace {
 
 /// A collective that has nothing left to do is counted where its work was done.
-void add(HostProgram& program, HostInstruction instruction) {
-  if (!instruction.tasks.empty() || instruction.info.collectives.empty())
-    return program.instructions.push_back(std::move(instruction));
+void add(HostProgram& program, HostInstruction added) {
+  HostInstruction& instruction = program.instructions.emplace_back(std::move(added));
+  if (!instruction.tasks.empty() || instruction.info.collectives.empty()) return;
   const auto worker =
       std::find_if(program.instructions.rbegin(), program.instructions.rend(),
                    [](const HostInstruction& other) { return !other.tasks.empty(); });
@@ -217,6 +217,7 @@ void add(HostProgram& program, HostInstruction instruction) {
   auto& counted = worker->info.collectives;
   counted.insert(counted.end(), instruction.info.collectives.begin(),
                  instruction.info.collectives.end());
+  instruction.info.collectives.clear();
 }
 
 }  // namespace
@@ -232,9 +233,12 @@ HostProgram lower(const Function& function, run::Transport* transport,
   const Fusion fusion = fuse(function, phases);
   LowerContext context(program, fusion, transport);
   for (const Node& node : fusion.nodes) {
+    const Equation& equation = function.equations[node.equations[0]];
     HostInstruction instruction =
-        node.is_region ? lower_region(context, node)
-                       : lower_kernel(context, function.equations[node.equations[0]]);
+        node.is_region ? lower_region(context, node) : lower_kernel(context, equation);
+    for (ValueId id : equation.results) {
+      if (context.is_computed(id)) program.unmade.push_back({id, program.instructions.size()});
+    }
     context.set_computed(instruction);
     add(program, std::move(instruction));
   }

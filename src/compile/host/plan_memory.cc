@@ -399,6 +399,14 @@ class MemoryPlanner {
         change[i + 1] -= task.device_scratch_bytes;
       }
     }
+    for (const UnmadePart& part : program_.unmade) {
+      const std::vector<std::int64_t> bytes = bytes_of(part.sum);
+      const std::size_t tile = number({part.sum, program_.tiles(part.sum)[0]});
+      // Until then the tile of the sum stands for it, unless it is held as a result anyway.
+      const bool is_result = output_of_[part.sum] >= 0;
+      change[is_result ? lives_[tile].begin : part.instruction] += bytes[0];
+      change[part.instruction + 1] -= bytes[0];
+    }
     std::int64_t live = 0;
     for (std::int64_t bytes : change) {
       live += bytes;
