@@ -35,18 +35,18 @@ void check_dtypes(const ir::Function& function) {
 
 /// The function with operands in the place of the results of optimization barriers: the order of
 /// equations holds here without them.
-ir::Function without_barriers(const ir::Function& function) {
-  ir::Function result = function;
-  result.equations.clear();
+ir::Function without_barriers(ir::Function function) {
+  std::vector<ir::Equation> equations = std::move(function.equations);
+  function.equations.clear();
   std::vector<ir::ValueId> stands_for(function.values.size());
   std::iota(stands_for.begin(), stands_for.end(), ir::ValueId{0});
   const auto replace = [&](std::vector<ir::ValueId>& ids) {
     for (ir::ValueId& id : ids) id = stands_for[id];
   };
-  for (ir::Equation equation : function.equations) {
+  for (ir::Equation& equation : equations) {
     replace(equation.operands);
     if (equation.op != &ops::optimization_barrier_op) {
-      result.equations.push_back(std::move(equation));
+      function.equations.push_back(std::move(equation));
       continue;
     }
     for (std::size_t i = 0; i < equation.results.size(); ++i) {
@@ -55,16 +55,15 @@ ir::Function without_barriers(const ir::Function& function) {
       stands_for[equation.results[i]] = equation.operands[i];
     }
   }
-  replace(result.outputs);
-  return result;
+  replace(function.outputs);
+  return function;
 }
 
 /// Gives every output memory of its own: no output is an input (but for one that keeps its donated
 /// buffers) and no two outputs are one value.
-ir::Function with_distinct_outputs(const ir::Function& function, const CompileOptions& options) {
-  ir::Function result = function;
+ir::Function with_distinct_outputs(ir::Function result, const CompileOptions& options) {
   ir::Builder builder(result);
-  std::vector<bool> is_taken(function.values.size(), false);
+  std::vector<bool> is_taken(result.values.size(), false);
   for (std::size_t i = 0; i < result.outputs.size(); ++i) {
     const ir::ValueId id = result.outputs[i];
     const int alias = options.output_alias[i];
@@ -76,8 +75,8 @@ ir::Function with_distinct_outputs(const ir::Function& function, const CompileOp
       continue;
     }
     const ir::ValueId copy =
-        builder.emit(ops::reshape_op, {{"shape", function.type(id).shape}}, {id});
-    result.values[copy].sharding = function.values[id].sharding;
+        builder.emit(ops::reshape_op, {{"shape", result.type(id).shape}}, {id});
+    result.values[copy].sharding = result.values[id].sharding;
     result.outputs[i] = copy;
   }
   return result;

@@ -76,8 +76,9 @@ std::vector<ir::Pass> passes(const PartitionOptions& options) {
   return {{.name = "split",
            .doc = "gives every value a sharding and inserts the collectives that these need",
            .run =
-               [&](const ir::Function& f) {
-                 const ir::Function whole = ops::dissolve_calls(f, ops::Dissolve::all_calls);
+               [&](ir::Function f) {
+                 const ir::Function whole =
+                     ops::dissolve_calls(std::move(f), ops::Dissolve::all_calls);
                  const FlatFunction flat = flatten(whole);
                  return split(whole, flat, propagate(flat, options));
                },
