@@ -45,8 +45,7 @@ struct PassOptions {
 
 /// Runs the passes in order. Throws UserError when a disabled pass of the list is not optional;
 /// names of passes that are not in the list have no effect.
-Function run_passes(const std::vector<Pass>& passes, Function function,
-                    const PassOptions& options);
+Function run_passes(const std::vector<Pass>& passes, Function function, const PassOptions& options);
 
 /// Throws UserError unless each name is that of an optional pass of the list.
 void check_disabled(const std::vector<std::string>& names, const std::vector<Pass>& passes,

@@ -116,7 +116,7 @@ void project_operand(const EquationFactors& factors, std::size_t operand, const 
     auto next = sharding.dims[window.dim].begin();
     for (std::size_t i = 0; i < window.terms.size(); ++i) {
       const auto end = next + static_cast<std::ptrdiff_t>(tiles->terms[i].num_atoms);
-      out[static_cast<std::size_t>(window.terms[i].factor)].assign(next, end);
+      out[static_cast<std::size_t>(window.terms[i].factor)] = AtomList(next, end);
       next = end;
     }
   }

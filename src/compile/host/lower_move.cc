@@ -90,9 +90,17 @@ struct CopyTask {
                       .extents = std::move(extents)});
   }
 
-  TileTask finish(TileRef write, DType dtype) {
+  TileTask finish(TileRef write, DType dtype, KernelPool& pool) {
     task.writes = {write};
-    task.kernel = std::make_shared<CopyKernel>(std::move(pieces), size_bytes(dtype));
+    KernelKey key(KernelKey::Kind::copy);
+    key.add(size_bytes(dtype));
+    for (const CopyKernel::Piece& piece : pieces) {
+      key.add(piece.from).add(piece.from_strides).add(piece.to).add(piece.to_strides);
+      key.add(piece.extents);
+    }
+    task.kernel = pool.get(std::move(key), [&] {
+      return std::make_shared<CopyKernel>(std::move(pieces), size_bytes(dtype));
+    });
     return std::move(task);
   }
 };
@@ -117,7 +125,8 @@ std::vector<TileTask> move_value(const LowerContext& context, const Equation& eq
                  dot(minus(part.start, box.start), strides), strides, part.size);
       }
     }
-    tasks.push_back(copy.finish({result, tile}, context.function().type(result).dtype));
+    const DType dtype = context.function().type(result).dtype;
+    tasks.push_back(copy.finish({result, tile}, dtype, context.pool()));
   }
   return tasks;
 }
@@ -145,7 +154,7 @@ std::vector<TileTask> combine_value(const LowerContext& context, const Equation&
   const Layout& from = context.layout(operand);
   const Layout& to = context.layout(result);
   AtomList resolved = from.sharding().partial;
-  for (AtomId kept : to.sharding().partial) std::erase(resolved, kept);  // stays partial
+  for (AtomId kept : to.sharding().partial) erase(resolved, kept);  // stays partial
   std::vector<TileTask> tasks;
   for (std::int64_t tile : context.tiles(result)) {
     const Box box = to.box(tile);
@@ -163,7 +172,11 @@ std::vector<TileTask> combine_value(const LowerContext& context, const Equation&
            .strides = read.strides});
     }
     task.writes = {{result, tile}};
-    task.kernel = std::make_shared<CombineKernel>(std::move(problem));
+    KernelKey key(KernelKey::Kind::combine);
+    key.add(problem.kind).add(problem.dtype).add(problem.extents);
+    for (const auto& source : problem.sources) key.add(source.offset).add(source.strides);
+    task.kernel = context.pool().get(
+        std::move(key), [&] { return std::make_shared<CombineKernel>(std::move(problem)); });
     tasks.push_back(std::move(task));
   }
   return tasks;
@@ -239,7 +252,8 @@ std::vector<TileTask> lower_concatenate(const LowerContext& context, const Equat
       copy.add(context.read(operand, digits), 0, at * strides[dim], strides, extents);
       at += extents[dim];
     }
-    tasks.push_back(copy.finish({result, tile}, context.function().type(result).dtype));
+    const DType dtype = context.function().type(result).dtype;
+    tasks.push_back(copy.finish({result, tile}, dtype, context.pool()));
   }
   return tasks;
 }
