@@ -85,12 +85,14 @@ ValueId Function::add_value(Value value) {
 
 std::vector<Type> operand_types(const Function& function, const Equation& equation) {
   std::vector<Type> types;
+  types.reserve(equation.operands.size());
   for (ValueId id : equation.operands) types.push_back(function.type(id));
   return types;
 }
 
 std::vector<Type> result_types(const Function& function, const Equation& equation) {
   std::vector<Type> types;
+  types.reserve(equation.results.size());
   for (ValueId id : equation.results) types.push_back(function.type(id));
   return types;
 }

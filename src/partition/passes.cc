@@ -87,11 +87,12 @@ std::vector<ir::Pass> passes(const PartitionOptions& options) {
           {.name = "combine_collectives",
            .doc = "joins reductions over the same devices into few large ones",
            .run =
-               [](const ir::Function& f) {
+               [](ir::Function f) {
                  const auto combine = [](const ir::Function& body) {
                    return combine_collectives(body);
                  };
-                 return has_nested(f) ? combine(ir::with_changed_bodies(f, combine)) : combine(f);
+                 if (has_nested(f)) f = ir::with_changed_bodies(std::move(f), combine);
+                 return combine_collectives(std::move(f));
                },
            .is_optional = true,
            .takes = verify_all,

@@ -116,6 +116,7 @@ class Propagator {
   bool is_settled(const Edge& edge) const;
   void visit(const Edge& edge, Level level);
   void project_all(const Edge& edge);
+  Assignment joined_lists(const Edge& edge);
   bool takes_part(const Edge& edge, std::size_t factor, Level level) const;
   AtomList agreed_atoms(const Edge& edge, std::size_t factor) const;
   AtomList strongest_atoms(const Edge& edge, std::size_t factor) const;
@@ -224,6 +225,20 @@ void Propagator::spread_stored() {
   }
 }
 
+/// Per factor of the edge the atoms by which some tensor of it is split.
+Assignment Propagator::joined_lists(const Edge& edge) {
+  project_all(edge);
+  Assignment all(edge.factors->rule.factors.size());
+  for (const Assignment& lists : projected_) {
+    for (std::size_t factor = 0; factor < all.size(); ++factor) {
+      for (AtomId atom : lists[factor]) {
+        if (!contains(all[factor], atom)) all[factor].push_back(atom);
+      }
+    }
+  }
+  return all;
+}
+
 /// An atom splits the batch where a stored tensor meets it on a factor that the tensor does not
 /// have. An atom on a factor of the weight itself, such as a contracted one, is tensor parallel,
 /// also where the atom splits the batch elsewhere, as in sequence parallelism.
@@ -233,21 +248,26 @@ void Propagator::find_batch_atoms() {
   for (const auto& entry : stored_) is_stored[entry.first] = true;
   std::vector<bool> is_batch(atoms_.size(), false);
   for (const Edge& edge : edges_) {
+    const auto first_result = edge.tensors.begin() + static_cast<std::ptrdiff_t>(edge.first_result);
+    if (std::none_of(edge.tensors.begin(), first_result,
+                     [&](ValueId id) { return is_stored[id]; })) {
+      continue;
+    }
+    const Assignment all = joined_lists(edge);
     for (std::size_t t = 0; t < edge.first_result; ++t) {
       if (!is_stored[edge.tensors[t]]) continue;
-      std::vector<bool> has_factor(edge.factors->rule.factors.size(), false);
+      std::vector<bool> has_factor(all.size(), false);
       for (const std::vector<int>& dim : *edge.dims[t]) {
         for (int factor : dim) has_factor[static_cast<std::size_t>(factor)] = true;
       }
-      project_all(edge);
-      for (const Assignment& lists : projected_) {
-        for (std::size_t factor = 0; factor < has_factor.size(); ++factor) {
-          if (has_factor[factor]) {
-            AtomList& claimed = claimed_[edge.tensors[t]];
-            claimed.insert(claimed.end(), lists[factor].begin(), lists[factor].end());
-            continue;
+      AtomList& claimed = claimed_[edge.tensors[t]];
+      for (std::size_t factor = 0; factor < all.size(); ++factor) {
+        for (AtomId atom : all[factor]) {
+          if (!has_factor[factor]) {
+            is_batch[atom] = true;
+          } else if (!contains(claimed, atom)) {
+            claimed.push_back(atom);
           }
-          for (AtomId atom : lists[factor]) is_batch[atom] = true;
         }
       }
     }

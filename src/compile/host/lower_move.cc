@@ -110,17 +110,23 @@ std::vector<TileTask> move_value(const LowerContext& context, const Equation& eq
   const Layout& from = context.layout(operand);
   const Layout& to = context.layout(result);
   const std::vector<MovedBox> moved = moved_boxes(equation, to.shape());
+  std::vector<AtomDigits> sources;
+  std::vector<Box> source_boxes;
+  for (std::int64_t source : context.tiles(operand)) {
+    sources.push_back(from.digits(source));
+    source_boxes.push_back(from.box(sources.back()));
+  }
   std::vector<TileTask> tasks;
   for (std::int64_t tile : context.tiles(result)) {
     const Box box = to.box(tile);
     const Strides strides = row_major_strides(box.size);
     CopyTask copy;
-    for (std::int64_t source : context.tiles(operand)) {
-      const Box source_box = from.box(source);
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      const Box& source_box = source_boxes[i];
       for (const MovedBox& one : moved) {
         const Box part = one.part(box, source_box);
         if (num_elements(part.size) == 0) continue;
-        const StridedTile read = context.read(operand, from.digits(source));
+        const StridedTile read = context.read(operand, sources[i]);
         copy.add(read, dot(minus(one.source_of(part).start, source_box.start), read.strides),
                  dot(minus(part.start, box.start), strides), strides, part.size);
       }
