@@ -1,5 +1,8 @@
 #include <atomic>
 #include <cstdlib>
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
 
 #include <tessera/error.h>
 
@@ -10,6 +13,7 @@ namespace tessera::run {
 namespace {
 
 constexpr std::int64_t kAlignment = 64;  // a cache line, and the widest vector
+constexpr std::int64_t kHugePage = 2 << 20;
 
 std::atomic<std::int64_t> bytes_held{0};
 std::atomic<std::int64_t> most_bytes_held{0};
@@ -21,12 +25,25 @@ void raise_most(std::int64_t held) {
   }
 }
 
+// Kernels walk many rows at once: with small pages most of their first reads would miss the TLB.
+// Only whole huge pages are asked for, so that a buffer takes no more memory than its size.
+std::byte* allocate(std::int64_t bytes) {
+  const std::int64_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
+  const std::int64_t lines = (std::max<std::int64_t>(bytes, 1) + kAlignment - 1) / kAlignment;
+  void* data = nullptr;
+  if (posix_memalign(&data, static_cast<std::size_t>(alignment),
+                     static_cast<std::size_t>(lines * kAlignment)) != 0)
+    return nullptr;
+#ifdef MADV_HUGEPAGE
+  const std::int64_t whole = bytes / kHugePage * kHugePage;
+  if (whole != 0) (void)madvise(data, static_cast<std::size_t>(whole), MADV_HUGEPAGE);
+#endif
+  return static_cast<std::byte*>(data);
+}
+
 }  // namespace
 
-Buffer::Buffer(std::int64_t bytes) : size_(bytes) {
-  const std::int64_t rounded = (std::max<std::int64_t>(bytes, 1) + kAlignment - 1) / kAlignment;
-  data_ = static_cast<std::byte*>(
-      std::aligned_alloc(kAlignment, static_cast<std::size_t>(rounded * kAlignment)));
+Buffer::Buffer(std::int64_t bytes) : data_(allocate(bytes)), size_(bytes) {
   if (data_ == nullptr) {
     throw RuntimeFault("out of memory: " + std::to_string(bytes) +
                        " bytes for a buffer; use a smaller batch or a smaller model");

@@ -21,7 +21,8 @@ using gemm::Chunk;
 
 constexpr std::int64_t kTileBytes = 30 << 10;    // A of a tile, to stay in the first cache
 constexpr std::int64_t kLongestChunk = 768;      // of k
-constexpr std::int64_t kGroupFloats = 32 << 10;  // packed A of a group of tiles
+constexpr std::int64_t kLongestPacked = 256;     // where A is packed too: many rows of it at a time
+constexpr std::int64_t kGroupFloats = 64 << 10;  // packed A of a group of tiles
 constexpr std::int64_t kPartFlops = 2 << 20;     // worth a task of its own
 constexpr std::int64_t kMaxParts = 64;
 
@@ -93,7 +94,9 @@ void GemmPlan::State::choose_blocks() {
   const std::int64_t cache_floats = second_cache_bytes() / static_cast<std::int64_t>(sizeof(float));
   const std::int64_t in_tile = kTileBytes / static_cast<std::int64_t>(sizeof(float)) / kernels->mr;
   const std::int64_t in_panels = cache_floats / 4 / (6 * kernels->nr);
-  const std::int64_t longest = std::min({in_tile, in_panels, kLongestChunk});
+  a_in_place = k == 0 || a_layout.k_run.front() == k;
+  const std::int64_t longest =
+      std::min({in_tile, in_panels, a_in_place ? kLongestChunk : kLongestPacked});
   tree = gemm::make_tree_program(problem.leaf_ends, longest);
   for (const Chunk& chunk : tree.chunks)
     longest_chunk = std::max(longest_chunk, chunk.k_end - chunk.k_begin);

@@ -46,6 +46,7 @@ struct GemmPlan::State {
   std::vector<std::int64_t> panel_starts;  // of N
   std::int64_t batches = 0, m = 0, n = 0, k = 0;
   std::int64_t panels = 0;  // of packed B
+  bool a_in_place = false;  // its rows lie along k
   std::int64_t longest_chunk = 1;
   std::int64_t block_panels = 1;  // panels of B that are packed at a time
   std::int64_t block_rows = 1;    // rows of C whose nodes wait between chunks at a time

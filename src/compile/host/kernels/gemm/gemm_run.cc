@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "compile/host/kernels/gemm/gemm_ahead.h"
 #include "compile/host/kernels/gemm/gemm_plan.h"
 
 namespace tessera::kernels {
@@ -76,6 +77,8 @@ class PartRun {
 
   void run_step(const Step& step);
   const float* prepare_b(const Step& step);
+  void ask_for_b(Step next);
+  void ask_for_a(const Chunk& chunk, const Range& tiles);
   void run_group(const Chunk& chunk, const Range& tiles, const float* b);
   void run_tile(const Chunk& chunk, std::int64_t t, gemm::TileArgs args);
   enum class Access { none, adjacent_k, adjacent_rows };
@@ -100,7 +103,24 @@ class PartRun {
   const float* step_a_ = nullptr;
   float* step_c_ = nullptr;
   const float* held_b_ = nullptr;  // what the scratch holds packed, if that is all of a part's B
+  gemm::Ahead ahead_a_, ahead_b_;  // read while tiles are computed
+  std::int64_t lines_a_ = 0, lines_b_ = 0;  // per panel of a tile
 };
+
+// The part of an operand that one chunk reads, as rows of memory.
+gemm::Ahead rectangle(const float* base, const GemmOperand& operand, const gemm::Layout& layout,
+                      const Range& outer, const Chunk& chunk) {
+  gemm::Ahead ahead;
+  const std::int64_t length = chunk.k_end - chunk.k_begin;
+  const std::int64_t* k = operand.k.data() + chunk.k_begin;
+  const std::int64_t* first = operand.outer.data() + outer.begin;
+  if (layout.outer_run[at(outer.begin)] >= outer.size()) {
+    ahead.start(base + *first, k, length, outer.size());
+  } else if (layout.k_run[at(chunk.k_begin)] >= length) {
+    ahead.start(base + *k, first, outer.size(), length);
+  }
+  return ahead;
+}
 
 PartRun::PartRun(const State& state, int part) : s_(state) {
   const std::int64_t in_product = s_.row_parts * s_.panel_parts;
@@ -185,8 +205,29 @@ void PartRun::run_step(const Step& step) {
   step_a_ = a_ + p.a.batch[at(batch)];
   step_c_ = c_ + p.c_batch[at(batch)];
   const float* b = prepare_b(step);
+  ask_for_b(step);
   for (std::int64_t t = 0; t < tiles_; t += s_.group_tiles)
     run_group(chunk, {t, std::min(t + s_.group_tiles, tiles_)}, b);
+}
+
+// B of the step after this one. Where A is read in place, B is small beside the work on it.
+void PartRun::ask_for_b(Step next) {
+  ahead_b_ = {};
+  if (s_.a_in_place || packed_b_ != nullptr || !advance(&next)) return;
+  const float* b = b_ + s_.problem.b.batch[at(batches_.begin + next.batch)];
+  if (b == held_b_) return;
+  const Range wanted = columns(panels_of(next));
+  ahead_b_ = rectangle(b, s_.problem.b, s_.b_layout, wanted, s_.tree.chunks[next.chunk]);
+  lines_b_ = ceil_div(ahead_b_.lines(), tiles_ * step_panels_.size());
+}
+
+// Rows of A of these tiles; they will be wanted after as many tiles.
+void PartRun::ask_for_a(const Chunk& chunk, const Range& tiles) {
+  ahead_a_ = {};
+  if (tiles.size() <= 0) return;
+  const Range rows{tile(tiles.begin).begin, tile(tiles.end - 1).end};
+  ahead_a_ = rectangle(step_a_, s_.problem.a, s_.a_layout, rows, chunk);
+  lines_a_ = ceil_div(ahead_a_.lines(), tiles.size() * step_panels_.size());
 }
 
 // How the kernels can read these tiles of A where they lie, if they can.
@@ -241,6 +282,15 @@ void PartRun::run_group(const Chunk& chunk, const Range& tiles, const float* b) 
   args.chunk = &chunk;
   args.stack = stack_;
   args.adjacent_rows = how != Access::adjacent_k;
+  const bool last_chunk = &chunk == &s_.tree.chunks.back();
+  if (how == Access::none) {
+    if (tiles.end < tiles_)
+      ask_for_a(chunk, {tiles.end, std::min(2 * tiles.end - tiles.begin, tiles_)});
+    else if (!last_chunk)
+      ask_for_a(*(&chunk + 1), {0, std::min(s_.group_tiles, tiles_)});
+    else
+      ahead_a_ = {};
+  }
   for (std::int64_t t = tiles.begin; t < tiles.end; ++t) {
     const Range rows = tile(t);
     const std::int64_t* outer = s_.problem.a.outer.data() + rows.begin;
@@ -271,6 +321,8 @@ void PartRun::run_tile(const Chunk& chunk, std::int64_t t, gemm::TileArgs args) 
     const Range in_row = columns({step_panels_.begin + i, step_panels_.begin + i + 1});
     args.c = step_c_ + in_row.begin;
     args.cols = static_cast<int>(in_row.size());
+    ahead_a_.ask(lines_a_);
+    ahead_b_.ask(lines_b_);
     kernels[args.cols > s_.kernels->lanes ? 1 : 0][rows.size() - 1](args);
     args.packed_b += panel_size;
     args.slots += slots_size;

@@ -246,6 +246,19 @@ HWY_INLINE float* apply(const NodeActions& actions, float* top, Accumulators<kRo
   return top;
 }
 
+// Asks for the lines of C before the sum begins, so that storing does not wait for memory.
+template <int kRows, int kVecs>
+HWY_INLINE void prefetch_result(const TileArgs& args) {
+#if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
+  for (int r = 0; r < kRows; ++r) {
+    const float* row = args.c + args.c_rows[r];
+    for (int j = 0; j < kVecs; ++j) __builtin_prefetch(row + j * kLanes, 1);
+  }
+#else
+  (void)args;
+#endif
+}
+
 template <int kRows, int kVecs>
 HWY_INLINE void store_result(const Accumulators<kRows, kVecs>& acc, const TileArgs& args) {
   if (args.cols == kVecs * kLanes) {
@@ -272,6 +285,7 @@ void tile(const TileArgs& args) {
   } else {
     acc.zero();
   }
+  if (chunk.finishes) prefetch_result<kRows, kVecs>(args);
   const Segment* segment = args.segments + chunk.segment_begin;
   const Segment* last = args.segments + chunk.segment_end - 1;
   float* top = args.stack;
