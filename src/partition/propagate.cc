@@ -77,9 +77,7 @@ class Propagator {
   Propagated run() {
     result_.is_constant = find_constants(function_);
     result_.is_late.assign(function_.values.size(), false);
-    for (const Equation& equation : function_.equations) {
-      result_.factors.push_back(factors_of(function_, equation));
-    }
+    result_.factors = all_factors(function_);
     choose_outputs();
     find_annotations();
     build_edges();
@@ -303,7 +301,7 @@ void Propagator::build_edges() {
   edges_of_.resize(state_.size());
   for (std::size_t i = 0; i < function_.equations.size(); ++i) {
     const Equation& equation = function_.equations[i];
-    Edge edge{.factors = &result_.factors[i], .tensors = {}, .dims = {}};
+    Edge edge{.factors = result_.factors[i].get(), .tensors = {}, .dims = {}};
     edge.first_result = equation.operands.size();
     edge.tensors.reserve(equation.operands.size() + equation.results.size());
     edge.dims.reserve(equation.operands.size() + equation.results.size());
