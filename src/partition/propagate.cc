@@ -189,18 +189,22 @@ void Propagator::find_annotations() {
 
 /// Stored inputs that are split, and the outputs that follow them.
 void Propagator::find_stored() {
-  std::vector<std::size_t> inputs;
+  std::vector<std::pair<const Type*, const Sharding*>> kinds;  // of these inputs, each once
+  const auto is_known = [&](const Type& type, const Sharding& sharding) {
+    return std::any_of(kinds.begin(), kinds.end(), [&](const auto& kind) {
+      return *kind.first == type && *kind.second == sharding;
+    });
+  };
   for (std::size_t i = 0; i < options_.is_storage.size(); ++i) {
     if (!options_.is_storage[i] || is_replicated(options_.inputs[i])) continue;
-    inputs.push_back(i);
+    const Type& type = function_.type(function_.inputs[i]);
+    if (!is_known(type, options_.inputs[i])) kinds.emplace_back(&type, &options_.inputs[i]);
     stored_.emplace_back(function_.inputs[i], options_.inputs[i]);
   }
   for (std::size_t i = 0; i < function_.outputs.size(); ++i) {
     // An output that is not donated but looks like stored state is the next state.
-    const bool follows = std::any_of(inputs.begin(), inputs.end(), [&](std::size_t input) {
-      return result_.outputs[i] == options_.inputs[input] &&
-             function_.type(function_.outputs[i]) == function_.type(function_.inputs[input]);
-    });
+    const auto& asked = result_.outputs[i];
+    const bool follows = asked && is_known(function_.type(function_.outputs[i]), *asked);
     if (follows) stored_.emplace_back(function_.values.size() + i, *result_.outputs[i]);
   }
   for (const Annotation& entry : stored_) is_open_[entry.first] = false;
