@@ -1,11 +1,17 @@
 #include "compile/host/contraction.h"
 
+#include <array>
+#include <bit>
 #include <map>
+#include <optional>
 
 namespace tessera::compile::host {
 
 namespace {
 
+constexpr std::size_t kMostPieces = 64;
+
+/// Buffers: A of all pieces, B of all pieces, C.
 class GemmKernel final : public run::Kernel {
  public:
   explicit GemmKernel(kernels::GemmProblem problem, std::int64_t a_offset, std::int64_t b_offset)
@@ -14,9 +20,15 @@ class GemmKernel final : public run::Kernel {
   int num_parts() const override { return plan_.num_parts(); }
   std::int64_t flops() const override { return plan_.flops(); }
   void run(std::span<std::byte* const> buffers, int part) const override {
-    plan_.run(reinterpret_cast<const float*>(buffers[0]) + a_offset_,
-              reinterpret_cast<const float*>(buffers[1]) + b_offset_,
-              reinterpret_cast<float*>(buffers[2]), part);
+    const std::size_t pieces = buffers.size() / 2;
+    std::array<const float*, 2 * kMostPieces> operands;
+    for (std::size_t i = 0; i < 2 * pieces; ++i) {
+      operands[i] =
+          reinterpret_cast<const float*>(buffers[i]) + (i < pieces ? a_offset_ : b_offset_);
+    }
+    const std::span<const float* const> all(operands);
+    plan_.run(all.first(pieces), all.subspan(pieces, pieces),
+              reinterpret_cast<float*>(buffers.back()), part);
   }
 
  private:
@@ -70,6 +82,65 @@ std::shared_ptr<const run::Kernel> contraction_kernel(kernels::GemmProblem probl
   return std::make_shared<GemmKernel>(std::move(problem), a_offset, b_offset);
 }
 
+/// A problem whose sum goes on over the pieces of several devices, or nothing if their leaves would
+/// not be added in the order in which the devices' sums are.
+std::optional<kernels::GemmProblem> repeated(kernels::GemmProblem problem, std::size_t pieces) {
+  const std::size_t leaves = problem.leaf_ends.size();
+  if (!std::has_single_bit(leaves)) return std::nullopt;
+  const OffsetTable a = problem.a.k;
+  const OffsetTable b = problem.b.k;
+  for (std::size_t i = 1; i < pieces; ++i) {
+    const std::int64_t before = problem.leaf_ends.back();
+    for (std::size_t leaf = 0; leaf < leaves; ++leaf)
+      problem.leaf_ends.push_back(before + problem.leaf_ends[leaf]);
+    problem.a.k.insert(problem.a.k.end(), a.begin(), a.end());
+    problem.b.k.insert(problem.b.k.end(), b.begin(), b.end());
+  }
+  problem.pieces = static_cast<std::int64_t>(pieces);
+  return problem;
+}
+
+/// Tasks that compute the sum over the devices at once: no device's part of it is ever written.
+/// Nothing where the parts differ in their extents.
+std::optional<std::vector<TileTask>> summed_tasks(const LowerContext& context,
+                                                  const Equation& equation, ValueId sum,
+                                                  const MakeContraction& make) {
+  const ValueId partial = equation.results[0];
+  if (context.function().type(partial).dtype != DType::f32) return std::nullopt;
+  std::vector<TileTask> tasks;
+  std::map<std::vector<std::int64_t>, std::shared_ptr<const run::Kernel>> kernels;
+  for (std::int64_t tile : context.tiles(sum)) {
+    const auto summands = context.summands(partial, sum, context.layout(sum).digits(tile));
+    const std::vector<std::int64_t> key = context.extents_key(equation, summands[0]);
+    TileTask task{.kernel = nullptr, .reads = {}, .writes = {{sum, tile}}, .may_share = {}};
+    std::vector<TileRef> of_b;
+    for (const AtomDigits& digits : summands) {
+      if (context.extents_key(equation, digits) != key) return std::nullopt;
+      task.reads.push_back(context.read(equation.operands[0], digits).tile);
+      of_b.push_back(context.read(equation.operands[1], digits).tile);
+    }
+    task.reads.insert(task.reads.end(), of_b.begin(), of_b.end());
+    auto& kernel = kernels[key];
+    if (kernel == nullptr) {
+      const StridedTile a = context.read(equation.operands[0], summands[0]);
+      const StridedTile b = context.read(equation.operands[1], summands[0]);
+      if (summands.size() > kMostPieces) return std::nullopt;
+      KernelKey shared(KernelKey::Kind::summed_contraction);
+      shared.add(context.pool().kind_of(equation)).add(key).add(summands.size());
+      for (const StridedTile* from : {&a, &b}) shared.add(from->offset).add(from->strides);
+      kernel = context.pool().get(std::move(shared), [&]() -> std::shared_ptr<const run::Kernel> {
+        auto problem = repeated(make(a, b, summands[0]), summands.size());
+        if (!problem) return nullptr;
+        return std::make_shared<GemmKernel>(std::move(*problem), a.offset, b.offset);
+      });
+      if (kernel == nullptr) return std::nullopt;
+    }
+    task.kernel = kernel;
+    tasks.push_back(std::move(task));
+  }
+  return tasks;
+}
+
 }  // namespace
 
 OffsetTable offsets(const ir::Ints& dims, const std::vector<std::int64_t>& sizes,
@@ -99,6 +170,9 @@ void set_dense_result(kernels::GemmProblem& problem) {
 std::vector<TileTask> contraction_tasks(const LowerContext& context, const Equation& equation,
                                         const MakeContraction& make) {
   const ValueId result = equation.results[0];
+  if (const auto sum = context.sum_of(result)) {
+    if (auto tasks = summed_tasks(context, equation, *sum, make)) return std::move(*tasks);
+  }
   const Layout& layout = context.layout(result);
   const std::int64_t kind = context.pool().kind_of(equation);
   std::vector<TileTask> tasks;

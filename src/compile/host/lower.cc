@@ -199,6 +199,13 @@ std::vector<run::CollectiveUse> collectives_of(const LowerContext& context,
                                                const std::vector<TileTask>& tasks) {
   if (!is_collective(context, equation)) return {};
   std::int64_t group = 1;
+  if (equation.op->host.name == "combine") {
+    for (std::size_t i = 0; i < equation.operands.size(); ++i) {
+      const AtomDigits first = context.layout(equation.results[i]).digits(0);
+      const auto summands = context.summands(equation.operands[i], equation.results[i], first);
+      group = std::max(group, static_cast<std::int64_t>(summands.size()));
+    }
+  }
   // Tiles of dimensions with fewer elements than shards may be empty and read nothing.
   for (const TileTask& task : tasks) {
     group = std::max(group, static_cast<std::int64_t>(task.reads.size()));
@@ -242,6 +249,23 @@ HostInstruction lower_kernel(const LowerContext& context, const Equation& equati
   return instruction;
 }
 
+namespace {
+
+/// A collective that has nothing left to do is counted where its work was done.
+void add(HostProgram& program, HostInstruction instruction) {
+  if (!instruction.tasks.empty() || instruction.info.collectives.empty())
+    return program.instructions.push_back(std::move(instruction));
+  const auto worker =
+      std::find_if(program.instructions.rbegin(), program.instructions.rend(),
+                   [](const HostInstruction& other) { return !other.tasks.empty(); });
+  require(worker != program.instructions.rend(), "the work of a collective was done before");
+  auto& counted = worker->info.collectives;
+  counted.insert(counted.end(), instruction.info.collectives.begin(),
+                 instruction.info.collectives.end());
+}
+
+}  // namespace
+
 HostProgram lower(const Function& function, run::Transport* transport) {
   HostProgram program{.function = &function, .layouts = layouts_of(function), .instructions = {}};
   if (transport != nullptr) {
@@ -251,11 +275,13 @@ HostProgram lower(const Function& function, run::Transport* transport) {
   }
   const Fusion fusion = fuse(function);
   KernelPool pool(function);
-  const LowerContext context(program, fusion, pool, transport);
+  LowerContext context(program, fusion, pool, transport);
   for (const Node& node : fusion.nodes) {
-    program.instructions.push_back(
+    HostInstruction instruction =
         node.is_region ? lower_region(context, node)
-                       : lower_kernel(context, function.equations[node.equations[0]]));
+                       : lower_kernel(context, function.equations[node.equations[0]]);
+    context.set_computed(instruction);
+    add(program, std::move(instruction));
   }
   return program;
 }

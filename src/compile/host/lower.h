@@ -1,6 +1,7 @@
 // Lowers nodes of equations to kernels on tiles.
 #pragma once
 
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -32,7 +33,10 @@ class LowerContext {
         function_(*program.function),
         fusion_(fusion),
         layouts_(program.layouts),
-        transport_(transport) {}
+        transport_(transport),
+        is_computed_(function_.values.size(), false) {
+    if (transport == nullptr) find_sums();
+  }
 
   const Function& function() const { return function_; }
   const Fusion& fusion() const { return fusion_; }
@@ -47,6 +51,15 @@ class LowerContext {
   /// Equal for two tiles of an equation only if one kernel serves both: the sizes of all operand
   /// boxes, and their starts where leaves do not repeat from shard to shard.
   std::vector<std::int64_t> extents_key(const Equation& equation, const AtomDigits& digits) const;
+  /// The reduction over devices that is all that a value is for, in a process that computes for all
+  /// of them: the sum of what they have, if it is needed as a whole.
+  std::optional<ValueId> sum_of(ValueId partial) const { return sums_[partial]; }
+  /// The digits of the partial values whose sum a tile with these digits is, in the order of the
+  /// sum.
+  std::vector<AtomDigits> summands(ValueId partial, ValueId sum, const AtomDigits& digits) const;
+  /// Whether an instruction before has written a value, though it is the result of a later one.
+  bool is_computed(ValueId value) const { return is_computed_[value]; }
+  void set_computed(const HostInstruction& instruction);
   /// Where to read that range: the buffer, offset and strides after all views.
   StridedTile read(ValueId value, const AtomDigits& digits) const;
   /// The task on the tiles of its values that go with these digits.
@@ -55,12 +68,17 @@ class LowerContext {
   StridedTile read_through(const Equation& view, const AtomDigits& digits) const;
 
  private:
+  void find_sums();
+
   const HostProgram& program_;
   KernelPool& pool_;
   const Function& function_;
   const Fusion& fusion_;
   const std::vector<Layout>& layouts_;
   run::Transport* transport_;
+  std::vector<std::optional<ValueId>> sums_ =
+      std::vector<std::optional<ValueId>>(function_.values.size());
+  std::vector<bool> is_computed_;
 };
 
 /// A box of the result of a move whose elements lie `offset` further on in its operand.

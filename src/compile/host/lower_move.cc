@@ -137,30 +137,9 @@ std::vector<TileTask> move_value(const LowerContext& context, const Equation& eq
   return tasks;
 }
 
-/// Digits along `partial` counted up in row-major order, the rest as in `base`.
-std::vector<AtomDigits> partial_digits(const std::vector<Atom>& atoms, const AtomList& partial,
-                                       const AtomDigits& base) {
-  std::vector<AtomDigits> all = {base};
-  for (AtomId atom : partial) {
-    std::vector<AtomDigits> next;
-    for (const AtomDigits& digits : all) {
-      for (std::int32_t digit = 0; digit < atoms[atom].size; ++digit) {
-        next.push_back(digits);
-        next.back()[atom] = digit;
-      }
-    }
-    all = std::move(next);
-  }
-  return all;
-}
-
 std::vector<TileTask> combine_value(const LowerContext& context, const Equation& equation,
                                     ValueId operand, ValueId result) {
-  const std::vector<Atom> atoms = atoms_of(context.function().mesh);
-  const Layout& from = context.layout(operand);
   const Layout& to = context.layout(result);
-  AtomList resolved = from.sharding().partial;
-  for (AtomId kept : to.sharding().partial) erase(resolved, kept);  // stays partial
   std::vector<TileTask> tasks;
   for (std::int64_t tile : context.tiles(result)) {
     const Box box = to.box(tile);
@@ -169,7 +148,7 @@ std::vector<TileTask> combine_value(const LowerContext& context, const Equation&
     problem.kind = kernels::combine_kind(equation.attributes.get<std::string>("reduction"));
     problem.dtype = context.function().type(result).dtype;
     problem.extents = box.size;
-    for (const AtomDigits& digits : partial_digits(atoms, resolved, to.digits(tile))) {
+    for (const AtomDigits& digits : context.summands(operand, result, to.digits(tile))) {
       const Box source = context.box(operand, digits);
       const StridedTile read = context.read(operand, digits);
       task.reads.push_back(read.tile);
@@ -238,6 +217,7 @@ std::vector<TileTask> lower_move(const LowerContext& context, const Equation& eq
 std::vector<TileTask> lower_combine(const LowerContext& context, const Equation& equation) {
   std::vector<TileTask> tasks;
   for (std::size_t i = 0; i < equation.operands.size(); ++i) {
+    if (context.is_computed(equation.results[i])) continue;
     append(tasks, combine_value(context, equation, equation.operands[i], equation.results[i]));
   }
   return tasks;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <stdexcept>
 #include <thread>
@@ -69,9 +68,6 @@ GemmPlan::State::State(GemmProblem p, int threads)
   b_layout = layout_of(problem.b);
   panels = ceil_div(n, kernels->nr);
   for (std::int64_t i = 0; i <= panels; ++i) panel_starts.push_back(std::min(i * kernels->nr, n));
-  const std::vector<std::int64_t>& b_batch = problem.b.batch;
-  one_b =
-      std::adjacent_find(b_batch.begin(), b_batch.end(), std::not_equal_to<>()) == b_batch.end();
   choose_blocks();
   choose_parts(threads);
 }
@@ -86,6 +82,8 @@ void GemmPlan::State::check() const {
       p.leaf_ends.back() != static_cast<std::int64_t>(p.a.k.size()) ||
       !std::is_sorted(p.leaf_ends.begin(), p.leaf_ends.end()))
     throw std::invalid_argument("gemm: leaf ends do not cut K");
+  if (p.pieces < 1 || p.leaf_ends.size() % static_cast<std::size_t>(p.pieces) != 0)
+    throw std::invalid_argument("gemm: leaves do not fall into equal pieces");
 }
 
 // A tile's rows of A stay in the first cache while panels of B stream from the second, which also
@@ -94,10 +92,10 @@ void GemmPlan::State::choose_blocks() {
   const std::int64_t cache_floats = second_cache_bytes() / static_cast<std::int64_t>(sizeof(float));
   const std::int64_t in_tile = kTileBytes / static_cast<std::int64_t>(sizeof(float)) / kernels->mr;
   const std::int64_t in_panels = cache_floats / 4 / (6 * kernels->nr);
-  a_in_place = k == 0 || a_layout.k_run.front() == k;
+  a_in_place = k == 0 || a_layout.k_run.front() == k / problem.pieces;
   const std::int64_t longest =
       std::min({in_tile, in_panels, a_in_place ? kLongestChunk : kLongestPacked});
-  tree = gemm::make_tree_program(problem.leaf_ends, longest);
+  tree = gemm::make_tree_program(problem.leaf_ends, problem.pieces, longest);
   for (const Chunk& chunk : tree.chunks)
     longest_chunk = std::max(longest_chunk, chunk.k_end - chunk.k_begin);
   block_panels = std::max<std::int64_t>(cache_floats / 2 / (longest_chunk * kernels->nr), 1);
@@ -167,27 +165,12 @@ int GemmPlan::num_parts() const {
 }
 
 void GemmPlan::run(const float* a, const float* b, float* c, int part) const {
-  state_->run_part(a, b, nullptr, c, part);
+  state_->run_part({&a, 1}, {&b, 1}, c, part);
 }
 
-std::int64_t GemmPlan::packed_b_bytes() const {
-  return state_->packed_copies() * state_->packed_offset(state_->tree.chunks.size()) *
-         static_cast<std::int64_t>(sizeof(float));
-}
-
-void GemmPlan::pack_b(const float* b, float* packed) const {
-  const State& s = *state_;
-  const std::vector<Chunk>& chunks = s.tree.chunks;
-  for (std::int64_t i = 0; i < s.packed_copies(); ++i) {
-    const float* from = b + s.problem.b.batch[static_cast<std::size_t>(i)];
-    float* to = packed + i * s.packed_offset(chunks.size());
-    for (std::size_t j = 0; j < chunks.size(); ++j)
-      s.pack_b_panels(from, chunks[j], {0, s.panels}, to + s.packed_offset(j));
-  }
-}
-
-void GemmPlan::run_packed(const float* a, const float* packed_b, float* c, int part) const {
-  state_->run_part(a, nullptr, packed_b, c, part);
+void GemmPlan::run(std::span<const float* const> a, std::span<const float* const> b, float* c,
+                   int part) const {
+  state_->run_part(a, b, c, part);
 }
 
 const char* GemmPlan::target() const { return state_->kernels->target; }

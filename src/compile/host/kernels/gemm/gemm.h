@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace tessera::kernels {
@@ -27,6 +28,9 @@ struct GemmProblem {
   /// Leaf i is [leaf_ends[i-1], leaf_ends[i]); ends never decrease, the last one is K. An empty
   /// leaf is +0.0. The tree over leaves [i,j) splits at i + the largest power of two below j-i.
   std::vector<std::int64_t> leaf_ends;
+  /// The operands lie in so many buffers each, and every buffer has equally many leaves. Offsets
+  /// are those within the buffer of their k; `batch` and `outer` hold for all buffers.
+  std::int64_t pieces = 1;
 };
 
 /// How to run one problem: built once, run many times, by several threads at once.
@@ -47,12 +51,9 @@ class GemmPlan {
   int num_parts() const;
   /// Computes one part. Allocates only when this thread has never run a plan that large.
   void run(const float* a, const float* b, float* c, int part) const;
-
-  /// B packed as the kernels read it, to be shared by all parts and by runs with the same B.
-  /// `packed` is 64-byte aligned. Pays when B is read by more than a few hundred rows.
-  std::int64_t packed_b_bytes() const;
-  void pack_b(const float* b, float* packed) const;
-  void run_packed(const float* a, const float* packed_b, float* c, int part) const;
+  /// With the buffers of all pieces.
+  void run(std::span<const float* const> a, std::span<const float* const> b, float* c,
+           int part) const;
 
   /// Name of the instruction set, for reports.
   const char* target() const;

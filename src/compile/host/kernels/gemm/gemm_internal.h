@@ -27,10 +27,11 @@ struct Chunk {
   std::int64_t k_end = 0;
   std::int32_t segment_begin = 0;
   std::int32_t segment_end = 0;
-  std::int32_t slot = 0;  ///< slots in use before this chunk; a cut leaf waits in slots[slot]
-  bool resumes = false;   ///< continues the leaf that the chunk before left in slots[slot]
-  bool finishes = false;  ///< its node is the result
-  NodeActions after;      ///< merges with slots[slot - 1], slots[slot - 2], ...
+  std::int32_t piece = 0;  ///< of the operands
+  std::int32_t slot = 0;   ///< slots in use before this chunk; a cut leaf waits in slots[slot]
+  bool resumes = false;    ///< continues the leaf that the chunk before left in slots[slot]
+  bool finishes = false;   ///< its node is the result
+  NodeActions after;       ///< merges with slots[slot - 1], slots[slot - 2], ...
 };
 
 /// The sum over k as a sequence of chunks.
@@ -41,7 +42,9 @@ struct TreeProgram {
   int stack_depth = 0;        ///< at most this many nodes wait inside a chunk
 };
 
-TreeProgram make_tree_program(const std::vector<std::int64_t>& leaf_ends, std::int64_t max_chunk);
+/// Chunks do not cross the bounds of pieces, which have equally many leaves each.
+TreeProgram make_tree_program(const std::vector<std::int64_t>& leaf_ends, std::int64_t pieces,
+                              std::int64_t max_chunk);
 
 /// One register tile of C over one chunk of k.
 struct TileArgs {

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include "compile/host/kernels/gemm/gemm_internal.h"
@@ -41,14 +42,6 @@ HWY_INLINE void copy_lanes(const float* src, std::int64_t width, int ld, float* 
 inline constexpr std::int64_t kLineFloats = 16;
 inline constexpr std::int64_t kFloatsAhead = 16 * kLineFloats;
 
-HWY_INLINE void prefetch(const float* address) {
-#if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
-  __builtin_prefetch(address);
-#else
-  (void)address;
-#endif
-}
-
 // Lanes lie next to each other: k after k, all tiles of one k, since memory is read best in order.
 HWY_INLINE void pack_unit_lanes(const PackArgs& args, int first_tile, int last_tile) {
   const float* base = args.src + args.outer[args.starts[first_tile]];
@@ -57,7 +50,7 @@ HWY_INLINE void pack_unit_lanes(const PackArgs& args, int first_tile, int last_t
   for (std::int64_t k = 0; k < args.k_count; ++k) {
     const float* row = base + args.k[k];
     const float* later = base + args.k[std::min(k + ahead, args.k_count - 1)];
-    for (std::int64_t i = 0; i < all; i += kLineFloats) prefetch(later + i);
+    for (std::int64_t i = 0; i < all; i += kLineFloats) hwy::Prefetch(later + i);
     float* dst = args.dst + first_tile * args.tile_stride + k * args.ld;
     for (int t = first_tile; t < last_tile; ++t, dst += args.tile_stride) {
       const std::int64_t width = args.starts[t + 1] - args.starts[t];

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "compile/host/kernels/gemm/gemm.h"
@@ -52,7 +53,6 @@ struct GemmPlan::State {
   std::int64_t block_rows = 1;    // rows of C whose nodes wait between chunks at a time
   std::int64_t group_tiles = 1;   // tiles of A that are packed at a time
   std::int64_t batch_parts = 1, row_parts = 1, panel_parts = 1;
-  bool one_b = false;  // all batches read the same B
 
   State(GemmProblem p, int threads);
 
@@ -63,18 +63,10 @@ struct GemmPlan::State {
   std::int64_t tile_size(std::int64_t length) const {
     return length * kernels->lda + gemm::kPanelGap;
   }
-  std::int64_t packed_copies() const {
-    return one_b ? std::min<std::int64_t>(batches, 1) : batches;
-  }
-  /// Floats before a chunk in packed B; with the number of chunks, floats of one packed B.
-  std::int64_t packed_offset(std::size_t chunk) const {
-    const std::int64_t begin = chunk < tree.chunks.size() ? tree.chunks[chunk].k_begin : k;
-    return panels * (begin * kernels->nr + static_cast<std::int64_t>(chunk) * gemm::kPanelGap);
-  }
-
   void pack_b_panels(const float* b, const gemm::Chunk& chunk, const gemm::Range& in_panels,
                      float* to) const;
-  void run_part(const float* a, const float* b, const float* packed_b, float* c, int part) const;
+  void run_part(std::span<const float* const> a, std::span<const float* const> b, float* c,
+                int part) const;
 
  private:
   void check() const;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <new>
+#include <span>
 
 #include "compile/host/kernels/gemm/gemm_ahead.h"
 #include "compile/host/kernels/gemm/gemm_plan.h"
@@ -57,7 +58,7 @@ class PartRun {
  public:
   PartRun(const State& state, int part);
   void zero(float* c) const;
-  void run(const float* a, const float* b, const float* packed_b, float* c);
+  void run(std::span<const float* const> a, std::span<const float* const> b, float* c);
 
   bool empty() const { return rows_.size() == 0 || panels_.size() == 0 || batches_.size() == 0; }
 
@@ -78,8 +79,8 @@ class PartRun {
   void run_step(const Step& step);
   const float* prepare_b(const Step& step);
   void ask_for_b(Step next);
-  void ask_for_a(const Chunk& chunk, const Range& tiles);
-  void run_group(const Chunk& chunk, const Range& tiles, const float* b);
+  void ask_for_a(const Step& step, const Range& group);
+  void run_group(const Step& step, const Range& tiles, const float* b);
   void run_tile(const Chunk& chunk, std::int64_t t, gemm::TileArgs args);
   enum class Access { none, adjacent_k, adjacent_rows };
   Access access(const Chunk& chunk, const Range& tiles) const;
@@ -92,9 +93,7 @@ class PartRun {
   float* scratch_b_ = nullptr;
   float* stack_ = nullptr;
   float* slots_ = nullptr;
-  const float* a_ = nullptr;
-  const float* b_ = nullptr;
-  const float* packed_b_ = nullptr;
+  std::span<const float*const> a_, b_;  // per piece
   float* c_ = nullptr;
 
   // The step being run.
@@ -107,10 +106,16 @@ class PartRun {
   std::int64_t lines_a_ = 0, lines_b_ = 0;  // per panel of a tile
 };
 
+const float* at_batch(std::span<const float* const> pieces, const GemmOperand& operand,
+                      const Chunk& chunk, std::int64_t batch) {
+  return pieces[static_cast<std::size_t>(chunk.piece)] + operand.batch[at(batch)];
+}
+
 // The part of an operand that one chunk reads, as rows of memory.
 gemm::Ahead rectangle(const float* base, const GemmOperand& operand, const gemm::Layout& layout,
                       const Range& outer, const Chunk& chunk) {
   gemm::Ahead ahead;
+  if (outer.size() == 0) return ahead;
   const std::int64_t length = chunk.k_end - chunk.k_begin;
   const std::int64_t* k = operand.k.data() + chunk.k_begin;
   const std::int64_t* first = operand.outer.data() + outer.begin;
@@ -166,10 +171,9 @@ bool PartRun::advance(Step* step) const {
   return ++step->batch < batches_.size();
 }
 
-void PartRun::run(const float* a, const float* b, const float* packed_b, float* c) {
+void PartRun::run(std::span<const float* const> a, std::span<const float* const> b, float* c) {
   a_ = a;
   b_ = b;
-  packed_b_ = packed_b;
   c_ = c;
   reserve();
   Step step;
@@ -181,13 +185,7 @@ void PartRun::run(const float* a, const float* b, const float* packed_b, float* 
 const float* PartRun::prepare_b(const Step& step) {
   const Chunk& chunk = s_.tree.chunks[step.chunk];
   const std::int64_t batch = batches_.begin + step.batch;
-  if (packed_b_ != nullptr) {
-    const std::int64_t copy = s_.one_b ? 0 : batch;
-    return packed_b_ + copy * s_.packed_offset(s_.tree.chunks.size()) +
-           s_.packed_offset(step.chunk) +
-           step_panels_.begin * s_.panel_size(chunk.k_end - chunk.k_begin);
-  }
-  const float* b = b_ + s_.problem.b.batch[at(batch)];
+  const float* b = at_batch(b_, s_.problem.b, chunk, batch);
   if (held_b_ != b) s_.pack_b_panels(b, chunk, step_panels_, scratch_b_);
   held_b_ = panel_blocks_ == 1 && s_.tree.chunks.size() == 1 ? b : nullptr;
   return scratch_b_;
@@ -202,31 +200,37 @@ void PartRun::run_step(const Step& step) {
   tiles_ = ceil_div(step_rows_.size(), s_.kernels->mr);
   tile_rows_ = step_rows_.size() / tiles_;
   larger_tiles_ = step_rows_.size() % tiles_;
-  step_a_ = a_ + p.a.batch[at(batch)];
+  step_a_ = at_batch(a_, p.a, chunk, batch);
   step_c_ = c_ + p.c_batch[at(batch)];
   const float* b = prepare_b(step);
   ask_for_b(step);
   for (std::int64_t t = 0; t < tiles_; t += s_.group_tiles)
-    run_group(chunk, {t, std::min(t + s_.group_tiles, tiles_)}, b);
+    run_group(step, {t, std::min(t + s_.group_tiles, tiles_)}, b);
 }
 
 // B of the step after this one. Where A is read in place, B is small beside the work on it.
 void PartRun::ask_for_b(Step next) {
   ahead_b_ = {};
-  if (s_.a_in_place || packed_b_ != nullptr || !advance(&next)) return;
-  const float* b = b_ + s_.problem.b.batch[at(batches_.begin + next.batch)];
+  if (s_.a_in_place || !advance(&next)) return;
+  const Chunk& chunk = s_.tree.chunks[next.chunk];
+  const float* b = at_batch(b_, s_.problem.b, chunk, batches_.begin + next.batch);
   if (b == held_b_) return;
   const Range wanted = columns(panels_of(next));
-  ahead_b_ = rectangle(b, s_.problem.b, s_.b_layout, wanted, s_.tree.chunks[next.chunk]);
+  ahead_b_ = rectangle(b, s_.problem.b, s_.b_layout, wanted, chunk);
   lines_b_ = ceil_div(ahead_b_.lines(), tiles_ * step_panels_.size());
 }
 
-// Rows of A of these tiles; they will be wanted after as many tiles.
-void PartRun::ask_for_a(const Chunk& chunk, const Range& tiles) {
+// A of the group of tiles after this one; after the last one, of the first of the next chunk.
+void PartRun::ask_for_a(const Step& step, const Range& group) {
   ahead_a_ = {};
-  if (tiles.size() <= 0) return;
+  const bool is_last = group.end == tiles_;
+  if (is_last && step.chunk + 1 == s_.tree.chunks.size()) return;
+  const Chunk& chunk = s_.tree.chunks[step.chunk + (is_last ? 1 : 0)];
+  const std::int64_t begin = is_last ? 0 : group.end;
+  const Range tiles{begin, std::min(begin + s_.group_tiles, tiles_)};
   const Range rows{tile(tiles.begin).begin, tile(tiles.end - 1).end};
-  ahead_a_ = rectangle(step_a_, s_.problem.a, s_.a_layout, rows, chunk);
+  const float* a = at_batch(a_, s_.problem.a, chunk, batches_.begin + step.batch);
+  ahead_a_ = rectangle(a, s_.problem.a, s_.a_layout, rows, chunk);
   lines_a_ = ceil_div(ahead_a_.lines(), tiles.size() * step_panels_.size());
 }
 
@@ -271,9 +275,14 @@ void PartRun::pack_a(const Chunk& chunk, const Range& tiles) const {
   s_.kernels->pack(args);
 }
 
-void PartRun::run_group(const Chunk& chunk, const Range& tiles, const float* b) {
+void PartRun::run_group(const Step& step, const Range& tiles, const float* b) {
+  const Chunk& chunk = s_.tree.chunks[step.chunk];
   const Access how = access(chunk, tiles);
-  if (how == Access::none) pack_a(chunk, tiles);
+  ahead_a_ = {};
+  if (how == Access::none) {
+    pack_a(chunk, tiles);
+    ask_for_a(step, tiles);
+  }
   const std::int64_t* k = s_.problem.a.k.data() + chunk.k_begin;
   const std::int64_t length = chunk.k_end - chunk.k_begin;
   gemm::TileArgs args;
@@ -282,15 +291,6 @@ void PartRun::run_group(const Chunk& chunk, const Range& tiles, const float* b) 
   args.chunk = &chunk;
   args.stack = stack_;
   args.adjacent_rows = how != Access::adjacent_k;
-  const bool last_chunk = &chunk == &s_.tree.chunks.back();
-  if (how == Access::none) {
-    if (tiles.end < tiles_)
-      ask_for_a(chunk, {tiles.end, std::min(2 * tiles.end - tiles.begin, tiles_)});
-    else if (!last_chunk)
-      ask_for_a(*(&chunk + 1), {0, std::min(s_.group_tiles, tiles_)});
-    else
-      ahead_a_ = {};
-  }
   for (std::int64_t t = tiles.begin; t < tiles.end; ++t) {
     const Range rows = tile(t);
     const std::int64_t* outer = s_.problem.a.outer.data() + rows.begin;
@@ -350,12 +350,12 @@ void GemmPlan::State::pack_b_panels(const float* b, const Chunk& chunk, const Ra
   kernels->pack(args);
 }
 
-void GemmPlan::State::run_part(const float* a, const float* b, const float* packed_b, float* c,
-                               int part) const {
+void GemmPlan::State::run_part(std::span<const float* const> a, std::span<const float* const> b,
+                               float* c, int part) const {
   PartRun run(*this, part);
   if (run.empty()) return;
   if (tree.chunks.empty()) return run.zero(c);
-  run.run(a, b, packed_b, c);
+  run.run(a, b, c);
 }
 
 }  // namespace tessera::kernels

@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 #include <type_traits>
 
@@ -246,19 +247,6 @@ HWY_INLINE float* apply(const NodeActions& actions, float* top, Accumulators<kRo
   return top;
 }
 
-// Asks for the lines of C before the sum begins, so that storing does not wait for memory.
-template <int kRows, int kVecs>
-HWY_INLINE void prefetch_result(const TileArgs& args) {
-#if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
-  for (int r = 0; r < kRows; ++r) {
-    const float* row = args.c + args.c_rows[r];
-    for (int j = 0; j < kVecs; ++j) __builtin_prefetch(row + j * kLanes, 1);
-  }
-#else
-  (void)args;
-#endif
-}
-
 template <int kRows, int kVecs>
 HWY_INLINE void store_result(const Accumulators<kRows, kVecs>& acc, const TileArgs& args) {
   if (args.cols == kVecs * kLanes) {
@@ -285,7 +273,8 @@ void tile(const TileArgs& args) {
   } else {
     acc.zero();
   }
-  if (chunk.finishes) prefetch_result<kRows, kVecs>(args);
+  for (int i = 0; chunk.finishes && i < kRows * kVecs; ++i)  // come while the sum is made
+    hwy::Prefetch(args.c + args.c_rows[i / kVecs] + i % kVecs * kLanes);
   const Segment* segment = args.segments + chunk.segment_begin;
   const Segment* last = args.segments + chunk.segment_end - 1;
   float* top = args.stack;

@@ -11,8 +11,11 @@ namespace {
 
 class TreeBuilder {
  public:
-  TreeBuilder(const std::vector<std::int64_t>& leaf_ends, std::int64_t max_chunk)
-      : ends_(leaf_ends), max_chunk_(std::max<std::int64_t>(max_chunk, 1)) {}
+  TreeBuilder(const std::vector<std::int64_t>& leaf_ends, std::int64_t pieces,
+              std::int64_t max_chunk)
+      : ends_(leaf_ends),
+        leaves_in_piece_(leaf_ends.size() / static_cast<std::size_t>(pieces)),
+        max_chunk_(std::max<std::int64_t>(max_chunk, 1)) {}
 
   TreeProgram build() {
     add_chunks(0, ends_.size());
@@ -53,7 +56,9 @@ class TreeBuilder {
     const std::int64_t k_begin = begin_of(begin);
     const std::int64_t k_end = ends_[end - 1];
     if (k_begin == k_end) return false;
-    if (k_end - k_begin <= max_chunk_) {
+    const bool is_in_piece = begin / leaves_in_piece_ == (end - 1) / leaves_in_piece_;
+    piece_ = static_cast<std::int32_t>(begin / leaves_in_piece_);
+    if (is_in_piece && k_end - k_begin <= max_chunk_) {
       const auto first = static_cast<std::int32_t>(program_.segments.size());
       add_segments(begin, end);
       add_chunk(k_begin, k_end, first);
@@ -73,6 +78,7 @@ class TreeBuilder {
     Chunk chunk;
     chunk.k_begin = k_begin;
     chunk.k_end = k_end;
+    chunk.piece = piece_;
     chunk.segment_begin = first_segment;
     chunk.segment_end = static_cast<std::int32_t>(program_.segments.size());
     program_.chunks.push_back(chunk);
@@ -113,14 +119,17 @@ class TreeBuilder {
   }
 
   const std::vector<std::int64_t>& ends_;
+  std::size_t leaves_in_piece_;
   std::int64_t max_chunk_;
+  std::int32_t piece_ = 0;  // of the leaves that are added
   TreeProgram program_;
 };
 
 }  // namespace
 
-TreeProgram make_tree_program(const std::vector<std::int64_t>& leaf_ends, std::int64_t max_chunk) {
-  return TreeBuilder(leaf_ends, max_chunk).build();
+TreeProgram make_tree_program(const std::vector<std::int64_t>& leaf_ends, std::int64_t pieces,
+                              std::int64_t max_chunk) {
+  return TreeBuilder(leaf_ends, pieces, max_chunk).build();
 }
 
 }  // namespace tessera::kernels::gemm

@@ -1,0 +1,54 @@
+// Sums over the devices of partial values, where one process computes for all of them.
+
+#include "compile/host/lower.h"
+#include "ops/record.h"
+
+namespace tessera::compile::host {
+
+std::vector<AtomDigits> LowerContext::summands(ValueId partial, ValueId sum,
+                                               const AtomDigits& digits) const {
+  const std::vector<Atom> atoms = atoms_of(function_.mesh);
+  AtomList resolved = layouts_[partial].sharding().partial;
+  for (AtomId kept : layouts_[sum].sharding().partial) erase(resolved, kept);
+  std::vector<AtomDigits> all = {digits};
+  for (AtomId atom : resolved) {
+    std::vector<AtomDigits> next;
+    for (const AtomDigits& before : all) {
+      for (std::int32_t digit = 0; digit < atoms[atom].size; ++digit) {
+        next.push_back(before);
+        next.back()[atom] = digit;
+      }
+    }
+    all = std::move(next);
+  }
+  return all;
+}
+
+void LowerContext::find_sums() {
+  std::vector<int> uses(function_.values.size(), 0);
+  for (const Equation& equation : function_.equations) {
+    for (ValueId id : equation.operands) ++uses[id];
+  }
+  for (ValueId id : function_.outputs) ++uses[id];
+  for (const Equation& equation : function_.equations) {
+    if (equation.op->host.name != "combine" ||
+        equation.attributes.get<std::string>("reduction") != "sum")
+      continue;
+    for (std::size_t i = 0; i < equation.operands.size(); ++i) {
+      const ValueId partial = equation.operands[i];
+      const Sharding& from = function_.sharding(partial);
+      const Sharding& to = function_.sharding(equation.results[i]);
+      const bool is_whole =
+          to.partial.empty() && to.dims == from.dims && to.windows == from.windows;
+      if (is_whole && uses[partial] == 1) sums_[partial] = equation.results[i];
+    }
+  }
+}
+
+void LowerContext::set_computed(const HostInstruction& instruction) {
+  for (const TileTask& task : instruction.tasks) {
+    for (const TileRef& write : task.writes) is_computed_[write.value] = true;
+  }
+}
+
+}  // namespace tessera::compile::host
