@@ -109,10 +109,15 @@ std::optional<std::vector<TileTask>> summed_tasks(const LowerContext& context,
   if (context.function().type(partial).dtype != DType::f32) return std::nullopt;
   std::vector<TileTask> tasks;
   std::map<std::vector<std::int64_t>, std::shared_ptr<const run::Kernel>> kernels;
-  for (std::int64_t tile : context.tiles(sum)) {
-    const auto summands = context.summands(partial, sum, context.layout(sum).digits(tile));
+  const Layout& layout = context.layout(partial);
+  const bool is_same_size = layout.sharding().dims == context.layout(sum).sharding().dims;
+  for (std::int64_t tile : context.tiles(partial)) {
+    const auto summands = context.summands(partial, sum, layout.digits(tile));
+    if (layout.tile_at(summands[0]) != tile) continue;
     const std::vector<std::int64_t> key = context.extents_key(equation, summands[0]);
-    TileTask task{.kernel = nullptr, .reads = {}, .writes = {{sum, tile}}, .may_share = {}};
+    const TileRef to = is_same_size ? TileRef{sum, context.layout(sum).tile_at(summands[0])}
+                                    : TileRef{partial, tile};
+    TileTask task{.kernel = nullptr, .reads = {}, .writes = {to}, .may_share = {}};
     std::vector<TileRef> of_b;
     for (const AtomDigits& digits : summands) {
       if (context.extents_key(equation, digits) != key) return std::nullopt;

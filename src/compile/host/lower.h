@@ -34,7 +34,7 @@ class LowerContext {
         fusion_(fusion),
         layouts_(program.layouts),
         transport_(transport),
-        is_computed_(function_.values.size(), false) {
+        tiles_written_(function_.values.size(), 0) {
     if (transport == nullptr) find_sums();
   }
 
@@ -51,14 +51,18 @@ class LowerContext {
   /// Equal for two tiles of an equation only if one kernel serves both: the sizes of all operand
   /// boxes, and their starts where leaves do not repeat from shard to shard.
   std::vector<std::int64_t> extents_key(const Equation& equation, const AtomDigits& digits) const;
-  /// The reduction over devices that is all that a value is for, in a process that computes for all
-  /// of them: the sum of what they have, if it is needed as a whole.
+  /// The sum over devices that is all that a partial value is for, in a process that computes for
+  /// all of them. Who makes the value may write the sum at once: where it is as large as the value,
+  /// else the first summand, with nothing for the others.
   std::optional<ValueId> sum_of(ValueId partial) const { return sums_[partial]; }
-  /// The digits of the partial values whose sum a tile with these digits is, in the order of the
+  bool is_summed(ValueId partial) const {
+    return is_computed(partial) && tiles_written_[partial] < layouts_[partial].num_tiles();
+  }
+  /// The digits of the tiles of a partial value whose sum has these digits, in the order of the
   /// sum.
   std::vector<AtomDigits> summands(ValueId partial, ValueId sum, const AtomDigits& digits) const;
   /// Whether an instruction before has written a value, though it is the result of a later one.
-  bool is_computed(ValueId value) const { return is_computed_[value]; }
+  bool is_computed(ValueId value) const { return tiles_written_[value] > 0; }
   void set_computed(const HostInstruction& instruction);
   /// Where to read that range: the buffer, offset and strides after all views.
   StridedTile read(ValueId value, const AtomDigits& digits) const;
@@ -78,7 +82,7 @@ class LowerContext {
   run::Transport* transport_;
   std::vector<std::optional<ValueId>> sums_ =
       std::vector<std::optional<ValueId>>(function_.values.size());
-  std::vector<bool> is_computed_;
+  std::vector<std::int64_t> tiles_written_;
 };
 
 /// A box of the result of a move whose elements lie `offset` further on in its operand.

@@ -148,7 +148,9 @@ std::vector<TileTask> combine_value(const LowerContext& context, const Equation&
     problem.kind = kernels::combine_kind(equation.attributes.get<std::string>("reduction"));
     problem.dtype = context.function().type(result).dtype;
     problem.extents = box.size;
-    for (const AtomDigits& digits : context.summands(operand, result, to.digits(tile))) {
+    std::vector<AtomDigits> summands = context.summands(operand, result, to.digits(tile));
+    if (context.is_summed(operand)) summands.resize(1);
+    for (const AtomDigits& digits : summands) {
       const Box source = context.box(operand, digits);
       const StridedTile read = context.read(operand, digits);
       task.reads.push_back(read.tile);

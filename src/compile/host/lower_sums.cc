@@ -36,10 +36,7 @@ void LowerContext::find_sums() {
       continue;
     for (std::size_t i = 0; i < equation.operands.size(); ++i) {
       const ValueId partial = equation.operands[i];
-      const Sharding& from = function_.sharding(partial);
-      const Sharding& to = function_.sharding(equation.results[i]);
-      const bool is_whole =
-          to.partial.empty() && to.dims == from.dims && to.windows == from.windows;
+      const bool is_whole = function_.sharding(equation.results[i]).partial.empty();
       if (is_whole && uses[partial] == 1) sums_[partial] = equation.results[i];
     }
   }
@@ -47,7 +44,7 @@ void LowerContext::find_sums() {
 
 void LowerContext::set_computed(const HostInstruction& instruction) {
   for (const TileTask& task : instruction.tasks) {
-    for (const TileRef& write : task.writes) is_computed_[write.value] = true;
+    for (const TileRef& write : task.writes) tiles_written_[write.value] += 1;
   }
 }
 

@@ -1,0 +1,74 @@
+// Sums over devices that the product writes which makes their parts.
+#include <gtest/gtest.h>
+
+#include "compile/host/lower.h"
+#include "ir/text.h"
+
+namespace tessera::compile::host {
+namespace {
+
+/// Which tiles every instruction writes: `%2: 0 1 | %3: 0`.
+std::string writes_of(const std::string& text) {
+  const Function f = ir::parse(text);
+  ir::verify(f, "the test");
+  std::string writes;
+  for (const HostInstruction& instruction : lower(f).instructions) {
+    writes += writes.empty() ? "" : " | ";
+    for (const TileTask& task : instruction.tasks) {
+      const TileRef tile = task.writes.at(0);
+      const std::string name = "%" + std::to_string(tile.value) + ":";
+      if (writes.find(name) == std::string::npos) writes += name;
+      writes += " " + std::to_string(tile.tile);
+    }
+  }
+  return writes;
+}
+
+std::string gradient(const std::string& rows, const std::string& sum) {
+  return R"(function main[mesh="data=4", grains=8](%0: f32[)" + rows + R"(,4]<{data},{}>,
+      %1: f32[)" +
+         rows + R"(,12]<{data},{}>) {
+  %2: f32[4,12]<{},{}+{data}> = dot_general[lhs_batch=[], lhs_contract=[0], rhs_batch=[],
+      rhs_contract=[0]] %0, %1
+  %3: )" +
+         sum + R"([reduction="sum"] %2
+  return %3
+})";
+}
+
+TEST(Sums, AnAllReduceIsWrittenByTheProduct) {
+  const Function f = ir::parse(gradient("16", "f32[4,12]<{},{}> = all_reduce"));
+  const HostProgram program = lower(f);
+  ASSERT_EQ(program.instructions.size(), 1U);
+  ASSERT_EQ(program.instructions[0].tasks.size(), 1U);
+  const TileTask& task = program.instructions[0].tasks[0];
+  EXPECT_EQ(task.reads,
+            (std::vector<TileRef>{{0, 0}, {0, 1}, {0, 2}, {0, 3}, {1, 0}, {1, 1}, {1, 2}, {1, 3}}));
+  EXPECT_EQ(task.writes, (std::vector<TileRef>{{3, 0}}));
+  EXPECT_EQ(task.kernel->flops(), 2 * 16 * 4 * 12);
+  // What devices of their own would send is counted all the same.
+  ASSERT_EQ(program.instructions[0].info.collectives.size(), 1U);
+  const run::CollectiveUse& use = program.instructions[0].info.collectives[0];
+  EXPECT_EQ(use.kind, "all_reduce");
+  EXPECT_EQ(use.bytes, 4 * 12 * 4);
+  EXPECT_EQ(use.wire_bytes, 4 * 12 * 4 * 3 / 4 * 2);
+}
+
+TEST(Sums, AReduceScatterReadsTheOnlySum) {
+  EXPECT_EQ(writes_of(gradient("16", "f32[4,12]<{data},{}> = reduce_scatter")),
+            "%2: 0 | %3: 0 1 2 3");
+}
+
+TEST(Sums, UnequalPartsAreAddedUpAfterwards) {
+  EXPECT_EQ(writes_of(gradient("18", "f32[4,12]<{},{}> = all_reduce")), "%2: 0 1 2 3 | %3: 0");
+}
+
+TEST(Sums, PartsThatAreReadOtherwiseAreMade) {
+  std::string text = gradient("16", "f32[4,12]<{},{}> = all_reduce");
+  text.replace(text.find("return %3"), 9,
+               "%4: f32[4,12]<{},{}> = all_reduce[reduction=\"max\"] %2\n  return %3, %4");
+  EXPECT_EQ(writes_of(text), "%2: 0 1 2 3 | %3: 0 | %4: 0");
+}
+
+}  // namespace
+}  // namespace tessera::compile::host
