@@ -35,10 +35,9 @@ void check_dtypes(const ir::Function& function) {
 
 /// Gives every output memory of its own: no output is an input (but for one that keeps its donated
 /// buffers) and no two outputs are one value.
-ir::Function with_distinct_outputs(const ir::Function& function, const CompileOptions& options) {
-  ir::Function result = function;
+ir::Function with_distinct_outputs(ir::Function result, const CompileOptions& options) {
   ir::Builder builder(result);
-  std::vector<bool> is_taken(function.values.size(), false);
+  std::vector<bool> is_taken(result.values.size(), false);
   for (std::size_t i = 0; i < result.outputs.size(); ++i) {
     const ir::ValueId id = result.outputs[i];
     const int alias = options.output_alias[i];
@@ -50,8 +49,8 @@ ir::Function with_distinct_outputs(const ir::Function& function, const CompileOp
       continue;
     }
     const ir::ValueId copy =
-        builder.emit(ops::reshape_op, {{"shape", function.type(id).shape}}, {id});
-    result.values[copy].sharding = function.values[id].sharding;
+        builder.emit(ops::reshape_op, {{"shape", result.type(id).shape}}, {id});
+    result.values[copy].sharding = result.values[id].sharding;
     result.outputs[i] = copy;
   }
   return result;
@@ -66,7 +65,7 @@ std::shared_ptr<const run::Executable> compile(const ir::Function& function,
           "compile options have one entry per input and output");
   check_dtypes(function);
   Phased phased = without_barriers(function);
-  const ir::Function distinct = with_distinct_outputs(phased.function, options);
+  const ir::Function distinct = with_distinct_outputs(std::move(phased.function), options);
   phased.phases.resize(distinct.equations.size(), phased.phases.empty() ? 0 : phased.phases.back());
   return std::make_shared<const run::Executable>(
       host::plan_memory(host::lower(distinct, options.transport, phased.phases), options));

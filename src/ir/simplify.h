@@ -6,7 +6,7 @@
 namespace tessera::ir {
 
 /// Merges equations that apply the same op with the same attributes to the same operands.
-Function without_common_subexpressions(const Function& function);
+Function without_common_subexpressions(Function function);
 
 /// Dead code goes first, so that nothing is compared in vain.
 std::vector<Pass> simplify_passes();
