@@ -1,9 +1,12 @@
 """Helpers for the JAX reference runs: virtual devices, timing, peak memory, JSON result."""
 import json
 import os
+import pathlib
+import re
 import resource
 import statistics
 import sys
+import tempfile
 import time
 
 
@@ -35,3 +38,47 @@ def report(name, config, compile_seconds, seconds, losses, **extra):
         peak_rss_mib=round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
         losses=[round(x, 6) for x in losses], **extra)))
     sys.stdout.flush()
+
+
+def dots_of(hlo, mesh):
+    """The products in an HLO text after the propagation of shardings, in its order: sizes of the
+    result and of what is contracted, and the spec of the result. One that is only transposed counts
+    as its transpose."""
+    from jax._src.lib import xla_client
+    from jax._src.sharding_impls import parse_flatten_op_sharding
+
+    defined = re.compile(r"^\s*(?:ROOT )?%(\S+) = \w+\[([\d,]*)\]\S* (\S+?)\((.*)$", re.MULTILINE)
+    lines = {name: (shape, op, rest) for name, shape, op, rest in defined.findall(hlo)}
+    sizes = lambda text: [int(size) for size in text.split(",") if size]
+    transposes = {rest[1:rest.index(")")]: name for name, (_, op, rest) in lines.items()
+                  if op == "transpose"}
+    dots = []
+    for name, (shape, op, rest) in lines.items():
+        if op != "dot":
+            continue
+        lhs = sizes(lines[re.match(r"%([^,)]+)", rest).group(1)][0])
+        contract = sizes(re.search(r"lhs_contracting_dims={([\d,]*)}", rest).group(1))
+        result = rest
+        is_used_once = len(re.findall(rf"%{re.escape(name)}(?![\w.])", hlo)) == 2
+        if name in transposes and is_used_once:
+            shape, _, result = lines[transposes[name]]
+        written = re.search(r"sharding=({.*?})(?:,|$)", result)
+        sharding = xla_client.HloSharding.from_string(
+            written.group(1) if written else "{replicated}")
+        dots.append({"shape": sizes(shape), "contract": [lhs[dim] for dim in contract],
+                     "spec": str(parse_flatten_op_sharding(sharding, mesh)[0])})
+    return dots
+
+
+def print_shardings(program, mesh, lowered):
+    """Print what XLA infers for a lowered program as one JSON line: leaves of the result, dots."""
+    import jax
+
+    with tempfile.TemporaryDirectory() as folder:
+        compiled = lowered.compile({"xla_dump_to": folder, "xla_dump_hlo_pass_re": "shardy-xla"})
+        hlo, = pathlib.Path(folder).glob("*after_shardy-xla.before_spmd*")
+        dots = dots_of(hlo.read_text(), mesh)
+    leaves = jax.tree_util.tree_leaves_with_path(compiled.output_shardings)
+    results = [{"path": jax.tree_util.keystr(path, simple=True, separator="/"),
+                "spec": str(sharding.spec)} for path, sharding in leaves]
+    print(json.dumps(dict(program=program, results=results, dots=dots)))

@@ -10,6 +10,7 @@ args.add_argument("--params", choices=["replicated", "fsdp"], default="replicate
 args.add_argument("--steps", type=int, default=50)
 args.add_argument("--batch", type=int, default=32)
 args.add_argument("--dump", help="write the initial parameters and some gradients to this .npz")
+args.add_argument("--shardings", action="store_true", help="print those that XLA infers instead")
 args = args.parse_args()
 common.use_devices(args.devices)
 
@@ -95,7 +96,11 @@ with jax.set_mesh(mesh):
     batches = [jax.device_put(data[i:i + args.batch], NamedSharding(mesh, P("data", None)))
                for i in range(0, len(data) - args.batch + 1, args.batch)]
     start = time.perf_counter()
-    compiled = jax.jit(step, donate_argnums=(0,)).lower(state, batches[0]).compile()
+    lowered = jax.jit(step, donate_argnums=(0,)).lower(state, batches[0])
+    if args.shardings:
+        common.print_shardings(f"lm step, {args.params}", mesh, lowered)
+        raise SystemExit
+    compiled = lowered.compile()
     compile_s = time.perf_counter() - start
     state, losses, seconds = common.timed_steps(compiled, state, batches, args.steps,
                                                 jax.block_until_ready)

@@ -11,6 +11,7 @@ args.add_argument("--layers", type=int, default=4)
 args.add_argument("--depth", type=int, default=1024)
 args.add_argument("--steps", type=int, default=30)
 args.add_argument("--loop", action="store_true", help="a for-loop over the layers, not nn.scan")
+args.add_argument("--shardings", action="store_true", help="print those that XLA infers instead")
 args = args.parse_args()
 common.use_devices(8)
 
@@ -73,6 +74,14 @@ with jax.set_mesh(mesh):
     start = time.perf_counter()
     state = jax.jit(init, out_shardings=shardings)(jax.random.key(0), x)
     x = jax.device_put(x, data)
+    if args.shardings:
+        form = "loop" if args.loop else "scan"
+        apply = lambda params, x: model.apply({"params": params}, x)
+        common.print_shardings(f"mlp init, {form}", mesh,
+                               jax.jit(init).lower(jax.random.key(0), jnp.ones(x.shape)))
+        common.print_shardings(f"mlp step, {form}", mesh, jax.jit(step).lower(state, x))
+        common.print_shardings(f"mlp apply, {form}", mesh, jax.jit(apply).lower(state.params, x))
+        raise SystemExit
     compiled = jax.jit(step, in_shardings=(shardings, data),
                        out_shardings=(shardings, None)).lower(state, x).compile()
     compile_s = time.perf_counter() - start

@@ -158,7 +158,7 @@ TEST(Passes, AreObserved) {
   EXPECT_EQ(f(ones({4})).item<float>(), 8);
   EXPECT_EQ(names, (std::vector<std::string>{"dissolve_calls", "remove_dead_code",
                                              "merge_common_subexpressions", "split",
-                                             "combine_collectives"}));
+                                             "combine_collectives", "recompute_cheap_values"}));
 }
 
 TEST(Passes, AreSwitchedOff) {
@@ -184,7 +184,8 @@ TEST(Passes, ThatDoNotExistAreMistakes) {
   } catch (const UserError& error) {
     EXPECT_EQ(error.mistake().what, "jit(f): the pass split cannot be left out");
     EXPECT_EQ(error.mistake().wanted,
-              "remove_dead_code, merge_common_subexpressions, combine_collectives");
+              "remove_dead_code, merge_common_subexpressions, combine_collectives, "
+              "recompute_cheap_values");
   }
 }
 

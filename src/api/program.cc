@@ -128,6 +128,7 @@ std::vector<Array> interpret(const Program& program, const std::vector<run::Tile
 ir::PassOptions pass_options(const PassSettings& settings, const std::string& subject) {
   std::vector<ir::Pass> passes = ops::simplify_passes();
   for (ir::Pass& pass : partition::passes({})) passes.push_back(std::move(pass));
+  for (ir::Pass& pass : compile::passes()) passes.push_back(std::move(pass));
   ir::check_disabled(settings.disabled, passes, subject);
   ir::PassOptions options{.disabled = settings.disabled, .verify = settings.verify, .observe = {}};
   if (settings.observe) {
@@ -166,9 +167,10 @@ void compile(Program& program) {
   std::call_once(program.compile_once, [&] {
     const Stopwatch stopwatch(program.seconds);
     program.executable =
-        compile::compile(program.partitioned, {.is_donated = program.is_donated,
-                                               .output_alias = program.output_alias,
-                                               .transport = run::transport()});
+        compile::compile(ir::run_passes(compile::passes(), program.partitioned, program.passes),
+                         {.is_donated = program.is_donated,
+                          .output_alias = program.output_alias,
+                          .transport = run::transport()});
   });
 }
 

@@ -1,6 +1,7 @@
 // Shardings of trees.
 #include <algorithm>
 #include <fmt/format.h>
+#include <unordered_set>
 
 #include <tessera/error.h>
 #include <tessera/shardings.h>
@@ -12,8 +13,11 @@ namespace tessera {
 namespace {
 
 bool is_below(std::string_view path, std::string_view prefix) {
-  if (prefix.empty() || path == prefix) return true;
-  return path.starts_with(prefix) && path[prefix.size()] == '/';
+  // Trees have thousands of paths that start alike, so what differs first is looked at first.
+  const std::size_t size = prefix.size();
+  if (size == 0) return true;
+  if (path.size() < size || path[size - 1] != prefix[size - 1]) return false;
+  return (path.size() == size || path[size] == '/') && path.starts_with(prefix);
 }
 
 std::string join(const std::string& prefix, const std::string& path) {
@@ -225,11 +229,15 @@ std::optional<Sharding> asked_sharding(const Shardings& shardings, const std::st
 
 void check_paths(const Shardings& shardings, const std::vector<std::string>& paths,
                  const std::string& subject, const Span& where) {
+  std::unordered_set<std::string_view> subtrees = {""};
+  for (const std::string_view path : paths) {
+    for (std::size_t end = 0; end < path.size(); ++end) {
+      if (path[end] == '/') subtrees.insert(path.substr(0, end));
+    }
+    subtrees.insert(path);
+  }
   for (const Shardings::Entry& entry : shardings.entries()) {
-    const bool is_used = std::any_of(paths.begin(), paths.end(), [&](const std::string& path) {
-      return is_below(path, entry.path);
-    });
-    if (is_used || !entry.is_specified) continue;
+    if (!entry.is_specified || subtrees.contains(entry.path)) continue;
     std::string some;
     for (std::size_t i = 0; i < paths.size() && i < 8; ++i) some += (i > 0 ? ", " : "") + paths[i];
     throw UserError(

@@ -1,10 +1,10 @@
 #include "compile/compile.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include <tessera/error.h>
 
+#include "compile/barriers.h"
 #include "compile/host/kernels/reduce_internal.h"
 #include "compile/host/lower.h"
 #include "compile/host/plan_memory.h"
@@ -34,38 +34,11 @@ void check_dtypes(const ir::Function& function) {
   check(function.inputs, {});
 }
 
-/// The function with operands in the place of the results of optimization barriers: the order of
-/// equations holds here without them.
-ir::Function without_barriers(const ir::Function& function) {
-  ir::Function result = function;
-  result.equations.clear();
-  std::vector<ir::ValueId> stands_for(function.values.size());
-  std::iota(stands_for.begin(), stands_for.end(), ir::ValueId{0});
-  const auto replace = [&](std::vector<ir::ValueId>& ids) {
-    for (ir::ValueId& id : ids) id = stands_for[id];
-  };
-  for (ir::Equation equation : function.equations) {
-    replace(equation.operands);
-    if (equation.op != &ops::optimization_barrier_op) {
-      result.equations.push_back(std::move(equation));
-      continue;
-    }
-    for (std::size_t i = 0; i < equation.results.size(); ++i) {
-      require(function.sharding(equation.results[i]) == function.sharding(equation.operands[i]),
-              "an optimization barrier moves no data");
-      stands_for[equation.results[i]] = equation.operands[i];
-    }
-  }
-  replace(result.outputs);
-  return result;
-}
-
 /// Gives every output memory of its own: no output is an input (but for one that keeps its donated
 /// buffers) and no two outputs are one value.
-ir::Function with_distinct_outputs(const ir::Function& function, const CompileOptions& options) {
-  ir::Function result = function;
+ir::Function with_distinct_outputs(ir::Function result, const CompileOptions& options) {
   ir::Builder builder(result);
-  std::vector<bool> is_taken(function.values.size(), false);
+  std::vector<bool> is_taken(result.values.size(), false);
   for (std::size_t i = 0; i < result.outputs.size(); ++i) {
     const ir::ValueId id = result.outputs[i];
     const int alias = options.output_alias[i];
@@ -77,8 +50,8 @@ ir::Function with_distinct_outputs(const ir::Function& function, const CompileOp
       continue;
     }
     const ir::ValueId copy =
-        builder.emit(ops::reshape_op, {{"shape", function.type(id).shape}}, {id});
-    result.values[copy].sharding = function.values[id].sharding;
+        builder.emit(ops::reshape_op, {{"shape", result.type(id).shape}}, {id});
+    result.values[copy].sharding = result.values[id].sharding;
     result.outputs[i] = copy;
   }
   return result;
@@ -92,10 +65,11 @@ std::shared_ptr<const run::Executable> compile(const ir::Function& function,
               options.output_alias.size() == function.outputs.size(),
           "compile options have one entry per input and output");
   check_dtypes(function);
-  const ir::Function distinct =
-      with_wide_operands(with_distinct_outputs(without_barriers(function), options));
+  Phased phased = without_barriers(with_wide_operands(function));
+  const ir::Function distinct = with_distinct_outputs(std::move(phased.function), options);
+  phased.phases.resize(distinct.equations.size(), phased.phases.empty() ? 0 : phased.phases.back());
   return std::make_shared<const run::Executable>(
-      host::plan_memory(host::lower(distinct, options.transport), options));
+      host::plan_memory(host::lower(distinct, options.transport, phased.phases), options));
 }
 
 std::string_view instruction_set() { return kernels::instruction_set(); }

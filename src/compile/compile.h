@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "ir/ir.h"
+#include "ir/pass.h"
 #include "run/executable.h"
 #include "run/transport.h"
 
@@ -17,6 +18,9 @@ struct CompileOptions {
   /// and collectives go through the transport, which must outlive the executable.
   run::Transport* transport = nullptr;
 };
+
+/// The passes that run before a partitioned function is compiled, in order.
+std::vector<ir::Pass> passes();
 
 /// Compiles a partitioned function: every value has a sharding over function.mesh.
 /// Throws UserError for a dtype or size that the host engine does not take.

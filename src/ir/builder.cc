@@ -13,6 +13,7 @@ ValueId Builder::add_input(Type type) {
 std::vector<ValueId> Builder::emit_all(const ops::OpRecord& op, Attributes attributes,
                                        std::vector<ValueId> operands) {
   std::vector<Type> types;
+  types.reserve(operands.size());
   for (ValueId id : operands) types.push_back(function_.type(id));
   Equation equation{.op = &op,
                     .attributes = std::move(attributes),

@@ -7,22 +7,41 @@
 
 namespace tessera::ir {
 
-Attributes::Attributes(std::initializer_list<std::pair<std::string, Attribute>> items) {
-  for (const auto& [name, value] : items) set(name, value);
-}
+namespace {
 
-void Attributes::set(std::string name, Attribute value) {
-  auto place = std::lower_bound(items_.begin(), items_.end(), name,
+void put(Attributes::Items& items, std::string name, Attribute value) {
+  auto place = std::lower_bound(items.begin(), items.end(), name,
                                 [](const auto& item, const auto& key) { return item.first < key; });
-  if (place != items_.end() && place->first == name) {
+  if (place != items.end() && place->first == name) {
     place->second = std::move(value);
   } else {
-    items_.insert(place, {std::move(name), std::move(value)});
+    items.insert(place, {std::move(name), std::move(value)});
   }
 }
 
+}  // namespace
+
+Attributes::Attributes(std::initializer_list<std::pair<std::string, Attribute>> items) {
+  if (items.size() == 0) return;
+  auto sorted = std::make_shared<Items>();
+  sorted->reserve(items.size());
+  for (const auto& [name, value] : items) put(*sorted, name, value);
+  items_ = std::move(sorted);
+}
+
+const Attributes::Items& Attributes::items() const {
+  static const Items none;
+  return items_ ? *items_ : none;
+}
+
+void Attributes::set(std::string name, Attribute value) {
+  auto changed = std::make_shared<Items>(items());
+  put(*changed, std::move(name), std::move(value));
+  items_ = std::move(changed);
+}
+
 bool Attributes::has(std::string_view name) const {
-  return std::any_of(items_.begin(), items_.end(),
+  return std::any_of(items().begin(), items().end(),
                      [&](const auto& item) { return item.first == name; });
 }
 
@@ -44,7 +63,8 @@ bool operator==(const Attributes& a, const Attributes& b) {
     return x.first == y.first && std::bit_cast<std::uint64_t>(*number) ==
                                      std::bit_cast<std::uint64_t>(std::get<double>(y.second));
   };
-  return std::equal(a.items_.begin(), a.items_.end(), b.items_.begin(), b.items_.end(), is_same);
+  return a.items_ == b.items_ || std::equal(a.items().begin(), a.items().end(), b.items().begin(),
+                                            b.items().end(), is_same);
 }
 
 void Attributes::fail(std::string_view name) {
@@ -52,7 +72,7 @@ void Attributes::fail(std::string_view name) {
 }
 
 const Attribute& Attributes::find(std::string_view name) const {
-  for (const auto& item : items_) {
+  for (const auto& item : items()) {
     if (item.first == name) return item.second;
   }
   throw InternalError("an equation has no attribute named " + std::string(name));
@@ -65,12 +85,14 @@ ValueId Function::add_value(Value value) {
 
 std::vector<Type> operand_types(const Function& function, const Equation& equation) {
   std::vector<Type> types;
+  types.reserve(equation.operands.size());
   for (ValueId id : equation.operands) types.push_back(function.type(id));
   return types;
 }
 
 std::vector<Type> result_types(const Function& function, const Equation& equation) {
   std::vector<Type> types;
+  types.reserve(equation.results.size());
   for (ValueId id : equation.results) types.push_back(function.type(id));
   return types;
 }
@@ -128,21 +150,20 @@ Function without_dead_code(Function function) {
   return result;
 }
 
-Function with_changed_bodies(const Function& function,
+Function with_changed_bodies(Function function,
                              const std::function<Function(const Function&)>& change) {
-  Function result = function;
-  for (Equation& equation : result.equations) {
+  for (Equation& equation : function.equations) {
     if (!has_bodies(equation)) continue;
     equation.attributes = with_replaced_bodies(equation.attributes, [&](const Function& body) {
       return change(with_changed_bodies(body, change));
     });
   }
-  return result;
+  return function;
 }
 
 Function with_mesh(Function function, const Mesh& mesh) {
   function.mesh = mesh;
-  return with_changed_bodies(function, [&](const Function& body) {
+  return with_changed_bodies(std::move(function), [&](const Function& body) {
     Function changed = body;
     changed.mesh = mesh;
     return changed;

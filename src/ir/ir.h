@@ -61,9 +61,11 @@ struct ShardingWatcher {
 using Attribute = std::variant<bool, std::int64_t, double, std::string, DType, Ints, Sharding,
                                Bodies, ShardingWatcher>;
 
-/// Named constants of an equation, sorted by name.
+/// Named constants of an equation, sorted by name. Copies share them, as passes copy equations and
+/// seldom change attributes.
 class Attributes {
  public:
+  using Items = std::vector<std::pair<std::string, Attribute>>;
   Attributes() = default;
   Attributes(std::initializer_list<std::pair<std::string, Attribute>> items);
 
@@ -76,14 +78,14 @@ class Attributes {
   std::int64_t integer(std::string_view name) const { return get<std::int64_t>(name); }
   /// The only function of a Bodies attribute.
   const Function& body(std::string_view name) const;
-  const std::vector<std::pair<std::string, Attribute>>& items() const { return items_; }
+  const Items& items() const;
   /// Numbers are equal when their bits are: 0.0 differs from -0.0, NaN equals itself.
   friend bool operator==(const Attributes& a, const Attributes& b);
 
  private:
   [[noreturn]] static void fail(std::string_view name);
   const Attribute& find(std::string_view name) const;
-  std::vector<std::pair<std::string, Attribute>> items_;
+  std::shared_ptr<const Items> items_;  // nullptr: none
 };
 
 template <typename T>
@@ -134,7 +136,7 @@ std::vector<Type> result_types(const Function& function, const Equation& equatio
 Function without_dead_code(Function function);
 
 /// `function` with every nested function replaced by `change(nested)`; innermost first.
-Function with_changed_bodies(const Function& function,
+Function with_changed_bodies(Function function,
                              const std::function<Function(const Function&)>& change);
 /// `function`, with all that is nested in it, over another mesh.
 Function with_mesh(Function function, const Mesh& mesh);

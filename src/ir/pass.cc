@@ -27,27 +27,23 @@ std::string optional_names(const std::vector<Pass>& passes) {
 
 }  // namespace
 
-Function run_passes(const std::vector<Pass>& passes, const Function& function,
+Function run_passes(const std::vector<Pass>& passes, Function function,
                     const PassOptions& options) {
-  const Function* given = &function;
-  Function result;
   for (const Pass& pass : passes) {
     const auto& disabled = options.disabled;
     if (std::find(disabled.begin(), disabled.end(), pass.name) != disabled.end()) {
       if (pass.is_optional) continue;
       cannot_disable(pass.name, "cannot be left out", passes, "passes");
     }
-    if (options.verify) pass.takes(*given, "what comes before " + pass.name);
+    if (options.verify) pass.takes(function, "what comes before " + pass.name);
+    const Function before = options.observe ? function : Function();
     const auto start = std::chrono::steady_clock::now();
-    Function next = pass.run(*given);
+    function = pass.run(std::move(function));
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
-    if (options.verify) pass.gives(next, pass.name);
-    if (options.observe) options.observe({pass, *given, next, passed.count()});
-    result = std::move(next);
-    given = &result;
+    if (options.verify) pass.gives(function, pass.name);
+    if (options.observe) options.observe({pass, before, function, passed.count()});
   }
-  if (given == &function) return function;
-  return result;
+  return function;
 }
 
 void check_disabled(const std::vector<std::string>& names, const std::vector<Pass>& passes,

@@ -22,7 +22,7 @@ using Verifier = void (*)(const Function& function, std::string_view after);
 struct Pass {
   std::string name;  // a verb phrase, unique among all stages
   std::string doc;   // one line
-  std::function<Function(const Function&)> run;
+  std::function<Function(Function)> run;
   /// The program means the same without this pass, and later passes work.
   bool is_optional = false;
   Verifier takes = verify;  // what must hold of its operand
@@ -45,8 +45,7 @@ struct PassOptions {
 
 /// Runs the passes in order. Throws UserError when a disabled pass of the list is not optional;
 /// names of passes that are not in the list have no effect.
-Function run_passes(const std::vector<Pass>& passes, const Function& function,
-                    const PassOptions& options);
+Function run_passes(const std::vector<Pass>& passes, Function function, const PassOptions& options);
 
 /// Throws UserError unless each name is that of an optional pass of the list.
 void check_disabled(const std::vector<std::string>& names, const std::vector<Pass>& passes,

@@ -53,14 +53,15 @@ bool is_widening(const Function& function, const Equation& equation) {
 
 namespace {
 
-Function merged_here(const Function& function) {
-  Function result = function;
-  result.equations.clear();
+Function merged_here(Function function) {
+  std::vector<Equation> equations = std::move(function.equations);
+  std::vector<Equation>& kept = function.equations;
+  kept.clear();
   std::vector<ValueId> replacement(function.values.size());
   for (ValueId id = 0; id < replacement.size(); ++id) replacement[id] = id;
   std::unordered_multimap<std::size_t, std::size_t> seen;
   std::unordered_map<ValueId, ValueId> widened_from;
-  for (Equation equation : function.equations) {
+  for (Equation& equation : equations) {
     for (ValueId& id : equation.operands) id = replacement[id];
     const ValueId before = converted_back(function, equation, widened_from);
     if (before != kNoValue) {
@@ -72,27 +73,28 @@ Function merged_here(const Function& function) {
     const auto [begin, end] = seen.equal_range(key);
     auto twin = end;
     for (auto it = begin; it != end; ++it) {
-      if (is_same(result.equations[it->second], equation)) twin = it;
+      if (is_same(kept[it->second], equation)) twin = it;
     }
     if (twin == end) {
-      seen.emplace(key, result.equations.size());
-      result.equations.push_back(std::move(equation));
+      seen.emplace(key, kept.size());
+      kept.push_back(std::move(equation));
       continue;
     }
     for (std::size_t i = 0; i < equation.results.size(); ++i) {
-      replacement[equation.results[i]] = result.equations[twin->second].results[i];
+      replacement[equation.results[i]] = kept[twin->second].results[i];
     }
   }
-  for (ValueId& id : result.outputs) id = replacement[id];
-  return result;
+  for (ValueId& id : function.outputs) id = replacement[id];
+  return function;
 }
 
 }  // namespace
 
-Function without_common_subexpressions(const Function& function) {
+Function without_common_subexpressions(Function function) {
   // Bodies are compared as they stand: without what nobody needs, with values in order.
   const auto merge = [](const Function& f) { return without_dead_code(merged_here(f)); };
-  return merge(with_changed_bodies(without_dead_code(function), merge));
+  return without_dead_code(
+      merged_here(with_changed_bodies(without_dead_code(std::move(function)), merge)));
 }
 
 }  // namespace tessera::ir

@@ -7,7 +7,7 @@ namespace tessera::ir {
 
 /// Merges equations that apply the same op with the same attributes to the same operands, and
 /// values that are converted to a wider float and back with what they were.
-Function without_common_subexpressions(const Function& function);
+Function without_common_subexpressions(Function function);
 
 /// Dead code goes first, so that nothing is compared in vain.
 std::vector<Pass> simplify_passes();

@@ -244,18 +244,22 @@ AtomDigits device_digits(const Mesh& mesh, std::int64_t device) {
 }
 
 Layout::Layout(const Mesh& mesh, Sharding sharding, Shape shape)
-    : atoms_(atoms_of(mesh)),
+    : Layout(std::make_shared<const std::vector<Atom>>(atoms_of(mesh)), std::move(sharding),
+             std::move(shape)) {}
+
+Layout::Layout(std::shared_ptr<const std::vector<Atom>> atoms, Sharding sharding, Shape shape)
+    : atoms_(std::move(atoms)),
       sharding_(std::move(sharding)),
       shape_(std::move(shape)),
       used_(used_atoms(sharding_)),
-      num_tiles_(num_shards(atoms_, used_)) {
+      num_tiles_(num_shards(*atoms_, used_)) {
   require(sharding_.dims.size() == shape_.size(), "a sharding has one entry per dimension");
 }
 
 AtomDigits Layout::digits(std::int64_t tile) const {
-  AtomDigits digits(atoms_.size(), -1);
+  AtomDigits digits(atoms_->size(), -1);
   for (std::size_t i = used_.size(); i-- > 0;) {
-    const std::int64_t size = atoms_[used_[i]].size;
+    const std::int64_t size = (*atoms_)[used_[i]].size;
     digits[used_[i]] = static_cast<std::int32_t>(tile % size);
     tile /= size;
   }
@@ -266,19 +270,19 @@ std::int64_t Layout::tile_at(const AtomDigits& digits) const {
   std::int64_t tile = 0;
   for (AtomId atom : used_) {
     require(digits[atom] >= 0, "a tile needs a digit for each atom that it is split by");
-    tile = tile * atoms_[atom].size + digits[atom];
+    tile = tile * (*atoms_)[atom].size + digits[atom];
   }
   return tile;
 }
 
 std::int64_t Layout::shard(std::size_t dim, const AtomDigits& digits) const {
   std::int64_t shard = 0;
-  for (AtomId atom : sharding_.dims[dim]) shard = shard * atoms_[atom].size + digits[atom];
+  for (AtomId atom : sharding_.dims[dim]) shard = shard * (*atoms_)[atom].size + digits[atom];
   return shard;
 }
 
 std::int64_t Layout::num_shards_of(std::size_t dim) const {
-  return num_shards(atoms_, sharding_.dims[dim]);
+  return num_shards(*atoms_, sharding_.dims[dim]);
 }
 
 Box intersect(const Box& a, const Box& b) {
@@ -321,22 +325,40 @@ IndexRange window_range(const Window& window, const std::vector<Atom>& atoms, co
 IndexRange Layout::range(std::size_t dim, const AtomDigits& digits) const {
   const std::int64_t size = shape_[dim];
   if (const Window* window = window_of(sharding_, dim)) {
-    return window_range(*window, atoms_, sharding_.dims[dim], digits, size);
+    return window_range(*window, *atoms_, sharding_.dims[dim], digits, size);
   }
   const std::int64_t index = shard(dim, digits);
   const std::int64_t count = num_shards_of(dim);
   return {shard_start(index, count, size), shard_start(index + 1, count, size)};
 }
 
-Box Layout::box(std::int64_t tile) const {
-  const AtomDigits where = digits(tile);
-  Box box;
+Box Layout::box(const AtomDigits& digits) const {
+  Box box{.start = Shape(shape_.size()), .size = Shape(shape_.size())};
   for (std::size_t dim = 0; dim < shape_.size(); ++dim) {
-    const IndexRange rows = range(dim, where);
-    box.start.push_back(rows.start);
-    box.size.push_back(rows.limit - rows.start);
+    const IndexRange rows = range(dim, digits);
+    box.start[dim] = rows.start;
+    box.size[dim] = rows.limit - rows.start;
   }
   return box;
+}
+
+Shape Layout::tile_shape(const AtomDigits& digits) const {
+  Shape shape(shape_.size());
+  for (std::size_t dim = 0; dim < shape.size(); ++dim) {
+    const IndexRange rows = range(dim, digits);
+    shape[dim] = rows.limit - rows.start;
+  }
+  return shape;
+}
+
+std::int64_t Layout::tile_elements(std::int64_t tile) const {
+  const AtomDigits where = digits(tile);
+  std::int64_t count = 1;
+  for (std::size_t dim = 0; dim < shape_.size(); ++dim) {
+    const IndexRange rows = range(dim, where);
+    count *= rows.limit - rows.start;
+  }
+  return count;
 }
 
 Shape Layout::max_tile_shape() const {

@@ -6,15 +6,20 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include <tessera/mesh.h>
 
+#include "base/small_list.h"
+
 namespace tessera {
 
 using AtomId = std::uint8_t;
-using AtomList = std::vector<AtomId>;  // major to minor
+/// A mesh has at most 2^14 devices, so that lists and digits hardly ever need memory.
+inline constexpr std::size_t kManyAtoms = 16;
+using AtomList = SmallList<AtomId, kManyAtoms>;  // major to minor
 
 struct Atom {
   int axis;           // index into Mesh::axes()
@@ -98,7 +103,7 @@ struct Box {
 std::vector<IndexRange> ranges_of(const Box& box);
 
 /// Digits of a device or tile along the atoms of a mesh; -1 where it does not matter.
-using AtomDigits = std::vector<std::int32_t>;
+using AtomDigits = SmallList<std::int32_t, kManyAtoms>;
 
 /// The rows from the first to the last that the window reads, of a dimension of size `size` that
 /// the atoms of `list` split.
@@ -111,6 +116,8 @@ Box intersect(const Box& a, const Box& b);
 class Layout {
  public:
   Layout(const Mesh& mesh, Sharding sharding, Shape shape);
+  /// Over the mesh with these atoms, which many layouts share.
+  Layout(std::shared_ptr<const std::vector<Atom>> atoms, Sharding sharding, Shape shape);
 
   /// Distinct tiles of the value: each is computed once and shared by the devices that hold it.
   std::int64_t num_tiles() const { return num_tiles_; }
@@ -121,7 +128,11 @@ class Layout {
   /// The tile that holds these digits; all of used_atoms() must be set.
   std::int64_t tile_at(const AtomDigits& digits) const;
   /// The global index range of a tile.
-  Box box(std::int64_t tile) const;
+  Box box(std::int64_t tile) const { return box(digits(tile)); }
+  /// That of the tile with these digits.
+  Box box(const AtomDigits& digits) const;
+  Shape tile_shape(const AtomDigits& digits) const;
+  std::int64_t tile_elements(std::int64_t tile) const;
   /// Which shard of dimension `dim` these digits hold, and of how many.
   std::int64_t shard(std::size_t dim, const AtomDigits& digits) const;
   std::int64_t num_shards_of(std::size_t dim) const;
@@ -131,7 +142,7 @@ class Layout {
  private:
   IndexRange range(std::size_t dim, const AtomDigits& digits) const;
 
-  std::vector<Atom> atoms_;
+  std::shared_ptr<const std::vector<Atom>> atoms_;
   Sharding sharding_;
   Shape shape_;
   AtomList used_;

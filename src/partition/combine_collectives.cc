@@ -29,19 +29,17 @@ struct Bucket {
 /// Walks the program once; a bucket is emitted where one of its results is first computed with.
 class Combiner {
  public:
-  Combiner(const Function& function, CombineOptions options)
-      : function_(function), options_(options), bucket_of_(function.values.size(), kNotPending) {}
+  Combiner(Function function, CombineOptions options)
+      : function_(std::move(function)),
+        options_(options),
+        bucket_of_(function_.values.size(), kNotPending) {}
 
   Function run() {
     equations_.reserve(function_.equations.size());
     for (std::size_t i = 0; i < function_.equations.size(); ++i) visit(i);
     for (std::size_t b = 0; b < buckets_.size(); ++b) flush(static_cast<int>(b));
-    Function result = ir::empty_like(function_);
-    result.values = function_.values;
-    result.inputs = function_.inputs;
-    result.outputs = function_.outputs;
-    result.equations = std::move(equations_);
-    return ir::without_dead_code(std::move(result));
+    function_.equations = std::move(equations_);
+    return ir::without_dead_code(std::move(function_));
   }
 
  private:
@@ -122,7 +120,7 @@ class Combiner {
     }
   }
 
-  const Function& function_;
+  Function function_;
   CombineOptions options_;
   std::vector<int> bucket_of_;  // per value: the bucket that will define it
   std::vector<Bucket> buckets_;
@@ -132,8 +130,8 @@ class Combiner {
 
 }  // namespace
 
-Function combine_collectives(const Function& function, CombineOptions options) {
-  return Combiner(function, options).run();
+Function combine_collectives(Function function, CombineOptions options) {
+  return Combiner(std::move(function), options).run();
 }
 
 }  // namespace tessera::partition

@@ -13,6 +13,6 @@ struct CombineOptions {
   std::int64_t max_bytes = std::int64_t{32} << 20;  // per device and collective
 };
 
-ir::Function combine_collectives(const ir::Function& function, CombineOptions options = {});
+ir::Function combine_collectives(ir::Function function, CombineOptions options = {});
 
 }  // namespace tessera::partition

@@ -76,8 +76,9 @@ std::vector<ir::Pass> passes(const PartitionOptions& options) {
   return {{.name = "split",
            .doc = "gives every value a sharding and inserts the collectives that these need",
            .run =
-               [&](const ir::Function& f) {
-                 const ir::Function whole = ops::dissolve_calls(f, ops::Dissolve::all_calls);
+               [&](ir::Function f) {
+                 const ir::Function whole =
+                     ops::dissolve_calls(std::move(f), ops::Dissolve::all_calls);
                  const FlatFunction flat = flatten(whole);
                  return split(whole, flat, propagate(flat, options));
                },
@@ -86,11 +87,12 @@ std::vector<ir::Pass> passes(const PartitionOptions& options) {
           {.name = "combine_collectives",
            .doc = "joins reductions over the same devices into few large ones",
            .run =
-               [](const ir::Function& f) {
+               [](ir::Function f) {
                  const auto combine = [](const ir::Function& body) {
                    return combine_collectives(body);
                  };
-                 return has_nested(f) ? combine(ir::with_changed_bodies(f, combine)) : combine(f);
+                 if (has_nested(f)) f = ir::with_changed_bodies(std::move(f), combine);
+                 return combine_collectives(std::move(f));
                },
            .is_optional = true,
            .takes = verify_all,

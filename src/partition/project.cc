@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <unordered_map>
 
 #include "ops/rules.h"
 
@@ -18,6 +19,28 @@ void mark_compound(const Factors::Dims& dims, std::vector<bool>& must_divide) {
     if (dim.size() < 2) continue;
     for (int factor : dim) must_divide[static_cast<std::size_t>(factor)] = true;
   }
+}
+
+std::size_t hash_of_types(const ir::Function& function, const ir::Equation& equation) {
+  std::size_t hash = std::bit_cast<std::size_t>(equation.op);
+  for (const auto* ids : {&equation.operands, &equation.results}) {
+    for (ir::ValueId id : *ids) {
+      for (std::int64_t size : function.type(id).shape) {
+        hash = (hash ^ static_cast<std::size_t>(size)) * 0x9e3779b97f4a7c15ULL;
+      }
+    }
+  }
+  return hash;
+}
+
+bool has_same_rule(const ir::Function& function, const ir::Equation& a, const ir::Equation& b) {
+  const auto are_same = [&](const std::vector<ir::ValueId>& x, const std::vector<ir::ValueId>& y) {
+    return std::equal(x.begin(), x.end(), y.begin(), y.end(), [&](ir::ValueId i, ir::ValueId j) {
+      return function.type(i) == function.type(j);
+    });
+  };
+  return a.op == b.op && are_same(a.operands, b.operands) && are_same(a.results, b.results) &&
+         a.attributes == b.attributes;
 }
 
 }  // namespace
@@ -42,6 +65,25 @@ EquationFactors factors_of(const ir::Function& function, const ir::Equation& equ
     result.is_order_free |= !is_float(function.type(equation.results[0]).dtype);
   }
   return result;
+}
+
+std::vector<std::shared_ptr<const EquationFactors>> all_factors(const ir::Function& function) {
+  std::vector<std::shared_ptr<const EquationFactors>> all;
+  std::unordered_multimap<std::size_t, std::size_t> firsts;
+  for (const ir::Equation& equation : function.equations) {
+    const std::size_t hash = hash_of_types(function, equation);
+    const auto [begin, end] = firsts.equal_range(hash);
+    const auto same = std::find_if(begin, end, [&](const auto& first) {
+      return has_same_rule(function, function.equations[first.second], equation);
+    });
+    if (same != end) {
+      all.push_back(all[same->second]);
+      continue;
+    }
+    firsts.emplace(hash, all.size());
+    all.push_back(std::make_shared<const EquationFactors>(factors_of(function, equation)));
+  }
+  return all;
 }
 
 bool is_prefix(const AtomList& prefix, const AtomList& list) {
@@ -116,7 +158,7 @@ void project_operand(const EquationFactors& factors, std::size_t operand, const 
     auto next = sharding.dims[window.dim].begin();
     for (std::size_t i = 0; i < window.terms.size(); ++i) {
       const auto end = next + static_cast<std::ptrdiff_t>(tiles->terms[i].num_atoms);
-      out[static_cast<std::size_t>(window.terms[i].factor)].assign(next, end);
+      out[static_cast<std::size_t>(window.terms[i].factor)] = AtomList(next, end);
       next = end;
     }
   }

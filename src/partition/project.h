@@ -1,6 +1,7 @@
 // How the atoms of a tensor split the factors of an equation, and back.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "ir/ir.h"
@@ -24,6 +25,9 @@ struct EquationFactors {
 };
 
 EquationFactors factors_of(const ir::Function& function, const ir::Equation& equation);
+/// Those of every equation; equations that differ in their values only, as in identical layers,
+/// share theirs.
+std::vector<std::shared_ptr<const EquationFactors>> all_factors(const ir::Function& function);
 
 inline bool contains(const AtomList& list, AtomId atom) {
   for (AtomId other : list) {

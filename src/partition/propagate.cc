@@ -77,9 +77,7 @@ class Propagator {
   Propagated run() {
     result_.is_constant = find_constants(function_);
     result_.is_late.assign(function_.values.size(), false);
-    for (const Equation& equation : function_.equations) {
-      result_.factors.push_back(factors_of(function_, equation));
-    }
+    result_.factors = all_factors(function_);
     choose_outputs();
     find_annotations();
     build_edges();
@@ -116,6 +114,7 @@ class Propagator {
   bool is_settled(const Edge& edge) const;
   void visit(const Edge& edge, Level level);
   void project_all(const Edge& edge);
+  Assignment joined_lists(const Edge& edge);
   bool takes_part(const Edge& edge, std::size_t factor, Level level) const;
   AtomList agreed_atoms(const Edge& edge, std::size_t factor) const;
   AtomList strongest_atoms(const Edge& edge, std::size_t factor) const;
@@ -190,18 +189,22 @@ void Propagator::find_annotations() {
 
 /// Stored inputs that are split, and the outputs that follow them.
 void Propagator::find_stored() {
-  std::vector<std::size_t> inputs;
+  std::vector<std::pair<const Type*, const Sharding*>> kinds;  // of these inputs, each once
+  const auto is_known = [&](const Type& type, const Sharding& sharding) {
+    return std::any_of(kinds.begin(), kinds.end(), [&](const auto& kind) {
+      return *kind.first == type && *kind.second == sharding;
+    });
+  };
   for (std::size_t i = 0; i < options_.is_storage.size(); ++i) {
     if (!options_.is_storage[i] || is_replicated(options_.inputs[i])) continue;
-    inputs.push_back(i);
+    const Type& type = function_.type(function_.inputs[i]);
+    if (!is_known(type, options_.inputs[i])) kinds.emplace_back(&type, &options_.inputs[i]);
     stored_.emplace_back(function_.inputs[i], options_.inputs[i]);
   }
   for (std::size_t i = 0; i < function_.outputs.size(); ++i) {
     // An output that is not donated but looks like stored state is the next state.
-    const bool follows = std::any_of(inputs.begin(), inputs.end(), [&](std::size_t input) {
-      return result_.outputs[i] == options_.inputs[input] &&
-             function_.type(function_.outputs[i]) == function_.type(function_.inputs[input]);
-    });
+    const auto& asked = result_.outputs[i];
+    const bool follows = asked && is_known(function_.type(function_.outputs[i]), *asked);
     if (follows) stored_.emplace_back(function_.values.size() + i, *result_.outputs[i]);
   }
   for (const Annotation& entry : stored_) is_open_[entry.first] = false;
@@ -224,6 +227,20 @@ void Propagator::spread_stored() {
   }
 }
 
+/// Per factor of the edge the atoms by which some tensor of it is split.
+Assignment Propagator::joined_lists(const Edge& edge) {
+  project_all(edge);
+  Assignment all(edge.factors->rule.factors.size());
+  for (const Assignment& lists : projected_) {
+    for (std::size_t factor = 0; factor < all.size(); ++factor) {
+      for (AtomId atom : lists[factor]) {
+        if (!contains(all[factor], atom)) all[factor].push_back(atom);
+      }
+    }
+  }
+  return all;
+}
+
 /// An atom splits the batch where a stored tensor meets it on a factor that the tensor does not
 /// have. An atom on a factor of the weight itself, such as a contracted one, is tensor parallel,
 /// also where the atom splits the batch elsewhere, as in sequence parallelism.
@@ -233,21 +250,26 @@ void Propagator::find_batch_atoms() {
   for (const auto& entry : stored_) is_stored[entry.first] = true;
   std::vector<bool> is_batch(atoms_.size(), false);
   for (const Edge& edge : edges_) {
+    const auto first_result = edge.tensors.begin() + static_cast<std::ptrdiff_t>(edge.first_result);
+    if (std::none_of(edge.tensors.begin(), first_result,
+                     [&](ValueId id) { return is_stored[id]; })) {
+      continue;
+    }
+    const Assignment all = joined_lists(edge);
     for (std::size_t t = 0; t < edge.first_result; ++t) {
       if (!is_stored[edge.tensors[t]]) continue;
-      std::vector<bool> has_factor(edge.factors->rule.factors.size(), false);
+      std::vector<bool> has_factor(all.size(), false);
       for (const std::vector<int>& dim : *edge.dims[t]) {
         for (int factor : dim) has_factor[static_cast<std::size_t>(factor)] = true;
       }
-      project_all(edge);
-      for (const Assignment& lists : projected_) {
-        for (std::size_t factor = 0; factor < has_factor.size(); ++factor) {
-          if (has_factor[factor]) {
-            AtomList& claimed = claimed_[edge.tensors[t]];
-            claimed.insert(claimed.end(), lists[factor].begin(), lists[factor].end());
-            continue;
+      AtomList& claimed = claimed_[edge.tensors[t]];
+      for (std::size_t factor = 0; factor < all.size(); ++factor) {
+        for (AtomId atom : all[factor]) {
+          if (!has_factor[factor]) {
+            is_batch[atom] = true;
+          } else if (!contains(claimed, atom)) {
+            claimed.push_back(atom);
           }
-          for (AtomId atom : lists[factor]) is_batch[atom] = true;
         }
       }
     }
@@ -283,7 +305,7 @@ void Propagator::build_edges() {
   edges_of_.resize(state_.size());
   for (std::size_t i = 0; i < function_.equations.size(); ++i) {
     const Equation& equation = function_.equations[i];
-    Edge edge{.factors = &result_.factors[i], .tensors = {}, .dims = {}};
+    Edge edge{.factors = result_.factors[i].get(), .tensors = {}, .dims = {}};
     edge.first_result = equation.operands.size();
     edge.tensors.reserve(equation.operands.size() + equation.results.size());
     edge.dims.reserve(equation.operands.size() + equation.results.size());

@@ -20,9 +20,9 @@
 namespace tessera::partition {
 
 struct Propagated {
-  std::vector<EquationFactors> factors;  // per equation
-  std::vector<Sharding> wanted;          // per value; meaningless for constants
-  std::vector<bool> is_constant;         // per value: cheap to build again in any sharding
+  std::vector<std::shared_ptr<const EquationFactors>> factors;  // per equation
+  std::vector<Sharding> wanted;   // per value; meaningless for constants
+  std::vector<bool> is_constant;  // per value: cheap to build again in any sharding
   /// Per value: a storage input that shares atoms with the batch, which entered last.
   std::vector<bool> is_late;
   /// Per output: the asked sharding, or that of the input whose buffer it takes.

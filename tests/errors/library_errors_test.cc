@@ -303,7 +303,8 @@ TEST(SettingErrors, NoPassOfThatName) {
             "jit: the pass remove_everything does not exist\n"
             "  where:  <this line>\n"
             "  found:  remove_everything\n"
-            "  wanted: remove_dead_code, merge_common_subexpressions, combine_collectives\n"
+            "  wanted: remove_dead_code, merge_common_subexpressions, combine_collectives, "
+            "recompute_cheap_values\n"
             "  cure:   leave it out of the disabled passes");
 }
 

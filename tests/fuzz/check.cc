@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 
+#include "compile/recompute.h"
 #include "ir/simplify.h"
 #include "ir/text.h"
 #include "ops/axis/axis.h"
@@ -173,6 +174,7 @@ class Checker {
     check_text(split, "the partitioned program");
     check_placement(split);
     check_combining(split);
+    check_recomputing(split);
     count(split);
     Rounds planned;
     run_counting(split, c_.inputs, planned);
@@ -255,6 +257,18 @@ class Checker {
     const Function again = combine(ir::with_changed_bodies(split, combine));
     partition::verify_partitioned(again, "combine_collectives");
     expect_same("combining again changes no result",
+                testing::run_partitioned(again, c_.placed.output_alias, c_.inputs), whole_);
+  }
+
+  /// As much is computed again as can be, whether or not that wins memory.
+  void check_recomputing(const Function& split) {
+    const auto change = [](const Function& body) {
+      return compile::recompute(body, {.least_bytes = 0, .most_work = 1e9, .least_gain = -1.0});
+    };
+    const Function again = change(ir::with_changed_bodies(split, change));
+    partition::verify_partitioned(again, "recompute_cheap_values");
+    if (coverage_ != nullptr && again != split) ++coverage_->recomputed;
+    expect_same("computing again changes no result",
                 testing::run_partitioned(again, c_.placed.output_alias, c_.inputs), whole_);
   }
 

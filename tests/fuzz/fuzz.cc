@@ -46,6 +46,7 @@ bool is_covered(const Coverage& coverage) {
       coverage.cases, coverage.communicating, coverage.uneven, coverage.empty, coverage.donating,
       coverage.batched);
   fmt::print("cases compared with the reference bit by bit: {}\n", coverage.against_reference);
+  fmt::print("cases with values computed again: {}\n", coverage.recomputed);
   fmt::print("outputs on which fast and exact numerics must agree: {}\n", coverage.whole_sums);
   print_counts("ops", coverage.ops);
   print_counts("collectives", coverage.collectives);

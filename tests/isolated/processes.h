@@ -1,6 +1,9 @@
 // Runs partitioned functions with one process per device and compares with one process for all.
 #pragma once
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <fmt/format.h>
@@ -36,6 +39,18 @@ inline int in_processes(int count, const std::function<void()>& body,
 
 inline void expect(bool holds, const std::string& what) {
   if (!holds) throw std::runtime_error(what);
+}
+
+/// Whether the bits are equal, all NaNs being one.
+inline bool is_same(const run::Buffer& a, const run::Buffer& b, DType dtype) {
+  if (dtype != DType::f32)
+    return std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.size())) == 0;
+  const auto* x = reinterpret_cast<const float*>(a.data());
+  const auto* y = reinterpret_cast<const float*>(b.data());
+  return std::equal(x, x + a.size() / 4, y, [](float p, float q) {
+    return std::bit_cast<std::uint32_t>(p) == std::bit_cast<std::uint32_t>(q) ||
+           (std::isnan(p) && std::isnan(q));
+  });
 }
 
 /// One function compiled for all devices and for that of this process.
@@ -75,7 +90,7 @@ class BothWays {
       const run::Buffer& a = *found[i].at(0);
       const run::Buffer& b = *wanted[i][own_tile(layout_of(function_.outputs[i]))];
       expect(found[i].size() == 1 && a.size() == b.size(), fmt::format("tiles of output {}", i));
-      expect(std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.size())) == 0,
+      expect(is_same(a, b, function_.type(function_.outputs[i]).dtype),
              fmt::format("rank {}: other bits in output {}", run::transport()->rank(), i));
     }
   }

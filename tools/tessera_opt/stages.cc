@@ -5,6 +5,7 @@
 
 #include <tessera/error.h>
 
+#include "compile/compile.h"
 #include "differentiate/differentiate.h"
 #include "ops/control/control.h"
 
@@ -50,7 +51,8 @@ Range range_of(const std::vector<Stage>& all, const std::string& flag, const std
 std::vector<Stage> stages(const StageOptions& options) {
   return {{"differentiate", differentiate::passes(options.wrt)},
           {"simplify", ops::simplify_passes()},
-          {"partition", partition::passes(options.partition)}};
+          {"partition", partition::passes(options.partition)},
+          {"compile", compile::passes()}};
 }
 
 std::vector<ir::Pass> passes_of(const std::vector<Stage>& all) {

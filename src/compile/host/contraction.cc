@@ -129,9 +129,16 @@ std::optional<std::vector<TileTask>> summed_tasks(const LowerContext& context,
     if (kernel == nullptr) {
       const StridedTile a = context.read(equation.operands[0], summands[0]);
       const StridedTile b = context.read(equation.operands[1], summands[0]);
-      auto problem = repeated(make(a, b, summands[0]), summands.size());
-      if (!problem || summands.size() > kMostPieces) return std::nullopt;
-      kernel = std::make_shared<GemmKernel>(std::move(*problem), a.offset, b.offset);
+      if (summands.size() > kMostPieces) return std::nullopt;
+      KernelKey shared(KernelKey::Kind::summed_contraction);
+      shared.add(context.pool().kind_of(equation)).add(key).add(summands.size());
+      for (const StridedTile* from : {&a, &b}) shared.add(from->offset).add(from->strides);
+      kernel = context.pool().get(std::move(shared), [&]() -> std::shared_ptr<const run::Kernel> {
+        auto problem = repeated(make(a, b, summands[0]), summands.size());
+        if (!problem) return nullptr;
+        return std::make_shared<GemmKernel>(std::move(*problem), a.offset, b.offset);
+      });
+      if (kernel == nullptr) return std::nullopt;
     }
     task.kernel = kernel;
     tasks.push_back(std::move(task));
@@ -172,19 +179,27 @@ std::vector<TileTask> contraction_tasks(const LowerContext& context, const Equat
     if (auto tasks = summed_tasks(context, equation, *sum, make)) return std::move(*tasks);
   }
   const Layout& layout = context.layout(result);
+  const std::int64_t kind = context.pool().kind_of(equation);
   std::vector<TileTask> tasks;
-  std::map<std::vector<std::int64_t>, std::shared_ptr<const run::Kernel>> kernels;
+  std::map<std::vector<std::int64_t>, TileTask> firsts;
   for (std::int64_t tile : context.tiles(result)) {
     const AtomDigits digits = layout.digits(tile);
-    const StridedTile a = context.read(equation.operands[0], digits);
-    const StridedTile b = context.read(equation.operands[1], digits);
-    auto& kernel = kernels[context.extents_key(equation, digits)];
-    if (kernel == nullptr) {
-      const DType dtype = context.function().type(equation.operands[0]).dtype;
-      kernel = contraction_kernel(make(a, b, digits), dtype, a.offset, b.offset);
+    const auto [place, is_new] = firsts.try_emplace(context.extents_key(equation, digits));
+    TileTask& task = place->second;
+    if (is_new) {
+      const StridedTile a = context.read(equation.operands[0], digits);
+      const StridedTile b = context.read(equation.operands[1], digits);
+      KernelKey key(KernelKey::Kind::contraction);
+      key.add(kind).add(place->first);
+      for (const StridedTile* from : {&a, &b}) key.add(from->offset).add(from->strides);
+      task.reads = {a.tile, b.tile};
+      task.writes = {{result, tile}};
+      task.kernel = context.pool().get(std::move(key), [&] {
+        const DType dtype = context.function().type(equation.operands[0]).dtype;
+        return contraction_kernel(make(a, b, digits), dtype, a.offset, b.offset);
+      });
     }
-    tasks.push_back(
-        {.kernel = kernel, .reads = {a.tile, b.tile}, .writes = {{result, tile}}, .may_share = {}});
+    tasks.push_back(context.task_at(task, digits));
   }
   return tasks;
 }

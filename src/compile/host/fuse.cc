@@ -303,9 +303,10 @@ class ReadingPass {
 /// Merges equations over the same index space, and over its rows, as long as no cycle arises.
 class GroupPass {
  public:
-  GroupPass(const Function& function, Fusion& fusion)
+  GroupPass(const Function& function, Fusion& fusion, const std::vector<int>& phases)
       : f_(function),
         fusion_(fusion),
+        phases_(phases),
         graph_(f_.equations.size()),
         nodes_(f_.equations.size()),
         generates_(f_.equations.size(), false) {}
@@ -389,6 +390,7 @@ class GroupPass {
   }
 
   void try_merge(std::size_t a, std::size_t b) {
+    if (!phases_.empty() && phases_[a] != phases_[b]) return;
     std::optional<Node> together = joint(a, b);
     if (!together) return;
     auto& members = together->equations;
@@ -403,9 +405,10 @@ class GroupPass {
 
   const Function& f_;
   Fusion& fusion_;
-  NodeGraph graph_;              // a node is named by one of its equations
-  std::vector<Node> nodes_;      // empty when merged into another
-  std::vector<bool> generates_;  // per node: an equation makes elements from their indices
+  const std::vector<int>& phases_;  // per equation, or empty
+  NodeGraph graph_;                 // a node is named by one of its equations
+  std::vector<Node> nodes_;         // empty when merged into another
+  std::vector<bool> generates_;     // per node: an equation makes elements from their indices
 };
 
 std::vector<Node> GroupPass::ordered() const {
@@ -477,11 +480,13 @@ void find_buffers(const Function& function, const GroupPass& groups, Fusion& fus
 
 }  // namespace
 
-Fusion fuse(const Function& function) {
+Fusion fuse(const Function& function, const std::vector<int>& phases) {
+  require(phases.empty() || phases.size() == function.equations.size(),
+          "every equation has a phase");
   Fusion fusion;
   ViewPass(function, fusion).run();
   ReadingPass(function, fusion).run();
-  GroupPass groups(function, fusion);
+  GroupPass groups(function, fusion, phases);
   groups.run();
   fusion.nodes = groups.ordered();
   find_buffers(function, groups, fusion);

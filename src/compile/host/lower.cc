@@ -1,6 +1,7 @@
 #include "compile/host/lower.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <numeric>
 
@@ -19,6 +20,10 @@ constexpr Lowerings (*kFamilies[])() = {
     top_k_lowerings,
 };
 
+std::size_t joined_hash(std::size_t seed, std::size_t word) {
+  return ((seed ^ word) * 0x9e3779b97f4a7c15ULL) ^ (seed >> 29);
+}
+
 const KernelLowering& lowering_of(const Equation& equation) {
   static const std::map<std::string_view, KernelLowering> table = [] {
     std::map<std::string_view, KernelLowering> joined;
@@ -36,6 +41,38 @@ const KernelLowering& lowering_of(const Equation& equation) {
 
 }  // namespace
 
+std::size_t KernelKey::hash() const {
+  std::size_t seed = words_.size();
+  for (std::int64_t word : words_) seed = joined_hash(seed, static_cast<std::size_t>(word));
+  return seed;
+}
+
+bool KernelPool::is_same_kind(const Equation& a, const Equation& b) const {
+  const auto are_same = [&](const std::vector<ValueId>& x, const std::vector<ValueId>& y) {
+    return std::equal(x.begin(), x.end(), y.begin(), y.end(), [&](ValueId i, ValueId j) {
+      return function_.values[i] == function_.values[j];
+    });
+  };
+  return a.op == b.op && a.attributes == b.attributes && are_same(a.operands, b.operands) &&
+         are_same(a.results, b.results);
+}
+
+std::int64_t KernelPool::kind_of(const Equation& equation) {
+  std::size_t hash = std::bit_cast<std::size_t>(equation.op);
+  for (const auto* ids : {&equation.operands, &equation.results}) {
+    for (ValueId id : *ids) {
+      for (std::int64_t size : function_.type(id).shape) {
+        hash = joined_hash(hash, static_cast<std::size_t>(size));
+      }
+    }
+  }
+  const auto [begin, end] = kinds_.equal_range(hash);
+  auto found = std::find_if(begin, end,
+                            [&](const auto& item) { return is_same_kind(*item.second, equation); });
+  if (found == end) found = kinds_.emplace(hash, &equation);
+  return found->second - function_.equations.data();
+}
+
 bool is_generator(const Function& function, const Equation& equation) {
   if (equation.op->host.kind != ops::HostRule::Kind::generator) return false;
   // Several keys are read one by one.
@@ -48,7 +85,7 @@ bool widens_bf16(const Equation& equation) {
 }
 
 Box LowerContext::box(ValueId value, const AtomDigits& digits) const {
-  return layouts_[value].box(layouts_[value].tile_at(digits));
+  return layouts_[value].box(digits);
 }
 
 std::vector<std::int64_t> LowerContext::extents_key(const Equation& equation,
@@ -67,14 +104,22 @@ std::vector<std::int64_t> LowerContext::extents_key(const Equation& equation,
   return key;
 }
 
+TileTask LowerContext::task_at(TileTask task, const AtomDigits& digits) const {
+  for (auto* tiles : {&task.reads, &task.writes}) {
+    for (TileRef& ref : *tiles) ref.tile = layouts_[ref.value].tile_at(digits);
+  }
+  return task;
+}
+
 StridedTile LowerContext::read(ValueId value, const AtomDigits& digits) const {
   if (fusion_.is_view[value]) {
     return read_through(function_.equations[fusion_.definition[value]], digits);
   }
   require(fusion_.needs_buffer[value], "only values with memory are read");
   const Layout& layout = layouts_[value];
-  const std::int64_t tile = layout.tile_at(digits);
-  return {.tile = {value, tile}, .offset = 0, .strides = row_major_strides(layout.box(tile).size)};
+  return {.tile = {value, layout.tile_at(digits)},
+          .offset = 0,
+          .strides = row_major_strides(layout.tile_shape(digits))};
 }
 
 StridedTile LowerContext::read_through(const Equation& view, const AtomDigits& digits) const {
@@ -210,9 +255,9 @@ HostInstruction lower_kernel(const LowerContext& context, const Equation& equati
 namespace {
 
 /// A collective that has nothing left to do is counted where its work was done.
-void add(HostProgram& program, HostInstruction instruction) {
-  if (!instruction.tasks.empty() || instruction.info.collectives.empty())
-    return program.instructions.push_back(std::move(instruction));
+void add(HostProgram& program, HostInstruction added) {
+  HostInstruction& instruction = program.instructions.emplace_back(std::move(added));
+  if (!instruction.tasks.empty() || instruction.info.collectives.empty()) return;
   const auto worker =
       std::find_if(program.instructions.rbegin(), program.instructions.rend(),
                    [](const HostInstruction& other) { return !other.tasks.empty(); });
@@ -220,23 +265,29 @@ void add(HostProgram& program, HostInstruction instruction) {
   auto& counted = worker->info.collectives;
   counted.insert(counted.end(), instruction.info.collectives.begin(),
                  instruction.info.collectives.end());
+  instruction.info.collectives.clear();
 }
 
 }  // namespace
 
-HostProgram lower(const Function& function, run::Transport* transport) {
+HostProgram lower(const Function& function, run::Transport* transport,
+                  const std::vector<int>& phases) {
   HostProgram program{.function = &function, .layouts = layouts_of(function), .instructions = {}};
   if (transport != nullptr) {
     require(function.mesh.axes().empty() || function.mesh.num_devices() == transport->size(),
             "there is one process per device of the mesh");
     program.device = device_digits(function.mesh, transport->rank());
   }
-  const Fusion fusion = fuse(function);
-  LowerContext context(program, fusion, transport);
+  const Fusion fusion = fuse(function, phases);
+  KernelPool pool(function);
+  LowerContext context(program, fusion, pool, transport);
   for (const Node& node : fusion.nodes) {
+    const Equation& equation = function.equations[node.equations[0]];
     HostInstruction instruction =
-        node.is_region ? lower_region(context, node)
-                       : lower_kernel(context, function.equations[node.equations[0]]);
+        node.is_region ? lower_region(context, node) : lower_kernel(context, equation);
+    for (ValueId id : equation.results) {
+      if (context.is_computed(id)) program.unmade.push_back({id, program.instructions.size()});
+    }
     context.set_computed(instruction);
     add(program, std::move(instruction));
   }
@@ -251,17 +302,20 @@ std::vector<std::int64_t> HostProgram::tiles(ValueId value) const {
 }
 
 std::vector<Layout> layouts_of(const Function& function) {
+  const auto atoms = std::make_shared<const std::vector<Atom>>(atoms_of(function.mesh));
   std::vector<Layout> layouts;
+  layouts.reserve(function.values.size());
   for (const ir::Value& value : function.values) {
     require(value.sharding.has_value(), "the host compiler gets a partitioned function");
-    layouts.emplace_back(function.mesh, *value.sharding, value.type.shape);
+    layouts.emplace_back(atoms, *value.sharding, value.type.shape);
   }
   return layouts;
 }
 
 std::int64_t tile_bytes(const Function& function, const Layout& layout, ValueId value,
                         std::int64_t tile) {
-  return size_bytes(Type{function.type(value).dtype, layout.box(tile).size});
+  const auto element = static_cast<std::int64_t>(size_bytes(function.type(value).dtype));
+  return layout.tile_elements(tile) * element;
 }
 
 }  // namespace tessera::compile::host

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compile/host/fuse.h"
+#include "compile/host/kernel_pool.h"
 #include "compile/host/kernels/reduce.h"
 #include "compile/host/program.h"
 #include "run/transport.h"
@@ -27,8 +28,10 @@ StridedTile apply_view(const Function& function, const Equation& view, StridedTi
 class LowerContext {
  public:
   /// `program` has the function, the layouts and the device; its instructions are not looked at.
-  LowerContext(const HostProgram& program, const Fusion& fusion, run::Transport* transport)
+  LowerContext(const HostProgram& program, const Fusion& fusion, KernelPool& pool,
+               run::Transport* transport)
       : program_(program),
+        pool_(pool),
         function_(*program.function),
         fusion_(fusion),
         layouts_(program.layouts),
@@ -39,6 +42,7 @@ class LowerContext {
 
   const Function& function() const { return function_; }
   const Fusion& fusion() const { return fusion_; }
+  KernelPool& pool() const { return pool_; }
   const Layout& layout(ValueId id) const { return layouts_[id]; }
   /// The tiles of a value that are computed: all of them, or the one of this process' device.
   std::vector<std::int64_t> tiles(ValueId id) const { return program_.tiles(id); }
@@ -64,6 +68,8 @@ class LowerContext {
   void set_computed(const HostInstruction& instruction);
   /// Where to read that range: the buffer, offset and strides after all views.
   StridedTile read(ValueId value, const AtomDigits& digits) const;
+  /// The task on the tiles of its values that go with these digits.
+  TileTask task_at(TileTask task, const AtomDigits& digits) const;
   /// As read() of the result of a view, whether or not it has memory of its own.
   StridedTile read_through(const Equation& view, const AtomDigits& digits) const;
 
@@ -71,6 +77,7 @@ class LowerContext {
   void find_sums();
 
   const HostProgram& program_;
+  KernelPool& pool_;
   const Function& function_;
   const Fusion& fusion_;
   const std::vector<Layout>& layouts_;
@@ -101,8 +108,9 @@ run::CollectiveUse collective_use(const LowerContext& context, const Equation& e
 /// A collective of which this process computes the tile of its own device.
 HostInstruction lower_exchange(const LowerContext& context, const Equation& equation);
 kernels::ReduceKind reduce_kind(const Equation& equation);
-/// All nodes, in order; with a transport for the device of its rank only.
-HostProgram lower(const Function& function, run::Transport* transport = nullptr);
+/// All nodes, in order; with a transport for the device of its rank only. `phases` as for fuse().
+HostProgram lower(const Function& function, run::Transport* transport = nullptr,
+                  const std::vector<int>& phases = {});
 
 /// How ops are lowered whose record says `kernel("name")`.
 struct KernelLowering {

@@ -113,7 +113,7 @@ std::vector<int> Exchange::group(const AtomList& atoms) const {
 /// The partial atoms over which is reduced; others stay partial in the result.
 AtomList Exchange::resolved(const Pair& pair) const {
   AtomList atoms = pair.from.sharding().partial;
-  for (AtomId kept : pair.to.sharding().partial) std::erase(atoms, kept);
+  for (AtomId kept : pair.to.sharding().partial) erase(atoms, kept);
   return atoms;
 }
 

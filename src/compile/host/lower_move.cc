@@ -90,9 +90,17 @@ struct CopyTask {
                       .extents = std::move(extents)});
   }
 
-  TileTask finish(TileRef write, DType dtype) {
+  TileTask finish(TileRef write, DType dtype, KernelPool& pool) {
     task.writes = {write};
-    task.kernel = std::make_shared<CopyKernel>(std::move(pieces), size_bytes(dtype));
+    KernelKey key(KernelKey::Kind::copy);
+    key.add(size_bytes(dtype));
+    for (const CopyKernel::Piece& piece : pieces) {
+      key.add(piece.from).add(piece.from_strides).add(piece.to).add(piece.to_strides);
+      key.add(piece.extents);
+    }
+    task.kernel = pool.get(std::move(key), [&] {
+      return std::make_shared<CopyKernel>(std::move(pieces), size_bytes(dtype));
+    });
     return std::move(task);
   }
 };
@@ -102,22 +110,29 @@ std::vector<TileTask> move_value(const LowerContext& context, const Equation& eq
   const Layout& from = context.layout(operand);
   const Layout& to = context.layout(result);
   const std::vector<MovedBox> moved = moved_boxes(equation, to.shape());
+  std::vector<AtomDigits> sources;
+  std::vector<Box> source_boxes;
+  for (std::int64_t source : context.tiles(operand)) {
+    sources.push_back(from.digits(source));
+    source_boxes.push_back(from.box(sources.back()));
+  }
   std::vector<TileTask> tasks;
   for (std::int64_t tile : context.tiles(result)) {
     const Box box = to.box(tile);
     const Strides strides = row_major_strides(box.size);
     CopyTask copy;
-    for (std::int64_t source : context.tiles(operand)) {
-      const Box source_box = from.box(source);
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      const Box& source_box = source_boxes[i];
       for (const MovedBox& one : moved) {
         const Box part = one.part(box, source_box);
         if (num_elements(part.size) == 0) continue;
-        const StridedTile read = context.read(operand, from.digits(source));
+        const StridedTile read = context.read(operand, sources[i]);
         copy.add(read, dot(minus(one.source_of(part).start, source_box.start), read.strides),
                  dot(minus(part.start, box.start), strides), strides, part.size);
       }
     }
-    tasks.push_back(copy.finish({result, tile}, context.function().type(result).dtype));
+    const DType dtype = context.function().type(result).dtype;
+    tasks.push_back(copy.finish({result, tile}, dtype, context.pool()));
   }
   return tasks;
 }
@@ -144,7 +159,11 @@ std::vector<TileTask> combine_value(const LowerContext& context, const Equation&
            .strides = read.strides});
     }
     task.writes = {{result, tile}};
-    task.kernel = std::make_shared<CombineKernel>(std::move(problem));
+    KernelKey key(KernelKey::Kind::combine);
+    key.add(problem.kind).add(problem.dtype).add(problem.extents);
+    for (const auto& source : problem.sources) key.add(source.offset).add(source.strides);
+    task.kernel = context.pool().get(
+        std::move(key), [&] { return std::make_shared<CombineKernel>(std::move(problem)); });
     tasks.push_back(std::move(task));
   }
   return tasks;
@@ -221,7 +240,8 @@ std::vector<TileTask> lower_concatenate(const LowerContext& context, const Equat
       copy.add(context.read(operand, digits), 0, at * strides[dim], strides, extents);
       at += extents[dim];
     }
-    tasks.push_back(copy.finish({result, tile}, context.function().type(result).dtype));
+    const DType dtype = context.function().type(result).dtype;
+    tasks.push_back(copy.finish({result, tile}, dtype, context.pool()));
   }
   return tasks;
 }

@@ -83,20 +83,25 @@ std::vector<TileTask> lower_reduce(const LowerContext& context, const Equation& 
   const Layout& layout = context.layout(equation.results[0]);
   const auto element =
       static_cast<std::int64_t>(size_bytes(context.function().type(operand).dtype));
-  std::map<std::vector<std::int64_t>, std::shared_ptr<const run::Kernel>> kernels;
+  const std::int64_t kind = context.pool().kind_of(equation);
+  std::map<std::vector<std::int64_t>, TileTask> firsts;
   std::vector<TileTask> tasks;
   for (std::int64_t tile : context.tiles(equation.results[0])) {
     const AtomDigits digits = layout.digits(tile);
-    const StridedTile from = context.read(operand, digits);
-    auto& kernel = kernels[context.extents_key(equation, digits)];
-    if (kernel == nullptr) {
-      kernel = std::make_shared<ReduceKernel>(problem_of(context, equation, from, digits),
+    const auto [place, is_new] = firsts.try_emplace(context.extents_key(equation, digits));
+    TileTask& task = place->second;
+    if (is_new) {
+      const StridedTile from = context.read(operand, digits);
+      KernelKey key(KernelKey::Kind::reduce);
+      key.add(kind).add(place->first).add(from.offset).add(from.strides);
+      task.reads = {from.tile};
+      task.writes = {{equation.results[0], tile}};
+      task.kernel = context.pool().get(std::move(key), [&] {
+        return std::make_shared<ReduceKernel>(problem_of(context, equation, from, digits),
                                               from.offset * element);
+      });
     }
-    tasks.push_back({.kernel = kernel,
-                     .reads = {from.tile},
-                     .writes = {{equation.results[0], tile}},
-                     .may_share = {}});
+    tasks.push_back(context.task_at(task, digits));
   }
   return tasks;
 }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <map>
 
 #include <tessera/error.h>
@@ -361,6 +362,41 @@ class RegionBuilder {
   std::map<int, int> expanded_;
 };
 
+void add(KernelKey& key, const kernels::TileAccess& access) {
+  key.add(access.buffer).add(access.offset).add(access.strides).add(access.dtype);
+}
+
+void add(KernelKey& key, const kernels::TileStep& step) {
+  key.add(std::bit_cast<std::int64_t>(step.kernel)).add(step.num_inputs);
+  for (int i = 0; i < step.num_inputs; ++i) key.add(step.inputs[i]);
+  key.add(step.output).add(step.out_dtype).add(step.kind).add(step.is_row).add(step.reduction);
+}
+
+KernelKey key_of(const kernels::TileProgram& program) {
+  KernelKey key(KernelKey::Kind::region);
+  key.add(program.extents).add(program.num_registers).add(program.has_rows);
+  key.add(program.loads.size());
+  for (const auto& load : program.loads) add(key.add(load.reg).add(load.is_row), load.access);
+  key.add(program.constants.size());
+  for (const auto& constant : program.constants) {
+    key.add(constant.reg).add(constant.value).add(constant.dtype);
+  }
+  key.add(program.iotas.size());
+  for (const auto& iota : program.iotas) {
+    key.add(iota.reg).add(iota.start).add(iota.coefficients).add(iota.dtype);
+  }
+  key.add(program.random_bits.size());
+  for (const auto& bits : program.random_bits) {
+    key.add(bits.reg).add(bits.key_buffer).add(bits.base).add(bits.strides);
+  }
+  key.add(program.steps.size());
+  for (const auto& step : program.steps) add(key, step);
+  key.add(program.stores.size());
+  for (const auto& store : program.stores) add(key.add(store.reg).add(store.is_row), store.access);
+  for (const auto& reduction : program.reductions) key.add(reduction.kind).add(reduction.cuts);
+  return key;
+}
+
 std::string name_of(const Function& function, const Node& node) {
   std::string text;
   for (std::size_t i = 0; i < node.equations.size() && i < 4; ++i) {
@@ -382,19 +418,23 @@ HostInstruction lower_region(const LowerContext& context, const Node& node) {
       std::any_of(node.equations.begin(), node.equations.end(),
                   [&](std::size_t i) { return is_generator(function, function.equations[i]); });
   const Layout& layout = context.layout(node.over);
-  std::map<std::vector<std::int64_t>, std::shared_ptr<const run::Kernel>> kernels;
+  std::map<std::vector<std::int64_t>, TileTask> firsts;
   for (std::int64_t tile : context.tiles(node.over)) {
     const AtomDigits digits = layout.digits(tile);
-    RegionBuilder builder(context, node, digits);
-    builder.build();
-    const Box box = layout.box(tile);
+    const Box box = layout.box(digits);
     std::vector<std::int64_t> key = box.size;
     if (depends_on_position) key.insert(key.end(), box.start.begin(), box.start.end());
-    auto& kernel = kernels[key];
-    if (kernel == nullptr) kernel = std::make_shared<RegionKernel>(builder.take_program());
-    TileTask task = builder.take_task();
-    task.kernel = kernel;
-    instruction.tasks.push_back(std::move(task));
+    const auto [place, is_new] = firsts.try_emplace(std::move(key));
+    TileTask& task = place->second;
+    if (is_new) {
+      RegionBuilder builder(context, node, digits);
+      builder.build();
+      task = builder.take_task();
+      kernels::TileProgram program = builder.take_program();
+      task.kernel = context.pool().get(
+          key_of(program), [&] { return std::make_shared<RegionKernel>(std::move(program)); });
+    }
+    instruction.tasks.push_back(context.task_at(task, digits));
   }
   return instruction;
 }

@@ -9,7 +9,7 @@ std::vector<AtomDigits> LowerContext::summands(ValueId partial, ValueId sum,
                                                const AtomDigits& digits) const {
   const std::vector<Atom> atoms = atoms_of(function_.mesh);
   AtomList resolved = layouts_[partial].sharding().partial;
-  for (AtomId kept : layouts_[sum].sharding().partial) std::erase(resolved, kept);
+  for (AtomId kept : layouts_[sum].sharding().partial) erase(resolved, kept);
   std::vector<AtomDigits> all = {digits};
   for (AtomId atom : resolved) {
     std::vector<AtomDigits> next;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include <tessera/error.h>
 
@@ -32,26 +33,19 @@ class Arena {
 
   /// Takes the smallest range that fits, grown at the end of the arena if need be.
   std::int64_t take(std::int64_t bytes, std::vector<std::size_t>& previous_users) {
-    auto best = free_.end();
-    for (auto it = free_.begin(); it != free_.end(); ++it) {
-      if (it->second.size >= bytes &&
-          (best == free_.end() || it->second.size < best->second.size)) {
-        best = it;
-      }
-    }
-    if (best == free_.end()) return grow(bytes, previous_users);
-    const std::int64_t offset = best->first;
-    Range range = std::move(best->second);
-    free_.erase(best);
+    const auto best = by_size_.lower_bound({bytes, 0});
+    if (best == by_size_.end()) return grow(bytes, previous_users);
+    const std::int64_t offset = best->second;
+    Range range = remove(free_.find(offset));
     previous_users = range.last_users;
     if (range.size > bytes) {
-      free_.emplace(offset + bytes, Range{range.size - bytes, std::move(range.last_users)});
+      add(offset + bytes, Range{range.size - bytes, std::move(range.last_users)});
     }
     return offset;
   }
 
   void give_back(std::int64_t offset, std::int64_t bytes, std::size_t user) {
-    auto it = free_.emplace(offset, Range{bytes, {user}}).first;
+    auto it = add(offset, Range{bytes, {user}});
     auto next = std::next(it);
     if (next != free_.end() && offset + bytes == next->first) join(it, next);
     if (it == free_.begin()) return;
@@ -70,22 +64,34 @@ class Arena {
       auto last = std::prev(free_.end());
       if (last->first + last->second.size == size_) {
         offset = last->first;
-        previous_users = std::move(last->second.last_users);
-        free_.erase(last);
+        previous_users = remove(last).last_users;
       }
     }
     size_ = offset + bytes;
     return offset;
   }
 
+  Ranges::iterator add(std::int64_t offset, Range range) {
+    by_size_.emplace(range.size, offset);
+    return free_.emplace(offset, std::move(range)).first;
+  }
+
+  Range remove(Ranges::iterator place) {
+    by_size_.erase({place->second.size, place->first});
+    return std::move(free_.extract(place).mapped());
+  }
+
   void join(Ranges::iterator into, Ranges::iterator next) {
-    into->second.size += next->second.size;
+    const Range gone = remove(next);
+    by_size_.erase({into->second.size, into->first});
+    into->second.size += gone.size;
+    by_size_.emplace(into->second.size, into->first);
     auto& users = into->second.last_users;
-    users.insert(users.end(), next->second.last_users.begin(), next->second.last_users.end());
-    free_.erase(next);
+    users.insert(users.end(), gone.last_users.begin(), gone.last_users.end());
   }
 
   Ranges free_;
+  std::set<std::pair<std::int64_t, std::int64_t>> by_size_;  // size and offset of each range
   std::int64_t size_ = 0;
 };
 
@@ -398,6 +404,14 @@ class MemoryPlanner {
         change[i] += task.device_scratch_bytes;
         change[i + 1] -= task.device_scratch_bytes;
       }
+    }
+    for (const UnmadePart& part : program_.unmade) {
+      const std::vector<std::int64_t> bytes = bytes_of(part.sum);
+      const std::size_t tile = number({part.sum, program_.tiles(part.sum)[0]});
+      // Until then the tile of the sum stands for it, unless it is held as a result anyway.
+      const bool is_result = output_of_[part.sum] >= 0;
+      change[is_result ? lives_[tile].begin : part.instruction] += bytes[0];
+      change[part.instruction + 1] -= bytes[0];
     }
     std::int64_t live = 0;
     for (std::int64_t bytes : change) {

@@ -48,11 +48,19 @@ struct HostInstruction {
   std::vector<TileTask> tasks;
 };
 
+/// A sum over devices that was written at once: a device of its own would hold its part until an
+/// instruction adds the parts up.
+struct UnmadePart {
+  ValueId sum;
+  std::size_t instruction;
+};
+
 /// A function lowered to instructions in execution order.
 struct HostProgram {
   const Function* function;
   std::vector<Layout> layouts;  // per value
   std::vector<HostInstruction> instructions;
+  std::vector<UnmadePart> unmade = {};
   /// The digits of the only device that is computed for; nothing for all devices.
   std::optional<AtomDigits> device = std::nullopt;
 

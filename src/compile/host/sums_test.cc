@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "compile/host/lower.h"
+#include "compile/host/plan_memory.h"
 #include "ir/text.h"
 
 namespace tessera::compile::host {
@@ -39,7 +40,8 @@ std::string gradient(const std::string& rows, const std::string& sum) {
 TEST(Sums, AnAllReduceIsWrittenByTheProduct) {
   const Function f = ir::parse(gradient("16", "f32[4,12]<{},{}> = all_reduce"));
   const HostProgram program = lower(f);
-  ASSERT_EQ(program.instructions.size(), 1U);
+  ASSERT_EQ(program.instructions.size(), 2U);
+  EXPECT_TRUE(program.instructions[1].tasks.empty());
   ASSERT_EQ(program.instructions[0].tasks.size(), 1U);
   const TileTask& task = program.instructions[0].tasks[0];
   EXPECT_EQ(task.reads,
@@ -52,6 +54,12 @@ TEST(Sums, AnAllReduceIsWrittenByTheProduct) {
   EXPECT_EQ(use.kind, "all_reduce");
   EXPECT_EQ(use.bytes, 4 * 12 * 4);
   EXPECT_EQ(use.wire_bytes, 4 * 12 * 4 * 3 / 4 * 2);
+  EXPECT_TRUE(program.instructions[1].info.collectives.empty());
+  // So is the part that such a device would hold until then, beside the operands and the result.
+  const run::Executable plan =
+      plan_memory(program, {.is_donated = {false, false}, .output_alias = {-1}});
+  EXPECT_EQ(plan.device_arena_bytes, 4 * 12 * 4);
+  EXPECT_EQ(plan.device_peak_bytes, 4 * 4 * 4 + 4 * 12 * 4 + 2 * (4 * 12 * 4));
 }
 
 TEST(Sums, AReduceScatterReadsTheOnlySum) {

@@ -62,7 +62,7 @@ enum class Dissolve : std::uint8_t {
   all_calls  // call, remat and custom_vjp: nothing is differentiated any more
 };
 /// The function with these equations replaced by what they call, in nested functions too.
-Function dissolve_calls(const Function& function, Dissolve which);
+Function dissolve_calls(Function function, Dissolve which);
 /// The passes of simplification, for programs of which nothing is differentiated any more: calls
 /// first, then those of src/ir.
 std::vector<ir::Pass> simplify_passes();

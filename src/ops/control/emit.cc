@@ -109,15 +109,20 @@ FunctionPtr selected(const Function& function, const std::vector<bool>& inputs,
 }
 
 std::vector<bool> needed_inputs(const Function& function, const std::vector<bool>& outputs) {
-  const FunctionPtr live =
-      selected(function, std::vector<bool>(function.inputs.size(), true), outputs);
-  std::vector<bool> is_used(live->values.size(), false);
-  for (const Equation& equation : live->equations) {
-    for (ValueId id : equation.operands) is_used[id] = true;
+  std::vector<bool> is_used(function.values.size(), false);
+  for (ValueId id : marked(function.outputs, outputs)) is_used[id] = true;
+  for (std::size_t i = function.equations.size(); i-- > 0;) {
+    const Equation& equation = function.equations[i];
+    std::vector<bool> needed;
+    for (ValueId id : equation.results) needed.push_back(is_used[id]);
+    if (std::count(needed.begin(), needed.end(), true) == 0) continue;
+    const bool has_bodies = !bodies_of(equation).empty();
+    for (ValueId id : has_bodies ? prune(equation, needed).operands : equation.operands) {
+      is_used[id] = true;
+    }
   }
-  for (ValueId id : live->outputs) is_used[id] = true;
   std::vector<bool> needed;
-  for (ValueId id : live->inputs) needed.push_back(is_used[id]);
+  for (ValueId id : function.inputs) needed.push_back(is_used[id]);
   return needed;
 }
 

@@ -19,7 +19,7 @@ const Function* callee(const Equation& equation, Dissolve which) {
   return nullptr;
 }
 
-Function dissolved_here(const Function& function, Dissolve which) {
+Function dissolved_here(Function function, Dissolve which) {
   const auto is_alone = [&](const Equation& equation) {
     return which == Dissolve::all_calls && is_axis_op(equation);
   };
@@ -36,7 +36,7 @@ Function dissolved_here(const Function& function, Dissolve which) {
     renamed[id] = result.add_value(function.values[id]);
     result.inputs.push_back(renamed[id]);
   }
-  for (Equation equation : function.equations) {
+  for (Equation& equation : function.equations) {
     for (ValueId& id : equation.operands) id = renamed[id];
     if (const Function* body = callee(equation, which)) {
       const std::vector<ValueId> outputs = b.inline_function(*body, equation.operands);
@@ -59,19 +59,20 @@ Function dissolved_here(const Function& function, Dissolve which) {
 
 }  // namespace
 
-Function dissolve_calls(const Function& function, Dissolve which) {
+Function dissolve_calls(Function function, Dissolve which) {
   const auto change = [&](const Function& body) { return dissolved_here(body, which); };
   const bool has_nested =
       std::any_of(function.equations.begin(), function.equations.end(),
                   [](const Equation& equation) { return !bodies_of(equation).empty(); });
-  return has_nested ? change(ir::with_changed_bodies(function, change)) : change(function);
+  if (has_nested) function = ir::with_changed_bodies(std::move(function), change);
+  return dissolved_here(std::move(function), which);
 }
 
 std::vector<ir::Pass> simplify_passes() {
   std::vector<ir::Pass> passes = {
       {.name = "dissolve_calls",
        .doc = "puts the functions in the places of call, remat and custom_vjp",
-       .run = [](const Function& f) { return dissolve_calls(f, Dissolve::all_calls); }}};
+       .run = [](Function f) { return dissolve_calls(std::move(f), Dissolve::all_calls); }}};
   for (ir::Pass& pass : ir::simplify_passes()) passes.push_back(std::move(pass));
   return passes;
 }

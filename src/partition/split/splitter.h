@@ -85,7 +85,7 @@ class Splitter {
     return out_.add_value({.type = function_.type(source), .sharding = std::move(sharding)});
   }
   const EquationFactors& factors_at(std::size_t index) const {
-    return propagated_.factors[block_.first_equation + index];
+    return *propagated_.factors[block_.first_equation + index];
   }
 
   /// Whether the value is a sum over devices that nobody has needed yet.

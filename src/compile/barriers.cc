@@ -1,0 +1,106 @@
+#include "compile/barriers.h"
+
+#include <numeric>
+
+#include <tessera/error.h>
+
+#include "ops/ops.h"
+
+namespace tessera::compile {
+
+namespace {
+
+using ir::Equation;
+using ir::Function;
+using ir::ValueId;
+
+void replace(std::vector<ValueId>& ids, const std::vector<ValueId>& by) {
+  for (ValueId& id : ids) id = by[id];
+}
+
+std::vector<ValueId> identity(const Function& function) {
+  std::vector<ValueId> ids(function.values.size());
+  std::iota(ids.begin(), ids.end(), ValueId{0});
+  return ids;
+}
+
+/// Per value: the last phase that reads it, or -1.
+std::vector<int> last_phases(const Phased& phased) {
+  std::vector<int> last(phased.function.values.size(), -1);
+  for (std::size_t i = 0; i < phased.function.equations.size(); ++i) {
+    for (ValueId id : phased.function.equations[i].operands) last[id] = phased.phases[i];
+  }
+  return last;
+}
+
+/// A barrier that holds these values, and whose results stand for them from now on.
+void add_barrier(Function& function, const std::vector<ValueId>& held,
+                 std::vector<ValueId>& stands_for) {
+  if (held.empty()) return;
+  Equation barrier{.op = &ops::optimization_barrier_op,
+                   .attributes = {},
+                   .operands = held,
+                   .results = {},
+                   .span = {}};
+  replace(barrier.operands, stands_for);
+  for (const ValueId id : held) {
+    ir::Value value = function.values[id];
+    stands_for[id] = function.add_value(std::move(value));
+    barrier.results.push_back(stands_for[id]);
+  }
+  function.equations.push_back(std::move(barrier));
+}
+
+}  // namespace
+
+Phased without_barriers(const Function& function) {
+  Phased result{.function = ir::empty_like(function), .phases = {}};
+  result.function.values = function.values;
+  result.function.inputs = function.inputs;
+  result.function.outputs = function.outputs;
+  result.function.equations.reserve(function.equations.size());
+  std::vector<ValueId> stands_for = identity(function);
+  int phase = 0;
+  for (const Equation& equation : function.equations) {
+    if (equation.op != &ops::optimization_barrier_op) {
+      result.function.equations.push_back(equation);
+      replace(result.function.equations.back().operands, stands_for);
+      result.phases.push_back(phase);
+      continue;
+    }
+    ++phase;
+    for (std::size_t i = 0; i < equation.results.size(); ++i) {
+      require(function.sharding(equation.results[i]) == function.sharding(equation.operands[i]),
+              "an optimization barrier moves no data");
+      stands_for[equation.results[i]] = stands_for[equation.operands[i]];
+    }
+  }
+  replace(result.function.outputs, stands_for);
+  return result;
+}
+
+Function with_barriers(Phased phased) {
+  const std::vector<int> last = last_phases(phased);
+  Function& result = phased.function;
+  std::vector<Equation> equations = std::move(result.equations);
+  result.equations.clear();
+  std::vector<ValueId> stands_for = identity(result);
+  std::vector<ValueId> made;  // and maybe read in a later phase
+  int phase = phased.phases.empty() ? 0 : phased.phases.front();
+  for (std::size_t i = 0; i < equations.size(); ++i) {
+    if (phased.phases[i] != phase) {
+      phase = phased.phases[i];
+      std::erase_if(made, [&](ValueId id) { return last[id] < phase; });
+      add_barrier(result, made, stands_for);
+    }
+    replace(equations[i].operands, stands_for);
+    for (ValueId id : equations[i].results) {
+      // Only collectives take partial values.
+      if (result.sharding(id).partial.empty()) made.push_back(id);
+    }
+    result.equations.push_back(std::move(equations[i]));
+  }
+  return std::move(result);
+}
+
+}  // namespace tessera::compile

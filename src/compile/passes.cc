@@ -1,0 +1,38 @@
+// The passes between partitioning and lowering, in order.
+#include <algorithm>
+
+#include <tessera/error.h>
+
+#include "compile/compile.h"
+#include "compile/recompute.h"
+
+namespace tessera::compile {
+
+namespace {
+
+void verify_split(const ir::Function& function, std::string_view after) {
+  ir::verify(function, after);
+  const bool is_split =
+      std::all_of(function.values.begin(), function.values.end(),
+                  [](const ir::Value& value) { return value.sharding.has_value(); });
+  if (!is_split) {
+    throw InternalError("a value has no sharding, after " + std::string(after));
+  }
+}
+
+}  // namespace
+
+std::vector<ir::Pass> passes() {
+  return {{.name = "recompute_cheap_values",
+           .doc = "computes cheap values again instead of holding them over a peak of memory",
+           .run =
+               [](const ir::Function& f) {
+                 const auto change = [](const ir::Function& body) { return recompute(body); };
+                 return change(ir::with_changed_bodies(f, change));
+               },
+           .is_optional = true,
+           .takes = verify_split,
+           .gives = verify_split}};
+}
+
+}  // namespace tessera::compile
