@@ -41,7 +41,7 @@ bool is_integer(DType dtype);
 
 /// A float without its low 16 bits: 8 bits of precision and the range of float. Numbers round to
 /// nearest, ties to even; arithmetic is that of the floats that it converts to.
-class bfloat16 {
+class bfloat16 {  // NOLINT(readability-identifier-naming)
  public:
   bfloat16() = default;
   explicit constexpr bfloat16(float x) : bits_(rounded(std::bit_cast<std::uint32_t>(x))) {}

@@ -20,7 +20,7 @@ class SmallList {
  public:
   using value_type = T;
   using iterator = T*;
-  using const_iterator = const T*;
+  using const_iterator = const T*;  // NOLINT(readability-identifier-naming)
 
   SmallList() = default;
   SmallList(std::initializer_list<T> items) : SmallList(items.begin(), items.end()) {}
