@@ -4,6 +4,8 @@
 #include <tessera/error.h>
 #include <tessera/nn.h>
 
+#include "nn/cast.h"
+
 namespace tessera::nn {
 
 TESSERA_DEFINE_COPYABLE(SelfAttention);
@@ -45,9 +47,7 @@ SelfAttention::SelfAttention(const Scope& scope, const AttentionOptions& o,
 
 Array SelfAttention::operator()(Operand x) const {
   const CallScope call(x.where);
-  const auto as = [&](const Array& array) {
-    return dtype && array.dtype() != *dtype ? astype(array, *dtype) : array;
-  };
+  const auto as = [&](const Array& array) { return cast(array, dtype); };
   const Array inputs = as(x.array);
   auto project = [&](const Param& kernel, const std::optional<Param>& bias) {
     const Array y = einsum("btf,fhd->bthd", inputs, as(kernel));
@@ -97,7 +97,7 @@ Array dot_product_attention(Operand q, Operand k, Operand v, bool is_causal) {
     weights = where(is_seen, weights, std::numeric_limits<float>::lowest());
   }
   const Array shares = softmax(weights);
-  return einsum("bhqk,bkhd->bqhd", shares.dtype() == dtype ? shares : astype(shares, dtype), v);
+  return einsum("bhqk,bkhd->bqhd", cast(shares, dtype), v);
 }
 
 }  // namespace tessera::nn

@@ -5,6 +5,8 @@
 #include <tessera/error.h>
 #include <tessera/nn.h>
 
+#include "nn/cast.h"
+
 namespace tessera::nn {
 
 TESSERA_DEFINE_COPYABLE(Conv);
@@ -12,14 +14,6 @@ TESSERA_DEFINE_COPYABLE(Dense);
 TESSERA_DEFINE_COPYABLE(Dropout);
 TESSERA_DEFINE_COPYABLE(Embed);
 TESSERA_DEFINE_COPYABLE(LayerNorm);
-
-namespace {
-
-Array as(const Array& x, const std::optional<DType>& dtype) {
-  return dtype && x.dtype() != *dtype ? astype(x, *dtype) : x;
-}
-
-}  // namespace
 
 Dense::Dense(const Scope& scope, std::int64_t inputs, std::int64_t features, bool use_bias,
              const Initializer& kernel_init, const Initializer& bias_init,
@@ -30,8 +24,8 @@ Dense::Dense(const Scope& scope, std::int64_t inputs, std::int64_t features, boo
 
 Array Dense::operator()(Operand x) const {
   const CallScope call(x.where);
-  const Array y = dot(as(x.array, dtype), as(kernel, dtype));
-  return bias ? y + as(*bias, dtype) : y;
+  const Array y = dot(cast(x.array, dtype), cast(kernel, dtype));
+  return bias ? y + cast(*bias, dtype) : y;
 }
 
 Embed::Embed(const Scope& scope, std::int64_t count, std::int64_t features,
@@ -41,7 +35,7 @@ Embed::Embed(const Scope& scope, std::int64_t count, std::int64_t features,
 Array Embed::operator()(Operand ids) const {
   const CallScope call(ids.where);
   // Rows are converted after they are taken, so that their gradients are added in f32.
-  return as(take(embedding, ids, 0), dtype);
+  return cast(take(embedding, ids, 0), dtype);
 }
 
 LayerNorm::LayerNorm(const Scope& scope, std::int64_t features, double norm_epsilon,
@@ -58,7 +52,7 @@ Array LayerNorm::operator()(Operand x) const {
   const Array mean_x = mean(v, -1, keepdims);
   const Array mean_square = mean(square(v), -1, keepdims);
   const Array variance = maximum(mean_square - square(mean_x), 0.0);
-  return as((v - mean_x) * (rsqrt(variance + epsilon) * scale) + bias, dtype);
+  return cast((v - mean_x) * (rsqrt(variance + epsilon) * scale) + bias, dtype);
 }
 
 namespace {
@@ -95,8 +89,8 @@ Conv::Conv(const Scope& scope, std::int64_t inputs, std::int64_t features, const
 
 Array Conv::operator()(Operand x) const {
   const CallScope call(x.where);
-  const Array y = conv(as(x.array, dtype), as(kernel, dtype), *options);
-  return bias ? y + as(*bias, dtype) : y;
+  const Array y = conv(cast(x.array, dtype), cast(kernel, dtype), *options);
+  return bias ? y + cast(*bias, dtype) : y;
 }
 
 static std::string text_of(double number) {
