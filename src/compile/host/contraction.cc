@@ -108,11 +108,12 @@ std::optional<std::vector<TileTask>> summed_tasks(const LowerContext& context,
   const ValueId partial = equation.results[0];
   if (context.function().type(partial).dtype != DType::f32) return std::nullopt;
   std::vector<TileTask> tasks;
-  std::map<std::vector<std::int64_t>, std::shared_ptr<const run::Kernel>> kernels;
+  const std::int64_t kind = context.pool().kind_of(equation);
   const Layout& layout = context.layout(partial);
   const bool is_same_size = layout.sharding().dims == context.layout(sum).sharding().dims;
   for (std::int64_t tile : context.tiles(partial)) {
     const auto summands = context.summands(partial, sum, layout.digits(tile));
+    if (summands.size() > kMostPieces) return std::nullopt;
     if (layout.tile_at(summands[0]) != tile) continue;
     const std::vector<std::int64_t> key = context.extents_key(equation, summands[0]);
     const TileRef to = is_same_size ? TileRef{sum, context.layout(sum).tile_at(summands[0])}
@@ -125,22 +126,17 @@ std::optional<std::vector<TileTask>> summed_tasks(const LowerContext& context,
       of_b.push_back(context.read(equation.operands[1], digits).tile);
     }
     task.reads.insert(task.reads.end(), of_b.begin(), of_b.end());
-    auto& kernel = kernels[key];
-    if (kernel == nullptr) {
-      const StridedTile a = context.read(equation.operands[0], summands[0]);
-      const StridedTile b = context.read(equation.operands[1], summands[0]);
-      if (summands.size() > kMostPieces) return std::nullopt;
-      KernelKey shared(KernelKey::Kind::summed_contraction);
-      shared.add(context.pool().kind_of(equation)).add(key).add(summands.size());
-      for (const StridedTile* from : {&a, &b}) shared.add(from->offset).add(from->strides);
-      kernel = context.pool().get(std::move(shared), [&]() -> std::shared_ptr<const run::Kernel> {
-        auto problem = repeated(make(a, b, summands[0]), summands.size());
-        if (!problem) return nullptr;
-        return std::make_shared<GemmKernel>(std::move(*problem), a.offset, b.offset);
-      });
-      if (kernel == nullptr) return std::nullopt;
-    }
-    task.kernel = kernel;
+    const StridedTile a = context.read(equation.operands[0], summands[0]);
+    const StridedTile b = context.read(equation.operands[1], summands[0]);
+    KernelKey shared(KernelKey::Kind::summed_contraction);
+    shared.add(kind).add(key).add(summands.size());
+    for (const StridedTile* from : {&a, &b}) shared.add(from->offset).add(from->strides);
+    task.kernel = context.pool().get(std::move(shared), [&]() -> std::shared_ptr<run::Kernel> {
+      auto problem = repeated(make(a, b, summands[0]), summands.size());
+      if (!problem) return nullptr;
+      return std::make_shared<GemmKernel>(std::move(*problem), a.offset, b.offset);
+    });
+    if (task.kernel == nullptr) return std::nullopt;
     tasks.push_back(std::move(task));
   }
   return tasks;

@@ -36,6 +36,7 @@ class LowerContext {
         fusion_(fusion),
         layouts_(program.layouts),
         transport_(transport),
+        atoms_(atoms_of(function_.mesh)),
         tiles_written_(function_.values.size(), 0) {
     if (transport == nullptr) find_sums();
   }
@@ -82,10 +83,17 @@ class LowerContext {
   const Fusion& fusion_;
   const std::vector<Layout>& layouts_;
   run::Transport* transport_;
+  std::vector<Atom> atoms_;  // of the mesh
   std::vector<std::optional<ValueId>> sums_ =
       std::vector<std::optional<ValueId>>(function_.values.size());
   std::vector<std::int64_t> tiles_written_;
 };
+
+/// The partial atoms over which a reduction sums; others stay partial in its result.
+AtomList resolved_atoms(const Layout& partial, const Layout& sum);
+/// The digits along `along` counted up in row-major order, the others as in `base`.
+std::vector<AtomDigits> digits_along(const std::vector<Atom>& atoms, const AtomList& along,
+                                     const AtomDigits& base);
 
 /// A box of the result of a move whose elements lie `offset` further on in its operand.
 struct MovedBox {

@@ -65,7 +65,6 @@ class Exchange {
   }
   int device_at(const AtomDigits& digits) const;
   std::vector<int> group(const AtomList& atoms) const;
-  AtomList resolved(const Pair& pair) const;
   ExchangeRound& round(const Pair& pair, std::size_t number);
   ExchangePiece source_piece(const Pair& pair, const Box& part) const;
   ExchangePiece result_piece(const Pair& pair, const Box& part) const;
@@ -94,27 +93,10 @@ int Exchange::device_at(const AtomDigits& digits) const {
 /// The devices that differ from this one along `atoms` only, counted up in row-major order of their
 /// positions.
 std::vector<int> Exchange::group(const AtomList& atoms) const {
-  std::vector<AtomDigits> all = {mine()};
-  for (AtomId atom : atoms) {
-    std::vector<AtomDigits> next;
-    for (const AtomDigits& digits : all) {
-      for (std::int32_t digit = 0; digit < atoms_[atom].size; ++digit) {
-        next.push_back(digits);
-        next.back()[atom] = digit;
-      }
-    }
-    all = std::move(next);
-  }
   std::vector<int> devices;
-  for (const AtomDigits& digits : all) devices.push_back(device_at(digits));
+  for (const AtomDigits& digits : digits_along(atoms_, atoms, mine()))
+    devices.push_back(device_at(digits));
   return devices;
-}
-
-/// The partial atoms over which is reduced; others stay partial in the result.
-AtomList Exchange::resolved(const Pair& pair) const {
-  AtomList atoms = pair.from.sharding().partial;
-  for (AtomId kept : pair.to.sharding().partial) erase(atoms, kept);
-  return atoms;
 }
 
 ExchangeRound& Exchange::round(const Pair& pair, std::size_t number) {
@@ -193,7 +175,7 @@ void Exchange::add_move(const Pair& pair) {
 
 /// Each device combines the tile of the result that it holds.
 void Exchange::add_reduce_scatter(const Pair& pair) {
-  const std::vector<int> devices = group(resolved(pair));
+  const std::vector<int> devices = group(resolved_atoms(pair.from, pair.to));
   group_size_ = std::max(group_size_, static_cast<std::int64_t>(devices.size()));
   for (int device : devices) {
     std::size_t number = 0;
@@ -220,7 +202,7 @@ void Exchange::add_reduce_scatter(const Pair& pair) {
 
 /// Each device combines one share of the elements and sends the result to the others.
 void Exchange::add_all_reduce(const Pair& pair) {
-  const std::vector<int> devices = group(resolved(pair));
+  const std::vector<int> devices = group(resolved_atoms(pair.from, pair.to));
   const auto count = static_cast<std::int64_t>(devices.size());
   group_size_ = std::max(group_size_, count);
   const std::int64_t size = num_elements(pair.result_box.size);

@@ -5,23 +5,31 @@
 
 namespace tessera::compile::host {
 
-std::vector<AtomDigits> LowerContext::summands(ValueId partial, ValueId sum,
-                                               const AtomDigits& digits) const {
-  const std::vector<Atom> atoms = atoms_of(function_.mesh);
-  AtomList resolved = layouts_[partial].sharding().partial;
-  for (AtomId kept : layouts_[sum].sharding().partial) erase(resolved, kept);
-  std::vector<AtomDigits> all = {digits};
-  for (AtomId atom : resolved) {
+AtomList resolved_atoms(const Layout& partial, const Layout& sum) {
+  AtomList atoms = partial.sharding().partial;
+  for (AtomId kept : sum.sharding().partial) erase(atoms, kept);
+  return atoms;
+}
+
+std::vector<AtomDigits> digits_along(const std::vector<Atom>& atoms, const AtomList& along,
+                                     const AtomDigits& base) {
+  std::vector<AtomDigits> all = {base};
+  for (AtomId atom : along) {
     std::vector<AtomDigits> next;
-    for (const AtomDigits& before : all) {
+    for (const AtomDigits& digits : all) {
       for (std::int32_t digit = 0; digit < atoms[atom].size; ++digit) {
-        next.push_back(before);
+        next.push_back(digits);
         next.back()[atom] = digit;
       }
     }
     all = std::move(next);
   }
   return all;
+}
+
+std::vector<AtomDigits> LowerContext::summands(ValueId partial, ValueId sum,
+                                               const AtomDigits& digits) const {
+  return digits_along(atoms_, resolved_atoms(layouts_[partial], layouts_[sum]), digits);
 }
 
 void LowerContext::find_sums() {

@@ -1,8 +1,9 @@
 // Operands asked for before they are packed.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
+
+#include "compile/host/kernels/gemm/gemm_internal.h"
 
 namespace tessera::kernels::gemm {
 
@@ -19,16 +20,14 @@ class Ahead {
     width_ = width;
     column_ = 0;
   }
-  void stop() { row_ = end_ = nullptr; }
-
-  std::int64_t lines() const { return (end_ - row_) * ((width_ + kLine - 1) / kLine); }
+  std::int64_t lines() const { return (end_ - row_) * ((width_ + kLineFloats - 1) / kLineFloats); }
 
   void ask(std::int64_t lines) {
     for (; lines > 0 && row_ != end_; --lines) {
 #if defined(__GNUC__)
       __builtin_prefetch(base_ + *row_ + column_, 0, 2);
 #endif
-      column_ += kLine;
+      column_ += kLineFloats;
       if (column_ < width_) continue;
       column_ = 0;
       ++row_;
@@ -36,7 +35,6 @@ class Ahead {
   }
 
  private:
-  static constexpr std::int64_t kLine = 16;  // floats
   const float* base_ = nullptr;
   const std::int64_t* row_ = nullptr;
   const std::int64_t* end_ = nullptr;

@@ -82,6 +82,7 @@ struct PackArgs {
   float* dst;
 };
 
+inline constexpr std::int64_t kLineFloats = 16;  ///< of a line of the caches
 inline constexpr int kMaxTileRows = 14;
 inline constexpr int kMaxTileVectors = 2;
 inline constexpr std::int64_t kMaxGroupTiles = 16;

@@ -39,7 +39,6 @@ HWY_INLINE void copy_lanes(const float* src, std::int64_t width, int ld, float* 
 }
 
 // Rows that are short and far apart are no stream that a processor would foresee.
-inline constexpr std::int64_t kLineFloats = 16;
 inline constexpr std::int64_t kFloatsAhead = 16 * kLineFloats;
 
 // Lanes lie next to each other: k after k, all tiles of one k, since memory is read best in order.

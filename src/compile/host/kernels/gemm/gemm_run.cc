@@ -44,7 +44,6 @@ class Scratch {
 
 thread_local Scratch t_scratch;
 
-constexpr std::int64_t kLine = 16;               // floats
 constexpr std::int64_t kPanelsWorthPacking = 4;  // up to so many read A's adjacent rows in place
 
 // One chunk of k over one block of C.
@@ -147,7 +146,9 @@ void PartRun::zero(float* c) const {
 }
 
 void PartRun::reserve() {
-  const auto padded = [](std::int64_t floats) { return ceil_div(floats, kLine) * kLine; };
+  const auto padded = [](std::int64_t floats) {
+    return ceil_div(floats, gemm::kLineFloats) * gemm::kLineFloats;
+  };
   const std::int64_t panels = ceil_div(panels_.size(), panel_blocks_);
   const std::int64_t tiles = ceil_div(ceil_div(rows_.size(), row_blocks_), s_.kernels->mr);
   const std::int64_t node = s_.node_size();
