@@ -41,7 +41,7 @@ bool is_exact_in_bf16(const std::string& kernel) {
 
 /// The vector kernel of an equation: its record's name with attributes and dtypes filled in. The
 /// results for bf16 are f32 that are still to be rounded.
-kernels::TileKernel tile_kernel_of(const Function& function, const Equation& equation) {
+const kernels::TileKernel* tile_kernel_of(const Function& function, const Equation& equation) {
   const DType from = lane_dtype(function.type(equation.operands.back()).dtype);
   DType to = function.type(equation.results[0]).dtype;
   // f32 has not enough bits for integers to be rounded twice.
@@ -52,7 +52,7 @@ kernels::TileKernel tile_kernel_of(const Function& function, const Equation& equ
   }
   replace(kernel_name, "{from}", name(from));
   replace(kernel_name, "{to}", name(to));
-  const kernels::TileKernel kernel = kernels::find_tile_kernel(kernel_name, from);
+  const kernels::TileKernel* kernel = kernels::find_tile_kernel(kernel_name, from);
   if (kernel == nullptr) {
     throw UserError({.what = *equation.op->name + ": the host engine has no kernel for this dtype",
                      .where = equation.span,

@@ -1,4 +1,5 @@
-// Vector kernels for one op over contiguous runs: the steps of tile programs.
+// Vector kernels of ops: over contiguous runs, and as stages of chains whose values stay in vector
+// registers. They are the steps of tile programs.
 //
 // Each gives the same bits on every instruction set, for every length and alignment. FMA occurs
 // only inside the polynomials of functions and in the op `fma`.
@@ -17,11 +18,46 @@ struct TileInput {
   bool is_scalar;
 };
 
-/// Writes n elements. `output` may be the memory of an input of the same element size.
-using TileKernel = void (*)(const TileInput* inputs, void* output, std::size_t n);
+/// An operand of a stage: a run that the elements' numbers are places in, or one block that is the
+/// same for all.
+struct StageOperand {
+  const std::byte* base = nullptr;
+  std::size_t mask = 0;  // all ones for a run, 0 for one block
+};
+
+/// One op of a chain on a block of vectors. A function takes a value from the stage before it, in
+/// vector registers, and hands its own on to the one after it; its type depends on the instruction
+/// set.
+struct Stage {
+  void (*function)() = nullptr;
+  StageOperand operands[2];  // what does not come from the stage before, in order
+};
+
+struct TileKernel {
+  /// Writes n elements. `output` may be the memory of an input of the same element size.
+  void (*run)(const TileInput* inputs, void* output, std::size_t n) = nullptr;
+  /// As a stage, by the number of the input that comes from the stage before.
+  void (*stages[3])() = {};
+};
 
 /// The kernel named `name` for operands of `dtype` (of the last operand where they differ);
 /// nullptr when there is none.
-TileKernel find_tile_kernel(std::string_view name, DType dtype);
+const TileKernel* find_tile_kernel(std::string_view name, DType dtype);
+
+/// What chains need besides kernels.
+struct ChainKernels {
+  static constexpr std::size_t kNumDTypes = static_cast<std::size_t>(DType::f64) + 1;
+  std::size_t block;  // elements of a block
+  /// Runs the stages up to an `end` on `blocks` blocks, from element `first` on. The first stage
+  /// is a load.
+  void (*run)(const Stage* stages, std::size_t first, std::size_t blocks);
+  void (*end)();
+  /// Stages that read and write operand 0, by dtype; nullptr where there is none.
+  void (*loads[kNumDTypes])();
+  void (*stores[kNumDTypes])();
+};
+
+/// Those of this machine.
+const ChainKernels& chain_kernels();
 
 }  // namespace tessera::kernels

@@ -8,8 +8,8 @@
 #include <cmath>
 #include <hwy/highway.h>
 
+#include "compile/host/kernels/tile/elementwise_chain-inl.h"
 #include "compile/host/kernels/tile/elementwise_internal.h"
-#include "compile/host/kernels/tile/elementwise_loops-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::elementwise::HWY_NAMESPACE {
@@ -132,42 +132,50 @@ struct Select {
 };
 
 template <class Op>
-constexpr TileKernel kUnary = &run1<Op, F32, F32>;
+TileKernel unary() {
+  return kernel<Op, F32, F32>();
+}
 template <class Op>
-constexpr TileKernel kBinary = &run2<Op, F32, F32, F32>;
+TileKernel binary() {
+  return kernel<Op, F32, F32, F32>();
+}
 template <class Op>
-constexpr TileKernel kTernary = &run3<Op, F32, F32, F32, F32>;
+TileKernel ternary() {
+  return kernel<Op, F32, F32, F32, F32>();
+}
 template <class Op>
-constexpr TileKernel kCompare = &run2<Op, Flag, F32, F32>;
+TileKernel compare() {
+  return kernel<Op, Flag, F32, F32>();
+}
 
 std::span<const Entry> arithmetic_table() {
-  static constexpr Entry kEntries[] = {
-      {"neg", DType::f32, kUnary<Neg>},
-      {"abs", DType::f32, kUnary<Abs>},
-      {"sign", DType::f32, kUnary<Sign>},
-      {"sqrt", DType::f32, kUnary<Sqrt>},
-      {"rsqrt", DType::f32, kUnary<Rsqrt>},
-      {"floor", DType::f32, kUnary<Floor>},
-      {"ceil", DType::f32, kUnary<Ceil>},
-      {"round", DType::f32, kUnary<Round>},
-      {"copy", DType::f32, kUnary<Copy>},
-      {"is_finite", DType::f32, &run1<IsFinite, Flag, F32>},
-      {"add", DType::f32, kBinary<Add>},
-      {"sub", DType::f32, kBinary<Sub>},
-      {"mul", DType::f32, kBinary<Mul>},
-      {"div", DType::f32, kBinary<Div>},
-      {"max", DType::f32, kBinary<Max>},
-      {"min", DType::f32, kBinary<Min>},
-      {"rem", DType::f32, kBinary<PerLane<RemLane, F32>>},
-      {"fma", DType::f32, kTernary<Fma>},
-      {"clamp", DType::f32, kTernary<Clamp>},
-      {"select", DType::f32, &run3<Select, F32, Flag, F32, F32>},
-      {"compare_eq", DType::f32, kCompare<Eq>},
-      {"compare_ne", DType::f32, kCompare<Ne>},
-      {"compare_lt", DType::f32, kCompare<Lt>},
-      {"compare_le", DType::f32, kCompare<Le>},
-      {"compare_gt", DType::f32, kCompare<Gt>},
-      {"compare_ge", DType::f32, kCompare<Ge>},
+  static const Entry kEntries[] = {
+      {"neg", DType::f32, unary<Neg>()},
+      {"abs", DType::f32, unary<Abs>()},
+      {"sign", DType::f32, unary<Sign>()},
+      {"sqrt", DType::f32, unary<Sqrt>()},
+      {"rsqrt", DType::f32, unary<Rsqrt>()},
+      {"floor", DType::f32, unary<Floor>()},
+      {"ceil", DType::f32, unary<Ceil>()},
+      {"round", DType::f32, unary<Round>()},
+      {"copy", DType::f32, unary<Copy>()},
+      {"is_finite", DType::f32, kernel<IsFinite, Flag, F32>()},
+      {"add", DType::f32, binary<Add>()},
+      {"sub", DType::f32, binary<Sub>()},
+      {"mul", DType::f32, binary<Mul>()},
+      {"div", DType::f32, binary<Div>()},
+      {"max", DType::f32, binary<Max>()},
+      {"min", DType::f32, binary<Min>()},
+      {"rem", DType::f32, binary<PerLane<RemLane, F32>>()},
+      {"fma", DType::f32, ternary<Fma>()},
+      {"clamp", DType::f32, ternary<Clamp>()},
+      {"select", DType::f32, kernel<Select, F32, Flag, F32, F32>()},
+      {"compare_eq", DType::f32, compare<Eq>()},
+      {"compare_ne", DType::f32, compare<Ne>()},
+      {"compare_lt", DType::f32, compare<Lt>()},
+      {"compare_le", DType::f32, compare<Le>()},
+      {"compare_gt", DType::f32, compare<Gt>()},
+      {"compare_ge", DType::f32, compare<Ge>()},
   };
   return kEntries;
 }

@@ -7,41 +7,12 @@
 // foreach_target.h comes first.
 #include <hwy/highway.h>
 
+#include "compile/host/kernels/tile/elementwise_chain-inl.h"
 #include "compile/host/kernels/tile/elementwise_internal.h"
-#include "compile/host/kernels/tile/elementwise_loops-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::elementwise::HWY_NAMESPACE {
 namespace {
-
-/// The bits of the nearest bf16, ties to even, in the upper half; NaN stays NaN.
-struct Rounded {
-  static HWY_INLINE VU bits(VF x) {
-    const VU from = hn::BitCast(DU(), x);
-    const VU is_odd = hn::And(hn::ShiftRight<16>(from), hn::Set(DU(), 1));
-    const VU rounded = hn::Add(from, hn::Add(is_odd, hn::Set(DU(), 0x7FFF)));
-    const VU quiet = hn::Or(from, hn::Set(DU(), 0x400000));
-    const auto is_number = hn::RebindMask(DU(), hn::Eq(x, x));
-    return hn::IfThenElse(is_number, rounded, quiet);
-  }
-  static HWY_INLINE VF run(VF x) {
-    return hn::BitCast(DF(), hn::And(bits(x), hn::Set(DU(), 0xFFFF0000U)));
-  }
-};
-
-/// Two bytes in memory, the number as f32 in a lane.
-struct BF16 {
-  using Memory = std::uint16_t;
-  using V = VF;
-  using DHalf = hn::Rebind<std::uint16_t, DU>;
-  static constexpr std::size_t kLanes = hn::MaxLanes(DU());
-  static HWY_INLINE V load(const Memory* from) {
-    return hn::BitCast(DF(), hn::ShiftLeft<16>(hn::PromoteTo(DU(), hn::LoadU(DHalf(), from))));
-  }
-  static HWY_INLINE void store(V v, Memory* to) {
-    hn::StoreU(hn::TruncateTo(DHalf(), hn::ShiftRight<16>(Rounded::bits(v))), DHalf(), to);
-  }
-};
 
 /// An f32 that rounds to the bf16 that the integer rounds to: where f32 has too few bits, the low
 /// ones, which decide no more than whether there is a tie, become one.
@@ -70,12 +41,12 @@ struct FromU32 {
 };
 
 std::span<const Entry> bf16_table() {
-  static constexpr Entry kEntries[] = {
-      {"widen", DType::bf16, &run1<Copy, F32, BF16>},
-      {"narrow", DType::f32, &run1<Copy, BF16, F32>},
-      {"round_to_bf16", DType::f32, &run1<Rounded, F32, F32>},
-      {"convert_i32_bf16", DType::i32, &run1<FromI32, F32, I32>},
-      {"convert_u32_bf16", DType::u32, &run1<FromU32, F32, U32>},
+  static const Entry kEntries[] = {
+      {"widen", DType::bf16, kernel<Copy, F32, BF16>()},
+      {"narrow", DType::f32, kernel<Copy, BF16, F32>()},
+      {"round_to_bf16", DType::f32, kernel<Rounded, F32, F32>()},
+      {"convert_i32_bf16", DType::i32, kernel<FromI32, F32, I32>()},
+      {"convert_u32_bf16", DType::u32, kernel<FromU32, F32, U32>()},
   };
   return kEntries;
 }

@@ -15,10 +15,10 @@ namespace {
 template <typename Out, typename In>
 std::vector<Out> applied(std::string_view name, DType dtype, const std::vector<In>& x) {
   std::vector<Out> out(x.size());
-  const TileKernel kernel = find_tile_kernel(name, dtype);
+  const TileKernel* kernel = find_tile_kernel(name, dtype);
   EXPECT_NE(kernel, nullptr) << name;
   const TileInput input{x.data(), false};
-  if (kernel != nullptr) kernel(&input, out.data(), x.size());
+  if (kernel != nullptr) kernel->run(&input, out.data(), x.size());
   return out;
 }
 

@@ -5,19 +5,19 @@ namespace tessera::kernels {
 
 namespace {
 
-TileKernel find_in(std::span<const elementwise::Entry> entries, std::string_view name,
-                   DType dtype) {
+const TileKernel* find_in(std::span<const elementwise::Entry> entries, std::string_view name,
+                          DType dtype) {
   for (const elementwise::Entry& entry : entries) {
-    if (entry.name == name && entry.dtype == dtype) return entry.kernel;
+    if (entry.name == name && entry.dtype == dtype) return &entry.kernel;
   }
   return nullptr;
 }
 
 }  // namespace
 
-TileKernel find_tile_kernel(std::string_view name, DType dtype) {
+const TileKernel* find_tile_kernel(std::string_view name, DType dtype) {
   for (const auto family : elementwise::kFamilies) {
-    const TileKernel kernel = find_in(family(), name, dtype);
+    const TileKernel* kernel = find_in(family(), name, dtype);
     if (kernel != nullptr) return kernel;
   }
   return find_in(elementwise::bf16_entries(), name, dtype);

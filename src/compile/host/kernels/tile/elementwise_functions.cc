@@ -8,8 +8,8 @@
 #include <cmath>
 #include <hwy/highway.h>
 
+#include "compile/host/kernels/tile/elementwise_chain-inl.h"
 #include "compile/host/kernels/tile/elementwise_internal.h"
-#include "compile/host/kernels/tile/elementwise_loops-inl.h"
 #include "compile/host/kernels/tile/elementwise_math-inl.h"
 #include "compile/host/kernels/tile/elementwise_math_more-inl.h"
 
@@ -19,6 +19,7 @@ namespace {
 
 template <VF (*function)(VF)>
 struct Function {
+  static constexpr bool kIsLong = true;
   static HWY_INLINE VF run(VF x) { return function(x); }
 };
 
@@ -30,11 +31,13 @@ struct PowLane {
 };
 
 struct Atan2 {
+  static constexpr bool kIsLong = true;
   static HWY_INLINE VF run(VF y, VF x) { return atan2(y, x); }
 };
 
 // Through double as pow.
 struct Erfc {
+  static constexpr bool kIsLong = true;
   static HWY_INLINE VF run(VF x) {
     HWY_ALIGN float lanes[F32::kLanes];
     F32::store(x, lanes);
@@ -44,35 +47,37 @@ struct Erfc {
 };
 
 template <VF (*function)(VF)>
-constexpr TileKernel kFunction = &run1<Function<function>, F32, F32>;
+TileKernel math() {
+  return kernel<Function<function>, F32, F32>();
+}
 
 std::span<const Entry> function_table() {
-  static constexpr Entry kEntries[] = {
-      {"exp", DType::f32, kFunction<exp>},
-      {"expm1", DType::f32, kFunction<expm1>},
-      {"log", DType::f32, kFunction<log>},
-      {"log1p", DType::f32, kFunction<log1p>},
-      {"tanh", DType::f32, kFunction<tanh>},
-      {"logistic", DType::f32, kFunction<logistic>},
-      {"sin", DType::f32, kFunction<sin>},
-      {"cos", DType::f32, kFunction<cos>},
-      {"erf_inv", DType::f32, kFunction<erf_inv>},
-      {"erf", DType::f32, kFunction<erf>},
-      {"exp2", DType::f32, kFunction<exp2>},
-      {"log2", DType::f32, kFunction<log2>},
-      {"sinh", DType::f32, kFunction<sinh>},
-      {"cosh", DType::f32, kFunction<cosh>},
-      {"asinh", DType::f32, kFunction<asinh>},
-      {"acosh", DType::f32, kFunction<acosh>},
-      {"atanh", DType::f32, kFunction<atanh>},
-      {"asin", DType::f32, kFunction<asin>},
-      {"acos", DType::f32, kFunction<acos>},
-      {"atan", DType::f32, kFunction<atan>},
-      {"tan", DType::f32, kFunction<tan>},
-      {"erfc", DType::f32, &run1<Erfc, F32, F32>},
-      {"cbrt", DType::f32, kFunction<cbrt>},
-      {"atan2", DType::f32, &run2<Atan2, F32, F32, F32>},
-      {"pow", DType::f32, &run2<PerLane<PowLane, F32>, F32, F32, F32>},
+  static const Entry kEntries[] = {
+      {"exp", DType::f32, math<exp>()},
+      {"expm1", DType::f32, math<expm1>()},
+      {"log", DType::f32, math<log>()},
+      {"log1p", DType::f32, math<log1p>()},
+      {"tanh", DType::f32, math<tanh>()},
+      {"logistic", DType::f32, math<logistic>()},
+      {"sin", DType::f32, math<sin>()},
+      {"cos", DType::f32, math<cos>()},
+      {"erf_inv", DType::f32, math<erf_inv>()},
+      {"erf", DType::f32, math<erf>()},
+      {"exp2", DType::f32, math<exp2>()},
+      {"log2", DType::f32, math<log2>()},
+      {"sinh", DType::f32, math<sinh>()},
+      {"cosh", DType::f32, math<cosh>()},
+      {"asinh", DType::f32, math<asinh>()},
+      {"acosh", DType::f32, math<acosh>()},
+      {"atanh", DType::f32, math<atanh>()},
+      {"asin", DType::f32, math<asin>()},
+      {"acos", DType::f32, math<acos>()},
+      {"atan", DType::f32, math<atan>()},
+      {"tan", DType::f32, math<tan>()},
+      {"erfc", DType::f32, kernel<Erfc, F32, F32>()},
+      {"cbrt", DType::f32, math<cbrt>()},
+      {"atan2", DType::f32, kernel<Atan2, F32, F32, F32>()},
+      {"pow", DType::f32, kernel<PerLane<PowLane, F32>, F32, F32, F32>()},
   };
   return kEntries;
 }

@@ -9,8 +9,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "compile/host/kernels/tile/elementwise_chain-inl.h"
 #include "compile/host/kernels/tile/elementwise_internal.h"
-#include "compile/host/kernels/tile/elementwise_loops-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::elementwise::HWY_NAMESPACE {
@@ -172,44 +172,50 @@ struct Ops {
 };
 
 template <class Op, class E>
-constexpr TileKernel kUnary = &run1<Op, E, E>;
+TileKernel unary() {
+  return kernel<Op, E, E>();
+}
 template <class Op, class E>
-constexpr TileKernel kBinary = &run2<Op, E, E, E>;
+TileKernel binary() {
+  return kernel<Op, E, E, E>();
+}
 template <class Op, class E>
-constexpr TileKernel kCompare = &run2<Op, Flag, E, E>;
+TileKernel compare() {
+  return kernel<Op, Flag, E, E>();
+}
 
 template <class E, DType dtype>
 std::span<const Entry> table_of() {
   using O = Ops<E>;
-  static constexpr Entry kEntries[] = {
-      {"neg", dtype, kUnary<typename O::Neg, E>},
-      {"abs", dtype, kUnary<typename O::Abs, E>},
-      {"sign", dtype, kUnary<typename O::Sign, E>},
-      {"not", dtype, kUnary<typename O::Not, E>},
-      {"population_count", dtype, kUnary<typename O::PopulationCount, E>},
-      {"count_leading_zeros", dtype, kUnary<typename O::CountLeadingZeros, E>},
-      {"copy", dtype, kUnary<Copy, E>},
-      {"add", dtype, kBinary<typename O::Add, E>},
-      {"sub", dtype, kBinary<typename O::Sub, E>},
-      {"mul", dtype, kBinary<typename O::Mul, E>},
-      {"div", dtype, kBinary<PerLane<typename O::DivLane, E>, E>},
-      {"rem", dtype, kBinary<PerLane<typename O::RemLane, E>, E>},
-      {"max", dtype, kBinary<typename O::Max, E>},
-      {"min", dtype, kBinary<typename O::Min, E>},
-      {"and", dtype, kBinary<typename O::And, E>},
-      {"or", dtype, kBinary<typename O::Or, E>},
-      {"xor", dtype, kBinary<typename O::Xor, E>},
-      {"shift_left", dtype, kBinary<typename O::ShiftLeft, E>},
-      {"shift_right_logical", dtype, kBinary<typename O::ShiftRightLogical, E>},
-      {"shift_right_arithmetic", dtype, kBinary<typename O::ShiftRightArithmetic, E>},
-      {"clamp", dtype, &run3<typename O::Clamp, E, E, E, E>},
-      {"select", dtype, &run3<typename O::Select, E, Flag, E, E>},
-      {"compare_eq", dtype, kCompare<typename O::Eq, E>},
-      {"compare_ne", dtype, kCompare<typename O::Ne, E>},
-      {"compare_lt", dtype, kCompare<typename O::Lt, E>},
-      {"compare_le", dtype, kCompare<typename O::Le, E>},
-      {"compare_gt", dtype, kCompare<typename O::Gt, E>},
-      {"compare_ge", dtype, kCompare<typename O::Ge, E>},
+  static const Entry kEntries[] = {
+      {"neg", dtype, unary<typename O::Neg, E>()},
+      {"abs", dtype, unary<typename O::Abs, E>()},
+      {"sign", dtype, unary<typename O::Sign, E>()},
+      {"not", dtype, unary<typename O::Not, E>()},
+      {"population_count", dtype, unary<typename O::PopulationCount, E>()},
+      {"count_leading_zeros", dtype, unary<typename O::CountLeadingZeros, E>()},
+      {"copy", dtype, unary<Copy, E>()},
+      {"add", dtype, binary<typename O::Add, E>()},
+      {"sub", dtype, binary<typename O::Sub, E>()},
+      {"mul", dtype, binary<typename O::Mul, E>()},
+      {"div", dtype, binary<PerLane<typename O::DivLane, E>, E>()},
+      {"rem", dtype, binary<PerLane<typename O::RemLane, E>, E>()},
+      {"max", dtype, binary<typename O::Max, E>()},
+      {"min", dtype, binary<typename O::Min, E>()},
+      {"and", dtype, binary<typename O::And, E>()},
+      {"or", dtype, binary<typename O::Or, E>()},
+      {"xor", dtype, binary<typename O::Xor, E>()},
+      {"shift_left", dtype, binary<typename O::ShiftLeft, E>()},
+      {"shift_right_logical", dtype, binary<typename O::ShiftRightLogical, E>()},
+      {"shift_right_arithmetic", dtype, binary<typename O::ShiftRightArithmetic, E>()},
+      {"clamp", dtype, kernel<typename O::Clamp, E, E, E, E>()},
+      {"select", dtype, kernel<typename O::Select, E, Flag, E, E>()},
+      {"compare_eq", dtype, compare<typename O::Eq, E>()},
+      {"compare_ne", dtype, compare<typename O::Ne, E>()},
+      {"compare_lt", dtype, compare<typename O::Lt, E>()},
+      {"compare_le", dtype, compare<typename O::Le, E>()},
+      {"compare_gt", dtype, compare<typename O::Gt, E>()},
+      {"compare_ge", dtype, compare<typename O::Ge, E>()},
   };
   return kEntries;
 }

@@ -8,46 +8,54 @@
 #include <hwy/highway.h>
 #include <limits>
 
+#include "compile/host/kernels/tile/elementwise_chain-inl.h"
 #include "compile/host/kernels/tile/elementwise_internal.h"
-#include "compile/host/kernels/tile/elementwise_loops-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::elementwise::HWY_NAMESPACE {
 namespace {
 
-// --- bool: bytes 0 and 1 -------------------------------------------------------------------------
-
-using VB = Byte::V;
+// --- bool: bytes or lanes 0 and 1 ----------------------------------------------------------------
 
 struct And {
-  static HWY_INLINE VB run(VB x, VB y) { return hn::And(x, y); }
+  template <class V>
+  static HWY_INLINE V run(V x, V y) { return hn::And(x, y); }
 };
 struct Or {
-  static HWY_INLINE VB run(VB x, VB y) { return hn::Or(x, y); }
+  template <class V>
+  static HWY_INLINE V run(V x, V y) { return hn::Or(x, y); }
 };
 struct Xor {
-  static HWY_INLINE VB run(VB x, VB y) { return hn::Xor(x, y); }
+  template <class V>
+  static HWY_INLINE V run(V x, V y) { return hn::Xor(x, y); }
 };
 struct Not {
-  static HWY_INLINE VB run(VB x) { return hn::Xor(x, hn::Set(Byte::D(), 1)); }
+  template <class V>
+  static HWY_INLINE V run(V x) { return hn::Xor(x, hn::Set(hn::DFromV<V>(), 1)); }
 };
 struct Equal {
-  static HWY_INLINE VB run(VB x, VB y) { return Not::run(hn::Xor(x, y)); }
+  template <class V>
+  static HWY_INLINE V run(V x, V y) { return Not::run(hn::Xor(x, y)); }
 };
 struct Less {
-  static HWY_INLINE VB run(VB x, VB y) { return hn::AndNot(x, y); }
+  template <class V>
+  static HWY_INLINE V run(V x, V y) { return hn::AndNot(x, y); }
 };
 struct LessOrEqual {
-  static HWY_INLINE VB run(VB x, VB y) { return Not::run(hn::AndNot(y, x)); }
+  template <class V>
+  static HWY_INLINE V run(V x, V y) { return Not::run(hn::AndNot(y, x)); }
 };
 struct Greater {
-  static HWY_INLINE VB run(VB x, VB y) { return Less::run(y, x); }
+  template <class V>
+  static HWY_INLINE V run(V x, V y) { return Less::run(y, x); }
 };
 struct GreaterOrEqual {
-  static HWY_INLINE VB run(VB x, VB y) { return LessOrEqual::run(y, x); }
+  template <class V>
+  static HWY_INLINE V run(V x, V y) { return LessOrEqual::run(y, x); }
 };
 struct Select {
-  static HWY_INLINE VB run(VB which, VB x, VB y) {
+  template <class V>
+  static HWY_INLINE V run(V which, V x, V y) {
     return hn::Or(hn::And(which, x), hn::AndNot(which, y));
   }
 };
@@ -109,37 +117,37 @@ struct ToFlag {
 
 std::span<const Entry> logical_table() {
   constexpr DType kBool = DType::boolean;
-  static constexpr Entry kEntries[] = {
-      {"and", kBool, &run2<And, Byte, Byte, Byte>},
-      {"or", kBool, &run2<Or, Byte, Byte, Byte>},
-      {"xor", kBool, &run2<Xor, Byte, Byte, Byte>},
-      {"not", kBool, &run1<Not, Byte, Byte>},
-      {"select", kBool, &run3<Select, Byte, Byte, Byte, Byte>},
-      {"compare_eq", kBool, &run2<Equal, Byte, Byte, Byte>},
-      {"compare_ne", kBool, &run2<Xor, Byte, Byte, Byte>},
-      {"compare_lt", kBool, &run2<Less, Byte, Byte, Byte>},
-      {"compare_le", kBool, &run2<LessOrEqual, Byte, Byte, Byte>},
-      {"compare_gt", kBool, &run2<Greater, Byte, Byte, Byte>},
-      {"compare_ge", kBool, &run2<GreaterOrEqual, Byte, Byte, Byte>},
-      {"max", kBool, &run2<Or, Byte, Byte, Byte>},
-      {"min", kBool, &run2<And, Byte, Byte, Byte>},
-      {"copy", kBool, &run1<Copy, Byte, Byte>},
-      {"convert_bool_bool", kBool, &run1<Copy, Byte, Byte>},
-      {"convert_bool_i32", kBool, &run1<U32ToI32, I32, Flag>},
-      {"convert_bool_u32", kBool, &run1<Copy, U32, Flag>},
-      {"convert_bool_f32", kBool, &run1<FlagToF32, F32, Flag>},
-      {"convert_i32_bool", DType::i32, &run1<ToFlag<DI>, Flag, I32>},
-      {"convert_i32_i32", DType::i32, &run1<Copy, I32, I32>},
-      {"convert_i32_u32", DType::i32, &run1<I32ToU32, U32, I32>},
-      {"convert_i32_f32", DType::i32, &run1<I32ToF32, F32, I32>},
-      {"convert_u32_bool", DType::u32, &run1<ToFlag<DU>, Flag, U32>},
-      {"convert_u32_i32", DType::u32, &run1<U32ToI32, I32, U32>},
-      {"convert_u32_u32", DType::u32, &run1<Copy, U32, U32>},
-      {"convert_u32_f32", DType::u32, &run1<U32ToF32, F32, U32>},
-      {"convert_f32_bool", DType::f32, &run1<ToFlag<DF>, Flag, F32>},
-      {"convert_f32_i32", DType::f32, &run1<F32ToI32, I32, F32>},
-      {"convert_f32_u32", DType::f32, &run1<F32ToU32, U32, F32>},
-      {"convert_f32_f32", DType::f32, &run1<Copy, F32, F32>},
+  static const Entry kEntries[] = {
+      {"and", kBool, kernel<And, Byte, Byte, Byte>()},
+      {"or", kBool, kernel<Or, Byte, Byte, Byte>()},
+      {"xor", kBool, kernel<Xor, Byte, Byte, Byte>()},
+      {"not", kBool, kernel<Not, Byte, Byte>()},
+      {"select", kBool, kernel<Select, Byte, Byte, Byte, Byte>()},
+      {"compare_eq", kBool, kernel<Equal, Byte, Byte, Byte>()},
+      {"compare_ne", kBool, kernel<Xor, Byte, Byte, Byte>()},
+      {"compare_lt", kBool, kernel<Less, Byte, Byte, Byte>()},
+      {"compare_le", kBool, kernel<LessOrEqual, Byte, Byte, Byte>()},
+      {"compare_gt", kBool, kernel<Greater, Byte, Byte, Byte>()},
+      {"compare_ge", kBool, kernel<GreaterOrEqual, Byte, Byte, Byte>()},
+      {"max", kBool, kernel<Or, Byte, Byte, Byte>()},
+      {"min", kBool, kernel<And, Byte, Byte, Byte>()},
+      {"copy", kBool, kernel<Copy, Byte, Byte>()},
+      {"convert_bool_bool", kBool, kernel<Copy, Byte, Byte>()},
+      {"convert_bool_i32", kBool, kernel<U32ToI32, I32, Flag>()},
+      {"convert_bool_u32", kBool, kernel<Copy, U32, Flag>()},
+      {"convert_bool_f32", kBool, kernel<FlagToF32, F32, Flag>()},
+      {"convert_i32_bool", DType::i32, kernel<ToFlag<DI>, Flag, I32>()},
+      {"convert_i32_i32", DType::i32, kernel<Copy, I32, I32>()},
+      {"convert_i32_u32", DType::i32, kernel<I32ToU32, U32, I32>()},
+      {"convert_i32_f32", DType::i32, kernel<I32ToF32, F32, I32>()},
+      {"convert_u32_bool", DType::u32, kernel<ToFlag<DU>, Flag, U32>()},
+      {"convert_u32_i32", DType::u32, kernel<U32ToI32, I32, U32>()},
+      {"convert_u32_u32", DType::u32, kernel<Copy, U32, U32>()},
+      {"convert_u32_f32", DType::u32, kernel<U32ToF32, F32, U32>()},
+      {"convert_f32_bool", DType::f32, kernel<ToFlag<DF>, Flag, F32>()},
+      {"convert_f32_i32", DType::f32, kernel<F32ToI32, I32, F32>()},
+      {"convert_f32_u32", DType::f32, kernel<F32ToU32, U32, F32>()},
+      {"convert_f32_f32", DType::f32, kernel<Copy, F32, F32>()},
   };
   return kEntries;
 }

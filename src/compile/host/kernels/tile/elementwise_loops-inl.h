@@ -35,6 +35,8 @@ struct Element {
   static constexpr std::size_t kLanes = hn::MaxLanes(D());
   static HWY_INLINE V load(const Memory* from) { return hn::LoadU(D(), from); }
   static HWY_INLINE void store(V v, Memory* to) { hn::StoreU(v, D(), to); }
+  /// What a load gives after a store.
+  static HWY_INLINE V as_stored(V v) { return v; }
 };
 using F32 = Element<DF>;
 using I32 = Element<DI>;
@@ -53,6 +55,37 @@ struct Flag {
   static HWY_INLINE void store(V v, Memory* to) {
     hn::StoreU(hn::DemoteTo(DByte(), hn::BitCast(DI(), v)), DByte(), to);
   }
+  static HWY_INLINE V as_stored(V v) { return v; }
+};
+
+// The bits of the nearest bf16, ties to even, in the upper half; NaN stays NaN.
+struct Rounded {
+  static HWY_INLINE VU bits(VF x) {
+    const VU from = hn::BitCast(DU(), x);
+    const VU is_odd = hn::And(hn::ShiftRight<16>(from), hn::Set(DU(), 1));
+    const VU rounded = hn::Add(from, hn::Add(is_odd, hn::Set(DU(), 0x7FFF)));
+    const VU quiet = hn::Or(from, hn::Set(DU(), 0x400000));
+    const auto is_number = hn::RebindMask(DU(), hn::Eq(x, x));
+    return hn::IfThenElse(is_number, rounded, quiet);
+  }
+  static HWY_INLINE VF run(VF x) {
+    return hn::BitCast(DF(), hn::And(bits(x), hn::Set(DU(), 0xFFFF0000U)));
+  }
+};
+
+// Two bytes in memory, the number as f32 in a lane.
+struct BF16 {
+  using Memory = std::uint16_t;
+  using V = VF;
+  using DHalf = hn::Rebind<std::uint16_t, DU>;
+  static constexpr std::size_t kLanes = hn::MaxLanes(DU());
+  static HWY_INLINE V load(const Memory* from) {
+    return hn::BitCast(DF(), hn::ShiftLeft<16>(hn::PromoteTo(DU(), hn::LoadU(DHalf(), from))));
+  }
+  static HWY_INLINE void store(V v, Memory* to) {
+    hn::StoreU(hn::TruncateTo(DHalf(), hn::ShiftRight<16>(Rounded::bits(v))), DHalf(), to);
+  }
+  static HWY_INLINE V as_stored(V v) { return Rounded::run(v); }
 };
 
 template <class M>
@@ -167,6 +200,7 @@ void run3(const TileInput* inputs, void* output, std::size_t n) {
 // An op that has no vector form: `Scalar::run` on each lane.
 template <class Scalar, class E>
 struct PerLane {
+  static constexpr bool kIsLong = true;
   static HWY_INLINE typename E::V run(typename E::V a, typename E::V b) {
     HWY_ALIGN typename E::Memory x[E::kLanes], y[E::kLanes];
     E::store(a, x);

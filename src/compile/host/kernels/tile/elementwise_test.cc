@@ -127,7 +127,7 @@ std::vector<std::uint32_t> run(const Entry& entry, const Signature& s,
   for (const Bytes& operand : operands) inputs.push_back({operand.data(), false});
   const std::size_t n = words[0].size();
   Bytes result(n * size_bytes(s.output));
-  find_tile_kernel(entry.name, entry.dtype)(inputs.data(), result.data(), n);
+  find_tile_kernel(entry.name, entry.dtype)->run(inputs.data(), result.data(), n);
   return unpack(s.output, result.data(), n);
 }
 
@@ -376,7 +376,7 @@ TEST(Elementwise, FunctionsAreCloseOnDenseSweeps) {
 }
 
 TEST(Elementwise, Atan2IsClose) {
-  const Entry entry = {"atan2", DType::f32, nullptr};
+  const Entry entry = {"atan2", DType::f32, {}};
   const Signature s = {{DType::f32, DType::f32}, DType::f32};
   const auto words = operand_words(s, 100000, 13);
   const auto angles = run(entry, s, words);
@@ -392,7 +392,7 @@ TEST(Elementwise, Atan2IsClose) {
 }
 
 TEST(Elementwise, ErfInvInvertsErf) {
-  const Entry entry = {"erf_inv", DType::f32, nullptr};
+  const Entry entry = {"erf_inv", DType::f32, {}};
   const Signature s = {{DType::f32}, DType::f32};
   std::vector<std::uint32_t> x;
   for (int i = -99999; i < 100000; ++i) x.push_back(as_word(static_cast<float>(i) * 1e-5f));
@@ -457,7 +457,7 @@ std::vector<std::uint32_t> run_shifted(const Entry& entry, const Signature& s,
     const auto k = static_cast<std::size_t>(in_place);
     output = operands[k].data() + shift * size_bytes(s.inputs[k]);
   }
-  find_tile_kernel(entry.name, entry.dtype)(inputs.data(), output, n);
+  find_tile_kernel(entry.name, entry.dtype)->run(inputs.data(), output, n);
   if (in_place < 0) {
     EXPECT_TRUE(std::all_of(result.end() - std::ptrdiff_t(size), result.end(),
                             [](std::byte b) { return b == kGuard; }));

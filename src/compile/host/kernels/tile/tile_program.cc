@@ -16,6 +16,8 @@ namespace {
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
+constexpr std::size_t kMaxChainBytes = 4;  // of an element in a chain
+
 struct alignas(64) Line {
   std::byte bytes[64];
 };
@@ -23,7 +25,8 @@ struct alignas(64) Line {
 // What a thread keeps between runs. Programs do not run inside each other.
 struct Scratch {
   std::vector<TileInput> registers;
-  std::vector<Line> slots;
+  std::vector<Line> slots;  // and, behind them, the blocks of chains
+  std::vector<Stage> stages;
   std::array<std::int64_t, kTileSize> starts;
 };
 
@@ -32,19 +35,24 @@ class Runner {
  public:
   Runner(const Plan& plan, std::span<std::byte* const> buffers, Scratch& scratch)
       : plan_(plan), buffers_(buffers), scratch_(scratch), registers_(scratch.registers) {
-    const std::size_t lines = (plan.num_slots + 1) * plan.slot_bytes / sizeof(Line);
+    block_bytes_ = plan.chain_kernels->block * kMaxChainBytes;
+    const std::size_t slot_bytes = (plan.num_slots + 1) * plan.slot_bytes;
+    const std::size_t lines = (slot_bytes + plan.num_blocks * block_bytes_) / sizeof(Line) + 1;
     if (scratch.slots.size() < lines) scratch.slots.resize(lines);
+    blocks_ = scratch.slots[slot_bytes / sizeof(Line)].bytes;
     registers_.resize(std::max(registers_.size(), at(plan.program.num_registers)));
     for (std::size_t i = 0; i < plan.constants.size(); ++i)
       registers_[at(plan.program.constants[i].reg)] = {&plan.constants[i], true};
   }
 
   void run(std::int64_t first, std::int64_t last) {
+    place_stages();
     for (std::int64_t number = first; number < last; ++number) {
       const Tile tile = tile_at(plan_.space, number);
+      is_first_ = number == first;
       for (const Instruction& instruction : plan_.instructions) {
         // The first tile of a run is as large as any.
-        if (!instruction.is_invariant || number == first) execute(instruction, tile);
+        if (!instruction.is_invariant || is_first_) execute(instruction, tile);
       }
       for (const int store : plan_.copied_stores) copy_to_store(at(store), tile);
     }
@@ -72,6 +80,8 @@ class Runner {
       }
       case Kind::step:
         return step(instruction, tile);
+      case Kind::chain:
+        return chain(instruction, tile);
     }
   }
 
@@ -88,24 +98,11 @@ class Runner {
   }
 
   // Where a tile is computed: in a result or in a slot.
-  std::byte* target(const Instruction& instruction, const Tile& tile) const {
-    if (instruction.store < 0) return slot(at(instruction.slot));
-    const TileAccess& access = plan_.program.stores[at(instruction.store)].access;
-    const Linear& linear = plan_.stores[at(instruction.store)];
-    std::byte* to = buffers_[at(access.buffer)] + start_of(linear, tile) * bytes_of(access.dtype);
-    prefetch_next<1>(linear, access.dtype, tile, to);
-    return to;
-  }
-
-  // Asks for the memory of the next tile, which follows where all tiles are one run: 10 to 25 % of
-  // the time of a chain of a few ops, whose reads of a buffer come in bursts.
-  template <int kForWriting>
-  void prefetch_next(const Linear& linear, DType dtype, const Tile& tile,
-                     const std::byte* memory) const {
-    if (linear.rows_in_run != plan_.space.rows) return;
-    const std::int64_t bytes = tile.size() * bytes_of(dtype);
-    for (std::int64_t line = bytes; line < 2 * bytes; line += 64)
-      __builtin_prefetch(memory + line, kForWriting);
+  std::byte* memory_of(const Target& target, const Tile& tile) const {
+    if (target.store < 0) return slot(at(target.slot));
+    const TileAccess& access = plan_.program.stores[at(target.store)].access;
+    const Linear& linear = plan_.stores[at(target.store)];
+    return buffers_[at(access.buffer)] + start_of(linear, tile) * bytes_of(access.dtype);
   }
 
   static std::int64_t bytes_of(DType dtype) { return static_cast<std::int64_t>(size_bytes(dtype)); }
@@ -120,14 +117,14 @@ class Runner {
     const TileAccess& access = plan_.program.loads[instruction.source].access;
     const Linear& linear = plan_.loads[instruction.source];
     const std::byte* buffer = buffers_[at(access.buffer)];
-    if (instruction.slot < 0) {
-      registers_[at(instruction.reg)] = {buffer + start_of(linear, tile) * bytes_of(access.dtype),
+    if (instruction.targets[0].slot < 0) {
+      registers_[at(instruction.targets[0].reg)] = {buffer + start_of(linear, tile) * bytes_of(access.dtype),
                                          false};
       return;
     }
-    std::byte* to = slot(at(instruction.slot));
+    std::byte* to = slot(at(instruction.targets[0].slot));
     load_rows(row_elements(linear, access.dtype, tile), buffer, to);
-    registers_[at(instruction.reg)] = {to, false};
+    registers_[at(instruction.targets[0].reg)] = {to, false};
   }
 
   Rows rows_of(const Linear& linear, DType dtype, const Tile& tile) const {
@@ -142,18 +139,17 @@ class Runner {
     const Linear& linear = plan_.loads[instruction.source];
     const std::byte* buffer = buffers_[at(access.buffer)];
     const Form form = form_of(plan_.space, linear, tile);
-    TileInput& reg = registers_[at(instruction.reg)];
+    TileInput& reg = registers_[at(instruction.targets[0].reg)];
     if (form == Form::rows) {
-      std::byte* to = target(instruction, tile);
+      std::byte* to = memory_of(instruction.targets[0], tile);
       load_rows(rows_of(linear, access.dtype, tile), buffer, to);
       reg = {to, false};
       return;
     }
     const std::byte* from = buffer + start_of(linear, tile) * bytes_of(access.dtype);
     reg = {from, form == Form::alike};
-    if (form == Form::run) prefetch_next<0>(linear, access.dtype, tile, from);
-    if (instruction.store < 0 && !instruction.must_copy) return;
-    std::byte* to = target(instruction, tile);
+    if (instruction.targets[0].store < 0 && !instruction.must_copy) return;
+    std::byte* to = memory_of(instruction.targets[0], tile);
     store_dense(reg, access.dtype, tile, to);
     reg = {to, false};
   }
@@ -161,16 +157,16 @@ class Runner {
   template <class Fill>
   void generate(const Instruction& instruction, const Linear& linear, const Tile& tile,
                 const Fill& fill) {
-    std::byte* to = target(instruction, tile);
-    TileInput& reg = registers_[at(instruction.reg)];
+    std::byte* to = memory_of(instruction.targets[0], tile);
+    TileInput& reg = registers_[at(instruction.targets[0].reg)];
     const Form form = form_of(plan_.space, linear, tile);
-    const bool is_scalar = form == Form::alike && instruction.store < 0;
+    const bool is_scalar = form == Form::alike && instruction.targets[0].store < 0;
     reg = {to, is_scalar};
     if (form != Form::rows) {
       const std::int64_t stride = form == Form::run ? 1 : 0;
       return fill(start_of(linear, tile), stride, to, is_scalar ? 1 : tile.size());
     }
-    const DType dtype = plan_.dtypes[at(instruction.reg)];
+    const DType dtype = plan_.dtypes[at(instruction.targets[0].reg)];
     row_starts(plan_.space, linear, tile, scratch_.starts.data());
     for (std::int64_t r = 0; r < tile.rows; ++r) {
       fill(scratch_.starts[at(r)], linear.column_stride, to + r * tile.columns * bytes_of(dtype),
@@ -180,18 +176,18 @@ class Runner {
 
   void reduce(const TileStep& step, const Instruction& instruction, const Tile& tile) {
     const std::byte* from = dense(registers_[at(step.inputs[0])], step.out_dtype, tile.size());
-    std::byte* to = target(instruction, tile);
+    std::byte* to = memory_of(instruction.targets[0], tile);
     plan_.reducers[at(step.reduction)].run(reinterpret_cast<const float*>(from), tile.rows,
                                            reinterpret_cast<float*>(to));
-    registers_[at(instruction.reg)] = {to, false};
+    registers_[at(instruction.targets[0].reg)] = {to, false};
   }
 
   void expand(const TileStep& step, const Instruction& instruction, const Tile& tile) {
     const TileInput& row = registers_[at(step.inputs[0])];
-    TileInput& reg = registers_[at(instruction.reg)];
+    TileInput& reg = registers_[at(instruction.targets[0].reg)];
     const bool is_one = row.is_scalar || tile.rows == 1;
-    const bool is_scalar = is_one && instruction.store < 0;
-    std::byte* to = target(instruction, tile);
+    const bool is_scalar = is_one && instruction.targets[0].store < 0;
+    std::byte* to = memory_of(instruction.targets[0], tile);
     reg = {to, is_scalar};
     const std::size_t size = size_bytes(step.out_dtype);
     const auto* data = static_cast<const std::byte*>(row.data);
@@ -207,14 +203,108 @@ class Runner {
     if (step.kind == StepKind::reduce) return reduce(step, instruction, tile);
     if (step.kind == StepKind::expand) return expand(step, instruction, tile);
     TileInput inputs[3];
-    bool is_scalar = instruction.store < 0;
+    bool is_scalar = instruction.targets[0].store < 0;
     for (std::size_t k = 0; k < at(step.num_inputs); ++k) {
       inputs[k] = registers_[at(step.inputs[k])];
       is_scalar = is_scalar && inputs[k].is_scalar;
     }
-    std::byte* to = target(instruction, tile);
-    step.kernel(inputs, to, is_scalar ? 1 : at(step.is_row ? tile.rows : tile.size()));
-    registers_[at(instruction.reg)] = {to, is_scalar};
+    std::byte* to = memory_of(instruction.targets[0], tile);
+    step.kernel->run(inputs, to, is_scalar ? 1 : at(step.is_row ? tile.rows : tile.size()));
+    registers_[at(instruction.targets[0].reg)] = {to, is_scalar};
+  }
+
+  // --- chains ------------------------------------------------------------------------------------
+
+  std::byte* block(std::size_t number) const { return blocks_ + number * block_bytes_; }
+
+  static void place(std::span<const StagePlace> places, Stage* stages, StageOperand operand) {
+    for (const StagePlace& place : places) stages[place.stage].operands[place.operand] = operand;
+  }
+  static StageOperand run_at(const void* data) {
+    return {.base = static_cast<const std::byte*>(data), .mask = ~std::size_t{0}};
+  }
+  StageOperand block_at(std::size_t number) const { return {.base = block(number), .mask = 0}; }
+
+  // What is the same for all tiles of a run.
+  void place_stages() {
+    scratch_.stages.resize(std::max(scratch_.stages.size(), plan_.num_stages));
+    for (const Chain& chain : plan_.chains) {
+      Stage* stages = scratch_.stages.data() + chain.first_stage;
+      std::copy(chain.stages.begin(), chain.stages.end(), stages);
+      std::size_t number = chain.first_block;
+      for (const ChainRegister& used : chain.registers) {
+        if (used.is_row) place(used.places, stages, block_at(number));
+        ++number;
+      }
+      for (const auto& places : chain.temporaries) place(places, stages, block_at(number++));
+    }
+  }
+
+  void chain(const Instruction& instruction, const Tile& tile) {
+    const Chain& chain = plan_.chains[instruction.source];
+    Stage* stages = scratch_.stages.data() + chain.first_stage;
+    for (const Target& target : instruction.targets) {
+      registers_[at(target.reg)] = {memory_of(target, tile), false};
+    }
+    for (std::size_t i = 0; i < chain.registers.size(); ++i) {
+      const ChainRegister& used = chain.registers[i];
+      if (used.is_row || (used.is_fixed && !is_first_)) continue;
+      const TileInput& reg = registers_[at(used.reg)];
+      if (reg.is_scalar) repeat(used, reg.data, chain.first_block + i);
+      const StageOperand operand =
+          reg.is_scalar ? block_at(chain.first_block + i) : run_at(reg.data);
+      place(used.places, stages, operand);
+    }
+    if (!chain.has_rows) return run_stages(chain, 0, at(tile.size()));
+    for (std::int64_t row = 0; row < tile.rows; ++row) {
+      for (std::size_t i = 0; i < chain.registers.size(); ++i) {
+        const ChainRegister& used = chain.registers[i];
+        if (!used.is_row) continue;
+        const TileInput& reg = registers_[at(used.reg)];
+        const std::size_t offset = reg.is_scalar ? 0 : at(row) * size_bytes(used.dtype);
+        repeat(used, static_cast<const std::byte*>(reg.data) + offset, chain.first_block + i);
+      }
+      run_stages(chain, at(row * tile.columns), at(tile.columns));
+    }
+  }
+
+  // Fills a block with one element.
+  void repeat(const ChainRegister& used, const void* element, std::size_t number) const {
+    fill(size_bytes(used.dtype), static_cast<const std::byte*>(element), block(number),
+         static_cast<std::int64_t>(plan_.chain_kernels->block));
+  }
+
+  void run_stages(const Chain& chain, std::size_t first, std::size_t n) {
+    const Stage* stages = scratch_.stages.data() + chain.first_stage;
+    const std::size_t blocks = n / plan_.chain_kernels->block;
+    const std::size_t whole = blocks * plan_.chain_kernels->block;
+    if (blocks > 0) plan_.chain_kernels->run(stages, first, blocks);
+    if (whole < n) run_rest(chain, first + whole, n - whole);
+  }
+
+  // The last elements: a block of their own holds each run.
+  void run_rest(const Chain& chain, std::size_t first, std::size_t n) {
+    Stage* stages = scratch_.stages.data() + chain.first_stage;
+    const auto for_each_run = [&](const auto& body) {
+      for (std::size_t i = 0; i < chain.registers.size(); ++i) {
+        const ChainRegister& used = chain.registers[i];
+        const TileInput& reg = registers_[at(used.reg)];
+        if (used.is_row || reg.is_scalar) continue;
+        const std::size_t bytes = size_bytes(used.dtype);
+        // Registers that are not outputs are not written to.
+        auto* memory = static_cast<std::byte*>(const_cast<void*>(reg.data)) + first * bytes;
+        body(used, chain.first_block + i, memory, n * bytes);
+      }
+    };
+    for_each_run([&](const auto& used, std::size_t number, const std::byte* from, std::size_t bytes) {
+      if (!used.is_output) std::memcpy(block(number), from, bytes);
+      place(used.places, stages, block_at(number));
+    });
+    plan_.chain_kernels->run(stages, 0, 1);
+    for_each_run([&](const auto& used, std::size_t number, std::byte* to, std::size_t bytes) {
+      if (used.is_output) std::memcpy(to, block(number), bytes);
+      place(used.places, stages, run_at(registers_[at(used.reg)].data));
+    });
   }
 
   // Writes a register as a run.
@@ -243,6 +333,9 @@ class Runner {
   std::span<std::byte* const> buffers_;
   Scratch& scratch_;
   std::vector<TileInput>& registers_;
+  std::size_t block_bytes_;
+  std::byte* blocks_;
+  bool is_first_ = true;
 };
 
 }  // namespace

@@ -32,7 +32,7 @@ enum class StepKind : std::uint8_t {
 };
 
 struct TileStep {
-  TileKernel kernel;  // map
+  const TileKernel* kernel;  // map
   int num_inputs;
   int inputs[3];  // registers
   int output;     // register

@@ -18,6 +18,8 @@ constexpr std::int64_t kMaxParts = 16;
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
+std::span<const int> inputs_of(const TileStep& step) { return {step.inputs, at(step.num_inputs)}; }
+
 void make_linears(Plan& plan) {
   const TileProgram& program = plan.program;
   const auto linear_of = [](const auto& transfer) {
@@ -88,15 +90,11 @@ class Planner {
 
   void run() {
     list_sources();
-    for (std::size_t i = 0; i < program_.steps.size(); ++i) {
-      const TileStep& step = program_.steps[i];
-      for (int k = 0; k < step.num_inputs; ++k) emit(step.inputs[k]);
-      plan_.dtypes[at(step.output)] = step.out_dtype;
-      plan_.instructions.push_back({.kind = Kind::step, .source = i, .reg = step.output});
-    }
-    for (const auto& store : program_.stores) emit(store.reg);
+    sort_steps();
+    order_instructions();
     find_last_uses();
     choose_stores();
+    make_chains();
     assign_slots();
   }
 
@@ -104,20 +102,91 @@ class Planner {
   // Loads and generators, by their registers.
   void list_sources() {
     sources_.assign(num_registers_, {});
+    is_uniform_.assign(num_registers_, false);
     plan_.dtypes.assign(num_registers_, DType::f32);
     for (const auto& constant : program_.constants) {
       plan_.dtypes[at(constant.reg)] = constant.dtype;
       plan_.constants.push_back(constant_bytes(constant.value, constant.dtype));
+      is_uniform_[at(constant.reg)] = true;
     }
     const auto add = [this](Kind kind, const auto& list, auto dtype_of) {
       for (std::size_t i = 0; i < list.size(); ++i) {
         plan_.dtypes[at(list[i].reg)] = dtype_of(list[i]);
-        sources_[at(list[i].reg)] = {{.kind = kind, .source = i, .reg = list[i].reg}};
+        sources_[at(list[i].reg)] = {
+            {.kind = kind, .source = i, .inputs = {}, .targets = {{.reg = list[i].reg}}}};
       }
     };
     add(Kind::load, program_.loads, [](const auto& load) { return load.access.dtype; });
     add(Kind::iota, program_.iotas, [](const auto& iota) { return iota.dtype; });
     add(Kind::random, program_.random_bits, [](const auto&) { return DType::u32; });
+    for (std::size_t i = 0; i < program_.loads.size(); ++i) {
+      const auto& load = program_.loads[i];
+      is_uniform_[at(load.reg)] = !load.is_row && plan_.space.always_alike(plan_.loads[i]);
+    }
+    for (const TileStep& step : program_.steps) plan_.dtypes[at(step.output)] = step.out_dtype;
+  }
+
+  // Steps on whole tiles go to chains, one per level: what needs a reduction of the results of a
+  // chain goes to the next one. Steps on one element, or one per row, are instructions.
+  void sort_steps() {
+    level_.assign(num_registers_, 0);
+    is_chained_.assign(num_registers_, false);
+    for (const TileStep& step : program_.steps) {
+      const auto inputs = inputs_of(step);
+      const std::size_t output = at(step.output);
+      is_uniform_[output] = step.kind == StepKind::map && !step.is_row &&
+                            std::all_of(inputs.begin(), inputs.end(),
+                                        [this](int reg) { return is_uniform_[at(reg)]; });
+      is_chained_[output] = step.kind == StepKind::map && !step.is_row && !is_uniform_[output];
+      for (const int reg : inputs) {
+        const bool is_next = is_chained_[at(reg)] && !is_chained_[output];
+        level_[output] = std::max(level_[output], level_[at(reg)] + (is_next ? 1 : 0));
+      }
+      num_levels_ = std::max(num_levels_, level_[output] + 1);
+    }
+    find_row_operands();
+  }
+
+  // Chains may run row by row, and then need no tile in which rows are repeated. Blocks should be
+  // full.
+  void find_row_operands() {
+    row_of_.assign(num_registers_, -1);
+    const auto block = static_cast<std::int64_t>(plan_.chain_kernels->block);
+    if (plan_.space.columns % block != 0 && plan_.space.columns < 4 * block) return;
+    for (const TileStep& step : program_.steps) {
+      if (step.kind == StepKind::expand) row_of_[at(step.output)] = step.inputs[0];
+    }
+    for (const auto& store : program_.stores) row_of_[at(store.reg)] = -1;
+    for (const TileStep& step : program_.steps) {
+      if (is_chained_[at(step.output)]) continue;
+      for (const int reg : inputs_of(step)) row_of_[at(reg)] = -1;
+    }
+  }
+
+  void order_instructions() {
+    for (int level = 0; level < num_levels_; ++level) {
+      std::vector<std::size_t> chained;
+      for (std::size_t i = 0; i < program_.steps.size(); ++i) {
+        const TileStep& step = program_.steps[i];
+        if (level_[at(step.output)] != level || row_of_[at(step.output)] >= 0) continue;
+        if (is_chained_[at(step.output)]) {
+          chained.push_back(i);
+        } else {
+          const auto inputs = inputs_of(step);
+          add_instruction({.kind = Kind::step,
+                           .source = i,
+                           .inputs = {inputs.begin(), inputs.end()},
+                           .targets = {{.reg = step.output}}});
+        }
+      }
+      if (!chained.empty()) add_chain(level, chained);
+    }
+    for (const auto& store : program_.stores) emit(store.reg);
+  }
+
+  void add_instruction(Instruction instruction) {
+    for (const int reg : instruction.inputs) emit(reg);
+    plan_.instructions.push_back(std::move(instruction));
   }
 
   // Loads come right before their first use, so that few registers are alive.
@@ -128,26 +197,50 @@ class Planner {
     source.clear();
   }
 
+  void add_chain(int level, const std::vector<std::size_t>& steps) {
+    orders_.emplace_back(program_, steps, outputs_of(level, steps));
+    Instruction instruction{
+        .kind = Kind::chain, .source = orders_.size() - 1, .inputs = {}, .targets = {}};
+    for (const int reg : orders_.back().inputs()) {
+      instruction.inputs.push_back(row_of_[at(reg)] >= 0 ? row_of_[at(reg)] : reg);
+    }
+    for (const int reg : orders_.back().outputs()) instruction.targets.push_back({.reg = reg});
+    add_instruction(std::move(instruction));
+  }
+
+  // What a chain makes for stores and for instructions after it.
+  std::vector<int> outputs_of(int level, const std::vector<std::size_t>& steps) const {
+    std::vector<bool> is_output(num_registers_, false);
+    for (const auto& store : program_.stores) is_output[at(store.reg)] = true;
+    for (const TileStep& step : program_.steps) {
+      if (is_chained_[at(step.output)] && level_[at(step.output)] == level) continue;
+      for (const int reg : inputs_of(step)) is_output[at(reg)] = true;
+    }
+    std::vector<int> outputs;
+    for (const std::size_t s : steps) {
+      if (is_output[at(program_.steps[s].output)]) outputs.push_back(program_.steps[s].output);
+    }
+    return outputs;
+  }
+
   void find_last_uses() {
     last_use_.assign(num_registers_, 0);
     for (std::size_t i = 0; i < plan_.instructions.size(); ++i) {
       const Instruction& instruction = plan_.instructions[i];
-      last_use_[at(instruction.reg)] = i;
-      if (instruction.kind != Kind::step) continue;
-      const TileStep& step = program_.steps[instruction.source];
-      for (int k = 0; k < step.num_inputs; ++k) last_use_[at(step.inputs[k])] = i;
+      for (const Target& target : instruction.targets) last_use_[at(target.reg)] = i;
+      for (const int reg : instruction.inputs) last_use_[at(reg)] = i;
     }
     for (const auto& store : program_.stores) last_use_[at(store.reg)] = kEnd;
   }
 
-  // Whether memory written by instruction `at_instruction` may be that of a load read afterwards.
-  // The load of the instruction itself is read from what was written.
-  bool is_read_later(const TileAccess& access, std::size_t at_instruction) const {
-    const int reg = plan_.instructions[at_instruction].reg;
+  // Whether memory that takes `reg`, an output of instruction `at_instruction`, may be that of a
+  // load for which `is_read` holds. The load of the instruction itself is read from what was
+  // written.
+  template <class IsRead>
+  bool may_overwrite(const TileAccess& access, int reg, const IsRead& is_read) const {
     return std::any_of(program_.loads.begin(), program_.loads.end(), [&](const auto& load) {
       return load.reg != reg && load.access.offset == access.offset &&
-             load.access.strides == access.strides && last_use_[at(load.reg)] != at_instruction &&
-             last_use_[at(load.reg)] > at_instruction;
+             load.access.strides == access.strides && is_read(load.reg);
     });
   }
 
@@ -155,13 +248,15 @@ class Planner {
   void choose_stores() {
     std::vector<bool> is_direct(program_.stores.size(), false);
     for (std::size_t i = 0; i < plan_.instructions.size(); ++i) {
-      Instruction& instruction = plan_.instructions[i];
-      for (std::size_t s = 0; s < program_.stores.size() && instruction.store < 0; ++s) {
-        if (program_.stores[s].reg != instruction.reg || program_.stores[s].is_row) continue;
-        if (!plan_.space.always_run(plan_.stores[s])) continue;
-        if (is_read_later(program_.stores[s].access, i)) continue;
-        instruction.store = static_cast<int>(s);
-        is_direct[s] = true;
+      for (Target& target : plan_.instructions[i].targets) {
+        for (std::size_t s = 0; s < program_.stores.size() && target.store < 0; ++s) {
+          if (program_.stores[s].reg != target.reg || program_.stores[s].is_row) continue;
+          if (!plan_.space.always_run(plan_.stores[s])) continue;
+          const auto is_read_later = [&](int reg) { return last_use_[at(reg)] > i; };
+          if (may_overwrite(program_.stores[s].access, target.reg, is_read_later)) continue;
+          target.store = static_cast<int>(s);
+          is_direct[s] = true;
+        }
       }
     }
     for (std::size_t s = 0; s < is_direct.size(); ++s) {
@@ -169,14 +264,52 @@ class Planner {
     }
     // The copies at the end may overwrite memory that another of them still has to read.
     for (Instruction& instruction : plan_.instructions) {
-      if (instruction.kind != Kind::load || instruction.store >= 0) continue;
+      if (instruction.kind != Kind::load || instruction.targets[0].store >= 0) continue;
       instruction.must_copy =
-          plan_.copied_stores.size() > 1 && last_use_[at(instruction.reg)] == kEnd;
+          plan_.copied_stores.size() > 1 && last_use_[at(instruction.targets[0].reg)] == kEnd;
     }
   }
 
-  bool needs_slot(const Instruction& instruction) const {
-    if (instruction.store >= 0) return false;
+  void make_chains() {
+    for (const Instruction& instruction : plan_.instructions) {
+      if (instruction.kind != Kind::chain) continue;
+      const ChainOrder& order = orders_[instruction.source];
+      std::vector<bool> late(num_registers_, false);
+      for (const Target& target : instruction.targets) {
+        if (target.store < 0) continue;
+        const auto is_read_after = [&](int reg) { return order.reads_after(target.reg, reg); };
+        late[at(target.reg)] = may_overwrite(program_.stores[at(target.store)].access, target.reg,
+                                             is_read_after);
+      }
+      add_chain(make_chain(order, plan_.dtypes, late));
+    }
+  }
+
+  void add_chain(Chain chain) {
+    for (ChainRegister& used : chain.registers) {
+      used.is_row = row_of_[at(used.reg)] >= 0;
+      if (used.is_row) used.reg = row_of_[at(used.reg)];
+      chain.has_rows = chain.has_rows || used.is_row;
+      used.is_fixed = is_fixed(used.reg) && !used.is_row;
+    }
+    chain.first_stage = plan_.num_stages;
+    chain.first_block = plan_.num_blocks;
+    plan_.num_stages += chain.stages.size();
+    plan_.num_blocks += chain.num_blocks();
+    plan_.chains.push_back(std::move(chain));
+  }
+
+  bool is_fixed(int reg) const {
+    for (const auto& constant : program_.constants) {
+      if (constant.reg == reg) return true;
+    }
+    return std::any_of(plan_.instructions.begin(), plan_.instructions.end(), [&](const auto& i) {
+      return i.targets[0].reg == reg && is_invariant(i);
+    });
+  }
+
+  bool needs_slot(const Instruction& instruction, const Target& target) const {
+    if (target.store >= 0) return false;
     if (instruction.kind != Kind::load || instruction.must_copy) return true;
     const Linear& linear = plan_.loads[instruction.source];
     if (program_.loads[instruction.source].is_row) return !plan_.space.rows_are_dense(linear);
@@ -184,7 +317,8 @@ class Planner {
   }
 
   bool is_invariant(const Instruction& instruction) const {
-    if (instruction.kind == Kind::step || instruction.store >= 0 || instruction.must_copy)
+    if (instruction.kind == Kind::step || instruction.kind == Kind::chain ||
+        instruction.targets[0].store >= 0 || instruction.must_copy)
       return false;
     const Linear& linear = instruction.kind == Kind::load   ? plan_.loads[instruction.source]
                            : instruction.kind == Kind::iota ? plan_.iotas[instruction.source]
@@ -206,11 +340,15 @@ class Planner {
 
   // Gives back the slots of inputs that end here: before the output takes one where a kernel may
   // write over the input, after it otherwise.
-  void release_inputs(std::size_t i, const TileStep& step, bool is_before) {
-    if (is_before && step.kind != StepKind::map) return;
-    for (int k = 0; k < step.num_inputs; ++k) {
-      const std::size_t reg = at(step.inputs[k]);
-      const bool same_size = size_bytes(plan_.dtypes[reg]) == size_bytes(step.out_dtype);
+  void release_inputs(std::size_t i, bool is_before) {
+    const Instruction& instruction = plan_.instructions[i];
+    const bool may_write_over = instruction.kind == Kind::step &&
+                                program_.steps[instruction.source].kind == StepKind::map;
+    if (is_before && !may_write_over) return;
+    for (const int input : instruction.inputs) {
+      const std::size_t reg = at(input);
+      const DType dtype = plan_.dtypes[at(instruction.targets[0].reg)];
+      const bool same_size = size_bytes(plan_.dtypes[reg]) == size_bytes(dtype);
       if (last_use_[reg] == i && (same_size || !is_before)) release(reg);
     }
   }
@@ -219,16 +357,17 @@ class Planner {
     slot_of_.assign(num_registers_, -1);
     for (std::size_t i = 0; i < plan_.instructions.size(); ++i) {
       Instruction& instruction = plan_.instructions[i];
-      const bool is_step = instruction.kind == Kind::step;
-      if (is_step) release_inputs(i, program_.steps[instruction.source], true);
-      if (needs_slot(instruction)) {
-        instruction.is_invariant = is_invariant(instruction);
-        instruction.slot =
-            instruction.is_invariant ? static_cast<int>(plan_.num_slots++) : take_slot();
-        if (!instruction.is_invariant) slot_of_[at(instruction.reg)] = instruction.slot;
+      instruction.is_invariant = is_invariant(instruction);
+      release_inputs(i, true);
+      for (Target& target : instruction.targets) {
+        if (!needs_slot(instruction, target)) continue;
+        target.slot = instruction.is_invariant ? static_cast<int>(plan_.num_slots++) : take_slot();
+        if (!instruction.is_invariant) slot_of_[at(target.reg)] = target.slot;
       }
-      if (is_step) release_inputs(i, program_.steps[instruction.source], false);
-      if (last_use_[at(instruction.reg)] == i) release(at(instruction.reg));
+      release_inputs(i, false);
+      for (const Target& target : instruction.targets) {
+        if (last_use_[at(target.reg)] == i) release(at(target.reg));
+      }
     }
   }
 
@@ -238,8 +377,15 @@ class Planner {
   const TileProgram& program_;
   std::size_t num_registers_;
   std::vector<std::vector<Instruction>> sources_;  // none or one per register
-  std::vector<std::size_t> last_use_;              // instructions
+  // Per register:
+  std::vector<bool> is_uniform_;  // one element for a whole tile
+  std::vector<bool> is_chained_;  // made by a chain
+  std::vector<int> level_;        // the chain that makes it, or that is the first that may read it
+  std::vector<int> row_of_;       // the register of rows that chains read in its place, or -1
+  std::vector<std::size_t> last_use_;  // instructions
   std::vector<int> slot_of_;
+  int num_levels_ = 0;
+  std::vector<ChainOrder> orders_;
   std::vector<int> free_;
 };
 
@@ -252,6 +398,7 @@ Plan make_plan(TileProgram program) {
   for (const auto& reduction : plan.program.reductions) {
     plan.reducers.emplace_back(reduction.kind, reduction.cuts);
   }
+  plan.chain_kernels = &chain_kernels();
   Planner(plan).run();
   std::size_t widest = 4;
   for (DType dtype : plan.dtypes) widest = std::max(widest, size_bytes(dtype));

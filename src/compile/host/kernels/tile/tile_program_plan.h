@@ -6,21 +6,27 @@
 #include <vector>
 
 #include "compile/host/kernels/tile/tile_program.h"
+#include "compile/host/kernels/tile/tile_program_chain.h"
 #include "compile/host/kernels/tile/tile_program_internal.h"
 
 namespace tessera::kernels::tiles {
 
-enum class Kind : std::uint8_t { load, iota, random, step };
+enum class Kind : std::uint8_t { load, iota, random, step, chain };
 
-/// Fills one register with a tile.
+/// Where an instruction leaves a register: in a slot, in the memory of a store, or, if both are -1,
+/// where a load found it.
+struct Target {
+  int reg;
+  int slot = -1;
+  int store = -1;
+};
+
+/// Fills registers with a tile.
 struct Instruction {
   Kind kind;
-  std::size_t source;  // in the program's list of this kind
-  int reg;
-  /// Where the tile is kept when it is computed or copied; -1: never.
-  int slot = -1;
-  /// The store whose memory takes the tile instead of a slot; -1: none.
-  int store = -1;
+  std::size_t source;  // in the program's list of this kind, or in the plan's chains
+  std::vector<int> inputs;
+  std::vector<Target> targets;  // one, except for chains
   /// Keep a copy of a load even where its memory could be used in place.
   bool must_copy = false;
   /// The same for every tile, so that the first of a run fills it.
@@ -35,12 +41,16 @@ struct Plan {
   std::vector<Linear> random_bits;
   std::vector<Linear> stores;
   std::vector<Instruction> instructions;  // in order
-  std::vector<int> copied_stores;         // done after the instructions
-  std::vector<std::uint64_t> constants;   // bytes of the values
-  std::vector<DType> dtypes;              // of registers
+  std::vector<Chain> chains;
+  std::vector<int> copied_stores;        // done after the instructions
+  std::vector<std::uint64_t> constants;  // bytes of the values
+  std::vector<DType> dtypes;             // of registers
   std::vector<RowReducer> reducers;
   std::size_t num_slots = 0;
   std::size_t slot_bytes = 0;
+  std::size_t num_stages = 0;
+  std::size_t num_blocks = 0;
+  const ChainKernels* chain_kernels = nullptr;
   int num_parts = 1;
 };
 

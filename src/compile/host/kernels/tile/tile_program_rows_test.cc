@@ -24,7 +24,7 @@ Floats random_floats(std::int64_t count) {
 Floats map2(const char* kernel, const Floats& a, const Floats& b) {
   Floats result(a.size());
   const TileInput inputs[] = {{a.data(), false}, {b.data(), false}};
-  find_tile_kernel(kernel, DType::f32)(inputs, result.data(), result.size());
+  find_tile_kernel(kernel, DType::f32)->run(inputs, result.data(), result.size());
   return result;
 }
 

@@ -73,7 +73,7 @@ void run_element(const TileProgram& p, const Strides& index, const std::vector<B
     for (std::size_t k = 0; k < at(step.num_inputs); ++k)
       inputs[k] = {&regs[at(step.inputs[k])], false};
     std::uint64_t result = 0;
-    step.kernel(inputs, &result, 1);
+    step.kernel->run(inputs, &result, 1);
     regs[at(step.output)] = result;
   }
   for (const auto& store : p.stores) {

@@ -1,0 +1,145 @@
+// Ops as stages of chains, compiled once per instruction set.
+//
+// A stage gets kChainVectors vectors as arguments, which the calling conventions keep in registers,
+// and ends in a call of the next stage, which compilers turn into a jump.
+#if defined(TESSERA_KERNELS_ELEMENTWISE_CHAIN_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_KERNELS_ELEMENTWISE_CHAIN_INL_H_
+#undef TESSERA_KERNELS_ELEMENTWISE_CHAIN_INL_H_
+#else
+#define TESSERA_KERNELS_ELEMENTWISE_CHAIN_INL_H_
+#endif
+
+#include <type_traits>
+
+#include "compile/host/kernels/tile/elementwise_loops-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::elementwise::HWY_NAMESPACE {
+
+constexpr std::size_t kChainVectors = 8;
+using StageFunction = void (*)(const Stage*, std::size_t, VF, VF, VF, VF, VF, VF, VF, VF);
+
+// Between stages a value is bits in lanes of f32, as a load from memory would give it.
+template <class E>
+HWY_INLINE typename E::V from_lanes(VF x) {
+  return hn::BitCast(hn::DFromV<typename E::V>(), x);
+}
+template <class E>
+HWY_INLINE VF to_lanes(typename E::V x) {
+  return hn::BitCast(DF(), E::as_stored(x));
+}
+
+// The vectors of an operand in the block from element i on.
+template <class E>
+class Stream {
+ public:
+  HWY_INLINE Stream(const StageOperand& operand, std::size_t i)
+      : at_(reinterpret_cast<const typename E::Memory*>(operand.base) + (i & operand.mask)) {}
+  HWY_INLINE typename E::V operator[](std::size_t vector) const {
+    return E::load(at_ + vector * F32::kLanes);
+  }
+
+ private:
+  const typename E::Memory* at_;
+};
+
+template <class... X>
+HWY_INLINE void go_on(const Stage* stage, std::size_t i, X... x) {
+  reinterpret_cast<StageFunction>(stage[1].function)(stage + 1, i, x...);
+}
+
+// Ops of many instructions are not repeated for every vector.
+template <class Op>
+concept IsLong = requires { Op::kIsLong; };
+
+template <class F, class... X>
+HWY_INLINE void in_loop(const Stage* stage, std::size_t i, const F& f, X... x) {
+  HWY_ALIGN float lanes[kChainVectors * F32::kLanes];
+  std::size_t k = 0;
+  (F32::store(x, lanes + k++ * F32::kLanes), ...);
+#pragma GCC unroll 1
+  for (k = 0; k < kChainVectors; ++k) {
+    float* at = lanes + k * F32::kLanes;
+    F32::store(f(F32::load(at), k), at);
+  }
+  k = 0;
+  ((x = F32::load(lanes + k++ * F32::kLanes)), ...);
+  go_on(stage, i, x...);
+}
+
+// Replaces each vector x by f(x, its number).
+template <class Op, class F, class... X>
+HWY_INLINE void map_vectors(const Stage* stage, std::size_t i, const F& f, X... x) {
+  if constexpr (IsLong<Op>) {
+    in_loop(stage, i, f, x...);
+  } else {
+    std::size_t k = 0;
+    ((x = f(x, k++)), ...);
+    go_on(stage, i, x...);
+  }
+}
+
+template <class Op, class Out, class A, class... X>
+void stage1(const Stage* stage, std::size_t i, X... x) {
+  const auto f = [](VF v, std::size_t) { return to_lanes<Out>(Op::run(from_lanes<A>(v))); };
+  map_vectors<Op>(stage, i, f, x...);
+}
+
+template <std::size_t kPlace, class Op, class Out, class A, class B, class... X>
+void stage2(const Stage* stage, std::size_t i, X... x) {
+  const Stream<std::conditional_t<kPlace == 0, B, A>> other(stage->operands[0], i);
+  const auto f = [&other](VF v, std::size_t k) {
+    if constexpr (kPlace == 0) {
+      return to_lanes<Out>(Op::run(from_lanes<A>(v), other[k]));
+    } else {
+      return to_lanes<Out>(Op::run(other[k], from_lanes<B>(v)));
+    }
+  };
+  map_vectors<Op>(stage, i, f, x...);
+}
+
+template <std::size_t kPlace, class Op, class Out, class A, class B, class C, class... X>
+void stage3(const Stage* stage, std::size_t i, X... x) {
+  const Stream<std::conditional_t<kPlace == 0, B, A>> first(stage->operands[0], i);
+  const Stream<std::conditional_t<kPlace == 2, B, C>> second(stage->operands[1], i);
+  const auto f = [&first, &second](VF v, std::size_t k) {
+    if constexpr (kPlace == 0) {
+      return to_lanes<Out>(Op::run(from_lanes<A>(v), first[k], second[k]));
+    } else if constexpr (kPlace == 1) {
+      return to_lanes<Out>(Op::run(first[k], from_lanes<B>(v), second[k]));
+    } else {
+      return to_lanes<Out>(Op::run(first[k], second[k], from_lanes<C>(v)));
+    }
+  };
+  map_vectors<Op>(stage, i, f, x...);
+}
+
+using AnyFunction = void (*)();
+inline AnyFunction any(StageFunction function) { return reinterpret_cast<AnyFunction>(function); }
+
+// A bool takes the lanes of the other elements between stages.
+template <class E>
+using Laned = std::conditional_t<std::is_same_v<E, Byte>, Flag, E>;
+
+template <class Op, class Out, class A>
+TileKernel kernel() {
+  return {&run1<Op, Out, A>, {any(&stage1<Op, Laned<Out>, Laned<A>>)}};
+}
+template <class Op, class Out, class A, class B>
+TileKernel kernel() {
+  return {&run2<Op, Out, A, B>,
+          {any(&stage2<0, Op, Laned<Out>, Laned<A>, Laned<B>>),
+           any(&stage2<1, Op, Laned<Out>, Laned<A>, Laned<B>>)}};
+}
+template <class Op, class Out, class A, class B, class C>
+TileKernel kernel() {
+  return {&run3<Op, Out, A, B, C>,
+          {any(&stage3<0, Op, Laned<Out>, Laned<A>, Laned<B>, Laned<C>>),
+           any(&stage3<1, Op, Laned<Out>, Laned<A>, Laned<B>, Laned<C>>),
+           any(&stage3<2, Op, Laned<Out>, Laned<A>, Laned<B>, Laned<C>>)}};
+}
+
+}  // namespace tessera::kernels::elementwise::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard
