@@ -50,6 +50,10 @@ using Ints = std::vector<std::int64_t>;
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
+struct alignas(64) Line {
+  float values[16];
+};
+
 // A program over rows of `columns`, with the memory that it needs.
 class Region {
  public:
@@ -143,8 +147,8 @@ class Region {
   double least_seconds() {
     std::vector<const float*> in;
     std::vector<float*> out;
-    for (const int buffer : loaded_) in.push_back(buffers_[at(buffer)].data());
-    for (const int buffer : stored_) out.push_back(buffers_[at(buffer)].data());
+    for (const int buffer : loaded_) in.push_back(buffers_[at(buffer)][0].values);
+    for (const int buffer : stored_) out.push_back(buffers_[at(buffer)][0].values);
     double seconds = 1e9;
     for (int repeat = 0; repeat < 5; ++repeat) {
       const double start = thread_seconds();
@@ -156,11 +160,12 @@ class Region {
   }
 
   int buffer_of(std::int64_t elements) {
-    std::vector<float> values(at(elements));
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      values[i] = 0.001f * static_cast<float>((i * 7919) % 1000 + 1);
+    // Lines one after another, as where programs have their memory.
+    std::vector<Line> lines(at((elements + 15) / 16));
+    for (std::size_t i = 0; i < 16 * lines.size(); ++i) {
+      lines[i / 16].values[i % 16] = 0.001f * static_cast<float>((i * 7919) % 1000 + 1);
     }
-    buffers_.push_back(std::move(values));
+    buffers_.push_back(std::move(lines));
     return static_cast<int>(buffers_.size()) - 1;
   }
   int add_load(int buffer, Ints strides) {
@@ -184,7 +189,7 @@ class Region {
   std::int64_t columns_;
   bool has_rows_;
   TileProgram program_;
-  std::vector<std::vector<float>> buffers_;
+  std::vector<std::vector<Line>> buffers_;
   std::vector<int> loaded_;
   std::vector<int> stored_;
 };

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string_view>
 
 #include <tessera/types.h>
@@ -27,10 +28,18 @@ struct StageOperand {
 
 /// One op of a chain on a block of vectors. A function takes a value from the stage before it, in
 /// vector registers, and hands its own on to the one after it; its type depends on the instruction
-/// set.
+/// set. Without a base an operand is none.
 struct Stage {
   void (*function)() = nullptr;
-  StageOperand operands[2];  // what does not come from the stage before, in order
+  StageOperand from;       // replaces the value from the stage before
+  StageOperand others[2];  // the other inputs, in order
+  StageOperand to;         // takes a copy of the result
+};
+
+/// Memory that stages go through.
+struct StageStream {
+  const std::byte* base;
+  std::size_t element_bytes;
 };
 
 struct TileKernel {
@@ -48,13 +57,12 @@ const TileKernel* find_tile_kernel(std::string_view name, DType dtype);
 struct ChainKernels {
   static constexpr std::size_t kNumDTypes = static_cast<std::size_t>(DType::f64) + 1;
   std::size_t block;  // elements of a block
-  /// Runs the stages up to an `end` on `blocks` blocks, from element `first` on. The first stage
-  /// is a load.
-  void (*run)(const Stage* stages, std::size_t first, std::size_t blocks);
+  /// Runs the stages up to an `end` on `blocks` blocks, from element `first` on.
+  void (*run)(const Stage* stages, std::span<const StageStream> streams, std::size_t first,
+              std::size_t blocks);
   void (*end)();
-  /// Stages that read and write operand 0, by dtype; nullptr where there is none.
-  void (*loads[kNumDTypes])();
-  void (*stores[kNumDTypes])();
+  /// Stages that do nothing to a value, by dtype; nullptr where there is none.
+  void (*copies[kNumDTypes])();
 };
 
 /// Those of this machine.

@@ -43,51 +43,57 @@ class Stream {
   const typename E::Memory* at_;
 };
 
-template <class... X>
-HWY_INLINE void go_on(const Stage* stage, std::size_t i, X... x) {
-  reinterpret_cast<StageFunction>(stage[1].function)(stage + 1, i, x...);
-}
-
 // Ops of many instructions are not repeated for every vector.
 template <class Op>
 concept IsLong = requires { Op::kIsLong; };
 
-template <class F, class... X>
-HWY_INLINE void in_loop(const Stage* stage, std::size_t i, const F& f, X... x) {
-  HWY_ALIGN float lanes[kChainVectors * F32::kLanes];
-  std::size_t k = 0;
-  (F32::store(x, lanes + k++ * F32::kLanes), ...);
-#pragma GCC unroll 1
-  for (k = 0; k < kChainVectors; ++k) {
-    float* at = lanes + k * F32::kLanes;
-    F32::store(f(F32::load(at), k), at);
-  }
-  k = 0;
-  ((x = F32::load(lanes + k++ * F32::kLanes)), ...);
-  go_on(stage, i, x...);
-}
-
 // Replaces each vector x by f(x, its number).
 template <class Op, class F, class... X>
-HWY_INLINE void map_vectors(const Stage* stage, std::size_t i, const F& f, X... x) {
-  if constexpr (IsLong<Op>) {
-    in_loop(stage, i, f, x...);
-  } else {
-    std::size_t k = 0;
+HWY_INLINE void map_vectors(const F& f, X&... x) {
+  std::size_t k = 0;
+  if constexpr (!IsLong<Op>) {
     ((x = f(x, k++)), ...);
-    go_on(stage, i, x...);
+  } else {
+    HWY_ALIGN float lanes[kChainVectors * F32::kLanes];
+    (F32::store(x, lanes + k++ * F32::kLanes), ...);
+#pragma GCC unroll 1
+    for (k = 0; k < kChainVectors; ++k) {
+      float* at = lanes + k * F32::kLanes;
+      F32::store(f(F32::load(at), k), at);
+    }
+    k = 0;
+    ((x = F32::load(lanes + k++ * F32::kLanes)), ...);
   }
+}
+
+// A whole stage: x are of `In` where they are read from memory. Transfers belong to the stage as a
+// jump takes longer than they do.
+template <class Op, class Out, class In, class F, class... X>
+HWY_INLINE void run_stage(const Stage* stage, std::size_t i, const F& f, X... x) {
+  if (stage->from.base != nullptr) {
+    const Stream<In> from(stage->from, i);
+    std::size_t k = 0;
+    ((x = to_lanes<In>(from[k++])), ...);
+  }
+  map_vectors<Op>(f, x...);
+  if (stage->to.base != nullptr) {
+    auto* to = reinterpret_cast<typename Out::Memory*>(const_cast<std::byte*>(stage->to.base)) +
+               (i & stage->to.mask);
+    std::size_t k = 0;
+    (Out::store(from_lanes<Out>(x), to + k++ * F32::kLanes), ...);
+  }
+  reinterpret_cast<StageFunction>(stage[1].function)(stage + 1, i, x...);
 }
 
 template <class Op, class Out, class A, class... X>
 void stage1(const Stage* stage, std::size_t i, X... x) {
   const auto f = [](VF v, std::size_t) { return to_lanes<Out>(Op::run(from_lanes<A>(v))); };
-  map_vectors<Op>(stage, i, f, x...);
+  run_stage<Op, Out, A>(stage, i, f, x...);
 }
 
 template <std::size_t kPlace, class Op, class Out, class A, class B, class... X>
 void stage2(const Stage* stage, std::size_t i, X... x) {
-  const Stream<std::conditional_t<kPlace == 0, B, A>> other(stage->operands[0], i);
+  const Stream<std::conditional_t<kPlace == 0, B, A>> other(stage->others[0], i);
   const auto f = [&other](VF v, std::size_t k) {
     if constexpr (kPlace == 0) {
       return to_lanes<Out>(Op::run(from_lanes<A>(v), other[k]));
@@ -95,13 +101,13 @@ void stage2(const Stage* stage, std::size_t i, X... x) {
       return to_lanes<Out>(Op::run(other[k], from_lanes<B>(v)));
     }
   };
-  map_vectors<Op>(stage, i, f, x...);
+  run_stage<Op, Out, std::conditional_t<kPlace == 0, A, B>>(stage, i, f, x...);
 }
 
 template <std::size_t kPlace, class Op, class Out, class A, class B, class C, class... X>
 void stage3(const Stage* stage, std::size_t i, X... x) {
-  const Stream<std::conditional_t<kPlace == 0, B, A>> first(stage->operands[0], i);
-  const Stream<std::conditional_t<kPlace == 2, B, C>> second(stage->operands[1], i);
+  const Stream<std::conditional_t<kPlace == 0, B, A>> first(stage->others[0], i);
+  const Stream<std::conditional_t<kPlace == 2, B, C>> second(stage->others[1], i);
   const auto f = [&first, &second](VF v, std::size_t k) {
     if constexpr (kPlace == 0) {
       return to_lanes<Out>(Op::run(from_lanes<A>(v), first[k], second[k]));
@@ -111,7 +117,8 @@ void stage3(const Stage* stage, std::size_t i, X... x) {
       return to_lanes<Out>(Op::run(first[k], second[k], from_lanes<C>(v)));
     }
   };
-  map_vectors<Op>(stage, i, f, x...);
+  using In = std::conditional_t<kPlace == 0, A, std::conditional_t<kPlace == 1, B, C>>;
+  run_stage<Op, Out, In>(stage, i, f, x...);
 }
 
 using AnyFunction = void (*)();

@@ -16,53 +16,40 @@ namespace {
 
 constexpr std::size_t kBlock = kChainVectors * F32::kLanes;
 
-template <class E, class... X>
-void load_stage(const Stage* stage, std::size_t i, X... x) {
-  const Stream<E> from(stage->operands[0], i);
-  std::size_t k = 0;
-  ((x = to_lanes<E>(from[k++])), ...);
-  go_on(stage, i, x...);
-}
-
-template <class E, class... X>
-void store_stage(const Stage* stage, std::size_t i, X... x) {
-  const StageOperand& operand = stage->operands[0];
-  auto* to = reinterpret_cast<typename E::Memory*>(const_cast<std::byte*>(operand.base)) +
-             (i & operand.mask);
-  std::size_t k = 0;
-  (E::store(from_lanes<E>(x), to + k++ * F32::kLanes), ...);
-  go_on(stage, i, x...);
-}
-
 template <class... X>
 void end_stage(const Stage*, std::size_t, X...) {}
 
-void run_chain(const Stage* stages, std::size_t first, std::size_t blocks) {
+// Blocks go through many streams at once, more than processors tell apart by themselves. Elements
+// that are a tile away are asked for before any instruction reads them.
+HWY_INLINE void prefetch(const StageStream& stream, std::size_t i) {
+  constexpr std::size_t kAhead = 2048;
+  const std::byte* at = stream.base + (i + kAhead) * stream.element_bytes;
+  const std::size_t bytes = kBlock * stream.element_bytes;
+  for (std::size_t line = 0; line < bytes; line += 64) __builtin_prefetch(at + line);
+}
+
+void run_chain(const Stage* stages, std::span<const StageStream> streams, std::size_t first,
+               std::size_t blocks) {
   const VF none = hn::Zero(DF());
   const auto run = reinterpret_cast<StageFunction>(stages->function);
   for (std::size_t i = first; blocks > 0; i += kBlock, --blocks) {
+    for (const StageStream& stream : streams) prefetch(stream, i);
     run(stages, i, none, none, none, none, none, none, none, none);
   }
 }
 
-template <class E>
-void set_transfers(ChainKernels& kernels, DType dtype) {
-  kernels.loads[static_cast<std::size_t>(dtype)] = any(&load_stage<E>);
-  kernels.stores[static_cast<std::size_t>(dtype)] = any(&store_stage<E>);
-}
-
 const ChainKernels& make_chain_kernels() {
   static const ChainKernels kKernels = [] {
-    ChainKernels kernels{.block = kBlock,
-                         .run = &run_chain,
-                         .end = any(&end_stage),
-                         .loads = {},
-                         .stores = {}};
-    set_transfers<Flag>(kernels, DType::boolean);
-    set_transfers<I32>(kernels, DType::i32);
-    set_transfers<U32>(kernels, DType::u32);
-    set_transfers<BF16>(kernels, DType::bf16);
-    set_transfers<F32>(kernels, DType::f32);
+    ChainKernels kernels{
+        .block = kBlock, .run = &run_chain, .end = any(&end_stage), .copies = {}};
+    const auto copy = [&kernels](DType dtype, const TileKernel& kernel) {
+      kernels.copies[static_cast<std::size_t>(dtype)] = kernel.stages[0];
+    };
+    copy(DType::boolean, kernel<Copy, Byte, Byte>());
+    copy(DType::i32, kernel<Copy, I32, I32>());
+    copy(DType::u32, kernel<Copy, U32, U32>());
+    copy(DType::bf16, kernel<Copy, BF16, BF16>());
+    copy(DType::f32, kernel<Copy, F32, F32>());
     return kernels;
   }();
   return kKernels;

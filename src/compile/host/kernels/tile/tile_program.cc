@@ -27,6 +27,7 @@ struct Scratch {
   std::vector<TileInput> registers;
   std::vector<Line> slots;  // and, behind them, the blocks of chains
   std::vector<Stage> stages;
+  std::vector<StageStream> streams;  // of the chain that runs
   std::array<std::int64_t, kTileSize> starts;
 };
 
@@ -218,7 +219,12 @@ class Runner {
   std::byte* block(std::size_t number) const { return blocks_ + number * block_bytes_; }
 
   static void place(std::span<const StagePlace> places, Stage* stages, StageOperand operand) {
-    for (const StagePlace& place : places) stages[place.stage].operands[place.operand] = operand;
+    for (const StagePlace& place : places) {
+      Stage& stage = stages[place.stage];
+      StageOperand* const operands[] = {&stage.from, &stage.others[0], &stage.others[1],
+                                        &stage.to};
+      *operands[place.operand] = operand;
+    }
   }
   static StageOperand run_at(const void* data) {
     return {.base = static_cast<const std::byte*>(data), .mask = ~std::size_t{0}};
@@ -246,8 +252,10 @@ class Runner {
     for (const Target& target : instruction.targets) {
       registers_[at(target.reg)] = {memory_of(target, tile), false};
     }
+    scratch_.streams.clear();
     for (std::size_t i = 0; i < chain.registers.size(); ++i) {
       const ChainRegister& used = chain.registers[i];
+      if (used.is_stream) add_stream(used);
       if (used.is_row || (used.is_fixed && !is_first_)) continue;
       const TileInput& reg = registers_[at(used.reg)];
       if (reg.is_scalar) repeat(used, reg.data, chain.first_block + i);
@@ -268,6 +276,15 @@ class Runner {
     }
   }
 
+  // A result may lie in the memory of an operand.
+  void add_stream(const ChainRegister& used) {
+    const auto* base = static_cast<const std::byte*>(registers_[at(used.reg)].data);
+    for (const StageStream& stream : scratch_.streams) {
+      if (stream.base == base) return;
+    }
+    scratch_.streams.push_back({.base = base, .element_bytes = size_bytes(used.dtype)});
+  }
+
   // Fills a block with one element.
   void repeat(const ChainRegister& used, const void* element, std::size_t number) const {
     fill(size_bytes(used.dtype), static_cast<const std::byte*>(element), block(number),
@@ -278,7 +295,7 @@ class Runner {
     const Stage* stages = scratch_.stages.data() + chain.first_stage;
     const std::size_t blocks = n / plan_.chain_kernels->block;
     const std::size_t whole = blocks * plan_.chain_kernels->block;
-    if (blocks > 0) plan_.chain_kernels->run(stages, first, blocks);
+    if (blocks > 0) plan_.chain_kernels->run(stages, scratch_.streams, first, blocks);
     if (whole < n) run_rest(chain, first + whole, n - whole);
   }
 
@@ -300,7 +317,7 @@ class Runner {
       if (!used.is_output) std::memcpy(block(number), from, bytes);
       place(used.places, stages, block_at(number));
     });
-    plan_.chain_kernels->run(stages, 0, 1);
+    plan_.chain_kernels->run(stages, {}, 0, 1);
     for_each_run([&](const auto& used, std::size_t number, std::byte* to, std::size_t bytes) {
       if (used.is_output) std::memcpy(to, block(number), bytes);
       place(used.places, stages, run_at(registers_[at(used.reg)].data));

@@ -65,7 +65,8 @@ class ChainMaker {
     for (std::size_t i = 0; i < order_.size(); ++i) add_step(i);
     for (const int output : order_.outputs()) {
       if (!late_[at(output)]) continue;
-      load(output);
+      add_stage(kernels_.copies[static_cast<std::size_t>(dtype(output))]);
+      read(output, kFrom);
       store(output);
     }
     add_stage(kernels_.end);
@@ -90,15 +91,12 @@ class ChainMaker {
 
   void add_step(std::size_t position) {
     const TileStep& step = order_.step(position);
-    std::size_t given = handed_on_[position];
-    if (given == kNone) {
-      given = 0;
-      load(step.inputs[0]);
-    }
+    const std::size_t given = handed_on_[position] == kNone ? 0 : handed_on_[position];
     add_stage(step.kernel->stages[given]);
-    std::size_t operand = 0;
+    if (handed_on_[position] == kNone) read(step.inputs[0], kFrom);
+    std::size_t other = kOthers;
     for (std::size_t k = 0; k < at(step.num_inputs); ++k) {
-      if (k != given) read(step.inputs[k], operand++);
+      if (k != given) read(step.inputs[k], other++);
     }
     const bool is_output = order_.is_output(step.output);
     const bool is_late = is_output && late_[at(step.output)];
@@ -107,30 +105,18 @@ class ChainMaker {
   }
 
   void add_stage(void (*function)()) {
-    chain_.stages.push_back({.function = function, .operands = {}});
+    chain_.stages.push_back({.function = function, .from = {}, .others = {}, .to = {}});
   }
 
-  void load(int reg) {
-    add_stage(kernels_.loads[static_cast<std::size_t>(dtype(reg))]);
-    read(reg, 0);
-  }
-
-  void add_store(int reg) {
-    add_stage(kernels_.stores[static_cast<std::size_t>(dtype(reg))]);
-  }
-  void store(int reg) {
-    add_store(reg);
-    chain_register(reg).places.push_back(place(0));
-  }
+  void store(int reg) { chain_register(reg).places.push_back(place(kTo)); }
   void store_temporarily(int reg) {
-    add_store(reg);
     if (free_.empty()) {
       free_.push_back(chain_.temporaries.size());
       chain_.temporaries.emplace_back();
     }
     temporary_[at(reg)] = static_cast<int>(free_.back());
     free_.pop_back();
-    chain_.temporaries[at(temporary_[at(reg)])].push_back(place(0));
+    chain_.temporaries[at(temporary_[at(reg)])].push_back(place(kTo));
   }
 
   // Links operand `operand` of the last stage with the memory of a register.
@@ -158,6 +144,10 @@ class ChainMaker {
   }
 
   DType dtype(int reg) const { return dtypes_[at(reg)]; }
+
+  static constexpr std::size_t kFrom = 0;
+  static constexpr std::size_t kOthers = 1;
+  static constexpr std::size_t kTo = 3;
 
   const ChainOrder& order_;
   std::span<const DType> dtypes_;

@@ -13,7 +13,7 @@ namespace tessera::kernels::tiles {
 /// An operand of a stage of a chain.
 struct StagePlace {
   std::size_t stage;
-  std::size_t operand;
+  std::size_t operand;  // 0: from, 1 and 2: others, 3: to
 };
 
 /// A register of the program that stages read from memory or write to it.
@@ -24,6 +24,7 @@ struct ChainRegister {
   bool is_output = false;
   bool is_row = false;    // one element per row, of which a row of the tile sees its own
   bool is_fixed = false;  // the same for every tile
+  bool is_stream = false;  // a long run of memory outside of the program
 };
 
 struct Chain {

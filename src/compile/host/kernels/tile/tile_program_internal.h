@@ -11,8 +11,9 @@
 
 namespace tessera::kernels::tiles {
 
-/// Elements of a tile at most: a register is 2 KB, so that a program's registers stay in L1.
-inline constexpr std::int64_t kTileSize = 512;
+/// Elements of a tile at most, longer rows apart: the few registers that are kept for a whole tile
+/// stay in L1.
+inline constexpr std::int64_t kTileSize = 2048;
 inline constexpr std::size_t kMaxDims = 16;
 using Index = std::array<std::int64_t, kMaxDims>;
 

@@ -281,16 +281,28 @@ class Planner {
         late[at(target.reg)] = may_overwrite(program_.stores[at(target.store)].access, target.reg,
                                              is_read_after);
       }
-      add_chain(make_chain(order, plan_.dtypes, late));
+      add_chain(make_chain(order, plan_.dtypes, late), instruction);
     }
   }
 
-  void add_chain(Chain chain) {
+  // Whether a register of a chain is a run of the program's memory in every tile.
+  bool is_stream(const Instruction& chain, int reg) const {
+    for (const Target& target : chain.targets) {
+      if (target.reg == reg) return target.store >= 0;
+    }
+    for (std::size_t i = 0; i < program_.loads.size(); ++i) {
+      if (program_.loads[i].reg == reg) return plan_.space.always_run(plan_.loads[i]);
+    }
+    return false;
+  }
+
+  void add_chain(Chain chain, const Instruction& instruction) {
     for (ChainRegister& used : chain.registers) {
       used.is_row = row_of_[at(used.reg)] >= 0;
       if (used.is_row) used.reg = row_of_[at(used.reg)];
       chain.has_rows = chain.has_rows || used.is_row;
       used.is_fixed = is_fixed(used.reg) && !used.is_row;
+      used.is_stream = is_stream(instruction, used.reg) && !used.is_row && !used.is_fixed;
     }
     chain.first_stage = plan_.num_stages;
     chain.first_block = plan_.num_blocks;
@@ -323,7 +335,8 @@ class Planner {
     const Linear& linear = instruction.kind == Kind::load   ? plan_.loads[instruction.source]
                            : instruction.kind == Kind::iota ? plan_.iotas[instruction.source]
                                                             : plan_.random_bits[instruction.source];
-    return plan_.space.tiles_are_whole_rows() && !linear.depends_on_row();
+    const bool same_in_row = plan_.space.tiles_are_whole_rows() || linear.column_stride == 0;
+    return same_in_row && !linear.depends_on_row();
   }
 
   int take_slot() {

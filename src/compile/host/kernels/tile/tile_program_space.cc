@@ -62,10 +62,11 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 
 void choose_tiles(Space& space, bool crosses, bool keeps_rows) {
   constexpr std::int64_t kRectangleColumns = 32;
+  constexpr std::int64_t kRectangleSize = 512;
   if (crosses && space.columns > kRectangleColumns && space.rows > 1) {
     // Few enough cache lines for one pass over them, long enough runs either way.
     space.tile_columns = kRectangleColumns;
-    space.tile_rows = std::min(space.rows, kTileSize / kRectangleColumns);
+    space.tile_rows = std::min(space.rows, kRectangleSize / kRectangleColumns);
   } else if (space.columns > kTileSize && !keeps_rows) {
     // Parts of about the same size, whole vectors as long as possible.
     const std::int64_t parts = ceil_div(space.columns, kTileSize);
