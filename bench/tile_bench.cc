@@ -72,8 +72,7 @@ class Region {
   int load_scalar() { return add_load(buffer_of(1), Ints(program_.extents.size(), 0)); }
   int load_columns() { return add_load(buffer_of(columns_), {0, 1}); }
   int constant(double value, DType dtype = DType::f32) {
-    program_.constants.push_back(
-        {.reg = program_.num_registers, .value = value, .dtype = dtype});
+    program_.constants.push_back({.reg = program_.num_registers, .value = value, .dtype = dtype});
     return program_.num_registers++;
   }
   int random() {
@@ -83,8 +82,8 @@ class Region {
                                     .strides = has_rows_ ? Ints{columns_, 1} : Ints{1}});
     return program_.num_registers++;
   }
-  int op(const char* name, std::vector<int> inputs, DType from = DType::f32,
-         DType to = DType::f32, bool is_row = false) {
+  int op(const char* name, std::vector<int> inputs, DType from = DType::f32, DType to = DType::f32,
+         bool is_row = false) {
     kernels::TileStep step{};
     step.kernel = kernels::find_tile_kernel(name, from);
     step.is_row = is_row;
@@ -169,11 +168,10 @@ class Region {
     return static_cast<int>(buffers_.size()) - 1;
   }
   int add_load(int buffer, Ints strides) {
-    program_.loads.push_back({.reg = program_.num_registers,
-                              .access = {.buffer = buffer,
-                                         .offset = 0,
-                                         .strides = std::move(strides),
-                                         .dtype = DType::f32}});
+    program_.loads.push_back(
+        {.reg = program_.num_registers,
+         .access = {
+             .buffer = buffer, .offset = 0, .strides = std::move(strides), .dtype = DType::f32}});
     return program_.num_registers++;
   }
   int add_step(kernels::TileStep step, const std::vector<int>& inputs, DType to) {
@@ -224,10 +222,10 @@ Gelu gelu_parts(Region& r, int x) {
 }
 
 int dropout(Region& r, int x) {
-  const int bits = r.op("shift_right_logical", {r.random(), r.constant(8, DType::u32)},
-                        DType::u32, DType::u32);
-  const int uniform = r.op("mul", {r.op("convert_u32_f32", {bits}, DType::u32),
-                                   r.constant(1.0 / 16777216)});
+  const int bits =
+      r.op("shift_right_logical", {r.random(), r.constant(8, DType::u32)}, DType::u32, DType::u32);
+  const int uniform =
+      r.op("mul", {r.op("convert_u32_f32", {bits}, DType::u32), r.constant(1.0 / 16777216)});
   const int kept = r.op("compare_lt", {uniform, r.constant(0.9)}, DType::f32, DType::boolean);
   return r.op("select", {kept, r.op("mul", {x, r.constant(1 / 0.9)}), r.constant(0)});
 }
@@ -326,9 +324,8 @@ void add_benchmarks() {
       const std::int64_t rows = std::max<std::int64_t>(elements / c.columns, 1);
       const std::string name =
           std::string(c.name) + "/" + std::to_string(rows) + "x" + std::to_string(c.columns);
-      benchmark::RegisterBenchmark(name.c_str(), [c, rows](benchmark::State& state) {
-        c.make(rows, c.columns).run(state);
-      });
+      benchmark::RegisterBenchmark(
+          name.c_str(), [c, rows](benchmark::State& state) { c.make(rows, c.columns).run(state); });
     }
   }
 }

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
 #include <string_view>
 
 #include <tessera/types.h>
@@ -34,12 +33,9 @@ struct Stage {
   StageOperand from;       // replaces the value from the stage before
   StageOperand others[2];  // the other inputs, in order
   StageOperand to;         // takes a copy of the result
-};
-
-/// Memory that stages go through.
-struct StageStream {
-  const std::byte* base;
-  std::size_t element_bytes;
+  /// A run of any operand of the chain, of which the stage asks for what is some blocks further on.
+  const std::byte* later = nullptr;
+  std::size_t later_bytes = 0;  // of an element
 };
 
 struct TileKernel {
@@ -58,9 +54,10 @@ struct ChainKernels {
   static constexpr std::size_t kNumDTypes = static_cast<std::size_t>(DType::f64) + 1;
   std::size_t block;  // elements of a block
   /// Runs the stages up to an `end` on `blocks` blocks, from element `first` on.
-  void (*run)(const Stage* stages, std::span<const StageStream> streams, std::size_t first,
-              std::size_t blocks);
+  void (*run)(const Stage* stages, std::size_t first, std::size_t blocks);
   void (*end)();
+  /// Fills a block with one element.
+  void (*repeat)(DType dtype, const std::byte* element, std::byte* block);
   /// Stages that do nothing to a value, by dtype; nullptr where there is none.
   void (*copies[kNumDTypes])();
 };

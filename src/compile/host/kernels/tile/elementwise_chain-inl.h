@@ -17,6 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::elementwise::HWY_NAMESPACE {
 
 constexpr std::size_t kChainVectors = 8;
+constexpr std::size_t kBlock = kChainVectors * F32::kLanes;
 using StageFunction = void (*)(const Stage*, std::size_t, VF, VF, VF, VF, VF, VF, VF, VF);
 
 // Between stages a value is bits in lanes of f32, as a load from memory would give it.
@@ -45,7 +46,9 @@ class Stream {
 
 // Ops of many instructions are not repeated for every vector.
 template <class Op>
-concept IsLong = requires { Op::kIsLong; };
+concept IsLong = requires {
+  Op::kIsLong;
+};
 
 // Replaces each vector x by f(x, its number).
 template <class Op, class F, class... X>
@@ -66,6 +69,19 @@ HWY_INLINE void map_vectors(const F& f, X&... x) {
   }
 }
 
+// Chains go through many streams at once, more than processors tell apart by themselves. Lines are
+// asked for one stream at a time, as few can be under way at once, and early enough for whatever
+// reads the next tile first.
+HWY_INLINE void prefetch_later(const Stage* stage, std::size_t i) {
+  constexpr std::size_t kAhead = 2048;
+  constexpr int kSecondCache = 1;
+  const std::byte* at = stage->later + (i + kAhead) * stage->later_bytes;
+  const std::size_t bytes = kBlock * stage->later_bytes;
+  for (std::size_t line = 0; line < bytes; line += 64) {
+    __builtin_prefetch(at + line, 0, kSecondCache);
+  }
+}
+
 // A whole stage: x are of `In` where they are read from memory. Transfers belong to the stage as a
 // jump takes longer than they do.
 template <class Op, class Out, class In, class F, class... X>
@@ -82,6 +98,7 @@ HWY_INLINE void run_stage(const Stage* stage, std::size_t i, const F& f, X... x)
     std::size_t k = 0;
     (Out::store(from_lanes<Out>(x), to + k++ * F32::kLanes), ...);
   }
+  if (stage->later != nullptr) prefetch_later(stage, i);
   reinterpret_cast<StageFunction>(stage[1].function)(stage + 1, i, x...);
 }
 

@@ -5,6 +5,7 @@
 #define HWY_TARGET_INCLUDE "compile/host/kernels/tile/elementwise_chain.cc"
 #include <hwy/foreach_target.h>
 // foreach_target.h comes first.
+#include <cstring>
 #include <hwy/highway.h>
 
 #include "compile/host/kernels/tile/elementwise_chain-inl.h"
@@ -14,34 +15,44 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::elementwise::HWY_NAMESPACE {
 namespace {
 
-constexpr std::size_t kBlock = kChainVectors * F32::kLanes;
-
 template <class... X>
 void end_stage(const Stage*, std::size_t, X...) {}
 
-// Blocks go through many streams at once, more than processors tell apart by themselves. Elements
-// that are a tile away are asked for before any instruction reads them.
-HWY_INLINE void prefetch(const StageStream& stream, std::size_t i) {
-  constexpr std::size_t kAhead = 2048;
-  const std::byte* at = stream.base + (i + kAhead) * stream.element_bytes;
-  const std::size_t bytes = kBlock * stream.element_bytes;
-  for (std::size_t line = 0; line < bytes; line += 64) __builtin_prefetch(at + line);
-}
-
-void run_chain(const Stage* stages, std::span<const StageStream> streams, std::size_t first,
-               std::size_t blocks) {
+void run_chain(const Stage* stages, std::size_t first, std::size_t blocks) {
   const VF none = hn::Zero(DF());
   const auto run = reinterpret_cast<StageFunction>(stages->function);
   for (std::size_t i = first; blocks > 0; i += kBlock, --blocks) {
-    for (const StageStream& stream : streams) prefetch(stream, i);
     run(stages, i, none, none, none, none, none, none, none, none);
+  }
+}
+
+template <class E>
+void repeat_as(const std::byte* element, std::byte* block) {
+  typename E::Memory value;
+  std::memcpy(&value, element, sizeof(value));
+  const hn::ScalableTag<typename E::Memory> d;
+  auto* to = reinterpret_cast<typename E::Memory*>(block);
+  for (std::size_t i = 0; i < kBlock; i += hn::Lanes(d)) hn::StoreU(hn::Set(d, value), d, to + i);
+}
+
+void repeat(DType dtype, const std::byte* element, std::byte* block) {
+  switch (size_bytes(dtype)) {
+    case 1:
+      return repeat_as<Byte>(element, block);
+    case 2:
+      return repeat_as<BF16>(element, block);
+    default:
+      return repeat_as<U32>(element, block);
   }
 }
 
 const ChainKernels& make_chain_kernels() {
   static const ChainKernels kKernels = [] {
-    ChainKernels kernels{
-        .block = kBlock, .run = &run_chain, .end = any(&end_stage), .copies = {}};
+    ChainKernels kernels{.block = kBlock,
+                         .run = &run_chain,
+                         .end = any(&end_stage),
+                         .repeat = &repeat,
+                         .copies = {}};
     const auto copy = [&kernels](DType dtype, const TileKernel& kernel) {
       kernels.copies[static_cast<std::size_t>(dtype)] = kernel.stages[0];
     };

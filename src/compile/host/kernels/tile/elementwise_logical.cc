@@ -19,39 +19,57 @@ namespace {
 
 struct And {
   template <class V>
-  static HWY_INLINE V run(V x, V y) { return hn::And(x, y); }
+  static HWY_INLINE V run(V x, V y) {
+    return hn::And(x, y);
+  }
 };
 struct Or {
   template <class V>
-  static HWY_INLINE V run(V x, V y) { return hn::Or(x, y); }
+  static HWY_INLINE V run(V x, V y) {
+    return hn::Or(x, y);
+  }
 };
 struct Xor {
   template <class V>
-  static HWY_INLINE V run(V x, V y) { return hn::Xor(x, y); }
+  static HWY_INLINE V run(V x, V y) {
+    return hn::Xor(x, y);
+  }
 };
 struct Not {
   template <class V>
-  static HWY_INLINE V run(V x) { return hn::Xor(x, hn::Set(hn::DFromV<V>(), 1)); }
+  static HWY_INLINE V run(V x) {
+    return hn::Xor(x, hn::Set(hn::DFromV<V>(), 1));
+  }
 };
 struct Equal {
   template <class V>
-  static HWY_INLINE V run(V x, V y) { return Not::run(hn::Xor(x, y)); }
+  static HWY_INLINE V run(V x, V y) {
+    return Not::run(hn::Xor(x, y));
+  }
 };
 struct Less {
   template <class V>
-  static HWY_INLINE V run(V x, V y) { return hn::AndNot(x, y); }
+  static HWY_INLINE V run(V x, V y) {
+    return hn::AndNot(x, y);
+  }
 };
 struct LessOrEqual {
   template <class V>
-  static HWY_INLINE V run(V x, V y) { return Not::run(hn::AndNot(y, x)); }
+  static HWY_INLINE V run(V x, V y) {
+    return Not::run(hn::AndNot(y, x));
+  }
 };
 struct Greater {
   template <class V>
-  static HWY_INLINE V run(V x, V y) { return Less::run(y, x); }
+  static HWY_INLINE V run(V x, V y) {
+    return Less::run(y, x);
+  }
 };
 struct GreaterOrEqual {
   template <class V>
-  static HWY_INLINE V run(V x, V y) { return LessOrEqual::run(y, x); }
+  static HWY_INLINE V run(V x, V y) {
+    return LessOrEqual::run(y, x);
+  }
 };
 struct Select {
   template <class V>

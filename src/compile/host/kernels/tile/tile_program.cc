@@ -27,7 +27,7 @@ struct Scratch {
   std::vector<TileInput> registers;
   std::vector<Line> slots;  // and, behind them, the blocks of chains
   std::vector<Stage> stages;
-  std::vector<StageStream> streams;  // of the chain that runs
+  std::vector<const void*> streams;  // of the chain that runs
   std::array<std::int64_t, kTileSize> starts;
 };
 
@@ -119,8 +119,8 @@ class Runner {
     const Linear& linear = plan_.loads[instruction.source];
     const std::byte* buffer = buffers_[at(access.buffer)];
     if (instruction.targets[0].slot < 0) {
-      registers_[at(instruction.targets[0].reg)] = {buffer + start_of(linear, tile) * bytes_of(access.dtype),
-                                         false};
+      registers_[at(instruction.targets[0].reg)] = {
+          buffer + start_of(linear, tile) * bytes_of(access.dtype), false};
       return;
     }
     std::byte* to = slot(at(instruction.targets[0].slot));
@@ -221,8 +221,7 @@ class Runner {
   static void place(std::span<const StagePlace> places, Stage* stages, StageOperand operand) {
     for (const StagePlace& place : places) {
       Stage& stage = stages[place.stage];
-      StageOperand* const operands[] = {&stage.from, &stage.others[0], &stage.others[1],
-                                        &stage.to};
+      StageOperand* const operands[] = {&stage.from, &stage.others[0], &stage.others[1], &stage.to};
       *operands[place.operand] = operand;
     }
   }
@@ -255,7 +254,7 @@ class Runner {
     scratch_.streams.clear();
     for (std::size_t i = 0; i < chain.registers.size(); ++i) {
       const ChainRegister& used = chain.registers[i];
-      if (used.is_stream) add_stream(used);
+      if (used.is_stream) ask_for(used, stages[used.asking_stage]);
       if (used.is_row || (used.is_fixed && !is_first_)) continue;
       const TileInput& reg = registers_[at(used.reg)];
       if (reg.is_scalar) repeat(used, reg.data, chain.first_block + i);
@@ -277,25 +276,24 @@ class Runner {
   }
 
   // A result may lie in the memory of an operand.
-  void add_stream(const ChainRegister& used) {
-    const auto* base = static_cast<const std::byte*>(registers_[at(used.reg)].data);
-    for (const StageStream& stream : scratch_.streams) {
-      if (stream.base == base) return;
-    }
-    scratch_.streams.push_back({.base = base, .element_bytes = size_bytes(used.dtype)});
+  void ask_for(const ChainRegister& used, Stage& stage) {
+    const void* base = registers_[at(used.reg)].data;
+    const auto known = std::find(scratch_.streams.begin(), scratch_.streams.end(), base);
+    stage.later = known == scratch_.streams.end() ? static_cast<const std::byte*>(base) : nullptr;
+    stage.later_bytes = size_bytes(used.dtype);
+    scratch_.streams.push_back(base);
   }
 
   // Fills a block with one element.
   void repeat(const ChainRegister& used, const void* element, std::size_t number) const {
-    fill(size_bytes(used.dtype), static_cast<const std::byte*>(element), block(number),
-         static_cast<std::int64_t>(plan_.chain_kernels->block));
+    plan_.chain_kernels->repeat(used.dtype, static_cast<const std::byte*>(element), block(number));
   }
 
   void run_stages(const Chain& chain, std::size_t first, std::size_t n) {
     const Stage* stages = scratch_.stages.data() + chain.first_stage;
     const std::size_t blocks = n / plan_.chain_kernels->block;
     const std::size_t whole = blocks * plan_.chain_kernels->block;
-    if (blocks > 0) plan_.chain_kernels->run(stages, scratch_.streams, first, blocks);
+    if (blocks > 0) plan_.chain_kernels->run(stages, first, blocks);
     if (whole < n) run_rest(chain, first + whole, n - whole);
   }
 
@@ -313,11 +311,12 @@ class Runner {
         body(used, chain.first_block + i, memory, n * bytes);
       }
     };
-    for_each_run([&](const auto& used, std::size_t number, const std::byte* from, std::size_t bytes) {
-      if (!used.is_output) std::memcpy(block(number), from, bytes);
-      place(used.places, stages, block_at(number));
-    });
-    plan_.chain_kernels->run(stages, {}, 0, 1);
+    for_each_run(
+        [&](const auto& used, std::size_t number, const std::byte* from, std::size_t bytes) {
+          if (!used.is_output) std::memcpy(block(number), from, bytes);
+          place(used.places, stages, block_at(number));
+        });
+    plan_.chain_kernels->run(stages, 0, 1);
     for_each_run([&](const auto& used, std::size_t number, std::byte* to, std::size_t bytes) {
       if (used.is_output) std::memcpy(to, block(number), bytes);
       place(used.places, stages, run_at(registers_[at(used.reg)].data));

@@ -78,9 +78,9 @@ class ChainMaker {
   void find_handed_on() {
     for (std::size_t i = 0; i < order_.size(); ++i) {
       const auto inputs = inputs_of(order_.step(i));
-      const auto found = i == 0 ? inputs.end()
-                                : std::find(inputs.begin(), inputs.end(),
-                                            order_.step(i - 1).output);
+      const auto found = i == 0
+                             ? inputs.end()
+                             : std::find(inputs.begin(), inputs.end(), order_.step(i - 1).output);
       const auto place = static_cast<std::size_t>(found - inputs.begin());
       handed_on_.push_back(found == inputs.end() ? kNone : place);
       for (std::size_t k = 0; k < inputs.size(); ++k) {
@@ -104,9 +104,7 @@ class ChainMaker {
     if (is_output && !is_late) store(step.output);
   }
 
-  void add_stage(void (*function)()) {
-    chain_.stages.push_back({.function = function, .from = {}, .others = {}, .to = {}});
-  }
+  void add_stage(void (*function)()) { chain_.stages.emplace_back().function = function; }
 
   void store(int reg) { chain_register(reg).places.push_back(place(kTo)); }
   void store_temporarily(int reg) {

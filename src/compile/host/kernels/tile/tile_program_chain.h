@@ -22,9 +22,10 @@ struct ChainRegister {
   DType dtype;
   std::vector<StagePlace> places;
   bool is_output = false;
-  bool is_row = false;    // one element per row, of which a row of the tile sees its own
-  bool is_fixed = false;  // the same for every tile
-  bool is_stream = false;  // a long run of memory outside of the program
+  bool is_row = false;           // one element per row, of which a row of the tile sees its own
+  bool is_fixed = false;         // the same for every tile
+  bool is_stream = false;        // a long run of memory outside of the program
+  std::size_t asking_stage = 0;  // of a stream: the stage that asks for what comes later
 };
 
 struct Chain {

@@ -278,8 +278,8 @@ class Planner {
       for (const Target& target : instruction.targets) {
         if (target.store < 0) continue;
         const auto is_read_after = [&](int reg) { return order.reads_after(target.reg, reg); };
-        late[at(target.reg)] = may_overwrite(program_.stores[at(target.store)].access, target.reg,
-                                             is_read_after);
+        late[at(target.reg)] =
+            may_overwrite(program_.stores[at(target.store)].access, target.reg, is_read_after);
       }
       add_chain(make_chain(order, plan_.dtypes, late), instruction);
     }
@@ -304,6 +304,7 @@ class Planner {
       used.is_fixed = is_fixed(used.reg) && !used.is_row;
       used.is_stream = is_stream(instruction, used.reg) && !used.is_row && !used.is_fixed;
     }
+    spread_streams(chain);
     chain.first_stage = plan_.num_stages;
     chain.first_block = plan_.num_blocks;
     plan_.num_stages += chain.stages.size();
@@ -311,13 +312,28 @@ class Planner {
     plan_.chains.push_back(std::move(chain));
   }
 
+  // Streams take turns along the stages.
+  static void spread_streams(Chain& chain) {
+    const auto num_streams = static_cast<std::size_t>(
+        std::count_if(chain.registers.begin(), chain.registers.end(),
+                      [](const ChainRegister& used) { return used.is_stream; }));
+    const std::size_t num_stages = chain.stages.size() - 1;  // without the end
+    const std::size_t turns = std::max(num_streams, num_stages);
+    std::size_t number = 0;
+    for (ChainRegister& used : chain.registers) {
+      // A stage asks for one stream.
+      used.is_stream = used.is_stream && number < num_stages;
+      if (used.is_stream)
+        used.asking_stage = number++ * turns / std::max<std::size_t>(num_streams, 1);
+    }
+  }
+
   bool is_fixed(int reg) const {
     for (const auto& constant : program_.constants) {
       if (constant.reg == reg) return true;
     }
-    return std::any_of(plan_.instructions.begin(), plan_.instructions.end(), [&](const auto& i) {
-      return i.targets[0].reg == reg && is_invariant(i);
-    });
+    return std::any_of(plan_.instructions.begin(), plan_.instructions.end(),
+                       [&](const auto& i) { return i.targets[0].reg == reg && is_invariant(i); });
   }
 
   bool needs_slot(const Instruction& instruction, const Target& target) const {
@@ -355,8 +371,8 @@ class Planner {
   // write over the input, after it otherwise.
   void release_inputs(std::size_t i, bool is_before) {
     const Instruction& instruction = plan_.instructions[i];
-    const bool may_write_over = instruction.kind == Kind::step &&
-                                program_.steps[instruction.source].kind == StepKind::map;
+    const bool may_write_over =
+        instruction.kind == Kind::step && program_.steps[instruction.source].kind == StepKind::map;
     if (is_before && !may_write_over) return;
     for (const int input : instruction.inputs) {
       const std::size_t reg = at(input);
