@@ -490,5 +490,58 @@ TEST(Elementwise, TailsScalarsAndAlignmentChangeNothing) {
   });
 }
 
+// The kernel as a stage that gets input `place` from memory or from the stage before it, on whole
+// blocks; the inputs of `scalars` are one block for all.
+std::vector<std::uint32_t> run_staged(const Entry& entry, const Signature& s,
+                                      const std::vector<std::vector<std::uint32_t>>& words,
+                                      std::size_t place, bool is_handed_on, unsigned scalars) {
+  const ChainKernels& chain = chain_kernels();
+  std::vector<Bytes> memory;
+  std::vector<StageOperand> operands;
+  for (std::size_t k = 0; k < words.size(); ++k) {
+    memory.push_back(pack(s.inputs[k], words[k]));
+    const bool is_scalar = (scalars >> k & 1U) != 0;
+    operands.push_back({.base = memory.back().data(), .mask = is_scalar ? 0 : ~std::size_t{0}});
+  }
+  Bytes result(words[0].size() * size_bytes(s.output));
+  std::vector<Stage> stages(3);
+  stages[0].function = chain.copies[static_cast<std::size_t>(s.inputs[place])];
+  stages[0].from = operands[place];
+  stages[1].function = find_tile_kernel(entry.name, entry.dtype)->stages[place];
+  std::size_t other = 0;
+  for (std::size_t k = 0; k < words.size(); ++k) {
+    if (k != place) stages[1].others[other++] = operands[k];
+  }
+  stages[1].to = {.base = result.data(), .mask = ~std::size_t{0}};
+  stages[2].function = chain.end;
+  if (!is_handed_on) stages[1].from = operands[place];
+  chain.run(is_handed_on ? stages.data() : &stages[1], 0, words[0].size() / chain.block);
+  return unpack(s.output, result.data(), words[0].size());
+}
+
+TEST(Elementwise, StagesGiveTheBitsOfRuns) {
+  on_every_target([](const char* /*name*/) {
+    const std::size_t block = chain_kernels().block;
+    for_each_kernel([&](const Entry& entry, const Signature& s) {
+      const std::size_t arity = s.inputs.size();
+      auto words = operand_words(s, 4 * block, 11);
+      for (auto& w : words) w.resize(w.size() / block * block);
+      for (unsigned scalars = 0; scalars < 1U << arity; ++scalars) {
+        auto repeated = words;
+        for (std::size_t k = 0; k < arity; ++k) {
+          for (std::size_t i = 0; (scalars >> k & 1U) != 0 && i < words[k].size(); ++i) {
+            repeated[k][i] = words[k][i % block];
+          }
+        }
+        const auto want = run(entry, s, repeated);
+        for (std::size_t place = 0; place < arity; ++place) {
+          ASSERT_EQ(run_staged(entry, s, words, place, true, scalars), want) << place;
+          ASSERT_EQ(run_staged(entry, s, words, place, false, scalars), want) << place;
+        }
+      }
+    });
+  });
+}
+
 }  // namespace
 }  // namespace tessera::kernels
