@@ -23,6 +23,7 @@ constexpr std::int64_t kLongestChunk = 768;      // of k
 constexpr std::int64_t kLongestPacked = 384;     // where A is packed too: many rows of it at a time
 constexpr std::int64_t kLongestInPlace = 64;     // of B: rows of it that are read side by side
 constexpr std::int64_t kGroupFloats = 32 << 10;  // packed A of a group of tiles
+constexpr std::int64_t kShortLeaf = 8;           // of k: worth adding up in registers
 constexpr std::int64_t kPartFlops = 2 << 20;     // worth a task of its own
 constexpr std::int64_t kMaxParts = 64;
 
@@ -80,7 +81,9 @@ GemmPlan::State::State(GemmProblem p, int threads)
   b_layout = layout_of(problem.b);
   panels = ceil_div(n, kernels->nr);
   for (std::int64_t i = 0; i <= panels; ++i) panel_starts.push_back(std::min(i * kernels->nr, n));
-  tile_rows = best_tile_rows(*kernels);
+  const auto leaves = static_cast<std::int64_t>(problem.leaf_ends.size());
+  quads = kernels->quad_mr > 0 && leaves >= 4 && k <= leaves * kShortLeaf;
+  tile_rows = quads ? kernels->quad_mr : best_tile_rows(*kernels);
   choose_chunks();
   choose_blocks();
   choose_parts(threads);
@@ -122,7 +125,7 @@ void GemmPlan::State::choose_chunks() {
                                : a_in_place ? kLongestChunk
                                             : kLongestPacked;
   tree = gemm::make_tree_program(problem.leaf_ends, problem.pieces,
-                                 std::min({in_tile, in_panels, longest}));
+                                 std::min({in_tile, in_panels, longest}), quads);
   for (const Chunk& chunk : tree.chunks) {
     const std::int64_t length = chunk.k_end - chunk.k_begin;
     longest_chunk = std::max(longest_chunk, length);

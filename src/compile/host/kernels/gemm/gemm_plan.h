@@ -52,6 +52,7 @@ struct GemmPlan::State {
   std::int64_t longest_chunk = 1;
   std::int64_t block_panels = 1;  // panels of B that are packed at a time
   std::int64_t block_rows = 1;    // rows of C whose nodes wait between chunks at a time
+  bool quads = false;             // short leaves are added up by four in registers
   std::int64_t tile_rows = 1;     // of a full tile, at most what the kernels have
   std::int64_t strip_tiles = 1;   // tiles side by side in a packed strip of A
   std::int64_t group_tiles = 1;   // tiles of A that are packed at a time

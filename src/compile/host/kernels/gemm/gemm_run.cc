@@ -324,7 +324,12 @@ void PartRun::run_tile(const Chunk& chunk, std::int64_t t, gemm::Operands operan
                        gemm::TileArgs args) {
   const Range rows = tile(t);
   const float* b = args.b;
-  const auto& kernels = s_.kernels->tiles[static_cast<int>(operands)];
+  const auto kind = static_cast<int>(operands);
+  const auto kernel = [&](std::int64_t columns) {
+    const int vecs = columns > s_.kernels->lanes ? 1 : 0;
+    const std::int64_t row = rows.size() - 1;
+    return s_.quads ? s_.kernels->quad_tiles[kind][vecs][row] : s_.kernels->tiles[kind][vecs][row];
+  };
   const std::int64_t count = step_panels_.size();
   const std::int64_t panel_size = s_.panel_size(chunk.k_end - chunk.k_begin);
   const std::int64_t slots_size = s_.tree.num_slots * s_.node_size();
@@ -337,7 +342,7 @@ void PartRun::run_tile(const Chunk& chunk, std::int64_t t, gemm::Operands operan
     args.b = b + (s_.b_in_place ? s_.problem.b.outer[at(in_row.begin)] : i * panel_size);
     ahead_a_.ask(lines_a_);
     ahead_b_.ask(lines_b_);
-    kernels[args.cols > s_.kernels->lanes ? 1 : 0][rows.size() - 1](args);
+    kernel(in_row.size())(args);
     args.slots += slots_size;
   }
 }

@@ -25,12 +25,16 @@ inline constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
 // The largest tile whose accumulators, two vectors of B and a broadcast of A fit the registers.
 #if HWY_TARGET == HWY_AVX3
 inline constexpr int kTileRows = 14;
+inline constexpr int kQuadRows = 4;  // three sets of accumulators
 #elif HWY_TARGET == HWY_NEON
 inline constexpr int kTileRows = 12;
+inline constexpr int kQuadRows = 4;
 #elif HWY_TARGET == HWY_AVX2
 inline constexpr int kTileRows = 6;
+inline constexpr int kQuadRows = 0;  // too few registers
 #else
 inline constexpr int kTileRows = 4;
+inline constexpr int kQuadRows = 2;
 #endif
 inline constexpr int kTileCols = kMaxTileVectors * kLanes;
 inline constexpr int kPackedRows = (kTileRows + kLanes - 1) / kLanes * kLanes;
@@ -111,6 +115,14 @@ struct Accumulators {
       for (int j = 0; j < kVecs; ++j)
         v[r][j] = hn::Add(v[r][j], hn::Load(D(), node + (r * kVecs + j) * kLanes));
       add<r + 1>(node);
+    }
+  }
+
+  template <int r = 0>
+  HWY_INLINE void add(const Accumulators& other) {
+    if constexpr (r < kRows) {
+      for (int j = 0; j < kVecs; ++j) v[r][j] = hn::Add(v[r][j], other.v[r][j]);
+      add<r + 1>(other);
     }
   }
 
@@ -262,6 +274,21 @@ struct Stream {
     for (; length >= 4; length -= 4) advance<4>(acc);
     for (; length > 0; --length) advance<1>(acc);
   }
+
+  // Four leaves as one subtree; the accumulators of the first are ready.
+  HWY_INLINE void quad(Accumulators<kRows, kVecs>& acc, const std::int64_t* lengths) {
+    Accumulators<kRows, kVecs> right, last;
+    chain(acc, lengths[0]);
+    last.zero();
+    chain(last, lengths[1]);
+    acc.add(last);
+    right.zero();
+    chain(right, lengths[2]);
+    last.zero();
+    chain(last, lengths[3]);
+    right.add(last);
+    acc.add(right);
+  }
 };
 
 // Merges a fresh node with those below `top`; returns the new top.
@@ -290,7 +317,7 @@ HWY_INLINE void store_result(const Accumulators<kRows, kVecs>& acc, const TileAr
   }
 }
 
-template <int kRows, int kVecs, Operands kOperands>
+template <int kRows, int kVecs, Operands kOperands, bool kQuads>
 void tile(const TileArgs& args) {
   Accumulators<kRows, kVecs> acc;
   using Rows = std::conditional_t<kOperands == Operands::a_in_place, StridedRows<kRows>,
@@ -314,7 +341,11 @@ void tile(const TileArgs& args) {
   const Segment* last = args.segments + chunk.segment_end - 1;
   float* top = args.stack;
   for (;; ++segment) {
-    stream.chain(acc, segment->length);
+    if (kQuads && segment->is_quad) {
+      stream.quad(acc, segment->lengths.data());
+    } else {
+      stream.chain(acc, segment->lengths[0]);
+    }
     top = apply(segment->after, top, acc);
     if (segment == last) break;
     acc.store(top);
