@@ -1,0 +1,118 @@
+// Whether every task is there once, on the rank of its stage.
+
+#include "pipeline/walk.h"
+
+namespace tessera::pipeline {
+
+namespace {
+
+/// `rank 2, position 3 (fwd_2__1)`.
+std::string place_text(const Position& position, const Task& task) {
+  return to_string(position) + " (" + to_string(task) + ")";
+}
+
+[[noreturn]] void bad_range(const Task& task, const Position& position, const PlacedTasks& placed,
+                            const Span& where) {
+  throw UserError({.what = "schedule: " + to_string(task) + " is of no stage and microbatch",
+                   .where = where,
+                   .found = to_string(task) + " at " + to_string(position),
+                   .wanted = "stages 0 to " + std::to_string(placed.num_stages - 1) +
+                             " and microbatches 0 to " +
+                             std::to_string(placed.num_microbatches - 1),
+                   .cure = "remove it, or ask for more stages or microbatches"});
+}
+
+[[noreturn]] void bad_double(const Task& task, const Position& first, const Position& second,
+                             const Span& where) {
+  throw UserError({.what = "schedule: the work of " + to_string(task) + " stands twice",
+                   .where = where,
+                   .found = to_string(first) + ", and " + to_string(second),
+                   .wanted = "each task once: fwd, and bwd or bwdA with bwdW",
+                   .cure = "remove " + to_string(task) + " at " + to_string(second)});
+}
+
+[[noreturn]] void bad_rank(const Task& task, const Position& position, std::int64_t rank,
+                           const Span& where) {
+  throw UserError({.what = "schedule: " + to_string(task) + " stands on the wrong rank",
+                   .where = where,
+                   .found = place_text(position, task) + ", but stage " +
+                            std::to_string(task.stage) + " begins on rank " + std::to_string(rank),
+                   .wanted = "all tasks of a stage on one rank",
+                   .cure = "move it to rank " + std::to_string(rank)});
+}
+
+[[noreturn]] void bad_missing(const Task& task, const PlacedTasks& placed, const Span& where) {
+  const std::int64_t rank = placed.rank_of_stage[static_cast<std::size_t>(task.stage)];
+  throw UserError(
+      {.what = "schedule: " + to_string(task) + " is missing",
+       .where = where,
+       .found = "no rank has it",
+       .wanted = "every task of " + std::to_string(placed.num_stages) + " stages and " +
+                 std::to_string(placed.num_microbatches) +
+                 " microbatches: fwd, and bwd or bwdA with bwdW",
+       .cure = "add it" + (rank < 0 ? " to a rank" : " to rank " + std::to_string(rank))});
+}
+
+void place_task(PlacedTasks& placed, const Task& task, const Position& position,
+                const Span& where) {
+  if (task.stage < 0 || task.stage >= placed.num_stages || task.microbatch < 0 ||
+      task.microbatch >= placed.num_microbatches) {
+    bad_range(task, position, placed, where);
+  }
+  std::int64_t& rank = placed.rank_of_stage[static_cast<std::size_t>(task.stage)];
+  if (rank < 0) rank = position.rank;
+  if (rank != position.rank) bad_rank(task, position, rank, where);
+  auto take = [&](Work work) {
+    Position& at = placed.positions.at(work, task.stage, task.microbatch);
+    if (at.rank >= 0) bad_double(task, at, position, where);
+    at = position;
+  };
+  take(work_of(task.kind));
+  if (task.kind == TaskKind::bwd) take(Work::weight);
+}
+
+void check_complete(const PlacedTasks& placed, const Span& where) {
+  for (std::int64_t stage = 0; stage < placed.num_stages; ++stage) {
+    for (std::int64_t m = 0; m < placed.num_microbatches; ++m) {
+      auto has = [&](Work work) { return placed.positions.at(work, stage, m).rank >= 0; };
+      if (!has(Work::fwd)) bad_missing({TaskKind::fwd, stage, m}, placed, where);
+      if (!has(Work::input)) {
+        const bool is_split = has(Work::weight);
+        bad_missing({is_split ? TaskKind::bwd_input : TaskKind::bwd, stage, m}, placed, where);
+      }
+      if (!has(Work::weight)) bad_missing({TaskKind::bwd_weight, stage, m}, placed, where);
+    }
+  }
+}
+
+}  // namespace
+
+std::string to_string(const Position& position) {
+  return "rank " + std::to_string(position.rank) + ", position " + std::to_string(position.index);
+}
+
+Work work_of(TaskKind kind) {
+  return kind == TaskKind::fwd          ? Work::fwd
+         : kind == TaskKind::bwd_weight ? Work::weight
+                                        : Work::input;
+}
+
+PlacedTasks place(const ScheduleTasks& tasks, std::int64_t num_stages,
+                  std::int64_t num_microbatches, const Span& where) {
+  PlacedTasks placed{tasks, num_stages, num_microbatches,
+                     std::vector<std::int64_t>(static_cast<std::size_t>(num_stages), -1),
+                     WorkTable<Position>(num_stages, num_microbatches, {})};
+  Position position;
+  for (const RankTasks& rank : tasks) {
+    ++position.rank;
+    position.index = -1;
+    for (const FusedTask& fused : rank) {
+      ++position.index;
+      for (const Task& task : fused.parts) place_task(placed, task, position, where);
+    }
+  }
+  check_complete(placed, where);
+  return placed;
+}
+
+}  // namespace tessera::pipeline
