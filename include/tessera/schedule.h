@@ -75,10 +75,13 @@ struct ScheduleCosts {
   double transfer = 0;                    // from rank to rank
 };
 
+/// Parts run one after the other once all their inputs are there; what one makes is sent when it
+/// ends.
 struct TimedTask {
   FusedTask task;
   double start;
-  double end;
+  std::vector<double> ends;  // of the parts
+  double end() const { return ends.back(); }
 };
 
 struct Simulation {

@@ -81,14 +81,24 @@ void add_held(Simulation& run, const RankTasks& tasks, const ScheduleCosts& cost
   run.peak_memory.push_back(peak_memory);
 }
 
-double busy_time(const std::vector<TimedTask>& tasks, const ScheduleCosts& costs) {
+/// The tasks of a rank with their times.
+void add_timed(Simulation& run, const RankTasks& tasks, const std::vector<double>& starts,
+               const ScheduleCosts& costs) {
+  std::vector<TimedTask> timed;
+  timed.reserve(tasks.size());
   double busy = 0;
-  for (const TimedTask& timed : tasks) {
-    for (const Task& task : timed.task.parts) {
-      busy += pipeline::time_of(task.kind, pipeline::costs_of(costs, task.stage));
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    timed.push_back({tasks[i], starts[i], {}});
+    double end = starts[i];
+    for (const Task& task : tasks[i].parts) {
+      const double time = pipeline::time_of(task.kind, pipeline::costs_of(costs, task.stage));
+      busy += time;
+      timed.back().ends.push_back(end += time);
     }
   }
-  return busy;
+  if (!timed.empty()) run.makespan = std::max(run.makespan, timed.back().end());
+  run.ranks.push_back(std::move(timed));
+  run.busy.push_back(busy);
 }
 
 }  // namespace
@@ -104,12 +114,10 @@ Simulation simulate(const ScheduleTasks& tasks, const ScheduleCosts& costs,
   const std::int64_t num_stages = num_stages_of(tasks);
   check_costs(costs, num_stages, where);
   const PlacedTasks placed = pipeline::place(tasks, num_stages, num_microbatches_of(tasks), where);
-  Simulation run{.ranks = pipeline::walk(placed, costs, where)};
+  const std::vector<std::vector<double>> starts = pipeline::walk(placed, costs, where);
+  Simulation run;
   for (std::size_t rank = 0; rank < tasks.size(); ++rank) {
-    run.busy.push_back(busy_time(run.ranks[rank], costs));
-    if (!run.ranks[rank].empty()) {
-      run.makespan = std::max(run.makespan, run.ranks[rank].back().end);
-    }
+    add_timed(run, tasks[rank], starts[rank], costs);
     add_held(run, tasks[rank], costs);
   }
   const double all = run.makespan * static_cast<double>(tasks.size());

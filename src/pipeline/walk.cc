@@ -43,25 +43,27 @@ class Walker {
         costs_(costs),
         ends_(placed.num_stages, placed.num_microbatches, kNotDone),
         next_(placed.tasks.size()),
-        done_(placed.tasks.size()) {}
+        free_(placed.tasks.size()),
+        starts_(placed.tasks.size()) {}
 
-  std::vector<std::vector<TimedTask>> run(const Span& where) {
+  std::vector<std::vector<double>> run(const Span& where) {
     std::vector<std::int64_t> ranks;
     for (std::size_t rank = 0; rank < placed_.tasks.size(); ++rank) {
-      done_[rank].reserve(placed_.tasks[rank].size());
+      starts_[rank].reserve(placed_.tasks[rank].size());
       ranks.push_back(static_cast<std::int64_t>(rank));
     }
     while (!ranks.empty()) {
       const auto rank = static_cast<std::size_t>(ranks.back());
       ranks.pop_back();
-      while (next_[rank] < placed_.tasks[rank].size() && run_next(rank)) {
-        for (const Task& task : done_[rank].back().task.parts) add_waiting(task, ranks);
+      const RankTasks& tasks = placed_.tasks[rank];
+      while (next_[rank] < tasks.size() && run_next(rank, tasks[next_[rank]])) {
+        for (const Task& task : tasks[next_[rank]++].parts) add_waiting(task, ranks);
       }
     }
     for (std::size_t rank = 0; rank < next_.size(); ++rank) {
       if (next_[rank] < placed_.tasks[rank].size()) explain(rank, where);
     }
-    return std::move(done_);
+    return std::move(starts_);
   }
 
  private:
@@ -90,13 +92,10 @@ class Walker {
   }
 
   /// Runs the next task of a rank unless it has to wait.
-  bool run_next(std::size_t rank) {
-    const FusedTask& fused = placed_.tasks[rank][next_[rank]];
-    double start = done_[rank].empty() ? 0 : done_[rank].back().end;
-    double time = 0;
+  bool run_next(std::size_t rank, const FusedTask& fused) {
+    double start = free_[rank];
     for (const Task& task : fused.parts) {
       start = std::max(start, ready(task));
-      time += time_of(task.kind, costs_of(costs_, task.stage));
       set_end(task, kJustNow);
     }
     const bool can_run = start < kNotDone;
@@ -106,8 +105,8 @@ class Walker {
       set_end(task, can_run ? end : kNotDone);
     }
     if (!can_run) return false;
-    done_[rank].push_back({fused, start, start + time});
-    ++next_[rank];
+    starts_[rank].push_back(start);
+    free_[rank] = end;
     return true;
   }
 
@@ -200,7 +199,8 @@ class Walker {
   const ScheduleCosts& costs_;
   WorkTable<double> ends_;
   std::vector<std::size_t> next_;  // position, by rank
-  std::vector<std::vector<TimedTask>> done_;
+  std::vector<double> free_;       // when the rank has done its last task
+  std::vector<std::vector<double>> starts_;
 };
 
 }  // namespace
@@ -223,8 +223,8 @@ const StageCosts& costs_of(const ScheduleCosts& costs, std::int64_t stage) {
   return costs.stages[costs.stages.size() == 1 ? 0 : static_cast<std::size_t>(stage)];
 }
 
-std::vector<std::vector<TimedTask>> walk(const PlacedTasks& placed, const ScheduleCosts& costs,
-                                         const Span& where) {
+std::vector<std::vector<double>> walk(const PlacedTasks& placed, const ScheduleCosts& costs,
+                                      const Span& where) {
   return Walker(placed, costs).run(where);
 }
 

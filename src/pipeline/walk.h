@@ -61,8 +61,9 @@ struct PlacedTasks {
 PlacedTasks place(const ScheduleTasks& tasks, std::int64_t num_stages,
                   std::int64_t num_microbatches, const Span& where);
 
-/// Starts every task as soon as it can; throws UserError where a rank would wait for ever.
-std::vector<std::vector<TimedTask>> walk(const PlacedTasks& placed, const ScheduleCosts& costs,
-                                         const Span& where);
+/// When each rank starts each of its tasks, which is as soon as it can; throws UserError where a
+/// rank would wait for ever.
+std::vector<std::vector<double>> walk(const PlacedTasks& placed, const ScheduleCosts& costs,
+                                      const Span& where);
 
 }  // namespace tessera::pipeline
