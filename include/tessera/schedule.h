@@ -87,6 +87,9 @@ struct TimedTask {
 struct Simulation {
   std::vector<std::vector<TimedTask>> ranks;
   double makespan = 0;
+  /// The longest time from a rank's first task to its last one: what a step takes where ranks begin
+  /// the next one by themselves.
+  double longest_span = 0;
   std::vector<double> busy = {};                  // by rank
   double bubble = 0;                              // the idle share of all ranks' time
   std::vector<std::int64_t> peak_in_flight = {};  // by rank: stages' microbatches that are held

@@ -105,15 +105,40 @@ class Picture {
                         escaped(words));
   }
 
-  bool has(TaskKind kind) const {
+  /// Whether any part of a task is so; `is_so(timed task, part)`.
+  template <typename F>
+  bool any(const F& is_so) const {
     for (const auto& rank : run_.ranks) {
       for (const TimedTask& timed : rank) {
         for (const Task& task : timed.task.parts) {
-          if (task.kind == kind) return true;
+          if (is_so(timed, task)) return true;
         }
       }
     }
     return false;
+  }
+
+  void draw_legend() {
+    double x = kLeft;
+    auto add = [&](const std::string& attributes, const std::string& name) {
+      svg_ +=
+          fmt::format("<rect x=\"{:.1f}\" y=\"49.5\" width=\"11\" height=\"11\" rx=\"2\" {}/>\n", x,
+                      attributes);
+      text(x + 17, 59, name, "fill=\"#1b1f24\"");
+      x += 34 + kDigitWide * static_cast<double>(name.size());
+    };
+    for (const Look& look : kLooks) {
+      if (any([&](const TimedTask&, const Task& task) { return task.kind == look.kind; })) {
+        add(fmt::format("fill=\"{}\"", blend(look.colour, 0)), look.name);
+      }
+    }
+    if (any([](const TimedTask& timed, const Task&) { return timed.ends.size() > 1; })) {
+      add("fill=\"none\" stroke=\"#1b1f24\" stroke-width=\"1.6\"", "one program");
+    }
+    const auto num_ranks = static_cast<std::int64_t>(run_.ranks.size());
+    if (any([&](const TimedTask&, const Task& task) { return task.stage >= num_ranks; })) {
+      text(x, 59, "lighter: later stages of a rank", "fill=\"#57606a\"");
+    }
   }
 
   void draw_head(const std::string& title) {
@@ -121,15 +146,7 @@ class Picture {
     text(kLeft, 40,
          fmt::format("makespan {:.6g}, bubble {:.1f} %", run_.makespan, 100 * run_.bubble),
          "fill=\"#57606a\"");
-    double x = kLeft;
-    for (const Look& look : kLooks) {
-      if (!has(look.kind)) continue;
-      svg_ += fmt::format(
-          "<rect x=\"{:.1f}\" y=\"49\" width=\"12\" height=\"12\" rx=\"2\" fill=\"{}\"/>\n", x,
-          blend(look.colour, 0));
-      text(x + 17, 59, look.name, "fill=\"#1b1f24\"");
-      x += 34 + kDigitWide * static_cast<double>(std::string_view(look.name).size());
-    }
+    draw_legend();
     text(x_of(run_.makespan) + 8, row_top(0) - 7, "in flight", "fill=\"#57606a\"");
   }
 

@@ -20,6 +20,8 @@ using pipeline::Work;
 using pipeline::WorkTable;
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
+/// Sums of sizes that reach a limit exactly may be rounded to above it.
+constexpr double kRounding = 1 + 1e-12;
 
 /// Which of the tasks that can run a rank takes.
 struct Policy {
@@ -139,8 +141,7 @@ class Scheduler {
       for (const Work work : {Work::fwd, Work::input, Work::weight}) {
         const std::int64_t m = stage_at(s).next[static_cast<std::size_t>(work)];
         if (m >= sizes_.num_microbatches) continue;
-        // Sums of sizes are rounded.
-        if (rank.held + need(rank, work, s) > rank.limit * (1 + 1e-12)) continue;
+        if (rank.held + need(rank, work, s) > rank.limit * kRounding) continue;
         const double start = std::max(rank.free, ready(work, s, m));
         if (start == kNever) continue;
         choices.push_back({start, work, s, m});
@@ -220,6 +221,7 @@ std::vector<Policy> policies(const Sizes& sizes, const ScheduleCosts& costs) {
 struct Best {
   ScheduleTasks tasks;
   double makespan = kNever;
+  double memory = kNever;        // on the rank that holds most
   double least_memory = kNever;  // that any schedule holds
 };
 
@@ -227,20 +229,29 @@ double peak(const Simulation& run) {
   return *std::max_element(run.peak_memory.begin(), run.peak_memory.end());
 }
 
+/// Of two that take the same time the one that holds less.
+void keep_better(ScheduleTasks tasks, const Simulation& run, double limit, Best& best) {
+  const double memory = peak(run);
+  best.least_memory = std::min(best.least_memory, memory);
+  if (memory > limit * kRounding ||
+      std::pair(run.makespan, memory) >= std::pair(best.makespan, best.memory)) {
+    return;
+  }
+  best.makespan = run.makespan;
+  best.memory = memory;
+  best.tasks = std::move(tasks);
+}
+
 void try_built_in(const Sizes& sizes, const ScheduleCosts& costs, double limit, Best& best) {
   for (const std::string& name : schedule_names()) {
-    ScheduleTasks tasks;
     try {
-      tasks = schedule_tasks(name, {sizes.num_stages, sizes.num_ranks}, sizes.num_microbatches);
+      ScheduleTasks tasks =
+          schedule_tasks(name, {sizes.num_stages, sizes.num_ranks}, sizes.num_microbatches);
+      const Simulation run = simulate(tasks, costs);
+      keep_better(std::move(tasks), run, limit, best);
     } catch (const UserError&) {
-      // It is not made for these sizes; those that are wrong for every schedule are found below.
-      continue;
+      // It is not made for these sizes; one that takes all sizes was tried before.
     }
-    const Simulation run = simulate(tasks, costs);
-    best.least_memory = std::min(best.least_memory, peak(run));
-    if (peak(run) > limit || run.makespan >= best.makespan) continue;
-    best.makespan = run.makespan;
-    best.tasks = std::move(tasks);
   }
 }
 
@@ -248,9 +259,9 @@ void try_policies(const Sizes& sizes, const ScheduleCosts& costs, double limit, 
   for (const Policy& policy : policies(sizes, costs)) {
     Scheduler scheduler(sizes, costs, limit, policy);
     std::optional<ScheduleTasks> tasks = scheduler.run();
-    if (!tasks || scheduler.makespan() >= best.makespan) continue;
-    best.makespan = scheduler.makespan();
-    best.tasks = std::move(*tasks);
+    if (!tasks || scheduler.makespan() > best.makespan) continue;
+    const Simulation run = simulate(*tasks, costs);
+    keep_better(std::move(*tasks), run, limit, best);
   }
 }
 

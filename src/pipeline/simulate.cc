@@ -96,7 +96,10 @@ void add_timed(Simulation& run, const RankTasks& tasks, const std::vector<double
       timed.back().ends.push_back(end += time);
     }
   }
-  if (!timed.empty()) run.makespan = std::max(run.makespan, timed.back().end());
+  if (!timed.empty()) {
+    run.makespan = std::max(run.makespan, timed.back().end());
+    run.longest_span = std::max(run.longest_span, timed.back().end() - timed.front().start);
+  }
   run.ranks.push_back(std::move(timed));
   run.busy.push_back(busy);
 }

@@ -1,5 +1,6 @@
 // `tessera schedule`: the task lists of a pipeline schedule, what they take, and their picture.
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <fstream>
@@ -24,10 +25,10 @@ struct Flags {
   std::int64_t microbatches = 8;
   bool fuse_steady_state = false;
   bool merge_stage0 = false;
-  std::vector<double> costs = {1, 1, 1};
-  double transfer = 0;
-  std::vector<double> memory = {1};
-  double memory_limit = 0;  // 0: none
+  std::string costs = "1,1,1";
+  std::string transfer = "0";
+  std::string memory = "1";
+  std::string memory_limit;  // empty: none
   std::string format = "text";
 };
 
@@ -36,8 +37,6 @@ std::string text_of(double value) {
   std::snprintf(text, sizeof(text), "%.6g", value);
   return text;
 }
-
-bool is_file(const std::string& schedule) { return schedule.ends_with(".csv"); }
 
 FixedSchedule read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -62,43 +61,100 @@ void check_flag(const CLI::App& command, const char* flag, std::int64_t given,
                            std::to_string(in_file)});
 }
 
+/// The numbers of a flag, separated by commas.
+std::vector<double> numbers_of(const char* flag, const std::string& text, const char* example) {
+  std::vector<double> numbers;
+  const char* next = text.data();
+  const char* const end = text.data() + text.size();
+  while (true) {
+    double number = 0;
+    const auto [reached, error] = std::from_chars(next, end, number);
+    const bool is_good = error == std::errc() && number >= 0 && number < 1e300;
+    if (!is_good || (reached != end && *reached != ',')) {
+      throw UserError({.what = std::string(flag) + ": the value is not valid",
+                       .found = text.empty() ? "an empty text" : text,
+                       .wanted = "numbers of at least 0, separated by commas",
+                       .cure = std::string("write for example ") + flag + " " + example});
+    }
+    numbers.push_back(number);
+    if (reached == end) return numbers;
+    next = reached + 1;
+  }
+}
+
+double number_of(const char* flag, const std::string& text, const char* example) {
+  const std::vector<double> numbers = numbers_of(flag, text, example);
+  if (numbers.size() == 1) return numbers[0];
+  throw UserError({.what = std::string(flag) + ": more than one value",
+                   .found = text,
+                   .wanted = "one number of at least 0",
+                   .cure = std::string("write for example ") + flag + " " + example});
+}
+
+/// One entry of `list` per stage and `width` numbers each; the same for all stages if it is short.
+void check_length(const char* flag, std::size_t length, std::size_t width, std::int64_t stages) {
+  const std::size_t all = width * static_cast<std::size_t>(stages);
+  if (length == width || length == all) return;
+  throw UserError({.what = std::string(flag) + ": the number of values does not fit the stages",
+                   .found = std::to_string(length) + " for " + std::to_string(stages) + " stages",
+                   .wanted = std::to_string(width) + " for all stages, or " + std::to_string(all),
+                   .cure = "give the same values for all stages, or those of each in turn"});
+}
+
 ScheduleCosts costs_of(const Flags& flags) {
-  ScheduleCosts costs{.stages = {}, .transfer = flags.transfer};
-  const std::size_t num_stages = std::max<std::size_t>(flags.memory.size(), flags.costs.size() / 3);
-  auto at = [](const std::vector<double>& list, std::size_t i) {
-    return list[i < list.size() ? i : list.size() - 1];
-  };
-  const bool is_same = flags.costs.size() == 3;
-  for (std::size_t s = 0; s < num_stages; ++s) {
-    const std::size_t first = is_same ? 0 : 3 * s;
-    costs.stages.push_back({.fwd = at(flags.costs, first),
-                            .bwd_input = at(flags.costs, first + 1),
-                            .bwd_weight = at(flags.costs, first + 2),
-                            .memory = at(flags.memory, flags.memory.size() == 1 ? 0 : s)});
+  const std::vector<double> times = numbers_of("--costs", flags.costs, "1,1,1");
+  const std::vector<double> memory = numbers_of("--memory", flags.memory, "1");
+  check_length("--costs", times.size(), 3, flags.stages);
+  check_length("--memory", memory.size(), 1, flags.stages);
+  ScheduleCosts costs{.stages = {}, .transfer = number_of("--transfer", flags.transfer, "0.1")};
+  for (std::size_t s = 0; s < static_cast<std::size_t>(flags.stages); ++s) {
+    const std::size_t first = times.size() == 3 ? 0 : 3 * s;
+    costs.stages.push_back({.fwd = times[first],
+                            .bwd_input = times[first + 1],
+                            .bwd_weight = times[first + 2],
+                            .memory = memory[memory.size() == 1 ? 0 : s]});
   }
   return costs;
 }
 
-ScheduleTasks tasks_of(const CLI::App& command, Flags& flags, const ScheduleCosts& costs) {
+void check_name(const std::string& name) {
+  std::vector<std::string> names = schedule_names();
+  names.emplace_back("auto");
+  if (std::find(names.begin(), names.end(), name) != names.end()) return;
+  std::string list;
+  for (const std::string& known : names) list += known + ", ";
+  const std::string meant = nearest(name, names);
+  throw UserError(
+      {.what = name.empty() ? "schedule: the name is missing"
+                            : "schedule: there is no schedule '" + name + "'",
+       .found = name.empty() ? "`tessera schedule` alone" : name,
+       .wanted = "one of " + list + "or a file *.csv",
+       .cure = "write for example `tessera schedule " + (meant.empty() ? "GPipe" : meant) + "`"});
+}
+
+/// The tasks of a file, whose sizes become those of the flags.
+ScheduleTasks tasks_of_file(const CLI::App& command, Flags& flags) {
+  FixedSchedule file = read_file(flags.schedule);
+  check_flag(command, "--stages", flags.stages, file.num_stages);
+  check_flag(command, "--ranks", flags.ranks, file.mpmd_dim);
+  check_flag(command, "--microbatches", flags.microbatches, file.num_microbatches);
+  flags.stages = file.num_stages;
+  flags.ranks = file.mpmd_dim;
+  flags.microbatches = file.num_microbatches;
+  return std::move(file.list);
+}
+
+ScheduleTasks tasks_of_name(const Flags& flags, const ScheduleCosts& costs) {
   const std::source_location nowhere;
-  if (is_file(flags.schedule)) {
-    const FixedSchedule file = read_file(flags.schedule);
-    check_flag(command, "--stages", flags.stages, file.num_stages);
-    check_flag(command, "--ranks", flags.ranks, file.mpmd_dim);
-    check_flag(command, "--microbatches", flags.microbatches, file.num_microbatches);
-    flags.stages = file.num_stages;
-    flags.ranks = file.mpmd_dim;
-    flags.microbatches = file.num_microbatches;
-    return file.list;
+  if (flags.schedule != "auto") {
+    return schedule_tasks(flags.schedule, {flags.stages, flags.ranks, flags.fuse_steady_state},
+                          flags.microbatches, nowhere);
   }
-  if (flags.ranks == 0) flags.ranks = flags.stages;
-  if (flags.schedule == "auto") {
-    AutoSchedule schedule{.num_stages = flags.stages, .mpmd_dim = flags.ranks, .costs = costs};
-    if (flags.memory_limit > 0) schedule.memory_limit = flags.memory_limit;
-    return schedule.tasks(flags.microbatches, nowhere);
+  AutoSchedule schedule{.num_stages = flags.stages, .mpmd_dim = flags.ranks, .costs = costs};
+  if (!flags.memory_limit.empty()) {
+    schedule.memory_limit = number_of("--memory-limit", flags.memory_limit, "4");
   }
-  return schedule_tasks(flags.schedule, {flags.stages, flags.ranks, flags.fuse_steady_state},
-                        flags.microbatches, nowhere);
+  return schedule.tasks(flags.microbatches, nowhere);
 }
 
 std::string title_of(const Flags& flags) {
@@ -116,7 +172,8 @@ std::string text_of(const Flags& flags, const ScheduleTasks& tasks, const Simula
                     to_string(tasks[rank])});
   }
   return text + table(rows) + "makespan " + text_of(run.makespan) + ", bubble " +
-         text_of(100 * run.bubble) + " %\n";
+         text_of(100 * run.bubble) + " %, longest span of a rank " + text_of(run.longest_span) +
+         "\n";
 }
 
 json json_of(const Flags& flags, const ScheduleTasks& tasks, const Simulation& run) {
@@ -132,6 +189,7 @@ json json_of(const Flags& flags, const ScheduleTasks& tasks, const Simulation& r
           {"n_mb", flags.microbatches},
           {"tasks", lists},
           {"makespan", run.makespan},
+          {"longest_span", run.longest_span},
           {"busy", run.busy},
           {"bubble", run.bubble},
           {"peak_inflight", run.peak_in_flight},
@@ -139,8 +197,16 @@ json json_of(const Flags& flags, const ScheduleTasks& tasks, const Simulation& r
 }
 
 void print_schedule(const CLI::App& command, Flags flags) {
+  ScheduleTasks tasks;
+  const bool is_file = flags.schedule.ends_with(".csv");
+  if (is_file) {
+    tasks = tasks_of_file(command, flags);
+  } else {
+    check_name(flags.schedule);
+  }
+  if (flags.ranks == 0) flags.ranks = flags.stages;
   const ScheduleCosts costs = costs_of(flags);
-  ScheduleTasks tasks = tasks_of(command, flags, costs);
+  if (!is_file) tasks = tasks_of_name(flags, costs);
   if (flags.merge_stage0) tasks = merge_stage0(std::move(tasks));
   const Simulation run = simulate(tasks, costs, std::source_location());
   if (flags.format == "json") return write_json("-", json_of(flags, tasks, run));
@@ -161,7 +227,6 @@ void add_number_flags(CLI::App& command, Flags& flags) {
       .add_option("--costs", flags.costs,
                   "times of forward, input gradient and weight gradient: three numbers for all "
                   "stages, or three for each")
-      ->delimiter(',')
       ->capture_default_str();
   command.add_option("--transfer", flags.transfer, "time of a transfer from rank to rank")
       ->capture_default_str();
@@ -169,7 +234,6 @@ void add_number_flags(CLI::App& command, Flags& flags) {
       .add_option("--memory", flags.memory,
                   "what a stage holds of a microbatch until its backward pass has ended: one "
                   "number for all stages, or one for each")
-      ->delimiter(',')
       ->capture_default_str();
   command.add_option("--memory-limit", flags.memory_limit,
                      "of a rank, in the unit of --memory; for `auto`");
@@ -183,7 +247,7 @@ void add_schedule(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
   std::string names = "auto, FILE.csv";
   for (const std::string& name : schedule_names()) names += ", " + name;
-  command->add_option("name,--schedule", flags->schedule, "one of " + names)->required();
+  command->add_option("name,--schedule", flags->schedule, "one of " + names);
   add_number_flags(*command, *flags);
   command
       ->add_flag("--fuse-steady-state", flags->fuse_steady_state,
