@@ -1,5 +1,6 @@
 // Schedules as CSV text.
 
+#include <algorithm>
 #include <charconv>
 
 #include <tessera/error.h>
@@ -115,7 +116,13 @@ FixedSchedule read_schedule(std::string_view csv, const std::string& name,
                      .wanted = "one line per rank with its tasks, separated by commas",
                      .cure = "write one with `tessera schedule GPipe --format csv`"});
   }
-  check_tasks(schedule.list, schedule.num_stages, schedule.num_microbatches, where);
+  try {
+    check_tasks(schedule.list, schedule.num_stages, schedule.num_microbatches, where);
+  } catch (const UserError& error) {
+    Mistake mistake = error.mistake();
+    mistake.what = name + mistake.what.substr(mistake.what.find(": "));
+    throw UserError(std::move(mistake));
+  }
   return schedule;
 }
 

@@ -1,15 +1,12 @@
 // Whether every task is there once, on the rank of its stage.
 
+#include <algorithm>
+
 #include "pipeline/walk.h"
 
 namespace tessera::pipeline {
 
 namespace {
-
-/// `rank 2, position 3 (fwd_2__1)`.
-std::string place_text(const Position& position, const Task& task) {
-  return to_string(position) + " (" + to_string(task) + ")";
-}
 
 [[noreturn]] void bad_range(const Task& task, const Position& position, const PlacedTasks& placed,
                             const Span& where) {
@@ -20,6 +17,14 @@ std::string place_text(const Position& position, const Task& task) {
                              " and microbatches 0 to " +
                              std::to_string(placed.num_microbatches - 1),
                    .cure = "remove it, or ask for more stages or microbatches"});
+}
+
+[[noreturn]] void bad_empty(const Position& position, const Span& where) {
+  throw UserError({.what = "schedule: a fused task has no parts",
+                   .where = where,
+                   .found = "nothing at " + to_string(position),
+                   .wanted = "at least one task",
+                   .cure = "leave out idle places: ranks wait by themselves"});
 }
 
 [[noreturn]] void bad_double(const Task& task, const Position& first, const Position& second,
@@ -35,8 +40,8 @@ std::string place_text(const Position& position, const Task& task) {
                            const Span& where) {
   throw UserError({.what = "schedule: " + to_string(task) + " stands on the wrong rank",
                    .where = where,
-                   .found = place_text(position, task) + ", but stage " +
-                            std::to_string(task.stage) + " begins on rank " + std::to_string(rank),
+                   .found = to_string(task) + " at " + to_string(position) + ", where rank " +
+                            std::to_string(rank) + " has stage " + std::to_string(task.stage),
                    .wanted = "all tasks of a stage on one rank",
                    .cure = "move it to rank " + std::to_string(rank)});
 }
@@ -59,8 +64,7 @@ void place_task(PlacedTasks& placed, const Task& task, const Position& position,
       task.microbatch >= placed.num_microbatches) {
     bad_range(task, position, placed, where);
   }
-  std::int64_t& rank = placed.rank_of_stage[static_cast<std::size_t>(task.stage)];
-  if (rank < 0) rank = position.rank;
+  const std::int64_t rank = placed.rank_of_stage[static_cast<std::size_t>(task.stage)];
   if (rank != position.rank) bad_rank(task, position, rank, where);
   auto take = [&](Work work) {
     Position& at = placed.positions.at(work, task.stage, task.microbatch);
@@ -69,6 +73,26 @@ void place_task(PlacedTasks& placed, const Task& task, const Position& position,
   };
   take(work_of(task.kind));
   if (task.kind == TaskKind::bwd) take(Work::weight);
+}
+
+/// The ranks that have most tasks of each stage.
+std::vector<std::int64_t> ranks_of_stages(const ScheduleTasks& tasks, std::int64_t num_stages) {
+  const auto size = static_cast<std::size_t>(num_stages);
+  std::vector<std::int64_t> ranks(size, -1), most(size, 0), num(size, 0);
+  for (std::size_t rank = 0; rank < tasks.size(); ++rank) {
+    std::fill(num.begin(), num.end(), 0);
+    for (const FusedTask& fused : tasks[rank]) {
+      for (const Task& task : fused.parts) {
+        if (task.stage >= 0 && task.stage < num_stages) ++num[static_cast<std::size_t>(task.stage)];
+      }
+    }
+    for (std::size_t stage = 0; stage < size; ++stage) {
+      if (num[stage] <= most[stage]) continue;
+      most[stage] = num[stage];
+      ranks[stage] = static_cast<std::int64_t>(rank);
+    }
+  }
+  return ranks;
 }
 
 void check_complete(const PlacedTasks& placed, const Span& where) {
@@ -99,8 +123,7 @@ Work work_of(TaskKind kind) {
 
 PlacedTasks place(const ScheduleTasks& tasks, std::int64_t num_stages,
                   std::int64_t num_microbatches, const Span& where) {
-  PlacedTasks placed{tasks, num_stages, num_microbatches,
-                     std::vector<std::int64_t>(static_cast<std::size_t>(num_stages), -1),
+  PlacedTasks placed{tasks, num_stages, num_microbatches, ranks_of_stages(tasks, num_stages),
                      WorkTable<Position>(num_stages, num_microbatches, {})};
   Position position;
   for (const RankTasks& rank : tasks) {
@@ -108,6 +131,7 @@ PlacedTasks place(const ScheduleTasks& tasks, std::int64_t num_stages,
     position.index = -1;
     for (const FusedTask& fused : rank) {
       ++position.index;
+      if (fused.parts.empty()) bad_empty(position, where);
       for (const Task& task : fused.parts) place_task(placed, task, position, where);
     }
   }
