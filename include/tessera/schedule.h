@@ -239,6 +239,9 @@ FixedSchedule read_schedule(std::string_view csv, const std::string& name = "sch
 // --- pictures
 
 std::string to_csv(const ScheduleTasks& tasks);
+/// In characters: a line per rank, a column for the time of the shortest task. f, b, a and w with
+/// the microbatch are forward, backward, input and weight gradient; - goes on, . is idle.
+std::string to_picture(const Simulation& run);
 /// Ranks as rows over a time axis, microbatches as numbers; `title` stands above them.
 std::string to_svg(const Simulation& run, const std::string& title = "");
 /// For chrome://tracing and Perfetto; one unit of time is a millisecond there.

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <set>
 
-#include <tessera/schedule.h>
+#include "pipeline/draw.h"
 
 namespace tessera {
 
@@ -66,16 +66,7 @@ std::string escaped(const std::string& text) {
 class Picture {
  public:
   explicit Picture(const Simulation& run) : run_(run) {
-    double shortest = run.makespan;
-    for (const auto& rank : run.ranks) {
-      for (const TimedTask& timed : rank) {
-        double start = timed.start;
-        for (const double end : timed.ends) {
-          if (end > start) shortest = std::min(shortest, end - start);
-          start = end;
-        }
-      }
-    }
+    const double shortest = pipeline::shortest_task(run);
     const double time = std::max(run.makespan, 1e-300);
     scale_ = std::clamp(kTaskWide / std::max(shortest, 1e-300), 420 / time, kMostWide / time);
   }

@@ -224,11 +224,19 @@ TEST(Pictures, SvgShowsEveryPart) {
   EXPECT_EQ(svg.find("nan"), std::string::npos);
 }
 
+TEST(Pictures, TextHasAColumnPerTime) {
+  const Simulation run = simulate(Std1F1B{.num_stages = 2}.tasks(3));
+  EXPECT_EQ(to_picture(run),
+            "rank 0   f0 f1 .  .  b0 -  f2 b1 -  .  b2 -\n"
+            "rank 1   .  f0 b0 -  f1 b1 -  f2 b2 -  .  .\n");
+}
+
 TEST(Pictures, TasksThatTakeNoTimeAreNoTrouble) {
   const Simulation run = simulate(GPipe{.num_stages = 2}.tasks(2),
                                   {.stages = {{.fwd = 0, .bwd_input = 0, .bwd_weight = 0}}});
   EXPECT_EQ(run.makespan, 0);
   EXPECT_EQ(run.bubble, 0);
+  EXPECT_EQ(to_picture(run), "");
   const std::string svg = to_svg(run);
   EXPECT_EQ(svg.find("nan"), std::string::npos);
   EXPECT_EQ(svg.find("inf\""), std::string::npos);

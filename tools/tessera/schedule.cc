@@ -171,7 +171,7 @@ std::string text_of(const Flags& flags, const ScheduleTasks& tasks, const Simula
                     text_of(run.peak_memory[rank]), text_of(run.busy[rank]),
                     to_string(tasks[rank])});
   }
-  return text + table(rows) + "makespan " + text_of(run.makespan) + ", bubble " +
+  return text + table(rows) + to_picture(run) + "makespan " + text_of(run.makespan) + ", bubble " +
          text_of(100 * run.bubble) + " %, longest span of a rank " + text_of(run.longest_span) +
          "\n";
 }
