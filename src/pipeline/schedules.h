@@ -1,8 +1,8 @@
 // The built-in schedules: one record each.
 #pragma once
 
+#include <span>
 #include <string_view>
-#include <vector>
 
 #include "pipeline/rank_list.h"
 
@@ -22,7 +22,7 @@ struct ScheduleRecord {
 };
 
 /// All of them.
-const std::vector<ScheduleRecord>& schedule_records();
+std::span<const ScheduleRecord> schedule_records();
 /// Of records that take turns: the microbatches of a round go through a chunk, then through the
 /// next.
 std::int64_t num_rounds(const Sizes& sizes);
