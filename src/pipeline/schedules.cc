@@ -267,6 +267,14 @@ std::int64_t num_rounds(const Sizes& sizes) {
   return std::max<std::int64_t>(1, sizes.num_microbatches / sizes.num_ranks);
 }
 
+bool is_made_for(const ScheduleRecord& record, const Sizes& sizes) {
+  if (sizes.num_stages % sizes.num_ranks != 0) return false;
+  if (record.stages == Stages::one_per_rank && sizes.num_chunks() != 1) return false;
+  if (record.stages == Stages::two_per_rank && sizes.num_chunks() != 2) return false;
+  if (sizes.fuse_steady_state && !record.can_fuse) return false;
+  return !record.takes_turns || sizes.num_microbatches % num_rounds(sizes) == 0;
+}
+
 ScheduleTasks tasks_of(const ScheduleRecord& record, const Sizes& sizes) {
   ScheduleTasks tasks;
   for (std::int64_t rank = 0; rank < sizes.num_ranks; ++rank) {

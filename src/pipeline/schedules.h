@@ -26,6 +26,8 @@ std::span<const ScheduleRecord> schedule_records();
 /// Of records that take turns: the microbatches of a round go through a chunk, then through the
 /// next.
 std::int64_t num_rounds(const Sizes& sizes);
+/// Whether the record is made for these sizes.
+bool is_made_for(const ScheduleRecord& record, const Sizes& sizes);
 ScheduleTasks tasks_of(const ScheduleRecord& record, const Sizes& sizes);
 
 }  // namespace tessera::pipeline

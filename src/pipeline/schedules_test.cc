@@ -12,15 +12,6 @@ namespace {
 
 using pipeline::ScheduleRecord;
 using pipeline::Sizes;
-using pipeline::Stages;
-
-bool is_made_for(const ScheduleRecord& record, const Sizes& sizes) {
-  const std::int64_t chunks = sizes.num_chunks();
-  if (record.stages == Stages::one_per_rank && chunks != 1) return false;
-  if (record.stages == Stages::two_per_rank && chunks != 2) return false;
-  if (sizes.fuse_steady_state && !record.can_fuse) return false;
-  return !record.takes_turns || sizes.num_microbatches % pipeline::num_rounds(sizes) == 0;
-}
 
 TEST(Schedules, EveryListIsCompleteAndEndsForAllSizes) {
   constexpr std::int64_t kMostRanks = 16, kMostStages = 32, kMostMicrobatches = 64;
@@ -31,7 +22,7 @@ TEST(Schedules, EveryListIsCompleteAndEndsForAllSizes) {
         for (std::int64_t n = 1; n <= kMostMicrobatches; ++n) {
           for (const bool fuse : {false, true}) {
             const Sizes sizes{stages, ranks, n, fuse};
-            if (!is_made_for(record, sizes)) continue;
+            if (!pipeline::is_made_for(record, sizes)) continue;
             const ScheduleTasks tasks = pipeline::tasks_of(record, sizes);
             ASSERT_EQ(tasks.size(), static_cast<std::size_t>(ranks));
             ASSERT_NO_THROW(check_tasks(tasks, stages, n))
@@ -48,9 +39,9 @@ TEST(Schedules, EveryListIsCompleteAndEndsForAllSizes) {
 
 TEST(Schedules, SizesThatARecordIsNotMadeForThrow) {
   for (const ScheduleRecord& record : pipeline::schedule_records()) {
-    for (const Sizes& sizes : {Sizes{4, 4, 4}, Sizes{8, 4, 4}, Sizes{12, 4, 4}, Sizes{8, 4, 9},
-                               Sizes{8, 4, 8, true}, Sizes{4, 4, 1}}) {
-      const bool is_good = is_made_for(record, sizes);
+    for (const Sizes& sizes : {Sizes{4, 4, 4}, Sizes{6, 4, 4}, Sizes{8, 4, 4}, Sizes{12, 4, 4},
+                               Sizes{8, 4, 9}, Sizes{8, 4, 8, true}, Sizes{4, 4, 1}}) {
+      const bool is_good = pipeline::is_made_for(record, sizes);
       const ScheduleOptions options{sizes.num_stages, sizes.num_ranks, sizes.fuse_steady_state};
       if (is_good) {
         EXPECT_NO_THROW(schedule_tasks(record.name, options, sizes.num_microbatches));
@@ -131,16 +122,13 @@ TEST(Schedules, ZigzagGoesForthAndBack) {
 // --- AutoSchedule
 
 /// The least makespan of the built-in schedules that hold at most `limit`.
-double best_built_in(const AutoSchedule& sizes, std::int64_t n) {
+double best_built_in(const AutoSchedule& schedule, std::int64_t n) {
+  const Sizes sizes{schedule.num_stages, schedule.mpmd_dim, n};
   double best = 1e300;
-  for (const std::string& name : schedule_names()) {
-    try {
-      const ScheduleTasks tasks = schedule_tasks(name, {sizes.num_stages, sizes.mpmd_dim}, n);
-      const Simulation run = simulate(tasks, sizes.costs);
-      if (largest_peak(run) <= sizes.memory_limit) best = std::min(best, run.makespan);
-    } catch (const UserError&) {
-      // Not made for these sizes.
-    }
+  for (const ScheduleRecord& record : pipeline::schedule_records()) {
+    if (!pipeline::is_made_for(record, sizes)) continue;
+    const Simulation run = simulate(pipeline::tasks_of(record, sizes), schedule.costs);
+    if (largest_peak(run) <= schedule.memory_limit) best = std::min(best, run.makespan);
   }
   return best;
 }

@@ -243,15 +243,11 @@ void keep_better(ScheduleTasks tasks, const Simulation& run, double limit, Best&
 }
 
 void try_built_in(const Sizes& sizes, const ScheduleCosts& costs, double limit, Best& best) {
-  for (const std::string& name : schedule_names()) {
-    try {
-      ScheduleTasks tasks =
-          schedule_tasks(name, {sizes.num_stages, sizes.num_ranks}, sizes.num_microbatches);
-      const Simulation run = simulate(tasks, costs);
-      keep_better(std::move(tasks), run, limit, best);
-    } catch (const UserError&) {
-      // It is not made for these sizes; one that takes all sizes was tried before.
-    }
+  for (const pipeline::ScheduleRecord& record : pipeline::schedule_records()) {
+    if (!pipeline::is_made_for(record, sizes)) continue;
+    ScheduleTasks tasks = pipeline::tasks_of(record, sizes);
+    const Simulation run = simulate(tasks, costs);
+    keep_better(std::move(tasks), run, limit, best);
   }
 }
 
