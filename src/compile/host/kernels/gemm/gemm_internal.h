@@ -46,13 +46,21 @@ struct TreeProgram {
 TreeProgram make_tree_program(const std::vector<std::int64_t>& leaf_ends, std::int64_t pieces,
                               std::int64_t max_chunk);
 
+/// How a tile reads its operands.
+enum class Operands {
+  packed,      ///< A's rows are adjacent: packed, or so in place
+  a_in_place,  ///< A's k are adjacent
+  b_in_place,  ///< A's rows are adjacent; B's columns are, where it lies
+};
+inline constexpr int kNumOperands = 3;
+
 /// One register tile of C over one chunk of k.
 struct TileArgs {
   const float* a;  ///< the tile's first row at the chunk's first k
   /// Adjacent rows: from k to k; adjacent k: from row to row.
   std::int64_t a_stride;
-  bool adjacent_rows;
-  const float* packed_b;  ///< [k][kernels.nr]
+  const float* b;         ///< the panel's first column at the chunk's first k
+  std::int64_t b_stride;  ///< from k to k where B is in place; kernels.nr where it is packed
   const Segment* segments;
   const Chunk* chunk;
   float* stack;  ///< stack_depth nodes of the tile
@@ -94,8 +102,8 @@ struct Kernels {
   int nr;   ///< columns of a full tile, and of a panel of packed B
   int lda;  ///< floats from one k to the next in a packed strip of A, which holds whole tiles
   int lanes;
-  /// By [A has adjacent rows][vectors per row - 1][rows - 1].
-  TileKernel tiles[2][kMaxTileVectors][kMaxTileRows];
+  /// By [Operands][vectors per row - 1][rows - 1].
+  TileKernel tiles[kNumOperands][kMaxTileVectors][kMaxTileRows];
   void (*pack)(const PackArgs& args);
 };
 

@@ -15,9 +15,17 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::gemm::HWY_NAMESPACE {
 
-template <bool kAdjacent, int kVecs, int... r>
+template <Operands kOperands, int kVecs, int... r>
 void fill_tiles(Kernels& out, std::integer_sequence<int, r...>) {
-  ((out.tiles[kAdjacent ? 1 : 0][kVecs - 1][r] = &tile<r + 1, kVecs, kAdjacent>), ...);
+  constexpr auto kKind = static_cast<int>(kOperands);
+  ((out.tiles[kKind][kVecs - 1][r] = &tile<r + 1, kVecs, kOperands>), ...);
+}
+
+template <Operands kOperands>
+void fill_tiles(Kernels& out) {
+  constexpr auto kRows = std::make_integer_sequence<int, kTileRows>();
+  fill_tiles<kOperands, 1>(out, kRows);
+  fill_tiles<kOperands, 2>(out, kRows);
 }
 
 const Kernels& table() {
@@ -29,11 +37,9 @@ const Kernels& table() {
     out.lda = kPackedRows;
     out.lanes = kLanes;
     out.pack = &pack;
-    constexpr auto kRows = std::make_integer_sequence<int, kTileRows>();
-    fill_tiles<false, 1>(out, kRows);
-    fill_tiles<false, 2>(out, kRows);
-    fill_tiles<true, 1>(out, kRows);
-    fill_tiles<true, 2>(out, kRows);
+    fill_tiles<Operands::packed>(out);
+    fill_tiles<Operands::a_in_place>(out);
+    fill_tiles<Operands::b_in_place>(out);
     return out;
   }();
   return kTable;

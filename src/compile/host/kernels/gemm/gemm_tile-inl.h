@@ -206,19 +206,46 @@ struct StridedRows {
   }
 };
 
-// Reads A and B of a tile, k after k.
-template <int kRows, int kVecs, class Rows>
-struct Stream {
-  Rows rows;
+// A panel of packed B.
+template <int kVecs>
+struct PackedPanel {
   const float* b;
 
-  HWY_INLINE explicit Stream(const TileArgs& args) : rows(args), b(args.packed_b) {}
+  HWY_INLINE explicit PackedPanel(const TileArgs& args) : b(args.b) {}
+  HWY_INLINE void advance(int k) { b += k * kTileCols; }
+  template <int k>
+  HWY_INLINE V vector(int j) const {
+    return hn::Load(D(), b + k * kTileCols + j * kLanes);
+  }
+};
+
+// B where it lies, its columns next to each other.
+template <int kVecs>
+struct PanelInPlace {
+  const float* b;
+  std::int64_t stride;
+
+  HWY_INLINE explicit PanelInPlace(const TileArgs& args) : b(args.b), stride(args.b_stride) {}
+  HWY_INLINE void advance(int k) { b += k * stride; }
+  template <int k>
+  HWY_INLINE V vector(int j) const {
+    return hn::LoadU(D(), b + k * stride + j * kLanes);
+  }
+};
+
+// Reads A and B of a tile, k after k.
+template <int kRows, int kVecs, class Rows, class Panel>
+struct Stream {
+  Rows rows;
+  Panel panel;
+
+  HWY_INLINE explicit Stream(const TileArgs& args) : rows(args), panel(args) {}
 
   template <int kCount, int i = 0>
   HWY_INLINE void steps(Accumulators<kRows, kVecs>& acc) {
     if constexpr (i < kCount) {
       V x[count(kVecs)];
-      for (int j = 0; j < kVecs; ++j) x[j] = hn::Load(D(), b + i * kTileCols + j * kLanes);
+      for (int j = 0; j < kVecs; ++j) x[j] = panel.template vector<i>(j);
       acc.step(rows.template column<i>(), x);
       steps<kCount, i + 1>(acc);
     }
@@ -227,7 +254,7 @@ struct Stream {
   template <int kCount>
   HWY_INLINE void advance(Accumulators<kRows, kVecs>& acc) {
     steps<kCount>(acc);
-    b += kCount * kTileCols;
+    panel.advance(kCount);
     rows.advance(kCount);
   }
 
@@ -263,11 +290,14 @@ HWY_INLINE void store_result(const Accumulators<kRows, kVecs>& acc, const TileAr
   }
 }
 
-template <int kRows, int kVecs, bool kAdjacent>
+template <int kRows, int kVecs, Operands kOperands>
 void tile(const TileArgs& args) {
   Accumulators<kRows, kVecs> acc;
-  using Rows = std::conditional_t<kAdjacent, AdjacentRows<kRows>, StridedRows<kRows>>;
-  Stream<kRows, kVecs, Rows> stream(args);
+  using Rows = std::conditional_t<kOperands == Operands::a_in_place, StridedRows<kRows>,
+                                  AdjacentRows<kRows>>;
+  using Panel = std::conditional_t<kOperands == Operands::b_in_place, PanelInPlace<kVecs>,
+                                   PackedPanel<kVecs>>;
+  Stream<kRows, kVecs, Rows, Panel> stream(args);
   const Chunk& chunk = *args.chunk;
   float* slot_top = args.slots + chunk.slot * kNodeSize<kRows, kVecs>;
   if (chunk.resumes) {
@@ -275,8 +305,11 @@ void tile(const TileArgs& args) {
   } else {
     acc.zero();
   }
-  for (int i = 0; chunk.finishes && i < kRows * kVecs; ++i)  // come while the sum is made
+  // Come while the sum is made.
+  for (int i = 0; chunk.finishes && i < kRows * kVecs; ++i)
     hwy::Prefetch(args.c + args.c_rows[i / kVecs] + i % kVecs * kLanes);
+  for (int i = 0; i < chunk.after.merges * kNodeSize<kRows, kVecs>; i += kLineFloats)
+    hwy::Prefetch(slot_top - kLineFloats - i);
   const Segment* segment = args.segments + chunk.segment_begin;
   const Segment* last = args.segments + chunk.segment_end - 1;
   float* top = args.stack;
