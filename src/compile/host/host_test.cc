@@ -8,7 +8,7 @@
 
 #include "compile/host/fuse.h"
 #include "compile/host/lower.h"
-#include "compile/host/plan_memory.h"
+#include "compile/host/plan/plan_memory.h"
 #include "ir/text.h"
 #include "partition/test_programs.h"
 
