@@ -11,10 +11,10 @@ namespace tessera::compile::host {
 /// Steps in an order that is allowed, and what they read and write.
 struct OrderProblem {
   struct Step {
-    std::vector<std::size_t> reads;   // values
-    std::vector<std::size_t> writes;  // values
-    std::vector<std::size_t> after;   // earlier steps that it has to follow besides
-    std::int64_t scratch = 0;         // bytes, while it runs
+    std::vector<std::size_t> reads = {};   // values
+    std::vector<std::size_t> writes = {};  // values
+    std::vector<std::size_t> after = {};   // earlier steps that it has to follow besides
+    std::int64_t scratch = 0;              // bytes, while it runs
   };
   std::vector<Step> steps;
   std::vector<std::int64_t> bytes;  // per value; 0 where the caller holds the memory

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "compile/host/plan/order.h"
 #include "compile/host/plan/plan_memory.h"
@@ -92,29 +93,28 @@ class ProblemOfOrder {
   std::optional<std::size_t> last_to_communicate_;
 };
 
-void reorder(HostProgram& program, const std::vector<std::size_t>& order) {
+}  // namespace
+
+HostProgram in_order(HostProgram program, const run::Executable& plan) {
+  const std::vector<std::size_t> order = order_of(ProblemOfOrder(program, plan).make());
   std::vector<HostInstruction> instructions;
   std::vector<std::size_t> place(order.size());
   instructions.reserve(order.size());
-  for (const std::size_t old : order) {
-    place[old] = instructions.size();
-    instructions.push_back(std::move(program.instructions[old]));
+  for (const std::size_t before : order) {
+    place[before] = instructions.size();
+    instructions.push_back(std::move(program.instructions[before]));
   }
   program.instructions = std::move(instructions);
   for (UnmadePart& part : program.unmade) part.instruction = place[part.instruction];
+  return program;
 }
-
-}  // namespace
 
 run::Executable plan(HostProgram program, const CompileOptions& options) {
   run::Executable as_written = plan_memory(program, options);
-  const std::vector<std::size_t> order = order_of(ProblemOfOrder(program, as_written).make());
-  if (std::is_sorted(order.begin(), order.end())) return as_written;
-  reorder(program, order);
-  run::Executable ordered = plan_memory(program, options);
+  run::Executable ordered = plan_memory(in_order(std::move(program), as_written), options);
   const bool is_worse = ordered.arena_bytes > as_written.arena_bytes ||
                         ordered.device_peak_bytes > as_written.device_peak_bytes;
-  return is_worse ? as_written : ordered;
+  return is_worse ? std::move(as_written) : std::move(ordered);
 }
 
 }  // namespace tessera::compile::host
