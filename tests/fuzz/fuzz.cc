@@ -47,6 +47,7 @@ bool is_covered(const Coverage& coverage) {
       coverage.batched);
   fmt::print("cases compared with the reference bit by bit: {}\n", coverage.against_reference);
   fmt::print("cases with values computed again: {}\n", coverage.recomputed);
+  fmt::print("cases with work moved into loops: {}\n", coverage.sunk);
   fmt::print("outputs on which fast and exact numerics must agree: {}\n", coverage.whole_sums);
   print_counts("ops", coverage.ops);
   print_counts("collectives", coverage.collectives);
