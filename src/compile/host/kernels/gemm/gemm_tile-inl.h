@@ -34,7 +34,9 @@ inline constexpr int kTileRows = 4;
 #endif
 inline constexpr int kTileCols = kMaxTileVectors * kLanes;
 inline constexpr int kPackedRows = (kTileRows + kLanes - 1) / kLanes * kLanes;
-inline constexpr int kNodeSize = kTileRows * kTileCols;
+
+template <int kRows, int kVecs>
+inline constexpr int kNodeSize = kRows* kVecs* kLanes;
 
 constexpr std::size_t count(int n) { return static_cast<std::size_t>(n); }
 
@@ -240,7 +242,7 @@ template <int kRows, int kVecs>
 HWY_INLINE float* apply(const NodeActions& actions, float* top, Accumulators<kRows, kVecs>& acc) {
   for (std::int32_t i = 0; i < actions.merges; ++i) {
     if ((actions.zeros >> i) & 1u) acc.add_zero();
-    top -= kNodeSize;
+    top -= kNodeSize<kRows, kVecs>;
     acc.add(top);
   }
   if ((actions.zeros >> actions.merges) & 1u) acc.add_zero();
@@ -253,7 +255,7 @@ HWY_INLINE void store_result(const Accumulators<kRows, kVecs>& acc, const TileAr
     acc.store_rows(args.c, args.c_rows);
     return;
   }
-  HWY_ALIGN float node[count(kRows * kVecs * kLanes)];
+  HWY_ALIGN float node[count(kNodeSize<kRows, kVecs>)];
   acc.store(node);
   for (int r = 0; r < kRows; ++r) {
     float* row = args.c + args.c_rows[r];
@@ -267,7 +269,7 @@ void tile(const TileArgs& args) {
   using Rows = std::conditional_t<kAdjacent, AdjacentRows<kRows>, StridedRows<kRows>>;
   Stream<kRows, kVecs, Rows> stream(args);
   const Chunk& chunk = *args.chunk;
-  float* slot_top = args.slots + chunk.slot * kNodeSize;
+  float* slot_top = args.slots + chunk.slot * kNodeSize<kRows, kVecs>;
   if (chunk.resumes) {
     acc.load(slot_top);
   } else {
@@ -283,7 +285,7 @@ void tile(const TileArgs& args) {
     top = apply(segment->after, top, acc);
     if (segment == last) break;
     acc.store(top);
-    top += kNodeSize;
+    top += kNodeSize<kRows, kVecs>;
     acc.zero();
   }
   slot_top = apply(chunk.after, slot_top, acc);
