@@ -75,6 +75,10 @@ bool is_covered(const Coverage& coverage) {
     fmt::print("FAILED: no case communicates inside {}\n", around);
     is_enough = false;
   }
+  if (coverage.sunk == 0) {
+    fmt::print("FAILED: no case moves work into a loop\n");
+    is_enough = false;
+  }
   if (2 * coverage.communicating < coverage.cases) {
     fmt::print("FAILED: fewer than half of the cases communicate\n");
     is_enough = false;
