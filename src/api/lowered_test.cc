@@ -156,9 +156,9 @@ TEST(Passes, AreObserved) {
                                             }
                                           }}});
   EXPECT_EQ(f(ones({4})).item<float>(), 8);
-  EXPECT_EQ(names, (std::vector<std::string>{"dissolve_calls", "remove_dead_code",
-                                             "merge_common_subexpressions", "split",
-                                             "combine_collectives", "recompute_cheap_values"}));
+  EXPECT_EQ(names, (std::vector<std::string>{
+                       "dissolve_calls", "remove_dead_code", "merge_common_subexpressions", "split",
+                       "combine_collectives", "sink_into_loops", "recompute_cheap_values"}));
 }
 
 TEST(Passes, AreSwitchedOff) {
@@ -185,7 +185,7 @@ TEST(Passes, ThatDoNotExistAreMistakes) {
     EXPECT_EQ(error.mistake().what, "jit(f): the pass split cannot be left out");
     EXPECT_EQ(error.mistake().wanted,
               "remove_dead_code, merge_common_subexpressions, combine_collectives, "
-              "recompute_cheap_values");
+              "sink_into_loops, recompute_cheap_values");
   }
 }
 

@@ -7,7 +7,7 @@
 #include "compile/barriers.h"
 #include "compile/host/kernels/reduce_internal.h"
 #include "compile/host/lower.h"
-#include "compile/host/plan_memory.h"
+#include "compile/host/plan/plan.h"
 #include "compile/widen.h"
 #include "ir/builder.h"
 #include "ops/ops.h"
@@ -68,8 +68,8 @@ std::shared_ptr<const run::Executable> compile(const ir::Function& function,
   Phased phased = without_barriers(with_wide_operands(function));
   const ir::Function distinct = with_distinct_outputs(std::move(phased.function), options);
   phased.phases.resize(distinct.equations.size(), phased.phases.empty() ? 0 : phased.phases.back());
-  return std::make_shared<const run::Executable>(
-      host::plan_memory(host::lower(distinct, options.transport, phased.phases), options));
+  return std::make_shared<const run::Executable>(host::plan(
+      host::lower(distinct, options.transport, phased.phases, options.output_alias), options));
 }
 
 std::string_view instruction_set() { return kernels::instruction_set(); }

@@ -5,6 +5,7 @@
 
 #include "compile/compile.h"
 #include "compile/recompute.h"
+#include "compile/sink.h"
 
 namespace tessera::compile {
 
@@ -23,7 +24,16 @@ void verify_split(const ir::Function& function, std::string_view after) {
 }  // namespace
 
 std::vector<ir::Pass> passes() {
-  return {{.name = "recompute_cheap_values",
+  return {{.name = "sink_into_loops",
+           .doc = "moves elementwise work on the stacked results of a loop into its steps",
+           .run =
+               [](const ir::Function& f) {
+                 return sink_into_loops(ir::with_changed_bodies(f, sink_into_loops));
+               },
+           .is_optional = true,
+           .takes = verify_split,
+           .gives = verify_split},
+          {.name = "recompute_cheap_values",
            .doc = "computes cheap values again instead of holding them over a peak of memory",
            .run =
                [](const ir::Function& f) {

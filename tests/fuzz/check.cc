@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "compile/recompute.h"
+#include "compile/sink.h"
 #include "ir/simplify.h"
 #include "ir/text.h"
 #include "ops/axis/axis.h"
@@ -175,6 +176,7 @@ class Checker {
     check_placement(split);
     check_combining(split);
     check_recomputing(split);
+    check_sinking(split);
     count(split);
     Rounds planned;
     run_counting(split, c_.inputs, planned);
@@ -269,6 +271,16 @@ class Checker {
     partition::verify_partitioned(again, "recompute_cheap_values");
     if (coverage_ != nullptr && again != split) ++coverage_->recomputed;
     expect_same("computing again changes no result",
+                testing::run_partitioned(again, c_.placed.output_alias, c_.inputs), whole_);
+  }
+
+  void check_sinking(const Function& split) {
+    const Function again =
+        compile::sink_into_loops(ir::with_changed_bodies(split, compile::sink_into_loops));
+    if (again == split) return;
+    partition::verify_partitioned(again, "sink_into_loops");
+    if (coverage_ != nullptr) ++coverage_->sunk;
+    expect_same("work that moves into loops changes no result",
                 testing::run_partitioned(again, c_.placed.output_alias, c_.inputs), whole_);
   }
 

@@ -24,6 +24,7 @@ struct Coverage {
   int donating = 0;       // cases in which an output takes the buffers of an input
   int against_reference = 0;
   int recomputed = 0;  // cases in which something was computed again
+  int sunk = 0;        // cases in which work moved into a loop
   int whole_sums = 0;  // outputs on which fast and exact numerics must agree
 };
 

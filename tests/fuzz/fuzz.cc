@@ -47,6 +47,7 @@ bool is_covered(const Coverage& coverage) {
       coverage.batched);
   fmt::print("cases compared with the reference bit by bit: {}\n", coverage.against_reference);
   fmt::print("cases with values computed again: {}\n", coverage.recomputed);
+  fmt::print("cases with work moved into loops: {}\n", coverage.sunk);
   fmt::print("outputs on which fast and exact numerics must agree: {}\n", coverage.whole_sums);
   print_counts("ops", coverage.ops);
   print_counts("collectives", coverage.collectives);
@@ -72,6 +73,10 @@ bool is_covered(const Coverage& coverage) {
         [&](const auto& item) { return item.first.ends_with(std::string(" in ") + around); });
     if (is_hit) continue;
     fmt::print("FAILED: no case communicates inside {}\n", around);
+    is_enough = false;
+  }
+  if (coverage.sunk == 0) {
+    fmt::print("FAILED: no case moves work into a loop\n");
     is_enough = false;
   }
   if (2 * coverage.communicating < coverage.cases) {

@@ -6,7 +6,9 @@
 #include <tessera/error.h>
 
 #include "compile/compile.h"
+#include "compile/sink.h"
 #include "ir/text.h"
+#include "ops/ops.h"
 #include "run/engine.h"
 #include "tests/fuzz/run_sharded.h"
 
@@ -121,6 +123,26 @@ TEST(Scan, RecurrenceOnMeshes) {
       const Function f = recurrence(length, is_reverse);
       check(f, inputs_of(f), {1});
     }
+  }
+}
+
+TEST(Scan, SlicesThatAreReturnedMayBeThoseOfADonatedArray) {
+  for (const char* line :
+       {"return %0, %1", "%2: f32[4]<{}> = optimization_barrier %0\n    return %2, %1",
+        "return %1, %0", "%2: f32[4]<{}> = add %0, %1\n    return %2, %0"}) {
+    const Function f = parsed("none", replaced(R"((%0: f32[3,4]<{},{}>, %1: f32[3,4]<{},{}>) {
+  %2: f32[3,4]<{},{}>, %3: f32[3,4]<{},{}> = scan[body={(%0: f32[4]<{}>, %1: f32[4]<{}>) {
+    LINE
+  }}, length=3, num_carry=0, num_consts=0, reverse=false] %0, %1
+  return %2, %3, %0
+})",
+                                               "LINE", line));
+    check(f, inputs_of(f), {0, 1, -1});
+    check(f, inputs_of(f), {1, 0, -1});
+    Function once = f;
+    once.outputs.pop_back();
+    check(once, inputs_of(f), {0, 1});
+    check(once, inputs_of(f), {1, 0});
   }
 }
 
@@ -461,6 +483,117 @@ TEST(Control, BarriersAreDissolved) {
   const auto executable = compile(f, {.is_donated = {false, false}, .output_alias = {-1, -1}});
   EXPECT_EQ(executable->arena_bytes, 0);
   check(f, inputs_of(f), {0, 1});
+}
+
+// --- work that moves into loops ------------------------------------------------------------------
+
+/// A step of training of three layers x = x w with momentum; inputs x, w, m and the rate, outputs
+/// w, m and x. BEHIND stands behind the gradients %11, UPDATE is that of w.
+const char* const kTraining = R"((%0: f32[4,6]<{data},{}>, %1: f32[3,6,6]<{},{},{}>,
+    %2: f32[3,6,6]<{},{},{}>, %3: f32[]<>) {
+  %4: f32[4,6]<{data},{}>, %5: f32[3,4,6]<{},{data},{}> = scan[
+      body={(%0: f32[4,6]<{data},{}>, %1: f32[6,6]<{},{}>) {
+    %2: f32[4,6]<{data},{}> = dot_general[lhs_batch=[], lhs_contract=[1], rhs_batch=[],
+        rhs_contract=[0]] %0, %1
+    return %2, %0
+  }}, length=3, num_carry=1, num_consts=0, reverse=false] %0, %1
+  %10: f32[4,6]<{data},{}>, %11: f32[3,6,6]<{},{},{}> = scan[
+      body={(%0: f32[4,6]<{data},{}>, %1: f32[4,6]<{data},{}>, %2: f32[6,6]<{},{}>) {
+    %3: f32[6,6]<{},{}+{data}> = dot_general[lhs_batch=[], lhs_contract=[0], rhs_batch=[],
+        rhs_contract=[0]] %1, %0
+    %4: f32[6,6]<{},{}> = all_reduce[reduction="sum"] %3
+    %5: f32[4,6]<{data},{}> = dot_general[lhs_batch=[], lhs_contract=[1], rhs_batch=[],
+        rhs_contract=[1]] %0, %2
+    return %5, %4
+  }}, length=3, num_carry=1, num_consts=0, reverse=true] %4, %5, %1
+  %12: f32[3,6,6]<{},{},{}> = constant[dtype=f32, shape=[3,6,6], value=0.5]
+  %13: f32[3,6,6]<{},{},{}> = mul %2, %12
+  %14: f32[3,6,6]<{},{},{}> = add %13, %11
+  %15: f32[]<> = mul %3, %3
+  %16: f32[3,6,6]<{},{},{}> = broadcast_in_dim[dims=[], shape=[3,6,6]] %15
+  %17: f32[3,6,6]<{},{},{}> = mul %14, %16
+BEHIND
+  %18: f32[3,6,6]<{},{},{}> = sub %1, UPDATE
+  return %18, %14, %10OTHER
+})";
+
+Function training(const std::string& behind = "", const std::string& update = "%17",
+                  const std::string& other = "") {
+  std::string text = replaced(kTraining, "BEHIND", behind);
+  text = replaced(replaced(text, "UPDATE", update), "OTHER", other);
+  return ir::without_dead_code(parsed("data=2", text));
+}
+
+const ir::Equation& last_scan(const Function& f) {
+  const auto found = std::find_if(f.equations.rbegin(), f.equations.rend(),
+                                  [](const ir::Equation& e) { return e.op == &ops::scan_op; });
+  return *found;
+}
+
+TEST(Sink, UpdatesMoveIntoTheLoopThatMakesTheirGradients) {
+  const Function f = training();
+  const Function sunk = sink_into_loops(f);
+  ir::verify(sunk, "the test");
+  // The rate and its square, two loops; x, and the new w and m instead of the gradients.
+  EXPECT_EQ(sunk.equations.size(), 3U) << ir::print(sunk);
+  EXPECT_EQ(last_scan(sunk).results.size(), 3U);
+  EXPECT_EQ(last_scan(sunk).operands.size(), 5U) << "w is scanned once";
+  const Arrays inputs = inputs_of(f);
+  EXPECT_EQ(testing::first_difference(testing::run_reference(sunk, inputs),
+                                      testing::run_reference(f, inputs)),
+            std::nullopt);
+  check(sunk, inputs, {1, 2, 0});
+}
+
+TEST(Sink, UpdatesStayInPlace) {
+  const CompileOptions options{.is_donated = {false, true, true, false},
+                               .output_alias = {1, 2, -1}};
+  const Function f = training();
+  const auto apart = compile(f, options);
+  const auto sunk = compile(sink_into_loops(f), options);
+  EXPECT_EQ(sunk->outputs[0].alias, 1);
+  EXPECT_EQ(sunk->outputs[1].alias, 2);
+  EXPECT_LE(sunk->arena_bytes, apart->arena_bytes - 6 * 6 * 4);
+  EXPECT_LT(sunk->device_peak_bytes, apart->device_peak_bytes);
+}
+
+TEST(Sink, WorkStaysWhereItsLoopCannotDoIt) {
+  const char* const kNorm = R"(  %20: f32[]<> = reduce_sum[dims=[0,1,2]] %11
+  %21: f32[3,6,6]<{},{},{}> = broadcast_in_dim[dims=[], shape=[3,6,6]] %20
+  %22: f32[3,6,6]<{},{},{}> = mul %17, %21)";
+  const Function unchanged[] = {
+      training(kNorm, "%22"),        // all gradients are needed first
+      training("", "%17", ", %11"),  // the gradients are wanted
+      training("  %20: f32[6,6]<{},{}> = reduce_sum[dims=[0]] %2", "%17", ", %20"),  // the old m
+  };
+  for (const Function& f : unchanged) EXPECT_EQ(sink_into_loops(f), f) << ir::print(f);
+}
+
+TEST(Sink, WhatCannotMoveStaysBehindWhatCan) {
+  const std::pair<const char*, const char*> behind[] = {
+      {"  %20: f32[3,6,6]<{},{},{}> = optimization_barrier %17", "%20"},
+      {"  %20: f32[3,6,6]<{},{},{}> = transpose[permutation=[0,2,1]] %17", "%20"},
+      {"  %20: f32[6,6]<{},{}> = reduce_sum[dims=[0]] %17\n"
+       "  %21: f32[3,6,6]<{},{},{}> = broadcast_in_dim[dims=[1,2], shape=[3,6,6]] %20",
+       "%21"},
+  };
+  for (const auto& [text, update] : behind) {
+    const Function f = training(text, update);
+    const Function sunk = sink_into_loops(f);
+    EXPECT_EQ(last_scan(sunk).results.size(), 2U) << "x and m\n" << ir::print(sunk);
+    const Arrays inputs = inputs_of(f);
+    EXPECT_EQ(testing::first_difference(testing::run_reference(sunk, inputs),
+                                        testing::run_reference(f, inputs)),
+              std::nullopt);
+    check(sunk, inputs, {1, 2, 0});
+  }
+}
+
+TEST(Sink, ResultsMayBeReadOutsideTooIfTheyAreOutputs) {
+  const Function f = training("  %20: f32[]<> = reduce_sum[dims=[0,1,2]] %14", "%17", ", %20");
+  const Function sunk = sink_into_loops(f);
+  EXPECT_EQ(last_scan(sunk).results.size(), 3U);
+  check(sunk, inputs_of(f), {1, 2, 0, -1});
 }
 
 }  // namespace

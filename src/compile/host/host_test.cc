@@ -8,7 +8,8 @@
 
 #include "compile/host/fuse.h"
 #include "compile/host/lower.h"
-#include "compile/host/plan_memory.h"
+#include "compile/host/plan/plan.h"
+#include "compile/host/plan/plan_memory.h"
 #include "ir/text.h"
 #include "partition/test_programs.h"
 
@@ -404,11 +405,13 @@ class PlanCheck {
   std::string fault_;
 };
 
-/// Plans a function and looks whether the plan is right.
+/// Plans a function and looks whether the plan is right, as written and in another order.
 run::Executable checked_plan(const Function& function, const CompileOptions& options) {
   const HostProgram program = lower(function);
   run::Executable executable = plan_memory(program, options);
   EXPECT_EQ(PlanCheck(program, executable).fault(), "");
+  const HostProgram ordered = in_order(lower(function), executable);
+  EXPECT_EQ(PlanCheck(ordered, plan_memory(ordered, options)).fault(), "");
   return executable;
 }
 

@@ -271,7 +271,7 @@ void add(HostProgram& program, HostInstruction added) {
 }  // namespace
 
 HostProgram lower(const Function& function, run::Transport* transport,
-                  const std::vector<int>& phases) {
+                  const std::vector<int>& phases, const std::vector<int>& output_alias) {
   HostProgram program{.function = &function, .layouts = layouts_of(function), .instructions = {}};
   if (transport != nullptr) {
     require(function.mesh.axes().empty() || function.mesh.num_devices() == transport->size(),
@@ -280,7 +280,7 @@ HostProgram lower(const Function& function, run::Transport* transport,
   }
   const Fusion fusion = fuse(function, phases);
   KernelPool pool(function);
-  LowerContext context(program, fusion, pool, transport);
+  LowerContext context(program, fusion, pool, transport, output_alias);
   for (const Node& node : fusion.nodes) {
     const Equation& equation = function.equations[node.equations[0]];
     HostInstruction instruction =

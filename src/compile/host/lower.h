@@ -28,8 +28,9 @@ StridedTile apply_view(const Function& function, const Equation& view, StridedTi
 class LowerContext {
  public:
   /// `program` has the function, the layouts and the device; its instructions are not looked at.
+  /// `output_alias` as in CompileOptions.
   LowerContext(const HostProgram& program, const Fusion& fusion, KernelPool& pool,
-               run::Transport* transport)
+               run::Transport* transport, const std::vector<int>& output_alias)
       : program_(program),
         pool_(pool),
         function_(*program.function),
@@ -39,6 +40,11 @@ class LowerContext {
         atoms_(atoms_of(function_.mesh)),
         tiles_written_(function_.values.size(), 0) {
     if (transport == nullptr) find_sums();
+    for (std::size_t i = 0; i < output_alias.size(); ++i) {
+      if (output_alias[i] < 0) continue;
+      overwritten_[function_.outputs[i]] =
+          function_.inputs[static_cast<std::size_t>(output_alias[i])];
+    }
   }
 
   const Function& function() const { return function_; }
@@ -67,6 +73,8 @@ class LowerContext {
   /// Whether an instruction before has written a value, though it is the result of a later one.
   bool is_computed(ValueId value) const { return tiles_written_[value] > 0; }
   void set_computed(const HostInstruction& instruction);
+  /// The donated input whose buffers a result may take.
+  std::optional<ValueId> overwritten(ValueId result) const { return overwritten_[result]; }
   /// Where to read that range: the buffer, offset and strides after all views.
   StridedTile read(ValueId value, const AtomDigits& digits) const;
   /// The task on the tiles of its values that go with these digits.
@@ -87,6 +95,8 @@ class LowerContext {
   std::vector<std::optional<ValueId>> sums_ =
       std::vector<std::optional<ValueId>>(function_.values.size());
   std::vector<std::int64_t> tiles_written_;
+  std::vector<std::optional<ValueId>> overwritten_ =
+      std::vector<std::optional<ValueId>>(function_.values.size());
 };
 
 /// The partial atoms over which a reduction sums; others stay partial in its result.
@@ -116,9 +126,10 @@ run::CollectiveUse collective_use(const LowerContext& context, const Equation& e
 /// A collective of which this process computes the tile of its own device.
 HostInstruction lower_exchange(const LowerContext& context, const Equation& equation);
 kernels::ReduceKind reduce_kind(const Equation& equation);
-/// All nodes, in order; with a transport for the device of its rank only. `phases` as for fuse().
+/// All nodes, in order; with a transport for the device of its rank only. `phases` as for fuse(),
+/// `output_alias` as in CompileOptions, or empty: no result takes the buffers of an input.
 HostProgram lower(const Function& function, run::Transport* transport = nullptr,
-                  const std::vector<int>& phases = {});
+                  const std::vector<int>& phases = {}, const std::vector<int>& output_alias = {});
 
 /// How ops are lowered whose record says `kernel("name")`.
 struct KernelLowering {

@@ -6,6 +6,7 @@
 
 #include <tessera/error.h>
 
+#include "compile/barriers.h"
 #include "compile/compile.h"
 #include "compile/host/lower.h"
 #include "ops/control/control.h"
@@ -242,10 +243,11 @@ void lower_carry(ControlTask& task, const LoopParts& parts, std::size_t i, Lower
   loop.body.binding.outputs.push_back(std::move(writes));
 }
 
+/// `alias`: per output of the body, the input whose buffers it may take, or -1; those of carries
+/// are filled in.
 LoweredLoop lower_loop(const LowerContext& context, const Equation& equation, ControlTask& task,
-                       const LoopParts& parts) {
+                       const LoopParts& parts, std::vector<int> alias) {
   const Function& body = equation.attributes.body("body");
-  std::vector<int> alias(body.outputs.size(), -1);
   for (std::size_t i = 0; i < parts.num_carry; ++i) {
     const std::size_t input = parts.num_consts + i;
     check_boundary(context.function(), equation.results[i], body, body.inputs[input]);
@@ -265,6 +267,29 @@ LoweredLoop lower_loop(const LowerContext& context, const Equation& equation, Co
   return loop;
 }
 
+/// Per output of the body: the input whose slices it may overwrite, since the stacked result may
+/// overwrite the array that is scanned; -1 for none.
+std::vector<int> overwritten_slices(const LowerContext& context, const Equation& equation,
+                                    const ops::ScanParts& parts) {
+  const Function& body = equation.attributes.body("body");
+  const std::vector<ValueId> outputs = without_barriers(body).function.outputs;
+  const std::vector<ValueId>& operands = equation.operands;
+  const auto first = operands.begin() + static_cast<std::ptrdiff_t>(parts.first_scanned());
+  std::vector<int> alias(outputs.size(), -1);
+  for (std::size_t i = parts.num_carry; i < outputs.size(); ++i) {
+    const auto stack = context.overwritten(equation.results[i]);
+    if (!stack) continue;
+    // An input that is returned is copied: it would be in place only if the stack is.
+    const bool is_input = std::count(body.inputs.begin(), body.inputs.end(), outputs[i]) != 0;
+    const auto found = std::find(first, operands.end(), *stack);
+    if (is_input || found == operands.end()) continue;
+    const auto input = static_cast<std::size_t>(found - operands.begin());
+    if (body.values[outputs[i]] == body.values[body.inputs[input]])
+      alias[i] = static_cast<int>(input);
+  }
+  return alias;
+}
+
 std::vector<TileTask> lower_scan(const LowerContext& context, const Equation& equation) {
   const ops::ScanParts parts = ops::scan_parts(equation);
   const Function& body = equation.attributes.body("body");
@@ -272,7 +297,8 @@ std::vector<TileTask> lower_scan(const LowerContext& context, const Equation& eq
   LoweredLoop loop = lower_loop(context, equation, task,
                                 {.num_consts = parts.num_consts,
                                  .num_carry = parts.num_carry,
-                                 .ends_even = parts.length % 2 == 1});
+                                 .ends_even = parts.length % 2 == 1},
+                                overwritten_slices(context, equation, parts));
   for (std::size_t i = parts.first_scanned(); i < equation.operands.size(); ++i) {
     check_boundary(context.function(), equation.operands[i], body, body.inputs[i], true);
     const std::vector<std::int64_t>& slice = loop.body.executable->inputs[i].tile_bytes;
@@ -282,6 +308,8 @@ std::vector<TileTask> lower_scan(const LowerContext& context, const Equation& eq
     check_boundary(context.function(), equation.results[i], body, body.outputs[i], true);
     const std::vector<std::int64_t>& slice = loop.body.executable->outputs[i].tile_bytes;
     loop.body.binding.outputs.push_back(task.result(i, slice));
+    const int alias = loop.body.executable->outputs[i].alias;
+    if (alias >= 0) task.may_share(i, static_cast<std::size_t>(alias));
   }
   return task.finish({.kind = Control::Kind::scan,
                       .length = parts.length,
@@ -298,7 +326,8 @@ std::vector<TileTask> lower_while(const LowerContext& context, const Equation& e
   ControlTask task(context, equation);
   LoweredLoop loop = lower_loop(
       context, equation, task,
-      {.num_consts = num_consts, .num_carry = equation.results.size(), .ends_even = false});
+      {.num_consts = num_consts, .num_carry = equation.results.size(), .ends_even = false},
+      std::vector<int>(equation.results.size(), -1));
   for (std::size_t i = 0; i < equation.operands.size(); ++i) {
     check_boundary(context.function(), equation.operands[i], test, test.inputs[i]);
   }

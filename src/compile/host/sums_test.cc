@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "compile/host/lower.h"
-#include "compile/host/plan_memory.h"
+#include "compile/host/plan/plan_memory.h"
 #include "ir/text.h"
 
 namespace tessera::compile::host {

@@ -1,4 +1,4 @@
-#include "compile/host/plan_memory.h"
+#include "compile/host/plan/plan_memory.h"
 
 #include <algorithm>
 #include <map>
