@@ -271,8 +271,9 @@ void add(HostProgram& program, HostInstruction added) {
 }  // namespace
 
 HostProgram lower(const Function& function, run::Transport* transport,
-                  const std::vector<int>& phases) {
+                  const std::vector<int>& phases, DotUnit dot_unit) {
   HostProgram program{.function = &function, .layouts = layouts_of(function), .instructions = {}};
+  program.dot_unit = dot_unit;
   if (transport != nullptr) {
     require(function.mesh.axes().empty() || function.mesh.num_devices() == transport->size(),
             "there is one process per device of the mesh");

@@ -49,6 +49,8 @@ class LowerContext {
   std::vector<std::int64_t> tiles(ValueId id) const { return program_.tiles(id); }
   /// nullptr when this process computes for all devices.
   run::Transport* transport() const { return transport_; }
+  /// That multiplies bf16.
+  DotUnit dot_unit() const { return program_.dot_unit; }
   /// The index range of `value` that goes with the digits of a result tile.
   Box box(ValueId value, const AtomDigits& digits) const;
   /// Equal for two tiles of an equation only if one kernel serves both: the sizes of all operand
@@ -118,7 +120,7 @@ HostInstruction lower_exchange(const LowerContext& context, const Equation& equa
 kernels::ReduceKind reduce_kind(const Equation& equation);
 /// All nodes, in order; with a transport for the device of its rank only. `phases` as for fuse().
 HostProgram lower(const Function& function, run::Transport* transport = nullptr,
-                  const std::vector<int>& phases = {});
+                  const std::vector<int>& phases = {}, DotUnit dot_unit = DotUnit::portable);
 
 /// How ops are lowered whose record says `kernel("name")`.
 struct KernelLowering {

@@ -52,7 +52,8 @@ std::vector<HostArray> evaluate(const OpRecord& op, const ReferenceContext& cont
                                                     .operands = wide_operands,
                                                     .results = types,
                                                     .grains = context.grains,
-                                                    .call = context.call});
+                                                    .call = context.call,
+                                                    .dot_unit = context.dot_unit});
   for (std::size_t i = 0; i < results.size(); ++i) {
     if (is_bf16(context.results[i])) results[i] = converted(results[i], DType::bf16);
   }

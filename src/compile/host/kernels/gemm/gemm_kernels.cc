@@ -49,5 +49,9 @@ HWY_EXPORT(table);
 
 const Kernels& kernels() { return HWY_DYNAMIC_DISPATCH(table)(); }
 
+Unit unit_of_f32() {
+  return {.kernels = &kernels(), .pack = kernels().pack, .reads_in_place = true};
+}
+
 }  // namespace tessera::kernels::gemm
 #endif  // HWY_ONCE

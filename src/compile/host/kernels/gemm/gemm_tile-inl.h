@@ -261,11 +261,11 @@ HWY_INLINE void store_result(const Accumulators<kRows, kVecs>& acc, const TileAr
   }
 }
 
-template <int kRows, int kVecs, bool kAdjacent>
-void tile(const TileArgs& args) {
+// `Reads` adds chains of terms to the accumulators.
+template <int kRows, int kVecs, class Reads>
+HWY_INLINE void tile_over(const TileArgs& args) {
   Accumulators<kRows, kVecs> acc;
-  using Rows = std::conditional_t<kAdjacent, AdjacentRows<kRows>, StridedRows<kRows>>;
-  Stream<kRows, kVecs, Rows> stream(args);
+  Reads stream(args);
   const Chunk& chunk = *args.chunk;
   float* slot_top = args.slots + chunk.slot * kNodeSize;
   if (chunk.resumes) {
@@ -292,6 +292,12 @@ void tile(const TileArgs& args) {
   } else {
     acc.store(slot_top);
   }
+}
+
+template <int kRows, int kVecs, bool kAdjacent>
+void tile(const TileArgs& args) {
+  using Rows = std::conditional_t<kAdjacent, AdjacentRows<kRows>, StridedRows<kRows>>;
+  tile_over<kRows, kVecs, Stream<kRows, kVecs, Rows>>(args);
 }
 
 }  // namespace tessera::kernels::gemm::HWY_NAMESPACE
