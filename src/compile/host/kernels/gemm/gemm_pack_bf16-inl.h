@@ -56,12 +56,19 @@ struct AsPairs {
   }
 };
 
+// `width`: so many elements may be read.
 HWY_INLINE V32 load_lanes(const std::uint16_t* src, std::int64_t width) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(D32()));
   if (width >= lanes) return hn::PromoteTo(D32(), hn::LoadU(D16(), src));
+#if HWY_TARGET == HWY_AVX3
+  const std::int64_t rest = std::max<std::int64_t>(width, 0);
+  const auto mask = hn::FirstN(D16(), static_cast<std::size_t>(rest));
+  return hn::PromoteTo(D32(), hn::MaskedLoad(mask, D16(), src));
+#else
   HWY_ALIGN std::uint16_t some[HWY_MAX_BYTES / 4] = {};
   for (std::int64_t i = 0; i < width; ++i) some[i] = src[i];
   return hn::PromoteTo(D32(), hn::Load(D16(), some));
+#endif
 }
 
 // The elements of one step in a row of lanes that lie next to each other.
@@ -100,7 +107,7 @@ HWY_INLINE void pack_adjacent_lanes(const PackArgs& args, int first_tile, int la
     for (int t = first_tile; t < last_tile; ++t, dst += args.tile_stride) {
       const std::int64_t width = args.starts[t + 1] - args.starts[t];
       for (int i = 0; i < args.ld; i += lanes) {
-        const std::int64_t rest = width - i;
+        const std::int64_t rest = all - at - i;  // those of the next tile are as good as zeros
         const V32 first = load_lanes(rows.first + at + i, rest);
         const V32 second =
             rows.second == nullptr ? padding : load_lanes(rows.second + at + i, rest);
