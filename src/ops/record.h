@@ -193,7 +193,7 @@ struct ReferenceContext {
   std::int64_t grains;
   /// Runs a nested function.
   const std::function<std::vector<HostArray>(const ir::Function&, std::vector<HostArray>)>& call;
-  /// That multiplies the operands if they are bf16; they come as f32 then.
+  /// That multiplies operands of bf16; `evaluate` gives them to a reference as f32.
   DotUnit dot_unit = DotUnit::portable;
 };
 /// Simple loops, obviously right; every op and every dtype that it accepts but bf16. Called through

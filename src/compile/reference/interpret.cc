@@ -1,7 +1,5 @@
 #include "compile/reference/interpret.h"
 
-#include <algorithm>
-
 #include <tessera/error.h>
 
 #include "ops/record.h"
@@ -34,16 +32,13 @@ std::vector<HostArray> apply(const Function& function, const Equation& equation,
       [dot_unit](const Function& body, std::vector<HostArray> inputs) {
         return interpret(body, std::move(inputs), dot_unit);
       };
-  const bool has_bf16 = std::any_of(operands.begin(), operands.end(), [](const HostArray* array) {
-    return array->type().dtype == DType::bf16;
-  });
   const bool is_fast = function.numerics == Numerics::fast;
   const ops::ReferenceContext context{.attributes = equation.attributes,
                                       .operands = operands,
                                       .results = types,
                                       .grains = is_fast ? 1 : function.grains,
                                       .call = call,
-                                      .dot_unit = has_bf16 ? dot_unit : DotUnit::portable};
+                                      .dot_unit = dot_unit};
   std::vector<HostArray> results = ops::evaluate(*equation.op, context);
   require(results.size() == types.size(), "a reference gives one array per result");
   for (std::size_t i = 0; i < types.size(); ++i) {

@@ -6,6 +6,7 @@
 #include <hwy/foreach_target.h>
 // foreach_target.h comes first.
 #include <hwy/highway.h>
+#include <type_traits>
 #include <utility>
 
 #include "compile/host/kernels/gemm/gemm_internal.h"
@@ -14,6 +15,12 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::gemm::HWY_NAMESPACE {
+
+template <int kRows, int kVecs, bool kAdjacent>
+void tile(const TileArgs& args) {
+  using Rows = std::conditional_t<kAdjacent, AdjacentRows<kRows>, StridedRows<kRows>>;
+  tile_over<kRows, kVecs, Stream<kRows, kVecs, Rows>>(args);
+}
 
 template <bool kAdjacent, int kVecs, int... r>
 void fill_tiles(Kernels& out, std::integer_sequence<int, r...>) {

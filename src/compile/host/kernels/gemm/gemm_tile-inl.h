@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
-#include <type_traits>
 
 #include "compile/host/kernels/gemm/gemm_internal.h"
 
@@ -292,12 +291,6 @@ HWY_INLINE void tile_over(const TileArgs& args) {
   } else {
     acc.store(slot_top);
   }
-}
-
-template <int kRows, int kVecs, bool kAdjacent>
-void tile(const TileArgs& args) {
-  using Rows = std::conditional_t<kAdjacent, AdjacentRows<kRows>, StridedRows<kRows>>;
-  tile_over<kRows, kVecs, Stream<kRows, kVecs, Rows>>(args);
 }
 
 }  // namespace tessera::kernels::gemm::HWY_NAMESPACE
