@@ -32,6 +32,15 @@ std::int64_t second_cache_bytes() {
   return 512 << 10;
 }
 
+// A processor that runs vectors of 512 bits in halves has fewer products under way at once: lower
+// tiles keep it as busy, and adding up leaves then overlaps with the products of the next one.
+std::int64_t best_tile_rows(const gemm::Kernels& kernels) {
+#if defined(__GNUC__) && defined(__x86_64__)
+  if (kernels.lanes == 16 && __builtin_cpu_is("amdfam19h")) return std::min(kernels.mr, 8);
+#endif
+  return kernels.mr;
+}
+
 std::vector<std::int32_t> unit_runs(const std::vector<std::int64_t>& offsets) {
   std::vector<std::int32_t> runs(offsets.size(), 1);
   for (std::size_t i = offsets.size(); i-- > 1;) {
@@ -112,9 +121,10 @@ void GemmPlan::State::check() const {
 // A tile's rows of A stay in the first cache while panels of B stream from the second, which also
 // holds the nodes that wait between chunks.
 void GemmPlan::State::choose_blocks() {
+  tile_rows = best_tile_rows(*kernels);
   const std::int64_t cache_floats = second_cache_bytes() / static_cast<std::int64_t>(sizeof(float));
-  const std::int64_t in_tile = kTileBytes / static_cast<std::int64_t>(sizeof(float)) / kernels->mr;
-  const std::int64_t in_panels = cache_floats / 4 / (6 * kernels->nr);
+  const std::int64_t in_tile = kTileBytes / static_cast<std::int64_t>(sizeof(float)) / tile_rows;
+  const std::int64_t in_panels = cache_floats / (8 * kernels->nr);
   a_in_place = unit.reads_in_place && (k == 0 || a_layout.k_run.front() == k / problem.pieces);
   const std::int64_t longest =
       std::min({in_tile, in_panels, a_in_place ? kLongestChunk : kLongestPacked});
@@ -122,8 +132,10 @@ void GemmPlan::State::choose_blocks() {
   for (const Chunk& chunk : tree.chunks)
     longest_chunk = std::max(longest_chunk, chunk.k_end - chunk.k_begin);
   block_panels = std::max<std::int64_t>(cache_floats / 2 / (longest_chunk * kernels->nr), 1);
-  group_tiles = std::clamp<std::int64_t>(kGroupFloats / (longest_chunk * kernels->lda), 1,
-                                         gemm::kMaxGroupTiles);
+  strip_tiles = kernels->lda / tile_rows;
+  group_tiles =
+      strip_tiles * std::clamp<std::int64_t>(kGroupFloats / (longest_chunk * kernels->lda), 1,
+                                             gemm::kMaxGroupStrips);
   block_rows = std::max<std::int64_t>(m, 1);
   if (tree.num_slots == 0) return;
   // Beyond two levels nodes rest for long. Blocks twice as wide as high pack about as much of A as
@@ -131,7 +143,7 @@ void GemmPlan::State::choose_blocks() {
   const std::int64_t nodes = cache_floats / 2 / std::min(tree.num_slots, 2);
   const auto width = static_cast<std::int64_t>(std::sqrt(2.0 * static_cast<double>(nodes)));
   block_panels = std::min(block_panels, std::max<std::int64_t>(width / kernels->nr, 1));
-  block_rows = std::max<std::int64_t>(nodes / (block_panels * kernels->nr), kernels->mr);
+  block_rows = std::max<std::int64_t>(nodes / (block_panels * kernels->nr), tile_rows);
 }
 
 // Batches are cut first; then the grid over one product that costs the least time. A part packs its

@@ -57,8 +57,8 @@ struct TileArgs {
   const float* packed_b;  ///< [k][kernels.nr]
   const Segment* segments;
   const Chunk* chunk;
-  float* stack;  ///< stack_depth nodes of mr * nr floats
-  float* slots;  ///< num_slots nodes of mr * nr floats, kept from chunk to chunk
+  float* stack;  ///< stack_depth nodes of the tile
+  float* slots;  ///< num_slots nodes of the tile, kept from chunk to chunk
   float* c;
   const std::int64_t* c_rows;
   int cols;  ///< columns of C that exist, at most the kernel's width
@@ -94,14 +94,14 @@ inline constexpr std::int64_t kLineFloats = 16;  ///< of a line of the caches
 inline constexpr std::int64_t kLineBytes = kLineFloats * sizeof(float);
 inline constexpr int kMaxTileRows = 14;
 inline constexpr int kMaxTileVectors = 2;
-inline constexpr std::int64_t kMaxGroupTiles = 16;
+inline constexpr std::int64_t kMaxGroupStrips = 16;
 
 /// The kernels of one instruction set.
 struct Kernels {
   const char* target;
   int mr;   ///< rows of a full tile
   int nr;   ///< columns of a full tile, and of a panel of packed B
-  int lda;  ///< floats from one k to the next in packed A
+  int lda;  ///< floats from one k to the next in a packed strip of A, which holds whole tiles
   int lanes;
   /// By [A has adjacent rows][vectors per row - 1][rows - 1].
   TileKernel tiles[2][kMaxTileVectors][kMaxTileRows];

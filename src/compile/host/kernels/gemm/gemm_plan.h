@@ -63,16 +63,18 @@ struct GemmPlan::State {
   std::int64_t longest_chunk = 1;
   std::int64_t block_panels = 1;  // panels of B that are packed at a time
   std::int64_t block_rows = 1;    // rows of C whose nodes wait between chunks at a time
+  std::int64_t tile_rows = 1;     // of a full tile, at most what the kernels have
+  std::int64_t strip_tiles = 1;   // tiles side by side in a packed strip of A
   std::int64_t group_tiles = 1;   // tiles of A that are packed at a time
   std::int64_t batch_parts = 1, row_parts = 1, panel_parts = 1;
 
   State(GemmProblem p, const gemm::Unit& how, int threads);
 
-  std::int64_t node_size() const { return kernels->mr * kernels->nr; }
+  std::int64_t node_size() const { return tile_rows * kernels->nr; }
   std::int64_t panel_size(std::int64_t length) const {
     return length * kernels->nr + gemm::kPanelGap;
   }
-  std::int64_t tile_size(std::int64_t length) const {
+  std::int64_t strip_size(std::int64_t length) const {
     return length * kernels->lda + gemm::kPanelGap;
   }
   void pack_b_panels(const std::byte* b, const gemm::Chunk& chunk, const gemm::Range& in_panels,

@@ -154,10 +154,11 @@ void PartRun::reserve() {
     return ceil_div(floats, gemm::kLineFloats) * gemm::kLineFloats;
   };
   const std::int64_t panels = ceil_div(panels_.size(), panel_blocks_);
-  const std::int64_t tiles = ceil_div(ceil_div(rows_.size(), row_blocks_), s_.kernels->mr);
+  const std::int64_t tiles = ceil_div(ceil_div(rows_.size(), row_blocks_), s_.tile_rows);
   const std::int64_t node = s_.node_size();
   const std::int64_t stack_floats = padded(s_.tree.stack_depth * node);
-  const std::int64_t a_floats = padded(s_.tile_size(s_.longest_chunk) * s_.group_tiles);
+  const std::int64_t a_floats =
+      padded(s_.strip_size(s_.longest_chunk) * (s_.group_tiles / s_.strip_tiles));
   const std::int64_t b_floats = padded(s_.panel_size(s_.longest_chunk) * panels);
   const std::int64_t slot_floats = padded(s_.tree.num_slots * node * tiles * panels);
   stack_ = t_scratch.reserve(stack_floats + a_floats + b_floats + slot_floats);
@@ -202,7 +203,7 @@ void PartRun::run_step(const Step& step) {
   const std::int64_t batch = batches_.begin + step.batch;
   step_rows_ = rows_of(step);
   step_panels_ = panels_of(step);
-  tiles_ = ceil_div(step_rows_.size(), s_.kernels->mr);
+  tiles_ = ceil_div(step_rows_.size(), s_.tile_rows);
   tile_rows_ = step_rows_.size() / tiles_;
   larger_tiles_ = step_rows_.size() % tiles_;
   step_a_ = at_batch(a_, p.a, s_.unit.element_bytes, chunk, batch);
@@ -262,17 +263,17 @@ PartRun::Access PartRun::access(const Chunk& chunk, const Range& tiles) const {
 }
 
 void PartRun::pack_a(const Chunk& chunk, const Range& tiles) const {
-  std::int64_t starts[gemm::kMaxGroupTiles + 1];
-  for (std::int64_t t = tiles.begin; t < tiles.end; ++t) {
-    starts[t - tiles.begin] = tile(t).begin;
-    starts[t - tiles.begin + 1] = tile(t).end;
-  }
+  std::int64_t starts[gemm::kMaxGroupStrips + 1];
+  std::int64_t strips = 0;
+  for (std::int64_t t = tiles.begin; t < tiles.end; t += s_.strip_tiles)
+    starts[strips++] = tile(t).begin;
+  starts[strips] = tile(tiles.end - 1).end;
   gemm::PackArgs args = s_.pack_args(s_.problem.a, s_.a_layout, chunk);
   args.src = step_a_;
   args.starts = starts;
-  args.tiles = static_cast<int>(tiles.size());
+  args.tiles = static_cast<int>(strips);
   args.ld = s_.kernels->lda;
-  args.tile_stride = s_.tile_size(args.k_count);
+  args.tile_stride = s_.strip_size(args.k_count);
   args.dst = scratch_a_;
   s_.unit.pack(args);
 }
@@ -297,7 +298,9 @@ void PartRun::run_group(const Step& step, const Range& tiles, const float* b) {
     const Range rows = tile(t);
     const std::int64_t* outer = s_.problem.a.outer.data() + rows.begin;
     if (how == Access::none) {
-      args.a = scratch_a_ + (t - tiles.begin) * s_.tile_size(length);
+      const std::int64_t strip = (t - tiles.begin) / s_.strip_tiles;
+      const std::int64_t first = tile(tiles.begin + strip * s_.strip_tiles).begin;
+      args.a = scratch_a_ + strip * s_.strip_size(length) + rows.begin - first;
       args.a_stride = s_.kernels->lda;
     } else {
       args.a = reinterpret_cast<const float*>(step_a_) + outer[0] + k[0];

@@ -33,7 +33,9 @@ inline constexpr int kTileRows = 4;
 #endif
 inline constexpr int kTileCols = kMaxTileVectors * kLanes;
 inline constexpr int kPackedRows = (kTileRows + kLanes - 1) / kLanes * kLanes;
-inline constexpr int kNodeSize = kTileRows * kTileCols;
+
+template <int kRows, int kVecs>
+inline constexpr int kNodeSize = kRows* kVecs* kLanes;
 
 constexpr std::size_t count(int n) { return static_cast<std::size_t>(n); }
 
@@ -239,7 +241,7 @@ template <int kRows, int kVecs>
 HWY_INLINE float* apply(const NodeActions& actions, float* top, Accumulators<kRows, kVecs>& acc) {
   for (std::int32_t i = 0; i < actions.merges; ++i) {
     if ((actions.zeros >> i) & 1u) acc.add_zero();
-    top -= kNodeSize;
+    top -= kNodeSize<kRows, kVecs>;
     acc.add(top);
   }
   if ((actions.zeros >> actions.merges) & 1u) acc.add_zero();
@@ -252,7 +254,7 @@ HWY_INLINE void store_result(const Accumulators<kRows, kVecs>& acc, const TileAr
     acc.store_rows(args.c, args.c_rows);
     return;
   }
-  HWY_ALIGN float node[count(kRows * kVecs * kLanes)];
+  HWY_ALIGN float node[count(kNodeSize<kRows, kVecs>)];
   acc.store(node);
   for (int r = 0; r < kRows; ++r) {
     float* row = args.c + args.c_rows[r];
@@ -260,13 +262,12 @@ HWY_INLINE void store_result(const Accumulators<kRows, kVecs>& acc, const TileAr
   }
 }
 
-// `Reads` adds chains of terms to the accumulators.
 template <int kRows, int kVecs, class Reads>
 HWY_INLINE void tile_over(const TileArgs& args) {
   Accumulators<kRows, kVecs> acc;
   Reads stream(args);
   const Chunk& chunk = *args.chunk;
-  float* slot_top = args.slots + chunk.slot * kNodeSize;
+  float* slot_top = args.slots + chunk.slot * kNodeSize<kRows, kVecs>;
   if (chunk.resumes) {
     acc.load(slot_top);
   } else {
@@ -282,7 +283,7 @@ HWY_INLINE void tile_over(const TileArgs& args) {
     top = apply(segment->after, top, acc);
     if (segment == last) break;
     acc.store(top);
-    top += kNodeSize;
+    top += kNodeSize<kRows, kVecs>;
     acc.zero();
   }
   slot_top = apply(chunk.after, slot_top, acc);
