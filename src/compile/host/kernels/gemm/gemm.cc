@@ -20,16 +20,20 @@ using gemm::Chunk;
 
 constexpr std::int64_t kTileBytes = 30 << 10;    // A of a tile, to stay in the first cache
 constexpr std::int64_t kLongestChunk = 768;      // of k
-constexpr std::int64_t kLongestPacked = 256;     // where A is packed too: many rows of it at a time
-constexpr std::int64_t kGroupFloats = 64 << 10;  // packed A of a group of tiles
+constexpr std::int64_t kLongestPacked = 384;     // where A is packed too: many rows of it at a time
+constexpr std::int64_t kLongestInPlace = 64;     // of B: rows of it that are read side by side
+constexpr std::int64_t kGroupFloats = 32 << 10;  // packed A of a group of tiles
+constexpr std::int64_t kShortLeaf = 8;           // of k: worth adding up in registers
 constexpr std::int64_t kPartFlops = 2 << 20;     // worth a task of its own
 constexpr std::int64_t kMaxParts = 64;
 
-std::int64_t second_cache_bytes() {
+// Floats in the second cache.
+std::int64_t cache_floats() {
+  std::int64_t bytes = 512 << 10;
 #ifdef _SC_LEVEL2_CACHE_SIZE
-  if (const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE); bytes >= (256 << 10)) return bytes;
+  bytes = std::max<std::int64_t>(sysconf(_SC_LEVEL2_CACHE_SIZE), 256 << 10);
 #endif
-  return 512 << 10;
+  return bytes / static_cast<std::int64_t>(sizeof(float));
 }
 
 // A processor that runs vectors of 512 bits in halves has fewer products under way at once: lower
@@ -100,6 +104,10 @@ GemmPlan::State::State(GemmProblem p, const gemm::Unit& how, int threads)
   b_layout = layout_of(problem.b.outer, steps.b_k);
   panels = ceil_div(n, kernels->nr);
   for (std::int64_t i = 0; i <= panels; ++i) panel_starts.push_back(std::min(i * kernels->nr, n));
+  const auto leaves = static_cast<std::int64_t>(steps.leaf_ends.size());
+  quads = kernels->quad_mr > 0 && leaves >= 4 && k <= leaves * kShortLeaf;
+  tile_rows = quads ? kernels->quad_mr : best_tile_rows(*kernels);
+  choose_chunks();
   choose_blocks();
   choose_parts(threads);
 }
@@ -118,29 +126,49 @@ void GemmPlan::State::check() const {
     throw std::invalid_argument("gemm: leaves do not fall into equal pieces");
 }
 
-// A tile's rows of A stay in the first cache while panels of B stream from the second, which also
-// holds the nodes that wait between chunks.
-void GemmPlan::State::choose_blocks() {
-  tile_rows = best_tile_rows(*kernels);
-  const std::int64_t cache_floats = second_cache_bytes() / static_cast<std::int64_t>(sizeof(float));
+// Packing B pays if several tiles read it. Where few rows do, and the kernels can read B where it
+// lies, they do: whole vectors of adjacent columns, k equally far apart within a chunk.
+bool GemmPlan::State::has_few_rows_and_whole_vectors() const {
+  if (m > tile_rows) return false;
+  for (std::size_t i = 0; i + 1 < panel_starts.size(); ++i) {
+    const std::int64_t columns = panel_starts[i + 1] - panel_starts[i];
+    const auto begin = static_cast<std::size_t>(panel_starts[i]);
+    if (columns % kernels->lanes != 0 || b_layout.outer_run[begin] < columns) return false;
+  }
+  return true;
+}
+
+// A tile's rows of A stay in the first cache while panels of B stream from the second.
+void GemmPlan::State::choose_chunks() {
   const std::int64_t in_tile = kTileBytes / static_cast<std::int64_t>(sizeof(float)) / tile_rows;
-  const std::int64_t in_panels = cache_floats / (8 * kernels->nr);
+  const std::int64_t in_panels = cache_floats() / (8 * kernels->nr);
   a_in_place = unit.reads_in_place && (k == 0 || a_layout.k_run.front() == k / problem.pieces);
-  const std::int64_t longest =
-      std::min({in_tile, in_panels, a_in_place ? kLongestChunk : kLongestPacked});
-  tree = gemm::make_tree_program(steps.leaf_ends, problem.pieces, longest);
-  for (const Chunk& chunk : tree.chunks)
-    longest_chunk = std::max(longest_chunk, chunk.k_end - chunk.k_begin);
-  block_panels = std::max<std::int64_t>(cache_floats / 2 / (longest_chunk * kernels->nr), 1);
+  b_in_place = unit.reads_in_place && has_few_rows_and_whole_vectors();
+  const std::int64_t longest = b_in_place   ? kLongestInPlace
+                               : a_in_place ? kLongestChunk
+                                            : kLongestPacked;
+  tree = gemm::make_tree_program(steps.leaf_ends, problem.pieces,
+                                 std::min({in_tile, in_panels, longest}), quads);
+  for (const Chunk& chunk : tree.chunks) {
+    const std::int64_t length = chunk.k_end - chunk.k_begin;
+    longest_chunk = std::max(longest_chunk, length);
+    if (b_layout.k_spaced_run[static_cast<std::size_t>(chunk.k_begin * unit.terms)] < length)
+      b_in_place = false;
+  }
+}
+
+// Nodes that wait between chunks may lie beyond the second cache, as they are asked for in time:
+// packing operands anew for every block would cost more. Blocks are twice as wide as high, since B
+// is packed from further away.
+void GemmPlan::State::choose_blocks() {
+  block_panels = std::max<std::int64_t>(cache_floats() / 2 / (longest_chunk * kernels->nr), 1);
   strip_tiles = kernels->lda / tile_rows;
   group_tiles =
       strip_tiles * std::clamp<std::int64_t>(kGroupFloats / (longest_chunk * kernels->lda), 1,
                                              gemm::kMaxGroupStrips);
   block_rows = std::max<std::int64_t>(m, 1);
   if (tree.num_slots == 0) return;
-  // Beyond two levels nodes rest for long. Blocks twice as wide as high pack about as much of A as
-  // of B, since B is packed from further away.
-  const std::int64_t nodes = cache_floats / 2 / std::min(tree.num_slots, 2);
+  const std::int64_t nodes = 2 * cache_floats() / std::min(tree.num_slots, 2);
   const auto width = static_cast<std::int64_t>(std::sqrt(2.0 * static_cast<double>(nodes)));
   block_panels = std::min(block_panels, std::max<std::int64_t>(width / kernels->nr, 1));
   block_rows = std::max<std::int64_t>(nodes / (block_panels * kernels->nr), tile_rows);

@@ -24,62 +24,16 @@ Unit portable() { return {.kernels = nullptr, .pack = &pack_bf16<AsFloats>, .ele
 
 // For each lane: the product of the high halves, then that of the low halves. Not an intrinsic: the
 // instruction set of this file's functions does not have it.
-HWY_INLINE V add_pairs(V a, V b, V c) {
-  asm("vdpbf16ps %2, %1, %0" : "+v"(c.raw) : "v"(a.raw), "v"(b.raw));
-  return c;
-}
-
-// Reads packed A and B of a tile, pair after pair.
-template <int kRows, int kVecs>
-struct PairStream {
-  using Acc = Accumulators<kRows, kVecs>;
-  const float* a;
-  const float* b;
-  std::int64_t stride;
-
-  HWY_INLINE explicit PairStream(const TileArgs& args)
-      : a(args.a), b(args.packed_b), stride(args.a_stride) {}
-
-  template <int r = 0>
-  static HWY_INLINE void step(Acc& acc, const float* column, const V* row) {
-    if constexpr (r < kRows) {
-      const V x = hn::Set(D(), column[r]);
-      for (int j = 0; j < kVecs; ++j) acc.v[r][j] = add_pairs(x, row[j], acc.v[r][j]);
-      step<r + 1>(acc, column, row);
-    }
-  }
-
-  template <int kCount, int i = 0>
-  HWY_INLINE void steps(Acc& acc) {
-    if constexpr (i < kCount) {
-      V row[count(kVecs)];
-      for (int j = 0; j < kVecs; ++j) row[j] = hn::Load(D(), b + i * kTileCols + j * kLanes);
-      step(acc, a + i * stride, row);
-      steps<kCount, i + 1>(acc);
-    }
-  }
-
-  template <int kCount>
-  HWY_INLINE void advance(Acc& acc) {
-    steps<kCount>(acc);
-    a += kCount * stride;
-    b += kCount * kTileCols;
-  }
-
-  HWY_INLINE void chain(Acc& acc, std::int64_t length) {
-    for (; length >= 4; length -= 4) advance<4>(acc);
-    for (; length > 0; --length) advance<1>(acc);
+struct PairProduct {
+  static HWY_INLINE V add(V a, V b, V c) {
+    asm("vdpbf16ps %2, %1, %0" : "+v"(c.raw) : "v"(a.raw), "v"(b.raw));
+    return c;
   }
 };
 
-template <int kRows, int kVecs>
-void pair_tile(const TileArgs& args) {
-  tile_over<kRows, kVecs, PairStream<kRows, kVecs>>(args);
-}
-
-template <int kVecs, int... r>
-void fill_pair_tiles(Kernels& out, std::integer_sequence<int, r...>) {
-  ((out.tiles[1][kVecs - 1][r] = &pair_tile<r + 1, kVecs>), ...);
+template <int kVecs, bool kQuads, int... r>
+void fill_pair_tiles(TileKernel* out, std::integer_sequence<int, r...>) {
+  ((out[r] = &tile<r + 1, kVecs, Operands::packed, kQuads, PairProduct>), ...);
 }
 
 // Terms whose sums show in which order they are added, how they are rounded and what becomes of
@@ -103,7 +57,7 @@ bool is_as_defined() {
       return hn::BitCast(D(), hn::Set(D32(), (std::bit_cast<std::uint32_t>(first) & 0xffff0000u) |
                                                  std::bit_cast<std::uint32_t>(second) >> 16));
     };
-    const V found = add_pairs(pair(p.x0, p.x1), pair(p.y0, p.y1), hn::Set(D(), p.sum));
+    const V found = PairProduct::add(pair(p.x0, p.x1), pair(p.y0, p.y1), hn::Set(D(), p.sum));
     const float first = add_product(DotUnit::avx512_bf16, p.sum, p.x0, p.y0);
     const float wanted = add_product(DotUnit::avx512_bf16, first, p.x1, p.y1);
     return std::bit_cast<std::uint32_t>(hn::GetLane(found)) == std::bit_cast<std::uint32_t>(wanted);
@@ -120,9 +74,15 @@ Unit avx512_bf16() {
     out.nr = kTileCols;
     out.lda = kPackedRows;
     out.lanes = kLanes;
+    out.quad_mr = kQuadRows;
+    auto* tiles = out.tiles[static_cast<int>(Operands::packed)];
     constexpr auto kRows = std::make_integer_sequence<int, kTileRows>();
-    fill_pair_tiles<1>(out, kRows);
-    fill_pair_tiles<2>(out, kRows);
+    fill_pair_tiles<1, false>(tiles[0], kRows);
+    fill_pair_tiles<2, false>(tiles[1], kRows);
+    auto* quads = out.quad_tiles[static_cast<int>(Operands::packed)];
+    constexpr auto kQuad = std::make_integer_sequence<int, kQuadRows>();
+    fill_pair_tiles<1, true>(quads[0], kQuad);
+    fill_pair_tiles<2, true>(quads[1], kQuad);
     return out;
   }();
   return {.kernels = &kTable, .pack = &pack_bf16<AsPairs>, .element_bytes = 2, .terms = 2};

@@ -1,6 +1,7 @@
 // What the plan (gemm.cc), the tree program (gemm_tree.cc) and the kernels (gemm_kernels.cc) share.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -16,9 +17,11 @@ struct NodeActions {
   std::uint32_t zeros = 0;
 };
 
-/// A leaf of the tree, or the part of it that its chunk holds.
+/// A leaf of the tree, the part of one that its chunk holds, or four short leaves that are one
+/// subtree.
 struct Segment {
-  std::int64_t length = 0;
+  std::array<std::int64_t, 4> lengths = {};
+  bool is_quad = false;  ///< otherwise only the first length counts
   NodeActions after;
 };
 
@@ -44,17 +47,26 @@ struct TreeProgram {
   int stack_depth = 0;        ///< at most this many nodes wait inside a chunk
 };
 
-/// Chunks do not cross the bounds of pieces, which have equally many leaves each.
+/// Chunks do not cross the bounds of pieces, which have equally many leaves each. With `quads`,
+/// leaves are taken by four where they are a subtree and none is empty.
 TreeProgram make_tree_program(const std::vector<std::int64_t>& leaf_ends, std::int64_t pieces,
-                              std::int64_t max_chunk);
+                              std::int64_t max_chunk, bool quads);
+
+/// How a tile reads its operands.
+enum class Operands {
+  packed,      ///< A's rows are adjacent: packed, or so in place
+  a_in_place,  ///< A's k are adjacent
+  b_in_place,  ///< A's rows are adjacent; B's columns are, where it lies
+};
+inline constexpr int kNumOperands = 3;
 
 /// One register tile of C over one chunk of k.
 struct TileArgs {
   const float* a;  ///< the tile's first row at the chunk's first k
   /// Adjacent rows: from k to k; adjacent k: from row to row.
   std::int64_t a_stride;
-  bool adjacent_rows;
-  const float* packed_b;  ///< [k][kernels.nr]
+  const float* b;         ///< the panel's first column at the chunk's first k
+  std::int64_t b_stride;  ///< from k to k where B is in place; kernels.nr where it is packed
   const Segment* segments;
   const Chunk* chunk;
   float* stack;  ///< stack_depth nodes of the tile
@@ -93,6 +105,7 @@ using PackKernel = void (*)(const PackArgs& args);
 inline constexpr std::int64_t kLineFloats = 16;  ///< of a line of the caches
 inline constexpr std::int64_t kLineBytes = kLineFloats * sizeof(float);
 inline constexpr int kMaxTileRows = 14;
+inline constexpr int kMaxQuadRows = 4;
 inline constexpr int kMaxTileVectors = 2;
 inline constexpr std::int64_t kMaxGroupStrips = 16;
 
@@ -103,8 +116,11 @@ struct Kernels {
   int nr;   ///< columns of a full tile, and of a panel of packed B
   int lda;  ///< floats from one k to the next in a packed strip of A, which holds whole tiles
   int lanes;
-  /// By [A has adjacent rows][vectors per row - 1][rows - 1].
-  TileKernel tiles[2][kMaxTileVectors][kMaxTileRows];
+  /// By [Operands][vectors per row - 1][rows - 1].
+  TileKernel tiles[kNumOperands][kMaxTileVectors][kMaxTileRows];
+  /// Rows of a full tile that adds up four short leaves in registers, and its kernels; 0: none.
+  int quad_mr;
+  TileKernel quad_tiles[kNumOperands][kMaxTileVectors][kMaxQuadRows];
   PackKernel pack;
 };
 

@@ -16,15 +16,20 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::gemm::HWY_NAMESPACE {
 
-template <int kRows, int kVecs, bool kAdjacent>
-void tile(const TileArgs& args) {
-  using Rows = std::conditional_t<kAdjacent, AdjacentRows<kRows>, StridedRows<kRows>>;
-  tile_over<kRows, kVecs, Stream<kRows, kVecs, Rows>>(args);
+template <Operands kOperands, int kVecs, bool kQuads, int... r>
+void fill_tiles(TileKernel* out, std::integer_sequence<int, r...>) {
+  ((out[r] = &tile<r + 1, kVecs, kOperands, kQuads, FusedProduct>), ...);
 }
 
-template <bool kAdjacent, int kVecs, int... r>
-void fill_tiles(Kernels& out, std::integer_sequence<int, r...>) {
-  ((out.tiles[kAdjacent ? 1 : 0][kVecs - 1][r] = &tile<r + 1, kVecs, kAdjacent>), ...);
+template <Operands kOperands>
+void fill_tiles(Kernels& out) {
+  constexpr auto kKind = static_cast<int>(kOperands);
+  constexpr auto kRows = std::make_integer_sequence<int, kTileRows>();
+  fill_tiles<kOperands, 1, false>(out.tiles[kKind][0], kRows);
+  fill_tiles<kOperands, 2, false>(out.tiles[kKind][1], kRows);
+  constexpr auto kQuad = std::make_integer_sequence<int, kQuadRows>();
+  fill_tiles<kOperands, 1, true>(out.quad_tiles[kKind][0], kQuad);
+  fill_tiles<kOperands, 2, true>(out.quad_tiles[kKind][1], kQuad);
 }
 
 const Kernels& table() {
@@ -34,13 +39,12 @@ const Kernels& table() {
     out.mr = kTileRows;
     out.nr = kTileCols;
     out.lda = kPackedRows;
+    out.quad_mr = kQuadRows;
     out.lanes = kLanes;
     out.pack = &pack;
-    constexpr auto kRows = std::make_integer_sequence<int, kTileRows>();
-    fill_tiles<false, 1>(out, kRows);
-    fill_tiles<false, 2>(out, kRows);
-    fill_tiles<true, 1>(out, kRows);
-    fill_tiles<true, 2>(out, kRows);
+    fill_tiles<Operands::packed>(out);
+    fill_tiles<Operands::a_in_place>(out);
+    fill_tiles<Operands::b_in_place>(out);
     return out;
   }();
   return kTable;

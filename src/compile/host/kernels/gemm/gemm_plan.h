@@ -60,9 +60,11 @@ struct GemmPlan::State {
   std::int64_t terms = 0;                         // of a sum
   std::int64_t panels = 0;                        // of packed B
   bool a_in_place = false;                        // its rows lie along k
+  bool b_in_place = false;  // its columns are adjacent, and too few rows read it to pack it
   std::int64_t longest_chunk = 1;
   std::int64_t block_panels = 1;  // panels of B that are packed at a time
   std::int64_t block_rows = 1;    // rows of C whose nodes wait between chunks at a time
+  bool quads = false;             // short leaves are added up by four in registers
   std::int64_t tile_rows = 1;     // of a full tile, at most what the kernels have
   std::int64_t strip_tiles = 1;   // tiles side by side in a packed strip of A
   std::int64_t group_tiles = 1;   // tiles of A that are packed at a time
@@ -87,6 +89,8 @@ struct GemmPlan::State {
 
  private:
   void check() const;
+  bool has_few_rows_and_whole_vectors() const;
+  void choose_chunks();
   void choose_blocks();
   void choose_parts(int threads);
 };

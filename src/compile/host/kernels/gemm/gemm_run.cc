@@ -80,7 +80,7 @@ class PartRun {
   void ask_for_b(Step next);
   void ask_for_a(const Step& step, const Range& group);
   void run_group(const Step& step, const Range& tiles, const float* b);
-  void run_tile(const Chunk& chunk, std::int64_t t, gemm::TileArgs args);
+  void run_tile(const Chunk& chunk, std::int64_t t, gemm::Operands operands, gemm::TileArgs args);
   enum class Access { none, adjacent_k, adjacent_rows };
   Access access(const Chunk& chunk, const Range& tiles) const;
   void pack_a(const Chunk& chunk, const Range& tiles) const;
@@ -159,7 +159,8 @@ void PartRun::reserve() {
   const std::int64_t stack_floats = padded(s_.tree.stack_depth * node);
   const std::int64_t a_floats =
       padded(s_.strip_size(s_.longest_chunk) * (s_.group_tiles / s_.strip_tiles));
-  const std::int64_t b_floats = padded(s_.panel_size(s_.longest_chunk) * panels);
+  const std::int64_t b_floats =
+      s_.b_in_place ? 0 : padded(s_.panel_size(s_.longest_chunk) * panels);
   const std::int64_t slot_floats = padded(s_.tree.num_slots * node * tiles * panels);
   stack_ = t_scratch.reserve(stack_floats + a_floats + b_floats + slot_floats);
   scratch_a_ = stack_ + stack_floats;
@@ -192,6 +193,7 @@ const float* PartRun::prepare_b(const Step& step) {
   const Chunk& chunk = s_.tree.chunks[step.chunk];
   const std::int64_t batch = batches_.begin + step.batch;
   const std::byte* b = at_batch(b_, s_.problem.b, s_.unit.element_bytes, chunk, batch);
+  if (s_.b_in_place) return reinterpret_cast<const float*>(b) + s_.steps.b_k[at(chunk.k_begin)];
   if (held_b_ != b) s_.pack_b_panels(b, chunk, step_panels_, scratch_b_);
   held_b_ = panel_blocks_ == 1 && s_.tree.chunks.size() == 1 ? b : nullptr;
   return scratch_b_;
@@ -217,7 +219,7 @@ void PartRun::run_step(const Step& step) {
 // B of the step after this one. Where A is read in place, B is small beside the work on it.
 void PartRun::ask_for_b(Step next) {
   ahead_b_ = {};
-  if (s_.a_in_place || !advance(&next)) return;
+  if (s_.a_in_place || s_.b_in_place || !advance(&next)) return;
   const Chunk& chunk = s_.tree.chunks[next.chunk];
   const std::byte* b =
       at_batch(b_, s_.problem.b, s_.unit.element_bytes, chunk, batches_.begin + next.batch);
@@ -254,7 +256,7 @@ PartRun::Access PartRun::access(const Chunk& chunk, const Range& tiles) const {
     }
     return true;
   };
-  if (layout.k_run[at(chunk.k_begin)] >= length && all_tiles(layout.spaced_run))
+  if (!s_.b_in_place && layout.k_run[at(chunk.k_begin)] >= length && all_tiles(layout.spaced_run))
     return Access::adjacent_k;
   if (step_panels_.size() <= kPanelsWorthPacking &&
       layout.k_spaced_run[at(chunk.k_begin)] >= length && all_tiles(layout.outer_run))
@@ -289,11 +291,16 @@ void PartRun::run_group(const Step& step, const Range& tiles, const float* b) {
   const std::int64_t* k = s_.steps.a_k.data() + chunk.k_begin;  // where A is read in place
   const std::int64_t length = chunk.k_end - chunk.k_begin;
   gemm::TileArgs args;
-  args.packed_b = b;
+  args.b = b;
   args.segments = s_.tree.segments.data();
   args.chunk = &chunk;
   args.stack = stack_;
-  args.adjacent_rows = how != Access::adjacent_k;
+  args.b_stride = s_.b_in_place && length > 1
+                      ? s_.steps.b_k[at(chunk.k_begin + 1)] - s_.steps.b_k[at(chunk.k_begin)]
+                      : s_.kernels->nr;
+  const auto operands = s_.b_in_place               ? gemm::Operands::b_in_place
+                        : how == Access::adjacent_k ? gemm::Operands::a_in_place
+                                                    : gemm::Operands::packed;
   for (std::int64_t t = tiles.begin; t < tiles.end; ++t) {
     const Range rows = tile(t);
     const std::int64_t* outer = s_.problem.a.outer.data() + rows.begin;
@@ -310,13 +317,20 @@ void PartRun::run_group(const Step& step, const Range& tiles, const float* b) {
         args.a_stride = length > 1 ? k[1] - k[0] : 0;
       }
     }
-    run_tile(chunk, t, args);
+    run_tile(chunk, t, operands, args);
   }
 }
 
-void PartRun::run_tile(const Chunk& chunk, std::int64_t t, gemm::TileArgs args) {
+void PartRun::run_tile(const Chunk& chunk, std::int64_t t, gemm::Operands operands,
+                       gemm::TileArgs args) {
   const Range rows = tile(t);
-  const auto& kernels = s_.kernels->tiles[args.adjacent_rows ? 1 : 0];
+  const float* b = args.b;
+  const auto kind = static_cast<int>(operands);
+  const auto kernel = [&](std::int64_t columns) {
+    const int vecs = columns > s_.kernels->lanes ? 1 : 0;
+    const std::int64_t row = rows.size() - 1;
+    return s_.quads ? s_.kernels->quad_tiles[kind][vecs][row] : s_.kernels->tiles[kind][vecs][row];
+  };
   const std::int64_t count = step_panels_.size();
   const std::int64_t panel_size = s_.panel_size(chunk.k_end - chunk.k_begin);
   const std::int64_t slots_size = s_.tree.num_slots * s_.node_size();
@@ -326,10 +340,10 @@ void PartRun::run_tile(const Chunk& chunk, std::int64_t t, gemm::TileArgs args) 
     const Range in_row = columns({step_panels_.begin + i, step_panels_.begin + i + 1});
     args.c = step_c_ + in_row.begin;
     args.cols = static_cast<int>(in_row.size());
+    args.b = b + (s_.b_in_place ? s_.problem.b.outer[at(in_row.begin)] : i * panel_size);
     ahead_a_.ask(lines_a_);
     ahead_b_.ask(lines_b_);
-    kernels[args.cols > s_.kernels->lanes ? 1 : 0][rows.size() - 1](args);
-    args.packed_b += panel_size;
+    kernel(in_row.size())(args);
     args.slots += slots_size;
   }
 }

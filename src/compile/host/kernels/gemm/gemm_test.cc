@@ -319,6 +319,18 @@ TEST(Gemm, EverySizeOfTile) {
   }
 }
 
+// Few rows read B where it lies.
+TEST(Gemm, FewRows) {
+  Random random;
+  for (std::int64_t m = 1; m <= 8; ++m) {
+    for (std::int64_t n : {16, 32, 80, 256}) {
+      const std::int64_t k = random.integer(1, 300);
+      expect_exact(make_case(random, 2, m, n, k, even_leaves(k, 8), false), random);
+      expect_exact(make_case(random, 1, m, n, k, random_leaves(random, k), true), random);
+    }
+  }
+}
+
 TEST(Gemm, EmptyOperands) {
   Random random;
   expect_exact(make_case(random, 2, 3, 5, 0, {0, 0, 0}, false), random);

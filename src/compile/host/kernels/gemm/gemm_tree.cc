@@ -12,10 +12,11 @@ namespace {
 class TreeBuilder {
  public:
   TreeBuilder(const std::vector<std::int64_t>& leaf_ends, std::int64_t pieces,
-              std::int64_t max_chunk)
+              std::int64_t max_chunk, bool quads)
       : ends_(leaf_ends),
         leaves_in_piece_(leaf_ends.size() / static_cast<std::size_t>(pieces)),
-        max_chunk_(std::max<std::int64_t>(max_chunk, 1)) {}
+        max_chunk_(std::max<std::int64_t>(max_chunk, 1)),
+        quads_(quads) {}
 
   TreeProgram build() {
     add_chunks(0, ends_.size());
@@ -43,13 +44,24 @@ class TreeBuilder {
   bool add_segments(std::size_t begin, std::size_t end) {
     if (end - begin == 1) {
       const std::int64_t length = ends_[begin] - begin_of(begin);
-      if (length > 0) program_.segments.push_back({length, {}});
+      if (length > 0) program_.segments.push_back({{length}, false, {}});
       return length > 0;
     }
+    if (quads_ && end - begin == 4 && add_quad(begin)) return true;
     const bool left = add_segments(begin, split(begin, end));
     const bool right = add_segments(split(begin, end), end);
     if (left || right) meet(left, right, &program_.segments.back().after);
     return left || right;
+  }
+
+  bool add_quad(std::size_t begin) {
+    Segment quad{{}, true, {}};
+    for (std::size_t i = 0; i < 4; ++i) {
+      quad.lengths[i] = ends_[begin + i] - begin_of(begin + i);
+      if (quad.lengths[i] == 0) return false;
+    }
+    program_.segments.push_back(quad);
+    return true;
   }
 
   bool add_chunks(std::size_t begin, std::size_t end) {
@@ -91,7 +103,7 @@ class TreeBuilder {
       const std::int64_t from = k_begin + length * i / pieces;
       const std::int64_t to = k_begin + length * (i + 1) / pieces;
       const auto first = static_cast<std::int32_t>(program_.segments.size());
-      program_.segments.push_back({to - from, {}});
+      program_.segments.push_back({{to - from}, false, {}});
       add_chunk(from, to, first);
       program_.chunks.back().resumes = i > 0;
     }
@@ -121,6 +133,7 @@ class TreeBuilder {
   const std::vector<std::int64_t>& ends_;
   std::size_t leaves_in_piece_;
   std::int64_t max_chunk_;
+  bool quads_;
   std::int32_t piece_ = 0;  // of the leaves that are added
   TreeProgram program_;
 };
@@ -128,8 +141,8 @@ class TreeBuilder {
 }  // namespace
 
 TreeProgram make_tree_program(const std::vector<std::int64_t>& leaf_ends, std::int64_t pieces,
-                              std::int64_t max_chunk) {
-  return TreeBuilder(leaf_ends, pieces, max_chunk).build();
+                              std::int64_t max_chunk, bool quads) {
+  return TreeBuilder(leaf_ends, pieces, max_chunk, quads).build();
 }
 
 }  // namespace tessera::kernels::gemm
