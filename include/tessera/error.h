@@ -8,6 +8,8 @@
 #include <source_location>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <tessera/types.h>
 
@@ -50,5 +52,8 @@ class InternalError : public Error {
 /// Throws InternalError unless `holds`.
 void require(bool holds, const char* rule,
              std::source_location where = std::source_location::current());
+
+/// For cures: the name that `word` probably means; empty when none is near.
+std::string nearest(std::string_view word, const std::vector<std::string>& names);
 
 }  // namespace tessera

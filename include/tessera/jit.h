@@ -15,7 +15,6 @@
 #include <optional>
 
 #include <tessera/engine.h>
-#include <tessera/lowered.h>
 #include <tessera/shardings.h>
 #include <tessera/tree.h>
 

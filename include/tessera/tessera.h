@@ -10,6 +10,7 @@
 #include <tessera/mesh.h>
 #include <tessera/ops.h>
 #include <tessera/random.h>
+#include <tessera/schedule.h>
 #include <tessera/shardings.h>
 #include <tessera/transform.h>
 #include <tessera/tree.h>

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <tessera/error.h>
 
 namespace tessera {
@@ -16,6 +18,23 @@ std::string render(const Mistake& mistake) {
   return text;
 }
 
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+/// Insertions, removals and replacements that make `b` of `a`, but for upper and lower case.
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0]++;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t changed = diagonal + (lower(a[i]) == lower(b[j]) ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({changed, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
 }  // namespace
 
 UserError::UserError(Mistake mistake) : Error(render(mistake)), mistake_(std::move(mistake)) {}
@@ -26,6 +45,19 @@ InternalError::InternalError(const std::string& broken_rule, std::source_locatio
 
 void require(bool holds, const char* rule, std::source_location where) {
   if (!holds) throw InternalError(rule, where);
+}
+
+std::string nearest(std::string_view word, const std::vector<std::string>& names) {
+  std::string best;
+  std::size_t least = 3;
+  for (const std::string& name : names) {
+    const std::size_t d = distance(word, name);
+    if (d < least) {
+      least = d;
+      best = name;
+    }
+  }
+  return best;
 }
 
 }  // namespace tessera

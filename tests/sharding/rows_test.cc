@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 #include <limits>
 
+#include <tessera/engine.h>
 #include <tessera/grad.h>
 #include <tessera/jit.h>
-#include <tessera/lowered.h>
 #include <tessera/ops.h>
 #include <tessera/shardings.h>
 #include <tessera/transform.h>

@@ -1,6 +1,5 @@
 #include "mistakes.h"
 
-#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,35 +57,6 @@ Command command_of(const CLI::App& app, int argc, const char* const* argv) {
   }
   command.arguments.assign(argv + next, argv + argc);
   return command;
-}
-
-/// Insertions, removals and replacements that make `b` of `a`.
-std::size_t distance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0]++;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({changed, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
-
-/// The name that `word` probably means; empty when none is near.
-std::string nearest(const std::string& word, const std::vector<std::string>& names) {
-  std::string best;
-  std::size_t least = 3;
-  for (const std::string& name : names) {
-    const std::size_t d = distance(word, name);
-    if (d < least) {
-      least = d;
-      best = name;
-    }
-  }
-  return best;
 }
 
 UserError command_mistake(const Command& command) {

@@ -12,5 +12,7 @@ void add_vit(CLI::App& train, CLI::App& show);
 
 /// `tessera reshard`.
 void add_reshard(CLI::App& app);
+/// `tessera schedule`.
+void add_schedule(CLI::App& app);
 
 }  // namespace tessera::cli

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <memory>
 
-#include <tessera/lowered.h>
+#include <tessera/engine.h>
 
 #include "commands.h"
 #include "report.h"

@@ -1,0 +1,33 @@
+// The built-in schedules: one record each.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "pipeline/rank_list.h"
+
+namespace tessera::pipeline {
+
+/// Which numbers of stages a schedule is made for.
+enum class Stages : unsigned char { one_per_rank, two_per_rank, many_per_rank };
+
+struct ScheduleRecord {
+  std::string_view name;
+  std::string_view doc;
+  Stages stages;
+  Placement placement = Placement::loop;
+  bool can_fuse = false;     // knows fuse_steady_state
+  bool takes_turns = false;  // microbatches come in rounds of equal size
+  void (*write)(RankList& list);
+};
+
+/// All of them.
+std::span<const ScheduleRecord> schedule_records();
+/// Of records that take turns: the microbatches of a round go through a chunk, then through the
+/// next.
+std::int64_t num_rounds(const Sizes& sizes);
+/// Whether the record is made for these sizes.
+bool is_made_for(const ScheduleRecord& record, const Sizes& sizes);
+ScheduleTasks tasks_of(const ScheduleRecord& record, const Sizes& sizes);
+
+}  // namespace tessera::pipeline
