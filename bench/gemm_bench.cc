@@ -1,18 +1,23 @@
 // Speed of the matrix products: GFLOP/s on one and two threads, the share of the machine's FMA
-// peak, the price of the tree over leaves, and oneDNN's speed on the same operands where it is
-// installed.
+// peak of f32, the price of the tree over leaves, and oneDNN's speed on the same operands where it
+// is installed.
 //
-//   gemm_bench [substring of the shapes to run]
+//   gemm_bench [substring of the shapes to run] [f32 or a unit of bf16: portable, avx512_bf16]
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <functional>
+#include <iterator>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
+#include "base/dot_unit.h"
 #include "compile/host/kernels/gemm/gemm.h"
 #include "compile/host/kernels/targets.h"
 
@@ -193,43 +198,59 @@ kernels::GemmProblem make_problem(const Shape& s, std::int64_t leaves) {
   return p;
 }
 
+// The operands' elements are the upper halves of f32 where they are bf16.
 struct Data {
   std::vector<float> a, b, c;
+  std::vector<std::uint16_t> narrow_a, narrow_b;
   explicit Data(const Shape& s)
       : a(static_cast<std::size_t>(s.batches * s.m * s.k)),
         b(static_cast<std::size_t>(s.batches * s.n * s.k)),
         c(static_cast<std::size_t>(s.batches * s.m * s.n)) {
     for (std::size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i * 7 % 13) - 6.0f;
     for (std::size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(i * 5 % 11) - 5.0f;
+    const auto upper_half = [](float x) {
+      return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16);
+    };
+    for (float x : a) narrow_a.push_back(upper_half(x));
+    for (float x : b) narrow_b.push_back(upper_half(x));
   }
 };
 
-double ours(const Shape& s, std::int64_t leaves, Team& team, Data& data) {
-  const kernels::GemmPlan plan(make_problem(s, leaves), team.threads());
-  const std::function<void(int)> part = [&](int i) {
-    plan.run(data.a.data(), data.b.data(), data.c.data(), i);
-  };
+// What is multiplied: f32, or bf16 by a unit.
+using Unit = std::optional<DotUnit>;
+std::string_view unit_name(Unit unit) { return unit ? name(*unit) : "f32"; }
+
+double ours(const Shape& s, std::int64_t leaves, Team& team, Data& data, Unit unit) {
+  kernels::GemmProblem problem = make_problem(s, leaves);
+  const kernels::GemmPlan plan = unit ? kernels::GemmPlan(std::move(problem), *unit, team.threads())
+                                      : kernels::GemmPlan(std::move(problem), team.threads());
+  const void* a = unit ? static_cast<const void*>(data.narrow_a.data()) : data.a.data();
+  const void* b = unit ? static_cast<const void*>(data.narrow_b.data()) : data.b.data();
+  const std::function<void(int)> part = [&](int i) { plan.run(a, b, data.c.data(), i); };
   return static_cast<double>(plan.flops()) * 1e-9 /
          best_seconds(team.threads(), [&] { team.run(plan, part); });
 }
 
 #ifdef TESSERA_BENCH_DNNL
-double dnnl_gflops(const Shape& s, int threads, Data& data) {
+double dnnl_gflops(const Shape& s, int threads, Data& data, Unit unit) {
   omp_set_num_threads(threads);
   using dnnl::memory;
   static const dnnl::engine kEngine(dnnl::engine::kind::cpu, 0);
   static dnnl::stream stream(kEngine);
-  const auto desc = [](std::int64_t batches, std::int64_t rows, std::int64_t cols, bool swapped) {
+  const auto type = unit ? memory::data_type::bf16 : memory::data_type::f32;
+  const auto desc = [](memory::data_type of, std::int64_t batches, std::int64_t rows,
+                       std::int64_t cols, bool swapped) {
     const memory::dims strides =
         swapped ? memory::dims{rows * cols, 1, rows} : memory::dims{rows * cols, cols, 1};
-    return memory::desc({batches, rows, cols}, memory::data_type::f32, strides);
+    return memory::desc({batches, rows, cols}, of, strides);
   };
-  const memory::desc a = desc(s.batches, s.m, s.k, s.layout[0] == 'T');
-  const memory::desc b = desc(s.batches, s.k, s.n, s.layout[1] == 'T');
-  const memory::desc c = desc(s.batches, s.m, s.n, false);
+  const memory::desc a = desc(type, s.batches, s.m, s.k, s.layout[0] == 'T');
+  const memory::desc b = desc(type, s.batches, s.k, s.n, s.layout[1] == 'T');
+  const memory::desc c = desc(memory::data_type::f32, s.batches, s.m, s.n, false);
   const dnnl::matmul matmul({{a, b, c}, kEngine});
-  memory ma(a, kEngine, data.a.data()), mb(b, kEngine, data.b.data()),
-      mc(c, kEngine, data.c.data());
+  memory ma(a, kEngine, unit ? static_cast<void*>(data.narrow_a.data()) : data.a.data());
+  memory mb(b, kEngine, unit ? static_cast<void*>(data.narrow_b.data()) : data.b.data());
+  memory mc(c, kEngine, data.c.data());
   const std::unordered_map<int, memory> args{
       {DNNL_ARG_SRC, ma}, {DNNL_ARG_WEIGHTS, mb}, {DNNL_ARG_DST, mc}};
   const double flops = 2.0 * static_cast<double>(s.batches * s.m * s.n * s.k);
@@ -253,40 +274,45 @@ double dnnl_sgemm_gflops(const Shape& s, int threads, Data& data) {
            }
          });
 }
+double best_dnnl_gflops(const Shape& s, int threads, Data& data, Unit unit) {
+  const double matmul = dnnl_gflops(s, threads, data, unit);
+  return unit ? matmul : std::max(matmul, dnnl_sgemm_gflops(s, threads, data));
+}
 #endif
 
-void run_shape(const Shape& s, double peak, const std::string& filter) {
+void run_shape(const Shape& s, double peak, const std::string& filter, Unit unit) {
   const std::string name = (s.batches > 1 ? std::to_string(s.batches) + " x " : std::string()) +
                            std::to_string(s.m) + "x" + std::to_string(s.n) + "x" +
                            std::to_string(s.k) + " " + s.layout;
   if (name.find(filter) == std::string::npos) return;
   Data data(s);
   Team one(1);
-  const double tree = ours(s, s.leaves, one, data);
-  const double flat = ours(s, 1, one, data);
+  const double tree = ours(s, s.leaves, one, data, unit);
+  const double flat = ours(s, 1, one, data, unit);
   double two = 0;
   {
     Team team(2);
-    two = ours(s, s.leaves, team, data);
+    two = ours(s, s.leaves, team, data, unit);
   }
-  std::printf("%-28s %6lld %8.1f %6.0f%% %8.1f %8.3f", name.c_str(),
-              static_cast<long long>(s.leaves), tree, 100 * tree / peak, two, flat / tree);
+  std::printf("%-28s %-11s %6lld %8.1f %6.0f%% %8.1f %8.3f", name.c_str(),
+              std::string(unit_name(unit)).c_str(), static_cast<long long>(s.leaves), tree,
+              100 * tree / peak, two, flat / tree);
 #ifdef TESSERA_BENCH_DNNL
-  const double theirs = std::max(dnnl_gflops(s, 1, data), dnnl_sgemm_gflops(s, 1, data));
-  const double theirs2 = std::max(dnnl_gflops(s, 2, data), dnnl_sgemm_gflops(s, 2, data));
+  const double theirs = best_dnnl_gflops(s, 1, data, unit);
+  const double theirs2 = best_dnnl_gflops(s, 2, data, unit);
   std::printf(" %8.1f %8.1f %7.2f", theirs, theirs2, tree / theirs);
 #endif
   std::printf("\n");
   std::fflush(stdout);
 }
 
-int run(const std::string& filter) {
+int run(const std::string& filter, const std::string& unit_filter) {
   const double peak = fma_peak(1);
   const kernels::GemmPlan any(make_problem({"NN", 1, 1, 1, 1, 1}, 1));
   std::printf("%s, FMA peak %.1f GFLOP/s on 1 thread, %.1f on 2\n", any.target(), peak,
               fma_peak(2));
-  std::printf("%-28s %6s %8s %7s %8s %8s %8s %8s %7s\n", "M x N x K", "leaves", "1 thr", "peak",
-              "2 thr", "tree", "oneDNN", "2 thr", "ratio");
+  std::printf("%-28s %-11s %6s %8s %7s %8s %8s %8s %8s %7s\n", "M x N x K", "unit", "leaves",
+              "1 thr", "peak", "2 thr", "tree", "oneDNN", "2 thr", "ratio");
   constexpr Shape kShapes[] = {
       {"NN", 1, 2048, 1024, 256, 8},  {"NT", 1, 2048, 256, 1024, 8}, {"TN", 1, 256, 1024, 2048, 64},
       {"NN", 1, 8320, 1536, 384, 8},  {"NT", 1, 8320, 1536, 384, 8}, {"NN", 1, 8320, 384, 1536, 8},
@@ -294,12 +320,22 @@ int run(const std::string& filter) {
       {"NT", 256, 64, 64, 32, 8},     {"NN", 256, 64, 64, 32, 8},    {"NN", 256, 64, 32, 64, 8},
       {"TN", 256, 64, 32, 64, 8},     {"NT", 1024, 64, 64, 48, 8},   {"NN", 1, 8, 1024, 256, 8},
       {"NN", 1, 1, 1024, 1024, 8}};
-  for (const Shape& shape : kShapes) run_shape(shape, peak, filter);
+  std::vector<Unit> units = {std::nullopt};
+  std::copy_if(std::begin(kDotUnits), std::end(kDotUnits), std::back_inserter(units),
+               kernels::has_dot_unit);
+  for (const Shape& shape : kShapes) {
+    for (const Unit unit : units) {
+      if (unit_filter.empty() || unit_filter == unit_name(unit))
+        run_shape(shape, peak, filter, unit);
+    }
+  }
   return 0;
 }
 
 }  // namespace
 }  // namespace tessera::bench
 
-int main(int argc, char** argv) { return tessera::bench::run(argc > 1 ? argv[1] : ""); }
+int main(int argc, char** argv) {
+  return tessera::bench::run(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "");
+}
 #endif  // HWY_ONCE

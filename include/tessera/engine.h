@@ -58,6 +58,15 @@ std::string_view instruction_set();
 void set_engine(std::string_view name,
                 std::source_location where = std::source_location::current());
 std::string_view engine();
+/// Who multiplies matrices of bf16; products of other types do not depend on it. `portable`: fused
+/// multiply adds of f32, the same bits on every machine. `avx512_bf16`: vdpbf16ps, where subnormal
+/// factors and sums are zeros; all other bits are those of `portable`. `auto`, until it is set: the
+/// best one of this machine. UserError for one that this machine does not have; a jit may have its
+/// own (JitOptions::dot_unit).
+void set_dot_unit(std::string_view name,
+                  std::source_location where = std::source_location::current());
+/// The one in use, never `auto`.
+std::string_view dot_unit();
 /// Leaves of a reduced dimension, from 1 to 4096: part of what a sum means.
 void set_grains(std::int64_t grains, std::source_location where = std::source_location::current());
 std::int64_t grains();

@@ -30,6 +30,7 @@ struct JitOptions {
   // different sizes.
   bool strict = false;
   std::optional<Numerics> numerics = {};  // of this program; missing: set_numerics()
+  std::string dot_unit = {};              // of this program's products of bf16, as set_dot_unit()
 };
 
 // --- implementation

@@ -118,6 +118,7 @@ std::shared_ptr<Program> eager_program(ir::Function function,
                                        const std::vector<const Placement*>& inputs) {
   std::string key = ir::print(function, {.spans = false});
   key += static_cast<char>(engine_kind());
+  key += static_cast<char>(current_dot_unit());
   for (const Placement* input : inputs) {
     key.append(reinterpret_cast<const char*>(&input), sizeof(input));
   }
@@ -130,6 +131,7 @@ std::shared_ptr<Program> eager_program(ir::Function function,
   program->asked_outputs.resize(program->traced.outputs.size());
   program->output_alias.assign(program->traced.outputs.size(), -1);
   program->engine = engine_kind();
+  program->dot_unit = current_dot_unit();
   simplify(*program);
   eager_programs().insert(key, program);
   return program;

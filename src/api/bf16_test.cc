@@ -2,6 +2,8 @@
 #include <cmath>
 #include <gtest/gtest.h>
 #include <limits>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include <tessera/checkpoint.h>
@@ -9,6 +11,10 @@
 #include <tessera/tessera.h>
 
 #include "api/test_support.h"
+#include "compile/compile.h"
+#include "compile/host/kernels/targets.h"
+// targets.h comes before any Highway header.
+#include <hwy/highway.h>
 
 namespace tessera {
 namespace {
@@ -80,6 +86,67 @@ TEST(Bf16, ContractionsAreAddedInF32) {
   const auto grad_of_a = grad([&](const Array& x) { return sum(astype(dot(x, b), DType::f32)); });
   EXPECT_EQ(grad_of_a(a).dtype(), DType::bf16);
   EXPECT_EQ(floats(grad_of_a(a)), Values(2000, 3.03125F));
+}
+
+/// The names of the units of this machine.
+std::vector<std::string_view> dot_units() {
+  std::vector<std::string_view> names;
+  for (const DotUnit unit : compile::dot_units()) names.push_back(name(unit));
+  return names;
+}
+
+// Factors of about 2^-63: their products are subnormal or a little more.
+Array tiny(const Shape& shape, std::int64_t seed) {
+  return astype(testing::numbers(shape, seed) * 0x1p-63, DType::bf16);
+}
+
+TEST(Bf16, UnitsOfTheHostAreThoseOfTheReference) {
+  const Array a = tiny({3, 40, 19}, 1);
+  const Array b = tiny({3, 19, 34}, 2);
+  const auto f = [](const Array& x, const Array& y) {
+    const DotDims dims{.contract_a = {2}, .contract_b = {1}, .batch_a = {0}, .batch_b = {0}};
+    return dot_general(x, y, dims, DType::f32);
+  };
+  std::vector<Values> products;
+  for (const std::string_view unit : dot_units()) {
+    SCOPED_TRACE(unit);
+    set_engine("reference");
+    const Array wanted = jit(f, {.dot_unit = std::string(unit)})(a, b);
+    set_engine("host");
+    testing::expect_same_bits(jit(f, {.dot_unit = std::string(unit)})(a, b), wanted);
+    const Mesh mesh = make_mesh({{"data", 2}, {"model", 4}});
+    const Array split = device_put(a, NamedSharding(mesh, P{none, "data", "model"}));
+    testing::expect_same_bits(jit(f, {.dot_unit = std::string(unit)})(split, b), wanted);
+    products.push_back(wanted.to_vector<float>());
+  }
+  EXPECT_EQ(products.front() == products.back(), products.size() == 1);
+}
+
+TEST(Bf16, DotUnitIsASetting) {
+  EXPECT_EQ(dot_unit(), dot_units().back());
+  const auto product = jit([](const Array& x) { return dot(x, x); });
+  const Array x = tiny({2, 2}, 1);
+  for (const std::string_view unit : dot_units()) {
+    set_dot_unit(unit);
+    EXPECT_EQ(dot_unit(), unit);
+    product(x);
+  }
+  set_dot_unit("auto");
+  EXPECT_EQ(dot_unit(), dot_units().back());
+  product(x);
+  EXPECT_EQ(product.num_traces(), static_cast<int>(dot_units().size()));
+}
+
+TEST(Bf16, MachinesWithoutAUnitNameWhatTheyHave) {
+  hwy::SetSupportedTargetsForTest(HWY_AVX2);
+  hwy::GetChosenTarget().Update(HWY_AVX2);
+  const Mistake mistake = testing::mistake_of([] { set_dot_unit("avx512_bf16"); });
+  EXPECT_EQ(dot_unit(), "portable");
+  hwy::SetSupportedTargetsForTest(0);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  EXPECT_EQ(mistake.what, "set_dot_unit: this machine does not have the unit");
+  EXPECT_EQ(mistake.found, "avx512_bf16");
+  EXPECT_EQ(mistake.wanted, "auto or portable");
 }
 
 TEST(Bf16, MeetsNoOtherDtypeInSilence) {

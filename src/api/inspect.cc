@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <map>
+#include <optional>
 
 #include <tessera/error.h>
 #include <tessera/jit.h>
@@ -25,11 +26,35 @@ namespace {
 std::atomic<detail::EngineKind> engine_setting{detail::EngineKind::host};
 std::atomic<std::int64_t> grains_setting{8};
 std::atomic<Numerics> numerics_setting{Numerics::exact};
+std::atomic<std::optional<DotUnit>> dot_unit_setting{};  // nothing: the best
 
 }  // namespace
 
 namespace detail {
 EngineKind engine_kind() { return engine_setting; }
+
+DotUnit current_dot_unit() {
+  const std::optional<DotUnit> setting = dot_unit_setting;
+  return setting ? *setting : compile::dot_units().back();
+}
+
+DotUnit dot_unit_named(std::string_view name, const std::string& subject, const Span& where) {
+  const std::vector<DotUnit> here = compile::dot_units();
+  if (name == "auto") return here.back();
+  std::string list = "auto";
+  for (const DotUnit unit : here) {
+    if (tessera::name(unit) == name) return unit;
+    list += fmt::format("{}{}", unit == here.back() ? " or " : ", ", tessera::name(unit));
+  }
+  const bool is_known = std::any_of(std::begin(kDotUnits), std::end(kDotUnits),
+                                    [&](DotUnit unit) { return tessera::name(unit) == name; });
+  throw UserError({.what = subject + (is_known ? ": this machine does not have the unit"
+                                               : ": there is no such unit"),
+                   .where = where,
+                   .found = std::string(name),
+                   .wanted = list,
+                   .cure = "use auto: the best one of the machine"});
+}
 }  // namespace detail
 
 LoweredProgram::LoweredProgram(std::shared_ptr<detail::Program> program)
@@ -281,6 +306,13 @@ void set_engine(std::string_view name, std::source_location where) {
 std::string_view engine() {
   return engine_setting == detail::EngineKind::host ? "host" : "reference";
 }
+
+void set_dot_unit(std::string_view name, std::source_location where) {
+  const DotUnit unit = detail::dot_unit_named(name, "set_dot_unit", trace::call_span(where));
+  dot_unit_setting = name == "auto" ? std::nullopt : std::optional(unit);
+}
+
+std::string_view dot_unit() { return name(detail::current_dot_unit()); }
 
 void set_grains(std::int64_t grains, std::source_location where) {
   constexpr std::int64_t kMost = 4096;

@@ -41,6 +41,7 @@ std::string cache_key(const Walk& arguments, const Span& where) {
   append(grains());
   append(numerics());
   append(engine_kind());
+  append(current_dot_unit());
   return key;
 }
 
@@ -67,6 +68,9 @@ class Tracer {
     program_->structure = structure;
     program_->paths = std::make_shared<const std::vector<std::string>>(paths_);
     program_->engine = engine_kind();
+    program_->dot_unit = options_.dot_unit.empty()
+                             ? current_dot_unit()
+                             : dot_unit_named(options_.dot_unit, name() + ": dot_unit", where_);
     program_->passes = pass_options(options_.passes, name());
     place_arguments();
     record();

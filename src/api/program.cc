@@ -115,7 +115,8 @@ std::vector<Array> interpret(const Program& program, const std::vector<run::Tile
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     arrays.push_back(gather(*program.inputs[i], inputs[i], "the reference engine", Span()));
   }
-  const std::vector<ops::HostArray> results = compile::interpret(program.traced, std::move(arrays));
+  const std::vector<ops::HostArray> results =
+      compile::interpret(program.traced, std::move(arrays), program.dot_unit);
   std::vector<Array> outputs;
   for (std::size_t i = 0; i < results.size(); ++i) {
     outputs.push_back(make_concrete(program.outputs[i], scatter(results[i], *program.outputs[i])));
@@ -170,7 +171,8 @@ void compile(Program& program) {
         compile::compile(ir::run_passes(compile::passes(), program.partitioned, program.passes),
                          {.is_donated = program.is_donated,
                           .output_alias = program.output_alias,
-                          .transport = run::transport()});
+                          .transport = run::transport(),
+                          .dot_unit = program.dot_unit});
   });
 }
 

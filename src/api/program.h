@@ -11,12 +11,17 @@
 #include <tessera/jit.h>
 
 #include "api/array_node.h"
+#include "base/dot_unit.h"
 #include "ir/pass.h"
 
 namespace tessera::detail {
 
 enum class EngineKind : std::uint8_t { host, reference };
 EngineKind engine_kind();
+/// What set_dot_unit() chose.
+DotUnit current_dot_unit();
+/// The unit of that name, or the best one for `auto`; throws UserError if there is none here.
+DotUnit dot_unit_named(std::string_view name, const std::string& subject, const Span& where);
 
 struct Program {
   // What was traced; inputs are the leaves of the arguments, then what was captured.
@@ -33,6 +38,7 @@ struct Program {
   std::vector<std::optional<Sharding>> asked_outputs;
   std::vector<int> output_alias;
   EngineKind engine = EngineKind::host;
+  DotUnit dot_unit = DotUnit::portable;
   ir::PassOptions passes;
   // Outputs that are inputs are passed on without being computed.
   std::vector<int> forwarded;            // per output: that input, or -1

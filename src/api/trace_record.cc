@@ -75,7 +75,8 @@ TraceRecord record_of(Walk& walk, std::string structure) {
                      {"logical axis rules", to_string(get_logical_axis_rules())},
                      {"grains", std::to_string(grains())},
                      {"numerics", std::string(name(numerics()))},
-                     {"engine", std::string(engine())}};
+                     {"engine", std::string(engine())},
+                     {"dot unit", std::string(dot_unit())}};
   return record;
 }
 

@@ -5,6 +5,7 @@
 #include <tessera/error.h>
 
 #include "compile/barriers.h"
+#include "compile/host/kernels/gemm/gemm.h"
 #include "compile/host/kernels/reduce_internal.h"
 #include "compile/host/lower.h"
 #include "compile/host/plan/plan.h"
@@ -68,10 +69,20 @@ std::shared_ptr<const run::Executable> compile(const ir::Function& function,
   Phased phased = without_barriers(with_wide_operands(function));
   const ir::Function distinct = with_distinct_outputs(std::move(phased.function), options);
   phased.phases.resize(distinct.equations.size(), phased.phases.empty() ? 0 : phased.phases.back());
-  return std::make_shared<const run::Executable>(host::plan(
-      host::lower(distinct, options.transport, phased.phases, options.output_alias), options));
+  host::HostProgram program = host::lower(distinct, {.transport = options.transport,
+                                                     .phases = phased.phases,
+                                                     .output_alias = options.output_alias,
+                                                     .dot_unit = options.dot_unit});
+  return std::make_shared<const run::Executable>(host::plan(std::move(program), options));
 }
 
 std::string_view instruction_set() { return kernels::instruction_set(); }
+
+std::vector<DotUnit> dot_units() {
+  std::vector<DotUnit> units;
+  std::copy_if(std::begin(kDotUnits), std::end(kDotUnits), std::back_inserter(units),
+               kernels::has_dot_unit);
+  return units;
+}
 
 }  // namespace tessera::compile

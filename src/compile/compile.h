@@ -3,7 +3,9 @@
 
 #include <memory>
 #include <string_view>
+#include <vector>
 
+#include "base/dot_unit.h"
 #include "ir/ir.h"
 #include "ir/pass.h"
 #include "run/executable.h"
@@ -17,6 +19,7 @@ struct CompileOptions {
   /// Set: compiles what the device of this rank computes. Inputs and outputs have one tile then,
   /// and collectives go through the transport, which must outlive the executable.
   run::Transport* transport = nullptr;
+  DotUnit dot_unit = DotUnit::portable;  // one that this machine has
 };
 
 /// The passes that run before a partitioned function is compiled, in order.
@@ -29,5 +32,7 @@ std::shared_ptr<const run::Executable> compile(const ir::Function& function,
 
 /// The instruction set that the host kernels run on.
 std::string_view instruction_set();
+/// The units of this machine for products of bf16, the best one last.
+std::vector<DotUnit> dot_units();
 
 }  // namespace tessera::compile

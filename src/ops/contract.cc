@@ -255,7 +255,7 @@ std::vector<HostArray> dot_reference(const ReferenceContext& c) {
       for (const std::vector<Term>& terms : leaves) {
         T sum = 0;
         for (const Term& term : terms) {
-          sum = accumulate(sum, x[lhs_base + term.lhs], y[rhs_base + term.rhs]);
+          sum = accumulate(c.dot_unit, sum, x[lhs_base + term.lhs], y[rhs_base + term.rhs]);
         }
         tree.push({sum});
       }

@@ -20,6 +20,7 @@
 
 #include <tessera/types.h>
 
+#include "base/dot_unit.h"
 #include "ir/builder.h"
 #include "ir/ir.h"
 #include "ops/axis/axis.h"
@@ -192,6 +193,8 @@ struct ReferenceContext {
   std::int64_t grains;
   /// Runs a nested function.
   const std::function<std::vector<HostArray>(const ir::Function&, std::vector<HostArray>)>& call;
+  /// That multiplies operands of bf16; `evaluate` gives them to a reference as f32.
+  DotUnit dot_unit = DotUnit::portable;
 };
 /// Simple loops, obviously right; every op and every dtype that it accepts but bf16. Called through
 /// `evaluate`.

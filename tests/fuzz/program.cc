@@ -164,7 +164,9 @@ std::vector<ValueId> Program::emit_anyway(std::string_view op, ir::Attributes at
   std::vector<const ops::HostArray*> arrays;
   for (ValueId id : operands) arrays.push_back(&data_[id]);
   const std::function<std::vector<ops::HostArray>(const ir::Function&, std::vector<ops::HostArray>)>
-      call = compile::interpret;
+      call = [](const ir::Function& body, std::vector<ops::HostArray> inputs) {
+        return compile::interpret(body, std::move(inputs));
+      };
   std::vector<ops::HostArray> data = ops::evaluate(ir::op_named(op), {.attributes = attributes,
                                                                       .operands = arrays,
                                                                       .results = results,

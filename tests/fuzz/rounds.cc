@@ -37,7 +37,8 @@ testing::Arrays run_counting(const ir::Function& function, testing::Arrays input
                                      .operands = operands,
                                      .results = ir::result_types(function, equation),
                                      .grains = function.grains,
-                                     .call = call});
+                                     .call = call,
+                                     .dot_unit = testing::tested_dot_unit()});
     for (std::size_t i = 0; i < results.size(); ++i) {
       values[equation.results[i]] = std::move(results[i]);
     }

@@ -125,8 +125,10 @@ Function with_numerics(const Function& function, Numerics numerics) {
   return change(ir::with_changed_bodies(function, change));
 }
 
+DotUnit tested_dot_unit() { return compile::dot_units().back(); }
+
 Arrays run_reference(const Function& function, const Arrays& inputs) {
-  return compile::interpret(function, inputs);
+  return compile::interpret(function, inputs, tested_dot_unit());
 }
 
 Arrays run_whole(const Function& function, const Arrays& inputs) {
@@ -162,7 +164,8 @@ std::vector<int> possible_aliases(const Function& partitioned, std::vector<int> 
 Arrays run_partitioned(const Function& partitioned, const std::vector<int>& output_alias,
                        const Arrays& inputs, const Fault& fault) {
   compile::CompileOptions options{.is_donated = std::vector<bool>(partitioned.inputs.size(), false),
-                                  .output_alias = possible_aliases(partitioned, output_alias)};
+                                  .output_alias = possible_aliases(partitioned, output_alias),
+                                  .dot_unit = tested_dot_unit()};
   for (int alias : options.output_alias) {
     if (alias >= 0) options.is_donated[static_cast<std::size_t>(alias)] = true;
   }

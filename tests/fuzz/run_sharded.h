@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/dot_unit.h"
 #include "ir/ir.h"
 #include "mesh/sharding.h"
 #include "ops/host_array.h"
@@ -37,6 +38,9 @@ ir::Function without_mesh(const ir::Function& function);
 
 /// The same function, with all that is nested in it.
 ir::Function with_numerics(const ir::Function& function, Numerics numerics);
+
+/// The unit of products of bf16 in all runs: the best one of this machine.
+DotUnit tested_dot_unit();
 
 Arrays run_reference(const ir::Function& function, const Arrays& inputs);
 /// Host engine, one device.

@@ -67,6 +67,20 @@ TEST(IsolatedLm, TheSameBitsCollectivesAndBytes) {
   }
 }
 
+TEST(IsolatedLm, DotUnitsOfBf16) {
+  for (const std::string unit : {"portable", "auto"}) {
+    SCOPED_TRACE(unit);
+    const std::string flags = " --dtype bf16 --dot-unit " + unit;
+    const nlohmann::json want = trained("--mesh none" + flags);
+    EXPECT_EQ(want["dot_unit"], unit == "auto" ? std::string(dot_unit()) : unit);
+    const nlohmann::json isolated = trained("--mesh data=4 --params fsdp --isolated" + flags);
+    for (const char* key : {"dot_unit", "loss_bits", "params_hash"}) {
+      EXPECT_EQ(isolated[key], want[key]) << key;
+    }
+  }
+  EXPECT_EQ(trained("--mesh none")["dot_unit"], "f32");
+}
+
 TEST(IsolatedLm, ExecutesTheCollectivesThatAreExplained) {
   const std::string flags = "--mesh data=4 --params fsdp";
   const CommandOutcome shown = tessera(

@@ -60,6 +60,7 @@ class BothWays {
       : function_(function) {
     options_.is_donated.assign(function.inputs.size(), false);
     options_.output_alias = possible_aliases(function, output_alias);
+    options_.dot_unit = tested_dot_unit();
     for (int alias : options_.output_alias) {
       if (alias >= 0) options_.is_donated[static_cast<std::size_t>(alias)] = true;
     }

@@ -4,6 +4,7 @@
 
 #include <tessera/engine.h>
 
+#include "compile/compile.h"
 #include "lm_support.h"
 
 namespace tessera::testing {
@@ -44,14 +45,32 @@ lm::Config in_bf16(lm::Config config) {
   return config;
 }
 
-TEST(LmBf16, SameBitsOnEveryMesh) {
-  const TrainingRun want = train(in_bf16(kSmall), Mesh(), Layout::replicated, 3, 8);
-  for (std::int64_t devices : {2, 3, 8}) {
-    for (Layout layout : {Layout::replicated, Layout::fsdp}) {
-      SCOPED_TRACE(devices);
-      expect_same_bits(train(in_bf16(kSmall), make_mesh({{"data", devices}}), layout, 3, 8), want);
-    }
+/// Runs `body` with each unit of this machine that multiplies bf16.
+template <typename Body>
+void with_each_dot_unit(const Body& body) {
+  for (const DotUnit unit : compile::dot_units()) {
+    SCOPED_TRACE(name(unit));
+    set_dot_unit(name(unit));
+    body();
   }
+  set_dot_unit("auto");
+}
+
+TEST(LmBf16, SameBitsOnEveryMeshAndNumberOfThreads) {
+  const int before = num_threads();
+  with_each_dot_unit([&] {
+    set_num_threads(1);
+    const TrainingRun want = train(in_bf16(kSmall), Mesh(), Layout::replicated, 3, 8);
+    for (std::int64_t devices : {2, 3, 8}) {
+      set_num_threads(static_cast<int>(devices));
+      for (Layout layout : {Layout::replicated, Layout::fsdp}) {
+        SCOPED_TRACE(devices);
+        expect_same_bits(train(in_bf16(kSmall), make_mesh({{"data", devices}}), layout, 3, 8),
+                         want);
+      }
+    }
+  });
+  set_num_threads(before);
 }
 
 TEST(LmBf16, LossesStayCloseToThoseOfF32) {
@@ -61,14 +80,16 @@ TEST(LmBf16, LossesStayCloseToThoseOfF32) {
 }
 
 TEST(LmBf16, ReferenceEngineAgrees) {
-  const TrainingRun host = train(in_bf16(kSmall), Mesh(), Layout::replicated, 2, 4);
-  set_engine("reference");
-  const TrainingRun reference = train(in_bf16(kSmall), Mesh(), Layout::replicated, 2, 4);
-  set_engine("host");
-  for (std::size_t i = 0; i < host.losses.size(); ++i) {
-    // Functions that differ by a unit of f32 may round to neighbours in bf16.
-    EXPECT_NEAR(host.losses[i], reference.losses[i], 2e-3F) << "step " << i;
-  }
+  with_each_dot_unit([] {
+    const TrainingRun host = train(in_bf16(kSmall), Mesh(), Layout::replicated, 2, 4);
+    set_engine("reference");
+    const TrainingRun reference = train(in_bf16(kSmall), Mesh(), Layout::replicated, 2, 4);
+    set_engine("host");
+    for (std::size_t i = 0; i < host.losses.size(); ++i) {
+      // Functions that differ by a unit of f32 may round to neighbours in bf16.
+      EXPECT_NEAR(host.losses[i], reference.losses[i], 2e-3F) << "step " << i;
+    }
+  });
 }
 
 TEST(LmMesh, ReferenceEngineAgrees) {

@@ -121,6 +121,8 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
              "exact: the same bits on any mesh; fast: fewer bytes between devices");
   add_choice(command, flags.dtype, "--dtype", {"f32", "bf16"},
              "of activations and the inputs of matrix products; parameters and sums are f32");
+  add_choice(command, flags.dot_unit, "--dot-unit", {"auto", "portable", "avx512_bf16"},
+             "that multiplies bf16; auto: the best one of this machine");
   add_choice(command, flags.engine, "--engine", {"host", "reference"},
              "host, or the slow and simple reference");
   CLI::Option* isolated = command
@@ -165,6 +167,11 @@ void apply(const TrainFlags& flags) {
   set_grains(flags.grains);
   set_numerics(flags.numerics == "fast" ? Numerics::fast : Numerics::exact);
   set_engine(flags.engine);
+  try {
+    set_dot_unit(flags.dot_unit);
+  } catch (const UserError& error) {
+    throw told_of("--dot-unit", error);
+  }
 }
 
 namespace {

@@ -23,6 +23,7 @@ struct TrainFlags {
   std::int64_t grains = 8;
   std::string numerics = "exact";
   std::string dtype = "f32";
+  std::string dot_unit = "auto";
   std::string engine = "host";
   std::string json;
   std::string dump;

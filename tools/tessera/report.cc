@@ -250,8 +250,7 @@ void Report::write_json(const std::string& name, const CompiledProgram& step, js
   report["grains"] = flags_.grains;
   report["isa"] = instruction_set();
   report["dtype"] = flags_.dtype;
-  // bf16 is multiplied and added as f32: the same bits on every machine.
-  report["dot_unit"] = flags_.dtype == "bf16" ? "portable" : "f32";
+  report["dot_unit"] = flags_.dtype == "bf16" ? dot_unit() : "f32";
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   report["peak_rss_mib"] = usage.ru_maxrss / 1024;

@@ -11,46 +11,68 @@ namespace {
 
 constexpr std::size_t kMostPieces = 64;
 
+/// What the operands' buffers hold, and where in them their tiles begin.
+struct Operands {
+  Operands(const LowerContext& context, const Equation& equation, const StridedTile& a,
+           const StridedTile& b)
+      : dtype(context.function().type(equation.operands[0]).dtype),
+        dot_unit(context.dot_unit()),
+        a_offset(a.offset),
+        b_offset(b.offset) {}
+  DType dtype;
+  DotUnit dot_unit;  // of bf16
+  std::int64_t a_offset;
+  std::int64_t b_offset;
+};
+
 /// Buffers: A of all pieces, B of all pieces, C.
 class GemmKernel final : public run::Kernel {
  public:
-  explicit GemmKernel(kernels::GemmProblem problem, std::int64_t a_offset, std::int64_t b_offset)
-      : plan_(std::move(problem)), a_offset_(a_offset), b_offset_(b_offset) {}
+  GemmKernel(kernels::GemmPlan plan, const Operands& operands)
+      : plan_(std::move(plan)), operands_(operands) {}
 
   int num_parts() const override { return plan_.num_parts(); }
   std::int64_t flops() const override { return plan_.flops(); }
   void run(std::span<std::byte* const> buffers, int part) const override {
     const std::size_t pieces = buffers.size() / 2;
-    std::array<const float*, 2 * kMostPieces> operands;
+    const auto element_bytes = static_cast<std::int64_t>(size_bytes(operands_.dtype));
+    std::array<const void*, 2 * kMostPieces> operands;
     for (std::size_t i = 0; i < 2 * pieces; ++i) {
       operands[i] =
-          reinterpret_cast<const float*>(buffers[i]) + (i < pieces ? a_offset_ : b_offset_);
+          buffers[i] + (i < pieces ? operands_.a_offset : operands_.b_offset) * element_bytes;
     }
-    const std::span<const float* const> all(operands);
+    const std::span<const void* const> all(operands);
     plan_.run(all.first(pieces), all.subspan(pieces, pieces),
               reinterpret_cast<float*>(buffers.back()), part);
   }
 
  private:
   kernels::GemmPlan plan_;
-  std::int64_t a_offset_;
-  std::int64_t b_offset_;
+  Operands operands_;
 };
+
+std::shared_ptr<const run::Kernel> gemm_kernel(kernels::GemmProblem problem,
+                                               const Operands& operands) {
+  kernels::GemmPlan plan = operands.dtype == DType::bf16
+                               ? kernels::GemmPlan(std::move(problem), operands.dot_unit)
+                               : kernels::GemmPlan(std::move(problem));
+  return std::make_shared<GemmKernel>(std::move(plan), operands);
+}
 
 /// Integers wrap around, so that no order of summation matters. Signs do not matter either: the
 /// low words of products and sums are the same.
 class IntegerDotKernel final : public run::Kernel {
  public:
-  explicit IntegerDotKernel(kernels::GemmProblem problem, std::int64_t a_offset,
-                            std::int64_t b_offset)
-      : problem_(std::move(problem)), a_offset_(a_offset), b_offset_(b_offset) {}
+  IntegerDotKernel(kernels::GemmProblem problem, const Operands& operands)
+      : problem_(std::move(problem)), operands_(operands) {}
 
   void run(std::span<std::byte* const> buffers, int /*part*/) const override {
     for (std::size_t batch = 0; batch < problem_.c_batch.size(); ++batch) {
-      run_batch(
-          reinterpret_cast<const std::uint32_t*>(buffers[0]) + a_offset_ + problem_.a.batch[batch],
-          reinterpret_cast<const std::uint32_t*>(buffers[1]) + b_offset_ + problem_.b.batch[batch],
-          reinterpret_cast<std::uint32_t*>(buffers[2]) + problem_.c_batch[batch]);
+      run_batch(reinterpret_cast<const std::uint32_t*>(buffers[0]) + operands_.a_offset +
+                    problem_.a.batch[batch],
+                reinterpret_cast<const std::uint32_t*>(buffers[1]) + operands_.b_offset +
+                    problem_.b.batch[batch],
+                reinterpret_cast<std::uint32_t*>(buffers[2]) + problem_.c_batch[batch]);
     }
   }
 
@@ -69,17 +91,15 @@ class IntegerDotKernel final : public run::Kernel {
   }
 
   kernels::GemmProblem problem_;
-  std::int64_t a_offset_;
-  std::int64_t b_offset_;
+  Operands operands_;
 };
 
-std::shared_ptr<const run::Kernel> contraction_kernel(kernels::GemmProblem problem, DType dtype,
-                                                      std::int64_t a_offset,
-                                                      std::int64_t b_offset) {
-  if (is_integer(dtype)) {
-    return std::make_shared<IntegerDotKernel>(std::move(problem), a_offset, b_offset);
+std::shared_ptr<const run::Kernel> contraction_kernel(kernels::GemmProblem problem,
+                                                      const Operands& operands) {
+  if (is_integer(operands.dtype)) {
+    return std::make_shared<IntegerDotKernel>(std::move(problem), operands);
   }
-  return std::make_shared<GemmKernel>(std::move(problem), a_offset, b_offset);
+  return gemm_kernel(std::move(problem), operands);
 }
 
 /// A problem whose sum goes on over the pieces of several devices, or nothing if their leaves would
@@ -131,11 +151,12 @@ std::optional<std::vector<TileTask>> summed_tasks(const LowerContext& context,
     KernelKey shared(KernelKey::Kind::summed_contraction);
     shared.add(kind).add(key).add(summands.size());
     for (const StridedTile* from : {&a, &b}) shared.add(from->offset).add(from->strides);
-    task.kernel = context.pool().get(std::move(shared), [&]() -> std::shared_ptr<run::Kernel> {
-      auto problem = repeated(make(a, b, summands[0]), summands.size());
-      if (!problem) return nullptr;
-      return std::make_shared<GemmKernel>(std::move(*problem), a.offset, b.offset);
-    });
+    task.kernel =
+        context.pool().get(std::move(shared), [&]() -> std::shared_ptr<const run::Kernel> {
+          auto problem = repeated(make(a, b, summands[0]), summands.size());
+          if (!problem) return nullptr;
+          return gemm_kernel(std::move(*problem), Operands(context, equation, a, b));
+        });
     if (task.kernel == nullptr) return std::nullopt;
     tasks.push_back(std::move(task));
   }
@@ -191,8 +212,7 @@ std::vector<TileTask> contraction_tasks(const LowerContext& context, const Equat
       task.reads = {a.tile, b.tile};
       task.writes = {{result, tile}};
       task.kernel = context.pool().get(std::move(key), [&] {
-        const DType dtype = context.function().type(equation.operands[0]).dtype;
-        return contraction_kernel(make(a, b, digits), dtype, a.offset, b.offset);
+        return contraction_kernel(make(a, b, digits), Operands(context, equation, a, b));
       });
     }
     tasks.push_back(context.task_at(task, digits));

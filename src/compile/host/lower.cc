@@ -270,17 +270,18 @@ void add(HostProgram& program, HostInstruction added) {
 
 }  // namespace
 
-HostProgram lower(const Function& function, run::Transport* transport,
-                  const std::vector<int>& phases, const std::vector<int>& output_alias) {
+HostProgram lower(const Function& function, const LowerOptions& options) {
+  run::Transport* const transport = options.transport;
   HostProgram program{.function = &function, .layouts = layouts_of(function), .instructions = {}};
+  program.dot_unit = options.dot_unit;
   if (transport != nullptr) {
     require(function.mesh.axes().empty() || function.mesh.num_devices() == transport->size(),
             "there is one process per device of the mesh");
     program.device = device_digits(function.mesh, transport->rank());
   }
-  const Fusion fusion = fuse(function, phases);
+  const Fusion fusion = fuse(function, options.phases);
   KernelPool pool(function);
-  LowerContext context(program, fusion, pool, transport, output_alias);
+  LowerContext context(program, fusion, pool, transport, options.output_alias);
   for (const Node& node : fusion.nodes) {
     const Equation& equation = function.equations[node.equations[0]];
     HostInstruction instruction =

@@ -55,6 +55,8 @@ class LowerContext {
   std::vector<std::int64_t> tiles(ValueId id) const { return program_.tiles(id); }
   /// nullptr when this process computes for all devices.
   run::Transport* transport() const { return transport_; }
+  /// That multiplies bf16.
+  DotUnit dot_unit() const { return program_.dot_unit; }
   /// The index range of `value` that goes with the digits of a result tile.
   Box box(ValueId value, const AtomDigits& digits) const;
   /// Equal for two tiles of an equation only if one kernel serves both: the sizes of all operand
@@ -126,10 +128,15 @@ run::CollectiveUse collective_use(const LowerContext& context, const Equation& e
 /// A collective of which this process computes the tile of its own device.
 HostInstruction lower_exchange(const LowerContext& context, const Equation& equation);
 kernels::ReduceKind reduce_kind(const Equation& equation);
-/// All nodes, in order; with a transport for the device of its rank only. `phases` as for fuse(),
-/// `output_alias` as in CompileOptions, or empty: no result takes the buffers of an input.
-HostProgram lower(const Function& function, run::Transport* transport = nullptr,
-                  const std::vector<int>& phases = {}, const std::vector<int>& output_alias = {});
+struct LowerOptions {
+  run::Transport* transport = nullptr;  ///< given: only for the device of its rank
+  std::vector<int> phases = {};         ///< as for fuse()
+  /// As in CompileOptions; empty: no result takes the buffers of an input.
+  std::vector<int> output_alias = {};
+  DotUnit dot_unit = DotUnit::portable;
+};
+/// All nodes, in order.
+HostProgram lower(const Function& function, const LowerOptions& options = {});
 
 /// How ops are lowered whose record says `kernel("name")`.
 struct KernelLowering {

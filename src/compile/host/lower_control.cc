@@ -194,7 +194,8 @@ std::shared_ptr<const run::Executable> compile_body(const LowerContext& context,
                                                     const std::vector<int>& output_alias) {
   CompileOptions options{.is_donated = std::vector<bool>(body.inputs.size(), false),
                          .output_alias = output_alias,
-                         .transport = context.transport()};
+                         .transport = context.transport(),
+                         .dot_unit = context.dot_unit()};
   for (int input : output_alias) {
     if (input >= 0) options.is_donated[static_cast<std::size_t>(input)] = true;
   }

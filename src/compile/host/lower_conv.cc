@@ -62,6 +62,6 @@ std::vector<TileTask> lower_conv(const LowerContext& context, const Equation& eq
 
 }  // namespace
 
-Lowerings conv_lowerings() { return {{"conv", lower_conv, false, true}}; }
+Lowerings conv_lowerings() { return {{"conv", lower_conv, false}}; }
 
 }  // namespace tessera::compile::host

@@ -71,6 +71,6 @@ std::vector<TileTask> lower_dot_general(const LowerContext& context, const Equat
 
 }  // namespace
 
-Lowerings dot_lowerings() { return {{"dot_general", lower_dot_general, false, true}}; }
+Lowerings dot_lowerings() { return {{"dot_general", lower_dot_general, false}}; }
 
 }  // namespace tessera::compile::host

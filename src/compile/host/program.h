@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/dot_unit.h"
 #include "ir/ir.h"
 #include "mesh/sharding.h"
 #include "run/executable.h"
@@ -63,6 +64,7 @@ struct HostProgram {
   std::vector<UnmadePart> unmade = {};
   /// The digits of the only device that is computed for; nothing for all devices.
   std::optional<AtomDigits> device = std::nullopt;
+  DotUnit dot_unit = DotUnit::portable;  // of products of bf16
 
   /// The tiles of a value that are computed: all of them, or the one that the device holds.
   std::vector<std::int64_t> tiles(ValueId value) const;

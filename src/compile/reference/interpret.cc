@@ -24,18 +24,21 @@ std::vector<std::size_t> count_uses(const Function& function) {
 }
 
 std::vector<HostArray> apply(const Function& function, const Equation& equation,
-                             const std::vector<HostArray>& values) {
+                             const std::vector<HostArray>& values, DotUnit dot_unit) {
   std::vector<const HostArray*> operands;
   for (ValueId id : equation.operands) operands.push_back(&values[id]);
   const std::vector<Type> types = ir::result_types(function, equation);
   const std::function<std::vector<HostArray>(const Function&, std::vector<HostArray>)> call =
-      interpret;
+      [dot_unit](const Function& body, std::vector<HostArray> inputs) {
+        return interpret(body, std::move(inputs), dot_unit);
+      };
   const bool is_fast = function.numerics == Numerics::fast;
   const ops::ReferenceContext context{.attributes = equation.attributes,
                                       .operands = operands,
                                       .results = types,
                                       .grains = is_fast ? 1 : function.grains,
-                                      .call = call};
+                                      .call = call,
+                                      .dot_unit = dot_unit};
   std::vector<HostArray> results = ops::evaluate(*equation.op, context);
   require(results.size() == types.size(), "a reference gives one array per result");
   for (std::size_t i = 0; i < types.size(); ++i) {
@@ -46,7 +49,8 @@ std::vector<HostArray> apply(const Function& function, const Equation& equation,
 
 }  // namespace
 
-std::vector<HostArray> interpret(const Function& function, std::vector<HostArray> inputs) {
+std::vector<HostArray> interpret(const Function& function, std::vector<HostArray> inputs,
+                                 DotUnit dot_unit) {
   require(inputs.size() == function.inputs.size(), "one array per input of the function");
   std::vector<HostArray> values(function.values.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -59,7 +63,7 @@ std::vector<HostArray> interpret(const Function& function, std::vector<HostArray
     if (uses[id] == 0) values[id] = HostArray();
   };
   for (const Equation& equation : function.equations) {
-    std::vector<HostArray> results = apply(function, equation, values);
+    std::vector<HostArray> results = apply(function, equation, values, dot_unit);
     for (std::size_t i = 0; i < results.size(); ++i) {
       values[equation.results[i]] = std::move(results[i]);
       release(equation.results[i]);

@@ -32,8 +32,17 @@ std::vector<HostArray> evaluate(const OpRecord& op, const ReferenceContext& cont
       operands.begin(), operands.end(), [](const HostArray* x) { return is_bf16(x->type()); });
   const bool has_narrow =
       has_narrow_operand || std::any_of(context.results.begin(), context.results.end(), is_bf16);
+  const auto evaluated = [&](const std::vector<const HostArray*>& from,
+                             const std::vector<Type>& types) {
+    return (*op.reference)({.attributes = context.attributes,
+                            .operands = from,
+                            .results = types,
+                            .grains = context.grains,
+                            .call = context.call,
+                            .dot_unit = has_narrow_operand ? context.dot_unit : DotUnit::portable});
+  };
   // Bodies round inside.
-  if (!has_narrow || op.bodies != nullptr) return (*op.reference)(context);
+  if (!has_narrow || op.bodies != nullptr) return evaluated(operands, context.results);
   std::vector<HostArray> wide;
   wide.reserve(operands.size());
   std::vector<const HostArray*> wide_operands;
@@ -48,11 +57,7 @@ std::vector<HostArray> evaluate(const OpRecord& op, const ReferenceContext& cont
   const DType computed = has_narrow_operand ? DType::f32 : DType::f64;
   std::vector<Type> types = context.results;
   for (Type& type : types) type.dtype = is_bf16(type) ? computed : type.dtype;
-  std::vector<HostArray> results = (*op.reference)({.attributes = context.attributes,
-                                                    .operands = wide_operands,
-                                                    .results = types,
-                                                    .grains = context.grains,
-                                                    .call = context.call});
+  std::vector<HostArray> results = evaluated(wide_operands, types);
   for (std::size_t i = 0; i < results.size(); ++i) {
     if (is_bf16(context.results[i])) results[i] = converted(results[i], DType::bf16);
   }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/dot_unit.h"
 #include "base/leaf_tree.h"
 #include "ops/reference/loops.h"
 
@@ -39,8 +40,10 @@ struct Wrapping {
 
 /// sum + x * y with one rounding; integers wrap around.
 template <typename T>
-T accumulate(T sum, T x, T y) {
-  if constexpr (std::is_floating_point_v<T>) {
+T accumulate(DotUnit unit, T sum, T x, T y) {
+  if constexpr (std::is_same_v<T, float>) {
+    return add_product(unit, sum, x, y);
+  } else if constexpr (std::is_floating_point_v<T>) {
     return std::fma(x, y, sum);
   } else {
     return wrapping_add(sum, wrapping_mul(x, y));

@@ -254,7 +254,7 @@ std::vector<HostArray> conv_reference(const ReferenceContext& c) {
         T sum = 0;
         for_each_index(leaf.size, [&](std::vector<std::int64_t> term) {
           for (std::size_t i = 0; i < term.size(); ++i) term[i] += leaf.start[i];
-          sum = accumulate(sum, x[lhs_base + offset_of(terms.lhs_steps, term)],
+          sum = accumulate(c.dot_unit, sum, x[lhs_base + offset_of(terms.lhs_steps, term)],
                            y[rhs_base + offset_of(terms.rhs_steps, term)]);
         });
         tree.push({sum});

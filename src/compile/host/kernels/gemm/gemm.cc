@@ -63,25 +63,48 @@ std::vector<std::int32_t> spaced_runs(const std::vector<std::int64_t>& offsets) 
   return runs;
 }
 
-gemm::Layout layout_of(const GemmOperand& operand) {
-  return {unit_runs(operand.outer), spaced_runs(operand.outer), unit_runs(operand.k),
-          spaced_runs(operand.k)};
+gemm::Layout layout_of(const std::vector<std::int64_t>& outer, const std::vector<std::int64_t>& k) {
+  return {unit_runs(outer), spaced_runs(outer), unit_runs(k), spaced_runs(k)};
+}
+
+// Takes the offsets and the ends of the leaves out of the problem.
+gemm::Steps take_steps(GemmProblem& problem, std::int64_t terms) {
+  if (terms == 1)
+    return {std::move(problem.leaf_ends), {}, std::move(problem.a.k), std::move(problem.b.k)};
+  gemm::Steps steps;
+  std::int64_t term = 0;
+  for (const std::int64_t end : problem.leaf_ends) {
+    for (; term < end; term += terms) {
+      const bool is_lone = term + 1 == end;
+      for (const std::int64_t i : {term, is_lone ? term : term + 1}) {
+        steps.a_k.push_back(problem.a.k[static_cast<std::size_t>(i)]);
+        steps.b_k.push_back(problem.b.k[static_cast<std::size_t>(i)]);
+      }
+      steps.lone.push_back(is_lone ? 1 : 0);
+    }
+    term = end;
+    steps.leaf_ends.push_back(static_cast<std::int64_t>(steps.lone.size()));
+  }
+  return steps;
 }
 
 }  // namespace
 
-GemmPlan::State::State(GemmProblem p, int threads)
-    : problem(std::move(p)), kernels(&gemm::kernels()) {
+GemmPlan::State::State(GemmProblem p, const gemm::Unit& how, int threads)
+    : problem(std::move(p)), unit(how), kernels(how.kernels) {
+  if (kernels == nullptr) throw std::invalid_argument("gemm: this machine does not have the unit");
   check();
   batches = static_cast<std::int64_t>(problem.a.batch.size());
   m = static_cast<std::int64_t>(problem.a.outer.size());
   n = static_cast<std::int64_t>(problem.b.outer.size());
-  k = static_cast<std::int64_t>(problem.a.k.size());
-  a_layout = layout_of(problem.a);
-  b_layout = layout_of(problem.b);
+  terms = static_cast<std::int64_t>(problem.a.k.size());
+  steps = take_steps(problem, unit.terms);
+  k = steps.leaf_ends.back();
+  a_layout = layout_of(problem.a.outer, steps.a_k);
+  b_layout = layout_of(problem.b.outer, steps.b_k);
   panels = ceil_div(n, kernels->nr);
   for (std::int64_t i = 0; i <= panels; ++i) panel_starts.push_back(std::min(i * kernels->nr, n));
-  const auto leaves = static_cast<std::int64_t>(problem.leaf_ends.size());
+  const auto leaves = static_cast<std::int64_t>(steps.leaf_ends.size());
   quads = kernels->quad_mr > 0 && leaves >= 4 && k <= leaves * kShortLeaf;
   tile_rows = quads ? kernels->quad_mr : best_tile_rows(*kernels);
   choose_chunks();
@@ -119,17 +142,18 @@ bool GemmPlan::State::has_few_rows_and_whole_vectors() const {
 void GemmPlan::State::choose_chunks() {
   const std::int64_t in_tile = kTileBytes / static_cast<std::int64_t>(sizeof(float)) / tile_rows;
   const std::int64_t in_panels = cache_floats() / (8 * kernels->nr);
-  a_in_place = k == 0 || a_layout.k_run.front() == k / problem.pieces;
-  b_in_place = has_few_rows_and_whole_vectors();
+  a_in_place = unit.reads_in_place && (k == 0 || a_layout.k_run.front() == k / problem.pieces);
+  b_in_place = unit.reads_in_place && has_few_rows_and_whole_vectors();
   const std::int64_t longest = b_in_place   ? kLongestInPlace
                                : a_in_place ? kLongestChunk
                                             : kLongestPacked;
-  tree = gemm::make_tree_program(problem.leaf_ends, problem.pieces,
+  tree = gemm::make_tree_program(steps.leaf_ends, problem.pieces,
                                  std::min({in_tile, in_panels, longest}), quads);
   for (const Chunk& chunk : tree.chunks) {
     const std::int64_t length = chunk.k_end - chunk.k_begin;
     longest_chunk = std::max(longest_chunk, length);
-    if (b_layout.k_spaced_run[static_cast<std::size_t>(chunk.k_begin)] < length) b_in_place = false;
+    if (b_layout.k_spaced_run[static_cast<std::size_t>(chunk.k_begin * unit.terms)] < length)
+      b_in_place = false;
   }
 }
 
@@ -190,24 +214,28 @@ int thread_count(int threads) {
 }  // namespace
 
 GemmPlan::GemmPlan(GemmProblem problem, int threads)
-    : state_(std::make_unique<const State>(std::move(problem), thread_count(threads))) {}
+    : state_(std::make_unique<const State>(std::move(problem), gemm::unit_of_f32(),
+                                           thread_count(threads))) {}
+GemmPlan::GemmPlan(GemmProblem problem, DotUnit unit, int threads)
+    : state_(std::make_unique<const State>(std::move(problem), gemm::unit_of_bf16(unit),
+                                           thread_count(threads))) {}
 GemmPlan::~GemmPlan() = default;
 GemmPlan::GemmPlan(GemmPlan&&) noexcept = default;
 GemmPlan& GemmPlan::operator=(GemmPlan&&) noexcept = default;
 
 std::int64_t GemmPlan::flops() const {
-  return 2 * state_->batches * state_->m * state_->n * state_->k;
+  return 2 * state_->batches * state_->m * state_->n * state_->terms;
 }
 
 int GemmPlan::num_parts() const {
   return static_cast<int>(state_->batch_parts * state_->row_parts * state_->panel_parts);
 }
 
-void GemmPlan::run(const float* a, const float* b, float* c, int part) const {
+void GemmPlan::run(const void* a, const void* b, float* c, int part) const {
   state_->run_part({&a, 1}, {&b, 1}, c, part);
 }
 
-void GemmPlan::run(std::span<const float* const> a, std::span<const float* const> b, float* c,
+void GemmPlan::run(std::span<const void* const> a, std::span<const void* const> b, float* c,
                    int part) const {
   state_->run_part(a, b, c, part);
 }

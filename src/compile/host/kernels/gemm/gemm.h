@@ -1,4 +1,5 @@
-// Single precision matrix products whose bits depend only on the operands and the leaves of k.
+// Matrix products of f32 or bf16 with f32 sums, whose bits depend only on the operands and the
+// leaves of k.
 //
 // C(b,m,n) is a balanced binary tree over leaves of k; a leaf is one chain of fused multiply adds
 // in the order of k that starts at +0.0. Tiles, threads, instruction sets and shards of k (whose
@@ -9,6 +10,8 @@
 #include <memory>
 #include <span>
 #include <vector>
+
+#include "base/dot_unit.h"
 
 namespace tessera::kernels {
 
@@ -33,6 +36,9 @@ struct GemmProblem {
   std::int64_t pieces = 1;
 };
 
+/// Whether this machine can multiply bf16 this way.
+bool has_dot_unit(DotUnit unit);
+
 /// How to run one problem: built once, run many times, by several threads at once.
 class GemmPlan {
  public:
@@ -40,6 +46,8 @@ class GemmPlan {
   /// leaves contradict each other. `threads` says how many will share the parts (0: one per core);
   /// it guides the cut, never a bit.
   explicit GemmPlan(GemmProblem problem, int threads = 0);
+  /// Operands are bf16. Throws std::invalid_argument for a unit that this machine does not have.
+  GemmPlan(GemmProblem problem, DotUnit unit, int threads = 0);
   ~GemmPlan();
   GemmPlan(GemmPlan&&) noexcept;
   GemmPlan& operator=(GemmPlan&&) noexcept;
@@ -50,9 +58,9 @@ class GemmPlan {
   /// most 64. Each writes its own block of C.
   int num_parts() const;
   /// Computes one part. Allocates only when this thread has never run a plan that large.
-  void run(const float* a, const float* b, float* c, int part) const;
+  void run(const void* a, const void* b, float* c, int part) const;
   /// With the buffers of all pieces.
-  void run(std::span<const float* const> a, std::span<const float* const> b, float* c,
+  void run(std::span<const void* const> a, std::span<const void* const> b, float* c,
            int part) const;
 
   /// Name of the instruction set, for reports.

@@ -61,6 +61,11 @@ HWY_INLINE V fused_mul_add(V a, V b, V c) {
 #endif
 }
 
+// One term of f32 in a step.
+struct FusedProduct {
+  static HWY_INLINE V add(V a, V b, V c) { return fused_mul_add(a, b, c); }
+};
+
 // A zero of its own per accumulator: the compiler copies one zero into all of them instead, which
 // costs more than clearing a register.
 HWY_INLINE V fresh_zero() {
@@ -140,13 +145,13 @@ struct Accumulators {
     }
   }
 
-  // acc(r, j) = fma(A(r), b[j], acc(r, j))
-  template <int r = 0, class Column>
+  // acc(r, j) = Product::add(A(r), b[j], acc(r, j))
+  template <class Product, int r = 0, class Column>
   HWY_INLINE void step(const Column& a, const V* b) {
     if constexpr (r < kRows) {
       const V x = hn::Set(D(), *a.template at<r>());
-      for (int j = 0; j < kVecs; ++j) v[r][j] = fused_mul_add(x, b[j], v[r][j]);
-      step<r + 1>(a, b);
+      for (int j = 0; j < kVecs; ++j) v[r][j] = Product::add(x, b[j], v[r][j]);
+      step<Product, r + 1>(a, b);
     }
   }
 };

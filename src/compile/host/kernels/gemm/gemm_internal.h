@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/dot_unit.h"
+
 namespace tessera::kernels::gemm {
 
 /// What to do with a fresh node of the tree before it is stored: `merges` times, add the node on
@@ -80,7 +82,7 @@ using TileKernel = void (*)(const TileArgs& args);
 /// src[outer[starts[t] + o] + k[k]] to dst[t * tile_stride + k * ld + o]. Lanes beyond a tile's
 /// end up to ld hold zeros or copies of others.
 struct PackArgs {
-  const float* src;
+  const void* src;  ///< elements of the operands' type
   const std::int64_t* outer;
   const std::int32_t* outer_run;   ///< outer_run[o]: how many offsets from o on rise by one
   const std::int32_t* spaced_run;  ///< how many offsets from o on are equally spaced
@@ -92,9 +94,16 @@ struct PackArgs {
   int ld;
   std::int64_t tile_stride;
   float* dst;
+  /// Where a step has two terms, `k` has two offsets per step, and a run of them is that of the
+  /// first; `lone` says which steps have no second term: it is `padding` then.
+  const std::uint8_t* lone;
+  std::uint16_t padding;
 };
 
+using PackKernel = void (*)(const PackArgs& args);
+
 inline constexpr std::int64_t kLineFloats = 16;  ///< of a line of the caches
+inline constexpr std::int64_t kLineBytes = kLineFloats * sizeof(float);
 inline constexpr int kMaxTileRows = 14;
 inline constexpr int kMaxQuadRows = 4;
 inline constexpr int kMaxTileVectors = 2;
@@ -112,10 +121,22 @@ struct Kernels {
   /// Rows of a full tile that adds up four short leaves in registers, and its kernels; 0: none.
   int quad_mr;
   TileKernel quad_tiles[kNumOperands][kMaxTileVectors][kMaxQuadRows];
-  void (*pack)(const PackArgs& args);
+  PackKernel pack;
 };
 
 /// The kernels of the best instruction set of this machine.
 const Kernels& kernels();
+
+/// How operands of one type are multiplied. Tiles step over k: one step takes `terms` of a sum.
+struct Unit {
+  const Kernels* kernels = nullptr;  ///< nullptr: this machine does not have the unit
+  PackKernel pack = nullptr;
+  std::int64_t element_bytes = sizeof(float);
+  std::int64_t terms = 1;
+  bool reads_in_place = false;  ///< tiles can read A where it lies
+};
+
+Unit unit_of_f32();
+Unit unit_of_bf16(DotUnit unit);
 
 }  // namespace tessera::kernels::gemm

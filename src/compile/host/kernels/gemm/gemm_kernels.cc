@@ -6,6 +6,7 @@
 #include <hwy/foreach_target.h>
 // foreach_target.h comes first.
 #include <hwy/highway.h>
+#include <type_traits>
 #include <utility>
 
 #include "compile/host/kernels/gemm/gemm_internal.h"
@@ -17,7 +18,7 @@ namespace tessera::kernels::gemm::HWY_NAMESPACE {
 
 template <Operands kOperands, int kVecs, bool kQuads, int... r>
 void fill_tiles(TileKernel* out, std::integer_sequence<int, r...>) {
-  ((out[r] = &tile<r + 1, kVecs, kOperands, kQuads>), ...);
+  ((out[r] = &tile<r + 1, kVecs, kOperands, kQuads, FusedProduct>), ...);
 }
 
 template <Operands kOperands>
@@ -58,6 +59,10 @@ namespace tessera::kernels::gemm {
 HWY_EXPORT(table);
 
 const Kernels& kernels() { return HWY_DYNAMIC_DISPATCH(table)(); }
+
+Unit unit_of_f32() {
+  return {.kernels = &kernels(), .pack = kernels().pack, .reads_in_place = true};
+}
 
 }  // namespace tessera::kernels::gemm
 #endif  // HWY_ONCE

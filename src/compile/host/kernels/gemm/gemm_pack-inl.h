@@ -43,7 +43,7 @@ inline constexpr std::int64_t kFloatsAhead = 16 * kLineFloats;
 
 // Lanes lie next to each other: k after k, all tiles of one k, since memory is read best in order.
 HWY_INLINE void pack_unit_lanes(const PackArgs& args, int first_tile, int last_tile) {
-  const float* base = args.src + args.outer[args.starts[first_tile]];
+  const float* base = static_cast<const float*>(args.src) + args.outer[args.starts[first_tile]];
   const std::int64_t all = args.starts[last_tile] - args.starts[first_tile];
   const std::int64_t ahead = std::max<std::int64_t>(kFloatsAhead / all, 1);
   for (std::int64_t k = 0; k < args.k_count; ++k) {
@@ -144,7 +144,7 @@ HWY_INLINE void pack_lanes(const PackArgs& args, int tile, int first, int lanes)
   const float* rows[kMaxTileVectors * HWY_MAX_BYTES / 4];
   for (int i = 0; i < lanes; ++i) {
     // Lanes that do not exist repeat the last one: their products are never stored.
-    rows[i] = args.src + args.outer[std::min(begin + i, last)];
+    rows[i] = static_cast<const float*>(args.src) + args.outer[std::min(begin + i, last)];
   }
   const bool spaced = begin + lanes - 1 <= last && args.spaced_run[begin] >= lanes;
   float* dst = args.dst + tile * args.tile_stride + first;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -37,17 +38,28 @@ struct Layout {
   std::vector<std::int32_t> k_spaced_run;
 };
 
+/// The sum cut into steps of one term or, for units that take pairs, two: those of a leaf, of which
+/// the last one may be alone.
+struct Steps {
+  std::vector<std::int64_t> leaf_ends;
+  std::vector<std::uint8_t> lone;      ///< per step of two: whether the second term is missing
+  std::vector<std::int64_t> a_k, b_k;  ///< offsets; a missing term has that of the first one
+};
+
 }  // namespace gemm
 
 struct GemmPlan::State {
-  GemmProblem problem;
-  const gemm::Kernels* kernels = nullptr;
-  gemm::TreeProgram tree;
+  GemmProblem problem;  // without what `steps` has
+  gemm::Unit unit;
+  const gemm::Kernels* kernels = nullptr;  // of the unit
+  gemm::TreeProgram tree;                  // over steps
+  gemm::Steps steps;
   gemm::Layout a_layout, b_layout;
-  std::vector<std::int64_t> panel_starts;  // of N
-  std::int64_t batches = 0, m = 0, n = 0, k = 0;
-  std::int64_t panels = 0;  // of packed B
-  bool a_in_place = false;  // its rows lie along k
+  std::vector<std::int64_t> panel_starts;         // of N
+  std::int64_t batches = 0, m = 0, n = 0, k = 0;  // k: steps
+  std::int64_t terms = 0;                         // of a sum
+  std::int64_t panels = 0;                        // of packed B
+  bool a_in_place = false;                        // its rows lie along k
   bool b_in_place = false;  // its columns are adjacent, and too few rows read it to pack it
   std::int64_t longest_chunk = 1;
   std::int64_t block_panels = 1;  // panels of B that are packed at a time
@@ -58,7 +70,7 @@ struct GemmPlan::State {
   std::int64_t group_tiles = 1;   // tiles of A that are packed at a time
   std::int64_t batch_parts = 1, row_parts = 1, panel_parts = 1;
 
-  State(GemmProblem p, int threads);
+  State(GemmProblem p, const gemm::Unit& how, int threads);
 
   std::int64_t node_size() const { return tile_rows * kernels->nr; }
   std::int64_t panel_size(std::int64_t length) const {
@@ -67,10 +79,13 @@ struct GemmPlan::State {
   std::int64_t strip_size(std::int64_t length) const {
     return length * kernels->lda + gemm::kPanelGap;
   }
-  void pack_b_panels(const float* b, const gemm::Chunk& chunk, const gemm::Range& in_panels,
+  void pack_b_panels(const std::byte* b, const gemm::Chunk& chunk, const gemm::Range& in_panels,
                      float* to) const;
-  void run_part(std::span<const float* const> a, std::span<const float* const> b, float* c,
+  void run_part(std::span<const void* const> a, std::span<const void* const> b, float* c,
                 int part) const;
+  /// What packing either operand needs to know of a chunk of k.
+  gemm::PackArgs pack_args(const GemmOperand& operand, const gemm::Layout& layout,
+                           const gemm::Chunk& chunk) const;
 
  private:
   void check() const;

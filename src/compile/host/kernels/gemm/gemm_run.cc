@@ -57,7 +57,7 @@ class PartRun {
  public:
   PartRun(const State& state, int part);
   void zero(float* c) const;
-  void run(std::span<const float* const> a, std::span<const float* const> b, float* c);
+  void run(std::span<const void* const> a, std::span<const void* const> b, float* c);
 
   bool empty() const { return rows_.size() == 0 || panels_.size() == 0 || batches_.size() == 0; }
 
@@ -92,36 +92,40 @@ class PartRun {
   float* scratch_b_ = nullptr;
   float* stack_ = nullptr;
   float* slots_ = nullptr;
-  std::span<const float*const> a_, b_;  // per piece
+  std::span<const void*const> a_, b_;  // per piece
   float* c_ = nullptr;
 
   // The step being run.
   Range step_rows_, step_panels_;
   std::int64_t tiles_ = 0, tile_rows_ = 0, larger_tiles_ = 0;
-  const float* step_a_ = nullptr;
+  const std::byte* step_a_ = nullptr;
   float* step_c_ = nullptr;
-  const float* held_b_ = nullptr;  // what the scratch holds packed, if that is all of a part's B
+  const std::byte* held_b_ =
+      nullptr;                     // what the scratch holds packed, if that is all of a part's B
   gemm::Ahead ahead_a_, ahead_b_;  // read while tiles are computed
   std::int64_t lines_a_ = 0, lines_b_ = 0;  // per panel of a tile
 };
 
-const float* at_batch(std::span<const float* const> pieces, const GemmOperand& operand,
-                      const Chunk& chunk, std::int64_t batch) {
-  return pieces[static_cast<std::size_t>(chunk.piece)] + operand.batch[at(batch)];
+const std::byte* at_batch(std::span<const void* const> pieces, const GemmOperand& operand,
+                          std::int64_t element_bytes, const Chunk& chunk, std::int64_t batch) {
+  return static_cast<const std::byte*>(pieces[static_cast<std::size_t>(chunk.piece)]) +
+         operand.batch[at(batch)] * element_bytes;
 }
 
 // The part of an operand that one chunk reads, as rows of memory.
-gemm::Ahead rectangle(const float* base, const GemmOperand& operand, const gemm::Layout& layout,
+gemm::Ahead rectangle(const std::byte* base, const gemm::Unit& unit, const GemmOperand& operand,
+                      const std::vector<std::int64_t>& all_k, const gemm::Layout& layout,
                       const Range& outer, const Chunk& chunk) {
   gemm::Ahead ahead;
   if (outer.size() == 0) return ahead;
-  const std::int64_t length = chunk.k_end - chunk.k_begin;
-  const std::int64_t* k = operand.k.data() + chunk.k_begin;
+  const std::int64_t length = (chunk.k_end - chunk.k_begin) * unit.terms;
+  const std::int64_t* k = all_k.data() + chunk.k_begin * unit.terms;
+  const std::int64_t bytes = unit.element_bytes;
   const std::int64_t* first = operand.outer.data() + outer.begin;
   if (layout.outer_run[at(outer.begin)] >= outer.size()) {
-    ahead.start(base + *first, k, length, outer.size());
-  } else if (layout.k_run[at(chunk.k_begin)] >= length) {
-    ahead.start(base + *k, first, outer.size(), length);
+    ahead.start(base + *first * bytes, bytes, k, length, outer.size());
+  } else if (layout.k_run[at(chunk.k_begin * unit.terms)] >= length) {
+    ahead.start(base + *k * bytes, bytes, first, outer.size(), length);
   }
   return ahead;
 }
@@ -174,7 +178,7 @@ bool PartRun::advance(Step* step) const {
   return ++step->batch < batches_.size();
 }
 
-void PartRun::run(std::span<const float* const> a, std::span<const float* const> b, float* c) {
+void PartRun::run(std::span<const void* const> a, std::span<const void* const> b, float* c) {
   a_ = a;
   b_ = b;
   c_ = c;
@@ -188,8 +192,8 @@ void PartRun::run(std::span<const float* const> a, std::span<const float* const>
 const float* PartRun::prepare_b(const Step& step) {
   const Chunk& chunk = s_.tree.chunks[step.chunk];
   const std::int64_t batch = batches_.begin + step.batch;
-  const float* b = at_batch(b_, s_.problem.b, chunk, batch);
-  if (s_.b_in_place) return b + s_.problem.b.k[at(chunk.k_begin)];
+  const std::byte* b = at_batch(b_, s_.problem.b, s_.unit.element_bytes, chunk, batch);
+  if (s_.b_in_place) return reinterpret_cast<const float*>(b) + s_.steps.b_k[at(chunk.k_begin)];
   if (held_b_ != b) s_.pack_b_panels(b, chunk, step_panels_, scratch_b_);
   held_b_ = panel_blocks_ == 1 && s_.tree.chunks.size() == 1 ? b : nullptr;
   return scratch_b_;
@@ -204,7 +208,7 @@ void PartRun::run_step(const Step& step) {
   tiles_ = ceil_div(step_rows_.size(), s_.tile_rows);
   tile_rows_ = step_rows_.size() / tiles_;
   larger_tiles_ = step_rows_.size() % tiles_;
-  step_a_ = at_batch(a_, p.a, chunk, batch);
+  step_a_ = at_batch(a_, p.a, s_.unit.element_bytes, chunk, batch);
   step_c_ = c_ + p.c_batch[at(batch)];
   const float* b = prepare_b(step);
   ask_for_b(step);
@@ -217,10 +221,11 @@ void PartRun::ask_for_b(Step next) {
   ahead_b_ = {};
   if (s_.a_in_place || s_.b_in_place || !advance(&next)) return;
   const Chunk& chunk = s_.tree.chunks[next.chunk];
-  const float* b = at_batch(b_, s_.problem.b, chunk, batches_.begin + next.batch);
+  const std::byte* b =
+      at_batch(b_, s_.problem.b, s_.unit.element_bytes, chunk, batches_.begin + next.batch);
   if (b == held_b_) return;
   const Range wanted = columns(panels_of(next));
-  ahead_b_ = rectangle(b, s_.problem.b, s_.b_layout, wanted, chunk);
+  ahead_b_ = rectangle(b, s_.unit, s_.problem.b, s_.steps.b_k, s_.b_layout, wanted, chunk);
   lines_b_ = ceil_div(ahead_b_.lines(), tiles_ * step_panels_.size());
 }
 
@@ -233,13 +238,15 @@ void PartRun::ask_for_a(const Step& step, const Range& group) {
   const std::int64_t begin = is_last ? 0 : group.end;
   const Range tiles{begin, std::min(begin + s_.group_tiles, tiles_)};
   const Range rows{tile(tiles.begin).begin, tile(tiles.end - 1).end};
-  const float* a = at_batch(a_, s_.problem.a, chunk, batches_.begin + step.batch);
-  ahead_a_ = rectangle(a, s_.problem.a, s_.a_layout, rows, chunk);
+  const std::byte* a =
+      at_batch(a_, s_.problem.a, s_.unit.element_bytes, chunk, batches_.begin + step.batch);
+  ahead_a_ = rectangle(a, s_.unit, s_.problem.a, s_.steps.a_k, s_.a_layout, rows, chunk);
   lines_a_ = ceil_div(ahead_a_.lines(), tiles.size() * step_panels_.size());
 }
 
 // How the kernels can read these tiles of A where they lie, if they can.
 PartRun::Access PartRun::access(const Chunk& chunk, const Range& tiles) const {
+  if (!s_.unit.reads_in_place) return Access::none;
   const gemm::Layout& layout = s_.a_layout;
   const std::int64_t length = chunk.k_end - chunk.k_begin;
   const auto all_tiles = [&](const std::vector<std::int32_t>& runs) {
@@ -263,20 +270,14 @@ void PartRun::pack_a(const Chunk& chunk, const Range& tiles) const {
   for (std::int64_t t = tiles.begin; t < tiles.end; t += s_.strip_tiles)
     starts[strips++] = tile(t).begin;
   starts[strips] = tile(tiles.end - 1).end;
-  gemm::PackArgs args;
+  gemm::PackArgs args = s_.pack_args(s_.problem.a, s_.a_layout, chunk);
   args.src = step_a_;
-  args.outer = s_.problem.a.outer.data();
-  args.outer_run = s_.a_layout.outer_run.data();
-  args.spaced_run = s_.a_layout.spaced_run.data();
-  args.k = s_.problem.a.k.data() + chunk.k_begin;
-  args.k_run = s_.a_layout.k_run.data() + chunk.k_begin;
-  args.k_count = chunk.k_end - chunk.k_begin;
   args.starts = starts;
   args.tiles = static_cast<int>(strips);
   args.ld = s_.kernels->lda;
   args.tile_stride = s_.strip_size(args.k_count);
   args.dst = scratch_a_;
-  s_.kernels->pack(args);
+  s_.unit.pack(args);
 }
 
 void PartRun::run_group(const Step& step, const Range& tiles, const float* b) {
@@ -287,7 +288,7 @@ void PartRun::run_group(const Step& step, const Range& tiles, const float* b) {
     pack_a(chunk, tiles);
     ask_for_a(step, tiles);
   }
-  const std::int64_t* k = s_.problem.a.k.data() + chunk.k_begin;
+  const std::int64_t* k = s_.steps.a_k.data() + chunk.k_begin;  // where A is read in place
   const std::int64_t length = chunk.k_end - chunk.k_begin;
   gemm::TileArgs args;
   args.b = b;
@@ -295,7 +296,7 @@ void PartRun::run_group(const Step& step, const Range& tiles, const float* b) {
   args.chunk = &chunk;
   args.stack = stack_;
   args.b_stride = s_.b_in_place && length > 1
-                      ? s_.problem.b.k[at(chunk.k_begin + 1)] - s_.problem.b.k[at(chunk.k_begin)]
+                      ? s_.steps.b_k[at(chunk.k_begin + 1)] - s_.steps.b_k[at(chunk.k_begin)]
                       : s_.kernels->nr;
   const auto operands = s_.b_in_place               ? gemm::Operands::b_in_place
                         : how == Access::adjacent_k ? gemm::Operands::a_in_place
@@ -309,7 +310,7 @@ void PartRun::run_group(const Step& step, const Range& tiles, const float* b) {
       args.a = scratch_a_ + strip * s_.strip_size(length) + rows.begin - first;
       args.a_stride = s_.kernels->lda;
     } else {
-      args.a = step_a_ + outer[0] + k[0];
+      args.a = reinterpret_cast<const float*>(step_a_) + outer[0] + k[0];
       if (how == Access::adjacent_k) {
         args.a_stride = rows.size() > 1 ? outer[1] - outer[0] : 0;
       } else {
@@ -349,26 +350,37 @@ void PartRun::run_tile(const Chunk& chunk, std::int64_t t, gemm::Operands operan
 
 }  // namespace
 
-void GemmPlan::State::pack_b_panels(const float* b, const Chunk& chunk, const Range& in_panels,
+gemm::PackArgs GemmPlan::State::pack_args(const GemmOperand& operand, const gemm::Layout& layout,
+                                          const Chunk& chunk) const {
+  const bool is_a = &operand == &problem.a;
+  const std::int64_t first = chunk.k_begin * unit.terms;
+  gemm::PackArgs args = {};
+  args.outer = operand.outer.data();
+  args.outer_run = layout.outer_run.data();
+  args.spaced_run = layout.spaced_run.data();
+  args.k = (is_a ? steps.a_k : steps.b_k).data() + first;
+  args.k_run = layout.k_run.data() + first;
+  args.k_count = chunk.k_end - chunk.k_begin;
+  args.lone = unit.terms == 1 ? nullptr : steps.lone.data() + chunk.k_begin;
+  // The product of a missing term is -0.0, which changes no sum.
+  args.padding = is_a ? 0x8000 : 0;
+  return args;
+}
+
+void GemmPlan::State::pack_b_panels(const std::byte* b, const Chunk& chunk, const Range& in_panels,
                                     float* to) const {
   if (in_panels.size() == 0) return;
-  gemm::PackArgs args;
+  gemm::PackArgs args = pack_args(problem.b, b_layout, chunk);
   args.src = b;
-  args.outer = problem.b.outer.data();
-  args.outer_run = b_layout.outer_run.data();
-  args.spaced_run = b_layout.spaced_run.data();
-  args.k = problem.b.k.data() + chunk.k_begin;
-  args.k_run = b_layout.k_run.data() + chunk.k_begin;
-  args.k_count = chunk.k_end - chunk.k_begin;
   args.starts = panel_starts.data() + in_panels.begin;
   args.tiles = static_cast<int>(in_panels.size());
   args.ld = kernels->nr;
   args.tile_stride = panel_size(args.k_count);
   args.dst = to;
-  kernels->pack(args);
+  unit.pack(args);
 }
 
-void GemmPlan::State::run_part(std::span<const float* const> a, std::span<const float* const> b,
+void GemmPlan::State::run_part(std::span<const void* const> a, std::span<const void* const> b,
                                float* c, int part) const {
   PartRun run(*this, part);
   if (run.empty()) return;

@@ -13,6 +13,8 @@
 #include <string>
 #include <thread>
 
+#include <tessera/types.h>
+
 #include "compile/host/kernels/on_every_target.h"
 
 namespace tessera::kernels {
@@ -28,13 +30,15 @@ struct Reference {
   const GemmProblem& p;
   const float* a;
   const float* b;
+  DotUnit unit = DotUnit::portable;
 
   float leaf(std::size_t batch, std::size_t m, std::size_t n, std::int64_t begin,
              std::int64_t end) const {
     float sum = 0.0f;
     for (std::int64_t k = begin; k < end; ++k) {
-      sum = std::fma(a[p.a.batch[batch] + p.a.outer[m] + p.a.k[at(k)]],
-                     b[p.b.batch[batch] + p.b.outer[n] + p.b.k[at(k)]], sum);
+      const float x = a[p.a.batch[batch] + p.a.outer[m] + p.a.k[at(k)]];
+      const float y = b[p.b.batch[batch] + p.b.outer[n] + p.b.k[at(k)]];
+      sum = add_product(unit, sum, x, y);
     }
     return sum;
   }
@@ -264,7 +268,7 @@ TEST(Gemm, PiecesAreOneSum) {
       const Case whole = make_case(random, 1, m, n, pieces * length, ends, false);
       GemmProblem problem = whole.problem;
       problem.pieces = pieces;
-      std::vector<const float*> a, b;
+      std::vector<const void*> a, b;
       for (std::int64_t i = 0; i < pieces; ++i) {
         // Any layout of k: what comes before a piece goes into the place of its buffer.
         a.push_back(whole.a.data() + problem.a.k[at(i * length)]);
@@ -400,6 +404,166 @@ TEST(Gemm, PartsRunByThreadsGiveTheSameBits) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_TRUE(bits(serial) == bits(parallel));
+}
+
+// --- bf16
+
+std::vector<bfloat16> narrowed(const std::vector<float>& values) {
+  std::vector<bfloat16> out;
+  for (const float x : values) out.push_back(bfloat16(x));
+  return out;
+}
+
+// A problem of bf16, with the values as f32 for the reference.
+struct NarrowCase {
+  Case wide;
+  std::vector<bfloat16> a, b;
+
+  explicit NarrowCase(Case of_floats)
+      : wide(std::move(of_floats)), a(narrowed(wide.a)), b(narrowed(wide.b)) {
+    wide.a.assign(a.begin(), a.end());
+    wide.b.assign(b.begin(), b.end());
+  }
+};
+
+// Products around the least normal number, so that sums become subnormal and normal again.
+void make_tiny(Random& random, std::vector<float>& values) {
+  for (float& x : values) x = std::ldexp(x, static_cast<int>(random.integer(-68, -58)));
+}
+
+std::vector<float> run(const NarrowCase& c, DotUnit unit, Random& random) {
+  const GemmPlan plan(c.wide.problem, unit, static_cast<int>(random.integer(1, 8)));
+  std::vector<float> out(at(c.wide.c_size), kUntouched);
+  for (int part = plan.num_parts(); part-- > 0;) plan.run(c.a.data(), c.b.data(), out.data(), part);
+  return out;
+}
+
+void expect_exact(const NarrowCase& c, Random& random) {
+  for (const DotUnit unit : kDotUnits) {
+    std::vector<float> expected(at(c.wide.c_size), kUntouched);
+    Reference{c.wide.problem, c.wide.a.data(), c.wide.b.data(), unit}.run(expected.data());
+    on_every_target([&] {
+      if (!has_dot_unit(unit)) return;
+      EXPECT_TRUE(bits(run(c, unit, random)) == bits(expected))
+          << name(unit) << ", " << describe(c.wide);
+    });
+  }
+}
+
+TEST(GemmOfBf16, EqualsTheUnitsDefinition) {
+  Random random;
+  for (int i = 0; i < 250; ++i) {
+    const std::int64_t k = random.integer(1, 130);
+    Case c = make_case(random, random.integer(1, 3), random.integer(1, 60), random.integer(1, 70),
+                       k, random_leaves(random, k), i % 4 == 0);
+    if (i % 3 == 0) {
+      make_tiny(random, c.a);
+      make_tiny(random, c.b);
+    }
+    expect_exact(NarrowCase(std::move(c)), random);
+  }
+}
+
+TEST(GemmOfBf16, EveryBitPattern) {
+  Random random;
+  for (int i = 0; i < 50; ++i) {
+    Case c = make_case(random, 1, 28, 64, 4, even_leaves(4, 1), false);
+    for (auto* values : {&c.a, &c.b}) {
+      for (float& x : *values)
+        x = bfloat16::from_bits(static_cast<std::uint16_t>(random.integer(0, 0xffff)));
+    }
+    expect_exact(NarrowCase(std::move(c)), random);
+  }
+}
+
+TEST(GemmOfBf16, EverySizeOfTile) {
+  Random random;
+  for (std::int64_t m = 1; m <= 30; ++m) {
+    for (std::int64_t n : {1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 48, 63})
+      expect_exact(NarrowCase(make_case(random, 1, m, n, 11, even_leaves(11, 8), false)), random);
+  }
+}
+
+TEST(GemmOfBf16, SumsOfSeveralChunks) {
+  Random random;
+  for (std::int64_t k : {500, 1024, 2501, 7000}) {
+    for (std::int64_t leaves : {1, 8, 11}) {
+      expect_exact(NarrowCase(make_case(random, 1, random.integer(1, 20), random.integer(1, 40), k,
+                                        even_leaves(k, leaves), false)),
+                   random);
+    }
+  }
+}
+
+TEST(GemmOfBf16, EmptyOperandsAndLeaves) {
+  Random random;
+  expect_exact(NarrowCase(make_case(random, 2, 3, 5, 0, {0, 0, 0}, false)), random);
+  expect_exact(NarrowCase(make_case(random, 2, 0, 5, 4, {1, 4}, false)), random);
+  expect_exact(NarrowCase(make_case(random, 2, 3, 0, 4, {1, 4}, false)), random);
+  for (const Ends& ends : {Ends{0, 1}, Ends{1, 1}, Ends{0, 3, 3, 4}, Ends{1, 1, 2, 5}})
+    expect_exact(NarrowCase(make_case(random, 1, 3, 5, ends.back(), ends, false)), random);
+}
+
+TEST(GemmOfBf16, PiecesAreOneSum) {
+  Random random;
+  for (const std::int64_t pieces : {2, 8}) {
+    const std::int64_t length = 2 * random.integer(20, 100) + 1, m = 30, n = 40;
+    Ends ends;
+    for (std::int64_t i = 1; i <= pieces * 8; ++i) ends.push_back(i * length / 8);
+    Case plain = make_case(random, 1, m, n, pieces * length, ends, false);
+    GemmProblem& p = plain.problem;
+    p.a = {{0}, steps(m, pieces * length), steps(pieces * length, 1)};
+    p.b = {{0}, steps(n, 1), steps(pieces * length, n)};
+    plain.a = random.values(m * pieces * length, false);
+    plain.b = random.values(n * pieces * length, false);
+    const NarrowCase whole(std::move(plain));
+    GemmProblem problem = whole.wide.problem;
+    problem.pieces = pieces;
+    std::vector<const void*> a, b;
+    for (std::int64_t i = 0; i < pieces; ++i) {
+      a.push_back(whole.a.data() + i * length);
+      b.push_back(whole.b.data() + i * length * n);
+    }
+    for (std::int64_t i = 0; i < pieces * length; ++i) {
+      problem.a.k[at(i)] = i % length;
+      problem.b.k[at(i)] = i % length * n;
+    }
+    for (const DotUnit unit : kDotUnits) {
+      if (!has_dot_unit(unit)) continue;
+      const GemmPlan plan(problem, unit, 3);
+      std::vector<float> out(at(whole.wide.c_size), kUntouched);
+      for (int part = 0; part < plan.num_parts(); ++part) plan.run(a, b, out.data(), part);
+      EXPECT_TRUE(bits(out) == bits(run(whole, unit, random))) << name(unit);
+    }
+  }
+}
+
+// What is said of units of bf16: only subnormals tell them apart.
+TEST(GemmOfBf16, UnitsAgreeWhereNothingIsSubnormal) {
+  Random random;
+  float x = 0;
+  float y = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const bfloat16 a(random.value(false));
+    const bfloat16 b(static_cast<float>(random.integer(1, 100)));
+    if (std::abs(static_cast<float>(a)) < 1e-20F && a != 0.0F) continue;
+    x = add_product(DotUnit::portable, x, a, b);
+    y = add_product(DotUnit::avx512_bf16, y, a, b);
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(x), std::bit_cast<std::uint32_t>(y));
+  }
+  EXPECT_NE(x, 0.0F);
+  EXPECT_EQ(add_product(DotUnit::portable, 0.0F, 0x1p-70F, 0x1p-70F), 0x1p-140F);
+  EXPECT_EQ(add_product(DotUnit::avx512_bf16, 0.0F, 0x1p-70F, 0x1p-70F), 0.0F);
+}
+
+TEST(GemmOfBf16, UnitsThatAMachineLacksAreRefused) {
+  const GemmOperand one{{0}, {0}, {0}};
+  on_every_target([&] {
+    for (const DotUnit unit : kDotUnits) {
+      if (has_dot_unit(unit)) continue;
+      EXPECT_THROW(GemmPlan({one, one, {0}, {0}, {1}}, unit), std::invalid_argument);
+    }
+  });
 }
 
 TEST(Gemm, ContradictoryTablesAreRefused) {

@@ -111,7 +111,7 @@ struct PanelInPlace {
 };
 
 // Reads A and B of a tile, k after k.
-template <int kRows, int kVecs, class Rows, class Panel>
+template <int kRows, int kVecs, class Rows, class Panel, class Product>
 struct Stream {
   Rows rows;
   Panel panel;
@@ -123,7 +123,7 @@ struct Stream {
     if constexpr (i < kCount) {
       V x[count(kVecs)];
       for (int j = 0; j < kVecs; ++j) x[j] = panel.template vector<i>(j);
-      acc.step(rows.template column<i>(), x);
+      acc.template step<Product>(rows.template column<i>(), x);
       steps<kCount, i + 1>(acc);
     }
   }
@@ -182,14 +182,14 @@ HWY_INLINE void store_result(const Accumulators<kRows, kVecs>& acc, const TileAr
   }
 }
 
-template <int kRows, int kVecs, Operands kOperands, bool kQuads>
+template <int kRows, int kVecs, Operands kOperands, bool kQuads, class Product>
 void tile(const TileArgs& args) {
   Accumulators<kRows, kVecs> acc;
   using Rows = std::conditional_t<kOperands == Operands::a_in_place, StridedRows<kRows>,
                                   AdjacentRows<kRows>>;
   using Panel = std::conditional_t<kOperands == Operands::b_in_place, PanelInPlace<kVecs>,
                                    PackedPanel<kVecs>>;
-  Stream<kRows, kVecs, Rows, Panel> stream(args);
+  Stream<kRows, kVecs, Rows, Panel, Product> stream(args);
   const Chunk& chunk = *args.chunk;
   float* slot_top = args.slots + chunk.slot * kNodeSize<kRows, kVecs>;
   if (chunk.resumes) {

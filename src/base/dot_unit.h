@@ -1,0 +1,43 @@
+// Units that multiply bf16 and add in f32. The bits of a product of bf16 arrays depend on the unit:
+// each is defined by what it does to one sum, term after term in the order of the sum.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <string_view>
+
+namespace tessera {
+
+/// portable: fused multiply adds of f32, on every machine. avx512_bf16: vdpbf16ps, whose terms,
+/// too, are added one after another, but subnormal factors and sums are zeros of their sign.
+enum class DotUnit : std::uint8_t { portable, avx512_bf16 };
+/// The slowest first.
+inline constexpr DotUnit kDotUnits[] = {DotUnit::portable, DotUnit::avx512_bf16};
+/// `portable`, `avx512_bf16`.
+std::string_view name(DotUnit unit);
+
+namespace detail {
+
+inline constexpr float kLeastNormal = 0x1p-126F;
+
+inline float without_subnormal(float x) {
+  return std::abs(x) < kLeastNormal ? std::copysign(0.0F, x) : x;
+}
+
+}  // namespace detail
+
+/// The sum after one more term of factors that are bf16. A leaf of a sum starts from +0.0; nodes of
+/// the tree are added as f32 by all units.
+inline float add_product(DotUnit unit, float sum, float x, float y) {
+  if (unit == DotUnit::portable) return std::fma(x, y, sum);
+  x = detail::without_subnormal(x);
+  y = detail::without_subnormal(y);
+  const float rounded = std::fma(x, y, sum);
+  // A sum is subnormal if it is so when it is rounded to 24 bits with exponents without bound. In
+  // double it is exact wherever that matters.
+  constexpr double kLeastRoundedUp = 0x1p-126 - 0x1p-151;
+  const double exact = static_cast<double>(x) * static_cast<double>(y) + static_cast<double>(sum);
+  return std::abs(exact) < kLeastRoundedUp ? std::copysign(0.0F, rounded) : rounded;
+}
+
+}  // namespace tessera

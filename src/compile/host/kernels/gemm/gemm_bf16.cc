@@ -1,0 +1,120 @@
+// How bf16 is multiplied: widened as it is packed, or by units of its own.
+#include <algorithm>
+#include <bit>
+
+#include "compile/host/kernels/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "compile/host/kernels/gemm/gemm_bf16.cc"
+#include <hwy/foreach_target.h>
+// foreach_target.h comes first.
+#include <hwy/highway.h>
+#include <utility>
+
+#include "compile/host/kernels/gemm/gemm_internal.h"
+#include "compile/host/kernels/gemm/gemm_pack_bf16-inl.h"
+#include "compile/host/kernels/gemm/gemm_tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::gemm::HWY_NAMESPACE {
+
+Unit portable() { return {.kernels = nullptr, .pack = &pack_bf16<AsFloats>, .element_bytes = 2}; }
+
+#if HWY_TARGET == HWY_AVX3 && (HWY_COMPILER_GCC || HWY_COMPILER_CLANG)
+
+// For each lane: the product of the high halves, then that of the low halves. Not an intrinsic: the
+// instruction set of this file's functions does not have it.
+struct PairProduct {
+  static HWY_INLINE V add(V a, V b, V c) {
+    asm("vdpbf16ps %2, %1, %0" : "+v"(c.raw) : "v"(a.raw), "v"(b.raw));
+    return c;
+  }
+};
+
+template <int kVecs, bool kQuads, int... r>
+void fill_pair_tiles(TileKernel* out, std::integer_sequence<int, r...>) {
+  ((out[r] = &tile<r + 1, kVecs, Operands::packed, kQuads, PairProduct>), ...);
+}
+
+// Terms whose sums show in which order they are added, how they are rounded and what becomes of
+// subnormals.
+struct Probe {
+  float sum, x0, y0, x1, y1;
+};
+constexpr Probe kProbes[] = {{1.0F, 0x1p24F, 1.0F, -0x1p24F, 1.0F},
+                             {0x1p24F, 1.0F, 1.0F, 1.0F, 1.0F},
+                             {0x1p-126F, -0x1p-90F, 0x1p-60F, -0.0F, 1.0F},
+                             {0x1p-126F, -0x1p-90F, 0x1p-61F, -0.0F, 1.0F},
+                             {0x1p-126F, 0x1.8p-100F, -0x1p-26F, 0x1.8p-100F, 0x1p-26F},
+                             {0.0F, 0x1p-130F, 0x1p100F, 0x1p100F, -0x1p-130F},
+                             {0x1p127F, 0x1p127F, 1.0F, -0x1p127F, 1.0F},
+                             {-0.0F, -0.0F, 1.0F, 0x1p-80F, -0x1p-80F}};
+
+// Whether the instruction does what the unit is defined to do.
+bool is_as_defined() {
+  return std::all_of(std::begin(kProbes), std::end(kProbes), [](const Probe& p) {
+    const auto pair = [](float first, float second) {
+      return hn::BitCast(D(), hn::Set(D32(), (std::bit_cast<std::uint32_t>(first) & 0xffff0000u) |
+                                                 std::bit_cast<std::uint32_t>(second) >> 16));
+    };
+    const V found = PairProduct::add(pair(p.x0, p.x1), pair(p.y0, p.y1), hn::Set(D(), p.sum));
+    const float first = add_product(DotUnit::avx512_bf16, p.sum, p.x0, p.y0);
+    const float wanted = add_product(DotUnit::avx512_bf16, first, p.x1, p.y1);
+    return std::bit_cast<std::uint32_t>(hn::GetLane(found)) == std::bit_cast<std::uint32_t>(wanted);
+  });
+}
+
+Unit avx512_bf16() {
+  static const bool kHas = __builtin_cpu_supports("avx512bf16") && is_as_defined();
+  if (!kHas) return {};
+  static const Kernels kTable = [] {
+    Kernels out = {};
+    out.target = hwy::TargetName(HWY_TARGET);
+    out.mr = kTileRows;
+    out.nr = kTileCols;
+    out.lda = kPackedRows;
+    out.lanes = kLanes;
+    out.quad_mr = kQuadRows;
+    auto* tiles = out.tiles[static_cast<int>(Operands::packed)];
+    constexpr auto kRows = std::make_integer_sequence<int, kTileRows>();
+    fill_pair_tiles<1, false>(tiles[0], kRows);
+    fill_pair_tiles<2, false>(tiles[1], kRows);
+    auto* quads = out.quad_tiles[static_cast<int>(Operands::packed)];
+    constexpr auto kQuad = std::make_integer_sequence<int, kQuadRows>();
+    fill_pair_tiles<1, true>(quads[0], kQuad);
+    fill_pair_tiles<2, true>(quads[1], kQuad);
+    return out;
+  }();
+  return {.kernels = &kTable, .pack = &pack_bf16<AsPairs>, .element_bytes = 2, .terms = 2};
+}
+
+#else
+
+Unit avx512_bf16() { return {}; }
+
+#endif
+
+}  // namespace tessera::kernels::gemm::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tessera::kernels {
+
+namespace gemm {
+
+HWY_EXPORT(portable);
+HWY_EXPORT(avx512_bf16);
+
+Unit unit_of_bf16(DotUnit unit) {
+  if (unit == DotUnit::avx512_bf16) return HWY_DYNAMIC_DISPATCH(avx512_bf16)();
+  Unit result = HWY_DYNAMIC_DISPATCH(portable)();
+  result.kernels = &kernels();
+  return result;
+}
+
+}  // namespace gemm
+
+bool has_dot_unit(DotUnit unit) { return gemm::unit_of_bf16(unit).kernels != nullptr; }
+
+}  // namespace tessera::kernels
+#endif  // HWY_ONCE
