@@ -24,6 +24,7 @@ class Contender:
     group: str  # contenders of one group do the same work on the same layout
     command: list
     work: str = ""  # all runs of the same work by Tessera have the same bits
+    draws: bool = False  # dropout, or initial values of its own: losses are not those of the others
     runs: list = dataclasses.field(default_factory=list)
     error: str = ""
 
@@ -35,6 +36,17 @@ class Contender:
 
     def median(self, key):
         return statistics.median(self.values(key)) if self.values(key) else None
+
+
+def fast(contender):
+    """The same with sums that wait until they are needed."""
+    return dataclasses.replace(contender, name="Tessera, fast", runs=[],
+                               command=[*contender.command, "--numerics", "fast"])
+
+
+def pytorch(group, command):
+    return [Contender("PyTorch, eager", group, command, draws=True),
+            Contender("PyTorch, compile", group, [*command, "--compile"], draws=True)]
 
 
 def lm_contenders(args):
@@ -49,11 +61,11 @@ def lm_contenders(args):
         group = f"8 devices, {params}"
         layout = ["--mesh", "data=8", "--params", params]
         contenders.append(Contender("Tessera", group, tessera + layout))
+        contenders.append(fast(contenders[-1]))
         contenders.append(Contender("JAX", group, jax + ["--devices", "8", "--params", params]))
     contenders.append(Contender("Tessera", "1 device", tessera + ["--mesh", "none"]))
     contenders.append(Contender("JAX", "1 device", jax + ["--devices", "1"]))
-    contenders.append(Contender("PyTorch, eager", "1 device", torch))
-    return contenders
+    return contenders + pytorch("1 device", torch)
 
 
 def lm_gflop():
@@ -75,6 +87,7 @@ def mlp_contenders(args):
     for form, flags in (("scan", []), ("loop", ["--loop"])):
         group = f"2x4 devices, {form}"
         contenders.append(Contender("Tessera", group, tessera + flags, form))
+        contenders.append(fast(contenders[-1]))
         contenders.append(Contender("JAX", group, jax + flags))
     return contenders
 
@@ -94,10 +107,11 @@ def vit_contenders(args):
     contenders = []
     for name, mesh in (("4x2", "batch=4,model=2"), ("8x1", "batch=8,model=1"), ("none", "none")):
         group = "1 device" if name == "none" else f"{name} devices"
-        contenders.append(Contender("Tessera", group, tessera + ["--mesh", mesh]))
-        contenders.append(Contender("JAX", group, jax + ["--mesh", name]))
-    contenders.append(Contender("PyTorch, eager", "1 device", torch))
-    return contenders
+        contenders.append(Contender("Tessera", group, tessera + ["--mesh", mesh], draws=True))
+        if name != "none":
+            contenders.append(fast(contenders[-1]))
+        contenders.append(Contender("JAX", group, jax + ["--mesh", name], draws=True))
+    return contenders + pytorch("1 device", torch)
 
 
 def vit_gflop():
@@ -113,7 +127,8 @@ def pipeline_contenders(args):
     jax = [str(args.venv / "bin" / "python"), "-B", str(PEERS / "pipeline_transformer.py"), *flags]
     tessera = [str(args.tessera), "train", "pipeline", *flags, "--json", "-", "--progress", "off",
                "--mesh", "fsdp=4", "--d-model", "256", "--seq", "128"]
-    return [Contender("Tessera", "fsdp=4", tessera), Contender("JAX", "fsdp=4", jax)]
+    exact = Contender("Tessera", "fsdp=4", tessera)
+    return [exact, fast(exact), Contender("JAX", "fsdp=4", jax)]
 
 
 def pipeline_gflop():
@@ -228,6 +243,20 @@ def same_bits(contenders):
     return f"DIFFERENT BITS: {len(different)} results among {len(runs)} runs of Tessera", False
 
 
+def same_losses(contenders):
+    """How far the losses of one group are from each other, step by step, and whether that is round
+    off."""
+    worst = 0.0
+    for group in {c.group for c in contenders}:
+        curves = [run["losses"] for c in contenders if c.group == group and not c.draws
+                  for run in c.runs if run.get("losses")]
+        for values in zip(*curves):
+            worst = max(worst, (max(values) - min(values)) / max(map(abs, values)))
+    if all(c.draws for c in contenders):
+        return "losses are not compared: each contender draws dropout or values of its own", True
+    return f"losses of the contenders differ by at most {worst:.1e}", worst < 1e-4
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("model", choices=sorted(MODELS))
@@ -266,10 +295,11 @@ def main():
     bits, is_exact = same_bits(contenders)
     print(f"## {args.model}: {args.rounds} rounds of {args.steps} steps\n")
     print("\n".join(table(contenders, gflop(), peak)), end="\n\n")
-    print("\n".join(f"- {line}" for line in (*description, peak_line, bits)))
+    losses, is_same = same_losses(contenders)
+    print("\n".join(f"- {line}" for line in (*description, peak_line, bits, losses)))
     if args.json:
         args.json.write_text(json.dumps({f"{c.name}, {c.group}": c.runs for c in contenders}))
-    sys.exit(0 if is_exact and not any(c.error for c in contenders) else 1)
+    sys.exit(0 if is_exact and is_same and not any(c.error for c in contenders) else 1)
 
 
 main()
