@@ -52,6 +52,17 @@ TEST(IrErrors, UnknownAttribute) {
             "  cure:   remove 'fast'");
 }
 
+TEST(IrErrors, AttributeOfAnotherKind) {
+  const std::string text = error_of(
+      "  %1: f32[2,3] = scan[body={(%0: f32[3]) {\n    return %0\n  }}, length=2, num_carry=0, "
+      "num_consts=0, reverse=32] %0");
+  EXPECT_EQ(text,
+            "parse: line 2: scan: attribute 'reverse' is of the wrong kind\n"
+            "  found:  f32[2,3] in '%1: f32[2,3] = scan[body={(%0: f32[3]) { ...'\n"
+            "  wanted: reverse is true or false\n"
+            "  cure:   write reverse as true or false");
+}
+
 TEST(IrErrors, MissingAttribute) {
   const std::string text = error_of("  %1: f32[2] = reduce_sum %0");
   EXPECT_EQ(text,

@@ -304,7 +304,7 @@ TEST(SettingErrors, NoPassOfThatName) {
             "  where:  <this line>\n"
             "  found:  remove_everything\n"
             "  wanted: remove_dead_code, merge_common_subexpressions, combine_collectives, "
-            "recompute_cheap_values\n"
+            "sink_into_loops, recompute_cheap_values\n"
             "  cure:   leave it out of the disabled passes");
 }
 

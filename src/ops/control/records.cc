@@ -73,6 +73,7 @@ std::vector<Type> scan_shape(const ShapeContext& c) {
   const std::size_t num_carry = count_of(c, "num_carry", c.operands.size() - num_consts);
   const std::int64_t length = integer_of(c, "length");
   if (length < 0) c.fail("a negative length", "length 0 or more", "count the slices again");
+  boolean_of(c, "reverse");
   std::vector<Type> wanted = slice_of(c.operands, 0, num_consts + num_carry);
   for (std::size_t i = wanted.size(); i < c.operands.size(); ++i) {
     Type type = c.operands[i];
