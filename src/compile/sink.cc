@@ -76,6 +76,14 @@ class Sinking {
     return std::find(first, scan_.results.end(), id) != scan_.results.end();
   }
   bool is_before(ValueId id) const { return definition_[id] == kNone || definition_[id] < loop_; }
+  bool is_read_by_moved(ValueId id) const {
+    return std::any_of(readers_[id].begin(), readers_[id].end(),
+                       [&](std::size_t reader) { return is_moved_[reader]; });
+  }
+  bool is_read_by_moved_only(ValueId id) const {
+    return std::all_of(readers_[id].begin(), readers_[id].end(),
+                       [&](std::size_t reader) { return is_moved_[reader]; });
+  }
   const Equation* definition(ValueId id) const {
     return definition_[id] == kNone ? nullptr : &f_.equations[definition_[id]];
   }
@@ -165,13 +173,8 @@ bool Sinking::reads_what_it_can(std::size_t index) const {
 /// Whether something that is not moved reads the result, which is no output.
 bool Sinking::stays_needed(std::size_t index) const {
   const ValueId result = f_.equations[index].results[0];
-  const auto& readers = readers_[result];
-  const bool all = std::all_of(readers.begin(), readers.end(),
-                               [&](std::size_t reader) { return is_moved_[reader]; });
-  const bool any = std::any_of(readers.begin(), readers.end(),
-                               [&](std::size_t reader) { return is_moved_[reader]; });
-  if (!is_late_[result] && !any) return true;
-  return !all && !is_output_[result];
+  if (!is_late_[result] && !is_read_by_moved(result)) return true;
+  return !is_read_by_moved_only(result) && !is_output_[result];
 }
 
 /// The most equations of which each reads what is known in the body, and is read there only.
@@ -193,20 +196,16 @@ void Sinking::choose_candidates() {
 
 bool Sinking::spares_a_result() const {
   return std::any_of(scan_.results.begin(), scan_.results.end(), [&](ValueId id) {
-    const auto& readers = readers_[id];
-    return is_stacked_result(id) && !is_output_[id] && !readers.empty() &&
-           std::all_of(readers.begin(), readers.end(),
-                       [&](std::size_t reader) { return is_moved_[reader]; });
+    return is_stacked_result(id) && !is_output_[id] && !readers_[id].empty() &&
+           is_read_by_moved_only(id);
   });
 }
 
 /// An input that the loop would now read last may have to give its memory to a result.
 bool Sinking::keeps_inputs_free() const {
   for (const ValueId input : f_.inputs) {
+    if (!is_read_by_moved(input)) continue;
     const auto& readers = readers_[input];
-    const bool moves = std::any_of(readers.begin(), readers.end(),
-                                   [&](std::size_t reader) { return is_moved_[reader]; });
-    if (!moves) continue;
     const bool is_read_later = std::any_of(readers.begin(), readers.end(), [&](std::size_t reader) {
       return reader > loop_ && !is_moved_[reader];
     });

@@ -9,7 +9,6 @@
 #include <hwy/foreach_target.h>
 // foreach_target.h comes first.
 #include <hwy/highway.h>
-#include <utility>
 
 #include "compile/host/kernels/gemm/gemm_internal.h"
 #include "compile/host/kernels/gemm/gemm_pack_bf16-inl.h"
@@ -30,11 +29,6 @@ struct PairProduct {
     return c;
   }
 };
-
-template <int kVecs, bool kQuads, int... r>
-void fill_pair_tiles(TileKernel* out, std::integer_sequence<int, r...>) {
-  ((out[r] = &tile<r + 1, kVecs, Operands::packed, kQuads, PairProduct>), ...);
-}
 
 // Terms whose sums show in which order they are added, how they are rounded and what becomes of
 // subnormals.
@@ -68,21 +62,8 @@ Unit avx512_bf16() {
   static const bool kHas = __builtin_cpu_supports("avx512bf16") && is_as_defined();
   if (!kHas) return {};
   static const Kernels kTable = [] {
-    Kernels out = {};
-    out.target = hwy::TargetName(HWY_TARGET);
-    out.mr = kTileRows;
-    out.nr = kTileCols;
-    out.lda = kPackedRows;
-    out.lanes = kLanes;
-    out.quad_mr = kQuadRows;
-    auto* tiles = out.tiles[static_cast<int>(Operands::packed)];
-    constexpr auto kRows = std::make_integer_sequence<int, kTileRows>();
-    fill_pair_tiles<1, false>(tiles[0], kRows);
-    fill_pair_tiles<2, false>(tiles[1], kRows);
-    auto* quads = out.quad_tiles[static_cast<int>(Operands::packed)];
-    constexpr auto kQuad = std::make_integer_sequence<int, kQuadRows>();
-    fill_pair_tiles<1, true>(quads[0], kQuad);
-    fill_pair_tiles<2, true>(quads[1], kQuad);
+    Kernels out = kernels_without_tiles();
+    fill_tiles<Operands::packed, PairProduct>(out);
     return out;
   }();
   return {.kernels = &kTable, .pack = &pack_bf16<AsPairs>, .element_bytes = 2, .terms = 2};

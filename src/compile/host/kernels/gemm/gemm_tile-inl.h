@@ -10,6 +10,7 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 #include <type_traits>
+#include <utility>
 
 #include "compile/host/kernels/gemm/gemm_accumulators-inl.h"
 #include "compile/host/kernels/gemm/gemm_internal.h"
@@ -223,6 +224,34 @@ void tile(const TileArgs& args) {
   } else {
     acc.store(slot_top);
   }
+}
+
+// A table for tiles of this instruction set, none of them filled in.
+inline Kernels kernels_without_tiles() {
+  Kernels out = {};
+  out.target = hwy::TargetName(HWY_TARGET);
+  out.mr = kTileRows;
+  out.nr = kTileCols;
+  out.lda = kPackedRows;
+  out.lanes = kLanes;
+  out.quad_mr = kQuadRows;
+  return out;
+}
+
+template <Operands kOperands, int kVecs, bool kQuads, class Product, int... r>
+void fill_tiles(TileKernel* out, std::integer_sequence<int, r...>) {
+  ((out[r] = &tile<r + 1, kVecs, kOperands, kQuads, Product>), ...);
+}
+
+template <Operands kOperands, class Product>
+void fill_tiles(Kernels& out) {
+  constexpr auto kKind = static_cast<int>(kOperands);
+  constexpr auto kRows = std::make_integer_sequence<int, kTileRows>();
+  fill_tiles<kOperands, 1, false, Product>(out.tiles[kKind][0], kRows);
+  fill_tiles<kOperands, 2, false, Product>(out.tiles[kKind][1], kRows);
+  constexpr auto kQuad = std::make_integer_sequence<int, kQuadRows>();
+  fill_tiles<kOperands, 1, true, Product>(out.quad_tiles[kKind][0], kQuad);
+  fill_tiles<kOperands, 2, true, Product>(out.quad_tiles[kKind][1], kQuad);
 }
 
 }  // namespace tessera::kernels::gemm::HWY_NAMESPACE
