@@ -1,17 +1,23 @@
-// Control flow that stays in the compiled program: scan, while_loop, fori_loop, cond, switch_case.
+// Control flow that stays in the compiled program: scan, while_loop, fori_loop, cond, switch_case,
+// and treduce, the loop over microbatches that a pipeline runs.
 //
 //   auto [last, sums] = scan([&](Array sum, Array x) { sum = sum + x; return std::pair(sum, sum);
 //   },
 //                            zeros({}), xs);
 //   Array n = while_loop([](Array i) { return i < 10; }, [](Array i) { return i + 1; }, i0);
 //   Array y = cond(pred, [](Array x) { return x; }, [](Array x) { return -x; }, x);
+//   auto [loss, grads] = treduce(loss_and_grads, microbatches, Interleaved1F1B{4});
 //
 // Carries and results are trees. Functions may capture arrays; they are traced once. Outside of
 // jit the whole construct is compiled and run at once. scan, fori_loop, cond and switch_case have
 // derivatives; a while_loop has none.
 #pragma once
 
+#include <functional>
+#include <variant>
+
 #include <tessera/jit.h>
+#include <tessera/schedule.h>
 
 namespace tessera {
 
@@ -90,6 +96,93 @@ auto switch_case(const Operand& index, std::tuple<Branches...> branches, const A
 template <typename T, typename F, typename... Args>
 auto cond(const Operand& pred, T on_true, F on_false, const Args&... args) {
   return switch_case(pred, std::tuple<F, T>(std::move(on_false), std::move(on_true)), args...);
+}
+
+// --- loops over microbatches
+
+/// How treduce puts together what its function returns for each microbatch.
+struct Add {};  // the sum, from zeros, in the order of the microbatches
+struct Max {};  // the largest
+struct Concat {
+  std::int64_t axis = 0;  // a new dimension, one index per microbatch
+};
+
+namespace detail {
+
+using ReduceOperation = std::variant<Add, Max, Concat>;
+
+template <typename Op, typename R>
+void append_operations(const Op& op, const R& result, std::vector<ReduceOperation>& operations) {
+  if constexpr (TupleLike<Op>) {
+    static_assert(std::tuple_size_v<Op> == std::tuple_size_v<R>,
+                  "treduce: a tuple of operations has one for each part of the result");
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      (append_operations(std::get<I>(op), std::get<I>(result), operations), ...);
+    }
+    (std::make_index_sequence<std::tuple_size_v<Op>>());
+  } else {
+    operations.insert(operations.end(), count_leaves(result), op);
+  }
+}
+
+/// `operations`: one per leaf of a result of the body.
+Outcome treduce(Body& body, const Schedule& schedule,
+                const std::function<std::vector<ReduceOperation>(const void*)>& operations,
+                const std::source_location& where);
+Array microbatch_numbers(std::int64_t length, const std::source_location& where);
+Array mark_stage_end(const Array& array, std::int64_t stage, const Span& where);
+/// The number of the next stage that ends; -1 outside of a pipeline.
+std::int64_t next_stage();
+
+}  // namespace detail
+
+/// f(slices...) for slice after slice of `xs` along dimension 0, an array or a tuple of trees; what
+/// it returns is put together by `operation`, one for all or a tuple with one for each part. In a
+/// function given to mpmd_jit_with_loop the microbatches run through the stages of a pipeline, as
+/// `schedule` says; elsewhere one runs after the other. The bits are the same: a sum of cotangents
+/// is kept as one sum per use, which are added up, the first use first, after the loop.
+template <typename F, typename Xs, typename Op = Add>
+auto treduce(F f, const Xs& xs, const Schedule& schedule, const Op& operation = {},
+             std::source_location where = std::source_location::current()) {
+  const auto one = [&f](const Xs& slices) {
+    if constexpr (detail::TupleLike<Xs>) {
+      return std::apply(f, slices);
+    } else {
+      return f(slices);
+    }
+  };
+  using R = std::remove_cvref_t<std::invoke_result_t<decltype(one), Xs>>;
+  detail::BodyOf<decltype(one), R, Xs> body(one, xs);
+  const auto operations = [&](const void* result) {
+    std::vector<detail::ReduceOperation> list;
+    detail::append_operations(operation, *static_cast<const R*>(result), list);
+    return list;
+  };
+  return detail::result_of<R>(detail::treduce(body, schedule, operations, where));
+}
+
+/// The same over the numbers of microbatches: f(i), an i32 scalar from 0 to length - 1.
+template <typename F, typename Op = Add>
+auto treduce_i(F f, std::int64_t length, const Schedule& schedule, const Op& operation = {},
+               std::source_location where = std::source_location::current()) {
+  return treduce(std::move(f), detail::microbatch_numbers(length, where), schedule, operation,
+                 where);
+}
+
+/// `tree`, with which a stage of a pipeline ends: what is computed from it belongs to the next one,
+/// and its cotangent begins the backward pass. Marks have no effect outside of treduce.
+template <typename T>
+T mark_stage_end(T tree, std::source_location where = std::source_location::current()) {
+  const Span span(where);
+  const std::int64_t stage = detail::next_stage();
+  if (stage < 0) return tree;
+  const detail::Walk walk = detail::walked(tree, detail::Walk::Want::leaves);
+  std::vector<Array> marked;
+  for (const detail::Walk::Leaf& leaf : walk.leaves()) {
+    marked.push_back(detail::mark_stage_end(*leaf.array, stage, span));
+  }
+  detail::replace_leaves(walk, marked);
+  return tree;
 }
 
 }  // namespace tessera

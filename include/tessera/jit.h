@@ -31,6 +31,8 @@ struct JitOptions {
   bool strict = false;
   std::optional<Numerics> numerics = {};  // of this program; missing: set_numerics()
   std::string dot_unit = {};              // of this program's products of bf16, as set_dot_unit()
+  // The function has one treduce, which runs as a pipeline over the groups of this mesh.
+  std::optional<MpmdMesh> mpmd_mesh = {};
 };
 
 // --- implementation
@@ -162,6 +164,11 @@ class Jitted {
     detail::BodyOf<F, R, Args...> body(f_, args...);
     return Lowered<R, Args...>(core_->lower(detail::walked_arguments(args...), body, where));
   }
+  /// Traces and compiles without running.
+  Compiled<R, Args...> compile(const Args&... args,
+                               std::source_location where = std::source_location::current()) const {
+    return lower(args..., where).compile();
+  }
   /// Of the last call.
   CompiledProgram compiled(std::source_location where = std::source_location::current()) const {
     return CompiledProgram(core_->last(where));
@@ -248,6 +255,16 @@ auto jit(F f, JitOptions options = {},
   } else {
     return JittedGeneric<F>(std::move(f), std::move(options), where);
   }
+}
+
+/// Compiles `f`, which has one treduce, as a pipeline: each stage between two marks runs on a group
+/// of `mesh`, as the schedule says. Parameters, their gradients and optimiser state live in the
+/// groups whose stages use them. Shardings in `options` are over mesh.group_mesh().
+template <typename F>
+auto mpmd_jit_with_loop(F f, MpmdMesh mesh, JitOptions options = {},
+                        std::source_location where = std::source_location::current()) {
+  options.mpmd_mesh = std::move(mesh);
+  return jit(std::move(f), std::move(options), where);
 }
 
 }  // namespace tessera

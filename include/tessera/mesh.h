@@ -76,6 +76,33 @@ std::string to_string(const Mesh& mesh);
 Mesh parse_mesh(const std::string& text,
                 std::source_location where = std::source_location::current());
 
+/// A mesh whose devices form groups along one axis, each of which runs programs of its own: the
+/// stages of a pipeline.
+class MpmdMesh {
+ public:
+  /// Throws UserError when the mesh has no such axis.
+  MpmdMesh(Mesh mesh, std::string axis,
+           std::source_location where = std::source_location::current());
+
+  const Mesh& mesh() const { return mesh_; }
+  const std::string& mpmd_axis_name() const { return axis_; }
+  /// The number of groups.
+  std::int64_t mpmd_dim() const { return mesh_.axis_size(axis_); }
+  /// The mesh of every group: that axis has size 1 there. Shardings of what a pipeline takes and
+  /// returns are over this mesh.
+  const Mesh& group_mesh() const { return group_mesh_; }
+  /// One mesh per group.
+  std::vector<Mesh> unstack() const;
+  friend bool operator==(const MpmdMesh&, const MpmdMesh&) = default;
+
+ private:
+  Mesh mesh_;
+  std::string axis_;
+  Mesh group_mesh_;
+};
+/// `MpmdMesh(stage=4,fsdp=2, groups along 'stage')`.
+std::string to_string(const MpmdMesh& mesh);
+
 struct None {};
 inline constexpr None none{};
 

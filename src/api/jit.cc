@@ -11,6 +11,7 @@
 #include "api/apply.h"
 #include "api/program.h"
 #include "api/trace_record.h"
+#include "api/transform/pipeline_scope.h"
 #include "ops/ops.h"
 
 namespace tessera::detail {
@@ -108,7 +109,8 @@ class Tracer {
   }
 
   void choose_mesh() {
-    MeshChoice choice(where_);
+    MeshChoice choice = options_.mpmd_mesh ? MeshChoice(options_.mpmd_mesh->group_mesh(), where_)
+                                           : MeshChoice(where_);
     for (const Shardings& shardings : options_.in_shardings) add_meshes(choice, shardings);
     add_meshes(choice, options_.out_shardings);
     for (std::size_t i = 0; i < walk_.leaves().size(); ++i) {
@@ -184,8 +186,11 @@ class Tracer {
     }
     std::vector<ir::ValueId> outputs;
     std::shared_ptr<void> result;
+    std::optional<PipelineScope> scope_of_pipeline;
+    if (options_.mpmd_mesh) scope_of_pipeline = {.num_groups = options_.mpmd_mesh->mpmd_dim()};
     {
       const trace::Tracing tracing(trace);
+      const PipelineTracing pipeline(scope_of_pipeline ? &*scope_of_pipeline : nullptr);
       result = body_.call(tracers);
       Walk leaves = body_.walk_result(result.get(), Walk::Want::paths);
       result_paths_ = leaves.paths();
@@ -203,6 +208,15 @@ class Tracer {
     program_->result = std::move(result);
     captured_ = trace->captured();
     program_->traced = trace->finish(std::move(outputs));
+    if (scope_of_pipeline) take_schedule(std::move(*scope_of_pipeline));
+  }
+
+  void take_schedule(PipelineScope scope) {
+    program_->pipeline = pipeline::PipelineOptions{.tasks = std::move(scope.tasks),
+                                                   .num_stages = scope.num_stages,
+                                                   .num_microbatches = scope.num_microbatches,
+                                                   .output_alias = {},
+                                                   .where = scope.where.value_or(where_)};
   }
 
   /// Captured arrays may be the first to bring a mesh; nothing traced depends on it then.

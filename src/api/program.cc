@@ -94,11 +94,26 @@ partition::PartitionOptions partition_options(const Program& program) {
   return options;
 }
 
+/// Collectives are joined within tasks, so after the program has been cut into these.
+ir::Function pipelined(Program& program, partition::PartitionOptions options) {
+  constexpr const char* kJoin = "combine_collectives";
+  ir::PassOptions late = options.passes;
+  options.passes.disabled.emplace_back(kJoin);
+  pipeline::PipelineOptions how = *program.pipeline;
+  how.output_alias = program.output_alias;
+  pipeline::Pipeline made = pipeline::pipeline(partition::partition(program.traced, options), how);
+  program.groups = std::move(made.groups);
+  std::vector<ir::Pass> passes = partition::passes(options);
+  std::erase_if(passes, [&](const ir::Pass& pass) { return pass.name != kJoin; });
+  return ir::run_passes(passes, std::move(made.function), late);
+}
+
 void partition(Program& program) {
   const Stopwatch stopwatch(program.seconds);
   partition::PartitionOptions options = partition_options(program);
   options.passes = program.passes;
-  program.partitioned = partition::partition(program.traced, options);
+  program.partitioned = program.pipeline ? pipelined(program, std::move(options))
+                                         : partition::partition(program.traced, options);
   for (std::size_t i = 0; i < program.partitioned.outputs.size(); ++i) {
     const ir::Value& output = program.partitioned.values[program.partitioned.outputs[i]];
     program.outputs.push_back(

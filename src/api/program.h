@@ -13,6 +13,7 @@
 #include "api/array_node.h"
 #include "base/dot_unit.h"
 #include "ir/pass.h"
+#include "pipeline/pipeline.h"
 
 namespace tessera::detail {
 
@@ -40,12 +41,14 @@ struct Program {
   EngineKind engine = EngineKind::host;
   DotUnit dot_unit = DotUnit::portable;
   ir::PassOptions passes;
+  std::optional<pipeline::PipelineOptions> pipeline;  // of a step that runs on groups of devices
   // Outputs that are inputs are passed on without being computed.
   std::vector<int> forwarded;            // per output: that input, or -1
   std::vector<ir::ValueId> all_outputs;  // of `traced`
   // What was made of it, each once.
   std::once_flag partition_once, compile_once;
   ir::Function partitioned;
+  pipeline::GroupsOfPorts groups;  // of a pipeline
   std::vector<const Placement*> outputs;
   std::shared_ptr<const run::Executable> executable;
   std::atomic<double> seconds = 0.0;

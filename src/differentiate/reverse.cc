@@ -36,7 +36,7 @@ ReversePass::ReversePass(Builder& b, std::vector<bool> is_active)
 
 void ReversePass::add(ValueId id, ValueId cotangent) {
   ValueId& sum = cotangents_[id];
-  sum = sum == kNoValue ? cotangent : ops::add(builder_, sum, cotangent);
+  sum = sum == kNoValue ? cotangent : ops::add_any(builder_, sum, cotangent);
 }
 
 void ReversePass::run(std::size_t num_equations) {

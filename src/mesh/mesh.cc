@@ -53,6 +53,24 @@ void check_spec(const Mesh& mesh, const PartitionSpec& spec, const std::string& 
   }
 }
 
+MpmdMesh::MpmdMesh(Mesh mesh, std::string axis, std::source_location where)
+    : mesh_(std::move(mesh)), axis_(std::move(axis)) {
+  mesh_.axis_size(axis_, where);
+  std::vector<MeshAxis> axes = mesh_.axes();
+  for (MeshAxis& each : axes) {
+    if (each.name == axis_) each.size = 1;
+  }
+  group_mesh_ = Mesh(std::move(axes), {}, where);
+}
+
+std::vector<Mesh> MpmdMesh::unstack() const {
+  return std::vector<Mesh>(static_cast<std::size_t>(mpmd_dim()), group_mesh_);
+}
+
+std::string to_string(const MpmdMesh& mesh) {
+  return "MpmdMesh(" + to_string(mesh.mesh()) + ", groups along '" + mesh.mpmd_axis_name() + "')";
+}
+
 namespace {
 
 /// Names stand in texts between braces, commas and equals signs.

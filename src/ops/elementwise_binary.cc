@@ -100,6 +100,24 @@ const OpRecord add_op{
     .linearity = Linearity::all,
 };
 
+const OpRecord add_any_op{
+    .name = "add_any",
+    .doc = "x + y of two cotangents of one value; an `add` once nothing is differentiated any more.",
+    .source = "JAX, add_any",
+    .attributes = AttributeNames{},
+    .types = TypeSet::numbers,
+    .shape = same_as_both,
+    .vjp = per_operand(
+        {[](VjpContext& c) { return c.cotangent(); }, [](VjpContext& c) { return c.cotangent(); }}),
+    .batch = elementwise_batch,
+    .factors = elementwise_factors,
+    .host = tile_kernel("add"),
+    .reference = map2<Numbers>([](auto x, auto y) { return wrapping_add(x, y); }),
+    .cost = flops_per_element(1),
+    .samples = number_samples(2),
+    .linearity = Linearity::all,
+};
+
 const OpRecord div_op{
     .name = "div",
     .doc =
@@ -257,7 +275,7 @@ const OpRecord sub_op{
 };
 
 OpFamily elementwise_binary_ops() {
-  return {&add_op, &div_op, &fma_op, &max_op, &min_op, &mul_op, &pow_op, &rem_op, &sub_op};
+  return {&add_op, &add_any_op, &div_op, &fma_op, &max_op, &min_op, &mul_op, &pow_op, &rem_op, &sub_op};
 }
 
 }  // namespace tessera::ops

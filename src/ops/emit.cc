@@ -38,6 +38,7 @@ ValueId sinh(Builder& b, ValueId x) { return b.emit("sinh", {}, {x}); }
 ValueId square(Builder& b, ValueId x) { return mul(b, x, x); }
 
 ValueId add(Builder& b, ValueId x, ValueId y) { return b.emit("add", {}, {x, y}); }
+ValueId add_any(Builder& b, ValueId x, ValueId y) { return b.emit("add_any", {}, {x, y}); }
 ValueId div(Builder& b, ValueId x, ValueId y) { return b.emit("div", {}, {x, y}); }
 ValueId max(Builder& b, ValueId x, ValueId y) { return b.emit("max", {}, {x, y}); }
 ValueId mul(Builder& b, ValueId x, ValueId y) { return b.emit("mul", {}, {x, y}); }

@@ -41,6 +41,8 @@ ValueId sinh(Builder& b, ValueId x);
 ValueId square(Builder& b, ValueId x);
 
 ValueId add(Builder& b, ValueId x, ValueId y);
+/// Of two cotangents of one value.
+ValueId add_any(Builder& b, ValueId x, ValueId y);
 ValueId div(Builder& b, ValueId x, ValueId y);
 ValueId max(Builder& b, ValueId x, ValueId y);
 ValueId mul(Builder& b, ValueId x, ValueId y);

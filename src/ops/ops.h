@@ -22,6 +22,7 @@ OpFamily dynamic_slice_ops();
 OpFamily elementwise_binary_ops();
 OpFamily elementwise_unary_ops();
 OpFamily index_ops();
+OpFamily mark_ops();
 OpFamily permute_ops();
 OpFamily random_ops();
 OpFamily reduce_ops();
@@ -38,6 +39,7 @@ OpFamily window_ops();
 
 // All other records are found by name (ir::find_op).
 extern const OpRecord add_op;
+extern const OpRecord add_any_op;
 extern const OpRecord all_gather_op;
 extern const OpRecord all_reduce_op;
 extern const OpRecord all_slice_op;
@@ -58,6 +60,7 @@ extern const OpRecord remat_op;
 extern const OpRecord reshape_op;
 extern const OpRecord scan_op;
 extern const OpRecord sharding_constraint_op;
+extern const OpRecord stage_end_op;
 extern const OpRecord while_op;
 
 }  // namespace tessera::ops

@@ -57,9 +57,14 @@ CustomVjpParts custom_vjp_parts(const Equation& equation);
 /// The same values, which no pass may merge with others; all come after all operands.
 std::vector<ValueId> optimization_barrier(Builder& b, std::vector<ValueId> operands);
 
+/// The name of the body of a scan whose steps are the microbatches of a pipeline.
+inline constexpr const char* kMicrobatchLoop = "microbatch";
+/// stage_end: `x`, where a stage of a pipeline ends, or begins its backward pass.
+ValueId stage_end(Builder& b, ValueId x, std::int64_t stage, bool is_backward = false);
+
 enum class Dissolve : std::uint8_t {
   calls,     // call
-  all_calls  // call, remat and custom_vjp: nothing is differentiated any more
+  all_calls  // call, remat and custom_vjp: nothing is differentiated any more; add_any becomes add
 };
 /// The function with these equations replaced by what they call, in nested functions too.
 Function dissolve_calls(Function function, Dissolve which);

@@ -23,8 +23,11 @@ Function dissolved_here(Function function, Dissolve which) {
   const auto is_alone = [&](const Equation& equation) {
     return which == Dissolve::all_calls && is_axis_op(equation);
   };
+  const auto is_sum = [&](const Equation& equation) {
+    return which == Dissolve::all_calls && equation.op == &add_any_op;
+  };
   const auto is_called = [&](const Equation& equation) {
-    return callee(equation, which) != nullptr || is_alone(equation);
+    return callee(equation, which) != nullptr || is_alone(equation) || is_sum(equation);
   };
   if (std::none_of(function.equations.begin(), function.equations.end(), is_called)) {
     return function;
@@ -48,6 +51,7 @@ Function dissolved_here(Function function, Dissolve which) {
       renamed[equation.results[0]] = without_axis(b, equation, equation.operands);
       continue;
     }
+    if (is_sum(equation)) equation.op = &add_op;
     for (ValueId& id : equation.results) {
       id = renamed[id] = result.add_value(function.values[id]);
     }

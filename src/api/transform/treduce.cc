@@ -1,0 +1,320 @@
+// treduce: a scan over microbatches whose sums of cotangents are kept apart, one for each use.
+#include <algorithm>
+#include <fmt/format.h>
+
+#include <tessera/control.h>
+#include <tessera/error.h>
+#include <tessera/ops.h>
+
+#include "api/transform/nested.h"
+#include "api/transform/pipeline_scope.h"
+#include "ops/control/control.h"
+#include "ops/emit.h"
+#include "ops/ops.h"
+
+namespace tessera::detail {
+
+namespace {
+
+using ir::Function;
+using ir::kNoValue;
+using ir::ValueId;
+
+thread_local PipelineScope* g_pipeline = nullptr;
+
+// --- the pipeline around it
+
+const ir::Equation* nested_mark(const Function& function) {
+  for (const ir::Equation& equation : function.equations) {
+    for (const Function* body : ir::bodies_of(equation)) {
+      for (const ir::Equation& inner : body->equations) {
+        if (inner.op == &ops::stage_end_op) return &inner;
+      }
+      if (const ir::Equation* found = nested_mark(*body)) return found;
+    }
+  }
+  return nullptr;
+}
+
+void check_marks(const PipelineScope& scope, const Function& body, const Span& where) {
+  if (const ir::Equation* mark = nested_mark(body)) {
+    throw UserError({.what = "mark_stage_end: a stage ends inside a nested function",
+                     .where = mark->span,
+                     .found = "a mark within scan, while_loop, cond, remat or custom_vjp",
+                     .wanted = "marks in the function given to treduce itself",
+                     .cure = "mark the result of the nested function behind it"});
+  }
+  if (scope.num_marks == scope.num_stages) return;
+  throw UserError(
+      {.what = "treduce: the schedule and the marks disagree on the number of stages",
+       .where = where,
+       .found = fmt::format("{} calls of mark_stage_end", scope.num_marks),
+       .wanted = fmt::format("{} for the schedule's {} stages", scope.num_stages, scope.num_stages),
+       .cure = "call mark_stage_end once at the end of each stage, or give the "
+               "schedule another num_stages"});
+}
+
+/// Takes the schedule's tasks for this number of microbatches.
+void enter(PipelineScope& scope, const Schedule& schedule, std::int64_t length,
+           const std::source_location& location) {
+  const Span where(location);
+  if (scope.where) {
+    throw UserError({.what = "treduce: a pipeline has one loop, and this is the second",
+                     .where = where,
+                     .found = "another treduce at " + to_string(*scope.where),
+                     .wanted = "one treduce in the function given to mpmd_jit_with_loop",
+                     .cure = "put both into one function of a microbatch, or make two steps"});
+  }
+  if (schedule.mpmd_dim() != scope.num_groups) {
+    throw UserError(
+        {.what = "treduce: the schedule is for another number of groups",
+         .where = where,
+         .found = fmt::format("mpmd_dim = {}", schedule.mpmd_dim()),
+         .wanted = fmt::format("{}, the groups of the MpmdMesh", scope.num_groups),
+         .cure = fmt::format("write .mpmd_dim = {}, or make another mesh", scope.num_groups)});
+  }
+  scope.tasks = schedule.tasks(length, location);
+  scope.num_stages = schedule.num_stages();
+  scope.num_microbatches = length;
+  scope.where = where;
+}
+
+// --- arguments
+
+/// The types of a microbatch, and how many there are.
+std::vector<Type> microbatch_types(const std::vector<Array>& leaves,
+                                   const std::vector<std::string>& paths, std::int64_t& length,
+                                   const Span& where) {
+  std::vector<Type> types;
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    Type type = leaves[i].type();
+    const std::string name = paths[i].empty() ? "" : " " + paths[i];
+    if (type.rank() == 0 || (i > 0 && type.shape[0] != length)) {
+      throw UserError(
+          {.what = "treduce: there is no microbatch of leaf" + name + " for each step",
+           .where = where,
+           .found = to_string(type),
+           .wanted = i == 0 ? "a leading dimension, one index per microbatch"
+                            : fmt::format("{} microbatches, as leaf {} has", length, paths[0]),
+           .cure = "reshape the batch to {microbatches, rows, ...}, or capture the "
+                   "array instead"});
+    }
+    length = type.shape[0];
+    type.shape.erase(type.shape.begin());
+    types.push_back(std::move(type));
+  }
+  if (length > 0) return types;
+  throw UserError({.what = "treduce: there are no microbatches",
+                   .where = where,
+                   .found = leaves.empty() ? "no arrays" : to_string(leaves[0].type()),
+                   .wanted = "arrays with at least one microbatch",
+                   .cure = "pass arrays whose leading dimension counts microbatches"});
+}
+
+// --- the loop
+
+/// What a sum of cotangents adds up, the first use first; the value itself if it is none.
+std::vector<ValueId> uses_of(const Function& function, ValueId sum) {
+  const auto made = std::find_if(
+      function.equations.begin(), function.equations.end(), [&](const ir::Equation& equation) {
+        return equation.op == &ops::add_any_op && equation.results[0] == sum;
+      });
+  if (made == function.equations.end()) return {sum};
+  // Cotangents come from the last use to the first.
+  std::vector<ValueId> uses = uses_of(function, made->operands[1]);
+  for (ValueId id : uses_of(function, made->operands[0])) uses.push_back(id);
+  return uses;
+}
+
+/// A leaf of the result: accumulators or one stacked array of the loop.
+struct Leaf {
+  ReduceOperation operation;
+  std::vector<ValueId> terms;  // of the function of a microbatch
+  bool is_sum() const { return std::holds_alternative<Add>(operation); }
+};
+
+class Loop {
+ public:
+  Loop(Nested nested, std::vector<ReduceOperation> operations, std::int64_t length,
+       std::size_t num_slices)
+      : nested_(std::move(nested)), length_(length), num_slices_(num_slices) {
+    const Function& f = nested_.function;
+    for (std::size_t i = 0; i < operations.size(); ++i) {
+      Leaf leaf{.operation = operations[i], .terms = {f.outputs[i]}};
+      if (leaf.is_sum()) leaf.terms = uses_of(f, f.outputs[i]);
+      leaves_.push_back(std::move(leaf));
+    }
+  }
+
+  /// Emits it into `b`: constants are what was captured, `slices` what is scanned.
+  std::vector<ValueId> emit(ir::Builder& b, const std::vector<ValueId>& captured,
+                            const std::vector<ValueId>& slices) {
+    ops::ScanParts parts{.length = length_, .num_consts = captured.size()};
+    std::vector<ValueId> operands = captured;
+    for_terms(true, [&](ValueId term) {
+      operands.push_back(ops::full(b, 0.0, nested_.function.type(term)));
+      ++parts.num_carry;
+    });
+    operands.insert(operands.end(), slices.begin(), slices.end());
+    const std::vector<ValueId> results = ops::scan(b, parts, body(), operands);
+    return put_together(b, results, parts.num_carry);
+  }
+
+ private:
+  template <typename F>
+  void for_terms(bool are_sums, const F& f) const {
+    for (const Leaf& leaf : leaves_) {
+      if (leaf.is_sum() != are_sums) continue;
+      for (ValueId term : leaf.terms) f(term);
+    }
+  }
+
+  /// (captured, sums so far, slices) -> (sums, values to stack)
+  ops::FunctionPtr body() const {
+    Function terms = nested_.function;
+    terms.outputs.clear();
+    for_terms(true, [&](ValueId term) { terms.outputs.push_back(term); });
+    const std::size_t num_sums = terms.outputs.size();
+    for_terms(false, [&](ValueId term) { terms.outputs.push_back(term); });
+    Function result = ir::empty_like(terms);
+    result.name = ops::kMicrobatchLoop;
+    ir::Builder b(result);
+    const auto add_inputs = [&](std::size_t first, std::size_t last) {
+      std::vector<ValueId> ids;
+      for (std::size_t i = first; i < last; ++i) {
+        ids.push_back(b.add_input(Type(terms.type(terms.inputs[i]))));
+      }
+      return ids;
+    };
+    const std::vector<ValueId> captured = add_inputs(num_slices_, terms.inputs.size());
+    std::vector<ValueId> sums;
+    for (std::size_t i = 0; i < num_sums; ++i) {
+      sums.push_back(b.add_input(Type(terms.type(terms.outputs[i]))));
+    }
+    std::vector<ValueId> arguments = add_inputs(0, num_slices_);
+    arguments.insert(arguments.end(), captured.begin(), captured.end());
+    std::vector<ValueId> outputs = b.inline_function(ir::without_dead_code(terms), arguments);
+    for (std::size_t i = 0; i < num_sums; ++i) outputs[i] = ops::add(b, sums[i], outputs[i]);
+    b.set_outputs(std::move(outputs));
+    return shared_function(std::move(result));
+  }
+
+  std::vector<ValueId> put_together(ir::Builder& b, const std::vector<ValueId>& results,
+                                    std::size_t num_sums) const {
+    std::vector<ValueId> outputs;
+    std::size_t next_sum = 0;
+    std::size_t next_stack = num_sums;
+    for (const Leaf& leaf : leaves_) {
+      if (!leaf.is_sum()) {
+        outputs.push_back(of_stack(b, leaf, results[next_stack++]));
+        continue;
+      }
+      ValueId sum = results[next_sum++];
+      for (std::size_t i = 1; i < leaf.terms.size(); ++i) {
+        sum = ops::add(b, sum, results[next_sum++]);
+      }
+      outputs.push_back(sum);
+    }
+    return outputs;
+  }
+
+  static ValueId of_stack(ir::Builder& b, const Leaf& leaf, ValueId stack) {
+    if (std::holds_alternative<Max>(leaf.operation)) return ops::reduce_max(b, stack, {0});
+    const std::int64_t axis = std::get<Concat>(leaf.operation).axis;
+    if (axis == 0) return stack;
+    ir::Ints permutation;
+    for (std::int64_t dim = 1; dim < b.type(stack).rank(); ++dim) permutation.push_back(dim);
+    permutation.insert(permutation.begin() + axis, 0);
+    return ops::transpose(b, stack, std::move(permutation));
+  }
+
+  Nested nested_;
+  std::int64_t length_;
+  std::size_t num_slices_;
+  std::vector<Leaf> leaves_;
+};
+
+void check_operations(const std::vector<ReduceOperation>& operations, const Nested& nested,
+                      const Span& where) {
+  for (std::size_t i = 0; i < operations.size(); ++i) {
+    const auto* concat = std::get_if<Concat>(&operations[i]);
+    const std::int64_t rank = nested.results[i].rank();
+    const bool is_bool = nested.results[i].dtype == DType::boolean;
+    if (concat != nullptr ? concat->axis >= 0 && concat->axis <= rank : !is_bool) continue;
+    throw UserError({.what = "treduce: the operation does not fit leaf " + nested.result_paths[i] +
+                             " of the result",
+                     .where = where,
+                     .found = concat != nullptr ? fmt::format("Concat{{{}}} of {}", concat->axis,
+                                                              to_string(nested.results[i]))
+                                                : to_string(nested.results[i]),
+                     .wanted = concat != nullptr ? fmt::format("axes 0 to {}", rank)
+                                                 : "numbers to add or to compare",
+                     .cure = concat != nullptr ? "name a place for the new dimension"
+                                               : "convert it with astype, or use Concat{}"});
+  }
+}
+
+/// The function of a microbatch, traced with its marks.
+Nested trace_microbatch(Body& body, const std::vector<Type>& types, const Schedule& schedule,
+                        std::int64_t length, const std::source_location& location) {
+  const Span where = trace::call_span(location);
+  PipelineScope* scope = current_pipeline();
+  if (scope == nullptr) return trace_nested(body, types, where);
+  enter(*scope, schedule, length, location);
+  scope->is_inside = true;
+  Nested nested = trace_nested(body, types, where);
+  scope->is_inside = false;
+  check_marks(*scope, nested.function, where);
+  return nested;
+}
+
+}  // namespace
+
+PipelineTracing::PipelineTracing(PipelineScope* scope) : previous_(g_pipeline) {
+  g_pipeline = scope;
+}
+PipelineTracing::~PipelineTracing() { g_pipeline = previous_; }
+PipelineScope* current_pipeline() { return g_pipeline; }
+
+Outcome treduce(Body& body, const Schedule& schedule,
+                const std::function<std::vector<ReduceOperation>(const void*)>& operations,
+                const std::source_location& location) {
+  const Span where = trace::call_span(location);
+  Walk arguments = body.walk_arguments(Walk::Want::paths);
+  const std::vector<Array> leaves = leaves_of(arguments, where);
+  std::int64_t length = 0;
+  const std::vector<Type> types = microbatch_types(leaves, arguments.paths(), length, where);
+  std::shared_ptr<void> result;
+  std::vector<Array> outputs = recorded(leaves, where, [&] {
+    Nested nested = trace_microbatch(body, types, schedule, length, location);
+    result = nested.result;
+    const std::vector<ReduceOperation> list = operations(result.get());
+    check_operations(list, nested, where);
+    const std::vector<ValueId> captured = lift_all(nested.captured, where);
+    const std::vector<ValueId> slices = lift_all(leaves, where);
+    Loop loop(std::move(nested), list, length, types.size());
+    return as_arrays(loop.emit(builder_at(where), captured, slices));
+  });
+  return {std::move(result), std::move(outputs)};
+}
+
+Array microbatch_numbers(std::int64_t length, const std::source_location& where) {
+  if (length > 0) return arange(length);
+  throw UserError({.what = "treduce_i: there are no microbatches",
+                   .where = Span(where),
+                   .found = std::to_string(length),
+                   .wanted = "a length of at least 1",
+                   .cure = "ask for at least one microbatch"});
+}
+
+std::int64_t next_stage() {
+  PipelineScope* scope = current_pipeline();
+  return scope == nullptr || !scope->is_inside ? -1 : scope->num_marks++;
+}
+
+Array mark_stage_end(const Array& array, std::int64_t stage, const Span& where) {
+  const ValueId id = lift(*trace::innermost(), array, where);
+  return as_arrays({ops::stage_end(builder_at(where), id, stage)})[0];
+}
+
+}  // namespace tessera::detail

@@ -1,0 +1,40 @@
+// Pipelines: a partitioned step with one loop over microbatches -> tasks of groups of devices.
+//
+//   Pipeline p = pipeline(step, {.tasks = Interleaved1F1B{8, 4}.tasks(4), .num_stages = 8, ...});
+//
+// The step is partitioned over the mesh of one group; all groups have equal ones. In the result
+// every equation is a `task` of a group, a `transfer` between two groups, or a view: the loop is
+// unrolled, each microbatch goes through the tasks of the stages, and what stands before and behind
+// the loop is done by the groups that need or have the values. The order of equations is one that
+// the schedule allows, so the tasks of one group are its list. Bits are those of the loop.
+#pragma once
+
+#include <tessera/schedule.h>
+
+#include "ir/ir.h"
+
+namespace tessera::pipeline {
+
+struct PipelineOptions {
+  ScheduleTasks tasks;
+  std::int64_t num_stages;
+  std::int64_t num_microbatches;
+  std::vector<int> output_alias;  // per output: the donated input whose buffer it takes, or -1
+  Span where = {};                // of the loop, for errors
+};
+
+/// Where inputs and outputs live: groups, sorted.
+struct GroupsOfPorts {
+  std::vector<std::vector<std::int64_t>> inputs;
+  std::vector<std::vector<std::int64_t>> outputs;
+};
+
+struct Pipeline {
+  ir::Function function;
+  GroupsOfPorts groups;
+};
+
+/// Throws UserError for a step without a loop over microbatches and for marks that do not cut it.
+Pipeline pipeline(const ir::Function& step, const PipelineOptions& options);
+
+}  // namespace tessera::pipeline

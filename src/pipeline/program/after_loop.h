@@ -1,0 +1,49 @@
+// What stands behind the loop, done by the groups that have what it needs.
+#pragma once
+
+#include <map>
+#include <set>
+
+#include "pipeline/program/opened.h"
+#include "pipeline/program/outer.h"
+
+namespace tessera::pipeline {
+
+/// Equations go to the group of the largest of their operands that the loop made; the others are
+/// brought there. What does not depend on the loop is computed by each task that reads it.
+class AfterLoop {
+ public:
+  /// `groups`: where the loop leaves its results.
+  AfterLoop(const Opened& opened, const std::map<ValueId, std::int64_t>& groups);
+
+  /// Values made before the loop that a group reads behind it.
+  const std::set<std::pair<ValueId, std::int64_t>>& needs() const { return needs_; }
+  /// Emits the tasks. `output_alias` as in PipelineOptions.
+  void emit(Outer& outer, const std::vector<int>& output_alias) const;
+  /// -1 for what every group can compute by itself.
+  std::int64_t group_of(ValueId value) const { return group_[value]; }
+
+ private:
+  static constexpr std::int64_t kEveryGroup = -1;
+  /// The tasks between two exchanges of values: by depth, then by group.
+  using Place = std::pair<std::int64_t, std::int64_t>;
+
+  void place(std::size_t equation);
+  void find_needed();
+  void collect();
+  void add_with_operands(ValueId id, std::int64_t group, std::set<std::size_t>& equations);
+  bool is_repeated(std::size_t equation) const;
+  std::vector<ValueId> results_of(const Place& place, const std::set<std::size_t>& equations) const;
+  void emit_task(Outer& outer, const Place& place, const std::set<std::size_t>& equations,
+                 const std::vector<int>& output_alias) const;
+
+  const Opened& opened_;
+  std::vector<std::size_t> definition_;  // per value
+  std::vector<std::int64_t> group_;      // per value
+  std::vector<std::int64_t> depth_;      // per value
+  std::vector<bool> is_needed_;          // per equation
+  std::map<Place, std::set<std::size_t>> tasks_;
+  std::set<std::pair<ValueId, std::int64_t>> needs_;
+};
+
+}  // namespace tessera::pipeline

@@ -1,0 +1,63 @@
+// The program of a pipeline while it is written: tasks, transfers and views over the mesh of one
+// group of devices.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "ir/builder.h"
+#include "pipeline/program/stages.h"
+
+namespace tessera::pipeline {
+
+struct TaskInfo {
+  std::string name;
+  std::int64_t group;
+  std::int64_t stage = -1;
+  std::int64_t microbatch = -1;
+};
+
+class Outer {
+ public:
+  /// `whole` is the program that is cut up: values are named as there. It must outlive this.
+  explicit Outer(const Function& whole);
+
+  /// The value in this group: an input, made there, or brought there.
+  ValueId get(ValueId value, std::int64_t group);
+  void set(ValueId value, std::int64_t group, ValueId made) { made_[value][group] = made; }
+  bool is_made(ValueId value) const { return made_.count(value) != 0; }
+  /// Whether the value is an input or a view of one, and needs no task.
+  bool is_view_of_input(ValueId value) const;
+  /// Index `index` along dimension 0 of an array of `whole`.
+  ValueId slice(ValueId stack, std::int64_t index, std::int64_t group);
+
+  std::vector<ValueId> task(const TaskInfo& info, std::shared_ptr<const Function> body,
+                            std::vector<ValueId> operands, ir::Ints shares);
+  ValueId transfer(ValueId id, std::int64_t from, std::int64_t to);
+
+  const Function& whole() const { return whole_; }
+  /// Per input: the groups that read it, sorted.
+  const std::vector<std::vector<std::int64_t>>& input_groups() const { return input_groups_; }
+  void use_input(std::size_t input, std::int64_t group);
+  void set_span(const Span& span) { builder_.set_span(span); }
+  Function finish(std::vector<ValueId> outputs);
+
+ private:
+  ValueId copy_view(ValueId value, std::int64_t group);
+  ValueId with_sharding(ValueId id, Sharding sharding);
+
+  const Function& whole_;
+  std::vector<std::size_t> definition_;  // per value of whole_
+  Function function_;
+  ir::Builder builder_;
+  std::vector<std::vector<std::int64_t>> input_groups_;
+  std::map<ValueId, std::map<std::int64_t, ValueId>> made_;  // by value and group
+  std::map<ValueId, ValueId> views_;                         // of inputs
+  std::map<std::pair<ValueId, std::int64_t>, ValueId> slices_;
+};
+
+/// Some equations of `whole` as a function; `inputs` gets the values that it reads, in order.
+Function function_of(const Function& whole, const std::vector<std::size_t>& equations,
+                     std::vector<ValueId>& inputs, const std::vector<ValueId>& outputs);
+
+}  // namespace tessera::pipeline

@@ -1,0 +1,354 @@
+#include "pipeline/pipeline.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <set>
+
+#include <tessera/error.h>
+
+#include "ops/ops.h"
+#include "pipeline/program/after_loop.h"
+#include "pipeline/program/opened.h"
+#include "pipeline/program/outer.h"
+#include "pipeline/program/stages.h"
+#include "pipeline/program/task_body.h"
+
+namespace tessera::pipeline {
+
+namespace {
+
+/// A task of the schedule with its function.
+struct Instance {
+  FusedTask task;
+  std::int64_t group;
+  double start;
+  double end;
+  TaskBody body;
+};
+
+std::size_t find_loop(const Function& step, const Span& where) {
+  const auto is_loop = [](const Equation& equation) {
+    return equation.op == &ops::scan_op &&
+           equation.attributes.body("body").name == ops::kMicrobatchLoop;
+  };
+  const auto found = std::find_if(step.equations.begin(), step.equations.end(), is_loop);
+  if (found != step.equations.end()) {
+    return static_cast<std::size_t>(found - step.equations.begin());
+  }
+  throw UserError({.what = "mpmd_jit_with_loop: there is no loop to run as a pipeline",
+                   .where = where,
+                   .found = "no treduce outside of other loops whose result is returned",
+                   .wanted = "one treduce in the function itself",
+                   .cure = "put what is done for a microbatch into treduce, and return what comes "
+                           "of it"});
+}
+
+std::vector<bool> split_stages(const PipelineOptions& options) {
+  std::vector<bool> is_split(static_cast<std::size_t>(options.num_stages), false);
+  for (const RankTasks& rank : options.tasks) {
+    for (const FusedTask& fused : rank) {
+      for (const Task& task : fused.parts) {
+        if (task.kind == TaskKind::bwd_weight)
+          is_split[static_cast<std::size_t>(task.stage)] = true;
+      }
+    }
+  }
+  return is_split;
+}
+
+std::string name_of(const FusedTask& task) {
+  constexpr const char* kKinds[] = {"fwd", "bwd", "bwdA", "bwdW"};
+  std::string name = task.parts.size() > 1 ? "fused" : "";
+  for (const Task& part : task.parts) {
+    name += fmt::format("{}{}_{}", name.empty() ? "" : "_",
+                        kKinds[static_cast<std::size_t>(part.kind)], part.stage);
+  }
+  return name;
+}
+
+class Pipeliner {
+ public:
+  Pipeliner(const Function& step, const PipelineOptions& options)
+      : options_(options),
+        loop_(find_loop(step, options.where)),
+        stages_(cut(step)),
+        opened_(open_loop(step, loop_, stages_)),
+        outer_(opened_.whole) {
+    outer_.set_span(options.where);
+  }
+
+  Pipeline run() {
+    make_instances();
+    check_order();
+    find_readers();
+    find_results();
+    const AfterLoop after(opened_, left_in_);
+    emit_before(after);
+    for (const Instance& instance : instances_) emit(instance);
+    leave_results();
+    after.emit(outer_, options_.output_alias);
+    return finish(after);
+  }
+
+ private:
+  Stages cut(const Function& step) const {
+    Stages stages = cut_stages(step.equations[loop_], options_.num_stages, options_.where);
+    split_backward(stages, split_stages(options_));
+    find_users(stages);
+    return stages;
+  }
+
+  /// In an order that the schedule allows: by start times, all tasks being equally long.
+  void make_instances() {
+    const PlacedTasks placed =
+        place(options_.tasks, options_.num_stages, options_.num_microbatches, options_.where);
+    const std::vector<std::vector<double>> starts = walk(placed, {}, options_.where);
+    TaskBodies bodies(stages_);
+    for (std::size_t rank = 0; rank < options_.tasks.size(); ++rank) {
+      for (std::size_t i = 0; i < options_.tasks[rank].size(); ++i) {
+        const FusedTask& task = options_.tasks[rank][i];
+        TaskBody body = bodies.body_of(task);
+        if (body.is_empty()) continue;
+        double end = starts[rank][i];
+        for (const Task& part : task.parts) end += time_of(part.kind, StageCosts{});
+        instances_.push_back({.task = task,
+                              .group = static_cast<std::int64_t>(rank),
+                              .start = starts[rank][i],
+                              .end = end,
+                              .body = std::move(body)});
+      }
+    }
+    std::stable_sort(instances_.begin(), instances_.end(),
+                     [](const Instance& a, const Instance& b) { return a.start < b.start; });
+  }
+
+  ValueId whole_value(const Key& key) const {
+    if (key.kind == Key::Kind::sum) return opened_.operands[stages_.parts.num_consts + key.value];
+    const std::size_t input = stages_.input[key.value];
+    return input == Stages::kNone ? opened_.hoisted.at(key.value) : opened_.operands[input];
+  }
+
+  bool is_slice(const Key& key) const {
+    return key.kind == Key::Kind::microbatch && stages_.input[key.value] != Stages::kNone;
+  }
+
+  /// What the key is outside of the loop; kNoValue for what nobody reads there.
+  ValueId result_of(const Key& key) const {
+    if (key.kind == Key::Kind::sum) return opened_.sums[key.value];
+    if (!stages_.is_row(key.value)) return kNoValue;
+    const std::size_t stack = stages_.output[key.value] - stages_.parts.num_carry;
+    return opened_.rows[stack][static_cast<std::size_t>(key.microbatch)];
+  }
+
+  void find_results() {
+    for (const Instance& instance : instances_) {
+      for (const Key& key : instance.body.outputs) {
+        const ValueId value = result_of(key);
+        if (value == kNoValue) continue;
+        const auto [place, is_new] = left_in_.emplace(value, instance.group);
+        require(place->second == instance.group, "a sum is kept by one group");
+      }
+    }
+  }
+
+  void find_readers() {
+    for (const Instance& instance : instances_) {
+      for (const Key& key : instance.body.inputs) readers_[key].insert(instance.group);
+    }
+  }
+
+  /// Sums are those of the microbatches in their order, whatever the schedule.
+  void check_order() const {
+    std::set<Item> with_sums;
+    for (ValueId id : stages_.body.outputs) {
+      if (stages_.is_sum(id)) with_sums.insert(stages_.home_of(id)->item);
+    }
+    std::map<Item, Task> latest;
+    for (const Instance& instance : instances_) {
+      for (const Task& task : instance.task.parts) {
+        const Item item{work_of(task.kind), task.stage};
+        if (with_sums.count(item) == 0) continue;
+        const auto [place, is_new] = latest.emplace(item, task);
+        if (task.microbatch < place->second.microbatch) fail_order(task, place->second, instance);
+        place->second = task;
+      }
+    }
+  }
+
+  [[noreturn]] void fail_order(const Task& task, const Task& before,
+                               const Instance& instance) const {
+    throw UserError({.what = "schedule: " + to_string(task) + " comes too late",
+                     .where = options_.where,
+                     .found = fmt::format("{} before {} on rank {}", to_string(before),
+                                          to_string(task), instance.group),
+                     .wanted = "the microbatches of a stage in their order, in which sums are "
+                               "added up",
+                     .cure = fmt::format("exchange the two on rank {}", instance.group)});
+  }
+
+  // --- before the loop
+
+  void emit_before(const AfterLoop& after) {
+    std::map<std::int64_t, std::set<ValueId>> needs;
+    const auto need = [&](ValueId value, std::int64_t group) {
+      if (!outer_.is_view_of_input(value)) needs[group].insert(value);
+    };
+    for (const Instance& instance : instances_) {
+      for (const Key& key : instance.body.inputs) {
+        const bool is_whole = key.kind != Key::Kind::microbatch || is_slice(key);
+        if (is_whole) need(whole_value(key), instance.group);
+      }
+    }
+    for (const auto& [value, group] : after.needs()) need(value, group);
+    for (const auto& [group, values] : needs) emit_before(group, {values.begin(), values.end()});
+  }
+
+  void emit_before(std::int64_t group, const std::vector<ValueId>& values) {
+    const Function& whole = opened_.whole;
+    std::set<ValueId> wanted(values.begin(), values.end());
+    std::vector<std::size_t> equations;
+    for (std::size_t i = whole.equations.size(); i-- > 0;) {
+      const Equation& equation = whole.equations[i];
+      const bool is_wanted = std::any_of(equation.results.begin(), equation.results.end(),
+                                         [&](ValueId id) { return wanted.count(id) != 0; });
+      if (!is_wanted) continue;
+      equations.push_back(i);
+      wanted.insert(equation.operands.begin(), equation.operands.end());
+    }
+    std::reverse(equations.begin(), equations.end());
+    std::vector<ValueId> inputs;
+    Function body = function_of(whole, equations, inputs, values);
+    std::vector<ValueId> operands;
+    for (ValueId id : inputs) operands.push_back(outer_.get(id, group));
+    const std::vector<ValueId> made = outer_.task(
+        {.name = fmt::format("before_loop_{}", group), .group = group},
+        std::make_shared<const Function>(std::move(body)), operands, ir::Ints(values.size(), -1));
+    for (std::size_t i = 0; i < values.size(); ++i) outer_.set(values[i], group, made[i]);
+  }
+
+  // --- the loop
+
+  void emit(const Instance& instance) {
+    send_until(instance.start);
+    std::vector<ValueId> operands;
+    std::map<Key, std::int64_t> sum_places;
+    for (const Key& key : instance.body.inputs) {
+      if (key.kind == Key::Kind::sum) {
+        sum_places[key] = static_cast<std::int64_t>(operands.size());
+      }
+      operands.push_back(operand(key, instance.group));
+    }
+    ir::Ints shares;
+    for (const Key& key : instance.body.outputs) {
+      const auto place = sum_places.find(key);
+      shares.push_back(place == sum_places.end() ? -1 : place->second);
+    }
+    const Task& first = instance.task.parts[0];
+    const auto& parts = instance.task.parts;
+    const auto all = [&](auto member) {
+      return std::all_of(parts.begin(), parts.end(),
+                         [&](const Task& task) { return task.*member == first.*member; });
+    };
+    const std::vector<ValueId> results =
+        outer_.task({.name = name_of(instance.task),
+                     .group = instance.group,
+                     .stage = all(&Task::stage) ? first.stage : -1,
+                     .microbatch = all(&Task::microbatch) ? first.microbatch : -1},
+                    instance.body.function, std::move(operands), std::move(shares));
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      made_[instance.body.outputs[i]][instance.group] = results[i];
+    }
+    plan_sends(instance);
+  }
+
+  ValueId operand(const Key& key, std::int64_t group) {
+    if (is_slice(key)) return outer_.slice(whole_value(key), key.microbatch, group);
+    const auto made = made_.find(key);
+    if (made != made_.end()) {
+      const auto here = made->second.find(group);
+      require(here != made->second.end(), "what a task reads has been brought to its group");
+      return here->second;
+    }
+    require(key.kind != Key::Kind::microbatch, "a task runs behind those that it waits for");
+    return outer_.get(whole_value(key), group);
+  }
+
+  /// A value goes to other groups once its task has ended.
+  struct Send {
+    Key key;
+    std::int64_t from;
+    std::int64_t to;
+  };
+
+  void plan_sends(const Instance& instance) {
+    for (const Key& key : instance.body.outputs) {
+      const auto readers = readers_.find(key);
+      if (key.kind != Key::Kind::microbatch || readers == readers_.end()) continue;
+      for (std::int64_t to : readers->second) {
+        if (to != instance.group) sends_.emplace(instance.end, Send{key, instance.group, to});
+      }
+    }
+  }
+
+  void send_until(double time) {
+    while (!sends_.empty() && sends_.begin()->first <= time) {
+      const auto& [key, from, to] = sends_.begin()->second;
+      auto& places = made_.at(key);
+      places[to] = outer_.transfer(places.at(from), from, to);
+      sends_.erase(sends_.begin());
+    }
+  }
+
+  // --- behind the loop
+
+  void leave_results() {
+    for (const auto& [key, places] : made_) {
+      const ValueId value = result_of(key);
+      if (value == kNoValue) continue;
+      const std::int64_t group = left_in_.at(value);
+      outer_.set(value, group, places.at(group));
+    }
+  }
+
+  Pipeline finish(const AfterLoop& after) {
+    const Function& whole = opened_.whole;
+    std::vector<ValueId> outputs;
+    std::vector<std::vector<std::int64_t>> output_groups;
+    for (std::size_t o = 0; o < whole.outputs.size(); ++o) {
+      const ValueId value = whole.outputs[o];
+      const std::int64_t group = after.group_of(value);
+      outputs.push_back(outer_.get(value, std::max<std::int64_t>(group, 0)));
+      std::set<std::int64_t> groups = {group};
+      if (group < 0) {
+        groups.clear();
+        for (std::size_t g = 0; g < options_.tasks.size(); ++g) {
+          groups.insert(static_cast<std::int64_t>(g));
+        }
+      }
+      output_groups.emplace_back(groups.begin(), groups.end());
+    }
+    Pipeline result{
+        .function = outer_.finish(std::move(outputs)),
+        .groups = {.inputs = outer_.input_groups(), .outputs = std::move(output_groups)}};
+    return result;
+  }
+
+  const PipelineOptions& options_;
+  std::size_t loop_;
+  Stages stages_;
+  Opened opened_;
+  Outer outer_;
+  std::vector<Instance> instances_;
+  std::map<Key, std::map<std::int64_t, ValueId>> made_;  // by the loop, by group
+  std::map<Key, std::set<std::int64_t>> readers_;        // groups
+  std::map<ValueId, std::int64_t> left_in_;              // results of the loop: their group
+  std::multimap<double, Send> sends_;                    // by the time at which they can be made
+};
+
+}  // namespace
+
+Pipeline pipeline(const Function& step, const PipelineOptions& options) {
+  return Pipeliner(step, options).run();
+}
+
+}  // namespace tessera::pipeline

@@ -1,0 +1,126 @@
+// The backward pass of a stage in two parts: what the stage before waits for, and the gradients of
+// the weights. A stage that no other waits for keeps together what several gradients need.
+#include <algorithm>
+
+#include "ops/record.h"
+#include "pipeline/program/stages.h"
+
+namespace tessera::pipeline {
+
+namespace {
+
+constexpr int kNowhere = -1;
+constexpr int kManyPlaces = -2;
+
+int both(int a, int b) {
+  if (a == kNowhere || a == b) return b;
+  return b == kNowhere ? a : kManyPlaces;
+}
+
+class Splitter {
+ public:
+  Splitter(Stages& stages, std::int64_t stage)
+      : stages_(stages),
+        backward_{.work = Work::input, .stage = stage},
+        leads_to_(stages.body.values.size(), kNowhere),
+        is_weight_(stages.body.equations.size(), false) {}
+
+  void split() {
+    const Function& body = stages_.body;
+    for (std::size_t k = 0; k < body.outputs.size(); ++k) {
+      leads_to_[body.outputs[k]] = both(leads_to_[body.outputs[k]], static_cast<int>(k));
+    }
+    for (std::size_t i = body.equations.size(); i-- > 0;) look_at(i);
+    for (std::size_t i = 0; i < body.equations.size(); ++i) {
+      if (is_weight_[i] && is_cheaper_now(i)) is_weight_[i] = false;
+    }
+    for (std::size_t i = 0; i < body.equations.size(); ++i) {
+      if (is_weight_[i]) stages_.homes[i].item.work = Work::weight;
+    }
+  }
+
+ private:
+  bool is_backward(std::size_t i) const {
+    const Home& home = stages_.homes[i];
+    return home.kind == Home::Kind::item && home.item == backward_;
+  }
+
+  /// In reverse order: all users of the results have been seen.
+  void look_at(std::size_t i) {
+    const Equation& equation = stages_.body.equations[i];
+    int place = kNowhere;
+    if (is_backward(i) || stages_.homes[i].kind == Home::Kind::users) {
+      for (ValueId id : equation.results) place = both(place, leads_to_[id]);
+      is_weight_[i] = is_backward(i) && place >= 0;
+    } else {
+      place = kManyPlaces;
+    }
+    for (ValueId id : equation.operands) leads_to_[id] = both(leads_to_[id], place);
+  }
+
+  bool is_late(ValueId id) const {
+    const std::size_t i = stages_.definition[id];
+    if (i == Stages::kNone) return false;
+    if (is_weight_[i]) return true;
+    if (stages_.homes[i].kind == Home::Kind::item) return false;
+    const std::vector<ValueId>& operands = stages_.body.equations[i].operands;
+    return std::any_of(operands.begin(), operands.end(), [&](ValueId o) { return is_late(o); });
+  }
+
+  std::int64_t bytes_of(const std::vector<ValueId>& ids) const {
+    std::int64_t bytes = 0;
+    for (ValueId id : ids) bytes += size_bytes(stages_.body.type(id));
+    return bytes;
+  }
+
+  /// What waits would hold more than what it makes.
+  bool is_cheaper_now(std::size_t i) const {
+    const Equation& equation = stages_.body.equations[i];
+    const double flops =
+        (*equation.op->cost)(equation.attributes, ir::operand_types(stages_.body, equation),
+                             ir::result_types(stages_.body, equation));
+    const std::int64_t bytes = bytes_of(equation.operands);
+    const bool waits = std::any_of(equation.operands.begin(), equation.operands.end(),
+                                   [&](ValueId id) { return is_late(id); });
+    return !waits && flops <= static_cast<double>(bytes) && bytes_of(equation.results) <= bytes;
+  }
+
+  Stages& stages_;
+  Item backward_;
+  std::vector<int> leads_to_;    // per value: the one output, or kNowhere, kManyPlaces
+  std::vector<bool> is_weight_;  // per equation
+};
+
+}  // namespace
+
+void split_backward(Stages& stages, const std::vector<bool>& is_split) {
+  for (std::size_t stage = 0; stage < is_split.size(); ++stage) {
+    if (is_split[stage]) Splitter(stages, static_cast<std::int64_t>(stage)).split();
+  }
+}
+
+void find_users(Stages& stages) {
+  const Function& body = stages.body;
+  stages.users.assign(body.values.size(), {});
+  // Of equations that their users compute: on behalf of whom.
+  for (std::size_t i = body.equations.size(); i-- > 0;) {
+    const Home& home = stages.homes[i];
+    if (home.kind == Home::Kind::hoisted) continue;
+    std::vector<Item> readers;
+    if (home.kind == Home::Kind::item) {
+      readers = {home.item};
+    } else {
+      for (ValueId id : body.equations[i].results) {
+        readers.insert(readers.end(), stages.users[id].begin(), stages.users[id].end());
+      }
+    }
+    for (ValueId id : body.equations[i].operands) {
+      std::vector<Item>& users = stages.users[id];
+      users.insert(users.end(), readers.begin(), readers.end());
+      std::sort(users.begin(), users.end());
+      users.erase(std::unique(users.begin(), users.end()), users.end());
+    }
+  }
+}
+
+}  // namespace tessera::pipeline

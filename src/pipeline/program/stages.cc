@@ -1,0 +1,245 @@
+// Cuts the body of a loop over microbatches at its marks. Clusters are counted in the order in
+// which they run: the forward passes of stages 0, 1, ..., then their backward passes from the last
+// one to the first.
+#include "pipeline/program/stages.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+#include <tessera/error.h>
+
+#include "ir/builder.h"
+#include "ops/ops.h"
+
+namespace tessera::pipeline {
+
+namespace {
+
+constexpr int kNoCluster = -1;
+
+bool is_view(const Equation& equation) {
+  return equation.op->host.kind == ops::HostRule::Kind::view && equation.op != &ops::stage_end_op;
+}
+
+bool is_backward(const Equation& mark) { return mark.attributes.get<bool>("backward"); }
+
+/// The body with outputs that no two leaves share and that are no inputs.
+Function with_own_outputs(Function body) {
+  ir::Builder b(body);
+  std::vector<bool> is_taken(body.values.size(), false);
+  for (ValueId id : body.inputs) is_taken[id] = true;
+  for (std::size_t i = 0; i < body.outputs.size(); ++i) {
+    const ValueId id = body.outputs[i];
+    if (!is_taken[id]) {
+      is_taken[id] = true;
+      continue;
+    }
+    const ValueId copy = b.emit(ops::reshape_op, {{"shape", body.type(id).shape}}, {id});
+    body.values[copy].sharding = body.values[id].sharding;
+    body.outputs[i] = copy;
+  }
+  return body;
+}
+
+class Cutter {
+ public:
+  Cutter(const Equation& scan, std::int64_t num_stages, const Span& where) : where_(where) {
+    stages_.body = with_own_outputs(scan.attributes.body("body"));
+    stages_.parts = ops::scan_parts(scan);
+    stages_.num_stages = num_stages;
+    const Function& body = stages_.body;
+    stages_.homes.resize(body.equations.size());
+    stages_.definition.assign(body.values.size(), Stages::kNone);
+    stages_.input = numbers(body.inputs);
+    stages_.output = numbers(body.outputs);
+    cluster_.assign(body.equations.size(), kNoCluster);
+    for (std::size_t i = 0; i < body.equations.size(); ++i) {
+      for (ValueId id : body.equations[i].results) stages_.definition[id] = i;
+    }
+  }
+
+  Stages cut() {
+    find_shared();
+    check_marks();
+    const int last = static_cast<int>(stages_.num_stages) - 1;
+    for (int stage = 0; stage < last; ++stage) take_up_to_mark(stage, false, stage);
+    // The loss belongs to the forward pass of the last stage.
+    for (int stage = last; stage >= 0; --stage) {
+      take_up_to_mark(stage, true, stage == last ? last : backward_cluster(stage + 1));
+    }
+    take_rest();
+    for (std::size_t i = 0; i < cluster_.size(); ++i) {
+      if (stages_.homes[i].kind == Home::Kind::item) stages_.homes[i].item = item_of(cluster_[i]);
+    }
+    return std::move(stages_);
+  }
+
+ private:
+  std::vector<std::size_t> numbers(const std::vector<ValueId>& ids) const {
+    std::vector<std::size_t> result(stages_.body.values.size(), Stages::kNone);
+    for (std::size_t i = 0; i < ids.size(); ++i) result[ids[i]] = i;
+    return result;
+  }
+
+  int num_clusters() const { return 2 * static_cast<int>(stages_.num_stages); }
+  int backward_cluster(int stage) const { return num_clusters() - 1 - stage; }
+  Item item_of(int cluster) const {
+    const bool is_forward = cluster < stages_.num_stages;
+    return {.work = is_forward ? Work::fwd : Work::input,
+            .stage = is_forward ? cluster : num_clusters() - 1 - cluster};
+  }
+  const Equation& equation(std::size_t i) const { return stages_.body.equations[i]; }
+
+  /// Marks, constants and views, and what is the same for all microbatches.
+  void find_shared() {
+    const Function& body = stages_.body;
+    std::vector<bool> varies(body.values.size(), false);
+    for (std::size_t i = stages_.parts.num_consts; i < body.inputs.size(); ++i) {
+      varies[body.inputs[i]] = true;
+    }
+    for (std::size_t i = 0; i < body.equations.size(); ++i) {
+      const Equation& e = equation(i);
+      const bool depends =
+          std::any_of(e.operands.begin(), e.operands.end(), [&](ValueId id) { return varies[id]; });
+      const bool is_needed_outside =
+          std::any_of(e.results.begin(), e.results.end(),
+                      [&](ValueId id) { return stages_.output[id] != Stages::kNone; });
+      for (ValueId id : e.results) varies[id] = depends;
+      Home& home = stages_.homes[i];
+      if (e.op == &ops::stage_end_op) {
+        home.kind = Home::Kind::boundary;
+      } else if (is_needed_outside) {
+        home.kind = Home::Kind::item;
+      } else if (!e.operands.empty() && (!is_view(e) || shrinks(e))) {
+        home.kind = depends ? Home::Kind::item : Home::Kind::hoisted;
+      }
+    }
+  }
+
+  /// A part of an array: its users should not hold all of that.
+  bool shrinks(const Equation& e) const {
+    const auto elements = [&](ValueId id) {
+      std::int64_t count = 1;
+      for (std::int64_t size : stages_.body.type(id).shape) count *= size;
+      return count;
+    };
+    return elements(e.results[0]) < elements(e.operands[0]);
+  }
+
+  void check_marks() {
+    std::vector<bool> is_there(static_cast<std::size_t>(stages_.num_stages), false);
+    for (std::size_t i = 0; i < stages_.homes.size(); ++i) {
+      if (stages_.homes[i].kind != Home::Kind::boundary) continue;
+      const std::int64_t stage = equation(i).attributes.integer("stage");
+      require(stage < stages_.num_stages, "marks are those of the schedule's stages");
+      if (!is_backward(equation(i))) is_there[static_cast<std::size_t>(stage)] = true;
+    }
+    const auto missing = std::find(is_there.begin(), is_there.end(), false);
+    if (missing == is_there.end()) return;
+    throw UserError(
+        {.what = "treduce: nothing that it returns depends on a stage",
+         .where = where_,
+         .found = fmt::format("no use of what stage {} ends with", missing - is_there.begin()),
+         .wanted = "results that are computed through all stages",
+         .cure = "use what mark_stage_end returns, and return a loss that depends "
+                 "on it"});
+  }
+
+  /// All that the marks with which a stage ends need, and that is in no cluster yet.
+  void take_up_to_mark(int stage, bool backward, int cluster) {
+    for (std::size_t i = 0; i < stages_.homes.size(); ++i) {
+      if (stages_.homes[i].kind != Home::Kind::boundary) continue;
+      const Equation& mark = equation(i);
+      if (is_backward(mark) != backward || mark.attributes.integer("stage") != stage) continue;
+      take(mark.operands[0], cluster);
+    }
+  }
+
+  void take(ValueId first, int cluster) {
+    std::vector<ValueId> open = {first};
+    while (!open.empty()) {
+      const std::size_t i = stages_.definition[open.back()];
+      open.pop_back();
+      if (i == Stages::kNone) continue;
+      const Home::Kind kind = stages_.homes[i].kind;
+      if (kind == Home::Kind::hoisted || kind == Home::Kind::boundary) continue;
+      if (kind == Home::Kind::item) {
+        if (cluster_[i] != kNoCluster) continue;
+        cluster_[i] = cluster;
+      }
+      const Equation& e = equation(i);
+      open.insert(open.end(), e.operands.begin(), e.operands.end());
+    }
+  }
+
+  /// The first cluster that may read the value.
+  int cluster_of(ValueId id) const {
+    const std::size_t i = stages_.definition[id];
+    if (i == Stages::kNone) return kNoCluster;
+    const Equation& e = equation(i);
+    switch (stages_.homes[i].kind) {
+      case Home::Kind::item:
+        return cluster_[i];
+      case Home::Kind::hoisted:
+        return kNoCluster;
+      case Home::Kind::users:
+        return latest(e.operands);
+      case Home::Kind::boundary:
+        break;
+    }
+    const int stage = static_cast<int>(e.attributes.integer("stage"));
+    if (is_backward(e)) return backward_cluster(stage);
+    return std::min(stage + 1, static_cast<int>(stages_.num_stages) - 1);
+  }
+
+  int latest(const std::vector<ValueId>& ids) const {
+    int result = kNoCluster;
+    for (ValueId id : ids) result = std::max(result, cluster_of(id));
+    return result;
+  }
+
+  /// What no mark needs runs as soon as it can; what depends on nothing of the microbatch, where
+  /// it is read first.
+  void take_rest() {
+    for (std::size_t i = 0; i < cluster_.size(); ++i) {
+      if (!is_open(i)) continue;
+      cluster_[i] = latest(equation(i).operands);
+    }
+    std::vector<int> earliest(stages_.body.values.size(), num_clusters() - 1);
+    for (std::size_t i = cluster_.size(); i-- > 0;) {
+      int first = num_clusters() - 1;
+      for (ValueId id : equation(i).results) first = std::min(first, earliest[id]);
+      if (is_open(i)) cluster_[i] = first;
+      const int reader = stages_.homes[i].kind == Home::Kind::item ? cluster_[i] : first;
+      for (ValueId id : equation(i).operands) earliest[id] = std::min(earliest[id], reader);
+    }
+  }
+
+  bool is_open(std::size_t i) const {
+    return stages_.homes[i].kind == Home::Kind::item && cluster_[i] == kNoCluster;
+  }
+
+  Span where_;
+  Stages stages_;
+  std::vector<int> cluster_;  // per equation
+};
+
+}  // namespace
+
+ValueId Stages::behind_marks(ValueId id) const {
+  while (const Home* home = home_of(id)) {
+    if (home->kind != Home::Kind::boundary) break;
+    id = body.equations[definition[id]].operands[0];
+  }
+  return id;
+}
+
+const Home* Stages::home_of(ValueId id) const {
+  return definition[id] == kNone ? nullptr : &homes[definition[id]];
+}
+
+Stages cut_stages(const Equation& scan, std::int64_t num_stages, const Span& where) {
+  return Cutter(scan, num_stages, where).cut();
+}
+
+}  // namespace tessera::pipeline

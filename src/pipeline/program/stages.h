@@ -1,0 +1,69 @@
+// Which task of a pipeline each equation of a microbatch belongs to.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ir/ir.h"
+#include "ops/control/control.h"
+#include "pipeline/walk.h"
+
+namespace tessera::pipeline {
+
+using ir::Equation;
+using ir::Function;
+using ir::kNoValue;
+using ir::ValueId;
+
+/// A stage's share of the work on a microbatch.
+struct Item {
+  Work work = Work::fwd;
+  std::int64_t stage = 0;
+  friend auto operator<=>(const Item&, const Item&) = default;
+};
+
+/// Where an equation is computed.
+struct Home {
+  enum class Kind : std::uint8_t {
+    item,      // by one item
+    users,     // by each item that needs it: constants and views
+    hoisted,   // once before the loop, as every microbatch has the same
+    boundary,  // a mark: its result is its operand
+  };
+  Kind kind = Kind::users;
+  Item item = {};
+};
+
+/// The function of one microbatch, cut into items: what the body of the loop computes.
+struct Stages {
+  Function body;  // every output is the result of an equation of its own, of an item
+  ops::ScanParts parts;
+  std::int64_t num_stages;
+  std::vector<Home> homes;               // per equation
+  std::vector<std::size_t> definition;   // per value: its equation, or kNone
+  std::vector<std::size_t> input;        // per value: its number among the inputs, or kNone
+  std::vector<std::size_t> output;       // per value: its number among the outputs, or kNone
+  std::vector<std::vector<Item>> users;  // per value: the items that read it, sorted
+  static constexpr std::size_t kNone = ~std::size_t{0};
+
+  /// Inputs of the body: what is the same for all microbatches, sums, and slices.
+  bool is_const(ValueId id) const { return input[id] < parts.num_consts; }
+  bool is_carry(ValueId id) const { return !is_const(id) && input[id] < parts.first_scanned(); }
+  /// Outputs of the body: sums, and rows of what is stacked.
+  bool is_sum(ValueId id) const { return output[id] < parts.num_carry; }
+  bool is_row(ValueId id) const { return output[id] != kNone && !is_sum(id); }
+  /// The value that a mark passes on; others as they are.
+  ValueId behind_marks(ValueId id) const;
+  const Home* home_of(ValueId id) const;  // nullptr for inputs
+};
+
+/// Takes the weight gradients of these stages out of their backward items: what leads to one sum
+/// alone, but for what makes its operands smaller and is cheap.
+void split_backward(Stages& stages, const std::vector<bool>& is_split);
+/// Fills in `users`.
+void find_users(Stages& stages);
+
+/// `scan` is the loop over microbatches. Throws UserError where marks do not cut it into stages.
+Stages cut_stages(const Equation& scan, std::int64_t num_stages, const Span& where);
+
+}  // namespace tessera::pipeline

@@ -1,0 +1,175 @@
+#include "pipeline/program/task_body.h"
+
+#include <algorithm>
+
+#include <tessera/error.h>
+
+#include "ir/builder.h"
+
+namespace tessera::pipeline {
+
+namespace {
+
+/// The items of a task on one microbatch.
+struct Part {
+  std::vector<Item> items;
+  std::int64_t microbatch;
+};
+
+std::vector<Part> parts_of(const FusedTask& task) {
+  std::vector<Part> parts;
+  for (const Task& one : task.parts) {
+    Part part{.items = {{work_of(one.kind), one.stage}}, .microbatch = one.microbatch};
+    if (one.kind == TaskKind::bwd) part.items.push_back({Work::weight, one.stage});
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+/// Copies equations of the loop's body into the function of a task.
+class Writer {
+ public:
+  Writer(const Stages& stages, const std::vector<Part>& parts)
+      : stages_(stages), parts_(parts), function_(ir::empty_like(stages.body)) {
+    function_.name = "task";
+  }
+
+  TaskBody write() {
+    for (const Part& part : parts_) {
+      for (std::size_t i = 0; i < stages_.homes.size(); ++i) {
+        if (!is_of(part, i)) continue;
+        copy(i, part.microbatch);
+      }
+    }
+    find_outputs();
+    for (const Key& key : body_.outputs) function_.outputs.push_back(known_.at(key));
+    body_.function = std::make_shared<const Function>(std::move(function_));
+    return std::move(body_);
+  }
+
+ private:
+  bool is_of(const Part& part, std::size_t i) const {
+    const Home& home = stages_.homes[i];
+    return home.kind == Home::Kind::item &&
+           std::find(part.items.begin(), part.items.end(), home.item) != part.items.end();
+  }
+
+  void copy(std::size_t i, std::int64_t microbatch) {
+    Equation equation = stages_.body.equations[i];
+    for (ValueId& id : equation.operands) id = resolve(id, microbatch);
+    for (ValueId& id : equation.results) {
+      const ValueId made = function_.add_value(stages_.body.values[id]);
+      define(id, microbatch, made);
+      id = made;
+    }
+    function_.equations.push_back(std::move(equation));
+  }
+
+  void define(ValueId id, std::int64_t microbatch, ValueId made) {
+    known_[{Key::Kind::microbatch, microbatch, id}] = made;
+    if (!stages_.is_sum(id)) return;
+    const Key sum{Key::Kind::sum, -1, static_cast<ValueId>(stages_.output[id])};
+    if (std::find(sums_.begin(), sums_.end(), sum) == sums_.end()) sums_.push_back(sum);
+    known_[sum] = made;
+  }
+
+  Key key_of(ValueId id, std::int64_t microbatch) const {
+    if (stages_.is_carry(id)) {
+      return {Key::Kind::sum, -1,
+              static_cast<ValueId>(stages_.input[id] - stages_.parts.num_consts)};
+    }
+    const Home* home = stages_.home_of(id);
+    const bool is_shared =
+        home == nullptr ? stages_.is_const(id) : home->kind == Home::Kind::hoisted;
+    if (is_shared) return {Key::Kind::shared, -1, id};
+    return {Key::Kind::microbatch, microbatch, id};
+  }
+
+  /// The value here: known, an input, or computed once more.
+  ValueId resolve(ValueId id, std::int64_t microbatch) {
+    id = stages_.behind_marks(id);
+    const Key key = key_of(id, microbatch);
+    const auto known = known_.find(key);
+    if (known != known_.end()) return known->second;
+    const Home* home = stages_.home_of(id);
+    if (home != nullptr && home->kind == Home::Kind::users) {
+      copy(stages_.definition[id], microbatch);
+      return known_.at(key);
+    }
+    const ValueId input = function_.add_value(stages_.body.values[id]);
+    function_.inputs.push_back(input);
+    body_.inputs.push_back(key);
+    return known_[key] = input;
+  }
+
+  /// Whether a task with other parts, or what comes after the loop, needs the value.
+  bool is_needed_outside(ValueId id, std::int64_t microbatch) const {
+    const std::vector<Item>& users = stages_.users[id];
+    const bool is_read = std::any_of(users.begin(), users.end(), [&](const Item& item) {
+      return std::none_of(parts_.begin(), parts_.end(), [&](const Part& part) {
+        return part.microbatch == microbatch &&
+               std::find(part.items.begin(), part.items.end(), item) != part.items.end();
+      });
+    });
+    return is_read || stages_.is_row(id);
+  }
+
+  void find_outputs() {
+    body_.outputs = sums_;
+    for (const Part& part : parts_) {
+      for (std::size_t i = 0; i < stages_.homes.size(); ++i) {
+        if (!is_of(part, i)) continue;
+        for (ValueId id : stages_.body.equations[i].results) {
+          if (!is_needed_outside(id, part.microbatch)) continue;
+          body_.outputs.push_back({Key::Kind::microbatch, part.microbatch, id});
+        }
+      }
+    }
+  }
+
+  const Stages& stages_;
+  const std::vector<Part>& parts_;
+  Function function_;
+  TaskBody body_;
+  std::map<Key, ValueId> known_;
+  std::vector<Key> sums_;  // that are written
+};
+
+/// Microbatches by the order in which the parts have them.
+std::vector<std::int64_t> microbatches_of(const std::vector<Part>& parts) {
+  std::vector<std::int64_t> found;
+  for (const Part& part : parts) {
+    if (std::find(found.begin(), found.end(), part.microbatch) == found.end()) {
+      found.push_back(part.microbatch);
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+TaskBody TaskBodies::body_of(const FusedTask& task) {
+  const std::vector<Part> parts = parts_of(task);
+  const std::vector<std::int64_t> microbatches = microbatches_of(parts);
+  const auto number = [&](std::int64_t microbatch) {
+    return std::find(microbatches.begin(), microbatches.end(), microbatch) - microbatches.begin();
+  };
+  TaskBody body = Writer(stages_, parts).write();
+  std::vector<std::int64_t> kind;
+  for (const Part& part : parts) {
+    for (const Item& item : part.items) {
+      kind.insert(kind.end(), {static_cast<std::int64_t>(item.work), item.stage,
+                               static_cast<std::int64_t>(number(part.microbatch))});
+    }
+  }
+  std::vector<Key> outputs = body.outputs;
+  for (Key& key : outputs) {
+    if (key.microbatch >= 0) key.microbatch = number(key.microbatch);
+  }
+  const auto [place, is_new] =
+      made_.emplace(std::pair(std::move(kind), std::move(outputs)), body.function);
+  if (!is_new) body.function = place->second;
+  return body;
+}
+
+}  // namespace tessera::pipeline

@@ -1,0 +1,46 @@
+// The function that a task of a pipeline runs.
+#pragma once
+
+#include <compare>
+#include <map>
+#include <memory>
+
+#include "pipeline/program/stages.h"
+
+namespace tessera::pipeline {
+
+/// A value of the loop: of one microbatch, or the same for all.
+struct Key {
+  enum class Kind : std::uint8_t {
+    shared,      // constants of the loop, and what is computed once before it
+    sum,         // a carry: `value` is its number
+    microbatch,  // a value of the body
+  };
+  Kind kind = Kind::shared;
+  std::int64_t microbatch = -1;
+  ValueId value = kNoValue;
+  friend auto operator<=>(const Key&, const Key&) = default;
+};
+
+/// Maps the values of `inputs` to those of `outputs`.
+struct TaskBody {
+  std::shared_ptr<const Function> function;
+  std::vector<Key> inputs;
+  std::vector<Key> outputs;
+  bool is_empty() const { return outputs.empty(); }
+};
+
+/// Makes bodies; tasks that do the same on other microbatches share one function.
+class TaskBodies {
+ public:
+  explicit TaskBodies(const Stages& stages) : stages_(stages) {}
+  TaskBody body_of(const FusedTask& task);
+
+ private:
+  using Made = std::map<std::pair<std::vector<std::int64_t>, std::vector<Key>>,
+                        std::shared_ptr<const Function>>;
+  const Stages& stages_;
+  Made made_;  // by kinds, stages and outputs, microbatches counted from 0
+};
+
+}  // namespace tessera::pipeline
