@@ -163,6 +163,7 @@ constexpr OpFamily (*kFamilies[])() = {
     elementwise_binary_ops,
     elementwise_unary_ops,
     index_ops,
+    mpmd_ops,
     permute_ops,
     random_ops,
     reduce_ops,
