@@ -1,17 +1,22 @@
 #include "compile/compile.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include <tessera/error.h>
 
 #include "compile/barriers.h"
+#include "compile/body_pool.h"
 #include "compile/host/kernels/gemm/gemm.h"
 #include "compile/host/kernels/reduce_internal.h"
 #include "compile/host/lower.h"
+#include "compile/host/mpmd/project.h"
 #include "compile/host/plan/plan.h"
 #include "compile/widen.h"
 #include "ir/builder.h"
+#include "ops/control/mpmd.h"
 #include "ops/ops.h"
+#include "run/group_transport.h"
 
 namespace tessera::compile {
 
@@ -58,6 +63,47 @@ ir::Function with_distinct_outputs(ir::Function result, const CompileOptions& op
   return result;
 }
 
+host::LowerOptions lower_options(const CompileOptions& options, std::vector<int> phases) {
+  return {.transport = options.transport,
+          .phases = std::move(phases),
+          .output_alias = options.output_alias,
+          .dot_unit = options.dot_unit,
+          .bodies = options.bodies};
+}
+
+run::Executable compile_phased(const Phased& phased, const CompileOptions& options) {
+  return host::plan(host::lower(phased.function, lower_options(options, phased.phases)), options);
+}
+
+/// A function of several groups of devices. Nothing is fused, so that tasks keep their order.
+run::Executable compile_groups(ir::Function function, ops::Groups groups,
+                               const CompileOptions& options) {
+  std::vector<int> phases(function.equations.size());
+  std::iota(phases.begin(), phases.end(), 0);
+  host::LowerOptions lowering = lower_options(options, {});
+  lowering.groups = std::move(groups);
+  std::shared_ptr<run::Transport> own;
+  if (options.transport != nullptr) {
+    const auto size = static_cast<int>(std::max<std::int64_t>(1, function.mesh.num_devices()));
+    require(options.transport->size() % size == 0 &&
+                options.transport->size() / size >= lowering.groups.count,
+            "there is one process per device of each group");
+    const int group = options.transport->rank() / size;
+    own = std::make_shared<run::GroupTransport>(*options.transport, group * size, size);
+    lowering.transport = own.get();
+    lowering.between = {.transport = options.transport, .group = group};
+    host::Projection here = host::project(function, phases, lowering.groups, group);
+    function = std::move(here.function);
+    phases = std::move(here.phases);
+    lowering.groups = std::move(here.groups);
+    lowering.is_here = std::move(here.is_here);
+  }
+  lowering.phases = std::move(phases);
+  run::Executable executable = host::plan(host::lower(function, lowering), options);
+  executable.transport = std::move(own);
+  return executable;
+}
+
 }  // namespace
 
 std::shared_ptr<const run::Executable> compile(const ir::Function& function,
@@ -67,13 +113,19 @@ std::shared_ptr<const run::Executable> compile(const ir::Function& function,
           "compile options have one entry per input and output");
   check_dtypes(function);
   Phased phased = without_barriers(with_wide_operands(function));
-  const ir::Function distinct = with_distinct_outputs(std::move(phased.function), options);
-  phased.phases.resize(distinct.equations.size(), phased.phases.empty() ? 0 : phased.phases.back());
-  host::HostProgram program = host::lower(distinct, {.transport = options.transport,
-                                                     .phases = phased.phases,
-                                                     .output_alias = options.output_alias,
-                                                     .dot_unit = options.dot_unit});
-  return std::make_shared<const run::Executable>(host::plan(std::move(program), options));
+  phased.function = with_distinct_outputs(std::move(phased.function), options);
+  phased.phases.resize(phased.function.equations.size(),
+                       phased.phases.empty() ? 0 : phased.phases.back());
+  BodyPool pool;
+  CompileOptions with_pool = options;
+  if (options.bodies == nullptr) with_pool.bodies = &pool;
+  const ops::Groups groups = ops::groups_of(phased.function);
+  require(groups.count == 0 || options.bodies == nullptr, "tasks are not nested");
+  run::Executable executable = groups.count > 0
+                                   ? compile_groups(std::move(phased.function), groups, with_pool)
+                                   : compile_phased(phased, with_pool);
+  executable.num_bodies = pool.size();
+  return std::make_shared<const run::Executable>(std::move(executable));
 }
 
 std::string_view instruction_set() { return kernels::instruction_set(); }

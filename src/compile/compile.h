@@ -13,13 +13,18 @@
 
 namespace tessera::compile {
 
+class BodyPool;
+
 struct CompileOptions {
   std::vector<bool> is_donated;   // per input
   std::vector<int> output_alias;  // per output: donated input whose buffers it takes, or -1
   /// Set: compiles what the device of this rank computes. Inputs and outputs have one tile then,
-  /// and collectives go through the transport, which must outlive the executable.
+  /// and collectives go through the transport, which must outlive the executable. Of a function of
+  /// several groups (ops/control/mpmd.h) rank group * devices + d runs what device d of the group
+  /// does; inputs that the group does not read and outputs that it does not make have no tiles.
   run::Transport* transport = nullptr;
   DotUnit dot_unit = DotUnit::portable;  // one that this machine has
+  BodyPool* bodies = nullptr;            // for nested functions: of the compilation around them
 };
 
 /// The passes that run before a partitioned function is compiled, in order.

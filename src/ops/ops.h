@@ -23,6 +23,7 @@ OpFamily elementwise_binary_ops();
 OpFamily elementwise_unary_ops();
 OpFamily index_ops();
 OpFamily mark_ops();
+OpFamily mpmd_ops();
 OpFamily permute_ops();
 OpFamily random_ops();
 OpFamily reduce_ops();
@@ -61,6 +62,8 @@ extern const OpRecord reshape_op;
 extern const OpRecord scan_op;
 extern const OpRecord sharding_constraint_op;
 extern const OpRecord stage_end_op;
+extern const OpRecord task_op;
+extern const OpRecord transfer_op;
 extern const OpRecord while_op;
 
 }  // namespace tessera::ops

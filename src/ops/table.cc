@@ -164,6 +164,7 @@ constexpr OpFamily (*kFamilies[])() = {
     elementwise_unary_ops,
     index_ops,
     mark_ops,
+    mpmd_ops,
     permute_ops,
     random_ops,
     reduce_ops,

@@ -2,7 +2,7 @@
 
 #include <tessera/error.h>
 
-#include "ops/control/control.h"
+#include "ops/control/mpmd.h"
 #include "ops/ops.h"
 
 namespace tessera::partition {
@@ -13,7 +13,7 @@ using ir::ValueId;
 
 bool is_control(const Equation& equation) {
   return equation.op == &ops::scan_op || equation.op == &ops::while_op ||
-         equation.op == &ops::cond_op;
+         equation.op == &ops::cond_op || ops::is_task(equation);
 }
 
 namespace {
@@ -87,6 +87,7 @@ class Flattener {
     if (equation.op == &ops::scan_op) join_scan(equation, bodies[0]);
     if (equation.op == &ops::while_op) join_while(equation, bodies[0], bodies[1]);
     if (equation.op == &ops::cond_op) join_cond(equation, bodies);
+    if (ops::is_task(equation)) join_task(equation, bodies[0]);
   }
 
   void join(ValueId whole, ValueId slice) { result_.identities.push_back({whole, slice}); }
@@ -122,6 +123,17 @@ class Flattener {
       for (std::size_t i = 0; i < equation.results.size(); ++i) {
         join(equation.results[i], branch.output(i));
       }
+    }
+  }
+
+  void join_task(const Equation& equation, const Body& body) {
+    for (std::size_t i = 0; i < equation.operands.size(); ++i) {
+      join(equation.operands[i], body.input(i));
+    }
+    const ir::Ints& shares = equation.attributes.ints("shares");
+    for (std::size_t i = 0; i < equation.results.size(); ++i) {
+      join(equation.results[i], body.output(i));
+      if (shares[i] >= 0) join(body.input(static_cast<std::size_t>(shares[i])), body.output(i));
     }
   }
 

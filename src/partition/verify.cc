@@ -4,6 +4,7 @@
 #include <tessera/error.h>
 
 #include "ir/text.h"
+#include "ops/control/mpmd.h"
 #include "ops/ops.h"
 #include "partition/flatten.h"
 #include "partition/moves.h"
@@ -241,6 +242,7 @@ class Verifier {
 
 void verify_partitioned(const Function& function, std::string_view after) {
   Verifier(function, after, false).run();
+  ops::groups_of(function);  // throws for what the groups cannot do
 }
 
 }  // namespace tessera::partition

@@ -12,13 +12,11 @@
 
 #include <tessera/error.h>
 
-#include "run/frame.h"
+#include "run/execution.h"
 
 namespace tessera::run {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 /// Kernels promise bits for round-to-nearest without flush-to-zero; the caller may use other modes.
 class DefaultFloatMode {
@@ -35,108 +33,6 @@ class DefaultFloatMode {
   std::fenv_t saved_;
 };
 
-struct TaskRef {
-  Frame* frame;
-  std::uint32_t task;
-};
-
-/// A task some of whose parts nobody has taken yet.
-struct ReadyTask {
-  TaskRef ref;
-  int next_part;
-};
-
-/// The state of one run of an executable; guarded by the mutex of the pool.
-class Execution {
- public:
-  explicit Execution(Frame& root) : root_(root) {
-    start(root);
-    settle();
-  }
-
-  bool is_over() const { return num_running == 0 && (root_.is_over() || fault != nullptr); }
-  bool has_ready() const { return !ready_.empty(); }
-
-  /// The next part of the task on top of the stack.
-  ReadyTask take() {
-    ReadyTask& top = ready_.back();
-    const ReadyTask taken = top;
-    if (++top.next_part >= top.ref.frame->num_parts(top.ref.task)) ready_.pop_back();
-    return taken;
-  }
-  /// Makes ready what waited for the task; true when other threads should look. This thread takes
-  /// the next part itself before it lets go of the mutex, so one part is no news.
-  bool finish(TaskRef task) {
-    ended_.push_back(task);
-    settle();
-    return root_.is_over() || has_several_parts();
-  }
-  void give_up() { ready_.clear(); }
-
-  int num_running = 0;
-  std::exception_ptr fault = nullptr;
-
- private:
-  bool has_several_parts() const {
-    if (ready_.size() != 1) return ready_.size() > 1;
-    const ReadyTask& only = ready_.back();
-    return only.next_part + 1 < only.ref.frame->num_parts(only.ref.task);
-  }
-  void start(Frame& frame);
-  void arrive(TaskRef ref);
-  void go_on(ControlFrame& control, Frame* next);
-  void settle();
-
-  Frame& root_;
-  std::vector<ReadyTask> ready_;  // a stack: what became ready last is still cached
-  std::vector<TaskRef> ended_;    // whose successors have not heard of it
-};
-
-/// All tasks of a frame that wait for nothing; the first one is taken first.
-void Execution::start(Frame& frame) {
-  frame.reset();
-  const std::vector<Task>& tasks = frame.executable().tasks;
-  for (std::size_t i = tasks.size(); i-- > 0;) {
-    if (tasks[i].num_predecessors == 0) arrive({&frame, static_cast<std::uint32_t>(i)});
-  }
-}
-
-/// A task waits for nothing any more.
-void Execution::arrive(TaskRef ref) {
-  if (ControlFrame* control = ref.frame->control(ref.task)) {
-    go_on(*control, control->begin());
-  } else if (ref.frame->num_parts(ref.task) == 0) {
-    ended_.push_back(ref);
-  } else {
-    ready_.push_back({ref, 0});
-  }
-}
-
-void Execution::go_on(ControlFrame& control, Frame* next) {
-  while (next != nullptr && next->executable().tasks.empty()) next = control.next();
-  if (next == nullptr) {
-    ended_.push_back({&control.outer(), control.task()});
-  } else {
-    start(*next);
-  }
-}
-
-/// Tells the successors of ended tasks, and goes on with loops whose frame has ended. A loop over a
-/// body that runs no kernel comes here again and again, so this is no recursion.
-void Execution::settle() {
-  while (!ended_.empty()) {
-    const auto [frame, task] = ended_.back();
-    ended_.pop_back();
-    frame->end_task(task);
-    const std::vector<std::uint32_t>& successors = frame->executable().tasks[task].successors;
-    // In reverse: the first successor is taken first.
-    for (std::size_t i = successors.size(); i-- > 0;) {
-      if (frame->release(successors[i])) arrive({frame, successors[i]});
-    }
-    if (frame->is_over() && frame->loop() != nullptr) go_on(*frame->loop(), frame->loop()->next());
-  }
-}
-
 }  // namespace
 
 struct Engine::State {
@@ -150,9 +46,14 @@ struct Engine::State {
   std::atomic<std::uint64_t> news{0};  // changes whenever waiting threads should look again
   std::unique_ptr<Buffer> arena;
   CollectiveCounts counts;
+  int threads_per_group = 0;
   bool is_profiling = false;
   std::map<const Instruction*, RegionTime> timed;  // in the execution that runs
   std::vector<RegionTime> profile;
+  bool has_timeline = false;
+  Clock::time_point timeline_start;
+  std::int64_t num_timed_executions = 0;
+  std::vector<TaskTime> timeline;
 
   void start_threads();
   void stop_threads();
@@ -162,6 +63,7 @@ struct Engine::State {
   void count_instruction(TaskRef ref);
   void add_time(TaskRef ref, std::int64_t ns);
   void keep_times();
+  void keep_timeline(const Executable& executable, const std::vector<TaskSpan>& spans);
   void wait_for_news(std::unique_lock<std::mutex>& lock);
   void announce();
 };
@@ -218,11 +120,29 @@ void Engine::State::keep_times() {
   timed.clear();
 }
 
+void Engine::State::keep_timeline(const Executable& executable,
+                                  const std::vector<TaskSpan>& spans) {
+  const auto since_start = [&](Clock::time_point time) {
+    return std::chrono::nanoseconds(time - timeline_start).count();
+  };
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    const Instruction& instruction = executable.instructions[executable.tasks[i].instruction];
+    if (!instruction.is_task || !spans[i].has_ended) continue;
+    timeline.push_back({.name = instruction.name,
+                        .group = instruction.group,
+                        .stage = instruction.stage,
+                        .microbatch = instruction.microbatch,
+                        .execution = num_timed_executions,
+                        .start_ns = since_start(spans[i].start),
+                        .end_ns = since_start(spans[i].end)});
+  }
+  num_timed_executions += 1;
+}
+
 void Engine::State::run_part(Execution& execution, std::unique_lock<std::mutex>& lock) {
   const auto [ref, part] = execution.take();
   if (part == 0) count_instruction(ref);
   const bool is_timed = is_profiling;
-  execution.num_running += 1;
   lock.unlock();
   std::exception_ptr fault;
   const auto start = is_timed ? Clock::now() : Clock::time_point{};
@@ -235,7 +155,7 @@ void Engine::State::run_part(Execution& execution, std::unique_lock<std::mutex>&
   const auto end = is_timed ? Clock::now() : Clock::time_point{};
   lock.lock();
   if (is_timed) add_time(ref, std::chrono::nanoseconds(end - start).count());
-  execution.num_running -= 1;
+  execution.end_part(ref);
   if (fault != nullptr && execution.fault == nullptr) execution.fault = fault;
   if (execution.fault != nullptr) {
     execution.give_up();
@@ -305,6 +225,17 @@ int Engine::num_threads() const {
   return state_->num_threads;
 }
 
+void Engine::set_threads_per_group(int count) {
+  require(count >= 0, "a group has a number of threads, or 0 for all of them");
+  const std::lock_guard<std::mutex> exclusive(state_->one_at_a_time);
+  state_->threads_per_group = count;
+}
+
+int Engine::threads_per_group() const {
+  const std::lock_guard<std::mutex> exclusive(state_->one_at_a_time);
+  return state_->threads_per_group;
+}
+
 bool Engine::has_threads() const {
   const std::lock_guard<std::mutex> lock(state_->mutex);
   return !state_->threads.empty();
@@ -332,6 +263,22 @@ std::vector<RegionTime> Engine::stop_profile() {
   std::sort(state_->profile.begin(), state_->profile.end(),
             [](const RegionTime& a, const RegionTime& b) { return a.ns > b.ns; });
   return std::exchange(state_->profile, {});
+}
+
+void Engine::start_timeline() {
+  const std::lock_guard<std::mutex> exclusive(state_->one_at_a_time);
+  state_->timeline.clear();
+  state_->num_timed_executions = 0;
+  state_->has_timeline = true;
+  state_->timeline_start = Clock::now();
+}
+
+std::vector<TaskTime> Engine::stop_timeline() {
+  const std::lock_guard<std::mutex> exclusive(state_->one_at_a_time);
+  state_->has_timeline = false;
+  std::stable_sort(state_->timeline.begin(), state_->timeline.end(),
+                   [](const TaskTime& a, const TaskTime& b) { return a.start_ns < b.start_ns; });
+  return std::exchange(state_->timeline, {});
 }
 
 namespace {
@@ -410,7 +357,8 @@ std::vector<Tiles> Engine::execute(const Executable& executable, std::vector<Til
   const RootMemory memory(state.arena->data(), inputs, outputs);
   Frame root(executable, memory.binding, nullptr);
   root.bind(memory.buffers, 0, 0);
-  Execution execution(root);
+  Execution execution(
+      root, {.threads_per_group = state.threads_per_group, .has_timeline = state.has_timeline});
   state.start_threads();
   const DefaultFloatMode mode;
   std::unique_lock<std::mutex> lock(state.mutex);
@@ -421,6 +369,7 @@ std::vector<Tiles> Engine::execute(const Executable& executable, std::vector<Til
   state.current = nullptr;
   state.announce();
   state.keep_times();
+  if (state.has_timeline) state.keep_timeline(executable, execution.spans());
   lock.unlock();
   if (execution.fault != nullptr) std::rethrow_exception(execution.fault);
   return outputs;

@@ -22,6 +22,17 @@ struct RegionTime {
   std::int64_t bytes = 0;
 };
 
+/// One run of a task of a group of devices. Times count from when the recording began.
+struct TaskTime {
+  std::string name;
+  int group = 0;
+  int stage = -1;       // -1: none
+  int microbatch = -1;  // -1: none
+  std::int64_t execution = 0;  // number of the execution, from 0 on
+  std::int64_t start_ns = 0;   // its first kernel starts
+  std::int64_t end_ns = 0;     // its last kernel has ended
+};
+
 /// Collectives that were executed, by kind.
 using CollectiveCounts = std::map<std::string, CollectiveCount>;
 
@@ -37,6 +48,12 @@ class Engine {
   /// Whether threads of its own run.
   bool has_threads() const;
 
+  /// How many threads may compute at one time for one group of devices, where an executable has
+  /// groups; 0, as at first, for any number. With 1, and as many threads as groups, each group
+  /// computes as a device of its own would. Results never depend on it.
+  void set_threads_per_group(int count);
+  int threads_per_group() const;
+
   /// Runs to the end and returns the outputs. Donated inputs are given away: an output may live in
   /// their buffers. Throws RuntimeFault; what a kernel throws is passed on.
   std::vector<Tiles> execute(const Executable& executable, std::vector<Tiles> inputs);
@@ -49,6 +66,11 @@ class Engine {
   void start_profile();
   /// What was timed, the longest first.
   std::vector<RegionTime> stop_profile();
+
+  /// Records when the tasks of groups run from now on.
+  void start_timeline();
+  /// What was recorded, by start.
+  std::vector<TaskTime> stop_timeline();
 
  private:
   Engine();

@@ -75,9 +75,15 @@ struct Instruction {
   std::vector<CollectiveUse> collectives;  // counted once per execution of the instruction
   std::int64_t flops = 0;                  // of all its tasks
   std::int64_t bytes = 0;                  // of the tiles that its tasks read and write
+  // Of a program of several groups of devices; -1: none.
+  int group = -1;  // that runs it
+  int stage = -1;
+  int microbatch = -1;
+  bool is_task = false;  // a task of the group, which the timeline shows
 };
 
 struct Executable;
+class Transport;
 
 /// Where a tile of a nested port lies among the buffers of the control task. Two buffers take turns
 /// from step to step, as what one step returns is what the next one gets; equal where a step
@@ -159,6 +165,11 @@ struct Executable {
   std::int64_t device_peak_bytes = 0;   // what one real device would hold, arguments included
   std::int64_t device_arena_bytes = 0;  // of these, neither arguments nor results
   bool communicates = false;            // some task talks to other processes
+  /// Per group of devices, what one of its devices would hold; empty where there are no groups. In
+  /// a process of one device only its own group has an entry that is not 0.
+  std::vector<std::int64_t> group_peak_bytes;
+  std::int64_t num_bodies = 0;           // different executables nested in this one
+  std::shared_ptr<Transport> transport;  // through which tasks talk to their own group, if need be
 };
 
 }  // namespace tessera::run

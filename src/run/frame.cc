@@ -25,7 +25,10 @@ Frame::Source Frame::source_of(const Place& place, const Binding& binding) const
 }
 
 Frame::Frame(const Executable& executable, const Binding& binding, ControlFrame* loop)
-    : executable_(executable), loop_(loop), arena_number_(binding.arena) {
+    : executable_(executable),
+      loop_(loop),
+      root_task_(loop == nullptr ? 0 : loop->outer().root_task(loop->task())),
+      arena_number_(binding.arena) {
   const std::size_t count = executable.tasks.size();
   first_.reserve(count + 1);
   num_parts_.reserve(count);

@@ -28,6 +28,8 @@ class Frame {
 
   const Executable& executable() const { return executable_; }
   ControlFrame* loop() const { return loop_; }
+  /// The task of the outermost frame of which this task is a part.
+  std::uint32_t root_task(std::uint32_t task) const { return loop_ == nullptr ? task : root_task_; }
   std::span<std::byte* const> buffers(std::uint32_t task) const;
   /// nullptr for a task with a kernel.
   ControlFrame* control(std::uint32_t task) const { return controls_[task].get(); }
@@ -57,6 +59,7 @@ class Frame {
 
   const Executable& executable_;
   ControlFrame* loop_;
+  std::uint32_t root_task_;
   std::uint32_t arena_number_;  // in the buffers of `outer`
   std::byte* arena_ = nullptr;
   Poison poison_;

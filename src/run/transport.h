@@ -41,7 +41,7 @@ class Transport {
   virtual int size() const = 0;
   /// Begins the next collective, to which the exchanges after it belong; `label` must live until
   /// they end.
-  void begin(const CollectiveLabel& label) {
+  virtual void begin(const CollectiveLabel& label) {
     label_ = &label;
     ++number_;
   }

@@ -8,7 +8,7 @@
 #include "ir/simplify.h"
 #include "ir/text.h"
 #include "ops/axis/axis.h"
-#include "ops/control/control.h"
+#include "ops/control/mpmd.h"
 #include "ops/ops.h"
 #include "partition/combine_collectives.h"
 #include "partition/moves.h"
@@ -16,6 +16,7 @@
 #include "partition/project.h"
 #include "run/engine.h"
 #include "tests/fuzz/rounds.h"
+#include "tests/fuzz/tasks.h"
 #include "tests/fuzz/whole_numbers.h"
 
 namespace tessera::fuzz {
@@ -177,6 +178,7 @@ class Checker {
     check_combining(split);
     check_recomputing(split);
     check_sinking(split);
+    check_tasks(split);
     count(split);
     Rounds planned;
     run_counting(split, c_.inputs, planned);
@@ -282,6 +284,35 @@ class Checker {
     if (coverage_ != nullptr) ++coverage_->sunk;
     expect_same("work that moves into loops changes no result",
                 testing::run_partitioned(again, c_.placed.output_alias, c_.inputs), whole_);
+  }
+
+  /// Groups of devices work on tasks of the function, by all threads and by one thread per group.
+  void check_tasks(const Function& split) {
+    Random random(c_.seed);
+    const Function cut = as_tasks(split, static_cast<int>(random.between(2, 3)), random);
+    check_text(cut, "the program as tasks");
+    partition::verify_partitioned(cut, "as_tasks");
+    expect_same("tasks change no result of the reference", testing::run_reference(cut, c_.inputs),
+                reference_);
+    if (coverage_ != nullptr) count_tasks(cut);
+    run::Engine& engine = run::Engine::instance();
+    engine.set_num_threads(static_cast<int>(random.between(1, 3)));
+    engine.set_threads_per_group(random.chance(50) ? 1 : 0);
+    const Arrays found = testing::run_partitioned(cut, c_.placed.output_alias, c_.inputs);
+    engine.set_threads_per_group(0);
+    const auto difference = testing::first_difference(found, whole_);
+    if (difference) {
+      fail("tasks of groups give the bits of one device", *difference + "\n" + ir::print(cut));
+    }
+  }
+
+  void count_tasks(const Function& cut) {
+    for (const Equation& equation : cut.equations) {
+      ++coverage_->ops[*equation.op->name];
+      if (!ops::is_task(equation)) continue;
+      const ir::Ints& shares = equation.attributes.ints("shares");
+      for (const std::int64_t operand : shares) coverage_->sharing += operand >= 0 ? 1 : 0;
+    }
   }
 
   void check_collectives(const Function& split, const Rounds& planned) {

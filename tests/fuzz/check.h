@@ -23,6 +23,7 @@ struct Coverage {
   int empty = 0;          // cases with a shard without elements
   int donating = 0;       // cases in which an output takes the buffers of an input
   int against_reference = 0;
+  int sharing = 0;     // results of tasks that may take over memory
   int recomputed = 0;  // cases in which something was computed again
   int sunk = 0;        // cases in which work moved into a loop
   int whole_sums = 0;  // outputs on which fast and exact numerics must agree

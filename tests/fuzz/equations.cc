@@ -2,6 +2,7 @@
 // work element by element, and their samples otherwise, so new ops are covered by their records.
 #include <algorithm>
 
+#include "ops/ops.h"
 #include "partition/moves.h"
 #include "tests/fuzz/program.h"
 
@@ -336,7 +337,8 @@ Recipe recipe_of(const ops::OpRecord& op, const Recipes& recipes) {
   return {2, [&op](Program& p) { from_sample(p, op); }};
 }
 
-/// A recipe per op, as often as its weight; collectives are the partitioner's.
+/// A recipe per op, as often as its weight; collectives are the partitioner's, tasks are made of
+/// partitioned programs.
 std::vector<Recipe> weighted_recipes() {
   Recipes special = leaf_recipes();
   special.merge(axis_recipes());
@@ -344,7 +346,8 @@ std::vector<Recipe> weighted_recipes() {
   special.merge(control_recipes());
   std::vector<Recipe> recipes;
   for (const ops::OpRecord* op : ops::all_ops()) {
-    if (partition::kind_of(*op)) continue;
+    const bool is_late = partition::kind_of(*op) || op == &ops::task_op || op == &ops::transfer_op;
+    if (is_late) continue;
     const Recipe recipe = recipe_of(*op, special);
     for (int i = 0; i < recipe.weight; ++i) recipes.push_back(recipe);
   }

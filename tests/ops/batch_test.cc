@@ -11,6 +11,7 @@
 #include "differentiate/differentiate.h"
 #include "ir/text.h"
 #include "ops/emit.h"
+#include "ops/ops.h"
 #include "partition/moves.h"
 #include "tests/fuzz/run_sharded.h"
 #include "tests/ops/sample_inputs.h"
@@ -112,11 +113,15 @@ void expect_rows(const Tested& tested, const Engine& engine, std::mt19937_64& ge
 
 // --- cases
 
-/// Collectives are placed after batching.
+/// Collectives and tasks are placed after batching.
+bool is_placed_late(const ops::OpRecord& op) {
+  return partition::kind_of(op) || &op == &ops::task_op || &op == &ops::transfer_op;
+}
+
 std::vector<Case> cases() {
   std::vector<Case> result;
   for (const Case& c : testing::all_cases()) {
-    if (!partition::kind_of(*c.op) && !c.sample().operands.empty()) result.push_back(c);
+    if (!is_placed_late(*c.op) && !c.sample().operands.empty()) result.push_back(c);
   }
   return result;
 }
@@ -218,10 +223,9 @@ INSTANTIATE_TEST_SUITE_P(Ops, Batch, ::testing::ValuesIn(cases()),
 
 TEST(BatchRules, AreThereForAllOpsThatUsersReach) {
   for (const ops::OpRecord* op : ops::all_ops()) {
-    const bool is_placed_late = partition::kind_of(*op).has_value();
     const ops::Sample& sample = op->samples->front();
     const bool makes_arrays = sample.operands.empty() && !sample.attributes.has("axis");
-    EXPECT_EQ(op->batch.has_rule(), !is_placed_late && !makes_arrays) << *op->name;
+    EXPECT_EQ(op->batch.has_rule(), !is_placed_late(*op) && !makes_arrays) << *op->name;
   }
 }
 

@@ -154,6 +154,7 @@ std::string reason_without_function(const ops::OpRecord& op) {
       {"collective_permute", "placed by the partitioner"},
       {"halo_exchange", "placed by the partitioner"},
       {"reduce_scatter", "placed by the partitioner"},
+      {"transfer", "placed between groups of devices"},
       {"optimization_barrier", "placed where work is repeated"}};
   if (op.bodies != nullptr) return "takes functions";
   const auto found = kReasons.find(*op.name);

@@ -10,6 +10,7 @@
 
 #include "compile/host/kernels/tile/tile_program.h"
 #include "compile/host/lower.h"
+#include "ops/control/mpmd.h"
 #include "ops/record.h"
 
 namespace tessera::compile::host {
@@ -132,7 +133,8 @@ bool reads_whole_operands(const Function& function, const Equation& equation) {
 /// Decides which values are constants and which are read through views.
 class ViewPass {
  public:
-  ViewPass(const Function& function, Fusion& fusion) : f_(function), fusion_(fusion) {
+  ViewPass(const Function& function, bool transfers_move, Fusion& fusion)
+      : f_(function), transfers_move_(transfers_move), fusion_(fusion) {
     const std::size_t count = f_.values.size();
     fusion_.definition.assign(count, kNoEquation);
     fusion_.is_view.assign(count, false);
@@ -145,7 +147,10 @@ class ViewPass {
 
   void run() {
     for (const Equation& equation : f_.equations) {
-      if (is_view_op(equation)) {
+      if (transfers_move_ && ops::is_transfer(equation)) {
+        // Both ends do so, whatever they know of the operand.
+        if (fusion_.splat[equation.operands[0]]) give_memory(equation.operands[0]);
+      } else if (is_view_op(equation)) {
         visit_view(equation);
       } else if (*equation.op->name == "constant") {
         fusion_.splat[equation.results[0]] = equation.attributes.get<double>("value");
@@ -189,6 +194,7 @@ class ViewPass {
   }
 
   const Function& f_;
+  bool transfers_move_;
   Fusion& fusion_;
   std::vector<bool> is_dense_;
 };
@@ -480,11 +486,11 @@ void find_buffers(const Function& function, const GroupPass& groups, Fusion& fus
 
 }  // namespace
 
-Fusion fuse(const Function& function, const std::vector<int>& phases) {
+Fusion fuse(const Function& function, const std::vector<int>& phases, bool transfers_move) {
   require(phases.empty() || phases.size() == function.equations.size(),
           "every equation has a phase");
   Fusion fusion;
-  ViewPass(function, fusion).run();
+  ViewPass(function, transfers_move, fusion).run();
   ReadingPass(function, fusion).run();
   GroupPass groups(function, fusion, phases);
   groups.run();

@@ -43,8 +43,9 @@ struct Fusion {
 inline constexpr std::size_t kNoEquation = ~std::size_t{0};
 
 /// `phases`: a number per equation, never falling; no node has equations of two phases. None: all
-/// are of one phase.
-Fusion fuse(const ir::Function& function, const std::vector<int>& phases = {});
+/// are of one phase. `transfers_move`: the result of a transfer has memory of its own.
+Fusion fuse(const ir::Function& function, const std::vector<int>& phases = {},
+            bool transfers_move = false);
 
 /// Whether a dimension has one index, in every tile: of size 1 and not split.
 bool has_one_index(const ir::Function& function, ir::ValueId value, std::size_t dim);

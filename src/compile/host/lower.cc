@@ -132,7 +132,8 @@ StridedTile apply_view(const Function& function, const Equation& equation, Strid
                        const Box& from_box, const Box& to_box) {
   const std::string& view = equation.op->host.name;
   StridedTile to{.tile = from.tile, .offset = from.offset, .strides = {}};
-  if (view == "bitcast" || view == "sharding_constraint" || view == "stop_gradient") {
+  if (view == "bitcast" || view == "sharding_constraint" || view == "stop_gradient" ||
+      view == "transfer") {
     to.strides = from.strides;
   } else if (view == "reshape") {
     to.strides = row_major_strides(to_box.size);
@@ -234,7 +235,7 @@ run::CollectiveUse collective_use(const LowerContext& context, const Equation& e
     use.wire_bytes = size_bytes(Type{context.function().type(from).dtype, {received}});
     return use;
   }
-  const bool moves_all = kind == "collective_permute" || kind == "permute";
+  const bool moves_all = kind == "collective_permute" || kind == "permute" || kind == "transfer";
   const std::int64_t others = moves_all ? group : group - 1;
   use.wire_bytes = use.bytes * others / group * (kind == "all_reduce" ? 2 : 1);
   return use;
@@ -268,34 +269,108 @@ void add(HostProgram& program, HostInstruction added) {
   instruction.info.collectives.clear();
 }
 
+/// Lowers the nodes of a function one after the other.
+class Lowering {
+ public:
+  Lowering(HostProgram& program, const Fusion& fusion, const LowerOptions& options)
+      : program_(program),
+        options_(options),
+        fusion_(fusion),
+        pool_(*program.function),
+        context_(program, fusion, pool_, options),
+        is_counted_(program.function->values.size(), false) {}
+
+  void run() {
+    for (const Node& node : fusion_.nodes) {
+      const Equation& equation = program_.function->equations[node.equations[0]];
+      HostInstruction instruction = lower_node(node, equation);
+      if (program_.groups.count > 0) set_group(instruction, node.equations[0]);
+      for (ValueId id : equation.results) {
+        if (context_.is_computed(id)) {
+          program_.unmade.push_back({id, program_.instructions.size()});
+        }
+      }
+      context_.set_computed(instruction);
+      add(program_, std::move(instruction));
+    }
+  }
+
+ private:
+  bool is_moved(const Equation& equation) const {
+    return options_.between.transport != nullptr && ops::is_transfer(equation);
+  }
+
+  HostInstruction lower_node(const Node& node, const Equation& equation) const {
+    if (is_moved(equation)) return lower_transfer(context_, equation);
+    return node.is_region ? lower_region(context_, node) : lower_kernel(context_, equation);
+  }
+
+  /// A group runs what it computes in order; what it exchanges with others has an order of its own.
+  void set_group(HostInstruction& instruction, std::size_t index) {
+    const Equation& equation = program_.function->equations[index];
+    instruction.info.group = options_.groups.of_equation[index];
+    instruction.chain = instruction.info.group;
+    if (is_moved(equation)) {
+      instruction.info.group = options_.between.group;
+      instruction.chain = program_.groups.count;
+      return;
+    }
+    if (ops::is_task(equation)) {
+      const ops::TaskParts parts = ops::task_parts(equation);
+      instruction.info.name = parts.name;
+      instruction.info.stage = static_cast<int>(parts.stage);
+      instruction.info.microbatch = static_cast<int>(parts.microbatch);
+      instruction.info.is_task = true;
+    }
+    if (options_.between.transport != nullptr) return;
+    if (ops::is_transfer(equation)) count_transfer(instruction, equation);
+    for (ValueId id : equation.operands) count_transfers(instruction, id);
+  }
+
+  /// Devices of their own would receive what is read here through transfers; each is counted once.
+  void count_transfers(HostInstruction& instruction, ValueId id) {
+    while (fusion_.is_view[id]) {
+      const Equation& view = program_.function->equations[fusion_.definition[id]];
+      if (ops::is_transfer(view)) count_transfer(instruction, view);
+      id = view.operands[0];
+    }
+  }
+
+  void count_transfer(HostInstruction& instruction, const Equation& transfer) {
+    const ValueId result = transfer.results[0];
+    if (is_counted_[result]) return;
+    is_counted_[result] = true;
+    instruction.info.collectives.push_back(collective_use(context_, transfer, 1));
+  }
+
+  HostProgram& program_;
+  const LowerOptions& options_;
+  const Fusion& fusion_;
+  KernelPool pool_;
+  LowerContext context_;
+  std::vector<bool> is_counted_;  // per result of a transfer
+};
+
 }  // namespace
 
 HostProgram lower(const Function& function, const LowerOptions& options) {
   run::Transport* const transport = options.transport;
   HostProgram program{.function = &function, .layouts = layouts_of(function), .instructions = {}};
   program.dot_unit = options.dot_unit;
+  program.groups = options.groups;
+  program.is_here = options.is_here;
   if (transport != nullptr) {
     require(function.mesh.axes().empty() || function.mesh.num_devices() == transport->size(),
             "there is one process per device of the mesh");
     program.device = device_digits(function.mesh, transport->rank());
   }
-  const Fusion fusion = fuse(function, options.phases);
-  KernelPool pool(function);
-  LowerContext context(program, fusion, pool, transport, options.output_alias);
-  for (const Node& node : fusion.nodes) {
-    const Equation& equation = function.equations[node.equations[0]];
-    HostInstruction instruction =
-        node.is_region ? lower_region(context, node) : lower_kernel(context, equation);
-    for (ValueId id : equation.results) {
-      if (context.is_computed(id)) program.unmade.push_back({id, program.instructions.size()});
-    }
-    context.set_computed(instruction);
-    add(program, std::move(instruction));
-  }
+  const Fusion fusion = fuse(function, options.phases, options.between.transport != nullptr);
+  Lowering(program, fusion, options).run();
   return program;
 }
 
 std::vector<std::int64_t> HostProgram::tiles(ValueId value) const {
+  if (!is_here.empty() && !is_here[value]) return {};
   if (device) return {layouts[value].tile_at(*device)};
   std::vector<std::int64_t> all(static_cast<std::size_t>(layouts[value].num_tiles()));
   std::iota(all.begin(), all.end(), 0);

@@ -5,13 +5,35 @@
 #include <string_view>
 #include <vector>
 
+#include <tessera/error.h>
+
+#include "compile/compile.h"
 #include "compile/host/fuse.h"
 #include "compile/host/kernel_pool.h"
 #include "compile/host/kernels/reduce.h"
 #include "compile/host/program.h"
+#include "ops/control/mpmd.h"
 #include "run/transport.h"
 
 namespace tessera::compile::host {
+
+/// How a process of one group of devices reaches those of the others.
+struct BetweenGroups {
+  run::Transport* transport = nullptr;
+  int group = 0;  // its own
+};
+
+struct LowerOptions {
+  run::Transport* transport = nullptr;  ///< given: only for the device of its rank
+  std::vector<int> phases = {};         ///< as for fuse()
+  /// As in CompileOptions; empty: no result takes the buffers of an input.
+  std::vector<int> output_alias = {};
+  DotUnit dot_unit = DotUnit::portable;
+  BodyPool* bodies = nullptr;      ///< needed for functions with nested ones
+  ops::Groups groups = {};         ///< of a function with tasks
+  BetweenGroups between = {};      ///< with a transport and groups
+  std::vector<bool> is_here = {};  ///< as in HostProgram
+};
 
 /// Ops without array operands to read element by element: iota, random_bits of one key.
 bool is_generator(const Function& function, const Equation& equation);
@@ -28,22 +50,21 @@ StridedTile apply_view(const Function& function, const Equation& view, StridedTi
 class LowerContext {
  public:
   /// `program` has the function, the layouts and the device; its instructions are not looked at.
-  /// `output_alias` as in CompileOptions.
   LowerContext(const HostProgram& program, const Fusion& fusion, KernelPool& pool,
-               run::Transport* transport, const std::vector<int>& output_alias)
+               const LowerOptions& options)
       : program_(program),
         pool_(pool),
         function_(*program.function),
         fusion_(fusion),
         layouts_(program.layouts),
-        transport_(transport),
+        options_(options),
         atoms_(atoms_of(function_.mesh)),
         tiles_written_(function_.values.size(), 0) {
-    if (transport == nullptr) find_sums();
-    for (std::size_t i = 0; i < output_alias.size(); ++i) {
-      if (output_alias[i] < 0) continue;
+    if (options.transport == nullptr) find_sums();
+    for (std::size_t i = 0; i < options.output_alias.size(); ++i) {
+      if (options.output_alias[i] < 0) continue;
       overwritten_[function_.outputs[i]] =
-          function_.inputs[static_cast<std::size_t>(output_alias[i])];
+          function_.inputs[static_cast<std::size_t>(options.output_alias[i])];
     }
   }
 
@@ -54,7 +75,12 @@ class LowerContext {
   /// The tiles of a value that are computed: all of them, or the one of this process' device.
   std::vector<std::int64_t> tiles(ValueId id) const { return program_.tiles(id); }
   /// nullptr when this process computes for all devices.
-  run::Transport* transport() const { return transport_; }
+  run::Transport* transport() const { return options_.transport; }
+  const BetweenGroups& between() const { return options_.between; }
+  BodyPool& bodies() const {
+    require(options_.bodies != nullptr, "nested functions are compiled into a pool");
+    return *options_.bodies;
+  }
   /// That multiplies bf16.
   DotUnit dot_unit() const { return program_.dot_unit; }
   /// The index range of `value` that goes with the digits of a result tile.
@@ -92,7 +118,7 @@ class LowerContext {
   const Function& function_;
   const Fusion& fusion_;
   const std::vector<Layout>& layouts_;
-  run::Transport* transport_;
+  const LowerOptions& options_;
   std::vector<Atom> atoms_;  // of the mesh
   std::vector<std::optional<ValueId>> sums_ =
       std::vector<std::optional<ValueId>>(function_.values.size());
@@ -127,14 +153,9 @@ run::CollectiveUse collective_use(const LowerContext& context, const Equation& e
                                   std::int64_t group);
 /// A collective of which this process computes the tile of its own device.
 HostInstruction lower_exchange(const LowerContext& context, const Equation& equation);
+/// The end of a transfer that lies in this process: it sends its tile, or receives it.
+HostInstruction lower_transfer(const LowerContext& context, const Equation& equation);
 kernels::ReduceKind reduce_kind(const Equation& equation);
-struct LowerOptions {
-  run::Transport* transport = nullptr;  ///< given: only for the device of its rank
-  std::vector<int> phases = {};         ///< as for fuse()
-  /// As in CompileOptions; empty: no result takes the buffers of an input.
-  std::vector<int> output_alias = {};
-  DotUnit dot_unit = DotUnit::portable;
-};
 /// All nodes, in order.
 HostProgram lower(const Function& function, const LowerOptions& options = {});
 

@@ -7,7 +7,7 @@
 #include <tessera/error.h>
 
 #include "compile/barriers.h"
-#include "compile/compile.h"
+#include "compile/body_pool.h"
 #include "compile/host/lower.h"
 #include "ops/control/control.h"
 
@@ -195,11 +195,12 @@ std::shared_ptr<const run::Executable> compile_body(const LowerContext& context,
   CompileOptions options{.is_donated = std::vector<bool>(body.inputs.size(), false),
                          .output_alias = output_alias,
                          .transport = context.transport(),
-                         .dot_unit = context.dot_unit()};
+                         .dot_unit = context.dot_unit(),
+                         .bodies = &context.bodies()};
   for (int input : output_alias) {
     if (input >= 0) options.is_donated[static_cast<std::size_t>(input)] = true;
   }
-  return compile(body, options);
+  return context.bodies().get(body, options);
 }
 
 /// A loop: constants and carries.
@@ -373,10 +374,43 @@ std::vector<TileTask> lower_cond(const LowerContext& context, const Equation& eq
   return task.finish(std::move(control));
 }
 
+/// One run of the body. A result that shares the memory of an operand is computed where it lies,
+/// after a copy of the operand to there if that is still needed elsewhere.
+std::vector<TileTask> lower_task(const LowerContext& context, const Equation& equation) {
+  const Function& body = equation.attributes.body("body");
+  const ir::Ints& shares = equation.attributes.ints("shares");
+  ControlTask task(context, equation);
+  Nested nested;
+  nested.executable = compile_body(context, body, std::vector<int>(shares.begin(), shares.end()));
+  Copies begin;
+  for (std::size_t i = 0; i < equation.operands.size(); ++i) {
+    check_boundary(context.function(), equation.operands[i], body, body.inputs[i]);
+    nested.binding.inputs.push_back(task.operand(i));
+  }
+  for (std::size_t i = 0; i < equation.results.size(); ++i) {
+    check_boundary(context.function(), equation.results[i], body, body.outputs[i]);
+    nested.binding.outputs.push_back(task.result(i));
+    if (nested.executable->outputs[i].alias < 0) continue;
+    const auto operand = static_cast<std::size_t>(shares[i]);
+    begin.add(task.operand(operand), task.result(i), task.result_bytes(i));
+    nested.binding.inputs[operand] = task.result(i);
+    task.may_share(i, operand);
+  }
+  return task.finish({.kind = Control::Kind::scan,
+                      .length = 1,
+                      .begin = begin.finish(),
+                      .condition = {},
+                      .bodies = {std::move(nested)},
+                      .end = {}});
+}
+
 }  // namespace
 
 Lowerings control_lowerings() {
-  return {{"cond", lower_cond, true}, {"scan", lower_scan, true}, {"while", lower_while, true}};
+  return {{"cond", lower_cond, true},
+          {"scan", lower_scan, true},
+          {"task", lower_task, true},
+          {"while", lower_while, true}};
 }
 
 }  // namespace tessera::compile::host

@@ -319,7 +319,64 @@ HostInstruction Exchange::lower() {
   return instruction;
 }
 
+/// The pieces of a whole tile, one per round; `other` is the device of the other group.
+std::vector<ExchangeRound> rounds_of_tile(const ExchangePiece& tile, DType dtype, int other,
+                                          bool sends) {
+  std::vector<ExchangeRound> rounds;
+  const std::int64_t most = kMessageBytes / static_cast<std::int64_t>(size_bytes(dtype));
+  for (const SubBox& sub : split_box(tile.extents, most)) {
+    ExchangePiece piece = tile;
+    piece.extents = sub.size;
+    for (std::size_t d = 0; d < sub.start.size(); ++d) {
+      piece.offset += sub.start[d] * tile.strides[d];
+    }
+    ExchangeRound& round = rounds.emplace_back(ExchangeRound{.dtype = dtype});
+    (sends ? round.sends : round.receives).push_back({.peer = other, .piece = std::move(piece)});
+  }
+  return rounds;
+}
+
 }  // namespace
+
+HostInstruction lower_transfer(const LowerContext& context, const Equation& equation) {
+  const BetweenGroups& between = context.between();
+  const bool sends = equation.attributes.integer("from") == between.group;
+  const auto other_group = static_cast<int>(equation.attributes.integer(sends ? "to" : "from"));
+  const int device = context.transport()->rank();
+  const AtomDigits digits = device_digits(context.function().mesh, device);
+  const ValueId value = sends ? equation.operands[0] : equation.results[0];
+  const Shape shape = context.layout(value).tile_shape(digits);
+  TileTask task;
+  ExchangePiece tile{.buffer = 0, .offset = 0, .strides = row_major_strides(shape), .extents = shape};
+  if (sends) {
+    const StridedTile source = context.read(value, digits);
+    tile.offset = source.offset;
+    tile.strides = source.strides;
+    task.reads.push_back(source.tile);
+  } else {
+    task.writes.push_back({value, context.layout(value).tile_at(digits)});
+  }
+  const int other = other_group * context.transport()->size() + device;
+  auto kernel = std::make_shared<ExchangeKernel>(
+      rounds_of_tile(tile, context.function().type(value).dtype, other, sends),
+      run::CollectiveLabel{.kind = "transfer",
+                           .op = sends ? "to group " + std::to_string(other_group)
+                                       : "from group " + std::to_string(other_group),
+                           .span = equation.span},
+      *between.transport);
+  if (kernel->scratch_bytes() > 0) {
+    task.scratch.push_back(kernel->scratch_bytes());
+    task.device_scratch_bytes = kernel->scratch_bytes();
+  }
+  task.kernel = std::move(kernel);
+  task.communicates = true;
+  HostInstruction instruction;
+  instruction.info.name = sends ? "send" : "receive";
+  instruction.info.span = equation.span;
+  instruction.tasks.push_back(std::move(task));
+  if (!sends) instruction.info.collectives = {collective_use(context, equation, 1)};
+  return instruction;
+}
 
 HostInstruction lower_exchange(const LowerContext& context, const Equation& equation) {
   return Exchange(context, equation).lower();

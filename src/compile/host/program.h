@@ -8,6 +8,7 @@
 #include "base/dot_unit.h"
 #include "ir/ir.h"
 #include "mesh/sharding.h"
+#include "ops/control/mpmd.h"
 #include "run/executable.h"
 
 namespace tessera::compile::host {
@@ -47,6 +48,7 @@ struct TileTask {
 struct HostInstruction {
   run::Instruction info;
   std::vector<TileTask> tasks;
+  int chain = -1;  // instructions of one chain run one after the other; -1: of none
 };
 
 /// A sum over devices that was written at once: a device of its own would hold its part until an
@@ -65,8 +67,10 @@ struct HostProgram {
   /// The digits of the only device that is computed for; nothing for all devices.
   std::optional<AtomDigits> device = std::nullopt;
   DotUnit dot_unit = DotUnit::portable;  // of products of bf16
+  ops::Groups groups = {};               // of a function with tasks; its equations stay in order
+  std::vector<bool> is_here = {};        // per value: the device's group holds it; empty: all
 
-  /// The tiles of a value that are computed: all of them, or the one that the device holds.
+  /// The tiles of a value that are computed: all of them, or the one that the device holds, if any.
   std::vector<std::int64_t> tiles(ValueId value) const;
 };
 

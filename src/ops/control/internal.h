@@ -1,7 +1,10 @@
 // What the files of this folder share.
 #pragma once
 
+#include <string>
+
 #include "ops/control/control.h"
+#include "ops/host_array.h"
 #include "ops/rules.h"
 
 namespace tessera::ops {
@@ -9,6 +12,16 @@ namespace tessera::ops {
 ir::Bodies bodies(FunctionPtr body);
 ScanParts read_scan(const Attributes& attributes);
 Attributes scan_attributes(const ScanParts& parts, FunctionPtr body);
+
+/// The one nested function of the attribute; fails where it is anything else.
+const Function& body_of(const ShapeContext& c, std::string_view attribute);
+/// The results of an equation whose body takes its operands and gives its results.
+std::vector<Type> call_shape(const ShapeContext& c);
+std::vector<HostArray> call_reference(const ReferenceContext& c);
+double call_cost(const Attributes& attributes, const std::vector<Type>& operands,
+                 const std::vector<Type>& results);
+/// A function of the text behind `function body[...]`, for samples.
+FunctionPtr body_from(const std::string& text);
 
 template <typename T>
 std::vector<T> marked(const std::vector<T>& items, const std::vector<bool>& marks) {
@@ -23,6 +36,7 @@ Equation prune_call(const Equation& equation, const std::vector<bool>& is_needed
 Equation prune_cond(const Equation& equation, const std::vector<bool>& is_needed);
 Equation prune_custom_vjp(const Equation& equation, const std::vector<bool>& is_needed);
 Equation prune_scan(const Equation& equation, const std::vector<bool>& is_needed);
+Equation prune_task(const Equation& equation, const std::vector<bool>& is_needed);
 Equation prune_while(const Equation& equation, const std::vector<bool>& is_needed);
 
 Samples call_samples();

@@ -12,8 +12,6 @@ namespace tessera::ops {
 
 // --- shapes
 
-namespace {
-
 const Function& body_of(const ShapeContext& c, std::string_view attribute) {
   for (const auto& [name, value] : c.attributes.items()) {
     const auto* found = std::get_if<ir::Bodies>(&value);
@@ -25,6 +23,8 @@ const Function& body_of(const ShapeContext& c, std::string_view attribute) {
          std::string(attribute) + " is one nested function",
          "write " + std::string(attribute) + "={(%0: f32[]) { ... }}");
 }
+
+namespace {
 
 std::vector<Type> input_types(const Function& function) {
   std::vector<Type> types;
@@ -132,11 +132,15 @@ std::vector<Type> cond_shape(const ShapeContext& c) {
   return results;
 }
 
+}  // namespace
+
 std::vector<Type> call_shape(const ShapeContext& c) {
   const Function& body = body_of(c, "body");
   expect_types(c, "the body's list of inputs", input_types(body), c.operands);
   return output_types(body);
 }
+
+namespace {
 
 bool is_remat_policy(const std::string& name) {
   return name == "nothing_saveable" || name == "everything_saveable" || name == "dots_saveable" ||
@@ -252,9 +256,13 @@ std::vector<HostArray> cond_reference(const ReferenceContext& c) {
   return c.call(*branches[at(std::clamp<std::int64_t>(index, 0, last))], values_of(c.operands, 1));
 }
 
+}  // namespace
+
 std::vector<HostArray> call_reference(const ReferenceContext& c) {
   return c.call(c.attributes.body("body"), values_of(c.operands, 0));
 }
+
+namespace {
 
 std::vector<HostArray> custom_vjp_reference(const ReferenceContext& c) {
   return c.call(c.attributes.body("primal"), values_of(c.operands, 0));
@@ -284,9 +292,13 @@ double cond_cost(const Attributes& attributes, const std::vector<Type>&, const s
   return most;
 }
 
+}  // namespace
+
 double call_cost(const Attributes& attributes, const std::vector<Type>&, const std::vector<Type>&) {
   return flops_of(attributes.body("body"));
 }
+
+namespace {
 
 double custom_vjp_cost(const Attributes& attributes, const std::vector<Type>&,
                        const std::vector<Type>&) {

@@ -4,14 +4,10 @@
 
 namespace tessera::ops {
 
-namespace {
-
 FunctionPtr body_from(const std::string& text) {
   return std::make_shared<const Function>(
       ir::parse("function body[mesh=\"none\", grains=8]" + text));
 }
-
-}  // namespace
 
 Samples call_samples() {
   const Attributes scaled = {{"body", bodies(body_from(R"((%0: f32[5,6], %1: f32[5,6]) {

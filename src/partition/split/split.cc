@@ -133,6 +133,19 @@ ControlEdges Splitter::cond_edges(const Equation& equation, const Splitter& bran
   return edges;
 }
 
+/// The body decides; what shares memory lies alike.
+ControlEdges Splitter::task_edges(const Equation& equation, const Splitter& body) const {
+  const ir::Ints& shares = equation.attributes.ints("shares");
+  ControlEdges edges;
+  for (ValueId id : body.function_.inputs) edges.operands.push_back(body.wanted(id));
+  for (std::size_t i = 0; i < equation.results.size(); ++i) {
+    edges.results.push_back(shares[i] < 0 ? wanted(equation.results[i])
+                                          : edges.operands[static_cast<std::size_t>(shares[i])]);
+  }
+  edges.bodies = {{.inputs = edges.operands, .outputs = asked(edges.results)}};
+  return edges;
+}
+
 void Splitter::split_control(std::size_t index) {
   const Equation& equation = function_.equations[index];
   const std::vector<const Function*> bodies = bodies_of(equation);
@@ -143,7 +156,8 @@ void Splitter::split_control(std::size_t index) {
   }
   ControlEdges edges = equation.op == &ops::scan_op    ? scan_edges(equation, splitters[0])
                        : equation.op == &ops::while_op ? while_edges(equation, splitters[0])
-                                                       : cond_edges(equation, splitters[0]);
+                       : equation.op == &ops::cond_op  ? cond_edges(equation, splitters[0])
+                                                       : task_edges(equation, splitters[0]);
   if (equation.op == &ops::scan_op) find_sums(equation, splitters[0], edges.bodies[0]);
   std::size_t next = 0;
   ir::Attributes attributes = ir::with_replaced_bodies(equation.attributes, [&](const Function&) {

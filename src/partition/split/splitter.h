@@ -108,6 +108,7 @@ class Splitter {
   ControlEdges scan_edges(const Equation& equation, const Splitter& body) const;
   ControlEdges while_edges(const Equation& equation, const Splitter& body) const;
   ControlEdges cond_edges(const Equation& equation, const Splitter& branch) const;
+  ControlEdges task_edges(const Equation& equation, const Splitter& body) const;
   void find_sums(const Equation& equation, const Splitter& body, Boundary& inside) const;
   void set_output(std::size_t index, const std::optional<Sharding>& asked);
   Assignment choose(std::size_t index);

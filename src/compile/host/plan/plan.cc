@@ -111,6 +111,8 @@ HostProgram in_order(HostProgram program, const run::Executable& plan) {
 
 run::Executable plan(HostProgram program, const CompileOptions& options) {
   run::Executable as_written = plan_memory(program, options);
+  // The order of tasks is their schedule.
+  if (program.groups.count > 0) return as_written;
   run::Executable ordered = plan_memory(in_order(std::move(program), as_written), options);
   const bool is_worse = ordered.arena_bytes > as_written.arena_bytes ||
                         ordered.device_peak_bytes > as_written.device_peak_bytes;

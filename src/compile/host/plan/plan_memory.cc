@@ -1,10 +1,13 @@
 #include "compile/host/plan/plan_memory.h"
 
 #include <algorithm>
-#include <map>
-#include <set>
+#include <utility>
 
 #include <tessera/error.h>
+
+#include "compile/host/mpmd/group_bytes.h"
+#include "compile/host/mpmd/group_clocks.h"
+#include "compile/host/plan/arena.h"
 
 namespace tessera::compile::host {
 
@@ -23,93 +26,39 @@ struct Life {
   std::size_t end = 0;
 };
 
-/// Free ranges of an arena; each remembers whose tile used it last.
-class Arena {
- public:
-  struct Range {
-    std::int64_t size;
-    std::vector<std::size_t> last_users;  // tiles whose tasks must end before reuse
-  };
-
-  /// Takes the smallest range that fits, grown at the end of the arena if need be.
-  std::int64_t take(std::int64_t bytes, std::vector<std::size_t>& previous_users) {
-    const auto best = by_size_.lower_bound({bytes, 0});
-    if (best == by_size_.end()) return grow(bytes, previous_users);
-    const std::int64_t offset = best->second;
-    Range range = remove(free_.find(offset));
-    previous_users = range.last_users;
-    if (range.size > bytes) {
-      add(offset + bytes, Range{range.size - bytes, std::move(range.last_users)});
-    }
-    return offset;
-  }
-
-  void give_back(std::int64_t offset, std::int64_t bytes, std::size_t user) {
-    auto it = add(offset, Range{bytes, {user}});
-    auto next = std::next(it);
-    if (next != free_.end() && offset + bytes == next->first) join(it, next);
-    if (it == free_.begin()) return;
-    auto before = std::prev(it);
-    if (before->first + before->second.size == offset) join(before, it);
-  }
-
-  std::int64_t size() const { return size_; }
-
- private:
-  using Ranges = std::map<std::int64_t, Range>;
-
-  std::int64_t grow(std::int64_t bytes, std::vector<std::size_t>& previous_users) {
-    std::int64_t offset = size_;
-    if (!free_.empty()) {
-      auto last = std::prev(free_.end());
-      if (last->first + last->second.size == size_) {
-        offset = last->first;
-        previous_users = remove(last).last_users;
-      }
-    }
-    size_ = offset + bytes;
-    return offset;
-  }
-
-  Ranges::iterator add(std::int64_t offset, Range range) {
-    by_size_.emplace(range.size, offset);
-    return free_.emplace(offset, std::move(range)).first;
-  }
-
-  Range remove(Ranges::iterator place) {
-    by_size_.erase({place->second.size, place->first});
-    return std::move(free_.extract(place).mapped());
-  }
-
-  void join(Ranges::iterator into, Ranges::iterator next) {
-    const Range gone = remove(next);
-    by_size_.erase({into->second.size, into->first});
-    into->second.size += gone.size;
-    by_size_.emplace(into->second.size, into->first);
-    auto& users = into->second.last_users;
-    users.insert(users.end(), gone.last_users.begin(), gone.last_users.end());
-  }
-
-  Ranges free_;
-  std::set<std::pair<std::int64_t, std::int64_t>> by_size_;  // size and offset of each range
-  std::int64_t size_ = 0;
-};
-
 class MemoryPlanner {
  public:
   MemoryPlanner(const HostProgram& program, const CompileOptions& options)
-      : program_(program), f_(*program.function), options_(options) {}
+      : program_(program),
+        f_(*program.function),
+        options_(options),
+        clocks_(program),
+        arenas_(index(program.groups.count) + 1),
+        expired_(arenas_.size()),
+        chains_(arenas_.size()) {}
 
   run::Executable plan() {
     number_tiles();
     find_lives();
     choose_aliases();
     emit_tasks();
-    find_device_bytes();
+    join_arenas();
+    if (is_grouped()) {
+      find_group_bytes();
+    } else {
+      find_device_bytes();
+    }
     return std::move(executable_);
   }
 
  private:
+  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+  bool is_grouped() const { return program_.groups.count > 0; }
+  /// Each group of devices has one; the first one is for what belongs to no group.
+  std::size_t arena_of(std::size_t instruction) const {
+    return index(program_.instructions[instruction].info.group + 1);
+  }
+
   // --- tiles have consecutive numbers, value after value
 
   void number_tiles() {
@@ -217,13 +166,13 @@ class MemoryPlanner {
     expiring_.resize(program_.instructions.size() + 1);
     for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
       executable_.instructions.push_back(program_.instructions[i].info);
+      if (is_grouped()) release_what_ended_before(i);
       for (const TileTask& task : program_.instructions[i].tasks) {
         emit_task(i, task);
         count_work(task, executable_.instructions.back());
       }
-      for (std::size_t tile : expiring_[i]) release(tile);
+      for (std::size_t tile : expiring_[i]) expire(tile);
     }
-    executable_.arena_bytes = arena_.size();
   }
 
   void count_work(const TileTask& task, run::Instruction& instruction) const {
@@ -263,6 +212,7 @@ class MemoryPlanner {
       last_to_communicate_ = id;
       executable_.communicates = true;
     }
+    follow_chain(instruction, id, before);
     std::sort(before.begin(), before.end());
     before.erase(std::unique(before.begin(), before.end()), before.end());
     for (std::uint32_t other : before) {
@@ -272,8 +222,22 @@ class MemoryPlanner {
     }
   }
 
-  std::uint32_t add_place(run::Place place) {
+  /// The tasks of the last instruction of a chain end before those of the next one start.
+  void follow_chain(std::size_t instruction, std::uint32_t id, std::vector<std::uint32_t>& before) {
+    const int chain = program_.instructions[instruction].chain;
+    if (chain < 0) return;
+    ChainEnd& end = chains_[index(chain)];
+    if (end.instruction != instruction) {
+      end.previous = std::exchange(end.tasks, {});
+      end.instruction = instruction;
+    }
+    before.insert(before.end(), end.previous.begin(), end.previous.end());
+    end.tasks.push_back(id);
+  }
+
+  std::uint32_t add_place(run::Place place, std::size_t arena = kNoArena) {
     executable_.places.push_back(place);
+    arena_of_place_.push_back(arena);
     return static_cast<std::uint32_t>(executable_.places.size() - 1);
   }
 
@@ -315,10 +279,11 @@ class MemoryPlanner {
 
   void place_in_arena(std::size_t tile, std::vector<std::uint32_t>& before) {
     std::vector<std::size_t> previous;
-    const std::int64_t bytes = std::max(aligned(lives_[tile].bytes), kAlignment);
-    const std::int64_t offset = arena_.take(bytes, previous);
+    const std::int64_t bytes = bytes_in_arena(tile);
+    const std::size_t arena = arena_of(lives_[tile].begin);
+    const std::int64_t offset = arenas_[arena].take(bytes, previous);
     for (std::size_t other : previous) wait_for(other, before);
-    places_[tile] = add_place({.space = run::Place::Space::arena, .offset = offset});
+    places_[tile] = add_place({.space = run::Place::Space::arena, .offset = offset}, arena);
     expiring_[lives_[tile].end].push_back(tile);
   }
 
@@ -345,6 +310,7 @@ class MemoryPlanner {
       const auto found = std::find(dying.begin(), dying.end(), from);
       if (found == dying.end() || lives_[from].bytes != lives_[to].bytes) continue;
       if (!shares_in_place(task.writes[write], task.reads[read])) continue;
+      if (is_grouped() && !is_alone_with(instruction, from)) continue;
       dying.erase(found);
       wait_for(from, before);
       places_[to] = places_[from];
@@ -360,19 +326,84 @@ class MemoryPlanner {
     before.insert(before.end(), readers_[tile].begin(), readers_[tile].end());
   }
 
-  void release(std::size_t tile) {
-    const std::int64_t bytes = std::max(aligned(lives_[tile].bytes), kAlignment);
-    const std::int64_t offset = executable_.places[places_[tile]].offset;
-    arena_.give_back(offset, bytes, tile);
-    if (run::kIsPoisoned) add_dead_range(tile, offset, bytes);
+  std::int64_t bytes_in_arena(std::size_t tile) const {
+    return std::max(aligned(lives_[tile].bytes), kAlignment);
   }
 
-  void add_dead_range(std::size_t tile, std::int64_t offset, std::int64_t bytes) {
-    run::DeadRange range{.offset = offset, .bytes = bytes, .users = {}};
+  /// Nobody reads the tile any more. Other groups may not have read it yet when the next instruction
+  /// of its own group runs: that one must not wait for them to have memory.
+  void expire(std::size_t tile) {
+    if (run::kIsPoisoned) add_dead_range(tile);
+    if (is_grouped()) {
+      expired_[arena_of_place_[places_[tile]]].push_back(tile);
+    } else {
+      release(tile);
+    }
+  }
+
+  void release(std::size_t tile) {
+    const std::uint32_t place = places_[tile];
+    arenas_[arena_of_place_[place]].give_back(executable_.places[place].offset,
+                                                 bytes_in_arena(tile), tile);
+  }
+
+  void release_what_ended_before(std::size_t instruction) {
+    std::vector<std::size_t>& tiles = expired_[arena_of(instruction)];
+    std::erase_if(tiles, [&](std::size_t tile) {
+      const bool has_ended = ends_before(tile, instruction);
+      if (has_ended) release(tile);
+      return has_ended;
+    });
+  }
+
+  /// Whether all that touch the tile end before the instruction starts, whatever memory it uses.
+  bool ends_before(std::size_t tile, std::size_t instruction) const {
+    std::vector<std::uint32_t> users;
+    wait_for(tile, users);
+    return std::all_of(users.begin(), users.end(), [&](std::uint32_t user) {
+      const std::size_t other = executable_.tasks[user].instruction;
+      return other == instruction || clocks_.is_before(other, instruction);
+    });
+  }
+
+  /// Whether the tile belongs to the group of the instruction, and to nobody else when it runs.
+  bool is_alone_with(std::size_t instruction, std::size_t tile) const {
+    return arena_of_place_[places_[tile]] == arena_of(instruction) &&
+           ends_before(tile, instruction);
+  }
+
+  void add_dead_range(std::size_t tile) {
+    run::DeadRange range{.offset = 0, .bytes = bytes_in_arena(tile), .users = {}};
     wait_for(tile, range.users);
     std::sort(range.users.begin(), range.users.end());
     range.users.erase(std::unique(range.users.begin(), range.users.end()), range.users.end());
     executable_.dead_ranges.push_back(std::move(range));
+    place_of_range_.push_back(places_[tile]);
+  }
+
+  /// One arena after the other.
+  void join_arenas() {
+    std::vector<std::int64_t> start;
+    for (const Arena& arena : arenas_) {
+      start.push_back(executable_.arena_bytes);
+      executable_.arena_bytes += arena.size();
+    }
+    for (std::size_t place = 0; place < arena_of_place_.size(); ++place) {
+      if (arena_of_place_[place] == kNoArena) continue;
+      executable_.places[place].offset += start[arena_of_place_[place]];
+    }
+    for (std::size_t i = 0; i < place_of_range_.size(); ++i) {
+      executable_.dead_ranges[i].offset = executable_.places[place_of_range_[i]].offset;
+    }
+  }
+
+  void find_group_bytes() {
+    for (const GroupBytes& bytes : group_bytes(program_, executable_.outputs)) {
+      const std::int64_t peak = bytes.ports + bytes.arena;
+      executable_.group_peak_bytes.push_back(peak);
+      executable_.device_peak_bytes = std::max(executable_.device_peak_bytes, peak);
+      executable_.device_arena_bytes = std::max(executable_.device_arena_bytes, bytes.arena);
+    }
   }
 
   // --- what one device would hold
@@ -423,6 +454,7 @@ class MemoryPlanner {
 
   static constexpr std::uint32_t kNoTask = ~std::uint32_t{0};
   static constexpr std::uint32_t kNoPlace = ~std::uint32_t{0};
+  static constexpr std::size_t kNoArena = ~std::size_t{0};
 
   const HostProgram& program_;
   const Function& f_;
@@ -437,7 +469,18 @@ class MemoryPlanner {
   std::vector<std::vector<std::uint32_t>> readers_;
   std::vector<std::vector<std::size_t>> expiring_;  // per instruction: tiles that die after it
   std::uint32_t last_to_communicate_ = kNoTask;
-  Arena arena_;
+  GroupClocks clocks_;
+  std::vector<Arena> arenas_;
+  std::vector<std::vector<std::size_t>> expired_;  // per arena: tiles whose range is not free yet
+  /// The instruction of a chain that has tasks so far, and the one before it.
+  struct ChainEnd {
+    std::size_t instruction = ~std::size_t{0};
+    std::vector<std::uint32_t> tasks;
+    std::vector<std::uint32_t> previous;
+  };
+  std::vector<ChainEnd> chains_;
+  std::vector<std::size_t> arena_of_place_;  // kNoArena for ports
+  std::vector<std::uint32_t> place_of_range_;  // per dead range
 };
 
 }  // namespace

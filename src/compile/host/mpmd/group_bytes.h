@@ -1,0 +1,20 @@
+// What one device of each group would hold.
+#pragma once
+
+#include <vector>
+
+#include "compile/host/program.h"
+
+namespace tessera::compile::host {
+
+struct GroupBytes {
+  std::int64_t ports = 0;  // arguments that the group reads, and results of its own
+  std::int64_t arena = 0;  // the most that it holds besides at one time
+};
+
+/// Per group. A received value is held from its transfer to its last use, what is sent to its last
+/// use by the sender. `outputs` are the ports of the planned executable.
+std::vector<GroupBytes> group_bytes(const HostProgram& program,
+                                    const std::vector<run::Port>& outputs);
+
+}  // namespace tessera::compile::host

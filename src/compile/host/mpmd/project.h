@@ -1,0 +1,23 @@
+// What one group of devices does of a program of several groups.
+#pragma once
+
+#include <vector>
+
+#include "ir/ir.h"
+#include "ops/control/mpmd.h"
+
+namespace tessera::compile::host {
+
+struct Projection {
+  ir::Function function;   // the group's equations; inputs, outputs and values are those of all
+  std::vector<int> phases;  // of its equations
+  ops::Groups groups;
+  std::vector<bool> is_here;  // per value: the group holds it
+};
+
+/// Every transfer to or from the group stays, with one end elsewhere. `phases`: per equation of
+/// `function`.
+Projection project(const ir::Function& function, const std::vector<int>& phases,
+                   const ops::Groups& groups, int group);
+
+}  // namespace tessera::compile::host
