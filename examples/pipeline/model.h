@@ -1,5 +1,5 @@
 // A deep transformer whose blocks are computed again in the backward pass, trained on micro-batches
-// whose gradients are added up in a compiled loop.
+// whose gradients are added up in a compiled loop, or which run through the stages of a pipeline.
 #pragma once
 
 #include <tessera/nn.h>
@@ -15,6 +15,7 @@ struct Config {
   std::int64_t heads = 8;
   std::int64_t layers = 8;
   std::int64_t microbatches = 4;
+  std::int64_t stages = 1;  // of a pipeline; they divide the layers
   DType dtype = DType::f32;  // of activations; parameters are f32
 };
 
@@ -48,8 +49,9 @@ struct Block {
 struct Transformer {
   std::vector<Block> blocks;
   DType dtype;
+  std::int64_t stages;
 
-  Transformer(const nn::Scope& scope, const Config& c) : dtype(c.dtype) {
+  Transformer(const nn::Scope& scope, const Config& c) : dtype(c.dtype), stages(c.stages) {
     for (std::int64_t i = 0; i < c.layers; ++i) {
       blocks.emplace_back((scope / ("block_" + std::to_string(i))).folded(), c);
     }
@@ -58,10 +60,15 @@ struct Transformer {
   /// [B,T,d_model] -> [B,T,d_model].
   Array operator()(Array x) const {
     x = astype(x, dtype);
-    for (const Block& block : blocks) x = remat(block)(x);
+    const auto layers = static_cast<std::int64_t>(blocks.size());
+    for (std::int64_t i = 0; i < layers; ++i) {
+      x = remat(blocks[static_cast<std::size_t>(i)])(x);
+      // Block i is the last one of its stage.
+      if ((i + 1) * stages / layers != i * stages / layers) x = mark_stage_end(x);
+    }
     return x;
   }
-  TESSERA_MODULE(blocks, dtype)
+  TESSERA_MODULE(blocks, dtype, stages)
 };
 
 /// The mean squared error; a batch goes over the axis `fsdp`.
@@ -70,23 +77,40 @@ inline Array loss_of(const Transformer& model, const Array& x, const Array& targ
   return mean(square(y - with_sharding_constraint(targets, P{"fsdp"})));
 }
 
-/// Losses and gradients of micro-batches of xs and targets [B,T,d_model], added up.
+/// Of one micro-batch.
+inline std::tuple<Array, Transformer> loss_and_grads(const Transformer& params, const Array& x,
+                                                     const Array& targets) {
+  return value_and_grad(
+      [&](const Transformer& model) { return loss_of(model, x, targets); })(params);
+}
+
+/// [B,T,d_model] -> [count,B/count,T,d_model].
+inline Array microbatches(const Array& xs, std::int64_t count) {
+  return reshape(xs, {count, xs.dim(0) / count, xs.dim(1), xs.dim(2)});
+}
+
+/// Losses and gradients of micro-batches of xs and targets [B,T,d_model], added up by hand.
 inline std::tuple<Array, Transformer> accumulate(const Transformer& params, const Array& xs,
                                                  const Array& targets, std::int64_t count) {
   using Total = std::tuple<Array, Transformer>;
   const auto add = [&](const Total& total, const std::tuple<Array, Array>& batch) {
     const auto& [x, y] = batch;
-    const Total one =
-        value_and_grad([&](const Transformer& model) { return loss_of(model, x, y); })(params);
     const auto plus = [](const Array& a, const Array& b) { return a + b; };
-    return std::pair(tree_map(plus, total, one), std::tuple<>());
-  };
-  const auto split = [&](const Array& a) {
-    return reshape(a, {count, a.dim(0) / count, a.dim(1), a.dim(2)});
+    return std::pair(tree_map(plus, total, loss_and_grads(params, x, y)), std::tuple<>());
   };
   const auto zero = [](const Array& a) { return zeros_like(a); };
-  return scan(add, Total(zeros({}), tree_map(zero, params)), std::tuple(split(xs), split(targets)))
+  return scan(add, Total(zeros({}), tree_map(zero, params)),
+              std::tuple(microbatches(xs, count), microbatches(targets, count)))
       .first;
+}
+
+/// The same, the micro-batches running through the stages as `schedule` says.
+inline std::tuple<Array, Transformer> accumulate(const Transformer& params, const Array& xs,
+                                                 const Array& targets, std::int64_t count,
+                                                 const Schedule& schedule) {
+  return treduce(
+      [&](const Array& x, const Array& y) { return loss_and_grads(params, x, y); },
+      std::tuple(microbatches(xs, count), microbatches(targets, count)), schedule, Add{});
 }
 
 }  // namespace pipeline

@@ -257,6 +257,7 @@ class Pipeliner {
                     instance.body.function, std::move(operands), std::move(shares));
     for (std::size_t i = 0; i < results.size(); ++i) {
       made_[instance.body.outputs[i]][instance.group] = results[i];
+      makers_[instance.body.outputs[i]] = instance.group;
     }
     plan_sends(instance);
   }
@@ -266,8 +267,7 @@ class Pipeliner {
     const auto made = made_.find(key);
     if (made != made_.end()) {
       const auto here = made->second.find(group);
-      require(here != made->second.end(), "what a task reads has been brought to its group");
-      return here->second;
+      return here != made->second.end() ? here->second : bring(key, group);
     }
     require(key.kind != Key::Kind::microbatch, "a task runs behind those that it waits for");
     return outer_.get(whole_value(key), group);
@@ -276,7 +276,6 @@ class Pipeliner {
   /// A value goes to other groups once its task has ended.
   struct Send {
     Key key;
-    std::int64_t from;
     std::int64_t to;
   };
 
@@ -285,18 +284,23 @@ class Pipeliner {
       const auto readers = readers_.find(key);
       if (key.kind != Key::Kind::microbatch || readers == readers_.end()) continue;
       for (std::int64_t to : readers->second) {
-        if (to != instance.group) sends_.emplace(instance.end, Send{key, instance.group, to});
+        if (to != instance.group) sends_.emplace(instance.end, Send{key, to});
       }
     }
   }
 
   void send_until(double time) {
     while (!sends_.empty() && sends_.begin()->first <= time) {
-      const auto& [key, from, to] = sends_.begin()->second;
-      auto& places = made_.at(key);
-      places[to] = outer_.transfer(places.at(from), from, to);
+      const auto [key, to] = sends_.begin()->second;
+      if (made_.at(key).count(to) == 0) bring(key, to);
       sends_.erase(sends_.begin());
     }
+  }
+
+  ValueId bring(const Key& key, std::int64_t to) {
+    const std::int64_t from = makers_.at(key);
+    auto& places = made_.at(key);
+    return places[to] = outer_.transfer(places.at(from), from, to);
   }
 
   // --- behind the loop
@@ -340,6 +344,7 @@ class Pipeliner {
   Outer outer_;
   std::vector<Instance> instances_;
   std::map<Key, std::map<std::int64_t, ValueId>> made_;  // by the loop, by group
+  std::map<Key, std::int64_t> makers_;                   // groups
   std::map<Key, std::set<std::int64_t>> readers_;        // groups
   std::map<ValueId, std::int64_t> left_in_;              // results of the loop: their group
   std::multimap<double, Send> sends_;                    // by the time at which they can be made

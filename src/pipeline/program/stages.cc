@@ -62,7 +62,7 @@ class Cutter {
     find_shared();
     check_marks();
     const int last = static_cast<int>(stages_.num_stages) - 1;
-    for (int stage = 0; stage < last; ++stage) take_up_to_mark(stage, false, stage);
+    for (int stage = 0; stage <= last; ++stage) take_up_to_mark(stage, false, stage);
     // The loss belongs to the forward pass of the last stage.
     for (int stage = last; stage >= 0; --stage) {
       take_up_to_mark(stage, true, stage == last ? last : backward_cluster(stage + 1));
