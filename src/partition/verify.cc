@@ -146,11 +146,11 @@ class Verifier {
     }
   }
 
-  void check_barrier(const Equation& equation) {
+  void check_passed_on(const Equation& equation) {
     for (std::size_t i = 0; i < equation.operands.size(); ++i) {
       check(function_.sharding(equation.operands[i]) == function_.sharding(equation.results[i]),
-            "a barrier moves nothing");
-      check(function_.sharding(equation.operands[i]).partial.empty(), "a barrier holds partials");
+            "a barrier or transfer lays out anew");
+      check(function_.sharding(equation.operands[i]).partial.empty(), "a barrier or transfer has partials");
     }
   }
 
@@ -158,7 +158,9 @@ class Verifier {
     check(equation.op != &ops::sharding_constraint_op, "constraints are gone");
     check(equation.op != &ops::inspect_sharding_op, "inspections are gone");
     if (is_control(equation)) return check_control(equation);
-    if (equation.op == &ops::optimization_barrier_op) return check_barrier(equation);
+    const bool passes_on =
+        equation.op == &ops::optimization_barrier_op || ops::is_transfer(equation);
+    if (passes_on) return check_passed_on(equation);
     const EquationFactors factors = factors_of(function_, equation);
     Assignment assignment(factors.rule.factors.size());
     for (std::size_t i = 0; i < equation.operands.size(); ++i) {

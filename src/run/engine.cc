@@ -61,6 +61,8 @@ struct Engine::State {
   void work(std::unique_lock<std::mutex>& lock);
   void run_part(Execution& execution, std::unique_lock<std::mutex>& lock);
   void count_instruction(TaskRef ref);
+  void count_collectives(const Instruction& instruction);
+  void count_transfers(const Executable& executable);
   void add_time(TaskRef ref, std::int64_t ns);
   void keep_times();
   void keep_timeline(const Executable& executable, const std::vector<TaskSpan>& spans);
@@ -90,7 +92,18 @@ void Engine::State::count_instruction(TaskRef ref) {
   const std::uint32_t number = executable.tasks[ref.task].instruction;
   if (!ref.frame->start_instruction(number)) return;
   if (is_profiling) timed[&executable.instructions[number]].count += 1;
-  for (const CollectiveUse& use : executable.instructions[number].collectives) {
+  count_collectives(executable.instructions[number]);
+}
+
+/// Tasks of groups run no kernel themselves; what they receive is counted with them.
+void Engine::State::count_transfers(const Executable& executable) {
+  for (const Task& task : executable.tasks) {
+    if (task.control != nullptr) count_collectives(executable.instructions[task.instruction]);
+  }
+}
+
+void Engine::State::count_collectives(const Instruction& instruction) {
+  for (const CollectiveUse& use : instruction.collectives) {
     CollectiveCount& count = counts[use.kind];
     count.count += 1;
     count.bytes += use.bytes;
@@ -369,6 +382,7 @@ std::vector<Tiles> Engine::execute(const Executable& executable, std::vector<Til
   state.current = nullptr;
   state.announce();
   state.keep_times();
+  if (execution.fault == nullptr) state.count_transfers(executable);
   if (state.has_timeline) state.keep_timeline(executable, execution.spans());
   lock.unlock();
   if (execution.fault != nullptr) std::rethrow_exception(execution.fault);

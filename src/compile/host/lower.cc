@@ -359,6 +359,7 @@ HostProgram lower(const Function& function, const LowerOptions& options) {
   program.dot_unit = options.dot_unit;
   program.groups = options.groups;
   program.is_here = options.is_here;
+  if (options.between.transport != nullptr) program.own_group = options.between.group;
   if (transport != nullptr) {
     require(function.mesh.axes().empty() || function.mesh.num_devices() == transport->size(),
             "there is one process per device of the mesh");

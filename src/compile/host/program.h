@@ -68,7 +68,8 @@ struct HostProgram {
   std::optional<AtomDigits> device = std::nullopt;
   DotUnit dot_unit = DotUnit::portable;  // of products of bf16
   ops::Groups groups = {};               // of a function with tasks; its equations stay in order
-  std::vector<bool> is_here = {};        // per value: the device's group holds it; empty: all
+  std::optional<int> own_group = std::nullopt;  // of the device, where there are groups
+  std::vector<bool> is_here = {};               // per value: that group holds it; empty: all
 
   /// The tiles of a value that are computed: all of them, or the one that the device holds, if any.
   std::vector<std::int64_t> tiles(ValueId value) const;

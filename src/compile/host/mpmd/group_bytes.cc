@@ -34,6 +34,10 @@ class Accounts {
     count_ports();
     for (std::size_t i = 0; i < f_.equations.size(); ++i) count_equation(i);
     for (std::size_t group = 0; group < groups_; ++group) {
+      if (program_.own_group && at(*program_.own_group) != group) {
+        bytes_[group] = {};
+        continue;
+      }
       std::int64_t held = 0;
       for (const std::int64_t change : change_[group]) {
         held += change;

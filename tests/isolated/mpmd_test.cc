@@ -1,0 +1,197 @@
+// Groups of devices with one process per device: the bits, counts and bytes of one process for all.
+#include <gtest/gtest.h>
+#include <numeric>
+
+#include "ir/text.h"
+#include "ops/control/mpmd.h"
+#include "tests/fuzz/case.h"
+#include "tests/fuzz/pipelines.h"
+#include "tests/fuzz/tasks.h"
+#include "tests/isolated/processes.h"
+
+namespace tessera::testing {
+namespace {
+
+using ir::Function;
+
+/// A program of groups, compiled for all devices and for that of this process.
+class GroupsBothWays {
+ public:
+  GroupsBothWays(const Function& function, const std::vector<int>& alias)
+      : function_(function),
+        groups_(ops::groups_of(function)),
+        num_devices_(static_cast<int>(function.mesh.num_devices())),
+        group_(run::transport()->rank() / num_devices_),
+        device_(run::transport()->rank() % num_devices_) {
+    options_.is_donated.assign(function.inputs.size(), false);
+    options_.output_alias = possible_aliases(function, alias);
+    options_.dot_unit = tested_dot_unit();
+    for (int input : options_.output_alias) {
+      if (input >= 0) options_.is_donated[static_cast<std::size_t>(input)] = true;
+    }
+  }
+
+  void check(const Arrays& inputs) {
+    const auto shared = compile::compile(function_, options_);
+    std::vector<run::Tiles> all;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      all.push_back(scatter(inputs[i], layout_of(function_.inputs[i])));
+    }
+    run::Engine& engine = run::Engine::instance();
+    engine.reset_collective_counts();
+    const std::vector<run::Tiles> wanted = engine.execute(*shared, std::move(all));
+    const run::CollectiveCounts wanted_counts = engine.collective_counts();
+
+    options_.transport = run::transport();
+    const auto isolated = compile::compile(function_, options_);
+    engine.reset_collective_counts();
+    const std::int64_t before = run::transport()->received_bytes();
+    const std::vector<run::Tiles> found = engine.execute(*isolated, own_tiles(*isolated, inputs));
+    const std::int64_t received = run::transport()->received_bytes() - before;
+    for (std::size_t i = 0; i < wanted.size(); ++i) compare_output(i, found[i], wanted[i]);
+    compare_counts(engine.collective_counts(), wanted_counts, received);
+    check_peaks(*isolated);
+  }
+
+ private:
+  std::vector<run::Tiles> own_tiles(const run::Executable& executable, const Arrays& inputs) const {
+    std::vector<run::Tiles> own;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const Layout layout = layout_of(function_.inputs[i]);
+      run::Tiles& tiles = own.emplace_back();
+      if (executable.inputs[i].tile_bytes.empty()) continue;
+      tiles.push_back(scatter(inputs[i], layout)[own_tile(layout)]);
+    }
+    return own;
+  }
+
+  void compare_output(std::size_t i, const run::Tiles& found, const run::Tiles& wanted) const {
+    const ir::ValueId id = function_.outputs[i];
+    const int home = groups_.of_value[id];
+    const bool is_here = home == group_ || home == ops::Groups::kNone;
+    expect(found.empty() != is_here, fmt::format("output {} is made in group {}", i, home));
+    if (!is_here) return;
+    const run::Buffer& own = *wanted[own_tile(layout_of(id))];
+    expect(found[0]->size() == own.size() && is_same(*found[0], own, function_.type(id).dtype),
+           fmt::format("rank {}: other bits in output {}", run::transport()->rank(), i));
+  }
+
+  /// What devices number 0 of all groups have counted is what one process for all has.
+  void compare_counts(const run::CollectiveCounts& found, const run::CollectiveCounts& wanted,
+                      std::int64_t received) const {
+    for (const char* kind : {"all_gather", "all_reduce", "reduce_scatter", "transfer"}) {
+      const auto sum = [&](std::int64_t run::CollectiveCount::*field) {
+        const auto mine = found.find(kind);
+        const auto values =
+            run::all_values(mine == found.end() ? 0 : mine->second.*field, {.kind = "counts", .op = kind, .span = {}});
+        std::int64_t total = 0;
+        for (std::size_t rank = 0; rank < values.size(); rank += static_cast<std::size_t>(num_devices_)) {
+          total += values[rank];
+        }
+        return total;
+      };
+      const auto all = wanted.find(kind);
+      const run::CollectiveCount none;
+      const run::CollectiveCount& total = all == wanted.end() ? none : all->second;
+      expect(sum(&run::CollectiveCount::count) == total.count, fmt::format("number of {}", kind));
+      expect(sum(&run::CollectiveCount::bytes) == total.bytes, fmt::format("bytes of {}", kind));
+    }
+    if (num_devices_ > 1) return;
+    const auto mine = found.find("transfer");
+    expect(received == (mine == found.end() ? 0 : mine->second.wire_bytes),
+           "bytes received are those of the transfers");
+  }
+
+  void check_peaks(const run::Executable& isolated) const {
+    for (std::size_t group = 0; group < isolated.group_peak_bytes.size(); ++group) {
+      const std::int64_t peak = isolated.group_peak_bytes[group];
+      if (static_cast<int>(group) != group_) {
+        expect(peak == 0, "only its own group is planned");
+        continue;
+      }
+      expect(peak == isolated.device_peak_bytes, "one group is all of it");
+    }
+  }
+
+  Layout layout_of(ir::ValueId id) const {
+    return Layout(function_.mesh, function_.sharding(id), function_.type(id).shape);
+  }
+  std::size_t own_tile(const Layout& layout) const {
+    return static_cast<std::size_t>(layout.tile_at(device_digits(function_.mesh, device_)));
+  }
+
+  Function function_;
+  ops::Groups groups_;
+  int num_devices_;
+  int group_;
+  int device_;
+  compile::CompileOptions options_;
+};
+
+Arrays inputs_of(const Function& function) {
+  fuzz::Random random(11);
+  Arrays inputs;
+  for (ir::ValueId id : function.inputs) {
+    ops::HostArray& array = inputs.emplace_back(function.type(id));
+    for (float& value : array.data<float>()) {
+      value = static_cast<float>(random.between(-1000, 1000)) / 2048.0F;
+    }
+  }
+  return inputs;
+}
+
+TEST(IsolatedMpmd, PipelinesGiveTheSameBits) {
+  for (const Pipeline& pipeline :
+       {Pipeline{2, 2, 3, false}, Pipeline{2, 4, 3, true}, Pipeline{3, 3, 4, true}}) {
+    const Function f = pipeline_step(pipeline);
+    const std::vector<int> kept(f.outputs.size(), -1);
+    std::vector<int> updates(f.outputs.size());
+    std::iota(updates.begin(), updates.end(), pipeline.num_microbatches);
+    for (const std::vector<int>& alias : {kept, updates}) {
+      EXPECT_EQ(in_processes(2 * pipeline.num_groups,
+                             [&] { GroupsBothWays(f, alias).check(inputs_of(f)); }),
+                0);
+    }
+  }
+}
+
+/// Tiles of any sizes, and values that are read through views where they are sent.
+TEST(IsolatedMpmd, RandomProgramsGiveTheSameBits) {
+  int num_run = 0;
+  for (std::uint64_t seed = 1; num_run < 120; ++seed) {
+    const fuzz::Case c = fuzz::make_case(seed);
+    const auto devices = static_cast<int>(c.function.mesh.num_devices());
+    if (devices > 4) continue;
+    const Function partitioned = partition_verified(fuzz::program_of(c), c.placed);
+    fuzz::Random random(seed);
+    const int num_groups = devices > 2 ? 2 : 3;
+    const Function f = fuzz::as_tasks(partitioned, num_groups, random);
+    if (ops::groups_of(f).count < 2) continue;
+    ++num_run;
+    ASSERT_EQ(in_processes(devices * num_groups,
+                           [&] { GroupsBothWays(f, c.placed.output_alias).check(c.inputs); }),
+              0)
+        << fuzz::to_string(c) << ir::print(f);
+  }
+}
+
+TEST(IsolatedMpmd, WhatIsSentMayBeAView) {
+  const Function f = ir::parse(R"(function main[mesh="none", grains=8](%0: f32[4,6]<{},{}>) {
+  %1: f32[4,6]<{},{}> = task[body={(%0: f32[4,6]<{},{}>) {
+    %1: f32[4,6]<{},{}> = neg %0
+    return %1
+  }}, group=0, microbatch=-1, name="a", shares=[-1], stage=-1] %0
+  %2: f32[6,4]<{},{}> = transpose[permutation=[1,0]] %1
+  %3: f32[6,4]<{},{}> = transfer[from=0, to=1] %2
+  %4: f32[24]<{}> = reshape[shape=[24]] %3
+  %5: f32[24]<{}> = task[body={(%0: f32[24]<{}>) {
+    %1: f32[24]<{}> = add %0, %0
+    return %1
+  }}, group=1, microbatch=-1, name="b", shares=[0], stage=-1] %4
+  return %5, %1, %3
+})");
+  EXPECT_EQ(in_processes(2, [&] { GroupsBothWays(f, {-1, -1, -1}).check(inputs_of(f)); }), 0);
+}
+
+}  // namespace
+}  // namespace tessera::testing
