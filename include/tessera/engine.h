@@ -164,20 +164,22 @@ struct PassSettings {
 // --- compiled programs
 
 /// An argument or a result: `path` is that of the leaf, `local_shape` what the fullest device
-/// holds.
+/// holds, `mpmd_idxs` the groups of a pipeline that it lives in.
 struct LeafPlacement {
   std::string path;
   Type type;
   NamedSharding sharding;
   Shape local_shape;
+  std::vector<std::int64_t> mpmd_idxs = {};
 };
 
 /// Bytes that one real device would hold while the program runs.
 struct MemoryPlan {
   std::int64_t arguments = 0;
-  std::int64_t results = 0;      // that do not take the memory of a donated argument
-  std::int64_t temporaries = 0;  // at their peak
-  std::int64_t peak = 0;         // all of these
+  std::int64_t results = 0;                    // that do not take the memory of a donated argument
+  std::int64_t temporaries = 0;                // at their peak
+  std::int64_t peak = 0;                       // all of these
+  std::vector<std::int64_t> group_peaks = {};  // of a pipeline: for a device of each group
 };
 
 /// The leaves as a table: path, type, spec, local shape and bytes of a device, with their total.
@@ -209,6 +211,9 @@ class LoweredProgram {
   std::vector<PlannedCollective> planned_collectives() const;
   /// Planned collectives of one run.
   std::vector<CollectiveUse> collectives() const;
+  /// Of a pipeline: a line for each task, for each transfer between groups, and for each value that
+  /// a group need not hold any longer, in the order of execution. Empty for other programs.
+  std::string task_ir() const;
 
   /// Where each leaf of the arguments and of the result lives.
   std::vector<LeafPlacement> arguments() const;

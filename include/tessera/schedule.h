@@ -236,6 +236,31 @@ struct FixedSchedule {
 FixedSchedule read_schedule(std::string_view csv, const std::string& name = "schedule",
                             std::source_location where = std::source_location::current());
 
+// --- measured runs of pipelines
+
+/// When a task of a pipeline ran, in seconds since the recording began.
+struct TaskTime {
+  std::string name;  // fwd_2, bwd_2, bwdA_2, bwdW_2, fused_fwd_3_bwd_3, before_loop_0, after_loop_0
+  std::int64_t group = 0;
+  std::int64_t microbatch = -1;  // -1: of several, or none
+  std::int64_t step = 0;         // calls since the recording began
+  double start = 0;
+  double end = 0;
+};
+void start_timeline();
+std::vector<TaskTime> stop_timeline();
+/// How many threads may work for one group at one time; 0, as at first: any number. With 1, and as
+/// many threads as groups, a group computes as a device of its own would.
+void set_threads_per_group(int count, std::source_location where = std::source_location::current());
+
+/// A recorded step in the form of a simulation, times from its first task on: for the same pictures
+/// and figures. Throws UserError when a task of the schedule was not recorded in that step.
+Simulation measured(const ScheduleTasks& tasks, const std::vector<TaskTime>& times,
+                    std::int64_t step = 0,
+                    std::source_location where = std::source_location::current());
+/// The median time of each kind of task in each stage, in seconds. `memory` is left at 1.
+ScheduleCosts measured_costs(const std::vector<TaskTime>& times, std::int64_t num_stages);
+
 // --- pictures
 
 std::string to_csv(const ScheduleTasks& tasks);

@@ -48,6 +48,7 @@ struct ArrayNode {
   // concrete
   const Placement* placement = nullptr;
   run::Tiles tiles;  // that this process holds; empty after a donation; guarded by donation_mutex()
+  std::shared_ptr<const std::vector<std::int64_t>> groups;  // of what a pipeline returned
   std::shared_ptr<const DonatingCall> donation;
   std::size_t donated_leaf = 0;  // index into donation->paths
   // traced

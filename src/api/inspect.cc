@@ -95,6 +95,11 @@ std::string LoweredProgram::partitioned_ir() const {
   return ir::print(program_->partitioned);
 }
 
+std::string LoweredProgram::task_ir() const {
+  detail::lower(*program_);
+  return program_->pipeline ? pipeline::task_text(program_->partitioned) : std::string();
+}
+
 std::string LoweredProgram::explain() const {
   detail::lower(*program_);
   const ir::Function& function = program_->partitioned;
@@ -187,10 +192,12 @@ LeafPlacement leaf_placement(std::string path, const detail::Placement& placemen
 }  // namespace
 
 std::vector<LeafPlacement> LoweredProgram::arguments() const {
+  if (program_->pipeline) detail::lower(*program_);
   std::vector<std::string> names = input_names(*program_, "");
   std::vector<LeafPlacement> list;
   for (std::size_t i = 0; i < program_->inputs.size(); ++i) {
     list.push_back(leaf_placement(std::move(names[i]), *program_->inputs[i]));
+    if (program_->pipeline) list.back().mpmd_idxs = program_->groups.inputs[i];
   }
   return list;
 }
@@ -204,6 +211,7 @@ std::vector<LeafPlacement> LoweredProgram::results() const {
     const detail::Placement* placement =
         input >= 0 ? program_->inputs[static_cast<std::size_t>(input)] : program_->outputs[next++];
     list.push_back(leaf_placement(program_->result_paths[i], *placement));
+    if (program_->pipeline) list.back().mpmd_idxs = detail::groups_of_result(*program_, i);
   }
   return list;
 }
@@ -269,7 +277,9 @@ MemoryPlan CompiledProgram::memory() const {
       plan.results += tile_bytes(*program_->outputs[i]);
   }
   plan.peak = program_->executable->device_peak_bytes;
-  plan.temporaries = plan.peak - plan.arguments - plan.results;
+  plan.group_peaks = program_->executable->group_peak_bytes;
+  // No group has all arguments.
+  plan.temporaries = std::max<std::int64_t>(0, plan.peak - plan.arguments - plan.results);
   return plan;
 }
 

@@ -208,6 +208,26 @@ std::vector<Array> compute(Program& program, std::vector<run::Tiles> inputs) {
 
 }  // namespace
 
+const std::vector<std::int64_t>& groups_of_result(const Program& program, std::size_t number) {
+  const int input = program.forwarded[number];
+  if (input >= 0) return program.groups.inputs[static_cast<std::size_t>(input)];
+  const auto computed =
+      std::count(program.forwarded.begin(),
+                 program.forwarded.begin() + static_cast<std::ptrdiff_t>(number), -1);
+  return program.groups.outputs[static_cast<std::size_t>(computed)];
+}
+
+namespace {
+
+void name_groups(const Program& program, const std::vector<Array>& outputs) {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    outputs[i].node()->groups =
+        std::make_shared<const std::vector<std::int64_t>>(groups_of_result(program, i));
+  }
+}
+
+}  // namespace
+
 std::vector<Array> execute(Program& program, std::vector<run::Tiles> inputs) {
   compile(program);
   std::vector<Array> outputs(program.forwarded.size());
@@ -221,6 +241,7 @@ std::vector<Array> execute(Program& program, std::vector<run::Tiles> inputs) {
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (program.forwarded[i] < 0) outputs[i] = std::move(computed[next++]);
   }
+  if (program.pipeline) name_groups(program, outputs);
   return outputs;
 }
 

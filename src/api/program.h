@@ -63,6 +63,8 @@ void simplify(Program& program);
 void lower(Program& program);
 /// The program as it would be split with exact numerics.
 ir::Function with_exact_numerics(const Program& program);
+/// The groups of a pipeline that hold a leaf of its result.
+const std::vector<std::int64_t>& groups_of_result(const Program& program, std::size_t number);
 /// Runs on tiles laid out as program.inputs say.
 std::vector<Array> execute(Program& program, std::vector<run::Tiles> inputs);
 

@@ -34,6 +34,9 @@ struct Pipeline {
   GroupsOfPorts groups;
 };
 
+/// A line for each task, transfer and delete of a pipeline's program.
+std::string task_text(const ir::Function& program);
+
 /// Throws UserError for a step without a loop over microbatches and for marks that do not cut it.
 Pipeline pipeline(const ir::Function& step, const PipelineOptions& options);
 

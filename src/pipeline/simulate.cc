@@ -64,11 +64,11 @@ void check_costs(const ScheduleCosts& costs, std::int64_t num_stages, const Span
 }
 
 /// Follows what a rank holds.
-void add_held(Simulation& run, const RankTasks& tasks, const ScheduleCosts& costs) {
+void add_held(Simulation& run, const std::vector<TimedTask>& tasks, const ScheduleCosts& costs) {
   std::int64_t held = 0, peak = 0;
   double held_memory = 0, peak_memory = 0;
-  for (const FusedTask& fused : tasks) {
-    for (const Task& task : fused.parts) {
+  for (const TimedTask& timed : tasks) {
+    for (const Task& task : timed.task.parts) {
       if (task.kind == TaskKind::bwd_input) continue;
       const int sign = task.kind == TaskKind::fwd ? 1 : -1;
       held += sign;
@@ -82,26 +82,19 @@ void add_held(Simulation& run, const RankTasks& tasks, const ScheduleCosts& cost
 }
 
 /// The tasks of a rank with their times.
-void add_timed(Simulation& run, const RankTasks& tasks, const std::vector<double>& starts,
-               const ScheduleCosts& costs) {
+std::vector<TimedTask> timed_tasks(const RankTasks& tasks, const std::vector<double>& starts,
+                                   const ScheduleCosts& costs) {
   std::vector<TimedTask> timed;
   timed.reserve(tasks.size());
-  double busy = 0;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     timed.push_back({tasks[i], starts[i], {}});
     double end = starts[i];
     for (const Task& task : tasks[i].parts) {
-      const double time = pipeline::time_of(task.kind, pipeline::costs_of(costs, task.stage));
-      busy += time;
-      timed.back().ends.push_back(end += time);
+      end += pipeline::time_of(task.kind, pipeline::costs_of(costs, task.stage));
+      timed.back().ends.push_back(end);
     }
   }
-  if (!timed.empty()) {
-    run.makespan = std::max(run.makespan, timed.back().end());
-    run.longest_span = std::max(run.longest_span, timed.back().end() - timed.front().start);
-  }
-  run.ranks.push_back(std::move(timed));
-  run.busy.push_back(busy);
+  return timed;
 }
 
 }  // namespace
@@ -118,12 +111,28 @@ Simulation simulate(const ScheduleTasks& tasks, const ScheduleCosts& costs,
   check_costs(costs, num_stages, where);
   const PlacedTasks placed = pipeline::place(tasks, num_stages, num_microbatches_of(tasks), where);
   const std::vector<std::vector<double>> starts = pipeline::walk(placed, costs, where);
-  Simulation run;
+  std::vector<std::vector<TimedTask>> ranks;
   for (std::size_t rank = 0; rank < tasks.size(); ++rank) {
-    add_timed(run, tasks[rank], starts[rank], costs);
-    add_held(run, tasks[rank], costs);
+    ranks.push_back(timed_tasks(tasks[rank], starts[rank], costs));
   }
-  const double all = run.makespan * static_cast<double>(tasks.size());
+  return pipeline::simulation_of(std::move(ranks), costs);
+}
+
+Simulation pipeline::simulation_of(std::vector<std::vector<TimedTask>> ranks,
+                                   const ScheduleCosts& costs) {
+  Simulation run;
+  for (std::vector<TimedTask>& timed : ranks) {
+    double busy = 0;
+    for (const TimedTask& task : timed) busy += task.end() - task.start;
+    run.busy.push_back(busy);
+    add_held(run, timed, costs);
+    if (!timed.empty()) {
+      run.makespan = std::max(run.makespan, timed.back().end());
+      run.longest_span = std::max(run.longest_span, timed.back().end() - timed.front().start);
+    }
+    run.ranks.push_back(std::move(timed));
+  }
+  const double all = run.makespan * static_cast<double>(run.ranks.size());
   if (all > 0) run.bubble = 1 - std::accumulate(run.busy.begin(), run.busy.end(), 0.0) / all;
   return run;
 }

@@ -44,6 +44,8 @@ struct Position {
 };
 std::string to_string(const Position& position);
 
+/// fwd_3, fused_fwd_3_bwd_3: what the task is called in a program, of whatever microbatch.
+std::string program_name(const FusedTask& task);
 /// The first work that the task does.
 Work work_of(TaskKind kind);
 double time_of(TaskKind kind, const StageCosts& costs);
@@ -65,5 +67,8 @@ PlacedTasks place(const ScheduleTasks& tasks, std::int64_t num_stages,
 /// rank would wait for ever.
 std::vector<std::vector<double>> walk(const PlacedTasks& placed, const ScheduleCosts& costs,
                                       const Span& where);
+
+/// The figures of tasks whose times are known.
+Simulation simulation_of(std::vector<std::vector<TimedTask>> ranks, const ScheduleCosts& costs);
 
 }  // namespace tessera::pipeline

@@ -25,6 +25,8 @@ class Job {
 
   virtual Model make_model(const Key& key) const = 0;
   virtual optim::Optimizer optimizer() const = 0;
+  /// The groups that the step runs on as a pipeline; none for a step of one program.
+  virtual std::optional<MpmdMesh> mpmd_mesh() const { return std::nullopt; }
   /// What the logical names of the model mean on a mesh.
   virtual LogicalRules logical_rules() const { return {}; }
   /// `step`: i32[], the number of steps done.
@@ -78,6 +80,13 @@ Shardings state_shardings(const TrainFlags& flags, const Mesh& mesh, const JobIn
   return replicated(mesh, shapes);
 }
 
+/// What the state and the batches of a job are split over, of all devices.
+template <typename J>
+Mesh mesh_of_arrays(const J& job, const Mesh& devices) {
+  const std::optional<MpmdMesh> groups = job.mpmd_mesh();
+  return groups ? groups->group_mesh() : devices;
+}
+
 /// (state, batch) -> (next state, loss).
 template <typename J>
 auto make_step(const J& job, std::vector<Shardings> in_shardings = {}) {
@@ -86,7 +95,10 @@ auto make_step(const J& job, std::vector<Shardings> in_shardings = {}) {
         auto [loss, grads] = job.loss_and_grads(old.params, batch, old.step);
         return std::tuple(old.apply_gradients(grads), loss);
       },
-      {.in_shardings = std::move(in_shardings), .donate_argnums = {0}, .name = "train_step"});
+      {.in_shardings = std::move(in_shardings),
+       .donate_argnums = {0},
+       .name = "train_step",
+       .mpmd_mesh = job.mpmd_mesh()});
 }
 
 /// Writes initial parameters and first gradients.
@@ -104,7 +116,8 @@ void dump(const std::string& path, const J& job, const TrainState<typename J::Mo
 }
 
 template <typename J>
-void train(J& job, const TrainFlags& flags, const JobInfo& info, const Mesh& mesh) {
+void train(J& job, const TrainFlags& flags, const JobInfo& info, const Mesh& devices) {
+  const Mesh mesh = mesh_of_arrays(job, devices);
   const use_mesh scope(mesh);
   const logical_axis_rules rules(job.logical_rules());
   Report report(flags);
@@ -134,8 +147,9 @@ void train(J& job, const TrainFlags& flags, const JobInfo& info, const Mesh& mes
 }
 
 template <typename J>
-void show(const J& job, const TrainFlags& flags, const JobInfo& info, const Mesh& mesh,
+void show(const J& job, const TrainFlags& flags, const JobInfo& info, const Mesh& devices,
           const ShowFlags& show_flags) {
+  const Mesh mesh = mesh_of_arrays(job, devices);
   const use_mesh scope(mesh);
   const logical_axis_rules rules(job.logical_rules());
   const auto state = eval_shape(init_of(job), Key(flags.seed));

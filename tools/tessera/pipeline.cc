@@ -1,5 +1,8 @@
 // `tessera train pipeline`: the transformer of examples/pipeline on micro-batches, its state split
-// over the axis fsdp.
+// over the axis fsdp, its layers over the groups of the axis stage.
+
+#include <fstream>
+#include <sstream>
 
 #include <tessera/data.h>
 
@@ -22,15 +25,89 @@ struct Flags : TrainFlags {
   }
   pipeline::Config model;
   std::string inputs = "normal";
+  std::string schedule;     // empty: Interleaved1F1B on groups, else a loop of one program
+  std::int64_t stages = 0;  // 0: one per group
 };
+
+std::string text_of_file(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (file && !file.bad()) return text.str();
+  throw UserError({.what = "--schedule: the file cannot be read",
+                   .found = path,
+                   .wanted = "a file of tasks, as tessera schedule NAME --format csv writes it",
+                   .cure = "check the path, or name a schedule"});
+}
+
+/// `groups`: how many groups of devices there are.
+Schedule schedule_of(const Flags& flags, std::int64_t groups) {
+  if (flags.schedule.ends_with(".csv")) {
+    return read_schedule(text_of_file(flags.schedule), flags.schedule, std::source_location());
+  }
+  const std::int64_t stages = flags.model.stages;
+  if (flags.schedule == "auto") return AutoSchedule{.num_stages = stages, .mpmd_dim = groups};
+  const std::int64_t count = flags.model.microbatches;
+  return FixedSchedule{
+      .num_stages = stages,
+      .mpmd_dim = groups,
+      .num_microbatches = count,
+      .list = schedule_tasks(flags.schedule, {.num_stages = stages, .mpmd_dim = groups}, count,
+                             std::source_location())};
+}
 
 using Batch = std::tuple<Array, Array>;  // inputs, targets
 
 class PipelineJob final : public Job<pipeline::Transformer, Batch> {
  public:
-  PipelineJob(Flags flags, const Mesh& /*mesh*/) : flags_(std::move(flags)) {
-    const pipeline::Config& model = flags_.model;
+  PipelineJob(Flags flags, const Mesh& mesh) : flags_(std::move(flags)) {
     flags_.model.dtype = compute_dtype(flags_);
+    check_sizes();
+    if (mesh.has_axis("stage")) {
+      groups_.emplace(mesh, "stage");
+      if (flags_.schedule.empty()) flags_.schedule = "Interleaved1F1B";
+    }
+    if (flags_.schedule.empty()) return;
+    const std::int64_t groups = groups_ ? groups_->mpmd_dim() : 1;
+    set_stages(groups);
+    schedule_.emplace(schedule_of(flags_, groups));
+  }
+  std::optional<MpmdMesh> mpmd_mesh() const override { return groups_; }
+
+  pipeline::Transformer make_model(const Key& key) const override {
+    return {nn::Scope(key), flags_.model};
+  }
+  optim::Optimizer optimizer() const override {
+    return optim::adamw({.learning_rate = flags_.learning_rate});
+  }
+  std::tuple<Array, pipeline::Transformer> loss_and_grads(const pipeline::Transformer& params,
+                                                          const Batch& batch,
+                                                          const Array& /*step*/) const override {
+    const auto& [xs, targets] = batch;
+    const std::int64_t count = flags_.model.microbatches;
+    if (schedule_) return pipeline::accumulate(params, xs, targets, count, *schedule_);
+    return pipeline::accumulate(params, xs, targets, count);
+  }
+  void load(Report& /*report*/) override {
+    const Array x = ones(shape());
+    data_ = {x, x};
+    if (flags_.inputs == "ones") return;
+    data::RandomState random(0);
+    std::get<0>(data_) = random.standard_normal(shape());
+    std::get<1>(data_) = random.standard_normal(shape());
+  }
+  Batch batch(std::int64_t /*step*/) const override { return data_; }
+  Batch blank_batch() const override { return {zeros(shape()), zeros(shape())}; }
+  nlohmann::json config() const override {
+    const pipeline::Config& m = flags_.model;
+    return {{"seq", m.seq},       {"d_model", m.d_model},           {"heads", m.heads},
+            {"layers", m.layers}, {"microbatches", m.microbatches}, {"inputs", flags_.inputs},
+            {"stages", m.stages}, {"schedule", flags_.schedule}};
+  }
+
+ private:
+  void check_sizes() const {
+    const pipeline::Config& model = flags_.model;
     if (model.d_model % (8 * model.heads) != 0) {
       throw UserError(
           {.what = "--heads: the heads do not divide an eighth of the width of the model",
@@ -47,38 +124,22 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
                      .cure = "write for example --batch 8 --microbatches 4"});
   }
 
-  pipeline::Transformer make_model(const Key& key) const override {
-    return {nn::Scope(key), flags_.model};
-  }
-  optim::Optimizer optimizer() const override {
-    return optim::adamw({.learning_rate = flags_.learning_rate});
-  }
-  std::tuple<Array, pipeline::Transformer> loss_and_grads(const pipeline::Transformer& params,
-                                                          const Batch& batch,
-                                                          const Array& /*step*/) const override {
-    const auto& [xs, targets] = batch;
-    return pipeline::accumulate(params, xs, targets, flags_.model.microbatches);
-  }
-  void load(Report& /*report*/) override {
-    const Array x = ones(shape());
-    data_ = {x, x};
-    if (flags_.inputs == "ones") return;
-    data::RandomState random(0);
-    std::get<0>(data_) = random.standard_normal(shape());
-    std::get<1>(data_) = random.standard_normal(shape());
-  }
-  Batch batch(std::int64_t /*step*/) const override { return data_; }
-  Batch blank_batch() const override { return {zeros(shape()), zeros(shape())}; }
-  nlohmann::json config() const override {
-    const pipeline::Config& m = flags_.model;
-    return {{"seq", m.seq},       {"d_model", m.d_model},           {"heads", m.heads},
-            {"layers", m.layers}, {"microbatches", m.microbatches}, {"inputs", flags_.inputs}};
+  void set_stages(std::int64_t groups) {
+    pipeline::Config& model = flags_.model;
+    model.stages = flags_.stages == 0 ? groups : flags_.stages;
+    if (model.stages <= model.layers) return;
+    throw UserError({.what = "--stages: there are more stages than layers",
+                     .found = "--stages " + std::to_string(model.stages) + " and --layers " +
+                              std::to_string(model.layers),
+                     .wanted = "at least one layer per stage",
+                     .cure = "write for example --layers " + std::to_string(model.stages)});
   }
 
- private:
   Shape shape() const { return {flags_.batch, flags_.model.seq, flags_.model.d_model}; }
 
   Flags flags_;
+  std::optional<MpmdMesh> groups_;
+  std::optional<Schedule> schedule_;
   Batch data_;
 };
 
@@ -91,6 +152,11 @@ void add_flags(CLI::App& command, Flags& flags) {
   size("--heads", flags.model.heads, "attention heads; they divide an eighth of --d-model");
   size("--layers", flags.model.layers, "transformer blocks");
   size("--microbatches", flags.model.microbatches, "parts of a batch; they divide --batch");
+  command.add_option("--schedule", flags.schedule,
+                     "in which order groups of devices (--mesh stage=4,fsdp=1) run their tasks: a "
+                     "name of tessera schedule, auto, or FILE.csv");
+  add_whole_number(command, flags.stages,
+                   {.name = "--stages", .text = "pipeline stages; default: one per group"});
   add_choice(command, flags.inputs, "--inputs", {"ones", "normal"},
              "inputs and targets: all ones, or drawn from a normal distribution");
 }

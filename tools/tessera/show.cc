@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include <tessera/engine.h>
@@ -43,6 +44,7 @@ Shown sharding_of(const LoweredProgram& step) {
                                     {"shape", leaf.type.shape},
                                     {"spec", to_string(leaf.sharding.spec)},
                                     {"local_shape", leaf.local_shape}});
+      if (!leaf.mpmd_idxs.empty()) shown.object[side].back()["mpmd_idxs"] = leaf.mpmd_idxs;
     }
   };
   add("arguments", step.arguments());
@@ -74,11 +76,33 @@ Shown memory_of(const MemoryPlan& plan) {
   return shown;
 }
 
+/// Each line of the text begins with its results or with the word delete.
+Shown tasks_of(const LoweredProgram& step) {
+  Shown shown{.text = step.task_ir()};
+  if (shown.text.empty()) {
+    throw UserError({.what = "--what tasks: the step does not run on groups of devices",
+                     .found = "a step of one program",
+                     .wanted = "a pipeline",
+                     .cure = "write tessera show pipeline --mesh stage=4,fsdp=1 --what tasks"});
+  }
+  shown.object = json::object();
+  for (const char* kind : {"task[", "transfer[", "delete["}) {
+    std::int64_t count = 0;
+    for (std::size_t at = shown.text.find(kind); at != std::string::npos;
+         at = shown.text.find(kind, at + 1)) {
+      ++count;
+    }
+    shown.object[std::string(kind, std::strlen(kind) - 1)] = count;
+  }
+  return shown;
+}
+
 }  // namespace
 
 void add_show_flags(CLI::App& command, ShowFlags& flags) {
-  add_choice(command, flags.what, "--what", {"sharding", "ir", "collectives", "memory"},
-             "where leaves live, the program, what moves, or the bytes of a device");
+  add_choice(command, flags.what, "--what", {"sharding", "ir", "collectives", "memory", "tasks"},
+             "where leaves live, the program, what moves, the bytes of a device, or what the groups "
+             "of a pipeline do");
   add_choice(command, flags.stage, "--stage", {"traced", "partitioned"},
              "the program of --what ir: as traced, or split over the mesh");
 }
@@ -96,6 +120,7 @@ void show(const ShowFlags& flags, const std::string& json_path, const LoweredPro
   if (flags.what == "sharding") shown = sharding_of(step);
   if (flags.what == "collectives") shown = collectives_of(step);
   if (flags.what == "memory") shown = memory_of(memory());
+  if (flags.what == "tasks") shown = tasks_of(step);
   if (json_path != "-") std::fputs(shown.text.c_str(), stdout);
   if (!json_path.empty()) write_json(json_path, {{flags.what, shown.object}});
 }

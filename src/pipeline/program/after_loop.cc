@@ -140,8 +140,8 @@ void AfterLoop::emit_task(Outer& outer, const Place& place, const std::set<std::
   std::string name = fmt::format("after_loop_{}", group);
   if (depth > 0) name += fmt::format("_{}", depth);
   const std::vector<ValueId> made =
-      outer.task({.name = std::move(name), .group = group},
-                 std::make_shared<const Function>(std::move(body)), operands, std::move(shares));
+      outer.task({.name = std::move(name), .group = group, .shares = std::move(shares)},
+                 std::make_shared<const Function>(std::move(body)), operands);
   for (std::size_t i = 0; i < results.size(); ++i) outer.set(results[i], group, made[i]);
 }
 

@@ -93,26 +93,13 @@ ValueId Outer::slice(ValueId stack, std::int64_t index, std::int64_t group) {
   return place->second = with_sharding(slice, std::move(sharding));
 }
 
-std::vector<ValueId> Outer::task(const TaskInfo& info, std::shared_ptr<const Function> body,
-                                 std::vector<ValueId> operands, ir::Ints shares) {
-  const Function& f = *body;
-  const std::vector<ValueId> results = builder_.emit_all("task",
-                                                         {{"body", ir::Bodies{{body}}},
-                                                          {"group", info.group},
-                                                          {"microbatch", info.microbatch},
-                                                          {"name", info.name},
-                                                          {"shares", std::move(shares)},
-                                                          {"stage", info.stage}},
-                                                         std::move(operands));
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    with_sharding(results[i], f.sharding(f.outputs[i]));
-  }
-  return results;
+std::vector<ValueId> Outer::task(const ops::TaskParts& parts, ops::FunctionPtr body,
+                                 std::vector<ValueId> operands) {
+  return ops::task(builder_, parts, std::move(body), std::move(operands));
 }
 
 ValueId Outer::transfer(ValueId id, std::int64_t from, std::int64_t to) {
-  return with_sharding(builder_.emit("transfer", {{"from", from}, {"to", to}}, {id}),
-                       function_.sharding(id));
+  return ops::transfer(builder_, id, from, to);
 }
 
 Function Outer::finish(std::vector<ValueId> outputs) {

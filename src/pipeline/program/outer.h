@@ -5,17 +5,10 @@
 #include <map>
 #include <string>
 
-#include "ir/builder.h"
+#include "ops/control/mpmd.h"
 #include "pipeline/program/stages.h"
 
 namespace tessera::pipeline {
-
-struct TaskInfo {
-  std::string name;
-  std::int64_t group;
-  std::int64_t stage = -1;
-  std::int64_t microbatch = -1;
-};
 
 class Outer {
  public:
@@ -31,8 +24,8 @@ class Outer {
   /// Index `index` along dimension 0 of an array of `whole`.
   ValueId slice(ValueId stack, std::int64_t index, std::int64_t group);
 
-  std::vector<ValueId> task(const TaskInfo& info, std::shared_ptr<const Function> body,
-                            std::vector<ValueId> operands, ir::Ints shares);
+  std::vector<ValueId> task(const ops::TaskParts& parts, ops::FunctionPtr body,
+                            std::vector<ValueId> operands);
   ValueId transfer(ValueId id, std::int64_t from, std::int64_t to);
 
   const Function& whole() const { return whole_; }

@@ -56,16 +56,6 @@ std::vector<bool> split_stages(const PipelineOptions& options) {
   return is_split;
 }
 
-std::string name_of(const FusedTask& task) {
-  constexpr const char* kKinds[] = {"fwd", "bwd", "bwdA", "bwdW"};
-  std::string name = task.parts.size() > 1 ? "fused" : "";
-  for (const Task& part : task.parts) {
-    name += fmt::format("{}{}_{}", name.empty() ? "" : "_",
-                        kKinds[static_cast<std::size_t>(part.kind)], part.stage);
-  }
-  return name;
-}
-
 class Pipeliner {
  public:
   Pipeliner(const Function& step, const PipelineOptions& options)
@@ -221,8 +211,10 @@ class Pipeliner {
     std::vector<ValueId> operands;
     for (ValueId id : inputs) operands.push_back(outer_.get(id, group));
     const std::vector<ValueId> made = outer_.task(
-        {.name = fmt::format("before_loop_{}", group), .group = group},
-        std::make_shared<const Function>(std::move(body)), operands, ir::Ints(values.size(), -1));
+        {.name = fmt::format("before_loop_{}", group),
+         .group = group,
+         .shares = ir::Ints(values.size(), -1)},
+        std::make_shared<const Function>(std::move(body)), operands);
     for (std::size_t i = 0; i < values.size(); ++i) outer_.set(values[i], group, made[i]);
   }
 
@@ -250,11 +242,12 @@ class Pipeliner {
                          [&](const Task& task) { return task.*member == first.*member; });
     };
     const std::vector<ValueId> results =
-        outer_.task({.name = name_of(instance.task),
+        outer_.task({.name = program_name(instance.task),
                      .group = instance.group,
                      .stage = all(&Task::stage) ? first.stage : -1,
-                     .microbatch = all(&Task::microbatch) ? first.microbatch : -1},
-                    instance.body.function, std::move(operands), std::move(shares));
+                     .microbatch = all(&Task::microbatch) ? first.microbatch : -1,
+                     .shares = std::move(shares)},
+                    instance.body.function, std::move(operands));
     for (std::size_t i = 0; i < results.size(); ++i) {
       made_[instance.body.outputs[i]][instance.group] = results[i];
       makers_[instance.body.outputs[i]] = instance.group;

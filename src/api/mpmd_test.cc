@@ -1,0 +1,285 @@
+// Pipelines from the outside: the bits of the loop, whatever the schedule, the stages and the mesh.
+#include <gtest/gtest.h>
+
+#include <tessera/error.h>
+#include <tessera/tessera.h>
+
+#include "api/test_support.h"
+
+namespace tessera {
+namespace {
+
+using testing::expect_same_bits;
+using testing::mistake_of;
+using testing::numbers;
+
+constexpr std::int64_t kLayers = 8;
+constexpr std::int64_t kWidth = 16;
+
+/// Layers, a matrix that two far stages use, one that a layer uses twice, and a skip connection.
+struct Net {
+  std::vector<Array> layers;
+  Array tied;
+  Array twice;
+  Array bias;
+  TESSERA_TREE(layers, tied, twice, bias)
+};
+
+Net make_net() {
+  Net net{.tied = numbers({kWidth, kWidth}, 100) * 0.2F,
+          .twice = numbers({kWidth, kWidth}, 101) * 0.2F,
+          .bias = numbers({kWidth}, 102)};
+  for (std::int64_t i = 0; i < kLayers; ++i) {
+    net.layers.push_back(numbers({kWidth, kWidth}, i) * 0.2F);
+  }
+  return net;
+}
+
+Array loss_of(const Net& net, Array x, const Array& y, std::int64_t stages) {
+  x = with_sharding_constraint(x, P{"data"});
+  Array skipped;
+  for (std::int64_t i = 0; i < kLayers; ++i) {
+    x = tanh(dot(x, net.layers[static_cast<std::size_t>(i)]) + net.bias);
+    if (i == 0 || i == kLayers - 1) x = dot(x, net.tied);
+    if (i == 4) x = dot(dot(x, net.twice), net.twice);
+    if (i == 1) skipped = x;
+    if (i == 6) x = x + skipped;
+    if ((i + 1) % (kLayers / stages) == 0) x = mark_stage_end(x);
+  }
+  return mean(square(x - y));
+}
+
+using Batch = std::tuple<Array, Array>;
+
+Batch make_batch(std::int64_t microbatches) {
+  return {numbers({microbatches, 4, kWidth}, 7), numbers({microbatches, 4, kWidth}, 8)};
+}
+
+/// Gradients are scaled by their global norm, which all groups need.
+std::tuple<Net, Array, Array> step_of(const Net& net, const Batch& batch,
+                                      const Schedule& schedule) {
+  const auto one = [&](Array x, Array y) {
+    auto [loss, grads] = value_and_grad(
+        [&](const Net& params) { return loss_of(params, x, y, schedule.num_stages()); })(net);
+    return std::tuple(loss, loss, grads);
+  };
+  const auto [loss, losses, grads] =
+      treduce(one, batch, schedule, std::tuple(Add{}, Concat{}, Add{}));
+  Array squares = zeros({});
+  for (const Array& grad : tree_leaves(grads)) squares = squares + sum(square(grad));
+  const Array rate = 0.1F / (sqrt(squares) + 1.0F);
+  const auto update = [&](const Array& p, const Array& g) { return p - g * rate; };
+  return {tree_map(update, net, grads), loss, losses};
+}
+
+struct Outcome {
+  Net net;
+  Array loss, losses;
+};
+
+/// Two steps, the second one on what the first returned.
+Outcome run(const Schedule& schedule, const MpmdMesh& mesh, std::int64_t microbatches) {
+  const auto step = mpmd_jit_with_loop(
+      [&](Net net, Batch batch) { return step_of(net, batch, schedule); }, mesh,
+      {.donate_argnums = {0}});
+  const use_mesh scope(mesh.group_mesh());
+  const Batch batch = device_put(make_batch(microbatches), P{none, "data"});
+  auto [net, loss, losses] = step(device_put(make_net(), P{}), batch);
+  std::tie(net, loss, losses) = step(std::move(net), batch);
+  return {net, loss, losses};
+}
+
+MpmdMesh groups(std::int64_t count, std::int64_t data = 1) {
+  return {make_mesh({{"stage", count}, {"data", data}}), "stage"};
+}
+
+void expect_same(const Outcome& found, const Outcome& wanted) {
+  const std::vector<Array> x = tree_leaves(found.net);
+  const std::vector<Array> y = tree_leaves(wanted.net);
+  for (std::size_t i = 0; i < x.size(); ++i) expect_same_bits(x[i], y[i]);
+  expect_same_bits(found.loss, wanted.loss);
+  expect_same_bits(found.losses, wanted.losses);
+}
+
+TEST(Pipeline, AllSchedulesHaveTheBitsOfTheLoop) {
+  for (const std::int64_t microbatches : {4, 8}) {
+    const Outcome wanted = run(Sequential{1}, groups(1), microbatches);
+    for (const std::string& name : schedule_names()) {
+      const bool is_zigzag = name == "ZBV" || name == "VHalf" || name == "DualPipeV";
+      const bool has_chunks = is_zigzag || name == "InterleavedGPipe" || name == "KimiK2" ||
+                              name == "Interleaved1F1B";
+      const std::int64_t ranks = name == "Sequential" ? 1 : 2;
+      const std::int64_t stages = name == "Sequential" ? 4 : has_chunks ? 4 : 2;
+      const FixedSchedule schedule{
+          .num_stages = stages,
+          .mpmd_dim = ranks,
+          .num_microbatches = microbatches,
+          .list = schedule_tasks(name, {.num_stages = stages, .mpmd_dim = ranks}, microbatches)};
+      SCOPED_TRACE(name);
+      expect_same(run(schedule, groups(ranks), microbatches), wanted);
+    }
+  }
+}
+
+TEST(Pipeline, AnyNumberOfStagesGroupsAndDevicesHasTheSameBits) {
+  const Outcome wanted = run(Sequential{1}, groups(1), 4);
+  expect_same(run(Sequential{8, 1}, groups(1), 4), wanted);
+  expect_same(run(GPipe{8}, groups(8), 4), wanted);
+  expect_same(run(Std1F1B{2}, groups(2, 4), 4), wanted);
+  expect_same(run(ZeroBubble{4}, groups(4, 2), 4), wanted);
+  expect_same(run(Interleaved1F1B{8, 4}, groups(4, 2), 4), wanted);
+  expect_same(run(DualPipeV{4, 2}, groups(2, 2), 4), wanted);
+  expect_same(run(AutoSchedule{.num_stages = 4}, groups(4), 4), wanted);
+  set_num_threads(1);
+  expect_same(run(Interleaved1F1B{4}, groups(4), 4), wanted);
+  set_num_threads(2);
+}
+
+TEST(Pipeline, HasTheBitsOfATreduceOutsideOfPipelines) {
+  const Outcome wanted = run(Interleaved1F1B{4}, groups(4), 4);
+  const auto step = jit([&](Net net, Batch batch) { return step_of(net, batch, GPipe{4}); });
+  auto [net, loss, losses] = step(make_net(), make_batch(4));
+  std::tie(net, loss, losses) = step(net, make_batch(4));
+  expect_same({net, loss, losses}, wanted);
+}
+
+TEST(Pipeline, EqualsAHandWrittenScanWhereNothingIsUsedTwice) {
+  const Array w = numbers({kWidth, kWidth}, 3);
+  const Array v = numbers({kWidth, kWidth}, 4);
+  const Array xs = numbers({4, 2, kWidth}, 5);
+  const auto gradient = [](const std::tuple<Array, Array>& params, Array x) {
+    return value_and_grad([&](const std::tuple<Array, Array>& p) {
+      const Array h = mark_stage_end(tanh(dot(x, std::get<0>(p))));
+      return sum(square(mark_stage_end(dot(h, std::get<1>(p)))));
+    })(params);
+  };
+  using Total = std::tuple<Array, std::tuple<Array, Array>>;
+  const std::tuple<Array, Array> params(w, v);
+  const auto by_hand = jit([&](std::tuple<Array, Array> p, Array x) {
+    const auto add = [&](Total total, Array slice) {
+      const auto plus = [](const Array& a, const Array& b) { return a + b; };
+      return std::pair(tree_map(plus, total, Total(gradient(p, slice))), std::tuple<>());
+    };
+    const auto zero = [](const Array& a) { return zeros_like(a); };
+    return scan(add, Total(zeros({}), tree_map(zero, p)), x).first;
+  })(params, xs);
+  const auto piped = mpmd_jit_with_loop(
+      [&](std::tuple<Array, Array> p, Array x) {
+        return treduce([&](Array slice) { return gradient(p, slice); }, x, ZeroBubble{2});
+      },
+      groups(2))(params, xs);
+  const std::vector<Array> x = tree_leaves(by_hand);
+  const std::vector<Array> y = tree_leaves(piped);
+  for (std::size_t i = 0; i < x.size(); ++i) expect_same_bits(y[i], x[i]);
+}
+
+TEST(Pipeline, OperationsOtherThanAdd) {
+  const Array w = numbers({3}, 1);
+  const Array xs = numbers({4, 3}, 2);
+  const auto f = [&](Array i) {
+    const Array x = mark_stage_end(w * (i.type().rank() == 0 ? astype(i, DType::f32) : i));
+    return std::tuple(x, max(x), x);
+  };
+  const auto step = [&](const Schedule& schedule) {
+    return mpmd_jit_with_loop(
+        [&, schedule](Array x) {
+          return treduce(f, x, schedule, std::tuple(Concat{1}, Max{}, Add{}));
+        },
+        groups(1))(xs);
+  };
+  const auto [stacked, greatest, total] = step(Sequential{1});
+  expect_same_bits(stacked, transpose(w * xs));
+  expect_same_bits(greatest, max(w * xs));
+  expect_same_bits(total, ((zeros({3}) + w * xs[0]) + w * xs[1] + w * xs[2]) + w * xs[3]);
+  const Array numbered = jit([&] {
+    return treduce_i([&](Array i) { return astype(i, DType::f32) * w; }, 3, Sequential{1});
+  })();
+  expect_same_bits(numbered, w * 0.0F + w + w * 2.0F);
+}
+
+TEST(Pipeline, ArraysLiveWhereTheyAreUsed) {
+  const MpmdMesh mesh = groups(4);
+  const Outcome outcome = run(Interleaved1F1B{4}, mesh, 4);
+  const auto idxs = [](const Array& array) { return MpmdArray(array).mpmd_idxs(); };
+  using Groups = std::vector<std::int64_t>;
+  for (std::size_t i = 0; i < 8; ++i) {
+    EXPECT_EQ(idxs(outcome.net.layers[i]), Groups{static_cast<std::int64_t>(i / 2)});
+  }
+  EXPECT_EQ(idxs(outcome.loss), Groups{3});
+  const MpmdArray layer(outcome.net.layers[2]);
+  EXPECT_EQ(to_string(layer),
+            "MpmdArray(shape=(16, 16), dtype=f32, mpmd_idxs=(1,), "
+            "sharding=NamedSharding(mesh=Mesh('stage': 1, 'data': 1), spec=P()))");
+  EXPECT_FALSE(layer.is_mpmd_replicated());
+  expect_same_bits(layer.to_mpmd_local_array(1), outcome.net.layers[2]);
+  EXPECT_EQ(mistake_of([&] { layer.to_mpmd_local_array(2); }).wanted, "one of the groups 1");
+  EXPECT_EQ(mesh.unstack().size(), 4U);
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+    ++found;
+  }
+  return found;
+}
+
+TEST(Pipeline, TasksAndTransfersAreListed) {
+  const Array w = numbers({8, kWidth, kWidth}, 3);
+  const Array xs = numbers({4, 2, kWidth}, 5);
+  const auto step = [&](const Schedule& schedule) {
+    return mpmd_jit_with_loop(
+               [&, schedule](std::vector<Array> p, Array x) {
+                 return treduce(
+                     [&](Array slice) {
+                       return value_and_grad([&](const std::vector<Array>& params) {
+                         for (std::size_t i = 0; i < 8; ++i) {
+                           slice = tanh(dot(slice, params[i]));
+                           const auto stages = static_cast<std::size_t>(schedule.num_stages());
+                           if ((i + 1) % (8 / stages) == 0) slice = mark_stage_end(slice);
+                         }
+                         return sum(slice);
+                       })(p);
+                     },
+                     x, schedule);
+               },
+               groups(4))
+        .lower(std::vector<Array>{w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7]}, xs)
+        .task_ir();
+  };
+  const std::string four = step(Interleaved1F1B{4});
+  // 4 tasks before the loop, 12 forward, 12 backward, 4 fused.
+  EXPECT_EQ(count(four, "= task["), 32U);
+  EXPECT_EQ(count(four, "= transfer["), 24U);
+  EXPECT_EQ(count(four, "name=fused_fwd_3_bwd_3"), 4U);
+  EXPECT_GT(count(four, "delete[group=0]"), 0U);
+  const std::string zero = step(ZeroBubble{4});
+  EXPECT_EQ(count(zero, "name=bwdW_"), 16U);
+  EXPECT_EQ(count(zero, "= transfer["), 24U);
+}
+
+TEST(Pipeline, MeasuredRunsHaveTheFormOfSimulations) {
+  const ScheduleTasks tasks = Std1F1B{2}.tasks(4);
+  start_timeline();
+  run(Std1F1B{2}, groups(2), 4);
+  const std::vector<TaskTime> times = stop_timeline();
+  for (const std::int64_t step : {0, 1}) {
+    const Simulation found = measured(tasks, times, step);
+    ASSERT_EQ(found.ranks.size(), 2U);
+    EXPECT_EQ(found.peak_in_flight, simulate(tasks).peak_in_flight);
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      for (std::size_t i = 0; i < tasks[rank].size(); ++i) {
+        EXPECT_EQ(found.ranks[rank][i].task, tasks[rank][i]);
+        if (i > 0) EXPECT_GE(found.ranks[rank][i].start, found.ranks[rank][i - 1].end());
+      }
+    }
+  }
+  const ScheduleCosts costs = measured_costs(times, 2);
+  EXPECT_GT(costs.stages[0].fwd, 0);
+  EXPECT_GT(costs.stages[1].bwd_input, 0);
+  EXPECT_EQ(mistake_of([&] { measured(tasks, times, 2); }).what,
+            "measured: fwd_0__0 was not recorded");
+}
+
+}  // namespace
+}  // namespace tessera
