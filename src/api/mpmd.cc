@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <map>
 
 #include <tessera/error.h>
 #include <tessera/schedule.h>
@@ -46,11 +47,12 @@ void start_timeline() { run::Engine::instance().start_timeline(); }
 
 std::vector<TaskTime> stop_timeline() {
   std::vector<TaskTime> times;
+  std::map<std::int64_t, std::int64_t> steps;  // executions of pipelines, counted from 0
   for (const run::TaskTime& time : run::Engine::instance().stop_timeline()) {
     times.push_back({.name = time.name,
                      .group = time.group,
                      .microbatch = time.microbatch,
-                     .step = time.execution,
+                     .step = steps.emplace(time.execution, steps.size()).first->second,
                      .start = static_cast<double>(time.start_ns) * 1e-9,
                      .end = static_cast<double>(time.end_ns) * 1e-9});
   }

@@ -23,11 +23,15 @@ bool is_view(const Equation& equation) {
 
 bool is_backward(const Equation& mark) { return mark.attributes.get<bool>("backward"); }
 
-/// The body with outputs that no two leaves share and that are no inputs.
+/// The body with outputs that no two leaves share, and that are neither inputs nor passed on by
+/// marks.
 Function with_own_outputs(Function body) {
   ir::Builder b(body);
   std::vector<bool> is_taken(body.values.size(), false);
   for (ValueId id : body.inputs) is_taken[id] = true;
+  for (const Equation& equation : body.equations) {
+    if (equation.op == &ops::stage_end_op) is_taken[equation.results[0]] = true;
+  }
   for (std::size_t i = 0; i < body.outputs.size(); ++i) {
     const ValueId id = body.outputs[i];
     if (!is_taken[id]) {
