@@ -109,7 +109,8 @@ class Tracer {
   }
 
   void choose_mesh() {
-    MeshChoice choice = options_.mpmd_mesh ? MeshChoice(options_.mpmd_mesh->group_mesh(), where_)
+    MeshChoice choice = options_.mpmd_mesh ? MeshChoice(options_.mpmd_mesh->group_mesh(), where_,
+                                                        "a group of the MpmdMesh")
                                            : MeshChoice(where_);
     for (const Shardings& shardings : options_.in_shardings) add_meshes(choice, shardings);
     add_meshes(choice, options_.out_shardings);

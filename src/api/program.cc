@@ -257,8 +257,8 @@ std::size_t argument_number(const Walk& arguments, std::size_t leaf) {
 
 MeshChoice::MeshChoice(Span where) : MeshChoice(current_mesh(), std::move(where)) {}
 
-MeshChoice::MeshChoice(const Mesh& mesh, Span where)
-    : mesh_(mesh), subject_("the use_mesh scope"), where_(std::move(where)) {}
+MeshChoice::MeshChoice(const Mesh& mesh, Span where, std::string subject)
+    : mesh_(mesh), subject_(std::move(subject)), where_(std::move(where)) {}
 
 void MeshChoice::add(const Mesh& mesh, const std::string& subject) {
   if (mesh.axes().empty() || mesh == mesh_) return;

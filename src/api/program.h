@@ -78,7 +78,7 @@ class MeshChoice {
  public:
   /// Starts with the current mesh.
   explicit MeshChoice(Span where);
-  MeshChoice(const Mesh& mesh, Span where);
+  MeshChoice(const Mesh& mesh, Span where, std::string subject = "the use_mesh scope");
   /// Throws UserError when another mesh was chosen before.
   void add(const Mesh& mesh, const std::string& subject);
   const Mesh& mesh() const { return mesh_; }

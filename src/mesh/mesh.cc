@@ -55,7 +55,13 @@ void check_spec(const Mesh& mesh, const PartitionSpec& spec, const std::string& 
 
 MpmdMesh::MpmdMesh(Mesh mesh, std::string axis, std::source_location where)
     : mesh_(std::move(mesh)), axis_(std::move(axis)) {
-  mesh_.axis_size(axis_, where);
+  if (!mesh_.has_axis(axis_)) {
+    throw UserError({.what = "MpmdMesh: the mesh has no axis named '" + axis_ + "'",
+                     .where = Span(where),
+                     .found = axis_list(mesh_),
+                     .wanted = axis_names(mesh_),
+                     .cure = "name the axis along which the groups stand"});
+  }
   std::vector<MeshAxis> axes = mesh_.axes();
   for (MeshAxis& each : axes) {
     if (each.name == axis_) each.size = 1;

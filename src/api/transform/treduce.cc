@@ -6,6 +6,7 @@
 #include <tessera/error.h>
 #include <tessera/ops.h>
 
+#include "api/program.h"
 #include "api/transform/nested.h"
 #include "api/transform/pipeline_scope.h"
 #include "ops/control/control.h"
@@ -48,10 +49,10 @@ void check_marks(const PipelineScope& scope, const Function& body, const Span& w
   throw UserError(
       {.what = "treduce: the schedule and the marks disagree on the number of stages",
        .where = where,
-       .found = fmt::format("{} calls of mark_stage_end", scope.num_marks),
+       .found = fmt::format("{} mark{}", scope.num_marks, scope.num_marks == 1 ? "" : "s"),
        .wanted = fmt::format("{} for the schedule's {} stages", scope.num_stages, scope.num_stages),
-       .cure = "call mark_stage_end once at the end of each stage, or give the "
-               "schedule another num_stages"});
+       .cure = "call mark_stage_end at the end of each stage, the last one included, "
+               "or give the schedule another num_stages"});
 }
 
 /// Takes the schedule's tasks for this number of microbatches.
@@ -81,6 +82,12 @@ void enter(PipelineScope& scope, const Schedule& schedule, std::int64_t length,
 
 // --- arguments
 
+/// `leaf kernel` of `0/kernel`; `whole` where the argument is one array.
+std::string leaf_name(const std::string& path, const std::string& whole) {
+  const std::string inner = inner_path(path);
+  return inner.empty() ? whole : "leaf " + inner;
+}
+
 /// The types of a microbatch, and how many there are.
 std::vector<Type> microbatch_types(const std::vector<Array>& leaves,
                                    const std::vector<std::string>& paths, std::int64_t& length,
@@ -88,16 +95,16 @@ std::vector<Type> microbatch_types(const std::vector<Array>& leaves,
   std::vector<Type> types;
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     Type type = leaves[i].type();
-    const std::string name = paths[i].empty() ? "" : " " + paths[i];
+    const std::string name = leaf_name(paths[i], "the array");
     if (type.rank() == 0 || (i > 0 && type.shape[0] != length)) {
-      throw UserError(
-          {.what = "treduce: there is no microbatch of leaf" + name + " for each step",
-           .where = where,
-           .found = to_string(type),
-           .wanted = i == 0 ? "a leading dimension, one index per microbatch"
-                            : fmt::format("{} microbatches, as leaf {} has", length, paths[0]),
-           .cure = "reshape the batch to {microbatches, rows, ...}, or capture the "
-                   "array instead"});
+      throw UserError({.what = "treduce: there is no microbatch of " + name + " for each step",
+                       .where = where,
+                       .found = to_string(type),
+                       .wanted = i == 0 ? "a leading dimension, one index per microbatch"
+                                        : fmt::format("{} microbatches, as {} has", length,
+                                                      leaf_name(paths[0], "the first array")),
+                       .cure = "reshape the batch to {microbatches, rows, ...}, or capture the "
+                               "array instead"});
     }
     length = type.shape[0];
     type.shape.erase(type.shape.begin());
@@ -241,8 +248,8 @@ void check_operations(const std::vector<ReduceOperation>& operations, const Nest
     const std::int64_t rank = nested.results[i].rank();
     const bool is_bool = nested.results[i].dtype == DType::boolean;
     if (concat != nullptr ? concat->axis >= 0 && concat->axis <= rank : !is_bool) continue;
-    throw UserError({.what = "treduce: the operation does not fit leaf " + nested.result_paths[i] +
-                             " of the result",
+    throw UserError({.what = "treduce: the operation does not fit " +
+                             leaf_name("/" + nested.result_paths[i], "the result"),
                      .where = where,
                      .found = concat != nullptr ? fmt::format("Concat{{{}}} of {}", concat->axis,
                                                               to_string(nested.results[i]))

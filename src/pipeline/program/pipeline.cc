@@ -26,7 +26,7 @@ struct Instance {
   TaskBody body;
 };
 
-std::size_t find_loop(const Function& step, const Span& where) {
+std::size_t find_loop(const Function& step, const PipelineOptions& options) {
   const auto is_loop = [](const Equation& equation) {
     return equation.op == &ops::scan_op &&
            equation.attributes.body("body").name == ops::kMicrobatchLoop;
@@ -36,8 +36,10 @@ std::size_t find_loop(const Function& step, const Span& where) {
     return static_cast<std::size_t>(found - step.equations.begin());
   }
   throw UserError({.what = "mpmd_jit_with_loop: there is no loop to run as a pipeline",
-                   .where = where,
-                   .found = "no treduce outside of other loops whose result is returned",
+                   .where = options.where,
+                   .found = options.num_microbatches == 0
+                                ? "no treduce"
+                                : "a treduce within another loop, or whose results are not used",
                    .wanted = "one treduce in the function itself",
                    .cure = "put what is done for a microbatch into treduce, and return what comes "
                            "of it"});
@@ -60,7 +62,7 @@ class Pipeliner {
  public:
   Pipeliner(const Function& step, const PipelineOptions& options)
       : options_(options),
-        loop_(find_loop(step, options.where)),
+        loop_(find_loop(step, options)),
         stages_(cut(step)),
         opened_(open_loop(step, loop_, stages_)),
         outer_(opened_.whole) {
@@ -210,11 +212,11 @@ class Pipeliner {
     Function body = function_of(whole, equations, inputs, values);
     std::vector<ValueId> operands;
     for (ValueId id : inputs) operands.push_back(outer_.get(id, group));
-    const std::vector<ValueId> made = outer_.task(
-        {.name = fmt::format("before_loop_{}", group),
-         .group = group,
-         .shares = ir::Ints(values.size(), -1)},
-        std::make_shared<const Function>(std::move(body)), operands);
+    const std::vector<ValueId> made =
+        outer_.task({.name = fmt::format("before_loop_{}", group),
+                     .group = group,
+                     .shares = ir::Ints(values.size(), -1)},
+                    std::make_shared<const Function>(std::move(body)), operands);
     for (std::size_t i = 0; i < values.size(); ++i) outer_.set(values[i], group, made[i]);
   }
 
