@@ -13,7 +13,6 @@
 // derivatives; a while_loop has none.
 #pragma once
 
-#include <functional>
 #include <variant>
 
 #include <tessera/jit.h>
@@ -125,9 +124,12 @@ void append_operations(const Op& op, const R& result, std::vector<ReduceOperatio
   }
 }
 
-/// `operations`: one per leaf of a result of the body.
-Outcome treduce(Body& body, const Schedule& schedule,
-                const std::function<std::vector<ReduceOperation>(const void*)>& operations,
+/// The operations for the leaves of a result, as `operation` says.
+struct ReduceOperations {
+  std::vector<ReduceOperation> (*of)(const void* operation, const void* result);
+  const void* operation;
+};
+Outcome treduce(Body& body, const Schedule& schedule, const ReduceOperations& operations,
                 const std::source_location& where);
 Array microbatch_numbers(std::int64_t length, const std::source_location& where);
 Array mark_stage_end(const Array& array, std::int64_t stage, const Span& where);
@@ -153,12 +155,12 @@ auto treduce(F f, const Xs& xs, const Schedule& schedule, const Op& operation = 
   };
   using R = std::remove_cvref_t<std::invoke_result_t<decltype(one), Xs>>;
   detail::BodyOf<decltype(one), R, Xs> body(one, xs);
-  const auto operations = [&](const void* result) {
+  const auto operations = [](const void* op, const void* result) {
     std::vector<detail::ReduceOperation> list;
-    detail::append_operations(operation, *static_cast<const R*>(result), list);
+    detail::append_operations(*static_cast<const Op*>(op), *static_cast<const R*>(result), list);
     return list;
   };
-  return detail::result_of<R>(detail::treduce(body, schedule, operations, where));
+  return detail::result_of<R>(detail::treduce(body, schedule, {operations, &operation}, where));
 }
 
 /// The same over the numbers of microbatches: f(i), an i32 scalar from 0 to length - 1.

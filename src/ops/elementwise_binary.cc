@@ -102,7 +102,8 @@ const OpRecord add_op{
 
 const OpRecord add_any_op{
     .name = "add_any",
-    .doc = "x + y of two cotangents of one value; an `add` once nothing is differentiated any more.",
+    .doc =
+        "x + y of two cotangents of one value; an `add` once nothing is differentiated any more.",
     .source = "JAX, add_any",
     .attributes = AttributeNames{},
     .types = TypeSet::numbers,
@@ -275,7 +276,8 @@ const OpRecord sub_op{
 };
 
 OpFamily elementwise_binary_ops() {
-  return {&add_op, &add_any_op, &div_op, &fma_op, &max_op, &min_op, &mul_op, &pow_op, &rem_op, &sub_op};
+  return {&add_op, &add_any_op, &div_op, &fma_op, &max_op,
+          &min_op, &mul_op,     &pow_op, &rem_op, &sub_op};
 }
 
 }  // namespace tessera::ops

@@ -100,9 +100,10 @@ Shown tasks_of(const LoweredProgram& step) {
 }  // namespace
 
 void add_show_flags(CLI::App& command, ShowFlags& flags) {
-  add_choice(command, flags.what, "--what", {"sharding", "ir", "collectives", "memory", "tasks"},
-             "where leaves live, the program, what moves, the bytes of a device, or what the groups "
-             "of a pipeline do");
+  add_choice(
+      command, flags.what, "--what", {"sharding", "ir", "collectives", "memory", "tasks"},
+      "where leaves live, the program, what moves, the bytes of a device, or what the groups "
+      "of a pipeline do");
   add_choice(command, flags.stage, "--stage", {"traced", "partitioned"},
              "the program of --what ir: as traced, or split over the mesh");
 }

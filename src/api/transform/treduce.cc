@@ -283,8 +283,7 @@ PipelineTracing::PipelineTracing(PipelineScope* scope) : previous_(g_pipeline) {
 PipelineTracing::~PipelineTracing() { g_pipeline = previous_; }
 PipelineScope* current_pipeline() { return g_pipeline; }
 
-Outcome treduce(Body& body, const Schedule& schedule,
-                const std::function<std::vector<ReduceOperation>(const void*)>& operations,
+Outcome treduce(Body& body, const Schedule& schedule, const ReduceOperations& operations,
                 const std::source_location& location) {
   const Span where = trace::call_span(location);
   Walk arguments = body.walk_arguments(Walk::Want::paths);
@@ -295,7 +294,7 @@ Outcome treduce(Body& body, const Schedule& schedule,
   std::vector<Array> outputs = recorded(leaves, where, [&] {
     Nested nested = trace_microbatch(body, types, schedule, length, location);
     result = nested.result;
-    const std::vector<ReduceOperation> list = operations(result.get());
+    const std::vector<ReduceOperation> list = operations.of(operations.operation, result.get());
     check_operations(list, nested, where);
     const std::vector<ValueId> captured = lift_all(nested.captured, where);
     const std::vector<ValueId> slices = lift_all(leaves, where);
