@@ -73,6 +73,9 @@ Shown memory_of(const MemoryPlan& plan) {
   add("results", plan.results);
   add("temporaries", plan.temporaries);
   add("peak", plan.peak);
+  for (std::size_t group = 0; group < plan.group_peaks.size(); ++group) {
+    add(("group " + std::to_string(group)).c_str(), plan.group_peaks[group]);
+  }
   return shown;
 }
 
