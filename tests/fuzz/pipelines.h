@@ -15,9 +15,9 @@ struct Pipeline {
   std::int64_t width = 6;
 };
 
-/// Inputs: the microbatches f32[rows,width], then the weights f32[width,width], of which one step makes new ones.
-/// Each microbatch runs forward through all stages, then backward; gradients are added up in tasks
-/// that take over the memory of what they add to.
+/// Inputs: the microbatches f32[rows,width], then the weights f32[width,width], of which one step
+/// makes new ones. Each microbatch runs forward through all stages, then backward; gradients are
+/// added up in tasks that take over the memory of what they add to.
 ir::Function pipeline_step(const Pipeline& pipeline);
 
 /// The bodies in the places of the tasks, nothing in those of the transfers.
