@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 
 #include <tessera/error.h>
 
@@ -150,12 +151,36 @@ Function without_dead_code(Function function) {
   return result;
 }
 
+namespace {
+
+using FunctionPtr = std::shared_ptr<const Function>;
+
+Attributes with_bodies_from(const Attributes& attributes,
+                            const std::function<FunctionPtr(const FunctionPtr&)>& replace) {
+  Attributes result = attributes;
+  for (const auto& [name, value] : attributes.items()) {
+    const Bodies* bodies = std::get_if<Bodies>(&value);
+    if (bodies == nullptr) continue;
+    Bodies replaced;
+    for (const auto& body : bodies->functions) replaced.functions.push_back(replace(body));
+    result.set(name, std::move(replaced));
+  }
+  return result;
+}
+
+}  // namespace
+
 Function with_changed_bodies(Function function,
                              const std::function<Function(const Function&)>& change) {
+  std::map<FunctionPtr, FunctionPtr> changed;  // a body that many equations share stays shared
   for (Equation& equation : function.equations) {
     if (!has_bodies(equation)) continue;
-    equation.attributes = with_replaced_bodies(equation.attributes, [&](const Function& body) {
-      return change(with_changed_bodies(body, change));
+    equation.attributes = with_bodies_from(equation.attributes, [&](const FunctionPtr& body) {
+      FunctionPtr& result = changed[body];
+      if (result == nullptr) {
+        result = std::make_shared<const Function>(change(with_changed_bodies(*body, change)));
+      }
+      return result;
     });
   }
   return function;
@@ -191,17 +216,9 @@ std::vector<const Function*> bodies_of(const Equation& equation) {
 
 Attributes with_replaced_bodies(const Attributes& attributes,
                                 const std::function<Function(const Function&)>& replace) {
-  Attributes result = attributes;
-  for (const auto& [name, value] : attributes.items()) {
-    const Bodies* bodies = std::get_if<Bodies>(&value);
-    if (bodies == nullptr) continue;
-    Bodies replaced;
-    for (const auto& body : bodies->functions) {
-      replaced.functions.push_back(std::make_shared<const Function>(replace(*body)));
-    }
-    result.set(name, std::move(replaced));
-  }
-  return result;
+  return with_bodies_from(attributes, [&](const FunctionPtr& body) {
+    return std::make_shared<const Function>(replace(*body));
+  });
 }
 
 }  // namespace tessera::ir

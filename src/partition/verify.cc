@@ -150,7 +150,8 @@ class Verifier {
     for (std::size_t i = 0; i < equation.operands.size(); ++i) {
       check(function_.sharding(equation.operands[i]) == function_.sharding(equation.results[i]),
             "a barrier or transfer lays out anew");
-      check(function_.sharding(equation.operands[i]).partial.empty(), "a barrier or transfer has partials");
+      check(function_.sharding(equation.operands[i]).partial.empty(),
+            "a barrier or transfer has partials");
     }
   }
 

@@ -26,8 +26,8 @@ struct RegionTime {
 struct TaskTime {
   std::string name;
   int group = 0;
-  int stage = -1;       // -1: none
-  int microbatch = -1;  // -1: none
+  int stage = -1;              // -1: none
+  int microbatch = -1;         // -1: none
   std::int64_t execution = 0;  // number of the execution, from 0 on
   std::int64_t start_ns = 0;   // its first kernel starts
   std::int64_t end_ns = 0;     // its last kernel has ended

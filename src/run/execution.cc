@@ -87,8 +87,7 @@ bool Execution::has_several_parts() const {
     const ReadyTask& top = queue.ready.back();
     const bool has_more =
         queue.ready.size() > 1 || top.next_part + 1 < top.ref.frame->num_parts(top.ref.task);
-    const bool may_run_two =
-        threads_per_group_ == 0 || queue.num_running + 1 < threads_per_group_;
+    const bool may_run_two = threads_per_group_ == 0 || queue.num_running + 1 < threads_per_group_;
     parts += has_more && may_run_two ? 2 : 1;
   }
   return parts > 1;

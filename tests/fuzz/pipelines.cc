@@ -16,54 +16,62 @@ using Ids = std::vector<ValueId>;
 
 const char* const kMesh = "stage=1,fsdp=2";
 
-ops::FunctionPtr body_of(const std::string& text) {
+std::string replaced(std::string text, const std::string& word, std::int64_t by) {
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at)) {
+    text.replace(at, word.size(), std::to_string(by));
+  }
+  return text;
+}
+
+ops::FunctionPtr body_of(std::string text, const Pipeline& pipeline) {
+  text = replaced(replaced(std::move(text), "ROWS", pipeline.rows), "WIDTH", pipeline.width);
   Function body = ir::parse("function body[mesh=\"" + std::string(kMesh) + "\", grains=8]" + text);
   return std::make_shared<const Function>(std::move(body));
 }
 
 /// The square of x w.
-const char* const kForward = R"((%0: f32[4,6]<{fsdp},{}>, %1: f32[6,6]<{fsdp},{}>) {
-  %2: f32[6,6]<{},{}> = all_gather %1
-  %3: f32[4,6]<{fsdp},{}> = dot_general[lhs_batch=[], lhs_contract=[1], rhs_batch=[],
+const char* const kForward = R"((%0: f32[ROWS,WIDTH]<{fsdp},{}>, %1: f32[WIDTH,WIDTH]<{fsdp},{}>) {
+  %2: f32[WIDTH,WIDTH]<{},{}> = all_gather %1
+  %3: f32[ROWS,WIDTH]<{fsdp},{}> = dot_general[lhs_batch=[], lhs_contract=[1], rhs_batch=[],
       rhs_contract=[0]] %0, %2
-  %4: f32[4,6]<{fsdp},{}> = mul %3, %3
+  %4: f32[ROWS,WIDTH]<{fsdp},{}> = mul %3, %3
   return %4
 })";
 
 /// From x, w, a gradient and a sum of gradients: the new sum, and a gradient for the stage before.
-const char* const kBackward = R"((%0: f32[4,6]<{fsdp},{}>, %1: f32[6,6]<{fsdp},{}>,
-    %2: f32[4,6]<{fsdp},{}>, %3: f32[6,6]<{fsdp},{}>) {
-  %4: f32[6,6]<{},{}+{fsdp}> = dot_general[lhs_batch=[], lhs_contract=[0], rhs_batch=[],
+const char* const kBackward = R"((%0: f32[ROWS,WIDTH]<{fsdp},{}>, %1: f32[WIDTH,WIDTH]<{fsdp},{}>,
+    %2: f32[ROWS,WIDTH]<{fsdp},{}>, %3: f32[WIDTH,WIDTH]<{fsdp},{}>) {
+  %4: f32[WIDTH,WIDTH]<{},{}+{fsdp}> = dot_general[lhs_batch=[], lhs_contract=[0], rhs_batch=[],
       rhs_contract=[0]] %0, %2
-  %5: f32[6,6]<{fsdp},{}> = reduce_scatter[reduction="sum"] %4
-  %6: f32[6,6]<{fsdp},{}> = add %3, %5
-  %7: f32[6,6]<{},{}> = all_gather %1
-  %8: f32[4,6]<{fsdp},{}> = dot_general[lhs_batch=[], lhs_contract=[1], rhs_batch=[],
+  %5: f32[WIDTH,WIDTH]<{fsdp},{}> = reduce_scatter[reduction="sum"] %4
+  %6: f32[WIDTH,WIDTH]<{fsdp},{}> = add %3, %5
+  %7: f32[WIDTH,WIDTH]<{},{}> = all_gather %1
+  %8: f32[ROWS,WIDTH]<{fsdp},{}> = dot_general[lhs_batch=[], lhs_contract=[1], rhs_batch=[],
       rhs_contract=[1]] %2, %7
   return %6, %8
 })";
 
-const char* const kUpdate = R"((%0: f32[6,6]<{fsdp},{}>, %1: f32[6,6]<{fsdp},{}>) {
-  %2: f32[6,6]<{fsdp},{}> = sub %0, %1
+const char* const kUpdate = R"((%0: f32[WIDTH,WIDTH]<{fsdp},{}>, %1: f32[WIDTH,WIDTH]<{fsdp},{}>) {
+  %2: f32[WIDTH,WIDTH]<{fsdp},{}> = sub %0, %1
   return %2
 })";
 
 class Writer {
  public:
-  explicit Writer(const Pipeline& pipeline)
-      : p_(pipeline),
-        f_(ir::empty_like(*forward_)),
-        b_(f_) {
+  explicit Writer(const Pipeline& pipeline) : p_(pipeline), f_(ir::empty_like(*forward_)), b_(f_) {
     f_.name = "main";
   }
 
   Function write() {
     const Sharding rows = forward_->sharding(forward_->inputs[0]);
-    for (int m = 0; m < p_.num_microbatches; ++m) given_.push_back(add_input({4, 6}, rows));
-    for (int s = 0; s < p_.num_stages; ++s) weights_.push_back(add_input({6, 6}, rows));
+    for (int m = 0; m < p_.num_microbatches; ++m)
+      given_.push_back(add_input({p_.rows, p_.width}, rows));
+    for (int s = 0; s < p_.num_stages; ++s)
+      weights_.push_back(add_input({p_.width, p_.width}, rows));
     for (int s = 0; s < p_.num_stages; ++s) {
       sums_.push_back(b_.emit(
-          "constant", {{"dtype", DType::f32}, {"shape", ir::Ints{6, 6}}, {"value", 0.0}}, {}));
+          "constant",
+          {{"dtype", DType::f32}, {"shape", ir::Ints{p_.width, p_.width}}, {"value", 0.0}}, {}));
       f_.values[sums_.back()].sharding = rows;
     }
     inputs_of_.resize(at(p_.num_microbatches));
@@ -125,9 +133,9 @@ class Writer {
   }
 
   const Pipeline p_;
-  const ops::FunctionPtr forward_ = body_of(kForward);
-  const ops::FunctionPtr backward_ = body_of(kBackward);
-  const ops::FunctionPtr update_ = body_of(kUpdate);
+  const ops::FunctionPtr forward_ = body_of(kForward, p_);
+  const ops::FunctionPtr backward_ = body_of(kBackward, p_);
+  const ops::FunctionPtr update_ = body_of(kUpdate, p_);
   Function f_;
   ir::Builder b_;
   Ids given_, weights_, sums_, last_;

@@ -11,11 +11,13 @@ struct Pipeline {
   int num_stages = 2;
   int num_microbatches = 2;
   bool is_one_by_one = false;  // a microbatch goes back before the next one comes
+  std::int64_t rows = 4;       // of a microbatch
+  std::int64_t width = 6;
 };
 
-/// Inputs: the microbatches f32[4,6], then the weights f32[6,6], of which one step makes new ones.
-/// Each microbatch runs forward through all stages, then backward; gradients are added up in tasks
-/// that take over the memory of what they add to.
+/// Inputs: the microbatches f32[rows,width], then the weights f32[width,width], of which one step
+/// makes new ones. Each microbatch runs forward through all stages, then backward; gradients are
+/// added up in tasks that take over the memory of what they add to.
 ir::Function pipeline_step(const Pipeline& pipeline);
 
 /// The bodies in the places of the tasks, nothing in those of the transfers.

@@ -138,8 +138,8 @@ class Cutter {
   Random& random_;
   Function result_;
   ir::Builder b_;
-  std::vector<int> home_;                       // per value: the group that makes it; -1 for inputs
-  std::vector<std::size_t> last_use_;           // per value: an equation, or their number
+  std::vector<int> home_;              // per value: the group that makes it; -1 for inputs
+  std::vector<std::size_t> last_use_;  // per value: an equation, or their number
   std::vector<std::map<int, ValueId>> versions_;  // per value and group
 };
 

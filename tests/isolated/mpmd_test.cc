@@ -1,9 +1,10 @@
 // Groups of devices with one process per device: the bits, counts and bytes of one process for all.
+#include "ops/control/mpmd.h"
+
 #include <gtest/gtest.h>
 #include <numeric>
 
 #include "ir/text.h"
-#include "ops/control/mpmd.h"
 #include "tests/fuzz/case.h"
 #include "tests/fuzz/pipelines.h"
 #include "tests/fuzz/tasks.h"
@@ -82,10 +83,11 @@ class GroupsBothWays {
     for (const char* kind : {"all_gather", "all_reduce", "reduce_scatter", "transfer"}) {
       const auto sum = [&](std::int64_t run::CollectiveCount::*field) {
         const auto mine = found.find(kind);
-        const auto values =
-            run::all_values(mine == found.end() ? 0 : mine->second.*field, {.kind = "counts", .op = kind, .span = {}});
+        const auto values = run::all_values(mine == found.end() ? 0 : mine->second.*field,
+                                            {.kind = "counts", .op = kind, .span = {}});
         std::int64_t total = 0;
-        for (std::size_t rank = 0; rank < values.size(); rank += static_cast<std::size_t>(num_devices_)) {
+        for (std::size_t rank = 0; rank < values.size();
+             rank += static_cast<std::size_t>(num_devices_)) {
           total += values[rank];
         }
         return total;

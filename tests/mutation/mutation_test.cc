@@ -87,9 +87,15 @@ std::vector<Check> checks_of(Rule rule, const Case& c) {
 /// Ops that stages know by the place of their record: a copy is another op to them. Their factors
 /// are not asked for, and src/differentiate and src/batch treat those with bodies.
 const std::set<const OpRecord*>& known_by_place() {
-  static const std::set<const OpRecord*> ops = {
-      &ops::call_op,  &ops::cond_op, &ops::custom_vjp_op, &ops::optimization_barrier_op,
-      &ops::remat_op, &ops::scan_op, &ops::while_op,      &ops::sharding_constraint_op};
+  static const std::set<const OpRecord*> ops = {&ops::call_op,
+                                                &ops::cond_op,
+                                                &ops::custom_vjp_op,
+                                                &ops::optimization_barrier_op,
+                                                &ops::remat_op,
+                                                &ops::scan_op,
+                                                &ops::task_op,
+                                                &ops::while_op,
+                                                &ops::sharding_constraint_op};
   return ops;
 }
 

@@ -347,7 +347,8 @@ HostInstruction lower_transfer(const LowerContext& context, const Equation& equa
   const ValueId value = sends ? equation.operands[0] : equation.results[0];
   const Shape shape = context.layout(value).tile_shape(digits);
   TileTask task;
-  ExchangePiece tile{.buffer = 0, .offset = 0, .strides = row_major_strides(shape), .extents = shape};
+  ExchangePiece tile{
+      .buffer = 0, .offset = 0, .strides = row_major_strides(shape), .extents = shape};
   if (sends) {
     const StridedTile source = context.read(value, digits);
     tile.offset = source.offset;

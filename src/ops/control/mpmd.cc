@@ -12,12 +12,9 @@ namespace tessera::ops {
 namespace {
 
 Attributes task_attributes(const TaskParts& parts, FunctionPtr body) {
-  return {{"body", bodies(std::move(body))},
-          {"group", parts.group},
-          {"microbatch", parts.microbatch},
-          {"name", parts.name},
-          {"shares", parts.shares},
-          {"stage", parts.stage}};
+  return {{"body", bodies(std::move(body))}, {"group", parts.group},
+          {"microbatch", parts.microbatch},  {"name", parts.name},
+          {"shares", parts.shares},          {"stage", parts.stage}};
 }
 
 void expect_number(const ShapeContext& c, std::string_view attribute, std::int64_t least) {
@@ -95,8 +92,8 @@ Samples task_samples() {
       {.operands = {{i32({10, 1})}, {i32({10, 1})}},
        .attributes = task_attributes({.name = "before_loop_0", .shares = {0, 1}}, swapped)},
       {.operands = {{f32({3, 5})}, {f32({})}},
-       .attributes = task_attributes({.name = "bwd_0", .stage = 0, .microbatch = 0, .shares = {1}},
-                                     sums)}};
+       .attributes =
+           task_attributes({.name = "bwd_0", .stage = 0, .microbatch = 0, .shares = {1}}, sums)}};
 }
 
 Samples transfer_samples() {

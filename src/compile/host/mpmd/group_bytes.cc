@@ -54,7 +54,8 @@ class Accounts {
   ValueId base_of(const Equation& equation) const {
     const ValueId result = equation.results[0];
     const bool is_view = equation.op->host.kind == ops::HostRule::Kind::view;
-    const bool is_new = !is_view || ops::is_transfer(equation) || instruction_of_[result] != nullptr;
+    const bool is_new =
+        !is_view || ops::is_transfer(equation) || instruction_of_[result] != nullptr;
     return is_new ? result : base_[equation.operands[0]];
   }
 
@@ -116,7 +117,8 @@ class Accounts {
         if (last == kNever && home == ops::Groups::kNone) continue;
         const std::size_t end = last == kNever ? index : last;
         const bool takes_over = ops::is_task(equation) && takes_over_memory(index, i);
-        if (!takes_over || end > index) hold(group, index + (takes_over ? 1 : 0), end, bytes_of(id));
+        if (!takes_over || end > index)
+          hold(group, index + (takes_over ? 1 : 0), end, bytes_of(id));
       }
     }
   }
@@ -146,7 +148,7 @@ class Accounts {
   std::size_t groups_;
   std::vector<const HostInstruction*> instruction_of_;  // per value: that writes it
   std::vector<ValueId> base_;                           // per value
-  std::vector<std::vector<std::size_t>> last_;      // per group and base: the last equation to read
+  std::vector<std::vector<std::size_t>> last_;     // per group and base: the last equation to read
   std::vector<std::vector<std::int64_t>> change_;  // per group and equation
   std::vector<bool> is_output_;                    // per value
   std::vector<GroupBytes> bytes_;

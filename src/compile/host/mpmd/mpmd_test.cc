@@ -1,4 +1,6 @@
 // Programs of several groups of devices on the host engine.
+#include "ops/control/mpmd.h"
+
 #include <algorithm>
 #include <functional>
 #include <gtest/gtest.h>
@@ -8,7 +10,6 @@
 
 #include "compile/compile.h"
 #include "ir/text.h"
-#include "ops/control/mpmd.h"
 #include "partition/partition.h"
 #include "run/engine.h"
 #include "tests/fuzz/pipelines.h"
@@ -169,8 +170,7 @@ TEST(Mpmd, GroupsHaveRangesOfTheArenaOfTheirOwn) {
     if (task.control == nullptr || place.space != run::Place::Space::arena) continue;
     Range& range = written[group_of(*executable, i)];
     range.begin = std::min(range.begin, place.offset);
-    range.end = std::max(range.end,
-                         place.offset + task.control->bodies[0].executable->arena_bytes);
+    range.end = std::max(range.end, place.offset + task.control->bodies[0].executable->arena_bytes);
   }
   ASSERT_EQ(written.size(), 3U);
   EXPECT_LE(written[0].end, written[1].begin);
@@ -221,7 +221,8 @@ Function two_tasks(const std::string& second, const std::string& outputs) {
     %1: f32[1000]<{}> = add %0, %0
     return %1
   }}, group=0, microbatch=-1, name="a", shares=[-1], stage=-1] %0
-  )" + second + "\n  return " + outputs + "\n}");
+  )" + second + "\n  return " +
+                outputs + "\n}");
 }
 const char* const kSquare = R"(%2: f32[1000]<{}> = task[body={(%0: f32[1000]<{}>) {
     %1: f32[1000]<{}> = mul %0, %0
@@ -354,12 +355,13 @@ std::string task_text(const std::string& group, const std::string& operand,
 TEST(MpmdVerify, ValuesAreReadWhereTheyLive) {
   expect_refused(task_text("1", "%1"), "operand 0 lives in group 0 and is read in group 1");
   expect_refused("%2: f32[1000]<{}> = transfer[from=1, to=0] %1", "operand 0 lives in group 0");
-  expect_refused("%2: f32[1000]<{}> = reshape[shape=[1000]] %1\n" +
-                     [] {
-                       std::string text = task_text("1", "%2");
-                       return text.replace(0, 2, "%3");
-                     }(),
-                 "operand 0 lives in group 0");
+  expect_refused(
+      "%2: f32[1000]<{}> = reshape[shape=[1000]] %1\n" +
+          [] {
+            std::string text = task_text("1", "%2");
+            return text.replace(0, 2, "%3");
+          }(),
+      "operand 0 lives in group 0");
   expect_refused("%2: f32[1000]<{}> = mul %1, %1", "stands outside of tasks");
 }
 
@@ -372,9 +374,7 @@ TEST(MpmdVerify, AttributesFit) {
   EXPECT_NE(error("0", "[1]").find("shares the memory of operand 1"), std::string::npos);
   EXPECT_NE(error("0", "[-2]").find("shares the memory of operand -2"), std::string::npos);
   EXPECT_NE(error("0", "[]").find("shares has 0 entries"), std::string::npos);
-  const auto transfer = [] {
-    two_tasks("%2: f32[1000]<{}> = transfer[from=0, to=0] %1", "%2");
-  };
+  const auto transfer = [] { two_tasks("%2: f32[1000]<{}> = transfer[from=0, to=0] %1", "%2"); };
   EXPECT_NE(refused(transfer).find("to itself"), std::string::npos);
 }
 

@@ -30,7 +30,8 @@ Projection project(const ir::Function& function, const std::vector<int>& phases,
     if (!is_kept[i] || only_receives) continue;
     for (ir::ValueId id : equation.operands) is_read[id] = true;
   }
-  Projection result{.function = ir::empty_like(function), .phases = {}, .groups = {}, .is_here = {}};
+  Projection result{
+      .function = ir::empty_like(function), .phases = {}, .groups = {}, .is_here = {}};
   result.function.values = function.values;
   result.function.inputs = function.inputs;
   result.function.outputs = function.outputs;
@@ -39,7 +40,8 @@ Projection project(const ir::Function& function, const std::vector<int>& phases,
   for (ir::ValueId id : function.inputs) result.is_here[id] = is_read[id];
   for (std::size_t i = 0; i < function.equations.size(); ++i) {
     if (!is_kept[i]) continue;
-    const bool is_sent_away = groups.of_equation[i] != group && ops::is_transfer(function.equations[i]);
+    const bool is_sent_away =
+        groups.of_equation[i] != group && ops::is_transfer(function.equations[i]);
     for (ir::ValueId id : function.equations[i].results) result.is_here[id] = !is_sent_away;
     result.function.equations.push_back(function.equations[i]);
     result.phases.push_back(phases[i]);

@@ -330,8 +330,8 @@ class MemoryPlanner {
     return std::max(aligned(lives_[tile].bytes), kAlignment);
   }
 
-  /// Nobody reads the tile any more. Other groups may not have read it yet when the next instruction
-  /// of its own group runs: that one must not wait for them to have memory.
+  /// Nobody reads the tile any more. Other groups may not have read it yet when the next
+  /// instruction of its own group runs: that one must not wait for them to have memory.
   void expire(std::size_t tile) {
     if (run::kIsPoisoned) add_dead_range(tile);
     if (is_grouped()) {
@@ -344,7 +344,7 @@ class MemoryPlanner {
   void release(std::size_t tile) {
     const std::uint32_t place = places_[tile];
     arenas_[arena_of_place_[place]].give_back(executable_.places[place].offset,
-                                                 bytes_in_arena(tile), tile);
+                                              bytes_in_arena(tile), tile);
   }
 
   void release_what_ended_before(std::size_t instruction) {
@@ -479,7 +479,7 @@ class MemoryPlanner {
     std::vector<std::uint32_t> previous;
   };
   std::vector<ChainEnd> chains_;
-  std::vector<std::size_t> arena_of_place_;  // kNoArena for ports
+  std::vector<std::size_t> arena_of_place_;    // kNoArena for ports
   std::vector<std::uint32_t> place_of_range_;  // per dead range
 };
 
