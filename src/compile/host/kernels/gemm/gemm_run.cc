@@ -44,7 +44,7 @@ class Scratch {
 
 thread_local Scratch t_scratch;
 
-constexpr std::int64_t kPanelsWorthPacking = 4;  // up to so many read A's adjacent rows in place
+constexpr std::int64_t kPanelsWorthPacking = 12;  // up to so many read A's adjacent rows in place
 
 // One chunk of k over one block of C.
 struct Step {
