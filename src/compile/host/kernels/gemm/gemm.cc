@@ -23,7 +23,7 @@ constexpr std::int64_t kLongestChunk = 768;      // of k
 constexpr std::int64_t kLongestPacked = 384;     // where A is packed too: many rows of it at a time
 constexpr std::int64_t kLongestInPlace = 64;     // of B: rows of it that are read side by side
 constexpr std::int64_t kGroupFloats = 32 << 10;  // packed A of a group of tiles
-constexpr std::int64_t kShortLeaf = 8;           // of k: worth adding up in registers
+constexpr std::int64_t kShortLeaf = 12;          // of k: worth adding up in registers
 constexpr std::int64_t kPartFlops = 2 << 20;     // worth a task of its own
 constexpr std::int64_t kMaxParts = 64;
 
