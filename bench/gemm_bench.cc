@@ -7,7 +7,6 @@
 #include <atomic>
 #include <bit>
 #include <cstdio>
-#include <cstdlib>
 #include <ctime>
 #include <functional>
 #include <iterator>
@@ -19,50 +18,8 @@
 
 #include "base/dot_unit.h"
 #include "compile/host/kernels/gemm/gemm.h"
-#include "compile/host/kernels/targets.h"
+#include "machine.h"
 
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "../bench/gemm_bench.cc"
-#include <hwy/foreach_target.h>
-// foreach_target.h comes first.
-#include <hwy/highway.h>
-
-HWY_BEFORE_NAMESPACE();
-namespace tessera::bench::HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-
-constexpr int kChains = 12;
-
-// Independent chains with different factors, so that the compiler can merge none of them.
-template <int i, class V>
-HWY_INLINE void step(V* sums, const V* factors, V term) {
-  if constexpr (i < kChains) {
-    sums[i] = hn::MulAdd(sums[i], factors[i], term);
-    step<i + 1>(sums, factors, term);
-  }
-}
-
-// Returns the floating point operations done; the sums go to `out` to keep them alive.
-double fma_chains(long rounds, float* out) {
-  const hn::ScalableTag<float> d;
-  using V = hn::Vec<decltype(d)>;
-  const auto lanes = static_cast<long>(hn::Lanes(d));
-  V sums[kChains];
-  V factors[kChains];
-  for (int i = 0; i < kChains; ++i) {
-    sums[i] = hn::Set(d, out[i]);
-    factors[i] = hn::Set(d, out[0] + 0.01f * static_cast<float>(i % 2));
-  }
-  const V term = hn::Set(d, out[1]);
-  for (long i = 0; i < rounds; ++i) step<0>(sums, factors, term);
-  for (int i = 0; i < kChains; ++i) out[i] = hn::GetLane(sums[i]);
-  return 2.0 * static_cast<double>(rounds * kChains * lanes);
-}
-
-}  // namespace tessera::bench::HWY_NAMESPACE
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
 #ifdef TESSERA_BENCH_DNNL
 #include <dnnl.hpp>
 #include <omp.h>
@@ -70,8 +27,6 @@ HWY_AFTER_NAMESPACE();
 
 namespace tessera::bench {
 namespace {
-
-HWY_EXPORT(fma_chains);
 
 using Offsets = std::vector<std::int64_t>;
 
@@ -99,32 +54,6 @@ double best_seconds(int threads, const std::function<void()>& body) {
     best = std::min(best, (clock_seconds(clock) - start) / calls);
   }
   return best;
-}
-
-// Runs body(thread) on threads that wait for each other at the start.
-void on_threads(int threads, const std::function<void(int)>& body) {
-  std::vector<std::thread> others;
-  for (int i = 1; i < threads; ++i) others.emplace_back(body, i);
-  body(0);
-  for (std::thread& thread : others) thread.join();
-}
-
-double fma_peak(int threads) {
-  constexpr long kRounds = 5'000'000;
-  double best = 0;
-  for (int round = 0; round < 10; ++round) {
-    std::atomic<double> flops = 0;
-    const double start = clock_seconds(clock_of(threads));
-    on_threads(threads, [&](int) {
-      float out[64];
-      for (float& x : out) x = 0.5f + static_cast<float>(std::rand()) * 1e-12f;
-      flops += HWY_DYNAMIC_DISPATCH(fma_chains)(kRounds, out);
-      static std::atomic<float> sink;
-      for (float x : out) sink = x;
-    });
-    best = std::max(best, flops / (clock_seconds(clock_of(threads)) - start));
-  }
-  return best * 1e-9;
 }
 
 // Threads that spin between runs, as an engine's would during a program.
@@ -313,13 +242,15 @@ int run(const std::string& filter, const std::string& unit_filter) {
               fma_peak(2));
   std::printf("%-28s %-11s %6s %8s %7s %8s %8s %8s %8s %7s\n", "M x N x K", "unit", "leaves",
               "1 thr", "peak", "2 thr", "tree", "oneDNN", "2 thr", "ratio");
-  constexpr Shape kShapes[] = {
-      {"NN", 1, 2048, 1024, 256, 8},  {"NT", 1, 2048, 256, 1024, 8}, {"TN", 1, 256, 1024, 2048, 64},
-      {"NN", 1, 8320, 1536, 384, 8},  {"NT", 1, 8320, 1536, 384, 8}, {"NN", 1, 8320, 384, 1536, 8},
-      {"TN", 1, 384, 1536, 8320, 64}, {"NN", 1, 2048, 256, 256, 8},  {"NN", 1, 256, 1024, 256, 8},
-      {"NT", 256, 64, 64, 32, 8},     {"NN", 256, 64, 64, 32, 8},    {"NN", 256, 64, 32, 64, 8},
-      {"TN", 256, 64, 32, 64, 8},     {"NT", 1024, 64, 64, 48, 8},   {"NN", 1, 8, 1024, 256, 8},
-      {"NN", 1, 1, 1024, 1024, 8}};
+  constexpr Shape kShapes[] = {{"NN", 1, 2048, 1024, 256, 8},  {"NT", 1, 2048, 256, 1024, 8},
+                               {"TN", 1, 256, 1024, 2048, 64}, {"NN", 1, 8320, 1536, 384, 8},
+                               {"NT", 1, 8320, 1536, 384, 8},  {"NN", 1, 8320, 384, 1536, 8},
+                               {"TN", 1, 384, 1536, 8320, 64}, {"TN", 1, 1536, 384, 8320, 64},
+                               {"TN", 1, 384, 384, 8320, 64},  {"NN", 1, 2048, 256, 256, 8},
+                               {"NN", 1, 256, 1024, 256, 8},   {"NT", 256, 64, 64, 32, 8},
+                               {"NN", 256, 64, 64, 32, 8},     {"NN", 256, 64, 32, 64, 8},
+                               {"TN", 256, 64, 32, 64, 8},     {"NT", 1024, 64, 64, 48, 8},
+                               {"NN", 1, 8, 1024, 256, 8},     {"NN", 1, 1, 1024, 1024, 8}};
   std::vector<Unit> units = {std::nullopt};
   std::copy_if(std::begin(kDotUnits), std::end(kDotUnits), std::back_inserter(units),
                kernels::has_dot_unit);
@@ -338,4 +269,3 @@ int run(const std::string& filter, const std::string& unit_filter) {
 int main(int argc, char** argv) {
   return tessera::bench::run(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "");
 }
-#endif  // HWY_ONCE

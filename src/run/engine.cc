@@ -18,6 +18,15 @@ namespace tessera::run {
 
 namespace {
 
+/// Lets the other thread of a core run, where there is one.
+void pause() {
+#if defined(__GNUC__) && defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+#endif
+}
+
 /// Kernels promise bits for round-to-nearest without flush-to-zero; the caller may use other modes.
 class DefaultFloatMode {
  public:
@@ -76,15 +85,19 @@ void Engine::State::announce() {
 }
 
 void Engine::State::wait_for_news(std::unique_lock<std::mutex>& lock) {
-  // Gaps between tasks are shorter than a sleep and a wake-up, so look a while before sleeping.
-  constexpr int kLooks = 2000;
+  // A sleep and a wake-up take longer than most gaps between tasks, and waking costs the thread
+  // that has the news, so look a while before sleeping.
+  constexpr auto kLongestLook = std::chrono::microseconds(50);
+  constexpr int kLooks = 64;  // between two looks at the clock
   const std::uint64_t seen = news.load(std::memory_order_acquire);
+  const auto is_new = [&] { return news.load(std::memory_order_acquire) != seen; };
   lock.unlock();
-  for (int i = 0; i < kLooks && news.load(std::memory_order_acquire) == seen; ++i) {
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-  }
+  const Clock::time_point start = Clock::now();
+  do {
+    for (int i = 0; i < kLooks && !is_new(); ++i) pause();
+  } while (!is_new() && Clock::now() - start < kLongestLook);
   lock.lock();
-  if (news.load(std::memory_order_acquire) == seen) wake.wait(lock);
+  if (!is_new()) wake.wait(lock);
 }
 
 void Engine::State::count_instruction(TaskRef ref) {

@@ -23,7 +23,7 @@ constexpr std::int64_t kLongestChunk = 768;      // of k
 constexpr std::int64_t kLongestPacked = 384;     // where A is packed too: many rows of it at a time
 constexpr std::int64_t kLongestInPlace = 64;     // of B: rows of it that are read side by side
 constexpr std::int64_t kGroupFloats = 32 << 10;  // packed A of a group of tiles
-constexpr std::int64_t kShortLeaf = 8;           // of k: worth adding up in registers
+constexpr std::int64_t kShortLeaf = 12;          // of k: worth adding up in registers
 constexpr std::int64_t kPartFlops = 2 << 20;     // worth a task of its own
 constexpr std::int64_t kMaxParts = 64;
 
@@ -174,10 +174,11 @@ void GemmPlan::State::choose_blocks() {
   block_rows = std::max<std::int64_t>(nodes / (block_panels * kernels->nr), tile_rows);
 }
 
-// Batches are cut first; then the grid over one product that costs the least time. A part packs its
-// own operands, so large parts do less; several parts per thread even out.
+// Batches are cut first; then the grid over one product that costs the least time. A part reads and
+// packs its own operands, most of them from memory, so large parts do less; several parts per
+// thread even out.
 void GemmPlan::State::choose_parts(int threads) {
-  constexpr double kPackCycles = 0.3;  // per float
+  constexpr double kReadCycles = 2.0;  // per float of an operand
   const std::int64_t most =
       threads == 1 ? 1 : std::min<std::int64_t>(4 * std::int64_t{threads}, kMaxParts);
   const std::int64_t wanted =
@@ -192,7 +193,7 @@ void GemmPlan::State::choose_parts(int threads) {
       const auto part_rows = static_cast<double>(ceil_div(m, rows));
       const auto part_columns = static_cast<double>(ceil_div(panels, columns) * kernels->nr);
       const double part = part_rows * part_columns / (2.0 * kernels->lanes) +
-                          kPackCycles * (part_rows + part_columns);
+                          kReadCycles * (part_rows + part_columns);
       const std::int64_t rounds = ceil_div(rows * columns * batch_parts, threads);
       const double time = part * (static_cast<double>(rounds) + (threads == 1 ? 0.0 : 0.25));
       if (time < best) {

@@ -44,7 +44,7 @@ class Scratch {
 
 thread_local Scratch t_scratch;
 
-constexpr std::int64_t kPanelsWorthPacking = 4;  // up to so many read A's adjacent rows in place
+constexpr std::int64_t kPanelsWorthPacking = 12;  // up to so many read A's adjacent rows in place
 
 // One chunk of k over one block of C.
 struct Step {
@@ -75,13 +75,13 @@ class PartRun {
     return {begin, begin + tile_rows_ + (t < larger_tiles_ ? 1 : 0)};
   }
 
+  enum class Access { none, adjacent_k, adjacent_rows };
   void run_step(const Step& step);
   const float* prepare_b(const Step& step);
   void ask_for_b(Step next);
-  void ask_for_a(const Step& step, const Range& group);
+  void ask_for_a(const Step& step, const Range& group, Access how);
   void run_group(const Step& step, const Range& tiles, const float* b);
   void run_tile(const Chunk& chunk, std::int64_t t, gemm::Operands operands, gemm::TileArgs args);
-  enum class Access { none, adjacent_k, adjacent_rows };
   Access access(const Chunk& chunk, const Range& tiles) const;
   void pack_a(const Chunk& chunk, const Range& tiles) const;
 
@@ -216,10 +216,12 @@ void PartRun::run_step(const Step& step) {
     run_group(step, {t, std::min(t + s_.group_tiles, tiles_)}, b);
 }
 
-// B of the step after this one. Where A is read in place, B is small beside the work on it.
+// B of the step after this one. Where rows of A lie along k, B of one product is small beside the
+// work on it.
 void PartRun::ask_for_b(Step next) {
   ahead_b_ = {};
-  if (s_.a_in_place || s_.b_in_place || !advance(&next)) return;
+  const std::int64_t batch = next.batch;
+  if (s_.b_in_place || !advance(&next) || (s_.a_in_place && next.batch == batch)) return;
   const Chunk& chunk = s_.tree.chunks[next.chunk];
   const std::byte* b =
       at_batch(b_, s_.problem.b, s_.unit.element_bytes, chunk, batches_.begin + next.batch);
@@ -229,19 +231,26 @@ void PartRun::ask_for_b(Step next) {
   lines_b_ = ceil_div(ahead_b_.lines(), tiles_ * step_panels_.size());
 }
 
-// A of the group of tiles after this one; after the last one, of the first of the next chunk.
-void PartRun::ask_for_a(const Step& step, const Range& group) {
+// A of the group of tiles after this one; after the last one, of the first of the next step. Rows
+// along k are streams that a processor foresees, but for those of another batch.
+void PartRun::ask_for_a(const Step& step, const Range& group, Access how) {
   ahead_a_ = {};
-  const bool is_last = group.end == tiles_;
-  if (is_last && step.chunk + 1 == s_.tree.chunks.size()) return;
-  const Chunk& chunk = s_.tree.chunks[step.chunk + (is_last ? 1 : 0)];
-  const std::int64_t begin = is_last ? 0 : group.end;
-  const Range tiles{begin, std::min(begin + s_.group_tiles, tiles_)};
-  const Range rows{tile(tiles.begin).begin, tile(tiles.end - 1).end};
+  Step next = step;
+  Range rows;
+  if (group.end < tiles_) {
+    const std::int64_t end = std::min(group.end + s_.group_tiles, tiles_);
+    rows = {tile(group.end).begin, tile(end - 1).end};
+  } else {
+    if (!advance(&next)) return;
+    rows = rows_of(next);
+    rows.end = std::min(rows.begin + s_.group_tiles * s_.tile_rows, rows.end);
+  }
+  if (how == Access::adjacent_k && next.batch == step.batch) return;
+  const Chunk& chunk = s_.tree.chunks[next.chunk];
   const std::byte* a =
-      at_batch(a_, s_.problem.a, s_.unit.element_bytes, chunk, batches_.begin + step.batch);
+      at_batch(a_, s_.problem.a, s_.unit.element_bytes, chunk, batches_.begin + next.batch);
   ahead_a_ = rectangle(a, s_.unit, s_.problem.a, s_.steps.a_k, s_.a_layout, rows, chunk);
-  lines_a_ = ceil_div(ahead_a_.lines(), tiles.size() * step_panels_.size());
+  lines_a_ = ceil_div(ahead_a_.lines(), group.size() * step_panels_.size());
 }
 
 // How the kernels can read these tiles of A where they lie, if they can.
@@ -283,11 +292,8 @@ void PartRun::pack_a(const Chunk& chunk, const Range& tiles) const {
 void PartRun::run_group(const Step& step, const Range& tiles, const float* b) {
   const Chunk& chunk = s_.tree.chunks[step.chunk];
   const Access how = access(chunk, tiles);
-  ahead_a_ = {};
-  if (how == Access::none) {
-    pack_a(chunk, tiles);
-    ask_for_a(step, tiles);
-  }
+  if (how == Access::none) pack_a(chunk, tiles);
+  ask_for_a(step, tiles, how);
   const std::int64_t* k = s_.steps.a_k.data() + chunk.k_begin;  // where A is read in place
   const std::int64_t length = chunk.k_end - chunk.k_begin;
   gemm::TileArgs args;

@@ -392,7 +392,7 @@ TEST(Gemm, PartsRunByThreadsGiveTheSameBits) {
   Random random;
   const Case c = make_case(random, 1, 300, 260, 700, even_leaves(700, 8), false);
   const GemmPlan plan(c.problem, 4);
-  EXPECT_GT(plan.num_parts(), 8);
+  EXPECT_GE(plan.num_parts(), 4);
   std::vector<float> serial(at(c.c_size), kUntouched), parallel = serial;
   for (int i = 0; i < plan.num_parts(); ++i) plan.run(c.a.data(), c.b.data(), serial.data(), i);
   std::vector<std::thread> threads;
