@@ -7,9 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fmt/format.h>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <unistd.h>
 
 #include <tessera/data.h>
@@ -106,15 +104,10 @@ std::vector<Format> formats() {
               [](const std::string& path) { read_all(tessera::data::array_record(path)); });
   };
   all[3].name = "csv";
-  const std::filesystem::path inputs =
-      std::filesystem::path(TESSERA_SOURCE_DIR) / "tests/errors/inputs";
-  for (const auto& entry : std::filesystem::directory_iterator(inputs)) {
-    if (entry.path().extension() != ".csv") continue;
-    std::ifstream file(entry.path());
-    all[3].files.emplace_back(std::istreambuf_iterator<char>(file),
-                              std::istreambuf_iterator<char>());
+  for (const std::int64_t ranks : {1, 2, 4}) {
+    all[3].files.push_back(to_csv(tessera::Std1F1B{.num_stages = ranks}.tasks(4)));
+    all[3].files.push_back(to_csv(tessera::ZeroBubble{.num_stages = ranks}.tasks(3)));
   }
-  std::sort(all[3].files.begin(), all[3].files.end());
   all[3].read = [](const std::string& bytes) { tessera::read_schedule(bytes); };
   return all;
 }

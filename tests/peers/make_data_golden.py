@@ -39,7 +39,8 @@ def draws():
         u32 = rng.integers(0, 2**32, 5, dtype=np.uint32).tolist()
         doubles = [float(rng.random()) for _ in range(3)]
         rest = [[low, high, int(rng.integers(low, high + 1))]
-                for low, high in ((0, 1), (0, 9), (-5, 5), (0, 2**31), (7, 7), (0, 3), (0, 2**32 - 1))
+                for low, high in ((0, 1), (0, 9), (-5, 5), (0, 2**31), (7, 7), (0, 3),
+                                  (0, 2**32 - 1))
                 for _ in range(4)]
         cases.append({"key": key, "u32": u32, "doubles": doubles, "integers": rest})
     return cases
@@ -77,8 +78,9 @@ def boxes():
 
 def resizes():
     cases = []
-    for i, (h, w, oh, ow) in enumerate(((32, 32, 30, 29), (29, 31, 32, 32), (8, 8, 32, 32), (40, 9, 6, 9),
-                                       (5, 7, 5, 3), (1, 1, 3, 4), (64, 50, 8, 8))):
+    sizes = ((32, 32, 30, 29), (29, 31, 32, 32), (8, 8, 32, 32), (40, 9, 6, 9), (5, 7, 5, 3),
+             (1, 1, 3, 4), (64, 50, 8, 8))
+    for i, (h, w, oh, ow) in enumerate(sizes):
         out = resized(image(i, h, w), oh, ow)
         cases.append({"seed": i, "from": [h, w], "to": [oh, ow], "bytes": out.tobytes().hex()})
     return cases
@@ -120,9 +122,11 @@ def record(i, size):
 
 def array_records():
     cases = []
-    for options, count, size in (("group_size:1,uncompressed", 5, 20), ("group_size:4,zstd:3", 10, 300),
+    for options, count, size in (("group_size:1,uncompressed", 5, 20),
+                                 ("group_size:4,zstd:3", 10, 300),
                                  ("group_size:2000,zstd:1", 5000, 2), ("", 3, 10),
-                                 ("group_size:3,uncompressed", 7, 0), ("group_size:1,uncompressed", 3, 70000),
+                                 ("group_size:3,uncompressed", 7, 0),
+                                 ("group_size:1,uncompressed", 3, 70000),
                                  ("group_size:1,brotli:5", 2, 300)):
         with tempfile.TemporaryDirectory() as folder:
             path = folder + "/x.array_record"
@@ -150,7 +154,8 @@ def npys():
     cases = []
     for dtype in ("|u1", "<i4", "<f4"):
         file = io.BytesIO()
-        np.save(file, (np.arange(24).reshape(4, 3, 2) * 5 - (0 if dtype == "|u1" else 7)).astype(dtype))
+        shift = 0 if dtype == "|u1" else 7
+        np.save(file, (np.arange(24).reshape(4, 3, 2) * 5 - shift).astype(dtype))
         cases.append({"dtype": dtype, "bytes": file.getvalue().hex()})
     return cases
 

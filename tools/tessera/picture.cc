@@ -51,6 +51,7 @@ Picture::Picture(const std::string& flag, const std::string& path, double width,
 Picture::~Picture() {
   cairo_destroy(page_->pen);
   cairo_surface_destroy(page_->surface);
+  std::remove(page_->unfinished.c_str());  // of a picture that was given up
 }
 
 void Picture::text(double x, double y, double size, const std::string& line) {
@@ -100,7 +101,6 @@ void Picture::write() {
       std::rename(page_->unfinished.c_str(), page_->path.c_str()) == 0) {
     return;
   }
-  std::remove(page_->unfinished.c_str());
   const char* why =
       status == CAIRO_STATUS_SUCCESS ? "it cannot be renamed" : cairo_status_to_string(status);
   throw RuntimeFault(page_->flag + ": cannot write " + page_->path + ": " + why);

@@ -28,10 +28,10 @@ void draw_sample(const Flags& flags) {
   constexpr double kGap = 24;
   constexpr double kLabel = 32;
   constexpr double kFont = 20;
-  const data::Dataset images = vit::training_data(flags.data, !flags.no_flip);
-  const std::vector<std::string> classes = data::cifar10_classes(flags.data);
   Picture picture("--out", flags.out, kGap + kColumns * (kImage + kGap),
                   kGap + kImages / kColumns * (kLabel + kImage + kGap));
+  const data::Dataset images = vit::training_data(flags.data, !flags.no_flip);
+  const std::vector<std::string> classes = data::cifar10_classes(flags.data);
   for (std::int64_t i = 0; i < kImages; ++i) {
     const data::Record record = images.read(i);
     const auto label = std::get<std::vector<std::int32_t>>(record[1].values)[0];
