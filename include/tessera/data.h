@@ -109,7 +109,7 @@ struct Position {
 /// Records in an order.
 class Dataset {
  public:
-  explicit Dataset(std::shared_ptr<const Source> source);
+  explicit Dataset(const std::shared_ptr<const Source>& source);
   Dataset(std::shared_ptr<const Source> source, const Order& order);
   const std::shared_ptr<const Source>& source() const { return source_; }
   const Order& order() const { return order_; }

@@ -17,6 +17,7 @@ namespace {
 constexpr std::size_t kAhead = 2;    // batches that are made before they are asked for
 constexpr std::int64_t kAtOnce = 8;  // records that a thread takes at a time
 constexpr int kMostWorkers = 1024;
+constexpr std::int64_t kEndlessSize = std::numeric_limits<std::int64_t>::max();
 
 /// The records of one batch while they are read.
 struct Making {
@@ -93,7 +94,7 @@ struct Batches::State {
   State(const Dataset& from, const BatchOptions& how, std::int64_t start)
       : dataset(from), options(how), next_place(start), place(start) {
     const std::int64_t rest = dataset.size() % options.size;
-    const bool is_cut = options.remainder == Remainder::drop && dataset.size() != endless_size;
+    const bool is_cut = options.remainder == Remainder::drop && dataset.size() != kEndlessSize;
     end = is_cut ? dataset.size() - rest : dataset.size();
     begin_batches();
     for (int i = 0; i < options.workers; ++i) {
@@ -197,7 +198,6 @@ struct Batches::State {
     }
   }
 
-  static constexpr std::int64_t endless_size = std::numeric_limits<std::int64_t>::max();
   const Dataset dataset;
   const BatchOptions options;
   std::int64_t end = 0;     // of the stream
@@ -247,7 +247,7 @@ Batches::~Batches() = default;
 
 std::int64_t Batches::size() const {
   const std::int64_t records = state_->end;
-  if (records == State::endless_size) return records;
+  if (records == kEndlessSize) return records;
   return (records + state_->options.size - 1) / state_->options.size;
 }
 

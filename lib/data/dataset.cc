@@ -3,7 +3,7 @@
 
 namespace tessera::data {
 
-Dataset::Dataset(std::shared_ptr<const Source> source)
+Dataset::Dataset(const std::shared_ptr<const Source>& source)
     : Dataset(source, Order{.num_records = source->size()}) {}
 
 Dataset::Dataset(std::shared_ptr<const Source> source, const Order& order)

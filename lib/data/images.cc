@@ -80,8 +80,9 @@ Weights triangle_weights(std::int64_t from, std::int64_t to) {
   std::vector<double> row(static_cast<std::size_t>(weights.most));
   for (std::int64_t i = 0; i < to; ++i) {
     const double centre = (static_cast<double>(i) + 0.5) * step;
-    const auto first = std::max<std::int64_t>(static_cast<std::int64_t>(centre - support + 0.5), 0);
-    const auto end = std::min(static_cast<std::int64_t>(centre + support + 0.5), from);
+    const auto first =
+        std::max<std::int64_t>(static_cast<std::int64_t>(std::floor(centre - support + 0.5)), 0);
+    const auto end = std::min(static_cast<std::int64_t>(std::floor(centre + support + 0.5)), from);
     double sum = 0;
     for (std::int64_t j = first; j < end; ++j) {
       const double x = (static_cast<double>(j) - centre + 0.5) * (1.0 / support);
@@ -95,7 +96,7 @@ Weights triangle_weights(std::int64_t from, std::int64_t to) {
     for (std::int64_t j = 0; j < end - first; ++j) {
       const double weight = row[static_cast<std::size_t>(j)] / sum;
       weights.values[static_cast<std::size_t>(i * weights.most + j)] =
-          static_cast<std::int32_t>(0.5 + weight * (1 << Weights::kBits));
+          static_cast<std::int32_t>(std::floor(0.5 + weight * (1 << Weights::kBits)));
     }
   }
   return weights;
