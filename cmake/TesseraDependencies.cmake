@@ -3,7 +3,7 @@
 find_package(fmt REQUIRED)
 find_package(Threads REQUIRED)
 
-# Highway and xxHash: not every distribution has CMake packages of them.
+# Highway, xxHash and zstd: not every distribution has CMake packages of them.
 function(tessera_import name header)
   string(TOUPPER ${name} prefix)
   find_path(${prefix}_INCLUDE_DIR ${header})
@@ -20,3 +20,4 @@ function(tessera_import name header)
 endfunction()
 tessera_import(hwy hwy/highway.h)
 tessera_import(xxhash xxhash.h)
+tessera_import(zstd zstd.h)

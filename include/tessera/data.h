@@ -1,11 +1,27 @@
-// Training data: sets made by NumPy's random numbers, and the bytes of text files.
+// Training data: records from files, in a random order, changed at random, in batches that are made
+// before they are asked for. What comes does not depend on the number of threads.
+//
+//   auto change = [](data::Record x, data::RecordRandom& random) {
+//     x[0] = data::normalised(data::random_horizontal_flip(x[0], random), means, deviations);
+//     return x;
+//   };
+//   auto train = data::cifar10(dir, data::Split::train) | data::shuffle(12) | data::map(change) |
+//                data::batch(128, data::drop_remainder);
+//   while (auto batch = train.next()) step(batch->at(0), batch->at(1));  // images, labels
+//
+// Below: sequences of tokens, and the bytes of text files.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <source_location>
 #include <span>
 #include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include <tessera/array.h>
@@ -16,7 +32,204 @@ class NumpyRandomState;
 
 namespace tessera::data {
 
-/// Sequences of equal length, row-major i32 [num_sequences, length].
+// --- records
+
+/// Row-major elements of a shape in the memory of the host.
+struct HostArray {
+  Shape shape;
+  std::variant<std::vector<std::uint8_t>, std::vector<std::int32_t>, std::vector<float>> values;
+};
+/// Of CIFAR-10: an image u8 [height, width, channels] and its label i32 [].
+using Record = std::vector<HostArray>;
+
+/// Random numbers of one record: numpy.random.Generator(numpy.random.Philox(key=key)).
+class RecordRandom {
+ public:
+  explicit RecordRandom(std::uint64_t key) : key_(key) {}
+  std::uint32_t next_u32();
+  std::uint64_t next_u64();
+  /// In [0, 1), 53 bits.
+  double random();
+  /// In [low, high]; throws UserError unless low <= high and their distance fits u32.
+  std::int64_t integer(std::int64_t low, std::int64_t high,
+                       std::source_location where = std::source_location::current());
+
+ private:
+  std::uint64_t key_;
+  std::uint64_t counter_ = 0;
+  std::array<std::uint64_t, 4> block_ = {};
+  std::size_t used_ = 4;  // words of the block
+  std::optional<std::uint32_t> half_;
+};
+
+/// Records that any thread may read in any order. Files do without random numbers.
+class Source {
+ public:
+  virtual ~Source() = default;
+  virtual std::int64_t size() const = 0;
+  /// 0 <= record < size()
+  virtual Record read(std::int64_t record, RecordRandom& random) const = 0;
+};
+
+// --- the order of records
+
+inline constexpr std::int64_t endless = -1;
+
+/// That of grain's IndexSampler: each epoch is a permutation of its own of the records of one
+/// shard, which are neighbours. Nothing is stored per record.
+struct Order {
+  std::int64_t num_records = 0;
+  bool is_shuffled = false;
+  std::int64_t seed = 0;
+  std::int64_t epochs = 1;  // or endless
+  std::int64_t shard = 0;
+  std::int64_t num_shards = 1;
+
+  std::int64_t shard_size() const;
+  /// Records of all epochs; INT64_MAX when they do not end.
+  std::int64_t size() const;
+  std::int64_t record(std::int64_t place) const;
+  /// Of the record's random numbers: seed + place, counted over all shards.
+  std::uint64_t random_key(std::int64_t place) const;
+};
+
+/// Where a stream stands, to be saved and sought.
+struct Position {
+  std::int64_t place = 0;  // of the next record
+  Order order;
+
+  std::array<std::int64_t, 7> integers() const;
+  /// Throws UserError for what integers() cannot have made.
+  static Position from_integers(std::span<const std::int64_t> integers,
+                                std::source_location where = std::source_location::current());
+};
+
+// --- streams
+
+/// Records in an order.
+class Dataset {
+ public:
+  explicit Dataset(const std::shared_ptr<const Source>& source);
+  Dataset(std::shared_ptr<const Source> source, const Order& order);
+  const std::shared_ptr<const Source>& source() const { return source_; }
+  const Order& order() const { return order_; }
+  std::int64_t size() const { return order_.size(); }
+  /// The record at a place of the stream; any thread.
+  Record read(std::int64_t place) const;
+
+ private:
+  std::shared_ptr<const Source> source_;
+  Order order_;
+};
+
+struct Reorder {
+  std::optional<std::int64_t> seed = {}, epochs = {}, shard = {};
+  std::int64_t num_shards = 1;
+  std::source_location where;
+};
+/// A random order; throws UserError unless the seed fits u32.
+Reorder shuffle(std::int64_t seed, std::source_location where = std::source_location::current());
+Reorder repeat(std::int64_t epochs = endless,
+               std::source_location where = std::source_location::current());
+/// The records of one of `num_shards` shards; throws UserError when there are fewer records.
+Reorder shard(std::int64_t index, std::int64_t num_shards,
+              std::source_location where = std::source_location::current());
+Dataset operator|(const Dataset& dataset, const Reorder& reorder);
+
+class Change {
+ public:
+  virtual ~Change() = default;
+  virtual Record apply(Record record, RecordRandom& random) const = 0;
+};
+/// Changes each record by function(record) or function(record, RecordRandom&), on any thread. What
+/// it draws depends on seed and place alone.
+template <typename F>
+std::shared_ptr<const Change> map(F function) {
+  struct Function final : Change {
+    explicit Function(F f) : call(std::move(f)) {}
+    Record apply(Record record, RecordRandom& random) const override {
+      if constexpr (std::is_invocable_v<const F&, Record, RecordRandom&>) {
+        return call(std::move(record), random);
+      } else {
+        return call(std::move(record));
+      }
+    }
+    F call;
+  };
+  return std::make_shared<Function>(std::move(function));
+}
+Dataset operator|(const Dataset& dataset, std::shared_ptr<const Change> change);
+
+// --- batches
+
+enum class Remainder : std::uint8_t { keep, drop };
+inline constexpr Remainder drop_remainder = Remainder::drop;
+struct BatchOptions {
+  std::int64_t size;
+  Remainder remainder;
+  int workers;  // threads beside the one that asks
+  std::source_location where;
+};
+/// Batches of `size` records; the last one may have fewer unless it is dropped.
+BatchOptions batch(std::int64_t size, Remainder remainder = Remainder::keep, int workers = 1,
+                   std::source_location where = std::source_location::current());
+
+/// A stream of batches, of which its threads keep two ready. One thread asks.
+class Batches {
+ public:
+  Batches(const Dataset& dataset, const BatchOptions& options);
+  Batches(Batches&& other) noexcept;
+  Batches& operator=(Batches&& other) noexcept;
+  ~Batches();
+  /// INT64_MAX when they do not end.
+  std::int64_t size() const;
+  /// The fields of the records, one array each: dimension 0 goes over records; u8 becomes i32.
+  /// Nothing at the end. Throws what reading the first bad record threw, again at each call.
+  std::optional<std::vector<Array>> next();
+  Position position() const;
+  /// Goes on there; throws UserError for positions of other streams.
+  void seek(const Position& position, std::source_location where = std::source_location::current());
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+Batches operator|(const Dataset& dataset, const BatchOptions& options);
+
+// --- files; all throw UserError with file and offset for what is not as it should be
+
+/// train: nine tenths of the training files, validation: the rest of them, by a random choice that
+/// is always the same; of 50000 images 45000 and 5000.
+enum class Split : std::uint8_t { train, validation, test };
+/// A folder in CIFAR-10's binary or Python layout, or with one of them in its usual subfolder.
+Dataset cifar10(const std::string& folder, Split split);
+/// The names of its classes; numbers where the folder has none.
+std::vector<std::string> cifar10_classes(const std::string& folder);
+/// An array of u8, i32 or f32 as NumPy writes it (.npy): records are what dimension 0 goes over.
+Dataset npy(const std::string& path);
+/// Records u8 [size] of an ArrayRecord file that is not compressed, or by zstd.
+Dataset array_record(const std::string& path);
+/// The fields of both, record by record; throws UserError unless there are as many.
+Dataset zip(const Dataset& first, const Dataset& second,
+            std::source_location where = std::source_location::current());
+
+// --- images; torchvision's rules, with Pillow's arithmetic
+
+HostArray random_horizontal_flip(HostArray image, RecordRandom& random, double probability = 0.5);
+struct CropOptions {
+  std::int64_t size = 32;  // height and width of the result
+  std::array<double, 2> scale = {0.08, 1.0};
+  std::array<double, 2> ratio = {3.0 / 4.0, 4.0 / 3.0};  // width to height
+};
+/// A part of random size and place, resized.
+HostArray random_resized_crop(const HostArray& image, RecordRandom& random,
+                              const CropOptions& options = {});
+/// Bilinear and antialiased.
+HostArray resized(const HostArray& image, std::int64_t height, std::int64_t width);
+/// f32: (x / 255 - mean) / deviation of the channel, computed in f64.
+HostArray normalised(const HostArray& image, std::span<const double> means,
+                     std::span<const double> deviations);
+
 class Tokens {
  public:
   Tokens(std::vector<std::int32_t> tokens, std::int64_t length);
@@ -30,6 +243,9 @@ class Tokens {
   std::vector<std::int32_t> tokens_;
   std::int64_t length_;
 };
+
+/// Records i32 [length].
+Dataset sequences(Tokens tokens);
 
 /// numpy.random.RandomState(seed): draws follow each other. Copies share their place.
 class RandomState {

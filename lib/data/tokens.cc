@@ -1,13 +1,10 @@
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fstream>
 #include <numeric>
-#include <optional>
 
 #include <tessera/data.h>
 #include <tessera/error.h>
 
+#include "data/file.h"
 #include "data/numpy_random.h"
 
 namespace tessera::data {
@@ -39,34 +36,10 @@ Tokens random_tokens(std::uint32_t seed, std::int64_t num_sequences, std::int64_
   return Tokens(std::move(tokens), length);
 }
 
-namespace {
-
-/// All bytes of a file; nothing, and errno, when it cannot be read.
-std::optional<std::vector<std::uint8_t>> read_bytes(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::vector<std::uint8_t> bytes;
-  std::vector<char> block(1 << 16);
-  while (file.good()) {
-    file.read(block.data(), static_cast<std::streamsize>(block.size()));
-    bytes.insert(bytes.end(), block.begin(), block.begin() + file.gcount());
-  }
-  if (!file.eof()) return std::nullopt;
-  return bytes;
-}
-
-}  // namespace
-
 Text read_text(const std::string& path, std::int64_t length) {
-  const std::optional<std::vector<std::uint8_t>> contents = read_bytes(path);
-  if (!contents) {
-    throw UserError({.what = "text: the file cannot be read",
-                     .found = path + ": " + std::strerror(errno),
-                     .wanted = "a readable text file",
-                     .cure = "check the path; every Debian system has "
-                             "/usr/share/common-licenses/GPL-3"});
-  }
-  const std::vector<std::uint8_t>& bytes = *contents;
+  const std::vector<std::uint8_t> bytes =
+      read_file(path, "text", "a readable text file",
+                "check the path; every Debian system has /usr/share/common-licenses/GPL-3");
   const std::size_t cut = bytes.size() - bytes.size() / 10;
   if (bytes.size() - cut < static_cast<std::size_t>(length) + 1) {
     throw UserError({.what = "text: the file is too short",

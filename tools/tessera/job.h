@@ -32,6 +32,8 @@ class Job {
   /// `step`: i32[], the number of steps done.
   virtual std::tuple<Array, Model> loss_and_grads(const Model& params, const Batch& batch,
                                                   const Array& step) const = 0;
+  /// Gives flags that depend on the data their values; called before everything else.
+  virtual void complete(TrainFlags& /*flags*/) {}
   /// Gets the data; called once, before the first batch.
   virtual void load(Report& /*report*/) {}
   virtual Batch batch(std::int64_t step) const = 0;
@@ -39,6 +41,8 @@ class Job {
   virtual Batch blank_batch() const = 0;
   /// The sizes of the model, for the report.
   virtual nlohmann::json config() const = 0;
+  /// Called after each step.
+  virtual void after_step(std::int64_t /*step*/, const Model& /*params*/, Report& /*report*/) {}
   /// What to report of the trained model besides; may add to `extra`.
   virtual void finish(const Model& /*params*/, float /*last_loss*/, Report& /*report*/,
                       nlohmann::json& /*extra*/) const {}
@@ -116,10 +120,11 @@ void dump(const std::string& path, const J& job, const TrainState<typename J::Mo
 }
 
 template <typename J>
-void train(J& job, const TrainFlags& flags, const JobInfo& info, const Mesh& devices) {
+void train(J& job, TrainFlags flags, const JobInfo& info, const Mesh& devices) {
   const Mesh mesh = mesh_of_arrays(job, devices);
   const use_mesh scope(mesh);
   const logical_axis_rules rules(job.logical_rules());
+  job.complete(flags);
   Report report(flags);
   job.load(report);
   const auto init = init_of(job);
@@ -139,6 +144,7 @@ void train(J& job, const TrainFlags& flags, const JobInfo& info, const Mesh& dev
     std::tie(state, loss) = step(std::move(state), batch);
     last_loss = loss.item<float>();
     report.end_step(i, last_loss);
+    job.after_step(i, state.params, report);
   }
   report.end_profile();
   nlohmann::json extra = extra_of(job.config(), checkpoint::named_arrays(state.params));

@@ -1,9 +1,13 @@
-// `tessera train vit`: the vision transformer of examples/vit.
+// `tessera train vit`: the vision transformer of examples/vit, on CIFAR-10 or on random images.
+
+#include <cstdio>
+#include <optional>
 
 #include <tessera/data.h>
 
 #include "commands.h"
 #include "job.h"
+#include "vit/data.h"
 #include "vit/model.h"
 
 namespace tessera::cli {
@@ -19,21 +23,71 @@ struct Flags : TrainFlags {
     learning_rate = 1e-3;
   }
   vit::Config model;
+  std::string data;
+  bool no_flip = false;
+  std::int64_t epochs = 0;  // 0: --steps
 };
 
 using Batch = std::tuple<Array, Array>;  // images, labels
 
+JobInfo info() {
+  return {.name = "vit",
+          .help = "a vision transformer",
+          .report_name = "vit",
+          .axes = {"batch", "model"}};
+}
+
+/// What a model makes of images that it is not trained on.
+struct Evaluation {
+  double loss = 0;      // nats, mean
+  double accuracy = 0;  // the part of images whose label has the largest logit
+};
+
+Evaluation evaluate(const vit::VisionTransformer& params, const data::Dataset& images,
+                    std::int64_t batch_size, const Mesh& mesh) {
+  auto judge = jit([](const vit::VisionTransformer& model, Array x, Array labels) {
+    const Array logits = model(x);
+    const Array is_right = equal(argmax(logits, 1), labels);
+    return std::tuple(vit::cross_entropy(logits, labels), sum(astype(is_right, DType::i32)));
+  });
+  Evaluation sum;
+  data::Batches batches = images | data::map(vit::normalise) | data::batch(batch_size);
+  while (const auto arrays = batches.next()) {
+    const auto [x, labels] = place(Batch{arrays->at(0), arrays->at(1)}, mesh, info());
+    const auto [loss, right] = judge(params, x, labels);
+    sum.loss += loss.item<double>() * static_cast<double>(labels.dim(0));
+    sum.accuracy += right.item<double>();
+  }
+  const auto count = static_cast<double>(images.size());
+  return {.loss = sum.loss / count, .accuracy = sum.accuracy / count};
+}
+
+std::string text_of(const std::string& name, const Evaluation& found) {
+  char text[96];
+  std::snprintf(text, sizeof(text), "%-9s  loss %.4f, accuracy %.2f %%", name.c_str(), found.loss,
+                100 * found.accuracy);
+  return text;
+}
+
 class VitJob final : public Job<vit::VisionTransformer, Batch> {
  public:
-  VitJob(Flags flags, const Mesh& /*mesh*/) : flags_(std::move(flags)) {
+  VitJob(Flags flags, Mesh mesh) : flags_(std::move(flags)), mesh_(std::move(mesh)) {
     const vit::Config& model = flags_.model;
     flags_.model.dtype = compute_dtype(flags_);
     check_heads(model.heads, "--embed", model.embed);
-    if (model.patch <= model.image) return;
-    throw UserError({.what = "--patch: a patch is larger than an image",
-                     .found = "--patch " + std::to_string(model.patch),
-                     .wanted = "at most " + std::to_string(model.image),
-                     .cure = "write for example --patch 4"});
+    if (model.patch > model.image) {
+      throw UserError({.what = "--patch: a patch is larger than an image",
+                       .found = "--patch " + std::to_string(model.patch),
+                       .wanted = "at most " + std::to_string(model.image),
+                       .cure = "write for example --patch 4"});
+    }
+    if (!flags_.data.empty()) return;
+    if (flags_.epochs > 0 || flags_.no_flip) {
+      throw UserError({.what = "--data: the flag is missing, without which others mean nothing",
+                       .found = flags_.no_flip ? "--no-flip" : "--epochs",
+                       .wanted = "images in files",
+                       .cure = "add --data FOLDER with the files of CIFAR-10"});
+    }
   }
 
   vit::VisionTransformer make_model(const Key& key) const override {
@@ -52,13 +106,61 @@ class VitJob final : public Job<vit::VisionTransformer, Batch> {
       return vit::cross_entropy(model(images, mode), labels);
     })(params);
   }
+  void complete(TrainFlags& flags) override {
+    if (flags_.data.empty()) return;
+    const data::Dataset images = vit::training_data(flags_.data, !flags_.no_flip);
+    steps_per_epoch_ = images.order().num_records / flags_.batch;
+    if (steps_per_epoch_ == 0) {
+      throw UserError({.what = "--batch: the batch is larger than the data",
+                       .found = "--batch " + std::to_string(flags_.batch) + " and " +
+                                std::to_string(images.order().num_records) + " training images",
+                       .wanted = "at least one whole batch in an epoch",
+                       .cure = "use a smaller --batch"});
+    }
+    validation_ = data::cifar10(flags_.data, data::Split::validation);
+    test_ = data::cifar10(flags_.data, data::Split::test);
+    train_ = images | data::map(vit::normalise) | data::batch(flags_.batch, data::drop_remainder);
+    if (flags_.epochs > 0) flags.steps = flags_.epochs * steps_per_epoch_;
+    num_train_ = images.order().num_records;
+  }
   void load(Report& report) override {
+    if (train_) {
+      report.line("data       " + std::to_string(num_train_) + " images to train on, " +
+                  std::to_string(validation_->size()) + " to validate, " +
+                  std::to_string(test_->size()) + " to test; an epoch is " +
+                  std::to_string(steps_per_epoch_) + " steps");
+      return;
+    }
     report.line("data       one batch of random images and labels");
     data::RandomState random(0);
     std::get<0>(data_) = random.standard_normal(image_shape());
     std::get<1>(data_) = random.randint(0, flags_.model.classes, {flags_.batch});
   }
-  Batch batch(std::int64_t /*step*/) const override { return data_; }
+  Batch batch(std::int64_t step) const override {
+    while (train_ && given_ <= step) {
+      const auto arrays = train_->next();
+      data_ = {arrays->at(0), arrays->at(1)};
+      ++given_;
+    }
+    return data_;
+  }
+  void after_step(std::int64_t step, const vit::VisionTransformer& params,
+                  Report& report) override {
+    if (!train_ || (step + 1) % steps_per_epoch_ != 0) return;
+    const Evaluation found = evaluate(params, *validation_, flags_.batch, mesh_);
+    report.line(text_of("epoch " + std::to_string((step + 1) / steps_per_epoch_), found) +
+                " of validation");
+    epochs_.push_back({{"validation_loss", found.loss}, {"validation_accuracy", found.accuracy}});
+  }
+  void finish(const vit::VisionTransformer& params, float /*last_loss*/, Report& report,
+              nlohmann::json& extra) const override {
+    if (!train_) return;
+    const Evaluation found = evaluate(params, *test_, flags_.batch, mesh_);
+    report.line(text_of("test", found));
+    extra["epochs"] = epochs_;
+    extra["test_loss"] = found.loss;
+    extra["test_accuracy"] = found.accuracy;
+  }
   Batch blank_batch() const override {
     return {zeros(image_shape()), zeros({flags_.batch}, DType::i32)};
   }
@@ -75,7 +177,13 @@ class VitJob final : public Job<vit::VisionTransformer, Batch> {
   Shape image_shape() const { return {flags_.batch, flags_.model.image, flags_.model.image, 3}; }
 
   Flags flags_;
-  Batch data_;
+  Mesh mesh_;
+  mutable std::optional<data::Batches> train_;
+  mutable std::int64_t given_ = 0;  // batches
+  mutable Batch data_;
+  std::optional<data::Dataset> validation_, test_;
+  std::int64_t num_train_ = 0, steps_per_epoch_ = 0;
+  nlohmann::json epochs_ = nlohmann::json::array();
 };
 
 void add_flags(CLI::App& command, Flags& flags) {
@@ -89,6 +197,12 @@ void add_flags(CLI::App& command, Flags& flags) {
   size("--patch", flags.model.patch, "height and width of a patch");
   add_probability(command, flags.model.dropout, "--dropout",
                   "the part of elements that is dropped");
+  command.add_option("--data", flags.data,
+                     "a folder with the files of CIFAR-10, in their binary or Python layout");
+  add_whole_number(command, flags.epochs,
+                   {.name = "--epochs", .text = "passes over the training images"});
+  command.add_flag("--no-flip", flags.no_flip, "do not mirror training images at random")
+      ->disable_flag_override();
   command.add_flag("--pos-embed", flags.model.has_positions, "learn an embedding of positions")
       ->disable_flag_override();
   add_choice(command, flags.model.init, "--init", {"xavier", "lecun"},
@@ -97,13 +211,6 @@ void add_flags(CLI::App& command, Flags& flags) {
 
 }  // namespace
 
-void add_vit(CLI::App& train, CLI::App& show) {
-  add_job<VitJob>(train, show,
-                  {.name = "vit",
-                   .help = "a vision transformer",
-                   .report_name = "vit",
-                   .axes = {"batch", "model"}},
-                  add_flags);
-}
+void add_vit(CLI::App& train, CLI::App& show) { add_job<VitJob>(train, show, info(), add_flags); }
 
 }  // namespace tessera::cli

@@ -1,0 +1,284 @@
+#include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <limits>
+#include <list>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+#include <tessera/data.h>
+#include <tessera/error.h>
+
+namespace tessera::data {
+
+namespace {
+
+constexpr std::size_t kAhead = 2;    // batches that are made before they are asked for
+constexpr std::int64_t kAtOnce = 8;  // records that a thread takes at a time
+constexpr int kMostWorkers = 1024;
+constexpr std::int64_t kEndlessSize = std::numeric_limits<std::int64_t>::max();
+
+/// The records of one batch while they are read.
+struct Making {
+  std::int64_t place;
+  std::vector<Record> records;
+  std::int64_t taken = 0;  // by threads
+  std::int64_t read = 0;
+  std::int64_t bad = std::numeric_limits<std::int64_t>::max();  // the first bad record
+  std::exception_ptr error;
+};
+
+std::int64_t size_of(const Making& batch) { return std::ssize(batch.records); }
+
+std::string type_text(const HostArray& field) {
+  static constexpr std::array<const char*, 3> kNames = {"u8", "i32", "f32"};
+  return kNames[field.values.index()] + to_string(field.shape);
+}
+
+/// Throws UserError unless all records have the fields of the first one.
+void check_alike(const std::vector<Record>& records, std::int64_t place) {
+  for (std::size_t i = 1; i < records.size(); ++i) {
+    const bool is_same =
+        std::equal(records[i].begin(), records[i].end(), records[0].begin(), records[0].end(),
+                   [](const HostArray& a, const HostArray& b) {
+                     return a.shape == b.shape && a.values.index() == b.values.index();
+                   });
+    if (is_same) continue;
+    const auto text = [](const Record& record) {
+      std::string types;
+      for (const HostArray& x : record) types += (types.empty() ? "" : ", ") + type_text(x);
+      return types.empty() ? "no fields" : types;
+    };
+    throw UserError({.what = "batch: records of different shapes cannot be stacked",
+                     .found = text(records[0]) + " at place " + std::to_string(place) +
+                              " of the stream, " + text(records[i]) + " at place " +
+                              std::to_string(place + static_cast<std::int64_t>(i)),
+                     .wanted = "the same fields, types and shapes in each record",
+                     .cure = "bring them to one shape before: dataset | data::map(...)"});
+  }
+}
+
+/// The `field`s of all records under each other, as E.
+template <typename E, typename T>
+Array stacked_as(const std::vector<Record>& records, std::size_t field) {
+  const HostArray& first = records[0][field];
+  std::vector<E> values;
+  values.reserve(records.size() * std::get<std::vector<T>>(first.values).size());
+  for (const Record& record : records) {
+    const auto& from = std::get<std::vector<T>>(record[field].values);
+    values.insert(values.end(), from.begin(), from.end());
+  }
+  Shape shape = first.shape;
+  shape.insert(shape.begin(), std::ssize(records));
+  return array(values, std::move(shape));
+}
+
+std::vector<Array> stacked(const std::vector<Record>& records, std::int64_t place) {
+  check_alike(records, place);
+  std::vector<Array> fields;
+  for (std::size_t i = 0; i < records[0].size(); ++i) {
+    const std::size_t type = records[0][i].values.index();
+    fields.push_back(type == 0   ? stacked_as<std::int32_t, std::uint8_t>(records, i)
+                     : type == 1 ? stacked_as<std::int32_t, std::int32_t>(records, i)
+                                 : stacked_as<float, float>(records, i));
+  }
+  return fields;
+}
+
+}  // namespace
+
+/// Batches are made in the order of the stream; the threads that read their records, the asking one
+/// among them, take a few at a time from the first batch that has some left.
+struct Batches::State {
+  State(const Dataset& from, const BatchOptions& how, std::int64_t start)
+      : dataset(from), options(how), next_place(start), place(start) {
+    const std::int64_t rest = dataset.size() % options.size;
+    const bool is_cut = options.remainder == Remainder::drop && dataset.size() != kEndlessSize;
+    end = is_cut ? dataset.size() - rest : dataset.size();
+    begin_batches();
+    for (int i = 0; i < options.workers; ++i) {
+      try {
+        threads.emplace_back([this] { work(); });
+      } catch (const std::system_error&) {
+        break;  // the asking thread does what is not done
+      }
+    }
+  }
+  ~State() {
+    {
+      const std::lock_guard lock(mutex);
+      is_stopping = true;
+    }
+    has_work.notify_all();
+    for (std::thread& thread : threads) thread.join();
+  }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  /// Starts batches up to those ahead.
+  void begin_batches() {
+    while (batches.size() < 1 + kAhead && next_place < end) {
+      const std::int64_t size = std::min(options.size, end - next_place);
+      batches.push_back({.place = next_place,
+                         .records = std::vector<Record>(static_cast<std::size_t>(size)),
+                         .error = nullptr});
+      next_place += size;
+    }
+  }
+
+  /// The first batch with records that no thread has taken.
+  Making* unread() {
+    for (Making& batch : batches) {
+      if (batch.taken < size_of(batch)) return &batch;
+    }
+    return nullptr;
+  }
+
+  /// Reads a few records of a batch, during which others may hold the lock.
+  void read_some(Making& batch, std::unique_lock<std::mutex>& lock) {
+    const std::int64_t first = batch.taken;
+    const std::int64_t last = std::min(first + kAtOnce, size_of(batch));
+    batch.taken = last;
+    lock.unlock();
+    std::exception_ptr error;
+    std::int64_t i = first;
+    try {
+      for (; i < last; ++i) {
+        batch.records[static_cast<std::size_t>(i)] = dataset.read(batch.place + i);
+      }
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    if (error && i < batch.bad) {
+      batch.bad = i;
+      batch.error = error;
+    }
+    batch.read += last - first;
+    if (batch.read == size_of(batch)) is_read.notify_all();
+  }
+
+  void work() {
+    std::unique_lock lock(mutex);
+    while (!is_stopping) {
+      if (Making* batch = unread()) {
+        read_some(*batch, lock);
+      } else {
+        has_work.wait(lock);
+      }
+    }
+  }
+
+  std::optional<std::vector<Array>> next() {
+    if (failed) std::rethrow_exception(failed);
+    std::unique_lock lock(mutex);
+    if (batches.empty()) return std::nullopt;
+    Making& batch = batches.front();
+    while (batch.read < size_of(batch)) {
+      if (batch.taken < size_of(batch)) {
+        read_some(batch, lock);
+      } else {
+        is_read.wait(lock);
+      }
+    }
+    const Making done = std::move(batch);
+    batches.pop_front();
+    if (!done.error) begin_batches();
+    lock.unlock();
+    has_work.notify_all();
+    try {
+      if (done.error) std::rethrow_exception(done.error);
+      std::vector<Array> arrays = stacked(done.records, done.place);
+      place = done.place + size_of(done);
+      return arrays;
+    } catch (...) {
+      failed = std::current_exception();
+      throw;
+    }
+  }
+
+  const Dataset dataset;
+  const BatchOptions options;
+  std::int64_t end = 0;     // of the stream
+  std::int64_t next_place;  // of the batch that is begun next
+  std::int64_t place;       // of the batch that is given next
+  std::exception_ptr failed;
+  std::mutex mutex;  // of what follows, and next_place
+  std::condition_variable has_work, is_read;
+  std::list<Making> batches;
+  bool is_stopping = false;
+  std::vector<std::thread> threads;
+};
+
+BatchOptions batch(std::int64_t size, Remainder remainder, int workers,
+                   std::source_location where) {
+  if (size < 1 || workers < 0 || workers > kMostWorkers) {
+    throw UserError(
+        {.what = "batch: the size or the number of threads is not valid",
+         .where = Span(where),
+         .found = "size " + std::to_string(size) + ", " + std::to_string(workers) + " workers",
+         .wanted = "a size of at least 1 and 0 to 1024 workers",
+         .cure = "write for example data::batch(128)"});
+  }
+  return {.size = size, .remainder = remainder, .workers = workers, .where = where};
+}
+
+Batches operator|(const Dataset& dataset, const BatchOptions& options) {
+  return {dataset, options};
+}
+
+Batches::Batches(const Dataset& dataset, const BatchOptions& options) {
+  if (dataset.size() < 1 ||
+      (options.remainder == Remainder::drop && dataset.size() < options.size)) {
+    throw UserError({.what = "batch: the batch is larger than the data",
+                     .where = Span(options.where),
+                     .found = "batches of " + std::to_string(options.size) + " from " +
+                              std::to_string(dataset.size()) + " records",
+                     .wanted = "at least one whole batch",
+                     .cure = "use a smaller batch, more epochs, or keep the remainder"});
+  }
+  state_ = std::make_unique<State>(dataset, options, 0);
+}
+
+Batches::Batches(Batches&& other) noexcept = default;
+Batches& Batches::operator=(Batches&& other) noexcept = default;
+Batches::~Batches() = default;
+
+std::int64_t Batches::size() const {
+  const std::int64_t records = state_->end;
+  if (records == kEndlessSize) return records;
+  return (records + state_->options.size - 1) / state_->options.size;
+}
+
+std::optional<std::vector<Array>> Batches::next() { return state_->next(); }
+
+Position Batches::position() const {
+  return {.place = state_->place, .order = state_->dataset.order()};
+}
+
+void Batches::seek(const Position& position, std::source_location where) {
+  const Order& mine = state_->dataset.order();
+  const auto text = [](const Order& o) {
+    return (o.is_shuffled ? "seed " + std::to_string(o.seed) : "not shuffled") + ", shard " +
+           std::to_string(o.shard) + " of " + std::to_string(o.num_shards) + ", " +
+           std::to_string(o.num_records) + " records";
+  };
+  if (text(position.order) != text(mine)) {
+    throw UserError({.what = "seek: the position belongs to another stream",
+                     .where = Span(where),
+                     .found = text(position.order),
+                     .wanted = text(mine),
+                     .cure = "use the data and the flags of the run that saved it"});
+  }
+  if (position.place < 0 || position.place > mine.size()) {
+    throw UserError({.what = "seek: the stream ends before the position",
+                     .where = Span(where),
+                     .found = "place " + std::to_string(position.place),
+                     .wanted = "at most " + std::to_string(mine.size()),
+                     .cure = "repeat the data at least as often as the run that saved it"});
+  }
+  state_ = std::make_unique<State>(state_->dataset, state_->options, position.place);
+}
+
+}  // namespace tessera::data

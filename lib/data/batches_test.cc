@@ -1,0 +1,174 @@
+// Streams of batches: what comes, in any number of threads, from any place on.
+#include <atomic>
+#include <chrono>
+#include <gtest/gtest.h>
+#include <stdexcept>
+#include <thread>
+
+#include <tessera/data.h>
+#include <tessera/error.h>
+
+namespace tessera::data {
+namespace {
+
+using Values = std::vector<std::int32_t>;
+
+/// Records that are their own number.
+class Numbers final : public Source {
+ public:
+  explicit Numbers(std::int64_t size) : size_(size) {}
+  std::int64_t size() const override { return size_; }
+  Record read(std::int64_t record, RecordRandom& /*random*/) const override {
+    ++reads;
+    return {{.shape = {}, .values = Values{static_cast<std::int32_t>(record)}}};
+  }
+  mutable std::atomic<int> reads = 0;
+
+ private:
+  std::int64_t size_;
+};
+
+Dataset numbers(std::int64_t size) { return Dataset(std::make_shared<Numbers>(size)); }
+
+/// All values of the rest of a stream, a vector per batch.
+std::vector<Values> rest(Batches& batches) {
+  std::vector<Values> all;
+  while (const auto batch = batches.next()) all.push_back(batch->at(0).to_vector<std::int32_t>());
+  return all;
+}
+
+TEST(Batches, KeepOrDropTheRemainder) {
+  Batches kept = numbers(7) | batch(3);
+  EXPECT_EQ(kept.size(), 3);
+  EXPECT_EQ(rest(kept), (std::vector<Values>{{0, 1, 2}, {3, 4, 5}, {6}}));
+  EXPECT_FALSE(kept.next());
+  Batches dropped = numbers(7) | batch(3, drop_remainder);
+  EXPECT_EQ(dropped.size(), 2);
+  EXPECT_EQ(rest(dropped), (std::vector<Values>{{0, 1, 2}, {3, 4, 5}}));
+  Batches small = numbers(2) | batch(5);
+  EXPECT_EQ(rest(small), (std::vector<Values>{{0, 1}}));
+}
+
+TEST(Batches, GoOnFromOneEpochToTheNext) {
+  Batches batches = numbers(5) | repeat(2) | batch(4, drop_remainder);
+  EXPECT_EQ(rest(batches), (std::vector<Values>{{0, 1, 2, 3}, {4, 0, 1, 2}}));
+  Batches forever = numbers(3) | repeat() | batch(2);
+  EXPECT_EQ(forever.size(), INT64_MAX);
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(forever.next());
+}
+
+TEST(Batches, AreTheSameForAnyNumberOfThreads) {
+  const auto draw = [](Record x, RecordRandom& random) {
+    // Threads get out of step.
+    if (random.random() < 0.02) std::this_thread::sleep_for(std::chrono::microseconds(300));
+    x.push_back({.shape = {2},
+                 .values = std::vector<float>{static_cast<float>(random.random()),
+                                              static_cast<float>(random.random())}});
+    return x;
+  };
+  std::vector<std::vector<float>> first;
+  for (const int workers : {0, 1, 2, 3, 8}) {
+    Batches batches =
+        numbers(100) | shuffle(12) | repeat(3) | map(draw) | batch(7, Remainder::keep, workers);
+    std::vector<std::vector<float>> all;
+    while (const auto batch = batches.next()) {
+      const auto records = batch->at(0).to_vector<std::int32_t>();
+      all.emplace_back(records.begin(), records.end());
+      all.push_back(batch->at(1).to_vector<float>());
+      EXPECT_EQ(batch->at(1).shape(), (Shape{std::ssize(records), 2}));
+    }
+    if (first.empty()) first = all;
+    EXPECT_EQ(all, first) << workers << " workers";
+  }
+  EXPECT_EQ(first.size(), 2 * 43U);
+}
+
+TEST(Batches, GoOnAtAnyPosition) {
+  const auto make = [](int workers) {
+    return numbers(23) | shuffle(5) | repeat(3) | batch(4, Remainder::keep, workers);
+  };
+  Batches whole_stream = make(1);
+  const std::vector<Values> whole = rest(whole_stream);
+  for (std::size_t done = 0; done <= whole.size(); ++done) {
+    Batches before = make(2);
+    for (std::size_t i = 0; i < done; ++i) before.next();
+    const auto integers = before.position().integers();
+    Batches after = make(static_cast<int>(done % 3));
+    after.next();
+    after.seek(Position::from_integers(integers));
+    EXPECT_EQ(rest(after),
+              std::vector<Values>(whole.begin() + static_cast<std::ptrdiff_t>(done), whole.end()));
+  }
+}
+
+TEST(Batches, OfAnotherSizeGoOnAtTheNextRecord) {
+  Batches before = numbers(10) | shuffle(1) | batch(3);
+  before.next();
+  Batches after = numbers(10) | shuffle(1) | batch(2);
+  after.seek(before.position());
+  const Order order{.num_records = 10, .is_shuffled = true, .seed = 1};
+  EXPECT_EQ(after.next()->at(0).to_vector<std::int32_t>(),
+            (Values{static_cast<std::int32_t>(order.record(3)),
+                    static_cast<std::int32_t>(order.record(4))}));
+}
+
+TEST(Batches, AreMadeAheadButNotMoreThanTwo) {
+  const auto source = std::make_shared<Numbers>(1000);
+  Batches batches = Dataset(source) | batch(10);
+  const auto wait_for = [&](int reads) {
+    for (int i = 0; i < 2000 && source->reads < reads; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  };
+  batches.next();
+  wait_for(40);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(source->reads, 40) << "one given, one that is next, two ahead";
+}
+
+TEST(Batches, PassOnTheFirstErrorOfTheStream) {
+  const auto fail_late = [](Record x) {
+    const std::int32_t number = std::get<Values>(x[0].values)[0];
+    if (number >= 13) throw std::runtime_error("record " + std::to_string(number));
+    return x;
+  };
+  for (const int workers : {0, 1, 4}) {
+    Batches batches = numbers(40) | map(fail_late) | batch(20, Remainder::keep, workers);
+    Batches later = numbers(40) | map(fail_late) | batch(5, Remainder::keep, workers);
+    EXPECT_TRUE(later.next());
+    EXPECT_TRUE(later.next());
+    for (int i = 0; i < 3; ++i) {
+      for (Batches* each : {&batches, &later}) {
+        try {
+          each->next();
+          ADD_FAILURE() << "no error";
+        } catch (const std::runtime_error& error) {
+          EXPECT_STREQ(error.what(), "record 13");
+        }
+      }
+    }
+    // What came before an error is not lost: the stream stands in front of the bad batch.
+    EXPECT_EQ(later.position().place, 10);
+  }
+}
+
+TEST(Batches, EndAtAnyTime) {
+  for (int i = 0; i < 50; ++i) {
+    Batches batches = numbers(1000) | repeat() | batch(64, Remainder::keep, i % 5);
+    for (int j = 0; j < i % 4; ++j) batches.next();
+    Batches moved = std::move(batches);
+    moved.next();
+    batches = numbers(3) | batch(2);
+    EXPECT_TRUE(batches.next());
+  }
+}
+
+TEST(Batches, OfSequences) {
+  Batches batches = sequences(Tokens({1, 2, 3, 4, 5, 6}, 2)) | batch(2);
+  const auto first = batches.next();
+  EXPECT_EQ(first->at(0).shape(), (Shape{2, 2}));
+  EXPECT_EQ(first->at(0).to_vector<std::int32_t>(), (Values{1, 2, 3, 4}));
+}
+
+}  // namespace
+}  // namespace tessera::data

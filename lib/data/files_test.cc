@@ -1,0 +1,270 @@
+// CIFAR-10 in both layouts, pickles, .npy and ArrayRecord files.
+#include <filesystem>
+#include <gtest/gtest.h>
+#include <set>
+
+#include <tessera/data.h>
+#include <tessera/error.h>
+
+#include "data/pickle.h"
+#include "tests/data/cifar_folder.h"
+#include "tests/peers/golden.h"
+
+namespace tessera::data {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::CifarLayout;
+using Bytes = std::vector<std::uint8_t>;
+using Values = std::vector<std::int32_t>;
+
+const json& golden() {
+  static const json file = read_golden("data.json");
+  return file;
+}
+
+std::string from_hex(const std::string& text) {
+  std::string bytes;
+  for (std::size_t i = 0; i + 1 < text.size(); i += 2) {
+    bytes += static_cast<char>(std::stoi(text.substr(i, 2), nullptr, 16));
+  }
+  return bytes;
+}
+
+std::string written(const std::string& name, const std::string& bytes) {
+  const std::string path = ::testing::TempDir() + name;
+  testing::write_file(path, bytes);
+  return path;
+}
+
+std::string cifar_folder(CifarLayout layout, std::size_t count) {
+  const std::string path = ::testing::TempDir() + "cifar_" +
+                           (layout == CifarLayout::binary ? "bin" : "py") + std::to_string(count);
+  testing::write_cifar_folder(path, layout, count);
+  return path;
+}
+
+Record record(const Dataset& dataset, std::int64_t i) { return dataset.read(i); }
+
+/// The image that a record of the generated set is; checks all of it.
+std::size_t number_of(const Record& x) {
+  const auto& pixels = std::get<Bytes>(x[0].values);
+  EXPECT_EQ(x[0].shape, (Shape{32, 32, 3}));
+  EXPECT_EQ(x[1].shape, Shape{});
+  std::size_t n = 0;
+  while (testing::cifar_byte(n, 0) != pixels[0] || testing::cifar_byte(n, 1) != pixels[3] ||
+         testing::cifar_label(n) != std::get<Values>(x[1].values)[0]) {
+    ++n;
+  }
+  for (std::size_t i = 0; i < 3072; ++i) {
+    EXPECT_EQ(pixels[i % 1024 * 3 + i / 1024], testing::cifar_byte(n, i));
+  }
+  return n;
+}
+
+TEST(Cifar10, BothLayoutsHoldTheSameImages) {
+  for (const Split split : {Split::train, Split::validation, Split::test}) {
+    const Dataset binary = cifar10(cifar_folder(CifarLayout::binary, 12), split);
+    const Dataset python = cifar10(cifar_folder(CifarLayout::python, 12), split);
+    ASSERT_EQ(binary.size(), split == Split::train ? 54 : split == Split::validation ? 6 : 12);
+    ASSERT_EQ(python.size(), binary.size());
+    for (std::int64_t i = 0; i < binary.size(); ++i) {
+      const std::size_t n = number_of(record(binary, i));
+      EXPECT_EQ(n, number_of(record(python, i)));
+      EXPECT_EQ(n >= 60, split == Split::test);
+    }
+  }
+}
+
+TEST(Cifar10, ValidationIsWhatIsNotTrainedOn) {
+  const std::string folder = cifar_folder(CifarLayout::binary, 20);
+  std::set<std::size_t> train;
+  std::set<std::size_t> validation;
+  const Dataset large = cifar10(folder, Split::train);
+  const Dataset small = cifar10(folder, Split::validation);
+  for (std::int64_t i = 0; i < large.size(); ++i) train.insert(number_of(record(large, i)));
+  for (std::int64_t i = 0; i < small.size(); ++i) validation.insert(number_of(record(small, i)));
+  EXPECT_EQ(train.size(), 90U);
+  EXPECT_EQ(validation.size(), 10U);
+  for (const std::size_t n : validation) EXPECT_FALSE(train.contains(n));
+  EXPECT_GT(*validation.begin(), 0U);
+  EXPECT_LT(*validation.begin(), 60U) << "they come from everywhere";
+}
+
+TEST(Cifar10, FindsTheUsualSubfoldersAndNames) {
+  const fs::path folder = ::testing::TempDir() + "cifar_parent";
+  testing::write_cifar_folder(folder / "cifar-10-batches-py", CifarLayout::python, 2);
+  EXPECT_EQ(cifar10(folder.string(), Split::test).size(), 2);
+  EXPECT_EQ(cifar10_classes(folder.string())[9], "9");
+  testing::write_file(folder / "cifar-10-batches-py/batches.meta",
+                      "\x80\x02}q\x01" + testing::pickled_text("label_names") + "]q\x02(" +
+                          testing::pickled_text("airplane") + "q\x03" +
+                          testing::pickled_text("automobile") + "es.");
+  EXPECT_EQ(cifar10_classes(folder.string())[1], "automobile");
+  EXPECT_EQ(cifar10_classes(folder.string())[2], "2");
+  const std::string binary = cifar_folder(CifarLayout::binary, 3);
+  testing::write_file(binary + "/batches.meta.txt", "airplane\nautomobile\n\n");
+  EXPECT_EQ(cifar10_classes(binary)[0], "airplane");
+  EXPECT_EQ(cifar10_classes(binary)[9], "9");
+}
+
+TEST(Cifar10, EveryCutOffFileIsRefused) {
+  const std::string binary = cifar_folder(CifarLayout::binary, 4);
+  const std::string python = cifar_folder(CifarLayout::python, 4);
+  const std::string whole_binary = testing::cifar_binary(0, 4);
+  const std::string whole_python = testing::cifar_python(0, 4);
+  for (std::size_t size = 0; size < whole_binary.size(); size += 97) {
+    testing::write_file(binary + "/test_batch.bin", whole_binary.substr(0, size));
+    EXPECT_THROW(cifar10(binary, Split::test), UserError) << size;
+  }
+  for (std::size_t size = 0; size < whole_python.size(); size += size < 400 ? 1 : 53) {
+    testing::write_file(python + "/test_batch", whole_python.substr(0, size));
+    EXPECT_THROW(cifar10(python, Split::test), UserError) << size;
+  }
+  fs::remove(python + "/data_batch_4");
+  EXPECT_THROW(cifar10(python, Split::train), UserError);
+}
+
+TEST(Pickle, ReadsWhatPython3Writes) {
+  for (const json& item : golden().at("pickles")) {
+    const std::string bytes = from_hex(item.at("bytes"));
+    const Pickle pickle({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()}, "x");
+    const Pickle::Value* data = pickle.find(pickle.root(), "data");
+    ASSERT_NE(data, nullptr);
+    EXPECT_EQ(data->shape, (std::vector<std::int64_t>{3, 3072}));
+    EXPECT_EQ(data->text.size(), 9216U);
+    const Pickle::Value* names = pickle.find(pickle.root(), "filenames");
+    ASSERT_NE(names, nullptr);
+    ASSERT_EQ(names->items.size(), 3U);
+    EXPECT_EQ(pickle.item(names->items[1]).text, "b.png");
+    EXPECT_EQ(pickle.item(names->items[2]).text, "a.png") << "from the memo";
+  }
+}
+
+TEST(Pickle, NeverRunsAnything) {
+  for (const std::string& bytes :
+       {std::string("cos\nsystem\n(U\x04true\x85R."),
+        std::string("\x80\x02"
+                    "c__builtin__\neval\n."),
+        std::string("cnumpy\nload\n."), std::string("\x8c\x02os\x8c\x06system\x93.", 13),
+        std::string("(ios\nsystem\n."), std::string("cnumpy\nndarray\n(tR.")}) {
+    EXPECT_THROW(Pickle({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()}, "x"),
+                 UserError)
+        << bytes;
+  }
+}
+
+TEST(Npy, ReadsTheTypesOfBatches) {
+  for (const json& item : golden().at("npys")) {
+    const std::string bytes = from_hex(item.at("bytes"));
+    const Dataset dataset = npy(written("x.npy", bytes));
+    ASSERT_EQ(dataset.size(), 4);
+    const Record last = record(dataset, 3);
+    EXPECT_EQ(last[0].shape, (Shape{3, 2}));
+    const std::size_t type = last[0].values.index();
+    EXPECT_EQ(item.at("dtype"), (std::vector<std::string>{"|u1", "<i4", "<f4"})[type]);
+    std::vector<double> values;
+    std::visit([&](const auto& x) { values.assign(x.begin(), x.end()); }, last[0].values);
+    const double shift = type == 0 ? 0 : 7;
+    for (std::size_t i = 0; i < 6; ++i) {
+      EXPECT_EQ(values[i], static_cast<double>((18 + i) * 5) - shift);
+    }
+    for (std::size_t size = 0; size < bytes.size(); ++size) {
+      EXPECT_THROW(npy(written("cut.npy", bytes.substr(0, size))), UserError) << size;
+    }
+    EXPECT_THROW(npy(written("long.npy", bytes + "x")), UserError);
+  }
+}
+
+TEST(Zip, PutsFieldsTogether) {
+  const json& npys = golden().at("npys");
+  const Dataset images = npy(written("images.npy", from_hex(npys[0].at("bytes"))));
+  const Dataset labels = npy(written("labels.npy", from_hex(npys[1].at("bytes"))));
+  Batches batches = zip(images, labels) | shuffle(3) | batch(4);
+  const auto fields = batches.next();
+  ASSERT_EQ(fields->size(), 2U);
+  const auto first = fields->at(0).to_vector<std::int32_t>();
+  const auto second = fields->at(1).to_vector<std::int32_t>();
+  for (std::size_t i = 0; i < first.size(); ++i) EXPECT_EQ(first[i], second[i] + 7);
+}
+
+/// The file of a case of the golden numbers.
+std::string array_record_file(const json& item) {
+  std::string bytes(item.at("size_bytes").get<std::size_t>(), '\0');
+  for (const json& part : item.at("parts")) {
+    const std::string filled = from_hex(part[1]);
+    bytes.replace(part[0].get<std::size_t>(), filled.size(), filled);
+  }
+  return bytes;
+}
+
+TEST(ArrayRecord, ReadsWhatItsWriterWrites) {
+  int read = 0;
+  for (const json& item : golden().at("array_records")) {
+    SCOPED_TRACE(item.at("options"));
+    const std::string path = written("x.array_record", array_record_file(item));
+    if (item.at("options") == "group_size:1,brotli:5") {
+      EXPECT_THROW(array_record(path).read(0), UserError);
+      continue;
+    }
+    ++read;
+    const Dataset dataset = array_record(path);
+    const auto count = item.at("count").get<std::int64_t>();
+    const auto size = item.at("record_bytes").get<std::size_t>();
+    ASSERT_EQ(dataset.size(), count);
+    for (std::int64_t i = count - 1; i >= 0; --i) {
+      Bytes want(size);
+      for (std::size_t j = 0; j < size; ++j) {
+        if (j % 5000 >= 300) continue;
+        want[j] = static_cast<std::uint8_t>((static_cast<std::size_t>(i) * 7 + j * 3) % 251);
+      }
+      const Record x = record(dataset, i);
+      ASSERT_EQ(x[0].shape, (Shape{static_cast<std::int64_t>(size)}));
+      ASSERT_EQ(std::get<Bytes>(x[0].values), want) << i;
+    }
+  }
+  EXPECT_EQ(read, 6);
+}
+
+TEST(ArrayRecord, EveryFlippedByteThatMattersIsFound) {
+  const json& item = golden().at("array_records")[0];
+  const std::string whole = array_record_file(item);
+  // The records without the header of their block, and the chunk that says where they end. The
+  // index behind the records, padding, and headers of blocks are not read.
+  constexpr std::size_t kEnd = 0x17b;
+  constexpr std::size_t kIndexPlace = 0x10018;
+  constexpr std::size_t kPadding = 0x1006c;
+  const auto matters = [](std::size_t at) {
+    return (at >= 24 && at < kEnd) || (at >= kIndexPlace && at < kPadding);
+  };
+  int refused = 0;
+  for (const json& part : item.at("parts")) {
+    const auto begin = part[0].get<std::size_t>();
+    for (std::size_t at = begin; at < begin + part[1].get<std::string>().size() / 2; ++at) {
+      std::string bytes = whole;
+      bytes[at] = static_cast<char>(bytes[at] ^ 0x10);
+      bool is_refused = false;
+      try {
+        const Dataset dataset = array_record(written("flipped.array_record", bytes));
+        for (std::int64_t i = 0; i < dataset.size(); ++i) record(dataset, i);
+      } catch (const UserError&) {
+        is_refused = true;
+        ++refused;
+      }
+      EXPECT_EQ(is_refused, matters(at)) << "byte " << at;
+    }
+  }
+  EXPECT_GT(refused, 300);
+}
+
+TEST(ArrayRecord, EveryCutOffFileIsRefused) {
+  const std::string whole = array_record_file(golden().at("array_records")[1]);
+  for (std::size_t size = 0; size < whole.size(); size += size < 2000 ? 61 : 4099) {
+    EXPECT_THROW(array_record(written("cut.array_record", whole.substr(0, size))), UserError)
+        << size;
+  }
+}
+
+}  // namespace
+}  // namespace tessera::data

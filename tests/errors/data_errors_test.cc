@@ -1,0 +1,322 @@
+// Mistakes in files of data and in streams of records.
+#include <gtest/gtest.h>
+
+#include <tessera/data.h>
+
+#include "tests/data/cifar_folder.h"
+#include "tests/errors/caught.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+using data::Record;
+
+/// A new folder below the one for tests, in which the tests stand.
+class DataFileErrors : public ::testing::Test {
+ protected:
+  DataFileErrors() : before_(fs::current_path()) {
+    fs::create_directories(::testing::TempDir() + "data_errors");
+    fs::current_path(::testing::TempDir() + "data_errors");
+    fs::remove_all("set");
+  }
+  ~DataFileErrors() override { fs::current_path(before_); }
+  static void write_set(const std::string& test_batch) {
+    testing::write_cifar_folder("set", testing::CifarLayout::binary, 2);
+    testing::write_file("set/test_batch.bin", test_batch);
+  }
+  static void write_pickle(const std::string& bytes) {
+    testing::write_cifar_folder("set", testing::CifarLayout::python, 2);
+    testing::write_file("set/test_batch", bytes);
+  }
+  static std::string text_of(data::Split split) {
+    return caught([&] { data::cifar10("set", split); }).text;
+  }
+
+ private:
+  fs::path before_;
+};
+
+data::Dataset numbers(std::int64_t count) {
+  return data::sequences(
+      data::Tokens(std::vector<std::int32_t>(static_cast<std::size_t>(count)), 1));
+}
+
+TEST_F(DataFileErrors, FolderWithoutTheSet) {
+  fs::create_directories("set");
+  EXPECT_EQ(text_of(data::Split::train),
+            "cifar10: the folder does not hold the data set\n"
+            "  found:  set: neither data_batch_1.bin nor data_batch_1\n"
+            "  wanted: CIFAR-10's files in their binary or their Python layout\n"
+            "  cure:   unpack cifar-10-binary.tar.gz there, or name the folder that has them");
+}
+
+TEST_F(DataFileErrors, OneFileIsMissing) {
+  write_set(testing::cifar_binary(0, 2));
+  fs::remove("set/data_batch_3.bin");
+  EXPECT_EQ(text_of(data::Split::train),
+            "cifar10: the file cannot be read\n"
+            "  found:  set/data_batch_3.bin: No such file or directory\n"
+            "  wanted: all files of the data set\n"
+            "  cure:   unpack cifar-10-binary.tar.gz or cifar-10-python.tar.gz again");
+}
+
+TEST_F(DataFileErrors, FileIsCutOff) {
+  write_set(testing::cifar_binary(0, 2).substr(0, 4000));
+  EXPECT_EQ(text_of(data::Split::test),
+            "cifar10: the file is not as CIFAR-10's files are\n"
+            "  found:  set/test_batch.bin at byte 4000: the end of the file\n"
+            "  wanted: records of 3073 bytes: a label and the planes of an image\n"
+            "  cure:   unpack cifar-10-binary.tar.gz or cifar-10-python.tar.gz again");
+}
+
+TEST_F(DataFileErrors, LabelOutOfRange) {
+  std::string file = testing::cifar_binary(0, 2);
+  file[3073] = 10;
+  write_set(file);
+  EXPECT_EQ(text_of(data::Split::test),
+            "cifar10: a label is out of range\n"
+            "  found:  set/test_batch.bin at byte 3073: the label 10\n"
+            "  wanted: labels from 0 to 9\n"
+            "  cure:   unpack cifar-10-binary.tar.gz or cifar-10-python.tar.gz again");
+}
+
+TEST_F(DataFileErrors, NothingToValidateWith) {
+  testing::write_cifar_folder("set", testing::CifarLayout::binary, 1);
+  EXPECT_EQ(text_of(data::Split::validation),
+            "cifar10: there are too few images to hold some back for validation\n"
+            "  found:  set with 5 training images\n"
+            "  wanted: at least 10\n"
+            "  cure:   use a larger data set");
+}
+
+TEST_F(DataFileErrors, PickleThatRunsACommand) {
+  write_pickle("cos\nsystem\n(U\x04true\x85R.");
+  EXPECT_EQ(text_of(data::Split::test),
+            "pickle: the file asks to run a function\n"
+            "  found:  set/test_batch at byte 0: os.system\n"
+            "  wanted: numpy's arrays and nothing else\n"
+            "  cure:   do not trust this file; nothing in it was run");
+}
+
+TEST_F(DataFileErrors, PickleOfSomethingElse) {
+  write_pickle("\x80\x02G00000000.");
+  EXPECT_EQ(text_of(data::Split::test),
+            "pickle: the file holds something else than data\n"
+            "  found:  set/test_batch at byte 2: the operation 0x47\n"
+            "  wanted: numbers, texts, lists, dicts and arrays of bytes\n"
+            "  cure:   use the file as its makers published it; nothing in it was run");
+}
+
+TEST_F(DataFileErrors, PickleIsCutOff) {
+  write_pickle("\x80\x02}q\x01(U\x05lab");
+  EXPECT_EQ(text_of(data::Split::test),
+            "pickle: the file is damaged\n"
+            "  found:  set/test_batch at byte 6: the file ends in the middle of a value\n"
+            "  wanted: a pickle that Python's pickle module wrote\n"
+            "  cure:   copy or unpack the file again");
+}
+
+TEST_F(DataFileErrors, PickleWithoutImages) {
+  write_pickle("\x80\x02}.");
+  EXPECT_EQ(text_of(data::Split::test),
+            "cifar10: the file is not as CIFAR-10's files are\n"
+            "  found:  set/test_batch at byte 0: no array `data`\n"
+            "  wanted: a dict with `data`, an array [n,3072] of bytes, and `labels`, a list of n "
+            "numbers\n"
+            "  cure:   unpack cifar-10-binary.tar.gz or cifar-10-python.tar.gz again");
+}
+
+TEST_F(DataFileErrors, NpyOfAnotherType) {
+  testing::write_file("x.npy", std::string("\x93NUMPY\x01\x00\x3c\x00", 10) +
+                                   "{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }  \n");
+  EXPECT_EQ(
+      caught([] { data::npy("x.npy"); }).text,
+      "npy: the file cannot be read as an array\n"
+      "  found:  x.npy at byte 10: the type `<f8`\n"
+      "  wanted: a row-major array of |u1, <i4 or <f4 with at least one dimension\n"
+      "  cure:   write it by numpy.save(path, array.astype(\"<f4\")), or as \"<i4\" or \"|u1\"");
+}
+
+TEST_F(DataFileErrors, ArrayRecordOfAnotherFormat) {
+  testing::write_file("x.array_record", std::string(200000, 'x'));
+  EXPECT_EQ(caught([] { data::array_record("x.array_record"); }).text,
+            "array_record: the file is damaged\n"
+            "  found:  x.array_record at byte 0: the header of a chunk with a wrong checksum\n"
+            "  wanted: an ArrayRecord file as its writer closed it\n"
+            "  cure:   copy or write the file again");
+}
+
+TEST_F(DataFileErrors, ArrayRecordIsMissing) {
+  EXPECT_EQ(caught([] { data::array_record("nothing.array_record"); }).text,
+            "array_record: the file cannot be opened\n"
+            "  found:  nothing.array_record: No such file or directory\n"
+            "  wanted: a readable ArrayRecord file\n"
+            "  cure:   check the path");
+}
+
+TEST(StreamErrors, SeedIsNegative) {
+  EXPECT_EQ(caught([] { data::shuffle(-1); }).text,
+            "shuffle: the seed does not fit u32\n"
+            "  where:  <this line>\n"
+            "  found:  -1\n"
+            "  wanted: 0 to 4294967295\n"
+            "  cure:   pass a smaller number, for example 12");
+}
+
+TEST(StreamErrors, NoEpochs) {
+  EXPECT_EQ(caught([] { data::repeat(0); }).text,
+            "repeat: the number of epochs is not valid\n"
+            "  where:  <this line>\n"
+            "  found:  0\n"
+            "  wanted: at least 1, or data::endless\n"
+            "  cure:   write data::repeat() for a stream without end");
+}
+
+TEST(StreamErrors, NoSuchShard) {
+  EXPECT_EQ(caught([] { data::shard(4, 4); }).text,
+            "shard: there is no such shard\n"
+            "  where:  <this line>\n"
+            "  found:  shard 4 of 4\n"
+            "  wanted: 0 <= index < num_shards\n"
+            "  cure:   count shards from 0: data::shard(process_index(), process_count())");
+}
+
+TEST(StreamErrors, MoreShardsThanRecords) {
+  EXPECT_EQ(caught([] { numbers(3) | data::shard(0, 4); }).text,
+            "shard: some shards would be empty\n"
+            "  where:  <this line>\n"
+            "  found:  3 records in 4 shards\n"
+            "  wanted: at least one record in each shard\n"
+            "  cure:   use fewer shards or more data");
+}
+
+TEST(StreamErrors, BatchIsEmpty) {
+  EXPECT_EQ(caught([] { data::batch(0); }).text,
+            "batch: the size or the number of threads is not valid\n"
+            "  where:  <this line>\n"
+            "  found:  size 0, 1 workers\n"
+            "  wanted: a size of at least 1 and 0 to 1024 workers\n"
+            "  cure:   write for example data::batch(128)");
+}
+
+TEST(StreamErrors, BatchIsLargerThanTheData) {
+  EXPECT_EQ(caught([] { numbers(3) | data::batch(4, data::drop_remainder); }).text,
+            "batch: the batch is larger than the data\n"
+            "  where:  <this line>\n"
+            "  found:  batches of 4 from 3 records\n"
+            "  wanted: at least one whole batch\n"
+            "  cure:   use a smaller batch, more epochs, or keep the remainder");
+}
+
+TEST(StreamErrors, RecordsOfDifferentShapes) {
+  const auto grow = [](Record x) {
+    const auto value = std::get<std::vector<std::int32_t>>(x[0].values)[0];
+    if (value == 1) x[0] = {.shape = {1}, .values = std::vector<float>{0.5F}};
+    return x;
+  };
+  data::Batches batches =
+      data::sequences(data::Tokens({0, 0, 1}, 1)) | data::map(grow) | data::batch(3);
+  EXPECT_EQ(caught([&] { batches.next(); }).text,
+            "batch: records of different shapes cannot be stacked\n"
+            "  found:  i32[1] at place 0 of the stream, f32[1] at place 2\n"
+            "  wanted: the same fields, types and shapes in each record\n"
+            "  cure:   bring them to one shape before: dataset | data::map(...)");
+}
+
+TEST(StreamErrors, SeekInAnotherStream) {
+  data::Batches batches = numbers(9) | data::shuffle(3) | data::batch(2);
+  const data::Position position = (numbers(9) | data::shuffle(4) | data::batch(2)).position();
+  EXPECT_EQ(caught([&] { batches.seek(position); }).text,
+            "seek: the position belongs to another stream\n"
+            "  where:  <this line>\n"
+            "  found:  seed 4, shard 0 of 1, 9 records\n"
+            "  wanted: seed 3, shard 0 of 1, 9 records\n"
+            "  cure:   use the data and the flags of the run that saved it");
+}
+
+TEST(StreamErrors, SeekBehindTheEnd) {
+  data::Batches batches = numbers(9) | data::batch(2);
+  data::Position position = batches.position();
+  position.place = 10;
+  EXPECT_EQ(caught([&] { batches.seek(position); }).text,
+            "seek: the stream ends before the position\n"
+            "  where:  <this line>\n"
+            "  found:  place 10\n"
+            "  wanted: at most 9\n"
+            "  cure:   repeat the data at least as often as the run that saved it");
+}
+
+TEST(StreamErrors, IntegersOfNoPosition) {
+  EXPECT_EQ(caught([] {
+              data::Position::from_integers(std::vector<std::int64_t>{1, 2});
+            }).text,
+            "Position: these integers are no position\n"
+            "  where:  <this line>\n"
+            "  found:  2 integers: 1 2\n"
+            "  wanted: 7 integers: place, number of records, 0 or 1, seed, epochs, shard, shards\n"
+            "  cure:   pass what Position::integers() returned");
+}
+
+TEST(StreamErrors, ZipOfDifferentSizes) {
+  EXPECT_EQ(caught([] { data::zip(numbers(3), numbers(4)); }).text,
+            "zip: the numbers of records differ\n"
+            "  where:  <this line>\n"
+            "  found:  3 and 4 records\n"
+            "  wanted: as many records of both\n"
+            "  cure:   pass files that were written together");
+}
+
+TEST(StreamErrors, DrawFromAnEmptyRange) {
+  data::RecordRandom random(1);
+  EXPECT_EQ(caught([&] { random.integer(3, 2); }).text,
+            "RecordRandom::integer: nothing can be drawn from the range\n"
+            "  where:  <this line>\n"
+            "  found:  [3, 2]\n"
+            "  wanted: low <= high <= low + 4294967295\n"
+            "  cure:   pass the least number first; both are drawn");
+}
+
+TEST(ImageErrors, FlipOfNumbers) {
+  data::RecordRandom random(1);
+  const data::HostArray numbers{.shape = {2}, .values = std::vector<float>{1, 2}};
+  EXPECT_EQ(caught([&] { data::random_horizontal_flip(numbers, random); }).text,
+            "random_horizontal_flip: the field is no image\n"
+            "  found:  numbers [2]\n"
+            "  wanted: u8[height,width,channels]\n"
+            "  cure:   change images while they are u8, and normalise them last");
+}
+
+TEST(ImageErrors, CropOfMoreThanTheImage) {
+  data::RecordRandom random(1);
+  const data::HostArray image{.shape = {1, 1, 1}, .values = std::vector<std::uint8_t>{1}};
+  EXPECT_EQ(caught([&] {
+              data::random_resized_crop(image, random, {.scale = {1.0, 1.5}});
+            }).text,
+            "random_resized_crop: the options are not valid\n"
+            "  found:  size 32, scale 1.000000 to 1.500000, ratio 0.750000 to 1.333333\n"
+            "  wanted: a size of at least 1, 0 < scale <= 1 and 0 < ratio, least first\n"
+            "  cure:   write for example {.size = 32, .scale = {0.9, 1.0}, .ratio = {0.9, 1.1}}");
+}
+
+TEST(ImageErrors, ResizedToNothing) {
+  const data::HostArray image{.shape = {1, 1, 1}, .values = std::vector<std::uint8_t>{1}};
+  EXPECT_EQ(caught([&] { data::resized(image, 0, 3); }).text,
+            "resized: there is no image of this size\n"
+            "  found:  0 x 3\n"
+            "  wanted: a height and a width of 1 to 65536\n"
+            "  cure:   pass both in pixels, the height first");
+}
+
+TEST(ImageErrors, OneMeanForThreeChannels) {
+  const data::HostArray image{.shape = {1, 1, 3}, .values = std::vector<std::uint8_t>{1, 2, 3}};
+  const std::vector<double> one = {0.5};
+  EXPECT_EQ(caught([&] { data::normalised(image, one, one); }).text,
+            "normalised: the numbers do not fit the channels of the image\n"
+            "  found:  1 means and 1 deviations\n"
+            "  wanted: 3 of both\n"
+            "  cure:   pass one mean and one deviation per channel");
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,109 @@
+#include "picture.h"
+
+#include <cairo-svg.h>
+#include <cairo.h>
+#include <cstdio>
+
+#include <tessera/error.h>
+
+namespace tessera::cli {
+
+struct Picture::Page {
+  std::string flag;
+  std::string path;        // of the file in the end
+  std::string unfinished;  // which is written first
+  bool is_svg;
+  cairo_surface_t* surface;
+  cairo_t* pen;
+};
+
+namespace {
+
+bool ends_with(const std::string& path, const std::string& end) {
+  return path.size() > end.size() && path.compare(path.size() - end.size(), end.size(), end) == 0;
+}
+
+}  // namespace
+
+Picture::Picture(const std::string& flag, const std::string& path, double width, double height) {
+  const bool is_svg = ends_with(path, ".svg");
+  if (!is_svg && !ends_with(path, ".png")) {
+    throw UserError({.what = flag + ": the name of the picture does not tell its format",
+                     .found = path,
+                     .wanted = "a name that ends in .png or .svg",
+                     .cure = "write for example " + flag + " grid.png"});
+  }
+  const std::string unfinished = path + ".tmp";
+  cairo_surface_t* surface =
+      is_svg ? cairo_svg_surface_create(unfinished.c_str(), width, height)
+             : cairo_image_surface_create(CAIRO_FORMAT_RGB24, static_cast<int>(width),
+                                          static_cast<int>(height));
+  page_ = std::make_unique<Page>(Page{.flag = flag,
+                                      .path = path,
+                                      .unfinished = unfinished,
+                                      .is_svg = is_svg,
+                                      .surface = surface,
+                                      .pen = cairo_create(surface)});
+  cairo_set_source_rgb(page_->pen, 1, 1, 1);
+  cairo_paint(page_->pen);
+}
+
+Picture::~Picture() {
+  cairo_destroy(page_->pen);
+  cairo_surface_destroy(page_->surface);
+  std::remove(page_->unfinished.c_str());  // of a picture that was given up
+}
+
+void Picture::text(double x, double y, double size, const std::string& line) {
+  cairo_t* pen = page_->pen;
+  cairo_select_font_face(pen, "sans-serif", CAIRO_FONT_SLANT_NORMAL, CAIRO_FONT_WEIGHT_NORMAL);
+  cairo_set_font_size(pen, size);
+  cairo_text_extents_t extents;
+  cairo_text_extents(pen, line.c_str(), &extents);
+  cairo_set_source_rgb(pen, 0.1, 0.1, 0.1);
+  cairo_move_to(pen, x - extents.width / 2 - extents.x_bearing, y);
+  cairo_show_text(pen, line.c_str());
+}
+
+void Picture::image(double x, double y, double width, const std::vector<std::uint8_t>& pixels,
+                    std::int64_t side) {
+  const int count = static_cast<int>(side);
+  cairo_surface_t* from = cairo_image_surface_create(CAIRO_FORMAT_RGB24, count, count);
+  unsigned char* rows = cairo_image_surface_get_data(from);
+  const int stride = cairo_image_surface_get_stride(from);
+  for (int i = 0; i < count * count; ++i) {
+    const std::uint8_t* rgb = &pixels[static_cast<std::size_t>(3 * i)];
+    const std::uint32_t pixel = static_cast<std::uint32_t>(rgb[0]) << 16U |
+                                static_cast<std::uint32_t>(rgb[1]) << 8U | rgb[2];
+    *reinterpret_cast<std::uint32_t*>(rows + i / count * stride + i % count * 4) = pixel;
+  }
+  cairo_surface_mark_dirty(from);
+  cairo_t* pen = page_->pen;
+  cairo_save(pen);
+  cairo_translate(pen, x, y);
+  cairo_scale(pen, width / static_cast<double>(side), width / static_cast<double>(side));
+  cairo_set_source_surface(pen, from, 0, 0);
+  cairo_pattern_set_filter(cairo_get_source(pen), CAIRO_FILTER_NEAREST);
+  cairo_paint(pen);
+  cairo_restore(pen);
+  cairo_surface_destroy(from);
+}
+
+void Picture::write() {
+  cairo_status_t status = cairo_status(page_->pen);
+  if (page_->is_svg) {
+    cairo_surface_finish(page_->surface);
+    if (status == CAIRO_STATUS_SUCCESS) status = cairo_surface_status(page_->surface);
+  } else if (status == CAIRO_STATUS_SUCCESS) {
+    status = cairo_surface_write_to_png(page_->surface, page_->unfinished.c_str());
+  }
+  if (status == CAIRO_STATUS_SUCCESS &&
+      std::rename(page_->unfinished.c_str(), page_->path.c_str()) == 0) {
+    return;
+  }
+  const char* why =
+      status == CAIRO_STATUS_SUCCESS ? "it cannot be renamed" : cairo_status_to_string(status);
+  throw RuntimeFault(page_->flag + ": cannot write " + page_->path + ": " + why);
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,67 @@
+// `tessera data sample vit`: a picture of the first images that a model is trained on.
+
+#include <cmath>
+#include <cstdio>
+#include <memory>
+
+#include "commands.h"
+#include "flags.h"
+#include "picture.h"
+#include "vit/data.h"
+
+namespace tessera::cli {
+
+namespace {
+
+struct Flags {
+  std::string data;
+  std::string out = "grid.png";
+  bool no_flip = false;
+};
+
+/// Ten images with their labels, in two rows.
+void draw_sample(const Flags& flags) {
+  constexpr std::int64_t kImages = 10;
+  constexpr std::int64_t kColumns = 5;
+  constexpr std::int64_t kSide = 32;
+  constexpr double kImage = 192;
+  constexpr double kGap = 24;
+  constexpr double kLabel = 32;
+  constexpr double kFont = 20;
+  Picture picture("--out", flags.out, kGap + kColumns * (kImage + kGap),
+                  kGap + kImages / kColumns * (kLabel + kImage + kGap));
+  const data::Dataset images = vit::training_data(flags.data, !flags.no_flip);
+  const std::vector<std::string> classes = data::cifar10_classes(flags.data);
+  for (std::int64_t i = 0; i < kImages; ++i) {
+    const data::Record record = images.read(i);
+    const auto label = std::get<std::vector<std::int32_t>>(record[1].values)[0];
+    const double x = kGap + static_cast<double>(i % kColumns) * (kImage + kGap);
+    const double y = kGap + static_cast<double>(i / kColumns) * (kLabel + kImage + kGap);
+    const std::string name = classes[static_cast<std::size_t>(label)];
+    const std::string number = std::to_string(label);
+    picture.text(x + kImage / 2, y + kFont, kFont,
+                 "Label: " + number + (name == number ? "" : " (" + name + ")"));
+    picture.image(x, y + kLabel, kImage, std::get<std::vector<std::uint8_t>>(record[0].values),
+                  kSide);
+  }
+  picture.write();
+  std::printf("written to %s\n", flags.out.c_str());
+}
+
+}  // namespace
+
+void add_data(CLI::App& app) {
+  CLI::App* data = app.add_subcommand("data", "look at training data");
+  data->require_subcommand(1);
+  CLI::App* sample = data->add_subcommand("sample", "draw what a model is trained on");
+  sample->require_subcommand(1);
+  CLI::App* vit = sample->add_subcommand("vit", "ten images with their labels");
+  auto flags = std::make_shared<Flags>();
+  vit->add_option("--data", flags->data, "a folder with the files of CIFAR-10")->required();
+  vit->add_option("--out", flags->out, "the picture, .png or .svg")->capture_default_str();
+  vit->add_flag("--no-flip", flags->no_flip, "do not mirror images at random")
+      ->disable_flag_override();
+  vit->callback([flags] { draw_sample(*flags); });
+}
+
+}  // namespace tessera::cli
