@@ -219,11 +219,12 @@ void export_checkpoint(const std::string& folder, const std::string& target,
                      .wanted = "a path where nothing is",
                      .cure = "choose another path, or remove what is there"});
   }
+  auto arrays = below(index, options.subtree, path, where);
   SavedFiles files(path, index);
   Disk& disk = local_disk();
   Unfinished unfinished(disk, to);
   disk.make_folder(unfinished.place(), to);
-  const Export work{disk, files, below(index, options.subtree, path, where), unfinished};
+  const Export work{disk, files, std::move(arrays), unfinished};
   if (options.format == ExportFormat::orbax) {
     export_orbax(work);
   } else {

@@ -91,6 +91,8 @@ class Runs {
                        [](const IndexRange& range) { return range.start >= range.limit; });
   }
 
+  std::int64_t run_bytes() const { return run_; }
+
   /// visit(offset in `from`, offset in `to`, bytes), in the order of both.
   template <typename Visit>
   void each(Visit visit) const {
@@ -150,14 +152,28 @@ const InputFile& SavedFiles::open(const std::string& name) {
 }
 
 void read_part(SavedFiles& files, const IndexedArray& array, const std::vector<IndexRange>& wanted,
-               std::span<std::byte> elements) {
+               std::span<std::byte> elements, HeldTiles* held) {
   for (const SavedTile& tile : array.tiles) {
     const Runs runs(tile.index, wanted, static_cast<std::int64_t>(size_bytes(array.type.dtype)));
     if (runs.is_empty()) continue;
     TileBytes bytes(files.open(tile.file), array, tile);
+    const auto part = [&](std::int64_t to, std::int64_t size) {
+      return elements.subspan(static_cast<std::size_t>(to), static_cast<std::size_t>(size));
+    };
+    if (held == nullptr || runs.run_bytes() >= kBlockBytes) {
+      runs.each([&](std::int64_t from, std::int64_t to, std::int64_t size) {
+        bytes.copy(from, part(to, size));
+      });
+      continue;
+    }
+    const auto [place, is_new] = held->try_emplace(&tile);
+    if (is_new) {
+      place->second.resize(static_cast<std::size_t>(bytes_of(tile, array.type.dtype)));
+      bytes.copy(0, place->second);
+    }
     runs.each([&](std::int64_t from, std::int64_t to, std::int64_t size) {
-      bytes.copy(from,
-                 elements.subspan(static_cast<std::size_t>(to), static_cast<std::size_t>(size)));
+      std::memcpy(part(to, size).data(), place->second.data() + from,
+                  static_cast<std::size_t>(size));
     });
   }
 }

@@ -28,9 +28,13 @@ class SavedFiles {
   std::map<std::string, std::unique_ptr<InputFile>> open_;
 };
 
+/// Saved tiles that are held whole in memory because several parts take a little of each block.
+using HeldTiles = std::map<const SavedTile*, std::vector<std::byte>>;
+
 /// Fills `elements`, which are the part `wanted` of the array, row-major, from the tiles that have
-/// it. Reads the blocks with bytes of it only. Throws UserError where a block is damaged.
+/// it. Reads the blocks with bytes of it only; with `held`, where other parts will need the same
+/// blocks, the whole tile. Throws UserError where a block is damaged.
 void read_part(SavedFiles& files, const IndexedArray& array, const std::vector<IndexRange>& wanted,
-               std::span<std::byte> elements);
+               std::span<std::byte> elements, HeldTiles* held = nullptr);
 
 }  // namespace tessera::checkpoint

@@ -90,10 +90,14 @@ std::vector<Array> restore_arrays(const std::string& folder,
   parallel_for(targets.size(), num_threads(), [&](std::size_t i) {
     const RestoreTarget& target = targets[i];
     const IndexedArray& saved = *index.find(target.name);
+    // One process for all devices needs every block, and for several of its tiles.
+    HeldTiles held;
+    HeldTiles* const shared =
+        process_count() == 1 && !target.sharding.is_fully_replicated() ? &held : nullptr;
     arrays[i] = make_array_from_callback(
         target.type, target.sharding,
         [&](const std::vector<IndexRange>& part, std::span<std::byte> elements) {
-          read_part(files, saved, part, elements);
+          read_part(files, saved, part, elements, shared);
         },
         where);
   });

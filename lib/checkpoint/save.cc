@@ -175,9 +175,15 @@ void all_or_none(const std::string& path, const std::function<void()>& body) {
     failure = std::current_exception();
   }
   const std::vector<std::int64_t> failed = process_allgather(failure ? 1 : 0);
-  if (failure) std::rethrow_exception(failure);
   const auto first = std::find(failed.begin(), failed.end(), 1);
   if (first == failed.end()) return;
+  // Nobody throws before all know that they should: what is thrown ends the talks of the others.
+  try {
+    process_allgather(1);
+  } catch (const RuntimeFault&) {
+    // One that knows has thrown.
+  }
+  if (failure) std::rethrow_exception(failure);
   throw RuntimeFault("cannot write " + path + ": process " +
                      std::to_string(first - failed.begin()) + " could not write its part");
 }

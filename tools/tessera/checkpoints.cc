@@ -22,18 +22,34 @@ Checkpoints::Checkpoints(const TrainFlags& flags, std::string name, const json& 
   if (!steps.empty()) resumed_ = steps.back();
 }
 
+namespace {
+
+/// The members of `a` that `b` has not, or has with another value: `depth 4, layers 2`.
+std::string differences(const json& a, const json& b) {
+  std::string text;
+  for (const auto& [name, value] : a.items()) {
+    if (b.contains(name) && b[name] == value) continue;
+    text += (text.empty() ? "" : ", ") + name + " " + value.dump();
+  }
+  return text.empty() ? "none of these" : text;
+}
+
+}  // namespace
+
 void Checkpoints::check_run(std::int64_t step) const {
   const std::string path = checkpoint::step_path(flags_.checkpoint, step);
-  const checkpoint::Metadata saved = checkpoint::read_info(path).metadata;
-  for (const auto& [name, value] : metadata_) {
-    const auto found = saved.find(name);
-    if (found != saved.end() && found->second == value) continue;
-    throw UserError(
-        {.what = "--resume: the checkpoint is of another model",
-         .found = path + ": " + name + " " + (found == saved.end() ? "is not told" : found->second),
-         .wanted = value,
-         .cure = "train with the model and the sizes of the checkpoint, or choose "
-                 "another folder"});
+  checkpoint::Metadata saved = checkpoint::read_info(path).metadata;
+  json found = json::parse(saved["config"], nullptr, false);
+  if (!found.is_object()) found = json::object();
+  json wanted = json::parse(metadata_.at("config"));
+  found["model"] = saved["model"];
+  wanted["model"] = metadata_.at("model");
+  if (found != wanted) {
+    throw UserError({.what = "--resume: the checkpoint is of another model",
+                     .found = path + ": " + differences(found, wanted),
+                     .wanted = differences(wanted, found),
+                     .cure = "train with the model and the sizes of the checkpoint, or choose "
+                             "another folder"});
   }
   if (step < flags_.steps) return;
   throw UserError({.what = "--steps: the checkpoint has that many steps already",
