@@ -5,8 +5,10 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include <tessera/tree.h>
 
@@ -91,6 +93,8 @@ void unbox(const Walk& tree);
 std::vector<Array> device_put(const Walk& tree, const Shardings& shardings,
                               DevicePutOptions options, const std::source_location& where);
 void block_until_ready(const Walk& tree, const std::source_location& where);
+std::vector<NamedSharding> leaf_shardings(Walk tree, const Shardings& shardings,
+                                          const std::source_location& where);
 }  // namespace detail
 
 template <typename T>
@@ -138,13 +142,47 @@ T block_until_ready(const T& tree, std::source_location where = std::source_loca
   return tree;
 }
 
+/// Where each leaf is asked to lie. What `shardings` do not say is where the leaf lies or, of an
+/// abstract one, every device of the current mesh.
+template <typename T>
+std::vector<NamedSharding> leaf_shardings(
+    const T& tree, const Shardings& shardings,
+    std::source_location where = std::source_location::current()) {
+  return detail::leaf_shardings(detail::walked(tree, detail::Walk::Want::paths), shardings, where);
+}
+
 /// What one device holds of an array.
 struct Shard {
   std::int64_t device;            // its id
   std::vector<IndexRange> index;  // of the array, one range per dimension
   std::int64_t replica_id;        // how many devices before it hold the same
   Array data;
+
+  /// The elements of `data`, row-major and as the machine has them, a bool as one byte; valid as
+  /// long as `data` is held. Throws UserError when it was given away.
+  std::span<const std::byte> bytes(
+      std::source_location where = std::source_location::current()) const;
 };
+
+namespace detail {
+using FillTile = void (*)(void* target, const std::vector<IndexRange>& index,
+                          std::span<std::byte> elements);
+Array make_array(const Type& type, const NamedSharding& sharding, FillTile fill, void* target,
+                 const std::source_location& where);
+}  // namespace detail
+
+/// An array whose tiles `fill` writes: it is called once for each distinct tile that this process
+/// holds, with the part of the array that the tile is and its elements, as Shard::bytes() has them.
+template <std::invocable<const std::vector<IndexRange>&, std::span<std::byte>> F>
+Array make_array_from_callback(const Type& type, const NamedSharding& sharding, F fill,
+                               std::source_location where = std::source_location::current()) {
+  return detail::make_array(
+      type, sharding,
+      [](void* target, const std::vector<IndexRange>& index, std::span<std::byte> elements) {
+        (*static_cast<F*>(target))(index, elements);
+      },
+      &fill, where);
+}
 
 // --- pictures
 

@@ -1,141 +1,182 @@
+#include "checkpoint/safetensors.h"
+
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <limits>
-#include <xxhash.h>
 
 #include <tessera/checkpoint.h>
 #include <tessera/engine.h>
 #include <tessera/error.h>
 
+#include "checkpoint/disk.h"
+#include "checkpoint/elements.h"
+#include "checkpoint/json.h"
+
 namespace tessera::checkpoint {
 
 namespace {
 
-const char* safetensors_name(DType dtype) {
-  switch (dtype) {
-    case DType::boolean:
-      return "BOOL";
-    case DType::i32:
-      return "I32";
-    case DType::u32:
-      return "U32";
-    case DType::bf16:
-      return "BF16";
-    case DType::f32:
-      return "F32";
-    case DType::f64:
-      break;
-  }
-  return "F64";
+constexpr const char* kMetadata = "__metadata__";
+constexpr std::int64_t kSizeBytes = 8;
+constexpr std::int64_t kMostHeaderBytes = 100'000'000;  // what other readers take
+
+HeaderEntry entry_of(const std::string& name, const Json& value) {
+  HeaderEntry entry{.name = name, .type = {}};
+  entry.type = {dtype_of_safetensors(text_at(value, "dtype")), shape_at(value, "shape")};
+  const Json& offsets = member(value, "data_offsets");
+  if (!offsets.is_array() || offsets.size() != 2) throw BadText("data_offsets are not two numbers");
+  entry.begin = whole_number(offsets[0]);
+  entry.end = whole_number(offsets[1]);
+  if (entry.begin > entry.end || entry.end - entry.begin != size_bytes(entry.type))
+    throw BadText("data_offsets do not fit the shape");
+  return entry;
 }
 
-template <typename T>
-std::string bytes_as(const Array& array) {
-  const std::vector<T> elements = array.to_vector<T>();
-  return {reinterpret_cast<const char*>(elements.data()), elements.size() * sizeof(T)};
-}
-
-std::string bytes_of(const Array& array) {
-  switch (array.dtype()) {
-    case DType::boolean:
-      return bytes_as<std::uint8_t>(array);
-    case DType::i32:
-      return bytes_as<std::int32_t>(array);
-    case DType::u32:
-      return bytes_as<std::uint32_t>(array);
-    case DType::bf16:
-      return bytes_as<bfloat16>(array);
-    case DType::f32:
-      return bytes_as<float>(array);
-    case DType::f64:
-      break;
-  }
-  return bytes_as<double>(array);
-}
-
-void sort_by_name(std::vector<NamedArray>& arrays) {
-  std::sort(arrays.begin(), arrays.end(),
-            [](const NamedArray& a, const NamedArray& b) { return a.name < b.name; });
-}
-
-std::string quoted(const std::string& text) {
-  std::string result = "\"";
-  for (char c : text) {
-    if (c == '"' || c == '\\') result += '\\';
-    result += c;
-  }
-  return result + "\"";
-}
-
-/// All NaNs count as one value: which NaN an operation gives is not part of its meaning.
-void unify_nans(DType dtype, std::string& bytes) {
-  auto unify = [&]<typename T>(T nan) {
-    for (std::size_t at = 0; at + sizeof(T) <= bytes.size(); at += sizeof(T)) {
-      T value;
-      std::memcpy(&value, bytes.data() + at, sizeof(T));
-      if (value != value) std::memcpy(bytes.data() + at, &nan, sizeof(T));
-    }
-  };
-  if (dtype == DType::bf16) unify(bfloat16(std::numeric_limits<float>::quiet_NaN()));
-  if (dtype == DType::f32) unify(std::numeric_limits<float>::quiet_NaN());
-  if (dtype == DType::f64) unify(std::numeric_limits<double>::quiet_NaN());
+void check_metadata(const Json& metadata) {
+  const bool is_texts =
+      metadata.is_object() && std::all_of(metadata.begin(), metadata.end(),
+                                          [](const Json& value) { return value.is_string(); });
+  if (!is_texts) throw BadText("__metadata__ is no object of texts");
 }
 
 }  // namespace
 
-void write_safetensors(const std::string& path, std::vector<NamedArray> arrays) {
-  sort_by_name(arrays);
-  std::string header = "{";
-  std::vector<std::string> data;
-  std::size_t offset = 0;
-  for (const NamedArray& item : arrays) {
-    data.push_back(bytes_of(item.array));
-    const std::size_t end = offset + data.back().size();
-    header += (offset == 0 && header.size() == 1 ? "" : ",") + quoted(item.name) +
-              ":{\"dtype\":\"" + safetensors_name(item.array.dtype()) +
-              "\",\"shape\":" + to_string(item.array.shape()) + ",\"data_offsets\":[" +
-              std::to_string(offset) + "," + std::to_string(end) + "]}";
-    offset = end;
-  }
-  // With one process per device all of them take part in reading the arrays.
-  if (process_index() != 0) return;
-  header += "}";
-  header.append((8 - header.size() % 8) % 8, ' ');
-  const auto header_size = static_cast<std::uint64_t>(header.size());
-  const std::string unfinished = path + ".tmp";
-  std::ofstream file(unfinished, std::ios::binary);
-  file.write(reinterpret_cast<const char*>(&header_size), sizeof(header_size));
-  file.write(header.data(), static_cast<std::streamsize>(header.size()));
-  for (const std::string& bytes : data) {
-    file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  }
-  file.close();
-  if (!file || std::rename(unfinished.c_str(), path.c_str()) != 0) {
-    std::remove(unfinished.c_str());
-    throw RuntimeFault("cannot write " + path + ": " + std::strerror(errno));
+void lay_out(std::vector<HeaderEntry>& entries) {
+  std::sort(entries.begin(), entries.end(), [](const HeaderEntry& a, const HeaderEntry& b) {
+    const std::size_t x = size_bytes(a.type.dtype);
+    const std::size_t y = size_bytes(b.type.dtype);
+    return x != y ? x > y : a.name < b.name;
+  });
+  std::int64_t offset = 0;
+  for (HeaderEntry& entry : entries) {
+    entry.begin = offset;
+    entry.end = offset += size_bytes(entry.type);
   }
 }
 
-std::string fingerprint(std::vector<NamedArray> arrays) {
-  sort_by_name(arrays);
-  XXH3_state_t* state = XXH3_createState();
-  XXH3_128bits_reset(state);
-  for (const NamedArray& item : arrays) {
-    const std::string head = item.name + " " + to_string(item.array.type()) + "\n";
-    XXH3_128bits_update(state, head.data(), head.size());
-    std::string bytes = bytes_of(item.array);
-    unify_nans(item.array.dtype(), bytes);
-    XXH3_128bits_update(state, bytes.data(), bytes.size());
+std::string header_text(const std::vector<HeaderEntry>& entries,
+                        const std::map<std::string, std::string>& metadata) {
+  Json object = Json::object();
+  if (!metadata.empty()) object[kMetadata] = metadata;
+  for (const HeaderEntry& entry : entries) {
+    object[entry.name] = {{"dtype", safetensors_name(entry.type.dtype)},
+                          {"shape", entry.type.shape},
+                          {"data_offsets", {entry.begin, entry.end}}};
   }
-  const XXH128_hash_t hash = XXH3_128bits_digest(state);
-  XXH3_freeState(state);
-  char text[33];
-  std::snprintf(text, sizeof(text), "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
-                static_cast<unsigned long long>(hash.low64));
-  return text;
+  std::string json = dump_json(object);
+  json.append((8 - json.size() % 8) % 8, ' ');
+  const auto size = static_cast<std::uint64_t>(json.size());
+  std::string text(kSizeBytes, '\0');
+  std::memcpy(text.data(), &size, sizeof(size));
+  return text + json;
+}
+
+Header parse_header(std::string_view json, std::int64_t file_size) {
+  Header header{.size = kSizeBytes + static_cast<std::int64_t>(json.size()), .entries = {}};
+  const Json object = parse_json(json);
+  if (!object.is_object()) throw BadText("the header is no object");
+  for (const auto& [name, value] : object.items()) {
+    if (name == kMetadata) {
+      check_metadata(value);
+    } else {
+      header.entries.push_back(entry_of(name, value));
+    }
+  }
+  std::sort(header.entries.begin(), header.entries.end(),
+            [](const HeaderEntry& a, const HeaderEntry& b) {
+              return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+            });
+  std::int64_t reached = 0;
+  for (const HeaderEntry& entry : header.entries) {
+    if (entry.begin != reached) throw BadText("the arrays overlap, or leave a gap");
+    reached = entry.end;
+  }
+  const std::int64_t found = file_size - header.size;
+  if (reached != found) {
+    throw BadText("its arrays have " + std::to_string(reached) + " bytes, and " +
+                  std::to_string(found) + " follow the header");
+  }
+  return header;
+}
+
+Header read_header(const InputFile& file) {
+  std::uint64_t size = 0;
+  if (!file.read(std::as_writable_bytes(std::span(&size, 1)), 0))
+    throw BadText("it has less than 8 bytes");
+  if (size > static_cast<std::uint64_t>(file.size() - kSizeBytes))
+    throw BadText("the header is longer than the file");
+  if (size > static_cast<std::uint64_t>(kMostHeaderBytes)) throw BadText("the header is too long");
+  std::string json(static_cast<std::size_t>(size), '\0');
+  if (!file.read(std::as_writable_bytes(std::span(json)), kSizeBytes))
+    throw BadText("the header is longer than the file");
+  return parse_header(json, file.size());
+}
+
+void write_safetensors(const std::string& path, const std::vector<NamedArray>& arrays,
+                       std::source_location where) {
+  std::vector<HeaderEntry> entries;
+  std::map<std::string, const Array*> by_name;
+  for (const NamedArray& item : arrays) {
+    entries.push_back({.name = item.name, .type = item.array.type(where)});
+    by_name[item.name] = &item.array;
+  }
+  check_names(arrays, "write_safetensors", where);
+  lay_out(entries);
+  const std::string header = header_text(entries);
+  // With one process per device all of them take part in reading the arrays.
+  const bool is_writer = process_index() == 0;
+  std::optional<Unfinished> unfinished;
+  std::optional<OutputFile> file;
+  if (is_writer) {
+    unfinished.emplace(local_disk(), path);
+    file.emplace(local_disk(), unfinished->place(), path);
+    file->write(std::as_bytes(std::span(header)), 0);
+  }
+  for (const HeaderEntry& entry : entries) {
+    const std::string elements = elements_of(*by_name.at(entry.name), where);
+    if (!is_writer) continue;
+    file->write(std::as_bytes(std::span(elements)),
+                static_cast<std::int64_t>(header.size()) + entry.begin);
+  }
+  if (!is_writer) return;
+  file->sync();
+  unfinished->commit();
+}
+
+namespace {
+
+Array read_entry(const InputFile& file, const Header& header, const HeaderEntry& entry,
+                 const std::source_location& where) {
+  return make_array_from_callback(
+      entry.type, NamedSharding(),
+      [&](const std::vector<IndexRange>&, std::span<std::byte> elements) {
+        if (!file.read(elements, header.size + entry.begin)) throw BadText("it is cut off");
+        const bool is_valid = entry.type.dtype != DType::boolean ||
+                              std::all_of(elements.begin(), elements.end(),
+                                          [](std::byte value) { return value <= std::byte{1}; });
+        if (!is_valid) throw BadText("an element of " + entry.name + " is neither true nor false");
+      },
+      where);
+}
+
+}  // namespace
+
+std::vector<NamedArray> read_safetensors(const std::string& path, std::source_location where) {
+  const InputFile file("read_safetensors", path);
+  try {
+    const Header header = read_header(file);
+    std::vector<NamedArray> arrays;
+    for (const HeaderEntry& entry : header.entries) {
+      arrays.push_back({.name = entry.name, .array = read_entry(file, header, entry, where)});
+    }
+    sort_by_name(arrays);
+    return arrays;
+  } catch (const BadText& error) {
+    throw UserError({.what = "read_safetensors: the file cannot be read",
+                     .where = where,
+                     .found = path + ": " + error.what(),
+                     .wanted = "a whole file in the safetensors format",
+                     .cure = "get the file again from where it was made"});
+  }
 }
 
 }  // namespace tessera::checkpoint

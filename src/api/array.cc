@@ -276,6 +276,27 @@ std::vector<Shard> Array::addressable_shards(std::source_location where) const {
   return shards;
 }
 
+std::span<const std::byte> Shard::bytes(std::source_location where) const {
+  const run::Tiles tiles = detail::tiles_of(data, where);
+  require(tiles.size() == 1, "a shard is one tile");
+  return {tiles[0]->data(), static_cast<std::size_t>(tiles[0]->size())};
+}
+
+Array detail::make_array(const Type& type, const NamedSharding& sharding, FillTile fill,
+                         void* target, const std::source_location& where) {
+  const Placement* placement = placement_of(
+      type, sharding.mesh,
+      to_sharding(sharding.mesh, sharding.spec, type, "make_array_from_callback", where));
+  run::Tiles tiles;
+  for (const std::int64_t tile : held_tiles(*placement)) {
+    const Box box = placement->layout.box(tile);
+    const std::int64_t bytes = size_bytes(Type{type.dtype, box.size});
+    tiles.push_back(std::make_shared<run::Buffer>(bytes));
+    fill(target, ranges_of(box), {tiles.back()->data(), static_cast<std::size_t>(bytes)});
+  }
+  return make_concrete(placement, std::move(tiles));
+}
+
 const Array& Array::block_until_ready(std::source_location where) const {
   detail::tiles_of(*this, where);
   return *this;

@@ -193,6 +193,30 @@ std::vector<Array> device_put(const Walk& tree, const Shardings& shardings,
   return placed;
 }
 
+std::vector<NamedSharding> leaf_shardings(Walk tree, const Shardings& shardings,
+                                          const std::source_location& where) {
+  const std::vector<std::string>& paths = tree.paths();
+  check_paths(shardings, paths, "leaf_shardings", where);
+  MeshChoice choice{Span(where)};
+  for (const Shardings::Entry& entry : shardings.entries()) choice.add(entry.mesh, "the shardings");
+  std::vector<NamedSharding> result;
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    const Walk::Leaf& leaf = tree.leaves()[i];
+    const std::optional<Sharding> asked =
+        asked_sharding(shardings, paths[i], leaf.info, leaf.array->type(where), choice.mesh(),
+                       "leaf_shardings of " + paths[i], where);
+    if (!asked && leaf.array->is_concrete()) {
+      result.push_back(leaf.array->sharding(where));
+      continue;
+    }
+    NamedSharding named;
+    named.mesh = choice.mesh();
+    if (asked) named.spec = to_spec(named.mesh, *asked);
+    result.push_back(std::move(named));
+  }
+  return result;
+}
+
 namespace {
 
 [[noreturn]] void fail_untranslated(const PartitionSpec& spec, const Mesh& mesh,

@@ -309,10 +309,11 @@ std::vector<TaskTime> Engine::stop_timeline() {
 
 namespace {
 
-/// A donated buffer that another array still holds must not be written.
+/// A donated buffer that another array still holds must not be written. Taking one more hold before
+/// they are counted waits for the reads of threads that have let go.
 void make_private(Tiles& tiles) {
   for (BufferPtr& tile : tiles) {
-    if (tile.use_count() == 1) continue;
+    if (const BufferPtr counted = tile; counted.use_count() == 2) continue;
     auto copy = std::make_shared<Buffer>(tile->size());
     std::memcpy(copy->data(), tile->data(), static_cast<std::size_t>(tile->size()));
     tile = std::move(copy);

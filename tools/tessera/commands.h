@@ -10,6 +10,8 @@ void add_mlp(CLI::App& train, CLI::App& show);
 void add_pipeline(CLI::App& train, CLI::App& show);
 void add_vit(CLI::App& train, CLI::App& show);
 
+/// `tessera checkpoint`.
+void add_checkpoint(CLI::App& app);
 /// `tessera data`.
 void add_data(CLI::App& app);
 /// `tessera reshard`.

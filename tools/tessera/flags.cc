@@ -137,6 +137,17 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
   command.add_option("--dump", flags.dump, "write initial parameters and first gradients here");
   command.add_option("--profile", flags.profile,
                      "write where the time of the steps goes into this folder");
+  CLI::Option* checkpoint = command.add_option("--checkpoint", flags.checkpoint,
+                                               "save the state in this folder, at the end");
+  add_whole_number(command, flags.every,
+                   {.name = "--every", .text = "save each time after so many steps as well"})
+      ->needs(checkpoint);
+  add_whole_number(command, flags.keep,
+                   {.name = "--keep", .text = "checkpoints to keep, the latest; default: all"})
+      ->needs(checkpoint);
+  command.add_flag("--resume", flags.resume, "go on from the last checkpoint, if there is one")
+      ->disable_flag_override()
+      ->needs(checkpoint);
   add_choice(command, flags.progress, "--progress", {"auto", "off"},
              "a progress bar on a terminal");
 }

@@ -28,6 +28,10 @@ struct TrainFlags {
   std::string json;
   std::string dump;
   std::string profile;
+  std::string checkpoint;
+  std::int64_t every = 0;  // 0: at the end only
+  std::int64_t keep = 0;   // 0: all
+  bool resume = false;
   std::string progress = "auto";
   bool isolated = false;
   double timeout_s = 60;

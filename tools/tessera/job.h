@@ -10,6 +10,7 @@
 #include <tessera/optim.h>
 #include <tessera/tessera.h>
 
+#include "checkpoints.h"
 #include "report.h"
 #include "show.h"
 
@@ -129,24 +130,30 @@ void train(J& job, TrainFlags flags, const JobInfo& info, const Mesh& devices) {
   job.load(report);
   const auto init = init_of(job);
   const Key key(flags.seed);
-  const Shardings shardings = state_shardings(flags, mesh, info, eval_shape(init, key));
-  auto state = jit(init, {.out_shardings = shardings, .name = "init"})(key);
+  const auto shapes = eval_shape(init, key);
+  const Shardings shardings = state_shardings(flags, mesh, info, shapes);
+  Checkpoints checkpoints(flags, info.name, job.config());
+  const std::int64_t first = checkpoints.resumed().value_or(0);
+  auto state = checkpoints.resumed() ? checkpoints.restore(shapes, shardings, report)
+                                     : jit(init, {.out_shardings = shardings, .name = "init"})(key);
   if (!flags.dump.empty()) dump(flags.dump, job, state, place(job.batch(0), mesh, info));
   auto step = make_step(job);
   report.planned(step.lower(state, place(job.batch(0), mesh, info)).compile().memory());
   float last_loss = 0;
-  for (std::int64_t i = 0; i < flags.steps; ++i) {
+  for (std::int64_t i = first; i < flags.steps; ++i) {
     const auto batch = place(job.batch(i), mesh, info);
     reset_collective_counts();
-    report.begin_profile(i);
+    report.begin_profile(i, first);
     report.begin_step();
     Array loss;
     std::tie(state, loss) = step(std::move(state), batch);
     last_loss = loss.item<float>();
     report.end_step(i, last_loss);
     job.after_step(i, state.params, report);
+    checkpoints.after_step(i + 1, state, last_loss);
   }
   report.end_profile();
+  checkpoints.finish(report);
   nlohmann::json extra = extra_of(job.config(), checkpoint::named_arrays(state.params));
   job.finish(state.params, last_loss, report, extra);
   report.write_json(info.report_name, step.compiled(), std::move(extra));

@@ -1,5 +1,5 @@
 // The command line: `tessera train MODEL ...`, `tessera show MODEL ...`,
-// `tessera data ...`, `tessera reshard ...`, `tessera schedule ...`.
+// `tessera data ...`, `tessera checkpoint ...`, `tessera reshard ...`, `tessera schedule ...`.
 
 #include <CLI/CLI.hpp>
 
@@ -21,6 +21,7 @@ int run(int argc, char** argv) {
   tessera::cli::add_pipeline(*train, *show);
   tessera::cli::add_vit(*train, *show);
   tessera::cli::add_data(app);
+  tessera::cli::add_checkpoint(app);
   tessera::cli::add_reshard(app);
   tessera::cli::add_schedule(app);
   try {

@@ -124,9 +124,9 @@ std::vector<Row> region_rows(const std::vector<RegionTime>& regions, double step
 
 }  // namespace
 
-void Report::begin_profile(std::int64_t step) {
+void Report::begin_profile(std::int64_t step, std::int64_t first) {
   // The first two steps warm up caches and memory.
-  if (flags_.profile.empty() || step != std::min<std::int64_t>(2, flags_.steps - 1)) return;
+  if (flags_.profile.empty() || step != std::min(first + 2, flags_.steps - 1)) return;
   profiled_from_ = step_ms_.size();
   start_profile();
 }

@@ -33,8 +33,8 @@ class Report {
   /// Times one step: call before it, and after it with its loss.
   void begin_step();
   void end_step(std::int64_t step, float loss);
-  /// Times the regions of the steps, but for the first two, where --profile asks.
-  void begin_profile(std::int64_t step);
+  /// Times the regions of the steps, but for the first two after `first`, where --profile asks.
+  void begin_profile(std::int64_t step, std::int64_t first);
   void end_profile();
   /// A line of its own on standard output.
   void line(const std::string& text);

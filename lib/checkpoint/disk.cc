@@ -1,0 +1,161 @@
+#include "checkpoint/disk.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <tessera/error.h>
+
+namespace tessera::checkpoint {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+[[noreturn]] void fail(const std::string& what, const std::string& path, int reason) {
+  throw RuntimeFault("cannot " + what + " " + path + ": " + std::strerror(reason));
+}
+
+}  // namespace
+
+int Disk::create(const std::string& path, const std::string& shown) {
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file < 0) fail("write", shown, errno);
+  return file;
+}
+
+void Disk::write(int file, std::span<const std::byte> bytes, std::int64_t offset,
+                 const std::string& shown) {
+  while (!bytes.empty()) {
+    const ssize_t written = pwrite(file, bytes.data(), bytes.size(), offset);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("write", shown, errno);
+    if (written == 0) fail("write", shown, ENOSPC);
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    offset += written;
+  }
+}
+
+void Disk::sync(int file, const std::string& shown) {
+  if (fsync(file) != 0) fail("write", shown, errno);
+}
+
+void Disk::make_folder(const std::string& path, const std::string& shown) {
+  if (mkdir(path.c_str(), 0777) != 0) fail("make the folder", shown, errno);
+}
+
+void Disk::sync_folder(const std::string& path, const std::string& shown) {
+  const int folder = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) fail("write", shown, errno);
+  const int result = fsync(folder);
+  const int reason = errno;
+  close(folder);
+  // Some file systems have nothing to write back for a folder.
+  if (result != 0 && reason != EINVAL) fail("write", shown, reason);
+}
+
+void Disk::replace(const std::string& from, const std::string& to) {
+  if (rename(from.c_str(), to.c_str()) == 0) return;
+  // A folder with files is no target of rename(): the two change places.
+  const bool is_taken = errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR;
+  if (!is_taken || renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) != 0) {
+    fail("replace", to, errno);
+  }
+}
+
+Disk& local_disk() {
+  static Disk disk;
+  return disk;
+}
+
+Unfinished::Unfinished(Disk& disk, std::string path)
+    : disk_(disk), path_(std::move(path)), place_(hidden_name(path_, "unfinished")) {
+  remove_quietly(place_);
+}
+
+Unfinished::~Unfinished() { remove_quietly(place_); }
+
+void Unfinished::commit() {
+  disk_.replace(place_, path_);
+  disk_.sync_folder(parent_of(path_), path_);
+}
+
+OutputFile::OutputFile(Disk& disk, const std::string& path, std::string shown)
+    : disk_(disk), shown_(std::move(shown)), file_(disk.create(path, shown_)) {}
+
+OutputFile::~OutputFile() { close(file_); }
+
+void OutputFile::write(std::span<const std::byte> bytes, std::int64_t offset) {
+  disk_.write(file_, bytes, offset, shown_);
+}
+
+void OutputFile::sync() { disk_.sync(file_, shown_); }
+
+void write_text(Disk& disk, const std::string& path, const std::string& shown,
+                const std::string& text) {
+  OutputFile file(disk, path, shown);
+  file.write(std::as_bytes(std::span(text)), 0);
+  file.sync();
+}
+
+InputFile::InputFile(std::string reader, std::string path)
+    : reader_(std::move(reader)),
+      path_(std::move(path)),
+      file_(open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
+  const int reason = errno;
+  struct stat status {};
+  if (file_ >= 0 && fstat(file_, &status) == 0 && S_ISREG(status.st_mode)) {
+    size_ = status.st_size;
+    return;
+  }
+  if (file_ >= 0) close(file_);
+  if (file_ < 0 && reason != ENOENT && reason != ENOTDIR) {
+    throw RuntimeFault(reader_ + ": cannot read " + path_ + ": " + std::strerror(reason));
+  }
+  throw UserError({.what = reader_ + ": a file is missing",
+                   .found = file_ < 0 ? "no " + path_ : path_ + ", which is no file",
+                   .wanted = "the files that were saved together",
+                   .cure = "check the path; `tessera checkpoint ls` lists what a folder has"});
+}
+
+InputFile::~InputFile() { close(file_); }
+
+bool InputFile::read(std::span<std::byte> bytes, std::int64_t offset) const {
+  while (!bytes.empty()) {
+    const ssize_t count = pread(file_, bytes.data(), bytes.size(), offset);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      throw RuntimeFault(reader_ + ": cannot read " + path_ + ": " + std::strerror(errno));
+    }
+    if (count == 0) return false;
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+    offset += count;
+  }
+  return true;
+}
+
+std::string InputFile::text() const {
+  std::string text(static_cast<std::size_t>(size_), '\0');
+  if (!read(std::as_writable_bytes(std::span(text)), 0)) text.clear();
+  return text;
+}
+
+std::string parent_of(const std::string& path) {
+  const std::string parent = fs::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+void remove_quietly(const std::string& path) {
+  std::error_code ignored;
+  fs::remove_all(path, ignored);
+}
+
+std::string hidden_name(const std::string& path, const std::string& state) {
+  const fs::path whole(path);
+  return (whole.parent_path() / ("." + whole.filename().string() + "." + state)).string();
+}
+
+}  // namespace tessera::checkpoint

@@ -1,0 +1,93 @@
+#include "checkpoint/elements.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <set>
+#include <xxhash.h>
+
+#include <tessera/error.h>
+
+namespace tessera::checkpoint {
+
+namespace {
+
+template <typename T>
+std::string bytes_as(const Array& array, const std::source_location& where) {
+  const std::vector<T> elements = array.to_vector<T>(where);
+  return {reinterpret_cast<const char*>(elements.data()), elements.size() * sizeof(T)};
+}
+
+/// All NaNs count as one value: which NaN an operation gives is not part of its meaning.
+void unify_nans(DType dtype, std::string& bytes) {
+  auto unify = [&]<typename T>(T nan) {
+    for (std::size_t at = 0; at + sizeof(T) <= bytes.size(); at += sizeof(T)) {
+      T value;
+      std::memcpy(&value, bytes.data() + at, sizeof(T));
+      if (value != value) std::memcpy(bytes.data() + at, &nan, sizeof(T));
+    }
+  };
+  if (dtype == DType::bf16) unify(bfloat16(std::numeric_limits<float>::quiet_NaN()));
+  if (dtype == DType::f32) unify(std::numeric_limits<float>::quiet_NaN());
+  if (dtype == DType::f64) unify(std::numeric_limits<double>::quiet_NaN());
+}
+
+}  // namespace
+
+void sort_by_name(std::vector<NamedArray>& arrays) {
+  std::sort(arrays.begin(), arrays.end(),
+            [](const NamedArray& a, const NamedArray& b) { return a.name < b.name; });
+}
+
+void check_names(const std::vector<NamedArray>& arrays, const std::string& subject,
+                 const std::source_location& where) {
+  std::set<std::string> names = {"__metadata__"};
+  for (const NamedArray& item : arrays) {
+    if (names.insert(item.name).second) continue;
+    throw UserError({.what = subject + ": the name of an array is taken",
+                     .where = where,
+                     .found = item.name == "__metadata__" ? "__metadata__, a word of the format"
+                                                          : item.name + " a second time",
+                     .wanted = "different names",
+                     .cure = "give each array a name of its own"});
+  }
+}
+
+std::string elements_of(const Array& array, const std::source_location& where) {
+  switch (array.dtype(where)) {
+    case DType::boolean:
+      return bytes_as<std::uint8_t>(array, where);
+    case DType::i32:
+      return bytes_as<std::int32_t>(array, where);
+    case DType::u32:
+      return bytes_as<std::uint32_t>(array, where);
+    case DType::bf16:
+      return bytes_as<bfloat16>(array, where);
+    case DType::f32:
+      return bytes_as<float>(array, where);
+    case DType::f64:
+      break;
+  }
+  return bytes_as<double>(array, where);
+}
+
+std::string fingerprint(std::vector<NamedArray> arrays) {
+  sort_by_name(arrays);
+  XXH3_state_t* state = XXH3_createState();
+  XXH3_128bits_reset(state);
+  for (const NamedArray& item : arrays) {
+    const std::string head = item.name + " " + to_string(item.array.type()) + "\n";
+    XXH3_128bits_update(state, head.data(), head.size());
+    std::string bytes = elements_of(item.array, std::source_location());
+    unify_nans(item.array.dtype(), bytes);
+    XXH3_128bits_update(state, bytes.data(), bytes.size());
+  }
+  const XXH128_hash_t hash = XXH3_128bits_digest(state);
+  XXH3_freeState(state);
+  char text[33];
+  std::snprintf(text, sizeof(text), "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
+                static_cast<unsigned long long>(hash.low64));
+  return text;
+}
+
+}  // namespace tessera::checkpoint

@@ -1,0 +1,237 @@
+// Checkpoints in the formats of others.
+#include <filesystem>
+
+#include <tessera/checkpoint.h>
+#include <tessera/error.h>
+
+#include "checkpoint/disk.h"
+#include "checkpoint/index.h"
+#include "checkpoint/json.h"
+#include "checkpoint/read_tile.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/save.h"
+
+namespace tessera::checkpoint {
+
+namespace {
+
+/// A checkpoint that is read, and the folder that is written.
+struct Export {
+  Disk& disk;
+  SavedFiles& files;
+  std::vector<std::pair<std::string, const IndexedArray*>> arrays;  // with their new names
+  const Unfinished& target;
+
+  void write_file(const std::string& name, const std::string& text) const {
+    write_text(disk, target.place() + "/" + name, target.path() + "/" + name, text);
+  }
+  std::vector<std::byte> elements(const IndexedArray& array) const {
+    std::vector<IndexRange> whole;
+    for (const std::int64_t size : array.type.shape) whole.push_back({0, size});
+    std::vector<std::byte> bytes(static_cast<std::size_t>(size_bytes(array.type)));
+    read_part(files, array, whole, bytes);
+    return bytes;
+  }
+};
+
+// --- safetensors
+
+std::string padded(std::size_t number) {
+  const std::string text = std::to_string(number);
+  return std::string(5 - std::min<std::size_t>(5, text.size()), '0') + text;
+}
+
+using Group = std::vector<std::size_t>;  // arrays of one file
+
+std::vector<Group> groups_of(const Export& work, std::int64_t file_bytes) {
+  std::vector<Group> groups(1);
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < work.arrays.size(); ++i) {
+    const std::int64_t size = size_bytes(work.arrays[i].second->type);
+    if (!groups.back().empty() && bytes + size > file_bytes) {
+      groups.emplace_back();
+      bytes = 0;
+    }
+    groups.back().push_back(i);
+    bytes += size;
+  }
+  return groups;
+}
+
+void write_group(const Export& work, const Group& group, const std::string& name) {
+  std::vector<HeaderEntry> entries;
+  std::map<std::string, const IndexedArray*> by_name;
+  for (const std::size_t i : group) {
+    const auto& [new_name, array] = work.arrays[i];
+    entries.push_back({.name = new_name, .type = array->type});
+    by_name[new_name] = array;
+  }
+  lay_out(entries);
+  const std::string header = header_text(entries, {{"format", "pt"}});
+  OutputFile file(work.disk, work.target.place() + "/" + name, work.target.path() + "/" + name);
+  file.write(std::as_bytes(std::span(header)), 0);
+  for (const HeaderEntry& entry : entries) {
+    file.write(work.elements(*by_name.at(entry.name)),
+               static_cast<std::int64_t>(header.size()) + entry.begin);
+  }
+  file.sync();
+}
+
+void export_safetensors(const Export& work, std::int64_t file_bytes) {
+  const std::vector<Group> groups = groups_of(work, file_bytes);
+  Json weight_map = Json::object();
+  std::int64_t total = 0;
+  for (std::size_t k = 0; k < groups.size(); ++k) {
+    const std::string name =
+        "model-" + padded(k + 1) + "-of-" + padded(groups.size()) + ".safetensors";
+    for (const std::size_t i : groups[k]) {
+      weight_map[work.arrays[i].first] = name;
+      total += size_bytes(work.arrays[i].second->type);
+    }
+    write_group(work, groups[k], name);
+  }
+  const Json index = {{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}};
+  work.write_file("model.safetensors.index.json", dump_json(index));
+}
+
+// --- Orbax: Zarr arrays of one chunk each, and _METADATA with the tree
+
+const char* zarr_name(DType dtype) {
+  switch (dtype) {
+    case DType::boolean:
+      return "|b1";
+    case DType::i32:
+      return "<i4";
+    case DType::u32:
+      return "<u4";
+    case DType::bf16:
+      return "bfloat16";
+    case DType::f32:
+      return "<f4";
+    case DType::f64:
+      break;
+  }
+  return "<f8";
+}
+
+std::vector<std::string> keys_of(const std::string& path) {
+  std::vector<std::string> keys(1);
+  for (const char c : path) {
+    if (c == '/') {
+      keys.emplace_back();
+    } else {
+      keys.back() += c;
+    }
+  }
+  return keys;
+}
+
+std::string python_text(const std::string& key) {
+  std::string text = "'";
+  for (const char c : key) {
+    if (c == '\'' || c == '\\') text += '\\';
+    text += c;
+  }
+  return text + "'";
+}
+
+void write_zarr(const Export& work, const std::string& folder, const IndexedArray& array) {
+  work.disk.make_folder(work.target.place() + "/" + folder, work.target.path() + "/" + folder);
+  Shape chunks = array.type.shape;
+  std::string chunk_name;
+  for (std::int64_t& size : chunks) {
+    size = std::max<std::int64_t>(1, size);
+    chunk_name += chunk_name.empty() ? "0" : ".0";
+  }
+  const Json zarray = {{"chunks", chunks},
+                       {"compressor", nullptr},
+                       {"dimension_separator", "."},
+                       {"dtype", zarr_name(array.type.dtype)},
+                       {"fill_value", nullptr},
+                       {"filters", nullptr},
+                       {"order", "C"},
+                       {"shape", array.type.shape},
+                       {"zarr_format", 2}};
+  work.write_file(folder + "/.zarray", dump_json(zarray));
+  const std::vector<std::byte> elements = work.elements(array);
+  if (elements.empty()) return;
+  const std::string name = "/" + folder + "/" + (chunk_name.empty() ? "0" : chunk_name);
+  OutputFile file(work.disk, work.target.place() + name, work.target.path() + name);
+  file.write(elements, 0);
+  file.sync();
+}
+
+void export_orbax(const Export& work) {
+  Json tree = Json::object();
+  for (const auto& [name, array] : work.arrays) {
+    std::string folder;
+    std::string tuple;
+    Json keys = Json::array();
+    const std::vector<std::string> parts = keys_of(name);
+    for (const std::string& key : parts) {
+      folder += (folder.empty() ? "" : ".") + key;
+      tuple += (tuple.empty() ? "" : ", ") + python_text(key);
+      keys.push_back({{"key", key}, {"key_type", 2}});
+    }
+    if (parts.size() == 1) tuple += ",";
+    tree["(" + tuple + ")"] = {
+        {"key_metadata", keys},
+        {"value_metadata", {{"value_type", "np.ndarray"}, {"skip_deserialize", false}}}};
+    write_zarr(work, folder, *array);
+  }
+  work.write_file("_METADATA", dump_json({{"tree_metadata", tree},
+                                          {"use_ocdbt", false},
+                                          {"use_zarr3", false},
+                                          {"store_array_data_equal_to_fill_value", true},
+                                          {"custom_metadata", nullptr}}));
+}
+
+/// The arrays below a path, without it.
+std::vector<std::pair<std::string, const IndexedArray*>> below(const Index& index,
+                                                               const std::string& subtree,
+                                                               const std::string& path,
+                                                               const std::source_location& where) {
+  std::vector<std::pair<std::string, const IndexedArray*>> arrays;
+  for (const IndexedArray& array : index.arrays) {
+    if (subtree.empty()) arrays.emplace_back(array.name, &array);
+    if (!subtree.empty() && array.name.starts_with(subtree + "/"))
+      arrays.emplace_back(array.name.substr(subtree.size() + 1), &array);
+  }
+  if (!arrays.empty()) return arrays;
+  throw UserError({.what = "export_checkpoint: the checkpoint has no arrays there",
+                   .where = where,
+                   .found = subtree.empty() ? "none at all" : "none below " + subtree,
+                   .wanted = "the path of a subtree, as params",
+                   .cure = "`tessera checkpoint ls " + path + "` lists the arrays"});
+}
+
+}  // namespace
+
+void export_checkpoint(const std::string& folder, const std::string& target,
+                       const ExportOptions& options, std::source_location where) {
+  const std::string path = plain_path(folder);
+  const std::string to = plain_path(target);
+  const Index index = read_index(path);
+  if (std::filesystem::exists(to)) {
+    throw UserError({.what = "export_checkpoint: something is in this place already",
+                     .where = where,
+                     .found = to,
+                     .wanted = "a path where nothing is",
+                     .cure = "choose another path, or remove what is there"});
+  }
+  auto arrays = below(index, options.subtree, path, where);
+  SavedFiles files(path, index);
+  Disk& disk = local_disk();
+  Unfinished unfinished(disk, to);
+  disk.make_folder(unfinished.place(), to);
+  const Export work{disk, files, std::move(arrays), unfinished};
+  if (options.format == ExportFormat::orbax) {
+    export_orbax(work);
+  } else {
+    export_safetensors(work, options.file_bytes);
+  }
+  disk.sync_folder(unfinished.place(), to);
+  unfinished.commit();
+}
+
+}  // namespace tessera::checkpoint

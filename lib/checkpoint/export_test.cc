@@ -1,0 +1,154 @@
+// Files for others, and files of others.
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/json.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/test_support.h"
+
+namespace tessera::checkpoint {
+namespace {
+
+Tree tree_of(const std::vector<NamedArray>& arrays) {
+  Tree tree;
+  for (const NamedArray& item : arrays) tree[item.name] = item.array;
+  return tree;
+}
+
+TEST(Safetensors, HasBf16AsItIs) {
+  const std::vector<bfloat16> values = {bfloat16(1.5F), bfloat16(-0.0F), bfloat16(0x1p-130F)};
+  const std::string path = test_folder() + "/bf16.safetensors";
+  write_safetensors(path, {{"x", array(values)}});
+  const std::string file = read_file(path);
+  std::uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, file.data(), sizeof(header_bytes));
+  const std::string header = file.substr(8, header_bytes);
+  EXPECT_EQ(nlohmann::json::parse(header),
+            nlohmann::json::parse(R"({"x":{"dtype":"BF16","shape":[3],"data_offsets":[0,6]}})"));
+  ASSERT_EQ(file.size(), 8 + header_bytes + 6);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, file.data() + 8 + header_bytes + 2 * i, sizeof(bits));
+    EXPECT_EQ(bits, values[i].bits());
+  }
+}
+
+TEST(Safetensors, ReadsWhatItWrites) {
+  const std::string path = test_folder() + "/all.safetensors";
+  const Tree tree = sample_tree();
+  write_safetensors(path, named_arrays(tree));
+  EXPECT_TRUE(has_same_bits(tree_of(read_safetensors(path)), tree));
+  EXPECT_EQ(fs::directory_iterator(fs::path(path).parent_path())->path(), path);
+  EXPECT_THROW(write_safetensors(path, {{"a", ones({})}, {"a", ones({})}}), UserError);
+  EXPECT_TRUE(has_same_bits(tree_of(read_safetensors(path)), tree));
+}
+
+/// The reason why a header with this text is refused; empty when it is taken.
+std::string refusal(const std::string& json, std::int64_t data_bytes) {
+  try {
+    parse_header(json, 8 + static_cast<std::int64_t>(json.size()) + data_bytes);
+    return {};
+  } catch (const BadText& error) {
+    return error.what();
+  }
+}
+
+TEST(Safetensors, RefusesHeadersThatAreWrong) {
+  const auto entry = [](const std::string& dtype, const std::string& shape,
+                        const std::string& offsets) {
+    return R"({"x":{"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":)" +
+           offsets + "}}";
+  };
+  EXPECT_EQ(refusal(entry("F32", "[2]", "[0,8]"), 8), "");
+  EXPECT_EQ(refusal(R"({"__metadata__":{"a":"b"}})", 0), "");
+  EXPECT_NE(refusal("{", 0).find("it is no JSON: "), std::string::npos);
+  EXPECT_EQ(refusal("[]", 0), "the header is no object");
+  EXPECT_EQ(refusal(R"({"__metadata__":{"a":1}})", 0), "__metadata__ is no object of texts");
+  EXPECT_EQ(refusal(R"({"x":1})", 0), "an object with dtype is something else");
+  EXPECT_EQ(refusal(R"({"x":{"dtype":"F32"}})", 0), "the member shape is missing");
+  EXPECT_EQ(refusal(entry("F16", "[2]", "[0,4]"), 4),
+            "the type \"F16\" is none of BOOL, I32, U32, BF16, F32, F64");
+  EXPECT_EQ(refusal(entry("F32", "[2]", "[0,4]"), 4), "data_offsets do not fit the shape");
+  EXPECT_EQ(refusal(entry("F32", "[2]", "[8,0]"), 8), "data_offsets do not fit the shape");
+  EXPECT_EQ(refusal(entry("F32", "[2]", "[0]"), 8), "data_offsets are not two numbers");
+  EXPECT_EQ(refusal(entry("F32", "[-2]", "[0,8]"), 8), "a whole number is something else");
+  EXPECT_EQ(refusal(entry("F32", "[4611686018427387904,4,0]", "[0,0]"), 0), "shape is too large");
+  EXPECT_EQ(refusal(entry("F32", "[99999999999999999999]", "[0,0]"), 0),
+            "a whole number is something else");
+  EXPECT_EQ(refusal(entry("F32", "[2]", "[4,12]"), 12), "the arrays overlap, or leave a gap");
+  EXPECT_EQ(refusal(entry("F32", "[2]", "[0,8]"), 9),
+            "its arrays have 8 bytes, and 9 follow the header");
+  EXPECT_EQ(refusal(R"({"a":1,"a":2})", 0), "the name \"a\" stands twice");
+  EXPECT_EQ(refusal(std::string(200'000, '['), 0), "it is nested too deep");
+}
+
+TEST(Safetensors, RefusesFilesThatAreCut) {
+  const std::string path = test_folder() + "/x.safetensors";
+  write_safetensors(path, {{"x", ones({4})}});
+  const std::string good = read_file(path);
+  for (std::size_t size = 0; size < good.size(); ++size) {
+    write_file(path, good.substr(0, size));
+    EXPECT_THROW(read_safetensors(path), UserError) << size;
+  }
+  write_file(path, good + " ");
+  EXPECT_THROW(read_safetensors(path), UserError);
+  EXPECT_THROW(read_safetensors(path + ".nowhere"), UserError);
+  EXPECT_THROW(read_safetensors(fs::path(path).parent_path().string()), UserError);
+}
+
+TEST(Export, WritesWholeArraysWithAnIndex) {
+  const std::string folder = test_folder();
+  const Mesh mesh = make_mesh({{"a", 3}});
+  Tree tree;
+  for (const auto& [name, x] : sample_tree()) {
+    tree["params/" + name] = x.rank() > 0 ? device_put(x, NamedSharding(mesh, P{"a"})) : x;
+  }
+  tree["other"] = ones({2});
+  save(folder + "/saved", tree);
+  export_checkpoint(folder + "/saved", folder + "/all");
+  export_checkpoint(folder + "/saved", folder + "/params",
+                    {.subtree = "params", .file_bytes = 100'000});
+  EXPECT_TRUE(has_same_bits(
+      tree_of(read_safetensors(folder + "/all/model-00001-of-00001.safetensors")), tree));
+  const auto index =
+      nlohmann::json::parse(read_file(folder + "/params/model.safetensors.index.json"));
+  Tree found;
+  std::set<std::string> files;
+  for (const auto& [name, file] : index["weight_map"].items()) {
+    files.insert(file);
+    found[name] = tree_of(read_safetensors(folder + "/params/" + std::string(file))).at(name);
+  }
+  EXPECT_EQ(files.size(), 3U);
+  EXPECT_TRUE(has_same_bits(found, sample_tree()));
+}
+
+TEST(Export, WritesAFolderOfZarrArrays) {
+  const std::string folder = test_folder();
+  save(folder + "/saved", Tree{{"a/w", array<float>({1, 2, 3, 4}, {2, 2})}, {"n", scalar(7)}});
+  export_checkpoint(folder + "/saved", folder + "/orbax", {.format = ExportFormat::orbax});
+  const auto files = files_below(folder + "/orbax");
+  EXPECT_EQ(files.size(), 7U);
+  const float values[] = {1, 2, 3, 4};
+  EXPECT_EQ(files.at("a.w/0.0"),
+            std::string(reinterpret_cast<const char*>(values), sizeof(values)));
+  const auto zarray = nlohmann::json::parse(files.at("a.w/.zarray"));
+  EXPECT_EQ(zarray["shape"], nlohmann::json({2, 2}));
+  EXPECT_EQ(zarray["dtype"], "<f4");
+  const auto tree = nlohmann::json::parse(files.at("_METADATA"))["tree_metadata"];
+  EXPECT_EQ(tree["('a', 'w')"]["key_metadata"][1]["key"], "w");
+  EXPECT_TRUE(tree.contains("('n',)"));
+}
+
+TEST(Export, LeavesWhatIsThere) {
+  const std::string folder = test_folder();
+  save(folder + "/saved", sample_tree());
+  write_file(folder + "/taken", "mine");
+  const auto before = files_below(folder);
+  EXPECT_THROW(export_checkpoint(folder + "/saved", folder + "/taken"), UserError);
+  EXPECT_THROW(export_checkpoint(folder + "/saved", folder + "/new", {.subtree = "nothing"}),
+               UserError);
+  EXPECT_EQ(files_below(folder), before);
+}
+
+}  // namespace
+}  // namespace tessera::checkpoint

@@ -1,0 +1,70 @@
+// The index of a checkpoint: which tiles it has, where they lie, and the checksums of everything.
+//
+// A checkpoint is a folder with the file checkpoint.json and one safetensors file per device that
+// holds tiles. The index ends with the checksum of all that stands before it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <tessera/checkpoint.h>
+#include <tessera/mesh.h>
+
+namespace tessera::checkpoint {
+
+inline constexpr const char* kIndexName = "checkpoint.json";
+/// Each block of a tile has a checksum of its own, so that a part can be read and checked alone.
+inline constexpr std::int64_t kBlockBytes = std::int64_t{64} << 10;
+
+struct SavedTile {
+  std::string file;
+  std::vector<IndexRange> index;         // of the array
+  std::int64_t offset = 0;               // of its first byte in the file
+  std::vector<std::uint64_t> checksums;  // of its blocks
+};
+
+struct IndexedArray {
+  std::string name;
+  Type type;
+  std::vector<SavedTile> tiles;  // that cover the array, each element once
+};
+
+struct SavedFile {
+  std::int64_t size = 0;
+  std::int64_t header_size = 0;  // the bytes before the elements
+  std::uint64_t header_checksum = 0;
+};
+
+struct Index {
+  std::int64_t step = 0;
+  std::optional<double> metric;
+  Metadata metadata;
+  std::vector<IndexedArray> arrays;  // sorted by name
+  std::map<std::string, SavedFile> files;
+
+  const IndexedArray* find(const std::string& name) const;
+};
+
+std::uint64_t checksum(std::span<const std::byte> bytes);
+/// Of each block.
+std::vector<std::uint64_t> block_checksums(std::span<const std::byte> bytes);
+
+Shape sizes_of(const std::vector<IndexRange>& index);
+std::int64_t bytes_of(const SavedTile& tile, DType dtype);
+
+std::string to_text(const Index& index);
+/// Throws BadText for what to_text() does not write.
+Index parse_index(std::string_view text);
+/// Of the checkpoint in this folder; throws UserError.
+Index read_index(const std::string& folder);
+
+/// Arrays and files of one process, which another one adds to its index.
+std::string part_to_text(const Index& part);
+void add_part(Index& index, std::string_view text);
+
+}  // namespace tessera::checkpoint

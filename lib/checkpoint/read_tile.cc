@@ -1,0 +1,181 @@
+#include "checkpoint/read_tile.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <tessera/error.h>
+
+namespace tessera::checkpoint {
+
+namespace {
+
+[[noreturn]] void fail_damaged(const std::string& found) {
+  throw UserError(
+      {.what = "checkpoint: a file is damaged",
+       .found = found,
+       .wanted = "the bytes that were saved",
+       .cure = "restore another step; `tessera checkpoint verify` tells what is whole"});
+}
+
+/// The bytes of a tile, of which whole blocks are read and checked.
+class TileBytes {
+ public:
+  TileBytes(const InputFile& file, const IndexedArray& array, const SavedTile& tile)
+      : file_(file), array_(array), tile_(tile), size_(bytes_of(tile, array.type.dtype)) {}
+
+  void copy(std::int64_t from, std::span<std::byte> to) {
+    while (!to.empty()) {
+      const std::int64_t block = from / kBlockBytes;
+      const std::int64_t begin = block * kBlockBytes;
+      const auto size = static_cast<std::size_t>(std::min(kBlockBytes, size_ - begin));
+      std::size_t taken = size;
+      if (from == begin && to.size() >= size) {
+        load(block, to.first(size));
+      } else {
+        if (loaded_ != block) {
+          scratch_.resize(size);
+          loaded_ = -1;
+          load(block, scratch_);
+          loaded_ = block;
+        }
+        const auto skipped = static_cast<std::size_t>(from - begin);
+        taken = std::min(to.size(), size - skipped);
+        std::memcpy(to.data(), scratch_.data() + skipped, taken);
+      }
+      from += static_cast<std::int64_t>(taken);
+      to = to.subspan(taken);
+    }
+  }
+
+ private:
+  void load(std::int64_t block, std::span<std::byte> to) const {
+    const std::int64_t begin = tile_.offset + block * kBlockBytes;
+    const bool is_whole = file_.read(to, begin);
+    if (is_whole && checksum(to) == tile_.checksums[static_cast<std::size_t>(block)]) return;
+    fail_damaged(file_.path() + ": bytes " + std::to_string(begin) + " to " +
+                 std::to_string(begin + static_cast<std::int64_t>(to.size())) + ", of the array " +
+                 array_.name + (is_whole ? ", have another checksum" : ", are cut off"));
+  }
+
+  const InputFile& file_;
+  const IndexedArray& array_;
+  const SavedTile& tile_;
+  std::int64_t size_;
+  std::vector<std::byte> scratch_;
+  std::int64_t loaded_ = -1;
+};
+
+/// Two boxes of an array and what both have, as runs of bytes that are adjacent in both.
+class Runs {
+ public:
+  Runs(const std::vector<IndexRange>& from, const std::vector<IndexRange>& to, std::int64_t element)
+      : from_(from), to_(to), run_(element) {
+    for (std::size_t dim = 0; dim < from.size(); ++dim) {
+      both_.push_back(
+          {std::max(from[dim].start, to[dim].start), std::min(from[dim].limit, to[dim].limit)});
+    }
+    from_strides_ = strides(sizes_of(from), element);
+    to_strides_ = strides(sizes_of(to), element);
+    // Dimensions that are whole in both boxes join the one before them.
+    outer_ = both_.size();
+    bool is_whole = true;
+    while (outer_ > 0 && is_whole) {
+      --outer_;
+      run_ *= both_[outer_].limit - both_[outer_].start;
+      is_whole = both_[outer_] == from[outer_] && both_[outer_] == to[outer_];
+    }
+  }
+
+  bool is_empty() const {
+    return std::any_of(both_.begin(), both_.end(),
+                       [](const IndexRange& range) { return range.start >= range.limit; });
+  }
+
+  std::int64_t run_bytes() const { return run_; }
+
+  /// visit(offset in `from`, offset in `to`, bytes), in the order of both.
+  template <typename Visit>
+  void each(Visit visit) const {
+    if (is_empty()) return;
+    Shape at;
+    for (const IndexRange& range : both_) at.push_back(range.start);
+    while (true) {
+      visit(offset(at, from_, from_strides_), offset(at, to_, to_strides_), run_);
+      std::size_t dim = outer_;
+      while (dim > 0 && ++at[dim - 1] == both_[dim - 1].limit) {
+        --dim;
+        at[dim] = both_[dim].start;
+      }
+      if (dim == 0) return;
+    }
+  }
+
+ private:
+  static Shape strides(const Shape& sizes, std::int64_t element) {
+    Shape result = row_major_strides(sizes);
+    for (std::int64_t& stride : result) stride *= element;
+    return result;
+  }
+  static std::int64_t offset(const Shape& at, const std::vector<IndexRange>& box,
+                             const Shape& strides) {
+    std::int64_t bytes = 0;
+    for (std::size_t dim = 0; dim < at.size(); ++dim)
+      bytes += (at[dim] - box[dim].start) * strides[dim];
+    return bytes;
+  }
+
+  const std::vector<IndexRange>& from_;
+  const std::vector<IndexRange>& to_;
+  std::vector<IndexRange> both_;
+  Shape from_strides_, to_strides_;
+  std::size_t outer_;  // dimensions that are walked through
+  std::int64_t run_;   // bytes
+};
+
+}  // namespace
+
+const InputFile& SavedFiles::open(const std::string& name) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::unique_ptr<InputFile>& file = open_[name];
+  if (file != nullptr) return *file;
+  auto opened = std::make_unique<InputFile>("checkpoint", folder_ + "/" + name);
+  const SavedFile& saved = index_.files.at(name);
+  if (opened->size() != saved.size) {
+    fail_damaged(opened->path() + " has " + std::to_string(opened->size()) + " bytes, not " +
+                 std::to_string(saved.size));
+  }
+  std::vector<std::byte> header(static_cast<std::size_t>(saved.header_size));
+  if (!opened->read(header, 0) || checksum(header) != saved.header_checksum)
+    fail_damaged(opened->path() + ": the header has another checksum");
+  file = std::move(opened);
+  return *file;
+}
+
+void read_part(SavedFiles& files, const IndexedArray& array, const std::vector<IndexRange>& wanted,
+               std::span<std::byte> elements, HeldTiles* held) {
+  for (const SavedTile& tile : array.tiles) {
+    const Runs runs(tile.index, wanted, static_cast<std::int64_t>(size_bytes(array.type.dtype)));
+    if (runs.is_empty()) continue;
+    TileBytes bytes(files.open(tile.file), array, tile);
+    const auto part = [&](std::int64_t to, std::int64_t size) {
+      return elements.subspan(static_cast<std::size_t>(to), static_cast<std::size_t>(size));
+    };
+    if (held == nullptr || runs.run_bytes() >= kBlockBytes) {
+      runs.each([&](std::int64_t from, std::int64_t to, std::int64_t size) {
+        bytes.copy(from, part(to, size));
+      });
+      continue;
+    }
+    const auto [place, is_new] = held->try_emplace(&tile);
+    if (is_new) {
+      place->second.resize(static_cast<std::size_t>(bytes_of(tile, array.type.dtype)));
+      bytes.copy(0, place->second);
+    }
+    runs.each([&](std::int64_t from, std::int64_t to, std::int64_t size) {
+      std::memcpy(part(to, size).data(), place->second.data() + from,
+                  static_cast<std::size_t>(size));
+    });
+  }
+}
+
+}  // namespace tessera::checkpoint

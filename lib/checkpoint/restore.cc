@@ -1,0 +1,190 @@
+#include <algorithm>
+
+#include <tessera/checkpoint.h>
+#include <tessera/engine.h>
+#include <tessera/error.h>
+
+#include "checkpoint/index.h"
+#include "checkpoint/json.h"
+#include "checkpoint/parallel.h"
+#include "checkpoint/read_tile.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/save.h"
+
+namespace tessera::checkpoint {
+
+namespace {
+
+/// Differences of one kind, the first few of them by name.
+class Differences {
+ public:
+  explicit Differences(const char* kind) : kind_(kind) {}
+  void add(const std::string& text) {
+    if (count_++ < kShown) text_ += (text_.empty() ? "" : ", ") + text;
+  }
+  std::string text() const {
+    if (count_ == 0) return {};
+    const std::size_t left = count_ - std::min(count_, kShown);
+    return std::string(kind_) + text_ +
+           (left > 0 ? " and " + std::to_string(left) + " more" : std::string());
+  }
+
+ private:
+  static constexpr std::size_t kShown = 4;
+  const char* kind_;
+  std::size_t count_ = 0;
+  std::string text_;
+};
+
+std::string joined(const std::vector<std::string>& parts) {
+  std::string text;
+  for (const std::string& part : parts) {
+    if (!part.empty()) text += (text.empty() ? "" : "; ") + part;
+  }
+  return text;
+}
+
+void check_model(const Index& index, const std::string& path,
+                 const std::vector<RestoreTarget>& targets, RestoreOptions options,
+                 const std::source_location& where) {
+  Differences missing("it lacks ");
+  Differences other("it has ");
+  Differences besides("it has besides ");
+  std::vector<std::string> names;
+  for (const RestoreTarget& target : targets) {
+    names.push_back(target.name);
+    const IndexedArray* saved = index.find(target.name);
+    if (saved == nullptr) {
+      missing.add(target.name + " " + to_string(target.type));
+    } else if (saved->type != target.type) {
+      other.add(target.name + " " + to_string(saved->type) + " instead of " +
+                to_string(target.type));
+    }
+  }
+  std::sort(names.begin(), names.end());
+  for (const IndexedArray& array : index.arrays) {
+    if (options.ignore_others || std::binary_search(names.begin(), names.end(), array.name))
+      continue;
+    besides.add(array.name + " " + to_string(array.type));
+  }
+  const std::string found = joined({missing.text(), other.text(), besides.text()});
+  if (found.empty()) return;
+  throw UserError({.what = "restore: the checkpoint is of another model",
+                   .where = where,
+                   .found = path + ": " + found,
+                   .wanted = "the " + std::to_string(targets.size()) + " arrays of the target",
+                   .cure = "restore with the sizes that were saved; `tessera checkpoint ls " +
+                           path + "` lists them"});
+}
+
+}  // namespace
+
+std::vector<Array> restore_arrays(const std::string& folder,
+                                  const std::vector<RestoreTarget>& targets, RestoreOptions options,
+                                  std::source_location where) {
+  const std::string path = plain_path(folder);
+  const Index index = read_index(path);
+  check_model(index, path, targets, options, where);
+  SavedFiles files(path, index);
+  std::vector<Array> arrays(targets.size());
+  parallel_for(targets.size(), num_threads(), [&](std::size_t i) {
+    const RestoreTarget& target = targets[i];
+    const IndexedArray& saved = *index.find(target.name);
+    // One process for all devices needs every block, and for several of its tiles.
+    HeldTiles held;
+    HeldTiles* const shared =
+        process_count() == 1 && !target.sharding.is_fully_replicated() ? &held : nullptr;
+    arrays[i] = make_array_from_callback(
+        target.type, target.sharding,
+        [&](const std::vector<IndexRange>& part, std::span<std::byte> elements) {
+          read_part(files, saved, part, elements, shared);
+        },
+        where);
+  });
+  return arrays;
+}
+
+CheckpointInfo read_info(const std::string& folder) {
+  const std::string path = plain_path(folder);
+  const Index index = read_index(path);
+  CheckpointInfo info{.step = index.step, .metric = index.metric, .metadata = index.metadata};
+  for (const auto& [name, file] : index.files) {
+    info.bytes += file.size;
+    info.files.push_back(name);
+  }
+  for (const IndexedArray& array : index.arrays) {
+    info.arrays.push_back({.name = array.name,
+                           .type = array.type,
+                           .num_tiles = static_cast<std::int64_t>(array.tiles.size())});
+  }
+  return info;
+}
+
+namespace {
+
+/// What is found when `look` finds something.
+std::string problem_of(const std::function<void()>& look) {
+  try {
+    look();
+  } catch (const UserError& error) {
+    return error.mistake().found;
+  } catch (const RuntimeFault& fault) {
+    return fault.what();
+  } catch (const BadText& error) {
+    return error.what();
+  }
+  return {};
+}
+
+/// Whether the header of a file, which other readers go by, says the same as the index.
+void check_header(const InputFile& file, const std::string& name, const Index& index) {
+  const Header header = read_header(file);
+  std::size_t tiles = 0;
+  for (const IndexedArray& array : index.arrays) {
+    for (const SavedTile& tile : array.tiles) {
+      if (tile.file != name) continue;
+      ++tiles;
+      const Type type{array.type.dtype, sizes_of(tile.index)};
+      const bool is_listed =
+          std::any_of(header.entries.begin(), header.entries.end(), [&](const HeaderEntry& entry) {
+            return entry.name == array.name && entry.type == type &&
+                   header.size + entry.begin == tile.offset;
+          });
+      if (!is_listed)
+        throw BadText(file.path() + ": the header has not " + array.name + " as the index has it");
+    }
+  }
+  if (tiles != header.entries.size())
+    throw BadText(file.path() + ": the header has arrays that the index does not have");
+}
+
+}  // namespace
+
+std::vector<std::string> verify(const std::string& folder) {
+  const std::string path = plain_path(folder);
+  std::vector<std::string> problems;
+  const auto look = [&](const std::function<void()>& body) {
+    const std::string problem = problem_of(body);
+    const bool is_new = std::find(problems.begin(), problems.end(), problem) == problems.end();
+    if (!problem.empty() && is_new) problems.push_back(problem);
+    return problem.empty();
+  };
+  Index index;
+  if (!look([&] { index = read_index(path); })) return problems;
+  SavedFiles files(path, index);
+  std::vector<std::string> bad_files;
+  for (const auto& [name, file] : index.files) {
+    if (!look([&] { check_header(files.open(name), name, index); })) bad_files.push_back(name);
+  }
+  std::vector<std::byte> elements;
+  for (const IndexedArray& array : index.arrays) {
+    for (const SavedTile& tile : array.tiles) {
+      if (std::find(bad_files.begin(), bad_files.end(), tile.file) != bad_files.end()) continue;
+      elements.resize(static_cast<std::size_t>(bytes_of(tile, array.type.dtype)));
+      look([&] { read_part(files, array, tile.index, elements); });
+    }
+  }
+  return problems;
+}
+
+}  // namespace tessera::checkpoint

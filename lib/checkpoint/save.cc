@@ -1,0 +1,261 @@
+#include "checkpoint/save.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include <tessera/engine.h>
+#include <tessera/error.h>
+
+#include "checkpoint/elements.h"
+#include "checkpoint/index.h"
+#include "checkpoint/json.h"
+#include "checkpoint/parallel.h"
+#include "checkpoint/safetensors.h"
+
+namespace tessera::checkpoint {
+
+namespace {
+
+constexpr std::int64_t kPieceBytes = std::int64_t{16} << 20;  // that one thread writes
+constexpr std::int64_t kWriteBytes = std::int64_t{1} << 20;   // stay in a cache until written
+
+/// A tile on its way into a file.
+struct PlannedTile {
+  const Snapshot::Item* array;
+  const Shard* shard;
+  SavedTile saved;
+};
+
+/// The file of one device.
+struct PlannedFile {
+  std::string name;
+  std::string header;
+  std::vector<PlannedTile> tiles;
+};
+
+/// With this name and metadata PyTorch's reader of distributed checkpoints joins the tiles.
+std::string file_name(std::int64_t device) {
+  const std::string number = std::to_string(device + 1);
+  return "shard-" + std::string(5 - std::min<std::size_t>(5, number.size()), '0') + number +
+         "-model-00001-of-00001.safetensors";
+}
+
+Metadata header_metadata(const std::vector<PlannedTile>& tiles) {
+  Json offsets = Json::object();
+  for (const PlannedTile& tile : tiles) {
+    Shape starts;
+    for (const IndexRange& range : tile.shard->index) starts.push_back(range.start);
+    offsets[tile.array->name] = {{"saved_offsets", starts}};
+  }
+  return {{"DCP_SHARDING_INFO", dump_json(offsets)}, {"format", "pt"}};
+}
+
+void lay_out(PlannedFile& file) {
+  std::vector<HeaderEntry> entries;
+  std::map<std::string, PlannedTile*> by_name;
+  for (PlannedTile& tile : file.tiles) {
+    by_name[tile.array->name] = &tile;
+    entries.push_back(
+        {.name = tile.array->name, .type = {tile.array->type.dtype, sizes_of(tile.shard->index)}});
+  }
+  lay_out(entries);
+  file.header = header_text(entries, header_metadata(file.tiles));
+  for (const HeaderEntry& entry : entries) {
+    SavedTile& saved = by_name.at(entry.name)->saved;
+    saved.offset = static_cast<std::int64_t>(file.header.size()) + entry.begin;
+    saved.checksums.resize(
+        static_cast<std::size_t>((entry.end - entry.begin + kBlockBytes - 1) / kBlockBytes));
+  }
+}
+
+std::vector<PlannedFile> plan_files(const Snapshot& state) {
+  std::map<std::int64_t, PlannedFile> by_device;
+  for (const Snapshot::Item& array : state.arrays) {
+    for (const Shard& shard : array.tiles) {
+      PlannedFile& file = by_device[shard.device];
+      file.name = file_name(shard.device);
+      file.tiles.push_back({.array = &array,
+                            .shard = &shard,
+                            .saved = {.file = file.name, .index = shard.index, .checksums = {}}});
+    }
+  }
+  std::vector<PlannedFile> files;
+  for (auto& [device, file] : by_device) {
+    lay_out(file);
+    files.push_back(std::move(file));
+  }
+  return files;
+}
+
+/// A part of a tile, from and to whole blocks.
+struct Piece {
+  OutputFile* file;
+  PlannedTile* tile;
+  std::int64_t begin, end;
+};
+
+void write_piece(const Piece& piece) {
+  const std::span<const std::byte> bytes = piece.tile->shard->bytes();
+  SavedTile& saved = piece.tile->saved;
+  for (std::int64_t at = piece.begin; at < piece.end; at += kWriteBytes) {
+    const auto part =
+        bytes.subspan(static_cast<std::size_t>(at),
+                      static_cast<std::size_t>(std::min(kWriteBytes, piece.end - at)));
+    const std::vector<std::uint64_t> checksums = block_checksums(part);
+    std::copy(checksums.begin(), checksums.end(), saved.checksums.begin() + at / kBlockBytes);
+    piece.file->write(part, saved.offset + at);
+  }
+}
+
+void write_files(Disk& disk, std::vector<PlannedFile>& files, const std::string& place,
+                 const std::string& path, int threads) {
+  std::vector<std::unique_ptr<OutputFile>> open;
+  std::vector<Piece> pieces;
+  for (PlannedFile& file : files) {
+    open.push_back(
+        std::make_unique<OutputFile>(disk, place + "/" + file.name, path + "/" + file.name));
+    open.back()->write(std::as_bytes(std::span(file.header)), 0);
+    for (PlannedTile& tile : file.tiles) {
+      const auto size = static_cast<std::int64_t>(tile.shard->bytes().size());
+      for (std::int64_t at = 0; at < size; at += kPieceBytes)
+        pieces.push_back({open.back().get(), &tile, at, std::min(size, at + kPieceBytes)});
+    }
+  }
+  parallel_for(pieces.size(), threads, [&](std::size_t i) { write_piece(pieces[i]); });
+  parallel_for(open.size(), threads, [&](std::size_t i) { open[i]->sync(); });
+}
+
+/// What these files hold.
+Index index_of(const Snapshot& state, const std::vector<PlannedFile>& files) {
+  Index index{.step = state.options.step,
+              .metric = state.options.metric,
+              .metadata = state.options.metadata,
+              .arrays = {},
+              .files = {}};
+  std::map<std::string, IndexedArray> arrays;
+  for (const Snapshot::Item& array : state.arrays) {
+    if (array.tiles.empty()) continue;
+    arrays[array.name] = {.name = array.name, .type = array.type, .tiles = {}};
+  }
+  for (const PlannedFile& file : files) {
+    const auto header_size = static_cast<std::int64_t>(file.header.size());
+    SavedFile& saved = index.files[file.name];
+    saved = {.size = header_size,
+             .header_size = header_size,
+             .header_checksum = checksum(std::as_bytes(std::span(file.header)))};
+    for (const PlannedTile& tile : file.tiles) {
+      saved.size += static_cast<std::int64_t>(tile.shard->bytes().size());
+      arrays[tile.array->name].tiles.push_back(tile.saved);
+    }
+  }
+  for (auto& [name, array] : arrays) index.arrays.push_back(std::move(array));
+  return index;
+}
+
+std::string part_name(int rank) { return "part-" + std::to_string(rank) + ".json"; }
+
+/// The index, from what all processes have written.
+Index joined_index(const Snapshot& state, const std::string& place) {
+  Index index = index_of(state, {});
+  for (int rank = 0; rank < process_count(); ++rank) {
+    const std::string part = place + "/" + part_name(rank);
+    add_part(index, InputFile("checkpoint", part).text());
+    remove_quietly(part);
+  }
+  return index;
+}
+
+/// Runs a part of the work that all processes do; where it fails in one of them, all throw.
+void all_or_none(const std::string& path, const std::function<void()>& body) {
+  if (process_count() == 1) return body();
+  std::exception_ptr failure;
+  try {
+    body();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  const std::vector<std::int64_t> failed = process_allgather(failure ? 1 : 0);
+  const auto first = std::find(failed.begin(), failed.end(), 1);
+  if (first == failed.end()) return;
+  // Nobody throws before all know that they should: what is thrown ends the talks of the others.
+  try {
+    process_allgather(1);
+  } catch (const RuntimeFault&) {
+    // One that knows has thrown.
+  }
+  if (failure) std::rethrow_exception(failure);
+  throw RuntimeFault("cannot write " + path + ": process " +
+                     std::to_string(first - failed.begin()) + " could not write its part");
+}
+
+void check_place(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const bool is_taken = fs::exists(path, error);
+  const bool is_checkpoint = is_taken && fs::exists(path + "/" + kIndexName, error);
+  if (error) throw RuntimeFault("cannot write " + path + ": " + error.message());
+  if (!is_taken || is_checkpoint || (fs::is_directory(path) && fs::is_empty(path, error))) return;
+  throw UserError({.what = "checkpoint: something else is in this place",
+                   .found = path + ", which is no checkpoint",
+                   .wanted = "a new path, or that of a checkpoint to replace",
+                   .cure = "choose another path"});
+}
+
+}  // namespace
+
+std::string plain_path(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+Snapshot snapshot(const std::vector<NamedArray>& arrays, SaveOptions options,
+                  const std::source_location& where) {
+  check_names(arrays, "checkpoint", where);
+  Snapshot state{.arrays = {}, .options = std::move(options)};
+  for (const NamedArray& item : arrays) {
+    std::vector<Shard> tiles = item.array.addressable_shards(where);
+    const std::int64_t first = item.array.sharding(where).mesh.device_ids()[0];
+    const bool has_elements = item.array.size(where) > 0;
+    // Each tile once, by the first device that has it; of an array without elements one.
+    std::erase_if(tiles, [&](const Shard& shard) {
+      if (process_count() > 1 && shard.device != process_index()) return true;
+      return has_elements ? shard.replica_id != 0 || shard.bytes().empty() : shard.device != first;
+    });
+    state.arrays.push_back({item.name, item.array.type(where), std::move(tiles)});
+  }
+  return state;
+}
+
+void write_checkpoint(Disk& disk, const Snapshot& state, const std::string& path, int threads) {
+  const bool is_first = process_index() == 0;
+  std::optional<Unfinished> unfinished;
+  const std::string place = hidden_name(path, "unfinished");
+  all_or_none(path, [&] {
+    if (!is_first) return;
+    check_place(path);
+    unfinished.emplace(disk, path);
+    disk.make_folder(place, path);
+  });
+  std::vector<PlannedFile> files = plan_files(state);
+  Index index;
+  all_or_none(path, [&] {
+    write_files(disk, files, place, path, threads);
+    index = index_of(state, files);
+    if (process_count() == 1) return;
+    write_text(disk, place + "/" + part_name(process_index()), path, part_to_text(index));
+  });
+  all_or_none(path, [&] {
+    if (!is_first) return;
+    if (process_count() > 1) index = joined_index(state, place);
+    write_text(disk, place + "/" + kIndexName, path + "/" + kIndexName, to_text(index));
+    disk.sync_folder(place, path);
+    unfinished->commit();
+  });
+}
+
+void save_arrays(const std::string& path, const std::vector<NamedArray>& arrays,
+                 const SaveOptions& options, std::source_location where) {
+  write_checkpoint(local_disk(), snapshot(arrays, options, where), plain_path(path), num_threads());
+}
+
+}  // namespace tessera::checkpoint

@@ -1,0 +1,105 @@
+// What tests of checkpoints share.
+#pragma once
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <iterator>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <tessera/checkpoint.h>
+#include <tessera/error.h>
+#include <tessera/ops.h>
+#include <tessera/random.h>
+
+namespace tessera::checkpoint {
+
+namespace fs = std::filesystem;
+
+/// A new empty folder for the running test.
+inline std::string test_folder() {
+  const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+  const fs::path path = fs::path(::testing::TempDir()) /
+                        (std::string("tessera_") + test->test_suite_name() + "_" + test->name());
+  fs::remove_all(path);
+  fs::create_directories(path);
+  return path.string();
+}
+
+inline std::string read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+inline void write_file(const std::string& path, const std::string& text) {
+  fs::remove(path);  // file systems write back at once what is truncated and written again
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+}
+
+/// Names and bytes of all files below a folder.
+inline std::map<std::string, std::string> files_below(const std::string& folder) {
+  std::map<std::string, std::string> files;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
+    const std::string name = fs::relative(entry.path(), folder).string();
+    files[name] = entry.is_regular_file() ? read_file(entry.path().string()) : "a folder";
+  }
+  return files;
+}
+
+using Tree = std::map<std::string, Array>;
+
+/// Arrays of every type, of ranks 0 to 3, with sizes that meshes do not divide; large ones have
+/// several blocks.
+inline Tree sample_tree(std::int64_t seed = 0) {
+  const auto keys = random::split(Key(seed), 5);
+  Tree tree;
+  tree["w"] = random::normal(keys[0], {37, 26});
+  tree["large"] = random::normal(keys[1], {96, 10, 48});
+  tree["half"] = astype(random::normal(keys[2], {12, 5}), DType::bf16);
+  tree["mask"] = random::bernoulli(keys[3], 0.5F, {13});
+  tree["key"] = random::bits(keys[4], {2});
+  tree["step"] = full({}, seed, DType::i32);
+  tree["none"] = zeros({0, 4});
+  tree["double"] = array<double>({0.1 + static_cast<double>(seed), -1e300, 3.0});
+  return tree;
+}
+
+inline std::vector<char> bits_of(const Array& x) {
+  const auto as = [&]<typename T>(T) {
+    const std::vector<T> values = x.to_vector<T>();
+    const auto* bytes = reinterpret_cast<const char*>(values.data());
+    return std::vector<char>(bytes, bytes + values.size() * sizeof(T));
+  };
+  switch (x.dtype()) {
+    case DType::boolean:
+      return as(std::uint8_t{});
+    case DType::i32:
+      return as(std::int32_t{});
+    case DType::u32:
+      return as(std::uint32_t{});
+    case DType::bf16:
+      return as(bfloat16{});
+    case DType::f32:
+      return as(float{});
+    case DType::f64:
+      break;
+  }
+  return as(double{});
+}
+
+inline bool has_same_bits(const Tree& a, const Tree& b) {
+  if (a.size() != b.size()) return false;
+  for (const auto& [name, x] : a) {
+    const auto y = b.find(name);
+    if (y == b.end() || x.type() != y->second.type() || bits_of(x) != bits_of(y->second)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace tessera::checkpoint

@@ -1,0 +1,194 @@
+// Mistakes in saving and restoring.
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <iterator>
+#include <unistd.h>
+
+#include <tessera/checkpoint.h>
+#include <tessera/ops.h>
+
+#include "tests/errors/caught.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Tree = std::map<std::string, Array>;
+
+constexpr const char* kShard = "/shard-00001-model-00001-of-00001.safetensors";
+
+/// A checkpoint of w f32[4] and b i32[2] in a new folder.
+std::string saved() {
+  const fs::path folder =
+      fs::path(::testing::TempDir()) /
+      ("tessera_" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  checkpoint::save((folder / "run").string(), Tree{{"w", ones({4})}, {"b", arange(2)}});
+  return (folder / "run").string();
+}
+
+Tree target() { return {{"w", zeros({4})}, {"b", zeros({2}, DType::i32)}}; }
+
+/// Changes the text of a file.
+void edit(const std::string& path, const std::function<void(std::string&)>& change) {
+  std::ifstream in(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  change(text);
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+TEST(CheckpointErrors, OfAnotherModel) {
+  const std::string run = saved();
+  const Tree other{{"w", zeros({4, 2})}, {"c", zeros({3})}};
+  const Caught error = caught([&] { checkpoint::restore(run, other); });
+  EXPECT_EQ(error.text,
+            "restore: the checkpoint is of another model\n"
+            "  where:  <this line>\n"
+            "  found:  " +
+                run +
+                ": it lacks c f32[3]; it has w f32[4] instead of f32[4,2]; "
+                "it has besides b i32[2]\n"
+                "  wanted: the 2 arrays of the target\n"
+                "  cure:   restore with the sizes that were saved; `tessera checkpoint ls " +
+                run + "` lists them");
+}
+
+TEST(CheckpointErrors, NoCheckpoint) {
+  const std::string run = saved() + "_of_another_day";
+  const Caught error = caught([&] { checkpoint::restore(run, target()); });
+  EXPECT_EQ(error.text,
+            "checkpoint: this is no checkpoint\n"
+            "  found:  no folder " +
+                run +
+                "\n"
+                "  wanted: a folder that was saved\n"
+                "  cure:   check the path; `tessera checkpoint ls` lists what a folder has");
+}
+
+TEST(CheckpointErrors, DamagedElement) {
+  const std::string run = saved();
+  edit(run + kShard, [](std::string& text) { text.back() ^= 1; });
+  const std::string size = std::to_string(fs::file_size(run + kShard));
+  const std::string begin = std::to_string(fs::file_size(run + kShard) - 16);
+  const Caught error = caught([&] { checkpoint::restore(run, target()); });
+  EXPECT_EQ(error.text,
+            "checkpoint: a file is damaged\n"
+            "  found:  " +
+                run + std::string(kShard) + ": bytes " + begin + " to " + size +
+                ", of the array w, have another checksum\n"
+                "  wanted: the bytes that were saved\n"
+                "  cure:   restore another step; `tessera checkpoint verify` tells what is whole");
+}
+
+TEST(CheckpointErrors, DamagedIndex) {
+  const std::string run = saved();
+  edit(run + "/checkpoint.json", [](std::string& text) { text.resize(text.size() / 2); });
+  const Caught error = caught([&] { checkpoint::restore(run, target()); });
+  EXPECT_EQ(error.text,
+            "checkpoint: the index is damaged\n"
+            "  found:  " +
+                run +
+                "/checkpoint.json: it is cut off\n"
+                "  wanted: the file that was saved\n"
+                "  cure:   restore another step; `tessera checkpoint ls` lists them");
+}
+
+TEST(CheckpointErrors, NameTwice) {
+  const std::vector<checkpoint::NamedArray> arrays = {{"a", ones({})}, {"a", ones({})}};
+  const Caught error = caught([&] { checkpoint::save_arrays("x", arrays); });
+  EXPECT_EQ(error.text,
+            "checkpoint: the name of an array is taken\n"
+            "  where:  <this line>\n"
+            "  found:  a a second time\n"
+            "  wanted: different names\n"
+            "  cure:   give each array a name of its own");
+}
+
+TEST(CheckpointErrors, NameThatIsNoText) {
+  const std::string run = saved();
+  const Caught error = caught([&] { checkpoint::save(run, Tree{{"\xff", ones({})}}); });
+  EXPECT_EQ(error.text.substr(0, error.text.find("\n  found:")),
+            "checkpoint: a name or a text is not UTF-8");
+  EXPECT_TRUE(checkpoint::verify(run).empty());
+}
+
+TEST(CheckpointErrors, PlaceOfSomethingElse) {
+  const std::string folder = fs::path(saved()).parent_path().string();
+  const Caught error = caught([&] { checkpoint::save(folder, target()); });
+  EXPECT_EQ(error.text,
+            "checkpoint: something else is in this place\n"
+            "  found:  " +
+                folder +
+                ", which is no checkpoint\n"
+                "  wanted: a new path, or that of a checkpoint to replace\n"
+                "  cure:   choose another path");
+}
+
+TEST(CheckpointErrors, NegativeStep) {
+  checkpoint::Checkpointer steps(fs::path(saved()).parent_path().string());
+  const Caught error = caught([&] { steps.save(-1, target()); });
+  EXPECT_EQ(error.text,
+            "Checkpointer: the number of a step is negative\n"
+            "  where:  <this line>\n"
+            "  found:  -1\n"
+            "  wanted: the number of steps done, 0 or more\n"
+            "  cure:   count steps from 0");
+}
+
+TEST(CheckpointErrors, FolderOfAnotherProcess) {
+  const std::string folder = fs::path(saved()).parent_path().string();
+  const checkpoint::Checkpointer first(folder);
+  const Caught error = caught([&] { checkpoint::Checkpointer second(folder); });
+  EXPECT_EQ(error.text,
+            "Checkpointer: another process saves in this folder\n"
+            "  where:  <this line>\n"
+            "  found:  " +
+                folder +
+                ", which is locked\n"
+                "  wanted: a folder for each run\n"
+                "  cure:   wait until it has ended, or choose another folder");
+}
+
+TEST(CheckpointErrors, SafetensorsThatIsNone) {
+  const std::string file = saved() + "/checkpoint.json";
+  const Caught error = caught([&] { checkpoint::read_safetensors(file); });
+  EXPECT_EQ(error.text,
+            "read_safetensors: the file cannot be read\n"
+            "  where:  <this line>\n"
+            "  found:  " +
+                file +
+                ": the header is longer than the file\n"
+                "  wanted: a whole file in the safetensors format\n"
+                "  cure:   get the file again from where it was made");
+}
+
+TEST(CheckpointErrors, ExportOfNothing) {
+  const std::string run = saved();
+  const Caught error = caught([&] { checkpoint::export_checkpoint(run, "new", {.subtree = "p"}); });
+  EXPECT_EQ(error.text,
+            "export_checkpoint: the checkpoint has no arrays there\n"
+            "  where:  <this line>\n"
+            "  found:  none below p\n"
+            "  wanted: the path of a subtree, as params\n"
+            "  cure:   `tessera checkpoint ls " +
+                run + "` lists the arrays");
+}
+
+TEST(CheckpointErrors, CallbackForASpecWithTooManyEntries) {
+  const Mesh mesh = make_mesh({{"a", 2}});
+  const NamedSharding split(mesh, P{none, "a"});
+  const auto fill = [](const std::vector<IndexRange>&, std::span<std::byte>) {};
+  const Caught error = caught([&] { make_array_from_callback({DType::f32, {4}}, split, fill); });
+  EXPECT_EQ(error.text,
+            "make_array_from_callback: the spec has more entries than the array has dimensions\n"
+            "  where:  <this line>\n"
+            "  found:  P(None, 'a') for f32[4]\n"
+            "  wanted: no more entries than dimensions: 1\n"
+            "  cure:   drop the extra entries");
+}
+
+}  // namespace
+}  // namespace tessera

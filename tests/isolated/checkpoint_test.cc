@@ -1,0 +1,157 @@
+// Checkpoints with one process per device: each writes its own tiles.
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <gtest/gtest.h>
+#include <stdexcept>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <tessera/checkpoint.h>
+#include <tessera/tessera.h>
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Tree = std::map<std::string, Array>;
+
+void expect(bool holds, const std::string& what) {
+  if (!holds) throw std::runtime_error(what);
+}
+
+Mesh grid() { return make_mesh({{"a", 2}, {"b", 2}}, {2, 0, 3, 1}); }
+
+/// Split over both axes, over one, and over none, on the mesh and without a mesh.
+Tree make_tree() {
+  const Mesh mesh = grid();
+  const auto put = [&](const Array& x, const PartitionSpec& spec) {
+    return device_put(x, NamedSharding(mesh, spec));
+  };
+  return {{"both", put(random::normal(Key(0), {7, 5}), P{"a", "b"})},
+          {"one", put(random::normal(Key(1), {300, 301}), P{none, "a"})},
+          {"all", put(random::normal(Key(2), {9}), P{})},
+          {"none", zeros({0, 3})},
+          {"step", scalar(7)}};
+}
+
+class Program final : public IsolatedProgram {
+ public:
+  explicit Program(void (*body)(const std::string&), std::string path)
+      : body_(body), path_(std::move(path)) {}
+  void run() override { body_(path_); }
+  int report(const std::exception_ptr& error) override {
+    try {
+      std::rethrow_exception(error);
+    } catch (const RuntimeFault& fault) {
+      const std::string text = fault.what();
+      const bool is_told = text.starts_with("cannot write " + path_);
+      if (!is_told) std::fprintf(stderr, "rank %d: %s\n", process_index(), text.c_str());
+      return is_told ? 2 : 3;
+    } catch (const std::exception& what) {
+      std::fprintf(stderr, "rank %d: %s\n", process_index(), what.what());
+    }
+    return 3;
+  }
+
+ private:
+  void (*body_)(const std::string&);
+  std::string path_;
+};
+
+int in_four_processes(void (*body)(const std::string&), const std::string& path) {
+  Program program(body, path);
+  return run_isolated(program, {.num_processes = 4});
+}
+
+std::string new_path(const std::string& name) {
+  const fs::path folder = fs::path(::testing::TempDir()) / ("tessera_isolated_" + name);
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  return (folder / "saved").string();
+}
+
+/// A process that has computed something starts no others, so one process for all devices is a
+/// child as well.
+int in_one_process(void (*body)(const std::string&), const std::string& path) {
+  const pid_t child = fork();
+  if (child == 0) {
+    Program program(body, path);
+    int code = 0;
+    try {
+      program.run();
+    } catch (...) {
+      code = program.report(std::current_exception());
+    }
+    _exit(code);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+std::string hash(const Tree& tree) {
+  return checkpoint::fingerprint(checkpoint::named_arrays(tree));
+}
+
+void save_tree(const std::string& path) { checkpoint::save(path, make_tree()); }
+
+void check_saved(const std::string& path) {
+  expect(checkpoint::verify(path).empty(), "the checkpoint is whole");
+  expect(hash(checkpoint::restore(path, make_tree())) == hash(make_tree()), "other values");
+}
+
+void check_on_a_ring(const std::string& path) {
+  const Tree tree = make_tree();
+  const Mesh ring = make_mesh({{"r", 4}});
+  Shardings shardings;
+  for (const auto& [name, x] : tree)
+    shardings.set(name, NamedSharding(ring, x.rank() > 0 ? P{"r"} : P{}));
+  for (const auto& [name, x] : checkpoint::restore(path, tree, shardings)) {
+    expect(x.addressable_shards().size() == 1, "a process holds one tile");
+    expect(hash({{name, x}}) == hash({{name, tree.at(name)}}), "other values: " + name);
+  }
+}
+
+TEST(IsolatedCheckpoint, HasTheTilesOfAllProcesses) {
+  const std::string path = new_path("save");
+  ASSERT_EQ(in_four_processes(save_tree, path), 0);
+  EXPECT_EQ(in_one_process(check_saved, path), 0);
+  EXPECT_EQ(checkpoint::read_info(path).files.size(), 4U);
+  // The same files as one process writes for all devices.
+  ASSERT_EQ(in_one_process(save_tree, path + "_by_one"), 0);
+  for (const std::string& name : checkpoint::read_info(path).files)
+    EXPECT_EQ(fs::file_size(path + "/" + name), fs::file_size(path + "_by_one/" + name)) << name;
+}
+
+TEST(IsolatedCheckpoint, IsRestoredWhereEachDeviceNeedsIt) {
+  const std::string path = new_path("restore");
+  ASSERT_EQ(in_one_process(save_tree, path), 0);
+  EXPECT_EQ(in_four_processes(check_on_a_ring, path), 0);
+}
+
+TEST(IsolatedCheckpoint, ThatOneProcessCannotWriteLeavesTheOldOne) {
+  const std::string path = new_path("fault");
+  ASSERT_EQ(in_four_processes(save_tree, path), 0);
+  const int code = in_four_processes(
+      [](const std::string& to) {
+        Tree tree = make_tree();
+        for (auto& [name, x] : tree) x = x + x;
+        if (process_index() == 2) {
+          std::signal(SIGXFSZ, SIG_IGN);
+          const rlimit limit{1000, 1000};
+          setrlimit(RLIMIT_FSIZE, &limit);
+        }
+        checkpoint::save(to, tree);
+      },
+      path);
+  EXPECT_EQ(code, 2);
+  EXPECT_EQ(in_one_process(check_saved, path), 0);
+  const auto files = fs::directory_iterator(fs::path(path).parent_path());
+  EXPECT_EQ(std::distance(begin(files), end(files)), 1);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,149 @@
+// `tessera train MODEL --resume` goes on to the bits of a run that was never interrupted, on
+// another mesh as well.
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+#include <tessera/checkpoint.h>
+
+#include "tests/cases/case_file.h"
+
+namespace tessera::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Model {
+  const char* name;
+  const char* sizes;
+  std::vector<std::string> layouts;  // the first one is that of the run that is interrupted
+};
+
+std::ostream& operator<<(std::ostream& out, const Model& model) { return out << model.name; }
+
+class Resume : public ::testing::TestWithParam<Model> {
+ protected:
+  void SetUp() override {
+    folder_ = fs::path(::testing::TempDir()) / (std::string("tessera_resume_") + GetParam().name);
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  CommandOutcome run(const std::string& flags) const {
+    return run_command(TESSERA_COMMAND,
+                       std::string("train ") + GetParam().name + " " + GetParam().sizes +
+                           " --threads 2 --progress off " + flags,
+                       "", folder_);
+  }
+  nlohmann::json report(const std::string& flags) const {
+    const CommandOutcome outcome = run(flags + " --json report.json");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.stderr_text;
+    std::ifstream in(folder_ / "report.json");
+    return nlohmann::json::parse(in);
+  }
+
+  fs::path folder_;
+};
+
+TEST_P(Resume, GoesOnToTheSameBitsOnAnyMesh) {
+  const std::vector<std::string>& layouts = GetParam().layouts;
+  const nlohmann::json whole = report(layouts[0] + " --steps 6");
+  report(layouts[0] + " --steps 3 --checkpoint first --every 2");
+  EXPECT_EQ(checkpoint::steps_in((folder_ / "first").string()), std::vector<std::int64_t>({2, 3}));
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
+    const std::string copy = "copy" + std::to_string(i);
+    fs::copy(folder_ / "first", folder_ / copy, fs::copy_options::recursive);
+    const nlohmann::json rest = report(layouts[i] + " --steps 6 --resume --checkpoint " + copy);
+    for (std::size_t step = 3; step < 6; ++step)
+      EXPECT_EQ(rest["loss_bits"][step - 3], whole["loss_bits"][step]) << layouts[i];
+    EXPECT_EQ(rest["loss_bits"].size(), 3U);
+    EXPECT_EQ(rest["params_hash"], whole["params_hash"]) << layouts[i];
+  }
+}
+
+TEST_P(Resume, AfterAKillGoesOnFromTheLastWholeStep) {
+  const std::string& layout = GetParam().layouts[0];
+  const nlohmann::json whole = report(layout + " --steps 8");
+  const std::string flags = layout + " --steps 8 --checkpoint run --every 1 --keep 2 --resume";
+  for (int round = 0; round < 3; ++round) {
+    const pid_t child = fork();
+    if (child == 0) {
+      setpgid(0, 0);
+      run(flags);
+      _exit(0);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(150 + 170 * round));
+    kill(-child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    const auto steps = checkpoint::steps_in((folder_ / "run").string());
+    for (const std::int64_t step : steps) {
+      EXPECT_EQ(checkpoint::verify(checkpoint::step_path((folder_ / "run").string(), step)),
+                std::vector<std::string>());
+    }
+    if (!steps.empty() && steps.back() == 8) break;
+  }
+  const auto steps = checkpoint::steps_in((folder_ / "run").string());
+  if (steps.empty() || steps.back() < 8) {
+    EXPECT_EQ(report(flags)["params_hash"], whole["params_hash"]);
+  } else {
+    // It had ended before it was killed.
+    EXPECT_NE(run(flags).exit_code, 0);
+  }
+  EXPECT_EQ(checkpoint::steps_in((folder_ / "run").string()), std::vector<std::int64_t>({7, 8}));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, Resume,
+    ::testing::Values(
+        Model{"lm",
+              "--d-model 32 --d-ff 48 --heads 4 --layers 2 --vocab 67 --seq 12 --batch 8",
+              {"--mesh data=4 --params fsdp", "--mesh data=3 --params fsdp", "--mesh none",
+               "--mesh data=8 --params replicated"}},
+        Model{"mlp",
+              "--depth 24 --layers 3 --batch 8",
+              {"--mesh data=2,model=4", "--mesh data=4,model=1", "--mesh none",
+               "--mesh data=2,model=3 --params fsdp"}},
+        Model{"vit",
+              "--layers 2 --embed 24 --mlp-dim 32 --heads 4 --patch 16 --batch 8",
+              {"--mesh batch=2,model=2", "--mesh none", "--mesh batch=4,model=1 --params fsdp"}},
+        Model{"pipeline",
+              "--layers 2 --d-model 64 --heads 4 --seq 8 --batch 4 --microbatches 2",
+              {"--mesh fsdp=4", "--mesh none", "--mesh fsdp=2 --params replicated"}}),
+    [](const ::testing::TestParamInfo<Model>& model) { return std::string(model.param.name); });
+
+TEST(ResumeMistakes, TellWhatDoesNotFit) {
+  const fs::path folder = fs::path(::testing::TempDir()) / "tessera_resume_errors";
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  const auto run = [&](const std::string& flags) {
+    return run_command(TESSERA_COMMAND,
+                       "train mlp --layers 2 --batch 8 --threads 1 --progress off --mesh none "
+                       "--checkpoint run " +
+                           flags,
+                       "", folder);
+  };
+  ASSERT_EQ(run("--depth 16 --steps 2").exit_code, 0);
+  EXPECT_EQ(run("--depth 16 --steps 4").stderr_text,
+            "tessera: --checkpoint: the folder has the checkpoints of a run\n"
+            "  found:  run with step 2\n"
+            "  wanted: a new folder, or --resume\n"
+            "  cure:   add --resume to go on with that run, or choose another folder\n");
+  EXPECT_EQ(run("--depth 16 --steps 2 --resume").stderr_text,
+            "tessera: --steps: the checkpoint has that many steps already\n"
+            "  found:  run/step_00000002 and --steps 2\n"
+            "  wanted: more than 2 steps\n"
+            "  cure:   --steps counts those before --resume too: write for example --steps 4\n");
+  const CommandOutcome other = run("--depth 24 --steps 4 --resume");
+  EXPECT_EQ(other.exit_code, 1);
+  EXPECT_NE(other.stderr_text.find("--resume: the checkpoint is of another model\n"),
+            std::string::npos)
+      << other.stderr_text;
+}
+
+}  // namespace
+}  // namespace tessera::testing

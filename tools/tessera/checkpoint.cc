@@ -1,0 +1,152 @@
+// `tessera checkpoint ls|verify|convert`.
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include <tessera/checkpoint.h>
+#include <tessera/error.h>
+
+#include "commands.h"
+#include "flags.h"
+#include "report.h"
+
+namespace tessera::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Flags {
+  std::string folder;
+  std::string target;
+  std::string format = "safetensors";
+  std::string subtree;
+};
+
+bool is_checkpoint(const std::string& folder) { return fs::exists(folder + "/checkpoint.json"); }
+
+/// The checkpoint itself, or those of the run whose folder it is; throws UserError for none.
+std::vector<std::string> checkpoints_of(const std::string& command, const std::string& folder) {
+  if (folder.empty()) {
+    throw UserError({.what = "checkpoint " + command + ": the folder is missing",
+                     .found = "no folder",
+                     .wanted = "a checkpoint, or the folder of a run",
+                     .cure = "write for example `tessera checkpoint " + command + " runs/lm`"});
+  }
+  if (is_checkpoint(folder)) return {folder};
+  std::vector<std::string> paths;
+  for (const std::int64_t step : checkpoint::steps_in(folder)) {
+    paths.push_back(checkpoint::step_path(folder, step));
+  }
+  if (!paths.empty()) return paths;
+  throw UserError({.what = "checkpoint " + command + ": there is no checkpoint",
+                   .found = fs::exists(folder) ? folder + " without one" : "no " + folder,
+                   .wanted = "a checkpoint, or the folder of a run",
+                   .cure = "write the folder that --checkpoint was given"});
+}
+
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.4f", value);
+  return text;
+}
+
+void list_steps(const std::vector<std::string>& paths) {
+  std::vector<Row> rows = {{"step", "loss", "arrays", "files", "bytes", "folder"}};
+  for (const std::string& path : paths) {
+    try {
+      const checkpoint::CheckpointInfo info = checkpoint::read_info(path);
+      rows.push_back({std::to_string(info.step), info.metric ? number(*info.metric) : "",
+                      std::to_string(info.arrays.size()), std::to_string(info.files.size()),
+                      std::to_string(info.bytes), path});
+    } catch (const UserError& error) {
+      rows.push_back({"damaged", "", "", "", "", error.mistake().found});
+    }
+  }
+  std::fputs(table(rows).c_str(), stdout);
+}
+
+void list_arrays(const std::string& path) {
+  const checkpoint::CheckpointInfo info = checkpoint::read_info(path);
+  std::vector<Row> rows = {{"array", "type", "tiles"}};
+  for (const checkpoint::SavedArray& array : info.arrays) {
+    rows.push_back({array.name, to_string(array.type), std::to_string(array.num_tiles)});
+  }
+  std::fputs(table(rows).c_str(), stdout);
+  std::printf("step %lld, %lld bytes in %zu files\n", static_cast<long long>(info.step),
+              static_cast<long long>(info.bytes), info.files.size());
+  for (const auto& [name, value] : info.metadata) {
+    std::printf("%s: %s\n", name.c_str(), value.c_str());
+  }
+}
+
+void list(const Flags& flags) {
+  const std::vector<std::string> paths = checkpoints_of("ls", flags.folder);
+  if (is_checkpoint(flags.folder)) return list_arrays(flags.folder);
+  list_steps(paths);
+}
+
+void verify(const Flags& flags) {
+  std::vector<std::string> problems;
+  for (const std::string& path : checkpoints_of("verify", flags.folder)) {
+    const std::vector<std::string> found = checkpoint::verify(path);
+    std::printf("%s  %s\n", path.c_str(), found.empty() ? "whole" : "damaged");
+    for (const std::string& problem : found) std::printf("  %s\n", problem.c_str());
+    problems.insert(problems.end(), found.begin(), found.end());
+  }
+  std::fflush(stdout);
+  if (problems.empty()) return;
+  throw UserError({.what = "checkpoint verify: there is damage",
+                   .found = problems.size() == 1 ? problems[0]
+                                                 : std::to_string(problems.size()) + " places, " +
+                                                       problems[0] + " first",
+                   .wanted = "the bytes that were saved",
+                   .cure = "remove what is damaged, and resume from a step that is whole"});
+}
+
+void convert(const Flags& flags) {
+  const std::vector<std::string> paths = checkpoints_of("convert", flags.folder);
+  if (flags.target.empty()) {
+    throw UserError(
+        {.what = "checkpoint convert: the folder to write is missing",
+         .found = flags.folder + " alone",
+         .wanted = "a checkpoint and a new folder",
+         .cure = "write for example `tessera checkpoint convert " + flags.folder + " exported`"});
+  }
+  // Of a run the last one.
+  checkpoint::export_checkpoint(
+      paths.back(), flags.target,
+      {.format = flags.format == "orbax" ? checkpoint::ExportFormat::orbax
+                                         : checkpoint::ExportFormat::safetensors,
+       .subtree = flags.subtree},
+      std::source_location());
+  std::printf("%s -> %s\n", paths.back().c_str(), flags.target.c_str());
+}
+
+CLI::App* add(CLI::App& command, const std::shared_ptr<Flags>& flags, const char* name,
+              const char* help, void (*run)(const Flags&)) {
+  CLI::App* sub = command.add_subcommand(name, help);
+  sub->add_option("DIR", flags->folder, "a checkpoint, or the folder of a run");
+  sub->callback([flags, run] { run(*flags); });
+  return sub;
+}
+
+}  // namespace
+
+void add_checkpoint(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("checkpoint", "look at checkpoints and convert them");
+  command->require_subcommand(1);
+  auto flags = std::make_shared<Flags>();
+  add(*command, flags, "ls", "list the steps of a run, or the arrays of a checkpoint", list);
+  add(*command, flags, "verify", "read every byte and compare checksums", verify);
+  CLI::App* to_convert =
+      add(*command, flags, "convert", "write it in another format; of a run the last one", convert);
+  to_convert->add_option("OUT", flags->target, "a folder that is not there yet");
+  add_choice(*to_convert, flags->format, "--to", {"safetensors", "orbax"},
+             "whole arrays in safetensors files with an index, or a folder that Orbax restores");
+  to_convert->add_option("--subtree", flags->subtree, "the path of what is taken: params");
+}
+
+}  // namespace tessera::cli
