@@ -97,7 +97,7 @@ auto cond(const Operand& pred, T on_true, F on_false, const Args&... args) {
   return switch_case(pred, std::tuple<F, T>(std::move(on_false), std::move(on_true)), args...);
 }
 
-// --- loops over microbatches
+// --- pipelines
 
 /// How treduce puts together what its function returns for each microbatch.
 struct Add {};  // the sum, from zeros, in the order of the microbatches
@@ -186,5 +186,39 @@ T mark_stage_end(T tree, std::source_location where = std::source_location::curr
   detail::replace_leaves(walk, marked);
   return tree;
 }
+
+/// Compiles `f`, which has one treduce, as a pipeline: each stage between two marks runs on a group
+/// of `mesh`, as the schedule says. Parameters, their gradients and optimiser state live in the
+/// groups whose stages use them. Shardings in `options` are over mesh.group_mesh().
+template <typename F>
+auto mpmd_jit_with_loop(F f, MpmdMesh mesh, JitOptions options = {},
+                        std::source_location where = std::source_location::current()) {
+  options.mpmd_mesh = std::move(mesh);
+  return jit(std::move(f), std::move(options), where);
+}
+
+/// An array that a pipeline returned: it lives in some groups of an MpmdMesh, each of which holds
+/// all of it.
+class MpmdArray {
+ public:
+  /// Throws UserError for an array that no pipeline returned.
+  explicit MpmdArray(Array array, std::source_location where = std::source_location::current());
+
+  const Type& type() const { return array_.type(); }
+  /// Over the mesh of a group.
+  NamedSharding sharding() const { return array_.sharding(); }
+  /// The groups, ascending.
+  const std::vector<std::int64_t>& mpmd_idxs() const { return mpmd_idxs_; }
+  bool is_mpmd_replicated() const { return mpmd_idxs_.size() > 1; }
+  /// What a group holds; throws UserError for a group that does not hold the array.
+  Array to_mpmd_local_array(std::int64_t group,
+                            std::source_location where = std::source_location::current()) const;
+
+ private:
+  Array array_;
+  std::vector<std::int64_t> mpmd_idxs_;
+};
+/// `MpmdArray(shape=(1024, 4096), dtype=f32, mpmd_idxs=(0,), sharding=NamedSharding(...))`.
+std::string to_string(const MpmdArray& array);
 
 }  // namespace tessera

@@ -257,14 +257,4 @@ auto jit(F f, JitOptions options = {},
   }
 }
 
-/// Compiles `f`, which has one treduce, as a pipeline: each stage between two marks runs on a group
-/// of `mesh`, as the schedule says. Parameters, their gradients and optimiser state live in the
-/// groups whose stages use them. Shardings in `options` are over mesh.group_mesh().
-template <typename F>
-auto mpmd_jit_with_loop(F f, MpmdMesh mesh, JitOptions options = {},
-                        std::source_location where = std::source_location::current()) {
-  options.mpmd_mesh = std::move(mesh);
-  return jit(std::move(f), std::move(options), where);
-}
-
 }  // namespace tessera

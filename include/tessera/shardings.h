@@ -282,28 +282,4 @@ struct LogicalConstraint {
 Array with_logical_constraint(Operand x, const PartitionSpec& names,
                               const LogicalConstraint& options = {});
 
-/// An array that a pipeline returned: it lives in some groups of an MpmdMesh, each of which holds
-/// all of it.
-class MpmdArray {
- public:
-  /// Throws UserError for an array that no pipeline returned.
-  explicit MpmdArray(Array array, std::source_location where = std::source_location::current());
-
-  const Type& type() const { return array_.type(); }
-  /// Over the mesh of a group.
-  NamedSharding sharding() const { return array_.sharding(); }
-  /// The groups, ascending.
-  const std::vector<std::int64_t>& mpmd_idxs() const { return mpmd_idxs_; }
-  bool is_mpmd_replicated() const { return mpmd_idxs_.size() > 1; }
-  /// What a group holds; throws UserError for a group that does not hold the array.
-  Array to_mpmd_local_array(std::int64_t group,
-                            std::source_location where = std::source_location::current()) const;
-
- private:
-  Array array_;
-  std::vector<std::int64_t> mpmd_idxs_;
-};
-/// `MpmdArray(shape=(1024, 4096), dtype=f32, mpmd_idxs=(0,), sharding=NamedSharding(...))`.
-std::string to_string(const MpmdArray& array);
-
 }  // namespace tessera

@@ -4,9 +4,8 @@
 #include <fmt/ranges.h>
 #include <map>
 
+#include <tessera/control.h>
 #include <tessera/error.h>
-#include <tessera/schedule.h>
-#include <tessera/shardings.h>
 
 #include "api/array_node.h"
 #include "run/engine.h"

@@ -161,7 +161,8 @@ def npys():
 
 
 def main():
-    golden = {"numpy": np.__version__, "pillow": PIL.__version__, "draws": draws(), "boxes": boxes(),
+    golden = {"numpy": np.__version__, "pillow": PIL.__version__,
+              "draws": draws(), "boxes": boxes(),
               "resizes": resizes(), "augmented": augmented(), "array_records": array_records(),
               "pickles": pickles(), "npys": npys()}
     path = pathlib.Path(__file__).parent / "golden/data.json"
