@@ -125,10 +125,27 @@ def pipeline_contenders(args):
     """The deep transformer at a size for two cores: fsdp, a scan of microbatches, remat."""
     flags = ["--steps", str(args.steps)]
     jax = [str(args.venv / "bin" / "python"), "-B", str(PEERS / "pipeline_transformer.py"), *flags]
-    tessera = [str(args.tessera), "train", "pipeline", *flags, "--json", "-", "--progress", "off",
-               "--mesh", "fsdp=4", "--d-model", "256", "--seq", "128"]
-    exact = Contender("Tessera", "fsdp=4", tessera)
+    exact = Contender("Tessera", "fsdp=4", pipeline_command(args, "fsdp=4"))
     return [exact, fast(exact), Contender("JAX", "fsdp=4", jax)]
+
+
+def pipeline_command(args, mesh):
+    return [str(args.tessera), "train", "pipeline", "--steps", str(args.steps), "--json", "-",
+            "--progress", "off", "--mesh", mesh, "--d-model", "256", "--seq", "128"]
+
+
+def stages_contenders(args):
+    """The same transformer in stages on four groups of devices."""
+    jaxpp = [str(args.venv / "bin" / "python"), "-B", str(PEERS / "pipeline_jaxpp.py"),
+             "--jaxpp", str(args.jaxpp), "--steps", str(args.steps)]
+    contenders = []
+    for stages in ("4", "8"):
+        flags = ["--stages", stages]
+        group = f"{stages} stages on 4 groups"
+        tessera = pipeline_command(args, "stage=4,fsdp=1")
+        contenders.append(Contender("Tessera", group, tessera + flags))
+        contenders.append(Contender("JaxPP", group, jaxpp + flags))
+    return contenders
 
 
 def pipeline_gflop():
@@ -140,7 +157,8 @@ def pipeline_gflop():
 
 
 MODELS = {"lm": (lm_contenders, lm_gflop), "mlp": (mlp_contenders, mlp_gflop),
-          "pipeline": (pipeline_contenders, pipeline_gflop), "vit": (vit_contenders, vit_gflop)}
+          "pipeline": (pipeline_contenders, pipeline_gflop),
+          "stages": (stages_contenders, pipeline_gflop), "vit": (vit_contenders, vit_gflop)}
 
 
 def last_json(text):
@@ -268,10 +286,14 @@ def parse_arguments():
                         default=ROOT / "build" / "release" / "tools" / "tessera",
                         help="the command; default: as ./run builds it")
     parser.add_argument("--setup", action="store_true", help="make that environment first (slow)")
+    parser.add_argument("--jaxpp", type=pathlib.Path,
+                        help="for stages: a checkout of github.com/NVIDIA/jaxpp")
     parser.add_argument("--json", type=pathlib.Path, help="write every run to this file")
     args = parser.parse_args()
     args.venv = args.venv.absolute()
     args.tessera = args.tessera.absolute()
+    if args.model == "stages" and args.jaxpp is None:
+        parser.error("stages are compared with JaxPP: give --jaxpp DIR, a checkout of it")
     if args.setup:
         subprocess.run([str(PEERS / "setup"), str(args.venv), "--torch"], check=True)
     if not (args.venv / "bin" / "python").exists():
