@@ -161,10 +161,9 @@ def npys():
 
 
 def main():
-    golden = {"numpy": np.__version__, "pillow": PIL.__version__,
-              "draws": draws(), "boxes": boxes(),
-              "resizes": resizes(), "augmented": augmented(), "array_records": array_records(),
-              "pickles": pickles(), "npys": npys()}
+    golden = {"numpy": np.__version__, "pillow": PIL.__version__, "draws": draws(),
+              "boxes": boxes(), "resizes": resizes(), "augmented": augmented(),
+              "array_records": array_records(), "pickles": pickles(), "npys": npys()}
     path = pathlib.Path(__file__).parent / "golden/data.json"
     path.write_text(json.dumps(golden, separators=(",", ":")) + "\n", encoding="utf-8")
 
