@@ -20,9 +20,9 @@ constexpr std::string_view kEnd = "\"}\n";
 constexpr std::size_t kDigits = 16;  // of a checksum
 
 std::string hex(std::uint64_t value) {
-  constexpr const char* digits = "0123456789abcdef";
+  constexpr const char* kHex = "0123456789abcdef";
   std::string text(kDigits, '0');
-  for (std::size_t i = kDigits; i-- > 0; value >>= 4) text[i] = digits[value & 15U];
+  for (std::size_t i = kDigits; i-- > 0; value >>= 4) text[i] = kHex[value & 15U];
   return text;
 }
 

@@ -181,7 +181,8 @@ void all_or_none(const std::string& path, const std::function<void()>& body) {
   try {
     process_allgather(1);
   } catch (const RuntimeFault&) {
-    // One that knows has thrown.
+    // Another one that knows has thrown: its message says less than this process knows.
+    if (failure) std::rethrow_exception(failure);
   }
   if (failure) std::rethrow_exception(failure);
   throw RuntimeFault("cannot write " + path + ": process " +

@@ -111,10 +111,14 @@ class SocketTransport final : public Transport {
 
 void SocketTransport::exchange(std::span<const Send> sends, std::span<const Receive> receives) {
   if (has_failed_) throw RuntimeFault("the processes of this run have been told to end");
+  // Empty tiles are not sent: nothing would arrive after a header that came early.
   for (const Send& send : sends) {
+    if (send.bytes.empty()) continue;
     peer(send.to).out.push_back({.header = {.bytes = send.bytes.size()}, .bytes = send.bytes});
   }
-  for (const Receive& receive : receives) peer(receive.from).in.push_back(receive.bytes);
+  for (const Receive& receive : receives) {
+    if (!receive.bytes.empty()) peer(receive.from).in.push_back(receive.bytes);
+  }
   // The rest of the time is for telling others.
   const milliseconds patience = timeout_ * 3 / 4;
   const milliseconds quiet = patience - std::min(patience / 4, milliseconds(200));

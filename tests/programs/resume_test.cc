@@ -5,6 +5,7 @@
 #include <fstream>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -143,6 +144,29 @@ TEST(ResumeMistakes, TellWhatDoesNotFit) {
   EXPECT_NE(other.stderr_text.find("--resume: the checkpoint is of another model\n"),
             std::string::npos)
       << other.stderr_text;
+}
+
+TEST(ResumeMistakes, OnAFullDiskKeepWhatWasSaved) {
+  const fs::path folder = fs::path(::testing::TempDir()) / "tessera_resume_full";
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  const std::string command =
+      "train mlp --depth 64 --layers 4 --batch 8 --threads 1 --progress off --mesh none "
+      "--checkpoint run --every 2 ";
+  ASSERT_EQ(run_command(TESSERA_COMMAND, command + "--steps 2", "", folder).exit_code, 0);
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit small{100'000, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  const CommandOutcome full =
+      run_command(TESSERA_COMMAND, command + "--steps 8 --resume", "", folder);
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_EQ(full.exit_code, 2);
+  EXPECT_EQ(full.stderr_text,
+            "tessera: fault: cannot write "
+            "run/step_00000004/shard-00001-model-00001-of-00001.safetensors: File too large\n");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder / "run"), fs::directory_iterator()), 1);
+  EXPECT_EQ(run_command(TESSERA_COMMAND, command + "--steps 8 --resume", "", folder).exit_code, 0);
 }
 
 }  // namespace

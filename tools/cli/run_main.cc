@@ -1,5 +1,6 @@
 #include "run_main.h"
 
+#include <csignal>
 #include <cstdio>
 #include <new>
 #include <string>
@@ -41,6 +42,8 @@ void report_error(const std::string& name, const std::exception_ptr& error) {
 }
 
 int run_main(const char* name, int (*run)(int, char**), int argc, char** argv) {
+  // A file that becomes larger than the shell allows is told as a full disk is.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     return run(argc, argv);
   } catch (...) {
