@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 
-#include "ops/record.h"
+#include "ops/ops.h"
 #include "partition/moves.h"
 #include "tests/fuzz/check.h"
 #include "tests/fuzz/run_cases.h"
@@ -59,7 +59,8 @@ bool is_covered(const Coverage& coverage) {
   for (const tessera::ops::OpRecord* op : tessera::ops::all_ops()) {
     const bool is_collective = tessera::partition::kind_of(*op).has_value();
     const auto& counts = is_collective ? coverage.collectives : coverage.ops;
-    if (counts.contains(*op->name)) continue;
+    const bool is_gone = op == &tessera::ops::add_any_op;  // an `add` by then
+    if (is_gone || counts.contains(*op->name)) continue;
     fmt::print("FAILED: no case used {}\n", *op->name);
     is_enough = false;
   }

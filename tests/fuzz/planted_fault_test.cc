@@ -280,7 +280,7 @@ Found find_fault(const testing::Fault& fault, std::uint64_t num_cases) {
 }
 
 TEST(PlantedFault, TheSuiteFindsEach) {
-  constexpr std::uint64_t kCases = 40;
+  constexpr std::uint64_t kCases = 60;
   const Planted planted[] = {
       {"wrong tile", {.tiles = swap_tiles}, 14},
       {"missing reduction", {.program = drop_reductions}, 5},

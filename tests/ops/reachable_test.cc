@@ -143,6 +143,7 @@ std::set<std::string> ops_of(const Call& call, const Inputs& inputs) {
 /// Why an op has no public function of its own.
 std::string reason_without_function(const ops::OpRecord& op) {
   static const std::map<std::string, std::string> kReasons = {
+      {"add_any", "placed by derivatives"},
       {"all_gather", "placed by the partitioner"},
       {"all_reduce", "placed by the partitioner"},
       {"all_slice", "placed by the partitioner"},
@@ -154,6 +155,7 @@ std::string reason_without_function(const ops::OpRecord& op) {
       {"collective_permute", "placed by the partitioner"},
       {"halo_exchange", "placed by the partitioner"},
       {"reduce_scatter", "placed by the partitioner"},
+      {"stage_end", "placed by mark_stage_end within pipelines"},
       {"transfer", "placed between groups of devices"},
       {"optimization_barrier", "placed where work is repeated"}};
   if (op.bodies != nullptr) return "takes functions";

@@ -17,7 +17,7 @@ std::vector<Type> stage_end_shape(const ShapeContext& c) {
 std::int64_t stage_of(const Attributes& attributes) { return attributes.integer("stage"); }
 
 Sample stage_end_sample(bool is_backward) {
-  return {.operands = {{f32({3, 5})}},
+  return {.operands = {{is_backward ? f32({12, 1}) : f32({5, 6})}},
           .attributes = {{"backward", is_backward}, {"stage", std::int64_t{1}}}};
 }
 
