@@ -15,7 +15,7 @@ struct Config {
   std::int64_t heads = 8;
   std::int64_t layers = 8;
   std::int64_t microbatches = 4;
-  std::int64_t stages = 1;  // of a pipeline; they divide the layers
+  std::int64_t stages = 1;   // of a pipeline; they divide the layers
   DType dtype = DType::f32;  // of activations; parameters are f32
 };
 
@@ -80,8 +80,8 @@ inline Array loss_of(const Transformer& model, const Array& x, const Array& targ
 /// Of one micro-batch.
 inline std::tuple<Array, Transformer> loss_and_grads(const Transformer& params, const Array& x,
                                                      const Array& targets) {
-  return value_and_grad(
-      [&](const Transformer& model) { return loss_of(model, x, targets); })(params);
+  return value_and_grad([&](const Transformer& model) { return loss_of(model, x, targets); })(
+      params);
 }
 
 /// [B,T,d_model] -> [count,B/count,T,d_model].
@@ -108,9 +108,9 @@ inline std::tuple<Array, Transformer> accumulate(const Transformer& params, cons
 inline std::tuple<Array, Transformer> accumulate(const Transformer& params, const Array& xs,
                                                  const Array& targets, std::int64_t count,
                                                  const Schedule& schedule) {
-  return treduce(
-      [&](const Array& x, const Array& y) { return loss_and_grads(params, x, y); },
-      std::tuple(microbatches(xs, count), microbatches(targets, count)), schedule, Add{});
+  return treduce([&](const Array& x, const Array& y) { return loss_and_grads(params, x, y); },
+                 std::tuple(microbatches(xs, count), microbatches(targets, count)), schedule,
+                 Add{});
 }
 
 }  // namespace pipeline
