@@ -25,6 +25,7 @@ struct Flags : TrainFlags {
   }
   pipeline::Config model;
   std::string inputs = "normal";
+  std::string timeline;     // file
   std::string schedule;     // empty: Interleaved1F1B on groups, else a loop of one program
   std::int64_t stages = 0;  // 0: one per group
 };
@@ -67,6 +68,7 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
       groups_.emplace(mesh, "stage");
       if (flags_.schedule.empty()) flags_.schedule = "Interleaved1F1B";
     }
+    check_timeline();
     if (flags_.schedule.empty()) return;
     const std::int64_t groups = groups_ ? groups_->mpmd_dim() : 1;
     set_stages(groups);
@@ -91,10 +93,20 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
   void load(Report& /*report*/) override {
     const Array x = ones(shape());
     data_ = {x, x};
+    if (has_timeline() && flags_.steps == 1) start_timeline();
     if (flags_.inputs == "ones") return;
     data::RandomState random(0);
     std::get<0>(data_) = random.standard_normal(shape());
     std::get<1>(data_) = random.standard_normal(shape());
+  }
+  /// The last step is recorded.
+  void after_step(std::int64_t step, const pipeline::Transformer& /*params*/,
+                  Report& /*report*/) override {
+    if (has_timeline() && step == flags_.steps - 2) start_timeline();
+  }
+  void finish(const pipeline::Transformer& /*params*/, float /*last_loss*/, Report& /*report*/,
+              nlohmann::json& extra) const override {
+    if (has_timeline()) write_timeline(extra);
   }
   Batch batch(std::int64_t /*step*/) const override { return data_; }
   Batch blank_batch() const override { return {zeros(shape()), zeros(shape())}; }
@@ -135,6 +147,35 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
                      .cure = "write for example --layers " + std::to_string(model.stages)});
   }
 
+  bool has_timeline() const { return !flags_.timeline.empty(); }
+
+  void check_timeline() const {
+    const bool is_known = flags_.timeline.ends_with(".svg") || flags_.timeline.ends_with(".json");
+    if (!has_timeline() || (groups_ && is_known)) return;
+    throw UserError({.what = "--timeline: the last step cannot be written there",
+                     .found = "--timeline " + flags_.timeline + " and --mesh " + flags_.mesh,
+                     .wanted = "FILE.svg or FILE.json, and groups of devices",
+                     .cure = "write for example --mesh stage=4,fsdp=1 --timeline step.svg"});
+  }
+
+  /// As a picture or as a trace, in milliseconds, with the idle share beside that of a simulation.
+  void write_timeline(nlohmann::json& extra) const {
+    const ScheduleTasks tasks = schedule_->tasks(flags_.model.microbatches);
+    std::vector<TaskTime> times = stop_timeline();
+    for (TaskTime& time : times) {
+      time.start *= 1e3;
+      time.end *= 1e3;
+    }
+    const Simulation run = measured(tasks, times);
+    const Simulation planned = simulate(tasks, measured_costs(times, schedule_->num_stages()));
+    extra["bubble"] = {{"measured", run.bubble}, {"simulated", planned.bubble}};
+    std::ofstream file(flags_.timeline);
+    const std::string title = flags_.schedule + ", one step in ms";
+    file << (flags_.timeline.ends_with(".svg") ? to_svg(run, title) : to_chrome_trace(run));
+    if (file.flush()) return;
+    throw RuntimeFault("--timeline: " + flags_.timeline + " cannot be written");
+  }
+
   Shape shape() const { return {flags_.batch, flags_.model.seq, flags_.model.d_model}; }
 
   Flags flags_;
@@ -155,6 +196,9 @@ void add_flags(CLI::App& command, Flags& flags) {
   command.add_option("--schedule", flags.schedule,
                      "in which order groups of devices (--mesh stage=4,fsdp=1) run their tasks: a "
                      "name of tessera schedule, auto, or FILE.csv");
+  command.add_option("--timeline", flags.timeline,
+                     "record the last step of a pipeline: FILE.svg, a picture, or FILE.json, a "
+                     "trace for chrome://tracing");
   add_whole_number(command, flags.stages,
                    {.name = "--stages", .text = "pipeline stages; default: one per group"});
   add_choice(command, flags.inputs, "--inputs", {"ones", "normal"},

@@ -1,0 +1,90 @@
+// Pipelines on threads that stand for devices: the idle share of a recorded step beside the one
+// that the simulator says for the times of that step.
+//
+//   bubble_bench [SCHEDULE...]
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include <tessera/tessera.h>
+
+namespace {
+
+using namespace tessera;
+
+constexpr std::int64_t kGroups = 2;
+constexpr std::int64_t kMicrobatches = 8;
+constexpr std::int64_t kLayers = 8;
+constexpr std::int64_t kWidth = 768;
+constexpr std::int64_t kRows = 256;
+constexpr int kRuns = 5;
+
+using Layers = std::vector<Array>;
+
+Array loss_of(const Layers& layers, Array x, std::int64_t stages) {
+  for (std::int64_t i = 0; i < kLayers; ++i) {
+    x = tanh(dot(x, layers[static_cast<std::size_t>(i)]));
+    if ((i + 1) % (kLayers / stages) == 0) x = mark_stage_end(x);
+  }
+  return mean(square(x));
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+void measure(const std::string& name) {
+  const bool has_chunks = name == "Interleaved1F1B" || name == "InterleavedGPipe" ||
+                          name == "KimiK2" || name == "ZBV" || name == "VHalf" ||
+                          name == "DualPipeV";
+  const std::int64_t stages = has_chunks ? 2 * kGroups : kGroups;
+  const ScheduleTasks tasks =
+      schedule_tasks(name, {.num_stages = stages, .mpmd_dim = kGroups}, kMicrobatches);
+  const FixedSchedule schedule{
+      .num_stages = stages, .mpmd_dim = kGroups, .num_microbatches = kMicrobatches, .list = tasks};
+  const auto gradients = [&](Layers layers, Array xs) {
+    return treduce(
+        [&](Array x) {
+          return value_and_grad([&](const Layers& l) { return loss_of(l, x, stages); })(layers);
+        },
+        xs, schedule);
+  };
+  const MpmdMesh mesh(make_mesh({{"stage", kGroups}}), "stage");
+  Layers layers;
+  for (std::int64_t i = 0; i < kLayers; ++i) {
+    layers.push_back(random::normal(Key(i), {kWidth, kWidth}) * 0.03F);
+  }
+  const Array xs = random::normal(Key(9), {kMicrobatches, kRows, kWidth});
+  const auto step = mpmd_jit_with_loop(gradients, mesh).compile(layers, xs);
+  step(layers, xs);
+  std::vector<double> planned, found, differences, spans;
+  for (int run = 0; run < kRuns; ++run) {
+    start_timeline();
+    step(layers, xs);
+    const std::vector<TaskTime> times = stop_timeline();
+    const Simulation recorded = measured(tasks, times);
+    planned.push_back(simulate(tasks, measured_costs(times, stages)).bubble);
+    found.push_back(recorded.bubble);
+    differences.push_back(found.back() - planned.back());
+    spans.push_back(recorded.makespan);
+  }
+  std::printf("| %-16s | %6ld | %7.1f %% | %8.1f %% | %+6.1f | %6.1f |\n", name.c_str(),
+              static_cast<long>(stages), 100 * median(planned), 100 * median(found),
+              100 * median(differences), 1e3 * median(spans));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  set_num_threads(kGroups);
+  set_threads_per_group(1);
+  std::vector<std::string> names(argv + 1, argv + argc);
+  if (names.empty()) names = schedule_names();
+  std::puts("| schedule         | stages | simulated | measured | points | step ms |");
+  std::puts("| ---------------- | -----: | --------: | -------: | -----: | ------: |");
+  for (const std::string& name : names) {
+    if (name != "Sequential") measure(name);
+  }
+}
