@@ -13,7 +13,7 @@ std::size_t num_queues(const Executable& executable, int threads_per_group) {
       last = std::max(last, instruction.group);
     }
   }
-  return static_cast<std::size_t>(last + 2);
+  return static_cast<std::size_t>(std::int64_t{last} + 2);
 }
 
 }  // namespace
@@ -31,7 +31,8 @@ std::size_t Execution::queue_of(TaskRef ref) const {
   if (queues_.size() == 1) return 0;
   const Executable& executable = root_.executable();
   const Task& task = executable.tasks[ref.frame->root_task(ref.task)];
-  return static_cast<std::size_t>(executable.instructions[task.instruction].group + 1);
+  const std::int64_t group = executable.instructions[task.instruction].group;
+  return static_cast<std::size_t>(group + 1);
 }
 
 bool Execution::may_take(const Queue& queue) const {

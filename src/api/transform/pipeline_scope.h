@@ -4,6 +4,7 @@
 #include <optional>
 
 #include <tessera/schedule.h>
+#include <tessera/types.h>
 
 namespace tessera::detail {
 
