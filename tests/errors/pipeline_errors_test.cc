@@ -173,6 +173,34 @@ TEST(PipelineErrors, SumsOutOfOrder) {
             "  cure:   exchange the two on rank 1");
 }
 
+/// Leaves the gradients of the weights of stage 1 for the first microbatch until after the second.
+struct Delayed {
+  std::int64_t num_stages = 2;
+  std::int64_t mpmd_dim = 2;
+  ScheduleTasks tasks(std::int64_t count) const {
+    ScheduleTasks list = GPipe{2}.tasks(count);
+    list[1][4] = {{{TaskKind::bwd_input, 1, 0}}};
+    list[1].insert(list[1].begin() + 6, FusedTask{{{TaskKind::bwd_weight, 1, 0}}});
+    return list;
+  }
+};
+
+TEST(PipelineErrors, WeightGradientsOutOfOrder) {
+  const auto f = [](Array x) {
+    return value_and_grad([&](Array w) {
+      const Array wide = dot(x, ones({3, 16}));
+      return sum(mark_stage_end(dot(mark_stage_end(tanh(dot(wide, w))), w)));
+    })(ones({16, 16}));
+  };
+  const Caught error = caught([&] { pipe(f, Delayed{}); });
+  EXPECT_EQ(error.text,
+            "schedule: bwdW_1__0 comes too late\n"
+            "  where:  <this line>\n"
+            "  found:  bwd_1__1 before bwdW_1__0 on rank 1\n"
+            "  wanted: the microbatches of a stage in their order, in which sums are added up\n"
+            "  cure:   exchange the two on rank 1");
+}
+
 TEST(PipelineErrors, NoMicrobatches) {
   const Caught error = caught([] { treduce(two_stages, ones({0, 3}), GPipe{2}); });
   EXPECT_EQ(error.text,

@@ -158,11 +158,14 @@ class Pipeliner {
     std::map<Item, Task> latest;
     for (const Instance& instance : instances_) {
       for (const Task& task : instance.task.parts) {
-        const Item item{work_of(task.kind), task.stage};
-        if (with_sums.count(item) == 0) continue;
-        const auto [place, is_new] = latest.emplace(item, task);
-        if (task.microbatch < place->second.microbatch) fail_order(task, place->second, instance);
-        place->second = task;
+        for (const Item& item : items_of(task)) {
+          if (with_sums.count(item) == 0) continue;
+          const auto [place, is_new] = latest.emplace(item, task);
+          if (task.microbatch < place->second.microbatch) {
+            fail_order(task, place->second, instance);
+          }
+          place->second = task;
+        }
       }
     }
   }

@@ -230,6 +230,12 @@ class Cutter {
 
 }  // namespace
 
+std::vector<Item> items_of(const Task& task) {
+  std::vector<Item> items = {{work_of(task.kind), task.stage}};
+  if (task.kind == TaskKind::bwd) items.push_back({Work::weight, task.stage});
+  return items;
+}
+
 ValueId Stages::behind_marks(ValueId id) const {
   while (const Home* home = home_of(id)) {
     if (home->kind != Home::Kind::boundary) break;

@@ -22,6 +22,9 @@ struct Item {
   friend auto operator<=>(const Item&, const Item&) = default;
 };
 
+/// What the task does; `bwd` is two items.
+std::vector<Item> items_of(const Task& task);
+
 /// Where an equation is computed.
 struct Home {
   enum class Kind : std::uint8_t {

@@ -19,9 +19,7 @@ struct Part {
 std::vector<Part> parts_of(const FusedTask& task) {
   std::vector<Part> parts;
   for (const Task& one : task.parts) {
-    Part part{.items = {{work_of(one.kind), one.stage}}, .microbatch = one.microbatch};
-    if (one.kind == TaskKind::bwd) part.items.push_back({Work::weight, one.stage});
-    parts.push_back(std::move(part));
+    parts.push_back({.items = items_of(one), .microbatch = one.microbatch});
   }
   return parts;
 }
