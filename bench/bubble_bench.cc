@@ -9,6 +9,8 @@
 
 #include <tessera/tessera.h>
 
+#include "pipeline/schedules.h"
+
 namespace {
 
 using namespace tessera;
@@ -35,11 +37,10 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-void measure(const std::string& name) {
-  const bool has_chunks = name == "Interleaved1F1B" || name == "InterleavedGPipe" ||
-                          name == "KimiK2" || name == "ZBV" || name == "VHalf" ||
-                          name == "DualPipeV";
-  const std::int64_t stages = has_chunks ? 2 * kGroups : kGroups;
+void measure(const pipeline::ScheduleRecord& record) {
+  const std::string name(record.name);
+  const bool is_one = record.stages == pipeline::Stages::one_per_rank;
+  const std::int64_t stages = is_one ? kGroups : 2 * kGroups;
   const ScheduleTasks tasks =
       schedule_tasks(name, {.num_stages = stages, .mpmd_dim = kGroups}, kMicrobatches);
   const FixedSchedule schedule{
@@ -75,6 +76,14 @@ void measure(const std::string& name) {
               100 * median(differences), 1e3 * median(spans));
 }
 
+const pipeline::ScheduleRecord* record_named(const std::string& name) {
+  const auto records = pipeline::schedule_records();
+  const auto found =
+      std::find_if(records.begin(), records.end(),
+                   [&](const pipeline::ScheduleRecord& record) { return record.name == name; });
+  return found == records.end() ? nullptr : &*found;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -85,6 +94,12 @@ int main(int argc, char** argv) {
   std::puts("| schedule         | stages | simulated | measured | points | step ms |");
   std::puts("| ---------------- | -----: | --------: | -------: | -----: | ------: |");
   for (const std::string& name : names) {
-    if (name != "Sequential") measure(name);
+    const pipeline::ScheduleRecord* record = record_named(name);
+    if (record == nullptr) {
+      std::fprintf(stderr, "there is no schedule named %s\n", name.c_str());
+      return 1;
+    }
+    if (name != "Sequential") measure(*record);
   }
+  return 0;
 }

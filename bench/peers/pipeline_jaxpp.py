@@ -32,28 +32,17 @@ from jax._src import dtypes
 from jax.sharding import Mesh, PartitionSpec as P
 from jaxpp import schedules
 from jaxpp.array import MpmdArray
+from transformer import Block, normal_batch
 
 # Later JAX than JaxPP was made for looks at every argument.
 dtypes.canonicalize_value_handlers[MpmdArray] = lambda array: array
-
-
-class Block(nn.Module):
-    @nn.remat
-    @nn.jit
-    @nn.compact
-    def __call__(self, x):
-        attention = nn.MultiHeadDotProductAttention(num_heads=8, qkv_features=args.width // 8)
-        x = nn.LayerNorm()(x + attention(x))
-        hidden = nn.gelu(nn.Dense(4 * args.width)(x))
-        y = nn.Dense(x.shape[-1])(hidden)
-        return nn.LayerNorm()(x + y)
 
 
 class Transformer(nn.Module):
     @nn.compact
     def __call__(self, x):
         for i in range(args.layers):
-            x = Block(name=f"block_{i}")(x)
+            x = Block(args.width, name=f"block_{i}")(x)
             if (i + 1) % (args.layers // args.stages) == 0:
                 x = jaxpp.mark_stage_end(x)
         return x
@@ -63,8 +52,7 @@ mesh = Mesh(np.array(jax.devices()).reshape(args.groups, args.fsdp), ("stage", "
 groups = jaxpp.MpmdMesh(mesh, "stage")
 model = Transformer()
 shape = (args.batch, args.seq, args.width)
-random = np.random.RandomState(0)
-xs, targets = (jnp.asarray(random.standard_normal(shape), jnp.float32) for _ in range(2))
+xs, targets = normal_batch(shape)
 params = model.init(jax.random.PRNGKey(0), xs)["params"]
 state = train_state.TrainState.create(apply_fn=model.apply, params=params, tx=optax.adamw(1e-3))
 make_schedule = getattr(jaxpp, args.schedule)

@@ -25,25 +25,14 @@ import numpy as np
 import optax
 from flax.training import train_state
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-
-
-class Block(nn.Module):
-    @nn.remat
-    @nn.jit
-    @nn.compact
-    def __call__(self, x):
-        attention = nn.MultiHeadDotProductAttention(num_heads=8, qkv_features=args.width // 8)
-        x = nn.LayerNorm()(x + attention(x))
-        hidden = nn.gelu(nn.Dense(4 * args.width)(x))
-        y = nn.Dense(x.shape[-1])(hidden)
-        return nn.LayerNorm()(x + y)
+from transformer import Block, normal_batch
 
 
 class Transformer(nn.Module):
     @nn.compact
     def __call__(self, x):
         for i in range(args.layers):
-            x = Block(name=f"block_{i}")(x)
+            x = Block(args.width, name=f"block_{i}")(x)
         return x
 
 
@@ -53,8 +42,7 @@ shape = (args.batch, args.seq, args.width)
 if args.inputs == "ones":
     xs = targets = jnp.ones(shape)
 else:
-    random = np.random.RandomState(0)
-    xs, targets = (jnp.asarray(random.standard_normal(shape), jnp.float32) for _ in range(2))
+    xs, targets = normal_batch(shape)
 params = model.init(jax.random.PRNGKey(0), xs)["params"]
 state = train_state.TrainState.create(apply_fn=model.apply, params=params, tx=optax.adamw(1e-3))
 

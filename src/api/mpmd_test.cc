@@ -5,6 +5,7 @@
 #include <tessera/tessera.h>
 
 #include "api/test_support.h"
+#include "pipeline/schedules.h"
 
 namespace tessera {
 namespace {
@@ -105,12 +106,10 @@ void expect_same(const Outcome& found, const Outcome& wanted) {
 TEST(Pipeline, AllSchedulesHaveTheBitsOfTheLoop) {
   for (const std::int64_t microbatches : {4, 8}) {
     const Outcome wanted = run(Sequential{1}, groups(1), microbatches);
-    for (const std::string& name : schedule_names()) {
-      const bool is_zigzag = name == "ZBV" || name == "VHalf" || name == "DualPipeV";
-      const bool has_chunks =
-          is_zigzag || name == "InterleavedGPipe" || name == "KimiK2" || name == "Interleaved1F1B";
+    for (const pipeline::ScheduleRecord& record : pipeline::schedule_records()) {
+      const std::string name(record.name);
       const std::int64_t ranks = name == "Sequential" ? 1 : 2;
-      const std::int64_t stages = name == "Sequential" ? 4 : has_chunks ? 4 : 2;
+      const std::int64_t stages = record.stages == pipeline::Stages::one_per_rank ? 2 : 4;
       const FixedSchedule schedule{
           .num_stages = stages,
           .mpmd_dim = ranks,

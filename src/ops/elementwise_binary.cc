@@ -80,44 +80,35 @@ ValueId rem_vjp_divisor(VjpContext& c) {
   return mul(b, neg(b, c.cotangent()), whole);
 }
 
+/// x + y, under the names that it has.
+OpRecord sum_record(const char* name, const char* doc, const char* source) {
+  const auto passed_on = [](VjpContext& c) { return c.cotangent(); };
+  return {
+      .name = name,
+      .doc = doc,
+      .source = source,
+      .attributes = AttributeNames{},
+      .types = TypeSet::numbers,
+      .shape = same_as_both,
+      .vjp = per_operand({passed_on, passed_on}),
+      .batch = elementwise_batch,
+      .factors = elementwise_factors,
+      .host = tile_kernel("add"),
+      .reference = map2<Numbers>([](auto x, auto y) { return wrapping_add(x, y); }),
+      .cost = flops_per_element(1),
+      .samples = number_samples(2),
+      .linearity = Linearity::all,
+  };
+}
+
 }  // namespace
 
-const OpRecord add_op{
-    .name = "add",
-    .doc = "x + y; integers wrap around.",
-    .source = "StableHLO, add",
-    .attributes = AttributeNames{},
-    .types = TypeSet::numbers,
-    .shape = same_as_both,
-    .vjp = per_operand(
-        {[](VjpContext& c) { return c.cotangent(); }, [](VjpContext& c) { return c.cotangent(); }}),
-    .batch = elementwise_batch,
-    .factors = elementwise_factors,
-    .host = tile_kernel("add"),
-    .reference = map2<Numbers>([](auto x, auto y) { return wrapping_add(x, y); }),
-    .cost = flops_per_element(1),
-    .samples = number_samples(2),
-    .linearity = Linearity::all,
-};
+const OpRecord add_op = sum_record("add", "x + y; integers wrap around.", "StableHLO, add");
 
-const OpRecord add_any_op{
-    .name = "add_any",
-    .doc =
-        "x + y of two cotangents of one value; an `add` once nothing is differentiated any more.",
-    .source = "JAX, add_any",
-    .attributes = AttributeNames{},
-    .types = TypeSet::numbers,
-    .shape = same_as_both,
-    .vjp = per_operand(
-        {[](VjpContext& c) { return c.cotangent(); }, [](VjpContext& c) { return c.cotangent(); }}),
-    .batch = elementwise_batch,
-    .factors = elementwise_factors,
-    .host = tile_kernel("add"),
-    .reference = map2<Numbers>([](auto x, auto y) { return wrapping_add(x, y); }),
-    .cost = flops_per_element(1),
-    .samples = number_samples(2),
-    .linearity = Linearity::all,
-};
+const OpRecord add_any_op = sum_record(
+    "add_any",
+    "x + y of two cotangents of one value; an `add` once nothing is differentiated any more.",
+    "JAX, add_any");
 
 const OpRecord div_op{
     .name = "div",

@@ -1,6 +1,6 @@
 // treduce: a scan over microbatches whose sums of cotangents are kept apart, one for each use.
-#include <algorithm>
 #include <fmt/format.h>
+#include <unordered_map>
 
 #include <tessera/control.h>
 #include <tessera/error.h>
@@ -120,17 +120,27 @@ std::vector<Type> microbatch_types(const std::vector<Array>& leaves,
 
 // --- the loop
 
-/// What a sum of cotangents adds up, the first use first; the value itself if it is none.
-std::vector<ValueId> uses_of(const Function& function, ValueId sum) {
-  const auto made = std::find_if(
-      function.equations.begin(), function.equations.end(), [&](const ir::Equation& equation) {
-        return equation.op == &ops::add_any_op && equation.results[0] == sum;
-      });
-  if (made == function.equations.end()) return {sum};
+/// Sums of cotangents, by what they make.
+using CotangentSums = std::unordered_map<ValueId, const ir::Equation*>;
+
+CotangentSums cotangent_sums(const Function& function) {
+  CotangentSums sums;
+  for (const ir::Equation& equation : function.equations) {
+    if (equation.op == &ops::add_any_op) sums.emplace(equation.results[0], &equation);
+  }
+  return sums;
+}
+
+/// Appends what a sum of cotangents adds up, the first use first; the value itself if it is none.
+void append_uses(const CotangentSums& sums, ValueId value, std::vector<ValueId>& uses) {
+  const auto made = sums.find(value);
+  if (made == sums.end()) {
+    uses.push_back(value);
+    return;
+  }
   // Cotangents come from the last use to the first.
-  std::vector<ValueId> uses = uses_of(function, made->operands[1]);
-  for (ValueId id : uses_of(function, made->operands[0])) uses.push_back(id);
-  return uses;
+  append_uses(sums, made->second->operands[1], uses);
+  append_uses(sums, made->second->operands[0], uses);
 }
 
 /// A leaf of the result: accumulators or one stacked array of the loop.
@@ -142,13 +152,18 @@ struct Leaf {
 
 class Loop {
  public:
-  Loop(Nested nested, std::vector<ReduceOperation> operations, std::int64_t length,
+  Loop(Nested nested, const std::vector<ReduceOperation>& operations, std::int64_t length,
        std::size_t num_slices)
       : nested_(std::move(nested)), length_(length), num_slices_(num_slices) {
     const Function& f = nested_.function;
+    const CotangentSums sums = cotangent_sums(f);
     for (std::size_t i = 0; i < operations.size(); ++i) {
-      Leaf leaf{.operation = operations[i], .terms = {f.outputs[i]}};
-      if (leaf.is_sum()) leaf.terms = uses_of(f, f.outputs[i]);
+      Leaf leaf{.operation = operations[i], .terms = {}};
+      if (leaf.is_sum()) {
+        append_uses(sums, f.outputs[i], leaf.terms);
+      } else {
+        leaf.terms = {f.outputs[i]};
+      }
       leaves_.push_back(std::move(leaf));
     }
   }

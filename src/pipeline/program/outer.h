@@ -18,7 +18,6 @@ class Outer {
   /// The value in this group: an input, made there, or brought there.
   ValueId get(ValueId value, std::int64_t group);
   void set(ValueId value, std::int64_t group, ValueId made) { made_[value][group] = made; }
-  bool is_made(ValueId value) const { return made_.count(value) != 0; }
   /// Whether the value is an input or a view of one, and needs no task.
   bool is_view_of_input(ValueId value) const;
   /// Index `index` along dimension 0 of an array of `whole`.
@@ -28,14 +27,13 @@ class Outer {
                             std::vector<ValueId> operands);
   ValueId transfer(ValueId id, std::int64_t from, std::int64_t to);
 
-  const Function& whole() const { return whole_; }
   /// Per input: the groups that read it, sorted.
   const std::vector<std::vector<std::int64_t>>& input_groups() const { return input_groups_; }
-  void use_input(std::size_t input, std::int64_t group);
   void set_span(const Span& span) { builder_.set_span(span); }
   Function finish(std::vector<ValueId> outputs);
 
  private:
+  void use_input(std::size_t input, std::int64_t group);
   ValueId copy_view(ValueId value, std::int64_t group);
   ValueId with_sharding(ValueId id, Sharding sharding);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <numeric>
 #include <set>
 
 #include <tessera/error.h>
@@ -314,25 +315,17 @@ class Pipeliner {
 
   Pipeline finish(const AfterLoop& after) {
     const Function& whole = opened_.whole;
+    std::vector<std::int64_t> every_group(options_.tasks.size());
+    std::iota(every_group.begin(), every_group.end(), std::int64_t{0});
     std::vector<ValueId> outputs;
     std::vector<std::vector<std::int64_t>> output_groups;
-    for (std::size_t o = 0; o < whole.outputs.size(); ++o) {
-      const ValueId value = whole.outputs[o];
+    for (ValueId value : whole.outputs) {
       const std::int64_t group = after.group_of(value);
       outputs.push_back(outer_.get(value, std::max<std::int64_t>(group, 0)));
-      std::set<std::int64_t> groups = {group};
-      if (group < 0) {
-        groups.clear();
-        for (std::size_t g = 0; g < options_.tasks.size(); ++g) {
-          groups.insert(static_cast<std::int64_t>(g));
-        }
-      }
-      output_groups.emplace_back(groups.begin(), groups.end());
+      output_groups.push_back(group < 0 ? every_group : std::vector<std::int64_t>{group});
     }
-    Pipeline result{
-        .function = outer_.finish(std::move(outputs)),
-        .groups = {.inputs = outer_.input_groups(), .outputs = std::move(output_groups)}};
-    return result;
+    return {.function = outer_.finish(std::move(outputs)),
+            .groups = {.inputs = outer_.input_groups(), .outputs = std::move(output_groups)}};
   }
 
   const PipelineOptions& options_;
