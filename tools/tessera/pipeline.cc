@@ -14,6 +14,8 @@ namespace tessera::cli {
 
 namespace {
 
+constexpr const char* kGroupAxis = "stage";
+
 struct Flags : TrainFlags {
   Flags() {
     mesh = "fsdp=4";
@@ -64,8 +66,8 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
   PipelineJob(Flags flags, const Mesh& mesh) : flags_(std::move(flags)) {
     flags_.model.dtype = compute_dtype(flags_);
     check_sizes();
-    if (mesh.has_axis("stage")) {
-      groups_.emplace(mesh, "stage");
+    if (mesh.has_axis(kGroupAxis)) {
+      groups_.emplace(mesh, kGroupAxis);
       if (flags_.schedule.empty()) flags_.schedule = "Interleaved1F1B";
     }
     check_timeline();
@@ -169,6 +171,7 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
     const Simulation run = measured(tasks, times);
     const Simulation planned = simulate(tasks, measured_costs(times, schedule_->num_stages()));
     extra["bubble"] = {{"measured", run.bubble}, {"simulated", planned.bubble}};
+    if (process_index() != 0) return;
     std::ofstream file(flags_.timeline);
     const std::string title = flags_.schedule + ", one step in ms";
     file << (flags_.timeline.ends_with(".svg") ? to_svg(run, title) : to_chrome_trace(run));
@@ -212,7 +215,8 @@ void add_pipeline(CLI::App& train, CLI::App& show) {
                        {.name = "pipeline",
                         .help = "a deep transformer on micro-batches",
                         .report_name = "pipeline_transformer_fsdp",
-                        .axes = {"fsdp"}},
+                        .axes = {"fsdp"},
+                        .group_axis = kGroupAxis},
                        add_flags);
 }
 
