@@ -16,6 +16,7 @@
 #include "api/program.h"
 #include "compile/compile.h"
 #include "ir/text.h"
+#include "ops/control/mpmd.h"
 #include "partition/partition.h"
 #include "run/engine.h"
 #include "run/processes.h"
@@ -156,6 +157,26 @@ void assert_no_collectives(const LoweredProgram& program, const std::vector<std:
   }
 }
 
+namespace {
+
+/// What groups of devices send each other.
+void add_transfers(const ir::Function& partitioned, std::map<std::string, CollectiveUse>& uses) {
+  for (const ir::Equation& equation : partitioned.equations) {
+    if (!ops::is_transfer(equation)) continue;
+    const ir::ValueId id = equation.results[0];
+    const Type& type = partitioned.type(id);
+    const Layout layout(partitioned.mesh, partitioned.sharding(id), type.shape);
+    const std::int64_t bytes = size_bytes(Type{type.dtype, layout.max_tile_shape()});
+    CollectiveUse& use = uses["transfer"];
+    use.kind = "transfer";
+    use.count += 1;
+    use.bytes += bytes;
+    use.wire_bytes += bytes;
+  }
+}
+
+}  // namespace
+
 std::vector<CollectiveUse> LoweredProgram::collectives() const {
   detail::lower(*program_);
   std::map<std::string, CollectiveUse> uses;
@@ -170,6 +191,7 @@ std::vector<CollectiveUse> LoweredProgram::collectives() const {
     use.bytes += info.bytes * info.count;
     use.wire_bytes += info.wire_bytes * info.count;
   }
+  add_transfers(program_->partitioned, uses);
   std::vector<CollectiveUse> list;
   for (auto& [kind, use] : uses) list.push_back(std::move(use));
   return list;
