@@ -215,7 +215,7 @@ TEST(IsolatedPipeline, ProcessesHoldWhatIsPlanned) {
       piped();
       const std::int64_t found = peak_buffer_bytes();
       const std::int64_t planned = compiled.memory().peak;
-      expect(found <= planned + planned / 20 && found >= planned - planned / 20,
+      expect(found == planned,
              std::to_string(found) + " bytes instead of " + std::to_string(planned));
     });
     EXPECT_EQ(code, 0) << data;
