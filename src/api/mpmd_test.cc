@@ -1,9 +1,9 @@
 // Pipelines from the outside: the bits of the loop, whatever the schedule, the stages and the mesh.
 #include <gtest/gtest.h>
 
-#include "api/test_pipeline.h"
 #include "api/test_support.h"
 #include "pipeline/schedules.h"
+#include "tests/programs/pipeline_support.h"
 
 namespace tessera {
 namespace {

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <functional>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
 #include <sys/wait.h>
@@ -13,8 +14,9 @@
 
 #include <tessera/checkpoint.h>
 
-#include "api/test_pipeline.h"
+#include "tests/cases/case_file.h"
 #include "tests/errors/caught.h"
+#include "tests/programs/pipeline_support.h"
 
 namespace tessera::testing {
 namespace {
@@ -315,6 +317,40 @@ TEST(IsolatedPipeline, CheckpointsMoveToOtherMeshes) {
               expect_same(step(one, make_batch(4)), wanted_of(4));
             }),
             0);
+}
+
+// --- the command
+
+nlohmann::json trained(const std::string& arguments) {
+  const CommandOutcome outcome =
+      run_command(TESSERA_COMMAND,
+                  "train pipeline --d-model 32 --heads 4 --seq 8 --layers 4 --batch 8 "
+                  "--microbatches 4 --stages 4 --progress off --json - " +
+                      arguments,
+                  "", fs::temp_directory_path());
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.stderr_text;
+  const std::size_t at = outcome.stdout_text.find('{');
+  return at == std::string::npos ? nlohmann::json()
+                                 : nlohmann::json::parse(outcome.stdout_text.substr(at));
+}
+
+TEST(IsolatedPipeline, TheCommandTrainsSavesAndRecords) {
+  const fs::path folder = fs::path(::testing::TempDir()) / "tessera_isolated_command";
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  const nlohmann::json wanted = trained("--mesh none --steps 3");
+  const std::string saved = " --checkpoint " + (folder / "run").string();
+  trained("--mesh stage=4,fsdp=1 --isolated --threads 2 --steps 2" + saved);
+  const std::string picture = (folder / "step.svg").string();
+  const std::string flags = "--mesh stage=2,fsdp=2 --schedule ZBV --steps 3";
+  const nlohmann::json found =
+      trained(flags + " --isolated --resume --timeline " + picture + saved);
+  EXPECT_EQ(found["params_hash"], wanted["params_hash"]);
+  EXPECT_EQ(found["loss_bits"][0], wanted["loss_bits"][2]);
+  EXPECT_EQ(found["devices"].size(), 4U);
+  EXPECT_GT(found["bubble"]["measured"].get<double>(), 0);
+  EXPECT_TRUE(fs::exists(picture));
+  EXPECT_EQ(found["collectives"], trained(flags)["collectives"]);
 }
 
 // --- faults

@@ -108,6 +108,9 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
   }
   void finish(const pipeline::Transformer& /*params*/, float /*last_loss*/, Report& /*report*/,
               nlohmann::json& extra) const override {
+    // A run may be resumed on other stages.
+    extra["config"]["stages"] = flags_.model.stages;
+    extra["config"]["schedule"] = flags_.schedule;
     if (has_timeline()) write_timeline(extra);
   }
   Batch batch(std::int64_t /*step*/) const override { return data_; }
@@ -115,8 +118,7 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
   nlohmann::json config() const override {
     const pipeline::Config& m = flags_.model;
     return {{"seq", m.seq},       {"d_model", m.d_model},           {"heads", m.heads},
-            {"layers", m.layers}, {"microbatches", m.microbatches}, {"inputs", flags_.inputs},
-            {"stages", m.stages}, {"schedule", flags_.schedule}};
+            {"layers", m.layers}, {"microbatches", m.microbatches}, {"inputs", flags_.inputs}};
   }
 
  private:
