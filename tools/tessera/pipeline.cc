@@ -95,7 +95,8 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
   void load(Report& /*report*/) override {
     const Array x = ones(shape());
     data_ = {x, x};
-    if (has_timeline() && flags_.steps == 1) start_timeline();
+    // For a run of one step, as --resume may leave.
+    if (has_timeline()) start_timeline();
     if (flags_.inputs == "ones") return;
     data::RandomState random(0);
     std::get<0>(data_) = random.standard_normal(shape());
