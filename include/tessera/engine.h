@@ -75,7 +75,8 @@ std::int64_t grains();
 void set_numerics(Numerics numerics);
 Numerics numerics();
 
-/// Executed since the last reset, sorted by kind.
+/// Executed since the last reset, sorted by kind. With one process per device: by device 0 of all
+/// groups; where there are several groups all processes make this call together.
 std::vector<CollectiveUse> collective_counts();
 void reset_collective_counts();
 /// Times every region from now on.
@@ -105,6 +106,9 @@ class IsolatedProgram {
 struct IsolatedOptions {
   int num_processes = 1;  // the devices of the mesh
   double timeout_s = 60;  // within it a process that is waited for must answer
+  /// The groups of an MpmdMesh: device d of group g of n devices each is process g * n + d. Arrays
+  /// over the mesh of a group are held by the groups that MpmdArray names, others by all of them.
+  int num_groups = 1;
 };
 
 /// Runs `program` in new processes; to be called before anything is computed. Returns when they

@@ -98,6 +98,9 @@ class JitCore {
 void compile(Program& program);
 Outcome run(const std::shared_ptr<Program>& program, const Walk& arguments,
             const std::source_location& where);
+/// The arguments as leaves of the outcome.
+Outcome place(const std::shared_ptr<Program>& program, const Walk& arguments,
+              const std::source_location& where);
 bool is_tracing();
 
 template <typename R>
@@ -135,6 +138,16 @@ class Compiled : public CompiledProgram {
   /// Throws UserError for arguments of another structure, type or sharding.
   R operator()(Args... args, std::source_location where = std::source_location::current()) const {
     return detail::result_of<R>(detail::run(program_, detail::walked_arguments(args...), where));
+  }
+  /// The arguments where the program reads them: as it has them split and, with one process per
+  /// device, held by none but the groups that need them. Throws as a call does.
+  std::tuple<Args...> place(Args... args,
+                            std::source_location where = std::source_location::current()) const {
+    const detail::Outcome placed =
+        detail::place(program_, detail::walked_arguments(args...), where);
+    std::tuple<Args...> result(std::move(args)...);
+    detail::replace_leaves(detail::walked(result, detail::Walk::Want::leaves), placed.leaves);
+    return result;
   }
 };
 

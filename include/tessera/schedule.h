@@ -248,6 +248,7 @@ struct TaskTime {
   double end = 0;
 };
 void start_timeline();
+/// With one process per device all of them make this call, and get the times of all groups.
 std::vector<TaskTime> stop_timeline();
 /// How many threads may work for one group at one time; 0, as at first: any number. With 1, and as
 /// many threads as groups, a group computes as a device of its own would.

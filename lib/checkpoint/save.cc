@@ -215,12 +215,15 @@ Snapshot snapshot(const std::vector<NamedArray>& arrays, SaveOptions options,
   Snapshot state{.arrays = {}, .options = std::move(options)};
   for (const NamedArray& item : arrays) {
     std::vector<Shard> tiles = item.array.addressable_shards(where);
-    const std::int64_t first = item.array.sharding(where).mesh.device_ids()[0];
+    const Mesh mesh = item.array.sharding(where).mesh;
+    const std::int64_t devices = mesh.num_devices();
+    const std::int64_t first = mesh.device_ids()[0];
     const bool has_elements = item.array.size(where) > 0;
     // Each tile once, by the first device that has it; of an array without elements one.
     std::erase_if(tiles, [&](const Shard& shard) {
       if (process_count() > 1 && shard.device != process_index()) return true;
-      return has_elements ? shard.replica_id != 0 || shard.bytes().empty() : shard.device != first;
+      if (shard.replica_id != 0) return true;
+      return has_elements ? shard.bytes().empty() : shard.device % devices != first;
     });
     state.arrays.push_back({item.name, item.array.type(where), std::move(tiles)});
   }

@@ -157,14 +157,15 @@ std::vector<Array> run_traced(const Mesh& mesh, const std::function<std::vector<
   }
   function = ir::with_mesh(std::move(function), choice.mesh());
   std::vector<const Placement*> inputs;
-  std::vector<run::Tiles> tiles;
+  std::vector<Tiled> tiled;
   for (const Array& array : arrays) {
     const Placement* placement = array.node()->placement;
     const bool is_placed = !placement->mesh.axes().empty();
     inputs.push_back(is_placed ? placement : replicated_placement(array.type(), function.mesh));
-    tiles.push_back(tiles_of(array, where));
+    tiled.push_back(tiles_of(array, where));
+    tiled.back().placement = inputs.back();
   }
-  return execute(*eager_program(std::move(function), inputs), std::move(tiles));
+  return execute(*eager_program(std::move(function), inputs), std::move(tiled));
 }
 
 }  // namespace tessera::detail

@@ -32,11 +32,12 @@ void label(const Array& array, const ParamInfo* info) {
 
 }  // namespace
 
-Array make_concrete(const Placement* placement, run::Tiles tiles) {
+Array make_concrete(const Placement* placement, run::Tiles tiles, HolderGroups groups) {
   auto node = std::make_shared<ArrayNode>();
   node->type = placement->type;
   node->placement = placement;
   node->tiles = std::move(tiles);
+  node->groups = std::move(groups);
   return Array(std::move(node));
 }
 
@@ -85,11 +86,11 @@ void fail_empty(const std::string& subject, const Span& where) {
                    .cure = "eval_shape returns types only; call the function to get arrays"});
 }
 
-run::Tiles tiles_of(const Array& array, const Span& where) {
+Tiled tiles_of(const Array& array, const Span& where) {
   const NodePtr& node = node_of(array, where);
   if (!node->is_concrete()) report_no_values(*node, where);
   const std::lock_guard<std::mutex> lock(donation_mutex());
-  if (node->donation == nullptr) return node->tiles;
+  if (node->donation == nullptr) return {node->placement, node->tiles, node->groups};
   throw UserError({.what = "this array was donated and has no values any more",
                    .where = where,
                    .found = fmt::format("argument {} {}, donated at {}",
@@ -179,7 +180,7 @@ const char* cpp_name(DType dtype) {
 }  // namespace
 
 void Array::read(DType dtype, void* out, const std::source_location& where) const {
-  const run::Tiles tiles = detail::tiles_of(*this, where);
+  const detail::Tiled tiles = detail::tiles_of(*this, where);
   if (dtype != this->dtype()) {
     throw UserError({.what = "to_vector: the element type is another one",
                      .where = where,
@@ -190,7 +191,7 @@ void Array::read(DType dtype, void* out, const std::source_location& where) cons
                                          cpp_name(this->dtype()),
                                          dtype == DType::boolean ? "boolean" : name(dtype))});
   }
-  const ops::HostArray all = detail::gather(*node_->placement, tiles, "to_vector", where);
+  const ops::HostArray all = detail::gather(tiles, "to_vector", where);
   if (!all.bytes().empty()) std::memcpy(out, all.bytes().data(), all.bytes().size());
 }
 
@@ -199,7 +200,7 @@ namespace {
 /// The only element, as T.
 template <typename T>
 T only_element(const Array& array, const std::source_location& where) {
-  const run::Tiles tiles = detail::tiles_of(array, where);
+  const detail::Tiled tiles = detail::tiles_of(array, where);
   if (array.size() != 1) {
     throw UserError({.what = "item: the array has not exactly one element",
                      .where = where,
@@ -207,7 +208,7 @@ T only_element(const Array& array, const std::source_location& where) {
                      .wanted = "an array of size 1",
                      .cure = "reduce it first, or read it with to_vector"});
   }
-  const ops::HostArray host = detail::gather(*array.node()->placement, tiles, "item", where);
+  const ops::HostArray host = detail::gather(tiles, "item", where);
   return ops::dispatch(array.dtype(), [&](auto element) {
     return static_cast<T>(host.data<decltype(element)>()[0]);
   });
@@ -233,7 +234,7 @@ Array one_tile(const detail::Placement& placement, std::int64_t tile, run::Buffe
 }  // namespace
 
 Array Array::local_data(std::int64_t device, std::source_location where) const {
-  const run::Tiles tiles = detail::tiles_of(*this, where);
+  const detail::Tiled tiles = detail::tiles_of(*this, where);
   const detail::Placement& placement = *node_->placement;
   if (device < 0 || device >= placement.mesh.num_devices()) {
     throw UserError(
@@ -246,38 +247,66 @@ Array Array::local_data(std::int64_t device, std::source_location where) const {
                                               : "take ids from the mesh: mesh.device_ids()"});
   }
   const std::int64_t tile = placement.layout.tile_at(device_digits(placement.mesh, device));
-  return one_tile(placement, tile,
-                  detail::gather_tile(placement, tiles, tile, "local_data", Span(where)));
+  return one_tile(placement, tile, detail::gather_tile(tiles, tile, "local_data", Span(where)));
 }
 
+namespace {
+
+/// Which of the copies of an array this process has, and by how much its devices' ids are more than
+/// those of the mesh: those of a group count on from those of the group before it.
+struct OwnCopy {
+  std::int64_t number = 0;
+  std::int64_t first_device = 0;
+};
+
+OwnCopy own_copy(const detail::Placement& placement, const detail::HolderGroups& groups) {
+  const run::Transport* transport = run::transport();
+  const std::int64_t devices = placement.mesh.num_devices();
+  if (transport == nullptr || placement.mesh.axes().empty() || devices == transport->size()) {
+    return {};
+  }
+  const std::int64_t group = transport->rank() / devices;
+  if (groups == nullptr) return {group, group * devices};
+  return {std::lower_bound(groups->begin(), groups->end(), group) - groups->begin(),
+          group * devices};
+}
+
+}  // namespace
+
 std::vector<Shard> Array::addressable_shards(std::source_location where) const {
-  const run::Tiles tiles = detail::tiles_of(*this, where);
+  const detail::Tiled array = detail::tiles_of(*this, where);
+  if (!detail::is_held_here(array.groups)) return {};
   const detail::Placement& placement = *node_->placement;
   const std::vector<std::int64_t> held = detail::held_tiles(placement);
   const run::Transport* transport = run::transport();
+  const OwnCopy own = own_copy(placement, array.groups);
   const std::vector<std::int64_t> ids = placement.mesh.device_ids();
+  const std::int64_t replicas =
+      placement.mesh.num_devices() / std::max<std::int64_t>(1, placement.layout.num_tiles());
   const std::vector<Atom> atoms = atoms_of(placement.mesh);
-  std::vector<std::int64_t> copies(static_cast<std::size_t>(placement.layout.num_tiles()), 0);
+  std::vector<std::int64_t> copies(static_cast<std::size_t>(placement.layout.num_tiles()),
+                                   own.number * replicas);
   std::vector<Shard> shards;
   for (std::size_t position = 0; position < ids.size(); ++position) {
     const std::int64_t tile =
         placement.layout.tile_at(position_digits(atoms, static_cast<std::int64_t>(position)));
     const std::int64_t replica = copies[static_cast<std::size_t>(tile)]++;
-    if (transport != nullptr && !placement.mesh.axes().empty() &&
-        ids[position] != transport->rank()) {
+    const std::int64_t device = own.first_device + ids[position];
+    if (transport != nullptr && !placement.mesh.axes().empty() && device != transport->rank()) {
       continue;
     }
     const auto at = std::find(held.begin(), held.end(), tile) - held.begin();
-    shards.push_back({.device = ids[position],
-                      .index = ranges_of(placement.layout.box(tile)),
-                      .replica_id = replica,
-                      .data = one_tile(placement, tile, tiles[static_cast<std::size_t>(at)])});
+    shards.push_back(
+        {.device = device,
+         .index = ranges_of(placement.layout.box(tile)),
+         .replica_id = replica,
+         .data = one_tile(placement, tile, array.tiles[static_cast<std::size_t>(at)])});
   }
   return shards;
 }
 
 std::span<const std::byte> Shard::bytes(std::source_location where) const {
-  const run::Tiles tiles = detail::tiles_of(data, where);
+  const run::Tiles tiles = detail::tiles_of(data, where).tiles;
   require(tiles.size() == 1, "a shard is one tile");
   return {tiles[0]->data(), static_cast<std::size_t>(tiles[0]->size())};
 }

@@ -36,6 +36,19 @@ const Placement* replicated_placement(const Type& type, const Mesh& mesh);
 /// The tiles that this process holds: all, or that of its device where each has a process.
 std::vector<std::int64_t> held_tiles(const Placement& placement);
 
+/// The groups of devices that hold an array, ascending; nullptr: all of them.
+using HolderGroups = std::shared_ptr<const std::vector<std::int64_t>>;
+bool is_held_by(const HolderGroups& groups, std::int64_t group);
+/// Whether this process has tiles of such an array: always, where it computes for all devices.
+bool is_held_here(const HolderGroups& groups);
+
+/// A concrete array apart from its handle.
+struct Tiled {
+  const Placement* placement;
+  run::Tiles tiles;  // that this process holds
+  HolderGroups groups;
+};
+
 /// A call that gave arrays away.
 struct DonatingCall {
   std::shared_ptr<const std::vector<std::string>> paths;  // of all arguments' leaves
@@ -48,7 +61,7 @@ struct ArrayNode {
   // concrete
   const Placement* placement = nullptr;
   run::Tiles tiles;  // that this process holds; empty after a donation; guarded by donation_mutex()
-  std::shared_ptr<const std::vector<std::int64_t>> groups;  // of what a pipeline returned
+  HolderGroups groups;  // of a pipeline's mesh
   std::shared_ptr<const DonatingCall> donation;
   std::size_t donated_leaf = 0;  // index into donation->paths
   // traced
@@ -63,7 +76,7 @@ using NodePtr = std::shared_ptr<ArrayNode>;
 /// Guards tiles and donation of every node.
 std::mutex& donation_mutex();
 
-Array make_concrete(const Placement* placement, run::Tiles tiles);
+Array make_concrete(const Placement* placement, run::Tiles tiles, HolderGroups groups = nullptr);
 Array make_traced(std::shared_ptr<trace::Trace> trace, ir::ValueId value);
 Array make_abstract(Type type);
 
@@ -72,21 +85,24 @@ const NodePtr& node_of(const Array& array, const Span& where);
 /// Throws the UserError for an empty handle, which is `subject` of a call; none for "".
 [[noreturn]] void fail_empty(const std::string& subject, const Span& where);
 /// The tiles of a concrete array; throws UserError for any other and for one that was given away.
-run::Tiles tiles_of(const Array& array, const Span& where);
+Tiled tiles_of(const Array& array, const Span& where);
 /// `f32[8,16]`, with the path of a parameter: `f32[8,16] (parameter blocks_0/Dense_0/kernel)`.
 std::string describe(const Array& array);
 
 // Where each device has a process these are collectives: all processes make the same calls. `op` at
 // `where` is what needs them, for messages.
-/// Copies between layouts of one type; shares tiles where both have the same ones.
-run::Tiles move_tiles(const Placement& from, const run::Tiles& tiles, const Placement& to,
-                      const char* op, const Span& where);
-ops::HostArray gather(const Placement& from, const run::Tiles& tiles, const char* op,
-                      const Span& where);
+/// Copies between layouts of one type, within the groups that hold the array; shares tiles where
+/// both have the same ones.
+Tiled move_tiles(const Tiled& from, const Placement* to, const char* op, const Span& where);
+/// In every process.
+ops::HostArray gather(const Tiled& from, const char* op, const Span& where);
 /// One tile, whoever holds it.
-run::BufferPtr gather_tile(const Placement& from, const run::Tiles& tiles, std::int64_t tile,
-                           const char* op, const Span& where);
+run::BufferPtr gather_tile(const Tiled& from, std::int64_t tile, const char* op, const Span& where);
 /// The tiles that this process holds.
 run::Tiles scatter(const ops::HostArray& array, const Placement& to);
+/// Sends an array to those of the groups that do not hold it, and lets go of it in all others.
+Tiled bring(Tiled x, const HolderGroups& groups, const char* op, const Span& where);
+/// The groups that hold all of these; where there are none, those that hold the largest.
+HolderGroups common_groups(const std::vector<Tiled>& arrays);
 
 }  // namespace tessera::detail

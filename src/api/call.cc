@@ -20,12 +20,11 @@ namespace {
                            "function, which compiles for new kinds of arguments"});
 }
 
-/// The tiles of an argument where the program wants them.
-run::Tiles argument_tiles(const Program& program, std::size_t i, const Array& array,
-                          const Span& where) {
-  run::Tiles tiles = tiles_of(array, where);
+/// The tiles of an argument, laid out as the program wants them.
+Tiled argument_tiles(const Program& program, std::size_t i, const Array& array, const Span& where) {
+  Tiled tiles = tiles_of(array, where);
   const Placement& wanted = *program.inputs[i];
-  const Placement& found = *array.node()->placement;
+  const Placement& found = *tiles.placement;
   if (&found == &wanted) return tiles;
   const std::string subject =
       i < program.paths->size() ? "argument " + program.paths->at(i) : "captured array";
@@ -41,7 +40,7 @@ run::Tiles argument_tiles(const Program& program, std::size_t i, const Array& ar
                                        to_string(wanted.mesh)),
                            where);
   }
-  return move_tiles(found, tiles, wanted, "placing an argument", where);
+  return move_tiles(tiles, &wanted, "placing an argument", where);
 }
 
 /// Marks donated arguments as given away and lets go of their tiles.
@@ -71,28 +70,53 @@ void give_away(const Program& program, const Walk& arguments, const Span& where)
 
 }  // namespace
 
-Outcome run(const std::shared_ptr<Program>& program, const Walk& arguments,
-            const std::source_location& where) {
-  const Span span(where);
-  if (arguments.structure() != program->structure) {
+namespace {
+
+/// The leaves of the arguments, laid out as the program wants them.
+std::vector<Tiled> argument_leaves(const Program& program, const Walk& arguments,
+                                   const Span& where) {
+  if (arguments.structure() != program.structure) {
     report_other_arguments(
         "the structure of the arguments",
         fmt::format("number of leaves: {}", arguments.leaves().size()),
         fmt::format("number of leaves: {}, the same static fields and parameters",
-                    program->paths->size()),
-        span);
+                    program.paths->size()),
+        where);
   }
-  compile(*program);
-  std::vector<run::Tiles> inputs;
-  inputs.reserve(program->inputs.size());
+  std::vector<Tiled> leaves;
+  leaves.reserve(program.inputs.size());
   for (const Walk::Leaf& leaf : arguments.leaves()) {
-    inputs.push_back(argument_tiles(*program, inputs.size(), *leaf.array, span));
+    leaves.push_back(argument_tiles(program, leaves.size(), *leaf.array, where));
   }
+  return leaves;
+}
+
+}  // namespace
+
+Outcome run(const std::shared_ptr<Program>& program, const Walk& arguments,
+            const std::source_location& where) {
+  const Span span(where);
+  std::vector<Tiled> inputs = argument_leaves(*program, arguments, span);
   for (const Array& array : program->captured) {
     inputs.push_back(argument_tiles(*program, inputs.size(), array, span));
   }
+  compile(*program);
   give_away(*program, arguments, span);
   return {program->result, execute(*program, std::move(inputs))};
+}
+
+Outcome place(const std::shared_ptr<Program>& program, const Walk& arguments,
+              const std::source_location& where) {
+  std::vector<Tiled> leaves = argument_leaves(*program, arguments, Span(where));
+  lower(*program);
+  std::vector<Array> placed;
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    Tiled leaf = std::move(leaves[i]);
+    if (program->pipeline) leaf = bring_input(*program, i, std::move(leaf));
+    placed.push_back(make_concrete(leaf.placement, std::move(leaf.tiles), leaf.groups));
+    placed.back().node()->info = arguments.leaves()[i].array->node()->info;
+  }
+  return {nullptr, std::move(placed)};
 }
 
 }  // namespace tessera::detail

@@ -115,11 +115,11 @@ std::string subject_of(const char* op, const Array& x) {
 
 Array placed(const Array& x, const Mesh& mesh, const Sharding& sharding, const char* op,
              const Span& where) {
-  const run::Tiles tiles = detail::tiles_of(x, where);
+  const detail::Tiled from = detail::tiles_of(x, where);
   const detail::Placement* to = detail::placement_of(x.type(), mesh, sharding);
-  const detail::Placement& from = *x.node()->placement;
-  if (&from == to) return x;
-  Array moved = detail::make_concrete(to, detail::move_tiles(from, tiles, *to, op, where));
+  if (from.placement == to) return x;
+  detail::Tiled there = detail::move_tiles(from, to, op, where);
+  Array moved = detail::make_concrete(to, std::move(there.tiles), std::move(there.groups));
   moved.node()->info = x.node()->info;
   return moved;
 }
@@ -205,12 +205,12 @@ Array with_sharding_constraint(Operand x, const NamedSharding& sharding) {
 
 bool array_equal(const Array& a, const Array& b, std::source_location where) {
   const Span span = trace::call_span(where);
-  const run::Tiles tiles_a = detail::tiles_of(a, span);
-  const run::Tiles tiles_b = detail::tiles_of(b, span);
+  const detail::Tiled tiles_a = detail::tiles_of(a, span);
+  const detail::Tiled tiles_b = detail::tiles_of(b, span);
   if (a.type() != b.type()) return false;
   const char* op = "array_equal";
-  const ops::HostArray x = detail::gather(*a.node()->placement, tiles_a, op, span);
-  const ops::HostArray y = detail::gather(*b.node()->placement, tiles_b, op, span);
+  const ops::HostArray x = detail::gather(tiles_a, op, span);
+  const ops::HostArray y = detail::gather(tiles_b, op, span);
   return ops::dispatch(a.dtype(), [&](auto element) {
     using T = decltype(element);
     return std::ranges::equal(x.data<T>(), y.data<T>());
@@ -224,8 +224,7 @@ std::string to_string(const Array& x) {
   if (x.is_deleted()) return text + " (donated)";
   if (!x.is_concrete()) return text + " (abstract)";
   constexpr std::size_t kShown = 16;
-  const ops::HostArray host =
-      detail::gather(*x.node()->placement, detail::tiles_of(x, Span()), "to_string", Span());
+  const ops::HostArray host = detail::gather(detail::tiles_of(x, Span()), "to_string", Span());
   return ops::dispatch(x.dtype(), [&](auto element) {
     using T = decltype(element);
     using Shown = std::conditional_t<std::is_same_v<T, bfloat16>, float, T>;

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 #include <map>
 #include <optional>
+#include <sstream>
 
 #include <tessera/error.h>
 #include <tessera/jit.h>
@@ -15,6 +16,7 @@
 #include "api/program.h"
 #include "compile/compile.h"
 #include "ir/text.h"
+#include "ops/control/mpmd.h"
 #include "partition/partition.h"
 #include "run/engine.h"
 #include "run/processes.h"
@@ -155,6 +157,26 @@ void assert_no_collectives(const LoweredProgram& program, const std::vector<std:
   }
 }
 
+namespace {
+
+/// What groups of devices send each other.
+void add_transfers(const ir::Function& partitioned, std::map<std::string, CollectiveUse>& uses) {
+  for (const ir::Equation& equation : partitioned.equations) {
+    if (!ops::is_transfer(equation)) continue;
+    const ir::ValueId id = equation.results[0];
+    const Type& type = partitioned.type(id);
+    const Layout layout(partitioned.mesh, partitioned.sharding(id), type.shape);
+    const std::int64_t bytes = size_bytes(Type{type.dtype, layout.max_tile_shape()});
+    CollectiveUse& use = uses["transfer"];
+    use.kind = "transfer";
+    use.count += 1;
+    use.bytes += bytes;
+    use.wire_bytes += bytes;
+  }
+}
+
+}  // namespace
+
 std::vector<CollectiveUse> LoweredProgram::collectives() const {
   detail::lower(*program_);
   std::map<std::string, CollectiveUse> uses;
@@ -169,6 +191,7 @@ std::vector<CollectiveUse> LoweredProgram::collectives() const {
     use.bytes += info.bytes * info.count;
     use.wire_bytes += info.wire_bytes * info.count;
   }
+  add_transfers(program_->partitioned, uses);
   std::vector<CollectiveUse> list;
   for (auto& [kind, use] : uses) list.push_back(std::move(use));
   return list;
@@ -271,13 +294,18 @@ MemoryPlan CompiledProgram::memory() const {
     const Layout layout(placement.mesh, placement.sharding, placement.type.shape);
     return size_bytes(Type{placement.type.dtype, layout.max_tile_shape()});
   };
-  for (const detail::Placement* input : program_->inputs) plan.arguments += tile_bytes(*input);
-  for (std::size_t i = 0; i < program_->outputs.size(); ++i) {
-    if (program_->executable->outputs[i].alias < 0)
-      plan.results += tile_bytes(*program_->outputs[i]);
+  const run::Executable& executable = *program_->executable;
+  for (std::size_t i = 0; i < program_->inputs.size(); ++i) {
+    if (executable.inputs[i].tile_bytes.empty()) continue;
+    plan.arguments += tile_bytes(*program_->inputs[i]);
   }
-  plan.peak = program_->executable->device_peak_bytes;
-  plan.group_peaks = program_->executable->group_peak_bytes;
+  for (std::size_t i = 0; i < program_->outputs.size(); ++i) {
+    const std::optional<std::size_t> copy = detail::own_copy(*program_, i);
+    if (!copy || executable.outputs[*copy].tile_bytes.empty()) continue;
+    if (executable.outputs[*copy].alias < 0) plan.results += tile_bytes(*program_->outputs[i]);
+  }
+  plan.peak = executable.device_peak_bytes;
+  plan.group_peaks = executable.group_peak_bytes;
   // No group has all arguments.
   plan.temporaries = std::max<std::int64_t>(0, plan.peak - plan.arguments - plan.results);
   return plan;
@@ -342,9 +370,39 @@ void set_numerics(Numerics numerics) { numerics_setting = numerics; }
 
 Numerics numerics() { return numerics_setting; }
 
+namespace {
+
+/// What device 0 of each group has counted; of one process for all devices, what it has.
+run::CollectiveCounts counts_of_groups() {
+  run::CollectiveCounts own = run::Engine::instance().collective_counts();
+  const int devices = run::devices_per_group();
+  if (run::transport() == nullptr || run::transport()->size() == devices) return own;
+  std::string text;
+  for (const auto& [kind, count] : own) {
+    text += fmt::format("{} {} {} {}\n", kind, count.count, count.bytes, count.wire_bytes);
+  }
+  const std::vector<std::string> texts =
+      run::all_texts(text, {.kind = "gather", .op = "collective_counts", .span = {}});
+  run::CollectiveCounts all;
+  for (std::size_t rank = 0; rank < texts.size(); rank += static_cast<std::size_t>(devices)) {
+    std::istringstream lines(texts[rank]);
+    std::string kind;
+    run::CollectiveCount count;
+    while (lines >> kind >> count.count >> count.bytes >> count.wire_bytes) {
+      run::CollectiveCount& sum = all[kind];
+      sum.count += count.count;
+      sum.bytes += count.bytes;
+      sum.wire_bytes += count.wire_bytes;
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
 std::vector<CollectiveUse> collective_counts() {
   std::vector<CollectiveUse> list;
-  for (const auto& [kind, count] : run::Engine::instance().collective_counts()) {
+  for (const auto& [kind, count] : counts_of_groups()) {
     list.push_back(
         {.kind = kind, .count = count.count, .bytes = count.bytes, .wire_bytes = count.wire_bytes});
   }
@@ -376,18 +434,23 @@ int run_isolated(IsolatedProgram& program, const IsolatedOptions& options,
                  std::source_location where) {
   constexpr int kMost = 256;
   const bool has_time = options.timeout_s >= 0.1 && options.timeout_s <= 1e6;
-  if (options.num_processes < 1 || options.num_processes > kMost || !has_time) {
+  const bool has_groups =
+      options.num_groups >= 1 && options.num_processes % options.num_groups == 0;
+  if (options.num_processes < 1 || options.num_processes > kMost || !has_time || !has_groups) {
     throw UserError(
         {.what = "run_isolated: these options are not possible",
          .where = trace::call_span(where),
-         .found =
-             fmt::format("{} processes, timeout {} s", options.num_processes, options.timeout_s),
-         .wanted = fmt::format("1 to {} processes and a timeout of 0.1 to 1000000 s", kMost),
+         .found = fmt::format("{} processes, groups: {}, timeout {} s", options.num_processes,
+                              options.num_groups, options.timeout_s),
+         .wanted = fmt::format("1 to {} processes, equally many in each group, and a timeout of "
+                               "0.1 to 1000000 s",
+                               kMost),
          .cure = "pass the number of devices of the mesh"});
   }
   const std::chrono::duration<double> timeout(options.timeout_s);
   return run::run_processes(
       {.count = options.num_processes,
+       .num_groups = options.num_groups,
        .timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout),
        .on_error = [&](const std::exception_ptr& error) { return program.report(error); },
        .where = trace::call_span(where)},

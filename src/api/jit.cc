@@ -13,6 +13,7 @@
 #include "api/trace_record.h"
 #include "api/transform/pipeline_scope.h"
 #include "ops/ops.h"
+#include "run/processes.h"
 
 namespace tessera::detail {
 
@@ -65,6 +66,7 @@ class Tracer {
   std::shared_ptr<Program> trace(const std::string& structure) {
     const Clock::time_point start = Clock::now();
     check_options();
+    check_groups();
     choose_mesh();
     program_->structure = structure;
     program_->paths = std::make_shared<const std::vector<std::string>>(paths_);
@@ -106,6 +108,21 @@ class Tracer {
                        .wanted = fmt::format("numbers from 0 to {}", count - 1),
                        .cure = "count arguments from 0"});
     }
+  }
+
+  /// With one process per device: those of the groups of the run.
+  void check_groups() const {
+    const run::Transport* transport = run::transport();
+    if (transport == nullptr || !options_.mpmd_mesh) return;
+    const std::int64_t groups = transport->size() / run::devices_per_group();
+    if (options_.mpmd_mesh->mpmd_dim() <= groups) return;
+    throw UserError(
+        {.what = name() + ": the MpmdMesh has more groups than this run",
+         .where = where_,
+         .found =
+             to_string(*options_.mpmd_mesh) + fmt::format(" and groups of the run: {}", groups),
+         .wanted = "a process for each device of each group",
+         .cure = fmt::format("start them with num_groups = {}", options_.mpmd_mesh->mpmd_dim())});
   }
 
   void choose_mesh() {

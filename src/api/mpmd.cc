@@ -1,14 +1,17 @@
 // What users see of pipelines: arrays that live in groups, and recorded runs.
 #include <algorithm>
+#include <atomic>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <map>
+#include <sstream>
 
 #include <tessera/control.h>
 #include <tessera/error.h>
 
 #include "api/array_node.h"
 #include "run/engine.h"
+#include "run/processes.h"
 
 namespace tessera {
 
@@ -42,19 +45,62 @@ std::string to_string(const MpmdArray& array) {
                      to_string(array.sharding()));
 }
 
-void start_timeline() { run::Engine::instance().start_timeline(); }
+namespace {
 
-std::vector<TaskTime> stop_timeline() {
+std::atomic<std::int64_t> timeline_start{0};  // ns of the clock of all processes
+
+/// What this process has recorded: calls are counted from 0, times are from the start of the first
+/// process that began to record.
+std::vector<TaskTime> own_times(std::int64_t shift_ns) {
   std::vector<TaskTime> times;
-  std::map<std::int64_t, std::int64_t> steps;  // executions of pipelines, counted from 0
+  std::map<std::int64_t, std::int64_t> steps;  // executions of pipelines
   for (const run::TaskTime& time : run::Engine::instance().stop_timeline()) {
     times.push_back({.name = time.name,
                      .group = time.group,
                      .microbatch = time.microbatch,
                      .step = steps.emplace(time.execution, steps.size()).first->second,
-                     .start = static_cast<double>(time.start_ns) * 1e-9,
-                     .end = static_cast<double>(time.end_ns) * 1e-9});
+                     .start = static_cast<double>(time.start_ns + shift_ns) * 1e-9,
+                     .end = static_cast<double>(time.end_ns + shift_ns) * 1e-9});
   }
+  return times;
+}
+
+/// One line per task.
+std::string to_text(const std::vector<TaskTime>& times) {
+  std::string text;
+  for (const TaskTime& time : times) {
+    text += fmt::format("{} {} {} {} {} {}\n", time.name, time.group, time.microbatch, time.step,
+                        time.start, time.end);
+  }
+  return text;
+}
+
+void add_from_text(const std::string& text, std::vector<TaskTime>& times) {
+  std::istringstream lines(text);
+  TaskTime time;
+  while (lines >> time.name >> time.group >> time.microbatch >> time.step >> time.start >>
+         time.end) {
+    times.push_back(time);
+  }
+}
+
+}  // namespace
+
+void start_timeline() { timeline_start = run::Engine::instance().start_timeline(); }
+
+std::vector<TaskTime> stop_timeline() {
+  if (run::transport() == nullptr) return own_times(0);
+  const run::CollectiveLabel label{.kind = "gather", .op = "stop_timeline", .span = {}};
+  const std::vector<std::int64_t> starts = run::all_values(timeline_start, label);
+  const std::int64_t shift = timeline_start - *std::min_element(starts.begin(), starts.end());
+  const std::vector<std::string> texts = run::all_texts(to_text(own_times(shift)), label);
+  std::vector<TaskTime> times;
+  const auto devices = static_cast<std::size_t>(run::devices_per_group());
+  for (std::size_t rank = 0; rank < texts.size(); rank += devices) {
+    add_from_text(texts[rank], times);
+  }
+  std::stable_sort(times.begin(), times.end(),
+                   [](const TaskTime& a, const TaskTime& b) { return a.start < b.start; });
   return times;
 }
 

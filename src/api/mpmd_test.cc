@@ -1,78 +1,23 @@
 // Pipelines from the outside: the bits of the loop, whatever the schedule, the stages and the mesh.
 #include <gtest/gtest.h>
 
-#include <tessera/error.h>
-#include <tessera/tessera.h>
-
 #include "api/test_support.h"
 #include "pipeline/schedules.h"
+#include "tests/programs/pipeline_support.h"
 
 namespace tessera {
 namespace {
 
 using testing::expect_same_bits;
+using testing::groups;
+using testing::kWidth;
+using testing::make_batch;
+using testing::make_net;
 using testing::mistake_of;
 using testing::numbers;
-
-constexpr std::int64_t kLayers = 8;
-constexpr std::int64_t kWidth = 16;
-
-/// Layers, a matrix that two far stages use, one that a layer uses twice, and a skip connection.
-struct Net {
-  std::vector<Array> layers;
-  Array tied;
-  Array twice;
-  Array bias;
-  TESSERA_TREE(layers, tied, twice, bias)
-};
-
-Net make_net() {
-  Net net{.layers = {},
-          .tied = numbers({kWidth, kWidth}, 100) * 0.2F,
-          .twice = numbers({kWidth, kWidth}, 101) * 0.2F,
-          .bias = numbers({kWidth}, 102)};
-  for (std::int64_t i = 0; i < kLayers; ++i) {
-    net.layers.push_back(numbers({kWidth, kWidth}, i) * 0.2F);
-  }
-  return net;
-}
-
-Array loss_of(const Net& net, Array x, const Array& y, std::int64_t stages) {
-  x = with_sharding_constraint(x, P{"data"});
-  Array skipped;
-  for (std::int64_t i = 0; i < kLayers; ++i) {
-    x = tanh(dot(x, net.layers[static_cast<std::size_t>(i)]) + net.bias);
-    if (i == 0 || i == kLayers - 1) x = dot(x, net.tied);
-    if (i == 4) x = dot(dot(x, net.twice), net.twice);
-    if (i == 1) skipped = x;
-    if (i == 6) x = x + skipped;
-    if ((i + 1) % (kLayers / stages) == 0) x = mark_stage_end(x);
-  }
-  return mean(square(x - y));
-}
-
-using Batch = std::tuple<Array, Array>;
-
-Batch make_batch(std::int64_t microbatches) {
-  return {numbers({microbatches, 4, kWidth}, 7), numbers({microbatches, 4, kWidth}, 8)};
-}
-
-/// Gradients are scaled by their global norm, which all groups need.
-std::tuple<Net, Array, Array> step_of(const Net& net, const Batch& batch,
-                                      const Schedule& schedule) {
-  const auto one = [&](Array x, Array y) {
-    auto [loss, grads] = value_and_grad(
-        [&](const Net& params) { return loss_of(params, x, y, schedule.num_stages()); })(net);
-    return std::tuple(loss, loss, grads);
-  };
-  const auto [loss, losses, grads] =
-      treduce(one, batch, schedule, std::tuple(Add{}, Concat{}, Add{}));
-  Array squares = zeros({});
-  for (const Array& grad : tree_leaves(grads)) squares = squares + sum(square(grad));
-  const Array rate = 0.1F / (sqrt(squares) + 1.0F);
-  const auto update = [&](const Array& p, const Array& g) { return p - g * rate; };
-  return {tree_map(update, net, grads), loss, losses};
-}
+using testing::step_of;
+using Batch = testing::PipelineBatch;
+using Net = testing::PipelineNet;
 
 struct Outcome {
   Net net;
@@ -89,10 +34,6 @@ Outcome run(const Schedule& schedule, const MpmdMesh& mesh, std::int64_t microba
   auto [net, loss, losses] = step(device_put(make_net(), P{}), batch);
   std::tie(net, loss, losses) = step(std::move(net), batch);
   return {net, loss, losses};
-}
-
-MpmdMesh groups(std::int64_t count, std::int64_t data = 1) {
-  return {make_mesh({{"stage", count}, {"data", data}}), "stage"};
 }
 
 void expect_same(const Outcome& found, const Outcome& wanted) {

@@ -1,6 +1,7 @@
 // Interned placements, and moving tiles between layouts by copying boxes.
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <numeric>
 #include <unordered_map>
 
@@ -87,15 +88,19 @@ namespace {
 
 void check_number_of_devices(const Mesh& mesh) {
   const run::Transport* transport = run::transport();
-  if (transport == nullptr || mesh.axes().empty() || mesh.num_devices() == transport->size()) {
-    return;
-  }
+  if (transport == nullptr || mesh.axes().empty()) return;
+  const std::int64_t devices = mesh.num_devices();
+  if (devices == transport->size() || devices == run::devices_per_group()) return;
+  const bool has_groups = run::devices_per_group() != transport->size();
+  const std::string in_groups =
+      has_groups ? " in groups of " + std::to_string(run::devices_per_group()) : "";
   throw UserError({.what = "a mesh has another number of devices than this run has processes",
                    .where = trace::call_span(std::source_location()),
-                   .found = to_string(mesh) + " with " + std::to_string(mesh.num_devices()) +
-                            " devices and " + std::to_string(transport->size()) + " processes",
+                   .found = to_string(mesh) + " with " + std::to_string(devices) + " devices and " +
+                            std::to_string(transport->size()) + " processes" + in_groups,
                    .wanted = "one process per device",
-                   .cure = "start as many processes as the mesh has devices"});
+                   .cure = "start as many processes as the mesh has devices; for an MpmdMesh set "
+                           "num_groups, too"});
 }
 
 }  // namespace
@@ -122,9 +127,33 @@ std::mutex& donation_mutex() {
   return *mutex;
 }
 
+namespace {
+
+/// The device of a mesh that a process is: of all, or of each group.
+int device_of(const Mesh& mesh, int rank) {
+  const bool has_all = mesh.num_devices() == run::transport()->size();
+  return has_all ? rank : rank % run::devices_per_group();
+}
+
+/// The tile of a placement that a process holds, if it holds any.
+std::int64_t tile_of(const Placement& placement, int rank) {
+  return placement.layout.tile_at(device_digits(placement.mesh, device_of(placement.mesh, rank)));
+}
+
+}  // namespace
+
+bool is_held_by(const HolderGroups& groups, std::int64_t group) {
+  return groups == nullptr || std::binary_search(groups->begin(), groups->end(), group);
+}
+
+bool is_held_here(const HolderGroups& groups) {
+  const run::Transport* transport = run::transport();
+  return transport == nullptr || is_held_by(groups, transport->rank() / run::devices_per_group());
+}
+
 std::vector<std::int64_t> held_tiles(const Placement& placement) {
   if (const run::Transport* transport = run::transport()) {
-    return {placement.layout.tile_at(device_digits(placement.mesh, transport->rank()))};
+    return {tile_of(placement, transport->rank())};
   }
   std::vector<std::int64_t> all(static_cast<std::size_t>(placement.layout.num_tiles()));
   std::iota(all.begin(), all.end(), 0);
@@ -142,50 +171,89 @@ std::vector<Box> held_boxes(const Placement& placement) {
 
 bool is_within(const Box& inner, const Box& outer) { return intersect(inner, outer) == inner; }
 
-/// Whether every process has what it needs; the same answer in all of them.
-bool is_local(const Placement& from, const Placement& to) {
+bool is_held_by_rank(const HolderGroups& groups, int rank) {
+  return is_held_by(groups, rank / run::devices_per_group());
+}
+
+/// Whether every process that holds the array has what it needs; the same answer in all of them.
+bool is_local(const Tiled& from, const Placement& to) {
   const run::Transport* transport = run::transport();
   if (transport == nullptr) return true;
-  for (int device = 0; device < transport->size(); ++device) {
-    const std::int64_t source = from.layout.tile_at(device_digits(from.mesh, device));
-    const std::int64_t target = to.layout.tile_at(device_digits(to.mesh, device));
-    if (!is_within(to.layout.box(target), from.layout.box(source))) return false;
+  for (int rank = 0; rank < transport->size(); ++rank) {
+    if (!is_held_by_rank(from.groups, rank)) continue;
+    const Box source = from.placement->layout.box(tile_of(*from.placement, rank));
+    if (!is_within(to.layout.box(tile_of(to, rank)), source)) return false;
   }
   return true;
 }
 
-/// The lowest rank that holds each tile.
-std::vector<int> owners_of(const Placement& placement, int num_processes) {
-  std::vector<int> owners(static_cast<std::size_t>(placement.layout.num_tiles()), 0);
-  for (int rank = num_processes; rank-- > 0;) {
-    const std::int64_t tile = placement.layout.tile_at(device_digits(placement.mesh, rank));
-    owners[static_cast<std::size_t>(tile)] = rank;
+enum class Readers : std::uint8_t { everyone, holders };
+
+/// Which process passes which tile to which.
+class TileOwners {
+ public:
+  explicit TileOwners(const Tiled& array)
+      : array_(array),
+        num_devices_(array.placement->mesh.num_devices() == run::transport()->size()
+                         ? run::transport()->size()
+                         : run::devices_per_group()),
+        devices_(static_cast<std::size_t>(array.placement->layout.num_tiles()), 0) {
+    for (int device = num_devices_; device-- > 0;) {
+      devices_[static_cast<std::size_t>(tile_of(*array.placement, device))] = device;
+    }
   }
-  return owners;
+
+  /// The lowest device of the group of `reader`, or of the first group that holds the array.
+  int owner(std::int64_t tile, int reader) const {
+    int group = reader / num_devices_;
+    if (!is_held_by_rank(array_.groups, reader)) group = static_cast<int>(array_.groups->front());
+    return group * num_devices_ + devices_[static_cast<std::size_t>(tile)];
+  }
+  bool has(std::int64_t tile, int rank) const {
+    return is_held_by_rank(array_.groups, rank) && tile_of(*array_.placement, rank) == tile;
+  }
+
+ private:
+  const Tiled& array_;
+  int num_devices_;  // that hold one copy
+  std::vector<int> devices_;
+};
+
+bool is_held_by_all(const HolderGroups& groups) {
+  const int count = run::transport()->size() / run::devices_per_group();
+  return groups == nullptr || std::ssize(*groups) == count;
 }
 
-/// All tiles; those that this process does not hold come from their owners.
-run::Tiles all_tiles(const Placement& from, const run::Tiles& tiles, const char* op,
-                     const Span& where) {
+/// All tiles; those that this process does not hold come from their owners. None where the readers
+/// are the holders and it is none of them.
+run::Tiles all_tiles(const Tiled& from, Readers readers, const char* op, const Span& where) {
   run::Transport* transport = run::transport();
-  if (transport == nullptr || from.layout.num_tiles() == 1) return tiles;
-  const std::vector<int> owners = owners_of(from, transport->size());
-  const std::int64_t own = held_tiles(from)[0];
+  if (transport == nullptr) return from.tiles;
+  const Layout& layout = from.placement->layout;
+  if (layout.num_tiles() == 1 && (is_held_by_all(from.groups) || readers == Readers::holders)) {
+    return from.tiles;
+  }
+  const TileOwners owners(from);
+  const int own = transport->rank();
+  const auto reads = [&](int rank) {
+    return readers == Readers::everyone || is_held_by_rank(from.groups, rank);
+  };
+  if (!reads(own)) return {};
   run::Tiles all;
   std::vector<run::Transport::Send> sends;
   std::vector<run::Transport::Receive> receives;
-  for (std::int64_t tile = 0; tile < from.layout.num_tiles(); ++tile) {
-    const int owner = owners[static_cast<std::size_t>(tile)];
-    if (tile == own) {
-      all.push_back(tiles[0]);
+  for (std::int64_t tile = 0; tile < layout.num_tiles(); ++tile) {
+    if (owners.has(tile, own)) {
+      all.push_back(from.tiles[0]);
     } else {
-      const std::int64_t bytes = box_bytes(from.layout.box(tile), from.type.dtype);
+      const std::int64_t bytes = box_bytes(layout.box(tile), from.placement->type.dtype);
       all.push_back(std::make_shared<run::Buffer>(bytes));
-      receives.push_back({owner, {all.back()->data(), static_cast<std::size_t>(bytes)}});
+      receives.push_back(
+          {owners.owner(tile, own), {all.back()->data(), static_cast<std::size_t>(bytes)}});
     }
-    for (int rank = 0; owner == transport->rank() && rank < transport->size(); ++rank) {
-      if (from.layout.tile_at(device_digits(from.mesh, rank)) == tile) continue;
-      sends.push_back({rank, {tiles[0]->data(), static_cast<std::size_t>(tiles[0]->size())}});
+    for (int rank = 0; rank < transport->size(); ++rank) {
+      if (!reads(rank) || owners.has(tile, rank) || owners.owner(tile, rank) != own) continue;
+      sends.push_back({rank, {all.back()->data(), static_cast<std::size_t>(all.back()->size())}});
     }
   }
   const run::CollectiveLabel label{.kind = "gather", .op = op, .span = where};
@@ -194,45 +262,56 @@ run::Tiles all_tiles(const Placement& from, const run::Tiles& tiles, const char*
   return all;
 }
 
-}  // namespace
-
-run::Tiles move_tiles(const Placement& from, const run::Tiles& tiles, const Placement& to,
-                      const char* op, const Span& where) {
-  if (from.layout.num_tiles() == 1 && to.layout.num_tiles() == 1) return tiles;
-  const bool has_same_devices = run::transport() == nullptr || from.mesh == to.mesh;
-  if (has_same_devices && from.mesh.axes() == to.mesh.axes() && from.sharding == to.sharding) {
-    return tiles;
-  }
-  if (!is_local(from, to)) return scatter(gather(from, tiles, op, where), to);
-  const std::size_t element = size_bytes(to.type.dtype);
-  const std::vector<Box> sources = held_boxes(from);
-  run::Tiles moved;
-  for (const Box& box : held_boxes(to)) {
-    auto buffer = std::make_shared<run::Buffer>(box_bytes(box, to.type.dtype));
-    for (std::size_t k = 0; k < sources.size(); ++k) {
-      copy_box(intersect(box, sources[k]), element, sources[k], tiles[k]->data(), box,
-               buffer->data());
-    }
-    moved.push_back(std::move(buffer));
-  }
-  return moved;
-}
-
-ops::HostArray gather(const Placement& from, const run::Tiles& tiles, const char* op,
-                      const Span& where) {
-  ops::HostArray array(from.type);
-  const Box all = whole(from.type.shape);
-  const run::Tiles gathered = all_tiles(from, tiles, op, where);
-  for (std::size_t k = 0; k < gathered.size(); ++k) {
-    const Box box = from.layout.box(static_cast<std::int64_t>(k));
-    copy_box(box, size_bytes(from.type.dtype), box, gathered[k]->data(), all, array.bytes().data());
+ops::HostArray joined(const Placement& placement, const run::Tiles& all) {
+  ops::HostArray array(placement.type);
+  const Box whole_box = whole(placement.type.shape);
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    const Box box = placement.layout.box(static_cast<std::int64_t>(k));
+    copy_box(box, size_bytes(placement.type.dtype), box, all[k]->data(), whole_box,
+             array.bytes().data());
   }
   return array;
 }
 
-run::BufferPtr gather_tile(const Placement& from, const run::Tiles& tiles, std::int64_t tile,
-                           const char* op, const Span& where) {
-  return all_tiles(from, tiles, op, where)[static_cast<std::size_t>(tile)];
+}  // namespace
+
+Tiled move_tiles(const Tiled& from, const Placement* to, const char* op, const Span& where) {
+  const Placement& source = *from.placement;
+  Tiled moved{to, {}, from.groups};
+  const bool has_same_devices = run::transport() == nullptr || source.mesh == to->mesh;
+  const bool is_alike =
+      has_same_devices && source.mesh.axes() == to->mesh.axes() && source.sharding == to->sharding;
+  if ((source.layout.num_tiles() == 1 && to->layout.num_tiles() == 1) || is_alike) {
+    moved.tiles = from.tiles;
+    return moved;
+  }
+  const bool is_here = is_held_here(from.groups);
+  if (!is_local(from, *to)) {
+    const run::Tiles all = all_tiles(from, Readers::holders, op, where);
+    if (is_here) moved.tiles = scatter(joined(source, all), *to);
+    return moved;
+  }
+  if (!is_here) return moved;
+  const std::size_t element = size_bytes(to->type.dtype);
+  const std::vector<Box> sources = held_boxes(source);
+  for (const Box& box : held_boxes(*to)) {
+    auto buffer = std::make_shared<run::Buffer>(box_bytes(box, to->type.dtype));
+    for (std::size_t k = 0; k < sources.size(); ++k) {
+      copy_box(intersect(box, sources[k]), element, sources[k], from.tiles[k]->data(), box,
+               buffer->data());
+    }
+    moved.tiles.push_back(std::move(buffer));
+  }
+  return moved;
+}
+
+ops::HostArray gather(const Tiled& from, const char* op, const Span& where) {
+  return joined(*from.placement, all_tiles(from, Readers::everyone, op, where));
+}
+
+run::BufferPtr gather_tile(const Tiled& from, std::int64_t tile, const char* op,
+                           const Span& where) {
+  return all_tiles(from, Readers::everyone, op, where)[static_cast<std::size_t>(tile)];
 }
 
 run::Tiles scatter(const ops::HostArray& array, const Placement& to) {
@@ -244,6 +323,56 @@ run::Tiles scatter(const ops::HostArray& array, const Placement& to) {
     tiles.push_back(std::move(buffer));
   }
   return tiles;
+}
+
+Tiled bring(Tiled x, const HolderGroups& groups, const char* op, const Span& where) {
+  run::Transport* transport = run::transport();
+  if (transport == nullptr) return {x.placement, std::move(x.tiles), groups};
+  const int devices = run::devices_per_group();
+  const int own = transport->rank();
+  std::vector<run::Transport::Send> sends;
+  std::vector<run::Transport::Receive> receives;
+  bool is_sent = false;
+  for (int rank = 0; rank < transport->size(); ++rank) {
+    if (!is_held_by_rank(groups, rank) || is_held_by_rank(x.groups, rank)) continue;
+    is_sent = true;
+    const int from = static_cast<int>(x.groups->front()) * devices + rank % devices;
+    if (rank == own) {
+      const Box box = x.placement->layout.box(tile_of(*x.placement, own));
+      x.tiles = {std::make_shared<run::Buffer>(box_bytes(box, x.placement->type.dtype))};
+      receives.push_back(
+          {from, {x.tiles[0]->data(), static_cast<std::size_t>(x.tiles[0]->size())}});
+    } else if (from == own) {
+      sends.push_back({rank, {x.tiles[0]->data(), static_cast<std::size_t>(x.tiles[0]->size())}});
+    }
+  }
+  if (is_sent) {
+    const run::CollectiveLabel label{.kind = "send", .op = op, .span = where};
+    transport->begin(label);
+    transport->exchange(sends, receives);
+  }
+  if (!is_held_here(groups)) x.tiles.clear();
+  return {x.placement, std::move(x.tiles), groups};
+}
+
+HolderGroups common_groups(const std::vector<Tiled>& arrays) {
+  HolderGroups common = nullptr;
+  const Tiled* largest = nullptr;
+  for (const Tiled& array : arrays) {
+    if (array.groups == nullptr) continue;
+    const bool is_larger = largest == nullptr ||
+                           size_bytes(array.placement->type) > size_bytes(largest->placement->type);
+    if (is_larger) largest = &array;
+    if (common == nullptr || *common == *array.groups) {
+      common = array.groups;
+      continue;
+    }
+    std::vector<std::int64_t> both;
+    std::set_intersection(common->begin(), common->end(), array.groups->begin(),
+                          array.groups->end(), std::back_inserter(both));
+    common = std::make_shared<const std::vector<std::int64_t>>(std::move(both));
+  }
+  return common != nullptr && common->empty() ? largest->groups : common;
 }
 
 }  // namespace tessera::detail

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <fmt/format.h>
+#include <numeric>
 
 #include <tessera/error.h>
 
@@ -101,8 +102,10 @@ ir::Function pipelined(Program& program, partition::PartitionOptions options) {
   options.passes.disabled.emplace_back(kJoin);
   pipeline::PipelineOptions how = *program.pipeline;
   how.output_alias = program.output_alias;
+  how.has_copies = run::transport() != nullptr;
   pipeline::Pipeline made = pipeline::pipeline(partition::partition(program.traced, options), how);
   program.groups = std::move(made.groups);
+  program.copies = std::move(made.copies);
   std::vector<ir::Pass> passes = partition::passes(options);
   std::erase_if(passes, [&](const ir::Pass& pass) { return pass.name != kJoin; });
   return ir::run_passes(passes, std::move(made.function), late);
@@ -114,8 +117,15 @@ void partition(Program& program) {
   options.passes = program.passes;
   program.partitioned = program.pipeline ? pipelined(program, std::move(options))
                                          : partition::partition(program.traced, options);
-  for (std::size_t i = 0; i < program.partitioned.outputs.size(); ++i) {
-    const ir::Value& output = program.partitioned.values[program.partitioned.outputs[i]];
+  if (!program.pipeline) {
+    for (std::size_t i = 0; i < program.partitioned.outputs.size(); ++i) {
+      program.copies.push_back({i, pipeline::OutputCopy::kShared});
+    }
+  }
+  for (std::size_t k = 0; k < program.copies.size(); ++k) {
+    const std::size_t i = program.copies[k].output;
+    if (i < program.outputs.size()) continue;
+    const ir::Value& output = program.partitioned.values[program.partitioned.outputs[k]];
     program.outputs.push_back(
         placement_of(output.type, program.partitioned.mesh, output.sharding.value()));
     const int alias = program.output_alias[i];
@@ -125,16 +135,31 @@ void partition(Program& program) {
   }
 }
 
-std::vector<Array> interpret(const Program& program, const std::vector<run::Tiles>& inputs) {
+bool is_own(const pipeline::OutputCopy& copy) {
+  return copy.group == pipeline::OutputCopy::kShared || run::transport() == nullptr ||
+         copy.group == run::transport()->rank() / run::devices_per_group();
+}
+
+/// Per output of the executable: the input whose buffer it takes in this process, or -1.
+std::vector<int> own_aliases(const Program& program) {
+  std::vector<int> aliases;
+  for (const pipeline::OutputCopy& copy : program.copies) {
+    aliases.push_back(is_own(copy) ? program.output_alias[copy.output] : -1);
+  }
+  return aliases;
+}
+
+/// Per output: the tiles that this process has.
+std::vector<run::Tiles> interpret(const Program& program, const std::vector<Tiled>& inputs) {
   std::vector<ops::HostArray> arrays;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    arrays.push_back(gather(*program.inputs[i], inputs[i], "the reference engine", Span()));
+  for (const Tiled& input : inputs) {
+    arrays.push_back(gather(input, "the reference engine", Span()));
   }
   const std::vector<ops::HostArray> results =
       compile::interpret(program.traced, std::move(arrays), program.dot_unit);
-  std::vector<Array> outputs;
+  std::vector<run::Tiles> outputs;
   for (std::size_t i = 0; i < results.size(); ++i) {
-    outputs.push_back(make_concrete(program.outputs[i], scatter(results[i], *program.outputs[i])));
+    outputs.push_back(scatter(results[i], *program.outputs[i]));
   }
   return outputs;
 }
@@ -185,28 +210,11 @@ void compile(Program& program) {
     program.executable =
         compile::compile(ir::run_passes(compile::passes(), program.partitioned, program.passes),
                          {.is_donated = program.is_donated,
-                          .output_alias = program.output_alias,
+                          .output_alias = own_aliases(program),
                           .transport = run::transport(),
                           .dot_unit = program.dot_unit});
   });
 }
-
-namespace {
-
-std::vector<Array> compute(Program& program, std::vector<run::Tiles> inputs) {
-  if (program.traced.outputs.empty()) return {};
-  if (program.engine == EngineKind::reference) return interpret(program, inputs);
-  std::vector<run::Tiles> tiles =
-      run::Engine::instance().execute(*program.executable, std::move(inputs));
-  std::vector<Array> outputs;
-  outputs.reserve(tiles.size());
-  for (std::size_t i = 0; i < tiles.size(); ++i) {
-    outputs.push_back(make_concrete(program.outputs[i], std::move(tiles[i])));
-  }
-  return outputs;
-}
-
-}  // namespace
 
 const std::vector<std::int64_t>& groups_of_result(const Program& program, std::size_t number) {
   const int input = program.forwarded[number];
@@ -217,31 +225,86 @@ const std::vector<std::int64_t>& groups_of_result(const Program& program, std::s
   return program.groups.outputs[static_cast<std::size_t>(computed)];
 }
 
+std::optional<std::size_t> own_copy(const Program& program, std::size_t output) {
+  for (std::size_t k = 0; k < program.copies.size(); ++k) {
+    if (program.copies[k].output == output && is_own(program.copies[k])) return k;
+  }
+  return std::nullopt;
+}
+
+Tiled bring_input(const Program& program, std::size_t input, Tiled x) {
+  const std::vector<std::int64_t>& readers = program.groups.inputs[input];
+  // What nobody reads stays where it is.
+  if (readers.empty() || (x.groups != nullptr && *x.groups == readers)) return x;
+  return bring(std::move(x), std::make_shared<const std::vector<std::int64_t>>(readers),
+               "placing an argument", Span());
+}
+
 namespace {
 
-void name_groups(const Program& program, const std::vector<Array>& outputs) {
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    outputs[i].node()->groups =
-        std::make_shared<const std::vector<std::int64_t>>(groups_of_result(program, i));
+HolderGroups all_groups(const Program& program) {
+  std::vector<std::int64_t> groups(program.pipeline->tasks.size());
+  std::iota(groups.begin(), groups.end(), std::int64_t{0});
+  return std::make_shared<const std::vector<std::int64_t>>(std::move(groups));
+}
+
+/// The groups that compute: all of a pipeline, or those that hold what the program reads.
+HolderGroups computing_groups(const Program& program, const std::vector<Tiled>& inputs) {
+  return program.pipeline ? nullptr : common_groups(inputs);
+}
+
+/// The tiles of all outputs that are computed.
+std::vector<run::Tiles> compute(Program& program, std::vector<Tiled> inputs,
+                                const HolderGroups& groups) {
+  if (program.traced.outputs.empty()) return {};
+  if (program.engine == EngineKind::reference) return interpret(program, inputs);
+  std::vector<run::Tiles> tiles;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    Tiled input = std::move(inputs[i]);
+    if (!program.pipeline) input = bring(std::move(input), groups, "an operand", Span());
+    const bool is_read = !program.executable->inputs[i].tile_bytes.empty();
+    tiles.push_back(is_read ? std::move(input.tiles) : run::Tiles());
   }
+  std::vector<run::Tiles> outputs(program.outputs.size());
+  if (!is_held_here(groups)) return outputs;
+  std::vector<run::Tiles> made =
+      run::Engine::instance().execute(*program.executable, std::move(tiles));
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (const auto copy = own_copy(program, i)) outputs[i] = std::move(made[*copy]);
+  }
+  return outputs;
 }
 
 }  // namespace
 
-std::vector<Array> execute(Program& program, std::vector<run::Tiles> inputs) {
+std::vector<Array> execute(Program& program, std::vector<Tiled> inputs) {
   compile(program);
+  const HolderGroups groups = computing_groups(program, inputs);
+  if (program.pipeline) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      inputs[i] = bring_input(program, i, std::move(inputs[i]));
+    }
+  }
   std::vector<Array> outputs(program.forwarded.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (program.forwarded[i] < 0) continue;
-    const auto input = static_cast<std::size_t>(program.forwarded[i]);
-    outputs[i] = make_concrete(program.inputs[input], inputs[input]);
+    const Tiled& input = inputs[static_cast<std::size_t>(program.forwarded[i])];
+    const bool is_everywhere = program.pipeline && input.groups == nullptr;
+    outputs[i] = make_concrete(input.placement, input.tiles,
+                               is_everywhere ? all_groups(program) : input.groups);
   }
-  std::vector<Array> computed = compute(program, std::move(inputs));
+  std::vector<run::Tiles> computed = compute(program, std::move(inputs), groups);
   std::size_t next = 0;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    if (program.forwarded[i] < 0) outputs[i] = std::move(computed[next++]);
+    if (program.forwarded[i] >= 0) continue;
+    const HolderGroups holders =
+        program.pipeline
+            ? std::make_shared<const std::vector<std::int64_t>>(groups_of_result(program, i))
+            : groups;
+    run::Tiles tiles = std::move(computed[next]);
+    if (!is_held_here(holders)) tiles.clear();
+    outputs[i] = make_concrete(program.outputs[next++], std::move(tiles), holders);
   }
-  if (program.pipeline) name_groups(program, outputs);
   return outputs;
 }
 

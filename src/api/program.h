@@ -48,7 +48,8 @@ struct Program {
   // What was made of it, each once.
   std::once_flag partition_once, compile_once;
   ir::Function partitioned;
-  pipeline::GroupsOfPorts groups;  // of a pipeline
+  pipeline::GroupsOfPorts groups;            // of a pipeline
+  std::vector<pipeline::OutputCopy> copies;  // per output of `partitioned`
   std::vector<const Placement*> outputs;
   std::shared_ptr<const run::Executable> executable;
   std::atomic<double> seconds = 0.0;
@@ -63,10 +64,16 @@ void simplify(Program& program);
 void lower(Program& program);
 /// The program as it would be split with exact numerics.
 ir::Function with_exact_numerics(const Program& program);
-/// The groups of a pipeline that hold a leaf of its result.
+/// The groups of a pipeline that hold a leaf of its result; none for an input that no group reads.
 const std::vector<std::int64_t>& groups_of_result(const Program& program, std::size_t number);
-/// Runs on tiles laid out as program.inputs say.
-std::vector<Array> execute(Program& program, std::vector<run::Tiles> inputs);
+/// Which output of the executable this process returns for an output of the program: none where
+/// only other groups have it.
+std::optional<std::size_t> own_copy(const Program& program, std::size_t output);
+/// Sends an input to the groups of a pipeline that read it; others let go of it.
+Tiled bring_input(const Program& program, std::size_t input, Tiled x);
+/// Runs on tiles laid out as program.inputs say, in the groups that hold them all or, a pipeline,
+/// where the program says.
+std::vector<Array> execute(Program& program, std::vector<Tiled> inputs);
 
 /// The number of the argument that has the leaf.
 std::size_t argument_number(const Walk& arguments, std::size_t leaf);

@@ -75,6 +75,18 @@ run::Executable compile_phased(const Phased& phased, const CompileOptions& optio
   return host::plan(host::lower(phased.function, lower_options(options, phased.phases)), options);
 }
 
+/// What the devices of a function talk through: the processes of the own group, where a group has
+/// as many devices as the mesh and all processes are more; else nullptr for those given.
+std::shared_ptr<run::Transport> own_group(const ir::Function& function,
+                                          const CompileOptions& options) {
+  if (options.transport == nullptr) return nullptr;
+  const auto size = static_cast<int>(std::max<std::int64_t>(1, function.mesh.num_devices()));
+  if (options.transport->size() == size || function.mesh.axes().empty()) return nullptr;
+  require(options.transport->size() % size == 0, "groups have as many devices as the mesh");
+  const int group = options.transport->rank() / size;
+  return std::make_shared<run::GroupTransport>(*options.transport, group * size, size);
+}
+
 /// A function of several groups of devices. Nothing is fused, so that tasks keep their order.
 run::Executable compile_groups(ir::Function function, ops::Groups groups,
                                const CompileOptions& options) {
@@ -121,10 +133,16 @@ std::shared_ptr<const run::Executable> compile(const ir::Function& function,
   if (options.bodies == nullptr) with_pool.bodies = &pool;
   const ops::Groups groups = ops::groups_of(phased.function);
   require(groups.count == 0 || options.bodies == nullptr, "tasks are not nested");
-  run::Executable executable = groups.count > 0
-                                   ? compile_groups(std::move(phased.function), groups, with_pool)
-                                   : compile_phased(phased, with_pool);
+  if (groups.count > 0) {
+    run::Executable executable = compile_groups(std::move(phased.function), groups, with_pool);
+    executable.num_bodies = pool.size();
+    return std::make_shared<const run::Executable>(std::move(executable));
+  }
+  const std::shared_ptr<run::Transport> own = own_group(phased.function, options);
+  if (own != nullptr) with_pool.transport = own.get();
+  run::Executable executable = compile_phased(phased, with_pool);
   executable.num_bodies = pool.size();
+  executable.transport = own;
   return std::make_shared<const run::Executable>(std::move(executable));
 }
 

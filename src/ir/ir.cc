@@ -6,6 +6,8 @@
 
 #include <tessera/error.h>
 
+#include "ir/hash.h"
+
 namespace tessera::ir {
 
 namespace {
@@ -170,17 +172,55 @@ Attributes with_bodies_from(const Attributes& attributes,
 
 }  // namespace
 
+std::size_t hash_of(const Function& function) {
+  std::size_t hash = function.values.size();
+  const auto add = [&](std::size_t word) { hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL; };
+  for (const ValueId id : function.inputs) {
+    for (const std::int64_t size : function.type(id).shape) add(static_cast<std::size_t>(size));
+  }
+  for (const Equation& equation : function.equations) {
+    add(std::bit_cast<std::size_t>(equation.op));
+    for (const ValueId id : equation.operands) add(id);
+  }
+  return hash;
+}
+
+namespace {
+
+/// What bodies become. Equal ones, as those of equal layers and stages, are changed once and share
+/// the result.
+class ChangedBodies {
+ public:
+  template <typename Change>
+  FunctionPtr get(const FunctionPtr& body, const Change& change) {
+    FunctionPtr& result = by_address_[body];
+    if (result != nullptr) return result;
+    const std::size_t hash = hash_of(*body);
+    const auto [begin, end] = by_hash_.equal_range(hash);
+    const auto equal =
+        std::find_if(begin, end, [&](const auto& item) { return *item.second == *body; });
+    result = equal != end ? by_address_.at(equal->second) : change(*body);
+    if (equal == end) by_hash_.emplace(hash, body);
+    return result;
+  }
+
+ private:
+  std::map<FunctionPtr, FunctionPtr> by_address_;
+  std::multimap<std::size_t, FunctionPtr> by_hash_;
+};
+
+}  // namespace
+
 Function with_changed_bodies(Function function,
                              const std::function<Function(const Function&)>& change) {
-  std::map<FunctionPtr, FunctionPtr> changed;  // a body that many equations share stays shared
+  ChangedBodies changed;
+  const auto changed_with_its_own = [&](const Function& body) {
+    return std::make_shared<const Function>(change(with_changed_bodies(body, change)));
+  };
   for (Equation& equation : function.equations) {
     if (!has_bodies(equation)) continue;
     equation.attributes = with_bodies_from(equation.attributes, [&](const FunctionPtr& body) {
-      FunctionPtr& result = changed[body];
-      if (result == nullptr) {
-        result = std::make_shared<const Function>(change(with_changed_bodies(*body, change)));
-      }
-      return result;
+      return changed.get(body, changed_with_its_own);
     });
   }
   return function;

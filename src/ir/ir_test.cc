@@ -389,6 +389,32 @@ TEST(CommonSubexpressions, OtherAttributesOperandsOrOrderStay) {
   EXPECT_EQ(without_common_subexpressions(f), f);
 }
 
+// --- bodies --------------------------------------------------------------------------------------
+
+TEST(Bodies, EqualOnesAreChangedOnceAndShareTheResult) {
+  const auto task = [](const std::string& result, const std::string& value) {
+    return "  " + result + R"(: f32[4]<{}> = task[body={(%0: f32[4]<{}>) {
+    %1: f32[4]<{}> = constant[dtype=f32, shape=[4], value=)" +
+           value + R"(]
+    %2: f32[4]<{}> = add %0, %1
+    return %2
+  }}, group=0, microbatch=-1, name="a", shares=[-1], stage=-1] %0
+)";
+  };
+  const Function f = parse(R"(function main[mesh="none", grains=8](%0: f32[4]<{}>) {
+)" + task("%1", "0.0") + task("%2", "0.0") +
+                           task("%3", "-0.0") + "  return %1, %2, %3\n}");
+  int num_changes = 0;
+  const Function g = with_changed_bodies(f, [&](const Function& body) {
+    ++num_changes;
+    return body;
+  });
+  EXPECT_EQ(num_changes, 2) << "zeros of both signs differ";
+  EXPECT_EQ(g, f);
+  EXPECT_EQ(bodies_of(g.equations[0]), bodies_of(g.equations[1]));
+  EXPECT_NE(bodies_of(g.equations[0]), bodies_of(g.equations[2]));
+}
+
 // --- builder -------------------------------------------------------------------------------------
 
 TEST(Builder, InlinesAFunction) {

@@ -21,6 +21,7 @@ struct PipelineOptions {
   std::int64_t num_microbatches;
   std::vector<int> output_alias;  // per output: the donated input whose buffer it takes, or -1
   Span where = {};                // of the loop, for errors
+  bool has_copies = false;        // each group that holds an output returns a copy of its own
 };
 
 /// Where inputs and outputs live: groups, sorted.
@@ -29,9 +30,17 @@ struct GroupsOfPorts {
   std::vector<std::vector<std::int64_t>> outputs;
 };
 
+/// What one of the results of a pipeline's function is.
+struct OutputCopy {
+  static constexpr std::int64_t kShared = -1;
+  std::size_t output;  // of the step
+  std::int64_t group;  // that returns it, or kShared: for all groups that hold the output
+};
+
 struct Pipeline {
   ir::Function function;
   GroupsOfPorts groups;
+  std::vector<OutputCopy> copies;  // per output of `function`, in the order of the step's
 };
 
 /// A line for each task, transfer and delete of a pipeline's program.

@@ -291,12 +291,13 @@ std::vector<RegionTime> Engine::stop_profile() {
   return std::exchange(state_->profile, {});
 }
 
-void Engine::start_timeline() {
+std::int64_t Engine::start_timeline() {
   const std::lock_guard<std::mutex> exclusive(state_->one_at_a_time);
   state_->timeline.clear();
   state_->num_timed_executions = 0;
   state_->has_timeline = true;
   state_->timeline_start = Clock::now();
+  return std::chrono::nanoseconds(state_->timeline_start.time_since_epoch()).count();
 }
 
 std::vector<TaskTime> Engine::stop_timeline() {

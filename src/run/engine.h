@@ -67,8 +67,9 @@ class Engine {
   /// What was timed, the longest first.
   std::vector<RegionTime> stop_profile();
 
-  /// Records when the tasks of groups run from now on.
-  void start_timeline();
+  /// Records when the tasks of groups run from now on; returns when that is, in ns of a clock that
+  /// all processes of the machine share.
+  std::int64_t start_timeline();
   /// What was recorded, by start.
   std::vector<TaskTime> stop_timeline();
 

@@ -26,6 +26,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 Transport* current = nullptr;
+int group_size = 1;
 
 [[noreturn]] void fail(const char* call) {
   throw RuntimeFault(
@@ -153,11 +154,13 @@ class Family {
   }
 
   int report(std::size_t rank, int signal) {
+    const std::string who =
+        rank_name(static_cast<int>(rank), options_.count, options_.count / options_.num_groups);
     const std::string text =
         members_[rank].is_killed
-            ? fmt::format("rank {} {} and was killed", rank,
+            ? fmt::format("{} {} and was killed", who,
                           members_[rank].is_stopped ? "was stopped" : "did not end in time")
-            : fmt::format("rank {} was ended by signal {} ({})", rank, signal, strsignal(signal));
+            : fmt::format("{} was ended by signal {} ({})", who, signal, strsignal(signal));
     return options_.on_error(std::make_exception_ptr(RuntimeFault(text)));
   }
 
@@ -179,8 +182,12 @@ class Family {
 
 Transport* transport() { return current; }
 
+int devices_per_group() { return group_size; }
+
 int run_processes(const ProcessOptions& options, const std::function<void()>& body) {
   require(options.count >= 1 && current == nullptr, "processes are made once, by the first one");
+  require(options.num_groups >= 1 && options.count % options.num_groups == 0,
+          "all groups have equally many processes");
   if (Engine::instance().has_threads()) {
     throw UserError({.what = "one process per device: this process has started threads",
                      .where = options.where,
@@ -206,8 +213,11 @@ int run_processes(const ProcessOptions& options, const std::function<void()>& bo
     sockets.close_all();
     int code = 0;
     {
-      const auto transport = make_socket_transport(
-          {.rank = rank, .sockets = std::move(mine), .timeout = options.timeout});
+      group_size = options.count / options.num_groups;
+      const auto transport = make_socket_transport({.rank = rank,
+                                                    .devices_per_group = group_size,
+                                                    .sockets = std::move(mine),
+                                                    .timeout = options.timeout});
       code = run_body(options, body, *transport);
     }
     // Nothing of the first process' ends here: its objects are not of this one.
@@ -218,23 +228,45 @@ int run_processes(const ProcessOptions& options, const std::function<void()>& bo
   return family.wait();
 }
 
-std::vector<std::int64_t> all_values(std::int64_t value, const CollectiveLabel& label) {
-  if (current == nullptr) return {value};
-  std::vector<std::int64_t> values(static_cast<std::size_t>(current->size()), 0);
+namespace {
+
+/// Sends `mine` to all others and receives what they pass into `all`, where nothing else belongs.
+void exchange_all(std::span<const std::byte> mine, const std::vector<std::span<std::byte>>& all,
+                  const CollectiveLabel& label) {
   std::vector<Transport::Send> sends;
   std::vector<Transport::Receive> receives;
   for (int rank = 0; rank < current->size(); ++rank) {
-    auto& mine = values[static_cast<std::size_t>(rank)];
-    if (rank == current->rank()) {
-      mine = value;
-      continue;
-    }
-    sends.push_back({rank, std::as_bytes(std::span(&value, 1))});
-    receives.push_back({rank, std::as_writable_bytes(std::span(&mine, 1))});
+    if (rank == current->rank()) continue;
+    sends.push_back({rank, mine});
+    receives.push_back({rank, all[static_cast<std::size_t>(rank)]});
   }
   current->begin(label);
   current->exchange(sends, receives);
+}
+
+}  // namespace
+
+std::vector<std::int64_t> all_values(std::int64_t value, const CollectiveLabel& label) {
+  if (current == nullptr) return {value};
+  std::vector<std::int64_t> values(static_cast<std::size_t>(current->size()), value);
+  std::vector<std::span<std::byte>> places;
+  for (std::int64_t& each : values) places.push_back(std::as_writable_bytes(std::span(&each, 1)));
+  exchange_all(std::as_bytes(std::span(&value, 1)), places, label);
   return values;
+}
+
+std::vector<std::string> all_texts(const std::string& text, const CollectiveLabel& label) {
+  if (current == nullptr) return {text};
+  const std::vector<std::int64_t> sizes = all_values(std::ssize(text), label);
+  std::vector<std::string> texts(sizes.size());
+  std::vector<std::span<std::byte>> places;
+  for (std::size_t rank = 0; rank < sizes.size(); ++rank) {
+    texts[rank].resize(static_cast<std::size_t>(sizes[rank]));
+    places.push_back(std::as_writable_bytes(std::span(texts[rank])));
+  }
+  exchange_all(std::as_bytes(std::span(text)), places, label);
+  texts[static_cast<std::size_t>(current->rank())] = text;
+  return texts;
 }
 
 }  // namespace tessera::run

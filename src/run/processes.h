@@ -4,6 +4,7 @@
 #include <chrono>
 #include <exception>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "run/transport.h"
@@ -13,8 +14,13 @@ namespace tessera::run {
 /// How this process reaches the others; nullptr while it computes for all devices.
 Transport* transport();
 
+/// The devices of each of the groups that the processes are; all of them without groups, 1 without
+/// processes.
+int devices_per_group();
+
 struct ProcessOptions {
   int count = 1;
+  int num_groups = 1;  // that the processes are, one after the other; it divides `count`
   std::chrono::milliseconds timeout{60000};
   /// Reports an error of a process, in that process, and says with which code it exits. Those that
   /// were ended from outside are reported in the calling one.
@@ -30,5 +36,6 @@ int run_processes(const ProcessOptions& options, const std::function<void()>& bo
 
 /// What every process passes here, by rank; a collective.
 std::vector<std::int64_t> all_values(std::int64_t value, const CollectiveLabel& label);
+std::vector<std::string> all_texts(const std::string& text, const CollectiveLabel& label);
 
 }  // namespace tessera::run

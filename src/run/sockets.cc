@@ -25,6 +25,12 @@ std::string Transport::where() const {
   return text + ")";
 }
 
+std::string rank_name(int rank, int num_processes, int devices_per_group) {
+  if (devices_per_group == num_processes) return fmt::format("rank {}", rank);
+  return fmt::format("rank {} (group {}, device {})", rank, rank / devices_per_group,
+                     rank % devices_per_group);
+}
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -76,7 +82,10 @@ struct Peer {
 class SocketTransport final : public Transport {
  public:
   explicit SocketTransport(SocketOptions options)
-      : rank_(options.rank), timeout_(options.timeout), peers_(options.sockets.size()) {
+      : rank_(options.rank),
+        devices_per_group_(options.devices_per_group),
+        timeout_(options.timeout),
+        peers_(options.sockets.size()) {
     for (std::size_t i = 0; i < peers_.size(); ++i) peers_[i].socket = options.sockets[i];
   }
   ~SocketTransport() override { close_all(); }
@@ -88,6 +97,7 @@ class SocketTransport final : public Transport {
   void give_up(std::string_view why) noexcept override;
 
  private:
+  std::string name(int rank) const { return rank_name(rank, size(), devices_per_group_); }
   Peer& peer(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
   int first_awaited() const;
   bool move_bytes(milliseconds wait);
@@ -103,6 +113,7 @@ class SocketTransport final : public Transport {
   void close_all();
 
   int rank_;
+  int devices_per_group_;
   milliseconds timeout_;
   std::vector<Peer> peers_;
   std::int64_t received_bytes_ = 0;
@@ -264,7 +275,7 @@ void SocketTransport::check_peers() {
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     const Peer& peer = peers_[i];
     if (peer.ended_by < 0) continue;
-    fail(peer.ended_by, peer.end_text, fmt::format("was told so by rank {} in", i));
+    fail(peer.ended_by, peer.end_text, "was told so by " + name(static_cast<int>(i)) + " in");
   }
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     const Peer& peer = peers_[i];
@@ -297,7 +308,8 @@ void SocketTransport::fail_for_silence() {
 
 void SocketTransport::fail(int culprit, const std::string& what, const std::string& how) {
   send_end(culprit, what);
-  throw RuntimeFault(fmt::format("rank {} {}; rank {} {} {}", culprit, what, rank_, how, where()));
+  throw RuntimeFault(
+      fmt::format("{} {}; {} {} {}", name(culprit), what, name(rank_), how, where()));
 }
 
 void SocketTransport::give_up(std::string_view why) noexcept {

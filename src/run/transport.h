@@ -63,4 +63,7 @@ class Transport {
   std::int64_t number_ = 0;  // collectives that have begun
 };
 
+/// `rank 3`, with several groups `rank 3 (group 1, device 1)`.
+std::string rank_name(int rank, int num_processes, int devices_per_group);
+
 }  // namespace tessera::run

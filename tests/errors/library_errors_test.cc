@@ -276,8 +276,9 @@ TEST(SettingErrors, ProcessesWithoutTime) {
   EXPECT_EQ(error.text,
             "run_isolated: these options are not possible\n"
             "  where:  <this line>\n"
-            "  found:  2 processes, timeout 0 s\n"
-            "  wanted: 1 to 256 processes and a timeout of 0.1 to 1000000 s\n"
+            "  found:  2 processes, groups: 1, timeout 0 s\n"
+            "  wanted: 1 to 256 processes, equally many in each group, and a timeout of 0.1 to "
+            "1000000 s\n"
             "  cure:   pass the number of devices of the mesh");
 }
 

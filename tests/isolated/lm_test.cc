@@ -254,7 +254,8 @@ TEST_F(IsolatedErrors, AMeshOfAnotherSize) {
                 "\n"
                 "  found:  data=4 with 4 devices and 2 processes\n"
                 "  wanted: one process per device\n"
-                "  cure:   start as many processes as the mesh has devices");
+                "  cure:   start as many processes as the mesh has devices; for an MpmdMesh set "
+                "num_groups, too");
 }
 
 }  // namespace

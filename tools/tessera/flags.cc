@@ -224,15 +224,17 @@ void check_isolated(const TrainFlags& flags, const Mesh& mesh) {
 
 }  // namespace
 
-void run_on_devices(const TrainFlags& flags, const Mesh& mesh, const std::function<void()>& body) {
+void run_on_devices(const TrainFlags& flags, const Mesh& mesh, std::int64_t num_groups,
+                    const std::function<void()>& body) {
   if (!flags.isolated) {
     body();
     return;
   }
   check_isolated(flags, mesh);
   Job job(body);
-  const int code = run_isolated(
-      job, {.num_processes = static_cast<int>(mesh.num_devices()), .timeout_s = flags.timeout_s});
+  const int code = run_isolated(job, {.num_processes = static_cast<int>(mesh.num_devices()),
+                                      .timeout_s = flags.timeout_s,
+                                      .num_groups = static_cast<int>(num_groups)});
   // What went wrong has been told.
   if (code != 0) throw CLI::RuntimeError(code);
 }

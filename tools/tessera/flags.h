@@ -48,7 +48,8 @@ Mesh mesh_of(const std::string& text);
 /// Sets up threads, grains and engine.
 void apply(const TrainFlags& flags);
 /// Runs `body` here or, with --isolated, in one process per device of the mesh.
-void run_on_devices(const TrainFlags& flags, const Mesh& mesh, const std::function<void()>& body);
+void run_on_devices(const TrainFlags& flags, const Mesh& mesh, std::int64_t num_groups,
+                    const std::function<void()>& body);
 
 /// A flag for one of a few words; others throw UserError.
 void add_choice(CLI::App& command, std::string& value, const std::string& name,

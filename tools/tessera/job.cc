@@ -21,6 +21,10 @@ Mesh mesh_of(const TrainFlags& flags, const JobInfo& info) {
   return mesh;
 }
 
+std::int64_t num_groups(const Mesh& mesh, const JobInfo& info) {
+  return mesh.has_axis(info.group_axis) ? mesh.axis_size(info.group_axis) : 1;
+}
+
 void check_heads(std::int64_t heads, const std::string& width_name, std::int64_t width) {
   if (width % heads == 0) return;
   throw UserError({.what = "--heads: the heads do not divide the width of the model",

@@ -54,10 +54,13 @@ struct JobInfo {
   std::string help;
   std::string report_name;        // in the JSON object
   std::vector<std::string> axes;  // that a mesh must have; the batch goes over the first one
+  std::string group_axis = {};    // groups of a pipeline stand along it, where the mesh has it
 };
 
 /// The mesh of --mesh; throws UserError when an axis is missing.
 Mesh mesh_of(const TrainFlags& flags, const JobInfo& info);
+/// The groups of a pipeline on the mesh; 1 without.
+std::int64_t num_groups(const Mesh& mesh, const JobInfo& info);
 /// `tree` over the first axis of the job, on a mesh.
 template <typename Batch>
 Batch place(const Batch& batch, const Mesh& mesh, const JobInfo& info) {
@@ -138,10 +141,15 @@ void train(J& job, TrainFlags flags, const JobInfo& info, const Mesh& devices) {
                                      : jit(init, {.out_shardings = shardings, .name = "init"})(key);
   if (!flags.dump.empty()) dump(flags.dump, job, state, place(job.batch(0), mesh, info));
   auto step = make_step(job);
-  report.planned(step.lower(state, place(job.batch(0), mesh, info)).compile().memory());
+  const auto compiled = step.lower(state, place(job.batch(0), mesh, info)).compile();
+  report.planned(compiled.memory());
   float last_loss = 0;
   for (std::int64_t i = first; i < flags.steps; ++i) {
-    const auto batch = place(job.batch(i), mesh, info);
+    auto batch = place(job.batch(i), mesh, info);
+    // Each group keeps what it reads alone.
+    if (job.mpmd_mesh()) {
+      std::tie(state, batch) = compiled.place(std::move(state), std::move(batch));
+    }
     reset_collective_counts();
     report.begin_profile(i, first);
     report.begin_step();
@@ -185,7 +193,7 @@ void add_job(CLI::App& train_command, CLI::App& show_command, const JobInfo& inf
   add_flags(*to_train, *flags);
   to_train->callback([flags, info] {
     const Mesh mesh = mesh_of(*flags, info);
-    run_on_devices(*flags, mesh, [&] {
+    run_on_devices(*flags, mesh, num_groups(mesh, info), [&] {
       apply(*flags);
       J job(*flags, mesh);
       train(job, *flags, info, mesh);

@@ -14,6 +14,8 @@ namespace tessera::cli {
 
 namespace {
 
+constexpr const char* kGroupAxis = "stage";
+
 struct Flags : TrainFlags {
   Flags() {
     mesh = "fsdp=4";
@@ -64,8 +66,8 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
   PipelineJob(Flags flags, const Mesh& mesh) : flags_(std::move(flags)) {
     flags_.model.dtype = compute_dtype(flags_);
     check_sizes();
-    if (mesh.has_axis("stage")) {
-      groups_.emplace(mesh, "stage");
+    if (mesh.has_axis(kGroupAxis)) {
+      groups_.emplace(mesh, kGroupAxis);
       if (flags_.schedule.empty()) flags_.schedule = "Interleaved1F1B";
     }
     check_timeline();
@@ -93,7 +95,8 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
   void load(Report& /*report*/) override {
     const Array x = ones(shape());
     data_ = {x, x};
-    if (has_timeline() && flags_.steps == 1) start_timeline();
+    // For a run of one step, as --resume may leave.
+    if (has_timeline()) start_timeline();
     if (flags_.inputs == "ones") return;
     data::RandomState random(0);
     std::get<0>(data_) = random.standard_normal(shape());
@@ -106,6 +109,9 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
   }
   void finish(const pipeline::Transformer& /*params*/, float /*last_loss*/, Report& /*report*/,
               nlohmann::json& extra) const override {
+    // A run may be resumed on other stages.
+    extra["config"]["stages"] = flags_.model.stages;
+    extra["config"]["schedule"] = flags_.schedule;
     if (has_timeline()) write_timeline(extra);
   }
   Batch batch(std::int64_t /*step*/) const override { return data_; }
@@ -113,8 +119,7 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
   nlohmann::json config() const override {
     const pipeline::Config& m = flags_.model;
     return {{"seq", m.seq},       {"d_model", m.d_model},           {"heads", m.heads},
-            {"layers", m.layers}, {"microbatches", m.microbatches}, {"inputs", flags_.inputs},
-            {"stages", m.stages}, {"schedule", flags_.schedule}};
+            {"layers", m.layers}, {"microbatches", m.microbatches}, {"inputs", flags_.inputs}};
   }
 
  private:
@@ -169,6 +174,7 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
     const Simulation run = measured(tasks, times);
     const Simulation planned = simulate(tasks, measured_costs(times, schedule_->num_stages()));
     extra["bubble"] = {{"measured", run.bubble}, {"simulated", planned.bubble}};
+    if (process_index() != 0) return;
     std::ofstream file(flags_.timeline);
     const std::string title = flags_.schedule + ", one step in ms";
     file << (flags_.timeline.ends_with(".svg") ? to_svg(run, title) : to_chrome_trace(run));
@@ -212,7 +218,8 @@ void add_pipeline(CLI::App& train, CLI::App& show) {
                        {.name = "pipeline",
                         .help = "a deep transformer on micro-batches",
                         .report_name = "pipeline_transformer_fsdp",
-                        .axes = {"fsdp"}},
+                        .axes = {"fsdp"},
+                        .group_axis = kGroupAxis},
                        add_flags);
 }
 

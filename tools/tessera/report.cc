@@ -86,7 +86,25 @@ std::string size_text(std::int64_t bytes) {
 
 }  // namespace
 
-void Report::planned(const MemoryPlan& memory) {
+namespace {
+
+/// Of the process that holds most.
+MemoryPlan fullest(const MemoryPlan& own) {
+  const std::vector<std::int64_t> peaks = process_allgather(own.peak);
+  const auto rank =
+      static_cast<std::size_t>(std::max_element(peaks.begin(), peaks.end()) - peaks.begin());
+  MemoryPlan plan = own;
+  plan.peak = peaks[rank];
+  plan.arguments = process_allgather(own.arguments)[rank];
+  plan.temporaries = process_allgather(own.temporaries)[rank];
+  plan.results = process_allgather(own.results)[rank];
+  return plan;
+}
+
+}  // namespace
+
+void Report::planned(const MemoryPlan& own) {
+  const MemoryPlan memory = fullest(own);
   line("plan  " + size_text(memory.peak) + " on each device: " + size_text(memory.arguments) +
        " arguments, " + size_text(memory.temporaries) + " temporaries, " +
        size_text(memory.results) + " results");

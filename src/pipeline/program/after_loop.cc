@@ -7,8 +7,10 @@
 
 namespace tessera::pipeline {
 
-AfterLoop::AfterLoop(const Opened& opened, const std::map<ValueId, std::int64_t>& groups)
+AfterLoop::AfterLoop(const Opened& opened, const std::map<ValueId, std::int64_t>& groups,
+                     std::int64_t num_copies)
     : opened_(opened),
+      num_copies_(num_copies),
       definition_(opened.whole.values.size(), Stages::kNone),
       group_(opened.whole.values.size(), kEveryGroup),
       depth_(opened.whole.values.size(), 0),
@@ -90,10 +92,12 @@ void AfterLoop::collect() {
     task.insert(i);
     for (ValueId id : equation.operands) add_with_operands(id, group_[result], task);
   }
-  // Group 0 stands for all in what each can compute by itself.
+  // Where groups share memory, group 0 stands for all in what each can compute by itself.
   for (ValueId id : whole.outputs) {
     if (group_[id] != kEveryGroup || definition_[id] == Stages::kNone) continue;
-    add_with_operands(id, 0, tasks_[{0, 0}]);
+    for (std::int64_t group = 0; group < num_copies_; ++group) {
+      add_with_operands(id, group, tasks_[{0, group}]);
+    }
   }
 }
 
@@ -112,7 +116,8 @@ std::vector<ValueId> AfterLoop::results_of(const Place& place,
   std::vector<ValueId> results;
   for (std::size_t i : equations) {
     for (ValueId id : whole.equations[i].results) {
-      const bool is_here = group_[id] != kEveryGroup || place == Place(0, 0);
+      const bool is_here =
+          group_[id] != kEveryGroup || (place.first == 0 && place.second < num_copies_);
       if (is_here && wanted.count(id) != 0) results.push_back(id);
     }
   }

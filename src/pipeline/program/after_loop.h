@@ -14,7 +14,9 @@ namespace tessera::pipeline {
 class AfterLoop {
  public:
   /// `groups`: where the loop leaves its results.
-  AfterLoop(const Opened& opened, const std::map<ValueId, std::int64_t>& groups);
+  /// What does not depend on the loop is left in the first `num_copies` groups.
+  AfterLoop(const Opened& opened, const std::map<ValueId, std::int64_t>& groups,
+            std::int64_t num_copies);
 
   /// Values made before the loop that a group reads behind it.
   const std::set<std::pair<ValueId, std::int64_t>>& needs() const { return needs_; }
@@ -38,6 +40,7 @@ class AfterLoop {
                  const std::vector<int>& output_alias) const;
 
   const Opened& opened_;
+  std::int64_t num_copies_;
   std::vector<std::size_t> definition_;  // per value
   std::vector<std::int64_t> group_;      // per value
   std::vector<std::int64_t> depth_;      // per value

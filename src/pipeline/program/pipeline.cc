@@ -75,7 +75,8 @@ class Pipeliner {
     check_order();
     find_readers();
     find_results();
-    const AfterLoop after(opened_, left_in_);
+    const std::int64_t groups = std::ssize(options_.tasks);
+    const AfterLoop after(opened_, left_in_, options_.has_copies ? groups : 1);
     emit_before(after);
     for (const Instance& instance : instances_) emit(instance);
     leave_results();
@@ -313,19 +314,49 @@ class Pipeliner {
     }
   }
 
+  /// The groups that hold an output: that which computes it and those that read what it replaces.
+  std::vector<std::int64_t> holders_of(std::size_t output, std::int64_t group) const {
+    std::vector<std::int64_t> holders(options_.tasks.size());
+    std::iota(holders.begin(), holders.end(), std::int64_t{0});
+    if (group < 0) return holders;
+    holders = {group};
+    const int replaced = options_.output_alias[output];
+    if (replaced < 0) return holders;
+    const auto& readers = outer_.input_groups()[static_cast<std::size_t>(replaced)];
+    holders.insert(holders.end(), readers.begin(), readers.end());
+    std::sort(holders.begin(), holders.end());
+    holders.erase(std::unique(holders.begin(), holders.end()), holders.end());
+    return holders;
+  }
+
   Pipeline finish(const AfterLoop& after) {
     const Function& whole = opened_.whole;
-    std::vector<std::int64_t> every_group(options_.tasks.size());
-    std::iota(every_group.begin(), every_group.end(), std::int64_t{0});
+    std::vector<std::vector<std::int64_t>> holders;
+    for (std::size_t i = 0; i < whole.outputs.size(); ++i) {
+      holders.push_back(holders_of(i, after.group_of(whole.outputs[i])));
+    }
     std::vector<ValueId> outputs;
-    std::vector<std::vector<std::int64_t>> output_groups;
-    for (ValueId value : whole.outputs) {
-      const std::int64_t group = after.group_of(value);
-      outputs.push_back(outer_.get(value, std::max<std::int64_t>(group, 0)));
-      output_groups.push_back(group < 0 ? every_group : std::vector<std::int64_t>{group});
+    std::vector<OutputCopy> copies;
+    for (std::size_t i = 0; i < whole.outputs.size(); ++i) {
+      const ValueId value = whole.outputs[i];
+      const bool is_view = outer_.is_view_of_input(value);
+      if (is_view) {
+        for (std::int64_t holder : holders[i]) outer_.get(value, holder);
+      }
+      if (is_view || !options_.has_copies) {
+        const std::int64_t group = after.group_of(value);
+        outputs.push_back(outer_.get(value, std::max<std::int64_t>(group, 0)));
+        copies.push_back({i, OutputCopy::kShared});
+        continue;
+      }
+      for (std::int64_t holder : holders[i]) {
+        outputs.push_back(outer_.get(value, holder));
+        copies.push_back({i, holder});
+      }
     }
     return {.function = outer_.finish(std::move(outputs)),
-            .groups = {.inputs = outer_.input_groups(), .outputs = std::move(output_groups)}};
+            .groups = {.inputs = outer_.input_groups(), .outputs = std::move(holders)},
+            .copies = std::move(copies)};
   }
 
   const PipelineOptions& options_;

@@ -398,7 +398,10 @@ class MemoryPlanner {
   }
 
   void find_group_bytes() {
-    for (const GroupBytes& bytes : group_bytes(program_, executable_.outputs)) {
+    std::vector<GroupBytes> groups = group_bytes(program_, executable_.outputs);
+    // The arena of this process is that of its group.
+    if (program_.own_group) groups[index(*program_.own_group)].arena = executable_.arena_bytes;
+    for (const GroupBytes& bytes : groups) {
       const std::int64_t peak = bytes.ports + bytes.arena;
       executable_.group_peak_bytes.push_back(peak);
       executable_.device_peak_bytes = std::max(executable_.device_peak_bytes, peak);
