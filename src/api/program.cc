@@ -61,6 +61,7 @@ void drop_unused_captures(Program& program) {
   }
   drop(function.inputs, keep);
   drop(program.inputs, keep);
+  drop(program.input_infos, keep);
   drop(program.is_storage, keep);
   drop(program.is_donated, keep);
   drop(program.captured, keep_captured);
@@ -82,6 +83,7 @@ void forward_inputs(Program& program) {
   }
   drop(function.outputs, is_computed);
   drop(program.asked_outputs, is_computed);
+  drop(program.output_infos, is_computed);
   drop(program.output_alias, is_computed);
 }
 
@@ -196,6 +198,7 @@ namespace {
 std::vector<Array> compute(Program& program, std::vector<run::Tiles> inputs) {
   if (program.traced.outputs.empty()) return {};
   if (program.engine == EngineKind::reference) return interpret(program, inputs);
+  note_program(program);
   std::vector<run::Tiles> tiles =
       run::Engine::instance().execute(*program.executable, std::move(inputs));
   std::vector<Array> outputs;

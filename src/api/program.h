@@ -25,6 +25,7 @@ DotUnit current_dot_unit();
 DotUnit dot_unit_named(std::string_view name, const std::string& subject, const Span& where);
 
 struct Program {
+  std::string name;  // of the jitted function; empty for ops outside of one
   // What was traced; inputs are the leaves of the arguments, then what was captured.
   ir::Function traced;
   std::vector<Array> captured;
@@ -34,6 +35,8 @@ struct Program {
   std::shared_ptr<const void> result;  // as traced, with abstract leaves
   // What is asked for; after simplify() of the outputs that are computed.
   std::vector<const Placement*> inputs;
+  std::vector<const ParamInfo*> input_infos;   // nullptr unless a parameter
+  std::vector<const ParamInfo*> output_infos;  // likewise
   std::vector<bool> is_storage;
   std::vector<bool> is_donated;
   std::vector<std::optional<Sharding>> asked_outputs;
@@ -65,6 +68,8 @@ void lower(Program& program);
 ir::Function with_exact_numerics(const Program& program);
 /// The groups of a pipeline that hold a leaf of its result.
 const std::vector<std::int64_t>& groups_of_result(const Program& program, std::size_t number);
+/// To be called before a compiled program is executed; nothing happens unless a trace is recorded.
+void note_program(const Program& program);
 /// Runs on tiles laid out as program.inputs say.
 std::vector<Array> execute(Program& program, std::vector<run::Tiles> inputs);
 

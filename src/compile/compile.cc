@@ -71,8 +71,11 @@ host::LowerOptions lower_options(const CompileOptions& options, std::vector<int>
           .bodies = options.bodies};
 }
 
-run::Executable compile_phased(const Phased& phased, const CompileOptions& options) {
-  return host::plan(host::lower(phased.function, lower_options(options, phased.phases)), options);
+run::Executable compile_phased(Phased phased, const CompileOptions& options) {
+  run::Executable executable =
+      host::plan(host::lower(phased.function, lower_options(options, phased.phases)), options);
+  executable.source = std::make_shared<const ir::Function>(std::move(phased.function));
+  return executable;
 }
 
 /// A function of several groups of devices. Nothing is fused, so that tasks keep their order.
@@ -101,6 +104,7 @@ run::Executable compile_groups(ir::Function function, ops::Groups groups,
   lowering.phases = std::move(phases);
   run::Executable executable = host::plan(host::lower(function, lowering), options);
   executable.transport = std::move(own);
+  executable.source = std::make_shared<const ir::Function>(std::move(function));
   return executable;
 }
 
@@ -123,7 +127,7 @@ std::shared_ptr<const run::Executable> compile(const ir::Function& function,
   require(groups.count == 0 || options.bodies == nullptr, "tasks are not nested");
   run::Executable executable = groups.count > 0
                                    ? compile_groups(std::move(phased.function), groups, with_pool)
-                                   : compile_phased(phased, with_pool);
+                                   : compile_phased(std::move(phased), with_pool);
   executable.num_bodies = pool.size();
   return std::make_shared<const run::Executable>(std::move(executable));
 }

@@ -144,7 +144,7 @@ void train(J& job, TrainFlags flags, const JobInfo& info, const Mesh& devices) {
     const auto batch = place(job.batch(i), mesh, info);
     reset_collective_counts();
     report.begin_profile(i, first);
-    report.begin_step();
+    report.begin_step(i);
     Array loss;
     std::tie(state, loss) = step(std::move(state), batch);
     last_loss = loss.item<float>();
