@@ -1,7 +1,7 @@
 // Rows of devices.
 #include <algorithm>
 #include <fmt/format.h>
-#include <set>
+#include <queue>
 
 #include "ops/control/mpmd.h"
 #include "profile/rows.h"
@@ -62,27 +62,30 @@ struct OpTime {
   auto key() const { return std::tuple(device, site, run, instruction); }
 };
 
-/// A line whose events never overlap; where ops of a device ran at the same time, each of them has
-/// a lane of its own.
-class Lanes {
- public:
-  void add(const Event& event) {
-    for (std::vector<Event>& lane : lanes_) {
-      if (lane.back().end_ns > event.start_ns) continue;
-      lane.push_back(event);
-      return;
+/// Sorted, and one within the other or one after the other, as the plugin wants the events of a
+/// line. Where two ops of a device ran at the same time, and the later one went on, its event
+/// starts at the end of the other one: what the line covers stays the same.
+std::vector<Event> nested(const std::vector<Event>& events) {
+  const auto is_later = [](const Event& a, const Event& b) {
+    return std::pair(a.start_ns, b.end_ns) > std::pair(b.start_ns, a.end_ns);
+  };
+  std::priority_queue waiting(is_later, events);
+  std::vector<Event> sorted;
+  std::vector<std::int64_t> ends;  // of the events around the next one, the innermost last
+  while (!waiting.empty()) {
+    Event event = waiting.top();
+    waiting.pop();
+    while (!ends.empty() && ends.back() <= event.start_ns) ends.pop_back();
+    if (!ends.empty() && event.end_ns > ends.back()) {
+      event.start_ns = ends.back();
+      waiting.push(std::move(event));
+      continue;
     }
-    lanes_.push_back({event});
+    ends.push_back(event.end_ns);
+    sorted.push_back(std::move(event));
   }
-  void move_to(Plane& plane, const std::string& name, std::int64_t first_id) {
-    for (std::vector<Event>& lane : lanes_) {
-      plane.lines.push_back({name, first_id++, std::move(lane)});
-    }
-  }
-
- private:
-  std::vector<std::vector<Event>> lanes_;
-};
+  return sorted;
+}
 
 struct Device {
   Plane plane;
@@ -226,15 +229,19 @@ class DeviceRows {
     }
   }
 
+  static std::string task_name(const run::Instruction& task, const Program& program) {
+    const std::string layer = task.stage < 0 ? "" : fmt::format("_layer_{}", task.stage);
+    const std::string microbatch = task.microbatch < 0 ? "" : fmt::format("__{}", task.microbatch);
+    return fmt::format("p{}{}.{}{}({})", task.group, layer, task.name, microbatch, program.id());
+  }
+
   /// Tasks of groups are modules; the plugin sorts rows by the stage in their names.
   void add_tasks(const run::ExecutionTrace& execution, const Program& program,
                  const std::map<std::uint32_t, Interval>& task_times) {
     for (const auto& [number, time] : task_times) {
       const run::Instruction& instruction = execution.executable->instructions[number];
       if (!instruction.is_task) continue;
-      const std::string name =
-          fmt::format("p{}_layer_{}.{}({})", instruction.group, std::max(instruction.stage, 0),
-                      instruction.name, program.id());
+      const std::string name = task_name(instruction, program);
       for (const int number_of_device : devices_of(instruction.group, program)) {
         Device& device = devices_[number_of_device];
         device.modules.push_back(event(device.kind_named(name), time));
@@ -283,8 +290,8 @@ class DeviceRows {
 
   Plane finish(int number, Device& device) const {
     constexpr std::int64_t kModules = 2;
-    constexpr std::int64_t kTransfers = 3;
-    constexpr std::int64_t kOps = 10;
+    constexpr std::int64_t kOps = 3;
+    constexpr std::int64_t kTransfers = 4;
     Plane& plane = device.plane;
     plane.name = fmt::format("/device:TPU:{}", number);
     plane.stats = {{"device_type_string", std::string("Tessera virtual device")},
@@ -294,13 +301,11 @@ class DeviceRows {
     const auto by_start = [](const Event& a, const Event& b) {
       return std::pair(a.start_ns, b.end_ns) < std::pair(b.start_ns, a.end_ns);
     };
-    for (std::vector<Event>* events : {&device.modules, &device.ops, &device.transfers}) {
+    for (std::vector<Event>* events : {&device.modules, &device.transfers}) {
       std::sort(events->begin(), events->end(), by_start);
     }
     plane.lines.push_back({"XLA Modules", kModules, std::move(device.modules)});
-    Lanes lanes;
-    for (const Event& op : device.ops) lanes.add(op);
-    lanes.move_to(plane, "XLA Ops", kOps);
+    plane.lines.push_back({"XLA Ops", kOps, nested(device.ops)});
     if (!device.transfers.empty()) {
       plane.lines.push_back({"Transfers", kTransfers, std::move(device.transfers)});
     }
@@ -310,10 +315,8 @@ class DeviceRows {
   Line step_line(Device& device) const {
     Line line{"Steps", 1, {}};
     for (const StepTime& step : traced_.steps()) {
-      Event marked =
-          event(device.kind_named(std::to_string(step.number)), {step.start_ns, step.end_ns});
-      marked.step = step.number;
-      line.events.push_back(std::move(marked));
+      line.events.push_back(
+          event(device.kind_named(std::to_string(step.number)), {step.start_ns, step.end_ns}));
     }
     return line;
   }

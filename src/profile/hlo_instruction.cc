@@ -39,10 +39,12 @@ void add_shape(pbf_writer& to, protozero::pbf_tag_type tag, const Type& type) {
   add_numbers(shape, 3, type.shape);
   const std::vector<bool> is_dynamic(type.shape.size(), false);
   if (!is_dynamic.empty()) shape.add_packed_bool(6, is_dynamic.begin(), is_dynamic.end());
-  pbf_writer layout(shape, 5);
   Numbers minor_to_major;
   for (std::int64_t dim = type.rank(); dim-- > 0;) minor_to_major.push_back(dim);
-  add_numbers(layout, 1, minor_to_major);
+  std::string layout;
+  pbf_writer writer(layout);
+  add_numbers(writer, 1, minor_to_major);
+  shape.add_message(5, layout);  // that of a scalar is empty, but there
 }
 
 void add_shape(pbf_writer& to, protozero::pbf_tag_type tag, const HloInstruction& instruction) {

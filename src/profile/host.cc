@@ -17,7 +17,6 @@ class HostRows {
     const std::size_t step_kind = plane_.add_kind({.name = "train"});
     for (const StepTime& step : traced_.steps()) {
       Event marked = event(step_kind, step.start_ns, step.end_ns);
-      marked.step = step.number;
       marked.stats = {{"step_num", step.number}};
       lines_[0].push_back(std::move(marked));
     }

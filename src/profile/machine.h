@@ -15,8 +15,8 @@ struct Peaks {
   double gflops = 0;  // of f32, multiplications and additions counted
   double gbytes = 0;  // read and written per second
 };
-/// The best of a few short runs of `threads` threads, some 30 ms in all; measured by the first call
-/// for a number of threads.
+/// The best of a few short runs of `threads` threads, or of all cores where these are fewer: some
+/// 30 ms in all, measured by the first call for a number of threads.
 Peaks machine_peaks(int threads);
 
 }  // namespace tessera::profile

@@ -15,6 +15,7 @@ namespace fs = std::filesystem;
 Space space_of(const Trace& trace, const std::string& host, std::int64_t start_ns) {
   const Traced traced(trace);
   Space space{.host = host, .start_ns = start_ns, .planes = device_planes(traced)};
+  for (const StepTime& step : traced.steps()) space.steps.push_back(step.number);
   space.planes.push_back(host_plane(traced));
   space.planes.push_back(metadata_plane(traced));
   if (trace.engine.num_lost > 0) {

@@ -44,7 +44,7 @@ std::int64_t Traced::step_at(std::int64_t time_ns) const {
       steps_.begin(), steps_.end(), time_ns,
       [](std::int64_t time, const StepTime& step) { return time < step.start_ns; });
   if (after == steps_.begin() || std::prev(after)->end_ns < time_ns) return Event::kNone;
-  return std::prev(after)->number;
+  return std::prev(after) - steps_.begin();
 }
 
 std::vector<SitePlace> places_of(const run::ExecutionTrace& execution, const Program& program) {

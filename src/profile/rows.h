@@ -40,7 +40,8 @@ class Traced {
   /// nullptr for one that is not known.
   const Program* program_of(const run::ExecutionTrace& execution) const;
   const std::vector<StepTime>& steps() const { return steps_; }
-  /// The number of the step within which this time lies, or Event::kNone.
+  /// Which of the steps this time lies in, or Event::kNone. The plugin counts steps of devices from
+  /// 0 on, whatever their numbers.
   std::int64_t step_at(std::int64_t time_ns) const;
   /// Since the start of the trace.
   std::int64_t since_start(std::int64_t time_ns) const { return time_ns - trace_.engine.start_ns; }

@@ -163,6 +163,7 @@ std::string members(const std::vector<Stat>& stats) {
 class ChromeWriter {
  public:
   std::string write(const Space& space) {
+    steps_ = space.steps;
     json_ = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[";
     int process = 0;
     for (const Plane& plane : space.planes) {
@@ -203,7 +204,9 @@ class ChromeWriter {
     const auto join = [&](const std::string& text) {
       if (!text.empty()) more += (more.empty() ? "" : ",") + text;
     };
-    if (event.step != Event::kNone) join(fmt::format("\"step\":{}", event.step));
+    if (event.step != Event::kNone) {
+      join(fmt::format("\"step\":{}", steps_.at(static_cast<std::size_t>(event.step))));
+    }
     join(members(event.stats));
     add(fmt::format(R"({{"ph":"X",{},"ts":{},"dur":{},"name":{},"args":{{{}}}}})", place,
                     us(event.start_ns), us(event.end_ns - event.start_ns),
@@ -220,6 +223,7 @@ class ChromeWriter {
   }
 
   std::string json_;
+  std::vector<std::int64_t> steps_;
 };
 
 }  // namespace

@@ -32,7 +32,7 @@ struct Event {
   std::size_t kind;  // of its plane
   std::int64_t start_ns;
   std::int64_t end_ns;
-  std::int64_t step = kNone;
+  std::int64_t step = kNone;  // its place among all steps
   // An arrow leads from the event that sends a number to the one that receives it.
   std::int64_t sends = kNone;
   std::int64_t receives = kNone;
@@ -62,6 +62,7 @@ struct Space {
   std::string host;
   std::int64_t start_ns = 0;
   std::vector<Plane> planes = {};
+  std::vector<std::int64_t> steps = {};  // their numbers
   std::vector<std::string> warnings = {};
 };
 
