@@ -74,7 +74,7 @@ void add_literal(pbf_writer& to, const Type& type, double value) {
     }
     case DType::u32: {
       const std::uint32_t list[] = {static_cast<std::uint32_t>(value)};
-      literal.add_packed_uint32(5, std::begin(list), std::end(list));
+      literal.add_packed_uint32(6, std::begin(list), std::end(list));
       break;
     }
     case DType::bf16: {

@@ -44,20 +44,27 @@ class Costs {
     return static_cast<std::int64_t>(sum);
   }
 
-  /// Of the arrays that come from outside, each once, and of those that are read outside.
-  std::int64_t bytes(const std::vector<bool>& is_read_outside) const {
-    std::set<ir::ValueId> inside;
-    std::set<ir::ValueId> read;
+  /// Of the arrays that come from outside, each once.
+  std::int64_t bytes_read() const {
+    std::set<ir::ValueId> counted;
+    for (const std::uint32_t index : instruction_.equations) {
+      const std::vector<ir::ValueId>& results = f_.equations[index].results;
+      counted.insert(results.begin(), results.end());
+    }
+    std::int64_t sum = 0;
+    for (const std::uint32_t index : instruction_.equations) {
+      for (const ir::ValueId id : f_.equations[index].operands) {
+        if (counted.insert(id).second) sum += read_bytes(id);
+      }
+    }
+    return sum;
+  }
+
+  std::int64_t bytes_written(const std::vector<bool>& is_read_outside) const {
     std::int64_t sum = 0;
     for (const std::uint32_t index : instruction_.equations) {
       for (const ir::ValueId id : f_.equations[index].results) {
-        inside.insert(id);
         if (is_read_outside[id]) sum += size_bytes(c_.local_type(id));
-      }
-    }
-    for (const std::uint32_t index : instruction_.equations) {
-      for (const ir::ValueId id : f_.equations[index].operands) {
-        if (inside.count(id) == 0 && read.insert(id).second) sum += read_bytes(id);
       }
     }
     return sum;
@@ -161,7 +168,8 @@ void Program::add_ops(Computation& computation, const Modules& modules) {
       op.opcode = is_one ? hlo_opcode(source->equations[instruction.equations[0]]) : "fusion";
       op.category = category_of(*source, instruction, op.opcode);
       op.flops = costs.flops();
-      op.bytes = costs.bytes(is_read);
+      op.bytes_read = costs.bytes_read();
+      op.bytes_written = costs.bytes_written(is_read);
       module = module_of(computation, instruction, modules);
       if (!module.empty()) op.path = module + "/" + instruction.name;
     }

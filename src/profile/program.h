@@ -30,7 +30,8 @@ struct Op {
   std::string category;
   Span where = {};
   std::int64_t flops = 0;
-  std::int64_t bytes = 0;
+  std::int64_t bytes_read = 0;
+  std::int64_t bytes_written = 0;
   std::uint64_t symbol = 0;  // unlike those of the program's other ops; not 0
 };
 

@@ -1,6 +1,7 @@
 #include "profile/rows.h"
 
 #include <algorithm>
+#include <protozero/pbf_writer.hpp>
 
 #include "profile/hlo.h"
 
@@ -64,13 +65,34 @@ std::vector<SitePlace> places_of(const run::ExecutionTrace& execution, const Pro
   return places;
 }
 
+namespace {
+
+/// The message MemoryAccessBreakdown: what is read from memory, and what is written.
+std::string memory_accesses(const Op& op) {
+  constexpr int kMemory = 1;
+  std::string data;
+  protozero::pbf_writer writer(data);
+  int operation = 0;
+  for (const std::int64_t bytes : {op.bytes_read, op.bytes_written}) {
+    protozero::pbf_writer access(writer, 1);
+    access.add_enum(1, ++operation);
+    access.add_enum(2, kMemory);
+    access.add_uint64(3, static_cast<std::uint64_t>(bytes));
+  }
+  return data;
+}
+
+}  // namespace
+
 EventKind op_kind(const Program& program, const Op& op) {
   EventKind kind{.name = "%" + op.name + " = " + op.opcode + "()", .display_name = op.name};
   kind.stats = {{"program_id", program.id()},
                 {"symbol_id", op.symbol},
                 {"hlo_category", op.category},
                 {"flops", static_cast<std::uint64_t>(op.flops)},
-                {"bytes_accessed", static_cast<std::uint64_t>(op.bytes)},
+                {"model_flops", static_cast<std::uint64_t>(op.flops)},
+                {"bytes_accessed", static_cast<std::uint64_t>(op.bytes_read + op.bytes_written)},
+                {"memory_access_breakdown", Bytes{memory_accesses(op)}},
                 {"tf_op", op.path + ":" + op.path.substr(op.path.rfind('/') + 1)}};
   if (!op.where.file.empty()) kind.stats.push_back({"source", to_string(op.where)});
   return kind;
