@@ -9,61 +9,9 @@
 #include <thread>
 #include <vector>
 
-#include "compile/host/kernels/targets.h"
+#include "profile/machine.h"
 
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "../bench/machine.cc"
-#include <hwy/foreach_target.h>
-// foreach_target.h comes first.
-#include <hwy/highway.h>
-
-HWY_BEFORE_NAMESPACE();
-namespace tessera::bench::HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-
-constexpr int kChains = 12;
-
-// Independent chains with different factors, so that the compiler can merge none of them.
-template <int i, class V>
-HWY_INLINE void step(V* sums, const V* factors, V term) {
-  if constexpr (i < kChains) {
-    sums[i] = hn::MulAdd(sums[i], factors[i], term);
-    step<i + 1>(sums, factors, term);
-  }
-}
-
-// Returns the floating point operations done; the sums go to `out` to keep them alive.
-double fma_chains(long rounds, float* out) {
-  const hn::ScalableTag<float> d;
-  using V = hn::Vec<decltype(d)>;
-  const auto lanes = static_cast<long>(hn::Lanes(d));
-  V sums[kChains];
-  V factors[kChains];
-  for (int i = 0; i < kChains; ++i) {
-    sums[i] = hn::Set(d, out[i]);
-    factors[i] = hn::Set(d, out[0] + 0.01f * static_cast<float>(i % 2));
-  }
-  const V term = hn::Set(d, out[1]);
-  for (long i = 0; i < rounds; ++i) step<0>(sums, factors, term);
-  for (int i = 0; i < kChains; ++i) out[i] = hn::GetLane(sums[i]);
-  return 2.0 * static_cast<double>(rounds * kChains * lanes);
-}
-
-// c = a + b
-void add_arrays(const float* a, const float* b, float* c, std::size_t count) {
-  const hn::ScalableTag<float> d;
-  for (std::size_t i = 0; i + hn::Lanes(d) <= count; i += hn::Lanes(d))
-    hn::StoreU(hn::Add(hn::LoadU(d, a + i), hn::LoadU(d, b + i)), d, c + i);
-}
-
-}  // namespace tessera::bench::HWY_NAMESPACE
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
 namespace tessera::bench {
-
-HWY_EXPORT(fma_chains);
-HWY_EXPORT(add_arrays);
 
 namespace {
 
@@ -96,7 +44,7 @@ double fma_peak(int threads) {
   return best_rate(threads, [](int) {
     float out[64];
     for (float& x : out) x = 0.5f + static_cast<float>(std::rand()) * 1e-12f;
-    const double flops = HWY_DYNAMIC_DISPATCH(fma_chains)(kRounds, out);
+    const double flops = profile::fma_chains(kRounds, out);
     static std::atomic<float> sink;
     for (float x : out) sink = x;
     return flops;
@@ -110,10 +58,9 @@ double memory_bandwidth(int threads) {
   std::vector<float> c(all);
   return best_rate(threads, [&](int thread) {
     const std::size_t begin = static_cast<std::size_t>(thread) * kCount;
-    HWY_DYNAMIC_DISPATCH(add_arrays)(&a[begin], &b[begin], &c[begin], kCount);
+    profile::add_arrays(&a[begin], &b[begin], &c[begin], kCount);
     return 3.0 * sizeof(float) * kCount;
   });
 }
 
 }  // namespace tessera::bench
-#endif  // HWY_ONCE

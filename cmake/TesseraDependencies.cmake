@@ -2,6 +2,7 @@
 # find_package(Tessera): programs link them too.
 find_package(fmt REQUIRED)
 find_package(Threads REQUIRED)
+find_package(ZLIB REQUIRED)
 
 # Highway, xxHash and zstd: not every distribution has CMake packages of them.
 function(tessera_import name header)

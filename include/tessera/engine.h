@@ -39,16 +39,6 @@ struct CollectiveUse {
   friend bool operator==(const CollectiveUse&, const CollectiveUse&) = default;
 };
 
-/// Where the time of the engine went: the tasks of one fused region or kernel.
-struct RegionTime {
-  std::string name;        // its first ops
-  Span where;              // of the first one
-  std::int64_t count = 0;  // executions
-  double seconds = 0;      // of all threads together
-  std::int64_t flops = 0;  // of matrix products; 0 elsewhere
-  std::int64_t bytes = 0;  // of the arrays that it read and wrote
-};
-
 /// From 1 to 1024.
 void set_num_threads(int count, std::source_location where = std::source_location::current());
 int num_threads();
@@ -79,10 +69,6 @@ Numerics numerics();
 /// groups; where there are several groups all processes make this call together.
 std::vector<CollectiveUse> collective_counts();
 void reset_collective_counts();
-/// Times every region from now on.
-void start_profile();
-/// What was timed since, the longest first.
-std::vector<RegionTime> stop_profile();
 /// The most bytes of arrays and temporaries that this process held at one time since the last
 /// reset.
 std::int64_t peak_buffer_bytes();

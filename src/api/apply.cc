@@ -126,6 +126,8 @@ std::shared_ptr<Program> eager_program(ir::Function function,
   auto program = std::make_shared<Program>();
   program->traced = std::move(function);
   program->inputs = inputs;
+  program->input_infos.assign(inputs.size(), nullptr);
+  program->output_infos.assign(program->traced.outputs.size(), nullptr);
   program->is_storage.assign(inputs.size(), false);
   program->is_donated.assign(inputs.size(), false);
   program->asked_outputs.resize(program->traced.outputs.size());

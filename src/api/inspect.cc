@@ -411,21 +411,6 @@ std::vector<CollectiveUse> collective_counts() {
 
 void reset_collective_counts() { run::Engine::instance().reset_collective_counts(); }
 
-void start_profile() { run::Engine::instance().start_profile(); }
-
-std::vector<RegionTime> stop_profile() {
-  std::vector<RegionTime> regions;
-  for (const run::RegionTime& time : run::Engine::instance().stop_profile()) {
-    regions.push_back({.name = time.name,
-                       .where = time.span,
-                       .count = time.count,
-                       .seconds = static_cast<double>(time.ns) * 1e-9,
-                       .flops = time.flops,
-                       .bytes = time.bytes});
-  }
-  return regions;
-}
-
 std::int64_t peak_buffer_bytes() { return run::Buffer::peak_bytes(); }
 
 void reset_peak_buffer_bytes() { run::Buffer::reset_peak_bytes(); }

@@ -68,6 +68,7 @@ class Tracer {
     check_options();
     check_groups();
     choose_mesh();
+    program_->name = options_.name.empty() ? "jit" : options_.name;
     program_->structure = structure;
     program_->paths = std::make_shared<const std::vector<std::string>>(paths_);
     program_->engine = engine_kind();
@@ -157,6 +158,7 @@ class Tracer {
       const Walk::Leaf& leaf = walk_.leaves()[i];
       const std::size_t argument = argument_number(walk_, i);
       program_->inputs.push_back(place_argument(i, argument));
+      program_->input_infos.push_back(leaf.info);
       program_->is_donated.push_back(is_donated(argument));
       program_->is_storage.push_back(is_donated(argument) || leaf.info != nullptr);
     }
@@ -218,7 +220,7 @@ class Tracer {
         const Walk::Leaf& leaf = leaves.leaves()[i];
         if (leaf.array->is_empty()) fail_empty("the result" + of_path(result_paths_[i]), where_);
         outputs.push_back(lift(*trace, *leaf.array, where_));
-        result_infos_.push_back(leaf.info);
+        program_->output_infos.push_back(leaf.info);
         abstract.push_back(make_abstract(leaf.array->type()));
       }
       replace_leaves(leaves, abstract);
@@ -260,6 +262,7 @@ class Tracer {
                                            : replicated_placement(node.type, mesh_));
       program_->is_donated.push_back(false);
       program_->is_storage.push_back(node.info != nullptr);
+      program_->input_infos.push_back(node.info);
     }
   }
 
@@ -268,8 +271,8 @@ class Tracer {
     for (std::size_t i = 0; i < result_paths_.size(); ++i) {
       const Type& type = program_->traced.type(program_->traced.outputs[i]);
       program_->asked_outputs.push_back(
-          asked_sharding(options_.out_shardings, result_paths_[i], result_infos_[i], type, mesh_,
-                         name() + ": out_shardings" + of_path(result_paths_[i]), where_));
+          asked_sharding(options_.out_shardings, result_paths_[i], program_->output_infos[i], type,
+                         mesh_, name() + ": out_shardings" + of_path(result_paths_[i]), where_));
     }
   }
 
@@ -335,7 +338,6 @@ class Tracer {
   std::vector<std::string> paths_;
   Mesh mesh_;
   std::vector<std::string> result_paths_;
-  std::vector<const ParamInfo*> result_infos_;
   std::vector<std::shared_ptr<const void>> captured_;
   std::shared_ptr<Program> program_ = std::make_shared<Program>();
 };

@@ -62,6 +62,7 @@ void drop_unused_captures(Program& program) {
   }
   drop(function.inputs, keep);
   drop(program.inputs, keep);
+  drop(program.input_infos, keep);
   drop(program.is_storage, keep);
   drop(program.is_donated, keep);
   drop(program.captured, keep_captured);
@@ -83,6 +84,7 @@ void forward_inputs(Program& program) {
   }
   drop(function.outputs, is_computed);
   drop(program.asked_outputs, is_computed);
+  drop(program.output_infos, is_computed);
   drop(program.output_alias, is_computed);
 }
 
@@ -267,6 +269,7 @@ std::vector<run::Tiles> compute(Program& program, std::vector<Tiled> inputs,
   }
   std::vector<run::Tiles> outputs(program.outputs.size());
   if (!is_held_here(groups)) return outputs;
+  note_program(program);
   std::vector<run::Tiles> made =
       run::Engine::instance().execute(*program.executable, std::move(tiles));
   for (std::size_t i = 0; i < outputs.size(); ++i) {

@@ -25,6 +25,7 @@ DotUnit current_dot_unit();
 DotUnit dot_unit_named(std::string_view name, const std::string& subject, const Span& where);
 
 struct Program {
+  std::string name;  // of the jitted function; empty for ops outside of one
   // What was traced; inputs are the leaves of the arguments, then what was captured.
   ir::Function traced;
   std::vector<Array> captured;
@@ -34,6 +35,8 @@ struct Program {
   std::shared_ptr<const void> result;  // as traced, with abstract leaves
   // What is asked for; after simplify() of the outputs that are computed.
   std::vector<const Placement*> inputs;
+  std::vector<const ParamInfo*> input_infos;   // nullptr unless a parameter
+  std::vector<const ParamInfo*> output_infos;  // likewise
   std::vector<bool> is_storage;
   std::vector<bool> is_donated;
   std::vector<std::optional<Sharding>> asked_outputs;
@@ -71,6 +74,8 @@ const std::vector<std::int64_t>& groups_of_result(const Program& program, std::s
 std::optional<std::size_t> own_copy(const Program& program, std::size_t output);
 /// Sends an input to the groups of a pipeline that read it; others let go of it.
 Tiled bring_input(const Program& program, std::size_t input, Tiled x);
+/// To be called before a compiled program is executed; nothing happens unless a trace is recorded.
+void note_program(const Program& program);
 /// Runs on tiles laid out as program.inputs say, in the groups that hold them all or, a pipeline,
 /// where the program says.
 std::vector<Array> execute(Program& program, std::vector<Tiled> inputs);

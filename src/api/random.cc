@@ -8,6 +8,7 @@
 #include <tessera/random.h>
 
 #include "api/operands.h"
+#include "base/flax_keys.h"
 
 namespace tessera::random {
 
@@ -173,6 +174,11 @@ Array permutation(const Key& key, const Array& x, std::int64_t axis, std::source
     if (x.rank() == 1) return shuffled(key, x);
     return take(x, shuffled(key, arange(x.dim(dim))), dim);
   });
+}
+
+Key fold_in(const Key& key, const std::vector<std::string>& path, std::uint32_t counter,
+            std::source_location where) {
+  return fold_in(key, flax_fold_data(path, counter), where);
 }
 
 }  // namespace tessera::random

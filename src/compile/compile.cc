@@ -71,8 +71,11 @@ host::LowerOptions lower_options(const CompileOptions& options, std::vector<int>
           .bodies = options.bodies};
 }
 
-run::Executable compile_phased(const Phased& phased, const CompileOptions& options) {
-  return host::plan(host::lower(phased.function, lower_options(options, phased.phases)), options);
+run::Executable compile_phased(Phased phased, const CompileOptions& options) {
+  run::Executable executable =
+      host::plan(host::lower(phased.function, lower_options(options, phased.phases)), options);
+  executable.source = std::make_shared<const ir::Function>(std::move(phased.function));
+  return executable;
 }
 
 /// What the devices of a function talk through: the processes of the own group, where a group has
@@ -113,6 +116,7 @@ run::Executable compile_groups(ir::Function function, ops::Groups groups,
   lowering.phases = std::move(phases);
   run::Executable executable = host::plan(host::lower(function, lowering), options);
   executable.transport = std::move(own);
+  executable.source = std::make_shared<const ir::Function>(std::move(function));
   return executable;
 }
 
@@ -140,7 +144,7 @@ std::shared_ptr<const run::Executable> compile(const ir::Function& function,
   }
   const std::shared_ptr<run::Transport> own = own_group(phased.function, options);
   if (own != nullptr) with_pool.transport = own.get();
-  run::Executable executable = compile_phased(phased, with_pool);
+  run::Executable executable = compile_phased(std::move(phased), with_pool);
   executable.num_bodies = pool.size();
   executable.transport = own;
   return std::make_shared<const run::Executable>(std::move(executable));

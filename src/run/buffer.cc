@@ -1,12 +1,13 @@
 #include <atomic>
 #include <cstdlib>
+#include <utility>
 #ifdef __linux__
 #include <sys/mman.h>
 #endif
 
 #include <tessera/error.h>
 
-#include "run/executable.h"
+#include "run/recorder.h"
 
 namespace tessera::run {
 
@@ -23,6 +24,31 @@ void raise_most(std::int64_t held) {
   while (held > most &&
          !most_bytes_held.compare_exchange_weak(most, held, std::memory_order_relaxed)) {
   }
+}
+
+std::atomic<bool> is_recorded{false};
+
+/// A trace may start and stop while buffers come and go, in any thread.
+struct Allocations {
+  std::mutex mutex;
+  std::vector<Allocation> list;
+};
+Allocations& allocations() {
+  static auto* const all = new Allocations;  // buffers may outlive every other static object
+  return *all;
+}
+
+void record(const void* address, std::int64_t bytes, std::int64_t held, bool is_freed,
+            Buffer::Use use) {
+  Allocations& all = allocations();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  all.list.push_back({.time_ns = ns_of(Clock::now()),
+                      .address = address,
+                      .bytes = bytes,
+                      .held_bytes = held,
+                      .peak_bytes = most_bytes_held.load(std::memory_order_relaxed),
+                      .is_freed = is_freed,
+                      .use = use});
 }
 
 // Kernels walk many rows at once: with small pages most of their first reads would miss the TLB.
@@ -43,16 +69,19 @@ std::byte* allocate(std::int64_t bytes) {
 
 }  // namespace
 
-Buffer::Buffer(std::int64_t bytes) : data_(allocate(bytes)), size_(bytes) {
+Buffer::Buffer(std::int64_t bytes, Use use) : data_(allocate(bytes)), size_(bytes), use_(use) {
   if (data_ == nullptr) {
     throw RuntimeFault("out of memory: " + std::to_string(bytes) +
                        " bytes for a buffer; use a smaller batch or a smaller model");
   }
-  raise_most(bytes_held.fetch_add(size_, std::memory_order_relaxed) + size_);
+  const std::int64_t held = bytes_held.fetch_add(size_, std::memory_order_relaxed) + size_;
+  raise_most(held);
+  if (is_recorded.load(std::memory_order_relaxed)) record(data_, size_, held, false, use_);
 }
 
 Buffer::~Buffer() {
-  bytes_held.fetch_sub(size_, std::memory_order_relaxed);
+  const std::int64_t held = bytes_held.fetch_sub(size_, std::memory_order_relaxed) - size_;
+  if (is_recorded.load(std::memory_order_relaxed)) record(data_, size_, held, true, use_);
   std::free(data_);
 }
 
@@ -60,6 +89,13 @@ std::int64_t Buffer::peak_bytes() { return most_bytes_held.load(std::memory_orde
 
 void Buffer::reset_peak_bytes() {
   most_bytes_held.store(bytes_held.load(std::memory_order_relaxed), std::memory_order_relaxed);
+}
+
+void record_allocations(bool on) { is_recorded.store(on, std::memory_order_relaxed); }
+
+std::vector<Allocation> take_allocations() {
+  const std::lock_guard<std::mutex> lock(allocations().mutex);
+  return std::exchange(allocations().list, {});
 }
 
 }  // namespace tessera::run

@@ -63,12 +63,14 @@ struct Engine::State {
   Clock::time_point timeline_start;
   std::int64_t num_timed_executions = 0;
   std::vector<TaskTime> timeline;
+  Recorder recorder;
 
   void start_threads();
   void stop_threads();
-  void worker();
-  void work(std::unique_lock<std::mutex>& lock);
-  void run_part(Execution& execution, std::unique_lock<std::mutex>& lock);
+  // `thread`: 0 for the caller of execute(), then the number of the worker.
+  void worker(int thread);
+  void work(std::unique_lock<std::mutex>& lock, int thread);
+  void run_part(Execution& execution, std::unique_lock<std::mutex>& lock, int thread);
   void count_instruction(TaskRef ref);
   void count_collectives(const Instruction& instruction);
   void count_transfers(const Executable& executable);
@@ -165,10 +167,11 @@ void Engine::State::keep_timeline(const Executable& executable,
   num_timed_executions += 1;
 }
 
-void Engine::State::run_part(Execution& execution, std::unique_lock<std::mutex>& lock) {
+void Engine::State::run_part(Execution& execution, std::unique_lock<std::mutex>& lock, int thread) {
   const auto [ref, part] = execution.take();
   if (part == 0) count_instruction(ref);
-  const bool is_timed = is_profiling;
+  const bool is_traced = recorder.is_on();
+  const bool is_timed = is_profiling || is_traced;
   lock.unlock();
   std::exception_ptr fault;
   const auto start = is_timed ? Clock::now() : Clock::time_point{};
@@ -180,7 +183,8 @@ void Engine::State::run_part(Execution& execution, std::unique_lock<std::mutex>&
   }
   const auto end = is_timed ? Clock::now() : Clock::time_point{};
   lock.lock();
-  if (is_timed) add_time(ref, std::chrono::nanoseconds(end - start).count());
+  if (is_profiling) add_time(ref, std::chrono::nanoseconds(end - start).count());
+  if (is_traced) recorder.add(ref, thread, start, end);
   execution.end_part(ref);
   if (fault != nullptr && execution.fault == nullptr) execution.fault = fault;
   if (execution.fault != nullptr) {
@@ -191,22 +195,22 @@ void Engine::State::run_part(Execution& execution, std::unique_lock<std::mutex>&
   }
 }
 
-void Engine::State::work(std::unique_lock<std::mutex>& lock) {
+void Engine::State::work(std::unique_lock<std::mutex>& lock, int thread) {
   while (current != nullptr && !current->is_over()) {
     if (current->has_ready()) {
-      run_part(*current, lock);
+      run_part(*current, lock, thread);
     } else {
       wait_for_news(lock);
     }
   }
 }
 
-void Engine::State::worker() {
+void Engine::State::worker(int thread) {
   const DefaultFloatMode mode;
   std::unique_lock<std::mutex> lock(mutex);
   while (!is_stopping) {
     if (current != nullptr && !current->is_over()) {
-      work(lock);
+      work(lock, thread);
     } else {
       wake.wait(lock);
     }
@@ -215,7 +219,8 @@ void Engine::State::worker() {
 
 void Engine::State::start_threads() {
   while (static_cast<int>(threads.size()) < num_threads - 1) {
-    threads.emplace_back([this] { worker(); });
+    const int number = static_cast<int>(threads.size()) + 1;
+    threads.emplace_back([this, number] { worker(number); });
   }
 }
 
@@ -308,6 +313,25 @@ std::vector<TaskTime> Engine::stop_timeline() {
   return std::exchange(state_->timeline, {});
 }
 
+bool Engine::start_trace() {
+  const std::lock_guard<std::mutex> exclusive(state_->one_at_a_time);
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  if (state_->recorder.is_on()) return false;
+  state_->recorder.start();
+  return true;
+}
+
+bool Engine::is_traced() const {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  return state_->recorder.is_on();
+}
+
+EngineTrace Engine::stop_trace() {
+  const std::lock_guard<std::mutex> exclusive(state_->one_at_a_time);
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  return state_->recorder.stop();
+}
+
 namespace {
 
 /// A donated buffer that another array still holds must not be written. Taking one more hold before
@@ -379,7 +403,7 @@ std::vector<Tiles> Engine::execute(const Executable& executable, std::vector<Til
   State& state = *state_;
   if (state.arena == nullptr || state.arena->size() < executable.arena_bytes) {
     state.arena.reset();
-    state.arena = std::make_unique<Buffer>(executable.arena_bytes);
+    state.arena = std::make_unique<Buffer>(executable.arena_bytes, Buffer::Use::arena);
   }
   std::vector<Tiles> outputs = make_outputs(executable, inputs);
   const RootMemory memory(state.arena->data(), inputs, outputs);
@@ -390,13 +414,15 @@ std::vector<Tiles> Engine::execute(const Executable& executable, std::vector<Til
   state.start_threads();
   const DefaultFloatMode mode;
   std::unique_lock<std::mutex> lock(state.mutex);
+  if (state.recorder.is_on()) state.recorder.begin_execution(executable);
   state.current = &execution;
   state.announce();
-  state.work(lock);
+  state.work(lock, 0);
   // Other workers have left run_part when the execution is over, and look at `current` again.
   state.current = nullptr;
   state.announce();
   state.keep_times();
+  if (state.recorder.is_on()) state.recorder.end_execution();
   if (execution.fault == nullptr) state.count_transfers(executable);
   if (state.has_timeline) state.keep_timeline(executable, execution.spans());
   lock.unlock();

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "run/executable.h"
+#include "run/recorder.h"
 
 namespace tessera::run {
 
@@ -72,6 +73,12 @@ class Engine {
   std::int64_t start_timeline();
   /// What was recorded, by start.
   std::vector<TaskTime> stop_timeline();
+
+  /// Records every part of every task, and every buffer, from now on. What runs must live until
+  /// stop_trace(). False where it is being recorded already.
+  bool start_trace();
+  bool is_traced() const;
+  EngineTrace stop_trace();
 
  private:
   Engine();

@@ -17,13 +17,19 @@
 
 #include <tessera/types.h>
 
+namespace tessera::ir {
+struct Function;
+}
+
 namespace tessera::run {
 
 /// Aligned memory of one tile, shared by the arrays that hold it.
 class Buffer {
  public:
+  enum class Use : std::uint8_t { array, arena };
+
   /// Throws RuntimeFault when the machine has no memory left.
-  explicit Buffer(std::int64_t bytes);
+  explicit Buffer(std::int64_t bytes, Use use = Use::array);
   ~Buffer();
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
@@ -39,6 +45,7 @@ class Buffer {
  private:
   std::byte* data_;
   std::int64_t size_;
+  Use use_;
 };
 using BufferPtr = std::shared_ptr<Buffer>;
 /// The distinct tiles of one array, in the order of Layout.
@@ -80,6 +87,8 @@ struct Instruction {
   int stage = -1;
   int microbatch = -1;
   bool is_task = false;  // a task of the group, which the timeline shows
+  /// What it computes: equations of Executable::source, in their order.
+  std::vector<std::uint32_t> equations = {};
 };
 
 struct Executable;
@@ -123,6 +132,12 @@ struct Control {
   Nested end;  // while: copies the carry to the results after an odd number of steps
 };
 
+/// A tile of a value of Executable::source; a task that writes several is named by the first.
+struct SourceTile {
+  std::uint32_t value = 0;
+  std::int64_t tile = 0;
+};
+
 /// Has either a kernel or a control.
 struct Task {
   std::shared_ptr<const Kernel> kernel;
@@ -131,6 +146,20 @@ struct Task {
   std::vector<std::uint32_t> places;
   std::vector<std::uint32_t> successors;
   std::uint32_t num_predecessors = 0;
+  SourceTile written = {};  // whose devices need it
+};
+
+/// Bytes that one real device holds from the first to the last of the steps; arguments and results
+/// always. A step is an instruction or, in a program of several groups, an equation of the
+/// source.
+struct HeldBytes {
+  static constexpr std::uint32_t kScratch = ~std::uint32_t{0};
+  std::uint32_t value = kScratch;  // of the source
+  std::int64_t bytes = 0;
+  std::size_t first = 0;
+  std::size_t last = 0;
+  int group = 0;         // of devices
+  bool is_port = false;  // an argument or a result
 };
 
 /// Whether dead ranges of the arena are filled with NaN bytes: in builds with a sanitizer.
@@ -168,7 +197,10 @@ struct Executable {
   /// Per group of devices, what one of its devices would hold; empty where there are no groups. In
   /// a process of one device only its own group has an entry that is not 0.
   std::vector<std::int64_t> group_peak_bytes;
-  std::int64_t num_bodies = 0;           // different executables nested in this one
+  std::int64_t num_bodies = 0;  // different executables nested in this one
+  std::vector<HeldBytes> held;  // whose most at one time is device_peak_bytes
+  /// The partitioned function as it was lowered. For those who show programs: nothing here looks.
+  std::shared_ptr<const ir::Function> source;
   std::shared_ptr<Transport> transport;  // through which tasks talk to their own group, if need be
 };
 

@@ -78,6 +78,7 @@ void Frame::reset() {
   parts_left_ = num_parts_;
   has_started_.assign(executable_.instructions.size(), false);
   tasks_left_ = tasks.size();
+  num_runs_ += 1;
   poison_ = Poison(executable_, arena_);
 }
 

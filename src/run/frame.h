@@ -35,6 +35,8 @@ class Frame {
   ControlFrame* control(std::uint32_t task) const { return controls_[task].get(); }
   int num_parts(std::uint32_t task) const { return num_parts_[task]; }
   bool is_over() const { return tasks_left_ == 0; }
+  /// How many times it has begun.
+  std::uint32_t num_runs() const { return num_runs_; }
 
   /// One predecessor less; true when none is left.
   bool release(std::uint32_t task) { return --num_pending_[task] == 0; }
@@ -73,6 +75,7 @@ class Frame {
   std::vector<int> parts_left_;             // per task
   std::vector<bool> has_started_;           // per instruction
   std::size_t tasks_left_ = 0;
+  std::uint32_t num_runs_ = 0;
 };
 
 /// The state of one control task.

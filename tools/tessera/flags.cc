@@ -136,7 +136,8 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
                      "write one JSON object at the end; - is standard output");
   command.add_option("--dump", flags.dump, "write initial parameters and first gradients here");
   command.add_option("--profile", flags.profile,
-                     "write where the time of the steps goes into this folder");
+                     "write where the time of the steps goes into this folder, and a trace "
+                     "of five steps for TensorBoard's profile plugin");
   CLI::Option* checkpoint = command.add_option("--checkpoint", flags.checkpoint,
                                                "save the state in this folder, at the end");
   add_whole_number(command, flags.every,

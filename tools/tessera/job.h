@@ -152,7 +152,7 @@ void train(J& job, TrainFlags flags, const JobInfo& info, const Mesh& devices) {
     }
     reset_collective_counts();
     report.begin_profile(i, first);
-    report.begin_step();
+    report.begin_step(i);
     Array loss;
     std::tie(state, loss) = step(std::move(state), batch);
     last_loss = loss.item<float>();

@@ -14,6 +14,7 @@
 
 #include <tessera/engine.h>
 #include <tessera/error.h>
+#include <tessera/profile.h>
 
 namespace tessera::cli {
 
@@ -144,13 +145,24 @@ std::vector<Row> region_rows(const std::vector<RegionTime>& regions, double step
 
 void Report::begin_profile(std::int64_t step, std::int64_t first) {
   // The first two steps warm up caches and memory.
-  if (flags_.profile.empty() || step != std::min(first + 2, flags_.steps - 1)) return;
+  if (flags_.profile.empty()) return;
+  constexpr std::size_t kTraced = 5;
+  if (has_trace_ && step_ms_.size() == profiled_from_ + kTraced) end_trace();
+  if (step != std::min(first + 2, flags_.steps - 1)) return;
   profiled_from_ = step_ms_.size();
   start_profile();
+  profile::start_trace(flags_.profile, std::source_location());
+  has_trace_ = true;
+}
+
+void Report::end_trace() {
+  has_trace_ = false;
+  trace_ = profile::stop_trace(std::source_location());
 }
 
 void Report::end_profile() {
   if (flags_.profile.empty()) return;
+  if (has_trace_) end_trace();
   constexpr std::size_t kShown = 16;
   const std::vector<RegionTime> regions = stop_profile();
   if (!is_first_) return;
@@ -168,9 +180,11 @@ void Report::end_profile() {
   const std::size_t left = rows.size() - std::min(rows.size(), kShown + 1);
   if (left > 1) rows.resize(kShown + 1);
   line(table(rows) + (left > 1 ? std::to_string(left) + " more in " + path : "written to " + path));
+  line("trace in " + trace_ + "; tensorboard --logdir " + flags_.profile);
 }
 
-void Report::begin_step() {
+void Report::begin_step(std::int64_t step) {
+  step_.emplace(step);
   start_ = std::chrono::steady_clock::now();
   reset_peak_buffer_bytes();
 }
@@ -178,6 +192,7 @@ void Report::begin_step() {
 void Report::end_step(std::int64_t step, float loss) {
   const std::chrono::duration<double, std::milli> elapsed =
       std::chrono::steady_clock::now() - start_;
+  step_.reset();
   step_ms_.push_back(elapsed.count());
   losses_.push_back(loss);
   peak_bytes_ = std::max(peak_bytes_, peak_buffer_bytes());

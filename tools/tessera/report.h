@@ -3,10 +3,12 @@
 
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <tessera/jit.h>
+#include <tessera/profile.h>
 
 #include "flags.h"
 
@@ -31,9 +33,10 @@ class Report {
   /// What one device will hold in a step, before the first one.
   void planned(const MemoryPlan& memory);
   /// Times one step: call before it, and after it with its loss.
-  void begin_step();
+  void begin_step(std::int64_t step);
   void end_step(std::int64_t step, float loss);
-  /// Times the regions of the steps, but for the first two after `first`, where --profile asks.
+  /// Times the regions of the steps, but for the first two after `first`, where --profile asks, and
+  /// records a trace of the first of them.
   void begin_profile(std::int64_t step, std::int64_t first);
   void end_profile();
   /// A line of its own on standard output.
@@ -43,6 +46,7 @@ class Report {
   void write_json(const std::string& name, const CompiledProgram& step, nlohmann::json extra);
 
  private:
+  void end_trace();
   void draw(std::int64_t step, float loss);
   void clear();
 
@@ -54,6 +58,9 @@ class Report {
   std::vector<float> losses_;
   std::int64_t peak_bytes_ = 0;    // held in a step
   std::size_t profiled_from_ = 0;  // step
+  bool has_trace_ = false;         // that is being recorded
+  std::string trace_;              // file, once it is written
+  std::optional<profile::Step> step_;
 };
 
 }  // namespace tessera::cli

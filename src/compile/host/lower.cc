@@ -284,6 +284,7 @@ class Lowering {
     for (const Node& node : fusion_.nodes) {
       const Equation& equation = program_.function->equations[node.equations[0]];
       HostInstruction instruction = lower_node(node, equation);
+      instruction.info.equations.assign(node.equations.begin(), node.equations.end());
       if (program_.groups.count > 0) set_group(instruction, node.equations[0]);
       for (ValueId id : equation.results) {
         if (context_.is_computed(id)) {

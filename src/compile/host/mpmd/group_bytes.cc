@@ -12,10 +12,12 @@ std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 class Accounts {
  public:
-  Accounts(const HostProgram& program, const std::vector<run::Port>& outputs)
+  Accounts(const HostProgram& program, const std::vector<run::Port>& outputs,
+           std::vector<run::HeldBytes>& held)
       : program_(program),
         f_(*program.function),
         outputs_(outputs),
+        held_(held),
         groups_(at(program.groups.count)),
         instruction_of_(f_.values.size(), nullptr),
         base_(f_.values.size()),
@@ -86,7 +88,7 @@ class Accounts {
     is_output_.assign(f_.values.size(), false);
     for (ValueId id : f_.inputs) {
       for (std::size_t group = 0; group < groups_; ++group) {
-        if (last_[group][id] != kNever) bytes_[group].ports += bytes_of(id);
+        if (last_[group][id] != kNever) hold_port(group, id);
       }
     }
     for (std::size_t i = 0; i < f_.outputs.size(); ++i) {
@@ -94,7 +96,7 @@ class Accounts {
       is_output_[id] = true;
       const int group = program_.groups.of_value[id];
       if (outputs_[i].alias >= 0 || group == ops::Groups::kNone) continue;
-      bytes_[at(group)].ports += bytes_of(id);
+      hold_port(at(group), id);
     }
   }
 
@@ -104,7 +106,7 @@ class Accounts {
     const int home = program_.groups.of_equation[index];
     if (instruction != nullptr && home != ops::Groups::kNone) {
       for (const TileTask& task : instruction->tasks) {
-        hold(at(home), index, index, task.device_scratch_bytes);
+        hold(at(home), index, index, task.device_scratch_bytes, run::HeldBytes::kScratch);
       }
     }
     for (std::size_t i = 0; i < equation.results.size(); ++i) {
@@ -118,7 +120,7 @@ class Accounts {
         const std::size_t end = last == kNever ? index : last;
         const bool takes_over = ops::is_task(equation) && takes_over_memory(index, i);
         if (!takes_over || end > index)
-          hold(group, index + (takes_over ? 1 : 0), end, bytes_of(id));
+          hold(group, index + (takes_over ? 1 : 0), end, bytes_of(id), id);
       }
     }
   }
@@ -137,7 +139,21 @@ class Accounts {
     return !is_input && !is_output_[from] && last_[group][from] == index;
   }
 
-  void hold(std::size_t group, std::size_t first, std::size_t last, std::int64_t bytes) {
+  void hold_port(std::size_t group, ValueId id) {
+    const std::int64_t bytes = bytes_of(id);
+    bytes_[group].ports += bytes;
+    held_.push_back(
+        {.value = id, .bytes = bytes, .group = static_cast<int>(group), .is_port = true});
+  }
+
+  void hold(std::size_t group, std::size_t first, std::size_t last, std::int64_t bytes,
+            std::uint32_t value) {
+    if (bytes == 0) return;
+    held_.push_back({.value = value,
+                     .bytes = bytes,
+                     .first = first,
+                     .last = last,
+                     .group = static_cast<int>(group)});
     change_[group][first] += bytes;
     change_[group][last + 1] -= bytes;
   }
@@ -145,6 +161,7 @@ class Accounts {
   const HostProgram& program_;
   const Function& f_;
   const std::vector<run::Port>& outputs_;
+  std::vector<run::HeldBytes>& held_;
   std::size_t groups_;
   std::vector<const HostInstruction*> instruction_of_;  // per value: that writes it
   std::vector<ValueId> base_;                           // per value
@@ -157,8 +174,9 @@ class Accounts {
 }  // namespace
 
 std::vector<GroupBytes> group_bytes(const HostProgram& program,
-                                    const std::vector<run::Port>& outputs) {
-  return Accounts(program, outputs).find();
+                                    const std::vector<run::Port>& outputs,
+                                    std::vector<run::HeldBytes>& held) {
+  return Accounts(program, outputs, held).find();
 }
 
 }  // namespace tessera::compile::host

@@ -13,8 +13,10 @@ struct GroupBytes {
 };
 
 /// Per group. A received value is held from its transfer to its last use, what is sent to its last
-/// use by the sender. `outputs` are the ports of the planned executable.
+/// use by the sender. `outputs` are the ports of the planned executable; what is held goes to
+/// `held` as well, in equations.
 std::vector<GroupBytes> group_bytes(const HostProgram& program,
-                                    const std::vector<run::Port>& outputs);
+                                    const std::vector<run::Port>& outputs,
+                                    std::vector<run::HeldBytes>& held);
 
 }  // namespace tessera::compile::host

@@ -182,6 +182,11 @@ class MemoryPlanner {
     }
   }
 
+  static run::SourceTile written_by(const TileTask& task) {
+    if (task.writes.empty()) return {};
+    return {.value = task.writes[0].value, .tile = task.writes[0].tile};
+  }
+
   void emit_task(std::size_t instruction, const TileTask& task) {
     const auto id = static_cast<std::uint32_t>(executable_.tasks.size());
     executable_.tasks.push_back({.kernel = task.kernel,
@@ -189,7 +194,8 @@ class MemoryPlanner {
                                  .instruction = static_cast<std::uint32_t>(instruction),
                                  .places = {},
                                  .successors = {},
-                                 .num_predecessors = 0});
+                                 .num_predecessors = 0,
+                                 .written = written_by(task)});
     std::vector<std::uint32_t> before;
     for (const TileRef& ref : task.reads) {
       const std::size_t tile = number(ref);
@@ -398,7 +404,7 @@ class MemoryPlanner {
   }
 
   void find_group_bytes() {
-    std::vector<GroupBytes> groups = group_bytes(program_, executable_.outputs);
+    std::vector<GroupBytes> groups = group_bytes(program_, executable_.outputs, executable_.held);
     // The arena of this process is that of its group.
     if (program_.own_group) groups[index(*program_.own_group)].arena = executable_.arena_bytes;
     for (const GroupBytes& bytes : groups) {
@@ -415,28 +421,28 @@ class MemoryPlanner {
   /// other tiles that live at one time.
   void find_device_bytes() {
     std::int64_t ports = 0;
-    std::vector<std::int64_t> change(program_.instructions.size() + 2, 0);
     for (ValueId id = 0; id < f_.values.size(); ++id) {
       const std::vector<std::int64_t> bytes = bytes_of(id);
       const std::int64_t largest = *std::max_element(bytes.begin(), bytes.end());
       const int output = output_of_[id];
       if (input_of_[id] >= 0) {
         ports += largest;
+        hold_port(id, largest);
         continue;
       }
       if (output >= 0) {
-        if (executable_.outputs[static_cast<std::size_t>(output)].alias < 0) ports += largest;
+        if (executable_.outputs[static_cast<std::size_t>(output)].alias >= 0) continue;
+        ports += largest;
+        hold_port(id, largest);
         continue;
       }
       const std::size_t tile = number({id, program_.tiles(id)[0]});
       if (writer_[tile] == kNoTask) continue;
-      change[lives_[tile].begin] += largest;
-      change[lives_[tile].end + 1] -= largest;
+      hold(id, largest, lives_[tile].begin, lives_[tile].end);
     }
     for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
       for (const TileTask& task : program_.instructions[i].tasks) {
-        change[i] += task.device_scratch_bytes;
-        change[i + 1] -= task.device_scratch_bytes;
+        hold(run::HeldBytes::kScratch, task.device_scratch_bytes, i, i);
       }
     }
     for (const UnmadePart& part : program_.unmade) {
@@ -444,8 +450,13 @@ class MemoryPlanner {
       const std::size_t tile = number({part.sum, program_.tiles(part.sum)[0]});
       // Until then the tile of the sum stands for it, unless it is held as a result anyway.
       const bool is_result = output_of_[part.sum] >= 0;
-      change[is_result ? lives_[tile].begin : part.instruction] += bytes[0];
-      change[part.instruction + 1] -= bytes[0];
+      hold(part.sum, bytes[0], is_result ? lives_[tile].begin : part.instruction, part.instruction);
+    }
+    std::vector<std::int64_t> change(program_.instructions.size() + 2, 0);
+    for (const run::HeldBytes& held : executable_.held) {
+      if (held.is_port) continue;
+      change[held.first] += held.bytes;
+      change[held.last + 1] -= held.bytes;
     }
     std::int64_t live = 0;
     for (std::int64_t bytes : change) {
@@ -453,6 +464,15 @@ class MemoryPlanner {
       executable_.device_arena_bytes = std::max(executable_.device_arena_bytes, live);
     }
     executable_.device_peak_bytes = ports + executable_.device_arena_bytes;
+  }
+
+  void hold_port(std::uint32_t value, std::int64_t bytes) {
+    executable_.held.push_back({.value = value, .bytes = bytes, .is_port = true});
+  }
+
+  void hold(std::uint32_t value, std::int64_t bytes, std::size_t first, std::size_t last) {
+    if (bytes == 0) return;
+    executable_.held.push_back({.value = value, .bytes = bytes, .first = first, .last = last});
   }
 
   static constexpr std::uint32_t kNoTask = ~std::uint32_t{0};
