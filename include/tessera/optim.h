@@ -178,7 +178,7 @@ Optimizer masked(const Optimizer& inner, const Mask& mask);
 Optimizer multi_steps(const Optimizer& inner, std::int64_t every,
                       std::source_location where = std::source_location::current());
 
-// --- transformations
+// --- transformations, and optimisers, which are chains of them
 
 /// Momentum: gradients plus `decay` times what was there.
 Optimizer trace(double decay, bool nesterov = false);
@@ -192,8 +192,6 @@ Optimizer clip_by_global_norm(double most,
                               std::source_location where = std::source_location::current());
 /// The root of the sum of all squares, added in the order of the leaves, f32[].
 Array global_norm(const std::vector<Array>& leaves);
-
-// --- optimisers, which are chains of the above
 
 struct SgdOptions {
   Rate learning_rate = 1e-2;
@@ -257,7 +255,7 @@ struct MuonOptions {
   double weight_decay = 0;  // of the matrices
   Mask mask = {};
   bool nesterov = true;
-  std::optional<AdamWOptions> adam = {};      // for the rest; default: this rate, no decay
+  std::optional<AdamWOptions> adam = {};      // for the rest; default: as here, no decay
   std::optional<double> consistent_rms = {};  // 0.2 gives the matrices updates of Adam's size
   Mask matrices = Mask::when([](const Param& x) { return x.rank() == 2; });
 };
@@ -277,10 +275,11 @@ struct TrainState {
   optim::State opt_state;
   optim::Optimizer tx;
 
-  TrainState(Model model, optim::Optimizer optimizer)
+  TrainState(Model model, optim::Optimizer optimizer,
+             std::source_location where = std::source_location::current())
       : step(zeros({}, DType::i32)),
         params(std::move(model)),
-        opt_state(optimizer.init(tree_params(params))),
+        opt_state(optimizer.init(tree_params(params), where)),
         tx(std::move(optimizer)) {}
 
   /// One update; `grads` has the structure of the parameters.

@@ -127,12 +127,14 @@ Optimizer adafactor(const AdafactorOptions& o) {
 }
 
 Optimizer muon(const MuonOptions& o) {
-  const AdamWOptions rest =
-      o.adam.value_or(AdamWOptions{.learning_rate = o.learning_rate, .weight_decay = 0});
+  const AdamWOptions rest = o.adam.value_or(AdamWOptions{.learning_rate = o.learning_rate,
+                                                         .epsilon = o.epsilon,
+                                                         .weight_decay = 0,
+                                                         .nesterov = o.nesterov});
   const Optimizer matrices =
       descend(detail::scale_by_muon(o), o.weight_decay, o.mask, o.learning_rate);
   std::vector<Part> parts = masked(matrices, o.matrices).parts();
-  parts.front().if_none = "muon";
+  parts.front().needs_matrices = true;
   return chain({Optimizer(std::move(parts)), masked(adamw(rest), !o.matrices)});
 }
 

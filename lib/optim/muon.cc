@@ -2,8 +2,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include <tessera/error.h>
-
 #include "optim/parts.h"
 
 namespace tessera::optim::detail {
@@ -33,14 +31,7 @@ class Muon final : public Optimizer::Rule {
  public:
   explicit Muon(const MuonOptions& options) : o_(options) {}
 
-  std::vector<Optimizer::Slot> slots(const Param& parameter) const override {
-    if (parameter.rank() >= 2) return {{"mu"}};
-    throw UserError({.what = "muon: a chosen parameter is no matrix",
-                     .where = {},
-                     .found = to_string(parameter.type()) + " for parameter " + parameter.path(),
-                     .wanted = "at least two dimensions",
-                     .cure = "choose fewer parameters: .matrices = Mask::matching(...)"});
-  }
+  std::vector<Optimizer::Slot> slots(const Param& /*parameter*/) const override { return {{"mu"}}; }
   Array update(const Optimizer::Leaf& leaf, const Array& gradient) const override {
     Array& mu = leaf.slots[0];
     mu = gradient * (1.0 - o_.beta) + mu * o_.beta;

@@ -49,6 +49,26 @@ Param make_slot(const Param& parameter, const Optimizer::Slot& slot) {
           parameter.is_logical() ? AxisNames::logical : AxisNames::mesh};
 }
 
+void check_matrices(const Parameters& parameters, const std::vector<bool>& chosen,
+                    const std::source_location& where) {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (!chosen[i] || parameters[i].rank() >= 2) continue;
+    throw UserError(
+        {.what = "muon: a chosen parameter is no matrix",
+         .where = where,
+         .found = to_string(parameters[i].type()) + " for parameter " + parameters[i].path(),
+         .wanted = "at least two dimensions",
+         .cure = "choose fewer: .matrices = Mask::matching({\"*/kernel\"})"});
+  }
+  if (std::count(chosen.begin(), chosen.end(), true) > 0) return;
+  throw UserError({.what = "muon: no parameter is chosen",
+                   .where = where,
+                   .found = "parameters: " + std::to_string(chosen.size()) + ", matrices: 0",
+                   .wanted = "a model with matrices",
+                   .cure = "choose arrays of several matrices: .matrices = "
+                           "Mask::matching({\"*/kernel\"}), or take adamw"});
+}
+
 std::vector<bool> chosen_by(const Part& part, const Parameters& parameters,
                             const std::source_location& where) {
   std::vector<bool> chosen(parameters.size(), true);
@@ -56,13 +76,8 @@ std::vector<bool> chosen_by(const Part& part, const Parameters& parameters,
     const std::vector<bool> more = mask(parameters, where);
     for (std::size_t i = 0; i < chosen.size(); ++i) chosen[i] = chosen[i] && more[i];
   }
-  if (part.if_none == nullptr || std::count(chosen.begin(), chosen.end(), true) > 0) return chosen;
-  throw UserError({.what = std::string(part.if_none) + ": the optimiser has nothing to do",
-                   .where = where,
-                   .found = "parameters: " + std::to_string(chosen.size()) + ", chosen: 0",
-                   .wanted = "parameters that its mask chooses, by default matrices",
-                   .cure = "choose arrays of several matrices too: .matrices = "
-                           "Mask::matching({\"*/kernel\"}), or use adamw"});
+  if (part.needs_matrices) check_matrices(parameters, chosen, where);
+  return chosen;
 }
 
 /// Gives each slot of a chain its place; a second one of the same name gets another name.

@@ -9,8 +9,8 @@ namespace tessera::optim::detail {
 struct Part {
   std::shared_ptr<const Optimizer::Rule> rule;
   std::vector<Mask> masks = {};
-  std::int64_t every = 1;         // it takes part in each so many-th step
-  const char* if_none = nullptr;  // what it is a mistake to have none of
+  std::int64_t every = 1;       // it takes part in each so many-th step
+  bool needs_matrices = false;  // at least one, and nothing else
 };
 
 /// One rule as an optimiser.

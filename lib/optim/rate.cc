@@ -151,7 +151,7 @@ void check(const Steps& steps, const std::source_location& where) {
                    .where = where,
                    .found = std::string(steps.name) + " " + std::to_string(steps.count),
                    .wanted = "at least " + std::to_string(steps.least),
-                   .cure = "give the number of updates, as of optimiser steps in the whole run"});
+                   .cure = "count updates from the beginning of the schedule"});
 }
 
 }  // namespace

@@ -48,9 +48,9 @@ class Lion final : public Optimizer::Rule {
   std::vector<Slot> slots(const Param& /*parameter*/) const override { return {{"mu"}}; }
   Array update(const Leaf& leaf, const Array& gradient) const override {
     Array& mu = leaf.slots[0];
-    const Array direction = sign(gradient * (1.0 - b1_) + mu * b1_);
-    mu = gradient * (1.0 - b2_) + mu * b2_;
-    return direction;
+    const Array old = mu;
+    mu = gradient * (1.0 - b2_) + old * b2_;
+    return sign(gradient * (1.0 - b1_) + old * b1_);
   }
   std::string key() const override { return "lion " + text(b1_) + " " + text(b2_); }
 

@@ -71,7 +71,9 @@ nlohmann::json extra_of(const nlohmann::json& config,
 
 template <typename J>
 auto init_of(const J& job, const TrainFlags& flags) {
-  return [&job, tx = optimizer_of(flags)](Key key) { return TrainState(job.make_model(key), tx); };
+  return [&job, tx = optimizer_of(flags)](Key key) {
+    return TrainState(job.make_model(key), tx, std::source_location());
+  };
 }
 
 /// What --params says of a state, with the rules in scope; unspecified without a mesh.

@@ -79,11 +79,9 @@ optim::Optimizer sgd_of(const OptimizerFlags& flags, const optim::Rate& rate) {
 optim::Optimizer muon_of(const OptimizerFlags& flags, const optim::Rate& rate) {
   const double decay = decay_or(flags, 0);
   const optim::Mask mask = mask_of(flags);
-  return optim::muon(
-      {.learning_rate = rate,
-       .weight_decay = decay,
-       .mask = mask,
-       .adam = optim::AdamWOptions{.learning_rate = rate, .weight_decay = decay, .mask = mask}});
+  const optim::AdamWOptions rest{
+      .learning_rate = rate, .weight_decay = decay, .mask = mask, .nesterov = true};
+  return optim::muon({.learning_rate = rate, .weight_decay = decay, .mask = mask, .adam = rest});
 }
 
 optim::Optimizer named(const OptimizerFlags& flags, const optim::Rate& rate) {
