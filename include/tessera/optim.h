@@ -1,11 +1,23 @@
-// Optimisers with Optax's formulas, and the state of a training run with Flax's names.
+// Optimisers with Optax's names, formulas and defaults, and the state of a training run.
 //
 //   TrainState<LM> state(LM(nn::Scope(key), config), optim::adamw({.learning_rate = 3e-4}));
 //   state = state.apply_gradients(grads);
+//
+// An optimiser is a chain of transformations of gradients, what comes out of it is added to the
+// parameters:
+//
+//   auto rate = optim::cosine_decay_schedule(3e-4, 1000);
+//   auto kernels = optim::Mask::except({"*/bias", "*/scale"});
+//   auto tx = optim::chain({optim::clip_by_global_norm(1.0),
+//                           optim::adamw({.learning_rate = rate, .mask = kernels})});
+//
+// Updates and slots are f32, also those of bf16 parameters, which are rounded once per update.
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
+#include <optional>
 #include <source_location>
 #include <string>
 #include <vector>
@@ -15,7 +27,12 @@
 
 namespace tessera::optim {
 
-/// What an optimiser remembers: the number of updates, and slots that mirror the parameters.
+namespace detail {
+class RateRule;
+struct Part;
+}  // namespace detail
+
+/// What an optimiser remembers: the number of updates, and slots for parameters, with their paths.
 struct State {
   Array count;  // i32[]
   std::map<std::string, std::vector<Param>> slots;
@@ -25,57 +42,226 @@ struct State {
   TESSERA_TREE(count, slots)
 };
 
-/// How to change parameters, leaf by leaf. A static field of trees.
+/// A number, or a schedule: a function of the number of updates that are done.
+class Rate {
+ public:
+  template <typename T>
+  requires std::is_arithmetic_v<T> Rate(T value)  // NOLINT(google-explicit-constructor)
+      : constant_(static_cast<double>(value)) {}
+  /// A schedule of one's own: f32[] after `done` updates, f32[].
+  Rate(Array (*schedule)(const Array& done));  // NOLINT(google-explicit-constructor)
+  explicit Rate(std::shared_ptr<const detail::RateRule> rule);
+  TESSERA_COPYABLE(Rate);
+
+  /// The number, unless it is a schedule.
+  std::optional<double> constant() const;
+  /// f32[] after `done` updates, i32[] or f32[].
+  Array operator()(const Array& done) const;
+  std::string key() const;
+
+ private:
+  double constant_ = 0;
+  std::shared_ptr<const detail::RateRule> rule_;
+};
+
+/// From one value at transition_begin to the other transition_steps later. This and the following
+/// throw UserError for negative numbers of steps.
+Rate linear_schedule(double init_value, double end_value, std::int64_t transition_steps,
+                     std::int64_t transition_begin = 0,
+                     std::source_location where = std::source_location::current());
+/// init_value times half a cosine, down to the part `alpha` of it.
+Rate cosine_decay_schedule(double init_value, std::int64_t decay_steps, double alpha = 0,
+                           double exponent = 1,
+                           std::source_location where = std::source_location::current());
+struct WarmupCosineOptions {
+  double init_value = 0;
+  double peak_value = 0;
+  std::int64_t warmup_steps = 0;
+  std::int64_t decay_steps = 1;  // with those of the warm-up
+  double end_value = 0;
+  double exponent = 1;
+};
+Rate warmup_cosine_decay_schedule(const WarmupCosineOptions& options,
+                                  std::source_location where = std::source_location::current());
+
+/// init_value * decay_rate^(steps / transition_steps), not beyond end_value.
+Rate exponential_decay(double init_value, std::int64_t transition_steps, double decay_rate,
+                       std::int64_t transition_begin = 0, bool staircase = false,
+                       std::optional<double> end_value = {},
+                       std::source_location where = std::source_location::current());
+/// init_value, times each scale from its step on.
+Rate piecewise_constant_schedule(double init_value, const std::map<std::int64_t, double>& scales,
+                                 std::source_location where = std::source_location::current());
+/// Each schedule from the boundary before it on, counted from there.
+Rate join_schedules(const std::vector<Rate>& schedules, const std::vector<std::int64_t>& boundaries,
+                    std::source_location where = std::source_location::current());
+
+/// Which parameters a transformation changes; by default all. In patterns of paths, `*` stands for
+/// any text, and `*/` at the beginning also for none. Throws UserError when the optimiser is used
+/// and a pattern matches no parameter.
+class Mask {
+ public:
+  Mask();
+  TESSERA_COPYABLE(Mask);
+  static Mask matching(std::vector<std::string> patterns);
+  static Mask except(std::vector<std::string> patterns);
+  static Mask when(bool (*is_chosen)(const Param&));
+  Mask operator!() const;
+
+  std::vector<bool> operator()(const std::vector<Param>& parameters,
+                               const std::source_location& where) const;
+  std::string key() const;
+
+ private:
+  std::vector<std::string> patterns_;
+  bool (*is_chosen_)(const Param&) = nullptr;
+  bool is_inverted_ = true;
+};
+
+/// Changes updates, which begin as the gradients; a chain of them is an optimiser. A static field
+/// of trees.
 class Optimizer {
  public:
+  /// An array that a rule remembers: of the parameter's shape without some dimensions.
+  struct Slot {
+    std::string name;
+    std::vector<std::int64_t> dropped = {};
+  };
+  /// One parameter in one update.
+  struct Leaf {
+    const Param& parameter;
+    const Array& count;                // f32[]: the number of this update, from 1
+    const std::vector<Array>& common;  // what Rule::common gave
+    std::vector<Array>& slots;         // in the order of Rule::slots; to be changed
+  };
   class Rule {
    public:
     virtual ~Rule() = default;
-    virtual std::vector<std::string> slot_names() const = 0;
-    /// The new parameter; `slots` has one array per name and is updated. `count` is the number of
-    /// this update, from 1, as f32[].
-    virtual Array update(const Array& parameter, const Array& gradient, const Array& count,
-                         std::vector<Array>& slots) const = 0;
     virtual std::string key() const = 0;
+    virtual std::vector<Slot> slots(const Param& /*parameter*/) const { return {}; }
+    /// The new update, of the parameter's shape.
+    virtual Array update(const Leaf& leaf, const Array& update) const = 0;
+    /// Whether `common` depends on the updates of all parameters: chains halt there.
+    virtual bool needs_all() const { return false; }
+    /// Computed once for all parameters. `done`: i32[]; no `updates` unless needs_all().
+    virtual std::vector<Array> common(const Array& done, const std::vector<Array>& updates) const;
   };
 
   explicit Optimizer(std::shared_ptr<const Rule> rule);
+  explicit Optimizer(std::vector<detail::Part> parts);
   TESSERA_COPYABLE(Optimizer);
-
-  /// Zeros in every slot, with the paths and specs of the parameters.
-  State init(const std::vector<Param>& parameters) const;
+  /// Zeros in every slot, with the paths and specs of the parameters. Two rules of a chain that
+  /// remember arrays of one name for a parameter get `name` and `name_2`.
+  State init(const std::vector<Param>& parameters,
+             std::source_location where = std::source_location::current()) const;
   /// New parameters; `state` is updated. Throws UserError when parameters, gradients and state
   /// differ in structure.
-  std::vector<Array> update(const std::vector<Array>& parameters,
+  std::vector<Array> update(const std::vector<Param>& parameters,
                             const std::vector<Array>& gradients, State& state,
                             std::source_location where = std::source_location::current()) const;
-  std::string tessera_key() const { return rule_->key(); }
+  const std::vector<detail::Part>& parts() const { return *parts_; }
+  std::string tessera_key() const { return key_; }
 
  private:
-  std::shared_ptr<const Rule> rule_;
+  std::shared_ptr<const std::vector<detail::Part>> parts_;
+  std::string key_;
 };
+
+// --- combining
+
+/// One after the other.
+Optimizer chain(const std::vector<Optimizer>& optimizers);
+/// Updates of other parameters pass unchanged.
+Optimizer masked(const Optimizer& inner, const Mask& mask);
+/// Adds the mean of the gradients of `every` steps as `inner` says, at the last of them; the
+/// parameters stay what they are at the others. Throws UserError unless every >= 1.
+Optimizer multi_steps(const Optimizer& inner, std::int64_t every,
+                      std::source_location where = std::source_location::current());
+
+// --- transformations, and optimisers, which are chains of them
+
+/// Momentum: gradients plus `decay` times what was there.
+Optimizer trace(double decay, bool nesterov = false);
+Optimizer scale_by_schedule(const Rate& rate);
+Optimizer scale_by_learning_rate(const Rate& rate);  // times -rate
+Optimizer add_decayed_weights(double weight_decay, const Mask& mask = {});
+/// Each element to [-most, most]. This and the following throw UserError unless `most` > 0.
+Optimizer clip(double most, std::source_location where = std::source_location::current());
+/// Scales all updates where their joint norm is not below `most`.
+Optimizer clip_by_global_norm(double most,
+                              std::source_location where = std::source_location::current());
+/// The root of the sum of all squares, added in the order of the leaves, f32[].
+Array global_norm(const std::vector<Array>& leaves);
+
+struct SgdOptions {
+  Rate learning_rate = 1e-2;
+  double momentum = 0;  // 0: none
+  bool nesterov = false;
+};
+Optimizer sgd(const SgdOptions& options = {});
 
 struct AdamOptions {
-  double learning_rate = 1e-3;
+  Rate learning_rate = 1e-3;
   double b1 = 0.9;
   double b2 = 0.999;
-  double epsilon = 1e-8;  // outside of the root
+  double epsilon = 1e-8;    // outside of the root
+  double epsilon_root = 0;  // inside
+  bool nesterov = false;
 };
 Optimizer adam(const AdamOptions& options = {});
+Optimizer scale_by_adam(const AdamOptions& options = {});  // without the learning rate
 
 struct AdamWOptions {
-  double learning_rate = 1e-3;
+  Rate learning_rate = 1e-3;
   double b1 = 0.9;
   double b2 = 0.999;
   double epsilon = 1e-8;
-  double weight_decay = 1e-4;  // of every parameter
+  double epsilon_root = 0;
+  double weight_decay = 1e-4;
+  Mask mask = {};  // of the weight decay
+  bool nesterov = false;
 };
 Optimizer adamw(const AdamWOptions& options = {});
 
-struct SgdOptions {
-  double learning_rate = 1e-2;
+struct AdafactorOptions {
+  Rate learning_rate = 1;
+  std::int64_t min_dim_size_to_factor = 128;
+  double decay_rate = 0.8;
+  std::int64_t decay_offset = 0;
+  bool multiply_by_parameter_scale = true;
+  double clipping_threshold = 1;  // 0: none
+  double momentum = 0;            // 0: none
+  double weight_decay_rate = 0;   // not multiplied with the learning rate
+  double epsilon = 1e-30;
+  Mask mask = {};
 };
-Optimizer sgd(const SgdOptions& options = {});
+Optimizer adafactor(const AdafactorOptions& options = {});
+
+struct LionOptions {
+  Rate learning_rate = 1e-4;
+  double b1 = 0.9;
+  double b2 = 0.99;
+  double weight_decay = 1e-3;
+  Mask mask = {};
+};
+Optimizer lion(const LionOptions& options = {});
+
+struct MuonOptions {
+  Rate learning_rate = 2e-2;
+  std::array<double, 3> ns_coeffs = {3.4445, -4.7750, 2.0315};
+  std::int64_t ns_steps = 5;
+  double beta = 0.95;
+  double epsilon = 1e-8;
+  double weight_decay = 0;  // of the matrices
+  Mask mask = {};
+  bool nesterov = true;
+  std::optional<AdamWOptions> adam = {};      // for the rest; default: as here, no decay
+  std::optional<double> consistent_rms = {};  // 0.2 gives the matrices updates of Adam's size
+  Mask matrices = Mask::when([](const Param& x) { return x.rank() == 2; });
+};
+/// Momentum made orthogonal by Newton-Schulz for matrices, Adam for the rest. Of chosen parameters
+/// of more dimensions the leading ones number matrices.
+Optimizer muon(const MuonOptions& options = {});
 
 }  // namespace tessera::optim
 
@@ -89,10 +275,11 @@ struct TrainState {
   optim::State opt_state;
   optim::Optimizer tx;
 
-  TrainState(Model model, optim::Optimizer optimizer)
+  TrainState(Model model, optim::Optimizer optimizer,
+             std::source_location where = std::source_location::current())
       : step(zeros({}, DType::i32)),
         params(std::move(model)),
-        opt_state(optimizer.init(tree_params(params))),
+        opt_state(optimizer.init(tree_params(params), where)),
         tx(std::move(optimizer)) {}
 
   /// One update; `grads` has the structure of the parameters.
@@ -102,7 +289,7 @@ struct TrainState {
     TrainState next(*this);
     next.step = step + 1;
     next.params = tree_replace(
-        params, tx.update(tree_leaves(params), tree_leaves(grads), next.opt_state, where));
+        params, tx.update(tree_params(params), tree_leaves(grads), next.opt_state, where));
     return next;
   }
 

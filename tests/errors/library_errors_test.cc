@@ -129,7 +129,7 @@ TEST(OptimizerErrors, FewerGradientsThanParameters) {
   const optim::Optimizer tx = optim::adam();
   optim::State state = tx.init(tree_params(model));
   const std::vector<Array> leaves = tree_leaves(model);
-  const Caught error = caught([&] { tx.update(leaves, {leaves[0]}, state); });
+  const Caught error = caught([&] { tx.update(tree_params(model), {leaves[0]}, state); });
   EXPECT_EQ(error.text,
             "Optimizer: gradients and parameters have different structures\n"
             "  where:  <this line>\n"
@@ -157,13 +157,14 @@ TEST(OptimizerErrors, StateOfAnotherModel) {
   const optim::Optimizer tx = optim::adam();
   optim::State state = tx.init({});
   const std::vector<Array> leaves = tree_leaves(model);
-  const Caught error = caught([&] { tx.update(leaves, leaves, state); });
+  const Caught error = caught([&] { tx.update(tree_params(model), leaves, state); });
   EXPECT_EQ(error.text,
-            "Optimizer: the state is for another model\n"
+            "Optimizer: the state is for another model or optimiser\n"
             "  where:  <this line>\n"
             "  found:  parameters: 2 and arrays in mu: 0\n"
-            "  wanted: one array per parameter\n"
-            "  cure:   make the state from the same model: tx.init(tree_params(model))");
+            "  wanted: mu of parameter kernel\n"
+            "  cure:   make the state from the same model and optimiser: "
+            "tx.init(tree_params(model))");
 }
 
 TEST(SettingErrors, Engine) {
@@ -259,7 +260,7 @@ TEST(OptimizerErrors, GradientOfAnotherDtype) {
   EXPECT_EQ(error.text,
             "Optimizer: a gradient does not fit its parameter\n"
             "  where:  <this line>\n"
-            "  found:  i32[4,2] for parameter 0\n"
+            "  found:  i32[4,2] for parameter Dense_0/kernel\n"
             "  wanted: f32[4,2]\n"
             "  cure:   pass the gradients of value_and_grad with respect to the model");
 }

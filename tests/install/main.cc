@@ -13,7 +13,7 @@ int main() {
   auto step = jit([&](Array w, Array inputs) {
     auto loss = [&](const Array& weight) { return mean(square(inputs * (weight - 3))); };
     optim::State state = tx.init({Param(w, "w")});
-    return tx.update({w}, {grad(loss)(w)}, state).front();
+    return tx.update({Param(w, "w")}, {grad(loss)(w)}, state).front();
   });
   Array w = zeros({});
   for (int i = 0; i < 40; ++i) w = step(w, x);

@@ -67,6 +67,21 @@ TEST(IsolatedLm, TheSameBitsCollectivesAndBytes) {
   }
 }
 
+TEST(IsolatedLm, EveryOptimizer) {
+  const std::string flags =
+      " --clip 0.5 --accumulate 2 --lr-schedule cosine --warmup 1 --decay-steps 4 --optimizer ";
+  for (const std::string name : {"sgd", "momentum", "adam", "adafactor", "lion", "muon"}) {
+    SCOPED_TRACE(name);
+    const nlohmann::json want = trained("--mesh none" + flags + name);
+    EXPECT_EQ(want["config"]["optimizer"]["name"], name);
+    const nlohmann::json isolated =
+        trained("--mesh data=4 --params fsdp --isolated" + flags + name);
+    for (const char* key : {"loss_bits", "params_hash"}) {
+      EXPECT_EQ(isolated[key], want[key]) << key;
+    }
+  }
+}
+
 TEST(IsolatedLm, DotUnitsOfBf16) {
   for (const std::string unit : {"portable", "auto"}) {
     SCOPED_TRACE(unit);

@@ -110,10 +110,12 @@ INSTANTIATE_TEST_SUITE_P(
               {"--mesh data=2,model=4", "--mesh data=4,model=1", "--mesh none",
                "--mesh data=2,model=3 --params fsdp"}},
         Model{"vit",
-              "--layers 2 --embed 24 --mlp-dim 32 --heads 4 --patch 16 --batch 8",
+              "--layers 2 --embed 24 --mlp-dim 32 --heads 4 --patch 16 --batch 8 "
+              "--optimizer muon --accumulate 2 --clip 1",
               {"--mesh batch=2,model=2", "--mesh none", "--mesh batch=4,model=1 --params fsdp"}},
         Model{"pipeline",
-              "--layers 2 --d-model 64 --heads 4 --seq 8 --batch 4 --microbatches 2",
+              "--layers 2 --d-model 64 --heads 4 --seq 8 --batch 4 --microbatches 2 "
+              "--optimizer adafactor --lr-schedule linear --warmup 2 --decay-steps 9",
               {"--mesh fsdp=4", "--mesh none", "--mesh fsdp=2 --params replicated"}}),
     [](const ::testing::TestParamInfo<Model>& model) { return std::string(model.param.name); });
 

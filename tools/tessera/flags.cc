@@ -30,28 +30,6 @@ bool read_number(const std::string& text, T& value) {
                    .cure = "write for example " + name + " " + example});
 }
 
-struct Range {
-  double least;
-  double end;
-  bool has_least;    // whether `least` itself is in the range
-  std::string text;  // "a number above 0"
-};
-
-CLI::Option* add_number(CLI::App& command, double& value, const std::string& name,
-                        const std::string& text, const Range& range) {
-  CLI::Option* option = command.add_option(name, value, text)->capture_default_str();
-  const std::string example = option->get_default_str();
-  auto check = [name, example, range](const std::string& word) -> std::string {
-    double x = 0;
-    const bool is_number = read_number(word, x);
-    if (is_number && x < range.end && (x > range.least || (range.has_least && x == range.least))) {
-      return {};
-    }
-    bad_value(name, word, range.text, example);
-  };
-  return option->check(CLI::Validator(check, range.text));
-}
-
 }  // namespace
 
 void add_choice(CLI::App& command, std::string& value, const std::string& name,
@@ -70,10 +48,29 @@ void add_choice(CLI::App& command, std::string& value, const std::string& name,
       ->capture_default_str();
 }
 
+CLI::Option* add_number(CLI::App& command, double& value, const Number& flag) {
+  CLI::Option* option = command.add_option(flag.name, value, flag.text);
+  const bool is_usual = flag.example.empty();
+  if (is_usual) option->capture_default_str();
+  const std::string example = is_usual ? option->get_default_str() : flag.example;
+  auto check = [flag, example](const std::string& word) -> std::string {
+    double x = 0;
+    const bool is_number = read_number(word, x);
+    const bool is_above = x > flag.least || (flag.has_least && x == flag.least);
+    if (is_number && x < flag.end && is_above) return {};
+    bad_value(flag.name, word, flag.range, example);
+  };
+  return option->check(CLI::Validator(check, flag.range));
+}
+
 void add_probability(CLI::App& command, double& value, const std::string& name,
                      const std::string& text) {
-  add_number(command, value, name, text,
-             {.least = 0, .end = 1, .has_least = true, .text = "a number from 0 to below 1"});
+  add_number(command, value,
+             {.name = name,
+              .text = text,
+              .end = 1,
+              .has_least = true,
+              .range = "a number from 0 to below 1"});
 }
 
 CLI::Option* add_whole_number(CLI::App& command, std::int64_t& value, const WholeNumber& flag) {
@@ -107,8 +104,8 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
                     .text = "of the parameters",
                     .least = 0,
                     .most = std::numeric_limits<std::int64_t>::max()});
-  const Range positive{.least = 0, .end = 1e30, .has_least = false, .text = "a number above 0"};
-  add_number(command, flags.learning_rate, "--lr", "learning rate", positive);
+  add_number(command, flags.learning_rate, {.name = "--lr", .text = "learning rate"});
+  add_optimizer_flags(command, flags.optimizer);
   add_whole_number(command, flags.log_every,
                    {.name = "--log-every", .text = "steps between loss lines"});
   add_whole_number(
@@ -129,8 +126,8 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
                               .add_flag("--isolated", flags.isolated,
                                         "one process per device, which share nothing but messages")
                               ->disable_flag_override();
-  add_number(command, flags.timeout_s, "--timeout",
-             "seconds within which a process must answer the others", positive)
+  add_number(command, flags.timeout_s,
+             {.name = "--timeout", .text = "seconds within which a process must answer the others"})
       ->needs(isolated);
   command.add_option("--json", flags.json,
                      "write one JSON object at the end; - is standard output");

@@ -3,13 +3,26 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include <tessera/error.h>
 #include <tessera/mesh.h>
+#include <tessera/optim.h>
 
 namespace tessera::cli {
+
+struct OptimizerFlags {
+  std::string name = "adamw";
+  std::string schedule = "constant";
+  std::int64_t warmup = 0;       // updates
+  std::int64_t decay_steps = 0;  // updates; 0: those of the run
+  double weight_decay = -1;      // below 0: that of the optimiser, of every parameter
+  bool decays_all = false;
+  double clip = 0;  // 0: none
+  std::int64_t accumulate = 1;
+};
 
 struct TrainFlags {
   std::string mesh = "data=8";
@@ -18,6 +31,7 @@ struct TrainFlags {
   std::int64_t batch = 32;
   std::int64_t seed = 42;
   double learning_rate = 3e-4;
+  OptimizerFlags optimizer;
   std::int64_t log_every = 10;
   std::int64_t threads = 0;  // 0: one per core
   std::int64_t grains = 8;
@@ -40,7 +54,12 @@ struct TrainFlags {
 /// What --dtype says.
 DType compute_dtype(const TrainFlags& flags);
 /// Adds the flags to a command; `flags` must outlive it.
+void add_optimizer_flags(CLI::App& command, OptimizerFlags& flags);
 void add_train_flags(CLI::App& command, TrainFlags& flags);
+/// What --optimizer and the flags beside it say; throws UserError.
+optim::Optimizer optimizer_of(const TrainFlags& flags);
+/// The same, for the report.
+nlohmann::json optimizer_config(const TrainFlags& flags);
 /// The error as one of the flag `name`.
 UserError told_of(const std::string& name, const UserError& error);
 /// What --mesh says; throws UserError.
@@ -54,6 +73,18 @@ void run_on_devices(const TrainFlags& flags, const Mesh& mesh, std::int64_t num_
 /// A flag for one of a few words; others throw UserError.
 void add_choice(CLI::App& command, std::string& value, const std::string& name,
                 const std::vector<std::string>& choices, const std::string& text);
+
+/// A flag for a number above `least`, or of at least that; others throw UserError.
+struct Number {
+  std::string name;
+  std::string text;  // for --help
+  double least = 0;
+  double end = 1e30;  // not in the range
+  bool has_least = false;
+  std::string range = "a number above 0";
+  std::string example = {};  // where the value itself is not in the range
+};
+CLI::Option* add_number(CLI::App& command, double& value, const Number& flag);
 
 /// A flag for a number from 0 to below 1; others throw UserError.
 void add_probability(CLI::App& command, double& value, const std::string& name,

@@ -25,7 +25,6 @@ class Job {
   virtual ~Job() = default;
 
   virtual Model make_model(const Key& key) const = 0;
-  virtual optim::Optimizer optimizer() const = 0;
   /// The groups that the step runs on as a pipeline; none for a step of one program.
   virtual std::optional<MpmdMesh> mpmd_mesh() const { return std::nullopt; }
   /// What the logical names of the model mean on a mesh.
@@ -74,8 +73,10 @@ nlohmann::json extra_of(const nlohmann::json& config,
                         const std::vector<checkpoint::NamedArray>& params);
 
 template <typename J>
-auto init_of(const J& job) {
-  return [&job](Key key) { return TrainState(job.make_model(key), job.optimizer()); };
+auto init_of(const J& job, const TrainFlags& flags) {
+  return [&job, tx = optimizer_of(flags)](Key key) {
+    return TrainState(job.make_model(key), tx, std::source_location());
+  };
 }
 
 /// What --params says of a state, with the rules in scope; unspecified without a mesh.
@@ -131,7 +132,7 @@ void train(J& job, TrainFlags flags, const JobInfo& info, const Mesh& devices) {
   job.complete(flags);
   Report report(flags);
   job.load(report);
-  const auto init = init_of(job);
+  const auto init = init_of(job, flags);
   const Key key(flags.seed);
   const auto shapes = eval_shape(init, key);
   const Shardings shardings = state_shardings(flags, mesh, info, shapes);
@@ -162,7 +163,9 @@ void train(J& job, TrainFlags flags, const JobInfo& info, const Mesh& devices) {
   }
   report.end_profile();
   checkpoints.finish(report);
-  nlohmann::json extra = extra_of(job.config(), checkpoint::named_arrays(state.params));
+  nlohmann::json config = job.config();
+  config["optimizer"] = optimizer_config(flags);
+  nlohmann::json extra = extra_of(config, checkpoint::named_arrays(state.params));
   job.finish(state.params, last_loss, report, extra);
   report.write_json(info.report_name, step.compiled(), std::move(extra));
 }
@@ -173,13 +176,16 @@ void show(const J& job, const TrainFlags& flags, const JobInfo& info, const Mesh
   const Mesh mesh = mesh_of_arrays(job, devices);
   const use_mesh scope(mesh);
   const logical_axis_rules rules(job.logical_rules());
-  const auto state = eval_shape(init_of(job), Key(flags.seed));
+  const auto state = eval_shape(init_of(job, flags), Key(flags.seed));
   const auto batch = eval_shape([&] { return job.blank_batch(); });
   Shardings batch_sharding;
   if (!mesh.axes().empty()) batch_sharding = NamedSharding(mesh, P{info.axes[0].c_str()});
   const auto step = make_step(job, {state_shardings(flags, mesh, info, state), batch_sharding})
                         .lower(state, batch);
-  show(show_flags, flags.json, step, [&] { return step.compile().memory(); });
+  nlohmann::json config = job.config();
+  config["optimizer"] = optimizer_config(flags);
+  show(show_flags, {.path = flags.json, .config = std::move(config)}, step,
+       [&] { return step.compile().memory(); });
 }
 
 /// Adds `tessera train NAME` and `tessera show NAME` for jobs J(flags, mesh), whose flags are a

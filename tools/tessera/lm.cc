@@ -143,9 +143,6 @@ class LmJob final : public Job<lm::LM, Array> {
   LmJob(const LmFlags& flags, Mesh mesh) : flags_(completed(flags)), mesh_(std::move(mesh)) {}
 
   lm::LM make_model(const Key& key) const override { return {nn::Scope(key), flags_.model}; }
-  optim::Optimizer optimizer() const override {
-    return optim::adamw({.learning_rate = flags_.learning_rate});
-  }
   std::tuple<Array, lm::LM> loss_and_grads(const lm::LM& params, const Array& ids,
                                            const Array& /*step*/) const override {
     return value_and_grad(

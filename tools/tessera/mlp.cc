@@ -16,6 +16,7 @@ struct Flags : TrainFlags {
     batch = 8;
     seed = 0;
     learning_rate = 1e-3;
+    optimizer.name = "adam";
   }
   mlp::Config model;
   bool is_logical = false;
@@ -42,9 +43,6 @@ class MlpJob final : public Job<AnyMlp, Array> {
   MlpJob(Flags flags, const Mesh& /*mesh*/) : flags_(std::move(flags)) {}
 
   AnyMlp make_model(const Key& key) const override { return {nn::Scope(key), flags_}; }
-  optim::Optimizer optimizer() const override {
-    return optim::adam({.learning_rate = flags_.learning_rate});
-  }
   LogicalRules logical_rules() const override { return {{"batch", "data"}, {"hidden", "model"}}; }
   std::tuple<Array, AnyMlp> loss_and_grads(const AnyMlp& params, const Array& x,
                                            const Array& /*step*/) const override {

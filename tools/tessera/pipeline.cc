@@ -81,9 +81,6 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
   pipeline::Transformer make_model(const Key& key) const override {
     return {nn::Scope(key), flags_.model};
   }
-  optim::Optimizer optimizer() const override {
-    return optim::adamw({.learning_rate = flags_.learning_rate});
-  }
   std::tuple<Array, pipeline::Transformer> loss_and_grads(const pipeline::Transformer& params,
                                                           const Batch& batch,
                                                           const Array& /*step*/) const override {

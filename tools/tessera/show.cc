@@ -111,7 +111,7 @@ void add_show_flags(CLI::App& command, ShowFlags& flags) {
              "the program of --what ir: as traced, or split over the mesh");
 }
 
-void show(const ShowFlags& flags, const std::string& json_path, const LoweredProgram& step,
+void show(const ShowFlags& flags, const JsonFile& file, const LoweredProgram& step,
           const std::function<MemoryPlan()>& memory) {
   if (flags.what == "memory" && engine() != "host") {
     throw UserError({.what = "--what memory: this engine plans no memory",
@@ -125,8 +125,9 @@ void show(const ShowFlags& flags, const std::string& json_path, const LoweredPro
   if (flags.what == "collectives") shown = collectives_of(step);
   if (flags.what == "memory") shown = memory_of(memory());
   if (flags.what == "tasks") shown = tasks_of(step);
-  if (json_path != "-") std::fputs(shown.text.c_str(), stdout);
-  if (!json_path.empty()) write_json(json_path, {{flags.what, shown.object}});
+  if (file.path != "-") std::fputs(shown.text.c_str(), stdout);
+  if (file.path.empty()) return;
+  write_json(file.path, {{flags.what, shown.object}, {"config", file.config}});
 }
 
 }  // namespace tessera::cli

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include <tessera/jit.h>
@@ -16,9 +17,12 @@ struct ShowFlags {
 
 /// Adds --what and --stage; `flags` must outlive the command.
 void add_show_flags(CLI::App& command, ShowFlags& flags);
-/// Prints what is asked for, and writes it as JSON to `json` unless that is empty; for `-` the JSON
-/// takes the place of the text. `memory` compiles the step.
-void show(const ShowFlags& flags, const std::string& json, const LoweredProgram& step,
+struct JsonFile {
+  std::string path;       // empty: none; -: standard output, in place of the text
+  nlohmann::json config;  // of the model and the optimiser
+};
+/// Prints what is asked for, and writes it as JSON as well. `memory` compiles the step.
+void show(const ShowFlags& flags, const JsonFile& json, const LoweredProgram& step,
           const std::function<MemoryPlan()>& memory);
 
 }  // namespace tessera::cli

@@ -21,6 +21,7 @@ struct Flags : TrainFlags {
     batch = 128;
     seed = 0;
     learning_rate = 1e-3;
+    optimizer.name = "adam";
   }
   vit::Config model;
   std::string data;
@@ -92,9 +93,6 @@ class VitJob final : public Job<vit::VisionTransformer, Batch> {
 
   vit::VisionTransformer make_model(const Key& key) const override {
     return {nn::Scope::nnx(key), flags_.model};
-  }
-  optim::Optimizer optimizer() const override {
-    return optim::adam({.learning_rate = flags_.learning_rate});
   }
   std::tuple<Array, vit::VisionTransformer> loss_and_grads(const vit::VisionTransformer& params,
                                                            const Batch& batch,

@@ -1,0 +1,259 @@
+// Optimisers and schedules beside the numbers of Optax, and what they keep of parameters.
+#include <cmath>
+#include <gtest/gtest.h>
+
+#include <tessera/jit.h>
+#include <tessera/optim.h>
+
+#include "tests/peers/golden.h"
+
+namespace tessera::optim {
+namespace {
+
+using nlohmann::json;
+
+/// Of the largest element of an array: what f32 leaves of some updates.
+constexpr double kTolerance = 2e-6;
+/// Matrices that are made orthogonal amplify it.
+constexpr double kMuonTolerance = 2e-5;
+/// One rounding of bf16.
+constexpr double kNarrowTolerance = 1.0 / 256;
+
+bool is_kernel(const Param& x) {
+  return !x.path().ends_with("bias") && !x.path().ends_with("scale");
+}
+
+Rate cosine() {
+  return warmup_cosine_decay_schedule(
+      {.init_value = 0, .peak_value = 0.1, .warmup_steps = 2, .decay_steps = 5, .end_value = 0.01});
+}
+
+Optimizer chain_of_all() {
+  return chain({trace(0.5), clip_by_global_norm(2.0),
+                add_decayed_weights(0.1, Mask::except({"*/bias", "*/scale"})), trace(0.9),
+                scale_by_schedule(Rate([](const Array& done) { return -0.1 / (1.0 + done); }))});
+}
+
+/// The optimisers of tests/peers/make_optim_golden.py.
+std::map<std::string, Optimizer> cases() {
+  const Mask kernels = Mask::when(is_kernel);
+  const Mask matrices = Mask::when([](const Param& x) { return x.rank() == 2; });
+  return {
+      {"sgd", sgd({.learning_rate = 0.1})},
+      {"sgd momentum", sgd({.learning_rate = 0.1, .momentum = 0.9})},
+      {"sgd nesterov", sgd({.learning_rate = 0.1, .momentum = 0.9, .nesterov = true})},
+      {"sgd cosine", sgd({.learning_rate = cosine(), .momentum = 0.9})},
+      {"adam", adam({.learning_rate = 0.1})},
+      {"adam nesterov",
+       adam({.learning_rate = 0.1, .b1 = 0.8, .b2 = 0.99, .epsilon_root = 1e-3, .nesterov = true})},
+      {"adamw", adamw({.learning_rate = 0.1, .weight_decay = 0.1})},
+      {"adamw masked", adamw({.learning_rate = 0.1, .weight_decay = 0.1, .mask = kernels})},
+      {"adamw cosine", adamw({.learning_rate = cosine()})},
+      {"adafactor", adafactor({.learning_rate = 0.1})},
+      {"adafactor small", adafactor({.learning_rate = 0.1, .min_dim_size_to_factor = 4})},
+      {"adafactor all", adafactor({.learning_rate = cosine(),
+                                   .min_dim_size_to_factor = 2,
+                                   .decay_rate = 0.7,
+                                   .clipping_threshold = 0.5,
+                                   .momentum = 0.9,
+                                   .weight_decay_rate = 0.01,
+                                   .mask = kernels})},
+      {"adafactor plain",
+       adafactor(
+           {.learning_rate = 0.1, .multiply_by_parameter_scale = false, .clipping_threshold = 0})},
+      {"lion", lion({.learning_rate = 0.1})},
+      {"lion masked",
+       lion({.learning_rate = 0.1, .b1 = 0.8, .b2 = 0.95, .weight_decay = 0.1, .mask = kernels})},
+      {"muon", muon({.learning_rate = 0.1})},
+      {"muon rms", muon({.learning_rate = 0.1,
+                         .weight_decay = 0.1,
+                         .nesterov = false,
+                         .adam = AdamWOptions{.learning_rate = 0.1, .weight_decay = 0},
+                         .consistent_rms = 0.2})},
+      {"clip norm", chain({clip_by_global_norm(1), sgd({.learning_rate = 0.1, .momentum = 0.9})})},
+      {"clip norm large", chain({clip_by_global_norm(1e3), adam({.learning_rate = 0.1})})},
+      {"clip", chain({clip(0.3), sgd({.learning_rate = 0.1})})},
+      {"chain", chain_of_all()},
+      {"masked", chain({masked(clip_by_global_norm(1), matrices), adam({.learning_rate = 0.1})})},
+      {"multi steps",
+       multi_steps(chain({clip_by_global_norm(1), adamw({.learning_rate = cosine()})}), 2)},
+      {"multi steps 4", multi_steps(sgd({.learning_rate = 0.1, .momentum = 0.9}), 4)},
+  };
+}
+
+bool is_narrow(const std::string& path) { return path.ends_with("*"); }
+
+/// The leaves of a recorded tree; those whose paths end with * are bf16.
+std::vector<Param> read_tree(const json& shapes, const json& tree) {
+  std::vector<Param> leaves;
+  for (const auto& [path, shape] : shapes.items()) {
+    Array value = array(tree.at(path).get<std::vector<float>>(), shape.get<Shape>());
+    if (is_narrow(path)) value = astype(value, DType::bf16);
+    leaves.emplace_back(value, path.substr(0, path.find('*')));
+  }
+  return leaves;
+}
+
+struct Trained {
+  std::vector<Param> params;
+  State state;
+  Optimizer tx;
+  TESSERA_TREE(params, state, tx)
+};
+
+Trained updated(Trained run, const std::vector<Array>& gradients) {
+  const std::vector<Array> values = run.tx.update(run.params, gradients, run.state);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    run.params[i] = run.params[i].with_value(values[i]);
+  return run;
+}
+
+void expect_near(const Param& found, const std::string& path, const json& want, double tolerance) {
+  SCOPED_TRACE(path);
+  const std::vector<float> values = astype(found, DType::f32).to_vector<float>();
+  const auto wanted = want.at(path).get<std::vector<double>>();
+  ASSERT_EQ(values.size(), wanted.size());
+  double largest = 0;
+  for (const double x : wanted) largest = std::max(largest, std::fabs(x));
+  if (is_narrow(path)) tolerance = kNarrowTolerance;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    EXPECT_NEAR(static_cast<double>(values[i]), wanted[i], tolerance * largest);
+  }
+}
+
+std::vector<Array> values_of(const std::vector<Param>& leaves) {
+  return {leaves.begin(), leaves.end()};
+}
+
+TEST(Optimizers, GiveTheNumbersOfOptax) {
+  const json golden = read_golden("optim.json");
+  const json& shapes = golden.at("shapes");
+  const auto optimizers = cases();
+  EXPECT_EQ(optimizers.size(), golden.at("after").size());
+  const std::vector<Param> params = read_tree(shapes, golden.at("params"));
+  const auto step = jit(updated);
+  for (const auto& [name, tx] : optimizers) {
+    SCOPED_TRACE(name);
+    const json& after = golden.at("after").at(name);
+    Trained run{params, tx.init(params), tx};
+    for (std::size_t i = 0; i < after.size(); ++i) {
+      SCOPED_TRACE("update " + std::to_string(i));
+      run = step(run, values_of(read_tree(shapes, golden.at("gradients")[i])));
+      std::size_t leaf = 0;
+      const double tolerance = name.starts_with("muon") ? kMuonTolerance : kTolerance;
+      for (const auto& [path, shape] : shapes.items()) {
+        expect_near(run.params[leaf++], path, after[i], tolerance);
+      }
+    }
+  }
+}
+
+TEST(Schedules, GiveTheNumbersOfOptax) {
+  const std::map<std::string, Rate> schedules = {
+      {"linear", linear_schedule(0.1, 0.02, 7, 3)},
+      {"cosine", cosine_decay_schedule(0.1, 10, 0.1, 2)},
+      {"warmup cosine", warmup_cosine_decay_schedule({.init_value = 0.01,
+                                                      .peak_value = 0.1,
+                                                      .warmup_steps = 4,
+                                                      .decay_steps = 12,
+                                                      .end_value = 0.001})},
+      {"exponential", exponential_decay(0.1, 4, 0.5, 2)},
+      {"exponential stairs", exponential_decay(0.1, 4, 0.5, 2, true, 0.03)},
+      {"piecewise", piecewise_constant_schedule(0.1, {{3, 0.5}, {8, 0.1}})},
+      {"join",
+       join_schedules({linear_schedule(0, 1, 4), 0.5, exponential_decay(1, 3, 0.1)}, {4, 9})}};
+  const json golden = read_golden("optim.json").at("schedules");
+  EXPECT_EQ(schedules.size(), golden.size());
+  for (const auto& [name, schedule] : schedules) {
+    for (std::size_t step = 0; step < golden.at(name).size(); ++step) {
+      const double want = golden.at(name)[step];
+      const double found = schedule(scalar(static_cast<std::int32_t>(step))).item<double>();
+      EXPECT_NEAR(found, want, 5e-7 * std::max(std::fabs(want), 0.1)) << name << " " << step;
+    }
+  }
+}
+
+TEST(Optimizers, SlotsOfBf16AreF32) {
+  const std::vector<Param> params = {Param(ones({4, 6}, DType::bf16), "kernel", P{"data", none}),
+                                     Param(ones({6}, DType::bf16), "bias"),
+                                     Param(ones({6}, DType::bf16), "scale")};
+  for (const auto& [name, tx] : cases()) {
+    const State state = tx.init(params);
+    for (const auto& [slot, arrays] : state.slots) {
+      for (const Param& x : arrays) EXPECT_EQ(x.dtype(), DType::f32) << name << " " << slot;
+    }
+  }
+}
+
+TEST(Optimizers, FactoredSlotsLackADimensionAndItsSpec) {
+  const std::vector<Param> params = {Param(ones({3, 5, 7}), "stack", P{"layer", "in", "out"}),
+                                     Param(ones({7, 5}), "tall", P{"a", "b"}, AxisNames::logical),
+                                     Param(ones({9}), "bias")};
+  const State state = adafactor({.min_dim_size_to_factor = 4}).init(params);
+  const std::vector<Param>& rows = state.slots.at("v_row");
+  const std::vector<Param>& columns = state.slots.at("v_col");
+  ASSERT_EQ(rows.size(), 2U);
+  ASSERT_EQ(columns.size(), 2U);
+  EXPECT_EQ(rows[0].shape(), Shape({3, 5}));
+  EXPECT_EQ(rows[0].spec(), P({"layer", "in"}));
+  EXPECT_EQ(columns[0].shape(), Shape({3, 7}));
+  EXPECT_EQ(columns[0].spec(), P({"layer", "out"}));
+  EXPECT_EQ(rows[1].spec(), P({"b"}));
+  EXPECT_EQ(columns[1].spec(), P({"a"}));
+  EXPECT_TRUE(rows[1].is_logical());
+  ASSERT_EQ(state.slots.at("v").size(), 1U);
+  EXPECT_EQ(state.slots.at("v")[0].path(), "bias");
+}
+
+TEST(Optimizers, SlotsOfOneNameAreKeptApart) {
+  const std::vector<Param> params = {Param(ones({2, 2}), "kernel"), Param(ones({2}), "bias")};
+  const State twice = chain({trace(0.5), trace(0.9)}).init(params);
+  EXPECT_EQ(twice.slots.at("trace").size(), 2U);
+  EXPECT_EQ(twice.slots.at("trace_2").size(), 2U);
+  // Muon's and Adam's are of different parameters.
+  const State state = muon().init(params);
+  EXPECT_EQ(state.slots.size(), 2U);
+  EXPECT_EQ(state.slots.at("mu").size(), 2U);
+  EXPECT_EQ(state.slots.at("nu").size(), 1U);
+}
+
+TEST(Masks, ChooseByPathOrFunction) {
+  const std::vector<Param> params = {Param(ones({2}), "a/bias"), Param(ones({2}), "bias"),
+                                     Param(ones({2, 2}), "a/b/kernel")};
+  const std::source_location here;
+  using Chosen = std::vector<bool>;
+  EXPECT_EQ(Mask()(params, here), Chosen({true, true, true}));
+  EXPECT_EQ(Mask::matching({"*/bias"})(params, here), Chosen({true, true, false}));
+  EXPECT_EQ(Mask::matching({"a/*"})(params, here), Chosen({true, false, true}));
+  EXPECT_EQ(Mask::matching({"a*l"})(params, here), Chosen({false, false, true}));
+  EXPECT_EQ(Mask::matching({})(params, here), Chosen({false, false, false}));
+  EXPECT_EQ(Mask::except({"a/*/kernel", "bias"})(params, here), Chosen({true, false, false}));
+  const Mask vectors = Mask::when([](const Param& x) { return x.rank() == 1; });
+  EXPECT_EQ(vectors(params, here), Chosen({true, true, false}));
+  EXPECT_EQ((!vectors)(params, here), Chosen({false, false, true}));
+}
+
+TEST(Optimizers, DifferentOnesHaveDifferentKeys) {
+  std::map<std::string, std::string> names;
+  for (const auto& [name, tx] : cases()) {
+    const auto [other, is_new] = names.emplace(tx.tessera_key(), name);
+    EXPECT_TRUE(is_new) << name << " and " << other->second;
+  }
+}
+
+TEST(Optimizers, MuonOfSeveralMatricesIsMuonOfEach) {
+  const Array first = array({1.F, 2.F, 3.F, -4.F, 5.F, 0.5F}, {2, 3});
+  const Array second = array({0.1F, -2.F, 3.F, 0.F, 1.F, 7.F}, {2, 3});
+  const auto step = [](const Array& gradient) {
+    const std::vector<Param> params = {Param(zeros(gradient.shape()), "w")};
+    const Optimizer tx = muon({.matrices = Mask::matching({"w"})});
+    State state = tx.init(params);
+    return tx.update(params, {gradient}, state).front();
+  };
+  const Array both = step(stack({first, second}));
+  EXPECT_TRUE(array_equal(both[0], step(first)));
+  EXPECT_TRUE(array_equal(both[1], step(second)));
+}
+
+}  // namespace
+}  // namespace tessera::optim

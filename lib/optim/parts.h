@@ -1,0 +1,44 @@
+// What optimisers are made of.
+#pragma once
+
+#include <tessera/optim.h>
+
+namespace tessera::optim::detail {
+
+/// A rule on the parameters of some masks.
+struct Part {
+  std::shared_ptr<const Optimizer::Rule> rule;
+  std::vector<Mask> masks = {};
+  std::int64_t every = 1;       // it takes part in each so many-th step
+  bool needs_matrices = false;  // at least one, and nothing else
+};
+
+/// One rule as an optimiser.
+template <typename Rule, typename... Args>
+Optimizer make(Args&&... args) {
+  return Optimizer(std::make_shared<Rule>(std::forward<Args>(args)...));
+}
+
+class RateRule {
+ public:
+  virtual ~RateRule() = default;
+  /// f32[]; `done`: f32[], a whole number.
+  virtual Array at(const Array& done) const = 0;
+  virtual std::string key() const = 0;
+};
+
+/// Different texts for different numbers.
+std::string text(double value);
+
+/// Divides what has weight `decay` by the part that zeros at the beginning leave of it, f32[].
+Array bias_correction(double decay, const Array& count);
+
+Optimizer scale_by_factored_rms(const AdafactorOptions& options);
+Optimizer clip_by_block_rms(double most);
+/// Times the root mean square of the parameter, at least `least`.
+Optimizer scale_by_param_block_rms(double least);
+Optimizer ema(double decay);
+Optimizer scale_by_lion(double b1, double b2);
+Optimizer scale_by_muon(const MuonOptions& options);
+
+}  // namespace tessera::optim::detail

@@ -1,0 +1,245 @@
+// Transformations that look at one parameter at a time, and norms.
+#include <cstdio>
+
+#include <tessera/error.h>
+
+#include "optim/parts.h"
+
+namespace tessera::optim {
+
+namespace {
+
+using detail::bias_correction;
+using detail::text;
+using Leaf = Optimizer::Leaf;
+using Slot = Optimizer::Slot;
+
+class Adam final : public Optimizer::Rule {
+ public:
+  explicit Adam(const AdamOptions& options) : o_(options) {}
+
+  std::vector<Slot> slots(const Param& /*parameter*/) const override { return {{"mu"}, {"nu"}}; }
+  Array update(const Leaf& leaf, const Array& gradient) const override {
+    Array& mu = leaf.slots[0];
+    Array& nu = leaf.slots[1];
+    mu = gradient * (1.0 - o_.b1) + mu * o_.b1;
+    nu = square(gradient) * (1.0 - o_.b2) + nu * o_.b2;
+    Array mu_hat = mu / bias_correction(o_.b1, o_.nesterov ? leaf.count + 1.0 : leaf.count);
+    if (o_.nesterov) {
+      const Array now = gradient / bias_correction(o_.b1, leaf.count);
+      mu_hat = mu_hat * o_.b1 + now * (1.0 - o_.b1);
+    }
+    Array nu_hat = nu / bias_correction(o_.b2, leaf.count);
+    if (o_.epsilon_root != 0.0) nu_hat = nu_hat + o_.epsilon_root;
+    return mu_hat / (sqrt(nu_hat) + o_.epsilon);
+  }
+  std::string key() const override {
+    return "adam " + text(o_.b1) + " " + text(o_.b2) + " " + text(o_.epsilon) + " " +
+           text(o_.epsilon_root) + (o_.nesterov ? " nesterov" : "");
+  }
+
+ private:
+  AdamOptions o_;
+};
+
+class Lion final : public Optimizer::Rule {
+ public:
+  Lion(double b1, double b2) : b1_(b1), b2_(b2) {}
+  std::vector<Slot> slots(const Param& /*parameter*/) const override { return {{"mu"}}; }
+  Array update(const Leaf& leaf, const Array& gradient) const override {
+    Array& mu = leaf.slots[0];
+    const Array old = mu;
+    mu = gradient * (1.0 - b2_) + old * b2_;
+    return sign(gradient * (1.0 - b1_) + old * b1_);
+  }
+  std::string key() const override { return "lion " + text(b1_) + " " + text(b2_); }
+
+ private:
+  double b1_, b2_;
+};
+
+class Trace final : public Optimizer::Rule {
+ public:
+  Trace(double decay, bool nesterov) : decay_(decay), nesterov_(nesterov) {}
+  std::vector<Slot> slots(const Param& /*parameter*/) const override { return {{"trace"}}; }
+  Array update(const Leaf& leaf, const Array& gradient) const override {
+    Array& sum = leaf.slots[0];
+    sum = gradient + sum * decay_;
+    return nesterov_ ? gradient + sum * decay_ : sum;
+  }
+  std::string key() const override {
+    return "trace " + text(decay_) + (nesterov_ ? " nesterov" : "");
+  }
+
+ private:
+  double decay_;
+  bool nesterov_;
+};
+
+class Ema final : public Optimizer::Rule {
+ public:
+  explicit Ema(double decay) : decay_(decay) {}
+  std::vector<Slot> slots(const Param& /*parameter*/) const override { return {{"ema"}}; }
+  Array update(const Leaf& leaf, const Array& update) const override {
+    Array& mean = leaf.slots[0];
+    mean = update * (1.0 - decay_) + mean * decay_;
+    return mean;
+  }
+  std::string key() const override { return "ema " + text(decay_); }
+
+ private:
+  double decay_;
+};
+
+class Scale final : public Optimizer::Rule {
+ public:
+  Scale(Rate rate, double sign) : rate_(std::move(rate)), sign_(sign) {}
+  std::vector<Array> common(const Array& done,
+                            const std::vector<Array>& /*updates*/) const override {
+    if (rate_.constant()) return {};
+    const Array rate = rate_(done);
+    return {sign_ == 1.0 ? rate : rate * sign_};
+  }
+  Array update(const Leaf& leaf, const Array& update) const override {
+    if (rate_.constant()) return update * (*rate_.constant() * sign_);
+    return update * leaf.common[0];
+  }
+  std::string key() const override { return "scale " + text(sign_) + " " + rate_.key(); }
+
+ private:
+  Rate rate_;
+  double sign_;
+};
+
+class Decay final : public Optimizer::Rule {
+ public:
+  explicit Decay(double rate) : rate_(rate) {}
+  Array update(const Leaf& leaf, const Array& update) const override {
+    return update + leaf.parameter * rate_;
+  }
+  std::string key() const override { return "decay " + text(rate_); }
+
+ private:
+  double rate_;
+};
+
+class Clip final : public Optimizer::Rule {
+ public:
+  explicit Clip(double most) : most_(most) {}
+  Array update(const Leaf& /*leaf*/, const Array& update) const override {
+    return clamp(-most_, update, most_);
+  }
+  std::string key() const override { return "clip " + text(most_); }
+
+ private:
+  double most_;
+};
+
+class ClipNorm final : public Optimizer::Rule {
+ public:
+  explicit ClipNorm(double most) : most_(most) {}
+  bool needs_all() const override { return true; }
+  std::vector<Array> common(const Array& /*done*/,
+                            const std::vector<Array>& updates) const override {
+    const Array norm = global_norm(updates);
+    return {norm, norm < most_};
+  }
+  Array update(const Leaf& leaf, const Array& update) const override {
+    return where(leaf.common[1], update, update / leaf.common[0] * most_);
+  }
+  std::string key() const override { return "clip norm " + text(most_); }
+
+ private:
+  double most_;
+};
+
+Array root_mean_square(const Array& x) { return sqrt(mean(square(x))); }
+
+class ClipBlock final : public Optimizer::Rule {
+ public:
+  explicit ClipBlock(double most) : most_(most) {}
+  Array update(const Leaf& /*leaf*/, const Array& update) const override {
+    return update / maximum(root_mean_square(update) / most_, 1.0);
+  }
+  std::string key() const override { return "clip block " + text(most_); }
+
+ private:
+  double most_;
+};
+
+class ParamScale final : public Optimizer::Rule {
+ public:
+  explicit ParamScale(double least) : least_(least) {}
+  Array update(const Leaf& leaf, const Array& update) const override {
+    return update * maximum(root_mean_square(leaf.parameter), least_);
+  }
+  std::string key() const override { return "parameter scale " + text(least_); }
+
+ private:
+  double least_;
+};
+
+void check_limit(const std::string& name, double most, const std::source_location& where) {
+  if (most > 0.0) return;
+  char found[32];
+  std::snprintf(found, sizeof(found), "%g", most);
+  throw UserError({.what = name + ": nothing is left of updates with this limit",
+                   .where = where,
+                   .found = found,
+                   .wanted = "a number above 0",
+                   .cure = "write for example " + name + "(1.0), or leave it out of the chain"});
+}
+
+}  // namespace
+
+namespace detail {
+
+std::string text(double value) {
+  char buffer[32];
+  std::snprintf(buffer, sizeof(buffer), "%.17g", value);
+  return buffer;
+}
+
+Array bias_correction(double decay, const Array& count) { return 1.0 - pow(decay, count); }
+
+Optimizer scale_by_lion(double b1, double b2) { return make<Lion>(b1, b2); }
+Optimizer ema(double decay) { return make<Ema>(decay); }
+Optimizer clip_by_block_rms(double most) { return make<ClipBlock>(most); }
+Optimizer scale_by_param_block_rms(double least) { return make<ParamScale>(least); }
+
+}  // namespace detail
+
+std::vector<Array> Optimizer::Rule::common(const Array& /*done*/,
+                                           const std::vector<Array>& /*updates*/) const {
+  return {};
+}
+
+Array global_norm(const std::vector<Array>& leaves) {
+  Array total;
+  for (const Array& leaf : leaves) {
+    const Array part = sum(square(leaf.dtype() == DType::bf16 ? astype(leaf, DType::f32) : leaf));
+    total = total.is_empty() ? part : total + part;
+  }
+  return total.is_empty() ? zeros({}) : sqrt(total);
+}
+
+Optimizer scale_by_adam(const AdamOptions& options) { return detail::make<Adam>(options); }
+Optimizer trace(double decay, bool nesterov) { return detail::make<Trace>(decay, nesterov); }
+Optimizer scale_by_schedule(const Rate& rate) { return detail::make<Scale>(rate, 1.0); }
+Optimizer scale_by_learning_rate(const Rate& rate) { return detail::make<Scale>(rate, -1.0); }
+
+Optimizer add_decayed_weights(double weight_decay, const Mask& mask) {
+  return masked(detail::make<Decay>(weight_decay), mask);
+}
+
+Optimizer clip(double most, std::source_location where) {
+  check_limit("clip", most, where);
+  return detail::make<Clip>(most);
+}
+
+Optimizer clip_by_global_norm(double most, std::source_location where) {
+  check_limit("clip_by_global_norm", most, where);
+  return detail::make<ClipNorm>(most);
+}
+
+}  // namespace tessera::optim

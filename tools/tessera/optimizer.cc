@@ -1,0 +1,166 @@
+// The optimiser that the flags of `tessera train MODEL` describe.
+#include <algorithm>
+
+#include "flags.h"
+
+namespace tessera::cli {
+
+namespace {
+
+/// What an exponential decay leaves at its end.
+constexpr double kLeft = 0.01;
+
+/// Updates until the learning rate has decayed.
+std::int64_t decay_steps(const TrainFlags& flags) {
+  const OptimizerFlags& o = flags.optimizer;
+  return o.decay_steps > 0 ? o.decay_steps : std::max<std::int64_t>(1, flags.steps / o.accumulate);
+}
+
+void check(const TrainFlags& flags) {
+  const OptimizerFlags& o = flags.optimizer;
+  if (o.schedule != "constant" && o.warmup >= decay_steps(flags)) {
+    throw UserError({.what = "--warmup: the warm-up leaves no update for the decay",
+                     .found = "--warmup " + std::to_string(o.warmup) + " of " +
+                              std::to_string(decay_steps(flags)) + " updates",
+                     .wanted = "fewer updates than in --steps, or --decay-steps",
+                     .cure = "write for example --warmup " +
+                             std::to_string(decay_steps(flags) / 10) + ", or more --steps"});
+  }
+  if (o.schedule == "constant" && o.decay_steps > 0) {
+    throw UserError({.what = "--decay-steps: the learning rate does not decay",
+                     .found = "--lr-schedule constant",
+                     .wanted = "a schedule that decays",
+                     .cure = "add --lr-schedule cosine"});
+  }
+  if (o.name == "adam" && o.weight_decay >= 0) {
+    throw UserError({.what = "--weight-decay: adam has none",
+                     .found = "--optimizer adam",
+                     .wanted = "an optimiser that knows weight decay",
+                     .cure = "add --optimizer adamw"});
+  }
+}
+
+optim::Rate rate_of(const TrainFlags& flags) {
+  const OptimizerFlags& o = flags.optimizer;
+  const double peak = flags.learning_rate;
+  const std::int64_t left = decay_steps(flags) - o.warmup;
+  optim::Rate rate = peak;
+  if (o.schedule == "linear") rate = optim::linear_schedule(peak, 0, left);
+  if (o.schedule == "cosine") rate = optim::cosine_decay_schedule(peak, left);
+  if (o.schedule == "exponential") rate = optim::exponential_decay(peak, left, kLeft);
+  if (o.warmup == 0) return rate;
+  return optim::join_schedules({optim::linear_schedule(0, peak, o.warmup), rate}, {o.warmup});
+}
+
+bool is_kernel(const Param& parameter) {
+  const std::string& path = parameter.path();
+  const std::string name = path.substr(path.rfind('/') + 1);
+  return name != "bias" && name != "scale";
+}
+
+optim::Mask mask_of(const OptimizerFlags& flags) {
+  const bool is_told = flags.weight_decay >= 0;
+  return is_told && !flags.decays_all ? optim::Mask::when(is_kernel) : optim::Mask();
+}
+
+/// The decay that is asked for, or the usual one of an optimiser.
+double decay_or(const OptimizerFlags& flags, double usual) {
+  return flags.weight_decay >= 0 ? flags.weight_decay : usual;
+}
+
+optim::Optimizer sgd_of(const OptimizerFlags& flags, const optim::Rate& rate) {
+  const optim::Optimizer sgd =
+      optim::sgd({.learning_rate = rate, .momentum = flags.name == "momentum" ? 0.9 : 0.0});
+  const double decay = decay_or(flags, 0);
+  if (decay == 0) return sgd;
+  return optim::chain({optim::add_decayed_weights(decay, mask_of(flags)), sgd});
+}
+
+optim::Optimizer muon_of(const OptimizerFlags& flags, const optim::Rate& rate) {
+  const double decay = decay_or(flags, 0);
+  const optim::Mask mask = mask_of(flags);
+  const optim::AdamWOptions rest{
+      .learning_rate = rate, .weight_decay = decay, .mask = mask, .nesterov = true};
+  return optim::muon({.learning_rate = rate, .weight_decay = decay, .mask = mask, .adam = rest});
+}
+
+optim::Optimizer named(const OptimizerFlags& flags, const optim::Rate& rate) {
+  const optim::Mask mask = mask_of(flags);
+  if (flags.name == "adam") return optim::adam({.learning_rate = rate});
+  if (flags.name == "adamw") {
+    const double decay = decay_or(flags, optim::AdamWOptions().weight_decay);
+    return optim::adamw({.learning_rate = rate, .weight_decay = decay, .mask = mask});
+  }
+  if (flags.name == "adafactor") {
+    return optim::adafactor(
+        {.learning_rate = rate, .weight_decay_rate = decay_or(flags, 0), .mask = mask});
+  }
+  if (flags.name == "lion") {
+    const double decay = decay_or(flags, optim::LionOptions().weight_decay);
+    return optim::lion({.learning_rate = rate, .weight_decay = decay, .mask = mask});
+  }
+  return flags.name == "muon" ? muon_of(flags, rate) : sgd_of(flags, rate);
+}
+
+}  // namespace
+
+void add_optimizer_flags(CLI::App& command, OptimizerFlags& flags) {
+  add_choice(command, flags.name, "--optimizer",
+             {"sgd", "momentum", "adam", "adamw", "adafactor", "lion", "muon"},
+             "how gradients change parameters");
+  add_choice(command, flags.schedule, "--lr-schedule",
+             {"constant", "cosine", "linear", "exponential"},
+             "how the learning rate goes on after the warm-up: down to 0, or exponential to a "
+             "hundredth");
+  add_whole_number(
+      command, flags.warmup,
+      {.name = "--warmup", .text = "updates in which the learning rate grows from 0", .least = 0});
+  add_whole_number(command, flags.decay_steps,
+                   {.name = "--decay-steps",
+                    .text = "updates, with the warm-up, at whose end the learning rate has "
+                            "decayed; default: those of the run",
+                    .most = 1'000'000'000});
+  CLI::Option* decay =
+      add_number(command, flags.weight_decay,
+                 {.name = "--weight-decay",
+                  .text = "of all parameters but biases and scales; default: that of the "
+                          "optimiser, of all parameters",
+                  .has_least = true,
+                  .range = "a number of at least 0",
+                  .example = "0.01"});
+  command.add_flag("--decay-all", flags.decays_all, "weight decay of biases and scales as well")
+      ->disable_flag_override()
+      ->needs(decay);
+  add_number(command, flags.clip,
+             {.name = "--clip",
+              .text = "scale gradients whose norm over all parameters is larger; default: never",
+              .example = "1"});
+  add_whole_number(
+      command, flags.accumulate,
+      {.name = "--accumulate", .text = "steps whose gradients are averaged for one update"});
+}
+
+optim::Optimizer optimizer_of(const TrainFlags& flags) {
+  check(flags);
+  optim::Optimizer optimizer = named(flags.optimizer, rate_of(flags));
+  if (flags.optimizer.clip > 0) {
+    optimizer = optim::chain({optim::clip_by_global_norm(flags.optimizer.clip), optimizer});
+  }
+  return optim::multi_steps(optimizer, flags.optimizer.accumulate);
+}
+
+nlohmann::json optimizer_config(const TrainFlags& flags) {
+  const OptimizerFlags& o = flags.optimizer;
+  nlohmann::json config = {{"name", o.name},
+                           {"lr", flags.learning_rate},
+                           {"lr_schedule", o.schedule},
+                           {"accumulate", o.accumulate}};
+  if (o.warmup > 0) config["warmup"] = o.warmup;
+  if (o.schedule != "constant") config["decay_steps"] = decay_steps(flags);
+  if (o.weight_decay >= 0) config["weight_decay"] = o.weight_decay;
+  if (o.decays_all) config["decay_all"] = true;
+  if (o.clip > 0) config["clip"] = o.clip;
+  return config;
+}
+
+}  // namespace tessera::cli
