@@ -1,7 +1,7 @@
 # Sourced by run, check and bench/run_benchmarks: Debian packages and builds.
 tessera_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build_packages=(g++ cmake ninja-build libfmt-dev libhwy-dev libcli11-dev nlohmann-json3-dev
-  libxxhash-dev libcairo2-dev libzstd-dev)
+  libxxhash-dev libcairo2-dev libprotozero-dev libzstd-dev)
 
 # install_packages NAME...: installs the Debian packages that are missing; prints nothing unless
 # that fails. TESSERA_INSTALL=0 leaves it to the user, as does a system without dpkg.

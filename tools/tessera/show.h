@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include <tessera/jit.h>
 
@@ -12,9 +13,11 @@ namespace tessera::cli {
 struct ShowFlags {
   std::string what = "sharding";
   std::string stage = "partitioned";
+  std::vector<std::string> leaves;  // of `tiles`; all
+  std::string picture;              // of `tiles`
 };
 
-/// Adds --what and --stage; `flags` must outlive the command.
+/// Adds --what and the flags of its words; `flags` must outlive the command.
 void add_show_flags(CLI::App& command, ShowFlags& flags);
 /// Prints what is asked for, and writes it as JSON to `json` unless that is empty; for `-` the JSON
 /// takes the place of the text. `memory` compiles the step.

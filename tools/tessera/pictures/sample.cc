@@ -6,7 +6,7 @@
 
 #include "commands.h"
 #include "flags.h"
-#include "picture.h"
+#include "pictures/picture.h"
 #include "vit/data.h"
 
 namespace tessera::cli {
