@@ -156,7 +156,9 @@ TEST_F(Commands, TensorBoardGetsTheLossesOfTheReport) {
   // The tag, then the value as the bytes of an f32.
   const std::string tag = "train/loss\x15";
   std::size_t at = 0;
-  for (const json& loss : object_of("report.json")["losses"]) {
+  const json report = object_of("report.json");
+  ASSERT_EQ(report["losses"].size(), 4U);
+  for (const json& loss : report["losses"]) {
     at = events.find(tag, at);
     ASSERT_NE(at, std::string::npos);
     at += tag.size();
@@ -212,14 +214,16 @@ TEST(ProgressBar, FitsTheTerminal) {
   EXPECT_NE(text.find(" rows/s  "), std::string::npos) << text;
   EXPECT_NE(text.find(" left"), std::string::npos) << text;
   EXPECT_NE(text.find("\r\033[Kstep 0011  loss "), std::string::npos) << text;
-  for (const unsigned short columns : {20, 60}) {
+  for (const unsigned short columns : {std::uint16_t{20}, std::uint16_t{60}}) {
     const std::string narrow = on_terminal(columns, words);
     for (std::size_t at = narrow.find("\033[K"); at != std::string::npos;
          at = narrow.find("\033[K", at + 1)) {
       const std::size_t end = narrow.find('\r', at);
       const std::string line = narrow.substr(at + 3, end - at - 3);
       const bool is_bar = line.find("12  loss") != std::string::npos && line[0] != 's';
-      if (is_bar) EXPECT_LT(line.size(), columns) << line;
+      if (is_bar) {
+        EXPECT_LT(line.size(), columns) << line;
+      }
     }
   }
 }

@@ -37,10 +37,14 @@ std::string name_of(const Experiment& experiment) {
 
 Results::Results(std::string folder, std::string flags)
     : folder_(std::move(folder)), flags_(std::move(flags)) {
+  read();
   std::error_code error;
   std::filesystem::create_directories(folder_ + "/runs", error);
   if (error)
     throw RuntimeFault("--out: cannot make the folder " + folder_ + ": " + error.message());
+}
+
+void Results::read() {
   std::ifstream file(path());
   if (!file) return;
   const json object = json::parse(file, nullptr, false);

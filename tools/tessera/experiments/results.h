@@ -58,6 +58,7 @@ class Results {
   std::string path() const { return folder_ + "/results.json"; }
 
  private:
+  void read();
   const Result* any(const Experiment& experiment) const;
 
   std::string folder_, flags_;

@@ -82,7 +82,7 @@ std::vector<TiledLeaf> tiled_leaves(const std::vector<LeafPlacement>& leaves,
     throw UserError({.what = "--leaf: the step has no argument of this name",
                      .found = name,
                      .wanted = "a path that --what sharding lists, or the end of one",
-                     .cure = "write for example --leaf " + leaves.back().path});
+                     .cure = "write for example --leaf " + leaves.front().path});
   }
   return chosen;
 }
