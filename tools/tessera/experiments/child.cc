@@ -1,4 +1,4 @@
-#include "experiments/child.h"
+#include "child.h"
 
 #include <cerrno>
 #include <cstring>

@@ -9,12 +9,12 @@
 
 #include <tessera/error.h>
 
-#include "commands.h"
-#include "experiments/child.h"
-#include "experiments/results.h"
-#include "flags.h"
-#include "machine/machine.h"
-#include "report.h"
+#include "tools/tessera/commands.h"
+#include "tools/tessera/experiments/child.h"
+#include "tools/tessera/experiments/results.h"
+#include "tools/tessera/flags.h"
+#include "tools/tessera/machine/machine.h"
+#include "tools/tessera/report.h"
 
 namespace tessera::cli {
 

@@ -1,4 +1,4 @@
-#include "experiments/results.h"
+#include "results.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -10,8 +10,8 @@
 
 #include <tessera/error.h>
 
-#include "pictures/chart.h"
-#include "report.h"
+#include "tools/tessera/pictures/chart.h"
+#include "tools/tessera/report.h"
 
 namespace tessera::cli {
 
@@ -30,8 +30,7 @@ std::string number_text(const char* format, double value) {
 std::string name_of(const Experiment& experiment) {
   const Mesh mesh = mesh_of(experiment.mesh);
   std::string sizes;
-  for (const MeshAxis& axis : mesh.axes())
-    sizes += "_" + std::to_string(axis.size);
+  for (const MeshAxis& axis : mesh.axes()) sizes += "_" + std::to_string(axis.size);
   return "mesh" + (sizes.empty() ? "_none" : sizes) + "_batch_" + std::to_string(experiment.batch);
 }
 

@@ -5,10 +5,10 @@
 
 #include <tessera/engine.h>
 
-#include "commands.h"
-#include "flags.h"
-#include "machine/machine.h"
-#include "report.h"
+#include "tools/tessera/commands.h"
+#include "tools/tessera/flags.h"
+#include "tools/tessera/machine/machine.h"
+#include "tools/tessera/report.h"
 
 namespace tessera::cli {
 

@@ -1,4 +1,4 @@
-#include "machine/machine.h"
+#include "machine.h"
 
 #include <algorithm>
 #include <fstream>

@@ -1,10 +1,10 @@
-#include "pictures/chart.h"
+#include "chart.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 
-#include "pictures/picture.h"
+#include "tools/tessera/pictures/picture.h"
 
 namespace tessera::cli {
 

@@ -1,4 +1,4 @@
-#include "pictures/picture.h"
+#include "picture.h"
 
 #include <cairo-svg.h>
 #include <cairo.h>

@@ -8,9 +8,9 @@
 
 #include <tessera/error.h>
 
-#include "commands.h"
-#include "flags.h"
-#include "pictures/chart.h"
+#include "tools/tessera/commands.h"
+#include "tools/tessera/flags.h"
+#include "tools/tessera/pictures/chart.h"
 
 namespace tessera::cli {
 

@@ -1,11 +1,11 @@
-#include "pictures/tiles.h"
+#include "tiles.h"
 
 #include <algorithm>
 #include <map>
 
 #include <tessera/error.h>
 
-#include "pictures/picture.h"
+#include "tools/tessera/pictures/picture.h"
 
 namespace tessera::cli {
 
