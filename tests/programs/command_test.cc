@@ -59,6 +59,7 @@ TEST_F(Commands, ExperimentsMeasureEveryRunAndKeepIt) {
     EXPECT_GT(one["planned_device_bytes"], 0);
     EXPECT_GT(one["peak_buffer_bytes"], 0);
     EXPECT_GT(one["peak_rss_bytes"], one["peak_buffer_bytes"]);
+    EXPECT_GE(one["planned_bytes"], one["peak_rss_bytes"]);
   }
   // Devices that split the work hold less each.
   EXPECT_LT(results["runs"][0]["planned_device_bytes"], results["runs"][1]["planned_device_bytes"]);

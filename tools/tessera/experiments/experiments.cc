@@ -23,6 +23,10 @@ namespace {
 using nlohmann::json;
 
 constexpr std::int64_t kImages = 45'000;  // of an epoch without --data: those of CIFAR-10
+// What a process holds besides its step: itself, and three batches in f32. Of files two are made
+// ahead; random ones are drawn in f64.
+constexpr std::int64_t kProgramBytes = std::int64_t{32} << 20;
+constexpr std::int64_t kImageBytes = 32 * 32 * 3 * std::int64_t{sizeof(float)};
 
 struct Flags {
   std::string out;
@@ -147,7 +151,8 @@ class Experiments {
     result.experiment = experiment;
     result.planned_device_bytes = object_of(path).at("memory").at("peak");
     result.planned_bytes = result.planned_device_bytes * mesh_of(experiment.mesh).num_devices() +
-                           bytes_of_files(flags_.data);
+                           3 * experiment.batch * kImageBytes + bytes_of_files(flags_.data) +
+                           kProgramBytes;
     check_size(result);
     return result;
   }

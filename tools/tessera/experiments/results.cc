@@ -146,7 +146,8 @@ BarChart chart_of(const std::vector<Experiment>& order, ChartText text, const Va
 std::vector<std::string> Results::draw(const std::vector<Experiment>& order,
                                        const std::string& title) const {
   const BarChart times = chart_of(
-      order, {.title = title + ": epoch run time", .x_label = "images per step", .y_label = "s"},
+      order,
+      {.title = title + ": epoch run time", .x_label = "images per step", .y_label = "seconds"},
       [&](const Experiment& experiment) {
         const Result* one = find(experiment);
         return one == nullptr ? NAN : one->epoch_s;

@@ -116,6 +116,7 @@ void Picture::rectangle(Point corner, double width, double height, Color fill, b
 
 void Picture::line(const std::vector<Point>& points, double width, Color color) {
   cairo_t* pen = page_->pen;
+  cairo_new_path(pen);  // a text leaves its end as a point
   for (const Point& point : points) cairo_line_to(pen, point.x, point.y);
   cairo_set_source_rgb(pen, color.red, color.green, color.blue);
   cairo_set_line_width(pen, width);
