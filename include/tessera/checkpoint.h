@@ -10,6 +10,8 @@
 // A checkpoint is a folder: safetensors files, one for each device that holds tiles, and an index
 // with checksums. It is built beside its place and moved there as a whole, so a process that is
 // killed leaves the old one or the new one. Reading takes only the parts that each device needs.
+//
+// At the end: the numbers of a run over its steps, in files that TensorBoard reads.
 #pragma once
 
 #include <cstdint>
@@ -211,3 +213,31 @@ std::vector<std::int64_t> steps_in(const std::string& folder);
 std::string step_path(const std::string& folder, std::int64_t step);
 
 }  // namespace tessera::checkpoint
+
+namespace tessera {
+
+/// Numbers of a run over its steps, in an event file of TensorBoard.
+///
+///   SummaryWriter scalars("runs/vit");
+///   scalars.scalar("train/loss", loss, step);
+class SummaryWriter {
+ public:
+  /// Begins a new file in `folder`, which is made if it is missing; files of earlier runs stay.
+  /// This and writing throw RuntimeFault when the file cannot be written.
+  explicit SummaryWriter(const std::string& folder);
+  SummaryWriter(SummaryWriter&& other) noexcept;
+  SummaryWriter& operator=(SummaryWriter&& other) noexcept;
+  ~SummaryWriter();
+  /// The value, kept as f32, of the curve `tag` at a step; slashes group tags.
+  void scalar(const std::string& tag, double value, std::int64_t step);
+  /// Readers see everything so far; done about every second by itself, and at the
+  /// end.
+  void flush();
+  const std::string& path() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tessera

@@ -13,6 +13,7 @@
 #include <tessera/checkpoint.h>
 
 #include "tests/cases/case_file.h"
+#include "tests/data/cifar_folder.h"
 
 namespace tessera::testing {
 namespace {
@@ -20,24 +21,27 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Model {
+  const char* label;
   const char* name;
   const char* sizes;
   std::vector<std::string> layouts;  // the first one is that of the run that is interrupted
 };
 
-std::ostream& operator<<(std::ostream& out, const Model& model) { return out << model.name; }
+std::ostream& operator<<(std::ostream& out, const Model& model) { return out << model.label; }
 
 class Resume : public ::testing::TestWithParam<Model> {
  protected:
   void SetUp() override {
-    folder_ = fs::path(::testing::TempDir()) / (std::string("tessera_resume_") + GetParam().name);
+    folder_ = fs::path(::testing::TempDir()) / (std::string("tessera_resume_") + GetParam().label);
     fs::remove_all(folder_);
-    fs::create_directories(folder_);
+    write_cifar_folder(folder_ / "cifar", CifarLayout::binary, 8);  // 36 images to train on
+    write_file(folder_ / "text.txt", cifar_planes(1));
   }
   CommandOutcome run(const std::string& flags) const {
     return run_command(TESSERA_COMMAND,
                        std::string("train ") + GetParam().name + " " + GetParam().sizes +
-                           " --threads 2 --progress off " + flags,
+                           (flags.find("--threads") == std::string::npos ? " --threads 2" : "") +
+                           " --progress off " + flags,
                        "", folder_);
   }
   nlohmann::json report(const std::string& flags) const {
@@ -102,22 +106,62 @@ INSTANTIATE_TEST_SUITE_P(
     Models, Resume,
     ::testing::Values(
         Model{"lm",
+              "lm",
               "--d-model 32 --d-ff 48 --heads 4 --layers 2 --vocab 67 --seq 12 --batch 8",
               {"--mesh data=4 --params fsdp", "--mesh data=3 --params fsdp", "--mesh none",
                "--mesh data=8 --params replicated"}},
+        Model{"lm_text",
+              "lm",
+              "--d-model 32 --d-ff 48 --heads 4 --layers 1 --seq 12 --batch 8 --text text.txt",
+              {"--mesh data=4 --params fsdp", "--mesh none"}},
         Model{"mlp",
+              "mlp",
               "--depth 24 --layers 3 --batch 8",
               {"--mesh data=2,model=4", "--mesh data=4,model=1", "--mesh none",
                "--mesh data=2,model=3 --params fsdp"}},
+        Model{"vit_data",
+              "vit",
+              "--layers 1 --embed 24 --mlp-dim 32 --heads 4 --patch 16 --batch 8 --data cifar",
+              {"--mesh batch=2,model=2", "--mesh none --threads 1",
+               "--mesh batch=4,model=1 --params fsdp"}},
         Model{"vit",
+              "vit",
               "--layers 2 --embed 24 --mlp-dim 32 --heads 4 --patch 16 --batch 8 "
               "--optimizer muon --accumulate 2 --clip 1",
               {"--mesh batch=2,model=2", "--mesh none", "--mesh batch=4,model=1 --params fsdp"}},
         Model{"pipeline",
+              "pipeline",
               "--layers 2 --d-model 64 --heads 4 --seq 8 --batch 4 --microbatches 2 "
               "--optimizer adafactor --lr-schedule linear --warmup 2 --decay-steps 9",
               {"--mesh fsdp=4", "--mesh none", "--mesh fsdp=2 --params replicated"}}),
-    [](const ::testing::TestParamInfo<Model>& model) { return std::string(model.param.name); });
+    [](const ::testing::TestParamInfo<Model>& model) { return std::string(model.param.label); });
+
+TEST(ResumeData, TheCheckpointHasThePlaceOfTheNextImage) {
+  const fs::path folder = fs::path(::testing::TempDir()) / "tessera_resume_data";
+  fs::remove_all(folder);
+  write_cifar_folder(folder / "cifar", CifarLayout::binary, 8);
+  write_cifar_folder(folder / "other", CifarLayout::binary, 12);
+  const auto run = [&](const std::string& flags) {
+    return run_command(TESSERA_COMMAND,
+                       "train vit --layers 1 --embed 24 --mlp-dim 32 --heads 4 --patch 16 "
+                       "--threads 1 --progress off --mesh none --checkpoint run " +
+                           flags,
+                       "", folder);
+  };
+  ASSERT_EQ(run("--data cifar --batch 8 --steps 3").exit_code, 0);
+  const std::string path = checkpoint::step_path((folder / "run").string(), 3);
+  const nlohmann::json place = nlohmann::json::parse(checkpoint::read_info(path).metadata["data"]);
+  EXPECT_EQ(place[0], 24) << place;
+  // Images are counted, not batches.
+  ASSERT_EQ(run("--data cifar --batch 4 --steps 5 --resume").exit_code, 0);
+  const std::string next = checkpoint::step_path((folder / "run").string(), 5);
+  EXPECT_EQ(nlohmann::json::parse(checkpoint::read_info(next).metadata["data"])[0], 32);
+  EXPECT_EQ(run("--data other --batch 8 --steps 6 --resume").stderr_text,
+            "tessera: --data: the position belongs to another stream\n"
+            "  found:  seed 12, shard 0 of 1, 36 records\n"
+            "  wanted: seed 12, shard 0 of 1, 54 records\n"
+            "  cure:   use the data and the flags of the run that saved it\n");
+}
 
 TEST(ResumeMistakes, TellWhatDoesNotFit) {
   const fs::path folder = fs::path(::testing::TempDir()) / "tessera_resume_errors";

@@ -34,9 +34,21 @@ std::string differences(const json& a, const json& b) {
   return text.empty() ? "none of these" : text;
 }
 
+/// A JSON array of integers; none for what is not one.
+std::vector<std::int64_t> integers_of(const std::string& text) {
+  const json list = json::parse(text, nullptr, false);
+  if (!list.is_array()) return {};
+  std::vector<std::int64_t> integers;
+  for (const json& item : list) {
+    if (!item.is_number_integer()) return {};
+    integers.push_back(item.get<std::int64_t>());
+  }
+  return integers;
+}
+
 }  // namespace
 
-void Checkpoints::check_run(std::int64_t step) const {
+void Checkpoints::check_run(std::int64_t step) {
   const std::string path = checkpoint::step_path(flags_.checkpoint, step);
   checkpoint::Metadata saved = checkpoint::read_info(path).metadata;
   json found = json::parse(saved["config"], nullptr, false);
@@ -51,6 +63,7 @@ void Checkpoints::check_run(std::int64_t step) const {
                      .cure = "train with the model and the sizes of the checkpoint, or choose "
                              "another folder"});
   }
+  if (saved.contains("data")) data_position_ = integers_of(saved["data"]);
   if (step < flags_.steps) return;
   throw UserError({.what = "--steps: the checkpoint has that many steps already",
                    .found = path + " and --steps " + std::to_string(flags_.steps),
@@ -64,8 +77,11 @@ bool Checkpoints::is_due(std::int64_t done) const {
   return done == flags_.steps || (flags_.every > 0 && done % flags_.every == 0);
 }
 
-checkpoint::SaveOptions Checkpoints::options(float loss) const {
-  return {.metric = static_cast<double>(loss), .metadata = metadata_};
+checkpoint::SaveOptions Checkpoints::options(float loss,
+                                             const std::vector<std::int64_t>& data_position) const {
+  checkpoint::SaveOptions options{.metric = static_cast<double>(loss), .metadata = metadata_};
+  if (!data_position.empty()) options.metadata["data"] = json(data_position).dump();
+  return options;
 }
 
 void Checkpoints::finish(Report& report) {

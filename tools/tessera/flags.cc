@@ -73,8 +73,9 @@ void add_probability(CLI::App& command, double& value, const std::string& name,
               .range = "a number from 0 to below 1"});
 }
 
-CLI::Option* add_whole_number(CLI::App& command, std::int64_t& value, const WholeNumber& flag) {
-  const std::string example = std::to_string(value < flag.least ? 8 : value);
+namespace {
+
+CLI::Validator whole_number_check(const WholeNumber& flag, const std::string& example) {
   auto check = [flag, example](const std::string& word) -> std::string {
     std::int64_t number = 0;
     const bool is_number = read_number(word, number);
@@ -85,9 +86,27 @@ CLI::Option* add_whole_number(CLI::App& command, std::int64_t& value, const Whol
                    : "of at least " + std::to_string(flag.least);
     bad_value(flag.name, word, "a whole number " + range, example);
   };
-  CLI::Option* option = command.add_option(flag.name, value, flag.text)
-                            ->check(CLI::Validator(check, ">= " + std::to_string(flag.least)));
+  return {check, ">= " + std::to_string(flag.least)};
+}
+
+}  // namespace
+
+CLI::Option* add_whole_number(CLI::App& command, std::int64_t& value, const WholeNumber& flag) {
+  const std::string example = std::to_string(value < flag.least ? 8 : value);
+  CLI::Option* option =
+      command.add_option(flag.name, value, flag.text)->check(whole_number_check(flag, example));
   return value < flag.least ? option : option->capture_default_str();
+}
+
+void add_whole_numbers(CLI::App& command, std::vector<std::int64_t>& values,
+                       const WholeNumber& flag) {
+  std::string example;
+  for (const std::int64_t value : values)
+    example += (example.empty() ? "" : ",") + std::to_string(value);
+  command.add_option(flag.name, values, flag.text)
+      ->delimiter(',')
+      ->check(whole_number_check(flag, example))
+      ->capture_default_str();
 }
 
 void add_train_flags(CLI::App& command, TrainFlags& flags) {
@@ -146,6 +165,8 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
   command.add_flag("--resume", flags.resume, "go on from the last checkpoint, if there is one")
       ->disable_flag_override()
       ->needs(checkpoint);
+  command.add_option("--tensorboard", flags.tensorboard,
+                     "write losses and times of the steps into this folder, for TensorBoard");
   add_choice(command, flags.progress, "--progress", {"auto", "off"},
              "a progress bar on a terminal");
 }

@@ -47,6 +47,7 @@ struct TrainFlags {
   std::int64_t keep = 0;   // 0: all
   bool resume = false;
   std::string progress = "auto";
+  std::string tensorboard;
   bool isolated = false;
   double timeout_s = 60;
 };
@@ -98,5 +99,8 @@ struct WholeNumber {
   std::int64_t most = 1'000'000;
 };
 CLI::Option* add_whole_number(CLI::App& command, std::int64_t& value, const WholeNumber& flag);
+/// A flag for several of them, separated by commas.
+void add_whole_numbers(CLI::App& command, std::vector<std::int64_t>& values,
+                       const WholeNumber& flag);
 
 }  // namespace tessera::cli

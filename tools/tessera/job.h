@@ -37,6 +37,13 @@ class Job {
   /// Gets the data; called once, before the first batch.
   virtual void load(Report& /*report*/) {}
   virtual Batch batch(std::int64_t step) const = 0;
+  /// What a step works on.
+  virtual StepWork work() const = 0;
+  /// Where the data stands after the last batch, to be saved; empty where batch(step) needs no more
+  /// than the step.
+  virtual std::vector<std::int64_t> data_position() const { return {}; }
+  /// `step` is next, and the data stood there when it was saved.
+  virtual void seek_data(std::int64_t /*step*/, const std::vector<std::int64_t>& /*position*/) {}
   /// A batch of zeros.
   virtual Batch blank_batch() const = 0;
   /// The sizes of the model, for the report.
@@ -130,7 +137,7 @@ void train(J& job, TrainFlags flags, const JobInfo& info, const Mesh& devices) {
   const use_mesh scope(mesh);
   const logical_axis_rules rules(job.logical_rules());
   job.complete(flags);
-  Report report(flags);
+  Report report(flags, job.work());
   job.load(report);
   const auto init = init_of(job, flags);
   const Key key(flags.seed);
@@ -138,14 +145,16 @@ void train(J& job, TrainFlags flags, const JobInfo& info, const Mesh& devices) {
   const Shardings shardings = state_shardings(flags, mesh, info, shapes);
   Checkpoints checkpoints(flags, info.name, job.config());
   const std::int64_t first = checkpoints.resumed().value_or(0);
+  if (first > 0) job.seek_data(first, checkpoints.data_position());
   auto state = checkpoints.resumed() ? checkpoints.restore(shapes, shardings, report)
                                      : jit(init, {.out_shardings = shardings, .name = "init"})(key);
-  if (!flags.dump.empty()) dump(flags.dump, job, state, place(job.batch(0), mesh, info));
+  if (!flags.dump.empty()) dump(flags.dump, job, state, place(job.batch(first), mesh, info));
   auto step = make_step(job);
-  const auto compiled = step.lower(state, place(job.batch(0), mesh, info)).compile();
+  const auto compiled = step.lower(state, place(job.batch(first), mesh, info)).compile();
   report.planned(compiled.memory());
   float last_loss = 0;
   for (std::int64_t i = first; i < flags.steps; ++i) {
+    report.begin_data();
     auto batch = place(job.batch(i), mesh, info);
     // Each group keeps what it reads alone.
     if (job.mpmd_mesh()) {
@@ -159,7 +168,7 @@ void train(J& job, TrainFlags flags, const JobInfo& info, const Mesh& devices) {
     last_loss = loss.item<float>();
     report.end_step(i, last_loss);
     job.after_step(i, state.params, report);
-    checkpoints.after_step(i + 1, state, last_loss);
+    checkpoints.after_step(i + 1, state, last_loss, job.data_position());
   }
   report.end_profile();
   checkpoints.finish(report);

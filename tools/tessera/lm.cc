@@ -159,6 +159,9 @@ class LmJob final : public Job<lm::LM, Array> {
     return corpus_->train.batch(step * flags_.batch, flags_.batch);
   }
   Array blank_batch() const override { return zeros({flags_.batch, flags_.model.seq}, DType::i32); }
+  StepWork work() const override {
+    return {.count = flags_.batch * flags_.model.seq, .unit = "tokens"};
+  }
   nlohmann::json config() const override {
     const lm::Config& m = flags_.model;
     return {{"vocab", m.vocab},   {"seq", m.seq},   {"d_model", m.d_model}, {"heads", m.heads},

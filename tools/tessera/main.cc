@@ -1,5 +1,6 @@
 // The command line: `tessera train MODEL ...`, `tessera show MODEL ...`,
-// `tessera data ...`, `tessera checkpoint ...`, `tessera reshard ...`, `tessera schedule ...`.
+// `tessera experiments ...`, `tessera plot ...`, `tessera data ...`, `tessera checkpoint ...`,
+// `tessera devices`, `tessera reshard ...`, `tessera schedule ...`.
 
 #include <CLI/CLI.hpp>
 
@@ -22,6 +23,9 @@ int run(int argc, char** argv) {
   tessera::cli::add_vit(*train, *show);
   tessera::cli::add_data(app);
   tessera::cli::add_checkpoint(app);
+  tessera::cli::add_devices(app);
+  tessera::cli::add_experiments(app);
+  tessera::cli::add_plot(app);
   tessera::cli::add_reshard(app);
   tessera::cli::add_schedule(app);
   try {

@@ -54,6 +54,7 @@ class MlpJob final : public Job<AnyMlp, Array> {
     return ones({flags_.batch, flags_.model.depth});
   }
   Array blank_batch() const override { return batch(0); }
+  StepWork work() const override { return {.count = flags_.batch, .unit = "rows"}; }
   nlohmann::json config() const override {
     return {{"depth", flags_.model.depth},
             {"layers", flags_.model.layers},

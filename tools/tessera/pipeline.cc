@@ -113,6 +113,9 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
   }
   Batch batch(std::int64_t /*step*/) const override { return data_; }
   Batch blank_batch() const override { return {zeros(shape()), zeros(shape())}; }
+  StepWork work() const override {
+    return {.count = flags_.batch * flags_.model.seq, .unit = "positions"};
+  }
   nlohmann::json config() const override {
     const pipeline::Config& m = flags_.model;
     return {{"seq", m.seq},       {"d_model", m.d_model},           {"heads", m.heads},

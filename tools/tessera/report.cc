@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <numeric>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -61,20 +62,16 @@ std::string table(const std::vector<Row>& rows) {
   return text;
 }
 
-Report::Report(const TrainFlags& flags)
-    : flags_(flags),
-      is_first_(process_index() == 0),
-      has_bar_(is_first_ && flags.progress == "auto" && isatty(STDERR_FILENO) != 0) {
+Report::Report(const TrainFlags& flags, StepWork work)
+    : flags_(flags), work_(std::move(work)), is_first_(process_index() == 0) {
   // A run of hours should not fail at its end for a path that was wrong at its start.
   if (is_first_ && !flags.json.empty() && flags.json != "-")
     check_written(std::ofstream(flags.json, std::ios::app), "--json", flags.json);
+  if (is_first_ && !flags.tensorboard.empty()) scalars_.emplace(flags.tensorboard);
+  if (is_first_ && flags.progress == "auto" && isatty(STDERR_FILENO) != 0)
+    progress_.emplace(flags.steps, work_);
 }
 
-Report::~Report() { clear(); }
-
-namespace {
-
-/// `24.5 KiB`
 std::string size_text(std::int64_t bytes) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB"};
   auto size = static_cast<double>(bytes);
@@ -84,8 +81,6 @@ std::string size_text(std::int64_t bytes) {
   std::snprintf(text, sizeof(text), unit == 0 ? "%.0f %s" : "%.1f %s", size, kUnits[unit]);
   return text;
 }
-
-}  // namespace
 
 namespace {
 
@@ -183,17 +178,29 @@ void Report::end_profile() {
   line("trace in " + trace_ + "; tensorboard --logdir " + flags_.profile);
 }
 
+void Report::begin_data() { start_ = std::chrono::steady_clock::now(); }
+
+namespace {
+
+/// Since `start`, which becomes now.
+double take_ms(std::chrono::steady_clock::time_point& start) {
+  const auto now = std::chrono::steady_clock::now();
+  const std::chrono::duration<double, std::milli> passed = now - start;
+  start = now;
+  return passed.count();
+}
+
+}  // namespace
+
 void Report::begin_step(std::int64_t step) {
   step_.emplace(step);
-  start_ = std::chrono::steady_clock::now();
+  data_ms_.push_back(take_ms(start_));
   reset_peak_buffer_bytes();
 }
 
 void Report::end_step(std::int64_t step, float loss) {
-  const std::chrono::duration<double, std::milli> elapsed =
-      std::chrono::steady_clock::now() - start_;
   step_.reset();
-  step_ms_.push_back(elapsed.count());
+  step_ms_.push_back(take_ms(start_));
   losses_.push_back(loss);
   peak_bytes_ = std::max(peak_bytes_, peak_buffer_bytes());
   if (step % flags_.log_every == 0 || step == flags_.steps - 1) {
@@ -202,32 +209,28 @@ void Report::end_step(std::int64_t step, float loss) {
                   static_cast<double>(loss));
     line(text);
   }
-  if (has_bar_) draw(step, loss);
+  if (progress_) progress_->draw(step + 1, loss, data_ms_.back() + step_ms_.back());
+  write_scalars(step, loss);
+}
+
+void Report::write_scalars(std::int64_t step, float loss) {
+  const double ms = data_ms_.back() + step_ms_.back();
+  scalar("train/loss", static_cast<double>(loss), step);
+  scalar("train/learning_rate", flags_.learning_rate, step);
+  scalar("train/step_ms", step_ms_.back(), step);
+  scalar("train/data_ms", data_ms_.back(), step);
+  scalar("train/" + work_.unit + "_per_s", static_cast<double>(work_.count) * 1e3 / ms, step);
+}
+
+void Report::scalar(const std::string& tag, double value, std::int64_t step) {
+  if (scalars_) scalars_->scalar(tag, value, step);
 }
 
 void Report::line(const std::string& text) {
   if (!is_first_) return;
-  clear();
+  if (progress_) progress_->clear();
   std::printf("%s\n", text.c_str());
   std::fflush(stdout);
-}
-
-void Report::clear() {
-  if (!has_bar_) return;
-  std::fputs("\r\033[K", stderr);
-  std::fflush(stderr);
-}
-
-void Report::draw(std::int64_t step, float loss) {
-  constexpr std::int64_t kWidth = 30;
-  const std::int64_t filled = (step + 1) * kWidth / flags_.steps;
-  std::string bar(static_cast<std::size_t>(filled), '=');
-  bar.resize(static_cast<std::size_t>(kWidth), ' ');
-  const double left_s = step_ms_.back() * static_cast<double>(flags_.steps - step - 1) / 1000.0;
-  std::fprintf(stderr, "\r\033[K[%s] %lld/%lld  loss %.4f  %.0f ms/step  %.0f s left", bar.c_str(),
-               static_cast<long long>(step + 1), static_cast<long long>(flags_.steps),
-               static_cast<double>(loss), step_ms_.back(), left_s);
-  std::fflush(stderr);
 }
 
 namespace {
@@ -252,6 +255,23 @@ json devices_of(const CompiledProgram& step, std::int64_t peak_bytes) {
 
 double rounded(double value, double scale) { return std::round(value * scale) / scale; }
 
+/// In order of length, without the first two, which warm up caches and memory.
+std::vector<double> sorted_times(const std::vector<double>& times) {
+  const std::ptrdiff_t first = std::min<std::ptrdiff_t>(2, std::ssize(times) - 1);
+  std::vector<double> timed(times.begin() + first, times.end());
+  std::sort(timed.begin(), timed.end());
+  return timed;
+}
+
+double median_of(const std::vector<double>& sorted) {
+  const std::size_t half = sorted.size() / 2;
+  return sorted.size() % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+}
+
+double sum_of(const std::vector<double>& times) {
+  return std::accumulate(times.begin(), times.end(), 0.0);
+}
+
 }  // namespace
 
 void Report::write_json(const std::string& name, const CompiledProgram& step, json extra) {
@@ -262,15 +282,12 @@ void Report::write_json(const std::string& name, const CompiledProgram& step, js
   report["config"].update(extra["config"]);
   extra.erase("config");
   report.update(extra);
-  // The first two steps warm up caches and memory.
-  std::vector<double> timed(
-      step_ms_.begin() + std::min<std::ptrdiff_t>(2, std::ssize(step_ms_) - 1), step_ms_.end());
-  std::sort(timed.begin(), timed.end());
-  const std::size_t half = timed.size() / 2;
-  const double median = timed.size() % 2 == 1 ? timed[half] : (timed[half - 1] + timed[half]) / 2;
+  const std::vector<double> timed = sorted_times(step_ms_);
   report["compile_s"] = rounded(step.compile_seconds(), 1e4);
   report["step_ms_min"] = rounded(timed.front(), 100);
-  report["step_ms_median"] = rounded(median, 100);
+  report["step_ms_median"] = rounded(median_of(timed), 100);
+  report["data_ms_median"] = rounded(median_of(sorted_times(data_ms_)), 1000);
+  report["train_s"] = rounded((sum_of(step_ms_) + sum_of(data_ms_)) * 1e-3, 1000);
   report["losses"] = json::array();
   report["loss_bits"] = json::array();
   for (float loss : losses_) {
@@ -289,8 +306,9 @@ void Report::write_json(const std::string& name, const CompiledProgram& step, js
   report["peak_rss_mib"] = usage.ru_maxrss / 1024;
   report["device_peak_mib"] =
       rounded(static_cast<double>(step.device_peak_bytes()) / (1024.0 * 1024.0), 100);
+  report["peak_buffer_mib"] = rounded(static_cast<double>(peak_bytes_) / (1024.0 * 1024.0), 100);
   if (flags_.isolated) report["devices"] = devices;
-  clear();
+  if (progress_) progress_->clear();
   cli::write_json(flags_.json, report);
 }
 

@@ -1,4 +1,5 @@
-// What a run prints: loss lines, a progress bar on a terminal, and one JSON object at the end.
+// What a run prints and writes: loss lines, a progress bar on a terminal, curves for TensorBoard,
+// and one JSON object at the end.
 #pragma once
 
 #include <chrono>
@@ -7,15 +8,20 @@
 #include <string>
 #include <vector>
 
+#include <tessera/checkpoint.h>
 #include <tessera/jit.h>
 #include <tessera/profile.h>
 
 #include "flags.h"
+#include "progress.h"
 
 namespace tessera::cli {
 
 /// Writes to a file, or in one line to standard output for `-`; throws RuntimeFault.
 void write_json(const std::string& path, const nlohmann::json& object);
+
+/// `24.5 KiB`
+std::string size_text(std::int64_t bytes);
 
 /// `text`, filled up to `width`, and a gap.
 std::string cell(const std::string& text, std::size_t width);
@@ -25,14 +31,14 @@ std::string table(const std::vector<Row>& rows);
 
 class Report {
  public:
-  explicit Report(const TrainFlags& flags);
-  ~Report();
+  Report(const TrainFlags& flags, StepWork work);
   Report(const Report&) = delete;
   Report& operator=(const Report&) = delete;
 
   /// What one device will hold in a step, before the first one.
   void planned(const MemoryPlan& memory);
-  /// Times one step: call before it, and after it with its loss.
+  /// Times one step: call before its data is there, before it, and after it with its loss.
+  void begin_data();
   void begin_step(std::int64_t step);
   void end_step(std::int64_t step, float loss);
   /// Times the regions of the steps, but for the first two after `first`, where --profile asks, and
@@ -41,19 +47,23 @@ class Report {
   void end_profile();
   /// A line of its own on standard output.
   void line(const std::string& text);
+  /// A point of a curve, where --tensorboard asks.
+  void scalar(const std::string& tag, double value, std::int64_t step);
 
   /// Writes the JSON object where --json asks; `extra` holds what the model adds.
   void write_json(const std::string& name, const CompiledProgram& step, nlohmann::json extra);
 
  private:
   void end_trace();
-  void draw(std::int64_t step, float loss);
-  void clear();
+  void write_scalars(std::int64_t step, float loss);
 
   const TrainFlags& flags_;
+  StepWork work_;
   bool is_first_;  // of the processes: the others write nothing
-  bool has_bar_;
+  std::optional<Progress> progress_;
+  std::optional<SummaryWriter> scalars_;
   std::chrono::steady_clock::time_point start_;
+  std::vector<double> data_ms_;  // that each step waited for its data
   std::vector<double> step_ms_;
   std::vector<float> losses_;
   std::int64_t peak_bytes_ = 0;    // held in a step

@@ -9,6 +9,7 @@
 #include <tessera/error.h>
 
 #include "flags.h"
+#include "pictures/tiles.h"
 #include "report.h"
 
 namespace tessera::cli {
@@ -51,6 +52,12 @@ Shown sharding_of(const LoweredProgram& step) {
   shown.text = sharding_table(step.arguments());
   add("results", step.results());
   return shown;
+}
+
+Shown tiles_of(const ShowFlags& flags, const LoweredProgram& step) {
+  const std::vector<TiledLeaf> leaves = tiled_leaves(step.arguments(), flags.leaves);
+  if (!flags.picture.empty()) draw_tiles(leaves, "--picture", flags.picture);
+  return {.text = tiles_text(leaves), .object = tiles_json(leaves)};
 }
 
 Shown collectives_of(const LoweredProgram& step) {
@@ -104,9 +111,15 @@ Shown tasks_of(const LoweredProgram& step) {
 
 void add_show_flags(CLI::App& command, ShowFlags& flags) {
   add_choice(
-      command, flags.what, "--what", {"sharding", "ir", "collectives", "memory", "tasks"},
-      "where leaves live, the program, what moves, the bytes of a device, or what the groups "
-      "of a pipeline do");
+      command, flags.what, "--what", {"sharding", "tiles", "ir", "collectives", "memory", "tasks"},
+      "where leaves live, as a table or as pictures, the program, what moves, the bytes of a "
+      "device, or what the groups of a pipeline do");
+  command
+      .add_option(
+          "--leaf", flags.leaves,
+          "a leaf of --what tiles: its path, or the end of it; may be repeated; default: all")
+      ->allow_extra_args(false);
+  command.add_option("--picture", flags.picture, "draw --what tiles into this file, .png or .svg");
   add_choice(command, flags.stage, "--stage", {"traced", "partitioned"},
              "the program of --what ir: as traced, or split over the mesh");
 }
@@ -119,7 +132,15 @@ void show(const ShowFlags& flags, const JsonFile& file, const LoweredProgram& st
                      .wanted = "--engine host",
                      .cure = "leave out --engine"});
   }
+  if (flags.what != "tiles" && (!flags.leaves.empty() || !flags.picture.empty())) {
+    throw UserError({.what = "--what: the flag belongs to --what tiles",
+                     .found = std::string(flags.leaves.empty() ? "--picture" : "--leaf") +
+                              " with --what " + flags.what,
+                     .wanted = "--what tiles",
+                     .cure = "add --what tiles"});
+  }
   Shown shown;
+  if (flags.what == "tiles") shown = tiles_of(flags, step);
   if (flags.what == "ir") shown = ir_of(flags, step);
   if (flags.what == "sharding") shown = sharding_of(step);
   if (flags.what == "collectives") shown = collectives_of(step);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include <tessera/jit.h>
 
@@ -13,9 +14,11 @@ namespace tessera::cli {
 struct ShowFlags {
   std::string what = "sharding";
   std::string stage = "partitioned";
+  std::vector<std::string> leaves;  // of `tiles`; all
+  std::string picture;              // of `tiles`
 };
 
-/// Adds --what and --stage; `flags` must outlive the command.
+/// Adds --what and the flags of its words; `flags` must outlive the command.
 void add_show_flags(CLI::App& command, ShowFlags& flags);
 struct JsonFile {
   std::string path;       // empty: none; -: standard output, in place of the text

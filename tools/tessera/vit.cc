@@ -1,5 +1,6 @@
 // `tessera train vit`: the vision transformer of examples/vit, on CIFAR-10 or on random images.
 
+#include <array>
 #include <cstdio>
 #include <optional>
 
@@ -148,6 +149,8 @@ class VitJob final : public Job<vit::VisionTransformer, Batch> {
     const Evaluation found = evaluate(params, *validation_, flags_.batch, mesh_);
     report.line(text_of("epoch " + std::to_string((step + 1) / steps_per_epoch_), found) +
                 " of validation");
+    report.scalar("validation/loss", found.loss, step);
+    report.scalar("validation/accuracy", found.accuracy, step);
     epochs_.push_back({{"validation_loss", found.loss}, {"validation_accuracy", found.accuracy}});
   }
   void finish(const vit::VisionTransformer& params, float /*last_loss*/, Report& report,
@@ -158,6 +161,22 @@ class VitJob final : public Job<vit::VisionTransformer, Batch> {
     extra["epochs"] = epochs_;
     extra["test_loss"] = found.loss;
     extra["test_accuracy"] = found.accuracy;
+    extra["steps_per_epoch"] = steps_per_epoch_;
+  }
+  StepWork work() const override { return {.count = flags_.batch, .unit = "images"}; }
+  std::vector<std::int64_t> data_position() const override {
+    if (!train_) return {};
+    const std::array<std::int64_t, 7> integers = train_->position().integers();
+    return {integers.begin(), integers.end()};
+  }
+  void seek_data(std::int64_t step, const std::vector<std::int64_t>& position) override {
+    if (!train_ || position.empty()) return;
+    try {
+      train_->seek(data::Position::from_integers(position));
+    } catch (const UserError& error) {
+      throw told_of("--data", error);
+    }
+    given_ = step;
   }
   Batch blank_batch() const override {
     return {zeros(image_shape()), zeros({flags_.batch}, DType::i32)};
@@ -208,6 +227,13 @@ void add_flags(CLI::App& command, Flags& flags) {
 }
 
 }  // namespace
+
+std::shared_ptr<void> add_vit_flags(CLI::App& command) {
+  auto flags = std::make_shared<Flags>();
+  add_train_flags(command, *flags);
+  add_flags(command, *flags);
+  return flags;
+}
 
 void add_vit(CLI::App& train, CLI::App& show) { add_job<VitJob>(train, show, info(), add_flags); }
 

@@ -25,6 +25,20 @@ bool ends_with(const std::string& path, const std::string& end) {
 
 }  // namespace
 
+Color color_of(std::size_t number) {
+  // After M. Okabe and K. Ito; black is left for text.
+  static constexpr Color kColors[] = {{0.00, 0.45, 0.70}, {0.90, 0.62, 0.00}, {0.00, 0.62, 0.45},
+                                      {0.80, 0.47, 0.65}, {0.34, 0.71, 0.91}, {0.84, 0.37, 0.00},
+                                      {0.94, 0.89, 0.26}, {0.60, 0.60, 0.60}};
+  return kColors[number % 8];
+}
+
+Color lighter(Color color) {
+  constexpr double kWhite = 0.55;
+  const auto mixed = [](double part) { return part + (1 - part) * kWhite; };
+  return {.red = mixed(color.red), .green = mixed(color.green), .blue = mixed(color.blue)};
+}
+
 Picture::Picture(const std::string& flag, const std::string& path, double width, double height) {
   const bool is_svg = ends_with(path, ".svg");
   if (!is_svg && !ends_with(path, ".png")) {
@@ -54,15 +68,60 @@ Picture::~Picture() {
   std::remove(page_->unfinished.c_str());  // of a picture that was given up
 }
 
-void Picture::text(double x, double y, double size, const std::string& line) {
-  cairo_t* pen = page_->pen;
+namespace {
+
+cairo_text_extents_t extents_of(cairo_t* pen, double size, const std::string& line) {
   cairo_select_font_face(pen, "sans-serif", CAIRO_FONT_SLANT_NORMAL, CAIRO_FONT_WEIGHT_NORMAL);
   cairo_set_font_size(pen, size);
   cairo_text_extents_t extents;
   cairo_text_extents(pen, line.c_str(), &extents);
+  return extents;
+}
+
+}  // namespace
+
+double Picture::text_width(double size, const std::string& line) {
+  return extents_of(page_->pen, size, line).width;
+}
+
+void Picture::text(double x, double y, double size, const std::string& line, Align align) {
+  cairo_t* pen = page_->pen;
+  const cairo_text_extents_t extents = extents_of(pen, size, line);
+  const double part = align == Align::left ? 0 : align == Align::middle ? 0.5 : 1;
   cairo_set_source_rgb(pen, 0.1, 0.1, 0.1);
-  cairo_move_to(pen, x - extents.width / 2 - extents.x_bearing, y);
+  cairo_move_to(pen, x - part * extents.width - extents.x_bearing, y);
   cairo_show_text(pen, line.c_str());
+}
+
+void Picture::text_upwards(double x, double y, double size, const std::string& line) {
+  constexpr double kQuarter = -1.5707963267948966;
+  cairo_t* pen = page_->pen;
+  cairo_save(pen);
+  cairo_translate(pen, x, y);
+  cairo_rotate(pen, kQuarter);
+  text(0, 0, size, line);
+  cairo_restore(pen);
+}
+
+void Picture::rectangle(Point corner, double width, double height, Color fill, bool has_edge) {
+  cairo_t* pen = page_->pen;
+  cairo_rectangle(pen, corner.x, corner.y, width, height);
+  cairo_set_source_rgb(pen, fill.red, fill.green, fill.blue);
+  cairo_fill_preserve(pen);
+  cairo_set_source_rgb(pen, 0.2, 0.2, 0.2);
+  cairo_set_line_width(pen, 1);
+  if (has_edge) cairo_stroke(pen);
+  cairo_new_path(pen);
+}
+
+void Picture::line(const std::vector<Point>& points, double width, Color color) {
+  cairo_t* pen = page_->pen;
+  cairo_new_path(pen);  // a text leaves its end as a point
+  for (const Point& point : points) cairo_line_to(pen, point.x, point.y);
+  cairo_set_source_rgb(pen, color.red, color.green, color.blue);
+  cairo_set_line_width(pen, width);
+  cairo_set_line_join(pen, CAIRO_LINE_JOIN_ROUND);
+  cairo_stroke(pen);
 }
 
 void Picture::image(double x, double y, double width, const std::vector<std::uint8_t>& pixels,

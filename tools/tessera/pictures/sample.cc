@@ -4,9 +4,9 @@
 #include <cstdio>
 #include <memory>
 
-#include "commands.h"
-#include "flags.h"
-#include "picture.h"
+#include "tools/tessera/commands.h"
+#include "tools/tessera/flags.h"
+#include "tools/tessera/pictures/picture.h"
 #include "vit/data.h"
 
 namespace tessera::cli {

@@ -1,0 +1,137 @@
+// Event files: records of TFRecord, each a message tensorflow.Event.
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <protozero/pbf_writer.hpp>
+#include <unistd.h>
+
+#include <tessera/checkpoint.h>
+#include <tessera/error.h>
+
+namespace tessera {
+
+namespace {
+
+using Clock = std::chrono::system_clock;
+
+constexpr std::chrono::seconds kBetweenFlushes(1);
+
+// Fields of Event, of its Summary, and of the values in that.
+constexpr protozero::pbf_tag_type kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5;
+constexpr protozero::pbf_tag_type kValue = 1;
+constexpr protozero::pbf_tag_type kTag = 1, kSimpleValue = 2;
+
+constexpr std::array<std::uint32_t, 256> make_crc_table() {
+  constexpr std::uint32_t kCastagnoli = 0x82F63B78;  // bits in reverse
+  std::array<std::uint32_t, 256> table = {};
+  for (std::uint32_t byte = 0; byte < 256; ++byte) {
+    std::uint32_t rest = byte;
+    for (int bit = 0; bit < 8; ++bit) rest = rest >> 1U ^ ((rest & 1U) != 0 ? kCastagnoli : 0);
+    table[byte] = rest;
+  }
+  return table;
+}
+
+/// CRC-32C, masked as TFRecord does so that a checksum of checksums keeps its strength.
+std::uint32_t masked_crc(const std::string& bytes) {
+  static constexpr std::array<std::uint32_t, 256> kTable = make_crc_table();
+  std::uint32_t crc = 0xFFFFFFFF;
+  for (const char c : bytes) {
+    crc = crc >> 8U ^ kTable[(crc ^ static_cast<unsigned char>(c)) & 0xFFU];
+  }
+  crc = ~crc;
+  return (crc >> 15U | crc << 17U) + 0xA282EAD8;
+}
+
+/// The bytes of a number, the lowest first.
+template <typename T>
+std::string little_endian(T value) {
+  std::string bytes;
+  for (std::size_t i = 0; i < sizeof(T); ++i) {
+    bytes += static_cast<char>(value >> (8 * i) & 0xFFU);
+  }
+  return bytes;
+}
+
+double seconds_of(Clock::time_point time) {
+  return std::chrono::duration<double>(time.time_since_epoch()).count();
+}
+
+/// A name that no other run has: TensorBoard looks for `tfevents` in it.
+std::string new_name() {
+  static std::atomic<int> count = 0;
+  std::array<char, 256> host = {};
+  if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
+  const std::string seconds = std::to_string(static_cast<std::int64_t>(seconds_of(Clock::now())));
+  return "events.out.tfevents." + seconds + "." + host.data() + "." + std::to_string(getpid()) +
+         "." + std::to_string(count++);
+}
+
+}  // namespace
+
+struct SummaryWriter::State {
+  std::string path;
+  std::ofstream file;
+  Clock::time_point flushed = {};
+
+  void check() const {
+    if (file) return;
+    throw RuntimeFault("cannot write " + path + ": " + std::strerror(errno));
+  }
+  void write(const std::string& event) {
+    const std::string length = little_endian(static_cast<std::uint64_t>(event.size()));
+    errno = 0;
+    file << length << little_endian(masked_crc(length)) << event
+         << little_endian(masked_crc(event));
+    check();
+    if (Clock::now() >= flushed + kBetweenFlushes) flush();
+  }
+  void flush() {
+    errno = 0;
+    file.flush();
+    check();
+    flushed = Clock::now();
+  }
+};
+
+SummaryWriter::SummaryWriter(const std::string& folder) : state_(std::make_unique<State>()) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw RuntimeFault("cannot make the folder " + folder + ": " + error.message());
+  state_->path = folder + "/" + new_name();
+  state_->file.open(state_->path, std::ios::binary);
+  state_->check();
+  std::string event;
+  protozero::pbf_writer writer(event);
+  writer.add_double(kWallTime, seconds_of(Clock::now()));
+  writer.add_string(kFileVersion, "brain.Event:2");
+  state_->write(event);
+}
+
+SummaryWriter::SummaryWriter(SummaryWriter&& other) noexcept = default;
+SummaryWriter& SummaryWriter::operator=(SummaryWriter&& other) noexcept = default;
+SummaryWriter::~SummaryWriter() = default;
+
+void SummaryWriter::scalar(const std::string& tag, double value, std::int64_t step) {
+  std::string event;
+  protozero::pbf_writer writer(event);
+  writer.add_double(kWallTime, seconds_of(Clock::now()));
+  writer.add_int64(kStep, step);
+  {
+    protozero::pbf_writer summary(writer, kSummary);
+    protozero::pbf_writer one(summary, kValue);
+    one.add_string(kTag, tag);
+    one.add_float(kSimpleValue, static_cast<float>(value));
+  }
+  state_->write(event);
+}
+
+void SummaryWriter::flush() { state_->flush(); }
+
+const std::string& SummaryWriter::path() const { return state_->path; }
+
+}  // namespace tessera

@@ -1,0 +1,255 @@
+// `tessera experiments vit`: the vision transformer on several meshes and batch sizes. Each run is
+// a process of its own, so that what is measured of one owes nothing to the others.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include <tessera/error.h>
+
+#include "tools/tessera/commands.h"
+#include "tools/tessera/experiments/child.h"
+#include "tools/tessera/experiments/results.h"
+#include "tools/tessera/flags.h"
+#include "tools/tessera/machine/machine.h"
+#include "tools/tessera/report.h"
+
+namespace tessera::cli {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr std::int64_t kImages = 45'000;  // of an epoch without --data: those of CIFAR-10
+// What a process holds besides its step: itself, and three batches in f32. Of files two are made
+// ahead; random ones are drawn in f64.
+constexpr std::int64_t kProgramBytes = std::int64_t{32} << 20;
+constexpr std::int64_t kImageBytes = 32 * 32 * 3 * std::int64_t{sizeof(float)};
+
+struct Flags {
+  std::string out;
+  std::vector<std::string> meshes = {"batch=4,model=2", "batch=8,model=1", "none"};
+  std::vector<std::int64_t> batches = {128, 1024, 4096};
+  std::int64_t memory_limit = 0;   // GiB; 0: what is free
+  std::int64_t device_memory = 0;  // GiB; 0: not limited
+  // What all runs are started with.
+  std::vector<std::string> words;
+  std::string data;
+  bool has_steps = false;
+};
+
+/// Flags of training that experiments set themselves, or that have no use there.
+constexpr const char* kNotTaken[] = {"--mesh",   "--batch",       "--epochs",    "--json",
+                                     "--dump",   "--profile",     "--every",     "--keep",
+                                     "--resume", "--timeout",     "--isolated",  "--progress",
+                                     "--engine", "--tensorboard", "--checkpoint"};
+
+/// Those that were given of `options`, as words again.
+std::vector<std::string> words_of(const std::vector<const CLI::Option*>& options) {
+  std::vector<std::string> words;
+  for (const CLI::Option* option : options) {
+    if (option->count() == 0) continue;
+    words.push_back(option->get_name());
+    if (option->get_items_expected_max() == 0) continue;
+    for (const std::string& value : option->results()) words.push_back(value);
+  }
+  return words;
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
+  return text.empty() ? "no flags" : text;
+}
+
+/// The bytes of the files of a folder, which are read whole.
+std::int64_t bytes_of_files(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::int64_t bytes = 0;
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error)) {
+    std::error_code ignored;  // of a file that is gone
+    if (at->is_regular_file(ignored)) bytes += static_cast<std::int64_t>(at->file_size(ignored));
+  }
+  return bytes;
+}
+
+class Experiments {
+ public:
+  Experiments(Flags flags, std::string model)
+      : flags_(std::move(flags)),
+        model_(std::move(model)),
+        results_(flags_.out, joined(flags_.words)) {
+    for (const std::int64_t batch : flags_.batches) {
+      for (const std::string& mesh : flags_.meshes)
+        order_.push_back({.mesh = mesh, .batch = batch});
+    }
+  }
+
+  void run() {
+    for (std::size_t i = 0; i < order_.size(); ++i) {
+      tell("run " + std::to_string(i + 1) + " of " + std::to_string(order_.size()) + "  mesh " +
+           order_[i].mesh + ", batch " + std::to_string(order_[i].batch));
+      if (results_.find(order_[i]) != nullptr) {
+        tell("  done before");
+        continue;
+      }
+      results_.add(result_of(order_[i]));
+    }
+    tell("\n" + results_.table(order_) + "\n" + results_.path());
+    for (const std::string& path : results_.draw(order_, "tessera train " + model_)) tell(path);
+  }
+
+ private:
+  static void tell(const std::string& text) {
+    std::printf("%s\n", text.c_str());
+    std::fflush(stdout);
+  }
+
+  std::string file_of(const Experiment& experiment, const std::string& end) const {
+    return flags_.out + "/runs/" + name_of(experiment) + end;
+  }
+  std::vector<std::string> command(const char* verb, const Experiment& experiment) const {
+    std::vector<std::string> words = {
+        verb, model_, "--mesh", experiment.mesh, "--batch", std::to_string(experiment.batch)};
+    words.insert(words.end(), flags_.words.begin(), flags_.words.end());
+    return words;
+  }
+  /// The JSON object that a command wrote.
+  static json object_of(const std::string& path) {
+    std::ifstream file(path);
+    return json::parse(file, nullptr, false);
+  }
+
+  Result result_of(const Experiment& experiment) const {
+    Result result = planned(experiment);
+    tell("  plan  " + size_text(result.planned_device_bytes) + " on each device, at most " +
+         size_text(result.planned_bytes) + " on this machine");
+    if (result.outcome != Outcome::too_large) train(experiment, result);
+    if (result.outcome != Outcome::done) {
+      tell("  " + result.why);
+      return result;
+    }
+    char text[128];
+    std::snprintf(text, sizeof(text), "  epoch %.1f s, %.1f images/s, ", result.epoch_s,
+                  result.images_per_s);
+    tell(text + size_text(result.peak_rss_bytes) + " in the process");
+    return result;
+  }
+
+  /// Compiles a step without running it.
+  Result planned(const Experiment& experiment) const {
+    const std::string path = file_of(experiment, ".plan.json");
+    std::vector<std::string> words = command("show", experiment);
+    words.insert(words.end(), {"--what", "memory", "--json", path});
+    const int code = run_again(words, file_of(experiment, ".plan.txt"));
+    if (code != 0) throw CLI::RuntimeError(code);  // it has told what is wrong
+    Result result;
+    result.experiment = experiment;
+    result.planned_device_bytes = object_of(path).at("memory").at("peak");
+    result.planned_bytes = result.planned_device_bytes * mesh_of(experiment.mesh).num_devices() +
+                           3 * experiment.batch * kImageBytes + bytes_of_files(flags_.data) +
+                           kProgramBytes;
+    check_size(result);
+    return result;
+  }
+
+  void check_size(Result& result) const {
+    const std::int64_t limit =
+        flags_.memory_limit > 0 ? flags_.memory_limit << 30 : this_machine().free_memory;
+    if (flags_.device_memory > 0 && result.planned_device_bytes > flags_.device_memory << 30) {
+      result.outcome = Outcome::too_large;
+      result.why = "does not fit: a device has " + size_text(flags_.device_memory << 30);
+    } else if (result.planned_bytes > limit) {
+      result.outcome = Outcome::too_large;
+      result.why = "does not fit: " + size_text(limit) +
+                   (flags_.memory_limit > 0 ? " are allowed" : " are free");
+    }
+  }
+
+  void train(const Experiment& experiment, Result& result) const {
+    const std::string path = file_of(experiment, ".json");
+    std::vector<std::string> words = command("train", experiment);
+    words.insert(words.end(), {"--json", path});
+    if (!flags_.has_steps && !flags_.data.empty()) words.insert(words.end(), {"--epochs", "1"});
+    if (!flags_.has_steps && flags_.data.empty())
+      words.insert(words.end(), {"--steps", std::to_string(generated_epoch(experiment))});
+    const int code = run_again(words, file_of(experiment, ".txt"));
+    if (code == 0) {
+      read_report(object_of(path), result);
+      return;
+    }
+    result.outcome = Outcome::failed;
+    result.why = code > 128 ? "failed: ended by signal " + std::to_string(code - 128)
+                            : "failed: exit code " + std::to_string(code);
+  }
+
+  static std::int64_t generated_epoch(const Experiment& experiment) {
+    return std::max<std::int64_t>(kImages / experiment.batch, 1);
+  }
+
+  static void read_report(const json& report, Result& result) {
+    result.outcome = Outcome::done;
+    result.steps = std::ssize(report.at("losses"));
+    result.steps_per_epoch = report.value("steps_per_epoch", generated_epoch(result.experiment));
+    const double step_s =
+        (report.at("step_ms_median").get<double>() + report.at("data_ms_median").get<double>()) *
+        1e-3;
+    const double train_s = report.at("train_s");
+    const bool is_whole = result.steps == result.steps_per_epoch;
+    result.epoch_s = is_whole ? train_s : step_s * static_cast<double>(result.steps_per_epoch);
+    result.images_per_s =
+        static_cast<double>(result.experiment.batch * result.steps_per_epoch) / result.epoch_s;
+    result.peak_buffer_bytes =
+        std::llround(report.at("peak_buffer_mib").get<double>() * 1024.0 * 1024.0);
+    result.peak_rss_bytes = report.at("peak_rss_mib").get<std::int64_t>() << 20;
+  }
+
+  Flags flags_;
+  std::string model_;
+  Results results_;
+  std::vector<Experiment> order_;
+};
+
+/// The flags of experiments; `train_flags` are those of training that are passed on.
+void run_experiments(Flags flags, const std::vector<const CLI::Option*>& train_flags) {
+  for (const CLI::Option* option : train_flags) {
+    if (option->get_name() == "--steps") flags.has_steps = option->count() > 0;
+    if (option->get_name() == "--data" && option->count() > 0) flags.data = option->results()[0];
+  }
+  flags.words = words_of(train_flags);
+  for (const std::string& mesh : flags.meshes) mesh_of(mesh);
+  Experiments(std::move(flags), "vit").run();
+}
+
+}  // namespace
+
+void add_experiments(CLI::App& app) {
+  CLI::App* experiments =
+      app.add_subcommand("experiments", "train on several meshes and batch sizes, and compare");
+  experiments->require_subcommand(1);
+  CLI::App* vit = experiments->add_subcommand(
+      "vit", "epoch run time and peak memory of tessera train vit; takes its flags as well");
+  const std::shared_ptr<void> train_flags = add_vit_flags(*vit);
+  for (const char* name : kNotTaken) vit->remove_option(vit->get_option(name));
+  std::vector<const CLI::Option*> taken;
+  for (const CLI::Option* option : vit->get_options()) {
+    if (option->get_name() != "--help") taken.push_back(option);
+  }
+  auto flags = std::make_shared<Flags>();
+  vit->add_option("--out", flags->out, "the folder for results.json and the charts")->required();
+  vit->add_option("--meshes", flags->meshes, "meshes, separated by spaces")->capture_default_str();
+  add_whole_numbers(*vit, flags->batches,
+                    {.name = "--batches", .text = "images per step, separated by commas"});
+  add_whole_number(*vit, flags->memory_limit,
+                   {.name = "--memory-limit",
+                    .text = "GiB of this machine that a run may take; default: what is free"});
+  add_whole_number(*vit, flags->device_memory,
+                   {.name = "--device-memory", .text = "GiB of a device; default: not limited"});
+  vit->callback([flags, train_flags, taken] { run_experiments(*flags, taken); });
+}
+
+}  // namespace tessera::cli

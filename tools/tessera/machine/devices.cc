@@ -1,0 +1,92 @@
+// `tessera devices`: what this machine computes with, and the devices of a mesh on it.
+
+#include <cstdio>
+#include <memory>
+
+#include <tessera/engine.h>
+
+#include "tools/tessera/commands.h"
+#include "tools/tessera/flags.h"
+#include "tools/tessera/machine/machine.h"
+#include "tools/tessera/report.h"
+
+namespace tessera::cli {
+
+namespace {
+
+using nlohmann::json;
+
+/// `batch 1, model 0` for each device, in the order of the mesh.
+std::vector<std::string> coordinates_of(const Mesh& mesh) {
+  std::vector<std::string> texts;
+  for (std::int64_t position = 0; position < mesh.num_devices(); ++position) {
+    std::string text;
+    std::int64_t below = mesh.num_devices();
+    for (const MeshAxis& axis : mesh.axes()) {
+      below /= axis.size;
+      text += (text.empty() ? "" : ", ") + axis.name + " " +
+              std::to_string(position / below % axis.size);
+    }
+    texts.push_back(text);
+  }
+  return texts;
+}
+
+std::string devices_text(const Mesh& mesh) {
+  if (mesh.axes().empty()) return "CPU 0, or as many virtual ones as a mesh asks for\n";
+  const std::vector<std::int64_t> ids = mesh.device_ids();
+  const std::vector<std::string> coordinates = coordinates_of(mesh);
+  std::vector<Row> rows;
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    rows.push_back({i == 0 ? "devices" : "", "CPU " + std::to_string(ids[i]), coordinates[i]});
+  return table(rows);
+}
+
+void show_devices(const TrainFlags& flags) {
+  const Mesh mesh = mesh_of(flags.mesh);
+  apply(flags);
+  const Machine machine = this_machine();
+  const json object = {{"processor", machine.processor},
+                       {"cores", machine.cores},
+                       {"threads", num_threads()},
+                       {"vector_unit", instruction_set()},
+                       {"dot_unit", dot_unit()},
+                       {"memory_bytes", machine.memory},
+                       {"free_memory_bytes", machine.free_memory},
+                       {"mesh", to_string(mesh)},
+                       {"device_ids", mesh.device_ids()},
+                       {"engines", {"host", "reference"}}};
+  if (flags.json != "-") {
+    const std::string gap = mesh.axes().empty() ? "devices    " : "";
+    std::fputs((table({{"processor", machine.processor},
+                       {"cores", std::to_string(machine.cores)},
+                       {"threads", std::to_string(num_threads())},
+                       {"vector", std::string(instruction_set())},
+                       {"bf16", std::string(dot_unit())},
+                       {"memory", size_text(machine.memory) + ", of which " +
+                                      size_text(machine.free_memory) + " are free"},
+                       {"engines", "host, reference"}}) +
+                gap + devices_text(mesh))
+                   .c_str(),
+               stdout);
+  }
+  if (!flags.json.empty()) write_json(flags.json, object);
+}
+
+}  // namespace
+
+void add_devices(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("devices", "show this machine and the virtual devices of a mesh");
+  auto flags = std::make_shared<TrainFlags>();
+  flags->mesh = "none";
+  command->add_option("--mesh", flags->mesh, "mesh axes in order, data=4,model=2; or none")
+      ->capture_default_str();
+  add_whole_number(
+      *command, flags->threads,
+      {.name = "--threads", .text = "worker threads; default: one per core", .most = 1024});
+  command->add_option("--json", flags->json, "write it as a JSON object; - is standard output");
+  command->callback([flags] { show_devices(*flags); });
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,105 @@
+// `tessera plot`: curves of the JSON objects that runs wrote.
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include <tessera/error.h>
+
+#include "tools/tessera/commands.h"
+#include "tools/tessera/flags.h"
+#include "tools/tessera/pictures/chart.h"
+
+namespace tessera::cli {
+
+namespace {
+
+using nlohmann::json;
+
+struct Flags {
+  std::vector<std::string> files;
+  std::vector<std::string> labels;
+  std::string what = "loss";
+  std::string out;
+};
+
+json report_of(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) {
+    throw UserError({.what = "plot: the file cannot be read",
+                     .found = path,
+                     .wanted = "the report of a run, as tessera train MODEL --json FILE writes it",
+                     .cure = "check the path"});
+  }
+  json report = json::parse(file, nullptr, false);
+  if (report.is_object() && report.contains("losses") && report["losses"].is_array()) return report;
+  throw UserError(
+      {.what = "plot: the file is not the report of a run",
+       .found = path,
+       .wanted = "a JSON object with losses, as tessera train MODEL --json FILE writes it",
+       .cure = "give the file of --json"});
+}
+
+/// The numbers of an array; what is no number, as a loss that was not finite, is left out.
+Series numbers_of(const json& list, const char* member, double first, double scale) {
+  Series series;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const json& item = member[0] == '\0' ? list[i] : list[i].value(member, json());
+    if (!item.is_number()) continue;
+    series.x.push_back(first + static_cast<double>(i));
+    series.y.push_back(scale * item.get<double>());
+  }
+  return series;
+}
+
+Series series_of(const Flags& flags, const std::string& path) {
+  const json report = report_of(path);
+  if (flags.what == "loss") return numbers_of(report["losses"], "", 0, 1);
+  const bool is_accuracy = flags.what == "accuracy";
+  Series series =
+      numbers_of(report.value("epochs", json::array()),
+                 is_accuracy ? "validation_accuracy" : "validation_loss", 1, is_accuracy ? 100 : 1);
+  if (!series.y.empty()) return series;
+  throw UserError({.what = "plot: the run did not validate",
+                   .found = path + " without epochs",
+                   .wanted = "a run of one epoch at least",
+                   .cure = "train with --data FOLDER --epochs N, or plot --what loss"});
+}
+
+void plot(const Flags& flags) {
+  const bool is_loss = flags.what == "loss";
+  CurveChart chart;
+  chart.text = {.title = is_loss ? "training loss"
+                                 : "validation " +
+                                       std::string(flags.what == "accuracy" ? "accuracy" : "loss"),
+                .x_label = is_loss ? "step" : "epoch",
+                .y_label = flags.what == "accuracy" ? "% of images" : "nats"};
+  for (std::size_t i = 0; i < flags.files.size(); ++i) {
+    chart.series.push_back(series_of(flags, flags.files[i]));
+    chart.series.back().name = i < flags.labels.size()
+                                   ? flags.labels[i]
+                                   : std::filesystem::path(flags.files[i]).stem().string();
+  }
+  draw(chart, "--out", flags.out);
+  std::printf("written to %s\n", flags.out.c_str());
+}
+
+}  // namespace
+
+void add_plot(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("plot", "draw the curves of runs from their --json files");
+  auto flags = std::make_shared<Flags>();
+  command->add_option("files", flags->files, "reports of runs")->required();
+  add_choice(*command, flags->what, "--what", {"loss", "accuracy", "validation-loss"},
+             "of each step, or of the validation after each epoch");
+  command
+      ->add_option("--label", flags->labels,
+                   "the name of a curve; once for each file, in their order; default: file names")
+      ->allow_extra_args(false);
+  command->add_option("--out", flags->out, "the picture, .png or .svg")->required();
+  command->callback([flags] { plot(*flags); });
+}
+
+}  // namespace tessera::cli
