@@ -103,6 +103,7 @@ ir::Function pipelined(Program& program, partition::PartitionOptions options) {
   how.output_alias = program.output_alias;
   pipeline::Pipeline made = pipeline::pipeline(partition::partition(program.traced, options), how);
   program.groups = std::move(made.groups);
+  program.stage_costs = std::move(made.costs);
   std::vector<ir::Pass> passes = partition::passes(options);
   std::erase_if(passes, [&](const ir::Pass& pass) { return pass.name != kJoin; });
   return ir::run_passes(passes, std::move(made.function), late);

@@ -48,7 +48,8 @@ struct Program {
   // What was made of it, each once.
   std::once_flag partition_once, compile_once;
   ir::Function partitioned;
-  pipeline::GroupsOfPorts groups;  // of a pipeline
+  pipeline::GroupsOfPorts groups;              // of a pipeline
+  ScheduleCosts stage_costs = {.stages = {}};  // likewise, estimated
   std::vector<const Placement*> outputs;
   std::shared_ptr<const run::Executable> executable;
   std::atomic<double> seconds = 0.0;

@@ -84,8 +84,9 @@ class Pipeliner {
   }
 
  private:
-  Stages cut(const Function& step) const {
+  Stages cut(const Function& step) {
     Stages stages = cut_stages(step.equations[loop_], options_.num_stages, options_.where);
+    costs_ = estimated_costs(stages);
     split_backward(stages, split_stages(options_));
     find_users(stages);
     return stages;
@@ -325,11 +326,13 @@ class Pipeliner {
       output_groups.push_back(group < 0 ? every_group : std::vector<std::int64_t>{group});
     }
     return {.function = outer_.finish(std::move(outputs)),
-            .groups = {.inputs = outer_.input_groups(), .outputs = std::move(output_groups)}};
+            .groups = {.inputs = outer_.input_groups(), .outputs = std::move(output_groups)},
+            .costs = std::move(costs_)};
   }
 
   const PipelineOptions& options_;
   std::size_t loop_;
+  ScheduleCosts costs_;
   Stages stages_;
   Opened opened_;
   Outer outer_;
