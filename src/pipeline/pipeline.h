@@ -42,7 +42,7 @@ std::string task_text(const ir::Function& program);
 struct CutOptions {
   ScheduleTasks tasks = {};
   std::int64_t num_stages = 1;
-  std::vector<bool> is_trained = {};  // per input: weights
+  std::vector<bool> is_trained = {};  // per input: what depends on it stays where it is written
   std::vector<bool> varies = {};      // per input: another value in each microbatch
   bool is_differentiated = true;      // output 0 is the loss; else there are no backward passes
   double memory_limit = 1e300;        // bytes of a stage

@@ -37,8 +37,24 @@ std::optional<std::int64_t> whole_number(const std::string& text) {
   return number;
 }
 
+/// A process of one device knows of its own group alone, and all must choose alike.
+double most_of_all(double value, double unit) {
+  const auto counted = static_cast<std::int64_t>(std::llround(value / unit));
+  const std::vector<std::int64_t> values = process_allgather(counted);
+  return static_cast<double>(*std::max_element(values.begin(), values.end())) * unit;
+}
+
+std::vector<double> peaks_of(const MemoryPlan& plan) {
+  std::vector<double> peaks;
+  for (const std::int64_t bytes : plan.group_peaks) {
+    peaks.push_back(most_of_all(static_cast<double>(bytes), 1));
+  }
+  return peaks;
+}
+
 double peak_of(const MemoryPlan& plan) {
-  return static_cast<double>(*std::max_element(plan.group_peaks.begin(), plan.group_peaks.end()));
+  const std::vector<double> peaks = peaks_of(plan);
+  return *std::max_element(peaks.begin(), peaks.end());
 }
 
 std::string number_text(const char* format, double number) {
@@ -110,10 +126,15 @@ bool PipelinePlan::set(std::int64_t num_stages) {
 }
 
 void PipelinePlan::choose(const LowerStep& lower) {
-  if (options_.stages.is_cut && options_.stages.count == 0) {
-    choose_number(lower);
-  } else {
-    costs_ = lower().costs();
+  try {
+    if (options_.stages.is_cut && options_.stages.count == 0) {
+      choose_number(lower);
+    } else {
+      costs_ = lower().costs();
+    }
+  } catch (const UserError& error) {
+    if (!options_.stages.is_cut) throw;
+    throw told_of("--stages", error);
   }
   if (is_searched()) search_within(lower);
 }
@@ -147,7 +168,12 @@ void PipelinePlan::choose_number(const LowerStep& lower) {
 
 void PipelinePlan::search(ScheduleCosts measured, const LowerStep& lower) {
   for (std::size_t stage = 0; stage < measured.stages.size(); ++stage) {
-    measured.stages[stage].memory = costs_.stages[stage].memory;
+    constexpr double kNanosecond = 1e-9;
+    StageCosts& costs = measured.stages[stage];
+    for (double* time : {&costs.fwd, &costs.bwd_input, &costs.bwd_weight}) {
+      *time = most_of_all(*time, kNanosecond);
+    }
+    costs.memory = costs_.stages[stage].memory;
   }
   costs_ = std::move(measured);
   search_within(lower);
@@ -157,11 +183,11 @@ void PipelinePlan::search(ScheduleCosts measured, const LowerStep& lower) {
 void PipelinePlan::search_within(const LowerStep& lower) {
   AutoSchedule wanted{.num_stages = num_stages(), .mpmd_dim = options_.groups, .costs = costs_};
   if (options_.memory_limit > 0) {
-    const std::vector<std::int64_t> peaks = lower().memory().group_peaks;
+    const std::vector<double> peaks = peaks_of(lower().memory());
     const Simulation run = simulate(tasks(), costs_);
     double always = 0;
     for (std::size_t group = 0; group < peaks.size(); ++group) {
-      always = std::max(always, static_cast<double>(peaks[group]) - run.peak_memory[group]);
+      always = std::max(always, peaks[group] - run.peak_memory[group]);
     }
     wanted.memory_limit = options_.memory_limit - always;
   }

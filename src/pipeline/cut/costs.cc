@@ -99,7 +99,10 @@ bool shrinks(const Function& function, const Equation& equation) {
 }
 
 bool holds_operands(const Equation& equation) {
-  return !is_view(equation) && equation.op->linearity != ops::Linearity::all;
+  const ops::Linearity linearity = equation.op->linearity;
+  const bool is_linear = linearity == ops::Linearity::all ||
+                         (linearity == ops::Linearity::each && equation.operands.size() == 1);
+  return !is_view(equation) && !is_linear;
 }
 
 double seconds_of(const Function& function, const Equation& equation) {
