@@ -1,11 +1,13 @@
 // What the groups of a pipeline hold with each schedule: the planned peaks, by group, beside the
-// bytes of all buffers of this process while it runs a step, which has all groups.
+// bytes of all buffers of a process with all groups while it runs a step.
 //
 //   memory_bench [SCHEDULE...]
 #include <algorithm>
 #include <cstdio>
 #include <numeric>
 #include <string>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <vector>
 
 #include <tessera/optim.h>
@@ -70,7 +72,6 @@ void measure(const std::string& name) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  set_num_threads(2);
   std::vector<std::string> names(argv + 1, argv + argc);
   if (names.empty()) {
     names = {"GPipe",           "Std1F1B", "ZeroBubble", "ZBH2",
@@ -80,6 +81,19 @@ int main(int argc, char** argv) {
       "|                  |        | planned peak of a group, MiB                | measured |");
   std::puts("| schedule         | stages |      0 |      1 |      2 |      3 |    sum | process |");
   std::puts("| ---------------- | -----: | -----: | -----: | -----: | -----: | -----: | ------: |");
-  for (const std::string& name : names) measure(name);
+  std::fflush(stdout);
+  for (const std::string& name : names) {
+    // A process keeps its largest arena.
+    const pid_t child = fork();
+    if (child == 0) {
+      set_num_threads(2);
+      measure(name);
+      std::fflush(stdout);
+      _exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    if (status != 0) return 1;
+  }
   return 0;
 }
