@@ -9,7 +9,7 @@ namespace tessera::compile::host {
 
 namespace {
 
-constexpr std::size_t kMostPieces = 64;
+constexpr std::size_t kMostPieces = 64;  // or products
 
 /// What the operands' buffers hold, and where in them their tiles begin.
 struct Operands {
@@ -25,38 +25,45 @@ struct Operands {
   std::int64_t b_offset;
 };
 
-/// Buffers: A of all pieces, B of all pieces, C.
+/// Buffers: A of all products and pieces, B of all pieces, C of all products. There are several
+/// products or several pieces, not both.
 class GemmKernel final : public run::Kernel {
  public:
-  GemmKernel(kernels::GemmPlan plan, const Operands& operands)
-      : plan_(std::move(plan)), operands_(operands) {}
+  GemmKernel(kernels::GemmPlan plan, std::size_t products, const Operands& operands)
+      : plan_(std::move(plan)), products_(products), operands_(operands) {}
 
   int num_parts() const override { return plan_.num_parts(); }
   std::int64_t flops() const override { return plan_.flops(); }
   void run(std::span<std::byte* const> buffers, int part) const override {
-    const std::size_t pieces = buffers.size() / 2;
+    const std::size_t read = buffers.size() - products_;
+    const std::size_t of_a = products_ > 1 ? products_ : read / 2;
     const auto element_bytes = static_cast<std::int64_t>(size_bytes(operands_.dtype));
     std::array<const void*, 2 * kMostPieces> operands;
-    for (std::size_t i = 0; i < 2 * pieces; ++i) {
+    for (std::size_t i = 0; i < read; ++i) {
       operands[i] =
-          buffers[i] + (i < pieces ? operands_.a_offset : operands_.b_offset) * element_bytes;
+          buffers[i] + (i < of_a ? operands_.a_offset : operands_.b_offset) * element_bytes;
     }
+    std::array<float*, kMostPieces> results;
+    for (std::size_t i = 0; i < products_; ++i)
+      results[i] = reinterpret_cast<float*>(buffers[read + i]);
     const std::span<const void* const> all(operands);
-    plan_.run(all.first(pieces), all.subspan(pieces, pieces),
-              reinterpret_cast<float*>(buffers.back()), part);
+    plan_.run(all.first(of_a), all.subspan(of_a, read - of_a),
+              std::span<float* const>(results).first(products_), part);
   }
 
  private:
   kernels::GemmPlan plan_;
+  std::size_t products_;
   Operands operands_;
 };
 
 std::shared_ptr<const run::Kernel> gemm_kernel(kernels::GemmProblem problem,
                                                const Operands& operands) {
+  const auto products = static_cast<std::size_t>(problem.products);
   kernels::GemmPlan plan = operands.dtype == DType::bf16
                                ? kernels::GemmPlan(std::move(problem), operands.dot_unit)
                                : kernels::GemmPlan(std::move(problem));
-  return std::make_shared<GemmKernel>(std::move(plan), operands);
+  return std::make_shared<GemmKernel>(std::move(plan), products, operands);
 }
 
 /// Integers wrap around, so that no order of summation matters. Signs do not matter either: the
@@ -163,6 +170,35 @@ std::optional<std::vector<TileTask>> summed_tasks(const LowerContext& context,
   return tasks;
 }
 
+/// Tiles of the result that one task computes: their operands have the same extents, and B is the
+/// same tile for all of them.
+struct Products {
+  AtomDigits digits;  // of the first one
+  StridedTile a, b;
+  std::vector<TileRef> of_a, results;
+};
+
+std::vector<Products> products_of(const LowerContext& context, const Equation& equation) {
+  const ValueId result = equation.results[0];
+  const bool is_shared = !is_integer(context.function().type(result).dtype);
+  std::vector<Products> all;
+  std::map<std::pair<std::vector<std::int64_t>, std::int64_t>, std::size_t> last;
+  for (std::int64_t tile : context.tiles(result)) {
+    const AtomDigits digits = context.layout(result).digits(tile);
+    const StridedTile a = context.read(equation.operands[0], digits);
+    const StridedTile b = context.read(equation.operands[1], digits);
+    const auto [place, is_new] =
+        last.try_emplace({context.extents_key(equation, digits), b.tile.tile}, all.size());
+    if (is_new || !is_shared || all[place->second].results.size() == kMostPieces) {
+      place->second = all.size();
+      all.push_back({.digits = digits, .a = a, .b = b, .of_a = {}, .results = {}});
+    }
+    all[place->second].of_a.push_back(a.tile);
+    all[place->second].results.push_back({result, tile});
+  }
+  return all;
+}
+
 }  // namespace
 
 OffsetTable offsets(const ir::Ints& dims, const std::vector<std::int64_t>& sizes,
@@ -195,27 +231,21 @@ std::vector<TileTask> contraction_tasks(const LowerContext& context, const Equat
   if (const auto sum = context.sum_of(result)) {
     if (auto tasks = summed_tasks(context, equation, *sum, make)) return std::move(*tasks);
   }
-  const Layout& layout = context.layout(result);
   const std::int64_t kind = context.pool().kind_of(equation);
   std::vector<TileTask> tasks;
-  std::map<std::vector<std::int64_t>, TileTask> firsts;
-  for (std::int64_t tile : context.tiles(result)) {
-    const AtomDigits digits = layout.digits(tile);
-    const auto [place, is_new] = firsts.try_emplace(context.extents_key(equation, digits));
-    TileTask& task = place->second;
-    if (is_new) {
-      const StridedTile a = context.read(equation.operands[0], digits);
-      const StridedTile b = context.read(equation.operands[1], digits);
-      KernelKey key(KernelKey::Kind::contraction);
-      key.add(kind).add(place->first);
-      for (const StridedTile* from : {&a, &b}) key.add(from->offset).add(from->strides);
-      task.reads = {a.tile, b.tile};
-      task.writes = {{result, tile}};
-      task.kernel = context.pool().get(std::move(key), [&] {
-        return contraction_kernel(make(a, b, digits), Operands(context, equation, a, b));
-      });
-    }
-    tasks.push_back(context.task_at(task, digits));
+  for (const Products& products : products_of(context, equation)) {
+    const auto& [digits, a, b, of_a, results] = products;
+    KernelKey key(KernelKey::Kind::contraction);
+    key.add(kind).add(context.extents_key(equation, digits)).add(results.size());
+    for (const StridedTile* from : {&a, &b}) key.add(from->offset).add(from->strides);
+    auto kernel = context.pool().get(std::move(key), [&] {
+      kernels::GemmProblem problem = make(a, b, digits);
+      problem.products = static_cast<std::int64_t>(results.size());
+      return contraction_kernel(std::move(problem), Operands(context, equation, a, b));
+    });
+    TileTask task{.kernel = std::move(kernel), .reads = of_a, .writes = results, .may_share = {}};
+    task.reads.push_back(b.tile);
+    tasks.push_back(std::move(task));
   }
   return tasks;
 }

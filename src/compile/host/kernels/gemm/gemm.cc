@@ -96,6 +96,7 @@ GemmPlan::State::State(GemmProblem p, const gemm::Unit& how, int threads)
   check();
   batches = static_cast<std::int64_t>(problem.a.batch.size());
   m = static_cast<std::int64_t>(problem.a.outer.size());
+  rows = problem.products * m;
   n = static_cast<std::int64_t>(problem.b.outer.size());
   terms = static_cast<std::int64_t>(problem.a.k.size());
   steps = take_steps(problem, unit.terms);
@@ -124,12 +125,13 @@ void GemmPlan::State::check() const {
     throw std::invalid_argument("gemm: leaf ends do not cut K");
   if (p.pieces < 1 || p.leaf_ends.size() % static_cast<std::size_t>(p.pieces) != 0)
     throw std::invalid_argument("gemm: leaves do not fall into equal pieces");
+  if (p.products < 1) throw std::invalid_argument("gemm: no products");
 }
 
 // Packing B pays if several tiles read it. Where few rows do, and the kernels can read B where it
 // lies, they do: whole vectors of adjacent columns, k equally far apart within a chunk.
 bool GemmPlan::State::has_few_rows_and_whole_vectors() const {
-  if (m > tile_rows) return false;
+  if (rows > tile_rows) return false;
   for (std::size_t i = 0; i + 1 < panel_starts.size(); ++i) {
     const std::int64_t columns = panel_starts[i + 1] - panel_starts[i];
     const auto begin = static_cast<std::size_t>(panel_starts[i]);
@@ -166,7 +168,7 @@ void GemmPlan::State::choose_blocks() {
   group_tiles =
       strip_tiles * std::clamp<std::int64_t>(kGroupFloats / (longest_chunk * kernels->lda), 1,
                                              gemm::kMaxGroupStrips);
-  block_rows = std::max<std::int64_t>(m, 1);
+  block_rows = std::max<std::int64_t>(rows, 1);
   if (tree.num_slots == 0) return;
   const std::int64_t nodes = 2 * cache_floats() / std::min(tree.num_slots, 2);
   const auto width = static_cast<std::int64_t>(std::sqrt(2.0 * static_cast<double>(nodes)));
@@ -182,24 +184,23 @@ void GemmPlan::State::choose_parts(int threads) {
   const std::int64_t most =
       threads == 1 ? 1 : std::min<std::int64_t>(4 * std::int64_t{threads}, kMaxParts);
   const std::int64_t wanted =
-      std::clamp<std::int64_t>(2 * batches * m * n * k / kPartFlops, 1, most);
+      std::clamp<std::int64_t>(2 * batches * rows * n * k / kPartFlops, 1, most);
   batch_parts = std::clamp<std::int64_t>(batches, 1, wanted);
   double best = std::numeric_limits<double>::max();
-  for (std::int64_t rows = 1; rows <= std::min(wanted / batch_parts, std::max<std::int64_t>(m, 1));
-       ++rows) {
-    const std::int64_t most_columns =
-        std::clamp<std::int64_t>(panels, 1, wanted / batch_parts / rows);
-    for (std::int64_t columns = 1; columns <= most_columns; ++columns) {
-      const auto part_rows = static_cast<double>(ceil_div(m, rows));
-      const auto part_columns = static_cast<double>(ceil_div(panels, columns) * kernels->nr);
+  const std::int64_t most_high = std::min(wanted / batch_parts, std::max<std::int64_t>(rows, 1));
+  for (std::int64_t high = 1; high <= most_high; ++high) {
+    const std::int64_t most_wide = std::clamp<std::int64_t>(panels, 1, wanted / batch_parts / high);
+    for (std::int64_t wide = 1; wide <= most_wide; ++wide) {
+      const auto part_rows = static_cast<double>(ceil_div(rows, high));
+      const auto part_columns = static_cast<double>(ceil_div(panels, wide) * kernels->nr);
       const double part = part_rows * part_columns / (2.0 * kernels->lanes) +
                           kReadCycles * (part_rows + part_columns);
-      const std::int64_t rounds = ceil_div(rows * columns * batch_parts, threads);
+      const std::int64_t rounds = ceil_div(high * wide * batch_parts, threads);
       const double time = part * (static_cast<double>(rounds) + (threads == 1 ? 0.0 : 0.25));
       if (time < best) {
         best = time;
-        row_parts = rows;
-        panel_parts = columns;
+        row_parts = high;
+        panel_parts = wide;
       }
     }
   }
@@ -225,7 +226,7 @@ GemmPlan::GemmPlan(GemmPlan&&) noexcept = default;
 GemmPlan& GemmPlan::operator=(GemmPlan&&) noexcept = default;
 
 std::int64_t GemmPlan::flops() const {
-  return 2 * state_->batches * state_->m * state_->n * state_->terms;
+  return 2 * state_->batches * state_->rows * state_->n * state_->terms;
 }
 
 int GemmPlan::num_parts() const {
@@ -233,11 +234,11 @@ int GemmPlan::num_parts() const {
 }
 
 void GemmPlan::run(const void* a, const void* b, float* c, int part) const {
-  state_->run_part({&a, 1}, {&b, 1}, c, part);
+  state_->run_part({&a, 1}, {&b, 1}, {&c, 1}, part);
 }
 
-void GemmPlan::run(std::span<const void* const> a, std::span<const void* const> b, float* c,
-                   int part) const {
+void GemmPlan::run(std::span<const void* const> a, std::span<const void* const> b,
+                   std::span<float* const> c, int part) const {
   state_->run_part(a, b, c, part);
 }
 

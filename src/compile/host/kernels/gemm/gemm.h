@@ -34,6 +34,9 @@ struct GemmProblem {
   /// The operands lie in so many buffers each, and every buffer has equally many leaves. Offsets
   /// are those within the buffer of their k; `batch` and `outer` hold for all buffers.
   std::int64_t pieces = 1;
+  /// So many products with these tables read the same B, which is packed once for all of them. Each
+  /// has an A and a C in buffers of its own.
+  std::int64_t products = 1;
 };
 
 /// Whether this machine can multiply bf16 this way.
@@ -59,9 +62,9 @@ class GemmPlan {
   int num_parts() const;
   /// Computes one part. Allocates only when this thread has never run a plan that large.
   void run(const void* a, const void* b, float* c, int part) const;
-  /// With the buffers of all pieces.
-  void run(std::span<const void* const> a, std::span<const void* const> b, float* c,
-           int part) const;
+  /// With the buffers of all pieces; those of A product by product, one of C per product.
+  void run(std::span<const void* const> a, std::span<const void* const> b,
+           std::span<float* const> c, int part) const;
 
   /// Name of the instruction set, for reports.
   const char* target() const;

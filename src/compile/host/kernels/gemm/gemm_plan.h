@@ -20,9 +20,11 @@ struct Range {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   std::int64_t size() const { return end - begin; }
-  /// Piece `i` of `n` of about equal size.
-  Range piece(std::int64_t i, std::int64_t n) const {
-    return {begin + size() * i / n, begin + size() * (i + 1) / n};
+  /// Piece `i` of `n` of about equal size, in whole units but for the end of the last one.
+  Range piece(std::int64_t i, std::int64_t n, std::int64_t unit = 1) const {
+    const std::int64_t units = ceil_div(size(), unit);
+    return {begin + std::min(units * i / n * unit, size()),
+            begin + std::min(units * (i + 1) / n * unit, size())};
   }
 };
 
@@ -56,7 +58,8 @@ struct GemmPlan::State {
   gemm::Steps steps;
   gemm::Layout a_layout, b_layout;
   std::vector<std::int64_t> panel_starts;         // of N
-  std::int64_t batches = 0, m = 0, n = 0, k = 0;  // k: steps
+  std::int64_t batches = 0, m = 0, n = 0, k = 0;  // m: of a product; k: steps
+  std::int64_t rows = 0;                          // of all products
   std::int64_t terms = 0;                         // of a sum
   std::int64_t panels = 0;                        // of packed B
   bool a_in_place = false;                        // its rows lie along k
@@ -81,8 +84,8 @@ struct GemmPlan::State {
   }
   void pack_b_panels(const std::byte* b, const gemm::Chunk& chunk, const gemm::Range& in_panels,
                      float* to) const;
-  void run_part(std::span<const void* const> a, std::span<const void* const> b, float* c,
-                int part) const;
+  void run_part(std::span<const void* const> a, std::span<const void* const> b,
+                std::span<float* const> c, int part) const;
   /// What packing either operand needs to know of a chunk of k.
   gemm::PackArgs pack_args(const GemmOperand& operand, const gemm::Layout& layout,
                            const gemm::Chunk& chunk) const;

@@ -56,27 +56,37 @@ struct Step {
 class PartRun {
  public:
   PartRun(const State& state, int part);
-  void zero(float* c) const;
-  void run(std::span<const void* const> a, std::span<const void* const> b, float* c);
+  void zero(std::span<float* const> c) const;
+  void run(std::span<const void* const> a, std::span<const void* const> b,
+           std::span<float* const> c);
 
   bool empty() const { return rows_.size() == 0 || panels_.size() == 0 || batches_.size() == 0; }
 
  private:
   void reserve();
   bool advance(Step* step) const;
-  Range rows_of(const Step& step) const { return rows_.piece(step.row_block, row_blocks_); }
+  Range rows_of(const Step& step) const {
+    return rows_.piece(step.row_block, row_blocks_, s_.tile_rows);
+  }
   Range panels_of(const Step& step) const { return panels_.piece(step.panel_block, panel_blocks_); }
   Range columns(const Range& panels) const {
     return {s_.panel_starts[at(panels.begin)], s_.panel_starts[at(panels.end)]};
   }
+  // Those from `begin` on, of `rows` of all products, that are of one product.
+  Range in_product(const Range& rows, std::int64_t begin) const {
+    return {begin, std::min((begin / s_.m + 1) * s_.m, rows.end)};
+  }
   // The rows fall into tiles of about equal size, the larger ones first.
   Range tile(std::int64_t t) const {
-    const std::int64_t begin = step_rows_.begin + t * tile_rows_ + std::min(t, larger_tiles_);
+    const std::int64_t begin = block_rows_.begin + t * tile_rows_ + std::min(t, larger_tiles_);
     return {begin, begin + tile_rows_ + (t < larger_tiles_ ? 1 : 0)};
   }
 
   enum class Access { none, adjacent_k, adjacent_rows };
+  const std::byte* a_of(const Chunk& chunk, std::int64_t product, const Step& step) const;
+  const std::byte* b_of(const Chunk& chunk, const Step& step) const;
   void run_step(const Step& step);
+  void run_block(const Step& step, const Range& rows, const float* b);
   const float* prepare_b(const Step& step);
   void ask_for_b(Step next);
   void ask_for_a(const Step& step, const Range& group, Access how);
@@ -86,31 +96,28 @@ class PartRun {
   void pack_a(const Chunk& chunk, const Range& tiles) const;
 
   const State& s_;
-  Range batches_, rows_, panels_;
+  Range batches_, rows_, panels_;  // rows: of all products
   std::int64_t row_blocks_ = 1, panel_blocks_ = 1;
   float* scratch_a_ = nullptr;
   float* scratch_b_ = nullptr;
   float* stack_ = nullptr;
   float* slots_ = nullptr;
-  std::span<const void*const> a_, b_;  // per piece
-  float* c_ = nullptr;
+  std::span<const void*const> a_, b_;  // per product and piece; per piece
+  std::span<float* const> c_;          // per product
 
-  // The step being run.
+  // The step being run, and those of its rows that are of one product.
   Range step_rows_, step_panels_;
+  std::int64_t product_ = 0;
+  Range block_rows_;  // of the product
   std::int64_t tiles_ = 0, tile_rows_ = 0, larger_tiles_ = 0;
-  const std::byte* step_a_ = nullptr;
-  float* step_c_ = nullptr;
+  std::int64_t tiles_before_ = 0;  // in the step
+  const std::byte* block_a_ = nullptr;
+  float* block_c_ = nullptr;
   const std::byte* held_b_ =
       nullptr;                     // what the scratch holds packed, if that is all of a part's B
   gemm::Ahead ahead_a_, ahead_b_;  // read while tiles are computed
   std::int64_t lines_a_ = 0, lines_b_ = 0;  // per panel of a tile
 };
-
-const std::byte* at_batch(std::span<const void* const> pieces, const GemmOperand& operand,
-                          std::int64_t element_bytes, const Chunk& chunk, std::int64_t batch) {
-  return static_cast<const std::byte*>(pieces[static_cast<std::size_t>(chunk.piece)]) +
-         operand.batch[at(batch)] * element_bytes;
-}
 
 // The part of an operand that one chunk reads, as rows of memory.
 gemm::Ahead rectangle(const std::byte* base, const gemm::Unit& unit, const GemmOperand& operand,
@@ -133,17 +140,17 @@ gemm::Ahead rectangle(const std::byte* base, const gemm::Unit& unit, const GemmO
 PartRun::PartRun(const State& state, int part) : s_(state) {
   const std::int64_t in_product = s_.row_parts * s_.panel_parts;
   batches_ = Range{0, s_.batches}.piece(part / in_product, s_.batch_parts);
-  rows_ = Range{0, s_.m}.piece(part % in_product / s_.panel_parts, s_.row_parts);
+  rows_ = Range{0, s_.rows}.piece(part % in_product / s_.panel_parts, s_.row_parts, s_.tile_rows);
   panels_ = Range{0, s_.panels}.piece(part % s_.panel_parts, s_.panel_parts);
   row_blocks_ = ceil_div(rows_.size(), s_.block_rows);
   panel_blocks_ = ceil_div(panels_.size(), s_.block_panels);
 }
 
-void PartRun::zero(float* c) const {
+void PartRun::zero(std::span<float* const> c) const {
   const Range in_row = columns(panels_);
   for (std::int64_t b = batches_.begin; b < batches_.end; ++b) {
     for (std::int64_t i = rows_.begin; i < rows_.end; ++i) {
-      float* row = c + s_.problem.c_batch[at(b)] + s_.problem.c_rows[at(i)];
+      float* row = c[at(i / s_.m)] + s_.problem.c_batch[at(b)] + s_.problem.c_rows[at(i % s_.m)];
       std::fill(row + in_row.begin, row + in_row.end, 0.0f);
     }
   }
@@ -154,7 +161,11 @@ void PartRun::reserve() {
     return ceil_div(floats, gemm::kLineFloats) * gemm::kLineFloats;
   };
   const std::int64_t panels = ceil_div(panels_.size(), panel_blocks_);
-  const std::int64_t tiles = ceil_div(ceil_div(rows_.size(), row_blocks_), s_.tile_rows);
+  // Every product that a block begins or ends in may end in a smaller tile.
+  const std::int64_t rows =
+      ceil_div(ceil_div(rows_.size(), s_.tile_rows), row_blocks_) * s_.tile_rows;
+  const std::int64_t products = std::min(ceil_div(rows - 1, s_.m) + 1, s_.problem.products);
+  const std::int64_t tiles = rows / s_.tile_rows + products;
   const std::int64_t node = s_.node_size();
   const std::int64_t stack_floats = padded(s_.tree.stack_depth * node);
   const std::int64_t a_floats =
@@ -178,7 +189,8 @@ bool PartRun::advance(Step* step) const {
   return ++step->batch < batches_.size();
 }
 
-void PartRun::run(std::span<const void* const> a, std::span<const void* const> b, float* c) {
+void PartRun::run(std::span<const void* const> a, std::span<const void* const> b,
+                  std::span<float* const> c) {
   a_ = a;
   b_ = b;
   c_ = c;
@@ -189,10 +201,20 @@ void PartRun::run(std::span<const void* const> a, std::span<const void* const> b
   } while (advance(&step));
 }
 
+const std::byte* PartRun::a_of(const Chunk& chunk, std::int64_t product, const Step& step) const {
+  const auto* buffer =
+      static_cast<const std::byte*>(a_[at(product * s_.problem.pieces + chunk.piece)]);
+  return buffer + s_.problem.a.batch[at(batches_.begin + step.batch)] * s_.unit.element_bytes;
+}
+
+const std::byte* PartRun::b_of(const Chunk& chunk, const Step& step) const {
+  const auto* buffer = static_cast<const std::byte*>(b_[at(chunk.piece)]);
+  return buffer + s_.problem.b.batch[at(batches_.begin + step.batch)] * s_.unit.element_bytes;
+}
+
 const float* PartRun::prepare_b(const Step& step) {
   const Chunk& chunk = s_.tree.chunks[step.chunk];
-  const std::int64_t batch = batches_.begin + step.batch;
-  const std::byte* b = at_batch(b_, s_.problem.b, s_.unit.element_bytes, chunk, batch);
+  const std::byte* b = b_of(chunk, step);
   if (s_.b_in_place) return reinterpret_cast<const float*>(b) + s_.steps.b_k[at(chunk.k_begin)];
   if (held_b_ != b) s_.pack_b_panels(b, chunk, step_panels_, scratch_b_);
   held_b_ = panel_blocks_ == 1 && s_.tree.chunks.size() == 1 ? b : nullptr;
@@ -200,18 +222,27 @@ const float* PartRun::prepare_b(const Step& step) {
 }
 
 void PartRun::run_step(const Step& step) {
-  const Chunk& chunk = s_.tree.chunks[step.chunk];
-  const GemmProblem& p = s_.problem;
-  const std::int64_t batch = batches_.begin + step.batch;
   step_rows_ = rows_of(step);
   step_panels_ = panels_of(step);
-  tiles_ = ceil_div(step_rows_.size(), s_.tile_rows);
-  tile_rows_ = step_rows_.size() / tiles_;
-  larger_tiles_ = step_rows_.size() % tiles_;
-  step_a_ = at_batch(a_, p.a, s_.unit.element_bytes, chunk, batch);
-  step_c_ = c_ + p.c_batch[at(batch)];
   const float* b = prepare_b(step);
   ask_for_b(step);
+  tiles_before_ = 0;
+  for (std::int64_t begin = step_rows_.begin; begin < step_rows_.end;) {
+    const Range rows = in_product(step_rows_, begin);
+    run_block(step, rows, b);
+    tiles_before_ += tiles_;
+    begin = rows.end;
+  }
+}
+
+void PartRun::run_block(const Step& step, const Range& rows, const float* b) {
+  product_ = rows.begin / s_.m;
+  block_rows_ = {rows.begin - product_ * s_.m, rows.end - product_ * s_.m};
+  tiles_ = ceil_div(rows.size(), s_.tile_rows);
+  tile_rows_ = rows.size() / tiles_;
+  larger_tiles_ = rows.size() % tiles_;
+  block_a_ = a_of(s_.tree.chunks[step.chunk], product_, step);
+  block_c_ = c_[at(product_)] + s_.problem.c_batch[at(batches_.begin + step.batch)];
   for (std::int64_t t = 0; t < tiles_; t += s_.group_tiles)
     run_group(step, {t, std::min(t + s_.group_tiles, tiles_)}, b);
 }
@@ -223,33 +254,41 @@ void PartRun::ask_for_b(Step next) {
   const std::int64_t batch = next.batch;
   if (s_.b_in_place || !advance(&next) || (s_.a_in_place && next.batch == batch)) return;
   const Chunk& chunk = s_.tree.chunks[next.chunk];
-  const std::byte* b =
-      at_batch(b_, s_.problem.b, s_.unit.element_bytes, chunk, batches_.begin + next.batch);
+  const std::byte* b = b_of(chunk, next);
   if (b == held_b_) return;
   const Range wanted = columns(panels_of(next));
   ahead_b_ = rectangle(b, s_.unit, s_.problem.b, s_.steps.b_k, s_.b_layout, wanted, chunk);
-  lines_b_ = ceil_div(ahead_b_.lines(), tiles_ * step_panels_.size());
+  const std::int64_t tiles = ceil_div(step_rows_.size(), s_.tile_rows);
+  lines_b_ = ceil_div(ahead_b_.lines(), tiles * step_panels_.size());
 }
 
-// A of the group of tiles after this one; after the last one, of the first of the next step. Rows
-// along k are streams that a processor foresees, but for those of another batch.
+// A of the group of tiles after this one; after the last one, of the first of the next product or
+// step. Rows along k are streams that a processor foresees within a buffer and a batch.
 void PartRun::ask_for_a(const Step& step, const Range& group, Access how) {
   ahead_a_ = {};
   Step next = step;
-  Range rows;
+  std::int64_t product = product_;
+  Range rows;  // of the product
   if (group.end < tiles_) {
     const std::int64_t end = std::min(group.end + s_.group_tiles, tiles_);
     rows = {tile(group.end).begin, tile(end - 1).end};
   } else {
-    if (!advance(&next)) return;
-    rows = rows_of(next);
-    rows.end = std::min(rows.begin + s_.group_tiles * s_.tile_rows, rows.end);
+    Range all = step_rows_;
+    std::int64_t begin = product * s_.m + block_rows_.end;
+    if (begin == step_rows_.end) {
+      if (!advance(&next)) return;
+      all = rows_of(next);
+      begin = all.begin;
+    }
+    rows = in_product(all, begin);
+    product = begin / s_.m;
+    rows.begin -= product * s_.m;
+    rows.end = std::min(rows.begin + s_.group_tiles * s_.tile_rows, rows.end - product * s_.m);
   }
-  if (how == Access::adjacent_k && next.batch == step.batch) return;
+  if (how == Access::adjacent_k && next.batch == step.batch && product == product_) return;
   const Chunk& chunk = s_.tree.chunks[next.chunk];
-  const std::byte* a =
-      at_batch(a_, s_.problem.a, s_.unit.element_bytes, chunk, batches_.begin + next.batch);
-  ahead_a_ = rectangle(a, s_.unit, s_.problem.a, s_.steps.a_k, s_.a_layout, rows, chunk);
+  ahead_a_ = rectangle(a_of(chunk, product, next), s_.unit, s_.problem.a, s_.steps.a_k, s_.a_layout,
+                       rows, chunk);
   lines_a_ = ceil_div(ahead_a_.lines(), group.size() * step_panels_.size());
 }
 
@@ -280,7 +319,7 @@ void PartRun::pack_a(const Chunk& chunk, const Range& tiles) const {
     starts[strips++] = tile(t).begin;
   starts[strips] = tile(tiles.end - 1).end;
   gemm::PackArgs args = s_.pack_args(s_.problem.a, s_.a_layout, chunk);
-  args.src = step_a_;
+  args.src = block_a_;
   args.starts = starts;
   args.tiles = static_cast<int>(strips);
   args.ld = s_.kernels->lda;
@@ -316,7 +355,7 @@ void PartRun::run_group(const Step& step, const Range& tiles, const float* b) {
       args.a = scratch_a_ + strip * s_.strip_size(length) + rows.begin - first;
       args.a_stride = s_.kernels->lda;
     } else {
-      args.a = reinterpret_cast<const float*>(step_a_) + outer[0] + k[0];
+      args.a = reinterpret_cast<const float*>(block_a_) + outer[0] + k[0];
       if (how == Access::adjacent_k) {
         args.a_stride = rows.size() > 1 ? outer[1] - outer[0] : 0;
       } else {
@@ -341,10 +380,10 @@ void PartRun::run_tile(const Chunk& chunk, std::int64_t t, gemm::Operands operan
   const std::int64_t panel_size = s_.panel_size(chunk.k_end - chunk.k_begin);
   const std::int64_t slots_size = s_.tree.num_slots * s_.node_size();
   args.c_rows = s_.problem.c_rows.data() + rows.begin;
-  args.slots = slots_ + t * count * slots_size;
+  args.slots = slots_ + (tiles_before_ + t) * count * slots_size;
   for (std::int64_t i = 0; i < count; ++i) {
     const Range in_row = columns({step_panels_.begin + i, step_panels_.begin + i + 1});
-    args.c = step_c_ + in_row.begin;
+    args.c = block_c_ + in_row.begin;
     args.cols = static_cast<int>(in_row.size());
     args.b = b + (s_.b_in_place ? s_.problem.b.outer[at(in_row.begin)] : i * panel_size);
     ahead_a_.ask(lines_a_);
@@ -387,7 +426,7 @@ void GemmPlan::State::pack_b_panels(const std::byte* b, const Chunk& chunk, cons
 }
 
 void GemmPlan::State::run_part(std::span<const void* const> a, std::span<const void* const> b,
-                               float* c, int part) const {
+                               std::span<float* const> c, int part) const {
   PartRun run(*this, part);
   if (run.empty()) return;
   if (tree.chunks.empty()) return run.zero(c);

@@ -282,8 +282,43 @@ TEST(Gemm, PiecesAreOneSum) {
       on_every_target([&] {
         const GemmPlan plan(problem, 3);
         std::vector<float> out(at(whole.c_size), kUntouched);
-        for (int part = 0; part < plan.num_parts(); ++part) plan.run(a, b, out.data(), part);
+        float* c = out.data();
+        for (int part = 0; part < plan.num_parts(); ++part) plan.run(a, b, {&c, 1}, part);
         EXPECT_TRUE(bits(out) == expected) << pieces << " pieces, " << describe(whole);
+      });
+    }
+  }
+}
+
+// A and C of each product in buffers of their own, one B for all.
+TEST(Gemm, ProductsThatShareBAreThoseOfEachAlone) {
+  Random random;
+  for (const std::int64_t products : {2, 3, 8}) {
+    for (int i = 0; i < 8; ++i) {
+      const std::int64_t batches = i % 3 == 0 ? 2 : 1, k = random.integer(1, i < 4 ? 60 : 900);
+      Case one = make_case(random, batches, random.integer(1, 70), random.integer(1, 150), k,
+                           even_leaves(k, 8), false);
+      std::vector<std::vector<float>> all_a, expected;
+      for (std::int64_t p = 0; p < products; ++p) {
+        one.a = random.values(static_cast<std::int64_t>(one.a.size()), false);
+        all_a.push_back(one.a);
+        expected.push_back(reference(one));
+      }
+      GemmProblem problem = one.problem;
+      problem.products = products;
+      on_every_target([&] {
+        const GemmPlan plan(problem, 3);
+        EXPECT_EQ(plan.flops(), products * GemmPlan(one.problem, 3).flops());
+        std::vector<std::vector<float>> out(all_a.size(),
+                                            std::vector<float>(at(one.c_size), kUntouched));
+        std::vector<const void*> a;
+        std::vector<float*> c;
+        for (const auto& values : all_a) a.push_back(values.data());
+        for (auto& values : out) c.push_back(values.data());
+        const void* b = one.b.data();
+        for (int part = plan.num_parts(); part-- > 0;) plan.run(a, {&b, 1}, c, part);
+        for (std::size_t p = 0; p < out.size(); ++p)
+          EXPECT_TRUE(bits(out[p]) == bits(expected[p])) << products << ", " << describe(one);
       });
     }
   }
@@ -532,7 +567,8 @@ TEST(GemmOfBf16, PiecesAreOneSum) {
       if (!has_dot_unit(unit)) continue;
       const GemmPlan plan(problem, unit, 3);
       std::vector<float> out(at(whole.wide.c_size), kUntouched);
-      for (int part = 0; part < plan.num_parts(); ++part) plan.run(a, b, out.data(), part);
+      float* c = out.data();
+      for (int part = 0; part < plan.num_parts(); ++part) plan.run(a, b, {&c, 1}, part);
       EXPECT_TRUE(bits(out) == bits(run(whole, unit, random))) << name(unit);
     }
   }
