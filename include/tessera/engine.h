@@ -17,6 +17,7 @@
 #include <vector>
 
 #include <tessera/mesh.h>
+#include <tessera/schedule.h>
 #include <tessera/types.h>
 
 namespace tessera {
@@ -204,6 +205,9 @@ class LoweredProgram {
   /// Of a pipeline: a line for each task, for each transfer between groups, and for each value that
   /// a group need not hold any longer, in the order of execution. Empty for other programs.
   std::string task_ir() const;
+  /// Of a pipeline: what the stages cost, as estimated from flops and bytes: seconds of a core that
+  /// does the work of a group, and bytes of a device. No stages for other programs.
+  ScheduleCosts stage_costs() const;
 
   /// Where each leaf of the arguments and of the result lives.
   std::vector<LeafPlacement> arguments() const;

@@ -20,6 +20,14 @@
 
 namespace tessera {
 
+/// Cuts the function of a microbatch, which has no marks, into the stages of its schedule: where
+/// few bytes go on, so that the schedule ends first with what the equations are estimated to cost.
+struct AutoStages {
+  /// Bytes that a device may hold for a stage: parameters with their gradients, and what backward
+  /// passes need of the microbatches in flight.
+  double memory_limit = 1e300;
+};
+
 struct JitOptions {
   std::vector<Shardings> in_shardings = {};  // one per argument; missing: as the argument comes
   Shardings out_shardings = {};              // of the result; unspecified: inferred
@@ -33,6 +41,7 @@ struct JitOptions {
   std::string dot_unit = {};              // of this program's products of bf16, as set_dot_unit()
   // The function has one treduce, which runs as a pipeline over the groups of this mesh.
   std::optional<MpmdMesh> mpmd_mesh = {};
+  std::optional<AutoStages> auto_stages = {};  // of that treduce; missing: it has marks
 };
 
 // --- implementation

@@ -75,6 +75,9 @@ struct ScheduleCosts {
   double transfer = 0;                    // from rank to rank
 };
 
+/// What the slowest stage takes for a microbatch over the mean of all stages: 1 for equal ones.
+double imbalance(const ScheduleCosts& costs);
+
 /// Parts run one after the other once all their inputs are there; what one makes is sent when it
 /// ends.
 struct TimedTask {
@@ -259,7 +262,8 @@ void set_threads_per_group(int count, std::source_location where = std::source_l
 Simulation measured(const ScheduleTasks& tasks, const std::vector<TaskTime>& times,
                     std::int64_t step = 0,
                     std::source_location where = std::source_location::current());
-/// The median time of each kind of task in each stage, in seconds. `memory` is left at 1.
+/// The median time of each kind of task in each stage, in seconds. `memory` is left at 1,
+/// `transfer` at 0: groups of one process copy nothing.
 ScheduleCosts measured_costs(const std::vector<TaskTime>& times, std::int64_t num_stages);
 
 // --- pictures
@@ -270,6 +274,8 @@ std::string to_csv(const ScheduleTasks& tasks);
 std::string to_picture(const Simulation& run);
 /// Ranks as rows over a time axis, microbatches as numbers; `title` stands above them.
 std::string to_svg(const Simulation& run, const std::string& title = "");
+/// Several runs below each other, over time axes of one scale; the titles stand above them.
+std::string to_svg(const std::vector<std::pair<std::string, Simulation>>& runs);
 /// For chrome://tracing and Perfetto; one unit of time is a millisecond there.
 std::string to_chrome_trace(const Simulation& run);
 

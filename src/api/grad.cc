@@ -6,6 +6,7 @@
 
 #include "api/apply.h"
 #include "api/program.h"
+#include "api/transform/pipeline_scope.h"
 #include "differentiate/differentiate.h"
 
 namespace tessera::detail {
@@ -74,8 +75,8 @@ Gradients differentiate_traced(Walk& wrt, Body& body, const Span& where) {
         std::const_pointer_cast<ArrayNode>(std::static_pointer_cast<const ArrayNode>(outer)));
     arguments.push_back(lift(*parent, array, where));
   }
-  const ir::Function derivative =
-      differentiate::value_and_grad(trace->finish(std::move(outputs)), numbers);
+  const ir::Function derivative = differentiate::value_and_grad(
+      cut_derivative(trace->finish(std::move(outputs)), arguments, numbers.size(), where), numbers);
   for (ir::ValueId id : parent->builder().inline_function(derivative, arguments)) {
     const bool is_value = gradients.values.size() < num_values;
     (is_value ? gradients.values : gradients.gradients).push_back(make_traced(parent, id));

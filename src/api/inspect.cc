@@ -102,6 +102,11 @@ std::string LoweredProgram::task_ir() const {
   return program_->pipeline ? pipeline::task_text(program_->partitioned) : std::string();
 }
 
+ScheduleCosts LoweredProgram::stage_costs() const {
+  detail::lower(*program_);
+  return program_->stage_costs;
+}
+
 std::string LoweredProgram::explain() const {
   detail::lower(*program_);
   const ir::Function& function = program_->partitioned;

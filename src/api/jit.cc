@@ -207,7 +207,10 @@ class Tracer {
     std::vector<ir::ValueId> outputs;
     std::shared_ptr<void> result;
     std::optional<PipelineScope> scope_of_pipeline;
-    if (options_.mpmd_mesh) scope_of_pipeline = {.num_groups = options_.mpmd_mesh->mpmd_dim()};
+    if (options_.mpmd_mesh) {
+      scope_of_pipeline = {.num_groups = options_.mpmd_mesh->mpmd_dim(),
+                           .auto_stages = options_.auto_stages};
+    }
     {
       const trace::Tracing tracing(trace);
       const PipelineTracing pipeline(scope_of_pipeline ? &*scope_of_pipeline : nullptr);

@@ -108,6 +108,7 @@ ir::Function pipelined(Program& program, partition::PartitionOptions options) {
   pipeline::Pipeline made = pipeline::pipeline(partition::partition(program.traced, options), how);
   program.groups = std::move(made.groups);
   program.copies = std::move(made.copies);
+  program.stage_costs = std::move(made.costs);
   std::vector<ir::Pass> passes = partition::passes(options);
   std::erase_if(passes, [&](const ir::Pass& pass) { return pass.name != kJoin; });
   return ir::run_passes(passes, std::move(made.function), late);

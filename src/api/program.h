@@ -53,6 +53,7 @@ struct Program {
   ir::Function partitioned;
   pipeline::GroupsOfPorts groups;            // of a pipeline
   std::vector<pipeline::OutputCopy> copies;  // per output of `partitioned`
+  ScheduleCosts stage_costs = {.stages = {}};  // of a pipeline, estimated
   std::vector<const Placement*> outputs;
   std::shared_ptr<const run::Executable> executable;
   std::atomic<double> seconds = 0.0;

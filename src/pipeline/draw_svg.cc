@@ -63,32 +63,24 @@ std::string escaped(const std::string& text) {
   return result;
 }
 
+/// Of one run; `top` is where it begins, `scale` the pixels of a unit of time.
 class Picture {
  public:
-  explicit Picture(const Simulation& run) : run_(run) {
-    const double shortest = pipeline::shortest_task(run);
-    const double time = std::max(run.makespan, 1e-300);
-    scale_ = std::clamp(kTaskWide / std::max(shortest, 1e-300), 420 / time, kMostWide / time);
-  }
+  Picture(const Simulation& run, double top, double scale) : run_(run), top_(top), scale_(scale) {}
 
   std::string draw(const std::string& title) {
-    const double width = kLeft + run_.makespan * scale_ + kRight;
-    const double height = row_top(run_.ranks.size()) + kAxis;
-    svg_ =
-        fmt::format(R"(<svg xmlns="http://www.w3.org/2000/svg" width="{0:.0f}" height="{1:.0f}" )"
-                    R"(viewBox="0 0 {0:.0f} {1:.0f}" font-family="Helvetica, Arial, sans-serif" )"
-                    "font-size=\"11\">\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
-                    width, height);
     draw_head(title);
     for (std::size_t rank = 0; rank < run_.ranks.size(); ++rank) draw_row(rank);
     draw_axis();
-    return svg_ + "</svg>\n";
+    return std::move(svg_);
   }
+
+  double bottom() const { return row_top(run_.ranks.size()) + kAxis; }
 
  private:
   double x_of(double time) const { return kLeft + time * scale_; }
-  static double row_top(std::size_t rank) {
-    return kTop + static_cast<double>(rank) * (kRow + kGap);
+  double row_top(std::size_t rank) const {
+    return top_ + kTop + static_cast<double>(rank) * (kRow + kGap);
   }
 
   void text(double x, double y, const std::string& words, const std::string& attributes) {
@@ -113,9 +105,9 @@ class Picture {
     double x = kLeft;
     auto add = [&](const std::string& attributes, const std::string& name) {
       svg_ +=
-          fmt::format("<rect x=\"{:.1f}\" y=\"49.5\" width=\"11\" height=\"11\" rx=\"2\" {}/>\n", x,
-                      attributes);
-      text(x + 17, 59, name, "fill=\"#1b1f24\"");
+          fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"11\" height=\"11\" rx=\"2\" {}/>\n",
+                      x, top_ + 49.5, attributes);
+      text(x + 17, top_ + 59, name, "fill=\"#1b1f24\"");
       x += 34 + kDigitWide * static_cast<double>(name.size());
     };
     for (const Look& look : kLooks) {
@@ -128,13 +120,13 @@ class Picture {
     }
     const auto num_ranks = static_cast<std::int64_t>(run_.ranks.size());
     if (any([&](const TimedTask&, const Task& task) { return task.stage >= num_ranks; })) {
-      text(x, 59, "lighter: later stages of a rank", "fill=\"#57606a\"");
+      text(x, top_ + 59, "lighter: later stages of a rank", "fill=\"#57606a\"");
     }
   }
 
   void draw_head(const std::string& title) {
-    text(kLeft, 22, title, "font-size=\"15\" font-weight=\"bold\" fill=\"#1b1f24\"");
-    text(kLeft, 40,
+    text(kLeft, top_ + 22, title, "font-size=\"15\" font-weight=\"bold\" fill=\"#1b1f24\"");
+    text(kLeft, top_ + 40,
          fmt::format("makespan {:.6g}, bubble {:.1f} %", run_.makespan, 100 * run_.bubble),
          "fill=\"#57606a\"");
     draw_legend();
@@ -214,14 +206,37 @@ class Picture {
   }
 
   const Simulation& run_;
-  double scale_ = 1;  // pixels per unit of time
+  double top_;
+  double scale_;
   std::string svg_;
 };
 
 }  // namespace
 
 std::string to_svg(const Simulation& run, const std::string& title) {
-  return Picture(run).draw(title);
+  return to_svg({{title, run}});
+}
+
+std::string to_svg(const std::vector<std::pair<std::string, Simulation>>& runs) {
+  double shortest = 1e300;
+  double longest = 1e-300;
+  for (const auto& [title, run] : runs) {
+    shortest = std::min(shortest, std::max(pipeline::shortest_task(run), 1e-300));
+    longest = std::max(longest, run.makespan);
+  }
+  const double scale = std::clamp(kTaskWide / shortest, 420 / longest, kMostWide / longest);
+  std::string pictures;
+  double top = 0;
+  for (const auto& [title, run] : runs) {
+    Picture picture(run, top, scale);
+    pictures += picture.draw(title);
+    top = picture.bottom();
+  }
+  return fmt::format(
+      R"(<svg xmlns="http://www.w3.org/2000/svg" width="{0:.0f}" height="{1:.0f}" )"
+      R"(viewBox="0 0 {0:.0f} {1:.0f}" font-family="Helvetica, Arial, sans-serif" )"
+      "font-size=\"11\">\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n{2}</svg>\n",
+      kLeft + longest * scale + kRight, top, pictures);
 }
 
 }  // namespace tessera

@@ -41,10 +41,27 @@ struct Pipeline {
   ir::Function function;
   GroupsOfPorts groups;
   std::vector<OutputCopy> copies;  // per output of `function`, in the order of the step's
+  ScheduleCosts costs;  // estimated: seconds of a core, bytes of a device
 };
 
 /// A line for each task, transfer and delete of a pipeline's program.
 std::string task_text(const ir::Function& program);
+
+/// A forward pass of a microbatch that is to be cut.
+struct CutOptions {
+  ScheduleTasks tasks = {};
+  std::int64_t num_stages = 1;
+  std::vector<bool> is_trained = {};  // per input: what depends on it stays where it is written
+  std::vector<bool> varies = {};      // per input: another value in each microbatch
+  bool is_differentiated = true;      // output 0 is the loss; else there are no backward passes
+  double memory_limit = 1e300;        // bytes of a stage
+  Span where = {};
+};
+/// `function` with marks where stages end: behind the equations where the schedule ends first by
+/// what they are estimated to cost. All that goes on there is marked, and the loss, or without one
+/// all outputs, ends the last stage. Cotangents are added up as they are without marks. Throws
+/// UserError for a function that has too few places, and for a limit that no cut meets.
+ir::Function with_marks(ir::Function function, const CutOptions& options);
 
 /// Throws UserError for a step without a loop over microbatches and for marks that do not cut it.
 Pipeline pipeline(const ir::Function& step, const PipelineOptions& options);

@@ -7,6 +7,8 @@
 #include <tessera/error.h>
 #include <tessera/schedule.h>
 
+#include "pipeline/climb.h"
+
 namespace tessera {
 namespace {
 
@@ -158,6 +160,31 @@ TEST(AutoSchedule, IsNeverWorseThanTheBuiltInOnes) {
       }
     }
   }
+}
+
+TEST(Climb, EndsNoLaterAndHoldsNoMoreThanWhatItStartsFrom) {
+  const ScheduleCosts costs{.stages = {{.fwd = 1, .bwd_input = 2, .bwd_weight = 1},
+                                       {.fwd = 3, .bwd_input = 2, .bwd_weight = 4},
+                                       {.fwd = 1, .bwd_input = 1, .bwd_weight = 1},
+                                       {.fwd = 2, .bwd_input = 3, .bwd_weight = 2}},
+                            .transfer = 0.5};
+  int num_better = 0;
+  for (const ScheduleRecord& record : pipeline::schedule_records()) {
+    for (const std::int64_t ranks : {1, 2, 4}) {
+      const Sizes sizes{4, ranks, 6};
+      if (!pipeline::is_made_for(record, sizes)) continue;
+      SCOPED_TRACE(std::string(record.name));
+      const ScheduleTasks before = pipeline::tasks_of(record, sizes);
+      const Simulation run = simulate(before, costs);
+      const ScheduleTasks after = pipeline::climb(before, costs, largest_peak(run));
+      ASSERT_NO_THROW(check_tasks(after, 4, 6));
+      const Simulation climbed = simulate(after, costs);
+      EXPECT_LE(climbed.makespan, run.makespan);
+      EXPECT_LE(largest_peak(climbed), largest_peak(run));
+      num_better += climbed.makespan < run.makespan ? 1 : 0;
+    }
+  }
+  EXPECT_GE(num_better, 3);
 }
 
 TEST(AutoSchedule, IsBetterWhereTransfersTakeTime) {

@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 
+#include "pipeline/climb.h"
 #include "pipeline/schedules.h"
 #include "pipeline/walk.h"
 
@@ -272,7 +273,7 @@ ScheduleTasks AutoSchedule::tasks(std::int64_t num_microbatches, std::source_loc
   Best best;
   try_built_in(sizes, costs, memory_limit, best);
   try_policies(sizes, costs, memory_limit, best);
-  if (!best.tasks.empty()) return std::move(best.tasks);
+  if (!best.tasks.empty()) return pipeline::climb(std::move(best.tasks), costs, memory_limit);
   throw UserError({.what = "schedule: none holds as little as the memory limit",
                    .where = where,
                    .found = fmt::format("a limit of {:.6g} for {} stages on {} ranks", memory_limit,

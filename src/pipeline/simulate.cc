@@ -137,4 +137,15 @@ Simulation pipeline::simulation_of(std::vector<std::vector<TimedTask>> ranks,
   return run;
 }
 
+double imbalance(const ScheduleCosts& costs) {
+  double slowest = 0;
+  double total = 0;
+  for (const StageCosts& stage : costs.stages) {
+    const double time = stage.fwd + stage.bwd_input + stage.bwd_weight;
+    slowest = std::max(slowest, time);
+    total += time;
+  }
+  return total > 0 ? slowest * static_cast<double>(costs.stages.size()) / total : 1;
+}
+
 }  // namespace tessera

@@ -53,6 +53,8 @@ Tracing::~Tracing() { stack().pop_back(); }
 
 std::shared_ptr<Trace> innermost() { return stack().empty() ? nullptr : stack().back(); }
 
+std::size_t depth() { return stack().size(); }
+
 bool is_active(const Trace& trace) {
   return std::any_of(stack().begin(), stack().end(),
                      [&](const auto& active) { return active.get() == &trace; });

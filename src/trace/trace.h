@@ -55,6 +55,8 @@ class Tracing {
 
 /// nullptr when this thread is not tracing.
 std::shared_ptr<Trace> innermost();
+/// How many traces are on the stack of this thread.
+std::size_t depth();
 /// Whether the trace is on the stack of this thread.
 bool is_active(const Trace& trace);
 

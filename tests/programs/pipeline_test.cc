@@ -56,12 +56,15 @@ auto staged_step(const pipeline::Config& config, const Schedule& schedule, std::
         pipeline::accumulate(old.params, xs, targets, config.microbatches, schedule);
     return std::tuple(old.apply_gradients(grads), loss);
   };
-  return std::pair(mesh, mpmd_jit_with_loop(step, mesh, {.donate_argnums = {0}}));
+  // Without marks the stages are cut.
+  JitOptions options{.donate_argnums = {0}};
+  if (config.stages == 0) options.auto_stages = AutoStages{};
+  return std::pair(mesh, mpmd_jit_with_loop(step, mesh, options));
 }
 
 TrainingRun train_staged(pipeline::Config config, const Schedule& schedule, std::int64_t devices,
-                         int steps) {
-  config.stages = schedule.num_stages();
+                         int steps, bool is_cut = false) {
+  config.stages = is_cut ? 0 : schedule.num_stages();
   const auto [mesh, step] = staged_step(config, schedule, devices);
   const use_mesh scope(mesh.group_mesh());
   State state(pipeline::Transformer(nn::Scope(Key(0)), config),
@@ -109,11 +112,19 @@ std::size_t count(const std::string& text, const std::string& part) {
   return found;
 }
 
+TEST(PipelineGolden, StagesThatAreCutHaveTheLossesOfTheLoop) {
+  const TrainingRun run = train(kGolden, Mesh(), 6);
+  expect_same_bits(train_staged(kGolden, Interleaved1F1B{8, 4}, 1, 6, true), run);
+  expect_same_bits(train_staged(kGolden, ZBV{4, 2}, 2, 6, true), run);
+  expect_same_bits(train_staged(kGolden, Std1F1B{3}, 1, 6, true), run);
+}
+
 // JaxPP 0.9.2 has 36 tasks and 27 transfers for four stages, 68 and 59 for eight.
 TEST(PipelineGolden, NoMoreTasksAndTransfersThanJaxPP) {
-  for (const std::int64_t stages : {4, 8}) {
+  for (const auto& [stages, is_cut] : std::vector<std::pair<std::int64_t, bool>>{
+           {4, false}, {8, false}, {4, true}, {8, true}}) {
     pipeline::Config config = kGolden;
-    config.stages = stages;
+    config.stages = is_cut ? 0 : stages;
     const Interleaved1F1B schedule{.num_stages = stages, .mpmd_dim = 4};
     const auto [mesh, step] = staged_step(config, schedule, 1);
     const use_mesh scope(mesh.group_mesh());

@@ -1,7 +1,9 @@
 // What `tessera train MODEL` and `tessera show MODEL` do, the same for all models.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,14 @@
 
 namespace tessera::cli {
 
+/// What is known of a step before it runs.
+struct StepFacts {
+  std::function<ScheduleCosts()> costs;  // estimated, of a pipeline
+  std::function<MemoryPlan()> memory;
+};
+/// Makes the step as its job is now.
+using LowerStep = std::function<StepFacts()>;
+
 /// A model as the commands train it on a kind of batch; both are trees.
 template <typename ModelType, typename BatchType>
 class Job {
@@ -27,6 +37,14 @@ class Job {
   virtual Model make_model(const Key& key) const = 0;
   /// The groups that the step runs on as a pipeline; none for a step of one program.
   virtual std::optional<MpmdMesh> mpmd_mesh() const { return std::nullopt; }
+  /// How a pipeline's stages are cut; none where the model has marks.
+  virtual std::optional<AutoStages> auto_stages() const { return std::nullopt; }
+  /// Called before the step is made, to choose how.
+  virtual void prepare(const LowerStep& /*lower*/) {}
+  /// Called after a step; true where the step is to be made anew, as the job changed how.
+  virtual bool replan(std::int64_t /*steps_done*/, const LowerStep& /*lower*/, Report& /*report*/) {
+    return false;
+  }
   /// What the logical names of the model mean on a mesh.
   virtual LogicalRules logical_rules() const { return {}; }
   /// `step`: i32[], the number of steps done.
@@ -114,7 +132,16 @@ auto make_step(const J& job, std::vector<Shardings> in_shardings = {}) {
       {.in_shardings = std::move(in_shardings),
        .donate_argnums = {0},
        .name = "train_step",
-       .mpmd_mesh = job.mpmd_mesh()});
+       .mpmd_mesh = job.mpmd_mesh(),
+       .auto_stages = job.auto_stages()});
+}
+
+template <typename J, typename State, typename Batch>
+StepFacts facts_of(const J& job, std::vector<Shardings> in_shardings, const State& state,
+                   const Batch& batch) {
+  const auto step = make_step(job, std::move(in_shardings)).lower(state, batch);
+  return {.costs = [step] { return step.stage_costs(); },
+          .memory = [step] { return step.compile().memory(); }};
 }
 
 /// Writes initial parameters and first gradients.
@@ -148,25 +175,32 @@ void train(J& job, TrainFlags flags, const JobInfo& info, const Mesh& devices) {
   if (first > 0) job.seek_data(first, checkpoints.data_position());
   auto state = checkpoints.resumed() ? checkpoints.restore(shapes, shardings, report)
                                      : jit(init, {.out_shardings = shardings, .name = "init"})(key);
-  if (!flags.dump.empty()) dump(flags.dump, job, state, place(job.batch(first), mesh, info));
-  auto step = make_step(job);
-  const auto compiled = step.lower(state, place(job.batch(first), mesh, info)).compile();
-  report.planned(compiled.memory());
+  const auto first_batch = [&] { return place(job.batch(first), mesh, info); };
+  if (!flags.dump.empty()) dump(flags.dump, job, state, first_batch());
+  const auto lower = [&] { return facts_of(job, {}, state, first_batch()); };
+  job.prepare(lower);
+  auto step = std::make_optional(make_step(job));
+  auto compiled = std::make_optional(step->lower(state, first_batch()).compile());
+  report.planned(compiled->memory());
   float last_loss = 0;
   for (std::int64_t i = first; i < flags.steps; ++i) {
     report.begin_data();
     auto batch = place(job.batch(i), mesh, info);
     // Each group keeps what it reads alone.
     if (job.mpmd_mesh()) {
-      std::tie(state, batch) = compiled.place(std::move(state), std::move(batch));
+      std::tie(state, batch) = compiled->place(std::move(state), std::move(batch));
     }
     reset_collective_counts();
     report.begin_profile(i, first);
     report.begin_step(i);
     Array loss;
-    std::tie(state, loss) = step(std::move(state), batch);
+    std::tie(state, loss) = (*step)(std::move(state), batch);
     last_loss = loss.item<float>();
     report.end_step(i, last_loss);
+    if (job.replan(i + 1 - first, lower, report)) {
+      step.emplace(make_step(job));
+      compiled.emplace(step->lower(state, first_batch()).compile());
+    }
     job.after_step(i, state.params, report);
     checkpoints.after_step(i + 1, state, last_loss, job.data_position());
   }
@@ -176,11 +210,11 @@ void train(J& job, TrainFlags flags, const JobInfo& info, const Mesh& devices) {
   config["optimizer"] = optimizer_config(flags);
   nlohmann::json extra = extra_of(config, checkpoint::named_arrays(state.params));
   job.finish(state.params, last_loss, report, extra);
-  report.write_json(info.report_name, step.compiled(), std::move(extra));
+  report.write_json(info.report_name, step->compiled(), std::move(extra));
 }
 
 template <typename J>
-void show(const J& job, const TrainFlags& flags, const JobInfo& info, const Mesh& devices,
+void show(J& job, const TrainFlags& flags, const JobInfo& info, const Mesh& devices,
           const ShowFlags& show_flags) {
   const Mesh mesh = mesh_of_arrays(job, devices);
   const use_mesh scope(mesh);
@@ -189,8 +223,10 @@ void show(const J& job, const TrainFlags& flags, const JobInfo& info, const Mesh
   const auto batch = eval_shape([&] { return job.blank_batch(); });
   Shardings batch_sharding;
   if (!mesh.axes().empty()) batch_sharding = NamedSharding(mesh, P{info.axes[0].c_str()});
-  const auto step = make_step(job, {state_shardings(flags, mesh, info, state), batch_sharding})
-                        .lower(state, batch);
+  const std::vector<Shardings> shardings = {state_shardings(flags, mesh, info, state),
+                                            batch_sharding};
+  job.prepare([&] { return facts_of(job, shardings, state, batch); });
+  const auto step = make_step(job, shardings).lower(state, batch);
   nlohmann::json config = job.config();
   config["optimizer"] = optimizer_config(flags);
   show(show_flags, {.path = flags.json, .config = std::move(config)}, step,
@@ -222,7 +258,8 @@ void add_job(CLI::App& train_command, CLI::App& show_command, const JobInfo& inf
   to_show->callback([flags, show_flags, info] {
     const Mesh mesh = mesh_of(*flags, info);
     apply(*flags);
-    show(J(*flags, mesh), *flags, info, mesh, *show_flags);
+    J job(*flags, mesh);
+    show(job, *flags, info, mesh, *show_flags);
   });
 }
 

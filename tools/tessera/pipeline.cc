@@ -1,6 +1,7 @@
 // `tessera train pipeline`: the transformer of examples/pipeline on micro-batches, its state split
 // over the axis fsdp, its layers over the groups of the axis stage.
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
@@ -9,12 +10,15 @@
 #include "commands.h"
 #include "job.h"
 #include "pipeline/model.h"
+#include "pipeline_plan.h"
 
 namespace tessera::cli {
 
 namespace {
 
 constexpr const char* kGroupAxis = "stage";
+/// Steps before the schedule is searched with what they took; the first one is cold.
+constexpr std::int64_t kMeasuredSteps = 3;
 
 struct Flags : TrainFlags {
   Flags() {
@@ -27,37 +31,11 @@ struct Flags : TrainFlags {
   }
   pipeline::Config model;
   std::string inputs = "normal";
-  std::string timeline;     // file
-  std::string schedule;     // empty: Interleaved1F1B on groups, else a loop of one program
-  std::int64_t stages = 0;  // 0: one per group
+  std::string timeline;           // file
+  std::string schedule;           // empty: Interleaved1F1B on groups, else a loop of one program
+  std::string stages;             // empty: one per group
+  std::int64_t memory_limit = 0;  // MiB; 0: none
 };
-
-std::string text_of_file(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (file && !file.bad()) return text.str();
-  throw UserError({.what = "--schedule: the file cannot be read",
-                   .found = path,
-                   .wanted = "a file of tasks, as tessera schedule NAME --format csv writes it",
-                   .cure = "check the path, or name a schedule"});
-}
-
-/// `groups`: how many groups of devices there are.
-Schedule schedule_of(const Flags& flags, std::int64_t groups) {
-  if (flags.schedule.ends_with(".csv")) {
-    return read_schedule(text_of_file(flags.schedule), flags.schedule, std::source_location());
-  }
-  const std::int64_t stages = flags.model.stages;
-  if (flags.schedule == "auto") return AutoSchedule{.num_stages = stages, .mpmd_dim = groups};
-  const std::int64_t count = flags.model.microbatches;
-  return FixedSchedule{
-      .num_stages = stages,
-      .mpmd_dim = groups,
-      .num_microbatches = count,
-      .list = schedule_tasks(flags.schedule, {.num_stages = stages, .mpmd_dim = groups}, count,
-                             std::source_location())};
-}
 
 using Batch = std::tuple<Array, Array>;  // inputs, targets
 
@@ -71,12 +49,36 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
       if (flags_.schedule.empty()) flags_.schedule = "Interleaved1F1B";
     }
     check_timeline();
+    check_search();
     if (flags_.schedule.empty()) return;
     const std::int64_t groups = groups_ ? groups_->mpmd_dim() : 1;
-    set_stages(groups);
-    schedule_.emplace(schedule_of(flags_, groups));
+    const StagesFlag stages = stages_of(flags_.stages);
+    is_cut_ = groups_ && stages.is_cut;
+    set_stages(stages.count == 0 ? groups : stages.count);
+    plan_.emplace(PlanOptions{
+        .schedule = flags_.schedule,
+        .stages = {.count = stages.is_cut ? stages.count : flags_.model.stages, .is_cut = is_cut_},
+        .groups = groups,
+        .microbatches = flags_.model.microbatches,
+        .memory_limit = static_cast<double>(flags_.memory_limit) * 1048576});
+    if (is_cut_) flags_.model.stages = 0;
   }
   std::optional<MpmdMesh> mpmd_mesh() const override { return groups_; }
+  std::optional<AutoStages> auto_stages() const override {
+    return is_cut_ ? std::make_optional(AutoStages{}) : std::nullopt;
+  }
+  void prepare(const LowerStep& lower) override {
+    if (groups_) plan_->choose(lower);
+  }
+  bool replan(std::int64_t steps_done, const LowerStep& lower, Report& report) override {
+    if (!groups_ || !plan_->is_searched()) return false;
+    if (steps_done == 1) start_timeline();
+    if (steps_done != kMeasuredSteps) return false;
+    const ScheduleCosts measured = measured_costs(stop_timeline(), plan_->num_stages());
+    plan_->search(measured, lower);
+    report.line("plan  " + plan_->text() + "; schedule searched with the measured times");
+    return true;
+  }
 
   pipeline::Transformer make_model(const Key& key) const override {
     return {nn::Scope(key), flags_.model};
@@ -86,10 +88,11 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
                                                           const Array& /*step*/) const override {
     const auto& [xs, targets] = batch;
     const std::int64_t count = flags_.model.microbatches;
-    if (schedule_) return pipeline::accumulate(params, xs, targets, count, *schedule_);
+    if (plan_) return pipeline::accumulate(params, xs, targets, count, plan_->schedule());
     return pipeline::accumulate(params, xs, targets, count);
   }
   void load(Report& /*report*/) override {
+    check_steps();
     const Array x = ones(shape());
     data_ = {x, x};
     // For a run of one step, as --resume may leave.
@@ -107,8 +110,10 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
   void finish(const pipeline::Transformer& /*params*/, float /*last_loss*/, Report& /*report*/,
               nlohmann::json& extra) const override {
     // A run may be resumed on other stages.
-    extra["config"]["stages"] = flags_.model.stages;
+    extra["config"]["stages"] = plan_ ? plan_->num_stages() : flags_.model.stages;
+    extra["config"]["cut"] = is_cut_ ? "auto" : "marks";
     extra["config"]["schedule"] = flags_.schedule;
+    if (groups_) extra["stages"] = stages_json();
     if (has_timeline()) write_timeline(extra);
   }
   Batch batch(std::int64_t /*step*/) const override { return data_; }
@@ -141,10 +146,10 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
                      .cure = "write for example --batch 8 --microbatches 4"});
   }
 
-  void set_stages(std::int64_t groups) {
+  void set_stages(std::int64_t count) {
     pipeline::Config& model = flags_.model;
-    model.stages = flags_.stages == 0 ? groups : flags_.stages;
-    if (model.stages <= model.layers) return;
+    model.stages = count;
+    if (is_cut_ || model.stages <= model.layers) return;
     throw UserError({.what = "--stages: there are more stages than layers",
                      .found = "--stages " + std::to_string(model.stages) + " and --layers " +
                               std::to_string(model.layers),
@@ -163,21 +168,60 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
                      .cure = "write for example --mesh stage=4,fsdp=1 --timeline step.svg"});
   }
 
-  /// As a picture or as a trace, in milliseconds, with the idle share beside that of a simulation.
+  void check_steps() const {
+    if (!groups_ || !plan_->is_searched() || flags_.steps > kMeasuredSteps) return;
+    throw UserError({.what = "--schedule auto: there are too few steps to measure",
+                     .found = "--steps " + std::to_string(flags_.steps),
+                     .wanted = "at least " + std::to_string(kMeasuredSteps + 1) + ": after " +
+                               std::to_string(kMeasuredSteps) +
+                               " the schedule is searched with what their tasks took",
+                     .cure = "write for example --steps 10, or name a schedule"});
+  }
+
+  void check_search() const {
+    const bool searches = flags_.schedule == "auto" && groups_;
+    if (flags_.memory_limit > 0 && !searches) {
+      throw UserError(
+          {.what = "--memory-limit: no schedule is searched",
+           .found = "--schedule " + flags_.schedule + " and --mesh " + flags_.mesh,
+           .wanted = "--schedule auto, and groups of devices",
+           .cure = "write --mesh stage=4,fsdp=1 --schedule auto, or leave the limit out"});
+    }
+  }
+
+  nlohmann::json stages_json() const {
+    nlohmann::json stages = nlohmann::json::object();
+    for (const StageCosts& stage : plan_->costs().stages) {
+      stages["costs"].push_back({{"fwd_ms", stage.fwd * 1e3},
+                                 {"bwd_input_ms", stage.bwd_input * 1e3},
+                                 {"bwd_weight_ms", stage.bwd_weight * 1e3},
+                                 {"held_bytes", stage.memory}});
+    }
+    stages["imbalance"] = imbalance(plan_->costs());
+    return stages;
+  }
+
+  /// The last step beside a simulation with what its tasks took, as a picture, or as a trace.
   void write_timeline(nlohmann::json& extra) const {
-    const ScheduleTasks tasks = schedule_->tasks(flags_.model.microbatches);
+    const ScheduleTasks tasks = plan_->tasks();
     std::vector<TaskTime> times = stop_timeline();
     for (TaskTime& time : times) {
       time.start *= 1e3;
       time.end *= 1e3;
     }
     const Simulation run = measured(tasks, times);
-    const Simulation planned = simulate(tasks, measured_costs(times, schedule_->num_stages()));
+    const ScheduleCosts costs = measured_costs(times, plan_->num_stages());
+    const Simulation planned = simulate(tasks, costs);
     extra["bubble"] = {{"measured", run.bubble}, {"simulated", planned.bubble}};
+    extra["stages"]["measured_imbalance"] = imbalance(costs);
     if (process_index() != 0) return;
     std::ofstream file(flags_.timeline);
-    const std::string title = flags_.schedule + ", one step in ms";
-    file << (flags_.timeline.ends_with(".svg") ? to_svg(run, title) : to_chrome_trace(run));
+    if (flags_.timeline.ends_with(".svg")) {
+      file << to_svg({{flags_.schedule + ", planned with the measured times, in ms", planned},
+                      {flags_.schedule + ", one step as it ran, in ms", run}});
+    } else {
+      file << to_chrome_trace(run);
+    }
     if (file.flush()) return;
     throw RuntimeFault("--timeline: " + flags_.timeline + " cannot be written");
   }
@@ -186,7 +230,8 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
 
   Flags flags_;
   std::optional<MpmdMesh> groups_;
-  std::optional<Schedule> schedule_;
+  bool is_cut_ = false;  // by what the model costs, not at marks
+  std::optional<PipelinePlan> plan_;
   Batch data_;
 };
 
@@ -205,8 +250,12 @@ void add_flags(CLI::App& command, Flags& flags) {
   command.add_option("--timeline", flags.timeline,
                      "record the last step of a pipeline: FILE.svg, a picture, or FILE.json, a "
                      "trace for chrome://tracing");
-  add_whole_number(command, flags.stages,
-                   {.name = "--stages", .text = "pipeline stages; default: one per group"});
+  command.add_option(
+      "--stages", flags.stages,
+      "pipeline stages; default: one per group; auto:8 cuts the model into 8 by what "
+      "it costs, auto chooses their number");
+  size("--memory-limit", flags.memory_limit,
+       "of --schedule auto: MiB that a device of each group may hold, as planned");
   add_choice(command, flags.inputs, "--inputs", {"ones", "normal"},
              "inputs and targets: all ones, or drawn from a normal distribution");
 }

@@ -86,6 +86,25 @@ Shown memory_of(const MemoryPlan& plan) {
   return shown;
 }
 
+/// What the stages are estimated to take for a microbatch, in ms, and to hold.
+void add_stages(const ScheduleCosts& costs, Shown& shown) {
+  std::vector<Row> rows = {{"stage", "forward", "input gradient", "weight gradient", "bytes held"}};
+  const auto ms = [](double seconds) {
+    char text[32];
+    std::snprintf(text, sizeof(text), "%.3f", seconds * 1e3);
+    return std::string(text);
+  };
+  for (const StageCosts& stage : costs.stages) {
+    rows.push_back({std::to_string(rows.size() - 1), ms(stage.fwd), ms(stage.bwd_input),
+                    ms(stage.bwd_weight), std::to_string(static_cast<std::int64_t>(stage.memory))});
+  }
+  char last[80];
+  std::snprintf(last, sizeof(last), "the slowest stage takes %.2f times the mean\n",
+                imbalance(costs));
+  shown.text += "\nestimated for a microbatch, in ms\n" + table(rows) + last;
+  shown.object["imbalance"] = imbalance(costs);
+}
+
 /// Each line of the text begins with its results or with the word delete.
 Shown tasks_of(const LoweredProgram& step) {
   Shown shown{.text = step.task_ir()};
@@ -104,6 +123,7 @@ Shown tasks_of(const LoweredProgram& step) {
     }
     shown.object[std::string(kind, std::strlen(kind) - 1)] = count;
   }
+  add_stages(step.stage_costs(), shown);
   return shown;
 }
 

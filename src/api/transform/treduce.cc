@@ -284,8 +284,11 @@ Nested trace_microbatch(Body& body, const std::vector<Type>& types, const Schedu
   if (scope == nullptr) return trace_nested(body, types, where);
   enter(*scope, schedule, length, location);
   scope->is_inside = true;
+  scope->depth = trace::depth() + 1;
+  scope->num_slices = types.size();
   Nested nested = trace_nested(body, types, where);
   scope->is_inside = false;
+  cut_microbatch(*scope, nested.function);
   check_marks(*scope, nested.function, where);
   return nested;
 }

@@ -85,8 +85,9 @@ class Pipeliner {
   }
 
  private:
-  Stages cut(const Function& step) const {
+  Stages cut(const Function& step) {
     Stages stages = cut_stages(step.equations[loop_], options_.num_stages, options_.where);
+    costs_ = estimated_costs(stages);
     split_backward(stages, split_stages(options_));
     find_users(stages);
     return stages;
@@ -356,11 +357,13 @@ class Pipeliner {
     }
     return {.function = outer_.finish(std::move(outputs)),
             .groups = {.inputs = outer_.input_groups(), .outputs = std::move(holders)},
-            .copies = std::move(copies)};
+            .copies = std::move(copies),
+            .costs = std::move(costs_)};
   }
 
   const PipelineOptions& options_;
   std::size_t loop_;
+  ScheduleCosts costs_;
   Stages stages_;
   Opened opened_;
   Outer outer_;

@@ -10,16 +10,13 @@
 
 #include "ir/builder.h"
 #include "ops/ops.h"
+#include "pipeline/cut/costs.h"
 
 namespace tessera::pipeline {
 
 namespace {
 
 constexpr int kNoCluster = -1;
-
-bool is_view(const Equation& equation) {
-  return equation.op->host.kind == ops::HostRule::Kind::view && equation.op != &ops::stage_end_op;
-}
 
 bool is_backward(const Equation& mark) { return mark.attributes.get<bool>("backward"); }
 
@@ -114,20 +111,10 @@ class Cutter {
         home.kind = Home::Kind::boundary;
       } else if (is_needed_outside) {
         home.kind = Home::Kind::item;
-      } else if (!e.operands.empty() && (!is_view(e) || shrinks(e))) {
+      } else if (!e.operands.empty() && (!is_view(e) || shrinks(body, e))) {
         home.kind = depends ? Home::Kind::item : Home::Kind::hoisted;
       }
     }
-  }
-
-  /// A part of an array: its users should not hold all of that.
-  bool shrinks(const Equation& e) const {
-    const auto elements = [&](ValueId id) {
-      std::int64_t count = 1;
-      for (std::int64_t size : stages_.body.type(id).shape) count *= size;
-      return count;
-    };
-    return elements(e.results[0]) < elements(e.operands[0]);
   }
 
   void check_marks() {

@@ -66,6 +66,10 @@ void split_backward(Stages& stages, const std::vector<bool>& is_split);
 /// Fills in `users`.
 void find_users(Stages& stages);
 
+/// What the tasks of each stage are estimated to take, the backward pass in two halves, and what a
+/// device holds from a forward task on.
+ScheduleCosts estimated_costs(Stages stages);
+
 /// `scan` is the loop over microbatches. Throws UserError where marks do not cut it into stages.
 Stages cut_stages(const Equation& scan, std::int64_t num_stages, const Span& where);
 
