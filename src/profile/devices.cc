@@ -62,9 +62,8 @@ struct OpTime {
   auto key() const { return std::tuple(device, site, run, instruction); }
 };
 
-/// Sorted, and one within the other or one after the other, as the plugin wants the events of a
-/// line. Where two ops of a device ran at the same time, and the later one went on, its event
-/// starts at the end of the other one: what the line covers stays the same.
+/// Sorted, and one within the other or one after the other. Where two events overlap and the later
+/// one goes on, it starts at the end of the other one.
 std::vector<Event> nested(const std::vector<Event>& events) {
   const auto is_later = [](const Event& a, const Event& b) {
     return std::pair(a.start_ns, b.end_ns) > std::pair(b.start_ns, a.end_ns);
@@ -85,6 +84,29 @@ std::vector<Event> nested(const std::vector<Event>& events) {
     sorted.push_back(std::move(event));
   }
   return sorted;
+}
+
+/// One after the other: the plugin leaves out ops around others. Ops of a device that ran at the
+/// same time share the time that they took together, each moment of it is given to one of them.
+std::vector<Event> one_by_one(const std::vector<Event>& events) {
+  std::vector<Event> line = nested(events);
+  std::vector<std::int64_t> own(line.size());
+  std::vector<bool> is_within(line.size());
+  std::vector<std::size_t> around;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    own[i] = line[i].end_ns - line[i].start_ns;
+    while (!around.empty() && line[around.back()].end_ns <= line[i].start_ns) around.pop_back();
+    is_within[i] = !around.empty();
+    if (is_within[i]) own[around.back()] -= own[i];
+    around.push_back(i);
+  }
+  std::int64_t end = 0;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    // What lies within another one comes after it, where that has ended earlier for its sake.
+    if (is_within[i] || line[i].start_ns < end) line[i].start_ns = end;
+    end = line[i].end_ns = line[i].start_ns + own[i];
+  }
+  return line;
 }
 
 struct Device {
@@ -305,7 +327,7 @@ class DeviceRows {
       std::sort(events->begin(), events->end(), by_start);
     }
     plane.lines.push_back({"XLA Modules", kModules, std::move(device.modules)});
-    plane.lines.push_back({"XLA Ops", kOps, nested(device.ops)});
+    plane.lines.push_back({"XLA Ops", kOps, one_by_one(device.ops)});
     if (!device.transfers.empty()) {
       plane.lines.push_back({"Transfers", kTransfers, std::move(device.transfers)});
     }
