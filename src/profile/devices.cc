@@ -20,35 +20,37 @@ struct Interval {
   }
 };
 
-/// Which devices of a mesh need what a task computes: those that hold the tile that it writes.
+/// Which devices of a mesh need what a task computes: those that hold a tile that it writes.
 class Holders {
  public:
   explicit Holders(int rank) : rank_(rank) {}
 
   const std::vector<int>& of(const Computation& computation, std::uint32_t task) {
-    const run::SourceTile& tile = computation.executable->tasks[task].written;
-    const auto [place, is_new] = known_.try_emplace({&computation, tile.value, tile.tile});
-    if (is_new) place->second = find(computation, tile);
+    const auto [place, is_new] = known_.try_emplace({&computation, task});
+    if (is_new) place->second = find(computation, computation.executable->tasks[task].written);
     return place->second;
   }
 
  private:
-  std::vector<int> find(const Computation& computation, const run::SourceTile& tile) const {
+  std::vector<int> find(const Computation& computation,
+                        const std::vector<run::SourceTile>& written) const {
     const ir::Function* f = computation.source;
     if (f == nullptr) return {};
     if (rank_ >= 0) return {0};
     std::vector<int> devices;
     const std::int64_t count = std::max<std::int64_t>(1, f->mesh.num_devices());
     for (std::int64_t device = 0; device < count; ++device) {
-      if (computation.layouts[tile.value].tile_at(device_digits(f->mesh, device)) == tile.tile) {
-        devices.push_back(static_cast<int>(device));
-      }
+      const AtomDigits digits = device_digits(f->mesh, device);
+      const bool holds = std::any_of(written.begin(), written.end(), [&](const auto& tile) {
+        return computation.layouts[tile.value].tile_at(digits) == tile.tile;
+      });
+      if (holds) devices.push_back(static_cast<int>(device));
     }
     return devices;
   }
 
   int rank_;
-  std::map<std::tuple<const Computation*, std::uint32_t, std::int64_t>, std::vector<int>> known_;
+  std::map<std::pair<const Computation*, std::uint32_t>, std::vector<int>> known_;
 };
 
 /// An op on a device; several threads and tasks may have worked on it.
