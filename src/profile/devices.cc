@@ -20,35 +20,37 @@ struct Interval {
   }
 };
 
-/// Which devices of a mesh need what a task computes: those that hold the tile that it writes.
+/// Which devices of a mesh need what a task computes: those that hold a tile that it writes.
 class Holders {
  public:
   explicit Holders(int rank) : rank_(rank) {}
 
   const std::vector<int>& of(const Computation& computation, std::uint32_t task) {
-    const run::SourceTile& tile = computation.executable->tasks[task].written;
-    const auto [place, is_new] = known_.try_emplace({&computation, tile.value, tile.tile});
-    if (is_new) place->second = find(computation, tile);
+    const auto [place, is_new] = known_.try_emplace({&computation, task});
+    if (is_new) place->second = find(computation, computation.executable->tasks[task].written);
     return place->second;
   }
 
  private:
-  std::vector<int> find(const Computation& computation, const run::SourceTile& tile) const {
+  std::vector<int> find(const Computation& computation,
+                        const std::vector<run::SourceTile>& written) const {
     const ir::Function* f = computation.source;
     if (f == nullptr) return {};
     if (rank_ >= 0) return {0};
     std::vector<int> devices;
     const std::int64_t count = std::max<std::int64_t>(1, f->mesh.num_devices());
     for (std::int64_t device = 0; device < count; ++device) {
-      if (computation.layouts[tile.value].tile_at(device_digits(f->mesh, device)) == tile.tile) {
-        devices.push_back(static_cast<int>(device));
-      }
+      const AtomDigits digits = device_digits(f->mesh, device);
+      const bool holds = std::any_of(written.begin(), written.end(), [&](const auto& tile) {
+        return computation.layouts[tile.value].tile_at(digits) == tile.tile;
+      });
+      if (holds) devices.push_back(static_cast<int>(device));
     }
     return devices;
   }
 
   int rank_;
-  std::map<std::tuple<const Computation*, std::uint32_t, std::int64_t>, std::vector<int>> known_;
+  std::map<std::pair<const Computation*, std::uint32_t>, std::vector<int>> known_;
 };
 
 /// An op on a device; several threads and tasks may have worked on it.
@@ -62,9 +64,8 @@ struct OpTime {
   auto key() const { return std::tuple(device, site, run, instruction); }
 };
 
-/// Sorted, and one within the other or one after the other, as the plugin wants the events of a
-/// line. Where two ops of a device ran at the same time, and the later one went on, its event
-/// starts at the end of the other one: what the line covers stays the same.
+/// Sorted, and one within the other or one after the other. Where two events overlap and the later
+/// one goes on, it starts at the end of the other one.
 std::vector<Event> nested(const std::vector<Event>& events) {
   const auto is_later = [](const Event& a, const Event& b) {
     return std::pair(a.start_ns, b.end_ns) > std::pair(b.start_ns, a.end_ns);
@@ -85,6 +86,29 @@ std::vector<Event> nested(const std::vector<Event>& events) {
     sorted.push_back(std::move(event));
   }
   return sorted;
+}
+
+/// One after the other: the plugin leaves out ops around others. Ops of a device that ran at the
+/// same time share the time that they took together, each moment of it is given to one of them.
+std::vector<Event> one_by_one(const std::vector<Event>& events) {
+  std::vector<Event> line = nested(events);
+  std::vector<std::int64_t> own(line.size());
+  std::vector<bool> is_within(line.size());
+  std::vector<std::size_t> around;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    own[i] = line[i].end_ns - line[i].start_ns;
+    while (!around.empty() && line[around.back()].end_ns <= line[i].start_ns) around.pop_back();
+    is_within[i] = !around.empty();
+    if (is_within[i]) own[around.back()] -= own[i];
+    around.push_back(i);
+  }
+  std::int64_t end = 0;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    // What lies within another one comes after it, where that has ended earlier for its sake.
+    if (is_within[i] || line[i].start_ns < end) line[i].start_ns = end;
+    end = line[i].end_ns = line[i].start_ns + own[i];
+  }
+  return line;
 }
 
 struct Device {
@@ -305,7 +329,7 @@ class DeviceRows {
       std::sort(events->begin(), events->end(), by_start);
     }
     plane.lines.push_back({"XLA Modules", kModules, std::move(device.modules)});
-    plane.lines.push_back({"XLA Ops", kOps, nested(device.ops)});
+    plane.lines.push_back({"XLA Ops", kOps, one_by_one(device.ops)});
     if (!device.transfers.empty()) {
       plane.lines.push_back({"Transfers", kTransfers, std::move(device.transfers)});
     }

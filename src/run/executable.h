@@ -132,7 +132,7 @@ struct Control {
   Nested end;  // while: copies the carry to the results after an odd number of steps
 };
 
-/// A tile of a value of Executable::source; a task that writes several is named by the first.
+/// A tile of a value of Executable::source.
 struct SourceTile {
   std::uint32_t value = 0;
   std::int64_t tile = 0;
@@ -146,7 +146,7 @@ struct Task {
   std::vector<std::uint32_t> places;
   std::vector<std::uint32_t> successors;
   std::uint32_t num_predecessors = 0;
-  SourceTile written = {};  // whose devices need it
+  std::vector<SourceTile> written = {};  // whose devices need it
 };
 
 /// Bytes that one real device holds from the first to the last of the steps; arguments and results

@@ -182,9 +182,10 @@ class MemoryPlanner {
     }
   }
 
-  static run::SourceTile written_by(const TileTask& task) {
-    if (task.writes.empty()) return {};
-    return {.value = task.writes[0].value, .tile = task.writes[0].tile};
+  static std::vector<run::SourceTile> written_by(const TileTask& task) {
+    std::vector<run::SourceTile> tiles;
+    for (const TileRef& ref : task.writes) tiles.push_back({.value = ref.value, .tile = ref.tile});
+    return tiles;
   }
 
   void emit_task(std::size_t instruction, const TileTask& task) {
