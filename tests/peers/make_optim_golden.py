@@ -16,7 +16,8 @@ FILE = pathlib.Path(__file__).parent / "golden" / "optim.json"
 STEPS = 6
 # Leaves by path, in order; * is bf16.
 SHAPES = {"a/bias": (7,), "a/kernel": (5, 7), "b/scale": (), "b/wide": (3, 11), "c/kernel": (6, 1),
-          "c/one": (1,), "d/tall": (13, 4), "d/bias*": (9,), "e/cube": (2, 5, 6), "f/square": (4, 4)}
+          "c/one": (1,), "d/tall": (13, 4), "d/bias*": (9,), "e/cube": (2, 5, 6),
+          "f/square": (4, 4)}
 
 
 def kernels(params):
