@@ -2,13 +2,16 @@
 // peak of f32, the price of the tree over leaves, and oneDNN's speed on the same operands where it
 // is installed.
 //
-//   gemm_bench [substring of the shapes to run] [f32 or a unit of bf16: portable, avx512_bf16]
+//   gemm_bench [substring of the shapes to run] [f32, portable or avx512_bf16] [avx2]
+//
+// With avx2, neither uses more than the vectors of that instruction set.
 #include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstdio>
 #include <ctime>
 #include <functional>
+#include <hwy/targets.h>
 #include <iterator>
 #include <optional>
 #include <string>
@@ -263,9 +266,17 @@ int run(const std::string& filter, const std::string& unit_filter) {
   return 0;
 }
 
+void use_avx2_at_most() {
+  hwy::SetSupportedTargetsForTest(HWY_AVX2);
+#ifdef TESSERA_BENCH_DNNL
+  dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
+#endif
+}
+
 }  // namespace
 }  // namespace tessera::bench
 
 int main(int argc, char** argv) {
+  if (argc > 3 && std::string_view(argv[3]) == "avx2") tessera::bench::use_avx2_at_most();
   return tessera::bench::run(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "");
 }
