@@ -121,8 +121,8 @@ TEST(PipelineGolden, StagesThatAreCutHaveTheLossesOfTheLoop) {
 
 // JaxPP 0.9.2 has 36 tasks and 27 transfers for four stages, 68 and 59 for eight.
 TEST(PipelineGolden, NoMoreTasksAndTransfersThanJaxPP) {
-  for (const auto& [stages, is_cut] : std::vector<std::pair<std::int64_t, bool>>{
-           {4, false}, {8, false}, {4, true}, {8, true}}) {
+  for (const auto& [stages, is_cut] :
+       std::vector<std::pair<std::int64_t, bool>>{{4, false}, {8, false}, {4, true}, {8, true}}) {
     pipeline::Config config = kGolden;
     config.stages = is_cut ? 0 : stages;
     const Interleaved1F1B schedule{.num_stages = stages, .mpmd_dim = 4};

@@ -15,7 +15,6 @@ namespace {
 constexpr std::int64_t kMostPerGroup = 4;
 /// By how much a plan of more stages must be faster: each task costs something by itself.
 constexpr double kWorthMoreStages = 0.99;
-constexpr int kMostSearches = 8;
 constexpr double kMebibyte = 1024.0 * 1024.0;
 
 std::string text_of_file(const std::string& path) {
@@ -44,17 +43,9 @@ double most_of_all(double value, double unit) {
   return static_cast<double>(*std::max_element(values.begin(), values.end())) * unit;
 }
 
-std::vector<double> peaks_of(const MemoryPlan& plan) {
-  std::vector<double> peaks;
-  for (const std::int64_t bytes : plan.group_peaks) {
-    peaks.push_back(most_of_all(static_cast<double>(bytes), 1));
-  }
-  return peaks;
-}
-
 double peak_of(const MemoryPlan& plan) {
-  const std::vector<double> peaks = peaks_of(plan);
-  return *std::max_element(peaks.begin(), peaks.end());
+  const std::vector<std::int64_t>& peaks = plan.group_peaks;
+  return most_of_all(static_cast<double>(*std::max_element(peaks.begin(), peaks.end())), 1);
 }
 
 std::string number_text(const char* format, double number) {
@@ -179,42 +170,63 @@ void PipelinePlan::search(ScheduleCosts measured, const LowerStep& lower) {
   search_within(lower);
 }
 
-/// What a group holds besides microbatches in flight is the same for all schedules, nearly.
+/// The search knows what is held for microbatches in flight, plans know all: so under a limit some
+/// schedules are planned, the one that ends first before the others.
 void PipelinePlan::search_within(const LowerStep& lower) {
-  AutoSchedule wanted{.num_stages = num_stages(), .mpmd_dim = options_.groups, .costs = costs_};
-  if (options_.memory_limit > 0) {
-    const std::vector<double> peaks = peaks_of(lower().memory());
-    const Simulation run = simulate(tasks(), costs_);
-    double always = 0;
-    for (std::size_t group = 0; group < peaks.size(); ++group) {
-      always = std::max(always, peaks[group] - run.peak_memory[group]);
-    }
-    wanted.memory_limit = options_.memory_limit - always;
-  }
   double least = 1e300;
-  for (int i = 0; i < kMostSearches; ++i) {
-    try {
-      schedule_.emplace(FixedSchedule{.num_stages = wanted.num_stages,
-                                      .mpmd_dim = wanted.mpmd_dim,
-                                      .num_microbatches = options_.microbatches,
-                                      .list = wanted.tasks(options_.microbatches)});
-    } catch (const UserError&) {
-      break;
-    }
+  for (ScheduleTasks& tasks : candidates()) {
+    schedule_.emplace(FixedSchedule{.num_stages = num_stages(),
+                                    .mpmd_dim = options_.groups,
+                                    .num_microbatches = options_.microbatches,
+                                    .list = std::move(tasks)});
     if (options_.memory_limit == 0) return;
     const double peak = peak_of(lower().memory());
-    least = std::min(least, peak);
     if (peak <= options_.memory_limit) return;
-    wanted.memory_limit -= peak - options_.memory_limit;
+    least = std::min(least, peak);
   }
-  if (least == 1e300) least = least_peak(wanted, lower);
   fail_limit(options_.memory_limit, least);
 }
 
-/// With one microbatch after the other.
-double PipelinePlan::least_peak(const AutoSchedule& wanted, const LowerStep& lower) {
-  schedule_.emplace(Sequential{.num_stages = wanted.num_stages, .mpmd_dim = wanted.mpmd_dim});
-  return peak_of(lower().memory());
+/// The built-in schedules, and those that are found with room for so many microbatches; the one
+/// that ends first comes first.
+std::vector<ScheduleTasks> PipelinePlan::candidates() const {
+  std::vector<std::pair<double, ScheduleTasks>> found;
+  const std::int64_t stages = num_stages();
+  const auto add = [&](const auto& tasks_of) {
+    try {
+      ScheduleTasks tasks = tasks_of();
+      const double makespan = simulate(tasks, costs_).makespan;
+      found.emplace_back(makespan, std::move(tasks));
+    } catch (const UserError&) {
+      // It is not made for these sizes, or holds more.
+    }
+  };
+  AutoSchedule search{.num_stages = stages, .mpmd_dim = options_.groups, .costs = costs_};
+  add([&] { return search.tasks(options_.microbatches); });
+  if (options_.memory_limit > 0) {
+    double most = 0;  // of a microbatch in all stages of a group
+    for (const StageCosts& stage : costs_.stages) most = std::max(most, stage.memory);
+    most *= static_cast<double>(stages) / static_cast<double>(options_.groups);
+    for (std::int64_t room = options_.microbatches - 1; room > 0; --room) {
+      search.memory_limit = most * static_cast<double>(room);
+      add([&] { return search.tasks(options_.microbatches); });
+    }
+    for (const std::string& name : schedule_names()) {
+      add([&] {
+        return schedule_tasks(name, {.num_stages = stages, .mpmd_dim = options_.groups},
+                              options_.microbatches);
+      });
+    }
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<ScheduleTasks> result;
+  for (auto& [makespan, tasks] : found) {
+    if (std::find(result.begin(), result.end(), tasks) == result.end()) {
+      result.push_back(std::move(tasks));
+    }
+  }
+  return result;
 }
 
 std::string PipelinePlan::text() const {

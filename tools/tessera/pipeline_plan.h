@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <tessera/tessera.h>
 
@@ -50,7 +51,7 @@ class PipelinePlan {
   Schedule schedule_named(std::int64_t num_stages) const;
   bool set(std::int64_t num_stages);
   void search_within(const LowerStep& lower);
-  double least_peak(const AutoSchedule& wanted, const LowerStep& lower);
+  std::vector<ScheduleTasks> candidates() const;
 
   PlanOptions options_;
   std::optional<Schedule> schedule_;
