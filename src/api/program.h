@@ -51,8 +51,8 @@ struct Program {
   // What was made of it, each once.
   std::once_flag partition_once, compile_once;
   ir::Function partitioned;
-  pipeline::GroupsOfPorts groups;            // of a pipeline
-  std::vector<pipeline::OutputCopy> copies;  // per output of `partitioned`
+  pipeline::GroupsOfPorts groups;              // of a pipeline
+  std::vector<pipeline::OutputCopy> copies;    // per output of `partitioned`
   ScheduleCosts stage_costs = {.stages = {}};  // of a pipeline, estimated
   std::vector<const Placement*> outputs;
   std::shared_ptr<const run::Executable> executable;

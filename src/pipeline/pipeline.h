@@ -41,7 +41,7 @@ struct Pipeline {
   ir::Function function;
   GroupsOfPorts groups;
   std::vector<OutputCopy> copies;  // per output of `function`, in the order of the step's
-  ScheduleCosts costs;  // estimated: seconds of a core, bytes of a device
+  ScheduleCosts costs;             // estimated: seconds of a core, bytes of a device
 };
 
 /// A line for each task, transfer and delete of a pipeline's program.

@@ -109,6 +109,24 @@ void add_whole_numbers(CLI::App& command, std::vector<std::int64_t>& values,
       ->capture_default_str();
 }
 
+namespace {
+
+void add_checkpoint_flags(CLI::App& command, TrainFlags& flags) {
+  CLI::Option* checkpoint = command.add_option("--checkpoint", flags.checkpoint,
+                                               "save the state in this folder, at the end");
+  add_whole_number(command, flags.every,
+                   {.name = "--every", .text = "save each time after so many steps as well"})
+      ->needs(checkpoint);
+  add_whole_number(command, flags.keep,
+                   {.name = "--keep", .text = "checkpoints to keep, the latest; default: all"})
+      ->needs(checkpoint);
+  command.add_flag("--resume", flags.resume, "go on from the last checkpoint, if there is one")
+      ->disable_flag_override()
+      ->needs(checkpoint);
+}
+
+}  // namespace
+
 void add_train_flags(CLI::App& command, TrainFlags& flags) {
   command.add_option("--mesh", flags.mesh, "mesh axes in order, data=4,model=2; or none")
       ->capture_default_str();
@@ -154,17 +172,7 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
   command.add_option("--profile", flags.profile,
                      "write where the time of the steps goes into this folder, and a trace "
                      "of five steps for TensorBoard's profile plugin");
-  CLI::Option* checkpoint = command.add_option("--checkpoint", flags.checkpoint,
-                                               "save the state in this folder, at the end");
-  add_whole_number(command, flags.every,
-                   {.name = "--every", .text = "save each time after so many steps as well"})
-      ->needs(checkpoint);
-  add_whole_number(command, flags.keep,
-                   {.name = "--keep", .text = "checkpoints to keep, the latest; default: all"})
-      ->needs(checkpoint);
-  command.add_flag("--resume", flags.resume, "go on from the last checkpoint, if there is one")
-      ->disable_flag_override()
-      ->needs(checkpoint);
+  add_checkpoint_flags(command, flags);
   command.add_option("--tensorboard", flags.tensorboard,
                      "write losses and times of the steps into this folder, for TensorBoard");
   add_choice(command, flags.progress, "--progress", {"auto", "off"},

@@ -59,6 +59,8 @@ void add_optimizer_flags(CLI::App& command, OptimizerFlags& flags);
 void add_train_flags(CLI::App& command, TrainFlags& flags);
 /// What --optimizer and the flags beside it say; throws UserError.
 optim::Optimizer optimizer_of(const TrainFlags& flags);
+/// Of the update that the step belongs to.
+double learning_rate_at(const TrainFlags& flags, std::int64_t step);
 /// The same, for the report.
 nlohmann::json optimizer_config(const TrainFlags& flags);
 /// The error as one of the flag `name`.

@@ -149,6 +149,13 @@ optim::Optimizer optimizer_of(const TrainFlags& flags) {
   return optim::multi_steps(optimizer, flags.optimizer.accumulate);
 }
 
+double learning_rate_at(const TrainFlags& flags, std::int64_t step) {
+  const optim::Rate rate = rate_of(flags);
+  if (rate.constant()) return *rate.constant();
+  const std::int64_t updates = step / flags.optimizer.accumulate;
+  return rate(full({}, static_cast<float>(updates))).item<double>();
+}
+
 nlohmann::json optimizer_config(const TrainFlags& flags) {
   const OptimizerFlags& o = flags.optimizer;
   nlohmann::json config = {{"name", o.name},

@@ -214,9 +214,10 @@ void Report::end_step(std::int64_t step, float loss) {
 }
 
 void Report::write_scalars(std::int64_t step, float loss) {
+  if (!scalars_) return;
   const double ms = data_ms_.back() + step_ms_.back();
   scalar("train/loss", static_cast<double>(loss), step);
-  scalar("train/learning_rate", flags_.learning_rate, step);
+  scalar("train/learning_rate", learning_rate_at(flags_, step), step);
   scalar("train/step_ms", step_ms_.back(), step);
   scalar("train/data_ms", data_ms_.back(), step);
   scalar("train/" + work_.unit + "_per_s", static_cast<double>(work_.count) * 1e3 / ms, step);
