@@ -53,15 +53,32 @@ class Holders {
   std::map<std::pair<const Computation*, std::uint32_t>, std::vector<int>> known_;
 };
 
-/// An op on a device; several threads and tasks may have worked on it.
+/// An op on a device; several threads and tasks may have worked on it, for other devices as well.
 struct OpTime {
   int device;
   std::uint32_t site;
   std::uint32_t run;
   std::uint32_t instruction;
   Interval time;
+  double turn;         // of the devices that a part was computed for, those before this one: 0 to 1
+  double own_ns;       // its equal shares of the parts
+  double together_ns;  // the parts
 
   auto key() const { return std::tuple(device, site, run, instruction); }
+
+  void add(const OpTime& other) {
+    time.add(other.time);
+    own_ns += other.own_ns;
+    together_ns += other.together_ns;
+  }
+  /// Devices that share parts take turns.
+  Interval own() const {
+    const auto length = static_cast<double>(time.end_ns - time.start_ns);
+    const double own = together_ns > 0 ? length * own_ns / together_ns : length;
+    const double before = std::min(length * turn, length - own);
+    return {time.start_ns + static_cast<std::int64_t>(before),
+            time.start_ns + static_cast<std::int64_t>(before + own)};
+  }
 };
 
 /// Sorted, and one within the other or one after the other. Where two events overlap and the later
@@ -217,9 +234,18 @@ class DeviceRows {
       const auto [known, is_new] = task_times.try_emplace(root, time);
       if (!is_new) known->second.add(time);
       const int group = execution.executable->instructions[root].group;
-      for (const int device : holders_.of(*place.computation, part.task)) {
-        times.push_back({number_of(device, group, program), part.site, part.run,
-                         place.computation->executable->tasks[part.task].instruction, time});
+      const std::vector<int>& holders = holders_.of(*place.computation, part.task);
+      const auto together = static_cast<double>(time.end_ns - time.start_ns);
+      for (std::size_t i = 0; i < holders.size(); ++i) {
+        const auto count = static_cast<double>(holders.size());
+        times.push_back({.device = number_of(holders[i], group, program),
+                         .site = part.site,
+                         .run = part.run,
+                         .instruction = place.computation->executable->tasks[part.task].instruction,
+                         .time = time,
+                         .turn = static_cast<double>(i) / count,
+                         .own_ns = together / count,
+                         .together_ns = together});
       }
     }
     add_ops(std::move(times), places, program);
@@ -236,12 +262,12 @@ class DeviceRows {
               [](const OpTime& a, const OpTime& b) { return a.key() < b.key(); });
     for (std::size_t i = 0; i < times.size();) {
       OpTime op = times[i];
-      for (++i; i < times.size() && times[i].key() == op.key(); ++i) op.time.add(times[i].time);
+      for (++i; i < times.size() && times[i].key() == op.key(); ++i) op.add(times[i]);
       Device& device = devices_[op.device];
       const Op& what = places[op.site].computation->ops[op.instruction];
       const auto [place, is_new] = device.op_kinds.try_emplace(&what, 0);
       if (is_new) place->second = device.plane.add_kind(op_kind(program, what));
-      device.ops.push_back(event(place->second, op.time));
+      device.ops.push_back(event(place->second, op.own()));
     }
   }
 
