@@ -209,9 +209,10 @@ inline ReadBuffers read_buffers(const std::string& hlo) {
   proto.next(3);
   pbf_reader assignment = proto.get_message();
   while (assignment.next()) {
+    const std::uint32_t tag = assignment.tag();  // not there any more once the field is read
     pbf_reader message = assignment.get_message();
     std::map<std::uint32_t, std::int64_t> numbers;
-    switch (assignment.tag()) {
+    switch (tag) {
       case 1:
         message.next(1);
         {
@@ -222,8 +223,9 @@ inline ReadBuffers read_buffers(const std::string& hlo) {
         break;
       case 3:
         while (message.next()) {
-          if (message.tag() <= 7) {
-            numbers[message.tag()] = message.get_int64();
+          const std::uint32_t number = message.tag();
+          if (number <= 7) {
+            numbers[number] = message.get_int64();
           } else {
             message.skip();
           }
