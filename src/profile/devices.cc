@@ -71,10 +71,12 @@ struct OpTime {
     own_ns += other.own_ns;
     together_ns += other.together_ns;
   }
-  /// Devices that share parts take turns.
+  /// Devices that share parts take turns. Parts may be far apart: what lies between them is not
+  /// counted.
   Interval own() const {
     const auto length = static_cast<double>(time.end_ns - time.start_ns);
-    const double own = together_ns > 0 ? length * own_ns / together_ns : length;
+    const double busy = std::min(length, together_ns);
+    const double own = together_ns > 0 ? busy * own_ns / together_ns : busy;
     const double before = std::min(length * turn, length - own);
     return {time.start_ns + static_cast<std::int64_t>(before),
             time.start_ns + static_cast<std::int64_t>(before + own)};
