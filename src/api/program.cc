@@ -273,8 +273,8 @@ std::vector<run::Tiles> compute(Program& program, std::vector<Tiled> inputs,
   note_program(program);
   std::vector<run::Tiles> made =
       run::Engine::instance().execute(*program.executable, std::move(tiles));
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    if (const auto copy = own_copy(program, i)) outputs[i] = std::move(made[*copy]);
+  for (std::size_t k = 0; k < made.size(); ++k) {
+    if (is_own(program.copies[k])) outputs[program.copies[k].output] = std::move(made[k]);
   }
   return outputs;
 }

@@ -14,6 +14,7 @@
 
 #include "tests/cases/case_file.h"
 #include "tests/errors/caught.h"
+#include "tests/isolated/reports.h"
 #include "tests/programs/lm_support.h"
 
 namespace tessera::testing {
@@ -119,16 +120,8 @@ TEST(IsolatedLm, MistakesAreToldOnce) {
 
 // --- tests
 
-/// What each process reports, in files of a folder of its own.
-class IsolatedErrors : public ::testing::Test {
+class IsolatedErrors : public ReportedRuns {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "isolated_XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   /// Trains without an end in processes over `mesh`; `fail` runs in a thread of rank 1 soon after
   /// the first steps, `in_step` before each of its steps.
   int train(
@@ -136,7 +129,7 @@ class IsolatedErrors : public ::testing::Test {
       const std::function<void(int)>& in_step = [](int) {}) {
     const int count = static_cast<int>(mesh.num_devices());
     const Clock::time_point start = Clock::now();
-    const int code = run_in_processes({.num_processes = count, .timeout_s = timeout_s}, [&] {
+    const int code = run({.num_processes = count, .timeout_s = timeout_s}, [&] {
       set_num_threads(2);
       const lm::Config config{
           .vocab = 50, .seq = 12, .d_model = 32, .heads = 4, .layers = 1, .d_ff = 48};
@@ -168,39 +161,6 @@ class IsolatedErrors : public ::testing::Test {
     return code;
   }
 
-  int run_in_processes(const IsolatedOptions& options, const std::function<void()>& body) const {
-    struct Program final : IsolatedProgram {
-      Program(const IsolatedErrors& tests, const std::function<void()>& body)
-          : tests_(tests), body_(body) {}
-      void run() override { body_(); }
-      int report(const std::exception_ptr& error) override { return tests_.write(error); }
-      const IsolatedErrors& tests_;
-      const std::function<void()>& body_;
-    };
-    Program program(*this, body);
-    return run_isolated(program, options);
-  }
-
-  int write(const std::exception_ptr& error) const {
-    try {
-      std::rethrow_exception(error);
-    } catch (const RuntimeFault& fault) {
-      const std::string name = process_count() == 1 ? "parent" : std::to_string(process_index());
-      std::ofstream(folder_ / name) << fault.what();
-      return 2;
-    } catch (const std::exception& other) {
-      std::ofstream(folder_ / std::to_string(process_index())) << other.what();
-      return 3;
-    }
-  }
-
-  std::string report(const std::string& name) const {
-    std::ifstream file(folder_ / name);
-    std::ostringstream text;
-    text << file.rdbuf();
-    return text.str();
-  }
-
   /// Every rank but 1 names it, a collective, an op and a line of the model.
   void expect_reports(int count, const std::string& what) const {
     for (int rank = 0; rank < count; ++rank) {
@@ -212,7 +172,6 @@ class IsolatedErrors : public ::testing::Test {
     }
   }
 
-  fs::path folder_;
   double seconds_ = 0;
 };
 
@@ -246,7 +205,7 @@ TEST_F(IsolatedErrors, AProcessThrows) {
 }
 
 TEST_F(IsolatedErrors, OtherCallsInOneProcessAreNoticed) {
-  const int code = run_in_processes({.num_processes = 2, .timeout_s = 5}, [] {
+  const int code = run({.num_processes = 2, .timeout_s = 5}, [] {
     const use_mesh scope(make_mesh({{"data", 2}}));
     const Array x = device_put(array({1.F, 2.F, 3.F, 4.F}), P{"data"});
     if (process_index() == 0) x.to_vector<float>();
@@ -257,7 +216,7 @@ TEST_F(IsolatedErrors, OtherCallsInOneProcessAreNoticed) {
 
 TEST_F(IsolatedErrors, AMeshOfAnotherSize) {
   const std::string line = line_of(3);
-  const int code = run_in_processes({.num_processes = 2, .timeout_s = 5}, [] {
+  const int code = run({.num_processes = 2, .timeout_s = 5}, [] {
     const use_mesh scope(make_mesh({{"data", 4}}));
     ones({2});
   });

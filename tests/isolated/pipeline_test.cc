@@ -16,6 +16,7 @@
 
 #include "tests/cases/case_file.h"
 #include "tests/errors/caught.h"
+#include "tests/isolated/reports.h"
 #include "tests/programs/pipeline_support.h"
 
 namespace tessera::testing {
@@ -29,32 +30,8 @@ void expect(bool holds, const std::string& what) {
   if (!holds) throw std::runtime_error(what);
 }
 
-/// Runs a body in each process; what it throws goes to standard error and into files.
-class Program final : public IsolatedProgram {
- public:
-  explicit Program(std::function<void()> body, fs::path folder = {})
-      : body_(std::move(body)), folder_(std::move(folder)) {}
-  void run() override { body_(); }
-  int report(const std::exception_ptr& error) override {
-    std::string text;
-    try {
-      std::rethrow_exception(error);
-    } catch (const std::exception& what) {
-      text = what.what();
-    }
-    const std::string name = process_count() == 1 ? "parent" : std::to_string(process_index());
-    if (folder_.empty()) std::fprintf(stderr, "rank %s: %s\n", name.c_str(), text.c_str());
-    if (!folder_.empty()) std::ofstream(folder_ / name) << text;
-    return 2;
-  }
-
- private:
-  std::function<void()> body_;
-  fs::path folder_;
-};
-
 int in_groups(std::int64_t num_groups, std::int64_t devices, std::function<void()> body) {
-  Program program(std::move(body));
+  ReportingProgram program(std::move(body));
   return run_isolated(program, {.num_processes = static_cast<int>(num_groups * devices),
                                 .num_groups = static_cast<int>(num_groups)});
 }
@@ -64,7 +41,7 @@ int in_groups(std::int64_t num_groups, std::int64_t devices, std::function<void(
 int in_one_process(const std::function<void()>& body) {
   const pid_t child = fork();
   if (child == 0) {
-    Program program(body);
+    ReportingProgram program(body);
     int code = 0;
     try {
       program.run();
@@ -355,26 +332,7 @@ TEST(IsolatedPipeline, TheCommandTrainsSavesAndRecords) {
 
 // --- faults
 
-class IsolatedPipelineFaults : public ::testing::Test {
- protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "isolated_XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-  std::string report(const std::string& name) const {
-    std::ifstream file(folder_ / name);
-    std::ostringstream text;
-    text << file.rdbuf();
-    return text.str();
-  }
-  int run(const IsolatedOptions& options, std::function<void()> body) const {
-    Program program(std::move(body), folder_);
-    return run_isolated(program, options);
-  }
-  fs::path folder_;
-};
+class IsolatedPipelineFaults : public ReportedRuns {};
 
 TEST_F(IsolatedPipelineFaults, AProcessThatIsKilledInAStepIsNamed) {
   const auto start = std::chrono::steady_clock::now();
@@ -410,7 +368,7 @@ TEST_F(IsolatedPipelineFaults, AMeshThatNoGroupHas) {
                   const use_mesh scope(make_mesh({{"data", 3}}));
                   ones({2});
                 }),
-            2);
+            3);
   EXPECT_EQ(report("0"),
             "a mesh has another number of devices than this run has processes\n"
             "  where:  " +
@@ -426,7 +384,7 @@ TEST_F(IsolatedPipelineFaults, MoreGroupsThanTheRunHas) {
   const std::string line = line_of(2);
   const auto step = mpmd_jit_with_loop([](Array x) { return x; }, groups(4));
   EXPECT_EQ(run({.num_processes = 2, .timeout_s = 5, .num_groups = 2}, [&] { step(ones({2})); }),
-            2);
+            3);
   EXPECT_EQ(
       report("0"),
       "jit: the MpmdMesh has more groups than this run\n"

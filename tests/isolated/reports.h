@@ -1,0 +1,78 @@
+// What the processes of a run report, in files of a folder of its own.
+#pragma once
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <gtest/gtest.h>
+#include <sstream>
+#include <string>
+#include <utility>
+
+#include <tessera/engine.h>
+#include <tessera/error.h>
+
+namespace tessera::testing {
+
+/// Runs a body in each process; what it throws goes into a file of `folder`, named by the rank, or
+/// to standard error where there is no folder. Exit codes: 2 for a RuntimeFault, 3 for others.
+class ReportingProgram final : public IsolatedProgram {
+ public:
+  explicit ReportingProgram(std::function<void()> body, std::filesystem::path folder = {})
+      : body_(std::move(body)), folder_(std::move(folder)) {}
+  void run() override { body_(); }
+  int report(const std::exception_ptr& error) override {
+    try {
+      std::rethrow_exception(error);
+    } catch (const RuntimeFault& fault) {
+      write(fault.what());
+      return 2;
+    } catch (const std::exception& other) {
+      write(other.what());
+      return 3;
+    }
+  }
+
+ private:
+  void write(const std::string& text) const {
+    const std::string name = process_count() == 1 ? "parent" : std::to_string(process_index());
+    if (folder_.empty()) {
+      std::fprintf(stderr, "rank %s: %s\n", name.c_str(), text.c_str());
+    } else {
+      std::ofstream(folder_ / name) << text;
+    }
+  }
+
+  std::function<void()> body_;
+  std::filesystem::path folder_;
+};
+
+/// A test that runs such programs and reads their reports.
+class ReportedRuns : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "isolated_XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  int run(const IsolatedOptions& options, std::function<void()> body) const {
+    ReportingProgram program(std::move(body), folder_);
+    return run_isolated(program, options);
+  }
+
+  /// What `name` reported: a rank, or "parent".
+  std::string report(const std::string& name) const {
+    std::ifstream file(folder_ / name);
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+}  // namespace tessera::testing
