@@ -70,6 +70,9 @@ struct Engine::State {
   // `thread`: 0 for the caller of execute(), then the number of the worker.
   void worker(int thread);
   void work(std::unique_lock<std::mutex>& lock, int thread);
+  template <typename Work>
+  void run_unlocked(Execution& execution, TaskRef ref, std::unique_lock<std::mutex>& lock,
+                    int thread, Work work);
   void run_part(Execution& execution, std::unique_lock<std::mutex>& lock, int thread);
   void count_instruction(TaskRef ref);
   void count_collectives(const Instruction& instruction);
@@ -167,17 +170,17 @@ void Engine::State::keep_timeline(const Executable& executable,
   num_timed_executions += 1;
 }
 
-void Engine::State::run_part(Execution& execution, std::unique_lock<std::mutex>& lock, int thread) {
-  const auto [ref, part] = execution.take();
-  if (part == 0) count_instruction(ref);
+/// Without the lock, while others go on. What it throws is the fault of the execution.
+template <typename Work>
+void Engine::State::run_unlocked(Execution& execution, TaskRef ref,
+                                 std::unique_lock<std::mutex>& lock, int thread, Work work) {
   const bool is_traced = recorder.is_on();
   const bool is_timed = is_profiling || is_traced;
   lock.unlock();
   std::exception_ptr fault;
   const auto start = is_timed ? Clock::now() : Clock::time_point{};
   try {
-    const Task& task = ref.frame->executable().tasks[ref.task];
-    task.kernel->run(ref.frame->buffers(ref.task), part);
+    work();
   } catch (...) {
     fault = std::current_exception();
   }
@@ -185,12 +188,25 @@ void Engine::State::run_part(Execution& execution, std::unique_lock<std::mutex>&
   lock.lock();
   if (is_profiling) add_time(ref, std::chrono::nanoseconds(end - start).count());
   if (is_traced) recorder.add(ref, thread, start, end);
-  execution.end_part(ref);
   if (fault != nullptr && execution.fault == nullptr) execution.fault = fault;
+}
+
+void Engine::State::run_part(Execution& execution, std::unique_lock<std::mutex>& lock, int thread) {
+  const ReadyTask taken = execution.take();
+  const TaskRef ref = taken.ref;
+  if (taken.next_part == 0) count_instruction(ref);
+  const Kernel& kernel = *ref.frame->executable().tasks[ref.task].kernel;
+  const std::span<std::byte* const> buffers = ref.frame->buffers(ref.task);
+  run_unlocked(execution, ref, lock, thread, [&] { kernel.run(buffers, taken.next_part); });
+  const bool is_last = ref.frame->end_part(ref.task);
+  if (is_last && execution.fault == nullptr && kernel.joins_parts()) {
+    run_unlocked(execution, ref, lock, thread, [&] { kernel.join_parts(buffers); });
+  }
+  execution.end_part(ref);
   if (execution.fault != nullptr) {
     execution.give_up();
     announce();
-  } else if (ref.frame->end_part(ref.task) && execution.finish(ref)) {
+  } else if (is_last && execution.finish(ref)) {
     announce();
   }
 }

@@ -59,6 +59,9 @@ class Kernel {
   /// Floating point operations of all parts where they are what takes the time; else 0.
   virtual std::int64_t flops() const { return 0; }
   virtual void run(std::span<std::byte* const> buffers, int part) const = 0;
+  /// Whether join_parts() is to be called, once, when all parts have ended.
+  virtual bool joins_parts() const { return false; }
+  virtual void join_parts(std::span<std::byte* const> /*buffers*/) const {}
 };
 
 /// Where the bytes of a task's buffer are found.

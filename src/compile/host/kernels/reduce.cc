@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "compile/host/kernels/pairwise.h"
+#include "compile/host/kernels/reduce_columns.h"
 #include "compile/host/kernels/reduce_internal.h"
 
 namespace tessera::kernels {
@@ -16,8 +17,6 @@ namespace {
 
 constexpr std::int64_t kMaxLevels = 64;
 constexpr std::int64_t kMinPartTerms = 32 * 1024;
-constexpr std::int64_t kColumns = 512;      // of a block of column sums: its tree stays in L1
-constexpr std::int64_t kPartColumns = 128;  // long enough runs for the memory
 constexpr std::int64_t kWaitingLeaves = 2048;
 
 std::int64_t product(const std::vector<std::int64_t>& sizes) {
@@ -160,43 +159,6 @@ T extreme_all(const ReduceProblem& p, const T* from) {
   return best;
 }
 
-/// Whether neighbouring results read neighbouring elements and sums need no lanes.
-bool is_columnwise(const ReduceProblem& p) {
-  return p.kind == ReduceKind::sum && p.dtype == DType::f32 && !p.lanes16 &&
-         !p.reduced_extents.empty() && !p.kept_strides.empty() && p.kept_strides.back() == 1;
-}
-
-/// Sums of `count` neighbouring columns: a tree whose nodes are rows of sums.
-void sum_column_block(const ReduceProblem& p, const float* from, std::int64_t count, float* to) {
-  thread_local std::vector<float> stack;
-  stack.resize(static_cast<std::size_t>(kMaxLevels * kColumns));
-  std::int64_t depth = 0;
-  std::int64_t leaves = 0;
-  for_each_leaf(p, [&](std::int64_t offset, const std::vector<std::int64_t>& sizes) {
-    float* sum = stack.data() + depth * kColumns;
-    std::fill_n(sum, count, 0.0F);
-    for_each_run(p, sizes, [&](std::int64_t run) {
-      add_rows({.from = from + offset + run,
-                .rows = sizes.back(),
-                .row_stride = p.reduced_strides.back()},
-               count, sum);
-    });
-    ++depth;
-    ++leaves;
-    for (std::int64_t n = leaves; n % 2 == 0; n /= 2, --depth) {
-      add_row(stack.data() + (depth - 2) * kColumns, stack.data() + (depth - 1) * kColumns, count);
-    }
-  });
-  for (; depth > 1; --depth) {
-    add_row(stack.data() + (depth - 2) * kColumns, stack.data() + (depth - 1) * kColumns, count);
-  }
-  if (depth == 1) {
-    std::copy_n(stack.data(), count, to);
-  } else {
-    std::fill_n(to, count, 0.0F);
-  }
-}
-
 std::int64_t kept_offset(const ReduceProblem& p, std::int64_t output) {
   std::int64_t offset = 0;
   for (std::size_t d = p.kept_extents.size(); d-- > 0;) {
@@ -204,16 +166,6 @@ std::int64_t kept_offset(const ReduceProblem& p, std::int64_t output) {
     output /= p.kept_extents[d];
   }
   return offset;
-}
-
-void run_columns(const ReduceProblem& p, const float* in, float* out, std::int64_t begin,
-                 std::int64_t end) {
-  const std::int64_t row = p.kept_extents.back();
-  while (begin < end) {
-    const std::int64_t count = std::min({end - begin, row - begin % row, kColumns});
-    sum_column_block(p, in + kept_offset(p, begin), count, out + begin);
-    begin += count;
-  }
 }
 
 template <typename T>
@@ -308,15 +260,31 @@ void RowReducer::run(const float* from, std::int64_t rows, float* to) const {
 
 ReducePlan::ReducePlan(ReduceProblem problem)
     : problem_(std::move(problem)), num_outputs_(product(problem_.kept_extents)) {
+  if (ColumnSums::takes(problem_)) {
+    columns_ = std::make_shared<ColumnSums>(problem_);
+    num_parts_ = columns_->num_parts();
+    return;
+  }
   const std::int64_t terms = num_outputs_ * product(problem_.reduced_extents);
   if (is_rowwise(problem_) && problem_.kind == ReduceKind::sum) leaves_ = leaf_runs(problem_);
-  const std::int64_t granularity = is_columnwise(problem_) ? kPartColumns : 1;
-  const std::int64_t most = std::max<std::int64_t>(num_outputs_ / granularity, 1);
-  num_parts_ = static_cast<int>(
-      std::clamp<std::int64_t>(terms / kMinPartTerms, 1, std::min<std::int64_t>(most, 16)));
+  const std::int64_t most = std::clamp<std::int64_t>(num_outputs_, 1, 16);
+  num_parts_ = static_cast<int>(std::clamp<std::int64_t>(terms / kMinPartTerms, 1, most));
 }
 
-void ReducePlan::run(const void* input, void* output, int part) const {
+std::int64_t ReducePlan::scratch_bytes() const {
+  constexpr auto kBytes = static_cast<std::int64_t>(sizeof(float));
+  return columns_ == nullptr ? 0 : columns_->scratch_floats() * kBytes;
+}
+
+void ReducePlan::join(void* scratch, void* output) const {
+  columns_->join(static_cast<float*>(scratch), static_cast<float*>(output));
+}
+
+void ReducePlan::run(const void* input, void* output, void* scratch, int part) const {
+  if (columns_ != nullptr) {
+    return columns_->run(static_cast<const float*>(input), static_cast<float*>(output),
+                         static_cast<float*>(scratch), part);
+  }
   const ReduceProblem& p = problem_;
   const std::int64_t begin = num_outputs_ * part / num_parts_;
   const std::int64_t end = num_outputs_ * (part + 1) / num_parts_;
@@ -324,10 +292,6 @@ void ReducePlan::run(const void* input, void* output, int part) const {
     using T = decltype(tag);
     run_each(p, static_cast<const T*>(input), static_cast<T*>(output), begin, end);
   };
-  if (is_columnwise(p)) {
-    run_columns(p, static_cast<const float*>(input), static_cast<float*>(output), begin, end);
-    return;
-  }
   if (is_rowwise(p)) {
     run_rows(p, leaves_, static_cast<const float*>(input), static_cast<float*>(output), begin, end);
     return;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include <tessera/types.h>
@@ -50,15 +51,22 @@ class RowReducer {
   std::vector<LeafRuns> leaves_;
 };
 
+class ColumnSums;
+
 class ReducePlan {
  public:
   explicit ReducePlan(ReduceProblem problem);
   int num_parts() const { return num_parts_; }
-  void run(const void* input, void* output, int part) const;
+  /// Of the memory in which the parts leave what join() puts together after the last of them; 0:
+  /// nothing is left to do then.
+  std::int64_t scratch_bytes() const;
+  void run(const void* input, void* output, void* scratch, int part) const;
+  void join(void* scratch, void* output) const;
 
  private:
   ReduceProblem problem_;
-  std::vector<LeafRuns> leaves_;  // of rows that are summed in lanes
+  std::shared_ptr<const ColumnSums> columns_;  // that make the sums, if they do
+  std::vector<LeafRuns> leaves_;               // of rows that are summed in lanes
   std::int64_t num_outputs_;
   int num_parts_;
 };

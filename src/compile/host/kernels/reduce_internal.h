@@ -39,8 +39,25 @@ void sum_leaves(const ReduceRows& rows, std::span<const LeafRuns> leaves, std::i
 void add_leaf_pairs(float* leaves, std::int64_t rows, std::int64_t num_leaves, float* to);
 /// The extremes of rows of `length` consecutive terms.
 void extremes_of_rows(const ReduceRows& rows, std::int64_t length, bool is_min, float* to);
-/// sum[i] += row[i], row after row.
-void add_rows(const ReduceRows& rows, std::int64_t columns, float* sum);
+/// a[i] += b[i].
 void add_row(float* a, const float* b, std::int64_t count);
+
+/// Rows of terms that go one after another to one row of sums.
+struct ColumnRun {
+  std::int64_t from;  // the first term of the first row
+  std::int64_t rows;
+  std::int64_t sums;  // where the sums begin
+};
+/// The same runs again and again, `repeat_stride` apart. Rows or columns have stride 1.
+struct ColumnRuns {
+  std::span<const ColumnRun> runs;
+  std::int64_t repeats;
+  std::int64_t repeat_stride;
+  std::int64_t row_stride;
+  std::int64_t columns;
+  std::int64_t column_stride;
+  bool is_dense;  // runs follow each other in memory, and so do the repeats
+};
+void add_column_runs(const float* from, const ColumnRuns& all, float* sums);
 
 }  // namespace tessera::kernels

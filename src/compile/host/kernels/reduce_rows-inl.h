@@ -133,33 +133,6 @@ void AddLeafPairs(float* leaves, std::int64_t rows, std::int64_t num_leaves, flo
   }
 }
 
-/// Adds kRows rows in one pass over the sums.
-template <std::int64_t kRows>
-HWY_INLINE void AddSomeRows(const float* from, std::int64_t stride, std::int64_t columns,
-                            float* sum) {
-  const F d;
-  std::int64_t c = 0;
-  for (; c + kN <= columns; c += kN) {
-    VF x = hn::LoadU(d, sum + c);
-    for (std::int64_t r = 0; r < kRows; ++r) x = hn::Add(x, hn::LoadU(d, from + r * stride + c));
-    hn::StoreU(x, d, sum + c);
-  }
-  for (; c < columns; ++c) {
-    for (std::int64_t r = 0; r < kRows; ++r) sum[c] += from[r * stride + c];
-  }
-}
-
-/// Whole rows one after another: memory is read in long runs.
-void AddRows(const ReduceRows& rows, std::int64_t columns, float* sum) {
-  constexpr std::int64_t kRows = 4;
-  const auto at = [&](std::int64_t row) { return rows.from + row * rows.row_stride; };
-  std::int64_t row = 0;
-  for (; row + kRows <= rows.rows; row += kRows) {
-    AddSomeRows<kRows>(at(row), rows.row_stride, columns, sum);
-  }
-  for (; row < rows.rows; ++row) AddSomeRows<1>(at(row), rows.row_stride, columns, sum);
-}
-
 /// Bits of floats as integers in the order -inf < ... < -0 < +0 < ... < inf; NaN set apart.
 HWY_INLINE VI Ordered(VI bits) {
   const I i;

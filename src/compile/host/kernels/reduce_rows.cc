@@ -4,6 +4,7 @@
 #define HWY_TARGET_INCLUDE "compile/host/kernels/reduce_rows.cc"  // NOLINT
 #include <hwy/foreach_target.h>
 
+#include "compile/host/kernels/reduce_columns-inl.h"
 #include "compile/host/kernels/reduce_rows-inl.h"
 
 #if HWY_ONCE
@@ -13,7 +14,8 @@ HWY_EXPORT(TargetName);
 HWY_EXPORT(SumLeaves);
 HWY_EXPORT(AddLeafPairs);
 HWY_EXPORT(ExtremesOfRows);
-HWY_EXPORT(AddRows);
+HWY_EXPORT(AddColumnRuns);
+HWY_EXPORT(AddRow);
 
 std::string_view instruction_set() { return HWY_DYNAMIC_DISPATCH(TargetName)(); }
 
@@ -27,11 +29,11 @@ void add_leaf_pairs(float* leaves, std::int64_t rows, std::int64_t num_leaves, f
 void extremes_of_rows(const ReduceRows& rows, std::int64_t length, bool is_min, float* to) {
   HWY_DYNAMIC_DISPATCH(ExtremesOfRows)(rows, length, is_min, to);
 }
-void add_rows(const ReduceRows& rows, std::int64_t columns, float* sum) {
-  HWY_DYNAMIC_DISPATCH(AddRows)(rows, columns, sum);
-}
 void add_row(float* a, const float* b, std::int64_t count) {
-  add_rows({.from = b, .rows = 1, .row_stride = 0}, count, a);
+  HWY_DYNAMIC_DISPATCH(AddRow)(a, b, count);
+}
+void add_column_runs(const float* from, const ColumnRuns& all, float* sums) {
+  HWY_DYNAMIC_DISPATCH(AddColumnRuns)(from, all, sums);
 }
 
 }  // namespace tessera::kernels

@@ -83,7 +83,11 @@ std::vector<T> run(const ReduceProblem& p, const T* from) {
   const auto count = at(num_elements(p.kept_extents));
   std::vector<T> results(count + 16, T{77});
   const ReducePlan plan(p);
-  for (int part = plan.num_parts(); part-- > 0;) plan.run(from, results.data(), part);
+  std::vector<std::byte> scratch(at(plan.scratch_bytes()));
+  for (int part = plan.num_parts(); part-- > 0;) {
+    plan.run(from, results.data(), scratch.data(), part);
+  }
+  if (!scratch.empty()) plan.join(scratch.data(), results.data());
   for (std::size_t i = count; i < results.size(); ++i) EXPECT_EQ(results[i], T{77});
   results.resize(count);
   return results;

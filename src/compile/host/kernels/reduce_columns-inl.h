@@ -1,0 +1,153 @@
+// Vector loops of sums along columns; compiled once per instruction set.
+
+#if defined(TESSERA_REDUCE_COLUMNS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_REDUCE_COLUMNS_INL_H_
+#undef TESSERA_REDUCE_COLUMNS_INL_H_
+#else
+#define TESSERA_REDUCE_COLUMNS_INL_H_
+#endif
+
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+#include "compile/host/kernels/reduce_internal.h"
+#include "compile/host/kernels/transpose-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Columns = hn::CappedTag<float, 16>;
+constexpr std::int64_t kWide = HWY_MIN(hn::MaxLanes(Columns()), 16);
+constexpr std::int64_t kLine = 16;         // floats of a cache line
+constexpr std::int64_t kAhead = 4 * 1024;  // floats between what is read and what is fetched
+
+/// Fetches memory in order, whatever the order of the loops: processors foresee several streams
+/// less well than one.
+class Ahead {
+ public:
+  /// nullptr: fetches nothing.
+  explicit Ahead(const float* from) : at_(from) {}
+  HWY_INLINE void Fetch(std::int64_t count) {
+    if (at_ == nullptr) return;
+    for (std::int64_t i = 0; i < count; i += kLine) hwy::Prefetch(at_ + i);
+    at_ += count;
+  }
+
+ private:
+  const float* at_;
+};
+
+/// Adds kRows rows in one pass over the sums.
+template <std::int64_t kRows>
+HWY_INLINE void AddSomeRows(const float* from, std::int64_t stride, std::int64_t columns,
+                            float* sum, Ahead& ahead) {
+  const Columns d;
+  std::int64_t c = 0;
+  for (; c + kWide <= columns; c += kWide) {
+    ahead.Fetch(kRows * kWide);
+    auto x = hn::LoadU(d, sum + c);
+    for (std::int64_t r = 0; r < kRows; ++r) x = hn::Add(x, hn::LoadU(d, from + r * stride + c));
+    hn::StoreU(x, d, sum + c);
+  }
+  ahead.Fetch(kRows * (columns - c));
+  for (; c < columns; ++c) {
+    for (std::int64_t r = 0; r < kRows; ++r) sum[c] += from[r * stride + c];
+  }
+}
+
+HWY_INLINE void AddRows(const float* from, std::int64_t rows, const ColumnRuns& all, float* sum,
+                        Ahead& ahead) {
+  constexpr std::int64_t kRows = 4;
+  const auto at = [&](std::int64_t row) { return from + row * all.row_stride; };
+  std::int64_t row = 0;
+  for (; row + kRows <= rows; row += kRows) {
+    AddSomeRows<kRows>(at(row), all.row_stride, all.columns, sum, ahead);
+  }
+  for (; row < rows; ++row) AddSomeRows<1>(at(row), 0, all.columns, sum, ahead);
+}
+
+/// Adds the first `count` terms of kSquare lines to the sums of these lines.
+template <class Load>
+HWY_INLINE SquareRow AddSquare(SquareRow sums, std::int64_t count, Load load) {
+  SquareRow square[kSquare];
+  for (std::int64_t i = 0; i < kSquare; ++i) square[i] = load(i);
+  TransposeSquare(square);
+  for (std::int64_t i = 0; i < kSquare; ++i) {
+    if (i < count) sums = hn::Add(sums, square[i]);
+  }
+  return sums;
+}
+
+/// Rows are columns of the memory: the terms of a sum lie in one line, run after run.
+HWY_INLINE void AddLines(const float* from, std::span<const ColumnRun> runs, const ColumnRuns& all,
+                         float* sums, Ahead& ahead) {
+  const Square d;
+  const std::int64_t stride = all.column_stride;
+  std::int64_t c = 0;
+  for (; c + kSquare <= all.columns; c += kSquare) {
+    for (const ColumnRun& run : runs) {
+      const float* lines = from + run.from + c * stride;
+      float* to = sums + run.sums + c;
+      ahead.Fetch(kSquare * run.rows);
+      SquareRow sum = hn::LoadU(d, to);
+      std::int64_t row = 0;
+      for (; row + kSquare <= run.rows; row += kSquare) {
+        sum = AddSquare(sum, kSquare,
+                        [&](std::int64_t i) { return hn::LoadU(d, lines + i * stride + row); });
+      }
+      if (const std::int64_t rest = run.rows - row; rest > 0) {
+        const auto mask = hn::FirstN(d, static_cast<std::size_t>(rest));
+        sum = AddSquare(sum, rest, [&](std::int64_t i) {
+          return hn::MaskedLoad(mask, d, lines + i * stride + row);
+        });
+      }
+      hn::StoreU(sum, d, to);
+    }
+  }
+  for (const ColumnRun& run : runs) {
+    ahead.Fetch((all.columns - c) * run.rows);
+    for (std::int64_t i = c; i < all.columns; ++i) {
+      for (std::int64_t row = 0; row < run.rows; ++row) {
+        sums[run.sums + i] += from[run.from + i * stride + row];
+      }
+    }
+  }
+}
+
+/// How many runs at the front continue each other's lines.
+inline std::size_t NumContinued(std::span<const ColumnRun> runs) {
+  std::size_t count = 1;
+  while (count < runs.size() && runs[count].from == runs[count - 1].from + runs[count - 1].rows) {
+    ++count;
+  }
+  return count;
+}
+
+void AddColumnRuns(const float* from, const ColumnRuns& all, float* sums) {
+  for (std::int64_t i = 0; i < all.repeats; ++i, from += all.repeat_stride) {
+    Ahead ahead(all.is_dense ? from + all.runs.front().from + kAhead : nullptr);
+    if (all.column_stride == 1) {
+      for (const ColumnRun& run : all.runs) {
+        AddRows(from + run.from, run.rows, all, sums + run.sums, ahead);
+      }
+      continue;
+    }
+    for (std::span<const ColumnRun> rest = all.runs; !rest.empty();) {
+      const std::size_t count = NumContinued(rest);
+      AddLines(from, rest.first(count), all, sums, ahead);
+      rest = rest.subspan(count);
+    }
+  }
+}
+
+void AddRow(float* a, const float* b, std::int64_t count) {
+  Ahead ahead(nullptr);
+  AddSomeRows<1>(b, 0, count, a, ahead);
+}
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,235 @@
+#include "compile/host/kernels/reduce_columns.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace tessera::kernels {
+
+namespace {
+
+constexpr std::int64_t kMostSums = 16 * 1024;  // of a block: they stay in L2
+constexpr std::int64_t kMinColumns = 128;      // of a block: long enough runs for the memory
+constexpr std::int64_t kMinPartTerms = 64 * 1024;
+constexpr std::int64_t kMostParts = 16;
+
+std::int64_t product(const std::vector<std::int64_t>& sizes) {
+  std::int64_t count = 1;
+  for (std::int64_t size : sizes) count *= size;
+  return count;
+}
+
+std::int64_t num_parts_of(const std::vector<std::int64_t>& cuts) {
+  return static_cast<std::int64_t>(cuts.size()) - 1;
+}
+
+/// Kept dimensions that lie one after another count as one.
+void join_kept(ReduceProblem& p) {
+  std::vector<std::int64_t> extents, strides;
+  for (std::size_t d = 0; d < p.kept_extents.size(); ++d) {
+    const std::int64_t extent = p.kept_extents[d];
+    const std::int64_t stride = p.kept_strides[d];
+    if (extent == 1) continue;
+    if (!extents.empty() && strides.back() == stride * extent) {
+      extents.back() *= extent;
+      strides.back() = stride;
+    } else {
+      extents.push_back(extent);
+      strides.push_back(stride);
+    }
+  }
+  p.kept_extents = std::move(extents);
+  p.kept_strides = std::move(strides);
+}
+
+/// The tree over `count` rows of `length` sums that lie one after another; its sum is in the first.
+void add_tree(float* rows, std::int64_t count, std::int64_t length) {
+  for (std::int64_t step = 1; step < count; step *= 2) {
+    for (std::int64_t i = 0; i + step < count; i += 2 * step) {
+      add_row(rows + i * length, rows + (i + step) * length, length);
+    }
+  }
+}
+
+}  // namespace
+
+bool ColumnSums::takes(const ReduceProblem& problem) {
+  if (problem.kind != ReduceKind::sum || problem.dtype != DType::f32 || problem.lanes16) {
+    return false;
+  }
+  ReduceProblem p = problem;
+  join_kept(p);
+  if (p.kept_extents.empty() || product(p.kept_extents) == 0) return false;
+  if (p.reduced_extents.empty() || product(p.reduced_extents) == 0) return false;
+  return p.kept_strides.back() == 1 || p.reduced_strides.back() == 1;
+}
+
+ColumnSums::ColumnSums(const ReduceProblem& problem) : problem_(problem), cuts_(problem.cuts[0]) {
+  join_kept(problem_);
+  const std::vector<std::int64_t>& extents = problem_.reduced_extents;
+  const std::vector<std::int64_t>& strides = problem_.reduced_strides;
+  for (std::size_t d = 1; d < extents.size(); ++d) {
+    inner_leaves_ *= num_parts_of(problem_.cuts[d]);
+    if (d > 1) is_ordered_ = is_ordered_ && strides[d - 1] >= strides[d] * extents[d];
+  }
+  is_ordered_ = is_ordered_ && strides.back() > 0;
+  nodes_ = std::has_single_bit(static_cast<std::uint64_t>(inner_leaves_)) ? 1 : inner_leaves_;
+  columns_ = problem_.kept_extents.back();
+  num_rows_ = product(problem_.kept_extents) / columns_;
+  block_columns_ = std::clamp(kMostSums / inner_leaves_ / kMinColumns * kMinColumns,
+                              std::min(kMinColumns, columns_), columns_);
+  const std::int64_t terms = num_results() * product(extents);
+  const std::int64_t most_parts = std::clamp<std::int64_t>(terms / kMinPartTerms, 1, kMostParts);
+  if (num_leaves() == 1) {
+    const std::int64_t pieces = std::clamp(columns_ / kMinColumns, std::int64_t{1}, most_parts);
+    block_columns_ = std::min(block_columns_, (columns_ + pieces - 1) / pieces);
+  }
+  if (block_columns_ == columns_) {
+    block_rows_ = std::clamp(kMostSums / inner_leaves_ / columns_, std::int64_t{1}, num_rows_);
+    if (num_leaves() == 1) {
+      block_rows_ = std::min(block_rows_, (num_rows_ + most_parts - 1) / most_parts);
+    }
+  }
+  num_blocks_ = (num_rows_ + block_rows_ - 1) / block_rows_ *
+                ((columns_ + block_columns_ - 1) / block_columns_);
+  splits_leaves_ = most_parts > 1 && num_leaves() > 1 && num_blocks_ < most_parts;
+  num_parts_ = static_cast<int>(std::min(most_parts, splits_leaves_ ? num_leaves() : num_blocks_));
+}
+
+std::int64_t ColumnSums::scratch_floats() const {
+  return splits_leaves_ ? num_leaves() * nodes_ * num_results() : 0;
+}
+
+std::int64_t ColumnSums::kept_offset(std::int64_t result) const {
+  std::int64_t offset = 0;
+  for (std::size_t d = problem_.kept_extents.size(); d-- > 0;) {
+    offset += result % problem_.kept_extents[d] * problem_.kept_strides[d];
+    result /= problem_.kept_extents[d];
+  }
+  return offset;
+}
+
+ColumnSums::Block ColumnSums::block(std::int64_t number) const {
+  const std::int64_t per_row = (columns_ + block_columns_ - 1) / block_columns_;
+  const std::int64_t row = number / per_row * block_rows_;
+  const std::int64_t column = number % per_row * block_columns_;
+  if (block_columns_ < columns_) {
+    return {.begin = row * columns_ + column, .count = std::min(block_columns_, columns_ - column)};
+  }
+  return {.begin = row * columns_, .count = std::min(block_rows_, num_rows_ - row) * columns_};
+}
+
+/// The runs of one row of sums: those of one index of the first reduced dimension, leaf after leaf.
+void ColumnSums::add_inner(std::int64_t row, std::int64_t from, const Block& block,
+                           std::vector<ColumnRun>& runs) const {
+  const std::size_t last = problem_.cuts.size() - 1;
+  std::vector<std::int64_t> index(last + 1, 0);
+  std::vector<std::size_t> leaf(last + 1, 0);
+  while (true) {
+    std::int64_t offset = from;
+    std::int64_t number = 0;
+    for (std::size_t d = 1; d < last; ++d) {
+      offset += index[d] * problem_.reduced_strides[d];
+      while (problem_.cuts[d][leaf[d] + 1] <= index[d]) ++leaf[d];
+      number = number * num_parts_of(problem_.cuts[d]) + static_cast<std::int64_t>(leaf[d]);
+    }
+    const std::vector<std::int64_t>& cuts = problem_.cuts[last];
+    for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+      const std::int64_t sums = number * num_parts_of(cuts) + static_cast<std::int64_t>(i);
+      if (cuts[i + 1] == cuts[i]) continue;
+      runs.push_back({.from = offset + cuts[i] * problem_.reduced_strides[last],
+                      .rows = cuts[i + 1] - cuts[i],
+                      .sums = sums * block.count + row});
+    }
+    std::size_t d = last;
+    while (--d > 0 && ++index[d] == problem_.reduced_extents[d]) index[d] = 0, leaf[d] = 0;
+    if (d == 0) return;
+  }
+}
+
+std::vector<ColumnRun> ColumnSums::runs_of(const Block& block) const {
+  const std::int64_t columns = std::min(block.count, columns_);
+  std::vector<ColumnRun> runs;
+  for (std::int64_t row = 0; row < block.count; row += columns) {
+    const std::int64_t from = kept_offset(block.begin + row);
+    if (problem_.cuts.size() > 1) {
+      add_inner(row, from, block, runs);
+    } else {
+      runs.push_back({.from = from, .rows = 0, .sums = row});
+    }
+  }
+  // Sums of one leaf keep the order of their runs.
+  const auto is_before = [](const ColumnRun& a, const ColumnRun& b) { return a.from < b.from; };
+  if (is_ordered_) std::stable_sort(runs.begin(), runs.end(), is_before);
+  return runs;
+}
+
+/// One leaf of the first reduced dimension. Where this is the only one, its rows are the runs.
+ColumnRuns ColumnSums::leaf_of(std::int64_t leaf, const Block& block,
+                               std::vector<ColumnRun>& runs) const {
+  const auto i = static_cast<std::size_t>(leaf);
+  const std::int64_t rows = cuts_[i + 1] - cuts_[i];
+  const std::int64_t stride = problem_.reduced_strides[0];
+  const bool is_only = problem_.cuts.size() == 1;
+  if (is_only) {
+    for (ColumnRun& run : runs) run.rows = rows;
+  }
+  std::int64_t inner = 1;
+  for (std::size_t d = 1; d < problem_.reduced_extents.size(); ++d) {
+    inner *= problem_.reduced_extents[d];
+  }
+  return {.runs = runs,
+          .repeats = is_only ? 1 : rows,
+          .repeat_stride = stride,
+          .row_stride = problem_.reduced_strides.back(),
+          .columns = std::min(block.count, columns_),
+          .column_stride = problem_.kept_strides.back(),
+          .is_dense = is_ordered_ && stride == inner * block.count};
+}
+
+/// Leaves [first, end) of the first reduced dimension: the nodes of each go to rows of `to` that
+/// are `stride` apart.
+void ColumnSums::sum_leaves(const float* in, const Block& block, std::int64_t first,
+                            std::int64_t end, float* to, std::int64_t stride) const {
+  thread_local std::vector<float> sums;
+  sums.resize(static_cast<std::size_t>(inner_leaves_ * block.count));
+  std::vector<ColumnRun> runs = runs_of(block);
+  for (std::int64_t leaf = first; leaf < end; ++leaf) {
+    std::fill(sums.begin(), sums.end(), 0.0F);
+    add_column_runs(in + cuts_[static_cast<std::size_t>(leaf)] * problem_.reduced_strides[0],
+                    leaf_of(leaf, block, runs), sums.data());
+    if (nodes_ == 1) add_tree(sums.data(), inner_leaves_, block.count);
+    for (std::int64_t node = 0; node < nodes_; ++node, to += stride) {
+      std::copy_n(sums.data() + node * block.count, block.count, to);
+    }
+  }
+}
+
+void ColumnSums::run(const float* in, float* out, float* scratch, int part) const {
+  const std::int64_t rows = num_leaves() * nodes_;
+  if (splits_leaves_) {
+    const std::int64_t first = num_leaves() * part / num_parts_;
+    const std::int64_t end = num_leaves() * (part + 1) / num_parts_;
+    for (std::int64_t number = 0; number < num_blocks_; ++number) {
+      const Block here = block(number);
+      sum_leaves(in, here, first, end, scratch + first * nodes_ * num_results() + here.begin,
+                 num_results());
+    }
+    return;
+  }
+  thread_local std::vector<float> nodes;
+  const std::int64_t end = num_blocks_ * (part + 1) / num_parts_;
+  for (std::int64_t number = num_blocks_ * part / num_parts_; number < end; ++number) {
+    const Block here = block(number);
+    nodes.resize(static_cast<std::size_t>(rows * here.count));
+    sum_leaves(in, here, 0, num_leaves(), nodes.data(), here.count);
+    add_tree(nodes.data(), rows, here.count);
+    std::copy_n(nodes.data(), here.count, out + here.begin);
+  }
+}
+
+void ColumnSums::join(float* scratch, float* out) const {
+  add_tree(scratch, num_leaves() * nodes_, num_results());
+  std::copy_n(scratch, num_results(), out);
+}
+
+}  // namespace tessera::kernels
