@@ -9,6 +9,7 @@
 #include <tessera/error.h>
 
 #include "compile/host/kernels/pairwise.h"
+#include "compile/host/kernels/transpose.h"
 
 namespace tessera::kernels {
 
@@ -40,31 +41,103 @@ std::int64_t dot(const std::vector<std::int64_t>& index, const std::vector<std::
   return sum;
 }
 
-/// A box whose trailing dimensions are joined where both sides are dense over them.
-struct Joined {
-  Shape extents;
-  std::vector<std::int64_t> from;
-  std::vector<std::int64_t> to;
+/// One dimension of a copy.
+struct Dim {
+  std::int64_t extent;
+  std::int64_t from;  // strides
+  std::int64_t to;
 };
 
-Joined join(const Shape& extents, const std::vector<std::int64_t>& from,
-            const std::vector<std::int64_t>& to) {
-  Joined joined;
+/// The dimensions in the order in which the target lies in memory, joined where both sides are
+/// dense over several of them.
+std::vector<Dim> dims_of(const Shape& extents, const std::vector<std::int64_t>& from,
+                         const std::vector<std::int64_t>& to) {
+  std::vector<Dim> dims;
   for (std::size_t d = 0; d < extents.size(); ++d) {
-    if (extents[d] == 1) continue;
-    const bool follows = !joined.extents.empty() && joined.from.back() == from[d] * extents[d] &&
-                         joined.to.back() == to[d] * extents[d];
-    if (follows) {
-      joined.extents.back() *= extents[d];
-      joined.from.back() = from[d];
-      joined.to.back() = to[d];
+    if (extents[d] != 1) dims.push_back({extents[d], from[d], to[d]});
+  }
+  const auto is_before = [](const Dim& a, const Dim& b) { return std::abs(a.to) > std::abs(b.to); };
+  std::stable_sort(dims.begin(), dims.end(), is_before);
+  std::size_t count = 0;
+  for (const Dim& dim : dims) {
+    Dim& last = dims[count == 0 ? 0 : count - 1];
+    if (count > 0 && last.from == dim.from * dim.extent && last.to == dim.to * dim.extent) {
+      last = {last.extent * dim.extent, dim.from, dim.to};
     } else {
-      joined.extents.push_back(extents[d]);
-      joined.from.push_back(from[d]);
-      joined.to.push_back(to[d]);
+      dims[count++] = dim;
     }
   }
-  return joined;
+  dims.resize(count);
+  return dims;
+}
+
+/// Calls visit(offset in the source, offset in the target) for all indices of dimensions.
+template <typename Visit>
+void for_each_index(std::span<const Dim> dims, std::int64_t from, std::int64_t to, Visit visit) {
+  if (dims.empty()) return visit(from, to);
+  for (std::int64_t i = 0; i < dims[0].extent; ++i) {
+    if (dims.size() == 1) {
+      visit(from, to);
+    } else {
+      for_each_index(dims.subspan(1), from, to, visit);
+    }
+    from += dims[0].from;
+    to += dims[0].to;
+  }
+}
+
+/// T: an unsigned number of as many bytes as an element. Its bits are copied, whatever they mean.
+template <typename T>
+void copy_run(const T* from, T* to, const Dim& dim) {
+  if (dim.from == 1 && dim.to == 1) {
+    std::memcpy(to, from, static_cast<std::size_t>(dim.extent) * sizeof(T));
+    return;
+  }
+  for (std::int64_t i = 0; i < dim.extent; ++i) to[i * dim.to] = from[i * dim.from];
+}
+
+/// Small tiles, of which each cache line is used up at once.
+template <typename T>
+void copy_transposed(const TransposedMatrix& m, const T* from, T* to) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+    transpose(m, reinterpret_cast<const float*>(from), reinterpret_cast<float*>(to));
+  } else {
+    constexpr std::int64_t kTile = 16;
+    for (std::int64_t row = 0; row < m.rows; row += kTile) {
+      for (std::int64_t column = 0; column < m.columns; column += kTile) {
+        const std::int64_t end = std::min(column + kTile, m.columns);
+        for (std::int64_t r = row; r < std::min(row + kTile, m.rows); ++r) {
+          for (std::int64_t c = column; c < end; ++c) {
+            to[r * m.to_stride + c] = from[c * m.from_stride + r];
+          }
+        }
+      }
+    }
+  }
+}
+
+template <typename T>
+void copy_dims(const T* from, T* to, std::vector<Dim> dims) {
+  if (dims.empty()) dims.push_back({1, 1, 1});
+  const Dim last = dims.back();
+  dims.pop_back();
+  const auto line = std::find_if(dims.begin(), dims.end(), [&](const Dim& dim) {
+    return last.from != 1 && last.to == 1 && dim.from == 1;
+  });
+  if (line == dims.end()) {
+    for_each_index(dims, 0, 0, [&](std::int64_t source, std::int64_t target) {
+      copy_run(from + source, to + target, last);
+    });
+    return;
+  }
+  const TransposedMatrix matrix{.rows = line->extent,
+                                .columns = last.extent,
+                                .from_stride = last.from,
+                                .to_stride = line->to};
+  dims.erase(line);
+  for_each_index(dims, 0, 0, [&](std::int64_t source, std::int64_t target) {
+    copy_transposed(matrix, from + source, to + target);
+  });
 }
 
 }  // namespace
@@ -72,23 +145,17 @@ Joined join(const Shape& extents, const std::vector<std::int64_t>& from,
 void copy_box(const std::byte* from, const std::vector<std::int64_t>& from_strides, std::byte* to,
               const std::vector<std::int64_t>& to_strides, const Shape& extents,
               std::size_t element_bytes) {
-  const Joined box = join(extents, from_strides, to_strides);
-  const auto bytes = static_cast<std::int64_t>(element_bytes);
-  const std::int64_t length = box.extents.empty() ? 1 : box.extents.back();
-  const std::int64_t from_step = box.from.empty() ? 1 : box.from.back();
-  const std::int64_t to_step = box.to.empty() ? 1 : box.to.back();
   if (num_elements(extents) == 0) return;
-  for_each_run(box.extents, [&](const std::vector<std::int64_t>& index) {
-    const std::byte* source = from + dot(index, box.from) * bytes;
-    std::byte* target = to + dot(index, box.to) * bytes;
-    if (from_step == 1 && to_step == 1) {
-      std::memcpy(target, source, static_cast<std::size_t>(length) * element_bytes);
-      return;
-    }
-    for (std::int64_t i = 0; i < length; ++i) {
-      std::memcpy(target + i * to_step * bytes, source + i * from_step * bytes, element_bytes);
-    }
-  });
+  const auto copy = [&](auto tag) {
+    using T = decltype(tag);
+    copy_dims(reinterpret_cast<const T*>(from), reinterpret_cast<T*>(to),
+              dims_of(extents, from_strides, to_strides));
+  };
+  if (element_bytes == 8) return copy(std::uint64_t{});
+  if (element_bytes == 4) return copy(std::uint32_t{});
+  if (element_bytes == 2) return copy(std::uint16_t{});
+  require(element_bytes == 1, "elements have 1, 2, 4 or 8 bytes");
+  copy(std::uint8_t{});
 }
 
 ReduceKind combine_kind(std::string_view reduction) {

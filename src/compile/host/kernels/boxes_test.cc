@@ -5,6 +5,7 @@
 
 #include <tessera/error.h>
 
+#include "compile/host/kernels/on_every_target.h"
 #include "compile/host/kernels/test_values.h"
 
 namespace tessera::kernels {
@@ -16,6 +17,24 @@ using testing::random_values;
 using testing::same_bits;
 using Sizes = std::vector<std::int64_t>;
 
+/// Copies random bytes between the layouts and looks at every byte of the target.
+void check_copy(Random& random, const Shape& extents, const testing::Layout& from,
+                const testing::Layout& to, std::size_t bytes) {
+  std::vector<std::byte> source(at(from.size) * bytes);
+  std::vector<std::byte> found(at(to.size) * bytes);
+  for (std::byte& x : source) x = static_cast<std::byte>(random.integer(0, 255));
+  for (std::byte& x : found) x = static_cast<std::byte>(random.integer(0, 255));
+  std::vector<std::byte> wanted = found;
+  testing::for_each_index(extents, [&](const Sizes& index) {
+    std::memcpy(wanted.data() + at(to.offset + testing::dot(index, to.strides)) * bytes,
+                source.data() + at(from.offset + testing::dot(index, from.strides)) * bytes, bytes);
+  });
+  copy_box(source.data() + at(from.offset) * bytes, from.strides,
+           found.data() + at(to.offset) * bytes, to.strides, extents, bytes);
+  ASSERT_TRUE(found == wanted) << to_string(extents) << " from " << to_string(from.strides)
+                               << " to " << to_string(to.strides);
+}
+
 TEST(CopyBox, MovesTheBoxAndNothingElse) {
   Random random;
   for (int i = 0; i < 1500; ++i) {
@@ -23,24 +42,28 @@ TEST(CopyBox, MovesTheBoxAndNothingElse) {
     for (std::int64_t d = random.integer(0, 4); d > 0; --d) {
       extents.push_back(random.integer(random.one_in(20) ? 0 : 1, 6));
     }
-    const std::size_t bytes = std::vector<std::size_t>{1, 4, 8}[at(random.integer(0, 2))];
+    const std::size_t bytes = std::vector<std::size_t>{1, 2, 4, 8}[at(random.integer(0, 3))];
     const testing::Layout from = testing::random_layout(random, extents, true);
-    const testing::Layout to = testing::random_layout(random, extents, false);
-    std::vector<std::byte> source(at(from.size) * bytes);
-    std::vector<std::byte> found(at(to.size) * bytes);
-    for (std::byte& x : source) x = static_cast<std::byte>(random.integer(0, 255));
-    for (std::byte& x : found) x = static_cast<std::byte>(random.integer(0, 255));
-    std::vector<std::byte> wanted = found;
-    testing::for_each_index(extents, [&](const Sizes& index) {
-      std::memcpy(wanted.data() + at(to.offset + testing::dot(index, to.strides)) * bytes,
-                  source.data() + at(from.offset + testing::dot(index, from.strides)) * bytes,
-                  bytes);
-    });
-    copy_box(source.data() + at(from.offset) * bytes, from.strides,
-             found.data() + at(to.offset) * bytes, to.strides, extents, bytes);
-    ASSERT_TRUE(found == wanted) << to_string(extents) << " from " << to_string(from.strides)
-                                 << " to " << to_string(to.strides);
+    check_copy(random, extents, from, testing::random_layout(random, extents, false), bytes);
   }
+}
+
+TEST(CopyBox, TransposesMatrices) {
+  testing::on_every_target([](const char* /*name*/) {
+    Random random;
+    for (std::size_t bytes : {1U, 2U, 4U, 8U}) {
+      for (std::int64_t rows : {2, 7, 8, 16, 35, 600}) {
+        for (std::int64_t columns : {2, 8, 9, 33, 530}) {
+          const Shape extents = {2, rows, columns};
+          const std::int64_t line = rows + random.integer(0, 3);  // of the source
+          const std::int64_t row = columns + random.integer(0, 3);
+          const testing::Layout from{{columns * line, 1, line}, 2, 2 + 2 * columns * line};
+          const testing::Layout to{{rows * row, row, 1}, 1, 1 + 2 * rows * row};
+          check_copy(random, extents, from, to, bytes);
+        }
+      }
+    }
+  });
 }
 
 TEST(Combine, NamesOfReductions) {

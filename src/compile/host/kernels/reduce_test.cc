@@ -216,6 +216,56 @@ TEST(Reduce, EveryNumberOfPartsGivesTheSameBits) {
   EXPECT_TRUE(is_seen[16]);
 }
 
+/// Cuts of `extent` into equal leaves, or nearly so.
+Sizes even_cuts(std::int64_t extent, std::int64_t leaves) {
+  Sizes cuts;
+  for (std::int64_t i = 0; i <= leaves; ++i) cuts.push_back(i * extent / leaves);
+  return cuts;
+}
+
+/// A sum over the first and the third of four dimensions that lie in memory in this order.
+ReduceProblem columns_problem(const Sizes& shape, std::vector<std::size_t> order, Sizes leaves) {
+  Sizes strides(4);
+  std::int64_t stride = 1;
+  for (std::size_t d = 4; d-- > 0; stride *= shape[order[d]]) strides[order[d]] = stride;
+  return {.kind = ReduceKind::sum,
+          .dtype = DType::f32,
+          .kept_extents = {shape[1], shape[3]},
+          .kept_strides = {strides[1], strides[3]},
+          .reduced_extents = {shape[0], shape[2]},
+          .reduced_strides = {strides[0], strides[2]},
+          .cuts = {even_cuts(shape[0], leaves[0]), even_cuts(shape[2], leaves[1])}};
+}
+
+TEST(Reduce, ColumnsInEveryOrderOfTheMemory) {
+  testing::on_every_target([](const char* /*name*/) {
+    Random random;
+    int num_joined = 0;
+    int num_parts_alone = 0;
+    for (const Sizes& shape : {Sizes{16, 3, 33, 20}, Sizes{8, 2, 65, 48}, Sizes{13, 8, 65, 49},
+                               Sizes{9, 1, 17, 2600}, Sizes{6, 300, 9, 17}, Sizes{64, 1, 4, 520}}) {
+      const auto values = random_values<float>(random, at(num_elements(shape)), random.one_in(2));
+      for (const std::vector<std::size_t>& order : {std::vector<std::size_t>{0, 1, 2, 3},
+                                                    {0, 2, 1, 3},
+                                                    {0, 1, 3, 2},
+                                                    {1, 0, 3, 2},
+                                                    {2, 0, 1, 3},
+                                                    {1, 3, 2, 0}}) {
+        for (const Sizes& leaves : {Sizes{8, 8}, Sizes{1, 3}, Sizes{5, 1}, Sizes{3, 6}}) {
+          const ReduceProblem p = columns_problem(shape, order, leaves);
+          const ReducePlan plan(p);
+          num_joined += plan.scratch_bytes() > 0 ? 1 : 0;
+          num_parts_alone += plan.scratch_bytes() == 0 && plan.num_parts() > 1 ? 1 : 0;
+          ASSERT_TRUE(same_bits(run(p, values.data()), naive_reduce(p, values.data())))
+              << to_string(shape) << " leaves " << to_string(leaves);
+        }
+      }
+    }
+    EXPECT_GT(num_joined, 10);
+    EXPECT_GT(num_parts_alone, 10);
+  });
+}
+
 // --- corners -------------------------------------------------------------------------------------
 
 ReduceProblem row(ReduceKind kind, std::int64_t length) {

@@ -1,0 +1,18 @@
+// Transposed copies of matrices.
+#pragma once
+
+#include <cstdint>
+
+namespace tessera::kernels {
+
+/// to[r * to_stride + c] = from[c * from_stride + r]; strides are in elements.
+struct TransposedMatrix {
+  std::int64_t rows;  // of the result
+  std::int64_t columns;
+  std::int64_t from_stride;
+  std::int64_t to_stride;
+};
+/// Of elements of 4 bytes, whatever they mean.
+void transpose(const TransposedMatrix& matrix, const float* from, float* to);
+
+}  // namespace tessera::kernels
