@@ -99,6 +99,46 @@ TEST_P(EngineTest, NoTasksGiveOutputsAtOnce) {
   EXPECT_EQ(outputs[0][1]->size(), 0);
 }
 
+/// Counts its parts, and is joined when all have ended.
+class JoiningKernel final : public Kernel {
+ public:
+  explicit JoiningKernel(int parts) : parts_(parts) {}
+  int num_parts() const override { return parts_; }
+  void run(Buffers /*buffers*/, int /*part*/) const override {
+    std::this_thread::yield();
+    ended += 1;
+  }
+  bool joins_parts() const override { return true; }
+  void join_parts(Buffers buffers) const override {
+    if (ended != parts_) throw std::logic_error("joined too early");
+    number(buffers[0]) += 1;
+    is_joined = true;
+  }
+  mutable std::atomic<int> ended = 0;
+  mutable std::atomic<bool> is_joined = false;
+
+ private:
+  int parts_;
+};
+
+TEST_P(EngineTest, PartsAreJoinedOnceAfterTheLastOfThem) {
+  for (int parts : {1, 2, 3, 16}) {
+    const auto kernel = std::make_shared<JoiningKernel>(parts);
+    Graph graph;
+    graph.executable.outputs = {{.tile_bytes = {4}}, {.tile_bytes = {4}}};
+    graph.task([](Buffers b, int) { number(b[0]) = 40; }, {graph.output(0)});
+    const std::uint32_t id = graph.task([](Buffers, int) {}, {graph.output(0)}, {0}, parts);
+    graph.executable.tasks[id].kernel = kernel;
+    graph.task([&](Buffers b, int) { number(b[0]) = kernel->is_joined ? 1 : 0; }, {graph.output(1)},
+               {id});
+    const std::vector<Tiles> outputs = graph.run();
+    EXPECT_EQ(number(outputs[0][0]), 41);
+    EXPECT_EQ(number(outputs[1][0]), 1) << "a successor did not wait";
+    // The kernel still counts the parts of before, so that joining throws.
+    EXPECT_THROW(graph.run(), std::logic_error);
+  }
+}
+
 // --- places --------------------------------------------------------------------------------------
 
 TEST_P(EngineTest, PlacesAreTilesOfPortsAndTheArena) {
