@@ -207,7 +207,9 @@ void GemmPlan::State::choose_chunks() {
 // packing operands anew for every block would cost more. Blocks are twice as wide as high, since B
 // is packed from further away.
 void GemmPlan::State::choose_blocks() {
-  block_panels = std::max<std::int64_t>(cache_floats() / 2 / (longest_chunk * kernels->nr), 1);
+  // What is left is for rows of C and, where A is packed, a group of its tiles.
+  const std::int64_t of_b = a_in_place ? cache_floats() / 4 * 3 : cache_floats() / 2;
+  block_panels = std::max<std::int64_t>(of_b / (longest_chunk * kernels->nr), 1);
   strip_tiles = kernels->lda / tile_rows;
   group_tiles =
       strip_tiles * std::clamp<std::int64_t>(kGroupFloats / (longest_chunk * kernels->lda), 1,
