@@ -91,7 +91,7 @@ class PartRun {
   void run_block(const Step& step, const Range& rows, const float* b);
   const float* prepare_b(const Step& step);
   void ask_for_b(Step next);
-  void ask_for_a(const Step& step, const Range& group, Access how);
+  void ask_for_a(const Step& step, const Range& group);
   void run_group(const Step& step, const Range& tiles, const float* b);
   void run_tile(const Step& step, std::int64_t t, gemm::Operands operands, gemm::TileArgs args);
   Access access(const Chunk& chunk, const Range& tiles) const;
@@ -270,8 +270,8 @@ void PartRun::ask_for_b(Step next) {
 }
 
 // A of the group of tiles after this one; after the last one, of the first of the next product or
-// step. Rows along k are streams that a processor foresees within a buffer and a batch.
-void PartRun::ask_for_a(const Step& step, const Range& group, Access how) {
+// step.
+void PartRun::ask_for_a(const Step& step, const Range& group) {
   ahead_a_ = {};
   Step next = step;
   std::int64_t product = product_;
@@ -292,7 +292,6 @@ void PartRun::ask_for_a(const Step& step, const Range& group, Access how) {
     rows.begin -= product * s_.m;
     rows.end = std::min(rows.begin + s_.group_tiles * s_.tile_rows, rows.end - product * s_.m);
   }
-  if (how == Access::adjacent_k && next.batch == step.batch && product == product_) return;
   const Chunk& chunk = s_.tree.chunks[next.chunk];
   ahead_a_ = rectangle(a_of(chunk, product, next), s_.unit, s_.problem.a, s_.steps.a_k, s_.a_layout,
                        rows, chunk);
@@ -339,7 +338,7 @@ void PartRun::run_group(const Step& step, const Range& tiles, const float* b) {
   const Chunk& chunk = s_.tree.chunks[step.chunk];
   const Access how = access(chunk, tiles);
   if (how == Access::none) pack_a(chunk, tiles);
-  ask_for_a(step, tiles, how);
+  ask_for_a(step, tiles);
   const std::int64_t* k = s_.steps.a_k.data() + chunk.k_begin;  // where A is read in place
   const std::int64_t length = chunk.k_end - chunk.k_begin;
   gemm::TileArgs args;
