@@ -3,13 +3,14 @@
 #include <array>
 #include <bit>
 #include <map>
+#include <numeric>
 #include <optional>
 
 namespace tessera::compile::host {
 
 namespace {
 
-constexpr std::size_t kMostPieces = 64;  // or products
+constexpr std::size_t kMostTiles = 64;  // of A, B or C in one task
 
 /// What the operands' buffers hold, and where in them their tiles begin.
 struct Operands {
@@ -25,45 +26,44 @@ struct Operands {
   std::int64_t b_offset;
 };
 
-/// Buffers: A of all products and pieces, B of all pieces, C of all products. There are several
-/// products or several pieces, not both.
+/// Buffers: A of all products and pieces, B of all pieces, C of all products and sections.
 class GemmKernel final : public run::Kernel {
  public:
-  GemmKernel(kernels::GemmPlan plan, std::size_t products, const Operands& operands)
-      : plan_(std::move(plan)), products_(products), operands_(operands) {}
+  GemmKernel(kernels::GemmPlan plan, std::size_t of_a, std::size_t of_b, const Operands& operands)
+      : plan_(std::move(plan)), of_a_(of_a), of_b_(of_b), operands_(operands) {}
 
   int num_parts() const override { return plan_.num_parts(); }
   std::int64_t flops() const override { return plan_.flops(); }
   void run(std::span<std::byte* const> buffers, int part) const override {
-    const std::size_t read = buffers.size() - products_;
-    const std::size_t of_a = products_ > 1 ? products_ : read / 2;
     const auto element_bytes = static_cast<std::int64_t>(size_bytes(operands_.dtype));
-    std::array<const void*, 2 * kMostPieces> operands;
-    for (std::size_t i = 0; i < read; ++i) {
+    std::array<const void*, 2 * kMostTiles> operands;
+    for (std::size_t i = 0; i < of_a_ + of_b_; ++i) {
       operands[i] =
-          buffers[i] + (i < of_a ? operands_.a_offset : operands_.b_offset) * element_bytes;
+          buffers[i] + (i < of_a_ ? operands_.a_offset : operands_.b_offset) * element_bytes;
     }
-    std::array<float*, kMostPieces> results;
-    for (std::size_t i = 0; i < products_; ++i)
-      results[i] = reinterpret_cast<float*>(buffers[read + i]);
+    std::array<float*, kMostTiles> results;
+    const std::span<std::byte* const> written = buffers.subspan(of_a_ + of_b_);
+    for (std::size_t i = 0; i < written.size(); ++i)
+      results[i] = reinterpret_cast<float*>(written[i]);
     const std::span<const void* const> all(operands);
-    plan_.run(all.first(of_a), all.subspan(of_a, read - of_a),
-              std::span<float* const>(results).first(products_), part);
+    plan_.run(all.first(of_a_), all.subspan(of_a_, of_b_),
+              std::span<float* const>(results).first(written.size()), part);
   }
 
  private:
   kernels::GemmPlan plan_;
-  std::size_t products_;
+  std::size_t of_a_, of_b_;  // tiles
   Operands operands_;
 };
 
 std::shared_ptr<const run::Kernel> gemm_kernel(kernels::GemmProblem problem,
                                                const Operands& operands) {
-  const auto products = static_cast<std::size_t>(problem.products);
+  const auto pieces = static_cast<std::size_t>(problem.pieces);
+  const std::size_t of_a = static_cast<std::size_t>(problem.products) * pieces;
   kernels::GemmPlan plan = operands.dtype == DType::bf16
                                ? kernels::GemmPlan(std::move(problem), operands.dot_unit)
                                : kernels::GemmPlan(std::move(problem));
-  return std::make_shared<GemmKernel>(std::move(plan), products, operands);
+  return std::make_shared<GemmKernel>(std::move(plan), of_a, pieces, operands);
 }
 
 /// Integers wrap around, so that no order of summation matters. Signs do not matter either: the
@@ -112,6 +112,7 @@ std::shared_ptr<const run::Kernel> contraction_kernel(kernels::GemmProblem probl
 /// A problem whose sum goes on over the pieces of several devices, or nothing if their leaves would
 /// not be added in the order in which the devices' sums are.
 std::optional<kernels::GemmProblem> repeated(kernels::GemmProblem problem, std::size_t pieces) {
+  if (pieces == 1) return problem;
   const std::size_t leaves = problem.leaf_ends.size();
   if (!std::has_single_bit(leaves)) return std::nullopt;
   const OffsetTable a = problem.a.k;
@@ -127,76 +128,248 @@ std::optional<kernels::GemmProblem> repeated(kernels::GemmProblem problem, std::
   return problem;
 }
 
-/// Tasks that compute the sum over the devices at once: no device's part of it is ever written.
-/// Nothing where the parts differ in their extents.
-std::optional<std::vector<TileTask>> summed_tasks(const LowerContext& context,
-                                                  const Equation& equation, ValueId sum,
-                                                  const MakeContraction& make) {
-  const ValueId partial = equation.results[0];
-  if (context.function().type(partial).dtype != DType::f32) return std::nullopt;
-  std::vector<TileTask> tasks;
-  const std::int64_t kind = context.pool().kind_of(equation);
-  const Layout& layout = context.layout(partial);
-  const bool is_same_size = layout.sharding().dims == context.layout(sum).sharding().dims;
-  for (std::int64_t tile : context.tiles(partial)) {
-    const auto summands = context.summands(partial, sum, layout.digits(tile));
-    if (summands.size() > kMostPieces) return std::nullopt;
-    if (layout.tile_at(summands[0]) != tile) continue;
-    const std::vector<std::int64_t> key = context.extents_key(equation, summands[0]);
-    const TileRef to = is_same_size ? TileRef{sum, context.layout(sum).tile_at(summands[0])}
-                                    : TileRef{partial, tile};
-    TileTask task{.kernel = nullptr, .reads = {}, .writes = {to}, .may_share = {}};
-    std::vector<TileRef> of_b;
-    for (const AtomDigits& digits : summands) {
-      if (context.extents_key(equation, digits) != key) return std::nullopt;
-      task.reads.push_back(context.read(equation.operands[0], digits).tile);
-      of_b.push_back(context.read(equation.operands[1], digits).tile);
+/// A product or a sum of products over devices as the tiles in which it is written: one tile, or a
+/// grid of them.
+struct Grid {
+  std::vector<Box> rows, columns;  // of the result's rows and columns; empty: one tile has all
+  std::vector<TileRef> tiles;      // row by row
+
+  std::vector<std::int64_t> words() const {
+    std::vector<std::int64_t> words;
+    for (const auto* boxes : {&rows, &columns}) {
+      words.push_back(static_cast<std::int64_t>(boxes->size()));
+      for (const Box& box : *boxes) {
+        words.insert(words.end(), box.start.begin(), box.start.end());
+        words.insert(words.end(), box.size.begin(), box.size.end());
+      }
     }
-    task.reads.insert(task.reads.end(), of_b.begin(), of_b.end());
-    const StridedTile a = context.read(equation.operands[0], summands[0]);
-    const StridedTile b = context.read(equation.operands[1], summands[0]);
-    KernelKey shared(KernelKey::Kind::summed_contraction);
-    shared.add(kind).add(key).add(summands.size());
-    for (const StridedTile* from : {&a, &b}) shared.add(from->offset).add(from->strides);
-    task.kernel =
-        context.pool().get(std::move(shared), [&]() -> std::shared_ptr<const run::Kernel> {
-          auto problem = repeated(make(a, b, summands[0]), summands.size());
-          if (!problem) return nullptr;
-          return gemm_kernel(std::move(*problem), Operands(context, equation, a, b));
-        });
-    if (task.kernel == nullptr) return std::nullopt;
-    tasks.push_back(std::move(task));
+    return words;
   }
-  return tasks;
+};
+
+/// Some dimensions of a box, counted from the start of another one.
+Box part_of(const Box& box, const Box& from, std::size_t begin, std::size_t end) {
+  Box part;
+  for (std::size_t d = begin; d < end; ++d) {
+    part.start.push_back(box.start[d] - from.start[d]);
+    part.size.push_back(box.size[d]);
+  }
+  return part;
 }
 
-/// Tiles of the result that one task computes: their operands have the same extents, and B is the
-/// same tile for all of them.
+/// The place of a box in a list, at whose end it is put if it is new.
+std::size_t place_in(std::vector<Box>& boxes, const Box& box) {
+  std::size_t i = 0;
+  while (i < boxes.size() && boxes[i].start != box.start) ++i;
+  if (i == boxes.size()) boxes.push_back(box);
+  return i;
+}
+
+/// Whether the boxes are the whole, and cutting it there leaves few lines of a tile in registers
+/// without work: a copy costs less than those.
+bool is_cut_well(const std::vector<Box>& boxes, std::int64_t whole, std::int64_t unit) {
+  const auto padded = [&](std::int64_t size) { return (size + unit - 1) / unit * unit; };
+  std::int64_t size = 0, cut = 0;
+  for (const Box& box : boxes) {
+    size += num_elements(box.size);
+    cut += padded(num_elements(box.size));
+  }
+  return size == whole && 10 * cut <= 11 * padded(whole);
+}
+
+/// The tiles of the sum in which the devices' summands end. Nothing where they are no grid over
+/// rows and columns, or one that is too fine.
+std::optional<Grid> grid_of(const LowerContext& context, ValueId partial, ValueId sum,
+                            const std::vector<AtomDigits>& summands, const ResultDims& dims) {
+  constexpr std::int64_t kRows = 8, kColumns = 16;  // about those of a tile in registers
+  const Box whole = context.box(partial, summands[0]);
+  const std::size_t rank = whole.size.size();
+  const std::size_t first_column = rank - dims.columns;
+  Grid grid;
+  std::map<std::pair<std::size_t, std::size_t>, TileRef> tiles;
+  for (const AtomDigits& digits : summands) {
+    const Box box = context.box(sum, digits);
+    if (part_of(box, whole, 0, dims.batch).size != part_of(whole, whole, 0, dims.batch).size)
+      return std::nullopt;
+    const std::size_t row = place_in(grid.rows, part_of(box, whole, dims.batch, first_column));
+    const std::size_t column = place_in(grid.columns, part_of(box, whole, first_column, rank));
+    tiles[{row, column}] = {sum, context.layout(sum).tile_at(digits)};
+  }
+  if (tiles.size() != grid.rows.size() * grid.columns.size()) return std::nullopt;
+  for (const auto& [place, tile] : tiles) grid.tiles.push_back(tile);
+  if (tiles.size() == 1 && context.box(sum, summands[0]).size == whole.size)
+    return Grid{.rows = {}, .columns = {}, .tiles = std::move(grid.tiles)};
+  const auto elements = [&](std::size_t begin, std::size_t end) {
+    return num_elements(part_of(whole, whole, begin, end).size);
+  };
+  if (!is_cut_well(grid.rows, elements(dims.batch, first_column), kRows) ||
+      !is_cut_well(grid.columns, elements(first_column, rank), kColumns))
+    return std::nullopt;
+  return grid;
+}
+
+/// Puts the offsets of a result's rows or columns into the order of the boxes; returns their ends.
+std::vector<std::int64_t> cut_outer(OffsetTable& outer, const std::vector<Box>& boxes,
+                                    const Shape& extents) {
+  ir::Ints dims(extents.size());
+  std::iota(dims.begin(), dims.end(), 0);
+  const std::vector<std::int64_t> strides = row_major_strides(extents);
+  OffsetTable ordered;
+  std::vector<std::int64_t> ends;
+  for (const Box& box : boxes) {
+    const std::int64_t first =
+        std::inner_product(strides.begin(), strides.end(), box.start.begin(), std::int64_t{0});
+    for (const std::int64_t i : offsets(dims, box.size, strides))
+      ordered.push_back(outer[static_cast<std::size_t>(first + i)]);
+    ends.push_back(static_cast<std::int64_t>(ordered.size()));
+  }
+  outer = std::move(ordered);
+  return ends;
+}
+
+/// Products, or sums of products over devices, that one task computes: their operands have the same
+/// extents, and B is the same for all of them.
 struct Products {
-  AtomDigits digits;  // of the first one
+  AtomDigits digits;  // of the first piece of the first one
   StridedTile a, b;
-  std::vector<TileRef> of_a, results;
+  std::size_t pieces = 1;  // over which each is summed
+  Grid grid;               // of the first one
+  std::vector<TileRef> of_a, of_b, results = {};
+  std::size_t count = 0;
 };
+
+/// The products of an equation, as few tasks as there can be.
+class ProductList {
+ public:
+  ProductList(const LowerContext& context, const Equation& equation)
+      : context_(context),
+        equation_(equation),
+        is_shared_(!is_integer(context.function().type(equation.results[0]).dtype)) {}
+
+  /// A product whose sum goes over these digits.
+  void add(const std::vector<AtomDigits>& summands, Grid grid) {
+    std::vector<std::int64_t> key = context_.extents_key(equation_, summands[0]);
+    const std::vector<std::int64_t> words = grid.words();
+    key.insert(key.end(), words.begin(), words.end());
+    std::vector<TileRef> of_a, of_b;
+    for (const AtomDigits& digits : summands) {
+      of_a.push_back(context_.read(equation_.operands[0], digits).tile);
+      of_b.push_back(context_.read(equation_.operands[1], digits).tile);
+      key.push_back(of_b.back().tile);
+    }
+    const auto [place, is_new] = last_.try_emplace(std::move(key), products.size());
+    const bool has_place =
+        !is_new && is_shared_ &&
+        products[place->second].results.size() + grid.tiles.size() <= kMostTiles &&
+        products[place->second].of_a.size() + of_a.size() <= kMostTiles;
+    if (!has_place) {
+      place->second = products.size();
+      products.push_back({.digits = summands[0],
+                          .a = context_.read(equation_.operands[0], summands[0]),
+                          .b = context_.read(equation_.operands[1], summands[0]),
+                          .pieces = summands.size(),
+                          .grid = grid,
+                          .of_a = {},
+                          .of_b = std::move(of_b)});
+    }
+    Products& to = products[place->second];
+    to.of_a.insert(to.of_a.end(), of_a.begin(), of_a.end());
+    to.results.insert(to.results.end(), grid.tiles.begin(), grid.tiles.end());
+    ++to.count;
+  }
+
+  std::vector<Products> products;
+
+ private:
+  const LowerContext& context_;
+  const Equation& equation_;
+  bool is_shared_;
+  std::map<std::vector<std::int64_t>, std::size_t> last_;
+};
+
+/// The sums over the devices at once: no device's part of them is ever written. Nothing where the
+/// parts differ in their extents.
+std::optional<std::vector<Products>> sums_of(const LowerContext& context, const Equation& equation,
+                                             ValueId sum, const ResultDims& dims) {
+  const ValueId partial = equation.results[0];
+  if (context.function().type(partial).dtype != DType::f32) return std::nullopt;
+  const Layout& layout = context.layout(partial);
+  std::vector<std::pair<std::vector<AtomDigits>, std::optional<Grid>>> all;
+  bool is_scattered = true;
+  for (std::int64_t tile : context.tiles(partial)) {
+    auto summands = context.summands(partial, sum, layout.digits(tile));
+    if (summands.size() > kMostTiles) return std::nullopt;
+    if (layout.tile_at(summands[0]) != tile) continue;
+    const std::vector<std::int64_t> key = context.extents_key(equation, summands[0]);
+    for (const AtomDigits& digits : summands) {
+      if (context.extents_key(equation, digits) != key) return std::nullopt;
+    }
+    std::optional<Grid> grid = grid_of(context, partial, sum, summands, dims);
+    is_scattered = is_scattered && grid && grid->tiles.size() <= kMostTiles;
+    all.emplace_back(std::move(summands), std::move(grid));
+  }
+  ProductList list(context, equation);
+  for (auto& [summands, grid] : all) {
+    // All of the sum is written by who makes it, or nothing.
+    const TileRef first = {partial, layout.tile_at(summands[0])};
+    list.add(summands,
+             is_scattered ? std::move(*grid) : Grid{.rows = {}, .columns = {}, .tiles = {first}});
+  }
+  return std::move(list.products);
+}
 
 std::vector<Products> products_of(const LowerContext& context, const Equation& equation) {
   const ValueId result = equation.results[0];
-  const bool is_shared = !is_integer(context.function().type(result).dtype);
-  std::vector<Products> all;
-  std::map<std::pair<std::vector<std::int64_t>, std::int64_t>, std::size_t> last;
+  ProductList list(context, equation);
   for (std::int64_t tile : context.tiles(result)) {
-    const AtomDigits digits = context.layout(result).digits(tile);
-    const StridedTile a = context.read(equation.operands[0], digits);
-    const StridedTile b = context.read(equation.operands[1], digits);
-    const auto [place, is_new] =
-        last.try_emplace({context.extents_key(equation, digits), b.tile.tile}, all.size());
-    if (is_new || !is_shared || all[place->second].results.size() == kMostPieces) {
-      place->second = all.size();
-      all.push_back({.digits = digits, .a = a, .b = b, .of_a = {}, .results = {}});
-    }
-    all[place->second].of_a.push_back(a.tile);
-    all[place->second].results.push_back({result, tile});
+    list.add({context.layout(result).digits(tile)},
+             {.rows = {}, .columns = {}, .tiles = {{result, tile}}});
   }
-  return all;
+  return std::move(list.products);
+}
+
+/// The problem of these products; nothing as for repeated().
+std::optional<kernels::GemmProblem> problem_of(const LowerContext& context,
+                                               const Equation& equation, const Products& products,
+                                               const Contraction& contraction) {
+  auto problem =
+      repeated(contraction.make(products.a, products.b, products.digits), products.pieces);
+  if (!problem) return std::nullopt;
+  problem->products = static_cast<std::int64_t>(products.count);
+  const Grid& grid = products.grid;
+  if (grid.rows.empty()) return problem;
+  const Box box = context.box(equation.results[0], products.digits);
+  const auto rows = box.size.begin() + static_cast<std::ptrdiff_t>(contraction.dims.batch);
+  const auto columns = box.size.end() - static_cast<std::ptrdiff_t>(contraction.dims.columns);
+  problem->row_ends = cut_outer(problem->a.outer, grid.rows, Shape(rows, columns));
+  problem->column_ends = cut_outer(problem->b.outer, grid.columns, Shape(columns, box.size.end()));
+  return problem;
+}
+
+/// One task for each; nothing where a sum over devices has another order than the devices' sums.
+std::optional<std::vector<TileTask>> tasks_of(const LowerContext& context, const Equation& equation,
+                                              const std::vector<Products>& all,
+                                              const Contraction& contraction) {
+  const std::int64_t kind = context.pool().kind_of(equation);
+  std::vector<TileTask> tasks;
+  for (const Products& products : all) {
+    const auto& [digits, a, b, pieces, grid, of_a, of_b, results, count] = products;
+    KernelKey key(KernelKey::Kind::contraction);
+    key.add(kind).add(context.extents_key(equation, digits)).add(count).add(pieces);
+    key.add(grid.words());
+    for (const StridedTile* from : {&a, &b}) key.add(from->offset).add(from->strides);
+    auto kernel = context.pool().get(
+        std::move(key), [&, &one = products]() -> std::shared_ptr<const run::Kernel> {
+          auto problem = problem_of(context, equation, one, contraction);
+          if (!problem) return nullptr;
+          return contraction_kernel(std::move(*problem), Operands(context, equation, one.a, one.b));
+        });
+    if (kernel == nullptr) return std::nullopt;
+    TileTask task{.kernel = std::move(kernel), .reads = of_a, .writes = results, .may_share = {}};
+    task.reads.insert(task.reads.end(), of_b.begin(), of_b.end());
+    tasks.push_back(std::move(task));
+  }
+  return tasks;
 }
 
 }  // namespace
@@ -226,28 +399,15 @@ void set_dense_result(kernels::GemmProblem& problem) {
 }
 
 std::vector<TileTask> contraction_tasks(const LowerContext& context, const Equation& equation,
-                                        const MakeContraction& make) {
-  const ValueId result = equation.results[0];
-  if (const auto sum = context.sum_of(result)) {
-    if (auto tasks = summed_tasks(context, equation, *sum, make)) return std::move(*tasks);
+                                        const Contraction& contraction) {
+  if (const auto sum = context.sum_of(equation.results[0])) {
+    if (const auto sums = sums_of(context, equation, *sum, contraction.dims)) {
+      if (auto tasks = tasks_of(context, equation, *sums, contraction)) return std::move(*tasks);
+    }
   }
-  const std::int64_t kind = context.pool().kind_of(equation);
-  std::vector<TileTask> tasks;
-  for (const Products& products : products_of(context, equation)) {
-    const auto& [digits, a, b, of_a, results] = products;
-    KernelKey key(KernelKey::Kind::contraction);
-    key.add(kind).add(context.extents_key(equation, digits)).add(results.size());
-    for (const StridedTile* from : {&a, &b}) key.add(from->offset).add(from->strides);
-    auto kernel = context.pool().get(std::move(key), [&] {
-      kernels::GemmProblem problem = make(a, b, digits);
-      problem.products = static_cast<std::int64_t>(results.size());
-      return contraction_kernel(std::move(problem), Operands(context, equation, a, b));
-    });
-    TileTask task{.kernel = std::move(kernel), .reads = of_a, .writes = results, .may_share = {}};
-    task.reads.push_back(b.tile);
-    tasks.push_back(std::move(task));
-  }
-  return tasks;
+  auto tasks = tasks_of(context, equation, products_of(context, equation), contraction);
+  require(tasks.has_value(), "one device's sum has the order of its leaves");
+  return std::move(*tasks);
 }
 
 }  // namespace tessera::compile::host

@@ -17,11 +17,23 @@ OffsetTable offsets(const ir::Ints& dims, const std::vector<std::int64_t>& sizes
 /// Lays the result out densely: batches, rows, columns.
 void set_dense_result(kernels::GemmProblem& problem);
 
-/// The problem of the tile with these digits, given where its operands are read.
-using MakeContraction = std::function<kernels::GemmProblem(
-    const StridedTile& a, const StridedTile& b, const AtomDigits& digits)>;
-/// One task per tile of the result. Tiles whose operands have the same extents share a plan.
+/// How many of a result's first dimensions are batches, and how many of its last ones columns.
+struct ResultDims {
+  std::size_t batch = 0;
+  std::size_t columns = 0;
+};
+
+struct Contraction {
+  ResultDims dims;
+  /// The problem of the tile with these digits, given where its operands are read.
+  std::function<kernels::GemmProblem(const StridedTile& a, const StridedTile& b,
+                                     const AtomDigits& digits)>
+      make;
+};
+
+/// The tiles of the result. Those that read the same B share a task, those whose operands have the
+/// same extents a plan.
 std::vector<TileTask> contraction_tasks(const LowerContext& context, const Equation& equation,
-                                        const MakeContraction& make);
+                                        const Contraction& contraction);
 
 }  // namespace tessera::compile::host

@@ -16,7 +16,7 @@ namespace tessera::compile::host {
 /// All that a kernel is made from, as numbers: the first says of which kind it is.
 class KernelKey {
  public:
-  enum class Kind : std::uint8_t { combine, contraction, copy, reduce, region, summed_contraction };
+  enum class Kind : std::uint8_t { combine, contraction, copy, reduce, region };
   explicit KernelKey(Kind kind) { add(kind); }
 
   template <typename T>

@@ -286,9 +286,10 @@ class Lowering {
       HostInstruction instruction = lower_node(node, equation);
       instruction.info.equations.assign(node.equations.begin(), node.equations.end());
       if (program_.groups.count > 0) set_group(instruction, node.equations[0]);
-      for (ValueId id : equation.results) {
-        if (context_.is_computed(id)) {
-          program_.unmade.push_back({id, program_.instructions.size()});
+      for (std::size_t i = 0; i < equation.results.size(); ++i) {
+        if (context_.is_computed(equation.results[i])) {
+          program_.unmade.push_back(
+              {equation.operands[i], equation.results[i], program_.instructions.size()});
         }
       }
       context_.set_computed(instruction);

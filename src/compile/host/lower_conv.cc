@@ -53,11 +53,14 @@ kernels::GemmProblem problem_of(const LowerContext& context, const Equation& equ
 }
 
 std::vector<TileTask> lower_conv(const LowerContext& context, const Equation& equation) {
+  const std::size_t spatial = equation.attributes.ints("stride").size();
+  const auto rank = static_cast<std::size_t>(context.function().type(equation.results[0]).rank());
   return contraction_tasks(
       context, equation,
-      [&](const StridedTile& lhs, const StridedTile& rhs, const AtomDigits& digits) {
-        return problem_of(context, equation, lhs, rhs, digits);
-      });
+      {.dims = {.batch = rank - spatial - 2, .columns = 1},
+       .make = [&](const StridedTile& lhs, const StridedTile& rhs, const AtomDigits& digits) {
+         return problem_of(context, equation, lhs, rhs, digits);
+       }});
 }
 
 }  // namespace

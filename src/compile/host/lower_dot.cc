@@ -64,9 +64,11 @@ std::vector<TileTask> lower_dot_general(const LowerContext& context, const Equat
   const Roles rhs = roles_of(attributes.ints("rhs_batch"), attributes.ints("rhs_contract"),
                              function.type(equation.operands[1]).rank());
   return contraction_tasks(
-      context, equation, [&](const StridedTile& a, const StridedTile& b, const AtomDigits& digits) {
-        return problem_of(context, equation, lhs, rhs, a, b, digits);
-      });
+      context, equation,
+      {.dims = {.batch = lhs.batch.size(), .columns = rhs.free.size()},
+       .make = [&](const StridedTile& a, const StridedTile& b, const AtomDigits& digits) {
+         return problem_of(context, equation, lhs, rhs, a, b, digits);
+       }});
 }
 
 }  // namespace

@@ -54,6 +54,7 @@ struct HostInstruction {
 /// A sum over devices that was written at once: a device of its own would hold its part until an
 /// instruction adds the parts up.
 struct UnmadePart {
+  ValueId part;
   ValueId sum;
   std::size_t instruction;
 };

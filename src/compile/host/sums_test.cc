@@ -62,7 +62,65 @@ TEST(Sums, AnAllReduceIsWrittenByTheProduct) {
   EXPECT_EQ(plan.device_peak_bytes, 4 * 4 * 4 + 4 * 12 * 4 + 2 * (4 * 12 * 4));
 }
 
-TEST(Sums, AReduceScatterReadsTheOnlySum) {
+/// The sum over four devices of a product [64, 128], split over them as `dims` says.
+std::string scattered(const std::string& dims) {
+  return R"(function main[mesh="data=4", grains=8](%0: f32[16,64]<{data},{}>,
+      %1: f32[16,128]<{data},{}>) {
+  %2: f32[64,128]<{},{}+{data}> = dot_general[lhs_batch=[], lhs_contract=[0], rhs_batch=[],
+      rhs_contract=[0]] %0, %1
+  %3: f32[64,128]<)" +
+         dims + R"(> = reduce_scatter[reduction="sum"] %2
+  return %3
+})";
+}
+
+TEST(Sums, AReduceScatterIsWrittenByTheProduct) {
+  for (const std::string dims : {"{data},{}", "{},{data}"}) {
+    SCOPED_TRACE(dims);
+    const Function f = ir::parse(scattered(dims));
+    const HostProgram program = lower(f);
+    ASSERT_EQ(program.instructions.size(), 2U);
+    EXPECT_TRUE(program.instructions[1].tasks.empty());
+    ASSERT_EQ(program.instructions[0].tasks.size(), 1U);
+    const TileTask& task = program.instructions[0].tasks[0];
+    EXPECT_EQ(task.writes, (std::vector<TileRef>{{3, 0}, {3, 1}, {3, 2}, {3, 3}}));
+    EXPECT_EQ(task.kernel->flops(), 2 * 16 * 64 * 128);
+    ASSERT_EQ(program.instructions[0].info.collectives.size(), 1U);
+    EXPECT_EQ(program.instructions[0].info.collectives[0].wire_bytes, 64 * 128 * 4 * 3 / 4);
+    // A device of its own would hold its whole part beside its tile of the sum.
+    const run::Executable plan =
+        plan_memory(program, {.is_donated = {false, false}, .output_alias = {-1}});
+    EXPECT_EQ(plan.device_arena_bytes, 64 * 128 * 4);
+    EXPECT_EQ(plan.device_peak_bytes, 4 * 64 * 4 + 4 * 128 * 4 + 64 * 128 * 4 + 64 * 128);
+  }
+}
+
+TEST(Sums, ATileOfASumStandsForItsPart) {
+  std::string text = scattered("{data},{}");
+  text.replace(text.find("return %3"), 9, "%4: f32[64,128]<{data},{}> = neg %3\n  return %4");
+  const Function f = ir::parse(text);
+  const run::Executable plan =
+      plan_memory(lower(f), {.is_donated = {false, false}, .output_alias = {-1}});
+  EXPECT_EQ(plan.device_arena_bytes, 64 * 128 * 4 + 64 * 128);
+}
+
+TEST(Sums, WhatSharesBIsSummedTogether) {
+  const Function f =
+      ir::parse(R"(function main[mesh="rows=2,model=2", grains=8](%0: f32[64,16]<{rows},{model}>,
+      %1: f32[16,128]<{model},{}>) {
+  %2: f32[64,128]<{rows},{}+{model}> = dot_general[lhs_batch=[], lhs_contract=[1], rhs_batch=[],
+      rhs_contract=[0]] %0, %1
+  %3: f32[64,128]<{rows},{model}> = reduce_scatter[reduction="sum"] %2
+  return %3
+})");
+  const HostProgram program = lower(f);
+  ASSERT_EQ(program.instructions[0].tasks.size(), 1U);
+  const TileTask& task = program.instructions[0].tasks[0];
+  EXPECT_EQ(task.reads, (std::vector<TileRef>{{0, 0}, {0, 1}, {0, 2}, {0, 3}, {1, 0}, {1, 1}}));
+  EXPECT_EQ(task.writes, (std::vector<TileRef>{{3, 0}, {3, 1}, {3, 2}, {3, 3}}));
+}
+
+TEST(Sums, AReduceScatterIntoThinTilesReadsTheOnlySum) {
   EXPECT_EQ(writes_of(gradient("16", "f32[4,12]<{data},{}> = reduce_scatter")),
             "%2: 0 | %3: 0 1 2 3");
 }

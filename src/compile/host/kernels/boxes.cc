@@ -117,24 +117,38 @@ void combine_run(ReduceKind kind, T* a, const T* b, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) a[i] = better(kind, a[i], b[i]);
 }
 
+template <typename T>
+void copy_run(const T* from, std::int64_t step, std::int64_t count, T* to) {
+  if (step == 1) {
+    std::copy_n(from, count, to);
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) to[i] = from[i * step];
+  }
+}
+
 /// Reduces up to kBlock elements of one run of all sources by the tree.
 template <typename T>
 void combine_block(const CombineProblem& p, std::span<const T* const> sources,
                    const std::vector<std::int64_t>& steps, std::int64_t count, T* result) {
   thread_local std::vector<T> stack;
-  const auto levels = static_cast<std::int64_t>(sources.size()) + 1;
-  stack.resize(static_cast<std::size_t>(levels * kBlock));
+  stack.resize(sources.size() * kBlock);
   std::int64_t depth = 0;
-  auto row = [&](std::int64_t level) { return stack.data() + level * kBlock; };
+  auto row = [&](std::int64_t level) {
+    return level == 0 ? result : stack.data() + (level - 1) * kBlock;
+  };
   for (std::size_t s = 0; s < sources.size(); ++s) {
-    T* top = row(depth++);
-    for (std::int64_t i = 0; i < count; ++i) top[i] = sources[s][i * steps[s]];
+    const T* leaf = sources[s];
+    // The second of a pair is read where it lies.
+    if (s % 2 == 0 || steps[s] != 1) {
+      copy_run(leaf, steps[s], count, row(depth));
+      leaf = row(depth);
+    }
+    ++depth;
     for (std::size_t n = s + 1; n % 2 == 0; n /= 2, --depth) {
-      combine_run(p.kind, row(depth - 2), row(depth - 1), count);
+      combine_run(p.kind, row(depth - 2), n == s + 1 ? leaf : row(depth - 1), count);
     }
   }
   for (; depth > 1; --depth) combine_run(p.kind, row(depth - 2), row(depth - 1), count);
-  std::copy_n(row(0), count, result);
 }
 
 template <typename T>

@@ -447,11 +447,15 @@ class MemoryPlanner {
       }
     }
     for (const UnmadePart& part : program_.unmade) {
-      const std::vector<std::int64_t> bytes = bytes_of(part.sum);
-      const std::size_t tile = number({part.sum, program_.tiles(part.sum)[0]});
-      // Until then the tile of the sum stands for it, unless it is held as a result anyway.
-      const bool is_result = output_of_[part.sum] >= 0;
-      hold(part.sum, bytes[0], is_result ? lives_[tile].begin : part.instruction, part.instruction);
+      const std::int64_t bytes = bytes_of(part.part)[0];
+      const std::size_t begin = lives_[number({part.sum, program_.tiles(part.sum)[0]})].begin;
+      if (begin < part.instruction) {
+        // Until then the tile of the sum stands for it, unless it is held as a result anyway.
+        const bool is_result = output_of_[part.sum] >= 0;
+        hold(part.part, bytes - (is_result ? 0 : bytes_of(part.sum)[0]), begin,
+             part.instruction - 1);
+      }
+      hold(part.part, bytes, part.instruction, part.instruction);
     }
     std::vector<std::int64_t> change(program_.instructions.size() + 2, 0);
     for (const run::HeldBytes& held : executable_.held) {

@@ -103,8 +103,7 @@ GemmPlan::State::State(GemmProblem p, const gemm::Unit& how, int threads)
   k = steps.leaf_ends.back();
   a_layout = layout_of(problem.a.outer, steps.a_k);
   b_layout = layout_of(problem.b.outer, steps.b_k);
-  panels = ceil_div(n, kernels->nr);
-  for (std::int64_t i = 0; i <= panels; ++i) panel_starts.push_back(std::min(i * kernels->nr, n));
+  cut_result();
   const auto leaves = static_cast<std::int64_t>(steps.leaf_ends.size());
   quads = kernels->quad_mr > 0 && leaves >= 4 && k <= leaves * kShortLeaf;
   tile_rows = quads ? kernels->quad_mr : best_tile_rows(*kernels);
@@ -126,6 +125,51 @@ void GemmPlan::State::check() const {
   if (p.pieces < 1 || p.leaf_ends.size() % static_cast<std::size_t>(p.pieces) != 0)
     throw std::invalid_argument("gemm: leaves do not fall into equal pieces");
   if (p.products < 1) throw std::invalid_argument("gemm: no products");
+  const auto cut = [](const std::vector<std::int64_t>& ends, std::size_t size) {
+    return !ends.empty() && ends.front() >= 0 && std::is_sorted(ends.begin(), ends.end()) &&
+           ends.back() == static_cast<std::int64_t>(size);
+  };
+  const bool is_whole = p.row_ends.empty() && p.column_ends.empty();
+  if (!is_whole && !(cut(p.row_ends, p.a.outer.size()) && cut(p.column_ends, p.b.outer.size())))
+    throw std::invalid_argument("gemm: sections do not cut C");
+}
+
+// Panels and tiles do not cross the bounds of sections.
+void GemmPlan::State::cut_result() {
+  const bool is_whole = problem.row_ends.empty();
+  row_ends = is_whole ? std::vector{m} : problem.row_ends;
+  std::int64_t begin = 0;
+  for (const std::int64_t end : is_whole ? std::vector{n} : problem.column_ends) {
+    for (std::int64_t at = begin; at < end; at += kernels->nr) {
+      panel_starts.push_back(at);
+      panel_sections.push_back(static_cast<std::int32_t>(column_sections.size()));
+    }
+    gemm::ColumnSection& section = column_sections.emplace_back();
+    section.begin = begin;
+    section.width = end - begin;
+    begin = end;
+    if (is_whole) section.rows = problem.c_rows;
+    if (is_whole) continue;
+    for (std::int64_t row = 0, first = 0, i = 0; row < m; ++row) {
+      for (; row == row_ends[static_cast<std::size_t>(i)]; ++i) first = row;
+      section.rows.push_back((row - first) * section.width);
+    }
+  }
+  panels = static_cast<std::int64_t>(panel_starts.size());
+  panel_starts.push_back(n);
+}
+
+float* GemmPlan::State::section(std::span<float* const> c, std::int64_t product,
+                                std::int64_t row_section, std::int64_t column_section,
+                                std::int64_t batch) const {
+  const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
+  const auto wide = static_cast<std::int64_t>(column_sections.size());
+  const auto high = static_cast<std::int64_t>(row_ends.size());
+  float* buffer = c[at((product * high + row_section) * wide + column_section)];
+  if (problem.row_ends.empty()) return buffer + problem.c_batch[at(batch)];
+  const std::int64_t first = row_section == 0 ? 0 : row_ends[at(row_section - 1)];
+  return buffer +
+         batch * (row_ends[at(row_section)] - first) * column_sections[at(column_section)].width;
 }
 
 // Packing B pays if several tiles read it. Where few rows do, and the kernels can read B where it
@@ -163,7 +207,9 @@ void GemmPlan::State::choose_chunks() {
 // packing operands anew for every block would cost more. Blocks are twice as wide as high, since B
 // is packed from further away.
 void GemmPlan::State::choose_blocks() {
-  block_panels = std::max<std::int64_t>(cache_floats() / 2 / (longest_chunk * kernels->nr), 1);
+  // What is left is for rows of C and, where A is packed, a group of its tiles.
+  const std::int64_t of_b = a_in_place ? cache_floats() / 4 * 3 : cache_floats() / 2;
+  block_panels = std::max<std::int64_t>(of_b / (longest_chunk * kernels->nr), 1);
   strip_tiles = kernels->lda / tile_rows;
   group_tiles =
       strip_tiles * std::clamp<std::int64_t>(kGroupFloats / (longest_chunk * kernels->lda), 1,

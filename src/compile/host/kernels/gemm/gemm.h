@@ -37,6 +37,10 @@ struct GemmProblem {
   /// So many products with these tables read the same B, which is packed once for all of them. Each
   /// has an A and a C in buffers of its own.
   std::int64_t products = 1;
+  /// Where the rows and columns of C are cut into sections, each a dense array [batch, rows,
+  /// columns] in a buffer of its own; ends never decrease, the last ones are M and N. Empty: C is
+  /// one buffer, and `c_batch` and `c_rows` say where its rows lie.
+  std::vector<std::int64_t> row_ends = {}, column_ends = {};
 };
 
 /// Whether this machine can multiply bf16 this way.
@@ -62,7 +66,8 @@ class GemmPlan {
   int num_parts() const;
   /// Computes one part. Allocates only when this thread has never run a plan that large.
   void run(const void* a, const void* b, float* c, int part) const;
-  /// With the buffers of all pieces; those of A product by product, one of C per product.
+  /// With the buffers of all pieces, those of A product by product; of C those of all sections, row
+  /// by row, product by product.
   void run(std::span<const void* const> a, std::span<const void* const> b,
            std::span<float* const> c, int part) const;
 

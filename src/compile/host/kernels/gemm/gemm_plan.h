@@ -48,6 +48,13 @@ struct Steps {
   std::vector<std::int64_t> a_k, b_k;  ///< offsets; a missing term has that of the first one
 };
 
+/// Which columns of C lie in one buffer, and where its rows begin there.
+struct ColumnSection {
+  std::int64_t begin = 0;
+  std::int64_t width = 0;
+  std::vector<std::int64_t> rows;  ///< per row of a product, in the buffer of the row's section
+};
+
 }  // namespace gemm
 
 struct GemmPlan::State {
@@ -57,7 +64,10 @@ struct GemmPlan::State {
   gemm::TreeProgram tree;                  // over steps
   gemm::Steps steps;
   gemm::Layout a_layout, b_layout;
-  std::vector<std::int64_t> panel_starts;         // of N
+  std::vector<std::int64_t> panel_starts;    // of N
+  std::vector<std::int32_t> panel_sections;  // per panel: its columns'
+  std::vector<std::int64_t> row_ends;        // of the sections of a product's C
+  std::vector<gemm::ColumnSection> column_sections;
   std::int64_t batches = 0, m = 0, n = 0, k = 0;  // m: of a product; k: steps
   std::int64_t rows = 0;                          // of all products
   std::int64_t terms = 0;                         // of a sum
@@ -75,6 +85,13 @@ struct GemmPlan::State {
 
   State(GemmProblem p, const gemm::Unit& how, int threads);
 
+  /// The section that holds a row of a product.
+  std::int64_t row_section(std::int64_t row) const {
+    return std::upper_bound(row_ends.begin(), row_ends.end(), row) - row_ends.begin();
+  }
+  /// The buffer of a section of C, and where a batch begins in it.
+  float* section(std::span<float* const> c, std::int64_t product, std::int64_t row_section,
+                 std::int64_t column_section, std::int64_t batch) const;
   std::int64_t node_size() const { return tile_rows * kernels->nr; }
   std::int64_t panel_size(std::int64_t length) const {
     return length * kernels->nr + gemm::kPanelGap;
@@ -92,6 +109,7 @@ struct GemmPlan::State {
 
  private:
   void check() const;
+  void cut_result();
   bool has_few_rows_and_whole_vectors() const;
   void choose_chunks();
   void choose_blocks();

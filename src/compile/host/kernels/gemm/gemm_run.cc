@@ -72,9 +72,11 @@ class PartRun {
   Range columns(const Range& panels) const {
     return {s_.panel_starts[at(panels.begin)], s_.panel_starts[at(panels.end)]};
   }
-  // Those from `begin` on, of `rows` of all products, that are of one product.
-  Range in_product(const Range& rows, std::int64_t begin) const {
-    return {begin, std::min((begin / s_.m + 1) * s_.m, rows.end)};
+  // Those from `begin` on, of `rows` of all products, that are of one section of one product.
+  Range in_section(const Range& rows, std::int64_t begin) const {
+    const std::int64_t product = begin / s_.m;
+    const std::int64_t end = s_.row_ends[at(s_.row_section(begin - product * s_.m))];
+    return {begin, std::min(product * s_.m + end, rows.end)};
   }
   // The rows fall into tiles of about equal size, the larger ones first.
   Range tile(std::int64_t t) const {
@@ -89,9 +91,9 @@ class PartRun {
   void run_block(const Step& step, const Range& rows, const float* b);
   const float* prepare_b(const Step& step);
   void ask_for_b(Step next);
-  void ask_for_a(const Step& step, const Range& group, Access how);
+  void ask_for_a(const Step& step, const Range& group);
   void run_group(const Step& step, const Range& tiles, const float* b);
-  void run_tile(const Chunk& chunk, std::int64_t t, gemm::Operands operands, gemm::TileArgs args);
+  void run_tile(const Step& step, std::int64_t t, gemm::Operands operands, gemm::TileArgs args);
   Access access(const Chunk& chunk, const Range& tiles) const;
   void pack_a(const Chunk& chunk, const Range& tiles) const;
 
@@ -105,14 +107,13 @@ class PartRun {
   std::span<const void*const> a_, b_;  // per product and piece; per piece
   std::span<float* const> c_;          // per product
 
-  // The step being run, and those of its rows that are of one product.
+  // The step being run, and those of its rows that are of one section of one product.
   Range step_rows_, step_panels_;
   std::int64_t product_ = 0;
   Range block_rows_;  // of the product
   std::int64_t tiles_ = 0, tile_rows_ = 0, larger_tiles_ = 0;
   std::int64_t tiles_before_ = 0;  // in the step
   const std::byte* block_a_ = nullptr;
-  float* block_c_ = nullptr;
   const std::byte* held_b_ =
       nullptr;                     // what the scratch holds packed, if that is all of a part's B
   gemm::Ahead ahead_a_, ahead_b_;  // read while tiles are computed
@@ -147,11 +148,17 @@ PartRun::PartRun(const State& state, int part) : s_(state) {
 }
 
 void PartRun::zero(std::span<float* const> c) const {
-  const Range in_row = columns(panels_);
   for (std::int64_t b = batches_.begin; b < batches_.end; ++b) {
     for (std::int64_t i = rows_.begin; i < rows_.end; ++i) {
-      float* row = c[at(i / s_.m)] + s_.problem.c_batch[at(b)] + s_.problem.c_rows[at(i % s_.m)];
-      std::fill(row + in_row.begin, row + in_row.end, 0.0f);
+      const std::int64_t in_product = i % s_.m;
+      for (std::int64_t panel = panels_.begin; panel < panels_.end; ++panel) {
+        const std::int64_t q = s_.panel_sections[at(panel)];
+        const gemm::ColumnSection& section = s_.column_sections[at(q)];
+        const Range in_row = columns({panel, panel + 1});
+        float* row = s_.section(c, i / s_.m, s_.row_section(in_product), q, b) +
+                     section.rows[at(in_product)] + in_row.begin - section.begin;
+        std::fill(row, row + in_row.size(), 0.0f);
+      }
     }
   }
 }
@@ -161,11 +168,12 @@ void PartRun::reserve() {
     return ceil_div(floats, gemm::kLineFloats) * gemm::kLineFloats;
   };
   const std::int64_t panels = ceil_div(panels_.size(), panel_blocks_);
-  // Every product that a block begins or ends in may end in a smaller tile.
+  // Every section that a block begins or ends in may end in a smaller tile.
   const std::int64_t rows =
       ceil_div(ceil_div(rows_.size(), s_.tile_rows), row_blocks_) * s_.tile_rows;
   const std::int64_t products = std::min(ceil_div(rows - 1, s_.m) + 1, s_.problem.products);
-  const std::int64_t tiles = rows / s_.tile_rows + products;
+  const std::int64_t tiles =
+      rows / s_.tile_rows + products * static_cast<std::int64_t>(s_.row_ends.size());
   const std::int64_t node = s_.node_size();
   const std::int64_t stack_floats = padded(s_.tree.stack_depth * node);
   const std::int64_t a_floats =
@@ -228,7 +236,7 @@ void PartRun::run_step(const Step& step) {
   ask_for_b(step);
   tiles_before_ = 0;
   for (std::int64_t begin = step_rows_.begin; begin < step_rows_.end;) {
-    const Range rows = in_product(step_rows_, begin);
+    const Range rows = in_section(step_rows_, begin);
     run_block(step, rows, b);
     tiles_before_ += tiles_;
     begin = rows.end;
@@ -242,7 +250,6 @@ void PartRun::run_block(const Step& step, const Range& rows, const float* b) {
   tile_rows_ = rows.size() / tiles_;
   larger_tiles_ = rows.size() % tiles_;
   block_a_ = a_of(s_.tree.chunks[step.chunk], product_, step);
-  block_c_ = c_[at(product_)] + s_.problem.c_batch[at(batches_.begin + step.batch)];
   for (std::int64_t t = 0; t < tiles_; t += s_.group_tiles)
     run_group(step, {t, std::min(t + s_.group_tiles, tiles_)}, b);
 }
@@ -263,8 +270,8 @@ void PartRun::ask_for_b(Step next) {
 }
 
 // A of the group of tiles after this one; after the last one, of the first of the next product or
-// step. Rows along k are streams that a processor foresees within a buffer and a batch.
-void PartRun::ask_for_a(const Step& step, const Range& group, Access how) {
+// step.
+void PartRun::ask_for_a(const Step& step, const Range& group) {
   ahead_a_ = {};
   Step next = step;
   std::int64_t product = product_;
@@ -280,12 +287,11 @@ void PartRun::ask_for_a(const Step& step, const Range& group, Access how) {
       all = rows_of(next);
       begin = all.begin;
     }
-    rows = in_product(all, begin);
+    rows = in_section(all, begin);
     product = begin / s_.m;
     rows.begin -= product * s_.m;
     rows.end = std::min(rows.begin + s_.group_tiles * s_.tile_rows, rows.end - product * s_.m);
   }
-  if (how == Access::adjacent_k && next.batch == step.batch && product == product_) return;
   const Chunk& chunk = s_.tree.chunks[next.chunk];
   ahead_a_ = rectangle(a_of(chunk, product, next), s_.unit, s_.problem.a, s_.steps.a_k, s_.a_layout,
                        rows, chunk);
@@ -332,7 +338,7 @@ void PartRun::run_group(const Step& step, const Range& tiles, const float* b) {
   const Chunk& chunk = s_.tree.chunks[step.chunk];
   const Access how = access(chunk, tiles);
   if (how == Access::none) pack_a(chunk, tiles);
-  ask_for_a(step, tiles, how);
+  ask_for_a(step, tiles);
   const std::int64_t* k = s_.steps.a_k.data() + chunk.k_begin;  // where A is read in place
   const std::int64_t length = chunk.k_end - chunk.k_begin;
   gemm::TileArgs args;
@@ -362,12 +368,13 @@ void PartRun::run_group(const Step& step, const Range& tiles, const float* b) {
         args.a_stride = length > 1 ? k[1] - k[0] : 0;
       }
     }
-    run_tile(chunk, t, operands, args);
+    run_tile(step, t, operands, args);
   }
 }
 
-void PartRun::run_tile(const Chunk& chunk, std::int64_t t, gemm::Operands operands,
+void PartRun::run_tile(const Step& step, std::int64_t t, gemm::Operands operands,
                        gemm::TileArgs args) {
+  const Chunk& chunk = s_.tree.chunks[step.chunk];
   const Range rows = tile(t);
   const float* b = args.b;
   const auto kind = static_cast<int>(operands);
@@ -379,11 +386,19 @@ void PartRun::run_tile(const Chunk& chunk, std::int64_t t, gemm::Operands operan
   const std::int64_t count = step_panels_.size();
   const std::int64_t panel_size = s_.panel_size(chunk.k_end - chunk.k_begin);
   const std::int64_t slots_size = s_.tree.num_slots * s_.node_size();
-  args.c_rows = s_.problem.c_rows.data() + rows.begin;
   args.slots = slots_ + (tiles_before_ + t) * count * slots_size;
+  std::int64_t section = 0;  // of columns
+  float* c = nullptr;
   for (std::int64_t i = 0; i < count; ++i) {
     const Range in_row = columns({step_panels_.begin + i, step_panels_.begin + i + 1});
-    args.c = block_c_ + in_row.begin;
+    const std::int64_t in_section = s_.panel_sections[at(step_panels_.begin + i)];
+    if (i == 0 || in_section != section) {
+      section = in_section;
+      c = s_.section(c_, product_, s_.row_section(rows.begin), section,
+                     batches_.begin + step.batch);
+      args.c_rows = s_.column_sections[at(section)].rows.data() + rows.begin;
+    }
+    args.c = c + in_row.begin - s_.column_sections[at(section)].begin;
     args.cols = static_cast<int>(in_row.size());
     args.b = b + (s_.b_in_place ? s_.problem.b.outer[at(in_row.begin)] : i * panel_size);
     ahead_a_.ask(lines_a_);

@@ -324,6 +324,71 @@ TEST(Gemm, ProductsThatShareBAreThoseOfEachAlone) {
   }
 }
 
+Ends random_ends(Random& random, std::int64_t size) {
+  Ends ends;
+  for (std::int64_t i = random.integer(0, 3); i-- > 0;) ends.push_back(random.integer(0, size));
+  std::sort(ends.begin(), ends.end());
+  ends.push_back(size);
+  return ends;
+}
+
+// What a whole C [batch, m, n] holds of each section, row of sections by row.
+std::vector<std::vector<float>> sections_of(const std::vector<float>& c, const Case& whole,
+                                            const Ends& row_ends, const Ends& column_ends) {
+  const GemmProblem& p = whole.problem;
+  std::vector<std::vector<float>> sections;
+  for (std::int64_t row = 0; const std::int64_t row_end : row_ends) {
+    for (std::int64_t column = 0; const std::int64_t column_end : column_ends) {
+      std::vector<float>& section = sections.emplace_back();
+      for (const std::int64_t batch : p.c_batch) {
+        for (std::int64_t i = row; i < row_end; ++i) {
+          const float* first = c.data() + batch + p.c_rows[at(i)];
+          section.insert(section.end(), first + column, first + column_end);
+        }
+      }
+      column = column_end;
+    }
+    row = row_end;
+  }
+  return sections;
+}
+
+// C cut along rows and columns, with several products and pieces.
+TEST(Gemm, SectionsHoldTheirPartsOfTheResult) {
+  Random random;
+  for (int i = 0; i < 24; ++i) {
+    const std::int64_t products = i % 3 + 1, length = i % 8 == 0 ? 0 : random.integer(1, 300);
+    Case one = make_case(random, i % 4 == 0 ? 2 : 1, random.integer(1, 60), random.integer(1, 100),
+                         2 * length, even_leaves(2 * length, 8), false);
+    GemmProblem problem = one.problem;
+    problem.products = products;
+    problem.row_ends = random_ends(random, static_cast<std::int64_t>(problem.a.outer.size()));
+    problem.column_ends = random_ends(random, static_cast<std::int64_t>(problem.b.outer.size()));
+    if (i % 2 == 0) problem.pieces = 2;  // of the same buffers
+    std::vector<std::vector<float>> all_a, expected;
+    for (std::int64_t p = 0; p < products; ++p) {
+      one.a = random.values(static_cast<std::int64_t>(one.a.size()), false);
+      all_a.push_back(one.a);
+      for (auto& section : sections_of(reference(one), one, problem.row_ends, problem.column_ends))
+        expected.push_back(std::move(section));
+    }
+    on_every_target([&] {
+      const GemmPlan plan(problem, 3);
+      std::vector<std::vector<float>> out;
+      for (const auto& section : expected) out.emplace_back(section.size(), kUntouched);
+      std::vector<const void*> a, b;
+      std::vector<float*> c;
+      for (const auto& values : all_a) a.insert(a.end(), at(problem.pieces), values.data());
+      b.assign(at(problem.pieces), one.b.data());
+      for (auto& values : out) c.push_back(values.data());
+      for (int part = plan.num_parts(); part-- > 0;) plan.run(a, b, c, part);
+      for (std::size_t s = 0; s < out.size(); ++s)
+        EXPECT_TRUE(bits(out[s]) == bits(expected[s]))
+            << "section " << s << " of " << describe(one);
+    });
+  }
+}
+
 TEST(Gemm, EqualsTheScalarTreeOnLargerShapes) {
   Random random;
   for (int i = 0; i < 6; ++i) {
@@ -610,6 +675,13 @@ TEST(Gemm, ContradictoryTablesAreRefused) {
   EXPECT_THROW(GemmPlan({a, b, {0}, {0, 1}, {1}}), std::invalid_argument);
   EXPECT_THROW(GemmPlan({a, b, {0}, {0, 1}, {2, 1, 2}}), std::invalid_argument);
   EXPECT_THROW(GemmPlan({a, b, {0}, {0, 1}, {}}), std::invalid_argument);
+  const auto cut = [&](Ends rows, Ends columns) {
+    return GemmPlan({a, b, {0}, {0, 1}, {2}, 1, 1, std::move(rows), std::move(columns)});
+  };
+  EXPECT_NO_THROW(cut({1, 2}, {1}));
+  EXPECT_THROW(cut({1, 2}, {}), std::invalid_argument);
+  EXPECT_THROW(cut({2, 1, 2}, {1}), std::invalid_argument);
+  EXPECT_THROW(cut({2}, {2}), std::invalid_argument);
 }
 
 }  // namespace
