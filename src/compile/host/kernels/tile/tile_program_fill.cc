@@ -27,7 +27,8 @@ void fill_typed(const std::byte* values, std::int64_t rows, std::int64_t columns
     const auto vector = hn::Set(d, value);
     std::int64_t i = 0;
     // A vector may reach into the next row, which is written after this one.
-    for (; i < columns && target + i + kLanes <= end; i += kLanes) hn::StoreU(vector, d, target + i);
+    for (; i < columns && target + i + kLanes <= end; i += kLanes)
+      hn::StoreU(vector, d, target + i);
     for (; i < columns; ++i) target[i] = value;
   }
 }
