@@ -253,7 +253,9 @@ int run(const std::string& filter, const std::string& unit_filter) {
                                {"NN", 1, 256, 1024, 256, 8},   {"NT", 256, 64, 64, 32, 8},
                                {"NN", 256, 64, 64, 32, 8},     {"NN", 256, 64, 32, 64, 8},
                                {"TN", 256, 64, 32, 64, 8},     {"NT", 1024, 64, 64, 48, 8},
-                               {"NN", 1, 8, 1024, 256, 8},     {"NN", 1, 1, 1024, 1024, 8}};
+                               {"NT", 1024, 65, 65, 48, 8},    {"NN", 1024, 65, 48, 65, 8},
+                               {"TN", 1024, 65, 48, 65, 8},    {"NN", 1, 8, 1024, 256, 8},
+                               {"NN", 1, 1, 1024, 1024, 8}};
   std::vector<Unit> units = {std::nullopt};
   std::copy_if(std::begin(kDotUnits), std::end(kDotUnits), std::back_inserter(units),
                kernels::has_dot_unit);

@@ -107,6 +107,7 @@ GemmPlan::State::State(GemmProblem p, const gemm::Unit& how, int threads)
   const auto leaves = static_cast<std::int64_t>(steps.leaf_ends.size());
   quads = kernels->quad_mr > 0 && leaves >= 4 && k <= leaves * kShortLeaf;
   tile_rows = quads ? kernels->quad_mr : best_tile_rows(*kernels);
+  narrow_tiles = 2 * tile_rows <= (quads ? kernels->quad_narrow_mr : kernels->narrow_mr) ? 2 : 1;
   choose_chunks();
   choose_blocks();
   choose_parts(threads);
@@ -157,6 +158,19 @@ void GemmPlan::State::cut_result() {
   }
   panels = static_cast<std::int64_t>(panel_starts.size());
   panel_starts.push_back(n);
+  band_ends.assign(panel_sections.size(), panels);
+  for (std::size_t i = band_ends.size(); i-- > 1;) {
+    const auto at = static_cast<std::int64_t>(i);
+    const bool same =
+        panel_sections[i] == panel_sections[i - 1] && panel_width(at) == panel_width(at - 1);
+    band_ends[i - 1] = same ? band_ends[i] : at;
+  }
+}
+
+int GemmPlan::State::panel_width(std::int64_t panel) const {
+  const auto i = static_cast<std::size_t>(panel);
+  const std::int64_t columns = panel_starts[i + 1] - panel_starts[i];
+  return columns > kernels->lanes ? gemm::kWholePanel : 2 * columns > kernels->lanes ? 1 : 0;
 }
 
 float* GemmPlan::State::section(std::span<float* const> c, std::int64_t product,

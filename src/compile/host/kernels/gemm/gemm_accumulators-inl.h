@@ -6,6 +6,7 @@
 #define TESSERA_KERNELS_GEMM_ACCUMULATORS_INL_H_
 #endif
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <hwy/highway.h>
@@ -37,11 +38,26 @@ inline constexpr int kQuadRows = 2;
 inline constexpr int kTileCols = kMaxTileVectors * kLanes;
 inline constexpr int kPackedRows = (kTileRows + kLanes - 1) / kLanes * kLanes;
 
-template <int kRows, int kVecs>
-inline constexpr int kNodeSize = kRows* kVecs* kLanes;
+// Tiles of one vector have as many accumulators, in twice as many rows where the table has room.
+inline constexpr int kNarrowTileRows = std::min(2 * kTileRows, kMaxTileRows);
+inline constexpr int kNarrowQuadRows = 2 * kQuadRows;
+
+// The columns of a tile: so many vectors of a type.
+template <class DTile, int kCount>
+struct TileWidth {
+  using D = DTile;
+  using V = hn::Vec<DTile>;
+  static constexpr int kVecs = kCount;
+  static constexpr int kLanes = static_cast<int>(hn::MaxLanes(DTile()));
+  static constexpr int kCols = kVecs * kLanes;
+};
+
+template <int kRows, class Width>
+inline constexpr int kNodeSize = kRows* Width::kCols;
 
 constexpr std::size_t count(int n) { return static_cast<std::size_t>(n); }
 
+template <class V>
 HWY_INLINE V fused_mul_add(V a, V b, V c) {
 #if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
   const D d;
@@ -63,18 +79,22 @@ HWY_INLINE V fused_mul_add(V a, V b, V c) {
 
 // One term of f32 in a step.
 struct FusedProduct {
-  static HWY_INLINE V add(V a, V b, V c) { return fused_mul_add(a, b, c); }
+  template <class V>
+  static HWY_INLINE V add(V a, V b, V c) {
+    return fused_mul_add(a, b, c);
+  }
 };
 
 // A zero of its own per accumulator: the compiler copies one zero into all of them instead, which
 // costs more than clearing a register.
-HWY_INLINE V fresh_zero() {
+template <class D>
+HWY_INLINE hn::Vec<D> fresh_zero() {
 #if HWY_TARGET == HWY_AVX3 && HWY_COMPILER_GCC_ACTUAL
-  V zero;
+  hn::Vec<D> zero;
   asm volatile("vpxord %0, %0, %0" : "=v"(zero.raw));
   return zero;
 #elif HWY_TARGET == HWY_AVX2 && HWY_COMPILER_GCC_ACTUAL
-  V zero;
+  hn::Vec<D> zero;
   asm volatile("vxorps %0, %0, %0" : "=x"(zero.raw));
   return zero;
 #else
@@ -84,14 +104,19 @@ HWY_INLINE V fresh_zero() {
 
 // The accumulators of a tile. Every loop over rows is a recursion over a template argument, so that
 // all indices are constants when the compiler decides what may live in registers.
-template <int kRows, int kVecs>
+template <int kRows, class Width>
 struct Accumulators {
+  using D = typename Width::D;
+  using V = typename Width::V;
+  static constexpr int kVecs = Width::kVecs;
+  static constexpr int kLanes = Width::kLanes;
+
   V v[count(kRows)][count(kVecs)];
 
   template <int r = 0>
   HWY_INLINE void zero() {
     if constexpr (r < kRows) {
-      for (int j = 0; j < kVecs; ++j) v[r][j] = fresh_zero();
+      for (int j = 0; j < kVecs; ++j) v[r][j] = fresh_zero<D>();
       zero<r + 1>();
     }
   }
@@ -144,6 +169,21 @@ struct Accumulators {
       store_rows<r + 1>(c, c_rows);
     }
   }
+
+#if HWY_TARGET == HWY_AVX3
+  // Only the last vector is cut. Masked stores do not touch memory beyond the row on this target.
+  template <int r = 0>
+  HWY_INLINE void store_columns(float* c, const std::int64_t* c_rows, int cols) const {
+    constexpr int kWhole = (kVecs - 1) * kLanes;
+    if constexpr (r < kRows) {
+      float* row = c + c_rows[r];
+      for (int j = 0; j + 1 < kVecs; ++j) hn::StoreU(v[r][j], D(), row + j * kLanes);
+      const auto mask = hn::FirstN(D(), static_cast<std::size_t>(cols - kWhole));
+      hn::BlendedStore(v[r][kVecs - 1], mask, D(), row + kWhole);
+      store_columns<r + 1>(c, c_rows, cols);
+    }
+  }
+#endif
 
   // acc(r, j) = Product::add(A(r), b[j], acc(r, j))
   template <class Product, int r = 0, class Column>

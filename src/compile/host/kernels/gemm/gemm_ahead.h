@@ -20,20 +20,27 @@ class Ahead {
     row_ = rows;
     end_ = rows + num_rows;
     width_ = width * element_bytes;
-    column_ = 0;
+    line_ = row_end_ = nullptr;
   }
+  /// Of all rows, before the first is asked for.
   std::int64_t lines() const { return (end_ - row_) * ((width_ + kLineBytes - 1) / kLineBytes); }
 
   void ask(std::int64_t lines) {
-    for (; lines > 0 && row_ != end_; --lines) {
+    const std::byte* line = line_;
+    const std::byte* row_end = row_end_;
+    for (; lines > 0; --lines) {
+      if (line >= row_end) {
+        if (row_ == end_) break;
+        line = base_ + *row_++ * element_bytes_;
+        row_end = line + width_;
+      }
 #if defined(__GNUC__)
-      __builtin_prefetch(base_ + *row_ * element_bytes_ + column_, 0, 2);
+      __builtin_prefetch(line, 0, 2);
 #endif
-      column_ += kLineBytes;
-      if (column_ < width_) continue;
-      column_ = 0;
-      ++row_;
+      line += kLineBytes;
     }
+    line_ = line;
+    row_end_ = row_end;
   }
 
  private:
@@ -41,8 +48,9 @@ class Ahead {
   std::int64_t element_bytes_ = 1;
   const std::int64_t* row_ = nullptr;
   const std::int64_t* end_ = nullptr;
-  std::int64_t width_ = 1;   // bytes
-  std::int64_t column_ = 0;  // bytes
+  std::int64_t width_ = 1;              // bytes
+  const std::byte* line_ = nullptr;     // the next one of the row that was begun
+  const std::byte* row_end_ = nullptr;  // of that row
 };
 
 }  // namespace tessera::kernels::gemm

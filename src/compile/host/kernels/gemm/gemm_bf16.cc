@@ -24,6 +24,7 @@ Unit portable() { return {.kernels = nullptr, .pack = &pack_bf16<AsFloats>, .ele
 // For each lane: the product of the high halves, then that of the low halves. Not an intrinsic: the
 // instruction set of this file's functions does not have it.
 struct PairProduct {
+  template <class V>
   static HWY_INLINE V add(V a, V b, V c) {
     asm("vdpbf16ps %2, %1, %0" : "+v"(c.raw) : "v"(a.raw), "v"(b.raw));
     return c;

@@ -80,7 +80,7 @@ using TileKernel = void (*)(const TileArgs& args);
 
 /// A rectangle of an operand to be packed tile by tile: lane o of tile t, index k, from
 /// src[outer[starts[t] + o] + k[k]] to dst[t * tile_stride + k * ld + o]. Lanes beyond a tile's
-/// end up to ld hold zeros or copies of others.
+/// end hold zeros or copies of others up to the end of a vector; none are read after that.
 struct PackArgs {
   const void* src;  ///< elements of the operands' type
   const std::int64_t* outer;
@@ -105,8 +105,10 @@ using PackKernel = void (*)(const PackArgs& args);
 inline constexpr std::int64_t kLineFloats = 16;  ///< of a line of the caches
 inline constexpr std::int64_t kLineBytes = kLineFloats * sizeof(float);
 inline constexpr int kMaxTileRows = 14;
-inline constexpr int kMaxQuadRows = 4;
+inline constexpr int kMaxQuadRows = 8;
 inline constexpr int kMaxTileVectors = 2;
+inline constexpr int kNumWidths = 3;  ///< of tiles and panels: half a vector, one, two
+inline constexpr int kWholePanel = 2;
 inline constexpr std::int64_t kMaxGroupStrips = 16;
 
 /// The kernels of one instruction set.
@@ -116,11 +118,13 @@ struct Kernels {
   int nr;   ///< columns of a full tile, and of a panel of packed B
   int lda;  ///< floats from one k to the next in a packed strip of A, which holds whole tiles
   int lanes;
-  /// By [Operands][vectors per row - 1][rows - 1].
-  TileKernel tiles[kNumOperands][kMaxTileVectors][kMaxTileRows];
-  /// Rows of a full tile that adds up four short leaves in registers, and its kernels; 0: none.
+  int narrow_mr;  ///< rows of a full tile of at most one vector
+  /// By [Operands][width][rows - 1].
+  TileKernel tiles[kNumOperands][kNumWidths][kMaxTileRows];
+  /// Rows of full tiles that add up four short leaves in registers, and their kernels; 0: none.
   int quad_mr;
-  TileKernel quad_tiles[kNumOperands][kMaxTileVectors][kMaxQuadRows];
+  int quad_narrow_mr;
+  TileKernel quad_tiles[kNumOperands][kNumWidths][kMaxQuadRows];
   PackKernel pack;
 };
 

@@ -18,19 +18,23 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::gemm::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Copies `width` floats and fills up to `ld`, a multiple of the vector, with zeros.
-HWY_INLINE void copy_lanes(const float* src, std::int64_t width, int ld, float* dst) {
+// Copies `width` floats and fills up the last vector with zeros.
+HWY_INLINE void copy_lanes(const float* src, std::int64_t width, float* dst) {
   const hn::ScalableTag<float> d;
   const auto lanes = static_cast<int>(hn::Lanes(d));
-  for (int i = 0; i < ld; i += lanes) {
+  if (width == 2 * lanes) {  // a panel
+    hn::Store(hn::LoadU(d, src), d, dst);
+    hn::Store(hn::LoadU(d, src + lanes), d, dst + lanes);
+    return;
+  }
+  for (int i = 0; i < width; i += lanes) {
     if (i + lanes <= width) {
       hn::Store(hn::LoadU(d, src + i), d, dst + i);
       continue;
     }
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
     // Masked loads do not touch memory beyond the row on these targets.
-    const std::int64_t rest = std::max<std::int64_t>(width - i, 0);
-    const auto mask = hn::FirstN(d, static_cast<std::size_t>(rest));
+    const auto mask = hn::FirstN(d, static_cast<std::size_t>(width - i));
     hn::Store(hn::MaskedLoad(mask, d, src + i), d, dst + i);
 #else
     for (int j = i; j < i + lanes; ++j) dst[j] = j < width ? src[j] : 0.0f;
@@ -48,12 +52,14 @@ HWY_INLINE void pack_unit_lanes(const PackArgs& args, int first_tile, int last_t
   const std::int64_t ahead = std::max<std::int64_t>(kFloatsAhead / all, 1);
   for (std::int64_t k = 0; k < args.k_count; ++k) {
     const float* row = base + args.k[k];
-    const float* later = base + args.k[std::min(k + ahead, args.k_count - 1)];
-    for (std::int64_t i = 0; i < all; i += kLineFloats) hwy::Prefetch(later + i);
+    if (k + ahead < args.k_count) {
+      const float* later = base + args.k[k + ahead];
+      for (std::int64_t i = 0; i < all; i += kLineFloats) hwy::Prefetch(later + i);
+    }
     float* dst = args.dst + first_tile * args.tile_stride + k * args.ld;
     for (int t = first_tile; t < last_tile; ++t, dst += args.tile_stride) {
       const std::int64_t width = args.starts[t + 1] - args.starts[t];
-      copy_lanes(row, width, args.ld, dst);
+      copy_lanes(row, width, dst);
       row += width;
     }
   }
@@ -137,10 +143,19 @@ HWY_INLINE std::int64_t pack_unit_k(const PackArgs& args, const float* const* ro
 #endif
 }
 
+// Any layout, a lone lane, which fills its vector.
+HWY_INLINE void pack_lane(const PackArgs& args, std::int64_t lane, float* dst) {
+  const hn::ScalableTag<float> d;
+  const float* row = static_cast<const float*>(args.src) + args.outer[lane];
+  for (std::int64_t k = 0; k < args.k_count; ++k, dst += args.ld)
+    hn::Store(hn::Set(d, row[args.k[k]]), d, dst);
+}
+
 // Any layout, one vector of lanes of one tile.
 HWY_INLINE void pack_lanes(const PackArgs& args, int tile, int first, int lanes) {
   const std::int64_t begin = args.starts[tile] + first;
   const std::int64_t last = args.starts[tile + 1] - 1;
+  if (begin == last) return pack_lane(args, begin, args.dst + tile * args.tile_stride + first);
   const float* rows[kMaxTileVectors * HWY_MAX_BYTES / 4];
   for (int i = 0; i < lanes; ++i) {
     // Lanes that do not exist repeat the last one: their products are never stored.
@@ -168,7 +183,8 @@ inline void pack(const PackArgs& args) {
     if (unit(t, t + 1) && starts[t + 1] - starts[t] > 1) {
       pack_unit_lanes(args, t, t + 1);
     } else {
-      for (int first = 0; first < args.ld; first += lanes) pack_lanes(args, t, first, lanes);
+      const auto width = static_cast<int>(starts[t + 1] - starts[t]);
+      for (int first = 0; first < width; first += lanes) pack_lanes(args, t, first, lanes);
     }
   }
 }

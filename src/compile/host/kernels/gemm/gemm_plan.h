@@ -22,6 +22,7 @@ struct Range {
   std::int64_t size() const { return end - begin; }
   /// Piece `i` of `n` of about equal size, in whole units but for the end of the last one.
   Range piece(std::int64_t i, std::int64_t n, std::int64_t unit = 1) const {
+    if (n == 1) return *this;
     const std::int64_t units = ceil_div(size(), unit);
     return {begin + std::min(units * i / n * unit, size()),
             begin + std::min(units * (i + 1) / n * unit, size())};
@@ -66,6 +67,7 @@ struct GemmPlan::State {
   gemm::Layout a_layout, b_layout;
   std::vector<std::int64_t> panel_starts;    // of N
   std::vector<std::int32_t> panel_sections;  // per panel: its columns'
+  std::vector<std::int64_t> band_ends;       // per panel: where those of its width and section end
   std::vector<std::int64_t> row_ends;        // of the sections of a product's C
   std::vector<gemm::ColumnSection> column_sections;
   std::int64_t batches = 0, m = 0, n = 0, k = 0;  // m: of a product; k: steps
@@ -79,6 +81,7 @@ struct GemmPlan::State {
   std::int64_t block_rows = 1;    // rows of C whose nodes wait between chunks at a time
   bool quads = false;             // short leaves are added up by four in registers
   std::int64_t tile_rows = 1;     // of a full tile, at most what the kernels have
+  std::int64_t narrow_tiles = 1;  // tiles that panels of at most one vector take at once
   std::int64_t strip_tiles = 1;   // tiles side by side in a packed strip of A
   std::int64_t group_tiles = 1;   // tiles of A that are packed at a time
   std::int64_t batch_parts = 1, row_parts = 1, panel_parts = 1;
@@ -92,6 +95,13 @@ struct GemmPlan::State {
   /// The buffer of a section of C, and where a batch begins in it.
   float* section(std::span<float* const> c, std::int64_t product, std::int64_t row_section,
                  std::int64_t column_section, std::int64_t batch) const;
+  /// An index into the kernels' tables.
+  int panel_width(std::int64_t panel) const;
+  /// By rows - 1, those of tiles in panels of a width.
+  const gemm::TileKernel* kernels_of(gemm::Operands operands, int width) const {
+    const auto kind = static_cast<int>(operands);
+    return quads ? kernels->quad_tiles[kind][width] : kernels->tiles[kind][width];
+  }
   std::int64_t node_size() const { return tile_rows * kernels->nr; }
   std::int64_t panel_size(std::int64_t length) const {
     return length * kernels->nr + gemm::kPanelGap;

@@ -74,6 +74,7 @@ class PartRun {
   }
   // Those from `begin` on, of `rows` of all products, that are of one section of one product.
   Range in_section(const Range& rows, std::int64_t begin) const {
+    if (s_.problem.products == 1 && s_.row_ends.size() == 1) return rows;
     const std::int64_t product = begin / s_.m;
     const std::int64_t end = s_.row_ends[at(s_.row_section(begin - product * s_.m))];
     return {begin, std::min(product * s_.m + end, rows.end)};
@@ -93,7 +94,21 @@ class PartRun {
   void ask_for_b(Step next);
   void ask_for_a(const Step& step, const Range& group);
   void run_group(const Step& step, const Range& tiles, const float* b);
-  void run_tile(const Step& step, std::int64_t t, gemm::Operands operands, gemm::TileArgs args);
+  void run_band(const Step& step, const Range& group, const Range& panels, Access how,
+                gemm::TileArgs args);
+  void point_at_a(const Range& group, std::int64_t t, const Range& rows, Access how,
+                  gemm::TileArgs* args) const;
+  void run_tile(gemm::TileKernel kernel, const Range& panels, const float* b, float* c,
+                gemm::TileArgs* args);
+  // From tile `t` on, those that are taken at once.
+  Range rows_of_tiles(std::int64_t t, std::int64_t together, std::int64_t end) const {
+    return {tile(t).begin, tile(std::min(t + together, end) - 1).end};
+  }
+  // So many tiles in how many calls of kernels.
+  std::int64_t calls(std::int64_t tiles) const {
+    return tiles * (step_panels_.size() - narrow_panels_) +
+           ceil_div(tiles, s_.narrow_tiles) * narrow_panels_;
+  }
   Access access(const Chunk& chunk, const Range& tiles) const;
   void pack_a(const Chunk& chunk, const Range& tiles) const;
 
@@ -109,6 +124,7 @@ class PartRun {
 
   // The step being run, and those of its rows that are of one section of one product.
   Range step_rows_, step_panels_;
+  std::int64_t narrow_panels_ = 0;  // of the step's
   std::int64_t product_ = 0;
   Range block_rows_;  // of the product
   std::int64_t tiles_ = 0, tile_rows_ = 0, larger_tiles_ = 0;
@@ -232,6 +248,9 @@ const float* PartRun::prepare_b(const Step& step) {
 void PartRun::run_step(const Step& step) {
   step_rows_ = rows_of(step);
   step_panels_ = panels_of(step);
+  narrow_panels_ = 0;
+  for (std::int64_t i = step_panels_.begin; i < step_panels_.end; ++i)
+    narrow_panels_ += s_.panel_width(i) == gemm::kWholePanel ? 0 : 1;
   const float* b = prepare_b(step);
   ask_for_b(step);
   tiles_before_ = 0;
@@ -266,7 +285,7 @@ void PartRun::ask_for_b(Step next) {
   const Range wanted = columns(panels_of(next));
   ahead_b_ = rectangle(b, s_.unit, s_.problem.b, s_.steps.b_k, s_.b_layout, wanted, chunk);
   const std::int64_t tiles = ceil_div(step_rows_.size(), s_.tile_rows);
-  lines_b_ = ceil_div(ahead_b_.lines(), tiles * step_panels_.size());
+  lines_b_ = ceil_div(ahead_b_.lines(), calls(tiles));
 }
 
 // A of the group of tiles after this one; after the last one, of the first of the next product or
@@ -295,7 +314,7 @@ void PartRun::ask_for_a(const Step& step, const Range& group) {
   const Chunk& chunk = s_.tree.chunks[next.chunk];
   ahead_a_ = rectangle(a_of(chunk, product, next), s_.unit, s_.problem.a, s_.steps.a_k, s_.a_layout,
                        rows, chunk);
-  lines_a_ = ceil_div(ahead_a_.lines(), group.size() * step_panels_.size());
+  lines_a_ = ceil_div(ahead_a_.lines(), calls(group.size()));
 }
 
 // How the kernels can read these tiles of A where they lie, if they can.
@@ -303,9 +322,12 @@ PartRun::Access PartRun::access(const Chunk& chunk, const Range& tiles) const {
   if (!s_.unit.reads_in_place) return Access::none;
   const gemm::Layout& layout = s_.a_layout;
   const std::int64_t length = chunk.k_end - chunk.k_begin;
+  const std::int64_t together = narrow_panels_ > 0 ? s_.narrow_tiles : 1;
   const auto all_tiles = [&](const std::vector<std::int32_t>& runs) {
-    for (std::int64_t t = tiles.begin; t < tiles.end; ++t) {
-      const Range rows = tile(t);
+    const Range all = rows_of_tiles(tiles.begin, tiles.size(), tiles.end);
+    if (runs[at(all.begin)] >= all.size()) return true;
+    for (std::int64_t t = tiles.begin; t < tiles.end; t += together) {
+      const Range rows = rows_of_tiles(t, together, tiles.end);
       if (runs[at(rows.begin)] < rows.size()) return false;
     }
     return true;
@@ -339,7 +361,6 @@ void PartRun::run_group(const Step& step, const Range& tiles, const float* b) {
   const Access how = access(chunk, tiles);
   if (how == Access::none) pack_a(chunk, tiles);
   ask_for_a(step, tiles);
-  const std::int64_t* k = s_.steps.a_k.data() + chunk.k_begin;  // where A is read in place
   const std::int64_t length = chunk.k_end - chunk.k_begin;
   gemm::TileArgs args;
   args.b = b;
@@ -349,62 +370,80 @@ void PartRun::run_group(const Step& step, const Range& tiles, const float* b) {
   args.b_stride = s_.b_in_place && length > 1
                       ? s_.steps.b_k[at(chunk.k_begin + 1)] - s_.steps.b_k[at(chunk.k_begin)]
                       : s_.kernels->nr;
-  const auto operands = s_.b_in_place               ? gemm::Operands::b_in_place
-                        : how == Access::adjacent_k ? gemm::Operands::a_in_place
-                                                    : gemm::Operands::packed;
-  for (std::int64_t t = tiles.begin; t < tiles.end; ++t) {
-    const Range rows = tile(t);
-    const std::int64_t* outer = s_.problem.a.outer.data() + rows.begin;
-    if (how == Access::none) {
-      const std::int64_t strip = (t - tiles.begin) / s_.strip_tiles;
-      const std::int64_t first = tile(tiles.begin + strip * s_.strip_tiles).begin;
-      args.a = scratch_a_ + strip * s_.strip_size(length) + rows.begin - first;
-      args.a_stride = s_.kernels->lda;
-    } else {
-      args.a = reinterpret_cast<const float*>(block_a_) + outer[0] + k[0];
-      if (how == Access::adjacent_k) {
-        args.a_stride = rows.size() > 1 ? outer[1] - outer[0] : 0;
-      } else {
-        args.a_stride = length > 1 ? k[1] - k[0] : 0;
-      }
-    }
-    run_tile(step, t, operands, args);
+  for (std::int64_t i = step_panels_.begin; i < step_panels_.end;) {
+    const Range panels = {i, std::min(s_.band_ends[at(i)], step_panels_.end)};
+    run_band(step, tiles, panels, how, args);
+    i = panels.end;
   }
 }
 
-void PartRun::run_tile(const Step& step, std::int64_t t, gemm::Operands operands,
+// Tiles in panels of one width and one section.
+void PartRun::run_band(const Step& step, const Range& group, const Range& panels, Access how,
                        gemm::TileArgs args) {
-  const Chunk& chunk = s_.tree.chunks[step.chunk];
-  const Range rows = tile(t);
-  const float* b = args.b;
-  const auto kind = static_cast<int>(operands);
-  const auto kernel = [&](std::int64_t columns) {
-    const int vecs = columns > s_.kernels->lanes ? 1 : 0;
-    const std::int64_t row = rows.size() - 1;
-    return s_.quads ? s_.kernels->quad_tiles[kind][vecs][row] : s_.kernels->tiles[kind][vecs][row];
-  };
-  const std::int64_t count = step_panels_.size();
-  const std::int64_t panel_size = s_.panel_size(chunk.k_end - chunk.k_begin);
+  const auto operands = s_.b_in_place               ? gemm::Operands::b_in_place
+                        : how == Access::adjacent_k ? gemm::Operands::a_in_place
+                                                    : gemm::Operands::packed;
+  const int width = s_.panel_width(panels.begin);
+  const gemm::TileKernel* kernels = s_.kernels_of(operands, width);
+  // Tiles of different strips do not lie next to each other.
+  const std::int64_t most = how == Access::none ? s_.strip_tiles : s_.narrow_tiles;
+  const std::int64_t together = width == gemm::kWholePanel ? 1 : std::min(most, s_.narrow_tiles);
+  const std::int64_t in_section = s_.panel_sections[at(panels.begin)];
+  const gemm::ColumnSection& section = s_.column_sections[at(in_section)];
+  float* c = s_.section(c_, product_, s_.row_section(block_rows_.begin), in_section,
+                        batches_.begin + step.batch) +
+             columns(panels).begin - section.begin;
+  const std::int64_t first = panels.begin - step_panels_.begin;
   const std::int64_t slots_size = s_.tree.num_slots * s_.node_size();
-  args.slots = slots_ + (tiles_before_ + t) * count * slots_size;
-  std::int64_t section = 0;  // of columns
-  float* c = nullptr;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const Range in_row = columns({step_panels_.begin + i, step_panels_.begin + i + 1});
-    const std::int64_t in_section = s_.panel_sections[at(step_panels_.begin + i)];
-    if (i == 0 || in_section != section) {
-      section = in_section;
-      c = s_.section(c_, product_, s_.row_section(rows.begin), section,
-                     batches_.begin + step.batch);
-      args.c_rows = s_.column_sections[at(section)].rows.data() + rows.begin;
-    }
-    args.c = c + in_row.begin - s_.column_sections[at(section)].begin;
-    args.cols = static_cast<int>(in_row.size());
-    args.b = b + (s_.b_in_place ? s_.problem.b.outer[at(in_row.begin)] : i * panel_size);
+  const float* b = args.b;
+  if (!s_.b_in_place) b += first * s_.panel_size(args.chunk->k_end - args.chunk->k_begin);
+  for (std::int64_t t = group.begin; t < group.end; t += together) {
+    const Range rows = rows_of_tiles(t, together, group.end);
+    point_at_a(group, t, rows, how, &args);
+    args.c_rows = section.rows.data() + rows.begin;
+    args.slots = slots_ + ((tiles_before_ + t) * step_panels_.size() + first) * slots_size;
+    run_tile(kernels[rows.size() - 1], panels, b, c, &args);
+  }
+}
+
+// Where the rows of A begin of tile `t` and those taken with it, and how far apart they lie.
+void PartRun::point_at_a(const Range& group, std::int64_t t, const Range& rows, Access how,
+                         gemm::TileArgs* args) const {
+  const Chunk& chunk = *args->chunk;
+  const std::int64_t length = chunk.k_end - chunk.k_begin;
+  if (how == Access::none) {
+    const std::int64_t strip = (t - group.begin) / s_.strip_tiles;
+    const std::int64_t first = tile(group.begin + strip * s_.strip_tiles).begin;
+    args->a = scratch_a_ + strip * s_.strip_size(length) + rows.begin - first;
+    args->a_stride = s_.kernels->lda;
+    return;
+  }
+  const std::int64_t* outer = s_.problem.a.outer.data() + rows.begin;
+  const std::int64_t* k = s_.steps.a_k.data() + chunk.k_begin;
+  args->a = reinterpret_cast<const float*>(block_a_) + outer[0] + k[0];
+  if (how == Access::adjacent_k) {
+    args->a_stride = rows.size() > 1 ? outer[1] - outer[0] : 0;
+  } else {
+    args->a_stride = length > 1 ? k[1] - k[0] : 0;
+  }
+}
+
+void PartRun::run_tile(gemm::TileKernel kernel, const Range& panels, const float* b, float* c,
+                       gemm::TileArgs* args) {
+  const std::int64_t panel_size =
+      s_.b_in_place ? 0 : s_.panel_size(args->chunk->k_end - args->chunk->k_begin);
+  const std::int64_t slots_size = s_.tree.num_slots * s_.node_size();
+  for (std::int64_t i = panels.begin; i < panels.end; ++i) {
+    const Range in_row = columns({i, i + 1});
+    args->c = c;
+    args->cols = static_cast<int>(in_row.size());
+    args->b = s_.b_in_place ? b + s_.problem.b.outer[at(in_row.begin)] : b;
     ahead_a_.ask(lines_a_);
     ahead_b_.ask(lines_b_);
-    kernel(in_row.size())(args);
-    args.slots += slots_size;
+    kernel(*args);
+    args->slots += slots_size;
+    b += panel_size;
+    c += in_row.size();
   }
 }
 

@@ -419,6 +419,18 @@ TEST(Gemm, EverySizeOfTile) {
   }
 }
 
+// Last panels of at most a vector have tiles of their own, also where nodes wait between chunks.
+TEST(Gemm, NarrowLastPanels) {
+  Random random;
+  for (std::int64_t m : {1, 7, 13, 65, 300}) {
+    for (std::int64_t n : {33, 40, 44, 65}) {
+      expect_exact(make_case(random, 3, m, n, 48, even_leaves(48, 8), false), random);
+      expect_exact(make_case(random, 1, m, n, 900, even_leaves(900, 128), false), random);
+      expect_exact(make_case(random, 1, m, n, 900, even_leaves(900, 8), false), random);
+    }
+  }
+}
+
 // Few rows read B where it lies.
 TEST(Gemm, FewRows) {
   Random random;

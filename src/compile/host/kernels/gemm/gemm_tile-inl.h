@@ -85,20 +85,20 @@ struct StridedRows {
 };
 
 // A panel of packed B.
-template <int kVecs>
+template <class Width>
 struct PackedPanel {
   const float* b;
 
   HWY_INLINE explicit PackedPanel(const TileArgs& args) : b(args.b) {}
   HWY_INLINE void advance(int k) { b += k * kTileCols; }
   template <int k>
-  HWY_INLINE V vector(int j) const {
-    return hn::Load(D(), b + k * kTileCols + j * kLanes);
+  HWY_INLINE typename Width::V vector(int j) const {
+    return hn::Load(typename Width::D(), b + k * kTileCols + j * Width::kLanes);
   }
 };
 
 // B where it lies, its columns next to each other.
-template <int kVecs>
+template <class Width>
 struct PanelInPlace {
   const float* b;
   std::int64_t stride;
@@ -106,13 +106,13 @@ struct PanelInPlace {
   HWY_INLINE explicit PanelInPlace(const TileArgs& args) : b(args.b), stride(args.b_stride) {}
   HWY_INLINE void advance(int k) { b += k * stride; }
   template <int k>
-  HWY_INLINE V vector(int j) const {
-    return hn::LoadU(D(), b + k * stride + j * kLanes);
+  HWY_INLINE typename Width::V vector(int j) const {
+    return hn::LoadU(typename Width::D(), b + k * stride + j * Width::kLanes);
   }
 };
 
 // Reads A and B of a tile, k after k.
-template <int kRows, int kVecs, class Rows, class Panel, class Product>
+template <int kRows, class Width, class Rows, class Panel, class Product>
 struct Stream {
   Rows rows;
   Panel panel;
@@ -120,30 +120,31 @@ struct Stream {
   HWY_INLINE explicit Stream(const TileArgs& args) : rows(args), panel(args) {}
 
   template <int kCount, int i = 0>
-  HWY_INLINE void steps(Accumulators<kRows, kVecs>& acc) {
+  HWY_INLINE void steps(Accumulators<kRows, Width>& acc) {
     if constexpr (i < kCount) {
-      V x[count(kVecs)];
-      for (int j = 0; j < kVecs; ++j) x[j] = panel.template vector<i>(j);
+      typename Width::V x[count(Width::kVecs)];
+      for (int j = 0; j < Width::kVecs; ++j) x[j] = panel.template vector<i>(j);
       acc.template step<Product>(rows.template column<i>(), x);
       steps<kCount, i + 1>(acc);
     }
   }
 
   template <int kCount>
-  HWY_INLINE void advance(Accumulators<kRows, kVecs>& acc) {
+  HWY_INLINE void advance(Accumulators<kRows, Width>& acc) {
     steps<kCount>(acc);
     panel.advance(kCount);
     rows.advance(kCount);
   }
 
-  HWY_INLINE void chain(Accumulators<kRows, kVecs>& acc, std::int64_t length) {
+  HWY_INLINE void chain(Accumulators<kRows, Width>& acc, std::int64_t length) {
     for (; length >= 4; length -= 4) advance<4>(acc);
-    for (; length > 0; --length) advance<1>(acc);
+    if ((length & 2) != 0) advance<2>(acc);
+    if ((length & 1) != 0) advance<1>(acc);
   }
 
   // Four leaves as one subtree; the accumulators of the first are ready.
-  HWY_INLINE void quad(Accumulators<kRows, kVecs>& acc, const std::int64_t* lengths) {
-    Accumulators<kRows, kVecs> right, last;
+  HWY_INLINE void quad(Accumulators<kRows, Width>& acc, const std::int64_t* lengths) {
+    Accumulators<kRows, Width> right, last;
     chain(acc, lengths[0]);
     last.zero();
     chain(last, lengths[1]);
@@ -158,50 +159,54 @@ struct Stream {
 };
 
 // Merges a fresh node with those below `top`; returns the new top.
-template <int kRows, int kVecs>
-HWY_INLINE float* apply(const NodeActions& actions, float* top, Accumulators<kRows, kVecs>& acc) {
+template <int kRows, class Width>
+HWY_INLINE float* apply(const NodeActions& actions, float* top, Accumulators<kRows, Width>& acc) {
   for (std::int32_t i = 0; i < actions.merges; ++i) {
     if ((actions.zeros >> i) & 1u) acc.add_zero();
-    top -= kNodeSize<kRows, kVecs>;
+    top -= kNodeSize<kRows, Width>;
     acc.add(top);
   }
   if ((actions.zeros >> actions.merges) & 1u) acc.add_zero();
   return top;
 }
 
-template <int kRows, int kVecs>
-HWY_INLINE void store_result(const Accumulators<kRows, kVecs>& acc, const TileArgs& args) {
-  if (args.cols == kVecs * kLanes) {
+template <int kRows, class Width>
+HWY_INLINE void store_result(const Accumulators<kRows, Width>& acc, const TileArgs& args) {
+  if (args.cols == Width::kCols) {
     acc.store_rows(args.c, args.c_rows);
     return;
   }
-  HWY_ALIGN float node[count(kNodeSize<kRows, kVecs>)];
+#if HWY_TARGET == HWY_AVX3
+  acc.store_columns(args.c, args.c_rows, args.cols);
+#else
+  HWY_ALIGN float node[count(kNodeSize<kRows, Width>)];
   acc.store(node);
   for (int r = 0; r < kRows; ++r) {
     float* row = args.c + args.c_rows[r];
-    for (int j = 0; j < args.cols; ++j) row[j] = node[r * kVecs * kLanes + j];
+    for (int j = 0; j < args.cols; ++j) row[j] = node[r * Width::kCols + j];
   }
+#endif
 }
 
-template <int kRows, int kVecs, Operands kOperands, bool kQuads, class Product>
+template <int kRows, class Width, Operands kOperands, bool kQuads, class Product>
 void tile(const TileArgs& args) {
-  Accumulators<kRows, kVecs> acc;
+  Accumulators<kRows, Width> acc;
   using Rows = std::conditional_t<kOperands == Operands::a_in_place, StridedRows<kRows>,
                                   AdjacentRows<kRows>>;
-  using Panel = std::conditional_t<kOperands == Operands::b_in_place, PanelInPlace<kVecs>,
-                                   PackedPanel<kVecs>>;
-  Stream<kRows, kVecs, Rows, Panel, Product> stream(args);
+  using Panel = std::conditional_t<kOperands == Operands::b_in_place, PanelInPlace<Width>,
+                                   PackedPanel<Width>>;
+  Stream<kRows, Width, Rows, Panel, Product> stream(args);
   const Chunk& chunk = *args.chunk;
-  float* slot_top = args.slots + chunk.slot * kNodeSize<kRows, kVecs>;
+  float* slot_top = args.slots + chunk.slot * kNodeSize<kRows, Width>;
   if (chunk.resumes) {
     acc.load(slot_top);
   } else {
     acc.zero();
   }
   // Come while the sum is made.
-  for (int i = 0; chunk.finishes && i < kRows * kVecs; ++i)
-    hwy::Prefetch(args.c + args.c_rows[i / kVecs] + i % kVecs * kLanes);
-  for (int i = 0; i < chunk.after.merges * kNodeSize<kRows, kVecs>; i += kLineFloats)
+  for (int i = 0; chunk.finishes && i < kRows * Width::kVecs; ++i)
+    hwy::Prefetch(args.c + args.c_rows[i / Width::kVecs] + i % Width::kVecs * Width::kLanes);
+  for (int i = 0; i < chunk.after.merges * kNodeSize<kRows, Width>; i += kLineFloats)
     hwy::Prefetch(slot_top - kLineFloats - i);
   const Segment* segment = args.segments + chunk.segment_begin;
   const Segment* last = args.segments + chunk.segment_end - 1;
@@ -215,7 +220,7 @@ void tile(const TileArgs& args) {
     top = apply(segment->after, top, acc);
     if (segment == last) break;
     acc.store(top);
-    top += kNodeSize<kRows, kVecs>;
+    top += kNodeSize<kRows, Width>;
     acc.zero();
   }
   slot_top = apply(chunk.after, slot_top, acc);
@@ -226,6 +231,13 @@ void tile(const TileArgs& args) {
   }
 }
 
+// Half a vector where vectors are as long as a processor may run in halves.
+#if HWY_TARGET == HWY_AVX3
+using HalfVector = TileWidth<hn::Half<D>, 1>;
+#else
+using HalfVector = TileWidth<D, 1>;
+#endif
+
 // A table for tiles of this instruction set, none of them filled in.
 inline Kernels kernels_without_tiles() {
   Kernels out = {};
@@ -234,24 +246,33 @@ inline Kernels kernels_without_tiles() {
   out.nr = kTileCols;
   out.lda = kPackedRows;
   out.lanes = kLanes;
+  out.narrow_mr = kNarrowTileRows;
   out.quad_mr = kQuadRows;
+  out.quad_narrow_mr = kNarrowQuadRows;
   return out;
 }
 
-template <Operands kOperands, int kVecs, bool kQuads, class Product, int... r>
-void fill_tiles(TileKernel* out, std::integer_sequence<int, r...>) {
-  ((out[r] = &tile<r + 1, kVecs, kOperands, kQuads, Product>), ...);
+template <class Width, Operands kOperands, bool kQuads, class Product, int... r>
+void fill_rows(TileKernel* out, std::integer_sequence<int, r...>) {
+  ((out[r] = &tile<r + 1, Width, kOperands, kQuads, Product>), ...);
+}
+
+template <class Width, Operands kOperands, class Product>
+void fill_width(Kernels& out, int width) {
+  constexpr bool kIsNarrow = Width::kCols < kTileCols;
+  constexpr int kRows = kIsNarrow ? kNarrowTileRows : kTileRows;
+  constexpr int kRowsOfQuads = kIsNarrow ? kNarrowQuadRows : kQuadRows;
+  fill_rows<Width, kOperands, false, Product>(out.tiles[static_cast<int>(kOperands)][width],
+                                              std::make_integer_sequence<int, kRows>());
+  fill_rows<Width, kOperands, true, Product>(out.quad_tiles[static_cast<int>(kOperands)][width],
+                                             std::make_integer_sequence<int, kRowsOfQuads>());
 }
 
 template <Operands kOperands, class Product>
 void fill_tiles(Kernels& out) {
-  constexpr auto kKind = static_cast<int>(kOperands);
-  constexpr auto kRows = std::make_integer_sequence<int, kTileRows>();
-  fill_tiles<kOperands, 1, false, Product>(out.tiles[kKind][0], kRows);
-  fill_tiles<kOperands, 2, false, Product>(out.tiles[kKind][1], kRows);
-  constexpr auto kQuad = std::make_integer_sequence<int, kQuadRows>();
-  fill_tiles<kOperands, 1, true, Product>(out.quad_tiles[kKind][0], kQuad);
-  fill_tiles<kOperands, 2, true, Product>(out.quad_tiles[kKind][1], kQuad);
+  fill_width<HalfVector, kOperands, Product>(out, 0);
+  fill_width<TileWidth<D, 1>, kOperands, Product>(out, 1);
+  fill_width<TileWidth<D, 2>, kOperands, Product>(out, 2);
 }
 
 }  // namespace tessera::kernels::gemm::HWY_NAMESPACE
