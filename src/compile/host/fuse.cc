@@ -276,8 +276,7 @@ class ReadingPass {
     StridedTile tile{.tile = {before.base, 0}, .offset = 0, .strides = strides_[from]};
     if (!fusion_.is_view[from]) tile.strides = row_major_strides(from_shape);
     fusion_.readings[to] = {.base = before.base, .kind = Reading::Kind::other};
-    // The elements of a bitcast are others.
-    if (tile.strides.size() != from_shape.size() || view.op->host.name == "bitcast") return;
+    if (tile.strides.size() != from_shape.size()) return;
     tile = apply_view(f_, view, std::move(tile), whole(from_shape), whole(f_.type(to).shape));
     strides_[to] = tile.strides;
     if (tile.offset == 0) fusion_.readings[to].kind = kind_of(before.base, to);

@@ -122,6 +122,22 @@ TEST(Fuse, IndependentBranchesJoinWhereTheyMeet) {
   EXPECT_EQ(num_buffers(fuse(f)), 3);
 }
 
+TEST(Fuse, BitsReadAsAnotherDTypeStayInTheirRegion) {
+  Program p{Mesh()};
+  const ValueId key = p.b.add_input({DType::u32, {2}});
+  const ValueId bits = p.b.emit("random_bits", {{"shape", Shape{4, 8}}}, {key});
+  const ValueId number = ops::bitcast(p.b, bits, DType::f32);
+  const ValueId y = p.mul(p.input({4, 8}), number);
+  const Function f = on_one_device(p, {y});
+  EXPECT_EQ(nodes_of(f), "random_bits mul");
+  EXPECT_EQ(num_buffers(fuse(f)), 3);  // the inputs and the result
+  // Elements of a part are at other indices.
+  const ValueId part =
+      ops::slice_dim(p.b, ops::bitcast(p.b, ops::exp(p.b, y), DType::u32), 0, 2, 4);
+  const ValueId shifted = p.b.emit("not", {}, {part});
+  EXPECT_EQ(nodes_of(on_one_device(p, {shifted})), "random_bits mul exp | not");
+}
+
 TEST(Fuse, OtherShapesDoNotJoin) {
   Program p{Mesh()};
   const ValueId x = p.input({4, 8});

@@ -67,12 +67,21 @@ HWY_INLINE VF bound(VF x, float low, float high) {
   return hn::IfThenElse(hn::Lt(x, set(low)), set(low), x);
 }
 
-HWY_INLINE VF exp(VF x) {
-  // Beyond these bounds the result is inf or 0. Two factors, so that denormal results round once.
-  const auto [q, p] = exp_parts(bound(x, -104.0f, 89.0f));
+// 2^q x, rounded once, for -254 < q < 256 and a product with 2^(q / 2) that is normal.
+HWY_INLINE VF scale_by_power(VF x, VI q) {
+#if HWY_TARGET == HWY_AVX3
+  return VF{_mm512_scalef_ps(x.raw, hn::ConvertTo(DF(), q).raw)};
+#else
+  // Two factors, so that denormal results round once.
   const VI half = hn::ShiftRight<1>(q);
-  return hn::Mul(hn::Mul(hn::Add(p, set(1.0f)), power_of_two(half)),
-                 power_of_two(hn::Sub(q, half)));
+  return hn::Mul(hn::Mul(x, power_of_two(half)), power_of_two(hn::Sub(q, half)));
+#endif
+}
+
+HWY_INLINE VF exp(VF x) {
+  // Beyond these bounds the result is inf or 0.
+  const auto [q, p] = exp_parts(bound(x, -104.0f, 89.0f));
+  return scale_by_power(hn::Add(p, set(1.0f)), q);
 }
 
 HWY_INLINE VF expm1(VF x) {

@@ -45,9 +45,7 @@ HWY_INLINE VF exp2(VF x) {
   const VF slope = horner(r, 1.529732376e-5f, 0.000154614447f, 0.001333350239f, 0.009618056679f,
                           0.05550410884f, 0.2402265092f, 0.6931471806f);
   const VI q = hn::Sub(hn::BitCast(DI(), shifted), hn::BitCast(DI(), magic));
-  const VI half = hn::ShiftRight<1>(q);
-  return hn::Mul(hn::Mul(fused_mul_add(slope, r, set(1.0f)), power_of_two(half)),
-                 power_of_two(hn::Sub(q, half)));
+  return scale_by_power(fused_mul_add(slope, r, set(1.0f)), q);
 }
 
 HWY_INLINE VF log2(VF x) {

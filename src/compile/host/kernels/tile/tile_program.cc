@@ -194,9 +194,7 @@ class Runner {
     const auto* data = static_cast<const std::byte*>(row.data);
     // One element is copied, too: the register that it is from may be used again.
     if (is_one) return fill(size, data, to, is_scalar ? 1 : tile.size());
-    for (std::size_t r = 0; r < at(tile.rows); ++r) {
-      fill(size, data + r * size, to + r * at(tile.columns) * size, tile.columns);
-    }
+    fill_rows(size, data, tile.rows, tile.columns, to);
   }
 
   void step(const Instruction& instruction, const Tile& tile) {

@@ -117,14 +117,6 @@ void store_typed(const Rows& rows, const T* tile, T* to) {
 }
 
 template <class T>
-void fill_typed(const std::byte* value, std::byte* to, std::int64_t n) {
-  T typed;
-  std::memcpy(&typed, value, sizeof(T));
-  T* target = reinterpret_cast<T*>(to);
-  for (std::int64_t i = 0; i < n; ++i) target[i] = typed;
-}
-
-template <class T>
 void iota_typed(std::int64_t start, std::int64_t stride, std::byte* to, std::int64_t n) {
   T* target = reinterpret_cast<T*>(to);
   for (std::int64_t i = 0; i < n; ++i) {
@@ -160,10 +152,6 @@ void store_rows(const Rows& rows, const std::byte* tile, std::byte* to) {
     using T = decltype(zero);
     store_typed(rows, reinterpret_cast<const T*>(tile), reinterpret_cast<T*>(to));
   });
-}
-
-void fill(std::size_t element_bytes, const std::byte* value, std::byte* to, std::int64_t n) {
-  with_size(element_bytes, [&](auto zero) { fill_typed<decltype(zero)>(value, to, n); });
 }
 
 void fill_iota(DType dtype, std::int64_t start, std::int64_t stride, std::byte* to,

@@ -84,8 +84,13 @@ struct Rows {
 };
 void load_rows(const Rows& rows, const std::byte* from, std::byte* tile);
 void store_rows(const Rows& rows, const std::byte* tile, std::byte* to);
+/// Writes the value of each row `columns` times.
+void fill_rows(std::size_t element_bytes, const std::byte* values, std::int64_t rows,
+               std::int64_t columns, std::byte* to);
 /// Writes `value` n times.
-void fill(std::size_t element_bytes, const std::byte* value, std::byte* to, std::int64_t n);
+inline void fill(std::size_t element_bytes, const std::byte* value, std::byte* to, std::int64_t n) {
+  fill_rows(element_bytes, value, 1, n, to);
+}
 /// Writes start, start + stride, ... as `dtype`.
 void fill_iota(DType dtype, std::int64_t start, std::int64_t stride, std::byte* to, std::int64_t n);
 /// Random bits at the indices start, start + stride, ...

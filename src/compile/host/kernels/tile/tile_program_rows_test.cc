@@ -3,11 +3,14 @@
 #include <numeric>
 #include <random>
 
+#include "compile/host/kernels/on_every_target.h"
 #include "compile/host/kernels/tile/tile_program.h"
+#include "compile/host/kernels/tile/tile_program_internal.h"
 
 namespace tessera::kernels {
 namespace {
 
+using testing::on_every_target;
 using Floats = std::vector<float>;
 using Strides = std::vector<std::int64_t>;
 
@@ -132,7 +135,7 @@ struct Softmax {
 TEST(TileProgramRows, EqualTheirStepsOneByOne) {
   for (std::int64_t columns : {2, 7, 16, 64, 65, 300, 512, 513, 1536, 4096}) {
     for (std::int64_t count : {1, 3, 40}) {
-      SCOPED_TRACE(testing::Message() << count << " rows of " << columns);
+      SCOPED_TRACE(::testing::Message() << count << " rows of " << columns);
       const std::int64_t cut = columns / 3;
       Softmax{.outer = {count},
               .columns = columns,
@@ -172,6 +175,28 @@ TEST(TileProgramRows, MayLieInAnyOrder) {
           .x = {},
           .scale = {}}
       .check();
+}
+
+TEST(TileProgramRows, AreFilledUpToTheirEnds) {
+  on_every_target([](const char* /*name*/) {
+    for (const std::size_t size : {1U, 2U, 4U, 8U}) {
+      for (const std::size_t columns : {1U, 3U, 16U, 65U, 130U}) {
+        for (const std::size_t rows : {1U, 2U, 7U}) {
+          SCOPED_TRACE(::testing::Message() << rows << " x " << columns << " of " << size);
+          std::vector<std::byte> values(rows * size);
+          for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::byte>(i + 1);
+          constexpr std::size_t kGuard = 64;
+          std::vector<std::byte> expected(rows * columns * size + kGuard, std::byte{0xA5});
+          auto filled = expected;
+          for (std::size_t i = 0; i < rows * columns * size; ++i)
+            expected[i] = values[i / (columns * size) * size + i % size];
+          tiles::fill_rows(size, values.data(), static_cast<std::int64_t>(rows),
+                           static_cast<std::int64_t>(columns), filled.data());
+          EXPECT_EQ(filled, expected);
+        }
+      }
+    }
+  });
 }
 
 TEST(TileProgramRows, NoRowsAreNoWork) {
