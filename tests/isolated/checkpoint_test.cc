@@ -5,11 +5,11 @@
 #include <gtest/gtest.h>
 #include <stdexcept>
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <tessera/checkpoint.h>
 #include <tessera/tessera.h>
+
+#include "tests/isolated/reports.h"
 
 namespace tessera {
 namespace {
@@ -73,23 +73,9 @@ std::string new_path(const std::string& name) {
   return (folder / "saved").string();
 }
 
-/// A process that has computed something starts no others, so one process for all devices is a
-/// child as well.
 int in_one_process(void (*body)(const std::string&), const std::string& path) {
-  const pid_t child = fork();
-  if (child == 0) {
-    Program program(body, path);
-    int code = 0;
-    try {
-      program.run();
-    } catch (...) {
-      code = program.report(std::current_exception());
-    }
-    _exit(code);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  Program program(body, path);
+  return testing::run_in_child(program);
 }
 
 std::string hash(const Tree& tree) {

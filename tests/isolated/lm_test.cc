@@ -1,12 +1,9 @@
 // The language model with one process per device, and what happens when one of them fails.
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <regex>
-#include <sstream>
 #include <thread>
 
 #include <tessera/engine.h>

@@ -1,16 +1,11 @@
 // Pipelines with one process per device: bits, bytes, memory, faults, checkpoints.
 #include <csignal>
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <regex>
-#include <sstream>
-#include <sys/wait.h>
 #include <thread>
-#include <unistd.h>
 
 #include <tessera/checkpoint.h>
 
@@ -36,24 +31,9 @@ int in_groups(std::int64_t num_groups, std::int64_t devices, std::function<void(
                                 .num_groups = static_cast<int>(num_groups)});
 }
 
-/// A process that has computed something starts no others, so one process for all devices is a
-/// child as well.
-int in_one_process(const std::function<void()>& body) {
-  const pid_t child = fork();
-  if (child == 0) {
-    ReportingProgram program(body);
-    int code = 0;
-    try {
-      program.run();
-    } catch (...) {
-      code = program.report(std::current_exception());
-    }
-    std::fflush(nullptr);
-    _exit(code);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+int in_one_process(std::function<void()> body) {
+  ReportingProgram program(std::move(body));
+  return run_in_child(program);
 }
 
 void expect_same(const Array& found, const Array& wanted, const std::string& what) {

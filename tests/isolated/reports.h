@@ -1,6 +1,7 @@
 // What the processes of a run report, in files of a folder of its own.
 #pragma once
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -8,6 +9,8 @@
 #include <gtest/gtest.h>
 #include <sstream>
 #include <string>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <utility>
 
 #include <tessera/engine.h>
@@ -47,6 +50,25 @@ class ReportingProgram final : public IsolatedProgram {
   std::function<void()> body_;
   std::filesystem::path folder_;
 };
+
+/// The exit code of a child that runs a program for all devices: a process that has computed
+/// something starts no others.
+inline int run_in_child(IsolatedProgram& program) {
+  const pid_t child = fork();
+  if (child == 0) {
+    int code = 0;
+    try {
+      program.run();
+    } catch (...) {
+      code = program.report(std::current_exception());
+    }
+    std::fflush(nullptr);
+    _exit(code);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
 
 /// A test that runs such programs and reads their reports.
 class ReportedRuns : public ::testing::Test {

@@ -1,9 +1,10 @@
 // Arrays of the front door with one process per device, whose ranks are the device ids.
-#include <cstdio>
 #include <gtest/gtest.h>
 #include <stdexcept>
 
 #include <tessera/tessera.h>
+
+#include "tests/isolated/reports.h"
 
 namespace tessera {
 namespace {
@@ -35,28 +36,11 @@ void check_shards(const Mesh& mesh) {
   expect(moved.addressable_shards()[0].data.to_vector<std::int32_t>()[0] == first, "moved wrongly");
 }
 
-class ShardsProgram final : public IsolatedProgram {
- public:
-  explicit ShardsProgram(const Mesh& mesh) : mesh_(mesh) {}
-  void run() override { check_shards(mesh_); }
-  int report(const std::exception_ptr& error) override {
-    try {
-      std::rethrow_exception(error);
-    } catch (const std::exception& what) {
-      std::fprintf(stderr, "rank %d: %s\n", process_index(), what.what());
-    }
-    return 2;
-  }
-
- private:
-  const Mesh& mesh_;
-};
-
 TEST(IsolatedShards, RanksAreDeviceIds) {
   for (const std::vector<std::int64_t>& ids :
        {std::vector<std::int64_t>{}, {2, 0, 3, 1}, {3, 2, 1, 0}}) {
     const Mesh mesh = make_mesh({{"a", 2}, {"b", 2}}, ids);
-    ShardsProgram program(mesh);
+    testing::ReportingProgram program([&] { check_shards(mesh); });
     EXPECT_EQ(run_isolated(program, {.num_processes = 4}), 0) << to_string(mesh);
   }
 }

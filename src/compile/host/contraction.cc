@@ -305,7 +305,7 @@ std::optional<std::vector<Products>> sums_of(const LowerContext& context, const 
       if (context.extents_key(equation, digits) != key) return std::nullopt;
     }
     std::optional<Grid> grid = grid_of(context, partial, sum, summands, dims);
-    is_scattered = is_scattered && grid && grid->tiles.size() <= kMostTiles;
+    is_scattered = is_scattered && grid;
     all.emplace_back(std::move(summands), std::move(grid));
   }
   ProductList list(context, equation);

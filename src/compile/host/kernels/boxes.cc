@@ -86,7 +86,7 @@ void for_each_index(std::span<const Dim> dims, std::int64_t from, std::int64_t t
   }
 }
 
-/// T: an unsigned number of as many bytes as an element. Its bits are copied, whatever they mean.
+/// Copies bits, whatever they mean.
 template <typename T>
 void copy_run(const T* from, T* to, const Dim& dim) {
   if (dim.from == 1 && dim.to == 1) {
@@ -184,15 +184,6 @@ void combine_run(ReduceKind kind, T* a, const T* b, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) a[i] = better(kind, a[i], b[i]);
 }
 
-template <typename T>
-void copy_run(const T* from, std::int64_t step, std::int64_t count, T* to) {
-  if (step == 1) {
-    std::copy_n(from, count, to);
-  } else {
-    for (std::int64_t i = 0; i < count; ++i) to[i] = from[i * step];
-  }
-}
-
 /// Reduces up to kBlock elements of one run of all sources by the tree.
 template <typename T>
 void combine_block(const CombineProblem& p, std::span<const T* const> sources,
@@ -207,7 +198,7 @@ void combine_block(const CombineProblem& p, std::span<const T* const> sources,
     const T* leaf = sources[s];
     // The second of a pair is read where it lies.
     if (s % 2 == 0 || steps[s] != 1) {
-      copy_run(leaf, steps[s], count, row(depth));
+      copy_run(leaf, row(depth), {.extent = count, .from = steps[s], .to = 1});
       leaf = row(depth);
     }
     ++depth;

@@ -13,17 +13,20 @@
 
 namespace tessera::kernels {
 
+std::int64_t kept_offset(const ReduceProblem& p, std::int64_t result) {
+  std::int64_t offset = 0;
+  for (std::size_t d = p.kept_extents.size(); d-- > 0;) {
+    offset += result % p.kept_extents[d] * p.kept_strides[d];
+    result /= p.kept_extents[d];
+  }
+  return offset;
+}
+
 namespace {
 
 constexpr std::int64_t kMaxLevels = 64;
 constexpr std::int64_t kMinPartTerms = 32 * 1024;
 constexpr std::int64_t kWaitingLeaves = 2048;
-
-std::int64_t product(const std::vector<std::int64_t>& sizes) {
-  std::int64_t count = 1;
-  for (std::int64_t size : sizes) count *= size;
-  return count;
-}
 
 /// Counts through a row-major grid of sizes.
 class Grid {
@@ -67,7 +70,7 @@ void for_each_leaf(const ReduceProblem& p, Visit visit) {
 /// Visits the runs along the last reduced dimension: visit(offset). `sizes` are those of a leaf.
 template <typename Visit>
 void for_each_run(const ReduceProblem& p, const std::vector<std::int64_t>& sizes, Visit visit) {
-  if (product(sizes) == 0) return;
+  if (num_elements(sizes) == 0) return;
   const std::size_t outer = sizes.empty() ? 0 : sizes.size() - 1;
   Grid grid(sizes.size());
   do {
@@ -157,15 +160,6 @@ T extreme_all(const ReduceProblem& p, const T* from) {
     }
   });
   return best;
-}
-
-std::int64_t kept_offset(const ReduceProblem& p, std::int64_t output) {
-  std::int64_t offset = 0;
-  for (std::size_t d = p.kept_extents.size(); d-- > 0;) {
-    offset += output % p.kept_extents[d] * p.kept_strides[d];
-    output /= p.kept_extents[d];
-  }
-  return offset;
 }
 
 template <typename T>
@@ -259,13 +253,13 @@ void RowReducer::run(const float* from, std::int64_t rows, float* to) const {
 }
 
 ReducePlan::ReducePlan(ReduceProblem problem)
-    : problem_(std::move(problem)), num_outputs_(product(problem_.kept_extents)) {
+    : problem_(std::move(problem)), num_outputs_(num_elements(problem_.kept_extents)) {
   if (ColumnSums::takes(problem_)) {
     columns_ = std::make_shared<ColumnSums>(problem_);
     num_parts_ = columns_->num_parts();
     return;
   }
-  const std::int64_t terms = num_outputs_ * product(problem_.reduced_extents);
+  const std::int64_t terms = num_outputs_ * num_elements(problem_.reduced_extents);
   if (is_rowwise(problem_) && problem_.kind == ReduceKind::sum) leaves_ = leaf_runs(problem_);
   const std::int64_t most = std::clamp<std::int64_t>(num_outputs_, 1, 16);
   num_parts_ = static_cast<int>(std::clamp<std::int64_t>(terms / kMinPartTerms, 1, most));

@@ -12,12 +12,6 @@ constexpr std::int64_t kMinColumns = 128;      // of a block: long enough runs f
 constexpr std::int64_t kMinPartTerms = 64 * 1024;
 constexpr std::int64_t kMostParts = 16;
 
-std::int64_t product(const std::vector<std::int64_t>& sizes) {
-  std::int64_t count = 1;
-  for (std::int64_t size : sizes) count *= size;
-  return count;
-}
-
 std::int64_t num_parts_of(const std::vector<std::int64_t>& cuts) {
   return static_cast<std::int64_t>(cuts.size()) - 1;
 }
@@ -58,8 +52,8 @@ bool ColumnSums::takes(const ReduceProblem& problem) {
   }
   ReduceProblem p = problem;
   join_kept(p);
-  if (p.kept_extents.empty() || product(p.kept_extents) == 0) return false;
-  if (p.reduced_extents.empty() || product(p.reduced_extents) == 0) return false;
+  if (p.kept_extents.empty() || num_elements(p.kept_extents) == 0) return false;
+  if (p.reduced_extents.empty() || num_elements(p.reduced_extents) == 0) return false;
   return p.kept_strides.back() == 1 || p.reduced_strides.back() == 1;
 }
 
@@ -74,10 +68,10 @@ ColumnSums::ColumnSums(const ReduceProblem& problem) : problem_(problem), cuts_(
   is_ordered_ = is_ordered_ && strides.back() > 0;
   nodes_ = std::has_single_bit(static_cast<std::uint64_t>(inner_leaves_)) ? 1 : inner_leaves_;
   columns_ = problem_.kept_extents.back();
-  num_rows_ = product(problem_.kept_extents) / columns_;
+  num_rows_ = num_elements(problem_.kept_extents) / columns_;
   block_columns_ = std::clamp(kMostSums / inner_leaves_ / kMinColumns * kMinColumns,
                               std::min(kMinColumns, columns_), columns_);
-  const std::int64_t terms = num_results() * product(extents);
+  const std::int64_t terms = num_results() * num_elements(extents);
   const std::int64_t most_parts = std::clamp<std::int64_t>(terms / kMinPartTerms, 1, kMostParts);
   if (num_leaves() == 1) {
     const std::int64_t pieces = std::clamp(columns_ / kMinColumns, std::int64_t{1}, most_parts);
@@ -97,15 +91,6 @@ ColumnSums::ColumnSums(const ReduceProblem& problem) : problem_(problem), cuts_(
 
 std::int64_t ColumnSums::scratch_floats() const {
   return splits_leaves_ ? num_leaves() * nodes_ * num_results() : 0;
-}
-
-std::int64_t ColumnSums::kept_offset(std::int64_t result) const {
-  std::int64_t offset = 0;
-  for (std::size_t d = problem_.kept_extents.size(); d-- > 0;) {
-    offset += result % problem_.kept_extents[d] * problem_.kept_strides[d];
-    result /= problem_.kept_extents[d];
-  }
-  return offset;
 }
 
 ColumnSums::Block ColumnSums::block(std::int64_t number) const {
@@ -150,7 +135,7 @@ std::vector<ColumnRun> ColumnSums::runs_of(const Block& block) const {
   const std::int64_t columns = std::min(block.count, columns_);
   std::vector<ColumnRun> runs;
   for (std::int64_t row = 0; row < block.count; row += columns) {
-    const std::int64_t from = kept_offset(block.begin + row);
+    const std::int64_t from = kept_offset(problem_, block.begin + row);
     if (problem_.cuts.size() > 1) {
       add_inner(row, from, block, runs);
     } else {

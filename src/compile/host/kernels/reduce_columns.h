@@ -33,7 +33,6 @@ class ColumnSums {
   };
   std::int64_t num_results() const { return num_rows_ * columns_; }
   std::int64_t num_leaves() const { return static_cast<std::int64_t>(cuts_.size()) - 1; }
-  std::int64_t kept_offset(std::int64_t result) const;
   Block block(std::int64_t number) const;
   std::vector<ColumnRun> runs_of(const Block& block) const;
   ColumnRuns leaf_of(std::int64_t leaf, const Block& block, std::vector<ColumnRun>& runs) const;

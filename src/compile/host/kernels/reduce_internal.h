@@ -39,6 +39,8 @@ void sum_leaves(const ReduceRows& rows, std::span<const LeafRuns> leaves, std::i
 void add_leaf_pairs(float* leaves, std::int64_t rows, std::int64_t num_leaves, float* to);
 /// The extremes of rows of `length` consecutive terms.
 void extremes_of_rows(const ReduceRows& rows, std::int64_t length, bool is_min, float* to);
+/// Where the first term of a result lies.
+std::int64_t kept_offset(const ReduceProblem& p, std::int64_t result);
 /// a[i] += b[i].
 void add_row(float* a, const float* b, std::int64_t count);
 
