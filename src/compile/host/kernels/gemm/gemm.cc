@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <stdexcept>
 #include <thread>
@@ -24,6 +25,8 @@ constexpr std::int64_t kLongestPacked = 384;     // where A is packed too: many 
 constexpr std::int64_t kLongestInPlace = 64;     // of B: rows of it that are read side by side
 constexpr std::int64_t kGroupFloats = 32 << 10;  // packed A of a group of tiles
 constexpr std::int64_t kShortLeaf = 12;          // of k: worth adding up in registers
+constexpr std::int64_t kShortLeafOfHalves = 96;  // where vectors run in halves
+constexpr std::int64_t kShortLeafInPlace = 192;  // there, where A is not packed
 constexpr std::int64_t kPartFlops = 2 << 20;     // worth a task of its own
 constexpr std::int64_t kMaxParts = 64;
 
@@ -37,12 +40,25 @@ std::int64_t cache_floats() {
 }
 
 // A processor that runs vectors of 512 bits in halves has fewer products under way at once: lower
-// tiles keep it as busy, and adding up leaves then overlaps with the products of the next one.
-std::int64_t best_tile_rows(const gemm::Kernels& kernels) {
+// tiles keep it as busy.
+bool runs_in_halves(const gemm::Kernels& kernels) {
 #if defined(__GNUC__) && defined(__x86_64__)
-  if (kernels.lanes == 16 && __builtin_cpu_is("amdfam19h")) return std::min(kernels.mr, 8);
+  return kernels.lanes == 16 && __builtin_cpu_is("amdfam19h");
+#else
+  return false;
 #endif
-  return kernels.mr;
+}
+
+// With lower tiles, adding up leaves overlaps with the products of the next one.
+std::int64_t best_tile_rows(const gemm::Kernels& kernels) {
+  return runs_in_halves(kernels) ? std::min(kernels.mr, 8) : kernels.mr;
+}
+
+// Nodes that are stored compete with products, so that it pays to add up leaves in registers unless
+// that takes tiles which are too low to keep the processor busy.
+std::int64_t short_leaf(const gemm::Kernels& kernels, bool a_in_place) {
+  if (!runs_in_halves(kernels)) return kShortLeaf;
+  return a_in_place ? kShortLeafInPlace : kShortLeafOfHalves;
 }
 
 std::vector<std::int32_t> unit_runs(const std::vector<std::int64_t>& offsets) {
@@ -104,8 +120,9 @@ GemmPlan::State::State(GemmProblem p, const gemm::Unit& how, int threads)
   a_layout = layout_of(problem.a.outer, steps.a_k);
   b_layout = layout_of(problem.b.outer, steps.b_k);
   cut_result();
+  a_in_place = unit.reads_in_place && (k == 0 || a_layout.k_run.front() == k / problem.pieces);
   const auto leaves = static_cast<std::int64_t>(steps.leaf_ends.size());
-  quads = kernels->quad_mr > 0 && leaves >= 4 && k <= leaves * kShortLeaf;
+  quads = kernels->quad_mr > 0 && leaves >= 4 && k <= leaves * short_leaf(*kernels, a_in_place);
   tile_rows = quads ? kernels->quad_mr : best_tile_rows(*kernels);
   narrow_tiles = 2 * tile_rows <= (quads ? kernels->quad_narrow_mr : kernels->narrow_mr) ? 2 : 1;
   choose_chunks();
@@ -202,7 +219,6 @@ bool GemmPlan::State::has_few_rows_and_whole_vectors() const {
 void GemmPlan::State::choose_chunks() {
   const std::int64_t in_tile = kTileBytes / static_cast<std::int64_t>(sizeof(float)) / tile_rows;
   const std::int64_t in_panels = cache_floats() / (8 * kernels->nr);
-  a_in_place = unit.reads_in_place && (k == 0 || a_layout.k_run.front() == k / problem.pieces);
   b_in_place = unit.reads_in_place && has_few_rows_and_whole_vectors();
   const std::int64_t longest = b_in_place   ? kLongestInPlace
                                : a_in_place ? kLongestChunk
@@ -215,6 +231,16 @@ void GemmPlan::State::choose_chunks() {
     if (b_layout.k_spaced_run[static_cast<std::size_t>(chunk.k_begin * unit.terms)] < length)
       b_in_place = false;
   }
+  columns_compete = do_columns_compete();
+}
+
+// Whether the columns of a chunk of A share so few places of the second cache, from being a large
+// power of two apart, that they leave it before the next tile reads the rest of their lines.
+bool GemmPlan::State::do_columns_compete() const {
+  if (steps.a_k.size() < 2) return false;
+  const std::int64_t apart = std::abs(steps.a_k[1] - steps.a_k[0]);
+  const std::int64_t passes = ceil_div(gemm::kLineFloats, tile_rows);
+  return longest_chunk * (apart & -apart) * passes > cache_floats() / 2 * 3;
 }
 
 // Nodes that wait between chunks may lie beyond the second cache, as they are asked for in time:

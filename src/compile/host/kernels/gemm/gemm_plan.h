@@ -75,6 +75,7 @@ struct GemmPlan::State {
   std::int64_t terms = 0;                         // of a sum
   std::int64_t panels = 0;                        // of packed B
   bool a_in_place = false;                        // its rows lie along k
+  bool columns_compete = false;                   // of A, for places in the cache
   bool b_in_place = false;  // its columns are adjacent, and too few rows read it to pack it
   std::int64_t longest_chunk = 1;
   std::int64_t block_panels = 1;  // panels of B that are packed at a time
@@ -122,6 +123,7 @@ struct GemmPlan::State {
   void cut_result();
   bool has_few_rows_and_whole_vectors() const;
   void choose_chunks();
+  bool do_columns_compete() const;
   void choose_blocks();
   void choose_parts(int threads);
 };

@@ -334,7 +334,7 @@ PartRun::Access PartRun::access(const Chunk& chunk, const Range& tiles) const {
   };
   if (!s_.b_in_place && layout.k_run[at(chunk.k_begin)] >= length && all_tiles(layout.spaced_run))
     return Access::adjacent_k;
-  if (step_panels_.size() <= kPanelsWorthPacking &&
+  if (step_panels_.size() <= kPanelsWorthPacking && !s_.columns_compete &&
       layout.k_spaced_run[at(chunk.k_begin)] >= length && all_tiles(layout.outer_run))
     return Access::adjacent_rows;
   return Access::none;
