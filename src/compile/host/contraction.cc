@@ -241,9 +241,11 @@ struct Products {
 /// The products of an equation, as few tasks as there can be.
 class ProductList {
  public:
-  ProductList(const LowerContext& context, const Equation& equation)
+  ProductList(const LowerContext& context, const Equation& equation, const Contraction& contraction)
       : context_(context),
         equation_(equation),
+        a_(equation.operands[contraction.a]),
+        b_(equation.operands[1 - contraction.a]),
         is_shared_(!is_integer(context.function().type(equation.results[0]).dtype)) {}
 
   /// A product whose sum goes over these digits.
@@ -253,8 +255,8 @@ class ProductList {
     key.insert(key.end(), words.begin(), words.end());
     std::vector<TileRef> of_a, of_b;
     for (const AtomDigits& digits : summands) {
-      of_a.push_back(context_.read(equation_.operands[0], digits).tile);
-      of_b.push_back(context_.read(equation_.operands[1], digits).tile);
+      of_a.push_back(context_.read(a_, digits).tile);
+      of_b.push_back(context_.read(b_, digits).tile);
       key.push_back(of_b.back().tile);
     }
     const auto [place, is_new] = last_.try_emplace(std::move(key), products.size());
@@ -265,8 +267,8 @@ class ProductList {
     if (!has_place) {
       place->second = products.size();
       products.push_back({.digits = summands[0],
-                          .a = context_.read(equation_.operands[0], summands[0]),
-                          .b = context_.read(equation_.operands[1], summands[0]),
+                          .a = context_.read(a_, summands[0]),
+                          .b = context_.read(b_, summands[0]),
                           .pieces = summands.size(),
                           .grid = grid,
                           .of_a = {},
@@ -283,6 +285,7 @@ class ProductList {
  private:
   const LowerContext& context_;
   const Equation& equation_;
+  ValueId a_, b_;
   bool is_shared_;
   std::map<std::vector<std::int64_t>, std::size_t> last_;
 };
@@ -290,7 +293,7 @@ class ProductList {
 /// The sums over the devices at once: no device's part of them is ever written. Nothing where the
 /// parts differ in their extents.
 std::optional<std::vector<Products>> sums_of(const LowerContext& context, const Equation& equation,
-                                             ValueId sum, const ResultDims& dims) {
+                                             ValueId sum, const Contraction& contraction) {
   const ValueId partial = equation.results[0];
   if (context.function().type(partial).dtype != DType::f32) return std::nullopt;
   const Layout& layout = context.layout(partial);
@@ -304,11 +307,11 @@ std::optional<std::vector<Products>> sums_of(const LowerContext& context, const 
     for (const AtomDigits& digits : summands) {
       if (context.extents_key(equation, digits) != key) return std::nullopt;
     }
-    std::optional<Grid> grid = grid_of(context, partial, sum, summands, dims);
+    std::optional<Grid> grid = grid_of(context, partial, sum, summands, contraction.dims);
     is_scattered = is_scattered && grid;
     all.emplace_back(std::move(summands), std::move(grid));
   }
-  ProductList list(context, equation);
+  ProductList list(context, equation, contraction);
   for (auto& [summands, grid] : all) {
     // All of the sum is written by who makes it, or nothing.
     const TileRef first = {partial, layout.tile_at(summands[0])};
@@ -318,9 +321,10 @@ std::optional<std::vector<Products>> sums_of(const LowerContext& context, const 
   return std::move(list.products);
 }
 
-std::vector<Products> products_of(const LowerContext& context, const Equation& equation) {
+std::vector<Products> products_of(const LowerContext& context, const Equation& equation,
+                                  const Contraction& contraction) {
   const ValueId result = equation.results[0];
-  ProductList list(context, equation);
+  ProductList list(context, equation, contraction);
   for (std::int64_t tile : context.tiles(result)) {
     list.add({context.layout(result).digits(tile)},
              {.rows = {}, .columns = {}, .tiles = {{result, tile}}});
@@ -358,6 +362,7 @@ std::optional<std::vector<TileTask>> tasks_of(const LowerContext& context, const
     key.add(kind).add(context.extents_key(equation, digits)).add(count).add(pieces);
     key.add(grid.words());
     for (const StridedTile* from : {&a, &b}) key.add(from->offset).add(from->strides);
+    key.add(context.read(equation.results[0], digits).strides);
     auto kernel = context.pool().get(
         std::move(key), [&, &one = products]() -> std::shared_ptr<const run::Kernel> {
           auto problem = problem_of(context, equation, one, contraction);
@@ -401,11 +406,12 @@ void set_dense_result(kernels::GemmProblem& problem) {
 std::vector<TileTask> contraction_tasks(const LowerContext& context, const Equation& equation,
                                         const Contraction& contraction) {
   if (const auto sum = context.sum_of(equation.results[0])) {
-    if (const auto sums = sums_of(context, equation, *sum, contraction.dims)) {
+    if (const auto sums = sums_of(context, equation, *sum, contraction)) {
       if (auto tasks = tasks_of(context, equation, *sums, contraction)) return std::move(*tasks);
     }
   }
-  auto tasks = tasks_of(context, equation, products_of(context, equation), contraction);
+  auto tasks =
+      tasks_of(context, equation, products_of(context, equation, contraction), contraction);
   require(tasks.has_value(), "one device's sum has the order of its leaves");
   return std::move(*tasks);
 }

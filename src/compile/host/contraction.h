@@ -25,6 +25,7 @@ struct ResultDims {
 
 struct Contraction {
   ResultDims dims;
+  std::size_t a = 0;  // which operand is A; the other one is B
   /// The problem of the tile with these digits, given where its operands are read.
   std::function<kernels::GemmProblem(const StridedTile& a, const StridedTile& b,
                                      const AtomDigits& digits)>

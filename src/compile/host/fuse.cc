@@ -10,6 +10,7 @@
 
 #include "compile/host/kernels/tile/tile_program.h"
 #include "compile/host/lower.h"
+#include "compile/host/orders.h"
 #include "ops/control/mpmd.h"
 #include "ops/record.h"
 
@@ -139,6 +140,7 @@ class ViewPass {
     fusion_.definition.assign(count, kNoEquation);
     fusion_.is_view.assign(count, false);
     fusion_.splat.assign(count, std::nullopt);
+    fusion_.lies_as = transposes_to_write(f_);
     is_dense_.assign(count, true);
     for (std::size_t i = 0; i < f_.equations.size(); ++i) {
       for (ValueId id : f_.equations[i].results) fusion_.definition[id] = i;
@@ -176,7 +178,7 @@ class ViewPass {
         view == "broadcast_in_dim" || view == "reverse" || view == "slice" || view == "transpose";
     if (view == "reshape" && !is_dense_[from]) give_memory(from);
     fusion_.is_view[to] = true;
-    is_dense_[to] = !moves && is_dense_[from];
+    is_dense_[to] = fusion_.lies_as[from] == to || (!moves && is_dense_[from]);
   }
 
   void visit_kernel(const Equation& equation) {
@@ -210,7 +212,7 @@ class ReadingPass {
     strides_.resize(f_.values.size());
     for (ValueId id = 0; id < f_.values.size(); ++id) {
       fusion_.readings[id] = {.base = id, .kind = Reading::Kind::same};
-      fusion_.spaces[id] = number_of(space_of(id));
+      fusion_.spaces[id] = number_of(space_of(in_memory(id)));
       // Tiles that are windows lie like those of no other value.
       if (!f_.sharding(id).windows.empty()) fusion_.spaces[id] = number_of_windows();
     }
@@ -241,6 +243,11 @@ class ReadingPass {
       space.split.push_back(sharding.dims[dim]);
     }
     return space;
+  }
+
+  /// The value in whose order the elements of a value with memory lie.
+  ValueId in_memory(ValueId id) const {
+    return fusion_.lies_as[id] == ir::kNoValue ? id : fusion_.lies_as[id];
   }
 
   int number_of(const Space& space) {
@@ -274,7 +281,7 @@ class ReadingPass {
     const Reading before = fusion_.readings[from];
     const Shape& from_shape = f_.type(from).shape;
     StridedTile tile{.tile = {before.base, 0}, .offset = 0, .strides = strides_[from]};
-    if (!fusion_.is_view[from]) tile.strides = row_major_strides(from_shape);
+    if (!fusion_.is_view[from]) tile.strides = strides_in_memory(f_, fusion_, from, from_shape);
     fusion_.readings[to] = {.base = before.base, .kind = Reading::Kind::other};
     if (tile.strides.size() != from_shape.size()) return;
     tile = apply_view(f_, view, std::move(tile), whole(from_shape), whole(f_.type(to).shape));
@@ -288,7 +295,7 @@ class ReadingPass {
     for (std::size_t dim = 0; dim < shape.size(); ++dim) {
       if (!has_one_index(f_, view, dim)) strides.push_back(strides_[view][dim]);
     }
-    const Shape from = space_of(base).extents;
+    const Shape from = space_of(in_memory(base)).extents;
     Shape extents = space_of(view).extents;
     if (extents == from && strides == row_major_strides(from)) return Reading::Kind::same;
     if (extents.empty() || strides.back() != 0) return Reading::Kind::other;

@@ -33,7 +33,10 @@ struct Fusion {
   std::vector<std::size_t> definition;  // per value: its equation, or kNoEquation for inputs
   std::vector<bool> is_view;            // per value: read through its operand, has no memory
   std::vector<bool> needs_buffer;       // per value: read from outside of its node
-  std::vector<Reading> readings;        // per value
+  /// Per value: the transpose that alone reads it and in whose order its elements lie, if a product
+  /// writes them so; else kNoValue.
+  std::vector<ir::ValueId> lies_as;
+  std::vector<Reading> readings;  // per value
   /// Per value: the number of its index space. Spaces leave out dimensions of one index; equal ones
   /// are split alike.
   std::vector<int> spaces;

@@ -166,6 +166,28 @@ TEST(Fuse, ViewsTakeNoMemoryUntilTheyAreOutputs) {
   EXPECT_FALSE(fuse(g).is_view[g.outputs[1]]);
 }
 
+TEST(Fuse, ProductsWriteWhatATransposeGives) {
+  // Attention's sums over positions, [batch, head, position, 3], as rows of all heads.
+  Program p{Mesh()};
+  const ValueId product = ops::dot_general(
+      p.b, p.input({2, 4, 5, 6}), p.input({2, 4, 6, 3}),
+      {.lhs_contract = {3}, .rhs_contract = {2}, .lhs_batch = {0, 1}, .rhs_batch = {0, 1}});
+  const ValueId rows = p.transpose(product, {0, 2, 1, 3});
+  const ValueId flat = p.b.emit("reshape", {{"shape", Shape{2, 5, 12}}}, {rows});
+  const Function f = on_one_device(p, {ops::exp(p.b, flat)});
+  EXPECT_EQ(nodes_of(f), "dot_general | exp");
+  EXPECT_EQ(num_buffers(fuse(f)), 4);  // the inputs, the product and the result
+  // Who reads it as it is sees it so.
+  const Function g = on_one_device(p, {ops::exp(p.b, flat), ops::exp(p.b, product)});
+  EXPECT_EQ(nodes_of(g), "dot_general | transpose | exp | exp");
+  // Columns are those of one operand, next to each other.
+  const ValueId columns_first = p.transpose(product, {3, 0, 1, 2});
+  EXPECT_EQ(fuse(on_one_device(p, {ops::exp(p.b, columns_first)})).nodes.size(), 2U);
+  const ValueId heads_last = p.transpose(product, {0, 2, 3, 1});
+  const ValueId split = p.b.emit("reshape", {{"shape", Shape{2, 60}}}, {heads_last});
+  EXPECT_EQ(nodes_of(on_one_device(p, {ops::exp(p.b, split)})), "dot_general | transpose | exp");
+}
+
 // --- random programs -----------------------------------------------------------------------------
 
 /// Elementwise ops, views, reductions and contractions over [8, 8] in any order.

@@ -7,6 +7,7 @@
 
 #include <tessera/error.h>
 
+#include "compile/host/orders.h"
 #include "ops/rules.h"
 
 namespace tessera::compile::host {
@@ -119,7 +120,7 @@ StridedTile LowerContext::read(ValueId value, const AtomDigits& digits) const {
   const Layout& layout = layouts_[value];
   return {.tile = {value, layout.tile_at(digits)},
           .offset = 0,
-          .strides = row_major_strides(layout.tile_shape(digits))};
+          .strides = strides_in_memory(function_, fusion_, value, layout.tile_shape(digits))};
 }
 
 StridedTile LowerContext::read_through(const Equation& view, const AtomDigits& digits) const {

@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <numeric>
 
 #include "compile/host/contraction.h"
 #include "compile/host/leaves.h"
+#include "compile/host/orders.h"
 
 namespace tessera::compile::host {
 
@@ -32,42 +34,75 @@ OffsetTable contracted_offsets(const std::vector<LeafBox>& leaves, const ir::Int
   return leaf_order(leaves, contracted);
 }
 
-kernels::GemmProblem problem_of(const LowerContext& context, const Equation& equation,
-                                const Roles& lhs, const Roles& rhs, const StridedTile& a,
-                                const StridedTile& b, const AtomDigits& digits) {
-  const Box a_box = context.box(equation.operands[0], digits);
-  const Box b_box = context.box(equation.operands[1], digits);
-  std::vector<LeafRange> ranges;
-  for (std::int64_t dim : lhs.contract) {
-    ranges.push_back(
-        leaf_range(context.layout(equation.operands[0]), static_cast<std::size_t>(dim), digits));
+/// Its operands by role: the columns of the result are the free dimensions of B.
+struct Product {
+  const Equation& equation;
+  std::size_t operand_of_a = 0;
+  Roles a = {}, b = {};
+  ir::Ints batch = {}, rows = {}, columns = {};  // dimensions of the result
+};
+
+ir::Ints dims_from(std::size_t begin, std::size_t count) {
+  ir::Ints dims(count);
+  std::iota(dims.begin(), dims.end(), static_cast<std::int64_t>(begin));
+  return dims;
+}
+
+/// B is the operand whose free dimensions lie next to each other in the result.
+Product product_of(const LowerContext& context, const Equation& equation) {
+  const auto& attributes = equation.attributes;
+  const Function& function = context.function();
+  Product product{.equation = equation};
+  product.a = roles_of(attributes.ints("lhs_batch"), attributes.ints("lhs_contract"),
+                       function.type(equation.operands[0]).rank());
+  product.b = roles_of(attributes.ints("rhs_batch"), attributes.ints("rhs_contract"),
+                       function.type(equation.operands[1]).rank());
+  const std::size_t batch = product.a.batch.size(), rows = product.a.free.size();
+  product.batch = dims_from(0, batch);
+  product.rows = dims_from(batch, rows);
+  product.columns = dims_from(batch + rows, product.b.free.size());
+  if (!are_last_in_memory(function, context.fusion(), equation.results[0], product.columns)) {
+    product.operand_of_a = 1;
+    std::swap(product.a, product.b);
+    std::swap(product.rows, product.columns);
   }
-  const DType dtype = context.function().type(equation.operands[0]).dtype;
+  return product;
+}
+
+kernels::GemmProblem problem_of(const LowerContext& context, const Product& product,
+                                const StridedTile& a, const StridedTile& b,
+                                const AtomDigits& digits) {
+  const Equation& equation = product.equation;
+  const ValueId of_a = equation.operands[product.operand_of_a];
+  const Box a_box = context.box(of_a, digits);
+  const Box b_box = context.box(equation.operands[1 - product.operand_of_a], digits);
+  std::vector<LeafRange> ranges;
+  for (std::int64_t dim : product.a.contract) {
+    ranges.push_back(leaf_range(context.layout(of_a), static_cast<std::size_t>(dim), digits));
+  }
+  const DType dtype = context.function().type(of_a).dtype;
   const std::vector<LeafBox> leaves = leaf_boxes(ranges, context.function(), dtype);
-  kernels::GemmProblem problem;
-  problem.leaf_ends = leaf_ends(leaves);
-  problem.a = {.batch = offsets(lhs.batch, a_box.size, a.strides),
-               .outer = offsets(lhs.free, a_box.size, a.strides),
-               .k = contracted_offsets(leaves, lhs.contract, a.strides)};
-  problem.b = {.batch = offsets(rhs.batch, b_box.size, b.strides),
-               .outer = offsets(rhs.free, b_box.size, b.strides),
-               .k = contracted_offsets(leaves, rhs.contract, b.strides)};
-  set_dense_result(problem);
-  return problem;
+  const Box c_box = context.box(equation.results[0], digits);
+  const std::vector<std::int64_t> c = context.read(equation.results[0], digits).strides;
+  return {.a = {.batch = offsets(product.a.batch, a_box.size, a.strides),
+                .outer = offsets(product.a.free, a_box.size, a.strides),
+                .k = contracted_offsets(leaves, product.a.contract, a.strides)},
+          .b = {.batch = offsets(product.b.batch, b_box.size, b.strides),
+                .outer = offsets(product.b.free, b_box.size, b.strides),
+                .k = contracted_offsets(leaves, product.b.contract, b.strides)},
+          .c_batch = offsets(product.batch, c_box.size, c),
+          .c_rows = offsets(product.rows, c_box.size, c),
+          .leaf_ends = leaf_ends(leaves)};
 }
 
 std::vector<TileTask> lower_dot_general(const LowerContext& context, const Equation& equation) {
-  const auto& attributes = equation.attributes;
-  const Function& function = context.function();
-  const Roles lhs = roles_of(attributes.ints("lhs_batch"), attributes.ints("lhs_contract"),
-                             function.type(equation.operands[0]).rank());
-  const Roles rhs = roles_of(attributes.ints("rhs_batch"), attributes.ints("rhs_contract"),
-                             function.type(equation.operands[1]).rank());
+  const Product product = product_of(context, equation);
   return contraction_tasks(
       context, equation,
-      {.dims = {.batch = lhs.batch.size(), .columns = rhs.free.size()},
+      {.dims = {.batch = product.batch.size(), .columns = product.columns.size()},
+       .a = product.operand_of_a,
        .make = [&](const StridedTile& a, const StridedTile& b, const AtomDigits& digits) {
-         return problem_of(context, equation, lhs, rhs, a, b, digits);
+         return problem_of(context, product, a, b, digits);
        }});
 }
 

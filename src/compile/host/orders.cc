@@ -1,0 +1,92 @@
+#include "compile/host/orders.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+#include "ops/record.h"
+
+namespace tessera::compile::host {
+
+using ir::Equation;
+using ir::Function;
+using ir::ValueId;
+
+namespace {
+
+bool ends_with(const ir::Ints& list, const ir::Ints& end) {
+  return end.size() <= list.size() && std::equal(end.rbegin(), end.rend(), list.rbegin());
+}
+
+/// Whether a product can write its result transposed: the columns that it writes at once are the
+/// free dimensions of one operand, whichever.
+bool can_write(const Function& f, const Equation& dot, const ir::Ints& permutation) {
+  const auto num_free = [&](std::size_t operand, const std::string& side) {
+    return static_cast<std::size_t>(f.type(dot.operands[operand]).rank()) -
+           dot.attributes.ints(side + "_batch").size() -
+           dot.attributes.ints(side + "_contract").size();
+  };
+  const std::size_t of_lhs = num_free(0, "lhs"), of_rhs = num_free(1, "rhs");
+  ir::Ints dims(permutation.size());
+  std::iota(dims.begin(), dims.end(), 0);
+  const auto rhs = dims.end() - static_cast<std::ptrdiff_t>(of_rhs);
+  const auto lhs = rhs - static_cast<std::ptrdiff_t>(of_lhs);
+  return (of_rhs > 0 && ends_with(permutation, ir::Ints(rhs, dims.end()))) ||
+         (of_lhs > 0 && ends_with(permutation, ir::Ints(lhs, rhs)));
+}
+
+/// The dimensions of a value that lies as its transpose, the slowest first.
+const ir::Ints& order_in_memory(const Function& function, const Fusion& fusion, ValueId value) {
+  const std::size_t transpose = fusion.definition[fusion.lies_as[value]];
+  return function.equations[transpose].attributes.ints("permutation");
+}
+
+}  // namespace
+
+std::vector<ValueId> transposes_to_write(const Function& f) {
+  std::vector<int> uses(f.values.size(), 0);
+  std::vector<const Equation*> products(f.values.size(), nullptr);
+  for (const Equation& equation : f.equations) {
+    for (const ValueId id : equation.operands) ++uses[id];
+    if (equation.op->host.name == "dot_general") products[equation.results[0]] = &equation;
+  }
+  for (const ValueId id : f.outputs) ++uses[id];
+  std::vector<ValueId> orders(f.values.size(), ir::kNoValue);
+  const auto is_plain = [&](ValueId id) {
+    return f.sharding(id).partial.empty() && f.sharding(id).windows.empty();
+  };
+  for (const Equation& equation : f.equations) {
+    const ValueId from = equation.operands.empty() ? ir::kNoValue : equation.operands[0];
+    if (equation.op->host.name != "transpose" || products[from] == nullptr || uses[from] != 1)
+      continue;
+    const ValueId to = equation.results[0];
+    if (is_plain(from) && is_plain(to) &&
+        can_write(f, *products[from], equation.attributes.ints("permutation")))
+      orders[from] = to;
+  }
+  return orders;
+}
+
+std::vector<std::int64_t> strides_in_memory(const Function& function, const Fusion& fusion,
+                                            ValueId value,
+                                            const std::vector<std::int64_t>& tile_shape) {
+  if (fusion.lies_as[value] == ir::kNoValue) return row_major_strides(tile_shape);
+  const ir::Ints& permutation = order_in_memory(function, fusion, value);
+  Shape shape;
+  for (const std::int64_t dim : permutation)
+    shape.push_back(tile_shape[static_cast<std::size_t>(dim)]);
+  const std::vector<std::int64_t> in_order = row_major_strides(shape);
+  std::vector<std::int64_t> strides(in_order.size());
+  for (std::size_t i = 0; i < strides.size(); ++i)
+    strides[static_cast<std::size_t>(permutation[i])] = in_order[i];
+  return strides;
+}
+
+bool are_last_in_memory(const Function& function, const Fusion& fusion, ValueId value,
+                        const ir::Ints& dims) {
+  if (fusion.lies_as[value] != ir::kNoValue)
+    return !dims.empty() && ends_with(order_in_memory(function, fusion, value), dims);
+  return dims.empty() || dims.back() == function.type(value).rank() - 1;
+}
+
+}  // namespace tessera::compile::host
