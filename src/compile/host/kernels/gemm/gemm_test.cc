@@ -414,8 +414,22 @@ TEST(Gemm, EqualsTheScalarTreeWhenKTakesSeveralChunks) {
 TEST(Gemm, EverySizeOfTile) {
   Random random;
   for (std::int64_t m = 1; m <= 30; ++m) {
-    for (std::int64_t n : {1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 48, 63})
-      expect_exact(make_case(random, 1, m, n, 11, even_leaves(11, 8), false), random);
+    for (std::int64_t n : {1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 48, 63}) {
+      for (std::int64_t leaves : {2, 8})  // four are added up in registers
+        expect_exact(make_case(random, 1, m, n, 11, even_leaves(11, leaves), false), random);
+    }
+  }
+}
+
+// Rows of A that are adjacent are packed nevertheless if its columns are a power of two apart.
+TEST(Gemm, ColumnsThatCompeteForTheCache) {
+  Random random;
+  constexpr std::int64_t kApart = 4096, kTerms = 256, kRows = 21;
+  for (std::int64_t apart : {kApart - 16, kApart}) {
+    Case c = make_case(random, 1, kRows, 40, kTerms, even_leaves(kTerms, 8), false);
+    c.problem.a = {.batch = {0}, .outer = steps(kRows, 1), .k = steps(kTerms, apart)};
+    c.a = random.values(apart * (kTerms - 1) + kRows, false);
+    expect_exact(c, random);
   }
 }
 
