@@ -1,17 +1,12 @@
 #include "compile/host/contraction.h"
 #include "compile/host/leaves.h"
+#include "ops/rules.h"
 
 namespace tessera::compile::host {
 
 namespace {
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-ir::Ints dims_between(std::int64_t begin, std::int64_t end) {
-  ir::Ints dims;
-  for (; begin < end; ++begin) dims.push_back(begin);
-  return dims;
-}
 
 /// A window needs no copy of the array: its elements are as far from one another in every place,
 /// so that element (place, position in the window) is at the sum of two offsets.
@@ -39,11 +34,11 @@ kernels::GemmProblem problem_of(const LowerContext& context, const Equation& equ
   }
   const DType dtype = context.function().type(equation.operands[0]).dtype;
   const std::vector<LeafBox> leaves = leaf_boxes(ranges, context.function(), dtype);
-  const ir::Ints batches = dims_between(0, batch);
+  const ir::Ints batches = ops::dims_from(0, at(batch));
   kernels::GemmProblem problem;
   problem.leaf_ends = leaf_ends(leaves);
   problem.a = {.batch = offsets(batches, lhs_box.size, lhs.strides),
-               .outer = offsets(dims_between(batch, last), box.size, moves),
+               .outer = offsets(ops::dims_from(batch, at(last - batch)), box.size, moves),
                .k = leaf_order(leaves, lhs_steps)};
   problem.b = {.batch = offsets(batches, rhs_box.size, rhs.strides),
                .outer = offsets({last}, rhs_box.size, rhs.strides),

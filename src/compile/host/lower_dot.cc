@@ -1,9 +1,9 @@
 #include <algorithm>
-#include <numeric>
 
 #include "compile/host/contraction.h"
 #include "compile/host/leaves.h"
 #include "compile/host/orders.h"
+#include "ops/rules.h"
 
 namespace tessera::compile::host {
 
@@ -42,12 +42,6 @@ struct Product {
   ir::Ints batch = {}, rows = {}, columns = {};  // dimensions of the result
 };
 
-ir::Ints dims_from(std::size_t begin, std::size_t count) {
-  ir::Ints dims(count);
-  std::iota(dims.begin(), dims.end(), static_cast<std::int64_t>(begin));
-  return dims;
-}
-
 /// B is the operand whose free dimensions lie next to each other in the result.
 Product product_of(const LowerContext& context, const Equation& equation) {
   const auto& attributes = equation.attributes;
@@ -57,10 +51,11 @@ Product product_of(const LowerContext& context, const Equation& equation) {
                        function.type(equation.operands[0]).rank());
   product.b = roles_of(attributes.ints("rhs_batch"), attributes.ints("rhs_contract"),
                        function.type(equation.operands[1]).rank());
-  const std::size_t batch = product.a.batch.size(), rows = product.a.free.size();
-  product.batch = dims_from(0, batch);
-  product.rows = dims_from(batch, rows);
-  product.columns = dims_from(batch + rows, product.b.free.size());
+  const auto batch = static_cast<std::int64_t>(product.a.batch.size());
+  const auto rows = static_cast<std::int64_t>(product.a.free.size());
+  product.batch = ops::dims_from(0, product.a.batch.size());
+  product.rows = ops::dims_from(batch, product.a.free.size());
+  product.columns = ops::dims_from(batch + rows, product.b.free.size());
   if (!are_last_in_memory(function, context.fusion(), equation.results[0], product.columns)) {
     product.operand_of_a = 1;
     std::swap(product.a, product.b);

@@ -1,10 +1,9 @@
 #include "compile/host/orders.h"
 
 #include <algorithm>
-#include <numeric>
-#include <string>
 
 #include "ops/record.h"
+#include "ops/rules.h"
 
 namespace tessera::compile::host {
 
@@ -21,18 +20,15 @@ bool ends_with(const ir::Ints& list, const ir::Ints& end) {
 /// Whether a product can write its result transposed: the columns that it writes at once are the
 /// free dimensions of one operand, whichever.
 bool can_write(const Function& f, const Equation& dot, const ir::Ints& permutation) {
-  const auto num_free = [&](std::size_t operand, const std::string& side) {
-    return static_cast<std::size_t>(f.type(dot.operands[operand]).rank()) -
-           dot.attributes.ints(side + "_batch").size() -
-           dot.attributes.ints(side + "_contract").size();
+  const std::size_t batch = dot.attributes.ints("rhs_batch").size();
+  const std::size_t of_rhs =
+      f.type(dot.operands[1]).shape.size() - batch - dot.attributes.ints("rhs_contract").size();
+  const std::size_t of_lhs = permutation.size() - batch - of_rhs;
+  const auto is_end = [&](std::size_t first, std::size_t count) {
+    return count > 0 &&
+           ends_with(permutation, ops::dims_from(static_cast<std::int64_t>(first), count));
   };
-  const std::size_t of_lhs = num_free(0, "lhs"), of_rhs = num_free(1, "rhs");
-  ir::Ints dims(permutation.size());
-  std::iota(dims.begin(), dims.end(), 0);
-  const auto rhs = dims.end() - static_cast<std::ptrdiff_t>(of_rhs);
-  const auto lhs = rhs - static_cast<std::ptrdiff_t>(of_lhs);
-  return (of_rhs > 0 && ends_with(permutation, ir::Ints(rhs, dims.end()))) ||
-         (of_lhs > 0 && ends_with(permutation, ir::Ints(lhs, rhs)));
+  return is_end(batch + of_lhs, of_rhs) || is_end(batch, of_lhs);
 }
 
 /// The dimensions of a value that lies as its transpose, the slowest first.
