@@ -100,6 +100,15 @@ std::vector<Type> result_types(const Function& function, const Equation& equatio
   return types;
 }
 
+std::vector<int> count_uses(const Function& function) {
+  std::vector<int> uses(function.values.size(), 0);
+  for (const Equation& equation : function.equations) {
+    for (ValueId id : equation.operands) ++uses[id];
+  }
+  for (ValueId id : function.outputs) ++uses[id];
+  return uses;
+}
+
 namespace {
 
 bool has_bodies(const Equation& equation) {

@@ -130,6 +130,8 @@ struct Function {
 /// The types of an equation's operands.
 std::vector<Type> operand_types(const Function& function, const Equation& equation);
 std::vector<Type> result_types(const Function& function, const Equation& equation);
+/// Per value: how many operands and outputs it is.
+std::vector<int> count_uses(const Function& function);
 
 /// Drops equations and values that no output needs, in nested functions too, and numbers values in
 /// order of definition. Inspections stay as long as what they look at.

@@ -33,11 +33,7 @@ std::vector<AtomDigits> LowerContext::summands(ValueId partial, ValueId sum,
 }
 
 void LowerContext::find_sums() {
-  std::vector<int> uses(function_.values.size(), 0);
-  for (const Equation& equation : function_.equations) {
-    for (ValueId id : equation.operands) ++uses[id];
-  }
-  for (ValueId id : function_.outputs) ++uses[id];
+  const std::vector<int> uses = ir::count_uses(function_);
   for (const Equation& equation : function_.equations) {
     if (equation.op->host.name != "combine" ||
         equation.attributes.get<std::string>("reduction") != "sum")

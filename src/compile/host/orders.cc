@@ -40,13 +40,11 @@ const ir::Ints& order_in_memory(const Function& function, const Fusion& fusion, 
 }  // namespace
 
 std::vector<ValueId> transposes_to_write(const Function& f) {
-  std::vector<int> uses(f.values.size(), 0);
+  const std::vector<int> uses = ir::count_uses(f);
   std::vector<const Equation*> products(f.values.size(), nullptr);
   for (const Equation& equation : f.equations) {
-    for (const ValueId id : equation.operands) ++uses[id];
     if (equation.op->host.name == "dot_general") products[equation.results[0]] = &equation;
   }
-  for (const ValueId id : f.outputs) ++uses[id];
   std::vector<ValueId> orders(f.values.size(), ir::kNoValue);
   const auto is_plain = [&](ValueId id) {
     return f.sharding(id).partial.empty() && f.sharding(id).windows.empty();

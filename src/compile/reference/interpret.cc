@@ -13,16 +13,6 @@ using ir::Function;
 using ir::ValueId;
 using ops::HostArray;
 
-/// Per value, how many times equations and outputs still read it.
-std::vector<std::size_t> count_uses(const Function& function) {
-  std::vector<std::size_t> uses(function.values.size(), 0);
-  for (const Equation& equation : function.equations) {
-    for (ValueId id : equation.operands) ++uses[id];
-  }
-  for (ValueId id : function.outputs) ++uses[id];
-  return uses;
-}
-
 std::vector<HostArray> apply(const Function& function, const Equation& equation,
                              const std::vector<HostArray>& values, DotUnit dot_unit) {
   std::vector<const HostArray*> operands;
@@ -58,7 +48,7 @@ std::vector<HostArray> interpret(const Function& function, std::vector<HostArray
             "an input array has the type of the function's input");
     values[function.inputs[i]] = std::move(inputs[i]);
   }
-  std::vector<std::size_t> uses = count_uses(function);
+  std::vector<int> uses = ir::count_uses(function);
   auto release = [&](ValueId id) {
     if (uses[id] == 0) values[id] = HostArray();
   };

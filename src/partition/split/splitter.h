@@ -42,7 +42,7 @@ class Splitter {
         out_(ir::empty_like(function)),
         versions_(function.values.size()),
         definition_(function.values.size(), kNoEquation),
-        users_(count_users(function)),
+        users_(ir::count_uses(function)),
         is_accumulator_(function.values.size(), false) {
     // Most values are laid out once; room for collectives and constants besides.
     out_.values.reserve(function.values.size() * 3 / 2);

@@ -75,15 +75,6 @@ std::optional<Deferral> find_deferral(const CandidateContext& context,
   return std::nullopt;
 }
 
-std::vector<int> count_users(const ir::Function& function) {
-  std::vector<int> users(function.values.size(), 0);
-  for (const ir::Equation& equation : function.equations) {
-    for (ir::ValueId id : equation.operands) ++users[id];
-  }
-  for (ir::ValueId id : function.outputs) ++users[id];
-  return users;
-}
-
 bool may_wait(const ir::Function& function, const EquationFactors& factors, ir::ValueId value) {
   return function.numerics == Numerics::fast && is_float(function.type(value).dtype) &&
          factors.rule.reduction == ops::Reduction::sum;

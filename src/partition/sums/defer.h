@@ -33,9 +33,6 @@ std::optional<Deferral> find_deferral(const CandidateContext& context,
                                       const std::vector<SumOperand>& operands,
                                       const std::vector<TensorView>& tensors);
 
-/// Per value: the operands and outputs that it is.
-std::vector<int> count_users(const ir::Function& function);
-
 /// Whether a partial value stays so until somebody needs it whole.
 bool may_wait(const ir::Function& function, const EquationFactors& factors, ir::ValueId value);
 /// Whether a value, `definition` having the numbers of equations, is a constant zero: a sum of
