@@ -149,6 +149,9 @@ struct Task {
   std::vector<std::uint32_t> places;
   std::vector<std::uint32_t> successors;
   std::uint32_t num_predecessors = 0;
+  /// About the nanoseconds from its start to the end of the executable, along the longest chain of
+  /// tasks: of those that may run, the highest goes first (Adam, Chandy, Dickson 1974).
+  std::int64_t level = 0;
   std::vector<SourceTile> written = {};  // whose devices need it
 };
 

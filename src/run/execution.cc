@@ -16,6 +16,14 @@ std::size_t num_queues(const Executable& executable, int threads_per_group) {
   return static_cast<std::size_t>(std::int64_t{last} + 2);
 }
 
+/// Of equal levels the one that comes first in the program goes first.
+bool goes_later(const ReadyTask& a, const ReadyTask& b) {
+  if (a.level != b.level) return a.level < b.level;
+  const std::uint32_t root_a = a.ref.frame->root_task(a.ref.task);
+  const std::uint32_t root_b = b.ref.frame->root_task(b.ref.task);
+  return root_a != root_b ? root_a > root_b : a.ref.task > b.ref.task;
+}
+
 }  // namespace
 
 Execution::Execution(Frame& root, const ExecutionOptions& options)
@@ -27,6 +35,24 @@ Execution::Execution(Frame& root, const ExecutionOptions& options)
   settle();
 }
 
+void Execution::Queue::add(const ReadyTask& task) {
+  ready.push_back(task);
+  std::push_heap(ready.begin(), ready.end(), goes_later);
+}
+
+ReadyTask Execution::Queue::take() {
+  ReadyTask taken = next();
+  if (!begun) {
+    std::pop_heap(ready.begin(), ready.end(), goes_later);
+    ready.pop_back();
+  }
+  const bool is_last = taken.next_part + 1 >= taken.ref.frame->num_parts(taken.ref.task);
+  begun = taken;
+  begun->next_part += 1;
+  if (is_last) begun.reset();
+  return taken;
+}
+
 std::size_t Execution::queue_of(TaskRef ref) const {
   if (queues_.size() == 1) return 0;
   const Executable& executable = root_.executable();
@@ -36,7 +62,7 @@ std::size_t Execution::queue_of(TaskRef ref) const {
 }
 
 bool Execution::may_take(const Queue& queue) const {
-  return !queue.ready.empty() &&
+  return !queue.is_empty() &&
          (threads_per_group_ == 0 || queue.num_running < threads_per_group_);
 }
 
@@ -46,7 +72,7 @@ std::size_t Execution::next_queue() const {
   std::uint32_t first = 0;
   for (std::size_t i = 0; i < queues_.size(); ++i) {
     if (!may_take(queues_[i])) continue;
-    const TaskRef& ref = queues_[i].ready.back().ref;
+    const TaskRef& ref = queues_[i].next().ref;
     const std::uint32_t task = ref.frame->root_task(ref.task);
     if (best != kNone && task >= first) continue;
     best = i;
@@ -57,9 +83,7 @@ std::size_t Execution::next_queue() const {
 
 ReadyTask Execution::take() {
   Queue& queue = queues_[next_queue()];
-  ReadyTask& top = queue.ready.back();
-  const ReadyTask taken = top;
-  if (++top.next_part >= top.ref.frame->num_parts(top.ref.task)) queue.ready.pop_back();
+  const ReadyTask taken = queue.take();
   queue.num_running += 1;
   num_running_ += 1;
   if (!spans_.empty()) note_start(taken.ref);
@@ -78,27 +102,30 @@ bool Execution::finish(TaskRef task) {
 }
 
 void Execution::give_up() {
-  for (Queue& queue : queues_) queue.ready.clear();
+  for (Queue& queue : queues_) {
+    queue.begun.reset();
+    queue.ready.clear();
+  }
 }
 
 bool Execution::has_several_parts() const {
   int parts = 0;
   for (const Queue& queue : queues_) {
     if (!may_take(queue)) continue;
-    const ReadyTask& top = queue.ready.back();
-    const bool has_more =
-        queue.ready.size() > 1 || top.next_part + 1 < top.ref.frame->num_parts(top.ref.task);
+    const ReadyTask& next = queue.next();
+    const bool has_more = queue.ready.size() + (queue.begun ? 1 : 0) > 1 ||
+                          next.next_part + 1 < next.ref.frame->num_parts(next.ref.task);
     const bool may_run_two = threads_per_group_ == 0 || queue.num_running + 1 < threads_per_group_;
     parts += has_more && may_run_two ? 2 : 1;
   }
   return parts > 1;
 }
 
-/// All tasks of a frame that wait for nothing; the first one is taken first.
+/// All tasks of a frame that wait for nothing.
 void Execution::start(Frame& frame) {
   frame.reset();
   const std::vector<Task>& tasks = frame.executable().tasks;
-  for (std::size_t i = tasks.size(); i-- > 0;) {
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
     if (tasks[i].num_predecessors == 0) arrive({&frame, static_cast<std::uint32_t>(i)});
   }
 }
@@ -110,7 +137,7 @@ void Execution::arrive(TaskRef ref) {
   } else if (ref.frame->num_parts(ref.task) == 0) {
     ended_.push_back(ref);
   } else {
-    queues_[queue_of(ref)].ready.push_back({ref, 0});
+    queues_[queue_of(ref)].add({ref, 0, ref.frame->level(ref.task)});
   }
 }
 
@@ -131,10 +158,8 @@ void Execution::settle() {
     ended_.pop_back();
     if (frame == &root_ && !spans_.empty()) note_end({frame, task});
     frame->end_task(task);
-    const std::vector<std::uint32_t>& successors = frame->executable().tasks[task].successors;
-    // In reverse: the first successor is taken first.
-    for (std::size_t i = successors.size(); i-- > 0;) {
-      if (frame->release(successors[i])) arrive({frame, successors[i]});
+    for (const std::uint32_t successor : frame->executable().tasks[task].successors) {
+      if (frame->release(successor)) arrive({frame, successor});
     }
     if (frame->is_over() && frame->loop() != nullptr) go_on(*frame->loop(), frame->loop()->next());
   }

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <exception>
+#include <optional>
 #include <vector>
 
 #include "run/frame.h"
@@ -20,6 +21,7 @@ struct TaskRef {
 struct ReadyTask {
   TaskRef ref;
   int next_part;
+  std::int64_t level;  // of the task
 };
 
 /// When a task of the outermost frame ran, with all that is nested in it.
@@ -44,8 +46,9 @@ class Execution {
   bool is_over() const { return num_running_ == 0 && (root_.is_over() || fault != nullptr); }
   /// Whether some part may run now.
   bool has_ready() const { return next_queue() != kNone; }
-  /// The next part of the task that became ready last; where groups have threads of their own, that
-  /// of the task that comes first in the program.
+  /// The next part of a task that has begun, as others wait for its end, or of the one with the
+  /// highest level; where groups have threads of their own, of the group whose task comes first in
+  /// the program.
   ReadyTask take();
   /// A part that was taken has run.
   void end_part(TaskRef task);
@@ -62,8 +65,14 @@ class Execution {
  private:
   static constexpr std::size_t kNone = ~std::size_t{0};
   struct Queue {
-    std::vector<ReadyTask> ready;  // a stack: what became ready last is still cached
+    std::optional<ReadyTask> begun;
+    std::vector<ReadyTask> ready;  // of which no part has been taken; a heap
     int num_running = 0;
+
+    bool is_empty() const { return !begun && ready.empty(); }
+    const ReadyTask& next() const { return begun ? *begun : ready.front(); }
+    void add(const ReadyTask& task);
+    ReadyTask take();
   };
 
   std::size_t queue_of(TaskRef ref) const;

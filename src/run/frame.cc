@@ -28,6 +28,7 @@ Frame::Frame(const Executable& executable, const Binding& binding, ControlFrame*
     : executable_(executable),
       loop_(loop),
       root_task_(loop == nullptr ? 0 : loop->outer().root_task(loop->task())),
+      level_behind_(loop == nullptr ? 0 : loop->outer().level(loop->task())),
       arena_number_(binding.arena) {
   const std::size_t count = executable.tasks.size();
   first_.reserve(count + 1);

@@ -30,6 +30,10 @@ class Frame {
   ControlFrame* loop() const { return loop_; }
   /// The task of the outermost frame of which this task is a part.
   std::uint32_t root_task(std::uint32_t task) const { return loop_ == nullptr ? task : root_task_; }
+  /// As Task::level, but to the end of the outermost executable.
+  std::int64_t level(std::uint32_t task) const {
+    return level_behind_ + executable_.tasks[task].level;
+  }
   std::span<std::byte* const> buffers(std::uint32_t task) const;
   /// nullptr for a task with a kernel.
   ControlFrame* control(std::uint32_t task) const { return controls_[task].get(); }
@@ -62,6 +66,7 @@ class Frame {
   const Executable& executable_;
   ControlFrame* loop_;
   std::uint32_t root_task_;
+  std::int64_t level_behind_;    // of the task around it
   std::uint32_t arena_number_;  // in the buffers of `outer`
   std::byte* arena_ = nullptr;
   Poison poison_;

@@ -251,6 +251,7 @@ HostInstruction lower_kernel(const LowerContext& context, const Equation& equati
   instruction.info.span = equation.span;
   instruction.tasks = lowering_of(equation).lower(context, equation);
   instruction.info.collectives = collectives_of(context, equation, instruction.tasks);
+  if (context.joins(equation)) instruction.tasks = lower_joined(context, equation);
   return instruction;
 }
 
@@ -289,16 +290,25 @@ class Lowering {
       if (program_.groups.count > 0) set_group(instruction, node.equations[0]);
       for (std::size_t i = 0; i < equation.results.size(); ++i) {
         if (context_.is_computed(equation.results[i])) {
-          program_.unmade.push_back(
-              {equation.operands[i], equation.results[i], program_.instructions.size()});
+          program_.unmade.push_back({context_.origin(equation, i).value, equation.results[i],
+                                     program_.instructions.size()});
         }
       }
       context_.set_computed(instruction);
+      if (context_.joins(equation)) hand_on(instruction, equation);
       add(program_, std::move(instruction));
     }
   }
 
  private:
+  /// The last of several collectives that are joined counts what all of them move.
+  void hand_on(HostInstruction& instruction, const Equation& equation) {
+    auto& uses = instruction.info.collectives;
+    uses.insert(uses.begin(), handed_on_.begin(), handed_on_.end());
+    handed_on_.clear();
+    if (instruction.tasks.empty() && context_.is_joined(equation.results[0])) uses.swap(handed_on_);
+  }
+
   bool is_moved(const Equation& equation) const {
     return options_.between.transport != nullptr && ops::is_transfer(equation);
   }
@@ -351,7 +361,8 @@ class Lowering {
   const Fusion& fusion_;
   KernelPool pool_;
   LowerContext context_;
-  std::vector<bool> is_counted_;  // per result of a transfer
+  std::vector<bool> is_counted_;                     // per result of a transfer
+  std::vector<run::CollectiveUse> handed_on_ = {};  // of collectives that a later one does
 };
 
 }  // namespace

@@ -46,6 +46,13 @@ bool widens_bf16(const Equation& equation);
 StridedTile apply_view(const Function& function, const Equation& view, StridedTile from,
                        const Box& from_box, const Box& to_box);
 
+/// Where a collective finds the elements of an operand: in a value that lies before all collectives
+/// that are joined with it.
+struct Origin {
+  ValueId value;
+  const Equation* sum = nullptr;  // the last of those that reduces; its atoms are those of them all
+};
+
 /// What a lowering may ask about values and tiles.
 class LowerContext {
  public:
@@ -60,7 +67,12 @@ class LowerContext {
         options_(options),
         atoms_(atoms_of(function_.mesh)),
         tiles_written_(function_.values.size(), 0) {
-    if (options.transport == nullptr) find_sums();
+    for (ValueId id = 0; id < origins_.size(); ++id) origins_[id] = {.value = id};
+    if (options.transport == nullptr) {
+      const std::vector<int> uses = ir::count_uses(function_);
+      if (options.groups.count == 0) join_collectives(uses);
+      find_sums(uses);
+    }
     for (std::size_t i = 0; i < options.output_alias.size(); ++i) {
       if (options.output_alias[i] < 0) continue;
       overwritten_[function_.outputs[i]] =
@@ -88,6 +100,12 @@ class LowerContext {
   /// Equal for two tiles of an equation only if one kernel serves both: the sizes of all operand
   /// boxes, and their starts where leaves do not repeat from shard to shard.
   std::vector<std::int64_t> extents_key(const Equation& equation, const AtomDigits& digits) const;
+  /// Whether a collective's result is never made, as its only reader is a collective that takes the
+  /// elements from where this one would.
+  bool is_joined(ValueId result) const { return origins_[result].value != result; }
+  /// Whether the equation is one of several collectives that are joined.
+  bool joins(const Equation& equation) const;
+  Origin origin(const Equation& collective, std::size_t operand) const;
   /// The sum over devices that is all that a partial value is for, in a process that computes for
   /// all of them. Who makes the value may write the sum at once: where it is as large as the value,
   /// else the first summand, with nothing for the others.
@@ -111,7 +129,9 @@ class LowerContext {
   StridedTile read_through(const Equation& view, const AtomDigits& digits) const;
 
  private:
-  void find_sums();
+  std::optional<Origin> origin_past(ValueId between, const Equation& reader, ValueId result) const;
+  void join_collectives(const std::vector<int>& uses);
+  void find_sums(const std::vector<int>& uses);
 
   const HostProgram& program_;
   KernelPool& pool_;
@@ -120,6 +140,7 @@ class LowerContext {
   const std::vector<Layout>& layouts_;
   const LowerOptions& options_;
   std::vector<Atom> atoms_;  // of the mesh
+  std::vector<Origin> origins_ = std::vector<Origin>(function_.values.size());
   std::vector<std::optional<ValueId>> sums_ =
       std::vector<std::optional<ValueId>>(function_.values.size());
   std::vector<std::int64_t> tiles_written_;
@@ -148,6 +169,8 @@ std::vector<MovedBox> moved_boxes(const Equation& equation, const Shape& shape);
 /// The instruction of a node.
 HostInstruction lower_region(const LowerContext& context, const Node& node);
 HostInstruction lower_kernel(const LowerContext& context, const Equation& equation);
+/// What is left of a collective to do if it is joined with others.
+std::vector<TileTask> lower_joined(const LowerContext& context, const Equation& equation);
 /// What a collective moves whose groups have `group` devices.
 run::CollectiveUse collective_use(const LowerContext& context, const Equation& equation,
                                   std::int64_t group);

@@ -225,6 +225,22 @@ std::vector<TileTask> lower_combine(const LowerContext& context, const Equation&
   return tasks;
 }
 
+}  // namespace
+
+std::vector<TileTask> lower_joined(const LowerContext& context, const Equation& equation) {
+  std::vector<TileTask> tasks;
+  for (std::size_t i = 0; i < equation.operands.size(); ++i) {
+    const ValueId result = equation.results[i];
+    if (context.is_joined(result) || context.is_computed(result)) continue;
+    const auto [from, sum] = context.origin(equation, i);
+    append(tasks, sum != nullptr ? combine_value(context, *sum, from, result)
+                                 : move_value(context, equation, from, result));
+  }
+  return tasks;
+}
+
+namespace {
+
 std::vector<TileTask> lower_concatenate(const LowerContext& context, const Equation& equation) {
   const auto dim = static_cast<std::size_t>(equation.attributes.integer("dim"));
   const ValueId result = equation.results[0];

@@ -324,6 +324,11 @@ ValueId Splitter::nearest_version(ValueId source, const Sharding& target) {
 }
 
 double Splitter::cost_to(ValueId source, const Sharding& target) {
+  const double moved = cost_of_move(source, target);
+  return moved > 0 ? std::min(moved, cost_of_rebuild(source, target)) : moved;
+}
+
+double Splitter::cost_of_move(ValueId source, const Sharding& target) {
   double least = std::numeric_limits<double>::infinity();
   for (ValueId id : versions_[source]) {
     const Sharding& sharding = out_.sharding(id);
@@ -333,12 +338,27 @@ double Splitter::cost_to(ValueId source, const Sharding& target) {
   return least;
 }
 
+/// What it takes to broadcast the operand of a broadcast once more, as the target wants it.
+double Splitter::cost_of_rebuild(ValueId source, const Sharding& target) {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  const std::size_t index = definition_[source];
+  if (index == kNoEquation || !target.partial.empty() || !target.windows.empty()) return kNever;
+  const Equation& equation = function_.equations[index];
+  if (equation.op != &ops::broadcast_in_dim_op) return kNever;
+  const Assignment assignment = assignment_for(index, target);
+  const ops::Factors& rule = factors_at(index).rule;
+  if (back_project(rule.results[0], assignment) != target) return kNever;
+  const Sharding needed = back_project(rule.operands[0], assignment);
+  return is_constant(equation.operands[0]) ? 0 : cost_to(equation.operands[0], needed);
+}
+
 ValueId Splitter::in_sharding(ValueId source, const Sharding& target, const Span& span) {
   if (is_constant(source)) return rebuild(source, target);
   if (is_pending(source)) return resolve(source, target);
   const ValueId nearest = nearest_version(source, target);
   const ReshardPlan& plan = planner_.plan(function_.type(source), out_.sharding(nearest), target);
   if (plan.steps.empty()) return nearest;
+  if (cost_of_rebuild(source, target) < plan.cost) return rebuild(source, target);
   const ValueId moved = follow(nearest, plan, false, {}, span);
   versions_[source].push_back(moved);
   return moved;
@@ -370,7 +390,16 @@ ValueId Splitter::add_move(MoveKind kind, ValueId value, const Sharding& to, con
   return result;
 }
 
-/// Builds a constant again in the sharding that a user wants.
+/// How a defining equation is split whose first result lies as the target.
+Assignment Splitter::assignment_for(std::size_t index, const Sharding& target) const {
+  const EquationFactors& factors = factors_at(index);
+  Assignment assignment(factors.rule.factors.size());
+  project(factors, factors.rule.results[0], target, planner_.atoms(), assignment);
+  legalise(factors, planner_.atoms(), function_.grains, assignment);
+  return assignment;
+}
+
+/// Builds a constant or a broadcast again in the sharding that a user wants.
 ValueId Splitter::rebuild(ValueId source, const Sharding& target) {
   for (ValueId id : versions_[source]) {
     if (out_.sharding(id) == target) return id;
@@ -378,9 +407,7 @@ ValueId Splitter::rebuild(ValueId source, const Sharding& target) {
   const std::size_t index = definition_[source];
   const Equation& equation = function_.equations[index];
   const EquationFactors& factors = factors_at(index);
-  Assignment assignment(factors.rule.factors.size());
-  project(factors, factors.rule.results[0], target, planner_.atoms(), assignment);
-  legalise(factors, planner_.atoms(), function_.grains, assignment);
+  const Assignment assignment = assignment_for(index, target);
   std::vector<ValueId> operands;
   for (std::size_t i = 0; i < equation.operands.size(); ++i) {
     Sharding sharding = back_project(factors.rule.operands[i], assignment);

@@ -124,6 +124,9 @@ class Splitter {
                             const std::vector<Sharding>& shardings);
 
   double cost_to(ValueId source, const Sharding& target);
+  double cost_of_move(ValueId source, const Sharding& target);
+  double cost_of_rebuild(ValueId source, const Sharding& target);
+  Assignment assignment_for(std::size_t index, const Sharding& target) const;
   double cost_of_operand(ValueId source, const Sharding& needed);
   WayToWindows way_to_windows(ValueId source, const Sharding& needed);
   ValueId in_windows(ValueId source, const Sharding& needed, const Span& span);

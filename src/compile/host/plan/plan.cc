@@ -4,6 +4,7 @@
 #include <numeric>
 #include <optional>
 
+#include "compile/host/plan/levels.h"
 #include "compile/host/plan/order.h"
 #include "compile/host/plan/plan_memory.h"
 
@@ -110,13 +111,16 @@ HostProgram in_order(HostProgram program, const run::Executable& plan) {
 }
 
 run::Executable plan(HostProgram program, const CompileOptions& options) {
-  run::Executable as_written = plan_memory(program, options);
-  // The order of tasks is their schedule.
-  if (program.groups.count > 0) return as_written;
-  run::Executable ordered = plan_memory(in_order(std::move(program), as_written), options);
-  const bool is_worse = ordered.arena_bytes > as_written.arena_bytes ||
-                        ordered.device_peak_bytes > as_written.device_peak_bytes;
-  return is_worse ? std::move(as_written) : std::move(ordered);
+  run::Executable best = plan_memory(program, options);
+  // With groups the order of tasks is their schedule.
+  if (program.groups.count == 0) {
+    run::Executable ordered = plan_memory(in_order(std::move(program), best), options);
+    const bool is_worse = ordered.arena_bytes > best.arena_bytes ||
+                          ordered.device_peak_bytes > best.device_peak_bytes;
+    if (!is_worse) best = std::move(ordered);
+  }
+  set_levels(best);
+  return best;
 }
 
 }  // namespace tessera::compile::host

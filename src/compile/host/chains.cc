@@ -1,0 +1,145 @@
+// Collectives in a process that computes for all devices: a chain of them is one copy or one sum,
+// and who makes a partial value may write the sum.
+#include <algorithm>
+#include <bit>
+
+#include "compile/host/lower.h"
+#include "ops/record.h"
+
+namespace tessera::compile::host {
+
+AtomList resolved_atoms(const Layout& partial, const Layout& sum) {
+  AtomList atoms = partial.sharding().partial;
+  for (AtomId kept : sum.sharding().partial) erase(atoms, kept);
+  return atoms;
+}
+
+std::vector<AtomDigits> digits_along(const std::vector<Atom>& atoms, const AtomList& along,
+                                     const AtomDigits& base) {
+  std::vector<AtomDigits> all = {base};
+  for (AtomId atom : along) {
+    std::vector<AtomDigits> next;
+    for (const AtomDigits& digits : all) {
+      for (std::int32_t digit = 0; digit < atoms[atom].size; ++digit) {
+        next.push_back(digits);
+        next.back()[atom] = digit;
+      }
+    }
+    all = std::move(next);
+  }
+  return all;
+}
+
+std::vector<AtomDigits> LowerContext::summands(ValueId partial, ValueId sum,
+                                               const AtomDigits& digits) const {
+  return digits_along(atoms_, resolved_atoms(layouts_[partial], layouts_[sum]), digits);
+}
+
+namespace {
+
+bool is_reducing(const Equation& equation) { return equation.op->host.name == "combine"; }
+
+const std::string& reduction_of(const Equation& equation) {
+  return equation.attributes.get<std::string>("reduction");
+}
+
+/// Whether every element goes to its own index, be it alone or with those of other devices.
+bool keeps_indices(const Equation& equation) {
+  return is_reducing(equation) ||
+         (equation.op->host.name == "move" && !equation.attributes.has("sources"));
+}
+
+/// Whether the tiles of `inside` lie within those of `around` that have the same digits.
+bool lies_within(const Sharding& inside, const Sharding& around) {
+  for (std::size_t dim = 0; dim < around.dims.size(); ++dim) {
+    const AtomList& atoms = around.dims[dim];
+    if (atoms.size() > inside.dims[dim].size() ||
+        !std::equal(atoms.begin(), atoms.end(), inside.dims[dim].begin()))
+      return false;
+  }
+  return true;
+}
+
+/// Whether one tree over all atoms adds like a tree of trees, the inner ones over the last atoms.
+bool is_one_tree(const std::vector<Atom>& atoms, const AtomList& all, const AtomList& inner) {
+  if (all == inner) return true;
+  std::uint64_t leaves = 1;
+  for (const AtomId atom : inner) leaves *= static_cast<std::uint64_t>(atoms[atom].size);
+  return std::has_single_bit(leaves) && inner.size() < all.size() &&
+         std::equal(inner.rbegin(), inner.rend(), all.rbegin());
+}
+
+}  // namespace
+
+/// What the elements of a result are made from, if a collective is left out that nothing else
+/// reads: `between` is the operand of `reader` that the left out one gives.
+std::optional<Origin> LowerContext::origin_past(ValueId between, const Equation& reader,
+                                                ValueId result) const {
+  const Equation& maker = function_.equations[fusion_.definition[between]];
+  const auto place = std::find(maker.results.begin(), maker.results.end(), between);
+  const auto i = static_cast<std::size_t>(place - maker.results.begin());
+  Origin origin = origins_[maker.operands[i]];
+  if (is_reducing(maker)) origin.sum = &maker;
+  const Sharding& from = function_.sharding(origin.value);
+  const Sharding& to = function_.sharding(result);
+  for (const ValueId id : {origin.value, between, result}) {
+    if (!function_.sharding(id).windows.empty()) return std::nullopt;
+  }
+  if (origin.sum == nullptr && (is_reducing(reader) || !from.partial.empty())) return std::nullopt;
+  if (origin.sum == nullptr) return origin;
+  if (is_reducing(reader) && reduction_of(reader) != reduction_of(*origin.sum)) return std::nullopt;
+  const AtomList all = resolved_atoms(layouts_[origin.value], layouts_[result]);
+  const AtomList inner = resolved_atoms(layouts_[origin.value], layouts_[between]);
+  if (!lies_within(to, from) || !is_one_tree(atoms_, all, inner)) return std::nullopt;
+  return origin;
+}
+
+void LowerContext::join_collectives(const std::vector<int>& uses) {
+  std::size_t first = 0;  // of an unbroken row of collectives: what lies between is not held longer
+  for (std::size_t index = 0; index < function_.equations.size(); ++index) {
+    const Equation& equation = function_.equations[index];
+    if (!keeps_indices(equation)) {
+      first = index + 1;
+      continue;
+    }
+    for (std::size_t i = 0; i < equation.operands.size(); ++i) {
+      const ValueId id = equation.operands[i];
+      const std::size_t maker = fusion_.definition[id];
+      if (maker == kNoEquation || maker < first || uses[id] != 1) continue;
+      if (const auto origin = origin_past(id, equation, equation.results[i])) origins_[id] = *origin;
+    }
+  }
+}
+
+void LowerContext::find_sums(const std::vector<int>& uses) {
+  for (const Equation& equation : function_.equations) {
+    if (!keeps_indices(equation)) continue;
+    for (std::size_t i = 0; i < equation.operands.size(); ++i) {
+      const auto [partial, sum] = origin(equation, i);
+      const ValueId result = equation.results[i];
+      if (sum == nullptr || is_joined(result) || reduction_of(*sum) != "sum") continue;
+      const bool is_whole = function_.sharding(result).partial.empty();
+      if (is_whole && uses[partial] == 1) sums_[partial] = result;
+    }
+  }
+}
+
+Origin LowerContext::origin(const Equation& collective, std::size_t operand) const {
+  Origin origin = origins_[collective.operands[operand]];
+  if (is_reducing(collective)) origin.sum = &collective;
+  return origin;
+}
+
+bool LowerContext::joins(const Equation& equation) const {
+  const auto is_one = [&](ValueId id) { return is_joined(id); };
+  return std::any_of(equation.operands.begin(), equation.operands.end(), is_one) ||
+         std::any_of(equation.results.begin(), equation.results.end(), is_one);
+}
+
+void LowerContext::set_computed(const HostInstruction& instruction) {
+  for (const TileTask& task : instruction.tasks) {
+    for (const TileRef& write : task.writes) tiles_written_[write.value] += 1;
+  }
+}
+
+}  // namespace tessera::compile::host

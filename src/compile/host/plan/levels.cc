@@ -1,0 +1,47 @@
+#include "compile/host/plan/levels.h"
+
+#include <algorithm>
+
+namespace tessera::compile::host {
+
+namespace {
+
+// Of one thread. Levels are only compared, so only how these relate matters.
+constexpr std::int64_t kFlopsPerNs = 100;
+constexpr std::int64_t kBytesPerNs = 20;
+constexpr std::int64_t kTaskNs = 1000;
+
+std::int64_t longest(const run::Nested& nested) {
+  std::int64_t ns = 0;
+  if (nested.executable == nullptr) return ns;
+  for (const run::Task& task : nested.executable->tasks) ns = std::max(ns, task.level);
+  return ns;
+}
+
+/// A loop that runs as long as it likes counts as one round.
+std::int64_t duration(const run::Control& control) {
+  std::int64_t body = 0;
+  for (const run::Nested& nested : control.bodies) body = std::max(body, longest(nested));
+  const std::int64_t rounds = control.kind == run::Control::Kind::scan ? control.length : 1;
+  return longest(control.begin) + longest(control.condition) + rounds * body + longest(control.end);
+}
+
+}  // namespace
+
+void set_levels(run::Executable& executable) {
+  std::vector<std::int64_t> num_tasks(executable.instructions.size(), 0);
+  for (const run::Task& task : executable.tasks) num_tasks[task.instruction] += 1;
+  for (std::size_t id = executable.tasks.size(); id-- > 0;) {
+    run::Task& task = executable.tasks[id];
+    const run::Instruction& instruction = executable.instructions[task.instruction];
+    const std::int64_t work = instruction.flops / kFlopsPerNs + instruction.bytes / kBytesPerNs;
+    std::int64_t after = 0;
+    for (const std::uint32_t next : task.successors)
+      after = std::max(after, executable.tasks[next].level);
+    const std::int64_t own =
+        task.control != nullptr ? duration(*task.control) : work / num_tasks[task.instruction];
+    task.level = kTaskNs + own + after;
+  }
+}
+
+}  // namespace tessera::compile::host

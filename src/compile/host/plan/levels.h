@@ -1,0 +1,11 @@
+// Which tasks are urgent.
+#pragma once
+
+#include "run/executable.h"
+
+namespace tessera::compile::host {
+
+/// Sets Task::level of all tasks, from what their instructions compute and move.
+void set_levels(run::Executable& executable);
+
+}  // namespace tessera::compile::host
