@@ -76,9 +76,7 @@ bool is_one_tree(const std::vector<Atom>& atoms, const AtomList& all, const Atom
 std::optional<Origin> LowerContext::origin_past(ValueId between, const Equation& reader,
                                                 ValueId result) const {
   const Equation& maker = function_.equations[fusion_.definition[between]];
-  const auto place = std::find(maker.results.begin(), maker.results.end(), between);
-  const auto i = static_cast<std::size_t>(place - maker.results.begin());
-  Origin origin = origins_[maker.operands[i]];
+  Origin origin = origins_[operand_for(between)];
   if (is_reducing(maker)) origin.sum = &maker;
   const Sharding& from = function_.sharding(origin.value);
   const Sharding& to = function_.sharding(result);
@@ -91,10 +89,26 @@ std::optional<Origin> LowerContext::origin_past(ValueId between, const Equation&
   const AtomList all = resolved_atoms(layouts_[origin.value], layouts_[result]);
   const AtomList inner = resolved_atoms(layouts_[origin.value], layouts_[between]);
   if (!lies_within(to, from) || !is_one_tree(atoms_, all, inner)) return std::nullopt;
-  return origin;
+  // Who makes the summands may write the sum only if it knows where they end.
+  const AtomList known = used_atoms(from);
+  const AtomList needed = used_atoms(to);
+  const bool is_known = std::all_of(needed.begin(), needed.end(), [&](AtomId atom) {
+    return std::find(known.begin(), known.end(), atom) != known.end();
+  });
+  return is_known ? std::optional(origin) : std::nullopt;
 }
 
-void LowerContext::join_collectives(const std::vector<int>& uses) {
+ValueId LowerContext::operand_for(ValueId result) const {
+  const Equation& maker = function_.equations[fusion_.definition[result]];
+  const auto place = std::find(maker.results.begin(), maker.results.end(), result);
+  return maker.operands[static_cast<std::size_t>(place - maker.results.begin())];
+}
+
+bool LowerContext::is_held_for_one(ValueId value) const {
+  return uses_[value] == 1 && !fusion_.is_view[value];
+}
+
+void LowerContext::join_collectives() {
   std::size_t first = 0;  // of an unbroken row of collectives: what lies between is not held longer
   for (std::size_t index = 0; index < function_.equations.size(); ++index) {
     const Equation& equation = function_.equations[index];
@@ -105,13 +119,13 @@ void LowerContext::join_collectives(const std::vector<int>& uses) {
     for (std::size_t i = 0; i < equation.operands.size(); ++i) {
       const ValueId id = equation.operands[i];
       const std::size_t maker = fusion_.definition[id];
-      if (maker == kNoEquation || maker < first || uses[id] != 1) continue;
+      if (maker == kNoEquation || maker < first || uses_[id] != 1) continue;
       if (const auto origin = origin_past(id, equation, equation.results[i])) origins_[id] = *origin;
     }
   }
 }
 
-void LowerContext::find_sums(const std::vector<int>& uses) {
+void LowerContext::find_sums() {
   for (const Equation& equation : function_.equations) {
     if (!keeps_indices(equation)) continue;
     for (std::size_t i = 0; i < equation.operands.size(); ++i) {
@@ -119,7 +133,7 @@ void LowerContext::find_sums(const std::vector<int>& uses) {
       const ValueId result = equation.results[i];
       if (sum == nullptr || is_joined(result) || reduction_of(*sum) != "sum") continue;
       const bool is_whole = function_.sharding(result).partial.empty();
-      if (is_whole && uses[partial] == 1) sums_[partial] = result;
+      if (is_whole && uses_[partial] == 1) sums_[partial] = result;
     }
   }
 }

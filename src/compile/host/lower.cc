@@ -280,7 +280,8 @@ class Lowering {
         fusion_(fusion),
         pool_(*program.function),
         context_(program, fusion, pool_, options),
-        is_counted_(program.function->values.size(), false) {}
+        is_counted_(program.function->values.size(), false),
+        made_(program.function->values.size(), 0) {}
 
   void run() {
     for (const Node& node : fusion_.nodes) {
@@ -288,12 +289,11 @@ class Lowering {
       HostInstruction instruction = lower_node(node, equation);
       instruction.info.equations.assign(node.equations.begin(), node.equations.end());
       if (program_.groups.count > 0) set_group(instruction, node.equations[0]);
-      for (std::size_t i = 0; i < equation.results.size(); ++i) {
-        if (context_.is_computed(equation.results[i])) {
-          program_.unmade.push_back({context_.origin(equation, i).value, equation.results[i],
-                                     program_.instructions.size()});
-        }
+      for (const std::size_t index : node.equations) {
+        for (const ValueId id : program_.function->equations[index].results)
+          made_[id] = program_.instructions.size();
       }
+      for (std::size_t i = 0; i < equation.results.size(); ++i) note_unmade(equation, i);
       context_.set_computed(instruction);
       if (context_.joins(equation)) hand_on(instruction, equation);
       add(program_, std::move(instruction));
@@ -307,6 +307,24 @@ class Lowering {
     uses.insert(uses.begin(), handed_on_.begin(), handed_on_.end());
     handed_on_.clear();
     if (instruction.tasks.empty() && context_.is_joined(equation.results[0])) uses.swap(handed_on_);
+  }
+
+  /// What lies before a result that was written ahead, or whose collective is joined with others.
+  void note_unmade(const Equation& equation, std::size_t i) {
+    const ValueId result = equation.results[i];
+    const bool is_ahead = context_.is_computed(result);
+    if (i >= equation.operands.size() || context_.is_joined(result)) return;
+    ValueId id = equation.operands[i];
+    if (!is_ahead && !context_.is_joined(id)) return;
+    const ValueId origin = context_.origin(equation, i).value;
+    const bool is_only_for_this = is_ahead || context_.is_held_for_one(origin);
+    const ValueId instead = !is_only_for_this ? ir::kNoValue : is_ahead ? result : origin;
+    std::size_t last = program_.instructions.size();
+    for (; context_.is_joined(id); id = context_.operand_for(id)) {
+      program_.unmade.push_back({id, made_[id], last, instead, is_ahead});
+      last = made_[id];
+    }
+    if (is_ahead) program_.unmade.push_back({id, made_[id], last, instead, is_ahead});
   }
 
   bool is_moved(const Equation& equation) const {
@@ -363,6 +381,7 @@ class Lowering {
   LowerContext context_;
   std::vector<bool> is_counted_;                     // per result of a transfer
   std::vector<run::CollectiveUse> handed_on_ = {};  // of collectives that a later one does
+  std::vector<std::size_t> made_;                   // per value: the instruction that makes it
 };
 
 }  // namespace

@@ -66,12 +66,12 @@ class LowerContext {
         layouts_(program.layouts),
         options_(options),
         atoms_(atoms_of(function_.mesh)),
+        uses_(ir::count_uses(function_)),
         tiles_written_(function_.values.size(), 0) {
     for (ValueId id = 0; id < origins_.size(); ++id) origins_[id] = {.value = id};
     if (options.transport == nullptr) {
-      const std::vector<int> uses = ir::count_uses(function_);
-      if (options.groups.count == 0) join_collectives(uses);
-      find_sums(uses);
+      if (options.groups.count == 0) join_collectives();
+      find_sums();
     }
     for (std::size_t i = 0; i < options.output_alias.size(); ++i) {
       if (options.output_alias[i] < 0) continue;
@@ -106,6 +106,10 @@ class LowerContext {
   /// Whether the equation is one of several collectives that are joined.
   bool joins(const Equation& equation) const;
   Origin origin(const Equation& collective, std::size_t operand) const;
+  /// Of the equation that gives this result, the operand with its number.
+  ValueId operand_for(ValueId result) const;
+  /// Whether the value has memory that only one operand needs.
+  bool is_held_for_one(ValueId value) const;
   /// The sum over devices that is all that a partial value is for, in a process that computes for
   /// all of them. Who makes the value may write the sum at once: where it is as large as the value,
   /// else the first summand, with nothing for the others.
@@ -130,8 +134,8 @@ class LowerContext {
 
  private:
   std::optional<Origin> origin_past(ValueId between, const Equation& reader, ValueId result) const;
-  void join_collectives(const std::vector<int>& uses);
-  void find_sums(const std::vector<int>& uses);
+  void join_collectives();
+  void find_sums();
 
   const HostProgram& program_;
   KernelPool& pool_;
@@ -140,6 +144,7 @@ class LowerContext {
   const std::vector<Layout>& layouts_;
   const LowerOptions& options_;
   std::vector<Atom> atoms_;  // of the mesh
+  std::vector<int> uses_;    // per value
   std::vector<Origin> origins_ = std::vector<Origin>(function_.values.size());
   std::vector<std::optional<ValueId>> sums_ =
       std::vector<std::optional<ValueId>>(function_.values.size());

@@ -51,12 +51,16 @@ struct HostInstruction {
   int chain = -1;  // instructions of one chain run one after the other; -1: of none
 };
 
-/// A sum over devices that was written at once: a device of its own would hold its part until an
-/// instruction adds the parts up.
-struct UnmadePart {
-  ValueId part;
-  ValueId sum;
-  std::size_t instruction;
+/// A value that a device of its own would hold between collectives, or up to one: here the sum is
+/// written at once, or several collectives are one.
+struct Unmade {
+  ValueId value;
+  std::size_t first;  // the instruction that would write it
+  std::size_t last;   // the one that would read it
+  /// What is held in its stead: what is made of it, but for the last instruction, or what it is made
+  /// from, but for the first. kNoValue: nothing.
+  ValueId instead;
+  bool is_ahead;  // the former
 };
 
 /// A function lowered to instructions in execution order.
@@ -64,7 +68,7 @@ struct HostProgram {
   const Function* function;
   std::vector<Layout> layouts;  // per value
   std::vector<HostInstruction> instructions;
-  std::vector<UnmadePart> unmade = {};
+  std::vector<Unmade> unmade = {};
   /// The digits of the only device that is computed for; nothing for all devices.
   std::optional<AtomDigits> device = std::nullopt;
   DotUnit dot_unit = DotUnit::portable;  // of products of bf16

@@ -22,9 +22,14 @@ class ProblemOfOrder {
     problem_.bytes.assign(f_.values.size(), 0);
     is_counted_.resize(f_.values.size());
     for (const HostInstruction& instruction : program_.instructions) add(instruction);
-    // A device of its own has the sum when this instruction has run.
-    for (const UnmadePart& part : program_.unmade) {
-      problem_.steps[part.instruction].writes.push_back(part.sum);
+    for (const Unmade& unmade : program_.unmade) {
+      problem_.steps[unmade.last].after.push_back(unmade.first);
+      if (unmade.is_ahead) {
+        // A device of its own has the sum when this instruction has run.
+        problem_.steps[unmade.last].writes.push_back(unmade.instead);
+      } else if (unmade.instead != ir::kNoValue) {
+        problem_.steps[unmade.first].reads.push_back(unmade.instead);
+      }
     }
     for (const auto* ports : {&f_.inputs, &f_.outputs}) {
       for (const ValueId id : *ports) problem_.bytes[id] = 0;
@@ -106,7 +111,10 @@ HostProgram in_order(HostProgram program, const run::Executable& plan) {
     instructions.push_back(std::move(program.instructions[before]));
   }
   program.instructions = std::move(instructions);
-  for (UnmadePart& part : program.unmade) part.instruction = place[part.instruction];
+  for (Unmade& unmade : program.unmade) {
+    unmade.first = place[unmade.first];
+    unmade.last = place[unmade.last];
+  }
   return program;
 }
 

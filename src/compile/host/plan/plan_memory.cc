@@ -446,17 +446,7 @@ class MemoryPlanner {
         hold(run::HeldBytes::kScratch, task.device_scratch_bytes, i, i);
       }
     }
-    for (const UnmadePart& part : program_.unmade) {
-      const std::int64_t bytes = bytes_of(part.part)[0];
-      const std::size_t begin = lives_[number({part.sum, program_.tiles(part.sum)[0]})].begin;
-      if (begin < part.instruction) {
-        // Until then the tile of the sum stands for it, unless it is held as a result anyway.
-        const bool is_result = output_of_[part.sum] >= 0;
-        hold(part.part, bytes - (is_result ? 0 : bytes_of(part.sum)[0]), begin,
-             part.instruction - 1);
-      }
-      hold(part.part, bytes, part.instruction, part.instruction);
-    }
+    for (const Unmade& unmade : program_.unmade) hold(unmade);
     std::vector<std::int64_t> change(program_.instructions.size() + 2, 0);
     for (const run::HeldBytes& held : executable_.held) {
       if (held.is_port) continue;
@@ -469,6 +459,19 @@ class MemoryPlanner {
       executable_.device_arena_bytes = std::max(executable_.device_arena_bytes, live);
     }
     executable_.device_peak_bytes = ports + executable_.device_arena_bytes;
+  }
+
+  /// All but one of the instructions hold something else, which is counted already, unless it is an
+  /// argument or a result.
+  void hold(const Unmade& unmade) {
+    const auto [id, first, last, instead, is_ahead] = unmade;
+    const std::int64_t bytes = bytes_of(id)[0];
+    const bool is_counted =
+        instead != ir::kNoValue && input_of_[instead] < 0 && output_of_[instead] < 0;
+    const std::int64_t more = bytes - (is_counted ? bytes_of(instead)[0] : 0);
+    const std::size_t whole = is_ahead ? last : first;
+    hold(id, bytes, whole, whole);
+    if (first < last) hold(id, more, first + (is_ahead ? 0 : 1), last - (is_ahead ? 1 : 0));
   }
 
   void hold_port(std::uint32_t value, std::int64_t bytes) {
