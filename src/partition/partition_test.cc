@@ -166,6 +166,31 @@ TEST(Partition, ConstantsCarryNothingBetweenUsers) {
   EXPECT_EQ(count(out, ops::all_slice_op), 0U);
 }
 
+TEST(Partition, ABroadcastIsMadeAgainInsteadOfBeingMoved) {
+  Program p(make_mesh({{"a", 4}}));
+  const ir::ValueId x = p.input({8, 16});
+  const ir::ValueId y = p.input({8, 16});
+  const ir::ValueId bias = p.input({16});
+  const ir::ValueId broadcast = p.broadcast(bias, {1}, {8, 16});
+  p.b.set_outputs({p.add(x, broadcast), p.add(y, broadcast)});
+  const auto with_bias = [&](const P& spec) {
+    return partition(p.function,
+                     {.inputs = {p.spec(x, {"a"}), p.spec(y, {none, "a"}), p.spec(bias, spec)},
+                      .is_storage = {},
+                      .outputs = {},
+                      .output_alias = {},
+                      .passes = {.verify = true}});
+  };
+  const ir::Function whole = with_bias({none});
+  EXPECT_EQ(count(whole, ops::broadcast_in_dim_op), 2U);
+  EXPECT_EQ(count(whole, ops::all_to_all_op), 0U);
+  EXPECT_EQ(count(whole, ops::all_slice_op), 1U);
+  const ir::Function split = with_bias({"a"});
+  EXPECT_EQ(count(split, ops::broadcast_in_dim_op), 2U);
+  EXPECT_EQ(count(split, ops::all_to_all_op), 0U);
+  EXPECT_EQ(count(split, ops::all_gather_op), 1U);
+}
+
 TEST(Partition, ReshapesKeepMajorSplits) {
   Program p(make_mesh({{"a", 4}, {"b", 2}}));
   const ir::ValueId x = p.input({8, 6, 32});

@@ -62,8 +62,7 @@ std::size_t Execution::queue_of(TaskRef ref) const {
 }
 
 bool Execution::may_take(const Queue& queue) const {
-  return !queue.is_empty() &&
-         (threads_per_group_ == 0 || queue.num_running < threads_per_group_);
+  return !queue.is_empty() && (threads_per_group_ == 0 || queue.num_running < threads_per_group_);
 }
 
 std::size_t Execution::next_queue() const {

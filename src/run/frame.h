@@ -66,7 +66,7 @@ class Frame {
   const Executable& executable_;
   ControlFrame* loop_;
   std::uint32_t root_task_;
-  std::int64_t level_behind_;    // of the task around it
+  std::int64_t level_behind_;   // of the task around it
   std::uint32_t arena_number_;  // in the buffers of `outer`
   std::byte* arena_ = nullptr;
   Poison poison_;

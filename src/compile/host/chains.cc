@@ -120,7 +120,8 @@ void LowerContext::join_collectives() {
       const ValueId id = equation.operands[i];
       const std::size_t maker = fusion_.definition[id];
       if (maker == kNoEquation || maker < first || uses_[id] != 1) continue;
-      if (const auto origin = origin_past(id, equation, equation.results[i])) origins_[id] = *origin;
+      if (const auto origin = origin_past(id, equation, equation.results[i]))
+        origins_[id] = *origin;
     }
   }
 }

@@ -379,7 +379,7 @@ class Lowering {
   const Fusion& fusion_;
   KernelPool pool_;
   LowerContext context_;
-  std::vector<bool> is_counted_;                     // per result of a transfer
+  std::vector<bool> is_counted_;                    // per result of a transfer
   std::vector<run::CollectiveUse> handed_on_ = {};  // of collectives that a later one does
   std::vector<std::size_t> made_;                   // per value: the instruction that makes it
 };

@@ -57,8 +57,8 @@ struct Unmade {
   ValueId value;
   std::size_t first;  // the instruction that would write it
   std::size_t last;   // the one that would read it
-  /// What is held in its stead: what is made of it, but for the last instruction, or what it is made
-  /// from, but for the first. kNoValue: nothing.
+  /// What is held in its stead: what is made of it, but for the last instruction, or what it is
+  /// made from, but for the first. kNoValue: nothing.
   ValueId instead;
   bool is_ahead;  // the former
 };

@@ -1,4 +1,4 @@
-// Sums over devices that the product writes which makes their parts.
+// Sums over devices that the product writes which makes their parts, and collectives that are one.
 #include <gtest/gtest.h>
 
 #include "compile/host/lower.h"
@@ -134,6 +134,82 @@ TEST(Sums, PartsThatAreReadOtherwiseAreMade) {
   text.replace(text.find("return %3"), 9,
                "%4: f32[4,12]<{},{}> = all_reduce[reduction=\"max\"] %2\n  return %3, %4");
   EXPECT_EQ(writes_of(text), "%2: 0 1 2 3 | %3: 0 | %4: 0");
+}
+
+// --- chains
+
+/// A product over four devices whose sum goes through these collectives.
+std::string chain(const std::string& collectives) {
+  return R"(function main[mesh="a=4", grains=8](%0: f32[64,16]<{},{a}>, %1: f32[16,32]<{a},{}>) {
+  %2: f32[64,32]<{},{}+{a}> = dot_general[lhs_batch=[], lhs_contract=[1], rhs_batch=[],
+      rhs_contract=[0]] %0, %1
+)" + collectives +
+         "  return %5\n}";
+}
+
+const char* const kHalves = R"(  %3: f32[64,32]<{},{a#1}+{a#0}> = reduce_scatter[reduction="sum"] %2
+  %4: f32[64,32]<{a#0},{a#1}> = reduce_scatter[reduction="sum"] %3
+  %5: f32[64,32]<{a#0},{}> = all_gather %4
+)";
+
+TEST(Chains, AProductWritesTheirLastResult) {
+  const Function f = ir::parse(chain(kHalves));
+  const HostProgram program = lower(f);
+  EXPECT_EQ(writes_of(chain(kHalves)), "%5: 0 |  |  | ");
+  std::vector<std::string> kinds;
+  std::int64_t wire_bytes = 0;
+  for (const run::CollectiveUse& use : program.instructions[0].info.collectives) {
+    kinds.push_back(use.kind);
+    wire_bytes += use.wire_bytes;
+  }
+  EXPECT_EQ(kinds, (std::vector<std::string>{"reduce_scatter", "reduce_scatter", "all_gather"}));
+  constexpr std::int64_t kWhole = 64 * 32 * 4;
+  EXPECT_EQ(wire_bytes, kWhole / 2 + kWhole / 4 + kWhole / 4);
+  // A device of its own would hold its part and a half of it, before it has the result.
+  const run::Executable plan =
+      plan_memory(program, {.is_donated = {false, false}, .output_alias = {-1}});
+  EXPECT_EQ(plan.device_arena_bytes, kWhole + kWhole / 2);
+}
+
+TEST(Chains, MovesReadWhereTheFirstOneWould) {
+  const std::string text = R"(function main[mesh="a=4", grains=8](%0: f32[8,8]<{a},{}>) {
+  %1: f32[8,8]<{a#0},{}> = all_gather %0
+  %2: f32[8,8]<{},{a#0}> = all_to_all %1
+  return %2
+})";
+  EXPECT_EQ(writes_of(text), "%2: 0 1");
+  const Function f = ir::parse(text);
+  const HostProgram program = lower(f);
+  EXPECT_EQ(program.instructions[1].tasks[0].reads,
+            (std::vector<TileRef>{{0, 0}, {0, 1}, {0, 2}, {0, 3}}));
+  EXPECT_TRUE(program.instructions[0].info.collectives.empty());
+  ASSERT_EQ(program.instructions[1].info.collectives.size(), 2U);
+  EXPECT_EQ(program.instructions[1].info.collectives[0].wire_bytes, 4 * 8 * 4 / 2);
+  EXPECT_EQ(program.instructions[1].info.collectives[1].wire_bytes, 4 * 8 * 4 / 2);
+  const run::Executable plan = plan_memory(program, {.is_donated = {false}, .output_alias = {-1}});
+  EXPECT_EQ(plan.device_arena_bytes, 4 * 8 * 4);
+}
+
+TEST(Chains, EndWhereAResultIsReadOtherwise) {
+  std::string text = chain(kHalves);
+  text.replace(text.find("return %5"), 9, "return %5, %4");
+  EXPECT_EQ(writes_of(text), "%4: 0 |  |  | %5: 0 1");
+}
+
+TEST(Chains, EndAtAnotherReduction) {
+  std::string text = chain(kHalves);
+  text.replace(text.rfind("\"sum\""), 5, "\"max\"");
+  EXPECT_EQ(writes_of(text), "%2: 0 1 2 3 | %3: 0 1 2 3 | %4: 0 1 2 3 | %5: 0 1");
+}
+
+TEST(Chains, EndWhereTheTreeWouldBeAnother) {
+  // The major half first: the sum of sums pairs other parts than one sum over all.
+  const std::string text =
+      chain(R"(  %3: f32[64,32]<{},{a#0}+{a#1}> = reduce_scatter[reduction="sum"] %2
+  %4: f32[64,32]<{a#1},{a#0}> = reduce_scatter[reduction="sum"] %3
+  %5: f32[64,32]<{a#1},{}> = all_gather %4
+)");
+  EXPECT_EQ(writes_of(text), "%2: 0 1 2 3 | %3: 0 1 2 3 | %4: 0 1 2 3 | %5: 0 1");
 }
 
 }  // namespace

@@ -1,0 +1,64 @@
+// How far tasks are from the end of a program.
+#include "compile/host/plan/levels.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera::compile::host {
+namespace {
+
+/// Tasks of instructions of their own, with these flops, one behind the other.
+std::shared_ptr<run::Executable> chain(const std::vector<std::int64_t>& flops) {
+  auto executable = std::make_shared<run::Executable>();
+  for (std::uint32_t i = 0; i < flops.size(); ++i) {
+    executable->instructions.emplace_back().flops = flops[i];
+    run::Task& task = executable->tasks.emplace_back();
+    task.instruction = i;
+    if (i + 1 < flops.size()) task.successors = {i + 1};
+  }
+  return executable;
+}
+
+TEST(Levels, AddUpAlongTheLongestChain) {
+  const auto executable = chain({1000000, 0, 1000000});
+  std::vector<run::Task>& tasks = executable->tasks;
+  set_levels(*executable);
+  const std::int64_t last = tasks[2].level;
+  const std::int64_t task_without_work = tasks[1].level - last;
+  EXPECT_GT(task_without_work, 0);
+  EXPECT_GT(last, task_without_work);
+  EXPECT_EQ(tasks[0].level, 2 * last + task_without_work);
+  // A shorter way beside it changes nothing.
+  tasks[0].successors = {1, 2};
+  set_levels(*executable);
+  EXPECT_EQ(tasks[0].level, 2 * last + task_without_work);
+}
+
+TEST(Levels, TasksOfAnInstructionShareItsWork) {
+  const auto one = chain({2000000});
+  const auto two = chain({2000000});
+  two->tasks.push_back(two->tasks[0]);
+  const auto none = chain({0});
+  for (const auto& executable : {one, two, none}) set_levels(*executable);
+  EXPECT_EQ(two->tasks[0].level, two->tasks[1].level);
+  EXPECT_EQ(2 * (two->tasks[0].level - none->tasks[0].level),
+            one->tasks[0].level - none->tasks[0].level);
+}
+
+TEST(Levels, ALoopTakesAsLongAsAllItsRounds) {
+  const auto body = chain({1000000, 1000000});
+  set_levels(*body);
+  const auto level_of_scan = [&](std::int64_t length) {
+    run::Control control{};
+    control.kind = run::Control::Kind::scan;
+    control.length = length;
+    control.bodies = {{.executable = body, .binding = {}}};
+    const auto executable = chain({0});
+    executable->tasks[0].control = std::make_shared<const run::Control>(std::move(control));
+    set_levels(*executable);
+    return executable->tasks[0].level;
+  };
+  EXPECT_EQ(level_of_scan(5) - level_of_scan(2), 3 * body->tasks[0].level);
+}
+
+}  // namespace
+}  // namespace tessera::compile::host
