@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <tessera/engine.h>
 #include <tessera/error.h>
+#include <tessera/grad.h>
 #include <tessera/jit.h>
 #include <tessera/ops.h>
 
@@ -167,6 +169,38 @@ TEST(Ops, ErrorsNameShapesParametersAndLines) {
               einsum("ijk,jk->ik", ones({2, 2}), ones({2, 2}));
             }).what,
             "einsum: \"ijk\" has 3 letters for an array of rank 2");
+}
+
+/// Arrays of more elements than one part of a kernel takes.
+struct Large {
+  Array cube = testing::numbers({40, 63, 64}, 1);
+  Array line = testing::numbers({1, 300, 400}, 2);
+  Array table = testing::numbers({200, 90}, 3);
+  Array tables = testing::numbers({3, 200, 90}, 4);
+  Array rows = random::randint(Key(5), {50, 60}, -5, 210);
+  Array updates = testing::numbers({50, 60, 90}, 6);
+
+  std::vector<Array> results() const {
+    const auto every_third = [](const Array& x) { return sum(slice(x, 0, 1, 40, 3) * 2.0F); };
+    return {pad(cube, {1, 2, 0}, {3, 0, 1}, 0.5F),
+            pad(line, {0, 7, 2}, {0, 9, 0}),
+            grad(every_third)(cube),
+            take(table, rows),
+            take(tables, rows, 1),
+            scatter_add(table, rows, updates)};
+  }
+};
+
+TEST(Indexing, PartsOfLargeArraysHaveTheBitsOfTheReference) {
+  const Large large;
+  const std::vector<Array> found = large.results();
+  set_engine("reference");
+  const std::vector<Array> wanted = large.results();
+  set_engine("host");
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    SCOPED_TRACE(i);
+    testing::expect_same_bits(found[i], wanted[i]);
+  }
 }
 
 }  // namespace

@@ -30,6 +30,16 @@ IndexShape index_shape(const Equation& equation, const Shape& table, const Shape
           .num_indices = product(indices.begin() + num_batch, indices.end())};
 }
 
+/// Calls f(batch, lines of it) for a range of the lines of all batches, which have `each`.
+template <typename F>
+void for_each_batch(const kernels::Lines& lines, std::int64_t each, F f) {
+  if (lines.first == lines.end) return;
+  for (std::int64_t i = lines.first / each; i * each < lines.end; ++i) {
+    f(i, kernels::Lines{.first = std::max<std::int64_t>(lines.first - i * each, 0),
+                        .end = std::min(lines.end - i * each, each)});
+  }
+}
+
 std::vector<TileTask> lower_gather(const LowerContext& context, const Equation& equation) {
   const DType dtype = context.function().type(equation.results[0]).dtype;
   return task_per_tile(context, equation, [&](const AtomDigits& digits) {
@@ -42,17 +52,39 @@ std::vector<TileTask> lower_gather(const LowerContext& context, const Equation& 
                                          .rows = held_rows(context, table, dim, digits),
                                          .inner = shape.inner,
                                          .num_indices = shape.num_indices};
-    return make_kernel([problem, batch = shape.batch](std::span<std::byte* const> buffers) {
-      const auto element = static_cast<std::int64_t>(size_bytes(problem.dtype));
-      const std::int64_t lines = problem.outer * problem.inner * element;
-      const auto* indices = reinterpret_cast<const std::int32_t*>(buffers[1]);
-      for (std::int64_t i = 0; i < batch; ++i) {
-        kernels::gather_rows(problem, buffers[0] + i * problem.rows.count * lines,
-                             indices + i * problem.num_indices,
-                             buffers[2] + i * problem.num_indices * lines);
-      }
-    });
+    const std::int64_t each = problem.outer * problem.num_indices;
+    return make_range_kernel(
+        shape.batch * each, problem.inner,
+        [problem, each](std::span<std::byte* const> buffers, std::int64_t first, std::int64_t end) {
+          const auto element = static_cast<std::int64_t>(size_bytes(problem.dtype));
+          const std::int64_t bytes = problem.outer * problem.inner * element;
+          const auto* indices = reinterpret_cast<const std::int32_t*>(buffers[1]);
+          for_each_batch({first, end}, each, [&](std::int64_t i, const kernels::Lines& lines) {
+            kernels::gather_rows(problem, lines, buffers[0] + i * problem.rows.count * bytes,
+                                 indices + i * problem.num_indices,
+                                 buffers[2] + i * problem.num_indices * bytes);
+          });
+        });
   });
+}
+
+std::shared_ptr<const run::Kernel> scatter_add_kernel(kernels::ScatterAddProblem problem,
+                                                      const IndexShape& shape) {
+  const std::int64_t each = problem.outer * problem.rows.count;
+  const std::int64_t hits = shape.num_indices / std::max<std::int64_t>(problem.rows.count, 1);
+  return make_range_kernel(
+      shape.batch * each, (hits + 1) * shape.inner,
+      [problem = std::move(problem), each, num_indices = shape.num_indices](
+          std::span<std::byte* const> buffers, std::int64_t first, std::int64_t end) {
+        const auto element = static_cast<std::int64_t>(size_bytes(problem.dtype));
+        const std::int64_t bytes = problem.outer * problem.inner * element;
+        const auto* rows = reinterpret_cast<const std::int32_t*>(buffers[0]);
+        for_each_batch({first, end}, each, [&](std::int64_t i, const kernels::Lines& lines) {
+          kernels::scatter_add_rows(problem, lines, rows + i * num_indices,
+                                    buffers[1] + i * num_indices * bytes,
+                                    buffers[2] + i * problem.rows.count * bytes);
+        });
+      });
 }
 
 std::vector<TileTask> lower_scatter_add(const LowerContext& context, const Equation& equation) {
@@ -78,17 +110,7 @@ std::vector<TileTask> lower_scatter_add(const LowerContext& context, const Equat
     problem.order =
         leaf_order(leaves, row_major_strides({index_box.begin() + num_batch, index_box.end()}));
     problem.leaf_ends = leaf_ends(leaves);
-    return make_kernel([problem, batch = shape.batch,
-                        num_indices = shape.num_indices](std::span<std::byte* const> buffers) {
-      const auto element = static_cast<std::int64_t>(size_bytes(problem.dtype));
-      const std::int64_t lines = problem.outer * problem.inner * element;
-      const auto* rows = reinterpret_cast<const std::int32_t*>(buffers[0]);
-      for (std::int64_t i = 0; i < batch; ++i) {
-        kernels::scatter_add_rows(problem, rows + i * num_indices,
-                                  buffers[1] + i * num_indices * lines,
-                                  buffers[2] + i * problem.rows.count * lines);
-      }
-    });
+    return scatter_add_kernel(std::move(problem), shape);
   });
 }
 

@@ -6,6 +6,7 @@
 
 #include <tessera/error.h>
 
+#include "compile/host/dense_tasks.h"
 #include "compile/host/kernels/boxes.h"
 #include "compile/host/lower.h"
 #include "ops/record.h"
@@ -262,71 +263,92 @@ std::vector<TileTask> lower_concatenate(const LowerContext& context, const Equat
   return tasks;
 }
 
-/// Fills the result with a scalar and copies the operand into its middle.
-class PadKernel final : public run::Kernel {
- public:
-  PadKernel(std::vector<CopyKernel::Piece> pieces, std::size_t element_bytes, std::int64_t count)
-      : pieces_(std::move(pieces)), element_bytes_(element_bytes), count_(count) {}
-
-  void run(std::span<std::byte* const> buffers, int /*part*/) const override {
-    const auto bytes = static_cast<std::int64_t>(element_bytes_);
-    fill(buffers[0], buffers[2]);
-    for (const CopyKernel::Piece& piece : pieces_) {
-      kernels::copy_box(buffers[1] + piece.from * bytes, piece.from_strides,
-                        buffers[2] + piece.to * bytes, piece.to_strides, piece.extents,
-                        element_bytes_);
-    }
+/// Repeats an element, twice as many of them at a time as before.
+void fill(const std::byte* element, std::size_t element_bytes, std::byte* to, std::int64_t count) {
+  const std::size_t bytes = static_cast<std::size_t>(count) * element_bytes;
+  if (bytes == 0) return;
+  std::memcpy(to, element, element_bytes);
+  constexpr std::size_t kBlock = 16 * 1024;  // stays in the cache
+  for (std::size_t done = element_bytes; done < bytes;) {
+    const std::size_t more = std::min({done, kBlock, bytes - done});
+    std::memcpy(to + done, to, more);
+    done += more;
   }
+}
 
- private:
-  /// Repeats the element, twice as many of them at a time as before.
-  void fill(const std::byte* element, std::byte* to) const {
-    const std::size_t bytes = static_cast<std::size_t>(count_) * element_bytes_;
-    if (bytes == 0) return;
-    std::memcpy(to, element, element_bytes_);
-    constexpr std::size_t kBlock = 16 * 1024;  // stays in the cache
-    for (std::size_t done = element_bytes_; done < bytes;) {
-      const std::size_t more = std::min({done, kBlock, bytes - done});
-      std::memcpy(to + done, to, more);
-      done += more;
-    }
+/// A tile of a padded array: filled with a scalar, the operand copied into its middle. It is made
+/// by rows of its first dimension that has several.
+struct Padding {
+  CopyKernel::Piece middle;                        // of no elements: there is none
+  std::vector<std::int64_t> low = {}, steps = {};  // of the middle, in rows
+  std::size_t dim = 0;
+  std::int64_t num_rows = 1;
+  std::int64_t row = 1;  // elements
+  std::size_t element_bytes = 0;
+
+  /// How many indices of the middle lie before a row.
+  std::int64_t before(std::int64_t row_number) const {
+    const std::int64_t distance = row_number - low[dim];
+    if (distance <= 0) return 0;
+    return std::min((distance + steps[dim] - 1) / steps[dim], middle.extents[dim]);
   }
-
-  std::vector<CopyKernel::Piece> pieces_;
-  std::size_t element_bytes_;
-  std::int64_t count_;
+  void run(std::span<std::byte* const> buffers, std::int64_t first, std::int64_t end) const {
+    const auto bytes = static_cast<std::int64_t>(element_bytes);
+    fill(buffers[0], element_bytes, buffers[2] + first * row * bytes, (end - first) * row);
+    if (num_elements(middle.extents) == 0) return;
+    std::int64_t skipped = 0;
+    Shape extents = middle.extents;
+    if (!extents.empty()) {
+      skipped = before(first);
+      extents[dim] = before(end) - skipped;
+      if (extents[dim] == 0) return;
+    }
+    const auto offset = [&](const Strides& strides) {
+      return strides.empty() ? 0 : skipped * strides[dim];
+    };
+    kernels::copy_box(buffers[1] + (middle.from + offset(middle.from_strides)) * bytes,
+                      middle.from_strides,
+                      buffers[2] + (middle.to + offset(middle.to_strides)) * bytes,
+                      middle.to_strides, extents, element_bytes);
+  }
 };
 
-std::vector<TileTask> lower_pad(const LowerContext& context, const Equation& equation) {
-  const ir::Ints& low = equation.attributes.ints("low");
+Padding padding_of(const LowerContext& context, const Equation& equation,
+                   const AtomDigits& digits) {
   const ir::Ints& interior = equation.attributes.ints("interior");
   const Shape& shape = context.function().type(equation.operands[0]).shape;
+  const Box box = context.box(equation.results[0], digits);
+  const Box inner = context.box(equation.operands[0], digits);
+  const StridedTile read = context.read(equation.operands[0], digits);
+  const Strides strides = row_major_strides(box.size);
+  Padding padding{.middle = {read.offset, read.strides, 0, strides, inner.size}};
+  padding.element_bytes = size_bytes(context.function().type(equation.results[0]).dtype);
+  for (std::size_t d = 0; d < interior.size(); ++d) {
+    const std::int64_t step = shape[d] > 1 ? interior[d] + 1 : 1;
+    const std::int64_t low = inner.start[d] * step + equation.attributes.ints("low")[d];
+    padding.low.push_back(low - box.start[d]);
+    padding.steps.push_back(step);
+    padding.middle.to += padding.low[d] * strides[d];
+    padding.middle.to_strides[d] *= step;
+  }
+  while (padding.dim + 1 < box.size.size() && box.size[padding.dim] == 1) ++padding.dim;
+  if (!box.size.empty()) padding.num_rows = box.size[padding.dim];
+  padding.row = num_elements(box.size) / std::max<std::int64_t>(padding.num_rows, 1);
+  return padding;
+}
+
+std::vector<TileTask> lower_pad(const LowerContext& context, const Equation& equation) {
   const ValueId result = equation.results[0];
-  const Layout& layout = context.layout(result);
-  const DType dtype = context.function().type(result).dtype;
   std::vector<TileTask> tasks;
   for (std::int64_t tile : context.tiles(result)) {
-    const AtomDigits digits = layout.digits(tile);
-    const Box box = layout.box(tile);
-    const Shape extents = box.size;
-    const Strides strides = row_major_strides(extents);
-    const StridedTile read = context.read(equation.operands[0], digits);
-    const StridedTile fill = context.read(equation.operands[1], digits);
-    const Box inner = context.box(equation.operands[0], digits);
-    std::vector<CopyKernel::Piece> pieces;
-    if (num_elements(inner.size) > 0) {
-      std::int64_t to = 0;
-      Strides steps = strides;
-      for (std::size_t d = 0; d < low.size(); ++d) {
-        const std::int64_t step = shape[d] > 1 ? interior[d] + 1 : 1;
-        to += (inner.start[d] * step + low[d] - box.start[d]) * strides[d];
-        steps[d] *= step;
-      }
-      pieces.push_back({read.offset, read.strides, to, std::move(steps), inner.size});
-    }
-    tasks.push_back({.kernel = std::make_shared<PadKernel>(std::move(pieces), size_bytes(dtype),
-                                                           num_elements(extents)),
-                     .reads = {fill.tile, read.tile},
+    const AtomDigits digits = context.layout(result).digits(tile);
+    const Padding padding = padding_of(context, equation, digits);
+    tasks.push_back({.kernel = make_range_kernel(
+                         padding.num_rows, padding.row,
+                         [padding](std::span<std::byte* const> buffers, std::int64_t first,
+                                   std::int64_t end) { padding.run(buffers, first, end); }),
+                     .reads = {context.read(equation.operands[1], digits).tile,
+                               context.read(equation.operands[0], digits).tile},
                      .writes = {{result, tile}},
                      .may_share = {}});
   }

@@ -15,17 +15,16 @@ namespace tessera::kernels {
 namespace {
 
 template <typename T>
-void gather(const GatherProblem& p, const T* operand, const std::int32_t* indices, T* result) {
-  for (std::int64_t outer = 0; outer < p.outer; ++outer) {
-    for (std::int64_t i = 0; i < p.num_indices; ++i) {
-      T* to = result + (outer * p.num_indices + i) * p.inner;
-      const std::int64_t row = indices[i];
-      if (p.rows.has(row)) {
-        const std::int64_t at = outer * p.rows.count + row - p.rows.first;
-        std::copy_n(operand + at * p.inner, p.inner, to);
-      } else {
-        std::fill_n(to, p.inner, missing<T>(p.rows, row));
-      }
+void gather(const GatherProblem& p, const Lines& lines, const T* operand,
+            const std::int32_t* indices, T* result) {
+  for (std::int64_t line = lines.first; line < lines.end; ++line) {
+    T* to = result + line * p.inner;
+    const std::int64_t row = indices[line % p.num_indices];
+    if (p.rows.has(row)) {
+      const std::int64_t at = line / p.num_indices * p.rows.count + row - p.rows.first;
+      std::copy_n(operand + at * p.inner, p.inner, to);
+    } else {
+      std::fill_n(to, p.inner, missing<T>(p.rows, row));
     }
   }
 }
@@ -83,50 +82,55 @@ class RowSum {
   const T* updates_;
 };
 
-/// Positions in `order` by row, ascending inside each: a stable counting sort.
-struct Hits {
-  std::vector<std::int64_t> first;  // per row
-  std::vector<std::int64_t> positions;
+/// For the rows of a range: positions in `order`, ascending inside each.
+class Hits {
+ public:
+  /// A stable counting sort.
+  Hits(const ScatterAddProblem& p, const Lines& rows, const std::int32_t* indices)
+      : first_row_(rows.first), first_(static_cast<std::size_t>(rows.end - rows.first) + 1, 0) {
+    const auto for_all = [&](auto visit) {
+      for (std::size_t i = 0; i < p.order.size(); ++i) {
+        const std::int64_t row = indices[p.order[i]] - p.rows.first;
+        if (row >= rows.first && row < rows.end) visit(at(row), static_cast<std::int64_t>(i));
+      }
+    };
+    for_all([&](std::size_t row, std::int64_t) { first_[row + 1] += 1; });
+    std::partial_sum(first_.begin(), first_.end(), first_.begin());
+    positions_.resize(first_.back());
+    std::vector<std::size_t> next = first_;
+    for_all([&](std::size_t row, std::int64_t i) { positions_[next[row]++] = i; });
+  }
+
+  std::span<const std::int64_t> of(std::int64_t row) const {
+    const std::size_t begin = first_[at(row)];
+    return std::span(positions_).subspan(begin, first_[at(row) + 1] - begin);
+  }
+
+ private:
+  std::size_t at(std::int64_t row) const { return static_cast<std::size_t>(row - first_row_); }
+
+  std::int64_t first_row_;
+  std::vector<std::size_t> first_;  // per row, and the end
+  std::vector<std::int64_t> positions_;
 };
 
-Hits find_hits(const ScatterAddProblem& p, const std::int32_t* indices) {
-  Hits hits;
-  hits.first.assign(static_cast<std::size_t>(p.rows.count) + 1, 0);
-  auto row_of = [&](std::int64_t position) {
-    return indices[p.order[static_cast<std::size_t>(position)]] - p.rows.first;
-  };
-  const auto count = static_cast<std::int64_t>(p.order.size());
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t row = row_of(i);
-    if (row >= 0 && row < p.rows.count) hits.first[static_cast<std::size_t>(row) + 1] += 1;
-  }
-  std::partial_sum(hits.first.begin(), hits.first.end(), hits.first.begin());
-  hits.positions.resize(static_cast<std::size_t>(hits.first.back()));
-  std::vector<std::int64_t> next = hits.first;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t row = row_of(i);
-    if (row < 0 || row >= p.rows.count) continue;
-    hits.positions[static_cast<std::size_t>(next[static_cast<std::size_t>(row)]++)] = i;
-  }
-  return hits;
-}
-
 template <typename T>
-void scatter_add(const ScatterAddProblem& p, const std::int32_t* indices, const T* updates,
-                 T* result) {
-  const Hits hits = find_hits(p, indices);
+void scatter_add(const ScatterAddProblem& p, const Lines& lines, const std::int32_t* indices,
+                 const T* updates, T* result) {
+  if (lines.first == lines.end) return;
+  const std::int64_t outer_of_first = lines.first / p.rows.count;
+  const std::int64_t base = outer_of_first * p.rows.count;
+  const bool is_in_one = lines.end <= base + p.rows.count;
+  const Lines all = {.first = 0, .end = p.rows.count};
+  const Hits hits(p, is_in_one ? Lines{lines.first - base, lines.end - base} : all, indices);
   const auto count = static_cast<std::int64_t>(p.order.size());
-  for (std::int64_t outer = 0; outer < p.outer; ++outer) {
-    RowSum<T> row_sum(p, updates + outer * count * p.inner);
-    for (std::int64_t row = 0; row < p.rows.count; ++row) {
-      T* to = result + (outer * p.rows.count + row) * p.inner;
-      const auto begin = static_cast<std::size_t>(hits.first[static_cast<std::size_t>(row)]);
-      const auto end = static_cast<std::size_t>(hits.first[static_cast<std::size_t>(row) + 1]);
-      if (begin == end) {
-        std::fill_n(to, p.inner, T{});
-      } else {
-        row_sum.run(std::span(hits.positions).subspan(begin, end - begin), to);
-      }
+  for (std::int64_t line = lines.first; line < lines.end; ++line) {
+    T* to = result + line * p.inner;
+    const std::span<const std::int64_t> of_row = hits.of(line % p.rows.count);
+    if (of_row.empty()) {
+      std::fill_n(to, p.inner, T{});
+    } else {
+      RowSum<T>(p, updates + line / p.rows.count * count * p.inner).run(of_row, to);
     }
   }
 }
@@ -143,19 +147,20 @@ bool is_below(T a, T b) {
 
 }  // namespace
 
-void gather_rows(const GatherProblem& problem, const std::byte* operand,
+void gather_rows(const GatherProblem& problem, const Lines& lines, const std::byte* operand,
                  const std::int32_t* indices, std::byte* result) {
   with_element(problem.dtype, [&](auto tag) {
     using T = decltype(tag);
-    gather(problem, reinterpret_cast<const T*>(operand), indices, reinterpret_cast<T*>(result));
+    gather(problem, lines, reinterpret_cast<const T*>(operand), indices,
+           reinterpret_cast<T*>(result));
   });
 }
 
-void scatter_add_rows(const ScatterAddProblem& problem, const std::int32_t* indices,
-                      const std::byte* updates, std::byte* result) {
+void scatter_add_rows(const ScatterAddProblem& problem, const Lines& lines,
+                      const std::int32_t* indices, const std::byte* updates, std::byte* result) {
   with_type(problem.dtype, [&](auto tag) {
     using T = decltype(tag);
-    scatter_add(problem, indices, reinterpret_cast<const T*>(updates),
+    scatter_add(problem, lines, indices, reinterpret_cast<const T*>(updates),
                 reinterpret_cast<T*>(result));
   });
 }

@@ -22,6 +22,12 @@ struct HeldRows {
   bool fills(std::int64_t row) const { return first == 0 && (row < 0 || row >= total); }
 };
 
+/// Lines along `inner` of a result, counted in row-major order.
+struct Lines {
+  std::int64_t first;
+  std::int64_t end;
+};
+
 /// operand [outer, rows.count, inner], indices [num_indices] -> [outer, num_indices, inner]. An
 /// index out of range gives NaN, or the lowest value of an integer type.
 struct GatherProblem {
@@ -31,7 +37,8 @@ struct GatherProblem {
   std::int64_t inner;
   std::int64_t num_indices;
 };
-void gather_rows(const GatherProblem& problem, const std::byte* operand,
+/// Writes these lines of the result.
+void gather_rows(const GatherProblem& problem, const Lines& lines, const std::byte* operand,
                  const std::int32_t* indices, std::byte* result);
 
 /// updates [outer, order.size(), inner] -> [outer, rows.count, inner]: row r is the sum of the
@@ -45,8 +52,9 @@ struct ScatterAddProblem {
   std::vector<std::int64_t> order;      // the updates in the order of the sum
   std::vector<std::int64_t> leaf_ends;  // positions in `order`
 };
-void scatter_add_rows(const ScatterAddProblem& problem, const std::int32_t* indices,
-                      const std::byte* updates, std::byte* result);
+/// Writes these lines of the result.
+void scatter_add_rows(const ScatterAddProblem& problem, const Lines& lines,
+                      const std::int32_t* indices, const std::byte* updates, std::byte* result);
 
 /// Sorts along the middle dimension of [outer, size, inner] by the first operand, stably and with
 /// NaN last; the others are permuted alike.

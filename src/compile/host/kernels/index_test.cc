@@ -38,6 +38,16 @@ HeldRows random_rows(Random& random) {
   return {.first = first, .count = random.integer(0, total - first), .total = total};
 }
 
+/// All lines in pieces, some of them empty, the last ones first.
+std::vector<Lines> random_pieces(Random& random, std::int64_t count) {
+  std::vector<Lines> pieces;
+  for (std::int64_t end = count; end > 0; end = pieces.back().first) {
+    const std::int64_t first = random.one_in(3) ? 0 : random.integer(0, end);
+    pieces.push_back({.first = first, .end = end});
+  }
+  return pieces;
+}
+
 template <typename T>
 void check_gather(T filler) {
   Random random;
@@ -62,7 +72,8 @@ void check_gather(T filler) {
       }
     }
     std::vector<T> found(wanted.size(), T{77});
-    gather_rows(p, bytes_of(operand), indices.data(), bytes_of(found));
+    for (const Lines& lines : random_pieces(random, p.outer * p.num_indices))
+      gather_rows(p, lines, bytes_of(operand), indices.data(), bytes_of(found));
     ASSERT_TRUE(same_bits(found, wanted));
   }
 }
@@ -122,7 +133,8 @@ void check_scatter(int count) {
     const auto indices = random_indices(random, num_updates, p.rows.total);
     auto updates = random_values<T>(random, at(p.outer * num_updates * p.inner), random.one_in(3));
     std::vector<T> found(at(p.outer * p.rows.count * p.inner), T{77});
-    scatter_add_rows(p, indices.data(), bytes_of(updates), bytes_of(found));
+    for (const Lines& lines : random_pieces(random, p.outer * p.rows.count))
+      scatter_add_rows(p, lines, indices.data(), bytes_of(updates), bytes_of(found));
     ASSERT_TRUE(same_bits(found, naive_scatter(p, indices, updates)))
         << num_updates << " updates, leaf ends " << to_string(p.leaf_ends);
   }
