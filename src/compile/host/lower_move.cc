@@ -29,24 +29,33 @@ class CopyKernel final : public run::Kernel {
   };
 
   CopyKernel(std::vector<Piece> pieces, std::size_t element_bytes)
-      : pieces_(std::move(pieces)), element_bytes_(element_bytes) {}
-
-  int num_parts() const override {
-    return static_cast<int>(std::max<std::size_t>(pieces_.size(), 1));
+      : pieces_(std::move(pieces)), element_bytes_(element_bytes) {
+    constexpr std::size_t kMinPartBytes = std::size_t{16} * 1024;
+    std::size_t bytes = 0;
+    for (const Piece& piece : pieces_)
+      bytes += static_cast<std::size_t>(num_elements(piece.extents)) * element_bytes;
+    const std::size_t most = std::max<std::size_t>(pieces_.size(), 1);
+    num_parts_ = std::clamp<std::size_t>(bytes / kMinPartBytes, 1, most);
   }
+
+  int num_parts() const override { return static_cast<int>(num_parts_); }
   void run(std::span<std::byte* const> buffers, int part) const override {
-    if (pieces_.empty()) return;
-    const auto index = static_cast<std::size_t>(part);
-    const Piece& piece = pieces_[index];
-    const auto bytes = static_cast<std::int64_t>(element_bytes_);
-    kernels::copy_box(buffers[index] + piece.from * bytes, piece.from_strides,
-                      buffers.back() + piece.to * bytes, piece.to_strides, piece.extents,
-                      element_bytes_);
+    const auto number = static_cast<std::size_t>(part);
+    const std::size_t end = pieces_.size() * (number + 1) / num_parts_;
+    for (std::size_t i = pieces_.size() * number / num_parts_; i < end; ++i)
+      copy(pieces_[i], buffers[i], buffers.back());
   }
 
  private:
+  void copy(const Piece& piece, const std::byte* from, std::byte* to) const {
+    const auto bytes = static_cast<std::int64_t>(element_bytes_);
+    kernels::copy_box(from + piece.from * bytes, piece.from_strides, to + piece.to * bytes,
+                      piece.to_strides, piece.extents, element_bytes_);
+  }
+
   std::vector<Piece> pieces_;
   std::size_t element_bytes_;
+  std::size_t num_parts_;
 };
 
 /// Reduces boxes of several buffers, in the order of the tree, into the last one.
