@@ -24,7 +24,6 @@ struct Program {
     return id;
   }
   void start() {
-    graph.executable.places.push_back({});
     frame = std::make_unique<Frame>(graph.executable, Binding(), nullptr);
     execution = std::make_unique<Execution>(*frame, ExecutionOptions());
   }

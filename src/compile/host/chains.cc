@@ -8,6 +8,8 @@
 
 namespace tessera::compile::host {
 
+bool is_reducing(const Equation& equation) { return equation.op->host.name == "combine"; }
+
 AtomList resolved_atoms(const Layout& partial, const Layout& sum) {
   AtomList atoms = partial.sharding().partial;
   for (AtomId kept : sum.sharding().partial) erase(atoms, kept);
@@ -37,10 +39,12 @@ std::vector<AtomDigits> LowerContext::summands(ValueId partial, ValueId sum,
 
 namespace {
 
-bool is_reducing(const Equation& equation) { return equation.op->host.name == "combine"; }
-
 const std::string& reduction_of(const Equation& equation) {
   return equation.attributes.get<std::string>("reduction");
+}
+
+std::size_t place_in(const std::vector<ValueId>& values, ValueId value) {
+  return static_cast<std::size_t>(std::find(values.begin(), values.end(), value) - values.begin());
 }
 
 /// Whether every element goes to its own index, be it alone or with those of other devices.
@@ -76,15 +80,16 @@ bool is_one_tree(const std::vector<Atom>& atoms, const AtomList& all, const Atom
 std::optional<Origin> LowerContext::origin_past(ValueId between, const Equation& reader,
                                                 ValueId result) const {
   const Equation& maker = function_.equations[fusion_.definition[between]];
-  Origin origin = origins_[operand_for(between)];
-  if (is_reducing(maker)) origin.sum = &maker;
+  const Origin origin = this->origin(maker, place_in(maker.results, between));
   const Sharding& from = function_.sharding(origin.value);
   const Sharding& to = function_.sharding(result);
   for (const ValueId id : {origin.value, between, result}) {
     if (!function_.sharding(id).windows.empty()) return std::nullopt;
   }
-  if (origin.sum == nullptr && (is_reducing(reader) || !from.partial.empty())) return std::nullopt;
-  if (origin.sum == nullptr) return origin;
+  if (origin.sum == nullptr) {
+    const bool only_moves = !is_reducing(reader) && from.partial.empty();
+    return only_moves ? std::optional(origin) : std::nullopt;
+  }
   if (is_reducing(reader) && reduction_of(reader) != reduction_of(*origin.sum)) return std::nullopt;
   const AtomList all = resolved_atoms(layouts_[origin.value], layouts_[result]);
   const AtomList inner = resolved_atoms(layouts_[origin.value], layouts_[between]);
@@ -100,8 +105,7 @@ std::optional<Origin> LowerContext::origin_past(ValueId between, const Equation&
 
 ValueId LowerContext::operand_for(ValueId result) const {
   const Equation& maker = function_.equations[fusion_.definition[result]];
-  const auto place = std::find(maker.results.begin(), maker.results.end(), result);
-  return maker.operands[static_cast<std::size_t>(place - maker.results.begin())];
+  return maker.operands[place_in(maker.results, result)];
 }
 
 bool LowerContext::is_held_for_one(ValueId value) const {

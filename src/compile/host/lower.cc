@@ -192,9 +192,8 @@ bool permutes_shards(const LowerContext& context, const Equation& equation) {
 
 /// Whether data moves between devices; an all_slice moves none.
 bool is_collective(const LowerContext& context, const Equation& equation) {
-  const std::string& lowering = equation.op->host.name;
-  if (lowering == "combine") return true;
-  if (lowering != "move" || *equation.op->name == "all_slice") return false;
+  if (is_reducing(equation)) return true;
+  if (equation.op->host.name != "move" || *equation.op->name == "all_slice") return false;
   return !equation.attributes.has("sources") || permutes_shards(context, equation);
 }
 
@@ -204,7 +203,7 @@ std::vector<run::CollectiveUse> collectives_of(const LowerContext& context,
                                                const std::vector<TileTask>& tasks) {
   if (!is_collective(context, equation)) return {};
   std::int64_t group = 1;
-  if (equation.op->host.name == "combine") {
+  if (is_reducing(equation)) {
     for (std::size_t i = 0; i < equation.operands.size(); ++i) {
       const AtomDigits first = context.layout(equation.results[i]).digits(0);
       const auto summands = context.summands(equation.operands[i], equation.results[i], first);

@@ -153,6 +153,8 @@ class LowerContext {
       std::vector<std::optional<ValueId>>(function_.values.size());
 };
 
+/// Whether the equation is a collective that reduces the parts of partial values.
+bool is_reducing(const Equation& equation);
 /// The partial atoms over which a reduction sums; others stay partial in its result.
 AtomList resolved_atoms(const Layout& partial, const Layout& sum);
 /// The digits along `along` counted up in row-major order, the others as in `base`.

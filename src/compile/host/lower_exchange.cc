@@ -21,8 +21,6 @@ using Strides = std::vector<std::int64_t>;
 
 constexpr std::int64_t kMessageBytes = 64 * 1024;
 
-bool is_reducing(const Equation& equation) { return equation.op->host.name == "combine"; }
-
 /// The messages of one collective, under construction. Buffers: the tiles of the operands, those of
 /// the results, the scratch.
 class Exchange {

@@ -30,16 +30,6 @@ IndexShape index_shape(const Equation& equation, const Shape& table, const Shape
           .num_indices = product(indices.begin() + num_batch, indices.end())};
 }
 
-/// Calls f(batch, lines of it) for a range of the lines of all batches, which have `each`.
-template <typename F>
-void for_each_batch(const kernels::Lines& lines, std::int64_t each, F f) {
-  if (lines.first == lines.end) return;
-  for (std::int64_t i = lines.first / each; i * each < lines.end; ++i) {
-    f(i, kernels::Lines{.first = std::max<std::int64_t>(lines.first - i * each, 0),
-                        .end = std::min(lines.end - i * each, each)});
-  }
-}
-
 std::vector<TileTask> lower_gather(const LowerContext& context, const Equation& equation) {
   const DType dtype = context.function().type(equation.results[0]).dtype;
   return task_per_tile(context, equation, [&](const AtomDigits& digits) {
@@ -59,11 +49,12 @@ std::vector<TileTask> lower_gather(const LowerContext& context, const Equation& 
           const auto element = static_cast<std::int64_t>(size_bytes(problem.dtype));
           const std::int64_t bytes = problem.outer * problem.inner * element;
           const auto* indices = reinterpret_cast<const std::int32_t*>(buffers[1]);
-          for_each_batch({first, end}, each, [&](std::int64_t i, const kernels::Lines& lines) {
-            kernels::gather_rows(problem, lines, buffers[0] + i * problem.rows.count * bytes,
-                                 indices + i * problem.num_indices,
-                                 buffers[2] + i * problem.num_indices * bytes);
-          });
+          kernels::for_each_group(
+              {first, end}, each, [&](std::int64_t i, const kernels::Lines& lines) {
+                kernels::gather_rows(problem, lines, buffers[0] + i * problem.rows.count * bytes,
+                                     indices + i * problem.num_indices,
+                                     buffers[2] + i * problem.num_indices * bytes);
+              });
         });
   });
 }
@@ -79,11 +70,12 @@ std::shared_ptr<const run::Kernel> scatter_add_kernel(kernels::ScatterAddProblem
         const auto element = static_cast<std::int64_t>(size_bytes(problem.dtype));
         const std::int64_t bytes = problem.outer * problem.inner * element;
         const auto* rows = reinterpret_cast<const std::int32_t*>(buffers[0]);
-        for_each_batch({first, end}, each, [&](std::int64_t i, const kernels::Lines& lines) {
-          kernels::scatter_add_rows(problem, lines, rows + i * num_indices,
-                                    buffers[1] + i * num_indices * bytes,
-                                    buffers[2] + i * problem.rows.count * bytes);
-        });
+        kernels::for_each_group(
+            {first, end}, each, [&](std::int64_t i, const kernels::Lines& lines) {
+              kernels::scatter_add_rows(problem, lines, rows + i * num_indices,
+                                        buffers[1] + i * num_indices * bytes,
+                                        buffers[2] + i * problem.rows.count * bytes);
+            });
       });
 }
 

@@ -17,16 +17,18 @@ namespace {
 template <typename T>
 void gather(const GatherProblem& p, const Lines& lines, const T* operand,
             const std::int32_t* indices, T* result) {
-  for (std::int64_t line = lines.first; line < lines.end; ++line) {
-    T* to = result + line * p.inner;
-    const std::int64_t row = indices[line % p.num_indices];
-    if (p.rows.has(row)) {
-      const std::int64_t at = line / p.num_indices * p.rows.count + row - p.rows.first;
-      std::copy_n(operand + at * p.inner, p.inner, to);
-    } else {
-      std::fill_n(to, p.inner, missing<T>(p.rows, row));
+  for_each_group(lines, p.num_indices, [&](std::int64_t outer, const Lines& of_outer) {
+    for (std::int64_t i = of_outer.first; i < of_outer.end; ++i) {
+      T* to = result + (outer * p.num_indices + i) * p.inner;
+      const std::int64_t row = indices[i];
+      if (p.rows.has(row)) {
+        const std::int64_t at = outer * p.rows.count + row - p.rows.first;
+        std::copy_n(operand + at * p.inner, p.inner, to);
+      } else {
+        std::fill_n(to, p.inner, missing<T>(p.rows, row));
+      }
     }
-  }
+  });
 }
 
 /// A partial sum over the leaves [begin, end) of the tree.
@@ -124,15 +126,18 @@ void scatter_add(const ScatterAddProblem& p, const Lines& lines, const std::int3
   const Lines all = {.first = 0, .end = p.rows.count};
   const Hits hits(p, is_in_one ? Lines{lines.first - base, lines.end - base} : all, indices);
   const auto count = static_cast<std::int64_t>(p.order.size());
-  for (std::int64_t line = lines.first; line < lines.end; ++line) {
-    T* to = result + line * p.inner;
-    const std::span<const std::int64_t> of_row = hits.of(line % p.rows.count);
-    if (of_row.empty()) {
-      std::fill_n(to, p.inner, T{});
-    } else {
-      RowSum<T>(p, updates + line / p.rows.count * count * p.inner).run(of_row, to);
+  for_each_group(lines, p.rows.count, [&](std::int64_t outer, const Lines& rows) {
+    RowSum<T> row_sum(p, updates + outer * count * p.inner);
+    for (std::int64_t row = rows.first; row < rows.end; ++row) {
+      T* to = result + (outer * p.rows.count + row) * p.inner;
+      const std::span<const std::int64_t> of_row = hits.of(row);
+      if (of_row.empty()) {
+        std::fill_n(to, p.inner, T{});
+      } else {
+        row_sum.run(of_row, to);
+      }
     }
-  }
+  });
 }
 
 /// NaN is above everything, so that it comes last.

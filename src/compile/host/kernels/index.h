@@ -1,6 +1,7 @@
 // Kernels that index by data, on dense row-major arrays.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -27,6 +28,16 @@ struct Lines {
   std::int64_t first;
   std::int64_t end;
 };
+
+/// Calls f(group, lines within it) where lines come in groups of `each`.
+template <typename F>
+void for_each_group(const Lines& lines, std::int64_t each, F f) {
+  if (lines.first == lines.end) return;
+  for (std::int64_t i = lines.first / each; i * each < lines.end; ++i) {
+    f(i, Lines{.first = std::max<std::int64_t>(lines.first - i * each, 0),
+               .end = std::min(lines.end - i * each, each)});
+  }
+}
 
 /// operand [outer, rows.count, inner], indices [num_indices] -> [outer, num_indices, inner]. An
 /// index out of range gives NaN, or the lowest value of an integer type.
