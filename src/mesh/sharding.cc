@@ -19,6 +19,10 @@ std::vector<Atom> atoms_of(const Mesh& mesh) {
   return atoms;
 }
 
+bool is_prefix(const AtomList& prefix, const AtomList& list) {
+  return prefix.size() <= list.size() && std::equal(prefix.begin(), prefix.end(), list.begin());
+}
+
 Sharding replicated_sharding(std::int64_t rank) {
   return {.dims = std::vector<AtomList>(static_cast<std::size_t>(rank)), .partial = {}};
 }

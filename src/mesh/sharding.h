@@ -21,6 +21,15 @@ using AtomId = std::uint8_t;
 inline constexpr std::size_t kManyAtoms = 16;
 using AtomList = SmallList<AtomId, kManyAtoms>;  // major to minor
 
+inline bool contains(const AtomList& list, AtomId atom) {
+  for (AtomId other : list) {
+    if (other == atom) return true;
+  }
+  return false;
+}
+/// Whether `list` starts with `prefix`.
+bool is_prefix(const AtomList& prefix, const AtomList& list);
+
 struct Atom {
   int axis;           // index into Mesh::axes()
   std::int64_t size;  // a prime

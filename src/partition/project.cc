@@ -86,10 +86,6 @@ std::vector<std::shared_ptr<const EquationFactors>> all_factors(const ir::Functi
   return all;
 }
 
-bool is_prefix(const AtomList& prefix, const AtomList& list) {
-  return prefix.size() <= list.size() && std::equal(prefix.begin(), prefix.end(), list.begin());
-}
-
 bool uses_atom(const Sharding& sharding, AtomId atom) {
   if (contains(sharding.partial, atom)) return true;
   return uses_atom(sharding.dims, atom);

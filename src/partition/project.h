@@ -29,14 +29,6 @@ EquationFactors factors_of(const ir::Function& function, const ir::Equation& equ
 /// share theirs.
 std::vector<std::shared_ptr<const EquationFactors>> all_factors(const ir::Function& function);
 
-inline bool contains(const AtomList& list, AtomId atom) {
-  for (AtomId other : list) {
-    if (other == atom) return true;
-  }
-  return false;
-}
-/// Whether `list` starts with `prefix`.
-bool is_prefix(const AtomList& prefix, const AtomList& list);
 bool uses_atom(const Sharding& sharding, AtomId atom);
 bool uses_atom(const Assignment& assignment, AtomId atom);
 

@@ -147,7 +147,7 @@ class Propagator {
   std::deque<std::size_t> queue_;
   std::vector<bool> is_queued_;
   std::vector<std::size_t> changed_;   // edges of values that changed in the last visit
-  std::vector<Assignment> projected_;  // scratch: per tensor of the edge in hand
+  std::vector<Assignment> projected_;  // scratch: per tensor of the edge in hand, and more
 };
 
 void Propagator::choose_outputs() {
@@ -231,9 +231,9 @@ void Propagator::spread_stored() {
 Assignment Propagator::joined_lists(const Edge& edge) {
   project_all(edge);
   Assignment all(edge.factors->rule.factors.size());
-  for (const Assignment& lists : projected_) {
+  for (std::size_t t = 0; t < edge.tensors.size(); ++t) {
     for (std::size_t factor = 0; factor < all.size(); ++factor) {
-      for (AtomId atom : lists[factor]) {
+      for (AtomId atom : projected_[t][factor]) {
         if (!contains(all[factor], atom)) all[factor].push_back(atom);
       }
     }
@@ -418,14 +418,14 @@ bool Propagator::is_settled(const Edge& edge) const {
                      [&](ValueId id) { return is_replicated(state_[id]); });
 }
 
-/// Fills projected_ for the tensors of the edge; keeps its memory.
+/// Fills projected_ for the tensors of the edge; keeps its memory, also that of longer edges.
 void Propagator::project_all(const Edge& edge) {
   const std::size_t num_factors = edge.factors->rule.factors.size();
-  projected_.resize(edge.tensors.size());
+  if (projected_.size() < edge.tensors.size()) projected_.resize(edge.tensors.size());
   for (std::size_t t = 0; t < edge.tensors.size(); ++t) {
     Assignment& lists = projected_[t];
     if (lists.size() < num_factors) lists.resize(num_factors);
-    for (AtomList& list : lists) list.clear();
+    for (std::size_t factor = 0; factor < num_factors; ++factor) lists[factor].clear();
     project(*edge.factors, *edge.dims[t], state_[edge.tensors[t]], atoms_, lists);
   }
 }

@@ -55,13 +55,7 @@ bool keeps_indices(const Equation& equation) {
 
 /// Whether the tiles of `inside` lie within those of `around` that have the same digits.
 bool lies_within(const Sharding& inside, const Sharding& around) {
-  for (std::size_t dim = 0; dim < around.dims.size(); ++dim) {
-    const AtomList& atoms = around.dims[dim];
-    if (atoms.size() > inside.dims[dim].size() ||
-        !std::equal(atoms.begin(), atoms.end(), inside.dims[dim].begin()))
-      return false;
-  }
-  return true;
+  return std::equal(around.dims.begin(), around.dims.end(), inside.dims.begin(), is_prefix);
 }
 
 /// Whether one tree over all atoms adds like a tree of trees, the inner ones over the last atoms.
@@ -97,9 +91,8 @@ std::optional<Origin> LowerContext::origin_past(ValueId between, const Equation&
   // Who makes the summands may write the sum only if it knows where they end.
   const AtomList known = used_atoms(from);
   const AtomList needed = used_atoms(to);
-  const bool is_known = std::all_of(needed.begin(), needed.end(), [&](AtomId atom) {
-    return std::find(known.begin(), known.end(), atom) != known.end();
-  });
+  const bool is_known = std::all_of(needed.begin(), needed.end(),
+                                    [&](AtomId atom) { return contains(known, atom); });
   return is_known ? std::optional(origin) : std::nullopt;
 }
 
