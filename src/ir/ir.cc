@@ -48,10 +48,10 @@ bool Attributes::has(std::string_view name) const {
                      [&](const auto& item) { return item.first == name; });
 }
 
-const Function& Attributes::body(std::string_view name) const {
+const std::shared_ptr<const Function>& Attributes::shared_body(std::string_view name) const {
   const Bodies& bodies = get<Bodies>(name);
   require(bodies.functions.size() == 1, "an attribute holds one function");
-  return *bodies.functions[0];
+  return bodies.functions[0];
 }
 
 bool operator==(const Bodies& a, const Bodies& b) {
@@ -116,50 +116,95 @@ bool has_bodies(const Equation& equation) {
                      [](const auto& item) { return std::holds_alternative<Bodies>(item.second); });
 }
 
-/// Takes the equations that outputs need out of the function; pruned, in program order.
-std::vector<Equation> take_needed(Function& function) {
+/// Which equations the outputs need. `replace(index, pruned)` is told of equations whose nested
+/// functions hold what nobody needs.
+template <typename Replace>
+std::vector<bool> find_needed(const Function& function, const Replace& replace) {
   std::vector<bool> is_needed(function.values.size(), false);
-  for (ValueId id : function.outputs) is_needed[id] = true;
-  std::vector<Equation> kept;
+  const auto need = [&](const std::vector<ValueId>& ids) {
+    for (ValueId id : ids) is_needed[id] = true;
+  };
+  need(function.outputs);
+  std::vector<bool> is_kept(function.equations.size(), false);
   for (std::size_t i = function.equations.size(); i-- > 0;) {
-    Equation& equation = function.equations[i];
-    if (std::none_of(equation.results.begin(), equation.results.end(),
-                     [&](ValueId id) { return is_needed[id]; })) {
-      if (is_inspection(*equation.op)) kept.push_back(std::move(equation));
+    const Equation& equation = function.equations[i];
+    is_kept[i] = std::any_of(equation.results.begin(), equation.results.end(),
+                             [&](ValueId id) { return is_needed[id]; });
+    if (!is_kept[i]) continue;
+    if (!has_bodies(equation)) {
+      need(equation.operands);
       continue;
     }
-    if (has_bodies(equation)) {
-      std::vector<bool> needed_results;
-      for (ValueId id : equation.results) needed_results.push_back(is_needed[id]);
-      equation = prune(equation, needed_results);
-    }
-    kept.push_back(std::move(equation));
-    for (ValueId id : kept.back().operands) is_needed[id] = true;
+    std::vector<bool> needed_results;
+    for (ValueId id : equation.results) needed_results.push_back(is_needed[id]);
+    Equation pruned = prune(equation, needed_results);
+    need(pruned.operands);
+    if (pruned != equation) replace(i, std::move(pruned));
   }
-  std::erase_if(kept, [&](const Equation& equation) {
-    return is_inspection(*equation.op) && !is_needed[equation.operands[0]];
-  });
-  std::reverse(kept.begin(), kept.end());
-  return kept;
+  for (std::size_t i = 0; i < is_kept.size(); ++i) {
+    const Equation& equation = function.equations[i];
+    if (is_inspection(*equation.op)) is_kept[i] = is_needed[equation.operands[0]];
+  }
+  return is_kept;
+}
+
+/// Whether values have their numbers in order of definition, and none has no definition.
+bool is_numbered(const Function& function) {
+  ValueId next = 0;
+  const auto are_next = [&](const std::vector<ValueId>& ids) {
+    return std::all_of(ids.begin(), ids.end(), [&](ValueId id) { return id == next++; });
+  };
+  return are_next(function.inputs) &&
+         std::all_of(function.equations.begin(), function.equations.end(),
+                     [&](const Equation& equation) { return are_next(equation.results); }) &&
+         next == function.values.size();
+}
+
+Function renumbered(Function function) {
+  std::vector<Value> values;
+  values.reserve(function.values.size());
+  std::vector<ValueId> renamed(function.values.size(), kNoValue);
+  const auto define = [&](ValueId& id) {
+    values.push_back(std::move(function.values[id]));
+    renamed[id] = static_cast<ValueId>(values.size() - 1);
+    id = renamed[id];
+  };
+  const auto rename = [&](std::vector<ValueId>& ids) {
+    for (ValueId& id : ids) id = renamed[id];
+  };
+  for (ValueId& id : function.inputs) define(id);
+  for (Equation& equation : function.equations) {
+    rename(equation.operands);
+    for (ValueId& id : equation.results) define(id);
+  }
+  rename(function.outputs);
+  function.values = std::move(values);
+  return function;
 }
 
 }  // namespace
 
+bool has_dead_code(const Function& function) {
+  bool has_changed = false;
+  const std::vector<bool> is_kept =
+      find_needed(function, [&](std::size_t, Equation) { has_changed = true; });
+  return has_changed || std::find(is_kept.begin(), is_kept.end(), false) != is_kept.end() ||
+         !is_numbered(function);
+}
+
 Function without_dead_code(Function function) {
-  Function result = empty_like(function);
-  result.values.reserve(function.values.size());
-  std::vector<ValueId> renamed(function.values.size(), kNoValue);
-  auto define = [&](ValueId id) {
-    return renamed[id] = result.add_value(std::move(function.values[id]));
-  };
-  for (ValueId id : function.inputs) result.inputs.push_back(define(id));
-  for (Equation& equation : take_needed(function)) {
-    for (ValueId& id : equation.operands) id = renamed[id];
-    for (ValueId& id : equation.results) id = define(id);
-    result.equations.push_back(std::move(equation));
+  const std::vector<bool> is_kept =
+      find_needed(function, [&](std::size_t index, Equation pruned) {
+        function.equations[index] = std::move(pruned);
+      });
+  const auto first_dropped = std::find(is_kept.begin(), is_kept.end(), false) - is_kept.begin();
+  std::size_t end = static_cast<std::size_t>(first_dropped);
+  for (std::size_t i = end; i < is_kept.size(); ++i) {
+    if (is_kept[i]) function.equations[end++] = std::move(function.equations[i]);
   }
-  for (ValueId id : function.outputs) result.outputs.push_back(renamed[id]);
-  return result;
+  function.equations.erase(function.equations.begin() + static_cast<std::ptrdiff_t>(end),
+                           function.equations.end());
+  return is_numbered(function) ? std::move(function) : renumbered(std::move(function));
 }
 
 namespace {

@@ -77,7 +77,8 @@ class Attributes {
   const Ints& ints(std::string_view name) const { return get<Ints>(name); }
   std::int64_t integer(std::string_view name) const { return get<std::int64_t>(name); }
   /// The only function of a Bodies attribute.
-  const Function& body(std::string_view name) const;
+  const Function& body(std::string_view name) const { return *shared_body(name); }
+  const std::shared_ptr<const Function>& shared_body(std::string_view name) const;
   const Items& items() const;
   /// Numbers are equal when their bits are: 0.0 differs from -0.0, NaN equals itself.
   friend bool operator==(const Attributes& a, const Attributes& b);
@@ -136,6 +137,8 @@ std::vector<int> count_uses(const Function& function);
 /// Drops equations and values that no output needs, in nested functions too, and numbers values in
 /// order of definition. Inspections stay as long as what they look at.
 Function without_dead_code(Function function);
+/// Whether it would change anything.
+bool has_dead_code(const Function& function);
 
 /// `function` with every nested function replaced by `change(nested)`; innermost first.
 Function with_changed_bodies(Function function,

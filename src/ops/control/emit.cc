@@ -76,13 +76,11 @@ std::vector<ValueId> custom_vjp(Builder& b, const CustomVjpParts& parts,
 }
 
 CustomVjpParts custom_vjp_parts(const Equation& equation) {
-  const auto body = [&](std::string_view name) {
-    return equation.attributes.get<ir::Bodies>(name).functions.at(0);
-  };
-  return {.primal = body("primal"),
-          .forward = body("forward"),
-          .backward = body("backward"),
-          .num_args = at(equation.attributes.integer("num_args"))};
+  const ir::Attributes& attributes = equation.attributes;
+  return {.primal = attributes.shared_body("primal"),
+          .forward = attributes.shared_body("forward"),
+          .backward = attributes.shared_body("backward"),
+          .num_args = at(attributes.integer("num_args"))};
 }
 
 std::vector<ValueId> optimization_barrier(Builder& b, std::vector<ValueId> operands) {
@@ -98,10 +96,14 @@ double flops_of(const Function& function) {
   return flops;
 }
 
-FunctionPtr selected(const Function& function, const std::vector<bool>& inputs,
+FunctionPtr selected(const FunctionPtr& function, const std::vector<bool>& inputs,
                      const std::vector<bool>& outputs) {
-  Function result = function;
-  result.outputs = marked(function.outputs, outputs);
+  const auto are_all = [](const std::vector<bool>& marks) {
+    return std::find(marks.begin(), marks.end(), false) == marks.end();
+  };
+  if (are_all(inputs) && are_all(outputs) && !ir::has_dead_code(*function)) return function;
+  Function result = *function;
+  result.outputs = marked(result.outputs, outputs);
   // Inputs that are dropped have no uses left once dead code is gone.
   result = ir::without_dead_code(std::move(result));
   result.inputs = marked(result.inputs, inputs);

@@ -17,12 +17,12 @@ std::size_t count(const std::vector<bool>& marks, std::size_t first, std::size_t
 
 Equation prune_scan(const Equation& equation, const std::vector<bool>& is_needed) {
   const ScanParts parts = scan_parts(equation);
-  const Function& body = equation.attributes.body("body");
+  const FunctionPtr& body = equation.attributes.shared_body("body");
   std::vector<bool> outputs = is_needed;
   std::vector<bool> inputs;
   // A carry is needed when its result is, or when what is needed of the body reads it.
   while (true) {
-    inputs = needed_inputs(body, outputs);
+    inputs = needed_inputs(*body, outputs);
     bool is_stable = true;
     for (std::size_t i = 0; i < parts.num_carry; ++i) {
       if (inputs[parts.num_consts + i] && !outputs[i]) {
@@ -45,13 +45,13 @@ Equation prune_scan(const Equation& equation, const std::vector<bool>& is_needed
 
 Equation prune_while(const Equation& equation, const std::vector<bool>& is_needed) {
   const std::size_t num_consts = at(equation.attributes.integer("num_consts"));
-  const Function& body = equation.attributes.body("body");
-  const Function& condition = equation.attributes.body("condition");
-  const std::vector<bool> tested = needed_inputs(condition, {true});
+  const FunctionPtr& body = equation.attributes.shared_body("body");
+  const FunctionPtr& condition = equation.attributes.shared_body("condition");
+  const std::vector<bool> tested = needed_inputs(*condition, {true});
   std::vector<bool> outputs = is_needed;
   std::vector<bool> inputs;
   while (true) {
-    inputs = needed_inputs(body, outputs);
+    inputs = needed_inputs(*body, outputs);
     bool is_stable = true;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       inputs[i] = inputs[i] || tested[i];
@@ -82,7 +82,7 @@ Equation prune_cond(const Equation& equation, const std::vector<bool>& is_needed
   }
   ir::Bodies kept;
   for (const FunctionPtr& branch : branches) {
-    kept.functions.push_back(selected(*branch, inputs, is_needed));
+    kept.functions.push_back(selected(branch, inputs, is_needed));
   }
   Equation result = equation;
   result.attributes = {{"branches", std::move(kept)}};
@@ -93,8 +93,8 @@ Equation prune_cond(const Equation& equation, const std::vector<bool>& is_needed
 }
 
 Equation prune_call(const Equation& equation, const std::vector<bool>& is_needed) {
-  const Function& body = equation.attributes.body("body");
-  const std::vector<bool> inputs = needed_inputs(body, is_needed);
+  const FunctionPtr& body = equation.attributes.shared_body("body");
+  const std::vector<bool> inputs = needed_inputs(*body, is_needed);
   Equation result = equation;
   result.attributes.set("body", bodies(selected(body, inputs, is_needed)));
   result.operands = marked(equation.operands, inputs);

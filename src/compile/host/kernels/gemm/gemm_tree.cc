@@ -47,19 +47,18 @@ class TreeBuilder {
       if (length > 0) program_.segments.push_back({{length}, false, {}});
       return length > 0;
     }
-    if (quads_ && end - begin == 4 && add_quad(begin)) return true;
+    if (quads_ && end - begin == 4) return add_quad(begin);
     const bool left = add_segments(begin, split(begin, end));
     const bool right = add_segments(split(begin, end), end);
     if (left || right) meet(left, right, &program_.segments.back().after);
     return left || right;
   }
 
+  // An empty leaf among others is the +0.0 of accumulators that nothing was added to.
   bool add_quad(std::size_t begin) {
     Segment quad{{}, true, {}};
-    for (std::size_t i = 0; i < 4; ++i) {
-      quad.lengths[i] = ends_[begin + i] - begin_of(begin + i);
-      if (quad.lengths[i] == 0) return false;
-    }
+    for (std::size_t i = 0; i < 4; ++i) quad.lengths[i] = ends_[begin + i] - begin_of(begin + i);
+    if (quad.lengths == decltype(quad.lengths){}) return false;
     program_.segments.push_back(quad);
     return true;
   }
