@@ -12,6 +12,7 @@
 #include "ir/builder.h"
 #include "ir/simplify.h"
 #include "ir/text.h"
+#include "ops/control/control.h"
 #include "ops/emit.h"
 
 namespace tessera::ir {
@@ -338,6 +339,42 @@ TEST(DeadCode, UnneededEquationsGoAndInputsStay) {
             "  %3: f32[2], %4: f32[2] = sort[dim=0] %2, %0\n"
             "  return %4, %0\n}\n");
   EXPECT_EQ(without_dead_code(out), out);
+  EXPECT_TRUE(has_dead_code(f));
+  EXPECT_FALSE(has_dead_code(out));
+}
+
+TEST(DeadCode, ValuesOutOfOrderAndNestedOnesCount) {
+  Function f;
+  Builder b(f);
+  const ValueId x = b.add_input({DType::f32, {2}});
+  const ValueId y = b.add_input({DType::f32, {2}});
+  b.set_outputs({ops::add(b, x, y)});
+  EXPECT_FALSE(has_dead_code(f));
+  Function swapped = f;
+  std::swap(swapped.inputs[0], swapped.inputs[1]);
+  EXPECT_TRUE(has_dead_code(swapped));
+  EXPECT_EQ(without_dead_code(swapped).inputs, f.inputs);
+
+  const auto body = [](bool has_dead) {
+    auto inner = std::make_shared<Function>();
+    Builder in(*inner);
+    const ValueId z = in.add_input({DType::f32, {2}});
+    if (has_dead) ops::sin(in, z);
+    in.set_outputs({ops::cos(in, z)});
+    return inner;
+  };
+  for (const bool has_dead : {false, true}) {
+    Function outer;
+    Builder out(outer);
+    const ValueId z = out.add_input({DType::f32, {2}});
+    const std::shared_ptr<const Function> nested = body(has_dead);
+    out.set_outputs(ops::call(out, "f", nested, {z}));
+    EXPECT_EQ(has_dead_code(outer), has_dead);
+    const Function pruned = without_dead_code(outer);
+    // A body of which all is needed stays the same object.
+    EXPECT_EQ(pruned.equations[0].attributes.shared_body("body") == nested, !has_dead);
+    EXPECT_EQ(pruned.equations[0].attributes.body("body"), *body(false));
+  }
 }
 
 TEST(CommonSubexpressions, EqualEquationsMergeAndZerosOfBothSignsDoNot) {

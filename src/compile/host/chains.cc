@@ -91,8 +91,8 @@ std::optional<Origin> LowerContext::origin_past(ValueId between, const Equation&
   // Who makes the summands may write the sum only if it knows where they end.
   const AtomList known = used_atoms(from);
   const AtomList needed = used_atoms(to);
-  const bool is_known = std::all_of(needed.begin(), needed.end(),
-                                    [&](AtomId atom) { return contains(known, atom); });
+  const bool is_known =
+      std::all_of(needed.begin(), needed.end(), [&](AtomId atom) { return contains(known, atom); });
   return is_known ? std::optional(origin) : std::nullopt;
 }
 

@@ -415,7 +415,7 @@ TEST(Gemm, EverySizeOfTile) {
   Random random;
   for (std::int64_t m = 1; m <= 30; ++m) {
     for (std::int64_t n : {1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 48, 63}) {
-      for (std::int64_t leaves : {2, 8})  // four are added up in registers
+      for (std::int64_t leaves : {2, 8, 16, 32})  // four are added up in registers, also empty ones
         expect_exact(make_case(random, 1, m, n, 11, even_leaves(11, leaves), false), random);
     }
   }
