@@ -192,10 +192,9 @@ void simplify(Program& program) {
 }
 
 ir::Function with_exact_numerics(const Program& program) {
-  const auto change = [](const ir::Function& function) {
-    ir::Function exact = function;
-    exact.numerics = Numerics::exact;
-    return exact;
+  const auto change = [](ir::Function function) {
+    function.numerics = Numerics::exact;
+    return function;
   };
   return partition::partition(change(ir::with_changed_bodies(program.traced, change)),
                               partition_options(program));

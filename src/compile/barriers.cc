@@ -53,24 +53,24 @@ void add_barrier(Function& function, const std::vector<ValueId>& held,
 
 }  // namespace
 
-Phased without_barriers(const Function& function) {
-  Phased result{.function = ir::empty_like(function), .phases = {}};
-  result.function.values = function.values;
-  result.function.inputs = function.inputs;
-  result.function.outputs = function.outputs;
-  result.function.equations.reserve(function.equations.size());
+Phased without_barriers(Function function) {
   std::vector<ValueId> stands_for = identity(function);
+  std::vector<Equation> equations = std::move(function.equations);
+  function.equations.clear();
+  function.equations.reserve(equations.size());
+  Phased result{.function = std::move(function), .phases = {}};
   int phase = 0;
-  for (const Equation& equation : function.equations) {
+  for (Equation& equation : equations) {
     if (equation.op != &ops::optimization_barrier_op) {
-      result.function.equations.push_back(equation);
-      replace(result.function.equations.back().operands, stands_for);
+      replace(equation.operands, stands_for);
+      result.function.equations.push_back(std::move(equation));
       result.phases.push_back(phase);
       continue;
     }
     ++phase;
     for (std::size_t i = 0; i < equation.results.size(); ++i) {
-      require(function.sharding(equation.results[i]) == function.sharding(equation.operands[i]),
+      require(result.function.sharding(equation.results[i]) ==
+                  result.function.sharding(equation.operands[i]),
               "an optimization barrier moves no data");
       stands_for[equation.results[i]] = stands_for[equation.operands[i]];
     }

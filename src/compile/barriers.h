@@ -14,7 +14,7 @@ struct Phased {
 };
 
 /// Operands stand in the place of the results of barriers; behind each barrier a phase begins.
-Phased without_barriers(const ir::Function& function);
+Phased without_barriers(ir::Function function);
 
 /// Barriers where phases begin, which hold all that crosses.
 ir::Function with_barriers(Phased phased);

@@ -27,8 +27,8 @@ std::vector<ir::Pass> passes() {
   return {{.name = "sink_into_loops",
            .doc = "moves elementwise work on the stacked results of a loop into its steps",
            .run =
-               [](const ir::Function& f) {
-                 return sink_into_loops(ir::with_changed_bodies(f, sink_into_loops));
+               [](ir::Function f) {
+                 return sink_into_loops(ir::with_changed_bodies(std::move(f), sink_into_loops));
                },
            .is_optional = true,
            .takes = verify_split,
@@ -36,9 +36,9 @@ std::vector<ir::Pass> passes() {
           {.name = "recompute_cheap_values",
            .doc = "computes cheap values again instead of holding them over a peak of memory",
            .run =
-               [](const ir::Function& f) {
-                 const auto change = [](const ir::Function& body) { return recompute(body); };
-                 return change(ir::with_changed_bodies(f, change));
+               [](ir::Function f) {
+                 const auto change = [](ir::Function body) { return recompute(std::move(body)); };
+                 return change(ir::with_changed_bodies(std::move(f), change));
                },
            .is_optional = true,
            .takes = verify_split,

@@ -358,7 +358,7 @@ std::optional<Phased> cut_at_humps(const Phased& phased, const Pressure& pressur
 
 }  // namespace
 
-Function recompute(const Function& function, const RecomputeOptions& options) {
+Function recompute(Function function, const RecomputeOptions& options) {
   if (bytes_of_all(function) < options.least_bytes) return function;
   Phased program = without_barriers(function);
   if (program.function.equations.empty()) return function;
@@ -375,7 +375,8 @@ Function recompute(const Function& function, const RecomputeOptions& options) {
     pressure = std::move(lower);
     is_changed = true;
   }
-  return is_changed ? ir::without_dead_code(with_barriers(std::move(program))) : function;
+  if (!is_changed) return function;
+  return ir::without_dead_code(with_barriers(std::move(program)));
 }
 
 }  // namespace tessera::compile

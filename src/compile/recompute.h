@@ -16,6 +16,6 @@ struct RecomputeOptions {
 
 /// The function with the same results, of lower peak, and barriers between what was computed first
 /// and what is computed again; unchanged where nothing is won. Every value has a sharding.
-ir::Function recompute(const ir::Function& function, const RecomputeOptions& options = {});
+ir::Function recompute(ir::Function function, const RecomputeOptions& options = {});
 
 }  // namespace tessera::compile

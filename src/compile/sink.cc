@@ -328,17 +328,16 @@ Function Sinking::rewritten() {
 
 }  // namespace
 
-Function sink_into_loops(const Function& function) {
-  Function result = function;
+Function sink_into_loops(Function function) {
   bool is_changed = false;
-  for (std::size_t i = result.equations.size(); i-- > 0;) {
-    if (result.equations[i].op != &ops::scan_op) continue;
-    Sinking sinking(result, i);
+  for (std::size_t i = function.equations.size(); i-- > 0;) {
+    if (function.equations[i].op != &ops::scan_op) continue;
+    Sinking sinking(function, i);
     if (!sinking.find()) continue;
-    result = sinking.rewritten();
+    function = sinking.rewritten();
     is_changed = true;
   }
-  return is_changed ? ir::without_dead_code(std::move(result)) : function;
+  return is_changed ? ir::without_dead_code(std::move(function)) : std::move(function);
 }
 
 }  // namespace tessera::compile

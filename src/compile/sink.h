@@ -9,6 +9,6 @@ namespace tessera::compile {
 /// before it, are computed slice by slice in its body: an update of stacked parameters reads each
 /// gradient while it is in the caches, and the gradients are not stacked up. Only where that spares
 /// a stacked result and makes none that is no output. `function` is partitioned; the same bits.
-ir::Function sink_into_loops(const ir::Function& function);
+ir::Function sink_into_loops(ir::Function function);
 
 }  // namespace tessera::compile

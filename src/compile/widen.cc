@@ -17,7 +17,7 @@ using ir::ValueId;
 
 class Widening {
  public:
-  explicit Widening(const Function& function) : result_(function) {}
+  explicit Widening(Function function) : result_(std::move(function)) {}
 
   Function run() {
     for (Equation& equation : std::exchange(result_.equations, {})) {
@@ -99,11 +99,11 @@ class Widening {
 
 }  // namespace
 
-Function with_wide_operands(const Function& function) {
+Function with_wide_operands(Function function) {
   const bool has_bf16 =
       std::any_of(function.values.begin(), function.values.end(),
                   [](const ir::Value& value) { return value.type.dtype == DType::bf16; });
-  return has_bf16 ? Widening(function).run() : function;
+  return has_bf16 ? Widening(std::move(function)).run() : std::move(function);
 }
 
 }  // namespace tessera::compile

@@ -193,10 +193,9 @@ bool has_dead_code(const Function& function) {
 }
 
 Function without_dead_code(Function function) {
-  const std::vector<bool> is_kept =
-      find_needed(function, [&](std::size_t index, Equation pruned) {
-        function.equations[index] = std::move(pruned);
-      });
+  const std::vector<bool> is_kept = find_needed(function, [&](std::size_t index, Equation pruned) {
+    function.equations[index] = std::move(pruned);
+  });
   const auto first_dropped = std::find(is_kept.begin(), is_kept.end(), false) - is_kept.begin();
   std::size_t end = static_cast<std::size_t>(first_dropped);
   for (std::size_t i = end; i < is_kept.size(); ++i) {
@@ -265,8 +264,7 @@ class ChangedBodies {
 
 }  // namespace
 
-Function with_changed_bodies(Function function,
-                             const std::function<Function(const Function&)>& change) {
+Function with_changed_bodies(Function function, const std::function<Function(Function)>& change) {
   ChangedBodies changed;
   const auto changed_with_its_own = [&](const Function& body) {
     return std::make_shared<const Function>(change(with_changed_bodies(body, change)));
@@ -282,10 +280,9 @@ Function with_changed_bodies(Function function,
 
 Function with_mesh(Function function, const Mesh& mesh) {
   function.mesh = mesh;
-  return with_changed_bodies(std::move(function), [&](const Function& body) {
-    Function changed = body;
-    changed.mesh = mesh;
-    return changed;
+  return with_changed_bodies(std::move(function), [&](Function body) {
+    body.mesh = mesh;
+    return body;
   });
 }
 

@@ -141,8 +141,7 @@ Function without_dead_code(Function function);
 bool has_dead_code(const Function& function);
 
 /// `function` with every nested function replaced by `change(nested)`; innermost first.
-Function with_changed_bodies(Function function,
-                             const std::function<Function(const Function&)>& change);
+Function with_changed_bodies(Function function, const std::function<Function(Function)>& change);
 /// `function`, with all that is nested in it, over another mesh.
 Function with_mesh(Function function, const Mesh& mesh);
 /// A function without values, with the name, mesh, grains and numerics of `function`.

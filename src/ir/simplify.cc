@@ -92,7 +92,7 @@ Function merged_here(Function function) {
 
 Function without_common_subexpressions(Function function) {
   // Bodies are compared as they stand: without what nobody needs, with values in order.
-  const auto merge = [](const Function& f) { return without_dead_code(merged_here(f)); };
+  const auto merge = [](Function f) { return without_dead_code(merged_here(std::move(f))); };
   return without_dead_code(
       merged_here(with_changed_bodies(without_dead_code(std::move(function)), merge)));
 }

@@ -88,8 +88,8 @@ std::vector<ir::Pass> passes(const PartitionOptions& options) {
            .doc = "joins reductions over the same devices into few large ones",
            .run =
                [](ir::Function f) {
-                 const auto combine = [](const ir::Function& body) {
-                   return combine_collectives(body);
+                 const auto combine = [](ir::Function body) {
+                   return combine_collectives(std::move(body));
                  };
                  if (has_nested(f)) f = ir::with_changed_bodies(std::move(f), combine);
                  return combine_collectives(std::move(f));

@@ -64,7 +64,7 @@ Function dissolved_here(Function function, Dissolve which) {
 }  // namespace
 
 Function dissolve_calls(Function function, Dissolve which) {
-  const auto change = [&](const Function& body) { return dissolved_here(body, which); };
+  const auto change = [&](Function body) { return dissolved_here(std::move(body), which); };
   const bool has_nested =
       std::any_of(function.equations.begin(), function.equations.end(),
                   [](const Equation& equation) { return !bodies_of(equation).empty(); });
