@@ -187,7 +187,7 @@ Function renumbered(Function function) {
 bool has_dead_code(const Function& function) {
   bool has_changed = false;
   const std::vector<bool> is_kept =
-      find_needed(function, [&](std::size_t, Equation) { has_changed = true; });
+      find_needed(function, [&](std::size_t, const Equation&) { has_changed = true; });
   return has_changed || std::find(is_kept.begin(), is_kept.end(), false) != is_kept.end() ||
          !is_numbered(function);
 }
