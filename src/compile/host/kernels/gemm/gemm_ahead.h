@@ -1,46 +1,46 @@
 // Operands asked for before they are packed.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
-#include "compile/host/kernels/gemm/gemm_internal.h"
-
 namespace tessera::kernels::gemm {
+
+inline constexpr std::int64_t kLineBytes = 64;  ///< of a line of the caches
 
 /// Asks, some lines at a time, for the rows of a rectangle in memory, so that packing it later does
 /// not wait: a tile in registers leaves the memory idle while it is computed.
 class Ahead {
  public:
-  /// Rows begin at element `rows[i]` from `base` on and are `width` elements long.
-  void start(const std::byte* base, std::int64_t element_bytes, const std::int64_t* rows,
-             std::int64_t num_rows, std::int64_t width) {
-    base_ = base;
-    element_bytes_ = element_bytes;
-    row_ = rows;
-    end_ = rows + num_rows;
-    width_ = width * element_bytes;
-    line_ = row_end_ = nullptr;
-  }
-  /// Of all rows, before the first is asked for.
-  std::int64_t lines() const { return (end_ - row_) * ((width_ + kLineBytes - 1) / kLineBytes); }
+  /// Nothing to ask for.
+  Ahead() = default;
+  /// Rows begin at element `rows[i]` from `base` on and are `width` elements long. All have been
+  /// asked for after `calls` calls of ask().
+  Ahead(const std::byte* base, std::int64_t element_bytes, const std::int64_t* rows,
+        std::int64_t num_rows, std::int64_t width, std::int64_t calls)
+      : base_(base),
+        element_bytes_(element_bytes),
+        row_(rows),
+        end_(rows + num_rows),
+        lines_of_row_((width * element_bytes + kLineBytes - 1) / kLineBytes),
+        lines_of_call_((num_rows * lines_of_row_ + calls - 1) / calls) {}
 
-  void ask(std::int64_t lines) {
-    const std::byte* line = line_;
-    const std::byte* row_end = row_end_;
-    for (; lines > 0; --lines) {
-      if (line >= row_end) {
-        if (row_ == end_) break;
-        line = base_ + *row_++ * element_bytes_;
-        row_end = line + width_;
-      }
+  void ask() {
+    for (std::int64_t lines = lines_of_call_; lines > 0 && row_ != end_;) {
+      const std::int64_t together = std::min(lines, lines_of_row_ - asked_);
+      const std::byte* line = base_ + *row_ * element_bytes_ + asked_ * kLineBytes;
+      for (std::int64_t i = 0; i < together; ++i, line += kLineBytes) {
 #if defined(__GNUC__)
-      __builtin_prefetch(line, 0, 2);
+        __builtin_prefetch(line, 0, 2);
 #endif
-      line += kLineBytes;
+      }
+      lines -= together;
+      asked_ += together;
+      if (asked_ < lines_of_row_) break;
+      asked_ = 0;
+      ++row_;
     }
-    line_ = line;
-    row_end_ = row_end;
   }
 
  private:
@@ -48,9 +48,9 @@ class Ahead {
   std::int64_t element_bytes_ = 1;
   const std::int64_t* row_ = nullptr;
   const std::int64_t* end_ = nullptr;
-  std::int64_t width_ = 1;              // bytes
-  const std::byte* line_ = nullptr;     // the next one of the row that was begun
-  const std::byte* row_end_ = nullptr;  // of that row
+  std::int64_t lines_of_row_ = 0;
+  std::int64_t lines_of_call_ = 0;
+  std::int64_t asked_ = 0;  // lines of the row
 };
 
 }  // namespace tessera::kernels::gemm

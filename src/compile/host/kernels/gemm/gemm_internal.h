@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/dot_unit.h"
+#include "compile/host/kernels/gemm/gemm_ahead.h"
 
 namespace tessera::kernels::gemm {
 
@@ -60,20 +61,29 @@ enum class Operands {
 };
 inline constexpr int kNumOperands = 3;
 
-/// One register tile of C over one chunk of k.
+/// Register tiles of C over one chunk of k: `tiles` below each other, each of as many rows as the
+/// kernel has, and each in `panels` panels side by side.
 struct TileArgs {
-  const float* a;  ///< the tile's first row at the chunk's first k
+  const float* a;  ///< the first row at the chunk's first k
   /// Adjacent rows: from k to k; adjacent k: from row to row.
   std::int64_t a_stride;
-  const float* b;         ///< the panel's first column at the chunk's first k
+  std::int64_t a_step;    ///< from tile to tile
+  const float* b;         ///< the first panel's first column at the chunk's first k
   std::int64_t b_stride;  ///< from k to k where B is in place; kernels.nr where it is packed
+  std::int64_t b_step;    ///< from panel to panel
   const Segment* segments;
   const Chunk* chunk;
-  float* stack;  ///< stack_depth nodes of the tile
-  float* slots;  ///< num_slots nodes of the tile, kept from chunk to chunk
+  float* stack;               ///< stack_depth nodes of a tile
+  float* slots;               ///< num_slots nodes of a tile in a panel, kept from chunk to chunk
+  std::int64_t slots_step;    ///< from panel to panel
+  std::int64_t slots_stride;  ///< from tile to tile
   float* c;
   const std::int64_t* c_rows;
-  int cols;  ///< columns of C that exist, at most the kernel's width
+  std::int64_t tiles;
+  std::int64_t panels;
+  int last_cols;   ///< columns of C that exist in the last panel; others are whole
+  Ahead* ahead_a;  ///< asked for while tiles are computed
+  Ahead* ahead_b;
 };
 
 using TileKernel = void (*)(const TileArgs& args);
@@ -102,8 +112,7 @@ struct PackArgs {
 
 using PackKernel = void (*)(const PackArgs& args);
 
-inline constexpr std::int64_t kLineFloats = 16;  ///< of a line of the caches
-inline constexpr std::int64_t kLineBytes = kLineFloats * sizeof(float);
+inline constexpr std::int64_t kLineFloats = kLineBytes / sizeof(float);
 inline constexpr int kMaxTileRows = 14;
 inline constexpr int kMaxQuadRows = 8;
 inline constexpr int kMaxTileVectors = 2;

@@ -4,7 +4,6 @@
 #include <new>
 #include <span>
 
-#include "compile/host/kernels/gemm/gemm_ahead.h"
 #include "compile/host/kernels/gemm/gemm_plan.h"
 
 namespace tessera::kernels {
@@ -96,16 +95,17 @@ class PartRun {
   void run_group(const Step& step, const Range& tiles, const float* b);
   void run_band(const Step& step, const Range& group, const Range& panels, Access how,
                 gemm::TileArgs args);
+  Range panels_together(std::int64_t begin) const;
+  std::int64_t tiles_alike(const Range& group, std::int64_t t, std::int64_t together,
+                           Access how) const;
   void point_at_a(const Range& group, std::int64_t t, const Range& rows, Access how,
                   gemm::TileArgs* args) const;
-  void run_tile(gemm::TileKernel kernel, const Range& panels, const float* b, float* c,
-                gemm::TileArgs* args);
   // From tile `t` on, those that are taken at once.
   Range rows_of_tiles(std::int64_t t, std::int64_t together, std::int64_t end) const {
     return {tile(t).begin, tile(std::min(t + together, end) - 1).end};
   }
-  // So many tiles in how many calls of kernels.
-  std::int64_t calls(std::int64_t tiles) const {
+  // How often kernels ask for what comes next while so many tiles are computed.
+  std::int64_t asks(std::int64_t tiles) const {
     return tiles * (step_panels_.size() - narrow_panels_) +
            ceil_div(tiles, s_.narrow_tiles) * narrow_panels_;
   }
@@ -133,25 +133,30 @@ class PartRun {
   const std::byte* held_b_ =
       nullptr;                     // what the scratch holds packed, if that is all of a part's B
   gemm::Ahead ahead_a_, ahead_b_;  // read while tiles are computed
-  std::int64_t lines_a_ = 0, lines_b_ = 0;  // per panel of a tile
 };
 
 // The part of an operand that one chunk reads, as rows of memory.
 gemm::Ahead rectangle(const std::byte* base, const gemm::Unit& unit, const GemmOperand& operand,
                       const std::vector<std::int64_t>& all_k, const gemm::Layout& layout,
-                      const Range& outer, const Chunk& chunk) {
-  gemm::Ahead ahead;
-  if (outer.size() == 0) return ahead;
+                      const Range& outer, const Chunk& chunk, std::int64_t asks) {
+  if (outer.size() == 0) return {};
+  const std::int64_t first_k = chunk.k_begin * unit.terms;
   const std::int64_t length = (chunk.k_end - chunk.k_begin) * unit.terms;
-  const std::int64_t* k = all_k.data() + chunk.k_begin * unit.terms;
-  const std::int64_t bytes = unit.element_bytes;
+  const std::int64_t* k = all_k.data() + first_k;
   const std::int64_t* first = operand.outer.data() + outer.begin;
-  if (layout.outer_run[at(outer.begin)] >= outer.size()) {
-    ahead.start(base + *first * bytes, bytes, k, length, outer.size());
-  } else if (layout.k_run[at(chunk.k_begin * unit.terms)] >= length) {
-    ahead.start(base + *k * bytes, bytes, first, outer.size(), length);
-  }
-  return ahead;
+  const std::int64_t bytes = unit.element_bytes;
+  // Rows that follow each other without a gap are one.
+  const auto rows = [&](const std::byte* from, const std::int64_t* starts, std::int64_t number,
+                        std::int64_t spaced, std::int64_t width) {
+    const bool is_dense = number > 1 && spaced >= number && starts[1] - starts[0] == width;
+    return is_dense ? gemm::Ahead(from, bytes, starts, 1, number * width, asks)
+                    : gemm::Ahead(from, bytes, starts, number, width, asks);
+  };
+  if (layout.outer_run[at(outer.begin)] >= outer.size())
+    return rows(base + *first * bytes, k, length, layout.k_spaced_run[at(first_k)], outer.size());
+  if (layout.k_run[at(first_k)] >= length)
+    return rows(base + *k * bytes, first, outer.size(), layout.spaced_run[at(outer.begin)], length);
+  return {};
 }
 
 PartRun::PartRun(const State& state, int part) : s_(state) {
@@ -283,9 +288,8 @@ void PartRun::ask_for_b(Step next) {
   const std::byte* b = b_of(chunk, next);
   if (b == held_b_) return;
   const Range wanted = columns(panels_of(next));
-  ahead_b_ = rectangle(b, s_.unit, s_.problem.b, s_.steps.b_k, s_.b_layout, wanted, chunk);
-  const std::int64_t tiles = ceil_div(step_rows_.size(), s_.tile_rows);
-  lines_b_ = ceil_div(ahead_b_.lines(), calls(tiles));
+  ahead_b_ = rectangle(b, s_.unit, s_.problem.b, s_.steps.b_k, s_.b_layout, wanted, chunk,
+                       asks(ceil_div(step_rows_.size(), s_.tile_rows)));
 }
 
 // A of the group of tiles after this one; after the last one, of the first of the next product or
@@ -313,8 +317,7 @@ void PartRun::ask_for_a(const Step& step, const Range& group) {
   }
   const Chunk& chunk = s_.tree.chunks[next.chunk];
   ahead_a_ = rectangle(a_of(chunk, product, next), s_.unit, s_.problem.a, s_.steps.a_k, s_.a_layout,
-                       rows, chunk);
-  lines_a_ = ceil_div(ahead_a_.lines(), calls(group.size()));
+                       rows, chunk, asks(group.size()));
 }
 
 // How the kernels can read these tiles of A where they lie, if they can.
@@ -364,20 +367,32 @@ void PartRun::run_group(const Step& step, const Range& tiles, const float* b) {
   const std::int64_t length = chunk.k_end - chunk.k_begin;
   gemm::TileArgs args;
   args.b = b;
-  args.segments = s_.tree.segments.data();
-  args.chunk = &chunk;
-  args.stack = stack_;
   args.b_stride = s_.b_in_place && length > 1
                       ? s_.steps.b_k[at(chunk.k_begin + 1)] - s_.steps.b_k[at(chunk.k_begin)]
                       : s_.kernels->nr;
+  args.b_step = s_.b_in_place ? s_.kernels->nr : s_.panel_size(length);
+  args.segments = s_.tree.segments.data();
+  args.chunk = &chunk;
+  args.stack = stack_;
+  args.slots_step = s_.tree.num_slots * s_.node_size();
+  args.ahead_a = &ahead_a_;
+  args.ahead_b = &ahead_b_;
   for (std::int64_t i = step_panels_.begin; i < step_panels_.end;) {
-    const Range panels = {i, std::min(s_.band_ends[at(i)], step_panels_.end)};
+    const Range panels = panels_together(i);
     run_band(step, tiles, panels, how, args);
     i = panels.end;
   }
 }
 
-// Tiles in panels of one width and one section.
+// From `begin` on, panels of one width and one section, whose columns are adjacent if they are read
+// in place.
+Range PartRun::panels_together(std::int64_t begin) const {
+  const std::int64_t end = std::min(s_.band_ends[at(begin)], step_panels_.end);
+  if (!s_.b_in_place) return {begin, end};
+  const std::int64_t run = s_.b_layout.outer_run[at(s_.panel_starts[at(begin)])];
+  return {begin, std::min(end, begin + std::max<std::int64_t>(run / s_.kernels->nr, 1))};
+}
+
 void PartRun::run_band(const Step& step, const Range& group, const Range& panels, Access how,
                        gemm::TileArgs args) {
   const auto operands = s_.b_in_place               ? gemm::Operands::b_in_place
@@ -390,20 +405,40 @@ void PartRun::run_band(const Step& step, const Range& group, const Range& panels
   const std::int64_t together = width == gemm::kWholePanel ? 1 : std::min(most, s_.narrow_tiles);
   const std::int64_t in_section = s_.panel_sections[at(panels.begin)];
   const gemm::ColumnSection& section = s_.column_sections[at(in_section)];
-  float* c = s_.section(c_, product_, s_.row_section(block_rows_.begin), in_section,
-                        batches_.begin + step.batch) +
-             columns(panels).begin - section.begin;
+  args.c = s_.section(c_, product_, s_.row_section(block_rows_.begin), in_section,
+                      batches_.begin + step.batch) +
+           columns(panels).begin - section.begin;
   const std::int64_t first = panels.begin - step_panels_.begin;
-  const std::int64_t slots_size = s_.tree.num_slots * s_.node_size();
-  const float* b = args.b;
-  if (!s_.b_in_place) b += first * s_.panel_size(args.chunk->k_end - args.chunk->k_begin);
-  for (std::int64_t t = group.begin; t < group.end; t += together) {
+  args.b += s_.b_in_place ? s_.problem.b.outer[at(columns(panels).begin)] : first * args.b_step;
+  args.panels = panels.size();
+  args.last_cols = static_cast<int>(columns({panels.end - 1, panels.end}).size());
+  const std::int64_t slots_of_tile = step_panels_.size() * args.slots_step;
+  args.slots_stride = together * slots_of_tile;
+  for (std::int64_t t = group.begin; t < group.end; t += args.tiles * together) {
     const Range rows = rows_of_tiles(t, together, group.end);
+    args.tiles = tiles_alike(group, t, together, how);
     point_at_a(group, t, rows, how, &args);
     args.c_rows = section.rows.data() + rows.begin;
-    args.slots = slots_ + ((tiles_before_ + t) * step_panels_.size() + first) * slots_size;
-    run_tile(kernels[rows.size() - 1], panels, b, c, &args);
+    args.slots = slots_ + (tiles_before_ + t) * slots_of_tile + first * args.slots_step;
+    kernels[rows.size() - 1](args);
   }
+}
+
+// From tile `t` on, how often as many tiles with as many rows are taken at once, with A equally far
+// apart.
+std::int64_t PartRun::tiles_alike(const Range& group, std::int64_t t, std::int64_t together,
+                                  Access how) const {
+  std::int64_t end = t < larger_tiles_ ? std::min(larger_tiles_, group.end) : group.end;
+  if (how == Access::none && s_.strip_tiles > 1)
+    end = std::min(end, t + s_.strip_tiles - (t - group.begin) % s_.strip_tiles);
+  std::int64_t times = (end - t) / together;
+  if (how != Access::none) {
+    const Range rows = rows_of_tiles(t, together, group.end);
+    const gemm::Layout& layout = s_.a_layout;
+    const auto& runs = how == Access::adjacent_k ? layout.spaced_run : layout.outer_run;
+    times = std::min(times, runs[at(rows.begin)] / rows.size());
+  }
+  return std::max<std::int64_t>(times, 1);
 }
 
 // Where the rows of A begin of tile `t` and those taken with it, and how far apart they lie.
@@ -416,34 +451,17 @@ void PartRun::point_at_a(const Range& group, std::int64_t t, const Range& rows, 
     const std::int64_t first = tile(group.begin + strip * s_.strip_tiles).begin;
     args->a = scratch_a_ + strip * s_.strip_size(length) + rows.begin - first;
     args->a_stride = s_.kernels->lda;
+    args->a_step = s_.strip_tiles > 1 ? rows.size() : s_.strip_size(length);
     return;
   }
   const std::int64_t* outer = s_.problem.a.outer.data() + rows.begin;
   const std::int64_t* k = s_.steps.a_k.data() + chunk.k_begin;
   args->a = reinterpret_cast<const float*>(block_a_) + outer[0] + k[0];
+  args->a_step = args->tiles > 1 ? outer[rows.size()] - outer[0] : 0;
   if (how == Access::adjacent_k) {
     args->a_stride = rows.size() > 1 ? outer[1] - outer[0] : 0;
   } else {
     args->a_stride = length > 1 ? k[1] - k[0] : 0;
-  }
-}
-
-void PartRun::run_tile(gemm::TileKernel kernel, const Range& panels, const float* b, float* c,
-                       gemm::TileArgs* args) {
-  const std::int64_t panel_size =
-      s_.b_in_place ? 0 : s_.panel_size(args->chunk->k_end - args->chunk->k_begin);
-  const std::int64_t slots_size = s_.tree.num_slots * s_.node_size();
-  for (std::int64_t i = panels.begin; i < panels.end; ++i) {
-    const Range in_row = columns({i, i + 1});
-    args->c = c;
-    args->cols = static_cast<int>(in_row.size());
-    args->b = s_.b_in_place ? b + s_.problem.b.outer[at(in_row.begin)] : b;
-    ahead_a_.ask(lines_a_);
-    ahead_b_.ask(lines_b_);
-    kernel(*args);
-    args->slots += slots_size;
-    b += panel_size;
-    c += in_row.size();
   }
 }
 

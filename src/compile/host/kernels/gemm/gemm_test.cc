@@ -457,6 +457,32 @@ TEST(Gemm, FewRows) {
   }
 }
 
+// Rows or columns in three groups that lie unequally far apart, read in place.
+TEST(Gemm, GroupsOfRowsAndColumns) {
+  Random random;
+  constexpr std::int64_t kTerms = 20;
+  const Ends leaves = even_leaves(kTerms, 8);
+  for (std::int64_t group : {4, 6, 8, 12, 14, 32}) {
+    const auto grouped = [&](std::int64_t stride) {
+      std::vector<std::int64_t> out = steps(3 * group, stride);
+      for (std::int64_t i = group; i < 3 * group; ++i) out[at(i)] += i < 2 * group ? 4 : 12;
+      return out;
+    };
+    const std::int64_t length = 3 * group + 12;
+    for (const GemmOperand& operand : {GemmOperand{{0}, grouped(1), steps(kTerms, length)},
+                                       GemmOperand{{0}, grouped(kTerms), steps(kTerms, 1)}}) {
+      Case rows = make_case(random, 1, 3 * group, 40, kTerms, leaves, false);
+      rows.problem.a = operand;
+      rows.a = random.values(length * kTerms, false);
+      expect_exact(rows, random);
+      Case columns = make_case(random, 1, 3, 3 * group, kTerms, leaves, false);
+      columns.problem.b = operand;
+      columns.b = random.values(length * kTerms, false);
+      expect_exact(columns, random);
+    }
+  }
+}
+
 TEST(Gemm, EmptyOperands) {
   Random random;
   expect_exact(make_case(random, 2, 3, 5, 0, {0, 0, 0}, false), random);

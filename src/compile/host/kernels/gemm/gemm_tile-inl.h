@@ -14,149 +14,11 @@
 
 #include "compile/host/kernels/gemm/gemm_accumulators-inl.h"
 #include "compile/host/kernels/gemm/gemm_internal.h"
+#include "compile/host/kernels/gemm/gemm_stream-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::gemm::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-
-// Hides from the compiler where a pointer comes from.
-HWY_INLINE void launder(const float*& pointer) {
-#if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
-  asm("" : "+r"(pointer));
-#endif
-}
-
-// A whose rows lie next to each other: packed, or in place.
-template <int kRows>
-struct AdjacentRows {
-  const float* a;
-  std::int64_t stride;
-
-  HWY_INLINE explicit AdjacentRows(const TileArgs& args) : a(args.a), stride(args.a_stride) {}
-  HWY_INLINE void advance(int k) { a += k * stride; }
-
-  template <int k>
-  struct Column {
-    const float* a;
-    template <int r>
-    HWY_INLINE const float* at() const {
-      return a + r;
-    }
-  };
-  template <int k>
-  HWY_INLINE Column<k> column() const {
-    return {a + k * stride};
-  }
-};
-
-// A whose k lie next to each other, in place: one pointer for three rows, so that the pointers fit
-// the address registers.
-template <int kRows>
-struct StridedRows {
-  static constexpr int kBases = (kRows + 2) / 3;
-  const float* base[count(kBases)];
-  std::int64_t stride;
-
-  HWY_INLINE explicit StridedRows(const TileArgs& args) : stride(args.a_stride) {
-    for (int i = 0; i < kBases; ++i) {
-      base[i] = args.a + 3 * i * stride;
-      launder(base[i]);
-    }
-  }
-  HWY_INLINE void advance(int k) {
-    for (int i = 0; i < kBases; ++i) {
-      base[i] += k;
-      launder(base[i]);
-    }
-  }
-
-  template <int k>
-  struct Column {
-    const StridedRows& rows;
-    template <int r>
-    HWY_INLINE const float* at() const {
-      return rows.base[r / 3] + r % 3 * rows.stride + k;
-    }
-  };
-  template <int k>
-  HWY_INLINE Column<k> column() const {
-    return {*this};
-  }
-};
-
-// A panel of packed B.
-template <class Width>
-struct PackedPanel {
-  const float* b;
-
-  HWY_INLINE explicit PackedPanel(const TileArgs& args) : b(args.b) {}
-  HWY_INLINE void advance(int k) { b += k * kTileCols; }
-  template <int k>
-  HWY_INLINE typename Width::V vector(int j) const {
-    return hn::Load(typename Width::D(), b + k * kTileCols + j * Width::kLanes);
-  }
-};
-
-// B where it lies, its columns next to each other.
-template <class Width>
-struct PanelInPlace {
-  const float* b;
-  std::int64_t stride;
-
-  HWY_INLINE explicit PanelInPlace(const TileArgs& args) : b(args.b), stride(args.b_stride) {}
-  HWY_INLINE void advance(int k) { b += k * stride; }
-  template <int k>
-  HWY_INLINE typename Width::V vector(int j) const {
-    return hn::LoadU(typename Width::D(), b + k * stride + j * Width::kLanes);
-  }
-};
-
-// Reads A and B of a tile, k after k.
-template <int kRows, class Width, class Rows, class Panel, class Product>
-struct Stream {
-  Rows rows;
-  Panel panel;
-
-  HWY_INLINE explicit Stream(const TileArgs& args) : rows(args), panel(args) {}
-
-  template <int kCount, int i = 0>
-  HWY_INLINE void steps(Accumulators<kRows, Width>& acc) {
-    if constexpr (i < kCount) {
-      typename Width::V x[count(Width::kVecs)];
-      for (int j = 0; j < Width::kVecs; ++j) x[j] = panel.template vector<i>(j);
-      acc.template step<Product>(rows.template column<i>(), x);
-      steps<kCount, i + 1>(acc);
-    }
-  }
-
-  template <int kCount>
-  HWY_INLINE void advance(Accumulators<kRows, Width>& acc) {
-    steps<kCount>(acc);
-    panel.advance(kCount);
-    rows.advance(kCount);
-  }
-
-  HWY_INLINE void chain(Accumulators<kRows, Width>& acc, std::int64_t length) {
-    for (; length >= 4; length -= 4) advance<4>(acc);
-    if ((length & 2) != 0) advance<2>(acc);
-    if ((length & 1) != 0) advance<1>(acc);
-  }
-
-  // Four leaves as one subtree; the accumulators of the first are ready.
-  HWY_INLINE void quad(Accumulators<kRows, Width>& acc, const std::int64_t* lengths) {
-    Accumulators<kRows, Width> right, last;
-    chain(acc, lengths[0]);
-    last.zero();
-    chain(last, lengths[1]);
-    acc.add(last);
-    right.zero();
-    chain(right, lengths[2]);
-    last.zero();
-    chain(last, lengths[3]);
-    right.add(last);
-    acc.add(right);
-  }
-};
 
 // Merges a fresh node with those below `top`; returns the new top.
 template <int kRows, class Width>
@@ -171,33 +33,33 @@ HWY_INLINE float* apply(const NodeActions& actions, float* top, Accumulators<kRo
 }
 
 template <int kRows, class Width>
-HWY_INLINE void store_result(const Accumulators<kRows, Width>& acc, const TileArgs& args) {
-  if (args.cols == Width::kCols) {
-    acc.store_rows(args.c, args.c_rows);
+HWY_INLINE void store_result(const Accumulators<kRows, Width>& acc, const Place& at) {
+  if (at.cols == Width::kCols) {
+    acc.store_rows(at.c, at.c_rows);
     return;
   }
 #if HWY_TARGET == HWY_AVX3
-  acc.store_columns(args.c, args.c_rows, args.cols);
+  acc.store_columns(at.c, at.c_rows, at.cols);
 #else
   HWY_ALIGN float node[count(kNodeSize<kRows, Width>)];
   acc.store(node);
   for (int r = 0; r < kRows; ++r) {
-    float* row = args.c + args.c_rows[r];
-    for (int j = 0; j < args.cols; ++j) row[j] = node[r * Width::kCols + j];
+    float* row = at.c + at.c_rows[r];
+    for (int j = 0; j < at.cols; ++j) row[j] = node[r * Width::kCols + j];
   }
 #endif
 }
 
 template <int kRows, class Width, Operands kOperands, bool kQuads, class Product>
-void tile(const TileArgs& args) {
+HWY_INLINE void tile(const TileArgs& args, const Place& at) {
   Accumulators<kRows, Width> acc;
   using Rows = std::conditional_t<kOperands == Operands::a_in_place, StridedRows<kRows>,
                                   AdjacentRows<kRows>>;
   using Panel = std::conditional_t<kOperands == Operands::b_in_place, PanelInPlace<Width>,
                                    PackedPanel<Width>>;
-  Stream<kRows, Width, Rows, Panel, Product> stream(args);
+  Stream<kRows, Width, Rows, Panel, Product> stream(args, at);
   const Chunk& chunk = *args.chunk;
-  float* slot_top = args.slots + chunk.slot * kNodeSize<kRows, Width>;
+  float* slot_top = at.slots + chunk.slot * kNodeSize<kRows, Width>;
   if (chunk.resumes) {
     acc.load(slot_top);
   } else {
@@ -205,7 +67,7 @@ void tile(const TileArgs& args) {
   }
   // Come while the sum is made.
   for (int i = 0; chunk.finishes && i < kRows * Width::kVecs; ++i)
-    hwy::Prefetch(args.c + args.c_rows[i / Width::kVecs] + i % Width::kVecs * Width::kLanes);
+    hwy::Prefetch(at.c + at.c_rows[i / Width::kVecs] + i % Width::kVecs * Width::kLanes);
   for (int i = 0; i < chunk.after.merges * kNodeSize<kRows, Width>; i += kLineFloats)
     hwy::Prefetch(slot_top - kLineFloats - i);
   const Segment* segment = args.segments + chunk.segment_begin;
@@ -225,9 +87,30 @@ void tile(const TileArgs& args) {
   }
   slot_top = apply(chunk.after, slot_top, acc);
   if (chunk.finishes) {
-    store_result(acc, args);
+    store_result(acc, at);
   } else {
     acc.store(slot_top);
+  }
+}
+
+template <int kRows, class Width, Operands kOperands, bool kQuads, class Product>
+void tiles(const TileArgs& args) {
+  Place at = {.a = args.a, .b = args.b, .c = args.c, .c_rows = args.c_rows, .cols = 0, .slots = {}};
+  for (std::int64_t t = 0; t < args.tiles; ++t) {
+    at.b = args.b;
+    at.c = args.c;
+    at.slots = args.slots + t * args.slots_stride;
+    for (std::int64_t left = args.panels; left > 0; --left) {
+      at.cols = left == 1 ? args.last_cols : Width::kCols;
+      args.ahead_a->ask();
+      args.ahead_b->ask();
+      tile<kRows, Width, kOperands, kQuads, Product>(args, at);
+      at.b += args.b_step;
+      at.c += Width::kCols;
+      at.slots += args.slots_step;
+    }
+    at.a += args.a_step;
+    at.c_rows += kRows;
   }
 }
 
@@ -254,7 +137,7 @@ inline Kernels kernels_without_tiles() {
 
 template <class Width, Operands kOperands, bool kQuads, class Product, int... r>
 void fill_rows(TileKernel* out, std::integer_sequence<int, r...>) {
-  ((out[r] = &tile<r + 1, Width, kOperands, kQuads, Product>), ...);
+  ((out[r] = &tiles<r + 1, Width, kOperands, kQuads, Product>), ...);
 }
 
 template <class Width, Operands kOperands, class Product>

@@ -1,0 +1,173 @@
+// How tiles read their operands, compiled once per instruction set.
+#if defined(TESSERA_KERNELS_GEMM_STREAM_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_KERNELS_GEMM_STREAM_INL_H_
+#undef TESSERA_KERNELS_GEMM_STREAM_INL_H_
+#else
+#define TESSERA_KERNELS_GEMM_STREAM_INL_H_
+#endif
+
+#include <cstdint>
+#include <hwy/highway.h>
+
+#include "compile/host/kernels/gemm/gemm_accumulators-inl.h"
+#include "compile/host/kernels/gemm/gemm_internal.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::gemm::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Hides from the compiler where a pointer comes from.
+HWY_INLINE void launder(const float*& pointer) {
+#if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
+  asm("" : "+r"(pointer));
+#endif
+}
+
+// A whose rows lie next to each other: packed, or in place.
+template <int kRows>
+struct AdjacentRows {
+  const float* a;
+  std::int64_t stride;
+
+  HWY_INLINE AdjacentRows(const TileArgs& args, const float* from)
+      : a(from), stride(args.a_stride) {}
+  HWY_INLINE void advance(int k) { a += k * stride; }
+
+  template <int k>
+  struct Column {
+    const float* a;
+    template <int r>
+    HWY_INLINE const float* at() const {
+      return a + r;
+    }
+  };
+  template <int k>
+  HWY_INLINE Column<k> column() const {
+    return {a + k * stride};
+  }
+};
+
+// A whose k lie next to each other, in place: one pointer for three rows, so that the pointers fit
+// the address registers.
+template <int kRows>
+struct StridedRows {
+  static constexpr int kBases = (kRows + 2) / 3;
+  const float* base[count(kBases)];
+  std::int64_t stride;
+
+  HWY_INLINE StridedRows(const TileArgs& args, const float* from) : stride(args.a_stride) {
+    for (int i = 0; i < kBases; ++i) {
+      base[i] = from + 3 * i * stride;
+      launder(base[i]);
+    }
+  }
+  HWY_INLINE void advance(int k) {
+    for (int i = 0; i < kBases; ++i) {
+      base[i] += k;
+      launder(base[i]);
+    }
+  }
+
+  template <int k>
+  struct Column {
+    const StridedRows& rows;
+    template <int r>
+    HWY_INLINE const float* at() const {
+      return rows.base[r / 3] + r % 3 * rows.stride + k;
+    }
+  };
+  template <int k>
+  HWY_INLINE Column<k> column() const {
+    return {*this};
+  }
+};
+
+// A panel of packed B.
+template <class Width>
+struct PackedPanel {
+  const float* b;
+
+  HWY_INLINE PackedPanel(const TileArgs&, const float* from) : b(from) {}
+  HWY_INLINE void advance(int k) { b += k * kTileCols; }
+  template <int k>
+  HWY_INLINE typename Width::V vector(int j) const {
+    return hn::Load(typename Width::D(), b + k * kTileCols + j * Width::kLanes);
+  }
+};
+
+// B where it lies, its columns next to each other.
+template <class Width>
+struct PanelInPlace {
+  const float* b;
+  std::int64_t stride;
+
+  HWY_INLINE PanelInPlace(const TileArgs& args, const float* from)
+      : b(from), stride(args.b_stride) {}
+  HWY_INLINE void advance(int k) { b += k * stride; }
+  template <int k>
+  HWY_INLINE typename Width::V vector(int j) const {
+    return hn::LoadU(typename Width::D(), b + k * stride + j * Width::kLanes);
+  }
+};
+
+// One tile in one panel.
+struct Place {
+  const float* a;
+  const float* b;
+  float* c;
+  const std::int64_t* c_rows;
+  int cols;
+  float* slots;
+};
+
+// Reads A and B of a tile, k after k.
+template <int kRows, class Width, class Rows, class Panel, class Product>
+struct Stream {
+  Rows rows;
+  Panel panel;
+
+  HWY_INLINE Stream(const TileArgs& args, const Place& at) : rows(args, at.a), panel(args, at.b) {}
+
+  template <int kCount, int i = 0>
+  HWY_INLINE void steps(Accumulators<kRows, Width>& acc) {
+    if constexpr (i < kCount) {
+      typename Width::V x[count(Width::kVecs)];
+      for (int j = 0; j < Width::kVecs; ++j) x[j] = panel.template vector<i>(j);
+      acc.template step<Product>(rows.template column<i>(), x);
+      steps<kCount, i + 1>(acc);
+    }
+  }
+
+  template <int kCount>
+  HWY_INLINE void advance(Accumulators<kRows, Width>& acc) {
+    steps<kCount>(acc);
+    panel.advance(kCount);
+    rows.advance(kCount);
+  }
+
+  HWY_INLINE void chain(Accumulators<kRows, Width>& acc, std::int64_t length) {
+    for (; length >= 4; length -= 4) advance<4>(acc);
+    if ((length & 2) != 0) advance<2>(acc);
+    if ((length & 1) != 0) advance<1>(acc);
+  }
+
+  // Four leaves as one subtree; the accumulators of the first are ready.
+  HWY_INLINE void quad(Accumulators<kRows, Width>& acc, const std::int64_t* lengths) {
+    Accumulators<kRows, Width> right, last;
+    chain(acc, lengths[0]);
+    last.zero();
+    chain(last, lengths[1]);
+    acc.add(last);
+    right.zero();
+    chain(right, lengths[2]);
+    last.zero();
+    chain(last, lengths[3]);
+    right.add(last);
+    acc.add(right);
+  }
+};
+
+}  // namespace tessera::kernels::gemm::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // TESSERA_KERNELS_GEMM_STREAM_INL_H_
