@@ -49,7 +49,7 @@ struct TreeProgram {
 };
 
 /// Chunks do not cross the bounds of pieces, which have equally many leaves each. With `quads`,
-/// leaves are taken by four where they are a subtree and none is empty.
+/// leaves are taken by four where they are a subtree that has terms.
 TreeProgram make_tree_program(const std::vector<std::int64_t>& leaf_ends, std::int64_t pieces,
                               std::int64_t max_chunk, bool quads);
 
