@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace tessera::kernels::gemm {
+#include "compile/host/kernels/gemm/gemm_internal.h"
 
-inline constexpr std::int64_t kLineBytes = 64;  ///< of a line of the caches
+namespace tessera::kernels::gemm {
 
 /// Asks, some lines at a time, for the rows of a rectangle in memory, so that packing it later does
 /// not wait: a tile in registers leaves the memory idle while it is computed.
@@ -23,8 +23,8 @@ class Ahead {
         element_bytes_(element_bytes),
         row_(rows),
         end_(rows + num_rows),
-        lines_of_row_((width * element_bytes + kLineBytes - 1) / kLineBytes),
-        lines_of_call_((num_rows * lines_of_row_ + calls - 1) / calls) {}
+        lines_of_row_(ceil_div(width * element_bytes, kLineBytes)),
+        lines_of_call_(ceil_div(num_rows * lines_of_row_, calls)) {}
 
   void ask() {
     for (std::int64_t lines = lines_of_call_; lines > 0 && row_ != end_;) {

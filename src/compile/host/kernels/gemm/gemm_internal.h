@@ -6,9 +6,12 @@
 #include <vector>
 
 #include "base/dot_unit.h"
-#include "compile/host/kernels/gemm/gemm_ahead.h"
 
 namespace tessera::kernels::gemm {
+
+class Ahead;  // gemm_ahead.h
+
+inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// What to do with a fresh node of the tree before it is stored: `merges` times, add the node on
 /// top of the stack. Bit i of `zeros`: after i merges, add +0.0, the value of an empty sibling. It
@@ -112,7 +115,8 @@ struct PackArgs {
 
 using PackKernel = void (*)(const PackArgs& args);
 
-inline constexpr std::int64_t kLineFloats = kLineBytes / sizeof(float);
+inline constexpr std::int64_t kLineFloats = 16;  ///< of a line of the caches
+inline constexpr std::int64_t kLineBytes = kLineFloats * sizeof(float);
 inline constexpr int kMaxTileRows = 14;
 inline constexpr int kMaxQuadRows = 8;
 inline constexpr int kMaxTileVectors = 2;

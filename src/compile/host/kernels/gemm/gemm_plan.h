@@ -14,8 +14,6 @@ namespace tessera::kernels {
 
 namespace gemm {
 
-inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 struct Range {
   std::int64_t begin = 0;
   std::int64_t end = 0;

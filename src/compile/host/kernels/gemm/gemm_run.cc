@@ -4,6 +4,7 @@
 #include <new>
 #include <span>
 
+#include "compile/host/kernels/gemm/gemm_ahead.h"
 #include "compile/host/kernels/gemm/gemm_plan.h"
 
 namespace tessera::kernels {
@@ -97,7 +98,7 @@ class PartRun {
                 gemm::TileArgs args);
   Range panels_together(std::int64_t begin) const;
   std::int64_t tiles_alike(const Range& group, std::int64_t t, std::int64_t together,
-                           Access how) const;
+                           const Range& rows, Access how) const;
   void point_at_a(const Range& group, std::int64_t t, const Range& rows, Access how,
                   gemm::TileArgs* args) const;
   // From tile `t` on, those that are taken at once.
@@ -149,8 +150,8 @@ gemm::Ahead rectangle(const std::byte* base, const gemm::Unit& unit, const GemmO
   const auto rows = [&](const std::byte* from, const std::int64_t* starts, std::int64_t number,
                         std::int64_t spaced, std::int64_t width) {
     const bool is_dense = number > 1 && spaced >= number && starts[1] - starts[0] == width;
-    return is_dense ? gemm::Ahead(from, bytes, starts, 1, number * width, asks)
-                    : gemm::Ahead(from, bytes, starts, number, width, asks);
+    const std::int64_t joined = is_dense ? number : 1;
+    return gemm::Ahead(from, bytes, starts, number / joined, joined * width, asks);
   };
   if (layout.outer_run[at(outer.begin)] >= outer.size())
     return rows(base + *first * bytes, k, length, layout.k_spaced_run[at(first_k)], outer.size());
@@ -416,7 +417,7 @@ void PartRun::run_band(const Step& step, const Range& group, const Range& panels
   args.slots_stride = together * slots_of_tile;
   for (std::int64_t t = group.begin; t < group.end; t += args.tiles * together) {
     const Range rows = rows_of_tiles(t, together, group.end);
-    args.tiles = tiles_alike(group, t, together, how);
+    args.tiles = tiles_alike(group, t, together, rows, how);
     point_at_a(group, t, rows, how, &args);
     args.c_rows = section.rows.data() + rows.begin;
     args.slots = slots_ + (tiles_before_ + t) * slots_of_tile + first * args.slots_step;
@@ -424,16 +425,15 @@ void PartRun::run_band(const Step& step, const Range& group, const Range& panels
   }
 }
 
-// From tile `t` on, how often as many tiles with as many rows are taken at once, with A equally far
-// apart.
+// From tile `t` on, whose rows and those taken with it are `rows`: how often as many tiles with as
+// many rows are taken at once, with A equally far apart.
 std::int64_t PartRun::tiles_alike(const Range& group, std::int64_t t, std::int64_t together,
-                                  Access how) const {
+                                  const Range& rows, Access how) const {
   std::int64_t end = t < larger_tiles_ ? std::min(larger_tiles_, group.end) : group.end;
   if (how == Access::none && s_.strip_tiles > 1)
     end = std::min(end, t + s_.strip_tiles - (t - group.begin) % s_.strip_tiles);
   std::int64_t times = (end - t) / together;
   if (how != Access::none) {
-    const Range rows = rows_of_tiles(t, together, group.end);
     const gemm::Layout& layout = s_.a_layout;
     const auto& runs = how == Access::adjacent_k ? layout.spaced_run : layout.outer_run;
     times = std::min(times, runs[at(rows.begin)] / rows.size());

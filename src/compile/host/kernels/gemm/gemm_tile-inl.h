@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "compile/host/kernels/gemm/gemm_accumulators-inl.h"
+#include "compile/host/kernels/gemm/gemm_ahead.h"
 #include "compile/host/kernels/gemm/gemm_internal.h"
 #include "compile/host/kernels/gemm/gemm_stream-inl.h"
 
@@ -95,7 +96,9 @@ HWY_INLINE void tile(const TileArgs& args, const Place& at) {
 
 template <int kRows, class Width, Operands kOperands, bool kQuads, class Product>
 void tiles(const TileArgs& args) {
-  Place at = {.a = args.a, .b = args.b, .c = args.c, .c_rows = args.c_rows, .cols = 0, .slots = {}};
+  Place at;
+  at.a = args.a;
+  at.c_rows = args.c_rows;
   for (std::int64_t t = 0; t < args.tiles; ++t) {
     at.b = args.b;
     at.c = args.c;
