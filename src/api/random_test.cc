@@ -9,6 +9,8 @@
 #include <tessera/ops.h>
 #include <tessera/random.h>
 
+#include "tests/cases/source_dir.h"
+
 namespace tessera {
 namespace {
 
@@ -16,7 +18,7 @@ namespace {
 class Golden {
  public:
   Golden() {
-    std::ifstream file(std::string(TESSERA_SOURCE_DIR) + "/tests/peers/golden/prng.json");
+    std::ifstream file(testing::source_dir() / "tests/peers/golden/prng.json");
     std::stringstream all;
     all << file.rdbuf();
     text_ = all.str();

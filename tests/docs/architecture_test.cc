@@ -8,10 +8,12 @@
 
 #include <tessera/tessera.h>
 
+#include "tests/cases/source_dir.h"
+
 namespace tessera {
 namespace {
 
-const std::string kPath = std::string(TESSERA_SOURCE_DIR) + "/ARCHITECTURE.md";
+const std::string kPath = testing::source_dir() / "ARCHITECTURE.md";
 
 std::string read_file() {
   std::ifstream file(kPath);

@@ -11,10 +11,12 @@
 #include <tessera/error.h>
 #include <tessera/schedule.h>
 
+#include "tests/cases/source_dir.h"
+
 namespace tessera {
 namespace {
 
-const std::string kFolder = std::string(TESSERA_SOURCE_DIR) + "/docs/";
+const std::string kFolder = testing::source_dir() / "docs/";
 constexpr std::int64_t kRanks = 4, kMicrobatches = 12;
 
 std::string read_file(const std::string& name) {

@@ -2,6 +2,7 @@
 
 #include "ir/text.h"
 #include "tests/cases/case_file.h"
+#include "tests/cases/source_dir.h"
 #include "tests/fuzz/case.h"
 
 namespace tessera::fuzz {
@@ -11,7 +12,7 @@ std::vector<std::string> ir_texts(int num_random) {
   auto add = [&](const std::string& text) {
     if (text.find("function") != std::string::npos) texts.push_back(text);
   };
-  const std::string folder = std::string(TESSERA_SOURCE_DIR) + "/tests/golden";
+  const std::filesystem::path folder = testing::source_dir() / "tests/golden";
   for (const std::filesystem::path& path : testing::case_files(folder)) {
     const testing::CaseFile c = testing::read_case(path);
     add(c.stdin_text);

@@ -3,13 +3,14 @@
 #include <gtest/gtest.h>
 
 #include "tests/cases/case_file.h"
+#include "tests/cases/source_dir.h"
 
 namespace tessera::testing {
 namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kFolder = fs::path(TESSERA_SOURCE_DIR) / "tests/golden";
+const fs::path kFolder = source_dir() / "tests/golden";
 
 class Golden : public ::testing::TestWithParam<fs::path> {};
 

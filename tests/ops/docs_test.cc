@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sstream>
 
+#include "tests/cases/source_dir.h"
 #include "tests/ops/sample_inputs.h"
 
 namespace tessera {
@@ -72,7 +73,7 @@ std::string document() {
 }
 
 TEST(Docs, SayWhatTheTableSays) {
-  const std::string path = std::string(TESSERA_SOURCE_DIR) + "/docs/ops.md";
+  const std::string path = testing::source_dir() / "docs/ops.md";
   if (std::getenv("TESSERA_UPDATE_DOCS") != nullptr) std::ofstream(path) << document();
   std::ostringstream found;
   found << std::ifstream(path).rdbuf();
