@@ -18,7 +18,7 @@ namespace {
 class Golden {
  public:
   Golden() {
-    std::ifstream file(testing::source_dir() / "tests/peers/golden/prng.json");
+    std::ifstream file(source_dir() / "tests/peers/golden/prng.json");
     std::stringstream all;
     all << file.rdbuf();
     text_ = all.str();

@@ -1,7 +1,7 @@
 #include "tests/cases/source_dir.h"
 
-namespace tessera::testing {
+namespace tessera {
 
 std::filesystem::path source_dir() { return TESSERA_SOURCE_DIR; }
 
-}  // namespace tessera::testing
+}  // namespace tessera

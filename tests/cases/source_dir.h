@@ -3,9 +3,9 @@
 
 #include <filesystem>
 
-namespace tessera::testing {
+namespace tessera {
 
 /// The root of the source tree that the tests were built from.
 std::filesystem::path source_dir();
 
-}  // namespace tessera::testing
+}  // namespace tessera

@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-const std::string kPath = testing::source_dir() / "ARCHITECTURE.md";
+const std::string kPath = source_dir() / "ARCHITECTURE.md";
 
 std::string read_file() {
   std::ifstream file(kPath);

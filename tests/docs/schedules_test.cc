@@ -16,7 +16,7 @@
 namespace tessera {
 namespace {
 
-const std::string kFolder = testing::source_dir() / "docs/";
+const std::string kFolder = source_dir() / "docs/";
 constexpr std::int64_t kRanks = 4, kMicrobatches = 12;
 
 std::string read_file(const std::string& name) {

@@ -12,7 +12,7 @@ std::vector<std::string> ir_texts(int num_random) {
   auto add = [&](const std::string& text) {
     if (text.find("function") != std::string::npos) texts.push_back(text);
   };
-  const std::filesystem::path folder = testing::source_dir() / "tests/golden";
+  const std::filesystem::path folder = source_dir() / "tests/golden";
   for (const std::filesystem::path& path : testing::case_files(folder)) {
     const testing::CaseFile c = testing::read_case(path);
     add(c.stdin_text);

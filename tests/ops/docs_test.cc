@@ -73,7 +73,7 @@ std::string document() {
 }
 
 TEST(Docs, SayWhatTheTableSays) {
-  const std::string path = testing::source_dir() / "docs/ops.md";
+  const std::string path = source_dir() / "docs/ops.md";
   if (std::getenv("TESSERA_UPDATE_DOCS") != nullptr) std::ofstream(path) << document();
   std::ostringstream found;
   found << std::ifstream(path).rdbuf();

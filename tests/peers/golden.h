@@ -12,7 +12,7 @@ namespace tessera {
 
 /// The content of tests/peers/golden/`name`; throws when it cannot be read.
 inline nlohmann::json read_golden(const std::string& name) {
-  const std::string path = testing::source_dir() / "tests/peers/golden" / name;
+  const std::string path = source_dir() / "tests/peers/golden" / name;
   std::ifstream file(path);
   if (!file) throw std::runtime_error("cannot read " + path);
   return nlohmann::json::parse(file);
