@@ -114,6 +114,35 @@ TEST(Pipeline, EqualsAHandWrittenScanWhereNothingIsUsedTwice) {
   for (std::size_t i = 0; i < x.size(); ++i) expect_same_bits(y[i], x[i]);
 }
 
+// Three devices have rows whose edges are those of no leaf of a sum. A weight's gradient is split
+// over its columns then, the sum of gradients is not.
+TEST(Pipeline, SumsThatLieOtherwiseThanWhatIsAdded) {
+  const auto step = [](const Schedule& schedule) {
+    return [&schedule](const std::vector<Array>& weights, const Array& xs) {
+      const auto gradients = [&](const Array& x) {
+        return grad([&](const std::vector<Array>& params) {
+          Array y = with_sharding_constraint(x, P{"data"});
+          for (const Array& weight : params) y = mark_stage_end(tanh(dot(y, weight)));
+          return sum(square(y));
+        })(weights);
+      };
+      return treduce(gradients, xs, schedule);
+    };
+  };
+  const std::vector<Array> weights = {numbers({kWidth, kWidth}, 1), numbers({kWidth, kWidth}, 2)};
+  const Array xs = numbers({4, 3, 8, kWidth}, 3);
+  const Schedule loop = Sequential{1};
+  const std::vector<Array> wanted = jit(step(loop))(weights, xs);
+  for (const Schedule& schedule :
+       {Schedule(ZeroBubble{2}), Schedule(ZBH2{2}), Schedule(GPipe{2})}) {
+    const MpmdMesh mesh = groups(2, 3);
+    const use_mesh scope(mesh.group_mesh());
+    const std::vector<Array> found = mpmd_jit_with_loop(step(schedule), mesh)(
+        device_put(weights, P{}), device_put(xs, P{none, "data"}));
+    for (std::size_t i = 0; i < wanted.size(); ++i) expect_same_bits(found[i], wanted[i]);
+  }
+}
+
 TEST(Pipeline, OperationsOtherThanAdd) {
   const Array w = numbers({3}, 1);
   const Array xs = numbers({4, 3}, 2);

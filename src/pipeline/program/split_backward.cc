@@ -1,6 +1,9 @@
 // The backward pass of a stage in two parts: what the stage before waits for, and the gradients of
 // the weights. A stage that no other waits for keeps together what several gradients need.
 #include <algorithm>
+#include <map>
+
+#include <tessera/error.h>
 
 #include "ops/record.h"
 #include "pipeline/program/stages.h"
@@ -23,6 +26,7 @@ class Splitter {
       : stages_(stages),
         backward_{.work = Work::input, .stage = stage},
         leads_to_(stages.body.values.size(), kNowhere),
+        reads_sum_(stages.body.values.size(), false),
         is_weight_(stages.body.equations.size(), false) {}
 
   void split() {
@@ -31,9 +35,11 @@ class Splitter {
       leads_to_[body.outputs[k]] = both(leads_to_[body.outputs[k]], static_cast<int>(k));
     }
     for (std::size_t i = body.equations.size(); i-- > 0;) look_at(i);
+    find_what_reads_sums();
     for (std::size_t i = 0; i < body.equations.size(); ++i) {
-      if (is_weight_[i] && is_cheaper_now(i)) is_weight_[i] = false;
+      if (is_weight_[i] && !adds_to_sum(i) && is_cheaper_now(i)) is_weight_[i] = false;
     }
+    for (const auto& [place, equations] : additions()) add_now_if_cheaper(equations);
     for (std::size_t i = 0; i < body.equations.size(); ++i) {
       if (is_weight_[i]) stages_.homes[i].item.work = Work::weight;
     }
@@ -45,17 +51,56 @@ class Splitter {
     return home.kind == Home::Kind::item && home.item == backward_;
   }
 
+  int place_of(const Equation& equation) const {
+    int place = kNowhere;
+    for (ValueId id : equation.results) place = both(place, leads_to_[id]);
+    return place;
+  }
+
   /// In reverse order: all users of the results have been seen.
   void look_at(std::size_t i) {
     const Equation& equation = stages_.body.equations[i];
     int place = kNowhere;
     if (is_backward(i) || stages_.homes[i].kind == Home::Kind::users) {
-      for (ValueId id : equation.results) place = both(place, leads_to_[id]);
+      place = place_of(equation);
       is_weight_[i] = is_backward(i) && place >= 0;
     } else {
       place = kManyPlaces;
     }
     for (ValueId id : equation.operands) leads_to_[id] = both(leads_to_[id], place);
+  }
+
+  void find_what_reads_sums() {
+    const Function& body = stages_.body;
+    for (ValueId id : body.inputs) reads_sum_[id] = stages_.is_carry(id);
+    for (const Equation& equation : body.equations) {
+      const bool reads = std::any_of(equation.operands.begin(), equation.operands.end(),
+                                     [&](ValueId id) { return reads_sum_[id]; });
+      for (ValueId id : equation.results) reads_sum_[id] = reads;
+    }
+  }
+
+  bool adds_to_sum(std::size_t i) const { return reads_sum_[stages_.body.equations[i].results[0]]; }
+
+  /// By output: the equations between the sum so far and the new one. Besides the addition these
+  /// may be moves to the layout of what is added, and back.
+  std::map<int, std::vector<std::size_t>> additions() const {
+    std::map<int, std::vector<std::size_t>> result;
+    for (std::size_t i = 0; i < stages_.body.equations.size(); ++i) {
+      if (is_weight_[i] && adds_to_sum(i)) {
+        result[place_of(stages_.body.equations[i])].push_back(i);
+      }
+    }
+    return result;
+  }
+
+  /// All of them or none: the weight gradient of a microbatch may run after the backward tasks of
+  /// later ones, which must not have read the sum by then.
+  void add_now_if_cheaper(const std::vector<std::size_t>& equations) {
+    for (std::size_t i : equations) is_weight_[i] = false;
+    const bool is_cheaper = std::all_of(equations.begin(), equations.end(),
+                                        [&](std::size_t i) { return is_cheaper_now(i); });
+    for (std::size_t i : equations) is_weight_[i] = !is_cheaper;
   }
 
   bool is_late(ValueId id) const {
@@ -88,8 +133,21 @@ class Splitter {
   Stages& stages_;
   Item backward_;
   std::vector<int> leads_to_;    // per value: the one output, or kNowhere, kManyPlaces
+  std::vector<bool> reads_sum_;  // per value: whether it depends on a sum of earlier microbatches
   std::vector<bool> is_weight_;  // per equation
 };
+
+/// A schedule orders the tasks of one item by their microbatches, and those of no two items.
+void check_sums(const Stages& stages) {
+  const Function& body = stages.body;
+  for (std::size_t k = 0; k < stages.parts.num_carry; ++k) {
+    const std::vector<Item>& readers = stages.users[body.inputs[stages.parts.num_consts + k]];
+    const Item& writer = stages.home_of(body.outputs[k])->item;
+    require(std::all_of(readers.begin(), readers.end(),
+                        [&](const Item& reader) { return reader == writer; }),
+            "a sum is read by the tasks that write it");
+  }
+}
 
 }  // namespace
 
@@ -121,6 +179,7 @@ void find_users(Stages& stages) {
       users.erase(std::unique(users.begin(), users.end()), users.end());
     }
   }
+  check_sums(stages);
 }
 
 }  // namespace tessera::pipeline

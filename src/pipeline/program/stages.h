@@ -63,7 +63,7 @@ struct Stages {
 /// Takes the weight gradients of these stages out of their backward items: what leads to one sum
 /// alone, but for what makes its operands smaller and is cheap.
 void split_backward(Stages& stages, const std::vector<bool>& is_split);
-/// Fills in `users`.
+/// Fills in `users`. Throws InternalError where an item reads a sum that another one writes.
 void find_users(Stages& stages);
 
 /// What the tasks of each stage are estimated to take, the backward pass in two halves, and what a
