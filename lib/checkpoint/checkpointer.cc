@@ -181,14 +181,20 @@ void Checkpointer::save_arrays(const std::vector<NamedArray>& arrays, SaveOption
     state_->write(taken, num_threads());
     return;
   }
-  state_->writer = std::thread([state = state_.get(), taken = std::move(taken)]() mutable {
+  auto kept = std::make_shared<Snapshot>(std::move(taken));
+  const auto write = [state = state_.get(), kept] {
     try {
-      state->write(taken, 1);
+      state->write(*kept, 1);
     } catch (...) {
       state->failure = std::current_exception();
     }
-    taken.arrays.clear();
-  });
+    kept->arrays.clear();
+  };
+  try {
+    state_->writer = std::thread(write);
+  } catch (const std::exception&) {
+    write();  // the machine has no room for a thread
+  }
 }
 
 void Checkpointer::wait() {

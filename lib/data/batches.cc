@@ -100,7 +100,7 @@ struct Batches::State {
     for (int i = 0; i < options.workers; ++i) {
       try {
         threads.emplace_back([this] { work(); });
-      } catch (const std::system_error&) {
+      } catch (const std::exception&) {
         break;  // the asking thread does what is not done
       }
     }
@@ -184,10 +184,10 @@ struct Batches::State {
     }
     const Making done = std::move(batch);
     batches.pop_front();
-    if (!done.error) begin_batches();
-    lock.unlock();
-    has_work.notify_all();
     try {
+      if (!done.error) begin_batches();
+      lock.unlock();
+      has_work.notify_all();
       if (done.error) std::rethrow_exception(done.error);
       std::vector<Array> arrays = stacked(done.records, done.place);
       place = done.place + size_of(done);

@@ -23,6 +23,11 @@ Space space_of(const Trace& trace, const std::string& host, std::int64_t start_n
         fmt::format("{} parts of ops at the end of the trace were not recorded: record fewer steps",
                     trace.engine.num_lost));
   }
+  if (trace.engine.num_lost_buffers > 0) {
+    space.warnings.push_back(
+        fmt::format("{} buffers that came or went were not recorded: there was no memory for it",
+                    trace.engine.num_lost_buffers));
+  }
   return space;
 }
 

@@ -32,23 +32,29 @@ std::atomic<bool> is_recorded{false};
 struct Allocations {
   std::mutex mutex;
   std::vector<Allocation> list;
+  std::int64_t num_lost = 0;  // for which there was no memory
 };
 Allocations& allocations() {
   static auto* const all = new Allocations;  // buffers may outlive every other static object
   return *all;
 }
 
+/// Buffers go while exceptions pass, so that it throws none.
 void record(const void* address, std::int64_t bytes, std::int64_t held, bool is_freed,
-            Buffer::Use use) {
+            Buffer::Use use) noexcept {
   Allocations& all = allocations();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  all.list.push_back({.time_ns = ns_of(Clock::now()),
-                      .address = address,
-                      .bytes = bytes,
-                      .held_bytes = held,
-                      .peak_bytes = most_bytes_held.load(std::memory_order_relaxed),
-                      .is_freed = is_freed,
-                      .use = use});
+  try {
+    all.list.push_back({.time_ns = ns_of(Clock::now()),
+                        .address = address,
+                        .bytes = bytes,
+                        .held_bytes = held,
+                        .peak_bytes = most_bytes_held.load(std::memory_order_relaxed),
+                        .is_freed = is_freed,
+                        .use = use});
+  } catch (const std::bad_alloc&) {
+    all.num_lost += 1;
+  }
 }
 
 // Kernels walk many rows at once: with small pages most of their first reads would miss the TLB.
@@ -91,11 +97,15 @@ void Buffer::reset_peak_bytes() {
   most_bytes_held.store(bytes_held.load(std::memory_order_relaxed), std::memory_order_relaxed);
 }
 
-void record_allocations(bool on) { is_recorded.store(on, std::memory_order_relaxed); }
+void record_allocations(bool on) {
+  allocations();  // made now, where it may throw
+  is_recorded.store(on, std::memory_order_relaxed);
+}
 
-std::vector<Allocation> take_allocations() {
-  const std::lock_guard<std::mutex> lock(allocations().mutex);
-  return std::exchange(allocations().list, {});
+RecordedAllocations take_allocations() {
+  Allocations& all = allocations();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  return {.list = std::exchange(all.list, {}), .num_lost = std::exchange(all.num_lost, 0)};
 }
 
 }  // namespace tessera::run

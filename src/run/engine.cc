@@ -74,11 +74,13 @@ struct Engine::State {
   void run_unlocked(Execution& execution, TaskRef ref, std::unique_lock<std::mutex>& lock,
                     int thread, Work work);
   void run_part(Execution& execution, std::unique_lock<std::mutex>& lock, int thread);
+  void run(Execution& execution, std::unique_lock<std::mutex>& lock) noexcept;
   void count_instruction(TaskRef ref);
   void count_collectives(const Instruction& instruction);
   void count_transfers(const Executable& executable);
   void add_time(TaskRef ref, std::int64_t ns);
   void keep_times();
+  void keep_records(const Executable& executable, Execution& execution) noexcept;
   void keep_timeline(const Executable& executable, const std::vector<TaskSpan>& spans);
   void wait_for_news(std::unique_lock<std::mutex>& lock);
   void announce();
@@ -140,15 +142,15 @@ void Engine::State::keep_times() {
     const auto known = std::find_if(profile.begin(), profile.end(), [&](const RegionTime& other) {
       return other.name == instruction->name && other.span == instruction->span;
     });
-    RegionTime& kept = known != profile.end() ? *known : profile.emplace_back();
-    kept.name = instruction->name;
-    kept.span = instruction->span;
+    RegionTime& kept = known != profile.end()
+                           ? *known
+                           : profile.emplace_back(
+                                 RegionTime{.name = instruction->name, .span = instruction->span});
     kept.count += time.count;
     kept.ns += time.ns;
     kept.flops += time.count * instruction->flops;
     kept.bytes += time.count * instruction->bytes;
   }
-  timed.clear();
 }
 
 void Engine::State::keep_timeline(const Executable& executable,
@@ -170,6 +172,17 @@ void Engine::State::keep_timeline(const Executable& executable,
   num_timed_executions += 1;
 }
 
+/// What is kept of an execution that has ended. Where there is no memory for it, that is a fault.
+void Engine::State::keep_records(const Executable& executable, Execution& execution) noexcept {
+  execution.attempt([&] {
+    keep_times();
+    if (recorder.is_on()) recorder.end_execution();
+    if (execution.fault == nullptr) count_transfers(executable);
+    if (has_timeline) keep_timeline(executable, execution.spans());
+  });
+  timed.clear();  // it names instructions, which die with their executable
+}
+
 /// Without the lock, while others go on. What it throws is the fault of the execution.
 template <typename Work>
 void Engine::State::run_unlocked(Execution& execution, TaskRef ref,
@@ -186,15 +199,18 @@ void Engine::State::run_unlocked(Execution& execution, TaskRef ref,
   }
   const auto end = is_timed ? Clock::now() : Clock::time_point{};
   lock.lock();
-  if (is_profiling) add_time(ref, std::chrono::nanoseconds(end - start).count());
-  if (is_traced) recorder.add(ref, thread, start, end);
   if (fault != nullptr && execution.fault == nullptr) execution.fault = fault;
+  execution.attempt([&] {
+    if (is_profiling) add_time(ref, std::chrono::nanoseconds(end - start).count());
+    if (is_traced) recorder.add(ref, thread, start, end);
+  });
 }
 
+/// Nothing gets past it, so that the part has ended for the execution whatever happens.
 void Engine::State::run_part(Execution& execution, std::unique_lock<std::mutex>& lock, int thread) {
   const ReadyTask taken = execution.take();
   const TaskRef ref = taken.ref;
-  if (taken.next_part == 0) count_instruction(ref);
+  if (taken.next_part == 0) execution.attempt([&] { count_instruction(ref); });
   const Kernel& kernel = *ref.frame->executable().tasks[ref.task].kernel;
   const std::span<std::byte* const> buffers = ref.frame->buffers(ref.task);
   run_unlocked(execution, ref, lock, thread, [&] { kernel.run(buffers, taken.next_part); });
@@ -203,12 +219,12 @@ void Engine::State::run_part(Execution& execution, std::unique_lock<std::mutex>&
     run_unlocked(execution, ref, lock, thread, [&] { kernel.join_parts(buffers); });
   }
   execution.end_part(ref);
-  if (execution.fault != nullptr) {
-    execution.give_up();
-    announce();
-  } else if (is_last && execution.finish(ref)) {
-    announce();
+  bool is_news = false;
+  if (is_last && execution.fault == nullptr) {
+    execution.attempt([&] { is_news = execution.finish(ref); });
   }
+  if (execution.fault != nullptr) execution.give_up();
+  if (is_news || execution.fault != nullptr) announce();
 }
 
 void Engine::State::work(std::unique_lock<std::mutex>& lock, int thread) {
@@ -219,6 +235,16 @@ void Engine::State::work(std::unique_lock<std::mutex>& lock, int thread) {
       wait_for_news(lock);
     }
   }
+}
+
+/// Until it is over: other threads may hold on to the execution no longer than this.
+void Engine::State::run(Execution& execution, std::unique_lock<std::mutex>& lock) noexcept {
+  current = &execution;
+  announce();
+  work(lock, 0);
+  // Other workers have left run_part when the execution is over, and look at `current` again.
+  current = nullptr;
+  announce();
 }
 
 void Engine::State::worker(int thread) {
@@ -233,10 +259,15 @@ void Engine::State::worker(int thread) {
   }
 }
 
+/// Where the machine has no room for a thread, those that there are do its work.
 void Engine::State::start_threads() {
   while (static_cast<int>(threads.size()) < num_threads - 1) {
     const int number = static_cast<int>(threads.size()) + 1;
-    threads.emplace_back([this, number] { worker(number); });
+    try {
+      threads.emplace_back([this, number] { worker(number); });
+    } catch (const std::exception&) {
+      return;
+    }
   }
 }
 
@@ -431,16 +462,8 @@ std::vector<Tiles> Engine::execute(const Executable& executable, std::vector<Til
   const DefaultFloatMode mode;
   std::unique_lock<std::mutex> lock(state.mutex);
   if (state.recorder.is_on()) state.recorder.begin_execution(executable);
-  state.current = &execution;
-  state.announce();
-  state.work(lock, 0);
-  // Other workers have left run_part when the execution is over, and look at `current` again.
-  state.current = nullptr;
-  state.announce();
-  state.keep_times();
-  if (state.recorder.is_on()) state.recorder.end_execution();
-  if (execution.fault == nullptr) state.count_transfers(executable);
-  if (state.has_timeline) state.keep_timeline(executable, execution.spans());
+  state.run(execution, lock);
+  state.keep_records(executable, execution);
   lock.unlock();
   if (execution.fault != nullptr) std::rethrow_exception(execution.fault);
   return outputs;

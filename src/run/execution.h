@@ -56,6 +56,15 @@ class Execution {
   /// the next part itself before it lets go of the mutex, so one part is no news.
   bool finish(TaskRef task);
   void give_up();
+  /// Calls `work`; what it throws is the fault of the execution, unless there was one before.
+  template <typename Work>
+  void attempt(const Work& work) noexcept {
+    try {
+      work();
+    } catch (...) {
+      if (fault == nullptr) fault = std::current_exception();
+    }
+  }
 
   /// Per task of the outermost frame; empty without a timeline.
   const std::vector<TaskSpan>& spans() const { return spans_; }

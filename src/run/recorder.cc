@@ -9,14 +9,16 @@ void Recorder::start() {
   trace_ = {};
   trace_.start_ns = ns_of(Clock::now());
   parts_left_ = kMostParts;
-  is_on_ = true;
   record_allocations(true);
+  is_on_ = true;
 }
 
 EngineTrace Recorder::stop() {
   is_on_ = false;
   record_allocations(false);
-  trace_.allocations = take_allocations();
+  RecordedAllocations allocations = take_allocations();
+  trace_.allocations = std::move(allocations.list);
+  trace_.num_lost_buffers = allocations.num_lost;
   trace_.end_ns = ns_of(Clock::now());
   return std::exchange(trace_, {});
 }

@@ -52,7 +52,8 @@ struct EngineTrace {
   std::int64_t end_ns = 0;
   std::vector<ExecutionTrace> executions;
   std::vector<Allocation> allocations;
-  std::int64_t num_lost = 0;  // parts beyond the most that are kept
+  std::int64_t num_lost = 0;          // parts beyond the most that are kept
+  std::int64_t num_lost_buffers = 0;  // allocations for which there was no memory
 };
 
 inline std::int64_t ns_of(Clock::time_point time) {
@@ -98,6 +99,10 @@ class Recorder {
 
 /// Buffers are recorded wherever they are made.
 void record_allocations(bool on);
-std::vector<Allocation> take_allocations();
+struct RecordedAllocations {
+  std::vector<Allocation> list;
+  std::int64_t num_lost = 0;
+};
+RecordedAllocations take_allocations();
 
 }  // namespace tessera::run
