@@ -1,11 +1,11 @@
 #include "run/processes.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <fmt/format.h>
-#include <optional>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -17,13 +17,12 @@
 #include <tessera/error.h>
 
 #include "run/engine.h"
+#include "run/running_time.h"
 #include "run/sockets.h"
 
 namespace tessera::run {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 Transport* current = nullptr;
 int group_size = 1;
@@ -33,45 +32,63 @@ int group_size = 1;
       fmt::format("cannot start a process per device: {}: {}", call, std::strerror(errno)));
 }
 
-/// A socket from each process to each other one; the rest are closed at the end of its life.
+/// A socket from each process to each other one. Those of a process to the ones after it are made
+/// when it starts, and given away as these start; the rest are closed at the end of its life.
 class Sockets {
  public:
-  explicit Sockets(int count) : of_(static_cast<std::size_t>(count)) {
-    raise_limit();
-    for (auto& row : of_) row.assign(of_.size(), -1);
-    for (std::size_t a = 0; a < of_.size(); ++a) {
-      for (std::size_t b = a + 1; b < of_.size(); ++b) {
-        int pair[2];
-        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
-          close_all();
-          fail("socketpair");
-        }
-        of_[a][b] = pair[0];
-        of_[b][a] = pair[1];
-      }
-    }
+  explicit Sockets(const ProcessOptions& options)
+      : of_(static_cast<std::size_t>(options.count), std::vector<int>(of_size(options), -1)) {
+    raise_limit(options);
   }
   ~Sockets() { close_all(); }
   Sockets(const Sockets&) = delete;
   Sockets& operator=(const Sockets&) = delete;
 
+  void make(int rank) {
+    const auto a = static_cast<std::size_t>(rank);
+    for (std::size_t b = a + 1; b < of_.size(); ++b) {
+      int pair[2];
+      if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) fail("socketpair");
+      of_[a][b] = pair[0];
+      of_[b][a] = pair[1];
+    }
+  }
   std::vector<int> take(int rank) {
     auto& row = of_[static_cast<std::size_t>(rank)];
     return std::exchange(row, std::vector<int>(row.size(), -1));
   }
+  void close_of(int rank) { close(of_[static_cast<std::size_t>(rank)]); }
   void close_all() {
-    for (auto& row : of_) {
-      for (int& socket : row) {
-        if (socket >= 0) close(socket);
-        socket = -1;
-      }
-    }
+    for (auto& row : of_) close(row);
   }
 
  private:
-  static void raise_limit() {
+  static std::size_t of_size(const ProcessOptions& options) {
+    return static_cast<std::size_t>(options.count);
+  }
+  static void close(std::vector<int>& row) {
+    for (int& socket : row) {
+      if (socket >= 0) ::close(socket);
+      socket = -1;
+    }
+  }
+
+  /// The half of the processes that has started leaves a socket of each for each of the others.
+  static void raise_limit(const ProcessOptions& options) {
+    constexpr std::int64_t kOtherFiles = 64;
+    const std::int64_t count = options.count;
+    const std::int64_t needed = count * count / 4 + 2 * count + kOtherFiles;
     rlimit limit{};
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+    if (limit.rlim_max < static_cast<rlim_t>(needed)) {
+      throw UserError({.what = "one process per device: the processes need more sockets than this "
+                               "process may open",
+                       .where = options.where,
+                       .found = fmt::format("{} processes, which need {} files", count, needed),
+                       .wanted = fmt::format("at most {}, the hard limit of open files",
+                                             static_cast<std::int64_t>(limit.rlim_max)),
+                       .cure = "use fewer devices, or raise the limit (ulimit -Hn)"});
+    }
     limit.rlim_cur = limit.rlim_max;
     setrlimit(RLIMIT_NOFILE, &limit);
   }
@@ -112,15 +129,23 @@ class Family {
   Family(const Family&) = delete;
   Family& operator=(const Family&) = delete;
 
+  /// Before a process has started, as add() must not fail.
+  void reserve() { members_.reserve(static_cast<std::size_t>(options_.count)); }
   void add(pid_t pid) { members_.push_back({.pid = pid}); }
 
   /// Waits for all of them and returns the code of the run.
   int wait() {
-    std::optional<Clock::time_point> end;  // of what the others are given
+    RunningTime time(std::chrono::milliseconds(100));
+    std::chrono::nanoseconds since_failure{0};
+    std::chrono::nanoseconds since_all_stopped{0};
     while (num_ended_ < members_.size()) {
       look();
-      if (code_ != 0 && !end) end = Clock::now() + options_.timeout;
-      if (end) kill_rest(Clock::now() >= *end);
+      const std::chrono::nanoseconds passed = time.look();
+      if (code_ != 0) since_failure += passed;
+      // With nobody left to notice that the others are silent.
+      since_all_stopped = are_all_stopped() ? since_all_stopped + passed : 0 * passed;
+      const bool is_time_up = std::max(since_failure, since_all_stopped) >= options_.timeout;
+      if (code_ != 0 || is_time_up) kill_rest(is_time_up);
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
     return code_;
@@ -133,6 +158,11 @@ class Family {
     bool is_stopped = false;
     bool is_killed = false;  // by this process
   };
+
+  bool are_all_stopped() const {
+    return std::all_of(members_.begin(), members_.end(),
+                       [](const Member& member) { return member.has_ended || member.is_stopped; });
+  }
 
   void look() {
     for (std::size_t rank = 0; rank < members_.size(); ++rank) {
@@ -196,15 +226,18 @@ int run_processes(const ProcessOptions& options, const std::function<void()>& bo
                      .cure = "start the processes first and compute inside of them"});
   }
   const pid_t parent = getpid();
-  Sockets sockets(options.count);
+  Sockets sockets(options);
   Family family(options);
   // What is buffered would be written by every process.
   std::fflush(nullptr);
+  family.reserve();
   for (int rank = 0; rank < options.count; ++rank) {
+    sockets.make(rank);
     const pid_t pid = fork();
     if (pid < 0) fail("fork");
     if (pid > 0) {
       family.add(pid);
+      sockets.close_of(rank);
       continue;
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -224,7 +257,6 @@ int run_processes(const ProcessOptions& options, const std::function<void()>& bo
     std::fflush(nullptr);
     _exit(code);
   }
-  sockets.close_all();
   return family.wait();
 }
 

@@ -16,6 +16,8 @@
 
 #include <tessera/error.h>
 
+#include "run/running_time.h"
+
 namespace tessera::run {
 
 std::string Transport::where() const {
@@ -110,6 +112,7 @@ class SocketTransport final : public Transport {
   [[noreturn]] void fail_for_silence();
   [[noreturn]] void fail(int culprit, const std::string& what, const std::string& how);
   void send_end(int culprit, const std::string& text) noexcept;
+  void say_end(int culprit, const std::string& text);
   void close_all();
 
   int rank_;
@@ -133,18 +136,24 @@ void SocketTransport::exchange(std::span<const Send> sends, std::span<const Rece
   // The rest of the time is for telling others.
   const milliseconds patience = timeout_ * 3 / 4;
   const milliseconds quiet = patience - std::min(patience / 4, milliseconds(200));
-  Clock::time_point start = Clock::now();
+  // Being stopped costs some of the patience at most.
+  const milliseconds longest_wait = std::clamp(patience / 16, milliseconds(1), milliseconds(1000));
+  RunningTime time(4 * longest_wait);
+  std::chrono::nanoseconds waited{0};
   bool has_said_so = false;
   check_peers();
   while (first_awaited() >= 0) {
-    const auto waited = std::chrono::duration_cast<milliseconds>(Clock::now() - start);
+    waited += time.look();
     if (waited >= patience) fail_for_silence();
     if (waited >= quiet && !has_said_so) {
       say_waiting();
       has_said_so = true;
     }
-    if (move_bytes((has_said_so ? patience : quiet) - waited)) {
-      start = Clock::now();
+    const auto left =
+        std::chrono::duration_cast<milliseconds>((has_said_so ? patience : quiet) - waited);
+    if (move_bytes(std::clamp(left, milliseconds(1), longest_wait))) {
+      time.look();
+      waited = std::chrono::nanoseconds(0);
       has_said_so = false;
     }
     check_peers();
@@ -168,9 +177,7 @@ bool SocketTransport::move_bytes(milliseconds wait) {
     const bool is_idle = peer.has_ended || (peer.is_early() && !takes);
     polls.push_back({.fd = is_idle ? -1 : peer.socket, .events = events, .revents = 0});
   }
-  const auto most = std::max<milliseconds::rep>(wait.count(), 1);
-  if (poll(polls.data(), polls.size(), static_cast<int>(std::min<milliseconds::rep>(most, 1000))) <
-      0) {
+  if (poll(polls.data(), polls.size(), static_cast<int>(wait.count())) < 0) {
     if (errno == EINTR) return false;
     throw RuntimeFault(fmt::format("poll: {}", std::strerror(errno)));
   }
@@ -324,6 +331,15 @@ void SocketTransport::give_up(std::string_view why) noexcept {
 void SocketTransport::send_end(int culprit, const std::string& text) noexcept {
   if (has_failed_) return;
   has_failed_ = true;
+  try {
+    say_end(culprit, text);
+  } catch (const std::exception&) {
+    // Without memory to say so, the closed sockets tell.
+  }
+  close_all();
+}
+
+void SocketTransport::say_end(int culprit, const std::string& text) {
   for (Peer& peer : peers_) {
     if (peer.socket < 0 || peer.has_ended) continue;
     // A frame that has begun must be finished, or the next one cannot be read.
@@ -345,7 +361,6 @@ void SocketTransport::send_end(int culprit, const std::string& text) noexcept {
       if (polls[i].revents != 0) write(peers_[i]);
     }
   }
-  close_all();
 }
 
 void SocketTransport::close_all() {
