@@ -148,9 +148,13 @@ std::string parent_of(const std::string& path) {
   return parent.empty() ? "." : parent;
 }
 
-void remove_quietly(const std::string& path) {
-  std::error_code ignored;
-  fs::remove_all(path, ignored);
+void remove_quietly(const std::string& path) noexcept {
+  try {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  } catch (const std::exception&) {
+    // Without memory for it, the next run removes what is left.
+  }
 }
 
 std::string hidden_name(const std::string& path, const std::string& state) {

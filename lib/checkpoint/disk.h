@@ -95,7 +95,7 @@ class InputFile {
 /// The folder that has `path`.
 std::string parent_of(const std::string& path);
 /// Removes a file or a folder with all that is in it; what cannot be removed stays.
-void remove_quietly(const std::string& path);
+void remove_quietly(const std::string& path) noexcept;
 /// A name that readers of folders pass over: what stands there is not finished, or being removed.
 std::string hidden_name(const std::string& path, const std::string& state);
 

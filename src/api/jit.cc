@@ -49,7 +49,7 @@ std::string cache_key(const Walk& arguments, const Span& where) {
 
 /// One kind of arguments; the program is made by the first call.
 struct Entry {
-  std::once_flag once;
+  Once once;
   std::shared_ptr<Program> program;
 };
 
@@ -375,7 +375,7 @@ std::shared_ptr<Program> JitCore::lower(const Walk& arguments, Body& body,
     if (place == nullptr) place = std::make_shared<Entry>();
     entry = place;
   }
-  std::call_once(entry->once, [&] {
+  entry->once.call([&] {
     const trace::Outside outside;
     try {
       entry->program = Tracer(state_->options, body, span).trace(arguments.structure());

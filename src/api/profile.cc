@@ -162,7 +162,12 @@ Step::~Step() {
   if (start_ns_ < 0) return;
   Recording& all = recording();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  if (all.is_on) all.steps.push_back({number_, start_ns_, now_ns()});
+  if (!all.is_on) return;
+  try {
+    all.steps.push_back({number_, start_ns_, now_ns()});
+  } catch (const std::bad_alloc&) {
+    // The trace goes without this step.
+  }
 }
 
 }  // namespace profile

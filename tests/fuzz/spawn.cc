@@ -1,6 +1,7 @@
 #include "tests/fuzz/spawn.h"
 
 #include <csignal>
+#include <cstdlib>
 #include <fcntl.h>
 #include <fstream>
 #include <sstream>
@@ -35,6 +36,9 @@ void redirect(int descriptor, const fs::path& path, int flags) {
   redirect(STDERR_FILENO, base.string() + ".err", O_WRONLY | O_CREAT | O_TRUNC);
   if (chdir(options.folder.c_str()) != 0) _exit(127);
   limit_memory(options.memory);
+  for (const std::string& variable : options.environment) {
+    if (putenv(const_cast<char*>(variable.c_str())) != 0) _exit(127);
+  }
   std::signal(SIGALRM, SIG_DFL);
   alarm(options.seconds);
   std::vector<char*> words = {const_cast<char*>(program.c_str())};

@@ -10,6 +10,7 @@ namespace tessera::fuzz {
 
 struct SpawnOptions {
   std::string stdin_text = {};
+  std::vector<std::string> environment = {};  // NAME=VALUE, besides that of this program
   std::filesystem::path folder;  // where it runs and where its output is kept meanwhile
   unsigned seconds = 60;
   std::uint64_t memory = std::uint64_t{1} << 30;  // bytes of address space

@@ -3,15 +3,14 @@
 #pragma once
 
 #include <exception>
-#include <string>
 
 namespace tessera::cli {
 
 int exit_code(const std::exception_ptr& error);
 /// Writes the error to standard error as one message that opens with `name`.
-void report_error(const std::string& name, const std::exception_ptr& error);
+void report_error(const char* name, const std::exception_ptr& error);
 
-/// Calls `run` and reports what it throws.
+/// Calls `run` and reports what it throws, also where that ends the program at once.
 int run_main(const char* name, int (*run)(int, char**), int argc, char** argv);
 
 }  // namespace tessera::cli
