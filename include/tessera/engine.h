@@ -75,6 +75,19 @@ void reset_collective_counts();
 std::int64_t peak_buffer_bytes();
 void reset_peak_buffer_bytes();
 
+/// Bytes that all processes of this machine may take together, and those that are free; a container
+/// has what its control groups leave of them.
+struct MachineMemory {
+  std::int64_t total = 0;
+  std::int64_t free = 0;
+};
+MachineMemory machine_memory();
+/// Whether programs run that need more memory than is free. They do not, unless it is set: the
+/// first call of such a program throws UserError with both figures, before anything is computed or
+/// given away. With one process per device the needs of all processes count.
+void set_overcommit(bool is_allowed);
+bool overcommit();
+
 // --- one process per device
 //
 // Every process runs the whole host program on one thread and computes the tile of its device; they

@@ -101,6 +101,7 @@ Outcome run(const std::shared_ptr<Program>& program, const Walk& arguments,
     inputs.push_back(argument_tiles(*program, inputs.size(), array, span));
   }
   compile(*program);
+  check_memory(*program, span);
   give_away(*program, arguments, span);
   return {program->result, execute(*program, std::move(inputs))};
 }

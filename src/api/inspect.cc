@@ -19,6 +19,7 @@
 #include "ops/control/mpmd.h"
 #include "partition/partition.h"
 #include "run/engine.h"
+#include "run/machine_memory.h"
 #include "run/processes.h"
 
 namespace tessera {
@@ -419,6 +420,15 @@ void reset_collective_counts() { run::Engine::instance().reset_collective_counts
 std::int64_t peak_buffer_bytes() { return run::Buffer::peak_bytes(); }
 
 void reset_peak_buffer_bytes() { run::Buffer::reset_peak_bytes(); }
+
+MachineMemory machine_memory() {
+  const run::MachineMemory memory = run::machine_memory();
+  return {.total = memory.total, .free = memory.free};
+}
+
+void set_overcommit(bool is_allowed) { run::set_overcommit(is_allowed); }
+
+bool overcommit() { return run::overcommit(); }
 
 int run_isolated(IsolatedProgram& program, const IsolatedOptions& options,
                  std::source_location where) {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <numeric>
 
+#include <tessera/engine.h>
 #include <tessera/error.h>
 
 #include "compile/compile.h"
@@ -14,6 +15,7 @@
 #include "ops/control/control.h"
 #include "partition/partition.h"
 #include "run/engine.h"
+#include "run/machine_memory.h"
 #include "run/processes.h"
 
 namespace tessera::detail {
@@ -201,13 +203,13 @@ ir::Function with_exact_numerics(const Program& program) {
 }
 
 void lower(Program& program) {
-  std::call_once(program.partition_once, [&] { partition(program); });
+  program.partition_once.call([&] { partition(program); });
 }
 
 void compile(Program& program) {
   lower(program);
   if (program.engine == EngineKind::reference || program.traced.outputs.empty()) return;
-  std::call_once(program.compile_once, [&] {
+  program.compile_once.call([&] {
     const Stopwatch stopwatch(program.seconds);
     program.executable =
         compile::compile(ir::run_passes(compile::passes(), program.partitioned, program.passes),
@@ -280,8 +282,73 @@ std::vector<run::Tiles> compute(Program& program, std::vector<Tiled> inputs,
 
 }  // namespace
 
+namespace {
+
+/// Of such sizes a look at the machine takes longer than writing them.
+constexpr std::int64_t kUncheckedBytes = std::int64_t{16} << 20;
+
+std::string size_text(std::int64_t bytes) {
+  const double mebibytes = static_cast<double>(bytes) / (1 << 20);
+  return mebibytes < 1024 ? fmt::format("{:.1f} MiB", mebibytes)
+                          : fmt::format("{:.1f} GiB", mebibytes / 1024);
+}
+
+[[noreturn]] void refuse(const run::NewMemory& own, std::int64_t needed, std::int64_t free,
+                         const Span& where) {
+  std::string found =
+      fmt::format("{}: temporaries {}, results {}, scratch of threads {}", size_text(needed),
+                  size_text(own.arena), size_text(own.outputs), size_text(own.scratch));
+  if (needed != own.total()) {
+    found = fmt::format("{} in all processes, {} in this one", size_text(needed),
+                        size_text(own.total()));
+  }
+  throw UserError({.what = "the program needs more memory than this machine has left",
+                   .where = where,
+                   .found = std::move(found),
+                   .wanted = fmt::format("at most {}, which are free", size_text(free)),
+                   .cure = "use a smaller batch or a smaller model, or end other programs; to run "
+                           "all the same, allow overcommit: --allow-overcommit, or "
+                           "set_overcommit(true)"});
+}
+
+/// What one process throws ends the talks of the others, so all know it before any throws.
+void wait_for_all(const run::CollectiveLabel& label) {
+  try {
+    run::all_values(0, label);
+  } catch (const RuntimeFault&) {
+    // Another one has thrown it already.
+    return;
+  }
+}
+
+}  // namespace
+
+void check_memory(Program& program, const Span& where) {
+  if (program.executable == nullptr || program.is_memory_checked || overcommit()) return;
+  const run::NewMemory own = run::Engine::instance().new_memory(*program.executable);
+  std::int64_t needed = own.total();
+  std::int64_t free = 0;
+  static const run::CollectiveLabel label{
+      .kind = "memory check", .op = "start of a program", .span = {}};
+  const bool is_shared = run::transport() != nullptr && !program.partitioned.mesh.axes().empty();
+  if (is_shared) {
+    // All processes decide alike, by what was free before any of them went on.
+    free = run::all_values(run::machine_memory().free, label)[0];
+    const std::vector<std::int64_t> all = run::all_values(needed, label);
+    needed = std::accumulate(all.begin(), all.end(), std::int64_t{0});
+  } else if (needed > kUncheckedBytes) {
+    free = run::machine_memory().free;
+  }
+  if (needed > std::max(free, kUncheckedBytes)) {
+    if (is_shared) wait_for_all(label);
+    refuse(own, needed, free, where);
+  }
+  program.is_memory_checked = true;
+}
+
 std::vector<Array> execute(Program& program, std::vector<Tiled> inputs) {
   compile(program);
+  if (run::transport() == nullptr) check_memory(program, Span());
   const HolderGroups groups = computing_groups(program, inputs);
   if (program.pipeline) {
     for (std::size_t i = 0; i < inputs.size(); ++i) {

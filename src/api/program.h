@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +11,7 @@
 
 #include "api/array_node.h"
 #include "base/dot_unit.h"
+#include "base/once.h"
 #include "ir/pass.h"
 #include "pipeline/pipeline.h"
 
@@ -49,13 +49,14 @@ struct Program {
   std::vector<int> forwarded;            // per output: that input, or -1
   std::vector<ir::ValueId> all_outputs;  // of `traced`
   // What was made of it, each once.
-  std::once_flag partition_once, compile_once;
+  Once partition_once, compile_once;
   ir::Function partitioned;
   pipeline::GroupsOfPorts groups;              // of a pipeline
   std::vector<pipeline::OutputCopy> copies;    // per output of `partitioned`
   ScheduleCosts stage_costs = {.stages = {}};  // of a pipeline, estimated
   std::vector<const Placement*> outputs;
   std::shared_ptr<const run::Executable> executable;
+  std::atomic<bool> is_memory_checked = false;
   std::atomic<double> seconds = 0.0;
 };
 
@@ -75,6 +76,9 @@ const std::vector<std::int64_t>& groups_of_result(const Program& program, std::s
 std::optional<std::size_t> own_copy(const Program& program, std::size_t output);
 /// Sends an input to the groups of a pipeline that read it; others let go of it.
 Tiled bring_input(const Program& program, std::size_t input, Tiled x);
+/// Throws UserError where a compiled program needs more memory than the machine has left; looks
+/// once. With one process per device, a collective.
+void check_memory(Program& program, const Span& where);
 /// To be called before a compiled program is executed; nothing happens unless a trace is recorded.
 void note_program(const Program& program);
 /// Runs on tiles laid out as program.inputs say, in the groups that hold them all or, a pipeline,

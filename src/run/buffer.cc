@@ -7,6 +7,7 @@
 
 #include <tessera/error.h>
 
+#include "run/machine_memory.h"
 #include "run/recorder.h"
 
 namespace tessera::run {
@@ -73,9 +74,23 @@ std::byte* allocate(std::int64_t bytes) {
   return static_cast<std::byte*>(data);
 }
 
+/// The kernel may promise more memory than it has, and ends processes as they use it. A look at
+/// what is free costs little beside writing that much.
+void check_free(std::int64_t bytes) {
+  constexpr std::int64_t kUncheckedBytes = std::int64_t{64} << 20;
+  if (bytes < kUncheckedBytes || overcommit()) return;
+  const std::int64_t free = machine_memory().free;
+  if (bytes <= free) return;
+  throw RuntimeFault("out of memory: " + std::to_string(bytes) + " bytes for a buffer, of which " +
+                     std::to_string(free) +
+                     " are free; use a smaller batch or a smaller model, or allow overcommit");
+}
+
 }  // namespace
 
-Buffer::Buffer(std::int64_t bytes, Use use) : data_(allocate(bytes)), size_(bytes), use_(use) {
+Buffer::Buffer(std::int64_t bytes, Use use) : data_(nullptr), size_(bytes), use_(use) {
+  check_free(bytes);
+  data_ = allocate(bytes);
   if (data_ == nullptr) {
     throw RuntimeFault("out of memory: " + std::to_string(bytes) +
                        " bytes for a buffer; use a smaller batch or a smaller model");

@@ -444,6 +444,40 @@ struct RootMemory {
 
 }  // namespace
 
+namespace {
+
+/// The most that a kernel needs of one thread, in nested executables too.
+std::int64_t thread_scratch(const Executable& executable) {
+  std::int64_t most = 0;
+  const auto add = [&](const Nested& nested) {
+    if (nested.executable != nullptr) most = std::max(most, thread_scratch(*nested.executable));
+  };
+  for (const Task& task : executable.tasks) {
+    if (task.kernel != nullptr) most = std::max(most, task.kernel->scratch_bytes());
+    if (task.control == nullptr) continue;
+    for (const Nested& body : task.control->bodies) add(body);
+    for (const Nested* nested :
+         {&task.control->begin, &task.control->condition, &task.control->end}) {
+      add(*nested);
+    }
+  }
+  return most;
+}
+
+}  // namespace
+
+NewMemory Engine::new_memory(const Executable& executable) const {
+  const std::lock_guard<std::mutex> exclusive(state_->one_at_a_time);
+  const std::int64_t held = state_->arena == nullptr ? 0 : state_->arena->size();
+  NewMemory memory{.arena = std::max<std::int64_t>(0, executable.arena_bytes - held),
+                   .scratch = state_->num_threads * thread_scratch(executable)};
+  for (const Port& port : executable.outputs) {
+    if (port.alias >= 0) continue;
+    for (const std::int64_t bytes : port.tile_bytes) memory.outputs += bytes;
+  }
+  return memory;
+}
+
 std::vector<Tiles> Engine::execute(const Executable& executable, std::vector<Tiles> inputs) {
   check_inputs(executable, inputs);
   const std::lock_guard<std::mutex> exclusive(state_->one_at_a_time);

@@ -34,6 +34,14 @@ struct TaskTime {
   std::int64_t end_ns = 0;     // its last kernel has ended
 };
 
+/// Bytes that an execution takes besides what this process holds already.
+struct NewMemory {
+  std::int64_t arena = 0;    // temporaries
+  std::int64_t outputs = 0;  // that do not live in donated inputs
+  std::int64_t scratch = 0;  // of all threads
+  std::int64_t total() const { return arena + outputs + scratch; }
+};
+
 /// Collectives that were executed, by kind.
 using CollectiveCounts = std::map<std::string, CollectiveCount>;
 
@@ -55,6 +63,7 @@ class Engine {
   void set_threads_per_group(int count);
   int threads_per_group() const;
 
+  NewMemory new_memory(const Executable& executable) const;
   /// Runs to the end and returns the outputs. Donated inputs are given away: an output may live in
   /// their buffers. Throws RuntimeFault; what a kernel throws is passed on.
   std::vector<Tiles> execute(const Executable& executable, std::vector<Tiles> inputs);

@@ -58,6 +58,8 @@ class Kernel {
   virtual int num_parts() const { return 1; }
   /// Floating point operations of all parts where they are what takes the time; else 0.
   virtual std::int64_t flops() const { return 0; }
+  /// The most bytes that a thread keeps for running a part.
+  virtual std::int64_t scratch_bytes() const { return 0; }
   virtual void run(std::span<std::byte* const> buffers, int part) const = 0;
   /// Whether join_parts() is to be called, once, when all parts have ended.
   virtual bool joins_parts() const { return false; }

@@ -1,6 +1,8 @@
 // Mistakes in calls of compiled functions and in what they are given.
 #include <gtest/gtest.h>
+#include <regex>
 
+#include <tessera/engine.h>
 #include <tessera/jit.h>
 #include <tessera/ops.h>
 
@@ -186,6 +188,61 @@ TEST(JitErrors, MistakeInsideOfTheFunction) {
                 "  found:  f32[4] (parameter Dense_0/kernel) and f32[3]\n"
                 "  wanted: shapes that agree from the last dimension on, or have size 1 there\n"
                 "  cure:   reshape, transpose or expand_dims one of them");
+}
+
+/// A text without what depends on the machine.
+std::string without_figures_of_machine(const std::string& text) {
+  const std::string free =
+      std::regex_replace(text, std::regex("at most [0-9.]+ [MG]iB"), "at most <free>");
+  return std::regex_replace(free, std::regex("threads [0-9.]+ MiB"), "threads <scratch>");
+}
+
+const std::string kMemoryCure =
+    "  cure:   use a smaller batch or a smaller model, or end other programs; to run all the same, "
+    "allow overcommit: --allow-overcommit, or set_overcommit(true)";
+
+TEST(JitErrors, ResultsThatAreLargerThanTheMemory) {
+  const auto f = jit(
+      [](Array x) {
+        return std::tuple(x + 1, broadcast_to(sum(x), {1 << 20, 1 << 20}));
+      },
+      {.donate_argnums = {0}});
+  const Array x = ones({4});
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    const Caught error = caught([&] { f(x); });
+    EXPECT_EQ(without_figures_of_machine(error.text),
+              "the program needs more memory than this machine has left\n"
+              "  where:  <this line>\n"
+              "  found:  4096.0 GiB: temporaries 0.0 MiB, results 4096.0 GiB, scratch of threads "
+              "<scratch>\n"
+              "  wanted: at most <free>, which are free\n" +
+                  kMemoryCure);
+  }
+  EXPECT_EQ(x.to_vector<float>(), std::vector<float>(4, 1.0F));  // not given away
+}
+
+TEST(JitErrors, TemporariesThatAreLargerThanTheMemory) {
+  const auto f = jit([](Array x) {
+    const Array product = dot(broadcast_to(x, {1 << 20, 4}), broadcast_to(x, {1 << 20, 4}).T());
+    return sum(dot(product, ones({1 << 20, 1})));
+  });
+  const Array x = ones({4});
+  const Caught error = caught([&] { f(x); });
+  EXPECT_NE(error.text.find("the program needs more memory than this machine has left\n"
+                            "  where:  <this line>\n"
+                            "  found:  4096."),
+            std::string::npos)
+      << error.text;
+  EXPECT_NE(error.text.find("results 0.0 MiB"), std::string::npos) << error.text;
+}
+
+TEST(JitErrors, MemoryIsNotCheckedWhereOvercommitIsAllowed) {
+  const auto f = jit([](Array x) { return broadcast_to(sum(x), {1 << 20, 1 << 20}); });
+  set_overcommit(true);
+  // More than the kernel promises to anybody.
+  EXPECT_THROW(f(ones({4})), RuntimeFault);
+  set_overcommit(false);
+  EXPECT_THROW(f(ones({4})), UserError);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "flags.h"
 
 #include <charconv>
+#include <cstdio>
 #include <limits>
 #include <sstream>
 #include <thread>
@@ -166,6 +167,10 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
   add_number(command, flags.timeout_s,
              {.name = "--timeout", .text = "seconds within which a process must answer the others"})
       ->needs(isolated);
+  command
+      .add_flag("--allow-overcommit", flags.allow_overcommit,
+                "run also where less memory is free than the run needs")
+      ->disable_flag_override();
   command.add_option("--json", flags.json,
                      "write one JSON object at the end; - is standard output");
   command.add_option("--dump", flags.dump, "write initial parameters and first gradients here");
@@ -205,6 +210,7 @@ void apply(const TrainFlags& flags) {
   set_grains(flags.grains);
   set_numerics(flags.numerics == "fast" ? Numerics::fast : Numerics::exact);
   set_engine(flags.engine);
+  set_overcommit(flags.allow_overcommit);
   try {
     set_dot_unit(flags.dot_unit);
   } catch (const UserError& error) {
@@ -220,10 +226,11 @@ class Job final : public IsolatedProgram {
   void run() override { body_(); }
   /// Every process finds the same mistakes of the user; the first one tells.
   int report(const std::exception_ptr& error) override {
-    const std::string name =
-        process_count() == 1 ? "tessera" : "tessera: rank " + std::to_string(process_index());
     const int code = exit_code(error);
-    if (code != 1 || process_index() == 0) report_error(name, error);
+    if (code == 1 && process_index() != 0) return code;
+    char name[32] = "tessera";
+    if (process_count() > 1) std::snprintf(name, sizeof(name), "tessera: rank %d", process_index());
+    report_error(name, error);
     return code;
   }
 
@@ -259,9 +266,14 @@ void run_on_devices(const TrainFlags& flags, const Mesh& mesh, std::int64_t num_
   }
   check_isolated(flags, mesh);
   Job job(body);
-  const int code = run_isolated(job, {.num_processes = static_cast<int>(mesh.num_devices()),
-                                      .timeout_s = flags.timeout_s,
-                                      .num_groups = static_cast<int>(num_groups)});
+  int code = 0;
+  try {
+    code = run_isolated(job, {.num_processes = static_cast<int>(mesh.num_devices()),
+                              .timeout_s = flags.timeout_s,
+                              .num_groups = static_cast<int>(num_groups)});
+  } catch (const UserError& error) {
+    throw told_of("--isolated", error);
+  }
   // What went wrong has been told.
   if (code != 0) throw CLI::RuntimeError(code);
 }

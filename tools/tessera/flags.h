@@ -50,6 +50,7 @@ struct TrainFlags {
   std::string tensorboard;
   bool isolated = false;
   double timeout_s = 60;
+  bool allow_overcommit = false;
 };
 
 /// What --dtype says.

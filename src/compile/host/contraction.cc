@@ -34,6 +34,7 @@ class GemmKernel final : public run::Kernel {
 
   int num_parts() const override { return plan_.num_parts(); }
   std::int64_t flops() const override { return plan_.flops(); }
+  std::int64_t scratch_bytes() const override { return plan_.scratch_bytes(); }
   void run(std::span<std::byte* const> buffers, int part) const override {
     const auto element_bytes = static_cast<std::int64_t>(size_bytes(operands_.dtype));
     std::array<const void*, 2 * kMostTiles> operands;

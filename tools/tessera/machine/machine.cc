@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <fstream>
-#include <sstream>
 #include <thread>
-#include <unistd.h>
+
+#include <tessera/engine.h>
 
 namespace tessera::cli {
 
@@ -22,19 +22,6 @@ std::string value_in(const std::string& path, const std::string& key) {
   return {};
 }
 
-/// Numbers of files of the kernel; `none` for what is not one, as `max`.
-std::int64_t number_in(const std::string& path, std::int64_t none) {
-  std::ifstream file(path);
-  std::int64_t number = 0;
-  return file >> number ? number : none;
-}
-
-std::int64_t kibibytes_in(const std::string& text) {
-  std::int64_t kibibytes = 0;
-  std::istringstream(text) >> kibibytes;
-  return kibibytes << 10;
-}
-
 }  // namespace
 
 Machine this_machine() {
@@ -42,15 +29,9 @@ Machine this_machine() {
   machine.processor = value_in("/proc/cpuinfo", "model name");
   if (machine.processor.empty()) machine.processor = "unknown";
   machine.cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  const std::int64_t physical =
-      static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-  // A container may have less than its machine.
-  const std::string group = "/sys/fs/cgroup/";
-  const std::int64_t limit = number_in(group + "memory.max", physical);
-  machine.memory = std::min(physical, limit);
-  machine.free_memory =
-      std::min(kibibytes_in(value_in("/proc/meminfo", "MemAvailable")),
-               machine.memory - (limit < physical ? number_in(group + "memory.current", 0) : 0));
+  const MachineMemory memory = machine_memory();
+  machine.memory = memory.total;
+  machine.free_memory = memory.free;
   return machine;
 }
 

@@ -319,6 +319,13 @@ int GemmPlan::num_parts() const {
   return static_cast<int>(state_->batch_parts * state_->row_parts * state_->panel_parts);
 }
 
+std::int64_t GemmPlan::scratch_bytes() const {
+  std::int64_t most = 0;
+  for (int part = 0; part < num_parts(); ++part)
+    most = std::max(most, state_->scratch_floats(part));
+  return most * static_cast<std::int64_t>(sizeof(float));
+}
+
 void GemmPlan::run(const void* a, const void* b, float* c, int part) const {
   state_->run_part({&a, 1}, {&b, 1}, {&c, 1}, part);
 }

@@ -64,6 +64,8 @@ class GemmPlan {
   /// The product falls into this many independent parts of about equal work, at least 1 and at
   /// most 64. Each writes its own block of C.
   int num_parts() const;
+  /// The most bytes that a thread keeps for packed operands and sums of a part.
+  std::int64_t scratch_bytes() const;
   /// Computes one part. Allocates only when this thread has never run a plan that large.
   void run(const void* a, const void* b, float* c, int part) const;
   /// With the buffers of all pieces, those of A product by product; of C those of all sections, row

@@ -110,6 +110,7 @@ struct GemmPlan::State {
   }
   void pack_b_panels(const std::byte* b, const gemm::Chunk& chunk, const gemm::Range& in_panels,
                      float* to) const;
+  std::int64_t scratch_floats(int part) const;
   void run_part(std::span<const void* const> a, std::span<const void* const> b,
                 std::span<float* const> c, int part) const;
   /// What packing either operand needs to know of a chunk of k.

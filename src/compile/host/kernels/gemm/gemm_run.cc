@@ -60,9 +60,15 @@ class PartRun {
   void run(std::span<const void* const> a, std::span<const void* const> b,
            std::span<float* const> c);
 
+  std::int64_t scratch_floats() const { return scratch_sizes().total(); }
   bool empty() const { return rows_.size() == 0 || panels_.size() == 0 || batches_.size() == 0; }
 
  private:
+  struct ScratchSizes {
+    std::int64_t stack, a, b, slots;  // floats
+    std::int64_t total() const { return stack + a + b + slots; }
+  };
+  ScratchSizes scratch_sizes() const;
   void reserve();
   bool advance(Step* step) const;
   Range rows_of(const Step& step) const {
@@ -185,7 +191,7 @@ void PartRun::zero(std::span<float* const> c) const {
   }
 }
 
-void PartRun::reserve() {
+PartRun::ScratchSizes PartRun::scratch_sizes() const {
   const auto padded = [](std::int64_t floats) {
     return ceil_div(floats, gemm::kLineFloats) * gemm::kLineFloats;
   };
@@ -197,16 +203,18 @@ void PartRun::reserve() {
   const std::int64_t tiles =
       rows / s_.tile_rows + products * static_cast<std::int64_t>(s_.row_ends.size());
   const std::int64_t node = s_.node_size();
-  const std::int64_t stack_floats = padded(s_.tree.stack_depth * node);
-  const std::int64_t a_floats =
-      padded(s_.strip_size(s_.longest_chunk) * (s_.group_tiles / s_.strip_tiles));
-  const std::int64_t b_floats =
-      s_.b_in_place ? 0 : padded(s_.panel_size(s_.longest_chunk) * panels);
-  const std::int64_t slot_floats = padded(s_.tree.num_slots * node * tiles * panels);
-  stack_ = t_scratch.reserve(stack_floats + a_floats + b_floats + slot_floats);
-  scratch_a_ = stack_ + stack_floats;
-  scratch_b_ = scratch_a_ + a_floats;
-  slots_ = scratch_b_ + b_floats;
+  return {.stack = padded(s_.tree.stack_depth * node),
+          .a = padded(s_.strip_size(s_.longest_chunk) * (s_.group_tiles / s_.strip_tiles)),
+          .b = s_.b_in_place ? 0 : padded(s_.panel_size(s_.longest_chunk) * panels),
+          .slots = padded(s_.tree.num_slots * node * tiles * panels)};
+}
+
+void PartRun::reserve() {
+  const ScratchSizes sizes = scratch_sizes();
+  stack_ = t_scratch.reserve(sizes.total());
+  scratch_a_ = stack_ + sizes.stack;
+  scratch_b_ = scratch_a_ + sizes.a;
+  slots_ = scratch_b_ + sizes.b;
 }
 
 bool PartRun::advance(Step* step) const {
@@ -495,6 +503,11 @@ void GemmPlan::State::pack_b_panels(const std::byte* b, const Chunk& chunk, cons
   args.tile_stride = panel_size(args.k_count);
   args.dst = to;
   unit.pack(args);
+}
+
+std::int64_t GemmPlan::State::scratch_floats(int part) const {
+  const PartRun run(*this, part);
+  return run.empty() || tree.chunks.empty() ? 0 : run.scratch_floats();
 }
 
 void GemmPlan::State::run_part(std::span<const void* const> a, std::span<const void* const> b,
