@@ -1,0 +1,8 @@
+# Links of a page to files that the reference leaves out become plain text.
+{
+  gsub(/\]\(\.\.\/[^)]*\)|\]\((tools\/README|CONTRIBUTING|docs\/PLAN|PLAN)\.md\)|\]\((docs\/)?decisions\/[^)]*\)/, "](#)")
+  while (match($0, /\[[^]]*\]\(#\)/)) {
+    $0 = substr($0, 1, RSTART - 1) substr($0, RSTART + 1, RLENGTH - 5) substr($0, RSTART + RLENGTH)
+  }
+  print
+}
