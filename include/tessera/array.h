@@ -1,11 +1,11 @@
-// Arrays: cheap handles with value semantics, made, read and placed.
+// Arrays: cheap handles with value semantics; how to make, read and place them.
 //
 //   Array x = array({1.f, 2.f, 3.f, 4.f}, {2, 2});
 //   Array y = device_put(x * 2 + 1, NamedSharding(mesh, P{"data"}));
 //   std::vector<float> values = y.to_vector<float>();        // gathered from all devices
 //
-// An array is concrete (it has values), traced (inside jit, value_and_grad, ...: a value that the
-// traced program will have) or abstract (a type only: what eval_shape returns).
+// An array is concrete (it has values), traced (inside jit, value_and_grad, ...: it stands for a
+// value of the program being traced) or abstract (it has only a type, as what eval_shape returns).
 #pragma once
 
 #include <concepts>
@@ -27,13 +27,13 @@ struct ArrayNode;
 struct ParamInfo;
 }  // namespace detail
 
-/// As a limit: up to the end of the dimension.
+/// As a limit: the end of the dimension.
 inline constexpr std::int64_t to_end = INT64_MAX;
 
 class Array;
 struct Shard;
 
-/// A position along dimension 0 with the line that asks for it; negative counts from the end.
+/// A position along dimension 0, with the line of the call; negative positions count from the end.
 struct Index {
   std::int64_t value;
   std::source_location where;
@@ -46,7 +46,7 @@ struct Index {
 
 class Array {
  public:
-  /// An empty handle; everything but assignment throws UserError.
+  /// An empty handle. Everything except assignment throws UserError.
   Array();
   Array(const Array& other);
   Array(Array&& other) noexcept;
@@ -73,7 +73,7 @@ class Array {
   bool is_empty() const { return node_ == nullptr; }
   bool is_concrete() const;
   bool is_traced() const;
-  /// Whether the array was given away by a call that donates it.
+  /// Whether the array was donated to a call.
   bool is_deleted() const;
   /// Mesh and spec; throws UserError for arrays that are not concrete.
   NamedSharding sharding(std::source_location where = std::source_location::current()) const;
@@ -87,10 +87,10 @@ class Array {
   /// The tile that the device with this id holds.
   Array local_data(std::int64_t device,
                    std::source_location where = std::source_location::current()) const;
-  /// The tiles of all devices that this process computes for, row-major over the mesh.
+  /// The tiles of the devices that this process computes for, row-major over the mesh.
   std::vector<Shard> addressable_shards(
       std::source_location where = std::source_location::current()) const;
-  /// The array itself: calls return when their results are there. Throws as to_vector does.
+  /// The array itself: calls return only when their results exist. Throws as to_vector does.
   const Array& block_until_ready(
       std::source_location where = std::source_location::current()) const;
 
@@ -111,8 +111,8 @@ class Array {
   std::shared_ptr<detail::ArrayNode> node_;
 };
 
-/// A parameter: an array with the path that its scope gave it and, when annotated, a spec with a
-/// name per dimension, as Flax's boxes have. Trees keep both when they replace the array.
+/// A parameter: an array with the path that its scope gave it and, if annotated, a spec, as in
+/// Flax's boxes. Both are kept when the array in a tree is replaced.
 class Param : public Array {
  public:
   Param();
@@ -142,8 +142,9 @@ class Param : public Array {
   const detail::ParamInfo* info_;
 };
 
-/// An array or a number as an argument of an op, with the line of the call. A number takes the
-/// dtype of the array that it meets; a number with a fraction never meets an integer array.
+/// An argument of an op, an array or a number, with the line of the call. A number takes the dtype
+/// of the array that it is combined with; a floating-point number with an integer array is an
+/// error.
 struct Operand {
   enum class Kind : std::uint8_t { array, boolean, integer, real };
 
@@ -168,8 +169,8 @@ struct Operand {
   bool is_number() const { return kind != Kind::array; }
 };
 
-/// While it lives, ops on this thread are reported at `where`. The outermost scope wins, so a layer
-/// that opens one with its operand's line shows the user's line.
+/// While it exists, errors of ops on this thread are reported at `where`. The outermost scope wins,
+/// so the ops inside of a layer are reported at the user's line.
 class CallScope {
  public:
   explicit CallScope(const std::source_location& where);
@@ -189,7 +190,7 @@ Array array_from(DType dtype, Shape shape, const void* elements, std::size_t cou
 Array array_from(const std::vector<bool>& elements, Shape shape, const std::source_location& where);
 }  // namespace detail
 
-/// An array of these elements, row-major. Throws UserError when their number does not fit.
+/// An array of these elements, row-major. Throws UserError if their number does not fit the shape.
 template <Element T>
 Array array(std::span<const T> elements, Shape shape,
             std::source_location where = std::source_location::current()) {
@@ -243,13 +244,13 @@ Array arange(std::int64_t start, std::int64_t limit, std::int64_t step, DType dt
 // --- placing and comparing
 
 struct DevicePutOptions {
-  bool strict = false;  // UserError where a dimension is split into shards of different sizes
+  bool strict = false;  // throw UserError if the shards of a dimension differ in size
 };
 
-/// The same values with this sharding; inside a traced function a sharding constraint.
+/// The same values with this sharding. Inside a traced function it is a sharding constraint.
 Array device_put(const Array& x, const NamedSharding& sharding, DevicePutOptions options = {},
                  std::source_location where = std::source_location::current());
-/// As above on the current mesh; throws UserError without one.
+/// As above, on the current mesh; throws UserError if there is none.
 Array device_put(const Array& x, const PartitionSpec& spec, DevicePutOptions options = {},
                  std::source_location where = std::source_location::current());
 /// Whether two concrete arrays have the same type and equal elements (NaN differs from NaN).

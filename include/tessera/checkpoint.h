@@ -1,17 +1,18 @@
-// Trees in files: saved while training goes on, restored onto any mesh with the same bits.
+// Trees in files: saved while training continues, restored onto any mesh with the same bits.
 //
 //   checkpoint::save("ckpt", state);
 //   state = checkpoint::restore("ckpt", eval_shape(init, key), fsdp_shardings(mesh, shapes));
 //
 //   checkpoint::Checkpointer steps("runs/lm", {.keep_latest = 3});
-//   steps.save(step, state);                       // returns at once; later steps change a copy
+//   steps.save(step, state);                       // returns immediately; later steps change a
+//   copy
 //   if (auto last = steps.latest()) state = steps.restore(*last, shapes, shardings);
 //
-// A checkpoint is a folder: safetensors files, one for each device that holds tiles, and an index
-// with checksums. It is built beside its place and moved there as a whole, so a process that is
-// killed leaves the old one or the new one. Reading takes only the parts that each device needs.
+// A checkpoint is a folder: a safetensors file for each device that holds tiles, and an index with
+// checksums. It is built in a temporary folder and renamed, so a process that is killed leaves
+// either the old checkpoint or the new one. Only the parts that a device needs are read.
 //
-// At the end: the numbers of a run over its steps, in files that TensorBoard reads.
+// At the end of this header: curves of a run, in files that TensorBoard reads.
 #pragma once
 
 #include <cstdint>
@@ -46,32 +47,32 @@ std::vector<NamedArray> named_arrays(const T& tree, const std::string& prefix = 
 
 // --- one file
 
-/// Writes arrays in the safetensors format. Throws RuntimeFault when the file cannot be written;
-/// the old file stays whole in that case.
+/// Writes arrays in the safetensors format. Throws RuntimeFault if the file cannot be written; an
+/// existing file then stays as it was.
 void write_safetensors(const std::string& path, const std::vector<NamedArray>& arrays,
                        std::source_location where = std::source_location::current());
-/// All arrays of a file in the safetensors format, sorted by name. Throws UserError for a file that
-/// is damaged or has types that arrays do not have.
+/// All arrays of a safetensors file, sorted by name. Throws UserError for a damaged file and for
+/// element types that arrays do not have.
 std::vector<NamedArray> read_safetensors(
     const std::string& path, std::source_location where = std::source_location::current());
 
-/// XXH3-128 as 32 hex digits over the arrays sorted by name: name, dtype, shape, and the elements
-/// in row-major little-endian order with all NaNs as one.
+/// XXH3-128, as 32 hex digits, of the arrays sorted by name: name, dtype, shape, and the elements
+/// in row-major little-endian order. All NaNs count as equal.
 std::string fingerprint(std::vector<NamedArray> arrays);
 
 // --- checkpoints
 
-/// Short texts that are saved with the arrays, in UTF-8.
+/// Short UTF-8 texts that are saved with the arrays.
 using Metadata = std::map<std::string, std::string>;
 
 struct SaveOptions {
   std::int64_t step = 0;
-  std::optional<double> metric = std::nullopt;  // by which the best are kept
+  std::optional<double> metric = std::nullopt;  // decides which are the best
   Metadata metadata = {};
 };
-/// Saves arrays in the folder `path`; a checkpoint that was there is replaced in one step. Throws
-/// RuntimeFault when something cannot be written, and then leaves what was there. With one process
-/// per device each writes its own tiles, and all make this call.
+/// Saves arrays in the folder `path`, atomically replacing a checkpoint that exists there. Throws
+/// RuntimeFault if something cannot be written, and then leaves what was there. With one process
+/// per device all make this call, and each writes its own tiles.
 void save_arrays(const std::string& path, const std::vector<NamedArray>& arrays,
                  const SaveOptions& options = {},
                  std::source_location where = std::source_location::current());
@@ -82,15 +83,15 @@ void save(const std::string& path, const T& tree, const SaveOptions& options = {
 }
 
 struct RestoreOptions {
-  bool ignore_others = false;  // arrays of the checkpoint that the target does not have
+  bool ignore_others = false;  // allow arrays that the target does not have
 };
-/// An array to restore, and where to.
+/// An array to restore, and its sharding.
 struct RestoreTarget {
   std::string name;
   Type type;
   NamedSharding sharding;
 };
-/// Throws UserError for a damaged checkpoint and for one of another model; then it names what
+/// Throws UserError for a damaged checkpoint, and for one of another model with a list of what
 /// differs.
 std::vector<Array> restore_arrays(const std::string& path,
                                   const std::vector<RestoreTarget>& targets,
@@ -112,8 +113,8 @@ std::vector<RestoreTarget> targets_of(const T& tree, const Shardings& shardings,
 }
 }  // namespace detail
 
-/// The tree of the target with the saved values. Its leaves may be abstract: eval_shape(init, key).
-/// They come to lie as `shardings` say; where they say nothing, as the target does.
+/// The tree of the target with the saved values. Its leaves may be abstract, as from
+/// eval_shape(init, key). Leaves that `shardings` do not specify have the sharding of the target.
 template <typename T>
 T restore(const std::string& path, const T& target, const Shardings& shardings = {},
           RestoreOptions options = {},
@@ -131,26 +132,26 @@ struct CheckpointInfo {
   std::int64_t step = 0;
   std::optional<double> metric = std::nullopt;
   Metadata metadata = {};
-  std::int64_t bytes = 0;  // of its files
+  std::int64_t bytes = 0;  // of all files
   std::vector<std::string> files = {};
   std::vector<SavedArray> arrays = {};  // sorted by name
 };
-/// Reads the index alone.
+/// Reads only the index.
 CheckpointInfo read_info(const std::string& path);
-/// Reads every byte. What is wrong, a line each; nothing for a checkpoint that is whole.
+/// Reads every byte and returns what is wrong, one line each. Empty for an intact checkpoint.
 std::vector<std::string> verify(const std::string& path);
 
 enum class ExportFormat : std::uint8_t {
   safetensors,  // whole arrays in model-*.safetensors with model.safetensors.index.json
-  orbax,        // a folder that Orbax restores as nested dicts, whose keys are the parts of paths
+  orbax,        // a folder that Orbax restores as nested dicts, keyed by parts of paths
 };
 struct ExportOptions {
   ExportFormat format = ExportFormat::safetensors;
-  std::string subtree = {};                               // the path of what is taken; empty: all
-  std::int64_t file_bytes = std::int64_t{4'000'000'000};  // of a file, unless one array has more
+  std::string subtree = {};                               // what to export, a path; empty: all
+  std::int64_t file_bytes = std::int64_t{4'000'000'000};  // per file, unless an array is larger
 };
-/// Writes the checkpoint in another format into a new folder. Throws UserError when there is
-/// something at `to` already.
+/// Writes the checkpoint in another format into a new folder. Throws UserError if `to` already
+/// exists.
 void export_checkpoint(const std::string& path, const std::string& to,
                        const ExportOptions& options = {},
                        std::source_location where = std::source_location::current());
@@ -158,24 +159,24 @@ void export_checkpoint(const std::string& path, const std::string& to,
 // --- checkpoints of a run
 
 struct CheckpointerOptions {
-  std::int64_t keep_latest = 0;  // the others are removed; 0: keep all
-  std::int64_t keep_best = 0;    // besides these, those with the least metric
-  bool is_async = true;          // a thread writes; ignored with one process per device
+  std::int64_t keep_latest = 0;  // older ones are removed; 0: keep all
+  std::int64_t keep_best = 0;    // in addition, those with the smallest metric
+  bool is_async = true;          // a thread writes them; ignored with one process per device
 };
 
-/// The checkpoints of a run in one folder, named by their steps: step_00000100.
+/// The checkpoints of a run, in one folder and named by their steps: step_00000100.
 class Checkpointer {
  public:
-  /// Makes the folder. Throws UserError when another process saves there.
+  /// Creates the folder if needed. Throws UserError if another process saves there.
   explicit Checkpointer(std::string folder, const CheckpointerOptions& options = {},
                         std::source_location where = std::source_location::current());
-  /// Waits for the last save. Call wait() to be told when it fails.
+  /// Waits for the last save. Call wait() first to learn whether it failed.
   ~Checkpointer();
   Checkpointer(const Checkpointer&) = delete;
   Checkpointer& operator=(const Checkpointer&) = delete;
 
-  /// Saves the arrays as they are now, and removes what is not to be kept. Waits for the save
-  /// before it and throws what went wrong there.
+  /// Saves the arrays as they are now, and removes checkpoints that are not to be kept. First waits
+  /// for the previous save, and throws its error if it failed.
   void save_arrays(const std::vector<NamedArray>& arrays, SaveOptions options,
                    std::source_location where = std::source_location::current());
   template <typename T>
@@ -184,13 +185,13 @@ class Checkpointer {
     options.step = step;
     save_arrays(named_arrays(tree), std::move(options), where);
   }
-  /// Returns when everything is on the disk; throws RuntimeFault when it could not be written.
+  /// Returns when everything is on disk. Throws RuntimeFault if it could not be written.
   void wait();
 
-  /// Steps that are saved, in order.
+  /// The saved steps, ascending.
   std::vector<std::int64_t> steps() const;
   std::optional<std::int64_t> latest() const;
-  /// The step with the least metric.
+  /// The step with the smallest metric.
   std::optional<std::int64_t> best() const;
   /// The folder of a step.
   std::string path(std::int64_t step) const;
@@ -208,7 +209,7 @@ class Checkpointer {
   std::unique_ptr<State> state_;
 };
 
-/// Steps that are saved in a folder, in order, and the folder of one of them.
+/// The steps that are saved in a folder, ascending, and the folder of a step.
 std::vector<std::int64_t> steps_in(const std::string& folder);
 std::string step_path(const std::string& folder, std::int64_t step);
 
@@ -216,21 +217,21 @@ std::string step_path(const std::string& folder, std::int64_t step);
 
 namespace tessera {
 
-/// Numbers of a run over its steps, in an event file of TensorBoard.
+/// Writes curves of a run into an event file of TensorBoard.
 ///
 ///   SummaryWriter scalars("runs/vit");
 ///   scalars.scalar("train/loss", loss, step);
 class SummaryWriter {
  public:
-  /// Begins a new file in `folder`, which is made if it is missing; files of earlier runs stay.
-  /// This and writing throw RuntimeFault when the file cannot be written.
+  /// Begins a new file in `folder`, which is created if needed; files of earlier runs stay. This
+  /// and all writing throw RuntimeFault if the file cannot be written.
   explicit SummaryWriter(const std::string& folder);
   SummaryWriter(SummaryWriter&& other) noexcept;
   SummaryWriter& operator=(SummaryWriter&& other) noexcept;
   ~SummaryWriter();
-  /// The value, kept as f32, of the curve `tag` at a step; slashes group tags.
+  /// Adds the value, as f32, of the curve `tag` at a step. Slashes group tags.
   void scalar(const std::string& tag, double value, std::int64_t step);
-  /// Readers see everything so far; done about every second by itself, and at the
+  /// Makes everything so far visible to readers. Happens by itself about every second, and at the
   /// end.
   void flush();
   const std::string& path() const;

@@ -8,9 +8,9 @@
 //   Array y = cond(pred, [](Array x) { return x; }, [](Array x) { return -x; }, x);
 //   auto [loss, grads] = treduce(loss_and_grads, microbatches, Interleaved1F1B{4});
 //
-// Carries and results are trees. Functions may capture arrays; they are traced once. Outside of
-// jit the whole construct is compiled and run at once. scan, fori_loop, cond and switch_case have
-// derivatives; a while_loop has none.
+// Carries and results are trees. Functions are traced once and may capture arrays. Outside of jit
+// the whole construct is compiled and run immediately. scan, fori_loop, cond and switch_case have
+// derivatives; while_loop has none.
 #pragma once
 
 #include <variant>
@@ -21,8 +21,8 @@
 namespace tessera {
 
 struct ScanOptions {
-  bool reverse = false;      // from the last slice to the first; results keep their places
-  std::int64_t length = -1;  // needed where no array is scanned
+  bool reverse = false;      // from the last slice to the first; results keep their positions
+  std::int64_t length = -1;  // required if no array is scanned
 };
 
 namespace detail {
@@ -41,8 +41,9 @@ std::size_t count_leaves(const T& tree) {
 
 }  // namespace detail
 
-/// f(carry, x) -> (carry, y) as a std::pair or std::tuple, for slice after slice of `xs` along
-/// dimension 0: (last carry, ys stacked along dimension 0). The carry keeps its types.
+/// Calls f(carry, x) -> (carry, y), a std::pair or std::tuple, for each slice x of `xs` along
+/// dimension 0. Returns the last carry, and all y stacked along dimension 0. The types of the carry
+/// must not change.
 template <typename F, typename Carry, typename Xs>
 auto scan(F f, const Carry& init, const Xs& xs, ScanOptions options = {},
           std::source_location where = std::source_location::current()) {
@@ -52,7 +53,7 @@ auto scan(F f, const Carry& init, const Xs& xs, ScanOptions options = {},
   return detail::result_of<R>(detail::scan(body, detail::count_leaves(init), options, where));
 }
 
-/// f(i, carry) -> carry for i in [lower, upper); i is an i32 scalar.
+/// Calls f(i, carry) -> carry for i in [lower, upper); i is an i32 scalar.
 template <typename F, typename Carry>
 Carry fori_loop(std::int32_t lower, std::int32_t upper, F f, const Carry& init,
                 std::source_location where = std::source_location::current()) {
@@ -65,7 +66,7 @@ Carry fori_loop(std::int32_t lower, std::int32_t upper, F f, const Carry& init,
   return std::get<1>(scan(step, start, std::tuple<>(), {.length = length}, where).first);
 }
 
-/// body(carry) -> carry as long as condition(carry), a bool scalar, holds.
+/// Calls body(carry) -> carry as long as condition(carry), a bool scalar, is true.
 template <typename C, typename F, typename Carry>
 Carry while_loop(C condition, F body, const Carry& init,
                  std::source_location where = std::source_location::current()) {
@@ -74,8 +75,8 @@ Carry while_loop(C condition, F body, const Carry& init,
   return detail::result_of<Carry>(detail::while_loop(test, step, where));
 }
 
-/// branches[index](args...); an index outside of the range means the nearest branch. Only that
-/// branch runs. All branches return the same types.
+/// branches[index](args...), with `index` clamped to the range. Only that branch runs. All branches
+/// return the same types.
 template <typename... Branches, typename... Args>
 auto switch_case(const Operand& index, std::tuple<Branches...> branches, const Args&... args) {
   using R = std::remove_cvref_t<
@@ -91,7 +92,7 @@ auto switch_case(const Operand& index, std::tuple<Branches...> branches, const A
       branches);
 }
 
-/// on_true(args...) where `pred`, a bool scalar, holds, on_false(args...) otherwise.
+/// on_true(args...) if `pred`, a bool scalar, is true, otherwise on_false(args...).
 template <typename T, typename F, typename... Args>
 auto cond(const Operand& pred, T on_true, F on_false, const Args&... args) {
   return switch_case(pred, std::tuple<F, T>(std::move(on_false), std::move(on_true)), args...);
@@ -99,8 +100,8 @@ auto cond(const Operand& pred, T on_true, F on_false, const Args&... args) {
 
 // --- pipelines
 
-/// How treduce puts together what its function returns for each microbatch.
-struct Add {};  // the sum, from zeros, in the order of the microbatches
+/// How treduce combines what its function returns for each microbatch.
+struct Add {};  // the sum, starting at zero, in the order of the microbatches
 struct Max {};  // the largest
 struct Concat {
   std::int64_t axis = 0;  // a new dimension, one index per microbatch
@@ -124,7 +125,7 @@ void append_operations(const Op& op, const R& result, std::vector<ReduceOperatio
   }
 }
 
-/// The operations for the leaves of a result, as `operation` says.
+/// The operation for each leaf of a result.
 struct ReduceOperations {
   std::vector<ReduceOperation> (*of)(const void* operation, const void* result);
   const void* operation;
@@ -133,16 +134,17 @@ Outcome treduce(Body& body, const Schedule& schedule, const ReduceOperations& op
                 const std::source_location& where);
 Array microbatch_numbers(std::int64_t length, const std::source_location& where);
 Array mark_stage_end(const Array& array, std::int64_t stage, const Span& where);
-/// The number of the next stage that ends; -1 outside of a pipeline.
+/// The number of the stage that the next mark ends; -1 outside of a pipeline.
 std::int64_t next_stage();
 
 }  // namespace detail
 
-/// f(slices...) for slice after slice of `xs` along dimension 0, an array or a tuple of trees; what
-/// it returns is put together by `operation`, one for all or a tuple with one for each part. In a
-/// function given to mpmd_jit_with_loop the microbatches run through the stages of a pipeline, as
-/// `schedule` says; elsewhere one runs after the other. The bits are the same: a sum of cotangents
-/// is kept as one sum per use, which are added up, the first use first, after the loop.
+/// Calls f(slices...) for each slice of `xs`, an array or a tuple of trees, along dimension 0, and
+/// combines the results by `operation`: one for all parts of the result, or a tuple with one for
+/// each. In a function given to mpmd_jit_with_loop the microbatches run through the stages of a
+/// pipeline, in the order of `schedule`; elsewhere they run one after the other, with the same
+/// bits: cotangents are summed separately for each use of a value, and these sums are added after
+/// the loop, the first use first.
 template <typename F, typename Xs, typename Op = Add>
 auto treduce(F f, const Xs& xs, const Schedule& schedule, const Op& operation = {},
              std::source_location where = std::source_location::current()) {
@@ -163,7 +165,8 @@ auto treduce(F f, const Xs& xs, const Schedule& schedule, const Op& operation = 
   return detail::result_of<R>(detail::treduce(body, schedule, {operations, &operation}, where));
 }
 
-/// The same over the numbers of microbatches: f(i), an i32 scalar from 0 to length - 1.
+/// The same, with the number of the microbatch instead of slices: f(i), an i32 scalar from 0 to
+/// length - 1.
 template <typename F, typename Op = Add>
 auto treduce_i(F f, std::int64_t length, const Schedule& schedule, const Op& operation = {},
                std::source_location where = std::source_location::current()) {
@@ -171,8 +174,9 @@ auto treduce_i(F f, std::int64_t length, const Schedule& schedule, const Op& ope
                  where);
 }
 
-/// `tree`, with which a stage of a pipeline ends: what is computed from it belongs to the next one,
-/// and its cotangent begins the backward pass. Marks have no effect outside of treduce.
+/// Marks `tree` as the end of a stage of a pipeline, and returns it. What is computed from it
+/// belongs to the next stage; its cotangent begins the backward pass of this one. Marks have no
+/// effect outside of treduce.
 template <typename T>
 T mark_stage_end(T tree, std::source_location where = std::source_location::current()) {
   const Span span(where);
@@ -188,8 +192,8 @@ T mark_stage_end(T tree, std::source_location where = std::source_location::curr
 }
 
 /// Compiles `f`, which has one treduce, as a pipeline: each stage between two marks runs on a group
-/// of `mesh`, as the schedule says. Parameters, their gradients and optimiser state live in the
-/// groups whose stages use them. Shardings in `options` are over mesh.group_mesh().
+/// of `mesh`, in the order of the schedule. Parameters, their gradients and optimiser state live in
+/// the groups whose stages use them. Shardings in `options` are over mesh.group_mesh().
 template <typename F>
 auto mpmd_jit_with_loop(F f, MpmdMesh mesh, JitOptions options = {},
                         std::source_location where = std::source_location::current()) {
@@ -197,8 +201,8 @@ auto mpmd_jit_with_loop(F f, MpmdMesh mesh, JitOptions options = {},
   return jit(std::move(f), std::move(options), where);
 }
 
-/// An array that a pipeline returned: it lives in some groups of an MpmdMesh, each of which holds
-/// all of it.
+/// An array that a pipeline returned. It lives in one or more groups of an MpmdMesh, each of which
+/// holds all of it.
 class MpmdArray {
  public:
   /// Throws UserError for an array that no pipeline returned.
@@ -210,7 +214,7 @@ class MpmdArray {
   /// The groups, ascending.
   const std::vector<std::int64_t>& mpmd_idxs() const { return mpmd_idxs_; }
   bool is_mpmd_replicated() const { return mpmd_idxs_.size() > 1; }
-  /// What a group holds; throws UserError for a group that does not hold the array.
+  /// What a group holds. Throws UserError for a group that does not hold the array.
   Array to_mpmd_local_array(std::int64_t group,
                             std::source_location where = std::source_location::current()) const;
 

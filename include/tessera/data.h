@@ -1,5 +1,5 @@
-// Training data: records from files, in a random order, changed at random, in batches that are made
-// before they are asked for. What comes does not depend on the number of threads.
+// Training data: records from files, shuffled, augmented and put into batches ahead of time. The
+// stream does not depend on the number of threads.
 //
 //   auto change = [](data::Record x, data::RecordRandom& random) {
 //     x[0] = data::normalised(data::random_horizontal_flip(x[0], random), means, deviations);
@@ -9,7 +9,7 @@
 //                data::batch(128, data::drop_remainder);
 //   while (auto batch = train.next()) step(batch->at(0), batch->at(1));  // images, labels
 //
-// Below: sequences of tokens, and the bytes of text files.
+// At the end of this header: sequences of tokens, and text files as bytes.
 #pragma once
 
 #include <array>
@@ -34,23 +34,24 @@ namespace tessera::data {
 
 // --- records
 
-/// Row-major elements of a shape in the memory of the host.
+/// Row-major elements in host memory.
 struct HostArray {
   Shape shape;
   std::variant<std::vector<std::uint8_t>, std::vector<std::int32_t>, std::vector<float>> values;
 };
-/// Of CIFAR-10: an image u8 [height, width, channels] and its label i32 [].
+/// The fields of an example. For CIFAR-10: an image u8 [height, width, channels] and its label i32
+/// [].
 using Record = std::vector<HostArray>;
 
-/// Random numbers of one record: numpy.random.Generator(numpy.random.Philox(key=key)).
+/// The random numbers of one record: numpy.random.Generator(numpy.random.Philox(key=key)).
 class RecordRandom {
  public:
   explicit RecordRandom(std::uint64_t key) : key_(key) {}
   std::uint32_t next_u32();
   std::uint64_t next_u64();
-  /// In [0, 1), 53 bits.
+  /// In [0, 1), with 53 bits.
   double random();
-  /// In [low, high]; throws UserError unless low <= high and their distance fits u32.
+  /// In [low, high]. Throws UserError unless low <= high and high - low fits u32.
   std::int64_t integer(std::int64_t low, std::int64_t high,
                        std::source_location where = std::source_location::current());
 
@@ -58,11 +59,11 @@ class RecordRandom {
   std::uint64_t key_;
   std::uint64_t counter_ = 0;
   std::array<std::uint64_t, 4> block_ = {};
-  std::size_t used_ = 4;  // words of the block
+  std::size_t used_ = 4;  // how many words of the block are used
   std::optional<std::uint32_t> half_;
 };
 
-/// Records that any thread may read in any order. Files do without random numbers.
+/// Records that any thread may read in any order. Sources that are files do not use `random`.
 class Source {
  public:
   virtual ~Source() = default;
@@ -75,8 +76,8 @@ class Source {
 
 inline constexpr std::int64_t endless = -1;
 
-/// That of grain's IndexSampler: each epoch is a permutation of its own of the records of one
-/// shard, which are neighbours. Nothing is stored per record.
+/// As Grain's IndexSampler: each epoch has its own permutation of the records of a shard, which is
+/// a contiguous range. Nothing is stored per record.
 struct Order {
   std::int64_t num_records = 0;
   bool is_shuffled = false;
@@ -86,20 +87,20 @@ struct Order {
   std::int64_t num_shards = 1;
 
   std::int64_t shard_size() const;
-  /// Records of all epochs; INT64_MAX when they do not end.
+  /// Records of all epochs; INT64_MAX if endless.
   std::int64_t size() const;
   std::int64_t record(std::int64_t place) const;
-  /// Of the record's random numbers: seed + place, counted over all shards.
+  /// The key of the record's random numbers: seed + place, counted over all shards.
   std::uint64_t random_key(std::int64_t place) const;
 };
 
-/// Where a stream stands, to be saved and sought.
+/// A position in a stream, to be saved and restored.
 struct Position {
   std::int64_t place = 0;  // of the next record
   Order order;
 
   std::array<std::int64_t, 7> integers() const;
-  /// Throws UserError for what integers() cannot have made.
+  /// Throws UserError for numbers that integers() cannot have returned.
   static Position from_integers(std::span<const std::int64_t> integers,
                                 std::source_location where = std::source_location::current());
 };
@@ -114,7 +115,7 @@ class Dataset {
   const std::shared_ptr<const Source>& source() const { return source_; }
   const Order& order() const { return order_; }
   std::int64_t size() const { return order_.size(); }
-  /// The record at a place of the stream; any thread.
+  /// The record at a position of the stream. Thread-safe.
   Record read(std::int64_t place) const;
 
  private:
@@ -127,11 +128,12 @@ struct Reorder {
   std::int64_t num_shards = 1;
   std::source_location where;
 };
-/// A random order; throws UserError unless the seed fits u32.
+/// A random order. Throws UserError unless the seed fits u32.
 Reorder shuffle(std::int64_t seed, std::source_location where = std::source_location::current());
 Reorder repeat(std::int64_t epochs = endless,
                std::source_location where = std::source_location::current());
-/// The records of one of `num_shards` shards; throws UserError when there are fewer records.
+/// The records of one of `num_shards` shards. Throws UserError if there are fewer records than
+/// shards.
 Reorder shard(std::int64_t index, std::int64_t num_shards,
               std::source_location where = std::source_location::current());
 Dataset operator|(const Dataset& dataset, const Reorder& reorder);
@@ -141,8 +143,8 @@ class Change {
   virtual ~Change() = default;
   virtual Record apply(Record record, RecordRandom& random) const = 0;
 };
-/// Changes each record by function(record) or function(record, RecordRandom&), on any thread. What
-/// it draws depends on seed and place alone.
+/// Changes each record by function(record) or function(record, RecordRandom&), called on any
+/// thread. The random numbers depend only on the seed and the position in the stream.
 template <typename F>
 std::shared_ptr<const Change> map(F function) {
   struct Function final : Change {
@@ -167,27 +169,28 @@ inline constexpr Remainder drop_remainder = Remainder::drop;
 struct BatchOptions {
   std::int64_t size;
   Remainder remainder;
-  int workers;  // threads beside the one that asks
+  int workers;  // threads in addition to the caller's
   std::source_location where;
 };
-/// Batches of `size` records; the last one may have fewer unless it is dropped.
+/// Batches of `size` records. The last one may be smaller, unless it is dropped.
 BatchOptions batch(std::int64_t size, Remainder remainder = Remainder::keep, int workers = 1,
                    std::source_location where = std::source_location::current());
 
-/// A stream of batches, of which its threads keep two ready. One thread asks.
+/// A stream of batches, two of which are prepared ahead by its threads. Use it from one thread.
 class Batches {
  public:
   Batches(const Dataset& dataset, const BatchOptions& options);
   Batches(Batches&& other) noexcept;
   Batches& operator=(Batches&& other) noexcept;
   ~Batches();
-  /// INT64_MAX when they do not end.
+  /// INT64_MAX if endless.
   std::int64_t size() const;
-  /// The fields of the records, one array each: dimension 0 goes over records; u8 becomes i32.
-  /// Nothing at the end. Throws what reading the first bad record threw, again at each call.
+  /// The next batch: one array per field of the records, with the records along dimension 0; u8
+  /// becomes i32. Empty at the end. If a record could not be read, throws that error, at each call
+  /// again.
   std::optional<std::vector<Array>> next();
   Position position() const;
-  /// Goes on there; throws UserError for positions of other streams.
+  /// Continues there. Throws UserError for a position of another stream.
   void seek(const Position& position, std::source_location where = std::source_location::current());
 
  private:
@@ -196,24 +199,25 @@ class Batches {
 };
 Batches operator|(const Dataset& dataset, const BatchOptions& options);
 
-// --- files; all throw UserError with file and offset for what is not as it should be
+// --- files; all throw UserError, with file and offset, for malformed content
 
-/// train: nine tenths of the training files, validation: the rest of them, by a random choice that
-/// is always the same; of 50000 images 45000 and 5000.
+/// train: nine tenths of the training files; validation: the rest of them. The choice is random but
+/// always the same; 50000 images give 45000 and 5000.
 enum class Split : std::uint8_t { train, validation, test };
-/// A folder in CIFAR-10's binary or Python layout, or with one of them in its usual subfolder.
+/// A folder with CIFAR-10 in its binary or Python format, directly or in the usual subfolder.
 Dataset cifar10(const std::string& folder, Split split);
-/// The names of its classes; numbers where the folder has none.
+/// The names of the classes; numbers if the folder has no names.
 std::vector<std::string> cifar10_classes(const std::string& folder);
-/// An array of u8, i32 or f32 as NumPy writes it (.npy): records are what dimension 0 goes over.
+/// A NumPy file (.npy) of u8, i32 or f32. Records lie along dimension 0.
 Dataset npy(const std::string& path);
-/// Records u8 [size] of an ArrayRecord file that is not compressed, or by zstd.
+/// Records u8 [size] of an ArrayRecord file, uncompressed or compressed by zstd.
 Dataset array_record(const std::string& path);
-/// The fields of both, record by record; throws UserError unless there are as many.
+/// The fields of both, record by record. Throws UserError unless both have the same number of
+/// records.
 Dataset zip(const Dataset& first, const Dataset& second,
             std::source_location where = std::source_location::current());
 
-// --- images; torchvision's rules, with Pillow's arithmetic
+// --- images, by torchvision's rules and Pillow's arithmetic
 
 HostArray random_horizontal_flip(HostArray image, RecordRandom& random, double probability = 0.5);
 struct CropOptions {
@@ -221,7 +225,7 @@ struct CropOptions {
   std::array<double, 2> scale = {0.08, 1.0};
   std::array<double, 2> ratio = {3.0 / 4.0, 4.0 / 3.0};  // width to height
 };
-/// A part of random size and place, resized.
+/// A part of random size and position, resized.
 HostArray random_resized_crop(const HostArray& image, RecordRandom& random,
                               const CropOptions& options = {});
 /// Bilinear and antialiased.
@@ -236,7 +240,7 @@ class Tokens {
   std::int64_t num_sequences() const;
   std::int64_t length() const { return length_; }
   const std::vector<std::int32_t>& values() const { return tokens_; }
-  /// Sequences first, first + 1, ...: i32 [size, length], from the start again after the end.
+  /// Sequences first, first + 1, ...: i32 [size, length]. After the last comes the first again.
   Array batch(std::int64_t first, std::int64_t size) const;
 
  private:
@@ -247,13 +251,13 @@ class Tokens {
 /// Records i32 [length].
 Dataset sequences(Tokens tokens);
 
-/// numpy.random.RandomState(seed): draws follow each other. Copies share their place.
+/// numpy.random.RandomState(seed). Copies share the state.
 class RandomState {
  public:
   explicit RandomState(std::uint32_t seed);
   /// Drawn in f64, then rounded to f32.
   Array standard_normal(const Shape& shape);
-  /// i32 in [low, high); throws UserError when the range is empty or beyond i32.
+  /// i32 in [low, high). Throws UserError if the range is empty or exceeds i32.
   Array randint(std::int32_t low, std::int64_t high, const Shape& shape,
                 std::source_location where = std::source_location::current());
 
@@ -271,14 +275,14 @@ struct Text {
   std::vector<std::uint8_t> train;     // the first nine tenths
   std::vector<std::uint8_t> held_out;  // the last tenth, never trained on
 };
-/// Throws UserError when the file cannot be read or is too short for two windows of `length`.
+/// Throws UserError if the file cannot be read, or is too short for two windows of `length` bytes.
 Text read_text(const std::string& path, std::int64_t length);
-/// Consecutive windows of `length` bytes without overlap, in the order of the text.
+/// Consecutive, non-overlapping windows of `length` bytes, in the order of the text.
 Tokens consecutive_windows(std::span<const std::uint8_t> text, std::int64_t length);
-/// The same sequences in a random order that depends on the seed alone.
+/// The same sequences, in a random order that depends only on the seed.
 Tokens shuffled(const Tokens& tokens, std::uint32_t seed);
 
-/// Entropies of the bytes in nats: of a byte, and of a byte given the one before it.
+/// Entropy in nats of a byte, and of a byte given the preceding one.
 double unigram_entropy(std::span<const std::uint8_t> text);
 double bigram_entropy(std::span<const std::uint8_t> text);
 

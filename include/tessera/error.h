@@ -1,7 +1,7 @@
 // The errors that Tessera throws. The library prints nothing and never aborts.
 //
 //   UserError      the program, a flag or a file is wrong: what, where, found, wanted, cure
-//   RuntimeFault   the machine failed: device, rank or file
+//   RuntimeFault   something failed while running: a device, a process or a file
 //   InternalError  Tessera broke one of its own rules
 #pragma once
 
@@ -20,9 +20,9 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The parts of a message to the user; empty parts are left out, `what` and `cure` are required.
+/// The parts of a message to the user. `what` and `cure` are required; other parts may be empty.
 struct Mistake {
-  std::string what;  // one sentence, starts with the op or the flag
+  std::string what;  // one sentence that starts with the op or the flag
   Span where = {};   // the user's source line
   std::string found = {};
   std::string wanted = {};
@@ -53,7 +53,7 @@ class InternalError : public Error {
 void require(bool holds, const char* rule,
              std::source_location where = std::source_location::current());
 
-/// For cures: the name that `word` probably means; empty when none is near.
+/// For cures: the name that `word` was probably meant to be; empty if none is similar.
 std::string nearest(std::string_view word, const std::vector<std::string>& names);
 
 }  // namespace tessera

@@ -5,7 +5,7 @@
 //   auto [loss, accuracy, grads] = value_and_grad(f)(model);     // f returns (loss, accuracy)
 //
 // The function returns a float scalar, or a tuple that starts with one. Inside jit the derivative
-// becomes part of the traced program; outside of it, it is compiled and run at once.
+// becomes part of the traced program; outside of jit it is compiled and run immediately.
 #pragma once
 
 #include <tessera/jit.h>
@@ -19,12 +19,12 @@ struct Gradients {
   std::vector<Array> values;     // the leaves of the result
   std::vector<Array> gradients;  // one per leaf of `wrt`
 };
-/// With respect to the arguments of `body`; leaf 0 of its result is the loss.
+/// Differentiates with respect to the arguments of `body`; leaf 0 of its result is the loss.
 Gradients differentiate(Body& body, const std::source_location& where);
 /// The leaves that `body` would return, as abstract arrays.
 Outcome evaluate_abstractly(Body& body, const std::source_location& where);
 
-/// Calls f on `args`; its arguments for differentiation are those numbered N.
+/// Calls f on `args`, and differentiates with respect to the arguments numbered N.
 template <typename F, typename R, typename Args, std::size_t... N>
 class GradientBody final : public Body {
  public:
@@ -95,7 +95,8 @@ class ValueAndGrad {
 }  // namespace detail
 
 /// (x...) -> (loss, aux..., gradients). `Argnums` are the arguments to differentiate with respect
-/// to, by default the first; several give a tuple of gradients. Gradients have the argument's type.
+/// to, by default the first. Several give a tuple of gradients. A gradient has the type of its
+/// argument.
 template <std::size_t... Argnums, typename F>
 auto value_and_grad(F f, std::source_location where = std::source_location::current()) {
   if constexpr (sizeof...(Argnums) == 0) {
@@ -105,7 +106,8 @@ auto value_and_grad(F f, std::source_location where = std::source_location::curr
   }
 }
 
-/// As value_and_grad, gradients only; (gradients, aux...) when f returns more than the loss.
+/// Like value_and_grad, but returns only the gradients, or (gradients, aux...) if f returns more
+/// than the loss.
 template <std::size_t... Argnums, typename F>
 auto grad(F f, std::source_location where = std::source_location::current()) {
   return [inner = value_and_grad<Argnums...>(std::move(f), where)](auto&&... args) {
@@ -122,7 +124,7 @@ auto grad(F f, std::source_location where = std::source_location::current()) {
   };
 }
 
-/// The result of f(args...) with abstract leaves: nothing is computed or allocated.
+/// The result of f(args...) with abstract leaves. Nothing is computed or allocated.
 template <typename F, typename... Args>
 auto eval_shape(F f, const Args&... args) {
   using R = std::remove_cvref_t<std::invoke_result_t<F&, Args...>>;

@@ -1,4 +1,4 @@
-// jit: compile a function of trees once per kind of arguments, run it on a mesh.
+// jit: compiles a function of trees once per kind of arguments and runs it on a mesh.
 //
 //   auto step = jit([](State old, Array batch) { ...; return std::tuple(next, loss); },
 //                   {.donate_argnums = {0}});
@@ -7,9 +7,9 @@
 //   if (step.num_traces() > 1) std::puts(step.why_recompiled().c_str());
 //
 // The function is traced once for each combination of structure, types, shardings, mesh and engine
-// settings. Arrays that it captures are read when it is traced; later assignments are not seen.
-// Inside another traced function a jitted function is a call; its options do not matter there.
-// Jitted functions may be called from several threads.
+// settings. Captured arrays are read when it is traced; later assignments have no effect. Inside
+// another traced function a jitted function becomes a call, and its options are ignored. Jitted
+// functions may be called from several threads.
 #pragma once
 
 #include <optional>
@@ -20,35 +20,36 @@
 
 namespace tessera {
 
-/// Cuts the function of a microbatch, which has no marks, into the stages of its schedule: where
-/// few bytes go on, so that the schedule ends first with what the equations are estimated to cost.
+/// Cuts the function of a microbatch, which has no marks, into the stages of its schedule: so that
+/// the schedule ends as early as possible by the estimated costs of the equations, and few bytes
+/// pass from stage to stage.
 struct AutoStages {
-  /// Bytes that a device may hold for a stage: parameters with their gradients, and what backward
-  /// passes need of the microbatches in flight.
+  /// Bytes that a device may hold for a stage: parameters, their gradients, and what backward
+  /// passes need from the microbatches in flight.
   double memory_limit = 1e300;
 };
 
 struct JitOptions {
-  std::vector<Shardings> in_shardings = {};  // one per argument; missing: as the argument comes
-  Shardings out_shardings = {};              // of the result; unspecified: inferred
-  std::vector<int> donate_argnums = {};      // arguments whose buffers the call may reuse
+  std::vector<Shardings> in_shardings = {};  // one per argument; if missing, that of the argument
+  Shardings out_shardings = {};              // of the result; if unspecified, inferred
+  std::vector<int> donate_argnums = {};      // arguments whose memory the call may reuse
   std::string name = {};
   PassSettings passes = {};
-  // UserError where an argument, an out_sharding or a constraint splits a dimension into shards of
+  // UserError if an argument, an out_sharding or a constraint splits a dimension into shards of
   // different sizes.
   bool strict = false;
-  std::optional<Numerics> numerics = {};  // of this program; missing: set_numerics()
-  std::string dot_unit = {};              // of this program's products of bf16, as set_dot_unit()
+  std::optional<Numerics> numerics = {};  // of this program; if missing, set_numerics()
+  std::string dot_unit = {};              // for products of bf16 in this program, as set_dot_unit()
   // The function has one treduce, which runs as a pipeline over the groups of this mesh.
   std::optional<MpmdMesh> mpmd_mesh = {};
-  std::optional<AutoStages> auto_stages = {};  // of that treduce; missing: it has marks
+  std::optional<AutoStages> auto_stages = {};  // cuts that treduce; missing if it has marks
 };
 
 // --- implementation
 
 namespace detail {
 
-/// A user's function with its arguments: leaves in, leaves out.
+/// A user's function with its arguments, as a function of leaves.
 class Body {
  public:
   virtual ~Body() = default;
@@ -78,7 +79,7 @@ class BodyOf final : public Body {
 };
 
 struct Outcome {
-  std::shared_ptr<const void> result;  // as traced: the type that Body returns
+  std::shared_ptr<const void> result;  // as traced; its type is what Body returns
   std::vector<Array> leaves;
 };
 
@@ -89,11 +90,11 @@ class JitCore {
   JitCore(const JitCore&) = delete;
   JitCore& operator=(const JitCore&) = delete;
 
-  /// Traces and compiles if need be, runs, and gives donated arguments away.
+  /// Traces and compiles if needed, runs, and gives donated arguments away.
   Outcome call(const Walk& arguments, Body& body, const std::source_location& where);
   std::shared_ptr<Program> lower(const Walk& arguments, Body& body,
                                  const std::source_location& where);
-  /// A call within another traced function: one equation there; options do not matter.
+  /// A call within another traced function: one equation; options are ignored.
   Outcome call_traced(Body& body, const std::source_location& where);
   std::shared_ptr<Program> last(const std::source_location& where) const;
   int num_traces() const;
@@ -148,8 +149,8 @@ class Compiled : public CompiledProgram {
   R operator()(Args... args, std::source_location where = std::source_location::current()) const {
     return detail::result_of<R>(detail::run(program_, detail::walked_arguments(args...), where));
   }
-  /// The arguments where the program reads them: as it has them split and, with one process per
-  /// device, held by none but the groups that need them. Throws as a call does.
+  /// The arguments with the shardings of the program and, with one process per device, held only by
+  /// the groups that need them. Throws as a call does.
   std::tuple<Args...> place(Args... args,
                             std::source_location where = std::source_location::current()) const {
     const detail::Outcome placed =
@@ -191,14 +192,14 @@ class Jitted {
                                std::source_location where = std::source_location::current()) const {
     return lower(args..., where).compile();
   }
-  /// Of the last call.
+  /// The program of the last call.
   CompiledProgram compiled(std::source_location where = std::source_location::current()) const {
     return CompiledProgram(core_->last(where));
   }
   /// How often the function was traced.
   int num_traces() const { return core_->num_traces(); }
-  /// What differed when it was last traced anew from the earlier call most like it, one argument or
-  /// setting a line; empty when it was traced once or never.
+  /// Why the function was last traced again: what differed from the most similar earlier call, one
+  /// argument or setting per line. Empty if it was traced at most once.
   std::string why_recompiled() const { return core_->why_recompiled(); }
 
  private:
@@ -206,7 +207,7 @@ class Jitted {
   std::shared_ptr<detail::JitCore> core_;
 };
 
-/// What jit returns for a generic lambda: parameter types are those of each call.
+/// What jit returns for a generic lambda, whose parameter types are those of each call.
 template <typename F>
 class JittedGeneric {
  public:

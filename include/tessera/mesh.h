@@ -3,7 +3,7 @@
 //   Mesh mesh = make_mesh({{"data", 4}, {"model", 2}});
 //   NamedSharding by_rows(mesh, P{"data", none});        // dimension 0 is split over "data"
 //   use_mesh scope(mesh);                                 // P alone is enough inside the scope
-//   Mesh ring = make_mesh({{"data", 4}}, {0, 2, 3, 1});   // which device stands where
+//   Mesh ring = make_mesh({{"data", 4}}, {0, 2, 3, 1});   // which device is where
 #pragma once
 
 #include <initializer_list>
@@ -33,14 +33,14 @@ DeviceMesh create_device_mesh(Shape shape,
 
 /// Named axes over virtual devices; the last axis varies fastest. A default Mesh is one device.
 ///
-/// Device ids say who holds a tile: they show in shards, pictures and the ranks of isolated runs,
-/// never in values. A mesh of n devices has the ids 0 to n-1, in any order.
+/// Device ids say who holds a tile. They appear in shards, pictures and the ranks of isolated runs,
+/// and never affect values. A mesh of n devices has the ids 0 to n-1, in any order.
 class Mesh {
  public:
   Mesh();
   TESSERA_COPYABLE(Mesh);
-  /// `devices`: the ids, row-major; empty for 0, 1, ... Throws UserError for an empty or repeated
-  /// name, for sizes below 1, for more than 16384 devices and for ids that are not 0 to n-1.
+  /// `devices`: the ids, row-major; empty means 0, 1, ... Throws UserError for an empty or repeated
+  /// name, sizes below 1, more than 16384 devices, and ids that are not 0 to n-1.
   explicit Mesh(std::vector<MeshAxis> axes, std::vector<std::int64_t> devices = {},
                 std::source_location where = std::source_location::current());
   /// One name per dimension of `devices`.
@@ -53,10 +53,10 @@ class Mesh {
   std::vector<std::int64_t> device_ids() const;
   /// Whether the ids are 0, 1, ... in order.
   bool is_in_order() const { return ids_.empty(); }
-  /// The row-major position of a device; throws UserError for an id that the mesh does not have.
+  /// The row-major position of a device. Throws UserError for an id that the mesh does not have.
   std::int64_t position_of(std::int64_t device,
                            std::source_location where = std::source_location::current()) const;
-  /// The size of an axis; throws UserError when there is none of that name.
+  /// The size of an axis. Throws UserError if there is none of that name.
   std::int64_t axis_size(const std::string& name,
                          std::source_location where = std::source_location::current()) const;
   bool has_axis(const std::string& name) const;
@@ -69,18 +69,18 @@ class Mesh {
 
 Mesh make_mesh(std::vector<MeshAxis> axes, std::vector<std::int64_t> devices = {},
                std::source_location where = std::source_location::current());
-/// `data=4,model=2`, with ids that are not in order `data=4@0,2,3,1`; `none` for a mesh without
+/// `data=4,model=2`; with ids that are not in order, `data=4@0,2,3,1`; `none` for a mesh without
 /// axes.
 std::string to_string(const Mesh& mesh);
 /// Reads the text form of a mesh; throws UserError.
 Mesh parse_mesh(const std::string& text,
                 std::source_location where = std::source_location::current());
 
-/// A mesh whose devices form groups along one axis, each of which runs programs of its own: the
-/// stages of a pipeline.
+/// A mesh whose devices form groups along one axis. Each group runs programs of its own: the stages
+/// of a pipeline.
 class MpmdMesh {
  public:
-  /// Throws UserError when the mesh has no such axis.
+  /// Throws UserError if the mesh has no such axis.
   MpmdMesh(Mesh mesh, std::string axis,
            std::source_location where = std::source_location::current());
 
@@ -88,8 +88,8 @@ class MpmdMesh {
   const std::string& mpmd_axis_name() const { return axis_; }
   /// The number of groups.
   std::int64_t mpmd_dim() const { return mesh_.axis_size(axis_); }
-  /// The mesh of every group: that axis has size 1 there. Shardings of what a pipeline takes and
-  /// returns are over this mesh.
+  /// The mesh of every group, in which that axis has size 1. The arguments and results of a
+  /// pipeline have shardings over this mesh.
   const Mesh& group_mesh() const { return group_mesh_; }
   /// One mesh per group.
   std::vector<Mesh> unstack() const;
@@ -107,10 +107,11 @@ struct None {};
 inline constexpr None none{};
 
 struct Unconstrained {};
-/// A dimension that with_sharding_constraint leaves to propagation; an error elsewhere.
+/// A dimension that with_sharding_constraint leaves to the compiler. An error anywhere else.
 inline constexpr Unconstrained unconstrained{};
 
-/// One dimension of a PartitionSpec: `none`, an axis, several axes, major first, or unconstrained.
+/// One dimension of a PartitionSpec: `none`, an axis, several axes with the major one first, or
+/// unconstrained.
 struct SpecEntry {
   std::vector<std::string> axes;
   bool is_unconstrained = false;
@@ -124,7 +125,7 @@ struct SpecEntry {
   friend bool operator==(const SpecEntry&, const SpecEntry&) = default;
 };
 
-/// For each dimension the mesh axes that split it; missing entries mean unsharded.
+/// The mesh axes that split each dimension. Dimensions without an entry are not split.
 class PartitionSpec {
  public:
   PartitionSpec();
@@ -140,7 +141,7 @@ class PartitionSpec {
 };
 using P = PartitionSpec;
 
-/// What the names in a PartitionSpec are: mesh axes, or logical names that rules translate.
+/// Whether the names in a PartitionSpec are mesh axes, or logical names that rules translate.
 enum class AxisNames : std::uint8_t { mesh, logical };
 
 /// `'data'`, `('data', 'model')`, `None`, `UNCONSTRAINED`.
@@ -163,17 +164,17 @@ struct DeviceIndices {
   friend bool operator==(const DeviceIndices&, const DeviceIndices&) = default;
 };
 
-/// A mesh and a spec: where each tile of an array lives.
+/// A mesh and a spec: which device holds which tile of an array.
 ///
-/// Shard j of s of a dimension of size n holds [floor(j*n/s), floor((j+1)*n/s)): shards of a size
-/// that s does not divide differ by one. The functions of a shape throw UserError for a spec with
-/// more entries than it has dimensions and for unconstrained entries.
+/// Shard j of s of a dimension of size n holds [floor(j*n/s), floor((j+1)*n/s)); if s does not
+/// divide n, shards differ by one. Functions of a shape throw UserError if the spec has more
+/// entries than the shape has dimensions, or an unconstrained entry.
 struct NamedSharding {
   Mesh mesh;
   PartitionSpec spec;
 
   NamedSharding() = default;
-  /// Throws UserError for an unknown axis and for an axis used twice.
+  /// Throws UserError for an unknown axis and for an axis that is used twice.
   NamedSharding(Mesh on, PartitionSpec entries,
                 std::source_location where = std::source_location::current());
   friend bool operator==(const NamedSharding&, const NamedSharding&) = default;
@@ -190,11 +191,12 @@ struct NamedSharding {
   /// What each device holds, row-major over the mesh.
   std::vector<DeviceIndices> devices_indices_map(
       const Shape& shape, std::source_location where = std::source_location::current()) const;
-  /// Whether arrays of this rank lie alike on the same devices, whatever the axes are called.
+  /// Whether both put the same tiles of an array of this rank on the same devices, whatever the
+  /// axes are called.
   bool is_equivalent_to(const NamedSharding& other, std::int64_t rank,
                         std::source_location where = std::source_location::current()) const;
 };
-/// `NamedSharding(mesh=Mesh('data': 2, 'model': 4), spec=P('data',))`; ids where not in order.
+/// `NamedSharding(mesh=Mesh('data': 2, 'model': 4), spec=P('data',))`, with ids if not in order.
 std::string to_string(const NamedSharding& sharding);
 
 /// Makes `mesh` the current mesh of this thread until the end of the scope.

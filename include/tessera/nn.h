@@ -24,7 +24,7 @@ namespace tessera::nn {
 
 // --- initialisers
 
-/// Makes the first value of a parameter, and says how it is meant to be laid out.
+/// Makes the initial value of a parameter, and may annotate it with a spec.
 class Initializer {
  public:
   class Rule {
@@ -66,9 +66,9 @@ Initializer ones();
 Initializer constant(double value);
 Initializer normal(double stddev = 1e-2);
 Initializer uniform(double scale = 1e-2);
-/// A normal cut off at two standard deviations, which makes its own deviation 0.88 `stddev`.
+/// A normal truncated at two standard deviations; the result deviates by 0.88 `stddev`.
 Initializer truncated_normal(double stddev = 1e-2);
-/// Variance scale / fan. Fans count the dimensions other than `in_axis` and `out_axis` as well.
+/// Variance scale / fan. Both fans include the dimensions other than `in_axis` and `out_axis`.
 Initializer variance_scaling(double scale, Fan fan, Distribution distribution,
                              std::int64_t in_axis = -2, std::int64_t out_axis = -1);
 Initializer lecun_normal();
@@ -79,7 +79,7 @@ Initializer he_normal();
 Initializer he_uniform();
 /// Flax's default for Embed: normal with standard deviation 1 / sqrt(features).
 Initializer embedding();
-/// This array, whatever the key; throws UserError when the parameter has another shape.
+/// This array, whatever the key. Throws UserError if the parameter has another shape.
 Initializer value(Array value);
 /// Draws on the flat shape [inputs, outputs] and reshapes, as DenseGeneral does.
 Initializer flattened(Initializer initializer, std::int64_t inputs, std::int64_t outputs);
@@ -98,40 +98,40 @@ struct ScopeName {
   TESSERA_COPYABLE(ScopeName);
 };
 
-/// How a scope derives a key from a root key; a static field of trees.
+/// How a scope derives a key from the root key; a static field of trees.
 struct KeyFold {
   std::vector<std::string> names;
   std::uint32_t number = 0;
-  bool has_names = true;  // otherwise the number alone is folded in
+  bool has_names = true;  // otherwise only the number is folded in
   Key operator()(const Key& root) const;
   std::string tessera_key() const;
 };
 
-/// A place in the tree of names. Child scopes and parameters of one scope have distinct names.
+/// A node in the tree of names. Child scopes and parameters of a scope have distinct names.
 class Scope {
  public:
-  /// The root. As in Linen a key depends on names and on the number of the parameter in its scope.
+  /// A root. As in Linen, a key depends on names and on the number of the parameter in its scope.
   explicit Scope(const Key& key);
-  /// The root. As in NNX a key depends on the number of keys that were made before it.
+  /// A root. As in NNX, a key depends on how many keys were made before it.
   static Scope nnx(const Key& key);
   TESSERA_COPYABLE(Scope);
   /// The child of this name, which must be new.
   Scope operator/(ScopeName name) const;
-  /// A new parameter; throws UserError for a taken name and for more names than dimensions.
+  /// A new parameter. Throws UserError for a name in use and for a spec longer than the shape.
   Param param(std::string name, const Initializer& initializer, const Shape& shape,
               std::source_location where = std::source_location::current()) const;
-  /// A new parameter of this value, for which no key is made.
+  /// A new parameter with this value; no key is made.
   Param param(std::string name, Array value,
               std::source_location where = std::source_location::current()) const;
   /// The key that a layer draws its dropout masks from.
   KeyFold dropout_fold() const;
 
-  /// This scope with a key of its own as root key, as inside of Linen's nn.jit.
+  /// This scope with its own key as the root key, as inside Linen's nn.jit.
   Scope folded(std::source_location where = std::source_location::current()) const;
-  /// This scope for `length` layers at once: parameters get a first dimension, named `axis_name`.
+  /// This scope for `length` stacked layers: parameters get a first dimension `axis_name`.
   Scope stacked(std::int64_t length, std::optional<SpecEntry> axis_name,
                 std::source_location where = std::source_location::current()) const;
-  /// All names are free again, while the numbers of keys go on.
+  /// All names may be used again; the numbers of keys continue.
   Scope traced_again() const;
 
  private:
@@ -144,7 +144,7 @@ class Scope {
   std::shared_ptr<State> state_;
 };
 
-// --- layers; x [..., features]. Inputs and parameters are converted to the dtype, if there is one.
+// --- layers; x [..., features]. If a dtype is given, inputs and parameters are converted to it.
 
 /// x W + b, W [inputs, features].
 struct Dense {
@@ -173,7 +173,7 @@ struct Embed {
 };
 
 /// (x - mean) rsqrt(variance + epsilon) scale + bias over the last dimension, with the variance as
-/// max(0, E[x x] - E[x]^2). Of bf16 all of this is f32, and the result is rounded.
+/// max(0, E[x x] - E[x]^2). For bf16 this is computed in f32 and rounded.
 struct LayerNorm {
   Param scale, bias;
   double epsilon;
@@ -212,15 +212,15 @@ struct Conv {
   TESSERA_MODULE(kernel, bias, dtype, options)
 };
 
-/// What layers do that differ in training.
+/// What is different in training.
 struct Mode {
-  std::optional<Key> dropout_key;  // nothing: no dropout
+  std::optional<Key> dropout_key;  // empty: no dropout
   static Mode eval() { return {}; }
   static Mode train(Key key) { return {.dropout_key = std::move(key)}; }
   TESSERA_TREE(dropout_key)
 };
 
-/// In training, elements become 0 with probability `rate` and x / (1 - rate) otherwise; which ones
+/// In training, elements become 0 with probability `rate`, otherwise x / (1 - rate). Which ones
 /// depends on scope and key.
 struct Dropout {
   double rate;  // 0 <= rate < 1
@@ -236,7 +236,7 @@ struct Dropout {
 struct AttentionOptions {
   std::int64_t num_heads;
   std::int64_t features;          // of inputs and outputs
-  std::int64_t qkv_features = 0;  // of all heads together, a multiple of num_heads; 0: features
+  std::int64_t qkv_features = 0;  // of all heads, a multiple of num_heads; 0: features
   bool use_bias = true;
   bool is_causal = false;                          // position t sees positions up to t only
   Initializer kernel_init = init::lecun_normal();  // drawn on [inputs, outputs]
@@ -251,7 +251,7 @@ struct SelfAttention {
   bool is_causal;
   std::optional<DType> dtype;
 
-  /// Throws UserError when the heads do not divide the features.
+  /// Throws UserError if num_heads does not divide the features.
   SelfAttention(const Scope& scope, const AttentionOptions& options,
                 std::source_location where = std::source_location::current());
   Array operator()(Operand x) const;
@@ -263,7 +263,7 @@ struct SelfAttention {
 /// softmax(q k^T / sqrt(D)) v: q [B,T,H,D], k and v [B,S,H,D] -> [B,T,H,D]; the softmax is f32.
 Array dot_product_attention(Operand q, Operand k, Operand v, bool is_causal = false);
 
-/// Layers of one kind, one after the other: parameters have a first dimension for the layer.
+/// Equal layers applied one after the other; the first dimension of parameters is the layer.
 template <typename Layer>
 struct Scanned {
   Layer layers;
@@ -280,11 +280,11 @@ struct Scanned {
 
 struct ScanOptions {
   std::int64_t length;
-  std::optional<SpecEntry> axis_name = {};  // of their dimension; annotated parameters need it
+  std::optional<SpecEntry> axis_name = {};  // for annotated parameters
   std::source_location where = std::source_location::current();
 };
 
-/// Layers Layer(scope, args...) as nn.scan of Linen makes them.
+/// Layers Layer(scope, args...), made as by Linen's nn.scan.
 template <typename Layer, typename... Args>
 Scanned<Layer> scan(const Scope& scope, const ScanOptions& options, const Args&... args) {
   const Scope stacked = scope.stacked(options.length, options.axis_name, options.where);

@@ -3,8 +3,8 @@
 //   Array y = gelu(einsum("bsd,df->bsf", x, up) + bias);
 //   Array loss = -mean(sum(one_hot(targets, vocab) * log_softmax(logits), -1));
 //
-// Operands may be arrays or numbers. Arrays must agree in dtype: nothing is widened silently, use
-// astype. Negative axes count from the end. Every mistake throws UserError at the caller's line.
+// Operands are arrays or numbers. Arrays must agree in dtype: nothing is converted silently, use
+// astype. Negative axes count from the end. Mistakes throw UserError with the caller's line.
 #pragma once
 
 #include <optional>
@@ -31,7 +31,7 @@ class Axes {
   std::vector<std::int64_t> list_;
 };
 
-/// For the last argument of reductions: reduced dimensions stay, with size 1.
+/// The last argument of a reduction: keep reduced dimensions, with size 1.
 inline constexpr bool keepdims = true;
 
 // --- operators: elementwise, broadcasting
@@ -49,7 +49,7 @@ Array operator<(Operand a, Operand b);
 Array operator<=(Operand a, Operand b);
 Array operator>(Operand a, Operand b);
 Array operator>=(Operand a, Operand b);
-/// Write equal(a, b) for an array of bool, array_equal(a, b) for one bool.
+/// Use equal(a, b), which gives an array of bool, or array_equal(a, b), which gives one bool.
 bool operator==(Operand a, Operand b) = delete;
 bool operator!=(Operand a, Operand b) = delete;
 
@@ -68,14 +68,14 @@ Array sin(Operand x);
 Array cos(Operand x);
 Array abs(Operand x);
 Array neg(Operand x);
-/// -1, 0 or 1; keeps -0 and NaN.
+/// -1, 0 or 1; -0 and NaN stay as they are.
 Array sign(Operand x);
 Array floor(Operand x);
 Array ceil(Operand x);
-/// To the nearest integer, of two the even one.
+/// To the nearest integer, ties to even.
 Array round(Operand x);
 Array erf(Operand x);
-/// 1 - erf(x), accurate where that is small.
+/// 1 - erf(x), accurate also for small results.
 Array erfc(Operand x);
 Array erf_inv(Operand x);
 Array cbrt(Operand x);
@@ -95,7 +95,7 @@ Array is_finite(Operand x);
 Array square(Operand x);
 Array logical_not(Operand x);
 Array bitwise_not(Operand x);
-/// Bits that are 1; bits that are 0 before the first 1.
+/// The number of 1 bits; the number of 0 bits before the first 1.
 Array population_count(Operand x);
 Array count_leading_zeros(Operand x);
 
@@ -104,15 +104,15 @@ Array count_leading_zeros(Operand x);
 Array add(Operand a, Operand b);
 Array sub(Operand a, Operand b);
 Array mul(Operand a, Operand b);
-/// For integers rounded towards zero.
+/// Integers are rounded towards zero.
 Array div(Operand a, Operand b);
-/// -0 < +0; NaN wins.
+/// -0 < +0; the result is NaN if an operand is.
 Array maximum(Operand a, Operand b);
 Array minimum(Operand a, Operand b);
 Array pow(Operand a, Operand b);
 /// The angle of the point (x, y), in [-pi, pi].
 Array atan2(Operand y, Operand x);
-/// Remainder with the sign of `a`, as C's fmod and %.
+/// The remainder, with the sign of `a`, as fmod and % in C.
 Array rem(Operand a, Operand b);
 /// a * b + c, rounded once.
 Array fma(Operand a, Operand b, Operand c);
@@ -141,30 +141,30 @@ Array shift_right(Operand a, Operand b);
 /// Fills with the sign.
 Array shift_right_arithmetic(Operand a, Operand b);
 
-/// Converts elements; floats to integers towards zero.
+/// Converts elements; floats are truncated to integers.
 Array astype(Operand x, DType dtype);
 /// The same bits as another dtype of the same size.
 Array bitcast(Operand x, DType dtype);
 
 // --- shapes
 
-/// One size may be -1: what is left over.
+/// One size may be -1 and is then inferred.
 Array reshape(Operand x, Shape shape);
 /// Dimension i of the result is dimension permutation[i] of x.
 Array transpose(Operand x, std::vector<std::int64_t> permutation);
 /// Reverses the dimensions.
 Array transpose(Operand x);
 Array swap_axes(Operand x, std::int64_t a, std::int64_t b);
-/// A new dimension of size 1 that becomes number `axis`.
+/// Inserts a dimension of size 1 as dimension `axis`.
 Array expand_dims(Operand x, std::int64_t axis);
-/// Drops dimensions of size 1: these, or all of them.
+/// Removes dimensions of size 1: these, or all of them.
 Array squeeze(Operand x, Axes axes = {});
 /// Repeats dimensions of size 1 and adds leading ones.
 Array broadcast_to(Operand x, Shape shape);
-/// Elements start, start + stride, ... below limit of one dimension.
+/// Elements start, start + stride, ... below `limit` of one dimension.
 Array slice(Operand x, std::int64_t axis, std::int64_t start, std::int64_t limit = to_end,
             std::int64_t stride = 1);
-/// Adds low[i] elements before and high[i] after dimension i.
+/// Adds low[i] elements before and high[i] elements after dimension i.
 Array pad(Operand x, std::vector<std::int64_t> low, std::vector<std::int64_t> high,
           Operand value = 0);
 Array concatenate(const std::vector<Array>& parts, std::int64_t axis = 0,
@@ -173,26 +173,25 @@ Array concatenate(const std::vector<Array>& parts, std::int64_t axis = 0,
 Array stack(const std::vector<Array>& parts, std::int64_t axis = 0,
             std::source_location where = std::source_location::current());
 Array reverse(Operand x, Axes axes = {});
-/// The index along dimension `axis`, for every element of `shape`.
+/// Each element is its own index along dimension `axis`.
 Array iota(Shape shape, std::int64_t axis, DType dtype = DType::i32,
            std::source_location where = std::source_location::current());
 
-// --- reductions: exact in the order of sums, see docs
+// --- reductions; sums follow a fixed tree, see docs/sharding.md
 
 Array sum(Operand x, Axes axes = {}, bool keep = false);
 /// Divides by the global number of elements.
 Array mean(Operand x, Axes axes = {}, bool keep = false);
 Array max(Operand x, Axes axes = {}, bool keep = false);
 Array min(Operand x, Axes axes = {}, bool keep = false);
-/// Of bool arrays.
+/// For bool arrays.
 Array all(Operand x, Axes axes = {}, bool keep = false);
 Array any(Operand x, Axes axes = {}, bool keep = false);
 Array prod(Operand x, Axes axes = {}, bool keep = false);
 /// i32 index of the first maximum, or of the first NaN.
 Array argmax(Operand x, std::int64_t axis = -1);
 Array argmin(Operand x, std::int64_t axis = -1);
-/// Reductions of the elements up to each one, in index order; with `reverse` from the last one
-/// down.
+/// Cumulative reductions, in index order; with `reverse` from the last element to the first.
 Array cumsum(Operand x, std::int64_t axis = -1, bool reverse = false);
 Array cumprod(Operand x, std::int64_t axis = -1, bool reverse = false);
 Array cummax(Operand x, std::int64_t axis = -1, bool reverse = false);
@@ -206,50 +205,52 @@ struct DotDims {
   std::vector<std::int64_t> batch_a = {};
   std::vector<std::int64_t> batch_b = {};
 };
-/// Batch dimensions, then the free dimensions of a, then those of b. Products of bf16 are added in
-/// f32 and rounded once, or kept: dot_general(a, b, dims, DType::f32).
+/// The result has the batch dimensions, then the free dimensions of a, then those of b. Products of
+/// bf16 are added in f32 and rounded once, or not at all: dot_general(a, b, dims, DType::f32).
 Array dot_general(Operand a, Operand b, const DotDims& dims,
                   std::optional<DType> preferred_element_type = {});
-/// [..., k] x [k, n] -> [..., n], as jnp.dot: contracts a's last dimension with b's last but one.
+/// [..., k] x [k, n] -> [..., n], as jnp.dot: contracts the last dimension of a with the last but
+/// one of b.
 Array dot(Operand a, Operand b);
 /// [..., m, k] x [..., k, n] -> [..., m, n]; leading dimensions broadcast.
 Array matmul(Operand a, Operand b);
-/// "bqhd,bkhd->bhqk": letters name dimensions, those that the result lacks are summed.
+/// "bqhd,bkhd->bhqk": letters name dimensions; those that the result does not have are summed over.
 Array einsum(std::string_view text, Operand a, Operand b);
 Array einsum(std::string_view text, Operand a);
 
 // --- indexing and sorting
 
-/// Slices of x at i32 `indices` of dimension `axis`; they take the place of that dimension.
-/// Those out of range give NaN, the lowest integer or false.
+/// The slices of x at the i32 `indices` along dimension `axis`, which is replaced by the dimensions
+/// of `indices`. Out of range: NaN, the lowest integer or false.
 Array take(Operand x, Operand indices, std::int64_t axis = 0);
-/// x [n, ...] plus updates [indices..., ...] added at rows `indices`; those out of range are
+/// x [n, ...] with updates [indices..., ...] added to its rows `indices`; those out of range are
 /// dropped.
 Array scatter_add(Operand x, Operand indices, Operand updates);
-/// x with the slices of dimension `axis` at `indices` replaced by updates, whose shape is that of
-/// take(x, indices, axis); the last update of a slice stays, indices out of range are dropped.
+/// x with its slices at `indices` along dimension `axis` replaced by updates, which have the shape
+/// of take(x, indices, axis). The last update of a slice counts; indices out of range are dropped.
 Array scatter(Operand x, Operand indices, Operand updates, std::int64_t axis = 0);
-/// Elements of each line along `axis` at its own i32 indices: [a.., n, b..] and [a.., k, b..] ->
-/// [a.., k, b..]. Indices out of range give NaN or the lowest integer.
+/// Takes elements along `axis`, with separate i32 indices for each line: [a.., n, b..] and [a.., k,
+/// b..] -> [a.., k, b..]. Out of range: NaN or the lowest integer.
 Array take_along_axis(Operand x, Operand indices, std::int64_t axis = -1);
 /// The part of x of shape `sizes` that begins at `starts`, i32 scalars, one per dimension. Starts
-/// are moved so that the part lies inside.
+/// are clamped so that the part lies inside x.
 Array dynamic_slice(Operand x, const std::vector<Operand>& starts, Shape sizes);
-/// x with `update` in that place.
+/// x with that part replaced by `update`.
 Array dynamic_update_slice(Operand x, Operand update, const std::vector<Operand>& starts);
-/// The k largest elements in descending order, and their i32 indices; of equal ones the first.
+/// The k largest elements in descending order, and their i32 indices; among equal elements the
+/// first.
 std::pair<Array, Array> top_k(Operand x, std::int64_t k, std::int64_t axis = -1);
-/// 1 at each index along a new last dimension of size `depth`.
+/// A new last dimension of size `depth`: 1 at the index, 0 elsewhere.
 Array one_hot(Operand indices, std::int64_t depth, DType dtype = DType::f32);
 /// Ascending, stable, NaN last.
 Array sort(Operand x, std::int64_t axis = -1);
-/// Both sorted by `keys`.
+/// Keys and values, sorted by key.
 std::pair<Array, Array> sort_by(Operand keys, Operand values, std::int64_t axis = -1);
 
 // --- composites
 
 Array relu(Operand x);
-/// x times the normal distribution function, exactly or in the tanh form.
+/// x times the normal distribution function of x, exactly or approximated with tanh.
 Array gelu(Operand x, bool approximate = true);
 Array silu(Operand x);
 Array softmax(Operand x, std::int64_t axis = -1);
@@ -259,10 +260,10 @@ Array logsumexp(Operand x, Axes axes = {}, bool keep = false);
 
 // --- hints
 
-/// x, through which no gradient flows.
+/// x, but no gradient flows through it.
 Array stop_gradient(Operand x);
-/// x, laid out as `spec` says on the mesh in scope (use_mesh, or the mesh of the arguments of the
-/// jitted call). Without a mesh it is x.
+/// x with this sharding, on the mesh in scope (use_mesh, or the mesh of the arguments of the jitted
+/// call). Without a mesh it is x.
 Array with_sharding_constraint(Operand x, const PartitionSpec& spec);
 Array with_sharding_constraint(Operand x, const NamedSharding& sharding);
 

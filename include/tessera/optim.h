@@ -3,7 +3,7 @@
 //   TrainState<LM> state(LM(nn::Scope(key), config), optim::adamw({.learning_rate = 3e-4}));
 //   state = state.apply_gradients(grads);
 //
-// An optimiser is a chain of transformations of gradients, what comes out of it is added to the
+// An optimiser is a chain of transformations of the gradients; the result is added to the
 // parameters:
 //
 //   auto rate = optim::cosine_decay_schedule(3e-4, 1000);
@@ -11,7 +11,7 @@
 //   auto tx = optim::chain({optim::clip_by_global_norm(1.0),
 //                           optim::adamw({.learning_rate = rate, .mask = kernels})});
 //
-// Updates and slots are f32, also those of bf16 parameters, which are rounded once per update.
+// Updates and slots are f32, also for bf16 parameters, which are rounded once per update.
 #pragma once
 
 #include <array>
@@ -32,7 +32,7 @@ class RateRule;
 struct Part;
 }  // namespace detail
 
-/// What an optimiser remembers: the number of updates, and slots for parameters, with their paths.
+/// The state of an optimiser: the number of updates, and slots for parameters, with their paths.
 struct State {
   Array count;  // i32[]
   std::map<std::string, std::vector<Param>> slots;
@@ -42,20 +42,20 @@ struct State {
   TESSERA_TREE(count, slots)
 };
 
-/// A number, or a schedule: a function of the number of updates that are done.
+/// A number, or a schedule: a function of the number of updates done so far.
 class Rate {
  public:
   template <typename T>
   requires std::is_arithmetic_v<T> Rate(T value)  // NOLINT(google-explicit-constructor)
       : constant_(static_cast<double>(value)) {}
-  /// A schedule of one's own: f32[] after `done` updates, f32[].
+  /// Your own schedule: f32[], the number of updates done -> f32[], the rate.
   Rate(Array (*schedule)(const Array& done));  // NOLINT(google-explicit-constructor)
   explicit Rate(std::shared_ptr<const detail::RateRule> rule);
   TESSERA_COPYABLE(Rate);
 
-  /// The number, unless it is a schedule.
+  /// The number; empty for a schedule.
   std::optional<double> constant() const;
-  /// f32[] after `done` updates, i32[] or f32[].
+  /// The rate f32[] after `done` updates, i32[] or f32[].
   Array operator()(const Array& done) const;
   std::string key() const;
 
@@ -64,12 +64,12 @@ class Rate {
   std::shared_ptr<const detail::RateRule> rule_;
 };
 
-/// From one value at transition_begin to the other transition_steps later. This and the following
-/// throw UserError for negative numbers of steps.
+/// From init_value at transition_begin to end_value, transition_steps later. All schedules throw
+/// UserError for negative numbers of steps.
 Rate linear_schedule(double init_value, double end_value, std::int64_t transition_steps,
                      std::int64_t transition_begin = 0,
                      std::source_location where = std::source_location::current());
-/// init_value times half a cosine, down to the part `alpha` of it.
+/// init_value times half a cosine, down to alpha * init_value.
 Rate cosine_decay_schedule(double init_value, std::int64_t decay_steps, double alpha = 0,
                            double exponent = 1,
                            std::source_location where = std::source_location::current());
@@ -77,7 +77,7 @@ struct WarmupCosineOptions {
   double init_value = 0;
   double peak_value = 0;
   std::int64_t warmup_steps = 0;
-  std::int64_t decay_steps = 1;  // with those of the warm-up
+  std::int64_t decay_steps = 1;  // including the warm-up
   double end_value = 0;
   double exponent = 1;
 };
@@ -89,16 +89,16 @@ Rate exponential_decay(double init_value, std::int64_t transition_steps, double 
                        std::int64_t transition_begin = 0, bool staircase = false,
                        std::optional<double> end_value = {},
                        std::source_location where = std::source_location::current());
-/// init_value, times each scale from its step on.
+/// init_value, multiplied by each scale from its step on.
 Rate piecewise_constant_schedule(double init_value, const std::map<std::int64_t, double>& scales,
                                  std::source_location where = std::source_location::current());
-/// Each schedule from the boundary before it on, counted from there.
+/// Schedule i + 1 begins at boundary i and counts steps from there.
 Rate join_schedules(const std::vector<Rate>& schedules, const std::vector<std::int64_t>& boundaries,
                     std::source_location where = std::source_location::current());
 
-/// Which parameters a transformation changes; by default all. In patterns of paths, `*` stands for
-/// any text, and `*/` at the beginning also for none. Throws UserError when the optimiser is used
-/// and a pattern matches no parameter.
+/// Which parameters a transformation changes; by default all. In patterns of paths, `*` matches any
+/// text, and `*/` at the beginning also matches nothing. Using an optimiser with a pattern that
+/// matches no parameter throws UserError.
 class Mask {
  public:
   Mask();
@@ -118,11 +118,11 @@ class Mask {
   bool is_inverted_ = true;
 };
 
-/// Changes updates, which begin as the gradients; a chain of them is an optimiser. A static field
+/// A transformation of updates, which start as the gradients, or a chain of these. A static field
 /// of trees.
 class Optimizer {
  public:
-  /// An array that a rule remembers: of the parameter's shape without some dimensions.
+  /// An array that a rule keeps: the parameter's shape without the `dropped` dimensions.
   struct Slot {
     std::string name;
     std::vector<std::int64_t> dropped = {};
@@ -131,8 +131,8 @@ class Optimizer {
   struct Leaf {
     const Param& parameter;
     const Array& count;                // f32[]: the number of this update, from 1
-    const std::vector<Array>& common;  // what Rule::common gave
-    std::vector<Array>& slots;         // in the order of Rule::slots; to be changed
+    const std::vector<Array>& common;  // the result of Rule::common
+    std::vector<Array>& slots;         // in the order of Rule::slots; updated in place
   };
   class Rule {
    public:
@@ -141,21 +141,21 @@ class Optimizer {
     virtual std::vector<Slot> slots(const Param& /*parameter*/) const { return {}; }
     /// The new update, of the parameter's shape.
     virtual Array update(const Leaf& leaf, const Array& update) const = 0;
-    /// Whether `common` depends on the updates of all parameters: chains halt there.
+    /// Whether `common` needs the updates of all parameters, so that a chain has to wait for them.
     virtual bool needs_all() const { return false; }
-    /// Computed once for all parameters. `done`: i32[]; no `updates` unless needs_all().
+    /// Computed once for all parameters. `done`: i32[]. `updates` is empty unless needs_all().
     virtual std::vector<Array> common(const Array& done, const std::vector<Array>& updates) const;
   };
 
   explicit Optimizer(std::shared_ptr<const Rule> rule);
   explicit Optimizer(std::vector<detail::Part> parts);
   TESSERA_COPYABLE(Optimizer);
-  /// Zeros in every slot, with the paths and specs of the parameters. Two rules of a chain that
-  /// remember arrays of one name for a parameter get `name` and `name_2`.
+  /// Zeros in every slot, with the paths and specs of the parameters. If two rules of a chain have
+  /// slots of the same name, these are called `name` and `name_2`.
   State init(const std::vector<Param>& parameters,
              std::source_location where = std::source_location::current()) const;
-  /// New parameters; `state` is updated. Throws UserError when parameters, gradients and state
-  /// differ in structure.
+  /// Returns new parameters and updates `state`. Throws UserError if parameters, gradients and
+  /// state differ in structure.
   std::vector<Array> update(const std::vector<Param>& parameters,
                             const std::vector<Array>& gradients, State& state,
                             std::source_location where = std::source_location::current()) const;
@@ -169,28 +169,28 @@ class Optimizer {
 
 // --- combining
 
-/// One after the other.
+/// Applies one after the other.
 Optimizer chain(const std::vector<Optimizer>& optimizers);
-/// Updates of other parameters pass unchanged.
+/// The updates of all other parameters pass unchanged.
 Optimizer masked(const Optimizer& inner, const Mask& mask);
-/// Adds the mean of the gradients of `every` steps as `inner` says, at the last of them; the
-/// parameters stay what they are at the others. Throws UserError unless every >= 1.
+/// Applies `inner` to the mean of the gradients of `every` steps, at the last of them. At the other
+/// steps the parameters do not change. Throws UserError unless every >= 1.
 Optimizer multi_steps(const Optimizer& inner, std::int64_t every,
                       std::source_location where = std::source_location::current());
 
 // --- transformations, and optimisers, which are chains of them
 
-/// Momentum: gradients plus `decay` times what was there.
+/// Momentum: the gradients plus `decay` times the previous momentum.
 Optimizer trace(double decay, bool nesterov = false);
 Optimizer scale_by_schedule(const Rate& rate);
 Optimizer scale_by_learning_rate(const Rate& rate);  // times -rate
 Optimizer add_decayed_weights(double weight_decay, const Mask& mask = {});
-/// Each element to [-most, most]. This and the following throw UserError unless `most` > 0.
+/// Clips each element to [-most, most]. This and the next throw UserError unless `most` > 0.
 Optimizer clip(double most, std::source_location where = std::source_location::current());
-/// Scales all updates where their joint norm is not below `most`.
+/// Scales all updates down if their joint norm is `most` or more.
 Optimizer clip_by_global_norm(double most,
                               std::source_location where = std::source_location::current());
-/// The root of the sum of all squares, added in the order of the leaves, f32[].
+/// The square root of the sum of all squares, added in the order of the leaves: f32[].
 Array global_norm(const std::vector<Array>& leaves);
 
 struct SgdOptions {
@@ -255,19 +255,19 @@ struct MuonOptions {
   double weight_decay = 0;  // of the matrices
   Mask mask = {};
   bool nesterov = true;
-  std::optional<AdamWOptions> adam = {};      // for the rest; default: as here, no decay
-  std::optional<double> consistent_rms = {};  // 0.2 gives the matrices updates of Adam's size
+  std::optional<AdamWOptions> adam = {};      // for the rest; default: the values here, no decay
+  std::optional<double> consistent_rms = {};  // 0.2 makes updates as large as Adam's
   Mask matrices = Mask::when([](const Param& x) { return x.rank() == 2; });
 };
-/// Momentum made orthogonal by Newton-Schulz for matrices, Adam for the rest. Of chosen parameters
-/// of more dimensions the leading ones number matrices.
+/// For matrices, momentum made orthogonal by Newton-Schulz; for the rest, Adam. Parameters in
+/// `matrices` with more than two dimensions are stacks of matrices.
 Optimizer muon(const MuonOptions& options = {});
 
 }  // namespace tessera::optim
 
 namespace tessera {
 
-/// Parameters, what the optimiser remembers, and the number of steps done.
+/// Parameters, optimiser state, and the number of steps done.
 template <typename Model>
 struct TrainState {
   Array step;  // i32[]

@@ -1,4 +1,4 @@
-// Where the time and the memory of a run went.
+// Traces of a run: where its time and its memory went.
 //
 //   profile::start_trace("profiles");
 //   for (int i = 0; i < 5; ++i) {
@@ -18,38 +18,38 @@
 
 namespace tessera {
 
-/// Where the time of the engine went: the tasks of one fused region or kernel.
+/// The time of one fused region or kernel.
 struct RegionTime {
-  std::string name;        // its first ops
+  std::string name;        // the names of its first ops
   Span where;              // of the first one
   std::int64_t count = 0;  // executions
-  double seconds = 0;      // of all threads together
+  double seconds = 0;      // summed over threads
   std::int64_t flops = 0;  // of matrix products; 0 elsewhere
-  std::int64_t bytes = 0;  // of the arrays that it read and wrote
+  std::int64_t bytes = 0;  // of the arrays that it reads and writes
 };
 
 /// Times every region from now on.
 void start_profile();
-/// What was timed since, the longest first.
+/// The regions timed since then, the longest first.
 std::vector<RegionTime> stop_profile();
 
 namespace profile {
 
-/// Records from now on what every device and thread computes, and all buffers. Times each part of
-/// each op with two looks at the clock. With one process per device all of them call it, and each
-/// writes a file. UserError when a trace is being recorded already; RuntimeFault when `folder` can
-/// not be made or written.
+/// Starts to record what every device and thread computes, and all buffers. The clock is read twice
+/// for each part of each op. With one process per device all of them call it, and each writes a
+/// file. Throws UserError if a trace is already being recorded, and RuntimeFault if `folder` cannot
+/// be created or written.
 void start_trace(const std::string& folder,
                  std::source_location where = std::source_location::current());
-/// Writes what was recorded to `folder`/plugins/profile/RUN: HOST.xplane.pb for TensorBoard's
-/// profile plugin, and HOST.trace.json.gz for Perfetto and chrome://tracing. RUN is the time at
-/// which the trace began. Returns the path of the former. UserError when nothing is being recorded;
-/// RuntimeFault when a file can not be written, and then there is none.
+/// Writes the recording to `folder`/plugins/profile/RUN: HOST.xplane.pb for TensorBoard's profile
+/// plugin, and HOST.trace.json.gz for Perfetto and chrome://tracing. RUN is the time at which the
+/// trace began. Returns the path of the .xplane.pb file. Throws UserError if nothing is being
+/// recorded, and RuntimeFault if a file cannot be written; then there is none.
 std::string stop_trace(std::source_location where = std::source_location::current());
 
-/// A step of training, from the construction to the destruction: what runs meanwhile belongs to it
-/// in the profile. Costs nothing when no trace is recorded. Without any, each execution of the
-/// jitted function that ran longest is a step.
+/// A training step in the profile: what runs between construction and destruction belongs to it.
+/// Costs nothing if no trace is being recorded. Without any Step, each execution of the jitted
+/// function that ran longest is a step.
 class Step {
  public:
   explicit Step(std::int64_t number);

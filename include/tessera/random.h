@@ -1,5 +1,5 @@
-// Random numbers: pure functions of a key, the same as JAX's (threefry, partitionable) and the same
-// on every mesh.
+// Random numbers: pure functions of a key. They are those of JAX (threefry, partitionable), on any
+// mesh.
 //
 //   random::Key key(42);
 //   auto [init_key, dropout_key] = random::split<2>(key);
@@ -12,7 +12,7 @@
 
 namespace tessera::random {
 
-/// A key u32[2]; a leaf of trees. Use each key once: split it, or fold numbers in.
+/// A key u32[2]; a leaf of trees. Use each key once: split it, or fold a number in.
 class Key {
  public:
   /// An empty handle.
@@ -24,7 +24,7 @@ class Key {
                        std::source_location where = std::source_location::current());
 
   const Array& data() const { return data_; }
-  /// For trees, which replace the array.
+  /// For trees, which replace this array.
   Array& data() { return data_; }
 
  private:
@@ -45,10 +45,10 @@ std::array<Key, N> split(const Key& key,
   for (std::size_t i = 0; i < N; ++i) keys[i] = list[i];
   return keys;
 }
-/// The key for number `data` (u32).
+/// A new key from this one and the number `data`.
 Key fold_in(const Key& key, std::uint32_t data,
             std::source_location where = std::source_location::current());
-/// As above for a number that is an array: i32[] or u32[].
+/// As above, for a number that is an array: i32[] or u32[].
 Key fold_in(const Key& key, const Array& data,
             std::source_location where = std::source_location::current());
 

@@ -24,8 +24,8 @@ namespace tessera {
 
 // --- tasks
 
-/// The backward pass of a stage is one task, `bwd`, or two: `bwd_input` makes the gradient that the
-/// stage before it waits for, `bwd_weight` those of the parameters.
+/// The backward pass of a stage is one task, `bwd`, or two: `bwd_input` computes the gradient that
+/// the preceding stage waits for, `bwd_weight` those of the parameters.
 enum class TaskKind : unsigned char { fwd, bwd, bwd_input, bwd_weight };
 
 struct Task {
@@ -35,39 +35,39 @@ struct Task {
   friend auto operator<=>(const Task&, const Task&) = default;
 };
 
-/// Tasks that run one after the other as one program; mostly one alone.
+/// Tasks that run one after the other as one program; usually just one.
 struct FusedTask {
   std::vector<Task> parts;
   friend bool operator==(const FusedTask&, const FusedTask&) = default;
 };
 
-/// Of one rank, in order.
+/// The tasks of one rank, in order.
 using RankTasks = std::vector<FusedTask>;
 /// By rank.
 using ScheduleTasks = std::vector<RankTasks>;
 
 /// fwd_2__0: kind, stage, microbatch; the kinds are fwd, bwd, bwdA (input) and bwdW (weight).
 std::string to_string(const Task& task);
-/// FusedTask(fwd_3__0, bwd_3__0), or the task that stands alone.
+/// FusedTask(fwd_3__0, bwd_3__0), or the name of a single task.
 std::string to_string(const FusedTask& task);
 /// Separated by commas.
 std::string to_string(const RankTasks& tasks);
 
-/// Throws UserError unless every stage has all its tasks of every microbatch once and on one rank,
-/// and every rank comes to the end of its list. It names the task, and its rank and position.
+/// Throws UserError unless every stage has each of its tasks once per microbatch, all on one rank,
+/// and no rank waits forever. The error names the task, with its rank and position.
 void check_tasks(const ScheduleTasks& tasks, std::int64_t num_stages, std::int64_t num_microbatches,
                  std::source_location where = std::source_location::current());
-/// The backward pass of stage 0 as one task, as nothing waits for its first half.
+/// Makes the backward pass of stage 0 one task, since nothing waits for its first half.
 ScheduleTasks merge_stage0(ScheduleTasks tasks);
 
 // --- simulation
 
-/// What a task of a stage takes and what it holds, in units of the caller.
+/// The time and memory of the tasks of a stage, in units of your choice.
 struct StageCosts {
   double fwd = 1;
   double bwd_input = 1;
-  double bwd_weight = 1;  // `bwd` takes both
-  double memory = 1;      // held for a microbatch from fwd to the end of its backward pass
+  double bwd_weight = 1;  // `bwd` takes the sum of both
+  double memory = 1;      // held for a microbatch from its fwd to the end of its backward pass
 };
 
 struct ScheduleCosts {
@@ -75,11 +75,12 @@ struct ScheduleCosts {
   double transfer = 0;                    // from rank to rank
 };
 
-/// What the slowest stage takes for a microbatch over the mean of all stages: 1 for equal ones.
+/// The time of the slowest stage for a microbatch, divided by the mean of all stages; 1 if they are
+/// equal.
 double imbalance(const ScheduleCosts& costs);
 
-/// Parts run one after the other once all their inputs are there; what one makes is sent when it
-/// ends.
+/// Its parts run one after the other once all their inputs are available. The result of a part is
+/// sent when the part ends.
 struct TimedTask {
   FusedTask task;
   double start;
@@ -90,17 +91,17 @@ struct TimedTask {
 struct Simulation {
   std::vector<std::vector<TimedTask>> ranks;
   double makespan = 0;
-  /// The longest time from a rank's first task to its last one: what a step takes where ranks begin
-  /// the next one by themselves.
+  /// The longest time from the first to the last task of a rank: the time of a step if each rank
+  /// begins the next step on its own.
   double longest_span = 0;
   std::vector<double> busy = {};                  // by rank
-  double bubble = 0;                              // the idle share of all ranks' time
-  std::vector<std::int64_t> peak_in_flight = {};  // by rank: stages' microbatches that are held
+  double bubble = 0;                              // the share of time in which ranks are idle
+  std::vector<std::int64_t> peak_in_flight = {};  // by rank: microbatches held, counted per stage
   std::vector<double> peak_memory = {};           // by rank, in the unit of StageCosts::memory
 };
 
-/// Every rank starts each task as soon as it can. Throws UserError for tasks that fail
-/// check_tasks() and for costs below 0.
+/// Simulates ranks that start each task as soon as possible. Throws UserError for tasks that fail
+/// check_tasks() and for negative costs.
 Simulation simulate(const ScheduleTasks& tasks, const ScheduleCosts& costs = {},
                     std::source_location where = std::source_location::current());
 
@@ -123,9 +124,9 @@ class Schedule {
         rule_(std::make_shared<RuleOf<S>>(std::move(schedule))) {}
 
   std::int64_t num_stages() const { return num_stages_; }
-  /// The number of ranks: groups of devices.
+  /// The number of ranks, which are groups of devices.
   std::int64_t mpmd_dim() const { return mpmd_dim_; }
-  /// Checked as by check_tasks().
+  /// The tasks, checked by check_tasks().
   ScheduleTasks tasks(std::int64_t num_microbatches,
                       std::source_location where = std::source_location::current()) const;
 
@@ -161,7 +162,7 @@ struct ScheduleOptions {
 };
 
 /// The tasks of a built-in schedule by its name. Throws UserError for an unknown name, and for
-/// sizes that it is not made for.
+/// sizes that the schedule does not support.
 ScheduleTasks schedule_tasks(std::string_view name, const ScheduleOptions& options,
                              std::int64_t num_microbatches,
                              std::source_location where = std::source_location::current());
@@ -208,34 +209,34 @@ using ZBV = BuiltInSchedule<"ZBV">;
 using VHalf = BuiltInSchedule<"VHalf">;
 using DualPipeV = BuiltInSchedule<"DualPipeV">;
 
-/// The schedule with the least makespan that holds at most `memory_limit` on every rank: the best
-/// of the built-in ones and of those that are made by giving way to tasks in several orders.
+/// Searches for the schedule with the least makespan that holds at most `memory_limit` on every
+/// rank, among the built-in schedules and schedules generated with various priorities.
 struct AutoSchedule {
   std::int64_t num_stages;
   std::int64_t mpmd_dim = num_stages;
   ScheduleCosts costs = {};
   double memory_limit = 1e300;  // in the unit of StageCosts::memory
 
-  /// Throws UserError when no schedule holds so little.
+  /// Throws UserError if no schedule fits the memory limit.
   ScheduleTasks tasks(std::int64_t num_microbatches,
                       std::source_location where = std::source_location::current()) const;
 };
 
-/// Tasks that were written down.
+/// Tasks that are given explicitly.
 struct FixedSchedule {
   std::int64_t num_stages = 0;
   std::int64_t mpmd_dim = 0;
   std::int64_t num_microbatches = 0;
   ScheduleTasks list = {};
 
-  /// Throws UserError for another number of microbatches than the tasks have.
+  /// Throws UserError if the tasks are for another number of microbatches.
   ScheduleTasks tasks(std::int64_t num_microbatches,
                       std::source_location where = std::source_location::current()) const;
 };
 
-/// From CSV text: one line per rank, one cell per task, `fwd_2__0`; those of a fused task are
-/// joined by `+`. Empty cells are idle. `name` is that of the file, for errors. Throws UserError
-/// that names row and column of a cell that is no task.
+/// Reads CSV text: one line per rank, one cell per task, `fwd_2__0`; the parts of a fused task are
+/// joined by `+`, and empty cells are skipped. `name` is the name of the file, for errors. Throws
+/// UserError with the row and column of a cell that is not a task.
 FixedSchedule read_schedule(std::string_view csv, const std::string& name = "schedule",
                             std::source_location where = std::source_location::current());
 
@@ -251,32 +252,33 @@ struct TaskTime {
   double end = 0;
 };
 void start_timeline();
-/// With one process per device all of them make this call, and get the times of all groups.
+/// With one process per device all processes make this call, and get the times of all groups.
 std::vector<TaskTime> stop_timeline();
-/// How many threads may work for one group at one time; 0, as at first: any number. With 1, and as
-/// many threads as groups, a group computes as a device of its own would.
+/// How many threads may work for a group at the same time; 0, the default, means any number. With
+/// 1, and as many threads as groups, a group computes like a separate device.
 void set_threads_per_group(int count, std::source_location where = std::source_location::current());
 
-/// A recorded step in the form of a simulation, times from its first task on: for the same pictures
-/// and figures. Throws UserError when a task of the schedule was not recorded in that step.
+/// A recorded step in the form of a simulation, for the same pictures and figures; times count from
+/// its first task. Throws UserError if a task of the schedule was not recorded in that step.
 Simulation measured(const ScheduleTasks& tasks, const std::vector<TaskTime>& times,
                     std::int64_t step = 0,
                     std::source_location where = std::source_location::current());
-/// The median time of each kind of task in each stage, in seconds. `memory` is left at 1,
-/// `transfer` at 0: groups of one process copy nothing.
+/// The median time of each kind of task in each stage, in seconds. `memory` stays 1 and `transfer`
+/// 0, since groups in one process copy nothing.
 ScheduleCosts measured_costs(const std::vector<TaskTime>& times, std::int64_t num_stages);
 
 // --- pictures
 
 std::string to_csv(const ScheduleTasks& tasks);
-/// In characters: a line per rank, a column for the time of the shortest task. f, b, a and w with
-/// the microbatch are forward, backward, input and weight gradient; - goes on, . is idle.
+/// Draws a schedule in characters: a line per rank; a column is the time of the shortest task. f,
+/// b, a and w, with the microbatch, mean forward, backward, input gradient and weight gradient; -
+/// means that the task continues, . that the rank is idle.
 std::string to_picture(const Simulation& run);
-/// Ranks as rows over a time axis, microbatches as numbers; `title` stands above them.
+/// Ranks as rows over a time axis, with the numbers of microbatches, under `title`.
 std::string to_svg(const Simulation& run, const std::string& title = "");
-/// Several runs below each other, over time axes of one scale; the titles stand above them.
+/// Several runs below each other on the same time scale, each under its title.
 std::string to_svg(const std::vector<std::pair<std::string, Simulation>>& runs);
-/// For chrome://tracing and Perfetto; one unit of time is a millisecond there.
+/// A trace for chrome://tracing and Perfetto; a unit of time becomes a millisecond.
 std::string to_chrome_trace(const Simulation& run);
 
 }  // namespace tessera

@@ -14,15 +14,16 @@
 
 namespace tessera {
 
-/// A preference: dimensions of this logical name are split over `axes`, or none.
+/// Dimensions of this logical name are preferably split over `axes`, or not split.
 struct LogicalRule {
   std::string name;
   SpecEntry axes;
 };
-/// The best first; a name may have several, for arrays where the axes of the first are taken.
+/// In order of preference. A name may have several rules, for arrays in which the axes of the first
+/// are already used.
 using LogicalRules = std::vector<LogicalRule>;
 
-/// The path of a leaf or a subtree with the line that asks for it.
+/// The path of a leaf or a subtree, with the line of the call.
 struct TreePath {
   std::string_view text;
   std::source_location where;
@@ -33,7 +34,7 @@ struct TreePath {
       : text(path), where(caller) {}
 };
 
-/// What is asked for the leaves of a tree: nothing, one sharding for all, or one by path.
+/// The shardings wanted for the leaves of a tree: none, one for all, or one for each path.
 class Shardings {
  public:
   TESSERA_COPYABLE(Shardings);
@@ -45,12 +46,12 @@ class Shardings {
   Shardings(Shardings first, Shardings second, Shardings third);
   static Shardings tuple(const std::vector<Shardings>& parts);
 
-  /// Adds the sharding of a leaf or, where `path` names a subtree, of all its leaves.
+  /// Sets the sharding of a leaf or, if `path` is a subtree, of all its leaves.
   void set(std::string path, NamedSharding sharding);
   void set(std::string path, PartitionSpec spec, AxisNames names = AxisNames::mesh);
 
   bool is_unspecified() const { return entries_.empty(); }
-  /// The part below `path`: specs["params"]. Throws UserError when there is none.
+  /// The part below `path`: specs["params"]. Throws UserError if there is none.
   Shardings operator[](TreePath path) const;
   friend bool operator==(const Shardings&, const Shardings&) = default;
 
@@ -60,12 +61,12 @@ class Shardings {
     PartitionSpec spec;
     bool is_specified = true;
     bool has_mesh = false;
-    bool is_annotation = false;  // take the spec of the parameter
+    bool is_annotation = false;  // use the spec of the parameter
     AxisNames names = AxisNames::mesh;
     friend bool operator==(const Entry&, const Entry&) = default;
   };
   const std::vector<Entry>& entries() const { return entries_; }
-  /// The first entry for the leaf at `path` or for a subtree that has it; nullptr for none.
+  /// The first entry for the leaf at `path` or for a subtree that contains it; nullptr if none.
   const Entry* find(std::string_view path) const;
   friend Shardings from_annotations(const Mesh& mesh);
   friend Shardings logical_to_mesh(const Shardings& specs, const LogicalRules& rules,
@@ -79,9 +80,9 @@ class Shardings {
 /// One line per path.
 std::string to_string(const Shardings& shardings);
 
-/// Every leaf on every device.
+/// Every leaf whole on every device.
 Shardings replicated(const Mesh& mesh);
-/// Every parameter as annotated, other leaves replicated.
+/// Every parameter as it is annotated, other leaves replicated.
 Shardings from_annotations(const Mesh& mesh);
 
 namespace detail {
@@ -101,19 +102,19 @@ template <typename T>
 Shardings replicated(const Mesh& mesh, const T& tree) {
   return detail::replicated(mesh, detail::walked(tree, detail::Walk::Want::paths));
 }
-/// Each leaf split along its first largest dimension; scalars replicated.
+/// Each leaf split along its largest dimension, the first if there are several; scalars replicated.
 template <typename T>
 Shardings fsdp_shardings(const Mesh& mesh, const T& tree, const std::string& axis = "data",
                          std::source_location where = std::source_location::current()) {
   return detail::fsdp_shardings(mesh, detail::walked(tree, detail::Walk::Want::paths), axis, where);
 }
-/// The specs that parameters are annotated with, of mesh axes or of logical names; P() for other
+/// The specs that parameters are annotated with, in mesh axes or logical names; P() for other
 /// leaves.
 template <typename T>
 Shardings get_partition_spec(const T& tree) {
   return detail::partition_specs(detail::walked(tree, detail::Walk::Want::paths));
 }
-/// The same tree with parameters that are not annotated.
+/// The same tree, with the annotations of parameters removed.
 template <typename T>
 T unbox(const T& tree) {
   T result(tree);
@@ -128,22 +129,24 @@ requires(!std::is_base_of_v<Array, T>) T
   return tree_replace(tree, detail::device_put(detail::walked(tree, detail::Walk::Want::paths),
                                                shardings, options, where));
 }
-/// A single array is a tree only for shardings that are not one NamedSharding or PartitionSpec.
+/// For a single array with a Shardings; device_put in array.h takes a NamedSharding or a
+/// PartitionSpec.
 template <std::derived_from<Array> T, std::same_as<Shardings> S>
 T device_put(const T& array, const S& shardings, DevicePutOptions options = {},
              std::source_location where = std::source_location::current()) {
   return tree_replace(array, detail::device_put(detail::walked(array, detail::Walk::Want::paths),
                                                 shardings, options, where));
 }
-/// The tree itself, whose arrays all have their values; throws UserError for one that has none.
+/// The tree itself, once all its arrays have their values. Throws UserError for an array that has
+/// none.
 template <typename T>
 T block_until_ready(const T& tree, std::source_location where = std::source_location::current()) {
   detail::block_until_ready(detail::walked(tree, detail::Walk::Want::leaves), where);
   return tree;
 }
 
-/// Where each leaf is asked to lie. What `shardings` do not say is where the leaf lies or, of an
-/// abstract one, every device of the current mesh.
+/// The sharding wanted for each leaf. If `shardings` do not specify one, it is the leaf's own or,
+/// for an abstract leaf, replicated on the current mesh.
 template <typename T>
 std::vector<NamedSharding> leaf_shardings(
     const T& tree, const Shardings& shardings,
@@ -155,11 +158,11 @@ std::vector<NamedSharding> leaf_shardings(
 struct Shard {
   std::int64_t device;            // its id
   std::vector<IndexRange> index;  // of the array, one range per dimension
-  std::int64_t replica_id;        // how many devices before it hold the same
+  std::int64_t replica_id;        // how many devices before it hold the same tile
   Array data;
 
-  /// The elements of `data`, row-major and as the machine has them, a bool as one byte; valid as
-  /// long as `data` is held. Throws UserError when it was given away.
+  /// The elements of `data`, row-major, in the machine's representation, a bool as one byte. Valid
+  /// as long as `data` exists. Throws UserError if it was donated.
   std::span<const std::byte> bytes(
       std::source_location where = std::source_location::current()) const;
 };
@@ -171,8 +174,9 @@ Array make_array(const Type& type, const NamedSharding& sharding, FillTile fill,
                  const std::source_location& where);
 }  // namespace detail
 
-/// An array whose tiles `fill` writes: it is called once for each distinct tile that this process
-/// holds, with the part of the array that the tile is and its elements, as Shard::bytes() has them.
+/// An array whose tiles `fill` writes. It is called once for each distinct tile that this process
+/// holds, with the index of the tile in the array and the memory of its elements, in the form of
+/// Shard::bytes().
 template <std::invocable<const std::vector<IndexRange>&, std::span<std::byte>> F>
 Array make_array_from_callback(const Type& type, const NamedSharding& sharding, F fill,
                                std::source_location where = std::source_location::current()) {
@@ -187,24 +191,24 @@ Array make_array_from_callback(const Type& type, const NamedSharding& sharding, 
 // --- pictures
 
 struct VisualizeOptions {
-  bool use_color = false;           // escape sequences of terminals: a background for each tile
+  bool use_color = false;           // terminal escape sequences: a background for each tile
   double scale = 1.0;               // of the picture; its height is 10 lines at 1
-  std::int64_t min_width = 9;       // of a tile, in characters with both borders
+  std::int64_t min_width = 9;       // of a tile, in characters, including its borders
   std::int64_t max_width = 80;      // of the picture
-  std::string device_kind = "CPU";  // stands before the ids of a tile's devices
+  std::string device_kind = "CPU";  // written before the ids of the devices of a tile
 };
 
-/// A picture of which devices hold which part of an array of this shape, as text. Of a rank above 2
-/// it shows the first two dimensions that are split, once for each combination of shards of the
-/// others, under a line that says which. Throws UserError as NamedSharding::shard_shape does.
+/// A picture, as text, of which devices hold which part of an array of this shape. For more than
+/// two dimensions it shows the first two that are split, once for each combination of shards of the
+/// others, under a heading. Throws UserError as NamedSharding::shard_shape does.
 std::string visualize_sharding(const Shape& shape, const NamedSharding& sharding,
                                const VisualizeOptions& options = {},
                                std::source_location where = std::source_location::current());
-/// Of a concrete array. The library prints nothing: std::puts(visualize_array_sharding(x).c_str()).
+/// The same for a concrete array. To print it: std::puts(visualize_array_sharding(x).c_str()).
 std::string visualize_array_sharding(const Array& x, const VisualizeOptions& options = {},
                                      std::source_location where = std::source_location::current());
 
-/// A function that is told a sharding.
+/// A function that takes a sharding.
 class ShardingCallback {
  public:
   template <std::invocable<const NamedSharding&> F>
@@ -220,10 +224,10 @@ class ShardingCallback {
   std::shared_ptr<const void> target_;
 };
 
-/// Tells `callback` how x is split: at once where x has its values; in a traced function what the
-/// compiler chose, each time that the function is compiled, by jit or by lower(). A value on which
-/// no result depends is not computed, and nothing is told of it. In vmap and shard_map it is the
-/// sharding of the whole batch, with its dimension in front.
+/// Calls `callback` with the sharding of x: immediately if x is concrete; in a traced function each
+/// time the function is compiled, by jit or lower(), with what the compiler chose. It is not called
+/// for a value that no result depends on, since that is not computed. In vmap and shard_map it gets
+/// the sharding of the whole batch, whose dimension comes first.
 void inspect_array_sharding(const Array& x, const ShardingCallback& callback,
                             std::source_location where = std::source_location::current());
 
@@ -233,15 +237,15 @@ void inspect_array_sharding(const Array& x, const ShardingCallback& callback,
 //   const LogicalRules rules{{"batch", "data"}, {"hidden", "model"}};           // of one layout
 //   Shardings specs = logical_to_mesh(get_partition_spec(eval_shape(init, key)), rules);
 //
-// Rules are tried in their order. A rule fires when its name is the name of a dimension that no
-// rule has decided yet and none of its mesh axes splits another dimension of the array; a rule to
-// none decides that the dimension is not split. Dimensions that no rule decides are not split.
+// Rules are tried in order. A rule fires if its name is that of a dimension that no rule has
+// decided yet, and none of its mesh axes splits another dimension of the array. A rule to none
+// decides that the dimension is not split. Dimensions that no rule decides are not split.
 
-/// Makes `rules` those of this thread until the end of the scope. What jit compiles depends on
-/// them.
+/// Makes `rules` the rules of this thread until the end of the scope. jit compiles again when they
+/// differ.
 class logical_axis_rules {
  public:
-  /// Throws UserError for an empty name and for a mesh axis that a rule names twice.
+  /// Throws UserError for an empty name and for a rule that names a mesh axis twice.
   explicit logical_axis_rules(LogicalRules rules,
                               std::source_location where = std::source_location::current());
   ~logical_axis_rules();
@@ -256,29 +260,30 @@ const LogicalRules& get_logical_axis_rules();
 /// `('batch', 'data'), ('embed', None)`; `none` when there are none.
 std::string to_string(const LogicalRules& rules);
 
-/// The mesh axes of an array whose dimensions have these names. Throws UserError when two
-/// dimensions have one name.
+/// The mesh axes of an array whose dimensions have these names. Throws UserError if two dimensions
+/// have the same name.
 PartitionSpec logical_to_mesh_axes(const PartitionSpec& names,
                                    const LogicalRules& rules = get_logical_axis_rules(),
                                    std::source_location where = std::source_location::current());
-/// The same for the leaves of a tree that have logical names; those of mesh axes stay as they are.
-/// Throws UserError when there are no rules.
+/// The same for all leaves with logical names; specs of mesh axes stay as they are. Throws
+/// UserError if there are no rules.
 Shardings logical_to_mesh(const Shardings& specs,
                           const LogicalRules& rules = get_logical_axis_rules(),
                           std::source_location where = std::source_location::current());
-/// One line per dimension: its axes and the rule that gave them, or why each rule did not.
+/// One line per dimension: its axes, the rule that chose them, and why the other rules did not
+/// fire.
 std::string explain_rules(const PartitionSpec& names,
                           const LogicalRules& rules = get_logical_axis_rules(),
                           std::source_location where = std::source_location::current());
 
-/// What with_logical_constraint does when no rule decides a name.
+/// What with_logical_constraint does if no rule decides a name.
 enum class RulesFallback : std::uint8_t { axis_is_unsharded, raise_error, no_constraint };
 struct LogicalConstraint {
   std::optional<LogicalRules> rules = std::nullopt;  // those in scope
   std::optional<Mesh> mesh = std::nullopt;           // that of the traced function, or in scope
   RulesFallback fallback = RulesFallback::axis_is_unsharded;
 };
-/// with_sharding_constraint to the mesh axes of these names. Without rules or mesh it is x.
+/// with_sharding_constraint with the mesh axes of these names. Without rules or a mesh it is x.
 Array with_logical_constraint(Operand x, const PartitionSpec& names,
                               const LogicalConstraint& options = {});
 

@@ -1,4 +1,4 @@
-// Functions from functions: vmap, shard_map, remat, custom_vjp, composite.
+// Functions that transform functions: vmap, shard_map, remat, custom_vjp, composite.
 //
 //   auto logits = vmap(predict, {.in_axes = {none, 0}})(params, images);
 //   auto per_example = vmap(grad(loss), {.in_axes = {none, 0, 0}})(params, x, y);
@@ -15,20 +15,20 @@
 
 namespace tessera {
 
-/// What a remat keeps for the backward pass besides its operands; the rest is computed again.
+/// What a remat keeps for the backward pass, besides its operands. The rest is computed again.
 enum class RematPolicy : unsigned char {
   nothing_saveable,
   everything_saveable,
   dots_saveable,                     // results of contractions
-  dots_with_no_batch_dims_saveable,  // of those without batch dimensions: not of attention
+  dots_with_no_batch_dims_saveable,  // only of those without batch dimensions, so not of attention
 };
 
 namespace detail {
 
 Outcome remat(Body& body, RematPolicy policy, const std::source_location& where);
 Outcome call(Body& body, const std::string& name, const std::source_location& where);
-/// `backward` takes (residuals, cotangents of the result) as its arguments; both are known only
-/// when `forward` has been traced, so it is made then, from `forward`'s result.
+/// `backward` takes (residuals, cotangents of the result). Both are known only after `forward` has
+/// been traced, so it is made from the result of `forward`.
 class BackwardMaker {
  public:
   virtual ~BackwardMaker() = default;
@@ -108,8 +108,8 @@ class CustomVjp {
 
 }  // namespace detail
 
-/// f, whose derivative computes again what `policy` does not save: less memory for more work. The
-/// bits stay the same.
+/// f, but its derivative computes again what `policy` does not save: less memory for more work,
+/// with the same bits.
 template <typename F>
 auto remat(F f, RematPolicy policy = RematPolicy::nothing_saveable,
            std::source_location where = std::source_location::current()) {
@@ -139,8 +139,8 @@ auto custom_vjp(F f, Forward forward, B backward,
 
 // --- vmap
 
-/// The dimension along which an array holds a batch; negative counts from the end. `none`: the
-/// array is the same for all elements of the batch.
+/// The batch dimension of an array; negative counts from the end. `none`: the array is the same for
+/// all elements of the batch.
 struct BatchAxis {
   std::int64_t value = 0;
   bool is_mapped = true;
@@ -165,25 +165,25 @@ struct BatchAxes {
 };
 
 struct VmapOptions {
-  BatchAxes in_axes = 0;       // an argument's axis is that of all its leaves
+  BatchAxes in_axes = 0;       // the axis of an argument applies to all its leaves
   BatchAxis out_axes = 0;      // of all leaves of the result
-  std::string axis_name = {};  // for collectives over the elements
+  std::string axis_name = {};  // for collectives over the elements of the batch
 };
 
 namespace detail {
 
-/// Calls `body` on one element, batches what it did, and returns its results for the batch.
+/// Calls `body` on one element, batches the traced program, and returns the results for the batch.
 Outcome map_over_batch(Body& body, const VmapOptions& options, const std::source_location& where);
 
 }  // namespace detail
 
-/// A function that applies `f`, a function of one element, to a batch of elements at once. Mapped
-/// arguments have one more dimension than `f` sees, so have all results. Arrays that `f` captures
-/// are the same for all elements. Row i has the bits of the call with rows i.
+/// A function that applies `f`, a function of one element, to a whole batch. Mapped arguments, and
+/// all results, have one dimension more than in `f`. Arrays that `f` captures are the same for all
+/// elements. Row i of the results has the bits of `f` called with row i of the arguments.
 ///
-/// Where the branch of a cond depends on the element all branches are run, and a while_loop whose
-/// condition does so runs until every element is done: work whose results are thrown away must end
-/// too, and its derivatives must not be infinite.
+/// If the branch of a cond depends on the element, all branches run; if the condition of a
+/// while_loop does, the loop runs until every element is done. So work whose results are discarded
+/// must terminate too, and have finite derivatives.
 template <typename F>
 auto vmap(F f, VmapOptions options = {},
           std::source_location where = std::source_location::current()) {
@@ -196,11 +196,11 @@ auto vmap(F f, VmapOptions options = {},
 // --- shard_map
 
 struct ShardMapOptions {
-  Mesh mesh = {};                            // without axes: the current mesh
-  std::vector<Shardings> in_specs = {};      // one per argument: what splits it into tiles
-  Shardings out_specs = {};                  // how tiles make up the result
+  Mesh mesh = {};                            // if it has no axes, the current mesh
+  std::vector<Shardings> in_specs = {};      // one per argument: how it is split into tiles
+  Shardings out_specs = {};                  // how the tiles form the result
   std::vector<std::string> axis_names = {};  // the mapped axes; empty: all of the mesh
-  bool check_vma = true;  // results must be the same along axes that out_specs does not name
+  bool check_vma = true;  // check that results are equal along axes not in out_specs
 };
 
 namespace detail {
@@ -208,10 +208,10 @@ Outcome map_over_mesh(Body& body, const ShardMapOptions& options,
                       const std::source_location& where);
 }  // namespace detail
 
-/// A function that applies `f`, a function of one device's tiles, on all devices of the mesh; they
-/// talk through the collectives below. Dimensions must divide. The rest of the mesh, if
-/// `axis_names` leaves axes out, is split by the compiler as in jit. A derivative taken within `f`
-/// is that of the sum of what all devices compute.
+/// A function that applies `f`, a function of one device's tiles, on all devices of the mesh, which
+/// communicate through the collectives below. The shards of a dimension must be of equal size. If
+/// `axis_names` leaves axes out, the compiler splits `f` over these as in jit. A derivative taken
+/// within `f` is that of the sum of what all devices compute.
 template <typename F>
 auto shard_map(F f, ShardMapOptions options,
                std::source_location where = std::source_location::current()) {
@@ -221,8 +221,8 @@ auto shard_map(F f, ShardMapOptions options,
   return detail::Wrapped<F, decltype(run)>(std::move(f), std::move(run));
 }
 
-// Collectives over axes that shard_map, or vmap with an axis_name, maps. They throw UserError
-// outside of these.
+// Collectives over axes that are mapped by shard_map, or by vmap with an axis_name. Elsewhere they
+// throw UserError.
 
 /// One axis or several, the first one major.
 struct CollectiveAxes {
@@ -234,29 +234,29 @@ struct CollectiveAxes {
 
 std::int64_t axis_size(const CollectiveAxes& axes,
                        std::source_location where = std::source_location::current());
-/// Which element this is: i32[].
+/// The position of this element along the axes: i32[].
 Array axis_index(const CollectiveAxes& axes,
                  std::source_location where = std::source_location::current());
-/// The same for all elements; sums are taken in the order of the tree.
+/// The result is the same for all elements. Sums follow the summation tree.
 Array psum(Operand x, const CollectiveAxes& axes);
 Array pmean(Operand x, const CollectiveAxes& axes);
 Array pmax(Operand x, const CollectiveAxes& axes);
 Array pmin(Operand x, const CollectiveAxes& axes);
 
-/// A dimension that stands for the axis, or with `tiled` one that is n times larger.
+/// Where the elements go: a new dimension `dim`, or with `tiled` dimension `dim` n times as large.
 struct AxisDim {
   std::int64_t dim = 0;
   bool tiled = false;
 };
-/// What all n elements have, stacked along a new dimension, or one after the other.
+/// The values of all n elements, stacked along a new dimension or concatenated.
 Array all_gather(Operand x, const CollectiveAxes& axes, const AxisDim& options = {});
-/// Element i gets slice i, or the i-th of n equal parts, of the sum over all elements.
+/// Of the sum over all elements, element i gets slice i, or the i-th of n equal parts.
 Array psum_scatter(Operand x, const std::string& axis, const AxisDim& options = {});
-/// Pairs (source, destination); zeros where nothing arrives.
+/// Sends along pairs (source, destination). An element that receives nothing gets zeros.
 Array ppermute(Operand x, const std::string& axis,
                const std::vector<std::pair<std::int64_t, std::int64_t>>& pairs);
-/// Slice i (or part i) along split_dim goes to element i; what arrives is stacked (or joined) along
-/// concat_dim.
+/// Slice i (or part i) along split_dim goes to element i; what arrives is stacked (or concatenated)
+/// along concat_dim.
 Array all_to_all(Operand x, const std::string& axis, std::int64_t split_dim,
                  std::int64_t concat_dim, bool tiled = false);
 

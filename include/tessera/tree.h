@@ -10,8 +10,9 @@
 //   };
 //
 // List every field. Arrays, parameters and keys are leaves. Numbers, bools, enums and strings are
-// static: part of the structure, so jit compiles anew when one changes. A type with a member
-// `std::string tessera_key() const` is static too. Rebuilding a tree copies it and replaces leaves.
+// static: part of the structure, so jit compiles again when one changes. A type with a member
+// `std::string tessera_key() const` is static too. A tree is rebuilt by copying it and replacing
+// the leaves.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +40,7 @@
 
 namespace tessera {
 
-/// A static field of any copyable type; `key` must tell different values apart.
+/// A static field of any copyable type. Different values must have different keys.
 template <typename T>
 struct Static {
   T value;
@@ -50,7 +51,7 @@ struct Static {
 
 namespace detail {
 
-/// What the macros tell of a struct.
+/// What the macros say about a struct.
 struct Fields {
   const void* object;
   std::size_t size;
@@ -58,14 +59,14 @@ struct Fields {
   bool is_module;
 };
 
-/// One pass over a tree: collects its leaves and, on request, its structure or its paths. Code of
-/// walks is cold, as it runs when programs are traced: small code compiles faster.
+/// A traversal of a tree that collects its leaves and, on request, its structure or its paths. The
+/// functions are marked cold, since they run only during tracing and small code compiles faster.
 class Walk {
  public:
   enum class Want : unsigned char {
     leaves,
     structure,  // leaves and a byte string that is equal for equal structures
-    paths,      // leaves and their names; also checks that structs list all their fields
+    paths,      // leaves and their paths; also checks that structs list all fields
   };
   explicit Walk(Want want);
   TESSERA_COPYABLE(Walk);
@@ -75,9 +76,9 @@ class Walk {
   };
   const std::vector<Leaf>& leaves() const { return leaves_; }
   const std::string& structure() const { return structure_; }
-  /// Throws UserError when two leaves have one path.
+  /// Throws UserError if two leaves have the same path.
   const std::vector<std::string>& paths();
-  /// How many leaves there were when each item of the outermost tuple ended.
+  /// The number of leaves up to the end of each item of the outermost tuple.
   const std::vector<std::size_t>& item_ends() const { return item_ends_; }
 
   void leaf(Array& array);
@@ -99,7 +100,7 @@ class Walk {
  private:
   struct Frame {
     std::size_t prefix;  // length of path_ outside
-    const char* names;   // of a struct: those that are left
+    const char* names;   // of a struct: the remaining ones
     bool opens_module;
     bool is_list;
   };
@@ -156,7 +157,7 @@ template <typename T, std::size_t... I>
   w.leave();
 }
 
-/// Visits a tree; leaves are handed out as mutable, only rebuilding writes through them.
+/// Visits a tree. Leaves are passed as mutable, but only rebuilding writes to them.
 template <typename T>
 [[gnu::cold]] void walk(Walk& w, const T& constant) {
   T& value = const_cast<T&>(constant);
@@ -211,7 +212,7 @@ template <typename... Ts>
   w.leave();
 }
 
-/// Puts `leaves` into the tree that `w` walked.
+/// Puts `leaves` into the tree that `w` visited.
 void replace_leaves(const Walk& w, const std::vector<Array>& leaves);
 std::vector<Array> arrays_of(const Walk& w);
 std::vector<Param> params_of(Walk& w);
@@ -233,22 +234,22 @@ std::vector<Array> tree_leaves(const T& tree) {
   return detail::arrays_of(detail::walked(tree, detail::Walk::Want::leaves));
 }
 
-/// The names of the leaves: `params/blocks_0/Dense_0/kernel`. Inside a module a parameter has the
-/// path of its scope; so do the elements of a vector of parameters. Throws UserError when two
-/// leaves have one path.
+/// The paths of the leaves: `params/blocks_0/Dense_0/kernel`. In a module a parameter has the path
+/// of its scope, as do the elements of a vector of parameters. Throws UserError if two leaves have
+/// the same path.
 template <typename T>
 std::vector<std::string> tree_paths(const T& tree) {
   return detail::walked(tree, detail::Walk::Want::paths).paths();
 }
 
-/// The leaves as parameters; a leaf that is none gets its path in the tree.
+/// The leaves as parameters. A leaf that is not a parameter gets its path in the tree.
 template <typename T>
 std::vector<Param> tree_params(const T& tree) {
   detail::Walk w = detail::walked(tree, detail::Walk::Want::paths);
   return detail::params_of(w);
 }
 
-/// The same tree with other arrays.
+/// The same tree with these arrays as leaves.
 template <typename T>
 [[gnu::cold]] T tree_replace(const T& tree, const std::vector<Array>& leaves) {
   T result(tree);
@@ -270,7 +271,7 @@ T map_leaves(const std::source_location& where, F&& f, const T& tree, const Ts&.
 }
 }  // namespace detail
 
-/// f(leaf, the leaves of `others` at its place...) for every leaf; parameters keep path and spec.
+/// The tree of f(leaf, corresponding leaves of `others`...); parameters keep path and spec.
 template <typename F, typename T, typename... Ts>
 T tree_map(F&& f, const T& tree, const Ts&... others) {
   return detail::map_leaves(std::source_location(), f, tree, others...);
@@ -286,7 +287,7 @@ T tree_map(F&& f, const T& tree, const A& a, const B& b,
   return detail::map_leaves(where, f, tree, a, b);
 }
 
-/// f(path, leaf) for every leaf.
+/// The tree of f(path, leaf).
 template <typename F, typename T>
 T tree_map_with_path(F&& f, const T& tree) {
   detail::Walk w = detail::walked(tree, detail::Walk::Want::paths);

@@ -10,10 +10,10 @@
 #include <string_view>
 #include <vector>
 
-// Copy, move and destruction that the library compiles once: users' programs, which copy whole
-// models, would otherwise compile them for every type that holds one. TESSERA_DEFINE_COPYABLE is
-// for the source of the library that has the type.
-// NOLINTBEGIN(bugprone-macro-parentheses): T is a type
+// Declares copy, move and destruction, which the library then compiles once. Users' programs copy
+// whole models and would otherwise compile these functions again for every type. The source file of
+// a type defines them with TESSERA_DEFINE_COPYABLE. NOLINTBEGIN(bugprone-macro-parentheses): T is a
+// type
 #define TESSERA_COPYABLE(T)         \
   T(const T& other);                \
   T(T&& other) noexcept;            \
@@ -39,8 +39,8 @@ std::string_view name(DType dtype);
 bool is_float(DType dtype);
 bool is_integer(DType dtype);
 
-/// A float without its low 16 bits: 8 bits of precision and the range of float. Numbers round to
-/// nearest, ties to even; arithmetic is that of the floats that it converts to.
+/// The upper 16 bits of a float: 8 bits of precision and the range of float. Conversion rounds to
+/// nearest, ties to even. Arithmetic converts to float first.
 class bfloat16 {  // NOLINT(readability-identifier-naming)
  public:
   bfloat16() = default;
@@ -79,8 +79,8 @@ inline constexpr DType dtype_of = std::same_as<T, bool>            ? DType::bool
                                   : std::same_as<T, float>         ? DType::f32
                                                                    : DType::f64;
 
-/// What a program promises of its sums. exact: the same bits on any mesh. fast: fewer bytes between
-/// devices and no tree inside of a sum; the same bits for one mesh and any number of threads.
+/// How sums are computed. exact: by a fixed tree, with the same bits on any mesh. fast: with fewer
+/// bytes between devices; the bits depend on the mesh, but not on the number of threads.
 enum class Numerics : std::uint8_t { exact, fast };
 /// `exact`, `fast`.
 std::string_view name(Numerics numerics);

@@ -12,8 +12,8 @@
 
 namespace tessera {
 
-/// What is added around an array before windows slide over it: "VALID" for nothing, "SAME" for as
-/// many windows as strides fit in the array, or how much before and after each dimension.
+/// What is added around an array before windows slide over it: "VALID" for nothing, "SAME" for
+/// ceil(size / stride) windows per dimension, or the widths before and after each dimension.
 class Padding {
  public:
   Padding(const char* name) : name_(name) {}                          // NOLINT
@@ -28,23 +28,23 @@ class Padding {
   std::vector<std::pair<std::int64_t, std::int64_t>> widths_;
 };
 
-/// One entry per dimension of the window; empty lists stand for ones.
+/// Lists have one entry per dimension of the window; an empty list means ones.
 struct ConvOptions {
   std::vector<std::int64_t> strides = {};
   Padding padding = "VALID";
-  /// Puts input_dilation - 1 zeros between neighbours of the array.
+  /// Inserts input_dilation - 1 zeros between neighbouring elements of the array.
   std::vector<std::int64_t> input_dilation = {};
-  /// How far apart neighbours of the kernel are.
+  /// The distance between neighbouring elements of the kernel.
   std::vector<std::int64_t> kernel_dilation = {};
-  /// Channels fall into this many groups, each with its own part of the kernel.
+  /// The number of groups of channels; each has its own part of the kernel.
   std::int64_t feature_group_count = 1;
 };
 /// An array [n, space.., channels] and a kernel [window.., channels / groups, features] ->
 /// [n, space.., features]. The kernel is not reversed. Padding counts as zeros.
 Array conv(Operand x, Operand kernel, const ConvOptions& options = {});
 
-/// The sum, greatest or least element of every window, which has one size per dimension of x.
-/// Padding is what the reduction ignores.
+/// The sum, maximum or minimum of each window, which has one size per dimension of x. Padding does
+/// not change the result.
 Array reduce_window_sum(Operand x, std::vector<std::int64_t> window,
                         std::vector<std::int64_t> strides = {}, const Padding& padding = "VALID");
 Array reduce_window_max(Operand x, std::vector<std::int64_t> window,
@@ -52,8 +52,8 @@ Array reduce_window_max(Operand x, std::vector<std::int64_t> window,
 Array reduce_window_min(Operand x, std::vector<std::int64_t> window,
                         std::vector<std::int64_t> strides = {}, const Padding& padding = "VALID");
 
-/// For x [n, space.., channels] and a window over space. Like Flax, avg_pool divides by the size
-/// of the window, padding included.
+/// For x [n, space.., channels] and a window over space. As in Flax, avg_pool divides by the size
+/// of the window, including padding.
 Array max_pool(Operand x, std::vector<std::int64_t> window, std::vector<std::int64_t> strides = {},
                const Padding& padding = "VALID");
 Array min_pool(Operand x, std::vector<std::int64_t> window, std::vector<std::int64_t> strides = {},
