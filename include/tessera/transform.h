@@ -1,4 +1,4 @@
-// Functions that transform functions: vmap, shard_map, remat, custom_vjp, composite.
+// Functions that transform functions: vmap, shard_map, remat, custom_vjp.
 //
 //   auto logits = vmap(predict, {.in_axes = {none, 0}})(params, images);
 //   auto per_example = vmap(grad(loss), {.in_axes = {none, 0, 0}})(params, x, y);
@@ -114,16 +114,6 @@ template <typename F>
 auto remat(F f, RematPolicy policy = RematPolicy::nothing_saveable,
            std::source_location where = std::source_location::current()) {
   auto run = [policy, where](detail::Body& body) { return detail::remat(body, policy, where); };
-  return detail::Wrapped<F, decltype(run)>(std::move(f), std::move(run));
-}
-
-/// f as one named call in the IR.
-template <typename F>
-auto composite(std::string name, F f,
-               std::source_location where = std::source_location::current()) {
-  auto run = [name = std::move(name), where](detail::Body& body) {
-    return detail::call(body, name, where);
-  };
   return detail::Wrapped<F, decltype(run)>(std::move(f), std::move(run));
 }
 
