@@ -107,6 +107,20 @@ void check_mesh_of_trace(const Mesh& mesh, const char* subject) {
                "use the mesh of the surrounding function: with_sharding_constraint(x, P{...})");
 }
 
+/// Inside of shard_map an array is what one device has: a mapped axis cannot split it.
+void check_is_not_mapped(const PartitionSpec& spec, const char* op) {
+  for (const SpecEntry& entry : spec.entries()) {
+    for (const std::string& axis : entry.axes) {
+      if (!trace::is_mapped_mesh_axis(axis)) continue;
+      detail::fail(
+          op, "shard_map maps the axis '" + axis + "'",
+          to_string(spec) + " in a function that is mapped over " + trace::mapped_axis_names(),
+          "axes that shard_map does not map",
+          "leave '" + axis + "' out: the array is the tile of one device already");
+    }
+  }
+}
+
 /// `device_put of Dense_0/kernel`.
 std::string subject_of(const char* op, const Array& x) {
   const detail::ParamInfo* info = x.node()->info;
@@ -150,6 +164,7 @@ Array device_put(const Array& x, const NamedSharding& sharding, DevicePutOptions
   const Sharding to = to_sharding(sharding.mesh, sharding.spec, x.type(), subject, span);
   if (options.strict) check_even(sharding.mesh, to, x.type(), subject, span);
   if (!is_tracing) return placed(x, mesh, to, "device_put", span);
+  check_is_not_mapped(sharding.spec, "device_put");
   return mesh.axes().empty() ? x : constrained(x, to);
 }
 
@@ -174,6 +189,7 @@ Array with_constraint(const Operand& x, const Mesh& mesh, const PartitionSpec& s
   if (trace::innermost() != nullptr) {
     const Array array = detail::as_array(op, x);
     if (mesh.axes().empty()) return array;
+    check_is_not_mapped(spec, op);
     return constrained(array, to_constraint(mesh, spec, array.type(), op, span));
   }
   if (x.is_number()) return public_op(x.where, [&] { return detail::as_array("", x); });

@@ -162,6 +162,45 @@ TEST(ShardMap, CollectivesAreThoseOfTheMesh) {
             Kinds{"all_to_all " + std::to_string(tile * 3 / 4)});
 }
 
+TEST(ShardMap, ConstraintsAreOnAxesThatAreNotMapped) {
+  const Mesh mesh = make_mesh({{"data", 2}, {"model", 2}});
+  const use_mesh scope(mesh);
+  const Array x = numbers({8, 4});
+  const auto mapped = [&](const P& asked) {
+    return jit(shard_map([asked](Array t) { return with_sharding_constraint(t * 2, asked); },
+                         {.in_specs = {P{"data"}}, .out_specs = P{"data"}, .axis_names = {"data"}}),
+               {.passes = {.verify = true}});
+  };
+  expect_same_bits(mapped(P{none, "model"})(x), x * 2);
+  for (const P& asked : {P{"data"}, P{none, "data"}, P{"model", "data"}}) {
+    EXPECT_EQ(mistake_of([&] { mapped(asked)(x); }).what,
+              "with_sharding_constraint: shard_map maps the axis 'data'");
+  }
+  const auto placed = shard_map([](Array t) { return device_put(t, P{"data"}); },
+                                {.in_specs = {P{"data"}}, .out_specs = P{"data"}});
+  EXPECT_EQ(mistake_of([&] { placed(x); }).what, "device_put: shard_map maps the axis 'data'");
+  // The axis of a vmap is none of the mesh.
+  const auto rows = vmap([](Array t) { return with_sharding_constraint(t * 2, P{"data"}); },
+                         {.axis_name = "data"});
+  expect_same_bits(jit(rows)(x), x * 2);
+}
+
+TEST(ShardMap, AnAxisIsMappedOnce) {
+  const Mesh mesh = make_mesh({{"data", 2}, {"model", 2}});
+  const use_mesh scope(mesh);
+  const auto nested = [](const std::vector<std::string>& axes) {
+    const auto inner = shard_map(
+        [](Array t) { return t * 2; },
+        {.in_specs = {P{none, "model"}}, .out_specs = P{none, "model"}, .axis_names = axes});
+    return jit(
+        shard_map(inner, {.in_specs = {P{"data"}}, .out_specs = P{"data"}, .axis_names = {"data"}}),
+        {.passes = {.verify = true}});
+  };
+  const Array x = numbers({8, 4});
+  expect_same_bits(nested({"model"})(x), x * 2);
+  EXPECT_EQ(mistake_of([&] { nested({})(x); }).what, "shard_map: an axis is mapped already");
+}
+
 TEST(ShardMap, DerivativesFromOutside) {
   const use_mesh scope(ring());
   const Array x = counted({8});

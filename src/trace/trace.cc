@@ -65,29 +65,43 @@ Outside::~Outside() { stack() = std::move(saved_); }
 
 namespace {
 
-std::vector<MeshAxis>& mapped_axes() {
-  static thread_local std::vector<MeshAxis> axes;
+struct MappedAxis {
+  MeshAxis axis;
+  MappedAxes::Kind kind;
+};
+
+std::vector<MappedAxis>& mapped_axes() {
+  static thread_local std::vector<MappedAxis> axes;
   return axes;
 }
 
 }  // namespace
 
-MappedAxes::MappedAxes(std::vector<MeshAxis> axes) : num_outer_(mapped_axes().size()) {
-  for (MeshAxis& axis : axes) mapped_axes().push_back(std::move(axis));
+MappedAxes::MappedAxes(std::vector<MeshAxis> axes, Kind kind) : num_outer_(mapped_axes().size()) {
+  for (MeshAxis& axis : axes) mapped_axes().push_back({std::move(axis), kind});
 }
-MappedAxes::~MappedAxes() { mapped_axes().resize(num_outer_); }
+MappedAxes::~MappedAxes() {
+  mapped_axes().erase(mapped_axes().begin() + static_cast<std::ptrdiff_t>(num_outer_),
+                      mapped_axes().end());
+}
 
 std::int64_t mapped_axis_size(std::string_view name) {
   for (auto axis = mapped_axes().rbegin(); axis != mapped_axes().rend(); ++axis) {
-    if (axis->name == name) return axis->size;
+    if (axis->axis.name == name) return axis->axis.size;
   }
   return 0;
 }
 
 std::string mapped_axis_names() {
   std::string text;
-  for (const MeshAxis& axis : mapped_axes()) text += (text.empty() ? "" : ", ") + axis.name;
+  for (const auto& [axis, kind] : mapped_axes()) text += (text.empty() ? "" : ", ") + axis.name;
   return text;
+}
+
+bool is_mapped_mesh_axis(std::string_view name) {
+  return std::any_of(mapped_axes().begin(), mapped_axes().end(), [&](const MappedAxis& mapped) {
+    return mapped.kind == MappedAxes::Kind::mesh && mapped.axis.name == name;
+  });
 }
 
 bool open_call(const std::source_location& where) {

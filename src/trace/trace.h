@@ -75,7 +75,8 @@ class Outside {
 /// Axes over which the functions that this thread traces are mapped, while it lives.
 class MappedAxes {
  public:
-  explicit MappedAxes(std::vector<MeshAxis> axes);
+  enum class Kind : std::uint8_t { batch, mesh };  // of vmap, of shard_map
+  MappedAxes(std::vector<MeshAxis> axes, Kind kind);
   ~MappedAxes();
   MappedAxes(const MappedAxes&) = delete;
   MappedAxes& operator=(const MappedAxes&) = delete;
@@ -87,6 +88,8 @@ class MappedAxes {
 std::int64_t mapped_axis_size(std::string_view name);
 /// `data, model`
 std::string mapped_axis_names();
+/// Whether shard_map maps the axis of the mesh: each device sees its own part of it only.
+bool is_mapped_mesh_axis(std::string_view name);
 
 /// Opens a call at `where` unless one is open on this thread; returns whether it did.
 bool open_call(const std::source_location& where);

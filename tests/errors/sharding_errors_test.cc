@@ -380,5 +380,42 @@ TEST(ShardingErrors, WhatDividesIsNoMistake) {
             "no error");
 }
 
+// --- mapped axes
+
+TEST(ShardingErrors, ConstraintOnAMappedAxis) {
+  const use_mesh scope(grid());
+  std::string text;
+  const auto body = [&](Array t) {
+    text = caught([&] { with_sharding_constraint(t, P{"model", "data"}); }).text;
+    return t;
+  };
+  shard_map(body, {.in_specs = {P{"data"}}, .out_specs = P{"data"}, .axis_names = {"data"}})(
+      ones({8, 4}));
+  EXPECT_EQ(text,
+            "with_sharding_constraint: shard_map maps the axis 'data'\n"
+            "  where:  <this line>\n"
+            "  found:  P('model', 'data') in a function that is mapped over data\n"
+            "  wanted: axes that shard_map does not map\n"
+            "  cure:   leave 'data' out: the array is the tile of one device already");
+}
+
+TEST(ShardingErrors, AxisMappedTwice) {
+  const use_mesh scope(grid());
+  const ShardMapOptions options{.in_specs = {P{"data"}}, .out_specs = P{"data"}};
+  std::string text;
+  const auto outer = [&](Array t) {
+    const auto inner = [](Array u) { return u; };
+    text = caught([&] { shard_map(inner, options)(t); }).text;
+    return t;
+  };
+  shard_map(outer, options)(ones({8, 4}));
+  EXPECT_EQ(text,
+            "shard_map: an axis is mapped already\n"
+            "  where:  <this line>\n"
+            "  found:  'data' in a function that is mapped over data, model\n"
+            "  wanted: axes that no shard_map around it maps\n"
+            "  cure:   give each shard_map axis_names of its own");
+}
+
 }  // namespace
 }  // namespace tessera

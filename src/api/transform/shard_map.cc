@@ -43,7 +43,16 @@ ManualAxes manual_axes(const Mesh& mesh, const std::vector<std::string>& names, 
   ManualAxes axes;
   for (const MeshAxis& axis : mesh.axes()) {
     const bool is_named = std::find(names.begin(), names.end(), axis.name) != names.end();
-    if (names.empty() || is_named) axes.push_back(axis);
+    if (!names.empty() && !is_named) continue;
+    if (trace::is_mapped_mesh_axis(axis.name)) {
+      throw UserError({.what = "shard_map: an axis is mapped already",
+                       .where = where,
+                       .found = "'" + axis.name + "' in a function that is mapped over " +
+                                trace::mapped_axis_names(),
+                       .wanted = "axes that no shard_map around it maps",
+                       .cure = "give each shard_map axis_names of its own"});
+    }
+    axes.push_back(axis);
   }
   return axes;
 }
@@ -291,7 +300,7 @@ Outcome ShardMap::run(Body& body) const {
   std::vector<ValueId> values = lift_all(leaves, where_);
   for (std::size_t i = 0; i < values.size(); ++i)
     values[i] = stack(b, values[i], types[i], specs[i]);
-  const trace::MappedAxes mapped(axes_);
+  const trace::MappedAxes mapped(axes_, trace::MappedAxes::Kind::mesh);
   Nested nested = trace_nested(body, types, where_);
   for (ValueId id : lift_all(nested.captured, where_)) values.push_back(id);
   ir::Function function = std::move(nested.function);

@@ -174,7 +174,7 @@ Outcome map_traced(const Walk& arguments, const Mapping& mapping, Body& body,
   }
   std::vector<MeshAxis> axes;
   if (!options.axis_name.empty()) axes.push_back({options.axis_name, mapping.size()});
-  const trace::MappedAxes mapped(std::move(axes));
+  const trace::MappedAxes mapped(std::move(axes), trace::MappedAxes::Kind::batch);
   Nested nested = trace_nested(body, types, where);
   for (ir::ValueId id : lift_all(nested.captured, where)) {
     values.push_back(id);
