@@ -112,7 +112,8 @@ class Array {
 };
 
 /// A parameter: an array with the path that its scope gave it and, if annotated, a spec, as in
-/// Flax's boxes. Both are kept when the array in a tree is replaced.
+/// Flax's boxes. Both are kept when the array in a tree is replaced. Programs treat a Param as
+/// state; the array that it was made from does not become state.
 class Param : public Array {
  public:
   Param();
@@ -139,6 +140,7 @@ class Param : public Array {
   const detail::ParamInfo* info() const { return info_; }
 
  private:
+  Param(Array value, const detail::ParamInfo* info);
   const detail::ParamInfo* info_;
 };
 

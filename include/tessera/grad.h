@@ -37,6 +37,10 @@ class GradientBody final : public Body {
   Walk walk_arguments(Walk::Want want) const override {
     return walked(std::tie(std::get<N>(args_)...), want);
   }
+  std::span<const std::type_info* const> argument_types() const override {
+    static const std::type_info* const types[] = {&typeid(std::tuple_element_t<N, Args>)...};
+    return types;
+  }
   Walk walk_result(void* result, Walk::Want want) const override {
     return walked(*static_cast<R*>(result), want);
   }

@@ -13,6 +13,8 @@
 #pragma once
 
 #include <optional>
+#include <span>
+#include <typeinfo>
 
 #include <tessera/engine.h>
 #include <tessera/shardings.h>
@@ -32,7 +34,8 @@ struct AutoStages {
 struct JitOptions {
   std::vector<Shardings> in_shardings = {};  // one per argument; if missing, that of the argument
   Shardings out_shardings = {};              // of the result; if unspecified, inferred
-  std::vector<int> donate_argnums = {};      // arguments whose memory the call may reuse
+  // Arguments whose memory the call may reuse. Shardings and collectives do not depend on it.
+  std::vector<int> donate_argnums = {};
   std::string name = {};
   PassSettings passes = {};
   // UserError if an argument, an out_sharding or a constraint splits a dimension into shards of
@@ -56,6 +59,8 @@ class Body {
   /// Calls the function on copies of the arguments that hold `leaves` and returns its result.
   virtual std::shared_ptr<void> call(const std::vector<Array>& leaves) = 0;
   virtual Walk walk_arguments(Walk::Want want) const = 0;
+  /// Trees of different types may have equal structures.
+  virtual std::span<const std::type_info* const> argument_types() const = 0;
   virtual Walk walk_result(void* result, Walk::Want want) const = 0;
 };
 
@@ -69,6 +74,10 @@ class BodyOf final : public Body {
     return std::make_shared<R>(std::apply(f_, std::move(copies)));
   }
   Walk walk_arguments(Walk::Want want) const override { return walked(args_, want); }
+  std::span<const std::type_info* const> argument_types() const override {
+    static const std::type_info* const types[] = {&typeid(Args)..., nullptr};
+    return {types, sizeof...(Args)};
+  }
   Walk walk_result(void* result, Walk::Want want) const override {
     return walked(*static_cast<R*>(result), want);
   }

@@ -6,6 +6,7 @@
 
 #include <tessera/error.h>
 
+#include "api/call/donation.h"
 #include "api/program.h"
 #include "ir/builder.h"
 #include "ir/text.h"
@@ -131,7 +132,7 @@ std::shared_ptr<Program> eager_program(ir::Function function,
   program->is_storage.assign(inputs.size(), false);
   program->is_donated.assign(inputs.size(), false);
   program->asked_outputs.resize(program->traced.outputs.size());
-  program->output_alias.assign(program->traced.outputs.size(), -1);
+  program->output_replaces.assign(program->traced.outputs.size(), -1);
   program->engine = engine_kind();
   program->dot_unit = current_dot_unit();
   simplify(*program);
@@ -167,7 +168,8 @@ std::vector<Array> run_traced(const Mesh& mesh, const std::function<std::vector<
     tiled.push_back(tiles_of(array, where));
     tiled.back().placement = inputs.back();
   }
-  return execute(*eager_program(std::move(function), inputs), std::move(tiled));
+  Donation nothing;
+  return execute(*eager_program(std::move(function), inputs), std::move(tiled), nothing);
 }
 
 }  // namespace tessera::detail

@@ -9,6 +9,7 @@
 #include <tessera/shardings.h>
 
 #include "api/array_node.h"
+#include "api/call/donation.h"
 #include "run/processes.h"
 
 namespace tessera {
@@ -25,12 +26,15 @@ const ParamInfo* no_info() {
   return info;
 }
 
-/// Messages name the parameter that an array became first.
-void label(const Array& array, const ParamInfo* info) {
-  if (!array.is_empty() && array.node()->info == nullptr) array.node()->info = info;
-}
-
 }  // namespace
+
+Array with_info(Array array, const ParamInfo* info) {
+  if (array.is_empty() || array.node()->info == info) return array;
+  const std::lock_guard<std::mutex> lock(donation_mutex());
+  auto node = std::make_shared<ArrayNode>(*array.node());
+  node->info = info;
+  return Array(std::move(node));
+}
 
 Array make_concrete(const Placement* placement, run::Tiles tiles, HolderGroups groups) {
   auto node = std::make_shared<ArrayNode>();
@@ -86,19 +90,27 @@ void fail_empty(const std::string& subject, const Span& where) {
                    .cure = "eval_shape returns types only; call the function to get arrays"});
 }
 
+void fail_if_donated(const ArrayNode& node, const Span& where) {
+  if (node.donation == nullptr) return;
+  const bool is_lost = node.donation->has_failed;
+  throw UserError({.what = "this array was donated and has no values any more",
+                   .where = where,
+                   .found = fmt::format("argument {} {}, donated at {}{}",
+                                        node.donation->paths->at(node.donated_leaf),
+                                        to_string(node.type), to_string(node.donation->where),
+                                        is_lost ? ", where the call failed while it ran" : ""),
+                   .wanted = "an array that no call was given for good",
+                   .cure = is_lost ? "restore it from a checkpoint or make it again"
+                                   : "use the array that the call returned, or take the argument "
+                                     "out of donate_argnums"});
+}
+
 Tiled tiles_of(const Array& array, const Span& where) {
   const NodePtr& node = node_of(array, where);
   if (!node->is_concrete()) report_no_values(*node, where);
   const std::lock_guard<std::mutex> lock(donation_mutex());
-  if (node->donation == nullptr) return {node->placement, node->tiles, node->groups};
-  throw UserError({.what = "this array was donated and has no values any more",
-                   .where = where,
-                   .found = fmt::format("argument {} {}, donated at {}",
-                                        node->donation->paths->at(node->donated_leaf),
-                                        to_string(node->type), to_string(node->donation->where)),
-                   .wanted = "an array that no call was given for good",
-                   .cure = "use the array that the call returned, or take the argument out of "
-                           "donate_argnums"});
+  fail_if_donated(*node, where);
+  return {node->placement, node->tiles, node->groups};
 }
 
 std::string describe(const Array& array) {
@@ -359,18 +371,16 @@ Array Array::operator[](Index index) const {
 Param::Param() : info_(detail::no_info()) {}
 
 Param::Param(Array value, std::string path)
-    : Array(std::move(value)), info_(detail::intern({.path = std::move(path), .spec = {}})) {
-  detail::label(*this, info_);
-}
+    : Param(std::move(value), detail::intern({.path = std::move(path), .spec = {}})) {}
 
 Param::Param(Array value, std::string path, PartitionSpec spec, AxisNames names)
-    : Array(std::move(value)),
-      info_(detail::intern({.path = std::move(path),
-                            .spec = std::move(spec),
-                            .is_annotated = true,
-                            .names = names})) {
-  detail::label(*this, info_);
-}
+    : Param(std::move(value), detail::intern({.path = std::move(path),
+                                              .spec = std::move(spec),
+                                              .is_annotated = true,
+                                              .names = names})) {}
+
+Param::Param(Array value, const detail::ParamInfo* info)
+    : Array(detail::with_info(std::move(value), info)), info_(info) {}
 
 Param::Param(const Param& other) = default;
 Param::Param(Param&& other) noexcept = default;
@@ -383,11 +393,7 @@ const PartitionSpec& Param::spec() const { return info_->spec; }
 bool Param::is_annotated() const { return info_->is_annotated; }
 bool Param::is_logical() const { return info_->names == AxisNames::logical; }
 
-Param Param::with_value(Array value) const {
-  Param result(*this);
-  static_cast<Array&>(result) = std::move(value);
-  return result;
-}
+Param Param::with_value(Array value) const { return {std::move(value), info_}; }
 
 Operand::Operand(const Array& value, std::source_location caller) : array(value), where(caller) {}
 

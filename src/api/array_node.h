@@ -49,21 +49,18 @@ struct Tiled {
   HolderGroups groups;
 };
 
-/// A call that gave arrays away.
-struct DonatingCall {
-  std::shared_ptr<const std::vector<std::string>> paths;  // of all arguments' leaves
-  Span where;
-};
+struct DonatingCall;  // api/call/donation.h
 
 struct ArrayNode {
   Type type;
-  const ParamInfo* info = nullptr;  // of the parameter that it is, for messages
+  /// Of the parameter that it is. Set where the node is made: several threads may read it.
+  const ParamInfo* info = nullptr;
   // concrete
   const Placement* placement = nullptr;
-  run::Tiles tiles;  // that this process holds; empty after a donation; guarded by donation_mutex()
-  HolderGroups groups;  // of a pipeline's mesh
+  run::Tiles tiles;  // that this process holds; guarded by donation_mutex(), as is what follows
   std::shared_ptr<const DonatingCall> donation;
   std::size_t donated_leaf = 0;  // index into donation->paths
+  HolderGroups groups;           // of a pipeline's mesh
   // traced
   std::shared_ptr<trace::Trace> trace;
   ir::ValueId value = ir::kNoValue;
@@ -77,6 +74,8 @@ using NodePtr = std::shared_ptr<ArrayNode>;
 std::mutex& donation_mutex();
 
 Array make_concrete(const Placement* placement, run::Tiles tiles, HolderGroups groups = nullptr);
+/// The array under the name of a parameter; handles of `array` itself do not become parameters.
+Array with_info(Array array, const ParamInfo* info);
 Array make_traced(std::shared_ptr<trace::Trace> trace, ir::ValueId value);
 Array make_abstract(Type type);
 
@@ -84,6 +83,8 @@ Array make_abstract(Type type);
 const NodePtr& node_of(const Array& array, const Span& where);
 /// Throws the UserError for an empty handle, which is `subject` of a call; none for "".
 [[noreturn]] void fail_empty(const std::string& subject, const Span& where);
+/// Throws UserError for an array that was given away; under donation_mutex().
+void fail_if_donated(const ArrayNode& node, const Span& where);
 /// The tiles of a concrete array; throws UserError for any other and for one that was given away.
 Tiled tiles_of(const Array& array, const Span& where);
 /// `f32[8,16]`, with the path of a parameter: `f32[8,16] (parameter blocks_0/Dense_0/kernel)`.

@@ -65,15 +65,6 @@ LoweredProgram::LoweredProgram(std::shared_ptr<detail::Program> program)
 
 namespace {
 
-/// Received per device in one step.
-std::int64_t wire_bytes(const ir::Function& partitioned) {
-  std::int64_t bytes = 0;
-  for (const partition::CollectiveInfo& info : partition::explain(partitioned)) {
-    bytes += info.wire_bytes * info.count;
-  }
-  return bytes;
-}
-
 /// Paths of the leaves of the arguments, then what the function captured.
 std::vector<std::string> input_names(const detail::Program& program, const std::string& prefix) {
   const std::vector<std::string>& paths = *program.paths;
@@ -110,12 +101,7 @@ ScheduleCosts LoweredProgram::stage_costs() const {
 
 std::string LoweredProgram::explain() const {
   detail::lower(*program_);
-  const ir::Function& function = program_->partitioned;
-  std::string text = partition::explain_text(function, input_names(*program_, "argument "));
-  if (function.numerics == Numerics::exact) return text;
-  return text + fmt::format("fast numerics: {} wire bytes, with exact ones {}\n",
-                            wire_bytes(function),
-                            wire_bytes(detail::with_exact_numerics(*program_)));
+  return partition::explain_text(program_->partitioned, input_names(*program_, "argument "));
 }
 
 std::vector<PlannedCollective> LoweredProgram::planned_collectives() const {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <fmt/format.h>
+#include <typeindex>
 #include <unordered_map>
 
 #include <tessera/error.h>
@@ -9,6 +10,7 @@
 #include <tessera/transform.h>
 
 #include "api/apply.h"
+#include "api/call/donation.h"
 #include "api/program.h"
 #include "api/trace_record.h"
 #include "api/transform/pipeline_scope.h"
@@ -23,12 +25,22 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+/// A number for each type, the same in all shared libraries of the process.
+std::uint32_t number_of(const std::type_info& type) {
+  static std::mutex mutex;
+  static auto* const numbers = new std::unordered_map<std::type_index, std::uint32_t>;
+  const std::lock_guard<std::mutex> lock(mutex);
+  const auto next = static_cast<std::uint32_t>(numbers->size());
+  return numbers->try_emplace(type, next).first->second;
+}
+
 /// Everything that a trace depends on, as bytes.
-std::string cache_key(const Walk& arguments, const Span& where) {
+std::string cache_key(const Walk& arguments, const Body& body, const Span& where) {
   std::string key = arguments.structure();
   auto append = [&](const auto& value) {
     key.append(reinterpret_cast<const char*>(&value), sizeof(value));
   };
+  for (const std::type_info* type : body.argument_types()) append(number_of(*type));
   for (std::size_t i = 0; i < arguments.leaves().size(); ++i) {
     const Array& array = *arguments.leaves()[i].array;
     if (array.is_empty()) {
@@ -81,7 +93,8 @@ class Tracer {
     place_captured();
     ask_outputs();
     if (options_.strict) check_strict();
-    match_donated();
+    program_->output_replaces =
+        replaced_arguments(paths_, program_->inputs, result_paths_, types_of_results());
     simplify(*program_);
     program_->seconds = std::chrono::duration<double>(Clock::now() - start).count();
     return program_;
@@ -160,7 +173,7 @@ class Tracer {
       program_->inputs.push_back(place_argument(i, argument));
       program_->input_infos.push_back(leaf.info);
       program_->is_donated.push_back(is_donated(argument));
-      program_->is_storage.push_back(is_donated(argument) || leaf.info != nullptr);
+      program_->is_storage.push_back(leaf.info != nullptr);
     }
   }
 
@@ -239,6 +252,7 @@ class Tracer {
                                                    .num_stages = scope.num_stages,
                                                    .num_microbatches = scope.num_microbatches,
                                                    .output_alias = {},
+                                                   .output_replaces = {},
                                                    .where = scope.where.value_or(where_)};
   }
 
@@ -304,34 +318,10 @@ class Tracer {
     }
   }
 
-  bool may_alias(std::size_t input, std::size_t output) const {
-    const Placement& placement = *program_->inputs[input];
-    if (program_->traced.type(program_->traced.outputs[output]) != placement.type) return false;
-    const std::optional<Sharding>& asked = program_->asked_outputs[output];
-    return !asked || *asked == placement.sharding;
-  }
-
-  /// Outputs take the buffers of donated inputs: of the same path first, then in order.
-  void match_donated() {
-    program_->output_alias.assign(result_paths_.size(), -1);
-    std::vector<bool> is_taken(paths_.size(), false);
-    auto match = [&](auto&& fits) {
-      for (std::size_t out = 0; out < result_paths_.size(); ++out) {
-        if (program_->output_alias[out] >= 0) continue;
-        for (std::size_t in = 0; in < paths_.size(); ++in) {
-          if (is_taken[in] || !program_->is_donated[in] || !may_alias(in, out)) continue;
-          if (!fits(in, out)) continue;
-          is_taken[in] = true;
-          program_->output_alias[out] = static_cast<int>(in);
-          break;
-        }
-      }
-    };
-    match([&](std::size_t in, std::size_t out) {
-      const std::string path = inner_path(paths_[in]);
-      return path == inner_path(result_paths_[out]) || path == result_paths_[out];
-    });
-    match([](std::size_t, std::size_t) { return true; });
+  std::vector<Type> types_of_results() const {
+    std::vector<Type> types;
+    for (ir::ValueId id : program_->traced.outputs) types.push_back(program_->traced.type(id));
+    return types;
   }
 
   const JitOptions& options_;
@@ -367,7 +357,7 @@ JitCore::~JitCore() = default;
 std::shared_ptr<Program> JitCore::lower(const Walk& arguments, Body& body,
                                         const std::source_location& where) {
   const Span span = where.line() == 0 ? state_->where : Span(where);
-  std::string key = cache_key(arguments, span);
+  std::string key = cache_key(arguments, body, span);
   std::shared_ptr<Entry> entry;
   {
     const std::lock_guard<std::mutex> lock(state_->mutex);
@@ -386,7 +376,7 @@ std::shared_ptr<Program> JitCore::lower(const Walk& arguments, Body& body,
       throw UserError(std::move(mistake));
     }
     Walk walk = body.walk_arguments(Walk::Want::paths);
-    TraceRecord record = record_of(walk, arguments.structure());
+    TraceRecord record = record_of(walk, arguments.structure(), body.argument_types());
     const std::lock_guard<std::mutex> lock(state_->mutex);
     state_->records.push_back(std::move(record));
   });

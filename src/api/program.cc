@@ -9,6 +9,7 @@
 #include <tessera/engine.h>
 #include <tessera/error.h>
 
+#include "api/call/donation.h"
 #include "compile/compile.h"
 #include "compile/reference/interpret.h"
 #include "ir/simplify.h"
@@ -73,6 +74,7 @@ void drop_unused_captures(Program& program) {
 void forward_inputs(Program& program) {
   ir::Function& function = program.traced;
   program.all_outputs = function.outputs;
+  program.result_infos = program.output_infos;
   std::vector<bool> is_computed;
   for (std::size_t i = 0; i < function.outputs.size(); ++i) {
     const auto place =
@@ -87,7 +89,7 @@ void forward_inputs(Program& program) {
   drop(function.outputs, is_computed);
   drop(program.asked_outputs, is_computed);
   drop(program.output_infos, is_computed);
-  drop(program.output_alias, is_computed);
+  drop(program.output_replaces, is_computed);
 }
 
 partition::PartitionOptions partition_options(const Program& program) {
@@ -95,49 +97,57 @@ partition::PartitionOptions partition_options(const Program& program) {
   for (const Placement* input : program.inputs) options.inputs.push_back(input->sharding);
   options.is_storage = program.is_storage;
   options.outputs = program.asked_outputs;
-  options.output_alias = program.output_alias;
+  options.passes = program.passes;
+  // The next value of a parameter lives where the parameter does.
+  for (std::size_t i = 0; i < program.output_replaces.size(); ++i) {
+    const int input = program.output_replaces[i];
+    const bool is_parameter =
+        input >= 0 && program.output_infos[i] != nullptr &&
+        program.output_infos[i] == program.input_infos[static_cast<std::size_t>(input)];
+    options.output_follows.push_back(is_parameter ? input : -1);
+  }
   return options;
 }
 
-/// Collectives are joined within tasks, so after the program has been cut into these.
-ir::Function pipelined(Program& program, partition::PartitionOptions options) {
-  constexpr const char* kJoin = "combine_collectives";
-  ir::PassOptions late = options.passes;
-  options.passes.disabled.emplace_back(kJoin);
+/// What is known of outputs once the program has been split.
+void place_outputs(Program& program, const ir::Function& split) {
+  program.outputs.clear();
+  for (ir::ValueId id : split.outputs) {
+    const ir::Value& output = split.values[id];
+    program.outputs.push_back(placement_of(output.type, split.mesh, output.sharding.value()));
+  }
+  program.output_alias = aliases_of(program);
+}
+
+ir::Function cut_into_tasks(Program& program, const ir::Function& split) {
   pipeline::PipelineOptions how = *program.pipeline;
   how.output_alias = program.output_alias;
+  how.output_replaces = program.output_replaces;
   how.has_copies = run::transport() != nullptr;
-  pipeline::Pipeline made = pipeline::pipeline(partition::partition(program.traced, options), how);
+  pipeline::Pipeline made = pipeline::pipeline(split, how);
   program.groups = std::move(made.groups);
   program.copies = std::move(made.copies);
   program.stage_costs = std::move(made.costs);
-  std::vector<ir::Pass> passes = partition::passes(options);
-  std::erase_if(passes, [&](const ir::Pass& pass) { return pass.name != kJoin; });
-  return ir::run_passes(passes, std::move(made.function), late);
+  return std::move(made.function);
 }
 
 void partition(Program& program) {
   const Stopwatch stopwatch(program.seconds);
-  partition::PartitionOptions options = partition_options(program);
-  options.passes = program.passes;
-  program.partitioned = program.pipeline ? pipelined(program, std::move(options))
-                                         : partition::partition(program.traced, options);
-  if (!program.pipeline) {
-    for (std::size_t i = 0; i < program.partitioned.outputs.size(); ++i) {
+  const partition::PartitionOptions options = partition_options(program);
+  partition::check_options(program.traced, options);
+  ir::Function split =
+      ir::run_passes(partition::split_passes(options), program.traced, program.passes);
+  place_outputs(program, split);
+  if (program.pipeline) {
+    split = cut_into_tasks(program, split);
+  } else {
+    for (std::size_t i = 0; i < split.outputs.size(); ++i) {
       program.copies.push_back({i, pipeline::OutputCopy::kShared});
     }
   }
-  for (std::size_t k = 0; k < program.copies.size(); ++k) {
-    const std::size_t i = program.copies[k].output;
-    if (i < program.outputs.size()) continue;
-    const ir::Value& output = program.partitioned.values[program.partitioned.outputs[k]];
-    program.outputs.push_back(
-        placement_of(output.type, program.partitioned.mesh, output.sharding.value()));
-    const int alias = program.output_alias[i];
-    if (alias >= 0 && program.inputs[static_cast<std::size_t>(alias)] != program.outputs[i]) {
-      program.output_alias[i] = -1;
-    }
-  }
+  // Collectives are joined within tasks, so after the program has been cut into these.
+  program.partitioned =
+      ir::run_passes(partition::combine_passes(), std::move(split), program.passes);
 }
 
 bool is_own(const pipeline::OutputCopy& copy) {
@@ -191,15 +201,6 @@ void simplify(Program& program) {
   // The values of the captures go as well.
   program.traced = ir::without_dead_code(std::move(program.traced));
   forward_inputs(program);
-}
-
-ir::Function with_exact_numerics(const Program& program) {
-  const auto change = [](ir::Function function) {
-    function.numerics = Numerics::exact;
-    return function;
-  };
-  return partition::partition(change(ir::with_changed_bodies(program.traced, change)),
-                              partition_options(program));
 }
 
 void lower(Program& program) {
@@ -259,9 +260,13 @@ HolderGroups computing_groups(const Program& program, const std::vector<Tiled>& 
 
 /// The tiles of all outputs that are computed.
 std::vector<run::Tiles> compute(Program& program, std::vector<Tiled> inputs,
-                                const HolderGroups& groups) {
-  if (program.traced.outputs.empty()) return {};
-  if (program.engine == EngineKind::reference) return interpret(program, inputs);
+                                const HolderGroups& groups, Donation& donation) {
+  if (program.traced.outputs.empty() || program.engine == EngineKind::reference) {
+    std::vector<run::Tiles> outputs;
+    if (!program.traced.outputs.empty()) outputs = interpret(program, inputs);
+    donation.give_away();
+    return outputs;
+  }
   std::vector<run::Tiles> tiles;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Tiled input = std::move(inputs[i]);
@@ -270,10 +275,12 @@ std::vector<run::Tiles> compute(Program& program, std::vector<Tiled> inputs,
     tiles.push_back(is_read ? std::move(input.tiles) : run::Tiles());
   }
   std::vector<run::Tiles> outputs(program.outputs.size());
-  if (!is_held_here(groups)) return outputs;
+  if (!is_held_here(groups)) {
+    donation.give_away();
+    return outputs;
+  }
   note_program(program);
-  std::vector<run::Tiles> made =
-      run::Engine::instance().execute(*program.executable, std::move(tiles));
+  std::vector<run::Tiles> made = donation.run(*program.executable, std::move(tiles));
   for (std::size_t k = 0; k < made.size(); ++k) {
     if (is_own(program.copies[k])) outputs[program.copies[k].output] = std::move(made[k]);
   }
@@ -346,7 +353,7 @@ void check_memory(Program& program, const Span& where) {
   program.is_memory_checked = true;
 }
 
-std::vector<Array> execute(Program& program, std::vector<Tiled> inputs) {
+std::vector<Array> execute(Program& program, std::vector<Tiled> inputs, Donation& donation) {
   compile(program);
   if (run::transport() == nullptr) check_memory(program, Span());
   const HolderGroups groups = computing_groups(program, inputs);
@@ -362,8 +369,9 @@ std::vector<Array> execute(Program& program, std::vector<Tiled> inputs) {
     const bool is_everywhere = program.pipeline && input.groups == nullptr;
     outputs[i] = make_concrete(input.placement, input.tiles,
                                is_everywhere ? all_groups(program) : input.groups);
+    outputs[i].node()->info = program.result_infos[i];
   }
-  std::vector<run::Tiles> computed = compute(program, std::move(inputs), groups);
+  std::vector<run::Tiles> computed = compute(program, std::move(inputs), groups, donation);
   std::size_t next = 0;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (program.forwarded[i] >= 0) continue;
@@ -374,6 +382,7 @@ std::vector<Array> execute(Program& program, std::vector<Tiled> inputs) {
     run::Tiles tiles = std::move(computed[next]);
     if (!is_held_here(holders)) tiles.clear();
     outputs[i] = make_concrete(program.outputs[next++], std::move(tiles), holders);
+    outputs[i].node()->info = program.result_infos[i];
   }
   return outputs;
 }

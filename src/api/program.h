@@ -24,6 +24,8 @@ DotUnit current_dot_unit();
 /// The unit of that name, or the best one for `auto`; throws UserError if there is none here.
 DotUnit dot_unit_named(std::string_view name, const std::string& subject, const Span& where);
 
+class Donation;
+
 struct Program {
   std::string name;  // of the jitted function; empty for ops outside of one
   // What was traced; inputs are the leaves of the arguments, then what was captured.
@@ -37,10 +39,11 @@ struct Program {
   std::vector<const Placement*> inputs;
   std::vector<const ParamInfo*> input_infos;   // nullptr unless a parameter
   std::vector<const ParamInfo*> output_infos;  // likewise
-  std::vector<bool> is_storage;
+  std::vector<const ParamInfo*> result_infos;  // likewise, of all leaves of the result
+  std::vector<bool> is_storage;                // parameters
   std::vector<bool> is_donated;
   std::vector<std::optional<Sharding>> asked_outputs;
-  std::vector<int> output_alias;
+  std::vector<int> output_replaces;  // the argument that an output is the next value of, or -1
   EngineKind engine = EngineKind::host;
   DotUnit dot_unit = DotUnit::portable;
   ir::PassOptions passes;
@@ -55,6 +58,7 @@ struct Program {
   std::vector<pipeline::OutputCopy> copies;    // per output of `partitioned`
   ScheduleCosts stage_costs = {.stages = {}};  // of a pipeline, estimated
   std::vector<const Placement*> outputs;
+  std::vector<int> output_alias;  // per output: the donated input whose buffer it takes, or -1
   std::shared_ptr<const run::Executable> executable;
   std::atomic<bool> is_memory_checked = false;
   std::atomic<double> seconds = 0.0;
@@ -67,8 +71,6 @@ ir::PassOptions pass_options(const PassSettings& settings, const std::string& su
 void simplify(Program& program);
 /// Splits the program over its mesh, once.
 void lower(Program& program);
-/// The program as it would be split with exact numerics.
-ir::Function with_exact_numerics(const Program& program);
 /// The groups of a pipeline that hold a leaf of its result; none for an input that no group reads.
 const std::vector<std::int64_t>& groups_of_result(const Program& program, std::size_t number);
 /// Which output of the executable this process returns for an output of the program: none where
@@ -83,7 +85,7 @@ void check_memory(Program& program, const Span& where);
 void note_program(const Program& program);
 /// Runs on tiles laid out as program.inputs say, in the groups that hold them all or, a pipeline,
 /// where the program says.
-std::vector<Array> execute(Program& program, std::vector<Tiled> inputs);
+std::vector<Array> execute(Program& program, std::vector<Tiled> inputs, Donation& donation);
 
 /// The number of the argument that has the leaf.
 std::size_t argument_number(const Walk& arguments, std::size_t leaf);

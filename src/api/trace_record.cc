@@ -49,10 +49,16 @@ std::vector<std::string> changes(const char* subject, const Named& before, const
 
 std::vector<std::string> differences(const TraceRecord& before, const TraceRecord& after) {
   std::vector<std::string> lines = changes("argument", before.leaves, after.leaves);
+  const std::size_t num_arguments = std::min(before.types.size(), after.types.size());
+  for (std::size_t i = 0; i < num_arguments; ++i) {
+    if (before.types[i] == after.types[i]) continue;
+    lines.push_back(fmt::format("argument {} has another C++ type", i));
+  }
   const bool has_same_paths = std::equal(
       before.leaves.begin(), before.leaves.end(), after.leaves.begin(), after.leaves.end(),
       [](const auto& a, const auto& b) { return a.first == b.first; });
-  if (has_same_paths && before.structure != after.structure) {
+  const bool has_same_types = before.types == after.types;
+  if (has_same_paths && has_same_types && before.structure != after.structure) {
     lines.emplace_back(
         "a static field changed (a number, bool, enum or string listed in a tree, or a parameter's "
         "annotation); make it an Array if it changes from call to call");
@@ -65,8 +71,10 @@ std::vector<std::string> differences(const TraceRecord& before, const TraceRecor
 
 }  // namespace
 
-TraceRecord record_of(Walk& walk, std::string structure) {
-  TraceRecord record{.structure = std::move(structure), .leaves = {}, .settings = {}};
+TraceRecord record_of(Walk& walk, std::string structure,
+                      std::span<const std::type_info* const> types) {
+  TraceRecord record{.structure = std::move(structure), .types = {}, .leaves = {}, .settings = {}};
+  for (const std::type_info* type : types) record.types.emplace_back(*type);
   const std::vector<std::string>& paths = walk.paths();
   for (std::size_t i = 0; i < paths.size(); ++i) {
     record.leaves.emplace_back(paths[i], describe_leaf(*walk.leaves()[i].array->node()));

@@ -90,7 +90,7 @@ void Walk::enter(const char* names, bool is_module, bool is_list) {
 void Walk::enter_struct(const Fields& fields, const Field* list, std::size_t count) {
   if (want_ == Want::structure) {
     structure_ += 'S';
-    append_bytes(structure_, fields.names);
+    structure_ += fields.names;
   }
   if (want_ == Want::paths) check_fields(fields, list, count);
   enter(fields.names, fields.is_module, false);
@@ -98,7 +98,7 @@ void Walk::enter_struct(const Fields& fields, const Field* list, std::size_t cou
 
 void Walk::enter_items(std::size_t count, bool is_list) {
   if (want_ == Want::structure) {
-    structure_ += 'I';
+    structure_ += is_list ? 'L' : 'I';
     append_bytes(structure_, count);
   }
   enter(nullptr, false, is_list);
@@ -201,7 +201,10 @@ std::vector<Array> matching_leaves(std::size_t expected, std::vector<Array> leav
 
 void replace_leaves(const Walk& w, const std::vector<Array>& leaves) {
   check_same_leaves(w.leaves().size(), leaves.size(), "tree_replace", Span());
-  for (std::size_t i = 0; i < leaves.size(); ++i) *w.leaves()[i].array = leaves[i];
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    const Walk::Leaf& leaf = w.leaves()[i];
+    *leaf.array = leaf.info == nullptr ? leaves[i] : with_info(leaves[i], leaf.info);
+  }
 }
 
 std::vector<Array> arrays_of(const Walk& w) {

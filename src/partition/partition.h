@@ -28,9 +28,9 @@ struct PartitionOptions {
   std::vector<bool> is_storage;
   /// Per output: asked for, or inferred; missing entries are inferred.
   std::vector<std::optional<Sharding>> outputs;
-  /// Per output: the donated input whose buffer it takes, or -1; an output without an asked
-  /// sharding takes the sharding of this input. Missing entries are -1.
-  std::vector<int> output_alias;
+  /// Per output: the input whose sharding it takes where none is asked for, or -1. Missing entries
+  /// are -1.
+  std::vector<int> output_follows;
   ir::PassOptions passes = {};
 };
 
@@ -38,6 +38,9 @@ struct PartitionOptions {
 ir::Function partition(const ir::Function& function, const PartitionOptions& options);
 /// The passes that do it, in order; they refer to `options`.
 std::vector<ir::Pass> passes(const PartitionOptions& options);
+/// The same in two parts, for programs that are cut in between.
+std::vector<ir::Pass> split_passes(const PartitionOptions& options);
+std::vector<ir::Pass> combine_passes();
 
 /// Throws UserError unless the options fit the function.
 void check_options(const ir::Function& function, const PartitionOptions& options);

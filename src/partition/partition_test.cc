@@ -113,7 +113,7 @@ TEST(Partition, ConstraintsDisappearAndHold) {
   const ir::Function out = partition(p.function, {.inputs = {p.spec(x, {"model"})},
                                                   .is_storage = {},
                                                   .outputs = {},
-                                                  .output_alias = {},
+                                                  .output_follows = {},
                                                   .passes = {.verify = true}});
   EXPECT_EQ(count(out, ops::sharding_constraint_op), 0U);
   EXPECT_EQ(out.sharding(out.outputs[0]), p.spec(x, {none, "model"}));
@@ -129,7 +129,7 @@ TEST(Partition, InexactCutsMoveTheOperand) {
     const ir::Function out = partition(p.function, {.inputs = {p.spec(x, spec)},
                                                     .is_storage = {},
                                                     .outputs = {},
-                                                    .output_alias = {},
+                                                    .output_follows = {},
                                                     .passes = {.verify = true}});
     EXPECT_EQ(count(out, ops::all_gather_op) + count(out, ops::all_to_all_op), 1U);
     EXPECT_EQ(count(out, ops::all_reduce_op), size == 3 ? 0U : 1U);
@@ -144,7 +144,7 @@ TEST(Partition, TwentyFourGrainsAllowThreeDevices) {
   const ir::Function out = partition(p.function, {.inputs = {p.spec(x, {"a"})},
                                                   .is_storage = {},
                                                   .outputs = {},
-                                                  .output_alias = {},
+                                                  .output_follows = {},
                                                   .passes = {.verify = true}});
   EXPECT_EQ(summary(out), "all_reduce 1 128");
 }
@@ -159,7 +159,7 @@ TEST(Partition, ConstantsCarryNothingBetweenUsers) {
       partition(p.function, {.inputs = {p.spec(x, {"a"}), p.spec(y, {none, "a"})},
                              .is_storage = {},
                              .outputs = {},
-                             .output_alias = {},
+                             .output_follows = {},
                              .passes = {.verify = true}});
   EXPECT_EQ(summary(out), "");
   EXPECT_EQ(count(out, ops::constant_op), 2U);
@@ -178,7 +178,7 @@ TEST(Partition, ABroadcastIsMadeAgainInsteadOfBeingMoved) {
                      {.inputs = {p.spec(x, {"a"}), p.spec(y, {none, "a"}), p.spec(bias, spec)},
                       .is_storage = {},
                       .outputs = {},
-                      .output_alias = {},
+                      .output_follows = {},
                       .passes = {.verify = true}});
   };
   const ir::Function whole = with_bias({none});
@@ -199,7 +199,7 @@ TEST(Partition, ReshapesKeepMajorSplits) {
   const ir::Function out = partition(p.function, {.inputs = {p.spec(x, {"a", none, "b"})},
                                                   .is_storage = {},
                                                   .outputs = {},
-                                                  .output_alias = {},
+                                                  .output_follows = {},
                                                   .passes = {.verify = true}});
   EXPECT_EQ(summary(out), "");
   EXPECT_EQ(to_string(p.function.mesh, out.sharding(out.outputs[0])), "{a},{b}");
@@ -213,7 +213,7 @@ TEST(Partition, ReshapesThatDoNotFitMove) {
   const ir::Function out = partition(p.function, {.inputs = {p.spec(x, {"a"})},
                                                   .is_storage = {},
                                                   .outputs = {},
-                                                  .output_alias = {},
+                                                  .output_follows = {},
                                                   .passes = {.verify = true}});
   EXPECT_FALSE(summary(out).empty());
 }

@@ -55,24 +55,25 @@ void check_options(const ir::Function& function, const PartitionOptions& options
   require(options.inputs.size() == function.inputs.size(), "one sharding per input");
   require(options.is_storage.size() <= function.inputs.size(), "one storage flag per input");
   require(options.outputs.size() <= function.outputs.size(), "one asked sharding per output");
-  require(options.output_alias.size() <= function.outputs.size(), "one alias per output");
+  require(options.output_follows.size() <= function.outputs.size(),
+          "one input to follow per output");
   for (std::size_t i = 0; i < options.inputs.size(); ++i) {
     check_sharding(function, function.inputs[i], options.inputs[i]);
   }
   for (std::size_t i = 0; i < options.outputs.size(); ++i) {
     if (options.outputs[i]) check_sharding(function, function.outputs[i], *options.outputs[i]);
   }
-  for (std::size_t i = 0; i < options.output_alias.size(); ++i) {
-    const int alias = options.output_alias[i];
-    if (alias < 0) continue;
-    require(static_cast<std::size_t>(alias) < function.inputs.size(), "an alias names an input");
-    require(function.type(function.inputs[static_cast<std::size_t>(alias)]) ==
-                function.type(function.outputs[i]),
-            "an output takes the buffer of an input of its type");
+  for (std::size_t i = 0; i < options.output_follows.size(); ++i) {
+    const int followed = options.output_follows[i];
+    if (followed < 0) continue;
+    const auto input = static_cast<std::size_t>(followed);
+    require(input < function.inputs.size(), "an output follows an input");
+    require(function.type(function.inputs[input]) == function.type(function.outputs[i]),
+            "an output follows an input of its type");
   }
 }
 
-std::vector<ir::Pass> passes(const PartitionOptions& options) {
+std::vector<ir::Pass> split_passes(const PartitionOptions& options) {
   return {{.name = "split",
            .doc = "gives every value a sharding and inserts the collectives that these need",
            .run =
@@ -83,8 +84,11 @@ std::vector<ir::Pass> passes(const PartitionOptions& options) {
                  return split(whole, flat, propagate(flat, options));
                },
            .takes = verify_whole,
-           .gives = verify_all},
-          {.name = "combine_collectives",
+           .gives = verify_all}};
+}
+
+std::vector<ir::Pass> combine_passes() {
+  return {{.name = "combine_collectives",
            .doc = "joins reductions over the same devices into few large ones",
            .run =
                [](ir::Function f) {
@@ -97,6 +101,12 @@ std::vector<ir::Pass> passes(const PartitionOptions& options) {
            .is_optional = true,
            .takes = verify_all,
            .gives = verify_all}};
+}
+
+std::vector<ir::Pass> passes(const PartitionOptions& options) {
+  std::vector<ir::Pass> all = split_passes(options);
+  for (ir::Pass& pass : combine_passes()) all.push_back(std::move(pass));
+  return all;
 }
 
 ir::Function partition(const ir::Function& function, const PartitionOptions& options) {

@@ -152,10 +152,10 @@ class Propagator {
 
 void Propagator::choose_outputs() {
   for (std::size_t i = 0; i < function_.outputs.size(); ++i) {
-    const int alias = i < options_.output_alias.size() ? options_.output_alias[i] : -1;
+    const int followed = i < options_.output_follows.size() ? options_.output_follows[i] : -1;
     std::optional<Sharding> asked;
     if (i < options_.outputs.size()) asked = options_.outputs[i];
-    if (!asked && alias >= 0) asked = options_.inputs[static_cast<std::size_t>(alias)];
+    if (!asked && followed >= 0) asked = options_.inputs[static_cast<std::size_t>(followed)];
     result_.outputs.push_back(std::move(asked));
   }
 }
@@ -202,7 +202,7 @@ void Propagator::find_stored() {
     stored_.emplace_back(function_.inputs[i], options_.inputs[i]);
   }
   for (std::size_t i = 0; i < function_.outputs.size(); ++i) {
-    // An output that is not donated but looks like stored state is the next state.
+    // An output that is to live as stored state does is the next state.
     const auto& asked = result_.outputs[i];
     const bool follows = asked && is_known(function_.type(function_.outputs[i]), *asked);
     if (follows) stored_.emplace_back(function_.values.size() + i, *result_.outputs[i]);

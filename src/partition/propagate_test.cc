@@ -21,7 +21,7 @@ TEST(Propagate, ReshapeSplitsMajorFirst) {
   p.b.set_outputs({y});
   const Propagated result = propagate(
       flatten(p.function),
-      {.inputs = {p.spec(x, {"b", "a"})}, .is_storage = {}, .outputs = {}, .output_alias = {}});
+      {.inputs = {p.spec(x, {"b", "a"})}, .is_storage = {}, .outputs = {}, .output_follows = {}});
   EXPECT_EQ(wanted(p, result, y), "{b a},{}");
 }
 
@@ -32,7 +32,7 @@ TEST(Propagate, MinorFactorNeedsAFullMajorOne) {
   p.b.set_outputs({y});
   const Propagated result = propagate(
       flatten(p.function),
-      {.inputs = {p.spec(x, {none, "a"})}, .is_storage = {}, .outputs = {}, .output_alias = {}});
+      {.inputs = {p.spec(x, {none, "a"})}, .is_storage = {}, .outputs = {}, .output_follows = {}});
   EXPECT_EQ(wanted(p, result, y), "{}");
 }
 
@@ -44,7 +44,7 @@ TEST(Propagate, BackwardFromAnOutput) {
   const Propagated result = propagate(flatten(p.function), {.inputs = {p.spec(x, {})},
                                                             .is_storage = {},
                                                             .outputs = {p.spec(y, {"a"})},
-                                                            .output_alias = {}});
+                                                            .output_follows = {}});
   EXPECT_EQ(wanted(p, result, x), "{},{}");
   EXPECT_EQ(wanted(p, result, p.function.equations[1].results[0]), "{},{a}");
   EXPECT_EQ(wanted(p, result, y), "{a},{}");
@@ -61,7 +61,7 @@ TEST(Propagate, AnActivationClaimsTheAtomThatItsWeightSharesWithTheBatch) {
         propagate(flatten(p.function), {.inputs = {p.spec(x, {"a"}), p.spec(w, {none, "a"})},
                                         .is_storage = {false, true},
                                         .outputs = {},
-                                        .output_alias = {}});
+                                        .output_follows = {}});
     EXPECT_EQ(result.is_late[w], !is_claimed);
   }
 }
@@ -77,7 +77,7 @@ TEST(Propagate, BroadcastsGoBackwardFirst) {
       propagate(flatten(p.function), {.inputs = {p.spec(x, {"a", "b"}), p.spec(scale, {"a"})},
                                       .is_storage = {},
                                       .outputs = {},
-                                      .output_alias = {}});
+                                      .output_follows = {}});
   EXPECT_EQ(wanted(p, result, wide), "{a},{b}");
   EXPECT_EQ(wanted(p, result, y), "{a},{b}");
 }
@@ -93,7 +93,7 @@ TEST(Propagate, OpenDimensionsOfConstraintsFollow) {
   const auto wanted_for = [&](const P& from) {
     const Propagated result = propagate(
         flatten(p.function),
-        {.inputs = {p.spec(x, from)}, .is_storage = {}, .outputs = {}, .output_alias = {}});
+        {.inputs = {p.spec(x, from)}, .is_storage = {}, .outputs = {}, .output_follows = {}});
     EXPECT_EQ(wanted(p, result, z), wanted(p, result, y));
     EXPECT_TRUE(result.wanted[y].open.empty());
     return wanted(p, result, y);
@@ -116,7 +116,7 @@ TEST(Propagate, OpenDimensionsFollowStoredState) {
   p.b.set_outputs({p.scaled(y, 3)});
   const Propagated result = propagate(
       flatten(p.function),
-      {.inputs = {p.spec(w, {"a"})}, .is_storage = {true}, .outputs = {}, .output_alias = {}});
+      {.inputs = {p.spec(w, {"a"})}, .is_storage = {true}, .outputs = {}, .output_follows = {}});
   EXPECT_EQ(wanted(p, result, y), "{a},{b}");
 }
 

@@ -104,13 +104,13 @@ struct MlpStep {
   PartitionOptions options(const P& batch, const P& first, const P& second) const {
     PartitionOptions options;
     options.passes.verify = true;
-    options.output_alias.assign(program.function.outputs.size(), -1);
+    options.output_follows.assign(program.function.outputs.size(), -1);
     for (std::size_t i = 0; i < program.function.inputs.size(); ++i) {
       const ValueId id = program.function.inputs[i];
       const bool is_data = i < 2;
       options.inputs.push_back(program.spec(id, is_data ? batch : i % 2 == 0 ? first : second));
       options.is_storage.push_back(!is_data);
-      if (!is_data) options.output_alias[i - 1] = static_cast<int>(i);
+      if (!is_data) options.output_follows[i - 1] = static_cast<int>(i);
     }
     return options;
   }

@@ -19,9 +19,10 @@ struct PipelineOptions {
   ScheduleTasks tasks;
   std::int64_t num_stages;
   std::int64_t num_microbatches;
-  std::vector<int> output_alias;  // per output: the donated input whose buffer it takes, or -1
-  Span where = {};                // of the loop, for errors
-  bool has_copies = false;        // each group that holds an output returns a copy of its own
+  std::vector<int> output_alias;     // per output: the donated input whose buffer it takes, or -1
+  std::vector<int> output_replaces;  // per output: the input whose groups hold it as well, or -1
+  Span where = {};                   // of the loop, for errors
+  bool has_copies = false;           // each group that holds an output returns a copy of its own
 };
 
 /// Where inputs and outputs live: groups, sorted.

@@ -479,6 +479,11 @@ NewMemory Engine::new_memory(const Executable& executable) const {
 }
 
 std::vector<Tiles> Engine::execute(const Executable& executable, std::vector<Tiles> inputs) {
+  return execute(executable, inputs, [] {});
+}
+
+std::vector<Tiles> Engine::execute(const Executable& executable, std::vector<Tiles>& inputs,
+                                   const std::function<void()>& on_begin) {
   check_inputs(executable, inputs);
   const std::lock_guard<std::mutex> exclusive(state_->one_at_a_time);
   State& state = *state_;
@@ -496,6 +501,7 @@ std::vector<Tiles> Engine::execute(const Executable& executable, std::vector<Til
   const DefaultFloatMode mode;
   std::unique_lock<std::mutex> lock(state.mutex);
   if (state.recorder.is_on()) state.recorder.begin_execution(executable);
+  on_begin();
   state.run(execution, lock);
   state.keep_records(executable, execution);
   lock.unlock();

@@ -1,6 +1,7 @@
 // Runs executables on a pool of worker threads.
 #pragma once
 
+#include <functional>
 #include <map>
 
 #include "run/executable.h"
@@ -67,6 +68,10 @@ class Engine {
   /// Runs to the end and returns the outputs. Donated inputs are given away: an output may live in
   /// their buffers. Throws RuntimeFault; what a kernel throws is passed on.
   std::vector<Tiles> execute(const Executable& executable, std::vector<Tiles> inputs);
+  /// Calls `on_begin`, which must not throw, when all memory is there and the first task may run.
+  /// Before that nothing is written: what throws leaves `inputs` with the values that it had.
+  std::vector<Tiles> execute(const Executable& executable, std::vector<Tiles>& inputs,
+                             const std::function<void()>& on_begin);
 
   /// Counted since the last reset.
   CollectiveCounts collective_counts() const;

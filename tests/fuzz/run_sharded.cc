@@ -143,7 +143,7 @@ Function partition_verified(const Function& function, const Placed& placed) {
   Function partitioned = partition::partition(function, {.inputs = placed.inputs,
                                                          .is_storage = placed.is_storage,
                                                          .outputs = placed.outputs,
-                                                         .output_alias = placed.output_alias,
+                                                         .output_follows = placed.output_alias,
                                                          .passes = {.verify = true}});
   partition::verify_partitioned(partitioned, "partition");
   return partitioned;

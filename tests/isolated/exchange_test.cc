@@ -145,11 +145,11 @@ TEST(Exchange, TrainingSteps) {
     const MlpStep step(mesh, 12, 10, 18, 2);
     for (const P& weights : {P{}, P{"data"}}) {
       const auto options = step.options(P{"data"}, weights, weights);
-      check(partition::partition(step.program.function, options), options.output_alias);
+      check(partition::partition(step.program.function, options), options.output_follows);
     }
     if (!mesh.has_axis("model")) continue;
     const auto options = step.options(P{"data"}, P{none, "model"}, P{"model"});
-    check(partition::partition(step.program.function, options), options.output_alias);
+    check(partition::partition(step.program.function, options), options.output_follows);
   }
 }
 
@@ -295,7 +295,7 @@ TEST(Exchange, PlansTheMemoryOfOneDevice) {
   const Function f = partition::partition(step.program.function, options);
   EXPECT_EQ(in_processes(4,
                          [&] {
-                           const BothWays both(f, options.output_alias);
+                           const BothWays both(f, options.output_follows);
                            const auto planned = both.isolated->device_peak_bytes;
                            const auto before = both.shared->device_peak_bytes;
                            expect(planned < before * 105 / 100 && planned > before * 95 / 100,

@@ -90,7 +90,7 @@ TEST_P(XlaCollectives, ThePerceptronMovesNoMore) {
 }
 INSTANTIATE_TEST_SUITE_P(LoopAndScan, XlaCollectives, ::testing::Bool());
 
-std::int64_t lm_wire_bytes(Layout layout) {
+LoweredProgram lower_lm(Layout layout, std::vector<int> donated = {0}) {
   const Mesh mesh = make_mesh({{"data", 8}});
   const use_mesh scope(mesh);
   const lm::Config config;
@@ -101,19 +101,29 @@ std::int64_t lm_wire_bytes(Layout layout) {
         auto [loss, grads] = loss_and_grads(old.params, batch);
         return std::tuple(old.apply_gradients(grads), loss);
       },
-      {.donate_argnums = {0}});
-  return wire_bytes(step.lower(state, ids));
+      {.donate_argnums = std::move(donated)});
+  return step.lower(state, ids);
+}
+
+TEST(XlaLanguageModel, DonatingTheStateChangesNothingThatIsMoved) {
+  for (const Layout layout : {Layout::replicated, Layout::fsdp}) {
+    const LoweredProgram donated = lower_lm(layout);
+    const LoweredProgram kept = lower_lm(layout, {});
+    EXPECT_EQ(donated.explain(), kept.explain());
+    EXPECT_EQ(sharding_table(donated.results()), sharding_table(kept.results()));
+    EXPECT_EQ(wire_bytes(donated), wire_bytes(kept));
+  }
 }
 
 TEST(XlaLanguageModel, TheLanguageModelMovesNoMore) {
-  const std::int64_t ours = lm_wire_bytes(Layout::replicated);
+  const std::int64_t ours = wire_bytes(lower_lm(Layout::replicated));
   EXPECT_GT(ours, 0);
   EXPECT_LE(ours, xla_wire_bytes("seed003_replicated", 8, 1));
 }
 
 /// XLA gathers weights and reduces whole gradients; here they are reduced and scattered.
 TEST(XlaLanguageModel, TheLanguageModelWithSplitStateMovesAThirdLess) {
-  const std::int64_t ours = lm_wire_bytes(Layout::fsdp);
+  const std::int64_t ours = wire_bytes(lower_lm(Layout::fsdp));
   const std::int64_t theirs = xla_wire_bytes("seed003_fsdp", 8, 1);
   std::printf("bytes received per device and step: %lld, XLA %lld\n", static_cast<long long>(ours),
               static_cast<long long>(theirs));

@@ -321,7 +321,7 @@ class Pipeliner {
     std::iota(holders.begin(), holders.end(), std::int64_t{0});
     if (group < 0) return holders;
     holders = {group};
-    const int replaced = options_.output_alias[output];
+    const int replaced = options_.output_replaces[output];
     if (replaced < 0) return holders;
     const auto& readers = outer_.input_groups()[static_cast<std::size_t>(replaced)];
     holders.insert(holders.end(), readers.begin(), readers.end());

@@ -1,9 +1,10 @@
-// Calling a program: check, move and give away arguments, run, wrap results.
+// Calling a program: check and move arguments, run, wrap results.
 #include <fmt/format.h>
 
 #include <tessera/error.h>
 #include <tessera/jit.h>
 
+#include "api/call/donation.h"
 #include "api/program.h"
 
 namespace tessera::detail {
@@ -43,35 +44,6 @@ Tiled argument_tiles(const Program& program, std::size_t i, const Array& array, 
   return move_tiles(tiles, &wanted, "placing an argument", where);
 }
 
-/// Marks donated arguments as given away and lets go of their tiles.
-void give_away(const Program& program, const Walk& arguments, const Span& where) {
-  std::shared_ptr<const DonatingCall> call;
-  const std::lock_guard<std::mutex> lock(donation_mutex());
-  for (std::size_t i = 0; i < arguments.leaves().size(); ++i) {
-    if (!program.is_donated[i]) continue;
-    if (call == nullptr) {
-      call = std::make_shared<const DonatingCall>(DonatingCall{program.paths, where});
-    }
-    ArrayNode& node = *arguments.leaves()[i].array->node();
-    if (node.donation != nullptr) {
-      throw UserError(
-          {.what = "one array was donated twice in a call",
-           .where = where,
-           .found = fmt::format("arguments {} and {}", node.donation->paths->at(node.donated_leaf),
-                                program.paths->at(i)),
-           .wanted = "different arrays",
-           .cure = "copy one of them first, for example with x + 0, or do not donate"});
-    }
-    node.donation = call;
-    node.donated_leaf = i;
-    node.tiles.clear();
-  }
-}
-
-}  // namespace
-
-namespace {
-
 /// The leaves of the arguments, laid out as the program wants them.
 std::vector<Tiled> argument_leaves(const Program& program, const Walk& arguments,
                                    const Span& where) {
@@ -100,10 +72,10 @@ Outcome run(const std::shared_ptr<Program>& program, const Walk& arguments,
   for (const Array& array : program->captured) {
     inputs.push_back(argument_tiles(*program, inputs.size(), array, span));
   }
+  Donation donation(*program, arguments, span);
   compile(*program);
   check_memory(*program, span);
-  give_away(*program, arguments, span);
-  return {program->result, execute(*program, std::move(inputs))};
+  return {program->result, execute(*program, std::move(inputs), donation)};
 }
 
 Outcome place(const std::shared_ptr<Program>& program, const Walk& arguments,
@@ -115,7 +87,7 @@ Outcome place(const std::shared_ptr<Program>& program, const Walk& arguments,
     Tiled leaf = std::move(leaves[i]);
     if (program->pipeline) leaf = bring_input(*program, i, std::move(leaf));
     placed.push_back(make_concrete(leaf.placement, std::move(leaf.tiles), leaf.groups));
-    placed.back().node()->info = arguments.leaves()[i].array->node()->info;
+    placed.back().node()->info = program->input_infos[i];
   }
   return {nullptr, std::move(placed)};
 }

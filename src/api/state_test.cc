@@ -1,0 +1,158 @@
+// What counts as state is said by what is passed: neither donating nor wrapping an array elsewhere
+// changes shardings or collectives.
+#include <gtest/gtest.h>
+
+#include <tessera/tessera.h>
+
+#include "api/test_support.h"
+
+namespace tessera {
+namespace {
+
+using testing::numbers;
+
+struct Plain {
+  Array up, down;
+  TESSERA_TREE(up, down)
+};
+
+struct Model {
+  Param up, down;
+  TESSERA_MODULE(up, down)
+};
+
+template <typename T>
+Array apply(const T& model, const Array& x) {
+  const Array hidden = with_sharding_constraint(gelu(dot(x, model.up)), P{"data", "model"});
+  return dot(hidden, model.down);
+}
+
+template <typename T>
+std::tuple<T, Array> step(const T& model, const Array& x) {
+  auto [loss, grads] = value_and_grad([&](const T& m) { return mean(square(apply(m, x))); })(model);
+  return {tree_map([](const Array& p, const Array& g) { return p - 0.1 * g; }, model, grads), loss};
+}
+
+Plain plain_model(const P& up, const P& down) {
+  return {device_put(numbers({8, 16}, 1), up), device_put(numbers({16, 8}, 2), down)};
+}
+Model model_of(const Plain& arrays) { return {Param(arrays.up, "up"), Param(arrays.down, "down")}; }
+
+std::vector<std::pair<P, P>> layouts() {
+  return {{P{}, P{}},
+          {P{"data"}, P{"data"}},
+          {P{none, "model"}, P{"model"}},
+          {P{none, "data"}, P{"data"}},
+          {P{"data", "model"}, P{"model", "data"}},
+          {P{"model"}, P{none, "model"}}};
+}
+
+Array tied(const Array& weights, const Array& x) {
+  return dot(tanh(dot(x, weights)), transpose(weights));
+}
+
+template <typename T>
+void expect_donating_changes_nothing(const T& model, const Array& x) {
+  const auto kept = jit(step<T>).lower(model, x);
+  const auto donated = jit(step<T>, {.donate_argnums = {0}}).lower(model, x);
+  EXPECT_EQ(donated.partitioned_ir(), kept.partitioned_ir());
+  EXPECT_EQ(donated.explain(), kept.explain());
+  EXPECT_EQ(sharding_table(donated.results()), sharding_table(kept.results()));
+}
+
+TEST(State, DonatingChangesNeitherShardingsNorCollectives) {
+  const use_mesh scope(make_mesh({{"data", 2}, {"model", 4}}));
+  const Array x = device_put(numbers({16, 8}), P{"data"});
+  for (const auto& [up, down] : layouts()) {
+    const Plain plain = plain_model(up, down);
+    expect_donating_changes_nothing(plain, x);
+    expect_donating_changes_nothing(model_of(plain), x);
+  }
+}
+
+TEST(State, DonatingTiedWeightsChangesNeitherShardingsNorCollectives) {
+  const use_mesh scope(make_mesh({{"data", 4}}));
+  const Array x = device_put(numbers({16, 8}), P{"data"});
+  const Array weights = device_put(numbers({8, 16}, 1), P{none, "data"});
+  const auto next = [](const Array& w, const Array& batch) {
+    return w * (1 + mean(tied(w, batch)));
+  };
+  EXPECT_EQ(jit(next, {.donate_argnums = {0}}).lower(weights, x).partitioned_ir(),
+            jit(next).lower(weights, x).partitioned_ir());
+}
+
+TEST(State, ParametersStayWhereTheyAre) {
+  const use_mesh scope(make_mesh({{"data", 2}, {"model", 4}}));
+  const Array x = device_put(numbers({16, 8}), P{"data"});
+  for (const auto& [up, down] : layouts()) {
+    const Model model = model_of(plain_model(up, down));
+    const auto lowered = jit(step<Model>).lower(model, x);
+    for (std::size_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(lowered.results()[i].sharding, lowered.arguments()[i].sharding);
+    }
+  }
+}
+
+TEST(State, DonatedBuffersAreTakenWhereTheLayoutIsTheSame) {
+  const use_mesh scope(make_mesh({{"data", 2}, {"model", 4}}));
+  const Array x = device_put(numbers({16, 8}), P{"data"});
+  const Model model = model_of(plain_model(P{none, "model"}, P{"model"}));
+  const auto kept = jit(step<Model>).lower(model, x).compile().memory();
+  const auto donated = jit(step<Model>, {.donate_argnums = {0}}).lower(model, x).compile().memory();
+  EXPECT_EQ(kept.results - donated.results, 2 * 8 * 16 * 4 / 4);
+}
+
+/// The plan of a program that captures its tied weights, which are split over the devices of the
+/// batch. Weights that are state are gathered; beside others the batch is gathered.
+std::string captured_plan(const Array& weights) {
+  const Array x = device_put(numbers({16, 8}), P{"data"});
+  return jit([&](const Array& batch) { return tied(weights, batch); }).lower(x).partitioned_ir();
+}
+
+TEST(State, MakingAParameterOfAnArrayLeavesTheArrayAlone) {
+  const use_mesh scope(make_mesh({{"data", 4}}));
+  const Array up = device_put(numbers({8, 16}), P{none, "data"});
+  const std::string plan = captured_plan(up);
+  const Param parameter(up, "up");
+  EXPECT_EQ(captured_plan(up), plan);
+  tree_params(Plain{up, up});
+  EXPECT_EQ(captured_plan(up), plan);
+  EXPECT_NE(captured_plan(parameter), plan);
+  EXPECT_EQ(captured_plan(tree_params(std::tuple(up))[0]), captured_plan(parameter));
+}
+
+TEST(State, ArraysPutIntoTheirPlaceInATreeAreParameters) {
+  const use_mesh scope(make_mesh({{"data", 4}}));
+  const Array up = device_put(numbers({8, 16}), P{none, "data"});
+  const Model model = model_of({up, up});
+  const std::string plan = captured_plan(model.up);
+  EXPECT_EQ(captured_plan(tree_map([](const Array& a) { return a + 1; }, model).up), plan);
+  EXPECT_EQ(
+      captured_plan(
+          jit([](Model m) { return tree_map([](const Array& a) { return a * 2; }, m); })(model).up),
+      plan);
+  EXPECT_EQ(captured_plan(model.up.with_value(up)), plan);
+  EXPECT_NE(captured_plan(up), plan);
+}
+
+TEST(Explain, FiresNothingInFastNumerics) {
+  const use_mesh scope(make_mesh({{"data", 4}}));
+  std::vector<std::string> told;
+  const auto f = jit(
+      [&](const Array& x) {
+        const Array y = sum(x, 0) * 2;
+        inspect_array_sharding(y,
+                               [&](const NamedSharding& s) { told.push_back(to_string(s.spec)); });
+        return y;
+      },
+      {.numerics = Numerics::fast});
+  const auto lowered = f.lower(device_put(numbers({16, 8}), P{"data"}));
+  const std::string text = lowered.explain();
+  const std::size_t once = told.size();
+  EXPECT_EQ(once, 1U);
+  EXPECT_EQ(lowered.explain(), text);
+  EXPECT_EQ(told.size(), once);
+}
+
+}  // namespace
+}  // namespace tessera
