@@ -112,8 +112,7 @@ class Array {
 };
 
 /// A parameter: an array with the path that its scope gave it and, if annotated, a spec, as in
-/// Flax's boxes. Both are kept when the array in a tree is replaced. Programs treat a Param as
-/// state; the array that it was made from does not become state.
+/// Flax's boxes. Both are kept when the array in a tree is replaced. Programs treat it as state.
 class Param : public Array {
  public:
   Param();
