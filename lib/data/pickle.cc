@@ -16,6 +16,7 @@ using Value = Pickle::Value;
 using Kind = Pickle::Kind;
 
 constexpr std::size_t kMostValues = std::size_t{1} << 22U;
+constexpr std::size_t kMostDims = 64;  // numpy's limit
 
 /// The machine of the format: a stack of values, marks on it, and a memo of values.
 class Machine {
@@ -283,7 +284,7 @@ class Machine {
 
   /// A call of one of the known globals.
   void reduce() {
-    const std::vector<std::uint32_t> arguments = top(Kind::tuple).items;
+    const std::vector<std::uint32_t>& arguments = top(Kind::tuple).items;
     pop();
     const std::string_view name = top(Kind::global).text;
     pop();
@@ -298,7 +299,7 @@ class Machine {
 
   /// Sets the state of a dtype or an array.
   void build() {
-    const std::vector<std::uint32_t> state = top(Kind::tuple).items;
+    const std::vector<std::uint32_t>& state = top(Kind::tuple).items;
     pop();
     if (stack_.empty()) fail("a value is missing");
     if (values_[stack_.back()].kind == Kind::dtype) return;  // of one byte: no order to set
@@ -315,7 +316,9 @@ class Machine {
     }
     std::uint64_t size = 1;
     array.shape.clear();
-    for (const std::uint32_t item : values_[state[1]].items) {
+    const std::vector<std::uint32_t>& shape = values_[state[1]].items;
+    if (shape.size() > kMostDims) fail("an array of more than 64 dimensions");
+    for (const std::uint32_t item : shape) {
       const Value& extent = values_[item];
       if (extent.kind != Kind::number || extent.number < 0) fail("an array without a shape");
       array.shape.push_back(extent.number);

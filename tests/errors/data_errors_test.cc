@@ -117,6 +117,21 @@ TEST_F(DataFileErrors, PickleIsCutOff) {
             "  cure:   copy or unpack the file again");
 }
 
+TEST_F(DataFileErrors, PickleOfTooManyDimensions) {
+  std::string shape;
+  for (int i = 0; i < 65; ++i) shape += "K\x01";
+  const std::string bytes = "cnumpy.core.multiarray\n_reconstruct\n)R(K\x01(" + shape +
+                            "tcnumpy\ndtype\n(U\x02u1tRK" + '\0' + "U\x01xtb.";
+  write_pickle(bytes);
+  EXPECT_EQ(text_of(data::Split::test),
+            "pickle: the file is damaged\n"
+            "  found:  set/test_batch at byte " +
+                std::to_string(bytes.size() - 2) +
+                ": an array of more than 64 dimensions\n"
+                "  wanted: a pickle that Python's pickle module wrote\n"
+                "  cure:   copy or unpack the file again");
+}
+
 TEST_F(DataFileErrors, PickleWithoutImages) {
   write_pickle("\x80\x02}.");
   EXPECT_EQ(text_of(data::Split::test),
