@@ -66,7 +66,7 @@ std::string fingerprint(std::vector<NamedArray> arrays);
 using Metadata = std::map<std::string, std::string>;
 
 struct SaveOptions {
-  std::int64_t step = 0;
+  std::int64_t step = 0;                        // must be N if the folder is named step_N
   std::optional<double> metric = std::nullopt;  // decides which are the best
   Metadata metadata = {};
 };
@@ -136,8 +136,11 @@ struct CheckpointInfo {
   std::vector<std::string> files = {};
   std::vector<SavedArray> arrays = {};  // sorted by name
 };
-/// Reads only the index.
+/// Reads only the index. Throws UserError if there is no checkpoint or its index is damaged, and
+/// RuntimeFault if it cannot be read.
 CheckpointInfo read_info(const std::string& path);
+/// Whether there is a checkpoint at this path, intact or not.
+bool is_checkpoint(const std::string& path);
 /// Reads every byte and returns what is wrong, one line each. Empty for an intact checkpoint.
 std::vector<std::string> verify(const std::string& path);
 
@@ -190,8 +193,9 @@ class Checkpointer {
 
   /// The saved steps, ascending.
   std::vector<std::int64_t> steps() const;
+  /// latest_step() of the folder.
   std::optional<std::int64_t> latest() const;
-  /// The step with the smallest metric.
+  /// The step with the smallest metric. All processes must find the same, as for latest().
   std::optional<std::int64_t> best() const;
   /// The folder of a step.
   std::string path(std::int64_t step) const;
@@ -209,8 +213,13 @@ class Checkpointer {
   std::unique_ptr<State> state_;
 };
 
-/// The steps that are saved in a folder, ascending, and the folder of a step.
+/// The steps that are saved in a folder, ascending; none if there is no folder. Throws RuntimeFault
+/// if the folder cannot be read.
 std::vector<std::int64_t> steps_in(const std::string& folder);
+/// The last of these steps. With one process per device all make this call, and all throw
+/// RuntimeFault if one cannot read the folder or they find different steps.
+std::optional<std::int64_t> latest_step(const std::string& folder);
+/// The folder of a step.
 std::string step_path(const std::string& folder, std::int64_t step);
 
 }  // namespace tessera::checkpoint

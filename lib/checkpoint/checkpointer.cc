@@ -1,11 +1,10 @@
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <fcntl.h>
-#include <filesystem>
 #include <sys/file.h>
 #include <thread>
 #include <unistd.h>
@@ -16,22 +15,12 @@
 
 #include "checkpoint/disk.h"
 #include "checkpoint/index.h"
+#include "checkpoint/processes.h"
 #include "checkpoint/save.h"
 
 namespace tessera::checkpoint {
 
-namespace fs = std::filesystem;
-
 namespace {
-
-constexpr std::string_view kPrefix = "step_";
-constexpr std::size_t kDigits = 8;
-
-std::string step_name(std::int64_t step) {
-  const std::string digits = std::to_string(step);
-  return std::string(kPrefix) + std::string(kDigits - std::min(kDigits, digits.size()), '0') +
-         digits;
-}
 
 /// Holds the folder against other processes as long as it lives.
 class FolderLock {
@@ -39,8 +28,13 @@ class FolderLock {
   FolderLock(const std::string& folder, const std::source_location& where)
       : descriptor_(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
     if (descriptor_ < 0) throw RuntimeFault("cannot write " + folder + ": " + std::strerror(errno));
-    if (flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
+    int result = flock(descriptor_, LOCK_EX | LOCK_NB);
+    while (result != 0 && errno == EINTR) result = flock(descriptor_, LOCK_EX | LOCK_NB);
+    if (result == 0) return;
+    const int reason = errno;
     close(descriptor_);
+    if (reason != EWOULDBLOCK)
+      throw RuntimeFault("cannot lock " + folder + ": " + std::strerror(reason));
     throw UserError({.what = "Checkpointer: another process saves in this folder",
                      .where = where,
                      .found = folder + ", which is locked",
@@ -57,22 +51,22 @@ class FolderLock {
 
 /// Removes what processes that were killed have left.
 void clean(const std::string& folder) {
-  std::vector<std::string> leftovers;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    const bool is_ours = name.starts_with("." + std::string(kPrefix)) &&
-                         (name.ends_with(".unfinished") || name.ends_with(".removed"));
-    if (is_ours) leftovers.push_back(entry.path().string());
+  for (const std::string& name : names_in(folder)) {
+    for (const char* state : {"unfinished", "removed"}) {
+      const std::string end = "." + std::string(state);
+      if (!name.starts_with('.') || !name.ends_with(end) || name.size() <= end.size()) continue;
+      if (step_of(name.substr(1, name.size() - 1 - end.size())))
+        remove_quietly(folder + "/" + name);
+    }
   }
-  for (const std::string& path : leftovers) remove_quietly(path);
 }
 
-/// Of a checkpoint without one, and where it is no number: the worst.
+/// Of a checkpoint that has none or is damaged, and where it is no number: the worst.
 double metric_of(const std::string& path) {
   try {
     const double metric = read_index(path).metric.value_or(INFINITY);
     return std::isnan(metric) ? INFINITY : metric;
-  } catch (const Error&) {
+  } catch (const UserError&) {
     return INFINITY;
   }
 }
@@ -103,12 +97,13 @@ void prune(const std::string& folder, const CheckpointerOptions& options) {
   for (std::int64_t i = 0; i < removed; ++i) {
     const std::int64_t step = steps[static_cast<std::size_t>(i)];
     if (std::find(best.begin(), best.end(), step) != best.end()) continue;
-    // It goes in one step, so that no reader finds half of it.
+    // It goes in one step, so that no reader finds half of it, not even after a loss of power.
     const std::string path = step_path(folder, step);
     const std::string gone = hidden_name(path, "removed");
-    std::error_code error;
-    fs::rename(path, gone, error);
-    if (error) throw RuntimeFault("cannot remove " + path + ": " + error.message());
+    remove_quietly(gone);
+    if (std::rename(path.c_str(), gone.c_str()) != 0)
+      throw RuntimeFault("cannot remove " + path + ": " + std::strerror(errno));
+    local_disk().sync_folder(folder, path);
     remove_quietly(gone);
   }
 }
@@ -116,18 +111,30 @@ void prune(const std::string& folder, const CheckpointerOptions& options) {
 }  // namespace
 
 std::vector<std::int64_t> steps_in(const std::string& folder) {
+  const PathKind kind = kind_of(folder);
+  if (kind == PathKind::file || kind == PathKind::other) {
+    throw UserError({.what = "checkpoint: this is no folder",
+                     .found = folder + ", which is a file",
+                     .wanted = "the folder of a run",
+                     .cure = "write the folder that has the checkpoints, not a file"});
+  }
   std::vector<std::int64_t> steps;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    if (!name.starts_with(kPrefix)) continue;
-    std::int64_t step = -1;
-    std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), step);
-    if (step >= 0 && name == step_name(step)) steps.push_back(step);
+  if (kind == PathKind::none) return steps;
+  for (const std::string& name : names_in(folder)) {
+    if (const std::optional<std::int64_t> step = step_of(name)) steps.push_back(*step);
   }
   std::sort(steps.begin(), steps.end());
   return steps;
+}
+
+std::optional<std::int64_t> latest_step(const std::string& folder) {
+  std::optional<std::int64_t> latest;
+  all_or_none("read", folder, [&] {
+    const std::vector<std::int64_t> steps = steps_in(folder);
+    if (!steps.empty()) latest = steps.back();
+  });
+  agree_on(latest, folder);
+  return latest;
 }
 
 std::string step_path(const std::string& folder, std::int64_t step) {
@@ -153,11 +160,7 @@ Checkpointer::Checkpointer(std::string folder, const CheckpointerOptions& option
   state_->folder = plain_path(std::move(folder));
   state_->options = options;
   if (process_index() != 0) return;
-  std::error_code error;
-  fs::create_directories(state_->folder, error);
-  if (error) {
-    throw RuntimeFault("cannot make the folder " + state_->folder + ": " + error.message());
-  }
+  make_folders(local_disk(), state_->folder);
   state_->lock.emplace(state_->folder, where);
   clean(state_->folder);
 }
@@ -204,14 +207,16 @@ void Checkpointer::wait() {
 
 std::vector<std::int64_t> Checkpointer::steps() const { return steps_in(state_->folder); }
 
-std::optional<std::int64_t> Checkpointer::latest() const {
-  const std::vector<std::int64_t> all = steps();
-  return all.empty() ? std::nullopt : std::optional(all.back());
-}
+std::optional<std::int64_t> Checkpointer::latest() const { return latest_step(state_->folder); }
 
 std::optional<std::int64_t> Checkpointer::best() const {
-  const std::vector<std::int64_t> order = best_first(state_->folder, steps());
-  return order.empty() ? std::nullopt : std::optional(order.front());
+  std::optional<std::int64_t> best;
+  all_or_none("read", state_->folder, [&] {
+    const std::vector<std::int64_t> order = best_first(state_->folder, steps());
+    if (!order.empty()) best = order.front();
+  });
+  agree_on(best, state_->folder);
+  return best;
 }
 
 std::string Checkpointer::path(std::int64_t step) const { return step_path(state_->folder, step); }

@@ -2,8 +2,10 @@
 
 #include <cerrno>
 #include <cstring>
+#include <dirent.h>
 #include <fcntl.h>
 #include <filesystem>
+#include <memory>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,10 +21,19 @@ namespace {
   throw RuntimeFault("cannot " + what + " " + path + ": " + std::strerror(reason));
 }
 
+/// The result of a call, made again as long as signals interrupt it.
+template <typename Call>
+auto uninterrupted(Call call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
 }  // namespace
 
 int Disk::create(const std::string& path, const std::string& shown) {
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  const int file = uninterrupted(
+      [&] { return open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
   if (file < 0) fail("write", shown, errno);
   return file;
 }
@@ -30,8 +41,8 @@ int Disk::create(const std::string& path, const std::string& shown) {
 void Disk::write(int file, std::span<const std::byte> bytes, std::int64_t offset,
                  const std::string& shown) {
   while (!bytes.empty()) {
-    const ssize_t written = pwrite(file, bytes.data(), bytes.size(), offset);
-    if (written < 0 && errno == EINTR) continue;
+    const ssize_t written =
+        uninterrupted([&] { return pwrite(file, bytes.data(), bytes.size(), offset); });
     if (written < 0) fail("write", shown, errno);
     if (written == 0) fail("write", shown, ENOSPC);
     bytes = bytes.subspan(static_cast<std::size_t>(written));
@@ -40,7 +51,7 @@ void Disk::write(int file, std::span<const std::byte> bytes, std::int64_t offset
 }
 
 void Disk::sync(int file, const std::string& shown) {
-  if (fsync(file) != 0) fail("write", shown, errno);
+  if (uninterrupted([&] { return fsync(file); }) != 0) fail("write", shown, errno);
 }
 
 void Disk::make_folder(const std::string& path, const std::string& shown) {
@@ -48,9 +59,10 @@ void Disk::make_folder(const std::string& path, const std::string& shown) {
 }
 
 void Disk::sync_folder(const std::string& path, const std::string& shown) {
-  const int folder = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int folder =
+      uninterrupted([&] { return open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
   if (folder < 0) fail("write", shown, errno);
-  const int result = fsync(folder);
+  const int result = uninterrupted([&] { return fsync(folder); });
   const int reason = errno;
   close(folder);
   // Some file systems have nothing to write back for a folder.
@@ -104,17 +116,20 @@ void write_text(Disk& disk, const std::string& path, const std::string& shown,
 InputFile::InputFile(std::string reader, std::string path)
     : reader_(std::move(reader)),
       path_(std::move(path)),
-      file_(open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
+      file_(uninterrupted([&] { return open(path_.c_str(), O_RDONLY | O_CLOEXEC); })) {
   const int reason = errno;
+  if (file_ < 0 && reason != ENOENT && reason != ENOTDIR) fail_reading(reason);
   struct stat status {};
-  if (file_ >= 0 && fstat(file_, &status) == 0 && S_ISREG(status.st_mode)) {
+  if (file_ >= 0 && fstat(file_, &status) != 0) {
+    const int why = errno;
+    close(file_);
+    fail_reading(why);
+  }
+  if (file_ >= 0 && S_ISREG(status.st_mode)) {
     size_ = status.st_size;
     return;
   }
   if (file_ >= 0) close(file_);
-  if (file_ < 0 && reason != ENOENT && reason != ENOTDIR) {
-    throw RuntimeFault(reader_ + ": cannot read " + path_ + ": " + std::strerror(reason));
-  }
   throw UserError({.what = reader_ + ": a file is missing",
                    .found = file_ < 0 ? "no " + path_ : path_ + ", which is no file",
                    .wanted = "the files that were saved together",
@@ -123,13 +138,15 @@ InputFile::InputFile(std::string reader, std::string path)
 
 InputFile::~InputFile() { close(file_); }
 
+void InputFile::fail_reading(int reason) const {
+  throw RuntimeFault(reader_ + ": cannot read " + path_ + ": " + std::strerror(reason));
+}
+
 bool InputFile::read(std::span<std::byte> bytes, std::int64_t offset) const {
   while (!bytes.empty()) {
-    const ssize_t count = pread(file_, bytes.data(), bytes.size(), offset);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) {
-      throw RuntimeFault(reader_ + ": cannot read " + path_ + ": " + std::strerror(errno));
-    }
+    const ssize_t count =
+        uninterrupted([&] { return pread(file_, bytes.data(), bytes.size(), offset); });
+    if (count < 0) fail_reading(errno);
     if (count == 0) return false;
     bytes = bytes.subspan(static_cast<std::size_t>(count));
     offset += count;
@@ -141,6 +158,47 @@ std::string InputFile::text() const {
   std::string text(static_cast<std::size_t>(size_), '\0');
   if (!read(std::as_writable_bytes(std::span(text)), 0)) text.clear();
   return text;
+}
+
+PathKind kind_of(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0) {
+    if (errno != ENOENT && errno != ENOTDIR) fail("read", path, errno);
+    return PathKind::none;
+  }
+  if (S_ISREG(status.st_mode)) return PathKind::file;
+  return S_ISDIR(status.st_mode) ? PathKind::folder : PathKind::other;
+}
+
+std::vector<std::string> names_in(const std::string& folder) {
+  const auto end = [](DIR* open) { closedir(open); };
+  const std::unique_ptr<DIR, decltype(end)> stream(opendir(folder.c_str()), end);
+  if (stream == nullptr && errno == ENOENT) return {};
+  if (stream == nullptr) fail("read", folder, errno);
+  std::vector<std::string> names;
+  errno = 0;
+  while (const dirent* entry = readdir(stream.get())) {
+    const std::string name = entry->d_name;
+    if (name != "." && name != "..") names.push_back(name);
+    errno = 0;
+  }
+  if (errno != 0) fail("read", folder, errno);
+  return names;
+}
+
+void make_folders(Disk& disk, const std::string& path) {
+  const PathKind kind = kind_of(path);
+  if (kind == PathKind::folder) return;
+  if (kind != PathKind::none) fail("make the folder", path, ENOTDIR);
+  const std::string parent = parent_of(path);
+  if (parent != path) make_folders(disk, parent);
+  try {
+    disk.make_folder(path, path);
+  } catch (const RuntimeFault&) {
+    // Another process may have made it meanwhile.
+    if (kind_of(path) != PathKind::folder) throw;
+  }
+  disk.sync_folder(parent, path);
 }
 
 std::string parent_of(const std::string& path) {

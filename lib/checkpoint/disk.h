@@ -3,9 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace tessera::checkpoint {
 
@@ -87,11 +87,22 @@ class InputFile {
   std::string text() const;
 
  private:
+  [[noreturn]] void fail_reading(int reason) const;
+
   std::string reader_, path_;
   int file_;
   std::int64_t size_ = 0;
 };
 
+enum class PathKind : std::uint8_t { none, file, folder, other };
+/// What is at a path. Throws RuntimeFault where that cannot be told.
+PathKind kind_of(const std::string& path);
+/// The names in a folder; none where there is no folder. Throws RuntimeFault when it cannot be
+/// read.
+std::vector<std::string> names_in(const std::string& folder);
+
+/// Makes a folder and those above it that are missing. On return their names are on the disk.
+void make_folders(Disk& disk, const std::string& path);
 /// The folder that has `path`.
 std::string parent_of(const std::string& path);
 /// Removes a file or a folder with all that is in it; what cannot be removed stays.

@@ -1,6 +1,4 @@
 // Checkpoints in the formats of others.
-#include <filesystem>
-
 #include <tessera/checkpoint.h>
 #include <tessera/error.h>
 
@@ -154,11 +152,13 @@ void write_zarr(const Export& work, const std::string& folder, const IndexedArra
                        {"zarr_format", 2}};
   work.write_file(folder + "/.zarray", dump_json(zarray));
   const std::vector<std::byte> elements = work.elements(array);
-  if (elements.empty()) return;
-  const std::string name = "/" + folder + "/" + (chunk_name.empty() ? "0" : chunk_name);
-  OutputFile file(work.disk, work.target.place() + name, work.target.path() + name);
-  file.write(elements, 0);
-  file.sync();
+  if (!elements.empty()) {
+    const std::string name = "/" + folder + "/" + (chunk_name.empty() ? "0" : chunk_name);
+    OutputFile file(work.disk, work.target.place() + name, work.target.path() + name);
+    file.write(elements, 0);
+    file.sync();
+  }
+  work.disk.sync_folder(work.target.place() + "/" + folder, work.target.path() + "/" + folder);
 }
 
 void export_orbax(const Export& work) {
@@ -212,7 +212,7 @@ void export_checkpoint(const std::string& folder, const std::string& target,
   const std::string path = plain_path(folder);
   const std::string to = plain_path(target);
   const Index index = read_index(path);
-  if (std::filesystem::exists(to)) {
+  if (kind_of(to) != PathKind::none) {
     throw UserError({.what = "export_checkpoint: something is in this place already",
                      .where = where,
                      .found = to,

@@ -1,7 +1,9 @@
 #include "checkpoint/index.h"
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
+#include <iterator>
 #include <set>
 #include <xxhash.h>
 
@@ -18,6 +20,8 @@ constexpr const char* kFormat = "tessera checkpoint 1";
 constexpr std::string_view kSeal = R"(,"checksum":")";
 constexpr std::string_view kEnd = "\"}\n";
 constexpr std::size_t kDigits = 16;  // of a checksum
+constexpr std::string_view kStepPrefix = "step_";
+constexpr std::size_t kStepDigits = 8;
 
 std::string hex(std::uint64_t value) {
   constexpr const char* kHex = "0123456789abcdef";
@@ -124,9 +128,16 @@ SavedTile tile_of(const Json& object, const IndexedArray& array, const Index& in
   return tile;
 }
 
-/// Tiles are the cells of a grid, so that looking at each dimension tells that they cover the array
-/// and do not overlap.
-void check_cover(const IndexedArray& array) {
+/// Whether a tile comes before another in row-major order.
+bool is_before(const SavedTile& a, const SavedTile& b) {
+  return std::lexicographical_compare(
+      a.index.begin(), a.index.end(), b.index.begin(), b.index.end(),
+      [](const IndexRange& x, const IndexRange& y) { return x.start < y.start; });
+}
+
+/// Puts the tiles in order. They are the cells of a grid, so that looking at each dimension tells
+/// that they cover the array and do not overlap.
+void arrange(IndexedArray& array) {
   if (num_elements(array.type.shape) == 0) return;
   const auto fail = [&] { throw BadText("the tiles of " + array.name + " do not make the array"); };
   std::size_t cells = 1;
@@ -134,22 +145,22 @@ void check_cover(const IndexedArray& array) {
     std::set<std::pair<std::int64_t, std::int64_t>> ranges;
     for (const SavedTile& tile : array.tiles)
       ranges.insert({tile.index[dim].start, tile.index[dim].limit});
+    Shape& starts = array.starts.emplace_back();
     std::int64_t reached = 0;
     for (const auto& [start, limit] : ranges) {
       if (start != reached) fail();
+      starts.push_back(start);
       reached = limit;
     }
     if (reached != array.type.shape[dim]) fail();
     if (ranges.empty() || cells > array.tiles.size()) fail();
     cells *= ranges.size();
   }
-  std::set<Shape> starts;
-  for (const SavedTile& tile : array.tiles) {
-    Shape key;
-    for (const IndexRange& range : tile.index) key.insert(key.end(), {range.start, range.limit});
-    starts.insert(key);
+  if (cells != array.tiles.size()) fail();
+  std::sort(array.tiles.begin(), array.tiles.end(), is_before);
+  for (std::size_t i = 1; i < array.tiles.size(); ++i) {
+    if (!is_before(array.tiles[i - 1], array.tiles[i])) fail();
   }
-  if (cells != array.tiles.size() || starts.size() != cells) fail();
 }
 
 std::map<std::string, SavedFile> files_of(const Json& object) {
@@ -232,21 +243,23 @@ std::string to_text(const Index& index) { return sealed(json_of(index)); }
 
 Index parse_index(std::string_view text) {
   Index index = index_of(unsealed(text));
-  for (const IndexedArray& array : index.arrays) check_cover(array);
+  for (IndexedArray& array : index.arrays) arrange(array);
   return index;
 }
 
 Index read_index(const std::string& folder) {
   const std::string path = folder + "/" + kIndexName;
-  if (!std::filesystem::is_regular_file(path)) {
+  if (kind_of(path) != PathKind::file) {
     throw UserError({.what = "checkpoint: this is no checkpoint",
-                     .found = std::filesystem::exists(folder) ? folder + " without " + kIndexName
-                                                              : "no folder " + folder,
+                     .found = kind_of(folder) != PathKind::none ? folder + " without " + kIndexName
+                                                                : "no folder " + folder,
                      .wanted = "a folder that was saved",
                      .cure = "check the path; `tessera checkpoint ls` lists what a folder has"});
   }
   try {
-    return parse_index(InputFile("checkpoint", path).text());
+    Index index = parse_index(InputFile("checkpoint", path).text());
+    check_step_name(folder, index.step);
+    return index;
   } catch (const BadText& error) {
     throw UserError({.what = "checkpoint: the index is damaged",
                      .found = path + ": " + error.what(),
@@ -260,16 +273,43 @@ std::string part_to_text(const Index& part) { return sealed(json_of(part)); }
 void add_part(Index& index, std::string_view text) {
   Index part = index_of(unsealed(text));
   index.files.merge(part.files);
+  std::vector<IndexedArray> joined;
+  auto own = index.arrays.begin();
   for (IndexedArray& array : part.arrays) {
-    const auto own =
-        std::find_if(index.arrays.begin(), index.arrays.end(),
-                     [&](const IndexedArray& item) { return item.name == array.name; });
-    if (own == index.arrays.end()) {
-      index.arrays.push_back(std::move(array));
+    while (own != index.arrays.end() && own->name < array.name) joined.push_back(std::move(*own++));
+    if (own == index.arrays.end() || own->name != array.name) {
+      joined.push_back(std::move(array));
     } else {
-      own->tiles.insert(own->tiles.end(), array.tiles.begin(), array.tiles.end());
+      std::move(array.tiles.begin(), array.tiles.end(), std::back_inserter(own->tiles));
     }
   }
+  std::move(own, index.arrays.end(), std::back_inserter(joined));
+  index.arrays = std::move(joined);
+}
+
+std::string step_name(std::int64_t step) {
+  const std::string digits = std::to_string(step);
+  return std::string(kStepPrefix) +
+         std::string(kStepDigits - std::min(kStepDigits, digits.size()), '0') + digits;
+}
+
+std::optional<std::int64_t> step_of(const std::string& name) {
+  if (!name.starts_with(kStepPrefix)) return std::nullopt;
+  std::int64_t step = -1;
+  std::from_chars(name.data() + kStepPrefix.size(), name.data() + name.size(), step);
+  return step >= 0 && name == step_name(step) ? std::optional(step) : std::nullopt;
+}
+
+void check_step_name(const std::string& folder, std::int64_t step,
+                     const std::source_location& where) {
+  const std::optional<std::int64_t> named =
+      step_of(std::filesystem::path(folder).filename().string());
+  if (!named || *named == step) return;
+  throw UserError({.what = "checkpoint: the folder has the name of another step",
+                   .where = where,
+                   .found = folder + " with step " + std::to_string(step),
+                   .wanted = step_name(step) + ", or a name that is no step's",
+                   .cure = "name the folder by the step that it holds"});
 }
 
 }  // namespace tessera::checkpoint

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <source_location>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,6 +33,9 @@ struct IndexedArray {
   std::string name;
   Type type;
   std::vector<SavedTile> tiles;  // that cover the array, each element once
+  /// Of an array that was read and has elements: where the tiles begin along each dimension. The
+  /// tiles are the cells of this grid, in row-major order.
+  std::vector<Shape> starts = {};
 };
 
 struct SavedFile {
@@ -60,8 +64,16 @@ std::int64_t bytes_of(const SavedTile& tile, DType dtype);
 std::string to_text(const Index& index);
 /// Throws BadText for what to_text() does not write.
 Index parse_index(std::string_view text);
-/// Of the checkpoint in this folder; throws UserError.
+/// Of the checkpoint in this folder. Throws UserError where there is none, where it is damaged, and
+/// where the folder has the name of another step; RuntimeFault where it cannot be read.
 Index read_index(const std::string& folder);
+
+/// The name of the folder of a step among those of a run, and which step has this name.
+std::string step_name(std::int64_t step);
+std::optional<std::int64_t> step_of(const std::string& name);
+/// Throws UserError where the folder has the name of another step.
+void check_step_name(const std::string& folder, std::int64_t step,
+                     const std::source_location& where = {});
 
 /// Arrays and files of one process, which another one adds to its index.
 std::string part_to_text(const Index& part);

@@ -1,7 +1,8 @@
 #include "checkpoint/json.h"
 
 #include <algorithm>
-#include <set>
+#include <utility>
+#include <vector>
 
 #include <tessera/error.h>
 
@@ -11,37 +12,70 @@ namespace {
 
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 62;
 constexpr std::int64_t kMostElements = kMostBytes / 8;
-constexpr int kMostLevels = 16;
+constexpr std::size_t kMostLevels = 16;
 
-/// Looks at every name before it is stored, as the last one of equal names would win silently.
-class Names {
+/// Builds a value from the events of the parser. The parser's own builder lets the last one of
+/// equal names win silently, and with a callback it takes time quadratic in the size of an object.
+class Builder final : public nlohmann::json_sax<Json> {
  public:
-  bool operator()(int level, Json::parse_event_t event, const Json& parsed) {
-    if (level > kMostLevels) throw BadText("it is nested too deep");
-    if (event == Json::parse_event_t::object_start) names_.emplace_back();
-    if (event == Json::parse_event_t::object_end) names_.pop_back();
-    if (event == Json::parse_event_t::key && !names_.back().insert(parsed).second) {
-      throw BadText("the name " + parsed.dump(-1, ' ', true) + " stands twice");
-    }
+  Json result() && { return std::move(root_); }
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(std::int64_t value) override { return add(value); }
+  bool number_unsigned(std::uint64_t value) override { return add(value); }
+  bool number_float(double value, const std::string&) override { return add(value); }
+  bool string(std::string& value) override { return add(std::move(value)); }
+  bool binary(Json::binary_t& value) override { return add(std::move(value)); }
+  bool start_object(std::size_t) override { return open(Json::object()); }
+  bool start_array(std::size_t) override { return open(Json::array()); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(std::string& name) override {
+    const auto [place, is_new] = open_.back()->get_ref<Json::object_t&>().try_emplace(name);
+    if (!is_new) throw BadText("the name " + Json(name).dump(-1, ' ', true) + " stands twice");
+    member_ = &place->second;
     return true;
+  }
+  bool parse_error(std::size_t, const std::string&, const Json::exception& error) override {
+    const std::string what = error.what();
+    throw BadText("it is no JSON: " + what.substr(what.find("] ") + 2));
   }
 
  private:
-  std::vector<std::set<std::string>> names_;
+  Json& place() {
+    if (open_.empty()) return root_;
+    if (open_.back()->is_object()) return *member_;
+    return open_.back()->emplace_back();
+  }
+  bool add(Json value) {
+    place() = std::move(value);
+    return true;
+  }
+  bool open(Json value) {
+    if (open_.size() >= kMostLevels) throw BadText("it is nested too deep");
+    Json& opened = place();
+    opened = std::move(value);
+    open_.push_back(&opened);
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  Json root_;
+  std::vector<Json*>
+      open_;  // objects and arrays that have not ended: each is the last of the one before
+  Json* member_ = nullptr;  // of the object at the end, where its next value goes
 };
 
 }  // namespace
 
 Json parse_json(std::string_view text) {
-  try {
-    Names names;
-    return Json::parse(text, [&](int level, Json::parse_event_t event, Json& parsed) {
-      return names(level, event, parsed);
-    });
-  } catch (const Json::exception& error) {
-    const std::string what = error.what();
-    throw BadText("it is no JSON: " + what.substr(what.find("] ") + 2));
-  }
+  Builder builder;
+  Json::sax_parse(text, &builder);
+  return std::move(builder).result();
 }
 
 std::string dump_json(const Json& object) {

@@ -65,7 +65,8 @@ class TileBytes {
   std::int64_t loaded_ = -1;
 };
 
-/// Two boxes of an array and what both have, as runs of bytes that are adjacent in both.
+/// What two boxes of an array have in common, which is not nothing, as runs of bytes that are
+/// adjacent in both.
 class Runs {
  public:
   Runs(const std::vector<IndexRange>& from, const std::vector<IndexRange>& to, std::int64_t element)
@@ -86,17 +87,11 @@ class Runs {
     }
   }
 
-  bool is_empty() const {
-    return std::any_of(both_.begin(), both_.end(),
-                       [](const IndexRange& range) { return range.start >= range.limit; });
-  }
-
   std::int64_t run_bytes() const { return run_; }
 
   /// visit(offset in `from`, offset in `to`, bytes), in the order of both.
   template <typename Visit>
   void each(Visit visit) const {
-    if (is_empty()) return;
     Shape at;
     for (const IndexRange& range : both_) at.push_back(range.start);
     while (true) {
@@ -132,6 +127,33 @@ class Runs {
   std::int64_t run_;   // bytes
 };
 
+/// Visits the tiles that have elements of the part `wanted`: a box of the grid's cells.
+template <typename Visit>
+void each_tile(const IndexedArray& array, const std::vector<IndexRange>& wanted, Visit visit) {
+  std::vector<std::size_t> begin, end, at;
+  for (std::size_t dim = 0; dim < wanted.size(); ++dim) {
+    if (wanted[dim].start >= wanted[dim].limit) return;
+    const Shape& starts = array.starts[dim];
+    const auto last = std::lower_bound(starts.begin(), starts.end(), wanted[dim].limit);
+    const auto first = std::upper_bound(starts.begin(), last, wanted[dim].start) - 1;
+    begin.push_back(static_cast<std::size_t>(first - starts.begin()));
+    end.push_back(static_cast<std::size_t>(last - starts.begin()));
+  }
+  at = begin;
+  while (true) {
+    std::size_t cell = 0;
+    for (std::size_t dim = 0; dim < at.size(); ++dim)
+      cell = cell * array.starts[dim].size() + at[dim];
+    visit(array.tiles[cell]);
+    std::size_t dim = at.size();
+    while (dim > 0 && ++at[dim - 1] == end[dim - 1]) {
+      --dim;
+      at[dim] = begin[dim];
+    }
+    if (dim == 0) return;
+  }
+}
+
 }  // namespace
 
 const InputFile& SavedFiles::open(const std::string& name) {
@@ -153,9 +175,8 @@ const InputFile& SavedFiles::open(const std::string& name) {
 
 void read_part(SavedFiles& files, const IndexedArray& array, const std::vector<IndexRange>& wanted,
                std::span<std::byte> elements, HeldTiles* held) {
-  for (const SavedTile& tile : array.tiles) {
+  each_tile(array, wanted, [&](const SavedTile& tile) {
     const Runs runs(tile.index, wanted, static_cast<std::int64_t>(size_bytes(array.type.dtype)));
-    if (runs.is_empty()) continue;
     TileBytes bytes(files.open(tile.file), array, tile);
     const auto part = [&](std::int64_t to, std::int64_t size) {
       return elements.subspan(static_cast<std::size_t>(to), static_cast<std::size_t>(size));
@@ -164,7 +185,7 @@ void read_part(SavedFiles& files, const IndexedArray& array, const std::vector<I
       runs.each([&](std::int64_t from, std::int64_t to, std::int64_t size) {
         bytes.copy(from, part(to, size));
       });
-      continue;
+      return;
     }
     const auto [place, is_new] = held->try_emplace(&tile);
     if (is_new) {
@@ -175,7 +196,7 @@ void read_part(SavedFiles& files, const IndexedArray& array, const std::vector<I
       std::memcpy(part(to, size).data(), place->second.data() + from,
                   static_cast<std::size_t>(size));
     });
-  }
+  });
 }
 
 }  // namespace tessera::checkpoint

@@ -1,12 +1,17 @@
 #include <algorithm>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 
 #include <tessera/checkpoint.h>
 #include <tessera/engine.h>
 #include <tessera/error.h>
 
+#include "checkpoint/disk.h"
 #include "checkpoint/index.h"
 #include "checkpoint/json.h"
 #include "checkpoint/parallel.h"
+#include "checkpoint/processes.h"
 #include "checkpoint/read_tile.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/save.h"
@@ -83,25 +88,31 @@ std::vector<Array> restore_arrays(const std::string& folder,
                                   const std::vector<RestoreTarget>& targets, RestoreOptions options,
                                   std::source_location where) {
   const std::string path = plain_path(folder);
-  const Index index = read_index(path);
-  check_model(index, path, targets, options, where);
-  SavedFiles files(path, index);
   std::vector<Array> arrays(targets.size());
-  parallel_for(targets.size(), num_threads(), [&](std::size_t i) {
-    const RestoreTarget& target = targets[i];
-    const IndexedArray& saved = *index.find(target.name);
-    // One process for all devices needs every block, and for several of its tiles.
-    HeldTiles held;
-    HeldTiles* const shared =
-        process_count() == 1 && !target.sharding.is_fully_replicated() ? &held : nullptr;
-    arrays[i] = make_array_from_callback(
-        target.type, target.sharding,
-        [&](const std::vector<IndexRange>& part, std::span<std::byte> elements) {
-          read_part(files, saved, part, elements, shared);
-        },
-        where);
+  all_or_none("read", path, [&] {
+    const Index index = read_index(path);
+    check_model(index, path, targets, options, where);
+    SavedFiles files(path, index);
+    parallel_for(targets.size(), num_threads(), [&](std::size_t i) {
+      const RestoreTarget& target = targets[i];
+      const IndexedArray& saved = *index.find(target.name);
+      // One process for all devices needs every block, and for several of its tiles.
+      HeldTiles held;
+      HeldTiles* const shared =
+          process_count() == 1 && !target.sharding.is_fully_replicated() ? &held : nullptr;
+      arrays[i] = make_array_from_callback(
+          target.type, target.sharding,
+          [&](const std::vector<IndexRange>& part, std::span<std::byte> elements) {
+            read_part(files, saved, part, elements, shared);
+          },
+          where);
+    });
   });
   return arrays;
+}
+
+bool is_checkpoint(const std::string& path) {
+  return kind_of(plain_path(path) + "/" + kIndexName) != PathKind::none;
 }
 
 CheckpointInfo read_info(const std::string& folder) {
@@ -136,25 +147,26 @@ std::string problem_of(const std::function<void()>& look) {
   return {};
 }
 
-/// Whether the header of a file, which other readers go by, says the same as the index.
-void check_header(const InputFile& file, const std::string& name, const Index& index) {
+struct TileOfArray {
+  const IndexedArray* array;
+  const SavedTile* tile;
+};
+
+/// Whether the header of a file, which other readers go by, says the same as the index, which has
+/// these tiles in it.
+void check_header(const InputFile& file, const std::vector<TileOfArray>& tiles) {
   const Header header = read_header(file);
-  std::size_t tiles = 0;
-  for (const IndexedArray& array : index.arrays) {
-    for (const SavedTile& tile : array.tiles) {
-      if (tile.file != name) continue;
-      ++tiles;
-      const Type type{array.type.dtype, sizes_of(tile.index)};
-      const bool is_listed =
-          std::any_of(header.entries.begin(), header.entries.end(), [&](const HeaderEntry& entry) {
-            return entry.name == array.name && entry.type == type &&
-                   header.size + entry.begin == tile.offset;
-          });
-      if (!is_listed)
-        throw BadText(file.path() + ": the header has not " + array.name + " as the index has it");
+  std::unordered_map<std::string_view, const HeaderEntry*> entries;
+  for (const HeaderEntry& entry : header.entries) entries[entry.name] = &entry;
+  for (const auto& [array, tile] : tiles) {
+    const auto found = entries.find(array->name);
+    const Type type{array->type.dtype, sizes_of(tile->index)};
+    if (found == entries.end() || found->second->type != type ||
+        header.size + found->second->begin != tile->offset) {
+      throw BadText(file.path() + ": the header has not " + array->name + " as the index has it");
     }
   }
-  if (tiles != header.entries.size())
+  if (tiles.size() != header.entries.size())
     throw BadText(file.path() + ": the header has arrays that the index does not have");
 }
 
@@ -163,23 +175,27 @@ void check_header(const InputFile& file, const std::string& name, const Index& i
 std::vector<std::string> verify(const std::string& folder) {
   const std::string path = plain_path(folder);
   std::vector<std::string> problems;
+  std::unordered_set<std::string> known;
   const auto look = [&](const std::function<void()>& body) {
     const std::string problem = problem_of(body);
-    const bool is_new = std::find(problems.begin(), problems.end(), problem) == problems.end();
-    if (!problem.empty() && is_new) problems.push_back(problem);
+    if (!problem.empty() && known.insert(problem).second) problems.push_back(problem);
     return problem.empty();
   };
   Index index;
   if (!look([&] { index = read_index(path); })) return problems;
   SavedFiles files(path, index);
-  std::vector<std::string> bad_files;
+  std::unordered_map<std::string_view, std::vector<TileOfArray>> tiles_of;
+  for (const IndexedArray& array : index.arrays) {
+    for (const SavedTile& tile : array.tiles) tiles_of[tile.file].push_back({&array, &tile});
+  }
+  std::unordered_set<std::string_view> bad_files;
   for (const auto& [name, file] : index.files) {
-    if (!look([&] { check_header(files.open(name), name, index); })) bad_files.push_back(name);
+    if (!look([&] { check_header(files.open(name), tiles_of[name]); })) bad_files.insert(name);
   }
   std::vector<std::byte> elements;
   for (const IndexedArray& array : index.arrays) {
     for (const SavedTile& tile : array.tiles) {
-      if (std::find(bad_files.begin(), bad_files.end(), tile.file) != bad_files.end()) continue;
+      if (bad_files.contains(tile.file)) continue;
       elements.resize(static_cast<std::size_t>(bytes_of(tile, array.type.dtype)));
       look([&] { read_part(files, array, tile.index, elements); });
     }

@@ -1,7 +1,6 @@
 #include "checkpoint/save.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include <tessera/engine.h>
 #include <tessera/error.h>
@@ -10,6 +9,7 @@
 #include "checkpoint/index.h"
 #include "checkpoint/json.h"
 #include "checkpoint/parallel.h"
+#include "checkpoint/processes.h"
 #include "checkpoint/safetensors.h"
 
 namespace tessera::checkpoint {
@@ -165,37 +165,10 @@ Index joined_index(const Snapshot& state, const std::string& place) {
   return index;
 }
 
-/// Runs a part of the work that all processes do; where it fails in one of them, all throw.
-void all_or_none(const std::string& path, const std::function<void()>& body) {
-  if (process_count() == 1) return body();
-  std::exception_ptr failure;
-  try {
-    body();
-  } catch (...) {
-    failure = std::current_exception();
-  }
-  const std::vector<std::int64_t> failed = process_allgather(failure ? 1 : 0);
-  const auto first = std::find(failed.begin(), failed.end(), 1);
-  if (first == failed.end()) return;
-  // Nobody throws before all know that they should: what is thrown ends the talks of the others.
-  try {
-    process_allgather(1);
-  } catch (const RuntimeFault&) {
-    // Another one that knows has thrown: its message says less than this process knows.
-    if (failure) std::rethrow_exception(failure);
-  }
-  if (failure) std::rethrow_exception(failure);
-  throw RuntimeFault("cannot write " + path + ": process " +
-                     std::to_string(first - failed.begin()) + " could not write its part");
-}
-
 void check_place(const std::string& path) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  const bool is_taken = fs::exists(path, error);
-  const bool is_checkpoint = is_taken && fs::exists(path + "/" + kIndexName, error);
-  if (error) throw RuntimeFault("cannot write " + path + ": " + error.message());
-  if (!is_taken || is_checkpoint || (fs::is_directory(path) && fs::is_empty(path, error))) return;
+  const PathKind kind = kind_of(path);
+  if (kind == PathKind::none || kind_of(path + "/" + kIndexName) != PathKind::none) return;
+  if (kind == PathKind::folder && names_in(path).empty()) return;
   throw UserError({.what = "checkpoint: something else is in this place",
                    .found = path + ", which is no checkpoint",
                    .wanted = "a new path, or that of a checkpoint to replace",
@@ -234,7 +207,7 @@ void write_checkpoint(Disk& disk, const Snapshot& state, const std::string& path
   const bool is_first = process_index() == 0;
   std::optional<Unfinished> unfinished;
   const std::string place = hidden_name(path, "unfinished");
-  all_or_none(path, [&] {
+  all_or_none("write", path, [&] {
     if (!is_first) return;
     check_place(path);
     unfinished.emplace(disk, path);
@@ -242,13 +215,13 @@ void write_checkpoint(Disk& disk, const Snapshot& state, const std::string& path
   });
   std::vector<PlannedFile> files = plan_files(state);
   Index index;
-  all_or_none(path, [&] {
+  all_or_none("write", path, [&] {
     write_files(disk, files, place, path, threads);
     index = index_of(state, files);
     if (process_count() == 1) return;
     write_text(disk, place + "/" + part_name(process_index()), path, part_to_text(index));
   });
-  all_or_none(path, [&] {
+  all_or_none("write", path, [&] {
     if (!is_first) return;
     if (process_count() > 1) index = joined_index(state, place);
     write_text(disk, place + "/" + kIndexName, path + "/" + kIndexName, to_text(index));
@@ -259,7 +232,9 @@ void write_checkpoint(Disk& disk, const Snapshot& state, const std::string& path
 
 void save_arrays(const std::string& path, const std::vector<NamedArray>& arrays,
                  const SaveOptions& options, std::source_location where) {
-  write_checkpoint(local_disk(), snapshot(arrays, options, where), plain_path(path), num_threads());
+  const std::string to = plain_path(path);
+  check_step_name(to, options.step, where);
+  write_checkpoint(local_disk(), snapshot(arrays, options, where), to, num_threads());
 }
 
 }  // namespace tessera::checkpoint

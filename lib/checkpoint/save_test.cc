@@ -176,8 +176,9 @@ TEST(Save, KilledAtRandomMomentsLeavesWholeSteps) {
     if (child == 0) {
       Disk disk;
       for (std::int64_t step = from;; ++step) {
-        write_checkpoint(disk, states[static_cast<std::size_t>(step % 4)], step_path(folder, step),
-                         1);
+        Snapshot& state = states[static_cast<std::size_t>(step % 4)];
+        state.options.step = step;
+        write_checkpoint(disk, state, step_path(folder, step), 1);
       }
     }
     // Longer and longer, for machines that have become busy.

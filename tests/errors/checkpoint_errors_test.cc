@@ -127,6 +127,41 @@ TEST(CheckpointErrors, PlaceOfSomethingElse) {
                 "  cure:   choose another path");
 }
 
+TEST(CheckpointErrors, NameOfAnotherStep) {
+  const std::string folder = fs::path(saved()).parent_path().string();
+  const std::string path = folder + "/step_00000012";
+  const Caught saving = caught([&] { checkpoint::save(path, target(), {.step = 3}); });
+  EXPECT_EQ(saving.text,
+            "checkpoint: the folder has the name of another step\n"
+            "  where:  <this line>\n"
+            "  found:  " +
+                path +
+                " with step 3\n"
+                "  wanted: step_00000003, or a name that is no step's\n"
+                "  cure:   name the folder by the step that it holds");
+  fs::rename(folder + "/run", path);
+  const Caught restoring = caught([&] { checkpoint::restore(path, target()); });
+  EXPECT_EQ(restoring.text,
+            "checkpoint: the folder has the name of another step\n"
+            "  found:  " +
+                path +
+                " with step 0\n"
+                "  wanted: step_00000000, or a name that is no step's\n"
+                "  cure:   name the folder by the step that it holds");
+}
+
+TEST(CheckpointErrors, FileInPlaceOfAFolder) {
+  const std::string file = saved() + "/checkpoint.json";
+  const Caught error = caught([&] { checkpoint::latest_step(file); });
+  EXPECT_EQ(error.text,
+            "checkpoint: this is no folder\n"
+            "  found:  " +
+                file +
+                ", which is a file\n"
+                "  wanted: the folder of a run\n"
+                "  cure:   write the folder that has the checkpoints, not a file");
+}
+
 TEST(CheckpointErrors, NegativeStep) {
   checkpoint::Checkpointer steps(fs::path(saved()).parent_path().string());
   const Caught error = caught([&] { steps.save(-1, target()); });

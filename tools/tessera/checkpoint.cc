@@ -25,8 +25,6 @@ struct Flags {
   std::string subtree;
 };
 
-bool is_checkpoint(const std::string& folder) { return fs::exists(folder + "/checkpoint.json"); }
-
 /// The checkpoint itself, or those of the run whose folder it is; throws UserError for none.
 std::vector<std::string> checkpoints_of(const std::string& command, const std::string& folder) {
   if (folder.empty()) {
@@ -35,7 +33,7 @@ std::vector<std::string> checkpoints_of(const std::string& command, const std::s
                      .wanted = "a checkpoint, or the folder of a run",
                      .cure = "write for example `tessera checkpoint " + command + " runs/lm`"});
   }
-  if (is_checkpoint(folder)) return {folder};
+  if (checkpoint::is_checkpoint(folder)) return {folder};
   std::vector<std::string> paths;
   for (const std::int64_t step : checkpoint::steps_in(folder)) {
     paths.push_back(checkpoint::step_path(folder, step));
@@ -84,7 +82,7 @@ void list_arrays(const std::string& path) {
 
 void list(const Flags& flags) {
   const std::vector<std::string> paths = checkpoints_of("ls", flags.folder);
-  if (is_checkpoint(flags.folder)) return list_arrays(flags.folder);
+  if (checkpoint::is_checkpoint(flags.folder)) return list_arrays(flags.folder);
   list_steps(paths);
 }
 

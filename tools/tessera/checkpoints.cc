@@ -9,17 +9,17 @@ using nlohmann::json;
 Checkpoints::Checkpoints(const TrainFlags& flags, std::string name, const json& config)
     : flags_(flags), metadata_{{"model", std::move(name)}, {"config", config.dump()}} {
   if (flags.checkpoint.empty()) return;
-  const std::vector<std::int64_t> steps = checkpoint::steps_in(flags.checkpoint);
-  if (!steps.empty() && !flags.resume) {
+  const std::optional<std::int64_t> latest = checkpoint::latest_step(flags.checkpoint);
+  if (latest && !flags.resume) {
     throw UserError({.what = "--checkpoint: the folder has the checkpoints of a run",
-                     .found = flags.checkpoint + " with step " + std::to_string(steps.back()),
+                     .found = flags.checkpoint + " with step " + std::to_string(*latest),
                      .wanted = "a new folder, or --resume",
                      .cure = "add --resume to go on with that run, or choose another folder"});
   }
-  if (!steps.empty()) check_run(steps.back());
+  if (latest) check_run(*latest);
   saved_.emplace(flags.checkpoint, checkpoint::CheckpointerOptions{.keep_latest = flags.keep},
                  std::source_location());
-  if (!steps.empty()) resumed_ = steps.back();
+  resumed_ = latest;
 }
 
 namespace {

@@ -1,0 +1,87 @@
+#include "checkpoint/processes.h"
+
+#include <algorithm>
+#include <exception>
+#include <map>
+#include <vector>
+
+#include <tessera/engine.h>
+#include <tessera/error.h>
+
+namespace tessera::checkpoint {
+
+namespace {
+
+constexpr std::size_t kShownProcesses = 8;
+
+/// Nobody throws before all know that they should: what is thrown ends the talks of the others.
+void wait_until_all_know() {
+  try {
+    process_allgather(1);
+  } catch (const RuntimeFault&) {
+    // Another one that knows has thrown. This one knows more than that message says.
+  }
+}
+
+/// Of mistakes of the user the first process tells, as all find the same; others are faults.
+[[noreturn]] void throw_own(const std::exception_ptr& failure, bool is_first_told) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const UserError& error) {
+    if (is_first_told) throw;
+    throw RuntimeFault(error.what());
+  }
+}
+
+/// "process 3", "processes 0, 1 and 2"
+std::string text_of(const std::vector<std::size_t>& ranks) {
+  std::string text = ranks.size() == 1 ? "process " : "processes ";
+  const std::size_t shown = std::min(ranks.size(), kShownProcesses);
+  for (std::size_t i = 0; i < shown; ++i) {
+    const bool is_last = i + 1 == ranks.size();
+    text += (i == 0 ? "" : is_last ? " and " : ", ") + std::to_string(ranks[i]);
+  }
+  if (shown < ranks.size()) text += " and " + std::to_string(ranks.size() - shown) + " more";
+  return text;
+}
+
+}  // namespace
+
+void all_or_none(const std::string& verb, const std::string& path,
+                 const std::function<void()>& body) {
+  if (process_count() == 1) return body();
+  std::exception_ptr failure;
+  try {
+    body();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  const std::vector<std::int64_t> failed = process_allgather(failure ? 1 : 0);
+  const auto first = std::find(failed.begin(), failed.end(), 1);
+  if (first == failed.end()) return;
+  wait_until_all_know();
+  if (failure) throw_own(failure, first == failed.begin());
+  throw RuntimeFault("cannot " + verb + " " + path + ": process " +
+                     std::to_string(first - failed.begin()) + " could not " + verb +
+                     (verb == "write" ? " its part" : " it"));
+}
+
+void agree_on(const std::optional<std::int64_t>& step, const std::string& folder) {
+  if (process_count() == 1) return;
+  const std::vector<std::int64_t> found = process_allgather(step.value_or(-1));
+  std::map<std::int64_t, std::vector<std::size_t>> ranks;
+  for (std::size_t rank = 0; rank < found.size(); ++rank) ranks[found[rank]].push_back(rank);
+  if (ranks.size() == 1) return;
+  std::string text;
+  for (const auto& [number, finders] : ranks) {
+    text += (text.empty() ? "" : ", ") +
+            (number < 0 ? std::string("no checkpoint") : "step " + std::to_string(number)) +
+            " by " + text_of(finders);
+  }
+  const RuntimeFault fault("the processes do not see the same checkpoints in " + folder + ": " +
+                           text);
+  wait_until_all_know();
+  throw fault;
+}
+
+}  // namespace tessera::checkpoint
