@@ -114,33 +114,54 @@ TEST(Pipeline, EqualsAHandWrittenScanWhereNothingIsUsedTwice) {
   for (std::size_t i = 0; i < x.size(); ++i) expect_same_bits(y[i], x[i]);
 }
 
+/// Gradients of matrices, two in each of two stages, for the microbatches `xs`.
+std::vector<Array> weight_gradients(const Schedule& schedule, const std::vector<Array>& weights,
+                                    const Array& xs) {
+  const auto gradients = [&](const Array& x) {
+    return grad([&](const std::vector<Array>& params) {
+      Array y = with_sharding_constraint(x, P{"data"});
+      for (std::size_t i = 0; i < params.size(); ++i) {
+        y = dot(y, params[i]);
+        if (i % 2 == 1) y = mark_stage_end(tanh(y));
+      }
+      return sum(square(y));
+    })(weights);
+  };
+  return treduce(gradients, xs, schedule);
+}
+
+void expect_gradients_of_the_loop(const Schedule& schedule, std::int64_t devices, const Array& xs) {
+  const auto with = [](const Schedule& how) {
+    return [how](const std::vector<Array>& params, const Array& rows) {
+      return weight_gradients(how, params, rows);
+    };
+  };
+  std::vector<Array> weights;
+  for (int i = 0; i < 4; ++i) weights.push_back(numbers({kWidth, kWidth}, i));
+  const std::vector<Array> wanted = jit(with(Sequential{1}))(weights, xs);
+  const MpmdMesh mesh = groups(2, devices);
+  const use_mesh scope(mesh.group_mesh());
+  const std::vector<Array> found = mpmd_jit_with_loop(with(schedule), mesh)(
+      device_put(weights, P{}), device_put(xs, P{none, "data"}));
+  for (std::size_t i = 0; i < wanted.size(); ++i) expect_same_bits(found[i], wanted[i]);
+}
+
 // Three devices have rows whose edges are those of no leaf of a sum. A weight's gradient is split
 // over its columns then, the sum of gradients is not.
 TEST(Pipeline, SumsThatLieOtherwiseThanWhatIsAdded) {
-  const auto step = [](const Schedule& schedule) {
-    return [&schedule](const std::vector<Array>& weights, const Array& xs) {
-      const auto gradients = [&](const Array& x) {
-        return grad([&](const std::vector<Array>& params) {
-          Array y = with_sharding_constraint(x, P{"data"});
-          for (const Array& weight : params) y = mark_stage_end(tanh(dot(y, weight)));
-          return sum(square(y));
-        })(weights);
-      };
-      return treduce(gradients, xs, schedule);
-    };
-  };
-  const std::vector<Array> weights = {numbers({kWidth, kWidth}, 1), numbers({kWidth, kWidth}, 2)};
-  const Array xs = numbers({4, 3, 8, kWidth}, 3);
-  const Schedule loop = Sequential{1};
-  const std::vector<Array> wanted = jit(step(loop))(weights, xs);
-  for (const Schedule& schedule :
-       {Schedule(ZeroBubble{2}), Schedule(ZBH2{2}), Schedule(GPipe{2})}) {
-    const MpmdMesh mesh = groups(2, 3);
-    const use_mesh scope(mesh.group_mesh());
-    const std::vector<Array> found = mpmd_jit_with_loop(step(schedule), mesh)(
-        device_put(weights, P{}), device_put(xs, P{none, "data"}));
-    for (std::size_t i = 0; i < wanted.size(); ++i) expect_same_bits(found[i], wanted[i]);
-  }
+  for (const Schedule& schedule : {Schedule(ZeroBubble{2}), Schedule(ZBH2{2}), Schedule(GPipe{2})})
+    expect_gradients_of_the_loop(schedule, 3, numbers({4, 3, 8, kWidth}));
+}
+
+// Both halves of a backward pass as one task have the operands of the whole one in another order;
+// here all are of one type.
+TEST(Pipeline, HalvesThatAreFusedAndWholeBackwardTasks) {
+  const FixedSchedule schedule = read_schedule(
+      "fwd_0__0,fwd_0__1,fwd_0__2,fwd_0__3,bwdA_0__0+bwdW_0__0,bwd_0__1,bwdA_0__2+bwdW_0__2,"
+      "bwd_0__3\n"
+      "fwd_1__0,bwd_1__0,fwd_1__1,bwdA_1__1+bwdW_1__1,fwd_1__2,bwd_1__2,fwd_1__3,"
+      "bwdA_1__3+bwdW_1__3\n");
+  expect_gradients_of_the_loop(schedule, 1, numbers({4, kWidth, kWidth}));
 }
 
 TEST(Pipeline, OperationsOtherThanAdd) {

@@ -1,10 +1,12 @@
 #include "pipeline/program/task_body.h"
 
 #include <algorithm>
+#include <map>
 
 #include <tessera/error.h>
 
 #include "ir/builder.h"
+#include "ir/hash.h"
 
 namespace tessera::pipeline {
 
@@ -133,40 +135,20 @@ class Writer {
   std::vector<Key> sums_;  // that are written
 };
 
-/// Microbatches by the order in which the parts have them.
-std::vector<std::int64_t> microbatches_of(const std::vector<Part>& parts) {
-  std::vector<std::int64_t> found;
-  for (const Part& part : parts) {
-    if (std::find(found.begin(), found.end(), part.microbatch) == found.end()) {
-      found.push_back(part.microbatch);
-    }
-  }
-  return found;
-}
-
 }  // namespace
 
 TaskBody TaskBodies::body_of(const FusedTask& task) {
   const std::vector<Part> parts = parts_of(task);
-  const std::vector<std::int64_t> microbatches = microbatches_of(parts);
-  const auto number = [&](std::int64_t microbatch) {
-    return std::find(microbatches.begin(), microbatches.end(), microbatch) - microbatches.begin();
-  };
   TaskBody body = Writer(stages_, parts).write();
-  std::vector<std::int64_t> kind;
-  for (const Part& part : parts) {
-    for (const Item& item : part.items) {
-      kind.insert(kind.end(), {static_cast<std::int64_t>(item.work), item.stage,
-                               static_cast<std::int64_t>(number(part.microbatch))});
-    }
+  const std::size_t hash = ir::hash_of(*body.function);
+  const auto [begin, end] = made_.equal_range(hash);
+  const auto found =
+      std::find_if(begin, end, [&](const auto& item) { return *item.second == *body.function; });
+  if (found != end) {
+    body.function = found->second;
+  } else {
+    made_.emplace(hash, body.function);
   }
-  std::vector<Key> outputs = body.outputs;
-  for (Key& key : outputs) {
-    if (key.microbatch >= 0) key.microbatch = number(key.microbatch);
-  }
-  const auto [place, is_new] =
-      made_.emplace(std::pair(std::move(kind), std::move(outputs)), body.function);
-  if (!is_new) body.function = place->second;
   return body;
 }
 

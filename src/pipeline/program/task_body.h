@@ -2,8 +2,8 @@
 #pragma once
 
 #include <compare>
-#include <map>
 #include <memory>
+#include <unordered_map>
 
 #include "pipeline/program/stages.h"
 
@@ -30,17 +30,15 @@ struct TaskBody {
   bool is_empty() const { return outputs.empty(); }
 };
 
-/// Makes bodies; tasks that do the same on other microbatches share one function.
+/// Makes bodies; tasks with equal functions share one.
 class TaskBodies {
  public:
   explicit TaskBodies(const Stages& stages) : stages_(stages) {}
   TaskBody body_of(const FusedTask& task);
 
  private:
-  using Made = std::map<std::pair<std::vector<std::int64_t>, std::vector<Key>>,
-                        std::shared_ptr<const Function>>;
   const Stages& stages_;
-  Made made_;  // by kinds, stages and outputs, microbatches counted from 0
+  std::unordered_multimap<std::size_t, std::shared_ptr<const Function>> made_;  // by hash
 };
 
 }  // namespace tessera::pipeline
