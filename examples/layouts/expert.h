@@ -1,5 +1,5 @@
-// A mixture of experts that belong to the devices of the axis `expert`, over which tokens are split
-// as well: all_to_all takes each token to its expert and back.
+// A mixture of experts. Experts and tokens are both split over the axis `expert`; all_to_all takes
+// each token to its expert and back.
 #pragma once
 
 #include <tessera/nn.h>
@@ -14,11 +14,11 @@ struct ExpertConfig {
   std::int64_t d_model = 16;
   std::int64_t d_ff = 32;
   std::int64_t experts = 8;
-  std::int64_t capacity = 4;  // tokens that an expert takes from one group
+  std::int64_t capacity = 4;  // how many tokens an expert takes from a group
 };
 
-/// Which token [S] of a group goes to which place of which expert, [S,E,C]: 1 or 0. Tokens that
-/// find no place are left out. `gates` [S,E].
+/// Assigns each token of a group to a slot of an expert: [S,E,C], 1 or 0. Tokens for which no slot
+/// is left are dropped. `gates` [S,E].
 inline Array dispatch_of(const Array& gates, std::int64_t capacity) {
   const Array choice = one_hot(argmax(gates), gates.dim(1), DType::i32);
   const Array place = sum(cumsum(choice, 0) * choice, -1) - 1;
@@ -53,7 +53,7 @@ struct Experts {
                                  .out_specs = P{"expert"}})(x, router, up, down);
   }
 
-  /// The same without a mesh, every expert on every token: `groups` stands for the devices.
+  /// The same without a mesh, with every expert on every token; `groups` replaces the devices.
   Array evaluate_densely(const Array& x, std::int64_t groups) const {
     const Array gates = softmax(dot(x, router));
     const Array by_group = reshape(gates, {groups, x.dim(0) / groups, gates.dim(1)});

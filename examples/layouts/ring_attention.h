@@ -1,5 +1,6 @@
-// Attention over a sequence that is split over devices: keys and values go around the ring of
-// devices, each of which adds up what its queries see, with a running maximum (online softmax).
+// Attention over a sequence that is split over devices. Keys and values go around the ring of
+// devices; each device accumulates the results of its queries with a running maximum (online
+// softmax).
 #pragma once
 
 #include <cmath>
@@ -13,13 +14,14 @@ namespace layouts {
 
 using namespace tessera;
 
-/// What a device's queries have seen so far: unscaled results [B,H,T,D], maxima and sums [B,H,T,1].
+/// The state of a device's queries so far: unscaled results [B,H,T,D], maxima and sums [B,H,T,1].
 struct Seen {
   Array result, maximum, sum;
   TESSERA_TREE(result, maximum, sum)
 };
 
-/// One device's part. q [B,T,H,D] scaled, kv [2,B,T,H,D] of the device that is `source`.
+/// Adds one block of keys and values: q [B,T,H,D] is scaled, kv [2,B,T,H,D] is from device
+/// `source`.
 inline Seen attend(const Seen& seen, const Array& q, const Array& kv, const Array& own,
                    const Array& source, bool is_causal) {
   Array scores = einsum("bqhd,bkhd->bhqk", q, kv[0]);
@@ -37,8 +39,8 @@ inline Seen attend(const Seen& seen, const Array& q, const Array& kv, const Arra
           .sum = seen.sum * shrink + sum(weights, -1, keepdims)};
 }
 
-/// softmax(q k^T / sqrt(D)) v within a function that is mapped over `axis`: q, k and v [B,T,H,D]
-/// are this device's part of the sequence. Keys and values move once per round.
+/// softmax(q k^T / sqrt(D)) v in a function that is mapped over `axis`. q, k and v [B,T,H,D] are
+/// this device's part of the sequence. Keys and values move once per iteration.
 inline Array ring_attention(const Array& q, const Array& k, const Array& v, const std::string& axis,
                             bool is_causal) {
   const std::int64_t count = axis_size(axis);

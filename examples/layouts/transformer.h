@@ -1,6 +1,6 @@
-// A pre-norm transformer block split over the axis `model` as in Megatron: heads and hidden
-// features belong to devices, so each half of the block ends in one sum over them. Between the
-// halves activations are whole (tensor parallel) or split over the sequence (sequence parallel).
+// A pre-norm transformer block split over the axis `model` as in Megatron. Heads and hidden
+// features are split, so each half of the block ends in a sum over devices. Between the halves,
+// activations are replicated (tensor parallel) or split over the sequence (sequence parallel).
 #pragma once
 
 #include <tessera/nn.h>
@@ -61,7 +61,7 @@ struct Block {
             scope.param("value", init, {c.d_model, c.heads, width})};
   }
 
-  /// What is between the two matrices of a half: heads [B,T,H,D] or features [B,T,M] are split.
+  /// The values between the two matrices of a half: heads [B,T,H,D] or features [B,T,M] are split.
   Array inner(const Array& x) const { return with_sharding_constraint(x, *within); }
 
   Array attention(const Array& x) const {

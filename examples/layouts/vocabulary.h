@@ -1,6 +1,6 @@
-// An embedding table and a cross-entropy whose vocabulary is split over an axis: devices look up
-// the rows that they hold, and exchange rows, maxima and sums of tokens instead of tables and
-// logits. Nothing here says so: where the table and the head are placed decides it.
+// An embedding table and a cross-entropy whose vocabulary is split over an axis. Devices look up
+// the rows that they hold, and exchange rows and per-token maxima and sums instead of tables and
+// logits. Nothing in this code says so; it follows from the shardings of the table and the head.
 #pragma once
 
 #include <tessera/tessera.h>
@@ -9,8 +9,8 @@ namespace layouts {
 
 using namespace tessera;
 
-/// Mean cross-entropy in nats of targets i32 [B,T] for ids i32 [B,T], whose rows of a table [V,F],
-/// split by rows, meet a head [F,V] that is split by columns.
+/// Mean cross-entropy in nats of targets i32 [B,T] for ids i32 [B,T]. The table [V,F] is split by
+/// rows, the head [F,V] by columns.
 inline Array vocabulary_loss(const Array& table, const Array& head, const Array& ids,
                              const Array& targets) {
   const Array log_p = log_softmax(dot(take(table, ids), head));

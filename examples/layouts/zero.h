@@ -1,5 +1,5 @@
-// ZeRO on one data axis: what of the training state belongs to devices instead of being on all of
-// them. The batch is split over the same axis.
+// ZeRO on one data axis: which parts of the training state are split instead of replicated. The
+// batch is split over the same axis.
 #pragma once
 
 #include <tessera/optim.h>
@@ -15,7 +15,7 @@ enum class Zero {
   parameters = 3,  // parameters too (FSDP): gathered where they are used
 };
 
-/// Shardings of a TrainState, abstract or not, whose leaves are split as fsdp_shardings does.
+/// The shardings of a TrainState, abstract or not. Leaves are split as by fsdp_shardings.
 template <typename State>
 Shardings zero_shardings(const Mesh& mesh, const State& state, Zero level,
                          const std::string& axis = "data") {
@@ -28,7 +28,7 @@ Shardings zero_shardings(const Mesh& mesh, const State& state, Zero level,
   return shardings;
 }
 
-/// Gradients where the level has them: whole on every device, or split like the optimiser's slots.
+/// Gradients with the sharding of the level: replicated, or split like the optimiser's slots.
 template <typename Model>
 Model placed_gradients(const Mesh& mesh, const Model& gradients, Zero level,
                        const std::string& axis = "data") {

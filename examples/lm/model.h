@@ -1,5 +1,5 @@
-// A small transformer language model: token and position embeddings, pre-norm blocks, tied to a
-// mesh by one annotation.
+// A small transformer language model: token and position embeddings, pre-norm blocks. One
+// constraint splits its batch over the mesh.
 #pragma once
 
 #include <tessera/nn.h>

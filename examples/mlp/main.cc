@@ -1,5 +1,5 @@
-// Trains the perceptron of model.h on a mesh of 2x4 virtual devices: where each parameter lives
-// comes from the names that the model gives its dimensions.
+// Trains the perceptron of model.h on a mesh of 2x4 virtual devices. The shardings of parameters
+// come from the annotations in the model.
 
 #include <chrono>
 #include <cstdio>
@@ -14,7 +14,7 @@ using namespace tessera;
 
 constexpr std::int64_t kBatch = 8;
 
-/// How training begins: parameters and the state of the optimiser.
+/// The initial state: parameters and the state of the optimiser.
 template <typename Model>
 TrainState<Model> init(const Key& key, const mlp::Config& config) {
   return TrainState(Model(nn::Scope(key), config), optim::adam({.learning_rate = 1e-3}));
@@ -32,7 +32,7 @@ void print_arrays(const Tree& tree) {
   }
 }
 
-/// One update; the loss is a stand-in.
+/// One update; the loss is just the sum of the outputs.
 std::tuple<TrainState<mlp::MLP>, Array> train_step(TrainState<mlp::MLP> state, Array x) {
   auto [loss, grads] =
       value_and_grad([&](const mlp::MLP& model) { return sum(model(x)); })(state.params);
@@ -47,8 +47,8 @@ void show_logical_names(const mlp::Config& config, const Shardings& specs) {
   const Shardings logical = get_partition_spec(eval_shape(init_fn, Key(0)));
   std::printf("\nlogical names\n%s", to_string(logical["params"]).c_str());
 
-  // A layout is a choice of rules: other rules need no other model. Names without a rule, here
-  // "embed" and "layer", are not split.
+  // Rules choose the layout; the model stays the same. Dimensions without a rule, here "embed" and
+  // "layer", are not split.
   const LogicalRules rules{{"batch", "data"}, {"hidden", "model"}};
   std::printf("%s", explain_rules({"layer", "embed", "hidden"}, rules).c_str());
   const Shardings translated = logical_to_mesh(logical, rules);
@@ -56,7 +56,7 @@ void show_logical_names(const mlp::Config& config, const Shardings& specs) {
       translated["params/ScanLogicalDotReluDot_0"] == specs["params/ScanDotReluDot_0"];
   std::printf("the same layout as with mesh axes: %s\n", are_equal ? "yes" : "no");
 
-  // The constraints inside the model find their rules in scope.
+  // The constraints inside the model use the rules in scope.
   const nn::logical_axis_rules scope(rules);
   const auto state = jit(init_fn, {.out_shardings = translated})(Key(0));
   print_arrays(state.params);
@@ -69,13 +69,13 @@ int main() {
   const use_mesh scope(mesh);
   std::printf("mesh %s\n", to_string(mesh).c_str());
 
-  // Evaluated without values, init tells the layout of all that it returns.
+  // Evaluated without values, init gives the shardings of everything that it returns.
   const mlp::Config config;
   auto init_fn = [&](Key key) { return init<mlp::MLP>(key, config); };
   const Shardings specs = get_partition_spec(eval_shape(init_fn, Key(0)));
   std::printf("%s", to_string(specs).c_str());
 
-  // Each device makes its own tiles; nothing is ever whole anywhere.
+  // Each device makes its own tiles. No array is ever whole on a device.
   auto jitted_init = jit(init_fn, {.out_shardings = specs});
   auto state = jitted_init(Key(0));
   print_arrays(state);

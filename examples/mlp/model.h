@@ -1,5 +1,5 @@
-// A multi-layer perceptron whose dimensions have names, in two ways: of mesh axes, or of what they
-// mean, which rules translate to mesh axes.
+// A multi-layer perceptron whose dimensions are annotated in two ways: with mesh axes, or with
+// logical names, which rules translate to mesh axes.
 #pragma once
 
 #include <tessera/nn.h>
@@ -35,7 +35,7 @@ struct DotReluDot {
   TESSERA_MODULE(w1, w2)
 };
 
-/// The same layer, which leaves open over what its dimensions are split.
+/// The same layer with logical names: rules decide over which axes its dimensions are split.
 struct LogicalDotReluDot {
   static constexpr const char* kName = "LogicalDotReluDot";
   static SpecEntry layer_axis() { return "layer"; }

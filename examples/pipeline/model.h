@@ -1,5 +1,6 @@
-// A deep transformer whose blocks are computed again in the backward pass, trained on micro-batches
-// whose gradients are added up in a compiled loop, or which run through the stages of a pipeline.
+// A deep transformer whose blocks are computed again in the backward pass. It is trained on
+// microbatches, whose gradients are added in a compiled loop or which run through the stages of a
+// pipeline.
 #pragma once
 
 #include <tessera/nn.h>
@@ -15,7 +16,7 @@ struct Config {
   std::int64_t heads = 8;
   std::int64_t layers = 8;
   std::int64_t microbatches = 4;
-  std::int64_t stages = 1;   // of a pipeline; they divide the layers
+  std::int64_t stages = 1;   // of a pipeline; must divide the number of layers
   DType dtype = DType::f32;  // of activations; parameters are f32
 };
 
@@ -71,7 +72,7 @@ struct Transformer {
   TESSERA_MODULE(blocks, dtype, stages)
 };
 
-/// The mean squared error; a batch goes over the axis `fsdp`.
+/// The mean squared error. The batch is split over the axis `fsdp`.
 inline Array loss_of(const Transformer& model, const Array& x, const Array& targets) {
   const Array y = astype(model(with_sharding_constraint(x, P{"fsdp"})), DType::f32);
   return mean(square(y - with_sharding_constraint(targets, P{"fsdp"})));
@@ -89,7 +90,7 @@ inline Array microbatches(const Array& xs, std::int64_t count) {
   return reshape(xs, {count, xs.dim(0) / count, xs.dim(1), xs.dim(2)});
 }
 
-/// Losses and gradients of micro-batches of xs and targets [B,T,d_model], added up by hand.
+/// Losses and gradients of microbatches of xs and targets [B,T,d_model], added by an explicit loop.
 inline std::tuple<Array, Transformer> accumulate(const Transformer& params, const Array& xs,
                                                  const Array& targets, std::int64_t count) {
   using Total = std::tuple<Array, Transformer>;
@@ -104,7 +105,7 @@ inline std::tuple<Array, Transformer> accumulate(const Transformer& params, cons
       .first;
 }
 
-/// The same, the micro-batches running through the stages as `schedule` says.
+/// The same, with microbatches that run through the stages in the order of `schedule`.
 inline std::tuple<Array, Transformer> accumulate(const Transformer& params, const Array& xs,
                                                  const Array& targets, std::int64_t count,
                                                  const Schedule& schedule) {

@@ -1,4 +1,4 @@
-// CIFAR-10 as the vision transformer trains on it.
+// CIFAR-10, prepared for the vision transformer.
 #pragma once
 
 #include <array>
@@ -9,18 +9,18 @@ namespace vit {
 
 using namespace tessera;
 
-// Of the channels of CIFAR-10, as parts of 255.
+// Means and deviations of the channels of CIFAR-10, as fractions of 255.
 inline constexpr std::array kMeans = {0.4914, 0.4822, 0.4465};
 inline constexpr std::array kDeviations = {0.2023, 0.1994, 0.2010};
 inline constexpr std::int64_t kDataSeed = 12;
 
-/// Images become f32 with means of about 0 and deviations of about 1.
+/// Makes images f32 with a mean of about 0 and a deviation of about 1.
 inline data::Record normalise(data::Record x) {
   x[0] = data::normalised(x[0], kMeans, kDeviations);
   return x;
 }
 
-/// A part of the image, not much smaller, in the size of the whole.
+/// A slightly smaller part of the image, resized to the original size.
 inline data::Record crop(data::Record x, data::RecordRandom& random) {
   x[0] = data::random_resized_crop(x[0], random, {.scale = {0.9, 1.0}, .ratio = {0.9, 1.1}});
   return x;
@@ -31,8 +31,8 @@ inline data::Record flip(data::Record x, data::RecordRandom& random) {
   return x;
 }
 
-/// Images to train on, in another order and changed in another way in each epoch. Images that a
-/// mirror makes another thing of, such as digits, are not flipped.
+/// Images to train on, shuffled and augmented differently in each epoch. Images that change their
+/// meaning when mirrored, such as digits, are not flipped.
 inline data::Dataset training_data(const std::string& folder, bool is_flipped = true) {
   data::Dataset images =
       data::cifar10(folder, data::Split::train) | data::shuffle(kDataSeed) | data::repeat();

@@ -1,5 +1,5 @@
-// A vision transformer: patches become tokens, a class token collects what the head reads. With a
-// mesh axis `model`, kernels and biases are split over it.
+// A vision transformer: patches become tokens, and the head reads a class token. If the mesh has an
+// axis `model`, kernels and biases are split over it.
 #pragma once
 
 #include <tessera/nn.h>
@@ -18,12 +18,12 @@ struct Config {
   std::int64_t image = 32;  // height and width
   std::int64_t classes = 10;
   double dropout = 0.1;
-  bool has_positions = false;  // the model otherwise does not know where its patches are
+  bool has_positions = false;  // without, the model does not know where a patch is
   std::string init = "xavier";
   DType dtype = DType::f32;  // of activations; parameters are f32
 };
 
-/// Initialisers with the layout of what they make.
+/// Initialisers annotated with the shardings of their parameters.
 inline nn::Initializer kernel_init(const Config& c) {
   const bool is_lecun = c.init == "lecun";
   return nn::with_partitioning(is_lecun ? nn::init::lecun_normal() : nn::init::xavier_uniform(),
@@ -72,7 +72,7 @@ struct EncoderBlock {
   TESSERA_MODULE(norm1, attn, norm2, mlp)
 };
 
-/// In a scope of nn::Scope::nnx, where keys are counted in the order of the fields, parameters are
+/// In a scope of nn::Scope::nnx, which counts keys in the order of the fields, parameters equal
 /// those of the same classes in Flax NNX.
 struct VisionTransformer {
   nn::Conv conv_proj;

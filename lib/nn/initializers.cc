@@ -22,7 +22,7 @@ Initializer rule(F function) {
   return Initializer(std::make_shared<FunctionRule<F>>(std::move(function)));
 }
 
-/// The standard deviation of a standard normal cut off at -2 and 2.
+/// The standard deviation of a standard normal truncated at -2 and 2.
 constexpr double kTruncatedStddev = 0.87962566103423978;
 
 double fan_of(Fan fan, const Shape& shape, std::int64_t in_axis, std::int64_t out_axis) {

@@ -34,7 +34,7 @@ Embed::Embed(const Scope& scope, std::int64_t count, std::int64_t features,
 
 Array Embed::operator()(Operand ids) const {
   const CallScope call(ids.where);
-  // Rows are converted after they are taken, so that their gradients are added in f32.
+  // Rows are converted after the lookup, so that their gradients are added in f32.
   return cast(take(embedding, ids, 0), dtype);
 }
 
@@ -102,7 +102,7 @@ static std::string text_of(double number) {
 Dropout::Dropout(const Scope& scope, double drop_rate, std::source_location where)
     : rate(drop_rate), fold(scope.dropout_fold()) {
   if (rate >= 0.0 && rate < 1.0) return;
-  throw UserError({.what = "Dropout: the rate is no probability below 1",
+  throw UserError({.what = "Dropout: the rate is not a probability below 1",
                    .where = where,
                    .found = text_of(rate),
                    .wanted = "0 <= rate < 1",

@@ -9,9 +9,9 @@ namespace tessera::nn {
 struct Scope::State {
   Array root;  // data of the root key: u32[2], or u32[length,2] for stacked layers
   std::vector<std::string> path;
-  std::size_t num_folded = 0;  // names of the path that the root key depends on already
+  std::size_t num_folded = 0;  // names of the path that the root key already depends on
   std::vector<std::string> taken;
-  std::shared_ptr<std::uint32_t> num_keys;  // made so far, in this scope or, for NNX, in all
+  std::shared_ptr<std::uint32_t> num_keys;  // keys made so far, in this scope or, for NNX, in all
   bool is_nnx = false;
   std::int64_t length = 0;             // of stacked layers; 0: one layer
   std::optional<SpecEntry> axis_name;  // of the dimension of layers
@@ -64,11 +64,12 @@ void Scope::take(const std::string& name, const std::source_location& where) con
                      .cure = "open one scope per name: scope / \"blocks\" / \"Dense_0\""});
   }
   if (std::count(taken.begin(), taken.end(), name) != 0) {
-    throw UserError({.what = "nn::Scope: the name '" + joined(state_->path, name) + "' is taken",
-                     .where = where,
-                     .found = "'" + name + "' a second time",
-                     .wanted = "different names",
-                     .cure = "give each layer and parameter of a scope its own name"});
+    throw UserError(
+        {.what = "nn::Scope: the name '" + joined(state_->path, name) + "' is already used",
+         .where = where,
+         .found = "'" + name + "' a second time",
+         .wanted = "different names",
+         .cure = "give each layer and parameter of a scope its own name"});
   }
   taken.push_back(name);
 }
@@ -90,7 +91,7 @@ KeyFold Scope::fold(std::uint32_t number) const {
 
 KeyFold Scope::dropout_fold() const { return fold(state_->is_nnx ? ++*state_->num_keys : 1); }
 
-/// f of the root key, or of that of each layer.
+/// f of the root key or, for stacked layers, of the key of each layer.
 template <typename F>
 Array Scope::each_root(F f) const {
   const auto on_data = [&](const Array& data) { return f(Key::from_data(data)); };
@@ -114,7 +115,7 @@ Scope Scope::stacked(std::int64_t length, std::optional<SpecEntry> axis_name,
     throw UserError({.what = "nn::scan: layers cannot be stacked here",
                      .where = where,
                      .found = length < 1 ? std::to_string(length) + " layers"
-                                         : "a scope of stacked layers already",
+                                         : "a scope that already stacks layers",
                      .wanted = "at least one layer, in a scope that is not itself scanned",
                      .cure = "pass .length = the number of layers, in the outermost nn::scan"});
   }
@@ -134,7 +135,7 @@ Scope Scope::traced_again() const {
 
 namespace {
 
-/// Errors name the parameter and the line that asks for it.
+/// Adds the parameter and its line to errors of the initialiser.
 template <typename F>
 Array initial_value(F make, const std::string& path, const std::source_location& where) {
   try {

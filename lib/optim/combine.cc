@@ -1,4 +1,4 @@
-// Transformations that are made of others.
+// Transformations made from other transformations.
 #include <tessera/error.h>
 
 #include "optim/parts.h"
@@ -34,7 +34,7 @@ class Accumulate final : public Optimizer::Rule {
   std::int64_t every_;
 };
 
-/// Nothing but at the last step of several.
+/// Passes the update at the last of several steps, and zeros at the others.
 class Emit final : public Optimizer::Rule {
  public:
   explicit Emit(std::int64_t every) : every_(every) {}
@@ -77,7 +77,7 @@ Optimizer masked(const Optimizer& inner, const Mask& mask) {
 
 Optimizer multi_steps(const Optimizer& inner, std::int64_t every, std::source_location where) {
   if (every < 1) {
-    throw UserError({.what = "multi_steps: this number of steps is not possible",
+    throw UserError({.what = "multi_steps: the number of steps is too small",
                      .where = where,
                      .found = std::to_string(every),
                      .wanted = "at least 1",

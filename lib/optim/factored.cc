@@ -1,4 +1,4 @@
-// Second moments that are kept as means of rows and of columns.
+// Second moments kept as means of rows and of columns.
 #include <algorithm>
 #include <numeric>
 
@@ -8,7 +8,7 @@ namespace tessera::optim::detail {
 
 namespace {
 
-/// The largest dimension and the second largest one, of equal ones the later first.
+/// The largest dimension and the second largest one; of equal ones the later comes first.
 struct LargestDims {
   std::int64_t first, second;
 };
@@ -17,7 +17,7 @@ class FactoredRms final : public Optimizer::Rule {
  public:
   explicit FactoredRms(const AdafactorOptions& options) : o_(options) {}
 
-  /// v_row lacks the largest dimension, v_col the second largest one.
+  /// v_row does not have the largest dimension, v_col not the second largest.
   std::vector<Optimizer::Slot> slots(const Param& parameter) const override {
     const std::optional<LargestDims> dims = factored_dims(parameter.shape());
     if (!dims) return {{"v"}};

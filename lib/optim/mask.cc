@@ -37,7 +37,7 @@ bool matches(std::string_view pattern, std::string_view path) {
                    .where = where,
                    .found = pattern,
                    .wanted = "a pattern for some of the paths " + paths,
-                   .cure = "* stands for any text: write for example */bias"});
+                   .cure = "* matches any text: write for example */bias"});
 }
 
 }  // namespace

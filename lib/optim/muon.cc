@@ -1,4 +1,4 @@
-// Momentum whose matrices are made orthogonal by Newton-Schulz.
+// Momentum, with matrices made orthogonal by Newton-Schulz.
 #include <algorithm>
 #include <cmath>
 
@@ -8,8 +8,8 @@ namespace tessera::optim::detail {
 
 namespace {
 
-/// f(X) = c0 X + (c1 A + c2 A A) X with A = X X^T, some times. Tall matrices take A = X^T X from
-/// the right, which is f(X^T)^T without transposing.
+/// Repeats f(X) = c0 X + (c1 A + c2 A A) X with A = X X^T. For tall matrices A = X^T X multiplies
+/// from the right, which gives f(X^T)^T without transposing.
 Array orthogonal(Array x, const MuonOptions& o) {
   const std::int64_t rank = x.rank();
   const bool is_tall = x.dim(-2) > x.dim(-1);

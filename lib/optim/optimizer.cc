@@ -12,16 +12,16 @@ namespace {
 using detail::Part;
 using Parameters = std::vector<Param>;
 
-/// Where a part finds its arrays of one parameter in the state.
+/// Where a part finds its arrays for a parameter in the state.
 struct Place {
   std::string name;
   std::size_t index;
 };
 
-/// What a part has to do with each of the parameters.
+/// What a part does with each parameter.
 struct Work {
   std::vector<bool> chosen;
-  std::vector<std::vector<Place>> places;  // of the slots of each parameter
+  std::vector<std::vector<Place>> places;  // where the slots of each parameter are
 };
 
 Type slot_type(const Param& parameter, const Optimizer::Slot& slot) {
@@ -33,7 +33,7 @@ Type slot_type(const Param& parameter, const Optimizer::Slot& slot) {
   return type;
 }
 
-/// Zeros with the path of the parameter and the spec of the dimensions that are left.
+/// Zeros with the path of the parameter and the spec of the remaining dimensions.
 Param make_slot(const Param& parameter, const Optimizer::Slot& slot) {
   const Type type = slot_type(parameter, slot);
   if (type == parameter.type()) return parameter.with_value(zeros_like(parameter));
@@ -54,7 +54,7 @@ void check_matrices(const Parameters& parameters, const std::vector<bool>& chose
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     if (!chosen[i] || parameters[i].rank() >= 2) continue;
     throw UserError(
-        {.what = "muon: a chosen parameter is no matrix",
+        {.what = "muon: a chosen parameter is not a matrix",
          .where = where,
          .found = to_string(parameters[i].type()) + " for parameter " + parameters[i].path(),
          .wanted = "at least two dimensions",
@@ -65,7 +65,7 @@ void check_matrices(const Parameters& parameters, const std::vector<bool>& chose
                    .where = where,
                    .found = "parameters: " + std::to_string(chosen.size()) + ", matrices: 0",
                    .wanted = "a model with matrices",
-                   .cure = "choose arrays of several matrices: .matrices = "
+                   .cure = "choose arrays that are stacks of matrices: .matrices = "
                            "Mask::matching({\"*/kernel\"}), or take adamw"});
 }
 
@@ -80,12 +80,13 @@ std::vector<bool> chosen_by(const Part& part, const Parameters& parameters,
   return chosen;
 }
 
-/// Gives each slot of a chain its place; a second one of the same name gets another name.
+/// Assigns each slot of a chain its position in the state. A second slot of the same name is
+/// renamed.
 class Planner {
  public:
   explicit Planner(const Parameters& parameters) : parameters_(parameters) {}
 
-  /// `add(name, parameter, slot)` is told of every slot, in the order of their places.
+  /// Calls `add(name, parameter, slot)` for every slot, in the order of positions.
   template <typename Add>
   Work plan(const Part& part, const std::source_location& where, const Add& add) {
     Work work{.chosen = chosen_by(part, parameters_, where), .places = {}};
@@ -158,17 +159,17 @@ void check_gradients(const Parameters& parameters, const std::vector<Array>& gra
   }
 }
 
-/// The scalars of one update, each computed once, when it is asked for.
+/// The scalars of an update, each computed once, when first used.
 class Counts {
  public:
   explicit Counts(const Array& done, const Array& next) : done_(done) {
     counts_.emplace(1, astype(next, DType::f32));
   }
-  /// Of the steps that take part, the number of this one, from 1, f32[].
+  /// The number of this step among those that take part, from 1: f32[].
   const Array& count(std::int64_t every) {
     return find(counts_, every, [&] { return astype(done(every) + 1, DType::f32); });
   }
-  /// Those before this one, i32[].
+  /// The number of steps that took part before this one: i32[].
   const Array& done(std::int64_t every) {
     return find(dones_, every, [&] { return every == 1 ? done_ : div(done_, every); });
   }
@@ -254,7 +255,7 @@ class Update {
     return parameter.with_value(astype(parameter, DType::f32));
   }
 
-  /// Parts that can follow each other on one parameter, before the next parameter's turn.
+  /// Parts that can be applied to one parameter in sequence, before the next parameter.
   std::size_t group_end(std::size_t first) const {
     std::size_t end = std::min(first + 1, parts_.size());
     while (end < parts_.size() && !parts_[end].rule->needs_all()) ++end;

@@ -1,16 +1,16 @@
-// What optimisers are made of.
+// The parts of optimisers.
 #pragma once
 
 #include <tessera/optim.h>
 
 namespace tessera::optim::detail {
 
-/// A rule on the parameters of some masks.
+/// A rule, restricted to the parameters of some masks.
 struct Part {
   std::shared_ptr<const Optimizer::Rule> rule;
   std::vector<Mask> masks = {};
-  std::int64_t every = 1;       // it takes part in each so many-th step
-  bool needs_matrices = false;  // at least one, and nothing else
+  std::int64_t every = 1;       // it takes part in every n-th step
+  bool needs_matrices = false;  // at least one matrix, and no other parameters
 };
 
 /// One rule as an optimiser.
@@ -30,12 +30,12 @@ class RateRule {
 /// Different texts for different numbers.
 std::string text(double value);
 
-/// Divides what has weight `decay` by the part that zeros at the beginning leave of it, f32[].
+/// The factor 1 - decay^count that corrects a moving average for starting at zero, f32[].
 Array bias_correction(double decay, const Array& count);
 
 Optimizer scale_by_factored_rms(const AdafactorOptions& options);
 Optimizer clip_by_block_rms(double most);
-/// Times the root mean square of the parameter, at least `least`.
+/// Multiplies by the root mean square of the parameter, or by `least` if that is larger.
 Optimizer scale_by_param_block_rms(double least);
 Optimizer ema(double decay);
 Optimizer scale_by_lion(double b1, double b2);

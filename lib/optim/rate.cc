@@ -147,7 +147,7 @@ struct Steps {
 
 void check(const Steps& steps, const std::source_location& where) {
   if (steps.count >= steps.least) return;
-  throw UserError({.what = std::string(steps.schedule) + ": the number of steps is not possible",
+  throw UserError({.what = std::string(steps.schedule) + ": the number of steps is too small",
                    .where = where,
                    .found = std::string(steps.name) + " " + std::to_string(steps.count),
                    .wanted = "at least " + std::to_string(steps.least),

@@ -183,7 +183,7 @@ void check_limit(const std::string& name, double most, const std::source_locatio
   if (most > 0.0) return;
   char found[32];
   std::snprintf(found, sizeof(found), "%g", most);
-  throw UserError({.what = name + ": nothing is left of updates with this limit",
+  throw UserError({.what = name + ": the limit is not positive",
                    .where = where,
                    .found = found,
                    .wanted = "a number above 0",

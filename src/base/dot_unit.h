@@ -1,5 +1,5 @@
-// Units that multiply bf16 and add in f32. The bits of a product of bf16 arrays depend on the unit:
-// each is defined by what it does to one sum, term after term in the order of the sum.
+// Units that multiply bf16 and add in f32. The bits of a product of bf16 arrays depend on the unit.
+// A unit is defined by how it adds one more term to a sum; terms are added in order.
 #pragma once
 
 #include <cmath>
@@ -8,8 +8,8 @@
 
 namespace tessera {
 
-/// portable: fused multiply adds of f32, on every machine. avx512_bf16: vdpbf16ps, whose terms,
-/// too, are added one after another, but subnormal factors and sums are zeros of their sign.
+/// portable: fused multiply-adds of f32, on every machine. avx512_bf16: vdpbf16ps, which also adds
+/// term after term, but replaces subnormal factors and sums by zeros of the same sign.
 enum class DotUnit : std::uint8_t { portable, avx512_bf16 };
 /// The slowest first.
 inline constexpr DotUnit kDotUnits[] = {DotUnit::portable, DotUnit::avx512_bf16};
@@ -26,15 +26,15 @@ inline float without_subnormal(float x) {
 
 }  // namespace detail
 
-/// The sum after one more term of factors that are bf16. A leaf of a sum starts from +0.0; nodes of
-/// the tree are added as f32 by all units.
+/// The sum with one more term, whose factors are bf16. A leaf starts at +0.0. All units add the
+/// nodes of the tree as f32.
 inline float add_product(DotUnit unit, float sum, float x, float y) {
   if (unit == DotUnit::portable) return std::fma(x, y, sum);
   x = detail::without_subnormal(x);
   y = detail::without_subnormal(y);
   const float rounded = std::fma(x, y, sum);
-  // A sum is subnormal if it is so when it is rounded to 24 bits with exponents without bound. In
-  // double it is exact wherever that matters.
+  // Whether a sum is subnormal is decided after rounding to 24 bits with an unbounded exponent. In
+  // double the sum is exact wherever that matters.
   constexpr double kLeastRoundedUp = 0x1p-126 - 0x1p-151;
   const double exact = static_cast<double>(x) * static_cast<double>(y) + static_cast<double>(sum);
   return std::abs(exact) < kLeastRoundedUp ? std::copysign(0.0F, rounded) : rounded;

@@ -20,7 +20,7 @@ std::string render(const Mistake& mistake) {
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
-/// Insertions, removals and replacements that make `b` of `a`, but for upper and lower case.
+/// The number of insertions, removals and replacements that turn `a` into `b`, ignoring case.
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;

@@ -1,4 +1,4 @@
-// The keys of parameters as Flax Linen derives them from the key given to `init`.
+// Keys of parameters, derived as Flax Linen does from the key given to `init`.
 #pragma once
 
 #include <cstdint>

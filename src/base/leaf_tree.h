@@ -13,12 +13,13 @@ namespace tessera {
 
 inline constexpr std::int64_t kDefaultGrains = 8;
 inline constexpr std::int64_t kMinLeafTerms = 32;
-/// Interleaved accumulators of a sum over the last dimension of its operand.
+/// The number of interleaved accumulators of a sum over the last dimension of an operand.
 inline constexpr std::int64_t kLanes = 16;
 
 /// Number of leaves along each reduced dimension; `sizes` are global, in the op's dimension order.
-/// Dimensions of size 1 have one leaf, the first other one `grains`; each next one doubles its
-/// share up to `grains` while a leaf keeps at least kMinLeafTerms terms.
+/// Dimensions of size 1 have one leaf, and the first other dimension has `grains`. For each further
+/// dimension the number is doubled, up to `grains`, as long as a leaf keeps at least kMinLeafTerms
+/// terms.
 std::vector<std::int64_t> leaf_counts(std::span<const std::int64_t> sizes, std::int64_t grains);
 
 /// First index of leaf `leaf` of `count` along a dimension of global size `size`.
@@ -26,7 +27,7 @@ inline std::int64_t leaf_start(std::int64_t leaf, std::int64_t count, std::int64
   return leaf * size / count;
 }
 
-/// Adds values pushed in leaf order by the fixed tree, like carries of a binary counter.
+/// Adds values, pushed in the order of leaves, by the fixed tree. Works like a binary counter.
 template <typename T>
 class TreeSum {
  public:
@@ -39,7 +40,7 @@ class TreeSum {
     stack_.push_back(value);
   }
 
-  /// The sum; T{} when nothing was pushed.
+  /// The sum; T{} if nothing was pushed.
   T finish() {
     if (stack_.empty()) return T{};
     T sum = stack_.back();

@@ -1,4 +1,4 @@
-// A list that has no memory of its own while it is short.
+// A list that allocates no memory while it is short.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,8 @@
 
 namespace tessera {
 
-/// As std::vector, for items that copy like bytes; up to `kShort` of them lie in the list itself.
+/// Like std::vector, for trivially copyable items; up to `kShort` of them are stored in the list
+/// itself.
 template <typename T, std::size_t kShort>
 class SmallList {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -116,7 +117,7 @@ class SmallList {
   std::uint32_t capacity_ = kShort;
 };
 
-/// Drops all items equal to `item`.
+/// Removes all items equal to `item`.
 template <typename T, std::size_t kShort>
 void erase(SmallList<T, kShort>& list, const T& item) {
   list.erase(std::remove(list.begin(), list.end(), item), list.end());

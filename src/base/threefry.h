@@ -26,7 +26,7 @@ inline constexpr std::array<std::array<int, 4>, 2> kThreefryRotations = {
 
 namespace detail {
 
-/// Four rounds with the rotations of group G of 5; then adds the words of the key schedule.
+/// Four rounds with the rotations of group G of 5; then the words of the key schedule are added.
 template <std::uint32_t G>
 constexpr void threefry_group(std::uint32_t& x0, std::uint32_t& x1,
                               const std::array<std::uint32_t, 3>& schedule) {
@@ -45,8 +45,8 @@ constexpr void threefry_group(std::uint32_t& x0, std::uint32_t& x1,
 
 }  // namespace detail
 
-/// The counter (x0, x1) encrypted under `key`. Unrolled by hand, for loops over counters to become
-/// vector code.
+/// The counter (x0, x1) encrypted under `key`. Unrolled by hand so that loops over counters are
+/// vectorised.
 constexpr std::array<std::uint32_t, 2> threefry2x32(KeyData key, std::uint32_t x0,
                                                     std::uint32_t x1) {
   const std::array<std::uint32_t, 3> schedule = {key.hi, key.lo, key.hi ^ key.lo ^ kThreefryParity};

@@ -25,8 +25,8 @@ const DTypeInfo& info(DType dtype) {
 }  // namespace
 
 bfloat16::bfloat16(double x) {
-  // Rounded to odd first: a double and a float that is inexact with a last bit of 1 lie on the same
-  // side of every bfloat16 and of every middle between two.
+  // Round to odd first: then the double and the float lie on the same side of every bfloat16 and of
+  // every midpoint between two.
   auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(x));
   const double near = static_cast<double>(std::bit_cast<float>(bits));
   if (std::abs(near) > std::abs(x)) --bits;

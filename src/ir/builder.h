@@ -14,8 +14,8 @@ class Builder {
   const Type& type(ValueId id) const { return function_.type(id); }
 
   ValueId add_input(Type type);
-  /// Appends an equation and returns its results; throws UserError when operands do not fit
-  /// and InternalError when no op has the name.
+  /// Appends an equation and returns its results. Throws UserError if the operands do not fit, and
+  /// InternalError if no op has this name.
   std::vector<ValueId> emit_all(const ops::OpRecord& op, Attributes attributes,
                                 std::vector<ValueId> operands);
   std::vector<ValueId> emit_all(std::string_view op, Attributes attributes,
@@ -25,11 +25,12 @@ class Builder {
   ValueId emit(std::string_view op, Attributes attributes, std::vector<ValueId> operands);
   void set_outputs(std::vector<ValueId> outputs) { function_.outputs = std::move(outputs); }
 
-  /// The source position given to the equations that follow.
+  /// The source position for the following equations.
   void set_span(Span span) { span_ = std::move(span); }
   const Span& span() const { return span_; }
 
-  /// Copies the equations of `callee` with its inputs bound to `arguments`; returns its outputs.
+  /// Inlines `callee`: copies its equations with its inputs bound to `arguments`. Returns its
+  /// outputs.
   std::vector<ValueId> inline_function(const Function& callee,
                                        const std::vector<ValueId>& arguments);
 

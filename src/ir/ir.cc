@@ -116,8 +116,8 @@ bool has_bodies(const Equation& equation) {
                      [](const auto& item) { return std::holds_alternative<Bodies>(item.second); });
 }
 
-/// Which equations the outputs need. `replace(index, pruned)` is told of equations whose nested
-/// functions hold what nobody needs.
+/// Which equations the outputs need. Calls `replace(index, pruned)` for equations whose nested
+/// functions compute something that is not needed.
 template <typename Replace>
 std::vector<bool> find_needed(const Function& function, const Replace& replace) {
   std::vector<bool> is_needed(function.values.size(), false);
@@ -148,7 +148,7 @@ std::vector<bool> find_needed(const Function& function, const Replace& replace) 
   return is_kept;
 }
 
-/// Whether values have their numbers in order of definition, and none has no definition.
+/// Whether values are numbered in order of definition, and all are defined.
 bool is_numbered(const Function& function) {
   ValueId next = 0;
   const auto are_next = [&](const std::vector<ValueId>& ids) {
@@ -240,7 +240,7 @@ std::size_t hash_of(const Function& function) {
 
 namespace {
 
-/// What bodies become. Equal ones, as those of equal layers and stages, are changed once and share
+/// The new bodies. Equal ones, such as those of equal layers and stages, are changed once and share
 /// the result.
 class ChangedBodies {
  public:

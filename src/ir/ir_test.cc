@@ -273,7 +273,7 @@ TEST(Verify, FindsEveryBrokenRule) {
   EXPECT_BROKEN(f, "result types differ");
   f = good;
   f.equations[0].results = {9};
-  EXPECT_BROKEN(f, "a result is no value");
+  EXPECT_BROKEN(f, "a result is not a value");
   f = good;
   f.equations[0].attributes.set("dims", Ints{});
   EXPECT_BROKEN(f, "exp");

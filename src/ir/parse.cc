@@ -17,7 +17,7 @@ constexpr ValueId kMaxValues = 1U << 20;
 constexpr int kMaxDepth = 32;  // of functions nested in functions
 constexpr std::int64_t kMaxIndex = std::int64_t{1} << 40;
 
-/// Reads the text form by recursive descent; every mistake names the line of the text.
+/// A recursive-descent parser of the text form. Every error names the line of the text.
 class Parser {
  public:
   explicit Parser(std::string_view text) : text_(text) {}
@@ -53,10 +53,10 @@ class Parser {
     throw UserError({.what = "parse: line " + std::to_string(line_) + " of the text is not IR",
                      .found = found,
                      .wanted = wanted,
-                     .cure = "write it as print does; see the comment that opens src/ir/ir.h"});
+                     .cure = "write it as print does; see the comment at the top of src/ir/ir.h"});
   }
 
-  /// The beginning of a text that may be anything.
+  /// The beginning of arbitrary text, for messages.
   static std::string shown(std::string_view text) {
     constexpr std::size_t kMost = 80;
     std::string result(text.substr(0, kMost));
@@ -66,13 +66,13 @@ class Parser {
     return text.size() > kMost ? result + "..." : result;
   }
 
-  /// Nested functions are left out.
+  /// Without nested functions.
   static std::string first_line(const std::string& text) {
     const std::size_t end = text.find('\n');
     return end == std::string::npos ? text : text.substr(0, end) + " ...";
   }
 
-  /// The error of another part of the library, with the line of the text.
+  /// An error from another part of the library, with the line of the text added.
   [[noreturn]] static void fail_at(std::size_t line, const UserError& error,
                                    const std::string& text) {
     Mistake mistake = error.mistake();
@@ -219,14 +219,14 @@ class Parser {
       is_defined_.resize(id + 1, false);
     }
     if (is_defined_[id]) {
-      fail("a value number that is not taken yet", "%" + std::to_string(id) + " a second time");
+      fail("a value number that is not used yet", "%" + std::to_string(id) + " a second time");
     }
     is_defined_[id] = true;
     Value& value = function_.values[id];
     value.type = type();
     if (peek() == '<') value.sharding = sharding();
     if (value.sharding && !value.sharding->open.empty()) {
-      fail("a sharding without open dimensions: ? stands in constraints only",
+      fail("a sharding without open dimensions: only constraints may have ?",
            to_string(function_.mesh, *value.sharding));
     }
     if (value.sharding && value.sharding->dims.size() != value.type.shape.size()) {
@@ -265,7 +265,7 @@ class Parser {
     }
     return values;
   }
-  /// `is_open`: whether the list may end in `?`, and then whether it does.
+  /// `is_open`: on entry whether the list may end in `?`, on return whether it does.
   AtomList atom_list(bool* is_open = nullptr) {
     expect('{');
     AtomList list;
@@ -358,7 +358,7 @@ class Parser {
     if (c == '[') return ints();
     if (c == '<') {
       Sharding result = sharding();
-      if (!result.windows.empty()) fail("a sharding without windows: they stand behind types only");
+      if (!result.windows.empty()) fail("a sharding without windows: only types may have them");
       return result;
     }
     if (c == '{') return bodies();
@@ -371,7 +371,7 @@ class Parser {
       const std::string_view token = text_.substr(at_, end - at_);
       if (token.find_first_of(".einf") != std::string_view::npos) {
         const auto number = read_number<double>("a number");
-        // There is one NaN in texts, without sign and payload.
+        // The text form has only one NaN, without sign and payload.
         return std::isnan(number) ? std::numeric_limits<double>::quiet_NaN() : number;
       }
       return integer();
@@ -390,7 +390,7 @@ class Parser {
     return result;
   }
   Span span() {
-    // A span stands on the line of its equation; what follows on the next line is not one.
+    // A span is on the line of its equation; a comment on the next line is not a span.
     std::size_t look = at_;
     while (look < text_.size() && (text_[look] == ' ' || text_[look] == '\t')) ++look;
     if (text_.substr(look, 1) != "#") return {};
@@ -409,7 +409,7 @@ class Parser {
     return {text.substr(0, colon), line};
   }
   Equation equation() {
-    // Results are defined after the operands are read, so that no value can use itself.
+    // Results are defined after the operands have been read, so that no value can use itself.
     const std::size_t begin = at_;
     const std::size_t begin_line = line_;
     const std::size_t equals = find_equals();

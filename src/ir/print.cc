@@ -38,7 +38,8 @@ std::string name_of(ValueId id) { return "%" + std::to_string(id); }
 
 std::string spaces(std::size_t count) { return std::string(count, ' '); }
 
-/// Inputs, equations and outputs; `indent` is that of the line on which the function starts.
+/// Inputs, equations and outputs; `indent` is the indentation of the line on which the function
+/// starts.
 std::string definition(const Function& function, PrintOptions options, std::size_t indent);
 
 std::string attribute_text(const Mesh& mesh, const Attribute& attribute, PrintOptions options,

@@ -31,8 +31,8 @@ bool is_same(const Equation& a, const Equation& b) {
 
 bool is_convert(const Equation& equation) { return op_name(*equation.op) == "convert"; }
 
-/// The value that `equation` converts back: to a wider float and back changes nothing. kNoValue for
-/// all other equations.
+/// The original value, if `equation` converts a value back that was converted to a wider float;
+/// otherwise kNoValue.
 ValueId converted_back(const Function& function, const Equation& equation,
                        const std::unordered_map<ValueId, ValueId>& widened_from) {
   if (!is_convert(equation)) return kNoValue;
@@ -91,7 +91,7 @@ Function merged_here(Function function) {
 }  // namespace
 
 Function without_common_subexpressions(Function function) {
-  // Bodies are compared as they stand: without what nobody needs, with values in order.
+  // Bodies are compared after dead code has been removed and values have been renumbered.
   const auto merge = [](Function f) { return without_dead_code(merged_here(std::move(f))); };
   return without_dead_code(
       merged_here(with_changed_bodies(without_dead_code(std::move(function)), merge)));

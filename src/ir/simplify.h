@@ -6,10 +6,10 @@
 namespace tessera::ir {
 
 /// Merges equations that apply the same op with the same attributes to the same operands, and
-/// values that are converted to a wider float and back with what they were.
+/// replaces a value that was converted to a wider float and back by the original.
 Function without_common_subexpressions(Function function);
 
-/// Dead code goes first, so that nothing is compared in vain.
+/// Removes dead code first, so that it is not compared.
 std::vector<Pass> simplify_passes();
 
 }  // namespace tessera::ir

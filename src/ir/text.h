@@ -13,12 +13,12 @@ std::string print(const Function& function, PrintOptions options = {});
 std::string print(const Function& function, const Equation& equation, PrintOptions options = {});
 std::string to_string(const Mesh& mesh, const Attribute& attribute);
 
-/// The function that `text` prints; throws UserError with the line of the text.
+/// Parses a function. Throws UserError with the line of the text.
 Function parse(std::string_view text);
 
-/// Throws InternalError unless every value is defined once before its use, types are what the ops
-/// infer, attributes are complete and shardings have the right rank and use each atom once at most.
-/// `after` names the last pass.
+/// Throws InternalError unless every value is defined once and before its use, types are those that
+/// the ops infer, attributes are complete, and shardings have the right rank and use each atom at
+/// most once. `after` names the last pass.
 void verify(const Function& function, std::string_view after);
 
 }  // namespace tessera::ir

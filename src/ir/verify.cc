@@ -13,7 +13,7 @@ namespace {
   throw InternalError(text);
 }
 
-/// Nested functions live on the mesh of the function around them, and are sound themselves.
+/// Nested functions have the mesh of the enclosing function, and are valid themselves.
 void verify_bodies(const Function& function, const Equation& equation, std::string_view after) {
   for (const Function* body : bodies_of(equation)) {
     if (!(body->mesh == function.mesh) || body->grains != function.grains ||
@@ -29,7 +29,7 @@ void verify_equation(const Function& function, const Equation& equation,
                      std::vector<bool>& is_defined, std::string_view after) {
   for (ValueId id : equation.results) {
     if (id >= is_defined.size()) {
-      broken(function, nullptr, after, "a result is no value of the function");
+      broken(function, nullptr, after, "a result is not a value of the function");
     }
   }
   for (ValueId id : equation.operands) {

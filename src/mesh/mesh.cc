@@ -60,7 +60,7 @@ MpmdMesh::MpmdMesh(Mesh mesh, std::string axis, std::source_location where)
                      .where = Span(where),
                      .found = axis_list(mesh_),
                      .wanted = axis_names(mesh_),
-                     .cure = "name the axis along which the groups stand"});
+                     .cure = "name the axis along which the devices form groups"});
   }
   std::vector<MeshAxis> axes = mesh_.axes();
   for (MeshAxis& each : axes) {
@@ -79,7 +79,7 @@ std::string to_string(const MpmdMesh& mesh) {
 
 namespace {
 
-/// Names stand in texts between braces, commas and equals signs.
+/// In texts, names are separated by braces, commas and equals signs.
 bool is_axis_name(const std::string& name) {
   return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
@@ -111,13 +111,14 @@ void check_ids(const Mesh& mesh, const std::vector<std::int64_t>& ids, const Spa
       is_taken[static_cast<std::size_t>(id)] = true;
       continue;
     }
-    throw UserError({.what = is_known ? "make_mesh: device " + std::to_string(id) + " stands twice"
-                                      : "make_mesh: there is no device " + std::to_string(id),
+    throw UserError({.what = is_known
+                                 ? "make_mesh: device " + std::to_string(id) + " is listed twice"
+                                 : "make_mesh: there is no device " + std::to_string(id),
                      .where = where,
                      .found = "device " + std::to_string(id) + " at position " + std::to_string(i) +
                               " of " + to_string(mesh),
                      .wanted = "each of the devices 0 to " + std::to_string(count - 1) + " once",
-                     .cure = "devices are virtual and as many as the mesh needs: reorder 0 to " +
+                     .cure = "devices are virtual, one per position of the mesh: reorder 0 to " +
                              std::to_string(count - 1) + ", or leave the ids out"});
   }
 }

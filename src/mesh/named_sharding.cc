@@ -95,7 +95,7 @@ bool NamedSharding::is_equivalent_to(const NamedSharding& other, std::int64_t ra
                      .cure = "give the rank of the arrays that are compared"});
   }
   if (num_devices() != other.num_devices()) return false;
-  // One element per device and dimension: every shard is distinct and none is empty.
+  // One element per device and dimension, so that all shards are distinct and none is empty.
   const Shape shape(static_cast<std::size_t>(std::max<std::int64_t>(rank, 0)), num_devices());
   const char* subject = "is_equivalent_to";
   const Layout mine = layout_of(*this, shape, subject, where);

@@ -53,7 +53,7 @@ AtomList used_atoms(const Sharding& sharding) {
 
 namespace {
 
-/// `described` is the type or the shape that messages name.
+/// `described` is the type or the shape to name in messages.
 template <typename T>
 Sharding sharding_for(const Mesh& mesh, const PartitionSpec& spec, const Shape& shape,
                       const T& described, const std::string& subject, const Span& where) {
@@ -140,7 +140,7 @@ void check_even(const Mesh& mesh, const Sharding& sharding, const Type& type,
          .found = fmt::format("{} for {} on {}: size {} in {} shards of {} or {}", to_string(spec),
                               to_string(type), to_string(mesh), size, count, size / count,
                               size / count + 1),
-         .wanted = fmt::format("a size that {} divides ({}), as `strict` asks", count,
+         .wanted = fmt::format("a size that {} divides ({}), since `strict` is set", count,
                                axis_sizes(mesh, spec.entries()[dim])),
          .cure = fmt::format("make the size {}, split another dimension, or leave out strict: "
                              "shards may differ by one",
@@ -150,7 +150,7 @@ void check_even(const Mesh& mesh, const Sharding& sharding, const Type& type,
 
 namespace {
 
-/// Names of the axes that a list of atoms covers; a part of an axis is written `axis#k`.
+/// The names of the axes that a list of atoms covers. A part of an axis is written `axis#k`.
 std::vector<std::string> axis_names(const Mesh& mesh, const std::vector<Atom>& atoms,
                                     const AtomList& list) {
   std::vector<std::string> names;
@@ -242,7 +242,7 @@ AtomDigits position_digits(const std::vector<Atom>& atoms, std::int64_t position
 }
 
 AtomDigits device_digits(const Mesh& mesh, std::int64_t device) {
-  // A mesh without axes is one tile, which each of several processes holds.
+  // On a mesh without axes there is one tile, and each process holds it.
   if (mesh.axes().empty()) return {};
   return position_digits(atoms_of(mesh), mesh.position_of(device));
 }
@@ -318,7 +318,7 @@ IndexRange window_range(const Window& window, const std::vector<Atom>& atoms, co
     first += term.step * (term.step > 0 ? begin : end - 1);
     last += term.step * (term.step > 0 ? end - 1 : begin);
   }
-  // The first row is rounded up, the one behind the last as well.
+  // The first row is rounded up, and so is the row after the last.
   const auto rounded_up = [&](std::int64_t n) {
     return n < 0 ? n / window.divisor : (n + window.divisor - 1) / window.divisor;
   };

@@ -8,10 +8,10 @@ using ops::FactorKind;
 
 namespace {
 
-// Variadic equations have many operands; the first few layouts stand for all.
+// Variadic equations have many operands; only the first few shardings are tried.
 constexpr std::size_t kMaxTensors = 4;
 
-/// Takes over what `added` splits further, as far as atoms are free.
+/// Adds the further splits of `added`, as far as their atoms are free.
 void join(const Assignment& added, Assignment& base) {
   for (std::size_t factor = 0; factor < base.size(); ++factor) {
     const AtomList& list = added[factor];

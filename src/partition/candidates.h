@@ -7,12 +7,12 @@
 
 namespace tessera::partition {
 
-/// One tensor of an equation and the layout that it has, or, for a result, should have.
+/// A tensor of an equation and the sharding that it has or, for a result, should have.
 struct TensorView {
   const ops::Factors::Dims* dims;
   const Sharding* sharding;
   std::int64_t size;  // in elements
-  bool is_late;       // stored state: its layout counts least
+  bool is_late;       // stored state: its sharding has the lowest priority
 };
 
 struct CandidateContext {
@@ -21,17 +21,18 @@ struct CandidateContext {
   std::int64_t grains;
 };
 
-/// All layouts joined: larger tensors before smaller ones, stored state last.
+/// All shardings merged: larger tensors first, stored state last.
 Assignment merge_all(const CandidateContext& context, std::vector<TensorView> tensors);
 
-/// Each layout on its own, each first with the others joined, and these with atoms of reduced
-/// factors moved to factors where a split is exact. All are legal; the unsplit one is not listed.
+/// Each sharding on its own; each merged with the others, itself first; and these with atoms of
+/// reduced factors moved to factors where a split is exact. All are legal. The unsplit one is not
+/// listed.
 std::vector<Assignment> make_candidates(const CandidateContext& context,
                                         const std::vector<TensorView>& tensors);
 
-/// Floating point operations of all devices together.
+/// Floating-point operations, summed over all devices.
 double work_of(const ir::Function& function, const ir::Equation& equation);
-/// Between how many devices the assignment splits an equation.
+/// Over how many devices the assignment splits an equation.
 double split_between(const std::vector<Atom>& atoms, const Assignment& assignment);
 
 }  // namespace tessera::partition

@@ -19,14 +19,15 @@ namespace {
 
 constexpr int kNotPending = -1;
 
-/// Collectives that wait for company, and what waits for their results with them.
+/// Collectives that wait for others, together with the equations that use their results.
 struct Bucket {
   std::vector<std::size_t> members;
   std::vector<std::size_t> waiting;
   std::int64_t bytes = 0;
 };
 
-/// Walks the program once; a bucket is emitted where one of its results is first computed with.
+/// Walks the program once. A bucket is emitted when one of its results is first used in a
+/// computation.
 class Combiner {
  public:
   Combiner(Function function, CombineOptions options)

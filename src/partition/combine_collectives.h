@@ -1,8 +1,8 @@
-// Joins reducing collectives of the same kind, reduction and group into few large ones.
+// Combines reducing collectives of the same kind, reduction and group into few large ones.
 //
-// A joined collective stands after the definition of its last operand and before the first use of
-// any of its results, other than by views and sums, which wait for what is added to them. Gathers
-// stay alone: joining them would hold more weights at once.
+// A combined collective comes after the definition of its last operand and before the first use of
+// any of its results. Views and sums of results are moved behind it. Gathers are not combined,
+// since more weights would then be held at once.
 #pragma once
 
 #include "ir/ir.h"

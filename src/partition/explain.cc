@@ -24,10 +24,10 @@ struct Source {
   bool is_slice = false;
 };
 
-/// Explains one function, and those nested in it by explainers of their own.
+/// Explains one function. Nested functions have their own explainers.
 class Explainer {
  public:
-  /// `of` goes behind `input 3`; `count` is how often the function runs.
+  /// `of` is appended to `input 3`; `count` is how often the function runs.
   Explainer(const Function& function, std::string of, std::int64_t count,
             std::vector<Source> sources)
       : function_(function),
@@ -131,7 +131,7 @@ class Explainer {
     return text;
   }
 
-  /// An operand that is a sum over the atom already, by another equation of this function.
+  /// An operand that already is a sum over the atom, from another equation of this function.
   std::optional<ValueId> summed_operand(const Equation& maker, AtomId atom) const {
     if (is_control(maker)) return std::nullopt;
     for (ValueId id : maker.operands) {
@@ -175,7 +175,7 @@ class Explainer {
     return sources;
   }
 
-  /// The input that the value is, moved by collectives at most.
+  /// The input that the value is a copy of, possibly moved by collectives.
   Source source_of(ValueId value) const {
     while (definition_[value] != kNowhere) {
       const Equation& maker = function_.equations[definition_[value]];
@@ -197,7 +197,7 @@ class Explainer {
     return to_string(to_spec(function_.mesh, sharding));
   }
 
-  /// Where both ends of a chain of moves are in the user's hands.
+  /// The cure if the user decides the shardings at both ends of a sequence of moves.
   std::string cure_of_move(ValueId operand, ValueId result) const {
     const ValueId last = end_of_chain(result);
     const Source source = source_of(operand);
@@ -213,7 +213,7 @@ class Explainer {
     return {};
   }
 
-  /// Only where a single input brings the atom in.
+  /// Only if the atom comes from a single input.
   std::string cure_of_reduction(const Equation& maker, AtomId atom) const {
     std::vector<bool> is_seen(function_.values.size(), false);
     std::vector<ValueId> open = maker.operands;
@@ -230,7 +230,7 @@ class Explainer {
         name = found;
         continue;
       }
-      // A slice may be what somebody asked for; constants are built the way their users want.
+      // A slice may have been requested, and constants are built as their users want them.
       const Equation& equation = function_.equations[definition];
       if (equation.op == &ops::all_slice_op) return {};
       open.insert(open.end(), equation.operands.begin(), equation.operands.end());
@@ -243,7 +243,7 @@ class Explainer {
 
   bool is_used(ValueId value) const { return first_use_[value] != kNowhere; }
 
-  /// The value behind the last of a chain of collectives.
+  /// The value after the last of a sequence of collectives.
   ValueId end_of_chain(ValueId value) const {
     while (is_used(value)) {
       const Equation& user = function_.equations[first_use_[value]];
@@ -262,7 +262,7 @@ class Explainer {
     return value;
   }
 
-  /// Who uses the value, looking through the rest of a chain of collectives.
+  /// Who uses the value, after the remaining collectives of a sequence.
   std::string needed_by(ValueId value) const {
     while (first_use_[value] != kNowhere) {
       const Equation& user = function_.equations[first_use_[value]];
@@ -282,7 +282,8 @@ class Explainer {
     return "its user was removed";
   }
 
-  /// The equation whose windows reach into other shards, and the input that split the dimension.
+  /// Names the equation whose windows reach into other shards, and the input that splits the
+  /// dimension.
   std::string windows_read(ValueId operand, ValueId result) const {
     const Equation& user = function_.equations[first_use_[result]];
     std::size_t which = 0;
@@ -353,7 +354,7 @@ std::vector<std::string> collective_kinds() {
         MoveKind::collective_permute, MoveKind::halo_exchange, MoveKind::reduce_scatter}) {
     kinds.emplace_back(ir::op_name(op_of(kind)));
   }
-  kinds.emplace_back("permute");  // where the permuted dimension is split
+  kinds.emplace_back("permute");  // if the permuted dimension is split
   return kinds;
 }
 

@@ -67,7 +67,7 @@ class Flattener {
         here.op != &ops::optimization_barrier_op && bodies_of(here).empty()) {
       return;
     }
-    // A copy: more equations are about to come.
+    // A copy, because more equations will be appended.
     const Equation equation = result_.function.equations[index];
     if (equation.op == &ops::optimization_barrier_op) {
       for (std::size_t i = 0; i < equation.operands.size(); ++i) {
@@ -77,7 +77,7 @@ class Flattener {
     }
     const std::vector<const Function*> functions = bodies_of(equation);
     if (functions.empty()) return;
-    require(is_control(equation), "calls are dissolved before partitioning");
+    require(is_control(equation), "calls are inlined before partitioning");
     std::vector<Body> bodies;
     for (std::size_t i = 0; i < functions.size(); ++i) {
       const std::size_t block = add_block(*functions[i]);

@@ -1,7 +1,7 @@
 // A function and all functions nested in it as one list of values and equations.
 //
-// Propagation sees loops and branches as identities: the operand of a loop, the carry inside and
-// the result are one thing seen three times.
+// Propagation treats loops and branches as identities: the operand of a loop, the carry inside it
+// and the result are the same value.
 #pragma once
 
 #include <map>
@@ -21,34 +21,35 @@ struct Identity {
 };
 
 struct FlatFunction {
-  /// Inputs, outputs and mesh are those of the outermost function. Equations with bodies stand in
-  /// it as well, in their places.
+  /// Inputs, outputs and mesh are those of the outermost function. Equations with bodies are in it
+  /// too, in their positions.
   ir::Function function;
   struct Block {
     std::size_t first_value;
     std::size_t first_equation;
   };
-  std::vector<Block> blocks;  // the outermost function, then those nested, depth first
+  std::vector<Block> blocks;  // the outermost function, then the nested ones, depth first
   /// (number of an equation in `function`, number among its bodies_of) -> block
   std::map<std::pair<std::size_t, std::size_t>, std::size_t> block_of;
   std::vector<Identity> identities;
-  std::vector<bool> is_input;  // per value: of one of the functions
+  std::vector<bool> is_input;  // per value: whether it is an input of one of the functions
 };
 
 FlatFunction flatten(const ir::Function& function);
 
-/// scan, while and cond: what is partitioned inside.
+/// Whether the op is scan, while or cond, whose bodies are partitioned.
 bool is_control(const ir::Equation& equation);
 
-/// What stands at the edges of a function.
+/// The shardings at the boundary of a function.
 struct Boundary {
   std::vector<Sharding> inputs;
-  std::vector<std::optional<Sharding>> outputs;  // asked for
-  /// (input, output): zero before the first round, so that the sum may be taken after the last.
+  std::vector<std::optional<Sharding>> outputs;  // requested
+  /// (input, output) pairs that are zero before the first iteration, so that the sum may be taken
+  /// after the last.
   std::vector<std::pair<std::size_t, std::size_t>> sums = {};
 };
 
-/// What stands at the edges of an equation with bodies, from outside and from inside.
+/// The shardings at the boundary of an equation with bodies, outside and inside.
 struct ControlEdges {
   std::vector<Sharding> operands;
   std::vector<Sharding> results;

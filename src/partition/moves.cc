@@ -52,7 +52,7 @@ bool is_all_to_all(const Sharding& from, const Sharding& to) {
   return false;
 }
 
-/// Whether `to` leaves some partial atoms of `from` as they are and resolves the others.
+/// Whether `to` keeps some partial atoms of `from` and resolves the others.
 bool may_go(const Sharding& from, const Sharding& to, const std::vector<Atom>& atoms,
             bool is_order_free) {
   const AtomList resolved = resolved_atoms(from, to);

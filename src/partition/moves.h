@@ -8,7 +8,8 @@
 //   reduce_scatter      reduces over the last partial atoms and splits one dimension by them
 //   all_reduce          reduces over the last partial atoms
 //
-// Where the order of a reduction does not matter, any of its partial atoms may go, in any order.
+// If the order of a reduction does not matter, any of its partial atoms may be reduced, in any
+// order.
 #pragma once
 
 #include <optional>
@@ -30,46 +31,48 @@ enum class MoveKind : std::uint8_t {
 };
 
 const ops::OpRecord& op_of(MoveKind kind);
-/// The kind of a collective; nothing for other ops.
+/// The kind of a collective; empty for other ops.
 std::optional<MoveKind> kind_of(const ops::OpRecord& op);
 inline bool is_reducing(MoveKind kind) { return kind >= MoveKind::reduce_scatter; }
 
-/// The partial atoms of `from` that `to` does not have, in their order.
+/// The partial atoms of `from` that `to` does not have, in order.
 AtomList resolved_atoms(const Sharding& from, const Sharding& to);
 
-/// Whether a collective of this kind takes `from` to `to`, both without windows, leaving sums in
-/// their order unless `is_order_free`: a major partial atom never goes before a minor one.
+/// Whether a collective of this kind takes `from` to `to`, both without windows. Unless
+/// `is_order_free` the order of sums is kept: a major partial atom is never reduced before a minor
+/// one.
 bool is_allowed(MoveKind kind, const Sharding& from, const Sharding& to,
                 const std::vector<Atom>& atoms, bool is_order_free);
 
-/// The move from shards to `to`, which has windows: all_slice where every device holds what it
-/// needs, else halo_exchange. Nothing where other dimensions are not split further at most.
+/// The move from shards to `to`, which has windows: all_slice if every device already holds what it
+/// needs, otherwise halo_exchange. Empty if any other dimension changes in another way than by a
+/// further split.
 std::optional<MoveKind> kind_to_windows(const Mesh& mesh, const Type& type, const Sharding& from,
                                         const Sharding& to);
 
-/// Whether the last `count` partial atoms may be reduced on their own: their shards must be one
+/// Whether the last `count` partial atoms may be reduced on their own: their shards must form a
 /// subtree of the tree over all shards.
 bool may_resolve(const AtomList& partial, std::size_t count, const std::vector<Atom>& atoms,
                  bool is_order_free);
 
-/// Bytes that each device receives (ring model) when an array of `bytes` moves, by a kind without
-/// windows. all_slice: none.
+/// Bytes that each device receives (ring model) when an array of `bytes` is moved by a kind without
+/// windows. None for all_slice.
 double bytes_received(MoveKind kind, const Sharding& from, const Sharding& to,
                       const std::vector<Atom>& atoms, double bytes);
 
 /// The atoms along which data moves.
 AtomList moved_atoms(MoveKind kind, const Sharding& from, const Sharding& to);
 
-/// What reports say of one collective on one array, for the fullest device.
+/// Figures for reports of a collective on an array, for the device that receives most.
 struct MoveSize {
-  std::int64_t bytes;       // the whole gathered or reduced array that a group holds; a window
+  std::int64_t bytes;       // the whole gathered or reduced array of a group; or a window
   std::int64_t wire_bytes;  // received per device, ring model
   std::int64_t group_size;
 };
 MoveSize move_size(MoveKind kind, const Mesh& mesh, const Type& type, const Sharding& from,
                    const Sharding& to);
 
-/// Devices that talk to each other.
+/// The number of devices that exchange data with each other.
 std::int64_t group_size(MoveKind kind, const Sharding& from, const Sharding& to,
                         const std::vector<Atom>& atoms);
 

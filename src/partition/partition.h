@@ -1,12 +1,12 @@
-// Partitioning: a program and where its inputs live -> the program with a sharding per value.
+// Partitioning: takes a program and the shardings of its inputs, and gives every value a sharding.
 //
 //   ir::Function sharded = partition(function, {.inputs = {...}, .is_storage = {...}, ...});
 //   std::puts(explain_text(sharded).c_str());
 //
 // Shapes stay global. Afterwards every value has a sharding over function.mesh, and an equation
-// means: every tile of a result is computed from the operand tiles that have the same atom digits.
-// Where that is not so a collective equation stands. Results of equations whose reduced dimension
-// is split are partial and are resolved by the next collective. Bits never depend on shardings.
+// means: every tile of a result is computed from the operand tiles with the same atom digits.
+// Collectives are the exception. If a reduced dimension is split, the results are partial, and the
+// next collective resolves them. Bits never depend on shardings.
 //
 // Throws UserError for options that do not fit the function, InternalError for a broken rule.
 // No state is shared between calls.
@@ -23,20 +23,21 @@ namespace tessera::partition {
 
 struct PartitionOptions {
   std::vector<Sharding> inputs;  // one per function input
-  /// Per input: parameters and optimiser state. Their atoms that also split the batch are taken up
-  /// last, so weights are gathered rather than activations moved.
+  /// Per input: whether it is stored state, that is parameters and optimiser state. Atoms of stored
+  /// state that also split the batch are propagated last, so that weights are gathered and
+  /// activations stay.
   std::vector<bool> is_storage;
-  /// Per output: asked for, or inferred; missing entries are inferred.
+  /// Per output: the requested sharding. Missing entries are inferred.
   std::vector<std::optional<Sharding>> outputs;
-  /// Per output: the input whose sharding it takes where none is asked for, or -1. Missing entries
-  /// are -1.
+  /// Per output: the input whose sharding an output without a requested sharding takes, or -1.
+  /// Missing entries are -1.
   std::vector<int> output_follows;
   ir::PassOptions passes = {};
 };
 
 /// The partitioned program over function.mesh; sharding_constraint equations are gone.
 ir::Function partition(const ir::Function& function, const PartitionOptions& options);
-/// The passes that do it, in order; they refer to `options`.
+/// The passes of partitioning, in order. They refer to `options`.
 std::vector<ir::Pass> passes(const PartitionOptions& options);
 /// The same in two parts, for programs that are cut in between.
 std::vector<ir::Pass> split_passes(const PartitionOptions& options);
@@ -52,20 +53,20 @@ struct CollectiveInfo {
   Sharding from, to;
   std::int64_t bytes;       // the whole gathered or reduced array that a group holds; a window
   std::int64_t wire_bytes;  // received per device, ring model: (n-1)/n of bytes, twice all_reduce
-  std::int64_t group_size;  // n: devices that talk to each other
+  std::int64_t group_size;  // n: devices that exchange data
   Span span;                // of the equation that needed it
   std::string because;      // which operand of which equation, and which input caused it
-  std::string cure;         // "passing input 1 as P('data')"; empty where nothing is known
+  std::string cure;         // "passing input 1 as P('data')"; empty if none is known
   std::size_t equation;     // number of the collective; a combined one has several infos
-  /// How often it runs in one step: the product of the lengths of the scans around it. One round of
-  /// a while counts, and every branch of a cond.
+  /// How often it runs per call: the product of the lengths of the enclosing scans. A while counts
+  /// as one iteration, and every branch of a cond counts.
   std::int64_t count = 1;
 };
 
 /// The names of all kinds that explain() can list.
 std::vector<std::string> collective_kinds();
-/// Every collective that moves data (all_slice moves none), in program order.
-/// `names` are those of the inputs; others are called `input 3`.
+/// Every collective that moves data (all_slice moves none), in program order. `names` are names of
+/// the inputs; inputs without one are called `input 3`.
 std::vector<CollectiveInfo> explain(const ir::Function& partitioned,
                                     const std::vector<std::string>& names = {});
 /// The same as a table with totals per kind.
@@ -84,17 +85,17 @@ struct ReshardMove {
 struct ReshardMoves {
   std::vector<ReshardMove> moves;
   double bound;             // no plan is cheaper by more than this factor; 1 for the cheapest
-  std::int64_t start_cost;  // what starting a collective counts, in bytes received
+  std::int64_t start_cost;  // the price of starting a collective, in bytes received
 };
 
-/// How to take an array from one sharding to another; neither is partial.
+/// How to change the sharding of an array; neither sharding is partial.
 ReshardMoves plan_moves(const Mesh& mesh, const Type& type, const Sharding& from,
                         const Sharding& to);
 
 /// Throws InternalError unless every value has a sharding, operands and results of each equation
-/// agree with its factors, reduced dimensions are split only where exact, partial values are used
-/// by one reducing collective only, and each collective does what its kind allows. `after` names
-/// the last pass.
+/// agree on its factors, reduced dimensions are split only where that is exact, partial values are
+/// used by a single reducing collective, and each collective does what its kind allows. `after`
+/// names the last pass.
 void verify_partitioned(const ir::Function& function, std::string_view after);
 
 }  // namespace tessera::partition

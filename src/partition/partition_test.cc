@@ -282,7 +282,7 @@ TEST_F(Faults, WrongLayoutOfAResult) {
 TEST_F(Faults, GatherThatSlices) {
   ir::Equation& gather = first(ops::all_gather_op);
   gather.op = &ops::all_slice_op;
-  expect_rejected("moves as its collective cannot");
+  expect_rejected("moves in a way that its collective cannot");
 }
 
 TEST(Partition, ExplainsTheCause) {

@@ -27,7 +27,7 @@ void check_has_no_collectives(const ir::Function& function) {
   }
 }
 
-/// Shardings of inputs may be written behind their types; all others are still to be found.
+/// Inputs may have shardings, written after their types. All others are still unknown.
 void verify_whole(const ir::Function& function, std::string_view after) {
   ir::verify(function, after);
   std::vector<bool> is_input(function.values.size(), false);

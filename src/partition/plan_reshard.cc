@@ -28,7 +28,7 @@ std::size_t common_prefix(const AtomList& a, const AtomList& b) {
   return static_cast<std::size_t>(ends.first - a.begin());
 }
 
-/// One move of the greedy walk towards the target; the state is not partial.
+/// A move of the greedy walk towards the target. The state is not partial.
 ReshardStep greedy_step(const Sharding& state, const Sharding& to) {
   for (std::size_t dim = 0; dim < state.dims.size(); ++dim) {
     if (state.dims[dim] == to.dims[dim] || !is_prefix(state.dims[dim], to.dims[dim])) continue;
@@ -71,7 +71,7 @@ std::vector<ReshardStep> greedy_plan(const ReshardRequest& request) {
   return steps;
 }
 
-/// Joins neighbouring slices and gathers: one collective can do several dimensions at once.
+/// Merges neighbouring slices and gathers: a collective can handle several dimensions at once.
 void join_steps(std::vector<ReshardStep>& steps) {
   std::vector<ReshardStep> joined;
   for (ReshardStep& step : steps) {
@@ -128,7 +128,7 @@ const ReshardPlan& ReshardPlanner::plan(const Type& type, const Sharding& from, 
   append_key(to, key);
   key += static_cast<char>(is_order_free);
   key.append(reinterpret_cast<const char*>(&bytes), sizeof(bytes));
-  // A dimension that is large enough for every device allows all layouts.
+  // A dimension of at least as many elements as there are devices allows all shardings.
   for (std::int64_t size : type.shape) {
     const std::int64_t limit = std::min(size, num_devices_);
     key.append(reinterpret_cast<const char*>(&limit), sizeof(limit));

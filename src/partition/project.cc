@@ -225,7 +225,7 @@ bool is_exact_cut(std::int64_t count, std::int64_t grains) {
 
 namespace {
 
-/// Cuts the list of a reduced factor of an order-dependent sum to subtrees of the leaf tree.
+/// Truncates the list of a reduced factor of an order-dependent sum to subtrees of the leaf tree.
 void cut_reduced(const EquationFactors& factors, const std::vector<Atom>& atoms,
                  std::int64_t grains, int factor, AtomList& list) {
   if (factors.is_order_free) return;
@@ -233,7 +233,8 @@ void cut_reduced(const EquationFactors& factors, const std::vector<Atom>& atoms,
   while (!list.empty() && !is_exact_cut(num_shards(atoms, list), grains)) list.pop_back();
 }
 
-/// Empties factors that follow one which is not cut to single elements in a dimension of `dims`.
+/// Clears the factors that follow, in a dimension of `dims`, a factor that is not cut into single
+/// elements.
 bool clear_minor(const EquationFactors& factors, const std::vector<Atom>& atoms,
                  const Factors::Dims& dims, Assignment& assignment) {
   bool has_changed = false;
@@ -296,7 +297,7 @@ std::int64_t permuted_shards(const ir::Function& function, const ir::Equation& e
 
 namespace {
 
-/// Whether sums of this dtype may be taken later as sums of that one.
+/// Whether sums of the first dtype may be postponed and taken in the second.
 bool keeps_precision(DType before, DType after) {
   return is_float(before) && is_float(after) && size_bytes(before) <= size_bytes(after);
 }

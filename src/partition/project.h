@@ -1,4 +1,4 @@
-// How the atoms of a tensor split the factors of an equation, and back.
+// Converts between the atoms of tensors and the atoms of an equation's factors.
 #pragma once
 
 #include <memory>
@@ -13,32 +13,33 @@ namespace tessera::partition {
 /// Per factor of an equation: the atoms that split it, major first.
 using Assignment = std::vector<AtomList>;
 
-/// The factors of an equation together with what restricts splitting them.
+/// The factors of an equation, and the restrictions on splitting them.
 struct EquationFactors {
   ops::Factors rule;
-  /// Per factor: it shares a dimension with other factors somewhere, so its shards must be equal
-  /// or the cuts of the dimension would not be the cuts of the factor.
+  /// Per factor: whether it shares a dimension with other factors. Its shards must then be of equal
+  /// size, or the cuts of the dimension would not be those of the factor.
   std::vector<bool> must_divide;
   int outermost_reduced = -1;  // the first reduced factor whose size is not 1
-  /// Results do not depend on the order of the reduction, or, in fast numerics, may.
+  /// Whether results do not depend on the order of the reduction, or may depend on it in fast
+  /// numerics.
   bool is_order_free = false;
 };
 
 EquationFactors factors_of(const ir::Function& function, const ir::Equation& equation);
-/// Those of every equation; equations that differ in their values only, as in identical layers,
-/// share theirs.
+/// The factors of every equation. Equations that differ only in their values, as in identical
+/// layers, share them.
 std::vector<std::shared_ptr<const EquationFactors>> all_factors(const ir::Function& function);
 
 bool uses_atom(const Sharding& sharding, AtomId atom);
 bool uses_atom(const Assignment& assignment, AtomId atom);
 
-/// The longest prefix of `list` that may split `factor`: not more shards than elements, and equal
-/// shards where the factor must divide.
+/// The longest prefix of `list` that may split `factor`: no more shards than elements, and equal
+/// shards where they are required.
 std::size_t splittable_prefix(const EquationFactors& factors, int factor,
                               const std::vector<Atom>& atoms, const AtomList& list);
 
-/// Adds to `out` (one list per factor) how `sharding` splits the factors of one tensor. Atoms that
-/// fit no factor are left out.
+/// Adds to `out`, one list per factor, how `sharding` splits the factors of a tensor. Atoms that
+/// fit no factor are ignored.
 void project(const EquationFactors& factors, const ops::Factors::Dims& dims,
              const Sharding& sharding, const std::vector<Atom>& atoms, Assignment& out);
 
@@ -49,33 +50,33 @@ void project_operand(const EquationFactors& factors, std::size_t operand, const 
 /// The sharding of a tensor under an assignment that `legalise` accepts, without partial atoms.
 Sharding back_project(const ops::Factors::Dims& dims, const Assignment& assignment);
 
-/// What each device needs of an operand: shards, or windows where these differ from the shards.
+/// What each device needs of an operand: shards, or windows if these differ from the shards.
 Sharding needed_of(const EquationFactors& factors, std::size_t operand,
                    const std::vector<Atom>& atoms, const Assignment& assignment);
 
-/// Dimensions that the equation does not split are read whole or as the window that it needs of
-/// them; all others as `needed`.
+/// Dimensions that the equation does not split are whole, or the window that it reads; all others
+/// are as in `needed`.
 bool may_be_read_as(const Sharding& needed, const Sharding& held);
 
 /// Whether `count` shards of an order-dependent sum are subtrees of the tree over `grains` leaves.
 bool is_exact_cut(std::int64_t count, std::int64_t grains);
 
-/// Cuts every list to what is legal: kinds, sizes, dimensions filled major first, exact sums, and
-/// no atom on two factors.
+/// Truncates every list to what is legal: by kinds and sizes, dimensions filled major first, exact
+/// sums, and no atom on two factors.
 void legalise(const EquationFactors& factors, const std::vector<Atom>& atoms, std::int64_t grains,
               Assignment& assignment);
 
-/// The shards between which an equation of a partitioned function permutes slices; 1 for all ops
-/// that stay within their shards.
+/// The number of shards between which an equation of a partitioned function permutes slices; 1 for
+/// ops that stay within their shards.
 std::int64_t permuted_shards(const ir::Function& function, const ir::Equation& equation);
 
-/// Sets of operands in which the equation is linear together, the others being held: if these are
-/// sums over the same atoms, its result is one too, of the same precision.
+/// Sets of operands in which the equation is jointly linear, with the others fixed. If the operands
+/// of a set are sums over the same atoms, so is the result, with the same precision.
 std::vector<std::vector<std::size_t>> linear_groups(const ir::Function& function,
                                                     const ir::Equation& equation);
 
-/// The atoms that leave results partial: those of reduced factors, outermost first, or sorted where
-/// the order does not matter.
+/// The atoms that make results partial: those of reduced factors, outermost first, or sorted if the
+/// order does not matter.
 AtomList partial_atoms(const EquationFactors& factors, const Assignment& assignment);
 
 }  // namespace tessera::partition

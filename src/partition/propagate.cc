@@ -17,14 +17,14 @@ using ops::FactorKind;
 namespace {
 
 enum Level {
-  kElementwise,  // equations whose factors are those of every tensor
+  kElementwise,  // equations in which every tensor has all factors
   kPass,         // factors that pass through, of any equation
   kAll,          // reduced factors as well
   kResolve,      // broadcasts forward, and conflicts between factors
   kNumLevels,
 };
 
-/// Equations, and outputs with an asked sharding, as relations between tensors.
+/// Equations, and outputs with a requested sharding, as relations between tensors.
 struct Edge {
   const EquationFactors* factors;
   std::vector<ValueId> tensors;                 // operands, then results
@@ -34,7 +34,7 @@ struct Edge {
   bool is_broadcast = false;
   bool is_identity = false;  // a value and the same value, or a slice of it, elsewhere
   bool has_reduced = false;
-  bool is_uniform = false;  // all tensors have the same factors in the same places
+  bool is_uniform = false;  // all tensors have the same factors in the same positions
 };
 
 /// Constants, iotas and broadcasts of them or of scalars.
@@ -51,7 +51,8 @@ std::vector<bool> find_constants(const Function& function) {
   return is_constant;
 }
 
-/// Whether an elementwise-like equation: no factor is missing from a tensor that has dimensions.
+/// Whether the equation is like an elementwise one: every tensor that has dimensions has all
+/// factors.
 bool is_elementwise(const Edge& edge) {
   if (!edge.factors->rule.windows.empty()) return false;
   const std::size_t count = edge.factors->rule.factors.size();
@@ -91,7 +92,7 @@ class Propagator {
       take_up_stored(true);
       run_levels();  // tensor parallel weights
       take_up_stored(false);
-      run_levels();  // weights that are only stored in parts
+      run_levels();  // weights that are only stored split
     }
     state_.resize(function_.values.size());
     result_.wanted = std::move(state_);
@@ -133,16 +134,16 @@ class Propagator {
   // Values, then one pseudo-value per output.
   std::vector<Sharding> state_;
   std::vector<bool> is_open_;
-  std::map<std::size_t, std::vector<std::size_t>> open_dims_;  // of constraints that leave some
+  std::map<std::size_t, std::vector<std::size_t>> open_dims_;  // of constraints
   using Annotation = std::pair<std::size_t, Sharding>;
-  std::vector<Annotation> annotated_;        // inputs, constraints and asked outputs
+  std::vector<Annotation> annotated_;        // inputs, constraints, requested outputs
   std::vector<Annotation> stored_;           // state and what is computed from it elementwise
   AtomList batch_;                           // atoms over which the batch is split
   std::vector<AtomList> claimed_;            // per state entry: atoms that split what it computes
-  std::deque<EquationFactors> own_factors_;  // of edges that are no equations
+  std::deque<EquationFactors> own_factors_;  // of edges that are not equations
   std::vector<Edge> edges_;
   std::vector<std::vector<std::size_t>> edges_of_;  // per state entry
-  /// Per edge: the strongest rule that found nothing to do since a tensor of it changed; -1: none.
+  /// Per edge: the strongest rule that had no effect since a tensor of the edge changed; -1: none.
   std::vector<int> settled_;
   std::deque<std::size_t> queue_;
   std::vector<bool> is_queued_;
@@ -160,8 +161,8 @@ void Propagator::choose_outputs() {
   }
 }
 
-/// Inputs, outputs and constraints are fixed, but for open dimensions of constraints, which open
-/// with the batch; everything else starts unsplit and open.
+/// Inputs, outputs and constraints are fixed, except that open dimensions of constraints take part
+/// from the batch on. Everything else starts unsplit and open.
 void Propagator::find_annotations() {
   for (const ir::Value& value : function_.values) {
     state_.push_back(replicated_sharding(value.type.rank()));
@@ -210,9 +211,9 @@ void Propagator::find_stored() {
   for (const Annotation& entry : stored_) is_open_[entry.first] = false;
 }
 
-/// What stored state reaches through elementwise equations alone (the update of the weights, and
-/// gradients) lives where the state lives: it is fixed like the state, and hidden with it until
-/// the batch has spread.
+/// Values that stored state reaches through elementwise equations alone (gradients and the updates
+/// of weights) have the sharding of the state. They are fixed like the state, and hidden with it
+/// until the batch has been propagated.
 void Propagator::spread_stored() {
   if (stored_.empty()) return;
   for (const auto& [id, sharding] : stored_) state_[id] = sharding;
@@ -227,7 +228,7 @@ void Propagator::spread_stored() {
   }
 }
 
-/// Per factor of the edge the atoms by which some tensor of it is split.
+/// Per factor of the edge, the atoms by which some tensor is split.
 Assignment Propagator::joined_lists(const Edge& edge) {
   project_all(edge);
   Assignment all(edge.factors->rule.factors.size());
@@ -241,9 +242,9 @@ Assignment Propagator::joined_lists(const Edge& edge) {
   return all;
 }
 
-/// An atom splits the batch where a stored tensor meets it on a factor that the tensor does not
-/// have. An atom on a factor of the weight itself, such as a contracted one, is tensor parallel,
-/// also where the atom splits the batch elsewhere, as in sequence parallelism.
+/// An atom counts as splitting the batch if it is on a factor that the stored tensor does not have.
+/// On a factor of the weight itself, such as a contracting dimension, it is tensor parallel, even
+/// if it splits the batch elsewhere, as in sequence parallelism.
 void Propagator::find_batch_atoms() {
   claimed_.resize(state_.size());
   std::vector<bool> is_stored(state_.size(), false);
@@ -279,8 +280,7 @@ void Propagator::find_batch_atoms() {
   }
 }
 
-/// Sets the shardings of stored tensors, first only as far as they have nothing to do with the
-/// batch.
+/// Sets the shardings of stored tensors; at first only atoms that do not split the batch.
 void Propagator::take_up_stored(bool is_without_batch) {
   const std::vector<bool>& is_input = flat_.is_input;
   for (const auto& [id, sharding] : stored_) {
@@ -351,7 +351,7 @@ void Propagator::add_identity(ValueId whole, ValueId other) {
 
 void Propagator::add_edge(Edge edge) {
   edge.level = edge.is_identity || is_elementwise(edge) ? kElementwise : kPass;
-  // Constants and scalars carry nothing.
+  // Constants and scalars carry no sharding.
   std::size_t kept = 0;
   for (std::size_t t = 0; t < edge.tensors.size(); ++t) {
     const ValueId id = edge.tensors[t];
@@ -401,13 +401,13 @@ void Propagator::run_level(Level level) {
   }
 }
 
-/// What the level adds to what lower ones do with this edge.
+/// What this level adds to the lower ones for this edge.
 int Propagator::rule_of(const Edge& edge, Level level) {
   if (level == kResolve) return 2;
   return level == kAll && edge.has_reduced ? 1 : 0;
 }
 
-/// Whether the tensors have nothing to tell each other.
+/// Whether the tensors of the edge cannot change each other.
 bool Propagator::is_settled(const Edge& edge) const {
   const std::vector<AtomList>& first = state_[edge.tensors[0]].dims;
   if (edge.is_uniform) {
@@ -418,7 +418,7 @@ bool Propagator::is_settled(const Edge& edge) const {
                      [&](ValueId id) { return is_replicated(state_[id]); });
 }
 
-/// Fills projected_ for the tensors of the edge; keeps its memory, also that of longer edges.
+/// Fills projected_ for the tensors of the edge. Memory is kept for longer edges.
 void Propagator::project_all(const Edge& edge) {
   const std::size_t num_factors = edge.factors->rule.factors.size();
   if (projected_.size() < edge.tensors.size()) projected_.resize(edge.tensors.size());
@@ -463,7 +463,7 @@ bool Propagator::takes_part(const Edge& edge, std::size_t factor, Level level) c
                            static_cast<int>(factor) == edge.factors->outermost_reduced);
 }
 
-/// The longest list with which the lists of all tensors agree.
+/// The longest list that is consistent with the lists of all tensors.
 AtomList Propagator::agreed_atoms(const Edge& edge, std::size_t factor) const {
   AtomList list;
   while (true) {
@@ -482,7 +482,7 @@ AtomList Propagator::agreed_atoms(const Edge& edge, std::size_t factor) const {
   return list;
 }
 
-/// The list of the tensor that is split most along the factor, the largest one among equals.
+/// The list of the tensor that is split most along the factor; among equals, of the largest tensor.
 AtomList Propagator::strongest_atoms(const Edge& edge, std::size_t factor) const {
   std::size_t best = 0;
   std::int64_t best_size = 0;
@@ -501,7 +501,7 @@ AtomList Propagator::strongest_atoms(const Edge& edge, std::size_t factor) const
   return list;
 }
 
-/// The length of the prefix of `list` that the tensor uses for no other factor.
+/// The length of the prefix of `list` whose atoms the tensor uses for no other factor.
 std::size_t Propagator::uncontested(const Edge& edge, std::size_t tensor, std::size_t factor,
                                     const AtomList& list) const {
   for (std::size_t i = 0; i < list.size(); ++i) {
@@ -530,8 +530,8 @@ void Propagator::write_back(const Edge& edge, std::size_t factor, const AtomList
   }
 }
 
-/// The length of the prefix of `list` that leaves every shard of dimension `dim` an element, which
-/// is in question only for windows: these have another size than their factor.
+/// The length of the prefix of `list` that leaves at least one element in every shard of dimension
+/// `dim`. This matters only for windows, whose size differs from that of their factor.
 std::size_t Propagator::fitting(const Edge& edge, std::size_t tensor, std::size_t dim,
                                 const AtomList& list) const {
   if (edge.factors->rule.windows.empty()) return list.size();
@@ -544,7 +544,7 @@ std::size_t Propagator::fitting(const Edge& edge, std::size_t tensor, std::size_
   return list.size();
 }
 
-/// Sets the atoms of one factor of a tensor; false where the tensor has no place for them.
+/// Sets the atoms of one factor of a tensor. Returns false if the tensor cannot be split like this.
 bool Propagator::extend(const Edge& edge, std::size_t tensor, std::size_t factor,
                         const AtomList& list) {
   const ops::Factors::Dims& dims = *edge.dims[tensor];

@@ -13,11 +13,12 @@ namespace tessera::partition {
 namespace {
 
 constexpr char kEndOfList = '\xff';
-// Devices on which the bound is computed; more of them would tell little more.
+// The number of devices for which the bound is computed; more of them would improve it little.
 constexpr std::int64_t kMaxDevices = 256;
-// How much a search with a limit trusts the bound: it soon finds plans at most this much dearer.
+// The weight of the bound in a limited search, which quickly finds plans that are at most this
+// factor worse.
 constexpr double kHaste = 3;
-// Sums of the same prices in another order differ by less.
+// Sums of the same prices in different orders differ by less than this.
 constexpr double kRounding = 1e-9;
 
 double shards_of(const std::vector<Atom>& atoms, const Sharding& sharding) {
@@ -26,8 +27,9 @@ double shards_of(const std::vector<Atom>& atoms, const Sharding& sharding) {
   return count;
 }
 
-/// What a path from a layout to the target costs at least. Every step receives at least what it
-/// makes a device hold that it did not hold before, so never less than what is lacking at first.
+/// A lower bound for the cost of a path from a sharding to the target. In each collective a device
+/// receives at least the elements that it did not hold before, so in total at least what it is
+/// missing at the start.
 class LeastCost {
  public:
   explicit LeastCost(const ReshardRequest& request) : request_(request) {
@@ -56,7 +58,7 @@ class LeastCost {
   }
 
  private:
-  /// Reducing over n devices receives no less than a reduce_scatter, which leaves one n-th.
+  /// Reducing over n devices receives no less than a reduce_scatter, which keeps one n-th.
   double of_partial(const Sharding& state) const {
     const double local = request_.bytes / shards_of(request_.atoms, state);
     const auto n = static_cast<double>(num_shards(request_.atoms, state.partial));
@@ -76,7 +78,7 @@ class LeastCost {
     return result;
   }
 
-  /// Per device the share of the dimension that it holds of its target.
+  /// Per device, the share of its target that it holds along the dimension.
   const std::vector<double>& overlap_of(std::size_t dim, const AtomList& list) {
     const auto [place, is_new] = overlaps_[dim].try_emplace(std::string(list.begin(), list.end()));
     std::vector<double>& overlap = place->second;
@@ -97,7 +99,7 @@ class LeastCost {
   std::vector<double> held_;
 };
 
-/// Atoms of one size that the target does not use can stand for each other.
+/// Atoms of the same size that the target does not use are interchangeable.
 class SpareAtoms {
  public:
   explicit SpareAtoms(const ReshardRequest& request) {
@@ -110,7 +112,7 @@ class SpareAtoms {
     next_.resize(members_.size());
   }
 
-  /// The same for layouts that differ in spare atoms only.
+  /// The same key for shardings that differ only in interchangeable atoms.
   const std::string& key_of(const Sharding& sharding) {
     key_.clear();
     renamed_.assign(class_of_.size(), kEndOfList);
@@ -120,7 +122,7 @@ class SpareAtoms {
     return key_;
   }
 
-  /// Whether no earlier atom that stands for this one is free.
+  /// Whether no earlier interchangeable atom is free.
   bool is_first(AtomId atom, const std::vector<bool>& is_used) const {
     if (class_of_[atom] < 0) return true;
     for (AtomId other : members_[static_cast<std::size_t>(class_of_[atom])]) {
@@ -172,7 +174,8 @@ class Search {
         bound_(bound),
         least_cost_(request),
         spare_(request) {
-    // Replicas along atoms that neither end uses can help: each moves a part of the data.
+    // Atoms that neither end uses can help: each of the replicas along them moves a part of the
+    // data.
     for (std::size_t atom = 0; atom < request.atoms.size(); ++atom) {
       const auto id = static_cast<AtomId>(atom);
       if (is_exact_ || uses_atom(request.from, id) || uses_atom(request.to, id)) {
@@ -205,13 +208,13 @@ class Search {
     double rest;  // at least
     int parent;
     MoveKind via;
-    bool is_stale = false;  // reached in a cheaper way since
+    bool is_stale = false;  // a cheaper path was found since
   };
   struct Entry {
     double total;
     double cost;
     int id;
-    /// The cheapest comes first; among equals the one that has come furthest.
+    /// The cheapest comes first; among equals the one closest to the target.
     bool operator<(const Entry& other) const {
       if (total != other.total) return total > other.total;
       if (cost != other.cost) return cost < other.cost;
@@ -250,7 +253,7 @@ class Search {
   double cost_ = 0;
 };
 
-/// No dimension is cut into more shards than it has elements, unless an end of the path asks it.
+/// No dimension is cut into more shards than it has elements, unless an end of the path is.
 bool Search::is_sensible(const Sharding& state) const {
   for (std::size_t dim = 0; dim < state.dims.size(); ++dim) {
     const std::int64_t count = num_shards(request_.atoms, state.dims[dim]);
@@ -293,7 +296,7 @@ void Search::step(MoveKind kind, const Sharding& next) {
   reach(next, cost_ + step_cost(kind, state_, next, request_.atoms, request_.bytes), at_, kind);
 }
 
-/// Every layout that one collective reaches; slices atom by atom, which costs the same.
+/// Every sharding that a single collective reaches; slices go atom by atom, which costs the same.
 void Search::visit_neighbours() {
   if (!state_.partial.empty()) return visit_reductions();
   visit_slices();
@@ -321,7 +324,7 @@ void Search::visit_reductions() {
   if (request_.is_order_free) visit_wanted_scatters();
 }
 
-/// In any order the partial atoms may go that the target asks for next in a dimension.
+/// If the order is free, the partial atoms that the target has next in a dimension may be reduced.
 void Search::visit_wanted_scatters() {
   for (std::size_t dim = 0; dim < state_.dims.size(); ++dim) {
     const AtomList& wanted = request_.to.dims[dim];
@@ -351,7 +354,7 @@ void Search::visit_slices() {
   }
 }
 
-/// One collective gathers any number of dimensions.
+/// One collective can gather any number of dimensions.
 void Search::visit_gathers(std::size_t dim, Sharding& next) {
   if (dim == next.dims.size()) {
     if (next != state_) step(MoveKind::all_gather, next);
@@ -384,8 +387,8 @@ void Search::visit_all_to_alls() {
   }
 }
 
-/// A permute reaches all layouts with these shard counts at one price: the cheapest layout among
-/// them is the only one from which it is worth trying, and the target the only one worth reaching.
+/// A permute reaches all shardings with these shard counts at the same price. So it is only tried
+/// from the cheapest of them, and only to the one nearest to the target.
 void Search::visit_permutes() {
   if (state_.dims.empty()) return;
   std::string counts;
@@ -408,7 +411,7 @@ void Search::visit_permutes() {
   fill(0, num_shards(request_.atoms, state_.dims[0]), is_used, next);
 }
 
-/// The permute that takes dimensions as near to the target as their shard counts allow.
+/// The permute that takes dimensions as close to the target as their shard counts allow.
 void Search::visit_nearest_permute() {
   std::vector<bool> is_used(request_.atoms.size(), false);
   Sharding next = replicated_sharding(static_cast<std::int64_t>(state_.dims.size()));
@@ -434,8 +437,8 @@ void Search::visit_nearest_permute() {
   if (next != state_) step(MoveKind::collective_permute, next);
 }
 
-/// Goes through every way to fill the dimensions from `dim` on with atoms, `rest` shards being
-/// left to make of `dim`.
+/// Tries every way to assign atoms to the dimensions from `dim` on; `rest` is the number of shards
+/// that `dim` still needs.
 void Search::fill(std::size_t dim, std::int64_t rest, std::vector<bool>& is_used, Sharding& next) {
   while (rest == 1) {
     if (++dim == state_.dims.size()) {

@@ -1,6 +1,6 @@
-// The cheapest path between two layouts of an array: nodes are layouts, edges are collectives.
+// The cheapest path between two shardings of an array: nodes are shardings, edges are collectives.
 //
-// A* with a bound that never says too much: what a device lacks of its target it must receive.
+// A* with an admissible bound: a device must receive whatever it is missing of its target.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace tessera::partition {
 
-/// What starting a collective costs, in bytes received; slicing an atom costs next to nothing.
+/// The price of starting a collective, in bytes received. Slicing costs next to nothing.
 inline constexpr double kMoveLatency = 512;
 inline constexpr double kSliceLatency = 0.25;
 
@@ -20,8 +20,8 @@ struct ReshardStep {
 };
 
 struct ReshardLimits {
-  int max_exact_atoms = 6;  // up to here the search ends only with the cheapest plan
-  int max_nodes = 1500;     // beyond: layouts that are looked at
+  int max_exact_atoms = 6;  // up to here the search is exact
+  int max_nodes = 1500;     // beyond: how many shardings are visited
 };
 
 struct ReshardRequest {
@@ -33,16 +33,16 @@ struct ReshardRequest {
   bool is_order_free;  // partial atoms may be resolved in any grouping
 };
 
-/// The price of one step, as the search counts it.
+/// The price of one collective in the search.
 double step_cost(MoveKind kind, const Sharding& from, const Sharding& to,
                  const std::vector<Atom>& atoms, double bytes);
 
-/// What any path costs at least, whatever its steps.
+/// A lower bound for the cost of any path.
 double least_cost(const ReshardRequest& request);
 
-/// The steps of a path that is cheaper than `bound`; empty where the search found none. With at
-/// most `max_exact_atoms` it is the cheapest of all paths on which no dimension is cut into more
-/// shards than it has elements and than both ends ask for.
+/// A path that is cheaper than `bound`; empty if the search found none. With at most
+/// `max_exact_atoms` it is the cheapest of all paths on which no dimension is cut into more shards
+/// than it has elements, unless an end of the path is.
 std::vector<ReshardStep> search_reshard(const ReshardRequest& request, const ReshardLimits& limits,
                                         double bound);
 

@@ -67,7 +67,7 @@ class Verifier {
     }
   }
 
-  /// A value that may be a sum over devices, made by no equation that reduces.
+  /// Whether the value may be a sum over devices although no reducing equation made it.
   void set_sum(ValueId id) {
     is_order_free_[id] = true;
     reduction_[id] = name(ops::Reduction::sum);
@@ -102,12 +102,12 @@ class Verifier {
       if (const Sharding& to = function_.sharding(result); !to.windows.empty()) {
         check(kind_to_windows(function_.mesh, function_.type(operand), function_.sharding(operand),
                               to) == kind,
-              "operand " + std::to_string(i) + " does not go to windows like this");
+              "operand " + std::to_string(i) + " cannot get windows like this");
         continue;
       }
       check(is_allowed(kind, function_.sharding(operand), function_.sharding(result), atoms_,
                        is_order_free_[operand]),
-            "operand " + std::to_string(i) + " moves as its collective cannot");
+            "operand " + std::to_string(i) + " moves in a way that its collective cannot");
       is_order_free_[result] = is_order_free_[operand];
       reduction_[result] = reduction_[operand];
       if (is_reducing(kind)) {
@@ -117,15 +117,16 @@ class Verifier {
     }
   }
 
-  /// What goes in and comes out of a body is laid out alike on both sides; a scanned dimension is
-  /// whole.
+  /// Operands and results of a body have the same shardings inside and outside. A scanned dimension
+  /// is whole.
   void check_edge(ValueId outside, const Function& body, ValueId inside) const {
     Sharding sharding = function_.sharding(outside);
     if (function_.type(outside).rank() > body.type(inside).rank()) {
       check(sharding.dims[0].empty(), "a scanned dimension is split");
       sharding.dims.erase(sharding.dims.begin());
     }
-    check(sharding == body.sharding(inside), "a body is laid out otherwise than what it gets");
+    check(sharding == body.sharding(inside),
+          "an operand or result of a body has another sharding inside");
   }
 
   void check_control(const Equation& equation) {
@@ -149,9 +150,9 @@ class Verifier {
   void check_passed_on(const Equation& equation) {
     for (std::size_t i = 0; i < equation.operands.size(); ++i) {
       check(function_.sharding(equation.operands[i]) == function_.sharding(equation.results[i]),
-            "a barrier or transfer lays out anew");
+            "a barrier or transfer changes a sharding");
       check(function_.sharding(equation.operands[i]).partial.empty(),
-            "a barrier or transfer has partials");
+            "a barrier or transfer has a partial value");
     }
   }
 
@@ -178,7 +179,7 @@ class Verifier {
     }
     Assignment legal = assignment;
     legalise(factors, atoms_, function_.grains, legal);
-    check(legal == assignment, "a factor is split that must not be, or not like this");
+    check(legal == assignment, "a factor is split in a way that is not allowed");
     for (std::size_t i = 0; i < equation.operands.size(); ++i) {
       Sharding held = function_.sharding(equation.operands[i]);
       held.partial.clear();
@@ -199,8 +200,9 @@ class Verifier {
     }
   }
 
-  /// The atoms over which operands of the equation are sums: none in exact numerics. Otherwise all
-  /// operands of one of its linear groups are sums over the same atoms, and no others.
+  /// The atoms over which operands of the equation are sums: none in exact numerics. In fast
+  /// numerics all operands of one linear group are sums over the same atoms, and no other operands
+  /// are.
   AtomList check_sums(const Equation& equation) const {
     if (is_zero(equation)) return function_.sharding(equation.results[0]).partial;
     AtomList partial;
@@ -224,7 +226,8 @@ class Verifier {
            equation.attributes.get<double>("value") == 0;
   }
 
-  /// Adds how one tensor splits the factors; tensors that differ are found when compared again.
+  /// Adds how one tensor splits the factors. Tensors that disagree are found by comparing
+  /// afterwards.
   static void join(const Assignment& own, Assignment& assignment) {
     for (std::size_t factor = 0; factor < own.size(); ++factor) {
       if (own[factor].size() > assignment[factor].size()) assignment[factor] = own[factor];

@@ -1,4 +1,4 @@
-// Recording: what a C++ function does to traced values becomes an ir::Function.
+// Tracing: records what a C++ function does to its arguments as an ir::Function.
 //
 // Each thread has a stack of traces; ops are recorded into the innermost one. A value from outside
 // (an array, or a value of an outer trace) that a traced function uses becomes a hidden input.
@@ -18,7 +18,7 @@ namespace tessera::trace {
 
 class Trace {
  public:
-  /// Sums are those of `grains` leaves in exact numerics.
+  /// In exact numerics, sums have `grains` leaves.
   Trace(Mesh mesh, std::int64_t grains, Numerics numerics);
   /// For a function nested in `outer`.
   explicit Trace(const ir::Function& outer) : Trace(outer.mesh, outer.grains, outer.numerics) {}
@@ -27,14 +27,14 @@ class Trace {
   const Mesh& mesh() const { return function_.mesh; }
   /// Inputs must come before the first capture.
   ir::ValueId add_input(Type type);
-  /// The hidden input that stands for `outer`, which is kept alive.
+  /// The hidden input for `outer`, which is kept alive.
   ir::ValueId capture(const std::shared_ptr<const void>& outer, const Type& type);
-  /// What was captured, in the order of the hidden inputs.
+  /// The captured values, in the order of the hidden inputs.
   const std::vector<std::shared_ptr<const void>>& captured() const { return captured_; }
 
   /// Appends equations.
   ir::Builder& builder() { return builder_; }
-  /// Ends the trace: its values may not be used any more.
+  /// Ends the trace. Its values must not be used any more.
   ir::Function finish(std::vector<ir::ValueId> outputs);
 
  private:
@@ -44,7 +44,7 @@ class Trace {
   std::unordered_map<const void*, ir::ValueId> capture_ids_;
 };
 
-/// Makes a trace the innermost one of this thread while it lives.
+/// Makes a trace the innermost one of this thread as long as this object exists.
 class Tracing {
  public:
   explicit Tracing(std::shared_ptr<Trace> trace);
@@ -53,14 +53,14 @@ class Tracing {
   Tracing& operator=(const Tracing&) = delete;
 };
 
-/// nullptr when this thread is not tracing.
+/// nullptr if this thread is not tracing.
 std::shared_ptr<Trace> innermost();
-/// How many traces are on the stack of this thread.
+/// The number of traces on the stack of this thread.
 std::size_t depth();
 /// Whether the trace is on the stack of this thread.
 bool is_active(const Trace& trace);
 
-/// Hides the stack of this thread: what happens inside runs at once.
+/// Hides the stack of this thread: ops run immediately instead of being recorded.
 class Outside {
  public:
   Outside();
@@ -72,7 +72,8 @@ class Outside {
   std::vector<std::shared_ptr<Trace>> saved_;
 };
 
-/// Axes over which the functions that this thread traces are mapped, while it lives.
+/// Declares axes over which the functions traced by this thread are mapped, as long as this object
+/// exists.
 class MappedAxes {
  public:
   enum class Kind : std::uint8_t { batch, mesh };  // of vmap, of shard_map
@@ -84,7 +85,7 @@ class MappedAxes {
  private:
   std::size_t num_outer_;
 };
-/// The number of elements of a mapped axis; 0 when there is none of that name.
+/// The number of elements along a mapped axis; 0 if there is none of that name.
 std::int64_t mapped_axis_size(std::string_view name);
 /// `data, model`
 std::string mapped_axis_names();

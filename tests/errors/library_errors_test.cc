@@ -17,7 +17,7 @@ TEST(LayerErrors, ScopeIsTaken) {
   const nn::Dense first(blocks / "Dense_0", 4, 4);
   const Caught error = caught([&] { nn::Dense(blocks / "Dense_0", 4, 4); });
   EXPECT_EQ(error.text,
-            "nn::Scope: the name 'blocks_0/Dense_0' is taken\n"
+            "nn::Scope: the name 'blocks_0/Dense_0' is already used\n"
             "  where:  <this line>\n"
             "  found:  'Dense_0' a second time\n"
             "  wanted: different names\n"
@@ -29,7 +29,7 @@ TEST(LayerErrors, ParameterIsTaken) {
   const Param first = scope.param("kernel", nn::init::zeros(), {4});
   const Caught error = caught([&] { scope.param("kernel", nn::init::zeros(), {4}); });
   EXPECT_EQ(error.text,
-            "nn::Scope: the name 'head/kernel' is taken\n"
+            "nn::Scope: the name 'head/kernel' is already used\n"
             "  where:  <this line>\n"
             "  found:  'kernel' a second time\n"
             "  wanted: different names\n"
@@ -83,7 +83,7 @@ TEST(LayerErrors, DropoutOfEverything) {
   const nn::Scope scope(Key(0));
   const Caught error = caught([&] { nn::Dropout(scope, 1.0); });
   EXPECT_EQ(error.text,
-            "Dropout: the rate is no probability below 1\n"
+            "Dropout: the rate is not a probability below 1\n"
             "  where:  <this line>\n"
             "  found:  1\n"
             "  wanted: 0 <= rate < 1\n"
@@ -326,7 +326,7 @@ TEST(LayerErrors, StackedTwice) {
   EXPECT_EQ(error.text,
             "nn::scan: layers cannot be stacked here\n"
             "  where:  <this line>\n"
-            "  found:  a scope of stacked layers already\n"
+            "  found:  a scope that already stacks layers\n"
             "  wanted: at least one layer, in a scope that is not itself scanned\n"
             "  cure:   pass .length = the number of layers, in the outermost nn::scan");
 }

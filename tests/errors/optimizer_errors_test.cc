@@ -53,13 +53,13 @@ TEST(OptimizerErrors, PatternWithoutParameters) {
             "  where:  <this line>\n"
             "  found:  */biass\n"
             "  wanted: a pattern for some of the paths Dense_0/kernel, Dense_0/bias\n"
-            "  cure:   * stands for any text: write for example */bias");
+            "  cure:   * matches any text: write for example */bias");
 }
 
 TEST(OptimizerErrors, NothingIsLeftByAGlobalNorm) {
   const Caught error = caught([] { optim::clip_by_global_norm(0); });
   EXPECT_EQ(error.text,
-            "clip_by_global_norm: nothing is left of updates with this limit\n"
+            "clip_by_global_norm: the limit is not positive\n"
             "  where:  <this line>\n"
             "  found:  0\n"
             "  wanted: a number above 0\n"
@@ -69,7 +69,7 @@ TEST(OptimizerErrors, NothingIsLeftByAGlobalNorm) {
 TEST(OptimizerErrors, NothingIsLeftByAClip) {
   const Caught error = caught([] { optim::clip(-2.5); });
   EXPECT_EQ(error.text,
-            "clip: nothing is left of updates with this limit\n"
+            "clip: the limit is not positive\n"
             "  where:  <this line>\n"
             "  found:  -2.5\n"
             "  wanted: a number above 0\n"
@@ -79,7 +79,7 @@ TEST(OptimizerErrors, NothingIsLeftByAClip) {
 TEST(OptimizerErrors, AccumulateOverNoSteps) {
   const Caught error = caught([] { optim::multi_steps(optim::adam(), 0); });
   EXPECT_EQ(error.text,
-            "multi_steps: this number of steps is not possible\n"
+            "multi_steps: the number of steps is too small\n"
             "  where:  <this line>\n"
             "  found:  0\n"
             "  wanted: at least 1\n"
@@ -94,7 +94,7 @@ TEST(OptimizerErrors, MuonWithoutMatrices) {
             "  where:  <this line>\n"
             "  found:  parameters: 2, matrices: 0\n"
             "  wanted: a model with matrices\n"
-            "  cure:   choose arrays of several matrices: .matrices = "
+            "  cure:   choose arrays that are stacks of matrices: .matrices = "
             "Mask::matching({\"*/kernel\"}), or take adamw");
 }
 
@@ -102,7 +102,7 @@ TEST(OptimizerErrors, MuonOfAVector) {
   const std::vector<Param> params = {Param(ones({3}), "bias"), Param(ones({3, 3}), "kernel")};
   const Caught error = caught([&] { optim::muon({.matrices = {}}).init(params); });
   EXPECT_EQ(error.text,
-            "muon: a chosen parameter is no matrix\n"
+            "muon: a chosen parameter is not a matrix\n"
             "  where:  <this line>\n"
             "  found:  f32[3] for parameter bias\n"
             "  wanted: at least two dimensions\n"
@@ -112,7 +112,7 @@ TEST(OptimizerErrors, MuonOfAVector) {
 TEST(OptimizerErrors, ScheduleOfNegativeSteps) {
   const Caught error = caught([] { optim::linear_schedule(0, 1, -3); });
   EXPECT_EQ(error.text,
-            "linear_schedule: the number of steps is not possible\n"
+            "linear_schedule: the number of steps is too small\n"
             "  where:  <this line>\n"
             "  found:  transition_steps -3\n"
             "  wanted: at least 0\n"
@@ -123,7 +123,7 @@ TEST(OptimizerErrors, ScheduleWithoutDecay) {
   const optim::WarmupCosineOptions options{.peak_value = 1, .warmup_steps = 10, .decay_steps = 10};
   const Caught error = caught([&] { optim::warmup_cosine_decay_schedule(options); });
   EXPECT_EQ(error.text,
-            "warmup_cosine_decay_schedule: the number of steps is not possible\n"
+            "warmup_cosine_decay_schedule: the number of steps is too small\n"
             "  where:  <this line>\n"
             "  found:  decay_steps 10\n"
             "  wanted: at least 11\n"

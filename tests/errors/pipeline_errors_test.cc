@@ -285,7 +285,7 @@ TEST(PipelineErrors, MeshWithoutTheAxis) {
             "  where:  <this line>\n"
             "  found:  the mesh data=4\n"
             "  wanted: one of the axes data\n"
-            "  cure:   name the axis along which the groups stand");
+            "  cure:   name the axis along which the devices form groups");
 }
 
 TEST(PipelineErrors, ArrayOfNoGroups) {

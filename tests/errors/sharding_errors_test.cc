@@ -55,18 +55,18 @@ TEST(ShardingErrors, DeviceBeyondTheMesh) {
             "  where:  <this line>\n"
             "  found:  device 6 at position 2 of data=4\n"
             "  wanted: each of the devices 0 to 3 once\n"
-            "  cure:   devices are virtual and as many as the mesh needs: reorder 0 to 3, or leave "
+            "  cure:   devices are virtual, one per position of the mesh: reorder 0 to 3, or leave "
             "the ids out");
 }
 
 TEST(ShardingErrors, DeviceTwice) {
   const Caught error = caught([] { make_mesh({{"data", 4}}, {0, 1, 1, 3}); });
   EXPECT_EQ(error.text,
-            "make_mesh: device 1 stands twice\n"
+            "make_mesh: device 1 is listed twice\n"
             "  where:  <this line>\n"
             "  found:  device 1 at position 2 of data=4\n"
             "  wanted: each of the devices 0 to 3 once\n"
-            "  cure:   devices are virtual and as many as the mesh needs: reorder 0 to 3, or leave "
+            "  cure:   devices are virtual, one per position of the mesh: reorder 0 to 3, or leave "
             "the ids out");
 }
 
@@ -299,7 +299,7 @@ TEST(ShardingErrors, StrictDevicePut) {
             "device_put: dimension 0 is not split into equal shards\n"
             "  where:  <this line>\n"
             "  found:  P('model',) for f32[10,3] on data=2,model=4: size 10 in 4 shards of 2 or 3\n"
-            "  wanted: a size that 4 divides (model=4), as `strict` asks\n"
+            "  wanted: a size that 4 divides (model=4), since `strict` is set\n"
             "  cure:   make the size 8 or 12, split another dimension, or leave out strict: shards "
             "may differ by one");
 }
@@ -312,7 +312,7 @@ TEST(ShardingErrors, StrictDevicePutOfATree) {
             "  where:  <this line>\n"
             "  found:  P(('data', 'model'),) for f32[10,3] on data=2,model=4: size 10 in 8 shards "
             "of 1 or 2\n"
-            "  wanted: a size that 8 divides (data=2 times model=4), as `strict` asks\n"
+            "  wanted: a size that 8 divides (data=2 times model=4), since `strict` is set\n"
             "  cure:   make the size 8 or 16, split another dimension, or leave out strict: shards "
             "may differ by one");
 }
@@ -326,7 +326,7 @@ TEST(ShardingErrors, StrictArgument) {
             "jit(step): argument 0/1: dimension 0 is not split into equal shards\n"
             "  where:  <this line>\n"
             "  found:  P('model',) for f32[10,3] on data=2,model=4: size 10 in 4 shards of 2 or 3\n"
-            "  wanted: a size that 4 divides (model=4), as `strict` asks\n"
+            "  wanted: a size that 4 divides (model=4), since `strict` is set\n"
             "  cure:   make the size 8 or 12, split another dimension, or leave out strict: shards "
             "may differ by one");
 }
@@ -343,7 +343,7 @@ TEST(ShardingErrors, StrictOutSharding) {
       "  where:  <this line>\n"
       "  found:  P(None, 'model') for f32[10,3] on data=2,model=4: size 3 in 4 shards of 0 or "
       "1\n"
-      "  wanted: a size that 4 divides (model=4), as `strict` asks\n"
+      "  wanted: a size that 4 divides (model=4), since `strict` is set\n"
       "  cure:   make the size 4, split another dimension, or leave out strict: shards may "
       "differ by one");
 }
@@ -366,7 +366,7 @@ TEST(ShardingErrors, StrictConstraintInALoop) {
           line +
           "\n"
           "  found:  P('data',) for f32[5,4] on data=2,model=4: size 5 in 2 shards of 2 or 3\n"
-          "  wanted: a size that 2 divides (data=2), as `strict` asks\n"
+          "  wanted: a size that 2 divides (data=2), since `strict` is set\n"
           "  cure:   make the size 4 or 6, split another dimension, or leave out strict: shards "
           "may differ by one");
 }

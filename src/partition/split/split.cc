@@ -20,7 +20,7 @@ using ir::ValueId;
 
 namespace {
 
-// Work per byte that a device of a CPU cluster does in the time that the byte takes.
+// Operations that a device of a CPU cluster does in the time in which it receives a byte.
 constexpr double kFlopsPerByte = 16;
 
 std::vector<std::optional<Sharding>> asked(const std::vector<Sharding>& shardings) {
@@ -36,7 +36,7 @@ void Splitter::split_equation(std::size_t index) {
   if (is_constant(equation.results[0])) return;  // built where it is used
   if (equation.op == &ops::inspect_sharding_op) return inspect(equation);
   if (equation.op == &ops::sharding_constraint_op) {
-    // What is wanted differs from what the equation says in open dimensions only.
+    // The wanted sharding differs from the constraint only in open dimensions.
     const Sharding& asked = wanted(equation.results[0]);
     versions_[equation.results[0]] = {in_sharding(equation.operands[0], asked, equation.span)};
     return;
@@ -55,7 +55,7 @@ void Splitter::split_equation(std::size_t index) {
   }
 }
 
-/// Tells how the operand is laid out where it is defined; a constant is laid out for this alone.
+/// Reports the sharding of the operand where it is defined. A constant is built just for this.
 void Splitter::inspect(const Equation& equation) {
   const ValueId source = equation.operands[0];
   const Sharding sharding = is_constant(source) ? wanted(equation.results[0]) : layout_of(source);
@@ -65,7 +65,7 @@ void Splitter::inspect(const Equation& equation) {
   if (watcher.tell != nullptr) (*watcher.tell)(function_.mesh, sharding);
 }
 
-/// What is held back stays as it is laid out, and stays stored state if it was.
+/// A barrier keeps the sharding of its operand; stored state stays stored state.
 void Splitter::split_barrier(const Equation& equation) {
   std::vector<ValueId> operands;
   std::vector<Sharding> shardings;
@@ -82,7 +82,7 @@ void Splitter::split_barrier(const Equation& equation) {
   for (std::size_t i = 0; i < results.size(); ++i) versions_[equation.results[i]] = {results[i]};
 }
 
-/// The body decides how constants, carries and slices are laid out; a scanned dimension is whole.
+/// The body decides the shardings of constants, carries and slices. A scanned dimension is whole.
 ControlEdges Splitter::scan_edges(const Equation& equation, const Splitter& body) const {
   const ops::ScanParts parts = ops::scan_parts(equation);
   ControlEdges edges{.operands = {}, .results = {}, .bodies = {{}}};
@@ -118,7 +118,7 @@ ControlEdges Splitter::while_edges(const Equation& equation, const Splitter& bod
   return edges;
 }
 
-/// Operands come as they are: only the branch that runs pays for moving them.
+/// Operands are passed as they are, so that only the branch that runs pays for moving them.
 ControlEdges Splitter::cond_edges(const Equation& equation, const Splitter& branch) const {
   ControlEdges edges{.operands = {Sharding()}, .results = {}, .bodies = {}};
   for (std::size_t i = 1; i < equation.operands.size(); ++i) {
@@ -133,7 +133,7 @@ ControlEdges Splitter::cond_edges(const Equation& equation, const Splitter& bran
   return edges;
 }
 
-/// The body decides; what shares memory lies alike.
+/// The body decides. What shares memory has the same sharding.
 ControlEdges Splitter::task_edges(const Equation& equation, const Splitter& body) const {
   const ir::Ints& shares = equation.attributes.ints("shares");
   ControlEdges edges;
@@ -163,7 +163,7 @@ void Splitter::split_control(std::size_t index) {
   ir::Attributes attributes = ir::with_replaced_bodies(equation.attributes, [&](const Function&) {
     const std::size_t i = next++;
     Function body = splitters[i].run(edges.bodies[i]);
-    // Carries that have become sums do not live where they were asked to.
+    // Carries that have become partial sums do not have the wanted sharding.
     for (const auto& [input, output] : edges.bodies[i].sums) {
       edges.operands[input] = edges.results[output] = body.sharding(body.inputs[input]);
     }
@@ -278,7 +278,8 @@ void Splitter::apply(std::size_t index, const Assignment& assignment) {
   settle(index);
 }
 
-/// Resolves partial results to what is expected to be wanted, unless they wait for their only user.
+/// Resolves partial results to the sharding that will be wanted, unless they are deferred to their
+/// only user.
 void Splitter::settle(std::size_t index) {
   const EquationFactors& factors = factors_at(index);
   for (ValueId source : function_.equations[index].results) {
@@ -338,7 +339,7 @@ double Splitter::cost_of_move(ValueId source, const Sharding& target) {
   return least;
 }
 
-/// What it takes to broadcast the operand of a broadcast once more, as the target wants it.
+/// What it costs to repeat a broadcast with the sharding of the target.
 double Splitter::cost_of_rebuild(ValueId source, const Sharding& target) {
   constexpr double kNever = std::numeric_limits<double>::infinity();
   const std::size_t index = definition_[source];
@@ -390,7 +391,7 @@ ValueId Splitter::add_move(MoveKind kind, ValueId value, const Sharding& to, con
   return result;
 }
 
-/// How a defining equation is split whose first result lies as the target.
+/// How a defining equation is split so that its first result has the target sharding.
 Assignment Splitter::assignment_for(std::size_t index, const Sharding& target) const {
   const EquationFactors& factors = factors_at(index);
   Assignment assignment(factors.rule.factors.size());
@@ -399,7 +400,7 @@ Assignment Splitter::assignment_for(std::size_t index, const Sharding& target) c
   return assignment;
 }
 
-/// Builds a constant or a broadcast again in the sharding that a user wants.
+/// Builds a constant or a broadcast again, in the sharding that a user wants.
 ValueId Splitter::rebuild(ValueId source, const Sharding& target) {
   for (ValueId id : versions_[source]) {
     if (out_.sharding(id) == target) return id;
@@ -424,9 +425,9 @@ ValueId Splitter::rebuild(ValueId source, const Sharding& target) {
   return result;
 }
 
-// --- sums that wait, in fast numerics
+// --- deferred sums, in fast numerics
 
-/// The carries of a scan to which each round adds something, from zero on.
+/// The carries of a scan that start at zero and to which each iteration only adds.
 void Splitter::find_sums(const Equation& equation, const Splitter& body, Boundary& inside) const {
   if (function_.numerics != Numerics::fast) return;
   const ops::ScanParts parts = ops::scan_parts(equation);
@@ -453,7 +454,7 @@ std::optional<Deferral> Splitter::find_deferral(std::size_t index) {
   const CandidateContext context{factors_at(index), planner_.atoms(), function_.grains};
   std::optional<Deferral> deferral =
       partition::find_deferral(context, linear_groups(function_, equation), operands, views(index));
-  // Sums are passed on in shards, not in windows.
+  // Partial sums are in shards, never in windows.
   const auto reads_windows = [&](std::size_t operand) {
     const Sharding needed =
         needed_of(factors_at(index), operand, planner_.atoms(), deferral->assignment);
@@ -466,8 +467,8 @@ std::optional<Deferral> Splitter::find_deferral(std::size_t index) {
   return deferral;
 }
 
-/// Whether resolving the result moves no more than resolving the operands. Elementwise work on more
-/// elements is no reason to send more.
+/// Whether resolving the result moves no more than resolving the operands. To save elementwise work
+/// is no reason to send more.
 bool Splitter::is_worth_it(std::size_t index, const Deferral& deferral, const Assignment& chosen) {
   if (deferral.is_accumulating) return true;
   const Equation& equation = function_.equations[index];

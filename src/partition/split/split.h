@@ -1,9 +1,9 @@
-// Chooses how each equation is split and inserts the collectives that this needs.
+// Chooses how each equation is split, and inserts the necessary collectives.
 //
-// One forward pass. Every equation is split along some of its factors; among a few candidates (the
-// layouts that its operands have, the layout that its result should have, and merges of these) the
-// one with the least bytes moved wins. Operands are resharded, partial results resolved where they
-// are defined. A value keeps every layout that it was brought to, so a weight is gathered once.
+// One forward pass. Every equation is split along some of its factors: by the candidate that moves
+// the fewest bytes, among the shardings of its operands, the wanted sharding of its result, and
+// merges of these. Operands are resharded, and partial results are resolved where they are defined.
+// All shardings of a value that were made are kept, so a weight is gathered once.
 #pragma once
 
 #include "partition/propagate.h"

@@ -1,4 +1,4 @@
-// What splits one function; split.cc and windows.cc have its parts.
+// Splits a function; implemented in split.cc and windows.cc.
 #pragma once
 
 #include <map>
@@ -21,7 +21,7 @@ using ir::ValueId;
 
 inline constexpr std::size_t kNoEquation = ~std::size_t{0};
 
-/// How a value goes to windows: by collectives to shards, and from there in one move.
+/// How a value gets windows: by collectives to shards, and from there by one move.
 struct WayToWindows {
   Sharding stop;
   Sharding to;
@@ -29,7 +29,7 @@ struct WayToWindows {
   double halo_cost;
 };
 
-/// Splits one function, and those nested in it by splitters of their own.
+/// Splits one function. Nested functions have their own splitters.
 class Splitter {
  public:
   Splitter(const Function& function, const FlatFunction& flat, const Propagated& propagated,
@@ -44,7 +44,7 @@ class Splitter {
         definition_(function.values.size(), kNoEquation),
         users_(ir::count_uses(function)),
         is_accumulator_(function.values.size(), false) {
-    // Most values are laid out once; room for collectives and constants besides.
+    // Most values have one sharding; this leaves room for collectives and constants.
     out_.values.reserve(function.values.size() * 3 / 2);
     out_.equations.reserve(function.equations.size() * 3 / 2);
     const auto first = propagated.is_late.begin() + static_cast<std::ptrdiff_t>(block_.first_value);
@@ -88,12 +88,12 @@ class Splitter {
     return *propagated_.factors[block_.first_equation + index];
   }
 
-  /// Whether the value is a sum over devices that nobody has needed yet.
+  /// Whether the value is a sum over devices that has not been resolved yet.
   bool is_pending(ValueId source) const {
     const std::vector<ValueId>& versions = versions_[source];
     return versions.size() == 1 && !out_.sharding(versions[0]).partial.empty();
   }
-  /// Where the value lives, or should once it is needed.
+  /// The sharding of the value, or the one that it should have once it is needed.
   const Sharding& layout_of(ValueId source) const {
     return is_pending(source) ? wanted(source) : out_.sharding(versions_[source][0]);
   }
@@ -144,13 +144,13 @@ class Splitter {
   const FlatFunction::Block block_;
   ReshardPlanner& planner_;
   Function out_;
-  std::vector<std::vector<ValueId>> versions_;        // per source value: its layouts in out_
+  std::vector<std::vector<ValueId>> versions_;        // per source value: its versions in out_
   std::map<ValueId, std::vector<ValueId>> windowed_;  // the same: those with windows
   std::vector<std::size_t> definition_;               // per source value: its equation
   std::vector<bool> is_late_;
   std::vector<int> users_;            // per source value: equations, and outputs
   std::vector<bool> is_accumulator_;  // per source value: a carry that may become a sum
-  std::vector<std::size_t> early_;    // equations of out_ that belong behind what they resolve
+  std::vector<std::size_t> early_;    // equations of out_ to move directly behind what they resolve
 };
 
 }  // namespace tessera::partition

@@ -1,4 +1,4 @@
-// Operands whose tiles are windows, for equations that read more than the shard of an index.
+// Operands whose tiles are windows, for equations that read beyond the shard of an index.
 #include <algorithm>
 #include <limits>
 
@@ -10,7 +10,7 @@ namespace tessera::partition {
 
 namespace {
 
-// An operand that moves was laid out that way for its other users: it often has to move back. A
+// The sharding of an operand that moves suits its other users, so it often has to move back. A
 // gradient that is reduced where it arises is also what people expect to see.
 constexpr double kOperandWeight = 4;
 // A stored weight is gathered once for all its uses, so its first use does not pay for it alone.
@@ -22,7 +22,7 @@ bool has_distinct_atoms(const Sharding& sharding) {
   return std::adjacent_find(used.begin(), used.end()) == used.end();
 }
 
-/// What a move from shards to windows costs; nothing where the windows are what is held.
+/// The cost of a move from shards to windows; empty if the windows are already held.
 double halo_cost(const Mesh& mesh, const Type& type, const Sharding& from, const Sharding& to) {
   if (from == to) return 0;
   const double bytes =
@@ -32,7 +32,7 @@ double halo_cost(const Mesh& mesh, const Type& type, const Sharding& from, const
 
 }  // namespace
 
-/// The weighted bytes for having an operand as an equation needs it.
+/// The weighted bytes for bringing an operand to what an equation needs.
 double Splitter::cost_of_operand(ValueId source, const Sharding& needed) {
   const double weight = is_pending(source) ? 1 : is_late_[source] ? kLateWeight : kOperandWeight;
   if (needed.windows.empty()) return cost_to(source, needed) * weight;
@@ -40,8 +40,8 @@ double Splitter::cost_of_operand(ValueId source, const Sharding& needed) {
   return way.stop_cost * weight + way.halo_cost;
 }
 
-/// Windows are taken from a layout that the value has, or from one with the same atoms; what else
-/// changes is moved before.
+/// Windows are taken from a sharding that the value has, or from one with the same atoms. Other
+/// changes of sharding come before.
 WayToWindows Splitter::way_to_windows(ValueId source, const Sharding& needed) {
   const Type& type = function_.type(source);
   Sharding shards = needed;
@@ -77,7 +77,7 @@ WayToWindows Splitter::way_to_windows(ValueId source, const Sharding& needed) {
   return best;
 }
 
-/// The operand as an equation needs it.
+/// The operand, with the sharding that an equation needs.
 ValueId Splitter::in_windows(ValueId source, const Sharding& needed, const Span& span) {
   if (needed.windows.empty()) return in_sharding(source, needed, span);
   const WayToWindows way = way_to_windows(source, needed);

@@ -10,7 +10,7 @@ namespace tessera::partition {
 
 namespace {
 
-/// Splits factors that the sums do not have as the other tensors do.
+/// Splits the factors that the sums do not have, as the other tensors do.
 void split_rest(const CandidateContext& context, const std::vector<TensorView>& tensors,
                 Deferral& deferral) {
   Assignment& assignment = deferral.assignment;

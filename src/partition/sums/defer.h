@@ -1,5 +1,5 @@
-// Sums over devices that wait, in fast numerics: a linear equation passes on what is partial, so
-// that it is resolved once, where somebody needs it, instead of where it is made.
+// Deferred sums over devices, in fast numerics: linear equations are applied to partial values,
+// which are resolved once, where they are needed, instead of where they are made.
 #pragma once
 
 #include <optional>
@@ -9,14 +9,14 @@
 
 namespace tessera::partition {
 
-/// What an operand of an equation is good for.
+/// What is known about an operand of an equation.
 struct SumOperand {
   const Sharding* sum = nullptr;  // of a partial value
-  bool is_any = false;            // may be a sum over any devices, laid out in any way
+  bool is_any = false;            // may be a sum over any devices, with any sharding
   bool is_accumulator = false;    // a carry that becomes a sum with what is added to it
 };
 
-/// A way to split an equation such that its result is a sum as some of its operands are.
+/// A way to split an equation so that its result is a partial sum like some of its operands.
 struct Deferral {
   std::vector<std::size_t> group;  // these operands
   AtomList partial;                // over these atoms
@@ -26,30 +26,31 @@ struct Deferral {
   bool has(std::size_t operand) const;
 };
 
-/// For the first of the linear groups whose operands are all sums over the same devices, laid out
-/// alike; other tensors of the equation split what is left.
+/// For the first linear group whose operands are all sums over the same devices with the same
+/// sharding. The other tensors split the remaining factors.
 std::optional<Deferral> find_deferral(const CandidateContext& context,
                                       const std::vector<std::vector<std::size_t>>& groups,
                                       const std::vector<SumOperand>& operands,
                                       const std::vector<TensorView>& tensors);
 
-/// Whether a partial value stays so until somebody needs it whole.
+/// Whether a partial value stays partial until its sum is needed.
 bool may_wait(const ir::Function& function, const EquationFactors& factors, ir::ValueId value);
-/// Whether a value, `definition` having the numbers of equations, is a constant zero: a sum of
-/// itself.
+/// Whether a value is a constant zero, which is a partial sum over any devices. `definition` has
+/// the numbers of equations.
 bool is_zero(const ir::Function& function, const std::vector<std::size_t>& definition,
              ir::ValueId value);
 
-/// Whether all that happens to the input is that something is added to it to give the output.
+/// Whether the only use of the input is to add something to it, which gives the output.
 bool is_sum(const ir::Function& body, const std::vector<int>& users, std::size_t input,
             std::size_t output);
 
-/// The atoms over which results are sums, `deferral` being nullptr for an equation of whole values.
+/// The atoms over which results are sums; `deferral` is nullptr for an equation without partial
+/// operands.
 AtomList partial_of(const EquationFactors& factors, const Assignment& assignment,
                     const Deferral* deferral);
 
-/// Puts the reductions with these numbers directly behind what they reduce, where they meet others
-/// of the same devices.
+/// Moves the reductions with these numbers directly behind what they reduce, where they can be
+/// combined with others over the same devices.
 void put_early(ir::Function& function, const std::vector<std::size_t>& reductions);
 
 }  // namespace tessera::partition
