@@ -44,6 +44,7 @@ struct Index {
       : value(static_cast<std::int64_t>(index)), where(caller) {}
 };
 
+/// A handle of an array of any rank. Copies share the elements, which never change.
 class Array {
  public:
   /// An empty handle. Everything except assignment throws UserError.

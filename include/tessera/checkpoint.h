@@ -28,6 +28,7 @@
 
 namespace tessera::checkpoint {
 
+/// An array with its path.
 struct NamedArray {
   std::string name;
   Array array;
@@ -65,6 +66,7 @@ std::string fingerprint(std::vector<NamedArray> arrays);
 /// Short UTF-8 texts that are saved with the arrays.
 using Metadata = std::map<std::string, std::string>;
 
+/// Options of save.
 struct SaveOptions {
   std::int64_t step = 0;                        // must be N if the folder is named step_N
   std::optional<double> metric = std::nullopt;  // decides which are the best
@@ -82,6 +84,7 @@ void save(const std::string& path, const T& tree, const SaveOptions& options = {
   save_arrays(path, named_arrays(tree), options, where);
 }
 
+/// Options of restore.
 struct RestoreOptions {
   bool ignore_others = false;  // allow arrays that the target does not have
 };
@@ -123,11 +126,13 @@ T restore(const std::string& path, const T& target, const Shardings& shardings =
       target, restore_arrays(path, detail::targets_of(target, shardings, where), options, where));
 }
 
+/// An array of a checkpoint.
 struct SavedArray {
   std::string name;
   Type type;
   std::int64_t num_tiles = 0;
 };
+/// What the index of a checkpoint says.
 struct CheckpointInfo {
   std::int64_t step = 0;
   std::optional<double> metric = std::nullopt;
@@ -148,6 +153,7 @@ enum class ExportFormat : std::uint8_t {
   safetensors,  // whole arrays in model-*.safetensors with model.safetensors.index.json
   orbax,        // a folder that Orbax restores as nested dicts, keyed by parts of paths
 };
+/// Options of export_checkpoint.
 struct ExportOptions {
   ExportFormat format = ExportFormat::safetensors;
   std::string subtree = {};                               // what to export, a path; empty: all
@@ -161,6 +167,7 @@ void export_checkpoint(const std::string& path, const std::string& to,
 
 // --- checkpoints of a run
 
+/// Options of a Checkpointer.
 struct CheckpointerOptions {
   std::int64_t keep_latest = 0;  // older ones are removed; 0: keep all
   std::int64_t keep_best = 0;    // in addition, those with the smallest metric

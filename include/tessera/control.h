@@ -20,6 +20,7 @@
 
 namespace tessera {
 
+/// Options of scan.
 struct ScanOptions {
   bool reverse = false;      // from the last slice to the first; results keep their positions
   std::int64_t length = -1;  // required if no array is scanned
@@ -103,6 +104,7 @@ auto cond(const Operand& pred, T on_true, F on_false, const Args&... args) {
 /// How treduce combines what its function returns for each microbatch.
 struct Add {};  // the sum, starting at zero, in the order of the microbatches
 struct Max {};  // the largest
+/// Stacks the results along a new dimension.
 struct Concat {
   std::int64_t axis = 0;  // a new dimension, one index per microbatch
 };

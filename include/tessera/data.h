@@ -123,6 +123,7 @@ class Dataset {
   Order order_;
 };
 
+/// What shuffle(), repeat() and shard() return, for `dataset | shuffle(12)`.
 struct Reorder {
   std::optional<std::int64_t> seed = {}, epochs = {}, shard = {};
   std::int64_t num_shards = 1;
@@ -138,6 +139,7 @@ Reorder shard(std::int64_t index, std::int64_t num_shards,
               std::source_location where = std::source_location::current());
 Dataset operator|(const Dataset& dataset, const Reorder& reorder);
 
+/// A change of records, made by map().
 class Change {
  public:
   virtual ~Change() = default;
@@ -166,6 +168,7 @@ Dataset operator|(const Dataset& dataset, std::shared_ptr<const Change> change);
 
 enum class Remainder : std::uint8_t { keep, drop };
 inline constexpr Remainder drop_remainder = Remainder::drop;
+/// What batch() returns, for `dataset | batch(128)`.
 struct BatchOptions {
   std::int64_t size;
   Remainder remainder;
@@ -220,6 +223,7 @@ Dataset zip(const Dataset& first, const Dataset& second,
 // --- images, by torchvision's rules and Pillow's arithmetic
 
 HostArray random_horizontal_flip(HostArray image, RecordRandom& random, double probability = 0.5);
+/// Options of random_resized_crop.
 struct CropOptions {
   std::int64_t size = 32;  // height and width of the result
   std::array<double, 2> scale = {0.08, 1.0};
@@ -234,6 +238,7 @@ HostArray resized(const HostArray& image, std::int64_t height, std::int64_t widt
 HostArray normalised(const HostArray& image, std::span<const double> means,
                      std::span<const double> deviations);
 
+/// A list of tokens, cut into sequences of the same length.
 class Tokens {
  public:
   Tokens(std::vector<std::int32_t> tokens, std::int64_t length);

@@ -105,6 +105,7 @@ class IsolatedProgram {
   virtual int report(const std::exception_ptr& error) = 0;
 };
 
+/// Options of run_isolated.
 struct IsolatedOptions {
   int num_processes = 1;  // the devices of the mesh
   double timeout_s = 60;  // how long to wait for another process
@@ -161,6 +162,7 @@ class PassObserver {
   std::shared_ptr<const void> target_;
 };
 
+/// How jit runs the passes of the compiler.
 struct PassSettings {
   std::vector<std::string> disabled = {};  // names of optional passes to skip
   bool verify = false;                     // check the program after each pass
@@ -240,6 +242,7 @@ void assert_no_collectives(const LoweredProgram& program,
                            const std::vector<std::string>& kinds = {},
                            std::source_location where = std::source_location::current());
 
+/// A program that is ready to run.
 class CompiledProgram : public LoweredProgram {
  public:
   using LoweredProgram::LoweredProgram;
@@ -261,6 +264,7 @@ struct ReshardStep {
   std::int64_t group_size = 1;    // devices that talk to each other
 };
 
+/// The collectives for a change of sharding, in order.
 struct ReshardPlan {
   std::vector<ReshardStep> steps;
   std::int64_t wire_bytes = 0;

@@ -15,6 +15,7 @@
 
 namespace tessera {
 
+/// The base of all errors.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -29,6 +30,7 @@ struct Mistake {
   std::string cure;  // what to write instead
 };
 
+/// The program, a flag or a file is wrong.
 class UserError : public Error {
  public:
   explicit UserError(Mistake mistake);
@@ -38,11 +40,13 @@ class UserError : public Error {
   Mistake mistake_;
 };
 
+/// A device, a process or a file failed while running.
 class RuntimeFault : public Error {
  public:
   using Error::Error;
 };
 
+/// Tessera broke one of its own rules. Please report it.
 class InternalError : public Error {
  public:
   explicit InternalError(const std::string& broken_rule,

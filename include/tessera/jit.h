@@ -31,6 +31,7 @@ struct AutoStages {
   double memory_limit = 1e300;
 };
 
+/// Options of jit.
 struct JitOptions {
   std::vector<Shardings> in_shardings = {};  // one per argument; if missing, that of the argument
   Shardings out_shardings = {};              // of the result; if unspecified, inferred
@@ -170,6 +171,7 @@ class Compiled : public CompiledProgram {
   }
 };
 
+/// A function traced and partitioned for one kind of arguments.
 template <typename R, typename... Args>
 class Lowered : public LoweredProgram {
  public:

@@ -16,6 +16,7 @@
 
 namespace tessera {
 
+/// A named dimension of a mesh.
 struct MeshAxis {
   std::string name;
   std::int64_t size;
@@ -67,6 +68,7 @@ class Mesh {
   std::vector<std::int64_t> ids_;  // empty when in order
 };
 
+/// The mesh with these axes; see the constructor of Mesh.
 Mesh make_mesh(std::vector<MeshAxis> axes, std::vector<std::int64_t> devices = {},
                std::source_location where = std::source_location::current());
 /// `data=4,model=2`; with ids that are not in order, `data=4@0,2,3,1`; `none` for a mesh without
@@ -158,6 +160,7 @@ struct IndexRange {
 /// `[0:4, 8:16]`.
 std::string to_string(const std::vector<IndexRange>& index);
 
+/// The part of an array that a device holds.
 struct DeviceIndices {
   std::int64_t device;            // its id
   std::vector<IndexRange> index;  // one range per dimension

@@ -199,6 +199,7 @@ Array cummin(Operand x, std::int64_t axis = -1, bool reverse = false);
 
 // --- contractions
 
+/// The contracting and the batch dimensions of both operands, in corresponding order.
 struct DotDims {
   std::vector<std::int64_t> contract_a = {};
   std::vector<std::int64_t> contract_b = {};

@@ -28,6 +28,7 @@ namespace tessera {
 /// the preceding stage waits for, `bwd_weight` those of the parameters.
 enum class TaskKind : unsigned char { fwd, bwd, bwd_input, bwd_weight };
 
+/// The pass of a stage over a microbatch.
 struct Task {
   TaskKind kind = TaskKind::fwd;
   std::int64_t stage = 0;
@@ -70,6 +71,7 @@ struct StageCosts {
   double memory = 1;      // held for a microbatch from its fwd to the end of its backward pass
 };
 
+/// The costs of all stages, and of sending a value.
 struct ScheduleCosts {
   std::vector<StageCosts> stages = {{}};  // one for all stages, or one for each
   double transfer = 0;                    // from rank to rank
@@ -88,6 +90,7 @@ struct TimedTask {
   double end() const { return ends.back(); }
 };
 
+/// When each rank runs each task, with sums.
 struct Simulation {
   std::vector<std::vector<TimedTask>> ranks;
   double makespan = 0;
@@ -155,6 +158,7 @@ class Schedule {
   std::shared_ptr<const Rule> rule_;
 };
 
+/// Sizes of a built-in schedule.
 struct ScheduleOptions {
   std::int64_t num_stages;
   std::int64_t mpmd_dim = num_stages;
@@ -183,6 +187,7 @@ struct ScheduleName {
 
 }  // namespace detail
 
+/// A built-in schedule, under the names below: Interleaved1F1B{.num_stages = 8, .mpmd_dim = 4}.
 template <detail::ScheduleName Name>
 struct BuiltInSchedule {
   std::int64_t num_stages;

@@ -190,6 +190,7 @@ Array make_array_from_callback(const Type& type, const NamedSharding& sharding, 
 
 // --- pictures
 
+/// Options of visualize_sharding.
 struct VisualizeOptions {
   bool use_color = false;           // terminal escape sequences: a background for each tile
   double scale = 1.0;               // of the picture; its height is 10 lines at 1
@@ -278,6 +279,7 @@ std::string explain_rules(const PartitionSpec& names,
 
 /// What with_logical_constraint does if no rule decides a name.
 enum class RulesFallback : std::uint8_t { axis_is_unsharded, raise_error, no_constraint };
+/// Options of with_logical_constraint.
 struct LogicalConstraint {
   std::optional<LogicalRules> rules = std::nullopt;  // those in scope
   std::optional<Mesh> mesh = std::nullopt;           // that of the traced function, or in scope

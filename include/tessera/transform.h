@@ -154,6 +154,7 @@ struct BatchAxes {
       : axes(std::move(list)), is_list(true) {}
 };
 
+/// Options of vmap.
 struct VmapOptions {
   BatchAxes in_axes = 0;       // the axis of an argument applies to all its leaves
   BatchAxis out_axes = 0;      // of all leaves of the result
@@ -185,6 +186,7 @@ auto vmap(F f, VmapOptions options = {},
 
 // --- shard_map
 
+/// Options of shard_map.
 struct ShardMapOptions {
   Mesh mesh = {};                            // if it has no axes, the current mesh
   std::vector<Shardings> in_specs = {};      // one per argument: how it is split into tiles
