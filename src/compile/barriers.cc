@@ -33,7 +33,7 @@ std::vector<int> last_phases(const Phased& phased) {
   return last;
 }
 
-/// A barrier that holds these values, and whose results stand for them from now on.
+/// A barrier on these values, whose results replace them from now on.
 void add_barrier(Function& function, const std::vector<ValueId>& held,
                  std::vector<ValueId>& stands_for) {
   if (held.empty()) return;

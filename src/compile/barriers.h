@@ -1,4 +1,4 @@
-// Optimization barriers as phases: an order of equations that fusion does not blur.
+// Optimization barriers as phases: an order of equations that fusion respects.
 #pragma once
 
 #include <vector>
@@ -7,16 +7,16 @@
 
 namespace tessera::compile {
 
-/// A function without barriers. Equations of different phases are not fused; phases never fall.
+/// A function without barriers. Equations of different phases are not fused; phases never decrease.
 struct Phased {
   ir::Function function;
   std::vector<int> phases;  // per equation
 };
 
-/// Operands stand in the place of the results of barriers; behind each barrier a phase begins.
+/// Replaces the results of barriers by their operands. After each barrier a new phase begins.
 Phased without_barriers(ir::Function function);
 
-/// Barriers where phases begin, which hold all that crosses.
+/// Inserts barriers where phases begin, on all values that cross.
 ir::Function with_barriers(Phased phased);
 
 }  // namespace tessera::compile

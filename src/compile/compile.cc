@@ -40,8 +40,8 @@ void check_dtypes(const ir::Function& function) {
   check(function.inputs, {});
 }
 
-/// Gives every output memory of its own: no output is an input (but for one that keeps its donated
-/// buffers) and no two outputs are one value.
+/// Gives every output its own memory: no output is an input, except one that keeps its donated
+/// buffers, and no two outputs are the same value.
 ir::Function with_distinct_outputs(ir::Function result, const CompileOptions& options) {
   ir::Builder builder(result);
   std::vector<bool> is_taken(result.values.size(), false);
@@ -78,8 +78,8 @@ run::Executable compile_phased(Phased phased, const CompileOptions& options) {
   return executable;
 }
 
-/// What the devices of a function talk through: the processes of the own group, where a group has
-/// as many devices as the mesh and all processes are more; else nullptr for those given.
+/// The transport of a function: the processes of the own group, if a group has as many devices as
+/// the mesh and there are more processes. Otherwise nullptr, which means the given transport.
 std::shared_ptr<run::Transport> own_group(const ir::Function& function,
                                           const CompileOptions& options) {
   if (options.transport == nullptr) return nullptr;

@@ -17,25 +17,25 @@ class BodyPool;
 
 struct CompileOptions {
   std::vector<bool> is_donated;   // per input
-  std::vector<int> output_alias;  // per output: donated input whose buffers it takes, or -1
-  /// Set: compiles what the device of this rank computes. Inputs and outputs have one tile then,
-  /// and collectives go through the transport, which must outlive the executable. Of a function of
-  /// several groups (ops/control/mpmd.h) rank group * devices + d runs what device d of the group
-  /// does; inputs that the group does not read and outputs that it does not make have no tiles.
+  std::vector<int> output_alias;  // per output: donated input whose buffers it reuses, or -1
+  /// If set, compiles what the device of this rank computes. Inputs and outputs then have one tile,
+  /// and collectives use the transport, which must outlive the executable. In a function of several
+  /// groups (ops/control/mpmd.h), rank group * devices + d is device d of the group; inputs that
+  /// the group does not read and outputs that it does not make have no tiles.
   run::Transport* transport = nullptr;
   DotUnit dot_unit = DotUnit::portable;  // one that this machine has
-  BodyPool* bodies = nullptr;            // for nested functions: of the compilation around them
+  BodyPool* bodies = nullptr;            // for nested functions: those of the enclosing compilation
 };
 
 /// The passes that run before a partitioned function is compiled, in order.
 std::vector<ir::Pass> passes();
 
-/// Compiles a partitioned function: every value has a sharding over function.mesh.
-/// Throws UserError for a dtype or size that the host engine does not take.
+/// Compiles a partitioned function: every value has a sharding over function.mesh. Throws UserError
+/// for a dtype or size that the host engine does not support.
 std::shared_ptr<const run::Executable> compile(const ir::Function& function,
                                                const CompileOptions& options);
 
-/// The instruction set that the host kernels run on.
+/// The instruction set that the host kernels use.
 std::string_view instruction_set();
 /// The units of this machine for products of bf16, the best one last.
 std::vector<DotUnit> dot_units();

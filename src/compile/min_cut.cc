@@ -47,7 +47,7 @@ bool MinCut::augment() {
     std::size_t& next = next_[node];
     if (next == edges_of_[node].size()) {
       if (path.empty()) return false;
-      // A dead end: back, and on to the next edge there.
+      // A dead end: go back and try the next edge there.
       node = edges_[path.back() ^ 1].to;
       ++next_[node];
       path.pop_back();

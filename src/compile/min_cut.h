@@ -1,4 +1,4 @@
-// The cheapest set of edges that separates a source from a sink, by the algorithm of Dinic.
+// The cheapest set of edges that separates a source from a sink, by Dinic's algorithm.
 #pragma once
 
 #include <cstdint>
@@ -12,26 +12,26 @@ class MinCut {
   static constexpr std::size_t kSource = 0;
   static constexpr std::size_t kSink = 1;
 
-  /// The number of a new node.
+  /// Adds a node and returns its number.
   std::size_t add_node();
   void add_edge(std::size_t from, std::size_t to, std::int64_t capacity);
 
-  /// Finds the cut; once.
+  /// Finds the cut. Call it once.
   void solve();
-  /// Whether the node lies with the sink: of all cheapest cuts the one with the fewest such nodes.
+  /// Whether the node is on the side of the sink, in the cheapest cut with the fewest such nodes.
   bool is_on_sink_side(std::size_t node) const { return reaches_sink_[node]; }
 
  private:
   struct Edge {
     std::size_t to;
-    std::int64_t left;  // capacity that is not used; the edge beside it goes back
+    std::int64_t left;  // unused capacity; the neighbouring edge is the reverse one
   };
 
   bool find_levels();
   bool augment();
   void mark_sink_side();
 
-  std::vector<Edge> edges_;  // in pairs: forth and back
+  std::vector<Edge> edges_;  // in pairs: forward and reverse
   std::vector<std::vector<std::size_t>> edges_of_{2};
   std::vector<int> level_;
   std::vector<std::size_t> next_;  // per node: the edge to try

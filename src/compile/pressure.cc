@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kNever = ~std::size_t{0};
 
-/// When values with memory are made and read last: places of nodes in their order.
+/// When stored values are made and last read, as positions in the order of nodes.
 struct Lives {
   std::vector<std::size_t> begin;
   std::vector<std::size_t> end;
@@ -64,8 +64,8 @@ Held held_by(const Function& function, const host::Fusion& fusion) {
   return held;
 }
 
-/// Where a list has maxima of at least `least`, each less than `least_drop` above what is between
-/// it and the next one left out.
+/// The maxima of a list that are at least `least`. A maximum is skipped if it is less than
+/// `least_drop` above the minimum between it and the next one.
 std::vector<std::size_t> maxima(const std::vector<std::int64_t>& list, std::int64_t least,
                                 std::int64_t least_drop) {
   std::vector<std::size_t> places;
@@ -89,8 +89,8 @@ std::vector<std::size_t> maxima(const std::vector<std::int64_t>& list, std::int6
   return places;
 }
 
-/// Per node: how many equations come before its end. Nodes run when they are needed, which for
-/// those that have equations of late nodes as well is long before their last equation.
+/// Per node: how many equations come before its end. A node runs when it is needed, which may be
+/// long before its last equation.
 std::vector<std::size_t> equations_until(const host::Fusion& fusion) {
   std::vector<std::size_t> counts(fusion.nodes.size());
   std::size_t last = kNever;

@@ -1,4 +1,4 @@
-// How much memory a program holds from equation to equation, before it is lowered.
+// How much memory a program holds at each equation, before it is lowered.
 #pragma once
 
 #include <cstdint>
@@ -9,22 +9,22 @@
 
 namespace tessera::compile {
 
-/// Where more is held than before and after it, by a part of the peak that matters.
+/// A local maximum of the bytes held, by a significant part of the peak.
 struct Hump {
   std::size_t place = 0;    // equations before it
-  std::int64_t across = 0;  // bytes that are made before it and read behind it
+  std::int64_t across = 0;  // bytes that are made before it and read after it
 };
 
-/// Of values with memory of their own that are neither inputs nor outputs, all tiles counted.
+/// Counts all tiles of values that are stored and are neither inputs nor outputs.
 struct Pressure {
   host::Fusion fusion;
-  std::int64_t peak = 0;    // bytes, the most at one time
+  std::int64_t peak = 0;    // bytes, the most at any time
   std::vector<Hump> humps;  // with ascending places
 };
 Pressure pressure_of(const Phased& program);
 
-/// The bytes of all distinct tiles of a value, but for what tiles overlap. `atoms` are those of the
-/// mesh.
+/// The bytes of all distinct tiles of a value, without the overlap of tiles. `atoms` are those of
+/// the mesh.
 std::int64_t bytes_of(const ir::Function& function, const std::vector<Atom>& atoms,
                       ir::ValueId value);
 

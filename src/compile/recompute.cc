@@ -20,15 +20,16 @@ using ir::ValueId;
 using ops::HostRule;
 
 constexpr int kMostRounds = 8;
-/// Flops that are worth a byte of the peak. Elementwise work runs at the speed of memory.
+/// The number of flops that is worth a byte of the peak. Elementwise work runs at the speed of
+/// memory.
 constexpr double kDotFlopsPerByte = 64;
 constexpr double kTileFlopsPerByte = 16;
-/// By how much prices rise while too much would be computed again.
+/// The factor by which prices rise as long as too much would be computed again.
 constexpr double kMostScale = 64;
-/// A contraction of more terms is not computed twice.
+/// A contraction with more terms than this is not computed twice.
 constexpr std::int64_t kMostTerms = 128;
-/// A value that is needed again by equations farther apart than this, and by the first of them
-/// sooner than that, would be held nearly as long as if it had been kept.
+/// If the late uses of a value are farther apart than this, and the first of them comes sooner than
+/// that, the value would be held nearly as long as if it had been kept.
 constexpr std::size_t kNear = 64;
 
 double flops_of(const Function& f, const Equation& equation) {
@@ -46,7 +47,7 @@ bool is_cheap_dot(const Function& f, const Equation& equation) {
   return terms <= kMostTerms;
 }
 
-/// What computing the equation again costs, in bytes; nothing where that is out of the question.
+/// The cost of computing the equation again, in bytes; empty if that is not possible.
 std::optional<double> price(const Function& f, const Equation& equation) {
   const auto is_partial = [&](ValueId id) { return !f.sharding(id).partial.empty(); };
   if (equation.results.size() != 1 || is_partial(equation.results[0]) ||
@@ -75,7 +76,7 @@ std::optional<double> price(const Function& f, const Equation& equation) {
   return std::nullopt;
 }
 
-/// Equations that nothing reads go, but for those with an effect besides their results.
+/// Removes equations whose results are not read, except those with side effects.
 void drop_unused(Phased& program) {
   std::vector<bool> is_used(program.function.values.size(), false);
   for (const ValueId id : program.function.outputs) is_used[id] = true;
@@ -98,18 +99,19 @@ void drop_unused(Phased& program) {
                        program.phases.begin() + static_cast<std::ptrdiff_t>(kept));
 }
 
-/// A program that grows: clones are views and constants where their originals are.
+/// A growing program. A clone is a view or a constant if the original is.
 struct Program {
   Phased phased;
   std::vector<Atom> atoms;     // of the mesh
-  std::vector<bool> is_view;   // per value: read through its operand
-  std::vector<bool> is_splat;  // per value: a constant without memory
+  std::vector<bool> is_view;   // per value: is a view of its operand
+  std::vector<bool> is_splat;  // per value: is a constant that is not stored
 };
 
-/// Decides what is held and what is computed again behind a place, and rewrites the program.
+/// Decides what is held across a point and what is computed again after it, and rewrites the
+/// program.
 class Cut {
  public:
-  /// The place is where `phase` begins.
+  /// The point is where `phase` begins.
   Cut(Program& program, int phase)
       : program_(program),
         f_(program.phased.function),
@@ -126,16 +128,16 @@ class Cut {
     for (const ValueId id : f_.outputs) is_output_[id] = true;
   }
 
-  /// What is computed again costs `scale` times its price.
+  /// Prices are multiplied by `scale`.
   void choose(double scale);
-  /// The price of all that is computed again.
+  /// The price of everything that is computed again.
   double work() const { return work_; }
-  /// The bytes of what is held.
+  /// The bytes that are held.
   std::int64_t held() const { return held_; }
   void rewrite();
 
  private:
-  /// Equations that need a value if all that can be is computed again.
+  /// The equations that need a value if everything possible is computed again.
   struct Needs {
     std::size_t first = ~std::size_t{0};
     std::size_t last = 0;
@@ -176,8 +178,8 @@ class Cut {
   std::int64_t held_ = 0;
 };
 
-/// From the last equation to the first. A value that is needed both soon and late is held instead
-/// of being computed again.
+/// Goes from the last equation to the first. A value that is needed both soon and late is held
+/// instead of being computed again.
 void Cut::find_needs() {
   is_read_late_.assign(f_.values.size(), false);
   for (std::size_t i = place_; i < f_.equations.size(); ++i) {
@@ -200,7 +202,7 @@ void Cut::find_needs() {
   }
 }
 
-/// Whether an input that nothing reads late may have given its memory to an output by then.
+/// Whether an input that is not read late may have given its memory to an output by then.
 bool Cut::may_be_overwritten(ValueId input) const {
   if (is_read_late_[input]) return false;
   return std::any_of(f_.outputs.begin(), f_.outputs.end(), [&](ValueId output) {
@@ -214,8 +216,8 @@ std::int64_t Cut::bytes_to_hold(ValueId id) const {
   return has_memory_anyway ? 0 : bytes_of(f_, program_.atoms, id);
 }
 
-/// The edge between the two nodes of a value is cut where it is held, the one from the source where
-/// it is computed again.
+/// The edge between the two nodes of a value is cut if the value is held; the edge from the source
+/// is cut if it is computed again.
 void Cut::add_value(MinCut& graph, ValueId id, double scale) {
   if (nodes_[id] != 0) return;
   nodes_[id] = graph.add_node();
@@ -227,7 +229,7 @@ void Cut::add_value(MinCut& graph, ValueId id, double scale) {
                  can_repeat(id) ? static_cast<std::int64_t>(cost) : MinCut::kUncut);
 }
 
-/// All that is read late, and what it can be computed from.
+/// Everything that is read late, and what it can be computed from.
 std::vector<ValueId> Cut::add_values(MinCut& graph, double scale) {
   nodes_.assign(f_.values.size(), 0);
   std::vector<ValueId> values;
@@ -263,7 +265,7 @@ void Cut::choose(double scale) {
   }
 }
 
-/// What stands for a value behind the place, computed by equations of `phase` if need be.
+/// What replaces a value after the point; computed by equations of `phase` if necessary.
 ValueId Cut::late(ValueId id, int phase) {
   if (!is_before(id) || !is_again_[id]) return id;
   if (again_[id] != ir::kNoValue) return again_[id];
@@ -314,12 +316,12 @@ std::int64_t bytes_of_all(const Function& f) {
   return bytes;
 }
 
-/// The bytes that a round is to win.
+/// The bytes that a round has to save.
 std::int64_t least_gain(const Pressure& pressure, const RecomputeOptions& options) {
   return static_cast<std::int64_t>(static_cast<double>(pressure.peak) * options.least_gain);
 }
 
-/// Begins a new phase at each place; the numbers of these phases.
+/// Begins a new phase at each point. Returns the numbers of these phases.
 std::vector<int> begin_phases(std::vector<int>& phases, const std::vector<Hump>& humps) {
   std::vector<int> begun;
   for (std::size_t i = 0; i < phases.size(); ++i) {
@@ -330,7 +332,7 @@ std::vector<int> begin_phases(std::vector<int>& phases, const std::vector<Hump>&
   return begun;
 }
 
-/// The program with a cut at each hump where that wins something; nothing where it does not.
+/// The program with a cut at each local maximum; empty if that saves nothing.
 std::optional<Phased> cut_at_humps(const Phased& phased, const Pressure& pressure, double most_work,
                                    const RecomputeOptions& options) {
   Program program{.phased = phased,

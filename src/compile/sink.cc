@@ -18,14 +18,14 @@ using ir::ValueId;
 using ops::HostRule;
 
 constexpr std::size_t kNone = ~std::size_t{0};
-/// Elements of a value that may be computed before a loop instead of behind it.
+/// The most elements of a value that may be computed before a loop instead of after it.
 constexpr std::int64_t kMostElements = 4096;
 
 bool is_tile(const Equation& equation) {
   return equation.op->host.kind == HostRule::Kind::tile && equation.results.size() == 1;
 }
 bool is_constant(const Equation& equation) { return equation.op == &ops::constant_op; }
-/// Every slice along dimension 0 is the same.
+/// Whether all slices along dimension 0 are equal.
 bool repeats_slices(const Equation& equation) {
   if (equation.op != &ops::broadcast_in_dim_op) return false;
   const ir::Ints& dims = equation.attributes.ints("dims");
@@ -116,7 +116,7 @@ class Sinking {
   std::vector<bool> is_early_;                     // per equation: to before the loop
 
   Function body_;
-  std::map<ValueId, ValueId> inside_;  // what stands for a value in the body
+  std::map<ValueId, ValueId> inside_;  // what replaces a value in the body
   std::vector<ValueId> new_consts_;    // operands of the loop, and inputs of the body
   std::vector<ValueId> new_const_inputs_;
   std::vector<ValueId> new_slices_;
@@ -126,7 +126,7 @@ void Sinking::mark_late() {
   for (const ValueId id : scan_.results) is_late_[id] = true;
   for (std::size_t i = loop_ + 1; i < f_.equations.size(); ++i) {
     const Equation& equation = f_.equations[i];
-    // What stands behind a barrier is not moved before the loop.
+    // Equations after a barrier are not moved before the loop.
     const bool is_late = equation.op == &ops::optimization_barrier_op ||
                          std::any_of(equation.operands.begin(), equation.operands.end(),
                                      [&](ValueId id) { return is_late_[id]; });
@@ -135,7 +135,7 @@ void Sinking::mark_late() {
   }
 }
 
-/// Whether the value, and what it is computed from, may be computed before the loop.
+/// Whether the value, and everything that it is computed from, may be computed before the loop.
 bool Sinking::can_be_early(ValueId id) const {
   std::vector<ValueId> waiting = {id};
   for (std::size_t i = 0; i < waiting.size(); ++i) {
@@ -170,14 +170,14 @@ bool Sinking::reads_what_it_can(std::size_t index) const {
   return std::all_of(operands.begin(), operands.end(), [&](ValueId id) { return can_read(id); });
 }
 
-/// Whether something that is not moved reads the result, which is no output.
+/// Whether an equation that is not moved reads the result, which is not an output.
 bool Sinking::stays_needed(std::size_t index) const {
   const ValueId result = f_.equations[index].results[0];
   if (!is_late_[result] && !is_read_by_moved(result)) return true;
   return !is_read_by_moved_only(result) && !is_output_[result];
 }
 
-/// The most equations of which each reads what is known in the body, and is read there only.
+/// The largest set of equations that only read what is known in the body, and are only read there.
 void Sinking::choose_candidates() {
   for (std::size_t i = loop_ + 1; i < f_.equations.size(); ++i) {
     const Equation& equation = f_.equations[i];
@@ -201,7 +201,7 @@ bool Sinking::spares_a_result() const {
   });
 }
 
-/// An input that the loop would now read last may have to give its memory to a result.
+/// Whether an input that the loop would now read last has to give its memory to a result.
 bool Sinking::keeps_inputs_free() const {
   for (const ValueId input : f_.inputs) {
     if (!is_read_by_moved(input)) continue;
@@ -241,7 +241,7 @@ ValueId Sinking::add_clone(const Equation& equation, std::vector<ValueId> operan
   return body_.equations.back().results[0];
 }
 
-/// An input of the body for a value that all steps read.
+/// An input of the body for a value that all iterations read.
 ValueId Sinking::add_constant(ValueId id) {
   make_early(id);
   const auto known = std::find(new_consts_.begin(), new_consts_.end(), id);
@@ -265,7 +265,7 @@ ValueId Sinking::add_slice(ValueId id) {
   return body_.inputs.back();
 }
 
-/// What stands in the body for a value, of which each step sees a slice.
+/// What replaces a value in the body, where each iteration sees a slice.
 ValueId Sinking::inside(ValueId id) {
   if (const auto known = inside_.find(id); known != inside_.end()) return known->second;
   const Equation* equation = definition(id);
@@ -280,7 +280,7 @@ ValueId Sinking::inside(ValueId id) {
   return result;
 }
 
-/// The loop with what is moved; its own results first.
+/// The loop with the moved equations. Its own results come first.
 Equation Sinking::new_scan() {
   Equation scan = scan_;
   body_ = scan_.attributes.body("body");

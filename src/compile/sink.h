@@ -1,14 +1,14 @@
-// Moves elementwise work on what a loop stacks up into its steps.
+// Moves elementwise work on the stacked results of a loop into its body.
 #pragma once
 
 #include "ir/ir.h"
 
 namespace tessera::compile {
 
-/// Elementwise equations behind a scan that read its stacked results, and arrays that are known
-/// before it, are computed slice by slice in its body: an update of stacked parameters reads each
-/// gradient while it is in the caches, and the gradients are not stacked up. Only where that spares
-/// a stacked result and makes none that is no output. `function` is partitioned; the same bits.
+/// Elementwise equations after a scan that read its stacked results, and arrays known before it,
+/// are computed slice by slice in its body. So the update of stacked parameters reads each gradient
+/// while it is in the caches, and gradients are not stacked. Only done if it saves a stacked result
+/// and adds none that is not an output. `function` is partitioned. The bits stay the same.
 ir::Function sink_into_loops(ir::Function function);
 
 }  // namespace tessera::compile

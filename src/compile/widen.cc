@@ -57,8 +57,8 @@ class Widening {
            name != "slice";
   }
 
-  /// The value as f32, converted where it is first needed. Of a view it is the view of what is
-  /// converted: kernels read views where they lie.
+  /// The value as f32, converted where it is first needed. For a view, the base is converted, since
+  /// kernels read views in place.
   ValueId wide_of(ValueId id, const Span& span) {
     const auto known = wide_.find(id);
     if (known != wide_.end()) return known->second;

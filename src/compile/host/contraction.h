@@ -1,4 +1,4 @@
-// Tasks of ops that are contractions: a problem for the matrix product per tile.
+// Tasks of ops that are contractions: a matrix product per tile.
 #pragma once
 
 #include <functional>
@@ -14,10 +14,11 @@ using OffsetTable = std::vector<std::int64_t>;
 OffsetTable offsets(const ir::Ints& dims, const std::vector<std::int64_t>& sizes,
                     const std::vector<std::int64_t>& strides);
 
-/// Lays the result out densely: batches, rows, columns.
+/// Stores the result densely: batches, rows, columns.
 void set_dense_result(kernels::GemmProblem& problem);
 
-/// How many of a result's first dimensions are batches, and how many of its last ones columns.
+/// How many of the first dimensions of a result are batches, and how many of the last ones are
+/// columns.
 struct ResultDims {
   std::size_t batch = 0;
   std::size_t columns = 0;
@@ -26,14 +27,14 @@ struct ResultDims {
 struct Contraction {
   ResultDims dims;
   std::size_t a = 0;  // which operand is A; the other one is B
-  /// The problem of the tile with these digits, given where its operands are read.
+  /// The product for the tile with these digits, given where its operands are read.
   std::function<kernels::GemmProblem(const StridedTile& a, const StridedTile& b,
                                      const AtomDigits& digits)>
       make;
 };
 
-/// The tiles of the result. Those that read the same B share a task, those whose operands have the
-/// same extents a plan.
+/// The tiles of the result. Tiles that read the same B share a task, and tiles whose operands have
+/// the same extents share a plan.
 std::vector<TileTask> contraction_tasks(const LowerContext& context, const Equation& equation,
                                         const Contraction& contraction);
 

@@ -26,7 +26,7 @@ std::shared_ptr<const run::Kernel> make_kernel(F function) {
   return std::make_shared<FunctionKernel<F>>(std::move(function));
 }
 
-/// As FunctionKernel, for `count` independent pieces of work: each part takes a range of them.
+/// Like FunctionKernel, for `count` independent pieces of work. Each part takes a range of them.
 template <typename F>
 class RangeKernel final : public run::Kernel {
  public:
@@ -49,7 +49,7 @@ class RangeKernel final : public run::Kernel {
   F function_;
 };
 
-/// `function` gets the buffers and the range.
+/// Calls `function` with the buffers and the range.
 template <typename F>
 std::shared_ptr<const run::Kernel> make_range_kernel(std::int64_t count, std::int64_t terms_each,
                                                      F function) {
@@ -62,7 +62,7 @@ inline std::int64_t product(Shape::const_iterator begin, Shape::const_iterator e
   return count;
 }
 
-/// One task per result tile, which reads tiles of all operands; `make` gets the digits and returns
+/// One task per result tile, which reads tiles of all operands. `make` gets the digits and returns
 /// the kernel.
 template <typename Make>
 std::vector<TileTask> task_per_tile(const LowerContext& context, const Equation& equation,
@@ -82,7 +82,7 @@ std::vector<TileTask> task_per_tile(const LowerContext& context, const Equation&
 inline DType dtype_of(const LowerContext& context, ValueId id) {
   return context.function().type(id).dtype;
 }
-/// The buffer as what lies in it.
+/// The buffer as an array of its element type.
 template <typename T>
 T* elements_of(std::conditional_t<std::is_const_v<T>, const std::byte*, std::byte*> buffer) {
   return reinterpret_cast<T*>(buffer);
@@ -99,7 +99,7 @@ inline LineSizes line_sizes(const Shape& shape, std::int64_t dim) {
   return {product(shape.begin(), split), *split, product(split + 1, shape.end())};
 }
 
-/// The indices along `dim` of the tile of `table` that goes with these digits.
+/// The index range along `dim` of the tile of `table` for these digits.
 inline kernels::HeldRows held_rows(const LowerContext& context, ValueId table, std::int64_t dim,
                                    const AtomDigits& digits) {
   const auto d = static_cast<std::size_t>(dim);

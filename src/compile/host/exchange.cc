@@ -23,7 +23,7 @@ bool is_dense(const ExchangePiece& piece) {
 
 std::vector<SubBox> split_box(const Shape& extents, std::int64_t most) {
   if (num_elements(extents) == 0) return {};
-  // Whole rows of dimension `cut`; dimensions before it are taken one index at a time.
+  // Whole rows of dimension `cut`; for dimensions before it, one index at a time.
   std::size_t cut = extents.size();
   std::int64_t row = 1;
   while (cut > 0 && row * extents[cut - 1] <= most) row *= extents[--cut];
@@ -59,7 +59,7 @@ std::byte* first_element(const ExchangeRound& round, const ExchangePiece& piece,
   return buffers[piece.buffer] + piece.offset * element_bytes(round);
 }
 
-/// The bytes that travel.
+/// The bytes that are sent.
 std::span<std::byte> bytes_of(const ExchangeRound& round, const ExchangeMessage& message,
                               Buffers buffers) {
   std::byte* begin = message.scratch >= 0 ? buffers.back() + message.scratch
@@ -68,7 +68,7 @@ std::span<std::byte> bytes_of(const ExchangeRound& round, const ExchangeMessage&
   return {begin, static_cast<std::size_t>(bytes)};
 }
 
-/// Gives places in the scratch to what does not lie dense in a buffer; returns where they end.
+/// Assigns scratch to pieces that are not dense in a buffer. Returns the end of the scratch.
 std::int64_t place_in_scratch(ExchangeRound& round) {
   std::int64_t end = 0;
   const auto place = [&](ExchangeMessage& message) {

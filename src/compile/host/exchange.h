@@ -1,4 +1,5 @@
-// The kernel of a collective between processes: packs, exchanges, unpacks and combines, in rounds.
+// The kernel of a collective between processes: it packs, exchanges, unpacks and combines, in
+// rounds.
 #pragma once
 
 #include <memory>
@@ -24,11 +25,11 @@ struct ExchangePiece {
 struct ExchangeMessage {
   int peer = 0;
   ExchangePiece piece;
-  bool is_kept = false;       // received for the combination of the round, not for a buffer
-  std::int64_t scratch = -1;  // bytes from the start of the scratch; -1: lies dense in its buffer
+  bool is_kept = false;       // received to be combined in this round, not for a buffer
+  std::int64_t scratch = -1;  // bytes from the start of the scratch; -1: dense in its buffer
 };
 
-/// Element by element the reduction of pieces of one size.
+/// The elementwise reduction of pieces of the same size.
 struct ExchangeCombine {
   struct Source {
     std::optional<std::size_t> receive;  // a message that the round keeps, or
@@ -43,7 +44,7 @@ struct ExchangeCopy {
   ExchangePiece from, to;
 };
 
-/// All messages at once, then what is done with them.
+/// All messages at once, then what is done with their contents.
 struct ExchangeRound {
   DType dtype = DType::f32;
   std::vector<ExchangeMessage> sends = {};
@@ -52,8 +53,8 @@ struct ExchangeRound {
   std::optional<ExchangeCombine> combine = std::nullopt;
 };
 
-/// Boxes of at most `most` elements, in row-major order, that make up all of `extents`; each of
-/// them is one range of the elements in row-major order.
+/// Cuts `extents` into boxes of at most `most` elements, in row-major order. Each box is a
+/// contiguous range of the elements in row-major order.
 struct SubBox {
   std::vector<std::int64_t> start;
   Shape size;
@@ -64,7 +65,7 @@ class ExchangeKernel final : public run::Kernel {
  public:
   ExchangeKernel(std::vector<ExchangeRound> rounds, run::CollectiveLabel label,
                  run::Transport& transport);
-  /// Of the buffer behind all others, in which pieces are packed.
+  /// The size of the last buffer, in which pieces are packed.
   std::int64_t scratch_bytes() const { return scratch_bytes_; }
   void run(std::span<std::byte* const> buffers, int part) const override;
 

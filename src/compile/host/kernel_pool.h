@@ -1,5 +1,5 @@
-// Kernels of one compilation: tasks that do the same to their buffers share one, so that identical
-// layers have one compiled body.
+// The kernels of a compilation. Tasks that do the same to their buffers share a kernel, so
+// identical layers are compiled once.
 #pragma once
 
 #include <bit>
@@ -13,7 +13,7 @@
 
 namespace tessera::compile::host {
 
-/// All that a kernel is made from, as numbers: the first says of which kind it is.
+/// Everything that a kernel is made from, as numbers. The first is the kind of the kernel.
 class KernelKey {
  public:
   enum class Kind : std::uint8_t { combine, contraction, copy, reduce, region };
@@ -41,14 +41,14 @@ class KernelPool {
  public:
   explicit KernelPool(const Function& function) : function_(function) {}
 
-  /// What `make` gave for this key.
+  /// The kernel that `make` returned for this key.
   template <typename Make>
   std::shared_ptr<const run::Kernel> get(KernelKey key, Make make) {
     std::shared_ptr<const run::Kernel>& kernel = kernels_[std::move(key)];
     if (kernel == nullptr) kernel = make();
     return kernel;
   }
-  /// Equal for equations that are equal but for the values that they name: these have the same
+  /// Equal for equations that differ only in the values that they name, if these have the same
   /// types and shardings.
   std::int64_t kind_of(const Equation& equation);
 

@@ -1,4 +1,4 @@
-// The leaves of a reduction that one tile owns.
+// The leaves of a reduction that belong to a tile.
 #pragma once
 
 #include <cstdint>
@@ -24,18 +24,18 @@ struct LeafBox {
   std::vector<std::int64_t> size;
 };
 
-/// The part of dimension `dim` of a value that goes with these digits.
+/// The part of dimension `dim` of a value for these digits.
 LeafRange leaf_range(const Layout& layout, std::size_t dim, const AtomDigits& digits);
-/// Cuts of each reduced dimension into the leaves that lie in the tile, relative to its start.
-/// Sums of integers wrap around in any order: they may be split anywhere, and a tile is one leaf.
-/// So it is with all sums in fast numerics.
+/// The cuts of each reduced dimension into the leaves of the tile, relative to its start. The order
+/// of integer sums does not matter, so they may be split anywhere, and a tile is a single leaf. The
+/// same holds for all sums in fast numerics.
 std::vector<std::vector<std::int64_t>> leaf_cuts(const std::vector<LeafRange>& ranges,
                                                  const ir::Function& function, DType dtype);
 /// The leaves in the order of the sum: row-major over the dimensions.
 std::vector<LeafBox> leaf_boxes(const std::vector<LeafRange>& ranges, const ir::Function& function,
                                 DType dtype);
 
-/// Offsets of all terms, leaf after leaf and row-major inside each; strides are per reduced
+/// Offsets of all terms, leaf after leaf and row-major within a leaf. Strides are per reduced
 /// dimension.
 std::vector<std::int64_t> leaf_order(const std::vector<LeafBox>& leaves,
                                      const std::vector<std::int64_t>& strides);

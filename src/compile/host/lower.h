@@ -17,7 +17,7 @@
 
 namespace tessera::compile::host {
 
-/// How a process of one group of devices reaches those of the others.
+/// How a process of one group of devices reaches the processes of other groups.
 struct BetweenGroups {
   run::Transport* transport = nullptr;
   int group = 0;  // its own
@@ -26,7 +26,7 @@ struct BetweenGroups {
 struct LowerOptions {
   run::Transport* transport = nullptr;  ///< given: only for the device of its rank
   std::vector<int> phases = {};         ///< as for fuse()
-  /// As in CompileOptions; empty: no result takes the buffers of an input.
+  /// As in CompileOptions; empty: no result reuses the buffers of an input.
   std::vector<int> output_alias = {};
   DotUnit dot_unit = DotUnit::portable;
   BodyPool* bodies = nullptr;      ///< needed for functions with nested ones
@@ -35,28 +35,29 @@ struct LowerOptions {
   std::vector<bool> is_here = {};  ///< as in HostProgram
 };
 
-/// Ops without array operands to read element by element: iota, random_bits of one key.
+/// Ops that read no array operands element by element: iota, random_bits of one key.
 bool is_generator(const Function& function, const Equation& equation);
 /// Kernels that read their operands as dense row-major tiles.
 bool reads_dense(const Equation& equation);
-/// Kernels that get f32 for bf16 and give f32 for it.
+/// Kernels that get f32 instead of bf16, and return f32 instead of it.
 bool widens_bf16(const Equation& equation);
 
-/// A tile of the operand of a view as a tile of its result; the boxes are those of the tiles.
+/// Converts a tile of the operand of a view to a tile of its result. The boxes are those of the
+/// tiles.
 StridedTile apply_view(const Function& function, const Equation& view, StridedTile from,
                        const Box& from_box, const Box& to_box);
 
-/// Where a collective finds the elements of an operand: in a value that lies before all collectives
-/// that are joined with it.
+/// Where a collective finds the elements of an operand: in a value before all collectives that are
+/// merged with it.
 struct Origin {
   ValueId value;
-  const Equation* sum = nullptr;  // the last of those that reduces; its atoms are those of them all
+  const Equation* sum = nullptr;  // the last of these that reduces, with the atoms of all of them
 };
 
-/// What a lowering may ask about values and tiles.
+/// What lowerings can ask about values and tiles.
 class LowerContext {
  public:
-  /// `program` has the function, the layouts and the device; its instructions are not looked at.
+  /// `program` has the function, the layouts and the device; its instructions are not used.
   LowerContext(const HostProgram& program, const Fusion& fusion, KernelPool& pool,
                const LowerOptions& options)
       : program_(program),
@@ -86,50 +87,50 @@ class LowerContext {
   const Layout& layout(ValueId id) const { return layouts_[id]; }
   /// The tiles of a value that are computed: all of them, or the one of this process' device.
   std::vector<std::int64_t> tiles(ValueId id) const { return program_.tiles(id); }
-  /// nullptr when this process computes for all devices.
+  /// nullptr if this process computes for all devices.
   run::Transport* transport() const { return options_.transport; }
   const BetweenGroups& between() const { return options_.between; }
   BodyPool& bodies() const {
     require(options_.bodies != nullptr, "nested functions are compiled into a pool");
     return *options_.bodies;
   }
-  /// That multiplies bf16.
+  /// The unit that multiplies bf16.
   DotUnit dot_unit() const { return program_.dot_unit; }
-  /// The index range of `value` that goes with the digits of a result tile.
+  /// The index range of `value` for the digits of a result tile.
   Box box(ValueId value, const AtomDigits& digits) const;
-  /// Equal for two tiles of an equation only if one kernel serves both: the sizes of all operand
-  /// boxes, and their starts where leaves do not repeat from shard to shard.
+  /// Equal for two tiles of an equation only if they can share a kernel: the sizes of all operand
+  /// boxes, and also their starts if leaves differ from shard to shard.
   std::vector<std::int64_t> extents_key(const Equation& equation, const AtomDigits& digits) const;
-  /// Whether a collective's result is never made, as its only reader is a collective that takes the
-  /// elements from where this one would.
+  /// Whether the result of a collective is never made, because its only reader is a collective that
+  /// reads the elements directly from where this one would.
   bool is_joined(ValueId result) const { return origins_[result].value != result; }
-  /// Whether the equation is one of several collectives that are joined.
+  /// Whether the equation is one of several merged collectives.
   bool joins(const Equation& equation) const;
   Origin origin(const Equation& collective, std::size_t operand) const;
-  /// Of the equation that gives this result, the operand with its number.
+  /// The operand with the same number, of the equation that makes this result.
   ValueId operand_for(ValueId result) const;
-  /// Whether the value has memory that only one operand needs.
+  /// Whether the value is stored and used by a single operand.
   bool is_held_for_one(ValueId value) const;
-  /// The sum over devices that is all that a partial value is for, in a process that computes for
-  /// all of them. Who makes the value may write the sum at once: where it is as large as the value,
-  /// else the first summand, with nothing for the others.
+  /// The sum over devices that is the only use of a partial value, in a process that computes for
+  /// all devices. The maker of the value may write the sum directly: into the tile of the sum if it
+  /// is as large as the value, otherwise into the first summand, with nothing in the others.
   std::optional<ValueId> sum_of(ValueId partial) const { return sums_[partial]; }
   bool is_summed(ValueId partial) const {
     return is_computed(partial) && tiles_written_[partial] < layouts_[partial].num_tiles();
   }
-  /// The digits of the tiles of a partial value whose sum has these digits, in the order of the
-  /// sum.
+  /// The digits of the tiles of a partial value that are added into the tile with these digits, in
+  /// the order of the sum.
   std::vector<AtomDigits> summands(ValueId partial, ValueId sum, const AtomDigits& digits) const;
-  /// Whether an instruction before has written a value, though it is the result of a later one.
+  /// Whether an earlier instruction has already written a value that is the result of a later one.
   bool is_computed(ValueId value) const { return tiles_written_[value] > 0; }
   void set_computed(const HostInstruction& instruction);
-  /// The donated input whose buffers a result may take.
+  /// The donated input whose buffers a result may reuse.
   std::optional<ValueId> overwritten(ValueId result) const { return overwritten_[result]; }
-  /// Where to read that range: the buffer, offset and strides after all views.
+  /// Where to read that range: buffer, offset and strides after all views.
   StridedTile read(ValueId value, const AtomDigits& digits) const;
   /// The task on the tiles of its values that go with these digits.
   TileTask task_at(TileTask task, const AtomDigits& digits) const;
-  /// As read() of the result of a view, whether or not it has memory of its own.
+  /// Like read() of the result of a view, whether or not it is stored.
   StridedTile read_through(const Equation& view, const AtomDigits& digits) const;
 
  private:
@@ -153,20 +154,20 @@ class LowerContext {
       std::vector<std::optional<ValueId>>(function_.values.size());
 };
 
-/// Whether the equation is a collective that reduces the parts of partial values.
+/// Whether the equation is a collective that reduces partial values.
 bool is_reducing(const Equation& equation);
-/// The partial atoms over which a reduction sums; others stay partial in its result.
+/// The partial atoms that a reduction sums over. Others stay partial in its result.
 AtomList resolved_atoms(const Layout& partial, const Layout& sum);
-/// The digits along `along` counted up in row-major order, the others as in `base`.
+/// All digits along `along`, in row-major order; the others are those of `base`.
 std::vector<AtomDigits> digits_along(const std::vector<Atom>& atoms, const AtomList& along,
                                      const AtomDigits& base);
 
-/// A box of the result of a move whose elements lie `offset` further on in its operand.
+/// A box of the result of a move, whose elements are at indices larger by `offset` in the operand.
 struct MovedBox {
   Box to;
   std::vector<std::int64_t> offset;
 
-  /// Which part of `result` it fills from `source`, as indices of the result.
+  /// The part of `result` that it fills from `source`, as indices of the result.
   Box part(const Box& result, const Box& source) const;
   Box source_of(Box part) const;
 };
@@ -176,27 +177,27 @@ std::vector<MovedBox> moved_boxes(const Equation& equation, const Shape& shape);
 /// The instruction of a node.
 HostInstruction lower_region(const LowerContext& context, const Node& node);
 HostInstruction lower_kernel(const LowerContext& context, const Equation& equation);
-/// What is left of a collective to do if it is joined with others.
+/// The remaining work of a collective that is merged with others.
 std::vector<TileTask> lower_joined(const LowerContext& context, const Equation& equation);
-/// What a collective moves whose groups have `group` devices.
+/// What a collective moves if its groups have `group` devices.
 run::CollectiveUse collective_use(const LowerContext& context, const Equation& equation,
                                   std::int64_t group);
-/// A collective of which this process computes the tile of its own device.
+/// A collective of which this process computes the tile of its device.
 HostInstruction lower_exchange(const LowerContext& context, const Equation& equation);
-/// The end of a transfer that lies in this process: it sends its tile, or receives it.
+/// The end of a transfer in this process: it sends its tile or receives it.
 HostInstruction lower_transfer(const LowerContext& context, const Equation& equation);
 kernels::ReduceKind reduce_kind(const Equation& equation);
 /// All nodes, in order.
 HostProgram lower(const Function& function, const LowerOptions& options = {});
 
-/// How ops are lowered whose record says `kernel("name")`.
+/// How ops whose record says `kernel("name")` are lowered.
 struct KernelLowering {
   std::string_view name;
   std::vector<TileTask> (*lower)(const LowerContext&, const Equation&);
-  bool reads_dense;          // its operands are dense row-major tiles
-  bool widens_bf16 = false;  // it computes: operands of bf16 are given as f32
+  bool reads_dense;          // whether its operands must be dense row-major tiles
+  bool widens_bf16 = false;  // whether it computes, so that operands of bf16 are converted to f32
 };
-/// Those of one file. lower.cc joins them.
+/// The lowerings of each file, which lower.cc joins.
 using Lowerings = std::vector<KernelLowering>;
 Lowerings along_lowerings();
 Lowerings control_lowerings();

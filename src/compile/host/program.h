@@ -17,7 +17,7 @@ using ir::Equation;
 using ir::Function;
 using ir::ValueId;
 
-/// One tile of a value that has memory of its own.
+/// A tile of a stored value.
 struct TileRef {
   ValueId value;
   std::int64_t tile;
@@ -31,13 +31,14 @@ struct StridedTile {
   std::vector<std::int64_t> strides;  // in elements, per dimension of the value that is read
 };
 
-/// One task before memory is planned. Its buffers are the reads, then the writes, then the scratch.
-/// Reads are in use until it ends, writes and scratch from its start.
+/// A task before memory is planned. Its buffers are the reads, then the writes, then the scratch.
+/// Reads are in use until it ends; writes and scratch from its start.
 struct TileTask {
   std::shared_ptr<const run::Kernel> kernel;
   std::vector<TileRef> reads;
   std::vector<TileRef> writes;
-  /// Pairs (write, read) of positions that may share memory when the read tile dies here.
+  /// Pairs (write, read) of positions that may share memory if this is the last use of the tile
+  /// that is read.
   std::vector<std::pair<std::size_t, std::size_t>> may_share;
   std::shared_ptr<const run::Control> control = nullptr;  // instead of a kernel
   std::vector<std::int64_t> scratch = {};                 // bytes of each buffer
@@ -48,17 +49,17 @@ struct TileTask {
 struct HostInstruction {
   run::Instruction info;
   std::vector<TileTask> tasks;
-  int chain = -1;  // instructions of one chain run one after the other; -1: of none
+  int chain = -1;  // instructions with the same number run one after the other; -1: none
 };
 
-/// A value that a device of its own would hold between collectives, or up to one: here the sum is
-/// written at once, or several collectives are one.
+/// A value that a separate device would hold between collectives, or up to one. Here it does not
+/// exist, because the sum is written directly or several collectives are one.
 struct Unmade {
   ValueId value;
   std::size_t first;  // the instruction that would write it
   std::size_t last;   // the one that would read it
-  /// What is held in its stead: what is made of it, but for the last instruction, or what it is
-  /// made from, but for the first. kNoValue: nothing.
+  /// What is held instead: what is made from it, except during the last instruction, or what it is
+  /// made from, except during the first. kNoValue: nothing.
   ValueId instead;
   bool is_ahead;  // the former
 };
@@ -69,14 +70,14 @@ struct HostProgram {
   std::vector<Layout> layouts;  // per value
   std::vector<HostInstruction> instructions;
   std::vector<Unmade> unmade = {};
-  /// The digits of the only device that is computed for; nothing for all devices.
+  /// The digits of the only device that is computed for; empty for all devices.
   std::optional<AtomDigits> device = std::nullopt;
   DotUnit dot_unit = DotUnit::portable;  // of products of bf16
-  ops::Groups groups = {};               // of a function with tasks; its equations stay in order
-  std::optional<int> own_group = std::nullopt;  // of the device, where there are groups
+  ops::Groups groups = {};               // of a function with tasks, whose equations stay in order
+  std::optional<int> own_group = std::nullopt;  // the group of the device, if there are groups
   std::vector<bool> is_here = {};               // per value: that group holds it; empty: all
 
-  /// The tiles of a value that are computed: all of them, or the one that the device holds, if any.
+  /// The tiles of a value that are computed: all of them, or the one of the device, if it has one.
   std::vector<std::int64_t> tiles(ValueId value) const;
 };
 

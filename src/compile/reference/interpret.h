@@ -1,5 +1,5 @@
-// The reference engine: one equation after another, each by its op's reference loops. It knows no
-// shardings: every value is whole. The oracle for all other engines.
+// The reference engine: runs one equation after another by the reference loops of the ops. It
+// ignores shardings: every value is whole. All other engines are tested against it.
 #pragma once
 
 #include <vector>
@@ -10,8 +10,8 @@
 
 namespace tessera::compile {
 
-/// The outputs of `function`; throws InternalError when the inputs are not of its types. A value
-/// is freed after its last use. Products of bf16 have the bits of any unit, on every machine.
+/// The outputs of `function`. Throws InternalError if the inputs have other types. A value is freed
+/// after its last use. Products of bf16 can have the bits of any unit, on every machine.
 std::vector<ops::HostArray> interpret(const ir::Function& function,
                                       std::vector<ops::HostArray> inputs,
                                       DotUnit dot_unit = DotUnit::portable);
