@@ -1,5 +1,5 @@
-// Collectives in a process that computes for all devices: a chain of them is one copy or one sum,
-// and who makes a partial value may write the sum.
+// Collectives in a process that computes for all devices: a sequence of them is one copy or one
+// sum, and the maker of a partial value may write the sum.
 #include <algorithm>
 #include <bit>
 
@@ -47,18 +47,19 @@ std::size_t place_in(const std::vector<ValueId>& values, ValueId value) {
   return static_cast<std::size_t>(std::find(values.begin(), values.end(), value) - values.begin());
 }
 
-/// Whether every element goes to its own index, be it alone or with those of other devices.
+/// Whether every element keeps its index, alone or summed with those of other devices.
 bool keeps_indices(const Equation& equation) {
   return is_reducing(equation) ||
          (equation.op->host.name == "move" && !equation.attributes.has("sources"));
 }
 
-/// Whether the tiles of `inside` lie within those of `around` that have the same digits.
+/// Whether the tiles of `inside` are within the tiles of `around` with the same digits.
 bool lies_within(const Sharding& inside, const Sharding& around) {
   return std::equal(around.dims.begin(), around.dims.end(), inside.dims.begin(), is_prefix);
 }
 
-/// Whether one tree over all atoms adds like a tree of trees, the inner ones over the last atoms.
+/// Whether a tree over all atoms adds in the same order as a tree of trees, with the inner ones
+/// over the last atoms.
 bool is_one_tree(const std::vector<Atom>& atoms, const AtomList& all, const AtomList& inner) {
   if (all == inner) return true;
   std::uint64_t leaves = 1;
@@ -69,8 +70,8 @@ bool is_one_tree(const std::vector<Atom>& atoms, const AtomList& all, const Atom
 
 }  // namespace
 
-/// What the elements of a result are made from, if a collective is left out that nothing else
-/// reads: `between` is the operand of `reader` that the left out one gives.
+/// What the elements of a result are made from, if a collective without other readers is skipped.
+/// `between` is the operand of `reader` that the skipped collective would give.
 std::optional<Origin> LowerContext::origin_past(ValueId between, const Equation& reader,
                                                 ValueId result) const {
   const Equation& maker = function_.equations[fusion_.definition[between]];
@@ -88,7 +89,7 @@ std::optional<Origin> LowerContext::origin_past(ValueId between, const Equation&
   const AtomList all = resolved_atoms(layouts_[origin.value], layouts_[result]);
   const AtomList inner = resolved_atoms(layouts_[origin.value], layouts_[between]);
   if (!lies_within(to, from) || !is_one_tree(atoms_, all, inner)) return std::nullopt;
-  // Who makes the summands may write the sum only if it knows where they end.
+  // The maker of the summands may write the sum only if it knows where they go.
   const AtomList known = used_atoms(from);
   const AtomList needed = used_atoms(to);
   const bool is_known =
@@ -106,7 +107,7 @@ bool LowerContext::is_held_for_one(ValueId value) const {
 }
 
 void LowerContext::join_collectives() {
-  std::size_t first = 0;  // of an unbroken row of collectives: what lies between is not held longer
+  std::size_t first = 0;  // of consecutive collectives, so that nothing between them is held longer
   for (std::size_t index = 0; index < function_.equations.size(); ++index) {
     const Equation& equation = function_.equations[index];
     if (!keeps_indices(equation)) {

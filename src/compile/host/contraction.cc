@@ -10,9 +10,9 @@ namespace tessera::compile::host {
 
 namespace {
 
-constexpr std::size_t kMostTiles = 64;  // of A, B or C in one task
+constexpr std::size_t kMostTiles = 64;  // buffers of A, B or C in one task
 
-/// What the operands' buffers hold, and where in them their tiles begin.
+/// What the buffers of the operands hold, and where their tiles begin.
 struct Operands {
   Operands(const LowerContext& context, const Equation& equation, const StridedTile& a,
            const StridedTile& b)
@@ -67,8 +67,8 @@ std::shared_ptr<const run::Kernel> gemm_kernel(kernels::GemmProblem problem,
   return std::make_shared<GemmKernel>(std::move(plan), of_a, pieces, operands);
 }
 
-/// Integers wrap around, so that no order of summation matters. Signs do not matter either: the
-/// low words of products and sums are the same.
+/// Integers wrap around, so the order of summation does not matter. Nor do signs: the low words of
+/// products and sums are the same.
 class IntegerDotKernel final : public run::Kernel {
  public:
   IntegerDotKernel(kernels::GemmProblem problem, const Operands& operands)
@@ -110,8 +110,8 @@ std::shared_ptr<const run::Kernel> contraction_kernel(kernels::GemmProblem probl
   return gemm_kernel(std::move(problem), operands);
 }
 
-/// A problem whose sum goes on over the pieces of several devices, or nothing if their leaves would
-/// not be added in the order in which the devices' sums are.
+/// A product whose sum also goes over the pieces of several devices. Empty if their leaves would
+/// not be added in the order in which the sums of the devices are.
 std::optional<kernels::GemmProblem> repeated(kernels::GemmProblem problem, std::size_t pieces) {
   if (pieces == 1) return problem;
   const std::size_t leaves = problem.leaf_ends.size();
@@ -129,8 +129,8 @@ std::optional<kernels::GemmProblem> repeated(kernels::GemmProblem problem, std::
   return problem;
 }
 
-/// A product or a sum of products over devices as the tiles in which it is written: one tile, or a
-/// grid of them.
+/// The tiles into which a product, or a sum of products over devices, is written: one tile, or a
+/// grid of tiles.
 struct Grid {
   std::vector<Box> rows, columns;  // of the result's rows and columns; empty: one tile has all
   std::vector<TileRef> tiles;      // row by row
@@ -148,7 +148,7 @@ struct Grid {
   }
 };
 
-/// Some dimensions of a box, counted from the start of another one.
+/// Some dimensions of a box, relative to the start of another box.
 Box part_of(const Box& box, const Box& from, std::size_t begin, std::size_t end) {
   Box part;
   for (std::size_t d = begin; d < end; ++d) {
@@ -158,7 +158,7 @@ Box part_of(const Box& box, const Box& from, std::size_t begin, std::size_t end)
   return part;
 }
 
-/// The place of a box in a list, at whose end it is put if it is new.
+/// The position of a box in a list; a new box is appended.
 std::size_t place_in(std::vector<Box>& boxes, const Box& box) {
   std::size_t i = 0;
   while (i < boxes.size() && boxes[i].start != box.start) ++i;
@@ -166,8 +166,8 @@ std::size_t place_in(std::vector<Box>& boxes, const Box& box) {
   return i;
 }
 
-/// Whether the boxes are the whole, and cutting it there leaves few lines of a tile in registers
-/// without work: a copy costs less than those.
+/// Whether the boxes cover everything, and cutting there leaves only few rows of a micro-tile
+/// unused. With more of them a copy is cheaper.
 bool is_cut_well(const std::vector<Box>& boxes, std::int64_t whole, std::int64_t unit) {
   const auto padded = [&](std::int64_t size) { return (size + unit - 1) / unit * unit; };
   std::int64_t size = 0, cut = 0;
@@ -178,11 +178,11 @@ bool is_cut_well(const std::vector<Box>& boxes, std::int64_t whole, std::int64_t
   return size == whole && 10 * cut <= 11 * padded(whole);
 }
 
-/// The tiles of the sum in which the devices' summands end. Nothing where they are no grid over
-/// rows and columns, or one that is too fine.
+/// The tiles of the sum into which the summands of the devices go. Empty if they do not form a grid
+/// over rows and columns, or the grid is too fine.
 std::optional<Grid> grid_of(const LowerContext& context, ValueId partial, ValueId sum,
                             const std::vector<AtomDigits>& summands, const ResultDims& dims) {
-  constexpr std::int64_t kRows = 8, kColumns = 16;  // about those of a tile in registers
+  constexpr std::int64_t kRows = 8, kColumns = 16;  // about the size of a micro-tile
   const Box whole = context.box(partial, summands[0]);
   const std::size_t rank = whole.size.size();
   const std::size_t first_column = rank - dims.columns;
@@ -209,7 +209,7 @@ std::optional<Grid> grid_of(const LowerContext& context, ValueId partial, ValueI
   return grid;
 }
 
-/// Puts the offsets of a result's rows or columns into the order of the boxes; returns their ends.
+/// Sorts the offsets of a result's rows or columns by box. Returns the ends of the boxes.
 std::vector<std::int64_t> cut_outer(OffsetTable& outer, const std::vector<Box>& boxes,
                                     const Shape& extents) {
   ir::Ints dims(extents.size());
@@ -228,8 +228,8 @@ std::vector<std::int64_t> cut_outer(OffsetTable& outer, const std::vector<Box>& 
   return ends;
 }
 
-/// Products, or sums of products over devices, that one task computes: their operands have the same
-/// extents, and B is the same for all of them.
+/// Products, or sums of products over devices, that one task computes. Their operands have the same
+/// extents, and all have the same B.
 struct Products {
   AtomDigits digits;  // of the first piece of the first one
   StridedTile a, b;
@@ -239,7 +239,7 @@ struct Products {
   std::size_t count = 0;
 };
 
-/// The products of an equation, as few tasks as there can be.
+/// The products of an equation, in as few tasks as possible.
 class ProductList {
  public:
   ProductList(const LowerContext& context, const Equation& equation, const Contraction& contraction)
@@ -249,7 +249,7 @@ class ProductList {
         b_(equation.operands[1 - contraction.a]),
         is_shared_(!is_integer(context.function().type(equation.results[0]).dtype)) {}
 
-  /// A product whose sum goes over these digits.
+  /// A product whose sum also goes over these digits.
   void add(const std::vector<AtomDigits>& summands, Grid grid) {
     std::vector<std::int64_t> key = context_.extents_key(equation_, summands[0]);
     const std::vector<std::int64_t> words = grid.words();
@@ -291,8 +291,8 @@ class ProductList {
   std::map<std::vector<std::int64_t>, std::size_t> last_;
 };
 
-/// The sums over the devices at once: no device's part of them is ever written. Nothing where the
-/// parts differ in their extents.
+/// Products that sum over devices directly, so that no partial result is written. Empty if the
+/// parts differ in extents.
 std::optional<std::vector<Products>> sums_of(const LowerContext& context, const Equation& equation,
                                              ValueId sum, const Contraction& contraction) {
   const ValueId partial = equation.results[0];
@@ -314,7 +314,7 @@ std::optional<std::vector<Products>> sums_of(const LowerContext& context, const 
   }
   ProductList list(context, equation, contraction);
   for (auto& [summands, grid] : all) {
-    // All of the sum is written by who makes it, or nothing.
+    // The maker writes either the whole sum or nothing of it.
     const TileRef first = {partial, layout.tile_at(summands[0])};
     list.add(summands,
              is_scattered ? std::move(*grid) : Grid{.rows = {}, .columns = {}, .tiles = {first}});
@@ -333,7 +333,7 @@ std::vector<Products> products_of(const LowerContext& context, const Equation& e
   return std::move(list.products);
 }
 
-/// The problem of these products; nothing as for repeated().
+/// The problem of these products; empty in the same cases as repeated().
 std::optional<kernels::GemmProblem> problem_of(const LowerContext& context,
                                                const Equation& equation, const Products& products,
                                                const Contraction& contraction) {
@@ -351,7 +351,7 @@ std::optional<kernels::GemmProblem> problem_of(const LowerContext& context,
   return problem;
 }
 
-/// One task for each; nothing where a sum over devices has another order than the devices' sums.
+/// One task for each. Empty if a sum over devices has another order than the sums of the devices.
 std::optional<std::vector<TileTask>> tasks_of(const LowerContext& context, const Equation& equation,
                                               const std::vector<Products>& all,
                                               const Contraction& contraction) {

@@ -27,11 +27,11 @@ constexpr std::size_t kMaxRegionEquations = 96;
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-/// Nodes farther apart than this in the order of nodes are not merged: there would be little to
-/// gain from caches, and the search for cycles would grow with the program.
+/// Nodes farther apart than this in the order of nodes are not merged: caches would help little,
+/// and the search for cycles would grow with the program.
 constexpr std::size_t kWindow = 1024;
 
-/// The graph of nodes while some are merged, and an order that respects it.
+/// The graph of nodes during merging, and an order that respects it.
 class NodeGraph {
  public:
   explicit NodeGraph(std::size_t count)
@@ -39,13 +39,13 @@ class NodeGraph {
     std::iota(into_.begin(), into_.end(), std::size_t{0});
   }
 
-  /// The node that `node` has become a part of.
+  /// The node that `node` was merged into.
   std::size_t find(std::size_t node) const {
     while (into_[node] != node) node = into_[node] = into_[into_[node]];
     return node;
   }
 
-  /// A node that nothing depends on yet.
+  /// Adds a node that nothing depends on yet.
   void append(std::size_t node, const std::vector<std::size_t>& reads,
               const std::vector<std::size_t>& views) {
     position_[node] = order_.size();
@@ -55,15 +55,16 @@ class NodeGraph {
     views_[node] = views;
   }
 
-  /// Merges b into a, unless one views the other or a path through a third would become a cycle.
+  /// Merges b into a, unless one is a view of the other or a path through a third node would become
+  /// a cycle.
   bool merge(std::size_t a, std::size_t b) {
     const auto [first, last] = std::minmax(position_[a], position_[b]);
     const std::size_t low = order_[first];
     const std::size_t high = order_[last];
     if (last - first > kWindow || is_viewed(low, high)) return false;
     if (!mark_between(low, high)) return false;
-    // Those that the later one depends on go before the earlier one; nothing marked depends on any
-    // that stays behind.
+    // The nodes that the later one depends on move before the earlier one. No marked node depends
+    // on one that stays behind.
     const auto begin = order_.begin() + static_cast<std::ptrdiff_t>(first);
     const auto end = order_.begin() + static_cast<std::ptrdiff_t>(last) + 1;
     const auto middle = std::stable_partition(
@@ -91,7 +92,8 @@ class NodeGraph {
                        [&](std::size_t other) { return find(other) == node; });
   }
 
-  /// Marks what `high` depends on after `low`; false when it depends on `low` through another.
+  /// Marks the nodes after `low` that `high` depends on. Returns false if `high` depends on `low`
+  /// through another node.
   bool mark_between(std::size_t low, std::size_t high) {
     ++search_;
     std::vector<std::size_t> waiting = {high};
@@ -112,21 +114,21 @@ class NodeGraph {
 
   mutable std::vector<std::size_t> into_;
   std::vector<std::size_t> position_;
-  std::vector<std::size_t> order_;  // kNoNode where a merged node was
+  std::vector<std::size_t> order_;  // kNoNode in the positions of merged nodes
   std::vector<std::size_t> mark_;   // per node: the last search that found it
   std::size_t search_ = 0;
-  std::vector<std::vector<std::size_t>> reads_;  // all that a node depends on
+  std::vector<std::vector<std::size_t>> reads_;  // everything that a node depends on
   std::vector<std::vector<std::size_t>> views_;  // of these, those read at other indices
 };
 
 bool is_view_op(const Equation& equation) { return equation.op->host.kind == HostRule::Kind::view; }
 
-/// Ops whose result has one formula per element: they join regions.
+/// Ops with a formula per element, which join regions.
 bool is_elementwise(const Function& function, const Equation& equation) {
   return equation.op->host.kind == HostRule::Kind::tile || is_generator(function, equation);
 }
 
-/// Generators read their operands whole, whichever element they make.
+/// Generators read whole operands for every element.
 bool reads_whole_operands(const Function& function, const Equation& equation) {
   return is_generator(function, equation) && !equation.operands.empty();
 }
@@ -150,7 +152,7 @@ class ViewPass {
   void run() {
     for (const Equation& equation : f_.equations) {
       if (transfers_move_ && ops::is_transfer(equation)) {
-        // Both ends do so, whatever they know of the operand.
+        // Both ends do so, whatever they know about the operand.
         if (fusion_.splat[equation.operands[0]]) give_memory(equation.operands[0]);
       } else if (is_view_op(equation)) {
         visit_view(equation);
@@ -167,7 +169,7 @@ class ViewPass {
   void visit_view(const Equation& equation) {
     const ValueId from = equation.operands[0];
     const ValueId to = equation.results[0];
-    // The bits of a constant stand for another number after a bitcast.
+    // After a bitcast, the bits of a constant mean another number.
     if (fusion_.splat[from] && equation.op->host.name == "bitcast") give_memory(from);
     if (fusion_.splat[from]) {
       fusion_.splat[to] = fusion_.splat[from];
@@ -188,7 +190,7 @@ class ViewPass {
     }
   }
 
-  /// The value is computed into memory of its own instead of being read through its operand.
+  /// The value is stored instead of being read through its operand.
   void give_memory(ValueId id) {
     fusion_.splat[id].reset();
     fusion_.is_view[id] = false;
@@ -201,7 +203,7 @@ class ViewPass {
   std::vector<bool> is_dense_;
 };
 
-/// Finds out how every value is read, and its index space.
+/// Determines how every value is read, and its index space.
 class ReadingPass {
  public:
   ReadingPass(const Function& function, Fusion& fusion) : f_(function), fusion_(fusion) {}
@@ -213,13 +215,13 @@ class ReadingPass {
     for (ValueId id = 0; id < f_.values.size(); ++id) {
       fusion_.readings[id] = {.base = id, .kind = Reading::Kind::same};
       fusion_.spaces[id] = number_of(space_of(in_memory(id)));
-      // Tiles that are windows lie like those of no other value.
+      // Tiles that are windows are unlike those of any other value.
       if (!f_.sharding(id).windows.empty()) fusion_.spaces[id] = number_of_windows();
     }
     for (const Equation& equation : f_.equations) {
       if (fusion_.is_view[equation.results[0]]) visit(equation);
     }
-    // Spaces of rows have rows as well, so the list grows as it is read.
+    // Spaces of rows have rows too, so the list grows while it is read.
     for (std::size_t i = 0; i < spaces_.size(); ++i) {
       fusion_.rows_of.push_back(number_of_rows(spaces_[i]));
     }
@@ -245,7 +247,7 @@ class ReadingPass {
     return space;
   }
 
-  /// The value in whose order the elements of a value with memory lie.
+  /// The value in whose order the elements of a stored value are.
   ValueId in_memory(ValueId id) const {
     return fusion_.lies_as[id] == ir::kNoValue ? id : fusion_.lies_as[id];
   }
@@ -263,7 +265,7 @@ class ReadingPass {
 
   int number_of_rows(Space space) {
     if (space.extents.size() < 2) return -1;
-    // Nothing is done for rows of no elements, and yet they have a sum.
+    // Rows without elements are never visited, but still have a sum.
     if (space.extents.back() == 0 || space.extents.back() > kernels::kMaxRowLength) return -1;
     if (!space.split.back().empty()) return -1;
     space.extents.pop_back();
@@ -329,14 +331,14 @@ class GroupPass {
       if (fusion_.is_view[result] || fusion_.splat[result]) continue;
       add(i);
     }
-    // A reduction by itself has a kernel of its own.
+    // A single reduction has its own kernel.
     for (Node& node : nodes_) {
       const bool is_alone = node.equations.size() == 1 && node.has_rows;
       node.is_region = node.is_region && !is_alone;
     }
   }
 
-  /// Nodes in an order that respects dependencies and keeps close to the program's.
+  /// Nodes in an order that respects dependencies and stays close to program order.
   std::vector<Node> ordered() const;
   std::size_t node_of(std::size_t equation) const { return graph_.find(equation); }
   bool is_in_region(std::size_t equation) const { return nodes_[node_of(equation)].is_region; }
@@ -360,7 +362,7 @@ class GroupPass {
     return result;
   }
 
-  /// The node of two together but for its equations, or nothing.
+  /// The node that merging two would give, without its equations; empty if they cannot be merged.
   std::optional<Node> joint(std::size_t a, std::size_t b) const {
     const Node& x = nodes_[a];
     const Node& y = nodes_[b];
@@ -463,7 +465,7 @@ std::vector<Node> GroupPass::ordered() const {
   return order;
 }
 
-/// Values that are read from outside of the node that computes them.
+/// Values that are read outside of the node that computes them.
 void find_buffers(const Function& function, const GroupPass& groups, Fusion& fusion) {
   fusion.needs_buffer.assign(function.values.size(), false);
   auto need = [&](ValueId id) {

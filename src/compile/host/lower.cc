@@ -179,7 +179,7 @@ std::int64_t largest_tile(const LowerContext& context, ValueId value) {
   return size_bytes(Type{context.function().type(value).dtype, layout.max_tile_shape()});
 }
 
-/// Whether the slices that the equation permutes lie on several devices.
+/// Whether the slices that the equation permutes are on several devices.
 bool permutes_shards(const LowerContext& context, const Equation& equation) {
   const Function& f = context.function();
   const ops::Factors factors = (*equation.op->factors)(
@@ -190,14 +190,14 @@ bool permutes_shards(const LowerContext& context, const Equation& equation) {
   });
 }
 
-/// Whether data moves between devices; an all_slice moves none.
+/// Whether data moves between devices. An all_slice moves none.
 bool is_collective(const LowerContext& context, const Equation& equation) {
   if (is_reducing(equation)) return true;
   if (equation.op->host.name != "move" || *equation.op->name == "all_slice") return false;
   return !equation.attributes.has("sources") || permutes_shards(context, equation);
 }
 
-/// What a collective moves, from the tiles that its tasks really read.
+/// What a collective moves, computed from the tiles that its tasks really read.
 std::vector<run::CollectiveUse> collectives_of(const LowerContext& context,
                                                const Equation& equation,
                                                const std::vector<TileTask>& tasks) {
@@ -210,7 +210,7 @@ std::vector<run::CollectiveUse> collectives_of(const LowerContext& context,
       group = std::max(group, static_cast<std::int64_t>(summands.size()));
     }
   }
-  // Tiles of dimensions with fewer elements than shards may be empty and read nothing.
+  // If a dimension has fewer elements than shards, tiles may be empty and read nothing.
   for (const TileTask& task : tasks) {
     group = std::max(group, static_cast<std::int64_t>(task.reads.size()));
   }
@@ -256,7 +256,7 @@ HostInstruction lower_kernel(const LowerContext& context, const Equation& equati
 
 namespace {
 
-/// A collective that has nothing left to do is counted where its work was done.
+/// A collective with no remaining work is counted where its work was done.
 void add(HostProgram& program, HostInstruction added) {
   HostInstruction& instruction = program.instructions.emplace_back(std::move(added));
   if (!instruction.tasks.empty() || instruction.info.collectives.empty()) return;
@@ -300,7 +300,7 @@ class Lowering {
   }
 
  private:
-  /// The last of several collectives that are joined counts what all of them move.
+  /// The last of several merged collectives counts what all of them move.
   void hand_on(HostInstruction& instruction, const Equation& equation) {
     auto& uses = instruction.info.collectives;
     uses.insert(uses.begin(), handed_on_.begin(), handed_on_.end());
@@ -308,7 +308,7 @@ class Lowering {
     if (instruction.tasks.empty() && context_.is_joined(equation.results[0])) uses.swap(handed_on_);
   }
 
-  /// What lies before a result that was written ahead, or whose collective is joined with others.
+  /// The values before a result that was written early, or whose collective is merged with others.
   void note_unmade(const Equation& equation, std::size_t i) {
     const ValueId result = equation.results[i];
     const bool is_ahead = context_.is_computed(result);
@@ -335,7 +335,7 @@ class Lowering {
     return node.is_region ? lower_region(context_, node) : lower_kernel(context_, equation);
   }
 
-  /// A group runs what it computes in order; what it exchanges with others has an order of its own.
+  /// A group computes in order; its exchanges with other groups have a separate order.
   void set_group(HostInstruction& instruction, std::size_t index) {
     const Equation& equation = program_.function->equations[index];
     instruction.info.group = options_.groups.of_equation[index];
@@ -357,7 +357,7 @@ class Lowering {
     for (ValueId id : equation.operands) count_transfers(instruction, id);
   }
 
-  /// Devices of their own would receive what is read here through transfers; each is counted once.
+  /// Separate devices would receive what is read here by transfers. Each transfer is counted once.
   void count_transfers(HostInstruction& instruction, ValueId id) {
     while (fusion_.is_view[id]) {
       const Equation& view = program_.function->equations[fusion_.definition[id]];

@@ -1,5 +1,5 @@
-// Lowerings of ops with bodies. A body becomes an executable of its own, which one task runs on
-// tiles of its operands and results: slices and carries are read and written where they lie.
+// Lowerings of ops with bodies. A body becomes a nested executable, which one task runs on tiles of
+// its operands and results. Slices and carries are read and written in place.
 
 #include <algorithm>
 #include <cstring>
@@ -20,7 +20,7 @@ using run::Nested;
 using run::TileBinding;
 using Tiles = std::vector<TileBinding>;
 
-/// Copies a buffer; does nothing where the planner gave both one place.
+/// Copies a buffer. Does nothing if the planner put both in the same place.
 class BytesKernel final : public run::Kernel {
  public:
   explicit BytesKernel(std::int64_t bytes) : bytes_(bytes) {}
@@ -126,7 +126,8 @@ class ControlTask {
     return tiles;
   }
 
-  /// The result may be computed where the operand lies: no other operand reads its tiles.
+  /// The result may be computed in the memory of the operand, since no other operand reads its
+  /// tiles.
   void may_share(std::size_t result, std::size_t operand) {
     const std::size_t count = context_.tiles(equation_.results[result]).size();
     for (std::size_t offset = 0; offset < count; ++offset) {
@@ -137,7 +138,7 @@ class ControlTask {
     }
   }
 
-  /// The bodies take turns in one arena.
+  /// The bodies share an arena, one after the other.
   std::vector<TileTask> finish(Control control) {
     std::vector<Nested*> all = {&control.condition};
     for (Nested& body : control.bodies) all.push_back(&body);
@@ -177,8 +178,8 @@ class ControlTask {
   std::vector<std::uint32_t> results_;
 };
 
-/// Checks that a value goes in or out of a body as it lies; `is_stacked` outside of it, along a
-/// dimension that is not split.
+/// Checks that a value has the same sharding inside and outside of a body. With `is_stacked` it is
+/// stacked outside, along a dimension that is not split.
 void check_boundary(const Function& outer, ValueId outside, const Function& body, ValueId inside,
                     bool is_stacked = false) {
   Sharding sharding = outer.sharding(outside);
@@ -207,7 +208,7 @@ std::shared_ptr<const run::Executable> compile_body(const LowerContext& context,
 struct LoopParts {
   std::size_t num_consts;
   std::size_t num_carry;
-  /// Whether the last step is an even one, counted from 0.
+  /// Whether the number of the last iteration, from 0, is even.
   bool ends_even;
 };
 
@@ -217,8 +218,8 @@ struct LoweredLoop {
   Copies end;
 };
 
-/// Carry i lies in the tiles of result i, which each step updates in place. Where it cannot, two
-/// buffers take turns such that the last step writes the result.
+/// Carry i is in the tiles of result i, which each iteration updates in place. If that is not
+/// possible, two buffers alternate so that the last iteration writes the result.
 void lower_carry(ControlTask& task, const LoopParts& parts, std::size_t i, LoweredLoop& loop) {
   const std::vector<std::int64_t> bytes = task.result_bytes(i);
   const Tiles operand = task.operand(parts.num_consts + i);
@@ -245,8 +246,8 @@ void lower_carry(ControlTask& task, const LoopParts& parts, std::size_t i, Lower
   loop.body.binding.outputs.push_back(std::move(writes));
 }
 
-/// `alias`: per output of the body, the input whose buffers it may take, or -1; those of carries
-/// are filled in.
+/// `alias`: per output of the body, the input whose buffers it may reuse, or -1. Carries are filled
+/// in here.
 LoweredLoop lower_loop(const LowerContext& context, const Equation& equation, ControlTask& task,
                        const LoopParts& parts, std::vector<int> alias) {
   const Function& body = equation.attributes.body("body");
@@ -269,8 +270,8 @@ LoweredLoop lower_loop(const LowerContext& context, const Equation& equation, Co
   return loop;
 }
 
-/// Per output of the body: the input whose slices it may overwrite, since the stacked result may
-/// overwrite the array that is scanned; -1 for none.
+/// Per output of the body: the input whose slices it may overwrite, because the stacked result may
+/// overwrite the scanned array; -1 if none.
 std::vector<int> overwritten_slices(const LowerContext& context, const Equation& equation,
                                     const ops::ScanParts& parts) {
   const Function& body = equation.attributes.body("body");
@@ -281,7 +282,7 @@ std::vector<int> overwritten_slices(const LowerContext& context, const Equation&
   for (std::size_t i = parts.num_carry; i < outputs.size(); ++i) {
     const auto stack = context.overwritten(equation.results[i]);
     if (!stack) continue;
-    // An input that is returned is copied: it would be in place only if the stack is.
+    // An input that is returned is copied: it is in place only if the stacked result is.
     const bool is_input = std::count(body.inputs.begin(), body.inputs.end(), outputs[i]) != 0;
     const auto found = std::find(first, operands.end(), *stack);
     if (is_input || found == operands.end()) continue;
@@ -374,8 +375,8 @@ std::vector<TileTask> lower_cond(const LowerContext& context, const Equation& eq
   return task.finish(std::move(control));
 }
 
-/// One run of the body. A result that shares the memory of an operand is computed where it lies,
-/// after a copy of the operand to there if that is still needed elsewhere.
+/// One run of the body. A result that shares the memory of an operand is computed in place. If the
+/// operand is still needed elsewhere, it is copied there first.
 std::vector<TileTask> lower_task(const LowerContext& context, const Equation& equation) {
   const Function& body = equation.attributes.body("body");
   const ir::Ints& shares = equation.attributes.ints("shares");

@@ -8,8 +8,8 @@ namespace {
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-/// A window needs no copy of the array: its elements are as far from one another in every place,
-/// so that element (place, position in the window) is at the sum of two offsets.
+/// Windows are read without a copy: element (window, position in the window) is at the sum of two
+/// offsets, because all windows have the same strides.
 kernels::GemmProblem problem_of(const LowerContext& context, const Equation& equation,
                                 const StridedTile& lhs, const StridedTile& rhs,
                                 const AtomDigits& digits) {

@@ -9,7 +9,7 @@ namespace tessera::compile::host {
 
 namespace {
 
-/// Which dimensions of an operand play which role.
+/// The roles of the dimensions of an operand.
 struct Roles {
   ir::Ints batch;
   ir::Ints free;
@@ -34,7 +34,7 @@ OffsetTable contracted_offsets(const std::vector<LeafBox>& leaves, const ir::Int
   return leaf_order(leaves, contracted);
 }
 
-/// Its operands by role: the columns of the result are the free dimensions of B.
+/// The operands by role: the columns of the result are the free dimensions of B.
 struct Product {
   const Equation& equation;
   std::size_t operand_of_a = 0;
@@ -42,7 +42,7 @@ struct Product {
   ir::Ints batch = {}, rows = {}, columns = {};  // dimensions of the result
 };
 
-/// B is the operand whose free dimensions lie next to each other in the result.
+/// B is the operand whose free dimensions are contiguous in the result.
 Product product_of(const LowerContext& context, const Equation& equation) {
   const auto& attributes = equation.attributes;
   const Function& function = context.function();

@@ -1,4 +1,4 @@
-// dynamic_slice and dynamic_update_slice: boxes whose place is known at run time.
+// dynamic_slice and dynamic_update_slice: boxes whose position is known only at run time.
 #include <algorithm>
 #include <cstring>
 
@@ -9,15 +9,15 @@ namespace tessera::compile::host {
 
 namespace {
 
-/// Where a part lies in one dimension of an array of which a tile is here.
+/// The position of a part along one dimension, in an array of which this process has a tile.
 struct Line {
   std::int64_t total;  // of the array
-  std::int64_t first;  // index of the array that is here
+  std::int64_t first;  // the first index of the tile
   std::int64_t count;
   std::int64_t part;
 };
 
-/// A part and what is here of the array, whose place is known when the starts are.
+/// A part and the tile of the array; its position is known once the starts are.
 struct Place {
   std::vector<Line> lines;
   StridedTile array;
@@ -31,7 +31,7 @@ struct Place {
     return shape;
   }
 
-  /// The elements of the part that are here.
+  /// The elements of the part that are in this tile.
   struct Overlap {
     std::int64_t array_bytes;  // before them
     std::int64_t part_bytes;
@@ -57,7 +57,8 @@ struct Place {
   }
 };
 
-/// Elements of the part that are not here are zero: one result is made of all devices' by `or`.
+/// Elements of the part that are in other tiles are zero; the results of all devices are combined
+/// by `or`.
 class DynamicSliceKernel final : public run::Kernel {
  public:
   explicit DynamicSliceKernel(Place place) : place_(std::move(place)), part_(place_.part_shape()) {}
@@ -79,8 +80,8 @@ class DynamicSliceKernel final : public run::Kernel {
   Shape part_;
 };
 
-/// What is here of the update goes into a copy of the operand, or into the operand itself where
-/// they share memory.
+/// The elements of the update that fall into this tile are written into a copy of the operand, or
+/// into the operand itself if they share memory.
 class UpdateKernel final : public run::Kernel {
  public:
   explicit UpdateKernel(Place place) : place_(std::move(place)) {
@@ -102,7 +103,7 @@ class UpdateKernel final : public run::Kernel {
   std::size_t bytes_;  // of the array that is here
 };
 
-/// Adds the operands from `first` on to what the task reads.
+/// Adds the operands from `first` on to the reads of the task.
 void read_starts(const LowerContext& context, const Equation& equation, std::size_t first,
                  const AtomDigits& digits, Place& place, TileTask& task) {
   for (std::size_t i = first; i < equation.operands.size(); ++i) {
@@ -112,7 +113,8 @@ void read_starts(const LowerContext& context, const Equation& equation, std::siz
   }
 }
 
-/// A dimension that the part fills is split alike in both: there the part is all that is here.
+/// A dimension that the part covers completely is split alike in both, so the part is the whole
+/// tile there.
 std::vector<Line> lines_of(const LowerContext& context, ValueId array, ValueId part,
                            const AtomDigits& digits) {
   const Shape& shape = context.layout(array).shape();

@@ -1,9 +1,9 @@
-// Collectives between processes that hold one tile of each value. Every process derives the same
-// messages from the layouts; between two processes they have one order.
+// Collectives between processes that hold one tile of each value. All processes derive the same
+// messages from the shardings; between two processes their order is fixed.
 //
-// Pieces of the result come from the device of this one's group that holds them. Reductions receive
-// their pieces from the whole group and combine them in tree order; an all_reduce does so for one
-// share of the elements per device and hands the results round.
+// Pieces of the result come from the device in the group that holds them. Reductions receive pieces
+// from the whole group and combine them in tree order. In an all_reduce each device does this for a
+// share of the elements and sends the result to the others.
 
 #include <algorithm>
 
@@ -88,8 +88,7 @@ int Exchange::device_at(const AtomDigits& digits) const {
   return static_cast<int>(ids_[static_cast<std::size_t>(position)]);
 }
 
-/// The devices that differ from this one along `atoms` only, counted up in row-major order of their
-/// positions.
+/// The devices that differ from this one only along `atoms`, in row-major order of their positions.
 std::vector<int> Exchange::group(const AtomList& atoms) const {
   std::vector<int> devices;
   for (const AtomDigits& digits : digits_along(atoms_, atoms, mine()))
@@ -223,7 +222,7 @@ void Exchange::add_all_reduce(const Pair& pair) {
             .receives.push_back({.peer = owner, .piece = piece(pair.write, at, elements)});
         continue;
       }
-      round(pair, number + 1);  // grows before references into it are taken
+      round(pair, number + 1);  // grows here, before references into it are taken
       ExchangeRound& now = round(pair, number);
       now.combine =
           ExchangeCombine{.kind = kind, .sources = {}, .result = piece(pair.write, at, elements)};
@@ -261,7 +260,7 @@ Exchange::Pair Exchange::pair_of(std::size_t i, TileTask& task) {
   return pair;
 }
 
-/// Reductions name what left the value partial, others what needs the result.
+/// A reduction is named after what made the value partial, others after what needs the result.
 run::CollectiveLabel Exchange::label() const {
   const Function& f = context_.function();
   run::CollectiveLabel label{

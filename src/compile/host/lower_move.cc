@@ -1,5 +1,6 @@
 // Collectives between virtual devices of one process, and ops that only move data. A tile is
-// assembled from the tiles that hold its pieces: one copy, however many devices share the result.
+// assembled from the tiles that hold its pieces, with one copy, however many devices share the
+// result.
 
 #include <algorithm>
 #include <cstring>
@@ -272,7 +273,7 @@ std::vector<TileTask> lower_concatenate(const LowerContext& context, const Equat
   return tasks;
 }
 
-/// Repeats an element, twice as many of them at a time as before.
+/// Repeats an element, doubling the number of copies each time.
 void fill(const std::byte* element, std::size_t element_bytes, std::byte* to, std::int64_t count) {
   const std::size_t bytes = static_cast<std::size_t>(count) * element_bytes;
   if (bytes == 0) return;
@@ -285,8 +286,8 @@ void fill(const std::byte* element, std::size_t element_bytes, std::byte* to, st
   }
 }
 
-/// A tile of a padded array: filled with a scalar, the operand copied into its middle. It is made
-/// by rows of its first dimension that has several.
+/// A tile of a padded array: filled with a scalar, with the operand copied into the middle. Works
+/// by rows of the first dimension larger than 1.
 struct Padding {
   CopyKernel::Piece middle;                        // of no elements: there is none
   std::vector<std::int64_t> low = {}, steps = {};  // of the middle, in rows
@@ -295,7 +296,7 @@ struct Padding {
   std::int64_t row = 1;  // elements
   std::size_t element_bytes = 0;
 
-  /// How many indices of the middle lie before a row.
+  /// How many indices of the middle come before a row.
   std::int64_t before(std::int64_t row_number) const {
     const std::int64_t distance = row_number - low[dim];
     if (distance <= 0) return 0;

@@ -30,21 +30,21 @@ void replace(std::string& text, const std::string& what, std::string_view with) 
   if (at != std::string::npos) text.replace(at, what.size(), with);
 }
 
-/// What registers hold of values of `dtype`: numbers of bf16 are computed with as f32.
+/// The element type in registers for values of `dtype`: bf16 is computed as f32.
 DType lane_dtype(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
 
-/// Whether f32 arithmetic on numbers of bf16 gives numbers of bf16.
+/// Whether f32 arithmetic on bf16 numbers gives bf16 numbers.
 bool is_exact_in_bf16(const std::string& kernel) {
   constexpr std::string_view kExact[] = {"abs", "clamp", "max", "min", "neg", "select"};
   return std::find(std::begin(kExact), std::end(kExact), kernel) != std::end(kExact);
 }
 
-/// The vector kernel of an equation: its record's name with attributes and dtypes filled in. The
-/// results for bf16 are f32 that are still to be rounded.
+/// The vector kernel of an equation: the name from its record with attributes and dtypes filled in.
+/// Results for bf16 are f32 that still have to be rounded.
 const kernels::TileKernel* tile_kernel_of(const Function& function, const Equation& equation) {
   const DType from = lane_dtype(function.type(equation.operands.back()).dtype);
   DType to = function.type(equation.results[0]).dtype;
-  // f32 has not enough bits for integers to be rounded twice.
+  // f32 does not have enough bits to round integers twice.
   if (!is_integer(from)) to = lane_dtype(to);
   std::string kernel_name = equation.op->host.name;
   if (equation.attributes.has("direction")) {
@@ -94,7 +94,7 @@ class RegionBuilder {
   /// Whether the value has one element per row of the region.
   bool is_row(ValueId id) const { return context_.fusion().spaces[id] != space_; }
 
-  /// Sizes or strides without those of dimensions of one index.
+  /// Sizes or strides without those of dimensions of size 1.
   std::vector<std::int64_t> in_space(const std::vector<std::int64_t>& of_dims, ValueId id) const {
     std::vector<std::int64_t> kept;
     for (std::size_t dim = 0; dim < of_dims.size(); ++dim) {
@@ -156,7 +156,7 @@ class RegionBuilder {
     return registers_.contains(id) || unrounded_.contains(id) || stored_.contains(id);
   }
 
-  /// The register with the lanes of a value that is computed here.
+  /// The register of a value that is computed here.
   int lanes_of(ValueId id) {
     const auto lanes = registers_.find(id);
     if (lanes != registers_.end()) return lanes->second;
@@ -167,7 +167,7 @@ class RegionBuilder {
     return registers_[id] = reg;
   }
 
-  /// The register whose elements are what a store of the value writes.
+  /// The register that a store of the value writes.
   int stored_form_of(ValueId id) {
     if (f_.type(id).dtype != DType::bf16) return registers_.at(id);
     const auto stored = stored_.find(id);
@@ -257,7 +257,7 @@ class RegionBuilder {
     return buffer;
   }
 
-  /// A view that has memory of its own: the operand is read at the view's strides and copied.
+  /// A stored view: the operand is read with the strides of the view and copied.
   void read_view(const Equation& equation) {
     const auto& splat = context_.fusion().splat[equation.operands[0]];
     const ValueId result = equation.results[0];
@@ -268,7 +268,7 @@ class RegionBuilder {
     keep(result, add_load(context_.read_through(equation, digits_), result, is_row(result)));
   }
 
-  /// A register with a value as it is in memory.
+  /// A register with a value in its memory format.
   void keep(ValueId id, int reg) {
     (f_.type(id).dtype == DType::bf16 ? stored_ : registers_)[id] = reg;
   }
@@ -283,7 +283,7 @@ class RegionBuilder {
     keep(result, count(equation));
   }
 
-  /// What differs from element to element.
+  /// Whether the value differs from element to element.
   int count(const Equation& equation) {
     const ValueId result = equation.results[0];
     const DType dtype = f_.type(result).dtype;
@@ -337,7 +337,8 @@ class RegionBuilder {
     }
   }
 
-  /// Each element of the buffer is read only where the element of the result is written.
+  /// Whether each element of the buffer is read only when the same element of the result is
+  /// written.
   bool is_read_densely(int buffer, const std::vector<std::int64_t>& dense) const {
     for (const auto& random : program_.random_bits) {
       if (random.key_buffer == buffer) return false;

@@ -17,8 +17,8 @@ bool ends_with(const ir::Ints& list, const ir::Ints& end) {
   return end.size() <= list.size() && std::equal(end.rbegin(), end.rend(), list.rbegin());
 }
 
-/// Whether a product can write its result transposed: the columns that it writes at once are the
-/// free dimensions of one operand, whichever.
+/// Whether a product can write its result transposed: the columns that it writes together must be
+/// the free dimensions of one operand.
 bool can_write(const Function& f, const Equation& dot, const ir::Ints& permutation) {
   const std::size_t batch = dot.attributes.ints("rhs_batch").size();
   const std::size_t of_rhs =
@@ -31,7 +31,7 @@ bool can_write(const Function& f, const Equation& dot, const ir::Ints& permutati
   return is_end(batch + of_lhs, of_rhs) || is_end(batch, of_lhs);
 }
 
-/// The dimensions of a value that lies as its transpose, the slowest first.
+/// The dimensions of a value that is stored in the order of its transpose, slowest first.
 const ir::Ints& order_in_memory(const Function& function, const Fusion& fusion, ValueId value) {
   const std::size_t transpose = fusion.definition[fusion.lies_as[value]];
   return function.equations[transpose].attributes.ints("permutation");

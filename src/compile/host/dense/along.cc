@@ -1,4 +1,4 @@
-// gather_along and scatter_add_along: lines of indices into lines of dense tiles.
+// gather_along and scatter_add_along, on dense tiles.
 #include "compile/host/dense_tasks.h"
 #include "compile/host/kernels/index_filler.h"
 #include "compile/host/kernels/with_type.h"
@@ -7,7 +7,7 @@ namespace tessera::compile::host {
 
 namespace {
 
-/// Lines of `count` indices into lines of which `rows` are here.
+/// Lines of `count` indices into lines of which this tile has `rows`.
 struct Problem {
   std::int64_t outer;
   kernels::HeldRows rows;
@@ -37,7 +37,7 @@ void gather_along(const Problem& p, const T* table, const std::int32_t* indices,
   });
 }
 
-/// Sums in index order from zero; an index of no row that is here drops its update.
+/// Sums in index order, starting at zero. An update is dropped if its index is not in this tile.
 template <typename T>
 void scatter_add_along(const Problem& p, T* table, const std::int32_t* indices, const T* rows) {
   std::fill_n(table, p.outer * p.rows.count * p.inner, T{});
@@ -50,7 +50,7 @@ void scatter_add_along(const Problem& p, T* table, const std::int32_t* indices, 
   });
 }
 
-/// Which buffers hold the lines of the table, the indices, and what is read or added at them.
+/// The buffers of the table, the indices, and the elements that are read or added.
 struct Buffers {
   std::size_t table;
   std::size_t indices;

@@ -1,4 +1,4 @@
-// reduce_prod: elements of dense tiles are multiplied in index order.
+// reduce_prod: multiplies elements of dense tiles in index order.
 #include "compile/host/contraction.h"
 #include "compile/host/dense_tasks.h"
 

@@ -47,7 +47,7 @@ void for_each_offset(const Ints& sizes, const Ints& strides, Visit visit) {
   }
 }
 
-/// The last dimensions, along which the window has one element, are worked on as one row.
+/// The last dimensions, along which the window has size 1, are handled as one row.
 struct Rows {
   explicit Rows(const Problem& p) : dims(p.window.size()) {
     while (dims > 0 && p.window[dims - 1] == 1 && p.stride[dims - 1] == 1) {
@@ -100,7 +100,7 @@ void reduce_tile(DType dtype, const Problem& problem, const std::byte* operand, 
   });
 }
 
-/// Windows that have one element along the first dimension may be cut there.
+/// If the window has size 1 along the first dimension, the work may be cut there.
 std::shared_ptr<const run::Kernel> window_kernel(DType dtype, const Problem& problem) {
   const bool can_cut = !problem.window.empty() && problem.window[0] == 1 && problem.stride[0] == 1;
   if (!can_cut) {

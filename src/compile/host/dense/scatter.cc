@@ -1,4 +1,4 @@
-// scatter: rows of dense tiles are overwritten.
+// scatter: overwrites rows of dense tiles.
 #include <cstring>
 
 #include "compile/host/dense_tasks.h"
@@ -15,7 +15,7 @@ struct Problem {
 };
 
 /// Overwrites rows of `result` [outer, rows.count, row] with updates [outer, indices, row]; the
-/// last update of a row stays, those of rows that are not here are dropped.
+/// last update of a row counts; updates of rows outside of this tile are dropped.
 void scatter_rows(const Problem& p, const std::int32_t* indices, const std::byte* updates,
                   std::byte* result) {
   for (std::int64_t outer = 0; outer < p.outer; ++outer) {

@@ -1,4 +1,4 @@
-// top_k: the greatest elements of lines of dense tiles, and where they are.
+// top_k: the largest elements of lines of dense tiles, and their positions.
 #include <numeric>
 
 #include "compile/host/dense_tasks.h"
@@ -8,7 +8,7 @@ namespace tessera::compile::host {
 
 namespace {
 
-/// NaN before everything; the lower index before an equal element.
+/// NaN comes first; among equal elements the lower index.
 template <typename T>
 bool precedes(const T* line, std::int64_t step, std::int64_t i, std::int64_t j) {
   const T x = line[i * step];

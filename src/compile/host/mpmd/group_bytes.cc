@@ -52,7 +52,7 @@ class Accounts {
  private:
   static constexpr std::size_t kNever = ~std::size_t{0};
 
-  /// Where the bytes of a value lie in its group: transfers make new ones.
+  /// Which value owns the bytes of a value in its group. Transfers make new bytes.
   ValueId base_of(const Equation& equation) const {
     const ValueId result = equation.results[0];
     const bool is_view = equation.op->host.kind == ops::HostRule::Kind::view;
@@ -115,7 +115,7 @@ class Accounts {
       for (std::size_t group = 0; group < groups_; ++group) {
         if (home != ops::Groups::kNone && at(home) != group) continue;
         const std::size_t last = last_[group][id];
-        // A task writes even what nobody reads.
+        // A task writes even results that are not read.
         if (last == kNever && home == ops::Groups::kNone) continue;
         const std::size_t end = last == kNever ? index : last;
         const bool takes_over = ops::is_task(equation) && takes_over_memory(index, i);
@@ -125,7 +125,7 @@ class Accounts {
     }
   }
 
-  /// Whether the result lies from the start where an operand lies that dies here.
+  /// Whether the result uses the memory of an operand whose last use this is.
   bool takes_over_memory(std::size_t index, std::size_t result) const {
     const Equation& equation = f_.equations[index];
     const HostInstruction* instruction = instruction_of_[equation.results[0]];

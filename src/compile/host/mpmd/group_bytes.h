@@ -1,4 +1,4 @@
-// What one device of each group would hold.
+// The memory of one device of each group.
 #pragma once
 
 #include <vector>
@@ -9,12 +9,12 @@ namespace tessera::compile::host {
 
 struct GroupBytes {
   std::int64_t ports = 0;  // arguments that the group reads, and results of its own
-  std::int64_t arena = 0;  // the most that it holds besides at one time
+  std::int64_t arena = 0;  // the most that it holds in addition at any time
 };
 
-/// Per group. A received value is held from its transfer to its last use, what is sent to its last
-/// use by the sender. `outputs` are the ports of the planned executable; what is held goes to
-/// `held` as well, in equations.
+/// Per group. A received value is held from its transfer to its last use, a sent value until the
+/// last use by the sender. `outputs` are the ports of the planned executable. What is held is also
+/// written to `held`, in equations.
 std::vector<GroupBytes> group_bytes(const HostProgram& program,
                                     const std::vector<run::Port>& outputs,
                                     std::vector<run::HeldBytes>& held);

@@ -1,4 +1,4 @@
-// Which instructions have surely ended when another one starts.
+// Which instructions have certainly ended when another one starts.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,7 @@
 
 namespace tessera::compile::host {
 
-/// What follows from data and from chains of instructions alone, not from memory that is used
-/// again.
+/// Follows only from data and from the order within groups, not from the reuse of memory.
 class GroupClocks {
  public:
   explicit GroupClocks(const HostProgram& program);

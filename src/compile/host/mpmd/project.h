@@ -1,4 +1,4 @@
-// What one group of devices does of a program of several groups.
+// The part of a program of several groups that one group runs.
 #pragma once
 
 #include <vector>
@@ -15,8 +15,8 @@ struct Projection {
   std::vector<bool> is_here;  // per value: the group holds it
 };
 
-/// Every transfer to or from the group stays, with one end elsewhere. `phases`: per equation of
-/// `function`.
+/// All transfers to or from the group stay; their other end is in another process. `phases`: per
+/// equation of `function`.
 Projection project(const ir::Function& function, const std::vector<int>& phases,
                    const ops::Groups& groups, int group);
 

@@ -10,7 +10,7 @@
 
 namespace tessera::compile::host {
 
-/// Free ranges of an arena; each remembers whose tile used it last.
+/// Free ranges of an arena, each with the tile that used it last.
 class Arena {
  public:
   struct Range {
@@ -18,7 +18,7 @@ class Arena {
     std::vector<std::size_t> last_users;  // tiles whose tasks must end before reuse
   };
 
-  /// Takes the smallest range that fits, grown at the end of the arena if need be.
+  /// Takes the smallest range that fits, or grows the arena at its end.
   std::int64_t take(std::int64_t bytes, std::vector<std::size_t>& previous_users) {
     const auto best = by_size_.lower_bound({bytes, 0});
     if (best == by_size_.end()) return grow(bytes, previous_users);

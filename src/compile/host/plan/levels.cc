@@ -6,7 +6,7 @@ namespace tessera::compile::host {
 
 namespace {
 
-// Of one thread. Levels are only compared, so only how these relate matters.
+// Speeds of one thread. Levels are only compared, so only the ratios matter.
 constexpr std::int64_t kFlopsPerNs = 100;
 constexpr std::int64_t kBytesPerNs = 20;
 constexpr std::int64_t kTaskNs = 1000;
@@ -18,7 +18,7 @@ std::int64_t longest(const run::Nested& nested) {
   return ns;
 }
 
-/// A loop that runs as long as it likes counts as one round.
+/// A loop of unknown length counts as one iteration.
 std::int64_t duration(const run::Control& control) {
   std::int64_t body = 0;
   for (const run::Nested& nested : control.bodies) body = std::max(body, longest(nested));

@@ -92,7 +92,7 @@ class Ordering {
   }
 
  private:
-  /// What steps would do to the bytes in use if they ran next.
+  /// How steps would change the bytes in use if they ran next.
   struct Effect {
     std::int64_t after;
     std::int64_t most;
@@ -145,7 +145,7 @@ class Ordering {
     return effect;
   }
 
-  /// The step and all that it waits for, in the order in which they may run; nothing for many.
+  /// The step and everything that it waits for, in a valid order; empty if there are too many.
   std::optional<std::vector<std::size_t>> waiting_for(std::size_t step) const {
     std::vector<std::size_t> found = {step};
     for (std::size_t i = 0; i < found.size(); ++i) {
@@ -158,7 +158,7 @@ class Ordering {
         found.push_back(other);
       }
     }
-    std::sort(found.begin(), found.end());  // the order given is allowed
+    std::sort(found.begin(), found.end());  // the given order is valid
     return found;
   }
 
@@ -171,8 +171,8 @@ class Ordering {
     for (const std::size_t each : *steps) run(each);
   }
 
-  /// Only steps that read what is new, or are the last to use what another has just read, can have
-  /// become worth it.
+  /// Only steps that read a new value, or are now the last user of a value, can have become
+  /// profitable.
   void move_up_behind(std::size_t step) {
     for (const std::size_t value : problem_.steps[step].writes) {
       for (const std::size_t user : users_[value]) move_up(user);

@@ -1,5 +1,5 @@
-// Chooses the order of work: what frees memory runs as soon as it can, while what it reads is still
-// in the caches.
+// Chooses the order of instructions: what frees memory runs as early as possible, while its
+// operands are still in the caches.
 #pragma once
 
 #include <cstddef>
@@ -8,21 +8,22 @@
 
 namespace tessera::compile::host {
 
-/// Steps in an order that is allowed, and what they read and write.
+/// Steps in a valid order, and what they read and write.
 struct OrderProblem {
   struct Step {
     std::vector<std::size_t> reads = {};   // values
     std::vector<std::size_t> writes = {};  // values
-    std::vector<std::size_t> after = {};   // earlier steps that it has to follow besides
+    std::vector<std::size_t> after = {};   // other earlier steps that it must follow
     std::int64_t scratch = 0;              // bytes, while it runs
   };
   std::vector<Step> steps;
-  std::vector<std::int64_t> bytes;  // per value; 0 where the caller holds the memory
+  std::vector<std::int64_t> bytes;  // per value; 0 if the caller holds the memory
 };
 
-/// All steps, each behind the steps before it that write what it reads or writes, or read what it
-/// writes. A step moves up, with the few that it waits for, to where that leaves less memory in use
-/// than before. At no place is more in use than in the order given, nor is the peak higher.
+/// All steps, in an order that keeps each step behind earlier ones that write what it reads or
+/// writes, or read what it writes. A step moves up, with the few steps that it waits for, to where
+/// this leaves less memory in use. Nowhere is more in use than in the given order, and the peak is
+/// not higher.
 std::vector<std::size_t> order_of(const OrderProblem& problem);
 
 }  // namespace tessera::compile::host

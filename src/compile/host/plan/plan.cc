@@ -12,7 +12,7 @@ namespace tessera::compile::host {
 
 namespace {
 
-/// What the order of a program's instructions may be, given how their memory is planned.
+/// The constraints on the order of a program's instructions, given its memory plan.
 class ProblemOfOrder {
  public:
   ProblemOfOrder(const HostProgram& program, const run::Executable& plan)
@@ -25,7 +25,7 @@ class ProblemOfOrder {
     for (const Unmade& unmade : program_.unmade) {
       problem_.steps[unmade.last].after.push_back(unmade.first);
       if (unmade.is_ahead) {
-        // A device of its own has the sum when this instruction has run.
+        // A separate device has the sum when this instruction has run.
         problem_.steps[unmade.last].writes.push_back(unmade.instead);
       } else if (unmade.instead != ir::kNoValue) {
         problem_.steps[unmade.first].reads.push_back(unmade.instead);
@@ -57,7 +57,7 @@ class ProblemOfOrder {
     last_to_communicate_ = problem_.steps.size() - 1;
   }
 
-  /// Tasks of one instruction mostly read the same values one after the other.
+  /// Successive tasks of an instruction mostly read the same values.
   static void add_value(std::vector<std::size_t>& values, ValueId id) {
     if (std::find(values.begin(), values.end(), id) == values.end()) values.push_back(id);
   }
@@ -71,7 +71,7 @@ class ProblemOfOrder {
     problem_.bytes[write.value] += tile_bytes(f_, layout, write.value, write.tile);
   }
 
-  /// What overwrites a donated input stays behind all that reads it.
+  /// What overwrites a donated input stays behind everything that reads it.
   void keep_updates_in_place() {
     std::vector<std::vector<std::size_t>> readers(f_.values.size());
     std::vector<std::vector<std::size_t>> writers(f_.values.size());
@@ -120,7 +120,7 @@ HostProgram in_order(HostProgram program, const run::Executable& plan) {
 
 run::Executable plan(HostProgram program, const CompileOptions& options) {
   run::Executable best = plan_memory(program, options);
-  // With groups the order of tasks is their schedule.
+  // With groups, the schedule fixes the order of tasks.
   if (program.groups.count == 0) {
     run::Executable ordered = plan_memory(in_order(std::move(program), best), options);
     const bool is_worse = ordered.arena_bytes > best.arena_bytes ||

@@ -1,5 +1,5 @@
-// A program's executable: instructions in an order that holds little memory, every tile in its
-// place.
+// Makes the executable of a program: orders its instructions to hold little memory, and assigns
+// memory to every tile.
 #pragma once
 
 #include "compile/compile.h"
@@ -7,11 +7,11 @@
 
 namespace tessera::compile::host {
 
-/// The program with its instructions in the order of order_of(). `plan` is that of the program as
-/// it stands; outputs that overwrite donated inputs go on doing so.
+/// The program with its instructions reordered by order_of(). `plan` is the plan of the program in
+/// its original order; outputs that overwrite donated inputs still do so.
 HostProgram in_order(HostProgram program, const run::Executable& plan);
 
-/// Never plans more bytes than for the instructions in the order of the program.
+/// Never plans more bytes than program order needs.
 run::Executable plan(HostProgram program, const CompileOptions& options);
 
 }  // namespace tessera::compile::host

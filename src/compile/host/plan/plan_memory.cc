@@ -54,7 +54,7 @@ class MemoryPlanner {
  private:
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
   bool is_grouped() const { return program_.groups.count > 0; }
-  /// Each group of devices has one; the first one is for what belongs to no group.
+  /// One per group of devices; the first is for what belongs to no group.
   std::size_t arena_of(std::size_t instruction) const {
     return index(program_.instructions[instruction].info.group + 1);
   }
@@ -100,8 +100,8 @@ class MemoryPlanner {
 
   // --- ports
 
-  /// A donated input gives its buffers to an output unless something still reads it after, or
-  /// while, the output is written elsewhere.
+  /// A donated input gives its buffers to an output, unless it is still read after or while the
+  /// output is written.
   void choose_aliases() {
     for (std::size_t i = 0; i < f_.inputs.size(); ++i) {
       run::Port port;
@@ -146,7 +146,7 @@ class MemoryPlanner {
       const bool reads = std::find(task.reads.begin(), task.reads.end(), read) != task.reads.end();
       if (!writes && !reads) continue;
       if (writes != reads) return false;
-      // Another operand may read elements that are written before.
+      // Another operand may read elements that have already been overwritten.
       if (std::count(task.reads.begin(), task.reads.end(), read) != 1) return false;
       const bool may =
           std::any_of(task.may_share.begin(), task.may_share.end(), [&](const auto& pair) {
@@ -229,7 +229,7 @@ class MemoryPlanner {
     }
   }
 
-  /// The tasks of the last instruction of a chain end before those of the next one start.
+  /// In a group, the tasks of an instruction end before those of the next one start.
   void follow_chain(std::size_t instruction, std::uint32_t id, std::vector<std::uint32_t>& before) {
     const int chain = program_.instructions[instruction].chain;
     if (chain < 0) return;
@@ -260,7 +260,7 @@ class MemoryPlanner {
     return place;
   }
 
-  /// The ports of one device have one tile.
+  /// With a single device, ports have one tile.
   std::uint32_t tile_of_port(const TileRef& ref) const {
     return program_.device ? 0 : static_cast<std::uint32_t>(ref.tile);
   }
@@ -294,7 +294,7 @@ class MemoryPlanner {
     expiring_[lives_[tile].end].push_back(tile);
   }
 
-  /// Scratch is one more tile, which lives for one instruction and belongs to no value.
+  /// Scratch is an additional tile that exists during one instruction and belongs to no value.
   std::uint32_t place_scratch(std::size_t instruction, std::uint32_t task, std::int64_t bytes,
                               std::vector<std::uint32_t>& before) {
     const std::size_t tile = lives_.size();
@@ -306,7 +306,7 @@ class MemoryPlanner {
     return places_[tile];
   }
 
-  /// Writes over a tile of the arena that this task is the last to read.
+  /// Overwrites a tile of the arena whose last reader is this task.
   bool share_in_place(std::size_t instruction, const TileTask& task, std::size_t write,
                       std::vector<std::uint32_t>& before) {
     for (const auto& [position, read] : task.may_share) {
@@ -327,7 +327,7 @@ class MemoryPlanner {
     return false;
   }
 
-  /// All tasks that touch the tile so far end first.
+  /// All earlier tasks that use the tile must end first.
   void wait_for(std::size_t tile, std::vector<std::uint32_t>& before) const {
     if (writer_[tile] != kNoTask) before.push_back(writer_[tile]);
     before.insert(before.end(), readers_[tile].begin(), readers_[tile].end());
@@ -337,8 +337,8 @@ class MemoryPlanner {
     return std::max(aligned(lives_[tile].bytes), kAlignment);
   }
 
-  /// Nobody reads the tile any more. Other groups may not have read it yet when the next
-  /// instruction of its own group runs: that one must not wait for them to have memory.
+  /// The tile is not read any more. Other groups may not have read it yet when the next instruction
+  /// of its own group runs, and that instruction must not wait for them just to get memory.
   void expire(std::size_t tile) {
     if (run::kIsPoisoned) add_dead_range(tile);
     if (is_grouped()) {
@@ -363,7 +363,7 @@ class MemoryPlanner {
     });
   }
 
-  /// Whether all that touch the tile end before the instruction starts, whatever memory it uses.
+  /// Whether all users of the tile end before the instruction starts, whatever memory it uses.
   bool ends_before(std::size_t tile, std::size_t instruction) const {
     std::vector<std::uint32_t> users;
     wait_for(tile, users);
@@ -373,7 +373,8 @@ class MemoryPlanner {
     });
   }
 
-  /// Whether the tile belongs to the group of the instruction, and to nobody else when it runs.
+  /// Whether the tile belongs to the group of the instruction, and no other group uses it when the
+  /// instruction runs.
   bool is_alone_with(std::size_t instruction, std::size_t tile) const {
     return arena_of_place_[places_[tile]] == arena_of(instruction) &&
            ends_before(tile, instruction);
@@ -419,7 +420,7 @@ class MemoryPlanner {
   // --- what one device would hold
 
   /// A device holds one tile of each value: its arguments and results, and the largest sum of the
-  /// other tiles that live at one time.
+  /// other tiles that are live at the same time.
   void find_device_bytes() {
     std::int64_t ports = 0;
     for (ValueId id = 0; id < f_.values.size(); ++id) {
@@ -461,8 +462,8 @@ class MemoryPlanner {
     executable_.device_peak_bytes = ports + executable_.device_arena_bytes;
   }
 
-  /// All but one of the instructions hold something else, which is counted already, unless it is an
-  /// argument or a result.
+  /// All but one of the instructions hold something else instead, which is already counted, unless
+  /// it is an argument or a result.
   void hold(const Unmade& unmade) {
     const auto [id, first, last, instead, is_ahead] = unmade;
     const std::int64_t bytes = bytes_of(id)[0];

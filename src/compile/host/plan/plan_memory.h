@@ -1,4 +1,5 @@
-// Gives every tile its place: one arena with static offsets from liveness over the whole program.
+// Assigns memory to every tile: one arena with static offsets, by live ranges over the whole
+// program.
 #pragma once
 
 #include "compile/compile.h"
@@ -6,7 +7,8 @@
 
 namespace tessera::compile::host {
 
-/// Places, task dependencies (data, and reuse of memory) and the planned peak of one device.
+/// Offsets, task dependencies (for data and for reuse of memory) and the planned peak of one
+/// device.
 run::Executable plan_memory(const HostProgram& program, const CompileOptions& options);
 
 }  // namespace tessera::compile::host
