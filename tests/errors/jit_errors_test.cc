@@ -223,7 +223,8 @@ TEST(JitErrors, ResultsThatAreLargerThanTheMemory) {
 
 TEST(JitErrors, TemporariesThatAreLargerThanTheMemory) {
   const auto f = jit([](Array x) {
-    const Array product = dot(broadcast_to(x, {1 << 20, 4}), broadcast_to(x, {1 << 20, 4}).T());
+    const Array product =
+        dot(broadcast_to(x, {1 << 20, 4}), transpose(broadcast_to(x, {1 << 20, 4})));
     return sum(dot(product, ones({1 << 20, 1})));
   });
   const Array x = ones({4});

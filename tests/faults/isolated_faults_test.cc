@@ -45,8 +45,9 @@ struct Model {
 
 const std::vector<Model>& models() {
   static const std::vector<Model> all = {
-      {.flags = "train lm --vocab 30 --seq 8 --d-model 16 --heads 2 --layers 1 --d-ff 16 --batch 8 "
-                "--steps 60",
+      {.flags =
+           "train lm --vocab 30 --seq 32 --d-model 64 --heads 2 --layers 2 --d-ff 64 --batch 12 "
+           "--steps 25",
        .meshes = {"data=2", "data=4", "data=2,model=2", "data=3"}},
       {.flags = "train pipeline --batch 8 --microbatches 2 --seq 8 --d-model 16 --heads 2 "
                 "--layers 2 --steps 30",
@@ -209,8 +210,7 @@ bool strike(Run& run, Fault fault, std::mt19937_64& random) {
   if (fault == Fault::kill_parent) return kill(run.pid(), SIGKILL), false;
   if (fault == Fault::pause_group) {
     kill(-run.pid(), SIGTSTP);
-    std::this_thread::sleep_for(milliseconds(random() % 2 == 0 ? 50 : 1300) +
-                                kTimeout * (random() % 2));
+    std::this_thread::sleep_for(random() % 3 == 0 ? milliseconds(300) : kTimeout * 5 / 4);
     kill(-run.pid(), SIGCONT);
     return true;
   }
