@@ -99,10 +99,12 @@ Sample constraint_sample(Type type) {
 const char* const kSource = "GSPMD (Xu et al. 2021), with mesh axes instead of replica groups";
 
 /// The same values at other places.
-OpRecord moving(const char* name, const char* doc, const char* source = kSource) {
+OpRecord moving(const char* name, std::string_view hlo, const char* doc,
+                const char* source = kSource) {
   return {.name = name,
           .doc = doc,
           .source = source,
+          .hlo = hlo,
           .attributes = AttributeNames{},
           .types = TypeSet::any,
           .shape = same_as_operands,
@@ -116,10 +118,11 @@ OpRecord moving(const char* name, const char* doc, const char* source = kSource)
 }
 
 /// Partial results become whole ones; the samples have this reduction.
-OpRecord reducing(const char* name, const char* doc, const char* reduction) {
+OpRecord reducing(const char* name, std::string_view hlo, const char* doc, const char* reduction) {
   return {.name = name,
           .doc = doc,
           .source = kSource,
+          .hlo = hlo,
           .attributes = AttributeNames{"reduction"},
           .types = TypeSet::any,
           .shape = reduction_shape,
@@ -137,22 +140,24 @@ OpRecord reducing(const char* name, const char* doc, const char* reduction) {
 }  // namespace
 
 const OpRecord all_gather_op =
-    moving("all_gather", "Every device receives the shards that it lacks along some mesh axes.");
+    moving("all_gather", "all-gather",
+           "Every device receives the shards that it lacks along some mesh axes.");
 
-const OpRecord all_reduce_op = reducing(
-    "all_reduce", "Partial results are combined; every device receives the whole result.", "sum");
+const OpRecord all_reduce_op =
+    reducing("all_reduce", "all-reduce",
+             "Partial results are combined; every device receives the whole result.", "sum");
 
 const OpRecord all_slice_op =
-    moving("all_slice", "Every device keeps its shard of what it holds; nothing moves.");
+    moving("all_slice", {}, "Every device keeps its shard of what it holds; nothing moves.");
 
 const OpRecord all_to_all_op =
-    moving("all_to_all", "A split along some mesh axes moves from one dimension to another.");
+    moving("all_to_all", {}, "A split along some mesh axes moves from one dimension to another.");
 
 const OpRecord collective_permute_op =
-    moving("collective_permute", "Devices exchange whole shards.");
+    moving("collective_permute", {}, "Devices exchange whole shards.");
 
 const OpRecord halo_exchange_op = moving(
-    "halo_exchange",
+    "halo_exchange", {},
     "Every device receives the rows around its shard that its part of the next equation reads.",
     "GSPMD (Xu et al. 2021), halo exchange, for any affine map of rows");
 
@@ -177,7 +182,7 @@ const OpRecord inspect_sharding_op{
 };
 
 const OpRecord reduce_scatter_op =
-    reducing("reduce_scatter",
+    reducing("reduce_scatter", {},
              "Partial results are combined; every device receives its shard of the result.", "max");
 
 const OpRecord sharding_constraint_op{
@@ -186,6 +191,7 @@ const OpRecord sharding_constraint_op{
         "The operand, which from here on is laid out as `sharding` says; propagation decides how "
         "open dimensions (`?`) are split.",
     .source = "jax.lax.with_sharding_constraint",
+    .hlo = "copy",
     .attributes = AttributeNames{"sharding"},
     .types = TypeSet::any,
     .shape = constraint_shape,

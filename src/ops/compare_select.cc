@@ -114,6 +114,7 @@ const OpRecord clamp_op{
     .name = "clamp",
     .doc = "min(max(x, low), high); the operands are low, x and high.",
     .source = "StableHLO, clamp",
+    .hlo = "clamp",
     .attributes = AttributeNames{},
     .types = TypeSet::numbers,
     .shape = [](const ShapeContext& c) -> std::vector<Type> {
@@ -141,6 +142,7 @@ const OpRecord compare_op{
         "Whether x is equal (eq), not equal (ne), less (lt), at most (le), greater (gt) or at "
         "least (ge) y. Comparisons with NaN are false except ne; -0 equals +0.",
     .source = "StableHLO, compare",
+    .hlo = "compare",
     .attributes = AttributeNames{"direction"},
     .types = TypeSet::any,
     .shape = compare_shape,
@@ -157,6 +159,7 @@ const OpRecord select_op{
     .name = "select",
     .doc = "The second operand where the first is true, else the third.",
     .source = "StableHLO, select",
+    .hlo = "select",
     .attributes = AttributeNames{},
     .types = TypeSet::any,
     .shape = select_shape,

@@ -311,6 +311,7 @@ const OpRecord dot_general_op{
         "dimensions are batch, free of the left, free of the right operand. Sums of products of "
         "bf16 are f32.",
     .source = "StableHLO, dot_general",
+    .hlo = "dot",
     .attributes = AttributeNames{"lhs_batch", "lhs_contract", "rhs_batch", "rhs_contract"},
     .types = TypeSet::numbers,
     .shape = dot_shape,

@@ -78,6 +78,7 @@ const OpRecord convert_op{
         "The value as another dtype. Floats become integers by truncation, saturate, and NaN "
         "gives 0; anything but 0 is true; a narrower float is the nearest one, ties to even.",
     .source = "StableHLO, convert",
+    .hlo = "convert",
     .attributes = AttributeNames{"dtype"},
     .types = TypeSet::any,
     .shape = convert_shape,

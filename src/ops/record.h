@@ -250,7 +250,8 @@ enum class Linearity : std::uint8_t { none, each, first, rest, all };
 struct OpRecord {
   Field<std::string> name;
   Field<std::string> doc;
-  Field<std::string> source;
+  Field<std::string> source;  // where the op is specified
+  std::string_view hlo = {};  // the opcode of the HLO instruction that does the same, if any
   Field<AttributeNames> attributes;
   Field<TypeSet> types;
   Field<ShapeRule> shape;

@@ -333,6 +333,7 @@ const OpRecord reduce_max_op{
         "The greatest element along `dims`; NaN wins and -0 < +0. Equal greatest elements "
         "share the cotangent.",
     .source = "StableHLO, reduce",
+    .hlo = "reduce",
     .attributes = AttributeNames{"dims"},
     .types = TypeSet::numbers,
     .shape = reduce_shape,
@@ -351,6 +352,7 @@ const OpRecord reduce_min_op{
         "The least element along `dims`; NaN wins and -0 < +0. Equal least elements share the "
         "cotangent.",
     .source = "StableHLO, reduce",
+    .hlo = "reduce",
     .attributes = AttributeNames{"dims"},
     .types = TypeSet::numbers,
     .shape = reduce_shape,
@@ -388,6 +390,7 @@ const OpRecord reduce_sum_op{
         "The sum along `dims`, by the tree over leaves; the order of `dims` is that of the "
         "grid of leaves. Integers wrap around.",
     .source = "StableHLO, reduce",
+    .hlo = "reduce",
     .attributes = AttributeNames{"dims"},
     .types = TypeSet::wide_numbers,
     .shape = reduce_shape,

@@ -248,6 +248,7 @@ const OpRecord broadcast_in_dim_op{
         "The operand repeated to `shape`; its dimension i becomes dimension dims[i], where "
         "sizes are equal or the operand's is 1. dims increase.",
     .source = "StableHLO, broadcast_in_dim",
+    .hlo = "broadcast",
     .attributes = AttributeNames{"dims", "shape"},
     .types = TypeSet::any,
     .shape = broadcast_shape,
@@ -270,6 +271,7 @@ const OpRecord reshape_op{
     .name = "reshape",
     .doc = "The elements in row-major order with other sizes.",
     .source = "StableHLO, reshape",
+    .hlo = "reshape",
     .attributes = AttributeNames{"shape"},
     .types = TypeSet::any,
     .shape = reshape_shape,
@@ -302,6 +304,7 @@ const OpRecord transpose_op{
     .name = "transpose",
     .doc = "Dimension i of the result is dimension permutation[i] of the operand.",
     .source = "StableHLO, transpose",
+    .hlo = "transpose",
     .attributes = AttributeNames{"permutation"},
     .types = TypeSet::any,
     .shape = transpose_shape,

@@ -13,6 +13,11 @@ bool is_view(const ir::Equation& equation) {
   return equation.op->host.kind == ops::HostRule::Kind::view;
 }
 
+std::string hlo_opcode(const ir::Equation& equation) {
+  const std::string_view opcode = equation.op->hlo;
+  return std::string(opcode.empty() ? "custom-call" : opcode);
+}
+
 Type Computation::local_type(ir::ValueId id) const {
   return {source->type(id).dtype, layouts[id].max_tile_shape()};
 }
@@ -108,9 +113,7 @@ std::string module_of(const Computation& computation, const run::Instruction& in
   return own.empty() ? last : own;
 }
 
-bool is_reduction(const ir::Equation& equation) {
-  return equation.op->name->starts_with("reduce_") && *equation.op->name != "reduce_scatter";
-}
+bool is_reduction(const ir::Equation& equation) { return equation.op->hlo == "reduce"; }
 
 std::string category_of(const ir::Function& function, const run::Instruction& instruction,
                         const std::string& opcode) {

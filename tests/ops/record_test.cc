@@ -35,6 +35,40 @@ TEST_P(Record, IsComplete) {
   EXPECT_EQ(ir::find_op(*op.name), &op);
 }
 
+TEST_P(Record, NamesAnOpcodeOfHlo) {
+  // Of those of XLA, the ones that some op may be.
+  static const std::set<std::string_view> opcodes = {"abs",         "add",
+                                                     "all-gather",  "all-reduce",
+                                                     "and",         "atan2",
+                                                     "broadcast",   "call",
+                                                     "cbrt",        "ceil",
+                                                     "clamp",       "compare",
+                                                     "concatenate", "constant",
+                                                     "convert",     "copy",
+                                                     "cosine",      "count-leading-zeros",
+                                                     "divide",      "dot",
+                                                     "erf",         "exponential",
+                                                     "floor",       "exponential-minus-one",
+                                                     "iota",        "is-finite",
+                                                     "log",         "log-plus-one",
+                                                     "logistic",    "maximum",
+                                                     "minimum",     "multiply",
+                                                     "negate",      "not",
+                                                     "or",          "popcnt",
+                                                     "power",       "reduce",
+                                                     "remainder",   "reshape",
+                                                     "reverse",     "round-nearest-even",
+                                                     "rsqrt",       "select",
+                                                     "shift-left",  "shift-right-arithmetic",
+                                                     "sign",        "shift-right-logical",
+                                                     "sine",        "slice",
+                                                     "sqrt",        "subtract",
+                                                     "tan",         "tanh",
+                                                     "transpose",   "xor"};
+  const std::string_view opcode = GetParam()->hlo;
+  EXPECT_TRUE(opcode.empty() || opcodes.contains(opcode)) << opcode;
+}
+
 TEST_P(Record, SamplesHaveSizeOneAndOddSizes) {
   std::set<std::int64_t> sizes;
   for (const ops::Sample& sample : *GetParam()->samples) {

@@ -158,6 +158,7 @@ const OpRecord task_op{
         "`name` of a stage and a microbatch (-1 for none). Result i takes over the memory of "
         "operand `shares[i]` where nobody reads that afterwards; -1 for none.",
     .source = "JaxPP, task of an MPMD program",
+    .hlo = "call",
     .attributes = AttributeNames{"body", "group", "microbatch", "name", "shares", "stage"},
     .types = TypeSet::any,
     .shape = task_shape,
@@ -175,6 +176,7 @@ const OpRecord transfer_op{
     .name = "transfer",
     .doc = "The operand, which devices of group `from` hold, on those of group `to`.",
     .source = "JaxPP, send and receive of an MPMD program",
+    .hlo = "copy",
     .attributes = AttributeNames{"from", "to"},
     .types = TypeSet::any,
     .shape = transfer_shape,

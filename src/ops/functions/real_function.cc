@@ -10,6 +10,7 @@ OpRecord record_of(RealFunction function) {
       .name = function.name,
       .doc = function.doc,
       .source = function.source,
+      .hlo = function.hlo,
       .attributes = AttributeNames{},
       .types = TypeSet::floats,
       .shape = same_as_operand,

@@ -14,6 +14,7 @@ struct RealFunction {
   double (*value)(double);
   double low;  // samples are drawn from [low, high]
   double high;
+  std::string_view hlo = {};  // as in OpRecord
 };
 /// The host's kernel has the name of the function.
 OpRecord record_of(RealFunction function);

@@ -33,6 +33,7 @@ const OpRecord cbrt_op = record_of({
     .value = std::cbrt,
     .low = 0.5,
     .high = 3.0,
+    .hlo = "cbrt",
 });
 
 const OpRecord erf_op = record_of({
@@ -43,6 +44,7 @@ const OpRecord erf_op = record_of({
     .value = std::erf,
     .low = -3.0,
     .high = 3.0,
+    .hlo = "erf",
 });
 
 const OpRecord erfc_op = record_of({

@@ -81,6 +81,7 @@ const OpRecord atan2_op{
     .name = "atan2",
     .doc = "The angle in [-pi, pi] of the point (x, y), given y first; zeros keep their signs.",
     .source = "StableHLO, atan2",
+    .hlo = "atan2",
     .attributes = AttributeNames{},
     .types = TypeSet::floats,
     .shape = same_as_both,
@@ -134,6 +135,7 @@ const OpRecord tan_op = record_of({
     .value = std::tan,
     .low = -1.2,
     .high = 1.2,
+    .hlo = "tan",
 });
 
 OpFamily trigonometric_ops() {
