@@ -1,20 +1,24 @@
-// Which values derivatives flow through.
+// Which values of a function lie on a path of floats from active inputs.
 #pragma once
 
 #include <vector>
 
-#include "ir/ir.h"
+#include "ir/reach.h"
 
 namespace tessera::differentiate {
 
-/// Per value: whether it depends on the inputs that are marked through float values.
-std::vector<bool> active_values(const ir::Function& function, const std::vector<bool>& inputs);
+/// Remembers what it has found out of nested functions.
+class Activity {
+ public:
+  Activity();
+  /// Per value; `inputs` has a mark per input.
+  std::vector<bool> values(const ir::Function& function, const std::vector<bool>& inputs);
+  /// Per input of the body of a loop: active if its operand is, or, for a carry, if some iteration
+  /// makes it so.
+  std::vector<bool> loop_inputs(const ir::Equation& equation, const std::vector<bool>& operands);
 
-/// The same for the outputs alone.
-std::vector<bool> active_outputs(const ir::Function& function, const std::vector<bool>& inputs);
-
-/// Per input of a scan's body: whether it is active in some round, given what is active of the
-/// operands.
-std::vector<bool> active_scan_inputs(const ir::Equation& equation, std::vector<bool> operands);
+ private:
+  ir::Reach reach_;
+};
 
 }  // namespace tessera::differentiate

@@ -18,8 +18,9 @@ struct BranchVjp {
 };
 
 BranchVjp differentiate_branch(const Function& branch, const std::vector<bool>& is_active,
-                               const std::vector<bool>& seeded) {
-  BranchVjp result{.joint = joint_vjp(branch, is_active, seeded), .halves = {}, .saved = {}};
+                               const std::vector<bool>& seeded, Activity& activity) {
+  BranchVjp result{
+      .joint = joint_vjp(branch, is_active, seeded, activity), .halves = {}, .saved = {}};
   Builder b(result.joint.function);
   std::vector<ValueId> wanted;
   for (std::size_t i = 0; i < is_active.size(); ++i) {
@@ -82,7 +83,7 @@ ops::Cotangents cond_vjp(ControlContext& c) {
   std::vector<BranchVjp> branches;
   std::size_t num_saved = 0;
   for (const auto& branch : c.equation.attributes.get<ir::Bodies>("branches").functions) {
-    branches.push_back(differentiate_branch(*branch, is_active, seeded));
+    branches.push_back(differentiate_branch(*branch, is_active, seeded, c.activity));
     num_saved += branches.back().saved.size();
   }
   std::vector<ValueId> operands = c.equation.operands;

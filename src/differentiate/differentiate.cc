@@ -2,7 +2,6 @@
 
 #include <tessera/error.h>
 
-#include "differentiate/activity.h"
 #include "differentiate/reverse.h"
 #include "ops/control/control.h"
 #include "ops/emit.h"
@@ -29,7 +28,8 @@ Function value_and_grad(const Function& function, const std::vector<std::size_t>
   for (std::size_t index : wrt) is_active_input[index] = true;
   const std::size_t num_equations = result.equations.size();
   ir::Builder b(result);
-  ReversePass pass(b, active_values(result, is_active_input));
+  Activity activity;
+  ReversePass pass(b, is_active_input, activity);
   const ir::ValueId loss = result.outputs[0];
   pass.add(loss, ops::full(b, 1.0, Type(b.type(loss))));
   pass.run(num_equations);

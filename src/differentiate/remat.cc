@@ -5,6 +5,7 @@
 
 #include "differentiate/reverse.h"
 #include "ops/control/control.h"
+#include "ops/control/save_policy.h"
 #include "ops/emit.h"
 #include "ops/ops.h"
 
@@ -13,22 +14,31 @@ namespace tessera::differentiate {
 namespace {
 
 /// Which results a policy keeps for the backward half.
-bool is_saveable(const std::string& policy, const Equation& equation) {
+bool is_saveable(ops::SavePolicy policy, const Equation& equation) {
   if (is_cheap(equation)) return false;
-  if (policy == "everything_saveable") return true;
-  if (equation.op != &ops::dot_general_op) return false;
-  if (policy == "dots_saveable") return true;
-  return policy == "dots_with_no_batch_dims_saveable" &&
-         equation.attributes.ints("lhs_batch").empty();
+  const bool is_dot = equation.op == &ops::dot_general_op;
+  switch (policy) {
+    case ops::SavePolicy::nothing_saveable:
+      return false;
+    case ops::SavePolicy::everything_saveable:
+      return true;
+    case ops::SavePolicy::dots_saveable:
+      return is_dot;
+    case ops::SavePolicy::dots_with_no_batch_dims_saveable:
+      break;
+  }
+  return is_dot && equation.attributes.ints("lhs_batch").empty();
 }
 
 }  // namespace
 
 ops::Cotangents remat_vjp(ControlContext& c) {
-  const auto& policy = c.equation.attributes.get<std::string>("policy");
+  const ops::SavePolicy policy =
+      ops::save_policy_named(c.equation.attributes.get<std::string>("policy")).value();
   std::vector<bool> seeded;
   for (ValueId id : c.cotangents) seeded.push_back(id != kNoValue);
-  const Joint joint = joint_vjp(c.equation.attributes.body("body"), c.is_wanted, seeded);
+  const Joint joint =
+      joint_vjp(c.equation.attributes.body("body"), c.is_wanted, seeded, c.activity);
   std::vector<ValueId> wanted;
   for (ValueId id : joint.gradients) {
     if (id != kNoValue) wanted.push_back(id);

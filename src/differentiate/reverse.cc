@@ -4,7 +4,6 @@
 
 #include <tessera/error.h>
 
-#include "differentiate/activity.h"
 #include "ops/control/control.h"
 #include "ops/emit.h"
 #include "ops/ops.h"
@@ -31,8 +30,11 @@ ControlVjp control_vjp(const ops::OpRecord& op) {
 
 }  // namespace
 
-ReversePass::ReversePass(Builder& b, std::vector<bool> is_active)
-    : builder_(b), is_active_(std::move(is_active)), cotangents_(is_active_.size(), kNoValue) {}
+ReversePass::ReversePass(Builder& b, const std::vector<bool>& inputs, Activity& activity)
+    : builder_(b),
+      activity_(activity),
+      is_active_(activity.values(b.function(), inputs)),
+      cotangents_(is_active_.size(), kNoValue) {}
 
 void ReversePass::add(ValueId id, ValueId cotangent) {
   ValueId& sum = cotangents_[id];
@@ -57,7 +59,7 @@ void ReversePass::visit(std::size_t index) {
   builder_.set_span(equation.span);
   ops::Cotangents added;
   if (const ControlVjp rule = control_vjp(*equation.op)) {
-    ControlContext context{builder_, index, equation, std::move(cotangents), is_wanted};
+    ControlContext context{builder_, index, equation, std::move(cotangents), is_wanted, activity_};
     added = rule(context);
   } else {
     ops::VjpContext context{.b = builder_,
@@ -85,11 +87,10 @@ std::vector<ValueId> ControlContext::replace(const ops::OpRecord& op, ir::Attrib
 }
 
 Joint joint_vjp(const Function& body, const std::vector<bool>& active_inputs,
-                const std::vector<bool>& seeded) {
+                const std::vector<bool>& seeded, Activity& activity) {
   Joint joint{.function = body, .num_inputs = body.inputs.size(), .gradients = {}};
-  std::vector<bool> is_active = active_values(body, active_inputs);
   Builder b(joint.function);
-  ReversePass pass(b, std::move(is_active));
+  ReversePass pass(b, active_inputs, activity);
   for (std::size_t i = 0; i < body.outputs.size(); ++i) {
     if (!seeded[i]) continue;
     pass.add(body.outputs[i], b.add_input(Type(b.type(body.outputs[i]))));

@@ -4,6 +4,7 @@
 #include <functional>
 #include <vector>
 
+#include "differentiate/activity.h"
 #include "ir/builder.h"
 #include "ops/record.h"
 
@@ -18,8 +19,8 @@ using ir::ValueId;
 /// Walks equations backwards, appends the equations of their derivatives and adds up cotangents.
 class ReversePass {
  public:
-  /// `is_active` per value of the builder's function.
-  ReversePass(Builder& b, std::vector<bool> is_active);
+  /// `inputs` has a mark per active input of the builder's function; `activity` outlives this.
+  ReversePass(Builder& b, const std::vector<bool>& inputs, Activity& activity);
 
   /// Adds to the cotangent of a value.
   void add(ValueId id, ValueId cotangent);
@@ -32,7 +33,8 @@ class ReversePass {
   void visit(std::size_t index);
 
   Builder& builder_;
-  std::vector<bool> is_active_;
+  Activity& activity_;
+  std::vector<bool> is_active_;      // per value that the function had at first
   std::vector<ValueId> cotangents_;  // of the values that the function had at first
 };
 
@@ -43,6 +45,7 @@ struct ControlContext {
   Equation equation;                // as it stands there
   std::vector<ValueId> cotangents;  // per result; kNoValue for none
   std::vector<bool> is_wanted;      // per operand
+  Activity& activity;
 
   /// Replaces the equation by one that gives the same results and more; returns those.
   std::vector<ValueId> replace(const ops::OpRecord& op, ir::Attributes attributes,
@@ -63,7 +66,7 @@ struct Joint {
   std::vector<ValueId> gradients;  // per input of the nested function; kNoValue for none
 };
 Joint joint_vjp(const Function& body, const std::vector<bool>& active_inputs,
-                const std::vector<bool>& seeded);
+                const std::vector<bool>& seeded, Activity& activity);
 
 /// A joint function cut in two.
 struct Halves {

@@ -1,7 +1,6 @@
 // The derivative of scan: a scan in the other direction over what the forward one saves.
 #include <algorithm>
 
-#include "differentiate/activity.h"
 #include "differentiate/reverse.h"
 #include "ops/control/control.h"
 #include "ops/emit.h"
@@ -16,7 +15,7 @@ class ScanVjp {
   explicit ScanVjp(ControlContext& c)
       : c_(c),
         parts_(ops::scan_parts(c.equation)),
-        is_active_(active_scan_inputs(c.equation, c.is_wanted)) {}
+        is_active_(c.activity.loop_inputs(c.equation, c.is_wanted)) {}
 
   ops::Cotangents run() {
     join();
@@ -45,7 +44,7 @@ class ScanVjp {
       seeded.push_back(i < parts_.num_carry ? is_active_[parts_.num_consts + i]
                                             : c_.cotangents[i] != kNoValue);
     }
-    joint_ = joint_vjp(body, is_active_, seeded);
+    joint_ = joint_vjp(body, is_active_, seeded, c_.activity);
     seeded_ = std::move(seeded);
   }
 

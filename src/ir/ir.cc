@@ -116,102 +116,12 @@ bool has_bodies(const Equation& equation) {
                      [](const auto& item) { return std::holds_alternative<Bodies>(item.second); });
 }
 
-/// Which equations the outputs need. Calls `replace(index, pruned)` for equations whose nested
-/// functions compute something that is not needed.
-template <typename Replace>
-std::vector<bool> find_needed(const Function& function, const Replace& replace) {
-  std::vector<bool> is_needed(function.values.size(), false);
-  const auto need = [&](const std::vector<ValueId>& ids) {
-    for (ValueId id : ids) is_needed[id] = true;
-  };
-  need(function.outputs);
-  std::vector<bool> is_kept(function.equations.size(), false);
-  for (std::size_t i = function.equations.size(); i-- > 0;) {
-    const Equation& equation = function.equations[i];
-    is_kept[i] = std::any_of(equation.results.begin(), equation.results.end(),
-                             [&](ValueId id) { return is_needed[id]; });
-    if (!is_kept[i]) continue;
-    if (!has_bodies(equation)) {
-      need(equation.operands);
-      continue;
-    }
-    std::vector<bool> needed_results;
-    for (ValueId id : equation.results) needed_results.push_back(is_needed[id]);
-    Equation pruned = prune(equation, needed_results);
-    need(pruned.operands);
-    if (pruned != equation) replace(i, std::move(pruned));
-  }
-  for (std::size_t i = 0; i < is_kept.size(); ++i) {
-    const Equation& equation = function.equations[i];
-    if (is_inspection(*equation.op)) is_kept[i] = is_needed[equation.operands[0]];
-  }
-  return is_kept;
-}
-
-/// Whether values are numbered in order of definition, and all are defined.
-bool is_numbered(const Function& function) {
-  ValueId next = 0;
-  const auto are_next = [&](const std::vector<ValueId>& ids) {
-    return std::all_of(ids.begin(), ids.end(), [&](ValueId id) { return id == next++; });
-  };
-  return are_next(function.inputs) &&
-         std::all_of(function.equations.begin(), function.equations.end(),
-                     [&](const Equation& equation) { return are_next(equation.results); }) &&
-         next == function.values.size();
-}
-
-Function renumbered(Function function) {
-  std::vector<Value> values;
-  values.reserve(function.values.size());
-  std::vector<ValueId> renamed(function.values.size(), kNoValue);
-  const auto define = [&](ValueId& id) {
-    values.push_back(std::move(function.values[id]));
-    renamed[id] = static_cast<ValueId>(values.size() - 1);
-    id = renamed[id];
-  };
-  const auto rename = [&](std::vector<ValueId>& ids) {
-    for (ValueId& id : ids) id = renamed[id];
-  };
-  for (ValueId& id : function.inputs) define(id);
-  for (Equation& equation : function.equations) {
-    rename(equation.operands);
-    for (ValueId& id : equation.results) define(id);
-  }
-  rename(function.outputs);
-  function.values = std::move(values);
-  return function;
-}
-
 }  // namespace
-
-bool has_dead_code(const Function& function) {
-  bool has_changed = false;
-  const std::vector<bool> is_kept =
-      find_needed(function, [&](std::size_t, const Equation&) { has_changed = true; });
-  return has_changed || std::find(is_kept.begin(), is_kept.end(), false) != is_kept.end() ||
-         !is_numbered(function);
-}
-
-Function without_dead_code(Function function) {
-  const std::vector<bool> is_kept = find_needed(function, [&](std::size_t index, Equation pruned) {
-    function.equations[index] = std::move(pruned);
-  });
-  const auto first_dropped = std::find(is_kept.begin(), is_kept.end(), false) - is_kept.begin();
-  std::size_t end = static_cast<std::size_t>(first_dropped);
-  for (std::size_t i = end; i < is_kept.size(); ++i) {
-    if (is_kept[i]) function.equations[end++] = std::move(function.equations[i]);
-  }
-  function.equations.erase(function.equations.begin() + static_cast<std::ptrdiff_t>(end),
-                           function.equations.end());
-  return is_numbered(function) ? std::move(function) : renumbered(std::move(function));
-}
-
-namespace {
 
 using FunctionPtr = std::shared_ptr<const Function>;
 
-Attributes with_bodies_from(const Attributes& attributes,
-                            const std::function<FunctionPtr(const FunctionPtr&)>& replace) {
+Attributes with_bodies(const Attributes& attributes,
+                       const std::function<FunctionPtr(const FunctionPtr&)>& replace) {
   Attributes result = attributes;
   for (const auto& [name, value] : attributes.items()) {
     const Bodies* bodies = std::get_if<Bodies>(&value);
@@ -222,8 +132,6 @@ Attributes with_bodies_from(const Attributes& attributes,
   }
   return result;
 }
-
-}  // namespace
 
 std::size_t hash_of(const Function& function) {
   std::size_t hash = function.values.size();
@@ -271,7 +179,7 @@ Function with_changed_bodies(Function function, const std::function<Function(Fun
   };
   for (Equation& equation : function.equations) {
     if (!has_bodies(equation)) continue;
-    equation.attributes = with_bodies_from(equation.attributes, [&](const FunctionPtr& body) {
+    equation.attributes = with_bodies(equation.attributes, [&](const FunctionPtr& body) {
       return changed.get(body, changed_with_its_own);
     });
   }
@@ -305,9 +213,19 @@ std::vector<const Function*> bodies_of(const Equation& equation) {
   return result;
 }
 
+std::vector<FunctionPtr> shared_bodies_of(const Equation& equation) {
+  std::vector<FunctionPtr> result;
+  for (const auto& item : equation.attributes.items()) {
+    const Bodies* bodies = std::get_if<Bodies>(&item.second);
+    if (bodies == nullptr) continue;
+    result.insert(result.end(), bodies->functions.begin(), bodies->functions.end());
+  }
+  return result;
+}
+
 Attributes with_replaced_bodies(const Attributes& attributes,
                                 const std::function<Function(const Function&)>& replace) {
-  return with_bodies_from(attributes, [&](const FunctionPtr& body) {
+  return with_bodies(attributes, [&](const FunctionPtr& body) {
     return std::make_shared<const Function>(replace(*body));
   });
 }

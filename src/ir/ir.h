@@ -163,8 +163,5 @@ const std::vector<std::string>& attribute_names(const ops::OpRecord& op);
 /// Result types. Throws UserError if the operands do not fit.
 std::vector<Type> infer_types(const ops::OpRecord& op, const Attributes& attributes,
                               const std::vector<Type>& operands, const Span& span);
-/// For ops with bodies, the equation without the results and operands that are not needed;
-/// `is_needed` has an entry per result. Other equations are returned unchanged.
-Equation prune(const Equation& equation, const std::vector<bool>& is_needed);
 
 }  // namespace tessera::ir

@@ -237,15 +237,11 @@ class SampleList {
   mutable std::once_flag once_;
 };
 
-/// What ops with nested functions have besides. src/differentiate, src/batch, src/partition and
-/// src/compile know how each of them treats its bodies.
-struct BodyRules {
-  /// The equation without what nobody needs; see ir::prune.
-  Field<std::function<Equation(const Equation&, const std::vector<bool>& is_needed)>> prune;
-};
+struct BodyRules;  // ops/body_rules.h
 
 /// Where an op is linear, others being held: in each operand, the first, the rest or all together.
 enum class Linearity : std::uint8_t { none, each, first, rest, all };
+
 /// Ops are compared by identity: equations point to their record.
 struct OpRecord {
   Field<std::string> name;

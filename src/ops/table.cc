@@ -4,6 +4,7 @@
 
 #include <tessera/error.h>
 
+#include "ops/body_rules.h"
 #include "ops/emit.h"
 #include "ops/ops.h"
 #include "ops/rules.h"
@@ -277,9 +278,16 @@ std::vector<Type> infer_types(const ops::OpRecord& op, const Attributes& attribu
   return (*op.shape)(context);
 }
 
-Equation prune(const Equation& equation, const std::vector<bool>& is_needed) {
-  if (equation.op->bodies == nullptr) return equation;
-  return (*equation.op->bodies->prune)(equation, is_needed);
+std::optional<BodyFlow> body_flow(const Equation& equation) {
+  const ops::BodyRules* rules = equation.op->bodies;
+  if (rules == nullptr || rules->flow == nullptr) return std::nullopt;
+  return rules->flow(equation.attributes, equation.operands.size());
+}
+
+Attributes kept_attributes(const Equation& equation, const Kept& kept) {
+  const ops::BodyRules* rules = equation.op->bodies;
+  require(rules != nullptr && rules->kept != nullptr, "operands of the op may be dropped");
+  return rules->kept(equation.attributes, kept);
 }
 
 }  // namespace tessera::ir

@@ -6,6 +6,7 @@
 #include <tessera/error.h>
 
 #include "compile/reference/interpret.h"
+#include "ir/bodies.h"
 #include "ir/text.h"
 #include "tests/ops/sample_inputs.h"
 
@@ -67,6 +68,49 @@ TEST_P(Record, NamesAnOpcodeOfHlo) {
                                                      "transpose",   "xor"};
   const std::string_view opcode = GetParam()->hlo;
   EXPECT_TRUE(opcode.empty() || opcodes.contains(opcode)) << opcode;
+}
+
+/// The flow of an op with bodies says how its operands and results have to do with theirs.
+TEST_P(Record, PassesArraysThroughItsBodiesAsItsFlowSays) {
+  for (const ops::Sample& sample : *GetParam()->samples) {
+    ir::Equation equation{.op = GetParam(),
+                          .attributes = sample.attributes,
+                          .operands = {},
+                          .results = {},
+                          .span = {}};
+    const std::vector<Type> operands = operand_types(sample);
+    equation.operands.resize(operands.size());
+    const std::optional<ir::BodyFlow> flow = ir::body_flow(equation);
+    if (!flow) continue;
+    const std::vector<Type> results = ir::infer_types(*GetParam(), sample.attributes, operands, {});
+    const auto slice_if = [](bool is_slice, Type type) {
+      if (is_slice) type.shape.erase(type.shape.begin());
+      return type;
+    };
+    const std::vector<const ir::Function*> bodies = ir::bodies_of(equation);
+    ASSERT_FALSE(bodies.empty());
+    for (std::size_t b = 0; b < bodies.size(); ++b) {
+      const ir::Function& body = *bodies[b];
+      ASSERT_EQ(body.inputs.size() + flow->num_choosing, operands.size());
+      for (std::size_t i = 0; i < body.inputs.size(); ++i) {
+        const std::size_t operand = flow->operand_of(i);
+        EXPECT_EQ(body.type(body.inputs[i]), slice_if(flow->is_slice(operand), operands[operand]));
+      }
+      if (b == flow->condition) {
+        ASSERT_EQ(body.outputs.size(), 1U);
+        EXPECT_EQ(body.type(body.outputs[0]), (Type{DType::boolean, {}}));
+        continue;
+      }
+      ASSERT_EQ(body.outputs.size(), results.size());
+      for (std::size_t i = 0; i < results.size(); ++i) {
+        EXPECT_EQ(body.type(body.outputs[i]), slice_if(flow->is_stack(i), results[i]));
+      }
+    }
+    for (std::size_t i = 0; i < flow->num_carry; ++i) {
+      EXPECT_EQ(operands[flow->first_carry + i], results[i]);
+    }
+    EXPECT_GE(flow->iterations, 0);
+  }
 }
 
 TEST_P(Record, SamplesHaveSizeOneAndOddSizes) {

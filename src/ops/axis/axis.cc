@@ -248,16 +248,16 @@ ValueId axis_permute(Builder& b, ValueId x, const NamedAxis& axis, Ints sources)
   return b.emit("axis_permute", std::move(attributes), {x});
 }
 
-bool is_axis_op(const Equation& equation) { return equation.attributes.has("axis"); }
+bool is_axis_op(const Equation& equation) {
+  return equation.op == &axis_all_to_all_op || equation.op == &axis_gather_op ||
+         equation.op == &axis_index_op || equation.op == &axis_permute_op;
+}
 
 bool is_over_axis(const Equation& equation, std::string_view axis) {
-  if (is_axis_op(equation)) return equation.attributes.get<std::string>("axis") == axis;
-  const std::vector<const ir::Function*> bodies = ir::bodies_of(equation);
-  return std::any_of(bodies.begin(), bodies.end(), [&](const ir::Function* body) {
-    return std::any_of(body->equations.begin(), body->equations.end(),
-                       [&](const Equation& inner) { return is_over_axis(inner, axis); });
-  });
+  return is_axis_op(equation) && equation.attributes.get<std::string>("axis") == axis;
 }
+
+bool is_same_for_all(const Equation& equation) { return equation.op == &axis_gather_op; }
 
 ValueId without_axis(Builder& b, const Equation& equation, const std::vector<ValueId>& operands) {
   const NamedAxis axis = axis_of(equation);
@@ -269,7 +269,7 @@ ValueId without_axis(Builder& b, const Equation& equation, const std::vector<Val
                      .cure = "call it within shard_map, or name the axis in vmap's options"});
   }
   if (operands.empty()) return scalar(b, 0.0, DType::i32);
-  return *equation.op->name == "axis_gather" ? repeat(b, operands[0], 1) : operands[0];
+  return equation.op == &axis_gather_op ? repeat(b, operands[0], 1) : operands[0];
 }
 
 }  // namespace tessera::ops

@@ -34,8 +34,10 @@ ir::ValueId axis_permute(ir::Builder& b, ir::ValueId x, const NamedAxis& axis, i
 
 /// Whether the op is one of these.
 bool is_axis_op(const ir::Equation& equation);
-/// Whether the equation or what is nested in it is over the axis of this name.
+/// Whether the op is one of these, over the axis of this name.
 bool is_over_axis(const ir::Equation& equation, std::string_view axis);
+/// Whether all elements get the same results from one of these ops.
+bool is_same_for_all(const ir::Equation& equation);
 /// What the equation is without other elements. Throws UserError for an axis with more than one,
 /// which nothing has mapped.
 ir::ValueId without_axis(ir::Builder& b, const ir::Equation& equation,

@@ -75,11 +75,4 @@ std::vector<ir::Pass> simplify_passes();
 /// Floating point operations of one run.
 double flops_of(const Function& function);
 
-/// A function with the outputs and inputs that are marked, without dead code; itself where it has
-/// nothing else.
-FunctionPtr selected(const FunctionPtr& function, const std::vector<bool>& inputs,
-                     const std::vector<bool>& outputs);
-/// Which inputs the marked outputs depend on.
-std::vector<bool> needed_inputs(const Function& function, const std::vector<bool>& outputs);
-
 }  // namespace tessera::ops

@@ -1,6 +1,4 @@
 // Reading and writing equations with nested functions.
-#include <algorithm>
-
 #include <tessera/error.h>
 
 #include "ops/control/internal.h"
@@ -94,38 +92,6 @@ double flops_of(const Function& function) {
                                   ir::result_types(function, equation));
   }
   return flops;
-}
-
-FunctionPtr selected(const FunctionPtr& function, const std::vector<bool>& inputs,
-                     const std::vector<bool>& outputs) {
-  const auto are_all = [](const std::vector<bool>& marks) {
-    return std::find(marks.begin(), marks.end(), false) == marks.end();
-  };
-  if (are_all(inputs) && are_all(outputs) && !ir::has_dead_code(*function)) return function;
-  Function result = *function;
-  result.outputs = marked(result.outputs, outputs);
-  // Inputs that are dropped have no uses left once dead code is gone.
-  result = ir::without_dead_code(std::move(result));
-  result.inputs = marked(result.inputs, inputs);
-  return std::make_shared<const Function>(ir::without_dead_code(std::move(result)));
-}
-
-std::vector<bool> needed_inputs(const Function& function, const std::vector<bool>& outputs) {
-  std::vector<bool> is_used(function.values.size(), false);
-  for (ValueId id : marked(function.outputs, outputs)) is_used[id] = true;
-  for (std::size_t i = function.equations.size(); i-- > 0;) {
-    const Equation& equation = function.equations[i];
-    std::vector<bool> needed;
-    for (ValueId id : equation.results) needed.push_back(is_used[id]);
-    if (std::count(needed.begin(), needed.end(), true) == 0) continue;
-    const bool has_bodies = !bodies_of(equation).empty();
-    for (ValueId id : has_bodies ? prune(equation, needed).operands : equation.operands) {
-      is_used[id] = true;
-    }
-  }
-  std::vector<bool> needed;
-  for (ValueId id : function.inputs) needed.push_back(is_used[id]);
-  return needed;
 }
 
 }  // namespace tessera::ops

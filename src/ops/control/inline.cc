@@ -3,6 +3,7 @@
 
 #include "ir/simplify.h"
 #include "ops/axis/axis.h"
+#include "ops/body_rules.h"
 #include "ops/control/control.h"
 #include "ops/ops.h"
 
@@ -12,11 +13,10 @@ namespace {
 
 /// The function that takes the equation's place; nullptr where the equation stays.
 const Function* callee(const Equation& equation, Dissolve which) {
-  if (equation.op == &call_op) return &equation.attributes.body("body");
-  if (which == Dissolve::calls) return nullptr;
-  if (equation.op == &remat_op) return &equation.attributes.body("body");
-  if (equation.op == &custom_vjp_op) return &equation.attributes.body("primal");
-  return nullptr;
+  const BodyRules* rules = equation.op->bodies;
+  if (rules == nullptr || rules->callee == nullptr) return nullptr;
+  const bool is_replaced = which == Dissolve::all_calls || equation.op == &call_op;
+  return is_replaced ? &equation.attributes.body(rules->callee) : nullptr;
 }
 
 Function dissolved_here(Function function, Dissolve which) {

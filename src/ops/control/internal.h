@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "ops/body_rules.h"
 #include "ops/control/control.h"
 #include "ops/host_array.h"
 #include "ops/rules.h"
@@ -23,21 +24,8 @@ double call_cost(const Attributes& attributes, const std::vector<Type>& operands
 /// A function of the text behind `function body[...]`, for samples.
 FunctionPtr body_from(const std::string& text);
 
-template <typename T>
-std::vector<T> marked(const std::vector<T>& items, const std::vector<bool>& marks) {
-  std::vector<T> result;
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    if (marks[i]) result.push_back(items[i]);
-  }
-  return result;
-}
-
-Equation prune_call(const Equation& equation, const std::vector<bool>& is_needed);
-Equation prune_cond(const Equation& equation, const std::vector<bool>& is_needed);
-Equation prune_custom_vjp(const Equation& equation, const std::vector<bool>& is_needed);
-Equation prune_scan(const Equation& equation, const std::vector<bool>& is_needed);
-Equation prune_task(const Equation& equation, const std::vector<bool>& is_needed);
-Equation prune_while(const Equation& equation, const std::vector<bool>& is_needed);
+/// Of an equation whose body takes its operands, once, and gives its results.
+ir::BodyFlow call_flow(const Attributes& attributes, std::size_t num_operands);
 
 Samples call_samples();
 Samples cond_samples();

@@ -104,7 +104,22 @@ Samples transfer_samples() {
           {.operands = {{i32({3, 6}), -9.0, 9.0}}, .attributes = there}};
 }
 
-const BodyRules kTaskRules{.prune = prune_task};
+/// The operand that a result shares memory with may be gone.
+Attributes kept_of_task(const Attributes& attributes, const ir::Kept& kept) {
+  const Ints& shares = attributes.ints("shares");
+  Ints left;
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    if (!kept.results[i]) continue;
+    const bool is_left = shares[i] >= 0 && kept.operands[at(shares[i])];
+    const auto first = kept.operands.begin();
+    left.push_back(is_left ? std::count(first, first + shares[i], true) : -1);
+  }
+  Attributes result = attributes;
+  result.set("shares", std::move(left));
+  return result;
+}
+
+const BodyRules kTaskRules{.flow = call_flow, .kept = kept_of_task};
 
 }  // namespace
 
@@ -130,21 +145,6 @@ std::vector<ValueId> task(Builder& b, const TaskParts& parts, FunctionPtr body,
 ValueId transfer(Builder& b, ValueId x, std::int64_t from, std::int64_t to) {
   const ValueId result = b.emit(transfer_op, {{"from", from}, {"to", to}}, {x});
   b.function().values[result].sharding = b.function().values[x].sharding;
-  return result;
-}
-
-/// The operand that a result shares memory with may be gone.
-Equation prune_task(const Equation& equation, const std::vector<bool>& is_needed) {
-  const Function& body = equation.attributes.body("body");
-  const std::vector<bool> inputs = needed_inputs(body, is_needed);
-  Ints shares = marked(equation.attributes.ints("shares"), is_needed);
-  for (std::int64_t& operand : shares) {
-    if (operand < 0) continue;
-    const auto end = inputs.begin() + operand;
-    operand = *end ? std::count(inputs.begin(), end, true) : -1;
-  }
-  Equation result = prune_call(equation, is_needed);
-  result.attributes.set("shares", std::move(shares));
   return result;
 }
 

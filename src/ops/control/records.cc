@@ -5,6 +5,7 @@
 #include <tessera/error.h>
 
 #include "ops/control/internal.h"
+#include "ops/control/save_policy.h"
 #include "ops/ops.h"
 #include "ops/reference/loops.h"
 
@@ -142,11 +143,6 @@ std::vector<Type> call_shape(const ShapeContext& c) {
 
 namespace {
 
-bool is_remat_policy(const std::string& name) {
-  return name == "nothing_saveable" || name == "everything_saveable" || name == "dots_saveable" ||
-         name == "dots_with_no_batch_dims_saveable";
-}
-
 std::vector<Type> named_call_shape(const ShapeContext& c) {
   string_of(c, "name");
   return call_shape(c);
@@ -154,7 +150,7 @@ std::vector<Type> named_call_shape(const ShapeContext& c) {
 
 std::vector<Type> remat_shape(const ShapeContext& c) {
   const std::string& policy = string_of(c, "policy");
-  if (!is_remat_policy(policy)) {
+  if (!save_policy_named(policy)) {
     c.fail("there is no policy named '" + policy + "'",
            "nothing_saveable, everything_saveable, dots_saveable or "
            "dots_with_no_batch_dims_saveable",
@@ -294,6 +290,8 @@ double cond_cost(const Attributes& attributes, const std::vector<Type>&, const s
 
 }  // namespace
 
+ir::BodyFlow call_flow(const Attributes&, std::size_t) { return {}; }
+
 double call_cost(const Attributes& attributes, const std::vector<Type>&, const std::vector<Type>&) {
   return flops_of(attributes.body("body"));
 }
@@ -305,11 +303,51 @@ double custom_vjp_cost(const Attributes& attributes, const std::vector<Type>&,
   return flops_of(attributes.body("primal"));
 }
 
-const BodyRules kScanRules{.prune = prune_scan};
-const BodyRules kWhileRules{.prune = prune_while};
-const BodyRules kCondRules{.prune = prune_cond};
-const BodyRules kCallRules{.prune = prune_call};
-const BodyRules kCustomVjpRules{.prune = prune_custom_vjp};
+// --- bodies
+
+std::int64_t count(const std::vector<bool>& marks, std::size_t first, std::size_t size) {
+  const auto begin = marks.begin() + static_cast<std::ptrdiff_t>(first);
+  return std::count(begin, begin + static_cast<std::ptrdiff_t>(size), true);
+}
+
+Attributes same_attributes(const Attributes& attributes, const ir::Kept&) { return attributes; }
+
+ir::BodyFlow scan_flow(const Attributes& attributes, std::size_t) {
+  const ScanParts parts = read_scan(attributes);
+  return {.first_carry = parts.num_consts,
+          .num_carry = parts.num_carry,
+          .is_sliced = true,
+          .iterations = parts.length};
+}
+
+Attributes kept_of_scan(const Attributes& attributes, const ir::Kept& kept) {
+  const ScanParts parts = read_scan(attributes);
+  Attributes result = attributes;
+  result.set("num_consts", count(kept.operands, 0, parts.num_consts));
+  result.set("num_carry", count(kept.results, 0, parts.num_carry));
+  return result;
+}
+
+ir::BodyFlow while_flow(const Attributes& attributes, std::size_t num_operands) {
+  const std::size_t num_consts = at(attributes.integer("num_consts"));
+  // The attributes are sorted: the body, then the condition.
+  return {.first_carry = num_consts, .num_carry = num_operands - num_consts, .condition = 1};
+}
+
+Attributes kept_of_while(const Attributes& attributes, const ir::Kept& kept) {
+  Attributes result = attributes;
+  result.set("num_consts", count(kept.operands, 0, at(attributes.integer("num_consts"))));
+  return result;
+}
+
+ir::BodyFlow cond_flow(const Attributes&, std::size_t) { return {.num_choosing = 1}; }
+
+const BodyRules kScanRules{.flow = scan_flow, .kept = kept_of_scan};
+const BodyRules kWhileRules{.flow = while_flow, .kept = kept_of_while};
+const BodyRules kCondRules{.flow = cond_flow, .kept = same_attributes};
+const BodyRules kCallRules{.flow = call_flow, .kept = same_attributes, .callee = "body"};
+// Its three functions share their signature with the user's.
+const BodyRules kCustomVjpRules{.callee = "primal"};
 
 // --- derivative of the barrier
 

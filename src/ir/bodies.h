@@ -1,0 +1,61 @@
+// How ops with nested functions pass arrays through them, for analyses that look into bodies
+// without knowing the ops.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "ir/ir.h"
+
+namespace tessera::ir {
+
+/// Operands are those that choose, then one per input of every body; output i of a body is result
+/// i.
+struct BodyFlow {
+  /// The first operands choose the body that runs. No body gets them.
+  std::size_t num_choosing = 0;
+  /// Result i < num_carry is what operand first_carry + i has become: each iteration reads what the
+  /// one before has made of it.
+  std::size_t first_carry = 0;
+  std::size_t num_carry = 0;
+  /// Each iteration gets a slice, along dimension 0, of the operands behind the carries, and its
+  /// results behind the carries are stacked.
+  bool is_sliced = false;
+  /// The number among bodies_of of the function that says whether there is another iteration; its
+  /// output is no result.
+  std::optional<std::size_t> condition = {};
+  /// How often the body of a loop runs; 1 where only the run can tell.
+  std::int64_t iterations = 1;
+
+  std::size_t operand_of(std::size_t input) const { return num_choosing + input; }
+  bool is_carry(std::size_t operand) const {
+    return operand >= first_carry && operand < first_carry + num_carry;
+  }
+  bool is_slice(std::size_t operand) const {
+    return is_sliced && operand >= first_carry + num_carry;
+  }
+  bool is_stack(std::size_t result) const { return is_sliced && result >= num_carry; }
+};
+
+/// nullopt for ops without bodies, and for those whose functions are not simply applied: each
+/// result may depend on every operand.
+std::optional<BodyFlow> body_flow(const Equation& equation);
+
+/// What is left of an equation with bodies.
+struct Kept {
+  std::vector<bool> operands;
+  std::vector<bool> results;
+};
+/// The attributes of an equation of which only that is left, but for its bodies.
+Attributes kept_attributes(const Equation& equation, const Kept& kept);
+
+/// The functions nested in the equation itself, attribute after attribute, as bodies_of.
+std::vector<std::shared_ptr<const Function>> shared_bodies_of(const Equation& equation);
+/// `attributes` with every function f in them replaced by `replace(f)`, in the order of bodies_of.
+Attributes with_bodies(
+    const Attributes& attributes,
+    const std::function<std::shared_ptr<const Function>(const std::shared_ptr<const Function>&)>&
+        replace);
+
+}  // namespace tessera::ir
