@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <map>
 
+#include "ir/bodies.h"
 #include "ops/ops.h"
 #include "partition/flatten.h"
 #include "partition/moves.h"
@@ -49,10 +50,10 @@ class Explainer {
   void run(std::vector<CollectiveInfo>& infos, std::size_t& number) const {
     for (std::size_t i = 0; i < function_.equations.size(); ++i) {
       const Equation& equation = function_.equations[i];
+      const std::optional<ir::BodyFlow> flow = ir::body_flow(equation);
       for (const Function* body : bodies_of(equation)) {
-        const std::int64_t rounds =
-            equation.op == &ops::scan_op ? equation.attributes.integer("length") : 1;
-        Explainer(*body, " of " + place(equation), count_ * rounds, sources_of(equation, *body))
+        const std::int64_t iterations = flow ? flow->iterations : 1;
+        Explainer(*body, " of " + place(equation), count_ * iterations, sources_of(equation, *body))
             .run(infos, number);
       }
       const auto kind = kind_of(*equation.op);

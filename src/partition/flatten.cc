@@ -2,6 +2,8 @@
 
 #include <tessera/error.h>
 
+#include "ir/bodies.h"
+#include "ops/body_rules.h"
 #include "ops/control/mpmd.h"
 #include "ops/ops.h"
 
@@ -12,8 +14,7 @@ using ir::Function;
 using ir::ValueId;
 
 bool is_control(const Equation& equation) {
-  return equation.op == &ops::scan_op || equation.op == &ops::while_op ||
-         equation.op == &ops::cond_op || ops::is_task(equation);
+  return equation.op->bodies != nullptr && equation.op->bodies->callee == nullptr;
 }
 
 namespace {
@@ -84,55 +85,31 @@ class Flattener {
       result_.block_of[{index, i}] = block;
       bodies.push_back({functions[i], result_.blocks[block].first_value});
     }
-    if (equation.op == &ops::scan_op) join_scan(equation, bodies[0]);
-    if (equation.op == &ops::while_op) join_while(equation, bodies[0], bodies[1]);
-    if (equation.op == &ops::cond_op) join_cond(equation, bodies);
-    if (ops::is_task(equation)) join_task(equation, bodies[0]);
+    join_bodies(equation, ir::body_flow(equation).value(), bodies);
+    if (ops::is_task(equation)) join_shared(equation, bodies[0]);
   }
 
   void join(ValueId whole, ValueId slice) { result_.identities.push_back({whole, slice}); }
 
-  void join_scan(const Equation& equation, const Body& body) {
-    const ops::ScanParts parts = ops::scan_parts(equation);
-    for (std::size_t i = 0; i < equation.operands.size(); ++i) {
-      join(equation.operands[i], body.input(i));
-    }
-    for (std::size_t i = 0; i < equation.results.size(); ++i) {
-      join(equation.results[i], body.output(i));
-      if (i < parts.num_carry) join(body.input(parts.num_consts + i), body.output(i));
-    }
-  }
-
-  void join_while(const Equation& equation, const Body& body, const Body& condition) {
-    const auto num_consts = static_cast<std::size_t>(equation.attributes.integer("num_consts"));
-    for (std::size_t i = 0; i < equation.operands.size(); ++i) {
-      join(equation.operands[i], body.input(i));
-      join(body.input(i), condition.input(i));
-    }
-    for (std::size_t i = 0; i < equation.results.size(); ++i) {
-      join(equation.results[i], body.output(i));
-      join(body.input(num_consts + i), body.output(i));
-    }
-  }
-
-  void join_cond(const Equation& equation, const std::vector<Body>& branches) {
-    for (const Body& branch : branches) {
-      for (std::size_t i = 1; i < equation.operands.size(); ++i) {
-        join(equation.operands[i], branch.input(i - 1));
+  void join_bodies(const Equation& equation, const ir::BodyFlow& flow,
+                   const std::vector<Body>& bodies) {
+    for (std::size_t b = 0; b < bodies.size(); ++b) {
+      const Body& body = bodies[b];
+      for (std::size_t i = flow.num_choosing; i < equation.operands.size(); ++i) {
+        join(equation.operands[i], body.input(i - flow.num_choosing));
       }
+      if (b == flow.condition) continue;
       for (std::size_t i = 0; i < equation.results.size(); ++i) {
-        join(equation.results[i], branch.output(i));
+        join(equation.results[i], body.output(i));
+        if (i < flow.num_carry) join(body.input(flow.first_carry + i), body.output(i));
       }
     }
   }
 
-  void join_task(const Equation& equation, const Body& body) {
-    for (std::size_t i = 0; i < equation.operands.size(); ++i) {
-      join(equation.operands[i], body.input(i));
-    }
+  /// A result of a task and the operand whose memory it takes over.
+  void join_shared(const Equation& equation, const Body& body) {
     const ir::Ints& shares = equation.attributes.ints("shares");
-    for (std::size_t i = 0; i < equation.results.size(); ++i) {
-      join(equation.results[i], body.output(i));
+    for (std::size_t i = 0; i < shares.size(); ++i) {
       if (shares[i] >= 0) join(body.input(static_cast<std::size_t>(shares[i])), body.output(i));
     }
   }

@@ -3,6 +3,7 @@
 
 #include <tessera/error.h>
 
+#include "ir/bodies.h"
 #include "ir/text.h"
 #include "ops/control/mpmd.h"
 #include "ops/ops.h"
@@ -133,16 +134,16 @@ class Verifier {
     if (function_.numerics == Numerics::fast) {
       for (ValueId id : equation.results) set_sum(id);
     }
-    const bool is_cond = equation.op == &ops::cond_op;
+    const ir::BodyFlow flow = ir::body_flow(equation).value();
     const std::vector<const Function*> bodies = bodies_of(equation);
-    for (const Function* body : bodies) {
-      Verifier(*body, after_, true).run();
-      for (std::size_t i = 0; i < body->inputs.size(); ++i) {
-        check_edge(equation.operands[is_cond ? i + 1 : i], *body, body->inputs[i]);
+    for (std::size_t b = 0; b < bodies.size(); ++b) {
+      const Function& body = *bodies[b];
+      Verifier(body, after_, true).run();
+      for (std::size_t i = 0; i < body.inputs.size(); ++i) {
+        check_edge(equation.operands[flow.operand_of(i)], body, body.inputs[i]);
       }
-      const bool is_condition = equation.op == &ops::while_op && body == bodies[1];
-      for (std::size_t i = 0; i < body->outputs.size() && !is_condition; ++i) {
-        check_edge(equation.results[i], *body, body->outputs[i]);
+      for (std::size_t i = 0; i < body.outputs.size() && b != flow.condition; ++i) {
+        check_edge(equation.results[i], body, body.outputs[i]);
       }
     }
   }

@@ -8,7 +8,7 @@
 
 #include <tessera/error.h>
 
-#include "ops/control/control.h"
+#include "ops/control/mpmd.h"
 #include "ops/ops.h"
 #include "partition/split/splitter.h"
 
@@ -25,6 +25,12 @@ constexpr double kFlopsPerByte = 16;
 
 std::vector<std::optional<Sharding>> asked(const std::vector<Sharding>& shardings) {
   return {shardings.begin(), shardings.end()};
+}
+
+/// The operand that lies like the result: the same carry, or what a task overwrites; -1 for none.
+int operand_alike(const Equation& equation, const ir::BodyFlow& flow, std::size_t result) {
+  if (result < flow.num_carry) return static_cast<int>(flow.first_carry + result);
+  return ops::is_task(equation) ? static_cast<int>(equation.attributes.ints("shares")[result]) : -1;
 }
 
 }  // namespace
@@ -83,66 +89,48 @@ void Splitter::split_barrier(const Equation& equation) {
 }
 
 /// The body decides the shardings of constants, carries and slices. A scanned dimension is whole.
-ControlEdges Splitter::scan_edges(const Equation& equation, const Splitter& body) const {
-  const ops::ScanParts parts = ops::scan_parts(equation);
-  ControlEdges edges{.operands = {}, .results = {}, .bodies = {{}}};
-  Boundary& inside = edges.bodies[0];
+ControlEdges Splitter::body_edges(const Equation& equation, const ir::BodyFlow& flow,
+                                  const Splitter& body) const {
+  ControlEdges edges;
+  Boundary inside;
   for (std::size_t i = 0; i < equation.operands.size(); ++i) {
     const Sharding& sharding = body.wanted(body.function_.inputs[i]);
     inside.inputs.push_back(sharding);
-    edges.operands.push_back(i < parts.first_scanned() ? sharding : stack_of(sharding));
+    edges.operands.push_back(flow.is_slice(i) ? stack_of(sharding) : sharding);
   }
   for (std::size_t i = 0; i < equation.results.size(); ++i) {
-    if (i < parts.num_carry) {
-      edges.results.push_back(inside.inputs[parts.num_consts + i]);
-      inside.outputs.emplace_back(edges.results.back());
-      continue;
+    Sharding made = wanted(equation.results[i]);
+    if (const int operand = operand_alike(equation, flow, i); operand >= 0) {
+      made = inside.inputs[static_cast<std::size_t>(operand)];
+    } else if (flow.is_stack(i)) {
+      const ValueId slice = body.function_.outputs[i];
+      made = body.is_constant(slice) ? slice_of(made) : body.wanted(slice);
     }
-    const ValueId made = body.function_.outputs[i];
-    const Sharding slice =
-        body.is_constant(made) ? slice_of(wanted(equation.results[i])) : body.wanted(made);
-    inside.outputs.emplace_back(slice);
-    edges.results.push_back(stack_of(slice));
+    inside.outputs.emplace_back(made);
+    edges.results.push_back(flow.is_stack(i) ? stack_of(std::move(made)) : std::move(made));
   }
-  return edges;
-}
-
-ControlEdges Splitter::while_edges(const Equation& equation, const Splitter& body) const {
-  const auto num_consts = static_cast<std::size_t>(equation.attributes.integer("num_consts"));
-  ControlEdges edges;
-  for (ValueId id : body.function_.inputs) edges.operands.push_back(body.wanted(id));
-  edges.results.assign(edges.operands.begin() + static_cast<std::ptrdiff_t>(num_consts),
-                       edges.operands.end());
-  edges.bodies = {{.inputs = edges.operands, .outputs = asked(edges.results)},
-                  {.inputs = edges.operands, .outputs = {Sharding()}}};
+  for (std::size_t b = 0; b < bodies_of(equation).size(); ++b) {
+    edges.bodies.push_back(inside);
+    if (b == flow.condition) edges.bodies.back().outputs = {Sharding()};
+  }
   return edges;
 }
 
 /// Operands are passed as they are, so that only the branch that runs pays for moving them.
-ControlEdges Splitter::cond_edges(const Equation& equation, const Splitter& branch) const {
-  ControlEdges edges{.operands = {Sharding()}, .results = {}, .bodies = {}};
-  for (std::size_t i = 1; i < equation.operands.size(); ++i) {
+ControlEdges Splitter::branch_edges(const Equation& equation, const ir::BodyFlow& flow,
+                                    const Splitter& branch) const {
+  const auto num_choosing = static_cast<std::ptrdiff_t>(flow.num_choosing);
+  ControlEdges edges;
+  edges.operands.resize(flow.num_choosing);
+  for (std::size_t i = flow.num_choosing; i < equation.operands.size(); ++i) {
     const ValueId source = equation.operands[i];
-    edges.operands.push_back(is_constant(source) ? branch.wanted(branch.function_.inputs[i - 1])
-                                                 : layout_of(source));
+    const ValueId input = branch.function_.inputs[i - flow.num_choosing];
+    edges.operands.push_back(is_constant(source) ? branch.wanted(input) : layout_of(source));
   }
   for (ValueId id : equation.results) edges.results.push_back(wanted(id));
-  const Boundary inside{.inputs = {edges.operands.begin() + 1, edges.operands.end()},
+  const Boundary inside{.inputs = {edges.operands.begin() + num_choosing, edges.operands.end()},
                         .outputs = asked(edges.results)};
   edges.bodies.assign(bodies_of(equation).size(), inside);
-  return edges;
-}
-
-/// The body decides. What shares memory has the same sharding.
-ControlEdges Splitter::task_edges(const Equation& equation, const Splitter& body) const {
-  const ir::Ints& shares = equation.attributes.ints("shares");
-  ControlEdges edges;
-  for (ValueId id : body.function_.inputs) edges.operands.push_back(body.wanted(id));
-  for (std::size_t i = 0; i < equation.results.size(); ++i) {
-    edges.results.push_back(shares[i] < 0 ? wanted(equation.results[i])
-                                          : edges.operands[static_cast<std::size_t>(shares[i])]);
-  }
-  edges.bodies = {{.inputs = edges.operands, .outputs = asked(edges.results)}};
   return edges;
 }
 
@@ -154,11 +142,10 @@ void Splitter::split_control(std::size_t index) {
     const std::size_t block = flat_.block_of.at({block_.first_equation + index, i});
     splitters.emplace_back(*bodies[i], flat_, propagated_, planner_, block);
   }
-  ControlEdges edges = equation.op == &ops::scan_op    ? scan_edges(equation, splitters[0])
-                       : equation.op == &ops::while_op ? while_edges(equation, splitters[0])
-                       : equation.op == &ops::cond_op  ? cond_edges(equation, splitters[0])
-                                                       : task_edges(equation, splitters[0]);
-  if (equation.op == &ops::scan_op) find_sums(equation, splitters[0], edges.bodies[0]);
+  const ir::BodyFlow flow = ir::body_flow(equation).value();
+  ControlEdges edges = flow.num_choosing > 0 ? branch_edges(equation, flow, splitters[0])
+                                             : body_edges(equation, flow, splitters[0]);
+  if (!flow.condition) find_sums(equation, flow, splitters[0], edges.bodies[0]);
   std::size_t next = 0;
   ir::Attributes attributes = ir::with_replaced_bodies(equation.attributes, [&](const Function&) {
     const std::size_t i = next++;
@@ -428,11 +415,11 @@ ValueId Splitter::rebuild(ValueId source, const Sharding& target) {
 // --- deferred sums, in fast numerics
 
 /// The carries of a scan that start at zero and to which each iteration only adds.
-void Splitter::find_sums(const Equation& equation, const Splitter& body, Boundary& inside) const {
+void Splitter::find_sums(const Equation& equation, const ir::BodyFlow& flow, const Splitter& body,
+                         Boundary& inside) const {
   if (function_.numerics != Numerics::fast) return;
-  const ops::ScanParts parts = ops::scan_parts(equation);
-  for (std::size_t i = 0; i < parts.num_carry; ++i) {
-    const std::size_t input = parts.num_consts + i;
+  for (std::size_t i = 0; i < flow.num_carry; ++i) {
+    const std::size_t input = flow.first_carry + i;
     const bool is_sum = is_zero(equation.operands[input]) && body.is_sum(input, i);
     if (is_sum) inside.sums.emplace_back(input, i);
   }

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ir/bodies.h"
 #include "partition/candidates.h"
 #include "partition/flatten.h"
 #include "partition/moves.h"
@@ -105,11 +106,12 @@ class Splitter {
   void split_barrier(const Equation& equation);
   void inspect(const Equation& equation);
   void split_control(std::size_t index);
-  ControlEdges scan_edges(const Equation& equation, const Splitter& body) const;
-  ControlEdges while_edges(const Equation& equation, const Splitter& body) const;
-  ControlEdges cond_edges(const Equation& equation, const Splitter& branch) const;
-  ControlEdges task_edges(const Equation& equation, const Splitter& body) const;
-  void find_sums(const Equation& equation, const Splitter& body, Boundary& inside) const;
+  ControlEdges body_edges(const Equation& equation, const ir::BodyFlow& flow,
+                          const Splitter& body) const;
+  ControlEdges branch_edges(const Equation& equation, const ir::BodyFlow& flow,
+                            const Splitter& branch) const;
+  void find_sums(const Equation& equation, const ir::BodyFlow& flow, const Splitter& body,
+                 Boundary& inside) const;
   void set_output(std::size_t index, const std::optional<Sharding>& asked);
   Assignment choose(std::size_t index);
   std::vector<TensorView> views(std::size_t index) const;
