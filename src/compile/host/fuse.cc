@@ -12,7 +12,7 @@
 #include "compile/host/lower.h"
 #include "compile/host/orders.h"
 #include "ops/control/mpmd.h"
-#include "ops/record.h"
+#include "ops/ops.h"
 
 namespace tessera::compile::host {
 
@@ -156,7 +156,7 @@ class ViewPass {
         if (fusion_.splat[equation.operands[0]]) give_memory(equation.operands[0]);
       } else if (is_view_op(equation)) {
         visit_view(equation);
-      } else if (*equation.op->name == "constant") {
+      } else if (equation.op == &ops::constant_op) {
         fusion_.splat[equation.results[0]] = equation.attributes.get<double>("value");
       } else if (!is_elementwise(f_, equation) || reads_whole_operands(f_, equation)) {
         visit_kernel(equation);
@@ -390,7 +390,7 @@ class GroupPass {
     nodes_[index].equations = {index};
     const bool reduces_rows = is_row_reduction(f_, fusion_, equation);
     nodes_[index].is_region = is_elementwise(f_, equation) || is_view_op(equation) ||
-                              *equation.op->name == "constant" || reduces_rows;
+                              equation.op == &ops::constant_op || reduces_rows;
     nodes_[index].over = iterated(equation);
     nodes_[index].has_rows = reduces_rows;
     generates_[index] = equation.op->host.kind == HostRule::Kind::generator;
@@ -528,8 +528,10 @@ Reading::Kind reading_within(const Function& function, const Fusion& fusion,
 }
 
 bool is_row_reduction(const Function& function, const Fusion& fusion, const Equation& equation) {
-  const std::string& op = *equation.op->name;
-  if (op != "reduce_sum" && op != "reduce_max" && op != "reduce_min") return false;
+  const ops::OpRecord* op = equation.op;
+  if (op != &ops::reduce_sum_op && op != &ops::reduce_max_op && op != &ops::reduce_min_op) {
+    return false;
+  }
   const Type& type = function.type(equation.operands[0]);
   return type.dtype == DType::f32 && type.rank() > 0 && type.shape.back() > 1 &&
          equation.attributes.ints("dims") == ir::Ints{type.rank() - 1} &&

@@ -8,6 +8,7 @@
 #include <tessera/error.h>
 
 #include "compile/host/orders.h"
+#include "ops/ops.h"
 #include "ops/rules.h"
 
 namespace tessera::compile::host {
@@ -193,7 +194,7 @@ bool permutes_shards(const LowerContext& context, const Equation& equation) {
 /// Whether data moves between devices. An all_slice moves none.
 bool is_collective(const LowerContext& context, const Equation& equation) {
   if (is_reducing(equation)) return true;
-  if (equation.op->host.name != "move" || *equation.op->name == "all_slice") return false;
+  if (equation.op->host.name != "move" || equation.op == &ops::all_slice_op) return false;
   return !equation.attributes.has("sources") || permutes_shards(context, equation);
 }
 
@@ -221,10 +222,10 @@ std::vector<run::CollectiveUse> collectives_of(const LowerContext& context,
 
 run::CollectiveUse collective_use(const LowerContext& context, const Equation& equation,
                                   std::int64_t group) {
-  const std::string& kind = *equation.op->name;
-  run::CollectiveUse use{.kind = kind, .bytes = 0, .wire_bytes = 0};
-  const bool is_halo = kind == "halo_exchange";
-  const bool grows = kind == "all_gather" || is_halo;
+  const ops::OpRecord* op = equation.op;
+  run::CollectiveUse use{.kind = *op->name, .bytes = 0, .wire_bytes = 0};
+  const bool is_halo = op == &ops::halo_exchange_op;
+  const bool grows = op == &ops::all_gather_op || is_halo;
   for (ValueId id : grows ? equation.results : equation.operands) {
     use.bytes += largest_tile(context, id);
   }
@@ -235,9 +236,10 @@ run::CollectiveUse collective_use(const LowerContext& context, const Equation& e
     use.wire_bytes = size_bytes(Type{context.function().type(from).dtype, {received}});
     return use;
   }
-  const bool moves_all = kind == "collective_permute" || kind == "permute" || kind == "transfer";
+  const bool moves_all =
+      op == &ops::collective_permute_op || op == &ops::permute_op || op == &ops::transfer_op;
   const std::int64_t others = moves_all ? group : group - 1;
-  use.wire_bytes = use.bytes * others / group * (kind == "all_reduce" ? 2 : 1);
+  use.wire_bytes = use.bytes * others / group * (op == &ops::all_reduce_op ? 2 : 1);
   return use;
 }
 

@@ -6,7 +6,7 @@
 #include "compile/host/kernels/reduce.h"
 #include "compile/host/leaves.h"
 #include "compile/host/lower.h"
-#include "ops/record.h"
+#include "ops/ops.h"
 
 namespace tessera::compile::host {
 
@@ -46,11 +46,10 @@ class ArgmaxKernel final : public run::Kernel {
 }  // namespace
 
 kernels::ReduceKind reduce_kind(const Equation& equation) {
-  const std::string& op = *equation.op->name;
-  if (op == "reduce_sum") return kernels::ReduceKind::sum;
-  if (op == "reduce_max") return kernels::ReduceKind::max;
-  if (op == "reduce_min") return kernels::ReduceKind::min;
-  return op == "reduce_and" ? kernels::ReduceKind::all : kernels::ReduceKind::any;
+  if (equation.op == &ops::reduce_sum_op) return kernels::ReduceKind::sum;
+  if (equation.op == &ops::reduce_max_op) return kernels::ReduceKind::max;
+  if (equation.op == &ops::reduce_min_op) return kernels::ReduceKind::min;
+  return equation.op == &ops::reduce_and_op ? kernels::ReduceKind::all : kernels::ReduceKind::any;
 }
 
 namespace {
@@ -125,7 +124,7 @@ std::vector<TileTask> lower_argmax(const LowerContext& context, const Equation& 
     const Shape shape = context.box(operand, digits).size;
     kernels::ArgmaxProblem problem;
     problem.dtype = context.function().type(operand).dtype;
-    problem.is_min = *equation.op->name == "argmin";
+    problem.is_min = equation.op == &ops::argmin_op;
     for (std::size_t d = 0; d < shape.size(); ++d) {
       (d < dim ? problem.outer : d == dim ? problem.size : problem.inner) *= shape[d];
     }

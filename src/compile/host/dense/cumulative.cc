@@ -2,7 +2,7 @@
 #include "compile/host/dense_tasks.h"
 #include "compile/host/kernels/pairwise.h"
 #include "compile/host/kernels/with_type.h"
-#include "ops/record.h"
+#include "ops/ops.h"
 
 namespace tessera::compile::host {
 
@@ -10,10 +10,10 @@ namespace {
 
 enum class Kind : std::uint8_t { sum, product, max, min };
 
-Kind kind_of(std::string_view op) {
-  if (op == "cumsum") return Kind::sum;
-  if (op == "cumprod") return Kind::product;
-  return op == "cummax" ? Kind::max : Kind::min;
+Kind kind_of(const Equation& equation) {
+  if (equation.op == &ops::cumsum_op) return Kind::sum;
+  if (equation.op == &ops::cumprod_op) return Kind::product;
+  return equation.op == &ops::cummax_op ? Kind::max : Kind::min;
 }
 
 /// to[i] = from[i] combined with previous[i].
@@ -55,7 +55,7 @@ void cumulate(Kind kind, bool reverse, const LineSizes& lines, const T* operand,
 }
 
 std::vector<TileTask> lower_cumulative(const LowerContext& context, const Equation& equation) {
-  const Kind kind = kind_of(*equation.op->name);
+  const Kind kind = kind_of(equation);
   const bool reverse = equation.attributes.get<bool>("reverse");
   const DType dtype = dtype_of(context, equation.operands[0]);
   return task_per_tile(context, equation, [&](const AtomDigits& digits) {

@@ -2,7 +2,7 @@
 #include "compile/host/dense_tasks.h"
 #include "compile/host/kernels/pairwise.h"
 #include "compile/host/kernels/with_type.h"
-#include "ops/record.h"
+#include "ops/ops.h"
 
 namespace tessera::compile::host {
 
@@ -21,9 +21,9 @@ struct Problem {
   Ints stride;
 };
 
-ReduceKind kind_of(std::string_view op) {
-  if (op == "reduce_window_sum") return ReduceKind::sum;
-  return op == "reduce_window_max" ? ReduceKind::max : ReduceKind::min;
+ReduceKind kind_of(const Equation& equation) {
+  if (equation.op == &ops::reduce_window_sum_op) return ReduceKind::sum;
+  return equation.op == &ops::reduce_window_max_op ? ReduceKind::max : ReduceKind::min;
 }
 
 /// Calls `visit(offset)` for all indices of `sizes`, row-major.
@@ -120,7 +120,7 @@ std::shared_ptr<const run::Kernel> window_kernel(DType dtype, const Problem& pro
 std::vector<TileTask> lower_reduce_window(const LowerContext& context, const Equation& equation) {
   return task_per_tile(context, equation, [&](const AtomDigits& digits) {
     return window_kernel(dtype_of(context, equation.operands[0]),
-                         {.kind = kind_of(*equation.op->name),
+                         {.kind = kind_of(equation),
                           .operand = context.box(equation.operands[0], digits).size,
                           .result = context.box(equation.results[0], digits).size,
                           .window = equation.attributes.ints("window"),
