@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdint>
 #include <hwy/highway.h>
+#include <utility>
 
 #include "compile/host/kernels/gemm/gemm_internal.h"
 
@@ -33,13 +34,17 @@ inline constexpr int kTileRows = 6;
 inline constexpr int kQuadRows = 0;  // too few registers
 #else
 inline constexpr int kTileRows = 4;
-inline constexpr int kQuadRows = 2;
+inline constexpr int kQuadRows = 0;  // std::fma takes the time: few kernels compile sooner
 #endif
 inline constexpr int kTileCols = kMaxTileVectors * kLanes;
 inline constexpr int kPackedRows = (kTileRows + kLanes - 1) / kLanes * kLanes;
 
 // Tiles of one vector have as many accumulators, in twice as many rows where the table has room.
+#if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
+inline constexpr int kNarrowTileRows = kTileRows;
+#else
 inline constexpr int kNarrowTileRows = std::min(2 * kTileRows, kMaxTileRows);
+#endif
 inline constexpr int kNarrowQuadRows = 2 * kQuadRows;
 
 // The columns of a tile: so many vectors of a type.
@@ -102,99 +107,60 @@ HWY_INLINE hn::Vec<D> fresh_zero() {
 #endif
 }
 
-// The accumulators of a tile. Every loop over rows is a recursion over a template argument, so that
-// all indices are constants when the compiler decides what may live in registers.
-template <int kRows, class Width>
-struct Accumulators {
+// The accumulators of a tile: rows of vectors. Every loop over them is a fold over `i`, their
+// numbers, so that all indices are constants when the compiler decides what may live in registers.
+template <int kRows, class Width, class Numbers>
+struct AccumulatorsOf;
+
+template <int kRows, class Width, int... i>
+struct AccumulatorsOf<kRows, Width, std::integer_sequence<int, i...>> {
   using D = typename Width::D;
   using V = typename Width::V;
   static constexpr int kVecs = Width::kVecs;
   static constexpr int kLanes = Width::kLanes;
 
-  V v[count(kRows)][count(kVecs)];
+  V v[count(kRows * kVecs)];
 
-  template <int r = 0>
-  HWY_INLINE void zero() {
-    if constexpr (r < kRows) {
-      for (int j = 0; j < kVecs; ++j) v[r][j] = fresh_zero<D>();
-      zero<r + 1>();
-    }
-  }
-
-  template <int r = 0>
-  HWY_INLINE void add_zero() {
-    if constexpr (r < kRows) {
-      for (int j = 0; j < kVecs; ++j) v[r][j] = hn::Add(v[r][j], hn::Zero(D()));
-      add_zero<r + 1>();
-    }
-  }
-
-  template <int r = 0>
-  HWY_INLINE void load(const float* node) {
-    if constexpr (r < kRows) {
-      for (int j = 0; j < kVecs; ++j) v[r][j] = hn::Load(D(), node + (r * kVecs + j) * kLanes);
-      load<r + 1>(node);
-    }
-  }
-
-  template <int r = 0>
+  HWY_INLINE void zero() { ((v[i] = fresh_zero<D>()), ...); }
+  HWY_INLINE void add_zero() { ((v[i] = hn::Add(v[i], hn::Zero(D()))), ...); }
+  HWY_INLINE void load(const float* node) { ((v[i] = hn::Load(D(), node + i * kLanes)), ...); }
   HWY_INLINE void add(const float* node) {
-    if constexpr (r < kRows) {
-      for (int j = 0; j < kVecs; ++j)
-        v[r][j] = hn::Add(v[r][j], hn::Load(D(), node + (r * kVecs + j) * kLanes));
-      add<r + 1>(node);
-    }
+    ((v[i] = hn::Add(v[i], hn::Load(D(), node + i * kLanes))), ...);
   }
-
-  template <int r = 0>
-  HWY_INLINE void add(const Accumulators& other) {
-    if constexpr (r < kRows) {
-      for (int j = 0; j < kVecs; ++j) v[r][j] = hn::Add(v[r][j], other.v[r][j]);
-      add<r + 1>(other);
-    }
-  }
-
-  template <int r = 0>
-  HWY_INLINE void store(float* node) const {
-    if constexpr (r < kRows) {
-      for (int j = 0; j < kVecs; ++j) hn::Store(v[r][j], D(), node + (r * kVecs + j) * kLanes);
-      store<r + 1>(node);
-    }
-  }
-
-  template <int r = 0>
+  HWY_INLINE void add(const AccumulatorsOf& other) { ((v[i] = hn::Add(v[i], other.v[i])), ...); }
+  HWY_INLINE void store(float* node) const { (hn::Store(v[i], D(), node + i * kLanes), ...); }
   HWY_INLINE void store_rows(float* c, const std::int64_t* c_rows) const {
-    if constexpr (r < kRows) {
-      for (int j = 0; j < kVecs; ++j) hn::StoreU(v[r][j], D(), c + c_rows[r] + j * kLanes);
-      store_rows<r + 1>(c, c_rows);
-    }
+    (hn::StoreU(v[i], D(), c + c_rows[i / kVecs] + i % kVecs * kLanes), ...);
   }
 
 #if HWY_TARGET == HWY_AVX3
-  // Only the last vector is cut. Masked stores do not touch memory beyond the row on this target.
-  template <int r = 0>
+  // Only the last vector of a row is cut. Masked stores do not touch memory beyond the row on this
+  // target.
   HWY_INLINE void store_columns(float* c, const std::int64_t* c_rows, int cols) const {
     constexpr int kWhole = (kVecs - 1) * kLanes;
-    if constexpr (r < kRows) {
-      float* row = c + c_rows[r];
-      for (int j = 0; j + 1 < kVecs; ++j) hn::StoreU(v[r][j], D(), row + j * kLanes);
-      const auto mask = hn::FirstN(D(), static_cast<std::size_t>(cols - kWhole));
-      hn::BlendedStore(v[r][kVecs - 1], mask, D(), row + kWhole);
-      store_columns<r + 1>(c, c_rows, cols);
+    const auto mask = hn::FirstN(D(), static_cast<std::size_t>(cols - kWhole));
+    (store_cut<i>(c + c_rows[i / kVecs], mask), ...);
+  }
+  template <int n, class Mask>
+  HWY_INLINE void store_cut(float* row, Mask mask) const {
+    if constexpr (n % kVecs == kVecs - 1) {
+      hn::BlendedStore(v[n], mask, D(), row + (kVecs - 1) * kLanes);
+    } else {
+      hn::StoreU(v[n], D(), row + n % kVecs * kLanes);
     }
   }
 #endif
 
   // acc(r, j) = Product::add(A(r), b[j], acc(r, j))
-  template <class Product, int r = 0, class Column>
+  template <class Product, class Column>
   HWY_INLINE void step(const Column& a, const V* b) {
-    if constexpr (r < kRows) {
-      const V x = hn::Set(D(), *a.template at<r>());
-      for (int j = 0; j < kVecs; ++j) v[r][j] = Product::add(x, b[j], v[r][j]);
-      step<Product, r + 1>(a, b);
-    }
+    ((v[i] = Product::add(hn::Set(D(), *a.at(i / kVecs)), b[i % kVecs], v[i])), ...);
   }
 };
+
+template <int kRows, class Width>
+using Accumulators =
+    AccumulatorsOf<kRows, Width, std::make_integer_sequence<int, kRows * Width::kVecs>>;
 
 }  // namespace tessera::kernels::gemm::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

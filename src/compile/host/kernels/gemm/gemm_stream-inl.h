@@ -36,10 +36,7 @@ struct AdjacentRows {
   template <int k>
   struct Column {
     const float* a;
-    template <int r>
-    HWY_INLINE const float* at() const {
-      return a + r;
-    }
+    HWY_INLINE const float* at(int r) const { return a + r; }
   };
   template <int k>
   HWY_INLINE Column<k> column() const {
@@ -71,10 +68,7 @@ struct StridedRows {
   template <int k>
   struct Column {
     const StridedRows& rows;
-    template <int r>
-    HWY_INLINE const float* at() const {
-      return rows.base[r / 3] + r % 3 * rows.stride + k;
-    }
+    HWY_INLINE const float* at(int r) const { return rows.base[r / 3] + r % 3 * rows.stride + k; }
   };
   template <int k>
   HWY_INLINE Column<k> column() const {
