@@ -1,6 +1,5 @@
 // `tessera checkpoint ls|verify|convert`.
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -11,6 +10,7 @@
 #include "commands.h"
 #include "flags.h"
 #include "report.h"
+#include "tools/cli/command.h"
 
 namespace tessera::cli {
 
@@ -123,9 +123,9 @@ void convert(const Flags& flags) {
   std::printf("%s -> %s\n", paths.back().c_str(), flags.target.c_str());
 }
 
-CLI::App* add(CLI::App& command, const std::shared_ptr<Flags>& flags, const char* name,
-              const char* help, void (*run)(const Flags&)) {
-  CLI::App* sub = command.add_subcommand(name, help);
+Command* add(Command& command, const std::shared_ptr<Flags>& flags, const char* name,
+             const char* help, void (*run)(const Flags&)) {
+  Command* sub = command.add_subcommand(name, help);
   sub->add_option("DIR", flags->folder, "a checkpoint, or the folder of a run");
   sub->callback([flags, run] { run(*flags); });
   return sub;
@@ -133,13 +133,13 @@ CLI::App* add(CLI::App& command, const std::shared_ptr<Flags>& flags, const char
 
 }  // namespace
 
-void add_checkpoint(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("checkpoint", "look at checkpoints and convert them");
+void add_checkpoint(Command& app) {
+  Command* command = app.add_subcommand("checkpoint", "look at checkpoints and convert them");
   command->require_subcommand(1);
   auto flags = std::make_shared<Flags>();
   add(*command, flags, "ls", "list the steps of a run, or the arrays of a checkpoint", list);
   add(*command, flags, "verify", "read every byte and compare checksums", verify);
-  CLI::App* to_convert =
+  Command* to_convert =
       add(*command, flags, "convert", "write it in another format; of a run the last one", convert);
   to_convert->add_option("OUT", flags->target, "a folder that is not there yet");
   add_choice(*to_convert, flags->format, "--to", {"safetensors", "orbax"},

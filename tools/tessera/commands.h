@@ -1,33 +1,34 @@
 // The commands of the command line. A model adds `tessera train MODEL` and `tessera show MODEL`.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <memory>
+
+#include "tools/cli/command.h"
 
 namespace tessera::cli {
 
-void add_lm(CLI::App& train, CLI::App& show);
-void add_mlp(CLI::App& train, CLI::App& show);
-void add_pipeline(CLI::App& train, CLI::App& show);
-void add_vit(CLI::App& train, CLI::App& show);
+void add_lm(Command& train, Command& show);
+void add_mlp(Command& train, Command& show);
+void add_pipeline(Command& train, Command& show);
+void add_vit(Command& train, Command& show);
 
 /// The flags of `tessera train vit`, for commands that start it; they live as long as what this
 /// returns.
-std::shared_ptr<void> add_vit_flags(CLI::App& command);
+std::shared_ptr<void> add_vit_flags(Command& command);
 
 /// `tessera checkpoint`.
-void add_checkpoint(CLI::App& app);
+void add_checkpoint(Command& app);
 /// `tessera data`.
-void add_data(CLI::App& app);
+void add_data(Command& app);
 /// `tessera devices`.
-void add_devices(CLI::App& app);
+void add_devices(Command& app);
 /// `tessera experiments`.
-void add_experiments(CLI::App& app);
+void add_experiments(Command& app);
 /// `tessera plot`.
-void add_plot(CLI::App& app);
+void add_plot(Command& app);
 /// `tessera reshard`.
-void add_reshard(CLI::App& app);
+void add_reshard(Command& app);
 /// `tessera schedule`.
-void add_schedule(CLI::App& app);
+void add_schedule(Command& app);
 
 }  // namespace tessera::cli

@@ -33,7 +33,7 @@ bool read_number(const std::string& text, T& value) {
 
 }  // namespace
 
-void add_choice(CLI::App& command, std::string& value, const std::string& name,
+void add_choice(Command& command, std::string& value, const std::string& name,
                 const std::vector<std::string>& choices, const std::string& text) {
   std::string list;
   for (const std::string& choice : choices) list += (list.empty() ? "" : ", ") + choice;
@@ -44,13 +44,11 @@ void add_choice(CLI::App& command, std::string& value, const std::string& name,
     }
     bad_value(name, word, choices.size() == 1 ? list : "one of " + list, example);
   };
-  command.add_option(name, value, text)
-      ->check(CLI::Validator(check, "one of " + list))
-      ->capture_default_str();
+  command.add_option(name, value, text)->check(check, "one of " + list)->capture_default_str();
 }
 
-CLI::Option* add_number(CLI::App& command, double& value, const Number& flag) {
-  CLI::Option* option = command.add_option(flag.name, value, flag.text);
+Option* add_number(Command& command, double& value, const Number& flag) {
+  Option* option = command.add_option(flag.name, value, flag.text);
   const bool is_usual = flag.example.empty();
   if (is_usual) option->capture_default_str();
   const std::string example = is_usual ? option->get_default_str() : flag.example;
@@ -61,10 +59,10 @@ CLI::Option* add_number(CLI::App& command, double& value, const Number& flag) {
     if (is_number && x < flag.end && is_above) return {};
     bad_value(flag.name, word, flag.range, example);
   };
-  return option->check(CLI::Validator(check, flag.range));
+  return option->check(check, flag.range);
 }
 
-void add_probability(CLI::App& command, double& value, const std::string& name,
+void add_probability(Command& command, double& value, const std::string& name,
                      const std::string& text) {
   add_number(command, value,
              {.name = name,
@@ -76,7 +74,7 @@ void add_probability(CLI::App& command, double& value, const std::string& name,
 
 namespace {
 
-CLI::Validator whole_number_check(const WholeNumber& flag, const std::string& example) {
+Option* check_whole_number(Option* option, const WholeNumber& flag, const std::string& example) {
   auto check = [flag, example](const std::string& word) -> std::string {
     std::int64_t number = 0;
     const bool is_number = read_number(word, number);
@@ -87,34 +85,32 @@ CLI::Validator whole_number_check(const WholeNumber& flag, const std::string& ex
                    : "of at least " + std::to_string(flag.least);
     bad_value(flag.name, word, "a whole number " + range, example);
   };
-  return {check, ">= " + std::to_string(flag.least)};
+  return option->check(check, ">= " + std::to_string(flag.least));
 }
 
 }  // namespace
 
-CLI::Option* add_whole_number(CLI::App& command, std::int64_t& value, const WholeNumber& flag) {
+Option* add_whole_number(Command& command, std::int64_t& value, const WholeNumber& flag) {
   const std::string example = std::to_string(value < flag.least ? 8 : value);
-  CLI::Option* option =
-      command.add_option(flag.name, value, flag.text)->check(whole_number_check(flag, example));
+  Option* option =
+      check_whole_number(command.add_option(flag.name, value, flag.text), flag, example);
   return value < flag.least ? option : option->capture_default_str();
 }
 
-void add_whole_numbers(CLI::App& command, std::vector<std::int64_t>& values,
+void add_whole_numbers(Command& command, std::vector<std::int64_t>& values,
                        const WholeNumber& flag) {
   std::string example;
   for (const std::int64_t value : values)
     example += (example.empty() ? "" : ",") + std::to_string(value);
-  command.add_option(flag.name, values, flag.text)
-      ->delimiter(',')
-      ->check(whole_number_check(flag, example))
-      ->capture_default_str();
+  Option* option = command.add_option(flag.name, values, flag.text)->delimiter(',');
+  check_whole_number(option, flag, example)->capture_default_str();
 }
 
 namespace {
 
-void add_checkpoint_flags(CLI::App& command, TrainFlags& flags) {
-  CLI::Option* checkpoint = command.add_option("--checkpoint", flags.checkpoint,
-                                               "save the state in this folder, at the end");
+void add_checkpoint_flags(Command& command, TrainFlags& flags) {
+  Option* checkpoint = command.add_option("--checkpoint", flags.checkpoint,
+                                          "save the state in this folder, at the end");
   add_whole_number(command, flags.every,
                    {.name = "--every", .text = "save each time after so many steps as well"})
       ->needs(checkpoint);
@@ -128,7 +124,7 @@ void add_checkpoint_flags(CLI::App& command, TrainFlags& flags) {
 
 }  // namespace
 
-void add_train_flags(CLI::App& command, TrainFlags& flags) {
+void add_train_flags(Command& command, TrainFlags& flags) {
   command.add_option("--mesh", flags.mesh, "mesh axes in order, data=4,model=2; or none")
       ->capture_default_str();
   add_choice(command, flags.params, "--params", {"replicated", "fsdp", "annotated"},
@@ -160,10 +156,10 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
              "that multiplies bf16; auto: the best one of this machine");
   add_choice(command, flags.engine, "--engine", {"host", "reference"},
              "host, or the slow and simple reference");
-  CLI::Option* isolated = command
-                              .add_flag("--isolated", flags.isolated,
-                                        "one process per device, which share nothing but messages")
-                              ->disable_flag_override();
+  Option* isolated = command
+                         .add_flag("--isolated", flags.isolated,
+                                   "one process per device, which share nothing but messages")
+                         ->disable_flag_override();
   add_number(command, flags.timeout_s,
              {.name = "--timeout", .text = "seconds within which a process must answer the others"})
       ->needs(isolated);
@@ -275,7 +271,7 @@ void run_on_devices(const TrainFlags& flags, const Mesh& mesh, std::int64_t num_
     throw told_of("--isolated", error);
   }
   // What went wrong has been told.
-  if (code != 0) throw CLI::RuntimeError(code);
+  if (code != 0) throw ExitWith(code);
 }
 
 }  // namespace tessera::cli

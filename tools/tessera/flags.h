@@ -1,7 +1,6 @@
 // Flags that every `tessera train MODEL` takes.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -10,6 +9,8 @@
 #include <tessera/error.h>
 #include <tessera/mesh.h>
 #include <tessera/optim.h>
+
+#include "tools/cli/command.h"
 
 namespace tessera::cli {
 
@@ -56,8 +57,8 @@ struct TrainFlags {
 /// What --dtype says.
 DType compute_dtype(const TrainFlags& flags);
 /// Adds the flags to a command; `flags` must outlive it.
-void add_optimizer_flags(CLI::App& command, OptimizerFlags& flags);
-void add_train_flags(CLI::App& command, TrainFlags& flags);
+void add_optimizer_flags(Command& command, OptimizerFlags& flags);
+void add_train_flags(Command& command, TrainFlags& flags);
 /// What --optimizer and the flags beside it say; throws UserError.
 optim::Optimizer optimizer_of(const TrainFlags& flags);
 /// Of the update that the step belongs to.
@@ -75,7 +76,7 @@ void run_on_devices(const TrainFlags& flags, const Mesh& mesh, std::int64_t num_
                     const std::function<void()>& body);
 
 /// A flag for one of a few words; others throw UserError.
-void add_choice(CLI::App& command, std::string& value, const std::string& name,
+void add_choice(Command& command, std::string& value, const std::string& name,
                 const std::vector<std::string>& choices, const std::string& text);
 
 /// A flag for a number above `least`, or of at least that; others throw UserError.
@@ -88,10 +89,10 @@ struct Number {
   std::string range = "a number above 0";
   std::string example = {};  // where the value itself is not in the range
 };
-CLI::Option* add_number(CLI::App& command, double& value, const Number& flag);
+Option* add_number(Command& command, double& value, const Number& flag);
 
 /// A flag for a number from 0 to below 1; others throw UserError.
-void add_probability(CLI::App& command, double& value, const std::string& name,
+void add_probability(Command& command, double& value, const std::string& name,
                      const std::string& text);
 
 /// A flag for a whole number; other values throw UserError.
@@ -101,9 +102,9 @@ struct WholeNumber {
   std::int64_t least = 1;
   std::int64_t most = 1'000'000;
 };
-CLI::Option* add_whole_number(CLI::App& command, std::int64_t& value, const WholeNumber& flag);
+Option* add_whole_number(Command& command, std::int64_t& value, const WholeNumber& flag);
 /// A flag for several of them, separated by commas.
-void add_whole_numbers(CLI::App& command, std::vector<std::int64_t>& values,
+void add_whole_numbers(Command& command, std::vector<std::int64_t>& values,
                        const WholeNumber& flag);
 
 }  // namespace tessera::cli

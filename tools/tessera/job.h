@@ -236,9 +236,9 @@ void show(J& job, const TrainFlags& flags, const JobInfo& info, const Mesh& devi
 /// Adds `tessera train NAME` and `tessera show NAME` for jobs J(flags, mesh), whose flags are a
 /// TrainFlags with more.
 template <typename J, typename Flags>
-void add_job(CLI::App& train_command, CLI::App& show_command, const JobInfo& info,
-             void (*add_flags)(CLI::App&, Flags&)) {
-  CLI::App* to_train = train_command.add_subcommand(info.name, info.help);
+void add_job(Command& train_command, Command& show_command, const JobInfo& info,
+             void (*add_flags)(Command&, Flags&)) {
+  Command* to_train = train_command.add_subcommand(info.name, info.help);
   auto flags = std::make_shared<Flags>();
   add_train_flags(*to_train, *flags);
   add_flags(*to_train, *flags);
@@ -250,7 +250,7 @@ void add_job(CLI::App& train_command, CLI::App& show_command, const JobInfo& inf
       train(job, *flags, info, mesh);
     });
   });
-  CLI::App* to_show = show_command.add_subcommand(info.name, info.help + "; nothing is run");
+  Command* to_show = show_command.add_subcommand(info.name, info.help + "; nothing is run");
   auto show_flags = std::make_shared<ShowFlags>();
   add_show_flags(*to_show, *show_flags);
   add_train_flags(*to_show, *flags);

@@ -187,7 +187,7 @@ class LmJob final : public Job<lm::LM, Array> {
   std::optional<Corpus> corpus_;
 };
 
-void add_flags(CLI::App& command, LmFlags& flags) {
+void add_flags(Command& command, LmFlags& flags) {
   auto size = [&](const char* name, std::int64_t& value, const char* text) {
     add_whole_number(command, value, {.name = name, .text = text});
   };
@@ -199,9 +199,8 @@ void add_flags(CLI::App& command, LmFlags& flags) {
   size("--layers", flags.model.layers, "transformer blocks");
   size("--d-ff", flags.model.d_ff, "width of the hidden layer of a block");
   command.add_option("--text", flags.text, "train on the bytes of this file; implies --causal");
-  CLI::Option* causal =
-      command.add_flag("--causal", flags.causal, "a position sees earlier ones only")
-          ->disable_flag_override();
+  Option* causal = command.add_flag("--causal", flags.causal, "a position sees earlier ones only")
+                       ->disable_flag_override();
   command.add_flag("--no-causal", flags.no_causal, "every position sees all")
       ->disable_flag_override()
       ->excludes(causal);
@@ -211,6 +210,6 @@ void add_flags(CLI::App& command, LmFlags& flags) {
 
 }  // namespace
 
-void add_lm(CLI::App& train, CLI::App& show) { add_job<LmJob>(train, show, info(), add_flags); }
+void add_lm(Command& train, Command& show) { add_job<LmJob>(train, show, info(), add_flags); }
 
 }  // namespace tessera::cli

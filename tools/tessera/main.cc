@@ -2,20 +2,20 @@
 // `tessera experiments ...`, `tessera plot ...`, `tessera data ...`, `tessera checkpoint ...`,
 // `tessera devices`, `tessera reshard ...`, `tessera schedule ...`.
 
-#include <CLI/CLI.hpp>
-
 #include "commands.h"
-#include "tools/cli/mistakes.h"
+#include "tools/cli/command.h"
 #include "tools/cli/run_main.h"
 
 namespace {
 
 int run(int argc, char** argv) {
-  CLI::App app("Trains neural networks in parallel over a mesh of devices.", "tessera");
+  tessera::cli::Command app("Trains neural networks in parallel over a mesh of devices.",
+                            "tessera");
   app.require_subcommand(1);
-  CLI::App* train = app.add_subcommand("train", "train a model");
+  tessera::cli::Command* train = app.add_subcommand("train", "train a model");
   train->require_subcommand(1);
-  CLI::App* show = app.add_subcommand("show", "show how a step of training is compiled");
+  tessera::cli::Command* show =
+      app.add_subcommand("show", "show how a step of training is compiled");
   show->require_subcommand(1);
   tessera::cli::add_lm(*train, *show);
   tessera::cli::add_mlp(*train, *show);
@@ -28,15 +28,7 @@ int run(int argc, char** argv) {
   tessera::cli::add_plot(app);
   tessera::cli::add_reshard(app);
   tessera::cli::add_schedule(app);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::RuntimeError& error) {
-    return error.get_exit_code();
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
-    throw tessera::cli::mistake_of(app, error, argc, argv);
-  }
-  return 0;
+  return app.parse(argc, argv);
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ class MlpJob final : public Job<AnyMlp, Array> {
   Flags flags_;
 };
 
-void add_flags(CLI::App& command, Flags& flags) {
+void add_flags(Command& command, Flags& flags) {
   add_whole_number(command, flags.model.depth, {.name = "--depth", .text = "width of all layers"});
   add_whole_number(command, flags.model.layers, {.name = "--layers", .text = "layers"});
   command
@@ -81,7 +81,7 @@ void add_flags(CLI::App& command, Flags& flags) {
 
 }  // namespace
 
-void add_mlp(CLI::App& train, CLI::App& show) {
+void add_mlp(Command& train, Command& show) {
   add_job<MlpJob>(train, show,
                   {.name = "mlp",
                    .help = "a multi-layer perceptron with annotated weights",

@@ -104,7 +104,7 @@ optim::Optimizer named(const OptimizerFlags& flags, const optim::Rate& rate) {
 
 }  // namespace
 
-void add_optimizer_flags(CLI::App& command, OptimizerFlags& flags) {
+void add_optimizer_flags(Command& command, OptimizerFlags& flags) {
   add_choice(command, flags.name, "--optimizer",
              {"sgd", "momentum", "adam", "adamw", "adafactor", "lion", "muon"},
              "how gradients change parameters");
@@ -120,7 +120,7 @@ void add_optimizer_flags(CLI::App& command, OptimizerFlags& flags) {
                     .text = "updates, with the warm-up, at whose end the learning rate has "
                             "decayed; default: those of the run",
                     .most = 1'000'000'000});
-  CLI::Option* decay =
+  Option* decay =
       add_number(command, flags.weight_decay,
                  {.name = "--weight-decay",
                   .text = "of all parameters but biases and scales; default: that of the "

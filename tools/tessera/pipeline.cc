@@ -235,7 +235,7 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
   Batch data_;
 };
 
-void add_flags(CLI::App& command, Flags& flags) {
+void add_flags(Command& command, Flags& flags) {
   auto size = [&](const char* name, std::int64_t& value, const char* text) {
     add_whole_number(command, value, {.name = name, .text = text});
   };
@@ -262,7 +262,7 @@ void add_flags(CLI::App& command, Flags& flags) {
 
 }  // namespace
 
-void add_pipeline(CLI::App& train, CLI::App& show) {
+void add_pipeline(Command& train, Command& show) {
   add_job<PipelineJob>(train, show,
                        {.name = "pipeline",
                         .help = "a deep transformer on micro-batches",

@@ -154,8 +154,8 @@ void reshard(const Flags& flags) {
 
 }  // namespace
 
-void add_reshard(CLI::App& app) {
-  CLI::App* command = app.add_subcommand(
+void add_reshard(Command& app) {
+  Command* command = app.add_subcommand(
       "reshard", "plan the collectives that take an array from one sharding to another");
   auto flags = std::make_shared<Flags>();
   command->add_option("--mesh", flags->mesh, "mesh axes in order, data=4,model=2; or none")

@@ -51,7 +51,7 @@ FixedSchedule read_file(const std::string& path) {
   return read_schedule(csv, path, std::source_location());
 }
 
-void check_flag(const CLI::App& command, const char* flag, std::int64_t given,
+void check_flag(const Command& command, const char* flag, std::int64_t given,
                 std::int64_t in_file) {
   if (command.count(flag) == 0 || given == in_file) return;
   throw UserError({.what = std::string(flag) + ": the file has another number",
@@ -133,7 +133,7 @@ void check_name(const std::string& name) {
 }
 
 /// The tasks of a file, whose sizes become those of the flags.
-ScheduleTasks tasks_of_file(const CLI::App& command, Flags& flags) {
+ScheduleTasks tasks_of_file(const Command& command, Flags& flags) {
   FixedSchedule file = read_file(flags.schedule);
   check_flag(command, "--stages", flags.stages, file.num_stages);
   check_flag(command, "--ranks", flags.ranks, file.mpmd_dim);
@@ -196,7 +196,7 @@ json json_of(const Flags& flags, const ScheduleTasks& tasks, const Simulation& r
           {"peak_memory", run.peak_memory}};
 }
 
-void print_schedule(const CLI::App& command, Flags flags) {
+void print_schedule(const Command& command, Flags flags) {
   ScheduleTasks tasks;
   const bool is_file = flags.schedule.ends_with(".csv");
   if (is_file) {
@@ -217,7 +217,7 @@ void print_schedule(const CLI::App& command, Flags flags) {
   std::fputs(text.c_str(), stdout);
 }
 
-void add_number_flags(CLI::App& command, Flags& flags) {
+void add_number_flags(Command& command, Flags& flags) {
   add_whole_number(command, flags.stages, {.name = "--stages", .text = "pipeline stages"});
   add_whole_number(command, flags.ranks,
                    {.name = "--ranks", .text = "groups of devices; default: one per stage"});
@@ -241,8 +241,8 @@ void add_number_flags(CLI::App& command, Flags& flags) {
 
 }  // namespace
 
-void add_schedule(CLI::App& app) {
-  CLI::App* command = app.add_subcommand(
+void add_schedule(Command& app) {
+  Command* command = app.add_subcommand(
       "schedule", "print the tasks of a pipeline schedule, what they take, and their picture");
   auto flags = std::make_shared<Flags>();
   std::string names = "auto, FILE.csv";

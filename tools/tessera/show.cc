@@ -129,7 +129,7 @@ Shown tasks_of(const LoweredProgram& step) {
 
 }  // namespace
 
-void add_show_flags(CLI::App& command, ShowFlags& flags) {
+void add_show_flags(Command& command, ShowFlags& flags) {
   add_choice(
       command, flags.what, "--what", {"sharding", "tiles", "ir", "collectives", "memory", "tasks"},
       "where leaves live, as a table or as pictures, the program, what moves, the bytes of a "

@@ -1,13 +1,14 @@
 // What `tessera show MODEL` prints of a step of training.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include <tessera/jit.h>
+
+#include "tools/cli/command.h"
 
 namespace tessera::cli {
 
@@ -19,7 +20,7 @@ struct ShowFlags {
 };
 
 /// Adds --what and the flags of its words; `flags` must outlive the command.
-void add_show_flags(CLI::App& command, ShowFlags& flags);
+void add_show_flags(Command& command, ShowFlags& flags);
 struct JsonFile {
   std::string path;       // empty: none; -: standard output, in place of the text
   nlohmann::json config;  // of the model and the optimiser

@@ -203,7 +203,7 @@ class VitJob final : public Job<vit::VisionTransformer, Batch> {
   nlohmann::json epochs_ = nlohmann::json::array();
 };
 
-void add_flags(CLI::App& command, Flags& flags) {
+void add_flags(Command& command, Flags& flags) {
   auto size = [&](const char* name, std::int64_t& value, const char* text) {
     add_whole_number(command, value, {.name = name, .text = text});
   };
@@ -228,13 +228,13 @@ void add_flags(CLI::App& command, Flags& flags) {
 
 }  // namespace
 
-std::shared_ptr<void> add_vit_flags(CLI::App& command) {
+std::shared_ptr<void> add_vit_flags(Command& command) {
   auto flags = std::make_shared<Flags>();
   add_train_flags(command, *flags);
   add_flags(command, *flags);
   return flags;
 }
 
-void add_vit(CLI::App& train, CLI::App& show) { add_job<VitJob>(train, show, info(), add_flags); }
+void add_vit(Command& train, Command& show) { add_job<VitJob>(train, show, info(), add_flags); }
 
 }  // namespace tessera::cli

@@ -1,14 +1,12 @@
 // tessera-opt: IR text in, any range of the compiler's passes, IR text out.
 
-#include <CLI/CLI.hpp>
-
 #include "run_opt.h"
-#include "tools/cli/mistakes.h"
+#include "tools/cli/command.h"
 #include "tools/cli/run_main.h"
 
 namespace {
 
-void add_flags(CLI::App& app, tessera::opt::Flags& flags) {
+void add_flags(tessera::cli::Command& app, tessera::opt::Flags& flags) {
   app.add_option("FILE", flags.file, "IR text; - is standard input")->capture_default_str();
   app.add_option("--passes", flags.passes, "run these passes, a,b,c, in this order");
   app.add_option("--from", flags.from, "run the passes from this stage or pass on");
@@ -32,17 +30,11 @@ void add_flags(CLI::App& app, tessera::opt::Flags& flags) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("Runs passes of the compiler on IR text.", "tessera-opt");
+  tessera::cli::Command app("Runs passes of the compiler on IR text.", "tessera-opt");
   tessera::opt::Flags flags;
   add_flags(app, flags);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
-    throw tessera::cli::mistake_of(app, error, argc, argv);
-  }
-  tessera::opt::run_opt(flags);
-  return 0;
+  app.callback([&flags] { tessera::opt::run_opt(flags); });
+  return app.parse(argc, argv);
 }
 
 }  // namespace

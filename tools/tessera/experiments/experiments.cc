@@ -47,12 +47,12 @@ constexpr const char* kNotTaken[] = {"--mesh",   "--batch",       "--epochs",   
                                      "--engine", "--tensorboard", "--checkpoint"};
 
 /// Those that were given of `options`, as words again.
-std::vector<std::string> words_of(const std::vector<const CLI::Option*>& options) {
+std::vector<std::string> words_of(const std::vector<const Option*>& options) {
   std::vector<std::string> words;
-  for (const CLI::Option* option : options) {
+  for (const Option* option : options) {
     if (option->count() == 0) continue;
     words.push_back(option->get_name());
-    if (option->get_items_expected_max() == 0) continue;
+    if (!option->takes_value()) continue;
     for (const std::string& value : option->results()) words.push_back(value);
   }
   return words;
@@ -146,7 +146,7 @@ class Experiments {
     std::vector<std::string> words = command("show", experiment);
     words.insert(words.end(), {"--what", "memory", "--json", path});
     const int code = run_again(words, file_of(experiment, ".plan.txt"));
-    if (code != 0) throw CLI::RuntimeError(code);  // it has told what is wrong
+    if (code != 0) throw ExitWith(code);  // it has told what is wrong
     Result result;
     result.experiment = experiment;
     result.planned_device_bytes = object_of(path).at("memory").at("peak");
@@ -215,8 +215,8 @@ class Experiments {
 };
 
 /// The flags of experiments; `train_flags` are those of training that are passed on.
-void run_experiments(Flags flags, const std::vector<const CLI::Option*>& train_flags) {
-  for (const CLI::Option* option : train_flags) {
+void run_experiments(Flags flags, const std::vector<const Option*>& train_flags) {
+  for (const Option* option : train_flags) {
     if (option->get_name() == "--steps") flags.has_steps = option->count() > 0;
     if (option->get_name() == "--data" && option->count() > 0) flags.data = option->results()[0];
   }
@@ -227,16 +227,16 @@ void run_experiments(Flags flags, const std::vector<const CLI::Option*>& train_f
 
 }  // namespace
 
-void add_experiments(CLI::App& app) {
-  CLI::App* experiments =
+void add_experiments(Command& app) {
+  Command* experiments =
       app.add_subcommand("experiments", "train on several meshes and batch sizes, and compare");
   experiments->require_subcommand(1);
-  CLI::App* vit = experiments->add_subcommand(
+  Command* vit = experiments->add_subcommand(
       "vit", "epoch run time and peak memory of tessera train vit; takes its flags as well");
   const std::shared_ptr<void> train_flags = add_vit_flags(*vit);
-  for (const char* name : kNotTaken) vit->remove_option(vit->get_option(name));
-  std::vector<const CLI::Option*> taken;
-  for (const CLI::Option* option : vit->get_options()) {
+  for (const char* name : kNotTaken) vit->remove_option(name);
+  std::vector<const Option*> taken;
+  for (const Option* option : vit->get_options()) {
     if (option->get_name() != "--help") taken.push_back(option);
   }
   auto flags = std::make_shared<Flags>();

@@ -75,8 +75,8 @@ void show_devices(const TrainFlags& flags) {
 
 }  // namespace
 
-void add_devices(CLI::App& app) {
-  CLI::App* command =
+void add_devices(Command& app) {
+  Command* command =
       app.add_subcommand("devices", "show this machine and the virtual devices of a mesh");
   auto flags = std::make_shared<TrainFlags>();
   flags->mesh = "none";

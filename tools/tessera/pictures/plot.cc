@@ -88,8 +88,8 @@ void plot(const Flags& flags) {
 
 }  // namespace
 
-void add_plot(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("plot", "draw the curves of runs from their --json files");
+void add_plot(Command& app) {
+  Command* command = app.add_subcommand("plot", "draw the curves of runs from their --json files");
   auto flags = std::make_shared<Flags>();
   command->add_option("files", flags->files, "reports of runs")->required();
   add_choice(*command, flags->what, "--what", {"loss", "accuracy", "validation-loss"},

@@ -50,12 +50,12 @@ void draw_sample(const Flags& flags) {
 
 }  // namespace
 
-void add_data(CLI::App& app) {
-  CLI::App* data = app.add_subcommand("data", "look at training data");
+void add_data(Command& app) {
+  Command* data = app.add_subcommand("data", "look at training data");
   data->require_subcommand(1);
-  CLI::App* sample = data->add_subcommand("sample", "draw what a model is trained on");
+  Command* sample = data->add_subcommand("sample", "draw what a model is trained on");
   sample->require_subcommand(1);
-  CLI::App* vit = sample->add_subcommand("vit", "ten images with their labels");
+  Command* vit = sample->add_subcommand("vit", "ten images with their labels");
   auto flags = std::make_shared<Flags>();
   vit->add_option("--data", flags->data, "a folder with the files of CIFAR-10")->required();
   vit->add_option("--out", flags->out, "the picture, .png or .svg")->capture_default_str();

@@ -1,0 +1,100 @@
+// A command line: commands below commands, with flags. CLI11 does the work; only command.cc and
+// mistakes.cc include it, because its headers take seconds to compile.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace tessera::cli {
+
+/// A flag of a command, or a value that stands without one. Its command owns it.
+class Option {
+ public:
+  /// Returns why a value is not valid, or nothing; may throw UserError instead.
+  using Check = std::function<std::string(const std::string& word)>;
+
+  explicit Option(CLI::Option* option) : option_(option) {}
+
+  Option* required();
+  /// --help shows the value that the variable has now.
+  Option* capture_default_str();
+  /// Whether one flag takes several words.
+  Option* allow_extra_args(bool allows);
+  /// Between the values in one word.
+  Option* delimiter(char between);
+  /// The flag takes no value.
+  Option* disable_flag_override();
+  Option* needs(Option* other);
+  Option* excludes(Option* other);
+  /// `values` stands in --help.
+  Option* check(const Check& check, const std::string& values);
+
+  std::string get_name() const;
+  std::string get_default_str() const;
+  bool takes_value() const;
+  /// How often it was given.
+  std::size_t count() const;
+  /// The words that were given.
+  std::vector<std::string> results() const;
+
+ private:
+  CLI::Option* option_;
+};
+
+/// A program, or a command of one. Variables behind flags must outlive it.
+class Command {
+ public:
+  Command(const std::string& help, const std::string& name);
+  explicit Command(CLI::App& app);
+  ~Command();
+  Command(const Command&) = delete;
+  Command& operator=(const Command&) = delete;
+
+  Command* add_subcommand(const std::string& name, const std::string& help);
+  void require_subcommand(int count);
+  /// Called once the whole line is read.
+  void callback(std::function<void()> run);
+
+  Option* add_option(const std::string& name, std::string& value, const std::string& help);
+  Option* add_option(const std::string& name, std::int64_t& value, const std::string& help);
+  Option* add_option(const std::string& name, double& value, const std::string& help);
+  Option* add_option(const std::string& name, std::vector<std::string>& values,
+                     const std::string& help);
+  Option* add_option(const std::string& name, std::vector<std::int64_t>& values,
+                     const std::string& help);
+  Option* add_flag(const std::string& name, bool& value, const std::string& help);
+  void remove_option(const std::string& name);
+  std::vector<const Option*> get_options() const;
+  /// How often a flag was given.
+  std::size_t count(const std::string& name) const;
+
+  /// Reads the line and runs what it asks for; returns the exit code. Throws UserError.
+  int parse(int argc, char** argv);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Thrown by a command whose mistake has been told: the program ends with this code.
+class ExitWith : public std::exception {
+ public:
+  explicit ExitWith(int code) : code_(code) {}
+  int code() const { return code_; }
+  const char* what() const noexcept override { return "the error has been reported"; }
+
+ private:
+  int code_;
+};
+
+}  // namespace tessera::cli
