@@ -1,10 +1,11 @@
 # Sourced by run, check and bench/run_benchmarks: Debian packages and builds.
 tessera_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+. "$tessera_root/tools/progress.sh"
 build_packages=(g++ cmake ninja-build libfmt-dev libhwy-dev libcli11-dev nlohmann-json3-dev
   libxxhash-dev libcairo2-dev libzstd-dev libprotozero-dev zlib1g-dev)
 
-# install_packages NAME...: installs the Debian packages that are missing; prints nothing unless
-# that fails. TESSERA_INSTALL=0 leaves it to the user, as does a system without dpkg.
+# install_packages NAME...: installs the Debian packages that are missing. TESSERA_INSTALL=0 leaves
+# it to the user, as does a system without dpkg.
 install_packages() {
   local present missing=() name log
   if [ "${TESSERA_INSTALL:-1}" = 0 ] || ! command -v dpkg-query >/dev/null; then return 0; fi
@@ -23,11 +24,15 @@ install_packages() {
     fi
     install=(sudo "${install[@]}")
     update=(sudo "${update[@]}")
+    sudo -v  # asks for the password before the line of the progress
   fi
-  echo "installing Debian packages: ${missing[*]}" >&2
+  local packages="${#missing[@]} Debian packages"
+  echo "installing $packages: ${missing[*]}" >&2
   log=$(mktemp)
   # A fresh machine has no package lists and an old one outdated ones: the second try has new ones.
-  if ! { "${install[@]}" || { "${update[@]}" && "${install[@]}"; }; } >"$log" 2>&1; then
+  if ! with_progress "installing $packages" "$log" "${install[@]}" &&
+    ! { with_progress "reading the lists of packages" "$log" "${update[@]}" &&
+      with_progress "installing $packages" "$log" "${install[@]}"; }; then
     tail -n 20 "$log" >&2
     echo "could not install; as root: apt-get update && apt-get install ${missing[*]}" >&2
     rm -f "$log"

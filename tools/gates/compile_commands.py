@@ -4,11 +4,29 @@ import os
 import shlex
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from gates import ROOT
 
 WITH_ARGUMENT = ("-o", "-MF", "-MT", "-MQ")
+WITHOUT = ("-Winvalid-pch", "-fpch-preprocess")
+
+
+def without_launcher(words):
+    """The command of the compiler behind `env NAME=VALUE... ccache`."""
+    while os.path.basename(words[0]) in ("ccache", "env") or "=" in words[0]:
+        words = words[1:]
+    return words
+
+
+def without_precompiled(words):
+    """The command of the compiler as it was without precompiled headers."""
+    kept, skip = [], False
+    for word in without_launcher(words):
+        if not skip and word not in ("-include", *WITHOUT):
+            kept.append(word)
+        skip = not skip and word == "-include"
+    return kept
 
 
 def flags_by_folder(build):
@@ -21,10 +39,8 @@ def flags_by_folder(build):
     for entry in json.loads(commands.read_text()):
         path = os.path.relpath(entry["file"], ROOT)
         words = shlex.split(entry["command"])
-        if os.path.basename(words[0]) == "ccache":
-            words = words[1:]
         kept, skip = [], False
-        for word in words:
+        for word in without_precompiled(words):
             if not skip and word not in ("-c", "-MD", entry["file"], *WITH_ARGUMENT):
                 kept.append(word)
             skip = not skip and word in WITH_ARGUMENT
@@ -52,6 +68,9 @@ def run_all(jobs):
         result = subprocess.run(item[1], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                 text=True, check=False, cwd=ROOT)
         return item[0], result
+    results = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = list(pool.map(run, jobs.items()))
+        for future in as_completed([pool.submit(run, item) for item in jobs.items()]):
+            results.append(future.result())
+            print(f"[{len(results)}/{len(jobs)}] {results[-1][0]}", flush=True)
     return {name: result.stdout for name, result in results if result.returncode != 0}
