@@ -16,21 +16,23 @@ if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache$")
   endif()
 endif()
 
-# tessera_light(TARGET): what runs for so short a time that compiling it counts for more.
+# For what runs so briefly that the time to compile it counts for more.
+set(TESSERA_LIGHT_OPTIONS $<$<CONFIG:Release>:-O1>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  list(APPEND TESSERA_LIGHT_OPTIONS -Wno-maybe-uninitialized)  # false alarms of -O1
+endif()
+
+# tessera_light(TARGET): all sources of a target.
 function(tessera_light target)
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # False alarms of -O1.
-    target_compile_options(${target} PRIVATE -Wno-maybe-uninitialized)
-  endif()
+  target_compile_options(${target} PRIVATE ${TESSERA_LIGHT_OPTIONS})
 endfunction()
 
-# tessera_light_folders(TARGET FOLDER...): the same for its sources in these folders.
+# tessera_light_folders(TARGET FOLDER...): the sources of a target that lie in these folders.
 function(tessera_light_folders target)
   list(JOIN ARGN "|" folders)
   get_target_property(sources ${target} SOURCES)
   list(FILTER sources INCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/(${folders})/")
-  set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O1>")
+  set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS "${TESSERA_LIGHT_OPTIONS}")
 endfunction()
 
 # The developer build links a hundred programs with the same libraries.
