@@ -86,8 +86,8 @@ class DeadCode {
                  const std::vector<bool>& outputs);
 
  private:
-  std::optional<Plan::Nested> plan_nested(const Equation& equation, std::vector<bool> results,
-                                          std::vector<bool>& operands);
+  std::optional<Plan::Nested> plan_nested(const Equation& equation, const BodyFlow& flow,
+                                          std::vector<bool> results, std::vector<bool>& operands);
   void add_needed_carries(const Equation& equation, const BodyFlow& flow,
                           std::vector<bool>& results);
   void build_nested(Equation& equation, const Plan::Nested& nested);
@@ -108,12 +108,18 @@ std::shared_ptr<const Plan> DeadCode::plan(const Function& function,
   plan->equations.assign(function.equations.size(), false);
   for (std::size_t i = function.equations.size(); i-- > 0;) {
     const Equation& equation = function.equations[i];
+    plan->equations[i] = std::any_of(equation.results.begin(), equation.results.end(),
+                                     [&](ValueId id) { return is_needed[id]; });
+    if (!plan->equations[i]) continue;
+    const std::optional<BodyFlow> flow = body_flow(equation);
+    if (!flow) {
+      for (ValueId id : equation.operands) is_needed[id] = true;
+      continue;
+    }
     std::vector<bool> results;
     for (ValueId id : equation.results) results.push_back(is_needed[id]);
-    if (std::find(results.begin(), results.end(), true) == results.end()) continue;
-    plan->equations[i] = true;
     std::vector<bool> operands(equation.operands.size(), true);
-    if (auto nested = plan_nested(equation, std::move(results), operands)) {
+    if (auto nested = plan_nested(equation, *flow, std::move(results), operands)) {
       plan->nested.emplace(i, *std::move(nested));
     }
     for (ValueId id : marked(equation.operands, operands)) is_needed[id] = true;
@@ -128,29 +134,27 @@ std::shared_ptr<const Plan> DeadCode::plan(const Function& function,
 }
 
 /// Marks the operands that the equation needs for these results; nullopt where it stays as it is.
-std::optional<Plan::Nested> DeadCode::plan_nested(const Equation& equation,
+std::optional<Plan::Nested> DeadCode::plan_nested(const Equation& equation, const BodyFlow& flow,
                                                   std::vector<bool> results,
                                                   std::vector<bool>& operands) {
-  const std::optional<BodyFlow> flow = body_flow(equation);
-  if (!flow) return std::nullopt;
-  add_needed_carries(equation, *flow, results);
+  add_needed_carries(equation, flow, results);
   Plan::Nested nested{.kept = {}, .results = results, .bodies = {}};
   bool is_changed = !are_all(results);
   std::vector<bool> is_read(operands.size(), false);
   const std::vector<const Function*> bodies = bodies_of(equation);
   for (std::size_t b = 0; b < bodies.size(); ++b) {
-    const std::vector<bool> outputs = b == flow->condition ? std::vector<bool>{true} : results;
+    const std::vector<bool> outputs = b == flow.condition ? std::vector<bool>{true} : results;
     std::shared_ptr<const Plan>& known = plans_[{bodies[b], outputs}];
     if (known == nullptr) known = plan(*bodies[b], outputs);
     nested.bodies.push_back(known);
     is_changed = is_changed || known->is_changed;
     for (std::size_t i = 0; i < known->inputs.size(); ++i) {
-      if (known->inputs[i]) is_read[flow->operand_of(i)] = true;
+      if (known->inputs[i]) is_read[flow.operand_of(i)] = true;
     }
   }
-  for (std::size_t i = flow->num_choosing; i < operands.size(); ++i) {
+  for (std::size_t i = flow.num_choosing; i < operands.size(); ++i) {
     // A carry has an operand and a result, or neither.
-    operands[i] = flow->is_carry(i) ? results[i - flow->first_carry] : is_read[i];
+    operands[i] = flow.is_carry(i) ? results[i - flow.first_carry] : is_read[i];
   }
   if (!is_changed && are_all(operands)) return std::nullopt;
   nested.kept = {.operands = operands, .results = std::move(results)};
