@@ -208,5 +208,31 @@ TEST(ValueAndGrad, AnOpWithoutDerivativeNamesTheLine) {
   EXPECT_THROW(without_derivative(false, {1}), UserError);
 }
 
+/// x times what a loop makes of y; another carry of the loop holds a power of x.
+TEST(ValueAndGrad, ALoopIsNoHindranceWhereNoDerivativeHasToPass) {
+  const Function function =
+      ir::parse(R"(function main[mesh="none", grains=8](%0: f32[], %1: f32[]) {
+  %2: i32[] = constant[dtype=i32, shape=[], value=0.0]
+  %3: i32[], %4: f32[], %5: f32[] = while[body={(%0: f32[], %1: i32[], %2: f32[], %3: f32[]) {
+    %4: i32[] = constant[dtype=i32, shape=[], value=1.0]
+    %5: i32[] = add %1, %4
+    %6: f32[] = add %2, %2
+    %7: f32[] = mul %3, %0
+    return %5, %6, %7
+  }}, condition={(%0: f32[], %1: i32[], %2: f32[], %3: f32[]) {
+    %4: i32[] = constant[dtype=i32, shape=[], value=3.0]
+    %5: bool[] = compare[direction="lt"] %1, %4
+    return %5
+  }}, num_consts=1] %0, %2, %1, %0
+  %6: f32[] = mul %0, %4
+  return %6
+})");
+  const std::vector<HostArray> out =
+      compile::interpret(value_and_grad(function, {0}), {numbers({5}, {}), numbers({7}, {})});
+  EXPECT_EQ(out[0].data<float>()[0], 5.0F * 56.0F);
+  EXPECT_EQ(out[1].data<float>()[0], 56.0F);
+  EXPECT_THROW(value_and_grad(function, {1}), UserError);
+}
+
 }  // namespace
 }  // namespace tessera::differentiate
