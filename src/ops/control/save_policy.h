@@ -1,6 +1,7 @@
 // What the forward half of a remat keeps for its derivative.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <optional>
@@ -19,7 +20,7 @@ inline constexpr std::string_view kSavePolicyNames[] = {
 
 /// nullopt where no policy has the name.
 inline std::optional<SavePolicy> save_policy_named(std::string_view name) {
-  for (std::uint8_t i = 0; i < std::size(kSavePolicyNames); ++i) {
+  for (std::size_t i = 0; i < std::size(kSavePolicyNames); ++i) {
     if (kSavePolicyNames[i] == name) return static_cast<SavePolicy>(i);
   }
   return std::nullopt;
