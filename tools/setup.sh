@@ -24,7 +24,7 @@ install_packages() {
     fi
     install=(sudo "${install[@]}")
     update=(sudo "${update[@]}")
-    sudo -v  # asks for the password before the line of the progress
+    sudo -n true 2>/dev/null || sudo -v  # asks for the password before the progress is shown
   fi
   local packages="${#missing[@]} Debian packages"
   echo "installing $packages: ${missing[*]}" >&2
