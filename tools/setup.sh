@@ -16,7 +16,8 @@ install_packages() {
   if [ ${#missing[@]} = 0 ]; then return 0; fi
   local install=(env DEBIAN_FRONTEND=noninteractive
     apt-get install -y --no-install-recommends "${missing[@]}")
-  local update=(apt-get update)
+  # Descriptions in other languages are most of the lists.
+  local update=(apt-get -o Acquire::Languages=none update)
   if [ "$(id -u)" != 0 ]; then
     if ! command -v sudo >/dev/null || ! { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
       echo "Debian packages are missing; as root: apt-get install ${missing[*]}" >&2
