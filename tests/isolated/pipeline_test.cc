@@ -297,7 +297,7 @@ TEST(IsolatedPipeline, TheCommandTrainsSavesAndRecords) {
   fs::create_directories(folder);
   const nlohmann::json wanted = trained("--mesh none --steps 3");
   const std::string saved = " --checkpoint " + (folder / "run").string();
-  trained("--mesh stage=4,fsdp=1 --isolated --threads 2 --steps 2" + saved);
+  trained("--mesh stage=4 --isolated --threads 2 --steps 2" + saved);
   const std::string picture = (folder / "step.svg").string();
   const std::string flags = "--mesh stage=2,fsdp=2 --schedule ZBV --steps 3";
   const nlohmann::json found =

@@ -6,9 +6,22 @@
 
 namespace tessera::cli {
 
+namespace {
+
+/// Groups of one device each: all other axes have size 1.
+Mesh with_axes(const Mesh& groups, const std::vector<std::string>& names) {
+  std::vector<MeshAxis> axes = groups.axes();
+  for (const std::string& name : names) axes.push_back({name, 1});
+  return Mesh(axes);
+}
+
+}  // namespace
+
 Mesh mesh_of(const TrainFlags& flags, const JobInfo& info) {
   Mesh mesh = mesh_of(flags.mesh);
   if (mesh.axes().empty()) return mesh;
+  const bool has_groups_alone = mesh.axes().size() == 1 && mesh.has_axis(info.group_axis);
+  if (has_groups_alone) return with_axes(mesh, info.axes);
   std::string example;
   for (const std::string& axis : info.axes) example += (example.empty() ? "" : ",") + axis + "=2";
   for (const std::string& axis : info.axes) {

@@ -165,7 +165,7 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
     throw UserError({.what = "--timeline: the last step cannot be written there",
                      .found = "--timeline " + flags_.timeline + " and --mesh " + flags_.mesh,
                      .wanted = "FILE.svg or FILE.json, and groups of devices",
-                     .cure = "write for example --mesh stage=4,fsdp=1 --timeline step.svg"});
+                     .cure = "write for example --mesh stage=4 --timeline step.svg"});
   }
 
   void check_steps() const {
@@ -185,7 +185,7 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
           {.what = "--memory-limit: no schedule is searched",
            .found = "--schedule " + flags_.schedule + " and --mesh " + flags_.mesh,
            .wanted = "--schedule auto, and groups of devices",
-           .cure = "write --mesh stage=4,fsdp=1 --schedule auto, or leave the limit out"});
+           .cure = "write --mesh stage=4 --schedule auto, or leave the limit out"});
     }
   }
 
@@ -245,7 +245,7 @@ void add_flags(Command& command, Flags& flags) {
   size("--layers", flags.model.layers, "transformer blocks");
   size("--microbatches", flags.model.microbatches, "parts of a batch; they divide --batch");
   command.add_option("--schedule", flags.schedule,
-                     "in which order groups of devices (--mesh stage=4,fsdp=1) run their tasks: a "
+                     "in which order groups of devices (--mesh stage=4) run their tasks: a "
                      "name of tessera schedule, auto, or FILE.csv");
   command.add_option("--timeline", flags.timeline,
                      "record the last step of a pipeline: FILE.svg, a picture, or FILE.json, a "

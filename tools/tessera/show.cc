@@ -112,7 +112,7 @@ Shown tasks_of(const LoweredProgram& step) {
     throw UserError({.what = "--what tasks: the step does not run on groups of devices",
                      .found = "a step of one program",
                      .wanted = "a pipeline",
-                     .cure = "write tessera show pipeline --mesh stage=4,fsdp=1 --what tasks"});
+                     .cure = "write tessera show pipeline --mesh stage=4 --what tasks"});
   }
   shown.object = json::object();
   for (const char* kind : {"task[", "transfer[", "delete["}) {
