@@ -30,7 +30,6 @@ struct ParamInfo;
 /// As a limit: the end of the dimension.
 inline constexpr std::int64_t to_end = INT64_MAX;
 
-class Array;
 struct Shard;
 
 /// A position along dimension 0, with the line of the call; negative positions count from the end.
