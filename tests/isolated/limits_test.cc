@@ -15,7 +15,7 @@ namespace {
 class IsolatedErrors : public ReportedRuns {};
 
 TEST_F(IsolatedErrors, TheMemoryOfAllProcessesCounts) {
-  std::string line = line_of(5);
+  const std::string line = line_of(8);
   const int code = run({.num_processes = 2, .timeout_s = 20}, [] {
     const use_mesh scope(make_mesh({{"data", 2}}));
     const auto f = jit(
