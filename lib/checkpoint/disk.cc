@@ -211,7 +211,7 @@ void remove_quietly(const std::string& path) noexcept {
     std::error_code ignored;
     fs::remove_all(path, ignored);
   } catch (const std::exception&) {
-    // Without memory for it, the next run removes what is left.
+    return;  // without memory for it; the next run removes what is left
   }
 }
 

@@ -26,10 +26,12 @@ void parallel_for(std::size_t count, int threads, const std::function<void(std::
   };
   std::vector<std::thread> others;
   const std::size_t wanted = std::min(count, static_cast<std::size_t>(std::max(1, threads)));
-  try {
-    for (std::size_t i = 1; i < wanted; ++i) others.emplace_back(work);
-  } catch (const std::exception&) {
-    // The machine has no room for more threads: those that run do the work.
+  for (std::size_t i = 1; i < wanted; ++i) {
+    try {
+      others.emplace_back(work);
+    } catch (const std::exception&) {
+      break;  // the machine has no room for more threads: those that run do the work
+    }
   }
   work();
   for (std::thread& other : others) other.join();

@@ -166,7 +166,7 @@ Step::~Step() {
   try {
     all.steps.push_back({number_, start_ns_, now_ns()});
   } catch (const std::bad_alloc&) {
-    // The trace goes without this step.
+    return;  // the trace goes without this step
   }
 }
 

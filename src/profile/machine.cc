@@ -90,10 +90,12 @@ double best_rate(int threads, int rounds, const std::function<double(int)>& body
       rate += done / (thread_seconds() - start);
     };
     std::vector<std::thread> others;
-    try {
-      for (int i = 1; i < threads; ++i) others.emplace_back(run, i);
-    } catch (const std::exception&) {
-      // The machine has no room for more: those that run are measured.
+    for (int i = 1; i < threads; ++i) {
+      try {
+        others.emplace_back(run, i);
+      } catch (const std::exception&) {
+        break;  // the machine has no room for more threads: those that run are measured
+      }
     }
     run(0);
     for (std::thread& thread : others) thread.join();

@@ -334,7 +334,8 @@ void SocketTransport::send_end(int culprit, const std::string& text) noexcept {
   try {
     say_end(culprit, text);
   } catch (const std::exception&) {
-    // Without memory to say so, the closed sockets tell.
+    close_all();  // which tells, too, where there is no memory for more
+    return;
   }
   close_all();
 }
