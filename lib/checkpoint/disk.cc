@@ -206,6 +206,10 @@ std::string parent_of(const std::string& path) {
   return parent.empty() ? "." : parent;
 }
 
+void remove_file(const std::string& path) {
+  if (uninterrupted([&] { return unlink(path.c_str()); }) != 0) fail("remove", path, errno);
+}
+
 void remove_quietly(const std::string& path) noexcept {
   try {
     std::error_code ignored;

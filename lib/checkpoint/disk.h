@@ -105,6 +105,8 @@ std::vector<std::string> names_in(const std::string& folder);
 void make_folders(Disk& disk, const std::string& path);
 /// The folder that has `path`.
 std::string parent_of(const std::string& path);
+/// Throws RuntimeFault if the file cannot be removed.
+void remove_file(const std::string& path);
 /// Removes a file or a folder with all that is in it; what cannot be removed stays.
 void remove_quietly(const std::string& path) noexcept;
 /// A name that readers of folders pass over: what stands there is not finished, or being removed.

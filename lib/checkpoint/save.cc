@@ -160,7 +160,7 @@ Index joined_index(const Snapshot& state, const std::string& place) {
   for (int rank = 0; rank < process_count(); ++rank) {
     const std::string part = place + "/" + part_name(rank);
     add_part(index, InputFile("checkpoint", part).text());
-    remove_quietly(part);
+    remove_file(part);
   }
   return index;
 }

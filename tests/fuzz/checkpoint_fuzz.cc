@@ -1,8 +1,10 @@
 // tessera_fuzz_checkpoint [--seed S] [--cases N] [--seconds T]
 //
-// Files that are nearly those of a checkpoint, and indices whose checksum is right while what they
-// say is not, either give the arrays that were saved or throw UserError. Exit code 1: something
+// Files that are nearly those of a checkpoint, indices whose checksum is right while what they say
+// is not, and steps of a run whose folders and files were moved, either give the arrays that were
+// saved or throw UserError. Exit code 1: something
 // else happened, or all files end alike.
+#include <array>
 #include <cstring>
 #include <filesystem>
 #include <fmt/format.h>
@@ -36,6 +38,7 @@ struct Counts {
   int refused = 0, restored = 0;  // checkpoints
   int resealed = 0;               // those refused although their checksum was right
   int rejected = 0, read = 0;     // single files
+  int lost = 0, kept = 0;         // steps of runs
 };
 
 std::string read_file(const fs::path& path) {
@@ -48,14 +51,14 @@ void write_file(const fs::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-Tree saved_tree() {
+Tree saved_tree(std::int64_t step = 7) {
   const tessera::Mesh mesh = tessera::make_mesh({{"a", 3}});
   const auto split = [&](const Array& x) {
     return device_put(x, tessera::NamedSharding(mesh, tessera::P{"a"}));
   };
-  return {{"params/w", split(tessera::arange(0, 28, 1, tessera::DType::f32))},
+  return {{"params/w", split(tessera::arange(step, step + 28, 1, tessera::DType::f32))},
           {"params/b", tessera::array<bool>({true, false, true}, {3})},
-          {"step", tessera::scalar(7)}};
+          {"step", tessera::scalar(static_cast<std::int32_t>(step))}};
 }
 
 /// Gives an index the checksum of what it says.
@@ -82,12 +85,19 @@ class Fuzz {
       names_.push_back(entry.path().filename().string());
     }
     std::sort(names_.begin(), names_.end());
+    fs::create_directories(folder_ / "run");
+    for (const std::int64_t step : kSteps) {
+      checkpoint::save(checkpoint::step_path((folder_ / "run").string(), step), saved_tree(step),
+                       {.step = step});
+      texts_[step] = text_of(saved_tree(step));
+    }
   }
 
   /// What is wrong; empty: nothing.
   std::string fault_of(std::uint64_t seed, Counts& counts) const {
     Random random(seed);
-    return random.chance(30) ? fault_of_file(random, counts) : fault_of_folder(random, counts);
+    if (random.chance(30)) return fault_of_file(random, counts);
+    return random.chance(20) ? fault_of_run(random, counts) : fault_of_folder(random, counts);
   }
 
  private:
@@ -141,8 +151,84 @@ class Fuzz {
     return {};
   }
 
+  /// Moves a folder, or one file of it, to where another one belongs; or cuts or removes a file.
+  void disturb(const fs::path& run, std::int64_t& renamed, Random& random) const {
+    const auto choose = [&](const fs::path& folder) {
+      std::vector<fs::path> paths;
+      for (const auto& entry : fs::directory_iterator(folder)) paths.push_back(entry.path());
+      std::sort(paths.begin(), paths.end());
+      return paths.empty() ? fs::path() : random.choose(paths);
+    };
+    const auto exchange = [&](const fs::path& a, const fs::path& b) {
+      if (a == b || a.empty() || b.empty()) return;
+      fs::rename(a, run / "between");
+      fs::rename(b, a);
+      fs::rename(run / "between", b);
+    };
+    const fs::path one = choose(run), other = choose(run);
+    if (!fs::is_directory(one) || !fs::is_directory(other)) return;
+    const fs::path file = choose(one);
+    switch (random.pick(6)) {
+      case 0:
+        fs::rename(one, checkpoint::step_path(run.string(), ++renamed));
+        break;
+      case 1:
+        exchange(one, other);
+        break;
+      case 2:
+        exchange(file, choose(other));
+        break;
+      case 3:
+        if (!file.empty() && fs::exists(other / file.filename()))
+          exchange(file, other / file.filename());
+        break;
+      case 4:
+        if (!file.empty()) write_file(file, read_file(file).substr(0, random.pick(4000)));
+        break;
+      default:
+        if (file.empty() || random.chance(20)) {
+          fs::remove_all(one);
+          if (random.chance(50)) write_file(one, "no folder");
+        } else {
+          fs::remove(file);
+        }
+    }
+  }
+
+  std::string fault_of_run(Random& random, Counts& counts) const {
+    const fs::path run = folder_ / "disturbed";
+    fs::remove_all(run);
+    fs::copy(folder_ / "run", run, fs::copy_options::recursive);
+    std::int64_t renamed = 20;
+    for (std::int64_t n = random.between(0, 3); n > 0; --n) disturb(run, renamed, random);
+    const std::vector<std::int64_t> steps = checkpoint::steps_in(run.string());
+    for (const std::int64_t step : steps) {
+      const std::string path = checkpoint::step_path(run.string(), step);
+      const bool is_whole = checkpoint::verify(path).empty();
+      try {
+        const Tree found = checkpoint::restore(path, tree_);
+        ++counts.kept;
+        if (!is_whole) return "restores what is not whole";
+        if (!texts_.contains(step) || text_of(found) != texts_.at(step))
+          return "gives the values of another step";
+      } catch (const tessera::UserError&) {
+        ++counts.lost;
+        if (is_whole) return "refuses what is whole";
+      }
+    }
+    // Whatever is there, the run can go on.
+    checkpoint::Checkpointer next(run.string(), {.is_async = false});
+    next.save(40, tree_);
+    if (next.latest() != 40 || text_of(next.restore(40, tree_)) != text_of(tree_))
+      return "cannot save the next step";
+    return {};
+  }
+
+  static constexpr std::array<std::int64_t, 3> kSteps = {3, 4, 11};
+
   fs::path folder_;
   Tree tree_;
+  std::map<std::int64_t, std::string> texts_;  // of the steps of `run`
   Files good_;
   std::vector<std::string> names_;
 };
@@ -174,11 +260,13 @@ int main(int argc, char** argv) {
   fmt::print("checkpoints: {} restored, {} refused, {} of them with a right checksum\n",
              counts.restored, counts.refused, counts.resealed);
   fmt::print("safetensors: {} read, {} refused\n", counts.read, counts.rejected);
+  fmt::print("steps of runs: {} restored, {} refused\n", counts.kept, counts.lost);
   const int total = counts.refused + counts.restored + counts.rejected + counts.read;
   const bool is_covered =
       total < kCasesToJudge ||
       (counts.restored > 0 && counts.refused > total / 20 && counts.resealed > total / 20 &&
-       counts.read > 0 && counts.rejected > total / 20);
+       counts.read > 0 && counts.rejected > total / 20 && counts.kept > total / 20 &&
+       counts.lost > total / 40);
   if (!is_covered) fmt::print("FAILED: nearly all files end alike\n");
   return is_good && is_covered ? 0 : 1;
 }
