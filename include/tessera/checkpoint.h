@@ -195,6 +195,8 @@ class Checkpointer {
     options.step = step;
     save_arrays(named_arrays(tree), std::move(options), where);
   }
+  /// This step is not removed with the others, until keep() names another one.
+  void keep(std::int64_t step);
   /// Returns when everything is on disk. Throws RuntimeFault if it could not be written.
   void wait();
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
@@ -85,7 +86,7 @@ std::vector<std::int64_t> best_first(const std::string& folder,
   return result;
 }
 
-void prune(const std::string& folder, const CheckpointerOptions& options) {
+void prune(const std::string& folder, const CheckpointerOptions& options, std::int64_t kept) {
   if (options.keep_latest == 0 && options.keep_best == 0) return;
   const std::vector<std::int64_t> steps = steps_in(folder);
   std::vector<std::int64_t> best;
@@ -96,7 +97,7 @@ void prune(const std::string& folder, const CheckpointerOptions& options) {
   const std::int64_t removed = std::max<std::int64_t>(0, std::ssize(steps) - latest);
   for (std::int64_t i = 0; i < removed; ++i) {
     const std::int64_t step = steps[static_cast<std::size_t>(i)];
-    if (std::find(best.begin(), best.end(), step) != best.end()) continue;
+    if (step == kept || std::find(best.begin(), best.end(), step) != best.end()) continue;
     // It goes in one step, so that no reader finds half of it, not even after a loss of power.
     const std::string path = step_path(folder, step);
     const std::string gone = hidden_name(path, "removed");
@@ -145,12 +146,13 @@ struct Checkpointer::State {
   std::string folder;
   CheckpointerOptions options;
   std::optional<FolderLock> lock;
+  std::atomic<std::int64_t> kept{-1};  // the writer reads it
   std::thread writer;
   std::exception_ptr failure;  // of the writer, once it has been joined
 
   void write(const Snapshot& snapshot, int threads) const {
     write_checkpoint(local_disk(), snapshot, step_path(folder, snapshot.options.step), threads);
-    if (process_index() == 0) prune(folder, options);
+    if (process_index() == 0) prune(folder, options, kept);
   }
 };
 
@@ -199,6 +201,8 @@ void Checkpointer::save_arrays(const std::vector<NamedArray>& arrays, SaveOption
     write();  // the machine has no room for a thread
   }
 }
+
+void Checkpointer::keep(std::int64_t step) { state_->kept = step; }
 
 void Checkpointer::wait() {
   if (state_->writer.joinable()) state_->writer.join();

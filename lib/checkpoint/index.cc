@@ -264,7 +264,8 @@ Index read_index(const std::string& folder) {
     throw UserError({.what = "checkpoint: the index is damaged",
                      .found = path + ": " + error.what(),
                      .wanted = "the file that was saved",
-                     .cure = "restore another step; `tessera checkpoint ls` lists them"});
+                     .cure = "remove this step, so that the one before it is the last; `tessera "
+                             "checkpoint ls` lists them"});
   }
 }
 

@@ -10,11 +10,11 @@ namespace tessera::checkpoint {
 namespace {
 
 [[noreturn]] void fail_damaged(const std::string& found) {
-  throw UserError(
-      {.what = "checkpoint: a file is damaged",
-       .found = found,
-       .wanted = "the bytes that were saved",
-       .cure = "restore another step; `tessera checkpoint verify` tells what is whole"});
+  throw UserError({.what = "checkpoint: a file is damaged",
+                   .found = found,
+                   .wanted = "the bytes that were saved",
+                   .cure = "remove this step, so that the one before it is the last; `tessera "
+                           "checkpoint verify` tells what is whole"});
 }
 
 /// The bytes of a tile, of which whole blocks are read and checked.

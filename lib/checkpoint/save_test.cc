@@ -295,6 +295,22 @@ TEST(Checkpointer, KeepsTheLatestAndTheBest) {
   EXPECT_EQ(kept({.keep_latest = 1, .is_async = false}).first, Steps({6}));
 }
 
+TEST(Checkpointer, KeepsTheNamedStepBesides) {
+  const Tree tree{{"x", ones({3})}};
+  Checkpointer steps(test_folder(), {.keep_latest = 2});
+  using Steps = std::vector<std::int64_t>;
+  for (std::int64_t i = 0; i < 6; ++i) {
+    if (i == 2) steps.keep(1);
+    steps.save(i, tree);
+    steps.wait();
+  }
+  EXPECT_EQ(steps.steps(), Steps({1, 4, 5}));
+  steps.keep(4);
+  for (std::int64_t i = 6; i < 9; ++i) steps.save(i, tree);
+  steps.wait();
+  EXPECT_EQ(steps.steps(), Steps({4, 7, 8}));
+}
+
 TEST(Checkpointer, TellsLaterWhatFailedInTheBackground) {
   const std::string folder = test_folder() + "/run";
   Checkpointer steps(folder);

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <filesystem>
 #include <numeric>
 
 #include <tessera/data.h>
@@ -37,6 +38,17 @@ Tokens random_tokens(std::uint32_t seed, std::int64_t num_sequences, std::int64_
 }
 
 Text read_text(const std::string& path, std::int64_t length) {
+  std::error_code error;
+  const std::filesystem::file_type type = std::filesystem::status(path, error).type();
+  using std::filesystem::file_type;
+  // A device may never end, and nobody but one process could read a pipe, and only once.
+  if (type == file_type::character || type == file_type::block || type == file_type::fifo ||
+      type == file_type::socket) {
+    throw UserError({.what = "text: this is no regular file",
+                     .found = path,
+                     .wanted = "a text file, which can be read again when the run is resumed",
+                     .cure = "write the text into a file first, and name that"});
+  }
   const std::vector<std::uint8_t> bytes =
       read_file(path, "text", "a readable text file",
                 "check the path; every Debian system has /usr/share/common-licenses/GPL-3");

@@ -6,6 +6,22 @@ namespace tessera {
 
 namespace {
 
+/// Texts of files may have anything in them: what a terminal would not show, or would obey, is
+/// written as \x00.
+std::string visible(const std::string& text) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string result;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte >= 0x20 && byte != 0x7f) || c == '\n' || c == '\t') {
+      result += c;
+    } else {
+      result += {'\\', 'x', kDigits[byte / 16], kDigits[byte % 16]};
+    }
+  }
+  return result;
+}
+
 std::string render(const Mistake& mistake) {
   std::string text = mistake.what;
   auto add = [&](const char* label, const std::string& part) {
@@ -15,7 +31,7 @@ std::string render(const Mistake& mistake) {
   add("found:  ", mistake.found);
   add("wanted: ", mistake.wanted);
   add("cure:   ", mistake.cure);
-  return text;
+  return visible(text);
 }
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
