@@ -80,7 +80,8 @@ TEST(CheckpointErrors, DamagedElement) {
                 run + std::string(kShard) + ": bytes " + begin + " to " + size +
                 ", of the array w, have another checksum\n"
                 "  wanted: the bytes that were saved\n"
-                "  cure:   restore another step; `tessera checkpoint verify` tells what is whole");
+                "  cure:   remove this step, so that the one before it is the last; `tessera "
+                "checkpoint verify` tells what is whole");
 }
 
 TEST(CheckpointErrors, DamagedIndex) {
@@ -93,7 +94,8 @@ TEST(CheckpointErrors, DamagedIndex) {
                 run +
                 "/checkpoint.json: it is cut off\n"
                 "  wanted: the file that was saved\n"
-                "  cure:   restore another step; `tessera checkpoint ls` lists them");
+                "  cure:   remove this step, so that the one before it is the last; `tessera "
+                "checkpoint ls` lists them");
 }
 
 TEST(CheckpointErrors, NameTwice) {

@@ -156,7 +156,7 @@ TEST(ResumeData, TheCheckpointHasThePlaceOfTheNextImage) {
   ASSERT_EQ(run("--data cifar --batch 4 --steps 5 --resume").exit_code, 0);
   const std::string next = checkpoint::step_path((folder / "run").string(), 5);
   EXPECT_EQ(nlohmann::json::parse(checkpoint::read_info(next).metadata["data"])[0], 32);
-  EXPECT_EQ(run("--data other --batch 8 --steps 6 --resume").stderr_text,
+  EXPECT_EQ(run("--data other --batch 4 --steps 6 --resume").stderr_text,
             "tessera: --data: the position belongs to another stream\n"
             "  found:  seed 12, shard 0 of 1, 36 records\n"
             "  wanted: seed 12, shard 0 of 1, 54 records\n"
@@ -180,10 +180,10 @@ TEST(ResumeMistakes, TellWhatDoesNotFit) {
             "  found:  run with step 2\n"
             "  wanted: a new folder, or --resume\n"
             "  cure:   add --resume to go on with that run, or choose another folder\n");
-  EXPECT_EQ(run("--depth 16 --steps 2 --resume").stderr_text,
-            "tessera: --steps: the checkpoint has that many steps already\n"
-            "  found:  run/step_00000002 and --steps 2\n"
-            "  wanted: more than 2 steps\n"
+  EXPECT_EQ(run("--depth 16 --steps 1 --resume").stderr_text,
+            "tessera: --steps: the checkpoint has more steps already\n"
+            "  found:  run/step_00000002 and --steps 1\n"
+            "  wanted: at least 2 steps\n"
             "  cure:   --steps counts those before --resume too: write for example --steps 4\n");
   const CommandOutcome other = run("--depth 24 --steps 4 --resume");
   EXPECT_EQ(other.exit_code, 1);

@@ -86,6 +86,10 @@ Command* Command::add_subcommand(const std::string& name, const std::string& hel
   return state_->commands.back().get();
 }
 
+void Command::set_version(const std::string& text) {
+  state_->app->set_version_flag("--version", text);
+}
+
 void Command::require_subcommand(int count) { state_->app->require_subcommand(count); }
 
 void Command::callback(std::function<void()> run) { state_->app->callback(std::move(run)); }
@@ -138,7 +142,7 @@ int Command::parse(int argc, char** argv) {
   } catch (const ExitWith& exit) {
     return exit.code();
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return state_->app->exit(error);
+    if (error.get_exit_code() == 0) return print_help(*state_->app, error);
     throw mistake_of(*state_->app, error, argc, argv);
   }
   return 0;

@@ -62,6 +62,8 @@ class Command {
 
   Command* add_subcommand(const std::string& name, const std::string& help);
   void require_subcommand(int count);
+  /// What --version prints.
+  void set_version(const std::string& text);
   /// Called once the whole line is read.
   void callback(std::function<void()> run);
 

@@ -1,8 +1,11 @@
 #include "mistakes.h"
 
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "streams.h"
 
 namespace tessera::cli {
 
@@ -189,6 +192,13 @@ UserError mistake_of(const CLI::App& app, const CLI::ParseError& error, int argc
   }
   return UserError(
       {.what = text, .cure = quoted_command(command.words + " --help") + " lists what it takes"});
+}
+
+int print_help(const CLI::App& app, const CLI::ParseError& error) {
+  std::ostringstream text;
+  const int code = app.exit(error, text, text);
+  print(text.str());
+  return code;
 }
 
 }  // namespace tessera::cli

@@ -11,4 +11,7 @@ namespace tessera::cli {
 UserError mistake_of(const CLI::App& app, const CLI::ParseError& error, int argc,
                      const char* const* argv);
 
+/// Prints what an error asks for that is none: --help or --version. Returns the exit code.
+int print_help(const CLI::App& app, const CLI::ParseError& error);
+
 }  // namespace tessera::cli

@@ -10,6 +10,9 @@
 
 #include <tessera/error.h>
 
+#include "stop.h"
+#include "streams.h"
+
 namespace tessera::cli {
 
 namespace {
@@ -70,6 +73,18 @@ void report_error(const char* name, const std::exception_ptr& error) {
   std::fprintf(stderr, "%s: %s%s\n", name, outcome.kind, outcome.text);
 }
 
+namespace {
+
+/// Ends this process as the signal does where nobody handles it.
+int end_by(int signal) {
+  std::fflush(nullptr);
+  std::signal(signal, SIG_DFL);
+  raise(signal);
+  return 128 + signal;  // what a shell makes of it, where the signal is blocked
+}
+
+}  // namespace
+
 int run_main(const char* name, int (*run)(int, char**), int argc, char** argv) {
   // A file that becomes larger than the shell allows is told as a full disk is.
   std::signal(SIGXFSZ, SIG_IGN);
@@ -77,7 +92,12 @@ int run_main(const char* name, int (*run)(int, char**), int argc, char** argv) {
   std::set_terminate(end_with_error);
   prepare_for_exceptions();
   try {
-    return run(argc, argv);
+    open_closed_streams();
+    const int code = run(argc, argv);
+    flush_output();
+    return code;
+  } catch (const EndedBySignal& end) {
+    return end_by(end.signal());
   } catch (...) {
     report_error(name, std::current_exception());
     return exit_code(std::current_exception());

@@ -47,6 +47,31 @@ void add_choice(Command& command, std::string& value, const std::string& name,
   command.add_option(name, value, text)->check(check, "one of " + list)->capture_default_str();
 }
 
+Option* add_path(Command& command, std::string& value, const std::string& name,
+                 const std::string& text, const std::string& example) {
+  auto check = [name, example](const std::string& word) -> std::string {
+    if (!word.empty()) return {};
+    bad_value(name, word, "the path of a file or folder", example);
+  };
+  return command.add_option(name, value, text)->check(check, "PATH");
+}
+
+namespace {
+
+/// `0.01`, `1e+30`
+std::string short_text(double value) {
+  std::ostringstream text;
+  text << value;
+  return text.str();
+}
+
+std::string range_of(const Number& flag) {
+  return "a number " + std::string(flag.has_least ? "from " : "above ") + short_text(flag.least) +
+         (flag.has_least ? " to below " : " and below ") + short_text(flag.end);
+}
+
+}  // namespace
+
 Option* add_number(Command& command, double& value, const Number& flag) {
   Option* option = command.add_option(flag.name, value, flag.text);
   const bool is_usual = flag.example.empty();
@@ -57,19 +82,14 @@ Option* add_number(Command& command, double& value, const Number& flag) {
     const bool is_number = read_number(word, x);
     const bool is_above = x > flag.least || (flag.has_least && x == flag.least);
     if (is_number && x < flag.end && is_above) return {};
-    bad_value(flag.name, word, flag.range, example);
+    bad_value(flag.name, word, range_of(flag), example);
   };
-  return option->check(check, flag.range);
+  return option->check(check, range_of(flag));
 }
 
 void add_probability(Command& command, double& value, const std::string& name,
                      const std::string& text) {
-  add_number(command, value,
-             {.name = name,
-              .text = text,
-              .end = 1,
-              .has_least = true,
-              .range = "a number from 0 to below 1"});
+  add_number(command, value, {.name = name, .text = text, .end = 1, .has_least = true});
 }
 
 namespace {
@@ -109,8 +129,9 @@ void add_whole_numbers(Command& command, std::vector<std::int64_t>& values,
 namespace {
 
 void add_checkpoint_flags(Command& command, TrainFlags& flags) {
-  Option* checkpoint = command.add_option("--checkpoint", flags.checkpoint,
-                                          "save the state in this folder, at the end");
+  Option* checkpoint = add_path(
+      command, flags.checkpoint, "--checkpoint",
+      "save the state in this folder, at the end and when a signal ends the run", "runs/lm");
   add_whole_number(command, flags.every,
                    {.name = "--every", .text = "save each time after so many steps as well"})
       ->needs(checkpoint);
@@ -120,6 +141,10 @@ void add_checkpoint_flags(Command& command, TrainFlags& flags) {
   command.add_flag("--resume", flags.resume, "go on from the last checkpoint, if there is one")
       ->disable_flag_override()
       ->needs(checkpoint);
+  command
+      .add_flag("--allow-nan", flags.allow_nan,
+                "go on, and save, when the loss or the state is no longer finite")
+      ->disable_flag_override();
 }
 
 }  // namespace
@@ -167,15 +192,17 @@ void add_train_flags(Command& command, TrainFlags& flags) {
       .add_flag("--allow-overcommit", flags.allow_overcommit,
                 "run also where less memory is free than the run needs")
       ->disable_flag_override();
-  command.add_option("--json", flags.json,
-                     "write one JSON object at the end; - is standard output");
-  command.add_option("--dump", flags.dump, "write initial parameters and first gradients here");
-  command.add_option("--profile", flags.profile,
-                     "write where the time of the steps goes into this folder, and a trace "
-                     "of five steps for TensorBoard's profile plugin");
+  add_path(command, flags.json, "--json", "write one JSON object at the end; - is standard output",
+           "run.json");
+  add_path(command, flags.dump, "--dump", "write initial parameters and first gradients here",
+           "first.safetensors");
+  add_path(command, flags.profile, "--profile",
+           "write where the time of the steps goes into this folder, and a trace of five steps for "
+           "TensorBoard's profile plugin",
+           "profile");
   add_checkpoint_flags(command, flags);
-  command.add_option("--tensorboard", flags.tensorboard,
-                     "write losses and times of the steps into this folder, for TensorBoard");
+  add_path(command, flags.tensorboard, "--tensorboard",
+           "write losses and times of the steps into this folder, for TensorBoard", "runs/board");
   add_choice(command, flags.progress, "--progress", {"auto", "off"},
              "a progress bar on a terminal");
 }

@@ -47,6 +47,7 @@ struct TrainFlags {
   std::int64_t every = 0;  // 0: at the end only
   std::int64_t keep = 0;   // 0: all
   bool resume = false;
+  bool allow_nan = false;
   std::string progress = "auto";
   std::string tensorboard;
   bool isolated = false;
@@ -79,6 +80,10 @@ void run_on_devices(const TrainFlags& flags, const Mesh& mesh, std::int64_t num_
 void add_choice(Command& command, std::string& value, const std::string& name,
                 const std::vector<std::string>& choices, const std::string& text);
 
+/// A flag for the path of a file or folder; an empty one throws UserError.
+Option* add_path(Command& command, std::string& value, const std::string& name,
+                 const std::string& text, const std::string& example);
+
 /// A flag for a number above `least`, or of at least that; others throw UserError.
 struct Number {
   std::string name;
@@ -86,7 +91,6 @@ struct Number {
   double least = 0;
   double end = 1e30;  // not in the range
   bool has_least = false;
-  std::string range = "a number above 0";
   std::string example = {};  // where the value itself is not in the range
 };
 Option* add_number(Command& command, double& value, const Number& flag);

@@ -1,6 +1,7 @@
 // What `tessera train MODEL` and `tessera show MODEL` do, the same for all models.
 #pragma once
 
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -12,9 +13,11 @@
 #include <tessera/optim.h>
 #include <tessera/tessera.h>
 
-#include "checkpoints.h"
+#include "checkpoints/checkpoints.h"
 #include "report.h"
 #include "show.h"
+#include "tools/cli/stop.h"
+#include "tools/cli/waiting.h"
 
 namespace tessera::cli {
 
@@ -159,8 +162,22 @@ void dump(const std::string& path, const J& job, const TrainState<typename J::Mo
   checkpoint::write_safetensors(path, std::move(arrays));
 }
 
+/// What a run reports when its steps are done.
+template <typename J, typename Model>
+void report_end(J& job, const TrainFlags& flags, const JobInfo& info, const Model& params,
+                float last_loss, const CompiledProgram& step, Report& report) {
+  nlohmann::json config = job.config();
+  config["optimizer"] = optimizer_config(flags);
+  nlohmann::json extra = extra_of(config, checkpoint::named_arrays(params));
+  job.finish(params, last_loss, report, extra);
+  report.write_json(info.report_name, step, std::move(extra));
+  report.check_lines();
+}
+
+/// Trains until the steps are done or `stop` asks to end. Then the state is saved, and nothing more
+/// is reported.
 template <typename J>
-void train(J& job, TrainFlags flags, const JobInfo& info, const Mesh& devices) {
+void train(J& job, TrainFlags flags, const JobInfo& info, const Mesh& devices, StopRequest& stop) {
   const Mesh mesh = mesh_of_arrays(job, devices);
   const use_mesh scope(mesh);
   const logical_axis_rules rules(job.logical_rules());
@@ -169,6 +186,7 @@ void train(J& job, TrainFlags flags, const JobInfo& info, const Mesh& devices) {
   job.load(report);
   const auto init = init_of(job, flags);
   const Key key(flags.seed);
+  auto waiting = std::make_optional<Waiting>("making the model");
   const auto shapes = eval_shape(init, key);
   const Shardings shardings = state_shardings(flags, mesh, info, shapes);
   Checkpoints checkpoints(flags, info.name, job.config());
@@ -178,40 +196,45 @@ void train(J& job, TrainFlags flags, const JobInfo& info, const Mesh& devices) {
                                      : jit(init, {.out_shardings = shardings, .name = "init"})(key);
   const auto first_batch = [&] { return place(job.batch(first), mesh, info); };
   if (!flags.dump.empty()) dump(flags.dump, job, state, first_batch());
+  waiting.emplace("compiling the step");
   const auto lower = [&] { return facts_of(job, {}, state, first_batch()); };
   job.prepare(lower);
   auto step = std::make_optional(make_step(job));
   auto compiled = std::make_optional(step->lower(state, first_batch()).compile());
+  waiting.reset();
   report.planned(compiled->memory());
-  float last_loss = 0;
-  for (std::int64_t i = first; i < flags.steps; ++i) {
+  auto last_loss = static_cast<float>(checkpoints.last_loss().value_or(NAN));
+  std::int64_t done = first;
+  for (; done < flags.steps && stop.begin(done); ++done) {
     report.begin_data();
-    auto batch = place(job.batch(i), mesh, info);
+    auto batch = place(job.batch(done), mesh, info);
     // Each group keeps what it reads alone.
     if (job.mpmd_mesh()) {
       std::tie(state, batch) = compiled->place(std::move(state), std::move(batch));
     }
     reset_collective_counts();
-    report.begin_profile(i, first);
-    report.begin_step(i);
+    report.begin_profile(done, first);
+    report.begin_step(done);
     Array loss;
     std::tie(state, loss) = (*step)(std::move(state), batch);
     last_loss = loss.item<float>();
-    report.end_step(i, last_loss);
-    if (job.replan(i + 1 - first, lower, report)) {
+    report.end_step(done, last_loss);
+    checkpoints.check_loss(done, last_loss, state);
+    if (job.replan(done + 1 - first, lower, report)) {
       step.emplace(make_step(job));
       compiled.emplace(step->lower(state, first_batch()).compile());
     }
-    job.after_step(i, state.params, report);
-    checkpoints.after_step(i + 1, state, last_loss, job.data_position());
+    job.after_step(done, state.params, report);
+    checkpoints.after_step(done + 1, state, last_loss, job.data_position());
   }
+  if (done < flags.steps) report.stopped(stop.signal(), done);
+  if (done > first) checkpoints.after_step(done, state, last_loss, job.data_position(), true);
   report.end_profile();
   checkpoints.finish(report);
-  nlohmann::json config = job.config();
-  config["optimizer"] = optimizer_config(flags);
-  nlohmann::json extra = extra_of(config, checkpoint::named_arrays(state.params));
-  job.finish(state.params, last_loss, report, extra);
-  report.write_json(info.report_name, step->compiled(), std::move(extra));
+  if (!stop.end()) return;
+  if (first == flags.steps && checkpoints.last_loss()) report.add_loss(last_loss);
+  report_end(job, flags, info, state.params, last_loss, done > first ? step->compiled() : *compiled,
+             report);
 }
 
 template <typename J>
@@ -227,7 +250,9 @@ void show(J& job, const TrainFlags& flags, const JobInfo& info, const Mesh& devi
   const std::vector<Shardings> shardings = {state_shardings(flags, mesh, info, state),
                                             batch_sharding};
   job.prepare([&] { return facts_of(job, shardings, state, batch); });
+  std::optional<Waiting> waiting("compiling the step");
   const auto step = make_step(job, shardings).lower(state, batch);
+  waiting.reset();
   nlohmann::json config = job.config();
   config["optimizer"] = optimizer_config(flags);
   show(show_flags, {.path = flags.json, .config = std::move(config)}, step,
@@ -245,11 +270,13 @@ void add_job(Command& train_command, Command& show_command, const JobInfo& info,
   add_flags(*to_train, *flags);
   to_train->callback([flags, info] {
     const Mesh mesh = mesh_of(*flags, info);
+    StopRequest stop;
     run_on_devices(*flags, mesh, num_groups(mesh, info), [&] {
       apply(*flags);
       J job(*flags, mesh);
-      train(job, *flags, info, mesh);
+      train(job, *flags, info, mesh, stop);
     });
+    if (stop.signal() != 0) throw EndedBySignal(stop.signal());
   });
   Command* to_show = show_command.add_subcommand(info.name, info.help + "; nothing is run");
   auto show_flags = std::make_shared<ShowFlags>();

@@ -198,7 +198,8 @@ void add_flags(Command& command, LmFlags& flags) {
   size("--heads", flags.model.heads, "attention heads; they divide --d-model");
   size("--layers", flags.model.layers, "transformer blocks");
   size("--d-ff", flags.model.d_ff, "width of the hidden layer of a block");
-  command.add_option("--text", flags.text, "train on the bytes of this file; implies --causal");
+  add_path(command, flags.text, "--text", "train on the bytes of this file; implies --causal",
+           "/usr/share/common-licenses/GPL-3");
   Option* causal = command.add_flag("--causal", flags.causal, "a position sees earlier ones only")
                        ->disable_flag_override();
   command.add_flag("--no-causal", flags.no_causal, "every position sees all")

@@ -5,6 +5,7 @@
 #include "commands.h"
 #include "tools/cli/command.h"
 #include "tools/cli/run_main.h"
+#include "tools/cli/version.h"
 
 namespace {
 
@@ -12,6 +13,7 @@ int run(int argc, char** argv) {
   tessera::cli::Command app("Trains neural networks in parallel over a mesh of devices.",
                             "tessera");
   app.require_subcommand(1);
+  app.set_version(std::string("tessera ") + tessera::cli::version());
   tessera::cli::Command* train = app.add_subcommand("train", "train a model");
   train->require_subcommand(1);
   tessera::cli::Command* show =

@@ -126,7 +126,6 @@ void add_optimizer_flags(Command& command, OptimizerFlags& flags) {
                   .text = "of all parameters but biases and scales; default: that of the "
                           "optimiser, of all parameters",
                   .has_least = true,
-                  .range = "a number of at least 0",
                   .example = "0.01"});
   command.add_flag("--decay-all", flags.decays_all, "weight decay of biases and scales as well")
       ->disable_flag_override()

@@ -2,8 +2,6 @@
 // over the axis fsdp, its layers over the groups of the axis stage.
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 
 #include <tessera/data.h>
 
@@ -11,6 +9,7 @@
 #include "job.h"
 #include "pipeline/model.h"
 #include "pipeline_plan.h"
+#include "tools/cli/output_file.h"
 
 namespace tessera::cli {
 
@@ -93,6 +92,7 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
   }
   void load(Report& /*report*/) override {
     check_steps();
+    if (has_timeline()) check_writable("--timeline", flags_.timeline);
     const Array x = ones(shape());
     data_ = {x, x};
     // For a run of one step, as --resume may leave.
@@ -215,15 +215,13 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
     extra["bubble"] = {{"measured", run.bubble}, {"simulated", planned.bubble}};
     extra["stages"]["measured_imbalance"] = imbalance(costs);
     if (process_index() != 0) return;
-    std::ofstream file(flags_.timeline);
-    if (flags_.timeline.ends_with(".svg")) {
-      file << to_svg({{flags_.schedule + ", planned with the measured times, in ms", planned},
-                      {flags_.schedule + ", one step as it ran, in ms", run}});
-    } else {
-      file << to_chrome_trace(run);
-    }
-    if (file.flush()) return;
-    throw RuntimeFault("--timeline: " + flags_.timeline + " cannot be written");
+    const bool is_picture = flags_.timeline.ends_with(".svg");
+    write_file(
+        "--timeline", flags_.timeline,
+        is_picture
+            ? to_svg({{flags_.schedule + ", planned with the measured times, in ms", planned},
+                      {flags_.schedule + ", one step as it ran, in ms", run}})
+            : to_chrome_trace(run));
   }
 
   Shape shape() const { return {flags_.batch, flags_.model.seq, flags_.model.d_model}; }
@@ -247,9 +245,10 @@ void add_flags(Command& command, Flags& flags) {
   command.add_option("--schedule", flags.schedule,
                      "in which order groups of devices (--mesh stage=4) run their tasks: a "
                      "name of tessera schedule, auto, or FILE.csv");
-  command.add_option("--timeline", flags.timeline,
-                     "record the last step of a pipeline: FILE.svg, a picture, or FILE.json, a "
-                     "trace for chrome://tracing");
+  add_path(command, flags.timeline, "--timeline",
+           "record the last step of a pipeline: FILE.svg, a picture, or FILE.json, a trace for "
+           "chrome://tracing",
+           "step.svg");
   command.add_option(
       "--stages", flags.stages,
       "pipeline stages; default: one per group; auto:8 cuts the model into 8 by what "

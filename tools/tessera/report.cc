@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <numeric>
 #include <sys/resource.h>
@@ -17,30 +14,20 @@
 #include <tessera/error.h>
 #include <tessera/profile.h>
 
+#include "tools/cli/output_file.h"
+#include "tools/cli/stop.h"
+#include "tools/cli/streams.h"
+
 namespace tessera::cli {
 
 using nlohmann::json;
 
-namespace {
-
-/// Throws RuntimeFault when `file` could not be opened or written.
-void check_written(const std::ofstream& file, const std::string& flag, const std::string& path) {
-  if (file) return;
-  throw RuntimeFault(flag + ": cannot write " + path + ": " + std::strerror(errno));
-}
-
-}  // namespace
-
 void write_json(const std::string& path, const json& object) {
   if (path == "-") {
-    std::printf("%s\n", object.dump().c_str());
-    std::fflush(stdout);
-    return;
+    print(object.dump() + "\n");
+    return flush_output();
   }
-  std::ofstream file(path);
-  file << object.dump(1) << "\n";
-  file.close();
-  check_written(file, "--json", path);
+  write_file("--json", path, object.dump(1) + "\n");
 }
 
 std::string cell(const std::string& text, std::size_t width) {
@@ -62,11 +49,22 @@ std::string table(const std::vector<Row>& rows) {
   return text;
 }
 
+namespace {
+
+/// A run of hours should not fail at its end for a path that was wrong at its start. All processes
+/// look, so that all of them end with the same mistake.
+void check_paths(const TrainFlags& flags) {
+  if (!flags.json.empty() && flags.json != "-") check_writable("--json", flags.json);
+  if (!flags.dump.empty()) check_writable("--dump", flags.dump);
+  if (!flags.profile.empty()) check_folder("--profile", flags.profile);
+  if (!flags.tensorboard.empty()) check_folder("--tensorboard", flags.tensorboard);
+}
+
+}  // namespace
+
 Report::Report(const TrainFlags& flags, StepWork work)
     : flags_(flags), work_(std::move(work)), is_first_(process_index() == 0) {
-  // A run of hours should not fail at its end for a path that was wrong at its start.
-  if (is_first_ && !flags.json.empty() && flags.json != "-")
-    check_written(std::ofstream(flags.json, std::ios::app), "--json", flags.json);
+  check_paths(flags);
   if (is_first_ && !flags.tensorboard.empty()) scalars_.emplace(flags.tensorboard);
   if (is_first_ && flags.progress == "auto" && isatty(STDERR_FILENO) != 0)
     progress_.emplace(flags.steps, work_);
@@ -145,6 +143,7 @@ void Report::begin_profile(std::int64_t step, std::int64_t first) {
   if (has_trace_ && step_ms_.size() == profiled_from_ + kTraced) end_trace();
   if (step != std::min(first + 2, flags_.steps - 1)) return;
   profiled_from_ = step_ms_.size();
+  has_profile_ = true;
   start_profile();
   profile::start_trace(flags_.profile, std::source_location());
   has_trace_ = true;
@@ -156,7 +155,7 @@ void Report::end_trace() {
 }
 
 void Report::end_profile() {
-  if (flags_.profile.empty()) return;
+  if (!has_profile_) return;
   if (has_trace_) end_trace();
   constexpr std::size_t kShown = 16;
   const std::vector<RegionTime> regions = stop_profile();
@@ -168,10 +167,7 @@ void Report::end_profile() {
   const std::string path = flags_.profile + "/regions.txt";
   std::error_code ignored;  // the file tells
   std::filesystem::create_directories(flags_.profile, ignored);
-  std::ofstream file(path);
-  file << table(rows);
-  file.close();
-  check_written(file, "--profile", path);
+  write_file("--profile", path, table(rows));
   const std::size_t left = rows.size() - std::min(rows.size(), kShown + 1);
   if (left > 1) rows.resize(kShown + 1);
   line(table(rows) + (left > 1 ? std::to_string(left) + " more in " + path : "written to " + path));
@@ -230,8 +226,24 @@ void Report::scalar(const std::string& tag, double value, std::int64_t step) {
 void Report::line(const std::string& text) {
   if (!is_first_) return;
   if (progress_) progress_->clear();
-  std::printf("%s\n", text.c_str());
-  std::fflush(stdout);
+  try {
+    print(text + "\n");
+    flush_output();
+  } catch (...) {
+    // What is trained is worth more than what is printed: the run goes on and tells at its end.
+    if (lost_line_ == nullptr) lost_line_ = std::current_exception();
+    std::clearerr(stdout);
+  }
+}
+
+void Report::stopped(int signal, std::int64_t done) {
+  line("stopped    by " + signal_name(signal) + " after " + std::to_string(done) + " of " +
+       std::to_string(flags_.steps) + " steps" +
+       (flags_.checkpoint.empty() ? "; nothing is saved without --checkpoint" : ""));
+}
+
+void Report::check_lines() const {
+  if (lost_line_ != nullptr) std::rethrow_exception(lost_line_);
 }
 
 namespace {
@@ -283,11 +295,13 @@ void Report::write_json(const std::string& name, const CompiledProgram& step, js
   report["config"].update(extra["config"]);
   extra.erase("config");
   report.update(extra);
-  const std::vector<double> timed = sorted_times(step_ms_);
   report["compile_s"] = rounded(step.compile_seconds(), 1e4);
-  report["step_ms_min"] = rounded(timed.front(), 100);
-  report["step_ms_median"] = rounded(median_of(timed), 100);
-  report["data_ms_median"] = rounded(median_of(sorted_times(data_ms_)), 1000);
+  if (!step_ms_.empty()) {
+    const std::vector<double> timed = sorted_times(step_ms_);
+    report["step_ms_min"] = rounded(timed.front(), 100);
+    report["step_ms_median"] = rounded(median_of(timed), 100);
+    report["data_ms_median"] = rounded(median_of(sorted_times(data_ms_)), 1000);
+  }
   report["train_s"] = rounded((sum_of(step_ms_) + sum_of(data_ms_)) * 1e-3, 1000);
   report["losses"] = json::array();
   report["loss_bits"] = json::array();

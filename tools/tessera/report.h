@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <exception>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -45,8 +46,14 @@ class Report {
   /// records a trace of the first of them.
   void begin_profile(std::int64_t step, std::int64_t first);
   void end_profile();
-  /// A line of its own on standard output.
+  /// A line of its own on standard output. A run goes on when it cannot be written, and throws that
+  /// at its end.
   void line(const std::string& text);
+  void check_lines() const;
+  /// Tells that a signal ends the run after so many steps.
+  void stopped(int signal, std::int64_t done);
+  /// The loss of a step that an earlier run has done.
+  void add_loss(float loss) { losses_.push_back(loss); }
   /// A point of a curve, where --tensorboard asks.
   void scalar(const std::string& tag, double value, std::int64_t step);
 
@@ -67,10 +74,12 @@ class Report {
   std::vector<double> step_ms_;
   std::vector<float> losses_;
   std::int64_t peak_bytes_ = 0;    // held in a step
+  bool has_profile_ = false;       // that has begun
   std::size_t profiled_from_ = 0;  // step
   bool has_trace_ = false;         // that is being recorded
   std::string trace_;              // file, once it is written
   std::optional<profile::Step> step_;
+  std::exception_ptr lost_line_;
 };
 
 }  // namespace tessera::cli

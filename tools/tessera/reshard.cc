@@ -8,6 +8,7 @@
 
 #include "commands.h"
 #include "report.h"
+#include "tools/cli/streams.h"
 
 namespace tessera::cli {
 
@@ -148,7 +149,7 @@ void reshard(const Flags& flags) {
   const NamedSharding to = sharding_of("--to", flags.to, mesh, shape);
   const Type type{dtype_of(flags.dtype), shape};
   const ReshardPlan plan = plan_reshard(type, from, to.spec);
-  if (flags.json != "-") std::fputs(text_of(plan, type, from).c_str(), stdout);
+  if (flags.json != "-") print(text_of(plan, type, from));
   if (!flags.json.empty()) write_json(flags.json, json_of(plan, flags, shape, from, to));
 }
 
@@ -167,7 +168,8 @@ void add_reshard(Command& app) {
       "one entry per dimension, separated by commas: empty, an axis, or axes separated by spaces";
   command->add_option("--from", flags->from, "where the array lives: " + spec);
   command->add_option("--to", flags->to, "where it should live, in the same form");
-  command->add_option("--json", flags->json, "write the plan as JSON; - is standard output");
+  add_path(*command, flags->json, "--json", "write the plan as JSON; - is standard output",
+           "plan.json");
   command->callback([flags] { reshard(*flags); });
 }
 

@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <memory>
 
 #include <tessera/schedule.h>
 
 #include "commands.h"
 #include "report.h"
+#include "tools/cli/input_file.h"
+#include "tools/cli/streams.h"
 
 namespace tessera::cli {
 
@@ -39,15 +39,10 @@ std::string text_of(double value) {
 }
 
 FixedSchedule read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    throw UserError(
-        {.what = path + ": the schedule cannot be read",
-         .found = "no readable file of that name",
-         .wanted = "a CSV file with one line per rank",
-         .cure = "write one with `tessera schedule GPipe --format csv > " + path + "`"});
-  }
-  const std::string csv{std::istreambuf_iterator<char>(file), {}};
+  const std::string csv = read_input(
+      path, {.what = "schedule: the file cannot be read",
+             .wanted = "a CSV file with one line per rank",
+             .cure = "write one with `tessera schedule GPipe --format csv > " + path + "`"});
   return read_schedule(csv, path, std::source_location());
 }
 
@@ -214,7 +209,7 @@ void print_schedule(const Command& command, Flags flags) {
                            : flags.format == "chrome" ? to_chrome_trace(run)
                            : flags.format == "svg"    ? to_svg(run, title_of(flags))
                                                       : text_of(flags, tasks, run);
-  std::fputs(text.c_str(), stdout);
+  print(text);
 }
 
 void add_number_flags(Command& command, Flags& flags) {

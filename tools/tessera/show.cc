@@ -11,6 +11,7 @@
 #include "flags.h"
 #include "pictures/tiles.h"
 #include "report.h"
+#include "tools/cli/streams.h"
 
 namespace tessera::cli {
 
@@ -166,7 +167,7 @@ void show(const ShowFlags& flags, const JsonFile& file, const LoweredProgram& st
   if (flags.what == "collectives") shown = collectives_of(step);
   if (flags.what == "memory") shown = memory_of(memory());
   if (flags.what == "tasks") shown = tasks_of(step);
-  if (file.path != "-") std::fputs(shown.text.c_str(), stdout);
+  if (file.path != "-") print(shown.text);
   if (file.path.empty()) return;
   write_json(file.path, {{flags.what, shown.object}, {"config", file.config}});
 }

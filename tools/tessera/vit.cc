@@ -214,8 +214,8 @@ void add_flags(Command& command, Flags& flags) {
   size("--patch", flags.model.patch, "height and width of a patch");
   add_probability(command, flags.model.dropout, "--dropout",
                   "the part of elements that is dropped");
-  command.add_option("--data", flags.data,
-                     "a folder with the files of CIFAR-10, in their binary or Python layout");
+  add_path(command, flags.data, "--data",
+           "a folder with the files of CIFAR-10, in their binary or Python layout", "cifar-10");
   add_whole_number(command, flags.epochs,
                    {.name = "--epochs", .text = "passes over the training images"});
   command.add_flag("--no-flip", flags.no_flip, "do not mirror training images at random")

@@ -3,6 +3,7 @@
 #include "run_opt.h"
 #include "tools/cli/command.h"
 #include "tools/cli/run_main.h"
+#include "tools/cli/version.h"
 
 namespace {
 
@@ -31,6 +32,7 @@ void add_flags(tessera::cli::Command& app, tessera::opt::Flags& flags) {
 
 int run(int argc, char** argv) {
   tessera::cli::Command app("Runs passes of the compiler on IR text.", "tessera-opt");
+  app.set_version(std::string("tessera-opt ") + tessera::cli::version());
   tessera::opt::Flags flags;
   add_flags(app, flags);
   app.callback([&flags] { tessera::opt::run_opt(flags); });

@@ -10,6 +10,7 @@
 
 #include "read_program.h"
 #include "stages.h"
+#include "tools/cli/streams.h"
 
 namespace tessera::opt {
 
@@ -143,9 +144,7 @@ void check_loss(const ir::Function& function, const Flags& flags) {
                    .cure = "return the loss first"});
 }
 
-void print(std::FILE* stream, const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stream);
-}
+void print_error(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stderr); }
 
 ir::Function run_passes(const Flags& flags, const std::vector<ir::Pass>& passes,
                         ir::Function function) {
@@ -153,12 +152,12 @@ ir::Function run_passes(const Flags& flags, const std::vector<ir::Pass>& passes,
   options.verify = flags.verify;
   options.observe = [&](const ir::PassEvent& event) {
     if (flags.time) {
-      print(stderr, fmt::format("{:<28} {:>10.3f} ms  {} equations, then {}\n", event.pass.name,
-                                1e3 * event.seconds, event.before.equations.size(),
-                                event.after.equations.size()));
+      print_error(fmt::format("{:<28} {:>10.3f} ms  {} equations, then {}\n", event.pass.name,
+                              1e3 * event.seconds, event.before.equations.size(),
+                              event.after.equations.size()));
     }
     if (flags.dump_each) {
-      print(stderr, "# after " + event.pass.name + "\n" + ir::print(event.after));
+      print_error("# after " + event.pass.name + "\n" + ir::print(event.after));
     }
   };
   if (!flags.disable.empty()) options.disabled = split_list(flags.disable);
@@ -175,7 +174,7 @@ ir::Function run_passes(const Flags& flags, const std::vector<ir::Pass>& passes,
 void run_opt(const Flags& flags) {
   StageOptions options;
   if (flags.list) {
-    print(stdout, list_text(stages(options)));
+    cli::print(list_text(stages(options)));
     return;
   }
   ir::Function function = read_program(flags.file, flags.mesh);
@@ -187,11 +186,11 @@ void run_opt(const Flags& flags) {
   }
   function = run_passes(flags, chosen_passes(flags, all), std::move(function));
   if (!flags.explain) {
-    print(stdout, ir::print(function));
+    cli::print(ir::print(function));
     return;
   }
   check_fits(function, partition::passes(options.partition).back().gives, "--explain");
-  print(stdout, partition::explain_text(function));
+  cli::print(partition::explain_text(function));
 }
 
 }  // namespace tessera::opt

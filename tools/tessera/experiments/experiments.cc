@@ -9,6 +9,7 @@
 
 #include <tessera/error.h>
 
+#include "tools/cli/streams.h"
 #include "tools/tessera/commands.h"
 #include "tools/tessera/experiments/child.h"
 #include "tools/tessera/experiments/results.h"
@@ -105,8 +106,8 @@ class Experiments {
 
  private:
   static void tell(const std::string& text) {
-    std::printf("%s\n", text.c_str());
-    std::fflush(stdout);
+    print(text + "\n");
+    flush_output();
   }
 
   std::string file_of(const Experiment& experiment, const std::string& end) const {

@@ -1,15 +1,14 @@
 #include "results.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include <tessera/error.h>
 
+#include "tools/cli/output_file.h"
 #include "tools/tessera/pictures/chart.h"
 #include "tools/tessera/report.h"
 
@@ -36,6 +35,7 @@ std::string name_of(const Experiment& experiment) {
 
 Results::Results(std::string folder, std::string flags)
     : folder_(std::move(folder)), flags_(std::move(flags)) {
+  check_folder("--out", folder_);
   read();
   std::error_code error;
   std::filesystem::create_directories(folder_ + "/runs", error);
@@ -78,13 +78,7 @@ const Result* Results::find(const Experiment& experiment) const {
 void Results::add(const Result& result) {
   std::erase_if(results_, [&](const Result& one) { return one.experiment == result.experiment; });
   results_.push_back(result);
-  const std::string unfinished = path() + ".tmp";
-  errno = 0;
-  std::ofstream file(unfinished);
-  file << json{{"flags", flags_}, {"runs", results_}}.dump(1) << "\n";
-  file.close();
-  if (file && std::rename(unfinished.c_str(), path().c_str()) == 0) return;
-  throw RuntimeFault("--out: cannot write " + path() + ": " + std::strerror(errno));
+  write_file("--out", path(), json{{"flags", flags_}, {"runs", results_}}.dump(1) + "\n");
 }
 
 std::string Results::table(const std::vector<Experiment>& order) const {

@@ -1,10 +1,10 @@
 // `tessera devices`: what this machine computes with, and the devices of a mesh on it.
 
-#include <cstdio>
 #include <memory>
 
 #include <tessera/engine.h>
 
+#include "tools/cli/streams.h"
 #include "tools/tessera/commands.h"
 #include "tools/tessera/flags.h"
 #include "tools/tessera/machine/machine.h"
@@ -58,17 +58,15 @@ void show_devices(const TrainFlags& flags) {
                        {"engines", {"host", "reference"}}};
   if (flags.json != "-") {
     const std::string gap = mesh.axes().empty() ? "devices    " : "";
-    std::fputs((table({{"processor", machine.processor},
-                       {"cores", std::to_string(machine.cores)},
-                       {"threads", std::to_string(num_threads())},
-                       {"vector", std::string(instruction_set())},
-                       {"bf16", std::string(dot_unit())},
-                       {"memory", size_text(machine.memory) + ", of which " +
-                                      size_text(machine.free_memory) + " are free"},
-                       {"engines", "host, reference"}}) +
-                gap + devices_text(mesh))
-                   .c_str(),
-               stdout);
+    print(table({{"processor", machine.processor},
+                 {"cores", std::to_string(machine.cores)},
+                 {"threads", std::to_string(num_threads())},
+                 {"vector", std::string(instruction_set())},
+                 {"bf16", std::string(dot_unit())},
+                 {"memory", size_text(machine.memory) + ", of which " +
+                                size_text(machine.free_memory) + " are free"},
+                 {"engines", "host, reference"}}) +
+          gap + devices_text(mesh));
   }
   if (!flags.json.empty()) write_json(flags.json, object);
 }
@@ -85,7 +83,8 @@ void add_devices(Command& app) {
   add_whole_number(
       *command, flags->threads,
       {.name = "--threads", .text = "worker threads; default: one per core", .most = 1024});
-  command->add_option("--json", flags->json, "write it as a JSON object; - is standard output");
+  add_path(*command, flags->json, "--json", "write it as a JSON object; - is standard output",
+           "machine.json");
   command->callback([flags] { show_devices(*flags); });
 }
 

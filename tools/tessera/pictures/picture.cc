@@ -2,16 +2,17 @@
 
 #include <cairo-svg.h>
 #include <cairo.h>
-#include <cstdio>
 
 #include <tessera/error.h>
+
+#include "tools/cli/output_file.h"
 
 namespace tessera::cli {
 
 struct Picture::Page {
   std::string flag;
-  std::string path;        // of the file in the end
-  std::string unfinished;  // which is written first
+  std::string path;
+  std::unique_ptr<OutputFile> file;
   bool is_svg;
   cairo_surface_t* surface;
   cairo_t* pen;
@@ -47,14 +48,15 @@ Picture::Picture(const std::string& flag, const std::string& path, double width,
                      .wanted = "a name that ends in .png or .svg",
                      .cure = "write for example " + flag + " grid.png"});
   }
-  const std::string unfinished = path + ".tmp";
+  auto file = std::make_unique<OutputFile>(flag, path);
+  const std::string place = file->place();
   cairo_surface_t* surface =
-      is_svg ? cairo_svg_surface_create(unfinished.c_str(), width, height)
+      is_svg ? cairo_svg_surface_create(place.c_str(), width, height)
              : cairo_image_surface_create(CAIRO_FORMAT_RGB24, static_cast<int>(width),
                                           static_cast<int>(height));
   page_ = std::make_unique<Page>(Page{.flag = flag,
                                       .path = path,
-                                      .unfinished = unfinished,
+                                      .file = std::move(file),
                                       .is_svg = is_svg,
                                       .surface = surface,
                                       .pen = cairo_create(surface)});
@@ -65,7 +67,6 @@ Picture::Picture(const std::string& flag, const std::string& path, double width,
 Picture::~Picture() {
   cairo_destroy(page_->pen);
   cairo_surface_destroy(page_->surface);
-  std::remove(page_->unfinished.c_str());  // of a picture that was given up
 }
 
 namespace {
@@ -154,15 +155,11 @@ void Picture::write() {
     cairo_surface_finish(page_->surface);
     if (status == CAIRO_STATUS_SUCCESS) status = cairo_surface_status(page_->surface);
   } else if (status == CAIRO_STATUS_SUCCESS) {
-    status = cairo_surface_write_to_png(page_->surface, page_->unfinished.c_str());
+    status = cairo_surface_write_to_png(page_->surface, page_->file->place().c_str());
   }
-  if (status == CAIRO_STATUS_SUCCESS &&
-      std::rename(page_->unfinished.c_str(), page_->path.c_str()) == 0) {
-    return;
-  }
-  const char* why =
-      status == CAIRO_STATUS_SUCCESS ? "it cannot be renamed" : cairo_status_to_string(status);
-  throw RuntimeFault(page_->flag + ": cannot write " + page_->path + ": " + why);
+  if (status == CAIRO_STATUS_SUCCESS) return page_->file->commit();
+  throw RuntimeFault(page_->flag + ": cannot write " + page_->path + ": " +
+                     cairo_status_to_string(status));
 }
 
 }  // namespace tessera::cli

@@ -1,13 +1,13 @@
 // `tessera plot`: curves of the JSON objects that runs wrote.
 
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include <tessera/error.h>
 
+#include "tools/cli/input_file.h"
+#include "tools/cli/streams.h"
 #include "tools/tessera/commands.h"
 #include "tools/tessera/flags.h"
 #include "tools/tessera/pictures/chart.h"
@@ -26,14 +26,11 @@ struct Flags {
 };
 
 json report_of(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) {
-    throw UserError({.what = "plot: the file cannot be read",
-                     .found = path,
-                     .wanted = "the report of a run, as tessera train MODEL --json FILE writes it",
-                     .cure = "check the path"});
-  }
-  json report = json::parse(file, nullptr, false);
+  const std::string text = read_input(
+      path, {.what = "plot: the file cannot be read",
+             .wanted = "the report of a run, as tessera train MODEL --json FILE writes it",
+             .cure = "check the path"});
+  json report = json::parse(text, nullptr, false);
   if (report.is_object() && report.contains("losses") && report["losses"].is_array()) return report;
   throw UserError(
       {.what = "plot: the file is not the report of a run",
@@ -83,7 +80,7 @@ void plot(const Flags& flags) {
                                    : std::filesystem::path(flags.files[i]).stem().string();
   }
   draw(chart, "--out", flags.out);
-  std::printf("written to %s\n", flags.out.c_str());
+  print("written to " + flags.out + "\n");
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
 // `tessera data sample vit`: a picture of the first images that a model is trained on.
 
 #include <cmath>
-#include <cstdio>
 #include <memory>
 
+#include "tools/cli/streams.h"
 #include "tools/tessera/commands.h"
 #include "tools/tessera/flags.h"
 #include "tools/tessera/pictures/picture.h"
@@ -45,7 +45,7 @@ void draw_sample(const Flags& flags) {
                   kSide);
   }
   picture.write();
-  std::printf("written to %s\n", flags.out.c_str());
+  print("written to " + flags.out + "\n");
 }
 
 }  // namespace

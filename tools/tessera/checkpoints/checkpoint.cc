@@ -7,10 +7,11 @@
 #include <tessera/checkpoint.h>
 #include <tessera/error.h>
 
-#include "commands.h"
-#include "flags.h"
-#include "report.h"
 #include "tools/cli/command.h"
+#include "tools/cli/streams.h"
+#include "tools/tessera/commands.h"
+#include "tools/tessera/flags.h"
+#include "tools/tessera/report.h"
 
 namespace tessera::cli {
 
@@ -63,7 +64,7 @@ void list_steps(const std::vector<std::string>& paths) {
       rows.push_back({"damaged", "", "", "", "", error.mistake().found});
     }
   }
-  std::fputs(table(rows).c_str(), stdout);
+  print(table(rows));
 }
 
 void list_arrays(const std::string& path) {
@@ -72,11 +73,11 @@ void list_arrays(const std::string& path) {
   for (const checkpoint::SavedArray& array : info.arrays) {
     rows.push_back({array.name, to_string(array.type), std::to_string(array.num_tiles)});
   }
-  std::fputs(table(rows).c_str(), stdout);
-  std::printf("step %lld, %lld bytes in %zu files\n", static_cast<long long>(info.step),
-              static_cast<long long>(info.bytes), info.files.size());
+  print(table(rows));
+  print("step " + std::to_string(info.step) + ", " + std::to_string(info.bytes) + " bytes in " +
+        std::to_string(info.files.size()) + " files\n");
   for (const auto& [name, value] : info.metadata) {
-    std::printf("%s: %s\n", name.c_str(), value.c_str());
+    print(name + ": " + value + "\n");
   }
 }
 
@@ -90,11 +91,11 @@ void verify(const Flags& flags) {
   std::vector<std::string> problems;
   for (const std::string& path : checkpoints_of("verify", flags.folder)) {
     const std::vector<std::string> found = checkpoint::verify(path);
-    std::printf("%s  %s\n", path.c_str(), found.empty() ? "whole" : "damaged");
-    for (const std::string& problem : found) std::printf("  %s\n", problem.c_str());
+    print(path + (found.empty() ? "  whole\n" : "  damaged\n"));
+    for (const std::string& problem : found) print("  " + problem + "\n");
     problems.insert(problems.end(), found.begin(), found.end());
   }
-  std::fflush(stdout);
+  flush_output();
   if (problems.empty()) return;
   throw UserError({.what = "checkpoint verify: there is damage",
                    .found = problems.size() == 1 ? problems[0]
@@ -120,7 +121,7 @@ void convert(const Flags& flags) {
                                          : checkpoint::ExportFormat::safetensors,
        .subtree = flags.subtree},
       std::source_location());
-  std::printf("%s -> %s\n", paths.back().c_str(), flags.target.c_str());
+  print(paths.back() + " -> " + flags.target + "\n");
 }
 
 Command* add(Command& command, const std::shared_ptr<Flags>& flags, const char* name,

@@ -1,0 +1,98 @@
+// The same command serves every start: the first one, those after a kill, and those when all is
+// done.
+#include "tests/faults/support.h"
+
+namespace tessera::testing {
+namespace {
+
+class Resume : public FaultTest {};
+
+struct TrainRun {
+  std::string name, words;
+};
+
+TEST_F(Resume, ARunThatHasAllItsStepsReportsAgain) {
+  shell("seq 1 400 >text");
+  const std::vector<TrainRun> runs = {
+      {"mlp", "train mlp --depth 8 --layers 2 --batch 4 --mesh none --steps 4 "},
+      {"mlp isolated",
+       "train mlp --depth 8 --layers 2 --batch 4 --mesh data=2,model=2 --isolated "
+       "--steps 4 "},
+      {"lm",
+       "train lm --text text --seq 8 --d-model 16 --heads 2 --layers 1 --d-ff 16 --batch 4 "
+       "--mesh data=2 --steps 4 --sample 8 "},
+      {"pipeline",
+       "train pipeline --seq 4 --d-model 16 --heads 2 --layers 2 --batch 4 "
+       "--microbatches 2 --mesh stage=2,fsdp=1 --steps 4 --timeline step.svg "
+       "--profile profile "}};
+  for (const TrainRun& run : runs) {
+    SCOPED_TRACE(run.name);
+    shell("rm -rf saved report.json");
+    const std::string words =
+        run.words + "--progress off --threads 1 --checkpoint saved --resume --json report.json";
+    const Ended first = tessera(words);
+    ASSERT_EQ(first.exit_code, 0) << first.err;
+    const nlohmann::json want = object("report.json");
+    shell("rm report.json");
+    const Ended again = tessera(words);
+    ASSERT_EQ(again.exit_code, 0) << again.err;
+    EXPECT_EQ(again.err, "");
+    const nlohmann::json found = object("report.json");
+    EXPECT_EQ(found["params_hash"], want["params_hash"]);
+    EXPECT_EQ(found.value("held_out_loss", 0.0), want.value("held_out_loss", 0.0));
+    ASSERT_EQ(found["losses"].size(), 1U);
+    EXPECT_EQ(found["losses"][0], want["losses"][3]);
+    EXPECT_EQ(found["loss_bits"][0], want["loss_bits"][3]);
+    EXPECT_EQ(whole_steps("saved"), std::vector<std::string>{"step_00000004"});
+  }
+}
+
+const std::string kMlp =
+    "train mlp --depth 8 --layers 2 --batch 4 --mesh none --progress off --threads 1 "
+    "--checkpoint saved ";
+
+/// Grains are part of every sum.
+TEST_F(Resume, OtherGrainsAreRefused) {
+  ASSERT_EQ(tessera(kMlp + "--steps 2").exit_code, 0);
+  const Ended run = tessera(kMlp + "--steps 4 --resume --grains 4");
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_EQ(run.err,
+            "tessera: --grains: the checkpoint was trained with another number\n"
+            "  found:  saved/step_00000002 with --grains 8, and --grains 4 now\n"
+            "  wanted: the same number in the whole run: it is part of every sum\n"
+            "  cure:   write --grains 8, or begin a new run\n");
+}
+
+TEST_F(Resume, OtherFlagsThatChangeNumbersAreTold) {
+  ASSERT_EQ(tessera(kMlp + "--steps 2").exit_code, 0);
+  shell("mv saved begun");
+  struct Change {
+    std::string flag, before, now;
+  };
+  const std::vector<Change> changes = {
+      {"--dtype bf16", "dtype \"f32\"", "dtype \"bf16\""},
+      {"--numerics fast", "numerics \"exact\"", "numerics \"fast\""},
+      {"--seed 5", "seed 0", "seed 5"},
+      {"--lr 0.5",
+       R"(optimizer {"accumulate":1,"lr":0.001,"lr_schedule":"constant","name":"adam"})",
+       R"(optimizer {"accumulate":1,"lr":0.5,"lr_schedule":"constant","name":"adam"})"}};
+  for (const Change& change : changes) {
+    shell("rm -rf saved; cp -r begun saved");
+    const Ended run = tessera(kMlp + "--steps 4 --resume " + change.flag);
+    EXPECT_EQ(run.exit_code, 0);
+    EXPECT_EQ(run.err,
+              "tessera: note: other flags than those of saved/step_00000002: the numbers are no "
+              "longer those of that run\n  before: " +
+                  change.before + "\n  now:    " + change.now + "\n");
+  }
+}
+
+TEST_F(Resume, TheSameFlagsAreNotTold) {
+  ASSERT_EQ(tessera(kMlp + "--steps 2").exit_code, 0);
+  const Ended run = tessera(kMlp + "--steps 4 --resume");
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_EQ(run.err, "");
+}
+
+}  // namespace
+}  // namespace tessera::testing

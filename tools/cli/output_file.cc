@@ -1,0 +1,147 @@
+#include "output_file.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <tessera/error.h>
+
+namespace tessera::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string folder_of(const std::string& path) {
+  const std::string folder = fs::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+/// A descriptor that is closed at the end.
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor() {
+    if (number_ >= 0) close(number_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int number() const { return number_; }
+
+ private:
+  int number_;
+};
+
+/// The file itself, where the path is a link to one.
+std::string target_of(const std::string& path) {
+  std::error_code error;
+  const fs::path target = fs::canonical(path, error);
+  return error ? path : target.string();
+}
+
+std::string cure_of(const std::string& path, int reason) {
+  std::error_code error;
+  if (reason == ENOENT && !path.empty() && !fs::exists(folder_of(path), error)) {
+    return "make its folder first: mkdir -p " + folder_of(path);
+  }
+  if (reason == EISDIR) return "write the name of a file in it: " + path + "/NAME";
+  return "choose another path";
+}
+
+}  // namespace
+
+void cannot_write(const std::string& flag, const std::string& path, int reason) {
+  constexpr std::array kOfThePath = {ENOENT, ENOTDIR, EISDIR,       EACCES,
+                                     EPERM,  EROFS,   ENAMETOOLONG, ELOOP};
+  if (std::find(kOfThePath.begin(), kOfThePath.end(), reason) == kOfThePath.end()) {
+    throw RuntimeFault(flag + ": cannot write " + path + ": " + std::strerror(reason));
+  }
+  throw UserError({.what = flag + ": the file cannot be written",
+                   .found = path + ": " + std::strerror(reason),
+                   .wanted = "a file in a folder that exists and may be written",
+                   .cure = cure_of(path, reason)});
+}
+
+OutputFile::OutputFile(std::string flag, const std::string& path)
+    : flag_(std::move(flag)), path_(target_of(path)) {
+  if (path.empty() || path.back() == '/') cannot_write(flag_, path, path.empty() ? ENOENT : EISDIR);
+  struct stat old {};
+  const bool is_there = stat(path_.c_str(), &old) == 0;
+  if (is_there && S_ISDIR(old.st_mode)) cannot_write(flag_, path, EISDIR);
+  is_in_place_ = is_there && !S_ISREG(old.st_mode);
+  if (is_in_place_) {
+    place_ = path_;
+    return;
+  }
+  const fs::path whole(path_);
+  place_ = (whole.parent_path() /
+            ("." + whole.filename().string() + "." + std::to_string(getpid()) + ".unfinished"))
+               .string();
+  const Descriptor file(
+      open(place_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666));
+  if (file.number() < 0) {
+    const int reason = errno;
+    place_.clear();
+    cannot_write(flag_, path, reason);
+  }
+  // Who may read the old one may read the new one; where that is forbidden the usual rights do.
+  if (is_there && fchmod(file.number(), old.st_mode & 07777U) != 0) return;
+}
+
+OutputFile::~OutputFile() {
+  if (!is_in_place_ && !place_.empty()) std::remove(place_.c_str());
+}
+
+void OutputFile::commit() {
+  if (is_in_place_) return;
+  const Descriptor file(open(place_.c_str(), O_RDONLY | O_CLOEXEC));
+  const bool is_moved = file.number() >= 0 && fsync(file.number()) == 0 &&
+                        std::rename(place_.c_str(), path_.c_str()) == 0;
+  if (!is_moved) cannot_write(flag_, path_, errno);
+  place_.clear();
+  const Descriptor folder(open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // Some file systems have nothing to write back for a folder.
+  if (folder.number() >= 0 && fsync(folder.number()) != 0 && errno != EINVAL) {
+    cannot_write(flag_, path_, errno);
+  }
+}
+
+void write_file(const std::string& flag, const std::string& path, const std::string& text) {
+  OutputFile target(flag, path);
+  const Descriptor file(open(target.place().c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC));
+  if (file.number() < 0) cannot_write(flag, path, errno);
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t count = write(file.number(), text.data() + done, text.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) cannot_write(flag, path, count == 0 ? ENOSPC : errno);
+    done += static_cast<std::size_t>(count);
+  }
+  target.commit();
+}
+
+void check_folder(const std::string& flag, const std::string& path) {
+  std::error_code error;
+  fs::path last = path;  // that is there
+  while (!fs::exists(last, error) && last.has_relative_path()) last = last.parent_path();
+  if (last.empty()) last = ".";
+  const bool is_folder = fs::is_directory(last, error);
+  if (is_folder && access(last.c_str(), W_OK | X_OK) == 0) return;
+  const char* why = std::strerror(is_folder ? errno : ENOTDIR);
+  throw UserError({.what = flag + ": the folder cannot be made or written",
+                   .found = path + ": " + last.string() + ": " + why,
+                   .wanted = "a folder that may be written, or a place for one",
+                   .cure = "choose another path"});
+}
+
+void check_writable(const std::string& flag, const std::string& path) {
+  const OutputFile target(flag, path);
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,136 @@
+#include "stop.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+#include <limits>
+#include <new>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <tessera/error.h>
+
+namespace tessera::cli {
+
+namespace {
+
+/// In memory that forked processes share. `word` holds twice the greatest step that any process has
+/// begun, counted from 1, and 1 when a signal has come: what was the greatest then is the last one
+/// for all. The handler runs at any time, so all of it is atomic and without locks.
+struct Shared {
+  std::atomic<std::int64_t> word{0};
+  std::atomic<int> signal{0};
+};
+static_assert(std::atomic<std::int64_t>::is_always_lock_free &&
+              std::atomic<int>::is_always_lock_free);
+
+constexpr std::int64_t kAsked = 1;
+constexpr std::int64_t kEnd = std::numeric_limits<std::int64_t>::max() - 1;  // as a word
+
+struct Caught {
+  int signal;
+  const char* name;
+};
+constexpr std::array<Caught, 4> kCaught = {
+    {{SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"}, {SIGHUP, "SIGHUP"}, {SIGPIPE, "SIGPIPE"}}};
+
+Shared* shared = nullptr;
+pid_t owner = 0;                        // the process that made the request
+std::atomic<std::int64_t> first_ns{0};  // when this process had its first signal
+std::array<struct sigaction, kCaught.size()> old_actions;
+
+std::int64_t now_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{1'000'000'000} * now.tv_sec + now.tv_nsec;
+}
+
+/// Whether the signal is a request of its own: a terminal, a shell and timeout(1) may send one to
+/// the process and to its group at once.
+bool is_second() {
+  constexpr std::int64_t kSameNs = 100'000'000;
+  std::int64_t first = 0;
+  const std::int64_t now = now_ns();
+  return !first_ns.compare_exchange_strong(first, now) && now - first > kSameNs;
+}
+
+void do_as_always(int signal) {
+  struct sigaction usual {};
+  usual.sa_handler = SIG_DFL;
+  sigaction(signal, &usual, nullptr);
+  raise(signal);  // comes when the handler returns
+}
+
+/// Sets the request and the signal, unless no step is running.
+bool ask(int signal) {
+  std::int64_t word = shared->word.load();
+  while ((word & kAsked) == 0) {
+    // A reader that is gone is no reason for messages of the other processes.
+    if (word == kEnd || (word == 0 && signal != SIGPIPE)) return false;
+    int none = 0;
+    shared->signal.compare_exchange_strong(none, signal);
+    if (shared->word.compare_exchange_weak(word, word | kAsked)) return true;
+  }
+  return true;
+}
+
+void on_signal(int signal) {
+  const int kept = errno;
+  // Processes that the owner has made end with it.
+  const bool is_owner = getpid() == owner;
+  if (!ask(signal) || (is_owner && signal != SIGPIPE && is_second())) do_as_always(signal);
+  errno = kept;
+}
+
+}  // namespace
+
+std::string signal_name(int signal) {
+  for (const Caught& one : kCaught) {
+    if (one.signal == signal) return one.name;
+  }
+  return "signal " + std::to_string(signal);
+}
+
+StopRequest::StopRequest() {
+  require(shared == nullptr, "a program has one request to stop");
+  void* memory =
+      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw RuntimeFault(std::string("mmap: ") + std::strerror(errno));
+  shared = new (memory) Shared;
+  owner = getpid();
+  first_ns = 0;
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  for (std::size_t i = 0; i < kCaught.size(); ++i) {
+    sigaction(kCaught[i].signal, nullptr, &old_actions[i]);
+    if (old_actions[i].sa_handler != SIG_IGN) sigaction(kCaught[i].signal, &action, nullptr);
+  }
+}
+
+StopRequest::~StopRequest() {
+  for (std::size_t i = 0; i < kCaught.size(); ++i) {
+    sigaction(kCaught[i].signal, &old_actions[i], nullptr);
+  }
+  munmap(shared, sizeof(Shared));
+  shared = nullptr;
+}
+
+bool StopRequest::begin(std::int64_t step) {
+  const std::int64_t mine = 2 * (step + 1);
+  std::int64_t word = shared->word.load();
+  do {
+    if ((word & kAsked) != 0) return mine <= word;
+  } while (!shared->word.compare_exchange_weak(word, std::max(word, mine)));
+  return true;
+}
+
+bool StopRequest::end() { return begin(kEnd / 2 - 1); }
+
+int StopRequest::signal() const { return shared->signal.load(); }
+
+}  // namespace tessera::cli

@@ -1,0 +1,7 @@
+#include "version.h"
+
+namespace tessera::cli {
+
+const char* version() { return TESSERA_VERSION; }
+
+}  // namespace tessera::cli

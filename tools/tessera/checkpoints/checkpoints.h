@@ -1,0 +1,83 @@
+// What --checkpoint, --every, --keep, --resume and --allow-nan do in a run.
+#pragma once
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <tessera/checkpoint.h>
+#include <tessera/optim.h>
+
+#include "finite.h"
+#include "tools/tessera/flags.h"
+#include "tools/tessera/report.h"
+
+namespace tessera::cli {
+
+class Checkpoints {
+ public:
+  /// Of a run of the model `name` with these sizes. Throws UserError when the folder has the
+  /// checkpoints of another run, and tells on standard error which other flags have changed.
+  Checkpoints(const TrainFlags& flags, std::string name, const nlohmann::json& config);
+
+  /// The step to go on from; none to begin.
+  const std::optional<std::int64_t>& resumed() const { return resumed_; }
+  /// What the job said of its data when that step was saved.
+  const std::vector<std::int64_t>& data_position() const { return data_position_; }
+  /// The loss of the last step before it, where it is known and finite.
+  const std::optional<double>& last_loss() const { return last_loss_; }
+  template <typename State>
+  State restore(const State& shapes, const Shardings& shardings, Report& report) {
+    report.line("resume     step " + std::to_string(*resumed_) + " of " + flags_.checkpoint);
+    return saved_->restore(*resumed_, shapes, shardings, {}, std::source_location());
+  }
+  /// Throws UserError for a loss that is not finite, unless the flags allow that.
+  template <typename State>
+  void check_loss(std::int64_t step, float loss, const State& state) {
+    if (std::isfinite(loss)) return found_good(step);
+    if (flags_.allow_nan) return;
+    throw not_finite("train: the loss is not finite", step, loss,
+                     first_not_finite(checkpoint::named_arrays(state)), step);
+  }
+  /// Saves where it is time to, after so many steps, or in any case. Throws UserError for a state
+  /// that is not finite, unless the flags allow that.
+  template <typename State>
+  void after_step(std::int64_t done, const State& state, float loss,
+                  const std::vector<std::int64_t>& data_position, bool in_any_case = false) {
+    if (!is_due(done, in_any_case)) return;
+    const std::optional<std::string> bad = first_not_finite(checkpoint::named_arrays(state));
+    if (bad && !flags_.allow_nan) {
+      throw not_finite("train: the state is not finite", done - 1, loss, bad, done);
+    }
+    saved_->save(done, state, options(loss, data_position, bad), std::source_location());
+    last_saved_ = done;
+  }
+  /// Waits until everything is on the disk.
+  void finish(Report& report);
+
+ private:
+  void check_run(std::int64_t step);
+  /// The state before this step has led to a finite loss.
+  void found_good(std::int64_t step);
+  bool is_due(std::int64_t done, bool in_any_case) const;
+  checkpoint::SaveOptions options(float loss, const std::vector<std::int64_t>& data_position,
+                                  const std::optional<std::string>& bad) const;
+  UserError not_finite(const std::string& what, std::int64_t step, float loss,
+                       const std::optional<std::string>& array, std::int64_t bad_from);
+  /// What to do when the states after `bad_from` steps and more lead to numbers that are not
+  /// finite.
+  std::string cure_from(std::int64_t bad_from);
+
+  const TrainFlags& flags_;
+  checkpoint::Metadata metadata_;
+  std::optional<checkpoint::Checkpointer> saved_;
+  std::optional<std::int64_t> resumed_;
+  std::optional<std::int64_t> last_saved_;
+  std::optional<std::int64_t> last_good_;  // saved step
+  std::optional<double> last_loss_;
+  std::vector<std::int64_t> data_position_;
+};
+
+}  // namespace tessera::cli
