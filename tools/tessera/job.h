@@ -84,8 +84,8 @@ struct JobInfo {
   std::string group_axis = {};    // groups of a pipeline stand along it, where the mesh has it
 };
 
-/// The mesh of --mesh; throws UserError when an axis is missing. Where the axis of the groups is its
-/// only one, each group is one device.
+/// The mesh of --mesh; throws UserError when an axis is missing. Where the axis of the groups is
+/// its only one, each group is one device.
 Mesh mesh_of(const TrainFlags& flags, const JobInfo& info);
 /// The groups of a pipeline on the mesh; 1 without.
 std::int64_t num_groups(const Mesh& mesh, const JobInfo& info);

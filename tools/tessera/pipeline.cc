@@ -181,11 +181,10 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
   void check_search() const {
     const bool searches = flags_.schedule == "auto" && groups_;
     if (flags_.memory_limit > 0 && !searches) {
-      throw UserError(
-          {.what = "--memory-limit: no schedule is searched",
-           .found = "--schedule " + flags_.schedule + " and --mesh " + flags_.mesh,
-           .wanted = "--schedule auto, and groups of devices",
-           .cure = "write --mesh stage=4 --schedule auto, or leave the limit out"});
+      throw UserError({.what = "--memory-limit: no schedule is searched",
+                       .found = "--schedule " + flags_.schedule + " and --mesh " + flags_.mesh,
+                       .wanted = "--schedule auto, and groups of devices",
+                       .cure = "write --mesh stage=4 --schedule auto, or leave the limit out"});
     }
   }
 
