@@ -260,6 +260,7 @@ struct OpRecord {
   SampleList samples;
   const BodyRules* bodies = nullptr;  // ops with nested functions
   Linearity linearity = Linearity::none;
+  AttributeNames optional_attributes = {};  // that equations may have besides `attributes`
 };
 
 /// The op's reference. bf16 is computed in f32 and each result is rounded.

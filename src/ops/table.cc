@@ -227,12 +227,14 @@ void check_dtypes(const ops::ShapeContext& context, ops::TypeSet set) {
   }
 }
 
-void check_attributes(const ops::ShapeContext& context, const ops::AttributeNames& names) {
+void check_attributes(const ops::ShapeContext& context, const ops::OpRecord& op) {
+  ops::AttributeNames names = *op.attributes;
   for (const std::string& attribute : names) {
     if (context.attributes.has(attribute)) continue;
     context.fail("attribute '" + attribute + "' is missing", "attribute '" + attribute + "'",
                  "write " + std::string(context.op) + "[" + attribute + "=...]");
   }
+  names.insert(names.end(), op.optional_attributes.begin(), op.optional_attributes.end());
   for (const auto& [attribute, value] : context.attributes.items()) {
     if (std::find(names.begin(), names.end(), attribute) != names.end()) continue;
     std::string known;
@@ -273,7 +275,7 @@ std::vector<Type> infer_types(const ops::OpRecord& op, const Attributes& attribu
                               const std::vector<Type>& operands, const Span& span) {
   const ops::ShapeContext context{
       .op = *op.name, .attributes = attributes, .operands = operands, .span = span};
-  check_attributes(context, *op.attributes);
+  check_attributes(context, op);
   check_dtypes(context, *op.types);
   return (*op.shape)(context);
 }

@@ -43,7 +43,8 @@ std::unique_ptr<const OpRecord> copy_of(const OpRecord& op, const Change& change
                    .reference = change.reference.value_or(*op.reference),
                    .cost = *op.cost,
                    .samples = ops::Samples(*op.samples),
-                   .bodies = op.bodies});
+                   .bodies = op.bodies,
+                   .optional_attributes = op.optional_attributes});
 }
 
 std::vector<Case> cases_of(const OpRecord& op) {

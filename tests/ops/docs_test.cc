@@ -44,6 +44,9 @@ std::string entry(const ops::OpRecord& op) {
   for (const std::string& name : *op.attributes) names += (names.empty() ? "" : ", ") + name;
   if (!names.empty()) text += "[" + names + "]";
   text += "\n" + *op.doc + derivative_text(op) + "\n\n";
+  for (const std::string& name : op.optional_attributes) {
+    text += "- Optional attribute: `" + name + "`\n";
+  }
   text += "- Dtypes: " + dtypes_text(*op.types) + "\n";
   text += "- Factors: `" + to_string(factors) + "` for ";
   std::string operands;

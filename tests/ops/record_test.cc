@@ -160,6 +160,11 @@ TEST_P(Record, NamesMissingAndUnknownAttributes) {
     EXPECT_NE(error_of(partial).find("'" + name + "'"), std::string::npos);
     EXPECT_EQ(error_of(wrong).empty(), is_one) << name << " is a bool";
   }
+  for (const std::string& name : op.optional_attributes) {
+    ir::Attributes wrong = sample.attributes;
+    wrong.set(name, std::string("maybe"));
+    EXPECT_NE(error_of(wrong).find(name), std::string::npos);
+  }
 }
 
 TEST_P(Record, RejectsOtherDtypesAndCounts) {

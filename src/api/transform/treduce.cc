@@ -171,7 +171,8 @@ class Loop {
   /// Emits it into `b`: constants are what was captured, `slices` what is scanned.
   std::vector<ValueId> emit(ir::Builder& b, const std::vector<ValueId>& captured,
                             const std::vector<ValueId>& slices) {
-    ops::ScanParts parts{.length = length_, .num_consts = captured.size()};
+    ops::ScanParts parts{
+        .length = length_, .num_consts = captured.size(), .are_microbatches = true};
     std::vector<ValueId> operands = captured;
     for_terms(true, [&](ValueId term) {
       operands.push_back(ops::full(b, 0.0, nested_.function.type(term)));
@@ -199,7 +200,7 @@ class Loop {
     const std::size_t num_sums = terms.outputs.size();
     for_terms(false, [&](ValueId term) { terms.outputs.push_back(term); });
     Function result = ir::empty_like(terms);
-    result.name = ops::kMicrobatchLoop;
+    result.name = "microbatch";
     ir::Builder b(result);
     const auto add_inputs = [&](std::size_t first, std::size_t last) {
       std::vector<ValueId> ids;

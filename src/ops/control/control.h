@@ -17,7 +17,8 @@ struct ScanParts {
   std::int64_t length = 0;
   std::size_t num_consts = 0;
   std::size_t num_carry = 0;
-  bool is_reverse = false;  // runs from the last slice to the first
+  bool is_reverse = false;        // runs from the last slice to the first
+  bool are_microbatches = false;  // its steps: a pipeline may run them in stages
 
   std::size_t first_scanned() const { return num_consts + num_carry; }
 };
@@ -57,8 +58,6 @@ CustomVjpParts custom_vjp_parts(const Equation& equation);
 /// The same values, which no pass may merge with others; all come after all operands.
 std::vector<ValueId> optimization_barrier(Builder& b, std::vector<ValueId> operands);
 
-/// The name of the body of a scan whose steps are the microbatches of a pipeline.
-inline constexpr const char* kMicrobatchLoop = "microbatch";
 /// stage_end: `x`, where a stage of a pipeline ends, or begins its backward pass.
 ValueId stage_end(Builder& b, ValueId x, std::int64_t stage, bool is_backward = false);
 

@@ -15,18 +15,22 @@ std::int64_t signed_size(std::size_t size) { return static_cast<std::int64_t>(si
 ir::Bodies bodies(FunctionPtr body) { return {.functions = {std::move(body)}}; }
 
 ScanParts read_scan(const Attributes& attributes) {
-  return {.length = attributes.integer("length"),
-          .num_consts = at(attributes.integer("num_consts")),
-          .num_carry = at(attributes.integer("num_carry")),
-          .is_reverse = attributes.get<bool>("reverse")};
+  return {
+      .length = attributes.integer("length"),
+      .num_consts = at(attributes.integer("num_consts")),
+      .num_carry = at(attributes.integer("num_carry")),
+      .is_reverse = attributes.get<bool>("reverse"),
+      .are_microbatches = attributes.has("microbatches") && attributes.get<bool>("microbatches")};
 }
 
 Attributes scan_attributes(const ScanParts& parts, FunctionPtr body) {
-  return {{"body", bodies(std::move(body))},
-          {"length", parts.length},
-          {"num_carry", signed_size(parts.num_carry)},
-          {"num_consts", signed_size(parts.num_consts)},
-          {"reverse", parts.is_reverse}};
+  Attributes attributes = {{"body", bodies(std::move(body))},
+                           {"length", parts.length},
+                           {"num_carry", signed_size(parts.num_carry)},
+                           {"num_consts", signed_size(parts.num_consts)},
+                           {"reverse", parts.is_reverse}};
+  if (parts.are_microbatches) attributes.set("microbatches", true);
+  return attributes;
 }
 
 ScanParts scan_parts(const Equation& equation) { return read_scan(equation.attributes); }

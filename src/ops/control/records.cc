@@ -75,6 +75,7 @@ std::vector<Type> scan_shape(const ShapeContext& c) {
   const std::int64_t length = integer_of(c, "length");
   if (length < 0) c.fail("a negative length", "length 0 or more", "count the slices again");
   boolean_of(c, "reverse");
+  if (c.attributes.has("microbatches")) boolean_of(c, "microbatches");
   std::vector<Type> wanted = slice_of(c.operands, 0, num_consts + num_carry);
   for (std::size_t i = wanted.size(); i < c.operands.size(); ++i) {
     Type type = c.operands[i];
@@ -464,7 +465,8 @@ const OpRecord scan_op{
     .name = "scan",
     .doc =
         "The body applied `length` times to constants, the carry, and slice after slice of the "
-        "scanned operands; its results are the last carry and the stacked slices.",
+        "scanned operands; its results are the last carry and the stacked slices. With "
+        "`microbatches` each step is a microbatch, which a pipeline may run in stages.",
     .source = "jax.lax.scan",
     .attributes = AttributeNames{"body", "length", "num_carry", "num_consts", "reverse"},
     .types = TypeSet::any,
@@ -477,6 +479,7 @@ const OpRecord scan_op{
     .cost = scan_cost,
     .samples = scan_samples,
     .bodies = &kScanRules,
+    .optional_attributes = {"microbatches"},
 };
 
 const OpRecord while_op{

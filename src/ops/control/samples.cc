@@ -67,7 +67,8 @@ Samples scan_samples() {
       {.operands = {{f32({4, 6})}, {i32({})}, {f32({3, 6, 6})}, {f32({3, 6})}},
        .attributes = scan_attributes({.length = 3, .num_carry = 2, .is_reverse = true}, layers)},
       {.operands = {{f32({10, 1})}, {f32({10, 1})}},
-       .attributes = scan_attributes({.length = 3, .num_carry = 2}, swapped)},
+       .attributes =
+           scan_attributes({.length = 3, .num_carry = 2, .are_microbatches = true}, swapped)},
       {.operands = {{f32({10, 1})}, {f32({10, 1})}},
        .attributes = scan_attributes({.length = 0, .num_carry = 2}, swapped)}};
 }

@@ -29,8 +29,7 @@ struct Instance {
 
 std::size_t find_loop(const Function& step, const PipelineOptions& options) {
   const auto is_loop = [](const Equation& equation) {
-    return equation.op == &ops::scan_op &&
-           equation.attributes.body("body").name == ops::kMicrobatchLoop;
+    return equation.op == &ops::scan_op && ops::scan_parts(equation).are_microbatches;
   };
   const auto found = std::find_if(step.equations.begin(), step.equations.end(), is_loop);
   if (found != step.equations.end()) {
