@@ -108,7 +108,7 @@ TEST_F(Signals, ASecondOneEndsAtOnce) {
         "train mlp --depth 2048 --layers 1 --batch 4096 --engine reference " + kCommon + mesh,
         path(""));
     ASSERT_TRUE(command.has_written("plan"));
-    std::this_thread::sleep_for(milliseconds(200));
+    std::this_thread::sleep_for(milliseconds(1000));  // the step has begun
     kill(command.pid(), SIGINT);
     std::this_thread::sleep_for(milliseconds(300));
     const auto begin = std::chrono::steady_clock::now();

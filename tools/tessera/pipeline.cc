@@ -204,6 +204,7 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
   void write_timeline(nlohmann::json& extra) const {
     const ScheduleTasks tasks = plan_->tasks();
     std::vector<TaskTime> times = stop_timeline();
+    if (times.empty()) return;  // all steps were done before
     for (TaskTime& time : times) {
       time.start *= 1e3;
       time.end *= 1e3;
