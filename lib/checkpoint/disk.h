@@ -95,19 +95,19 @@ class InputFile {
 };
 
 enum class PathKind : std::uint8_t { none, file, folder, other };
-/// What is at a path. Throws RuntimeFault where that cannot be told.
+/// What is at a path. Throws RuntimeFault if that cannot be found out.
 PathKind kind_of(const std::string& path);
 /// The names in a folder; none where there is no folder. Throws RuntimeFault when it cannot be
 /// read.
 std::vector<std::string> names_in(const std::string& folder);
 
-/// Makes a folder and those above it that are missing. On return their names are on the disk.
+/// Creates a folder and its missing parents, and flushes their names to the disk.
 void make_folders(Disk& disk, const std::string& path);
 /// The folder that has `path`.
 std::string parent_of(const std::string& path);
 /// Throws RuntimeFault if the file cannot be removed.
 void remove_file(const std::string& path);
-/// Removes a file or a folder with all that is in it; what cannot be removed stays.
+/// Removes a file or a folder with all that is in it. What cannot be removed stays.
 void remove_quietly(const std::string& path) noexcept;
 /// A name that readers of folders pass over: what stands there is not finished, or being removed.
 std::string hidden_name(const std::string& path, const std::string& state);

@@ -33,8 +33,8 @@ struct IndexedArray {
   std::string name;
   Type type;
   std::vector<SavedTile> tiles;  // that cover the array, each element once
-  /// Of an array that was read and has elements: where the tiles begin along each dimension. The
-  /// tiles are the cells of this grid, in row-major order.
+  /// Where the tiles begin along each dimension. Set by parse_index() for arrays with elements: the
+  /// tiles are then the cells of this grid in row-major order.
   std::vector<Shape> starts = {};
 };
 
@@ -64,14 +64,14 @@ std::int64_t bytes_of(const SavedTile& tile, DType dtype);
 std::string to_text(const Index& index);
 /// Throws BadText for what to_text() does not write.
 Index parse_index(std::string_view text);
-/// Of the checkpoint in this folder. Throws UserError where there is none, where it is damaged, and
-/// where the folder has the name of another step; RuntimeFault where it cannot be read.
+/// Reads the index of the checkpoint in this folder. Throws UserError if there is none, if it is
+/// damaged, or if the folder has the name of another step, and RuntimeFault if it cannot be read.
 Index read_index(const std::string& folder);
 
-/// The name of the folder of a step among those of a run, and which step has this name.
+/// The folder name of a step ("step_00000012"), and the step that a folder name stands for.
 std::string step_name(std::int64_t step);
 std::optional<std::int64_t> step_of(const std::string& name);
-/// Throws UserError where the folder has the name of another step.
+/// Throws UserError if the folder has the name of another step.
 void check_step_name(const std::string& folder, std::int64_t step,
                      const std::source_location& where = {});
 

@@ -14,21 +14,25 @@ namespace {
 
 constexpr std::size_t kShownProcesses = 8;
 
-/// Nobody throws before all know that they should: what is thrown ends the talks of the others.
-void wait_until_all_know() {
+/// Waits until all processes have received the values of the exchange before this one. A process
+/// that throws closes its connections, which would end that exchange for the others. Returns false
+/// if one has thrown already.
+bool wait_for_all() {
   try {
     process_allgather(1);
+    return true;
   } catch (const RuntimeFault&) {
-    // Another one that knows has thrown. This one knows more than that message says.
+    return false;
   }
 }
 
-/// Of mistakes of the user the first process tells, as all find the same; others are faults.
-[[noreturn]] void throw_own(const std::exception_ptr& failure, bool is_first_told) {
+/// Rethrows the failure of this process. Only the first process reports a UserError, since all
+/// processes usually find the same; if it found none, the error becomes a RuntimeFault.
+[[noreturn]] void throw_own(const std::exception_ptr& failure, bool has_first_failed) {
   try {
     std::rethrow_exception(failure);
   } catch (const UserError& error) {
-    if (is_first_told) throw;
+    if (has_first_failed) throw;
     throw RuntimeFault(error.what());
   }
 }
@@ -59,7 +63,7 @@ void all_or_none(const std::string& verb, const std::string& path,
   const std::vector<std::int64_t> failed = process_allgather(failure ? 1 : 0);
   const auto first = std::find(failed.begin(), failed.end(), 1);
   if (first == failed.end()) return;
-  wait_until_all_know();
+  wait_for_all();
   if (failure) throw_own(failure, first == failed.begin());
   throw RuntimeFault("cannot " + verb + " " + path + ": process " +
                      std::to_string(first - failed.begin()) + " could not " + verb +
@@ -80,7 +84,7 @@ void agree_on(const std::optional<std::int64_t>& step, const std::string& folder
   }
   const RuntimeFault fault("the processes do not see the same checkpoints in " + folder + ": " +
                            text);
-  wait_until_all_know();
+  wait_for_all();
   throw fault;
 }
 

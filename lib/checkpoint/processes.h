@@ -1,4 +1,4 @@
-// What the processes of a run with one process per device do together.
+// What processes do together in a run with one process per device.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace tessera::checkpoint {
 
-/// Runs a part of the work that all processes do: to "read" or to "write" what is at `path`. Where
-/// it fails in one of them, all throw. A mistake of the user that the first process does not find,
-/// such as damage of a part that it does not read, is thrown as RuntimeFault.
+/// Runs `body`, a part of the work that every process does to `verb` ("read" or "write") what is at
+/// `path`. If it throws in one process, all processes throw. A UserError that the first process
+/// does not find, such as damage in a part that only others read, becomes a RuntimeFault.
 void all_or_none(const std::string& verb, const std::string& path,
                  const std::function<void()>& body);
-/// Returns when all processes have found this step in the folder, or all none; otherwise all throw
-/// RuntimeFault.
+/// Throws RuntimeFault in all processes unless all have found the same step in the folder, or all
+/// none.
 void agree_on(const std::optional<std::int64_t>& step, const std::string& folder);
 
 }  // namespace tessera::checkpoint
