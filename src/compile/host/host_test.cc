@@ -661,10 +661,10 @@ TEST(PlanMemory, TrainingStepsOnMeshes) {
     const partition::PartitionOptions wanted = mlp.options(spec[0], spec[1], spec[2]);
     const Function sharded = partition::partition(mlp.program.function, wanted);
     const CompileOptions options{.is_donated = wanted.is_storage,
-                                 .output_alias = wanted.output_alias};
+                                 .output_alias = wanted.output_follows};
     const run::Executable executable = checked_plan(sharded, options);
     for (std::size_t i = 0; i < executable.outputs.size(); ++i) {
-      EXPECT_EQ(executable.outputs[i].alias, wanted.output_alias[i]) << "output " << i;
+      EXPECT_EQ(executable.outputs[i].alias, wanted.output_follows[i]) << "output " << i;
     }
   }
 }

@@ -204,7 +204,7 @@ class OrderOfPrograms : public ::testing::TestWithParam<bool> {
       GetParam() ? step_.options({"data"}, {none, "model"}, {"model"}) : step_.options({}, {}, {});
   const Function function_ = partition::partition(step_.program.function, options_);
   const CompileOptions compile_{.is_donated = options_.is_storage,
-                                .output_alias = options_.output_alias};
+                                .output_alias = options_.output_follows};
 };
 INSTANTIATE_TEST_SUITE_P(Meshes, OrderOfPrograms, ::testing::Bool());
 
@@ -215,7 +215,7 @@ TEST_P(OrderOfPrograms, UpdatesStandBehindTheirGradientsAndStayInPlace) {
   const run::Executable plan_ordered = plan_memory(ordered, compile_);
   const std::vector<std::size_t> writer = writers(ordered);
   for (std::size_t i = 0; i < plan_ordered.outputs.size(); ++i) {
-    EXPECT_EQ(plan_ordered.outputs[i].alias, options_.output_alias[i]);
+    EXPECT_EQ(plan_ordered.outputs[i].alias, options_.output_follows[i]);
   }
   // Between the gradient and its update is the last product that reads the old weights, if any.
   std::vector<std::size_t> updates;
