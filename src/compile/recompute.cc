@@ -62,7 +62,7 @@ std::optional<double> price(const Function& f, const Equation& equation) {
     case HostRule::Kind::view:
       return 0.0;
     case HostRule::Kind::generator:
-      if (equation.op == &ops::constant_op) return 0.0;
+      if (ops::is(equation, ops::constant_op)) return 0.0;
       [[fallthrough]];
     case HostRule::Kind::tile:
       return std::max(flops_of(f, equation), elements(equation.results[0])) / kTileFlopsPerByte;

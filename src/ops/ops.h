@@ -77,4 +77,8 @@ extern const OpRecord task_op;
 extern const OpRecord transfer_op;
 extern const OpRecord while_op;
 
+/// Whether the equation is of this op. Names decide, which are unique in the table: tests run
+/// copies of records of which a rule is altered.
+bool is(const ir::Equation& equation, const OpRecord& op);
+
 }  // namespace tessera::ops

@@ -196,6 +196,10 @@ const std::vector<const OpRecord*>& all_ops() {
   return sorted;
 }
 
+bool is(const ir::Equation& equation, const OpRecord& op) {
+  return equation.op == &op || *equation.op->name == *op.name;
+}
+
 }  // namespace tessera::ops
 
 namespace tessera::ir {

@@ -1,5 +1,6 @@
 // Runs the mistakes of tests/errors/KIND/*.case and compares exit code and standard error with the
-// file. With TESSERA_UPDATE=1 in the environment it writes what the command said there instead.
+// file. Mistakes are found before the first step, unless the file has the whole standard output.
+// With TESSERA_UPDATE=1 in the environment it writes what the command said there instead.
 #include <gtest/gtest.h>
 
 #include "tests/cases/case_file.h"
@@ -20,11 +21,16 @@ TEST_P(CommandLine, SaysWhatIsWrong) {
   if (is_updating()) {
     expected.exit_code = outcome.exit_code;
     expected.stderr_text = outcome.stderr_text;
+    if (!expected.stdout_text.empty()) expected.stdout_text = outcome.stdout_text;
     write_case(GetParam(), expected);
     return;
   }
   EXPECT_EQ(outcome.exit_code, expected.exit_code);
   EXPECT_EQ(outcome.stderr_text, expected.stderr_text);
+  if (!expected.stdout_text.empty()) {
+    EXPECT_EQ(outcome.stdout_text, expected.stdout_text);
+    return;
+  }
   const bool has_loss = outcome.stdout_text.find("loss") != std::string::npos;
   EXPECT_EQ(has_loss, expected.exit_code == 0) << outcome.stdout_text;
 }

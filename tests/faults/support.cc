@@ -26,6 +26,9 @@ std::string contents(const fs::path& path) {
 
 /// Starts words of a shell in a folder and in a group of its own.
 pid_t start(const std::string& words, const fs::path& folder) {
+  // The output of an earlier command must not be taken for that of this one.
+  fs::remove(folder / "out");
+  fs::remove(folder / "err");
   const std::string line = "exec >out 2>err; " + words;
   const pid_t child = fork();
   if (child != 0) return child;

@@ -127,11 +127,18 @@ void write_file(const std::string& flag, const std::string& path, const std::str
 }
 
 void check_folder(const std::string& flag, const std::string& path) {
-  std::error_code error;
   fs::path last = path;  // that is there
-  while (!fs::exists(last, error) && last.has_relative_path()) last = last.parent_path();
-  if (last.empty()) last = ".";
-  const bool is_folder = fs::is_directory(last, error);
+  std::error_code error;
+  fs::file_status status = fs::status(last, error);
+  while (status.type() == fs::file_type::not_found && last.has_relative_path()) {
+    last = last.parent_path();
+    if (last.empty()) last = ".";
+    status = fs::status(last, error);
+  }
+  if (status.type() == fs::file_type::none) {
+    throw RuntimeFault("cannot read " + last.string() + ": " + error.message());
+  }
+  const bool is_folder = status.type() == fs::file_type::directory;
   if (is_folder && access(last.c_str(), W_OK | X_OK) == 0) return;
   const char* why = std::strerror(is_folder ? errno : ENOTDIR);
   throw UserError({.what = flag + ": the folder cannot be made or written",

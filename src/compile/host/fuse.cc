@@ -156,7 +156,7 @@ class ViewPass {
         if (fusion_.splat[equation.operands[0]]) give_memory(equation.operands[0]);
       } else if (is_view_op(equation)) {
         visit_view(equation);
-      } else if (equation.op == &ops::constant_op) {
+      } else if (ops::is(equation, ops::constant_op)) {
         fusion_.splat[equation.results[0]] = equation.attributes.get<double>("value");
       } else if (!is_elementwise(f_, equation) || reads_whole_operands(f_, equation)) {
         visit_kernel(equation);
@@ -390,7 +390,7 @@ class GroupPass {
     nodes_[index].equations = {index};
     const bool reduces_rows = is_row_reduction(f_, fusion_, equation);
     nodes_[index].is_region = is_elementwise(f_, equation) || is_view_op(equation) ||
-                              equation.op == &ops::constant_op || reduces_rows;
+                              ops::is(equation, ops::constant_op) || reduces_rows;
     nodes_[index].over = iterated(equation);
     nodes_[index].has_rows = reduces_rows;
     generates_[index] = equation.op->host.kind == HostRule::Kind::generator;
@@ -528,8 +528,8 @@ Reading::Kind reading_within(const Function& function, const Fusion& fusion,
 }
 
 bool is_row_reduction(const Function& function, const Fusion& fusion, const Equation& equation) {
-  const ops::OpRecord* op = equation.op;
-  if (op != &ops::reduce_sum_op && op != &ops::reduce_max_op && op != &ops::reduce_min_op) {
+  if (!ops::is(equation, ops::reduce_sum_op) && !ops::is(equation, ops::reduce_max_op) &&
+      !ops::is(equation, ops::reduce_min_op)) {
     return false;
   }
   const Type& type = function.type(equation.operands[0]);

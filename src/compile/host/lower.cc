@@ -194,7 +194,7 @@ bool permutes_shards(const LowerContext& context, const Equation& equation) {
 /// Whether data moves between devices. An all_slice moves none.
 bool is_collective(const LowerContext& context, const Equation& equation) {
   if (is_reducing(equation)) return true;
-  if (equation.op->host.name != "move" || equation.op == &ops::all_slice_op) return false;
+  if (equation.op->host.name != "move" || ops::is(equation, ops::all_slice_op)) return false;
   return !equation.attributes.has("sources") || permutes_shards(context, equation);
 }
 
@@ -222,10 +222,9 @@ std::vector<run::CollectiveUse> collectives_of(const LowerContext& context,
 
 run::CollectiveUse collective_use(const LowerContext& context, const Equation& equation,
                                   std::int64_t group) {
-  const ops::OpRecord* op = equation.op;
-  run::CollectiveUse use{.kind = *op->name, .bytes = 0, .wire_bytes = 0};
-  const bool is_halo = op == &ops::halo_exchange_op;
-  const bool grows = op == &ops::all_gather_op || is_halo;
+  run::CollectiveUse use{.kind = *equation.op->name, .bytes = 0, .wire_bytes = 0};
+  const bool is_halo = ops::is(equation, ops::halo_exchange_op);
+  const bool grows = ops::is(equation, ops::all_gather_op) || is_halo;
   for (ValueId id : grows ? equation.results : equation.operands) {
     use.bytes += largest_tile(context, id);
   }
@@ -236,10 +235,10 @@ run::CollectiveUse collective_use(const LowerContext& context, const Equation& e
     use.wire_bytes = size_bytes(Type{context.function().type(from).dtype, {received}});
     return use;
   }
-  const bool moves_all =
-      op == &ops::collective_permute_op || op == &ops::permute_op || op == &ops::transfer_op;
+  const bool moves_all = ops::is(equation, ops::collective_permute_op) ||
+                         ops::is(equation, ops::permute_op) || ops::is(equation, ops::transfer_op);
   const std::int64_t others = moves_all ? group : group - 1;
-  use.wire_bytes = use.bytes * others / group * (op == &ops::all_reduce_op ? 2 : 1);
+  use.wire_bytes = use.bytes * others / group * (ops::is(equation, ops::all_reduce_op) ? 2 : 1);
   return use;
 }
 

@@ -46,10 +46,11 @@ class ArgmaxKernel final : public run::Kernel {
 }  // namespace
 
 kernels::ReduceKind reduce_kind(const Equation& equation) {
-  if (equation.op == &ops::reduce_sum_op) return kernels::ReduceKind::sum;
-  if (equation.op == &ops::reduce_max_op) return kernels::ReduceKind::max;
-  if (equation.op == &ops::reduce_min_op) return kernels::ReduceKind::min;
-  return equation.op == &ops::reduce_and_op ? kernels::ReduceKind::all : kernels::ReduceKind::any;
+  if (ops::is(equation, ops::reduce_sum_op)) return kernels::ReduceKind::sum;
+  if (ops::is(equation, ops::reduce_max_op)) return kernels::ReduceKind::max;
+  if (ops::is(equation, ops::reduce_min_op)) return kernels::ReduceKind::min;
+  return ops::is(equation, ops::reduce_and_op) ? kernels::ReduceKind::all
+                                               : kernels::ReduceKind::any;
 }
 
 namespace {
@@ -124,7 +125,7 @@ std::vector<TileTask> lower_argmax(const LowerContext& context, const Equation& 
     const Shape shape = context.box(operand, digits).size;
     kernels::ArgmaxProblem problem;
     problem.dtype = context.function().type(operand).dtype;
-    problem.is_min = equation.op == &ops::argmin_op;
+    problem.is_min = ops::is(equation, ops::argmin_op);
     for (std::size_t d = 0; d < shape.size(); ++d) {
       (d < dim ? problem.outer : d == dim ? problem.size : problem.inner) *= shape[d];
     }

@@ -249,15 +249,15 @@ ValueId axis_permute(Builder& b, ValueId x, const NamedAxis& axis, Ints sources)
 }
 
 bool is_axis_op(const Equation& equation) {
-  return equation.op == &axis_all_to_all_op || equation.op == &axis_gather_op ||
-         equation.op == &axis_index_op || equation.op == &axis_permute_op;
+  return is(equation, axis_all_to_all_op) || is(equation, axis_gather_op) ||
+         is(equation, axis_index_op) || is(equation, axis_permute_op);
 }
 
 bool is_over_axis(const Equation& equation, std::string_view axis) {
   return is_axis_op(equation) && equation.attributes.get<std::string>("axis") == axis;
 }
 
-bool is_same_for_all(const Equation& equation) { return equation.op == &axis_gather_op; }
+bool is_same_for_all(const Equation& equation) { return is(equation, axis_gather_op); }
 
 ValueId without_axis(Builder& b, const Equation& equation, const std::vector<ValueId>& operands) {
   const NamedAxis axis = axis_of(equation);
@@ -269,7 +269,7 @@ ValueId without_axis(Builder& b, const Equation& equation, const std::vector<Val
                      .cure = "call it within shard_map, or name the axis in vmap's options"});
   }
   if (operands.empty()) return scalar(b, 0.0, DType::i32);
-  return equation.op == &axis_gather_op ? repeat(b, operands[0], 1) : operands[0];
+  return is(equation, axis_gather_op) ? repeat(b, operands[0], 1) : operands[0];
 }
 
 }  // namespace tessera::ops

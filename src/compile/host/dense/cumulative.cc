@@ -11,9 +11,9 @@ namespace {
 enum class Kind : std::uint8_t { sum, product, max, min };
 
 Kind kind_of(const Equation& equation) {
-  if (equation.op == &ops::cumsum_op) return Kind::sum;
-  if (equation.op == &ops::cumprod_op) return Kind::product;
-  return equation.op == &ops::cummax_op ? Kind::max : Kind::min;
+  if (ops::is(equation, ops::cumsum_op)) return Kind::sum;
+  if (ops::is(equation, ops::cumprod_op)) return Kind::product;
+  return ops::is(equation, ops::cummax_op) ? Kind::max : Kind::min;
 }
 
 /// to[i] = from[i] combined with previous[i].

@@ -22,8 +22,8 @@ struct Problem {
 };
 
 ReduceKind kind_of(const Equation& equation) {
-  if (equation.op == &ops::reduce_window_sum_op) return ReduceKind::sum;
-  return equation.op == &ops::reduce_window_max_op ? ReduceKind::max : ReduceKind::min;
+  if (ops::is(equation, ops::reduce_window_sum_op)) return ReduceKind::sum;
+  return ops::is(equation, ops::reduce_window_max_op) ? ReduceKind::max : ReduceKind::min;
 }
 
 /// Calls `visit(offset)` for all indices of `sizes`, row-major.
