@@ -45,7 +45,7 @@ class Assignment {
     std::int64_t id;
   };
 
-  /// Scratch belongs to the step that uses it.
+  /// Scratch memory belongs to no value, so it is shown at the instruction that uses it.
   const BufferPlace* place_of(const HeldBytes& held) const {
     if (held.value != HeldBytes::kScratch) {
       const auto found = places_.find(held.value);
@@ -118,7 +118,7 @@ class Assignment {
     trace.add_int64(3, number);
   }
 
-  /// 0: from now on it is held; 1: not any longer.
+  /// `kind`: 0 when the buffer is allocated, 1 when it is freed.
   void add_event(pbf_writer& trace, int kind, const Held& held) const {
     pbf_writer event(trace, 1);
     event.add_enum(1, kind);

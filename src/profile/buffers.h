@@ -1,4 +1,4 @@
-// What a device would hold, as the messages of TensorBoard's memory viewer.
+// The planned memory of one device, as messages for TensorBoard's memory viewer.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,15 @@
 
 namespace tessera::profile {
 
-/// The instruction that makes a value, and which element of its result that is.
+/// The instruction that computes a value and, if its result is a tuple, the index of the element.
 struct BufferPlace {
   std::int64_t instruction = 0;
   std::vector<std::int64_t> element = {};
 };
 
-/// The message BufferAssignmentProto: arguments and results, and an arena with all that is held
-/// besides and when. Of a pipeline, of the group that holds most.
+/// The serialized message BufferAssignmentProto. It lists the arguments and results, and an arena
+/// with all other buffers and their live ranges. For a pipeline it describes the group with the
+/// largest peak. `computation`: the name of the entry computation; `names`: of instructions, by id.
 std::string buffer_assignment(const Computation& entry,
                               const std::map<ir::ValueId, BufferPlace>& places,
                               const std::string& computation,

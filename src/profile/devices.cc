@@ -1,4 +1,4 @@
-// Rows of devices.
+// The rows of devices: steps, modules, ops and transfers.
 #include <algorithm>
 #include <fmt/format.h>
 #include <queue>
@@ -20,7 +20,7 @@ struct Interval {
   }
 };
 
-/// Which devices of a mesh need what a task computes: those that hold a tile that it writes.
+/// Finds the devices that a task computes for: those that hold a tile that the task writes.
 class Holders {
  public:
   explicit Holders(int rank) : rank_(rank) {}
@@ -53,16 +53,17 @@ class Holders {
   std::map<std::pair<const Computation*, std::uint32_t>, std::vector<int>> known_;
 };
 
-/// An op on a device; several threads and tasks may have worked on it, for other devices as well.
+/// The time of an op on one device. Several threads and tasks may have run parts of the op, and a
+/// part may have been computed for several devices.
 struct OpTime {
   int device;
   std::uint32_t site;
   std::uint32_t run;
   std::uint32_t instruction;
   Interval time;
-  double turn;         // of the devices that a part was computed for, those before this one: 0 to 1
-  double own_ns;       // its equal shares of the parts
-  double together_ns;  // the parts
+  double turn;         // the share of a part's devices that come before this one: 0 to 1
+  double own_ns;       // this device's equal share of the time of the parts
+  double together_ns;  // the time of the parts
 
   auto key() const { return std::tuple(device, site, run, instruction); }
 
@@ -71,8 +72,8 @@ struct OpTime {
     own_ns += other.own_ns;
     together_ns += other.together_ns;
   }
-  /// Devices that share parts take turns. Parts may be far apart: what lies between them is not
-  /// counted.
+  /// The interval that is shown for this device. Devices that share parts are shown one after the
+  /// other. The time between parts does not count.
   Interval own() const {
     const auto length = static_cast<double>(time.end_ns - time.start_ns);
     const double busy = std::min(length, together_ns);
@@ -83,8 +84,8 @@ struct OpTime {
   }
 };
 
-/// Sorted, and one within the other or one after the other. Where two events overlap and the later
-/// one goes on, it starts at the end of the other one.
+/// Sorts events so that any two are nested or disjoint. If two events overlap and the later one
+/// ends last, its start is moved to the end of the earlier one.
 std::vector<Event> nested(const std::vector<Event>& events) {
   const auto is_later = [](const Event& a, const Event& b) {
     return std::pair(a.start_ns, b.end_ns) > std::pair(b.start_ns, a.end_ns);
@@ -107,8 +108,8 @@ std::vector<Event> nested(const std::vector<Event>& events) {
   return sorted;
 }
 
-/// One after the other: the plugin leaves out ops around others. Ops of a device that ran at the
-/// same time share the time that they took together, each moment of it is given to one of them.
+/// Makes events disjoint, because the plugin drops ops that enclose others. Ops that ran at the
+/// same time share their common time: each moment is given to one of them.
 std::vector<Event> one_by_one(const std::vector<Event>& events) {
   std::vector<Event> line = nested(events);
   std::vector<std::int64_t> own(line.size());
@@ -123,7 +124,7 @@ std::vector<Event> one_by_one(const std::vector<Event>& events) {
   }
   std::int64_t end = 0;
   for (std::size_t i = 0; i < line.size(); ++i) {
-    // What lies within another one comes after it, where that has ended earlier for its sake.
+    // A nested event is moved behind the event around it, which was shortened to make room.
     if (is_within[i] || line[i].start_ns < end) line[i].start_ns = end;
     end = line[i].end_ns = line[i].start_ns + own[i];
   }
@@ -145,14 +146,14 @@ struct Device {
   }
 };
 
-/// A value that goes from a task of one group to one of another.
+/// A value that is sent from a task of one group to a task of another group.
 struct Transfer {
   std::uint32_t from;  // instructions
   std::uint32_t to;
   Type type;
 };
 
-/// Those of a pipeline, by the tasks that make and read what is transferred.
+/// Finds the transfers of a pipeline, with the tasks that compute and read the values.
 class TransferFinder {
  public:
   explicit TransferFinder(const Computation& root) : root_(root), f_(*root.source) {
@@ -201,7 +202,7 @@ class DeviceRows {
   }
 
  private:
-  /// Devices in one group; a pipeline has several groups, one after the other.
+  /// The number of devices in a group. The devices of a pipeline are numbered group by group.
   static int group_size(const Program& program) {
     const ir::Function* source = program.root().source;
     return source == nullptr
@@ -287,7 +288,7 @@ class DeviceRows {
     return fmt::format("p{}{}.{}{}({})", task.group, layer, task.name, microbatch, program.id());
   }
 
-  /// Tasks of groups are modules; the plugin sorts rows by the stage in their names.
+  /// Shows the tasks of groups as modules. The plugin sorts rows by the stage in their names.
   void add_tasks(const run::ExecutionTrace& execution, const Program& program,
                  const std::map<std::uint32_t, Interval>& task_times) {
     for (const auto& [number, time] : task_times) {
@@ -309,8 +310,8 @@ class DeviceRows {
     return numbers;
   }
 
-  /// In one process a transfer moves nothing: it is the time from the end of the task that makes
-  /// the value to the start of the task that reads it.
+  /// Within one process a transfer copies nothing. It is shown as an arrow from the end of the task
+  /// that computes the value to the start of the task that reads it.
   void add_transfers(const run::ExecutionTrace& execution, const Program& program,
                      const std::map<std::uint32_t, Interval>& task_times) {
     const auto [place, is_new] = transfers_.try_emplace(&program);

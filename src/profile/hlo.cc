@@ -20,7 +20,7 @@ using Numbers = std::vector<std::int64_t>;
 using ir::Equation;
 using ir::ValueId;
 
-/// Where an atom splits a value: a dimension, or kPartial.
+/// Per atom: the dimension of a value that it splits, kPartial or kNowhere.
 using Places = std::vector<int>;
 constexpr int kNowhere = -2;
 constexpr int kPartial = -1;
@@ -34,8 +34,8 @@ Places places_of(const Sharding& sharding, std::size_t num_atoms) {
   return places;
 }
 
-/// The devices that take part in a collective together: those whose positions differ along the
-/// atoms that it moves only.
+/// The groups of devices that exchange data in a collective. The positions of a group's devices
+/// differ only along the atoms that the collective moves.
 std::vector<Numbers> groups_of(const ir::Function& f, const Equation& equation) {
   const std::vector<Atom> atoms = atoms_of(f.mesh);
   const Places from = places_of(f.sharding(equation.operands[0]), atoms.size());
@@ -54,14 +54,14 @@ std::vector<Numbers> groups_of(const ir::Function& f, const Equation& equation) 
   return list;
 }
 
-/// Makes the instructions of one HLO computation; an instruction's number in the module is its id.
+/// Makes the instructions of one HLO computation. Ids are unique in the module.
 class Body {
  public:
   Body(const Computation& computation, std::int64_t& next_id)
       : c_(computation), f_(*computation.source), next_id_(next_id) {}
 
   HloComputation result;
-  /// Per value that has one: its instruction and, if that gives several, the element.
+  /// Of each value with an instruction: that instruction and, if it gives a tuple, the element.
   std::map<ValueId, BufferPlace> places;
 
   std::int64_t add(HloInstruction instruction) {
@@ -85,7 +85,8 @@ class Body {
 
   bool has(ValueId id) const { return ids_.count(id) != 0; }
 
-  /// The instruction that gives the value; what only shows another value is added when it is read.
+  /// The instruction that gives the value. A view without an instruction of its own is added when
+  /// it is first read.
   std::int64_t id_of(ValueId id) {
     if (const auto found = ids_.find(id); found != ids_.end()) return found->second;
     const std::size_t index = c_.definitions[id];
@@ -94,7 +95,7 @@ class Body {
     return ids_.at(id);
   }
 
-  /// The equation as an instruction. `op`: the op that it is, if it is one by itself.
+  /// Adds the equation as an instruction. `op`: its op; nullptr for a view or a part of a fusion.
   void add_equation(std::size_t index, const Op* op, const Numbers& called = {}) {
     const Equation& equation = f_.equations[index];
     HloInstruction instruction{.name = op == nullptr ? *equation.op->name : op->name};
@@ -111,7 +112,7 @@ class Body {
     add_results(equation.results, std::move(instruction));
   }
 
-  /// Several results are elements of a tuple.
+  /// Several results become the elements of a tuple.
   void add_results(const std::vector<ValueId>& results, HloInstruction instruction) {
     const bool is_tuple = instruction.is_tuple;
     const std::int64_t id = add(std::move(instruction));
@@ -126,7 +127,7 @@ class Body {
     }
   }
 
-  /// The values that leave the computation: the only one, or all of them as a tuple.
+  /// Adds the root instruction: the only output, or a tuple of all outputs.
   void finish(const std::vector<ValueId>& outputs) {
     HloInstruction root{.name = "results", .opcode = outputs.size() == 1 ? "copy" : "tuple"};
     for (const ValueId id : outputs) {
@@ -138,8 +139,8 @@ class Body {
   }
 
  private:
-  /// What the opcode needs besides operands. Where the op means more than the opcode can say, it
-  /// is a custom call.
+  /// Sets the fields that the opcode needs besides operands. If the opcode cannot express the op,
+  /// the instruction becomes a custom call.
   void fill(const Equation& equation, HloInstruction& instruction) {
     const std::string opcode = instruction.opcode;
     const ir::Attributes& attributes = equation.attributes;
@@ -264,7 +265,7 @@ class Body {
   }
 
  public:
-  /// Computations of two scalars that reductions call.
+  /// Computations that combine two scalars, called by reductions.
   std::vector<HloComputation> combiners;
 
  private:
@@ -379,7 +380,7 @@ class ModuleWriter {
     if (instruction.equations.empty()) return;
     const Op& op = computation.ops[number];
     if (instruction.equations.size() > 1) return add_fusion(computation, instruction, op, body);
-    // A view that an instruction writes out may have been shown to a reader before.
+    // If this is a view, id_of() may have added it for an earlier reader.
     const Equation& equation = computation.source->equations[instruction.equations[0]];
     if (body.has(equation.results.at(0))) return;
     body.add_equation(instruction.equations[0], &op, called_by(computation, number));
@@ -427,7 +428,7 @@ class ModuleWriter {
     body.add_results(results, std::move(fusion));
   }
 
-  /// What the instruction makes that is read outside of it.
+  /// The values of the instruction that are outputs or are read by other instructions.
   static std::vector<ValueId> results_of(const Computation& computation,
                                          const run::Instruction& instruction,
                                          const std::set<ValueId>& made) {

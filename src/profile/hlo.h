@@ -1,4 +1,4 @@
-// A program as the message HloProto, which TensorBoard's graph and memory viewers read.
+// Writes a program as the message HloProto, which TensorBoard's graph and memory viewers read.
 #pragma once
 
 #include <string>
@@ -7,8 +7,9 @@
 
 namespace tessera::profile {
 
-/// Shapes are those of one device. Regions are fusions, loops and branches custom calls. Buffers
-/// are those that a device would hold; of a pipeline, a device of the group that holds most.
+/// Shapes are those of one device. Regions become fusions; loops and branches become custom calls.
+/// Buffers are those that one device would hold. For a pipeline, this is a device of the group with
+/// the largest peak.
 std::string to_hlo(const Program& program);
 
 }  // namespace tessera::profile

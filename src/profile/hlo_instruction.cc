@@ -44,7 +44,7 @@ void add_shape(pbf_writer& to, protozero::pbf_tag_type tag, const Type& type) {
   std::string layout;
   pbf_writer writer(layout);
   add_numbers(writer, 1, minor_to_major);
-  shape.add_message(5, layout);  // that of a scalar is empty, but there
+  shape.add_message(5, layout);  // a scalar has one too, although it is empty
 }
 
 void add_shape(pbf_writer& to, protozero::pbf_tag_type tag, const HloInstruction& instruction) {

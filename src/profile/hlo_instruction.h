@@ -1,4 +1,4 @@
-// Instructions and computations of an HLO module, as far as they are needed here.
+// Instructions and computations of an HLO module, with only the fields that are written here.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ struct HloComputation {
   std::vector<HloInstruction> instructions = {};  // operands first; the last one is the result
 };
 
-/// Their messages HloComputationProto and ProgramShapeProto.
+/// The serialized messages HloComputationProto and ProgramShapeProto of a computation.
 std::string to_message(const HloComputation& computation);
 std::string program_shape(const HloComputation& computation);
 

@@ -1,4 +1,4 @@
-// Rows of the host.
+// The rows of the host: threads, steps and buffers.
 #include <algorithm>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -64,7 +64,7 @@ class HostRows {
 
   void add_line(std::size_t thread) {
     std::vector<Event>& events = lines_[thread];
-    // Around others before what lies within.
+    // Enclosing events come before the events within them.
     std::stable_sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
       return std::pair(a.start_ns, b.end_ns) < std::pair(b.start_ns, a.end_ns);
     });
@@ -99,7 +99,8 @@ class HostRows {
     if (!line.events.empty()) plane_.lines.push_back(std::move(line));
   }
 
-  /// What ran, or would next: results are allocated before their program starts.
+  /// The program that ran at this time or, if none did, the next one: results are allocated before
+  /// their program starts.
   std::string executing(std::int64_t time_ns) const {
     const auto& executions = traced_.trace().engine.executions;
     const auto found = std::lower_bound(executions.begin(), executions.end(), time_ns,

@@ -15,7 +15,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "profile/machine.cc"
 #include <hwy/foreach_target.h>
-// foreach_target.h comes first.
+// foreach_target.h must come before highway.h.
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -78,8 +78,9 @@ double thread_seconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-/// The best sum of the rates of threads in several rounds of body(thread), which returns how much
-/// it did. The clock of a thread stands still while other programs run.
+/// Runs body(thread) on all threads for several rounds and returns the best total rate, in 1e9
+/// units per second. `body` returns the units of work done. Time is the CPU time of each thread, so
+/// the time that other programs take does not count.
 double best_rate(int threads, int rounds, const std::function<double(int)>& body) {
   double best = 0;
   for (int round = 0; round < rounds; ++round) {
@@ -94,7 +95,7 @@ double best_rate(int threads, int rounds, const std::function<double(int)>& body
       try {
         others.emplace_back(run, i);
       } catch (const std::exception&) {
-        break;  // the machine has no room for more threads: those that run are measured
+        break;  // no more threads can be created: measure with those that run
       }
     }
     run(0);

@@ -1,22 +1,22 @@
-// What this machine can do at most: the roof that measured speeds are compared with.
+// Measures the peak speeds of this machine for the roofline model.
 #pragma once
 
 #include <cstddef>
 
 namespace tessera::profile {
 
-/// Chains of fused multiply adds of f32 in registers; returns the flops done. `out`: 64 numbers
-/// that the chains start from; their sums go there.
+/// Computes independent chains of f32 fused multiply-adds in registers and returns the number of
+/// FLOPs done. `out`: 64 numbers that the chains start from; their results are written there.
 double fma_chains(long rounds, float* out);
 /// c = a + b
 void add_arrays(const float* a, const float* b, float* c, std::size_t count);
 
 struct Peaks {
-  double gflops = 0;  // of f32, multiplications and additions counted
-  double gbytes = 0;  // read and written per second
+  double gflops = 0;  // GFLOP/s of f32; a multiplication and an addition count as two
+  double gbytes = 0;  // GB/s read and written
 };
-/// The best of a few short runs of `threads` threads, or of all cores where these are fewer: some
-/// 30 ms in all, measured by the first call for a number of threads.
+/// The best of a few short runs with `threads` threads, at most one per core. The first call for a
+/// number of threads takes about 30 ms; later calls return the same result.
 Peaks machine_peaks(int threads);
 
 }  // namespace tessera::profile

@@ -19,7 +19,7 @@ std::string common_parent(const std::string& a, const std::string& b) {
 
 namespace {
 
-/// What is known of the modules of several values: of none, of one, or of different ones.
+/// The common module of several values, and whether all of them have the same one.
 class Joined {
  public:
   void add(const std::string& module) {
@@ -54,7 +54,7 @@ class Finder {
   Modules take() { return std::move(modules_); }
 
  private:
-  /// Constants are made of nothing, so they do not count.
+  /// Constants depend on no parameters, so they are ignored.
   bool is_constant(ir::ValueId id) const { return is_constant_[id]; }
 
   void find_derived() {
@@ -119,7 +119,7 @@ class Finder {
   Modules modules_;
   std::vector<bool> is_constant_;
   std::vector<bool> is_derived_;
-  std::vector<std::string> newest_;  // per value: the module of what made it
+  std::vector<std::string> newest_;  // per value: the module of its equation
 };
 
 }  // namespace

@@ -37,7 +37,7 @@ namespace {
   throw RuntimeFault("profile: " + path.string() + " cannot be written: " + why);
 }
 
-/// Under another name until it is whole.
+/// Writes under a temporary name and renames, so that an incomplete file never has the final name.
 void write_file(const fs::path& path, const std::string& data) {
   const fs::path part = path.string() + ".part";
   std::ofstream file(part, std::ios::binary);

@@ -1,4 +1,4 @@
-// A trace as files: what TensorBoard's profile plugin and chrome://tracing read.
+// Writes a trace as files that TensorBoard's profile plugin and chrome://tracing read.
 #pragma once
 
 #include <filesystem>
@@ -8,12 +8,13 @@
 
 namespace tessera::profile {
 
-/// `start_ns`: when the trace began, since 1970.
+/// The rows of a trace that was recorded on the machine `host`. `start_ns`: when the trace began,
+/// in nanoseconds since 1970.
 Space space_of(const Trace& trace, const std::string& host, std::int64_t start_ns);
-/// Throws RuntimeFault unless files can be made in `folder`, which is made if need be.
+/// Creates `folder` if it does not exist. Throws RuntimeFault if files cannot be written there.
 void check_folder(const std::filesystem::path& folder);
-/// Writes HOST.xplane.pb, whose path it returns, and HOST.trace.json.gz. Throws RuntimeFault, and
-/// leaves no part of a file then.
+/// Writes HOST.xplane.pb and HOST.trace.json.gz, and returns the path of the first. If a file
+/// cannot be written, throws RuntimeFault and leaves no incomplete file.
 std::filesystem::path write(const Space& space, const std::filesystem::path& folder);
 
 }  // namespace tessera::profile

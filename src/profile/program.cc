@@ -31,7 +31,7 @@ std::vector<Type> local_types(const Computation& computation,
   return types;
 }
 
-/// What an instruction costs one device.
+/// The FLOPs and bytes of an instruction on one device.
 class Costs {
  public:
   Costs(const Computation& computation, const run::Instruction& instruction)
@@ -41,7 +41,7 @@ class Costs {
     double sum = 0;
     for (const std::uint32_t index : instruction_.equations) {
       const ir::Equation& equation = f_.equations[index];
-      // Those of nested functions are ops of their own.
+      // The FLOPs of nested functions are counted by their own ops.
       if (!ir::bodies_of(equation).empty()) continue;
       sum += (*equation.op->cost)(equation.attributes, local_types(c_, equation.operands),
                                   local_types(c_, equation.results));
@@ -49,7 +49,7 @@ class Costs {
     return static_cast<std::int64_t>(sum);
   }
 
-  /// Of the arrays that come from outside, each once.
+  /// Counts each array that is computed outside of the instruction once.
   std::int64_t bytes_read() const {
     std::set<ir::ValueId> counted;
     for (const std::uint32_t index : instruction_.equations) {
@@ -76,7 +76,7 @@ class Costs {
   }
 
  private:
-  /// A view may be larger or smaller than what it shows.
+  /// A view may be larger or smaller than its operand: the smallest size is what is read.
   std::int64_t read_bytes(ir::ValueId id) const {
     std::int64_t bytes = size_bytes(c_.local_type(id));
     for (const ir::Equation* view = definition(id); view != nullptr && is_view(*view);) {
@@ -133,7 +133,7 @@ std::string with_dots(std::string path) {
   return path;
 }
 
-/// Per value: whether more than its own instruction reads it.
+/// Per value: whether it is an output or an instruction other than its own reads it.
 std::vector<bool> read_outside(const run::Executable& executable, const ir::Function& function) {
   constexpr std::uint32_t kNone = ~std::uint32_t{0};
   std::vector<std::uint32_t> instruction_of(function.equations.size(), kNone);
@@ -204,7 +204,8 @@ void Program::add_nested(Computation& computation, const Modules& modules) {
   }
 }
 
-/// The operands of an equation are the inputs of its bodies; a cond has its number before them.
+/// The last operands of an equation are the inputs of its bodies. A cond has the index of the
+/// branch as an operand before them.
 Computation* Program::build_body(const run::Executable& inner, const ir::Equation& equation,
                                  const Modules& modules) {
   if (inner.source == nullptr) return build(inner, {}, {});

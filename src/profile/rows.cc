@@ -67,7 +67,7 @@ std::vector<SitePlace> places_of(const run::ExecutionTrace& execution, const Pro
 
 namespace {
 
-/// The message MemoryAccessBreakdown: what is read from memory, and what is written.
+/// The message MemoryAccessBreakdown: bytes read from and written to memory.
 std::string memory_accesses(const Op& op) {
   constexpr int kMemory = 1;
   std::string data;

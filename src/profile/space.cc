@@ -10,7 +10,7 @@ namespace {
 
 using protozero::pbf_writer;
 
-/// A plane names its stats once.
+/// The ids of a plane's stat names. Events refer to names by id.
 class StatNames {
  public:
   std::int64_t id(std::string_view name) {
@@ -73,7 +73,7 @@ class PlaneWriter {
 
   void add_event(pbf_writer& line, const Event& event) {
     constexpr std::int64_t kPsPerNs = 1000;
-    constexpr std::int64_t kArrow = 7;  // a type of its own keeps arrows apart from others' numbers
+    constexpr std::int64_t kArrow = 7;  // a context type that no other numbers use
     pbf_writer writer(line, 4);
     writer.add_int64(1, static_cast<std::int64_t>(event.kind) + 1);
     writer.add_int64(2, event.start_ns * kPsPerNs);
@@ -144,7 +144,7 @@ std::string quoted(std::string_view text) {
   return json + "\"";
 }
 
-/// Stats that are numbers or texts, as members of an object.
+/// Integer and string stats, as members of a JSON object.
 std::string members(const std::vector<Stat>& stats) {
   std::string json;
   const auto add = [&](std::string_view name, const std::string& value) {

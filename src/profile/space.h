@@ -1,5 +1,5 @@
-// A profile as rows of events, as TensorBoard's profile plugin and chrome://tracing draw it. What
-// the names of planes, lines and stats mean is up to the plugin; see README.md.
+// A profile as rows of events, which TensorBoard's profile plugin and chrome://tracing draw. The
+// plugin gives the names of planes, lines and stats their meaning; see README.md.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct Bytes {
   std::string data;
 };
 using StatValue = std::variant<std::int64_t, std::uint64_t, double, std::string, Bytes>;
-/// Names are literals.
+/// `name` must be a string literal, because only a view of it is kept.
 struct Stat {
   std::string_view name;
   StatValue value;
@@ -29,11 +29,11 @@ struct EventKind {
 
 struct Event {
   static constexpr std::int64_t kNone = -1;
-  std::size_t kind;  // of its plane
+  std::size_t kind;  // index into the plane's kinds
   std::int64_t start_ns;
   std::int64_t end_ns;
-  std::int64_t step = kNone;  // its place among all steps
-  // An arrow leads from the event that sends a number to the one that receives it.
+  std::int64_t step = kNone;  // index into Space::steps
+  // An arrow is drawn from the event that sends a number to the event that receives that number.
   std::int64_t sends = kNone;
   std::int64_t receives = kNone;
   std::vector<Stat> stats = {};
@@ -57,18 +57,18 @@ struct Plane {
   }
 };
 
-/// Times of events count from `start_ns`, which is the time since 1970.
+/// `start_ns` is in nanoseconds since 1970. The times of events are relative to it.
 struct Space {
   std::string host;
   std::int64_t start_ns = 0;
   std::vector<Plane> planes = {};
-  std::vector<std::int64_t> steps = {};  // their numbers
+  std::vector<std::int64_t> steps = {};  // step numbers
   std::vector<std::string> warnings = {};
 };
 
-/// The message XSpace of TensorBoard's profile plugin.
+/// The serialized message XSpace, which TensorBoard's profile plugin reads.
 std::string to_xspace(const Space& space);
-/// JSON as Perfetto and chrome://tracing read it.
+/// JSON for Perfetto and chrome://tracing.
 std::string to_chrome_trace(const Space& space);
 
 }  // namespace tessera::profile
