@@ -26,7 +26,7 @@ ir::ValueId lift(trace::Trace& trace, const Array& array, const Span& where) {
                      .cure = "return the array from the traced function; do not keep it in a "
                              "variable from outside"});
   }
-  tiles_of(array, where);  // throws unless concrete and alive
+  tiles_of(array, where);  // throws unless concrete and not donated
   return trace.capture(node, node->type);
 }
 
@@ -34,7 +34,7 @@ Span call_span() { return trace::call_span(std::source_location()); }
 
 namespace {
 
-/// The error with the paths of those operands that are parameters.
+/// Adds the paths of the operands that are parameters to the error.
 UserError with_parameters(const UserError& error, const std::vector<Array>& operands) {
   Mistake mistake = error.mistake();
   for (const Array& operand : operands) {
@@ -85,7 +85,7 @@ Array emit(std::string_view op, const std::vector<Array>& operands,
 
 namespace {
 
-/// Programs of eager calls by their text; emptied when there are too many.
+/// A cache of programs for eager calls, by program text; emptied when there are too many.
 class EagerPrograms {
  public:
   std::shared_ptr<Program> find(const std::string& key) {

@@ -1,4 +1,4 @@
-// Recording ops on arrays, and running at once what is not traced.
+// Records ops on arrays into a trace; ops outside of any trace run at once.
 #pragma once
 
 #include <functional>
@@ -13,32 +13,32 @@
 
 namespace tessera::detail {
 
-/// The value of `array` in `trace`, captured from outside if need be. Throws UserError for empty,
-/// abstract and donated arrays and for values of traces that have ended.
+/// The value of `array` in `trace`. An array from outside of the trace is captured. Throws
+/// UserError for empty, abstract and donated arrays, and for values of traces that have ended.
 ir::ValueId lift(trace::Trace& trace, const Array& array, const Span& where);
 
 using Ids = std::vector<ir::ValueId>;
-/// Appends equations by `append`, which is given the values of `operands`, to the innermost trace
-/// of this thread, which must exist. Errors name those operands that are parameters.
+/// Calls `append` with the values of `operands`, to append equations to the innermost trace of this
+/// thread. There must be such a trace. Errors name the operands that are parameters.
 std::vector<Array> emit_all(const std::vector<Array>& operands,
                             const std::function<Ids(ir::Builder&, const Ids&)>& append);
 /// For one result.
 Array emit(const std::vector<Array>& operands,
            const std::function<ir::ValueId(ir::Builder&, const Ids&)>& append);
 
-/// The op of that name applied to `operands`.
+/// Appends one equation with the op of that name.
 std::vector<Array> emit_all(std::string_view op, const std::vector<Array>& operands,
                             const ir::Attributes& attributes = {});
 /// For one result.
 Array emit(std::string_view op, const std::vector<Array>& operands,
            const ir::Attributes& attributes = {});
 
-/// Runs `body` while it records into a trace of its own; compiles that (or finds it compiled) and
-/// runs it. `mesh` is where concrete arrays without a mesh go.
+/// Records `body` into a trace of its own, compiles the program unless it is cached, and runs it.
+/// Concrete arrays without a mesh are placed on `mesh`.
 std::vector<Array> run_traced(const Mesh& mesh, const std::function<std::vector<Array>()>& body);
 
-/// The body of a public op: calls `body`, which records, within a call at `where`. Outside of any
-/// trace the recorded program is run at once.
+/// Implements a public op that is called at `where`: calls `body`, which records equations. Outside
+/// of any trace, the recorded program runs at once.
 template <typename Body>
 std::vector<Array> public_ops(const std::source_location& where, const Body& body) {
   const CallScope scope(where);
@@ -52,7 +52,7 @@ Array public_op(const std::source_location& where, const Body& body) {
   return run_traced(current_mesh(), [&] { return std::vector<Array>{body()}; })[0];
 }
 
-/// The line of the call that is open on this thread.
+/// The source line of the public call that this thread is executing.
 Span call_span();
 
 }  // namespace tessera::detail

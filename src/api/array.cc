@@ -264,8 +264,8 @@ Array Array::local_data(std::int64_t device, std::source_location where) const {
 
 namespace {
 
-/// Which of the copies of an array this process has, and by how much its devices' ids are more than
-/// those of the mesh: those of a group count on from those of the group before it.
+/// Which of the copies of an array this process has, and what to add to the device ids of the mesh:
+/// devices are numbered group by group.
 struct OwnCopy {
   std::int64_t number = 0;
   std::int64_t first_device = 0;

@@ -1,4 +1,4 @@
-// What an Array handle points to, and where concrete arrays live.
+// The node that an Array handle points to, and the placement and tiles of concrete arrays.
 #pragma once
 
 #include <memory>
@@ -15,16 +15,17 @@
 
 namespace tessera::detail {
 
-/// Path and annotation of a parameter. Interned: equal ones have one address, for ever.
+/// Path and annotation of a parameter. Interned: equal ones have the same address, which stays
+/// valid.
 struct ParamInfo {
   std::string path;
   PartitionSpec spec;
   bool is_annotated = false;
-  AxisNames names = AxisNames::mesh;  // in `spec`
+  AxisNames names = AxisNames::mesh;  // the kind of the names in `spec`
 };
 const ParamInfo* intern(ParamInfo info);
 
-/// A type and its layout over a mesh. Interned, so that comparing and hashing is cheap.
+/// A type and its sharding over a mesh. Interned, so that comparing and hashing are cheap.
 struct Placement {
   Type type;
   Mesh mesh;
@@ -33,16 +34,17 @@ struct Placement {
 };
 const Placement* placement_of(const Type& type, const Mesh& mesh, const Sharding& sharding);
 const Placement* replicated_placement(const Type& type, const Mesh& mesh);
-/// The tiles that this process holds: all, or that of its device where each has a process.
+/// The numbers of the tiles that this process holds: all tiles or, with one process per device, the
+/// tile of its device.
 std::vector<std::int64_t> held_tiles(const Placement& placement);
 
-/// The groups of devices that hold an array, ascending; nullptr: all of them.
+/// The groups of devices that hold an array, in ascending order; nullptr: all groups.
 using HolderGroups = std::shared_ptr<const std::vector<std::int64_t>>;
 bool is_held_by(const HolderGroups& groups, std::int64_t group);
-/// Whether this process has tiles of such an array: always, where it computes for all devices.
+/// Whether this process has tiles of such an array. Always true if it computes for all devices.
 bool is_held_here(const HolderGroups& groups);
 
-/// A concrete array apart from its handle.
+/// The contents of a concrete array, without its handle.
 struct Tiled {
   const Placement* placement;
   run::Tiles tiles;  // that this process holds
@@ -53,7 +55,8 @@ struct DonatingCall;  // api/call/donation.h
 
 struct ArrayNode {
   Type type;
-  /// Of the parameter that it is. Set where the node is made: several threads may read it.
+  /// Not nullptr if the array is a parameter. Set when the node is made and never changed later,
+  /// because several threads may read it.
   const ParamInfo* info = nullptr;
   // concrete
   const Placement* placement = nullptr;
@@ -74,36 +77,38 @@ using NodePtr = std::shared_ptr<ArrayNode>;
 std::mutex& donation_mutex();
 
 Array make_concrete(const Placement* placement, run::Tiles tiles, HolderGroups groups = nullptr);
-/// The array under the name of a parameter; handles of `array` itself do not become parameters.
+/// A new handle that makes the array a parameter. Handles of `array` itself are not changed.
 Array with_info(Array array, const ParamInfo* info);
 Array make_traced(std::shared_ptr<trace::Trace> trace, ir::ValueId value);
 Array make_abstract(Type type);
 
 /// The node of a handle; throws UserError for an empty one.
 const NodePtr& node_of(const Array& array, const Span& where);
-/// Throws the UserError for an empty handle, which is `subject` of a call; none for "".
+/// Throws the UserError for an empty handle. `subject` says which argument of the call it is; "" if
+/// that is not known.
 [[noreturn]] void fail_empty(const std::string& subject, const Span& where);
-/// Throws UserError for an array that was given away; under donation_mutex().
+/// Throws UserError for a donated array. The caller must hold donation_mutex().
 void fail_if_donated(const ArrayNode& node, const Span& where);
-/// The tiles of a concrete array; throws UserError for any other and for one that was given away.
+/// The tiles of a concrete array. Throws UserError for any other array and for a donated one.
 Tiled tiles_of(const Array& array, const Span& where);
 /// `f32[8,16]`, with the path of a parameter: `f32[8,16] (parameter blocks_0/Dense_0/kernel)`.
 std::string describe(const Array& array);
 
-// Where each device has a process these are collectives: all processes make the same calls. `op` at
-// `where` is what needs them, for messages.
-/// Copies between layouts of one type, within the groups that hold the array; shares tiles where
-/// both have the same ones.
+// With one process per device, functions with the parameters `op` and `where` are collectives: all
+// processes must make the same calls. `op` at `where` is the operation that error messages name.
+/// Copies an array to another placement of the same type, within the groups that hold it. Shares
+/// the tiles if they are the same in both placements.
 Tiled move_tiles(const Tiled& from, const Placement* to, const char* op, const Span& where);
-/// In every process.
+/// The whole array, in every process.
 ops::HostArray gather(const Tiled& from, const char* op, const Span& where);
-/// One tile, whoever holds it.
+/// One tile, in every process, no matter which process holds it.
 run::BufferPtr gather_tile(const Tiled& from, std::int64_t tile, const char* op, const Span& where);
 /// The tiles that this process holds.
 run::Tiles scatter(const ops::HostArray& array, const Placement& to);
-/// Sends an array to those of the groups that do not hold it, and lets go of it in all others.
+/// Makes `groups` the groups that hold an array: sends it to those that do not have it and frees
+/// its tiles in all other groups.
 Tiled bring(Tiled x, const HolderGroups& groups, const char* op, const Span& where);
-/// The groups that hold all of these; where there are none, those that hold the largest.
+/// The groups that hold all of these arrays. If there are none, the groups that hold the largest.
 HolderGroups common_groups(const std::vector<Tiled>& arrays);
 
 }  // namespace tessera::detail

@@ -95,7 +95,7 @@ Array arange(std::int64_t start, std::int64_t limit, std::int64_t step, DType dt
 
 namespace {
 
-/// While tracing: x laid out as `sharding` says on the mesh of the trace.
+/// While tracing: x with a constraint to `sharding`, on the mesh of the trace.
 Array constrained(const Array& x, const Sharding& sharding) {
   return emit("sharding_constraint", {x}, {{"sharding", sharding}});
 }
@@ -107,7 +107,7 @@ void check_mesh_of_trace(const Mesh& mesh, const char* subject) {
                "use the mesh of the surrounding function: with_sharding_constraint(x, P{...})");
 }
 
-/// Inside of shard_map an array is what one device has: a mapped axis cannot split it.
+/// Inside of shard_map an array is the tile of one device, so a mapped axis cannot split it.
 void check_is_not_mapped(const PartitionSpec& spec, const char* op) {
   for (const SpecEntry& entry : spec.entries()) {
     for (const std::string& axis : entry.axes) {
@@ -138,7 +138,8 @@ Array placed(const Array& x, const Mesh& mesh, const Sharding& sharding, const c
   return moved;
 }
 
-/// What is asked for, with open dimensions as they are as far as their atoms are free.
+/// `asked` without open dimensions: these keep their current atoms, up to the first atom that
+/// another dimension uses.
 Sharding closed(Sharding asked, const Sharding& current) {
   for (const std::size_t dim : std::exchange(asked.open, {})) {
     for (const AtomId atom : current.dims[dim]) {

@@ -29,7 +29,7 @@ namespace {
 std::atomic<detail::EngineKind> engine_setting{detail::EngineKind::host};
 std::atomic<std::int64_t> grains_setting{8};
 std::atomic<Numerics> numerics_setting{Numerics::exact};
-std::atomic<std::optional<DotUnit>> dot_unit_setting{};  // nothing: the best
+std::atomic<std::optional<DotUnit>> dot_unit_setting{};  // nullopt: the best one
 
 }  // namespace
 
@@ -151,7 +151,7 @@ void assert_no_collectives(const LoweredProgram& program, const std::vector<std:
 
 namespace {
 
-/// What groups of devices send each other.
+/// Adds the transfers between groups of devices.
 void add_transfers(const ir::Function& partitioned, std::map<std::string, CollectiveUse>& uses) {
   for (const ir::Equation& equation : partitioned.equations) {
     if (!ops::is_transfer(equation)) continue;
@@ -176,7 +176,7 @@ std::vector<CollectiveUse> LoweredProgram::collectives() const {
   for (const partition::CollectiveInfo& info : partition::explain(program_->partitioned)) {
     CollectiveUse& use = uses[info.kind];
     use.kind = info.kind;
-    // A combined collective moves several arrays at once.
+    // A combined collective moves several arrays at once, but counts once.
     const auto [last, is_first] = last_equation.try_emplace(info.kind, info.equation);
     if (is_first || last->second != info.equation) use.count += info.count;
     last->second = info.equation;
@@ -298,7 +298,7 @@ MemoryPlan CompiledProgram::memory() const {
   }
   plan.peak = executable.device_peak_bytes;
   plan.group_peaks = executable.group_peak_bytes;
-  // No group has all arguments.
+  // In a pipeline no group has all arguments, so the difference may be negative.
   plan.temporaries = std::max<std::int64_t>(0, plan.peak - plan.arguments - plan.results);
   return plan;
 }
@@ -364,7 +364,8 @@ Numerics numerics() { return numerics_setting; }
 
 namespace {
 
-/// What device 0 of each group has counted; of one process for all devices, what it has.
+/// With several groups, the sum of the counts of their first devices; otherwise the counts of this
+/// process.
 run::CollectiveCounts counts_of_groups() {
   run::CollectiveCounts own = run::Engine::instance().collective_counts();
   const int devices = run::devices_per_group();

@@ -1,4 +1,4 @@
-// jit: one program per kind of arguments.
+// jit: traces and compiles one program per kind of arguments.
 #include <algorithm>
 #include <chrono>
 #include <fmt/format.h>
@@ -124,7 +124,7 @@ class Tracer {
     }
   }
 
-  /// With one process per device: those of the groups of the run.
+  /// With one process per device, the run must have processes for all groups of the MpmdMesh.
   void check_groups() const {
     const run::Transport* transport = run::transport();
     if (transport == nullptr || !options_.mpmd_mesh) return;
@@ -213,7 +213,7 @@ class Tracer {
     std::vector<Array> tracers;
     for (const Walk::Leaf& leaf : walk_.leaves()) {
       const NodePtr& node = leaf.array->node();
-      if (node->is_traced()) lift(*trace, *leaf.array, where_);  // of a trace that has ended
+      if (node->is_traced()) lift(*trace, *leaf.array, where_);  // throws if its trace has ended
       tracers.push_back(make_traced(trace, trace->add_input(node->type)));
       tracers.back().node()->info = leaf.info;
     }
@@ -256,7 +256,8 @@ class Tracer {
                                                    .where = scope.where.value_or(where_)};
   }
 
-  /// Captured arrays may be the first to bring a mesh; nothing traced depends on it then.
+  /// If no argument has a mesh, the mesh of a captured array is taken. Nothing that was traced
+  /// depends on the mesh in this case.
   void place_captured() {
     MeshChoice choice(mesh_, where_);
     for (const std::shared_ptr<const void>& outer : captured_) {
@@ -293,7 +294,7 @@ class Tracer {
     }
   }
 
-  /// What is asked for and what arrives; how inferred values are split is no mistake of the user's.
+  /// Checks arguments and requested outputs only: inferred shardings are not the user's mistake.
   void check_strict() const {
     for (std::size_t i = 0; i < paths_.size(); ++i) {
       const Placement& input = *program_->inputs[i];
@@ -370,7 +371,7 @@ std::shared_ptr<Program> JitCore::lower(const Walk& arguments, Body& body,
     try {
       entry->program = Tracer(state_->options, body, span).trace(arguments.structure());
     } catch (const UserError& error) {
-      // What is wrong with a tree is found far from the line that passes it.
+      // Errors in a tree are found by code that does not know which line passed the tree.
       Mistake mistake = error.mistake();
       if (mistake.where.file.empty()) mistake.where = span;
       throw UserError(std::move(mistake));

@@ -94,7 +94,7 @@ PartitionSpec spec_of(const std::vector<int>& decided, const LogicalRules& rules
   return PartitionSpec(std::move(entries));
 }
 
-/// `'data' splits 'batch'`: which axes of rule `r` earlier rules had taken.
+/// `'data' splits 'batch'`: the axes of rule `r` that earlier rules have used already.
 std::string obstacles(const PartitionSpec& names, const LogicalRules& rules,
                       const std::vector<int>& decided, int r) {
   std::string text;
@@ -136,7 +136,7 @@ std::string dimension_text(const PartitionSpec& names, const LogicalRules& rules
   return fmt::format("{} -> {}: {}", to_string(name), to_string(spec.entries()[dim]), reasons);
 }
 
-/// The mesh that a constraint of x is about.
+/// The mesh that a constraint on x refers to.
 Mesh mesh_for(const Array& x) {
   if (const auto trace = trace::innermost()) return trace->mesh();
   if (!x.is_concrete()) return current_mesh();
@@ -144,7 +144,7 @@ Mesh mesh_for(const Array& x) {
   return own.axes().empty() ? current_mesh() : own;
 }
 
-/// Rules may name axes that other meshes have; those that fired must be of this one.
+/// Rules may name axes of other meshes, but the axes of rules that fired must be in this mesh.
 void check_axes(const Mesh& mesh, const LogicalRules& rules, const std::vector<int>& decided,
                 const Span& where) {
   for (int r : decided) {

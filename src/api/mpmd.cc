@@ -1,4 +1,4 @@
-// What users see of pipelines: arrays that live in groups, and recorded runs.
+// The public interface of pipelines: arrays that groups hold, and recorded timelines.
 #include <algorithm>
 #include <atomic>
 #include <fmt/format.h>
@@ -47,10 +47,10 @@ std::string to_string(const MpmdArray& array) {
 
 namespace {
 
-std::atomic<std::int64_t> timeline_start{0};  // ns of the clock of all processes
+std::atomic<std::int64_t> timeline_start{0};  // ns, of a clock that all processes share
 
-/// What this process has recorded: calls are counted from 0, times are from the start of the first
-/// process that began to record.
+/// What this process has recorded. Calls are counted from 0. Times are in seconds since the first
+/// process began to record.
 std::vector<TaskTime> own_times(std::int64_t shift_ns) {
   std::vector<TaskTime> times;
   std::map<std::int64_t, std::int64_t> steps;  // executions of pipelines

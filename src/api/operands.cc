@@ -28,7 +28,7 @@ std::string number_text(const Operand& number) {
                                             : fmt::format("{}", number.integer);
 }
 
-/// What a number alone becomes.
+/// The dtype of a number that is not combined with arrays.
 DType natural_dtype(const Operand& number) {
   switch (number.kind) {
     case Operand::Kind::boolean:

@@ -13,24 +13,24 @@ namespace tessera::detail {
 
 using Ints = std::vector<std::int64_t>;
 
-/// The dtype that the arrays among `operands` share; numbers alone are f32, i32 or bool. Throws
-/// UserError when arrays differ, or when a fraction meets integers.
+/// The common dtype of the arrays among `operands`; if there are only numbers, f32, i32 or bool.
+/// Throws UserError if the arrays differ, or if a fraction is combined with integer arrays.
 DType common_dtype(std::string_view op, const std::vector<Operand>& operands);
 /// The operand as an array: numbers become scalars of `dtype`.
 Array as_array(std::string_view op, const Operand& operand, DType dtype);
-/// For ops that take one array; numbers become scalars.
+/// For ops that take one array. A number becomes a scalar.
 Array as_array(std::string_view op, const Operand& operand);
 
-/// NumPy's rule; throws UserError when the shapes do not fit.
+/// The shape that NumPy's broadcasting rules give. Throws UserError if the shapes do not fit.
 Shape broadcast_shape(std::string_view op, const std::vector<Array>& arrays);
 Shape broadcast_shape(std::string_view op, const std::vector<Shape>& shapes,
                       const std::string& found);
-/// Repeats dimensions of size 1 and leading ones.
+/// Broadcasts `x` to `shape`: repeats it along dimensions of size 1 and along new leading ones.
 Array broadcast(const Array& x, const Shape& shape);
 /// The operands as arrays of one dtype and shape.
 std::vector<Array> broadcast_operands(std::string_view op, const std::vector<Operand>& operands);
 
-/// `axis` counted from the front; throws UserError when there is none in `rank` dimensions.
+/// `axis` as an index from 0 on. Throws UserError if it is out of range for `rank` dimensions.
 std::int64_t checked_axis(std::string_view op, std::int64_t axis, std::int64_t rank,
                           const std::string& found);
 /// Sorted, without duplicates.
@@ -41,7 +41,7 @@ void check_sizes(std::string_view op, const Shape& shape);
 
 /// `x` itself when it has the dtype.
 Array with_dtype(const Array& x, DType dtype);
-/// An array of one value.
+/// An array whose elements are all `value`.
 Array filled(double value, const Type& type);
 [[noreturn]] void fail(std::string_view op, const std::string& what, const std::string& found,
                        const std::string& wanted, const std::string& cure);

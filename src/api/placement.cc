@@ -14,7 +14,7 @@ namespace tessera::detail {
 
 namespace {
 
-/// Values by their text; addresses stay valid.
+/// Interned values, by their text. Their addresses stay valid.
 template <typename T>
 class Interned {
  public:
@@ -129,13 +129,14 @@ std::mutex& donation_mutex() {
 
 namespace {
 
-/// The device of a mesh that a process is: of all, or of each group.
+/// The device of a mesh that a process computes for. The mesh covers all processes, or those of one
+/// group.
 int device_of(const Mesh& mesh, int rank) {
   const bool has_all = mesh.num_devices() == run::transport()->size();
   return has_all ? rank : rank % run::devices_per_group();
 }
 
-/// The tile of a placement that a process holds, if it holds any.
+/// The tile of a placement that process `rank` holds if its group holds the array.
 std::int64_t tile_of(const Placement& placement, int rank) {
   return placement.layout.tile_at(device_digits(placement.mesh, device_of(placement.mesh, rank)));
 }
@@ -175,7 +176,8 @@ bool is_held_by_rank(const HolderGroups& groups, int rank) {
   return is_held_by(groups, rank / run::devices_per_group());
 }
 
-/// Whether every process that holds the array has what it needs; the same answer in all of them.
+/// Whether every process that holds the array has all elements of its tile in `to`. All processes
+/// get the same answer.
 bool is_local(const Tiled& from, const Placement& to) {
   const run::Transport* transport = run::transport();
   if (transport == nullptr) return true;
@@ -189,7 +191,7 @@ bool is_local(const Tiled& from, const Placement& to) {
 
 enum class Readers : std::uint8_t { everyone, holders };
 
-/// Which process passes which tile to which.
+/// Decides which process sends a tile to which reader.
 class TileOwners {
  public:
   explicit TileOwners(const Tiled& array)
@@ -203,7 +205,8 @@ class TileOwners {
     }
   }
 
-  /// The lowest device of the group of `reader`, or of the first group that holds the array.
+  /// The lowest device with the tile in the group of `reader` or, if that group does not hold the
+  /// array, in the first group that does.
   int owner(std::int64_t tile, int reader) const {
     int group = reader / num_devices_;
     if (!is_held_by_rank(array_.groups, reader)) group = static_cast<int>(array_.groups->front());
@@ -215,7 +218,7 @@ class TileOwners {
 
  private:
   const Tiled& array_;
-  int num_devices_;  // that hold one copy
+  int num_devices_;  // per copy of the array
   std::vector<int> devices_;
 };
 
@@ -224,8 +227,8 @@ bool is_held_by_all(const HolderGroups& groups) {
   return groups == nullptr || std::ssize(*groups) == count;
 }
 
-/// All tiles; those that this process does not hold come from their owners. None where the readers
-/// are the holders and it is none of them.
+/// All tiles; this process receives those that it does not hold from their owners. Empty if only
+/// the holders of the array read it and this process is not one of them.
 run::Tiles all_tiles(const Tiled& from, Readers readers, const char* op, const Span& where) {
   run::Transport* transport = run::transport();
   if (transport == nullptr) return from.tiles;

@@ -1,4 +1,4 @@
-// Profiles: what the engine records, with the names of programs.
+// The public interface of profiles: adds programs and steps to what the engine records.
 #include "profile/profile.h"
 
 #include <chrono>
@@ -37,7 +37,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What is recorded besides the engine.
+/// What is recorded in addition to the trace of the engine.
 struct Recording {
   std::mutex mutex;
   bool is_on = false;
@@ -71,7 +71,8 @@ std::string host_name() {
   return process_count() == 1 ? host : fmt::format("{}_{}", host, process_index());
 }
 
-/// A new folder for runs of one process; those of several find each other by the time.
+/// A new folder if there is one process. Several processes must get the same folder, so its name is
+/// the time alone.
 fs::path folder_of_run(const fs::path& runs, std::time_t seconds) {
   std::tm local{};
   localtime_r(&seconds, &local);
@@ -166,7 +167,7 @@ Step::~Step() {
   try {
     all.steps.push_back({number_, start_ns_, now_ns()});
   } catch (const std::bad_alloc&) {
-    return;  // the trace goes without this step
+    return;  // this step is left out of the trace
   }
 }
 

@@ -39,7 +39,7 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-/// Drops item i of `items` where `keep[i]` is false.
+/// Removes the items with `keep[i]` false.
 template <typename T>
 void drop(std::vector<T>& items, const std::vector<bool>& keep) {
   std::vector<T> kept;
@@ -98,7 +98,7 @@ partition::PartitionOptions partition_options(const Program& program) {
   options.is_storage = program.is_storage;
   options.outputs = program.asked_outputs;
   options.passes = program.passes;
-  // The next value of a parameter lives where the parameter does.
+  // The next value of a parameter has the sharding of the parameter.
   for (std::size_t i = 0; i < program.output_replaces.size(); ++i) {
     const int input = program.output_replaces[i];
     const bool is_parameter =
@@ -109,7 +109,7 @@ partition::PartitionOptions partition_options(const Program& program) {
   return options;
 }
 
-/// What is known of outputs once the program has been split.
+/// Sets the placements and aliases of outputs, which are known once the program is partitioned.
 void place_outputs(Program& program, const ir::Function& split) {
   program.outputs.clear();
   for (ir::ValueId id : split.outputs) {
@@ -145,7 +145,7 @@ void partition(Program& program) {
       program.copies.push_back({i, pipeline::OutputCopy::kShared});
     }
   }
-  // Collectives are joined within tasks, so after the program has been cut into these.
+  // Collectives are combined within tasks, so this comes after the cut into tasks.
   program.partitioned =
       ir::run_passes(partition::combine_passes(), std::move(split), program.passes);
 }
@@ -164,7 +164,7 @@ std::vector<int> own_aliases(const Program& program) {
   return aliases;
 }
 
-/// Per output: the tiles that this process has.
+/// Runs the reference engine. Returns, per output, the tiles that this process holds.
 std::vector<run::Tiles> interpret(const Program& program, const std::vector<Tiled>& inputs) {
   std::vector<ops::HostArray> arrays;
   for (const Tiled& input : inputs) {
@@ -198,7 +198,7 @@ ir::PassOptions pass_options(const PassSettings& settings, const std::string& su
 void simplify(Program& program) {
   program.traced = ir::run_passes(ops::simplify_passes(), program.traced, program.passes);
   drop_unused_captures(program);
-  // The values of the captures go as well.
+  // Remove the values of the unused captures as well.
   program.traced = ir::without_dead_code(std::move(program.traced));
   forward_inputs(program);
 }
@@ -239,7 +239,7 @@ std::optional<std::size_t> own_copy(const Program& program, std::size_t output) 
 
 Tiled bring_input(const Program& program, std::size_t input, Tiled x) {
   const std::vector<std::int64_t>& readers = program.groups.inputs[input];
-  // What nobody reads stays where it is.
+  // An input that no group reads stays where it is.
   if (readers.empty() || (x.groups != nullptr && *x.groups == readers)) return x;
   return bring(std::move(x), std::make_shared<const std::vector<std::int64_t>>(readers),
                "placing an argument", Span());
@@ -253,12 +253,12 @@ HolderGroups all_groups(const Program& program) {
   return std::make_shared<const std::vector<std::int64_t>>(std::move(groups));
 }
 
-/// The groups that compute: all of a pipeline, or those that hold what the program reads.
+/// The groups that compute: all groups for a pipeline, otherwise those that hold all inputs.
 HolderGroups computing_groups(const Program& program, const std::vector<Tiled>& inputs) {
   return program.pipeline ? nullptr : common_groups(inputs);
 }
 
-/// The tiles of all outputs that are computed.
+/// Runs the program and returns the tiles of all outputs that are computed.
 std::vector<run::Tiles> compute(Program& program, std::vector<Tiled> inputs,
                                 const HolderGroups& groups, Donation& donation) {
   if (program.traced.outputs.empty() || program.engine == EngineKind::reference) {
@@ -291,7 +291,7 @@ std::vector<run::Tiles> compute(Program& program, std::vector<Tiled> inputs,
 
 namespace {
 
-/// Of such sizes a look at the machine takes longer than writing them.
+/// Up to this size memory is not checked: reading the free memory takes longer than filling it.
 constexpr std::int64_t kUncheckedBytes = std::int64_t{16} << 20;
 
 std::string size_text(std::int64_t bytes) {
@@ -318,12 +318,13 @@ std::string size_text(std::int64_t bytes) {
                            "set_overcommit(true)"});
 }
 
-/// What one process throws ends the talks of the others, so all know it before any throws.
+/// Waits until all processes know the result. A process that throws ends the communication of the
+/// others, so none may throw earlier.
 void wait_for_all(const run::CollectiveLabel& label) {
   try {
     run::all_values(0, label);
   } catch (const RuntimeFault&) {
-    // Another one has thrown it already.
+    // Another process has thrown the error already.
     return;
   }
 }
@@ -339,7 +340,8 @@ void check_memory(Program& program, const Span& where) {
       .kind = "memory check", .op = "start of a program", .span = {}};
   const bool is_shared = run::transport() != nullptr && !program.partitioned.mesh.axes().empty();
   if (is_shared) {
-    // All processes decide alike, by what was free before any of them went on.
+    // All processes use the number that process 0 read before any of them went on, so that all make
+    // the same decision.
     free = run::all_values(run::machine_memory().free, label)[0];
     const std::vector<std::int64_t> all = run::all_values(needed, label);
     needed = std::accumulate(all.begin(), all.end(), std::int64_t{0});

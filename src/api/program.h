@@ -1,4 +1,5 @@
-// A traced function with what is asked of its inputs and outputs, on its way to being run.
+// A traced function with the shardings requested for its inputs and outputs, and its way through
+// the stages of the compiler.
 #pragma once
 
 #include <atomic>
@@ -28,14 +29,14 @@ class Donation;
 
 struct Program {
   std::string name;  // of the jitted function; empty for ops outside of one
-  // What was traced; inputs are the leaves of the arguments, then what was captured.
+  // The traced function. Its inputs are the leaves of the arguments, then the captured arrays.
   ir::Function traced;
   std::vector<Array> captured;
   std::string structure;                                  // of the arguments
   std::shared_ptr<const std::vector<std::string>> paths;  // of the arguments' leaves
   std::vector<std::string> result_paths;
   std::shared_ptr<const void> result;  // as traced, with abstract leaves
-  // What is asked for; after simplify() of the outputs that are computed.
+  // What the caller asks for. After simplify(), entries per output are those of computed outputs.
   std::vector<const Placement*> inputs;
   std::vector<const ParamInfo*> input_infos;   // nullptr unless a parameter
   std::vector<const ParamInfo*> output_infos;  // likewise
@@ -43,15 +44,15 @@ struct Program {
   std::vector<bool> is_storage;                // parameters
   std::vector<bool> is_donated;
   std::vector<std::optional<Sharding>> asked_outputs;
-  std::vector<int> output_replaces;  // the argument that an output is the next value of, or -1
+  std::vector<int> output_replaces;  // per output: the argument whose next value it is, or -1
   EngineKind engine = EngineKind::host;
   DotUnit dot_unit = DotUnit::portable;
   ir::PassOptions passes;
   std::optional<pipeline::PipelineOptions> pipeline;  // of a step that runs on groups of devices
-  // Outputs that are inputs are passed on without being computed.
+  // Outputs that are inputs are returned without being computed.
   std::vector<int> forwarded;            // per output: that input, or -1
   std::vector<ir::ValueId> all_outputs;  // of `traced`
-  // What was made of it, each once.
+  // What the stages of the compiler make of it, each once.
   Once partition_once, compile_once;
   ir::Function partitioned;
   pipeline::GroupsOfPorts groups;              // of a pipeline
@@ -66,33 +67,35 @@ struct Program {
 
 /// Throws UserError for a disabled pass that does not exist or is not optional.
 ir::PassOptions pass_options(const PassSettings& settings, const std::string& subject);
-/// Prepares `traced` for lowering: drops dead code, repeated code, unused captures and outputs that
-/// are inputs.
+/// Prepares `traced` for lowering: removes dead code, repeated code, unused captures, and outputs
+/// that are inputs.
 void simplify(Program& program);
-/// Splits the program over its mesh, once.
+/// Partitions the program over its mesh, once.
 void lower(Program& program);
-/// The groups of a pipeline that hold a leaf of its result; none for an input that no group reads.
+/// The groups of a pipeline that hold a leaf of its result. Empty if the leaf is an input that no
+/// group reads.
 const std::vector<std::int64_t>& groups_of_result(const Program& program, std::size_t number);
-/// Which output of the executable this process returns for an output of the program: none where
+/// The output of the executable that this process returns for an output of the program; nullopt if
 /// only other groups have it.
 std::optional<std::size_t> own_copy(const Program& program, std::size_t output);
-/// Sends an input to the groups of a pipeline that read it; others let go of it.
+/// Sends an input to the groups of a pipeline that read it. Other groups free it.
 Tiled bring_input(const Program& program, std::size_t input, Tiled x);
-/// Throws UserError where a compiled program needs more memory than the machine has left; looks
-/// once. With one process per device, a collective.
+/// Throws UserError if a compiled program needs more memory than the machine has left. A program
+/// that has passed is not checked again. With one process per device, this is a collective.
 void check_memory(Program& program, const Span& where);
-/// To be called before a compiled program is executed; nothing happens unless a trace is recorded.
+/// Must be called before a compiled program is executed. Adds the program to the trace that is
+/// being recorded, if there is one.
 void note_program(const Program& program);
-/// Runs on tiles laid out as program.inputs say, in the groups that hold them all or, a pipeline,
-/// where the program says.
+/// Runs the program on tiles with the placements in program.inputs. A pipeline runs on all groups,
+/// any other program on the groups that hold all inputs.
 std::vector<Array> execute(Program& program, std::vector<Tiled> inputs, Donation& donation);
 
-/// The number of the argument that has the leaf.
+/// The number of the argument that contains the leaf.
 std::size_t argument_number(const Walk& arguments, std::size_t leaf);
 /// `0/params/kernel` -> `params/kernel`: without the number of the argument.
 std::string inner_path(const std::string& path);
 
-/// The one mesh that arrays, shardings and the scope agree on.
+/// The one mesh that arrays, shardings and the scope must agree on.
 class MeshChoice {
  public:
   /// Starts with the current mesh.
@@ -108,11 +111,11 @@ class MeshChoice {
   Span where_;
 };
 
-/// What `shardings` ask for a leaf: nothing, or a sharding over `mesh`.
+/// The sharding over `mesh` that `shardings` asks for a leaf, if any.
 std::optional<Sharding> asked_sharding(const Shardings& shardings, const std::string& path,
                                        const ParamInfo* info, const Type& type, const Mesh& mesh,
                                        const std::string& subject, const Span& where);
-/// Throws UserError when an entry of `shardings` is the sharding of none of these paths.
+/// Throws UserError if an entry of `shardings` applies to none of these paths.
 void check_paths(const Shardings& shardings, const std::vector<std::string>& paths,
                  const std::string& subject, const Span& where);
 

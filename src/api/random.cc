@@ -27,7 +27,7 @@ Array scaled_uniform(const Array& bits, float low, float high) {
 }  // namespace
 
 Key::Key(std::int64_t seed) {
-  // JAX without 64-bit types keeps the lower half of the seed.
+  // Like JAX without 64-bit types, keep only the lower half of the seed.
   data_ = array({0U, static_cast<std::uint32_t>(static_cast<std::uint64_t>(seed))});
 }
 

@@ -13,7 +13,7 @@ namespace tessera {
 namespace {
 
 bool is_below(std::string_view path, std::string_view prefix) {
-  // Trees have thousands of paths that start alike, so what differs first is looked at first.
+  // Trees have thousands of paths that start alike, so the cheap checks of the end come first.
   const std::size_t size = prefix.size();
   if (size == 0) return true;
   if (path.size() < size || path[size - 1] != prefix[size - 1]) return false;

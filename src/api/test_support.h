@@ -1,4 +1,4 @@
-// What tests of the public functions share.
+// Functions shared by the tests of the public interface.
 #pragma once
 
 #include <cstring>

@@ -27,7 +27,7 @@ std::string describe_leaf(const ArrayNode& node) {
   return text;
 }
 
-/// What changed from `before` to `after`, whose names are unique.
+/// One line for each difference between `before` and `after`. The names in each are unique.
 std::vector<std::string> changes(const char* subject, const Named& before, const Named& after) {
   const std::map<std::string, std::string> old(before.begin(), before.end());
   const std::map<std::string, std::string> now(after.begin(), after.end());

@@ -1,4 +1,4 @@
-// What a trace was made for, to tell why another one was needed.
+// Records what each trace of a function depended on, to explain why it was traced again.
 #pragma once
 
 #include <span>
@@ -17,11 +17,12 @@ struct TraceRecord {
   std::vector<std::pair<std::string, std::string>> leaves;    // path, type and sharding
   std::vector<std::pair<std::string, std::string>> settings;  // name, value
 };
-/// Of the arguments in `walk`, which has paths, and the settings of this thread.
+/// The record for the arguments in `walk`, which must have paths, and the settings of this thread.
 TraceRecord record_of(Walk& walk, std::string structure,
                       std::span<const std::type_info* const> types);
 
-/// The differences between the last record and the earlier one that is most like it, one a line.
+/// The differences between the last record and the earlier one that is most similar to it, one per
+/// line.
 std::string why_last(const std::vector<TraceRecord>& records);
 
 }  // namespace tessera::detail

@@ -25,7 +25,7 @@ void append_bytes(std::string& text, const T& value) {
   text.append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-/// The next name of a stringised list; moves `names` behind its comma.
+/// The next name of a stringised list; moves `names` behind that name.
 std::string_view next_name(const char*& names) {
   while (*names == ' ' || *names == ',') ++names;
   const char* begin = names;
@@ -133,8 +133,8 @@ void Walk::leave() {
   if (want_ == Want::structure) structure_ += ')';
 }
 
-/// A field of array type that is not listed would silently be an untrained constant: look for room
-/// between the listed fields that could hold one.
+/// An array field that is not listed would silently become a constant that is not trained. So this
+/// looks for gaps between the listed fields that are large enough for an array.
 void Walk::check_fields(const Fields& fields, const Field* list, std::size_t count) {
   struct Range {
     std::size_t start, end;
@@ -233,7 +233,7 @@ std::vector<Param> params_of(Walk& w) {
 void unbox(const Walk& w) {
   for (const Walk::Leaf& leaf : w.leaves()) {
     if (leaf.info == nullptr || !leaf.info->is_annotated) continue;
-    auto& param = static_cast<Param&>(*leaf.array);  // as it has the information of one
+    auto& param = static_cast<Param&>(*leaf.array);  // only a Param has `info`
     param = Param(param.value(), leaf.info->path);
   }
 }

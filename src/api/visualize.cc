@@ -12,13 +12,13 @@ namespace tessera {
 
 namespace {
 
-/// A character of a terminal is about so many times as high as it is wide.
+/// The approximate ratio of height to width of a character in a terminal.
 constexpr double kCharacterHeight = 2.5;
 constexpr double kPictureHeight = 10.0;
 
 struct Cell {
   std::vector<std::int64_t> devices;
-  std::size_t tile = 0;  // numbers the colours
+  std::size_t tile = 0;  // selects the colour
 };
 
 std::string repeated(const std::string& text, std::int64_t count) {
@@ -32,7 +32,7 @@ std::string label_of(Cell cell, const std::string& device_kind) {
   return fmt::format("{} {}", device_kind, fmt::join(cell.devices, ","));
 }
 
-/// `text` in the middle of `width` columns, one less on the left than on the right.
+/// `text` centred in `width` columns. An odd space goes to the right.
 std::string centered(const std::string& text, std::int64_t width) {
   const std::int64_t rest =
       std::max<std::int64_t>(width - static_cast<std::int64_t>(text.size()), 0);
@@ -59,11 +59,11 @@ class Picture {
   Cell& at(std::int64_t row, std::int64_t column) {
     return cells_[static_cast<std::size_t>(row)][static_cast<std::size_t>(column)];
   }
-  /// Lines inside of the borders.
+  /// `lines`: without the borders.
   void set_height(std::int64_t row, std::int64_t lines) {
     heights_[static_cast<std::size_t>(row)] = std::max<std::int64_t>(lines, 1);
   }
-  /// Characters with both borders.
+  /// `characters`: including both borders.
   void set_width(std::int64_t column, double characters) {
     const std::int64_t most = std::max(options_.max_width, options_.min_width);
     widths_[static_cast<std::size_t>(column)] =
@@ -90,7 +90,7 @@ class Picture {
   }
 
  private:
-  /// Shares the width of the picture where columns want more; labels are never cut.
+  /// Limits the columns to the width of the picture, but never cuts labels.
   void fit_widths() {
     const auto count = static_cast<std::int64_t>(widths_.size());
     std::int64_t spare = options_.max_width - count - 1;
@@ -173,7 +173,7 @@ class Pictures {
   std::int64_t count(std::int64_t dim) const {
     return dim < 0 ? 1 : layout_.num_shards_of(static_cast<std::size_t>(dim));
   }
-  /// The part of a dimension that a shard of it has.
+  /// The fraction of a dimension that a shard covers.
   double fraction(std::int64_t dim, std::int64_t shard) const {
     if (size(dim) == 0) return 1.0 / static_cast<double>(count(dim));
     const std::int64_t length =
@@ -233,7 +233,8 @@ class Pictures {
     const double height = std::trunc(kPictureHeight * options_.scale);
     const double down = axes_.down < 0 ? 1.0 : static_cast<double>(size(axes_.down));
     const double across = axes_.across < 0 ? 0.0 : static_cast<double>(size(axes_.across));
-    // JAX: sizes of a matrix; a line is drawn as wide as a column is high.
+    // As in JAX, the picture has the aspect ratio of the matrix. An array of rank 1 is drawn as
+    // wide as a column would be high.
     const bool is_line = axes_.down < 0 && axes_.across >= 0;
     const double aspect = is_line ? 1.0 / std::max(across, 1.0) : across / std::max(down, 1.0);
     const double width = std::trunc(height * aspect) * kCharacterHeight;
@@ -267,7 +268,7 @@ std::string visualize_sharding(const Shape& shape, const NamedSharding& sharding
 
 std::string visualize_array_sharding(const Array& x, const VisualizeOptions& options,
                                      std::source_location where) {
-  detail::tiles_of(x, Span(where));  // throws unless concrete and alive
+  detail::tiles_of(x, Span(where));  // throws unless concrete and not donated
   const detail::Placement& placement = *x.node()->placement;
   return draw(placement.mesh, placement.layout, options);
 }
@@ -275,11 +276,11 @@ std::string visualize_array_sharding(const Array& x, const VisualizeOptions& opt
 void inspect_array_sharding(const Array& x, const ShardingCallback& callback,
                             std::source_location where) {
   if (!x.node()->is_traced()) {
-    detail::tiles_of(x, Span(where));  // throws unless concrete and alive
+    detail::tiles_of(x, Span(where));  // throws unless concrete and not donated
     return callback(x.sharding(where));
   }
   const auto tell = [callback](const Mesh& mesh, const Sharding& sharding) {
-    NamedSharding named;  // parts of axes have names that the constructor does not take
+    NamedSharding named;  // the constructor does not accept the names of parts of axes
     named.mesh = mesh;
     named.spec = to_spec(mesh, sharding);
     callback(named);

@@ -21,7 +21,7 @@ namespace {
                            "function, which compiles for new kinds of arguments"});
 }
 
-/// The tiles of an argument, laid out as the program wants them.
+/// The tiles of an argument, moved to the placement that the program expects.
 Tiled argument_tiles(const Program& program, std::size_t i, const Array& array, const Span& where) {
   Tiled tiles = tiles_of(array, where);
   const Placement& wanted = *program.inputs[i];
@@ -44,7 +44,7 @@ Tiled argument_tiles(const Program& program, std::size_t i, const Array& array, 
   return move_tiles(tiles, &wanted, "placing an argument", where);
 }
 
-/// The leaves of the arguments, laid out as the program wants them.
+/// The leaves of the arguments, moved to the placements that the program expects.
 std::vector<Tiled> argument_leaves(const Program& program, const Walk& arguments,
                                    const Span& where) {
   if (arguments.structure() != program.structure) {

@@ -33,12 +33,12 @@ Donation::Donation(const Program& program, const Walk& arguments, const Span& wh
   call_->where = where;
 }
 
-/// Lends the tiles that the program reads, so that `inputs` has the only hold on them that this
-/// call knows of; the engine writes to what nobody else holds. The nodes keep all others.
+/// Drops the nodes' references to the tiles in `inputs`, because the engine overwrites only tiles
+/// that have a single owner. The nodes keep all other tiles.
 void Donation::take(std::vector<run::Tiles>& inputs) {
   const std::lock_guard<std::mutex> lock(donation_mutex());
   for (Gift& gift : gifts_) {
-    fail_if_donated(*gift.node, call_->where);  // by another thread, since the call began
+    fail_if_donated(*gift.node, call_->where);  // another thread may have donated it meanwhile
     for (const run::BufferPtr& tile : gift.node->tiles) {
       const run::Tiles& input = inputs[gift.leaf];
       const auto place = std::find(input.begin(), input.end(), tile);
@@ -78,7 +78,7 @@ void Donation::give_away() {
   let_go();
 }
 
-/// Throws the fault of a program that had begun to run.
+/// Throws the fault of a program that failed after it had started.
 void Donation::report_lost(const std::string& fault) const {
   throw RuntimeFault(
       fmt::format("{}; the call donated these arguments, which are lost: {}", fault, names()));
@@ -126,8 +126,8 @@ std::vector<run::Tiles> Donation::run(const run::Executable& executable,
 
 namespace {
 
-/// Whether a leaf of the result has the path of a leaf of an argument; the result may be one item
-/// of a tuple.
+/// Whether a leaf of the result has the path of a leaf of an argument. The first part of the
+/// result's path may be the number of an item in a tuple.
 bool has_path_of(const std::string& result, const std::string& argument) {
   const std::string path = inner_path(argument);
   return path == inner_path(result) || path == result;

@@ -1,5 +1,5 @@
-// Arrays that a call is given for good. Nothing is lost before the program starts to run: until
-// then a call that throws leaves them as they were.
+// Donated arguments of a call. If the call throws before its program starts to run, the arrays stay
+// unchanged.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 
 namespace tessera::detail {
 
-/// A call that gave arrays away.
+/// A call that donated arrays.
 struct DonatingCall {
   std::shared_ptr<const std::vector<std::string>> paths;  // of all arguments' leaves
   Span where;
@@ -21,16 +21,16 @@ struct DonatingCall {
 /// The donated arguments of one call.
 class Donation {
  public:
-  /// Of a call that donates nothing.
+  /// For a call that donates nothing.
   Donation() = default;
-  /// Throws UserError when one array is donated twice. No array changes yet.
+  /// Throws UserError if an array is donated twice. Does not change any array yet.
   Donation(const Program& program, const Walk& arguments, const Span& where);
 
   /// Runs the program; `inputs` are the tiles of all its inputs. Donated arrays are given away when
-  /// it starts. What throws before that leaves them as they were; the RuntimeFault of a program
-  /// that had started names those that are lost.
+  /// it starts. An exception before that leaves them unchanged. If the program fails after it has
+  /// started, the RuntimeFault names the arrays that are lost.
   std::vector<run::Tiles> run(const run::Executable& executable, std::vector<run::Tiles> inputs);
-  /// Gives the arrays away without a program that writes to them.
+  /// Gives the arrays away when no program is run.
   void give_away();
 
  private:
@@ -49,10 +49,11 @@ class Donation {
   std::vector<Gift> gifts_;
 };
 
-/// Which donated input's buffers each output takes: of the same path first, then in order. Only
-/// inputs of the output's own placement fit, so shardings never depend on what is donated.
+/// Per output: the donated input whose buffers it takes, or -1. Inputs with the same path are
+/// matched first, then the others in order. The placements must be equal, so shardings never depend
+/// on donation.
 std::vector<int> aliases_of(const Program& program);
-/// Per result: the argument that it is the next value of, by path and type, or -1.
+/// Per result: the argument whose next value it is, or -1. They are matched by path and type.
 std::vector<int> replaced_arguments(const std::vector<std::string>& paths,
                                     const std::vector<const Placement*>& inputs,
                                     const std::vector<std::string>& result_paths,

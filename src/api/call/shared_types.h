@@ -1,4 +1,4 @@
-// What a program and a library that it loads both compile.
+// Types that a program and a library that it loads both compile.
 #pragma once
 
 #include <tessera/jit.h>

@@ -4,7 +4,7 @@
 namespace tessera {
 namespace {
 
-// The test has a struct of this name too: another type.
+// The test has a struct of the same name, which is another type.
 struct Line {
   Array slope, offset;
   TESSERA_TREE(slope, offset)

@@ -1,4 +1,5 @@
-// Collectives over mapped axes: what the function of one device or row asks of the others.
+// Collectives over mapped axes, by which the function of one device or row exchanges data with
+// others.
 #include "ops/axis/axis.h"
 
 #include <algorithm>
@@ -52,21 +53,22 @@ std::int64_t size_of(const std::vector<NamedAxis>& axes) {
       [](std::int64_t product, const NamedAxis& axis) { return product * axis.size; });
 }
 
-/// What all elements have, stacked along a new dimension 0, the first axis major.
+/// The values of `x` in all elements of the axes, stacked along a new dimension 0. The first axis
+/// is the major one.
 ValueId gathered(Builder& b, ValueId x, const std::vector<NamedAxis>& axes) {
   const Shape local = b.type(x).shape;
   for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) x = ops::axis_gather(b, x, *axis);
   return ops::reshape(b, x, ops::with_first(size_of(axes), local));
 }
 
-/// Dimension 0 becomes dimension `to`.
+/// Moves dimension 0 to position `to`.
 ValueId move_from_front(Builder& b, ValueId x, std::int64_t to) {
   Ints permutation = ops::dims_from(1, b.type(x).shape.size() - 1);
   permutation.insert(permutation.begin() + to, 0);
   return ops::transpose(b, x, std::move(permutation));
 }
 
-/// [n, a.., d, b..] -> [a.., n * d, b..] for d at dimension `dim`, or [a.., n, d, b..].
+/// [n, a.., d, b..] -> [a.., n * d, b..] if `tiled`, else [a.., n, d, b..]; d is dimension `dim`.
 ValueId joined(Builder& b, ValueId x, std::int64_t dim, bool tiled) {
   const ValueId moved = move_from_front(b, x, dim);
   if (!tiled) return moved;
@@ -77,7 +79,7 @@ ValueId joined(Builder& b, ValueId x, std::int64_t dim, bool tiled) {
   return ops::reshape(b, moved, std::move(shape));
 }
 
-/// [a.., n * d, b..] -> [n, a.., d, b..], or [a.., n, b..] -> [n, a.., b..].
+/// [a.., n * d, b..] -> [n, a.., d, b..] if `tiled`, else [a.., n, b..] -> [n, a.., b..].
 ValueId divided(Builder& b, ValueId x, std::int64_t dim, std::int64_t count, bool tiled) {
   if (!tiled) return ops::move_to_front(b, x, dim);
   Shape shape = b.type(x).shape;
@@ -104,7 +106,7 @@ Array reduced(const char* op, const Operand& x, const CollectiveAxes& axes,
     const std::vector<NamedAxis> over = mapped(op, axes);
     return emit({as_array(op, x)}, [&](Builder& b, const Ids& ids) {
       const ValueId all = gathered(b, ids[0], over);
-      // Sums of bf16 are f32, rounded once.
+      // bf16 is summed in f32 and rounded once.
       if (reduction == "reduce_sum") return ops::reduce_sum(b, all, {0});
       return b.emit(reduction, {{"dims", Ints{0}}}, {all});
     });
@@ -180,7 +182,7 @@ Array all_to_all(Operand x, const std::string& axis, std::int64_t split_dim,
     check_divided("all_to_all", v, split, over, tiled);
     return emit({v}, [&](Builder& b, const Ids& ids) {
       const ValueId parts = divided(b, ids[0], split, over.size, tiled);
-      // Pinned, as the function says where each part of the work is done.
+      // Pinned, because the user's function says which device does which part of the work.
       const ValueId moved =
           b.emit("axis_all_to_all", {{"axis", over.name}, {"is_pinned", true}, {"size", over.size}},
                  {parts});
@@ -191,7 +193,8 @@ Array all_to_all(Operand x, const std::string& axis, std::int64_t split_dim,
 
 namespace {
 
-/// A permutation that has the pairs; the rest goes from where nothing else does.
+/// Completes the pairs to a permutation and returns its sources, per destination. Elements without
+/// a source get those elements, in order, that send nothing.
 Ints completed(const std::vector<std::pair<std::int64_t, std::int64_t>>& pairs,
                const NamedAxis& axis, std::vector<bool>& is_receiving) {
   Ints sources(ops::at(axis.size), -1);

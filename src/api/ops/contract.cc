@@ -62,7 +62,7 @@ struct EinsumText {
   std::string a, b, result;
 };
 
-/// The text of a call and what it is for.
+/// The text of a call and, for error messages, its arrays.
 struct EinsumCall {
   std::string_view text;
   std::string arrays;
@@ -113,7 +113,7 @@ EinsumText parse(const EinsumCall& call, std::int64_t rank_a, std::int64_t rank_
   return parts;
 }
 
-/// Sums the dimensions whose letters nobody else needs; removes them from `letters`.
+/// Sums over the dimensions whose letters are not in `needed`, and removes these from `letters`.
 Array sum_unneeded(Array x, std::string& letters, const std::string& needed) {
   Ints dims;
   std::string kept;
@@ -196,7 +196,7 @@ Array matmul(Operand a, Operand b) {
     check_not_scalar("matmul", x, y);
     if (x.rank() == 1 || y.rank() <= 2) return dot(x, y);
     if (x.rank() == 2) {
-      // [m, k] x [..., k, n] -> [m, ..., n]: the free dimension goes in front of the last one.
+      // [m, k] x [..., k, n] -> [m, ..., n]: the free dimension m comes first.
       const Array product = dot(x, y);
       Ints permutation;
       for (std::int64_t i = 1; i < product.rank() - 1; ++i) permutation.push_back(i);

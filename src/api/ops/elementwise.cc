@@ -16,7 +16,7 @@ using ir::Builder;
 
 namespace {
 
-/// `name` is what the user called.
+/// `name`: the function that the user called.
 Array elementwise(const char* name, const std::vector<Operand>& operands, std::string_view op,
                   const ir::Attributes& attributes = {}) {
   return public_op(operands[0].where, [&] {

@@ -51,7 +51,7 @@ Array scatter_add(Operand x, Operand indices, Operand updates) {
                    "reshape the updates");
     }
     constexpr std::int64_t kZero = 0;
-    // Sums of bf16 are f32, and so is their sum with the target before it is rounded.
+    // bf16 is summed in f32. The target is added in f32 too, before the result is rounded.
     const DType sums = ops::sum_dtype(v.dtype());
     const Array added =
         emit("scatter_add", {list, detail::broadcast(detail::with_dtype(rows, sums), wanted)},
@@ -102,7 +102,7 @@ Array take_along_axis(Operand x, Operand indices, std::int64_t axis) {
 
 namespace {
 
-/// `first`, and the starts as i32 scalars.
+/// `first`, followed by the starts as i32 scalars.
 std::vector<Array> with_starts(const char* name, std::vector<Array> first,
                                const std::vector<Operand>& starts) {
   const auto rank = static_cast<std::size_t>(first[0].rank());

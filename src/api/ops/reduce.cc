@@ -1,4 +1,4 @@
-// Reductions and what is made of them.
+// Reductions and functions composed of them.
 #include <fmt/format.h>
 
 #include <tessera/ops.h>
@@ -30,7 +30,8 @@ Array reduce(const char* name, const Operand& x, const Axes& axes, bool keep, co
   });
 }
 
-/// `accumulate` on what its sums or products are kept in, rounded once to the dtype of `x`.
+/// Applies `accumulate` in the dtype that sums of `x` are computed in, and rounds once to the dtype
+/// of `x`.
 template <typename Accumulate>
 Array accumulated(const char* name, const Operand& x, const Accumulate& accumulate) {
   return public_op(x.where, [&] {

@@ -20,7 +20,7 @@ using ir::ValueId;
 
 namespace {
 
-/// The list, or `count` ones for an empty one.
+/// `steps`, or `count` ones if it is empty.
 Ints steps_of(const char* op, const char* name, const Ints& steps, std::size_t count) {
   if (steps.empty()) return Ints(count, 1);
   const bool is_positive =
@@ -41,7 +41,7 @@ struct Widths {
   }
 };
 
-/// How the windows lie: sizes of what they slide over, how far they reach, how they move.
+/// How windows slide over an array. Per dimension: its size, the extent of a window, the stride.
 struct Slide {
   Ints sizes;
   Ints extents;
@@ -127,12 +127,12 @@ Array convolved(const Array& x, const Array& kernel, const Ints& strides, const 
   return detail::with_dtype(product, x.dtype());
 }
 
-/// What is too large for an array stays too large, and is found where the array is made.
+/// Does not overflow: a sum that is too large for an array is reported when the array is made.
 std::int64_t saturating_sum(std::int64_t a, std::int64_t b) {
   return std::min(a, std::numeric_limits<std::int64_t>::max() - b) + b;
 }
 
-/// Zeros between and around the elements of the space dimensions.
+/// Inserts zeros between and around the elements of the space dimensions.
 Array spread_and_padded(const Array& x, const Ints& input_dilation, const Widths& widths) {
   auto whole = [&](Ints inner, std::int64_t outside) {
     inner.insert(inner.begin(), outside);
@@ -208,7 +208,7 @@ Array reduce_window(const char* name, const Operand& x, const Ints& window, cons
   });
 }
 
-/// A list over space as one over [n, space.., channels].
+/// Extends a list over the space dimensions to [n, space.., channels].
 Ints over_space(const char* name, const Array& x, Ints list) {
   if (static_cast<std::int64_t>(list.size()) != x.rank() - 2) {
     detail::fail(name, "the window does not fit the array",

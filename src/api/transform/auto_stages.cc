@@ -78,7 +78,7 @@ void cut_microbatch(PipelineScope& scope, ir::Function& function) {
   check_unmarked(scope);
   pipeline::CutOptions options{.is_differentiated = false};
   for (std::size_t i = 0; i < function.inputs.size(); ++i) {
-    options.is_trained.push_back(true);  // all stays where it is written
+    options.is_trained.push_back(true);  // no equation may move to another stage
     options.varies.push_back(i < scope.num_slices);
   }
   function = cut(scope, std::move(function), std::move(options));

@@ -52,7 +52,7 @@ std::vector<Type> slice_types(const std::vector<Array>& leaves, std::size_t num_
   return types;
 }
 
-/// The carry that comes out must be like the one that goes in.
+/// Throws UserError unless the carry that is returned has the types of the one that is passed in.
 void check_carry(const char* construct, const Nested& nested, const std::vector<Type>& carry,
                  const Span& where) {
   const std::size_t num_found = std::min(carry.size(), nested.results.size());

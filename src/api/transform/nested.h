@@ -1,4 +1,4 @@
-// Functions that become nested functions of one equation.
+// Traces functions of the user that become nested functions of an equation.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace tessera::detail {
 
-/// A user's function as traced on its own.
+/// A function of the user, traced on its own.
 struct Nested {
   ir::Function function;        // inputs: the leaves of the arguments, then what was captured
   std::vector<Array> captured;  // from outside
@@ -23,20 +23,20 @@ Nested trace_nested(Body& body, const std::vector<Type>& types, const Span& wher
 
 /// The captured arrays of all functions, each once.
 std::vector<Array> all_captured(const std::vector<const Nested*>& functions);
-/// Makes `nested` take all of `captured`, in this order, before input `place`; it had `num_leaves`
-/// inputs besides what it captured.
+/// Gives `nested` inputs for all of `captured`, in this order, in front of input `place`.
+/// `num_leaves`: the number of its inputs without those that it captured.
 void take_captured(Nested& nested, const std::vector<Array>& captured, std::size_t num_leaves,
                    std::size_t place);
 
-/// Runs `emit`, which records into the innermost trace; outside of any, what it records is run at
-/// once on the mesh of `arrays`.
+/// Runs `emit`, which records into the innermost trace. Outside of any trace, the recorded program
+/// runs at once on the mesh of `arrays`.
 std::vector<Array> recorded(const std::vector<Array>& arrays, const Span& where,
                             const std::function<std::vector<Array>()>& emit);
 
-/// What was emitted into the innermost trace, and what is to be an operand there.
+/// Convert between values of the innermost trace and arrays.
 std::vector<Array> as_arrays(const std::vector<ir::ValueId>& values);
 std::vector<ir::ValueId> lift_all(const std::vector<Array>& arrays, const Span& where);
-/// Of the innermost trace, for equations at `where`.
+/// The builder of the innermost trace, set to append equations at `where`.
 ir::Builder& builder_at(const Span& where);
 
 std::vector<Type> types_of(const std::vector<Array>& arrays);

@@ -1,4 +1,4 @@
-// What the function of a pipeline says while it is traced: the schedule of its one loop.
+// What is known about a pipeline while its function is traced, such as the schedule of its loop.
 #pragma once
 
 #include <optional>
@@ -14,21 +14,20 @@ namespace tessera::detail {
 struct PipelineScope {
   std::int64_t num_groups;
   std::optional<AutoStages> auto_stages = {};  // instead of marks
-  // of the treduce that was traced
+  // Set by treduce.
   ScheduleTasks tasks = {};
   std::int64_t num_stages = 0;
   std::int64_t num_microbatches = 0;
   std::optional<Span> where = {};
-  // while its function is traced
+  // Set while the function of a microbatch is traced.
   bool is_inside = false;
   std::int64_t num_marks = 0;
-  std::size_t depth = 0;       // of its trace
-  std::size_t num_slices = 0;  // inputs that are those of the microbatch; the others are the same
-                               // for all
-  bool is_cut = false;         // it was, as auto_stages says
+  std::size_t depth = 0;       // the nesting depth of its trace
+  std::size_t num_slices = 0;  // the first inputs, which differ between microbatches
+  bool is_cut = false;         // whether auto_stages has cut it
 };
 
-/// Makes a scope that of this thread while it lives.
+/// Makes a scope the current one of this thread for the lifetime of this object.
 class PipelineTracing {
  public:
   explicit PipelineTracing(PipelineScope* scope);
@@ -43,12 +42,14 @@ class PipelineTracing {
 /// nullptr outside of a function that becomes a pipeline.
 PipelineScope* current_pipeline();
 
-/// The function of which the innermost trace takes a derivative, cut into stages where it is that
-/// of a microbatch and auto_stages are asked for. Its inputs are `arguments` of that trace, of
-/// which the first `num_trained` are differentiated.
+/// Called with the function that the innermost trace differentiates. If this is the trace of a
+/// microbatch and the user asked for auto_stages, returns the function cut into stages, otherwise
+/// unchanged. `arguments`: its inputs, as values of that trace; the first `num_trained` of them are
+/// differentiated.
 ir::Function cut_derivative(ir::Function forward, const std::vector<ir::ValueId>& arguments,
                             std::size_t num_trained, const Span& where);
-/// The function of a microbatch, cut if no derivative in it was.
+/// Cuts the function of a microbatch if the user asked for auto_stages and cut_derivative() has not
+/// cut a derivative in it.
 void cut_microbatch(PipelineScope& scope, ir::Function& function);
 
 }  // namespace tessera::detail

@@ -1,7 +1,6 @@
-// shard_map: a function of each device's tiles is mapped over the axes of the mesh. Its arguments
-// become arrays with one leading dimension per axis, split over that axis; so what the function
-// does is done by each device, and what it says to other devices is what moves along those
-// dimensions.
+// shard_map: maps a function of one device's tiles over axes of the mesh. Each argument gets one
+// leading dimension per axis of its spec, which is split over that axis. So each device computes
+// the function for its own tiles, and collectives in the function move data along these dimensions.
 #include <algorithm>
 #include <fmt/format.h>
 
@@ -140,7 +139,7 @@ LeafSpec ShardMap::spec_of(const Shardings& specs, const std::string& path, std:
   return spec;
 }
 
-/// What one device has of an array.
+/// The type of the tile that one device has. Throws UserError if the tiles are not equal.
 Type ShardMap::local_type(const Type& type, const LeafSpec& spec) const {
   Type local = type;
   for (std::size_t dim = 0; dim < spec.dims.size(); ++dim) {
@@ -160,7 +159,8 @@ Type ShardMap::local_type(const Type& type, const LeafSpec& spec) const {
   return local;
 }
 
-/// A constraint over the mapped axes; dimensions from `first_open` on are open to the others.
+/// A sharding constraint that splits dimensions over the mapped axes `dims`. Dimensions from
+/// `first_open` on may be split over the other axes as well.
 ValueId ShardMap::placed(Builder& b, ValueId x, std::vector<std::vector<std::string>> dims,
                          std::size_t first_open) const {
   std::vector<SpecEntry> entries;
@@ -171,14 +171,15 @@ ValueId ShardMap::placed(Builder& b, ValueId x, std::vector<std::vector<std::str
   }
   const PartitionSpec spec(std::move(entries));
   Sharding sharding = to_sharding(mesh_, spec, b.type(x), "shard_map", where_);
-  // What is local may be split over axes that are not mapped.
+  // The dimensions of a tile may be split over axes that are not mapped.
   for (std::size_t dim = first_open; dim < sharding.dims.size(); ++dim) {
     if (axes_.size() < mesh_.axes().size()) sharding.open.push_back(dim);
   }
   return ops::sharding_constraint(b, x, std::move(sharding));
 }
 
-/// One leading dimension for each axis of the spec, in the order of the mesh, then what is local.
+/// The argument with one leading dimension for each axis of the spec, in the order of the mesh,
+/// followed by the dimensions of a tile.
 ValueId ShardMap::stack(Builder& b, ValueId x, const Type& local, const LeafSpec& spec) const {
   Ints sizes;
   Ints local_dims;
@@ -207,8 +208,8 @@ ValueId ShardMap::stack(Builder& b, ValueId x, const Type& local, const LeafSpec
   return placed(b, ops::transpose(b, split, std::move(permutation)), std::move(dims), num_leading);
 }
 
-/// The value with exactly those leading dimensions that its spec names: `at` is the place of this
-/// axis among them.
+/// Adds or removes the leading dimension of `axis`, so that `x` has it exactly if the spec names
+/// the axis (`is_named`). `varies`: whether `x` has it now. `at`: its position.
 ValueId ShardMap::with_axis(Builder& b, ValueId x, std::size_t at, bool varies, bool is_named,
                             const MeshAxis& axis, const LeafSpec& spec) const {
   if (varies == is_named) return x;

@@ -20,7 +20,7 @@ std::string name_of(RematPolicy policy) {
 using Emit = std::function<std::vector<ir::ValueId>(ir::Builder&, ops::FunctionPtr,
                                                     std::vector<ir::ValueId>)>;
 
-/// One equation with one nested function.
+/// Traces `body` and emits one equation that has it as its only nested function.
 Outcome emit_call(Body& body, const Span& where, const Emit& emit) {
   std::vector<Array> operands = leaves_of(body.walk_arguments(Walk::Want::leaves), where);
   const std::vector<Type> types = types_of(operands);

@@ -1,4 +1,5 @@
-// treduce: a scan over microbatches whose sums of cotangents are kept apart, one for each use.
+// treduce: a scan over microbatches. Where a value is used several times, the cotangents of each
+// use are accumulated separately.
 #include <fmt/format.h>
 #include <unordered_map>
 
@@ -55,7 +56,7 @@ void check_marks(const PipelineScope& scope, const Function& body, const Span& w
                "or give the schedule another num_stages"});
 }
 
-/// Takes the schedule's tasks for this number of microbatches.
+/// Checks the schedule and puts its tasks for this number of microbatches into the scope.
 void enter(PipelineScope& scope, const Schedule& schedule, std::int64_t length,
            const std::source_location& location) {
   const Span where(location);
@@ -120,7 +121,7 @@ std::vector<Type> microbatch_types(const std::vector<Array>& leaves,
 
 // --- the loop
 
-/// Sums of cotangents, by what they make.
+/// The equations that add up cotangents, by result.
 using CotangentSums = std::unordered_map<ValueId, const ir::Equation*>;
 
 CotangentSums cotangent_sums(const Function& function) {
@@ -131,19 +132,20 @@ CotangentSums cotangent_sums(const Function& function) {
   return sums;
 }
 
-/// Appends what a sum of cotangents adds up, the first use first; the value itself if it is none.
+/// Appends the terms of a sum of cotangents, beginning with that of the first use. A value that is
+/// not such a sum is appended itself.
 void append_uses(const CotangentSums& sums, ValueId value, std::vector<ValueId>& uses) {
   const auto made = sums.find(value);
   if (made == sums.end()) {
     uses.push_back(value);
     return;
   }
-  // Cotangents come from the last use to the first.
+  // The backward pass adds cotangents from the last use to the first.
   append_uses(sums, made->second->operands[1], uses);
   append_uses(sums, made->second->operands[0], uses);
 }
 
-/// A leaf of the result: accumulators or one stacked array of the loop.
+/// A leaf of the result: the terms that are accumulated, or the one value that is stacked.
 struct Leaf {
   ReduceOperation operation;
   std::vector<ValueId> terms;  // of the function of a microbatch
@@ -168,7 +170,7 @@ class Loop {
     }
   }
 
-  /// Emits it into `b`: constants are what was captured, `slices` what is scanned.
+  /// Emits the scan into `b`. `captured`: its constants; `slices`: the arrays that it scans over.
   std::vector<ValueId> emit(ir::Builder& b, const std::vector<ValueId>& captured,
                             const std::vector<ValueId>& slices) {
     ops::ScanParts parts{

@@ -1,4 +1,4 @@
-// Batches of calls of traced functions.
+// vmap: turns the calls of a function for the examples of a batch into one traced computation.
 #include <fmt/format.h>
 #include <optional>
 
@@ -24,7 +24,7 @@ std::string text_of(const BatchAxes& in_axes) {
   return in_axes.is_list ? "{" + text + "}" : text;
 }
 
-/// `axis` as a dimension of an array of rank `rank`; nullopt when it has none such.
+/// `axis` as a dimension of an array of rank `rank`; nullopt if it is out of range.
 std::optional<std::int64_t> dim_of(const BatchAxis& axis, std::int64_t rank) {
   const std::int64_t dim = axis.value < 0 ? axis.value + rank : axis.value;
   if (dim < 0 || dim >= rank) return std::nullopt;
@@ -43,7 +43,7 @@ std::optional<std::int64_t> dim_of(const BatchAxis& axis, std::int64_t rank) {
                            "for what all elements share"});
 }
 
-/// Which dimension of each leaf is that of the batch, and its size.
+/// Which dimension of each leaf is the batch dimension, and the size of the batch.
 class Mapping {
  public:
   Mapping(Walk& arguments, const BatchAxes& in_axes, const Span& where)
@@ -132,7 +132,7 @@ class Mapping {
   std::int64_t size_ = 0;
 };
 
-/// Brings the batch dimension of a result from the front to where it is asked for.
+/// Moves the batch dimension of a result from the front to the position that `out_axis` asks for.
 ir::ValueId place_batch(ir::Builder& b, ir::ValueId x, const BatchAxis& out_axis,
                         const Span& where) {
   const std::optional<std::int64_t> dim = dim_of(out_axis, b.type(x).rank());
