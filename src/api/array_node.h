@@ -60,7 +60,7 @@ struct ArrayNode {
   const ParamInfo* info = nullptr;
   // concrete
   const Placement* placement = nullptr;
-  run::Tiles tiles;  // that this process holds; guarded by donation_mutex(), as is what follows
+  run::Tiles tiles;  // of this process; guarded by donation_mutex(), like the donation
   std::shared_ptr<const DonatingCall> donation;
   std::size_t donated_leaf = 0;  // index into donation->paths
   HolderGroups groups;           // of a pipeline's mesh

@@ -1,4 +1,4 @@
-// Stages that are cut by what a model costs: the bits of stages that are marked, and of one device.
+// Stages that are cut by cost give the same bits as marked stages and as one device.
 #include <gtest/gtest.h>
 
 #include <tessera/error.h>
@@ -16,7 +16,7 @@ using testing::numbers;
 constexpr std::int64_t kLayers = 6;
 constexpr std::int64_t kWidth = 16;
 
-/// Layers, of which the first and the last use one matrix, a head, and a skip connection.
+/// Layers, a head and a skip connection. The first and the last layer share one matrix.
 struct Net {
   std::vector<Array> layers;
   Array tied;
@@ -35,10 +35,10 @@ Net make_net() {
 }
 
 struct Marks {
-  std::vector<std::int64_t> behind;  // layers; none: cut by costs
+  std::vector<std::int64_t> behind;  // layers that end a stage; empty: cut by cost
 };
 
-/// What is read last is made first: the targets of the head.
+/// The targets of the head are computed first, although they are read last.
 Array loss_of(const Net& net, Array x, const Array& y, const Marks& marks) {
   const Array targets = tanh(concatenate({y, y * 2.0F, y * 3.0F, y * 4.0F}, 1));
   x = with_sharding_constraint(x, P{"data"});
@@ -115,12 +115,12 @@ TEST(AutoStages, ComputeWhatNoGradientNeedsWhereItIsRead) {
   const MpmdMesh mesh = groups(2);
   const use_mesh scope(mesh.group_mesh());
   const std::string text = step_of(GPipe{2}, mesh, {}).lower(make_net(), make_batch()).task_ir();
-  // Activations, the skipped ones, and nothing as wide as the targets.
+  // Activations and the skip connection are transferred, but nothing as wide as the targets.
   EXPECT_NE(text.find("f32[4,16] = transfer[from=0, to=1]"), std::string::npos) << text;
   EXPECT_EQ(text.find("f32[4,64] = transfer"), std::string::npos) << text;
 }
 
-/// Matrices of these widths, one behind the other.
+/// The stage costs of a sequence of layers with these widths.
 ScheduleCosts costs_of_widths(const std::vector<std::int64_t>& widths, const Schedule& schedule) {
   const auto layer = [](const Array& h, const Array& w) {
     return tanh(dot(dot(h, w), transpose(w)));
@@ -144,7 +144,7 @@ ScheduleCosts costs_of_widths(const std::vector<std::int64_t>& widths, const Sch
 }
 
 TEST(AutoStages, AreAsLongAsEachOtherWhereLayersAreNot) {
-  // 4 of 256 are as much as 1 of 1024.
+  // Four layers of width 256 cost as much as one of width 1024.
   const ScheduleCosts costs = costs_of_widths({256, 256, 256, 256, 1024}, GPipe{2});
   EXPECT_LT(imbalance(costs), 1.1);
   EXPECT_GT(costs.stages[0].memory, costs.stages[1].memory * 0.2);

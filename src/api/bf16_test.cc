@@ -13,7 +13,7 @@
 #include "api/test_support.h"
 #include "compile/compile.h"
 #include "compile/host/kernels/targets.h"
-// targets.h comes before any Highway header.
+// targets.h must come before any Highway header.
 #include <hwy/highway.h>
 
 namespace tessera {
@@ -43,7 +43,7 @@ TEST(Bf16, ConvertsToTheNearestEven) {
   EXPECT_EQ(floats(bf16({std::numeric_limits<float>::max()}, {1})),
             (Values{std::numeric_limits<float>::infinity()}));
   EXPECT_TRUE(std::isnan(bf16({std::nanf("")}, {1}).item<float>()));
-  // By way of f32 this would be 2^24 and a tie.
+  // A conversion to f32 first would give 2^24 + 2^16, which is a tie.
   const Array whole = array({16842753}, {1});
   EXPECT_EQ(floats(astype(whole, DType::bf16)), Values{16908288.0F});
   EXPECT_EQ(astype(bf16({-3.75F, 300.0F}, {2}), DType::i32).to_vector<std::int32_t>(),
@@ -59,7 +59,7 @@ TEST(Bf16, EveryOpRounds) {
 }
 
 TEST(Bf16, SumsAreRoundedOnce) {
-  // Added one by one in bf16, ones would stop at 256.
+  // If ones were added one by one in bf16, the sum would stop at 256.
   const Array many = ones({4, 1000}, DType::bf16);
   EXPECT_EQ(sum(many, 1).dtype(), DType::bf16);
   EXPECT_EQ(floats(sum(many, 1)), Values(4, 1000.0F));
@@ -95,7 +95,7 @@ std::vector<std::string_view> dot_units() {
   return names;
 }
 
-// Factors of about 2^-63: their products are subnormal or a little more.
+// Factors of about 2^-63: their products are subnormal or slightly larger.
 Array tiny(const Shape& shape, std::int64_t seed) {
   return astype(testing::numbers(shape, seed) * 0x1p-63, DType::bf16);
 }

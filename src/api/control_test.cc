@@ -1,4 +1,4 @@
-// Control flow and function transformations from the outside.
+// The public interface of control flow and function transformations.
 #include <cmath>
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ TEST(Scan, CapturesArraysAndHasAGradient) {
              ones({2}), xs);
     return sum(last) + sum(ys);
   };
-  // By hand in double.
+  // The expected value, computed in double.
   const auto value = [&](double s) {
     double c[2] = {1, 1};
     double total = 0;
@@ -152,7 +152,7 @@ TEST(CustomVjp, UsesTheGivenDerivative) {
   const auto [value, gradient] = value_and_grad([&](Array x) { return f(x) * 2; })(full({}, 3.0F));
   EXPECT_EQ(value.item<float>(), 18.0F);
   EXPECT_EQ(gradient.item<float>(), 600.0F);
-  // The derivative of the given derivative.
+  // The second derivative is that of the user's backward function.
   EXPECT_EQ(grad([&](Array x) { return grad(f)(x); })(full({}, 3.0F)).item<float>(), 100.0F);
 }
 

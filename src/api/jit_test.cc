@@ -54,7 +54,7 @@ TEST(Jit, CapturedArraysAreInputs) {
   Array captured = array({10.F});
   auto f = jit([&](Array x) { return x + captured; });
   EXPECT_EQ(f(array({1.F})).item<float>(), 11.0F);
-  captured = array({20.F});  // read when traced: not seen
+  captured = array({20.F});  // captured when traced, so the new value is not used
   EXPECT_EQ(f(array({1.F})).item<float>(), 11.0F);
 }
 

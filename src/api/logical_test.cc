@@ -123,7 +123,7 @@ TEST(Boxes, DifferInTheKindOfTheirNamesAlone) {
   EXPECT_TRUE(logical_names.is_logical());
 }
 
-/// The spec that a constraint inside of a jitted function gives.
+/// The spec of a result that is constrained inside of a jitted function.
 PartitionSpec spec_inside(const PartitionSpec& names, const LogicalConstraint& options) {
   auto f = jit([&](Array x) { return with_logical_constraint(x * 2, names, options); });
   return f(ones({8, 8})).sharding().spec;
@@ -140,7 +140,7 @@ TEST(LogicalConstraint, SplitsAsTheRulesSay) {
       P());
   const LogicalConstraint strict{.rules = rules(), .fallback = RulesFallback::raise_error};
   EXPECT_THROW(spec_inside({"batch", "seq"}, strict), UserError);
-  EXPECT_EQ(spec_inside({"batch", none}, strict), P{"data"});  // none is no name
+  EXPECT_EQ(spec_inside({"batch", none}, strict), P{"data"});  // none is not a name
 }
 
 TEST(LogicalConstraint, WithoutAMeshOrRulesIsTheArray) {

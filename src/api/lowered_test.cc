@@ -1,4 +1,4 @@
-// What lowered and compiled programs tell of themselves, and the passes that make them.
+// What lowered and compiled programs report about themselves, and the passes that make them.
 #include <gtest/gtest.h>
 
 #include <tessera/error.h>
@@ -20,7 +20,7 @@ TEST(Lowered, TellsWhereLeavesLive) {
   ASSERT_EQ(arguments.size(), 3U);
   EXPECT_EQ(arguments[0].path, "0");
   EXPECT_EQ(arguments[0].sharding, NamedSharding(mesh, P{"data"}));
-  EXPECT_EQ(arguments[0].local_shape, (Shape{2, 8}));  // of the fullest device: 6 rows over 4
+  EXPECT_EQ(arguments[0].local_shape, (Shape{2, 8}));  // the largest tile of 6 rows over 4 devices
   EXPECT_EQ(arguments[1].local_shape, (Shape{8, 3}));
   EXPECT_EQ(arguments[2].path, "captured 0");
   EXPECT_EQ(arguments[2].local_shape, (Shape{6}));
@@ -65,7 +65,7 @@ TEST(Explain, NamesTheArgumentAndWhatWouldAvoidTheMove) {
   EXPECT_EQ(rows[0].group_size, 4);
   EXPECT_NE(rows[0].where.file.find("lowered_test.cc"), std::string::npos);
   EXPECT_EQ(rows[0].cure, "passing argument 1 as P('data',)");
-  // The cure is true.
+  // The cure in the message works.
   const auto cured = f.lower(x, device_put(y, P{"data"}));
   EXPECT_TRUE(cured.planned_collectives().empty());
   EXPECT_NO_THROW(assert_no_collectives(cured));

@@ -1,4 +1,4 @@
-// The front door on meshes: the same bits everywhere, and what programs tell of themselves.
+// The public interface on meshes: the same bits on every mesh, and what programs report.
 #include <gtest/gtest.h>
 
 #include <tessera/error.h>

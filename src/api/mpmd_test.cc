@@ -1,4 +1,5 @@
-// Pipelines from the outside: the bits of the loop, whatever the schedule, the stages and the mesh.
+// The public interface of pipelines: the bits are those of a plain loop, for every schedule, number
+// of stages and mesh.
 #include <gtest/gtest.h>
 
 #include "api/test_support.h"
@@ -24,7 +25,7 @@ struct Outcome {
   Array loss, losses;
 };
 
-/// Two steps, the second one on what the first returned.
+/// Runs two steps. The second one takes what the first one returned.
 Outcome run(const Schedule& schedule, const MpmdMesh& mesh, std::int64_t microbatches) {
   const auto step =
       mpmd_jit_with_loop([&](Net net, Batch batch) { return step_of(net, batch, schedule); }, mesh,
@@ -146,15 +147,15 @@ void expect_gradients_of_the_loop(const Schedule& schedule, std::int64_t devices
   for (std::size_t i = 0; i < wanted.size(); ++i) expect_same_bits(found[i], wanted[i]);
 }
 
-// Three devices have rows whose edges are those of no leaf of a sum. A weight's gradient is split
-// over its columns then, the sum of gradients is not.
+// With three devices, the boundaries of their rows are not boundaries of grains. So a weight's
+// gradient is split over its columns, but the sum of the gradients is not.
 TEST(Pipeline, SumsThatLieOtherwiseThanWhatIsAdded) {
   for (const Schedule& schedule : {Schedule(ZeroBubble{2}), Schedule(ZBH2{2}), Schedule(GPipe{2})})
     expect_gradients_of_the_loop(schedule, 3, numbers({4, 3, 8, kWidth}));
 }
 
-// Both halves of a backward pass as one task have the operands of the whole one in another order;
-// here all are of one type.
+// If both halves of a backward pass form one task, it has the operands of the whole backward task
+// in another order. Here all operands have one type, so types cannot tell them apart.
 TEST(Pipeline, HalvesThatAreFusedAndWholeBackwardTasks) {
   const FixedSchedule schedule = read_schedule(
       "fwd_0__0,fwd_0__1,fwd_0__2,fwd_0__3,bwdA_0__0+bwdW_0__0,bwd_0__1,bwdA_0__2+bwdW_0__2,"

@@ -49,7 +49,7 @@ TEST(ShardMap, SeesTilesAndPutsThemTogether) {
 TEST(ShardMap, TilesOfOtherOrdersAndTransposedResults) {
   const Array x = counted({8, 3});
   auto index = [](Array tile) { return tile * 0 + astype(axis_index("data"), DType::f32); };
-  // The model axis is major: devices of data 0 and 1 take turns.
+  // The model axis is major, so devices with index 0 and 1 along data alternate.
   EXPECT_EQ(values([&](Array tile) { return index(tile)[0]; }, counted({8, 1}),
                    P{{"model", "data"}}, P{{"model", "data"}}, mesh_2x4()),
             (Floats{0, 1, 0, 1, 0, 1, 0, 1}));
@@ -152,11 +152,11 @@ TEST(ShardMap, CollectivesAreThoseOfTheMesh) {
   EXPECT_EQ(kinds([](Array t) { return psum_scatter(t, "model", {.dim = 1, .tiled = true}); },
                   P{"model"}, P{none, "model"}, ring()),
             Kinds{"reduce_scatter " + std::to_string(tile * 3 / 4)});
-  // A constraint is on what each device has.
+  // A constraint applies to the tile of each device.
   EXPECT_EQ(kinds([](Array t) { return with_sharding_constraint(t * 2, P{}); }, P{"model"},
                   P{"model"}, ring()),
             Kinds());
-  // The sum over what arrives is not taken before it leaves.
+  // The sum of the received elements is not moved in front of the all_to_all.
   EXPECT_EQ(kinds([](Array t) { return sum(all_to_all(t, "model", 1, 0, true), 0, keepdims); },
                   P{"model"}, P{none, "model"}, ring()),
             Kinds{"all_to_all " + std::to_string(tile * 3 / 4)});
@@ -179,7 +179,7 @@ TEST(ShardMap, ConstraintsAreOnAxesThatAreNotMapped) {
   const auto placed = shard_map([](Array t) { return device_put(t, P{"data"}); },
                                 {.in_specs = {P{"data"}}, .out_specs = P{"data"}});
   EXPECT_EQ(mistake_of([&] { placed(x); }).what, "device_put: shard_map maps the axis 'data'");
-  // The axis of a vmap is none of the mesh.
+  // The axis of a vmap is not an axis of the mesh, even if the names are equal.
   const auto rows = vmap([](Array t) { return with_sharding_constraint(t * 2, P{"data"}); },
                          {.axis_name = "data"});
   expect_same_bits(jit(rows)(x), x * 2);
@@ -232,7 +232,7 @@ TEST(ShardMap, DerivativesWithinAreOfTheSumOverDevices) {
     const Array g = grad([](Array v) { return sum(psum(v * v, "model")); })(t);
     return g;
   };
-  // The sum of all devices' losses has every device's term four times.
+  // The sum of all devices' losses contains every device's term four times.
   EXPECT_EQ(values(f, counted({4}), P{"model"}, P{"model"}, ring()), (Floats{0, 8, 16, 24}));
 }
 

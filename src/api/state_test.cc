@@ -1,5 +1,5 @@
-// What counts as state is said by what is passed: neither donating nor wrapping an array elsewhere
-// changes shardings or collectives.
+// The arguments alone decide what counts as state: donating an array, or wrapping it elsewhere,
+// changes neither shardings nor collectives.
 #include <gtest/gtest.h>
 
 #include <tessera/tessera.h>
@@ -103,7 +103,7 @@ TEST(State, DonatedBuffersAreTakenWhereTheLayoutIsTheSame) {
 }
 
 /// The plan of a program that captures its tied weights, which are split over the devices of the
-/// batch. Weights that are state are gathered; beside others the batch is gathered.
+/// batch. If the weights are state, they are gathered; otherwise the batch is gathered.
 std::string captured_plan(const Array& weights) {
   const Array x = device_put(numbers({16, 8}), P{"data"});
   return jit([&](const Array& batch) { return tied(weights, batch); }).lower(x).partitioned_ir();

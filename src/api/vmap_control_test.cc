@@ -26,8 +26,7 @@ void expect_close(const Array& found, const Array& wanted) {
   }
 }
 
-/// vmap(f)(x), traced or not, is f row by row; and the gradient of its sum with respect to what f
-/// captures or to x is the sum of those of the rows.
+/// Expects vmap(f)(x), traced or not, to equal f of each row.
 template <typename F>
 void expect_rows(F f, const Array& x) {
   const Array found = vmap(f)(x);
@@ -35,6 +34,7 @@ void expect_rows(F f, const Array& x) {
   expect_same_bits(jit(vmap(f))(x), found);
 }
 
+/// Expects the gradient of the sum of vmap(f)(x) to consist of the gradients of the rows.
 template <typename F>
 void expect_gradients(F f, const Array& x) {
   auto loss = [&](Array row) { return sum(f(row)); };

@@ -127,7 +127,7 @@ TEST(Vmap, HasGradients) {
   const Floats found = grad(loss)(w).to_vector<float>();
   const Floats wanted = grad(loop)(w).to_vector<float>();
   for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(found[i], wanted[i], 1e-5F);
-  // Captured by the mapped function.
+  // The mapped function captures the weights.
   const Floats captured = grad([&](Array weights) {
                             return sum(vmap([&](Array row) { return row_loss(weights, row); })(x));
                           })(w)

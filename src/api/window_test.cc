@@ -87,7 +87,7 @@ TEST(Lines, CumulateAndSelect) {
   EXPECT_EQ(mistake_of([&] { top_k(x, 4); }).wanted, "0 <= k <= 3");
 }
 
-/// `f` of a large array, which the host cuts into parts, is `f` of its rows.
+/// Expects `f` of a large array, which is computed in parts, to equal `f` of each row.
 template <typename F>
 void expect_rows(const F& f, const Array& x) {
   std::vector<Array> rows;

@@ -76,7 +76,7 @@ class Costs {
   }
 
  private:
-  /// A view may be larger or smaller than its operand: the smallest size is what is read.
+  /// A view may be larger or smaller than its operand: only the smallest size counts.
   std::int64_t read_bytes(ir::ValueId id) const {
     std::int64_t bytes = size_bytes(c_.local_type(id));
     for (const ir::Equation* view = definition(id); view != nullptr && is_view(*view);) {

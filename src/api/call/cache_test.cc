@@ -123,7 +123,7 @@ TEST(JitCache, ATypeIsTheSameInAllSharedLibraries) {
   EXPECT_EQ(shared(f), 3.0F);
   EXPECT_EQ(f.num_traces(), 1);
   EXPECT_EQ(f(Line{scalar(5.F), scalar(6.F)}).item<float>(), 11.0F);
-  EXPECT_EQ(own(f), 7.0F);  // of its own Line
+  EXPECT_EQ(own(f), 7.0F);  // with the library's own Line
   EXPECT_EQ(f.num_traces(), 3);
 }
 

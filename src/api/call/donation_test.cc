@@ -1,4 +1,4 @@
-// What becomes of donated arrays when a call is refused, when memory ends, and when it fails.
+// What happens to donated arrays when a call is refused, runs out of memory, or fails.
 #include "api/call/donation.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ Array too_large(const Array& x) {
   return broadcast_to(reshape(sum(x), {1, 1}), {std::int64_t{1} << 29, std::int64_t{1} << 29});
 }
 
-/// Calls find out that there is no memory only when they ask for it.
+/// Turns the memory check off, so that a call without enough memory fails when it allocates.
 class Overcommit {
  public:
   Overcommit() { set_overcommit(true); }

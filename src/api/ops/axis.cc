@@ -1,5 +1,4 @@
-// Collectives over mapped axes, by which the function of one device or row exchanges data with
-// others.
+// Collectives over mapped axes: the function of one device or row exchanges data with the others.
 #include "ops/axis/axis.h"
 
 #include <algorithm>
@@ -193,8 +192,8 @@ Array all_to_all(Operand x, const std::string& axis, std::int64_t split_dim,
 
 namespace {
 
-/// Completes the pairs to a permutation and returns its sources, per destination. Elements without
-/// a source get those elements, in order, that send nothing.
+/// Completes the pairs to a permutation and returns its sources, per destination. A destination
+/// without a source gets the next element that sends nothing.
 Ints completed(const std::vector<std::pair<std::int64_t, std::int64_t>>& pairs,
                const NamedAxis& axis, std::vector<bool>& is_receiving) {
   Ints sources(ops::at(axis.size), -1);

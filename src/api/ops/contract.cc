@@ -196,7 +196,7 @@ Array matmul(Operand a, Operand b) {
     check_not_scalar("matmul", x, y);
     if (x.rank() == 1 || y.rank() <= 2) return dot(x, y);
     if (x.rank() == 2) {
-      // [m, k] x [..., k, n] -> [m, ..., n]: the free dimension m comes first.
+      // dot: [m, k] x [..., k, n] -> [m, ..., n]. NumPy's result is [..., m, n].
       const Array product = dot(x, y);
       Ints permutation;
       for (std::int64_t i = 1; i < product.rank() - 1; ++i) permutation.push_back(i);
