@@ -105,7 +105,7 @@ ops::HostArray gather(const Tiled& from, const char* op, const Span& where);
 run::BufferPtr gather_tile(const Tiled& from, std::int64_t tile, const char* op, const Span& where);
 /// The tiles that this process holds.
 run::Tiles scatter(const ops::HostArray& array, const Placement& to);
-/// Makes `groups` the groups that hold an array: sends it to those that do not have it and frees
+/// Makes `groups` the groups that hold an array: sends it to those that do not have it and drops
 /// its tiles in all other groups.
 Tiled bring(Tiled x, const HolderGroups& groups, const char* op, const Span& where);
 /// The groups that hold all of these arrays. If there are none, the groups that hold the largest.

@@ -256,7 +256,7 @@ class Tracer {
                                                    .where = scope.where.value_or(where_)};
   }
 
-  /// If no argument has a mesh, the mesh of a captured array is taken. Nothing that was traced
+  /// If nothing else has a mesh, the mesh of a captured array is taken. Nothing that was traced
   /// depends on the mesh in this case.
   void place_captured() {
     MeshChoice choice(mesh_, where_);

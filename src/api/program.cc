@@ -291,7 +291,7 @@ std::vector<run::Tiles> compute(Program& program, std::vector<Tiled> inputs,
 
 namespace {
 
-/// Up to this size memory is not checked: reading the free memory takes longer than filling it.
+/// Up to this size memory is not checked: asking for the free memory takes longer than writing it.
 constexpr std::int64_t kUncheckedBytes = std::int64_t{16} << 20;
 
 std::string size_text(std::int64_t bytes) {

@@ -78,7 +78,7 @@ const std::vector<std::int64_t>& groups_of_result(const Program& program, std::s
 /// The output of the executable that this process returns for an output of the program; nullopt if
 /// only other groups have it.
 std::optional<std::size_t> own_copy(const Program& program, std::size_t output);
-/// Sends an input to the groups of a pipeline that read it. Other groups free it.
+/// Sends an input to the groups of a pipeline that read it. Other groups drop it.
 Tiled bring_input(const Program& program, std::size_t input, Tiled x);
 /// Throws UserError if a compiled program needs more memory than the machine has left. A program
 /// that has passed is not checked again. With one process per device, this is a collective.

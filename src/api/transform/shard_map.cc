@@ -139,7 +139,7 @@ LeafSpec ShardMap::spec_of(const Shardings& specs, const std::string& path, std:
   return spec;
 }
 
-/// The type of the tile that one device has. Throws UserError if the tiles are not equal.
+/// The type of the tile that one device has. Throws UserError if equal tiles are impossible.
 Type ShardMap::local_type(const Type& type, const LeafSpec& spec) const {
   Type local = type;
   for (std::size_t dim = 0; dim < spec.dims.size(); ++dim) {
