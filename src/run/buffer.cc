@@ -29,18 +29,19 @@ void raise_most(std::int64_t held) {
 
 std::atomic<bool> is_recorded{false};
 
-/// A trace may start and stop while buffers come and go, in any thread.
+/// The mutex is needed because a trace may start and stop while any thread creates or frees
+/// buffers.
 struct Allocations {
   std::mutex mutex;
   std::vector<Allocation> list;
-  std::int64_t num_lost = 0;  // for which there was no memory
+  std::int64_t num_lost = 0;  // not recorded, for lack of memory
 };
 Allocations& allocations() {
   static auto* const all = new Allocations;  // buffers may outlive every other static object
   return *all;
 }
 
-/// Buffers go while exceptions pass, so that it throws none.
+/// Must not throw, because buffers are also freed during stack unwinding.
 void record(const void* address, std::int64_t bytes, std::int64_t held, bool is_freed,
             Buffer::Use use) noexcept {
   Allocations& all = allocations();
@@ -58,8 +59,9 @@ void record(const void* address, std::int64_t bytes, std::int64_t held, bool is_
   }
 }
 
-// Kernels walk many rows at once: with small pages most of their first reads would miss the TLB.
-// Only whole huge pages are asked for, so that a buffer takes no more memory than its size.
+// Kernels read many rows at the same time: with small pages, most of their first reads would miss
+// the TLB. Only whole huge pages are requested, so that a buffer takes no more memory than its
+// size.
 std::byte* allocate(std::int64_t bytes) {
   const std::int64_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
   const std::int64_t lines = (std::max<std::int64_t>(bytes, 1) + kAlignment - 1) / kAlignment;
@@ -74,8 +76,8 @@ std::byte* allocate(std::int64_t bytes) {
   return static_cast<std::byte*>(data);
 }
 
-/// The kernel may promise more memory than it has, and ends processes as they use it. A look at
-/// what is free costs little beside writing that much.
+/// Linux may grant more memory than it has, and kills processes when they use it. Reading how much
+/// is free costs little compared with writing a large buffer.
 void check_free(std::int64_t bytes) {
   constexpr std::int64_t kUncheckedBytes = std::int64_t{64} << 20;
   if (bytes < kUncheckedBytes || overcommit()) return;
@@ -113,7 +115,7 @@ void Buffer::reset_peak_bytes() {
 }
 
 void record_allocations(bool on) {
-  allocations();  // made now, where it may throw
+  allocations();  // constructed now, where it may throw
   is_recorded.store(on, std::memory_order_relaxed);
 }
 

@@ -18,7 +18,7 @@ namespace tessera::run {
 
 namespace {
 
-/// Lets the other thread of a core run, where there is one.
+/// Tells the core that this is a spin loop, so that its other hardware thread can run faster.
 void pause() {
 #if defined(__GNUC__) && defined(__x86_64__)
   __builtin_ia32_pause();
@@ -27,7 +27,8 @@ void pause() {
 #endif
 }
 
-/// Kernels promise bits for round-to-nearest without flush-to-zero; the caller may use other modes.
+/// Kernels guarantee their result bits for round-to-nearest without flush-to-zero, but the caller
+/// may have set other modes.
 class DefaultFloatMode {
  public:
   DefaultFloatMode() {
@@ -52,12 +53,12 @@ struct Engine::State {
   int num_threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   bool is_stopping = false;
   Execution* current = nullptr;
-  std::atomic<std::uint64_t> news{0};  // changes whenever waiting threads should look again
+  std::atomic<std::uint64_t> news{0};  // changes whenever waiting threads should look for work
   std::unique_ptr<Buffer> arena;
   CollectiveCounts counts;
   int threads_per_group = 0;
   bool is_profiling = false;
-  std::map<const Instruction*, RegionTime> timed;  // in the execution that runs
+  std::map<const Instruction*, RegionTime> timed;  // in the current execution
   std::vector<RegionTime> profile;
   bool has_timeline = false;
   Clock::time_point timeline_start;
@@ -92,10 +93,10 @@ void Engine::State::announce() {
 }
 
 void Engine::State::wait_for_news(std::unique_lock<std::mutex>& lock) {
-  // A sleep and a wake-up take longer than most gaps between tasks, and waking costs the thread
-  // that has the news, so look a while before sleeping.
+  // Spin for a while before sleeping: a sleep and a wake-up take longer than most gaps between
+  // tasks, and waking others also costs the thread that does it.
   constexpr auto kLongestLook = std::chrono::microseconds(50);
-  constexpr int kLooks = 64;  // between two looks at the clock
+  constexpr int kLooks = 64;  // between two readings of the clock
   const std::uint64_t seen = news.load(std::memory_order_acquire);
   const auto is_new = [&] { return news.load(std::memory_order_acquire) != seen; };
   lock.unlock();
@@ -115,7 +116,8 @@ void Engine::State::count_instruction(TaskRef ref) {
   count_collectives(executable.instructions[number]);
 }
 
-/// Tasks of groups run no kernel themselves; what they receive is counted with them.
+/// Control tasks run no kernel themselves, so count_instruction() is never called for them. Their
+/// collectives, such as what a group's task receives, are counted here.
 void Engine::State::count_transfers(const Executable& executable) {
   for (const Task& task : executable.tasks) {
     if (task.control != nullptr) count_collectives(executable.instructions[task.instruction]);
@@ -136,7 +138,7 @@ void Engine::State::add_time(TaskRef ref, std::int64_t ns) {
   timed[&executable.instructions[executable.tasks[ref.task].instruction]].ns += ns;
 }
 
-/// Instructions die with their executable, so what is known of them is kept by value.
+/// Copies names and spans, because instructions are destroyed with their executable.
 void Engine::State::keep_times() {
   for (auto& [instruction, time] : timed) {
     const auto known = std::find_if(profile.begin(), profile.end(), [&](const RegionTime& other) {
@@ -172,7 +174,8 @@ void Engine::State::keep_timeline(const Executable& executable,
   num_timed_executions += 1;
 }
 
-/// What is kept of an execution that has ended. Where there is no memory for it, that is a fault.
+/// Stores the counts, times and records of an execution that has ended. If memory runs out here,
+/// that is a fault of the execution.
 void Engine::State::keep_records(const Executable& executable, Execution& execution) noexcept {
   execution.attempt([&] {
     keep_times();
@@ -180,10 +183,11 @@ void Engine::State::keep_records(const Executable& executable, Execution& execut
     if (execution.fault == nullptr) count_transfers(executable);
     if (has_timeline) keep_timeline(executable, execution.spans());
   });
-  timed.clear();  // it names instructions, which die with their executable
+  timed.clear();  // its keys point to instructions, which are destroyed with their executable
 }
 
-/// Without the lock, while others go on. What it throws is the fault of the execution.
+/// Runs `work` without the lock, so that other threads can proceed. If it throws, that is the fault
+/// of the execution.
 template <typename Work>
 void Engine::State::run_unlocked(Execution& execution, TaskRef ref,
                                  std::unique_lock<std::mutex>& lock, int thread, Work work) {
@@ -206,7 +210,7 @@ void Engine::State::run_unlocked(Execution& execution, TaskRef ref,
   });
 }
 
-/// Nothing gets past it, so that the part has ended for the execution whatever happens.
+/// Lets no exception out, so that the execution always learns that the part has ended.
 void Engine::State::run_part(Execution& execution, std::unique_lock<std::mutex>& lock, int thread) {
   const ReadyTask taken = execution.take();
   const TaskRef ref = taken.ref;
@@ -237,12 +241,13 @@ void Engine::State::work(std::unique_lock<std::mutex>& lock, int thread) {
   }
 }
 
-/// Until it is over: other threads may hold on to the execution no longer than this.
+/// Returns when the execution is over and no other thread uses it any more.
 void Engine::State::run(Execution& execution, std::unique_lock<std::mutex>& lock) noexcept {
   current = &execution;
   announce();
   work(lock, 0);
-  // Other workers have left run_part when the execution is over, and look at `current` again.
+  // An execution is over only when no part is running. So the other workers have left run_part()
+  // and will read `current` again.
   current = nullptr;
   announce();
 }
@@ -259,7 +264,7 @@ void Engine::State::worker(int thread) {
   }
 }
 
-/// Where the machine has no room for a thread, those that there are do its work.
+/// If the machine cannot start another thread, the existing ones do its work.
 void Engine::State::start_threads() {
   while (static_cast<int>(threads.size()) < num_threads - 1) {
     const int number = static_cast<int>(threads.size()) + 1;
@@ -381,8 +386,9 @@ EngineTrace Engine::stop_trace() {
 
 namespace {
 
-/// A donated buffer that another array still holds must not be written. Taking one more hold before
-/// they are counted waits for the reads of threads that have let go.
+/// Copies donated buffers that another array still holds, because they must not be overwritten.
+/// Taking an extra reference before reading the count orders the reads of threads that have
+/// released the buffer before our writes.
 void make_private(Tiles& tiles) {
   for (BufferPtr& tile : tiles) {
     if (const BufferPtr counted = tile; counted.use_count() == 2) continue;
@@ -446,7 +452,8 @@ struct RootMemory {
 
 namespace {
 
-/// The most that a kernel needs of one thread, in nested executables too.
+/// The most scratch bytes that any kernel needs per thread, including kernels of nested
+/// executables.
 std::int64_t thread_scratch(const Executable& executable) {
   std::int64_t most = 0;
   const auto add = [&](const Nested& nested) {

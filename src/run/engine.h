@@ -14,7 +14,7 @@ struct CollectiveCount {
   std::int64_t bytes = 0;
   std::int64_t wire_bytes = 0;
 };
-/// Where the time of executions went: the tasks of one instruction.
+/// The time spent in one instruction (one name and source line), added up over all executions.
 struct RegionTime {
   std::string name;
   Span span;
@@ -35,10 +35,10 @@ struct TaskTime {
   std::int64_t end_ns = 0;     // its last kernel has ended
 };
 
-/// Bytes that an execution takes besides what this process holds already.
+/// Bytes that an execution needs in addition to what this process already holds.
 struct NewMemory {
   std::int64_t arena = 0;    // temporaries
-  std::int64_t outputs = 0;  // that do not live in donated inputs
+  std::int64_t outputs = 0;  // that do not reuse donated inputs
   std::int64_t scratch = 0;  // of all threads
   std::int64_t total() const { return arena + outputs + scratch; }
 };
@@ -52,24 +52,27 @@ class Engine {
   static Engine& instance();
   ~Engine();
 
-  /// Worker threads, the calling one included; at least 1. Results never depend on it.
+  /// The number of threads that compute, including the calling one; at least 1. It does not change
+  /// results.
   void set_num_threads(int count);
   int num_threads() const;
-  /// Whether threads of its own run.
+  /// Whether the engine has started threads.
   bool has_threads() const;
 
-  /// How many threads may compute at one time for one group of devices, where an executable has
-  /// groups; 0, as at first, for any number. With 1, and as many threads as groups, each group
-  /// computes as a device of its own would. Results never depend on it.
+  /// How many threads may compute for one group of devices at the same time, in executables that
+  /// have groups; 0, the default, is no limit. With 1, and as many threads as groups, each group
+  /// runs like a separate device. It does not change results.
   void set_threads_per_group(int count);
   int threads_per_group() const;
 
   NewMemory new_memory(const Executable& executable) const;
-  /// Runs to the end and returns the outputs. Donated inputs are given away: an output may live in
-  /// their buffers. Throws RuntimeFault; what a kernel throws is passed on.
+  /// Runs the executable to its end and returns the tiles of each output. An output may reuse the
+  /// buffers of a donated input. Throws RuntimeFault when memory runs out, and rethrows what a
+  /// kernel throws.
   std::vector<Tiles> execute(const Executable& executable, std::vector<Tiles> inputs);
-  /// Calls `on_begin`, which must not throw, when all memory is there and the first task may run.
-  /// Before that nothing is written: what throws leaves `inputs` with the values that it had.
+  /// Calls `on_begin`, which must not throw, after all memory has been allocated and before the
+  /// first task runs. Nothing is written before that call: if an exception is thrown earlier,
+  /// `inputs` keep their values.
   std::vector<Tiles> execute(const Executable& executable, std::vector<Tiles>& inputs,
                              const std::function<void()>& on_begin);
 
@@ -77,19 +80,19 @@ class Engine {
   CollectiveCounts collective_counts() const;
   void reset_collective_counts();
 
-  /// Times every part of every task from now on: costs some 50 ns each.
+  /// Times every part of every task from now on, at a cost of about 50 ns per part.
   void start_profile();
-  /// What was timed, the longest first.
+  /// Returns what was timed, longest first.
   std::vector<RegionTime> stop_profile();
 
-  /// Records when the tasks of groups run from now on; returns when that is, in ns of a clock that
-  /// all processes of the machine share.
+  /// Records when the tasks of groups run, from now on. Returns the time of this call in ns, on a
+  /// clock that all processes of the machine share.
   std::int64_t start_timeline();
-  /// What was recorded, by start.
+  /// Returns what was recorded, sorted by start time.
   std::vector<TaskTime> stop_timeline();
 
-  /// Records every part of every task, and every buffer, from now on. What runs must live until
-  /// stop_trace(). False where it is being recorded already.
+  /// Records every part of every task and every buffer from now on. Executables that run must live
+  /// until stop_trace(). Returns false if a trace is running already.
   bool start_trace();
   bool is_traced() const;
   EngineTrace stop_trace();

@@ -134,7 +134,7 @@ TEST_P(EngineTest, PartsAreJoinedOnceAfterTheLastOfThem) {
     const std::vector<Tiles> outputs = graph.run();
     EXPECT_EQ(number(outputs[0][0]), 41);
     EXPECT_EQ(number(outputs[1][0]), 1) << "a successor did not wait";
-    // The kernel still counts the parts of before, so that joining throws.
+    // The kernel still has the count of the first run, so joining throws.
     EXPECT_THROW(graph.run(), std::logic_error);
   }
 }
@@ -169,7 +169,7 @@ TEST_P(EngineTest, DeadRangesArePoisonedWhenTheirLastUserHasEnded) {
   const std::uint32_t writer = graph.task(write, {tile, other});
   const std::uint32_t first = graph.task(copy, {tile, graph.output(0, 0)}, {writer});
   const std::uint32_t last = graph.task(copy, {tile, graph.output(0, 1)}, {first});
-  // Nothing keeps this one from reading what is dead.
+  // This task is not a user of the range, so the range is dead when it reads.
   auto add = [](Buffers b, int) { number(b[2]) = number(b[0]) + number(b[1]); };
   graph.task(add, {tile, other, graph.output(0, 2)}, {last});
   graph.executable.dead_ranges = {{.offset = 64, .bytes = 64, .users = {writer, first, last}}};
@@ -311,7 +311,7 @@ bool has_default_mode() {
   return denormal > 0.0F && up == 1.0F && down == -1.0F && std::fegetround() == FE_TONEAREST;
 }
 
-/// Sets the modes that kernels must not see, and undoes that at the end of the scope.
+/// Sets modes that kernels must not run in, and resets them at the end of the scope.
 struct StrangeMode {
   StrangeMode() {
     std::fesetround(FE_UPWARD);
@@ -340,7 +340,7 @@ TEST_P(EngineTest, KernelsRunInTheDefaultFloatModeAndTheCallersIsRestored) {
   bool is_kept = false;
   bool is_kept_after_fault = false;
   {
-    const StrangeMode mode;  // the threads start inside
+    const StrangeMode mode;  // the threads start within this scope
     graph.run();
     is_kept = StrangeMode::is_set();
     EXPECT_THROW(faulty.run(), std::runtime_error);
@@ -353,7 +353,7 @@ TEST_P(EngineTest, KernelsRunInTheDefaultFloatModeAndTheCallersIsRestored) {
 
 // --- concurrency ---------------------------------------------------------------------------------
 
-/// A chain through the arena that adds 1 `length` times to each element.
+/// A sequence of tasks through the arena that adds 1 `length` times to each element.
 Graph chain(int length, std::int64_t elements) {
   Graph graph;
   const std::int64_t bytes = elements * 4;

@@ -23,7 +23,7 @@ struct Function;
 
 namespace tessera::run {
 
-/// Aligned memory of one tile, shared by the arrays that hold it.
+/// Memory of one tile, aligned to 64 bytes and shared by the arrays that hold it.
 class Buffer {
  public:
   enum class Use : std::uint8_t { array, arena };
@@ -38,7 +38,7 @@ class Buffer {
   const std::byte* data() const { return data_; }
   std::int64_t size() const { return size_; }
 
-  /// The most bytes that all buffers of this process had at one time since the last reset.
+  /// The peak of the bytes held by all buffers of this process, since the last reset.
   static std::int64_t peak_bytes();
   static void reset_peak_bytes();
 
@@ -51,14 +51,14 @@ using BufferPtr = std::shared_ptr<Buffer>;
 /// The distinct tiles of one array, in the order of Layout.
 using Tiles = std::vector<BufferPtr>;
 
-/// Work on the buffers of one task. Parts are independent and never change bits.
+/// The code of a task. Its parts are independent, and their number does not change the result bits.
 class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual int num_parts() const { return 1; }
-  /// Floating point operations of all parts where they are what takes the time; else 0.
+  /// Floating point operations of all parts if the kernel is compute-bound; else 0.
   virtual std::int64_t flops() const { return 0; }
-  /// The most bytes that a thread keeps for running a part.
+  /// Bytes of scratch memory that a thread needs to run a part.
   virtual std::int64_t scratch_bytes() const { return 0; }
   virtual void run(std::span<std::byte* const> buffers, int part) const = 0;
   /// Whether join_parts() is to be called, once, when all parts have ended.
@@ -66,7 +66,7 @@ class Kernel {
   virtual void join_parts(std::span<std::byte* const> /*buffers*/) const {}
 };
 
-/// Where the bytes of a task's buffer are found.
+/// Where a buffer of a task is found.
 struct Place {
   enum class Space : std::uint8_t { arena, input, output };
   Space space = Space::arena;
@@ -87,8 +87,8 @@ struct Instruction {
   std::vector<CollectiveUse> collectives;  // counted once per execution of the instruction
   std::int64_t flops = 0;                  // of all its tasks
   std::int64_t bytes = 0;                  // of the tiles that its tasks read and write
-  // Of a program of several groups of devices; -1: none.
-  int group = -1;  // that runs it
+  // In programs of several groups of devices; -1: none.
+  int group = -1;  // group that runs it
   int stage = -1;
   int microbatch = -1;
   bool is_task = false;  // a task of the group, which the timeline shows
@@ -99,8 +99,8 @@ struct Instruction {
 struct Executable;
 class Transport;
 
-/// Where a tile of a nested port lies among the buffers of the control task. Two buffers take turns
-/// from step to step, as what one step returns is what the next one gets; equal where a step
+/// Which buffers of the control task hold a tile of a nested port. A carry alternates between two
+/// buffers, because what one step returns is what the next one reads. Both are the same if a step
 /// updates in place.
 struct TileBinding {
   std::uint32_t even = 0;  // buffer number at even steps
@@ -125,7 +125,7 @@ struct Control {
   enum class Kind : std::uint8_t {
     scan,        // body `length` times
     while_loop,  // condition and body in turn while the condition's bool is true
-    cond,        // the one of the bodies whose number the i32 is, or the nearest
+    cond,        // the body that the i32 selects, clamped to the valid range
   };
   Kind kind;
   std::int64_t length = 0;     // scan
@@ -151,14 +151,15 @@ struct Task {
   std::vector<std::uint32_t> places;
   std::vector<std::uint32_t> successors;
   std::uint32_t num_predecessors = 0;
-  /// About the nanoseconds from its start to the end of the executable, along the longest chain of
-  /// tasks: of those that may run, the highest goes first (Adam, Chandy, Dickson 1974).
+  /// Estimated nanoseconds from the start of this task to the end of the executable, along the
+  /// longest path of tasks. Of the tasks that can run, the one with the highest level goes first
+  /// (Adam, Chandy, Dickson 1974).
   std::int64_t level = 0;
-  std::vector<SourceTile> written = {};  // whose devices need it
+  std::vector<SourceTile> written = {};  // tiles that it writes; their devices need the task
 };
 
-/// Bytes that one real device holds from the first to the last of the steps; arguments and results
-/// always. A step is an instruction or, in a program of several groups, an equation of the
+/// Bytes that one real device holds from position `first` to `last`; arguments and results are
+/// always held. Positions count instructions or, in a program of several groups, equations of the
 /// source.
 struct HeldBytes {
   static constexpr std::uint32_t kScratch = ~std::uint32_t{0};
@@ -177,7 +178,7 @@ inline constexpr bool kIsPoisoned = true;
 inline constexpr bool kIsPoisoned = false;
 #endif
 
-/// Bytes of the arena that nobody reads once these tasks, each named once, have ended.
+/// A range of the arena that is not read after all of `users` have ended. Each task is listed once.
 struct DeadRange {
   std::int64_t offset = 0;
   std::int64_t bytes = 0;
@@ -188,7 +189,7 @@ struct DeadRange {
 struct Port {
   std::vector<std::int64_t> tile_bytes;
   bool is_donated = false;  // inputs: the caller gives the buffers away
-  int alias = -1;           // outputs: the donated input whose buffers it takes
+  int alias = -1;           // outputs: the donated input whose buffers it takes, or -1
 };
 
 struct Executable {
@@ -197,19 +198,19 @@ struct Executable {
   std::vector<Place> places;
   std::vector<Port> inputs;
   std::vector<Port> outputs;
-  std::vector<DeadRange> dead_ranges;  // poisoned as they die; empty unless kIsPoisoned
+  std::vector<DeadRange> dead_ranges;  // empty unless kIsPoisoned
   std::int64_t arena_bytes = 0;
-  std::int64_t device_peak_bytes = 0;   // what one real device would hold, arguments included
+  std::int64_t device_peak_bytes = 0;   // the most that one real device would hold, with arguments
   std::int64_t device_arena_bytes = 0;  // of these, neither arguments nor results
-  bool communicates = false;            // some task talks to other processes
-  /// Per group of devices, what one of its devices would hold; empty where there are no groups. In
-  /// a process of one device only its own group has an entry that is not 0.
+  bool communicates = false;            // some task exchanges data with other processes
+  /// Per group of devices, the most that one of its devices would hold; empty if there are no
+  /// groups. In a process of one device only its own group has an entry that is not 0.
   std::vector<std::int64_t> group_peak_bytes;
   std::int64_t num_bodies = 0;  // different executables nested in this one
-  std::vector<HeldBytes> held;  // whose most at one time is device_peak_bytes
-  /// The partitioned function as it was lowered. For those who show programs: nothing here looks.
+  std::vector<HeldBytes> held;  // their peak is device_peak_bytes
+  /// The partitioned function that was lowered. Only tools that show programs use it.
   std::shared_ptr<const ir::Function> source;
-  std::shared_ptr<Transport> transport;  // through which tasks talk to their own group, if need be
+  std::shared_ptr<Transport> transport;  // to the own group; nullptr if no task needs it
 };
 
 }  // namespace tessera::run

@@ -16,7 +16,7 @@ std::size_t num_queues(const Executable& executable, int threads_per_group) {
   return static_cast<std::size_t>(std::int64_t{last} + 2);
 }
 
-/// Of equal levels the one that comes first in the program goes first.
+/// The order of the heap. Of equal levels, the task that comes later in the program goes later.
 bool goes_later(const ReadyTask& a, const ReadyTask& b) {
   if (a.level != b.level) return a.level < b.level;
   const std::uint32_t root_a = a.ref.frame->root_task(a.ref.task);
@@ -120,7 +120,7 @@ bool Execution::has_several_parts() const {
   return parts > 1;
 }
 
-/// All tasks of a frame that wait for nothing.
+/// Makes ready all tasks of a frame that have no predecessors.
 void Execution::start(Frame& frame) {
   frame.reset();
   const std::vector<Task>& tasks = frame.executable().tasks;
@@ -129,7 +129,7 @@ void Execution::start(Frame& frame) {
   }
 }
 
-/// A task waits for nothing any more.
+/// Called when all predecessors of the task have ended.
 void Execution::arrive(TaskRef ref) {
   if (ControlFrame* control = ref.frame->control(ref.task)) {
     go_on(*control, control->begin());
@@ -149,8 +149,9 @@ void Execution::go_on(ControlFrame& control, Frame* next) {
   }
 }
 
-/// Tells the successors of ended tasks, and goes on with loops whose frame has ended. A loop over a
-/// body that runs no kernel comes here again and again, so this is no recursion.
+/// Releases the successors of ended tasks, and continues control tasks whose frame has ended. It is
+/// a loop and not a recursion, because the iterations of a body without kernels end one after the
+/// other in here.
 void Execution::settle() {
   while (!ended_.empty()) {
     const auto [frame, task] = ended_.back();
@@ -172,7 +173,7 @@ void Execution::note_start(TaskRef ref) {
 }
 
 void Execution::note_end(TaskRef ref) {
-  note_start(ref);  // one that ran no kernel
+  note_start(ref);  // for a task that ran no kernel
   TaskSpan& span = spans_[ref.task];
   span.has_ended = true;
   span.end = Clock::now();

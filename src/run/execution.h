@@ -17,14 +17,14 @@ struct TaskRef {
   std::uint32_t task;
 };
 
-/// A task some of whose parts nobody has taken yet.
+/// A task with parts that no thread has taken yet.
 struct ReadyTask {
   TaskRef ref;
   int next_part;
   std::int64_t level;  // of the task
 };
 
-/// When a task of the outermost frame ran, with all that is nested in it.
+/// When a task of the outermost frame ran, including everything nested in it.
 struct TaskSpan {
   bool has_started = false;
   bool has_ended = false;
@@ -33,7 +33,7 @@ struct TaskSpan {
 };
 
 struct ExecutionOptions {
-  /// At most so many threads compute for one group of devices at a time; 0: any number.
+  /// The most threads that may compute for one group of devices at the same time; 0: no limit.
   int threads_per_group = 0;
   bool has_timeline = false;
 };
@@ -46,17 +46,18 @@ class Execution {
   bool is_over() const { return num_running_ == 0 && (root_.is_over() || fault != nullptr); }
   /// Whether some part may run now.
   bool has_ready() const { return next_queue() != kNone; }
-  /// The next part of a task that has begun, as others wait for its end, or of the one with the
-  /// highest level; where groups have threads of their own, of the group whose task comes first in
-  /// the program.
+  /// Takes the next part. A task that has begun goes first, because others wait for its end; after
+  /// it the task with the highest level. If the threads of groups are limited, the group is chosen
+  /// first: the one whose next task comes first in the program.
   ReadyTask take();
-  /// A part that was taken has run.
+  /// Reports that a part that was taken has run.
   void end_part(TaskRef task);
-  /// Makes ready what waited for the task; true when other threads should look. This thread takes
-  /// the next part itself before it lets go of the mutex, so one part is no news.
+  /// Makes the successors of the task ready. Returns true if other threads should look for work:
+  /// the execution is over, or several parts can run. One part alone needs no other thread, because
+  /// the calling thread takes it before it releases the mutex.
   bool finish(TaskRef task);
   void give_up();
-  /// Calls `work`; what it throws is the fault of the execution, unless there was one before.
+  /// Calls `work`. The first exception becomes the fault of the execution.
   template <typename Work>
   void attempt(const Work& work) noexcept {
     try {
@@ -75,7 +76,7 @@ class Execution {
   static constexpr std::size_t kNone = ~std::size_t{0};
   struct Queue {
     std::optional<ReadyTask> begun;
-    std::vector<ReadyTask> ready;  // of which no part has been taken; a heap
+    std::vector<ReadyTask> ready;  // tasks of which no part has been taken; a heap
     int num_running = 0;
 
     bool is_empty() const { return !begun && ready.empty(); }
@@ -97,9 +98,9 @@ class Execution {
 
   Frame& root_;
   int threads_per_group_;
-  std::vector<Queue> queues_;  // one, or one per group and one for what has none
+  std::vector<Queue> queues_;  // one; or one for tasks without a group and one per group
   int num_running_ = 0;
-  std::vector<TaskRef> ended_;  // whose successors have not heard of it
+  std::vector<TaskRef> ended_;  // tasks whose successors have not been released yet
   std::vector<TaskSpan> spans_;
 };
 

@@ -11,7 +11,7 @@ namespace {
 using testing::Buffers;
 using testing::Graph;
 
-/// A graph whose tasks do nothing, and what its execution takes.
+/// A graph whose tasks do nothing, and its execution.
 struct Program {
   Graph graph;
   std::unique_ptr<Frame> frame;

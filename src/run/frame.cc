@@ -155,7 +155,8 @@ Frame* ControlFrame::next_of_while() {
   if (last_ != condition_.get()) return run(*condition_);
   const bool goes_on = *outer_.buffers(task_)[control_.decision] != std::byte{0};
   if (goes_on) return run_body(0);
-  // After an odd number of steps the carry lies in the second buffers.
+  // After an odd number of steps the carry is in the `odd` buffers, and `end_` copies it to the
+  // results.
   return num_steps_ % 2 == 0 || end_ == nullptr ? nullptr : run(*end_);
 }
 

@@ -1,5 +1,5 @@
-// The state of executables that run: a frame for each, nested ones below control tasks. All memory
-// is allocated before the first task runs.
+// The state of running executables: one frame for each, with frames of nested executables below
+// control tasks. All memory is allocated before the first task runs.
 #pragma once
 
 #include "run/executable.h"
@@ -9,8 +9,8 @@ namespace tessera::run {
 
 class ControlFrame;
 
-/// The state of one executable. The engine's mutex guards it, but for buffers(): these change only
-/// while no task of the frame runs.
+/// The state of one executable. The engine's mutex guards all of it except buffers(), which change
+/// only while no task of the frame runs.
 class Frame {
  public:
   /// `loop` is the control task that runs the executable; nullptr for the outermost frame.
@@ -19,18 +19,18 @@ class Frame {
   Frame(const Frame&) = delete;
   Frame& operator=(const Frame&) = delete;
 
-  /// Finds the memory of all tiles in `outer`, the buffers that the binding numbers.
+  /// Sets the pointers to all tiles. `outer` are the buffers that the binding refers to by number.
   void bind(std::span<std::byte* const> outer, std::int64_t step, std::int64_t slice);
-  /// Finds again what depends on the step or the slice.
+  /// Updates the pointers that depend on the step or the slice.
   void move(std::span<std::byte* const> outer, std::int64_t step, std::int64_t slice);
-  /// All tasks wait for their predecessors again.
+  /// Starts over: all tasks wait for their predecessors again.
   void reset();
 
   const Executable& executable() const { return executable_; }
   ControlFrame* loop() const { return loop_; }
   /// The task of the outermost frame of which this task is a part.
   std::uint32_t root_task(std::uint32_t task) const { return loop_ == nullptr ? task : root_task_; }
-  /// As Task::level, but to the end of the outermost executable.
+  /// Like Task::level, but up to the end of the outermost executable.
   std::int64_t level(std::uint32_t task) const {
     return level_behind_ + executable_.tasks[task].level;
   }
@@ -39,23 +39,24 @@ class Frame {
   ControlFrame* control(std::uint32_t task) const { return controls_[task].get(); }
   int num_parts(std::uint32_t task) const { return num_parts_[task]; }
   bool is_over() const { return tasks_left_ == 0; }
-  /// How many times it has begun.
+  /// How many times the frame has been started.
   std::uint32_t num_runs() const { return num_runs_; }
 
-  /// One predecessor less; true when none is left.
+  /// Reports that a predecessor has ended; true when none is left.
   bool release(std::uint32_t task) { return --num_pending_[task] == 0; }
-  /// One part less; true when none is left.
+  /// Reports that a part has ended; true when none is left.
   bool end_part(std::uint32_t task) { return --parts_left_[task] == 0; }
-  /// To be called before what waits for the task may start.
+  /// Call this before the successors of the task may start.
   void end_task(std::uint32_t task) {
     poison_.task_ended(task);
     --tasks_left_;
   }
-  /// True for the first task of an instruction.
+  /// True the first time that it is called for the instruction in a run.
   bool start_instruction(std::uint32_t instruction);
 
  private:
-  /// A pointer: buffer `even` or `odd`, `stride` bytes further per slice, `offset` bytes further.
+  /// How to compute a pointer: the start of buffer `even` or `odd`, plus `stride` bytes per slice,
+  /// plus `offset` bytes.
   struct Source {
     TileBinding tile;
     std::int64_t offset;
@@ -66,8 +67,8 @@ class Frame {
   const Executable& executable_;
   ControlFrame* loop_;
   std::uint32_t root_task_;
-  std::int64_t level_behind_;   // of the task around it
-  std::uint32_t arena_number_;  // in the buffers of `outer`
+  std::int64_t level_behind_;   // level of the control task around this frame
+  std::uint32_t arena_number_;  // number of the arena in `outer`
   std::byte* arena_ = nullptr;
   Poison poison_;
   std::vector<std::byte*> buffers_;    // task after task
@@ -90,8 +91,8 @@ class ControlFrame {
 
   Frame& outer() const { return outer_; }
   std::uint32_t task() const { return task_; }
-  /// The frame to run first, then the frame to run when that has ended, and so on; nullptr at the
-  /// end of the task. `begin` starts over.
+  /// begin() starts the task over and returns the first frame to run. next() returns the frame to
+  /// run after the last one has ended. Both return nullptr at the end of the task.
   Frame* begin();
   Frame* next();
 
@@ -107,7 +108,7 @@ class ControlFrame {
   std::unique_ptr<Frame> condition_;
   std::unique_ptr<Frame> end_;
   std::vector<std::unique_ptr<Frame>> bodies_;
-  const Frame* last_ = nullptr;  // ran last
+  const Frame* last_ = nullptr;  // the frame that ran last
   std::int64_t num_steps_ = 0;   // bodies that have begun
 };
 

@@ -61,7 +61,8 @@ Graph increment() {
 }
 
 TEST_P(ControlTest, TwoBuffersTakeTurns) {
-  // Each step writes the other buffer: after an odd number of steps that is the output.
+  // Each step writes the buffer that it does not read; after an odd number of steps that is the
+  // output.
   for (int length : {1, 3, 7}) {
     Graph graph = ports(1, 1);
     const TileBinding reads{.even = 0, .odd = 1};
@@ -78,7 +79,7 @@ TEST_P(ControlTest, SlicesAreFoundInBothDirections) {
     graph.executable.inputs = {{.tile_bytes = {20}}};
     graph.executable.outputs = {{.tile_bytes = {20}}, {.tile_bytes = {4}}};
     Graph body = ports(2, 2);
-    // The sum so far, and a row of it.
+    // The sum so far, as the carry and as a row of the stacked result.
     body.task(
         [](Buffers b, int) {
           number(b[2]) = number(b[0]) + number(b[1]);
@@ -101,7 +102,7 @@ TEST_P(ControlTest, SlicesAreFoundInBothDirections) {
   }
 }
 
-/// Counts `limit` rounds in the output, which starts at 0.
+/// Counts `limit` iterations in the output, which starts at 0.
 Graph counting(std::int32_t limit, const Graph& round) {
   Graph graph = ports(0, 1);
   Graph test = ports(1, 1);

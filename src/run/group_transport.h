@@ -1,11 +1,12 @@
-// One group of the processes that a transport connects, as a transport of its own.
+// A transport for one group of the processes that another transport connects.
 #pragma once
 
 #include "run/transport.h"
 
 namespace tessera::run {
 
-/// The ranks from `first` on of `all`, which must outlive it.
+/// Connects the `size` ranks of `all` from `first` on, which are numbered from 0 here. `all` must
+/// outlive this object.
 class GroupTransport final : public Transport {
  public:
   GroupTransport(Transport& all, int first, int size) : all_(all), first_(first), size_(size) {}

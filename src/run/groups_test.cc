@@ -13,7 +13,7 @@ namespace {
 
 using namespace testing;
 
-/// Sets how threads work for groups, for one test.
+/// Sets the number of threads, and of threads per group, for one test.
 class GroupThreads {
  public:
   GroupThreads(int threads, int per_group) {
@@ -108,7 +108,7 @@ TEST(Groups, WithoutALimitThreadsHelpAnyGroup) {
   EXPECT_EQ(num_alone, 0);
 }
 
-/// With fewer threads than groups, what comes first in the program runs first.
+/// With fewer threads than groups, tasks run in the order of the program.
 TEST(Groups, ShareAThreadInTheOrderOfTheProgram) {
   const GroupThreads threads(1, 1);
   Graph graph = graph_of_groups(3);

@@ -11,7 +11,7 @@ namespace tessera::run {
 
 namespace {
 
-/// The number behind the word `key` in the first line that begins with it.
+/// The number after the word `key` in the first line that begins with it.
 std::optional<std::int64_t> number_in(const std::string& path, const std::string& key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -31,12 +31,12 @@ std::optional<std::int64_t> number_of(const std::string& path) {
   return std::nullopt;
 }
 
-/// How the two versions of control groups name their files.
+/// The file names of the two versions of control groups.
 struct GroupFiles {
   const char* folder;
   const char* limit;
   const char* used;
-  const char* inactive_files;  // pages of files that are given back first
+  const char* inactive_files;  // pages of files, which the kernel frees first
   const char* active_files;
 };
 constexpr GroupFiles kVersion1 = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes",
@@ -56,8 +56,8 @@ void limit_to_group(MachineMemory& memory, const std::string& folder, const Grou
   memory.free = std::min(memory.free, std::max<std::int64_t>(0, *limit - *used + of_files));
 }
 
-/// The limits of a group hold for those below it. In a container the path may begin outside of what
-/// is mounted; then the folder itself is the group.
+/// Applies the limits of the group and of all groups above it. In a container the path may begin
+/// outside of what is mounted; then the mounted folder itself is the group.
 void limit_to_groups(MachineMemory& memory, const std::string& root, std::string path,
                      const GroupFiles& files) {
   while (!path.empty()) {

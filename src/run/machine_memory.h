@@ -8,14 +8,14 @@ namespace tessera::run {
 
 struct MachineMemory {
   std::int64_t total = 0;  // bytes that processes may take together
-  std::int64_t free = 0;   // of those that are not taken, or hold files that can be read again
+  std::int64_t free = 0;   // of these, bytes that are unused or that cache files
 };
 
-/// What the machine has and what the limits of this process' control groups leave of it. `root` is
-/// put before the paths of the kernel's files, for tests.
+/// The memory of the machine, reduced to the limits of this process' control groups. `root` is
+/// prepended to the paths of the kernel's files, for tests.
 MachineMemory machine_memory(const std::string& root = "");
 
-/// Whether more may be taken than is free; at first it may not.
+/// Whether buffers may take more memory than is free; false by default.
 void set_overcommit(bool is_allowed);
 bool overcommit();
 

@@ -93,7 +93,7 @@ TEST(MachineMemory, OfThisMachine) {
 }
 
 TEST(MachineMemory, BuffersTakeNoMoreThanIsFree) {
-  // Less than what kernels refuse by themselves.
+  // Little enough that the kernel itself would grant it.
   const std::int64_t bytes = machine_memory().free + 256 * kMebibyte;
   EXPECT_THROW(Buffer buffer(bytes), RuntimeFault);
   EXPECT_EQ(Buffer(128 * kMebibyte).size(), 128 * kMebibyte);

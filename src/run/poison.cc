@@ -6,7 +6,7 @@ namespace tessera::run {
 
 namespace {
 
-constexpr int kNanByte = 0xFF;  // four of them are a NaN, and -1
+constexpr int kNanByte = 0xFF;  // four of them are NaN as f32 and -1 as i32
 
 }  // namespace
 

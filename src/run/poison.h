@@ -1,17 +1,18 @@
-// Dead ranges of the arena are filled with NaN bytes, so that a stale read shows in the results.
+// Fills dead ranges of the arena with NaN bytes, so that a stale read shows in the results.
 #pragma once
 
 #include "run/executable.h"
 
 namespace tessera::run {
 
-/// One run's account of which ranges are still in use.
+/// Tracks which ranges are still in use during one run.
 class Poison {
  public:
   Poison() = default;
-  /// In sanitizer builds nothing of an earlier run is left in the arena either.
+  /// In sanitizer builds this also fills the whole arena, so that no data of an earlier run is
+  /// left.
   Poison(const Executable& executable, std::byte* arena);
-  /// To be called before what waits for the task may start.
+  /// Call this before the successors of the task may start.
   void task_ended(std::uint32_t task);
 
  private:

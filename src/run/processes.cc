@@ -32,8 +32,9 @@ int group_size = 1;
       fmt::format("cannot start a process per device: {}: {}", call, std::strerror(errno)));
 }
 
-/// A socket from each process to each other one. Those of a process to the ones after it are made
-/// when it starts, and given away as these start; the rest are closed at the end of its life.
+/// A connected pair of sockets for every two processes. make() opens those between a rank and the
+/// later ones, before that rank is forked. take() hands over those of one rank; the destructor
+/// closes the rest.
 class Sockets {
  public:
   explicit Sockets(const ProcessOptions& options)
@@ -73,7 +74,8 @@ class Sockets {
     }
   }
 
-  /// The half of the processes that has started leaves a socket of each for each of the others.
+  /// The parent holds the most sockets when half of the processes have started: each of the other
+  /// half needs one to each of these, count^2 / 4 in total.
   static void raise_limit(const ProcessOptions& options) {
     constexpr std::int64_t kOtherFiles = 64;
     const std::int64_t count = options.count;
@@ -96,13 +98,13 @@ class Sockets {
   std::vector<std::vector<int>> of_;
 };
 
-/// All processes meet, so that none ends well while another one fails.
+/// A barrier, so that no process ends successfully while another one fails.
 void meet() {
   static const CollectiveLabel label{.kind = "barrier", .op = "end of the program", .span = {}};
   all_values(0, label);
 }
 
-/// What a new process does.
+/// Runs in each new process; returns its exit code.
 int run_body(const ProcessOptions& options, const std::function<void()>& body, Transport& mine) {
   current = &mine;
   try {
@@ -115,7 +117,7 @@ int run_body(const ProcessOptions& options, const std::function<void()>& body, T
   }
 }
 
-/// The new processes, seen from the one that made them.
+/// The new processes, as seen by their parent.
 class Family {
  public:
   explicit Family(const ProcessOptions& options) : options_(options) {}
@@ -129,11 +131,11 @@ class Family {
   Family(const Family&) = delete;
   Family& operator=(const Family&) = delete;
 
-  /// Before a process has started, as add() must not fail.
+  /// Call this before the first process starts: add() must not fail after a fork.
   void reserve() { members_.reserve(static_cast<std::size_t>(options_.count)); }
   void add(pid_t pid) { members_.push_back({.pid = pid}); }
 
-  /// Waits for all of them and returns the code of the run.
+  /// Waits for all of them and returns the exit code of the run.
   int wait() {
     RunningTime time(std::chrono::milliseconds(100));
     std::chrono::nanoseconds since_failure{0};
@@ -142,7 +144,7 @@ class Family {
       look();
       const std::chrono::nanoseconds passed = time.look();
       if (code_ != 0) since_failure += passed;
-      // With nobody left to notice that the others are silent.
+      // If all are stopped, none of them can notice that the others are silent.
       since_all_stopped = are_all_stopped() ? since_all_stopped + passed : 0 * passed;
       const bool is_time_up = std::max(since_failure, since_all_stopped) >= options_.timeout;
       if (code_ != 0 || is_time_up) kill_rest(is_time_up);
@@ -178,7 +180,8 @@ class Family {
       ++num_ended_;
       int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
       if (WIFSIGNALED(status)) code = report(rank, WTERMSIG(status));
-      // A fault (2) may be the answer to what another process ended with.
+      // Code 2 (a fault) may only be a reaction to the end of another process, so a different code
+      // is preferred.
       if (code != 0 && (code_ == 0 || code_ == 2)) code_ = code;
     }
   }
@@ -194,7 +197,7 @@ class Family {
     return options_.on_error(std::make_exception_ptr(RuntimeFault(text)));
   }
 
-  /// After one has failed: those that are stopped, or all.
+  /// Kills the processes that are stopped or, if the time is up, all that are left.
   void kill_rest(bool is_time_up) {
     for (Member& member : members_) {
       if (member.has_ended || member.is_killed || !(is_time_up || member.is_stopped)) continue;
@@ -228,7 +231,7 @@ int run_processes(const ProcessOptions& options, const std::function<void()>& bo
   const pid_t parent = getpid();
   Sockets sockets(options);
   Family family(options);
-  // What is buffered would be written by every process.
+  // Otherwise every process would write the buffered output once more.
   std::fflush(nullptr);
   family.reserve();
   for (int rank = 0; rank < options.count; ++rank) {
@@ -253,7 +256,7 @@ int run_processes(const ProcessOptions& options, const std::function<void()>& bo
                                                     .timeout = options.timeout});
       code = run_body(options, body, *transport);
     }
-    // Nothing of the first process' ends here: its objects are not of this one.
+    // _exit() runs no destructors and no exit handlers: those belong to the parent.
     std::fflush(nullptr);
     _exit(code);
   }
@@ -262,7 +265,8 @@ int run_processes(const ProcessOptions& options, const std::function<void()>& bo
 
 namespace {
 
-/// Sends `mine` to all others and receives what they pass into `all`, where nothing else belongs.
+/// Sends `mine` to all others, and receives theirs into `all` by rank; the entry of this rank is
+/// not written.
 void exchange_all(std::span<const std::byte> mine, const std::vector<std::span<std::byte>>& all,
                   const CollectiveLabel& label) {
   std::vector<Transport::Send> sends;

@@ -1,4 +1,4 @@
-// One process per device: making them, and what each knows of the others.
+// One process per device: starts the processes, and exchanges values between them.
 #pragma once
 
 #include <chrono>
@@ -11,30 +11,30 @@
 
 namespace tessera::run {
 
-/// How this process reaches the others; nullptr while it computes for all devices.
+/// The transport to the other processes; nullptr if this process computes for all devices.
 Transport* transport();
 
-/// The devices of each of the groups that the processes are; all of them without groups, 1 without
+/// The number of devices per group: that of all processes if there are no groups, 1 without
 /// processes.
 int devices_per_group();
 
 struct ProcessOptions {
   int count = 1;
-  int num_groups = 1;  // that the processes are, one after the other; it divides `count`
+  int num_groups = 1;  // groups of consecutive ranks; divides `count`
   std::chrono::milliseconds timeout{60000};
-  /// Reports an error of a process, in that process, and says with which code it exits. Those that
-  /// were ended from outside are reported in the calling one.
+  /// Reports an error and returns the exit code. It is called in the process that failed, or in the
+  /// parent for a process that was ended by a signal.
   std::function<int(const std::exception_ptr&)> on_error;
   Span where = {};  // the user's line, for messages
 };
 
-/// Runs `body` in `count` new processes that are connected by a transport; returns when all have
-/// ended: 0, or the code of one that failed. Those that do not end within the timeout after one
-/// has failed are killed. Throws UserError when this process has started threads, RuntimeFault
-/// when the machine has no room for the processes.
+/// Runs `body` in `count` new processes that are connected by a transport. Returns when all have
+/// ended: 0, or the exit code of one that failed. After a failure, processes that do not end within
+/// the timeout are killed. Throws UserError if this process has started threads or may not open
+/// enough sockets, RuntimeFault if the machine cannot start the processes.
 int run_processes(const ProcessOptions& options, const std::function<void()>& body);
 
-/// What every process passes here, by rank; a collective.
+/// Collectives: return what every process has passed, by rank.
 std::vector<std::int64_t> all_values(std::int64_t value, const CollectiveLabel& label);
 std::vector<std::string> all_texts(const std::string& text, const CollectiveLabel& label);
 

@@ -1,4 +1,4 @@
-// What the engine keeps of executions while it is traced.
+// What the engine records while it is traced.
 #pragma once
 
 #include <chrono>
@@ -10,18 +10,19 @@
 
 namespace tessera::run {
 
-/// An executable in its place: outermost, or nested in a control task of the one at `outer`.
+/// Where an executable runs: outermost, or nested in a control task of the executable of site
+/// `outer`.
 struct Site {
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
   const Executable* executable;
-  std::uint32_t outer = kNone;  // number of a site before this one
-  std::uint32_t task = 0;       // of that executable
+  std::uint32_t outer = kNone;  // number of an earlier site
+  std::uint32_t task = 0;       // control task of the outer executable
 };
 
-/// A part of a task that a thread ran. Times are those of Clock.
+/// One part of a task, run by one thread. Times are those of Clock.
 struct PartTime {
   std::uint32_t site;
-  std::uint32_t run;   // of the site's executable: the same for tasks of one step of a loop
+  std::uint32_t run;   // which run of the site's executable; equal for all tasks of an iteration
   std::uint32_t task;  // of the site's executable
   int thread;          // 0: the one that called execute()
   std::int64_t start_ns;
@@ -33,10 +34,10 @@ struct ExecutionTrace {
   std::int64_t start_ns = 0;
   std::int64_t end_ns = 0;
   std::vector<Site> sites;
-  std::vector<PartTime> parts;  // by end
+  std::vector<PartTime> parts;  // sorted by end time
 };
 
-/// A buffer that came or went.
+/// A buffer that was allocated or freed.
 struct Allocation {
   std::int64_t time_ns;
   const void* address;
@@ -52,15 +53,15 @@ struct EngineTrace {
   std::int64_t end_ns = 0;
   std::vector<ExecutionTrace> executions;
   std::vector<Allocation> allocations;
-  std::int64_t num_lost = 0;          // parts beyond the most that are kept
-  std::int64_t num_lost_buffers = 0;  // allocations for which there was no memory
+  std::int64_t num_lost = 0;          // parts that exceeded the limit on records
+  std::int64_t num_lost_buffers = 0;  // allocations that were not recorded, for lack of memory
 };
 
 inline std::int64_t ns_of(Clock::time_point time) {
   return std::chrono::nanoseconds(time.time_since_epoch()).count();
 }
 
-/// The mutex of the engine guards it.
+/// Guarded by the mutex of the engine.
 class Recorder {
  public:
   void start();
@@ -76,7 +77,7 @@ class Recorder {
     parts_left_ -= 1;
     parts_.push_back({ref.frame, ref.frame->num_runs(), ref.task, thread, start, end});
   }
-  /// While the frames of the execution still stand.
+  /// Call this while the frames of the execution still exist.
   void end_execution();
 
  private:
@@ -92,12 +93,12 @@ class Recorder {
 
   bool is_on_ = false;
   std::size_t parts_left_ = 0;
-  std::vector<Part> parts_;                      // of the execution that runs
-  std::map<const Frame*, std::uint32_t> sites_;  // of it
+  std::vector<Part> parts_;                      // of the current execution
+  std::map<const Frame*, std::uint32_t> sites_;  // of the current execution
   EngineTrace trace_;
 };
 
-/// Buffers are recorded wherever they are made.
+/// Switches the recording of all buffers of the process on or off.
 void record_allocations(bool on);
 struct RecordedAllocations {
   std::vector<Allocation> list;

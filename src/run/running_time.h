@@ -6,13 +6,13 @@
 
 namespace tessera::run {
 
-/// A clock that stands still while its process is stopped, as by Ctrl-Z: of the time between two
-/// looks at it no more counts than `most_between`. Look more often than that.
+/// A clock that ignores the time during which its process is stopped, for example by Ctrl-Z. At
+/// most `most_between` is counted between two calls of look(), so call it more often than that.
 class RunningTime {
  public:
   explicit RunningTime(std::chrono::nanoseconds most_between) : most_between_(most_between) {}
 
-  /// What has passed since the last look, or since the clock was made.
+  /// The time since the last call, or since construction; at most `most_between`.
   std::chrono::nanoseconds look() {
     const std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now();
     const std::chrono::nanoseconds passed = now - last_;

@@ -1,8 +1,9 @@
-// Frames over stream sockets: data, and two kinds that travel between data.
+// Frames over stream sockets: data, and two other kinds between data frames.
 //
-// A process that waits in vain says so to all others before its time is up ("waits"), so that they
-// can tell one that is stuck itself from one that waits for a third. A process that gives up tells
-// all others why ("end") before it closes its sockets; what closes without that has died.
+// "waits": before its timeout, a process that has received nothing tells all others for whom it
+// waits. So they can distinguish a process that is stuck from one that waits for a third one.
+// "end": a process that gives up tells all others why, before it closes its sockets. If a socket
+// closes without this frame, its process has died.
 #include "run/sockets.h"
 
 #include <algorithm>
@@ -42,11 +43,11 @@ enum class FrameKind : std::uint32_t { data, waits, end };
 
 struct Header {
   FrameKind kind = FrameKind::data;
-  std::int32_t rank = -1;  // waits: for whom; end: who failed
+  std::int32_t rank = -1;  // waits: the awaited rank; end: the rank that failed
   std::uint64_t bytes = 0;
 };
 
-/// A frame on its way out; `owned` holds the bytes of frames that nobody else keeps.
+/// A frame that is being sent. `owned` holds the payload of frames other than data.
 struct Outgoing {
   Header header;
   std::span<const std::byte> bytes = {};
@@ -57,15 +58,15 @@ struct Outgoing {
 struct Peer {
   int socket = -1;  // -1: closed
   bool has_ended = false;
-  bool is_deaf = false;  // takes nothing any more
+  bool is_deaf = false;  // does not receive any more
   std::deque<Outgoing> out;
-  std::deque<std::span<std::byte>> in;  // data that is waited for
+  std::deque<std::span<std::byte>> in;  // where to put the data that is expected
   // The frame that is being read.
   Header header;
   std::size_t header_done = 0;
   std::size_t payload_done = 0;
   std::string text;
-  // What it has said.
+  // What it has told this process.
   int waits_for = -1;
   int ended_by = -1;  // rank that failed
   std::string end_text;
@@ -75,7 +76,7 @@ struct Peer {
       return frame.header.kind == FrameKind::data;
     });
   }
-  /// Data came before it is waited for; it stays in the socket until then.
+  /// Whether data came before a receive was posted for it. It stays in the socket until then.
   bool is_early() const {
     return header_done == sizeof(Header) && header.kind == FrameKind::data && in.empty();
   }
@@ -125,7 +126,8 @@ class SocketTransport final : public Transport {
 
 void SocketTransport::exchange(std::span<const Send> sends, std::span<const Receive> receives) {
   if (has_failed_) throw RuntimeFault("the processes of this run have been told to end");
-  // Empty tiles are not sent: nothing would arrive after a header that came early.
+  // Empty tiles are not sent. If their header came before the receive, this process would wait for
+  // a payload that never comes.
   for (const Send& send : sends) {
     if (send.bytes.empty()) continue;
     peer(send.to).out.push_back({.header = {.bytes = send.bytes.size()}, .bytes = send.bytes});
@@ -133,10 +135,11 @@ void SocketTransport::exchange(std::span<const Send> sends, std::span<const Rece
   for (const Receive& receive : receives) {
     if (!receive.bytes.empty()) peer(receive.from).in.push_back(receive.bytes);
   }
-  // The rest of the time is for telling others.
+  // The rest of the timeout is left for telling the others.
   const milliseconds patience = timeout_ * 3 / 4;
   const milliseconds quiet = patience - std::min(patience / 4, milliseconds(200));
-  // Being stopped costs some of the patience at most.
+  // If this process is stopped meanwhile, that counts as at most 4 of these waits: about a quarter
+  // of the patience.
   const milliseconds longest_wait = std::clamp(patience / 16, milliseconds(1), milliseconds(1000));
   RunningTime time(4 * longest_wait);
   std::chrono::nanoseconds waited{0};
@@ -167,7 +170,8 @@ int SocketTransport::first_awaited() const {
   return -1;
 }
 
-/// Waits until bytes can be moved, and moves them; true when data did.
+/// Waits until a socket is ready, at most `wait`, and sends and receives what it can. True if data
+/// was moved.
 bool SocketTransport::move_bytes(milliseconds wait) {
   std::vector<pollfd> polls;
   for (const Peer& peer : peers_) {
@@ -210,7 +214,7 @@ bool SocketTransport::write(Peer& to) {
     const ssize_t count = sendmsg(to.socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
-      // What it said before it ended may still be read.
+      // The process may have ended, but what it sent before that can still be read.
       if (errno != EAGAIN && errno != EWOULDBLOCK) to.is_deaf = true;
       return has_moved;
     }
@@ -221,7 +225,7 @@ bool SocketTransport::write(Peer& to) {
   return has_moved;
 }
 
-/// Where the payload of the frame that is being read goes.
+/// The memory for the payload of the frame that is being read.
 std::span<std::byte> SocketTransport::payload_of(Peer& from) {
   if (from.header.kind != FrameKind::data) {
     from.text.resize(from.header.bytes);
@@ -277,7 +281,7 @@ void SocketTransport::finish_frame(Peer& from) {
   from.payload_done = 0;
 }
 
-/// Throws when a process has given up, or has ended while it is waited for.
+/// Throws if a process has given up, or has ended although this one waits for it.
 void SocketTransport::check_peers() {
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     const Peer& peer = peers_[i];
@@ -301,7 +305,7 @@ void SocketTransport::say_waiting() {
 }
 
 void SocketTransport::fail_for_silence() {
-  // Whoever waits for another process is not the one to blame.
+  // Follow the processes that wait for each other: blame the last one, which waits for no other.
   int culprit = first_awaited();
   for (int i = 0; i < size(); ++i) {
     const int next = peer(culprit).waits_for;
@@ -334,7 +338,7 @@ void SocketTransport::send_end(int culprit, const std::string& text) noexcept {
   try {
     say_end(culprit, text);
   } catch (const std::exception&) {
-    close_all();  // which tells, too, where there is no memory for more
+    close_all();  // the others notice closed sockets even if there was no memory for a frame
     return;
   }
   close_all();
@@ -343,7 +347,7 @@ void SocketTransport::send_end(int culprit, const std::string& text) noexcept {
 void SocketTransport::say_end(int culprit, const std::string& text) {
   for (Peer& peer : peers_) {
     if (peer.socket < 0 || peer.has_ended) continue;
-    // A frame that has begun must be finished, or the next one cannot be read.
+    // A frame that is partly sent must be completed, or the receiver cannot read the next one.
     while (!peer.out.empty() && peer.out.back().done == 0) peer.out.pop_back();
     peer.out.push_back(
         {.header = {.kind = FrameKind::end, .rank = culprit, .bytes = text.size()}, .owned = text});

@@ -12,8 +12,8 @@ namespace tessera::run {
 struct SocketOptions {
   int rank = 0;
   int devices_per_group = 1;
-  std::vector<int> sockets;  // per rank, connected to it; -1 for this one. Owned from here on.
-  /// Within this time a process that is waited for must send or take something.
+  std::vector<int> sockets;  // Per rank, connected to it; -1 for this one. The transport owns them.
+  /// A process that is waited for must send or receive something within this time.
   std::chrono::milliseconds timeout;
 };
 

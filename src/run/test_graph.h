@@ -22,7 +22,7 @@ class LambdaKernel final : public Kernel {
   Body body_;
 };
 
-/// Writes executables the short way.
+/// A short notation for executables.
 struct Graph {
   Executable executable;
 

@@ -1,4 +1,4 @@
-// What processes that compute one device each use to exchange bytes.
+// How processes that compute one device each exchange bytes.
 #pragma once
 
 #include <cstddef>
@@ -11,16 +11,17 @@
 
 namespace tessera::run {
 
-/// What a collective is for, for messages.
+/// Describes a collective in error messages.
 struct CollectiveLabel {
   std::string kind;  // all_reduce, ...
   std::string op;    // what needs it
   Span span;         // of that op
 };
 
-/// One of `size()` processes. All of them begin the same collectives in the same order; one thread
-/// at a time talks. A process that fails or stops is noticed by all others: theirs throws
-/// RuntimeFault, which names its rank and the collective.
+/// Connects this process to all others; there are `size()` in total. All processes begin the same
+/// collectives in the same order, and only one thread at a time may use a transport. If a process
+/// fails or stops, exchange() throws RuntimeFault in all others, which names its rank and the
+/// collective.
 class Transport {
  public:
   struct Send {
@@ -39,17 +40,17 @@ class Transport {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// Begins the next collective, to which the exchanges after it belong; `label` must live until
+  /// Begins the next collective, to which the following exchanges belong. `label` must live until
   /// they end.
   virtual void begin(const CollectiveLabel& label) {
     label_ = &label;
     ++number_;
   }
-  /// Sends and receives at once and returns when all of it has been. Between two processes messages
-  /// keep their order; a message is received in the size in which it is sent. No process sends to
-  /// itself.
+  /// Runs all sends and receives concurrently and returns when all are complete. Messages between
+  /// two processes keep their order. The size of a receive must be that of the matching send. A
+  /// process must not send to itself.
   virtual void exchange(std::span<const Send> sends, std::span<const Receive> receives) = 0;
-  /// Tells all others that this process has failed; nothing can be exchanged any more.
+  /// Tells all others that this process has failed. After that exchange() always throws.
   virtual void give_up(std::string_view why) noexcept = 0;
   /// Bytes that this process has received.
   virtual std::int64_t received_bytes() const = 0;
@@ -63,7 +64,7 @@ class Transport {
   std::int64_t number_ = 0;  // collectives that have begun
 };
 
-/// `rank 3`, with several groups `rank 3 (group 1, device 1)`.
+/// `rank 3`; with several groups, `rank 3 (group 1, device 1)`.
 std::string rank_name(int rank, int num_processes, int devices_per_group);
 
 }  // namespace tessera::run
