@@ -11,12 +11,12 @@ namespace tessera::pipeline {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-/// Tasks that may be walked: some tenths of a second.
+/// Limit on simulated tasks, which take some tenths of a second.
 constexpr std::size_t kMostWalked = 4'000'000;
 
 struct Score {
   double makespan = kNever;
-  double ends = kNever;  // of all ranks, added up
+  double ends = kNever;  // sum over all ranks
 
   bool is_better_than(const Score& other) const {
     constexpr double kLess = 1 - 1e-12;
@@ -63,7 +63,7 @@ class Climber {
   }
 
  private:
-  /// Sums are added up in the order of the microbatches.
+  /// Whether two neighbouring tasks may swap. Sums must be added in the order of the microbatches.
   static bool may_change(const Task& a, const Task& b) {
     const auto has_weight = [](TaskKind kind) {
       return kind == TaskKind::bwd || kind == TaskKind::bwd_weight;
@@ -78,7 +78,7 @@ class Climber {
     return ends_.at(work, from, reader.microbatch) + (is_sent ? costs_.transfer : 0);
   }
 
-  /// When its inputs are there; kNever as long as they are not made.
+  /// When the inputs of the task are available; kNever if one is not computed yet.
   double ready(const Task& task) const {
     if (task.kind == TaskKind::fwd) {
       return task.stage == 0 ? 0 : arrival(Work::fwd, task.stage - 1, task);
@@ -96,7 +96,8 @@ class Climber {
     double held = 0;
   };
 
-  /// Runs the tasks that can run; whether there were any. Sets `held` above the limit for good.
+  /// Runs the tasks of a rank until one has to wait; true if any ran. A rank whose `held` exceeds
+  /// the limit never continues, so that the score becomes kNever.
   bool run(const RankTasks& list, Rank& rank) {
     const std::size_t first = rank.next;
     for (; rank.next < list.size(); ++rank.next) {

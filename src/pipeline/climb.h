@@ -1,13 +1,14 @@
-// Schedules made better step by step.
+// Local search that improves schedules.
 #pragma once
 
 #include <tessera/schedule.h>
 
 namespace tessera::pipeline {
 
-/// Exchanges neighbours in the lists of ranks as long as the schedule ends sooner, or as soon with
-/// ranks that end sooner, and holds at most `limit` on every rank. Microbatches of a stage stay in
-/// their order. A schedule with fused tasks comes back as it is.
+/// Swaps neighbouring tasks in the list of a rank as long as the makespan becomes shorter, or stays
+/// equal while the ranks end sooner. No rank holds more than `limit`, in the unit of
+/// StageCosts::memory. The microbatches of a stage keep their order. A schedule with fused tasks is
+/// returned unchanged.
 ScheduleTasks climb(ScheduleTasks tasks, const ScheduleCosts& costs, double limit);
 
 }  // namespace tessera::pipeline

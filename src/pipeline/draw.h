@@ -1,11 +1,11 @@
-// What the pictures share.
+// Shared by the files that draw pictures.
 #pragma once
 
 #include <tessera/schedule.h>
 
 namespace tessera::pipeline {
 
-/// The time of the shortest task that takes any; the makespan if none does.
+/// The duration of the shortest task that takes any time; the makespan if none does.
 double shortest_task(const Simulation& run);
 
 }  // namespace tessera::pipeline

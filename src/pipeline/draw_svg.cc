@@ -37,7 +37,7 @@ const Look& look_of(TaskKind kind) {
                        [&](const Look& look) { return look.kind == kind; });
 }
 
-/// Between the colour (0) and white (1).
+/// A colour between `colour` (`white` is 0) and white (1).
 std::string blend(const Colour& colour, double white) {
   auto mix = [&](int part) { return static_cast<int>(std::lround(part + white * (255 - part))); };
   return fmt::format("#{:02x}{:02x}{:02x}", mix(colour.red), mix(colour.green), mix(colour.blue));
@@ -63,7 +63,7 @@ std::string escaped(const std::string& text) {
   return result;
 }
 
-/// Of one run; `top` is where it begins, `scale` the pixels of a unit of time.
+/// Draws one run. `top` is where it begins, `scale` the pixels per unit of time.
 class Picture {
  public:
   Picture(const Simulation& run, double top, double scale) : run_(run), top_(top), scale_(scale) {}
@@ -88,7 +88,7 @@ class Picture {
                         escaped(words));
   }
 
-  /// Whether any part of a task is so; `is_so(timed task, part)`.
+  /// Whether `is_so(timed task, part)` is true for any part of any task.
   template <typename F>
   bool any(const F& is_so) const {
     for (const auto& rank : run_.ranks) {
@@ -178,7 +178,7 @@ class Picture {
          fmt::format("text-anchor=\"middle\" fill=\"{}\"", white < 0.4 ? "#ffffff" : "#1b1f24"));
   }
 
-  /// Steps of 1, 2 or 5 times a power of ten.
+  /// The distance between two ticks: 1, 2 or 5 times a power of ten.
   double tick_step() const {
     constexpr double kLeastApart = 46;
     double step = std::pow(10, std::floor(std::log10(kLeastApart / scale_)));

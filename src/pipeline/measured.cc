@@ -29,7 +29,8 @@ std::int64_t microbatch_of(const FusedTask& task) {
   return is_one ? first : -1;
 }
 
-/// Of one rank, in the order of the list; times of equal tasks are taken in their order.
+/// The recorded times of one rank in one step. If several tasks have the same name and microbatch,
+/// their times are taken in the order of the recording.
 class RankTimes {
  public:
   RankTimes(const std::vector<TaskTime>& times, std::int64_t rank, std::int64_t step) {
@@ -109,7 +110,7 @@ ScheduleCosts measured_costs(const std::vector<TaskTime>& times, std::int64_t nu
     StageCosts cost{.fwd = of(TaskKind::fwd),
                     .bwd_input = of(TaskKind::bwd_input),
                     .bwd_weight = of(TaskKind::bwd_weight)};
-    // A backward pass in one task is shared between its two halves.
+    // If the backward pass is one task, half of its time counts for each of the two gradients.
     const double whole = of(TaskKind::bwd);
     if (whole > 0) cost.bwd_input = cost.bwd_weight = whole / 2;
     if (cost.fwd == 0) {

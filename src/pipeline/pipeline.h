@@ -2,11 +2,12 @@
 //
 //   Pipeline p = pipeline(step, {.tasks = Interleaved1F1B{8, 4}.tasks(4), .num_stages = 8, ...});
 //
-// The step is partitioned over the mesh of one group; all groups have equal ones. In the result
-// every equation is a `task` of a group, a `transfer` between two groups, or a view: the loop is
-// unrolled, each microbatch goes through the tasks of the stages, and what stands before and behind
-// the loop is done by the groups that need or have the values. The order of equations is one that
-// the schedule allows, so the tasks of one group are its list. Bits are those of the loop.
+// The step is partitioned over the mesh of one group; all groups have equal meshes. In the result
+// every equation is a `task` of a group, a `transfer` between two groups, or a view. The loop is
+// unrolled: each microbatch goes through the tasks of the stages. What comes before the loop runs
+// in the groups that need it; what comes after it runs in the groups that have its operands. The
+// equations are in an order that the schedule allows, so the tasks of one group are in the order of
+// its list. The results have the same bits as the loop.
 #pragma once
 
 #include <tessera/schedule.h>
@@ -20,9 +21,9 @@ struct PipelineOptions {
   std::int64_t num_stages;
   std::int64_t num_microbatches;
   std::vector<int> output_alias;     // per output: the donated input whose buffer it takes, or -1
-  std::vector<int> output_replaces;  // per output: the input whose groups hold it as well, or -1
+  std::vector<int> output_replaces;  // per output: the input whose groups also hold it, or -1
   Span where = {};                   // of the loop, for errors
-  bool has_copies = false;           // each group that holds an output returns a copy of its own
+  bool has_copies = false;           // each group that holds an output returns its own copy
 };
 
 /// Where inputs and outputs live: groups, sorted.
@@ -31,40 +32,42 @@ struct GroupsOfPorts {
   std::vector<std::vector<std::int64_t>> outputs;
 };
 
-/// What one of the results of a pipeline's function is.
+/// Describes one result of the function of a pipeline.
 struct OutputCopy {
   static constexpr std::int64_t kShared = -1;
   std::size_t output;  // of the step
-  std::int64_t group;  // that returns it, or kShared: for all groups that hold the output
+  std::int64_t group;  // the group that returns it, or kShared: for all that hold it
 };
 
 struct Pipeline {
   ir::Function function;
   GroupsOfPorts groups;
-  std::vector<OutputCopy> copies;  // per output of `function`, in the order of the step's
-  ScheduleCosts costs;             // estimated: seconds of a core, bytes of a device
+  std::vector<OutputCopy> copies;  // per output of `function`, in the order of the step's outputs
+  ScheduleCosts costs;             // estimated: seconds of one core, bytes of one device
 };
 
 /// A line for each task, transfer and delete of a pipeline's program.
 std::string task_text(const ir::Function& program);
 
-/// A forward pass of a microbatch that is to be cut.
+/// How to cut the forward pass of a microbatch.
 struct CutOptions {
   ScheduleTasks tasks = {};
   std::int64_t num_stages = 1;
-  std::vector<bool> is_trained = {};  // per input: what depends on it stays where it is written
-  std::vector<bool> varies = {};      // per input: another value in each microbatch
+  std::vector<bool> is_trained = {};  // per input: a weight; what depends on it is not moved
+  std::vector<bool> varies = {};      // per input: differs between microbatches
   bool is_differentiated = true;      // output 0 is the loss; else there are no backward passes
-  double memory_limit = 1e300;        // bytes of a stage
+  double memory_limit = 1e300;        // the most bytes of a stage
   Span where = {};
 };
-/// `function` with marks where stages end: behind the equations where the schedule ends first by
-/// what they are estimated to cost. All that goes on there is marked, and the loss, or without one
-/// all outputs, ends the last stage. Cotangents are added up as they are without marks. Throws
-/// UserError for a function that has too few places, and for a limit that no cut meets.
+/// Returns `function` with marks where stages end. The cuts are chosen for a short makespan of the
+/// schedule, with estimated costs. All values that cross a cut are marked there. The last stage
+/// ends with the loss or, without differentiation, with all outputs. Marks do not change the order
+/// in which cotangents are added. Throws UserError if there are too few possible cuts, if a loop
+/// does most of the work, or if no cut meets the memory limit.
 ir::Function with_marks(ir::Function function, const CutOptions& options);
 
-/// Throws UserError for a step without a loop over microbatches and for marks that do not cut it.
+/// Throws UserError if the step has no loop over microbatches, if the marks do not cut it into all
+/// stages, or if the schedule does not run the microbatches of a stage in order.
 Pipeline pipeline(const ir::Function& step, const PipelineOptions& options);
 
 }  // namespace tessera::pipeline

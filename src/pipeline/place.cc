@@ -1,4 +1,4 @@
-// Whether every task is there once, on the rank of its stage.
+// Checks that every task exists once, on the rank of its stage.
 
 #include <algorithm>
 
@@ -75,7 +75,7 @@ void place_task(PlacedTasks& placed, const Task& task, const Position& position,
   if (task.kind == TaskKind::bwd) take(Work::weight);
 }
 
-/// The ranks that have most tasks of each stage.
+/// Per stage, the rank that has most of its tasks; -1 if none has any.
 std::vector<std::int64_t> ranks_of_stages(const ScheduleTasks& tasks, std::int64_t num_stages) {
   const auto size = static_cast<std::size_t>(num_stages);
   std::vector<std::int64_t> ranks(size, -1), most(size, 0), num(size, 0);

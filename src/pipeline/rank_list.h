@@ -12,7 +12,7 @@ namespace tessera::pipeline {
 /// the forward pass.
 enum class Placement : unsigned char {
   loop,    // stage s on rank s mod P
-  zigzag,  // forth and back: stages r, 2P - 1 - r, 2P + r, ... on rank r
+  zigzag,  // back and forth: stages r, 2P - 1 - r, 2P + r, ... on rank r
 };
 std::int64_t stage_of(Placement placement, std::int64_t num_ranks, std::int64_t rank,
                       std::int64_t chunk);
@@ -25,8 +25,8 @@ struct Sizes {
   std::int64_t num_chunks() const { return num_stages / num_ranks; }
 };
 
-/// The list of a rank, to which tasks are appended by kind and chunk: each call takes the next
-/// microbatch. Rules may run on behind the last microbatch; those tasks are left out.
+/// Builds the task list of a rank. Tasks are appended by kind and chunk; each call takes the next
+/// microbatch. Rules may continue past the last microbatch: those tasks are dropped.
 class RankList {
  public:
   RankList(const Sizes& sizes, Placement placement, std::int64_t rank);
@@ -36,7 +36,7 @@ class RankList {
   std::int64_t num_microbatches() const { return sizes_.num_microbatches; }
   std::int64_t rank() const { return rank_; }
   std::int64_t stage(std::int64_t chunk) const;
-  /// How many of `kind` have been appended or left out.
+  /// How many tasks of `kind` have been appended or dropped.
   std::int64_t done(TaskKind kind, std::int64_t chunk = 0) const;
 
   struct Part {
@@ -45,7 +45,7 @@ class RankList {
   };
   void add(TaskKind kind, std::int64_t chunk = 0) { add_fused({{kind, chunk}}); }
   void add_fused(const std::vector<Part>& parts);
-  /// All that is left of `kind`.
+  /// Appends all remaining tasks of `kind`.
   void add_rest(TaskKind kind, std::int64_t chunk = 0);
 
   RankTasks take() { return std::move(tasks_); }

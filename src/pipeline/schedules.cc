@@ -12,7 +12,7 @@ constexpr TaskKind kBwd = TaskKind::bwd;
 constexpr TaskKind kBwdA = TaskKind::bwd_input;
 constexpr TaskKind kBwdW = TaskKind::bwd_weight;
 
-/// Ranks between this one and the last.
+/// The number of ranks after this one.
 std::int64_t hops(const RankList& list) { return list.num_ranks() - 1 - list.rank(); }
 
 void write_sequential(RankList& list) {
@@ -42,7 +42,8 @@ void write_1f1b(RankList& list, std::int64_t warmup) {
 void write_std_1f1b(RankList& list) { write_1f1b(list, hops(list) + 1); }
 void write_eager_1f1b(RankList& list) { write_1f1b(list, 2 * hops(list) + 1); }
 
-/// `more_warmup` forward tasks more than a rank needs before its first backward task can start.
+/// The warm-up has `more_warmup` forward tasks more than a rank needs before its first backward
+/// task can start.
 void write_interleaved(RankList& list, std::int64_t more_warmup) {
   const Sizes& sizes = list.sizes();
   const std::int64_t per_round = sizes.num_microbatches / num_rounds(sizes);
@@ -68,8 +69,8 @@ void write_interleaved(RankList& list, std::int64_t more_warmup) {
 void write_interleaved_1f1b(RankList& list) { write_interleaved(list, 0); }
 void write_kimi_k2(RankList& list) { write_interleaved(list, 1); }
 
-/// `warmup` forward tasks, `pairs` times backward and forward while gradients of weights wait, then
-/// all three in turn.
+/// `warmup` forward tasks; then `pairs` times an input gradient and a forward task, while weight
+/// gradients are delayed; then all three kinds in turn.
 void write_zero_bubble(RankList& list, std::int64_t warmup, std::int64_t pairs) {
   for (std::int64_t i = 0; i < warmup; ++i) list.add(kFwd);
   for (std::int64_t i = 0; i < pairs; ++i) {
@@ -90,7 +91,8 @@ void add_backward(RankList& list, std::int64_t chunk) {
 }
 
 void write_zb_v(RankList& list) {
-  // Fewer microbatches do not fill the pipeline; their schedule is the beginning of this one.
+  // Fewer microbatches do not fill the pipeline. They use the beginning of the schedule for this
+  // many.
   const std::int64_t enough = std::max(list.num_microbatches(), 2 * list.num_ranks() - 1);
   for (std::int64_t i = 0; i < 2 * hops(list) + 1; ++i) list.add(kFwd, 0);
   for (std::int64_t i = 0; i < list.rank(); ++i) {
@@ -116,13 +118,13 @@ void write_zb_v(RankList& list) {
   list.add_rest(kBwdW, 0);
 }
 
-/// When the first microbatch's F0, F1, B1, B0 start, in tasks of equal length, if each microbatch
-/// follows six tasks later; gradients of weights fill what is free between them.
+/// `starts` is when F0, F1, B1, B0 of the first microbatch start, with tasks of length 1. Each
+/// further microbatch follows six units later. Weight gradients fill the free time.
 void write_pattern(RankList& list, const std::int64_t (&starts)[4]) {
   constexpr std::int64_t kPeriod = 6;
   constexpr Part kParts[4] = {{kFwd, 0}, {kFwd, 1}, {kBwdA, 1}, {kBwdA, 0}};
   const std::int64_t num = list.num_microbatches();
-  std::vector<std::int64_t> waiting;  // chunks whose gradients of weights wait
+  std::vector<std::int64_t> waiting;  // chunks of delayed weight gradients
   std::size_t next_waiting = 0;
   for (std::int64_t time = 0; time < starts[3] + kPeriod * num; ++time) {
     const auto* part = std::find_if(std::begin(starts), std::end(starts), [&](std::int64_t start) {
@@ -145,14 +147,14 @@ void write_v_half(RankList& list) {
   write_pattern(list, {2 * r, 3 * p - r - 2, 3 * p + gap + 2 * r - 1, 6 * p + gap - r - 2});
 }
 
-/// A backward task as a whole.
+/// A backward task that is not split.
 std::vector<Part> whole_backward(std::int64_t chunk) { return {{kBwdA, chunk}, {kBwdW, chunk}}; }
 
 void add_overlapped(RankList& list, std::int64_t fwd_chunk, std::int64_t bwd_chunk) {
   list.add_fused({{kFwd, fwd_chunk}, {kBwdA, bwd_chunk}, {kBwdW, bwd_chunk}});
 }
 
-/// The end of DualPipeV: backward tasks alone, the last ones without the gradients of weights.
+/// The end of DualPipeV: only backward tasks; the last ones delay their weight gradients.
 void write_dual_pipe_v_cooldown(RankList& list) {
   const std::int64_t split_chunk = list.rank() % 2 == 1 ? 1 : 0;
   auto add = [&](std::int64_t chunk, bool is_split) {
@@ -167,7 +169,7 @@ void write_dual_pipe_v_cooldown(RankList& list) {
     for (const std::int64_t chunk : {1, 0}) add(chunk, is_late && chunk == split_chunk);
   }
   for (std::int64_t i = 0; i < hops(list); ++i) add(0, true);
-  // Those that wait, by microbatch and then by stage, which is the order of chunks.
+  // The delayed weight gradients, by microbatch and then by stage, which is the order of chunks.
   while (std::min(list.done(kBwdW, 0), list.done(kBwdW, 1)) < list.num_microbatches()) {
     list.add(kBwdW, list.done(kBwdW, 1) < list.done(kBwdW, 0) ? 1 : 0);
   }

@@ -8,7 +8,7 @@
 
 namespace tessera::pipeline {
 
-/// Which numbers of stages a schedule is made for.
+/// Which numbers of stages a schedule supports.
 enum class Stages : unsigned char { one_per_rank, two_per_rank, many_per_rank };
 
 struct ScheduleRecord {
@@ -16,17 +16,17 @@ struct ScheduleRecord {
   std::string_view doc;
   Stages stages;
   Placement placement = Placement::loop;
-  bool can_fuse = false;     // knows fuse_steady_state
+  bool can_fuse = false;     // supports fuse_steady_state
   bool takes_turns = false;  // microbatches come in rounds of equal size
   void (*write)(RankList& list);
 };
 
-/// All of them.
+/// All built-in schedules.
 std::span<const ScheduleRecord> schedule_records();
-/// Of records that take turns: the microbatches of a round go through a chunk, then through the
-/// next.
+/// The number of rounds, for schedules with `takes_turns`: all microbatches of a round go through
+/// one chunk, then through the next.
 std::int64_t num_rounds(const Sizes& sizes);
-/// Whether the record is made for these sizes.
+/// Whether the schedule supports these sizes.
 bool is_made_for(const ScheduleRecord& record, const Sizes& sizes);
 ScheduleTasks tasks_of(const ScheduleRecord& record, const Sizes& sizes);
 

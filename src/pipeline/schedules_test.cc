@@ -1,4 +1,4 @@
-// The built-in schedules: every list for every size, and what they are known for.
+// The built-in schedules: every list for every size, and their known makespans and memory.
 #include "pipeline/schedules.h"
 
 #include <algorithm>
@@ -83,7 +83,7 @@ double largest_peak(const Simulation& run) {
   return *std::max_element(run.peak_memory.begin(), run.peak_memory.end());
 }
 
-// With tasks of equal time; sizes of the papers' tables.
+// All tasks take the same time; the sizes are those of the papers' tables.
 TEST(Schedules, TakeWhatTheyAreKnownFor) {
   for (const auto& [p, n] : std::vector<std::pair<std::int64_t, std::int64_t>>{
            {1, 4}, {2, 4}, {4, 8}, {4, 13}, {8, 16}, {8, 24}}) {
@@ -123,7 +123,7 @@ TEST(Schedules, ZigzagGoesForthAndBack) {
 
 // --- AutoSchedule
 
-/// The least makespan of the built-in schedules that hold at most `limit`.
+/// The shortest makespan of the built-in schedules that keep the memory limit of `schedule`.
 double best_built_in(const AutoSchedule& schedule, std::int64_t n) {
   const Sizes sizes{schedule.num_stages, schedule.mpmd_dim, n};
   double best = 1e300;

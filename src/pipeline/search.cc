@@ -1,5 +1,5 @@
-// The search behind AutoSchedule: lists are made by giving way to tasks in several orders, and the
-// one that ends first stays.
+// The search behind AutoSchedule: lists are made by list scheduling with many policies, and the one
+// with the shortest makespan is kept.
 
 #include <algorithm>
 #include <array>
@@ -21,22 +21,22 @@ using pipeline::Work;
 using pipeline::WorkTable;
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-/// Sums of sizes that reach a limit exactly may be rounded to above it.
+/// Tolerance, because a sum that equals the limit may be rounded to slightly more.
 constexpr double kRounding = 1 + 1e-12;
 
-/// Which of the tasks that can run a rank takes.
+/// How a rank chooses among the tasks that can run.
 struct Policy {
   Placement placement = Placement::loop;
-  std::array<int, 3> order = {};  // by Work: the least goes first
-  bool by_age = false;            // then the oldest microbatch, else the latest stage
-  /// A rank admits this many microbatches and `slope` more for each rank behind it.
+  std::array<int, 3> order = {};  // priority by Work: the lowest value goes first
+  bool by_age = false;            // then the oldest microbatch goes first, or else the latest stage
+  /// A rank admits `base` microbatches, and `slope` more for each rank after it.
   std::int64_t base = 0, slope = 0;
-  /// Room for all stages of a rank is kept for a microbatch as soon as it is admitted.
+  /// When a microbatch is admitted, memory for all stages of the rank is reserved.
   bool reserves = false;
   double patience = 0;  // how long to wait for a task that goes first
 };
 
-/// Runs the ranks forward in time; each takes what the policy prefers.
+/// Simulates the ranks forward in time; each takes the task that the policy prefers.
 class Scheduler {
  public:
   Scheduler(const Sizes& sizes, const ScheduleCosts& costs, double limit, const Policy& policy)
@@ -59,7 +59,7 @@ class Scheduler {
     }
   }
 
-  /// Nothing if it ends with ranks that wait for memory.
+  /// nullopt if the ranks get stuck because they wait for memory.
   std::optional<ScheduleTasks> run() {
     const std::int64_t total = 3 * sizes_.num_stages * sizes_.num_microbatches;
     for (Rank& rank : ranks_) rank.choice = choose(rank);
@@ -93,20 +93,20 @@ class Scheduler {
     double memory = 0;  // of one microbatch in all its stages
     double limit = 0;
     double held = 0;
-    double free = 0;  // from then on
+    double free = 0;  // idle from this time on
     Choice choice;
     RankTasks tasks;
   };
   struct Stage {
     std::int64_t rank = 0;
-    std::int64_t next[3] = {0, 0, 0};  // microbatch, by Work
+    std::int64_t next[3] = {0, 0, 0};  // next microbatch, by Work
   };
 
   double memory_of(std::int64_t stage) const { return pipeline::costs_of(costs_, stage).memory; }
   Stage& stage_at(std::int64_t stage) { return next_[static_cast<std::size_t>(stage)]; }
   const Stage& stage_at(std::int64_t stage) const { return next_[static_cast<std::size_t>(stage)]; }
 
-  /// When what `stage` makes is on the rank of `reader`.
+  /// When the result of `stage` has arrived on the rank of `reader`.
   double arrival(Work work, std::int64_t stage, std::int64_t reader, std::int64_t m) const {
     const bool is_sent = stage_at(stage).rank != stage_at(reader).rank;
     return ends_.at(work, stage, m) + (is_sent ? costs_.transfer : 0);
@@ -120,7 +120,7 @@ class Scheduler {
     return std::max(own, arrival(Work::input, s + 1, s, m));
   }
 
-  /// What running it adds to the memory that must be kept free.
+  /// The memory that must be free to run the task.
   double need(const Rank& rank, Work work, std::int64_t s) const {
     if (work != Work::fwd) return 0;
     if (!policy_.reserves) return memory_of(s);
@@ -223,14 +223,14 @@ struct Best {
   ScheduleTasks tasks;
   double makespan = kNever;
   double memory = kNever;        // on the rank that holds most
-  double least_memory = kNever;  // that any schedule holds
+  double least_memory = kNever;  // lowest peak of all schedules tried
 };
 
 double peak(const Simulation& run) {
   return *std::max_element(run.peak_memory.begin(), run.peak_memory.end());
 }
 
-/// Of two that take the same time the one that holds less.
+/// If two schedules have the same makespan, the one that needs less memory is kept.
 void keep_better(ScheduleTasks tasks, const Simulation& run, double limit, Best& best) {
   const double memory = peak(run);
   best.least_memory = std::min(best.least_memory, memory);
@@ -265,7 +265,8 @@ void try_policies(const Sizes& sizes, const ScheduleCosts& costs, double limit, 
 }  // namespace
 
 ScheduleTasks AutoSchedule::tasks(std::int64_t num_microbatches, std::source_location where) const {
-  // The one that takes all sizes that any of them takes names what is wrong with them.
+  // Sequential supports all sizes that any built-in schedule supports, so that it reports wrong
+  // sizes; simulating it checks the costs.
   const ScheduleTasks simplest =
       schedule_tasks("Sequential", {num_stages, mpmd_dim}, num_microbatches, where);
   simulate(simplest, costs, where);

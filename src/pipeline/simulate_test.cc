@@ -1,4 +1,4 @@
-// Checks and simulations of lists that are written here.
+// Checks and simulations of hand-written task lists.
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -48,7 +48,7 @@ TEST(CheckTasks, FindsEveryMissingAndEveryDoubledTask) {
   }
 }
 
-/// Runs tasks in any order in which they can run, without the code under test.
+/// Whether all tasks can run, found without the code under test.
 bool can_end(const ScheduleTasks& tasks, std::int64_t stages) {
   std::set<Task> done;
   std::vector<std::size_t> next(tasks.size());
@@ -112,7 +112,7 @@ TEST(Simulate, TimesWithTransfers) {
     for (const TimedTask& timed : run.ranks[rank]) times.push_back(timed.start);
     return times;
   };
-  // Stage 1 gets the first microbatch at 1.5 and gives its gradient back at 6.5 + 0.5.
+  // Stage 1 receives the first microbatch at 1.5; its gradient is back at 6.5 + 0.5.
   EXPECT_EQ(starts(0), (std::vector<double>{0, 1, 7, 13}));
   EXPECT_EQ(starts(1), (std::vector<double>{1.5, 3.5, 6.5, 8.5, 11.5, 12.5}));
   EXPECT_EQ(run.makespan, 19);
@@ -173,7 +173,7 @@ TEST(UserSchedule, CsvIsReadAsItWasWritten) {
       try {
         tasks = schedule_tasks(name, {stages, 4}, 8);
       } catch (const UserError&) {
-        continue;  // not made for these sizes
+        continue;  // does not support these sizes
       }
       const FixedSchedule read = read_schedule(to_csv(tasks));
       EXPECT_EQ(read.list, tasks) << name;

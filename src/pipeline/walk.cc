@@ -8,10 +8,10 @@ namespace tessera::pipeline {
 namespace {
 
 constexpr double kNotDone = std::numeric_limits<double>::infinity();
-/// The end of an earlier part of the fused task at hand.
+/// The end time of earlier parts of the same fused task, which delay nothing.
 constexpr double kJustNow = -1;
 
-/// A work that a task waits for.
+/// Work that a task waits for.
 struct Need {
   Work work;
   std::int64_t stage;
@@ -78,7 +78,7 @@ class Walker {
     return placed_.rank_of_stage[static_cast<std::size_t>(stage)];
   }
 
-  /// When the inputs of a task are there; kNotDone if one never was made.
+  /// When the inputs of a task are available; kNotDone if one is not computed yet.
   double ready(const Task& task) {
     double latest = 0;
     const Needs needs = needs_of(task, placed_.num_stages);
@@ -91,7 +91,7 @@ class Walker {
     return latest;
   }
 
-  /// Runs the next task of a rank unless it has to wait.
+  /// Runs the next task of a rank; false if it has to wait.
   bool run_next(std::size_t rank, const FusedTask& fused) {
     double start = free_[rank];
     for (const Task& task : fused.parts) {
@@ -110,7 +110,7 @@ class Walker {
     return true;
   }
 
-  /// The ranks that may wait for the task.
+  /// Adds the rank that may be waiting for the task.
   void add_waiting(const Task& task, std::vector<std::int64_t>& ranks) const {
     const std::int64_t stage = task.stage + (task.kind == TaskKind::fwd ? 1 : -1);
     if (task.kind == TaskKind::bwd_weight || stage < 0 || stage >= placed_.num_stages) return;
@@ -153,8 +153,8 @@ class Walker {
     throw InternalError("a task stands where it was found");
   }
 
-  /// Follows what waits for what from `rank` on until a task waits for one behind itself, or ranks
-  /// wait for each other.
+  /// Explains why `rank` cannot run: follows tasks to the ones they wait for, until a task waits
+  /// for a later one of its own rank, or until ranks wait for each other in a cycle.
   [[noreturn]] void explain(std::size_t rank, const Span& where) {
     std::vector<Wait> chain;
     while (true) {
@@ -199,7 +199,7 @@ class Walker {
   const ScheduleCosts& costs_;
   WorkTable<double> ends_;
   std::vector<std::size_t> next_;  // position, by rank
-  std::vector<double> free_;       // when the rank has done its last task
+  std::vector<double> free_;       // when the rank has finished its last task so far
   std::vector<std::vector<double>> starts_;
 };
 

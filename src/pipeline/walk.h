@@ -1,4 +1,4 @@
-// Follows the ranks through their lists: what each task waits for, and when it runs.
+// Runs the ranks through their lists: what each task waits for, and when it runs.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tessera::pipeline {
 
-/// Parts of the work on a microbatch in a stage; `bwd` is two of them.
+/// The parts of the work of a stage on a microbatch; a `bwd` task does two of them.
 enum class Work : unsigned char { fwd, input, weight };
 
 /// One value for each work of each stage and microbatch.
@@ -36,7 +36,7 @@ class WorkTable {
   std::vector<T> values_;
 };
 
-/// Where a task stands; rank -1: nowhere.
+/// The position of a task in the lists; rank -1: none.
 struct Position {
   std::int64_t rank = -1;
   std::int64_t index = -1;
@@ -44,14 +44,14 @@ struct Position {
 };
 std::string to_string(const Position& position);
 
-/// fwd_3, fused_fwd_3_bwd_3: what the task is called in a program, of whatever microbatch.
+/// The name of a task in a program, without its microbatch: fwd_3, fused_fwd_3_bwd_3.
 std::string program_name(const FusedTask& task);
 /// The first work that the task does.
 Work work_of(TaskKind kind);
 double time_of(TaskKind kind, const StageCosts& costs);
 const StageCosts& costs_of(const ScheduleCosts& costs, std::int64_t stage);
 
-/// Tasks that were checked but for their order.
+/// Tasks that have been checked, except for their order.
 struct PlacedTasks {
   const ScheduleTasks& tasks;
   std::int64_t num_stages;
@@ -59,16 +59,17 @@ struct PlacedTasks {
   std::vector<std::int64_t> rank_of_stage;
   WorkTable<Position> positions;
 };
-/// Throws UserError for what is missing, doubled, unknown or on two ranks.
+/// Finds the position of every task. Throws UserError if a task is missing, duplicated, out of
+/// range, or on another rank than its stage.
 PlacedTasks place(const ScheduleTasks& tasks, std::int64_t num_stages,
                   std::int64_t num_microbatches, const Span& where);
 
-/// When each rank starts each of its tasks, which is as soon as it can; throws UserError where a
-/// rank would wait for ever.
+/// Per rank, the start time of each of its tasks, if every task starts as soon as it can. Throws
+/// UserError if a rank would wait forever.
 std::vector<std::vector<double>> walk(const PlacedTasks& placed, const ScheduleCosts& costs,
                                       const Span& where);
 
-/// The figures of tasks whose times are known.
+/// Makespan, bubble and memory of tasks whose times are known.
 Simulation simulation_of(std::vector<std::vector<TimedTask>> ranks, const ScheduleCosts& costs);
 
 }  // namespace tessera::pipeline

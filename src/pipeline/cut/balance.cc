@@ -11,9 +11,9 @@ namespace tessera::pipeline {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-/// Sums of the same terms in another order are equal.
+/// Tolerance: sums of the same terms in another order count as equal.
 constexpr double kRounding = 1 + 1e-9;
-/// Tasks that may be simulated while cuts are moved: some tenths of a second.
+/// Limit on the tasks that are simulated while cuts are moved; they take some tenths of a second.
 constexpr std::size_t kMostSimulated = 1'000'000;
 
 /// Per stage: the most microbatches whose backward pass has not ended.
@@ -33,7 +33,7 @@ std::vector<double> in_flight(const BalanceOptions& options) {
   return most;
 }
 
-/// What all stages [first, end) are, found once for each pair of pieces.
+/// The costs of all possible stages of pieces [first, end), computed once.
 class Candidates {
  public:
   Candidates(const Row& row, const BalanceOptions& options)
@@ -49,7 +49,7 @@ class Candidates {
   }
 
   std::size_t size() const { return size_; }
-  /// With what it sends there and back.
+  /// Including its transfers forwards and backwards.
   double seconds(std::size_t first, std::size_t end) const {
     return seconds_[end] - seconds_[first] + 2 * sent(end) / kBytesPerSecond;
   }
@@ -75,12 +75,12 @@ class Candidates {
   const Row& row_;
   std::size_t size_;
   std::vector<double> in_flight_;  // per stage
-  std::vector<double> seconds_;    // per piece: of those before it
+  std::vector<double> seconds_;    // per piece: the sum over all pieces before it
   std::vector<double> held_;       // likewise
   std::vector<double> weights_;    // per first and last piece
 };
 
-/// The cost of stage `stage` with pieces [first, end); kNever for one that may not be.
+/// The cost of stage `stage` with pieces [first, end); kNever if that is not allowed.
 using CostOfStage = std::function<double(std::size_t stage, std::size_t first, std::size_t end)>;
 using Join = double (*)(double, double);
 
@@ -92,7 +92,8 @@ struct Found {
   double cost = kNever;
 };
 
-/// The cut whose stages' costs, joined, are least.
+/// The cut with the lowest cost, where `join` combines the costs of two stages. Dynamic
+/// programming, stage by stage.
 Found best_cut(std::size_t num_pieces, std::size_t num_stages, const CostOfStage& cost_of,
                Join join) {
   const std::size_t width = num_pieces + 1;
@@ -164,7 +165,8 @@ class Mover {
     return a.makespan < b.makespan * kRounding && a.bytes < b.bytes;
   }
 
-  /// Wraps around below 0, to far behind the last piece.
+  /// An end that was moved below 0 has wrapped around to a huge value, which is not possible
+  /// either.
   bool is_possible(const Ends& ends, std::size_t cut) const {
     if (ends[cut] >= ends[cut + 1] || ends[cut] <= first_of(ends, cut)) return false;
     for (const std::size_t stage : {cut, cut + 1}) {

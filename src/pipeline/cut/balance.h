@@ -1,4 +1,4 @@
-// Where a row of pieces is cut into stages. It does not know the IR.
+// Chooses where a sequence of pieces is cut into stages. Knows nothing of the IR.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +8,13 @@
 
 namespace tessera::pipeline {
 
-/// What a model does between two places where it can be cut, for one microbatch.
+/// The work of a model between two possible cuts, for one microbatch.
 struct Piece {
   double forward = 0;                     // seconds
   double backward = 0;                    // seconds
-  double sent = 0;                        // bytes that go on behind it; 0 of the last piece
+  double sent = 0;                        // bytes that cross the cut after it; 0 for the last piece
   double held = 0;                        // bytes that the backward pass needs
-  std::vector<std::size_t> weights = {};  // that it reads, each once
+  std::vector<std::size_t> weights = {};  // numbers of those that it reads, each once
 };
 
 struct Row {
@@ -25,22 +25,22 @@ struct Row {
 struct BalanceOptions {
   ScheduleTasks tasks;
   std::int64_t num_stages;
-  /// Bytes of a stage: weights with their gradients, and what is held for the microbatches that the
-  /// schedule has in flight.
+  /// The most bytes of a stage: weights with their gradients, and what is held for the microbatches
+  /// that the schedule has in flight.
   double memory_limit = 1e300;
 };
 
-/// Per stage: the first piece behind it.
+/// Per stage: the first piece after it.
 using Ends = std::vector<std::size_t>;
 
-/// The costs of the stages in the form of a simulation.
+/// The costs of the stages, as simulate() takes them.
 ScheduleCosts costs_of_stages(const Row& row, const Ends& ends);
 
-/// The cut with the least time of the slowest stage, sending included, and of those the one that
-/// sends fewest bytes; then moved as long as the schedule ends sooner. Every stage has a piece.
-/// Empty where the limit is met by no cut.
+/// The cut with the least time of the slowest stage, transfers included, and of such cuts the one
+/// that sends the fewest bytes. Then single cuts are moved as long as the schedule ends sooner.
+/// Every stage has at least one piece. Empty if no cut meets the memory limit.
 Ends balance(const Row& row, const BalanceOptions& options);
-/// The least bytes that the fullest stage of any cut holds.
+/// The lowest memory limit, in bytes, that some cut meets.
 double least_bytes(const Row& row, const BalanceOptions& options);
 
 }  // namespace tessera::pipeline

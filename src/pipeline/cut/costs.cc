@@ -33,7 +33,7 @@ double seconds_of_body(const Function& body) {
   return seconds;
 }
 
-/// Of an equation without bodies.
+/// The seconds of an equation without bodies.
 double seconds_of_op(const Function& function, const Equation& equation) {
   using Kind = ops::HostRule::Kind;
   const Kind kind = equation.op->host.kind;
@@ -41,7 +41,7 @@ double seconds_of_op(const Function& function, const Equation& equation) {
   const double flops =
       (*equation.op->cost)(equation.attributes, ir::operand_types(function, equation),
                            ir::result_types(function, equation));
-  // What is fused reads registers.
+  // A fused equation reads its operands from registers.
   const bool is_fused = kind == Kind::tile || kind == Kind::generator;
   const double bytes =
       bytes_of(function, equation.results) + (is_fused ? 0 : bytes_of(function, equation.operands));
@@ -49,7 +49,7 @@ double seconds_of_op(const Function& function, const Equation& equation) {
                   bytes / (is_fused ? 2 * kBytesPerSecond : kBytesPerSecond));
 }
 
-/// Of a nested function, and what it holds of its own.
+/// The costs of a nested function; `held` counts only values that it computes itself.
 Passes passes_of_body(const Function& body, const std::vector<bool>& is_active_input) {
   Passes total;
   std::vector<bool> is_active(body.values.size(), false);

@@ -1,4 +1,4 @@
-// What equations are estimated to take.
+// Estimated costs of equations.
 #pragma once
 
 #include <vector>
@@ -7,14 +7,14 @@
 
 namespace tessera::pipeline {
 
-/// Bytes that a group sends to another one, or writes again, in a second.
+/// Bytes per second that a group sends to another one, or that a core reads and writes.
 constexpr double kBytesPerSecond = 2e10;
 
-/// Seconds of one core: the time of its arithmetic, or of its bytes where that is longer. Nested
-/// functions count as often as they run, a while_loop once.
+/// Seconds on one core: the time of its arithmetic, or of its memory traffic if that is longer.
+/// Nested functions count as often as they run, a while_loop once.
 double seconds_of(const ir::Function& function, const ir::Equation& equation);
 
-/// What an equation of a forward pass brings with it.
+/// What an equation of a forward pass costs, including its backward pass.
 struct Passes {
   double forward = 0;   // seconds
   double backward = 0;  // seconds
@@ -26,9 +26,11 @@ Passes passes_of(const ir::Function& function, const ir::Equation& equation,
 /// Whether the derivative reads the operands of the equation.
 bool holds_operands(const ir::Equation& equation);
 
-/// Whether the op reads its operand at other strides: its readers compute it, and it is not sent.
+/// Whether the op only reads its operand with other strides. Each reader of a view computes it, and
+/// it is not sent.
 bool is_view(const ir::Equation& equation);
-/// A part of an array, which is not left to its readers: they should not hold all of the array.
+/// Whether the result is smaller than the operand, like a slice. Such a view is not left to its
+/// readers, because they would have to hold the whole operand.
 bool shrinks(const ir::Function& function, const ir::Equation& equation);
 
 }  // namespace tessera::pipeline

@@ -1,4 +1,4 @@
-// Where forward passes are cut: against all cuts of small rows.
+// Cuts of short sequences, compared with all possible cuts.
 #include <gtest/gtest.h>
 #include <random>
 
@@ -23,7 +23,7 @@ Row random_row(std::size_t size, unsigned seed) {
   return row;
 }
 
-/// All ways to end `num_stages` stages.
+/// All ways to cut `num_pieces` pieces into `num_stages` stages.
 std::vector<Ends> all_cuts(std::size_t num_pieces, std::size_t num_stages) {
   if (num_stages == 1) return {{num_pieces}};
   std::vector<Ends> cuts;
@@ -63,7 +63,7 @@ Score score_of(const Row& row, const Ends& ends, const ScheduleTasks& tasks) {
       seconds += row.pieces[i].forward + row.pieces[i].backward;
     }
     score.slowest = std::max(score.slowest, seconds);
-    // 1F1B has as many in flight as there are stages from here on.
+    // In 1F1B, a stage has as many microbatches in flight as there are stages from it to the last.
     const auto in_flight = static_cast<double>(ends.size() - stage);
     score.bytes = std::max(score.bytes, bytes_of(row, first, ends[stage], in_flight));
     first = ends[stage];
@@ -99,7 +99,7 @@ TEST(Balance, FewerBytesGoOnWhereTimesAreEqual) {
   row.pieces[1].forward = 0;
   row.pieces[1].backward = 0;
   const BalanceOptions options{.tasks = GPipe{2}.tasks(4), .num_stages = 2};
-  // Behind the first piece and behind the second one stages take as long as each other.
+  // A cut after the first piece and one after the second give stages of equal time.
   EXPECT_EQ(balance(row, options), (Ends{2, 4}));
 }
 

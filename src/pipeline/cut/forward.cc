@@ -10,7 +10,8 @@ namespace tessera::pipeline {
 
 namespace {
 
-/// Pairs of places are looked at, so of many near ones the one that sends least stays.
+/// Limit on the possible cuts, because all pairs of them are considered. Of many close ones, the
+/// one that sends the fewest bytes is kept.
 constexpr std::size_t kMostPlaces = 256;
 
 }  // namespace
@@ -76,7 +77,7 @@ void Forward::find_leading() {
   }
 }
 
-/// What depends on no weight has no backward pass, and is computed where it is read first.
+/// What depends on no weight has no backward pass, and is computed where it is first read.
 void Forward::find_positions() {
   std::vector<std::size_t> first_use(f_.values.size(), kNone);
   for (std::size_t i = f_.equations.size(); i-- > 0;) {
@@ -137,7 +138,7 @@ void Forward::find_places() {
     const bool works = position_[i] == i && passes_[i].forward > 0;
     is_new = is_new || works;
     if (led == 0 || !is_new) continue;
-    // Between two equations that take time, where least goes on.
+    // Between two equations that take time, keep the cut that the fewest bytes cross.
     if (works || places_.empty()) {
       places_.push_back({i, bytes});
     } else if (bytes < places_.back().sent) {

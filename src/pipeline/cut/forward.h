@@ -1,4 +1,4 @@
-// A forward pass as a row of pieces.
+// A forward pass as a sequence of pieces.
 #pragma once
 
 #include <map>
@@ -13,24 +13,27 @@ using ir::Equation;
 using ir::Function;
 using ir::ValueId;
 
-/// A place where a forward pass can be cut: behind an equation.
+/// A possible cut of a forward pass: after an equation.
 struct Place {
   std::size_t equation;
-  double sent;  // bytes of what goes on there
+  double sent;  // bytes of the values that cross it
 };
 
-/// Which of its values go on where, and what its equations take. The function must outlive it.
+/// The possible cuts of a function, the values that cross them, and the costs of its equations. The
+/// function must outlive this object.
 class Forward {
  public:
   Forward(const Function& function, const CutOptions& options);
 
-  /// Where some value that is differentiated goes on, in order; the last one is the end.
+  /// The cuts that at least one differentiated value crosses, in program order; the last one is the
+  /// end of the function.
   const std::vector<Place>& places() const { return places_; }
   /// The pieces between the places.
   Row row() const;
-  /// The values that go on behind an equation, in the order in which they are made.
+  /// The values that cross a cut after the equation, in program order.
   std::vector<ValueId> going_on(std::size_t equation) const;
-  /// The loop that takes most of all passes, and its share; nullptr without loops.
+  /// The loop that takes the most time in both passes, and its share of the total (0 to 1); nullptr
+  /// if there are no loops.
   std::pair<const Equation*, double> longest_loop() const;
 
  private:
@@ -53,9 +56,9 @@ class Forward {
   std::vector<bool> varies_;             // per value: differs between microbatches
   std::vector<bool> is_trained_;         // per value: depends on a weight
   std::vector<bool> leads_on_;           // per value: the loss depends on it
-  std::vector<std::size_t> position_;    // per equation: behind which one it is computed
+  std::vector<std::size_t> position_;    // per equation: at which equation it is computed
   std::vector<std::size_t> last_use_;    // per value: position of its last reader, or kNone
-  std::vector<Passes> passes_;           // per equation; nothing of what is done once
+  std::vector<Passes> passes_;           // per equation; 0 if it is done once for all
   std::vector<Place> places_;
 };
 

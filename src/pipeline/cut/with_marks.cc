@@ -1,4 +1,4 @@
-// A forward pass is cut into stages: marks where they end.
+// Inserts the marks that cut a forward pass into stages.
 #include <algorithm>
 #include <fmt/format.h>
 
@@ -13,7 +13,8 @@ namespace tessera::pipeline {
 
 namespace {
 
-/// A loop that takes this many times the mean of a stage leaves nothing to balance.
+/// Loops are not cut. If one takes more than this many times the mean of a stage, the stages cannot
+/// be balanced.
 constexpr double kMostOfStage = 1.5;
 
 void check_places(const Forward& forward, const CutOptions& options) {
@@ -56,7 +57,7 @@ Ends cut(const Forward& forward, const CutOptions& options) {
                    .cure = "raise the limit, make microbatches smaller, or take more stages"});
 }
 
-/// Copies equations and replaces what goes on by its mark.
+/// Copies equations. Later readers of a value that crosses a cut read its mark.
 class Marker {
  public:
   explicit Marker(Function function) : f_(std::move(function)), builder_(f_) {
@@ -86,7 +87,7 @@ class Marker {
   Function f_;
   ir::Builder builder_;
   std::vector<Equation> equations_;
-  std::vector<ValueId> now_;  // per value of the function that was given: what it is called
+  std::vector<ValueId> now_;  // per value of the original function: its replacement
   std::size_t next_ = 0;
 };
 

@@ -61,7 +61,8 @@ void AfterLoop::find_needed() {
   }
 }
 
-/// What is computed again by each task: all but what was made for the loop at some cost.
+/// Whether each task that needs the equation computes it again. If the loop needs it too and it is
+/// not cheap, it is computed before the loop instead.
 bool AfterLoop::is_repeated(std::size_t index) const {
   const Equation& equation = opened_.whole.equations[index];
   return !opened_.is_before[index] || equation.operands.empty() ||
@@ -92,7 +93,7 @@ void AfterLoop::collect() {
     task.insert(i);
     for (ValueId id : equation.operands) add_with_operands(id, group_[result], task);
   }
-  // Where groups share memory, group 0 stands for all in what each can compute by itself.
+  // Outputs that every group can compute by itself. If groups share memory, only group 0 does.
   for (ValueId id : whole.outputs) {
     if (group_[id] != kEveryGroup || definition_[id] == Stages::kNone) continue;
     for (std::int64_t group = 0; group < num_copies_; ++group) {

@@ -1,4 +1,4 @@
-// What stands behind the loop, done by the groups that have what it needs.
+// The equations after the loop, each in a group that has what it needs.
 #pragma once
 
 #include <map>
@@ -9,16 +9,17 @@
 
 namespace tessera::pipeline {
 
-/// Equations go to the group of the largest of their operands that the loop made; the others are
-/// brought there. What does not depend on the loop is computed by each task that reads it.
+/// An equation runs in the group of its largest operand that depends on the loop; its other
+/// operands are transferred there. What does not depend on the loop is computed by each task that
+/// reads it.
 class AfterLoop {
  public:
-  /// `groups`: where the loop leaves its results.
-  /// What does not depend on the loop is left in the first `num_copies` groups.
+  /// `groups`: per result of the loop, the group that has it.
+  /// Outputs that do not depend on the loop are computed in each of the first `num_copies` groups.
   AfterLoop(const Opened& opened, const std::map<ValueId, std::int64_t>& groups,
             std::int64_t num_copies);
 
-  /// Values made before the loop that a group reads behind it.
+  /// Values computed before the loop that a group reads after it.
   const std::set<std::pair<ValueId, std::int64_t>>& needs() const { return needs_; }
   /// Emits the tasks. `output_alias` as in PipelineOptions.
   void emit(Outer& outer, const std::vector<int>& output_alias) const;
@@ -27,7 +28,8 @@ class AfterLoop {
 
  private:
   static constexpr std::int64_t kEveryGroup = -1;
-  /// The tasks between two exchanges of values: by depth, then by group.
+  /// Identifies a task: its depth, which is the number of transfers between groups before it, and
+  /// its group.
   using Place = std::pair<std::int64_t, std::int64_t>;
 
   void place(std::size_t equation);

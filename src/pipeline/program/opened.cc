@@ -32,7 +32,7 @@ class Opener {
   }
 
  private:
-  /// Copies what is the same for all microbatches, with the constants that it reads.
+  /// Copies the equations that are equal for all microbatches, with the constants that they read.
   void hoist() {
     const Function& body = stages_.body;
     for (std::size_t i = 0; i < body.equations.size(); ++i) {
@@ -58,7 +58,7 @@ class Opener {
     return opened_.hoisted.at(id);
   }
 
-  /// Stacked results are put together from a row for each microbatch.
+  /// A stacked result is the concatenation of one row per microbatch.
   void name_results() {
     const std::size_t num_sums = stages_.parts.num_carry;
     const auto first_row = loop_.results.begin() + static_cast<std::ptrdiff_t>(num_sums);

@@ -48,7 +48,7 @@ ValueId Outer::get(ValueId value, std::int64_t group) {
   return found->second[group] = transfer(id, from, group);
 }
 
-/// Inputs lie in every group that reads them.
+/// No transfer is needed: every group that reads an input has it.
 ValueId Outer::copy_view(ValueId value, std::int64_t group) {
   require(is_view_of_input(value), "what a task reads is made before it");
   std::vector<ValueId> chain;

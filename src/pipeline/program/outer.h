@@ -1,5 +1,5 @@
-// The program of a pipeline while it is written: tasks, transfers and views over the mesh of one
-// group of devices.
+// Builds the program of a pipeline: tasks, transfers and views over the mesh of one group of
+// devices.
 #pragma once
 
 #include <map>
@@ -12,15 +12,16 @@ namespace tessera::pipeline {
 
 class Outer {
  public:
-  /// `whole` is the program that is cut up: values are named as there. It must outlive this.
+  /// `whole` is the program that is cut into tasks; all values are named by their ids in it. It
+  /// must outlive this object.
   explicit Outer(const Function& whole);
 
-  /// The value in this group: an input, made there, or brought there.
+  /// The value in this group: an input or a view of one, computed there, or transferred there.
   ValueId get(ValueId value, std::int64_t group);
   void set(ValueId value, std::int64_t group, ValueId made) { made_[value][group] = made; }
   /// Whether the value is an input or a view of one, and needs no task.
   bool is_view_of_input(ValueId value) const;
-  /// Index `index` along dimension 0 of an array of `whole`.
+  /// Element `index` along dimension 0 of `stack`, an array of `whole`.
   ValueId slice(ValueId stack, std::int64_t index, std::int64_t group);
 
   std::vector<ValueId> task(const ops::TaskParts& parts, ops::FunctionPtr body,
@@ -47,7 +48,8 @@ class Outer {
   std::map<std::pair<ValueId, std::int64_t>, ValueId> slices_;
 };
 
-/// Some equations of `whole` as a function; `inputs` gets the values that it reads, in order.
+/// A function of some equations of `whole`; the values of `whole` that are its inputs are appended
+/// to `inputs`.
 Function function_of(const Function& whole, const std::vector<std::size_t>& equations,
                      std::vector<ValueId>& inputs, const std::vector<ValueId>& outputs);
 

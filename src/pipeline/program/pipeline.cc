@@ -92,7 +92,8 @@ class Pipeliner {
     return stages;
   }
 
-  /// In an order that the schedule allows: by start times, all tasks being equally long.
+  /// Sorts the tasks by their start times in a simulation with default costs, an order that the
+  /// schedule allows.
   void make_instances() {
     const PlacedTasks placed =
         place(options_.tasks, options_.num_stages, options_.num_microbatches, options_.where);
@@ -126,7 +127,7 @@ class Pipeliner {
     return key.kind == Key::Kind::microbatch && stages_.input[key.value] != Stages::kNone;
   }
 
-  /// What the key is outside of the loop; kNoValue for what nobody reads there.
+  /// The value outside of the loop that the key is a result for; kNoValue if there is none.
   ValueId result_of(const Key& key) const {
     if (key.kind == Key::Kind::sum) return opened_.sums[key.value];
     if (!stages_.is_row(key.value)) return kNoValue;
@@ -151,7 +152,7 @@ class Pipeliner {
     }
   }
 
-  /// Sums are those of the microbatches in their order, whatever the schedule.
+  /// Sums must be added in the order of the microbatches, whatever the schedule.
   void check_order() const {
     std::set<Item> with_sums;
     for (ValueId id : stages_.body.outputs) {
@@ -273,7 +274,7 @@ class Pipeliner {
     return outer_.get(whole_value(key), group);
   }
 
-  /// A value goes to other groups once its task has ended.
+  /// A transfer to another group, which can start when the task of the value has ended.
   struct Send {
     Key key;
     std::int64_t to;
@@ -303,7 +304,7 @@ class Pipeliner {
     return places[to] = outer_.transfer(places.at(from), from, to);
   }
 
-  // --- behind the loop
+  // --- after the loop
 
   void leave_results() {
     for (const auto& [key, places] : made_) {
@@ -314,7 +315,8 @@ class Pipeliner {
     }
   }
 
-  /// The groups that hold an output: that which computes it and those that read what it replaces.
+  /// The groups that hold an output: the one that computes it, and those that read the input that
+  /// it replaces.
   std::vector<std::int64_t> holders_of(std::size_t output, std::int64_t group) const {
     std::vector<std::int64_t> holders(options_.tasks.size());
     std::iota(holders.begin(), holders.end(), std::int64_t{0});
@@ -367,7 +369,7 @@ class Pipeliner {
   Opened opened_;
   Outer outer_;
   std::vector<Instance> instances_;
-  std::map<Key, std::map<std::int64_t, ValueId>> made_;  // by the loop, by group
+  std::map<Key, std::map<std::int64_t, ValueId>> made_;  // values computed in the loop, by group
   std::map<Key, std::int64_t> makers_;                   // groups
   std::map<Key, std::set<std::int64_t>> readers_;        // groups
   std::map<ValueId, std::int64_t> left_in_;              // results of the loop: their group

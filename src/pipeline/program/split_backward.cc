@@ -1,5 +1,6 @@
-// The backward pass of a stage in two parts: what the stage before waits for, and the gradients of
-// the weights. A stage that no other waits for keeps together what several gradients need.
+// Splits the backward pass of a stage in two: what the previous stage waits for, and the weight
+// gradients. What several weight gradients need stays in the first part, even in stage 0, for which
+// no stage waits.
 #include <algorithm>
 #include <map>
 
@@ -57,7 +58,7 @@ class Splitter {
     return place;
   }
 
-  /// In reverse order: all users of the results have been seen.
+  /// Called in reverse program order, so that all users of the results have been seen.
   void look_at(std::size_t i) {
     const Equation& equation = stages_.body.equations[i];
     int place = kNowhere;
@@ -82,8 +83,8 @@ class Splitter {
 
   bool adds_to_sum(std::size_t i) const { return reads_sum_[stages_.body.equations[i].results[0]]; }
 
-  /// By output: the equations between the sum so far and the new one. Besides the addition these
-  /// may be moves to the layout of what is added, and back.
+  /// By output: the equations from the old value of a sum to the new one. Besides the addition,
+  /// these may convert to the sharding of the added value and back.
   std::map<int, std::vector<std::size_t>> additions() const {
     std::map<int, std::vector<std::size_t>> result;
     for (std::size_t i = 0; i < stages_.body.equations.size(); ++i) {
@@ -94,8 +95,9 @@ class Splitter {
     return result;
   }
 
-  /// All of them or none: the weight gradient of a microbatch may run after the backward tasks of
-  /// later ones, which must not have read the sum by then.
+  /// Moves the addition back to the backward item if that is cheaper: all of its equations or none.
+  /// The weight gradient of a microbatch may run after the backward tasks of later ones, which must
+  /// not have read the sum by then.
   void add_now_if_cheaper(const std::vector<std::size_t>& equations) {
     for (std::size_t i : equations) is_weight_[i] = false;
     const bool is_cheaper = std::all_of(equations.begin(), equations.end(),
@@ -118,7 +120,8 @@ class Splitter {
     return bytes;
   }
 
-  /// What waits would hold more than what it makes.
+  /// Whether the equation is better computed in the backward item: it reads nothing that is
+  /// computed later, it is cheap, and waiting would hold operands that are larger than its results.
   bool is_cheaper_now(std::size_t i) const {
     const Equation& equation = stages_.body.equations[i];
     const double flops =
@@ -137,7 +140,8 @@ class Splitter {
   std::vector<bool> is_weight_;  // per equation
 };
 
-/// A schedule orders the tasks of one item by their microbatches, and those of no two items.
+/// The tasks of one item run in the order of the microbatches, but nothing orders the tasks of two
+/// items. So only the item that writes a sum may read it.
 void check_sums(const Stages& stages) {
   const Function& body = stages.body;
   for (std::size_t k = 0; k < stages.parts.num_carry; ++k) {
@@ -160,7 +164,7 @@ void split_backward(Stages& stages, const std::vector<bool>& is_split) {
 void find_users(Stages& stages) {
   const Function& body = stages.body;
   stages.users.assign(body.values.size(), {});
-  // Of equations that their users compute: on behalf of whom.
+  // For equations that their users compute, these are the items that need their results.
   for (std::size_t i = body.equations.size(); i-- > 0;) {
     const Home& home = stages.homes[i];
     if (home.kind == Home::Kind::hoisted) continue;

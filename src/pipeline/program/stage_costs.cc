@@ -10,7 +10,7 @@ namespace tessera::pipeline {
 
 namespace {
 
-/// Of one device.
+/// Bytes on one device.
 double bytes_of(const Function& body, ValueId id) {
   const Layout layout(body.mesh, body.sharding(id), body.type(id).shape);
   return static_cast<double>(size_bytes(Type{body.type(id).dtype, layout.max_tile_shape()}));
@@ -21,7 +21,7 @@ double& time_of(StageCosts& costs, Work work) {
   return work == Work::input ? costs.bwd_input : costs.bwd_weight;
 }
 
-/// Of what a forward task makes.
+/// Who reads a value that a forward task computes.
 struct Readers {
   std::set<std::int64_t> holders;  // stages whose backward passes read it
   bool is_sent = false;            // another stage reads it

@@ -1,6 +1,6 @@
-// Cuts the body of a loop over microbatches at its marks. Clusters are counted in the order in
-// which they run: the forward passes of stages 0, 1, ..., then their backward passes from the last
-// one to the first.
+// Cuts the body of a loop over microbatches at its marks. Clusters are numbered in the order in
+// which they run: the forward passes of stages 0, 1, ..., then the backward passes from the last
+// stage to the first.
 #include "pipeline/program/stages.h"
 
 #include <algorithm>
@@ -20,8 +20,8 @@ constexpr int kNoCluster = -1;
 
 bool is_backward(const Equation& mark) { return mark.attributes.get<bool>("backward"); }
 
-/// The body with outputs that no two leaves share, and that are neither inputs nor passed on by
-/// marks.
+/// Changes the body so that all outputs are different values, and none is an input or the result of
+/// a mark.
 Function with_own_outputs(Function body) {
   ir::Builder b(body);
   std::vector<bool> is_taken(body.values.size(), false);
@@ -64,7 +64,8 @@ class Cutter {
     check_marks();
     const int last = static_cast<int>(stages_.num_stages) - 1;
     for (int stage = 0; stage <= last; ++stage) take_up_to_mark(stage, false, stage);
-    // The loss belongs to the forward pass of the last stage.
+    // What the last stage computes up to its backward mark, such as the loss, belongs to its
+    // forward pass.
     for (int stage = last; stage >= 0; --stage) {
       take_up_to_mark(stage, true, stage == last ? last : backward_cluster(stage + 1));
     }
@@ -91,7 +92,7 @@ class Cutter {
   }
   const Equation& equation(std::size_t i) const { return stages_.body.equations[i]; }
 
-  /// Marks, constants and views, and what is the same for all microbatches.
+  /// Finds marks, constants and views, and what is equal for all microbatches.
   void find_shared() {
     const Function& body = stages_.body;
     std::vector<bool> varies(body.values.size(), false);
@@ -136,7 +137,8 @@ class Cutter {
                  "on it"});
   }
 
-  /// All that the marks with which a stage ends need, and that is in no cluster yet.
+  /// Puts into `cluster` everything that the marks at the end of a stage need and that is in no
+  /// cluster yet.
   void take_up_to_mark(int stage, bool backward, int cluster) {
     for (std::size_t i = 0; i < stages_.homes.size(); ++i) {
       if (stages_.homes[i].kind != Home::Kind::boundary) continue;
@@ -189,8 +191,8 @@ class Cutter {
     return result;
   }
 
-  /// What no mark needs runs as soon as it can; what depends on nothing of the microbatch, where
-  /// it is read first.
+  /// Equations that no mark needs run in the last cluster that they read. If they read nothing of
+  /// the microbatch, they run where their results are first read.
   void take_rest() {
     for (std::size_t i = 0; i < cluster_.size(); ++i) {
       if (!is_open(i)) continue;

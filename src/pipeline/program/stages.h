@@ -22,7 +22,7 @@ struct Item {
   friend auto operator<=>(const Item&, const Item&) = default;
 };
 
-/// What the task does; `bwd` is two items.
+/// The items of a task; a `bwd` task has two.
 std::vector<Item> items_of(const Task& task);
 
 /// Where an equation is computed.
@@ -30,16 +30,16 @@ struct Home {
   enum class Kind : std::uint8_t {
     item,      // by one item
     users,     // by each item that needs it: constants and views
-    hoisted,   // once before the loop, as every microbatch has the same
+    hoisted,   // once before the loop: equal for all microbatches
     boundary,  // a mark: its result is its operand
   };
   Kind kind = Kind::users;
   Item item = {};
 };
 
-/// The function of one microbatch, cut into items: what the body of the loop computes.
+/// The body of the loop, which computes one microbatch, cut into items.
 struct Stages {
-  Function body;  // every output is the result of an equation of its own, of an item
+  Function body;  // each output is the result of its own equation, in an item
   ops::ScanParts parts;
   std::int64_t num_stages;
   std::vector<Home> homes;               // per equation
@@ -49,28 +49,29 @@ struct Stages {
   std::vector<std::vector<Item>> users;  // per value: the items that read it, sorted
   static constexpr std::size_t kNone = ~std::size_t{0};
 
-  /// Inputs of the body: what is the same for all microbatches, sums, and slices.
+  /// Inputs of the body are constants (equal for all microbatches), carries (sums) and slices.
   bool is_const(ValueId id) const { return input[id] < parts.num_consts; }
   bool is_carry(ValueId id) const { return !is_const(id) && input[id] < parts.first_scanned(); }
-  /// Outputs of the body: sums, and rows of what is stacked.
+  /// Outputs of the body are sums, and rows of stacked results.
   bool is_sum(ValueId id) const { return output[id] < parts.num_carry; }
   bool is_row(ValueId id) const { return output[id] != kNone && !is_sum(id); }
-  /// The value that a mark passes on; others as they are.
+  /// The operand of a mark; other values are returned unchanged.
   ValueId behind_marks(ValueId id) const;
   const Home* home_of(ValueId id) const;  // nullptr for inputs
 };
 
-/// Takes the weight gradients of these stages out of their backward items: what leads to one sum
-/// alone, but for what makes its operands smaller and is cheap.
+/// Moves the weight gradients of the stages in `is_split` out of their backward items: all
+/// equations that lead to one sum only, except cheap ones whose results are smaller than their
+/// operands.
 void split_backward(Stages& stages, const std::vector<bool>& is_split);
-/// Fills in `users`. Throws InternalError where an item reads a sum that another one writes.
+/// Fills in `users`. Throws InternalError if an item reads a sum that another item writes.
 void find_users(Stages& stages);
 
-/// What the tasks of each stage are estimated to take, the backward pass in two halves, and what a
-/// device holds from a forward task on.
+/// Estimated costs of each stage: seconds of its tasks, with the backward pass in two halves, and
+/// bytes that a device holds from a forward task on.
 ScheduleCosts estimated_costs(Stages stages);
 
-/// `scan` is the loop over microbatches. Throws UserError where marks do not cut it into stages.
+/// `scan` is the loop over microbatches. Throws UserError if a stage has no mark.
 Stages cut_stages(const Equation& scan, std::int64_t num_stages, const Span& where);
 
 }  // namespace tessera::pipeline

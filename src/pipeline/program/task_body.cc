@@ -85,7 +85,8 @@ class Writer {
     return {Key::Kind::microbatch, microbatch, id};
   }
 
-  /// The value here: known, an input, or computed once more.
+  /// The value in this function. If it is not known yet, its equation is copied or it becomes an
+  /// input.
   ValueId resolve(ValueId id, std::int64_t microbatch) {
     id = stages_.behind_marks(id);
     const Key key = key_of(id, microbatch);
@@ -102,7 +103,7 @@ class Writer {
     return known_[key] = input;
   }
 
-  /// Whether a task with other parts, or what comes after the loop, needs the value.
+  /// Whether another task, or the program after the loop, reads the value.
   bool is_needed_outside(ValueId id, std::int64_t microbatch) const {
     const std::vector<Item>& users = stages_.users[id];
     const bool is_read = std::any_of(users.begin(), users.end(), [&](const Item& item) {

@@ -22,7 +22,7 @@ struct Key {
   friend auto operator<=>(const Key&, const Key&) = default;
 };
 
-/// Maps the values of `inputs` to those of `outputs`.
+/// A function, and the values of the loop that its inputs and outputs are.
 struct TaskBody {
   std::shared_ptr<const Function> function;
   std::vector<Key> inputs;

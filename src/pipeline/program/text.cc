@@ -64,7 +64,7 @@ class Writer {
                     equation.attributes.integer("from"), group_[id], equation.operands[0]);
   }
 
-  /// What nobody reads behind this equation.
+  /// Writes the deletes of values that this equation was the last to read.
   void remove_dead(std::size_t index) {
     std::map<std::int64_t, std::vector<ValueId>> dead;
     for (ValueId id : program_.equations[index].operands) {
