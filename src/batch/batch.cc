@@ -96,11 +96,12 @@ class Batching {
   Batcher& batcher_;
   const Function& function_;
   ir::Builder b_;
-  std::vector<ValueId> ids_;      // in the new function
+  std::vector<ValueId> ids_;      // per value of `function_`: its id in the new function
   std::vector<bool> is_batched_;  // per value of `function_`
 };
 
-/// Which results of an equation are batched, where that is not all if any operand is.
+/// Finds which results of an equation are batched, for equations where the default (all of them if
+/// any operand is) does not hold. Returns false if it holds.
 bool find_results(const Equation& equation, const ops::BatchAxis& axis, std::size_t n,
                   const std::vector<ir::Bits>& values, std::vector<ir::Bits>& results) {
   if (equation.op == &ops::optimization_barrier_op) {

@@ -15,11 +15,12 @@ struct Batched {
   std::vector<bool> is_output_batched;
 };
 
-/// `function` for `size` elements at once. Marked inputs, and the outputs that they reach, have the
-/// batch dimension first; so have outputs that are marked in `must_be_batched` (missing: none),
-/// which repeat what is the same for all elements. Row i of a batched output has the bits that
-/// `function` gives for rows i. Ops over the named `axis` see its rows as elements. Throws
-/// UserError for an op that cannot be batched.
+/// Makes a function that computes `function` for `size` elements at once. Inputs marked in
+/// `is_batched_input`, and the outputs that depend on them, get a first dimension of `size`. So do
+/// outputs marked in `must_be_batched` (missing marks are false): they repeat a value that is the
+/// same for all elements. Row i of a batched output has the same bits as `function` gives for rows
+/// i of the inputs. Ops over the named `axis` treat the rows as its elements. Throws UserError for
+/// an op that cannot be batched.
 Batched batch(const ir::Function& function, const std::vector<bool>& is_batched_input,
               std::int64_t size, const std::vector<bool>& must_be_batched = {},
               const ops::BatchAxis& axis = {});

@@ -1,4 +1,4 @@
-// What is known of all functions that are batched together, however deep they are nested.
+// State shared by all functions that are batched together, including nested ones.
 #pragma once
 
 #include <map>
@@ -16,13 +16,13 @@ namespace tessera::batch {
 using Marks = std::vector<bool>;
 using FunctionPtr = std::shared_ptr<const ir::Function>;
 
-/// A nested function for the batch.
+/// A nested function after batching.
 struct BatchedBody {
   FunctionPtr function;
   Marks outputs;  // which have the batch dimension
 };
 
-/// Results of one equation for the batch.
+/// Results of one equation after batching.
 struct Results {
   std::vector<ir::ValueId> ids;
   Marks is_batched;
@@ -30,22 +30,24 @@ struct Results {
 
 class Batcher {
  public:
-  /// `axis` outlives this.
+  /// `axis` must outlive this object.
   Batcher(std::int64_t size, const ops::BatchAxis& axis);
 
   Batched function(const ir::Function& function, const Marks& is_batched_input,
                    const Marks& must_be_batched);
-  /// A nested function; one that is asked for again in the same way is the same object.
+  /// Batches a nested function. The same arguments give the same object again.
   BatchedBody body(const FunctionPtr& function, const Marks& is_batched_input,
                    const Marks& must_be_batched = {});
-  /// What src/batch/control.cc does.
+  /// Batches ops whose batch rule is not in their record but in src/batch/control.cc: those with
+  /// nested functions, and optimization_barrier.
   Results inside(ops::BatchContext& c);
 
-  /// Which operands and results of an equation with bodies are batched within it, as far as that
-  /// follows from its operands: what one iteration returns batched is batched in all iterations.
+  /// Which operands and results of an equation with bodies are batched inside it, given which of
+  /// its operands are batched. A carry that one iteration returns batched is batched in all
+  /// iterations.
   Marks operands_inside(const ir::Equation& equation, const Marks& operands);
   Marks results_of(const ir::Equation& equation, const Marks& operands);
-  /// Whether the equation, or what is nested in it, is over the axis of the batch.
+  /// Whether the equation, or one nested in it, is over the axis of the batch.
   bool is_over_axis(const ir::Equation& equation);
 
   std::int64_t size() const { return size_; }
@@ -59,7 +61,7 @@ class Batcher {
     friend auto operator<=>(const Request&, const Request&) = default;
   };
   struct Done {
-    FunctionPtr function;  // the address stays taken
+    FunctionPtr function;  // keeps the address from being reused
     BatchedBody batched;
   };
 

@@ -24,7 +24,7 @@ FunctionPtr shared(Function function) {
 
 Marks all(std::size_t count) { return Marks(count, true); }
 
-/// Operands as the marks ask for them.
+/// The operands, with those that are marked batched.
 std::vector<ValueId> operands_as(BatchContext& c, const Marks& is_batched) {
   std::vector<ValueId> operands;
   for (std::size_t i = 0; i < c.operands.size(); ++i) {
@@ -33,7 +33,7 @@ std::vector<ValueId> operands_as(BatchContext& c, const Marks& is_batched) {
   return operands;
 }
 
-/// The values for a batched choice `pred`, bool[size].
+/// Selects between rows: `pred` is bool[size].
 ValueId select_rows(Builder& b, ValueId pred, ValueId on_true, ValueId on_false) {
   const Shape shape = b.type(on_true).shape;
   return ops::select(b, ops::broadcast_in_dim(b, pred, {0}, shape), on_true, on_false);
@@ -41,7 +41,7 @@ ValueId select_rows(Builder& b, ValueId pred, ValueId on_true, ValueId on_false)
 
 // --- loops
 
-/// The marks of `num_carry` carries among those of the inputs.
+/// The marks of the carries, out of the marks of all inputs.
 Marks carries(const Marks& inputs, std::size_t first_carry, std::size_t num_carry) {
   const auto first = inputs.begin() + static_cast<std::ptrdiff_t>(first_carry);
   return {first, first + static_cast<std::ptrdiff_t>(num_carry)};
@@ -55,7 +55,7 @@ Results batch_scan(Batcher& batcher, BatchContext& c) {
   const Marks inputs = batcher.operands_inside(c.equation, c.is_batched);
   BatchedBody body = batcher.body(c.equation.attributes.shared_body("body"), inputs,
                                   carries(inputs, parts.num_consts, parts.num_carry));
-  // The loop runs along dimension 0: there the batch dimension is the next.
+  // A scan slices along dimension 0, so the batch dimension of scanned operands comes second.
   std::vector<ValueId> operands = operands_as(c, inputs);
   for (std::size_t i = parts.first_scanned(); i < operands.size(); ++i) {
     if (inputs[i]) operands[i] = swap_leading(c.b, operands[i]);
@@ -68,14 +68,14 @@ Results batch_scan(Batcher& batcher, BatchContext& c) {
   return results;
 }
 
-/// Whether any element wants another round.
+/// The condition for the batch: whether any element needs another iteration.
 Function any_wants_more(Function condition) {
   Builder b(condition);
   b.set_outputs({ops::reduce_or(b, condition.outputs[0], {0})});
   return condition;
 }
 
-/// One round for the elements that want it.
+/// One iteration. Elements that do not need it keep their carry.
 Function round_where_wanted(const Function& condition, const Function& body,
                             std::size_t num_consts) {
   Function round = ir::empty_like(body);
@@ -94,7 +94,7 @@ Function round_where_wanted(const Function& condition, const Function& body,
 Results batch_while(Batcher& batcher, BatchContext& c) {
   const ir::Attributes& attributes = c.equation.attributes;
   const std::size_t num_consts = ops::at(attributes.integer("num_consts"));
-  // All carries are batched where the condition is: elements stop at different times.
+  // If the condition is batched, so are all carries, because elements stop at different times.
   const Marks inputs = batcher.operands_inside(c.equation, c.is_batched);
   const Marks carry = carries(inputs, num_consts, inputs.size() - num_consts);
   const BatchedBody condition = batcher.body(attributes.shared_body("condition"), inputs);
@@ -123,14 +123,14 @@ std::vector<FunctionPtr> batch_branches(Batcher& batcher, const BatchContext& c,
   return batched;
 }
 
-/// One branch for the whole batch.
+/// All elements take the same branch: the cond remains.
 Results batch_branch_taken(Batcher& batcher, BatchContext& c) {
   Marks results = batcher.results_of(c.equation, c.is_batched);
   std::vector<ValueId> ids = ops::cond(c.b, batch_branches(batcher, c, results), c.operands);
   return {.ids = std::move(ids), .is_batched = std::move(results)};
 }
 
-/// All branches, and for each element the results of its own.
+/// Elements may take different branches: runs all of them and selects for each element.
 Results batch_branch_of_each(Batcher& batcher, BatchContext& c) {
   const std::vector<FunctionPtr> batched =
       batch_branches(batcher, c, all(c.equation.results.size()));
@@ -162,7 +162,8 @@ Results batch_call(Batcher& batcher, BatchContext& c) {
           .is_batched = body.outputs};
 }
 
-/// The cotangent of an argument that all elements share is the sum of theirs.
+/// The cotangent of an argument that all elements share is the sum of the cotangents of the
+/// elements.
 Function with_shared_cotangents(Function backward, const Marks& is_batched) {
   Builder b(backward);
   std::vector<ValueId> outputs = backward.outputs;
@@ -170,7 +171,7 @@ Function with_shared_cotangents(Function backward, const Marks& is_batched) {
     if (is_batched[i]) continue;
     Type type = b.type(outputs[i]);
     type.shape.erase(type.shape.begin());
-    // Integers have no cotangents that mean anything.
+    // Cotangents of integers have no meaning.
     outputs[i] =
         is_float(type.dtype) ? ops::reduce_sum(b, outputs[i], {0}) : ops::full(b, 0.0, type);
   }
@@ -178,8 +179,8 @@ Function with_shared_cotangents(Function backward, const Marks& is_batched) {
   return backward;
 }
 
-/// All results are batched, also those that are the same for all elements: then each element has
-/// cotangents of its own, and what `backward` makes of them can be added up.
+/// All results are batched, including those that are the same for all elements. So each element has
+/// its own cotangents, and `backward` is run for each, so that its results can be added up.
 Results batch_custom_vjp(Batcher& batcher, BatchContext& c) {
   const ops::CustomVjpParts parts = ops::custom_vjp_parts(c.equation);
   const std::size_t num_results = c.equation.results.size();

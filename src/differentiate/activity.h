@@ -1,4 +1,4 @@
-// Which values of a function lie on a path of floats from active inputs.
+// Which values of a function depend on active inputs through floats.
 #pragma once
 
 #include <vector>
@@ -7,11 +7,11 @@
 
 namespace tessera::differentiate {
 
-/// Remembers what it has found out of nested functions.
+/// Caches its results for nested functions.
 class Activity {
  public:
   Activity();
-  /// Per value; `inputs` has a mark per input.
+  /// Per value of `function`: whether it is active. `inputs` tells it for each input.
   std::vector<bool> values(const ir::Function& function, const std::vector<bool>& inputs);
   /// Per input of the body of a loop: active if its operand is, or, for a carry, if some iteration
   /// makes it so.

@@ -14,7 +14,7 @@ namespace {
 struct BranchVjp {
   Joint joint;
   Halves halves;
-  std::vector<ValueId> saved;  // residuals that the branch has to give
+  std::vector<ValueId> saved;  // residuals that the branch must return
 };
 
 BranchVjp differentiate_branch(const Function& branch, const std::vector<bool>& is_active,
@@ -37,7 +37,8 @@ BranchVjp differentiate_branch(const Function& branch, const std::vector<bool>& 
   return result;
 }
 
-/// The branch with what all branches save as further outputs: its own, zeros for the others.
+/// The branch with further outputs for the residuals of all branches: its own values, and zeros for
+/// those of the others.
 ops::FunctionPtr saving_branch(const std::vector<BranchVjp>& branches, std::size_t number) {
   const BranchVjp& own = branches[number];
   Function function = forward_half(own.joint, own.saved);
@@ -55,7 +56,7 @@ ops::FunctionPtr saving_branch(const std::vector<BranchVjp>& branches, std::size
 }
 
 /// The derivative of a branch as a function of (operands, everything saved, cotangents);
-/// `first_saved` is the place of its own residuals among those saved.
+/// `first_saved` is the position of its own residuals among those saved.
 ops::FunctionPtr backward_branch(const BranchVjp& branch, const std::vector<Type>& inputs,
                                  std::size_t num_operands, std::size_t first_saved,
                                  std::size_t num_saved) {

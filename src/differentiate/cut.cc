@@ -1,4 +1,4 @@
-// Cuts a function joined with its derivative into what runs forward and what runs backward.
+// Cuts a function joined with its derivative into a forward half and a backward half.
 #include <algorithm>
 #include <map>
 
@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kNoEquation = ~std::size_t{0};
 
-/// Finds out what the backward half has to hold, walking up from what is wanted.
+/// Finds the equations of the backward half, walking from the wanted values to their operands.
 class Cutter {
  public:
   Cutter(const Joint& joint, const std::function<bool(const Equation&)>& is_saved)
@@ -40,7 +40,7 @@ class Cutter {
   Halves cut(const std::vector<ValueId>& wanted) {
     for (ValueId id : wanted) need(id);
     Halves halves;
-    // In the order of the joint function, whatever the order of the walk.
+    // In the order of the joint function, which does not depend on the order of the walk.
     for (ValueId id = 0; id < function_.values.size(); ++id) {
       if (!is_residual(id)) continue;
       halves.residuals.push_back(id);
@@ -101,7 +101,7 @@ class Cutter {
   const std::function<bool(const Equation&)>& is_saved_;
   std::vector<std::size_t> definition_;
   std::vector<bool> is_backward_;  // per value: depends on a cotangent
-  std::vector<bool> is_seen_;      // per value: the backward half reads it
+  std::vector<bool> is_seen_;      // per value: the backward half needs it
   std::vector<bool> in_backward_;  // per equation
 };
 
@@ -115,7 +115,7 @@ Halves cut(const Joint& joint, const std::vector<ValueId>& wanted,
 Function forward_half(const Joint& joint, const std::vector<ValueId>& extra) {
   Function result = joint.function;
   result.outputs.insert(result.outputs.end(), extra.begin(), extra.end());
-  // Nothing forward reads a cotangent.
+  // Afterwards no equation reads a cotangent, so those inputs can be removed.
   result = ir::without_dead_code(std::move(result));
   result.inputs.resize(joint.num_inputs);
   return ir::without_dead_code(std::move(result));

@@ -183,7 +183,8 @@ TEST(ValueAndGrad, TheLossIsAFloatScalar) {
   EXPECT_THROW(integer.gradient(integer.input({}, DType::i32), {0}), UserError);
 }
 
-/// The loss of one all_reduce at line 9, multiplied by x where it matters.
+/// The gradient of all_reduce(x) * x or, if the all_reduce is not in the way, of all_reduce(y) * x.
+/// The all_reduce is at line 9.
 Function without_derivative(bool is_in_the_way, std::vector<std::size_t> wrt) {
   Program p;
   const ValueId x = p.input({});
@@ -203,12 +204,12 @@ TEST(ValueAndGrad, AnOpWithoutDerivativeNamesTheLine) {
     EXPECT_EQ(error.mistake().where, Span("model.cc", 9));
     EXPECT_NE(error.mistake().what.find("all_reduce"), std::string::npos) << error.what();
   }
-  // It is no hindrance where no derivative has to pass.
+  // It is no error if no derivative has to pass.
   EXPECT_EQ(without_derivative(false, {0}).outputs.size(), 2U);
   EXPECT_THROW(without_derivative(false, {1}), UserError);
 }
 
-/// x times what a loop makes of y; another carry of the loop holds a power of x.
+/// x times the result of a loop over y; another carry of the loop holds a power of x.
 TEST(ValueAndGrad, ALoopIsNoHindranceWhereNoDerivativeHasToPass) {
   const Function function =
       ir::parse(R"(function main[mesh="none", grains=8](%0: f32[], %1: f32[]) {

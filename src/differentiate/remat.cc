@@ -1,4 +1,4 @@
-// Derivatives of calls that say themselves how: remat and custom_vjp.
+// Derivatives of remat and custom_vjp, calls that define what their backward pass computes.
 #include <algorithm>
 
 #include <tessera/error.h>
@@ -56,7 +56,8 @@ ops::Cotangents remat_vjp(ControlContext& c) {
                    ir::Bodies{{std::make_shared<const Function>(forward_half(joint, extra))}});
     saved = c.replace(ops::remat_op, std::move(attributes), c.equation.operands);
   }
-  // The barrier keeps what is computed again apart from the first time, and after the cotangents.
+  // The barrier keeps the recomputation from being merged with the forward pass, and makes it wait
+  // for the cotangents.
   std::vector<ValueId> arguments;
   std::size_t next_saved = 0;
   for (int input : halves.inputs) {

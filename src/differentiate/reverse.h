@@ -1,4 +1,4 @@
-// The backward walk over the equations of a function, and what it knows of ops with bodies.
+// The backward pass over the equations of a function, and the derivatives of ops with bodies.
 #pragma once
 
 #include <functional>
@@ -19,14 +19,15 @@ using ir::ValueId;
 /// Walks equations backwards, appends the equations of their derivatives and adds up cotangents.
 class ReversePass {
  public:
-  /// `inputs` has a mark per active input of the builder's function; `activity` outlives this.
+  /// `inputs`: per input of the builder's function, whether it is active. `activity` must outlive
+  /// this object.
   ReversePass(Builder& b, const std::vector<bool>& inputs, Activity& activity);
 
   /// Adds to the cotangent of a value.
   void add(ValueId id, ValueId cotangent);
   /// Visits the first `num_equations` equations of the function, the last one first.
   void run(std::size_t num_equations);
-  /// kNoValue where no path leads to what was seeded.
+  /// kNoValue if no path leads from the value to one that was seeded.
   ValueId cotangent(ValueId id) const { return cotangents_[id]; }
 
  private:
@@ -34,11 +35,11 @@ class ReversePass {
 
   Builder& builder_;
   Activity& activity_;
-  std::vector<bool> is_active_;      // per value that the function had at first
-  std::vector<ValueId> cotangents_;  // of the values that the function had at first
+  std::vector<bool> is_active_;      // per value of the original function
+  std::vector<ValueId> cotangents_;  // per value of the original function
 };
 
-/// An equation with nested functions on the backward walk.
+/// The context in which the derivative of an equation with nested functions is emitted.
 struct ControlContext {
   Builder& b;
   std::size_t index;                // of the equation in b.function()
@@ -47,7 +48,8 @@ struct ControlContext {
   std::vector<bool> is_wanted;      // per operand
   Activity& activity;
 
-  /// Replaces the equation by one that gives the same results and more; returns those.
+  /// Replaces the equation by one with the same results and additional ones; returns the additional
+  /// ones.
   std::vector<ValueId> replace(const ops::OpRecord& op, ir::Attributes attributes,
                                std::vector<ValueId> operands);
 };
@@ -58,8 +60,8 @@ ops::Cotangents custom_vjp_vjp(ControlContext& c);
 ops::Cotangents remat_vjp(ControlContext& c);
 ops::Cotangents scan_vjp(ControlContext& c);
 
-/// A nested function and its derivative in one: inputs are those of the function, then one
-/// cotangent per output in `seeded`; the function's own outputs are its outputs.
+/// A nested function together with its derivative. Its inputs are those of the nested function,
+/// then one cotangent per output in `seeded`. Its outputs are those of the nested function.
 struct Joint {
   Function function;
   std::size_t num_inputs = 0;      // of the nested function
@@ -70,15 +72,15 @@ Joint joint_vjp(const Function& body, const std::vector<bool>& active_inputs,
 
 /// A joint function cut in two.
 struct Halves {
-  /// Values of the joint function that the backward half needs; inputs of the nested function, or
-  /// values that the forward half has to give besides its outputs.
+  /// Values of the joint function that the backward half reads: inputs of the nested function, or
+  /// values that the forward half must return besides its outputs.
   std::vector<ValueId> residuals;
   std::vector<int> inputs;  // per residual: the input of the nested function that it is, or -1
   /// Maps (residuals, cotangents) to the wanted values.
   Function backward;
 };
-/// `is_saved` says of an equation whether its results may be residuals; what may not is computed
-/// again by the backward half.
+/// `is_saved`: whether the results of an equation may be residuals. The backward half computes all
+/// other equations again.
 Halves cut(const Joint& joint, const std::vector<ValueId>& wanted,
            const std::function<bool(const Equation&)>& is_saved);
 /// The forward half: the nested function with the values `extra` as further outputs.

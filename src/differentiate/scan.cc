@@ -36,7 +36,8 @@ class ScanVjp {
     return input >= parts_.num_consts && input < parts_.first_scanned();
   }
 
-  /// All active carries have cotangents: what is none after the last round may be one before.
+  /// All active carries get cotangents: one that is missing after the last iteration may exist in
+  /// earlier ones.
   void join() {
     const Function& body = c_.equation.attributes.body("body");
     std::vector<bool> seeded;
@@ -48,7 +49,7 @@ class ScanVjp {
     seeded_ = std::move(seeded);
   }
 
-  /// Gradients of constants that have one, of all active carries, of slices that have one.
+  /// Wanted are the gradients of all active carries, and of the constants and slices that have one.
   void choose_wanted() {
     Builder b(joint_.function);
     for (std::size_t i = 0; i < joint_.num_inputs; ++i) {
@@ -63,7 +64,7 @@ class ScanVjp {
     }
   }
 
-  /// Values of the joint function that are the same in every round.
+  /// Values of the joint function that are the same in every iteration.
   std::vector<bool> invariant_values() const {
     const Function& f = joint_.function;
     std::vector<bool> result(f.values.size(), false);
@@ -149,7 +150,7 @@ class ScanVjp {
 
   struct Residual {
     ValueId value;  // outside of the loop
-    bool is_const;  // the same in every round
+    bool is_const;  // the same in every iteration
   };
 
   ControlContext& c_;
@@ -158,7 +159,7 @@ class ScanVjp {
   std::vector<bool> seeded_;     // per output of the body
   Joint joint_;
   std::vector<ValueId> wanted_;
-  std::vector<std::size_t> wanted_inputs_;  // the inputs of the body that wanted_ belongs to
+  std::vector<std::size_t> wanted_inputs_;  // the input of the body that each of wanted_ belongs to
   std::vector<Residual> residuals_;
 };
 
