@@ -168,7 +168,7 @@ TEST(Batch, RunsOneBranchUnlessElementsTakeDifferentOnes) {
 }
 
 TEST(Batch, AddsUpTheCotangentsOfASharedArgument) {
-  // backward gives the first argument a cotangent that depends on nothing but the residual.
+  // backward gives the first argument a cotangent that depends only on the residual.
   const ir::Function function = parsed(R"((%0: f32[2], %1: f32[2]) {
     %2: f32[2] = custom_vjp[backward={(%0: f32[2], %1: f32[2]) {
       %2: f32[2] = mul %0, %1

@@ -112,7 +112,7 @@ Results batch_while(Batcher& batcher, BatchContext& c) {
 
 // --- branches
 
-/// All branches for the same operands, with these results batched.
+/// Batches all branches; `results` tells which results are batched in each of them.
 std::vector<FunctionPtr> batch_branches(Batcher& batcher, const BatchContext& c,
                                         const Marks& results) {
   const Marks inputs(c.is_batched.begin() + 1, c.is_batched.end());

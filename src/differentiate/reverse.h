@@ -43,7 +43,7 @@ class ReversePass {
 struct ControlContext {
   Builder& b;
   std::size_t index;                // of the equation in b.function()
-  Equation equation;                // as it stands there
+  Equation equation;                // a copy of it
   std::vector<ValueId> cotangents;  // per result; kNoValue for none
   std::vector<bool> is_wanted;      // per operand
   Activity& activity;

@@ -7,7 +7,7 @@
 namespace tessera {
 
 std::string to_chrome_trace(const Simulation& run) {
-  constexpr double kMicroseconds = 1000;  // per unit
+  constexpr double kMicroseconds = 1000;  // per unit of time
   std::string events;
   auto add = [&](const std::string& event) { events += (events.empty() ? "\n" : ",\n") + event; };
   for (std::size_t rank = 0; rank < run.ranks.size(); ++rank) {

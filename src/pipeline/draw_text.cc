@@ -1,4 +1,4 @@
-// A simulation in characters.
+// A simulation as text: a row per rank, a column per unit of time.
 
 #include <algorithm>
 #include <cmath>

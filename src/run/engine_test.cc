@@ -99,7 +99,7 @@ TEST_P(EngineTest, NoTasksGiveOutputsAtOnce) {
   EXPECT_EQ(outputs[0][1]->size(), 0);
 }
 
-/// Counts its parts, and is joined when all have ended.
+/// Counts the parts that have run, and checks that they are joined after all of them.
 class JoiningKernel final : public Kernel {
  public:
   explicit JoiningKernel(int parts) : parts_(parts) {}

@@ -28,7 +28,8 @@ class Buffer {
  public:
   enum class Use : std::uint8_t { array, arena };
 
-  /// Throws RuntimeFault when the machine has no memory left.
+  /// Allocates `bytes` bytes, which are not initialized. Throws RuntimeFault if there is not enough
+  /// memory.
   explicit Buffer(std::int64_t bytes, Use use = Use::array);
   ~Buffer();
   Buffer(const Buffer&) = delete;
@@ -61,7 +62,7 @@ class Kernel {
   /// Bytes of scratch memory that a thread needs to run a part.
   virtual std::int64_t scratch_bytes() const { return 0; }
   virtual void run(std::span<std::byte* const> buffers, int part) const = 0;
-  /// Whether join_parts() is to be called, once, when all parts have ended.
+  /// Whether join_parts() must be called, once, after all parts have ended.
   virtual bool joins_parts() const { return false; }
   virtual void join_parts(std::span<std::byte* const> /*buffers*/) const {}
 };
@@ -108,7 +109,7 @@ struct TileBinding {
   std::int64_t stride = 0;  // bytes per slice, for arrays that are scanned or stacked
 };
 
-/// Where the memory of an executable lies among the buffers of a task.
+/// Which buffers of a task hold the arena and the ports of a nested executable.
 struct Binding {
   std::uint32_t arena = 0;
   std::vector<std::vector<TileBinding>> inputs;   // per port and tile
@@ -201,7 +202,7 @@ struct Executable {
   std::vector<DeadRange> dead_ranges;  // empty unless kIsPoisoned
   std::int64_t arena_bytes = 0;
   std::int64_t device_peak_bytes = 0;   // the most that one real device would hold, with arguments
-  std::int64_t device_arena_bytes = 0;  // of these, neither arguments nor results
+  std::int64_t device_arena_bytes = 0;  // the part of it that is no argument or result
   bool communicates = false;            // some task exchanges data with other processes
   /// Per group of devices, the most that one of its devices would hold; empty if there are no
   /// groups. In a process of one device only its own group has an entry that is not 0.

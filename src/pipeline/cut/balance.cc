@@ -124,7 +124,7 @@ Found best_cut(std::size_t num_pieces, std::size_t num_stages, const CostOfStage
   return found;
 }
 
-/// Moves single cuts while that makes the schedule end sooner.
+/// Moves single cuts as long as the schedule ends sooner.
 class Mover {
  public:
   Mover(const Row& row, const BalanceOptions& options, const Candidates& candidates)

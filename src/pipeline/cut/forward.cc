@@ -153,7 +153,7 @@ void Forward::thin_out() {
   std::vector<double> until;  // seconds, per equation
   double seconds = 0;
   for (const Passes& one : passes_) until.push_back(seconds += one.forward + one.backward);
-  std::map<std::size_t, Place> kept;  // by the share of the work before it
+  std::map<std::size_t, Place> kept;  // the best cut in each of equal shares of the work
   for (std::size_t i = 0; i + 1 < places_.size(); ++i) {
     const double share = until[places_[i].equation] / seconds;
     const auto bucket = static_cast<std::size_t>(share * (kMostPlaces - 1));

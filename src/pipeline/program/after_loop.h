@@ -28,8 +28,8 @@ class AfterLoop {
 
  private:
   static constexpr std::int64_t kEveryGroup = -1;
-  /// Identifies a task: its depth, which is the number of transfers between groups before it, and
-  /// its group.
+  /// Identifies a task: its depth and its group. The depth is the length of the longest sequence of
+  /// transfers between groups that leads to it.
   using Place = std::pair<std::int64_t, std::int64_t>;
 
   void place(std::size_t equation);

@@ -1,4 +1,4 @@
-// A step with its loop taken out.
+// A step without its loop over microbatches.
 #pragma once
 
 #include <map>

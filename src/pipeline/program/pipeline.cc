@@ -370,8 +370,8 @@ class Pipeliner {
   Outer outer_;
   std::vector<Instance> instances_;
   std::map<Key, std::map<std::int64_t, ValueId>> made_;  // values computed in the loop, by group
-  std::map<Key, std::int64_t> makers_;                   // groups
-  std::map<Key, std::set<std::int64_t>> readers_;        // groups
+  std::map<Key, std::int64_t> makers_;                   // the group that computes each
+  std::map<Key, std::set<std::int64_t>> readers_;        // the groups that read each
   std::map<ValueId, std::int64_t> left_in_;              // results of the loop: their group
   std::multimap<double, Send> sends_;                    // by the time at which they can be made
 };
