@@ -16,7 +16,7 @@ std::uint32_t bits_of(T x) {
   return static_cast<std::uint32_t>(x);
 }
 
-/// Shifts: counts are unsigned, so that negative ones are too large.
+/// Shift counts are read as unsigned numbers, so that a negative count is too large.
 std::vector<Type> shift_shape(const ShapeContext& c) {
   expect_operands(c, 2);
   expect_same_types(c);

@@ -1,4 +1,4 @@
-// What ops with nested functions state besides the rules that every op has.
+// The rules that ops with nested functions have besides those of every op.
 #pragma once
 
 #include "ir/bodies.h"
@@ -6,16 +6,17 @@
 
 namespace tessera::ops {
 
-/// src/differentiate, src/batch and src/compile rewrite each of these ops in a way of its own. What
-/// depends on what, how often bodies run and what may be dropped is asked here.
+/// src/differentiate, src/batch and src/compile each rewrite these ops in their own way. The rules
+/// here say how results depend on operands, how often bodies run and what may be removed.
 struct BodyRules {
-  /// How arrays pass through the bodies; nullptr where a result may depend on every operand, and
-  /// nothing may be dropped.
+  /// How arrays pass through the bodies. nullptr: any result may depend on every operand, and
+  /// nothing may be removed.
   ir::BodyFlow (*flow)(const Attributes& attributes, std::size_t num_operands) = nullptr;
-  /// The attributes, but for the bodies, of an equation of which only that is left.
+  /// The attributes, without the bodies, of the equation after all operands and results that are
+  /// not in `kept` have been removed.
   Attributes (*kept)(const Attributes& attributes, const ir::Kept& kept) = nullptr;
-  /// The attribute with the function that takes the place of an equation that is a call; nullptr
-  /// for control flow.
+  /// The attribute that holds the function which inlining puts in place of a call; nullptr for
+  /// control flow.
   const char* callee = nullptr;
 };
 

@@ -1,5 +1,5 @@
-// What the user or the partitioner says about placement, and the moves that follow from it. In the
-// IR shapes are global: these ops change shardings, never values.
+// The shardings that the user or the partitioner asks for, and the collectives that establish them.
+// Shapes in the IR are global: these ops change shardings, never values.
 #include <algorithm>
 #include <functional>
 
@@ -84,7 +84,7 @@ Samples moved_samples(const Attributes& attributes = {}) {
           {.operands = {{i32({3, 6}), -9.0, 9.0}}, .attributes = attributes}};
 }
 
-/// Those, and one of bf16, which is moved and compared but not added.
+/// moved_samples, and one of bf16, a dtype that is moved and compared but not added.
 Samples moved_samples_of_all(const Attributes& attributes = {}) {
   Samples samples = moved_samples(attributes);
   samples.push_back({.operands = {{bf16({5, 6})}}, .attributes = attributes});
@@ -98,7 +98,7 @@ Sample constraint_sample(Type type) {
 
 const char* const kSource = "GSPMD (Xu et al. 2021), with mesh axes instead of replica groups";
 
-/// The same values at other places.
+/// A record of an op that leaves the values as they are and moves them between devices.
 OpRecord moving(const char* name, std::string_view hlo, const char* doc,
                 const char* source = kSource) {
   return {.name = name,
@@ -117,7 +117,7 @@ OpRecord moving(const char* name, std::string_view hlo, const char* doc,
           .samples = moved_samples_of_all()};
 }
 
-/// Partial results become whole ones; the samples have this reduction.
+/// A record of an op that turns partial results into whole ones; its samples use this reduction.
 OpRecord reducing(const char* name, std::string_view hlo, const char* doc, const char* reduction) {
   return {.name = name,
           .doc = doc,
@@ -203,7 +203,7 @@ const OpRecord sharding_constraint_op{
       Sharding sharding = c.equation.attributes.get<Sharding>("sharding");
       sharding.dims.insert(sharding.dims.begin(), c.axis.atoms);
       for (std::size_t& dim : sharding.open) ++dim;
-      // Where no devices hold the elements, how they are split is the caller's matter.
+      // If no devices hold the batch elements, the caller decides how they are split.
       if (c.axis.atoms.empty()) sharding.open.insert(sharding.open.begin(), 0);
       return {sharding_constraint(c.b, c.operands[0], std::move(sharding))};
     },

@@ -82,7 +82,7 @@ std::vector<HostArray> select_reference(const ReferenceContext& c) {
   return one_result(std::move(result));
 }
 
-/// The cotangent where `pred` holds, zero elsewhere.
+/// The cotangent where `pred` is true, zero elsewhere.
 ValueId cotangent_where(VjpContext& c, ValueId pred) {
   return select(c.b, pred, c.cotangent(), full_like(c.b, 0.0, c.cotangent()));
 }

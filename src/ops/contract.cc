@@ -11,7 +11,7 @@ namespace tessera::ops {
 
 namespace {
 
-/// The dimensions of one operand by their role.
+/// The dimensions of one operand, sorted by their role in the contraction.
 struct Side {
   Ints batch;
   Ints contract;
@@ -90,8 +90,8 @@ Ints joined(Ints first, const Ints& second, const Ints& third) {
   return first;
 }
 
-/// The permutation that brings an array whose dimension i is dimension labels[i] of the wanted one
-/// into the wanted order.
+/// Dimension i of an array is dimension labels[i] of the wanted array. Returns the permutation that
+/// transposes the former into the latter.
 Ints permutation_to_order(const Ints& labels) {
   Ints permutation(labels.size());
   for (std::size_t i = 0; i < labels.size(); ++i) {
@@ -100,8 +100,9 @@ Ints permutation_to_order(const Ints& labels) {
   return permutation;
 }
 
-/// The cotangent of operand `i`: the result's cotangent contracted with the other operand over
-/// the other's free dimensions, with the factors in the order that needs no transpose if any.
+/// The cotangent of operand `i`: the result's cotangent contracted with the other operand over the
+/// other operand's free dimensions. Which of the two comes first is chosen to avoid a transpose
+/// where possible.
 ValueId dot_vjp(VjpContext& c, std::size_t i) {
   const Attributes& attributes = c.equation.attributes;
   const bool is_lhs = i == 0;
@@ -112,7 +113,7 @@ ValueId dot_vjp(VjpContext& c, std::size_t i) {
   const Ints cotangent_batch = dims_from(0, num_batch);
   const Ints cotangent_contract =
       dims_from(static_cast<std::int64_t>(other_start), other.free.size());
-  // The other's contracted dimensions come out in their own order.
+  // The contracting dimensions of the other operand come out in that operand's order.
   Ints sorted_contract = other.contract;
   std::sort(sorted_contract.begin(), sorted_contract.end());
   Ints contract_labels;
@@ -143,7 +144,7 @@ ValueId dot_vjp(VjpContext& c, std::size_t i) {
 
 // --- batching
 
-/// A batch dimension when both operands have it, else a free dimension.
+/// The new dimension is a batch dimension if both operands have it, otherwise a free dimension.
 std::vector<ValueId> dot_batch(BatchContext& c) {
   const Attributes& attributes = c.equation.attributes;
   Side lhs = side_of(attributes, "lhs", c.types[0].rank());
@@ -211,7 +212,7 @@ Ints picked(const Ints& values, const Ints& dims) {
   return result;
 }
 
-/// The operands' offsets of every term, leaf by leaf.
+/// The offsets in both operands of every term, one list per leaf of the summation tree.
 std::vector<std::vector<Term>> terms_of(const Shape& sizes, const Ints& lhs_strides,
                                         const Ints& rhs_strides, std::int64_t grains) {
   std::vector<std::vector<Term>> leaves;
@@ -237,7 +238,7 @@ std::vector<HostArray> dot_reference(const ReferenceContext& c) {
   const auto leaves =
       terms_of(picked(lhs_type.shape, lhs.contract), picked(lhs_strides, lhs.contract),
                picked(rhs_strides, rhs.contract), c.grains);
-  // The strides with which the operands move along the result's dimensions; 0 where they do not.
+  // How far the operands move along each dimension of the result; 0 where they do not move.
   const Ints lhs_steps = joined(picked(lhs_strides, lhs.batch), picked(lhs_strides, lhs.free),
                                 Ints(rhs.free.size(), 0));
   const Ints rhs_steps = joined(picked(rhs_strides, rhs.batch), Ints(lhs.free.size(), 0),

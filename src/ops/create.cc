@@ -1,4 +1,4 @@
-// Arrays out of nothing.
+// Ops that create arrays without array operands.
 #include "ops/ops.h"
 #include "ops/reference/loops.h"
 #include "ops/reference/numeric_convert.h"

@@ -31,7 +31,8 @@ T remainder_of(T x, T y) {
   }
 }
 
-/// The share of the cotangent of max or min that operand `i` gets: all, half of a tie, or none.
+/// The part of the cotangent of max or min that operand `i` gets: all of it, half of it for a tie,
+/// or zero.
 ValueId share_of_extreme(VjpContext& c, std::size_t i) {
   Builder& b = c.b;
   const ValueId mine = c.operand(i);
@@ -61,7 +62,7 @@ ValueId pow_vjp_base(VjpContext& c) {
   const ValueId y = c.operand(1);
   const ValueId zero = full_like(b, 0.0, y);
   const ValueId power = pow(b, x, sub(b, y, full_like(b, 1.0, y)));
-  // x^0 is 1 everywhere, where the formula would give 0 * infinity at x = 0.
+  // x^0 is 1 for every x, but at x = 0 the formula would compute 0 * infinity.
   const ValueId slope =
       select(b, compare(b, "eq", y, zero), zero, mul(b, replace_zeros(b, y), power));
   return mul(b, c.cotangent(), slope);
@@ -80,7 +81,7 @@ ValueId rem_vjp_divisor(VjpContext& c) {
   return mul(b, neg(b, c.cotangent()), whole);
 }
 
-/// x + y, under the names that it has.
+/// The record of x + y, which exists under several names.
 OpRecord sum_record(const char* name, const char* doc, const char* source) {
   const auto passed_on = [](VjpContext& c) { return c.cotangent(); };
   return {

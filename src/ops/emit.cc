@@ -123,7 +123,7 @@ ValueId spread_in_zeros(Builder& b, ValueId x, Ints steps, Ints low, const Shape
   const Shape from = b.type(x).shape;
   Ints high;
   for (std::size_t i = 0; i < from.size(); ++i) {
-    // Between no elements or one there is nothing, however wide.
+    // With fewer than two elements there is no gap between elements, whatever the step.
     const std::int64_t step = from[i] > 1 ? steps[i] : 1;
     steps[i] = step - 1;
     high.push_back(shape[i] - low[i] - std::max<std::int64_t>((from[i] - 1) * step + 1, 0));

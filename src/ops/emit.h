@@ -1,5 +1,5 @@
-// Shorthand for the equations that rules, passes and tests append often; others append any op by
-// its name (ir::Builder::emit).
+// Shorthand for the equations that rules, passes and tests append most often. Any other op is
+// appended by its name (ir::Builder::emit).
 //
 // Nothing broadcasts implicitly, here as in the IR.
 #pragma once
@@ -41,7 +41,7 @@ ValueId sinh(Builder& b, ValueId x);
 ValueId square(Builder& b, ValueId x);
 
 ValueId add(Builder& b, ValueId x, ValueId y);
-/// Of two cotangents of one value.
+/// Adds two cotangents of one value.
 ValueId add_any(Builder& b, ValueId x, ValueId y);
 ValueId div(Builder& b, ValueId x, ValueId y);
 ValueId max(Builder& b, ValueId x, ValueId y);
@@ -58,16 +58,16 @@ ValueId bitwise_not(Builder& b, ValueId x);
 ValueId compare(Builder& b, std::string direction, ValueId x, ValueId y);
 ValueId select(Builder& b, ValueId pred, ValueId on_true, ValueId on_false);
 ValueId clamp(Builder& b, ValueId low, ValueId x, ValueId high);
-/// Which indices name one of `size` places.
+/// For each index, a boolean: whether it lies in [0, size).
 ValueId in_range(Builder& b, ValueId indices, std::int64_t size);
-/// `x` itself when it has the dtype already.
+/// Returns `x` itself if it already has the dtype.
 ValueId convert(Builder& b, ValueId x, DType dtype);
 ValueId bitcast(Builder& b, ValueId x, DType dtype);
 
-// --- shapes; where nothing would change they give `x` itself
+// --- shapes; these return `x` itself if nothing would change
 
 ValueId broadcast_in_dim(Builder& b, ValueId x, Ints dims, Shape shape);
-/// A scalar repeated to `shape`.
+/// Broadcasts a scalar to `shape`.
 ValueId broadcast_scalar(Builder& b, ValueId x, Shape shape);
 ValueId reshape(Builder& b, ValueId x, Shape shape);
 ValueId transpose(Builder& b, ValueId x, Ints permutation);
@@ -76,19 +76,20 @@ ValueId slice(Builder& b, ValueId x, Ints start, Ints limit, Ints stride = {});
 ValueId slice_dim(Builder& b, ValueId x, std::int64_t dim, std::int64_t start, std::int64_t limit);
 ValueId reverse(Builder& b, ValueId x, Ints dims);
 ValueId pad(Builder& b, ValueId x, ValueId value, Ints low, Ints high, Ints interior = {});
-/// An array of zeros but for `x`, whose element j along dimension i goes to low[i] + j * steps[i].
+/// An array of zeros into which `x` is written: along dimension i, element j goes to position
+/// low[i] + j * steps[i].
 ValueId spread_in_zeros(Builder& b, ValueId x, Ints steps, Ints low, const Shape& shape);
 ValueId concatenate(Builder& b, std::vector<ValueId> parts, std::int64_t dim);
 
 // --- reductions and contractions
 
-/// What sums of elements are kept in: f32 for bf16.
+/// The dtype in which elements of `dtype` are summed: f32 for bf16, otherwise `dtype` itself.
 DType sum_dtype(DType dtype);
-/// Of the dtype of `x`.
+/// The result has the dtype of `x`.
 ValueId reduce_sum(Builder& b, ValueId x, Ints dims);
 ValueId reduce_max(Builder& b, ValueId x, Ints dims);
 ValueId reduce_or(Builder& b, ValueId x, Ints dims);
-/// Undoes the shape of a reduction: repeats `x` along `dims` of `shape`.
+/// Undoes the change of shape of a reduction over `dims`: broadcasts `x` back to `shape`.
 ValueId expand_dims(Builder& b, ValueId x, const Ints& dims, const Shape& shape);
 
 struct DotDims {
@@ -97,7 +98,7 @@ struct DotDims {
   Ints lhs_batch = {};
   Ints rhs_batch = {};
 };
-/// Of what sums of the dtype are kept in.
+/// The result has the dtype sum_dtype(dtype of the operands).
 ValueId dot_general(Builder& b, ValueId lhs, ValueId rhs, const DotDims& dims);
 /// [batch.., n, space.., c] and [batch.., window.., c, o] -> [batch.., n, space.., o]
 ValueId conv(Builder& b, ValueId lhs, ValueId rhs, Ints stride, Ints dilation);
@@ -110,7 +111,7 @@ ValueId scatter_add(Builder& b, ValueId indices, ValueId updates, std::int64_t d
                     std::int64_t size, std::int64_t num_batch = 0);
 ValueId scatter(Builder& b, ValueId x, ValueId indices, ValueId updates, std::int64_t dim);
 ValueId gather_along(Builder& b, ValueId x, ValueId indices, std::int64_t dim);
-/// Element i along `dim` is element sources[i]; `sources` is a permutation.
+/// Element i of the result along `dim` is element sources[i] of `x`; `sources` is a permutation.
 ValueId permute(Builder& b, ValueId x, std::int64_t dim, Ints sources);
 ValueId scatter_add_along(Builder& b, ValueId indices, ValueId updates, std::int64_t dim,
                           std::int64_t size);

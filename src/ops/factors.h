@@ -1,4 +1,4 @@
-// How the dimensions of an op's operands and results go together: what partitioning knows of it.
+// How the dimensions of an op's operands and results correspond, which is what partitioning needs.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,14 @@ namespace tessera::ops {
 using ir::Attributes;
 
 enum class FactorKind : std::uint8_t {
-  pass,       // a split of this factor splits the work
-  reduce,     // a split leaves partial results along it
-  permute,    // a split moves elements from shard to shard: the op is a collective then
+  pass,       // splitting this factor splits the work
+  reduce,     // splitting it leaves partial results, which a reduction combines
+  permute,    // splitting it moves elements between shards: the op becomes a collective
   replicate,  // must not be split
 };
 
-/// bit_or: of the bits of any dtype, where at most one shard has an element and others zero bits.
+/// bit_or is the bitwise or, for any dtype. It combines results of which at most one shard has the
+/// element; the other shards have zero bits there.
 enum class Reduction : std::uint8_t { sum, max, min, logical_and, logical_or, bit_or };
 std::string_view name(Reduction reduction);
 Reduction reduction_named(std::string_view name);
@@ -33,11 +34,13 @@ struct Factor {
   friend bool operator==(const Factor&, const Factor&) = default;
 };
 
-/// A dimension of an operand of which the op reads `extent` rows from offset + the sum of step *
-/// index over some factors on, as far as there are such rows; of a number that `divisor` divides
-/// the quotient is the row, other numbers are none. Devices that compute shards of these
-/// factors need windows of the dimension, which reach into the shards of their neighbours: what
-/// lacks is exchanged.
+/// A dimension of an operand that the op reads through a window, as convolutions do.
+///
+/// For each combination of factor indices the op reads `extent` consecutive positions. The first
+/// is offset + sum(step * index), summed over `terms`. Position p is row p / divisor of the
+/// dimension; positions that `divisor` does not divide, or that lie outside of the dimension, have
+/// no row. A device that computes a shard of these factors may need rows of neighbouring shards; it
+/// receives them in a halo exchange.
 struct OperandWindow {
   struct Term {
     int factor;
@@ -54,21 +57,22 @@ struct OperandWindow {
   friend bool operator==(const OperandWindow&, const OperandWindow&) = default;
 };
 
-/// An op seen as a loop nest: each dimension of each operand and result is made of factors (major
-/// to minor; none for a dimension that is broadcast), as in einsum.
+/// An op seen as a loop nest, as in einsum: each dimension of each operand and result is a list of
+/// factors, major to minor. The list is empty for a dimension that is broadcast.
 struct Factors {
-  using Dims = std::vector<std::vector<int>>;  // per dimension: factor numbers
+  using Dims = std::vector<std::vector<int>>;  // per dimension: indices into `factors`
   std::vector<Factor> factors;
   std::vector<Dims> operands;
   std::vector<Dims> results;
   std::vector<int> reduced = {};  // the reduce factors in the order of the op's dimension list
   Reduction reduction = Reduction::sum;
-  /// Dimensions that no list of factors makes up. `operands` has one factor for such a dimension:
-  /// the one whose shards follow those of the dimension, so that propagation keeps the split.
+  /// Dimensions that are read through a window and so are not products of factors. `operands` names
+  /// one factor for such a dimension: the one whose shards match those of the dimension, so that
+  /// propagation keeps the split.
   std::vector<OperandWindow> windows = {};
 };
-/// `a b, b c -> a c | b: sum`, for docs and explanations; windows as `[2a+b-1]`, `[2a+0:3]`,
-/// `[(a-1)/2]`.
+/// `a b, b c -> a c | b: sum`, for docs and explanations. Windows are written as `[2a+b-1]`,
+/// `[2a+0:3]` or `[(a-1)/2]`.
 std::string to_string(const Factors& factors);
 
 using FactorRule = std::function<Factors(const Attributes&, const std::vector<Type>& operands,

@@ -11,7 +11,7 @@ namespace tessera::ops {
 
 namespace {
 
-/// Element counts of a table [batch.., outer.., rows, inner..].
+/// The sizes of the parts of a table [batch.., outer.., rows, inner..], in elements.
 struct Split {
   std::int64_t batch = 1;
   std::int64_t outer = 1;
@@ -33,8 +33,7 @@ Split split_of(const Shape& table, const Attributes& attributes) {
   return split;
 }
 
-/// The number of dimensions that indices and the other operand have in common, at the front of
-/// both.
+/// The number of leading dimensions that the indices share with the other operand.
 std::size_t num_batch_of(const ShapeContext& c, const Shape& indices, const Shape& other,
                          std::int64_t dim) {
   const std::int64_t num_batch = integer_of(c, "num_batch");
@@ -75,9 +74,9 @@ ValueId gather_vjp(VjpContext& c) {
                      c.equation.attributes.integer("num_batch"));
 }
 
-/// Indices without the batch dimension name rows of a larger table; rows for indices with it are
-/// more rows of one table. Only where both have it, or a batch dimension is there before, they are
-/// paired.
+/// With unbatched indices, `dim` of the batched table is indexed. With an unbatched table, the
+/// batched indices are simply more indices. Indices and table are paired only if both are batched,
+/// or if the op has paired batch dimensions already.
 std::vector<ValueId> gather_batch(BatchContext& c) {
   const std::int64_t dim = c.equation.attributes.integer("dim");
   const std::int64_t num_batch = c.equation.attributes.integer("num_batch");
@@ -90,7 +89,8 @@ std::vector<ValueId> gather_batch(BatchContext& c) {
   return {gather(c.b, c.batched(0), c.batched(1), dim + 1, num_batch + 1)};
 }
 
-/// Factors of both: `table` has dimension `dim` where `rows` has those of the indices.
+/// The factors of a gather or scatter. `rows` are the factors of the gathered or scattered rows:
+/// those of `table` with the factors of the indices in place of dimension `dim`.
 struct IndexFactors {
   Factors factors;
   Factors::Dims table;
@@ -113,7 +113,7 @@ IndexFactors index_factors(const Attributes& attributes, const Shape& table, con
   return f;
 }
 
-/// Each shard of the rows gives those that it has.
+/// Rows may be split: each shard returns the rows that it holds.
 Factors gather_factors(const Attributes& attributes, const std::vector<Type>& operands,
                        const std::vector<Type>&) {
   IndexFactors f = index_factors(attributes, operands[0].shape, operands[1].shape,
@@ -202,8 +202,8 @@ ValueId scatter_vjp(VjpContext& c) {
   return select(b, mask, rows, full_like(b, 0.0, rows));
 }
 
-/// The leaves of the sum are those of the indices of one element of the batch: batched indices are
-/// paired with the updates.
+/// The leaves of the sum must be those of the indices of a single batch element. Therefore batched
+/// indices are paired with the updates.
 std::vector<ValueId> scatter_batch(BatchContext& c) {
   const std::int64_t dim = c.equation.attributes.integer("dim");
   const std::int64_t size = c.equation.attributes.integer("size");
@@ -214,7 +214,7 @@ std::vector<ValueId> scatter_batch(BatchContext& c) {
   return {scatter_add(c.b, c.batched(0), c.batched(1), dim + 1, size, num_batch + 1)};
 }
 
-/// Each shard of the rows takes the updates that name one of them.
+/// Rows may be split: each shard applies the updates to the rows that it holds.
 Factors scatter_factors(const Attributes& attributes, const std::vector<Type>& operands,
                         const std::vector<Type>& results) {
   const auto num_batch = at(attributes.integer("num_batch"));
@@ -228,7 +228,7 @@ Factors scatter_factors(const Attributes& attributes, const std::vector<Type>& o
   return std::move(f.factors);
 }
 
-/// For each row of the result, the updates that name it, leaf by leaf.
+/// For each row of the result, the updates to that row, one list per leaf of the summation tree.
 using RowUpdates = std::vector<std::vector<std::int64_t>>;
 
 std::vector<RowUpdates> updates_by_row(std::span<const std::int32_t> rows, const Shape& shape,

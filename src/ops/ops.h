@@ -38,7 +38,7 @@ OpFamily top_k_ops();
 OpFamily trigonometric_ops();
 OpFamily window_ops();
 
-// All other records are found by name (ir::find_op).
+// All other records are looked up by name (ir::find_op).
 extern const OpRecord add_op;
 extern const OpRecord add_any_op;
 extern const OpRecord all_gather_op;
@@ -77,8 +77,8 @@ extern const OpRecord task_op;
 extern const OpRecord transfer_op;
 extern const OpRecord while_op;
 
-/// Whether the equation is of this op. Names decide, which are unique in the table: tests run
-/// copies of records of which a rule is altered.
+/// Whether the equation applies this op. Compares names, which are unique in the table, because
+/// tests run copies of records with one rule changed.
 bool is(const ir::Equation& equation, const OpRecord& op);
 
 }  // namespace tessera::ops

@@ -1,4 +1,5 @@
-// Random bits: functions of a key and of global positions, so the same on every mesh.
+// Random bits. They depend only on a key and on global positions, so they are the same on every
+// mesh.
 #include "base/threefry.h"
 #include "ops/ops.h"
 #include "ops/reference/loops.h"
@@ -16,7 +17,7 @@ void expect_key(const ShapeContext& c, std::size_t num_operands) {
          "make one with Key(seed), split or fold_in");
 }
 
-/// The dimensions before the two words of each key.
+/// The dimensions of `keys` before the last one, which holds the two words of each key.
 Shape batch_of(const Type& keys) { return {keys.shape.begin(), keys.shape.end() - 1}; }
 
 Type per_key(const Type& keys, const Shape& shape) {
@@ -46,7 +47,7 @@ std::vector<Type> fold_in_shape(const ShapeContext& c) {
   return {c.operands[0]};
 }
 
-/// Calls `make(key, results of this key)` for each key.
+/// Calls `make(key, results for this key)` for each key.
 template <typename Make>
 std::vector<HostArray> for_each_key(const ReferenceContext& c, Make make) {
   HostArray result(c.results[0]);
@@ -87,7 +88,7 @@ std::vector<HostArray> fold_in_reference(const ReferenceContext& c) {
   });
 }
 
-/// Results can be computed anywhere; each key stays whole.
+/// Any device can compute any part of the result; the words of a key must not be split.
 Factors bits_factors(const Attributes&, const std::vector<Type>& operands,
                      const std::vector<Type>& results) {
   Factors factors;
@@ -101,7 +102,7 @@ Factors bits_factors(const Attributes&, const std::vector<Type>& operands,
 Factors split_factors(const Attributes& attributes, const std::vector<Type>& operands,
                       const std::vector<Type>& results) {
   Factors factors = bits_factors(attributes, operands, results);
-  // The two words of each new key.
+  // The two words of each new key stay together.
   factors.factors[results[0].shape.size() - 1].kind = FactorKind::replicate;
   return factors;
 }

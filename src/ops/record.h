@@ -1,4 +1,4 @@
-// One record per op: everything that any stage knows of an op stands in it.
+// One record per op. It holds everything that the stages of compilation know about the op.
 //
 //   const OpRecord exp_op{
 //       .name = "exp", .doc = "e to the power x.", .source = "StableHLO, exponential",
@@ -9,8 +9,8 @@
 //       .reference = unary([](auto x) { return std::exp(x); }),
 //       .cost = flops_per_element(1), .samples = Samples{...}};
 //
-// All fields are required: their types have no default constructor, so a record with a hole does
-// not compile, and an absence states its reason.
+// All fields are required: their types have no default constructor, so a record that lacks one does
+// not compile. If an op lacks a rule, its record states why.
 #pragma once
 
 #include <functional>
@@ -54,7 +54,7 @@ enum class TypeSet : std::uint8_t {
   boolean = 1,
   integers = 2,
   wide_floats = 4,   // f32 and f64
-  wide_numbers = 6,  // what sums are kept in: those of bf16 are f32
+  wide_numbers = 6,  // the dtypes in which sums are accumulated; bf16 is accumulated in f32
   floats = 12,
   numbers = 14,
   bits = 3,  // booleans and integers
@@ -62,7 +62,7 @@ enum class TypeSet : std::uint8_t {
 };
 bool contains(TypeSet set, DType dtype);
 
-/// Names of the attributes that the op takes, sorted.
+/// The names of the op's attributes, sorted.
 using AttributeNames = std::vector<std::string>;
 
 // --- shapes
@@ -73,23 +73,23 @@ struct ShapeContext {
   const std::vector<Type>& operands;
   const Span& span;
 
-  /// Throws UserError with the operand types as what was found.
+  /// Throws UserError; the message gives the operand types as what was found.
   [[noreturn]] void fail(const std::string& what, const std::string& wanted,
                          const std::string& cure) const;
 };
-/// Result types from operand types and attributes; calls `fail` for operands that do not fit.
+/// Computes the result types from operand types and attributes; calls `fail` for invalid operands.
 using ShapeRule = std::function<std::vector<Type>(const ShapeContext&)>;
 
 // --- derivatives
 
-/// One cotangent per operand; kNoValue where the rule gives none.
+/// One cotangent per operand; kNoValue where the rule computes none.
 using Cotangents = std::vector<ValueId>;
 
 struct VjpContext {
   Builder& b;
   const Equation& equation;         // operands and results are values of b.function()
   std::vector<ValueId> cotangents;  // per result; kNoValue for a zero cotangent
-  std::vector<bool> is_wanted;      // per operand
+  std::vector<bool> is_wanted;      // per operand: whether its cotangent is needed
 
   ValueId operand(std::size_t i) const { return equation.operands[i]; }
   ValueId result(std::size_t i = 0) const { return equation.results[i]; }
@@ -97,7 +97,7 @@ struct VjpContext {
   const Type& operand_type(std::size_t i) const { return b.type(operand(i)); }
 };
 
-/// How cotangents flow back: a function that emits equations, or the reason why there is none.
+/// Emits the equations of the backward pass, or gives the reason why the op has no derivative.
 class VjpRule {
  public:
   VjpRule() = delete;
@@ -117,28 +117,29 @@ class VjpRule {
   std::string why_not_;
 };
 VjpRule not_differentiable(std::string why);
-/// For ops with nested functions that src/differentiate differentiates.
+/// For ops with nested functions, which src/differentiate handles itself.
 VjpRule differentiated_inside();
 
 // --- batching
 
 struct BatchContext {
   Builder& b;
-  const Equation& equation;       // as traced for one element of the batch
-  std::vector<Type> types;        // per operand, for one element of the batch
+  const Equation& equation;       // as traced for a single element of the batch
+  std::vector<Type> types;        // per operand, for a single element of the batch
   std::vector<ValueId> operands;  // values of b.function(); batched ones have the batch dimension
                                   // first
-  std::vector<bool> is_batched;   // per operand; of ops over the axis itself maybe for none
+  std::vector<bool> is_batched;   // per operand; may be all false for ops over the mapped axis
+                                  // itself
   std::int64_t size;              // of the batch dimension
   BatchAxis axis = {};
-  std::vector<bool> is_result_batched = {};  // per result; a rule may clear them
+  std::vector<bool> is_result_batched = {};  // per result; a rule may clear entries
 
-  /// Operand i with the batch dimension, repeated along it where it had none.
+  /// Operand i with the batch dimension; broadcast along it if the operand is not batched.
   ValueId batched(std::size_t i);
 };
 
-/// Emits the op for a whole batch: results with the batch dimension first, but for those that are
-/// marked to be the same for all elements.
+/// Emits the op for a whole batch. Results have the batch dimension first, except those whose entry
+/// in is_result_batched was cleared: they are the same for all elements.
 class BatchRule {
  public:
   BatchRule() = delete;
@@ -159,21 +160,21 @@ class BatchRule {
   std::string why_not_;
 };
 BatchRule not_batched(std::string why);
-/// For ops that src/batch batches: those with nested functions, and optimization_barrier.
+/// For ops that src/batch handles itself: those with nested functions, and optimization_barrier.
 BatchRule batched_inside();
 
 // --- engines
 
-/// How the host compiler lowers the op; the names are those of its kernels and lowerings. In the
-/// name of a tile kernel, `{direction}` stands for that attribute, `{from}` and `{to}` for the
-/// dtypes of operand and result.
+/// How the host compiler lowers the op. `name` is the name of a kernel or of a lowering. In the
+/// name of a tile kernel, `{direction}` stands for the value of that attribute, `{from}` and `{to}`
+/// for the dtypes of operand and result.
 struct HostRule {
   enum class Kind : std::uint8_t {
     tile,       // a vector kernel over contiguous runs, fused with its neighbours
-    generator,  // one formula per element of the index, without reading arrays
-    view,       // reads its operand at other strides; costs nothing where a consumer can do so
-    kernel,     // a lowering of its own
-    control,    // runs its bodies, or is gone before
+    generator,  // a formula of the index of an element; reads no arrays
+    view,       // reads its operand with other strides; free if the consumer can read it that way
+    kernel,     // has its own lowering
+    control,    // runs its bodies, or is rewritten before lowering
   };
   HostRule() = delete;
   HostRule(Kind rule_kind, std::string rule_name) : kind(rule_kind), name(std::move(rule_name)) {}
@@ -191,13 +192,13 @@ struct ReferenceContext {
   const std::vector<const HostArray*>& operands;
   const std::vector<Type>& results;
   std::int64_t grains;
-  /// Runs a nested function.
+  /// Evaluates a nested function.
   const std::function<std::vector<HostArray>(const ir::Function&, std::vector<HostArray>)>& call;
-  /// That multiplies operands of bf16; `evaluate` gives them to a reference as f32.
+  /// The unit that multiplies bf16 operands, which `evaluate` passes to a reference as f32.
   DotUnit dot_unit = DotUnit::portable;
 };
-/// Simple loops, obviously right; every op and every dtype that it accepts but bf16. Called through
-/// `evaluate`.
+/// Simple loops that are obviously right. Handles every dtype that the op accepts except bf16; call
+/// it through `evaluate`, which handles bf16 too.
 using Reference = std::function<std::vector<HostArray>(const ReferenceContext&)>;
 
 /// Floating point operations of one application, from operand and result types.
@@ -212,16 +213,16 @@ struct SampleOperand {
   double high = 2.0;
 };
 
-/// One application that the conformance tests generate their cases from.
+/// An application of the op from which the conformance tests generate their cases.
 struct Sample {
   std::vector<SampleOperand> operands;
   Attributes attributes = {};
-  double max_ulp = 0.0;  // host against reference; 0 asks for the same bits
+  double max_ulp = 0.0;  // host against reference; 0 requires equal bits
 };
 
 using Samples = std::vector<Sample>;
 
-/// Samples, or a function that makes them on first use: nested functions need the table of ops.
+/// Samples, or a function that makes them on first use, because nested functions need the op table.
 class SampleList {
  public:
   SampleList() = delete;
@@ -239,10 +240,11 @@ class SampleList {
 
 struct BodyRules;  // ops/body_rules.h
 
-/// Where an op is linear, others being held: in each operand, the first, the rest or all together.
+/// In which operands the op is linear while the others are fixed: in none, in each one, in the
+/// first, in the rest, or in all together.
 enum class Linearity : std::uint8_t { none, each, first, rest, all };
 
-/// Ops are compared by identity: equations point to their record.
+/// The rules of one op. Equations point to their record, so that ops can be compared by address.
 struct OpRecord {
   Field<std::string> name;
   Field<std::string> doc;
@@ -258,12 +260,12 @@ struct OpRecord {
   Field<Reference> reference;
   Field<CostRule> cost;
   SampleList samples;
-  const BodyRules* bodies = nullptr;  // ops with nested functions
+  const BodyRules* bodies = nullptr;  // only for ops with nested functions
   Linearity linearity = Linearity::none;
-  AttributeNames optional_attributes = {};  // that equations may have besides `attributes`
+  AttributeNames optional_attributes = {};  // attributes that equations may also have
 };
 
-/// The op's reference. bf16 is computed in f32 and each result is rounded.
+/// Runs the op's reference. bf16 operands are widened to f32, and bf16 results are rounded.
 std::vector<HostArray> evaluate(const OpRecord& op, const ReferenceContext& context);
 
 /// Every op, sorted by name.

@@ -1,4 +1,4 @@
-// Reductions. The order of a sum is that of base/leaf_tree.h.
+// Reductions. Sums are added in the order that base/leaf_tree.h defines.
 #include <algorithm>
 #include <array>
 
@@ -40,7 +40,7 @@ FactorRule reduce_factors(Reduction reduction) {
   };
 }
 
-/// Calls `visit(result offset, offset in the operand of the first reduced element)`.
+/// Calls `visit(offset in the result, offset of its first reduced element in the operand)`.
 template <typename Visit>
 void for_each_result(const ReferenceContext& c, const Ints& dims, Visit visit) {
   const Shape& shape = c.operands[0]->type().shape;
@@ -55,7 +55,7 @@ void for_each_result(const ReferenceContext& c, const Ints& dims, Visit visit) {
   });
 }
 
-/// Sizes and strides of the reduced dimensions, in list order.
+/// Sizes and strides of the reduced dimensions, in the order in which the op lists them.
 struct ReducedDims {
   ReducedDims(const Shape& shape, const Ints& dims) {
     const auto all_strides = row_major_strides(shape);
@@ -71,8 +71,9 @@ struct ReducedDims {
   bool ends_with_last_dim;
 };
 
-/// One leaf: one accumulator in index order, or kLanes of them by the offset along the last
-/// dimension, folded 8, 4, 2, 1.
+/// The sum of one leaf. It uses one accumulator in index order, or kLanes accumulators: an element
+/// goes to the one given by its offset along the last dimension modulo kLanes. These are then
+/// folded 8, 4, 2, 1.
 template <typename T>
 T leaf_sum(std::span<const T> x, std::size_t base, const ReducedDims& dims, const Leaf& leaf) {
   std::array<T, kLanes> lanes{};
@@ -110,7 +111,7 @@ std::vector<HostArray> sum_reference(const ReferenceContext& c) {
   return one_result(std::move(result));
 }
 
-/// The order of the operands of max, min, and, or does not matter.
+/// For max, min, and, or: the order of the operands does not matter.
 template <typename T, typename Combine>
 HostArray folded(const ReferenceContext& c, T start, Combine combine) {
   HostArray result(c.results[0]);
@@ -158,7 +159,7 @@ std::vector<HostArray> min_reference(const ReferenceContext& c) {
   return one_result(std::move(result));
 }
 
-/// The cotangent goes to the elements that equal the extreme, in equal shares.
+/// The cotangent is shared equally by the elements that equal the extreme.
 ValueId extreme_vjp(VjpContext& c) {
   Builder& b = c.b;
   const Ints dims = c.equation.attributes.ints("dims");
@@ -199,7 +200,7 @@ Samples reduce_extreme_samples() {
   return samples;
 }
 
-/// Any number in [low, 1] but 0 is true.
+/// Numbers are drawn from [low, 1]; any number but 0 is true.
 Samples reduce_boolean_samples(double low) {
   return {reduce_sample({boolean({5, 6}), low, 1.0}, {1}),
           reduce_sample({boolean({12, 1, 10}), low, 1.0}, {0}),
@@ -230,7 +231,7 @@ Factors argmax_factors(const Attributes& attributes, const std::vector<Type>& op
   return factors;
 }
 
-/// The first position that no other one beats, or that of the first NaN.
+/// The first position whose element no other element beats, or the position of the first NaN.
 template <typename Beats>
 std::vector<HostArray> first_position(const ReferenceContext& c, Beats beats) {
   HostArray result(c.results[0]);

@@ -242,7 +242,8 @@ void add_window(Factors& factors, OperandWindow window) {
   const auto rows = [&](const OperandWindow::Term& term) {
     return std::abs(term.step) * factors.factors[at(term.factor)].size;
   };
-  // Shards of the factor that runs over most of the dimension need the fewest rows of others.
+  // The factor that covers most of the dimension stands for it: its shards need the fewest rows
+  // from other shards.
   const auto widest =
       std::max_element(window.terms.begin(), window.terms.end(),
                        [&](const auto& a, const auto& b) { return rows(a) < rows(b); });

@@ -1,4 +1,4 @@
-// The same elements in another arrangement: broadcast, reshape, transpose.
+// Ops that rearrange elements: broadcast, reshape, transpose.
 #include <algorithm>
 #include <numeric>
 
@@ -41,7 +41,7 @@ ValueId broadcast_vjp(VjpContext& c) {
   for (std::size_t i = 0; i < result.size(); ++i) {
     const auto place = std::find(dims.begin(), dims.end(), static_cast<std::int64_t>(i));
     const bool is_new = place == dims.end();
-    // A dimension that stays 1 is dropped by the reshape: nothing is added up along it.
+    // Nothing is summed along a dimension that stays 1: the reshape drops it.
     const std::int64_t from = is_new ? 1 : operand[static_cast<std::size_t>(place - dims.begin())];
     if (from != result[i]) summed.push_back(static_cast<std::int64_t>(i));
   }
@@ -121,10 +121,10 @@ class ReshapeWalk {
     const Shape& shape;
     Factors::Dims dims;
     std::size_t dim = 0;
-    std::int64_t rest = 1;  // what is left of shape[dim]
+    std::int64_t rest = 1;  // the part of shape[dim] that no factor covers yet
   };
 
-  /// Moves to a dimension with something left; false at the end.
+  /// Moves to the next dimension that factors do not fully cover; false at the end.
   static bool advance(Side& side) {
     while (side.dim < side.shape.size() && side.rest == 1) {
       if (++side.dim < side.shape.size()) side.rest = side.shape[side.dim];
@@ -145,7 +145,7 @@ class ReshapeWalk {
       take(to_, common, factor);
       return;
     }
-    // No common split until both sides have covered equally many elements.
+    // There is no common split until both sides have covered the same number of elements.
     std::int64_t from_covered = replicate_rest(from_);
     std::int64_t to_covered = replicate_rest(to_);
     while (from_covered != to_covered) {

@@ -21,7 +21,8 @@ std::vector<Type> sort_shape(const ShapeContext& c) {
   return c.operands;
 }
 
-/// Sorting positions along gives the permutation; sorting by the permutation undoes it.
+/// Sorting the positions along with the keys gives the permutation. Sorting the cotangent by the
+/// permutation undoes it.
 Cotangents sort_vjp(VjpContext& c) {
   const std::int64_t dim = c.equation.attributes.integer("dim");
   const Shape shape = c.operand_type(0).shape;
@@ -42,7 +43,7 @@ Factors sort_factors(const Attributes& attributes, const std::vector<Type>& oper
   return factors;
 }
 
-/// The order of the positions along one line of the key; NaN last, equal keys as they came.
+/// The positions of one line in sorted order; NaN comes last, and equal keys keep their order.
 std::vector<std::size_t> sorted_order(const HostArray& key, std::size_t base, std::size_t stride,
                                       std::size_t size) {
   std::vector<std::size_t> order(size);

@@ -1,4 +1,4 @@
-// The table of all ops, and what src/ir asks of it.
+// The table of all ops, and the functions that src/ir calls to use it.
 #include <algorithm>
 #include <unordered_map>
 
@@ -15,7 +15,7 @@ bool contains(TypeSet set, DType dtype) {
   const TypeSet kind = dtype == DType::boolean ? TypeSet::boolean
                        : is_integer(dtype)     ? TypeSet::integers
                                                : TypeSet::wide_floats;
-  // The floats that are not wide have the next bit.
+  // bf16 is a float but not a wide one: the next bit stands for it.
   const unsigned bit = static_cast<unsigned>(kind) << (dtype == DType::bf16 ? 1U : 0U);
   return (static_cast<unsigned>(set) & bit) != 0;
 }
@@ -81,7 +81,7 @@ std::string dim_text(const std::vector<int>& factors) {
   return factors.size() > 1 ? "(" + text + ")" : text;
 }
 
-/// `[2a+b-1]`, `[9-a]`, `[(a-1)/2]`, and with an extent `[2a+0:3]`
+/// Formats a window as `[2a+b-1]`, `[9-a]` or `[(a-1)/2]`, and with an extent as `[2a+0:3]`.
 std::string window_text(const OperandWindow& window) {
   std::string text;
   const bool is_number_first = window.terms[0].step < 0;

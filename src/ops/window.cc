@@ -1,4 +1,4 @@
-// Parts of arrays and arrays from parts: slice, pad, reverse, concatenate.
+// Ops that cut parts from arrays or build arrays from parts: slice, pad, reverse, concatenate.
 #include <algorithm>
 
 #include "ops/ops.h"
@@ -9,15 +9,15 @@ namespace tessera::ops {
 
 namespace {
 
-/// Which row of the operand is read for row i of the result: offset + step * i.
+/// Row i of the result reads row (offset + step * i) / divisor of the operand.
 struct RowMap {
   std::int64_t offset = 0;
   std::int64_t step = 1;
-  std::int64_t divisor = 1;  // of both: only whole numbers are rows
+  std::int64_t divisor = 1;  // if it does not divide the sum, no row is read
 };
 
-/// Factors of an op whose result has rows of its operand, by a map per dimension. Shards of the
-/// result take what they need from the shards of the operand: the split is kept.
+/// Factors of an op that reads rows of its operand as a map per dimension says. The result keeps
+/// the split of the operand: its shards get missing rows from other shards of the operand.
 Factors row_factors(const std::vector<Type>& operands, const std::vector<Type>& results,
                     const std::function<RowMap(std::size_t)>& map_of) {
   Factors factors;
@@ -116,10 +116,10 @@ Sample slice_sample(Type operand, Ints start, Ints limit, Ints stride) {
 
 constexpr std::int64_t kMostPadded = std::int64_t{1} << 62;
 
-/// The steps from one element of the operand to the next in the result.
+/// The distance in the result between neighbouring elements of the operand.
 Ints pad_steps(const Attributes& attributes, const Shape& operand) {
   Ints steps = attributes.ints("interior");
-  // There is no second element, however far it would be.
+  // With fewer than two elements there is no distance; 1 avoids large numbers.
   for (std::size_t i = 0; i < steps.size(); ++i) steps[i] = operand[i] > 1 ? steps[i] + 1 : 1;
   return steps;
 }
@@ -166,7 +166,7 @@ ValueId pad_vjp_operand(VjpContext& c) {
   return slice(c.b, c.cotangent(), low, limit, steps);
 }
 
-/// Where the elements of the operand, of this shape, stand in the result.
+/// Marks the elements of the result that come from the operand, which has this shape.
 ValueId inside_of_padding(Builder& b, const Shape& shape, const Ints& low, const Ints& high,
                           const Ints& interior) {
   const ValueId inside = full(b, 1.0, boolean(shape));
@@ -219,7 +219,7 @@ std::vector<HostArray> pad_reference(const ReferenceContext& c) {
   return one_result(std::move(result));
 }
 
-/// Padding that differs from element to element of the batch is put in by a select.
+/// A padding value that differs between batch elements is inserted by a select.
 std::vector<ValueId> pad_batch(BatchContext& c) {
   const Ints low = with_first(0, c.equation.attributes.ints("low"));
   const Ints high = with_first(0, c.equation.attributes.ints("high"));

@@ -22,7 +22,7 @@ Attributes attributes_of(const NamedAxis& axis) {
   return {{"axis", axis.name}, {"size", axis.size}};
 }
 
-/// Whether it is the axis of the equation that becomes the batch dimension.
+/// Whether the equation is over the axis that becomes the batch dimension.
 bool is_own_axis(const BatchContext& c) {
   return c.axis.name == c.equation.attributes.get<std::string>("axis");
 }
@@ -76,7 +76,7 @@ std::vector<Type> permute_shape(const ShapeContext& c) {
   return {c.operands[0]};
 }
 
-// --- derivatives: those of the sum of what all elements compute
+// --- derivatives: those of the sum of the values that all elements compute
 
 ValueId gather_vjp(VjpContext& c) {
   const ValueId received = axis_all_to_all(c.b, c.cotangent(), axis_of(c.equation));
@@ -105,7 +105,7 @@ std::vector<ValueId> gather_batch(BatchContext& c) {
   return {move_to_front(c.b, axis_gather(c.b, c.operands[0], axis_of(c.equation)), 1)};
 }
 
-/// A value with the batch dimension, which stays on the devices of its elements.
+/// Keeps `x`, which has the batch dimension, on the devices that hold its elements.
 ValueId on_own_device(BatchContext& c, ValueId x) {
   Sharding sharding = replicated_sharding(c.b.type(x).rank());
   sharding.dims[0] = c.axis.atoms;
@@ -131,13 +131,13 @@ std::vector<ValueId> permute_batch(BatchContext& c) {
   return {axis_permute(c.b, c.operands[0], axis_of(c.equation), sources)};
 }
 
-// --- references: all elements hold the same, and this is the first
+// --- references: every element holds the same value, and these compute it for the first element
 
 std::vector<HostArray> index_reference(const ReferenceContext& c) {
   return one_result(HostArray(c.results[0]));
 }
 
-/// The operand as often as the result has room.
+/// Repeats the operand until the result is full.
 std::vector<HostArray> repeat_reference(const ReferenceContext& c) {
   HostArray result(c.results[0]);
   const auto from = c.operands[0]->bytes();

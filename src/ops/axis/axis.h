@@ -1,7 +1,7 @@
-// Ops over the elements of a named axis: over the devices of a shard_map, the rows of a vmap.
+// Ops over the elements of a named axis: the devices of a shard_map or the rows of a vmap.
 //
-// They mean something within the mapped function only: src/batch puts ordinary ops in their places
-// when it maps their axis. `size` is the number of elements.
+// They have a meaning only inside the mapped function: src/batch replaces them by ordinary ops when
+// it maps their axis. `size` is the number of elements.
 #pragma once
 
 #include <string>
@@ -16,14 +16,14 @@ struct NamedAxis {
   std::int64_t size;
 };
 
-/// The axis whose elements are those of a batch.
+/// The axis whose elements become the batch dimension.
 struct BatchAxis {
-  std::string_view name = {};  // empty: ops cannot name it
-  AtomList atoms = {};         // of the mesh, where the elements are on its devices
-  bool is_manual = false;      // nor is any other axis of the mesh left to the partitioner
+  std::string_view name = {};  // empty: ops cannot refer to it
+  AtomList atoms = {};         // mesh axes whose devices hold the elements, if any
+  bool is_manual = false;      // the partitioner may not choose a split over any other axis
 };
 
-/// Which element this is: i32[].
+/// The index of this element: i32[].
 ir::ValueId axis_index(ir::Builder& b, const NamedAxis& axis);
 /// The values of all elements, stacked along a new dimension 0; the same for every element.
 ir::ValueId axis_gather(ir::Builder& b, ir::ValueId x, const NamedAxis& axis);
@@ -38,8 +38,8 @@ bool is_axis_op(const ir::Equation& equation);
 bool is_over_axis(const ir::Equation& equation, std::string_view axis);
 /// Whether all elements get the same results from one of these ops.
 bool is_same_for_all(const ir::Equation& equation);
-/// What the equation is without other elements. Throws UserError for an axis with more than one,
-/// which nothing has mapped.
+/// The value of the equation over an axis with a single element. Throws UserError for an axis with
+/// several elements that no vmap or shard_map has mapped.
 ir::ValueId without_axis(ir::Builder& b, const ir::Equation& equation,
                          const std::vector<ir::ValueId>& operands);
 

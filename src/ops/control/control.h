@@ -1,4 +1,4 @@
-// Ops with nested functions, as the stages read and write them.
+// Ops with nested functions, in the form in which the stages of compilation read and write them.
 #pragma once
 
 #include "ir/builder.h"
@@ -18,7 +18,8 @@ struct ScanParts {
   std::size_t num_consts = 0;
   std::size_t num_carry = 0;
   bool is_reverse = false;        // runs from the last slice to the first
-  bool are_microbatches = false;  // its steps: a pipeline may run them in stages
+  bool are_microbatches = false;  // the iterations are microbatches: a pipeline may run them in
+                                  // stages
 
   std::size_t first_scanned() const { return num_consts + num_carry; }
 };
@@ -26,13 +27,13 @@ ScanParts scan_parts(const Equation& equation);
 std::vector<ValueId> scan(Builder& b, const ScanParts& parts, FunctionPtr body,
                           std::vector<ValueId> operands);
 
-/// while: operands are `num_consts` constants, then initial carries. Condition and body take all
-/// of them.
+/// while: operands are `num_consts` constants, then the initial carries. Both the condition and the
+/// body take all of them.
 std::vector<ValueId> while_loop(Builder& b, std::size_t num_consts, FunctionPtr condition,
                                 FunctionPtr body, std::vector<ValueId> operands);
 
-/// cond: operand 0 is the i32 number of the branch that maps the other operands to the results;
-/// numbers outside of the range mean the nearest branch.
+/// cond: operand 0 is the i32 index of the branch, which maps the other operands to the results. An
+/// index out of range is clamped.
 std::vector<ValueId> cond(Builder& b, std::vector<FunctionPtr> branches,
                           std::vector<ValueId> operands);
 
@@ -40,7 +41,7 @@ std::vector<ValueId> cond(Builder& b, std::vector<FunctionPtr> branches,
 std::vector<ValueId> call(Builder& b, std::string name, FunctionPtr body,
                           std::vector<ValueId> operands);
 
-/// remat: a call whose values are computed again for its derivative; see differentiate/remat.h.
+/// remat: a call whose values are recomputed for its derivative; see differentiate/remat.h.
 std::vector<ValueId> remat(Builder& b, std::string policy, FunctionPtr body,
                            std::vector<ValueId> operands);
 
@@ -55,20 +56,23 @@ std::vector<ValueId> custom_vjp(Builder& b, const CustomVjpParts& parts,
                                 std::vector<ValueId> operands);
 CustomVjpParts custom_vjp_parts(const Equation& equation);
 
-/// The same values, which no pass may merge with others; all come after all operands.
+/// optimization_barrier: returns its operands. No pass may merge the results with other values, and
+/// every result is available only after all operands.
 std::vector<ValueId> optimization_barrier(Builder& b, std::vector<ValueId> operands);
 
-/// stage_end: `x`, where a stage of a pipeline ends, or begins its backward pass.
+/// stage_end: returns `x` and marks where a stage of a pipeline ends or, with `is_backward`, where
+/// its backward pass begins.
 ValueId stage_end(Builder& b, ValueId x, std::int64_t stage, bool is_backward = false);
 
 enum class Dissolve : std::uint8_t {
   calls,     // call
-  all_calls  // call, remat and custom_vjp: nothing is differentiated any more; add_any becomes add
+  all_calls  // call, remat and custom_vjp, once nothing is differentiated any more; add_any becomes
+             // add
 };
-/// The function with these equations replaced by what they call, in nested functions too.
+/// The function with calls of this kind inlined, also inside nested functions.
 Function dissolve_calls(Function function, Dissolve which);
-/// The passes of simplification, for programs of which nothing is differentiated any more: calls
-/// first, then those of src/ir.
+/// The simplification passes for programs that are not differentiated any more: first inlining,
+/// then the passes of src/ir.
 std::vector<ir::Pass> simplify_passes();
 
 /// Floating point operations of one run.

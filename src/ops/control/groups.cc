@@ -35,7 +35,8 @@ class GroupFinder {
   }
 
  private:
-  /// What is made from inputs and constants belongs to the group that reads it, if it is one.
+  /// A value that is computed from inputs and constants alone belongs to the group that reads it,
+  /// if only one group does.
   void give_free_values_to_their_users() {
     constexpr int kUnused = -2;
     std::vector<int> user(f_.values.size(), kUnused);

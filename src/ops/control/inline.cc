@@ -11,7 +11,7 @@ namespace tessera::ops {
 
 namespace {
 
-/// The function that takes the equation's place; nullptr where the equation stays.
+/// The function that replaces the equation; nullptr if the equation stays.
 const Function* callee(const Equation& equation, Dissolve which) {
   const BodyRules* rules = equation.op->bodies;
   if (rules == nullptr || rules->callee == nullptr) return nullptr;

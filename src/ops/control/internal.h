@@ -14,17 +14,17 @@ ir::Bodies bodies(FunctionPtr body);
 ScanParts read_scan(const Attributes& attributes);
 Attributes scan_attributes(const ScanParts& parts, FunctionPtr body);
 
-/// The one nested function of the attribute; fails where it is anything else.
+/// The single nested function in the attribute; fails if the attribute holds anything else.
 const Function& body_of(const ShapeContext& c, std::string_view attribute);
-/// The results of an equation whose body takes its operands and gives its results.
+/// The result types of an equation whose body takes its operands and returns its results.
 std::vector<Type> call_shape(const ShapeContext& c);
 std::vector<HostArray> call_reference(const ReferenceContext& c);
 double call_cost(const Attributes& attributes, const std::vector<Type>& operands,
                  const std::vector<Type>& results);
-/// A function of the text behind `function body[...]`, for samples.
+/// Parses a body for samples; `text` is what follows `function body[...]`.
 FunctionPtr body_from(const std::string& text);
 
-/// Of an equation whose body takes its operands, once, and gives its results.
+/// The flow of an equation whose body runs once, takes its operands and returns its results.
 ir::BodyFlow call_flow(const Attributes& attributes, std::size_t num_operands);
 
 Samples call_samples();

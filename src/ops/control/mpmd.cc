@@ -104,7 +104,7 @@ Samples transfer_samples() {
           {.operands = {{i32({3, 6}), -9.0, 9.0}}, .attributes = there}};
 }
 
-/// The operand that a result shares memory with may be gone.
+/// The operand whose memory a result takes over may have been removed.
 Attributes kept_of_task(const Attributes& attributes, const ir::Kept& kept) {
   const Ints& shares = attributes.ints("shares");
   Ints left;

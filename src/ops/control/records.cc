@@ -189,7 +189,7 @@ std::vector<HostArray> values_of(const std::vector<const HostArray*>& operands, 
   return values;
 }
 
-/// Row `index` along dimension 0.
+/// The slice at `index` along dimension 0, without that dimension.
 HostArray row_of(const HostArray& array, std::int64_t index) {
   Type type = array.type();
   type.shape.erase(type.shape.begin());
@@ -275,7 +275,7 @@ double scan_cost(const Attributes& attributes, const std::vector<Type>&, const s
   return static_cast<double>(attributes.integer("length")) * flops_of(attributes.body("body"));
 }
 
-/// One round: the number of rounds is not known before the run.
+/// The cost of one iteration: how many there are is known only when the program runs.
 double while_cost(const Attributes& attributes, const std::vector<Type>&,
                   const std::vector<Type>&) {
   return flops_of(attributes.body("condition")) + flops_of(attributes.body("body"));
@@ -331,7 +331,7 @@ Attributes kept_of_scan(const Attributes& attributes, const ir::Kept& kept) {
 
 ir::BodyFlow while_flow(const Attributes& attributes, std::size_t num_operands) {
   const std::size_t num_consts = at(attributes.integer("num_consts"));
-  // The attributes are sorted: the body, then the condition.
+  // bodies_of goes through the attributes in sorted order: `body` is 0, `condition` is 1.
   return {.first_carry = num_consts, .num_carry = num_operands - num_consts, .condition = 1};
 }
 
@@ -347,7 +347,7 @@ const BodyRules kScanRules{.flow = scan_flow, .kept = kept_of_scan};
 const BodyRules kWhileRules{.flow = while_flow, .kept = kept_of_while};
 const BodyRules kCondRules{.flow = cond_flow, .kept = same_attributes};
 const BodyRules kCallRules{.flow = call_flow, .kept = same_attributes, .callee = "body"};
-// Its three functions share their signature with the user's.
+// Its functions keep the signatures of the user's functions: no operand or result is removed.
 const BodyRules kCustomVjpRules{.callee = "primal"};
 
 // --- derivative of the barrier

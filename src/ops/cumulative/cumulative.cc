@@ -1,4 +1,4 @@
-// Reductions of everything before an element: cumsum, cumprod, cummax, cummin.
+// Cumulative reductions: cumsum, cumprod, cummax, cummin.
 #include <algorithm>
 
 #include "ops/ops.h"
@@ -35,7 +35,7 @@ Reference cumulative_reference(Combine combine) {
       using T = decltype(zero);
       const auto x = c.operands[0]->data<T>();
       const auto out = result.data<T>();
-      // Row-major order visits a line from its first to its last element.
+      // Row-major order visits each line from its first to its last element.
       std::int64_t n = 0;
       for_each_index(shape, [&](std::vector<std::int64_t> index) {
         const std::int64_t place = index[dim];
@@ -51,7 +51,8 @@ Reference cumulative_reference(Combine combine) {
 
 // --- derivatives
 
-/// Lines as they are walked, from their first element.
+/// Helps derivatives to work on lines in the order in which the op walks them: forward() reverses
+/// lines where the op does.
 struct Direction {
   Builder& b;
   std::int64_t dim;
@@ -59,12 +60,12 @@ struct Direction {
 
   ValueId forward(ValueId x) const { return is_reversed ? reverse(b, x, {dim}) : x; }
   std::int64_t size(ValueId x) const { return b.type(x).shape[at(dim)]; }
-  /// By the op of that name, along the line.
+  /// Applies the cumulative op `op` along the lines.
   ValueId cumulate(std::string_view op, ValueId x) const {
     return b.emit(op, {{"dim", dim}, {"reverse", false}}, {x});
   }
-  /// Element i is element i - count of x; `fill` before the first, which is behind the last for a
-  /// negative count.
+  /// Element i of the result is element i - count of x, and `fill` where x has no such element.
+  /// `count` may be negative.
   ValueId shifted(ValueId x, std::int64_t count, double fill) const {
     const std::int64_t n = size(x);
     const std::int64_t lost = std::min(std::abs(count), n);
@@ -87,8 +88,9 @@ ValueId cumsum_vjp(VjpContext& c) {
   return c.b.emit("cumsum", attributes, {c.cotangent()});
 }
 
-/// Element j gets the product of those before it times r[j] = cotangent[j] + x[j + 1] * r[j + 1],
-/// which is right for zeros as well. The recurrence is solved by doubling.
+/// With r[j] = cotangent[j] + x[j + 1] * r[j + 1], the cotangent of x[j] is r[j] times the product
+/// of the elements before j. Nothing is divided by x, so this also holds where elements are zero.
+/// The recurrence is solved by doubling.
 ValueId cumprod_vjp(VjpContext& c) {
   const Direction direction = direction_of(c);
   Builder& b = c.b;
@@ -103,7 +105,7 @@ ValueId cumprod_vjp(VjpContext& c) {
   return direction.forward(mul(b, before, rest));
 }
 
-/// The cotangent goes to the first element that reached the extreme.
+/// The cotangent of each result goes to the first element that reached the extreme.
 ValueId extreme_vjp(VjpContext& c) {
   const Direction direction = direction_of(c);
   Builder& b = c.b;

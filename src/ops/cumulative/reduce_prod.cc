@@ -14,7 +14,8 @@ std::vector<Type> prod_shape(const ShapeContext& c) {
            .shape = without_dims(operand.shape, dims_of(c, "dims", operand.rank()))}};
 }
 
-/// All products of the line's elements before (or, with `reverse`, behind) each one.
+/// For each element, the product of all elements before it in its line or, with `reverse`, after
+/// it.
 ValueId products_beside(Builder& b, ValueId lines, bool reverse) {
   const Shape shape = b.type(lines).shape;
   const std::int64_t dim = static_cast<std::int64_t>(shape.size()) - 1;
@@ -28,7 +29,8 @@ ValueId products_beside(Builder& b, ValueId lines, bool reverse) {
   return pad(b, others, scalar(b, 1.0, b.type(lines).dtype), low, high);
 }
 
-/// The product of all other elements, which is right for zeros as well.
+/// The derivative is the product of all other elements, computed without a division, so that zeros
+/// are handled correctly.
 ValueId prod_vjp(VjpContext& c) {
   Builder& b = c.b;
   const Ints dims = c.equation.attributes.ints("dims");

@@ -1,16 +1,16 @@
-// Records of functions of one real number.
+// Records of functions of one real variable.
 #pragma once
 
 #include "ops/record.h"
 
 namespace tessera::ops {
 
-/// What distinguishes one function from another.
+/// The parts in which the records of such functions differ.
 struct RealFunction {
   std::string name;
   std::string doc;
   std::string source;
-  ValueId (*slope)(VjpContext&);  // the derivative where it is taken; may use the result
+  ValueId (*slope)(VjpContext&);  // the derivative at the operand; may use the result
   double (*value)(double);
   double low;  // samples are drawn from [low, high]
   double high;

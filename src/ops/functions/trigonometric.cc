@@ -18,7 +18,7 @@ ValueId square_plus(VjpContext& c, double factor, ValueId x, double constant) {
 
 ValueId reciprocal(VjpContext& c, ValueId x) { return div(c.b, full_like(c.b, 1.0, x), x); }
 
-/// y / (y^2 + x^2), and so for the other operand.
+/// cotangent * numerator / (y^2 + x^2), for the derivatives of atan2(y, x).
 ValueId over_square_sum(VjpContext& c, ValueId numerator) {
   const ValueId sum = add(c.b, square(c.b, c.operand(0)), square(c.b, c.operand(1)));
   return mul(c.b, c.cotangent(), div(c.b, numerator, sum));

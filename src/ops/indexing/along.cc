@@ -1,4 +1,4 @@
-// Indexing line by line: each line along a dimension has indices of its own.
+// Indexing along a dimension where each line has its own indices, as in take_along_axis.
 #include "ops/ops.h"
 #include "ops/reference/loops.h"
 #include "ops/rules.h"
@@ -51,7 +51,7 @@ ValueId scatter_add_along_vjp(VjpContext& c) {
   return select(b, is_inside, rows, full_like(b, 0.0, rows));
 }
 
-/// Lines are worked on one by one; each shard of their elements gives those that it has.
+/// Lines are independent. Within a line, each shard returns the elements that it holds.
 Factors gather_along_factors(const Attributes& attributes, const std::vector<Type>& operands,
                              const std::vector<Type>&) {
   const std::size_t dim = at(attributes.integer("dim"));
@@ -67,7 +67,7 @@ Factors gather_along_factors(const Attributes& attributes, const std::vector<Typ
   return f;
 }
 
-/// Each shard of the result takes the updates that name one of its elements, all of them in order.
+/// Each shard of the result applies, in order, the updates to the elements that it holds.
 Factors scatter_add_along_factors(const Attributes& attributes, const std::vector<Type>& operands,
                                   const std::vector<Type>& results) {
   const std::size_t dim = at(attributes.integer("dim"));

@@ -1,12 +1,12 @@
-// Indices that differ from one element of a batch to the next, for batch rules.
+// For batch rules: indices that differ between the elements of a batch.
 #pragma once
 
 #include "ops/emit.h"
 
 namespace tessera::ops {
 
-/// For x [n, a.., m, b..] whose dimension `dim` has size m, and places [n, k]: row i of the result
-/// [n, a.., k, b..] holds the slices of row i of x at row i of the places.
+/// Gathers from x [n, a.., m, b..] along dimension `dim`, which has size m. `places` [n, k] are the
+/// indices: those in row i are used for row i of x. The result is [n, a.., k, b..].
 inline ValueId gather_places(Builder& b, ValueId x, ValueId places, std::int64_t dim) {
   Shape shape = b.type(x).shape;
   shape[static_cast<std::size_t>(dim)] = b.type(places).shape[1];

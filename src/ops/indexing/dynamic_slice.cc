@@ -1,4 +1,4 @@
-// Parts of arrays at places that are known at run time.
+// Slices whose start indices are known only at run time.
 #include <algorithm>
 
 #include "ops/indexing/batched_places.h"
@@ -10,7 +10,7 @@ namespace tessera::ops {
 
 namespace {
 
-/// The operands from `first` on are one scalar i32 per dimension of the first operand.
+/// The operands from `first` on must be one i32 scalar per dimension of the first operand.
 void expect_starts(const ShapeContext& c, std::size_t first) {
   const std::size_t rank = c.operands.empty() ? 0 : c.operands[0].shape.size();
   expect_operands(c, first + rank);
@@ -22,7 +22,7 @@ void expect_starts(const ShapeContext& c, std::size_t first) {
   }
 }
 
-/// Sizes of a part that lies inside `shape`.
+/// `part` must be sizes that fit inside the shape of the first operand.
 void expect_part(const ShapeContext& c, const Shape& part, const std::string& what) {
   const Shape& shape = c.operands[0].shape;
   bool fits = part.size() == shape.size();
@@ -82,7 +82,7 @@ bool any_batched(const BatchContext& c, std::size_t first) {
                      [](bool is_batched) { return is_batched; });
 }
 
-/// The starts with one for the batch dimension before them.
+/// The start indices, preceded by a start of 0 for the batch dimension.
 std::vector<ValueId> starts_with_batch(BatchContext& c, std::size_t first) {
   std::vector<ValueId> starts = starts_of(c.operands, first);
   starts.insert(starts.begin(), scalar(c.b, 0.0, DType::i32));
@@ -94,7 +94,7 @@ Shape with_batch(Shape shape, std::int64_t size) {
   return shape;
 }
 
-/// The start in a dimension, one per element of the batch, kept inside.
+/// The start in one dimension for each element of the batch, clamped so that the part lies inside.
 ValueId clamped_starts(BatchContext& c, std::size_t operand, std::int64_t size, std::int64_t part) {
   const ValueId starts = c.batched(operand);
   return clamp(c.b, full_like(c.b, 0.0, starts), starts,
@@ -127,7 +127,7 @@ std::vector<ValueId> update_batch(BatchContext& c) {
   Builder& b = c.b;
   const ValueId x = c.batched(0);
   if (num_elements(part) == 0) return {x};
-  // The update spread out to the whole shape, and where it belongs.
+  // Gathers the update into an array of the whole shape; `is_inside` marks where it belongs.
   ValueId update = c.batched(1);
   ValueId is_inside = full(b, 1.0, boolean(with_batch(shape, c.size)));
   for (std::size_t dim = 0; dim < shape.size(); ++dim) {
@@ -149,8 +149,8 @@ std::vector<ValueId> update_batch(BatchContext& c) {
 
 // --- factors, references
 
-/// The factors of an array, which are all in `f`, and of a part of it, which must be whole in the
-/// dimensions that it does not fill.
+/// The factors of an array and of a part of it. Dimensions of the part that are smaller than the
+/// array's have a factor of their own, which must not be split.
 struct PartFactors {
   Factors f;
   Factors::Dims array;
@@ -168,7 +168,7 @@ PartFactors part_factors(const Shape& shape, const Shape& part) {
   return factors;
 }
 
-/// Each shard of a dimension that the part does not fill gives the elements that it has.
+/// Dimensions that are sliced may be split: each shard returns the elements that it holds.
 Factors dynamic_slice_factors(const Attributes&, const std::vector<Type>& operands,
                               const std::vector<Type>& results) {
   auto [f, array, part] = part_factors(operands[0].shape, results[0].shape);
@@ -184,7 +184,7 @@ Factors dynamic_slice_factors(const Attributes&, const std::vector<Type>& operan
   return f;
 }
 
-/// Each shard of a dimension that the update does not fill takes what falls into it.
+/// Dimensions that the update does not fill may be split: each shard writes what lies inside it.
 Factors update_factors(const Attributes&, const std::vector<Type>& operands,
                        const std::vector<Type>&) {
   auto [f, array, part] = part_factors(operands[0].shape, operands[1].shape);
@@ -195,7 +195,7 @@ Factors update_factors(const Attributes&, const std::vector<Type>& operands,
   return f;
 }
 
-/// Where the part begins, kept inside the array.
+/// The offset at which the part begins, clamped so that the part lies inside the array.
 std::size_t base_of(const ReferenceContext& c, const Shape& part, std::size_t first) {
   const Shape& shape = c.operands[0]->type().shape;
   Ints index;
@@ -226,7 +226,7 @@ std::vector<HostArray> update_reference(const ReferenceContext& c) {
   return one_result(std::move(result));
 }
 
-// --- samples: starts from before the array to behind it
+// --- samples: the starts range from before the array to beyond its end
 
 Sample dynamic_slice_sample(Type operand, Ints sizes) {
   Sample sample{.operands = {{operand}}, .attributes = {{"sizes", std::move(sizes)}}};

@@ -1,5 +1,5 @@
-// Slices in another order. Where the dimension is split the slices move between devices, one hop
-// each: what a ring of devices does.
+// Slices in another order. Where the dimension is split, each slice moves directly from one device
+// to another, as in a ring of devices.
 #include <fmt/format.h>
 
 #include "ops/ops.h"

@@ -1,4 +1,4 @@
-// scatter: rows of an array overwritten.
+// scatter: overwrites rows of an array.
 #include "ops/ops.h"
 #include "ops/reference/loops.h"
 #include "ops/rules.h"
@@ -25,7 +25,7 @@ std::vector<Type> scatter_shape(const ShapeContext& c) {
   return {x};
 }
 
-/// Overwritten rows pass no cotangent.
+/// Rows that were overwritten get a zero cotangent.
 ValueId scatter_vjp_operand(VjpContext& c) {
   Builder& b = c.b;
   const std::int64_t dim = c.equation.attributes.integer("dim");
@@ -37,7 +37,7 @@ ValueId scatter_vjp_operand(VjpContext& c) {
   return select(b, mask, full_like(b, 0.0, c.cotangent()), c.cotangent());
 }
 
-/// Updates that a later one overwrote, or that were dropped, get zeros.
+/// Updates that were dropped or overwritten by a later one get zeros.
 ValueId scatter_vjp_updates(VjpContext& c) {
   Builder& b = c.b;
   const std::int64_t dim = c.equation.attributes.integer("dim");
@@ -53,14 +53,15 @@ ValueId scatter_vjp_updates(VjpContext& c) {
   return select(b, mask, rows, full_like(b, 0.0, rows));
 }
 
-/// Batched indices: the rows of all elements of the batch in one dimension.
+/// For batched indices, the rows of all batch elements are merged into one dimension.
 std::vector<ValueId> scatter_batch(BatchContext& c) {
   Builder& b = c.b;
   const std::int64_t dim = c.equation.attributes.integer("dim");
   if (!c.is_batched[1]) return {scatter(b, c.batched(0), c.operands[1], c.batched(2), dim + 1)};
   const Type indices = c.types[1];
   const std::int64_t rows = c.types[0].shape[at(dim)];
-  auto front = [&](ValueId x, std::int64_t count) {  // dimensions dim + 1 .. behind the batch
+  auto front = [&](ValueId x, std::int64_t count) {  // moves dimensions dim + 1 .. dim + count
+                                                     // behind the batch
     Ints permutation = {0};
     const std::int64_t rank = b.type(x).rank();
     for (std::int64_t i = 0; i < count; ++i) permutation.push_back(dim + 1 + i);
@@ -69,7 +70,7 @@ std::vector<ValueId> scatter_batch(BatchContext& c) {
     }
     return transpose(b, x, permutation);
   };
-  auto merged = [&](ValueId x) {  // the batch and the dimension behind it
+  auto merged = [&](ValueId x) {  // merges the batch dimension with the one behind it
     Shape shape = b.type(x).shape;
     shape[1] *= shape[0];
     shape.erase(shape.begin());
@@ -90,7 +91,7 @@ std::vector<ValueId> scatter_batch(BatchContext& c) {
   return {transpose(b, result, back)};
 }
 
-/// Each shard of the rows takes the updates that name one of them.
+/// Rows may be split: each shard applies the updates to the rows that it holds.
 Factors scatter_factors(const Attributes& attributes, const std::vector<Type>& operands,
                         const std::vector<Type>&) {
   const std::int64_t dim = attributes.integer("dim");

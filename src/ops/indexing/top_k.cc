@@ -48,7 +48,7 @@ Factors top_k_factors(const Attributes& attributes, const std::vector<Type>& ope
   return f;
 }
 
-/// NaN comes first, equal elements as they came.
+/// NaN comes first; equal elements keep their order.
 template <typename T>
 bool precedes(T x, T y) {
   return is_nan(x) ? !is_nan(y) : x > y;

@@ -6,7 +6,7 @@
 
 namespace tessera::ops {
 
-/// Giles' single precision polynomial, as XLA evaluates it but with fused multiply-adds.
+/// Giles' single precision polynomial, as in XLA but with fused multiply-adds.
 inline float erf_inv_value(float x) {
   constexpr float kCentre[] = {2.81022636e-08f,  3.43273939e-07f, -3.5233877e-06f,
                                -4.39150654e-06f, 0.00021858087f,  -0.00125372503f,
@@ -24,7 +24,7 @@ inline float erf_inv_value(float x) {
   return p * x;
 }
 
-/// Halley's iteration on erf, from the single precision value.
+/// Halley's iteration on erf, starting from the single precision value.
 inline double erf_inv_value(double x) {
   constexpr double kTwoOverRootPi = 1.12837916709551257390;
   if (!(std::fabs(x) < 1.0)) {
@@ -32,7 +32,7 @@ inline double erf_inv_value(double x) {
                                : std::numeric_limits<double>::quiet_NaN();
   }
   const double a = std::fabs(x);
-  // Near 1 a float cannot hold the operand; start from the tail's asymptote there.
+  // Close to 1, a float is too coarse for the operand: start from the asymptote of the tail.
   double y = a < 0.999 ? static_cast<double>(erf_inv_value(static_cast<float>(a)))
                        : std::sqrt(-std::log((1.0 - a) * std::sqrt(-std::log(1.0 - a))));
   for (int step = 0; step < 6 && y > 0.0; ++step) {

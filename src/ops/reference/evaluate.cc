@@ -1,4 +1,4 @@
-// References of arrays of bf16: in f32, rounded at every equation.
+// Runs references on bf16 arrays: each equation is computed in f32 and rounded.
 #include <algorithm>
 
 #include "ops/record.h"
@@ -41,7 +41,7 @@ std::vector<HostArray> evaluate(const OpRecord& op, const ReferenceContext& cont
                             .call = context.call,
                             .dot_unit = has_narrow_operand ? context.dot_unit : DotUnit::portable});
   };
-  // Bodies round inside.
+  // Equations inside bodies round their own results.
   if (!has_narrow || op.bodies != nullptr) return evaluated(operands, context.results);
   std::vector<HostArray> wide;
   wide.reserve(operands.size());
@@ -53,7 +53,8 @@ std::vector<HostArray> evaluate(const OpRecord& op, const ReferenceContext& cont
     }
     wide_operands.push_back(&wide.emplace_back(converted(*operand, DType::f32)));
   }
-  // What is made from other dtypes is rounded once: f32 may not hold an integer.
+  // bf16 results of operands of other dtypes are computed in f64, so that they are rounded only
+  // once: f32 cannot hold every integer.
   const DType computed = has_narrow_operand ? DType::f32 : DType::f64;
   std::vector<Type> types = context.results;
   for (Type& type : types) type.dtype = is_bf16(type) ? computed : type.dtype;

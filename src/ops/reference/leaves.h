@@ -1,4 +1,4 @@
-// The leaves of a sum as boxes, for references.
+// The leaves of a summation tree as boxes of indices, for references.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace tessera::ops {
 
-/// The indices of the reduced dimensions that one leaf covers.
+/// The box of indices of the reduced dimensions that one leaf covers.
 struct Leaf {
   std::vector<std::int64_t> start;
   std::vector<std::int64_t> size;
 };
 
-/// All leaves in the order of the tree: row-major over the grid.
+/// All leaves in the order of the summation tree: row-major over the grid of leaves.
 inline std::vector<Leaf> leaves_of(const std::vector<std::int64_t>& sizes, std::int64_t grains) {
   const std::vector<std::int64_t> counts = leaf_counts(sizes, grains);
   std::vector<Leaf> leaves;
@@ -31,14 +31,14 @@ inline std::vector<Leaf> leaves_of(const std::vector<std::int64_t>& sizes, std::
   return leaves;
 }
 
-/// Lets TreeSum add integers without overflow.
+/// An integer that TreeSum can add without overflow.
 template <typename T>
 struct Wrapping {
   T value = {};
   friend Wrapping operator+(Wrapping x, Wrapping y) { return {wrapping_add(x.value, y.value)}; }
 };
 
-/// sum + x * y with one rounding; integers wrap around.
+/// sum + x * y, rounded as `unit` does; integers wrap around.
 template <typename T>
 T accumulate(DotUnit unit, T sum, T x, T y) {
   if constexpr (std::is_same_v<T, float>) {

@@ -1,4 +1,4 @@
-// Loops that references are written in.
+// Loops from which references are built.
 #pragma once
 
 #include <cmath>
@@ -26,14 +26,14 @@ T not_a_number() {
   return static_cast<T>(std::numeric_limits<float>::quiet_NaN());
 }
 
-/// What is read at an index out of range.
+/// The value that is read at an index out of range.
 template <typename T>
 T fill_value() {
   if constexpr (is_float_type<T>) return not_a_number<T>();
   return std::numeric_limits<T>::lowest();
 }
 
-// --- dispatch by the dtypes that an op accepts
+// --- dispatch on the dtypes that an op accepts
 
 struct Floats {
   template <typename Visit>
@@ -92,7 +92,7 @@ struct Any {
 
 // --- elementwise
 
-/// result[i] = f(x[i]); R is the element type of the result, void for that of the operand.
+/// result[i] = f(x[i]). R is the element type of the result; void stands for that of the operand.
 template <typename Set, typename R = void, typename F>
 Reference map1(F f) {
   return [f](const ReferenceContext& c) {
@@ -139,7 +139,7 @@ Reference map3(F f) {
   };
 }
 
-/// A function of a real number: computed in double precision and rounded once.
+/// A function of a real number, computed in double precision and rounded once.
 template <typename F>
 Reference map_real(F f) {
   return map1<Floats>([f](auto x) { return static_cast<decltype(x)>(f(static_cast<double>(x))); });

@@ -9,8 +9,8 @@
 
 namespace tessera::ops {
 
-/// Floats become integers by truncation, saturate, and NaN gives 0; anything but 0 is true;
-/// integers wrap; to a narrower float rounds to nearest.
+/// Floats are truncated to integers and saturate; NaN becomes 0. Any number but 0 becomes true.
+/// Integers wrap. Conversion to a narrower float rounds to nearest.
 template <typename To, typename From>
 To convert_value(From x) {
   if constexpr (std::is_same_v<To, From>) {

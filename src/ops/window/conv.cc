@@ -9,8 +9,8 @@ namespace tessera::ops {
 
 namespace {
 
-/// Where the dimensions of an operand lie. The left one is [batch.., n, space.., c], the right one
-/// [batch.., space.., c, o] and the result [batch.., n, space.., o].
+/// The positions of an operand's dimensions. The lhs is [batch.., n, space.., c], the rhs is
+/// [batch.., space.., c, o] and the result is [batch.., n, space.., o].
 struct ConvDims {
   std::size_t batch;  // count
   std::size_t space;  // count
@@ -41,7 +41,7 @@ void expect_one_per_space_dim(const ShapeContext& c, std::string_view attribute)
   }
 }
 
-/// How many windows of `size` elements, `dilation` apart, fit in `room` at steps of `stride`.
+/// How many windows of `size` elements that are `dilation` apart fit in `room`, `stride` apart.
 std::int64_t num_windows(std::int64_t room, std::int64_t size, std::int64_t dilation,
                          std::int64_t stride) {
   const std::int64_t extent = (size - 1) * dilation + 1;
@@ -95,7 +95,7 @@ std::vector<Type> conv_shape(const ShapeContext& c) {
 
 // --- derivative
 
-/// A permutation that swaps or moves whole dimensions after the batch dimensions.
+/// A permutation that keeps the batch dimensions and reorders the others as `after_batch` says.
 Ints permutation_of(const ConvDims& dims, const std::vector<std::size_t>& after_batch) {
   Ints permutation;
   for (std::size_t i = 0; i < dims.batch; ++i) permutation.push_back(static_cast<std::int64_t>(i));
@@ -103,7 +103,8 @@ Ints permutation_of(const ConvDims& dims, const std::vector<std::size_t>& after_
   return permutation;
 }
 
-/// The cotangent, with zeros between the windows and around, under the reversed kernel.
+/// Pads the cotangent with zeros around and between its elements and convolves it with the reversed
+/// kernel.
 ValueId conv_vjp_lhs(VjpContext& c) {
   Builder& b = c.b;
   const Ints stride = c.equation.attributes.ints("stride");
@@ -134,7 +135,8 @@ ValueId conv_vjp_lhs(VjpContext& c) {
   return convert(b, gradient, c.operand_type(0).dtype);
 }
 
-/// The array with its channels as n under a window of all cotangents: n is what is summed.
+/// Convolves the array with the cotangent as the kernel. Channels take the role of n, and n is
+/// summed over.
 ValueId conv_vjp_rhs(VjpContext& c) {
   Builder& b = c.b;
   const Ints stride = c.equation.attributes.ints("stride");
@@ -166,14 +168,15 @@ ValueId conv_vjp_rhs(VjpContext& c) {
 
 // --- batching, factors
 
-/// The batch becomes one more batch dimension.
+/// The new dimension becomes one more batch dimension.
 std::vector<ValueId> conv_batch(BatchContext& c) {
   return c.b.emit_all(*c.equation.op, c.equation.attributes, {c.batched(0), c.batched(1)});
 }
 
-/// Rows of the array belong to places of the window and to windows. The kernel of a forward step
-/// has few places, so shards of the array stay shards of the result; in the derivative for the
-/// kernel the places are those of the cotangent, and shards of both leave partial sums.
+/// A row of the array is given by a position in the window and by the number of the window. In the
+/// forward pass windows are small, so shards of the array match shards of the result. In the
+/// derivative with respect to the kernel the window is as large as the cotangent: both operands are
+/// split alike, and the shards yield partial sums.
 Factors conv_factors(const Attributes& attributes, const std::vector<Type>& operands,
                      const std::vector<Type>& results) {
   const ConvDims dims = dims_of(attributes, operands[0]);
@@ -206,7 +209,7 @@ Factors conv_factors(const Attributes& attributes, const std::vector<Type>& oper
 
 // --- reference
 
-/// Steps of the operands along the sum, which runs over the channel and then the window.
+/// The strides of the operands along the summed dimensions: first the channel, then the window.
 struct ConvTerms {
   ConvTerms(const Attributes& attributes, const Type& lhs, const Type& rhs) {
     const ConvDims dims = dims_of(attributes, lhs);
@@ -233,7 +236,7 @@ std::vector<HostArray> conv_reference(const ReferenceContext& c) {
   const ConvDims dims = dims_of(c.attributes, lhs);
   const ConvTerms terms(c.attributes, lhs, rhs);
   const std::vector<Leaf> leaves = leaves_of(terms.sizes, c.grains);
-  // How far the operands move along the dimensions of the result.
+  // How far the operands move along each dimension of the result.
   Ints lhs_moves = row_major_strides(lhs.shape);
   for (std::size_t i = 0; i < dims.space; ++i) {
     lhs_moves[dims.lhs_space(i)] *= c.attributes.ints("stride")[i];

@@ -34,7 +34,7 @@ std::vector<Type> window_shape(const ShapeContext& c) {
   return {result};
 }
 
-/// Every element gets the sum of the cotangents of the windows that it lies in.
+/// Each element gets the sum of the cotangents of all windows that contain it.
 ValueId window_sum_vjp(VjpContext& c) {
   const Ints window = c.equation.attributes.ints("window");
   const Ints stride = c.equation.attributes.ints("stride");
