@@ -1,4 +1,4 @@
-// Plans of matrix products: reading the tables, cutting the work.
+// Plans of matrix products: analysing the offset tables, cutting the work into parts.
 #include "compile/host/kernels/gemm/gemm.h"
 
 #include <algorithm>
@@ -19,18 +19,19 @@ namespace {
 using gemm::ceil_div;
 using gemm::Chunk;
 
-constexpr std::int64_t kTileBytes = 30 << 10;    // A of a tile, to stay in the first cache
-constexpr std::int64_t kLongestChunk = 768;      // of k
-constexpr std::int64_t kLongestPacked = 384;     // where A is packed too: many rows of it at a time
-constexpr std::int64_t kLongestInPlace = 64;     // of B: rows of it that are read side by side
+constexpr std::int64_t kTileBytes = 30 << 10;    // rows of A of a micro-tile: they must stay in L1
+constexpr std::int64_t kLongestChunk = 768;      // k of a chunk
+constexpr std::int64_t kLongestPacked = 384;     // the same where A is packed: many rows at a time
+constexpr std::int64_t kLongestInPlace = 64;     // the same where B is read in place, row beside
+                                                 // row
 constexpr std::int64_t kGroupFloats = 32 << 10;  // packed A of a group of tiles
-constexpr std::int64_t kShortLeaf = 12;          // of k: worth adding up in registers
-constexpr std::int64_t kShortLeafOfHalves = 96;  // where vectors run in halves
-constexpr std::int64_t kShortLeafInPlace = 192;  // there, where A is not packed
-constexpr std::int64_t kPartFlops = 2 << 20;     // worth a task of its own
+constexpr std::int64_t kShortLeaf = 12;          // leaves up to this k are added up in registers
+constexpr std::int64_t kShortLeafOfHalves = 96;  // the same if runs_in_halves
+constexpr std::int64_t kShortLeafInPlace = 192;  // the same if A is also read in place
+constexpr std::int64_t kPartFlops = 2 << 20;     // least work of a part
 constexpr std::int64_t kMaxParts = 64;
 
-// Floats in the second cache.
+// The size of the L2 cache in floats.
 std::int64_t cache_floats() {
   std::int64_t bytes = 512 << 10;
 #ifdef _SC_LEVEL2_CACHE_SIZE
@@ -39,8 +40,8 @@ std::int64_t cache_floats() {
   return bytes / static_cast<std::int64_t>(sizeof(float));
 }
 
-// A processor that runs vectors of 512 bits in halves has fewer products under way at once: lower
-// tiles keep it as busy.
+// Whether the processor runs vectors of 512 bits in two halves. It then has fewer products in
+// flight at once, so tiles with fewer rows are enough to keep it busy.
 bool runs_in_halves(const gemm::Kernels& kernels) {
 #if defined(__GNUC__) && defined(__x86_64__)
   return kernels.lanes == 16 && __builtin_cpu_is("amdfam19h");
@@ -49,13 +50,14 @@ bool runs_in_halves(const gemm::Kernels& kernels) {
 #endif
 }
 
-// With lower tiles, adding up leaves overlaps with the products of the next one.
+// With fewer rows per tile, adding up the leaves of one tile overlaps with the products of the
+// next.
 std::int64_t best_tile_rows(const gemm::Kernels& kernels) {
   return runs_in_halves(kernels) ? std::min(kernels.mr, 8) : kernels.mr;
 }
 
-// Nodes that are stored compete with products, so that it pays to add up leaves in registers unless
-// that takes tiles which are too low to keep the processor busy.
+// The longest leaf that is added up in registers. Storing a node competes with the products, so
+// adding in registers pays, unless tiles then have too few rows to keep the processor busy.
 std::int64_t short_leaf(const gemm::Kernels& kernels, bool a_in_place) {
   if (!runs_in_halves(kernels)) return kShortLeaf;
   return a_in_place ? kShortLeafInPlace : kShortLeafOfHalves;
@@ -83,7 +85,7 @@ gemm::Layout layout_of(const std::vector<std::int64_t>& outer, const std::vector
   return {unit_runs(outer), spaced_runs(outer), unit_runs(k), spaced_runs(k)};
 }
 
-// Takes the offsets and the ends of the leaves out of the problem.
+// Moves the offsets and the ends of the leaves from the problem to the steps.
 gemm::Steps take_steps(GemmProblem& problem, std::int64_t terms) {
   if (terms == 1)
     return {std::move(problem.leaf_ends), {}, std::move(problem.a.k), std::move(problem.b.k)};
@@ -152,7 +154,7 @@ void GemmPlan::State::check() const {
     throw std::invalid_argument("gemm: sections do not cut C");
 }
 
-// Panels and tiles do not cross the bounds of sections.
+// Panels and tiles must not cross the boundaries between sections of C.
 void GemmPlan::State::cut_result() {
   const bool is_whole = problem.row_ends.empty();
   row_ends = is_whole ? std::vector{m} : problem.row_ends;
@@ -203,8 +205,9 @@ float* GemmPlan::State::section(std::span<float* const> c, std::int64_t product,
          batch * (row_ends[at(row_section)] - first) * column_sections[at(column_section)].width;
 }
 
-// Packing B pays if several tiles read it. Where few rows do, and the kernels can read B where it
-// lies, they do: whole vectors of adjacent columns, k equally far apart within a chunk.
+// Packing B pays only if several tiles read it. With few rows, B is read in place if the kernels
+// can do so: columns come in whole vectors of adjacent elements, and k is equally spaced within a
+// chunk.
 bool GemmPlan::State::has_few_rows_and_whole_vectors() const {
   if (rows > tile_rows) return false;
   for (std::size_t i = 0; i + 1 < panel_starts.size(); ++i) {
@@ -215,7 +218,7 @@ bool GemmPlan::State::has_few_rows_and_whole_vectors() const {
   return true;
 }
 
-// A tile's rows of A stay in the first cache while panels of B stream from the second.
+// Chunks are short enough that a tile's rows of A stay in L1 while panels of B stream from L2.
 void GemmPlan::State::choose_chunks() {
   const std::int64_t in_tile = kTileBytes / static_cast<std::int64_t>(sizeof(float)) / tile_rows;
   const std::int64_t in_panels = cache_floats() / (8 * kernels->nr);
@@ -234,8 +237,9 @@ void GemmPlan::State::choose_chunks() {
   columns_compete = do_columns_compete();
 }
 
-// Whether the columns of a chunk of A share so few places of the second cache, from being a large
-// power of two apart, that they leave it before the next tile reads the rest of their lines.
+// Whether the columns of A in a chunk map to the same few sets of L2, because their distance is a
+// multiple of a large power of two. Lines then leave the cache before the next tile reads the rest
+// of them.
 bool GemmPlan::State::do_columns_compete() const {
   if (steps.a_k.size() < 2) return false;
   const std::int64_t apart = std::abs(steps.a_k[1] - steps.a_k[0]);
@@ -243,11 +247,11 @@ bool GemmPlan::State::do_columns_compete() const {
   return longest_chunk * (apart & -apart) * passes > cache_floats() / 2 * 3;
 }
 
-// Nodes that wait between chunks may lie beyond the second cache, as they are asked for in time:
-// packing operands anew for every block would cost more. Blocks are twice as wide as high, since B
-// is packed from further away.
+// The nodes that wait between chunks may exceed L2: they are prefetched in time, whereas smaller
+// blocks would mean packing operands more often. Blocks have twice as many columns as rows, since B
+// is packed from memory that is further away.
 void GemmPlan::State::choose_blocks() {
-  // What is left is for rows of C and, where A is packed, a group of its tiles.
+  // The rest of L2 is for rows of C and, if A is packed, for a group of its tiles.
   const std::int64_t of_b = a_in_place ? cache_floats() / 4 * 3 : cache_floats() / 2;
   block_panels = std::max<std::int64_t>(of_b / (longest_chunk * kernels->nr), 1);
   strip_tiles = kernels->lda / tile_rows;
@@ -262,9 +266,9 @@ void GemmPlan::State::choose_blocks() {
   block_rows = std::max<std::int64_t>(nodes / (block_panels * kernels->nr), tile_rows);
 }
 
-// Batches are cut first; then the grid over one product that costs the least time. A part reads and
-// packs its own operands, most of them from memory, so large parts do less; several parts per
-// thread even out.
+// The work is split over batches first, then over the grid of one product that takes the least
+// time. Each part reads and packs its own operands, mostly from memory, so large parts do less work
+// in total; several parts per thread balance the load.
 void GemmPlan::State::choose_parts(int threads) {
   constexpr double kReadCycles = 2.0;  // per float of an operand
   const std::int64_t most =

@@ -1,9 +1,10 @@
-// Matrix products of f32 or bf16 with f32 sums, whose bits depend only on the operands and the
-// leaves of k.
+// Matrix products of f32 or bf16 with f32 sums. The bits of the result depend only on the operands
+// and on the leaves of k.
 //
-// C(b,m,n) is a balanced binary tree over leaves of k; a leaf is one chain of fused multiply adds
-// in the order of k that starts at +0.0. Tiles, threads, instruction sets and shards of k (whose
-// partial results are summed by the same tree) never change a bit.
+// C(b,m,n) is a sum over k, computed as a balanced binary tree over the leaves of k. A leaf is a
+// sequence of fused multiply-adds in the order of k that starts at +0.0. Tiles, threads,
+// instruction sets and shards of k, whose partial results are summed by the same tree, never change
+// a bit.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +16,9 @@
 
 namespace tessera::kernels {
 
-/// Where an operand's elements lie: element (batch b, row or column o, index k of the sum) is
-/// `data[batch[b] + outer[o] + k[k]]`. Tables allow any layout; runs of consecutive offsets are
-/// found when the plan is built and take the fast paths.
+/// Where the elements of an operand lie: element (batch b, row or column o, index k of the sum) is
+/// `data[batch[b] + outer[o] + k[k]]`. The tables allow any layout. The plan looks for runs of
+/// consecutive offsets, which are read faster.
 struct GemmOperand {
   std::vector<std::int64_t> batch;  ///< one offset per batch
   std::vector<std::int64_t> outer;  ///< M offsets for A, N for B
@@ -28,48 +29,50 @@ struct GemmProblem {
   GemmOperand a, b;
   std::vector<std::int64_t> c_batch;  ///< C(b,m,n) = c[c_batch[b] + c_rows[m] + n]
   std::vector<std::int64_t> c_rows;
-  /// Leaf i is [leaf_ends[i-1], leaf_ends[i]); ends never decrease, the last one is K. An empty
+  /// Leaf i is [leaf_ends[i-1], leaf_ends[i]). Ends never decrease, and the last one is K. An empty
   /// leaf is +0.0. The tree over leaves [i,j) splits at i + the largest power of two below j-i.
   std::vector<std::int64_t> leaf_ends;
-  /// The operands lie in so many buffers each, and every buffer has equally many leaves. Offsets
-  /// are those within the buffer of their k; `batch` and `outer` hold for all buffers.
+  /// Each operand is cut along k into this many buffers, which all have the same number of leaves.
+  /// `k` offsets are relative to the buffer that holds the element; `batch` and `outer` apply to
+  /// every buffer.
   std::int64_t pieces = 1;
-  /// So many products with these tables read the same B, which is packed once for all of them. Each
-  /// has an A and a C in buffers of its own.
+  /// The number of products that have these tables and read the same B, which is packed once for
+  /// all of them. Each has its own A and C, in separate buffers.
   std::int64_t products = 1;
-  /// Where the rows and columns of C are cut into sections, each a dense array [batch, rows,
-  /// columns] in a buffer of its own; ends never decrease, the last ones are M and N. Empty: C is
-  /// one buffer, and `c_batch` and `c_rows` say where its rows lie.
+  /// The ends of the sections into which the rows and columns of C are cut; each section is a dense
+  /// array [batch, rows, columns] in its own buffer. Ends never decrease, and the last ones are M
+  /// and N. Empty: C is one buffer, and `c_batch` and `c_rows` give the positions of its rows.
   std::vector<std::int64_t> row_ends = {}, column_ends = {};
 };
 
-/// Whether this machine can multiply bf16 this way.
+/// Whether this machine has the unit.
 bool has_dot_unit(DotUnit unit);
 
-/// How to run one problem: built once, run many times, by several threads at once.
+/// How to run one problem. Build it once; several threads may run it at the same time.
 class GemmPlan {
  public:
-  /// Chooses the instruction set of this machine; throws std::invalid_argument when tables and
-  /// leaves contradict each other. `threads` says how many will share the parts (0: one per core);
-  /// it guides the cut, never a bit.
+  /// Chooses the best instruction set of this machine. Throws std::invalid_argument if the tables
+  /// contradict each other or the leaves. `threads` is the number of threads that will share the
+  /// parts (0: one per core); it affects the number of parts, never a bit of the result.
   explicit GemmPlan(GemmProblem problem, int threads = 0);
-  /// Operands are bf16. Throws std::invalid_argument for a unit that this machine does not have.
+  /// For bf16 operands. Throws std::invalid_argument if this machine does not have the unit.
   GemmPlan(GemmProblem problem, DotUnit unit, int threads = 0);
   ~GemmPlan();
   GemmPlan(GemmPlan&&) noexcept;
   GemmPlan& operator=(GemmPlan&&) noexcept;
 
-  /// Useful floating point operations of all parts, without those of the tree.
+  /// Floating point operations of all products, without those of the summation tree.
   std::int64_t flops() const;
-  /// The product falls into this many independent parts of about equal work, at least 1 and at
-  /// most 64. Each writes its own block of C.
+  /// The number of independent parts of about equal work, from 1 to 64. Each part writes its own
+  /// block of C.
   int num_parts() const;
-  /// The most bytes that a thread keeps for packed operands and sums of a part.
+  /// The most memory that a thread uses for the packed operands and the sums of a part.
   std::int64_t scratch_bytes() const;
-  /// Computes one part. Allocates only when this thread has never run a plan that large.
+  /// Computes one part. Allocates memory only if this thread has not run a plan of this size
+  /// before.
   void run(const void* a, const void* b, float* c, int part) const;
-  /// With the buffers of all pieces, those of A product by product; of C those of all sections, row
-  /// by row, product by product.
+  /// The same for several buffers: A has all pieces of the first product, then of the next; B has
+  /// all pieces; C has all sections, row by row, of the first product, then of the next.
   void run(std::span<const void* const> a, std::span<const void* const> b,
            std::span<float* const> c, int part) const;
 

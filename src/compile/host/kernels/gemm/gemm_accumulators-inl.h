@@ -1,4 +1,4 @@
-// The accumulators of a register tile, compiled once per instruction set.
+// The accumulators of a micro-tile, compiled once per instruction set.
 #if defined(TESSERA_KERNELS_GEMM_ACCUMULATORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_KERNELS_GEMM_ACCUMULATORS_INL_H_
 #undef TESSERA_KERNELS_GEMM_ACCUMULATORS_INL_H_
@@ -22,7 +22,7 @@ using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 inline constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
 
-// The largest tile whose accumulators, two vectors of B and a broadcast of A fit the registers.
+// The largest tile that fits the registers: its accumulators, two vectors of B, a broadcast of A.
 #if HWY_TARGET == HWY_AVX3
 inline constexpr int kTileRows = 14;
 inline constexpr int kQuadRows = 4;  // three sets of accumulators
@@ -34,12 +34,12 @@ inline constexpr int kTileRows = 6;
 inline constexpr int kQuadRows = 0;  // too few registers
 #else
 inline constexpr int kTileRows = 4;
-inline constexpr int kQuadRows = 0;  // std::fma takes the time: few kernels compile sooner
+inline constexpr int kQuadRows = 0;  // std::fma dominates the time: compile few kernels
 #endif
 inline constexpr int kTileCols = kMaxTileVectors * kLanes;
 inline constexpr int kPackedRows = (kTileRows + kLanes - 1) / kLanes * kLanes;
 
-// Tiles of one vector have as many accumulators, in twice as many rows where the table has room.
+// Tiles one vector wide have as many accumulators: twice the rows, if the kernel table has room.
 #if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
 inline constexpr int kNarrowTileRows = kTileRows;
 #else
@@ -47,7 +47,7 @@ inline constexpr int kNarrowTileRows = std::min(2 * kTileRows, kMaxTileRows);
 #endif
 inline constexpr int kNarrowQuadRows = 2 * kQuadRows;
 
-// The columns of a tile: so many vectors of a type.
+// The width of a tile: a number of vectors and their type.
 template <class DTile, int kCount>
 struct TileWidth {
   using D = DTile;
@@ -73,8 +73,8 @@ HWY_INLINE V fused_mul_add(V a, V b, V c) {
   for (int i = 0; i < kLanes; ++i) z[i] = std::fma(x[i], y[i], z[i]);
   return hn::Load(d, z);
 #elif (HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2) && HWY_COMPILER_GCC_ACTUAL
-  // As an intrinsic, g++ 12 picks the form that overwrites a factor for some of a tile's
-  // accumulators, and then spills a third of them.
+  // With the intrinsic, g++ 12 picks the instruction form that overwrites a factor for some of a
+  // tile's accumulators, and then spills a third of them.
   asm("vfmadd231ps %2, %1, %0" : "+v"(c.raw) : "v"(a.raw), "v"(b.raw));
   return c;
 #else
@@ -82,7 +82,7 @@ HWY_INLINE V fused_mul_add(V a, V b, V c) {
 #endif
 }
 
-// One term of f32 in a step.
+// The operation of a step with one term of f32.
 struct FusedProduct {
   template <class V>
   static HWY_INLINE V add(V a, V b, V c) {
@@ -90,8 +90,8 @@ struct FusedProduct {
   }
 };
 
-// A zero of its own per accumulator: the compiler copies one zero into all of them instead, which
-// costs more than clearing a register.
+// Returns a separate zero for each accumulator. The compiler would copy one zero into all of them,
+// which costs more than clearing a register.
 template <class D>
 HWY_INLINE hn::Vec<D> fresh_zero() {
 #if HWY_TARGET == HWY_AVX3 && HWY_COMPILER_GCC_ACTUAL
@@ -107,8 +107,8 @@ HWY_INLINE hn::Vec<D> fresh_zero() {
 #endif
 }
 
-// The accumulators of a tile: rows of vectors. Every loop over them is a fold over `i`, their
-// numbers, so that all indices are constants when the compiler decides what may live in registers.
+// The accumulators of a tile: rows of vectors. Every loop over them is a fold over `i`, the list of
+// their numbers: with constant indices the compiler can keep them in registers.
 template <int kRows, class Width, class Numbers>
 struct AccumulatorsOf;
 
@@ -134,8 +134,8 @@ struct AccumulatorsOf<kRows, Width, std::integer_sequence<int, i...>> {
   }
 
 #if HWY_TARGET == HWY_AVX3
-  // Only the last vector of a row is cut. Masked stores do not touch memory beyond the row on this
-  // target.
+  // Only the last vector of a row is partial. On this target masked stores do not touch memory
+  // beyond the row.
   HWY_INLINE void store_columns(float* c, const std::int64_t* c_rows, int cols) const {
     constexpr int kWhole = (kVecs - 1) * kLanes;
     const auto mask = hn::FirstN(D(), static_cast<std::size_t>(cols - kWhole));

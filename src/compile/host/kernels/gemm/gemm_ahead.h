@@ -1,4 +1,4 @@
-// Operands asked for before they are packed.
+// Prefetching operands before they are packed.
 #pragma once
 
 #include <algorithm>
@@ -9,14 +9,14 @@
 
 namespace tessera::kernels::gemm {
 
-/// Asks, some lines at a time, for the rows of a rectangle in memory, so that packing it later does
-/// not wait: a tile in registers leaves the memory idle while it is computed.
+/// Prefetches the rows of a rectangle in memory, a few lines per call. Memory would otherwise be
+/// idle while a tile is computed in registers; this way packing does not wait for it later.
 class Ahead {
  public:
-  /// Nothing to ask for.
+  /// Prefetches nothing.
   Ahead() = default;
-  /// Rows begin at element `rows[i]` from `base` on and are `width` elements long. All have been
-  /// asked for after `calls` calls of ask().
+  /// Row i begins at element `rows[i]` from `base` and is `width` elements long. `calls` calls of
+  /// ask() prefetch all rows.
   Ahead(const std::byte* base, std::int64_t element_bytes, const std::int64_t* rows,
         std::int64_t num_rows, std::int64_t width, std::int64_t calls)
       : base_(base),
@@ -50,7 +50,7 @@ class Ahead {
   const std::int64_t* end_ = nullptr;
   std::int64_t lines_of_row_ = 0;
   std::int64_t lines_of_call_ = 0;
-  std::int64_t asked_ = 0;  // lines of the row
+  std::int64_t asked_ = 0;  // lines of the current row that were prefetched
 };
 
 }  // namespace tessera::kernels::gemm

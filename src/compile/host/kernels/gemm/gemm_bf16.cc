@@ -1,4 +1,4 @@
-// How bf16 is multiplied: widened as it is packed, or by units of its own.
+// The ways to multiply bf16: widened to f32 while packing, or by special instructions.
 #include <algorithm>
 #include <bit>
 
@@ -21,8 +21,8 @@ Unit portable() { return {.kernels = nullptr, .pack = &pack_bf16<AsFloats>, .ele
 
 #if HWY_TARGET == HWY_AVX3 && (HWY_COMPILER_GCC || HWY_COMPILER_CLANG)
 
-// For each lane: the product of the high halves, then that of the low halves. Not an intrinsic: the
-// instruction set of this file's functions does not have it.
+// Adds, in each lane, the product of the high halves, then that of the low halves. It is not an
+// intrinsic because the functions of this file are compiled for an instruction set without it.
 struct PairProduct {
   template <class V>
   static HWY_INLINE V add(V a, V b, V c) {
@@ -31,8 +31,7 @@ struct PairProduct {
   }
 };
 
-// Terms whose sums show in which order they are added, how they are rounded and what becomes of
-// subnormals.
+// Terms whose sum reveals the order of the additions, the rounding and the handling of subnormals.
 struct Probe {
   float sum, x0, y0, x1, y1;
 };
@@ -45,7 +44,7 @@ constexpr Probe kProbes[] = {{1.0F, 0x1p24F, 1.0F, -0x1p24F, 1.0F},
                              {0x1p127F, 0x1p127F, 1.0F, -0x1p127F, 1.0F},
                              {-0.0F, -0.0F, 1.0F, 0x1p-80F, -0x1p-80F}};
 
-// Whether the instruction does what the unit is defined to do.
+// Whether the instruction computes what DotUnit defines.
 bool is_as_defined() {
   return std::all_of(std::begin(kProbes), std::end(kProbes), [](const Probe& p) {
     const auto pair = [](float first, float second) {

@@ -1,4 +1,4 @@
-// What the plan (gemm.cc), the tree program (gemm_tree.cc) and the kernels (gemm_kernels.cc) share.
+// What gemm.cc (the plan), gemm_tree.cc (the tree program) and gemm_kernels.cc (the kernels) share.
 #pragma once
 
 #include <array>
@@ -13,32 +13,34 @@ class Ahead;  // gemm_ahead.h
 
 inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-/// What to do with a fresh node of the tree before it is stored: `merges` times, add the node on
-/// top of the stack. Bit i of `zeros`: after i merges, add +0.0, the value of an empty sibling. It
-/// is not a no-op: a leaf sum is -0.0 when its last product underflows.
+/// What happens to a new node of the tree before it is stored: `merges` times, the node on top of
+/// the stack is added to it. If bit i of `zeros` is set, +0.0 is added after i merges, which is the
+/// value of an empty sibling. This addition matters: a leaf sum is -0.0 if its last product
+/// underflows.
 struct NodeActions {
   std::int32_t merges = 0;
   std::uint32_t zeros = 0;
 };
 
-/// A leaf of the tree, the part of one that its chunk holds, or four short leaves that are one
+/// A leaf, the part of a leaf that lies in the chunk, or a quad: four short leaves that form a
 /// subtree.
 struct Segment {
   std::array<std::int64_t, 4> lengths = {};
-  bool is_quad = false;  ///< otherwise only the first length counts
+  bool is_quad = false;  ///< if false, only lengths[0] counts
   NodeActions after;
 };
 
-/// A run of k short enough for the caches: a subtree, or a piece of one long leaf. Nodes inside a
-/// chunk live on a stack that stays in L1; the node of the whole chunk goes to the tile's slots.
+/// A range of k short enough for the caches: a subtree, or a part of one long leaf. Nodes inside a
+/// chunk live on a stack that stays in L1. The node of the whole chunk goes to the slots of the
+/// tile.
 struct Chunk {
   std::int64_t k_begin = 0;
   std::int64_t k_end = 0;
   std::int32_t segment_begin = 0;
   std::int32_t segment_end = 0;
-  std::int32_t piece = 0;  ///< of the operands
-  std::int32_t slot = 0;   ///< slots in use before this chunk; a cut leaf waits in slots[slot]
-  bool resumes = false;    ///< continues the leaf that the chunk before left in slots[slot]
+  std::int32_t piece = 0;  ///< of the operands, which are cut along k
+  std::int32_t slot = 0;   ///< slots in use before this chunk; an unfinished leaf is in slots[slot]
+  bool resumes = false;    ///< continues the unfinished leaf of the previous chunk
   bool finishes = false;   ///< its node is the result
   NodeActions after;       ///< merges with slots[slot - 1], slots[slot - 2], ...
 };
@@ -46,58 +48,59 @@ struct Chunk {
 /// The sum over k as a sequence of chunks.
 struct TreeProgram {
   std::vector<Segment> segments;
-  std::vector<Chunk> chunks;  ///< empty when every leaf is: the result is +0.0
-  int num_slots = 0;          ///< at most this many chunk nodes wait at the same time
-  int stack_depth = 0;        ///< at most this many nodes wait inside a chunk
+  std::vector<Chunk> chunks;  ///< empty if all leaves are empty: the result is +0.0
+  int num_slots = 0;          ///< the most chunk nodes that wait at the same time
+  int stack_depth = 0;        ///< the most nodes that wait inside a chunk
 };
 
-/// Chunks do not cross the bounds of pieces, which have equally many leaves each. With `quads`,
-/// leaves are taken by four where they are a subtree that has terms.
+/// Chunks do not cross the boundaries of pieces, which all have the same number of leaves. With
+/// `quads`, four leaves that form a subtree are added up together unless all of them are empty.
 TreeProgram make_tree_program(const std::vector<std::int64_t>& leaf_ends, std::int64_t pieces,
                               std::int64_t max_chunk, bool quads);
 
 /// How a tile reads its operands.
 enum class Operands {
-  packed,      ///< A's rows are adjacent: packed, or so in place
-  a_in_place,  ///< A's k are adjacent
-  b_in_place,  ///< A's rows are adjacent; B's columns are, where it lies
+  packed,      ///< A's rows are adjacent: it is packed, or has this layout in place
+  a_in_place,  ///< A is read in place; its k are adjacent
+  b_in_place,  ///< B is read in place; its columns are adjacent. A's rows are adjacent
 };
 inline constexpr int kNumOperands = 3;
 
-/// Register tiles of C over one chunk of k: `tiles` below each other, each of as many rows as the
-/// kernel has, and each in `panels` panels side by side.
+/// Micro-tiles of C for one chunk of k. There are `tiles` of them below each other, each with as
+/// many rows as the kernel is made for, in each of `panels` panels side by side.
 struct TileArgs {
   const float* a;  ///< the first row at the chunk's first k
-  /// Adjacent rows: from k to k; adjacent k: from row to row.
+  /// The distance between neighbours in k if rows are adjacent, between rows if k are adjacent.
   std::int64_t a_stride;
   std::int64_t a_step;    ///< from tile to tile
   const float* b;         ///< the first panel's first column at the chunk's first k
-  std::int64_t b_stride;  ///< from k to k where B is in place; kernels.nr where it is packed
+  std::int64_t b_stride;  ///< between neighbours in k; kernels.nr where B is packed
   std::int64_t b_step;    ///< from panel to panel
   const Segment* segments;
   const Chunk* chunk;
   float* stack;               ///< stack_depth nodes of a tile
-  float* slots;               ///< num_slots nodes of a tile in a panel, kept from chunk to chunk
+  float* slots;               ///< num_slots nodes per tile and panel; they live from chunk to chunk
   std::int64_t slots_step;    ///< from panel to panel
   std::int64_t slots_stride;  ///< from tile to tile
   float* c;
   const std::int64_t* c_rows;
   std::int64_t tiles;
   std::int64_t panels;
-  int last_cols;   ///< columns of C that exist in the last panel; others are whole
-  Ahead* ahead_a;  ///< asked for while tiles are computed
+  int last_cols;   ///< valid columns of C in the last panel; the other panels are full
+  Ahead* ahead_a;  ///< prefetched while tiles are computed
   Ahead* ahead_b;
 };
 
 using TileKernel = void (*)(const TileArgs& args);
 
-/// A rectangle of an operand to be packed tile by tile: lane o of tile t, index k, from
-/// src[outer[starts[t] + o] + k[k]] to dst[t * tile_stride + k * ld + o]. Lanes beyond a tile's
-/// end hold zeros or copies of others up to the end of a vector; none are read after that.
+/// A rectangle of an operand that is packed tile by tile. Element (lane o of tile t, index k) goes
+/// from src[outer[starts[t] + o] + k[k]] to dst[t * tile_stride + k * ld + o]. Lanes beyond the end
+/// of a tile are filled, up to the end of a vector, with zeros or with copies of other lanes;
+/// nothing reads them.
 struct PackArgs {
-  const void* src;  ///< elements of the operands' type
+  const void* src;  ///< elements of the operand's type
   const std::int64_t* outer;
-  const std::int32_t* outer_run;   ///< outer_run[o]: how many offsets from o on rise by one
+  const std::int32_t* outer_run;   ///< outer_run[o]: how many offsets from o on increase by one
   const std::int32_t* spaced_run;  ///< how many offsets from o on are equally spaced
   const std::int64_t* k;
   const std::int32_t* k_run;
@@ -107,15 +110,15 @@ struct PackArgs {
   int ld;
   std::int64_t tile_stride;
   float* dst;
-  /// Where a step has two terms, `k` has two offsets per step, and a run of them is that of the
-  /// first; `lone` says which steps have no second term: it is `padding` then.
+  /// If a step has two terms, `k` has two offsets per step, and `k_run` is indexed by the first.
+  /// `lone` tells which steps have no second term; `padding` takes its place.
   const std::uint8_t* lone;
   std::uint16_t padding;
 };
 
 using PackKernel = void (*)(const PackArgs& args);
 
-inline constexpr std::int64_t kLineFloats = 16;  ///< of a line of the caches
+inline constexpr std::int64_t kLineFloats = 16;  ///< floats of a cache line
 inline constexpr std::int64_t kLineBytes = kLineFloats * sizeof(float);
 inline constexpr int kMaxTileRows = 14;
 inline constexpr int kMaxQuadRows = 8;
@@ -129,12 +132,13 @@ struct Kernels {
   const char* target;
   int mr;   ///< rows of a full tile
   int nr;   ///< columns of a full tile, and of a panel of packed B
-  int lda;  ///< floats from one k to the next in a packed strip of A, which holds whole tiles
+  int lda;  ///< floats between neighbours in k in a packed strip of A, which holds whole tiles
   int lanes;
-  int narrow_mr;  ///< rows of a full tile of at most one vector
-  /// By [Operands][width][rows - 1].
+  int narrow_mr;  ///< rows of a full tile that is at most one vector wide
+  /// Indexed by [Operands][width][rows - 1].
   TileKernel tiles[kNumOperands][kNumWidths][kMaxTileRows];
-  /// Rows of full tiles that add up four short leaves in registers, and their kernels; 0: none.
+  /// The rows of full tiles with quads, which are added up in registers, and their kernels; 0:
+  /// none.
   int quad_mr;
   int quad_narrow_mr;
   TileKernel quad_tiles[kNumOperands][kNumWidths][kMaxQuadRows];
@@ -144,13 +148,13 @@ struct Kernels {
 /// The kernels of the best instruction set of this machine.
 const Kernels& kernels();
 
-/// How operands of one type are multiplied. Tiles step over k: one step takes `terms` of a sum.
+/// How operands of one type are multiplied. A tile takes `terms` terms of a sum in each step.
 struct Unit {
   const Kernels* kernels = nullptr;  ///< nullptr: this machine does not have the unit
   PackKernel pack = nullptr;
   std::int64_t element_bytes = sizeof(float);
   std::int64_t terms = 1;
-  bool reads_in_place = false;  ///< tiles can read A where it lies
+  bool reads_in_place = false;  ///< tiles can read operands in place
 };
 
 Unit unit_of_f32();

@@ -1,4 +1,4 @@
-// The kernels of every instruction set, and the choice of this machine's.
+// The kernels of every instruction set, and the choice of the best one for this machine.
 #include "compile/host/kernels/targets.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -1,5 +1,4 @@
-// Packing of operands into the order in which the tiles read them, compiled once per instruction
-// set.
+// Packs operands into the order in which tiles read them; compiled once per instruction set.
 #if defined(TESSERA_KERNELS_GEMM_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_KERNELS_GEMM_PACK_INL_H_
 #undef TESSERA_KERNELS_GEMM_PACK_INL_H_
@@ -18,7 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::gemm::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Copies `width` floats and fills up the last vector with zeros.
+// Copies `width` floats and fills the rest of the last vector with zeros.
 HWY_INLINE void copy_lanes(const float* src, std::int64_t width, float* dst) {
   const hn::ScalableTag<float> d;
   const auto lanes = static_cast<int>(hn::Lanes(d));
@@ -33,7 +32,7 @@ HWY_INLINE void copy_lanes(const float* src, std::int64_t width, float* dst) {
       continue;
     }
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
-    // Masked loads do not touch memory beyond the row on these targets.
+    // On these targets masked loads do not touch memory beyond the row.
     const auto mask = hn::FirstN(d, static_cast<std::size_t>(width - i));
     hn::Store(hn::MaskedLoad(mask, d, src + i), d, dst + i);
 #else
@@ -42,10 +41,11 @@ HWY_INLINE void copy_lanes(const float* src, std::int64_t width, float* dst) {
   }
 }
 
-// Rows that are short and far apart are no stream that a processor would foresee.
+// How far ahead to prefetch: the processor does not predict rows that are short and far apart.
 inline constexpr std::int64_t kFloatsAhead = 16 * kLineFloats;
 
-// Lanes lie next to each other: k after k, all tiles of one k, since memory is read best in order.
+// For adjacent lanes. Goes through k, and for each k through all tiles, because memory is fastest
+// when it is read in order.
 HWY_INLINE void pack_unit_lanes(const PackArgs& args, int first_tile, int last_tile) {
   const float* base = static_cast<const float*>(args.src) + args.outer[args.starts[first_tile]];
   const std::int64_t all = args.starts[last_tile] - args.starts[first_tile];
@@ -67,7 +67,8 @@ HWY_INLINE void pack_unit_lanes(const PackArgs& args, int first_tile, int last_t
 
 #if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
 
-// Where the lanes' rows begin: anywhere, or equally spaced with a pointer for every fourth.
+// Where the rows of the lanes begin. TableRows: anywhere. SpacedRows: equally spaced, with a
+// pointer to every fourth row.
 struct TableRows {
   const float* const* rows;
   template <int i>
@@ -85,7 +86,7 @@ struct SpacedRows {
   }
 };
 
-// Four floats from each of rows first, first + 4, ...: one per 128-bit block.
+// Loads four floats from each of the rows first, first + 4, ...: one row per 128-bit block.
 template <int first, class DTo, class Rows>
 HWY_INLINE hn::Vec<DTo> load_blocks(DTo d, const Rows& rows, std::int64_t k) {
   constexpr int kCount = static_cast<int>(hn::MaxLanes(DTo()));
@@ -98,7 +99,7 @@ HWY_INLINE hn::Vec<DTo> load_blocks(DTo d, const Rows& rows, std::int64_t k) {
   }
 }
 
-// Transposes four k from `k` on for one vector of lanes.
+// Transposes the elements k to k + 3 of one vector of lanes.
 template <class Rows>
 HWY_INLINE void transpose4(const Rows& rows, std::int64_t k, int ld, float* dst) {
   const hn::ScalableTag<float> d;
@@ -119,8 +120,8 @@ HWY_INLINE void transpose4(const Rows& rows, std::int64_t k, int ld, float* dst)
 
 #endif
 
-// One vector of lanes of one tile whose k lie next to each other in each lane; returns how many k
-// from `from` on it packed, in blocks of four.
+// Packs one vector of lanes of a tile whose k are adjacent in each lane. Returns how many k it
+// packed, counted from `from`: a multiple of four.
 HWY_INLINE std::int64_t pack_unit_k(const PackArgs& args, const float* const* rows, bool spaced,
                                     std::int64_t from, float* dst) {
 #if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
@@ -143,7 +144,7 @@ HWY_INLINE std::int64_t pack_unit_k(const PackArgs& args, const float* const* ro
 #endif
 }
 
-// Any layout, a lone lane, which fills its vector.
+// Packs a single lane of any layout; its value fills the whole vector.
 HWY_INLINE void pack_lane(const PackArgs& args, std::int64_t lane, float* dst) {
   const hn::ScalableTag<float> d;
   const float* row = static_cast<const float*>(args.src) + args.outer[lane];
@@ -151,14 +152,14 @@ HWY_INLINE void pack_lane(const PackArgs& args, std::int64_t lane, float* dst) {
     hn::Store(hn::Set(d, row[args.k[k]]), d, dst);
 }
 
-// Any layout, one vector of lanes of one tile.
+// Packs one vector of lanes of a tile, for any layout.
 HWY_INLINE void pack_lanes(const PackArgs& args, int tile, int first, int lanes) {
   const std::int64_t begin = args.starts[tile] + first;
   const std::int64_t last = args.starts[tile + 1] - 1;
   if (begin == last) return pack_lane(args, begin, args.dst + tile * args.tile_stride + first);
   const float* rows[kMaxTileVectors * HWY_MAX_BYTES / 4];
   for (int i = 0; i < lanes; ++i) {
-    // Lanes that do not exist repeat the last one: their products are never stored.
+    // Lanes beyond the end repeat the last lane: their products are never stored.
     rows[i] = static_cast<const float*>(args.src) + args.outer[std::min(begin + i, last)];
   }
   const bool spaced = begin + lanes - 1 <= last && args.spaced_run[begin] >= lanes;

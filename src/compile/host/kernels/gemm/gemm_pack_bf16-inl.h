@@ -1,5 +1,5 @@
-// Packing of bf16 operands, compiled once per instruction set: as f32, or as pairs of terms in the
-// order in which units of bf16 read them.
+// Packs bf16 operands, compiled once per instruction set: as f32, or as pairs of terms in the order
+// in which bf16 instructions read them.
 #if defined(TESSERA_KERNELS_GEMM_PACK_BF16_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_KERNELS_GEMM_PACK_BF16_INL_H_
 #undef TESSERA_KERNELS_GEMM_PACK_BF16_INL_H_
@@ -26,11 +26,11 @@ HWY_INLINE void store_word(V32 v, float* dst) {
   hn::Store(hn::BitCast(hn::ScalableTag<float>(), v), hn::ScalableTag<float>(), dst);
 }
 
-// The terms as f32: one per step.
+// Stores terms as f32, one per step.
 struct AsFloats {
   static constexpr int kTerms = 1;
 
-  /// `pairs`: a term in the low half of each lane, the next one in the high half.
+  /// `pairs` has one term in the low half of each lane and the next one in the high half.
   static HWY_INLINE void store_pairs(V32 pairs, int ld, float* dst) {
     store_word(hn::ShiftLeft<16>(pairs), dst);
     store_word(hn::And(pairs, hn::Set(D32(), 0xffff0000u)), dst + ld);
@@ -41,7 +41,8 @@ struct AsFloats {
   }
 };
 
-// Two terms per step, the first in the high half: units add the product of the high halves first.
+// Stores two terms per step, the first one in the high half: the instructions add the product of
+// the high halves first.
 struct AsPairs {
   static constexpr int kTerms = 2;
 
@@ -56,7 +57,7 @@ struct AsPairs {
   }
 };
 
-// `width`: so many elements may be read.
+// Loads a vector of lanes; only the first `width` elements may be read.
 HWY_INLINE V32 load_lanes(const std::uint16_t* src, std::int64_t width) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(D32()));
   if (width >= lanes) return hn::PromoteTo(D32(), hn::LoadU(D16(), src));
@@ -71,10 +72,10 @@ HWY_INLINE V32 load_lanes(const std::uint16_t* src, std::int64_t width) {
 #endif
 }
 
-// The elements of one step in a row of lanes that lie next to each other.
+// Where the elements of one step begin, for adjacent lanes.
 struct StepRows {
   const std::uint16_t* first;
-  const std::uint16_t* second;  // nullptr: none
+  const std::uint16_t* second;  // nullptr: there is no second term
 };
 
 template <class To>
@@ -86,7 +87,7 @@ HWY_INLINE StepRows rows_of_step(const PackArgs& args, const std::uint16_t* base
 
 inline constexpr std::int64_t kHalvesAhead = 16 * kLineBytes / 2;
 
-// Lanes lie next to each other: step after step, all tiles of one step.
+// For adjacent lanes. Goes through the steps, and for each step through all tiles.
 template <class To>
 HWY_INLINE void pack_adjacent_lanes(const PackArgs& args, int first_tile, int last_tile) {
   const auto* base =
@@ -107,7 +108,7 @@ HWY_INLINE void pack_adjacent_lanes(const PackArgs& args, int first_tile, int la
     for (int t = first_tile; t < last_tile; ++t, dst += args.tile_stride) {
       const std::int64_t width = args.starts[t + 1] - args.starts[t];
       for (int i = 0; i < args.ld; i += lanes) {
-        const std::int64_t rest = all - at - i;  // those of the next tile are as good as zeros
+        const std::int64_t rest = all - at - i;  // may read into the next tile, which does no harm
         const V32 first = load_lanes(rows.first + at + i, rest);
         const V32 second =
             rows.second == nullptr ? padding : load_lanes(rows.second + at + i, rest);
@@ -120,7 +121,7 @@ HWY_INLINE void pack_adjacent_lanes(const PackArgs& args, int first_tile, int la
 
 #if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
 
-// Four pairs of terms from each of rows first, first + 4, ...: one row per 128-bit block.
+// Loads four pairs of terms from each of the rows first, first + 4, ...: one row per 128-bit block.
 template <int first, class DTo>
 HWY_INLINE hn::Vec<DTo> load_pairs(DTo d, const std::uint16_t* const* rows, std::int64_t k) {
   constexpr int kCount = static_cast<int>(hn::MaxLanes(DTo()));
@@ -133,7 +134,7 @@ HWY_INLINE hn::Vec<DTo> load_pairs(DTo d, const std::uint16_t* const* rows, std:
   }
 }
 
-// Transposes four pairs of terms from `k` on for one vector of lanes.
+// Transposes four pairs of terms, from `k` on, of one vector of lanes.
 template <class To>
 HWY_INLINE void transpose_pairs(const std::uint16_t* const* rows, std::int64_t k, int ld,
                                 float* dst) {
@@ -145,7 +146,7 @@ HWY_INLINE void transpose_pairs(const std::uint16_t* const* rows, std::int64_t k
   const auto b = hn::BitCast(d2, hn::InterleaveLower(d, r2, r3));
   const auto e = hn::BitCast(d2, hn::InterleaveUpper(d, r0, r1));
   const auto f = hn::BitCast(d2, hn::InterleaveUpper(d, r2, r3));
-  const std::int64_t step = std::int64_t{2 / To::kTerms} * ld;  // from pair to pair
+  const std::int64_t step = std::int64_t{2 / To::kTerms} * ld;  // distance between pairs
   To::store_pairs(hn::BitCast(d, hn::InterleaveLower(d2, a, b)), ld, dst);
   To::store_pairs(hn::BitCast(d, hn::InterleaveUpper(d2, a, b)), ld, dst + step);
   To::store_pairs(hn::BitCast(d, hn::InterleaveLower(d2, e, f)), ld, dst + 2 * step);
@@ -154,7 +155,8 @@ HWY_INLINE void transpose_pairs(const std::uint16_t* const* rows, std::int64_t k
 
 #endif
 
-// Terms that lie next to each other in each lane; returns how many steps from `from` on it packed.
+// Packs terms that are adjacent in each lane. Returns how many steps it packed, counted from
+// `from`.
 template <class To>
 HWY_INLINE std::int64_t pack_adjacent_terms(const PackArgs& args, const std::uint16_t* const* rows,
                                             std::int64_t from, float* dst) {
@@ -172,14 +174,14 @@ HWY_INLINE std::int64_t pack_adjacent_terms(const PackArgs& args, const std::uin
 #endif
 }
 
-// Any layout, one vector of lanes of one tile.
+// Packs one vector of lanes of a tile, for any layout.
 template <class To>
 HWY_INLINE void pack_any_lanes(const PackArgs& args, int tile, int first, int lanes) {
   const std::int64_t begin = args.starts[tile] + first;
   const std::int64_t last = args.starts[tile + 1] - 1;
   const std::uint16_t* rows[HWY_MAX_BYTES / 4];
   for (int i = 0; i < lanes; ++i) {
-    // Lanes that do not exist repeat the last one: their products are never stored.
+    // Lanes beyond the end repeat the last lane: their products are never stored.
     rows[i] = static_cast<const std::uint16_t*>(args.src) + args.outer[std::min(begin + i, last)];
   }
   HWY_ALIGN std::uint32_t words[HWY_MAX_BYTES / 4];

@@ -1,4 +1,4 @@
-// Running a part of a matrix product: packing operands, calling the tile kernels.
+// Runs a part of a matrix product: packs operands and calls the tile kernels.
 #include <algorithm>
 #include <cstdlib>
 #include <new>
@@ -18,7 +18,8 @@ using State = GemmPlan::State;
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-// Scratch of one thread: grows to the largest plan that the thread has run.
+// The scratch memory of one thread. It grows to the size of the largest plan that the thread has
+// run.
 class Scratch {
  public:
   Scratch() = default;
@@ -44,7 +45,8 @@ class Scratch {
 
 thread_local Scratch t_scratch;
 
-constexpr std::int64_t kPanelsWorthPacking = 12;  // up to so many read A's adjacent rows in place
+constexpr std::int64_t kPanelsWorthPacking = 12;  // up to this many read adjacent rows of A in
+                                                  // place
 
 // One chunk of k over one block of C.
 struct Step {
@@ -52,7 +54,7 @@ struct Step {
   std::size_t chunk = 0;
 };
 
-// Runs one part: all its steps one after another.
+// Runs one part, step by step.
 class PartRun {
  public:
   PartRun(const State& state, int part);
@@ -78,14 +80,15 @@ class PartRun {
   Range columns(const Range& panels) const {
     return {s_.panel_starts[at(panels.begin)], s_.panel_starts[at(panels.end)]};
   }
-  // Those from `begin` on, of `rows` of all products, that are of one section of one product.
+  // The rows from `begin` on that belong to the same section of the same product. `rows` counts
+  // through all products.
   Range in_section(const Range& rows, std::int64_t begin) const {
     if (s_.problem.products == 1 && s_.row_ends.size() == 1) return rows;
     const std::int64_t product = begin / s_.m;
     const std::int64_t end = s_.row_ends[at(s_.row_section(begin - product * s_.m))];
     return {begin, std::min(product * s_.m + end, rows.end)};
   }
-  // The rows fall into tiles of about equal size, the larger ones first.
+  // A block of rows is cut into tiles of about equal size, the larger ones first.
   Range tile(std::int64_t t) const {
     const std::int64_t begin = block_rows_.begin + t * tile_rows_ + std::min(t, larger_tiles_);
     return {begin, begin + tile_rows_ + (t < larger_tiles_ ? 1 : 0)};
@@ -107,11 +110,11 @@ class PartRun {
                            const Range& rows, Access how) const;
   void point_at_a(const Range& group, std::int64_t t, const Range& rows, Access how,
                   gemm::TileArgs* args) const;
-  // From tile `t` on, those that are taken at once.
+  // The rows of the `together` tiles from `t` on, or of fewer tiles if `end` comes first.
   Range rows_of_tiles(std::int64_t t, std::int64_t together, std::int64_t end) const {
     return {tile(t).begin, tile(std::min(t + together, end) - 1).end};
   }
-  // How often kernels ask for what comes next while so many tiles are computed.
+  // How often the kernels prefetch while this many tiles are computed.
   std::int64_t asks(std::int64_t tiles) const {
     return tiles * (step_panels_.size() - narrow_panels_) +
            ceil_div(tiles, s_.narrow_tiles) * narrow_panels_;
@@ -120,29 +123,28 @@ class PartRun {
   void pack_a(const Chunk& chunk, const Range& tiles) const;
 
   const State& s_;
-  Range batches_, rows_, panels_;  // rows: of all products
+  Range batches_, rows_, panels_;  // rows_ counts through all products
   std::int64_t row_blocks_ = 1, panel_blocks_ = 1;
   float* scratch_a_ = nullptr;
   float* scratch_b_ = nullptr;
   float* stack_ = nullptr;
   float* slots_ = nullptr;
-  std::span<const void*const> a_, b_;  // per product and piece; per piece
+  std::span<const void*const> a_, b_;  // A: per product and piece; B: per piece
   std::span<float* const> c_;          // per product
 
-  // The step being run, and those of its rows that are of one section of one product.
+  // The step that is running, and its rows in one section of one product.
   Range step_rows_, step_panels_;
-  std::int64_t narrow_panels_ = 0;  // of the step's
+  std::int64_t narrow_panels_ = 0;  // of the step
   std::int64_t product_ = 0;
-  Range block_rows_;  // of the product
+  Range block_rows_;  // within the product
   std::int64_t tiles_ = 0, tile_rows_ = 0, larger_tiles_ = 0;
-  std::int64_t tiles_before_ = 0;  // in the step
+  std::int64_t tiles_before_ = 0;  // of the step
   const std::byte* block_a_ = nullptr;
-  const std::byte* held_b_ =
-      nullptr;                     // what the scratch holds packed, if that is all of a part's B
-  gemm::Ahead ahead_a_, ahead_b_;  // read while tiles are computed
+  const std::byte* held_b_ = nullptr;  // all of the part's B, if the scratch holds it packed
+  gemm::Ahead ahead_a_, ahead_b_;      // prefetched while tiles are computed
 };
 
-// The part of an operand that one chunk reads, as rows of memory.
+// The part of an operand that one chunk reads, as rows of memory to prefetch.
 gemm::Ahead rectangle(const std::byte* base, const gemm::Unit& unit, const GemmOperand& operand,
                       const std::vector<std::int64_t>& all_k, const gemm::Layout& layout,
                       const Range& outer, const Chunk& chunk, std::int64_t asks) {
@@ -152,7 +154,7 @@ gemm::Ahead rectangle(const std::byte* base, const gemm::Unit& unit, const GemmO
   const std::int64_t* k = all_k.data() + first_k;
   const std::int64_t* first = operand.outer.data() + outer.begin;
   const std::int64_t bytes = unit.element_bytes;
-  // Rows that follow each other without a gap are one.
+  // Rows that follow each other without a gap are joined into one.
   const auto rows = [&](const std::byte* from, const std::int64_t* starts, std::int64_t number,
                         std::int64_t spaced, std::int64_t width) {
     const bool is_dense = number > 1 && spaced >= number && starts[1] - starts[0] == width;
@@ -196,7 +198,7 @@ PartRun::ScratchSizes PartRun::scratch_sizes() const {
     return ceil_div(floats, gemm::kLineFloats) * gemm::kLineFloats;
   };
   const std::int64_t panels = ceil_div(panels_.size(), panel_blocks_);
-  // Every section that a block begins or ends in may end in a smaller tile.
+  // In every section that a block contains, the last tile may be smaller.
   const std::int64_t rows =
       ceil_div(ceil_div(rows_.size(), s_.tile_rows), row_blocks_) * s_.tile_rows;
   const std::int64_t products = std::min(ceil_div(rows - 1, s_.m) + 1, s_.problem.products);
@@ -287,8 +289,8 @@ void PartRun::run_block(const Step& step, const Range& rows, const float* b) {
     run_group(step, {t, std::min(t + s_.group_tiles, tiles_)}, b);
 }
 
-// B of the step after this one. Where rows of A lie along k, B of one product is small beside the
-// work on it.
+// Prefetches B of the next step. If A is read in place and the next step has the same batch, B is
+// not prefetched: it is small compared to the work on it.
 void PartRun::ask_for_b(Step next) {
   ahead_b_ = {};
   const std::int64_t batch = next.batch;
@@ -301,13 +303,13 @@ void PartRun::ask_for_b(Step next) {
                        asks(ceil_div(step_rows_.size(), s_.tile_rows)));
 }
 
-// A of the group of tiles after this one; after the last one, of the first of the next product or
-// step.
+// Prefetches A of the next group of tiles. After the last group, that is the first group of the
+// next product or step.
 void PartRun::ask_for_a(const Step& step, const Range& group) {
   ahead_a_ = {};
   Step next = step;
   std::int64_t product = product_;
-  Range rows;  // of the product
+  Range rows;  // within the product
   if (group.end < tiles_) {
     const std::int64_t end = std::min(group.end + s_.group_tiles, tiles_);
     rows = {tile(group.end).begin, tile(end - 1).end};
@@ -329,7 +331,7 @@ void PartRun::ask_for_a(const Step& step, const Range& group) {
                        rows, chunk, asks(group.size()));
 }
 
-// How the kernels can read these tiles of A where they lie, if they can.
+// How the kernels can read these tiles of A in place; Access::none if they cannot.
 PartRun::Access PartRun::access(const Chunk& chunk, const Range& tiles) const {
   if (!s_.unit.reads_in_place) return Access::none;
   const gemm::Layout& layout = s_.a_layout;
@@ -393,8 +395,8 @@ void PartRun::run_group(const Step& step, const Range& tiles, const float* b) {
   }
 }
 
-// From `begin` on, panels of one width and one section, whose columns are adjacent if they are read
-// in place.
+// The panels from `begin` on that are computed together: they have the same width and section, and
+// adjacent columns if B is read in place.
 Range PartRun::panels_together(std::int64_t begin) const {
   const std::int64_t end = std::min(s_.band_ends[at(begin)], step_panels_.end);
   if (!s_.b_in_place) return {begin, end};
@@ -409,7 +411,7 @@ void PartRun::run_band(const Step& step, const Range& group, const Range& panels
                                                     : gemm::Operands::packed;
   const int width = s_.panel_width(panels.begin);
   const gemm::TileKernel* kernels = s_.kernels_of(operands, width);
-  // Tiles of different strips do not lie next to each other.
+  // Tiles of different strips are not adjacent.
   const std::int64_t most = how == Access::none ? s_.strip_tiles : s_.narrow_tiles;
   const std::int64_t together = width == gemm::kWholePanel ? 1 : std::min(most, s_.narrow_tiles);
   const std::int64_t in_section = s_.panel_sections[at(panels.begin)];
@@ -433,8 +435,8 @@ void PartRun::run_band(const Step& step, const Range& group, const Range& panels
   }
 }
 
-// From tile `t` on, whose rows and those taken with it are `rows`: how often as many tiles with as
-// many rows are taken at once, with A equally far apart.
+// `rows` are the rows of the `together` tiles from `t` on. Returns how many such sets of tiles
+// follow each other with the same number of rows and equally spaced A.
 std::int64_t PartRun::tiles_alike(const Range& group, std::int64_t t, std::int64_t together,
                                   const Range& rows, Access how) const {
   std::int64_t end = t < larger_tiles_ ? std::min(larger_tiles_, group.end) : group.end;
@@ -449,7 +451,8 @@ std::int64_t PartRun::tiles_alike(const Range& group, std::int64_t t, std::int64
   return std::max<std::int64_t>(times, 1);
 }
 
-// Where the rows of A begin of tile `t` and those taken with it, and how far apart they lie.
+// Sets the position and the strides of A for the `together` tiles from `t` on, whose rows are
+// `rows`.
 void PartRun::point_at_a(const Range& group, std::int64_t t, const Range& rows, Access how,
                          gemm::TileArgs* args) const {
   const Chunk& chunk = *args->chunk;
@@ -487,7 +490,7 @@ gemm::PackArgs GemmPlan::State::pack_args(const GemmOperand& operand, const gemm
   args.k_run = layout.k_run.data() + first;
   args.k_count = chunk.k_end - chunk.k_begin;
   args.lone = unit.terms == 1 ? nullptr : steps.lone.data() + chunk.k_begin;
-  // The product of a missing term is -0.0, which changes no sum.
+  // The product with a missing term is -0.0, which does not change the sum.
   args.padding = is_a ? 0x8000 : 0;
   return args;
 }

@@ -1,4 +1,4 @@
-// How tiles read their operands, compiled once per instruction set.
+// How micro-tiles read their operands, compiled once per instruction set.
 #if defined(TESSERA_KERNELS_GEMM_STREAM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_KERNELS_GEMM_STREAM_INL_H_
 #undef TESSERA_KERNELS_GEMM_STREAM_INL_H_
@@ -23,7 +23,7 @@ HWY_INLINE void launder(const float*& pointer) {
 #endif
 }
 
-// A whose rows lie next to each other: packed, or in place.
+// A with adjacent rows: packed, or in place.
 template <int kRows>
 struct AdjacentRows {
   const float* a;
@@ -44,8 +44,8 @@ struct AdjacentRows {
   }
 };
 
-// A whose k lie next to each other, in place: one pointer for three rows, so that the pointers fit
-// the address registers.
+// A in place with adjacent k. One pointer serves three rows, so that all pointers fit the address
+// registers.
 template <int kRows>
 struct StridedRows {
   static constexpr int kBases = (kRows + 2) / 3;
@@ -89,7 +89,7 @@ struct PackedPanel {
   }
 };
 
-// B where it lies, its columns next to each other.
+// B in place with adjacent columns.
 template <class Width>
 struct PanelInPlace {
   const float* b;
@@ -104,7 +104,7 @@ struct PanelInPlace {
   }
 };
 
-// One tile in one panel.
+// The position of one tile in one panel.
 struct Place {
   const float* a;
   const float* b;
@@ -114,7 +114,7 @@ struct Place {
   float* slots;
 };
 
-// Reads A and B of a tile, k after k.
+// Goes through k and multiplies A and B of a tile.
 template <int kRows, class Width, class Rows, class Panel, class Product>
 struct Stream {
   Rows rows;
@@ -145,7 +145,7 @@ struct Stream {
     if ((length & 1) != 0) advance<1>(acc);
   }
 
-  // Four leaves as one subtree; the accumulators of the first are ready.
+  // Adds up four leaves that form a subtree; the accumulators of the first leaf are already zero.
   HWY_INLINE void quad(Accumulators<kRows, Width>& acc, const std::int64_t* lengths) {
     Accumulators<kRows, Width> right, last;
     chain(acc, lengths[0]);

@@ -24,7 +24,7 @@ using Ends = std::vector<std::int64_t>;
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-// --- the definition, as plainly as it can be written ---------------------------------------------
+// --- the definition, written as plainly as possible ----------------------------------------------
 
 struct Reference {
   const GemmProblem& p;
@@ -71,7 +71,7 @@ struct Random {
     return std::uniform_int_distribution<std::int64_t>(low, high)(engine);
   }
 
-  // Values whose sums round, cancel and underflow; with `special` also infinities.
+  // Values whose sums round, cancel and underflow; `special` adds infinities.
   float value(bool special) {
     const auto unit = std::uniform_real_distribution<float>(-1.0f, 1.0f)(engine);
     switch (integer(0, 31)) {
@@ -107,7 +107,7 @@ std::vector<std::int64_t> steps(std::int64_t count, std::int64_t stride) {
   return out;
 }
 
-// k runs over two dimensions, the one that is contiguous in memory outermost or not.
+// Offsets of a k that runs over two dimensions; either may be the contiguous one.
 std::vector<std::int64_t> two_dims(std::int64_t count, std::int64_t inner,
                                    std::int64_t inner_stride, std::int64_t outer_stride) {
   std::vector<std::int64_t> out(at(count));
@@ -191,7 +191,7 @@ Case make_case(Random& random, std::int64_t batches, std::int64_t m, std::int64_
   p.c_rows = steps(m, row);
   p.c_batch = steps(batches, m * row);
   p.leaf_ends = std::move(leaf_ends);
-  // Exactly as long as the operands, so that a sanitizer sees reads beyond them.
+  // Exactly as long as the operands, so that a sanitizer detects reads beyond the end.
   out.a = random.values(a_size, special);
   out.b = random.values(b_size, special);
   out.c_size = batches * m * row;
@@ -218,7 +218,7 @@ std::vector<float> run(const Case& c, Random& random) {
   return out;
 }
 
-// Bits, all NaNs being one.
+// The bits; all NaNs count as the same.
 std::vector<std::uint32_t> bits(const std::vector<float>& values) {
   std::vector<std::uint32_t> out;
   for (float x : values)
@@ -257,7 +257,7 @@ TEST(Gemm, EqualsTheScalarTreeOnRandomProblems) {
   }
 }
 
-// Pieces of the operands in buffers of their own: the bits are those of one long sum.
+// Pieces of the operands in separate buffers give the bits of one long sum.
 TEST(Gemm, PiecesAreOneSum) {
   Random random;
   for (const std::int64_t pieces : {2, 3, 8}) {
@@ -270,7 +270,7 @@ TEST(Gemm, PiecesAreOneSum) {
       problem.pieces = pieces;
       std::vector<const void*> a, b;
       for (std::int64_t i = 0; i < pieces; ++i) {
-        // Any layout of k: what comes before a piece goes into the place of its buffer.
+        // Moves the offset of the piece from the k table into the pointer to its buffer.
         a.push_back(whole.a.data() + problem.a.k[at(i * length)]);
         b.push_back(whole.b.data() + problem.b.k[at(i * length)]);
       }
@@ -290,7 +290,7 @@ TEST(Gemm, PiecesAreOneSum) {
   }
 }
 
-// A and C of each product in buffers of their own, one B for all.
+// Each product has its own A and C; all of them share B.
 TEST(Gemm, ProductsThatShareBAreThoseOfEachAlone) {
   Random random;
   for (const std::int64_t products : {2, 3, 8}) {
@@ -332,7 +332,7 @@ Ends random_ends(Random& random, std::int64_t size) {
   return ends;
 }
 
-// What a whole C [batch, m, n] holds of each section, row of sections by row.
+// The sections of a whole C [batch, m, n], row by row.
 std::vector<std::vector<float>> sections_of(const std::vector<float>& c, const Case& whole,
                                             const Ends& row_ends, const Ends& column_ends) {
   const GemmProblem& p = whole.problem;
@@ -353,7 +353,7 @@ std::vector<std::vector<float>> sections_of(const std::vector<float>& c, const C
   return sections;
 }
 
-// C cut along rows and columns, with several products and pieces.
+// C is cut along rows and columns; there are several products and pieces.
 TEST(Gemm, SectionsHoldTheirPartsOfTheResult) {
   Random random;
   for (int i = 0; i < 24; ++i) {
@@ -415,13 +415,13 @@ TEST(Gemm, EverySizeOfTile) {
   Random random;
   for (std::int64_t m = 1; m <= 30; ++m) {
     for (std::int64_t n : {1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 48, 63}) {
-      for (std::int64_t leaves : {2, 8, 16, 32})  // four are added up in registers, also empty ones
+      for (std::int64_t leaves : {2, 8, 16, 32})  // quads, also of empty leaves
         expect_exact(make_case(random, 1, m, n, 11, even_leaves(11, leaves), false), random);
     }
   }
 }
 
-// Rows of A that are adjacent are packed nevertheless if its columns are a power of two apart.
+// A is packed although its rows are adjacent, because its columns are a power of two apart.
 TEST(Gemm, ColumnsThatCompeteForTheCache) {
   Random random;
   constexpr std::int64_t kApart = 4096, kTerms = 256, kRows = 21;
@@ -433,7 +433,7 @@ TEST(Gemm, ColumnsThatCompeteForTheCache) {
   }
 }
 
-// Last panels of at most a vector have tiles of their own, also where nodes wait between chunks.
+// A last panel of at most one vector has its own tiles, also if nodes wait between chunks.
 TEST(Gemm, NarrowLastPanels) {
   Random random;
   for (std::int64_t m : {1, 7, 13, 65, 300}) {
@@ -445,7 +445,7 @@ TEST(Gemm, NarrowLastPanels) {
   }
 }
 
-// Few rows read B where it lies.
+// With few rows, B is read in place.
 TEST(Gemm, FewRows) {
   Random random;
   for (std::int64_t m = 1; m <= 8; ++m) {
@@ -457,7 +457,7 @@ TEST(Gemm, FewRows) {
   }
 }
 
-// Rows or columns in three groups that lie unequally far apart, read in place.
+// Rows or columns come in three groups, unequally far apart, and are read in place.
 TEST(Gemm, GroupsOfRowsAndColumns) {
   Random random;
   constexpr std::int64_t kTerms = 20;
@@ -491,7 +491,7 @@ TEST(Gemm, EmptyOperands) {
   expect_exact(make_case(random, 0, 3, 5, 4, {1, 4}, false), random);
 }
 
-// The sum of a leaf is -0.0 when its last product underflows; an empty sibling makes it +0.0.
+// The sum of a leaf is -0.0 if its last product underflows; an empty sibling makes it +0.0.
 TEST(Gemm, EmptyLeavesAddPositiveZero) {
   Case c;
   c.problem = {{{0}, {0}, {0}}, {{0}, {0}, {0}}, {0}, {0}, {1}};
@@ -508,7 +508,7 @@ TEST(Gemm, EmptyLeavesAddPositiveZero) {
   }
 }
 
-// A device that owns some of k computes the subtrees of its leaves, which are then summed.
+// A device that holds a part of k computes the subtrees of its leaves, which are then added up.
 TEST(Gemm, ShardsOfKSumToTheWhole) {
   Random random;
   for (std::int64_t k : {8, 65, 100, 256, 1000}) {
@@ -566,7 +566,7 @@ std::vector<bfloat16> narrowed(const std::vector<float>& values) {
   return out;
 }
 
-// A problem of bf16, with the values as f32 for the reference.
+// A bf16 problem; the reference uses its values as f32.
 struct NarrowCase {
   Case wide;
   std::vector<bfloat16> a, b;
@@ -578,7 +578,7 @@ struct NarrowCase {
   }
 };
 
-// Products around the least normal number, so that sums become subnormal and normal again.
+// Makes products close to the least normal number: sums become subnormal and normal again.
 void make_tiny(Random& random, std::vector<float>& values) {
   for (float& x : values) x = std::ldexp(x, static_cast<int>(random.integer(-68, -58)));
 }
@@ -691,7 +691,7 @@ TEST(GemmOfBf16, PiecesAreOneSum) {
   }
 }
 
-// What is said of units of bf16: only subnormals tell them apart.
+// The units are documented to differ only in how they treat subnormals.
 TEST(GemmOfBf16, UnitsAgreeWhereNothingIsSubnormal) {
   Random random;
   float x = 0;

@@ -1,4 +1,4 @@
-// Register tiles of the matrix product, compiled once per instruction set.
+// Micro-tiles of the matrix product, compiled once per instruction set.
 #if defined(TESSERA_KERNELS_GEMM_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_KERNELS_GEMM_TILE_INL_H_
 #undef TESSERA_KERNELS_GEMM_TILE_INL_H_
@@ -21,7 +21,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::gemm::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Merges a fresh node with those below `top`; returns the new top.
+// Merges a new node with the nodes below `top`; returns the new top.
 template <int kRows, class Width>
 HWY_INLINE float* apply(const NodeActions& actions, float* top, Accumulators<kRows, Width>& acc) {
   for (std::int32_t i = 0; i < actions.merges; ++i) {
@@ -66,7 +66,7 @@ HWY_INLINE void tile(const TileArgs& args, const Place& at) {
   } else {
     acc.zero();
   }
-  // Come while the sum is made.
+  // Prefetches what is needed after the sum: the result and the nodes to merge with.
   for (int i = 0; chunk.finishes && i < kRows * Width::kVecs; ++i)
     hwy::Prefetch(at.c + at.c_rows[i / Width::kVecs] + i % Width::kVecs * Width::kLanes);
   for (int i = 0; i < chunk.after.merges * kNodeSize<kRows, Width>; i += kLineFloats)
@@ -117,14 +117,14 @@ void tiles(const TileArgs& args) {
   }
 }
 
-// Half a vector where vectors are as long as a processor may run in halves.
+// Half a vector, if vectors are so long that processors may run them in halves.
 #if HWY_TARGET == HWY_AVX3
 using HalfVector = TileWidth<hn::Half<D>, 1>;
 #else
 using HalfVector = TileWidth<D, 1>;
 #endif
 
-// A table for tiles of this instruction set, none of them filled in.
+// The table for this instruction set, with no tile kernels filled in.
 inline Kernels kernels_without_tiles() {
   Kernels out = {};
   out.target = hwy::TargetName(HWY_TARGET);

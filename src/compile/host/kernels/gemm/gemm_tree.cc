@@ -1,4 +1,4 @@
-// The tree over leaves as a program for a stack machine.
+// Turns the tree over the leaves into a program for a stack machine.
 #include <algorithm>
 #include <bit>
 #include <stdexcept>
@@ -33,14 +33,14 @@ class TreeBuilder {
     return begin + std::bit_floor(end - begin - 1);
   }
 
-  // What happens where subtrees meet: the right one's last node merges with the left one's, and an
-  // empty subtree adds its +0.0 to whichever node the other one ended with.
+  // Joins two subtrees: the last node of the right one merges with that of the left one. If one
+  // subtree is empty, its +0.0 is added to the node with which the other one ended.
   static void meet(bool left, bool right, NodeActions* last) {
     if (left && right) ++last->merges;
     if (left != right) last->zeros |= std::uint32_t{1} << last->merges;
   }
 
-  // Appends the segments of the leaves [begin, end); false when all of them are empty.
+  // Appends the segments of the leaves [begin, end); returns false if all of them are empty.
   bool add_segments(std::size_t begin, std::size_t end) {
     if (end - begin == 1) {
       const std::int64_t length = ends_[begin] - begin_of(begin);
@@ -54,7 +54,7 @@ class TreeBuilder {
     return left || right;
   }
 
-  // An empty leaf among others is the +0.0 of accumulators that nothing was added to.
+  // An empty leaf in a quad is +0.0: accumulators to which nothing was added.
   bool add_quad(std::size_t begin) {
     Segment quad{{}, true, {}};
     for (std::size_t i = 0; i < 4; ++i) quad.lengths[i] = ends_[begin + i] - begin_of(begin + i);
@@ -133,7 +133,7 @@ class TreeBuilder {
   std::size_t leaves_in_piece_;
   std::int64_t max_chunk_;
   bool quads_;
-  std::int32_t piece_ = 0;  // of the leaves that are added
+  std::int32_t piece_ = 0;  // that holds the leaves which are being added
   TreeProgram program_;
 };
 
