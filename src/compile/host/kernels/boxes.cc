@@ -16,9 +16,9 @@ namespace tessera::kernels {
 namespace {
 
 constexpr std::int64_t kMinPartElements = 32 * 1024;
-constexpr std::int64_t kBlock = 1024;  // elements of one run that the tree keeps in L1
+constexpr std::int64_t kBlock = 1024;  // elements that are combined at once; the tree stays in L1
 
-/// Visits runs along the last dimension: visit(index of the run in all but the last dimension).
+/// Visits runs along the last dimension: visit(index of the run in all dimensions but the last).
 template <typename Visit>
 void for_each_run(const Shape& extents, Visit visit) {
   if (num_elements(extents) == 0) return;
@@ -48,8 +48,8 @@ struct Dim {
   std::int64_t to;
 };
 
-/// The dimensions in the order in which the target lies in memory, joined where both sides are
-/// dense over several of them.
+/// The dimensions in the order of the target's memory, outermost first. Dimensions that are
+/// contiguous in both source and target are merged.
 std::vector<Dim> dims_of(const Shape& extents, const std::vector<std::int64_t>& from,
                          const std::vector<std::int64_t>& to) {
   std::vector<Dim> dims;
@@ -71,7 +71,7 @@ std::vector<Dim> dims_of(const Shape& extents, const std::vector<std::int64_t>& 
   return dims;
 }
 
-/// Calls visit(offset in the source, offset in the target) for all indices of dimensions.
+/// Calls visit(offset in the source, offset in the target) for every index.
 template <typename Visit>
 void for_each_index(std::span<const Dim> dims, std::int64_t from, std::int64_t to, Visit visit) {
   if (dims.empty()) return visit(from, to);
@@ -86,7 +86,7 @@ void for_each_index(std::span<const Dim> dims, std::int64_t from, std::int64_t t
   }
 }
 
-/// Copies bits, whatever they mean.
+/// Copies bits; T need only have the size of the elements.
 template <typename T>
 void copy_run(const T* from, T* to, const Dim& dim) {
   if (dim.from == 1 && dim.to == 1) {
@@ -96,7 +96,7 @@ void copy_run(const T* from, T* to, const Dim& dim) {
   for (std::int64_t i = 0; i < dim.extent; ++i) to[i * dim.to] = from[i * dim.from];
 }
 
-/// Small tiles, of which each cache line is used up at once.
+/// Copies small square blocks, so that each cache line is used completely while it is cached.
 template <typename T>
 void copy_transposed(const TransposedMatrix& m, const T* from, T* to) {
   if constexpr (sizeof(T) == sizeof(float)) {
@@ -184,7 +184,7 @@ void combine_run(ReduceKind kind, T* a, const T* b, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) a[i] = better(kind, a[i], b[i]);
 }
 
-/// Reduces up to kBlock elements of one run of all sources by the tree.
+/// Reduces up to kBlock elements of one run of every source, by the summation tree.
 template <typename T>
 void combine_block(const CombineProblem& p, std::span<const T* const> sources,
                    const std::vector<std::int64_t>& steps, std::int64_t count, T* result) {
@@ -196,7 +196,7 @@ void combine_block(const CombineProblem& p, std::span<const T* const> sources,
   };
   for (std::size_t s = 0; s < sources.size(); ++s) {
     const T* leaf = sources[s];
-    // The second of a pair is read where it lies.
+    // The second of a pair is combined without copying it first.
     if (s % 2 == 0 || steps[s] != 1) {
       copy_run(leaf, row(depth), {.extent = count, .from = steps[s], .to = 1});
       leaf = row(depth);
@@ -233,8 +233,8 @@ void combine(const CombineProblem& p, std::span<std::byte* const> buffers, T* re
   });
 }
 
-/// Joins the dimensions over which all sources are dense, and cuts long runs, so that runs make
-/// good parts.
+/// Merges the dimensions over which all sources are contiguous, and cuts long runs, so that runs
+/// divide well into parts.
 void normalise(CombineProblem& p) {
   Shape extents;
   std::vector<std::vector<std::int64_t>> strides(p.sources.size());
@@ -290,7 +290,8 @@ void CombinePlan::run(std::span<std::byte* const> sources, std::byte* result, in
     combine<T>(problem_, sources, reinterpret_cast<T*>(result), first, end);
   };
   if (problem_.kind == ReduceKind::bits) {
-    // Of numbers whatever they mean: adding would change signaling NaNs and the sign of zero.
+    // Works on unsigned integers, whatever the dtype: adding floats would change signaling NaNs and
+    // the sign of zero.
     const std::size_t bytes = size_bytes(problem_.dtype);
     if (bytes == 8) return with(std::uint64_t{});
     if (bytes == 4) return with(std::uint32_t{});

@@ -1,4 +1,4 @@
-// Moving and combining boxes of strided arrays.
+// Copies and reductions of boxes of strided arrays.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,15 @@
 
 namespace tessera::kernels {
 
-/// Copies a box of elements of `element_bytes` bytes; strides are in elements.
+/// Copies a box of elements, each `element_bytes` bytes long; strides are in elements.
 void copy_box(const std::byte* from, const std::vector<std::int64_t>& from_strides, std::byte* to,
               const std::vector<std::int64_t>& to_strides, const Shape& extents,
               std::size_t element_bytes);
 
-/// The kind of a reduction as the IR names it: sum, max, min, and, or, bit_or.
+/// The reduction that the IR calls sum, max, min, and, or, bit_or.
 ReduceKind combine_kind(std::string_view reduction);
 
-/// Element by element the reduction of several sources, in order, by the tree of leaf_tree.h.
+/// Reduces several sources elementwise, in order, by the tree of leaf_tree.h.
 struct CombineProblem {
   struct Source {
     std::int64_t offset;  // in elements
@@ -37,7 +37,7 @@ class CombinePlan {
  public:
   explicit CombinePlan(CombineProblem problem);
   int num_parts() const { return num_parts_; }
-  /// The result is dense over the extents.
+  /// The result is dense: row-major over the extents.
   void run(std::span<std::byte* const> sources, std::byte* result, int part) const;
 
  private:

@@ -17,7 +17,7 @@ using testing::random_values;
 using testing::same_bits;
 using Sizes = std::vector<std::int64_t>;
 
-/// Copies random bytes between the layouts and looks at every byte of the target.
+/// Copies random bytes between the layouts and checks every byte of the target.
 void check_copy(Random& random, const Shape& extents, const testing::Layout& from,
                 const testing::Layout& to, std::size_t bytes) {
   std::vector<std::byte> source(at(from.size) * bytes);
@@ -55,7 +55,7 @@ TEST(CopyBox, TransposesMatrices) {
       for (std::int64_t rows : {2, 7, 8, 16, 35, 600}) {
         for (std::int64_t columns : {2, 8, 9, 33, 530}) {
           const Shape extents = {2, rows, columns};
-          const std::int64_t line = rows + random.integer(0, 3);  // of the source
+          const std::int64_t line = rows + random.integer(0, 3);  // between columns of the source
           const std::int64_t row = columns + random.integer(0, 3);
           const testing::Layout from{{columns * line, 1, line}, 2, 2 + 2 * columns * line};
           const testing::Layout to{{rows * row, row, 1}, 1, 1 + 2 * rows * row};
@@ -87,7 +87,7 @@ T naive_combine(ReduceKind kind, std::span<const T> terms) {
   });
 }
 
-/// Sources with layouts of their own in buffers of their own.
+/// Sources with separate layouts, in separate buffers.
 template <typename T>
 struct Sources {
   CombineProblem problem;

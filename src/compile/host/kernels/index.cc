@@ -31,20 +31,20 @@ void gather(const GatherProblem& p, const Lines& lines, const T* operand,
   });
 }
 
-/// A partial sum over the leaves [begin, end) of the tree.
+/// The partial sum of the leaves [begin, end) of the tree.
 struct Node {
   std::int64_t begin;
   std::int64_t end;
 };
 
-/// Where the tree over the leaves [begin, end) splits.
+/// The leaf at which the tree over the leaves [begin, end) splits.
 std::int64_t split_of(std::int64_t begin, std::int64_t end) {
   std::int64_t power = 1;
   while (power * 2 < end - begin) power *= 2;
   return begin + power;
 }
 
-/// Sums one row: `hits` are positions in `order`, ascending. Leaves without a hit are +0.0 and
+/// Sums one row. `hits` are ascending positions in `order`. Leaves without a hit are +0.0 and
 /// change nothing, so only subtrees with hits are visited.
 template <typename T>
 class RowSum {
@@ -84,10 +84,10 @@ class RowSum {
   const T* updates_;
 };
 
-/// For the rows of a range: positions in `order`, ascending inside each.
+/// For each row of a range, the ascending positions in `order` of the updates to it.
 class Hits {
  public:
-  /// A stable counting sort.
+  /// Sorts by counting, which keeps the order within a row.
   Hits(const ScatterAddProblem& p, const Lines& rows, const std::int32_t* indices)
       : first_row_(rows.first), first_(static_cast<std::size_t>(rows.end - rows.first) + 1, 0) {
     const auto for_all = [&](auto visit) {
@@ -112,7 +112,7 @@ class Hits {
   std::size_t at(std::int64_t row) const { return static_cast<std::size_t>(row - first_row_); }
 
   std::int64_t first_row_;
-  std::vector<std::size_t> first_;  // per row, and the end
+  std::vector<std::size_t> first_;  // per row: where its positions begin; then the end
   std::vector<std::int64_t> positions_;
 };
 
@@ -140,7 +140,7 @@ void scatter_add(const ScatterAddProblem& p, const Lines& lines, const std::int3
   });
 }
 
-/// NaN is above everything, so that it comes last.
+/// The order of the sort: NaN is above everything, so that it comes last.
 template <typename T>
 bool is_below(T a, T b) {
   if constexpr (std::is_floating_point_v<T>) {

@@ -1,4 +1,4 @@
-// Kernels that index by data, on dense row-major arrays.
+// Kernels whose indices are data, on dense row-major arrays.
 #pragma once
 
 #include <algorithm>
@@ -11,25 +11,26 @@
 
 namespace tessera::kernels {
 
-/// The rows of a table that are here.
+/// The rows of a table that this device holds.
 struct HeldRows {
   std::int64_t first;
   std::int64_t count;
-  std::int64_t total;  // of the whole table
+  std::int64_t total;  // rows of the whole table
 
   bool has(std::int64_t row) const { return row >= first && row < first + count; }
-  /// Whether what is read at this row, which is not here, is the filler: an index out of range gets
-  /// it from the first rows alone. Others give zero bits, and one result is made of all by `or`.
+  /// Whether reading this row, which the device does not hold, gives the filler. For an index out
+  /// of range, only the device with the first rows gives the filler. Otherwise a device gives zero
+  /// bits; the results of all devices are then combined by `or`.
   bool fills(std::int64_t row) const { return first == 0 && (row < 0 || row >= total); }
 };
 
-/// Lines along `inner` of a result, counted in row-major order.
+/// A range of lines of a result, each along `inner`, counted in row-major order.
 struct Lines {
   std::int64_t first;
   std::int64_t end;
 };
 
-/// Calls f(group, lines within it) where lines come in groups of `each`.
+/// Calls f(group, lines within the group), where every `each` lines form a group.
 template <typename F>
 void for_each_group(const Lines& lines, std::int64_t each, F f) {
   if (lines.first == lines.end) return;
@@ -48,13 +49,13 @@ struct GatherProblem {
   std::int64_t inner;
   std::int64_t num_indices;
 };
-/// Writes these lines of the result.
+/// Writes this range of lines of the result.
 void gather_rows(const GatherProblem& problem, const Lines& lines, const std::byte* operand,
                  const std::int32_t* indices, std::byte* result);
 
-/// updates [outer, order.size(), inner] -> [outer, rows.count, inner]: row r is the sum of the
-/// updates whose index is rows.first + r, leaf by leaf of `order` and then by the tree. Others are
-/// dropped.
+/// updates [outer, order.size(), inner] -> [outer, rows.count, inner]. Row r is the sum of the
+/// updates whose index is rows.first + r. The terms are added within the leaves of `order`, and the
+/// leaves by the tree. Updates with other indices are dropped.
 struct ScatterAddProblem {
   DType dtype;
   std::int64_t outer;
@@ -63,12 +64,12 @@ struct ScatterAddProblem {
   std::vector<std::int64_t> order;      // the updates in the order of the sum
   std::vector<std::int64_t> leaf_ends;  // positions in `order`
 };
-/// Writes these lines of the result.
+/// Writes this range of lines of the result.
 void scatter_add_rows(const ScatterAddProblem& problem, const Lines& lines,
                       const std::int32_t* indices, const std::byte* updates, std::byte* result);
 
-/// Sorts along the middle dimension of [outer, size, inner] by the first operand, stably and with
-/// NaN last; the others are permuted alike.
+/// Sorts along the middle dimension of [outer, size, inner] by the first operand. The sort is
+/// stable, and NaN comes last. The other operands are permuted in the same way.
 struct SortProblem {
   std::vector<DType> dtypes;
   std::int64_t outer = 1;

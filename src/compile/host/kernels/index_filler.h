@@ -1,4 +1,4 @@
-// What an index reads that names no row, or none that is here.
+// The values that are read at an index out of range, or at a row that this device does not hold.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace tessera::kernels {
 
-/// NaN, the lowest integer or false.
+/// The value at an index out of range: NaN, the lowest integer or false.
 template <typename T>
 T filler() {
   if constexpr (std::is_floating_point_v<T>) {
@@ -21,7 +21,7 @@ T filler() {
   }
 }
 
-/// What a row reads that is not held.
+/// The value at a row that this device does not hold.
 template <typename T>
 T missing(const HeldRows& rows, std::int64_t row) {
   return rows.fills(row) ? filler<T>() : T{};

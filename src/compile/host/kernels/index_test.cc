@@ -18,7 +18,7 @@ std::byte* bytes_of(std::vector<T>& values) {
   return reinterpret_cast<std::byte*>(values.data());
 }
 
-/// Mostly rows, many of them more than once; some below and above the range.
+/// Mostly valid rows, many of them repeated; some indices lie below or above the range.
 std::vector<std::int32_t> random_indices(Random& random, std::int64_t count, std::int64_t rows) {
   std::vector<std::int32_t> indices(at(count));
   for (std::int32_t& index : indices) {
@@ -30,7 +30,7 @@ std::vector<std::int32_t> random_indices(Random& random, std::int64_t count, std
   return indices;
 }
 
-/// All rows of a table, or some of them.
+/// All rows of a table, or a range of them.
 HeldRows random_rows(Random& random) {
   const std::int64_t total = random.integer(1, 8);
   if (random.one_in(2)) return {.first = 0, .count = total, .total = total};
@@ -38,7 +38,7 @@ HeldRows random_rows(Random& random) {
   return {.first = first, .count = random.integer(0, total - first), .total = total};
 }
 
-/// All lines in pieces, some of them empty, the last ones first.
+/// All lines, cut into ranges of which some are empty; the last range comes first.
 std::vector<Lines> random_pieces(Random& random, std::int64_t count) {
   std::vector<Lines> pieces;
   for (std::int64_t end = count; end > 0; end = pieces.back().first) {
@@ -86,7 +86,7 @@ TEST(Gather, OutOfRangeTheFirstRowsGiveNanOrTheLowestValueAndOthersZero) {
   check_gather<std::uint8_t>(0);
 }
 
-/// For every row: the updates of each leaf in order, then the tree over all leaves.
+/// For each row, adds the updates of each leaf in order, then all leaves by the tree.
 template <typename T>
 std::vector<T> naive_scatter(const ScatterAddProblem& p, const std::vector<std::int32_t>& indices,
                              const std::vector<T>& updates) {
@@ -180,7 +180,8 @@ void check_sort() {
       ASSERT_EQ(origin / line, n / line);
       ASSERT_EQ(origin % inner, n % inner);
       if (n % line < inner) continue;
-      // Ascending and, where keys are equal, in the order of the operand: so a permutation too.
+      // Keys ascend, and equal keys keep their order. This also implies that the result is a
+      // permutation.
       const T before = sorted[n - inner];
       const T x = sorted[n];
       const bool is_tie = before == x || (before != before && x != x);

@@ -9,7 +9,7 @@
 
 namespace tessera::kernels::testing {
 
-/// Calls body(name of the instruction set).
+/// Calls body(name of the instruction set) once per instruction set.
 template <class Body>
 void on_every_target(const Body& body) {
   for (std::int64_t target : hwy::SupportedAndGeneratedTargets()) {

@@ -1,4 +1,4 @@
-// How two elements, or two runs of them, are reduced to one.
+// Reduces two elements, or two runs of elements, to one.
 #pragma once
 
 #include <cmath>
@@ -10,7 +10,7 @@
 
 namespace tessera::kernels {
 
-/// The winner of a reduction other than a sum: NaN wins, -0 is below +0.
+/// The result of max, min, all or any of two elements. NaN wins, and -0 is below +0.
 template <typename T>
 T better(ReduceKind kind, T a, T b) {
   if constexpr (std::is_integral_v<T>) {
@@ -26,7 +26,7 @@ T better(ReduceKind kind, T a, T b) {
   return (is_min ? a < b : a > b) ? a : b;
 }
 
-/// a[i] += b[i]; integers wrap, which unsigned arithmetic makes defined.
+/// a[i] += b[i]. Integers wrap; unsigned arithmetic is used because signed overflow is undefined.
 template <typename T>
 void add_run(T* a, const T* b, std::int64_t count) {
   if constexpr (std::is_same_v<T, float>) {

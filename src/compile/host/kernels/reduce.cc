@@ -28,7 +28,7 @@ constexpr std::int64_t kMaxLevels = 64;
 constexpr std::int64_t kMinPartTerms = 32 * 1024;
 constexpr std::int64_t kWaitingLeaves = 2048;
 
-/// Counts through a row-major grid of sizes.
+/// Counts through the indices of a box in row-major order.
 class Grid {
  public:
   explicit Grid(std::size_t rank) : index_(rank, 0) {}
@@ -46,7 +46,7 @@ class Grid {
   std::vector<std::int64_t> index_;
 };
 
-/// Visits the leaves of a problem: visit(offset of the first term, sizes of the leaf).
+/// Visits the leaves of a problem: visit(offset of the first term, extents of the leaf).
 template <typename Visit>
 void for_each_leaf(const ReduceProblem& p, Visit visit) {
   const std::size_t rank = p.cuts.size();
@@ -67,7 +67,8 @@ void for_each_leaf(const ReduceProblem& p, Visit visit) {
       rank, [&](std::size_t d) { return static_cast<std::int64_t>(p.cuts[d].size()) - 1; }));
 }
 
-/// Visits the runs along the last reduced dimension: visit(offset). `sizes` are those of a leaf.
+/// Visits the runs of a leaf along the last reduced dimension: visit(offset). `sizes` are the
+/// extents of the leaf.
 template <typename Visit>
 void for_each_run(const ReduceProblem& p, const std::vector<std::int64_t>& sizes, Visit visit) {
   if (num_elements(sizes) == 0) return;
@@ -80,7 +81,7 @@ void for_each_run(const ReduceProblem& p, const std::vector<std::int64_t>& sizes
   } while (grid.next(outer, [&](std::size_t d) { return sizes[d]; }));
 }
 
-/// The tree of base/leaf_tree.h without allocation.
+/// The tree of base/leaf_tree.h, without memory allocation.
 template <typename T>
 class SmallTree {
  public:
@@ -102,7 +103,7 @@ class SmallTree {
   std::int64_t count_ = 0;
 };
 
-/// Signed sums wrap; unsigned arithmetic makes that defined.
+/// The type in which terms are added. Signed sums wrap; unsigned arithmetic makes that defined.
 template <typename T>
 using SumType = std::conditional_t<std::is_integral_v<T>, std::uint32_t, T>;
 
@@ -170,7 +171,7 @@ void run_each(const ReduceProblem& p, const T* in, T* out, std::int64_t begin, s
   }
 }
 
-/// Whether terms lie one after another, in rows that vector loops know.
+/// Whether terms are adjacent in memory, in rows that the vector loops can reduce.
 bool is_rowwise(const ReduceProblem& p) {
   if (p.dtype != DType::f32 || p.reduced_strides.empty() || p.reduced_strides.back() != 1) {
     return false;
@@ -189,7 +190,7 @@ std::vector<LeafRuns> leaf_runs(const ReduceProblem& p) {
   return leaves;
 }
 
-/// Sums of rows: their leaves wait until many of them can be folded at once.
+/// Sums rows. Leaf sums are collected, so that the trees of many rows can be added up at once.
 void sum_rows(std::span<const LeafRuns> leaves, std::int64_t run_stride, const ReduceRows& rows,
               float* to) {
   const auto num_leaves = static_cast<std::int64_t>(leaves.size());
@@ -220,7 +221,7 @@ void sum_rows(std::span<const LeafRuns> leaves, std::int64_t run_stride, const R
   }
 }
 
-/// Rows next to each other along the last kept dimension are taken together.
+/// Reduces all neighbouring rows along the last kept dimension in one call.
 void run_rows(const ReduceProblem& p, std::span<const LeafRuns> leaves, const float* in, float* out,
               std::int64_t begin, std::int64_t end) {
   const std::int64_t last = p.kept_extents.empty() ? 1 : p.kept_extents.back();

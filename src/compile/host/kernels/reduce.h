@@ -1,4 +1,4 @@
-// Reductions whose order is part of their meaning.
+// Reductions. The order of the additions is part of their definition.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +10,10 @@
 
 namespace tessera::kernels {
 
-/// `bits` is the or of the bits; CombinePlan alone takes it.
+/// `bits` is the bitwise or; only CombinePlan supports it.
 enum class ReduceKind : std::uint8_t { sum, max, min, all, any, bits };
 
-/// Reduces some dimensions of a strided operand; the result is dense over the kept ones.
+/// Reduces some dimensions of a strided operand. The result is dense over the kept dimensions.
 struct ReduceProblem {
   ReduceKind kind;
   DType dtype;
@@ -21,27 +21,27 @@ struct ReduceProblem {
   std::vector<std::int64_t> kept_strides;  // in elements
   std::vector<std::int64_t> reduced_extents;
   std::vector<std::int64_t> reduced_strides;
-  /// Sums: per reduced dimension the leaf boundaries, from 0 to the extent, never decreasing.
-  /// Leaves form a row-major grid; their sums are added by the tree of base/leaf_tree.h. Inside a
-  /// leaf terms go in row-major order to one accumulator that starts at +0.0, or with `lanes16` to
-  /// accumulator (offset along the last reduced dimension in the leaf) mod 16; the 16 are folded
-  /// 8, 4, 2, 1.
+  /// For sums: per reduced dimension the boundaries of the leaves, from 0 to the extent, never
+  /// decreasing. Leaves form a row-major grid, and their sums are added by the tree of
+  /// base/leaf_tree.h. Inside a leaf, terms are added in row-major order to one accumulator that
+  /// starts at +0.0. With `lanes16` there are 16 accumulators: a term goes to number (offset along
+  /// the last reduced dimension in the leaf) mod 16, and at the end the 16 are folded 8, 4, 2, 1.
   std::vector<std::vector<std::int64_t>> cuts;
   bool lanes16 = false;
 };
 
-/// A leaf of a row: runs of consecutive terms.
+/// A leaf of a row: `runs` runs of `length` consecutive terms each.
 struct LeafRuns {
   std::int64_t offset = 0;  // of the first term
   std::int64_t runs = 1;
   std::int64_t length = 0;  // terms of a run
 };
 
-/// Reduces dense rows of f32, one after another: a sum as with one reduced dimension and `lanes16`,
-/// a max or a min.
+/// Reduces dense, adjacent rows of f32 by a max, a min, or a sum as with one reduced dimension and
+/// `lanes16`.
 class RowReducer {
  public:
-  /// `cuts` as in ReduceProblem, from 0 to the length of a row, which is not 0.
+  /// `cuts` as in ReduceProblem, from 0 to the length of a row, which must not be 0.
   RowReducer(ReduceKind kind, const std::vector<std::int64_t>& cuts);
   void run(const float* from, std::int64_t rows, float* to) const;
 
@@ -57,22 +57,22 @@ class ReducePlan {
  public:
   explicit ReducePlan(ReduceProblem problem);
   int num_parts() const { return num_parts_; }
-  /// Of the memory in which the parts leave what join() puts together after the last of them; 0:
-  /// nothing is left to do then.
+  /// The size of the memory in which the parts leave partial results; join() combines them after
+  /// the last part. 0: the parts write the results themselves and join() has nothing to do.
   std::int64_t scratch_bytes() const;
   void run(const void* input, void* output, void* scratch, int part) const;
   void join(void* scratch, void* output) const;
 
  private:
   ReduceProblem problem_;
-  std::shared_ptr<const ColumnSums> columns_;  // that make the sums, if they do
-  std::vector<LeafRuns> leaves_;               // of rows that are summed in lanes
+  std::shared_ptr<const ColumnSums> columns_;  // makes the sums, unless it is null
+  std::vector<LeafRuns> leaves_;               // for rows that are summed with lanes16
   std::int64_t num_outputs_;
   int num_parts_;
 };
 
-/// The lowest index of the largest value along the middle dimension, or of the least one; the first
-/// NaN comes before all others.
+/// The lowest index of the largest (or least) element along the middle dimension. If there are
+/// NaNs, the index of the first NaN.
 struct ArgmaxProblem {
   DType dtype;
   std::int64_t outer = 1;

@@ -1,4 +1,4 @@
-// Vector loops of sums along columns; compiled once per instruction set.
+// Vector loops for sums along columns; compiled once per instruction set.
 
 #if defined(TESSERA_REDUCE_COLUMNS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_REDUCE_COLUMNS_INL_H_
@@ -21,13 +21,13 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Columns = hn::CappedTag<float, 16>;
 constexpr std::int64_t kWide = HWY_MIN(hn::MaxLanes(Columns()), 16);
 constexpr std::int64_t kLine = 16;         // floats of a cache line
-constexpr std::int64_t kAhead = 4 * 1024;  // floats between what is read and what is fetched
+constexpr std::int64_t kAhead = 4 * 1024;  // distance in floats between reads and prefetches
 
-/// Fetches memory in order, whatever the order of the loops: processors foresee several streams
+/// Prefetches memory in order, whatever the order of the loops. Processors predict several streams
 /// less well than one.
 class Ahead {
  public:
-  /// nullptr: fetches nothing.
+  /// nullptr: prefetches nothing.
   explicit Ahead(const float* from) : at_(from) {}
   HWY_INLINE void Fetch(std::int64_t count) {
     if (at_ == nullptr) return;
@@ -68,7 +68,7 @@ HWY_INLINE void AddRows(const float* from, std::int64_t rows, const ColumnRuns& 
   for (; row < rows; ++row) AddSomeRows<1>(at(row), 0, all.columns, sum, ahead);
 }
 
-/// Adds the first `count` terms of kSquare lines to the sums of these lines.
+/// Adds the first `count` terms of each of kSquare lines to the sums of these lines.
 template <class Load>
 HWY_INLINE SquareRow AddSquare(SquareRow sums, std::int64_t count, Load load) {
   SquareRow square[kSquare];
@@ -80,7 +80,8 @@ HWY_INLINE SquareRow AddSquare(SquareRow sums, std::int64_t count, Load load) {
   return sums;
 }
 
-/// Rows are columns of the memory: the terms of a sum lie in one line, run after run.
+/// For terms of a sum that are adjacent in memory: each column is a line, and the terms of a run
+/// follow each other in it.
 HWY_INLINE void AddLines(const float* from, std::span<const ColumnRun> runs, const ColumnRuns& all,
                          float* sums, Ahead& ahead) {
   const Square d;
@@ -116,7 +117,7 @@ HWY_INLINE void AddLines(const float* from, std::span<const ColumnRun> runs, con
   }
 }
 
-/// How many runs at the front continue each other's lines.
+/// How many runs, from the first on, continue the previous run without a gap.
 inline std::size_t NumContinued(std::span<const ColumnRun> runs) {
   std::size_t count = 1;
   while (count < runs.size() && runs[count].from == runs[count - 1].from + runs[count - 1].rows) {

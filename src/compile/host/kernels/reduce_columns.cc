@@ -7,8 +7,8 @@ namespace tessera::kernels {
 
 namespace {
 
-constexpr std::int64_t kMostSums = 16 * 1024;  // of a block: they stay in L2
-constexpr std::int64_t kMinColumns = 128;      // of a block: long enough runs for the memory
+constexpr std::int64_t kMostSums = 16 * 1024;  // of a block: its sums stay in L2
+constexpr std::int64_t kMinColumns = 128;      // of a block: runs long enough for memory
 constexpr std::int64_t kMinPartTerms = 64 * 1024;
 constexpr std::int64_t kMostParts = 16;
 
@@ -16,7 +16,7 @@ std::int64_t num_parts_of(const std::vector<std::int64_t>& cuts) {
   return static_cast<std::int64_t>(cuts.size()) - 1;
 }
 
-/// Kept dimensions that lie one after another count as one.
+/// Merges kept dimensions that are contiguous in memory.
 void join_kept(ReduceProblem& p) {
   std::vector<std::int64_t> extents, strides;
   for (std::size_t d = 0; d < p.kept_extents.size(); ++d) {
@@ -35,7 +35,7 @@ void join_kept(ReduceProblem& p) {
   p.kept_strides = std::move(strides);
 }
 
-/// The tree over `count` rows of `length` sums that lie one after another; its sum is in the first.
+/// Adds `count` adjacent rows of `length` sums by the tree. The result is in the first row.
 void add_tree(float* rows, std::int64_t count, std::int64_t length) {
   for (std::int64_t step = 1; step < count; step *= 2) {
     for (std::int64_t i = 0; i + step < count; i += 2 * step) {
@@ -103,7 +103,7 @@ ColumnSums::Block ColumnSums::block(std::int64_t number) const {
   return {.begin = row * columns_, .count = std::min(block_rows_, num_rows_ - row) * columns_};
 }
 
-/// The runs of one row of sums: those of one index of the first reduced dimension, leaf after leaf.
+/// Appends the runs for one row of sums and one index of the first reduced dimension, leaf by leaf.
 void ColumnSums::add_inner(std::int64_t row, std::int64_t from, const Block& block,
                            std::vector<ColumnRun>& runs) const {
   const std::size_t last = problem_.cuts.size() - 1;
@@ -142,13 +142,14 @@ std::vector<ColumnRun> ColumnSums::runs_of(const Block& block) const {
       runs.push_back({.from = from, .rows = 0, .sums = row});
     }
   }
-  // Sums of one leaf keep the order of their runs.
+  // Terms of the same leaf must keep the order of their runs.
   const auto is_before = [](const ColumnRun& a, const ColumnRun& b) { return a.from < b.from; };
   if (is_ordered_) std::stable_sort(runs.begin(), runs.end(), is_before);
   return runs;
 }
 
-/// One leaf of the first reduced dimension. Where this is the only one, its rows are the runs.
+/// The runs of one leaf of the first reduced dimension. If this is the only reduced dimension, the
+/// rows of the leaf form the runs.
 ColumnRuns ColumnSums::leaf_of(std::int64_t leaf, const Block& block,
                                std::vector<ColumnRun>& runs) const {
   const auto i = static_cast<std::size_t>(leaf);
@@ -171,8 +172,8 @@ ColumnRuns ColumnSums::leaf_of(std::int64_t leaf, const Block& block,
           .is_dense = is_ordered_ && stride == inner * block.count};
 }
 
-/// Leaves [first, end) of the first reduced dimension: the nodes of each go to rows of `to` that
-/// are `stride` apart.
+/// Computes the nodes of the leaves [first, end) of the first reduced dimension. They are written
+/// to rows of `to` that are `stride` apart.
 void ColumnSums::sum_leaves(const float* in, const Block& block, std::int64_t first,
                             std::int64_t end, float* to, std::int64_t stride) const {
   thread_local std::vector<float> sums;

@@ -1,4 +1,4 @@
-// Loops that reduce.cc chooses per instruction set.
+// Loops that reduce.cc calls; they are compiled once per instruction set.
 #pragma once
 
 #include <bit>
@@ -11,7 +11,7 @@
 
 namespace tessera::kernels {
 
-/// Integers in the order of floats, with -0 below +0; NaN must be set apart by the caller.
+/// Maps floats to integers that have the same order, with -0 below +0. The caller must handle NaN.
 inline std::int32_t ordered_bits(float x) {
   const auto bits = std::bit_cast<std::int32_t>(x);
   return bits ^ ((bits >> 31) & 0x7fffffff);
@@ -20,37 +20,38 @@ inline float from_ordered_bits(std::int32_t ordered) {
   return std::bit_cast<float>(ordered ^ ((ordered >> 31) & 0x7fffffff));
 }
 
-/// The best instruction set of this machine that the kernels know.
+/// The name of the best instruction set of this machine that the kernels support.
 std::string_view instruction_set();
 
-/// Rows to reduce, all alike.
+/// Rows to reduce, all with the same layout.
 struct ReduceRows {
   const float* from;
   std::int64_t rows;
   std::int64_t row_stride;
 };
 
-// Run-time dispatched; see reduce_rows-inl.h.
+// Chosen at run time for this machine; see reduce_rows-inl.h.
 
-/// The sums of all leaves, each in 16 lanes: to[row * leaves + leaf]. Runs are `run_stride` apart.
+/// The sums of all leaves with 16 lanes each: to[row * leaves + leaf]. Runs are `run_stride` apart.
 void sum_leaves(const ReduceRows& rows, std::span<const LeafRuns> leaves, std::int64_t run_stride,
                 float* to);
-/// The trees over `rows` rows of 2^n leaves. Destroys the leaves.
+/// Adds up the trees of `rows` rows, each of 2^n leaves. Overwrites the leaves.
 void add_leaf_pairs(float* leaves, std::int64_t rows, std::int64_t num_leaves, float* to);
-/// The extremes of rows of `length` consecutive terms.
+/// The largest (or least) elements of rows of `length` consecutive terms.
 void extremes_of_rows(const ReduceRows& rows, std::int64_t length, bool is_min, float* to);
-/// Where the first term of a result lies.
+/// The offset of the first term of a result.
 std::int64_t kept_offset(const ReduceProblem& p, std::int64_t result);
 /// a[i] += b[i].
 void add_row(float* a, const float* b, std::int64_t count);
 
-/// Rows of terms that go one after another to one row of sums.
+/// Rows of terms that are added, one after another, to one row of sums.
 struct ColumnRun {
-  std::int64_t from;  // the first term of the first row
+  std::int64_t from;  // offset of the first term of the first row
   std::int64_t rows;
-  std::int64_t sums;  // where the sums begin
+  std::int64_t sums;  // offset of the row of sums
 };
-/// The same runs again and again, `repeat_stride` apart. Rows or columns have stride 1.
+/// Runs that are repeated `repeats` times, `repeat_stride` apart. Either rows or columns have
+/// stride 1.
 struct ColumnRuns {
   std::span<const ColumnRun> runs;
   std::int64_t repeats;
@@ -58,7 +59,7 @@ struct ColumnRuns {
   std::int64_t row_stride;
   std::int64_t columns;
   std::int64_t column_stride;
-  bool is_dense;  // runs follow each other in memory, and so do the repeats
+  bool is_dense;  // the runs are adjacent in memory, and so are the repeats
 };
 void add_column_runs(const float* from, const ColumnRuns& all, float* sums);
 

@@ -1,4 +1,4 @@
-// Vector loops of reductions; compiled once per instruction set.
+// Vector loops for reductions of rows; compiled once per instruction set.
 
 #if defined(TESSERA_REDUCE_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_REDUCE_ROWS_INL_H_
@@ -32,7 +32,7 @@ HWY_INLINE void StoreQuad(F /*d*/, const VF* sums, float* quad) {
   for (std::int64_t i = 0; i < kQuad; ++i) quad[i] = hn::GetLane(sums[i]);
 }
 #else
-/// Adds the upper half of the lanes to the lower one until four are left.
+/// Adds the upper half of the lanes to the lower half until four are left.
 template <class D>
 HWY_INLINE void StoreQuad(D d, const hn::Vec<D>* sums, float* quad) {
   if constexpr (hn::MaxLanes(D()) <= kQuad) {
@@ -53,13 +53,13 @@ HWY_INLINE void FinishLeaf(VF* sums, float* quad) {
   StoreQuad(F(), sums, quad);
 }
 
-/// A leaf in 16 interleaved accumulators, of which four are left.
+/// Sums a leaf in 16 interleaved accumulators and folds them to four.
 HWY_INLINE void SumLeaf(const float* from, const LeafRuns& leaf, std::int64_t run_stride,
                         float* quad) {
   const F d;
   VF sums[kVectors];
   for (VF& sum : sums) sum = hn::Zero(d);
-  // Without terms nothing may be read: masked loads of one lane look at it all the same.
+  // Without terms nothing may be read: even an empty masked load of one lane reads its address.
   if (leaf.runs == 1 && leaf.length > 0 && leaf.length <= kN) {
     const auto terms = hn::FirstN(d, static_cast<std::size_t>(leaf.length));
     sums[0] = hn::Add(sums[0], hn::MaskedLoad(terms, d, from));
@@ -72,7 +72,7 @@ HWY_INLINE void SumLeaf(const float* from, const LeafRuns& leaf, std::int64_t ru
         sums[v] = hn::Add(sums[v], hn::LoadU(d, from + i + v * kN));
       }
     }
-    // Lanes beyond the end keep their sums: x + (+0.0) could turn a sum of -0.0 into +0.0, but no
+    // Lanes beyond the end keep their sums. Adding +0.0 would turn a sum of -0.0 into +0.0, but no
     // accumulator is ever -0.0, since all start at +0.0.
     for (std::int64_t v = 0; whole + v * kN < leaf.length; ++v) {
       const auto rest = static_cast<std::size_t>(leaf.length - whole - v * kN);
@@ -82,7 +82,7 @@ HWY_INLINE void SumLeaf(const float* from, const LeafRuns& leaf, std::int64_t ru
   FinishLeaf(sums, quad);
 }
 
-/// The last two folds of `count` leaves at once.
+/// The last two folds, for `count` leaves at once.
 HWY_INLINE void FoldQuads(const float* quads, std::int64_t count, float* to) {
   const F d;
   for (std::int64_t i = 0; i < count; i += kN) {
@@ -121,7 +121,7 @@ void AddLeafPairs(float* leaves, std::int64_t rows, std::int64_t num_leaves, flo
   const F d;
   for (std::int64_t count = rows * num_leaves; num_leaves > 1; num_leaves /= 2) {
     count /= 2;
-    // What is written was read before.
+    // In-place: every element is read before it is overwritten.
     float* sums = num_leaves == 2 ? to : leaves;
     std::int64_t i = 0;
     for (; i + kN <= count; i += kN) {
@@ -133,13 +133,14 @@ void AddLeafPairs(float* leaves, std::int64_t rows, std::int64_t num_leaves, flo
   }
 }
 
-/// Bits of floats as integers in the order -inf < ... < -0 < +0 < ... < inf; NaN set apart.
+/// Maps the bits of floats to integers in the order -inf < ... < -0 < +0 < ... < inf. The caller
+/// handles NaN.
 HWY_INLINE VI Ordered(VI bits) {
   const I i;
   return hn::Xor(bits, hn::And(hn::ShiftRight<31>(bits), hn::Set(i, 0x7fffffff)));
 }
 
-/// The largest element of a run, or the smallest; NaN wins.
+/// The largest (or least) element of a run; NaN wins.
 HWY_INLINE float ExtremeOfRun(const float* from, std::int64_t length, bool is_min) {
   const F d;
   const I i;
@@ -154,7 +155,7 @@ HWY_INLINE float ExtremeOfRun(const float* from, std::int64_t length, bool is_mi
   };
   std::int64_t at = 0;
   for (; at + kN <= length; at += kN) look_at(at);
-  // Terms may be looked at twice.
+  // The last vector may overlap the one before: looking at a term twice does no harm.
   if (at < length && length >= kN) look_at(length - kN);
   std::int32_t extreme = hn::GetLane(is_min ? hn::MinOfLanes(i, best) : hn::MaxOfLanes(i, best));
   bool is_nan = !hn::AllFalse(d, has_nan);

@@ -17,7 +17,7 @@ using testing::random_values;
 using testing::same_bits;
 using Sizes = std::vector<std::int64_t>;
 
-// --- the definition, as plainly as it can be written ---------------------------------------------
+// --- the definition, written as plainly as possible ----------------------------------------------
 
 template <typename T>
 T naive_leaf(const ReduceProblem& p, const T* from, const Sizes& start, const Sizes& extents) {
@@ -77,7 +77,7 @@ std::vector<T> naive_reduce(const ReduceProblem& p, const T* from) {
   return results;
 }
 
-/// Runs all parts, last first, and looks whether only the results are written.
+/// Runs all parts, the last one first, and checks that only the results are written.
 template <typename T>
 std::vector<T> run(const ReduceProblem& p, const T* from) {
   const auto count = at(num_elements(p.kept_extents));
@@ -171,7 +171,8 @@ TEST(Reduce, EveryLayoutFollowsTheDefinition) {
 }
 
 TEST(Reduce, OrderOfTheSumIsSeen) {
-  // The same terms with other leaves, or without lanes, give other bits: the tests above can fail.
+  // Other leaves, or no lanes, give other bits for the same terms: this shows that the tests above
+  // can fail.
   Random random;
   const auto values = random_values<float>(random, 1000);
   ReduceProblem p{.kind = ReduceKind::sum,
@@ -216,14 +217,14 @@ TEST(Reduce, EveryNumberOfPartsGivesTheSameBits) {
   EXPECT_TRUE(is_seen[16]);
 }
 
-/// Cuts of `extent` into equal leaves, or nearly so.
+/// Boundaries that cut `extent` into equal or nearly equal leaves.
 Sizes even_cuts(std::int64_t extent, std::int64_t leaves) {
   Sizes cuts;
   for (std::int64_t i = 0; i <= leaves; ++i) cuts.push_back(i * extent / leaves);
   return cuts;
 }
 
-/// A sum over the first and the third of four dimensions that lie in memory in this order.
+/// A sum over the first and the third of four dimensions; `order` is their order in memory.
 ReduceProblem columns_problem(const Sizes& shape, std::vector<std::size_t> order, Sizes leaves) {
   Sizes strides(4);
   std::int64_t stride = 1;
@@ -266,7 +267,7 @@ TEST(Reduce, ColumnsInEveryOrderOfTheMemory) {
   });
 }
 
-// --- corners -------------------------------------------------------------------------------------
+// --- corner cases --------------------------------------------------------------------------------
 
 ReduceProblem row(ReduceKind kind, std::int64_t length) {
   return {.kind = kind,

@@ -1,9 +1,9 @@
-// Which instruction sets the kernels are compiled for. Include it before any Highway header.
+// The instruction sets for which the kernels are compiled. Include this before any Highway header.
 //
-// Every kernel gives the same bits on every target, and contractions are chains of fused multiply
-// adds, so targets without a hardware FMA are left out; the baseline that remains for machines
-// without one (EMU128 or SCALAR) calls std::fma lane by lane. Vectors of unknown length are left
-// out because the tiles are sized at compile time.
+// Every kernel gives the same bits on every target. Matrix products are sequences of fused
+// multiply-adds, so targets without a hardware FMA are left out. The baseline that remains for
+// machines without one (EMU128 or SCALAR) calls std::fma lane by lane. Vectors of unknown length
+// are left out because the sizes of micro-tiles are fixed at compile time.
 #pragma once
 
 #define HWY_DISABLED_TARGETS \

@@ -1,4 +1,4 @@
-// Values and plain definitions that the tests of kernels share.
+// Values and simple definitions that the tests of kernels share.
 #pragma once
 
 #include <array>
@@ -35,8 +35,8 @@ DType dtype_of() {
   return DType::f64;
 }
 
-/// Elements whose sum depends on the order, among them zeros of both signs and denormals; NaN and
-/// infinities where asked for.
+/// Elements whose sum depends on the order, including zeros of both signs and denormals; with
+/// `has_nonfinite` also NaN and infinities.
 template <typename T>
 std::vector<T> random_values(Random& random, std::size_t count, bool has_nonfinite = false) {
   using Limits = std::numeric_limits<T>;
@@ -58,7 +58,7 @@ std::vector<T> random_values(Random& random, std::size_t count, bool has_nonfini
   return values;
 }
 
-/// The tree over leaves [0, n): it splits at the largest power of two below n.
+/// Combines the leaves [0, n) by the tree, which splits at the largest power of two below n.
 template <typename T, typename Combine>
 T naive_tree(std::span<const T> leaves, Combine combine) {
   if (leaves.size() == 1) return leaves[0];
@@ -78,7 +78,7 @@ T naive_add(T x, T y) {
   }
 }
 
-/// The larger of two, or the smaller: NaN wins and -0 is below +0.
+/// The larger (or smaller) of two elements: NaN wins, and -0 is below +0.
 template <typename T>
 T naive_extreme(T x, T y, bool is_min) {
   if (x != x || y != y) return x != x ? x : y;
@@ -89,7 +89,7 @@ T naive_extreme(T x, T y, bool is_min) {
   return is_less == is_min ? x : y;
 }
 
-/// The or of the bits.
+/// The bitwise or.
 template <typename T>
 T naive_or(T x, T y) {
   std::array<unsigned char, sizeof(T)> a{};
@@ -101,7 +101,7 @@ T naive_or(T x, T y) {
   return x;
 }
 
-/// Equal bits, except that all NaNs are one.
+/// Checks that the bits are equal; all NaNs count as the same.
 template <typename T>
 ::testing::AssertionResult same_bits(std::span<const T> found, std::span<const T> wanted) {
   if (found.size() != wanted.size()) return ::testing::AssertionFailure() << "other sizes";
@@ -139,14 +139,14 @@ inline std::int64_t dot(const std::vector<std::int64_t>& index,
   return sum;
 }
 
-/// Where the elements of a box lie in a buffer of `size` elements.
+/// The positions of the elements of a box in a buffer of `size` elements.
 struct Layout {
   std::vector<std::int64_t> strides;
   std::int64_t offset = 0;
   std::int64_t size = 1;
 };
 
-/// Dimensions in any order, with gaps, some walked backwards and, where asked for, some broadcast.
+/// Dimensions in any order, with gaps; some are reversed and, with `may_broadcast`, some broadcast.
 inline Layout random_layout(Random& random, const Shape& extents, bool may_broadcast) {
   Layout layout;
   layout.strides.assign(extents.size(), 0);

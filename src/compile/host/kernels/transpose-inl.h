@@ -1,4 +1,4 @@
-// Transposed blocks in registers; compiled once per instruction set.
+// Transposes blocks in registers; compiled once per instruction set.
 
 #if defined(TESSERA_TRANSPOSE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_TRANSPOSE_INL_H_
@@ -15,17 +15,17 @@ namespace tessera::kernels::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// More than eight lanes would need more shuffles per element.
+// With more than eight lanes, each element would need more shuffles.
 using Square = hn::CappedTag<float, 8>;
 using SquareRow = hn::Vec<Square>;
 constexpr std::int64_t kSquare = HWY_MIN(hn::MaxLanes(Square()), 8);
 
-/// rows[i][k] becomes rows[k][i], of kSquare rows.
+/// Transposes kSquare rows in place: rows[i][k] becomes rows[k][i].
 HWY_INLINE void TransposeSquare(SquareRow* rows) {
 #if HWY_TARGET != HWY_SCALAR
   const Square d;
   const hn::RepartitionToWide<hn::RebindToUnsigned<Square>> pairs;
-  // Squares of four: each 128-bit block holds elements of four rows.
+  // Transposes squares of four: each 128-bit block then holds elements of four rows.
   SquareRow fours[kSquare];
   for (std::int64_t r = 0; r < kSquare; r += 4) {
     const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(d, rows[r], rows[r + 1]));
@@ -46,7 +46,7 @@ HWY_INLINE void TransposeSquare(SquareRow* rows) {
     for (std::int64_t k = 0; k < kSquare; ++k) rows[k] = fours[k];
   }
 #else
-  (void)rows;  // of one element
+  (void)rows;  // one row of one element
 #endif
 }
 

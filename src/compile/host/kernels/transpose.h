@@ -12,7 +12,7 @@ struct TransposedMatrix {
   std::int64_t from_stride;
   std::int64_t to_stride;
 };
-/// Of elements of 4 bytes, whatever they mean.
+/// Copies bits: elements may have any type of 4 bytes.
 void transpose(const TransposedMatrix& matrix, const float* from, float* to);
 
 }  // namespace tessera::kernels

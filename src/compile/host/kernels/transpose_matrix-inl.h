@@ -1,4 +1,4 @@
-// Transposed copies; compiled once per instruction set.
+// Transposed copies of matrices; compiled once per instruction set.
 
 #if defined(TESSERA_TRANSPOSE_MATRIX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_TRANSPOSE_MATRIX_INL_H_
@@ -26,8 +26,8 @@ HWY_INLINE void CopySquare(const float* from, std::int64_t from_stride, float* t
   for (std::int64_t i = 0; i < kSquare; ++i) hn::StoreU(square[i], d, to + i * to_stride);
 }
 
-/// Panels of rows of one cache line of the source: the target is written in long runs, and what is
-/// left of a source line is still cached for the second half of the panel.
+/// Works on panels whose rows fill one cache line of the source. The target is written in long
+/// runs, and the rest of a source line is still cached when the second half of the panel needs it.
 void Transpose(const TransposedMatrix& m, const float* from, float* to) {
   constexpr std::int64_t kPanelRows = 16;
   constexpr std::int64_t kPanelColumns = 512;

@@ -1,4 +1,4 @@
-// From a dtype at run time to a type of elements.
+// Selects an element type by a dtype that is known at run time.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace tessera::kernels {
 
-/// Calls `visit` with a zero of the element type; booleans are bytes. For kernels that compute,
-/// which get bf16 as f32.
+/// Calls `visit` with a zero of the element type; booleans are bytes. For kernels that compute:
+/// they never get bf16, which is converted to f32 before.
 template <typename Visit>
 void with_type(DType dtype, Visit visit) {
   switch (dtype) {
@@ -27,7 +27,7 @@ void with_type(DType dtype, Visit visit) {
   }
 }
 
-/// The same for kernels that move elements, bf16 too.
+/// The same for kernels that only move elements, which also get bf16.
 template <typename Visit>
 void with_element(DType dtype, Visit visit) {
   if (dtype == DType::bf16) return visit(bfloat16{});
