@@ -1,8 +1,9 @@
-// Vector kernels of ops: over contiguous runs, and as stages of chains whose values stay in vector
-// registers. They are the steps of tile programs.
+// Vector kernels of elementwise ops. Each exists in two forms: one that works on contiguous runs,
+// and one as a stage of a chain, where values stay in vector registers from stage to stage. Tile
+// programs consist of these kernels.
 //
-// Each gives the same bits on every instruction set, for every length and alignment. FMA occurs
-// only inside the polynomials of functions and in the op `fma`.
+// Each kernel gives the same bits on every instruction set, for every length and alignment. FMA
+// occurs only inside the polynomials of functions and in the op `fma`.
 #pragma once
 
 #include <cstddef>
@@ -12,57 +13,58 @@
 
 namespace tessera::kernels {
 
-/// An operand of a kernel: a run of n elements, or one element that stands for all of them.
+/// An operand of a kernel: a run of n elements, or a single element that is used n times.
 struct TileInput {
   const void* data;
   bool is_scalar;
 };
 
-/// An operand of a stage: a run that the elements' numbers are places in, or one block that is the
-/// same for all.
+/// An operand of a stage: a run that is indexed by element number, or one block that is used for
+/// all elements.
 struct StageOperand {
   const std::byte* base = nullptr;
-  std::size_t mask = 0;  // all ones for a run, 0 for one block
+  std::size_t mask = 0;  // of the element number: all ones for a run, 0 for one block
 };
 
-/// One op of a chain on a block of vectors. A function takes a value from the stage before it, in
-/// vector registers, and hands its own on to the one after it; its type depends on the instruction
-/// set. Without a base an operand is none.
+/// One op of a chain, applied to a block of vectors. A stage gets a value in vector registers from
+/// the previous stage and passes its result to the next one. The type of `function` depends on the
+/// instruction set. An operand without a base does not exist.
 struct Stage {
   void (*function)() = nullptr;
-  StageOperand from;       // replaces the value from the stage before
+  StageOperand from;       // if it exists, replaces the value from the previous stage
   StageOperand others[2];  // the other inputs, in order
-  StageOperand to;         // takes a copy of the result
-  /// A run of any operand of the chain, of which the stage asks for what is some blocks further on.
+  StageOperand to;         // if it exists, receives a copy of the result
+  /// A run of any operand of the chain. The stage prefetches the part of it that is needed some
+  /// blocks later.
   const std::byte* later = nullptr;
-  std::size_t later_bytes = 0;  // of an element
+  std::size_t later_bytes = 0;  // size of an element
 };
 
 struct TileKernel {
-  /// Writes n elements. `output` may be the memory of an input of the same element size.
+  /// Writes n elements. `output` may be the memory of an input whose elements have the same size.
   void (*run)(const TileInput* inputs, void* output, std::size_t n) = nullptr;
-  /// As a stage, by the number of the input that comes from the stage before.
+  /// The kernel as a stage, indexed by the number of the input that comes from the previous stage.
   void (*stages[3])() = {};
 };
 
-/// The kernel named `name` for operands of `dtype` (of the last operand where they differ);
-/// nullptr when there is none.
+/// The kernel named `name` for operands of `dtype`; where operands differ, that is the dtype of the
+/// last one. nullptr if there is none.
 const TileKernel* find_tile_kernel(std::string_view name, DType dtype);
 
-/// What chains need besides kernels.
+/// What chains need besides the kernels.
 struct ChainKernels {
   static constexpr std::size_t kNumDTypes = static_cast<std::size_t>(DType::f64) + 1;
-  std::size_t block;  // elements of a block
-  /// Runs the stages up to an `end` on `blocks` blocks, from element `first` on.
+  std::size_t block;  // elements in a block
+  /// Runs the stages, up to an `end` stage, on `blocks` blocks from element `first` on.
   void (*run)(const Stage* stages, std::size_t first, std::size_t blocks);
   void (*end)();
   /// Fills a block with one element.
   void (*repeat)(DType dtype, const std::byte* element, std::byte* block);
-  /// Stages that do nothing to a value, by dtype; nullptr where there is none.
+  /// Stages that leave a value unchanged, by dtype; nullptr where there is none.
   void (*copies[kNumDTypes])();
 };
 
-/// Those of this machine.
+/// The ChainKernels of this machine.
 const ChainKernels& chain_kernels();
 
 }  // namespace tessera::kernels

@@ -38,7 +38,7 @@ struct Rsqrt {
 };
 struct Floor {
   static HWY_INLINE VF run(VF x) {
-    // From 2^23 on all are integers; the sign keeps -0.
+    // From 2^23 on, all floats are integers. The sign is kept for -0.
     const VF abs = hn::Abs(x);
     const VI truncated = hn::ConvertTo(DI(), hn::IfThenElseZero(is_fractional(abs), x));
     const VF toward_zero = hn::ConvertTo(DF(), truncated);
@@ -80,8 +80,8 @@ struct Div {
   static HWY_INLINE VF run(VF x, VF y) { return hn::Div(x, y); }
 };
 
-// NaN wins and -0 < +0: what instructions give for these differs between instruction sets. Equal
-// operands have equal bits, unless they are zeros.
+// NaN wins and -0 < +0: the instructions of different instruction sets disagree on both. Operands
+// that compare equal have equal bits, unless they are zeros.
 struct Max {
   static HWY_INLINE VF run(VF x, VF y) {
     VF result = hn::IfThenElse(hn::Gt(x, y), x, y);

@@ -1,4 +1,5 @@
-// bf16 in memory and in lanes: tile programs compute in f32 and round where an equation ends.
+// bf16 is stored as 16 bits and computed as f32: tile programs round to bf16 at the end of each
+// equation.
 #include "compile/host/kernels/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -14,8 +15,9 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::elementwise::HWY_NAMESPACE {
 namespace {
 
-/// An f32 that rounds to the bf16 that the integer rounds to: where f32 has too few bits, the low
-/// ones, which decide no more than whether there is a tie, become one.
+/// Prepares an integer for a conversion to bf16 by way of f32, which could otherwise round twice.
+/// Where the integer has too many bits for f32, its low bits decide only whether it lies at a tie
+/// between two bf16 values; a single sticky bit replaces them.
 template <class D>
 HWY_INLINE hn::Vec<D> shortened(hn::Vec<D> x, hn::Mask<D> is_short) {
   const auto low = hn::Set(D(), 0x1FF);

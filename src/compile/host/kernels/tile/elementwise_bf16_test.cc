@@ -1,4 +1,5 @@
-// Kernels between bf16 in memory and f32 in lanes, against the class bfloat16.
+// Tests of kernels that convert between bf16 in memory and f32 in registers, against class
+// bfloat16.
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -48,7 +49,7 @@ TEST(ElementwiseBf16, RoundsToNearestEven) {
   EXPECT_EQ(bfloat16(std::bit_cast<float>(0x3F818000U)).bits(), 0x3F82);
   EXPECT_EQ(bfloat16(std::bit_cast<float>(0x3F808001U)).bits(), 0x3F81);
   EXPECT_EQ(bfloat16(std::numeric_limits<float>::max()).bits(), 0x7F80);
-  // Just above a tie that f32 does not see.
+  // Just above a tie between bf16 values, by less than f32 can represent.
   EXPECT_EQ(bfloat16(1.0 + 0x1p-8 + 0x1p-40).bits(), 0x3F81);
   EXPECT_EQ(bfloat16(1.0 + 0x1p-8 - 0x1p-40).bits(), 0x3F80);
   const std::vector<float> x = sweep();
@@ -72,7 +73,7 @@ void check_integers(std::string_view name, DType dtype) {
   for (std::int64_t i = 0; i < (std::int64_t{1} << 32); i += 65519 * 5) {
     x.push_back(static_cast<T>(static_cast<std::uint32_t>(i)));
   }
-  // Around ties between two bf16.
+  // Close to ties between two bf16 values.
   for (std::uint32_t tie : {0x01010000U, 0x01810000U, 0x41400000U, 0x40C00000U, 0x80800000U}) {
     for (std::uint32_t d : {0U, 1U, 511U, 512U, 0xFFFFFFFFU, 0xFFFFFE00U}) {
       x.push_back(static_cast<T>(tie + d));

@@ -1,7 +1,7 @@
-// Ops as stages of chains, compiled once per instruction set.
+// Elementwise ops as stages of chains, compiled once per instruction set.
 //
-// A stage gets kChainVectors vectors as arguments, which the calling conventions keep in registers,
-// and ends in a call of the next stage, which compilers turn into a jump.
+// A stage takes kChainVectors vectors as arguments, which the calling convention keeps in
+// registers. It ends by calling the next stage; compilers turn this tail call into a jump.
 #if defined(TESSERA_KERNELS_ELEMENTWISE_CHAIN_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_KERNELS_ELEMENTWISE_CHAIN_INL_H_
 #undef TESSERA_KERNELS_ELEMENTWISE_CHAIN_INL_H_
@@ -20,7 +20,7 @@ constexpr std::size_t kChainVectors = 8;
 constexpr std::size_t kBlock = kChainVectors * F32::kLanes;
 using StageFunction = void (*)(const Stage*, std::size_t, VF, VF, VF, VF, VF, VF, VF, VF);
 
-// Between stages a value is bits in lanes of f32, as a load from memory would give it.
+// Between stages a value is kept as the bits in f32 lanes that a load from memory would give.
 template <class E>
 HWY_INLINE typename E::V from_lanes(VF x) {
   return hn::BitCast(hn::DFromV<typename E::V>(), x);
@@ -30,7 +30,7 @@ HWY_INLINE VF to_lanes(typename E::V x) {
   return hn::BitCast(DF(), E::as_stored(x));
 }
 
-// The vectors of an operand in the block from element i on.
+// The vectors of an operand in the block that begins at element i.
 template <class E>
 class Stream {
  public:
@@ -44,13 +44,13 @@ class Stream {
   const typename E::Memory* at_;
 };
 
-// Ops of many instructions are not repeated for every vector.
+// Ops of many instructions: their code is not repeated for every vector.
 template <class Op>
 concept IsLong = requires {
   Op::kIsLong;
 };
 
-// Replaces each vector x by f(x, its number).
+// Replaces each vector x by f(x, index of x).
 template <class Op, class F, class... X>
 HWY_INLINE void map_vectors(const F& f, X&... x) {
   std::size_t k = 0;
@@ -69,9 +69,9 @@ HWY_INLINE void map_vectors(const F& f, X&... x) {
   }
 }
 
-// Chains go through many streams at once, more than processors tell apart by themselves. Lines are
-// asked for one stream at a time, as few can be under way at once, and early enough for whatever
-// reads the next tile first.
+// Chains read more streams at once than the prefetcher of a processor can follow. Each stage
+// prefetches a single stream, because only a few lines can be in flight at once. It does so early
+// enough for code that reads the next tile before the chain does.
 HWY_INLINE void prefetch_later(const Stage* stage, std::size_t i) {
   constexpr std::size_t kAhead = 2048;
   constexpr int kSecondCache = 1;
@@ -82,8 +82,8 @@ HWY_INLINE void prefetch_later(const Stage* stage, std::size_t i) {
   }
 }
 
-// A whole stage: x are of `In` where they are read from memory. Transfers belong to the stage as a
-// jump takes longer than they do.
+// Runs a whole stage: x has type `In` if it is read from memory. Loads and stores are part of the
+// stage because a separate stage would cost a jump, which takes longer than they do.
 template <class Op, class Out, class In, class F, class... X>
 HWY_INLINE void run_stage(const Stage* stage, std::size_t i, const F& f, X... x) {
   if (stage->from.base != nullptr) {
@@ -141,7 +141,7 @@ void stage3(const Stage* stage, std::size_t i, X... x) {
 using AnyFunction = void (*)();
 inline AnyFunction any(StageFunction function) { return reinterpret_cast<AnyFunction>(function); }
 
-// A bool takes the lanes of the other elements between stages.
+// Between stages a bool has lanes as wide as those of the other elements.
 template <class E>
 using Laned = std::conditional_t<std::is_same_v<E, Byte>, Flag, E>;
 

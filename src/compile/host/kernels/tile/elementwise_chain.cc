@@ -1,4 +1,4 @@
-// What chains need besides ops: their ends and their transfers from and to memory.
+// What chains need besides ops: the end of a chain, and stages that only load or store.
 #include "compile/host/kernels/targets.h"
 
 #undef HWY_TARGET_INCLUDE

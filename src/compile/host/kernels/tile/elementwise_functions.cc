@@ -23,7 +23,7 @@ struct Function {
   static HWY_INLINE VF run(VF x) { return function(x); }
 };
 
-// Through double: the C library's powf gives different bits with and without FMA.
+// Computed in double: the C library's powf gives different bits with and without FMA.
 struct PowLane {
   static float run(float x, float y) {
     return static_cast<float>(std::pow(static_cast<double>(x), static_cast<double>(y)));
@@ -35,7 +35,7 @@ struct Atan2 {
   static HWY_INLINE VF run(VF y, VF x) { return atan2(y, x); }
 };
 
-// Through double as pow.
+// Computed in double for the same reason as pow.
 struct Erfc {
   static constexpr bool kIsLong = true;
   static HWY_INLINE VF run(VF x) {

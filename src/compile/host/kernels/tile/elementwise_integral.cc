@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::elementwise::HWY_NAMESPACE {
 namespace {
 
-// The ops of one integer type, seen through bit casts where signedness is no matter.
+// The ops of one integer type, computed on bit-cast values where signedness does not matter.
 template <class E>
 struct Ops {
   using D = typename E::D;
@@ -39,7 +39,7 @@ struct Ops {
       return hn::RebindMask(DU(), hn::Lt(hn::Xor(to_signed(x), flip), hn::Xor(to_signed(y), flip)));
     }
   }
-  // Whether a shift leaves a bit of its operand.
+  // Whether the shift count is less than 32; otherwise no bit of the operand is left.
   static HWY_INLINE auto is_short(VU count) {
     return hn::Eq(hn::And(count, hn::Set(DU(), ~31U)), hn::Zero(DU()));
   }
@@ -95,7 +95,7 @@ struct Ops {
   };
   struct CountLeadingZeros {
     static HWY_INLINE V run(V x) {
-      VU bits = to_unsigned(x);  // becomes ones from the first one on
+      VU bits = to_unsigned(x);  // sets all bits below the highest set bit
       bits = hn::Or(bits, hn::ShiftRight<1>(bits));
       bits = hn::Or(bits, hn::ShiftRight<2>(bits));
       bits = hn::Or(bits, hn::ShiftRight<4>(bits));

@@ -1,4 +1,5 @@
-// The families of vector kernels behind find_tile_kernel, each compiled once per instruction set.
+// The groups of vector kernels that find_tile_kernel searches, each compiled once per instruction
+// set.
 #pragma once
 
 #include <span>
@@ -20,9 +21,9 @@ std::span<const Entry> function_entries();    // f32: transcendental functions
 std::span<const Entry> signed_entries();      // i32
 std::span<const Entry> unsigned_entries();    // u32
 std::span<const Entry> logical_entries();     // bool, and conversions between dtypes
-std::span<const Entry> bf16_entries();        // between memory and lanes; lanes are f32
+std::span<const Entry> bf16_entries();        // between bf16 in memory and f32 lanes
 
-/// Every kernel of an op, for tests.
+/// All groups that implement ops, for tests.
 inline constexpr auto kFamilies = {&arithmetic_entries, &function_entries, &signed_entries,
                                    &unsigned_entries, &logical_entries};
 

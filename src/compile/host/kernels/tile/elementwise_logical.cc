@@ -15,7 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::elementwise::HWY_NAMESPACE {
 namespace {
 
-// --- bool: bytes or lanes 0 and 1 ----------------------------------------------------------------
+// --- bool: bytes or lanes that are 0 or 1 --------------------------------------------------------
 
 struct And {
   template <class V>
@@ -93,7 +93,7 @@ struct I32ToF32 {
   static HWY_INLINE VF run(VI x) { return hn::ConvertTo(DF(), x); }
 };
 struct U32ToF32 {
-  // Both halves are exact, so that the sum rounds once.
+  // Both halves convert exactly, so only their sum rounds.
   static HWY_INLINE VF run(VU x) {
     const VI low = hn::BitCast(DI(), hn::And(x, hn::Set(DU(), 0xFFFF)));
     const VI high = hn::BitCast(DI(), hn::ShiftRight<16>(x));

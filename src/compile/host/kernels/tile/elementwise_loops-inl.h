@@ -26,7 +26,8 @@ using VI = hn::Vec<DI>;
 using VU = hn::Vec<DU>;
 using MF = hn::Mask<DF>;
 
-// What lies in memory and what an op sees of it. All elements of one op have the same lanes.
+// An element type: how it is stored in memory and what an op computes with. All elements of one op
+// have the same number of lanes.
 template <class D_>
 struct Element {
   using D = D_;
@@ -35,7 +36,7 @@ struct Element {
   static constexpr std::size_t kLanes = hn::MaxLanes(D());
   static HWY_INLINE V load(const Memory* from) { return hn::LoadU(D(), from); }
   static HWY_INLINE void store(V v, Memory* to) { hn::StoreU(v, D(), to); }
-  /// What a load gives after a store.
+  /// The value that a load would give after `v` was stored.
   static HWY_INLINE V as_stored(V v) { return v; }
 };
 using F32 = Element<DF>;
@@ -43,7 +44,8 @@ using I32 = Element<DI>;
 using U32 = Element<DU>;
 using Byte = Element<hn::ScalableTag<std::uint8_t>>;
 
-// A bool beside elements of 32 bits: a byte 0 or 1 in memory, a lane 0 or 1 in a register.
+// A bool next to elements of 32 bits: in memory a byte that is 0 or 1, in a register a lane that is
+// 0 or 1.
 struct Flag {
   using Memory = std::uint8_t;
   using V = VU;
@@ -58,7 +60,7 @@ struct Flag {
   static HWY_INLINE V as_stored(V v) { return v; }
 };
 
-// The bits of the nearest bf16, ties to even, in the upper half; NaN stays NaN.
+// Rounds to the nearest bf16, ties to even; its bits are in the upper half. NaN stays NaN.
 struct Rounded {
   static HWY_INLINE VU bits(VF x) {
     const VU from = hn::BitCast(DU(), x);
@@ -73,7 +75,7 @@ struct Rounded {
   }
 };
 
-// Two bytes in memory, the number as f32 in a lane.
+// bf16: two bytes in memory, an f32 lane in a register.
 struct BF16 {
   using Memory = std::uint16_t;
   using V = VF;
@@ -93,8 +95,8 @@ HWY_INLINE VU flag(M mask) {
   return hn::IfThenElseZero(hn::RebindMask(DU(), mask), hn::Set(DU(), 1));
 }
 
-// An operand as a position that moves by `step`: a scalar stays on a vector of copies, so one loop
-// serves all mixtures of scalars and runs.
+// An operand and the position in it, which advances by `step`. A scalar is copied to a vector and
+// does not advance, so that one loop handles any mixture of scalars and runs.
 template <class E>
 struct Operand {
   using Memory = typename E::Memory;
@@ -109,7 +111,7 @@ struct Operand {
   static HWY_INLINE std::size_t step(const TileInput& input) {
     return input.is_scalar ? 0 : E::kLanes;
   }
-  /// The last elements, padded to a vector.
+  /// Loads the last n elements, padded to a vector.
   HWY_INLINE typename E::V load_rest(const TileInput& input, const Memory* at, std::size_t n) {
     if (!input.is_scalar) std::memcpy(lanes, at, n * sizeof(Memory));
     return E::load(lanes);
@@ -138,7 +140,8 @@ void run1(const TileInput* inputs, void* output, std::size_t n) {
   if (n > 0) store_rest<Out>(Op::run(first.load_rest(inputs[0], a, n)), out, n);
 }
 
-// Two vectors at a time, as most of these ops take less time than the bookkeeping.
+// Computes two vectors per iteration, because most of these ops take less time than the loop
+// overhead.
 template <class Op, class Out, class A, class B>
 void run2(const TileInput* inputs, void* output, std::size_t n) {
   constexpr std::size_t kLanes = A::kLanes;
@@ -197,7 +200,7 @@ void run3(const TileInput* inputs, void* output, std::size_t n) {
   }
 }
 
-// An op that has no vector form: `Scalar::run` on each lane.
+// An op without a vector form: calls `Scalar::run` for each lane.
 template <class Scalar, class E>
 struct PerLane {
   static constexpr bool kIsLong = true;
@@ -210,7 +213,7 @@ struct PerLane {
   }
 };
 
-// One rounding on every target: Highway's MulAdd without a hardware FMA has two.
+// Rounds once on every target. Without a hardware FMA, Highway's MulAdd rounds twice.
 HWY_INLINE VF fused_mul_add(VF a, VF b, VF c) {
 #if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
   HWY_ALIGN float x[F32::kLanes], y[F32::kLanes], z[F32::kLanes];

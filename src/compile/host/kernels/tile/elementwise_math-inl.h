@@ -1,9 +1,9 @@
 // Functions of one f32 vector, compiled once per instruction set.
 //
-// They are written out here rather than taken from Highway because its MulAdd rounds twice where
-// there is no hardware FMA, and because its functions leave the edges of the domain open.
-// Polynomials of exp, sin and cos: Highway (SLEEF); of log: Cephes; of erf_inv: Giles,
-// "Approximating the erfinv function" (GPU Computing Gems, 2011).
+// They are not taken from Highway because its MulAdd rounds twice on machines without a hardware
+// FMA, and because its functions do not define results at the edges of their domains. Polynomials
+// of exp, sin and cos: Highway (SLEEF); of log: Cephes; of erf_inv: Giles, "Approximating the
+// erfinv function" (GPU Computing Gems, 2011).
 #if defined(TESSERA_KERNELS_ELEMENTWISE_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_KERNELS_ELEMENTWISE_MATH_INL_H_
 #undef TESSERA_KERNELS_ELEMENTWISE_MATH_INL_H_
@@ -21,7 +21,7 @@ namespace tessera::kernels::elementwise::HWY_NAMESPACE {
 HWY_INLINE VF set(float value) { return hn::Set(DF(), value); }
 HWY_INLINE VF sign_bit(VF x) { return hn::And(x, hn::SignBit(DF())); }
 
-// c0 + c1 x + ..., from the highest coefficient.
+// c0 + c1 x + ..., with the coefficients from highest to lowest.
 template <class... Coefficients>
 HWY_INLINE VF horner(VF x, float highest, Coefficients... lower) {
   VF sum = set(highest);
@@ -29,7 +29,7 @@ HWY_INLINE VF horner(VF x, float highest, Coefficients... lower) {
   return sum;
 }
 
-// --- exp and what follows from it ----------------------------------------------------------------
+// --- exp and functions based on it ---------------------------------------------------------------
 
 // x = q ln 2 + r with |r| <= ln(2)/2; p = exp(r) - 1. Needs |x| < 2^20.
 struct ExpParts {
@@ -38,14 +38,14 @@ struct ExpParts {
 };
 
 HWY_INLINE ExpParts exp_parts(VF x) {
-  // Adding 1.5 * 2^23 rounds to an integer, which then is the low bits.
+  // Adding 1.5 * 2^23 rounds x / ln 2 to an integer, which the low bits of the sum then hold.
   const VF magic = set(12582912.0f);
   const VF shifted = fused_mul_add(x, set(1.44269504f), magic);
   const VF q = hn::Sub(shifted, magic);
   VF r = fused_mul_add(q, set(-0.693145751953125f), x);
   r = fused_mul_add(q, set(-1.428606765330187045e-6f), r);
   const VF r2 = hn::Mul(r, r);
-  // Pairs of coefficients: half the latency of Horner's rule.
+  // Coefficients in pairs: half the latency of Horner's rule.
   const VF low = fused_mul_add(set(0.166666671633720397949219f), r, set(0.5f));
   const VF middle =
       fused_mul_add(set(0.00833336077630519866943359f), r, set(0.0416664853692054748535156f));
@@ -61,18 +61,18 @@ HWY_INLINE VF power_of_two(VI q) {
   return hn::BitCast(DF(), hn::ShiftLeft<23>(hn::Add(q, hn::Set(DI(), 127))));
 }
 
-// NaN stays NaN.
+// Clamps x to [low, high]; NaN stays NaN.
 HWY_INLINE VF bound(VF x, float low, float high) {
   x = hn::IfThenElse(hn::Gt(x, set(high)), set(high), x);
   return hn::IfThenElse(hn::Lt(x, set(low)), set(low), x);
 }
 
-// 2^q x, rounded once, for -254 < q < 256 and a product with 2^(q / 2) that is normal.
+// 2^q x, rounded once. Requires -254 < q < 256 and that the product with 2^(q / 2) is normal.
 HWY_INLINE VF scale_by_power(VF x, VI q) {
 #if HWY_TARGET == HWY_AVX3
   return VF{_mm512_scalef_ps(x.raw, hn::ConvertTo(DF(), q).raw)};
 #else
-  // Two factors, so that denormal results round once.
+  // Scales by two factors, so that only the second one can round to a denormal result.
   const VI half = hn::ShiftRight<1>(q);
   return hn::Mul(hn::Mul(x, power_of_two(half)), power_of_two(hn::Sub(q, half)));
 #endif
@@ -86,7 +86,8 @@ HWY_INLINE VF exp(VF x) {
 
 HWY_INLINE VF expm1(VF x) {
   const auto [q, p] = exp_parts(bound(x, -20.0f, 89.0f));
-  // Half of 2^q p + (2^q - 1), since 2^128 is too large. Small p, denormal ones too, stay exact.
+  // Computes half of 2^q p + (2^q - 1), since 2^128 would overflow. Small p, also denormal ones,
+  // stay exact.
   const VF scale = power_of_two(hn::Sub(q, hn::Set(DI(), 1)));
   const VF half = fused_mul_add(scale, p, hn::Sub(scale, set(0.5f)));
   const MF is_small = hn::RebindMask(DF(), hn::Eq(q, hn::Zero(DI())));
@@ -95,7 +96,7 @@ HWY_INLINE VF expm1(VF x) {
 }
 
 HWY_INLINE VF tanh(VF x) {
-  // 1 - tanh(x) is less than half a unit from 9.02 on.
+  // From 9.02 on, 1 - tanh(x) is less than half an ulp.
   const VF abs = hn::Abs(x);
   const VF t = hn::IfThenElse(hn::Gt(abs, set(10.0f)), set(10.0f), abs);
   const auto [q, p] = exp_parts(hn::Add(t, t));
@@ -106,7 +107,7 @@ HWY_INLINE VF tanh(VF x) {
 
 HWY_INLINE VF logistic(VF x) { return hn::Div(set(1.0f), hn::Add(set(1.0f), exp(hn::Neg(x)))); }
 
-// --- log and what follows from it ----------------------------------------------------------------
+// --- log and functions based on it ---------------------------------------------------------------
 
 // y = 2^exponent * mantissa with sqrt(1/2) <= mantissa < sqrt(2). Needs a normal y.
 struct LogParts {
@@ -134,7 +135,7 @@ HWY_INLINE VF log_sum(VI exponent, VF f) {
   return fused_mul_add(e, set(0.693359375f), hn::Add(f, low));
 }
 
-// The result of log where its argument is 0, negative, infinite or NaN.
+// Replaces the result of log where the argument is 0, negative, infinite or NaN.
 HWY_INLINE VF log_edges(VF argument, VF result) {
   const VF inf = set(std::numeric_limits<float>::infinity());
   result = hn::IfThenElse(hn::Lt(argument, inf), result, argument);  // inf and NaN
@@ -154,11 +155,11 @@ HWY_INLINE VF log(VF x) {
 HWY_INLINE VF log1p(VF x) {
   const VF one = set(1.0f);
   const VF y = hn::Add(x, one);
-  // What the addition lost, exactly.
+  // What the addition lost by rounding; this difference is exact.
   const VF lost =
       hn::IfThenElse(hn::Gt(x, one), hn::Sub(one, hn::Sub(y, x)), hn::Sub(x, hn::Sub(y, one)));
   const auto [exponent, mantissa] = log_parts(y);
-  // 2^-126 for the largest x, whose `lost` is 0.
+  // Limits the exponent so that its negative power of two is normal; for such large x, `lost` is 0.
   const VI bounded =
       hn::IfThenElse(hn::Gt(exponent, hn::Set(DI(), 126)), hn::Set(DI(), 126), exponent);
   const VF f = fused_mul_add(lost, power_of_two(hn::Neg(bounded)), hn::Sub(mantissa, one));
@@ -182,7 +183,7 @@ HWY_INLINE VF erf_inv(VF x) {
 
 // --- sin and cos ---------------------------------------------------------------------------------
 
-// x + quadrant * (the negated parts of a period); the parts sum up to `scale` * -pi.
+// x - q * scale * pi. Subtracting pi in parts keeps the result accurate.
 HWY_INLINE VF reduce_angle(VF x, VF q, float scale) {
   x = fused_mul_add(q, set(scale * -3.140625f), x);
   x = fused_mul_add(q, set(scale * -0.0009670257568359375f), x);
@@ -198,11 +199,11 @@ HWY_INLINE VF sin_poly(VF x) {
   return fused_mul_add(poly, hn::Mul(x2, x), x);
 }
 
-// Beyond this the parts of pi are not enough.
+// For larger angles the parts of pi are not accurate enough.
 inline constexpr float kLargeAngle = 39000.0f;
 
-// Replaces lanes of `result` whose x is large, infinite or NaN. A double rounded to float hides in
-// which way the C library computes.
+// Replaces lanes of `result` whose x is large, infinite or NaN. The C library computes them in
+// double; rounding to float hides the differences between its versions.
 template <double (*function)(double)>
 HWY_INLINE VF fix_large_angles(VF x, VF result) {
   if (hn::AllTrue(DF(), hn::Lt(hn::Abs(x), set(kLargeAngle)))) return result;
@@ -228,7 +229,7 @@ HWY_INLINE VF sin(VF x) {
 }
 
 HWY_INLINE VF cos(VF x) {
-  // cos(x) = -sin(x - pi/2 - k pi) for even k; q = 2k + 1 counts half periods.
+  // cos(x) = -sin(x - pi/2 - k pi) for even k. q = 2k + 1 counts multiples of pi/2.
   const VF abs = hn::Abs(x);
   const VF magic = set(12582912.0f);
   const VF shifted = hn::Add(fused_mul_add(abs, set(0.318309886f), set(-0.5f)), magic);

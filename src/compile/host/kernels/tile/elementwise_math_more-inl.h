@@ -1,6 +1,6 @@
 // Further functions of one f32 vector: error function, powers of two, trigonometry.
 //
-// Polynomials are Chebyshev fits; each line of coefficients names what it approximates.
+// Polynomials are Chebyshev fits. A comment above the coefficients tells what they approximate.
 #if defined(TESSERA_KERNELS_ELEMENTWISE_MATH_MORE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_KERNELS_ELEMENTWISE_MATH_MORE_INL_H_
 #undef TESSERA_KERNELS_ELEMENTWISE_MATH_MORE_INL_H_
@@ -27,7 +27,7 @@ HWY_INLINE VF erf(VF x) {
       fused_mul_add(horner(z, 8.387074557e-5f, -0.0008147081117f, 0.005201456326f, -0.02685958812f,
                            0.1128369935f, -0.3761263402f, 0.1283791667f),
                     abs, abs);
-  // log(1 - erf(x)); from 4 on erf is 1.
+  // log(1 - erf(x)). From 4 on, erf is 1.
   const VF t = hn::IfThenElse(hn::Gt(abs, set(4.0f)), set(4.0f), abs);
   const VF exponent =
       horner(t, 1.643569654e-6f, -4.617791279e-5f, 0.000597743472f, -0.004763575249f, 0.0264310176f,
@@ -60,7 +60,7 @@ HWY_INLINE VF log2(VF x) {
 
 // --- hyperbolic functions ------------------------------------------------------------------------
 
-// exp(x) / 2 where exp(x) may be infinite.
+// exp(x) / 2, also where exp(x) would be infinite.
 HWY_INLINE VF half_of_large_exp(VF abs) {
   const VF root = exp(hn::Mul(abs, set(0.5f)));
   return hn::Mul(hn::Mul(root, set(0.5f)), root);
@@ -71,7 +71,7 @@ HWY_INLINE VF sinh(VF x) {
   const VF m = expm1(hn::IfThenElse(hn::Gt(abs, set(88.0f)), set(88.0f), abs));
   const VF small = hn::Mul(set(0.5f), hn::Add(m, hn::Div(m, hn::Add(m, set(1.0f)))));
   const VF result = hn::IfThenElse(hn::Gt(abs, set(88.0f)), half_of_large_exp(abs), small);
-  // The denormal half of a small sum would be rounded twice.
+  // For small x the result is x: half of a small sum can be denormal, and would be rounded twice.
   const VF kept = hn::IfThenElse(hn::Lt(abs, set(1e-4f)), abs, result);
   return with_sign_of(kept, x);
 }
@@ -83,7 +83,8 @@ HWY_INLINE VF cosh(VF x) {
   return hn::IfThenElse(hn::Gt(abs, set(88.0f)), half_of_large_exp(abs), small);
 }
 
-// From here on x * x is infinite or 1 is lost beside it: asinh and acosh are log(x) + log(2).
+// For larger x, x * x may be infinite, or adding 1 has no effect: asinh and acosh are log(x) +
+// log(2).
 inline constexpr float kLargeArgument = 1e6f;
 
 HWY_INLINE VF log_of_double(VF abs) { return hn::Add(log(abs), set(kLn2)); }
@@ -111,19 +112,19 @@ HWY_INLINE VF atanh(VF x) {
   const VF abs = hn::Abs(x);
   const VF argument = hn::Div(hn::Add(abs, abs), hn::Sub(set(1.0f), abs));
   const VF result = hn::Mul(set(0.5f), log1p(argument));
-  // As for sinh.
+  // For small x the result is x, as in sinh.
   return with_sign_of(hn::IfThenElse(hn::Lt(abs, set(1e-4f)), abs, result), x);
 }
 
 HWY_INLINE VF cbrt(VF x) {
-  // Of a denormal: that of 2^24 x, divided by 2^8.
+  // A denormal x is scaled by 2^24, and the result by 2^-8.
   const VF abs = hn::Abs(x);
   const MF is_tiny = hn::Lt(abs, set(std::numeric_limits<float>::min()));
   const VF a = hn::IfThenElse(is_tiny, hn::Mul(abs, set(16777216.0f)), abs);
-  // A third of the bits is a third of the exponent; the constant leaves an error below 4 %.
+  // A third of the bits is about a third of the exponent; with the constant the error is below 4 %.
   const VF third = hn::Mul(hn::ConvertTo(DF(), hn::BitCast(DI(), a)), set(0.333333343f));
   VF y = hn::BitCast(DF(), hn::Add(hn::ConvertTo(DI(), third), hn::Set(DI(), 0x2A5137A0)));
-  // Halley's step, then Newton's; the ratio does not overflow.
+  // One Halley step, then one Newton step; neither ratio overflows.
   VF ratio = hn::Mul(hn::Div(hn::Mul(y, y), a), y);
   y = hn::Mul(y, hn::Div(hn::Add(ratio, set(2.0f)), fused_mul_add(ratio, set(2.0f), set(1.0f))));
   ratio = hn::Mul(hn::Div(hn::Mul(y, y), a), y);
@@ -137,7 +138,7 @@ HWY_INLINE VF cbrt(VF x) {
 // --- trigonometric functions ---------------------------------------------------------------------
 
 HWY_INLINE VF tan(VF x) {
-  // x = q pi/2 + r; for odd q it is -1 / tan(r).
+  // x = q pi/2 + r. For odd q, tan(x) = -1 / tan(r).
   const VF magic = set(12582912.0f);
   const VF shifted = fused_mul_add(x, set(0.636619772f), magic);
   const VF r = reduce_angle(x, hn::Sub(shifted, magic), 0.5f);
@@ -164,7 +165,7 @@ HWY_INLINE VF atan_poly(VF t) {
   return fused_mul_add(poly, hn::Mul(z, t), t);
 }
 
-// atan(1 / t) for the arc atan(t)
+// atan(1 / t), given `arc` = atan(t)
 HWY_INLINE VF complement(VF arc) { return hn::Sub(set(kHalfPi), hn::Sub(arc, set(kHalfPiRest))); }
 
 HWY_INLINE VF atan(VF x) {
@@ -180,7 +181,7 @@ HWY_INLINE VF atan2(VF y, VF x) {
   const MF is_steep = hn::Gt(rise, run);
   const VF longer = hn::IfThenElse(is_steep, rise, run);
   const VF shorter = hn::IfThenElse(is_steep, run, rise);
-  // Equal legs may be infinite or 0; the angle of the latter is 0.
+  // Legs of equal length may be infinite or 0; for 0 the angle is 0.
   VF slope = hn::IfThenElse(hn::Eq(rise, run), set(1.0f), hn::Div(shorter, longer));
   slope = hn::IfThenElse(hn::Eq(longer, hn::Zero(DF())), longer, slope);
   const VF arc = atan_poly(slope);
@@ -203,7 +204,7 @@ HWY_INLINE VF asin_poly(VF x, VF square) {
 // For 1/2 < x <= 1: asin(x) = pi/2 - 2 asin(sqrt((1 - x) / 2)).
 struct ArcParts {
   MF is_outer;
-  VF arc;  // asin(|x|), or asin of the root
+  VF arc;  // asin(|x|), or the asin of the root if is_outer
 };
 
 HWY_INLINE ArcParts arc_parts(VF abs) {

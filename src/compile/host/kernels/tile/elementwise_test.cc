@@ -24,7 +24,7 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 using testing::on_every_target;
 
-// --- what kernels take and give ------------------------------------------------------------------
+// --- operands and results of kernels -------------------------------------------------------------
 
 struct Signature {
   std::vector<DType> inputs;
@@ -78,7 +78,7 @@ std::uint32_t random_word(DType dtype, std::mt19937& random) {
   return bits;
 }
 
-// All combinations of special values, then random ones.
+// All combinations of special values, followed by random values.
 std::vector<std::vector<std::uint32_t>> operand_words(const Signature& s, std::size_t random_count,
                                                       std::uint32_t seed) {
   std::vector<std::vector<std::uint32_t>> specials;
@@ -253,7 +253,7 @@ std::uint32_t expected(const Entry& e, const Signature& s, std::uint32_t a, std:
   return expected_integer(e, a, b, c);
 }
 
-// --- functions that are approximated -------------------------------------------------------------
+// --- approximated functions ----------------------------------------------------------------------
 
 using DoubleFunction = double (*)(double);
 const std::map<std::string_view, DoubleFunction>& double_functions() {
@@ -273,7 +273,7 @@ const std::map<std::string_view, DoubleFunction>& double_functions() {
   return kFunctions;
 }
 
-// The distance in representable floats; 0 for two NaN.
+// The distance in steps between representable floats; 0 for two NaNs.
 std::int64_t ulp_distance(float x, float y) {
   if (std::isnan(x) || std::isnan(y)) return std::isnan(x) && std::isnan(y) ? 0 : INT64_MAX;
   const auto order = [](float value) {
@@ -284,7 +284,7 @@ std::int64_t ulp_distance(float x, float y) {
 }
 
 std::int64_t allowed_ulp(std::string_view name, float x) {
-  // By its definition it is 0 where exp(-x) is infinite.
+  // By its definition, logistic is 0 where exp(-x) is infinite.
   return name == "logistic" && x < -87.0f ? 12000000 : 4;
 }
 
@@ -369,7 +369,7 @@ TEST(Elementwise, FunctionsAreCloseOnDenseSweeps) {
       x.push_back(static_cast<std::uint32_t>(bits));
     for (int i = -300000; i < 300000; ++i) x.push_back(as_word(static_cast<float>(i) * 3.7e-5f));
     for (int i = -100000; i < 100000; ++i) x.push_back(as_word(static_cast<float>(i) * 1.1e-3f));
-    for (int i = 0; i < 12400; ++i)  // next to the zeros of sin and cos
+    for (int i = 0; i < 12400; ++i)  // close to the zeros of sin and cos
       x.push_back(as_word(static_cast<float>(static_cast<double>(i) * 1.5707963267948966)));
     expect_close(entry.name, x, run(entry, s, {x}));
   });
@@ -433,8 +433,9 @@ TEST(Elementwise, FunctionsGiveTheSameBitsOnDenseSweeps) {
   });
 }
 
-// Runs the first n elements with the operands of `scalars` taken from element 0, everything off by
-// `shift` elements; `in_place` writes over that operand, or nowhere special at -1.
+// Runs the kernel on the first n elements, with all memory shifted by `shift` elements. Operands in
+// the bit set `scalars` are scalars, taken from element 0. The result overwrites operand
+// `in_place`, or has its own memory if that is -1.
 std::vector<std::uint32_t> run_shifted(const Entry& entry, const Signature& s,
                                        const std::vector<std::vector<std::uint32_t>>& words,
                                        std::size_t n, unsigned scalars, std::size_t shift,
@@ -490,8 +491,8 @@ TEST(Elementwise, TailsScalarsAndAlignmentChangeNothing) {
   });
 }
 
-// The kernel as a stage that gets input `place` from memory or from the stage before it, on whole
-// blocks; the inputs of `scalars` are one block for all.
+// Runs the kernel as a stage, on whole blocks. Input `place` comes from memory or from the previous
+// stage. Inputs in the bit set `scalars` are one block that is used for all elements.
 std::vector<std::uint32_t> run_staged(const Entry& entry, const Signature& s,
                                       const std::vector<std::vector<std::uint32_t>>& words,
                                       std::size_t place, bool is_handed_on, unsigned scalars) {

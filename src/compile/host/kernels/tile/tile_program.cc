@@ -22,16 +22,16 @@ struct alignas(64) Line {
   std::byte bytes[64];
 };
 
-// What a thread keeps between runs. Programs do not run inside each other.
+// What a thread keeps between runs. A program never runs inside another.
 struct Scratch {
   std::vector<TileInput> registers;
-  std::vector<Line> slots;  // and, behind them, the blocks of chains
+  std::vector<Line> slots;  // followed by the blocks of chains
   std::vector<Stage> stages;
-  std::vector<const void*> streams;  // of the chain that runs
+  std::vector<const void*> streams;  // prefetched by the chain that is running
   std::array<std::int64_t, kTileSize> starts;
 };
 
-// Runs tiles, one after another.
+// Runs a range of tiles, one after another.
 class Runner {
  public:
   Runner(const Plan& plan, std::span<std::byte* const> buffers, Scratch& scratch)
@@ -52,7 +52,7 @@ class Runner {
       const Tile tile = tile_at(plan_.space, number);
       is_first_ = number == first;
       for (const Instruction& instruction : plan_.instructions) {
-        // The first tile of a run is as large as any.
+        // Computed once: no later tile of the run is larger than the first one.
         if (!instruction.is_invariant || is_first_) execute(instruction, tile);
       }
       for (const int store : plan_.copied_stores) copy_to_store(at(store), tile);
@@ -90,7 +90,7 @@ class Runner {
     return scratch_.slots[number * plan_.slot_bytes / sizeof(Line)].bytes;
   }
 
-  // The data of a register with all its elements: copies of a scalar go into the last slot.
+  // The data of a register as a run. If it is a scalar, its copies are written to the last slot.
   const std::byte* dense(const TileInput& reg, DType dtype, std::int64_t n) const {
     const auto* data = static_cast<const std::byte*>(reg.data);
     if (!reg.is_scalar) return data;
@@ -98,7 +98,7 @@ class Runner {
     return slot(plan_.num_slots);
   }
 
-  // Where a tile is computed: in a result or in a slot.
+  // The memory in which a tile is computed: a result or a slot.
   std::byte* memory_of(const Target& target, const Tile& tile) const {
     if (target.store < 0) return slot(at(target.slot));
     const TileAccess& access = plan_.program.stores[at(target.store)].access;
@@ -108,7 +108,7 @@ class Runner {
 
   static std::int64_t bytes_of(DType dtype) { return static_cast<std::int64_t>(size_bytes(dtype)); }
 
-  // One element per row.
+  // The positions of one element per row.
   Rows row_elements(const Linear& linear, DType dtype, const Tile& tile) const {
     row_starts(plan_.space, linear, tile, scratch_.starts.data());
     return {size_bytes(dtype), scratch_.starts.data(), tile.rows, 1, 1};
@@ -192,7 +192,7 @@ class Runner {
     reg = {to, is_scalar};
     const std::size_t size = size_bytes(step.out_dtype);
     const auto* data = static_cast<const std::byte*>(row.data);
-    // One element is copied, too: the register that it is from may be used again.
+    // A single element is copied too, because the slot of the input may be reused.
     if (is_one) return fill(size, data, to, is_scalar ? 1 : tile.size());
     fill_rows(size, data, tile.rows, tile.columns, to);
   }
@@ -228,7 +228,7 @@ class Runner {
   }
   StageOperand block_at(std::size_t number) const { return {.base = block(number), .mask = 0}; }
 
-  // What is the same for all tiles of a run.
+  // Sets up the operands that are the same for all tiles.
   void place_stages() {
     scratch_.stages.resize(std::max(scratch_.stages.size(), plan_.num_stages));
     for (const Chain& chain : plan_.chains) {
@@ -273,7 +273,7 @@ class Runner {
     }
   }
 
-  // A result may lie in the memory of an operand.
+  // Prefetches a stream, but only once if a result lies in the memory of an operand.
   void ask_for(const ChainRegister& used, Stage& stage) {
     const void* base = registers_[at(used.reg)].data;
     const auto known = std::find(scratch_.streams.begin(), scratch_.streams.end(), base);
@@ -295,7 +295,7 @@ class Runner {
     if (whole < n) run_rest(chain, first + whole, n - whole);
   }
 
-  // The last elements: a block of their own holds each run.
+  // Runs the last elements, which do not fill a block: each run is copied to or from a block.
   void run_rest(const Chain& chain, std::size_t first, std::size_t n) {
     Stage* stages = scratch_.stages.data() + chain.first_stage;
     const auto for_each_run = [&](const auto& body) {
@@ -304,7 +304,7 @@ class Runner {
         const TileInput& reg = registers_[at(used.reg)];
         if (used.is_row || reg.is_scalar) continue;
         const std::size_t bytes = size_bytes(used.dtype);
-        // Registers that are not outputs are not written to.
+        // Only outputs are written.
         auto* memory = static_cast<std::byte*>(const_cast<void*>(reg.data)) + first * bytes;
         body(used, chain.first_block + i, memory, n * bytes);
       }
@@ -321,7 +321,7 @@ class Runner {
     });
   }
 
-  // Writes a register as a run.
+  // Writes all elements of a register to a run.
   static void store_dense(const TileInput& reg, DType dtype, const Tile& tile, std::byte* to) {
     const auto* data = static_cast<const std::byte*>(reg.data);
     if (reg.is_scalar) return fill(size_bytes(dtype), data, to, tile.size());

@@ -1,4 +1,4 @@
-// Fused elementwise regions: short programs whose steps run tile by tile, in cache.
+// Fused elementwise regions: short programs that run tile by tile, so that values stay in cache.
 #pragma once
 
 #include <cstddef>
@@ -14,21 +14,21 @@
 
 namespace tessera::kernels {
 
-/// Where element i of the iteration space lies in a buffer: offset + sum(i_d * strides_d).
+/// The position of element i of the iteration space in a buffer: offset + sum(i_d * strides_d).
 struct TileAccess {
   int buffer;
   std::int64_t offset = 0;            // in elements
-  std::vector<std::int64_t> strides;  // in elements; 0 repeats, negative runs backwards
+  std::vector<std::int64_t> strides;  // in elements; 0 broadcasts, a negative stride goes backwards
   DType dtype;
   friend bool operator==(const TileAccess&, const TileAccess&) = default;
 };
 
-/// Registers hold one element per index, or one per row: the indices that differ in the last
-/// dimension only.
+/// A register holds one element per index, or one per row. The indices of a row differ only in the
+/// last dimension.
 enum class StepKind : std::uint8_t {
-  map,     // the kernel on registers of one sort
-  reduce,  // each row to one element
-  expand,  // one element per row to the whole row
+  map,     // applies the kernel to registers of the same sort
+  reduce,  // reduces each row to one element
+  expand,  // broadcasts one element per row to the whole row
 };
 
 struct TileStep {
@@ -39,16 +39,16 @@ struct TileStep {
   DType out_dtype;
   StepKind kind = StepKind::map;
   bool is_row = false;  // map: the registers hold one element per row
-  int reduction = -1;   // reduce: which one of the program's
+  int reduction = -1;   // reduce: an index into the reductions of the program
 };
 
-/// Rows of programs that look at whole rows are no longer than this.
+/// The longest rows of programs that reduce or expand rows.
 inline constexpr std::int64_t kMaxRowLength = 4096;
 
-/// Registers are numbered from 0 to num_registers - 1 and written once: by a load, a constant, a
-/// generator or a step. A store may name any register.
+/// Registers are numbered from 0 to num_registers - 1. Each is written once: by a load, a constant,
+/// a generator or a step. A store may name any register.
 struct TileProgram {
-  /// With `is_row` the access has no stride for the last dimension.
+  /// With `is_row`, the access has no stride for the last dimension.
   struct Load {
     int reg;
     TileAccess access;
@@ -66,7 +66,7 @@ struct TileProgram {
     std::vector<std::int64_t> coefficients;
     DType dtype;
   };
-  /// y0 ^ y1 of threefry2x32 at the 64-bit index base + sum(i_d * strides_d); the key is two u32.
+  /// y0 ^ y1 of threefry2x32 at the 64-bit index base + sum(i_d * strides_d). The key is two u32.
   struct RandomBits {
     int reg;
     int key_buffer;
@@ -78,7 +78,7 @@ struct TileProgram {
     TileAccess access;
     bool is_row = false;
   };
-  /// Of f32; a sum, a max or a min.
+  /// Reduces f32 by a sum, a max or a min.
   struct Reduction {
     ReduceKind kind;
     std::vector<std::int64_t> cuts;  // see RowReducer
@@ -93,10 +93,10 @@ struct TileProgram {
   std::vector<TileStep> steps;
   std::vector<Store> stores;
   std::vector<Reduction> reductions;
-  bool has_rows = false;  // some registers hold one element per row; there is a last dimension
+  bool has_rows = false;  // some registers hold one element per row; then there is a last dimension
 };
 
-/// How to run a program: built once, run many times, by several threads at once.
+/// How to run a program. Build it once; several threads may run it at the same time.
 class TilePlan {
  public:
   explicit TilePlan(TileProgram program);
@@ -104,10 +104,10 @@ class TilePlan {
   TilePlan(TilePlan&&) noexcept;
   TilePlan& operator=(TilePlan&&) noexcept;
 
-  /// Independent parts for threads; at least 1. They never change bits.
+  /// The number of independent parts for threads, at least 1. It never changes bits.
   int num_parts() const;
-  /// Buffers as numbered by the accesses. A stored buffer may be the memory of a loaded one when
-  /// both are accessed alike.
+  /// `buffers` are indexed by the buffer numbers of the accesses. A stored buffer may be the same
+  /// memory as a loaded one if both have the same access.
   void run(std::span<std::byte* const> buffers, int part) const;
 
  private:

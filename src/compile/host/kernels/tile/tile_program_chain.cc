@@ -32,7 +32,8 @@ ChainOrder::ChainOrder(const TileProgram& program, std::span<const std::size_t> 
   }
 }
 
-// What a step reads is made right before it, so that one operand is at hand.
+// Emits the step that makes `reg` right after the steps that make its inputs, so that the last one
+// of these inputs is still in vector registers.
 void ChainOrder::visit(int reg) {
   const std::size_t made_by = std::exchange(maker_[at(reg)], kNone);
   if (made_by == kNone) return;
@@ -74,7 +75,7 @@ class ChainMaker {
   }
 
  private:
-  // Which input each step gets from the one before it; the others are read from memory.
+  // Finds which input each step gets from the previous step; the other inputs are read from memory.
   void find_handed_on() {
     for (std::size_t i = 0; i < order_.size(); ++i) {
       const auto inputs = inputs_of(order_.step(i));
@@ -117,7 +118,7 @@ class ChainMaker {
     chain_.temporaries[at(temporary_[at(reg)])].push_back(place(kTo));
   }
 
-  // Links operand `operand` of the last stage with the memory of a register.
+  // Records that operand `operand` of the last stage reads this register from memory.
   void read(int reg, std::size_t operand) {
     const int temporary = temporary_[at(reg)];
     reads_[at(reg)] -= 1;
@@ -126,7 +127,7 @@ class ChainMaker {
       return;
     }
     chain_.temporaries[at(temporary)].push_back(place(operand));
-    // A late output is read once more, at the end.
+    // A late output is read once more at the end, to be copied.
     if (reads_[at(reg)] == 0 && !order_.is_output(reg)) free_.push_back(at(temporary));
   }
 
@@ -152,8 +153,8 @@ class ChainMaker {
   const std::vector<bool>& late_;
   const ChainKernels& kernels_;
   std::vector<std::size_t> handed_on_;
-  std::vector<int> reads_;      // per register: how often stages are still to read it from memory
-  std::vector<int> temporary_;  // per register: where it is kept, or -1
+  std::vector<int> reads_;      // per register: the number of stages that still read it from memory
+  std::vector<int> temporary_;  // per register: the temporary that holds it, or -1
   std::vector<std::size_t> free_;
   Chain chain_;
 };

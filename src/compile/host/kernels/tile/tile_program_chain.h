@@ -1,4 +1,4 @@
-// Steps of a tile program as a chain of stages, whose values stay in vector registers.
+// Turns steps of a tile program into a chain of stages, whose values stay in vector registers.
 #pragma once
 
 #include <cstddef>
@@ -10,51 +10,52 @@
 
 namespace tessera::kernels::tiles {
 
-/// An operand of a stage of a chain.
+/// Names an operand of a stage of a chain.
 struct StagePlace {
   std::size_t stage;
   std::size_t operand;  // 0: from, 1 and 2: others, 3: to
 };
 
-/// A register of the program that stages read from memory or write to it.
+/// A register of the program that stages read from memory or write to memory.
 struct ChainRegister {
   int reg;
   DType dtype;
   std::vector<StagePlace> places;
   bool is_output = false;
-  bool is_row = false;           // one element per row, of which a row of the tile sees its own
+  bool is_row = false;           // one element per row; rows of a tile are run one by one
   bool is_fixed = false;         // the same for every tile
-  bool is_stream = false;        // a long run of memory outside of the program
-  std::size_t asking_stage = 0;  // of a stream: the stage that asks for what comes later
+  bool is_stream = false;        // a long run of memory of the program's buffers
+  std::size_t asking_stage = 0;  // if is_stream: the stage that prefetches it
 };
 
 struct Chain {
-  std::vector<Stage> stages;  // whose operands are yet to be placed
+  std::vector<Stage> stages;  // their operands are set when the chain runs
   std::vector<ChainRegister> registers;
-  std::vector<std::vector<StagePlace>> temporaries;  // each one block
+  std::vector<std::vector<StagePlace>> temporaries;  // one block each; who uses it
   bool has_rows = false;
-  // Where the plan keeps the chain's stages, and its blocks: of registers, then of temporaries.
+  // Where the plan keeps the chain's stages and its blocks: those of registers, then of
+  // temporaries.
   std::size_t first_stage = 0;
   std::size_t first_block = 0;
 
   std::size_t num_blocks() const { return registers.size() + temporaries.size(); }
 };
 
-/// Steps in an order in which most results are used by the step after them.
+/// An order of the steps in which most results are used by the next step.
 class ChainOrder {
  public:
-  /// `steps` in program order; `outputs`: registers that the chain leaves in memory.
+  /// `steps` are in program order; `outputs` are the registers that the chain leaves in memory.
   ChainOrder(const TileProgram& program, std::span<const std::size_t> steps,
              std::vector<int> outputs);
 
   std::size_t size() const { return order_.size(); }
   const TileStep& step(std::size_t position) const { return program_->steps[order_[position]]; }
-  /// Registers that the steps read and other instructions write.
+  /// Registers that the steps read but do not write.
   const std::vector<int>& inputs() const { return inputs_; }
   const std::vector<int>& outputs() const { return outputs_; }
   bool is_output(int reg) const;
   bool makes(int reg) const;
-  /// Whether a step after that of `output` reads `input`.
+  /// Whether a step after the one that writes `output` reads `input`.
   bool reads_after(int output, int input) const;
 
  private:
@@ -64,13 +65,13 @@ class ChainOrder {
   std::vector<int> inputs_;
   std::vector<int> outputs_;
   std::vector<std::size_t> order_;
-  std::vector<std::size_t> maker_;      // per register: the step that is not in the order yet
-  std::vector<std::size_t> position_;   // per register that a step of the order makes
+  std::vector<std::size_t> maker_;  // per register: the step that writes it, if not in order_ yet
+  std::vector<std::size_t> position_;   // per register that a step of the order writes
   std::vector<std::size_t> last_read_;  // per register: the last position that reads it
 };
 
-/// `dtypes` of registers. Outputs are written when they are known; those of the registers `late`
-/// when all that the chain reads has been read.
+/// `dtypes` are those of the registers. An output is stored as soon as it is computed. Outputs in
+/// `late` are stored at the end, after the chain has read all its inputs.
 Chain make_chain(const ChainOrder& order, std::span<const DType> dtypes,
                  const std::vector<bool>& late);
 

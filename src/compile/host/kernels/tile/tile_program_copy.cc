@@ -1,4 +1,4 @@
-// Moving rows between memory and dense tiles.
+// Copies rows between memory and dense tiles.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -9,14 +9,14 @@ namespace tessera::kernels::tiles {
 
 namespace {
 
-// Rows next to each other in memory whose columns are far apart: read along the memory, so that
-// each cache line is used up at once.
+// Whether rows are adjacent in memory while columns are far apart. Such tiles are read in blocks,
+// so that each cache line is used completely while it is cached.
 bool is_transposed(const Rows& rows) {
   return rows.rows > 1 && std::abs(rows.stride) > 1 &&
          std::abs(rows.starts[1] - rows.starts[0]) < std::abs(rows.stride);
 }
 
-// Whether rows r to r + 3 follow each other in memory.
+// Whether rows r to r + 3 are adjacent in memory.
 bool are_neighbours(const Rows& rows, std::int64_t r) {
   const std::int64_t* starts = rows.starts + r;
   return starts[1] == starts[0] + 1 && starts[2] == starts[0] + 2 && starts[3] == starts[0] + 3;
@@ -46,7 +46,7 @@ void transpose_4x4(const std::uint32_t* from, std::int64_t from_stride, std::uin
   for (std::int64_t i = 0; i < 4; ++i) std::memcpy(to + i * to_stride, &v[i], sizeof(Vector));
 }
 
-// Calls block(r, c) for blocks of 4 by 4 whose rows are neighbours, and element(r, c) for the rest.
+// Calls block(r, c) for blocks of 4 x 4 whose rows are adjacent, and element(r, c) for all others.
 template <class Block, class Element>
 void for_each_block(const Rows& rows, const Block& block, const Element& element) {
   for (std::int64_t c = 0; c < rows.columns; c += 4) {
@@ -91,7 +91,7 @@ void load_typed(const Rows& rows, const T* from, T* tile) {
     const T* source = from + rows.starts[r];
     T* target = tile + r * rows.columns;
     if (rows.stride == 1) {
-      // A load may already lie where it is stored.
+      // memmove: a load may already have the memory of the store.
       std::memmove(target, source, static_cast<std::size_t>(rows.columns) * sizeof(T));
     } else if (rows.stride == 0) {
       const T value = *source;
@@ -129,7 +129,7 @@ void iota_typed(std::int64_t start, std::int64_t stride, std::byte* to, std::int
   }
 }
 
-// Calls body with a value of the unsigned type of `bytes` bytes.
+// Calls body with a value of the unsigned integer type that has `bytes` bytes.
 template <class Body>
 void with_size(std::size_t bytes, const Body& body) {
   if (bytes == 1) return body(std::uint8_t{});

@@ -1,4 +1,4 @@
-// One element per row to whole rows.
+// Broadcasts one element per row to whole rows.
 #include "compile/host/kernels/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -26,7 +26,7 @@ void fill_typed(const std::byte* values, std::int64_t rows, std::int64_t columns
     std::memcpy(&value, values + static_cast<std::size_t>(r) * sizeof(T), sizeof(T));
     const auto vector = hn::Set(d, value);
     std::int64_t i = 0;
-    // A vector may reach into the next row, which is written after this one.
+    // A vector may extend into the next row, which is written later.
     for (; i < columns && target + i + kLanes <= end; i += kLanes)
       hn::StoreU(vector, d, target + i);
     for (; i < columns; ++i) target[i] = value;

@@ -1,4 +1,4 @@
-// The iteration space of a tile program as rows and columns, and how memory lies along it.
+// The iteration space of a tile program, seen as rows and columns, and memory accesses along it.
 #pragma once
 
 #include <array>
@@ -11,28 +11,28 @@
 
 namespace tessera::kernels::tiles {
 
-/// Elements of a tile at most, longer rows apart: the few registers that are kept for a whole tile
-/// stay in L1.
+/// The most elements of a tile, unless a single row is longer. The few registers that are kept for
+/// a whole tile then stay in L1.
 inline constexpr std::int64_t kTileSize = 2048;
 inline constexpr std::size_t kMaxDims = 16;
 using Index = std::array<std::int64_t, kMaxDims>;
 
-/// offset + sum(i_d * strides_d): the place of an element, or the value of a counter.
+/// offset + sum(i_d * strides_d): the position of an element in memory, or the value of a counter.
 struct Linear {
   std::int64_t offset = 0;
   std::vector<std::int64_t> strides;  // of the rows' dimensions, outermost first
   std::int64_t column_stride = 0;
-  // Aligned groups of this many rows lie one after another without gaps, or are all one element;
-  // 0 when not even one row does.
+  // Aligned groups of this many rows are contiguous (rows_in_run) or consist of one repeated
+  // element (rows_alike). 0: not even a single row does.
   std::int64_t rows_in_run = 0;
   std::int64_t rows_alike = 0;
 
   bool depends_on_row() const;
 };
 
-/// The iteration space, cut into tiles of whole rows, of parts of a row, or of small rectangles.
+/// The iteration space, cut into tiles: whole rows, parts of a row, or small rectangles.
 struct Space {
-  std::vector<std::int64_t> extents;  // of the rows' dimensions, outermost first
+  std::vector<std::int64_t> extents;  // of the dimensions of rows, outermost first
   std::int64_t rows = 1;
   std::int64_t columns = 1;
   std::int64_t tile_rows = 1;
@@ -41,17 +41,18 @@ struct Space {
   std::int64_t num_tiles = 0;
 
   bool tiles_are_whole_rows() const { return column_blocks == 1; }
-  /// Whether every tile is one run of `linear`.
+  /// Whether `linear` is a contiguous run in every tile.
   bool always_run(const Linear& linear) const;
   bool always_alike(const Linear& linear) const;
-  /// Whether one element per row lies one after another.
+  /// Whether an access with one element per row is contiguous.
   bool rows_are_dense(const Linear& linear) const;
 };
 
-/// Dense row-major extents to rows and columns. `memory` are accesses and `counters` other linear
-/// functions of the index, with one stride per extent on entry. Dimensions are merged where all of
-/// them allow, and reordered when memory lies across the rows. With `keeps_rows` the last dimension
-/// is the columns, and tiles are whole rows.
+/// Splits dense row-major extents into rows and columns. `memory` are memory accesses, `counters`
+/// other linear functions of the index; on entry each has one stride per extent. Dimensions are
+/// merged if that is possible for all of them. They are reordered if some memory is contiguous
+/// across rows instead of along them. With `keeps_rows`, the last dimension stays the columns, and
+/// tiles are whole rows.
 Space make_space(const Shape& extents, std::span<Linear* const> memory,
                  std::span<Linear* const> counters, bool keeps_rows);
 
@@ -70,11 +71,11 @@ enum class Form : std::uint8_t { run, alike, rows };
 Form form_of(const Space& space, const Linear& linear, const Tile& tile);
 /// The value of `linear` at the first element of `tile`.
 std::int64_t start_of(const Linear& linear, const Tile& tile);
-/// Its values at the first element of each row.
+/// The values of `linear` at the first element of each row.
 void row_starts(const Space& space, const Linear& linear, const Tile& tile, std::int64_t* starts);
 
-/// Memory whose rows start at element `starts[r]`, with `stride` between columns, to or from a
-/// dense tile.
+/// Memory that is copied to or from a dense tile. Rows begin at element `starts[r]`; columns are
+/// `stride` elements apart.
 struct Rows {
   std::size_t element_bytes;
   const std::int64_t* starts;
@@ -84,7 +85,7 @@ struct Rows {
 };
 void load_rows(const Rows& rows, const std::byte* from, std::byte* tile);
 void store_rows(const Rows& rows, const std::byte* tile, std::byte* to);
-/// Writes the value of each row `columns` times.
+/// Writes the value of each row `columns` times, row after row.
 void fill_rows(std::size_t element_bytes, const std::byte* values, std::int64_t rows,
                std::int64_t columns, std::byte* to);
 /// Writes `value` n times.

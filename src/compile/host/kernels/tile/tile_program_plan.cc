@@ -1,4 +1,4 @@
-// Order, registers and memory of a tile program's instructions.
+// Plans a tile program: the order of the instructions and the memory of the registers.
 #include "compile/host/kernels/tile/tile_program_plan.h"
 
 #include <algorithm>
@@ -47,7 +47,7 @@ void make_linears(Plan& plan) {
   plan.space = make_space(program.extents, memory, counters, program.has_rows);
 }
 
-// As the op convert: truncated, saturated, and 0 for NaN.
+// Converts as the op `convert` does: truncates, saturates, and gives 0 for NaN.
 template <class T>
 T to_integer(double value) {
   using Limits = std::numeric_limits<T>;
@@ -82,7 +82,7 @@ std::uint64_t constant_bytes(double value, DType dtype) {
   return bytes;
 }
 
-// Decides the order of instructions and where registers live.
+// Decides the order of instructions and the memory of registers.
 class Planner {
  public:
   explicit Planner(Plan& plan)
@@ -99,7 +99,7 @@ class Planner {
   }
 
  private:
-  // Loads and generators, by their registers.
+  // Collects the loads and generators, by the registers that they write.
   void list_sources() {
     sources_.assign(num_registers_, {});
     is_uniform_.assign(num_registers_, false);
@@ -126,8 +126,9 @@ class Planner {
     for (const TileStep& step : program_.steps) plan_.dtypes[at(step.output)] = step.out_dtype;
   }
 
-  // Steps on whole tiles go to chains, one per level: what needs a reduction of the results of a
-  // chain goes to the next one. Steps on one element, or one per row, are instructions.
+  // Steps on whole tiles go to chains, one chain per level. A step that depends on a reduction of
+  // results of a chain belongs to the next level. Steps on a single element, or on one element per
+  // row, are separate instructions.
   void sort_steps() {
     level_.assign(num_registers_, 0);
     is_chained_.assign(num_registers_, false);
@@ -147,8 +148,8 @@ class Planner {
     find_row_operands();
   }
 
-  // Chains may run row by row, and then need no tile in which rows are repeated. Blocks should be
-  // full.
+  // Finds expanded registers that chains can read row by row, so that the expanded tile is never
+  // written. This pays only if rows fill the blocks of the chain.
   void find_row_operands() {
     row_of_.assign(num_registers_, -1);
     const auto block = static_cast<std::int64_t>(plan_.chain_kernels->block);
@@ -189,7 +190,7 @@ class Planner {
     plan_.instructions.push_back(std::move(instruction));
   }
 
-  // Loads come right before their first use, so that few registers are alive.
+  // Emits a load right before its first use, so that few registers are live at once.
   void emit(int reg) {
     auto& source = sources_[at(reg)];
     if (source.empty()) return;
@@ -208,7 +209,7 @@ class Planner {
     add_instruction(std::move(instruction));
   }
 
-  // What a chain makes for stores and for instructions after it.
+  // The results of a chain that stores or other instructions read.
   std::vector<int> outputs_of(int level, const std::vector<std::size_t>& steps) const {
     std::vector<bool> is_output(num_registers_, false);
     for (const auto& store : program_.stores) is_output[at(store.reg)] = true;
@@ -233,9 +234,9 @@ class Planner {
     for (const auto& store : program_.stores) last_use_[at(store.reg)] = kEnd;
   }
 
-  // Whether memory that takes `reg`, an output of instruction `at_instruction`, may be that of a
-  // load for which `is_read` holds. The load of the instruction itself is read from what was
-  // written.
+  // Whether storing `reg` to this access may overwrite elements of a load for which `is_read`
+  // holds. That is possible only if both have the same access. A load of `reg` itself does not
+  // count: it is read from what was stored.
   template <class IsRead>
   bool may_overwrite(const TileAccess& access, int reg, const IsRead& is_read) const {
     return std::any_of(program_.loads.begin(), program_.loads.end(), [&](const auto& load) {
@@ -244,7 +245,8 @@ class Planner {
     });
   }
 
-  // Instructions write straight into a result whose tiles are runs; the rest is copied at the end.
+  // If every tile of a result is a run, instructions write directly to it. The other results are
+  // copied at the end of each tile.
   void choose_stores() {
     std::vector<bool> is_direct(program_.stores.size(), false);
     for (std::size_t i = 0; i < plan_.instructions.size(); ++i) {
@@ -262,7 +264,7 @@ class Planner {
     for (std::size_t s = 0; s < is_direct.size(); ++s) {
       if (!is_direct[s]) plan_.copied_stores.push_back(static_cast<int>(s));
     }
-    // The copies at the end may overwrite memory that another of them still has to read.
+    // One of the copies at the end may overwrite memory that another one still has to read.
     for (Instruction& instruction : plan_.instructions) {
       if (instruction.kind != Kind::load || instruction.targets[0].store >= 0) continue;
       instruction.must_copy =
@@ -285,7 +287,7 @@ class Planner {
     }
   }
 
-  // Whether a register of a chain is a run of the program's memory in every tile.
+  // Whether a register of a chain is a contiguous run of a buffer in every tile.
   bool is_stream(const Instruction& chain, int reg) const {
     for (const Target& target : chain.targets) {
       if (target.reg == reg) return target.store >= 0;
@@ -312,7 +314,7 @@ class Planner {
     plan_.chains.push_back(std::move(chain));
   }
 
-  // Streams take turns along the stages.
+  // Distributes the prefetching of streams evenly over the stages.
   static void spread_streams(Chain& chain) {
     const auto num_streams = static_cast<std::size_t>(
         std::count_if(chain.registers.begin(), chain.registers.end(),
@@ -321,7 +323,7 @@ class Planner {
     const std::size_t turns = std::max(num_streams, num_stages);
     std::size_t number = 0;
     for (ChainRegister& used : chain.registers) {
-      // A stage asks for one stream.
+      // A stage prefetches at most one stream.
       used.is_stream = used.is_stream && number < num_stages;
       if (used.is_stream)
         used.asking_stage = number++ * turns / std::max<std::size_t>(num_streams, 1);
@@ -367,8 +369,8 @@ class Planner {
     slot_of_[reg] = -1;
   }
 
-  // Gives back the slots of inputs that end here: before the output takes one where a kernel may
-  // write over the input, after it otherwise.
+  // Releases the slots of inputs whose last use is this instruction. Called before the output gets
+  // a slot, which frees inputs that the kernel may overwrite, and again afterwards for the others.
   void release_inputs(std::size_t i, bool is_before) {
     const Instruction& instruction = plan_.instructions[i];
     const bool may_write_over =
@@ -405,13 +407,13 @@ class Planner {
   Plan& plan_;
   const TileProgram& program_;
   std::size_t num_registers_;
-  std::vector<std::vector<Instruction>> sources_;  // none or one per register
+  std::vector<std::vector<Instruction>> sources_;  // at most one per register
   // Per register:
-  std::vector<bool> is_uniform_;  // one element for a whole tile
-  std::vector<bool> is_chained_;  // made by a chain
-  std::vector<int> level_;        // the chain that makes it, or that is the first that may read it
-  std::vector<int> row_of_;       // the register of rows that chains read in its place, or -1
-  std::vector<std::size_t> last_use_;  // instructions
+  std::vector<bool> is_uniform_;       // a single element for the whole tile
+  std::vector<bool> is_chained_;       // written by a chain
+  std::vector<int> level_;             // of the chain that writes it, or the first that may read it
+  std::vector<int> row_of_;            // the per-row register that chains read instead, or -1
+  std::vector<std::size_t> last_use_;  // index of an instruction
   std::vector<int> slot_of_;
   int num_levels_ = 0;
   std::vector<ChainOrder> orders_;
@@ -431,7 +433,8 @@ Plan make_plan(TileProgram program) {
   Planner(plan).run();
   std::size_t widest = 4;
   for (DType dtype : plan.dtypes) widest = std::max(widest, size_bytes(dtype));
-  // The extra line keeps loads and stores of different slots from matching in their low bits.
+  // The extra line keeps slots from having the same low address bits, by which processors match
+  // loads with earlier stores.
   const std::int64_t longest =
       std::max(kTileSize, (plan.space.tile_rows * plan.space.tile_columns + 15) / 16 * 16);
   plan.slot_bytes = static_cast<std::size_t>(longest) * widest + 64;

@@ -1,4 +1,4 @@
-// The instructions of a tile program and the registers that they write.
+// The instructions of a tile program, and the registers that they write.
 #pragma once
 
 #include <cstddef>
@@ -13,23 +13,23 @@ namespace tessera::kernels::tiles {
 
 enum class Kind : std::uint8_t { load, iota, random, step, chain };
 
-/// Where an instruction leaves a register: in a slot, in the memory of a store, or, if both are -1,
-/// where a load found it.
+/// Where an instruction leaves a register: in a slot or in the memory of a store. If both are -1, a
+/// load uses the memory in place.
 struct Target {
   int reg;
   int slot = -1;
   int store = -1;
 };
 
-/// Fills registers with a tile.
+/// Computes registers for a tile.
 struct Instruction {
   Kind kind;
-  std::size_t source;  // in the program's list of this kind, or in the plan's chains
+  std::size_t source;  // an index into the program's list of this kind, or into the plan's chains
   std::vector<int> inputs;
-  std::vector<Target> targets;  // one, except for chains
-  /// Keep a copy of a load even where its memory could be used in place.
+  std::vector<Target> targets;  // one; a chain may have several
+  /// A load must copy, even where its memory could be used in place.
   bool must_copy = false;
-  /// The same for every tile, so that the first of a run fills it.
+  /// The result is the same for every tile, so only the first tile of a run computes it.
   bool is_invariant = false;
 };
 
@@ -42,9 +42,9 @@ struct Plan {
   std::vector<Linear> stores;
   std::vector<Instruction> instructions;  // in order
   std::vector<Chain> chains;
-  std::vector<int> copied_stores;        // done after the instructions
-  std::vector<std::uint64_t> constants;  // bytes of the values
-  std::vector<DType> dtypes;             // of registers
+  std::vector<int> copied_stores;        // copied after the instructions
+  std::vector<std::uint64_t> constants;  // the bytes of the values
+  std::vector<DType> dtypes;             // per register
   std::vector<RowReducer> reducers;
   std::size_t num_slots = 0;
   std::size_t slot_bytes = 0;

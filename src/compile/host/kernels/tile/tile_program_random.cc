@@ -1,4 +1,4 @@
-// Random bits of threefry2x32 for runs of counters.
+// Random bits of threefry2x32 for ranges of counters.
 #include "compile/host/kernels/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -19,7 +19,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<std::uint32_t>;
 using V = hn::Vec<D>;
 constexpr std::size_t kLanes = hn::MaxLanes(D());
-// Vectors in flight: a round is a chain of three instructions.
+// Several vectors are in flight at once, because a round is a sequence of three dependent
+// instructions.
 constexpr int kVectors = 4;
 constexpr std::size_t kBlock = kVectors * kLanes;
 
@@ -51,7 +52,8 @@ struct Counters {
   }
 };
 
-// The block of counters (high, low), (high, low + stride), ... without a carry between them.
+// Computes a block for the counters (high, low), (high, low + stride), ...; none of the additions
+// may overflow into `high`.
 HWY_INLINE void block(const std::uint32_t* schedule, std::uint32_t high, std::uint32_t low,
                       std::uint32_t stride, std::uint32_t* to) {
   Counters counters;

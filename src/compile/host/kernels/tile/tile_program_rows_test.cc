@@ -1,4 +1,5 @@
-// Tile programs that reduce rows: each must equal its steps over the whole array, one by one.
+// Tests of tile programs that reduce rows: results must equal those of the steps run one by one
+// over the whole array.
 #include <gtest/gtest.h>
 #include <numeric>
 #include <random>
@@ -37,14 +38,14 @@ Floats expanded(const Floats& rows, std::int64_t columns) {
   return result;
 }
 
-/// y = exp(x - max(x)) / (sum of the same * scale), with x and scale strided; stores y, the sums,
-/// the product of sum and scale, and scale squared, all dense.
+/// y = exp(x - max(x)) / (sum(exp(x - max(x))) * scale), with strided x and scale. Stores y, the
+/// sums, the product of sum and scale, and scale squared, all dense.
 struct Softmax {
   Shape outer;
   std::int64_t columns;
   Strides cuts;
   Strides x_strides;      // of all dimensions
-  Strides scale_strides;  // of the outer ones
+  Strides scale_strides;  // of the outer dimensions
   Floats x, scale;
 
   std::int64_t rows() const { return num_elements(outer); }
@@ -150,7 +151,7 @@ TEST(TileProgramRows, EqualTheirStepsOneByOne) {
 }
 
 TEST(TileProgramRows, MayLieInAnyOrder) {
-  // Rows over two dimensions that do not merge, columns far apart, one scale for many rows.
+  // Rows over two dimensions that cannot be merged, columns far apart, one scale for many rows.
   Softmax{.outer = {5, 6},
           .columns = 33,
           .cuts = {0, 33},

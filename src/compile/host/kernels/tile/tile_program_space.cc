@@ -9,7 +9,8 @@ namespace tessera::kernels::tiles {
 
 namespace {
 
-// Dimensions as they come: extents and, per linear function, all strides in `strides`.
+// The dimensions before they are split into rows and columns. Every linear function has all its
+// strides in `strides`.
 struct Dims {
   std::vector<std::int64_t> extents;
   std::vector<Linear*> linears;
@@ -19,7 +20,7 @@ struct Dims {
     extents.erase(extents.begin() + at);
     for (Linear* linear : linears) linear->strides.erase(linear->strides.begin() + at);
   }
-  // Moves dimension d so that it comes just before the last.
+  // Moves dimension d to the position just before the last.
   void move_before_last(std::size_t d) {
     const auto rotate = [d](std::vector<std::int64_t>& v) {
       std::rotate(v.begin() + static_cast<std::ptrdiff_t>(d),
@@ -39,8 +40,8 @@ bool lies_across(const Linear& linear) {
   return !linear.strides.empty() && std::abs(linear.strides.back()) > 1;
 }
 
-// The dimension along which memory that lies across the rows is closer together than along the
-// last one; none: the number of dimensions.
+// The dimension along which some memory that is not contiguous along the last dimension has its
+// smallest stride. Returns the number of dimensions if there is none.
 std::size_t crossing_dimension(const Dims& dims, std::span<Linear* const> memory) {
   const std::size_t rank = dims.extents.size();
   for (const Linear* linear : memory) {
@@ -64,11 +65,11 @@ void choose_tiles(Space& space, bool crosses, bool keeps_rows) {
   constexpr std::int64_t kRectangleColumns = 32;
   constexpr std::int64_t kRectangleSize = 512;
   if (crosses && space.columns > kRectangleColumns && space.rows > 1) {
-    // Few enough cache lines for one pass over them, long enough runs either way.
+    // Few cache lines, so that they stay cached, and runs that are long enough in both directions.
     space.tile_columns = kRectangleColumns;
     space.tile_rows = std::min(space.rows, kRectangleSize / kRectangleColumns);
   } else if (space.columns > kTileSize && !keeps_rows) {
-    // Parts of about the same size, whole vectors as long as possible.
+    // Parts of about the same size, with as many whole vectors as possible.
     const std::int64_t parts = ceil_div(space.columns, kTileSize);
     space.tile_columns = ceil_div(ceil_div(space.columns, parts), 16) * 16;
   } else {
@@ -135,7 +136,7 @@ Space make_space(const Shape& extents, std::span<Linear* const> memory,
     dims.extents[d] *= dims.extents[d - 1];
     dims.remove(d - 1);
   }
-  if (dims.extents.empty()) {  // one element, and so a run of anything
+  if (dims.extents.empty()) {  // a single element is a run of any access
     dims.extents.push_back(1);
     for (Linear* linear : dims.linears) linear->strides.push_back(1);
   }

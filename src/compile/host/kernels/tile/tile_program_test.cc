@@ -124,7 +124,7 @@ struct Builder {
     dtypes.push_back(dtype);
     return p.num_registers++;
   }
-  // Random finite values, for equal bits to mean equal values.
+  // Random finite values: equal bits then mean equal values.
   int new_buffer(DType dtype, std::int64_t elements) {
     Buffer buffer(at(elements) * size_bytes(dtype));
     for (std::int64_t i = 0; i < elements; ++i) {
@@ -137,7 +137,7 @@ struct Builder {
     buffers.push_back(std::move(buffer));
     return static_cast<int>(buffers.size()) - 1;
   }
-  // A buffer that `strides` span, with some elements around.
+  // A new buffer that is as large as `strides` require, plus some elements around.
   TileAccess new_access(DType dtype, Strides strides) {
     std::int64_t low = 0;
     std::int64_t high = 0;
@@ -221,7 +221,7 @@ class RandomProgram {
     static const DType kTypes[] = {DType::f32, DType::f32, DType::f32, DType::i32, DType::boolean};
     return kTypes[at(pick(5))];
   }
-  // Dense, permuted, broadcast, reversed or padded.
+  // Strides that are dense, permuted, broadcast, reversed or padded.
   Strides some_strides() {
     Strides strides = store_strides();
     for (std::int64_t& stride : strides) {
@@ -232,7 +232,7 @@ class RandomProgram {
     if (pick(6) == 0) std::fill(strides.begin(), strides.end(), 0);
     return strides;
   }
-  // No two elements in one place.
+  // Strides that give every element its own position.
   Strides store_strides() {
     const Shape& extents = b_.p.extents;
     std::vector<std::size_t> order(extents.size());
@@ -303,7 +303,7 @@ TEST(TileProgram, RandomProgramsEqualPlainLoops) {
   });
 }
 
-// --- cases by hand -------------------------------------------------------------------------------
+// --- hand-written cases --------------------------------------------------------------------------
 
 TEST(TileProgram, EmptyAndScalarSpaces) {
   for (const Shape& extents :
@@ -360,7 +360,7 @@ TEST(TileProgram, PartsCoverLargeSpacesOnce) {
   EXPECT_EQ(TilePlan(small.p).num_parts(), 1);
 }
 
-// The stored buffers are the memory of loaded ones: as if all loads came first.
+// Stored buffers share memory with loaded ones. Results must be as if all loads came first.
 void expect_right_in_place(Builder& b, const std::vector<std::pair<int, int>>& shared) {
   const std::vector<Buffer> want = reference(b.p, b.buffers);
   std::vector<Buffer> have = b.buffers;
@@ -380,7 +380,7 @@ TEST(TileProgram, ResultsMayTakeTheMemoryOfOperands) {
     };
     const int x = b.load(access());
     const int y = b.load(access());
-    // x is still read after the first result is known, y is stored as it is.
+    // x is read again after the first result is stored, and y is stored unchanged.
     const int first = b.step("add", {x, y}, DType::f32);
     b.store(first, access());
     b.store(b.step("mul", {first, x}, DType::f32), access());
