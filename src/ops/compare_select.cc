@@ -1,4 +1,4 @@
-// Comparison, choice and clamping, element by element.
+// Elementwise comparison, selection and clamping.
 #include <algorithm>
 
 #include "ops/ops.h"

@@ -1,4 +1,4 @@
-// Changes of dtype.
+// Conversions between dtypes.
 #include "ops/ops.h"
 #include "ops/reference/loops.h"
 #include "ops/reference/numeric_convert.h"

@@ -1,4 +1,4 @@
-// Arithmetic of two or three operands of one type, element by element.
+// Elementwise arithmetic of two or three operands of one type.
 #include <limits>
 
 #include "ops/ops.h"

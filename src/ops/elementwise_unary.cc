@@ -1,4 +1,4 @@
-// Functions of one operand, element by element.
+// Elementwise functions of one operand.
 #include "ops/ops.h"
 #include "ops/reference/erf_inv.h"
 #include "ops/reference/loops.h"

@@ -1,7 +1,7 @@
 // Shorthand for the equations that rules, passes and tests append most often. Any other op is
 // appended by its name (ir::Builder::emit).
 //
-// Nothing broadcasts implicitly, here as in the IR.
+// As in the IR, nothing is broadcast implicitly.
 #pragma once
 
 #include <string>

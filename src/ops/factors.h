@@ -64,7 +64,7 @@ struct Factors {
   std::vector<Factor> factors;
   std::vector<Dims> operands;
   std::vector<Dims> results;
-  std::vector<int> reduced = {};  // the reduce factors in the order of the op's dimension list
+  std::vector<int> reduced = {};  // the reduce factors, in the order in which the op lists them
   Reduction reduction = Reduction::sum;
   /// Dimensions that are read through a window and so are not products of factors. `operands` names
   /// one factor for such a dimension: the one whose shards match those of the dimension, so that

@@ -1,4 +1,4 @@
-// A whole array in host memory, row-major: what the reference engine computes on.
+// A whole array in host memory, row-major. The reference engine computes on these.
 #pragma once
 
 #include <cstddef>

@@ -34,7 +34,7 @@ using ir::Builder;
 using ir::Equation;
 using ir::ValueId;
 
-/// A value that must be written out in the record.
+/// A field of a record that has no default value.
 template <typename T>
 class Field {
  public:
@@ -201,7 +201,7 @@ struct ReferenceContext {
 /// it through `evaluate`, which handles bf16 too.
 using Reference = std::function<std::vector<HostArray>(const ReferenceContext&)>;
 
-/// Floating point operations of one application, from operand and result types.
+/// The number of floating point operations of one application, from operand and result types.
 using CostRule = std::function<double(const Attributes&, const std::vector<Type>& operands,
                                       const std::vector<Type>& results)>;
 

@@ -74,7 +74,7 @@ Ints behind_batch(Ints dims);
 Ints with_first(std::int64_t first, Ints sizes);
 /// Broadcasts `x` along a new batch dimension of this size at the front.
 ValueId repeat(Builder& b, ValueId x, std::int64_t size);
-/// Moves dimension `from` to the front.
+/// Transposes `x` so that dimension `from` comes first.
 ValueId move_to_front(Builder& b, ValueId x, std::int64_t from);
 
 // --- sharding factors

@@ -25,11 +25,11 @@ struct BatchAxis {
 
 /// The index of this element: i32[].
 ir::ValueId axis_index(ir::Builder& b, const NamedAxis& axis);
-/// The values of all elements, stacked along a new dimension 0; the same for every element.
+/// The values of all elements, stacked along a new dimension 0. Every element gets the same result.
 ir::ValueId axis_gather(ir::Builder& b, ir::ValueId x, const NamedAxis& axis);
-/// Slice j along dimension 0 goes to element j; slice i of the result came from element i.
+/// Slice j along dimension 0 goes to element j. Slice i of the result comes from element i.
 ir::ValueId axis_all_to_all(ir::Builder& b, ir::ValueId x, const NamedAxis& axis);
-/// The value of element sources[i] for element i; `sources` is a permutation.
+/// Element i gets the value of element sources[i]; `sources` is a permutation.
 ir::ValueId axis_permute(ir::Builder& b, ir::ValueId x, const NamedAxis& axis, ir::Ints sources);
 
 /// Whether the op is one of these.

@@ -37,7 +37,7 @@ std::vector<ValueId> while_loop(Builder& b, std::size_t num_consts, FunctionPtr 
 std::vector<ValueId> cond(Builder& b, std::vector<FunctionPtr> branches,
                           std::vector<ValueId> operands);
 
-/// call: the body applied to the operands, under a name.
+/// call: applies the body, which has a name, to the operands.
 std::vector<ValueId> call(Builder& b, std::string name, FunctionPtr body,
                           std::vector<ValueId> operands);
 
@@ -75,7 +75,7 @@ Function dissolve_calls(Function function, Dissolve which);
 /// then the passes of src/ir.
 std::vector<ir::Pass> simplify_passes();
 
-/// Floating point operations of one run.
+/// The number of floating point operations of one run of the function.
 double flops_of(const Function& function);
 
 }  // namespace tessera::ops

@@ -1,4 +1,4 @@
-// Reading and writing equations with nested functions.
+// Reads and emits equations with nested functions.
 #include <tessera/error.h>
 
 #include "ops/control/internal.h"

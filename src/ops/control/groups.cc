@@ -1,4 +1,4 @@
-// Which group of devices computes what.
+// Finds which group of devices computes each equation and value.
 #include <algorithm>
 
 #include <tessera/error.h>

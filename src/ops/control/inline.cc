@@ -1,4 +1,4 @@
-// Calls replaced by what they call.
+// Inlining: replaces calls by the equations of the called function.
 #include <algorithm>
 
 #include "ir/simplify.h"

@@ -1,4 +1,4 @@
-// What the files of this folder share.
+// Declarations that the files of this folder share.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Where the stages of a pipeline end.
+// stage_end, which marks where the stages of a pipeline end.
 #include "ops/control/control.h"
 #include "ops/ops.h"
 #include "ops/rules.h"

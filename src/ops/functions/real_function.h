@@ -16,7 +16,7 @@ struct RealFunction {
   double high;
   std::string_view hlo = {};  // as in OpRecord
 };
-/// The host's kernel has the name of the function.
+/// The host kernel must have the same name as the function.
 OpRecord record_of(RealFunction function);
 
 }  // namespace tessera::ops

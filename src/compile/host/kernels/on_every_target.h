@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "compile/host/kernels/targets.h"
-// targets.h comes before any Highway header.
+// targets.h must come before any Highway header.
 #include <hwy/highway.h>
 
 namespace tessera::kernels::testing {

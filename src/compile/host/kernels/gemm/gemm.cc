@@ -22,8 +22,7 @@ using gemm::Chunk;
 constexpr std::int64_t kTileBytes = 30 << 10;    // rows of A of a micro-tile: they must stay in L1
 constexpr std::int64_t kLongestChunk = 768;      // k of a chunk
 constexpr std::int64_t kLongestPacked = 384;     // the same where A is packed: many rows at a time
-constexpr std::int64_t kLongestInPlace = 64;     // the same where B is read in place, row beside
-                                                 // row
+constexpr std::int64_t kLongestInPlace = 64;     // the same for B in place: its rows at a time
 constexpr std::int64_t kGroupFloats = 32 << 10;  // packed A of a group of tiles
 constexpr std::int64_t kShortLeaf = 12;          // leaves up to this k are added up in registers
 constexpr std::int64_t kShortLeafOfHalves = 96;  // the same if runs_in_halves

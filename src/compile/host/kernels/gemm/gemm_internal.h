@@ -69,19 +69,19 @@ inline constexpr int kNumOperands = 3;
 /// Micro-tiles of C for one chunk of k. There are `tiles` of them below each other, each with as
 /// many rows as the kernel is made for, in each of `panels` panels side by side.
 struct TileArgs {
-  const float* a;  ///< the first row at the chunk's first k
+  const float* a;  ///< element (first row, first k of the chunk)
   /// The distance between neighbours in k if rows are adjacent, between rows if k are adjacent.
   std::int64_t a_stride;
-  std::int64_t a_step;    ///< from tile to tile
-  const float* b;         ///< the first panel's first column at the chunk's first k
+  std::int64_t a_step;    ///< distance between tiles
+  const float* b;         ///< element (first column of the first panel, first k)
   std::int64_t b_stride;  ///< between neighbours in k; kernels.nr where B is packed
-  std::int64_t b_step;    ///< from panel to panel
+  std::int64_t b_step;    ///< distance between panels
   const Segment* segments;
   const Chunk* chunk;
   float* stack;               ///< stack_depth nodes of a tile
   float* slots;               ///< num_slots nodes per tile and panel; they live from chunk to chunk
-  std::int64_t slots_step;    ///< from panel to panel
-  std::int64_t slots_stride;  ///< from tile to tile
+  std::int64_t slots_step;    ///< distance between panels
+  std::int64_t slots_stride;  ///< distance between tiles
   float* c;
   const std::int64_t* c_rows;
   std::int64_t tiles;
@@ -105,7 +105,7 @@ struct PackArgs {
   const std::int64_t* k;
   const std::int32_t* k_run;
   std::int64_t k_count;
-  const std::int64_t* starts;  ///< tiles + 1 of them
+  const std::int64_t* starts;  ///< tiles + 1 entries
   int tiles;
   int ld;
   std::int64_t tile_stride;

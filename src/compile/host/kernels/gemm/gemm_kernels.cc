@@ -4,7 +4,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compile/host/kernels/gemm/gemm_kernels.cc"
 #include <hwy/foreach_target.h>
-// foreach_target.h comes first.
+// foreach_target.h must come first.
 #include <hwy/highway.h>
 
 #include "compile/host/kernels/gemm/gemm_internal.h"

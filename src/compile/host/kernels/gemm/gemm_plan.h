@@ -60,20 +60,20 @@ struct ColumnSection {
 struct GemmPlan::State {
   GemmProblem problem;  // without the tables that moved to `steps`
   gemm::Unit unit;
-  const gemm::Kernels* kernels = nullptr;  // of the unit
-  gemm::TreeProgram tree;                  // over steps
+  const gemm::Kernels* kernels = nullptr;  // those of `unit`
+  gemm::TreeProgram tree;                  // over the steps
   gemm::Steps steps;
   gemm::Layout a_layout, b_layout;
-  std::vector<std::int64_t> panel_starts;    // of N
+  std::vector<std::int64_t> panel_starts;    // columns of C at which panels begin
   std::vector<std::int32_t> panel_sections;  // per panel: the section of its columns
   std::vector<std::int64_t> band_ends;       // per panel: the end of the panels of this width and
                                              // section
   std::vector<std::int64_t> row_ends;        // ends of the row sections of a product's C
   std::vector<gemm::ColumnSection> column_sections;
   std::int64_t batches = 0, m = 0, n = 0, k = 0;  // m: rows of one product; k: number of steps
-  std::int64_t rows = 0;                          // of all products
-  std::int64_t terms = 0;                         // of a sum
-  std::int64_t panels = 0;                        // of packed B
+  std::int64_t rows = 0;                          // rows of all products
+  std::int64_t terms = 0;                         // terms of a sum
+  std::int64_t panels = 0;                        // panels of B
   bool a_in_place = false;                        // its k are adjacent, so that it is not packed
   bool columns_compete = false;                   // of A, for the same sets of the cache
   bool b_in_place = false;  // its columns are adjacent, and too few rows read it to pack it

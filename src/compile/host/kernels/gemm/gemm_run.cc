@@ -48,7 +48,7 @@ thread_local Scratch t_scratch;
 constexpr std::int64_t kPanelsWorthPacking = 12;  // up to this many read adjacent rows of A in
                                                   // place
 
-// One chunk of k over one block of C.
+// The work for one chunk of k on one block of C.
 struct Step {
   std::int64_t batch = 0, row_block = 0, panel_block = 0;
   std::size_t chunk = 0;

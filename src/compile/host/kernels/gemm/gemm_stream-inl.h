@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::gemm::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Hides from the compiler where a pointer comes from.
+// Hides the origin of a pointer from the compiler.
 HWY_INLINE void launder(const float*& pointer) {
 #if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
   asm("" : "+r"(pointer));

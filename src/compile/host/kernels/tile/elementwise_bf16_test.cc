@@ -35,7 +35,7 @@ std::vector<float> sweep() {
   for (std::uint64_t bits = 0; bits < (std::uint64_t{1} << 32); bits += 65521 * 7) {
     x.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
   }
-  // Ties, and their neighbours.
+  // Ties, and the values next to them.
   for (std::uint32_t high = 0x3F80; high < 0x3FA0; ++high) {
     for (std::uint32_t low : {0x7FFFU, 0x8000U, 0x8001U}) {
       x.push_back(std::bit_cast<float>(high << 16 | low));

@@ -4,7 +4,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compile/host/kernels/tile/elementwise_integral.cc"
 #include <hwy/foreach_target.h>
-// foreach_target.h comes first.
+// foreach_target.h must come first.
 #include <hwy/highway.h>
 #include <limits>
 #include <type_traits>

@@ -79,7 +79,7 @@ HWY_INLINE VF scale_by_power(VF x, VI q) {
 }
 
 HWY_INLINE VF exp(VF x) {
-  // Beyond these bounds the result is inf or 0.
+  // For x beyond these bounds the result is inf or 0.
   const auto [q, p] = exp_parts(bound(x, -104.0f, 89.0f));
   return scale_by_power(hn::Add(p, set(1.0f)), q);
 }

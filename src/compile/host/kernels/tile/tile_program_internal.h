@@ -20,7 +20,7 @@ using Index = std::array<std::int64_t, kMaxDims>;
 /// offset + sum(i_d * strides_d): the position of an element in memory, or the value of a counter.
 struct Linear {
   std::int64_t offset = 0;
-  std::vector<std::int64_t> strides;  // of the rows' dimensions, outermost first
+  std::vector<std::int64_t> strides;  // of the dimensions of rows, outermost first
   std::int64_t column_stride = 0;
   // Aligned groups of this many rows are contiguous (rows_in_run) or consist of one repeated
   // element (rows_alike). 0: not even a single row does.

@@ -319,7 +319,7 @@ class Planner {
     const auto num_streams = static_cast<std::size_t>(
         std::count_if(chain.registers.begin(), chain.registers.end(),
                       [](const ChainRegister& used) { return used.is_stream; }));
-    const std::size_t num_stages = chain.stages.size() - 1;  // without the end
+    const std::size_t num_stages = chain.stages.size() - 1;  // without the `end` stage
     const std::size_t turns = std::max(num_streams, num_stages);
     std::size_t number = 0;
     for (ChainRegister& used : chain.registers) {
