@@ -23,7 +23,7 @@ namespace tessera::checkpoint {
 
 namespace {
 
-/// Holds the folder against other processes as long as it lives.
+/// Locks the folder against other processes during its lifetime.
 class FolderLock {
  public:
   FolderLock(const std::string& folder, const std::source_location& where)
@@ -50,7 +50,7 @@ class FolderLock {
   int descriptor_;
 };
 
-/// Removes what processes that were killed have left.
+/// Removes the unfinished and half-removed checkpoints that killed processes left behind.
 void clean(const std::string& folder) {
   for (const std::string& name : names_in(folder)) {
     for (const char* state : {"unfinished", "removed"}) {
@@ -62,7 +62,8 @@ void clean(const std::string& folder) {
   }
 }
 
-/// Of a checkpoint that has none or is damaged, and where it is no number: the worst.
+/// The metric of a checkpoint, smaller is better. Infinity if it has none, if the metric is NaN, or
+/// if the index is damaged.
 double metric_of(const std::string& path) {
   try {
     const double metric = read_index(path).metric.value_or(INFINITY);
@@ -72,7 +73,8 @@ double metric_of(const std::string& path) {
   }
 }
 
-/// The steps from the least metric to the greatest; of equal ones the later first.
+/// The steps with the smallest metric first; of steps with equal metrics, the later first. Leaves
+/// out those whose metric is infinite.
 std::vector<std::int64_t> best_first(const std::string& folder,
                                      const std::vector<std::int64_t>& steps) {
   std::vector<std::pair<double, std::int64_t>> order;
@@ -92,13 +94,14 @@ void prune(const std::string& folder, const CheckpointerOptions& options, std::i
   std::vector<std::int64_t> best;
   if (options.keep_best > 0) best = best_first(folder, steps);
   best.resize(std::min(best.size(), static_cast<std::size_t>(options.keep_best)));
-  // The last one is what a run resumes from, also where only the best are kept.
+  // Always keep the last step, even if only the best are wanted: a run resumes from it.
   const std::int64_t latest = std::max<std::int64_t>(1, options.keep_latest);
   const std::int64_t removed = std::max<std::int64_t>(0, std::ssize(steps) - latest);
   for (std::int64_t i = 0; i < removed; ++i) {
     const std::int64_t step = steps[static_cast<std::size_t>(i)];
     if (step == kept || std::find(best.begin(), best.end(), step) != best.end()) continue;
-    // It goes in one step, so that no reader finds half of it, not even after a loss of power.
+    // Rename it first, which is atomic: no reader ever finds half of it, not even after a power
+    // failure.
     const std::string path = step_path(folder, step);
     const std::string gone = hidden_name(path, "removed");
     remove_quietly(gone);
@@ -146,9 +149,9 @@ struct Checkpointer::State {
   std::string folder;
   CheckpointerOptions options;
   std::optional<FolderLock> lock;
-  std::atomic<std::int64_t> kept{-1};  // the writer reads it
+  std::atomic<std::int64_t> kept{-1};  // never pruned; atomic because the writer thread reads it
   std::thread writer;
-  std::exception_ptr failure;  // of the writer, once it has been joined
+  std::exception_ptr failure;  // set by the writer thread; read it after joining
 
   void write(const Snapshot& snapshot, int threads) const {
     write_checkpoint(local_disk(), snapshot, step_path(folder, snapshot.options.step), threads);
@@ -198,7 +201,7 @@ void Checkpointer::save_arrays(const std::vector<NamedArray>& arrays, SaveOption
   try {
     state_->writer = std::thread(write);
   } catch (const std::exception&) {
-    write();  // the machine has no room for a thread
+    write();  // no thread could be started: write in this one
   }
 }
 

@@ -21,7 +21,7 @@ namespace {
   throw RuntimeFault("cannot " + what + " " + path + ": " + std::strerror(reason));
 }
 
-/// The result of a call, made again as long as signals interrupt it.
+/// Repeats a system call while signals interrupt it; returns its result.
 template <typename Call>
 auto uninterrupted(Call call) {
   auto result = call();
@@ -65,13 +65,13 @@ void Disk::sync_folder(const std::string& path, const std::string& shown) {
   const int result = uninterrupted([&] { return fsync(folder); });
   const int reason = errno;
   close(folder);
-  // Some file systems have nothing to write back for a folder.
+  // EINVAL: this file system cannot flush folders and need not.
   if (result != 0 && reason != EINVAL) fail("write", shown, reason);
 }
 
 void Disk::replace(const std::string& from, const std::string& to) {
   if (rename(from.c_str(), to.c_str()) == 0) return;
-  // A folder with files is no target of rename(): the two change places.
+  // rename() does not overwrite a folder with files: exchange the two instead.
   const bool is_taken = errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR;
   if (!is_taken || renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) != 0) {
     fail("replace", to, errno);
@@ -195,7 +195,7 @@ void make_folders(Disk& disk, const std::string& path) {
   try {
     disk.make_folder(path, path);
   } catch (const RuntimeFault&) {
-    // Another process may have made it meanwhile.
+    // Another process may have created it meanwhile.
     if (kind_of(path) != PathKind::folder) throw;
   }
   disk.sync_folder(parent, path);
@@ -215,7 +215,7 @@ void remove_quietly(const std::string& path) noexcept {
     std::error_code ignored;
     fs::remove_all(path, ignored);
   } catch (const std::exception&) {
-    return;  // without memory for it; the next run removes what is left
+    return;  // out of memory; the next run removes what is left
   }
 }
 

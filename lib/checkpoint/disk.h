@@ -1,4 +1,4 @@
-// Files that appear whole or not at all.
+// File access. Files and folders are written so that they appear whole or not at all.
 #pragma once
 
 #include <cstddef>
@@ -9,39 +9,41 @@
 
 namespace tessera::checkpoint {
 
-/// What saving does to the disk. Everything throws RuntimeFault with the reason and the name
-/// `shown`, which is where the file will be.
+/// The file operations of a save; virtual so that tests can make them fail. All throw RuntimeFault
+/// with the reason and the path `shown`: where the file will be in the end, since `path` may be
+/// temporary.
 class Disk {
  public:
   virtual ~Disk() = default;
-  /// Creates a file that is not there yet; returns its descriptor.
+  /// Creates a file, which must not exist yet; returns its descriptor.
   virtual int create(const std::string& path, const std::string& shown);
   virtual void write(int file, std::span<const std::byte> bytes, std::int64_t offset,
                      const std::string& shown);
-  /// Returns when the bytes have reached the disk.
+  /// Flushes the file; returns when its bytes are on the disk.
   virtual void sync(int file, const std::string& shown);
   virtual void make_folder(const std::string& path, const std::string& shown);
   virtual void sync_folder(const std::string& path, const std::string& shown);
-  /// `from` takes the place of `to` in one step; a folder that was there is at `from` afterwards.
+  /// Moves `from` to `to` atomically. If `to` was a folder with files, it is at `from` afterwards.
   virtual void replace(const std::string& from, const std::string& to);
 };
-/// The one of this machine.
+/// The file system of this machine.
 Disk& local_disk();
 
-/// A file, or a folder of files, that is built beside its place and moved there as a whole. What is
-/// not committed is removed.
+/// A file or folder that is built under a temporary name in the same folder and then moved to its
+/// path as a whole. What is not committed is removed.
 class Unfinished {
  public:
-  /// Removes what a process that was killed has left there.
+  /// Removes what a killed process left at place().
   Unfinished(Disk& disk, std::string path);
   ~Unfinished();
   Unfinished(const Unfinished&) = delete;
   Unfinished& operator=(const Unfinished&) = delete;
 
-  /// Where to build it, and where it will be.
+  /// The temporary path to build it at, and the path where it will be in the end.
   const std::string& place() const { return place_; }
   const std::string& path() const { return path_; }
-  /// What is built is on the disk; afterwards what stood at the path is gone.
+  /// Moves what was built to path(). The caller must have flushed it to the disk before. What was
+  /// at path() is removed when this object is destroyed.
   void commit();
 
  private:
@@ -49,7 +51,7 @@ class Unfinished {
   std::string path_, place_;
 };
 
-/// A file that is open for writing.
+/// A file that is open for writing. Throws RuntimeFault with the path `shown`.
 class OutputFile {
  public:
   OutputFile(Disk& disk, const std::string& path, std::string shown);
@@ -65,15 +67,15 @@ class OutputFile {
   std::string shown_;
   int file_;
 };
-/// Creates a file with this text, on the disk.
+/// Creates a file with this text and flushes it to the disk.
 void write_text(Disk& disk, const std::string& path, const std::string& shown,
                 const std::string& text);
 
-/// A file that is open for reading.
+/// A file that is open for reading. Throws RuntimeFault when it cannot be read.
 class InputFile {
  public:
-  /// Throws UserError when there is none and RuntimeFault when it cannot be read; `reader` opens
-  /// the message.
+  /// Throws UserError when there is no such file and RuntimeFault when it cannot be read. The
+  /// message begins with `reader`.
   InputFile(std::string reader, std::string path);
   ~InputFile();
   InputFile(const InputFile&) = delete;
@@ -81,9 +83,9 @@ class InputFile {
 
   std::int64_t size() const { return size_; }
   const std::string& path() const { return path_; }
-  /// Fills `bytes`; false where the file ends before.
+  /// Fills `bytes` from `offset` on; returns false if the file ends before.
   bool read(std::span<std::byte> bytes, std::int64_t offset) const;
-  /// The whole file.
+  /// The whole file; empty if it became shorter meanwhile.
   std::string text() const;
 
  private:
@@ -95,21 +97,22 @@ class InputFile {
 };
 
 enum class PathKind : std::uint8_t { none, file, folder, other };
-/// What is at a path. Throws RuntimeFault if that cannot be found out.
+/// What is at a path. Throws RuntimeFault if the system cannot tell.
 PathKind kind_of(const std::string& path);
-/// The names in a folder; none where there is no folder. Throws RuntimeFault when it cannot be
+/// The names in a folder; empty if the folder does not exist. Throws RuntimeFault if it cannot be
 /// read.
 std::vector<std::string> names_in(const std::string& folder);
 
 /// Creates a folder and its missing parents, and flushes their names to the disk.
 void make_folders(Disk& disk, const std::string& path);
-/// The folder that has `path`.
+/// The folder that contains `path`.
 std::string parent_of(const std::string& path);
 /// Throws RuntimeFault if the file cannot be removed.
 void remove_file(const std::string& path);
-/// Removes a file or a folder with all that is in it. What cannot be removed stays.
+/// Removes a file, or a folder and its contents. What cannot be removed stays, without an error.
 void remove_quietly(const std::string& path) noexcept;
-/// A name that readers of folders pass over: what stands there is not finished, or being removed.
+/// The path `.NAME.STATE` beside `path`, for what is unfinished or being removed. Code that lists
+/// the steps of a folder ignores such names.
 std::string hidden_name(const std::string& path, const std::string& state);
 
 }  // namespace tessera::checkpoint

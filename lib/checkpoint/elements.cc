@@ -18,7 +18,8 @@ std::string bytes_as(const Array& array, const std::source_location& where) {
   return {reinterpret_cast<const char*>(elements.data()), elements.size() * sizeof(T)};
 }
 
-/// All NaNs count as one value: which NaN an operation gives is not part of its meaning.
+/// Replaces every NaN by the same one: the bits of a NaN result are not specified, so they must not
+/// change a fingerprint.
 void unify_nans(DType dtype, std::string& bytes) {
   auto unify = [&]<typename T>(T nan) {
     for (std::size_t at = 0; at + sizeof(T) <= bytes.size(); at += sizeof(T)) {

@@ -1,4 +1,4 @@
-// The names and the bytes of arrays.
+// Checks the names of arrays and copies their elements.
 #pragma once
 
 #include <source_location>
@@ -10,10 +10,12 @@
 namespace tessera::checkpoint {
 
 void sort_by_name(std::vector<NamedArray>& arrays);
-/// Throws UserError for a name that stands twice and for one that files do not take.
+/// Throws UserError if a name occurs twice or is "__metadata__", which the format reserves. The
+/// message begins with `subject`.
 void check_names(const std::vector<NamedArray>& arrays, const std::string& subject,
                  const std::source_location& where);
-/// Row-major. With one process per device a collective.
+/// The bytes of all elements in row-major order. With one process per device this is a collective:
+/// all processes must call it.
 std::string elements_of(const Array& array, const std::source_location& where);
 
 }  // namespace tessera::checkpoint

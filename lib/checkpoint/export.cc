@@ -1,4 +1,4 @@
-// Checkpoints in the formats of others.
+// Exports checkpoints to the formats of other frameworks.
 #include <tessera/checkpoint.h>
 #include <tessera/error.h>
 
@@ -13,7 +13,7 @@ namespace tessera::checkpoint {
 
 namespace {
 
-/// A checkpoint that is read, and the folder that is written.
+/// The checkpoint to read and the folder to write.
 struct Export {
   Disk& disk;
   SavedFiles& files;
@@ -186,7 +186,7 @@ void export_orbax(const Export& work) {
                                           {"custom_metadata", nullptr}}));
 }
 
-/// The arrays below a path, without it.
+/// The arrays below `subtree`, with names relative to it; all arrays if it is empty.
 std::vector<std::pair<std::string, const IndexedArray*>> below(const Index& index,
                                                                const std::string& subtree,
                                                                const std::string& path,

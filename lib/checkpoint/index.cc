@@ -135,8 +135,9 @@ bool is_before(const SavedTile& a, const SavedTile& b) {
       [](const IndexRange& x, const IndexRange& y) { return x.start < y.start; });
 }
 
-/// Puts the tiles in order. They are the cells of a grid, so that looking at each dimension tells
-/// that they cover the array and do not overlap.
+/// Sorts the tiles in row-major order, sets `starts`, and throws BadText unless the tiles cover the
+/// array without overlap. Tiles must be the cells of a grid. So it is enough to check that the
+/// ranges of each dimension follow each other and that each cell has exactly one tile.
 void arrange(IndexedArray& array) {
   if (num_elements(array.type.shape) == 0) return;
   const auto fail = [&] { throw BadText("the tiles of " + array.name + " do not make the array"); };
@@ -185,7 +186,7 @@ Index index_of(const Json& object) {
     throw BadText("its blocks have another size");
   index.step = whole_number_at(object, "step");
   if (const auto metric = object.find("metric"); metric != object.end()) {
-    // A metric that is no number is written as null.
+    // JSON has no NaN and no infinity: such a metric is written as null.
     if (!metric->is_number() && !metric->is_null()) throw BadText("metric is no number");
     if (metric->is_number()) index.metric = metric->get<double>();
   }

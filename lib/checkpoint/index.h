@@ -1,7 +1,7 @@
-// The index of a checkpoint: which tiles it has, where they lie, and the checksums of everything.
+// The index of a checkpoint: its tiles, their offsets in the files, and the checksums of all bytes.
 //
-// A checkpoint is a folder with the file checkpoint.json and one safetensors file per device that
-// holds tiles. The index ends with the checksum of all that stands before it.
+// A checkpoint is a folder with the index, checkpoint.json, and one safetensors file for each
+// device that holds tiles. The index ends with the checksum of the text before it.
 #pragma once
 
 #include <cstddef>
@@ -19,22 +19,23 @@
 namespace tessera::checkpoint {
 
 inline constexpr const char* kIndexName = "checkpoint.json";
-/// Each block of a tile has a checksum of its own, so that a part can be read and checked alone.
+/// Each block of a tile has its own checksum, so that a part of a tile can be read and checked
+/// alone.
 inline constexpr std::int64_t kBlockBytes = std::int64_t{64} << 10;
 
 struct SavedTile {
   std::string file;
-  std::vector<IndexRange> index;         // of the array
-  std::int64_t offset = 0;               // of its first byte in the file
-  std::vector<std::uint64_t> checksums;  // of its blocks
+  std::vector<IndexRange> index;         // the part of the array that the tile holds
+  std::int64_t offset = 0;               // of its first byte, from the beginning of the file
+  std::vector<std::uint64_t> checksums;  // one for each block
 };
 
 struct IndexedArray {
   std::string name;
   Type type;
-  std::vector<SavedTile> tiles;  // that cover the array, each element once
-  /// Where the tiles begin along each dimension. Set by parse_index() for arrays with elements: the
-  /// tiles are then the cells of this grid in row-major order.
+  std::vector<SavedTile> tiles;  // cover each element of the array once
+  /// For each dimension, the indices where tiles begin. The tiles are the cells of this grid, in
+  /// row-major order. Set by parse_index() for arrays with elements only.
   std::vector<Shape> starts = {};
 };
 
@@ -55,27 +56,28 @@ struct Index {
 };
 
 std::uint64_t checksum(std::span<const std::byte> bytes);
-/// Of each block.
+/// The checksums of the blocks of kBlockBytes; the last block may be shorter.
 std::vector<std::uint64_t> block_checksums(std::span<const std::byte> bytes);
 
 Shape sizes_of(const std::vector<IndexRange>& index);
 std::int64_t bytes_of(const SavedTile& tile, DType dtype);
 
 std::string to_text(const Index& index);
-/// Throws BadText for what to_text() does not write.
+/// The inverse of to_text(). Throws BadText if the text is damaged or not an index.
 Index parse_index(std::string_view text);
 /// Reads the index of the checkpoint in this folder. Throws UserError if there is none, if it is
 /// damaged, or if the folder has the name of another step, and RuntimeFault if it cannot be read.
 Index read_index(const std::string& folder);
 
-/// The folder name of a step ("step_00000012"), and the step that a folder name stands for.
+/// The folder name of a step ("step_00000012"), and the step of a folder name, if it has one.
 std::string step_name(std::int64_t step);
 std::optional<std::int64_t> step_of(const std::string& name);
-/// Throws UserError if the folder has the name of another step.
+/// Throws UserError if the folder has the name of a step other than `step`.
 void check_step_name(const std::string& folder, std::int64_t step,
                      const std::source_location& where = {});
 
-/// Arrays and files of one process, which another one adds to its index.
+/// With several processes, each writes an index of its own arrays and files as a text. The first
+/// process adds all of them to its index.
 std::string part_to_text(const Index& part);
 void add_part(Index& index, std::string_view text);
 

@@ -14,8 +14,9 @@ constexpr std::int64_t kMostBytes = std::int64_t{1} << 62;
 constexpr std::int64_t kMostElements = kMostBytes / 8;
 constexpr std::size_t kMostLevels = 16;
 
-/// Builds a value from the events of the parser. The parser's own builder lets the last one of
-/// equal names win silently, and with a callback it takes time quadratic in the size of an object.
+/// Builds a value from the events of the parser and refuses objects with equal names. The parser's
+/// own builder silently keeps the last of equal names; with a callback that checks them, it takes
+/// time quadratic in the size of an object.
 class Builder final : public nlohmann::json_sax<Json> {
  public:
   Json result() && { return std::move(root_); }
@@ -65,9 +66,8 @@ class Builder final : public nlohmann::json_sax<Json> {
   }
 
   Json root_;
-  std::vector<Json*>
-      open_;  // objects and arrays that have not ended: each is the last of the one before
-  Json* member_ = nullptr;  // of the object at the end, where its next value goes
+  std::vector<Json*> open_;  // the objects and arrays that have not ended, outermost first
+  Json* member_ = nullptr;   // where the next value of the innermost object goes
 };
 
 }  // namespace
@@ -121,7 +121,7 @@ Shape shape_at(const Json& object, const std::string& name) {
   std::int64_t product = 1;
   for (const Json& size : sizes) {
     shape.push_back(whole_number(size));
-    // A size of 0 must not hide how large the others are.
+    // Count sizes of 0 as 1: a product of 0 would let the other sizes be of any magnitude.
     const std::int64_t size_or_one = std::max<std::int64_t>(1, shape.back());
     if (size_or_one > kMostElements / product) throw BadText(name + " is too large");
     product *= size_or_one;

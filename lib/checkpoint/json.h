@@ -1,4 +1,5 @@
-// JSON as the files of checkpoints have it: no name twice, not too deep, whole numbers only.
+// JSON as in the files of checkpoints. Stricter than usual: each name of an object occurs once, the
+// nesting is not deep, and numbers are whole except for the metric.
 #pragma once
 
 #include <cstdint>
@@ -13,28 +14,29 @@ namespace tessera::checkpoint {
 
 using Json = nlohmann::json;
 
-/// Why a text is not what it should be; the reader of the file makes a UserError of it.
+/// Says what is wrong with a text. The code that reads the file turns it into a UserError.
 class BadText : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Throws BadText.
+/// Throws BadText for text that is not JSON, equal names in an object, and deep nesting.
 Json parse_json(std::string_view text);
-/// Throws UserError for texts that are not UTF-8.
+/// Throws UserError if a string is not UTF-8.
 std::string dump_json(const Json& object);
-/// The member `name` of an object; throws BadText where there is none.
+/// The member `name` of an object. Throws BadText if there is none, as the functions below do for
+/// a value of another kind.
 const Json& member(const Json& object, const std::string& name);
 std::string text_at(const Json& object, const std::string& name);
-/// From 0 to 2^62.
+/// A whole number from 0 to 2^62.
 std::int64_t whole_number(const Json& value);
 std::int64_t whole_number_at(const Json& object, const std::string& name);
-/// Sizes, whose product is below 2^62.
+/// A list of sizes whose product is at most 2^59, so that an array has at most 2^62 bytes.
 Shape shape_at(const Json& object, const std::string& name);
 
-/// The names of element types in the safetensors format.
+/// The name of a dtype in the safetensors format.
 const char* safetensors_name(DType dtype);
-/// Throws BadText for types that no array has.
+/// Throws BadText for names of types that arrays cannot have.
 DType dtype_of_safetensors(const std::string& name);
 
 }  // namespace tessera::checkpoint

@@ -30,7 +30,7 @@ void parallel_for(std::size_t count, int threads, const std::function<void(std::
     try {
       others.emplace_back(work);
     } catch (const std::exception&) {
-      break;  // the machine has no room for more threads: those that run do the work
+      break;  // no more threads can be started: those that run do the work
     }
   }
   work();

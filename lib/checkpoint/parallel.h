@@ -1,4 +1,4 @@
-// Independent pieces of work on a few threads.
+// Runs independent calls on a few threads.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,8 @@
 
 namespace tessera::checkpoint {
 
-/// Calls body(0), ..., body(count - 1), each once, on up to `threads` threads. Throws what one of
-/// them threw; those that have not begun by then are left out.
+/// Calls body(0), ..., body(count - 1), each once, on up to `threads` threads. If one of them
+/// throws, calls that have not begun are skipped, and the first exception is rethrown at the end.
 void parallel_for(std::size_t count, int threads, const std::function<void(std::size_t)>& body);
 
 }  // namespace tessera::checkpoint

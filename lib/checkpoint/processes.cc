@@ -14,9 +14,9 @@ namespace {
 
 constexpr std::size_t kShownProcesses = 8;
 
-/// Waits until all processes have received the values of the exchange before this one. A process
-/// that throws closes its connections, which would end that exchange for the others. Returns false
-/// if one has thrown already.
+/// Waits until all processes have received the values of the previous all_gather. A process that
+/// throws closes its connections, which would make that all_gather fail in the others. Returns
+/// false if a process has thrown already.
 bool wait_for_all() {
   try {
     process_allgather(1);
@@ -26,8 +26,9 @@ bool wait_for_all() {
   }
 }
 
-/// Rethrows the failure of this process. Only the first process reports a UserError, since all
-/// processes usually find the same; if it found none, the error becomes a RuntimeFault.
+/// Rethrows the failure of this process. All processes usually find the same UserError, and only
+/// the first process reports it. If the first process found no error, a UserError of another
+/// process becomes a RuntimeFault, which that process reports.
 [[noreturn]] void throw_own(const std::exception_ptr& failure, bool has_first_failed) {
   try {
     std::rethrow_exception(failure);

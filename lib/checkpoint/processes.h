@@ -1,4 +1,4 @@
-// What processes do together in a run with one process per device.
+// How the processes of a run with one process per device agree on success, failure and steps.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,14 @@
 
 namespace tessera::checkpoint {
 
-/// Runs `body`, a part of the work that every process does to `verb` ("read" or "write") what is at
-/// `path`. If it throws in one process, all processes throw. A UserError that the first process
-/// does not find, such as damage in a part that only others read, becomes a RuntimeFault.
+/// Runs `body`, which every process calls to `verb` ("read" or "write") its part of the checkpoint
+/// at `path`. If it throws in one process, all processes throw: those that succeeded throw
+/// RuntimeFault. A UserError that the first process does not find, such as damage in a part that
+/// only others read, becomes a RuntimeFault.
 void all_or_none(const std::string& verb, const std::string& path,
                  const std::function<void()>& body);
-/// Throws RuntimeFault in all processes unless all have found the same step in the folder, or all
-/// none.
+/// Throws RuntimeFault in all processes unless all of them found the same step in the folder, or
+/// all found none.
 void agree_on(const std::optional<std::int64_t>& step, const std::string& folder);
 
 }  // namespace tessera::checkpoint

@@ -17,7 +17,7 @@ namespace {
                            "checkpoint verify` tells what is whole"});
 }
 
-/// The bytes of a tile, of which whole blocks are read and checked.
+/// Copies bytes of a saved tile. Reads whole blocks, since only these have checksums to check.
 class TileBytes {
  public:
   TileBytes(const InputFile& file, const IndexedArray& array, const SavedTile& tile)
@@ -65,8 +65,8 @@ class TileBytes {
   std::int64_t loaded_ = -1;
 };
 
-/// What two boxes of an array have in common, which is not nothing, as runs of bytes that are
-/// adjacent in both.
+/// The intersection of two boxes of an array, as runs of bytes that are contiguous in both. It must
+/// not be empty.
 class Runs {
  public:
   Runs(const std::vector<IndexRange>& from, const std::vector<IndexRange>& to, std::int64_t element)
@@ -77,7 +77,7 @@ class Runs {
     }
     from_strides_ = strides(sizes_of(from), element);
     to_strides_ = strides(sizes_of(to), element);
-    // Dimensions that are whole in both boxes join the one before them.
+    // Trailing dimensions that are whole in both boxes form one run with the dimension before them.
     outer_ = both_.size();
     bool is_whole = true;
     while (outer_ > 0 && is_whole) {
@@ -89,7 +89,8 @@ class Runs {
 
   std::int64_t run_bytes() const { return run_; }
 
-  /// visit(offset in `from`, offset in `to`, bytes), in the order of both.
+  /// Calls visit(offset in `from`, offset in `to`, size) for each run, all in bytes, with rising
+  /// offsets.
   template <typename Visit>
   void each(Visit visit) const {
     Shape at;
@@ -123,11 +124,12 @@ class Runs {
   const std::vector<IndexRange>& to_;
   std::vector<IndexRange> both_;
   Shape from_strides_, to_strides_;
-  std::size_t outer_;  // dimensions that are walked through
-  std::int64_t run_;   // bytes
+  std::size_t outer_;  // the number of leading dimensions that each() loops over
+  std::int64_t run_;   // bytes of one run
 };
 
-/// Visits the tiles that have elements of the part `wanted`: a box of the grid's cells.
+/// Calls visit(tile) for the saved tiles that overlap the part `wanted`. They are a box in the grid
+/// of tiles.
 template <typename Visit>
 void each_tile(const IndexedArray& array, const std::vector<IndexRange>& wanted, Visit visit) {
   std::vector<std::size_t> begin, end, at;

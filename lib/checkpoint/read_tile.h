@@ -13,12 +13,12 @@
 
 namespace tessera::checkpoint {
 
-/// The files of a checkpoint, each opened and its header checked when it is needed first. Threads
-/// may share it.
+/// The files of a checkpoint. Each is opened, and its header checked, when it is first needed.
+/// Thread-safe.
 class SavedFiles {
  public:
   SavedFiles(const std::string& folder, const Index& index) : folder_(folder), index_(index) {}
-  /// Throws UserError when the file is missing, has another size or another header.
+  /// Throws UserError if the file is missing, or if its size or header differs from the index.
   const InputFile& open(const std::string& name);
 
  private:
@@ -28,12 +28,14 @@ class SavedFiles {
   std::map<std::string, std::unique_ptr<InputFile>> open_;
 };
 
-/// Saved tiles that are held whole in memory because several parts take a little of each block.
+/// Saved tiles that are kept whole in memory, because several parts each need a little of every
+/// block.
 using HeldTiles = std::map<const SavedTile*, std::vector<std::byte>>;
 
-/// Fills `elements`, which are the part `wanted` of the array, row-major, from the tiles that have
-/// it. Reads the blocks with bytes of it only; with `held`, where other parts will need the same
-/// blocks, the whole tile. Throws UserError where a block is damaged.
+/// Reads the part `wanted` of the array from the saved tiles into `elements`, row-major. Reads only
+/// the blocks that hold bytes of the part. With `held`, saved tiles of which only short runs are
+/// needed are read whole and kept there, for other parts that need the same blocks. Throws
+/// UserError if a file is missing or a block is damaged.
 void read_part(SavedFiles& files, const IndexedArray& array, const std::vector<IndexRange>& wanted,
                std::span<std::byte> elements, HeldTiles* held = nullptr);
 

@@ -20,7 +20,7 @@ namespace tessera::checkpoint {
 
 namespace {
 
-/// Differences of one kind, the first few of them by name.
+/// Collects differences of one kind; shows the first few and the number of the others.
 class Differences {
  public:
   explicit Differences(const char* kind) : kind_(kind) {}
@@ -96,7 +96,8 @@ std::vector<Array> restore_arrays(const std::string& folder,
     parallel_for(targets.size(), num_threads(), [&](std::size_t i) {
       const RestoreTarget& target = targets[i];
       const IndexedArray& saved = *index.find(target.name);
-      // One process for all devices needs every block, and for several of its tiles.
+      // A single process reads the tiles of all devices, and several of them may need bytes of the
+      // same block.
       HeldTiles held;
       HeldTiles* const shared =
           process_count() == 1 && !target.sharding.is_fully_replicated() ? &held : nullptr;
@@ -133,7 +134,7 @@ CheckpointInfo read_info(const std::string& folder) {
 
 namespace {
 
-/// What is found when `look` finds something.
+/// Runs `look` and returns what its error says; empty if it throws none.
 std::string problem_of(const std::function<void()>& look) {
   try {
     look();
@@ -152,8 +153,8 @@ struct TileOfArray {
   const SavedTile* tile;
 };
 
-/// Whether the header of a file, which other readers go by, says the same as the index, which has
-/// these tiles in it.
+/// Throws BadText unless the header of a file lists exactly `tiles`, which the index has in this
+/// file, at the same offsets. Other programs rely on the header, not on the index.
 void check_header(const InputFile& file, const std::vector<TileOfArray>& tiles) {
   const Header header = read_header(file);
   std::unordered_map<std::string_view, const HeaderEntry*> entries;

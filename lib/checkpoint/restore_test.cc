@@ -1,5 +1,4 @@
-// What is saved on one mesh comes back on any other with the same bits, and what is damaged is
-// told.
+// What is saved on one mesh is restored on any other with the same bits, and damage is reported.
 #include <gtest/gtest.h>
 #include <random>
 
@@ -16,7 +15,7 @@
 namespace tessera::checkpoint {
 namespace {
 
-/// Splits the first dimensions of each array over these axes, as many as it has.
+/// Splits dimension i of each array over axes[i]; "" leaves a dimension whole.
 Shardings split(const Mesh& mesh, const Tree& tree, const std::vector<std::string>& axes) {
   Shardings shardings;
   for (const auto& [name, x] : tree) {
@@ -103,7 +102,7 @@ TEST(Restore, ReadsTheBlocksThatHoldWhatIsWanted) {
   const std::int64_t columns = 1 << 18;  // a row has 16 blocks
   const Array x = random::normal(Key(0), {8, columns});
   save(path, Tree{{"x", device_put(x, NamedSharding(make_mesh({{"a", 2}}), P{"a"}))}});
-  // Damage in the second half of the last row of each tile.
+  // Damage the second half of the last row of each tile.
   const Index index = read_index(path);
   for (const SavedTile& tile : index.find("x")->tiles) {
     std::string bytes = read_file(path + "/" + tile.file);
@@ -145,7 +144,7 @@ TEST(Restore, TellsWhatDiffersInAnotherModel) {
   EXPECT_THROW(restore(path, Tree{{"bias", ones({8})}}), UserError);
 }
 
-/// Whether restoring gives these values, or an error of the user; anything else fails the test.
+/// Whether restoring gives these values or throws UserError; anything else fails the test.
 enum class Outcome { same, refused };
 Outcome outcome_of(const std::string& path, const Tree& tree) {
   try {

@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kMetadata = "__metadata__";
 constexpr std::int64_t kSizeBytes = 8;
-constexpr std::int64_t kMostHeaderBytes = 100'000'000;  // what other readers take
+constexpr std::int64_t kMostHeaderBytes = 100'000'000;  // the limit of other readers
 
 HeaderEntry entry_of(const std::string& name, const Json& value) {
   HeaderEntry entry{.name = name, .type = {}};
@@ -122,7 +122,7 @@ void write_safetensors(const std::string& path, const std::vector<NamedArray>& a
   check_names(arrays, "write_safetensors", where);
   lay_out(entries);
   const std::string header = header_text(entries);
-  // With one process per device all of them take part in reading the arrays.
+  // Only the first process writes, but elements_of() is a collective: all processes call it.
   const bool is_writer = process_index() == 0;
   std::optional<Unfinished> unfinished;
   std::optional<OutputFile> file;

@@ -1,5 +1,5 @@
-// The header of the safetensors format: u64 size, JSON, then the elements of all arrays without
-// gaps.
+// The header of the safetensors format. A file is the size of the JSON as u64, the JSON, and the
+// elements of all arrays without gaps.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace tessera::checkpoint {
 
 class InputFile;
 
-/// An array of a file; bytes [begin, end) after the header.
+/// An array of a file. Its elements are the bytes [begin, end), counted from the end of the header.
 struct HeaderEntry {
   std::string name;
   Type type;
@@ -21,10 +21,10 @@ struct HeaderEntry {
   std::int64_t end = 0;
 };
 
-/// Lets the arrays follow each other, larger element types first so that all are aligned; in this
-/// order the file has them.
+/// Sorts the arrays into their order in the file and sets `begin` and `end`, without gaps. Larger
+/// element types come first, so that all arrays are aligned.
 void lay_out(std::vector<HeaderEntry>& entries);
-/// The bytes before the elements.
+/// All bytes of the file before the elements: the size and the JSON.
 std::string header_text(const std::vector<HeaderEntry>& entries,
                         const std::map<std::string, std::string>& metadata = {});
 
@@ -32,10 +32,10 @@ struct Header {
   std::int64_t size = 0;             // the bytes before the elements
   std::vector<HeaderEntry> entries;  // in the order of the file
 };
-/// Of a file of `file_size` bytes, where `json` stands between the size and the elements. Throws
-/// BadText for what readers of the format refuse, and for types that arrays do not have.
+/// Parses the JSON of a file that has `file_size` bytes in total. Throws BadText for what other
+/// readers of the format refuse, and for element types that arrays cannot have.
 Header parse_header(std::string_view json, std::int64_t file_size);
-/// Throws BadText as well.
+/// Reads and parses the header of a file; throws BadText like parse_header().
 Header read_header(const InputFile& file);
 
 }  // namespace tessera::checkpoint

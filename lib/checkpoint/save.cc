@@ -16,10 +16,10 @@ namespace tessera::checkpoint {
 
 namespace {
 
-constexpr std::int64_t kPieceBytes = std::int64_t{16} << 20;  // that one thread writes
-constexpr std::int64_t kWriteBytes = std::int64_t{1} << 20;   // stay in a cache until written
+constexpr std::int64_t kPieceBytes = std::int64_t{16} << 20;  // what a thread takes at a time
+constexpr std::int64_t kWriteBytes = std::int64_t{1} << 20;   // in cache from checksum to write
 
-/// A tile on its way into a file.
+/// A tile to be written, and its entry in the index.
 struct PlannedTile {
   const Snapshot::Item* array;
   const Shard* shard;
@@ -33,7 +33,8 @@ struct PlannedFile {
   std::vector<PlannedTile> tiles;
 };
 
-/// With this name and metadata PyTorch's reader of distributed checkpoints joins the tiles.
+/// PyTorch's reader of distributed checkpoints joins the tiles of files that have this name and the
+/// metadata of header_metadata().
 std::string file_name(std::int64_t device) {
   const std::string number = std::to_string(device + 1);
   return "shard-" + std::string(5 - std::min<std::size_t>(5, number.size()), '0') + number +
@@ -87,7 +88,8 @@ std::vector<PlannedFile> plan_files(const Snapshot& state) {
   return files;
 }
 
-/// A part of a tile, from and to whole blocks.
+/// A part of a tile, in bytes; `begin` is a multiple of kBlockBytes, and so is `end` unless it is
+/// the end of the tile.
 struct Piece {
   OutputFile* file;
   PlannedTile* tile;
@@ -125,7 +127,7 @@ void write_files(Disk& disk, std::vector<PlannedFile>& files, const std::string&
   parallel_for(open.size(), threads, [&](std::size_t i) { open[i]->sync(); });
 }
 
-/// What these files hold.
+/// The index of these files, which may be a part of the checkpoint.
 Index index_of(const Snapshot& state, const std::vector<PlannedFile>& files) {
   Index index{.step = state.options.step,
               .metric = state.options.metric,
@@ -154,7 +156,8 @@ Index index_of(const Snapshot& state, const std::vector<PlannedFile>& files) {
 
 std::string part_name(int rank) { return "part-" + std::to_string(rank) + ".json"; }
 
-/// The index, from what all processes have written.
+/// The index of the whole checkpoint, joined from the parts that all processes have written.
+/// Removes the parts.
 Index joined_index(const Snapshot& state, const std::string& place) {
   Index index = index_of(state, {});
   for (int rank = 0; rank < process_count(); ++rank) {
@@ -192,7 +195,8 @@ Snapshot snapshot(const std::vector<NamedArray>& arrays, SaveOptions options,
     const std::int64_t devices = mesh.num_devices();
     const std::int64_t first = mesh.device_ids()[0];
     const bool has_elements = item.array.size(where) > 0;
-    // Each tile once, by the first device that has it; of an array without elements one.
+    // Write each tile once, from the first device that holds it. Of an array without elements,
+    // write one empty tile, from the first device of the mesh.
     std::erase_if(tiles, [&](const Shard& shard) {
       if (process_count() > 1 && shard.device != process_index()) return true;
       if (shard.replica_id != 0) return true;

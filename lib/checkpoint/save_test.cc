@@ -16,7 +16,7 @@
 namespace tessera::checkpoint {
 namespace {
 
-/// Does something at the n-th call.
+/// Calls `fault` at the call with number `at`, counted from 1.
 class FaultyDisk : public Disk {
  public:
   FaultyDisk(int at, std::function<void()> fault) : left_(at), fault_(std::move(fault)) {}
@@ -26,7 +26,7 @@ class FaultyDisk : public Disk {
   }
   void write(int file, std::span<const std::byte> bytes, std::int64_t offset,
              const std::string& shown) override {
-    // Half of it, as where the disk becomes full.
+    // Write half of it first, as when the disk becomes full.
     if (left_ == 1) Disk::write(file, bytes.first(bytes.size() / 2), offset, shown);
     count();
     Disk::write(file, bytes, offset, shown);
@@ -68,7 +68,7 @@ Tree on_two_devices(std::int64_t seed) {
 
 Snapshot snapshot_of(const Tree& tree) { return snapshot(named_arrays(tree), {}, {}); }
 
-/// Which of two states the folder has; the test fails for anything else.
+/// Which state the folder has: 0 for the old one, 1 for the new one. Anything else fails the test.
 int which(const std::string& path, const Tree& old_tree, const Tree& new_tree) {
   EXPECT_EQ(verify(path), std::vector<std::string>());
   const Tree found = restore(path, old_tree);
@@ -109,7 +109,7 @@ TEST(Save, ThatFailsAtAnyCallLeavesTheOldOneAndNothingElse) {
   EXPECT_GT(at, 20) << "hardly anything was written";
 }
 
-/// Runs `body` in a process of its own; returns how that ended.
+/// Runs `body` in a child process; returns its wait status.
 int in_process(const std::function<void()>& body) {
   const pid_t child = fork();
   if (child == 0) {
@@ -144,7 +144,7 @@ TEST(Save, KilledAtAnyCallLeavesTheOldOneOrTheNewOne) {
     });
     is_done = WIFEXITED(status);
     ++seen[which(path, old_tree, new_tree)];
-    // What was left does not stand in the way of the next one.
+    // What the killed process left does not disturb the next save.
     if (!is_done) {
       save(path, new_tree);
       EXPECT_EQ(which(path, old_tree, new_tree), 1);
@@ -181,7 +181,7 @@ TEST(Save, KilledAtRandomMomentsLeavesWholeSteps) {
         write_checkpoint(disk, state, step_path(folder, step), 1);
       }
     }
-    // Longer and longer, for machines that have become busy.
+    // Wait longer in later rounds, in case the machine has become busy.
     const double saves = static_cast<double>(random() % 300) * 0.01 * (1 + round / 20);
     std::this_thread::sleep_for(one_save * saves);
     kill(child, SIGKILL);
@@ -228,7 +228,7 @@ TEST(Save, InAFolderThatCannotBeWrittenKeepsTheOldOne) {
   const Snapshot state = snapshot_of(on_two_devices(1));
   fs::permissions(folder, fs::perms(0555));
   const int status = in_process([&] {
-    // Permissions say nothing to root.
+    // Permissions do not stop root, so become another user.
     constexpr uid_t kNobody = 65534;
     if (getuid() == 0 && setuid(kNobody) != 0) _exit(4);
     Disk disk;
@@ -263,7 +263,7 @@ TEST(Checkpointer, SavesWhatWasThereWhenItWasAsked) {
   for (std::int64_t i = 0; i < 6; ++i) {
     wanted.push_back(bits_of(x));
     steps.save(i, Tree{{"x", x}});
-    // The step writes into the memory of its argument, which is being saved.
+    // The step donates `x`, whose memory is being saved.
     x = step(std::move(x));
   }
   steps.wait();
@@ -317,7 +317,7 @@ TEST(Checkpointer, TellsLaterWhatFailedInTheBackground) {
   const Tree tree{{"x", ones({3})}};
   steps.save(0, tree);
   steps.wait();
-  // What is no checkpoint is in the way of the next one.
+  // A file that is no checkpoint is at the path of the next step.
   write_file(step_path(folder, 1), "notes");
   steps.save(1, tree);
   EXPECT_THROW(steps.save(2, tree), UserError);

@@ -35,7 +35,7 @@ inline std::string read_file(const std::string& path) {
 }
 
 inline void write_file(const std::string& path, const std::string& text) {
-  fs::remove(path);  // file systems write back at once what is truncated and written again
+  fs::remove(path);  // quicker: some file systems flush files at once that are truncated
   std::ofstream out(path, std::ios::binary);
   out << text;
 }
@@ -52,7 +52,7 @@ inline std::map<std::string, std::string> files_below(const std::string& folder)
 
 using Tree = std::map<std::string, Array>;
 
-/// Arrays of every type, of ranks 0 to 3, with sizes that meshes do not divide; large ones have
+/// Arrays of every dtype and of ranks 0 to 3. Meshes do not divide their sizes; large arrays have
 /// several blocks.
 inline Tree sample_tree(std::int64_t seed = 0) {
   const auto keys = random::split(Key(seed), 5);
