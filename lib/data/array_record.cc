@@ -1,4 +1,5 @@
-// ArrayRecord: a Riegeli file whose last block says where the index behind the records lies.
+// Reads ArrayRecord files: Riegeli files whose last block says where the records end and the index
+// of the records begins.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -27,7 +28,7 @@ constexpr std::uint64_t kBlockHeader = 24;
 constexpr std::uint64_t kChunkHeader = 40;
 constexpr std::uint64_t kMagic = 0x71930e704fdae05e;
 constexpr std::uint64_t kMostChunkBytes = std::uint64_t{1} << 29;
-constexpr std::size_t kKept = 8;  // decoded chunks
+constexpr std::size_t kKept = 8;  // decoded chunks that are cached
 
 std::uint64_t word_at(std::span<const std::uint8_t> bytes, std::size_t at) {
   std::uint64_t word = 0;
@@ -35,7 +36,7 @@ std::uint64_t word_at(std::span<const std::uint8_t> bytes, std::size_t at) {
   return word;
 }
 
-/// A file, and errors at its places.
+/// An open file. Its errors give the position in the file.
 class File {
  public:
   explicit File(const std::string& path) : path_(path), fd_(::open(path.c_str(), O_RDONLY)) {
@@ -70,8 +71,8 @@ class File {
                      .cure = "write the file with the options `group_size:1,zstd`"});
   }
 
-  /// `count` bytes of content from `at` on, which is moved behind them: headers of blocks, which
-  /// stand wherever a block begins, are no content.
+  /// Reads `count` bytes of content from offset `at` on and moves `at` to their end. Skips the
+  /// headers at the beginning of each block, which are not content.
   Bytes read(std::uint64_t& at, std::uint64_t count) const {
     if (count > size_ || at > size_ - count) {
       fail(at, "the file ends " + std::to_string(size_) +
@@ -99,7 +100,7 @@ class File {
   std::uint64_t size_ = 0;
 };
 
-/// Numbers and parts of a chunk that is known to be whole.
+/// Reads numbers and parts from the bytes of a chunk whose checksum has been checked.
 class Cursor {
  public:
   Cursor(std::span<const std::uint8_t> bytes, const File& file, std::uint64_t chunk)
@@ -134,12 +135,12 @@ class Cursor {
 };
 
 struct Chunk {
-  std::uint64_t begin = 0, data = 0, end = 0;  // in the file
+  std::uint64_t begin = 0, data = 0, end = 0;  // offsets in the file
   std::uint64_t data_bytes = 0, data_hash = 0, num_records = 0, decoded_bytes = 0;
   std::uint8_t type = 0;
 };
 
-/// The header of the chunk at `begin`.
+/// Reads and checks the header of the chunk at `begin`.
 Chunk read_chunk(const File& file, std::uint64_t begin) {
   Chunk chunk{.begin = begin, .data = begin};
   const Bytes header = file.read(chunk.data, kChunkHeader);
@@ -155,13 +156,15 @@ Chunk read_chunk(const File& file, std::uint64_t begin) {
     file.fail(begin, "a chunk of " + std::to_string(chunk.data_bytes) + " bytes in a file of " +
                          std::to_string(file.size()));
   }
-  // Content goes on behind the header of each block that it enters.
+  // The end of the data in the file: every block boundary that the data crosses adds a block
+  // header.
   const std::uint64_t in_block = std::max(chunk.data % kBlock, kBlockHeader) - kBlockHeader;
   constexpr std::uint64_t kContent = kBlock - kBlockHeader;
   const std::uint64_t content = in_block + chunk.data_bytes;
   chunk.end = chunk.data - chunk.data % kBlock + content / kContent * kBlock + content % kContent;
   if (content % kContent != 0) chunk.end += kBlockHeader;
-  // A record's address is the start of its chunk and its number: no two may have the same.
+  // Riegeli addresses a record by the begin of its chunk plus its number. Chunks with many small
+  // records are padded so that all addresses differ.
   std::uint64_t least = begin + chunk.num_records;
   if (least % kBlock > 0 && least % kBlock < kBlockHeader) least += kBlockHeader - least % kBlock;
   chunk.end = std::max(chunk.end, least);
@@ -176,7 +179,7 @@ Bytes read_data(const File& file, const Chunk& chunk) {
   return data;
 }
 
-/// A part of a chunk as it was before it was compressed.
+/// Decompresses a part of a chunk.
 Bytes decompressed(std::span<const std::uint8_t> part, std::uint8_t compression, const File& file,
                    std::uint64_t chunk) {
   if (compression == 0) return {part.begin(), part.end()};
@@ -194,7 +197,7 @@ Bytes decompressed(std::span<const std::uint8_t> part, std::uint8_t compression,
   return plain;
 }
 
-/// The records of one chunk one behind the other.
+/// The records of one chunk, concatenated.
 struct Records {
   Bytes values;
   std::vector<std::uint64_t> ends;
@@ -224,7 +227,7 @@ Records read_records(const File& file, const Chunk& chunk) {
   return records;
 }
 
-/// Where the records end, from the last block of the file.
+/// The offset where the records end, read from the last block of the file.
 std::uint64_t footer_offset(const File& file) {
   if (file.size() < 2 * kBlock || file.size() % kBlock != 0) {
     file.fail(file.size(), "its end, which is no whole number of blocks of 65536 bytes");
@@ -299,7 +302,7 @@ class ArrayRecords final : public Source {
 
   File file_;
   std::vector<Chunk> chunks_;
-  std::vector<std::uint64_t> ends_;  // the number of records up to each chunk
+  std::vector<std::uint64_t> ends_;  // the number of records up to the end of each chunk
   std::uint64_t size_ = 0;
   mutable std::mutex mutex_;
   mutable std::list<std::pair<std::size_t, std::shared_ptr<const Records>>> kept_;

@@ -14,19 +14,19 @@ namespace tessera::data {
 
 namespace {
 
-constexpr std::size_t kAhead = 2;    // batches that are made before they are asked for
+constexpr std::size_t kAhead = 2;    // batches that are read before next() asks for them
 constexpr std::int64_t kAtOnce = 8;  // records that a thread takes at a time
 constexpr int kMostWorkers = 1024;
 constexpr std::int64_t kEndlessSize = std::numeric_limits<std::int64_t>::max();
 
-/// The records of one batch while they are read.
+/// A batch whose records are being read. `place` is the position of its first record.
 struct Making {
   std::int64_t place;
   std::vector<Record> records;
-  std::int64_t taken = 0;  // by threads
+  std::int64_t taken = 0;  // number of records that threads have taken, read or not
   std::int64_t read = 0;
-  std::int64_t bad = std::numeric_limits<std::int64_t>::max();  // the first bad record
-  std::exception_ptr error;
+  std::int64_t bad = std::numeric_limits<std::int64_t>::max();  // first record that failed
+  std::exception_ptr error;                                     // of the record `bad`
 };
 
 std::int64_t size_of(const Making& batch) { return std::ssize(batch.records); }
@@ -59,7 +59,7 @@ void check_alike(const std::vector<Record>& records, std::int64_t place) {
   }
 }
 
-/// The `field`s of all records under each other, as E.
+/// Stacks field number `field` of all records, with elements of type T, into an array of E.
 template <typename E, typename T>
 Array stacked_as(const std::vector<Record>& records, std::size_t field) {
   const HostArray& first = records[0][field];
@@ -88,8 +88,9 @@ std::vector<Array> stacked(const std::vector<Record>& records, std::int64_t plac
 
 }  // namespace
 
-/// Batches are made in the order of the stream; the threads that read their records, the asking one
-/// among them, take a few at a time from the first batch that has some left.
+/// Batches are begun in the order of the stream. Several threads read their records: the workers
+/// and the thread that calls next(). Each takes a few records at a time from the first batch that
+/// has some left.
 struct Batches::State {
   State(const Dataset& from, const BatchOptions& how, std::int64_t start)
       : dataset(from), options(how), next_place(start), place(start) {
@@ -101,7 +102,7 @@ struct Batches::State {
       try {
         threads.emplace_back([this] { work(); });
       } catch (const std::exception&) {
-        break;  // the asking thread does what is not done
+        break;  // no more threads can be started: the thread that calls next() reads the rest
       }
     }
   }
@@ -116,7 +117,7 @@ struct Batches::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  /// Starts batches up to those ahead.
+  /// Begins batches until there are the next one and kAhead more.
   void begin_batches() {
     while (batches.size() < 1 + kAhead && next_place < end) {
       const std::int64_t size = std::min(options.size, end - next_place);
@@ -135,7 +136,7 @@ struct Batches::State {
     return nullptr;
   }
 
-  /// Reads a few records of a batch, during which others may hold the lock.
+  /// Reads a few records of a batch. Releases the lock while it reads.
   void read_some(Making& batch, std::unique_lock<std::mutex>& lock) {
     const std::int64_t first = batch.taken;
     const std::int64_t last = std::min(first + kAtOnce, size_of(batch));
@@ -200,11 +201,12 @@ struct Batches::State {
 
   const Dataset dataset;
   const BatchOptions options;
-  std::int64_t end = 0;     // of the stream
+  // Positions in the stream, in records:
+  std::int64_t end = 0;
   std::int64_t next_place;  // of the batch that is begun next
-  std::int64_t place;       // of the batch that is given next
+  std::int64_t place;       // of the batch that next() returns next
   std::exception_ptr failed;
-  std::mutex mutex;  // of what follows, and next_place
+  std::mutex mutex;  // guards next_place and what follows
   std::condition_variable has_work, is_read;
   std::list<Making> batches;
   bool is_stopping = false;

@@ -1,4 +1,4 @@
-// Streams of batches: what comes, in any number of threads, from any place on.
+// Streams of batches: their contents, with any number of threads and from any position on.
 #include <atomic>
 #include <chrono>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 using Values = std::vector<std::int32_t>;
 
-/// Records that are their own number.
+/// A source whose record i has the value i.
 class Numbers final : public Source {
  public:
   explicit Numbers(std::int64_t size) : size_(size) {}
@@ -30,7 +30,7 @@ class Numbers final : public Source {
 
 Dataset numbers(std::int64_t size) { return Dataset(std::make_shared<Numbers>(size)); }
 
-/// All values of the rest of a stream, a vector per batch.
+/// The values of all batches that are left in a stream, a vector for each batch.
 std::vector<Values> rest(Batches& batches) {
   std::vector<Values> all;
   while (const auto batch = batches.next()) all.push_back(batch->at(0).to_vector<std::int32_t>());
@@ -59,7 +59,7 @@ TEST(Batches, GoOnFromOneEpochToTheNext) {
 
 TEST(Batches, AreTheSameForAnyNumberOfThreads) {
   const auto draw = [](Record x, RecordRandom& random) {
-    // Threads get out of step.
+    // Delay some records so that the threads finish in varying order.
     if (random.random() < 0.02) std::this_thread::sleep_for(std::chrono::microseconds(300));
     x.push_back({.shape = {2},
                  .values = std::vector<float>{static_cast<float>(random.random()),
@@ -147,7 +147,7 @@ TEST(Batches, PassOnTheFirstErrorOfTheStream) {
         }
       }
     }
-    // What came before an error is not lost: the stream stands in front of the bad batch.
+    // The position after an error is that of the bad batch: batches before it are not lost.
     EXPECT_EQ(later.position().place, 10);
   }
 }

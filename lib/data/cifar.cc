@@ -28,7 +28,7 @@ struct Images {
   std::vector<std::int32_t> labels;
 
   std::int64_t size() const { return std::ssize(labels); }
-  /// Planes of red, green and blue, each row-major.
+  /// Adds an image, given as planes of red, green and blue, each row-major.
   void add(std::int64_t label, const std::uint8_t* planes) {
     labels.push_back(static_cast<std::int32_t>(label));
     const std::size_t begin = pixels.size();
@@ -104,7 +104,7 @@ struct Folder {
   bool is_binary;
 };
 
-/// Where the files are and how they are written.
+/// Finds the folder of the files, which may be a subfolder of `folder`, and their layout.
 Folder find_folder(const std::string& folder) {
   std::error_code ignored;
   for (const fs::path& path : {fs::path(folder), fs::path(folder) / "cifar-10-batches-bin",
@@ -138,7 +138,7 @@ Images read_files(const Folder& folder, bool is_test) {
   return images;
 }
 
-/// Those that are held back for validation, or those that are not, in their order.
+/// The images that are held back for validation, or the other ones, in the order of the files.
 Images chosen(const Images& all, bool is_validation, const std::string& folder) {
   const auto size = static_cast<std::size_t>(all.size());
   const std::size_t held_back = size / 10;

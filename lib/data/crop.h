@@ -1,4 +1,4 @@
-// Which part of an image a random crop takes.
+// Chooses the part of an image that a random crop takes.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,8 @@ struct Box {
   std::int64_t top, left, height, width;
 };
 
-/// As RandomResizedCrop of torchvision chooses it, from random numbers of ours.
+/// Chooses a box by the rules of torchvision's RandomResizedCrop, but with the random numbers of
+/// `random`. `height` and `width` are those of the image in pixels.
 Box random_box(std::int64_t height, std::int64_t width, RecordRandom& random,
                const CropOptions& options);
 

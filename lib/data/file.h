@@ -1,4 +1,4 @@
-// Files of data as bytes, and errors that say where in a file.
+// Reads data files as bytes; error texts with a position in a file.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace tessera::data {
 
-/// All bytes of a file; nothing, and errno, when it cannot be read.
+/// All bytes of a file; nullopt, with errno set, if it cannot be read.
 std::optional<std::vector<std::uint8_t>> read_bytes(const std::string& path);
-/// The same; throws UserError: `reader`: the file cannot be read.
+/// All bytes of a file. Throws UserError if it cannot be read; the message begins with `reader`.
 std::vector<std::uint8_t> read_file(const std::string& path, const std::string& reader,
                                     const std::string& wanted, const std::string& cure);
 

@@ -47,7 +47,7 @@ std::string cifar_folder(CifarLayout layout, std::size_t count) {
 
 Record record(const Dataset& dataset, std::int64_t i) { return dataset.read(i); }
 
-/// The image that a record of the generated set is; checks all of it.
+/// The number of the generated image that a record holds; checks all its pixels.
 std::size_t number_of(const Record& x) {
   const auto& pixels = std::get<Bytes>(x[0].values);
   EXPECT_EQ(x[0].shape, (Shape{32, 32, 3}));
@@ -189,7 +189,7 @@ TEST(Zip, PutsFieldsTogether) {
   for (std::size_t i = 0; i < first.size(); ++i) EXPECT_EQ(first[i], second[i] + 7);
 }
 
-/// The file of a case of the golden numbers.
+/// The bytes of the file of one golden case.
 std::string array_record_file(const json& item) {
   std::string bytes(item.at("size_bytes").get<std::size_t>(), '\0');
   for (const json& part : item.at("parts")) {
@@ -230,8 +230,8 @@ TEST(ArrayRecord, ReadsWhatItsWriterWrites) {
 TEST(ArrayRecord, EveryFlippedByteThatMattersIsFound) {
   const json& item = golden().at("array_records")[0];
   const std::string whole = array_record_file(item);
-  // The records without the header of their block, and the chunk that says where they end. The
-  // index behind the records, padding, and headers of blocks are not read.
+  // What is read: the records, and the chunk in the last block that says where they end. The index
+  // of the records, padding, and block headers are not read.
   constexpr std::size_t kEnd = 0x17b;
   constexpr std::size_t kIndexPlace = 0x10018;
   constexpr std::size_t kPadding = 0x1006c;

@@ -17,7 +17,7 @@ constexpr Lanes kInit0 = {0xdbe6d5d5fe4cce2f, 0xa4093822299f31d0, 0x13198a2e0370
 constexpr Lanes kInit1 = {0x3bd39e10cb0ef593, 0xc0acf169b5f18a8c, 0xbe5466cf34e90c6c,
                           0x452821e638d01377};
 
-/// The portable form of the reference: Alakuijala, Cox and Wassenberg 2016.
+/// Follows the portable reference implementation: Alakuijala, Cox and Wassenberg 2016.
 class Hash {
  public:
   Hash() {

@@ -6,7 +6,7 @@
 
 namespace tessera::data {
 
-/// HighwayHash64 under Riegeli's key.
+/// HighwayHash64 with Riegeli's key.
 std::uint64_t highway_hash(std::span<const std::uint8_t> bytes);
 
 }  // namespace tessera::data

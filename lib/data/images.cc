@@ -17,7 +17,7 @@ struct View {
   std::int64_t height, width, channels;
 };
 
-/// Throws UserError unless `image` is one.
+/// Throws UserError unless `image` is u8[height,width,channels] without empty dimensions.
 View view_of(const HostArray& image, const char* name) {
   const auto* values = std::get_if<std::vector<std::uint8_t>>(&image.values);
   const bool has_sizes =
@@ -32,7 +32,7 @@ View view_of(const HostArray& image, const char* name) {
   return {*values, image.shape[0], image.shape[1], image.shape[2]};
 }
 
-/// e^x by operations that are the same on every machine, which those of libm are not.
+/// e^x. Uses only operations that give the same bits on every machine; std::exp does not.
 double portable_exp(double x) {
   int halvings = 0;
   for (; std::abs(x) > 0.125; ++halvings) x *= 0.5;
@@ -46,7 +46,7 @@ double portable_exp(double x) {
   return sum;
 }
 
-/// The natural logarithm of a positive number, likewise.
+/// The natural logarithm of a positive number, with the same bits on every machine.
 double portable_log(double x) {
   int exponent = 0;
   const double mantissa = std::frexp(x, &exponent);  // in [0.5, 1)
@@ -60,13 +60,15 @@ double portable_log(double x) {
   return 2 * sum + exponent * 0.69314718055994530942 - 0.28768207245178092744;  // - log(4/3)
 }
 
-/// Which places of a line each place of the resized line is a mean of, and with which weights: a
-/// triangle as wide as a step, or two places where the line gets longer. As Pillow's Resample.c.
+/// Weights for resizing a line (a row or a column). Output pixel i is the weighted mean of count[i]
+/// input pixels from first[i] on. The weights are a triangle filter: its half-width is the ratio of
+/// the sizes when the line gets shorter, and one input pixel when it gets longer (linear
+/// interpolation). As in Pillow's Resample.c.
 struct Weights {
-  static constexpr int kBits = 22;  // of a weight behind its point
-  std::int64_t most = 0;            // weights of a place
-  std::vector<std::int64_t> first, count;
-  std::vector<std::int32_t> values;  // [places, most]
+  static constexpr int kBits = 22;         // fraction bits of a fixed-point weight
+  std::int64_t most = 0;                   // the row size of `values`
+  std::vector<std::int64_t> first, count;  // [output pixels]
+  std::vector<std::int32_t> values;        // [output pixels, most]
 };
 
 Weights triangle_weights(std::int64_t from, std::int64_t to) {
@@ -106,7 +108,8 @@ std::uint8_t rounded(std::int32_t sum) {
   return static_cast<std::uint8_t>(std::clamp(sum >> Weights::kBits, 0, 255));
 }
 
-/// One line resized: elements of `in` are `in_step` apart and come in groups of `width` neighbours.
+/// Resizes one line. Its pixels are `in_step` apart in `in` and `out_step` apart in `out`. Each
+/// pixel is `width` adjacent values, which are resized alike.
 void resize_line(const Weights& weights, const std::uint8_t* in, std::int64_t in_step,
                  std::uint8_t* out, std::int64_t out_step, std::int64_t width) {
   constexpr std::int32_t kHalf = 1 << (Weights::kBits - 1);
@@ -122,7 +125,8 @@ void resize_line(const Weights& weights, const std::uint8_t* in, std::int64_t in
   }
 }
 
-/// The part `box` of an image, resized: rows first, rounded between.
+/// The part `box` of an image, resized: first along rows, then along columns. Rounds to u8 in
+/// between.
 HostArray resized_part(const View& image, const Box& box, std::int64_t height, std::int64_t width) {
   const std::int64_t c = image.channels;
   HostArray result{.shape = {height, width, c}, .values = {}};
@@ -147,7 +151,7 @@ HostArray resized_part(const View& image, const Box& box, std::int64_t height, s
   return result;
 }
 
-/// The nearest whole number, as Python's round: halves to even.
+/// The nearest whole number; ties go to the even one, as in Python's round().
 std::int64_t rounded(double x) {
   const double low = std::floor(x);
   const double rest = x - low;
@@ -155,7 +159,7 @@ std::int64_t rounded(double x) {
   return whole + (rest > 0.5 || (rest == 0.5 && whole % 2 != 0) ? 1 : 0);
 }
 
-/// The largest box in the middle whose ratio is allowed.
+/// The largest box in the middle of an image whose ratio of width to height is allowed.
 Box middle_box(std::int64_t height, std::int64_t width, const CropOptions& options) {
   const double ratio = static_cast<double>(width) / static_cast<double>(height);
   Box box{.top = 0, .left = 0, .height = height, .width = width};
@@ -255,7 +259,7 @@ HostArray normalised(const HostArray& image, std::span<const double> means,
   auto& out = result.values.emplace<2>(view.values.size());
   for (std::size_t i = 0; i < out.size(); i += channels) {
     for (std::size_t c = 0; c < channels; ++c) {
-      // As NumPy: the quotient in f32, the rest in f64.
+      // As NumPy does it: the quotient in f32, the rest in f64.
       const float part = static_cast<float>(view.values[i + c]) / 255.0F;
       out[i + c] = static_cast<float>((static_cast<double>(part) - means[c]) / deviations[c]);
     }

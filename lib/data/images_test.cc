@@ -1,4 +1,4 @@
-// Random numbers and changes of images against NumPy's, Pillow's and torchvision's.
+// Compares random numbers and image operations with NumPy, Pillow and torchvision.
 #include <cmath>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ const json& golden() {
   return file;
 }
 
-/// The pattern of make_data_golden.py.
+/// The image that make_data_golden.py generates for this seed.
 HostArray pattern(std::uint64_t seed, std::int64_t height, std::int64_t width) {
   Bytes bytes(static_cast<std::size_t>(height * width * 3));
   for (std::uint64_t n = 0; n < bytes.size(); ++n) {
@@ -93,7 +93,7 @@ TEST(Crop, AreasAndRatiosAreSpreadEvenly) {
     if (box.width < 1000)
       left += static_cast<double>(box.left) / static_cast<double>(1000 - box.width);
   }
-  // Means of uniform draws; 5 standard errors of 20000 of them.
+  // The means of uniform draws; the tolerances are 5 standard errors for 20000 draws.
   EXPECT_NEAR(area / kDraws, 0.25, 0.0031);
   EXPECT_NEAR(log_ratio / kDraws, 0.0, 0.015);
   EXPECT_NEAR(left / kDraws, 0.5, 0.0105);

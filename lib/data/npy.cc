@@ -24,14 +24,14 @@ constexpr const char* kCure =
                    .cure = kCure});
 }
 
-/// What the header says.
+/// The contents of the header.
 struct Header {
-  std::size_t type = 0;  // of HostArray::values
+  std::size_t type = 0;  // index into the variant HostArray::values
   Shape shape;
-  std::size_t data = 0;  // offset
+  std::size_t data = 0;  // offset of the elements in the file
 };
 
-/// The text between `from` and `to` behind the key; empty: not there.
+/// The text between the first `from` after the key and the next `to`; empty if one is missing.
 std::string_view between(std::string_view text, std::string_view key, char from, char to) {
   const std::size_t at = text.find(key);
   if (at == std::string_view::npos) return {};

@@ -1,4 +1,4 @@
-// NumPy's legacy random numbers, for data sets that must equal those of Python programs.
+// NumPy's legacy random numbers, to make data sets equal to those of Python programs.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-/// numpy.random.RandomState(seed). One thread at a time.
+/// Gives the numbers of numpy.random.RandomState(seed). Not thread-safe.
 class NumpyRandomState {
  public:
   // The C++ standard seeds mt19937 exactly as NumPy seeds it from a scalar (init_genrand).
@@ -29,7 +29,7 @@ class NumpyRandomState {
   double next_normal();
 
   std::mt19937 engine_;
-  std::optional<double> second_normal_;  // each round of the method gives two
+  std::optional<double> second_normal_;  // the polar method makes two numbers at a time
 };
 
 }  // namespace tessera

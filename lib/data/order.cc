@@ -12,8 +12,8 @@ namespace tessera::data {
 
 std::uint64_t index_shuffle(std::uint64_t index, std::uint64_t max, std::uint32_t seed) {
   if (max == 0) return 0;
-  // grain takes ceil(log2(max)) bits, too few for max itself where that is a power of four: there
-  // it reads one record twice and another one never. All other orders are the same.
+  // grain uses ceil(log2(max)) bits. If max is a power of four, these are too few for max itself:
+  // grain then reads one record twice and another one never. All other orders equal grain's.
   const int needed = static_cast<int>(std::bit_width(max));
   const int half = (std::max(16, needed) + 1) / 2;
   const std::uint64_t mask = (std::uint64_t{1} << static_cast<unsigned>(half)) - 1;
@@ -23,7 +23,8 @@ std::uint64_t index_shuffle(std::uint64_t index, std::uint64_t max, std::uint32_
     return (x << static_cast<unsigned>(by) | x >> static_cast<unsigned>(half - by)) & mask;
   };
   const auto mix = [&](std::uint64_t x) { return (rotated(x, 1) & rotated(x, 8)) ^ rotated(x, 2); };
-  // Simon's rounds permute 2^(2 half) numbers; those above max are permuted on.
+  // The rounds of the Simon cipher permute the numbers below 2^(2 * half). If the result is above
+  // max, permute it again until it is not (cycle walking).
   do {
     std::uint64_t left = index >> static_cast<unsigned>(half) & mask;
     std::uint64_t right = index & mask;

@@ -1,4 +1,4 @@
-// The order of records against grain's.
+// Compares the order of records with grain's.
 #include <algorithm>
 #include <cstdio>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ Places records(const Order& order, std::int64_t first, std::int64_t count) {
   return result;
 }
 
-/// By sha256sum of GNU coreutils.
+/// The SHA-256 of the values as little-endian i64, in hex, by sha256sum of GNU coreutils.
 std::string sha256(const Places& values) {
   const std::string path = ::testing::TempDir() + "order.bytes";
   std::FILE* file = std::fopen(path.c_str(), "wb");

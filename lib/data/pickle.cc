@@ -18,7 +18,8 @@ using Kind = Pickle::Kind;
 constexpr std::size_t kMostValues = std::size_t{1} << 22U;
 constexpr std::size_t kMostDims = 64;  // numpy's limit
 
-/// The machine of the format: a stack of values, marks on it, and a memo of values.
+/// Runs the operations of a pickle on a stack of values, with marks on the stack and a memo of
+/// values. Values are indices into `values`.
 class Machine {
  public:
   Machine(std::span<const std::uint8_t> bytes, const std::string& path, std::vector<Value>& values)
@@ -102,7 +103,7 @@ class Machine {
     if (value.kind != kind) fail("a value of another kind than the operation is for");
     return value;
   }
-  /// The values above the last mark, which is taken away.
+  /// Pops the last mark and the values above it; returns the values.
   std::vector<std::uint32_t> pop_marked() {
     if (marks_.empty()) fail("a mark is missing");
     std::vector<std::uint32_t> items(stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back()),
@@ -302,7 +303,7 @@ class Machine {
     const std::vector<std::uint32_t>& state = top(Kind::tuple).items;
     pop();
     if (stack_.empty()) fail("a value is missing");
-    if (values_[stack_.back()].kind == Kind::dtype) return;  // of one byte: no order to set
+    if (values_[stack_.back()].kind == Kind::dtype) return;  // a byte has no byte order to set
     Value& array = top(Kind::array);
     constexpr std::array<Kind, 5> kKinds = {Kind::number, Kind::tuple, Kind::dtype, Kind::number,
                                             Kind::text};
@@ -337,7 +338,7 @@ class Machine {
   const std::string& path_;
   std::vector<Value>& values_;
   std::size_t at_ = 0;
-  std::size_t start_ = 0;  // of the operation
+  std::size_t start_ = 0;  // offset of the current operation
   std::vector<std::uint32_t> stack_;
   std::vector<std::size_t> marks_;
   std::unordered_map<std::uint64_t, std::uint32_t> memo_;

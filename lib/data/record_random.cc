@@ -7,7 +7,8 @@ namespace {
 
 __extension__ using Wide = unsigned __int128;
 
-/// Philox 4x64 with 10 rounds of (counter, 0, 0, 0) under (key, 0): Salmon et al. 2011.
+/// Philox 4x64 with 10 rounds, of the counter (counter, 0, 0, 0) with the key (key, 0): Salmon et
+/// al. 2011.
 std::array<std::uint64_t, 4> philox(std::uint64_t counter, std::uint64_t key) {
   std::array<std::uint64_t, 4> x = {counter, 0, 0, 0};
   std::uint64_t key0 = key;
@@ -54,7 +55,8 @@ std::int64_t RecordRandom::integer(std::int64_t low, std::int64_t high,
   }
   if (distance == 0) return low;
   if (distance == UINT32_MAX) return low + next_u32();
-  // Lemire's method, as NumPy has it: the high word of a product, without the bias of the low one.
+  // Lemire's method, as in NumPy: the result is the high word of a product. Products with a low
+  // word below the threshold are rejected, since they would bias it.
   const std::uint64_t count = distance + 1;
   std::uint64_t product = next_u32() * count;
   const std::uint64_t threshold = (UINT32_MAX - distance) % count;

@@ -41,7 +41,7 @@ Text read_text(const std::string& path, std::int64_t length) {
   std::error_code error;
   const std::filesystem::file_type type = std::filesystem::status(path, error).type();
   using std::filesystem::file_type;
-  // A device may never end, and nobody but one process could read a pipe, and only once.
+  // A device may never end. A pipe can be read only once, and by one process only.
   if (type == file_type::character || type == file_type::block || type == file_type::fifo ||
       type == file_type::socket) {
     throw UserError({.what = "text: this is no regular file",
@@ -73,7 +73,7 @@ Tokens consecutive_windows(std::span<const std::uint8_t> text, std::int64_t leng
 Tokens shuffled(const Tokens& tokens, std::uint32_t seed) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(tokens.num_sequences()));
   std::iota(order.begin(), order.end(), 0);
-  // Fisher and Yates by hand: std::shuffle differs between standard libraries.
+  // The Fisher-Yates shuffle, written out because std::shuffle differs between standard libraries.
   NumpyRandomState random(seed);
   for (std::size_t i = order.size(); i > 1; --i) {
     std::int32_t other = 0;

@@ -1,4 +1,4 @@
-// Event files: records of TFRecord, each a message tensorflow.Event.
+// Writes event files for TensorBoard: TFRecord files whose records are tensorflow.Event messages.
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -20,13 +20,13 @@ using Clock = std::chrono::system_clock;
 
 constexpr std::chrono::seconds kBetweenFlushes(1);
 
-// Fields of Event, of its Summary, and of the values in that.
+// The protobuf fields of Event, of Summary, and of Summary.Value.
 constexpr protozero::pbf_tag_type kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5;
 constexpr protozero::pbf_tag_type kValue = 1;
 constexpr protozero::pbf_tag_type kTag = 1, kSimpleValue = 2;
 
 constexpr std::array<std::uint32_t, 256> make_crc_table() {
-  constexpr std::uint32_t kCastagnoli = 0x82F63B78;  // bits in reverse
+  constexpr std::uint32_t kCastagnoli = 0x82F63B78;  // bit-reversed polynomial
   std::array<std::uint32_t, 256> table = {};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {
     std::uint32_t rest = byte;
@@ -36,7 +36,7 @@ constexpr std::array<std::uint32_t, 256> make_crc_table() {
   return table;
 }
 
-/// CRC-32C, masked as TFRecord does so that a checksum of checksums keeps its strength.
+/// CRC-32C, masked as in TFRecord: the CRC of data that contains its own CRC would be weak.
 std::uint32_t masked_crc(const std::string& bytes) {
   static constexpr std::array<std::uint32_t, 256> kTable = make_crc_table();
   std::uint32_t crc = 0xFFFFFFFF;
@@ -47,7 +47,7 @@ std::uint32_t masked_crc(const std::string& bytes) {
   return (crc >> 15U | crc << 17U) + 0xA282EAD8;
 }
 
-/// The bytes of a number, the lowest first.
+/// The bytes of a number, least significant first.
 template <typename T>
 std::string little_endian(T value) {
   std::string bytes;
@@ -61,7 +61,7 @@ double seconds_of(Clock::time_point time) {
   return std::chrono::duration<double>(time.time_since_epoch()).count();
 }
 
-/// A name that no other run has: TensorBoard looks for `tfevents` in it.
+/// A file name that no other run has. TensorBoard finds event files by `tfevents` in their names.
 std::string new_name() {
   static std::atomic<int> count = 0;
   std::array<char, 256> host = {};

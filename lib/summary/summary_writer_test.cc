@@ -1,4 +1,4 @@
-// Event files, read again by hand: framing, checksums and the fields of the messages.
+// Parses written event files and checks their framing, checksums and message fields.
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -46,7 +46,7 @@ Event parse(const std::string& message) {
   return event;
 }
 
-/// Messages with the masked checksums of their lengths and of themselves.
+/// A message with the masked checksums of its length and of its bytes.
 struct Record {
   std::uint32_t length_crc, crc;
   std::string message;
@@ -68,7 +68,7 @@ std::vector<Record> records_of(const std::string& path) {
   return records;
 }
 
-/// As RFC 3720 defines CRC-32C, bit by bit.
+/// The masked CRC-32C, computed bit by bit as RFC 3720 defines it.
 std::uint32_t masked(const std::string& bytes) {
   std::uint32_t crc = 0xFFFFFFFF;
   for (const char c : bytes) {
@@ -86,7 +86,7 @@ fs::path fresh_folder(const std::string& name) {
 }
 
 TEST(SummaryWriter, WritesEventsThatTensorBoardReads) {
-  // The check value of CRC-32C is that of these digits.
+  // The standard check value of a CRC is its value for these digits; CRC-32C has 0xE3069283.
   ASSERT_EQ(masked("123456789"), ((0xE3069283U >> 15U) | (0xE3069283U << 17U)) + 0xA282EAD8U);
   const fs::path folder = fresh_folder("tessera_summary") / "run";
   std::string path;
