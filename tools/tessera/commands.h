@@ -12,8 +12,8 @@ void add_mlp(Command& train, Command& show);
 void add_pipeline(Command& train, Command& show);
 void add_vit(Command& train, Command& show);
 
-/// The flags of `tessera train vit`, for commands that start it; they live as long as what this
-/// returns.
+/// Adds the flags of `tessera train vit` to a command that starts it. Keep the returned pointer as
+/// long as the command: it owns the values.
 std::shared_ptr<void> add_vit_flags(Command& command);
 
 /// `tessera checkpoint`.

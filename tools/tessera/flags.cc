@@ -15,7 +15,7 @@ namespace tessera::cli {
 
 namespace {
 
-/// Whether all of `text` is a number, and which.
+/// Parses a number; returns false unless it is the whole text.
 template <typename T>
 bool read_number(const std::string& text, T& value) {
   const char* end = text.data() + text.size();
@@ -247,7 +247,7 @@ class Job final : public IsolatedProgram {
  public:
   explicit Job(const std::function<void()>& body) : body_(body) {}
   void run() override { body_(); }
-  /// Every process finds the same mistakes of the user; the first one tells.
+  /// All processes find the same UserError; only the first one prints it.
   int report(const std::exception_ptr& error) override {
     const int code = exit_code(error);
     if (code == 1 && process_index() != 0) return code;
@@ -297,7 +297,7 @@ void run_on_devices(const TrainFlags& flags, const Mesh& mesh, std::int64_t num_
   } catch (const UserError& error) {
     throw told_of("--isolated", error);
   }
-  // What went wrong has been told.
+  // The process that failed has printed its error.
   if (code != 0) throw ExitWith(code);
 }
 

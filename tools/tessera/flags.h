@@ -1,4 +1,4 @@
-// Flags that every `tessera train MODEL` takes.
+// The flags that every `tessera train MODEL` takes, and helpers to add flags.
 #pragma once
 
 #include <functional>
@@ -18,8 +18,8 @@ struct OptimizerFlags {
   std::string name = "adamw";
   std::string schedule = "constant";
   std::int64_t warmup = 0;       // updates
-  std::int64_t decay_steps = 0;  // updates; 0: those of the run
-  double weight_decay = -1;      // below 0: that of the optimiser, of every parameter
+  std::int64_t decay_steps = 0;  // updates; 0: all updates of the run
+  double weight_decay = -1;      // negative: the optimiser's default, for every parameter
   bool decays_all = false;
   double clip = 0;  // 0: none
   std::int64_t accumulate = 1;
@@ -44,8 +44,8 @@ struct TrainFlags {
   std::string dump;
   std::string profile;
   std::string checkpoint;
-  std::int64_t every = 0;  // 0: at the end only
-  std::int64_t keep = 0;   // 0: all
+  std::int64_t every = 0;  // steps between checkpoints; 0: save at the end only
+  std::int64_t keep = 0;   // number of checkpoints; 0: all
   bool resume = false;
   bool allow_nan = false;
   std::string progress = "auto";
@@ -55,51 +55,52 @@ struct TrainFlags {
   bool allow_overcommit = false;
 };
 
-/// What --dtype says.
+/// The dtype that --dtype names.
 DType compute_dtype(const TrainFlags& flags);
 /// Adds the flags to a command; `flags` must outlive it.
 void add_optimizer_flags(Command& command, OptimizerFlags& flags);
 void add_train_flags(Command& command, TrainFlags& flags);
-/// What --optimizer and the flags beside it say; throws UserError.
+/// The optimiser that the flags describe. Throws UserError for flags that contradict each other.
 optim::Optimizer optimizer_of(const TrainFlags& flags);
-/// Of the update that the step belongs to.
+/// The learning rate of the update that the step belongs to.
 double learning_rate_at(const TrainFlags& flags, std::int64_t step);
-/// The same, for the report.
+/// The optimiser flags as JSON, for the report.
 nlohmann::json optimizer_config(const TrainFlags& flags);
-/// The error as one of the flag `name`.
+/// The same error, but its message names the flag `name` instead of a function.
 UserError told_of(const std::string& name, const UserError& error);
-/// What --mesh says; throws UserError.
+/// The mesh that --mesh describes; throws UserError.
 Mesh mesh_of(const std::string& text);
-/// Sets up threads, grains and engine.
+/// Sets threads, grains, numerics, engine, overcommit and dot unit of the library.
 void apply(const TrainFlags& flags);
 /// Runs `body` here or, with --isolated, in one process per device of the mesh.
 void run_on_devices(const TrainFlags& flags, const Mesh& mesh, std::int64_t num_groups,
                     const std::function<void()>& body);
 
-/// A flag for one of a few words; others throw UserError.
+/// Adds a flag whose value is one of `choices`; others throw UserError.
 void add_choice(Command& command, std::string& value, const std::string& name,
                 const std::vector<std::string>& choices, const std::string& text);
 
-/// A flag for the path of a file or folder; an empty one throws UserError.
+/// Adds a flag for the path of a file or folder; an empty one throws UserError.
 Option* add_path(Command& command, std::string& value, const std::string& name,
                  const std::string& text, const std::string& example);
 
-/// A flag for a number above `least`, or of at least that; others throw UserError.
+/// A flag for a number above `least` (from `least` on with `has_least`) and below `end`. Others
+/// throw UserError.
 struct Number {
   std::string name;
   std::string text;  // for --help
   double least = 0;
-  double end = 1e30;  // not in the range
+  double end = 1e30;  // exclusive
   bool has_least = false;
-  std::string example = {};  // where the value itself is not in the range
+  std::string example = {};  // for errors, if the default is not in the range
 };
 Option* add_number(Command& command, double& value, const Number& flag);
 
-/// A flag for a number from 0 to below 1; others throw UserError.
+/// Adds a flag for a number in [0, 1); others throw UserError.
 void add_probability(Command& command, double& value, const std::string& name,
                      const std::string& text);
 
-/// A flag for a whole number; other values throw UserError.
+/// A flag for a whole number in [least, most]; other values throw UserError.
 struct WholeNumber {
   std::string name;
   std::string text;  // for --help
@@ -107,7 +108,7 @@ struct WholeNumber {
   std::int64_t most = 1'000'000;
 };
 Option* add_whole_number(Command& command, std::int64_t& value, const WholeNumber& flag);
-/// A flag for several of them, separated by commas.
+/// Adds a flag for several whole numbers, separated by commas.
 void add_whole_numbers(Command& command, std::vector<std::int64_t>& values,
                        const WholeNumber& flag);
 

@@ -8,7 +8,7 @@ namespace tessera::cli {
 
 namespace {
 
-/// Groups of one device each: all other axes have size 1.
+/// Adds axes of size 1, so that each group has one device.
 Mesh with_axes(const Mesh& groups, const std::vector<std::string>& names) {
   std::vector<MeshAxis> axes = groups.axes();
   for (const std::string& name : names) axes.push_back({name, 1});

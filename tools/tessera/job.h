@@ -1,4 +1,4 @@
-// What `tessera train MODEL` and `tessera show MODEL` do, the same for all models.
+// The part of `tessera train MODEL` and `tessera show MODEL` that all models share.
 #pragma once
 
 #include <cmath>
@@ -21,15 +21,15 @@
 
 namespace tessera::cli {
 
-/// What is known of a step before it runs.
+/// What is known about a step before it runs.
 struct StepFacts {
-  std::function<ScheduleCosts()> costs;  // estimated, of a pipeline
-  std::function<MemoryPlan()> memory;
+  std::function<ScheduleCosts()> costs;  // the estimated costs of a pipeline's stages
+  std::function<MemoryPlan()> memory;    // compiles the step
 };
-/// Makes the step as its job is now.
+/// Lowers the step of a job in the state that the job has now.
 using LowerStep = std::function<StepFacts()>;
 
-/// A model as the commands train it on a kind of batch; both are trees.
+/// A model and its batches, as the commands train it. Both types are trees.
 template <typename ModelType, typename BatchType>
 class Job {
  public:
@@ -38,40 +38,41 @@ class Job {
   virtual ~Job() = default;
 
   virtual Model make_model(const Key& key) const = 0;
-  /// The groups that the step runs on as a pipeline; none for a step of one program.
+  /// The groups that the step runs on as a pipeline; nullopt for a step of one program.
   virtual std::optional<MpmdMesh> mpmd_mesh() const { return std::nullopt; }
-  /// How a pipeline's stages are cut; none where the model has marks.
+  /// How a pipeline's stages are cut automatically; nullopt if the model marks them.
   virtual std::optional<AutoStages> auto_stages() const { return std::nullopt; }
-  /// Called before the step is made, to choose how.
+  /// Called before the step is made, so that the job can choose how.
   virtual void prepare(const LowerStep& /*lower*/) {}
-  /// Called after a step; true where the step is to be made anew, as the job changed how.
+  /// Called after a step. Returns true if the job has changed how the step is made, so that it must
+  /// be made again.
   virtual bool replan(std::int64_t /*steps_done*/, const LowerStep& /*lower*/, Report& /*report*/) {
     return false;
   }
-  /// What the logical names of the model mean on a mesh.
+  /// Maps the logical axis names of the model to mesh axes.
   virtual LogicalRules logical_rules() const { return {}; }
-  /// `step`: i32[], the number of steps done.
+  /// The loss, a scalar, and its gradients. `step`: i32[], the number of steps done.
   virtual std::tuple<Array, Model> loss_and_grads(const Model& params, const Batch& batch,
                                                   const Array& step) const = 0;
-  /// Gives flags that depend on the data their values; called before everything else.
+  /// Sets the flags whose values depend on the data; called before everything else.
   virtual void complete(TrainFlags& /*flags*/) {}
-  /// Gets the data; called once, before the first batch.
+  /// Loads the data; called once, before the first batch.
   virtual void load(Report& /*report*/) {}
   virtual Batch batch(std::int64_t step) const = 0;
-  /// What a step works on.
+  /// What one step processes, for rates such as images per second.
   virtual StepWork work() const = 0;
-  /// Where the data stands after the last batch, to be saved; empty where batch(step) needs no more
-  /// than the step.
+  /// The position in the data after the last batch, which is saved with the state. Empty if
+  /// batch(step) depends on the step only.
   virtual std::vector<std::int64_t> data_position() const { return {}; }
-  /// `step` is next, and the data stood there when it was saved.
+  /// Resumes: the next step is `step`, and `position` is the data_position() that was saved.
   virtual void seek_data(std::int64_t /*step*/, const std::vector<std::int64_t>& /*position*/) {}
-  /// A batch of zeros.
+  /// A batch of zeros, for its types.
   virtual Batch blank_batch() const = 0;
   /// The sizes of the model, for the report.
   virtual nlohmann::json config() const = 0;
   /// Called after each step.
   virtual void after_step(std::int64_t /*step*/, const Model& /*params*/, Report& /*report*/) {}
-  /// What to report of the trained model besides; may add to `extra`.
+  /// Reports what the job adds about the trained model; may add members to `extra`.
   virtual void finish(const Model& /*params*/, float /*last_loss*/, Report& /*report*/,
                       nlohmann::json& /*extra*/) const {}
 };
@@ -80,24 +81,24 @@ struct JobInfo {
   std::string name;  // as in `tessera train NAME`
   std::string help;
   std::string report_name;        // in the JSON object
-  std::vector<std::string> axes;  // that a mesh must have; the batch goes over the first one
-  std::string group_axis = {};    // groups of a pipeline stand along it, where the mesh has it
+  std::vector<std::string> axes;  // a mesh must have these; the first one splits the batch
+  std::string group_axis = {};    // if the mesh has this axis, it divides the devices into groups
 };
 
-/// The mesh of --mesh; throws UserError when an axis is missing. Where the axis of the groups is
-/// its only one, each group is one device.
+/// The mesh of --mesh; throws UserError if it lacks an axis of the job. If the group axis is its
+/// only axis, each group is one device: the other axes are added with size 1.
 Mesh mesh_of(const TrainFlags& flags, const JobInfo& info);
-/// The groups of a pipeline on the mesh; 1 without.
+/// The number of groups of a pipeline on the mesh; 1 without a group axis.
 std::int64_t num_groups(const Mesh& mesh, const JobInfo& info);
-/// `tree` over the first axis of the job, on a mesh.
+/// Splits the batch over the first axis of the job; without a mesh, returns it as it is.
 template <typename Batch>
 Batch place(const Batch& batch, const Mesh& mesh, const JobInfo& info) {
   if (mesh.axes().empty()) return batch;
   return device_put(batch, Shardings(NamedSharding(mesh, P{info.axes[0].c_str()})));
 }
-/// Throws UserError unless the heads divide the width, which is the value of flag `width_name`.
+/// Throws UserError unless the heads divide the width, the value of the flag `width_name`.
 void check_heads(std::int64_t heads, const std::string& width_name, std::int64_t width);
-/// What a run adds to its report: sizes, parameters and what its last step moved.
+/// Members of the report: sizes, parameters, and the collectives of the last step.
 nlohmann::json extra_of(const nlohmann::json& config,
                         const std::vector<checkpoint::NamedArray>& params);
 
@@ -108,7 +109,8 @@ auto init_of(const J& job, const TrainFlags& flags) {
   };
 }
 
-/// What --params says of a state, with the rules in scope; unspecified without a mesh.
+/// The shardings that --params asks for, by the logical axis rules in scope; unspecified without a
+/// mesh.
 template <typename State>
 Shardings state_shardings(const TrainFlags& flags, const Mesh& mesh, const JobInfo& info,
                           const State& shapes) {
@@ -118,14 +120,15 @@ Shardings state_shardings(const TrainFlags& flags, const Mesh& mesh, const JobIn
   return replicated(mesh, shapes);
 }
 
-/// What the state and the batches of a job are split over, of all devices.
+/// The mesh that the state and the batches of a job are split over: that of a group for pipelines,
+/// else all devices.
 template <typename J>
 Mesh mesh_of_arrays(const J& job, const Mesh& devices) {
   const std::optional<MpmdMesh> groups = job.mpmd_mesh();
   return groups ? groups->group_mesh() : devices;
 }
 
-/// (state, batch) -> (next state, loss).
+/// The jitted step: (state, batch) -> (next state, loss).
 template <typename J>
 auto make_step(const J& job, std::vector<Shardings> in_shardings = {}) {
   return jit(
@@ -148,7 +151,7 @@ StepFacts facts_of(const J& job, std::vector<Shardings> in_shardings, const Stat
           .memory = [step] { return step.compile().memory(); }};
 }
 
-/// Writes initial parameters and first gradients.
+/// Writes the initial parameters and the gradients of the first batch to a safetensors file.
 template <typename J>
 void dump(const std::string& path, const J& job, const TrainState<typename J::Model>& state,
           const typename J::Batch& batch) {
@@ -162,7 +165,7 @@ void dump(const std::string& path, const J& job, const TrainState<typename J::Mo
   checkpoint::write_safetensors(path, std::move(arrays));
 }
 
-/// What a run reports when its steps are done.
+/// Writes the report of a run whose steps are done.
 template <typename J, typename Model>
 void report_end(J& job, const TrainFlags& flags, const JobInfo& info, const Model& params,
                 float last_loss, const CompiledProgram& step, Report& report) {
@@ -174,8 +177,8 @@ void report_end(J& job, const TrainFlags& flags, const JobInfo& info, const Mode
   report.check_lines();
 }
 
-/// Trains until the steps are done or `stop` asks to end. Then the state is saved, and nothing more
-/// is reported.
+/// Trains until the steps are done or `stop` asks to end. In both cases the state is saved. If
+/// `stop` asked, the final report is left out.
 template <typename J>
 void train(J& job, TrainFlags flags, const JobInfo& info, const Mesh& devices, StopRequest& stop) {
   const Mesh mesh = mesh_of_arrays(job, devices);
@@ -208,7 +211,7 @@ void train(J& job, TrainFlags flags, const JobInfo& info, const Mesh& devices, S
   for (; done < flags.steps && stop.begin(done); ++done) {
     report.begin_data();
     auto batch = place(job.batch(done), mesh, info);
-    // Each group keeps what it reads alone.
+    // Let each group hold only the arrays that it reads.
     if (job.mpmd_mesh()) {
       std::tie(state, batch) = compiled->place(std::move(state), std::move(batch));
     }
@@ -259,8 +262,8 @@ void show(J& job, const TrainFlags& flags, const JobInfo& info, const Mesh& devi
        [&] { return step.compile().memory(); });
 }
 
-/// Adds `tessera train NAME` and `tessera show NAME` for jobs J(flags, mesh), whose flags are a
-/// TrainFlags with more.
+/// Adds the commands `tessera train NAME` and `tessera show NAME`. They make a job J(flags, mesh);
+/// Flags derives from TrainFlags.
 template <typename J, typename Flags>
 void add_job(Command& train_command, Command& show_command, const JobInfo& info,
              void (*add_flags)(Command&, Flags&)) {

@@ -57,7 +57,7 @@ void check(const LmFlags& flags) {
   }
 }
 
-/// With what the flags imply; throws UserError when they do not fit each other.
+/// Sets what the flags imply; throws UserError if they contradict each other.
 LmFlags completed(LmFlags flags) {
   if (!flags.text.empty()) flags.model.vocab = kBytes;
   flags.model.is_causal = flags.causal || (!flags.text.empty() && !flags.no_causal);
@@ -66,7 +66,7 @@ LmFlags completed(LmFlags flags) {
   return flags;
 }
 
-/// Tokens to train on, and text that is never trained on.
+/// Tokens to train on and, for a text, tokens that are held out.
 struct Corpus {
   data::Tokens train;
   std::optional<data::Tokens> held_out;
@@ -91,7 +91,7 @@ Corpus load_corpus(const LmFlags& flags, Report& report) {
       .held_out = data::consecutive_windows(text.held_out, flags.model.seq)};
 }
 
-/// Mean loss over the windows of the held-out text, in batches.
+/// The mean loss over the windows of the held-out text, evaluated in batches.
 double held_out_loss(const lm::LM& params, const data::Tokens& tokens, std::int64_t batch,
                      const Mesh& mesh) {
   auto evaluate =
@@ -128,7 +128,7 @@ std::string sample(const lm::LM& params, const LmFlags& flags, const data::Token
   std::string text;
   while (ids.size() < given + static_cast<std::size_t>(flags.sample)) {
     const std::size_t known = std::min(ids.size(), static_cast<std::size_t>(seq));
-    // Positions after the last known one are not seen by a causal model.
+    // The padding after the last known token does not matter, since the model is causal.
     std::vector<std::int32_t> window(ids.end() - static_cast<std::ptrdiff_t>(known), ids.end());
     window.resize(static_cast<std::size_t>(seq), 0);
     const std::vector<float> logits = logits_of(params, array(window, {1, seq})).to_vector<float>();

@@ -1,4 +1,4 @@
-// `tessera train mlp`: the perceptron of examples/mlp, split as its annotations say.
+// `tessera train mlp`: the perceptron of examples/mlp, sharded by its annotations.
 
 #include "commands.h"
 #include "job.h"
@@ -22,7 +22,7 @@ struct Flags : TrainFlags {
   bool is_logical = false;
 };
 
-/// The perceptron whose names are mesh axes, or the one with logical names.
+/// The perceptron annotated with mesh axes, or the one with logical axis names.
 struct AnyMlp {
   std::optional<mlp::MLP> plain;
   std::optional<mlp::LogicalMLP> logical;

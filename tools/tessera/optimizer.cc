@@ -1,4 +1,4 @@
-// The optimiser that the flags of `tessera train MODEL` describe.
+// Makes the optimiser that the flags of `tessera train MODEL` describe.
 #include <algorithm>
 
 #include "flags.h"
@@ -7,10 +7,10 @@ namespace tessera::cli {
 
 namespace {
 
-/// What an exponential decay leaves at its end.
+/// The part of the learning rate that is left at the end of an exponential decay.
 constexpr double kLeft = 0.01;
 
-/// Updates until the learning rate has decayed.
+/// The number of updates, with the warm-up, until the learning rate has decayed.
 std::int64_t decay_steps(const TrainFlags& flags) {
   const OptimizerFlags& o = flags.optimizer;
   return o.decay_steps > 0 ? o.decay_steps : std::max<std::int64_t>(1, flags.steps / o.accumulate);
@@ -63,7 +63,7 @@ optim::Mask mask_of(const OptimizerFlags& flags) {
   return is_told && !flags.decays_all ? optim::Mask::when(is_kernel) : optim::Mask();
 }
 
-/// The decay that is asked for, or the usual one of an optimiser.
+/// The value of --weight-decay, or `usual` if it is not given.
 double decay_or(const OptimizerFlags& flags, double usual) {
   return flags.weight_decay >= 0 ? flags.weight_decay : usual;
 }

@@ -1,5 +1,5 @@
-// `tessera train pipeline`: the transformer of examples/pipeline on micro-batches, its state split
-// over the axis fsdp, its layers over the groups of the axis stage.
+// `tessera train pipeline`: the transformer of examples/pipeline on microbatches. Its state is
+// split over the axis fsdp, its layers over the groups of the axis stage.
 
 #include <algorithm>
 
@@ -16,7 +16,8 @@ namespace tessera::cli {
 namespace {
 
 constexpr const char* kGroupAxis = "stage";
-/// Steps before the schedule is searched with what they took; the first one is cold.
+/// The schedule is searched again after this number of steps, with the times of all but the first
+/// one, which runs with cold caches.
 constexpr std::int64_t kMeasuredSteps = 3;
 
 struct Flags : TrainFlags {
@@ -95,21 +96,21 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
     if (has_timeline()) check_writable("--timeline", flags_.timeline);
     const Array x = ones(shape());
     data_ = {x, x};
-    // For a run of one step, as --resume may leave.
+    // after_step() starts the recording of the last step; it is too late for a run of one step.
     if (has_timeline()) start_timeline();
     if (flags_.inputs == "ones") return;
     data::RandomState random(0);
     std::get<0>(data_) = random.standard_normal(shape());
     std::get<1>(data_) = random.standard_normal(shape());
   }
-  /// The last step is recorded.
+  /// Starts the recording of the last step.
   void after_step(std::int64_t step, const pipeline::Transformer& /*params*/,
                   Report& /*report*/) override {
     if (has_timeline() && step == flags_.steps - 2) start_timeline();
   }
   void finish(const pipeline::Transformer& /*params*/, float /*last_loss*/, Report& /*report*/,
               nlohmann::json& extra) const override {
-    // A run may be resumed on other stages.
+    // Not in config(), which must not change when a run is resumed: the stages may.
     extra["config"]["stages"] = plan_ ? plan_->num_stages() : flags_.model.stages;
     extra["config"]["cut"] = is_cut_ ? "auto" : "marks";
     extra["config"]["schedule"] = flags_.schedule;
@@ -200,11 +201,12 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
     return stages;
   }
 
-  /// The last step beside a simulation with what its tasks took, as a picture, or as a trace.
+  /// Writes the last step as a trace, or as a picture beside a simulation with the measured times
+  /// of its tasks.
   void write_timeline(nlohmann::json& extra) const {
     const ScheduleTasks tasks = plan_->tasks();
     std::vector<TaskTime> times = stop_timeline();
-    if (times.empty()) return;  // all steps were done before
+    if (times.empty()) return;  // this run had no steps left
     for (TaskTime& time : times) {
       time.start *= 1e3;
       time.end *= 1e3;
@@ -228,7 +230,7 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
 
   Flags flags_;
   std::optional<MpmdMesh> groups_;
-  bool is_cut_ = false;  // by what the model costs, not at marks
+  bool is_cut_ = false;  // stages are cut by estimated costs, not at the marks of the model
   std::optional<PipelinePlan> plan_;
   Batch data_;
 };

@@ -11,9 +11,10 @@ namespace tessera::cli {
 
 namespace {
 
-/// Stages of a group that are tried.
+/// The most stages per group that are tried.
 constexpr std::int64_t kMostPerGroup = 4;
-/// By how much a plan of more stages must be faster: each task costs something by itself.
+/// More stages are chosen only if they reduce the makespan to this part of it, since every
+/// additional task has a cost of its own.
 constexpr double kWorthMoreStages = 0.99;
 constexpr double kMebibyte = 1024.0 * 1024.0;
 
@@ -36,7 +37,8 @@ std::optional<std::int64_t> whole_number(const std::string& text) {
   return number;
 }
 
-/// A process of one device knows of its own group alone, and all must choose alike.
+/// The maximum of `value` over all processes, rounded to a multiple of `unit`. With one process per
+/// device each process knows only its own group, but all must make the same choice.
 double most_of_all(double value, double unit) {
   const auto counted = static_cast<std::int64_t>(std::llround(value / unit));
   const std::vector<std::int64_t> values = process_allgather(counted);
@@ -106,7 +108,7 @@ Schedule PipelinePlan::schedule_named(std::int64_t num_stages) const {
                          options_.microbatches, std::source_location())};
 }
 
-/// Whether the schedule is made for so many stages.
+/// Sets the schedule for this number of stages; returns false if it does not support it.
 bool PipelinePlan::set(std::int64_t num_stages) {
   try {
     schedule_.emplace(schedule_named(num_stages));
@@ -142,7 +144,7 @@ void PipelinePlan::choose_number(const LowerStep& lower) {
     try {
       costs_ = lower().costs();
     } catch (const UserError&) {
-      // With more stages there are not enough places to cut either.
+      // The model cannot be cut into so many stages, nor into more.
       if (best) break;
       throw;
     }
@@ -170,8 +172,9 @@ void PipelinePlan::search(ScheduleCosts measured, const LowerStep& lower) {
   search_within(lower);
 }
 
-/// The search knows what is held for microbatches in flight, plans know all: so under a limit some
-/// schedules are planned, the one that ends first before the others.
+/// Sets the fastest schedule whose planned memory is within the limit. The search itself counts
+/// only what microbatches in flight hold, while the memory plan counts everything. So, under a
+/// limit, this compiles the step for one candidate after the other, fastest first, until one fits.
 void PipelinePlan::search_within(const LowerStep& lower) {
   double least = 1e300;
   for (ScheduleTasks& tasks : candidates()) {
@@ -187,8 +190,8 @@ void PipelinePlan::search_within(const LowerStep& lower) {
   fail_limit(options_.memory_limit, least);
 }
 
-/// The built-in schedules, and those that are found with room for so many microbatches; the one
-/// that ends first comes first.
+/// The schedules to try, fastest first: the one that the search finds and, under a memory limit,
+/// those that it finds with memory for fewer microbatches, and the built-in ones.
 std::vector<ScheduleTasks> PipelinePlan::candidates() const {
   std::vector<std::pair<double, ScheduleTasks>> found;
   const std::int64_t stages = num_stages();
@@ -198,13 +201,13 @@ std::vector<ScheduleTasks> PipelinePlan::candidates() const {
       const double makespan = simulate(tasks, costs_).makespan;
       found.emplace_back(makespan, std::move(tasks));
     } catch (const UserError&) {
-      // It is not made for these sizes, or holds more.
+      // This schedule does not support these sizes, or exceeds the memory limit of the search.
     }
   };
   AutoSchedule search{.num_stages = stages, .mpmd_dim = options_.groups, .costs = costs_};
   add([&] { return search.tasks(options_.microbatches); });
   if (options_.memory_limit > 0) {
-    double most = 0;  // of a microbatch in all stages of a group
+    double most = 0;  // upper bound of what a microbatch holds in all stages of a group
     for (const StageCosts& stage : costs_.stages) most = std::max(most, stage.memory);
     most *= static_cast<double>(stages) / static_cast<double>(options_.groups);
     for (std::int64_t room = options_.microbatches - 1; room > 0; --room) {

@@ -1,4 +1,4 @@
-// How a pipeline is planned: into how many stages its model is cut, and in which order they run.
+// Plans a pipeline: how many stages its model is cut into, and the schedule that they run by.
 #pragma once
 
 #include <functional>
@@ -12,12 +12,12 @@
 
 namespace tessera::cli {
 
-/// What --stages says: a number, `auto`, or `auto:8`.
+/// The value of --stages: a number, `auto`, or `auto:8`.
 struct StagesFlag {
-  std::int64_t count = 0;  // 0: open
-  bool is_cut = false;     // by what the model costs
+  std::int64_t count = 0;  // 0: not given
+  bool is_cut = false;     // cut the model by its estimated costs instead of at its marks
 };
-/// Throws UserError.
+/// Parses --stages; throws UserError.
 StagesFlag stages_of(const std::string& text);
 
 struct PlanOptions {
@@ -25,10 +25,11 @@ struct PlanOptions {
   StagesFlag stages;
   std::int64_t groups = 1;
   std::int64_t microbatches = 1;
-  double memory_limit = 0;  // planned bytes of a device; 0: none
+  double memory_limit = 0;  // of the planned bytes of a device; 0: none
 };
 
-/// The stages and the schedule that a step runs with. Starts with the first numbers that go.
+/// The stages and the schedule that a step runs with. Before choose(), the number of stages is the
+/// given one; if it is to be chosen, it is the smallest one that the schedule supports.
 class PipelinePlan {
  public:
   explicit PipelinePlan(PlanOptions options);
@@ -39,11 +40,12 @@ class PipelinePlan {
   const ScheduleCosts& costs() const { return costs_; }
   bool is_searched() const { return options_.schedule == "auto"; }
 
-  /// Chooses what is open by what the step is estimated to cost; `lower` does so as this plan is.
+  /// Chooses what the options leave open, by the estimated costs of the step. `lower` lowers the
+  /// step with this plan as it is at the time of the call.
   void choose(const LowerStep& lower);
-  /// Searches once more with measured costs, in seconds.
+  /// Searches the schedule again with measured costs, in seconds.
   void search(ScheduleCosts measured, const LowerStep& lower);
-  /// `4 stages, the slowest takes 1.05 times the mean`
+  /// For example `4 stages, the slowest takes 1.05 times the mean`.
   std::string text() const;
 
  private:

@@ -61,7 +61,7 @@ std::string text_of(const ProgressLine& line) {
   const auto letters = static_cast<std::int64_t>(text.size());
   const std::int64_t room = line.columns - 1 - letters - 3;  // brackets and a gap
   if (room >= kLeastBar) return bar_text(line, std::min(room, kWidestBar)) + text;
-  // A line that wraps could not be drawn over.
+  // Cut the line off: one that wraps could not be redrawn in place.
   text.resize(static_cast<std::size_t>(std::clamp<std::int64_t>(line.columns - 1, 0, letters)));
   return text;
 }
@@ -69,7 +69,7 @@ std::string text_of(const ProgressLine& line) {
 Progress::Progress(std::int64_t steps, StepWork work) : steps_(steps), work_(std::move(work)) {}
 
 void Progress::draw(std::int64_t done, float loss, double ms) {
-  constexpr double kWeight = 0.1;  // of the last step
+  constexpr double kWeight = 0.1;  // of the last step in the moving average
   step_ms_ = step_ms_ == 0 ? ms : (1 - kWeight) * step_ms_ + kWeight * ms;
   const auto now = std::chrono::steady_clock::now();
   if (is_drawn_ && now - drawn_ < kBetweenDrawings && done < steps_) return;

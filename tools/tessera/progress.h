@@ -7,16 +7,16 @@
 
 namespace tessera::cli {
 
-/// What one step works on: so many images, tokens, ...
+/// What one step processes: `count` images, tokens, ...
 struct StepWork {
   std::int64_t count;
   std::string unit;
 };
 
-/// `12:34`, or `1:02:03` from an hour on.
+/// For example `12:34`, or `1:02:03` from an hour on.
 std::string clock_text(double seconds);
 
-/// One line of standard error that is drawn again and again, ten times a second at most.
+/// One line on standard error that is redrawn in place, at most ten times a second.
 class Progress {
  public:
   Progress(std::int64_t steps, StepWork work);
@@ -24,20 +24,20 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// After `done` steps, of which the last one took `ms`.
+  /// Draws the line after `done` steps, of which the last one took `ms`.
   void draw(std::int64_t done, float loss, double ms);
-  /// Makes room for other lines; the next step draws it again.
+  /// Erases the line, to print others; the next draw() draws it again.
   void clear();
 
  private:
   std::int64_t steps_;
   StepWork work_;
-  double step_ms_ = 0;  // a mean in which the latest steps weigh most
+  double step_ms_ = 0;  // exponential moving average
   bool is_drawn_ = false;
   std::chrono::steady_clock::time_point drawn_ = {};
 };
 
-/// The line for a terminal of `columns`; it has fewer letters.
+/// The contents of the line. Its text is shorter than `columns`, the width of the terminal.
 struct ProgressLine {
   std::int64_t done, steps;
   double loss, step_ms;

@@ -51,8 +51,8 @@ std::string table(const std::vector<Row>& rows) {
 
 namespace {
 
-/// A run of hours should not fail at its end for a path that was wrong at its start. All processes
-/// look, so that all of them end with the same mistake.
+/// Checks the output paths before the run: a run of hours should not fail at its end for a wrong
+/// path. All processes check them, so that all of them end with the same error.
 void check_paths(const TrainFlags& flags) {
   if (!flags.json.empty() && flags.json != "-") check_writable("--json", flags.json);
   if (!flags.dump.empty()) check_writable("--dump", flags.dump);
@@ -82,7 +82,7 @@ std::string size_text(std::int64_t bytes) {
 
 namespace {
 
-/// Of the process that holds most.
+/// The memory plan of the process that holds most.
 MemoryPlan fullest(const MemoryPlan& own) {
   const std::vector<std::int64_t> peaks = process_allgather(own.peak);
   const auto rank =
@@ -107,7 +107,8 @@ void Report::planned(const MemoryPlan& own) {
 
 namespace {
 
-/// One line per region, the longest first; threads' time without a region is the last one.
+/// A row for each region, the longest time first. The last row is the time in which threads had no
+/// task to run.
 std::vector<Row> region_rows(const std::vector<RegionTime>& regions, double steps,
                              double thread_seconds) {
   std::vector<Row> rows = {{"ms/step", "share", "times", "GFLOP/s", "GB/s", "line", "region"}};
@@ -137,10 +138,10 @@ std::vector<Row> region_rows(const std::vector<RegionTime>& regions, double step
 }  // namespace
 
 void Report::begin_profile(std::int64_t step, std::int64_t first) {
-  // The first two steps warm up caches and memory.
   if (flags_.profile.empty()) return;
   constexpr std::size_t kTraced = 5;
   if (has_trace_ && step_ms_.size() == profiled_from_ + kTraced) end_trace();
+  // The first two steps warm up caches and memory.
   if (step != std::min(first + 2, flags_.steps - 1)) return;
   profiled_from_ = step_ms_.size();
   has_profile_ = true;
@@ -165,7 +166,7 @@ void Report::end_profile() {
   std::vector<Row> rows = region_rows(
       regions, static_cast<double>(step_ms_.size() - profiled_from_), seconds * num_threads());
   const std::string path = flags_.profile + "/regions.txt";
-  std::error_code ignored;  // the file tells
+  std::error_code ignored;  // write_file() reports a missing folder
   std::filesystem::create_directories(flags_.profile, ignored);
   write_file("--profile", path, table(rows));
   const std::size_t left = rows.size() - std::min(rows.size(), kShown + 1);
@@ -178,7 +179,7 @@ void Report::begin_data() { start_ = std::chrono::steady_clock::now(); }
 
 namespace {
 
-/// Since `start`, which becomes now.
+/// The milliseconds since `start`; sets `start` to now.
 double take_ms(std::chrono::steady_clock::time_point& start) {
   const auto now = std::chrono::steady_clock::now();
   const std::chrono::duration<double, std::milli> passed = now - start;
@@ -230,7 +231,7 @@ void Report::line(const std::string& text) {
     print(text + "\n");
     flush_output();
   } catch (...) {
-    // What is trained is worth more than what is printed: the run goes on and tells at its end.
+    // The training is worth more than its output: continue, and report the error at the end.
     if (lost_line_ == nullptr) lost_line_ = std::current_exception();
     std::clearerr(stdout);
   }
@@ -254,7 +255,7 @@ json config_of(const TrainFlags& flags) {
           {"threads", num_threads()}, {"engine", flags.engine}, {"isolated", flags.isolated}};
 }
 
-/// Per device: the bytes that were planned and those that its process held in a step.
+/// For each process: the planned bytes of its device, and the most bytes that it held in a step.
 json devices_of(const CompiledProgram& step, std::int64_t peak_bytes) {
   const std::vector<std::int64_t> planned = process_allgather(step.device_peak_bytes());
   const std::vector<std::int64_t> measured = process_allgather(peak_bytes);
@@ -268,7 +269,7 @@ json devices_of(const CompiledProgram& step, std::int64_t peak_bytes) {
 
 double rounded(double value, double scale) { return std::round(value * scale) / scale; }
 
-/// In order of length, without the first two, which warm up caches and memory.
+/// The times, sorted, without those of the first two steps, which warm up caches and memory.
 std::vector<double> sorted_times(const std::vector<double>& times) {
   const std::ptrdiff_t first = std::min<std::ptrdiff_t>(2, std::ssize(times) - 1);
   std::vector<double> timed(times.begin() + first, times.end());

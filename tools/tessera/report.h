@@ -1,5 +1,5 @@
-// What a run prints and writes: loss lines, a progress bar on a terminal, curves for TensorBoard,
-// and one JSON object at the end.
+// The output of a run: loss lines, a progress bar on a terminal, curves for TensorBoard, and one
+// JSON object at the end.
 #pragma once
 
 #include <chrono>
@@ -18,15 +18,15 @@
 
 namespace tessera::cli {
 
-/// Writes to a file, or in one line to standard output for `-`; throws RuntimeFault.
+/// Writes to the file `path`, or as one line to standard output if it is `-`; throws RuntimeFault.
 void write_json(const std::string& path, const nlohmann::json& object);
 
-/// `24.5 KiB`
+/// For example `24.5 KiB`.
 std::string size_text(std::int64_t bytes);
 
-/// `text`, filled up to `width`, and a gap.
+/// `text`, padded with spaces to `width`, and a gap.
 std::string cell(const std::string& text, std::size_t width);
-/// Rows under each other in columns.
+/// The rows as lines of aligned columns.
 using Row = std::vector<std::string>;
 std::string table(const std::vector<Row>& rows);
 
@@ -36,28 +36,29 @@ class Report {
   Report(const Report&) = delete;
   Report& operator=(const Report&) = delete;
 
-  /// What one device will hold in a step, before the first one.
+  /// Prints how much memory one device will hold in a step. Call it before the first step.
   void planned(const MemoryPlan& memory);
-  /// Times one step: call before its data is there, before it, and after it with its loss.
+  /// Times one step. Call begin_data() before its batch is made, begin_step() before the step runs,
+  /// and end_step() after it.
   void begin_data();
   void begin_step(std::int64_t step);
   void end_step(std::int64_t step, float loss);
-  /// Times the regions of the steps, but for the first two after `first`, where --profile asks, and
-  /// records a trace of the first of them.
+  /// With --profile, times the regions of all steps but the first two, counted from `first`, and
+  /// records a trace of the first five of them. Call begin_profile() before each step.
   void begin_profile(std::int64_t step, std::int64_t first);
   void end_profile();
-  /// A line of its own on standard output. A run goes on when it cannot be written, and throws that
-  /// at its end.
+  /// Prints a line to standard output. If that fails, the run continues, and check_lines() throws
+  /// the error at the end.
   void line(const std::string& text);
   void check_lines() const;
-  /// Tells that a signal ends the run after so many steps.
+  /// Prints that a signal ends the run after `done` steps.
   void stopped(int signal, std::int64_t done);
-  /// The loss of a step that an earlier run has done.
+  /// Adds the loss of a step that an earlier run has done to the JSON object.
   void add_loss(float loss) { losses_.push_back(loss); }
-  /// A point of a curve, where --tensorboard asks.
+  /// With --tensorboard, writes a point of the curve `tag`.
   void scalar(const std::string& tag, double value, std::int64_t step);
 
-  /// Writes the JSON object where --json asks; `extra` holds what the model adds.
+  /// With --json, writes the JSON object; `extra` has the members that the model adds.
   void write_json(const std::string& name, const CompiledProgram& step, nlohmann::json extra);
 
  private:
@@ -66,18 +67,18 @@ class Report {
 
   const TrainFlags& flags_;
   StepWork work_;
-  bool is_first_;  // of the processes: the others write nothing
+  bool is_first_;  // this is the first process: the others write nothing
   std::optional<Progress> progress_;
   std::optional<SummaryWriter> scalars_;
   std::chrono::steady_clock::time_point start_;
-  std::vector<double> data_ms_;  // that each step waited for its data
+  std::vector<double> data_ms_;  // how long each step waited for its data
   std::vector<double> step_ms_;
   std::vector<float> losses_;
-  std::int64_t peak_bytes_ = 0;    // held in a step
-  bool has_profile_ = false;       // that has begun
-  std::size_t profiled_from_ = 0;  // step
-  bool has_trace_ = false;         // that is being recorded
-  std::string trace_;              // file, once it is written
+  std::int64_t peak_bytes_ = 0;    // the most that a step held
+  bool has_profile_ = false;       // a profile has begun
+  std::size_t profiled_from_ = 0;  // index into step_ms_
+  bool has_trace_ = false;         // a trace is being recorded
+  std::string trace_;              // path of the trace file, once it is written
   std::optional<profile::Step> step_;
   std::exception_ptr lost_line_;
 };

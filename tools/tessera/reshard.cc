@@ -1,4 +1,4 @@
-// `tessera reshard`: the collectives that take an array from one sharding to another.
+// `tessera reshard`: shows the collectives that change the sharding of an array.
 
 #include <charconv>
 #include <cstdio>
@@ -24,7 +24,7 @@ struct Flags {
   std::string json;
 };
 
-/// The parts of a text between separators; one for an empty text.
+/// Splits a text at the separators; an empty text has one empty part.
 std::vector<std::string> parts_of(const std::string& text, char separator) {
   std::vector<std::string> parts(1);
   for (char c : text) {
@@ -57,7 +57,8 @@ Shape shape_of(const std::string& text) {
   return shape;
 }
 
-/// One entry per dimension; its axes are separated by spaces.
+/// Parses a spec: the entries of the dimensions are separated by commas, the axes of an entry by
+/// spaces.
 PartitionSpec spec_of(const std::string& text) {
   std::vector<SpecEntry> entries;
   for (const std::string& part : parts_of(text, ',')) {
@@ -71,7 +72,7 @@ PartitionSpec spec_of(const std::string& text) {
   return PartitionSpec(std::move(entries));
 }
 
-/// What the flag `name` says of an array of this shape; throws UserError.
+/// The sharding that `text`, the value of the flag `name`, describes; throws UserError.
 NamedSharding sharding_of(const std::string& name, const std::string& text, const Mesh& mesh,
                           const Shape& shape) {
   const PartitionSpec spec = spec_of(text);

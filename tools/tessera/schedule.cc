@@ -1,4 +1,5 @@
-// `tessera schedule`: the task lists of a pipeline schedule, what they take, and their picture.
+// `tessera schedule`: prints the tasks of a pipeline schedule, their times and memory, and a
+// picture.
 
 #include <algorithm>
 #include <charconv>
@@ -56,7 +57,7 @@ void check_flag(const Command& command, const char* flag, std::int64_t given,
                            std::to_string(in_file)});
 }
 
-/// The numbers of a flag, separated by commas.
+/// Parses the value of a flag: numbers separated by commas.
 std::vector<double> numbers_of(const char* flag, const std::string& text, const char* example) {
   std::vector<double> numbers;
   const char* next = text.data();
@@ -86,7 +87,8 @@ double number_of(const char* flag, const std::string& text, const char* example)
                    .cure = std::string("write for example ") + flag + " " + example});
 }
 
-/// One entry of `list` per stage and `width` numbers each; the same for all stages if it is short.
+/// Throws UserError unless there are `width` numbers, which hold for all stages, or `width` numbers
+/// for each stage.
 void check_length(const char* flag, std::size_t length, std::size_t width, std::int64_t stages) {
   const std::size_t all = width * static_cast<std::size_t>(stages);
   if (length == width || length == all) return;
@@ -127,7 +129,7 @@ void check_name(const std::string& name) {
        .cure = "write for example `tessera schedule " + (meant.empty() ? "GPipe" : meant) + "`"});
 }
 
-/// The tasks of a file, whose sizes become those of the flags.
+/// Reads the tasks of a file and sets the sizes in `flags` to those of the file.
 ScheduleTasks tasks_of_file(const Command& command, Flags& flags) {
   FixedSchedule file = read_file(flags.schedule);
   check_flag(command, "--stages", flags.stages, file.num_stages);

@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::json;
 
-/// The same in both forms.
+/// The same contents as text and as JSON.
 struct Shown {
   std::string text;
   json object = {};
@@ -35,7 +35,7 @@ Shown ir_of(const ShowFlags& flags, const LoweredProgram& step) {
   return {std::move(text), std::move(object)};
 }
 
-/// As text the arguments only: a step of training returns its state as it got it.
+/// The text lists the arguments only: the step returns its state with the same shardings.
 Shown sharding_of(const LoweredProgram& step) {
   Shown shown;
   auto add = [&](const char* side, const std::vector<LeafPlacement>& leaves) {
@@ -87,7 +87,7 @@ Shown memory_of(const MemoryPlan& plan) {
   return shown;
 }
 
-/// What the stages are estimated to take for a microbatch, in ms, and to hold.
+/// Adds the estimated time of each stage for a microbatch, in ms, and the bytes that it holds.
 void add_stages(const ScheduleCosts& costs, Shown& shown) {
   std::vector<Row> rows = {{"stage", "forward", "input gradient", "weight gradient", "bytes held"}};
   const auto ms = [](double seconds) {
@@ -106,7 +106,7 @@ void add_stages(const ScheduleCosts& costs, Shown& shown) {
   shown.object["imbalance"] = imbalance(costs);
 }
 
-/// Each line of the text begins with its results or with the word delete.
+/// The task IR and its numbers of tasks, transfers and deletes, counted by their words in the text.
 Shown tasks_of(const LoweredProgram& step) {
   Shown shown{.text = step.task_ir()};
   if (shown.text.empty()) {

@@ -1,4 +1,4 @@
-// What `tessera show MODEL` prints of a step of training.
+// `tessera show MODEL`: prints how a training step is compiled.
 #pragma once
 
 #include <functional>
@@ -15,17 +15,17 @@ namespace tessera::cli {
 struct ShowFlags {
   std::string what = "sharding";
   std::string stage = "partitioned";
-  std::vector<std::string> leaves;  // of `tiles`; all
-  std::string picture;              // of `tiles`
+  std::vector<std::string> leaves;  // for --what tiles; empty: all
+  std::string picture;              // for --what tiles: the file to draw
 };
 
-/// Adds --what and the flags of its words; `flags` must outlive the command.
+/// Adds --what and the flags that belong to its values; `flags` must outlive the command.
 void add_show_flags(Command& command, ShowFlags& flags);
 struct JsonFile {
-  std::string path;       // empty: none; -: standard output, in place of the text
+  std::string path;       // empty: no JSON; -: standard output, without the text
   nlohmann::json config;  // of the model and the optimiser
 };
-/// Prints what is asked for, and writes it as JSON as well. `memory` compiles the step.
+/// Prints what --what asks for, and writes it as JSON if asked. `memory` compiles the step.
 void show(const ShowFlags& flags, const JsonFile& json, const LoweredProgram& step,
           const std::function<MemoryPlan()>& memory);
 

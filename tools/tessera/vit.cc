@@ -39,10 +39,10 @@ JobInfo info() {
           .axes = {"batch", "model"}};
 }
 
-/// What a model makes of images that it is not trained on.
+/// How a model does on images that it is not trained on.
 struct Evaluation {
-  double loss = 0;      // nats, mean
-  double accuracy = 0;  // the part of images whose label has the largest logit
+  double loss = 0;      // mean over the images, in nats
+  double accuracy = 0;  // the fraction of images whose label has the largest logit
 };
 
 Evaluation evaluate(const vit::VisionTransformer& params, const data::Dataset& images,
@@ -196,7 +196,7 @@ class VitJob final : public Job<vit::VisionTransformer, Batch> {
   Flags flags_;
   Mesh mesh_;
   mutable std::optional<data::Batches> train_;
-  mutable std::int64_t given_ = 0;  // batches
+  mutable std::int64_t given_ = 0;  // the number of batches taken from train_
   mutable Batch data_;
   std::optional<data::Dataset> validation_, test_;
   std::int64_t num_train_ = 0, steps_per_epoch_ = 0;

@@ -26,7 +26,8 @@ struct Flags {
   std::string subtree;
 };
 
-/// The checkpoint itself, or those of the run whose folder it is; throws UserError for none.
+/// If `folder` is a checkpoint, this one; if it is the folder of a run, all its checkpoints. Throws
+/// UserError if there is none.
 std::vector<std::string> checkpoints_of(const std::string& command, const std::string& folder) {
   if (folder.empty()) {
     throw UserError({.what = "checkpoint " + command + ": the folder is missing",
@@ -114,7 +115,7 @@ void convert(const Flags& flags) {
          .wanted = "a checkpoint and a new folder",
          .cure = "write for example `tessera checkpoint convert " + flags.folder + " exported`"});
   }
-  // Of a run the last one.
+  // If the folder is that of a run, export its last checkpoint.
   checkpoint::export_checkpoint(
       paths.back(), flags.target,
       {.format = flags.format == "orbax" ? checkpoint::ExportFormat::orbax

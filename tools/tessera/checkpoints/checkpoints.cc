@@ -14,12 +14,12 @@ using nlohmann::json;
 
 namespace {
 
-/// In the metadata of a state that is not finite.
+/// The metadata key of a state that is not finite: its first such array.
 constexpr const char* kNotFinite = "not_finite";
-/// In the metadata of what is saved with --allow-nan: the last step that led to a finite loss.
+/// The metadata key of states saved with --allow-nan: the last step that led to a finite loss.
 constexpr const char* kLastGood = "last_good";
 
-/// Flags that change the numbers of a run, besides the sizes of its model.
+/// The flags that affect the numeric results of a run, besides the sizes of its model.
 json numbers_of(const TrainFlags& flags) {
   return {{"batch", flags.batch},       {"seed", flags.seed},
           {"dtype", flags.dtype},       {"grains", flags.grains},
@@ -47,7 +47,8 @@ Checkpoints::Checkpoints(const TrainFlags& flags, std::string name, const json& 
                  std::source_location());
   resumed_ = latest;
   if (!flags.allow_nan) return;
-  // What came before a state that was saved without --allow-nan was good.
+  // The resumed run did not have --allow-nan, so it checked that the step before its last one led
+  // to a finite loss.
   const std::vector<std::int64_t> steps = saved_->steps();
   if (!last_good_ && steps.size() > 1) last_good_ = steps[steps.size() - 2];
   if (last_good_) saved_->keep(*last_good_);
@@ -55,7 +56,7 @@ Checkpoints::Checkpoints(const TrainFlags& flags, std::string name, const json& 
 
 namespace {
 
-/// The members of `a` that `b` has not, or has with another value: `depth 4, layers 2`.
+/// The members of `a` that `b` lacks or has with another value: `depth 4, layers 2`.
 std::string differences(const json& a, const json& b) {
   std::string text;
   for (const auto& [name, value] : a.items()) {
@@ -65,7 +66,7 @@ std::string differences(const json& a, const json& b) {
   return text.empty() ? "none of these" : text;
 }
 
-/// A JSON array of integers; none for what is not one.
+/// Parses a JSON array of integers; empty for any other text.
 std::vector<std::int64_t> integers_of(const std::string& text) {
   const json list = json::parse(text, nullptr, false);
   if (!list.is_array()) return {};
@@ -77,9 +78,10 @@ std::vector<std::int64_t> integers_of(const std::string& text) {
   return integers;
 }
 
-/// The flags that a checkpoint was trained with against those of now.
+/// Compares the flags that a checkpoint was trained with to those of this run. Throws UserError if
+/// the grains differ; prints other differences.
 void compare_flags(const std::string& path, const json& saved, const json& now) {
-  if (!saved.is_object() || saved == now) return;  // older ones do not have them
+  if (!saved.is_object() || saved == now) return;  // older checkpoints have no flags
   if (saved.contains("grains") && saved["grains"] != now["grains"]) {
     const std::string grains = saved["grains"].dump();
     throw UserError({.what = "--grains: the checkpoint was trained with another number",
@@ -139,7 +141,7 @@ void Checkpoints::check_run(std::int64_t step) {
 void Checkpoints::found_good(std::int64_t step) {
   if (!saved_ || (last_saved_ != step && resumed_ != step)) return;
   last_good_ = step;
-  // Without --allow-nan the run ends before others can be saved.
+  // Without --allow-nan the run ends before it saves a bad state, for which this one may be pruned.
   if (flags_.allow_nan) saved_->keep(step);
 }
 

@@ -1,4 +1,4 @@
-// What --checkpoint, --every, --keep, --resume and --allow-nan do in a run.
+// Implements --checkpoint, --every, --keep, --resume and --allow-nan in a run.
 #pragma once
 
 #include <cmath>
@@ -18,22 +18,23 @@ namespace tessera::cli {
 
 class Checkpoints {
  public:
-  /// Of a run of the model `name` with these sizes. Throws UserError when the folder has the
-  /// checkpoints of another run, and tells on standard error which other flags have changed.
+  /// For a run of the model `name` with the sizes `config`. Throws UserError if the folder has
+  /// checkpoints of another model, or any without --resume. Prints to standard error which other
+  /// flags have changed since.
   Checkpoints(const TrainFlags& flags, std::string name, const nlohmann::json& config);
 
-  /// The step to go on from; none to begin.
+  /// The step to resume from; nullopt for a new run.
   const std::optional<std::int64_t>& resumed() const { return resumed_; }
-  /// What the job said of its data when that step was saved.
+  /// The job's data_position() when that step was saved.
   const std::vector<std::int64_t>& data_position() const { return data_position_; }
-  /// The loss of the last step before it, where it is known and finite.
+  /// The loss of the last step before it, if it was finite and saved.
   const std::optional<double>& last_loss() const { return last_loss_; }
   template <typename State>
   State restore(const State& shapes, const Shardings& shardings, Report& report) {
     report.line("resume     step " + std::to_string(*resumed_) + " of " + flags_.checkpoint);
     return saved_->restore(*resumed_, shapes, shardings, {}, std::source_location());
   }
-  /// Throws UserError for a loss that is not finite, unless the flags allow that.
+  /// Throws UserError if the loss is not finite, unless --allow-nan is given.
   template <typename State>
   void check_loss(std::int64_t step, float loss, const State& state) {
     if (std::isfinite(loss)) return found_good(step);
@@ -41,8 +42,8 @@ class Checkpoints {
     throw not_finite("train: the loss is not finite", step, loss,
                      first_not_finite(checkpoint::named_arrays(state)), step);
   }
-  /// Saves where it is time to, after so many steps, or in any case. Throws UserError for a state
-  /// that is not finite, unless the flags allow that.
+  /// After `done` steps, saves the state if --every asks for it, after the last step, or in any
+  /// case. Throws UserError if the state is not finite, unless --allow-nan is given.
   template <typename State>
   void after_step(std::int64_t done, const State& state, float loss,
                   const std::vector<std::int64_t>& data_position, bool in_any_case = false) {
@@ -54,20 +55,20 @@ class Checkpoints {
     saved_->save(done, state, options(loss, data_position, bad), std::source_location());
     last_saved_ = done;
   }
-  /// Waits until everything is on the disk.
+  /// Waits until all checkpoints are on the disk, and prints the path of the last one.
   void finish(Report& report);
 
  private:
   void check_run(std::int64_t step);
-  /// The state before this step has led to a finite loss.
+  /// Notes that the state before this step has led to a finite loss.
   void found_good(std::int64_t step);
   bool is_due(std::int64_t done, bool in_any_case) const;
   checkpoint::SaveOptions options(float loss, const std::vector<std::int64_t>& data_position,
                                   const std::optional<std::string>& bad) const;
   UserError not_finite(const std::string& what, std::int64_t step, float loss,
                        const std::optional<std::string>& array, std::int64_t bad_from);
-  /// What to do when the states after `bad_from` steps and more lead to numbers that are not
-  /// finite.
+  /// The cure for an error message: what to do when the states after `bad_from` or more steps lead
+  /// to numbers that are not finite.
   std::string cure_from(std::int64_t bad_from);
 
   const TrainFlags& flags_;
@@ -75,7 +76,7 @@ class Checkpoints {
   std::optional<checkpoint::Checkpointer> saved_;
   std::optional<std::int64_t> resumed_;
   std::optional<std::int64_t> last_saved_;
-  std::optional<std::int64_t> last_good_;  // saved step
+  std::optional<std::int64_t> last_good_;  // the last saved step that led to a finite loss
   std::optional<double> last_loss_;
   std::vector<std::int64_t> data_position_;
 };

@@ -13,10 +13,10 @@ namespace tessera::cli {
 
 namespace {
 
-/// Elements whose exponent has all its bits are NaNs and infinities.
+/// Whether an element has all bits of `exponent` set, as NaNs and infinities have.
 template <typename Bits>
 bool has_all_bits(std::span<const std::byte> bytes, Bits exponent) {
-  // Without a branch in the loop, so that it is as fast as memory.
+  // No branch in the loop, so that it runs at the speed of memory.
   Bits found = 0;
   for (std::size_t at = 0; at + sizeof(Bits) <= bytes.size(); at += sizeof(Bits)) {
     Bits bits = 0;
@@ -33,10 +33,10 @@ bool is_finite(std::span<const std::byte> bytes, DType dtype) {
   return true;
 }
 
-/// Of the tiles that this process holds.
+/// Whether the tiles that this process holds are finite.
 bool is_finite(const Array& array) {
   if (!is_float(array.dtype())) return true;
-  std::set<const std::byte*> seen;  // devices of one process share what they hold alike
+  std::set<const std::byte*> seen;  // devices of one process share the memory of equal tiles
   for (const Shard& shard : array.addressable_shards()) {
     const std::span<const std::byte> bytes = shard.bytes();
     if (seen.insert(bytes.data()).second && !is_finite(bytes, array.dtype())) return false;

@@ -1,4 +1,4 @@
-// Whether the numbers of a training state are numbers.
+// Checks that a training state has no NaN and no infinity.
 #pragma once
 
 #include <optional>
@@ -9,8 +9,8 @@
 
 namespace tessera::cli {
 
-/// The first of the arrays with a NaN or an infinity, as `path: f32[2,3]`; none when all are
-/// finite. With one process per device all of them make this call.
+/// The first array with a NaN or an infinity, as `path: f32[2,3]`; nullopt if all are finite. With
+/// one process per device this is a collective: all processes must call it.
 std::optional<std::string> first_not_finite(const std::vector<checkpoint::NamedArray>& arrays);
 
 }  // namespace tessera::cli

@@ -1,4 +1,4 @@
-// Commands of this program in processes of their own.
+// Runs commands of this program in child processes.
 #pragma once
 
 #include <string>
@@ -6,8 +6,9 @@
 
 namespace tessera::cli {
 
-/// Runs `tessera WORDS` with its standard output in a file and waits for its end. Returns its exit
-/// code, or 128 and the signal that ended it; throws RuntimeFault when it cannot be started.
+/// Runs `tessera WORDS` with its standard output in the file `output`, and waits for its end.
+/// Returns its exit code, or 128 plus the number of the signal that ended it. Throws RuntimeFault
+/// if it cannot be started.
 int run_again(const std::vector<std::string>& words, const std::string& output);
 
 }  // namespace tessera::cli

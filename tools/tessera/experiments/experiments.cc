@@ -1,5 +1,5 @@
-// `tessera experiments vit`: the vision transformer on several meshes and batch sizes. Each run is
-// a process of its own, so that what is measured of one owes nothing to the others.
+// `tessera experiments vit`: trains the vision transformer on several meshes and batch sizes. Each
+// run is a separate process, so that runs do not affect each other's measurements.
 
 #include <algorithm>
 #include <cmath>
@@ -23,9 +23,10 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::int64_t kImages = 45'000;  // of an epoch without --data: those of CIFAR-10
-// What a process holds besides its step: itself, and three batches in f32. Of files two are made
-// ahead; random ones are drawn in f64.
+constexpr std::int64_t kImages = 45'000;  // per epoch without --data: as many as CIFAR-10 has
+// What a process holds besides the memory of its step: the program, and as much as three batches in
+// f32. From files, that is one batch in use and two read ahead. A random batch is one in f32, drawn
+// from one in f64.
 constexpr std::int64_t kProgramBytes = std::int64_t{32} << 20;
 constexpr std::int64_t kImageBytes = 32 * 32 * 3 * std::int64_t{sizeof(float)};
 
@@ -35,19 +36,19 @@ struct Flags {
   std::vector<std::int64_t> batches = {128, 1024, 4096};
   std::int64_t memory_limit = 0;   // GiB; 0: what is free
   std::int64_t device_memory = 0;  // GiB; 0: not limited
-  // What all runs are started with.
+  // The flags of training, which are passed to all runs:
   std::vector<std::string> words;
   std::string data;
   bool has_steps = false;
 };
 
-/// Flags of training that experiments set themselves, or that have no use there.
+/// The flags of training that experiments set themselves or do not need.
 constexpr const char* kNotTaken[] = {"--mesh",   "--batch",       "--epochs",    "--json",
                                      "--dump",   "--profile",     "--every",     "--keep",
                                      "--resume", "--timeout",     "--isolated",  "--progress",
                                      "--engine", "--tensorboard", "--checkpoint"};
 
-/// Those that were given of `options`, as words again.
+/// The options that were given, as words of a command line.
 std::vector<std::string> words_of(const std::vector<const Option*>& options) {
   std::vector<std::string> words;
   for (const Option* option : options) {
@@ -65,14 +66,14 @@ std::string joined(const std::vector<std::string>& words) {
   return text.empty() ? "no flags" : text;
 }
 
-/// The bytes of the files of a folder, which are read whole.
+/// The total size of the files of a folder; training reads them whole into memory.
 std::int64_t bytes_of_files(const std::string& folder) {
   namespace fs = std::filesystem;
   std::int64_t bytes = 0;
   std::error_code error;
   for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end;
        at.increment(error)) {
-    std::error_code ignored;  // of a file that is gone
+    std::error_code ignored;  // the file may have been removed meanwhile
     if (at->is_regular_file(ignored)) bytes += static_cast<std::int64_t>(at->file_size(ignored));
   }
   return bytes;
@@ -147,7 +148,7 @@ class Experiments {
     std::vector<std::string> words = command("show", experiment);
     words.insert(words.end(), {"--what", "memory", "--json", path});
     const int code = run_again(words, file_of(experiment, ".plan.txt"));
-    if (code != 0) throw ExitWith(code);  // it has told what is wrong
+    if (code != 0) throw ExitWith(code);  // the child has printed its error
     Result result;
     result.experiment = experiment;
     result.planned_device_bytes = object_of(path).at("memory").at("peak");
@@ -215,7 +216,7 @@ class Experiments {
   std::vector<Experiment> order_;
 };
 
-/// The flags of experiments; `train_flags` are those of training that are passed on.
+/// Runs the experiments; `train_flags` are the flags of training to pass on.
 void run_experiments(Flags flags, const std::vector<const Option*>& train_flags) {
   for (const Option* option : train_flags) {
     if (option->get_name() == "--steps") flags.has_steps = option->count() > 0;

@@ -111,7 +111,8 @@ std::string Results::table(const std::vector<Experiment>& order) const {
 
 namespace {
 
-/// Bars over batches, a colour for each mesh; `value` is NaN where there is none.
+/// A chart with a group of bars for each batch size and a colour for each mesh. `value` returns NaN
+/// for experiments without a value.
 template <typename Value>
 BarChart chart_of(const std::vector<Experiment>& order, ChartText text, const Value& value) {
   BarChart chart{.text = std::move(text), .groups = {}, .series = {}, .missing = "not run"};

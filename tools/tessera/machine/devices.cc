@@ -1,4 +1,4 @@
-// `tessera devices`: what this machine computes with, and the devices of a mesh on it.
+// `tessera devices`: shows the processor of this machine and the devices of a mesh on it.
 
 #include <memory>
 
@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-/// `batch 1, model 0` for each device, in the order of the mesh.
+/// The coordinates of each device, such as `batch 1, model 0`, in the order of the mesh.
 std::vector<std::string> coordinates_of(const Mesh& mesh) {
   std::vector<std::string> texts;
   for (std::int64_t position = 0; position < mesh.num_devices(); ++position) {

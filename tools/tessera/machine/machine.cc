@@ -10,7 +10,7 @@ namespace tessera::cli {
 
 namespace {
 
-/// What follows the first ": " of the first line that begins with `key`.
+/// The value of the first line `KEY...: VALUE` that begins with `key`; empty if there is none.
 std::string value_in(const std::string& path, const std::string& key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {

@@ -1,4 +1,4 @@
-// What this machine has.
+// The processor and memory of this machine.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@
 namespace tessera::cli {
 
 struct Machine {
-  std::string processor;  // as its maker calls it
+  std::string processor;  // the model name
   int cores = 1;
-  std::int64_t memory = 0;       // bytes that processes may take together
-  std::int64_t free_memory = 0;  // of those that are not taken
+  std::int64_t memory = 0;       // bytes that all processes together may use
+  std::int64_t free_memory = 0;  // bytes of these that are not used
 };
 Machine this_machine();
 

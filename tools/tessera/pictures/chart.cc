@@ -21,7 +21,7 @@ constexpr double kTitleFont = 18;
 constexpr Color kGrid{0.85, 0.85, 0.85};
 constexpr Color kAxis{0.2, 0.2, 0.2};
 
-/// As few digits as tell multiples of `step` apart.
+/// The number with just enough digits to tell multiples of `step` apart.
 std::string number_text(double value, double step) {
   const int digits = std::clamp(static_cast<int>(-std::floor(std::log10(step) + 1e-9)), 0, 6);
   char text[48];
@@ -29,7 +29,7 @@ std::string number_text(double value, double step) {
   return text;
 }
 
-/// Three digits that count.
+/// The number with about three significant digits.
 std::string value_text(double value) {
   const double size = std::abs(value);
   char text[48];
@@ -37,7 +37,7 @@ std::string value_text(double value) {
   return text;
 }
 
-/// The part of the page that values are drawn in.
+/// The area of the page with the values, between the axes; draws labels, grid and legend around it.
 class Frame {
  public:
   Frame(Picture& picture, const ChartText& text, const Scale& y) : picture_(picture), y_(y) {
@@ -49,7 +49,7 @@ class Frame {
       picture.text(kLeft - 8, y_at(at) + kFont / 3, kFont, number_text(at, y.step), Align::right);
     }
   }
-  /// Over the grid and the values.
+  /// Draws the axes; call it last, so that they are on top of the grid and the values.
   void axes() {
     picture_.line({{kLeft, kTop}, {kLeft, kHeight - kBottom}, {kWidth - kRight, kHeight - kBottom}},
                   1.5, kAxis);
@@ -80,7 +80,7 @@ class Frame {
   Scale y_;
 };
 
-/// Of the numbers that are some.
+/// The range of the finite values; [0, 1] if there are none.
 std::pair<double, double> range_of(const std::vector<Series>& series,
                                    std::vector<double> Series::*values) {
   double least = INFINITY;

@@ -11,31 +11,33 @@ struct ChartText {
   std::string title, x_label, y_label;
 };
 
-/// Values of one name: bars over the groups, or a curve over x.
+/// The values of one name in the legend: bars over the groups (x is empty), or a curve over x.
 struct Series {
   std::string name;
   std::vector<double> x = {};
   std::vector<double> y = {};
 };
 
-/// Values from 0 to `most`, with lines at multiples of `step`, which is 1, 2 or 5 times a power of
-/// ten.
+/// An axis from `least` to `most` with grid lines at multiples of `step`, which is 1, 2 or 5 times
+/// a power of ten.
 struct Scale {
   double least = 0;
   double most = 1;
   double step = 0.2;
 };
-/// For values within [least, most].
+/// A scale for values within [least, most].
 Scale scale_of(double least, double most);
 
-/// A bar per group and series with its value over it; NaN: no bar but the word `missing`.
+/// A bar for each group and series, with its value above it. For NaN, the text `missing` stands in
+/// place of the bar.
 struct BarChart {
   ChartText text;
   std::vector<std::string> groups;
   std::vector<Series> series;
   std::string missing;
 };
-/// As a .png or .svg file, named by `flag` in errors; throws UserError and RuntimeFault.
+/// Writes a chart to a .png or .svg file. Throws UserError for another name and RuntimeFault if the
+/// file cannot be written; messages begin with `flag`.
 void draw(const BarChart& chart, const std::string& flag, const std::string& path);
 
 struct CurveChart {

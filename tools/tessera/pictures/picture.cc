@@ -27,7 +27,7 @@ bool ends_with(const std::string& path, const std::string& end) {
 }  // namespace
 
 Color color_of(std::size_t number) {
-  // After M. Okabe and K. Ito; black is left for text.
+  // The palette of M. Okabe and K. Ito, with grey in place of black, which is used for text.
   static constexpr Color kColors[] = {{0.00, 0.45, 0.70}, {0.90, 0.62, 0.00}, {0.00, 0.62, 0.45},
                                       {0.80, 0.47, 0.65}, {0.34, 0.71, 0.91}, {0.84, 0.37, 0.00},
                                       {0.94, 0.89, 0.26}, {0.60, 0.60, 0.60}};
@@ -117,7 +117,7 @@ void Picture::rectangle(Point corner, double width, double height, Color fill, b
 
 void Picture::line(const std::vector<Point>& points, double width, Color color) {
   cairo_t* pen = page_->pen;
-  cairo_new_path(pen);  // a text leaves its end as a point
+  cairo_new_path(pen);  // cairo_show_text() leaves a current point, which would start the line
   for (const Point& point : points) cairo_line_to(pen, point.x, point.y);
   cairo_set_source_rgb(pen, color.red, color.green, color.blue);
   cairo_set_line_width(pen, width);

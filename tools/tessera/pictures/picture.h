@@ -1,4 +1,4 @@
-// Pictures as PNG or SVG files, from the same drawing.
+// Draws pictures and writes them as PNG or SVG files.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,18 @@ namespace tessera::cli {
 struct Color {
   double red, green, blue;  // 0 to 1
 };
-/// Colours that differ for people who do not see all of them; they repeat after eight.
+/// Colours that colour-blind readers can tell apart; they repeat after eight.
 Color color_of(std::size_t number);
-/// Nearer to white.
+/// The colour mixed with white.
 Color lighter(Color color);
 
 struct Point {
   double x, y;
 };
-/// Where a text has its x.
+/// Which point of a text its x gives.
 enum class Align : std::uint8_t { left, middle, right };
 
-/// A white page; lengths are pixels of the PNG file, y goes down.
+/// A white page. Lengths are pixels of the PNG file; y points down.
 class Picture {
  public:
   /// `path` ends in .png or .svg; throws UserError naming `flag` otherwise.
@@ -31,15 +31,16 @@ class Picture {
   Picture(const Picture&) = delete;
   Picture& operator=(const Picture&) = delete;
 
-  /// One line of text whose letters stand on y.
+  /// Draws one line of text with its baseline at y.
   void text(double x, double y, double size, const std::string& line, Align align = Align::middle);
-  /// The same, upwards: its middle is at y, and its letters stand on x.
+  /// Draws one line of text that runs upwards, with its middle at y and its baseline at x.
   void text_upwards(double x, double y, double size, const std::string& line);
   double text_width(double size, const std::string& line);
-  /// Filled, with a thin dark edge where asked for.
+  /// Draws a filled rectangle, with a thin dark edge if `has_edge`.
   void rectangle(Point corner, double width, double height, Color fill, bool has_edge = false);
   void line(const std::vector<Point>& points, double width, Color color);
-  /// Bytes [side, side, 3] as squares that fill [x, x + width) and as much downwards.
+  /// Draws an image, u8[side, side, 3], as a square of this width with its upper left corner at
+  /// (x, y).
   void image(double x, double y, double width, const std::vector<std::uint8_t>& pixels,
              std::int64_t side);
   /// Writes the file; throws RuntimeFault.

@@ -1,4 +1,4 @@
-// `tessera plot`: curves of the JSON objects that runs wrote.
+// `tessera plot`: draws curves from the JSON reports of runs.
 
 #include <filesystem>
 #include <memory>
@@ -39,7 +39,8 @@ json report_of(const std::string& path) {
        .cure = "give the file of --json"});
 }
 
-/// The numbers of an array; what is no number, as a loss that was not finite, is left out.
+/// The numbers of an array, or of the member `member` of its objects, times `scale`; x counts from
+/// `first`. Leaves out what is no number, such as a loss that was not finite.
 Series numbers_of(const json& list, const char* member, double first, double scale) {
   Series series;
   for (std::size_t i = 0; i < list.size(); ++i) {

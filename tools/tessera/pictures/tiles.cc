@@ -25,7 +25,7 @@ std::string type_text(const LeafPlacement& leaf) {
   return std::string(name(leaf.type.dtype)) + to_string(leaf.type.shape);
 }
 
-/// The devices of each tile, by its place.
+/// A tile, given by its index ranges, and the devices that hold it.
 using Index = std::vector<IndexRange>;
 struct Tile {
   Index index;
@@ -128,17 +128,17 @@ constexpr double kWidest = 640;
 constexpr double kStripHeight = 56;
 constexpr double kPanelHeight = 224;
 
-/// Tiles that agree outside of the two dimensions that are drawn.
+/// The tiles that have the same ranges in the dimensions that are not drawn.
 struct Panel {
   std::string title;
   std::vector<Tile> tiles;
 };
 
-/// A leaf as it is drawn: panels of one size under each other.
+/// The drawing of a leaf: panels of one size, one below the other.
 struct Block {
   std::vector<std::string> lines;
   std::vector<Panel> panels;
-  std::optional<std::size_t> down, across;  // dimensions
+  std::optional<std::size_t> down, across;  // the dimensions that are drawn
   double width = kWidest, height = kStripHeight;
 
   double total_height() const {
@@ -148,7 +148,7 @@ struct Block {
   }
 };
 
-/// Of a rank above 2 the first two dimensions that are split.
+/// Chooses at most two dimensions to draw: those that are split before others, then the first ones.
 void choose_dimensions(const LeafPlacement& leaf, Block& block) {
   const Shape& shape = leaf.type.shape;
   if (shape.empty()) return;
@@ -194,7 +194,7 @@ Block block_of(const TiledLeaf& one) {
   return block;
 }
 
-/// The part of [0, 1) that a tile has of a dimension.
+/// The range of a tile in a dimension, scaled to [0, 1).
 std::pair<double, double> extent_of(const Tile& tile, const std::optional<std::size_t>& dim,
                                     const Shape& shape) {
   if (!dim || shape[*dim] == 0) return {0, 1};
