@@ -1,10 +1,10 @@
-# Sourced by setup.sh: what a long command is doing, in one line on standard error every few
-# seconds. On a terminal the line is drawn again in place.
+# Sourced by setup.sh: prints what a long command is doing, in a line on standard error every few
+# seconds. On a terminal the line is redrawn in place.
 
-# progress_of LOG: the last step that ninja, ctest, apt-get or a gate has written there.
+# progress_of LOG: prints the last step that ninja, ctest, apt-get or a gate has written to LOG.
 progress_of() {
   tail -c 30000 "$1" 2>/dev/null | tr '\r' '\n' | awk '
-    # [12/294] Building CXX object .../lower_dot.cc.o, and what the gates write in the same form
+    # [12/294] Building CXX object .../lower_dot.cc.o; the gates use the same form
     match($0, /^\[[0-9]+\/[0-9]+\] /) {
       split(substr($0, 2, RLENGTH - 3), n, "/")
       name = $NF
@@ -26,11 +26,11 @@ progress_of() {
 # clock SECONDS: 75 -> 1:15
 clock() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
 
-# show_progress NAME LOG: until it is killed. Commands that take less than two seconds show nothing.
+# show_progress NAME LOG: prints the progress until it is killed; nothing in the first two seconds.
 show_progress() {
   local name=$1 log=$2 start=$SECONDS spent step line columns next=5
   columns=$(tput cols 2>/dev/null || echo 80)
-  # The shell that started this may be gone without having killed it.
+  # Stop if the shell that started this has ended without killing it.
   while sleep 1 && kill -0 $$ 2>/dev/null; do
     spent=$((SECONDS - start))
     step=$(progress_of "$log")
@@ -44,8 +44,8 @@ show_progress() {
   done
 }
 
-# with_progress NAME LOG COMMAND...: runs the command with its output in LOG and shows how far it
-# is. A function runs with -e, unless this is called from a condition: bash ignores -e there.
+# with_progress NAME LOG COMMAND...: runs the command with its output in LOG and shows its progress.
+# If COMMAND is a function, it runs with -e, except in a condition, where bash ignores -e.
 with_progress() {
   local name=$1 log=$2 printer rc
   shift 2

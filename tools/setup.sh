@@ -1,11 +1,11 @@
-# Sourced by run, check and bench/run_benchmarks: Debian packages and builds.
+# Sourced by run, check and bench/run_benchmarks: installs Debian packages and builds.
 tessera_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$tessera_root/tools/progress.sh"
 build_packages=(g++ cmake ninja-build libfmt-dev libhwy-dev libcli11-dev nlohmann-json3-dev
   libxxhash-dev libcairo2-dev libzstd-dev libprotozero-dev zlib1g-dev)
 
-# install_packages NAME...: installs the Debian packages that are missing. TESSERA_INSTALL=0 leaves
-# it to the user, as does a system without dpkg.
+# install_packages NAME...: installs the Debian packages that are missing. Does nothing with
+# TESSERA_INSTALL=0 or on a system without dpkg: then the user installs what is needed.
 install_packages() {
   local present missing=() name log
   if [ "${TESSERA_INSTALL:-1}" = 0 ] || ! command -v dpkg-query >/dev/null; then return 0; fi
@@ -16,7 +16,7 @@ install_packages() {
   if [ ${#missing[@]} = 0 ]; then return 0; fi
   local install=(env DEBIAN_FRONTEND=noninteractive
     apt-get install -y --no-install-recommends "${missing[@]}")
-  # Descriptions in other languages are most of the lists.
+  # Skip the translated descriptions, which are most of the package lists.
   local update=(apt-get -o Acquire::Languages=none update)
   if [ "$(id -u)" != 0 ]; then
     if ! command -v sudo >/dev/null || ! { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
@@ -30,7 +30,7 @@ install_packages() {
   local packages="${#missing[@]} Debian packages"
   echo "installing $packages: ${missing[*]}" >&2
   log=$(mktemp)
-  # A fresh machine has no package lists and an old one outdated ones: the second try has new ones.
+  # The package lists may be missing or outdated: if the installation fails, update them and retry.
   if ! with_progress "installing $packages" "$log" "${install[@]}" &&
     ! { with_progress "reading the lists of packages" "$log" "${update[@]}" &&
       with_progress "installing $packages" "$log" "${install[@]}"; }; then
@@ -42,7 +42,7 @@ install_packages() {
   rm -f "$log"
 }
 
-# is_built PRESET TARGET...: whether a build would do nothing.
+# is_built PRESET TARGET...: succeeds if a build would have nothing to do.
 is_built() {
   local dir=$tessera_root/build/$1
   shift
@@ -50,7 +50,7 @@ is_built() {
     "ninja: no work to do." ]
 }
 
-# build PRESET TARGET...: configures where that was not done yet, and builds; one at a time.
+# build PRESET TARGET...: configures if needed, and builds. A lock lets one build run at a time.
 build() {
   local preset=$1 dir=$tessera_root/build/$1
   shift

@@ -55,7 +55,7 @@ std::size_t Option::count() const { return option_->count(); }
 std::vector<std::string> Option::results() const { return option_->results(); }
 
 struct Command::State {
-  std::unique_ptr<CLI::App> owned;  // of the program; it owns those of its commands
+  std::unique_ptr<CLI::App> owned;  // the program's app, which owns the apps of its commands
   CLI::App* app = nullptr;
   std::vector<std::unique_ptr<Command>> commands = {};
   std::map<const CLI::Option*, std::unique_ptr<Option>> options = {};

@@ -1,5 +1,5 @@
-// A command line: commands below commands, with flags. CLI11 does the work; only command.cc and
-// mistakes.cc include it, because its headers take seconds to compile.
+// Command-line parsing: nested commands with flags. A wrapper of CLI11, which only command.cc and
+// mistakes.cc include, because its headers take seconds to compile.
 #pragma once
 
 #include <cstddef>
@@ -17,26 +17,26 @@ class Option;
 
 namespace tessera::cli {
 
-/// A flag of a command, or a value that stands without one. Its command owns it.
+/// A flag or a positional argument of a command, which owns it.
 class Option {
  public:
-  /// Returns why a value is not valid, or nothing; may throw UserError instead.
+  /// Returns why a value is not valid, or an empty text if it is; may throw UserError instead.
   using Check = std::function<std::string(const std::string& word)>;
 
   explicit Option(CLI::Option* option) : option_(option) {}
 
   Option* required();
-  /// --help shows the value that the variable has now.
+  /// Makes --help show the current value of the variable as the default.
   Option* capture_default_str();
-  /// Whether one flag takes several words.
+  /// Whether several words may follow the flag.
   Option* allow_extra_args(bool allows);
-  /// Between the values in one word.
+  /// Splits each word at this character into several values.
   Option* delimiter(char between);
-  /// The flag takes no value.
+  /// Rejects a value after a flag that takes none.
   Option* disable_flag_override();
   Option* needs(Option* other);
   Option* excludes(Option* other);
-  /// `values` stands in --help.
+  /// Checks each word; `values` describes the valid ones in --help.
   Option* check(const Check& check, const std::string& values);
 
   std::string get_name() const;
@@ -51,7 +51,7 @@ class Option {
   CLI::Option* option_;
 };
 
-/// A program, or a command of one. Variables behind flags must outlive it.
+/// A program, or one of its commands. The variables that are passed to it must outlive it.
 class Command {
  public:
   Command(const std::string& help, const std::string& name);
@@ -62,9 +62,9 @@ class Command {
 
   Command* add_subcommand(const std::string& name, const std::string& help);
   void require_subcommand(int count);
-  /// What --version prints.
+  /// Sets the text that --version prints.
   void set_version(const std::string& text);
-  /// Called once the whole line is read.
+  /// Sets the function to call when the whole command line has been read.
   void callback(std::function<void()> run);
 
   Option* add_option(const std::string& name, std::string& value, const std::string& help);
@@ -77,10 +77,11 @@ class Command {
   Option* add_flag(const std::string& name, bool& value, const std::string& help);
   void remove_option(const std::string& name);
   std::vector<const Option*> get_options() const;
-  /// How often a flag was given.
+  /// How often the flag `name` was given.
   std::size_t count(const std::string& name) const;
 
-  /// Reads the line and runs what it asks for; returns the exit code. Throws UserError.
+  /// Parses the command line and calls the callbacks of its commands; returns the exit code. Throws
+  /// UserError.
   int parse(int argc, char** argv);
 
  private:
@@ -88,7 +89,7 @@ class Command {
   std::unique_ptr<State> state_;
 };
 
-/// Thrown by a command whose mistake has been told: the program ends with this code.
+/// Thrown by a command whose error has been reported already: the program ends with this code.
 class ExitWith : public std::exception {
  public:
   explicit ExitWith(int code) : code_(code) {}

@@ -32,7 +32,7 @@ std::string list_of(const std::vector<std::string>& names) {
   return text;
 }
 
-/// The names of the values that stand without a flag.
+/// The names of the positional arguments.
 std::vector<std::string> positionals_of(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
@@ -41,7 +41,7 @@ std::vector<std::string> positionals_of(const CLI::App& app) {
   return names;
 }
 
-/// A command of the line: its words and the arguments behind them.
+/// A command: its words on the command line, and the arguments after them.
 struct Command {
   const CLI::App* app;
   std::string words;
@@ -130,7 +130,7 @@ std::string first_unexpected(const Command& command) {
   return "an argument";
 }
 
-/// Too many values, too few, or one where there should be none.
+/// The error for a flag with too many or too few values.
 UserError wrong_number_of_values(const Command& command, const std::string& name) {
   std::vector<std::string> given;
   for (const std::string& word : command.arguments) {
@@ -175,7 +175,7 @@ UserError mistake_of(const CLI::App& app, const CLI::ParseError& error, int argc
     const std::string name = text.substr(0, text.find_first_of(": "));
     return wrong_number_of_values(command, is_flag(name) ? name : "--" + name);
   }
-  // Texts of two flags are `--first excludes --second`, `--first requires --second`.
+  // CLI11's texts about two flags are `--first excludes --second` and `--first requires --second`.
   const std::string first = text.substr(0, text.find(' '));
   const std::string second = text.substr(text.rfind(' ') + 1);
   if (is_a(error, CLI::ExitCodes::ExcludesError)) {

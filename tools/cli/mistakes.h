@@ -1,4 +1,4 @@
-// What is wrong with a command line, in the form of the library's errors.
+// Turns CLI11's errors into UserErrors.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -7,11 +7,12 @@
 
 namespace tessera::cli {
 
-/// The mistake in the arguments that made `app` throw `error`.
+/// The UserError for arguments that made `app` throw `error`.
 UserError mistake_of(const CLI::App& app, const CLI::ParseError& error, int argc,
                      const char* const* argv);
 
-/// Prints what an error asks for that is none: --help or --version. Returns the exit code.
+/// CLI11 throws for --help and --version too: prints the text that such an `error` asks for.
+/// Returns the exit code.
 int print_help(const CLI::App& app, const CLI::ParseError& error);
 
 }  // namespace tessera::cli

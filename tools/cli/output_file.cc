@@ -24,7 +24,7 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
-/// A descriptor that is closed at the end.
+/// Owns a file descriptor and closes it.
 class Descriptor {
  public:
   explicit Descriptor(int number) : number_(number) {}
@@ -39,7 +39,7 @@ class Descriptor {
   int number_;
 };
 
-/// The file itself, where the path is a link to one.
+/// The path with symbolic links resolved, so that commit() replaces the file and not a link to it.
 std::string target_of(const std::string& path) {
   std::error_code error;
   const fs::path target = fs::canonical(path, error);
@@ -91,7 +91,7 @@ OutputFile::OutputFile(std::string flag, const std::string& path)
     place_.clear();
     cannot_write(flag_, path, reason);
   }
-  // Who may read the old one may read the new one; where that is forbidden the usual rights do.
+  // Give the new file the permissions of the old one. If that is forbidden, keep the default ones.
   if (is_there && fchmod(file.number(), old.st_mode & 07777U) != 0) return;
 }
 
@@ -107,7 +107,7 @@ void OutputFile::commit() {
   if (!is_moved) cannot_write(flag_, path_, errno);
   place_.clear();
   const Descriptor folder(open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // Some file systems have nothing to write back for a folder.
+  // EINVAL: this file system cannot flush folders and need not.
   if (folder.number() >= 0 && fsync(folder.number()) != 0 && errno != EINVAL) {
     cannot_write(flag_, path_, errno);
   }
@@ -127,7 +127,7 @@ void write_file(const std::string& flag, const std::string& path, const std::str
 }
 
 void check_folder(const std::string& flag, const std::string& path) {
-  fs::path last = path;  // that is there
+  fs::path last = path;  // becomes the innermost part of the path that exists
   std::error_code error;
   fs::file_status status = fs::status(last, error);
   while (status.type() == fs::file_type::not_found && last.has_relative_path()) {

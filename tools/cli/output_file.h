@@ -1,24 +1,25 @@
-// Files that commands write: the old one or the new one is there, whole, whatever happens.
+// Writes files atomically: if anything fails, the whole old file stays.
 #pragma once
 
 #include <string>
 
 namespace tessera::cli {
 
-/// A file that is built beside its place and moved there by commit(). What is no regular file, such
-/// as /dev/stdout or a pipe, is written where it is.
+/// A file that is written under a temporary name in the same folder and moved to its path by
+/// commit(). What is not a regular file, such as /dev/stdout or a pipe, is written directly.
 class OutputFile {
  public:
-  /// `flag` names the file in messages. Throws UserError for a path where no file can be.
+  /// Creates the temporary file. Messages begin with `flag`. Throws UserError if the path is not
+  /// one of a file that can be written.
   OutputFile(std::string flag, const std::string& path);
   /// Removes what was not committed.
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
-  /// Where to write it.
+  /// The path to write to.
   const std::string& place() const { return place_; }
-  /// Returns when it is on the disk and at its path. Throws RuntimeFault.
+  /// Flushes the file to the disk and moves it to its path. Throws as cannot_write() does.
   void commit();
 
  private:
@@ -26,16 +27,17 @@ class OutputFile {
   bool is_in_place_ = false;
 };
 
-/// Throws RuntimeFault when it cannot be written, and then leaves the old file.
+/// Writes a file. If it cannot be written, leaves the old file and throws as cannot_write() does.
 void write_file(const std::string& flag, const std::string& path, const std::string& text);
-/// Throws UserError when no file can be written there.
+/// Throws as cannot_write() does if the file cannot be written. Leaves it as it is.
 void check_writable(const std::string& flag, const std::string& path);
 
-/// Throws UserError when the folder `path` is not there and cannot be made, or cannot be written.
+/// Throws UserError if the folder `path` does not exist and cannot be made, or cannot be written
+/// to.
 void check_folder(const std::string& flag, const std::string& path);
 
-/// Throws what `reason`, an errno, means for a file to be written: UserError where another path
-/// would do, RuntimeFault for the rest.
+/// Throws the error for a file that cannot be written because of `reason`, an errno: UserError if
+/// another path would help, else RuntimeFault.
 [[noreturn]] void cannot_write(const std::string& flag, const std::string& path, int reason);
 
 }  // namespace tessera::cli

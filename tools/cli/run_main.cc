@@ -17,7 +17,7 @@ namespace tessera::cli {
 
 namespace {
 
-/// Texts are those of the error, as there may be no memory for others.
+/// The texts point into the error, since there may be no memory for copies.
 struct Outcome {
   int code;
   const char* kind;
@@ -44,8 +44,8 @@ Outcome outcome_of(const std::exception_ptr& error) {
 
 const char* program_name = "";
 
-/// What is thrown where nothing may be thrown, as by a destructor for which there is no memory,
-/// ends the program as other errors do.
+/// The terminate handler: reports an exception that cannot be caught, such as one thrown by a
+/// destructor that ran out of memory, and ends with its exit code.
 [[noreturn]] void end_with_error() {
   const std::exception_ptr error = std::current_exception();
   if (error == nullptr) std::abort();
@@ -53,8 +53,9 @@ const char* program_name = "";
   std::_Exit(exit_code(error));
 }
 
-/// The C library loads what it needs to let an exception pass its frames with the first one, and
-/// ends the program where there is no memory for that.
+/// Throws an exception through a frame of the C library. The first such exception makes the C
+/// library load what it needs to unwind its frames, and it aborts if there is no memory for that.
+/// So do it early.
 void prepare_for_exceptions() {
   std::once_flag flag;
   try {
@@ -75,18 +76,18 @@ void report_error(const char* name, const std::exception_ptr& error) {
 
 namespace {
 
-/// Ends this process as the signal does where nobody handles it.
+/// Ends this process by the default action of the signal.
 int end_by(int signal) {
   std::fflush(nullptr);
   std::signal(signal, SIG_DFL);
   raise(signal);
-  return 128 + signal;  // what a shell makes of it, where the signal is blocked
+  return 128 + signal;  // if the signal is blocked: the exit code that a shell would show
 }
 
 }  // namespace
 
 int run_main(const char* name, int (*run)(int, char**), int argc, char** argv) {
-  // A file that becomes larger than the shell allows is told as a full disk is.
+  // Let writing beyond the shell's limit of file sizes fail with an error, as on a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
   program_name = name;
   std::set_terminate(end_with_error);

@@ -18,9 +18,10 @@ namespace tessera::cli {
 
 namespace {
 
-/// In memory that forked processes share. `word` holds twice the greatest step that any process has
-/// begun, counted from 1, and 1 when a signal has come: what was the greatest then is the last one
-/// for all. The handler runs at any time, so all of it is atomic and without locks.
+/// Lies in memory that forked processes share. `word` is twice the greatest step that any process
+/// has begun, counted from 1, plus 1 if a signal has arrived. From then on the step in `word` does
+/// not change: it is the last one for all processes. Signal handlers use this at any time, so it
+/// must be atomic and free of locks.
 struct Shared {
   std::atomic<std::int64_t> word{0};
   std::atomic<int> signal{0};
@@ -29,7 +30,7 @@ static_assert(std::atomic<std::int64_t>::is_always_lock_free &&
               std::atomic<int>::is_always_lock_free);
 
 constexpr std::int64_t kAsked = 1;
-constexpr std::int64_t kEnd = std::numeric_limits<std::int64_t>::max() - 1;  // as a word
+constexpr std::int64_t kEnd = std::numeric_limits<std::int64_t>::max() - 1;  // `word` after end()
 
 struct Caught {
   int signal;
@@ -40,7 +41,7 @@ constexpr std::array<Caught, 4> kCaught = {
 
 Shared* shared = nullptr;
 pid_t owner = 0;                        // the process that made the request
-std::atomic<std::int64_t> first_ns{0};  // when this process had its first signal
+std::atomic<std::int64_t> first_ns{0};  // time of this process's first signal; 0: none yet
 std::array<struct sigaction, kCaught.size()> old_actions;
 
 std::int64_t now_ns() {
@@ -49,8 +50,8 @@ std::int64_t now_ns() {
   return std::int64_t{1'000'000'000} * now.tv_sec + now.tv_nsec;
 }
 
-/// Whether the signal is a request of its own: a terminal, a shell and timeout(1) may send one to
-/// the process and to its group at once.
+/// Whether this signal is a second request. A terminal, a shell or timeout(1) may send one request
+/// twice, to the process and to its group, so signals within 0.1 s of the first one do not count.
 bool is_second() {
   constexpr std::int64_t kSameNs = 100'000'000;
   std::int64_t first = 0;
@@ -62,14 +63,15 @@ void do_as_always(int signal) {
   struct sigaction usual {};
   usual.sa_handler = SIG_DFL;
   sigaction(signal, &usual, nullptr);
-  raise(signal);  // comes when the handler returns
+  raise(signal);  // delivered when the handler returns
 }
 
-/// Sets the request and the signal, unless no step is running.
+/// Records the request and its signal. Returns false if the run has not begun or has ended.
 bool ask(int signal) {
   std::int64_t word = shared->word.load();
   while ((word & kAsked) == 0) {
-    // A reader that is gone is no reason for messages of the other processes.
+    // SIGPIPE is recorded even before the first step: if the reader of the output has gone, the
+    // processes should end without error messages.
     if (word == kEnd || (word == 0 && signal != SIGPIPE)) return false;
     int none = 0;
     shared->signal.compare_exchange_strong(none, signal);
@@ -80,7 +82,7 @@ bool ask(int signal) {
 
 void on_signal(int signal) {
   const int kept = errno;
-  // Processes that the owner has made end with it.
+  // Only the owner reacts to a second signal: the processes that it forked end with it.
   const bool is_owner = getpid() == owner;
   if (!ask(signal) || (is_owner && signal != SIGPIPE && is_second())) do_as_always(signal);
   errno = kept;

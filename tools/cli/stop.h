@@ -1,4 +1,4 @@
-// Signals that ask a program to end.
+// Handles signals that ask a program to end.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace tessera::cli {
 
-/// `SIGTERM`, or `signal 12` for one without a name here.
+/// For example `SIGTERM`; `signal 12` for a signal that StopRequest does not handle.
 std::string signal_name(int signal);
 
-/// Thrown by a program that ends because of a signal, when its work is saved.
+/// Thrown by a program that ends because of a signal, after its work is saved.
 class EndedBySignal : public RuntimeFault {
  public:
   explicit EndedBySignal(int signal)
@@ -22,22 +22,22 @@ class EndedBySignal : public RuntimeFault {
   int signal_;
 };
 
-/// Lets a run of steps finish the step in which SIGINT, SIGTERM, SIGHUP or SIGPIPE comes. Before
-/// begin() and after end() these do what they always do, and so does a second one. Processes that
-/// are forked while this lives share it: all of them stop after the same step.
+/// Lets a run finish its current step when SIGINT, SIGTERM, SIGHUP or SIGPIPE arrives. Before
+/// begin() and after end() these signals have their default action, and so has a second signal.
+/// Processes that are forked during its lifetime share the request: all stop after the same step.
 class StopRequest {
  public:
-  /// Signals that are ignored stay so.
+  /// Installs the handlers. Signals that are ignored stay ignored.
   StopRequest();
   ~StopRequest();
   StopRequest(const StopRequest&) = delete;
   StopRequest& operator=(const StopRequest&) = delete;
 
-  /// False when the step, one after the other from 0 or a later one, is not to be run.
+  /// Call it before each step, in order. Returns false if the step must not run any more.
   bool begin(std::int64_t step);
-  /// The steps are done and saved; false when the program is to end here.
+  /// Call it when the steps are done and saved. Returns false if a signal asks the program to end.
   bool end();
-  /// The signal that came; 0 for none.
+  /// The signal that arrived; 0 if none has.
   int signal() const;
 };
 

@@ -16,7 +16,7 @@ namespace tessera::cli {
 void open_closed_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(stream, F_GETFD) != -1 || errno != EBADF) continue;
-    // The least free number is this one: those below are open.
+    // open() takes the lowest free number. This is `stream`, since those below it are open.
     if (open("/dev/null", O_RDWR) != stream) {
       throw RuntimeFault(std::string("cannot open /dev/null: ") + std::strerror(errno));
     }
@@ -26,9 +26,9 @@ void open_closed_streams() {
 namespace {
 
 [[noreturn]] void fail(int reason) {
-  // Whoever ignores SIGPIPE gets this error in its place.
+  // A process that ignores SIGPIPE gets this error instead.
   if (reason == EPIPE) throw EndedBySignal(SIGPIPE);
-  // The flag of an earlier error comes without its reason.
+  // ferror() may tell of an earlier error, whose reason is not known any more.
   throw RuntimeFault(std::string("cannot write to standard output") +
                      (reason == 0 ? "" : std::string(": ") + std::strerror(reason)));
 }

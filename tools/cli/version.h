@@ -1,9 +1,9 @@
-// Which Tessera this is.
+// The version of Tessera.
 #pragma once
 
 namespace tessera::cli {
 
-/// `0.2.0`
+/// For example `0.2.0`.
 const char* version();
 
 }  // namespace tessera::cli

@@ -8,7 +8,7 @@
 namespace tessera::cli {
 
 Waiting::Waiting(std::string what, std::chrono::milliseconds first) : what_(std::move(what)) {
-  // With one process per device the first one speaks for all.
+  // With one process per device only the first one prints.
   if (process_index() == 0) teller_ = std::thread([this, first] { tell(first); });
 }
 

@@ -1,4 +1,4 @@
-// Tells that a program is at work where it is silent for long.
+// Prints that a program is still working when it is silent for long.
 #pragma once
 
 #include <chrono>
@@ -9,11 +9,11 @@
 
 namespace tessera::cli {
 
-/// Writes a line to standard error after `first`, after twice that, after four times that, and so
-/// on, as long as it lives.
+/// During its lifetime, writes a line to standard error after the time `first`, after twice that
+/// time, after four times that time, and so on.
 class Waiting {
  public:
-  /// `what` goes on: "compiling the step".
+  /// `what` is the work that takes long: "compiling the step".
   explicit Waiting(std::string what, std::chrono::milliseconds first = std::chrono::seconds(5));
   ~Waiting();
   Waiting(const Waiting&) = delete;

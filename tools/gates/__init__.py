@@ -1,4 +1,4 @@
-"""What the gates share: the files of the tree, C++ without comments, and the report."""
+"""Helpers of the gates: the files of the tree, C++ without comments, and the report."""
 import pathlib
 import re
 import subprocess
@@ -8,14 +8,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def git(*args):
-    """The output of a git command in the tree, or None when it fails."""
+    """The output of a git command in the tree, or None if it fails."""
     command = ["git", "-c", "safe.directory=*", "-C", str(ROOT), *args]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     return result.stdout if result.returncode == 0 else None
 
 
 def files(*suffixes):
-    """Paths below ROOT that git tracks or would add, sorted; of these suffixes if any are given."""
+    """The paths below ROOT that git tracks or would add, sorted; only these suffixes, if any."""
     listed = git("ls-files", "-z", "--cached", "--others", "--exclude-standard")
     if listed is None:
         sys.exit("git ls-files failed: the gates look at a git working tree")
@@ -44,7 +44,7 @@ def _blank(match):
 
 
 def code_of(text):
-    """C++ with comments gone and literals empty; lines keep their numbers."""
+    """C++ without comments and the contents of literals; lines keep their numbers."""
     return _TOKEN.sub(_blank, text)
 
 

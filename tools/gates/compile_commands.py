@@ -1,4 +1,4 @@
-"""The compiler's flags as CMake wrote them for a build folder."""
+"""The compiler flags that CMake wrote for a build folder."""
 import json
 import os
 import shlex
@@ -13,14 +13,14 @@ WITHOUT = ("-Winvalid-pch", "-fpch-preprocess")
 
 
 def without_launcher(words):
-    """The command of the compiler behind `env NAME=VALUE... ccache`."""
+    """The compiler command after `env NAME=VALUE... ccache`."""
     while os.path.basename(words[0]) in ("ccache", "env") or "=" in words[0]:
         words = words[1:]
     return words
 
 
 def without_precompiled(words):
-    """The command of the compiler as it was without precompiled headers."""
+    """The compiler command without its options for precompiled headers."""
     kept, skip = [], False
     for word in without_launcher(words):
         if not skip and word not in ("-include", *WITHOUT):
@@ -30,8 +30,8 @@ def without_precompiled(words):
 
 
 def flags_by_folder(build):
-    """{folder of the tree: compiler and flags of one of the sources in or below it}: of the library
-    where it has some there, else those with most include folders and definitions."""
+    """{folder of the tree: compiler and flags of one source in or below it}. Sources of the library
+    come before its tests; in tests/ and tools/ the one with the most flags is chosen."""
     commands = ROOT / build / "compile_commands.json"
     if not commands.is_file():
         sys.exit(f"{commands} is missing: configure first (cmake --preset dev)")
@@ -55,7 +55,7 @@ def flags_by_folder(build):
 
 
 def flags_of(path, flags):
-    """The flags of the nearest folder around a file that has some; those of src where none has."""
+    """The flags of the innermost folder of a file that has some; else those of src."""
     folder = os.path.dirname(path)
     while folder and folder not in flags:
         folder = os.path.dirname(folder)
@@ -63,7 +63,7 @@ def flags_of(path, flags):
 
 
 def run_all(jobs):
-    """Runs commands {name: words} on all cores; returns {name: output} of those that failed."""
+    """Runs the commands {name: words} on all cores; returns {name: output} of those that failed."""
     def run(item):
         result = subprocess.run(item[1], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                 text=True, check=False, cwd=ROOT)

@@ -1,4 +1,4 @@
-"""The whole texts of errors that tests compare, and the throw sites of UserError."""
+"""Finds the complete error texts that tests compare with, and the throw sites of UserError."""
 import posixpath
 import re
 
@@ -13,13 +13,14 @@ _TOKEN = re.compile(rf"{_LITERAL}|'(?:\\.|[^'\\])+'|//[^\n]*|[(){{}},;]|.", re.D
 
 
 def joined(literals):
-    """What adjacent literals stand for."""
+    """The text of adjacent string literals."""
     text = "".join(token[1:-1] for token in re.findall(_LITERAL, literals))
     return re.sub(r"\\(.)", lambda match: {"n": "\n"}.get(match[1], match[1]), text)
 
 
 def texts():
-    """(kind, path, line, whole text): suites XErrors in C++, and cases that fail, by folder."""
+    """Yields (kind, path, line, complete text), from C++ suites XErrors, whose kind is x, and from
+    .case files of commands that fail, whose kind is their folder."""
     for path in files("_test.cc"):
         source = read(path)
         tests = list(_TEST.finditer(source))
@@ -36,14 +37,14 @@ def texts():
 
 
 def _sentence(source, at):
-    """The constant pieces of the first argument that has words, from `at` on."""
+    """The literal pieces of the first argument after `at` that contains words."""
     pieces, depth, before = [], 0, ""
     for token in _TOKEN.finditer(source, at):
         depth += (token[0] in "({") - (token[0] in ")}")
         if depth < 0 or token[0] == ";" or (
                 depth == 0 and token[0] == "," and any(" " in piece for piece in pieces)):
             break
-        is_one_of_two = before in ("?", ":")  # of a conditional
+        is_one_of_two = before in ("?", ":")  # a branch of a conditional expression
         is_argument = depth > 0 and before == ","
         before = token[0] if token[0].strip() else before
         if token[0].startswith('"') and not (is_one_of_two or is_argument):
@@ -52,7 +53,7 @@ def _sentence(source, at):
 
 
 def sites():
-    """(path, line, pieces) of each throw site: the constant pieces of its sentence."""
+    """Yields (path, line, pieces) for each throw site: the literal parts of its message."""
     for path in files(".cc", ".h"):
         if path.startswith(("src/", "lib/", "tools/")) and not is_test(path):
             source = read(path)

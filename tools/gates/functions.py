@@ -1,7 +1,7 @@
-"""Finds the functions of C++ by matching braces; made for clean code, not for every C++."""
+"""Finds functions in C++ code by matching braces. Works for code in our style, not for all C++."""
 import re
 
-# What may stand between the closing parenthesis of a function's parameters and its body.
+# What may follow the parameters of a function (or the capture of a lambda) before its body.
 _AFTER = re.compile(
     r"(?:\)|(?<![\w\]])\[[^\[\]]*\])\s*"
     r"(?:(?:const|mutable|override|final|constexpr|try|&&?|noexcept(?:\s*\([^{}]*\))?)\s*)*"
@@ -43,7 +43,7 @@ def _without_templates(header):
 
 def _is_function(header):
     header = _without_templates(header).strip()
-    # The keyword of a scope stands before all parentheses; in a function, only parameters have it.
+    # A scope has its keyword before any parenthesis; a function has one among its parameters only.
     if _SCOPE.search(header.split("(")[0]):
         return False
     return bool(_AFTER.search(header))
@@ -60,8 +60,8 @@ def _name_of(header):
 
 
 def functions_of(code):
-    """Yields (name, first line of the body, lines of the body) of each outermost function of
-    `code`, which has neither comments nor the contents of literals."""
+    """Yields (name, first line of the body, number of lines of the body) of each outermost function
+    in `code`, from which code_of() has removed comments and the contents of literals."""
     code = without_directives(code)
     stack = []  # per open brace: (is_function, header, line)
     header, line, in_function = "", 1, 0
@@ -79,7 +79,7 @@ def functions_of(code):
             is_function, opened, first = stack.pop()
             in_function -= is_function
             rest = "".join(pieces[i + 1:i + 8]).lstrip()
-            # In `Foo() : a_{1}, b_{2} {` the braces of the members are no bodies.
+            # In `Foo() : a_{1}, b_{2} {` the braces of the members are not bodies.
             is_member = is_function and rest.startswith((",", "{")) and ":" in opened
             header = opened + "()" if is_member else ""
             if is_function and not is_member:
@@ -91,6 +91,6 @@ def functions_of(code):
 
 
 def _ends_item(header, stack):
-    """Whether a comma after `header` ends an item of a braced list."""
+    """Whether a comma after `header` ends an item of a list in braces."""
     is_list = stack and not stack[-1][0] and not _SCOPE.search(stack[-1][1])
     return is_list and header.count("(") == header.count(")")

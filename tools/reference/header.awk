@@ -1,5 +1,5 @@
-# How the comments of a header reach Doxygen: the one at its top becomes the description of the
-# file, and those behind a member or an enumerator become its description.
+# Rewrites the comments of a header for Doxygen: the comment at its top describes the file, and a
+# comment after a member or an enumerator describes that.
 !past_top && /^\/\// {
   sub(/^\/\//, "///")
   sub(/^\/\/\/   /, "///     ")  # code
@@ -9,6 +9,6 @@
 !past_top { past_top = 1; if (/^#pragma once$/) { print "/// @file"; next } }
 /^ *[^ \/].*[;,]  +\/\/ / && !/NOLINT/ { sub(/  \/\/ /, "  ///< ") }
 /^  [a-z_0-9]+  +\/\/ / && !/NOLINT/ { sub(/  \/\/ /, "  ///< ") }
-# Doxygen ends code at a single quote unless two backticks open it.
+# Doxygen ends code in backticks at a single quote, so write double backticks there.
 /\/\/\/.*`.*'.*`/ { gsub(/`[^`]*`/, "`&`") }
 { print }

@@ -1,4 +1,4 @@
-# Links of a page to files that the reference leaves out become plain text.
+# Turns the links of a page to files that the reference leaves out into plain text.
 {
   gsub(/\]\(\.\.\/[^)]*\)|\]\((tools\/README|CONTRIBUTING|docs\/PLAN|PLAN)\.md\)|\]\((docs\/)?decisions\/[^)]*\)/, "](#)")
   while (match($0, /\[[^]]*\]\(#\)/)) {

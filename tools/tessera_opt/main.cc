@@ -1,4 +1,4 @@
-// tessera-opt: IR text in, any range of the compiler's passes, IR text out.
+// tessera-opt: reads IR text, runs any range of the compiler's passes on it, and prints IR text.
 
 #include "run_opt.h"
 #include "tools/cli/command.h"

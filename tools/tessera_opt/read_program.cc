@@ -40,7 +40,8 @@ std::string read_text(const std::string& file) {
   return text;
 }
 
-/// Axes are written by name, so the shardings of the text hold for any mesh that has them.
+/// Replaces the mesh in the text. The shardings in the text name axes, so they stay valid for any
+/// mesh that has these axes.
 std::string with_mesh(const std::string& text, const std::string& mesh) {
   try {
     parse_mesh(mesh, std::source_location());

@@ -1,4 +1,4 @@
-// The IR text that tessera-opt works on.
+// Reads the IR text that tessera-opt works on.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace tessera::opt {
 
-/// Parses a file, or standard input for `-`; `mesh` takes the place of the program's own unless it
-/// is empty. Throws UserError.
+/// Parses a file, or standard input for `-`. Unless `mesh` is empty, it replaces the mesh of the
+/// program. Throws UserError.
 ir::Function read_program(const std::string& file, const std::string& mesh);
 
 }  // namespace tessera::opt

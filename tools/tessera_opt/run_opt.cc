@@ -27,7 +27,7 @@ std::vector<std::string> split_list(const std::string& text) {
   return words;
 }
 
-/// The numbers of inputs in a list `0,2`.
+/// Parses a list of input numbers such as `0,2`.
 std::vector<std::size_t> input_numbers(const std::string& flag, const std::string& text,
                                        const ir::Function& function) {
   std::vector<std::size_t> numbers;
@@ -94,7 +94,8 @@ std::vector<ir::Pass> chosen_passes(const Flags& flags, const std::vector<Stage>
   }
   if (!flags.passes.empty()) return named_passes(all, split_list(flags.passes));
   if (has_range) {
-    // Without inputs to differentiate by, a range that is open to the front starts behind it.
+    // Without --from the range starts after the stage differentiate, unless --differentiate names
+    // inputs to differentiate by.
     const bool is_open =
         flags.from.empty() && flags.differentiate.empty() && flags.to != "differentiate";
     return passes_between(all, is_open ? "simplify" : flags.from, flags.to);
@@ -109,7 +110,7 @@ std::vector<ir::Pass> chosen_passes(const Flags& flags, const std::vector<Stage>
   return passes;
 }
 
-/// The rule that an error names, without the line of the source that holds it.
+/// The rule that an internal error names, without its source location.
 std::string broken_rule(const InternalError& error) {
   const std::string text = error.what();
   const std::string prefix = "internal error: ";
@@ -117,8 +118,8 @@ std::string broken_rule(const InternalError& error) {
   return text.substr(begin, text.rfind(" (") - begin);
 }
 
-/// A rule of `verifier` that the program breaks is a mistake in the text or in the choice of
-/// passes.
+/// Throws UserError if the verifier rejects the program: then the text or the choice of passes is
+/// wrong.
 void check_fits(const ir::Function& function, ir::Verifier verifier, const std::string& user) {
   try {
     verifier(function, "reading");

@@ -1,4 +1,4 @@
-// What the flags of tessera-opt ask for, and doing it.
+// The flags of tessera-opt, and what it does with them.
 #pragma once
 
 #include <string>
@@ -15,8 +15,8 @@ struct Flags {
   bool list = false, verify = false, time = false, dump_each = false, explain = false;
 };
 
-/// Reads, runs and prints: the result to standard output, timings and dumps to standard error.
-/// Throws UserError.
+/// Reads the program, runs the passes and prints the result to standard output, timings and dumps
+/// to standard error. Throws UserError.
 void run_opt(const Flags& flags);
 
 }  // namespace tessera::opt

@@ -13,7 +13,7 @@ namespace tessera::opt {
 
 namespace {
 
-/// The places [begin, end) of a stage or a pass among all passes.
+/// The positions [begin, end) of a stage or a pass in the list of all passes.
 struct Range {
   std::size_t begin = 0;
   std::size_t end = 0;

@@ -1,4 +1,4 @@
-// The stages of the compiler that take and give IR, with their passes in order.
+// The stages of the compiler that transform IR, with their passes in order.
 #pragma once
 
 #include <string>
@@ -14,25 +14,26 @@ struct Stage {
   std::vector<ir::Pass> passes;
 };
 
-/// What stages need to know besides the program.
+/// The inputs of stages besides the program.
 struct StageOptions {
   std::vector<std::size_t> wrt;  // inputs to differentiate by
   partition::PartitionOptions partition;
 };
 
-/// Every stage in order; passes refer to `options`.
+/// All stages in order. The passes refer to `options`, which must outlive them.
 std::vector<Stage> stages(const StageOptions& options);
 
-/// The passes of all stages.
+/// The passes of all stages in order.
 std::vector<ir::Pass> passes_of(const std::vector<Stage>& all);
 /// Stages and passes as a table.
 std::string list_text(const std::vector<Stage>& all);
 
-/// The passes named, in the order of the names. Throws UserError for an unknown name.
+/// The passes with these names, in the order of the names. Throws UserError for an unknown name.
 std::vector<ir::Pass> named_passes(const std::vector<Stage>& all,
                                    const std::vector<std::string>& names);
-/// The passes from the first of `from` to the last of `to`, each a stage or a pass; an empty name
-/// leaves that end open. Throws UserError for an unknown name and when `to` comes before `from`.
+/// The passes from the first pass of `from` to the last pass of `to`, which name a stage or a pass.
+/// If `from` is empty, starts with the first pass of all; if `to` is empty, ends with the last one.
+/// Throws UserError for an unknown name and if `to` comes before `from`.
 std::vector<ir::Pass> passes_between(const std::vector<Stage>& all, const std::string& from,
                                      const std::string& to);
 

@@ -47,8 +47,8 @@ Checkpoints::Checkpoints(const TrainFlags& flags, std::string name, const json& 
                  std::source_location());
   resumed_ = latest;
   if (!flags.allow_nan) return;
-  // The resumed run did not have --allow-nan, so it checked that the step before its last one led
-  // to a finite loss.
+  // If the last state was saved without --allow-nan, the saved state before it led to a finite
+  // loss: the run would have ended otherwise.
   const std::vector<std::int64_t> steps = saved_->steps();
   if (!last_good_ && steps.size() > 1) last_good_ = steps[steps.size() - 2];
   if (last_good_) saved_->keep(*last_good_);
