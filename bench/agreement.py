@@ -2,8 +2,8 @@
 """How far the inferred shardings agree with those of JAX: bench/agreement.py --venv DIR.
 
 Compares what build/dev/bench/inferred_shardings and the peers' --shardings print: every leaf of the
-result by its path, and the products, which have no names: those with equal sizes, in a program, as
-a multiset. Prints a table in Markdown and each difference.
+result by its path, and the products. Products have no names, so those of a program that have equal
+sizes are compared as multisets. Prints a table in Markdown and each difference.
 """
 import argparse
 import collections
@@ -23,7 +23,7 @@ DOT = re.compile(r"= dot_general\[.*?lhs_contract=\[([\d,]*)\].*\] (%\d+), ")
 
 
 def programs(*command):
-    """By name, what a program that prints one JSON object per line has to say."""
+    """Runs a command that prints one JSON object per line; returns {program: object}."""
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return {line["program"]: line for line in map(json.loads, text.splitlines())}
 
@@ -33,7 +33,7 @@ def numbers(text):
 
 
 def axes_of_spec(spec):
-    """`P(None, ('data', 'model'))` -> ((), ("data", "model")), without what is whole at the end."""
+    """`P(None, ('data', 'model'))` -> ((), ("data", "model")); whole dimensions at the end go."""
     entries = eval(spec, {"P": lambda *entries: entries})
     dims = [() if e is None else (e,) if isinstance(e, str) else tuple(e) for e in entries]
     while dims and not dims[-1]:
@@ -42,15 +42,15 @@ def axes_of_spec(spec):
 
 
 def spec_of_dims(text):
-    """`{data},{}+{model}`, as in a partitioned program, -> a spec; open sums are left out."""
+    """`{data},{}+{model}`, as in a partitioned program, -> a spec without its partial sums."""
     dims = [numbered.split(",") if numbered else [] for numbered in
             re.findall(r"{([^}]*)}", text.split("+")[0])]
     return "P(" + "".join(f"({''.join(repr(axis) + ',' for axis in dim)})," for dim in dims) + ")"
 
 
 def dots_of(ir):
-    """The products of a partitioned program, with the spec after the sum over devices, if there is
-    one, as JAX writes it; bodies have numbers of their own."""
+    """The products of a partitioned program. If a product is summed over devices, its spec is the
+    one after the sum, as JAX reports it. Value numbers are local to a body, hence the scopes."""
     scopes, dots = [{}], []
     for line in ir.splitlines():
         outer, _, inner = line.partition("{(")
@@ -73,7 +73,7 @@ def dots_of(ir):
 
 
 def placed_sizes(dot):
-    """Pairs (size, axes) of the dimensions of a product, whatever their order is."""
+    """The pairs (size, axes) of the dimensions of a product, sorted: their order may differ."""
     axes = axes_of_spec(dot["spec"])
     return tuple(sorted(zip(dot["shape"], axes + ((),) * len(dot["shape"]))))
 
@@ -86,7 +86,7 @@ def by_sizes(dots):
 
 
 def verdict(ours, theirs):
-    """Of two tuples of axes per dimension."""
+    """Compares two specs, each a tuple of axes for each dimension."""
     if ours == theirs:
         return "equal"
     count = [sum(map(len, dims)) for dims in (ours, theirs)]
@@ -96,7 +96,7 @@ def verdict(ours, theirs):
 
 
 def compare_results(ours, theirs):
-    """Pairs of what is compared and a verdict, and lines about the differences."""
+    """Yields a verdict and a line of text for each leaf."""
     rename = lambda path: path.removesuffix("/value").replace("opt_state/0/", "opt_state/slots/") \
         .replace("slots/count", "count")
     peers = {rename(leaf["path"]): leaf["spec"] for leaf in theirs}

@@ -65,7 +65,7 @@ def check_ops(profile):
 
 
 def modules(profile):
-    """Names of programs in the order of the file."""
+    """The names of the programs, in the order of the file."""
     data = pathlib.Path(profile.path).read_bytes()
     found = re.findall(rb"execute ([\w.-]+\(\d+\))", data)
     return list(dict.fromkeys(name.decode() for name in found))

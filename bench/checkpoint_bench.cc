@@ -1,5 +1,5 @@
-// checkpoint_bench FOLDER [MIB]: GB/s of saving and restoring so many MiB there, beside writing and
-// reading the same bytes with nothing else.
+// checkpoint_bench FOLDER [MIB]: measures the GB/s of saving and restoring MIB MiB in a folder, and
+// of plainly writing and reading as many bytes.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -26,7 +26,7 @@ using Tree = std::map<std::string, Array>;
 
 constexpr int kRounds = 5;
 
-/// The best of a few rounds.
+/// The speed in the best of a few rounds.
 double gb_per_second(std::int64_t bytes, const std::function<void()>& body) {
   double best = 0;
   for (int round = 0; round < kRounds; ++round) {
@@ -38,7 +38,7 @@ double gb_per_second(std::int64_t bytes, const std::function<void()>& body) {
   return best;
 }
 
-/// What `cp FILE FILE; sync FILE` does, from memory.
+/// Writes a file as `cp` does, but from memory; flushes it if `is_synced`.
 void write_plainly(const std::string& path, const std::vector<char>& bytes, bool is_synced) {
   fs::remove(path);
   const int file = open(path.c_str(), O_WRONLY | O_CREAT, 0666);
@@ -68,8 +68,8 @@ double thread_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-/// What a save in the background costs the thread that trains: the call, and the copies in the step
-/// after it, in seconds of that thread.
+/// Measures what a save in the background costs the training thread, in its CPU time: the call, and
+/// the copies that the next step makes because its donated arrays are being saved.
 void measure_stall(const std::string& folder, Tree tree) {
   tessera::set_num_threads(1);
   auto step = tessera::jit(

@@ -1,8 +1,8 @@
 #!/usr/bin/env -S python3 -B
 """Tessera against its peers on this machine, in one go: bench/compare.py MODEL [--rounds N].
 
-The contenders run one after the other, N times over, so that a slow minute of the machine hits all
-of them alike. Prints a table in Markdown, with the machine.
+All contenders run one after the other, in N rounds, so that a slow minute of the machine affects
+all of them alike. Prints a table in Markdown and a description of the machine.
 """
 import argparse
 import dataclasses
@@ -23,8 +23,8 @@ class Contender:
     name: str
     group: str  # contenders of one group do the same work on the same layout
     command: list
-    work: str = ""  # all runs of the same work by Tessera have the same bits
-    draws: bool = False  # dropout, or initial values of its own: losses are not those of the others
+    work: str = ""  # Tessera's runs with the same work must have the same bits
+    draws: bool = False  # has its own dropout or initial values, so its losses differ from others'
     runs: list = dataclasses.field(default_factory=list)
     error: str = ""
 
@@ -39,7 +39,7 @@ class Contender:
 
 
 def fast(contender):
-    """The same with sums that wait until they are needed."""
+    """The same with --numerics fast, which delays sums over devices until they are needed."""
     return dataclasses.replace(contender, name="Tessera, fast", runs=[],
                                command=[*contender.command, "--numerics", "fast"])
 
@@ -50,7 +50,7 @@ def pytorch(group, command):
 
 
 def lm_contenders(args):
-    """The language model: three layouts of it, each on Tessera and on the peers that have it."""
+    """The language model in three layouts, each on Tessera and on the peers that support it."""
     steps = ["--steps", str(args.steps)]
     python = str(args.venv / "bin" / "python")
     jax = [python, "-B", str(PEERS / "data_parallel_lm.py"), *steps]
@@ -69,8 +69,8 @@ def lm_contenders(args):
 
 
 def lm_gflop():
-    """Multiplications and additions of the matrix products in one step, backward being twice
-    forward; the peers' sizes."""
+    """GFLOP of the matrix products in one step, for the sizes of the peers. The backward pass has
+    twice as many as the forward pass."""
     batch, seq, vocab, width, layers, hidden = 32, 64, 512, 256, 4, 1024
     dense = 2 * (layers * (4 * width * width + 2 * width * hidden) + width * vocab)
     attention = layers * 2 * 2 * seq * width
@@ -122,7 +122,7 @@ def vit_gflop():
 
 
 def pipeline_contenders(args):
-    """The deep transformer at a size for two cores: fsdp, a scan of microbatches, remat."""
+    """The deep transformer, with sizes for two cores: FSDP, a scan over microbatches, remat."""
     flags = ["--steps", str(args.steps)]
     jax = [str(args.venv / "bin" / "python"), "-B", str(PEERS / "pipeline_transformer.py"), *flags]
     exact = Contender("Tessera", "fsdp=4", pipeline_command(args, "fsdp=4"))
@@ -135,7 +135,7 @@ def pipeline_command(args, mesh):
 
 
 def stages_contenders(args):
-    """The same transformer in stages on four groups of devices."""
+    """The same transformer as a pipeline on four groups of devices."""
     jaxpp = [str(args.venv / "bin" / "python"), "-B", str(PEERS / "pipeline_jaxpp.py"),
              "--jaxpp", str(args.jaxpp), "--steps", str(args.steps)]
     contenders = []
@@ -149,7 +149,7 @@ def stages_contenders(args):
 
 
 def pipeline_gflop():
-    """Backward is twice forward, and forward runs twice."""
+    """The forward pass runs twice because of remat, and the backward pass has twice as many."""
     batch, seq, width, layers = 8, 128, 256, 8
     dense = 2 * layers * (4 * width * width // 8 + 8 * width * width)
     attention = layers * 2 * 2 * seq * width // 8
@@ -162,13 +162,13 @@ MODELS = {"lm": (lm_contenders, lm_gflop), "mlp": (mlp_contenders, mlp_gflop),
 
 
 def last_json(text):
-    """The JSON object at the end of the output."""
+    """Parses the JSON object at the end of the output."""
     start = 0 if text.startswith("{") else text.rfind("\n{") + 1
     return json.loads(text[start:])
 
 
 def run_once(contender):
-    """Adds one run, or the reason why there is none."""
+    """Runs a contender once and adds the result, or sets its error."""
     try:
         result = subprocess.run(contender.command, capture_output=True, text=True, check=False,
                                 cwd=ROOT)
@@ -207,7 +207,7 @@ def machine():
 
 
 def fma_peak():
-    """GFLOP/s of all threads and the line that says so, from gemm_bench; (None, why) without it."""
+    """(GFLOP/s of all cores, the line of gemm_bench that tells it); (None, reason) without it."""
     for build in ("dev", "bench", "release"):
         program = ROOT / "build" / build / "bench" / "gemm_bench"
         if program.is_file():
@@ -226,7 +226,7 @@ def number(value, form):
 
 
 def table(contenders, gflop, peak):
-    """The rows of the table; a ratio above 1 says that Tessera takes less time."""
+    """Yields the rows of the table; a ratio above 1 means that Tessera takes less time."""
     yield "| layout | contender | step ms, min | median | time / Tessera's | share of FMA peak " \
           "| compile s | peak RSS MiB | last loss |"
     yield "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
@@ -247,7 +247,8 @@ def table(contenders, gflop, peak):
 
 
 def same_bits(contenders):
-    """What the promise of equal bits on any mesh came to in these runs."""
+    """Checks that Tessera's runs have the same bits on any mesh; returns (text, whether they have).
+    """
     runs = [run for c in contenders if c.name == "Tessera" for run in c.runs]
     if not runs:
         return "no run of Tessera", True
@@ -262,8 +263,8 @@ def same_bits(contenders):
 
 
 def same_losses(contenders):
-    """How far the losses of one group are from each other, step by step, and whether that is round
-    off."""
+    """Compares the losses within each group, step by step; returns (text, whether the differences
+    are no more than rounding)."""
     worst = 0.0
     for group in {c.group for c in contenders}:
         curves = [run["losses"] for c in contenders if c.group == group and not c.draws

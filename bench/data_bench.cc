@@ -1,4 +1,5 @@
-// Images per second of the training data of the vision transformer: flipped, cropped, normalised.
+// Measures images per second of the vision transformer's training data: flipped, cropped and
+// normalised.
 #include <array>
 #include <benchmark/benchmark.h>
 #include <memory>
@@ -10,7 +11,7 @@ namespace {
 
 using namespace tessera;
 
-/// As many images of CIFAR-10's size as it has to train on, without a folder.
+/// As many images of the same size as CIFAR-10's training data, generated in memory.
 class Images final : public data::Source {
  public:
   Images() : pixels_(kCount * kBytes) {
@@ -53,7 +54,7 @@ void one_record(benchmark::State& state) {
 }
 BENCHMARK(one_record);
 
-/// On the thread that asks for them, arrays included.
+/// Without workers: reads the records and makes the arrays on the calling thread.
 void batch_of_128(benchmark::State& state) {
   data::Batches batches = augmented() | data::batch(128, data::drop_remainder, 0);
   for (auto _ : state) benchmark::DoNotOptimize(batches.next());

@@ -1,5 +1,5 @@
-// What the engine adds to kernels: the time of programs whose kernels do nothing, by the number of
-// threads. items_per_second counts tasks.
+// Measures the overhead of the engine: the time of programs whose kernels do nothing, by the number
+// of threads. items_per_second counts tasks.
 #include <benchmark/benchmark.h>
 
 #include "run/engine.h"
@@ -12,7 +12,7 @@ class Nothing final : public Kernel {
   void run(std::span<std::byte* const> /*buffers*/, int /*part*/) const override {}
 };
 
-/// Tasks with three buffers, each after the one before it; or all at once.
+/// Tasks with three buffers each; every task depends on the one before it, or all are independent.
 Executable tasks(std::int64_t count, bool is_chain) {
   Executable executable;
   executable.instructions.resize(static_cast<std::size_t>(count));

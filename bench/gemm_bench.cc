@@ -1,10 +1,10 @@
-// Speed of the matrix products: GFLOP/s on one and two threads, the share of the machine's FMA
-// peak of f32, the price of the tree over leaves, and oneDNN's speed on the same operands where it
-// is installed.
+// Measures the matrix products: GFLOP/s on one and two threads, the share of the machine's f32 FMA
+// peak, the cost of the summation tree over leaves (grains), and oneDNN's speed on the same
+// operands if it is installed.
 //
 //   gemm_bench [substring of the shapes to run] [f32, portable or avx512_bf16] [avx2]
 //
-// With avx2, neither uses more than the vectors of that instruction set.
+// With avx2, neither Tessera nor oneDNN uses newer instruction sets.
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -39,10 +39,11 @@ double clock_seconds(clockid_t clock) {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// One thread is measured by its own clock, which stands still while other programs run.
+// A single thread is measured in CPU time, which does not advance while other programs run.
 clockid_t clock_of(int threads) { return threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC; }
 
-// The best of several rounds of `body`, each long enough for the clock.
+// The seconds of a call of `body` in the best of several rounds. A round has enough calls for the
+// resolution of the clock.
 double best_seconds(int threads, const std::function<void()>& body) {
   const clockid_t clock = clock_of(threads);
   body();
@@ -59,7 +60,7 @@ double best_seconds(int threads, const std::function<void()>& body) {
   return best;
 }
 
-// Threads that spin between runs, as an engine's would during a program.
+// Threads that spin between runs, like those of an engine during a program.
 class Team {
  public:
   explicit Team(int threads) : threads_(threads) {
@@ -105,7 +106,7 @@ class Team {
 };
 
 struct Shape {
-  const char* layout;  // of A and B in memory; T: transposed
+  const char* layout;  // of A and B in memory: N or T (transposed) for each
   std::int64_t batches, m, n, k, leaves;
 };
 
@@ -130,7 +131,7 @@ kernels::GemmProblem make_problem(const Shape& s, std::int64_t leaves) {
   return p;
 }
 
-// The operands' elements are the upper halves of f32 where they are bf16.
+// The operands in f32 and in bf16, whose elements are the upper halves of f32.
 struct Data {
   std::vector<float> a, b, c;
   std::vector<std::uint16_t> narrow_a, narrow_b;
@@ -148,7 +149,7 @@ struct Data {
   }
 };
 
-// What is multiplied: f32, or bf16 by a unit.
+// The unit that multiplies bf16; nullopt for f32 products.
 using Unit = std::optional<DotUnit>;
 std::string_view unit_name(Unit unit) { return unit ? name(*unit) : "f32"; }
 
@@ -192,7 +193,7 @@ double dnnl_gflops(const Shape& s, int threads, Data& data, Unit unit) {
          });
 }
 
-// The classic interface, which is at times faster than the primitive.
+// oneDNN's BLAS interface, which is sometimes faster than its primitive.
 double dnnl_sgemm_gflops(const Shape& s, int threads, Data& data) {
   omp_set_num_threads(threads);
   const bool ta = s.layout[0] == 'T', tb = s.layout[1] == 'T';

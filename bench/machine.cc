@@ -17,12 +17,13 @@ namespace {
 
 double seconds(int threads) {
   timespec time = {};
-  // The clock of a thread stands still while other programs run.
+  // The CPU time of a thread does not advance while other programs run.
   clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// The best rate of several rounds of body(thread), which returns how much it did.
+// The best rate of several rounds of body(thread), which returns how many operations or bytes it
+// did; in 10^9 per second.
 double best_rate(int threads, const std::function<double(int)>& body) {
   double best = 0;
   for (int round = 0; round < 10; ++round) {

@@ -1,13 +1,13 @@
-// What this machine can do at most: the roof that measured speeds are compared with.
+// The peak speeds of this machine, which measured speeds are compared with.
 #pragma once
 
 namespace tessera::bench {
 
-/// Products of f32 and their sums, both counted, in GFLOP/s. Of one thread by its own clock, of
-/// several by the time that passes.
+/// The peak of f32 fused multiply-adds in GFLOP/s; each counts as two operations. One thread is
+/// measured in its CPU time, several threads in wall-clock time.
 double fma_peak(int threads);
 
-/// GB read and written per second by a loop that adds two arrays far larger than the caches.
+/// GB/s that a loop reads and writes when it adds two arrays that are far larger than the caches.
 double memory_bandwidth(int threads);
 
 }  // namespace tessera::bench

@@ -1,5 +1,5 @@
-// What the groups of a pipeline hold with each schedule: the planned peaks, by group, beside the
-// bytes of all buffers of a process with all groups while it runs a step.
+// Measures the memory of a pipeline with each schedule: the planned peak of each group, beside the
+// peak of all buffers while one process with all groups runs a step.
 //
 //   memory_bench [SCHEDULE...]
 #include <algorithm>
@@ -24,7 +24,8 @@ constexpr std::int64_t kMicrobatches = 8;
 constexpr std::int64_t kBatch = 16;
 constexpr double kMebibyte = 1024.0 * 1024.0;
 
-/// Of a schedule of one stage per group, or of two.
+/// The tasks for one stage per group or, if the schedule does not support that, for two; then
+/// doubles `stages`.
 ScheduleTasks tasks_of(const std::string& name, std::int64_t& stages) {
   try {
     return schedule_tasks(name, {.num_stages = stages, .mpmd_dim = kGroups}, kMicrobatches);
@@ -83,7 +84,7 @@ int main(int argc, char** argv) {
   std::puts("| ---------------- | -----: | -----: | -----: | -----: | -----: | -----: | ------: |");
   std::fflush(stdout);
   for (const std::string& name : names) {
-    // A process keeps its largest arena.
+    // Measure in a child process: a process keeps its largest arena.
     const pid_t child = fork();
     if (child == 0) {
       set_num_threads(2);

@@ -1,11 +1,11 @@
-// Speed of compiled programs on all threads, beside the roof of the machine: attention, collectives
-// between virtual devices, and the time to compile a training step.
+// Measures compiled programs on all threads, relative to the roofline of the machine: attention,
+// collectives between virtual devices, and the time to compile a training step.
 //
 //   program_bench [options of Google Benchmark]
 //
-// GFLOP/s and GB/s are of the fastest run; `roof` is the share of the time in which the machine
-// could do no more than the operations at the FMA peak, or move no more than the bytes at the
-// bandwidth of its memory, whichever takes longer. Operands that stay in the caches can be faster.
+// GFLOP/s and GB/s are those of the fastest run. `roof` is the least possible time divided by the
+// measured time. The least possible time is that of the operations at the FMA peak or that of the
+// bytes at the memory bandwidth, whichever is longer. Operands that stay in the caches can beat it.
 #include <algorithm>
 #include <benchmark/benchmark.h>
 #include <chrono>
@@ -84,7 +84,8 @@ void attention(benchmark::State& state, const Attention& a, bool has_gradient) {
       benchmark::DoNotOptimize(forward(q, k, v));
     }
   });
-  // Two products forward, four more backward; operands and results are moved once.
+  // The forward pass has two products, the backward pass four more. Counts operands and results as
+  // moved once.
   const auto elements = static_cast<double>(a.batch * a.positions * a.heads * a.depth);
   const double product = 2 * elements * static_cast<double>(a.positions);
   report(state, seconds, product * (has_gradient ? 6 : 2), 4 * elements * (has_gradient ? 6 : 4));
@@ -98,8 +99,8 @@ struct Collective {
   const char* name;
   Array (*body)(const Array& tile);
   P out;
-  // Of one device's tile: how many are read and written by all devices together, results that
-  // devices share once.
+  // How many tiles, of the size of one device's operand, all devices together read and write. A
+  // result that devices share counts once.
   double tiles;
 };
 

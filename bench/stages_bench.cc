@@ -1,6 +1,6 @@
-// A model of unequal layers in stages of equally many layers, and in stages that are cut by what
-// they cost, on threads that stand for devices: what the slowest stage takes, the step as simulated
-// with the measured times, and as measured.
+// Compares two ways to cut a model with unequal layers into stages: equally many layers per stage,
+// or by estimated costs. Devices are threads. Prints the time of the slowest stage relative to the
+// mean, and the time of a step: estimated, simulated with the measured task times, and measured.
 //
 //   stages_bench [STAGES [SCHEDULE]]
 #include <algorithm>
@@ -21,7 +21,7 @@ constexpr std::int64_t kRows = 64;
 constexpr std::int64_t kWidth = 128;
 constexpr std::int64_t kClasses = 256;
 constexpr int kRuns = 60;
-/// Of the blocks, which become narrow, as feature maps do.
+/// The hidden widths of the blocks. They shrink, as feature maps do in convolutional networks.
 constexpr std::int64_t kHidden[] = {2048, 1024, 256, 256, 128, 128, 128, 128};
 
 struct Block {
@@ -48,7 +48,7 @@ Net make_net() {
   return net;
 }
 
-/// With marks for so many stages; 0: none.
+/// The loss of the model with marks for this number of stages; 0: without marks.
 Array loss_of(const Net& net, Array x, const Array& y, std::int64_t stages) {
   const auto layers = static_cast<std::int64_t>(net.blocks.size()) + 1;  // the head is the last
   const auto end_layer = [&](std::int64_t i, Array h) {
@@ -89,7 +89,7 @@ double least(const std::vector<double>& values) {
   return *std::min_element(values.begin(), values.end());
 }
 
-/// What the runs of one cut found.
+/// The measurements of all runs with one cut.
 struct Figures {
   std::vector<double> spans, simulated, imbalances;
 
@@ -101,7 +101,7 @@ struct Figures {
   }
 };
 
-/// Runs with both cuts take turns, as the machine may do other things as well.
+/// Measures both cuts in alternating runs, so that other load on the machine affects both alike.
 void measure(const Schedule& schedule) {
   const Net net = make_net();
   const Array xs = random::normal(Key(100), {kMicrobatches, kRows, kWidth});

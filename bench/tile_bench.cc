@@ -1,5 +1,5 @@
-// Speed of fused elementwise and row programs on one thread: GB/s of what they load and store, ns
-// per element, and the share of the speed at which a loop that only adds moves as many streams.
+// Measures fused elementwise and row programs on one thread: the GB/s that they load and store, ns
+// per element, and their speed relative to a loop that moves as many streams and only adds.
 //
 //   tile_bench [options of Google Benchmark]
 #include <algorithm>
@@ -17,7 +17,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "../bench/tile_bench.cc"
 #include <hwy/foreach_target.h>
-// foreach_target.h comes first.
+// highway.h must be included after foreach_target.h.
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -54,7 +54,7 @@ struct alignas(64) Line {
   float values[16];
 };
 
-// A program over rows of `columns`, with the memory that it needs.
+// A tile program over an array [rows, columns], with its buffers.
 class Region {
  public:
   Region(std::int64_t rows, std::int64_t columns, bool has_rows)
@@ -68,7 +68,7 @@ class Region {
     loaded_.push_back(buffer);
     return add_load(buffer, has_rows_ ? Ints{columns_, 1} : Ints{1});
   }
-  // One number for every element, or, of a row vector, one per column.
+  // Loads one number for all elements; load_columns() loads a row vector, one number per column.
   int load_scalar() { return add_load(buffer_of(1), Ints(program_.extents.size(), 0)); }
   int load_columns() { return add_load(buffer_of(columns_), {0, 1}); }
   int constant(double value, DType dtype = DType::f32) {
@@ -106,7 +106,7 @@ class Region {
     step.kind = StepKind::expand;
     return add_step(step, {reg}, DType::f32);
   }
-  // Into memory of its own, or into that of a load.
+  // Stores into a new buffer, or in place into the buffer of a load.
   void store(int reg, int buffer = -1) {
     if (buffer < 0) buffer = stream();
     stored_.push_back(buffer);
@@ -142,7 +142,7 @@ class Region {
     return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
   }
 
-  // The time in which the same streams are only moved.
+  // The time to move the same streams with move_streams().
   double least_seconds() {
     std::vector<const float*> in;
     std::vector<float*> out;
@@ -159,7 +159,7 @@ class Region {
   }
 
   int buffer_of(std::int64_t elements) {
-    // Lines one after another, as where programs have their memory.
+    // Aligned to cache lines, like the memory of real programs.
     std::vector<Line> lines(at((elements + 15) / 16));
     for (std::size_t i = 0; i < 16 * lines.size(); ++i) {
       lines[i / 16].values[i % 16] = 0.001f * static_cast<float>((i * 7919) % 1000 + 1);
@@ -192,7 +192,7 @@ class Region {
   std::vector<int> stored_;
 };
 
-// Parameter, both moments and the gradient, updated in place.
+// The Adam update: reads the gradient, updates the parameter and both moments in place.
 Region adam(std::int64_t rows, std::int64_t columns) {
   Region r(rows, columns, false);
   const int at_m = r.stream(), at_v = r.stream(), at_p = r.stream();
@@ -319,7 +319,7 @@ constexpr Case kCases[] = {
 
 void add_benchmarks() {
   for (const Case& c : kCases) {
-    // In the second-level cache, and in memory.
+    // One size that fits in the L2 cache, and one that does not fit in any cache.
     for (const std::int64_t elements : {std::int64_t{1} << 15, std::int64_t{1} << 22}) {
       const std::int64_t rows = std::max<std::int64_t>(elements / c.columns, 1);
       const std::string name =

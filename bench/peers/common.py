@@ -41,9 +41,9 @@ def report(name, config, compile_seconds, seconds, losses, **extra):
 
 
 def dots_of(hlo, mesh):
-    """The products in an HLO text after the propagation of shardings, in its order: sizes of the
-    result and of what is contracted, and the spec of the result. One that is only transposed counts
-    as its transpose."""
+    """The products in an HLO text after sharding propagation, in the order of the text: the sizes
+    of the result and of the contracting dimensions, and the spec of the result. If a product is
+    used only by a transpose, the result of the transpose is reported."""
     from jax._src.lib import xla_client
     from jax._src.sharding_impls import parse_flatten_op_sharding
 
@@ -71,7 +71,8 @@ def dots_of(hlo, mesh):
 
 
 def print_shardings(program, mesh, lowered):
-    """Print what XLA infers for a lowered program as one JSON line: leaves of the result, dots."""
+    """Print the shardings that XLA infers for a lowered program as one JSON line: those of the
+    leaves of the result and of the products."""
     import jax
 
     with tempfile.TemporaryDirectory() as folder:

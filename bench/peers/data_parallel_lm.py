@@ -1,4 +1,4 @@
-"""Seed 003 on JAX: TinyTransformerLM, data parallel, replicated or FSDP parameters."""
+"""The language model of examples/lm on JAX: data parallel, with replicated or FSDP parameters."""
 import argparse
 import time
 

@@ -1,4 +1,4 @@
-"""The transformer of examples/pipeline in stages, on JaxPP: needs its source, --jaxpp DIR."""
+"""The transformer of examples/pipeline as a pipeline on JaxPP; --jaxpp DIR is its source."""
 import argparse
 import sys
 import time
@@ -34,7 +34,7 @@ from jaxpp import schedules
 from jaxpp.array import MpmdArray
 from transformer import Block, normal_batch
 
-# Later JAX than JaxPP was made for looks at every argument.
+# JAX versions newer than those that JaxPP supports canonicalize every argument.
 dtypes.canonicalize_value_handlers[MpmdArray] = lambda array: array
 
 

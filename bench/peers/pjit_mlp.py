@@ -1,4 +1,5 @@
-"""The perceptron of examples/mlp on JAX, on a 2x4 mesh: scanned, or with --loop."""
+"""The perceptron of examples/mlp on JAX, on a 2x4 mesh: a scan over layers, or with --loop a loop.
+"""
 import argparse
 import functools
 import time

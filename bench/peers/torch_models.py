@@ -1,5 +1,5 @@
-"""The seeds' LM (003) and ViT (000) on PyTorch CPU: one process, all cores, eager or
-torch.compile."""
+"""The models of examples/lm and examples/vit on PyTorch: one process on all CPU cores, eager or
+with torch.compile."""
 import argparse
 import json
 import resource

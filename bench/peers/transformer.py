@@ -1,4 +1,4 @@
-"""What the peers of examples/pipeline share: its block, and its inputs and targets."""
+"""Shared by the peers of examples/pipeline: the transformer block, and the inputs and targets."""
 import flax.linen as nn
 import jax.numpy as jnp
 import numpy as np

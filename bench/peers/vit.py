@@ -1,5 +1,5 @@
-"""The vision transformer of examples/vit on JAX: random images of CIFAR-10's shape, a 4x2 or 8x1
-mesh, or none."""
+"""The vision transformer of examples/vit on JAX: random images of CIFAR-10's shape, on a 4x2 or 8x1
+mesh or on one device."""
 import argparse
 import time
 
