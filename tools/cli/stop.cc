@@ -70,8 +70,8 @@ void do_as_always(int signal) {
 bool ask(int signal) {
   std::int64_t word = shared->word.load();
   while ((word & kAsked) == 0) {
-    // SIGPIPE is recorded even before the first step: if the reader of the output has gone, the
-    // processes should end without error messages.
+    // SIGPIPE is recorded even before the first step: its default action would end one process, and
+    // the others would report that as an error.
     if (word == kEnd || (word == 0 && signal != SIGPIPE)) return false;
     int none = 0;
     shared->signal.compare_exchange_strong(none, signal);
