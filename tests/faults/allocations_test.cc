@@ -1,5 +1,6 @@
-// Commands whose allocations fail, one or some in a row: they end well or with exit code 2 and one
-// message, and what they leave on disk is a state before or after.
+// Runs commands while one allocation, or some in a row, fail. Each command must end with exit code
+// 0, or with exit code 2 and one message. What it leaves on disk must be a complete old or new
+// state.
 //
 //   faults_allocations --seed 1 --cases 200      a sample
 //   faults_allocations --all                     every allocation of every command
@@ -40,8 +41,8 @@ Words words_of(const std::string& line) {
 struct Command {
   std::string line;
   bool trains = false;      // writes the report r.json
-  int num_processes = 0;    // that it forks
-  std::string wanted = {};  // what it says, or the bits of the report
+  int num_processes = 0;    // number of processes that it forks
+  std::string wanted = {};  // its expected output, or the bits in its report
   std::int64_t allocations = 0;
 };
 
@@ -91,7 +92,7 @@ class Bench {
 
   fs::path folder() const { return root_ / "run"; }
 
-  /// Runs in an empty folder with the checkpoint.
+  /// Runs in a folder that holds only the checkpoint.
   SpawnResult run(const std::string& line, const Words& environment = {}) {
     fs::remove_all(folder());
     fs::create_directories(folder());
@@ -108,7 +109,7 @@ class Bench {
   fs::path root_;
 };
 
-/// What a command should leave and say when nothing fails.
+/// What a command outputs when nothing fails.
 std::string outcome(const Command& command, const Bench& bench, const SpawnResult& result) {
   if (!command.trains) return result.stdout_text + result.stderr_text;
   const auto report = nlohmann::json::parse(contents(bench.folder() / "r.json"), nullptr, false);
@@ -116,7 +117,7 @@ std::string outcome(const Command& command, const Bench& bench, const SpawnResul
   return report.at("loss_bits").dump() + report.at("params_hash").dump();
 }
 
-/// What is wrong with the messages; empty: nothing.
+/// What is wrong with the messages; empty if nothing is.
 std::string wrong_messages(const Command& command, const std::string& text) {
   std::istringstream lines(text);
   int count = 0;
@@ -128,7 +129,7 @@ std::string wrong_messages(const Command& command, const std::string& text) {
   return count > std::max(1, command.num_processes + 1) ? "several messages" : "";
 }
 
-/// What is wrong with the checkpoints below a folder; empty: nothing.
+/// What is wrong with the checkpoints in the folder; empty if nothing is.
 std::string wrong_checkpoints(const Bench& bench) {
   for (const char* name : {"c", "saved"}) {
     const fs::path folder = bench.folder() / name;
@@ -147,7 +148,7 @@ std::string wrong_checkpoints(const Bench& bench) {
   return {};
 }
 
-/// Runs the command while allocations fail; false, with what is wrong, if it ends badly.
+/// Runs the command while allocations fail. If it ends badly, prints why and returns false.
 bool check(Bench& bench, const Command& command, std::int64_t after, std::int64_t count,
            int process) {
   const SpawnResult result = bench.run(
@@ -173,7 +174,7 @@ bool check(Bench& bench, const Command& command, std::int64_t after, std::int64_
   return false;
 }
 
-/// Fills in what the commands do, and how many allocations they make.
+/// Records the expected outcome of each command and the number of its allocations.
 void measure(Bench& bench, std::vector<Command>& all) {
   for (Command& command : all) {
     const std::string counted = bench.folder().parent_path() / "count";

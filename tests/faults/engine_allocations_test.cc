@@ -1,4 +1,4 @@
-// Every allocation of an execution fails in turn: the fault leaves the engine, which runs on.
+// Each allocation of an execution fails in turn. The engine must report the error and stay usable.
 #include <cstdio>
 #include <filesystem>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ using tessera::testing::FailingAllocations;
 
 constexpr std::uint32_t kSeed = 20;
 
-/// output = input + 1, in two parts and a task behind them.
+/// output = input + 1, computed by a task in two parts and a task that follows it.
 Graph increment(std::int32_t step) {
   Graph graph;
   graph.executable.inputs = {{.tile_bytes = {4}}};
@@ -39,8 +39,8 @@ Nested nested(const Graph& graph, std::uint32_t input, std::uint32_t output, std
   return result;
 }
 
-/// A value for each of `count` tasks, in an order drawn from `random`: constants, sums of earlier
-/// values, loops and branches. Returns what the last one should be.
+/// Appends `count` tasks, each of which computes one value, in random order: constants, sums of
+/// earlier values, loops and branches. Returns the expected last value.
 std::int32_t fill(Graph& graph, int count, std::minstd_rand& random) {
   std::vector<std::int32_t> values;
   const auto place = [&](std::size_t i) {
@@ -65,7 +65,7 @@ std::int32_t fill(Graph& graph, int count, std::minstd_rand& random) {
                  {before}, 1, number_of);
       continue;
     }
-    // The buffers of the loop: what it starts from, its carry, its arena.
+    // The buffers of the loop: the initial value, the carry, the arena.
     const auto length = static_cast<std::int32_t>(random() % 4);
     Control loop{.kind = Control::Kind::scan,
                  .length = length,
@@ -107,7 +107,7 @@ void stop() {
   Engine::instance().stop_trace();
 }
 
-/// Fails the n-th allocation of a run for all n, and runs again each time.
+/// For each n, fails the n-th allocation of a run, then runs again without a failure.
 void fail_each_allocation(const Graph& graph, std::int32_t wanted, const Recording& recording) {
   int faults = 0;
   for (std::int64_t n = 0;; ++n) {
@@ -165,9 +165,10 @@ TEST(EngineFaults, ThreadsThatCannotBeStartedLeaveTheirWorkToOthers) {
   graph.executable.instructions.resize(9);
   const std::int32_t wanted = fill(graph, 9, random);
   Engine::instance().set_num_threads(1);
-  graph.run();  // the arena is there
+  graph.run();  // allocates the arena
   Engine::instance().set_num_threads(64);
-  // No room for a stack; what is allocated here comes from memory that the heap has.
+  // No address space for the stack of a new thread. Allocations here use memory that the heap
+  // already has.
   const rlimit none{.rlim_cur = 1 << 20, .rlim_max = old.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_AS, &none), 0);
   std::int32_t found = 0;

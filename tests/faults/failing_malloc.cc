@@ -1,4 +1,4 @@
-// Preloaded into a program it makes allocations fail, counted from the start of main():
+// Preload this library into a program to make allocations fail, counted from the start of main():
 //
 //   FAIL_AFTER=n     the allocation after the first n ones fails
 //   FAIL_COUNT=k     and the k - 1 behind it; default 1

@@ -9,7 +9,7 @@
 namespace {
 
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max() / 2;
-std::atomic<std::int64_t> allocations_left{kNever};  // before the first one that fails
+std::atomic<std::int64_t> allocations_left{kNever};  // before the first failing one
 std::atomic<std::int64_t> num_failing{0};
 
 void* allocate(std::size_t size, std::size_t alignment) {

@@ -1,12 +1,12 @@
-// Allocations by operator new that fail at will; those of buffers come from elsewhere.
+// Makes chosen calls of operator new fail. Tile buffers do not come from operator new.
 #pragma once
 
 #include <cstdint>
 
 namespace tessera::testing {
 
-/// While it lives, the allocation after the first `after` ones of all threads fails, and the
-/// `count - 1` behind it. One at a time.
+/// While it lives: the first `after` allocations of all threads succeed, the next `count` ones
+/// fail, later ones succeed again. Only one object may exist at a time.
 class FailingAllocations {
  public:
   explicit FailingAllocations(std::int64_t after, std::int64_t count = 1);

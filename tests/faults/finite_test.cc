@@ -1,4 +1,4 @@
-// Losses and states that are not finite: they stop a run, and never take the place of good ones.
+// Losses and states that are not finite: they stop a run and never replace the last finite state.
 #include <cmath>
 
 #include "tests/faults/support.h"
@@ -14,7 +14,7 @@ class Finite : public FaultTest {
            "--optimizer sgd --checkpoint run --every 1 --keep 2 " +
            mesh;
   }
-  /// Steps 1 to 3, of which the last two are kept.
+  /// Runs steps 1 to 3 and keeps the last two.
   void begin(const std::string& mesh) const {
     shell("rm -rf run");
     const Ended run = tessera(words(mesh) + "--steps 3 --lr 1e-3");
@@ -39,10 +39,11 @@ TEST_F(Finite, ARunStopsAndKeepsItsLastGoodState) {
     const std::string good = "the last good state is run/step_0000000";
     ASSERT_NE(run.err.find(good), std::string::npos) << run.err;
     ASSERT_EQ(whole_steps("run").size(), 2U);
-    // Its cure: what came of it is removed, and the run goes on with another rate.
+    // Follow the cure in the message: remove the bad state, then continue with another learning
+    // rate.
     const std::size_t at = run.err.find("remove run/step_");
     if (at != std::string::npos) shell("rm -r " + run.err.substr(at + 7, 17));
-    // With one process per device the line may go on with who told whom.
+    // With one process per device, the line may continue with the processes that reported it.
     EXPECT_EQ("run/" + names("run").back(), run.err.substr(run.err.find(good) + 23, 17));
     const Ended again = tessera(words(mesh) + "--resume --steps 10 --lr 1e-6 --json run.json");
     EXPECT_EQ(again.exit_code, 0) << again.err;
@@ -50,7 +51,7 @@ TEST_F(Finite, ARunStopsAndKeepsItsLastGoodState) {
   }
 }
 
-/// With --allow-nan the run goes on, and the last good state is kept besides the two latest.
+/// With --allow-nan the run goes on. The last finite state is kept besides the two latest ones.
 TEST_F(Finite, AllowedOnesNeverTakeTheLastGoodState) {
   for (const std::string& mesh : kMeshes) {
     SCOPED_TRACE(mesh);
@@ -59,11 +60,11 @@ TEST_F(Finite, AllowedOnesNeverTakeTheLastGoodState) {
     EXPECT_EQ(run.exit_code, 0) << run.err;
     const std::vector<std::string> steps = whole_steps("run");
     EXPECT_EQ(steps, (std::vector<std::string>{"step_00000003", "step_00000009", "step_00000010"}));
-    // They are not resumed by mistake ...
+    // A resumed run does not use them by mistake ...
     const Ended refused = tessera(words(mesh) + "--resume --steps 12 --lr 1e-6");
     EXPECT_EQ(refused.exit_code, 1);
     EXPECT_NE(refused.err.find("the state of the checkpoint is not finite"), std::string::npos);
-    // ... and the cure of that message leads to the good one.
+    // ... and the cure in that message leads back to the finite state.
     shell("rm -r run/step_00000009 run/step_00000010");
     const Ended again = tessera(words(mesh) + "--resume --steps 12 --lr 1e-6");
     EXPECT_EQ(again.exit_code, 0) << again.err;

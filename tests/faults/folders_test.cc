@@ -1,5 +1,5 @@
-// What the folders of checkpoints do to a run: those that cannot be read, are not what their name
-// says, or lose what has not reached the disk.
+// Checkpoint folders that cannot be read or that hold another step than their name says, and what
+// is left of them after a loss of power.
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -69,7 +69,7 @@ class Folders : public ::testing::Test {
 
 struct Site {
   const char* call;
-  const char* below;  // the path in the folder of the run
+  const char* below;  // path below the folder of the run
 };
 
 TraceOptions answering(const std::string& path, const char* call, std::int64_t result, int& count,
@@ -117,7 +117,7 @@ TEST_F(Folders, ThatOneProcessSeesOtherwiseEndAnIsolatedRun) {
   ASSERT_EQ(train(2, "run", {}, {"--mesh", "none"}).exit_code, 0);
   const std::string path = fs::canonical(folder_ / "run").string();
   const Files before = files_below(folder_);
-  // Process 0 starts those of the ranks 0, 1 and 2.
+  // The program is process 0; its children 1, 2 and 3 are the ranks 0, 1 and 2.
   for (const int process : {1, 2, 3}) {
     int count = 0;
     const TraceResult empty =
@@ -201,8 +201,9 @@ TEST_F(Folders, OfAnotherStepAreRefused) {
   EXPECT_EQ(train(4, "run", {}, alone_).exit_code, 0);
 }
 
-/// What a loss of power may take away, as far as POSIX promises: the bytes of a file since its last
-/// fsync, and the names in a folder since that of the folder. Notes what a run does too early.
+/// Tracks what a loss of power may destroy according to POSIX: the bytes of a file written since
+/// its last fsync, and the names in a folder changed since the folder's last fsync. Records each
+/// action of a run that comes too early to be safe.
 class UnsafeCalls {
  public:
   explicit UnsafeCalls(std::string run) : run_(std::move(run)) {}
@@ -227,7 +228,7 @@ class UnsafeCalls {
     if (is_removal && is_renaming_ && is_below(call.path, run_))
       note("removes " + call.path + " before its folder's new name is safe");
   }
-  /// At the end: every name that was made is safe.
+  /// To be called at the end: also checks that every name that was made is on the disk.
   const std::vector<std::string>& found() {
     for (const auto& [folder, names] : names_) {
       for (const std::string& name : names) {
@@ -269,8 +270,8 @@ class UnsafeCalls {
   }
 
   std::string run_;
-  std::set<std::string> bytes_;                         // files
-  std::map<std::string, std::set<std::string>> names_;  // in folders
+  std::set<std::string> bytes_;                         // files with bytes that are not safe yet
+  std::map<std::string, std::set<std::string>> names_;  // per folder: names that are not safe yet
   bool is_renaming_ = false;
   int num_syncs_ = 0;
   std::vector<std::string> found_;
@@ -286,7 +287,7 @@ TEST_F(Folders, LoseNothingThatWasSavedWhenThePowerFails) {
     options.seen = [&](const SystemCall& call) { calls.see(call); };
     options.answer = [&](const SystemCall& call) -> std::optional<std::int64_t> {
       if (call.name != "fsync" || ++count != skipped) return std::nullopt;
-      return 0;  // as if it had been made
+      return 0;  // pretend that it succeeded
     };
     const TraceResult result =
         train(3, "a/b/run", options, {"--mesh", "data=2,model=1", "--keep", "1"});
@@ -297,7 +298,7 @@ TEST_F(Folders, LoseNothingThatWasSavedWhenThePowerFails) {
   const auto [found, num_syncs] = trained(0);
   EXPECT_EQ(found, std::vector<std::string>());
   EXPECT_GT(num_syncs, 15);
-  // Each of them is needed.
+  // Every fsync is needed: skipping any one of them is unsafe.
   for (int skipped = 1; skipped <= num_syncs; ++skipped)
     EXPECT_NE(trained(skipped).first, std::vector<std::string>()) << "fsync " << skipped;
 }

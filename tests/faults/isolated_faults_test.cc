@@ -1,6 +1,6 @@
 // Runs with one process per device while processes are killed, stopped and continued, and sockets
-// are closed, at random times: each run goes on with the same bits, or ends in time with exit code
-// 2, and leaves no process behind.
+// are closed, at random times. Each run must either continue with the same bits, or end in time
+// with exit code 2. It must leave no process behind.
 //
 //   faults_isolated --seed 1 --cases 300
 #include <algorithm>
@@ -35,8 +35,8 @@ using std::chrono::milliseconds;
 using Words = std::vector<std::string>;
 
 constexpr milliseconds kTimeout{4000};
-constexpr milliseconds kMore{5000};          // in which a run has ended after its timeout
-constexpr milliseconds kSlowMachine{20000};  // more, where other programs compute
+constexpr milliseconds kMore{5000};          // a run must end this long after its timeout
+constexpr milliseconds kSlowMachine{20000};  // extra time on a machine that is busy
 
 struct Model {
   std::string flags;
@@ -56,7 +56,7 @@ const std::vector<Model>& models() {
   return all;
 }
 
-/// A command in a process group of its own.
+/// A command in its own process group.
 class Run {
  public:
   Run(const std::string& line, const fs::path& folder) : folder_(folder) {
@@ -89,7 +89,7 @@ class Run {
 
   pid_t pid() const { return pid_; }
 
-  /// The processes of the devices that there are now, in order of their ranks.
+  /// The processes of the devices that exist now, in the order of their ranks.
   std::vector<pid_t> ranks() {
     std::ifstream file(fmt::format("/proc/{0}/task/{0}/children", pid_));
     std::vector<pid_t> found;
@@ -115,7 +115,7 @@ class Run {
   /// Its exit code, or minus the signal that ended it.
   int code() const { return WIFEXITED(status_) ? WEXITSTATUS(status_) : -WTERMSIG(status_); }
 
-  /// Whether a process that it made is still there after a while.
+  /// Whether any of its processes still exists after waiting for kMore.
   bool leaves_processes() const {
     const Clock::time_point end = Clock::now() + kMore;
     while (kill(-pid_, 0) == 0) {
@@ -152,7 +152,7 @@ enum class Fault {
   stop,
   stop_all,
   pause,        // one process, for less than the timeout
-  long_pause,   // for more
+  long_pause,   // one process, for longer than the timeout
   pause_group,  // as Ctrl-Z and fg do
   close_socket,
   kill_parent,
@@ -183,7 +183,7 @@ const char* name_of(Fault fault) {
   return "SIGKILL of the first process";
 }
 
-/// Ends one connection of a process, as if its other end had closed it.
+/// Shuts down one connection of a process, as if its peer had closed it.
 void close_socket(pid_t process, std::mt19937_64& random) {
   std::vector<int> sockets;
   std::error_code ignored;
@@ -203,7 +203,7 @@ void close_socket(pid_t process, std::mt19937_64& random) {
   if (pidfd >= 0) close(pidfd);
 }
 
-/// Sends the fault; true where the run must go on.
+/// Injects the fault; true if the run must continue.
 bool strike(Run& run, Fault fault, std::mt19937_64& random) {
   std::vector<pid_t> ranks = run.ranks();
   while (ranks.empty() && !run.ends_within(milliseconds(1))) ranks = run.ranks();
@@ -296,7 +296,7 @@ class Trials {
                        static_cast<double>(kTimeout.count()) / 1000);
   }
 
-  /// The bits without a mesh, and how long an undisturbed run takes.
+  /// The expected bits, from a run without a mesh, and the duration of an undisturbed run.
   Wanted wanted_of(const Model& model, const std::string& mesh) {
     const auto known = wanted_.find(line_of(model, mesh));
     if (known != wanted_.end()) return known->second;
@@ -312,7 +312,7 @@ class Trials {
     return wanted_[line_of(model, mesh)] = {.bits = bits, .duration = Clock::now() - start};
   }
 
-  /// What is wrong with how the run ends; empty: nothing.
+  /// What is wrong with how the run ends; empty if nothing is.
   std::string verdict(Run& run, Fault fault, const Wanted& wanted) {
     const auto rest = std::chrono::duration_cast<milliseconds>(5 * wanted.duration);
     const Clock::time_point start = Clock::now();

@@ -1,4 +1,4 @@
-// Readers of files take time in proportion to what they read, however many parts it has.
+// Readers of files take time linear in the size of what they read, however many parts it has.
 #include <algorithm>
 #include <cstring>
 #include <ctime>
@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What is measured, made ready for `count` parts.
+/// Prepares input of `count` parts and returns the function to be timed.
 using Work = std::function<std::function<void()>(int count)>;
 
 double cpu_seconds() {
@@ -40,7 +40,7 @@ double least_seconds(const std::function<void()>& work) {
   return least;
 }
 
-/// Eight times the parts take about eight times as long; 64 times where the time is quadratic.
+/// With eight times the parts, linear time grows about eightfold and quadratic time 64-fold.
 void expect_linear(const Work& work) {
   constexpr int kParts = 1000;
   constexpr int kTimes = 8;
@@ -135,7 +135,7 @@ TEST_F(Linear, RestoredCheckpoints) {
   });
 }
 
-/// An array of `count` elements, each a tile.
+/// An array of `count` elements, each of which is a tile.
 Index index_of_tiles(int count, const std::vector<float>& elements) {
   Index index;
   IndexedArray array{.name = "x", .type = {DType::f32, {count}}, .tiles = {}};
@@ -195,7 +195,7 @@ TEST_F(Linear, PartsOfAnIndex) {
 
 TEST_F(Linear, Pickles) {
   expect_linear([](int count) {
-    // dtype("u1", None, None, ...), again and again, of arguments that are written once.
+    // dtype("u1", None, None, ...), repeated. The arguments are written once and referenced.
     std::string bytes = "cnumpy\ndtype\nq";
     bytes += '\0';
     bytes += "(U\x02u1" + std::string(static_cast<std::size_t>(count), 'N') + "tq\x01(";

@@ -1,5 +1,5 @@
-// The same command serves every start: the first one, those after a kill, and those when all is
-// done.
+// The same command line serves the first start, restarts after a kill, and restarts when all steps
+// are done.
 #include "tests/faults/support.h"
 
 namespace tessera::testing {
@@ -51,7 +51,7 @@ const std::string kMlp =
     "train mlp --depth 8 --layers 2 --batch 4 --mesh none --progress off --threads 1 "
     "--checkpoint saved ";
 
-/// Grains are part of every sum.
+/// The grains determine the bits of every sum, so a run must not resume with others.
 TEST_F(Resume, OtherGrainsAreRefused) {
   ASSERT_EQ(tessera(kMlp + "--steps 2").exit_code, 0);
   const Ended run = tessera(kMlp + "--steps 4 --resume --grains 4");

@@ -1,4 +1,4 @@
-// Signals that end a run: its step is finished, its state saved, and it goes on later to equal
+// Signals that end a run: it finishes its step and saves its state. A resumed run gives the same
 // bits.
 #include <csignal>
 #include <random>
@@ -32,7 +32,7 @@ const std::vector<TrainRun> kRuns = {
      "--microbatches 2 --mesh stage=2,fsdp=1 --isolated "}};
 const std::string kCommon = "--progress off --threads 1 --log-every 1 --checkpoint saved ";
 
-/// To whom a signal goes.
+/// Which processes receive a signal.
 enum class To { process, group, both, child };
 
 class Signals : public FaultTest {
@@ -44,7 +44,7 @@ class Signals : public FaultTest {
     if (to == To::child) kill(children.empty() ? run.pid() : children.back(), signal);
   }
 
-  /// Ends a run by a signal at a moment of its first steps and returns how many it has saved.
+  /// Ends a run by a signal at a random time in its first steps. Returns the number of saved steps.
   std::int64_t interrupt(const TrainRun& run, To to, int signal, std::mt19937& random) const {
     shell("rm -rf saved");
     RunningCommand command(run.words + kCommon + "--steps 1000000", path(""));
@@ -88,7 +88,7 @@ TEST_F(Signals, ARunSavesAndGoesOnToTheSameBits) {
   }
 }
 
-/// timeout(1) sends the signal to the process and to its group.
+/// timeout(1) sends the signal both to the process and to its group.
 TEST_F(Signals, TimeoutSaves) {
   for (const std::size_t i : {0U, 2U}) {
     const Ended ended =
@@ -100,7 +100,8 @@ TEST_F(Signals, TimeoutSaves) {
   }
 }
 
-/// Steps of the reference engine take seconds here.
+/// The signal must not wait for the end of the step: here a step of the reference engine takes
+/// seconds.
 TEST_F(Signals, ASecondOneEndsAtOnce) {
   for (const std::string mesh : {"--mesh none ", "--mesh data=2,model=1 --isolated "}) {
     SCOPED_TRACE(mesh);
@@ -139,7 +140,7 @@ TEST_F(Signals, WithoutACheckpointItSaysSo) {
   EXPECT_EQ(names("."), (std::vector<std::string>{"err", "out"}));
 }
 
-/// What nohup and shells ignore for a program stays ignored.
+/// Signals that nohup or a shell told the program to ignore stay ignored.
 TEST_F(Signals, IgnoredOnesStaySo) {
   const Ended ended = shell("trap '' INT HUP; \"$TESSERA\" " + kRuns[0].words + kCommon +
                             "--steps 2000 & sleep 0.3; kill -INT $!; kill -HUP $!; wait $!");

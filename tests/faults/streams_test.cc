@@ -1,4 +1,4 @@
-// Programs whose standard streams are closed, full or not read: nothing else may suffer.
+// Programs whose standard streams are closed, full or not read: only what is printed may differ.
 #include <thread>
 
 #include "tests/faults/support.h"
@@ -12,7 +12,7 @@ const std::string kSaves = "--steps 12 --every 1 --log-every 1 --checkpoint run 
 
 class Streams : public FaultTest {};
 
-/// All combinations of closed streams. They change nothing but what is printed.
+/// All combinations of closed streams. They change only what is printed.
 TEST_F(Streams, ClosedOnesAreNotTakenByFiles) {
   const std::vector<std::string> closed = {"<&-",      ">&-",      "2>&-",        "<&- >&-",
                                            "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-"};
@@ -40,7 +40,7 @@ TEST_F(Streams, ClosedOnesOfTheCompilersProgram) {
   EXPECT_EQ(run.out, "done\n") << run.err;
 }
 
-/// What cannot be printed is told, with the reason.
+/// A write to standard output that fails is reported with its reason.
 TEST_F(Streams, AFullDeviceIsAFault) {
   ASSERT_EQ(tessera(kMlp + "--mesh none --steps 1 --checkpoint run").exit_code, 0);
   const std::vector<std::string> commands = {"--help",
@@ -69,7 +69,7 @@ TEST_F(Streams, AFullDeviceIsAFault) {
   EXPECT_EQ(opt.exit_code, 2);
 }
 
-/// What is trained does not suffer when lines cannot be printed.
+/// A training run completes even if its output cannot be printed.
 TEST_F(Streams, TrainingGoesOnWhereLinesAreLost) {
   const Ended run = tessera(kMlp + "--mesh none " + kSaves + ">/dev/full");
   EXPECT_EQ(run.exit_code, 2);
@@ -77,21 +77,21 @@ TEST_F(Streams, TrainingGoesOnWhereLinesAreLost) {
   EXPECT_EQ(object("run.json")["losses"].size(), 12U);
 }
 
-/// Whoever stops reading ends the program, as with other tools, and nobody hears of it.
+/// A reader that stops reading ends the program by SIGPIPE, without a message, as with other tools.
 TEST_F(Streams, AReaderThatLeavesEndsQuietly) {
   const std::string codes = "; echo ${PIPESTATUS[0]} >code";
   const std::string long_text = "schedule GPipe --stages 64 --microbatches 256";
-  // A schedule is longer than what a pipe holds.
+  // The printed schedule is longer than the buffer of a pipe.
   shell("\"$TESSERA\" " + long_text + " | head -c 1 >head" + codes);
   EXPECT_EQ(text("code"), "141\n");
   EXPECT_EQ(text("err"), "");
-  // The same where SIGPIPE is ignored, as under some supervisors.
+  // The same if SIGPIPE is ignored, as under some supervisors.
   shell("trap '' PIPE; \"$TESSERA\" " + long_text + " | head -c 1 >head" + codes);
   EXPECT_EQ(text("code"), "141\n");
   EXPECT_EQ(text("err"), "");
 }
 
-/// A run saves its state when its reader leaves, with one process or with several.
+/// A run saves its state when its reader closes the pipe, with one process or with several.
 TEST_F(Streams, TrainingSavesWhenItsReaderLeaves) {
   for (const std::string mesh : {"--mesh none ", "--mesh data=2,model=1 --isolated "}) {
     shell("\"$TESSERA\" " + kMlp + mesh + "--steps 1000000 --log-every 1 --checkpoint run " +
@@ -103,7 +103,7 @@ TEST_F(Streams, TrainingSavesWhenItsReaderLeaves) {
   }
 }
 
-/// A report takes the place of the one before when it is whole.
+/// A report replaces the old one only when it is complete.
 TEST_F(Streams, AReportThatCannotBeWrittenLeavesTheOldOne) {
   const std::string command = kMlp + "--mesh none --steps 300 --json ";
   ASSERT_EQ(tessera(command + "run.json").exit_code, 0);
@@ -116,7 +116,8 @@ TEST_F(Streams, AReportThatCannotBeWrittenLeavesTheOldOne) {
   EXPECT_EQ(names("."), (std::vector<std::string>{"err", "out", "run.json"}));
 }
 
-/// Rights and links of the old file stay, and what is no regular file is written where it is.
+/// The permissions and links of the old file stay. If the path is not a regular file, it is written
+/// in place.
 TEST_F(Streams, AReportKeepsWhatItsPathIs) {
   const std::string command = kMlp + "--mesh none --steps 1 --json ";
   shell("mkdir there; : >there/run.json; chmod 640 there/run.json; ln -s there/run.json link.json");
@@ -131,7 +132,7 @@ TEST_F(Streams, AReportKeepsWhatItsPathIs) {
   EXPECT_EQ(full.err, "tessera: fault: --json: cannot write /dev/full: No space left on device\n");
 }
 
-/// Work that is silent for long says that it goes on.
+/// Long work without output tells from time to time that it goes on.
 TEST(Waiting, TellsAtLongerAndLongerIntervals) {
   ::testing::internal::CaptureStderr();
   {

@@ -24,9 +24,9 @@ std::string contents(const fs::path& path) {
   return text.str();
 }
 
-/// Starts words of a shell in a folder and in a group of its own.
+/// Starts a shell command line in a folder, in its own process group.
 pid_t start(const std::string& words, const fs::path& folder) {
-  // The output of an earlier command must not be taken for that of this one.
+  // The output of an earlier command must not be taken for the output of this one.
   fs::remove(folder / "out");
   fs::remove(folder / "err");
   const std::string line = "exec >out 2>err; " + words;

@@ -1,5 +1,6 @@
-// Commands of which a system call on their files fails, once or from then on: they end well or with
-// exit code 2 and the reason, and every checkpoint on disk is whole and has the bits of its step.
+// Runs commands while a system call on their files fails, once or from then on. Each command must
+// end with exit code 0, or with exit code 2 and the reason. Every checkpoint on disk must be
+// undamaged and have the bits of its step.
 //
 //   tessera_faults_system_calls --seed 1 --cases 100     a sample
 //   tessera_faults_system_calls --all                    every call with every error
@@ -41,8 +42,8 @@ const std::string kTrain =
 
 struct Command {
   std::string line;
-  bool is_resuming = false;  // from step 2
-  std::string target = {};   // what it writes besides
+  bool is_resuming = false;  // continues a run from step 2
+  std::string target = {};   // another folder that it writes
 };
 
 std::vector<Command> commands() {
@@ -74,10 +75,10 @@ struct Fault {
   std::size_t command = 0;
   int call = 0;  // which of its calls fails
   int reason = EIO;
-  bool stays = false;  // all calls after it fail as well
+  bool stays = false;  // all later calls fail, too
 };
 
-/// Calls that signals interrupt are made again until they are not.
+/// EINTR cannot stay: an interrupted call is repeated until it is not interrupted.
 bool can_stay(int reason) { return reason != EINTR; }
 
 std::string text_of(const Fault& fault, const std::vector<Command>& commands) {
@@ -91,7 +92,7 @@ class Trials {
   explicit Trials(const fs::path& folder) : folder_(folder), work_(folder / "work") {
     fs::create_directories(folder_ / "begun");
     fs::create_directories(work_);
-    // All steps of a run that nothing happens to; a run that goes on has the first two.
+    // All steps of an undisturbed run. A run that resumes starts with the first two.
     run(kTrain + "--mesh data=2");
     for (int step = 1; step <= kSteps; ++step) {
       steps_[step] = files_below(checkpoint::step_path((work_ / "run").string(), step));
@@ -120,7 +121,7 @@ class Trials {
   int num_ended_well() const { return ended_well_; }
   int num_refused() const { return refused_; }
 
-  /// What is wrong; empty: nothing.
+  /// What is wrong; empty if nothing is.
   std::string problem_of(const Fault& fault) {
     const Command& command = commands_[fault.command];
     make_ready(command);
@@ -193,7 +194,7 @@ class Trials {
     return last >= least ? std::string() : fmt::format("step {} is the last", last);
   }
 
-  /// The same command again, with --resume, comes to the same end.
+  /// The same command, repeated with --resume, must reach the same final state.
   std::string problem_of_going_on(const Command& command) const {
     const std::vector<std::int64_t> steps = checkpoint::steps_in((work_ / "run").string());
     if (!steps.empty() && steps.back() == kSteps) return {};

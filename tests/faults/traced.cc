@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Where a call names its file.
+/// Where the arguments of a call name its file.
 enum class Names : std::uint8_t { path, at, descriptor, two_paths, two_at };
 
 struct Watched {
@@ -70,7 +70,7 @@ constexpr std::array kWatched = {
   throw std::runtime_error("run_traced: " + what + " fails");
 }
 
-/// Lets the parent see the calls of the table and no others.
+/// Installs a seccomp filter that stops at the calls of the table and at no others.
 bool watch_calls() {
   std::vector<sock_filter> program;
   const auto code = [](unsigned value) { return static_cast<std::uint16_t>(value); };
@@ -99,7 +99,7 @@ void redirect(int descriptor, const fs::path& path, int flags) {
   redirect(STDOUT_FILENO, streams.string() + ".out", O_WRONLY | O_CREAT | O_TRUNC);
   redirect(STDERR_FILENO, streams.string() + ".err", O_WRONLY | O_CREAT | O_TRUNC);
   if (chdir(options.folder.c_str()) != 0) _exit(127);
-  // LeakSanitizer traces its process as well, and a process has one tracer.
+  // LeakSanitizer would trace this process too, but a process can have only one tracer.
   setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
   std::signal(SIGALRM, SIG_DFL);
   alarm(options.seconds);
@@ -131,7 +131,7 @@ std::string text_at(pid_t pid, std::uint64_t address) {
   std::string text;
   std::array<char, 256> block;
   while (text.size() < PATH_MAX) {
-    // Not over the end of a page: the next one may not be there.
+    // Do not read past the end of a page: the next page may not be mapped.
     const std::size_t size = std::min(block.size(), 4096 - address % 4096);
     iovec to{block.data(), size};
     iovec from{reinterpret_cast<void*>(address), size};
@@ -178,7 +178,7 @@ class Tracer {
 
  private:
   static void go_on(pid_t pid, int request, int signal) {
-    // Who has been killed meanwhile is not there any more.
+    // This fails for a process that has been killed meanwhile, which does no harm.
     ptrace(static_cast<__ptrace_request>(request), pid, 0, signal);
   }
 
@@ -186,7 +186,7 @@ class Tracer {
     const int signal = WSTOPSIG(status);
     const int event = status >> 16;
     if (!processes_.contains(pid)) {
-      // A child stops once before its first step; who it is may be known only afterwards.
+      // A child stops once at its start, maybe before its parent has reported it.
       early_.insert({pid, 0});
       return;
     }
@@ -238,7 +238,7 @@ class Tracer {
     go_on(pid, PTRACE_SYSCALL, 0);
   }
 
-  /// After it.
+  /// After a call of the table.
   void made(pid_t pid) {
     user_regs_struct registers{};
     const auto call = pending_.find(pid);
@@ -283,7 +283,7 @@ class Tracer {
         call.target = below(open_for(registers.rdx), registers.r10);
         break;
     }
-    // As of a folder's name without the slash, and of a descriptor that is named by an empty path.
+    // A trailing slash, or the empty name of a call on a descriptor, leaves a slash at the end.
     while (call.path.size() > 1 && call.path.back() == '/') call.path.pop_back();
     return call;
   }
@@ -295,9 +295,9 @@ class Tracer {
   pid_t program_;
   const TraceOptions& options_;
   std::string watched_;
-  std::map<pid_t, int> processes_;  // threads too: the process that each belongs to
-  std::map<pid_t, int> early_;      // children that stopped before their parent told of them
-  std::map<pid_t, int> fresh_;      // children that have not stopped yet
+  std::map<pid_t, int> processes_;  // of each thread, too: its process
+  std::map<pid_t, int> early_;      // children that stopped before their parent reported them
+  std::map<pid_t, int> fresh_;      // children that were reported and have not stopped yet
   std::map<pid_t, SystemCall> pending_;
   int count_ = 0;
 };
@@ -310,7 +310,7 @@ bool can_trace() {
   if (child == 0) _exit(ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) == 0 && watch_calls() ? 0 : 1);
   int status = 0;
   waitpid(child, &status, 0);
-  // Calls that nobody watches fail, so that the child may end by a signal as well.
+  // Without a tracer the filtered calls fail, so the child may also end by a signal.
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 

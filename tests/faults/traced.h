@@ -1,5 +1,5 @@
-// Runs a program and sees each of its system calls on the files below a folder; calls may be
-// answered in the kernel's place. Linux on x86-64 only.
+// Runs a program and observes its system calls on the files below a folder. The caller can supply
+// the result of a call instead of letting the kernel make it. Linux on x86-64 only.
 #pragma once
 
 #include <cstdint>
@@ -13,28 +13,29 @@
 namespace tessera::testing {
 
 struct SystemCall {
-  std::string_view name;   // "openat"
-  int process = 0;         // 0: the program; 1, 2, ...: its children, in the order of their start
-  std::string path;        // the file, absolute: by its name, or what the descriptor is open for
-  std::string target;      // of rename and link: the new path, absolute
+  std::string_view name;  // "openat"
+  int process = 0;   // 0: the program; 1, 2, ...: its children, in the order in which they started
+  std::string path;  // the absolute path of the file, from the call or from its file descriptor
+  std::string target;      // of rename and link: the new absolute path
   std::int64_t flags = 0;  // of openat
   std::int64_t result = 0;
 };
 
 struct TraceOptions {
   std::filesystem::path folder;  // where it runs
-  /// Calls on files below it are seen; the working folder unless set.
+  /// Only calls on files below this folder are observed. Default: `folder`.
   std::filesystem::path watched = {};
-  /// The result to give a call instead of making it: -EIO, or 0 for the end of a folder.
+  /// The result to return instead of making the call, for example -EIO, or 0 for the end of a
+  /// folder. nullopt: make the call.
   std::function<std::optional<std::int64_t>(const SystemCall&)> answer = {};
-  /// After a call that was made.
+  /// Called after each call that the kernel made.
   std::function<void(const SystemCall&)> seen = {};
-  unsigned seconds = 60;  // afterwards it is ended by SIGALRM
+  unsigned seconds = 60;  // then SIGALRM ends it
 };
 
 struct TraceResult {
   int exit_code = -1;
-  int signal = 0;  // what ended it; 0: none
+  int signal = 0;  // the signal that ended it; 0: none
   std::string stdout_text, stderr_text;
 };
 

@@ -1,4 +1,4 @@
-// Recipes of what moves slices: permutations, and collectives over a mapped axis.
+// Recipes of ops that move slices: permutations, and collectives over a mapped axis.
 #include <algorithm>
 
 #include "ops/axis/axis.h"
@@ -14,7 +14,7 @@ Ints any_permutation(Program& p, std::int64_t size) {
   if (p.random().chance(50)) {
     p.random().shuffle(numbers);
   } else if (size > 1) {
-    // A turn of the ring.
+    // A rotation, as in a ring.
     std::rotate(numbers.begin(), numbers.begin() + p.random().between(1, size - 1), numbers.end());
   }
   return numbers;
@@ -27,7 +27,7 @@ void permute(Program& p) {
   p.emit("permute", {{"dim", dim}, {"sources", sources}}, {x});
 }
 
-/// The mapped axis, or one of the op alone.
+/// The mapped axis, or an axis of size 1 that only this op has.
 ir::Attributes axis_of(Program& p) {
   const ops::NamedAxis axis = p.axis().value_or(ops::NamedAxis{.name = "alone", .size = 1});
   return {{"axis", axis.name}, {"size", axis.size}};
@@ -43,7 +43,8 @@ void axis_permute(Program& p) {
   p.emit("axis_permute", std::move(attributes), {p.any()});
 }
 
-/// Slices for all elements: those that are there, or copies.
+/// Needs a dimension with one slice per element of the axis: takes a value that has one, or
+/// broadcasts.
 void axis_all_to_all(Program& p) {
   ir::Attributes attributes = axis_of(p);
   attributes.set("is_pinned", true);

@@ -16,7 +16,7 @@ namespace tessera::fuzz {
 
 namespace {
 
-/// Up to 8 devices on up to 3 axes.
+/// A mesh of up to 8 devices on up to 3 axes.
 Mesh random_mesh(Random& random) {
   static const std::vector<std::vector<std::int64_t>> sizes = {
       {2},    {3},    {4},    {8},    {8},    {5},    {6},       {2, 2},    {2, 3},   {3, 2},
@@ -27,7 +27,7 @@ Mesh random_mesh(Random& random) {
   return make_mesh(axes);
 }
 
-/// Values that nothing uses come out first, so that little of the program is dead.
+/// Mostly values that nothing uses, so that little of the program is dead code.
 std::vector<ValueId> random_outputs(Program& program) {
   const ir::Function& function = program.function();
   std::vector<bool> is_used(function.values.size(), false);
@@ -55,7 +55,7 @@ bool has_while(const ir::Function& function) {
   return is_found;
 }
 
-/// The derivative, or the function itself where a loop without one lies on a path.
+/// The derivative, or the function itself if a `while` loop, which has no derivative, prevents it.
 ir::Function derivative_of(const ir::Function& function, const std::vector<std::size_t>& wrt) {
   try {
     return differentiate::value_and_grad(function, wrt);
@@ -65,7 +65,7 @@ ir::Function derivative_of(const ir::Function& function, const std::vector<std::
   }
 }
 
-/// sum(x * w) with weights that become an input.
+/// sum(x * w), where the weights w are a new input.
 ValueId weighted_total(Program& program, ValueId x) {
   const Type type = program.type(x);
   Ints dims;
@@ -76,7 +76,7 @@ ValueId weighted_total(Program& program, ValueId x) {
                          dims);
 }
 
-/// Float values that little else uses come first.
+/// Some float values, mostly ones that nothing else uses.
 std::vector<ValueId> floats_for_loss(Program& program) {
   std::vector<ValueId> floats;
   for (ValueId id : random_outputs(program)) {
@@ -89,7 +89,7 @@ std::vector<ValueId> floats_for_loss(Program& program) {
   return floats;
 }
 
-/// The program with a loss over some float values, and the gradient with respect to some inputs.
+/// A loss that sums some float values, with its gradient with respect to some inputs.
 ir::Function with_gradient(Program& program) {
   Random& random = program.random();
   ValueId loss = ir::kNoValue;
@@ -112,7 +112,7 @@ ir::Function with_gradient(Program& program) {
   return derivative_of(program.function(), wrt);
 }
 
-/// What the functions of a program are made of, with `prefix` before each name.
+/// Counts the ops with nested functions, and special scans, with `prefix` before each name.
 void count_constructs(const ir::Function& function, const std::string& prefix,
                       std::map<std::string, int>& constructs) {
   for_each_equation(function, [&](const ir::Equation& equation, const auto& around) {
@@ -128,7 +128,7 @@ void count_constructs(const ir::Function& function, const std::string& prefix,
   });
 }
 
-/// An array for each element of the batch; the first is `row`.
+/// A batch of `size` arrays. The first is `row`, the others are drawn anew.
 ops::HostArray batch_of(const ops::HostArray& row, const ops::SampleOperand& drawn_from,
                         std::int64_t size, Random& random) {
   Type type = row.type();
@@ -143,7 +143,7 @@ ops::HostArray batch_of(const ops::HostArray& row, const ops::SampleOperand& dra
   return batch;
 }
 
-/// Some of the inputs become batches.
+/// Turns some of the inputs into batches.
 void add_batch(Case& c, const Program& program, Random& random) {
   c.batch_size = random.between(1, 3);
   if (program.axis()) {

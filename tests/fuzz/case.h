@@ -1,4 +1,4 @@
-// Random cases: a program, a mesh, where inputs and outputs live, and data.
+// Random cases: a program, a mesh, shardings of inputs and outputs, and data.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +13,23 @@ namespace tessera::fuzz {
 
 struct Case {
   std::uint64_t seed = 0;
-  ir::Function function;  // over its mesh
+  ir::Function function;  // has a mesh
   testing::Placed placed;
   testing::Arrays inputs;
-  /// Per input, whether it is a batch; empty: nothing is. The program is then that of the batch,
-  /// and all its outputs are batched.
+  /// Per input, whether it is a batch; empty if none is. If there are batches, the program that
+  /// runs is the batched function, and all its outputs are batched.
   std::vector<bool> is_batched = {};
   std::int64_t batch_size = 0;
-  /// The name of the batch's axis, over which the function has collectives; empty for none.
+  /// The name of the batch axis if the function has collectives over it, else empty.
   std::string axis = {};
-  std::map<std::string, int> constructs = {};  // what the program was made of
+  std::map<std::string, int> constructs = {};  // counts of the constructs in the program
 };
 
-/// What runs: the function, or that of the batch.
+/// The function that runs: `function`, or its batched form.
 ir::Function program_of(const Case& c);
 
-/// Calls `visit` for every equation, those of nested functions too. `around` lists the equations
-/// that an equation is nested in, the outermost first.
+/// Calls `visit` for every equation, including those of nested functions. `around` lists the
+/// equations that it is nested in, the outermost first.
 using Visit = std::function<void(const ir::Equation& equation,
                                  const std::vector<const ir::Equation*>& around)>;
 void for_each_equation(const ir::Function& function, const Visit& visit);

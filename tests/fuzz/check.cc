@@ -28,7 +28,7 @@ using ir::Function;
 using ir::ValueId;
 using testing::Arrays;
 
-/// Host and reference may differ in the last places.
+/// Whether host and reference may differ in the last places.
 bool is_transcendental(const ops::OpRecord& op) {
   for (const ops::Sample& sample : *op.samples) {
     if (sample.max_ulp > 0.0) return true;
@@ -36,7 +36,7 @@ bool is_transcendental(const ops::OpRecord& op) {
   return false;
 }
 
-/// The equation and all that is nested in it.
+/// Whether the equation or one nested in it is such an op.
 bool has_transcendental(const Equation& equation) {
   Function alone;
   alone.equations = {equation};
@@ -47,7 +47,7 @@ bool has_transcendental(const Equation& equation) {
   return is_found;
 }
 
-/// Per output, whether host and reference agree bit for bit.
+/// Per output, whether host and reference must agree bit for bit.
 std::vector<bool> exact_outputs(const Function& function) {
   std::vector<bool> is_exact(function.values.size(), true);
   for (const Equation& equation : function.equations) {
@@ -60,7 +60,7 @@ std::vector<bool> exact_outputs(const Function& function) {
   return result;
 }
 
-/// The same row of all arrays that are batches.
+/// The arrays, with row `row` taken of each one that is a batch.
 Arrays row_of(const Arrays& arrays, const std::vector<bool>& is_batched, std::int64_t row) {
   Arrays rows;
   for (std::size_t i = 0; i < arrays.size(); ++i) {
@@ -116,7 +116,7 @@ class Checker {
     if (ir::parse(text) != function) fail("parse(print(x)) is x", subject + "\n" + text);
   }
 
-  /// The function that the pass gives; passing it again changes nothing.
+  /// The function after the pass. Applying the pass again must change nothing.
   Function checked_pass(const ir::Pass& pass, const Function& function) {
     Function once = pass.run(function);
     pass.gives(once, pass.name);
@@ -144,7 +144,7 @@ class Checker {
                 testing::run_reference(merged_, c_.inputs), reference_);
   }
 
-  /// A row of a batch is what the function gives for the rows of its operands.
+  /// Row i of a batched result must equal the result of the function for row i of its inputs.
   void check_rows() {
     const std::vector<bool> all(whole_.size(), true);
     for (std::int64_t row = 0; row < c_.batch_size && !c_.is_batched.empty(); ++row) {
@@ -195,12 +195,12 @@ class Checker {
       }
       check_collectives(split, planned);
     }
-    // What jit does: repeated equations are merged first.
+    // As in jit: equal equations are merged before partitioning.
     expect_same("the merged program gives the bits of one device",
                 testing::run_sharded(merged_, c_.placed, c_.inputs), whole_);
   }
 
-  /// Nothing where a loop does not end with these inputs.
+  /// nullopt if a loop does not end with these inputs.
   std::optional<Arrays> exact_results(const Arrays& inputs) const {
     try {
       Rounds rounds;
@@ -210,8 +210,8 @@ class Checker {
     }
   }
 
-  /// Fast numerics: the same bits for any number of threads, and sums of whole numbers, which no
-  /// order rounds, are those of exact numerics.
+  /// Fast numerics must give the same bits for any number of threads. Sums of integers are exact in
+  /// any order, so they must equal those of exact numerics.
   void check_fast() {
     const Function fast = testing::with_numerics(program_, Numerics::fast);
     const Function split = testing::partition_verified(fast, c_.placed);
@@ -234,7 +234,8 @@ class Checker {
       if (coverage_ != nullptr) ++coverage_->whole_sums;
       const auto x = (*first)[i].data<float>();
       const auto y = wanted[i].data<float>();
-      // The sign of a zero depends on the order; rows that do not exist are NaN.
+      // The sign of a zero depends on the order of the sum. NaN equals NaN: an out-of-range gather
+      // gives NaN.
       const auto is_same = [](float a, float b) { return a == b || (a != a && b != b); };
       if (std::equal(x.begin(), x.end(), y.begin(), is_same)) continue;
       fail("fast numerics add whole numbers up", fmt::format("output {}\n{}", i, ir::print(split)));
@@ -255,7 +256,7 @@ class Checker {
     }
   }
 
-  /// Combining moves equations, so that a second time others may meet; that is as right.
+  /// Combining moves equations, so a second run may combine others. The result must stay right.
   void check_combining(const Function& split) {
     const auto combine = [](const Function& body) { return partition::combine_collectives(body); };
     const Function again = combine(ir::with_changed_bodies(split, combine));
@@ -264,7 +265,7 @@ class Checker {
                 testing::run_partitioned(again, c_.placed.output_alias, c_.inputs), whole_);
   }
 
-  /// As much is computed again as can be, whether or not that wins memory.
+  /// Recomputes as much as possible, whether or not that saves memory.
   void check_recomputing(const Function& split) {
     const auto change = [](const Function& body) {
       return compile::recompute(body, {.least_bytes = 0, .most_work = 1e9, .least_gain = -1.0});
@@ -286,7 +287,7 @@ class Checker {
                 testing::run_partitioned(again, c_.placed.output_alias, c_.inputs), whole_);
   }
 
-  /// Groups of devices work on tasks of the function, by all threads and by one thread per group.
+  /// Groups of devices run tasks of the function, with shared threads or with one thread per group.
   void check_tasks(const Function& split) {
     Random random(c_.seed);
     const Function cut = as_tasks(split, static_cast<int>(random.between(2, 3)), random);
@@ -342,7 +343,7 @@ class Checker {
         ++coverage_->inside[*equation.op->name + " in " + *around.back()->op->name];
       }
     });
-    // Constraints and calls are gone after partitioning.
+    // Constraints and calls do not appear in the partitioned program, so count them here.
     for_each_equation(
         ir::without_dead_code(c_.function), [&](const Equation& equation, const auto&) {
           const bool goes = equation.op == &ops::sharding_constraint_op ||

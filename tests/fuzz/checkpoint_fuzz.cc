@@ -1,9 +1,8 @@
 // tessera_fuzz_checkpoint [--seed S] [--cases N] [--seconds T]
 //
-// Files that are nearly those of a checkpoint, indices whose checksum is right while what they say
-// is not, and steps of a run whose folders and files were moved, either give the arrays that were
-// saved or throw UserError. Exit code 1: something
-// else happened, or all files end alike.
+// Damages checkpoints in three ways: mutated files, an index with wrong contents but the right
+// checksum, and runs whose folders and files were moved. Reading must either give the saved arrays
+// or throw UserError. Exit code 1: something else happened, or all reads had the same outcome.
 #include <array>
 #include <cstring>
 #include <filesystem>
@@ -27,7 +26,7 @@ namespace checkpoint = tessera::checkpoint;
 using tessera::Array;
 using tessera::fuzz::Random;
 
-constexpr int kCasesToJudge = 1000;  // fewer say nothing about coverage
+constexpr int kCasesToJudge = 1000;  // with fewer, coverage is not judged
 constexpr unsigned kSecondsPerCase = 60;
 constexpr std::uint64_t kMostMemory = std::uint64_t{1} << 30;
 
@@ -36,7 +35,7 @@ using Files = std::map<std::string, std::string>;
 
 struct Counts {
   int refused = 0, restored = 0;  // checkpoints
-  int resealed = 0;               // those refused although their checksum was right
+  int resealed = 0;               // refused although their checksum was right
   int rejected = 0, read = 0;     // single files
   int lost = 0, kept = 0;         // steps of runs
 };
@@ -47,7 +46,7 @@ std::string read_file(const fs::path& path) {
 }
 
 void write_file(const fs::path& path, const std::string& text) {
-  fs::remove(path);  // file systems write back at once what is truncated and written again
+  fs::remove(path);  // avoids truncation: file systems flush a truncated and rewritten file at once
   std::ofstream(path, std::ios::binary) << text;
 }
 
@@ -61,7 +60,7 @@ Tree saved_tree(std::int64_t step = 7) {
           {"step", tessera::scalar(static_cast<std::int32_t>(step))}};
 }
 
-/// Gives an index the checksum of what it says.
+/// Replaces the checksum of an index by that of its contents.
 std::string resealed(const std::string& text) {
   const std::size_t at = text.rfind(",\"checksum\":\"");
   if (at == std::string::npos) return text;
@@ -69,7 +68,7 @@ std::string resealed(const std::string& text) {
                      XXH3_64bits(text.data(), at));
 }
 
-/// The elements of all arrays as text, which tells any two states apart.
+/// A fingerprint of all arrays as text. It differs for any two different states.
 std::string text_of(const Tree& tree) {
   std::vector<checkpoint::NamedArray> arrays;
   for (const auto& [name, x] : tree) arrays.push_back({name, x});
@@ -93,7 +92,7 @@ class Fuzz {
     }
   }
 
-  /// What is wrong; empty: nothing.
+  /// What is wrong; empty if nothing is.
   std::string fault_of(std::uint64_t seed, Counts& counts) const {
     Random random(seed);
     if (random.chance(30)) return fault_of_file(random, counts);
@@ -122,7 +121,7 @@ class Fuzz {
     try {
       const Tree found = checkpoint::restore(path.string(), tree_);
       ++counts.restored;
-      // A right checksum lets an index put arrays in each other's places.
+      // An index with the right checksum may legally swap arrays.
       if (!is_sealed && text_of(found) != text_of(tree_)) return "gives other values";
     } catch (const tessera::UserError&) {
       ++counts.refused;
@@ -134,7 +133,7 @@ class Fuzz {
   std::string fault_of_file(Random& random, Counts& counts) const {
     const fs::path path = folder_ / "bad.safetensors";
     std::string text = mutated(random.choose(names_), random);
-    // A size that fits what follows lets more of them reach the reader of the header.
+    // With a header size that fits the file, more of the texts reach the parser of the header.
     const std::size_t end = text.rfind('}');
     if (text.size() > 8 && end != std::string::npos && end > 8 && random.chance(50)) {
       const std::uint64_t size = end - 7;
@@ -151,7 +150,8 @@ class Fuzz {
     return {};
   }
 
-  /// Moves a folder, or one file of it, to where another one belongs; or cuts or removes a file.
+  /// Renames a step, swaps two steps or two files of them, or truncates or removes a file or
+  /// folder.
   void disturb(const fs::path& run, std::int64_t& renamed, Random& random) const {
     const auto choose = [&](const fs::path& folder) {
       std::vector<fs::path> paths;
@@ -216,7 +216,7 @@ class Fuzz {
         if (is_whole) return "refuses what is whole";
       }
     }
-    // Whatever is there, the run can go on.
+    // Whatever the damage, the run can go on.
     checkpoint::Checkpointer next(run.string(), {.is_async = false});
     next.save(40, tree_);
     if (next.latest() != 40 || text_of(next.restore(40, tree_)) != text_of(tree_))

@@ -1,8 +1,8 @@
 // tessera_fuzz_commands [--seed S] [--cases N] [--seconds T]
 //
-// Command lines of the real flags with good and bad values, and programs that are nearly IR: each
-// ends with 0, or with 1 and one message that names its cure. Exit code 1: something else happened,
-// or all command lines ended alike.
+// Command lines of the real flags with good and bad values, and mutated IR programs. Each must end
+// with exit code 0, or with 1 and one message that names its cure. Exit code 1: something else
+// happened, or all command lines had the same outcome.
 #include <algorithm>
 #include <cctype>
 #include <csignal>
@@ -22,7 +22,7 @@ using tessera::fuzz::Random;
 using tessera::fuzz::SpawnResult;
 using Words = std::vector<std::string>;
 
-constexpr int kCasesToJudge = 200;  // fewer say nothing about coverage
+constexpr int kCasesToJudge = 200;  // with fewer, coverage is not judged
 constexpr unsigned kSecondsPerCase = 120;
 
 /// A flag as --help shows it.
@@ -43,7 +43,7 @@ struct CommandCase {
   std::string stdin_text;
 };
 
-/// A folder for what the commands write; it goes with the program.
+/// A folder for what the commands write. It is removed at the end.
 class Folder {
  public:
   Folder()
@@ -86,7 +86,7 @@ Tool make_tool(const std::string& name, const std::string& path, Words command,
   return {name, path, std::move(command), flags_of(result.stdout_text)};
 }
 
-/// Sizes are small or impossible: a run that is accepted must not take long.
+/// Sizes are small or invalid, because a run that is accepted must not take long.
 const Words kSizes = {"1", "2", "4", "8"};
 const Words kBadSizes = {
     "0",   "-1", "1.5", "abc", "",  " ",      "1e9", "0x10", "99999999999999999999",
@@ -157,7 +157,7 @@ bool is_size_flag(const Tool& tool, const std::string& name) {
 }
 
 std::string value_of(const Tool& tool, const std::string& flag, Random& random) {
-  // Values become names of files below the folder, never elsewhere.
+  // Values become names of files in the folder, never elsewhere.
   if (is_file_flag(flag)) return random.choose(Words{"a", "b.json", "stream.in", "no_such_file"});
   if (is_size_flag(tool, flag)) return random.choose(random.chance(75) ? kSizes : kBadSizes);
   std::string value = random.choose(kWords);
@@ -167,7 +167,7 @@ std::string value_of(const Tool& tool, const std::string& flag, Random& random) 
   return value;
 }
 
-/// A flag that is spelt nearly right; without `=`, so that no value comes with it.
+/// A misspelt flag. It has no `=`, so that it carries no value.
 std::string misspelt(const std::string& flag, Random& random) {
   std::string name = tessera::fuzz::mutated(flag, "--no", random);
   std::erase_if(name, [](char c) { return c == '/' || c == '\0' || c == '='; });
@@ -188,7 +188,7 @@ void add_flag(const Tool& tool, Random& random, Words& words) {
   }
 }
 
-/// The smallest training, where the flags so far do not say otherwise.
+/// Adds flags for the smallest training run, except those that are already given.
 void keep_small(const Tool& tool, Words& words) {
   if (tool.command.empty() || tool.name != "tessera") return;
   const std::vector<std::pair<std::string, std::string>> small = {
@@ -212,7 +212,7 @@ CommandCase make_case(std::uint64_t seed, const std::vector<Tool>& tools, const 
   c.words = c.tool->command;
   if (!c.words.empty() && random.chance(3)) {
     c.words[random.pick(c.words.size())] = random.choose(Words{"trian", "bert", "", "--", "show"});
-    c.words.emplace_back("--help-me");  // never accepted, whatever the first words mean
+    c.words.emplace_back("--help-me");  // never accepted, whatever the words before it mean
   }
   for (std::int64_t n = random.between(0, 4); n > 0; --n) add_flag(*c.tool, random, c.words);
   if (random.chance(3)) c.words.push_back(random.choose(Words{"-", "x", "--", "stream.in"}));
@@ -234,7 +234,7 @@ std::size_t count_lines(const std::string& text, const std::string& start) {
   return count;
 }
 
-/// What is wrong with how the command ended; empty: nothing.
+/// What is wrong with how the command ended; empty if nothing is.
 std::string fault_of(const Tool& tool, const SpawnResult& result) {
   if (result.signal == SIGALRM) return "hangs";
   if (result.signal != 0) return fmt::format("ends by signal {}", result.signal);

@@ -1,4 +1,4 @@
-// IR texts to start from.
+// IR texts to be mutated.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace tessera::fuzz {
 
-/// The programs of tests/golden, `num_random` random programs, and these split over their meshes.
+/// The programs of tests/golden, `num_random` random programs, and the partitioned form of these.
 std::vector<std::string> ir_texts(int num_random);
 
 }  // namespace tessera::fuzz

@@ -1,8 +1,8 @@
 // tessera_fuzz_data [--seed S] [--cases N] [--seconds T]
 //
-// Files that are nearly data: pickles, .npy arrays, ArrayRecord files and CSV schedules are either
-// read, all of their records, or refused by UserError. Exit code 1: something else happened, or
-// hardly any file was read.
+// Mutated data files: pickles, .npy arrays, ArrayRecord files and CSV schedules. Each must be read
+// completely or refused with UserError. Exit code 1: something else happened, or hardly any file
+// was read.
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
@@ -25,10 +25,10 @@ namespace {
 
 using tessera::fuzz::Random;
 
-constexpr int kCasesToJudge = 1000;  // fewer say nothing about coverage
+constexpr int kCasesToJudge = 1000;  // with fewer, coverage is not judged
 constexpr unsigned kSecondsPerCase = 60;
 constexpr std::uint64_t kMostMemory = std::uint64_t{1} << 31;
-// Chunks of an ArrayRecord file of which the first block holds the records.
+// Layout of ArrayRecord files whose records are in the chunks of the first block.
 constexpr std::size_t kFirstChunk = 64;
 constexpr std::size_t kBlock = 65536;
 constexpr std::size_t kChunkHeader = 40;
@@ -48,7 +48,7 @@ std::string from_hex(const std::string& text) {
   return bytes;
 }
 
-/// A file of this process.
+/// A temporary file that only this process uses.
 std::string path_of(const char* name) {
   return (std::filesystem::temp_directory_path() / (name + std::to_string(::getpid()))).string();
 }
@@ -65,7 +65,8 @@ void read_pickle(const std::string& bytes) {
   if (const auto* data = pickle.find(pickle.root(), "data")) {
     std::uint64_t sum = 0;
     for (const char byte : data->text) sum += static_cast<unsigned char>(byte);
-    if (sum == 1) throw tessera::InternalError("one bit is set");  // all bytes are read
+    if (sum == 1)
+      throw tessera::InternalError("one bit is set");  // uses the sum, so that all bytes are read
   }
 }
 
@@ -112,9 +113,9 @@ std::vector<Format> formats() {
   return all;
 }
 
-/// One change of a few bytes; `other` is a file of the same format.
+/// One change of a few bytes; `other` is a file of the same format, from which bytes may be taken.
 void change(std::string& bytes, const std::string& other, Random& random) {
-  // The beginnings of files are where their structure is.
+  // Prefer the beginning of the file, where most of its structure is.
   const auto place = [&](const std::string& in) {
     return random.pick(random.chance(60) ? std::min<std::size_t>(in.size(), 700) : in.size());
   };
@@ -144,7 +145,7 @@ void change(std::string& bytes, const std::string& other, Random& random) {
   }
 }
 
-/// Makes the checksums of an ArrayRecord file right again, so that what they protect is reached.
+/// Recomputes the checksums of an ArrayRecord file, so that the damage behind them is reached.
 void repair(std::string& bytes, Random& random) {
   bytes.resize(2 * kBlock);
   const auto hash = [&](std::size_t at, std::size_t count) {

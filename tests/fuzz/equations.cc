@@ -1,5 +1,6 @@
-// How each op is put to use. Ops that are not named here take the shapes of what is there when they
-// work element by element, and their samples otherwise, so new ops are covered by their records.
+// How equations of each op are generated. Ops without a recipe here use their records: elementwise
+// ops take the shapes of existing values, the others use their samples. So a new op is covered at
+// once.
 #include <algorithm>
 
 #include "ops/ops.h"
@@ -152,7 +153,8 @@ void argmax(Program& p, std::string_view op) {
   if (p.shape(x)[at(dim)] > 0) p.emit(op, {{"dim", dim}}, {x});
 }
 
-/// What the left operand's dimensions do, and a fresh or old right operand that fits.
+/// Gives each dimension of the left operand a random role, and takes an existing or new right
+/// operand that fits.
 void dot_general(Program& p) {
   const DType dtype = p.random().chance(85) ? any_float(p) : DType::i32;
   static const std::vector<std::int64_t> long_sizes = {40, 70, 130, 257};
@@ -170,7 +172,8 @@ void dot_general(Program& p) {
   }
   p.random().shuffle(batch);
   p.random().shuffle(contract);
-  // Dimensions of the right operand: those of the left one that it shares, then free ones.
+  // Dimensions of the right operand: the left dimension that each corresponds to, or -1 for free
+  // ones.
   Ints labels = batch;
   labels.insert(labels.end(), contract.begin(), contract.end());
   for (std::int64_t n = p.random().between(0, 2); n > 0; --n) labels.push_back(-1);
@@ -233,7 +236,7 @@ void sort(Program& p) {
   p.emit("sort", {{"dim", any_dim(p, key)}}, operands);
 }
 
-/// One key, or several.
+/// A scalar key, or an array of keys.
 ValueId any_key(Program& p) {
   Shape shape = p.random().chance(30) ? p.shape_of_rank(p.random().between(1, 2)) : Shape{};
   shape.push_back(2);
@@ -282,7 +285,7 @@ void sharding_constraint(Program& p) {
   p.emit("sharding_constraint", {{"sharding", sharding}}, {x});
 }
 
-/// NaNs have many bits; they are made zeros before anything reads them as bits.
+/// NaN bits may differ between engines, so NaNs become zeros before their bits are read.
 void bitcast(Program& p) {
   static const std::vector<DType> dtypes = {DType::f32, DType::i32, DType::u32};
   ValueId x = p.any(p.random().choose(dtypes));
@@ -300,7 +303,7 @@ void bitcast(Program& p) {
 
 // --- all others
 
-/// A sample of an elementwise op with the shape of a value that is there.
+/// Uses a sample of an elementwise op, with the shape of an existing value.
 void elementwise(Program& p, const ops::OpRecord& op) {
   ops::Sample sample = p.random().choose(*op.samples);
   const ValueId first = p.any(sample.operands.at(0).type.dtype);
@@ -337,8 +340,8 @@ Recipe recipe_of(const ops::OpRecord& op, const Recipes& recipes) {
   return {2, [&op](Program& p) { from_sample(p, op); }};
 }
 
-/// A recipe per op, as often as its weight; collectives are the partitioner's, tasks are made of
-/// partitioned programs.
+/// The recipes of all ops, each repeated as often as its weight. Left out are collectives, which
+/// the partitioner inserts, and tasks and transfers, which are made from partitioned programs.
 std::vector<Recipe> weighted_recipes() {
   Recipes special = leaf_recipes();
   special.merge(axis_recipes());

@@ -1,7 +1,7 @@
 // tessera_fuzz [--seed S] [--cases N] [--seconds T]
 //
-// Random programs on random meshes give the same bits as on one device. Case i has seed S + i, so
-// `--seed <its seed> --cases 1` repeats it alone. Exit code 1: a case failed, or too little was
+// Random programs on random meshes must give the same bits as on one device. Case i has seed S + i,
+// so `--seed <its seed> --cases 1` repeats it alone. Exit code 1: a case failed, or too little was
 // covered.
 #include <algorithm>
 #include <fmt/format.h>
@@ -16,7 +16,7 @@ namespace {
 using tessera::fuzz::Case;
 using tessera::fuzz::Coverage;
 
-constexpr int kCasesToJudge = 300;  // fewer say nothing about coverage
+constexpr int kCasesToJudge = 300;  // with fewer, coverage is not judged
 constexpr unsigned kSecondsPerCase = 120;
 
 void print_counts(const char* title, const std::map<std::string, int>& counts) {
@@ -25,7 +25,7 @@ void print_counts(const char* title, const std::map<std::string, int>& counts) {
   fmt::print("\n");
 }
 
-/// What some case must have been made of.
+/// The constructs that must occur in some case.
 std::vector<std::string> constructs_needed() {
   std::vector<std::string> names = {"scan of length 0", "scan of length 1", "scan reversed",
                                     "three deep"};
@@ -39,7 +39,7 @@ std::vector<std::string> constructs_needed() {
   return names;
 }
 
-/// Prints what was covered and whether it was enough.
+/// Prints what was covered and returns whether it was enough.
 bool is_covered(const Coverage& coverage) {
   fmt::print(
       "cases {}: communicating {}, uneven {}, with empty shards {}, donating {}, batches {}\n",
@@ -59,7 +59,8 @@ bool is_covered(const Coverage& coverage) {
   for (const tessera::ops::OpRecord* op : tessera::ops::all_ops()) {
     const bool is_collective = tessera::partition::kind_of(*op).has_value();
     const auto& counts = is_collective ? coverage.collectives : coverage.ops;
-    const bool is_gone = op == &tessera::ops::add_any_op;  // an `add` by then
+    const bool is_gone =
+        op == &tessera::ops::add_any_op;  // partitioned programs have `add` instead
     if (is_gone || counts.contains(*op->name)) continue;
     fmt::print("FAILED: no case used {}\n", *op->name);
     is_enough = false;

@@ -1,4 +1,4 @@
-// Makes a failing case small, greedily: whatever can go without mending it goes.
+// Minimises a failing case greedily: removes whatever can go while the failure stays.
 #include <algorithm>
 #include <chrono>
 
@@ -19,7 +19,7 @@ void erase_at(std::vector<T>& items, std::size_t i) {
   items.erase(items.begin() + static_cast<std::ptrdiff_t>(i));
 }
 
-/// Equations, those of nested functions too.
+/// The number of equations, including those of nested functions.
 std::size_t size_of(const Function& function) {
   std::size_t size = 0;
   for_each_equation(function, [&](const Equation&, const auto&) { ++size; });
@@ -34,10 +34,10 @@ void rename(Function& function, ValueId from, ValueId to) {
   for (ValueId& id : function.outputs) change(id);
 }
 
-/// Takes a function for a smaller one, or declines it.
+/// Proposes a smaller function. Returns true if it is accepted.
 using Offer = std::function<bool(Function)>;
 
-/// Another value for each result of an equation in a body: an operand, an input or a constant.
+/// Offers a body without equation i: its results become an operand, an input or a constant.
 bool offer_without_equation(const Function& body, std::size_t i, const Offer& offer) {
   const Equation& equation = body.equations[i];
   if (equation.op == &ops::constant_op) return false;
@@ -64,7 +64,7 @@ bool offer_without_equation(const Function& body, std::size_t i, const Offer& of
   return offer(std::move(smaller));
 }
 
-/// `function` with what `callee` computes in place of equation `i`.
+/// Replaces equation `i` of `function` by the inlined equations of `callee`.
 Function inlined(const Function& function, std::size_t i, const Function& callee,
                  const std::vector<ValueId>& operands) {
   Function result = function;
@@ -80,8 +80,8 @@ Function inlined(const Function& function, std::size_t i, const Function& callee
   return result;
 }
 
-/// One of its nested functions in place of an equation: a branch, a call, one round of a loop that
-/// carries all it has.
+/// Offers to replace an equation by one of its nested functions, if inputs and outputs match: a
+/// branch, a call, or one iteration of a loop that only has carries.
 bool offer_inlined(const Function& function, std::size_t i, const Offer& offer) {
   const Equation& equation = function.equations[i];
   std::vector<ValueId> operands = equation.operands;
@@ -100,7 +100,7 @@ bool offer_inlined(const Function& function, std::size_t i, const Offer& offer) 
   return false;
 }
 
-/// Offers functions that do less inside of equations with bodies.
+/// Offers functions in which equations with bodies do less.
 bool offer_smaller(const Function& function, bool is_nested, const Offer& offer) {
   for (std::size_t i = function.equations.size(); i-- > 0;) {
     const Equation& equation = function.equations[i];
@@ -177,7 +177,7 @@ class Minimiser {
   bool drop_equations() {
     bool is_smaller = false;
     for (std::size_t i = best_.function.equations.size(); i-- > 0;) {
-      if (i >= best_.function.equations.size()) continue;  // went as dead code
+      if (i >= best_.function.equations.size()) continue;  // removed as dead code
       is_smaller =
           keeps_failing_with_less(bypassed(i)) || keeps_failing_with_less(cut(i)) || is_smaller;
     }
@@ -199,7 +199,7 @@ class Minimiser {
     return smaller;
   }
 
-  /// The results of an equation become inputs with the data that they had.
+  /// The results of an equation become inputs, with the data that they had.
   Case cut(std::size_t i) const {
     Case smaller = best_;
     Function& function = smaller.function;

@@ -46,7 +46,7 @@ void mutate_bytes(std::string& text, Random& random) {
   }
 }
 
-/// Changes, drops, repeats, swaps or takes over parts: tokens or lines.
+/// Changes, drops, repeats or swaps parts (tokens or lines), or takes some from `others`.
 void mutate_parts(std::vector<std::string>& parts, const std::vector<std::string>& others,
                   Random& random) {
   if (parts.empty()) return;

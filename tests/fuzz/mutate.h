@@ -1,4 +1,4 @@
-// Texts that are nearly right: mutations of texts that are.
+// Mutates texts, so that they are nearly right.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 
 namespace tessera::fuzz {
 
-/// Names, numbers and single characters; blanks go with what stands before them.
+/// Splits into names, numbers and single characters. Blanks belong to the token before them.
 std::vector<std::string> tokens_of(const std::string& text);
 
 /// `text` with a byte, a token, a line or a range changed, dropped, repeated or taken from `other`.
 std::string mutated(const std::string& text, const std::string& other, Random& random);
 
-/// A number that programs stumble over, as text.
+/// A number that is likely to break programs, as text.
 std::string awkward_number(Random& random);
 
 }  // namespace tessera::fuzz

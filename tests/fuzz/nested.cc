@@ -1,5 +1,5 @@
-// Recipes of ops with nested functions. A body is a program of its own: what it takes as new inputs
-// becomes an operand of the equation, so bodies use whatever programs use, bodies included.
+// Recipes of ops with nested functions. A body is a Program of its own. New inputs that it creates
+// become operands of the equation, so a body may use all recipes, nested functions included.
 #include <algorithm>
 #include <memory>
 
@@ -13,7 +13,7 @@ namespace {
 using Ids = std::vector<ValueId>;
 
 constexpr int kMaxDepth = 3;
-/// Elements of one stacked or scanned array.
+/// Largest number of elements of a stacked or scanned array.
 constexpr std::int64_t kMaxStacked = 2500;
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
@@ -41,13 +41,13 @@ ValueId scalar(Program& p, double value, DType dtype) {
   return p.emit_anyway("constant", {{"dtype", dtype}, {"shape", Ints{}}, {"value", value}}, {})[0];
 }
 
-/// One of the values to build on, or `otherwise`.
+/// A recent value, or `otherwise` if there is none.
 ValueId any_or(Program& p, ValueId otherwise) {
   const ValueId id = p.recent(any_type);
   return id == ir::kNoValue ? otherwise : id;
 }
 
-/// A value of `type` made of all elements of `x`.
+/// A value of `type` that depends on all elements of `x`.
 ValueId as_type(Program& p, ValueId x, const Type& type) {
   if (p.type(x) == type) return x;
   if (p.type(x).rank() > 0) {
@@ -66,7 +66,7 @@ ValueId as_type(Program& p, ValueId x, const Type& type) {
   return p.emit_anyway("broadcast_in_dim", {{"dims", Ints{}}, {"shape", type.shape}}, {x})[0];
 }
 
-/// Some function of two values of one type.
+/// A random function of two values of the same type.
 ValueId mixed(Program& p, ValueId x, ValueId y) {
   static const std::vector<std::string> numbers = {"add", "sub", "max", "mul"};
   static const std::vector<std::string> booleans = {"and", "or", "xor"};
@@ -74,7 +74,7 @@ ValueId mixed(Program& p, ValueId x, ValueId y) {
   return p.emit_anyway(p.random().choose(is_logical ? booleans : numbers), {}, {x, y})[0];
 }
 
-/// What a loop makes of its carry: floats are kept small, so that rounds do not end in infinities.
+/// The next carry of a loop. Floats are kept small, so that repeated iterations do not overflow.
 ValueId next_carry(Program& p, ValueId carry) {
   const Type type = p.type(carry);
   if (p.random().chance(10)) return carry;
@@ -94,7 +94,7 @@ Ids some_values(Program& p, std::int64_t count, ValueId otherwise) {
 
 // --- operands
 
-/// Values that a body is given, and what they are inside.
+/// The operands that a body gets, and its inputs for them.
 struct Passed {
   Ids outside;
   Ids inside;
@@ -113,12 +113,12 @@ Passed pass_some(Program& p, Program& body, std::int64_t least, std::int64_t mos
   return passed;
 }
 
-/// A value outside for an input that a body has made for itself.
+/// A value of the outer program for an input that a body has created.
 ValueId outside_of(Program& p, const ops::SampleOperand& operand) {
   return p.random().chance(70) ? p.add_input(operand) : p.like(operand);
 }
 
-/// The inputs that a body has made for itself from number `first` on become operands.
+/// Makes the inputs that a body has created, from number `first` on, operands of the equation.
 void pass_own(Program& p, Program& body, std::size_t first, Passed& passed) {
   for (std::size_t i = first; i < body.function().inputs.size(); ++i) {
     passed.outside.push_back(outside_of(p, body.drawn_from(i)));
@@ -205,7 +205,8 @@ void scan(Program& p) {
 
 // --- while
 
-/// Operand `limit` bounds operand `counter`; now and then another value ends the loop earlier.
+/// Continues while operand `counter` is less than operand `limit`. Sometimes another value ends the
+/// loop earlier.
 ir::Function condition_of(Program& p, const Ids& operands, std::size_t limit, std::size_t counter) {
   Program condition(&p);
   for (ValueId id : operands) condition.add_input(ops::HostArray(p.data(id)));
@@ -226,7 +227,7 @@ void while_loop(Program& p) {
   if (is_too_deep(p)) return;
   Program body(&p);
   Passed consts, carries;
-  // Wherever the number comes from, the rounds are few.
+  // Clamped, so that there are few iterations whatever the value is.
   const ValueId number = p.like({.type = {DType::i32, Shape{}}, .low = 0.0, .high = 4.0});
   auto number_of = [&](std::int64_t value) {
     return scalar(p, static_cast<double>(value), DType::i32);
@@ -274,7 +275,7 @@ void cond(Program& p) {
   const Ids shared = operands;
   std::vector<std::unique_ptr<Program>> branches;
   std::vector<Type> types;  // of the results
-  std::vector<Ids> inputs;  // per branch, one per operand that is there so far
+  std::vector<Ids> inputs;  // per branch: one per operand so far
   for (std::int64_t branch = 0; branch < num_branches; ++branch) {
     Program& body = *branches.emplace_back(std::make_unique<Program>(&p));
     Passed passed;
@@ -297,7 +298,7 @@ void cond(Program& p) {
     body.builder().set_outputs(outputs);
     Passed own;
     pass_own(p, body, first_own, own);
-    // Earlier branches take, and leave alone, what this one has added.
+    // Earlier branches get the new operands as inputs that they do not use.
     for (std::size_t earlier = 0; earlier + 1 < branches.size(); ++earlier) {
       for (ValueId id : own.outside) branches[earlier]->add_input(ops::HostArray(p.data(id)));
     }
@@ -311,7 +312,7 @@ void cond(Program& p) {
 
 // --- calls
 
-/// A body with one or two results, and its operands.
+/// Fills a body with one or two results; returns its operands.
 Ids call_operands(Program& p, Program& body) {
   Passed passed = pass_some(p, body, 1, 2);
   const std::size_t first_own = body.function().inputs.size();
@@ -339,8 +340,8 @@ void remat(Program& p) {
          operands);
 }
 
-/// Moves the operands that must be arguments, since they may be differentiated, to the front;
-/// returns their number.
+/// Moves the operands that must be arguments to the front: all floats, since they may be
+/// differentiated, and some others. Returns their number.
 std::size_t sort_arguments(Program& p, ir::Function& body, Ids& operands) {
   Ids arguments, constants, argument_inputs, constant_inputs;
   for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -355,7 +356,8 @@ std::size_t sort_arguments(Program& p, ir::Function& body, Ids& operands) {
   return arguments.size();
 }
 
-/// The derivative need not be one: it is some function of residuals, constants and cotangents.
+/// The backward function is not the true derivative, but a random function of residuals, constants
+/// and cotangents.
 void custom_vjp(Program& p) {
   if (is_too_deep(p)) return;
   Program primal(&p);

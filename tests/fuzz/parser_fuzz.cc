@@ -1,8 +1,8 @@
 // tessera_fuzz_parser [--seed S] [--cases N] [--seconds T]
 //
-// Texts that are nearly IR either parse, to a function that holds the rules and prints as what
-// parses to the same, or throw UserError; passes that take it keep their rules. Exit code 1:
-// something else happened, or hardly any text parsed.
+// Mutated IR texts must either throw UserError or parse to a valid function. Printing it and
+// parsing again must give the same function. Each pass that accepts the function must give a valid
+// one. Exit code 1: something else happened, or hardly any text parsed.
 #include <fmt/format.h>
 
 #include <tessera/error.h>
@@ -21,7 +21,7 @@ using tessera::fuzz::Random;
 using tessera::ir::Function;
 
 constexpr std::size_t kMostEquations = 40;
-constexpr int kCasesToJudge = 1000;  // fewer say nothing about coverage
+constexpr int kCasesToJudge = 1000;  // with fewer, coverage is not judged
 constexpr unsigned kSecondsPerCase = 60;
 constexpr std::uint64_t kMostMemory = std::uint64_t{1} << 30;
 
@@ -50,7 +50,7 @@ bool holds(tessera::ir::Verifier verifier, const Function& function) {
   }
 }
 
-/// Runs every pass that takes the function.
+/// Runs every pass that accepts the function.
 void run_stages(const Function& function, Counts& counts) {
   const Function simple =
       tessera::ir::run_passes(tessera::ir::simplify_passes(), function, {.verify = true});
@@ -80,7 +80,7 @@ void run_stages(const Function& function, Counts& counts) {
   ++counts.differentiated;
 }
 
-/// What is wrong with how the text is taken; empty: nothing.
+/// What is wrong with the handling of the text; empty if nothing is.
 std::string fault_of(const std::string& text, Counts& counts) {
   Function function;
   try {
@@ -101,7 +101,8 @@ std::string fault_of(const std::string& text, Counts& counts) {
   try {
     run_stages(function, counts);
   } catch (const tessera::UserError&) {
-    // A loss that is no scalar, an op without derivative: what parses need not have a gradient.
+    // Not every function that parses has a gradient: its loss may not be a scalar, or an op may
+    // have no derivative.
   }
   return {};
 }

@@ -38,7 +38,8 @@ const char* const kForward = R"((%0: f32[ROWS,WIDTH]<{fsdp},{}>, %1: f32[WIDTH,W
   return %4
 })";
 
-/// From x, w, a gradient and a sum of gradients: the new sum, and a gradient for the stage before.
+/// Takes x, w, the gradient of the result and the accumulated gradient of w. Returns the new
+/// accumulated gradient, and the gradient for the stage before.
 const char* const kBackward = R"((%0: f32[ROWS,WIDTH]<{fsdp},{}>, %1: f32[WIDTH,WIDTH]<{fsdp},{}>,
     %2: f32[ROWS,WIDTH]<{fsdp},{}>, %3: f32[WIDTH,WIDTH]<{fsdp},{}>) {
   %4: f32[WIDTH,WIDTH]<{},{}+{fsdp}> = dot_general[lhs_batch=[], lhs_contract=[0], rhs_batch=[],

@@ -1,4 +1,4 @@
-// The suite can fail: programs and tiles that are made wrong on purpose are told from right ones.
+// The fuzz suite can fail: it finds programs and tiles that are made wrong on purpose.
 #include <gtest/gtest.h>
 
 #include <tessera/error.h>
@@ -17,7 +17,7 @@ namespace {
 using testing::Arrays;
 using testing::Placed;
 
-/// x w, contracted over a dimension that four devices share.
+/// x w, contracted over a dimension that is split over four devices.
 struct Product {
   ir::Function function;
   Placed placed;
@@ -63,7 +63,7 @@ TEST(PlantedFault, WrongTile) {
   EXPECT_NE(product.difference(split, {.tiles = swap_two}), std::nullopt);
 }
 
-// The same terms in the same sums, but the partial sums meet in another order.
+// The same terms and grains, but the partial sums are added in another order.
 TEST(PlantedFault, WrongOrderOfPartialSums) {
   const Product product;
   const ir::Function split = testing::partition_verified(product.function, product.placed);
@@ -73,7 +73,7 @@ TEST(PlantedFault, WrongOrderOfPartialSums) {
   EXPECT_NE(product.difference(split, {.tiles = swap_both}), std::nullopt);
 }
 
-// A device takes its own partial sum for the whole one.
+// Each device takes its own partial sum for the total.
 TEST(PlantedFault, MissingReduction) {
   const Product product;
   ir::Function split = testing::partition_verified(product.function, product.placed);
@@ -86,7 +86,7 @@ TEST(PlantedFault, MissingReduction) {
   EXPECT_NE(product.difference(split), std::nullopt);
 }
 
-// One bit of one element of one tile.
+// Flips one bit of one element of one tile.
 TEST(PlantedFault, OneBit) {
   const Product product;
   const ir::Function split = testing::partition_verified(product.function, product.placed);
@@ -96,14 +96,14 @@ TEST(PlantedFault, OneBit) {
 
 // --- in the suite, nested functions included
 
-/// Swaps the first two tiles of each input that has two of one size.
+/// Swaps the first two tiles of each input if they have the same size.
 void swap_tiles(std::vector<run::Tiles>& tiles) {
   for (run::Tiles& input : tiles) {
     if (input.size() > 1 && input[0]->size() == input[1]->size()) std::swap(input[0], input[1]);
   }
 }
 
-/// Reductions over devices become slices.
+/// Turns reductions over devices into slices.
 ir::Function without_reductions(const ir::Function& function) {
   ir::Function result = function;
   for (ir::Equation& equation : result.equations) {
@@ -123,8 +123,8 @@ void drop_nested_reductions(ir::Function& function) {
 using Change = std::function<void(run::Executable&)>;
 using ChangeControl = std::function<void(run::Control&)>;
 
-/// The same change in an executable's nested ones, after `change_control` in what runs them. What a
-/// while runs stays right: the loop might not end.
+/// Applies `change_control` to each control op, and `change` to its nested executables, at any
+/// depth. A while loop itself is not changed, since it might not end.
 void change_nested(run::Executable& executable, const Change& change,
                    const ChangeControl& change_control) {
   for (run::Task& task : executable.tasks) {
@@ -143,7 +143,7 @@ void change_nested(run::Executable& executable, const Change& change,
   }
 }
 
-/// Partial sums two and three change places; sums of two do not notice.
+/// Exchanges the partial sums two and three. Sums of two terms are not affected.
 void swap_partial_sums(run::Executable& executable) {
   for (run::Task& task : executable.tasks) {
     for (const auto& use : executable.instructions[task.instruction].collectives) {
@@ -159,7 +159,7 @@ void swap_nested_partial_sums(run::Executable& executable) {
   change_nested(executable, swap_partial_sums, {});
 }
 
-/// The tasks of the last instruction leave in their buffers what was there.
+/// The tasks of the last instruction do nothing, so their buffers keep old contents.
 void skip_tasks(run::Executable& executable) {
   class Nothing final : public run::Kernel {
     void run(std::span<std::byte* const>, int) const override {}
@@ -172,7 +172,7 @@ void skip_tasks(run::Executable& executable) {
 
 void skip_nested_tasks(run::Executable& executable) { change_nested(executable, skip_tasks, {}); }
 
-/// Each round of a loop reads the initial carry.
+/// Each iteration of a loop reads the initial carry.
 void read_initial_carry(run::Control& control) {
   if (control.kind != run::Control::Kind::scan || control.begin.executable == nullptr) return;
   const run::Binding& begin = control.begin.binding;
@@ -192,7 +192,7 @@ void make_carries_stale(run::Executable& executable) {
   change_nested(executable, {}, read_initial_carry);
 }
 
-/// The first and the last tile of what a body is given change places.
+/// Exchanges the first and the last tile of each input of a body.
 void swap_nested_tiles(run::Executable& executable) {
   change_nested(executable, {}, [](run::Control& control) {
     for (run::Nested& body : control.bodies) {
@@ -205,7 +205,7 @@ void swap_nested_tiles(run::Executable& executable) {
   });
 }
 
-/// A loop whose carry and weights are contracted over a dimension that four devices share.
+/// A loop whose carry and weights are contracted over a dimension split over four devices.
 struct Loop {
   ir::Function function = ir::parse(R"(function
 main[mesh="x=4", grains=8](%0: f32[8,64], %1: f32[3,64,64]) {
@@ -259,10 +259,10 @@ TEST(PlantedFault, InALoop) {
 struct Planted {
   const char* name;
   testing::Fault fault;
-  int least;  // cases of the suite's first that must find it
+  int least;  // how many of the first cases must find it, at least
 };
 
-/// How many of the first cases fail with a fault, and one of them.
+/// How many of the first cases fail because of a fault, and the first one that does.
 struct Found {
   int count = 0;
   std::optional<fuzz::Case> first;
@@ -305,7 +305,7 @@ TEST(PlantedFault, CasesBecomeSmall) {
     const fuzz::Case small = fuzz::minimised(*found.first, rule, recheck, 20.0);
     std::size_t size = 0;
     fuzz::for_each_equation(small.function, [&](const auto&, const auto&) { ++size; });
-    EXPECT_LE(size, 6U) << fuzz::to_string(small);  // a loop with its body, and what reads it
+    EXPECT_LE(size, 6U) << fuzz::to_string(small);  // a loop, its body and a reader of its result
     EXPECT_EQ(recheck(small)->rule, rule);
   }
 }

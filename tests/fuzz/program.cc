@@ -9,7 +9,7 @@ namespace tessera::fuzz {
 
 namespace {
 
-/// Whether enough elements are finite, so that wrong bits would be seen.
+/// Whether at least half of the elements are finite, so that wrong bits would be seen.
 bool is_alive(const ops::HostArray& array) {
   const auto has_finite = [](const auto elements) {
     const auto finite = std::count_if(elements.begin(), elements.end(), [](float x) {
@@ -75,7 +75,7 @@ void Program::keep(ValueId id, ops::HostArray data) {
 
 ValueId Program::add_input(const ops::SampleOperand& operand) {
   ops::HostArray data = testing::random_array(random_.generator(), operand, values_);
-  // Coarse values now and then, so that there are ties for max, argmax and sort.
+  // Sometimes coarse values, to get ties for max, argmax and sort.
   if (operand.type.dtype == DType::f32 && random_.chance(20)) {
     for (float& x : data.data<float>()) x = std::round(x * 2) / 2;
   }
@@ -131,7 +131,7 @@ ValueId Program::like(const ops::SampleOperand& operand) {
                        {})
         .at(0);
   }
-  // One row, repeated: what a bias is.
+  // A row that is broadcast, like a bias.
   if (operand.type.rank() > 1 && random_.chance(25)) {
     const std::int64_t dim = random_.between(0, operand.type.rank() - 1);
     const Shape row = {operand.type.shape[static_cast<std::size_t>(dim)]};

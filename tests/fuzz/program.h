@@ -1,7 +1,7 @@
-// A program under construction together with the data of all its values.
+// A program under construction, with the data of all its values.
 //
-// Each equation is computed by its op's reference as it is added, so that values which have become
-// useless for finding bugs (all NaN, too large) are not built upon.
+// Each equation is evaluated by its op's reference as soon as it is added. Values that could not
+// reveal a bug, such as all NaN or very large ones, are not used as operands later.
 #pragma once
 
 #include <functional>
@@ -30,13 +30,13 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  /// From here on arrays may be so large that kernels work in several parts.
+  /// From here on, arrays may be so large that kernels split their work into several parts.
   void grow() { max_elements_ = 120000; }
-  /// Collectives over this axis may stand in the function from here on.
+  /// From here on, the function may contain collectives over this axis.
   void map_over(ops::NamedAxis axis) { axis_ = std::move(axis); }
   const std::optional<ops::NamedAxis>& axis() const { return axis_; }
   bool has_grown() const { return max_elements_ > kMaxElements; }
-  /// How many functions stand around this one.
+  /// The number of functions that this one is nested in.
   int depth() const { return depth_; }
 
   Random& random() { return random_; }
@@ -48,7 +48,7 @@ class Program {
   const std::vector<ValueId>& pool() const { return pool_; }
   const ops::HostArray& data(ValueId id) const { return data_[id]; }
   testing::Arrays inputs() const;
-  /// What the data of an input was drawn from.
+  /// The type and range that an input's data was drawn from.
   const ops::SampleOperand& drawn_from(std::size_t input) const { return drawn_from_[input]; }
 
   // Random sizes and types.
@@ -59,22 +59,22 @@ class Program {
   // Values to build on.
   ValueId add_input(const ops::SampleOperand& operand);
   ValueId add_input(ops::HostArray data);
-  /// A recent value that fits, or nothing.
+  /// A recent value for which `fits` is true, or kNoValue.
   ValueId recent(const std::function<bool(const Type&)>& fits);
-  /// A recent value of this dtype and at least this rank, or a new input.
+  /// A recent value of this dtype and of rank `min_rank` or more, or a new input.
   ValueId any(DType dtype, std::int64_t min_rank = 0);
-  /// As any(), of a random dtype.
+  /// The same, of a random dtype.
   ValueId any(std::int64_t min_rank = 0);
-  /// A value of exactly the type of a sample's operand: an old one, a constant, a count or a new
-  /// input.
+  /// A value of exactly the type of a sample's operand: an existing value, a constant, a broadcast
+  /// input or a new input.
   ValueId like(const ops::SampleOperand& operand);
   ValueId of_type(Type type) { return like({.type = std::move(type)}); }
 
-  /// Appends an equation; without effect where its results would be too large. Results that are
-  /// worth it can be built on.
+  /// Appends an equation and returns its results. Appends nothing and returns {} if they would be
+  /// too large. Later equations may use results that have enough finite elements.
   std::vector<ValueId> emit(std::string_view op, ir::Attributes attributes,
                             std::vector<ValueId> operands);
-  /// Appends an equation, however large its results are.
+  /// The same, however large the results are.
   std::vector<ValueId> emit_anyway(std::string_view op, ir::Attributes attributes,
                                    std::vector<ValueId> operands);
 
@@ -95,30 +95,30 @@ class Program {
   std::vector<ValueId> pool_;
 };
 
-/// How one op is put to use: appends an equation, or nothing where none fits.
+/// How equations of one op are generated: `add` appends one, or nothing if no value fits.
 struct Recipe {
   int weight;
   std::function<void(Program&)> add;
 };
-/// axes.cc, equations.cc, nested.cc, windows.cc: recipes of the ops that their samples are not
-/// enough for.
+/// Recipes of the ops whose samples do not cover enough, defined in equations.cc, axes.cc,
+/// windows.cc and nested.cc.
 using Recipes = std::map<std::string_view, Recipe>;
 Recipes leaf_recipes();
 Recipes window_and_index_recipes();
 Recipes axis_recipes();
 Recipes control_recipes();
 
-/// Appends one random equation, with what its operands need. Ops are drawn by weight.
+/// Appends one random equation, and whatever its operands need. Ops are drawn by weight.
 void add_random_equation(Program& program);
-/// One dimension of `x`, whose rank is 1 or more.
+/// A random dimension of `x`, whose rank must be 1 or more.
 std::int64_t any_dim(Program& program, ValueId x);
-/// f32, now and then bf16.
+/// f32, sometimes bf16.
 DType any_float(Program& program);
-/// `x`, as f32 where the op takes no bf16.
+/// `x`, converted to f32 if the op takes no bf16.
 ValueId fitting(Program& program, const ops::OpRecord& op, ValueId x);
-/// Indices into [0, size) with repeats, and now and then some outside.
+/// Indices into [0, size) with repeats, and sometimes some outside.
 ValueId indices(Program& program, Shape shape, std::int64_t size);
-/// A sharding of an array: axes, or now and then parts of axes; mostly not more shards than
+/// A sharding of an array, by axes or sometimes by parts of axes. Mostly with no more shards than
 /// elements.
 Sharding random_sharding(Random& random, const Mesh& mesh, const Shape& shape);
 

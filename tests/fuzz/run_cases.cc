@@ -17,7 +17,7 @@ char case_text[128];  // what a crash prints
 
 extern "C" void report_crash(int signal) {
   const char* what = signal == SIGALRM ? "hangs: " : "crashes: ";
-  // Nothing can be done where standard error is gone.
+  // If standard error is closed, nothing can be done.
   if (write(STDERR_FILENO, what, std::strlen(what)) >= 0 &&
       write(STDERR_FILENO, case_text, std::strlen(case_text)) >= 0) {
     _exit(1);

@@ -64,7 +64,7 @@ bool is_close(T x, T y, double max_ulp) {
   if constexpr (std::is_same_v<T, float>) {
     return ulps_between(x, y) <= max_ulp;
   } else if constexpr (std::is_same_v<T, bfloat16>) {
-    // What differs by a few units of f32 may round to neighbours.
+    // Values that differ by a few ulps of f32 may round to neighbouring bf16 values.
     constexpr double kUnit = 65536.0;
     return ulps_between(x, y) <= (max_ulp > 0.0 ? kUnit : 0.0);
   } else if constexpr (std::is_floating_point_v<T>) {
@@ -204,7 +204,7 @@ double ulps_between(float x, float y) {
   if (std::isnan(x) || std::isnan(y)) {
     return std::isnan(x) == std::isnan(y) ? 0.0 : std::numeric_limits<double>::infinity();
   }
-  // Positions on the line of all floats; -0 lies one below +0.
+  // Index of a float in the order of all floats; -0 is one below +0.
   auto position = [](float value) {
     const auto bits = static_cast<std::int64_t>(std::bit_cast<std::uint32_t>(value));
     constexpr std::int64_t kSign = std::int64_t{1} << 31;

@@ -1,4 +1,4 @@
-// Runs a function on the reference, on the host engine, and on the host engine over a mesh.
+// Runs a function on the reference engine, on the host engine, and on the host engine over a mesh.
 //
 //   const Arrays whole = run_whole(function, inputs);
 //   const Arrays split = run_sharded(function, placed, inputs);
@@ -20,7 +20,7 @@ namespace tessera::testing {
 
 using Arrays = std::vector<ops::HostArray>;
 
-/// Where inputs and outputs live on the mesh of the function.
+/// The shardings of inputs and outputs on the function's mesh.
 struct Placed {
   std::vector<Sharding> inputs;
   std::vector<bool> is_storage = {};                  // per input; missing entries are false
@@ -28,43 +28,44 @@ struct Placed {
   std::vector<int> output_alias = {};                 // missing entries are -1
 };
 
-/// The tiles of an array, in buffers of their own.
+/// Splits an array into tiles, each in its own buffer.
 run::Tiles scatter(const ops::HostArray& array, const Layout& layout);
-/// The array that tiles make; elements that no tile holds stay zero.
+/// Assembles an array from its tiles. Elements that no tile holds are zero.
 ops::HostArray gather(const run::Tiles& tiles, const Layout& layout, DType dtype);
 
-/// The same function for one device: constraints ask for nothing.
+/// The same function for one device; sharding constraints have no effect.
 ir::Function without_mesh(const ir::Function& function);
 
-/// The same function, with all that is nested in it.
+/// The same function and its nested functions, with these numerics.
 ir::Function with_numerics(const ir::Function& function, Numerics numerics);
 
-/// The unit of products of bf16 in all runs: the best one of this machine.
+/// The unit for bf16 products in all runs: the best one of this machine.
 DotUnit tested_dot_unit();
 
 Arrays run_reference(const ir::Function& function, const Arrays& inputs);
-/// Host engine, one device.
+/// Runs on the host engine with one device.
 Arrays run_whole(const ir::Function& function, const Arrays& inputs);
 
-/// What is made wrong on purpose before a function runs on a mesh; what is empty stays right.
+/// Faults to inject before a function runs on a mesh. Empty members change nothing.
 struct Fault {
-  std::function<void(std::vector<run::Tiles>&)> tiles = {};  // of the inputs
+  std::function<void(std::vector<run::Tiles>&)> tiles = {};  // changes the tiles of the inputs
   std::function<void(ir::Function&)> program = {};           // after partitioning
   std::function<void(run::Executable&)> executable = {};
 };
 /// The partitioned function, verified after each pass.
 ir::Function partition_verified(const ir::Function& function, const Placed& placed);
-/// The aliases that shardings allow: an output takes an input's buffers only as they lie.
+/// The aliases that shardings allow: an output can take over an input's buffers only if both have
+/// the same sharding.
 std::vector<int> possible_aliases(const ir::Function& partitioned, std::vector<int> output_alias);
-/// Runs a function that has been partitioned; aliased inputs are donated.
+/// Runs a partitioned function. Aliased inputs are donated.
 Arrays run_partitioned(const ir::Function& partitioned, const std::vector<int>& output_alias,
                        const Arrays& inputs, const Fault& fault = {});
 Arrays run_sharded(const ir::Function& function, const Placed& placed, const Arrays& inputs);
 
-/// Floats between two floats; 0 for equal bits and for two NaNs, infinite for one NaN.
+/// Number of floats from x to y: 0 for equal bits and for two NaNs, infinite if only one is NaN.
 double ulps_between(float x, float y);
-/// Describes the first element that differs by more than `max_ulp`; with 0 bits must be equal, but
-/// all NaNs are one.
+/// Describes the first element that differs by more than `max_ulp`, or nullopt. With 0, bits must
+/// be equal, except that all NaNs are equal.
 std::optional<std::string> first_difference(const ops::HostArray& found,
                                             const ops::HostArray& wanted, double max_ulp = 0.0);
 std::optional<std::string> first_difference(const Arrays& found, const Arrays& wanted,

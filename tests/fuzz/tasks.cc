@@ -57,7 +57,7 @@ class Cutter {
     for (ValueId id : from_.outputs) last_use_[id] = from_.equations.size();
   }
 
-  /// What crosses is whole: no sum that has to be made, no window.
+  /// Whether all values that are live across the cut are whole: neither partial sums nor windows.
   bool may_cut(std::size_t at) const {
     for (std::size_t i = 0; i < at; ++i) {
       for (ValueId id : from_.equations[i].results) {
@@ -69,7 +69,7 @@ class Cutter {
     return true;
   }
 
-  /// The value in a group, through a transfer if need be.
+  /// The value for use in a group, sent there by a transfer if needed.
   ValueId in_group(ValueId id, int group) {
     std::map<int, ValueId>& versions = versions_[id];
     if (const auto found = versions.find(group); found != versions.end()) return found->second;
@@ -138,9 +138,11 @@ class Cutter {
   Random& random_;
   Function result_;
   ir::Builder b_;
-  std::vector<int> home_;              // per value: the group that makes it; -1 for inputs
-  std::vector<std::size_t> last_use_;  // per value: an equation, or their number
-  std::vector<std::map<int, ValueId>> versions_;  // per value and group
+  std::vector<int> home_;              // per value: the group that computes it; -1 for inputs
+  std::vector<std::size_t> last_use_;  // per value: the last equation that reads it; for outputs,
+                                       // the number of equations
+  std::vector<std::map<int, ValueId>>
+      versions_;  // per value: its copy in each group; -1 for inputs
 };
 
 }  // namespace

@@ -63,7 +63,7 @@ const std::map<std::string, Growth>& growths() {
   return table;
 }
 
-/// The greatest absolute values of a function's values, infinite where nothing is known.
+/// Upper bounds of the absolute values of a function's values; infinite where none is known.
 class Bounds {
  public:
   explicit Bounds(const Function& function)

@@ -1,5 +1,6 @@
-// Which results of a program are whole numbers that floats hold exactly, whatever the order of its
-// sums: what fast numerics compute on a mesh must then be equal to what exact ones do.
+// Finds the results of a program that are integers small enough for floats to hold exactly, in
+// whatever order sums are taken. On these, fast numerics on a mesh must give the same as exact
+// numerics.
 #pragma once
 
 #include <vector>
@@ -8,10 +9,10 @@
 
 namespace tessera::fuzz {
 
-/// Inputs of the same types, floats being whole numbers from -3 to 3.
+/// The same inputs with each f32 element replaced by an integer from -3 to 3.
 testing::Arrays whole_numbers(const testing::Arrays& inputs);
-/// Per output, whether whole inputs from -3 to 3 make it a whole number of less than 25 bits, with
-/// all that it is computed from.
+/// Per output: whether, for float inputs that are integers from -3 to 3, it and all values that it
+/// is computed from are integers that floats hold exactly.
 std::vector<bool> whole_outputs(const ir::Function& function);
 
 }  // namespace tessera::fuzz

@@ -1,4 +1,4 @@
-// Recipes of ops along lines, in windows and at places that data name.
+// Recipes of ops along lines, ops with windows, and ops that read or write at computed positions.
 #include <algorithm>
 
 #include "tests/fuzz/program.h"
@@ -71,9 +71,9 @@ void conv(Program& p) {
   p.emit("conv", {{"dilation", dilation}, {"stride", stride}}, {x, p.of_type({dtype, kernel})});
 }
 
-// --- places that data name
+// --- computed positions
 
-/// A start per dimension, now and then out of range.
+/// A start index per dimension, sometimes out of range.
 Ids starts(Program& p, const Shape& shape) {
   Ids ids;
   for (std::int64_t size : shape) {

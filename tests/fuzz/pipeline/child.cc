@@ -68,7 +68,7 @@ void write_all(int descriptor, const std::string& bytes) {
 ChildResult in_child(const std::function<void(int)>& body, unsigned seconds) {
   std::array<int, 2> ends;
   if (pipe(ends.data()) != 0) throw std::runtime_error("no pipe can be made");
-  std::fflush(nullptr);  // or the child would write it, too
+  std::fflush(nullptr);  // else the child would write the buffered text again
   const pid_t child = fork();
   if (child < 0) throw std::runtime_error("fork fails");
   if (child == 0) {

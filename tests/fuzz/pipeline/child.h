@@ -1,4 +1,4 @@
-// Work in a process of its own: whatever becomes of it, the program that asked goes on.
+// Runs work in a child process, so that the program goes on whatever happens to it.
 #pragma once
 
 #include <functional>
@@ -7,15 +7,15 @@
 namespace tessera::fuzz {
 
 struct ChildResult {
-  std::string bytes;  // all that was written
-  std::string fault;  // how the process ended, if not well
+  std::string bytes;  // all that the body wrote
+  std::string fault;  // how the process failed; empty if it did not
 };
 
-/// Calls `body` with a file descriptor to write to. What it throws, a signal and too long a time
-/// are faults. The calling process has computed nothing yet, as it could not be forked with
-/// threads.
+/// Calls `body` in a child process, with a file descriptor to write to. An exception, a signal and
+/// a run of more than `seconds` are faults. The calling process must not have computed anything
+/// before: it could not fork with the threads of the engine.
 ChildResult in_child(const std::function<void(int)>& body, unsigned seconds);
-/// Throws std::runtime_error where that fails.
+/// Throws std::runtime_error if the write fails.
 void write_all(int descriptor, const std::string& bytes);
 
 }  // namespace tessera::fuzz

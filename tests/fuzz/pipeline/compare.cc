@@ -17,7 +17,7 @@ namespace {
 
 using Params = std::vector<Array>;
 using Batch = std::tuple<Array, Array>;
-/// New parameters, gradients, the sum of the losses, what is stacked, the greatest loss.
+/// New parameters, gradients, sum of the losses, stacked values, greatest loss.
 using Outcome = std::tuple<Params, Params, Array, Array, Array>;
 
 constexpr unsigned kSeconds = 100;
@@ -64,7 +64,7 @@ struct Step {
     };
     const auto [loss, stack, greatest, grads] =
         treduce(one, batch, schedule, std::tuple(Add{}, Concat{}, Max{}, Add{}));
-    // By their norm, which takes all groups.
+    // The learning rate depends on the gradient norm, which combines values of all groups.
     Array squares = zeros({});
     for (const Array& grad : grads) squares = squares + sum(square(grad));
     const Array rate = 0.1F / (sqrt(squares) + 1.0F);
@@ -108,7 +108,7 @@ Shardings param_shardings(const StagedCase& c, const Params& params) {
   return shardings;
 }
 
-/// The step on its groups, with what it is given.
+/// The step on its groups, with its placed inputs.
 class Staged {
  public:
   explicit Staged(const StagedCase& c, PassSettings passes = {})
@@ -188,7 +188,7 @@ std::vector<Tensor> from_bytes(const std::string& bytes) {
   return tensors;
 }
 
-/// One line per tensor with other bits.
+/// One line per tensor whose bits differ.
 std::string compared(const std::vector<Tensor>& found, const std::vector<Tensor>& wanted) {
   if (found.size() != wanted.size()) return "another number of tensors\n";
   std::string text;
@@ -210,7 +210,7 @@ std::string compared(const std::vector<Tensor>& found, const std::vector<Tensor>
   return text;
 }
 
-/// Compares in every process of a device.
+/// Compares in each process of an isolated run.
 class Comparison final : public IsolatedProgram {
  public:
   Comparison(const StagedCase& c, const std::vector<Tensor>& wanted, int output)

@@ -1,4 +1,4 @@
-// Trains a case as a pipeline and as one program on one device, and compares all that comes out.
+// Trains a case as a pipeline and as one program on one device, and compares all outputs.
 #pragma once
 
 #include <optional>
@@ -9,18 +9,19 @@
 namespace tessera::fuzz {
 
 struct Failure {
-  std::string rule;    // what is not so: equal for failures of one kind
-  std::string detail;  // which tensors have other bits, or what was thrown
+  std::string rule;    // the broken rule; equal for failures of one kind
+  std::string detail;  // which tensors have other bits, or the text of the exception
 };
 
-/// Nothing where all is well. Both runs have processes of their own: the calling one must not have
-/// computed anything.
+/// nullopt if all is well. Both runs use child processes, so the calling process must not have
+/// computed anything before: it could not fork with threads.
 std::optional<Failure> check(const StagedCase& c);
 
-/// The tasks and transfers that a step is made into, as IR. Computes something.
+/// The tasks and transfers that the step is compiled to, as IR. Computes something, so check() must
+/// not be called afterwards in this process.
 std::string task_program(const StagedCase& c);
 
-/// The smallest case that is found within this time and breaks the same rule.
+/// The smallest case, found within `seconds`, that breaks the same rule.
 StagedCase minimised(StagedCase failing, const std::string& rule, double seconds);
 
 }  // namespace tessera::fuzz

@@ -21,7 +21,7 @@ std::string name_of(Kind kind) {
       ->second;
 }
 
-/// A block with abstract parameters.
+/// A block whose parameters have shapes only.
 ::pipeline::Block block_of(const Net& net) {
   return eval_shape([&] {
     return ::pipeline::Block(nn::Scope(Key(0)),
@@ -65,7 +65,7 @@ std::vector<Parameter> parameters_of(const Net& net, const Layer& layer) {
   return parameters;
 }
 
-/// A run of the layers of a network, which knows what all of them gave so far.
+/// Applies the layers one after the other and keeps all their outputs, which later layers may use.
 class Run {
  public:
   Run(const Net& net, const std::vector<Array>& params) : net_(net), params_(params) {
@@ -141,9 +141,9 @@ class Run {
 
   const Net& net_;
   const std::vector<Array>& params_;
-  std::vector<std::size_t> first_;  // per layer: its first parameter
+  std::vector<std::size_t> first_;  // per layer: index of its first parameter
   std::size_t num_params_ = 0;
-  std::vector<Array> given_;  // per layer
+  std::vector<Array> given_;  // per layer: its output
 };
 
 }  // namespace

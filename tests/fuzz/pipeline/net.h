@@ -1,4 +1,4 @@
-// Networks of layers that a pipeline is cut from: what they are made of, and their loss.
+// Networks of layers that are cut into pipeline stages: their layers, parameters and loss.
 #pragma once
 
 #include <cstddef>
@@ -14,37 +14,37 @@ namespace tessera::fuzz {
 struct Layer {
   enum class Kind : std::uint8_t {
     dense,   // tanh(x w + b)
-    tied,    // x with the matrix of an earlier layer
+    tied,    // x times the matrix of an earlier layer
     twice,   // x w w
     norm,    // scaled to a mean square of 1
-    skip,    // the sum with what an earlier layer gave
-    center,  // minus the mean over the rows of the batch
-    mix,     // a matrix over positions
-    table,   // the sum with rows of a table, by position
+    skip,    // the sum with the output of an earlier layer
+    center,  // minus the mean over the rows of the microbatch
+    mix,     // a matrix over sequence positions
+    table,   // the sum with rows of a table, one per position
     loop,    // a scan over matrices
     branch,  // a cond
-    remat,   // two matrices, computed again in the backward pass
-    block,   // of the transformer of examples/pipeline
+    remat,   // two matrices, recomputed in the backward pass
+    block,   // a block of the transformer of examples/pipeline
   };
   Kind kind = Kind::dense;
-  std::size_t from = 0;  // an earlier layer
+  std::size_t from = 0;  // index of the earlier layer, for `tied` and `skip`
 };
-/// All of them, with names.
+/// All kinds, with their names.
 const std::vector<std::pair<Layer::Kind, std::string>>& layer_kinds();
 
 struct Net {
   std::vector<Layer> layers;
-  std::vector<std::size_t> ends;  // per stage: the number of layers in front of its end, ascending
-  bool has_marks = true;          // at the ends of stages; else they are cut
-  std::int64_t rows = 1;          // of a microbatch
-  std::int64_t seq = 0;           // positions of a row; 0: rows have no positions
+  std::vector<std::size_t> ends;  // per stage: the number of layers up to its end, ascending
+  bool has_marks = true;  // stages end at marks in the program; else the compiler chooses the cuts
+  std::int64_t rows = 1;  // of a microbatch
+  std::int64_t seq = 0;   // positions per row; 0: rows have no sequence dimension
   std::int64_t width = 4;
   DType dtype = DType::f32;  // of activations
 
   Shape activation() const;  // of a microbatch: [rows,seq,width] or [rows,width]
 };
 
-/// dense 0, tied 1 to 0 | skip 2 from 1 |: stages end at the bars.
+/// For example "dense 0, tied 1 to 0 | skip 2 from 1 |", in which a bar ends a stage.
 std::string to_string(const Net& net);
 
 struct Parameter {
@@ -53,8 +53,8 @@ struct Parameter {
 };
 std::vector<Parameter> parameters_of(const Net& net);
 
-/// The mean square of what the network makes of `x` minus `targets`. `batch` splits the activations
-/// in front of the first layer.
+/// Mean square of (the network's output for `x` - `targets`). `batch` shards the activations before
+/// the first layer.
 Array loss_of(const Net& net, const std::vector<Array>& params, Array x, const Array& targets,
               const PartitionSpec& batch);
 

@@ -1,8 +1,8 @@
 // tessera_fuzz_pipelines [--seed S] [--cases N] [--seconds T]
 //
-// Random networks on random groups of devices under random schedules have the gradients, losses and
-// new parameters of one program on one device, bit for bit. Case i has seed S + i. Exit code 1: a
-// case failed, which is printed with a small one that fails, too; or too little was covered.
+// Random networks on random groups of devices under random schedules must have the same gradients,
+// losses and new parameters, bit for bit, as one program on one device. Case i has seed S + i. Exit
+// code 1: too little was covered, or a case failed; the case and a minimised one are printed.
 #include <fmt/format.h>
 #include <map>
 #include <string>
@@ -15,13 +15,13 @@ namespace {
 
 using tessera::fuzz::StagedCase;
 
-constexpr int kCasesToJudge = 300;  // fewer say nothing about coverage
+constexpr int kCasesToJudge = 300;  // with fewer, coverage is not judged
 constexpr unsigned kSecondsPerCase = 600;
 constexpr double kSecondsToMinimise = 90;
 
 using Coverage = std::map<std::string, int>;
 
-/// What some case has to be, beside each schedule and each kind of layer.
+/// Features that some case must have, besides each schedule and each kind of layer.
 const char* const kNeeded[] = {"a process per device",
                                "cut by what it costs",
                                "several groups",

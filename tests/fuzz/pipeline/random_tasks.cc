@@ -45,7 +45,8 @@ class Drawing {
     return done_[at(stage)][at(microbatch)];
   }
 
-  /// One that is not a weight gradient stands for several, as those may wait.
+  /// All tasks that may run next. Tasks other than weight gradients are listed `laziness_` times,
+  /// so that weight gradients are often drawn late.
   std::vector<Task> ready_tasks() const {
     std::vector<Task> ready;
     for (std::int64_t stage = 0; stage < num_stages_; ++stage) {
@@ -61,7 +62,7 @@ class Drawing {
   }
 
   void add_forward(std::int64_t stage, std::vector<Task>& ready) const {
-    // The last stage adds up the loss.
+    // The last stage runs in order, because it adds up the loss.
     const bool in_order = !is_shuffled_ || stage + 1 == num_stages_;
     for (std::int64_t m = 0; m < microbatches_; ++m) {
       if (is_done(stage, m)) continue;
@@ -88,7 +89,7 @@ class Drawing {
     tasks_[at(rank_of_[stage])].push_back({{task}});
   }
 
-  /// Tasks that follow each other on a rank, where that makes no rank wait for ever.
+  /// Fuses random neighbouring tasks of a rank, unless that leads to a deadlock.
   void fuse_some() {
     for (RankTasks& rank : tasks_) {
       for (std::size_t i = 0; i + 1 < rank.size(); ++i) {
@@ -109,14 +110,15 @@ class Drawing {
   std::int64_t num_stages_;
   std::int64_t microbatches_;
   Random& random_;
-  std::int64_t laziness_;                // of weight gradients
-  bool is_shuffled_;                     // forward tasks take microbatches in any order
-  int fused_;                            // percent of tasks that are fused with the next one
-  std::vector<std::vector<bool>> done_;  // per stage and microbatch: the forward task
-  std::vector<std::int64_t> backward_;   // per stage: microbatches that went back
-  std::vector<std::int64_t> weights_;    // per stage: microbatches with weight gradients
-  std::vector<std::int64_t> rank_of_;    // per stage
-  std::vector<int> joint_;               // per stage: percent of backward tasks that are whole
+  std::int64_t laziness_;  // how strongly weight gradients are delayed
+  bool is_shuffled_;       // forward tasks may take microbatches in any order
+  int fused_;              // percent of tasks that are fused with the next one
+  std::vector<std::vector<bool>>
+      done_;  // per stage and microbatch: whether the forward task is done
+  std::vector<std::int64_t> backward_;  // per stage: number of input gradients done
+  std::vector<std::int64_t> weights_;   // per stage: number of weight gradients done
+  std::vector<std::int64_t> rank_of_;   // per stage
+  std::vector<int> joint_;              // per stage: percent of backward tasks that are not split
   ScheduleTasks tasks_;
 };
 
@@ -128,7 +130,8 @@ ScheduleTasks random_tasks(std::int64_t num_stages, std::int64_t groups, std::in
 }
 
 bool delays_weight_gradients(const ScheduleTasks& tasks) {
-  std::map<std::int64_t, std::int64_t> latest;  // by stage: the microbatch that went back last
+  std::map<std::int64_t, std::int64_t>
+      latest;  // by stage: the microbatch of the last input gradient
   for (const RankTasks& rank : tasks) {
     for (const FusedTask& fused : rank) {
       for (const Task& task : fused.parts) {

@@ -19,7 +19,7 @@ constexpr std::int64_t kMostProcesses = 6;
 
 struct Model {
   std::string name;
-  std::vector<Kind> kinds;  // the more often one stands here, the more often it is drawn
+  std::vector<Kind> kinds;  // repeated kinds are drawn more often
 };
 
 std::vector<Model> models() {
@@ -37,7 +37,7 @@ std::vector<std::string> schedules() {
   return names;
 }
 
-/// A stage has a layer or more.
+/// Ends of stages such that each stage has at least one layer.
 std::vector<std::size_t> random_ends(std::size_t layers, std::size_t stages, Random& random) {
   std::vector<std::size_t> ends;
   for (std::size_t i = 1; i < layers; ++i) ends.push_back(i);
@@ -61,7 +61,7 @@ Net random_net(const Model& model, std::size_t stages, Random& random) {
     net.layers.push_back({.kind = kind, .from = i == 0 ? 0 : random.pick(i)});
   }
   net.ends = random_ends(layers, stages, random);
-  // Loops are not cut, so they must not do most of the work.
+  // Automatic cuts do not split loops, so a loop must not be most of the work.
   net.has_marks = has_loop || !random.chance(10);
   net.dtype = random.chance(15) ? DType::bf16 : DType::f32;
   net.rows = random.between(1, 6);

@@ -1,4 +1,4 @@
-// Random cases: a network, the groups of devices that train it, a schedule, and where arrays live.
+// Random cases: a network, the groups of devices that train it, a schedule, and shardings.
 #pragma once
 
 #include <cstdint>
@@ -13,29 +13,30 @@
 
 namespace tessera::fuzz {
 
-/// Where parameters live in a group.
+/// How parameters are sharded in a group.
 enum class ParamLayout : std::uint8_t {
   replicated,
   fsdp,    // each split along its first largest dimension
-  random,  // axes along any dimensions
+  random,  // random axes along random dimensions
 };
 
-/// Plain values, from which all else follows: so that a case is made smaller value by value.
+/// A case as plain values that determine everything else, so that it can be minimised value by
+/// value.
 struct StagedCase {
   std::uint64_t seed = 0;
-  std::string model;  // what the layers were drawn for
+  std::string model;  // the family of models that the layers were drawn from
   Net net;
   std::int64_t microbatches = 1;
   std::int64_t groups = 1;
-  std::vector<MeshAxis> axes;  // of the devices of a group; the first one is for rows
+  std::vector<MeshAxis> axes;  // of the devices of a group; the first one splits the rows
   std::int64_t grains = 8;
-  std::string schedule;  // a built-in one, "auto", or "random": tasks in any order that is allowed
+  std::string schedule;  // a built-in one, "auto", or "random": any order of tasks that is allowed
   ParamLayout layout = ParamLayout::replicated;
-  bool splits_rows = true;       // of what the step is given
-  bool asks_for_layout = false;  // of the new parameters
-  bool stacks_gradient = false;  // the first parameter's, a row for each microbatch
+  bool splits_rows = true;       // of the arguments of the step
+  bool asks_for_layout = false;  // requests shardings of the new parameters
+  bool stacks_gradient = false;  // stacks the first parameter's gradients, one row per microbatch
   bool donates = false;
-  bool is_isolated = false;  // a process per device
+  bool is_isolated = false;  // one process per device
   int steps = 1;
   int threads = 2;
   int threads_per_group = 0;
@@ -45,18 +46,18 @@ struct StagedCase {
 };
 
 StagedCase make_staged_case(std::uint64_t seed);
-/// Several lines, the tasks too.
+/// Several lines, which include the tasks.
 std::string to_string(const StagedCase& c);
 
-/// Nothing where the schedule is not made for such sizes.
+/// The tasks of the schedule; nullopt if it does not support these sizes.
 std::optional<ScheduleTasks> tasks_of(const StagedCase& c);
 MpmdMesh mesh_of(const StagedCase& c);
-/// Of the parameters, which are a std::vector<Array>.
+/// Shardings of the parameters, in the order of parameters_of().
 std::vector<PartitionSpec> param_specs(const StagedCase& c);
-/// Of the activations of a microbatch.
+/// The sharding of the activations of a microbatch.
 PartitionSpec row_spec(const StagedCase& c);
 
-/// The same case with something less.
+/// Copies of the case, each with something made smaller.
 std::vector<StagedCase> smaller_cases(const StagedCase& c);
 
 }  // namespace tessera::fuzz

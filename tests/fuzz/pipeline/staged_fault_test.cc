@@ -1,4 +1,4 @@
-// Pipelines that are made wrong on purpose are told from right ones.
+// The comparison finds pipelines that are made wrong on purpose.
 #include <functional>
 #include <gtest/gtest.h>
 #include <map>
@@ -19,7 +19,7 @@ using ir::Function;
 using ir::ValueId;
 using testing::Arrays;
 
-/// A step as tasks of groups, and what it gives.
+/// A step as tasks of groups, its inputs and the expected outputs.
 struct Program {
   Function function;
   std::vector<int> alias;
@@ -41,7 +41,7 @@ struct Program {
   }
 };
 
-/// The task that gives a value, and the number of the value among its results.
+/// The task that computes a value, and the position of the value among its results.
 struct Maker {
   const Equation* task = nullptr;
   std::size_t result = 0;
@@ -62,10 +62,11 @@ bool is_of_microbatch(const Equation& equation) {
   return ops::is_task(equation) && ops::task_parts(equation).microbatch >= 0;
 }
 
-/// Every way to change one task of a microbatch.
+/// All functions that result from changing one task.
 using Fault = std::function<std::vector<Function>(const Function&)>;
 
-/// A task adds to the sum that the task before it was given: the microbatch of that one is lost.
+/// A task adds to the sum that the previous task started from, so the contribution of the previous
+/// task is lost.
 std::vector<Function> with_stale_sums(const Function& function) {
   const std::map<ValueId, Maker> makers = makers_in(function);
   std::vector<Function> changed;
@@ -87,7 +88,7 @@ std::vector<Function> with_stale_sums(const Function& function) {
   return changed;
 }
 
-/// A task takes two operands of one type the wrong way round.
+/// Two operands of equal type of a task are exchanged.
 std::vector<Function> with_exchanged_operands(const Function& function) {
   std::vector<Function> changed;
   for (std::size_t i = 0; i < function.equations.size(); ++i) {
@@ -105,10 +106,10 @@ std::vector<Function> with_exchanged_operands(const Function& function) {
   return changed;
 }
 
-/// A task reads what another microbatch made for it.
+/// A task reads the value of another microbatch.
 std::vector<Function> with_other_microbatches(const Function& function) {
   const std::map<ValueId, Maker> makers = makers_in(function);
-  std::map<std::string, const Equation*> latest;  // by what tasks do
+  std::map<std::string, const Equation*> latest;  // per kind of task
   std::vector<Function> changed;
   for (std::size_t i = 0; i < function.equations.size(); ++i) {
     const Equation& equation = function.equations[i];
@@ -129,8 +130,8 @@ std::vector<Function> with_other_microbatches(const Function& function) {
   return changed;
 }
 
-/// Plants the fault at some places of some programs, one at a time, and expects so many percent of
-/// them to show.
+/// Plants the fault at some positions of some programs, one at a time. Expects at least `percent`
+/// percent of them to change an output.
 void expect_seen(const Fault& fault, int percent) {
   constexpr std::uint64_t kPrograms = 6;
   constexpr std::size_t kPlaces = 5;  // of a program
@@ -151,7 +152,7 @@ void expect_seen(const Fault& fault, int percent) {
 }
 
 TEST(StagedFault, AStaleSum) { expect_seen(with_stale_sums, 90); }
-// Some operands are equal, such as the zeros that sums begin with.
+// Not 100, because some operands are equal, such as the zeros that sums start from.
 TEST(StagedFault, ExchangedOperands) { expect_seen(with_exchanged_operands, 60); }
 TEST(StagedFault, WhatAnotherMicrobatchMade) { expect_seen(with_other_microbatches, 90); }
 
