@@ -1,10 +1,10 @@
-# The libraries behind Tessera's static ones. The build reads this file, and so does
-# find_package(Tessera): programs link them too.
+# The libraries that Tessera's static libraries need. Programs must link them too, so both the build
+# and find_package(Tessera) read this file.
 find_package(fmt REQUIRED)
 find_package(Threads REQUIRED)
 find_package(ZLIB REQUIRED)
 
-# Highway, xxHash and zstd: not every distribution has CMake packages of them.
+# Highway, xxHash and zstd have no CMake packages in some distributions.
 function(tessera_import name header)
   string(TOUPPER ${name} prefix)
   find_path(${prefix}_INCLUDE_DIR ${header})

@@ -1,1 +1,1 @@
-// Compiles to nothing: its target owns the precompiled headers of all programs of tests.
+// Has no code: its target owns the precompiled headers of all test programs.

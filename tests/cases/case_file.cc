@@ -23,7 +23,7 @@ std::string contents(const fs::path& path) {
   return text.str();
 }
 
-/// A file in the folder for temporary files that goes with the scope.
+/// A temporary file that is removed at the end of the scope.
 class TemporaryFile {
  public:
   explicit TemporaryFile(const std::string& purpose) {

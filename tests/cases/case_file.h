@@ -1,4 +1,4 @@
-// Text files that hold a command, what it reads, and all that it should write.
+// Text files that hold a command, its standard input and its expected output.
 //
 //   command: tessera-opt --simplify
 //   exit: 0
@@ -24,7 +24,7 @@ struct CaseFile {
 
 /// Files `*.case` below `folder`, sorted.
 std::vector<std::filesystem::path> case_files(const std::filesystem::path& folder);
-/// Throws std::runtime_error for a line that belongs to no section.
+/// Throws std::runtime_error if a line belongs to no section.
 CaseFile read_case(const std::filesystem::path& path);
 void write_case(const std::filesystem::path& path, const CaseFile& c);
 
@@ -32,7 +32,7 @@ struct CommandOutcome {
   int exit_code = -1;  // -1: ended by a signal
   std::string stdout_text, stderr_text;
 };
-/// Runs `program` with `arguments`, words of a shell, in `folder`.
+/// Runs `program` in `folder`. `arguments` are words as in a shell.
 CommandOutcome run_command(const std::filesystem::path& program, const std::string& arguments,
                            const std::string& stdin_text, const std::filesystem::path& folder);
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# check_record.sh COMPILER SOURCE_DIR: the record of record.cc compiles, and does not without any
-# one of its fields.
+# check_record.sh COMPILER SOURCE_DIR: checks that the record of record.cc compiles, and that it
+# does not compile without any one of its fields.
 set -euo pipefail
 compiler=$1
 source_dir=$2

@@ -1,4 +1,4 @@
-// A complete record, one field per line: check_record.sh takes out one line after the other.
+// A complete record, one field per line: check_record.sh removes one line at a time.
 #include "ops/rules.h"
 
 namespace tessera::ops {

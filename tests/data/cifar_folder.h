@@ -1,4 +1,4 @@
-// Folders in CIFAR-10's two layouts, of generated images, for tests only.
+// Folders of generated images in the two layouts of CIFAR-10, for tests only.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace tessera::testing {
 
-/// Byte `i` of the planes of image `n` of the data set, and its label.
+/// Byte `i` of the colour planes of image `n`; below, the label of image `n`.
 inline std::uint8_t cifar_byte(std::size_t n, std::size_t i) {
   return static_cast<std::uint8_t>((n * 131 + i * 7 + i / 1024 * 50) % 256);
 }
@@ -21,7 +21,7 @@ inline std::string cifar_planes(std::size_t n) {
   return planes;
 }
 
-/// The file of images first, first + 1, ... as a label and planes each.
+/// A data file with images first, first + 1, ...: for each its label, then its planes.
 inline std::string cifar_binary(std::size_t first, std::size_t count) {
   std::string file;
   for (std::size_t n = first; n < first + count; ++n) {
@@ -31,7 +31,7 @@ inline std::string cifar_binary(std::size_t first, std::size_t count) {
   return file;
 }
 
-/// Operations of pickle protocol 2, as Python 2 wrote them.
+/// Opcodes of pickle protocol 2, encoded as Python 2 wrote them.
 inline std::string pickled_u32(char code, std::size_t value) {
   std::string bytes(1, code);
   for (unsigned shift = 0; shift < 32; shift += 8) {
@@ -47,7 +47,7 @@ inline std::string pickled_small(std::size_t value) {
   return std::string("K") + static_cast<char>(value);
 }
 
-/// The same images as a dict of an array, labels and names.
+/// The same images as a pickled dict of an array, labels and names.
 inline std::string cifar_python(std::size_t first, std::size_t count) {
   std::string planes;
   std::string labels;
@@ -58,7 +58,7 @@ inline std::string cifar_python(std::size_t first, std::size_t count) {
     names += pickled_text("image_" + std::to_string(n) + ".png");
     names += pickled_u32('r', 100 + n - first);
   }
-  // Zero bytes end string literals: texts with them are put together.
+  // A zero byte would end a string literal, so texts that contain one are put together from parts.
   std::string state = "cnumpy\ndtype\nq\x06U\x02u1q\x07";
   state += pickled_small(0) + pickled_small(1) + "\x87q\x08Rq\x09(K\x03U\x01|NNN";
   state += pickled_u32('J', 0xFFFFFFFF) + pickled_u32('J', 0xFFFFFFFF) + pickled_small(0) + "tb";
@@ -81,7 +81,7 @@ inline void write_file(const std::filesystem::path& path, const std::string& byt
 
 enum class CifarLayout { binary, python };
 
-/// Five training files and a test file of `count` images each.
+/// Writes five training files and a test file, with `count` images each.
 inline void write_cifar_folder(const std::filesystem::path& folder, CifarLayout layout,
                                std::size_t count) {
   std::filesystem::create_directories(folder);

@@ -1,5 +1,5 @@
-// make_cifar_folder FOLDER binary|python [IMAGES]: generated images in CIFAR-10's layout, IMAGES a
-// file, by default as many as CIFAR-10 has.
+// make_cifar_folder FOLDER binary|python [IMAGES]: writes generated images in CIFAR-10's layout,
+// IMAGES per file. Default: as many as CIFAR-10 has.
 #include <cstdio>
 #include <cstdlib>
 

@@ -22,7 +22,7 @@ std::string read_file() {
   return text.str();
 }
 
-/// Drops the positions in this file, which change with every edit of it.
+/// Removes source positions, which change whenever this file is edited.
 std::string without_spans(const std::string& ir) {
   std::stringstream in(ir);
   std::string out;
@@ -30,7 +30,7 @@ std::string without_spans(const std::string& ir) {
   return out;
 }
 
-/// Replaces what stands between the fences after the marker `<!-- name -->`.
+/// Replaces the text between the code fences that follow the marker `<!-- name -->`.
 std::string with_block(const std::string& text, const std::string& name, const std::string& block) {
   const std::size_t marker = text.find("<!-- " + name + " -->");
   const std::size_t begin = text.find("```\n", marker) + 4;

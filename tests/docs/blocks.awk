@@ -1,7 +1,8 @@
-# awk -v out=FOLDER -f blocks.awk PAGE.md: takes the blocks of code out of a page.
+# awk -v out=FOLDER -f blocks.awk PAGE.md: extracts the code blocks of a page.
 #
-# A block behind the comment `<!-- file: NAME -->` is appended to FOLDER/NAME. Blocks of `sh` go to
-# FOLDER/1.sh, 2.sh, ..., and a block behind `<!-- output -->` is what the last one prints: N.out.
+# A block after the comment `<!-- file: NAME -->` is appended to FOLDER/NAME. Blocks of `sh` go to
+# FOLDER/1.sh, 2.sh, ... A block after `<!-- output -->` is the expected output of the last of these
+# scripts and goes to N.out.
 function close_block() {
   inside = ""
   file = ""

@@ -1,4 +1,4 @@
-// The names that docs/coming_from.md uses in its tables.
+// The variables that the snippets in the tables of docs/coming_from.md use.
 #pragma once
 
 #include <tessera/checkpoint.h>

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# run_page.sh BUILD PAGE.md: does what a page says, as its reader would: writes the files that it
-# shows, runs its commands in order, and compares what they print where the page shows that.
+# run_page.sh BUILD PAGE.md: follows a page as its reader would. Writes the files that the page
+# shows, runs its commands in order, and compares their output where the page shows it.
 #
-# `./run` is the tool of this build, given a hundredth of the steps; the home folder is a new one.
+# `./run` calls the tool of this build with a hundredth of the steps. The home folder is empty.
 set -euo pipefail
 build=$(realpath "$1")
 page=$(realpath "$2")
@@ -35,7 +35,7 @@ for ((i = 1; ; ++i)); do
   script=$work/blocks/$i.sh
   [ -f "$script" ] || break
   sed 's/^/+ /' "$script"
-  # The commands change the folder for those that follow.
+  # Sourced, because a command such as `cd` must affect the ones after it.
   set +e
   . "$script" >"$work/$i.log" 2>&1
   rc=$?
@@ -43,7 +43,7 @@ for ((i = 1; ; ++i)); do
   cat "$work/$i.log"
   [ $rc = 0 ] || { echo "$page: command $i ended with $rc" >&2; exit 1; }
   if [ -f "$work/blocks/$i.out" ]; then diff "$work/blocks/$i.out" "$work/$i.log"; fi
-  # Files of the page lie in the folder that it told the reader to make.
+  # The page's files belong in the folder that it tells the reader to create.
   if [ "$PWD" != "$work/tessera" ]; then
     find "$work/blocks" -type f ! -name '[0-9]*' -exec cp -n {} . \;
   fi

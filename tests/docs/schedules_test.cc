@@ -1,5 +1,5 @@
-// docs/schedules.md has a table of what schedules take, and a picture; this test keeps them true.
-// TESSERA_UPDATE_DOCS=1 rewrites them.
+// docs/schedules.md has a table of the costs of schedules, and a picture. This test keeps them
+// true. TESSERA_UPDATE_DOCS=1 rewrites them.
 
 #include <algorithm>
 #include <cstdlib>
@@ -26,7 +26,7 @@ std::string read_file(const std::string& name) {
   return text.str();
 }
 
-/// A rank's work on a microbatch is 3 and its memory 1, however many stages it has.
+/// However many stages a rank has, its work on a microbatch is 3 and its memory is 1.
 ScheduleCosts costs_of(std::int64_t num_stages, double transfer) {
   const double share = static_cast<double>(kRanks) / static_cast<double>(num_stages);
   return {.stages = {{share, share, share, share}}, .transfer = transfer};
@@ -40,7 +40,7 @@ std::string row(const std::string& name, std::int64_t num_stages, const Schedule
                      100 * run.bubble, 100 * sent.bubble, run.longest_span, memory);
 }
 
-/// Stages per rank: as few as it is made for, but more than one where it is made for that.
+/// The number of stages: two per rank if the schedule supports that, else one.
 std::int64_t stages_of(const std::string& name) {
   try {
     schedule_tasks(name, {2 * kRanks, kRanks}, kMicrobatches);
@@ -70,7 +70,7 @@ std::string table() {
   return text;
 }
 
-/// Replaces what stands between the two marks.
+/// Replaces the text between the two marks.
 std::string with_table(const std::string& text) {
   const std::string begin = "<!-- table -->\n", end = "<!-- end -->";
   const std::size_t from = text.find(begin), to = text.find(end);

@@ -1,6 +1,6 @@
-# awk -f snippets.awk PAGE.md: C++ that has every piece of code in the last column of the page's
-# tables of two columns: expressions, and statements, which end with a semicolon or a brace.
-# Tables without the heading `Tessera` are left out.
+# awk -f snippets.awk PAGE.md: prints a C++ file with every piece of code in the last column of the
+# page's two-column tables. Pieces that end with a semicolon are statements, others are expressions.
+# Only tables with the heading `Tessera` are used.
 BEGIN {
   print "#include \"tests/docs/coming_from.h\"\n"
   print "namespace tessera::coming_from {\n"

@@ -1,4 +1,4 @@
-// The text of the error that a mistake makes, and the line where it is made.
+// The text of the error that a mistake causes, and the line of the mistake.
 #pragma once
 
 #include <functional>
@@ -10,18 +10,18 @@
 namespace tessera {
 
 struct Caught {
-  /// The whole text, where `<this line>` stands for the file and line of the call of caught(), so
-  /// that tests may move; `no error` when there was none.
+  /// The whole text of the error, or `no error`. The file and line of the call of caught() are
+  /// replaced by `<this line>`, so that the text does not change when a test moves.
   std::string text;
 };
 
-/// `file:line` of the caller, so many lines further down.
+/// `file:line` of the line that is `lines_down` lines below the call.
 inline std::string line_of(int lines_down,
                            std::source_location where = std::source_location::current()) {
   return to_string(Span(where.file_name(), where.line() + static_cast<std::uint32_t>(lines_down)));
 }
 
-/// Runs `mistake`, which stands on the line of the call.
+/// Runs `mistake`, which must be written on the line of the call.
 inline Caught caught(const std::function<void()>& mistake,
                      std::source_location where = std::source_location::current()) {
   try {

@@ -19,7 +19,7 @@ using Tree = std::map<std::string, Array>;
 
 constexpr const char* kShard = "/shard-00001-model-00001-of-00001.safetensors";
 
-/// A checkpoint of w f32[4] and b i32[2] in a new folder.
+/// Saves w f32[4] and b i32[2] in a new folder and returns its path.
 std::string saved() {
   const fs::path folder =
       fs::path(::testing::TempDir()) /
@@ -32,7 +32,7 @@ std::string saved() {
 
 Tree target() { return {{"w", zeros({4})}, {"b", zeros({2}, DType::i32)}}; }
 
-/// Changes the text of a file.
+/// Applies `change` to the text of a file.
 void edit(const std::string& path, const std::function<void(std::string&)>& change) {
   std::ifstream in(path, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(in), {}};

@@ -1,6 +1,6 @@
-// Runs the mistakes of tests/errors/KIND/*.case and compares exit code and standard error with the
-// file. Mistakes are found before the first step, unless the file has the whole standard output.
-// With TESSERA_UPDATE=1 in the environment it writes what the command said there instead.
+// Runs the mistakes of tests/errors/KIND/*.case and compares the exit code and standard error with
+// the file. If the file has a standard output, that is compared, too. If not, a mistake must be
+// found before the first step. TESSERA_UPDATE=1 in the environment rewrites the files instead.
 #include <gtest/gtest.h>
 
 #include "tests/cases/case_file.h"

@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 using data::Record;
 
-/// A new folder below the one for tests, in which the tests stand.
+/// Runs each test in a working folder below the temporary folder.
 class DataFileErrors : public ::testing::Test {
  protected:
   DataFileErrors() : before_(fs::current_path()) {

@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-/// The error of a function of x f32[2,3] on the mesh data=2 with these equations.
+/// The error of a function with these equations. Its input is x f32[2,3], its mesh data=2.
 std::string error_of(const std::string& equations) {
   const std::string text =
       "function f[mesh=\"data=2\", grains=8](%0: f32[2,3]) {\n" + equations + "\n  return %1\n}\n";

@@ -190,7 +190,7 @@ TEST(JitErrors, MistakeInsideOfTheFunction) {
                 "  cure:   reshape, transpose or expand_dims one of them");
 }
 
-/// A text without what depends on the machine.
+/// Replaces the numbers that depend on the machine.
 std::string without_figures_of_machine(const std::string& text) {
   const std::string free =
       std::regex_replace(text, std::regex("at most [0-9.]+ [MG]iB"), "at most <free>");
@@ -218,7 +218,7 @@ TEST(JitErrors, ResultsThatAreLargerThanTheMemory) {
               "  wanted: at most <free>, which are free\n" +
                   kMemoryCure);
   }
-  EXPECT_EQ(x.to_vector<float>(), std::vector<float>(4, 1.0F));  // not given away
+  EXPECT_EQ(x.to_vector<float>(), std::vector<float>(4, 1.0F));  // not donated
 }
 
 TEST(JitErrors, TemporariesThatAreLargerThanTheMemory) {
@@ -240,7 +240,7 @@ TEST(JitErrors, TemporariesThatAreLargerThanTheMemory) {
 TEST(JitErrors, MemoryIsNotCheckedWhereOvercommitIsAllowed) {
   const auto f = jit([](Array x) { return broadcast_to(sum(x), {1 << 20, 1 << 20}); });
   set_overcommit(true);
-  // More than the kernel promises to anybody.
+  // More than the kernel grants, even with overcommit.
   EXPECT_THROW(f(ones({4})), RuntimeFault);
   set_overcommit(false);
   EXPECT_THROW(f(ones({4})), UserError);

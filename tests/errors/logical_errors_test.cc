@@ -20,7 +20,7 @@ const LogicalRules& rules() {
   return all;
 }
 
-/// x w, with logical names or with mesh axes.
+/// x w, with w annotated by logical names or by mesh axes.
 template <bool kIsLogical>
 struct Layer {
   Param w;

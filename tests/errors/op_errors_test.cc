@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-/// The error of a function of `inputs` with an equation for %9.
+/// The error of a function with these inputs and one equation, which computes %9.
 std::string error_of(const std::string& inputs, const std::string& equation) {
   const std::string text = "function f[mesh=\"data=2\", grains=8](" + inputs +
                            ") {\n  %9: " + equation + "\n  return %9\n}\n";

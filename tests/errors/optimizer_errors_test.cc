@@ -1,4 +1,4 @@
-// Mistakes in chains of optimisers, in masks and in learning-rate schedules.
+// Mistakes in chains of optimiser transformations, in masks and in learning-rate schedules.
 #include <gtest/gtest.h>
 
 #include <tessera/nn.h>

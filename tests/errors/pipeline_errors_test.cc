@@ -148,7 +148,7 @@ TEST(PipelineErrors, ScheduleOfOtherGroups) {
             "  cure:   write .mpmd_dim = 2, or make another mesh");
 }
 
-/// Gives the backward tasks of stage 1 in another order.
+/// Swaps two backward tasks of stage 1.
 struct Swapped {
   std::int64_t num_stages = 2;
   std::int64_t mpmd_dim = 2;
@@ -173,7 +173,7 @@ TEST(PipelineErrors, SumsOutOfOrder) {
             "  cure:   exchange the two on rank 1");
 }
 
-/// Leaves the gradients of the weights of stage 1 for the first microbatch until after the second.
+/// Delays the weight gradients of stage 1 for the first microbatch until after the second one's.
 struct Delayed {
   std::int64_t num_stages = 2;
   std::int64_t mpmd_dim = 2;

@@ -1,4 +1,4 @@
-// Mistakes in pipeline schedules of programs.
+// Mistakes in pipeline schedules that programs define.
 #include <gtest/gtest.h>
 #include <utility>
 
@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-/// A schedule that returns what it was given.
+/// A schedule with the given list of tasks.
 struct Given {
   std::int64_t num_stages;
   std::int64_t mpmd_dim;

@@ -1,4 +1,4 @@
-// Mistakes around meshes in any device order, open dimensions, shards and strict splits.
+// Mistakes in meshes with a device order, open dimensions, shards and strict splits.
 #include <gtest/gtest.h>
 
 #include <tessera/tessera.h>

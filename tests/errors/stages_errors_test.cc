@@ -1,4 +1,4 @@
-// Mistakes in steps whose stages are cut by what they cost.
+// Mistakes in steps that the compiler cuts into stages by their cost.
 #include <gtest/gtest.h>
 
 #include <tessera/tessera.h>
@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-/// Cuts a pipeline over microbatches of f32[2,3].
+/// Compiles a pipeline over microbatches of f32[2,3] whose stages the compiler cuts.
 template <typename F>
 void cut(F microbatch, const Schedule& schedule = GPipe{2}, AutoStages auto_stages = {},
          std::source_location where = std::source_location::current()) {

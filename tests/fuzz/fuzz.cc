@@ -59,8 +59,7 @@ bool is_covered(const Coverage& coverage) {
   for (const tessera::ops::OpRecord* op : tessera::ops::all_ops()) {
     const bool is_collective = tessera::partition::kind_of(*op).has_value();
     const auto& counts = is_collective ? coverage.collectives : coverage.ops;
-    const bool is_gone =
-        op == &tessera::ops::add_any_op;  // partitioned programs have `add` instead
+    const bool is_gone = op == &tessera::ops::add_any_op;  // partitioning makes it an `add`
     if (is_gone || counts.contains(*op->name)) continue;
     fmt::print("FAILED: no case used {}\n", *op->name);
     is_enough = false;

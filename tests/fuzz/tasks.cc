@@ -139,10 +139,8 @@ class Cutter {
   Function result_;
   ir::Builder b_;
   std::vector<int> home_;              // per value: the group that computes it; -1 for inputs
-  std::vector<std::size_t> last_use_;  // per value: the last equation that reads it; for outputs,
-                                       // the number of equations
-  std::vector<std::map<int, ValueId>>
-      versions_;  // per value: its copy in each group; -1 for inputs
+  std::vector<std::size_t> last_use_;  // per value: its last reader; outputs: past the last one
+  std::vector<std::map<int, ValueId>> versions_;  // per value and group; group -1 for inputs
 };
 
 }  // namespace

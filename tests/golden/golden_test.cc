@@ -1,5 +1,5 @@
-// Runs tests/golden/*/*.case and compares all that the command writes with the file. With
-// TESSERA_UPDATE=1 in the environment it writes what the command wrote into the files instead.
+// Runs tests/golden/*/*.case and compares exit code and output of each command with the file.
+// TESSERA_UPDATE=1 in the environment rewrites the files instead.
 #include <gtest/gtest.h>
 
 #include "tests/cases/case_file.h"

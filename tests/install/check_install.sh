@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# check_install.sh BUILD: installs a build into an empty folder, compiles every installed header
-# there, and configures, builds and runs the project of this folder against it.
+# check_install.sh BUILD: installs a build into an empty folder, compiles each installed header
+# there, and configures, builds and runs the project of this folder with it.
 set -euo pipefail
 build=$(realpath "$1")
 source_dir=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
@@ -9,10 +9,10 @@ rm -rf "$work"
 mkdir -p "$work"
 
 cmake --install "$build" --prefix "$work/first" >"$work/install.log"
-# A package that only works where it was installed is none.
+# The package must still work after it has been moved.
 mv "$work/first" "$work/prefix"
 
-# Nothing but the installed headers is to be found here, so that a private one is missed.
+# Only the installed headers are on the include path, so that a private include fails.
 for header in "$work/prefix/include/tessera"/*.h; do
   echo "#include <tessera/$(basename "$header")>"
 done >"$work/headers.cc"

@@ -1,4 +1,4 @@
-// Checkpoints with one process per device: each writes its own tiles.
+// Checkpoints with one process per device: each process writes its own tiles.
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -24,7 +24,7 @@ void expect(bool holds, const std::string& what) {
 
 Mesh grid() { return make_mesh({{"a", 2}, {"b", 2}}, {2, 0, 3, 1}); }
 
-/// Split over both axes, over one, and over none, on the mesh and without a mesh.
+/// Arrays split over both mesh axes, over one and over none, and arrays without a mesh.
 Tree make_tree() {
   const Mesh mesh = grid();
   const auto put = [&](const Array& x, const PartitionSpec& spec) {
@@ -106,7 +106,7 @@ TEST(IsolatedCheckpoint, HasTheTilesOfAllProcesses) {
   ASSERT_EQ(in_four_processes(save_tree, path), 0);
   EXPECT_EQ(in_one_process(check_saved, path), 0);
   EXPECT_EQ(checkpoint::read_info(path).files.size(), 4U);
-  // The same files as one process writes for all devices.
+  // One process for all devices must write files of the same sizes.
   ASSERT_EQ(in_one_process(save_tree, path + "_by_one"), 0);
   for (const std::string& name : checkpoint::read_info(path).files)
     EXPECT_EQ(fs::file_size(path + "/" + name), fs::file_size(path + "_by_one/" + name)) << name;

@@ -1,4 +1,4 @@
-// Collectives between processes: the bits, counts and bytes of one process for all devices.
+// Collectives between processes: the same bits, counts and bytes as in one process for all devices.
 #include "compile/host/exchange.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 using ir::Function;
 using ops::HostArray;
 
-/// Random values of the type between -3 and 3; sums of floats depend on their order.
+/// Random values between -3 and 3. Sums of the floats depend on their order.
 HostArray random_array(const Type& type, std::uint32_t seed) {
   std::minstd_rand random(seed + 1);
   HostArray array(type);
@@ -45,13 +45,14 @@ void check(const Function& function, const std::vector<int>& alias = {}) {
 }
 
 Function parsed(const std::string& mesh, const std::string& text) {
-  // 24 leaves can be split by 2, 3 and 4 devices.
+  // 24 grains can be split evenly over 2, 3 and 4 devices.
   Function function = ir::parse("function main[mesh=\"" + mesh + "\", grains=24]" + text);
   ir::verify(function, "the test");
   return function;
 }
 
-/// The identity from one sharding to another, then a use so that views and fusion take part.
+/// Moves an array from one sharding to another, with ops around it so that views and fusion take
+/// part.
 Function moved(const Mesh& mesh, const Shape& shape, const P& from, const P& to) {
   partition::testing::Program p(mesh);
   const ir::ValueId x = p.input(shape);
@@ -172,7 +173,7 @@ TEST(Exchange, ReceivesWhatTheRingModelSays) {
             0);
 }
 
-/// A program of rows of x, which lives as <{x},{y}> or less.
+/// Appends ops that read x, which is split by rows, and by columns if the mesh has an axis y.
 using Emit = std::function<ir::ValueId(partition::testing::Program&, ir::ValueId x)>;
 
 Function of_rows(const Mesh& mesh, const Shape& shape, const Emit& emit) {
@@ -230,7 +231,7 @@ TEST(Exchange, ReceivesTheHaloAlone) {
   partition::verify_partitioned(f, "the test");
   const auto infos = partition::explain(f);
   ASSERT_EQ(infos.size(), 1U);
-  // Windows of the second device are rows 15 to 33, of which it holds 16 to 31.
+  // The windows of the second device read rows 15 to 33, of which it owns rows 16 to 31.
   EXPECT_EQ(infos[0].wire_bytes, 3 * 32 * 4);
   EXPECT_EQ(infos[0].bytes, 19 * 32 * 4);
   const Arrays inputs = inputs_of(f);

@@ -1,4 +1,4 @@
-// What processes need of the machine is known before they run.
+// Processes check that the machine has what they need before they run.
 #include <gtest/gtest.h>
 #include <regex>
 #include <sys/resource.h>
@@ -25,7 +25,7 @@ TEST_F(IsolatedErrors, TheMemoryOfAllProcessesCounts) {
         {.out_shardings = {P{"data"}}});
     f(device_put(ones({4}), P{"data"}));
   });
-  EXPECT_EQ(code, 3);  // as this program reports what is not a fault
+  EXPECT_EQ(code, 3);  // the exit code of ReportingProgram for errors other than faults
   for (const char* rank : {"0", "1"}) {
     const std::string text =
         std::regex_replace(report(rank), std::regex("at most [0-9.]+ [MG]iB"), "at most <free>");

@@ -58,7 +58,7 @@ TEST(IsolatedLm, TheSameBitsCollectivesAndBytes) {
         EXPECT_NEAR(device["measured_bytes"].get<double>(), planned, 0.05 * planned);
         most = std::max(most, device["measured_bytes"].get<double>());
       }
-      // What one process for all devices plans is what the largest of them holds.
+      // The planned peak of one process for all devices is that of the largest device.
       const double planned = shared["device_peak_mib"].get<double>() * 1024 * 1024;
       EXPECT_NEAR(most, planned, 0.05 * planned);
     }
@@ -119,8 +119,8 @@ TEST(IsolatedLm, MistakesAreToldOnce) {
 
 class IsolatedErrors : public ReportedRuns {
  protected:
-  /// Trains without an end in processes over `mesh`; `fail` runs in a thread of rank 1 soon after
-  /// the first steps, `in_step` before each of its steps.
+  /// Trains without end with one process per device of `mesh`. In rank 1, a thread calls `fail`
+  /// soon after the first steps, and `in_step` runs before each step. Returns the exit code.
   int train(
       const Mesh& mesh, double timeout_s, const std::function<void()>& fail,
       const std::function<void(int)>& in_step = [](int) {}) {
@@ -158,7 +158,8 @@ class IsolatedErrors : public ReportedRuns {
     return code;
   }
 
-  /// Every rank but 1 names it, a collective, an op and a line of the model.
+  /// Every rank but 1 must report what happened to rank 1, a collective, an op and a line of the
+  /// model.
   void expect_reports(int count, const std::string& what) const {
     for (int rank = 0; rank < count; ++rank) {
       if (rank == 1) continue;

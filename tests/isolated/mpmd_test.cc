@@ -1,4 +1,4 @@
-// Groups of devices with one process per device: the bits, counts and bytes of one process for all.
+// Groups of devices with one process per device: the same bits, counts and bytes as in one process.
 #include "ops/control/mpmd.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 
 using ir::Function;
 
-/// A program of groups, compiled for all devices and for that of this process.
+/// A program of groups, compiled for all devices and for the device of this process.
 class GroupsBothWays {
  public:
   GroupsBothWays(const Function& function, const std::vector<int>& alias)
@@ -77,7 +77,8 @@ class GroupsBothWays {
            fmt::format("rank {}: other bits in output {}", run::transport()->rank(), i));
   }
 
-  /// What devices number 0 of all groups have counted is what one process for all has.
+  /// Added up over the groups, the counts of their devices 0 must equal those of one process for
+  /// all.
   void compare_counts(const run::CollectiveCounts& found, const run::CollectiveCounts& wanted,
                       std::int64_t received) const {
     for (const char* kind : {"all_gather", "all_reduce", "reduce_scatter", "transfer"}) {
@@ -157,7 +158,7 @@ TEST(IsolatedMpmd, PipelinesGiveTheSameBits) {
   }
 }
 
-/// Tiles of any sizes, and values that are read through views where they are sent.
+/// With tiles of all sizes, and values that the sender reads through views.
 TEST(IsolatedMpmd, RandomProgramsGiveTheSameBits) {
   int num_run = 0;
   for (std::uint64_t seed = 1; num_run < 120; ++seed) {

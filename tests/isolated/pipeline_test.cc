@@ -45,7 +45,7 @@ void expect_same(const Array& found, const Array& wanted, const std::string& wha
 
 using Result = std::tuple<Net, Array, Array>;
 
-/// Two steps as one program of one device.
+/// The result of two steps as one program on one device.
 Result wanted_of(std::int64_t microbatches) {
   const auto step = jit([&](Net net, Batch batch) { return step_of(net, batch, Sequential{1}); });
   auto [net, loss, losses] = step(make_net(), make_batch(microbatches));
@@ -60,7 +60,7 @@ void expect_same(const Result& found, const Result& wanted) {
   }
 }
 
-/// The step on groups, with its arguments where it reads them.
+/// The step on its groups. place() puts the arguments where the step reads them.
 class Piped {
  public:
   struct Step {
@@ -99,7 +99,7 @@ class Piped {
   Batch batch_;
 };
 
-/// Arrays have tiles in the processes of their groups alone.
+/// Only the processes of an array's groups must hold tiles of it.
 void expect_held_by_their_groups(const Result& result, std::int64_t own_group) {
   for (const Array& leaf : tree_leaves(result)) {
     const std::vector<std::int64_t> groups = MpmdArray(leaf).mpmd_idxs();
@@ -108,7 +108,7 @@ void expect_held_by_their_groups(const Result& result, std::int64_t own_group) {
   }
 }
 
-/// All kinds of collectives are moved as often and in as many bytes as planned.
+/// Collectives of all kinds must have moved as often, and as many bytes, as planned.
 void expect_planned(const std::vector<CollectiveUse>& planned) {
   const std::vector<CollectiveUse> moved = collective_counts();
   expect(moved.size() == planned.size() && !moved.empty(), "kinds of collectives");
@@ -157,12 +157,12 @@ TEST(IsolatedPipeline, TheSameBitsAndThePlannedBytes) {
   }
 }
 
-/// What is planned for a device is what its process holds at most in a step.
+/// The peak of a process during a step must equal the planned peak of its device.
 TEST(IsolatedPipeline, ProcessesHoldWhatIsPlanned) {
   for (const std::int64_t data : {1, 2}) {
     const int code = in_groups(2, data, [&] {
       Piped piped(Std1F1B{2}, groups(2, data), 4);
-      // Made without a program, whose arena might be the largest.
+      // Created without a compiled program, since the arena of one might determine the peak.
       const auto rows = [] {
         return array(std::vector<float>(4 * 64 * kWidth, 0.5F), {4, 64, kWidth});
       };
@@ -245,7 +245,7 @@ TEST(IsolatedPipeline, TimelinesHaveTheTasksOfAllGroups) {
   EXPECT_EQ(code, 0);
 }
 
-/// Saved by pipelines of two groups of two, restored onto other groups, one device and back.
+/// Saved by a pipeline of two groups of two devices, restored on other groups and on one device.
 TEST(IsolatedPipeline, CheckpointsMoveToOtherMeshes) {
   const fs::path folder = fs::path(::testing::TempDir()) / "tessera_isolated_pipeline";
   fs::remove_all(folder);

@@ -1,4 +1,5 @@
-// Runs partitioned functions with one process per device and compares with one process for all.
+// Runs partitioned functions with one process per device and compares with one process for all
+// devices.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +21,7 @@
 
 namespace tessera::testing {
 
-/// `body` in `count` processes; 0 when none fails.
+/// Runs `body` in `count` processes. Returns 0 if none of them fails.
 inline int in_processes(int count, const std::function<void()>& body,
                         std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
   return run::run_processes({.count = count,
@@ -41,7 +42,7 @@ inline void expect(bool holds, const std::string& what) {
   if (!holds) throw std::runtime_error(what);
 }
 
-/// Whether the bits are equal, all NaNs being one.
+/// Whether the bits are equal, with all NaNs equal.
 inline bool is_same(const run::Buffer& a, const run::Buffer& b, DType dtype) {
   if (dtype != DType::f32)
     return std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.size())) == 0;
@@ -53,7 +54,7 @@ inline bool is_same(const run::Buffer& a, const run::Buffer& b, DType dtype) {
   });
 }
 
-/// One function compiled for all devices and for that of this process.
+/// A function compiled for all devices and for the device of this process.
 class BothWays {
  public:
   BothWays(const ir::Function& function, const std::vector<int>& output_alias)

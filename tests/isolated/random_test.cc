@@ -1,4 +1,5 @@
-// Random programs on random meshes: one process per device gives the bits of one for all.
+// Random programs on random meshes: one process per device gives the same bits as one process for
+// all.
 #include <gtest/gtest.h>
 
 #include "tests/fuzz/case.h"

@@ -1,4 +1,4 @@
-// What the processes of a run report, in files of a folder of its own.
+// Collects what the processes of a run report, in files of a temporary folder.
 #pragma once
 
 #include <cstdio>
@@ -18,8 +18,9 @@
 
 namespace tessera::testing {
 
-/// Runs a body in each process; what it throws goes into a file of `folder`, named by the rank, or
-/// to standard error where there is no folder. Exit codes: 2 for a RuntimeFault, 3 for others.
+/// Runs a body in each process. The text of an exception is written to a file of `folder`, named by
+/// the rank or "parent", or to standard error if there is no folder. Exit codes: 2 for a
+/// RuntimeFault, 3 for other exceptions.
 class ReportingProgram final : public IsolatedProgram {
  public:
   explicit ReportingProgram(std::function<void()> body, std::filesystem::path folder = {})
@@ -51,8 +52,8 @@ class ReportingProgram final : public IsolatedProgram {
   std::filesystem::path folder_;
 };
 
-/// The exit code of a child that runs a program for all devices: a process that has computed
-/// something starts no others.
+/// Runs a program for all devices in a child process and returns its exit code, -1 for a signal.
+/// The child is needed because a process that has computed something can start no others.
 inline int run_in_child(IsolatedProgram& program) {
   const pid_t child = fork();
   if (child == 0) {
@@ -85,7 +86,7 @@ class ReportedRuns : public ::testing::Test {
     return run_isolated(program, options);
   }
 
-  /// What `name` reported: a rank, or "parent".
+  /// The report of a rank, or of "parent".
   std::string report(const std::string& name) const {
     std::ifstream file(folder_ / name);
     std::ostringstream text;

@@ -1,4 +1,4 @@
-// Arrays of the front door with one process per device, whose ranks are the device ids.
+// The public array interface with one process per device. Ranks are device ids.
 #include <gtest/gtest.h>
 #include <stdexcept>
 
@@ -21,7 +21,7 @@ void check_shards(const Mesh& mesh) {
   expect(shards.size() == 1, "a process holds one tile");
   const Shard& own = shards[0];
   expect(own.device == process_index(), "ranks are device ids");
-  // Two rows of the mesh: positions 0 and 1 hold the first half.
+  // The mesh positions 0 and 1 hold the first half of the array.
   const std::int64_t position = mesh.position_of(own.device);
   expect(own.index == std::vector<IndexRange>{position < 2 ? IndexRange{0, 6} : IndexRange{6, 12}},
          "another part " + to_string(own.index));
@@ -29,7 +29,7 @@ void check_shards(const Mesh& mesh) {
   expect(own.data.to_vector<std::int32_t>()[0] == (position < 2 ? 0 : 12), "other values");
   expect(array_equal(y, arange(12) * 2), "gathered values differ");
   expect(array_equal(y.local_data(mesh.device_ids()[3]), arange(6, 12, 1) * 2), "a tile differs");
-  // The same tiles on devices in order: each comes from another process.
+  // The same tiles on a mesh with devices in order: most come from another process.
   const Mesh plain = make_mesh({{"a", 2}, {"b", 2}});
   const Array moved = device_put(y, NamedSharding(plain, P{"a"}));
   const std::int32_t first = process_index() < 2 ? 0 : 12;

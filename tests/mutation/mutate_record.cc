@@ -20,7 +20,7 @@ using ops::Factors;
 using ops::OpRecord;
 using testing::Case;
 
-/// What differs from the record that is copied.
+/// The fields in which a mutant differs from the record that it copies.
 struct Change {
   std::optional<ops::VjpRule> vjp = {};
   std::optional<ops::BatchRule> batch = {};
@@ -111,7 +111,7 @@ void add_vjp_mutants(const OpRecord& op, std::vector<Mutant>& mutants) {
 
 // --- batches
 
-/// Whether attributes name dimensions, which stand behind the batch dimension.
+/// Whether attributes name dimensions. A batch dimension in front shifts their numbers.
 bool names_dimensions(const OpRecord& op) {
   for (const ops::Sample& sample : *op.samples) {
     for (const auto& [name, value] : sample.attributes.items()) {
@@ -181,7 +181,7 @@ void set_kind(Factors& factors, std::size_t i, FactorKind kind) {
   if (kind == FactorKind::reduce) factors.reduced.push_back(factor);
 }
 
-/// Kinds of the factor in samples where it can be split at all.
+/// The kinds that the factor has in those samples in which it can be split.
 std::vector<FactorKind> kinds_of(const OpRecord& op, std::size_t i) {
   std::vector<FactorKind> kinds;
   for (const Case& c : cases_of(op)) {
@@ -193,7 +193,7 @@ std::vector<FactorKind> kinds_of(const OpRecord& op, std::size_t i) {
   return kinds;
 }
 
-/// Whether dimensions 0 and 1 of an operand differ in what a split of them does.
+/// Whether swapping dimensions 0 and 1 of an operand changes how it may be split in some sample.
 bool has_different_dims(const OpRecord& op, std::size_t operand) {
   for (const Case& c : cases_of(op)) {
     const Factors factors = factors_of(c);
@@ -211,7 +211,8 @@ bool has_different_dims(const OpRecord& op, std::size_t operand) {
 }
 
 void add_factor_mutants(const OpRecord& op, std::vector<Mutant>& mutants) {
-  // The partitioner looks into bodies, and places and moves by itself what is for it only.
+  // For these ops the partitioner uses no factors: it looks into bodies, and it handles constraints
+  // and collectives itself.
   const bool is_known = op.host.kind == ops::HostRule::Kind::control ||
                         &op == &ops::sharding_constraint_op || partition::kind_of(op);
   if (is_known) return;
@@ -266,7 +267,7 @@ T changed_element(T x, bool is_negated) {
   }
 }
 
-/// All elements negated, or the last one off by one.
+/// Negates all elements, or changes the last one by one.
 ops::Reference changed_reference(const OpRecord& op, bool is_negated) {
   return [&op, is_negated](const ops::ReferenceContext& c) {
     std::vector<ops::HostArray> results = (*op.reference)(c);

@@ -1,4 +1,4 @@
-// Records with one wrong rule.
+// Copies of op records with one wrong rule.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace tessera::mutation {
 
-/// The rule that a mutation makes wrong; each is judged by checks of its own.
+/// The rule that a mutation breaks. Each rule has its own checks.
 enum class Rule : std::uint8_t { none, vjp, batch, factors, reference };
 
 struct Mutant {
@@ -18,7 +18,7 @@ struct Mutant {
   std::unique_ptr<const ops::OpRecord> record;
 };
 
-/// The record as it is, at another place.
+/// An unchanged copy of the record.
 Mutant unchanged(const ops::OpRecord& op);
 /// Every mutation that applies to some sample of the record.
 std::vector<Mutant> mutants_of(const ops::OpRecord& op);

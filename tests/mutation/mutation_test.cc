@@ -1,7 +1,7 @@
-// The conformance tests can fail: for every op, each rule made wrong in one way is found.
+// The conformance tests can fail: for every op, they find each rule that is made wrong in one way.
 //
-// The checks see a copy of the record. Unchanged it passes them all, so what they find is the
-// mutation.
+// The checks see a copy of the record. The unchanged copy passes all checks, so what they find in a
+// mutant is due to the mutation.
 #include <functional>
 #include <gtest/gtest.h>
 #include <map>
@@ -33,9 +33,9 @@ testing::ShardingChoices few_choices() {
   return {.meshes = {make_mesh({{"a", 2}, {"b", 4}}), make_mesh({{"x", 3}})}, .max_choices = 60};
 }
 
-/// The check in a process of its own: kernels with wrong factors may write anywhere.
+/// Runs the check in a child process, because kernels with wrong factors may write out of bounds.
 Verdict in_child(const Check& check, const Case& c) {
-  // Threads do not live on in a child.
+  // The threads of the engine would not exist in the child.
   run::Engine::instance().set_num_threads(1);
   const pid_t child = fork();
   if (child == 0) {
@@ -84,8 +84,9 @@ std::vector<Check> checks_of(Rule rule, const Case& c) {
   return checks;
 }
 
-/// Ops that stages know by the place of their record: a copy is another op to them. Their factors
-/// are not asked for, and src/differentiate and src/batch treat those with bodies.
+/// Ops that stages recognise by the address of their record, so that a copy is another op to them.
+/// Stages do not read the factors of these ops; src/differentiate and src/batch handle those with
+/// bodies.
 const std::set<const OpRecord*>& known_by_place() {
   static const std::set<const OpRecord*> ops = {&ops::call_op,
                                                 &ops::cond_op,
@@ -99,7 +100,7 @@ const std::set<const OpRecord*>& known_by_place() {
   return ops;
 }
 
-/// The op itself on the host, its copy on the reference.
+/// Compares the op itself on the host engine with its copy on the reference.
 Verdict host_is_reference_of(const OpRecord& copy, const Case& c) {
   const auto inputs = testing::random_inputs(c);
   return testing::first_difference(
@@ -107,7 +108,7 @@ Verdict host_is_reference_of(const OpRecord& copy, const Case& c) {
       testing::run_reference(testing::function_of(copy, c.sample()), inputs), c.sample().max_ulp);
 }
 
-/// What the checks find in any sample.
+/// The first problem that the checks find in any sample.
 Verdict verdict_of(const Mutant& mutant) {
   const OpRecord& op = *ir::find_op(*mutant.record->name);
   const bool is_known = known_by_place().contains(&op);
@@ -130,7 +131,7 @@ Verdict verdict_of(const Mutant& mutant) {
   return std::nullopt;
 }
 
-/// Mutations that change nothing that anybody could see, and why.
+/// Mutations without a visible effect, and why.
 const std::map<std::string, std::string>& without_effect() {
   static const std::map<std::string, std::string> reasons = {
       {"reshape: factor 2 passed",

@@ -1,4 +1,4 @@
-// How often this program has allocated memory.
+// Counts the memory allocations of this program.
 #pragma once
 
 #include <cstddef>

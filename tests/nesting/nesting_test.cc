@@ -1,5 +1,5 @@
-// Functions nested in functions have the values, derivatives and batches of the same program
-// without any nested function.
+// Nested functions give the same values, derivatives and batches as the same program without nested
+// functions.
 #include <cmath>
 #include <functional>
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ Arrays random_inputs(const Function& function, std::mt19937& random) {
   return inputs;
 }
 
-/// A nest of the kinds in which a few scans and loops have more than one round.
+/// A random nest of these kinds. At most three levels have two iterations, the others have one.
 Nest random_nest(std::size_t depth, std::vector<Kind> kinds, std::mt19937& random) {
   Nest nest;
   int num_long = 0;
@@ -58,7 +58,7 @@ Nest flat(Nest nest) {
   return nest;
 }
 
-/// Sums are added up in another order.
+/// Results are only close, because sums are added in another order.
 void expect_close(const Arrays& found, const Arrays& wanted) {
   ASSERT_EQ(found.size(), wanted.size());
   for (std::size_t i = 0; i < found.size(); ++i) {
@@ -178,7 +178,7 @@ TEST_P(Nesting, AMeshHasTheBitsOfOneDevice) {
             std::nullopt);
 }
 
-/// A user's function is called once per level, whatever is done with it.
+/// A user's function is called once per level, whatever transformations are applied to it.
 TEST_P(Nesting, IsTracedOnce) {
   std::size_t num_calls = 0;
   std::function<Array(std::size_t, Array)> level = [&](std::size_t depth, Array x) {

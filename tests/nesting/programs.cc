@@ -24,7 +24,7 @@ FunctionPtr shared(Function function) {
   return std::make_shared<const Function>(std::move(function));
 }
 
-/// What each level does itself: a, b and c change places.
+/// The work of each level itself: adds w * a to c and permutes a, b and c.
 Values turned(Builder& b, const Values& x) {
   return {x[0], x[2], ops::add(b, x[3], ops::mul(b, x[0], x[1])), x[1]};
 }
@@ -35,7 +35,7 @@ std::int64_t rounds_at(const Nest& nest, std::size_t level) {
 
 Values level(Builder& b, const Nest& nest, std::size_t number, const Values& x);
 
-/// A level and all below it as a function (w, a, b, c) -> (a, b, c).
+/// A level, with all levels below it, as a function (w, a, b, c) -> (a, b, c).
 Function body_of(const Nest& nest, std::size_t number) {
   Function body;
   body.name = "body";
@@ -47,7 +47,7 @@ Function body_of(const Nest& nest, std::size_t number) {
   return body;
 }
 
-/// Results a, b and c behind w.
+/// w, followed by the results a, b and c.
 Values with_w(ValueId w, const Values& results) {
   Values all = {w};
   all.insert(all.end(), results.begin(), results.end());
@@ -96,7 +96,7 @@ Values in_cond(Builder& b, const Nest& nest, std::size_t number, const Values& x
                                 {choice, x[0], x[1], x[2], x[3]}));
 }
 
-/// Its derivative is the cotangents of a, b and c, each times 2.
+/// The backward function returns the cotangents of a, b and c times 2, not the true derivative.
 Values in_custom_vjp(Builder& b, const Nest& nest, std::size_t number, const Values& x) {
   const FunctionPtr primal = shared(body_of(nest, number + 1));
   Function backward;

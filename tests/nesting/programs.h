@@ -1,4 +1,4 @@
-// Functions nested in functions, as deep as wanted.
+// Functions nested in functions, to any depth.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,19 @@
 
 namespace tessera::nesting {
 
-/// What a level puts around the one below.
+/// The op that a level puts around the level below it.
 enum class Kind : std::uint8_t { scan, loop, cond, call, remat, custom_vjp };
 
 struct Nest {
   std::vector<Kind> kinds;                // the outermost first
-  std::vector<std::int64_t> rounds = {};  // of scans and loops, per level; missing: one
-  bool is_flat = false;                   // the same values without any nested function
+  std::vector<std::int64_t> rounds = {};  // of scans and loops, per level; 1 where missing
+  bool is_flat = false;                   // computes the same values without nested functions
 };
 
-/// (w, a, b, c: f32[4,8]) -> (a, b, c). Each level hands w and all three on, in another order, so
-/// that what is known of a carry takes several rounds to reach all of them.
+/// (w, a, b, c: f32[4,8]) -> (a, b, c). Each level passes on w and permutes the others. So a
+/// property of one carry takes several iterations of an analysis to reach all carries.
 ir::Function nested(const Nest& nest);
-/// The same with the sum of all results as the only one.
+/// The same, with the sum of all results as the only result.
 ir::Function nested_loss(const Nest& nest);
 
 std::string to_string(const Nest& nest);

@@ -1,5 +1,5 @@
-// What the stages do for functions nested in functions grows slowly with the depth. Work is counted
-// in allocations: they are the same in every run, and nothing is done without them.
+// The work of the stages on nested functions grows slowly with the depth of nesting. Work is
+// measured in allocations: their number is the same in every run, and no stage works without them.
 #include <functional>
 #include <gtest/gtest.h>
 
@@ -60,7 +60,7 @@ std::vector<Stage> stages(bool is_differentiable) {
   return list;
 }
 
-/// Per stage: the allocations for `depth` levels, which take turns with the kinds.
+/// Per stage: the number of allocations for `depth` levels, which repeat `kinds` in turn.
 std::vector<std::size_t> work(const std::vector<Kind>& kinds, std::size_t depth,
                               const std::vector<Stage>& list) {
   Nest nest;
@@ -81,12 +81,12 @@ TEST_P(Work, OfEveryStageIsAtMostQuadraticInTheDepth) {
   bool is_differentiable = true;
   for (const Kind kind : GetParam()) is_differentiable = is_differentiable && kind != Kind::loop;
   const std::vector<Stage> list = stages(is_differentiable);
-  work(GetParam(), 1, list);  // what is made once in a process
+  work(GetParam(), 1, list);  // so that what is allocated once per process is not counted below
   const std::vector<std::size_t> shallow = work(GetParam(), 6, list);
   const std::vector<std::size_t> deep = work(GetParam(), 12, list);
   for (std::size_t i = 0; i < list.size(); ++i) {
-    // Twice the depth: 2 where work is linear, 4 where it is quadratic, 64 where each level doubles
-    // it.
+    // For twice the depth, the factor is 2 if work is linear, 4 if it is quadratic, and 64 if each
+    // level doubles it.
     EXPECT_LE(deep[i], 6 * shallow[i]) << list[i].name;
     RecordProperty(list[i].name, std::to_string(shallow[i]) + " " + std::to_string(deep[i]));
   }

@@ -42,7 +42,7 @@ std::vector<T> elements(const ops::HostArray& array_read) {
   return {data.begin(), data.end()};
 }
 
-/// Equal bits, except that all NaNs are one.
+/// Expects equal bits, except that all NaNs are equal.
 template <typename T>
 void expect_elements(const std::vector<T>& found, const std::vector<T>& wanted) {
   ASSERT_EQ(found.size(), wanted.size());

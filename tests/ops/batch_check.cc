@@ -1,4 +1,4 @@
-// Batch rules against the op on each element.
+// Compares batch rules with the op on each element of the batch.
 #include <cstring>
 #include <fmt/format.h>
 
@@ -32,7 +32,7 @@ HostArray row_of(const HostArray& batch, std::int64_t index, const Type& type) {
   return row;
 }
 
-/// The rule's equations for a batch of the operands in `is_batched`.
+/// The equations of the batch rule, for the operands in `is_batched` being batches.
 Function batched_function(const Case& c, const std::vector<bool>& is_batched) {
   const Function single = function_of(*c.op, c.sample());
   Function function;

@@ -1,7 +1,7 @@
-// A row of every op for a batch has the bits of the op for that row.
+// Each row of a batched op has the bits of the op for that row.
 //
-// Generated from the op table: every sample of every record, for several choices of which operands
-// come in batches; the same for the program of its derivative, and for a batch of batches.
+// Generated from the op table: every sample of every record, with several choices of batched
+// operands. The same for the program of its derivative, and for a batch of batches.
 #include "batch/batch.h"
 
 #include <algorithm>
@@ -28,12 +28,12 @@ using testing::Case;
 using Marks = std::vector<bool>;
 
 constexpr std::int64_t kSize = 3;
-/// Choices per sample; all of them where there are fewer.
+/// Choices per sample; all of them if there are fewer.
 constexpr std::size_t kMaxChoices = 7;
 
 using Engine = std::function<Arrays(const Function&, const Arrays&)>;
 
-/// Non-empty choices of inputs.
+/// Random non-empty subsets of the inputs.
 std::vector<Marks> choices(std::size_t count, std::mt19937_64& generator) {
   std::vector<Marks> result;
   const std::size_t num_choices = (std::size_t{1} << count) - 1;
@@ -63,7 +63,7 @@ HostArray row_of(const HostArray& array, std::int64_t index) {
   return row;
 }
 
-/// A function and where its inputs are drawn from.
+/// A function, and the types and ranges that its inputs are drawn from.
 struct Tested {
   Function function;
   std::vector<ops::SampleOperand> inputs;
@@ -80,7 +80,7 @@ Arrays random_inputs(const Tested& tested, const Marks& marks, testing::Values v
   return arrays;
 }
 
-/// Expects the rows of `batched` on `engine` to be what `function` gives for the rows.
+/// Expects the rows of the batched function on `engine` to equal `function` applied to the rows.
 void expect_rows(const Function& function, const Marks& marks, const Arrays& inputs,
                  const Engine& engine) {
   const batch::Batched batched = batch::batch(function, marks, kSize);
@@ -113,7 +113,7 @@ void expect_rows(const Tested& tested, const Engine& engine, std::mt19937_64& ge
 
 // --- cases
 
-/// Collectives and tasks are placed after batching.
+/// Collectives and tasks are inserted after batching.
 bool is_placed_late(const ops::OpRecord& op) {
   return partition::kind_of(op) || &op == &ops::task_op || &op == &ops::transfer_op;
 }
@@ -146,7 +146,7 @@ bool is_float_value(const Function& function, ValueId id) {
 }
 
 bool has_derivative(const Case& c) {
-  // Derivatives of nested functions are tested with the derivatives.
+  // Derivatives of nested functions are tested with the other derivatives.
   if (!c.op->vjp.is_differentiable()) return false;
   const Function f = testing::function_of(*c.op, c.sample());
   auto is_float_id = [&](ValueId id) { return is_float_value(f, id); };
@@ -154,7 +154,7 @@ bool has_derivative(const Case& c) {
          std::any_of(f.outputs.begin(), f.outputs.end(), is_float_id);
 }
 
-/// The derivative of the op's float results, weighted by further inputs and added up.
+/// The derivative of the sum of the op's float results times weights, which are further inputs.
 Tested tested_derivative(const Case& c) {
   Tested tested = tested_op(c);
   std::vector<std::size_t> wrt;

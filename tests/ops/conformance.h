@@ -1,7 +1,8 @@
-// What must hold of every sample of every record: each function gives a failure text, or nothing.
+// Properties that every sample of every record must have. Each check returns a failure text, or
+// nothing.
 //
-// The conformance tests ask all of them of all records, tests/mutation of records with a wrong
-// rule.
+// The conformance tests apply all checks to all records. tests/mutation applies them to records
+// with a wrong rule.
 #pragma once
 
 #include <optional>
@@ -16,22 +17,22 @@ using Verdict = std::optional<std::string>;
 
 // --- derivative_check.cc
 
-/// Whether derivative_is_difference has something to look at.
+/// Whether derivative_is_difference has anything to check.
 bool has_derivative(const Case& c);
-/// The derivative is the central difference in f64.
+/// The derivative equals the central difference in f64.
 Verdict derivative_is_difference(const Case& c);
-/// The derivative of the derivative is the central difference of the derivative.
+/// The second derivative equals the central difference of the derivative.
 Verdict second_derivative_is_difference(const Case& c);
 
 // --- batch_check.cc
 
 bool has_batch_rule(const Case& c);
-/// What the batch rule gives is the op on every element of the batch, bit for bit.
+/// The batch rule gives the op on every element of the batch, bit for bit.
 Verdict batch_is_the_op(const Case& c);
 
 // --- factor_check.cc
 
-/// The factors of each dimension multiply to its size, and none is used twice in an array.
+/// The factors of each dimension multiply to its size. No factor is used twice in an array.
 Verdict factors_cover_dimensions(const Case& c);
 /// `reduced` lists the reduce factors, and no result has one.
 Verdict factors_list_reductions(const Case& c);
@@ -44,20 +45,20 @@ Verdict reduce_factors_are_combined(const Case& c);
 
 struct ShardingChoices {
   std::vector<Mesh> meshes;
-  std::size_t max_choices = 80;  // per mesh; all of them where there are fewer
+  std::size_t max_choices = 80;  // per mesh; all of them if there are fewer
 };
 
-/// Whether the host engine takes the sample; collectives are placed by the partitioner only.
+/// Whether the host engine can run the sample. It cannot if only the partitioner inserts the op.
 bool runs_on_host(const Case& c);
 /// Host and reference agree, on ordinary and on special values.
 Verdict host_is_reference(const Case& c);
 /// Every choice of shardings on every mesh gives the bits of one device.
 Verdict shardings_are_one_device(const Case& c, const ShardingChoices& tried);
-/// The same of a function: `wanted` is what one device gives.
+/// The same for a function; `wanted` are its outputs on one device.
 Verdict shardings_are_one_device(ir::Function function, const std::vector<ops::HostArray>& inputs,
                                  const std::vector<ops::HostArray>& wanted,
                                  const ShardingChoices& tried, std::mt19937_64& generator);
-/// A collective moves whole arrays without changing them.
+/// A collective does not change the values of a whole array.
 Verdict collective_keeps_values(const Case& c);
 
 }  // namespace tessera::testing

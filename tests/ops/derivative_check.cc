@@ -1,6 +1,7 @@
-// Derivatives against central differences in f64.
+// Compares derivatives with central differences in f64.
 //
-// Differences are taken along random directions: one number tests all entries of a gradient.
+// Differences are taken along random directions, so that one number checks all entries of a
+// gradient.
 #include <cmath>
 #include <fmt/format.h>
 
@@ -27,7 +28,7 @@ ValueId total(Builder& b, ValueId x) {
   return ops::reduce_sum(b, x, dims);
 }
 
-/// A function with one f64 scalar output, and where to take it.
+/// A function with one f64 scalar output, and the inputs at which to differentiate it.
 struct Problem {
   Function function;
   std::vector<HostArray> inputs;
@@ -41,7 +42,7 @@ struct Problem {
   }
 };
 
-/// Adds an input drawn from [-1, 1] and the sum of its products with `x`.
+/// The sum of the products of `x` with a new input, which is drawn from [-1, 1].
 ValueId weighted_total(Builder& b, ValueId x, Problem& problem, std::mt19937_64& generator) {
   const Type type = b.type(x);
   const ValueId weight = b.add_input(type);
@@ -49,7 +50,7 @@ ValueId weighted_total(Builder& b, ValueId x, Problem& problem, std::mt19937_64&
   return total(b, ops::mul(b, x, weight));
 }
 
-/// The op's float results, weighted at random and added up.
+/// The sum of the op's float results times random weights.
 Problem first_order(const Case& c, std::mt19937_64& generator) {
   const ops::Sample sample = in_double(c.sample());
   Problem problem{.function = function_of(*c.op, sample), .inputs = {}};
@@ -67,7 +68,7 @@ Problem first_order(const Case& c, std::mt19937_64& generator) {
   return problem;
 }
 
-/// The gradients of `problem`, weighted at random and added up.
+/// The sum of the gradients of `problem` times random weights.
 Problem next_order(const Problem& problem, std::mt19937_64& generator) {
   Problem next{.function = differentiate::value_and_grad(problem.function, problem.float_inputs()),
                .inputs = problem.inputs};
@@ -112,7 +113,7 @@ Verdict gradient_is_difference(const Problem& problem, std::mt19937_64& generato
 }  // namespace
 
 bool has_derivative(const Case& c) {
-  // The derivative of stop_gradient is not that of its value, on purpose.
+  // stop_gradient on purpose has another derivative than its values have.
   if (!c.op->vjp.is_differentiable() || *c.op->name == "stop_gradient") return false;
   bool has_float = false;
   for (const ops::SampleOperand& operand : c.sample().operands) {

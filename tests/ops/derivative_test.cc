@@ -1,4 +1,4 @@
-// The derivative of every op, and the derivative of that, against central differences in f64.
+// Compares the first and second derivative of every op with central differences in f64.
 #include <gtest/gtest.h>
 
 #include "tests/ops/conformance.h"
@@ -34,9 +34,9 @@ TEST_P(Derivative, HasADerivative) {
   EXPECT_EQ(testing::second_derivative_is_difference(GetParam()), std::nullopt);
 }
 
-/// Rules give no cotangents that nobody wants, and emit nothing for them.
+/// A rule computes only cotangents that are wanted.
 TEST_P(Derivative, DoesNoWorkThatNobodyWants) {
-  if (GetParam().op->bodies != nullptr) return;  // without a rule of their own
+  if (GetParam().op->bodies != nullptr) return;  // such ops have no rule of their own
   Function function = testing::function_of(*GetParam().op, GetParam().sample());
   Builder b(function);
   const ir::Equation equation = function.equations[0];

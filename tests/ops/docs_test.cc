@@ -1,4 +1,4 @@
-// docs/ops.md is what the op table says. TESSERA_UPDATE_DOCS=1 writes it.
+// docs/ops.md must match the op table. TESSERA_UPDATE_DOCS=1 rewrites it.
 #include <cstdlib>
 #include <fstream>
 #include <gtest/gtest.h>

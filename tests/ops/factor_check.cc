@@ -1,4 +1,4 @@
-// Sharding factors mean what they say.
+// Checks that the sharding factors of ops are right.
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -58,7 +58,7 @@ void for_each_position(const Factors& factors, const Factors::Dims& dims, const 
   });
 }
 
-/// The window over `factor` that operand `operand` is read through, if any.
+/// The window through which operand `operand` is read along `factor`, or nullptr.
 const ops::OperandWindow* window_over(const Factors& factors, std::size_t operand, int factor) {
   for (const ops::OperandWindow& window : factors.windows) {
     if (window.operand != operand) continue;
@@ -69,7 +69,7 @@ const ops::OperandWindow* window_over(const Factors& factors, std::size_t operan
   return nullptr;
 }
 
-/// Per row of the dimension: whether it is read for index `kept` of `factor`.
+/// Per row of the dimension: whether the window reads it for index `kept` of `factor`.
 std::vector<bool> rows_read(const Factors& factors, const ops::OperandWindow& window, int factor,
                             std::int64_t kept) {
   std::vector<std::int64_t> rows;
@@ -92,7 +92,7 @@ std::vector<bool> rows_read(const Factors& factors, const ops::OperandWindow& wi
   return is_read;
 }
 
-/// Operands whose elements away from position `kept` of `factor` are drawn anew.
+/// The inputs, with new random values wherever index `kept` of `factor` does not read.
 std::vector<HostArray> changed_elsewhere(const Case& c, const Factors& factors, int factor,
                                          std::int64_t kept, std::vector<HostArray> inputs) {
   std::mt19937_64 generator = generator_for(c, 3);
@@ -118,7 +118,7 @@ std::vector<HostArray> changed_elsewhere(const Case& c, const Factors& factors, 
   return inputs;
 }
 
-/// What does not change a reduction.
+/// The neutral element of a reduction.
 template <typename T>
 T neutral(ops::Reduction reduction) {
   if constexpr (std::is_same_v<T, bfloat16>) return T(neutral<float>(reduction));
@@ -157,7 +157,8 @@ T combined(ops::Reduction reduction, T x, T y) {
   }
 }
 
-/// The inputs with one half along `factor` of the last operand that has it made neutral.
+/// The inputs with one half along `factor` kept (the upper one if `is_upper`) and the other half
+/// replaced by neutral elements. Changes the last operand that has the factor.
 std::vector<HostArray> half_of(const Factors& factors, int factor, bool is_upper,
                                std::vector<HostArray> inputs) {
   std::size_t i = inputs.size() - 1;
@@ -203,7 +204,7 @@ bool is_equal_at(const Factors& factors, const Factors::Dims& dims, int factor, 
   return is_equal;
 }
 
-/// Whether the dimension is a window, over this factor among others.
+/// Whether the operand is read along the dimension through a window of this factor.
 bool is_in_window(const Factors& factors, std::size_t operand, std::size_t dim, std::int64_t size,
                   int factor) {
   const ops::OperandWindow* window = window_over(factors, operand, factor);

@@ -1,5 +1,5 @@
-// Sharding factors mean what they say: a result's block along a pass factor depends on the
-// operands' blocks along it only, and parts along a reduce factor combine to the whole.
+// The sharding factors of ops are right. A block of a result along a pass factor depends only on
+// the operands' blocks along that factor. Parts along a reduce factor combine to the whole.
 #include <gtest/gtest.h>
 
 #include "tests/ops/conformance.h"

@@ -1,4 +1,4 @@
-// Ops that say they are linear in some operands are: parts of a sum may go through them one by one.
+// Ops that claim to be linear in some operands are: they may be applied to the parts of a sum.
 #include <gtest/gtest.h>
 #include <random>
 
@@ -14,8 +14,8 @@ using ir::Function;
 using ops::HostArray;
 using testing::Arrays;
 
-/// Whole numbers from -4 to 4, which no order of summation rounds, or for operands that stay as
-/// they are 1, 2 and 4, by which one may divide exactly.
+/// Integers from -4 to 4, whose sums are exact in any order. For operands that are not summed, 1, 2
+/// or 4, by which division is exact.
 HostArray drawn(const ops::SampleOperand& operand, bool is_summed, std::mt19937& random) {
   HostArray array(operand.type);
   ops::dispatch(operand.type.dtype, [&](auto zero) {
@@ -41,7 +41,7 @@ HostArray sum_of(const HostArray& a, const HostArray& b) {
   return sum;
 }
 
-/// f of one equation, which gets the sample's operands.
+/// A function of one equation, whose inputs are the sample's operands.
 Function function_of(const ops::OpRecord& op, const ops::Sample& sample) {
   Function f;
   ir::Builder b(f);
@@ -81,7 +81,7 @@ TEST(Linearity, PartsOfASumGoThroughOneByOne) {
     for (const ops::Sample& sample : *op->samples) {
       const Function f = function_of(*op, sample);
       const std::vector<Type> types = ir::operand_types(f, f.equations[0]);
-      // Sums of bf16 are never partial.
+      // bf16 values are never partial sums.
       const bool has_bf16 = std::any_of(types.begin(), types.end(),
                                         [](const Type& x) { return x.dtype == DType::bf16; });
       if (f.type(f.outputs[0]).dtype != DType::f32 || has_bf16) continue;

@@ -1,5 +1,5 @@
-// Every op can be had through the public functions: each is traced once, and what it records is
-// compared with the table.
+// Every op can be reached through the public functions. Each function is traced once, and the
+// recorded ops are compared with the op table.
 #include <functional>
 #include <gtest/gtest.h>
 #include <map>
@@ -22,7 +22,7 @@ struct Inputs {
 };
 using Call = std::function<Array(const Inputs&)>;
 
-/// Sums of what a call gives, so that tuples are one array.
+/// Sums both results of a call, so that it returns one array.
 Array both(const std::pair<Array, Array>& arrays) {
   return sum(astype(arrays.first, DType::f32)) + sum(astype(arrays.second, DType::f32));
 }
@@ -140,7 +140,7 @@ std::set<std::string> ops_of(const Call& call, const Inputs& inputs) {
   return names;
 }
 
-/// Why an op has no public function of its own.
+/// The reason why an op has no public function.
 std::string reason_without_function(const ops::OpRecord& op) {
   static const std::map<std::string, std::string> kReasons = {
       {"add_any", "placed by derivatives"},

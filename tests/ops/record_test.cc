@@ -37,7 +37,7 @@ TEST_P(Record, IsComplete) {
 }
 
 TEST_P(Record, NamesAnOpcodeOfHlo) {
-  // Of those of XLA, the ones that some op may be.
+  // The HLO opcodes that an op may name.
   static const std::set<std::string_view> opcodes = {"abs",         "add",
                                                      "all-gather",  "all-reduce",
                                                      "and",         "atan2",
@@ -70,7 +70,7 @@ TEST_P(Record, NamesAnOpcodeOfHlo) {
   EXPECT_TRUE(opcode.empty() || opcodes.contains(opcode)) << opcode;
 }
 
-/// The flow of an op with bodies says how its operands and results have to do with theirs.
+/// The BodyFlow of an op with bodies relates its operands and results to those of the bodies.
 TEST_P(Record, PassesArraysThroughItsBodiesAsItsFlowSays) {
   for (const ops::Sample& sample : *GetParam()->samples) {
     ir::Equation equation{.op = GetParam(),
@@ -125,7 +125,7 @@ TEST_P(Record, SamplesHaveSizeOneAndOddSizes) {
       sizes.insert(type.shape.begin(), type.shape.end());
     }
   }
-  if (*GetParam()->name == "random_fold_in") return;  // works on keys, which have one size
+  if (*GetParam()->name == "random_fold_in") return;  // takes keys, which have a fixed size
   if (sizes.empty()) return;                          // a scalar
   EXPECT_TRUE(sizes.contains(1)) << "no sample has a dimension of size 1";
   EXPECT_TRUE(std::any_of(sizes.begin(), sizes.end(), [](std::int64_t size) {

@@ -1,4 +1,4 @@
-// The order of sums, written out by hand for small cases; random bits against JAX's.
+// The order of sums, written out by hand for small cases. Random bits are compared with JAX's.
 #include <cmath>
 #include <gtest/gtest.h>
 
@@ -54,7 +54,7 @@ TEST(SumOrder, OtherDimensionsHaveOneAccumulator) {
 }
 
 TEST(SumOrder, UnevenLeaves) {
-  // 10 terms in 8 leaves: leaf i is [floor(10 i / 8), floor(10 (i + 1) / 8)).
+  // 10 terms in 8 grains: grain i is [floor(10 i / 8), floor(10 (i + 1) / 8)).
   const std::vector<float> x = rough_values(10);
   const std::vector<float> leaves = {x[0], x[1], x[2], x[3] + x[4], x[5], x[6], x[7], x[8] + x[9]};
   EXPECT_EQ(sum_of(array(x, {10, 1}), {0}), tree_of_8(leaves));
@@ -68,15 +68,16 @@ TEST(SumOrder, GrainsThatAreNoPowerOfTwo) {
 }
 
 TEST(SumOrder, DimensionListGivesTheGrid) {
-  // 8 leaves along the first listed dimension, 1 along the other: it has too few terms.
+  // 8 grains along the first listed dimension, 1 along the other, which has too few terms.
   const std::vector<float> x = rough_values(24);
   auto at = [&](std::size_t row, std::size_t column) { return x[row * 3 + column]; };
   std::vector<float> leaves(8);
   for (std::size_t row = 0; row < 8; ++row) {
-    leaves[row] = (at(row, 0) + at(row, 2)) + at(row, 1);  // lanes, folded
+    leaves[row] = (at(row, 0) + at(row, 2)) + at(row, 1);  // vector lanes, then folded
   }
   EXPECT_EQ(sum_of(array(x, {8, 3}), {0, 1}), tree_of_8(leaves));
-  // The other way round: leaves of 3 columns in 8, some empty; inside, rows in index order.
+  // The other way round: 3 columns in 8 grains, some of them empty. In a grain, rows in index
+  // order.
   std::vector<float> columns(3, 0.0f);
   for (std::size_t column = 0; column < 3; ++column) {
     for (std::size_t row = 0; row < 8; ++row) columns[column] += at(row, column);

@@ -1,4 +1,4 @@
-// The reference on the delicate values of delicate ops, against numbers written out here.
+// The reference at delicate values of delicate ops, compared with numbers written out here.
 #include <cmath>
 #include <gtest/gtest.h>
 #include <limits>

@@ -1,5 +1,5 @@
-// Choices that the rules make: shares of tied cotangents, factors as text, no needless transposes,
-// and messages that tell what to write instead.
+// Choices that the rules make: how tied values share a cotangent, factors as text, no needless
+// transposes, and messages that tell what to write instead.
 #include <algorithm>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ ir::Ints all_dims(Builder& b, ValueId x) {
   return dims;
 }
 
-/// The gradients, with respect to all inputs, of the sum of what `emit` gives.
+/// The gradients of the sum of emit's result with respect to all inputs.
 ir::Function gradient_function(const std::vector<Type>& types, const testing::EmitOne& emit) {
   ir::Function function;
   Builder b(function);

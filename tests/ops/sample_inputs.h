@@ -1,7 +1,7 @@
 // Test cases from the op table: every sample of every record, with random operands.
 //
-// Draws depend on the seed, the op and the sample only. TESSERA_TEST_SEED sets the seed; failing
-// tests print it.
+// Values depend only on the seed, the op and the sample. TESSERA_TEST_SEED sets the seed, and
+// failing tests print it.
 #pragma once
 
 #include <algorithm>
@@ -103,7 +103,7 @@ inline std::vector<ops::HostArray> random_inputs(const Case& c, Values values = 
 }
 
 inline bool is_single(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16; }
-/// f64 in place of f32 and bf16.
+/// Replaces f32 and bf16 by f64.
 inline ir::Attributes in_double(const ir::Attributes& attributes);
 
 inline ir::Function in_double(ir::Function function) {

@@ -1,4 +1,4 @@
-// Shardings of all inputs and outputs of an op against one device.
+// Compares an op under shardings of all inputs and outputs with one device.
 #include <fmt/format.h>
 
 #include "ir/text.h"

@@ -1,4 +1,4 @@
-// Corners of ops on windows, lines and places: ties, zeros, NaN, what lies outside.
+// Corner cases of ops on windows, lines and computed positions: ties, zeros, NaN, out of range.
 #include <cmath>
 #include <gtest/gtest.h>
 #include <limits>
@@ -23,7 +23,7 @@ using Ints = std::vector<std::int32_t>;
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-/// The gradient, with respect to the first input, of the sum of what `emit` gives times the second.
+/// The gradient, for the first input, of the sum of emit's result times the second input.
 Floats gradient(const std::vector<ops::HostArray>& inputs, const testing::EmitOne& emit) {
   ir::Function function;
   Builder b(function);

@@ -61,7 +61,7 @@ TEST_F(Commands, ExperimentsMeasureEveryRunAndKeepIt) {
     EXPECT_GT(one["peak_rss_bytes"], one["peak_buffer_bytes"]);
     EXPECT_GE(one["planned_bytes"], one["peak_rss_bytes"]);
   }
-  // Devices that split the work hold less each.
+  // A device needs less memory if the work is split.
   EXPECT_LT(results["runs"][0]["planned_device_bytes"], results["runs"][1]["planned_device_bytes"]);
   for (const char* name : {"epoch_run_time", "peak_memory"}) {
     EXPECT_EQ(bytes_of(folder_ / "out" / (name + std::string(".png"))).substr(1, 3), "PNG");
@@ -102,7 +102,7 @@ TEST_F(Commands, ExperimentsTrainOnFiles) {
           kSmallVit);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.stderr_text;
   const json run = object_of("out/results.json")["runs"][0];
-  EXPECT_EQ(run["steps"], 4);  // 36 images
+  EXPECT_EQ(run["steps"], 4);  // 36 images in batches of 9
   EXPECT_EQ(run["steps_per_epoch"], 4);
   EXPECT_GT(run["planned_bytes"], run["planned_device_bytes"].get<std::int64_t>() + 48 * 3073 - 1);
 }
@@ -184,7 +184,7 @@ TEST_F(Commands, DevicesAreThoseOfTheMesh) {
   EXPECT_GT(devices["free_memory_bytes"], 0);
 }
 
-/// What a command writes to a terminal of so many columns.
+/// What a command writes to a terminal with so many columns.
 std::string on_terminal(unsigned short columns, const std::vector<const char*>& words) {
   winsize size{.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
   int terminal = -1;

@@ -1,5 +1,5 @@
-// Fast numerics on whole programs: what exact numerics send besides, losses that stay close, and
-// the same bits for any number of threads.
+// Fast numerics on whole programs: what exact numerics send in addition, losses that stay close,
+// and the same bits for any number of threads.
 
 #include <gtest/gtest.h>
 #include <map>
@@ -40,7 +40,7 @@ struct Trained {
   Totals executed;  // of one step
 };
 
-/// Losses that differ by rounding.
+/// Losses may differ only by rounding.
 void expect_close(const Trained& fast, const Trained& exact) {
   ASSERT_EQ(fast.losses.size(), exact.losses.size());
   for (std::size_t i = 0; i < fast.losses.size(); ++i) {
@@ -152,7 +152,7 @@ TEST(FastNumerics, LanguageModel) {
   }
 }
 
-/// Three devices do not divide the leaves of a sum: exact numerics move what is to be summed.
+/// Three devices do not divide the grains evenly, so exact numerics move terms before summing them.
 TEST(FastNumerics, ThreeDevicesReduceGradients) {
   const Trained exact = train_lm(Numerics::exact, 3, Layout::replicated);
   const Trained fast = train_lm(Numerics::fast, 3, Layout::replicated);

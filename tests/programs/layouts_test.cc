@@ -1,5 +1,5 @@
-// The layouts of examples/layouts: the values of the same program on one device, and exactly the
-// collectives that each layout is known for.
+// The layouts of examples/layouts: the same values as on one device, and exactly the collectives
+// that each layout is known for.
 
 #include <cmath>
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ std::string use(const char* kind, std::int64_t count, std::int64_t wire_bytes) {
   return fmt::format("{} x{}: {} bytes", kind, count, wire_bytes);
 }
 
-/// Kinds in alphabetical order.
+/// The uses, with kinds in alphabetical order.
 Uses uses_of(const LoweredProgram& program) {
   Uses uses;
   for (const CollectiveUse& row : program.collectives()) {
@@ -52,16 +52,16 @@ using layouts::BlockConfig;
 constexpr std::int64_t kBatch = 4;
 constexpr std::int64_t kLength = 8;
 constexpr std::int64_t kWidth = 64;
-/// Activations [B,T,F] of all devices together.
+/// Bytes of the activations [B,T,F] of all devices together.
 constexpr std::int64_t kActivations = kBatch * kLength * kWidth * 4;
-/// What a device sends to reduce-scatter or gather activations over four devices.
+/// Wire bytes of a reduce_scatter or an all_gather of activations over four devices.
 constexpr std::int64_t kOnce = kActivations * 3 / 4;
 
 BlockConfig block_config(bool has_fused_qkv) {
   return {.d_model = kWidth, .heads = 8, .d_ff = 4 * kWidth, .has_fused_qkv = has_fused_qkv};
 }
 
-/// y, gradients of sum(y^2 * cotangent) with respect to the parameters and to x.
+/// y, and the gradients of sum(y^2 * cotangent) with respect to the parameters and x.
 std::tuple<Array, std::tuple<Block, Array>> backward(const Block& block, const Array& x,
                                                      const Array& cotangent) {
   auto [loss, y, gradients] = value_and_grad<0, 1>([&](const Block& b, const Array& v) {
@@ -94,7 +94,7 @@ struct BlockUses {
   Uses both;
 };
 
-/// Runs forward and backward on the mesh; expects the bits of one device, or in fast numerics
+/// Runs forward and backward on the mesh. Expects the bits of one device, or in fast numerics
 /// values close to them.
 BlockUses run_block(const BlockConfig& config, const Mesh& mesh,
                     Numerics numerics = Numerics::exact) {
@@ -127,15 +127,15 @@ TEST(TensorParallel, TwoAllReducesEachWay) {
   EXPECT_EQ(uses.both, Uses{use("all_reduce", 4, 4 * 2 * kOnce)});
 }
 
-/// Each of q, k and v gives a sum over devices, taken before the three are added: the bits must not
-/// depend on the mesh. They travel together.
+/// q, k and v give one partial sum each. They are reduced over the devices before the three are
+/// added, so that the bits do not depend on the mesh. One all_reduce takes all three.
 TEST(TensorParallel, SeparateProjectionsSendThreeSumsAtOnce) {
   const BlockUses uses = run_block(block_config(false), make_mesh({{"model", 4}}));
   EXPECT_EQ(uses.forward, Uses{use("all_reduce", 2, 2 * 2 * kOnce)});
   EXPECT_EQ(uses.both, Uses{use("all_reduce", 4, 6 * 2 * kOnce)});
 }
 
-/// The three are added where they are, and sent once.
+/// The three partial sums are added on each device, and only their sum is reduced.
 TEST(TensorParallel, FastNumericsSendTheSumOfTheThree) {
   const BlockUses uses = run_block(block_config(false), make_mesh({{"model", 4}}), Numerics::fast);
   EXPECT_EQ(uses.forward, Uses{use("all_reduce", 2, 2 * 2 * kOnce)});
@@ -147,13 +147,15 @@ TEST(TensorParallel, WithDataParallelism) {
   config.batch = "data";
   const BlockUses uses = run_block(config, make_mesh({{"data", 2}, {"model", 4}}));
   EXPECT_EQ(uses.forward, Uses{use("all_reduce", 2, 2 * kOnce)});
-  // One more for all gradients: matrices of 12 F^2 elements are split four ways, norms are not.
+  // One more all_reduce for all gradients: matrices with 12 F^2 elements are split four ways, norms
+  // are replicated.
   const std::int64_t gradients = (12 * kWidth * kWidth / 4 + 4 * kWidth) * 4;
   EXPECT_EQ(uses.both, Uses{use("all_reduce", 5, 4 * kOnce + gradients)});
 }
 
-/// Gradients of the scales and biases of norms are sums over batch and sequence, which may be cut
-/// along the batch only. So the summands become parts of the features, and the sums are gathered.
+/// Gradients of the scales and biases of norms are sums over batch and sequence, which exact
+/// numerics may split along the batch only. So an all_to_all moves the split of the terms from the
+/// sequence to the features, and the sums are gathered.
 constexpr std::int64_t kNorms = 4 * kWidth * 4 * 3 / 4;
 
 TEST(SequenceParallel, ScattersAndGathersInstead) {
@@ -174,7 +176,8 @@ TEST(SequenceParallel, SeparateProjectionsSendThreeSumsAtOnce) {
                              use("all_to_all", 4, kOnce), use("reduce_scatter", 4, 6 * kOnce)}));
 }
 
-/// Sums over batch and sequence may be cut along both: gradients of norms are reduced at once.
+/// Fast numerics may split sums over batch and sequence along both, so gradients of norms are
+/// reduced directly.
 TEST(SequenceParallel, FastNumericsReduceTheGradientsOfNorms) {
   BlockConfig config = block_config(false);
   config.sequence = "model";
@@ -189,7 +192,8 @@ TEST(SequenceParallel, WithDataParallelism) {
   config.sequence = "model";
   const BlockUses uses = run_block(config, make_mesh({{"data", 2}, {"model", 4}}));
   EXPECT_EQ(uses.forward, (Uses{use("all_gather", 2, kOnce), use("reduce_scatter", 2, kOnce)}));
-  // Summands for norms become parts of the features along one axis, then along the other.
+  // The terms for norms are moved to a split of the features, over one axis and then over the
+  // other.
   const std::int64_t tile = kActivations / 8;
   const std::int64_t norms = 4 * kWidth * 4 * 7 / 8;
   EXPECT_EQ(uses.both, (Uses{use("all_gather", 4 + 4, 2 * kOnce + norms),
@@ -228,7 +232,7 @@ struct StepPlan {
   MemoryPlan memory;
 };
 
-/// Two steps of training on four devices, with the bits of one device.
+/// Two training steps on four devices, which must have the bits of one device.
 StepPlan run_zero(Zero level) {
   const Array x = numbers({32, 64}, 1);
   const Array y = numbers({32, 64}, 2);
@@ -260,7 +264,7 @@ StepPlan run_zero(Zero level) {
 
 constexpr std::int64_t kMoved = kParameters * 3 / 4;
 constexpr std::int64_t kLossBytes = 4 * 2 * 3 / 4;
-/// The batch, targets, and the numbers of steps of state and optimiser.
+/// Bytes of the batch, the targets, and the step counters of state and optimiser.
 constexpr std::int64_t kOtherArguments = 2 * 32 / 4 * 64 * 4 + 2 * 4;
 
 TEST(Zero, OptimizerStateIsSplit) {
@@ -288,7 +292,8 @@ TEST(Zero, EachLevelNeedsLessMemory) {
   const MemoryPlan optimizer = run_zero(Zero::optimizer).memory;
   const MemoryPlan gradients = run_zero(Zero::gradients).memory;
   const MemoryPlan parameters = run_zero(Zero::parameters).memory;
-  // Gradients and either new parameters or their sums before the reduction; then parts of one.
+  // The gradients, and either the new parameters or the gradients before their reduction. The
+  // higher levels hold only a quarter of one of these.
   EXPECT_EQ(optimizer.temporaries, 2 * kParameters);
   EXPECT_EQ(gradients.temporaries, kParameters + kParameters / 4);
   EXPECT_EQ(parameters.temporaries, kParameters + kParameters / 4);
@@ -306,7 +311,8 @@ TEST(FsdpAndTensorParallel, BothMoveWhatTheyMoveAlone) {
   config.batch = "data";
   config.storage = "data";
   const BlockUses uses = run_block(config, make_mesh({{"data", 2}, {"model", 4}}));
-  // Each device gathers the quarter of four matrices, 12 F^2 elements, that its axis works with.
+  // The four matrices have 12 F^2 elements. Each device gathers the quarter that it needs over
+  // `data`.
   const std::int64_t weights = 12 * kWidth * kWidth / 4 * 4 / 2;
   EXPECT_EQ(uses.forward, (Uses{use("all_gather", 4, weights), use("all_reduce", 2, 2 * kOnce)}));
   const std::int64_t norms = 4 * kWidth * 4;
@@ -353,17 +359,17 @@ BlockUses run_experts(std::int64_t capacity) {
         e, v, ct, [](const Experts& inner, const Array& tokens) { return inner(tokens); });
   });
   const auto [y, gradients] = step(experts, placed_x, device_put(cotangent, P{"expert"}));
-  // A token's sums have one term that is not zero, so only the sign of zeros may differ.
+  // A token's sums have only one nonzero term, so only the signs of zeros may differ.
   EXPECT_EQ(y.to_vector<float>(), wanted.to_vector<float>());
   expect_near_leaves(gradients, wanted_gradients, 2e-5F);
   return {.forward = uses_of(forward.lower(experts, placed_x)), .both = uses_of(step.compiled())};
 }
 
 TEST(Experts, TokensGoThereAndBack) {
-  for (std::int64_t capacity : {2, 4, 8}) {  // of groups of 8 tokens: some or none find no place
+  for (std::int64_t capacity : {2, 4, 8}) {  // per 8 tokens; below 8, some may be dropped
     SCOPED_TRACE(capacity);
     const BlockUses uses = run_experts(capacity);
-    const std::int64_t places = 8 * capacity * 16 * 4 * 3 / 4;  // of all experts, of one group
+    const std::int64_t places = 8 * capacity * 16 * 4 * 3 / 4;  // wire bytes of all experts' slots
     EXPECT_EQ(uses.forward, Uses{use("all_to_all", 2, 2 * places)});
     const std::int64_t router = 2 * 16 * 8 * 4 * 3 / 4;
     EXPECT_EQ(uses.both, (Uses{use("all_reduce", 1, router), use("all_to_all", 4, 4 * places)}));
@@ -416,7 +422,8 @@ TEST(RingAttention, OnlyPermutesKeysAndValues) {
     });
     const Attention placed = device_put(whole, Shardings(spec));
     expect_near_leaves(step(placed, device_put(cotangent, spec)), wanted, 1e-5F);
-    // Three rounds for four devices; keys and values of a device: 2 x 2 x 4 x 3 x 4 numbers.
+    // Three rounds for four devices. The keys and values of a device are 2 x (2 x 4 x 3 x 4)
+    // numbers.
     const std::int64_t round = 2 * 2 * 4 * 3 * 4 * 4;
     EXPECT_EQ(uses_of(forward.lower(placed)), Uses{use("permute", 3, 3 * round)});
     EXPECT_EQ(uses_of(step.compiled()), Uses{use("permute", 6, 6 * round)});
@@ -449,8 +456,8 @@ TEST(VocabularyParallel, NothingOfItsSizeMoves) {
   const Array rows = device_put(table, P{"model"});
   const Array columns = device_put(head, P{none, "model"});
   expect_same_leaves(step(rows, columns, ids, targets), wanted);
-  // Rows that were looked up and the gradient of x; a maximum, a sum, the target's logarithm and a
-  // sum of its derivative for each token.
+  // Reduced are the looked-up rows and the gradient of x, and for each token a maximum, a sum, the
+  // target's log-probability and a sum of its derivative.
   const std::int64_t features = 2 * 8 * 16 * 4;
   const std::int64_t per_token = 2 * 8 * 4;
   EXPECT_EQ(uses_of(step.compiled()),
@@ -459,7 +466,8 @@ TEST(VocabularyParallel, NothingOfItsSizeMoves) {
   EXPECT_EQ(uses_of(lookup.lower(rows, ids)), Uses{use("all_reduce", 1, 2 * features * 3 / 4)});
 }
 
-/// One table for both ends, as language models have it, with the batch over another axis.
+/// One table for both ends, as in language models with tied embeddings, and the batch split over
+/// another axis.
 TEST(VocabularyParallel, TiedAndWithDataParallelism) {
   const auto both_ends = [](const Array& table, const Array& ids, const Array& targets) {
     return value_and_grad([&](const Array& t) {

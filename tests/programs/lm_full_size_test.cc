@@ -1,4 +1,4 @@
-// The language model in full size: equal bits and the collectives that it should need.
+// The language model in full size: the same bits, and only the collectives that it should need.
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// The language model against the numbers that JAX, Flax and Optax give.
+// Compares the language model with numbers of JAX, Flax and Optax.
 
 #include <gtest/gtest.h>
 

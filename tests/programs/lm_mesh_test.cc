@@ -15,7 +15,7 @@ const lm::Config kSmall{
 
 TEST(LmMesh, SameBitsOnEveryMesh) {
   const TrainingRun want = train(kSmall, Mesh(), Layout::replicated, 3, 8);
-  // Three devices cut neither the leaves nor any dimension evenly.
+  // Three devices divide neither the grains nor any dimension evenly.
   for (std::int64_t devices : {1, 2, 3, 4, 8}) {
     for (Layout layout : {Layout::replicated, Layout::fsdp}) {
       SCOPED_TRACE(std::to_string(devices) + (layout == Layout::fsdp ? " fsdp" : " replicated"));
@@ -86,7 +86,7 @@ TEST(LmBf16, ReferenceEngineAgrees) {
     const TrainingRun reference = train(in_bf16(kSmall), Mesh(), Layout::replicated, 2, 4);
     set_engine("host");
     for (std::size_t i = 0; i < host.losses.size(); ++i) {
-      // Functions that differ by a unit of f32 may round to neighbours in bf16.
+      // Values that differ by an ulp of f32 may round to neighbouring values of bf16.
       EXPECT_NEAR(host.losses[i], reference.losses[i], 2e-3F) << "step " << i;
     }
   });

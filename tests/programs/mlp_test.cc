@@ -1,5 +1,5 @@
-// The perceptron, with mesh axes and with logical names, by scan and as a loop: layouts and numbers
-// that JAX, Flax and Optax give, and the same bits on any mesh.
+// The perceptron, with mesh axes and with logical names, as a scan and as a loop. Compares layouts
+// and numbers with those of JAX, Flax and Optax, and bits on different meshes.
 
 #include <gtest/gtest.h>
 #include <map>
@@ -35,7 +35,7 @@ Shardings raw_specs(const mlp::Config& config) {
   return get_partition_spec(eval_shape(init_of<Model>(config), Key(0)));
 }
 
-/// On the mesh in scope.
+/// Creates the state on the mesh in scope.
 template <typename Model>
 TrainState<Model> make_state(const mlp::Config& config) {
   Shardings specs;
@@ -149,8 +149,8 @@ TYPED_TEST(Mlp, LogicalNamesGiveTheSpecsOfMeshAxes) {
   }
 }
 
-/// `P(None, 'model', None)` -> `P(None, 'model')` and `P('model', None)` -> `P('model',)`, as
-/// arrays tell their layout.
+/// `P(None, 'model', None)` -> `P(None, 'model')` and `P('model', None)` -> `P('model',)`, the form
+/// in which arrays report their specs.
 std::string without_trailing_none(std::string spec) {
   replace_all(spec, ", None)", ")");
   const bool has_one_entry = spec != "P()" && spec.find(", ") == std::string::npos;
@@ -237,7 +237,7 @@ TYPED_TEST(Mlp, InitMakesEachDevicesTilesOnly) {
   for (const LeafPlacement& leaf : compiled.results()) tiles += bytes_of(leaf);
   const std::int64_t weights = 2 * config.layers * config.depth * config.depth * 4;
   EXPECT_EQ(tiles, 3 * weights / 4 + 2 * 4);  // step and count are scalars
-  // Numbers that are being drawn take no more than the tiles of the weights.
+  // Drawing the random numbers must not need more memory than a device's tiles of the weights.
   const MemoryPlan plan = compiled.memory();
   EXPECT_EQ(plan.results, tiles);
   EXPECT_LE(plan.temporaries, weights / 4 + 64);
@@ -247,7 +247,7 @@ TYPED_TEST(Mlp, InitMakesEachDevicesTilesOnly) {
 
 // --- numbers
 
-/// What the peer gives, with names of parameters as paths.
+/// The numbers of the peer, with parameters named by their paths.
 template <typename V>
 nlohmann::json numbers() {
   const char* scan = V::kUseScan ? "scan" : "loop";

@@ -1,5 +1,5 @@
-// Every optimiser in training steps: the same bits on any mesh, with any part of the state split,
-// and in pipelines.
+// Training steps with every optimiser give the same bits on any mesh, with any part of the state
+// split, and in pipelines.
 #include <gtest/gtest.h>
 
 #include <tessera/error.h>
@@ -51,7 +51,7 @@ auto training_step() {
       {.donate_argnums = {0}});
 }
 
-/// `shardings_of(mesh, shapes)` says where the state lives.
+/// `shardings_of(mesh, shapes)` returns the shardings of the state.
 template <typename ShardingsOf>
 TrainingRun train(const optim::Optimizer& tx, const Mesh& mesh, const ShardingsOf& shardings_of) {
   const use_mesh scope(mesh);
@@ -79,7 +79,7 @@ TEST(OptimizersInPrograms, TheSameBitsOnAnyMesh) {
   const auto split = [](const Mesh& mesh, const State& shapes) {
     return fsdp_shardings(mesh, shapes, "data");
   };
-  // Parameters on all devices, what the optimiser remembers in parts.
+  // Parameters are replicated, the optimiser's state is split.
   const auto zero = [](const Mesh& mesh, const State& shapes) {
     return layouts::zero_shardings(mesh, shapes, layouts::Zero::optimizer);
   };
@@ -98,7 +98,7 @@ TEST(OptimizersInPrograms, TheSameBitsOnAnyMesh) {
   }
 }
 
-/// The state is given away, and the next one takes its memory, but for small factored arrays.
+/// The state is donated and the new state takes its memory. Only small factored arrays are new.
 TEST(OptimizersInPrograms, UpdateInPlace) {
   for (const auto& [name, tx] : optimizers()) {
     const State shapes = eval_shape(init_of(tx), Key(0));

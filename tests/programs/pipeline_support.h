@@ -11,7 +11,8 @@ namespace tessera::testing {
 inline constexpr std::int64_t kLayers = 8;
 inline constexpr std::int64_t kWidth = 16;
 
-/// Layers, a matrix that two far stages use, one that a layer uses twice, and a skip connection.
+/// Layers, a matrix that two distant stages use, one that a layer uses twice, and a skip
+/// connection.
 struct PipelineNet {
   std::vector<Array> layers;
   Array tied;
@@ -51,7 +52,7 @@ inline PipelineBatch make_batch(std::int64_t microbatches) {
   return {numbers({microbatches, 4, kWidth}, 7), numbers({microbatches, 4, kWidth}, 8)};
 }
 
-/// Gradients are scaled by their global norm, which all groups need.
+/// Scales gradients by their global norm, which combines values of all groups.
 inline std::tuple<PipelineNet, Array, Array> step_of(const PipelineNet& net,
                                                      const PipelineBatch& batch,
                                                      const Schedule& schedule) {

@@ -1,5 +1,5 @@
-// The transformer with micro-batches against the numbers that JAX, Flax and Optax give, and the
-// same bits on any mesh.
+// The transformer with microbatches: compared with numbers of JAX, Flax and Optax, and the same
+// bits on any mesh.
 
 #include <gtest/gtest.h>
 
@@ -56,7 +56,7 @@ auto staged_step(const pipeline::Config& config, const Schedule& schedule, std::
         pipeline::accumulate(old.params, xs, targets, config.microbatches, schedule);
     return std::tuple(old.apply_gradients(grads), loss);
   };
-  // Without marks the stages are cut.
+  // Without marks the compiler cuts the stages.
   JitOptions options{.donate_argnums = {0}};
   if (config.stages == 0) options.auto_stages = AutoStages{};
   return std::pair(mesh, mpmd_jit_with_loop(step, mesh, options));
@@ -100,7 +100,7 @@ TEST(PipelineGolden, StagesHaveTheLossesOfTheLoop) {
   expect_same_bits(train_staged(kGolden, Interleaved1F1B{4}, 1, 6), run);
   expect_same_bits(train_staged(kGolden, Interleaved1F1B{8, 4}, 1, 6), run);
   expect_same_bits(train_staged(kGolden, ZBV{4, 2}, 2, 6), run);
-  // Four devices share the two rows of a microbatch.
+  // Four devices share the two rows of a microbatch, so two have none.
   expect_same_bits(train_staged(kGolden, ZeroBubble{2}, 4, 6), run);
 }
 

@@ -1,4 +1,4 @@
-// Reads what profile::stop_trace() writes, by the field numbers of XSpace and HloProto.
+// Reads the files of profile::stop_trace(), by the field numbers of XSpace and HloProto.
 #pragma once
 
 #include <fstream>
@@ -19,7 +19,7 @@ inline std::string bytes_of_file(const std::string& path) {
   return text.str();
 }
 
-/// Numbers and texts of stats, by name.
+/// Numeric and text stats, by name.
 struct ReadStats {
   std::map<std::string, double> numbers;
   std::map<std::string, std::string> texts;
@@ -193,13 +193,13 @@ class SpaceReader {
   std::vector<ReadPlane> planes_;
 };
 
-/// What the memory viewer shows of a program.
+/// The memory of a program as the memory viewer shows it.
 struct ReadBuffers {
   std::int64_t ports = 0;      // bytes of arguments and results
   std::int64_t arena = 0;      // size of the allocation of everything else
-  std::int64_t peak = 0;       // of the heap trace
-  std::int64_t left = 0;       // not freed at its end
-  std::size_t num_events = 0;  // of it
+  std::int64_t peak = 0;       // peak of the heap trace
+  std::int64_t left = 0;       // bytes that the heap trace does not free
+  std::size_t num_events = 0;  // events of the heap trace
 };
 
 inline ReadBuffers read_buffers(const std::string& hlo) {
@@ -209,7 +209,7 @@ inline ReadBuffers read_buffers(const std::string& hlo) {
   proto.next(3);
   pbf_reader assignment = proto.get_message();
   while (assignment.next()) {
-    const std::uint32_t tag = assignment.tag();  // not there any more once the field is read
+    const std::uint32_t tag = assignment.tag();  // read first: reading the field clears it
     pbf_reader message = assignment.get_message();
     std::map<std::uint32_t, std::int64_t> numbers;
     switch (tag) {

@@ -1,4 +1,4 @@
-// Traces of programs, read back from their files.
+// Traces of programs, read from the files that they are written to.
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kBatch = 16, kInputs = 32, kHidden = 64, kOutputs = 8;
 constexpr std::size_t kSteps = 3;
 
-/// Gone with the object.
+/// A temporary folder, removed with the object.
 class Folder {
  public:
   Folder() : path_(fs::temp_directory_path() / ("profile_test_" + std::to_string(getpid()))) {
@@ -48,7 +48,7 @@ struct Recorded {
   MemoryPlan memory;
 };
 
-/// Three steps on four devices that share a batch.
+/// Traces three steps on four devices that share a batch.
 Recorded record_mlp(const std::string& folder) {
   const Mesh mesh = make_mesh({{"data", 4}});
   const use_mesh scope(mesh);
@@ -138,7 +138,7 @@ TEST_F(Profile, StepsAreThoseThatWereMarked) {
 }
 
 TEST_F(Profile, FlopsOfProductsAreThoseOfTheProgram) {
-  // Forward twice, both kernels' gradients, and that of the hidden layer.
+  // Both products of the forward pass, the gradients of both kernels, and that of the hidden layer.
   const std::int64_t products = 2 * kBatch * (2 * kInputs * kHidden + 3 * kHidden * kOutputs);
   double found = 0;
   for (int i = 0; i < 4; ++i) {
@@ -250,13 +250,14 @@ TEST(ProfileOfPipeline, ArrowsLeadFromStageToStage) {
       } else {
         EXPECT_TRUE(received.emplace(event.stats.number("_c"), plane.name).second);
       }
-      EXPECT_EQ(event.stats.number("_pt") + event.stats.number("_ct"), 7 - 1);  // the other is none
+      // An event has one of the two stats; the reader gives -1 for the missing one.
+      EXPECT_EQ(event.stats.number("_pt") + event.stats.number("_ct"), 7 - 1);
     }
     for (const ReadEvent& event : plane.events("XLA Modules")) {
       tasks.insert(plane.kinds.at(event.kind).name);
     }
   }
-  // Activations go down and their gradients come back, for each microbatch and device.
+  // Activations are sent forward and their gradients back, for each microbatch and device.
   EXPECT_GE(sent.size(), 2U * 4U * 2U);
   ASSERT_EQ(sent.size(), received.size());
   for (const auto& [number, plane] : sent) {
@@ -310,7 +311,7 @@ TEST(ProfileFaults, FolderIsAFile) {
     EXPECT_EQ(std::string(fault.what()),
               "profile: " + file + "/plugins/profile cannot be written: Not a directory");
   }
-  profile::start_trace(folder.path());  // no trace was left behind
+  profile::start_trace(folder.path());  // the failed start left no trace running
   profile::stop_trace();
 }
 
@@ -321,7 +322,7 @@ TEST(ProfileFaults, FolderIsGoneAtTheEnd) {
   std::ofstream(folder.path()) << "text";
   EXPECT_THROW(profile::stop_trace(), RuntimeFault);
   fs::remove(folder.path());
-  profile::start_trace(folder.path());  // it has ended nevertheless
+  profile::start_trace(folder.path());  // the failed stop has ended the trace
   profile::stop_trace();
 }
 

@@ -1,5 +1,5 @@
-// `tessera train MODEL --resume` goes on to the bits of a run that was never interrupted, on
-// another mesh as well.
+// `tessera train MODEL --resume` reaches the bits of a run that was never interrupted, also on
+// another mesh.
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -24,7 +24,7 @@ struct Model {
   const char* label;
   const char* name;
   const char* sizes;
-  std::vector<std::string> layouts;  // the first one is that of the run that is interrupted
+  std::vector<std::string> layouts;  // the interrupted run has the first one
 };
 
 std::ostream& operator<<(std::ostream& out, const Model& model) { return out << model.label; }
@@ -92,7 +92,7 @@ TEST_P(Resume, AfterAKillGoesOnFromTheLastWholeStep) {
     }
     if (!steps.empty() && steps.back() == 8) break;
   }
-  // A run that had ended before it was killed reports as well.
+  // A run that had reached its end before it was killed must report, too.
   EXPECT_EQ(report(flags)["params_hash"], whole["params_hash"]);
   EXPECT_EQ(checkpoint::steps_in((folder_ / "run").string()), std::vector<std::int64_t>({7, 8}));
 }
@@ -147,7 +147,7 @@ TEST(ResumeData, TheCheckpointHasThePlaceOfTheNextImage) {
   const std::string path = checkpoint::step_path((folder / "run").string(), 3);
   const nlohmann::json place = nlohmann::json::parse(checkpoint::read_info(path).metadata["data"]);
   EXPECT_EQ(place[0], 24) << place;
-  // Images are counted, not batches.
+  // The position counts images, not batches.
   ASSERT_EQ(run("--data cifar --batch 4 --steps 5 --resume").exit_code, 0);
   const std::string next = checkpoint::step_path((folder / "run").string(), 5);
   EXPECT_EQ(nlohmann::json::parse(checkpoint::read_info(next).metadata["data"])[0], 32);

@@ -1,4 +1,4 @@
-// Runs of the programs of examples/ inside tests: losses and a hash of the final parameters.
+// Runs the programs of examples/ inside tests: losses and a hash of the final parameters.
 #pragma once
 
 #include <cmath>
@@ -21,7 +21,7 @@ inline void expect_same_bits(const TrainingRun& run, const TrainingRun& want) {
   EXPECT_EQ(run.params_hash, want.params_hash);
 }
 
-/// bf16 beside f32, for the same number of steps.
+/// Losses in bf16 must be close to those in f32, but not equal.
 inline void expect_close_losses(const TrainingRun& run, const TrainingRun& want) {
   ASSERT_EQ(run.losses.size(), want.losses.size());
   EXPECT_NE(run.losses, want.losses);
@@ -44,8 +44,8 @@ inline Sums sums_of(const std::vector<float>& values) {
   return sums;
 }
 
-/// Every parameter has the shape, the first elements and the sum of absolute values of the peer's,
-/// where `want` maps paths to them.
+/// Every parameter must have the shape, the first elements and the sums of the peer's. `want_all`
+/// maps paths to these.
 template <typename Model>
 void expect_parameters(const Model& model, const nlohmann::json& want_all) {
   const auto arrays = checkpoint::named_arrays(model);

@@ -1,4 +1,4 @@
-// The vision transformer against the numbers that JAX, Flax NNX and Optax give.
+// Compares the vision transformer with numbers of JAX, Flax NNX and Optax.
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// The vision transformer gives the same bits on every mesh, and drops elements in training only.
+// The vision transformer gives the same bits on every mesh. Dropout is active in training only.
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
-// No program moves more bytes than what XLA makes of the same program, loop trips counted.
+// No program moves more bytes than XLA's version of the same program, with all iterations of loops
+// counted.
 
 #include <gtest/gtest.h>
 
@@ -10,7 +11,7 @@ namespace {
 
 using MlpState = TrainState<mlp::MLP>;
 
-/// `f32[4,1024]` -> its bytes.
+/// The bytes of a type such as `f32[4,1024]`.
 std::int64_t bytes_of(const std::string& type) {
   if (!type.starts_with("f32[")) throw std::runtime_error("not an array of floats: " + type);
   std::int64_t bytes = 4;
@@ -22,7 +23,7 @@ std::int64_t bytes_of(const std::string& type) {
   return bytes;
 }
 
-/// `{{0,1},{2,3}}` -> 2; all devices where the recording names no groups.
+/// `{{0,1},{2,3}}` -> 2. If the recording has no groups, all devices are one group.
 std::int64_t group_size(const nlohmann::json& groups, std::int64_t num_devices) {
   if (groups.is_null()) return num_devices;
   const std::string text = groups;
@@ -30,7 +31,8 @@ std::int64_t group_size(const nlohmann::json& groups, std::int64_t num_devices) 
   return 1 + std::count(first.begin(), first.end(), ',');
 }
 
-/// Bytes that a device receives in the ring model; a recording counts the body of a loop once.
+/// Bytes that a device receives, by the ring model. A recording counts collectives in a loop's body
+/// once, so they are multiplied by `trips`.
 std::int64_t xla_wire_bytes(const std::string& program, std::int64_t num_devices,
                             std::int64_t trips) {
   std::int64_t total = 0;
@@ -121,7 +123,7 @@ TEST(XlaLanguageModel, TheLanguageModelMovesNoMore) {
   EXPECT_LE(ours, xla_wire_bytes("seed003_replicated", 8, 1));
 }
 
-/// XLA gathers weights and reduces whole gradients; here they are reduced and scattered.
+/// XLA gathers weights and all-reduces whole gradients; Tessera reduce-scatters the gradients.
 TEST(XlaLanguageModel, TheLanguageModelWithSplitStateMovesAThirdLess) {
   const std::int64_t ours = wire_bytes(lower_lm(Layout::fsdp));
   const std::int64_t theirs = xla_wire_bytes("seed003_fsdp", 8, 1);

@@ -1,5 +1,5 @@
 // Every mistake about meshes, specs and placement that JAX reports is a UserError here, with the
-// line and a cure; whole texts stand in tests/errors.
+// line and a cure. tests/errors checks the whole texts.
 #include <functional>
 #include <gtest/gtest.h>
 #include <map>
@@ -56,7 +56,7 @@ void constrain(const P& spec) {
   jit([&](Array v) { return with_sharding_constraint(v, spec); })(ones({8, 16}));
 }
 
-/// By the names of the golden entries.
+/// Mistakes by the names of their golden entries.
 Mistakes mistakes() {
   const Array ten = ones({10, 3});
   return {

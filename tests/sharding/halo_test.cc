@@ -1,5 +1,5 @@
-// Splits of dimensions that windows, slices and the like look along: the split stays, the bits are
-// those of one device, and what moves is what lies around the shards, not the array.
+// Windows, slices and similar ops along a dimension that is split. The split stays, the bits are
+// those of one device, and only rows around the shards move, not the array.
 #include <functional>
 #include <gtest/gtest.h>
 #include <map>
@@ -16,7 +16,8 @@ using Arrays = std::vector<Array>;
 
 constexpr std::int64_t kFloat = 4;  // bytes
 
-/// What one run of a program receives per device, by kind, as planned and, tested here, executed.
+/// Bytes that a device receives in one run of the program, by kind of collective, as planned. Also
+/// expects the executed collectives to be the planned ones, and the bits of one device.
 std::map<std::string, std::int64_t> received(const Mesh& mesh, const Arrays& inputs,
                                              const std::vector<P>& specs,
                                              const std::function<Arrays(Arrays)>& f) {
@@ -52,7 +53,8 @@ Mesh line() { return make_mesh({{"x", 4}}); }
 TEST(Halo, AConvolutionReceivesTheRowsThatItsWindowsReach) {
   const auto f = [](Arrays in) { return Arrays{conv(in[0], in[1])}; };
   const Array kernel = testing::numbers({3, 3, 4, 8}, 2);
-  // 14 rows of windows in shards from 0, 3, 7, 10 need the rows [3, 9) and [10, 16) of 16 at most.
+  // The result has 14 rows, in shards that start at 0, 3, 7 and 10. Shard 1 reads rows [3, 9) of
+  // the input and owns [4, 8); shard 3 reads [10, 16) and owns [12, 16). No shard reads more.
   EXPECT_EQ(received(line(), {images({2, 16, 8, 4}), kernel}, {P{none, "x"}, P{}}, f),
             (Bytes{{"halo_exchange", 2 * 2 * 8 * 4 * kFloat}}));
 }
@@ -62,13 +64,13 @@ TEST(Halo, PaddingAndTheConvolutionAfterItMoveRowsOnly) {
   const Array kernel = testing::numbers({3, 3, 4, 8}, 2);
   const Bytes bytes = received(line(), {images({2, 16, 8, 4}), kernel}, {P{none, "x"}, P{}}, f);
   ASSERT_EQ(bytes.size(), 1U);
-  // One row to place the padded ones evenly, two for the windows, each of 10 columns at most.
+  // One row because padding shifts the split, two for the windows. A row has at most 10 columns.
   EXPECT_LE(bytes.at("halo_exchange"), 2 * 3 * 10 * 4 * kFloat);
 }
 
 TEST(Halo, AWindowLargerThanAShardReachesSeveralNeighbours) {
   const auto f = [](Arrays in) { return Arrays{reduce_window_sum(in[0], {8, 2})}; };
-  // The last shard of the result has 2 of 5 rows, made of rows [3, 12); 3 of these are its own.
+  // The last shard of the result has 2 of 5 rows, computed from rows [3, 12). It owns 3 of these.
   EXPECT_EQ(received(line(), {images({12, 9})}, {P{"x"}}, f),
             (Bytes{{"halo_exchange", 6 * 9 * kFloat}}));
 }
@@ -81,7 +83,7 @@ TEST(Halo, StridesAndDilationsOfUnevenShardsOnTwoAxes) {
   const Bytes bytes = received(mesh, {images({1, 23, 17, 2}), testing::numbers({3, 2, 2, 3}, 2)},
                                {P{none, "x", "y"}, P{}}, f);
   ASSERT_EQ(bytes.size(), 1U);
-  // Two rows and three columns around a shard of 8 by 9.
+  // A halo of two rows and three columns around a shard of 8 by 9.
   EXPECT_LE(bytes.at("halo_exchange"), (10 * 12 - 8 * 8) * 2 * kFloat);
 }
 
@@ -104,7 +106,7 @@ TEST(Halo, GradientsOfPoolingOfWholeShardsNeedNothing) {
   const Bytes bytes = received(line(), {images({2, 16, 8, 4})}, {P{none, "x"}}, f);
   ASSERT_LE(bytes.size(), 1U);
   for (const auto& [kind, count] : bytes) EXPECT_EQ(kind, "halo_exchange") << count;
-  // The window of the sum that makes the gradient of avg_pool starts one row before.
+  // The gradient of avg_pool is a windowed sum, whose windows start one row earlier.
   if (!bytes.empty()) {
     EXPECT_LE(bytes.at("halo_exchange"), 2 * 3 * 9 * 4 * kFloat);
   }
@@ -118,11 +120,11 @@ TEST(Halo, GradientsOfUnevenStridedWindowsMoveRowsOnly) {
     };
     return Arrays{grad(loss)(in[0])};
   };
-  // 29, 15 and 7 rows over 4 devices.
+  // Dimensions of 29, 15 and 7 rows are split over 4 devices.
   const Bytes bytes = received(line(), {images({2, 29, 8, 4}), testing::numbers({3, 3, 4, 4}, 2)},
                                {P{none, "x"}, P{}}, f);
   ASSERT_EQ(bytes.size(), 1U);
-  // The image has 2 * 29 * 8 * 4 elements, what is made of it less.
+  // For comparison: the image has 2 * 29 * 8 * 4 elements, and later values have fewer.
   EXPECT_LE(bytes.at("halo_exchange"), 12 * 2 * 10 * 4 * kFloat);
 }
 
@@ -133,7 +135,8 @@ TEST(Halo, TheGradientForTheImageIsAConvolutionWithAHalo) {
   const Bytes bytes = received(line(), {images({2, 16, 8, 4}), testing::numbers({3, 3, 4, 4}, 2)},
                                {P{none, "x"}, P{}}, f);
   ASSERT_EQ(bytes.size(), 1U);
-  // Rows of 10 columns at most: 2 before, and around the cotangent 2 for padding and 4 for windows.
+  // 2 rows for the forward pass, and around the cotangent 2 for padding and 4 for windows. With its
+  // halo, a row has at most 12 columns.
   EXPECT_LE(bytes.at("halo_exchange"), 2 * 8 * 12 * 4 * kFloat);
 }
 
@@ -145,7 +148,7 @@ TEST(Halo, TheGradientForTheKernelIsAPartialSumWhereRowsAreTheOutermostTerms) {
                                {P{none, "x"}, P{}}, f);
   ASSERT_EQ(bytes.size(), 2U);
   EXPECT_EQ(bytes.at("all_reduce"), 3 * 3 * 4 * 5 * kFloat * 3 / 4 * 2);
-  // Two rows for each of the convolutions.
+  // Two rows for each of the two convolutions.
   EXPECT_EQ(bytes.at("halo_exchange"), 2 * 2 * 8 * 4 * kFloat);
 }
 
@@ -155,7 +158,7 @@ TEST(Halo, TheGradientForTheKernelOfSeveralImagesMovesNoWholeArray) {
   };
   const Bytes bytes = received(line(), {images({8, 18, 8, 4}), testing::numbers({3, 3, 4, 5}, 2)},
                                {P{none, "x"}, P{}}, f);
-  // The outermost terms are the images: the sum is split over them, and over nothing else.
+  // The outermost terms of the sum are the images, so the sum may be split over them only.
   EXPECT_FALSE(bytes.contains("all_gather"));
   EXPECT_TRUE(bytes.contains("all_to_all"));
 }
@@ -165,12 +168,12 @@ TEST(Halo, SlicesReceiveWhatTheyAreMadeOf) {
   const auto of = [&](const std::function<Array(Array)>& f) {
     return received(line(), {x}, {P{"x"}}, [&](Arrays in) { return Arrays{f(in[0])}; });
   };
-  // Rows 1 to 12 in shards of 3 from 1, 4, 7 and 10 on.
+  // The result, rows 1 to 12, has shards of 3 rows that start at 1, 4, 7 and 10.
   EXPECT_EQ(of([](Array a) { return slice(a, 0, 1, 13); }),
             (Bytes{{"halo_exchange", 2 * 6 * kFloat}}));
-  // Every second row lies where it is needed.
+  // Every second row is already on the device that needs it.
   EXPECT_EQ(of([](Array a) { return slice(a, 0, 0, 16, 2); }), Bytes());
-  // One row goes to every device.
+  // One row is sent to every device.
   EXPECT_EQ(of([](Array a) { return slice(a, 0, 9, 10); }), (Bytes{{"halo_exchange", 6 * kFloat}}));
   EXPECT_EQ(of([](Array a) { return reverse(a, {0}); }),
             (Bytes{{"halo_exchange", 4 * 6 * kFloat}}));
@@ -178,7 +181,8 @@ TEST(Halo, SlicesReceiveWhatTheyAreMadeOf) {
 
 TEST(Halo, PartsOfAConcatenationStaySplit) {
   const auto f = [](Arrays in) { return Arrays{concatenate(in, 0)}; };
-  // 20 rows in shards of 5: device 1 needs rows [5, 10) and holds rows 2 to 3 and 10 to 11.
+  // 20 rows in shards of 5: device 1 needs rows [5, 10) and owns rows 2, 3 and 11 to 13 of the
+  // result.
   const Bytes bytes = received(line(), {images({8, 3}), images({12, 3})}, {P{"x"}, P{"x"}}, f);
   ASSERT_EQ(bytes.size(), 1U);
   EXPECT_LE(bytes.at("halo_exchange"), (5 + 5) * 3 * kFloat);

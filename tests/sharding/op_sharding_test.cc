@@ -1,7 +1,7 @@
-// Every op under every sharding gives the bits that one device gives.
+// Every op gives the bits of one device under every sharding.
 //
 // Generated from the op table: every sample of every record, on several meshes, with operands that
-// include -0, denormals, infinities and NaN; and the same for the program of its derivative.
+// include -0, denormals, infinities and NaN. The same for the program of its derivative.
 #include <algorithm>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ using ir::ValueId;
 using testing::Arrays;
 using testing::Case;
 
-/// Choices of shardings per sample and mesh; all of them where there are fewer.
+/// Choices of shardings per sample and mesh; all of them if there are fewer.
 constexpr std::size_t kMaxChoices = 80;
 constexpr std::size_t kMaxDerivativeChoices = 15;
 
@@ -46,7 +46,7 @@ std::vector<Case> collective_cases() {
   return cases;
 }
 
-/// Those on the host with a float operand and a float result.
+/// The cases on the host with a float operand, a float result and a derivative.
 std::vector<Case> float_cases() {
   std::vector<Case> cases;
   for (const Case& c : host_cases()) {
@@ -79,7 +79,7 @@ TEST_P(OpSharding, EveryShardingIsOneDevice) {
   EXPECT_EQ(testing::shardings_are_one_device(GetParam(), tried), std::nullopt);
 }
 
-/// sum(op(x) * w) over the float results and all weights, which become inputs.
+/// sum(op(x) * w) over the float results. The weights w become inputs.
 Function weighted_loss(const Case& c) {
   Function function = testing::function_of(*c.op, c.sample());
   Builder b(function);
@@ -112,7 +112,7 @@ TEST_P(OpDerivativeSharding, EveryShardingIsOneDevice) {
   const testing::ShardingChoices tried{.meshes = meshes(), .max_choices = kMaxDerivativeChoices};
   EXPECT_EQ(testing::shardings_are_one_device(gradient, inputs, wanted, tried, generator),
             std::nullopt);
-  if (GetParam().sample().max_ulp > 0.0) return;  // the sum of inexact terms
+  if (GetParam().sample().max_ulp > 0.0) return;  // the loss sums inexact terms
   EXPECT_EQ(testing::first_difference(wanted, testing::run_reference(gradient, inputs)),
             std::nullopt)
       << ir::print(gradient);

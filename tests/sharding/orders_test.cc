@@ -1,5 +1,5 @@
-// Products whose result is read through a transpose: the bits are those of the transpose of the
-// product, whichever order the product is written in.
+// Products whose result is read through a transpose give the bits of the transposed product, in
+// whatever order the product is stored.
 #include <algorithm>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ Shape flat_shape(const Array& array) {
   return {array.dim(0), array.dim(1), array.dim(2) * array.dim(3)};
 }
 
-/// What reads the transpose: elementwise work, a product, and another shape.
+/// Three readers of the transpose: an elementwise op, a reshape and a product.
 std::vector<Array> readers(const Array& transposed) {
   const Array flat = reshape(transposed, flat_shape(transposed));
   return {transposed * 2.0F, flat + 1.0F, einsum("abc,adc->abd", flat, flat)};
@@ -35,7 +35,7 @@ void expect_bits_of_a_copy(const Product& product, const std::vector<std::int64_
   SCOPED_TRACE(fmt::format("{} as {}", product.einsum, fmt::join(permutation, ",")));
   const Array x = numbers(product.x, 1);
   const Array y = numbers(product.y, 2);
-  // One op after the other, each of them compiled by itself.
+  // The ops one after the other, each compiled by itself.
   const std::vector<Array> wanted = readers(transpose(einsum(product.einsum, x, y), permutation));
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     const auto f = jit([&](Array a, Array b) {

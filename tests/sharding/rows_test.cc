@@ -1,5 +1,5 @@
-// Rows, lines and parts that indices name of arrays which are split where the indices point: they
-// are read and written where they lie, with the bits of one device.
+// Ops that read or write rows, lines or slices by index, on arrays that are split along the indexed
+// dimension. Each device works on the part that it holds, with the bits of one device.
 #include <cstring>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ Uses kinds_of(const std::vector<CollectiveUse>& rows) {
   return kinds;
 }
 
-/// What the program sends, which is what a run of it sends.
+/// The planned collectives. Expects a run to execute just these.
 template <typename F>
 Uses uses_of(const F& f, const std::vector<Array>& arguments) {
   const auto step = jit([&](const std::vector<Array>& in) { return f(in); });
@@ -51,7 +51,7 @@ std::vector<std::byte> bits_of(const Array& x) {
   return x.dtype() == DType::i32 ? bytes(x.to_vector<std::int32_t>()) : bytes(x.to_vector<float>());
 }
 
-/// Runs `f` on the mesh with its arguments placed like this; expects the bits of one device.
+/// Runs `f` on the mesh with its arguments placed by `specs`. Expects the bits of one device.
 template <typename F>
 Uses run_placed(const Mesh& mesh, const F& f, std::vector<Array> arguments, const Places& specs) {
   const std::vector<std::byte> wanted = bits_of(f(arguments));
@@ -63,7 +63,8 @@ Uses run_placed(const Mesh& mesh, const F& f, std::vector<Array> arguments, cons
   return uses_of(f, arguments);
 }
 
-/// Rows over one axis, over two, in the other order, and over more devices than there are rows.
+/// Rows split over one axis, over two in either order, together with columns, and over more devices
+/// than there are rows.
 const std::vector<std::pair<Mesh, P>>& row_splits() {
   static const std::vector<std::pair<Mesh, P>> splits = {
       {make_mesh({{"a", 2}, {"b", 4}}), P{"a"}},
@@ -82,7 +83,7 @@ Array floats_of_bits(std::vector<std::uint32_t> bits, Shape shape) {
 }
 
 TEST(SplitRows, KeepEveryBit) {
-  // NaNs with a payload, a sign, or signaling; both zeros; infinities; denormals.
+  // NaNs with a payload, with a sign, and signaling; both zeros; infinities; denormals.
   const Array table = floats_of_bits(
       {0x7fc00000, 0xffc12345, 0x7f800001, 0xff80beef, 0x80000000, 0,          0x7f800000,
        0xff800000, 0x80000001, 1,          0x7fffffff, 0x3f800000, 0xbf800000, 0x80000000,
@@ -94,7 +95,7 @@ TEST(SplitRows, KeepEveryBit) {
   for (const auto& [mesh, spec] : row_splits()) {
     const auto read = [](const std::vector<Array>& in) { return take(in[0], in[1]); };
     const Uses uses = run_placed(mesh, read, {table, ids}, {spec});
-    // More devices than rows: there the rows are gathered.
+    // With more devices than rows, the rows are gathered.
     EXPECT_EQ(uses.at(0).substr(0, 10), mesh.num_devices() > 10 ? "all_gather" : "all_reduce");
   }
 }
@@ -130,7 +131,7 @@ TEST(SplitRows, OfASmallTableAreGatheredInstead) {
 
 TEST(SplitRows, OfUpdatesStayWhereTheyAre) {
   const Array x = numbers({100, 16}, 1);
-  const Array ids = array({7, 0, 99, 7, 31, -1, 100, 7});  // the last of one row wins
+  const Array ids = array({7, 0, 99, 7, 31, -1, 100, 7});  // scatter keeps a row's last update
   const Array updates = numbers({8, 16}, 2);
   for (const auto& f : {scatter_add, +[](Operand a, Operand b, Operand c) {
                           return scatter(std::move(a), std::move(b), std::move(c), 0);
@@ -147,7 +148,7 @@ TEST(SplitRows, OfGradientsAreSummedWhereTheyAre) {
   const auto gradient = [](const std::vector<Array>& in) {
     return grad([&](const Array& table) { return sum(square(take(table, in[1]))); })(in[0]);
   };
-  // Many rows are named twice: their order of summation is that of one device.
+  // Many ids repeat. Their gradients must be summed in the order of one device.
   const Array ids = random::randint(Key(3), {64}, 0, 100);
   const Uses uses = run_placed(four(), gradient, {numbers({100, 16}), ids}, {P{"model"}});
   EXPECT_EQ(uses, Uses{fmt::format("all_reduce x1: {} bytes", 2 * 64 * 16 * 4 * 3 / 4)});

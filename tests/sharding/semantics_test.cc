@@ -1,5 +1,5 @@
-// What JAX users know about meshes, specs and placement, against values that JAX 0.10.2 gave on
-// eight devices (tests/peers/golden/jax_semantics.json).
+// How meshes, specs and placement behave, as JAX users know it. Compared with values of JAX 0.10.2
+// on eight devices (tests/peers/golden/jax_semantics.json).
 #include <gtest/gtest.h>
 #include <set>
 
@@ -34,7 +34,8 @@ std::string spec_in(const std::string& repr) {
 
 std::string spec_of(const Array& x) { return to_string(x.sharding().spec); }
 
-/// `(slice(0, 4, None), slice(None, None, None))`: whole dimensions have no limits.
+/// Python's form of an index, `(slice(0, 4, None), slice(None, None, None))`. Whole dimensions have
+/// no limits.
 std::string python_index(const std::vector<IndexRange>& index, const Shape& shape) {
   std::string text = "(";
   for (std::size_t dim = 0; dim < index.size(); ++dim) {
@@ -244,7 +245,7 @@ TEST(Semantics, UnspecifiedOutShardingsAreInferred) {
 }
 
 TEST(Semantics, InShardings) {
-  // JAX answers with a sharding on one device.
+  // JAX reports a sharding on one device.
   EXPECT_EQ(golden("jit in_shardings None uncommitted").get<std::string>().rfind("Single", 0), 0U);
   auto open = jit([](Array v) { return v * 2; }, {.in_shardings = {Shardings()}});
   EXPECT_EQ(open(numbers()).sharding(), NamedSharding());
@@ -283,7 +284,7 @@ TEST(Semantics, UnconstrainedDimensionsFollow) {
   EXPECT_EQ(spec_of(f(x)), golden("wsc UNCONSTRAINED").get<std::string>());
 }
 
-/// What `f` has told of in the order of its calls.
+/// The specs that `f` has reported, in the order of the reports.
 template <typename F>
 std::vector<std::string> inspected(const F& f) {
   std::vector<std::string> told;
@@ -302,7 +303,7 @@ TEST(Semantics, InspectedShardings) {
       return y + 1;
     });
     f(x);
-    f(x);  // compiled already
+    f(x);  // compiled already, so nothing is reported
   });
   const std::string want = spec_in(golden("inspect_array_sharding in jit")[0].get<std::string>());
   EXPECT_EQ(told, (std::vector<std::string>{"P('data', 'model')", want}));
@@ -329,7 +330,7 @@ TEST(Semantics, InspectedShardingsInsideOfLoopsAndDerivatives) {
 }
 
 TEST(Semantics, UnevenConstraintsAreKept) {
-  // JAX gives up without a word and returns a replicated array.
+  // JAX silently gives up and returns a replicated array.
   EXPECT_EQ(golden("uneven: wsc inside jit then returned (8-way on 10)").get<std::string>(), "P()");
   const use_mesh scope(grid());
   auto f = jit([](Array v) { return with_sharding_constraint(v * 2, P{{"data", "model"}}); });
@@ -371,7 +372,7 @@ TEST(Semantics, EveryEntryIsTestedOrElsewhere) {
                                         "inspect_array_sharding in jit",
                                         "uneven: wsc inside jit then returned (8-way on 10)"};
   const std::set<std::string> without_counterpart = {
-      "donation: unusable donated buffer",  // a donated array is always given away
+      "donation: unusable donated buffer",  // a donated array is always consumed
       "set_mesh ctx & get_abstract_mesh", "make_mesh default axis types", "explicit types",
       "RulesFallback"};
   // Collectives under shard_map, and parameters, have tests of their own.

@@ -1,4 +1,4 @@
-// Sums over devices of products, which end in tiles that are split in any way: the bits are those
+// Products that are summed over devices, with results that are split in any way: the bits are those
 // of one device.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ struct Product {
   std::string einsum;
   Shape x, y;
   P x_spec, y_spec;
-  P sum;  // of the result
+  P sum;  // spec of the result
 };
 
 bool has_reduce_scatter(const std::vector<CollectiveUse>& uses) {
@@ -45,7 +45,7 @@ void expect_bits_of_one_device(const Mesh& mesh, const Product& product) {
 
 TEST(SumsOfProducts, EndInTheTilesOfAnySplit) {
   const Mesh mesh = make_mesh({{"a", 2}, {"b", 2}});
-  // The result is [4, 32, 32, 16], and [32, 16] are columns of the product.
+  // The result is [4, 32, 32, 16]. Its dimensions [32, 16] are the columns of the matrix product.
   for (const P& sum : {P{"a"}, P{none, "a"}, P{none, none, "a"}, P{none, none, none, "a"},
                        P{"b", "a"}, P{"b", none, "a"}, P{none, none, "a", "b"}}) {
     expect_bits_of_one_device(

@@ -1,4 +1,5 @@
-// Pictures of shardings: those of JAX for ranks 1 and 2, and what JAX does not draw.
+// Pictures of shardings: the same as JAX draws for ranks 1 and 2, and others that JAX does not
+// draw.
 #include <gtest/gtest.h>
 
 #include <tessera/tessera.h>
@@ -8,7 +9,7 @@
 namespace tessera {
 namespace {
 
-/// `P('batch', None)`, with names of the mesh batch=..,model=...
+/// Parses `P('batch', None)`, with the axis names of the mesh batch=..,model=..
 PartitionSpec parse_spec(const std::string& text) {
   std::vector<SpecEntry> entries;
   bool is_tuple = false;
@@ -80,7 +81,7 @@ TEST(Visualize, ScalarsAndUnevenTiles) {
             "┌───────┐\n"
             "│CPU 0,1│\n"
             "└───────┘\n");
-  // Rows of 2 and 3 of 5.
+  // Shards of 2 and of 3 of the 5 rows.
   EXPECT_EQ(visualize_sharding({5, 2}, NamedSharding(make_mesh({{"data", 2}}), P{"data"})),
             "┌────────┐\n"
             "│        │\n"

@@ -110,15 +110,14 @@ class Drawing {
   std::int64_t num_stages_;
   std::int64_t microbatches_;
   Random& random_;
-  std::int64_t laziness_;  // how strongly weight gradients are delayed
-  bool is_shuffled_;       // forward tasks may take microbatches in any order
-  int fused_;              // percent of tasks that are fused with the next one
-  std::vector<std::vector<bool>>
-      done_;  // per stage and microbatch: whether the forward task is done
-  std::vector<std::int64_t> backward_;  // per stage: number of input gradients done
-  std::vector<std::int64_t> weights_;   // per stage: number of weight gradients done
-  std::vector<std::int64_t> rank_of_;   // per stage
-  std::vector<int> joint_;              // per stage: percent of backward tasks that are not split
+  std::int64_t laziness_;                // how strongly weight gradients are delayed
+  bool is_shuffled_;                     // forward tasks may take microbatches in any order
+  int fused_;                            // percent of tasks that are fused with the next one
+  std::vector<std::vector<bool>> done_;  // per stage and microbatch: forward task is done
+  std::vector<std::int64_t> backward_;   // per stage: number of input gradients done
+  std::vector<std::int64_t> weights_;    // per stage: number of weight gradients done
+  std::vector<std::int64_t> rank_of_;    // per stage
+  std::vector<int> joint_;               // per stage: percent of backward tasks that are not split
   ScheduleTasks tasks_;
 };
 
@@ -130,8 +129,7 @@ ScheduleTasks random_tasks(std::int64_t num_stages, std::int64_t groups, std::in
 }
 
 bool delays_weight_gradients(const ScheduleTasks& tasks) {
-  std::map<std::int64_t, std::int64_t>
-      latest;  // by stage: the microbatch of the last input gradient
+  std::map<std::int64_t, std::int64_t> latest;  // by stage: microbatch of the last input gradient
   for (const RankTasks& rank : tasks) {
     for (const FusedTask& fused : rank) {
       for (const Task& task : fused.parts) {
