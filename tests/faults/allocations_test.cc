@@ -109,7 +109,7 @@ class Bench {
   fs::path root_;
 };
 
-/// What a command outputs when nothing fails.
+/// The output of a command, or for a training run the bits in its report.
 std::string outcome(const Command& command, const Bench& bench, const SpawnResult& result) {
   if (!command.trains) return result.stdout_text + result.stderr_text;
   const auto report = nlohmann::json::parse(contents(bench.folder() / "r.json"), nullptr, false);

@@ -60,7 +60,7 @@ TEST_F(Finite, AllowedOnesNeverTakeTheLastGoodState) {
     EXPECT_EQ(run.exit_code, 0) << run.err;
     const std::vector<std::string> steps = whole_steps("run");
     EXPECT_EQ(steps, (std::vector<std::string>{"step_00000003", "step_00000009", "step_00000010"}));
-    // A resumed run does not use them by mistake ...
+    // A resumed run refuses a state that is not finite ...
     const Ended refused = tessera(words(mesh) + "--resume --steps 12 --lr 1e-6");
     EXPECT_EQ(refused.exit_code, 1);
     EXPECT_NE(refused.err.find("the state of the checkpoint is not finite"), std::string::npos);

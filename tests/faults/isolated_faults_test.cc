@@ -35,7 +35,7 @@ using std::chrono::milliseconds;
 using Words = std::vector<std::string>;
 
 constexpr milliseconds kTimeout{4000};
-constexpr milliseconds kMore{5000};          // a run must end this long after its timeout
+constexpr milliseconds kMore{5000};          // a run must end within this time after its timeout
 constexpr milliseconds kSlowMachine{20000};  // extra time on a machine that is busy
 
 struct Model {

@@ -100,8 +100,7 @@ TEST_F(Signals, TimeoutSaves) {
   }
 }
 
-/// The signal must not wait for the end of the step: here a step of the reference engine takes
-/// seconds.
+/// The second signal must not wait for the end of the step, which takes seconds on this engine.
 TEST_F(Signals, ASecondOneEndsAtOnce) {
   for (const std::string mesh : {"--mesh none ", "--mesh data=2,model=1 --isolated "}) {
     SCOPED_TRACE(mesh);

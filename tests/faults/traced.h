@@ -13,9 +13,9 @@
 namespace tessera::testing {
 
 struct SystemCall {
-  std::string_view name;  // "openat"
-  int process = 0;   // 0: the program; 1, 2, ...: its children, in the order in which they started
-  std::string path;  // the absolute path of the file, from the call or from its file descriptor
+  std::string_view name;   // "openat"
+  int process = 0;         // 0: the program; 1, 2, ...: its children, in the order of their start
+  std::string path;        // absolute path of the file that the call or its descriptor names
   std::string target;      // of rename and link: the new absolute path
   std::int64_t flags = 0;  // of openat
   std::int64_t result = 0;
