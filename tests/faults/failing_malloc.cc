@@ -3,7 +3,7 @@
 //   FAIL_AFTER=n     the allocation after the first n ones fails
 //   FAIL_COUNT=k     and the k - 1 after it; default 1
 //   FAIL_PROCESS=p   in the p-th process that the program forks; default 0, the program itself
-//   COUNT_FILE=path  how many there were is written here at the end of the program
+//   COUNT_FILE=path  the number of allocations is written here at the end of the program
 #include <atomic>
 #include <cerrno>
 #include <cstdio>

@@ -52,7 +52,7 @@ std::string text_of(const Marks& marks) {
   return text + "\n";
 }
 
-/// Row `index` of an array whose first dimension is the batch's.
+/// Row `index` of an array whose first dimension is the batch dimension.
 HostArray row_of(const HostArray& array, std::int64_t index) {
   Type type = array.type();
   type.shape.erase(type.shape.begin());

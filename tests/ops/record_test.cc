@@ -181,7 +181,7 @@ TEST_P(Record, RejectsOtherDtypesAndCounts) {
   const ops::Sample& sample = op.samples->front();
   std::vector<Type> types = operand_types(sample);
   types.push_back({.dtype = DType::f32, .shape = {99, 98, 97, 96}});
-  // Collectives and optimization_barrier.
+  // Collectives and optimization_barrier take arrays of any types.
   const bool takes_any_arrays =
       !op.vjp.is_differentiable() || op.host.kind == ops::HostRule::Kind::control;
   if (!takes_any_arrays) {

@@ -154,7 +154,7 @@ TEST_F(Commands, TensorBoardGetsTheLossesOfTheReport) {
   ASSERT_EQ(outcome.exit_code, 0) << outcome.stderr_text;
   const fs::path file = fs::directory_iterator(folder_ / "curves")->path();
   const std::string events = bytes_of(file);
-  // The tag, then the value as the bytes of an f32.
+  // In the file, the tag is followed by the value as the bytes of an f32.
   const std::string tag = "train/loss\x15";
   std::size_t at = 0;
   const json report = object_of("report.json");

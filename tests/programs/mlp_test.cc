@@ -110,7 +110,8 @@ void replace_all(std::string& text, const std::string& from, const std::string& 
   }
 }
 
-/// `.opt_state[0].mu['A']['W1']` -> `opt_state/slots/mu/A/W1`; `['A']['W1'].value` -> `A/W1`.
+/// Translates a path: `.opt_state[0].mu['A']['W1']` -> `opt_state/slots/mu/A/W1`;
+/// `['A']['W1'].value` -> `A/W1`.
 std::string path_of(std::string peer) {
   for (const char* text : {"']", "[0]", ".value"}) replace_all(peer, text, "");
   for (const char* text : {"['", "."}) replace_all(peer, text, "/");
@@ -187,7 +188,7 @@ TYPED_TEST(Mlp, ArraysLiveWhereJaxsDo) {
   }
 }
 
-/// x[start..limit, ...] of every dimension.
+/// The slice x[start..limit, ...] with a [start, limit] per dimension.
 Array box_of(Array x, const nlohmann::json& ranges) {
   for (std::size_t dim = 0; dim < ranges.size(); ++dim) {
     x = x.slice(static_cast<std::int64_t>(dim), ranges[dim][0], ranges[dim][1]);

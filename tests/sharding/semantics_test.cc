@@ -26,7 +26,7 @@ const Mesh& grid() {
 Array numbers() { return reshape(arange(128, DType::f32), {8, 16}); }
 Array placed(const P& spec) { return device_put(numbers(), NamedSharding(grid(), spec)); }
 
-/// `P(...)` of `NamedSharding(mesh=..., spec=P(...), memory_kind=device)`.
+/// Extracts `P(...)` from `NamedSharding(mesh=..., spec=P(...), memory_kind=device)`.
 std::string spec_in(const std::string& repr) {
   const std::size_t begin = repr.rfind("spec=") + 5;
   return repr.substr(begin, repr.rfind(", memory_kind") - begin);
