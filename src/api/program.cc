@@ -287,10 +287,6 @@ std::vector<run::Tiles> compute(Program& program, std::vector<Tiled> inputs,
   return outputs;
 }
 
-}  // namespace
-
-namespace {
-
 /// Up to this size memory is not checked: asking for the free memory takes longer than writing it.
 constexpr std::int64_t kUncheckedBytes = std::int64_t{16} << 20;
 

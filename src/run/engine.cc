@@ -448,10 +448,6 @@ struct RootMemory {
   }
 };
 
-}  // namespace
-
-namespace {
-
 /// The most scratch bytes that any kernel needs per thread, including kernels of nested
 /// executables.
 std::int64_t thread_scratch(const Executable& executable) {

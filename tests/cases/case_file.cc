@@ -16,13 +16,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string contents(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 /// A temporary file that is removed at the end of the scope.
 class TemporaryFile {
  public:
@@ -45,6 +38,13 @@ class TemporaryFile {
 };
 
 }  // namespace
+
+std::string contents(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
 
 std::vector<fs::path> case_files(const fs::path& folder) {
   std::vector<fs::path> files;

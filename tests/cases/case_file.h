@@ -22,6 +22,8 @@ struct CaseFile {
   std::string stdin_text, stdout_text, stderr_text;
 };
 
+/// The bytes of a file; empty if it cannot be read.
+std::string contents(const std::filesystem::path& path);
 /// Files `*.case` below `folder`, sorted.
 std::vector<std::filesystem::path> case_files(const std::filesystem::path& folder);
 /// Throws std::runtime_error if a line belongs to no section.

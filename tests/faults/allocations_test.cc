@@ -8,13 +8,13 @@
 #include <cstdio>
 #include <filesystem>
 #include <fmt/format.h>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <sstream>
 #include <stdexcept>
 #include <string_view>
 
+#include "tests/cases/case_file.h"
 #include "tests/fuzz/run_cases.h"
 #include "tests/fuzz/spawn.h"
 
@@ -23,13 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 using tessera::fuzz::SpawnResult;
 using Words = std::vector<std::string>;
-
-std::string contents(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 Words words_of(const std::string& line) {
   std::istringstream stream(line);
@@ -112,7 +105,8 @@ class Bench {
 /// The output of a command, or for a training run the bits in its report.
 std::string outcome(const Command& command, const Bench& bench, const SpawnResult& result) {
   if (!command.trains) return result.stdout_text + result.stderr_text;
-  const auto report = nlohmann::json::parse(contents(bench.folder() / "r.json"), nullptr, false);
+  const auto report =
+      nlohmann::json::parse(tessera::testing::contents(bench.folder() / "r.json"), nullptr, false);
   if (!report.is_object()) return "no report";
   return report.at("loss_bits").dump() + report.at("params_hash").dump();
 }
@@ -181,7 +175,7 @@ void measure(Bench& bench, std::vector<Command>& all) {
     const SpawnResult result =
         bench.run(command.line, {"LD_PRELOAD=" FAILING_MALLOC, "COUNT_FILE=" + counted});
     command.wanted = outcome(command, bench, result);
-    command.allocations = std::stoll("0" + contents(counted));
+    command.allocations = std::stoll("0" + tessera::testing::contents(counted));
     if (command.num_processes > 0) command.allocations = all[0].allocations;  // of each process
     std::printf("%7lld allocations: tessera %s\n", static_cast<long long>(command.allocations),
                 command.line.c_str());

@@ -25,6 +25,7 @@
 #include <thread>
 #include <unistd.h>
 
+#include "tests/cases/case_file.h"
 #include "tests/fuzz/run_cases.h"
 
 namespace {
@@ -132,12 +133,7 @@ class Run {
     if (!report.is_object()) return "no report";
     return report.at("loss_bits").dump() + report.at("params_hash").dump();
   }
-  std::string output() const {
-    std::ifstream file(folder_ / "output");
-    std::ostringstream text;
-    text << file.rdbuf();
-    return text.str();
-  }
+  std::string output() const { return tessera::testing::contents(folder_ / "output"); }
 
  private:
   fs::path folder_;

@@ -5,24 +5,18 @@
 #include <csignal>
 #include <cstdlib>
 #include <fcntl.h>
-#include <fstream>
 #include <sstream>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+
+#include "tests/cases/case_file.h"
 
 namespace tessera::testing {
 
 namespace fs = std::filesystem;
 
 namespace {
-
-std::string contents(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 /// Starts a shell command line in a folder, in its own process group.
 pid_t start(const std::string& words, const fs::path& folder) {

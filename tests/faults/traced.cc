@@ -7,12 +7,10 @@
 #include <cstddef>
 #include <cstdlib>
 #include <fcntl.h>
-#include <fstream>
 #include <linux/filter.h>
 #include <linux/limits.h>
 #include <linux/seccomp.h>
 #include <map>
-#include <sstream>
 #include <stdexcept>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
@@ -21,6 +19,8 @@
 #include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "tests/cases/case_file.h"
 
 namespace tessera::testing {
 
@@ -111,13 +111,6 @@ void redirect(int descriptor, const fs::path& path, int flags) {
   if (!watch_calls()) _exit(126);
   execv(program.c_str(), words.data());
   _exit(127);
-}
-
-std::string contents(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
 }
 
 std::string link_target(const std::string& link) {

@@ -4,11 +4,11 @@
 #include <cstdlib>
 #include <fcntl.h>
 #include <fstream>
-#include <sstream>
 #include <stdexcept>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/cases/case_file.h"
 #include "tests/fuzz/run_cases.h"
 
 namespace tessera::fuzz {
@@ -16,13 +16,6 @@ namespace tessera::fuzz {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string contents(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 void redirect(int descriptor, const fs::path& path, int flags) {
   const int file = open(path.c_str(), flags, 0600);
@@ -62,8 +55,8 @@ SpawnResult spawn(const std::string& program, const std::vector<std::string>& ar
   SpawnResult result;
   if (WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
   if (WIFSIGNALED(status)) result.signal = WTERMSIG(status);
-  result.stdout_text = contents(base.string() + ".out");
-  result.stderr_text = contents(base.string() + ".err");
+  result.stdout_text = testing::contents(base.string() + ".out");
+  result.stderr_text = testing::contents(base.string() + ".err");
   return result;
 }
 
