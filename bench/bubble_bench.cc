@@ -39,7 +39,7 @@ double median(std::vector<double> values) {
 
 void measure(const pipeline::ScheduleRecord& record) {
   const std::string name(record.name);
-  const bool is_one = record.stages == pipeline::Stages::one_per_rank;
+  const bool is_one = record.stages == pipeline::StagesPerRank::one;
   const std::int64_t stages = is_one ? kGroups : 2 * kGroups;
   const ScheduleTasks tasks =
       schedule_tasks(name, {.num_stages = stages, .mpmd_dim = kGroups}, kMicrobatches);

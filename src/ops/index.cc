@@ -157,7 +157,7 @@ Sample gather_sample(Type table, Type indices, std::int64_t dim, std::int64_t nu
 
 // --- scatter_add
 
-std::vector<Type> scatter_shape(const ShapeContext& c) {
+std::vector<Type> scatter_add_shape(const ShapeContext& c) {
   expect_operands(c, 2);
   expect_indices(c, 0);
   Type result = c.operands[1];
@@ -184,7 +184,7 @@ std::vector<Type> scatter_shape(const ShapeContext& c) {
 }
 
 /// Gathers the cotangent; updates that were dropped get zeros.
-ValueId scatter_vjp(VjpContext& c) {
+ValueId scatter_add_vjp(VjpContext& c) {
   Builder& b = c.b;
   const std::int64_t dim = c.equation.attributes.integer("dim");
   const std::int64_t size = c.equation.attributes.integer("size");
@@ -204,7 +204,7 @@ ValueId scatter_vjp(VjpContext& c) {
 
 /// The leaves of the sum must be those of the indices of a single batch element. Therefore batched
 /// indices are paired with the updates.
-std::vector<ValueId> scatter_batch(BatchContext& c) {
+std::vector<ValueId> scatter_add_batch(BatchContext& c) {
   const std::int64_t dim = c.equation.attributes.integer("dim");
   const std::int64_t size = c.equation.attributes.integer("size");
   const std::int64_t num_batch = c.equation.attributes.integer("num_batch");
@@ -215,8 +215,8 @@ std::vector<ValueId> scatter_batch(BatchContext& c) {
 }
 
 /// Rows may be split: each shard applies the updates to the rows that it holds.
-Factors scatter_factors(const Attributes& attributes, const std::vector<Type>& operands,
-                        const std::vector<Type>& results) {
+Factors scatter_add_factors(const Attributes& attributes, const std::vector<Type>& operands,
+                            const std::vector<Type>& results) {
   const auto num_batch = at(attributes.integer("num_batch"));
   IndexFactors f = index_factors(attributes, results[0].shape, operands[0].shape, FactorKind::pass,
                                  FactorKind::reduce);
@@ -248,7 +248,7 @@ std::vector<RowUpdates> updates_by_row(std::span<const std::int32_t> rows, const
   return updates;
 }
 
-std::vector<HostArray> scatter_reference(const ReferenceContext& c) {
+std::vector<HostArray> scatter_add_reference(const ReferenceContext& c) {
   HostArray result(c.results[0]);
   const Split table = split_of(c.results[0].shape, c.attributes);
   const auto indices = c.operands[0]->data<std::int32_t>();
@@ -326,19 +326,19 @@ const OpRecord gather_op{
 const OpRecord scatter_add_op{
     .name = "scatter_add",
     .doc =
-        "For updates [a.., indices.., b..], an array [a.., size, b..] of zeros to which every "
-        "update is added in the row that its index names, by the tree over the leaves of the "
-        "indices. Indices out of range are dropped. The first `num_batch` dimensions of both "
-        "operands are one.",
+        "For updates [a.., indices.., b..], an array [a.., size, b..] of zeros with every update "
+        "added to the row that its index names. Sums follow the summation tree over the indices; "
+        "updates with an index out of range are dropped. The first `num_batch` dimensions of both "
+        "operands are batch dimensions.",
     .source = "StableHLO, scatter; the transpose of gather",
     .attributes = AttributeNames{"dim", "num_batch", "size"},
     .types = TypeSet::wide_numbers,
-    .shape = scatter_shape,
-    .vjp = per_operand({[](VjpContext&) { return ir::kNoValue; }, scatter_vjp}),
-    .batch = scatter_batch,
-    .factors = scatter_factors,
+    .shape = scatter_add_shape,
+    .vjp = per_operand({[](VjpContext&) { return ir::kNoValue; }, scatter_add_vjp}),
+    .batch = scatter_add_batch,
+    .factors = scatter_add_factors,
     .host = kernel("scatter_add"),
-    .reference = scatter_reference,
+    .reference = scatter_add_reference,
     .cost =
         [](const Attributes&, const std::vector<Type>& operands, const std::vector<Type>&) {
           return static_cast<double>(num_elements(operands[1].shape));

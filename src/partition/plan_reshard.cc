@@ -12,15 +12,15 @@ namespace tessera::partition {
 
 namespace {
 
-constexpr char kEndOfList = '\xff';
+constexpr char kEndOfAtoms = '\xff';
 
 void append_key(const Sharding& sharding, std::string& key) {
   for (const AtomList& list : sharding.dims) {
     key.append(list.begin(), list.end());
-    key += kEndOfList;
+    key += kEndOfAtoms;
   }
   key.append(sharding.partial.begin(), sharding.partial.end());
-  key += kEndOfList;
+  key += kEndOfAtoms;
 }
 
 std::size_t common_prefix(const AtomList& a, const AtomList& b) {

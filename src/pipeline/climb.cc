@@ -10,7 +10,6 @@ namespace tessera::pipeline {
 
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
 /// Limit on simulated tasks, which take some tenths of a second.
 constexpr std::size_t kMostWalked = 4'000'000;
 

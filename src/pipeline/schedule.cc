@@ -11,7 +11,7 @@ namespace {
 
 using pipeline::ScheduleRecord;
 using pipeline::Sizes;
-using pipeline::Stages;
+using pipeline::StagesPerRank;
 
 std::string_view name_of(TaskKind kind) {
   switch (kind) {
@@ -54,10 +54,10 @@ void check_positive(const char* name, std::int64_t value, const Span& where) {
 void check_stages(const ScheduleRecord& record, const ScheduleOptions& options, const Span& where) {
   const std::int64_t stages = options.num_stages, ranks = options.mpmd_dim;
   std::string wanted, cure;
-  if (record.stages == Stages::one_per_rank && stages != ranks) {
+  if (record.stages == StagesPerRank::one && stages != ranks) {
     wanted = "as many stages as ranks";
-    cure = "make it " + std::to_string(ranks) + " stages, or take Interleaved1F1B";
-  } else if (record.stages == Stages::two_per_rank && stages != 2 * ranks) {
+    cure = "use " + std::to_string(ranks) + " stages, or Interleaved1F1B";
+  } else if (record.stages == StagesPerRank::two && stages != 2 * ranks) {
     wanted = "two stages per rank";
     cure = "make it " + std::to_string(2 * ranks) + " stages, or take a schedule that takes any " +
            "multiple: Interleaved1F1B";

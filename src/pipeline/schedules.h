@@ -9,12 +9,12 @@
 namespace tessera::pipeline {
 
 /// Which numbers of stages a schedule supports.
-enum class Stages : unsigned char { one_per_rank, two_per_rank, many_per_rank };
+enum class StagesPerRank : unsigned char { one, two, many };
 
 struct ScheduleRecord {
   std::string_view name;
   std::string_view doc;
-  Stages stages;
+  StagesPerRank stages;
   Placement placement = Placement::loop;
   bool can_fuse = false;     // supports fuse_steady_state
   bool takes_turns = false;  // microbatches come in rounds of equal size

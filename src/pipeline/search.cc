@@ -15,12 +15,12 @@ namespace tessera {
 
 namespace {
 
+using pipeline::kNever;
 using pipeline::Placement;
 using pipeline::Sizes;
 using pipeline::Work;
 using pipeline::WorkTable;
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
 /// Tolerance, because a sum that equals the limit may be rounded to slightly more.
 constexpr double kRounding = 1 + 1e-12;
 

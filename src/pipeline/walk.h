@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,9 @@
 #include <tessera/schedule.h>
 
 namespace tessera::pipeline {
+
+/// A time that never comes, and a cost that no schedule has.
+inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
 /// The parts of the work of a stage on a microbatch; a `bwd` task does two of them.
 enum class Work : unsigned char { fwd, input, weight };

@@ -42,14 +42,14 @@ std::vector<std::string> positionals_of(const CLI::App& app) {
 }
 
 /// A command: its words on the command line, and the arguments after them.
-struct Command {
+struct CommandLine {
   const CLI::App* app;
   std::string words;
   std::vector<std::string> arguments = {};
 };
 
-Command command_of(const CLI::App& app, int argc, const char* const* argv) {
-  Command command{.app = &app, .words = app.get_name()};
+CommandLine command_line_of(const CLI::App& app, int argc, const char* const* argv) {
+  CommandLine command{.app = &app, .words = app.get_name()};
   int next = 1;
   for (; next < argc; ++next) {
     const auto subs = command.app->get_subcommands(
@@ -62,7 +62,7 @@ Command command_of(const CLI::App& app, int argc, const char* const* argv) {
   return command;
 }
 
-UserError command_mistake(const Command& command) {
+UserError command_mistake(const CommandLine& command) {
   const std::vector<std::string> names = subcommands_of(*command.app);
   const std::string help = quoted_command(command.words + " --help") + " explains them";
   if (command.arguments.empty() || is_flag(command.arguments[0])) {
@@ -83,7 +83,7 @@ UserError command_mistake(const Command& command) {
                "; " + help});
 }
 
-UserError unexpected_word(const Command& command, const std::string& word) {
+UserError unexpected_word(const CommandLine& command, const std::string& word) {
   const std::string help = quoted_command(command.words + " --help") + " lists the flags";
   const std::vector<std::string> positionals = positionals_of(*command.app);
   if (!is_flag(word) && !positionals.empty()) {
@@ -114,7 +114,7 @@ bool takes_value(const CLI::Option* option) {
 }
 
 /// The first argument that is neither a flag of the command nor the value of one.
-std::string first_unexpected(const Command& command) {
+std::string first_unexpected(const CommandLine& command) {
   std::size_t num_positionals = positionals_of(*command.app).size();
   for (std::size_t i = 0; i < command.arguments.size(); ++i) {
     const std::string& word = command.arguments[i];
@@ -131,7 +131,7 @@ std::string first_unexpected(const Command& command) {
 }
 
 /// The error for a flag with too many or too few values.
-UserError wrong_number_of_values(const Command& command, const std::string& name) {
+UserError wrong_number_of_values(const CommandLine& command, const std::string& name) {
   std::vector<std::string> given;
   for (const std::string& word : command.arguments) {
     if (flag_name(word) == name) given.push_back(word);
@@ -165,7 +165,7 @@ bool is_a(const CLI::ParseError& error, CLI::ExitCodes kind) {
 
 UserError mistake_of(const CLI::App& app, const CLI::ParseError& error, int argc,
                      const char* const* argv) {
-  const Command command = command_of(app, argc, argv);
+  const CommandLine command = command_line_of(app, argc, argv);
   if (!subcommands_of(*command.app).empty()) return command_mistake(command);
   const std::string text = error.what();
   if (is_a(error, CLI::ExitCodes::ExtrasError)) {

@@ -187,7 +187,7 @@ class LmJob final : public Job<lm::LM, Array> {
   std::optional<Corpus> corpus_;
 };
 
-void add_flags(Command& command, LmFlags& flags) {
+void add_lm_flags(Command& command, LmFlags& flags) {
   auto size = [&](const char* name, std::int64_t& value, const char* text) {
     add_whole_number(command, value, {.name = name, .text = text});
   };
@@ -211,6 +211,6 @@ void add_flags(Command& command, LmFlags& flags) {
 
 }  // namespace
 
-void add_lm(Command& train, Command& show) { add_job<LmJob>(train, show, info(), add_flags); }
+void add_lm(Command& train, Command& show) { add_job<LmJob>(train, show, info(), add_lm_flags); }
 
 }  // namespace tessera::cli

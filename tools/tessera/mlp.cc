@@ -8,8 +8,8 @@ namespace tessera::cli {
 
 namespace {
 
-struct Flags : TrainFlags {
-  Flags() {
+struct MlpFlags : TrainFlags {
+  MlpFlags() {
     mesh = "data=2,model=4";
     params = "annotated";
     steps = 30;
@@ -27,7 +27,7 @@ struct AnyMlp {
   std::optional<mlp::MLP> plain;
   std::optional<mlp::LogicalMLP> logical;
 
-  AnyMlp(const nn::Scope& scope, const Flags& flags) {
+  AnyMlp(const nn::Scope& scope, const MlpFlags& flags) {
     if (flags.is_logical) {
       logical.emplace(scope, flags.model);
     } else {
@@ -40,7 +40,7 @@ struct AnyMlp {
 
 class MlpJob final : public Job<AnyMlp, Array> {
  public:
-  MlpJob(Flags flags, const Mesh& /*mesh*/) : flags_(std::move(flags)) {}
+  MlpJob(MlpFlags flags, const Mesh& /*mesh*/) : flags_(std::move(flags)) {}
 
   AnyMlp make_model(const Key& key) const override { return {nn::Scope(key), flags_}; }
   LogicalRules logical_rules() const override { return {{"batch", "data"}, {"hidden", "model"}}; }
@@ -63,10 +63,10 @@ class MlpJob final : public Job<AnyMlp, Array> {
   }
 
  private:
-  Flags flags_;
+  MlpFlags flags_;
 };
 
-void add_flags(Command& command, Flags& flags) {
+void add_mlp_flags(Command& command, MlpFlags& flags) {
   add_whole_number(command, flags.model.depth, {.name = "--depth", .text = "width of all layers"});
   add_whole_number(command, flags.model.layers, {.name = "--layers", .text = "layers"});
   command

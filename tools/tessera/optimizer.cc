@@ -8,7 +8,7 @@ namespace tessera::cli {
 namespace {
 
 /// The part of the learning rate that is left at the end of an exponential decay.
-constexpr double kLeft = 0.01;
+constexpr double kFinalFraction = 0.01;
 
 /// The number of updates, with the warm-up, until the learning rate has decayed.
 std::int64_t decay_steps(const TrainFlags& flags) {
@@ -47,7 +47,7 @@ optim::Rate rate_of(const TrainFlags& flags) {
   optim::Rate rate = peak;
   if (o.schedule == "linear") rate = optim::linear_schedule(peak, 0, left);
   if (o.schedule == "cosine") rate = optim::cosine_decay_schedule(peak, left);
-  if (o.schedule == "exponential") rate = optim::exponential_decay(peak, left, kLeft);
+  if (o.schedule == "exponential") rate = optim::exponential_decay(peak, left, kFinalFraction);
   if (o.warmup == 0) return rate;
   return optim::join_schedules({optim::linear_schedule(0, peak, o.warmup), rate}, {o.warmup});
 }

@@ -20,8 +20,8 @@ constexpr const char* kGroupAxis = "stage";
 /// one, which runs with cold caches.
 constexpr std::int64_t kMeasuredSteps = 3;
 
-struct Flags : TrainFlags {
-  Flags() {
+struct PipelineFlags : TrainFlags {
+  PipelineFlags() {
     mesh = "fsdp=4";
     params = "fsdp";
     steps = 6;
@@ -41,7 +41,7 @@ using Batch = std::tuple<Array, Array>;  // inputs, targets
 
 class PipelineJob final : public Job<pipeline::Transformer, Batch> {
  public:
-  PipelineJob(Flags flags, const Mesh& mesh) : flags_(std::move(flags)) {
+  PipelineJob(PipelineFlags flags, const Mesh& mesh) : flags_(std::move(flags)) {
     flags_.model.dtype = compute_dtype(flags_);
     check_sizes();
     if (mesh.has_axis(kGroupAxis)) {
@@ -228,14 +228,14 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
 
   Shape shape() const { return {flags_.batch, flags_.model.seq, flags_.model.d_model}; }
 
-  Flags flags_;
+  PipelineFlags flags_;
   std::optional<MpmdMesh> groups_;
   bool is_cut_ = false;  // stages are cut by estimated costs, not at the marks of the model
   std::optional<PipelinePlan> plan_;
   Batch data_;
 };
 
-void add_flags(Command& command, Flags& flags) {
+void add_pipeline_flags(Command& command, PipelineFlags& flags) {
   auto size = [&](const char* name, std::int64_t& value, const char* text) {
     add_whole_number(command, value, {.name = name, .text = text});
   };

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Flags {
+struct ReshardFlags {
   std::string mesh = "data=8";
   std::string shape;
   std::string dtype = "f32";
@@ -122,7 +122,7 @@ std::string text_of(const ReshardPlan& plan, const Type& type, const NamedShardi
          " bytes\n";
 }
 
-json json_of(const ReshardPlan& plan, const Flags& flags, const Shape& shape,
+json json_of(const ReshardPlan& plan, const ReshardFlags& flags, const Shape& shape,
              const NamedSharding& from, const NamedSharding& to) {
   json steps = json::array();
   for (const ReshardStep& step : plan.steps) {
@@ -143,7 +143,7 @@ json json_of(const ReshardPlan& plan, const Flags& flags, const Shape& shape,
           {"bound", plan.bound}};
 }
 
-void reshard(const Flags& flags) {
+void reshard(const ReshardFlags& flags) {
   const Mesh mesh = mesh_of(flags.mesh);
   const Shape shape = shape_of(flags.shape);
   const NamedSharding from = sharding_of("--from", flags.from, mesh, shape);
@@ -159,7 +159,7 @@ void reshard(const Flags& flags) {
 void add_reshard(Command& app) {
   Command* command = app.add_subcommand(
       "reshard", "plan the collectives that take an array from one sharding to another");
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<ReshardFlags>();
   command->add_option("--mesh", flags->mesh, "mesh axes in order, data=4,model=2; or none")
       ->capture_default_str();
   command->add_option("--shape", flags->shape, "sizes of the dimensions, 8,16");

@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Flags {
+struct ScheduleFlags {
   std::string schedule;
   std::int64_t stages = 4;
   std::int64_t ranks = 0;  // 0: as many as stages
@@ -98,7 +98,7 @@ void check_length(const char* flag, std::size_t length, std::size_t width, std::
                    .cure = "give the same values for all stages, or those of each in turn"});
 }
 
-ScheduleCosts costs_of(const Flags& flags) {
+ScheduleCosts costs_of(const ScheduleFlags& flags) {
   const std::vector<double> times = numbers_of("--costs", flags.costs, "1,1,1");
   const std::vector<double> memory = numbers_of("--memory", flags.memory, "1");
   check_length("--costs", times.size(), 3, flags.stages);
@@ -130,7 +130,7 @@ void check_name(const std::string& name) {
 }
 
 /// Reads the tasks of a file and sets the sizes in `flags` to those of the file.
-ScheduleTasks tasks_of_file(const Command& command, Flags& flags) {
+ScheduleTasks tasks_of_file(const Command& command, ScheduleFlags& flags) {
   FixedSchedule file = read_file(flags.schedule);
   check_flag(command, "--stages", flags.stages, file.num_stages);
   check_flag(command, "--ranks", flags.ranks, file.mpmd_dim);
@@ -141,7 +141,7 @@ ScheduleTasks tasks_of_file(const Command& command, Flags& flags) {
   return std::move(file.list);
 }
 
-ScheduleTasks tasks_of_name(const Flags& flags, const ScheduleCosts& costs) {
+ScheduleTasks tasks_of_name(const ScheduleFlags& flags, const ScheduleCosts& costs) {
   const std::source_location nowhere;
   if (flags.schedule != "auto") {
     return schedule_tasks(flags.schedule, {flags.stages, flags.ranks, flags.fuse_steady_state},
@@ -154,13 +154,13 @@ ScheduleTasks tasks_of_name(const Flags& flags, const ScheduleCosts& costs) {
   return schedule.tasks(flags.microbatches, nowhere);
 }
 
-std::string title_of(const Flags& flags) {
+std::string title_of(const ScheduleFlags& flags) {
   return flags.schedule + ": " + std::to_string(flags.stages) + " stages on " +
          std::to_string(flags.ranks) + " ranks, " + std::to_string(flags.microbatches) +
          " microbatches";
 }
 
-std::string text_of(const Flags& flags, const ScheduleTasks& tasks, const Simulation& run) {
+std::string text_of(const ScheduleFlags& flags, const ScheduleTasks& tasks, const Simulation& run) {
   std::string text = title_of(flags) + "\n";
   std::vector<Row> rows = {{"rank", "in flight", "memory", "busy", "tasks"}};
   for (std::size_t rank = 0; rank < tasks.size(); ++rank) {
@@ -173,7 +173,7 @@ std::string text_of(const Flags& flags, const ScheduleTasks& tasks, const Simula
          "\n";
 }
 
-json json_of(const Flags& flags, const ScheduleTasks& tasks, const Simulation& run) {
+json json_of(const ScheduleFlags& flags, const ScheduleTasks& tasks, const Simulation& run) {
   json lists = json::array();
   for (const RankTasks& rank : tasks) {
     json list = json::array();
@@ -193,7 +193,7 @@ json json_of(const Flags& flags, const ScheduleTasks& tasks, const Simulation& r
           {"peak_memory", run.peak_memory}};
 }
 
-void print_schedule(const Command& command, Flags flags) {
+void print_schedule(const Command& command, ScheduleFlags flags) {
   ScheduleTasks tasks;
   const bool is_file = flags.schedule.ends_with(".csv");
   if (is_file) {
@@ -214,7 +214,7 @@ void print_schedule(const Command& command, Flags flags) {
   print(text);
 }
 
-void add_number_flags(Command& command, Flags& flags) {
+void add_number_flags(Command& command, ScheduleFlags& flags) {
   add_whole_number(command, flags.stages, {.name = "--stages", .text = "pipeline stages"});
   add_whole_number(command, flags.ranks,
                    {.name = "--ranks", .text = "groups of devices; default: one per stage"});
@@ -241,7 +241,7 @@ void add_number_flags(Command& command, Flags& flags) {
 void add_schedule(Command& app) {
   Command* command = app.add_subcommand(
       "schedule", "print the tasks of a pipeline schedule, what they take, and their picture");
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<ScheduleFlags>();
   std::string names = "auto, FILE.csv";
   for (const std::string& name : schedule_names()) names += ", " + name;
   command->add_option("name,--schedule", flags->schedule, "one of " + names);

@@ -15,8 +15,8 @@ namespace tessera::cli {
 
 namespace {
 
-struct Flags : TrainFlags {
-  Flags() {
+struct VitFlags : TrainFlags {
+  VitFlags() {
     mesh = "batch=4,model=2";
     params = "annotated";
     batch = 128;
@@ -73,7 +73,7 @@ std::string text_of(const std::string& name, const Evaluation& found) {
 
 class VitJob final : public Job<vit::VisionTransformer, Batch> {
  public:
-  VitJob(Flags flags, Mesh mesh) : flags_(std::move(flags)), mesh_(std::move(mesh)) {
+  VitJob(VitFlags flags, Mesh mesh) : flags_(std::move(flags)), mesh_(std::move(mesh)) {
     const vit::Config& model = flags_.model;
     flags_.model.dtype = compute_dtype(flags_);
     check_heads(model.heads, "--embed", model.embed);
@@ -193,7 +193,7 @@ class VitJob final : public Job<vit::VisionTransformer, Batch> {
  private:
   Shape image_shape() const { return {flags_.batch, flags_.model.image, flags_.model.image, 3}; }
 
-  Flags flags_;
+  VitFlags flags_;
   Mesh mesh_;
   mutable std::optional<data::Batches> train_;
   mutable std::int64_t given_ = 0;  // the number of batches taken from train_
@@ -203,7 +203,7 @@ class VitJob final : public Job<vit::VisionTransformer, Batch> {
   nlohmann::json epochs_ = nlohmann::json::array();
 };
 
-void add_flags(Command& command, Flags& flags) {
+void add_vit_flags(Command& command, VitFlags& flags) {
   auto size = [&](const char* name, std::int64_t& value, const char* text) {
     add_whole_number(command, value, {.name = name, .text = text});
   };
@@ -229,7 +229,7 @@ void add_flags(Command& command, Flags& flags) {
 }  // namespace
 
 std::shared_ptr<void> add_vit_flags(Command& command) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<VitFlags>();
   add_train_flags(command, *flags);
   add_flags(command, *flags);
   return flags;

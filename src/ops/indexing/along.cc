@@ -29,7 +29,7 @@ std::vector<Type> scatter_add_along_shape(const ShapeContext& c) {
   const std::int64_t dim = dim_of(c, "dim", result.rank());
   if (c.operands[0].shape != result.shape || integer_of(c, "size") < 0) {
     c.fail("the indices and the updates differ in shape, or size is negative",
-           "indices and updates of one shape, size >= 0", "broadcast the indices");
+           "indices and updates of the same shape, size >= 0", "broadcast the indices");
   }
   result.shape[at(dim)] = integer_of(c, "size");
   return {result};
@@ -158,8 +158,8 @@ const OpRecord gather_along_op{
 const OpRecord scatter_add_along_op{
     .name = "scatter_add_along",
     .doc =
-        "For indices and updates [a.., k, b..], an array [a.., size, b..] of zeros to which each "
-        "line of updates along `dim` is added at its indices, in index order. Indices out of "
+        "For indices and updates [a.., k, b..], an array [a.., size, b..] of zeros with each line "
+        "of updates along `dim` added at its indices, in index order. Updates with an index out of "
         "range are dropped.",
     .source = "the transpose of gather_along",
     .attributes = AttributeNames{"dim", "size"},

@@ -10,7 +10,7 @@ namespace tessera::pipeline {
 
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kNotAllowed = std::numeric_limits<double>::infinity();
 /// Tolerance: sums of the same terms in another order count as equal.
 constexpr double kRounding = 1 + 1e-9;
 /// Limit on the tasks that are simulated while cuts are moved; they take some tenths of a second.
@@ -80,7 +80,7 @@ class Candidates {
   std::vector<double> weights_;    // per first and last piece
 };
 
-/// The cost of stage `stage` with pieces [first, end); kNever if that is not allowed.
+/// The cost of stage `stage` with pieces [first, end); kNotAllowed if that is not allowed.
 using CostOfStage = std::function<double(std::size_t stage, std::size_t first, std::size_t end)>;
 using Join = double (*)(double, double);
 
@@ -89,7 +89,7 @@ double sum(double a, double b) { return a + b; }
 
 struct Found {
   Ends ends;
-  double cost = kNever;
+  double cost = kNotAllowed;
 };
 
 /// The cut with the lowest cost, where `join` combines the costs of two stages. Dynamic
@@ -97,16 +97,16 @@ struct Found {
 Found best_cut(std::size_t num_pieces, std::size_t num_stages, const CostOfStage& cost_of,
                Join join) {
   const std::size_t width = num_pieces + 1;
-  std::vector<double> best(width, kNever);
+  std::vector<double> best(width, kNotAllowed);
   best[0] = 0;
   std::vector<std::size_t> first_of(num_stages * width, 0);
   for (std::size_t stage = 0; stage < num_stages; ++stage) {
-    std::vector<double> next(width, kNever);
+    std::vector<double> next(width, kNotAllowed);
     const std::size_t left = num_stages - 1 - stage;
     for (std::size_t end = stage + 1; end + left <= num_pieces; ++end) {
       if (left == 0 && end != num_pieces) continue;
       for (std::size_t first = stage; first < end; ++first) {
-        if (best[first] == kNever) continue;
+        if (best[first] == kNotAllowed) continue;
         const double cost = join(best[first], cost_of(stage, first, end));
         if (cost >= next[end]) continue;
         next[end] = cost;
@@ -222,13 +222,13 @@ Ends balance(const Row& row, const BalanceOptions& options) {
     return candidates.bytes(stage, first, end) <= options.memory_limit;
   };
   const CostOfStage seconds = [&](std::size_t stage, std::size_t first, std::size_t end) {
-    return fits(stage, first, end) ? candidates.seconds(first, end) : kNever;
+    return fits(stage, first, end) ? candidates.seconds(first, end) : kNotAllowed;
   };
   const double slowest = best_cut(candidates.size(), num_stages, seconds, largest).cost;
-  if (slowest == kNever) return {};
+  if (slowest == kNotAllowed) return {};
   const CostOfStage bytes = [&](std::size_t stage, std::size_t first, std::size_t end) {
     const bool is_slower = candidates.seconds(first, end) > slowest * kRounding;
-    return !is_slower && fits(stage, first, end) ? candidates.sent(end) : kNever;
+    return !is_slower && fits(stage, first, end) ? candidates.sent(end) : kNotAllowed;
   };
   const Found found = best_cut(candidates.size(), num_stages, bytes, sum);
   return Mover(row, options, candidates).improve(found.ends);

@@ -13,13 +13,13 @@ namespace tessera::pipeline {
 namespace {
 
 /// The items of a task on one microbatch.
-struct Part {
+struct BodyPart {
   std::vector<Item> items;
   std::int64_t microbatch;
 };
 
-std::vector<Part> parts_of(const FusedTask& task) {
-  std::vector<Part> parts;
+std::vector<BodyPart> parts_of(const FusedTask& task) {
+  std::vector<BodyPart> parts;
   for (const Task& one : task.parts) {
     parts.push_back({.items = items_of(one), .microbatch = one.microbatch});
   }
@@ -27,15 +27,15 @@ std::vector<Part> parts_of(const FusedTask& task) {
 }
 
 /// Copies equations of the loop's body into the function of a task.
-class Writer {
+class TaskBodyWriter {
  public:
-  Writer(const Stages& stages, const std::vector<Part>& parts)
+  TaskBodyWriter(const Stages& stages, const std::vector<BodyPart>& parts)
       : stages_(stages), parts_(parts), function_(ir::empty_like(stages.body)) {
     function_.name = "task";
   }
 
   TaskBody write() {
-    for (const Part& part : parts_) {
+    for (const BodyPart& part : parts_) {
       for (std::size_t i = 0; i < stages_.homes.size(); ++i) {
         if (!is_of(part, i)) continue;
         copy(i, part.microbatch);
@@ -48,7 +48,7 @@ class Writer {
   }
 
  private:
-  bool is_of(const Part& part, std::size_t i) const {
+  bool is_of(const BodyPart& part, std::size_t i) const {
     const Home& home = stages_.homes[i];
     return home.kind == Home::Kind::item &&
            std::find(part.items.begin(), part.items.end(), home.item) != part.items.end();
@@ -107,7 +107,7 @@ class Writer {
   bool is_needed_outside(ValueId id, std::int64_t microbatch) const {
     const std::vector<Item>& users = stages_.users[id];
     const bool is_read = std::any_of(users.begin(), users.end(), [&](const Item& item) {
-      return std::none_of(parts_.begin(), parts_.end(), [&](const Part& part) {
+      return std::none_of(parts_.begin(), parts_.end(), [&](const BodyPart& part) {
         return part.microbatch == microbatch &&
                std::find(part.items.begin(), part.items.end(), item) != part.items.end();
       });
@@ -117,7 +117,7 @@ class Writer {
 
   void find_outputs() {
     body_.outputs = sums_;
-    for (const Part& part : parts_) {
+    for (const BodyPart& part : parts_) {
       for (std::size_t i = 0; i < stages_.homes.size(); ++i) {
         if (!is_of(part, i)) continue;
         for (ValueId id : stages_.body.equations[i].results) {
@@ -129,7 +129,7 @@ class Writer {
   }
 
   const Stages& stages_;
-  const std::vector<Part>& parts_;
+  const std::vector<BodyPart>& parts_;
   Function function_;
   TaskBody body_;
   std::map<Key, ValueId> known_;
@@ -139,8 +139,8 @@ class Writer {
 }  // namespace
 
 TaskBody TaskBodies::body_of(const FusedTask& task) {
-  const std::vector<Part> parts = parts_of(task);
-  TaskBody body = Writer(stages_, parts).write();
+  const std::vector<BodyPart> parts = parts_of(task);
+  TaskBody body = TaskBodyWriter(stages_, parts).write();
   const std::size_t hash = ir::hash_of(*body.function);
   const auto [begin, end] = made_.equal_range(hash);
   const auto found =

@@ -14,9 +14,9 @@ namespace {
 using ir::Equation;
 using ir::ValueId;
 
-class Writer {
+class TaskTextWriter {
  public:
-  explicit Writer(const ir::Function& program)
+  explicit TaskTextWriter(const ir::Function& program)
       : program_(program), base_(program.values.size()), last_use_(program.values.size(), kNever) {
     for (ValueId id = 0; id < base_.size(); ++id) base_[id] = id;
     for (std::size_t i = 0; i < program.equations.size(); ++i) {
@@ -87,6 +87,6 @@ class Writer {
 
 }  // namespace
 
-std::string task_text(const ir::Function& program) { return Writer(program).write(); }
+std::string task_text(const ir::Function& program) { return TaskTextWriter(program).write(); }
 
 }  // namespace tessera::pipeline

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Flags {
+struct CheckpointFlags {
   std::string folder;
   std::string target;
   std::string format = "safetensors";
@@ -82,13 +82,13 @@ void list_arrays(const std::string& path) {
   }
 }
 
-void list(const Flags& flags) {
+void list(const CheckpointFlags& flags) {
   const std::vector<std::string> paths = checkpoints_of("ls", flags.folder);
   if (checkpoint::is_checkpoint(flags.folder)) return list_arrays(flags.folder);
   list_steps(paths);
 }
 
-void verify(const Flags& flags) {
+void verify(const CheckpointFlags& flags) {
   std::vector<std::string> problems;
   for (const std::string& path : checkpoints_of("verify", flags.folder)) {
     const std::vector<std::string> found = checkpoint::verify(path);
@@ -106,7 +106,7 @@ void verify(const Flags& flags) {
                    .cure = "remove what is damaged, and resume from a step that is whole"});
 }
 
-void convert(const Flags& flags) {
+void convert(const CheckpointFlags& flags) {
   const std::vector<std::string> paths = checkpoints_of("convert", flags.folder);
   if (flags.target.empty()) {
     throw UserError(
@@ -125,8 +125,8 @@ void convert(const Flags& flags) {
   print(paths.back() + " -> " + flags.target + "\n");
 }
 
-Command* add(Command& command, const std::shared_ptr<Flags>& flags, const char* name,
-             const char* help, void (*run)(const Flags&)) {
+Command* add(Command& command, const std::shared_ptr<CheckpointFlags>& flags, const char* name,
+             const char* help, void (*run)(const CheckpointFlags&)) {
   Command* sub = command.add_subcommand(name, help);
   sub->add_option("DIR", flags->folder, "a checkpoint, or the folder of a run");
   sub->callback([flags, run] { run(*flags); });
@@ -138,7 +138,7 @@ Command* add(Command& command, const std::shared_ptr<Flags>& flags, const char* 
 void add_checkpoint(Command& app) {
   Command* command = app.add_subcommand("checkpoint", "look at checkpoints and convert them");
   command->require_subcommand(1);
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<CheckpointFlags>();
   add(*command, flags, "ls", "list the steps of a run, or the arrays of a checkpoint", list);
   add(*command, flags, "verify", "read every byte and compare checksums", verify);
   Command* to_convert =

@@ -30,7 +30,7 @@ constexpr std::int64_t kImages = 45'000;  // per epoch without --data: as many a
 constexpr std::int64_t kProgramBytes = std::int64_t{32} << 20;
 constexpr std::int64_t kImageBytes = 32 * 32 * 3 * std::int64_t{sizeof(float)};
 
-struct Flags {
+struct ExperimentsFlags {
   std::string out;
   std::vector<std::string> meshes = {"batch=4,model=2", "batch=8,model=1", "none"};
   std::vector<std::int64_t> batches = {128, 1024, 4096};
@@ -81,7 +81,7 @@ std::int64_t bytes_of_files(const std::string& folder) {
 
 class Experiments {
  public:
-  Experiments(Flags flags, std::string model)
+  Experiments(ExperimentsFlags flags, std::string model)
       : flags_(std::move(flags)),
         model_(std::move(model)),
         results_(flags_.out, joined(flags_.words)) {
@@ -210,14 +210,14 @@ class Experiments {
     result.peak_rss_bytes = report.at("peak_rss_mib").get<std::int64_t>() << 20;
   }
 
-  Flags flags_;
+  ExperimentsFlags flags_;
   std::string model_;
   Results results_;
   std::vector<Experiment> order_;
 };
 
 /// Runs the experiments; `train_flags` are the flags of training to pass on.
-void run_experiments(Flags flags, const std::vector<const Option*>& train_flags) {
+void run_experiments(ExperimentsFlags flags, const std::vector<const Option*>& train_flags) {
   for (const Option* option : train_flags) {
     if (option->get_name() == "--steps") flags.has_steps = option->count() > 0;
     if (option->get_name() == "--data" && option->count() > 0) flags.data = option->results()[0];
@@ -241,7 +241,7 @@ void add_experiments(Command& app) {
   for (const Option* option : vit->get_options()) {
     if (option->get_name() != "--help") taken.push_back(option);
   }
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<ExperimentsFlags>();
   vit->add_option("--out", flags->out, "the folder for results.json and the charts")->required();
   vit->add_option("--meshes", flags->meshes, "meshes, separated by spaces")->capture_default_str();
   add_whole_numbers(*vit, flags->batches,

@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Flags {
+struct PlotFlags {
   std::vector<std::string> files;
   std::vector<std::string> labels;
   std::string what = "loss";
@@ -52,7 +52,7 @@ Series numbers_of(const json& list, const char* member, double first, double sca
   return series;
 }
 
-Series series_of(const Flags& flags, const std::string& path) {
+Series series_of(const PlotFlags& flags, const std::string& path) {
   const json report = report_of(path);
   if (flags.what == "loss") return numbers_of(report["losses"], "", 0, 1);
   const bool is_accuracy = flags.what == "accuracy";
@@ -66,7 +66,7 @@ Series series_of(const Flags& flags, const std::string& path) {
                    .cure = "train with --data FOLDER --epochs N, or plot --what loss"});
 }
 
-void plot(const Flags& flags) {
+void plot(const PlotFlags& flags) {
   const bool is_loss = flags.what == "loss";
   CurveChart chart;
   chart.text = {.title = is_loss ? "training loss"
@@ -88,7 +88,7 @@ void plot(const Flags& flags) {
 
 void add_plot(Command& app) {
   Command* command = app.add_subcommand("plot", "draw the curves of runs from their --json files");
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<PlotFlags>();
   command->add_option("files", flags->files, "reports of runs")->required();
   add_choice(*command, flags->what, "--what", {"loss", "accuracy", "validation-loss"},
              "of each step, or of the validation after each epoch");

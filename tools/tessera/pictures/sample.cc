@@ -13,14 +13,14 @@ namespace tessera::cli {
 
 namespace {
 
-struct Flags {
+struct SampleFlags {
   std::string data;
   std::string out = "grid.png";
   bool no_flip = false;
 };
 
 /// Ten images with their labels, in two rows.
-void draw_sample(const Flags& flags) {
+void draw_sample(const SampleFlags& flags) {
   constexpr std::int64_t kImages = 10;
   constexpr std::int64_t kColumns = 5;
   constexpr std::int64_t kSide = 32;
@@ -56,7 +56,7 @@ void add_data(Command& app) {
   Command* sample = data->add_subcommand("sample", "draw what a model is trained on");
   sample->require_subcommand(1);
   Command* vit = sample->add_subcommand("vit", "ten images with their labels");
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<SampleFlags>();
   vit->add_option("--data", flags->data, "a folder with the files of CIFAR-10")->required();
   vit->add_option("--out", flags->out, "the picture, .png or .svg")->capture_default_str();
   vit->add_flag("--no-flip", flags->no_flip, "do not mirror images at random")

@@ -8,7 +8,7 @@ namespace tessera::compile::host {
 namespace {
 
 /// Lines of `count` indices into lines of which this tile has `rows`.
-struct Problem {
+struct LineProblem {
   std::int64_t outer;
   kernels::HeldRows rows;
   std::int64_t count;
@@ -17,7 +17,7 @@ struct Problem {
 
 /// Calls `visit(position in the indices, the index, its position in the rows or -1)`.
 template <typename Visit>
-void for_each_index(const Problem& p, const std::int32_t* indices, Visit visit) {
+void for_each_index(const LineProblem& p, const std::int32_t* indices, Visit visit) {
   for (std::int64_t outer = 0; outer < p.outer; ++outer) {
     for (std::int64_t i = 0; i < p.count; ++i) {
       for (std::int64_t inner = 0; inner < p.inner; ++inner) {
@@ -31,7 +31,7 @@ void for_each_index(const Problem& p, const std::int32_t* indices, Visit visit) 
 }
 
 template <typename T>
-void gather_along(const Problem& p, const T* table, const std::int32_t* indices, T* rows) {
+void gather_along(const LineProblem& p, const T* table, const std::int32_t* indices, T* rows) {
   for_each_index(p, indices, [&](std::int64_t at, std::int64_t row, std::int64_t from) {
     rows[at] = from < 0 ? kernels::missing<T>(p.rows, row) : table[from];
   });
@@ -39,7 +39,7 @@ void gather_along(const Problem& p, const T* table, const std::int32_t* indices,
 
 /// Sums in index order, starting at zero. An update is dropped if its index is not in this tile.
 template <typename T>
-void scatter_add_along(const Problem& p, T* table, const std::int32_t* indices, const T* rows) {
+void scatter_add_along(const LineProblem& p, T* table, const std::int32_t* indices, const T* rows) {
   std::fill_n(table, p.outer * p.rows.count * p.inner, T{});
   // Integers may wrap.
   using Sum = std::conditional_t<std::is_integral_v<T>, std::uint32_t,
@@ -72,7 +72,7 @@ std::vector<TileTask> tasks_along(const LowerContext& context, const Equation& e
     return make_range_kernel(lines.outer, line, [=](auto buffers, auto begin, auto end) {
       kernels::with_element(dtype, [&](auto zero) {
         using T = decltype(zero);
-        run(Problem{end - begin, rows, lines.size, lines.inner},
+        run(LineProblem{end - begin, rows, lines.size, lines.inner},
             elements_of<T>(buffers[at.table]) + begin * whole,
             elements_of<const std::int32_t>(buffers[at.indices]) + begin * line,
             elements_of<T>(buffers[at.rows]) + begin * line);
@@ -84,7 +84,7 @@ std::vector<TileTask> tasks_along(const LowerContext& context, const Equation& e
 std::vector<TileTask> lower_gather_along(const LowerContext& context, const Equation& equation) {
   return tasks_along(context, equation, equation.operands[0], equation.operands[1],
                      {.table = 0, .indices = 1, .rows = 2},
-                     [](const Problem& part, auto* table, auto* indices, auto* rows) {
+                     [](const LineProblem& part, auto* table, auto* indices, auto* rows) {
                        gather_along(part, table, indices, rows);
                      });
 }
@@ -93,7 +93,7 @@ std::vector<TileTask> lower_scatter_add_along(const LowerContext& context,
                                               const Equation& equation) {
   return tasks_along(context, equation, equation.results[0], equation.operands[0],
                      {.table = 2, .indices = 0, .rows = 1},
-                     [](const Problem& part, auto* table, auto* indices, auto* rows) {
+                     [](const LineProblem& part, auto* table, auto* indices, auto* rows) {
                        scatter_add_along(part, table, indices, rows);
                      });
 }

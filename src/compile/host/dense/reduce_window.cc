@@ -13,7 +13,7 @@ using kernels::ReduceKind;
 
 /// Element p of the result is the reduction (sum, max or min) of the operand's elements p * stride
 /// to p * stride + window, in row-major order.
-struct Problem {
+struct WindowProblem {
   ReduceKind kind;
   Shape operand;
   Shape result;
@@ -49,7 +49,7 @@ void for_each_offset(const Ints& sizes, const Ints& strides, Visit visit) {
 
 /// The last dimensions, along which the window has size 1, are handled as one row.
 struct Rows {
-  explicit Rows(const Problem& p) : dims(p.window.size()) {
+  explicit Rows(const WindowProblem& p) : dims(p.window.size()) {
     while (dims > 0 && p.window[dims - 1] == 1 && p.stride[dims - 1] == 1) {
       length *= p.result[--dims];
     }
@@ -65,7 +65,7 @@ void combine(ReduceKind kind, T* to, const T* from, std::int64_t count) {
 }
 
 template <typename T>
-void reduce_window(const Problem& p, const T* operand, T* result) {
+void reduce_window(const WindowProblem& p, const T* operand, T* result) {
   const Rows rows(p);
   const Ints strides = row_major_strides(p.operand);
   Ints sizes;
@@ -93,7 +93,8 @@ void reduce_window(const Problem& p, const T* operand, T* result) {
   });
 }
 
-void reduce_tile(DType dtype, const Problem& problem, const std::byte* operand, std::byte* result) {
+void reduce_tile(DType dtype, const WindowProblem& problem, const std::byte* operand,
+                 std::byte* result) {
   kernels::with_type(dtype, [&](auto zero) {
     using T = decltype(zero);
     reduce_window(problem, elements_of<const T>(operand), elements_of<T>(result));
@@ -101,7 +102,7 @@ void reduce_tile(DType dtype, const Problem& problem, const std::byte* operand, 
 }
 
 /// If the window has size 1 along the first dimension, the work may be cut there.
-std::shared_ptr<const run::Kernel> window_kernel(DType dtype, const Problem& problem) {
+std::shared_ptr<const run::Kernel> window_kernel(DType dtype, const WindowProblem& problem) {
   const bool can_cut = !problem.window.empty() && problem.window[0] == 1 && problem.stride[0] == 1;
   if (!can_cut) {
     return make_kernel([=](auto buffers) { reduce_tile(dtype, problem, buffers[0], buffers[1]); });
@@ -111,7 +112,7 @@ std::shared_ptr<const run::Kernel> window_kernel(DType dtype, const Problem& pro
   const std::int64_t to =
       size_bytes(Type{dtype, {product(problem.result.begin() + 1, problem.result.end())}});
   return make_range_kernel(problem.result[0], operand, [=](auto buffers, auto begin, auto end) {
-    Problem part = problem;
+    WindowProblem part = problem;
     part.operand[0] = part.result[0] = end - begin;
     reduce_tile(dtype, part, buffers[0] + begin * from, buffers[1] + begin * to);
   });

@@ -7,7 +7,7 @@ namespace tessera::compile::host {
 
 namespace {
 
-struct Problem {
+struct ScatterProblem {
   std::int64_t outer;
   kernels::HeldRows rows;
   std::int64_t row_bytes;
@@ -16,7 +16,7 @@ struct Problem {
 
 /// Overwrites rows of `result` [outer, rows.count, row] with updates [outer, indices, row]; the
 /// last update of a row counts; updates of rows outside of this tile are dropped.
-void scatter_rows(const Problem& p, const std::int32_t* indices, const std::byte* updates,
+void scatter_rows(const ScatterProblem& p, const std::int32_t* indices, const std::byte* updates,
                   std::byte* result) {
   for (std::int64_t outer = 0; outer < p.outer; ++outer) {
     for (std::int64_t i = 0; i < p.num_indices; ++i) {
@@ -34,7 +34,7 @@ std::vector<TileTask> lower_scatter(const LowerContext& context, const Equation&
     const Shape shape = context.box(equation.results[0], digits).size;
     const auto dim = equation.attributes.integer("dim");
     const LineSizes lines = line_sizes(shape, dim);
-    const Problem problem{
+    const ScatterProblem problem{
         .outer = lines.outer,
         .rows = held_rows(context, equation.results[0], dim, digits),
         .row_bytes = size_bytes(Type{dtype, {lines.inner}}),
