@@ -16,6 +16,11 @@ if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache$")
   endif()
 endif()
 
+# Precompiled headers fill the compiler's heap, so that it would collect garbage all the time.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options("SHELL:--param ggc-min-heapsize=524288")  # KiB
+endif()
+
 # For code that runs so briefly that the time to compile it matters more.
 set(TESSERA_LIGHT_OPTIONS $<$<CONFIG:Release>:-O1>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
@@ -27,12 +32,22 @@ function(tessera_light target)
   target_compile_options(${target} PRIVATE ${TESSERA_LIGHT_OPTIONS})
 endfunction()
 
-# tessera_light_folders(TARGET FOLDER...): the same for a target's sources in these folders.
-function(tessera_light_folders target)
-  list(JOIN ARGN "|" folders)
-  get_target_property(sources ${target} SOURCES)
-  list(FILTER sources INCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/(${folders})/")
-  set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS "${TESSERA_LIGHT_OPTIONS}")
+# tessera_layer(NAME): the objects of a folder of src/, which are joined in libtessera.
+# The folder adds its sources.
+function(tessera_layer name)
+  set(target tessera_${name})
+  add_library(${target} OBJECT)
+  target_compile_features(${target} PRIVATE cxx_std_20)
+  target_include_directories(${target} PRIVATE
+    ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+  target_include_directories(${target} SYSTEM PRIVATE ${PROTOZERO_INCLUDE_DIR})
+  target_link_libraries(${target} PRIVATE fmt::fmt Tessera::hwy ZLIB::ZLIB Threads::Threads)
+  if(TARGET tessera_kernels AND NOT name STREQUAL kernels)
+    target_precompile_headers(${target} REUSE_FROM tessera_kernels)
+  else()
+    target_precompile_headers(${target} PRIVATE ${TESSERA_COMMON_HEADERS} <fmt/format.h>)
+  endif()
+  set(TESSERA_LAYER_OBJECTS ${TESSERA_LAYER_OBJECTS} $<TARGET_OBJECTS:${target}> PARENT_SCOPE)
 endfunction()
 
 # The developer build links about a hundred programs, so it needs a fast linker.

@@ -8,7 +8,8 @@ progress_of() {
     match($0, /^\[[0-9]+\/[0-9]+\] /) {
       split(substr($0, 2, RLENGTH - 3), n, "/")
       name = $NF
-      sub(/.*\//, "", name); sub(/\.(o|gch)$/, "", name)
+      # Sources that are compiled together are named by their target: .../tessera_api.dir/Unity/...
+      sub(/\.dir\/Unity\/.*/, "", name); sub(/.*\//, "", name); sub(/\.(o|gch)$/, "", name)
       step = n[1] " of " n[2] ", " name
     }
     #  12/103 Test  #7: jit_test .....   Passed    0.50 sec
