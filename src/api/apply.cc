@@ -22,7 +22,7 @@ ir::ValueId lift(trace::Trace& trace, const Array& array, const Span& where) {
     throw UserError({.what = "a traced array was used after its function had been traced",
                      .where = where,
                      .found = "a traced " + describe(array) + " of a function that has returned",
-                     .wanted = "an array of the function that is being traced, or a concrete one",
+                     .wanted = "an array of the function that is being traced, or a concrete array",
                      .cure = "return the array from the traced function; do not keep it in a "
                              "variable from outside"});
   }
@@ -116,10 +116,11 @@ Array as_array(const std::shared_ptr<const void>& captured) {
 }
 
 std::shared_ptr<Program> eager_program(ir::Function function,
-                                       const std::vector<const Placement*>& inputs) {
+                                       const std::vector<const Placement*>& inputs,
+                                       const Settings& settings) {
   std::string key = ir::print(function, {.spans = false});
-  key += static_cast<char>(engine_kind());
-  key += static_cast<char>(current_dot_unit());
+  key += static_cast<char>(settings.engine);
+  key += static_cast<char>(settings.dot_unit);
   for (const Placement* input : inputs) {
     key.append(reinterpret_cast<const char*>(&input), sizeof(input));
   }
@@ -133,8 +134,8 @@ std::shared_ptr<Program> eager_program(ir::Function function,
   program->is_donated.assign(inputs.size(), false);
   program->asked_outputs.resize(program->traced.outputs.size());
   program->output_replaces.assign(program->traced.outputs.size(), -1);
-  program->engine = engine_kind();
-  program->dot_unit = current_dot_unit();
+  program->engine = settings.engine;
+  program->dot_unit = settings.dot_unit;
   simplify(*program);
   eager_programs().insert(key, program);
   return program;
@@ -144,7 +145,8 @@ std::shared_ptr<Program> eager_program(ir::Function function,
 
 std::vector<Array> run_traced(const Mesh& mesh, const std::function<std::vector<Array>()>& body) {
   const Span where = call_span();
-  auto trace = std::make_shared<trace::Trace>(mesh, grains(), numerics());
+  const Settings settings = current_settings();
+  auto trace = std::make_shared<trace::Trace>(mesh, settings.grains, settings.numerics);
   std::vector<ir::ValueId> outputs;
   {
     const trace::Tracing tracing(trace);
@@ -169,7 +171,7 @@ std::vector<Array> run_traced(const Mesh& mesh, const std::function<std::vector<
     tiled.back().placement = inputs.back();
   }
   Donation nothing;
-  return execute(*eager_program(std::move(function), inputs), std::move(tiled), nothing);
+  return execute(*eager_program(std::move(function), inputs, settings), std::move(tiled), nothing);
 }
 
 }  // namespace tessera::detail

@@ -19,11 +19,11 @@ void check_wrt(Walk& wrt, const Span& where) {
     const Array& array = *wrt.leaves()[i].array;
     node_of(array, where);
     if (is_float(array.dtype())) continue;
-    throw UserError({.what = "grad: a leaf to differentiate with respect to is no float array",
+    throw UserError({.what = "grad: a leaf to differentiate with respect to is not a float array",
                      .where = where,
                      .found = fmt::format("leaf {}: {}", paths[i], to_string(array.type())),
                      .wanted = "bf16, f32 or f64",
-                     .cure = "pass it in another argument, or capture it"});
+                     .cure = "pass it as another argument, or capture it"});
   }
 }
 
@@ -37,8 +37,8 @@ void check_loss(const Walk& result, const Span& where) {
                    .where = where,
                    .found = is_there ? to_string(result.leaves()[0].array->type()) : "no array",
                    .wanted = "f32[]",
-                   .cure = "reduce the loss with mean() or sum() before returning it; further "
-                           "results go behind it: std::tuple(loss, logits)"});
+                   .cure = "reduce the loss with mean() or sum() before returning it; return "
+                           "further results after it: std::tuple(loss, logits)"});
 }
 
 /// Differentiates within the innermost trace.
@@ -113,7 +113,8 @@ Gradients differentiate(Body& body, const std::source_location& where) {
 Outcome evaluate_abstractly(Body& body, const std::source_location& where) {
   const Span span(where);
   const Walk arguments = body.walk_arguments(Walk::Want::leaves);
-  auto trace = std::make_shared<trace::Trace>(current_mesh(), grains(), numerics());
+  const Settings settings = current_settings();
+  auto trace = std::make_shared<trace::Trace>(current_mesh(), settings.grains, settings.numerics);
   std::vector<Array> tracers;
   for (const Walk::Leaf& leaf : arguments.leaves()) {
     tracers.push_back(make_traced(trace, trace->add_input(node_of(*leaf.array, span)->type)));

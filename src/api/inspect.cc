@@ -1,13 +1,10 @@
-// What users see of lowered and compiled programs, and the settings of the engine.
+// What users see of lowered and compiled programs.
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <chrono>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <map>
 #include <optional>
-#include <sstream>
 
 #include <tessera/error.h>
 #include <tessera/jit.h>
@@ -18,47 +15,8 @@
 #include "ir/text.h"
 #include "ops/control/mpmd.h"
 #include "partition/partition.h"
-#include "run/engine.h"
-#include "run/machine_memory.h"
-#include "run/processes.h"
 
 namespace tessera {
-
-namespace {
-
-std::atomic<detail::EngineKind> engine_setting{detail::EngineKind::host};
-std::atomic<std::int64_t> grains_setting{8};
-std::atomic<Numerics> numerics_setting{Numerics::exact};
-std::atomic<std::optional<DotUnit>> dot_unit_setting{};  // nullopt: the best one
-
-}  // namespace
-
-namespace detail {
-EngineKind engine_kind() { return engine_setting; }
-
-DotUnit current_dot_unit() {
-  const std::optional<DotUnit> setting = dot_unit_setting;
-  return setting ? *setting : compile::dot_units().back();
-}
-
-DotUnit dot_unit_named(std::string_view name, const std::string& subject, const Span& where) {
-  const std::vector<DotUnit> here = compile::dot_units();
-  if (name == "auto") return here.back();
-  std::string list = "auto";
-  for (const DotUnit unit : here) {
-    if (tessera::name(unit) == name) return unit;
-    list += fmt::format("{}{}", unit == here.back() ? " or " : ", ", tessera::name(unit));
-  }
-  const bool is_known = std::any_of(std::begin(kDotUnits), std::end(kDotUnits),
-                                    [&](DotUnit unit) { return tessera::name(unit) == name; });
-  throw UserError({.what = subject + (is_known ? ": this machine does not have the unit"
-                                               : ": there is no such unit"),
-                   .where = where,
-                   .found = std::string(name),
-                   .wanted = list,
-                   .cure = "use auto: the best one of the machine"});
-}
-}  // namespace detail
 
 LoweredProgram::LoweredProgram(std::shared_ptr<detail::Program> program)
     : program_(std::move(program)) {}
@@ -130,11 +88,11 @@ void assert_no_collectives(const LoweredProgram& program, const std::vector<std:
   };
   for (const std::string& kind : kinds) {
     if (is_in(kind, all)) continue;
-    throw UserError({.what = "assert_no_collectives: there is no such collective",
+    throw UserError({.what = "assert_no_collectives: unknown collective",
                      .where = trace::call_span(where),
                      .found = kind,
                      .wanted = fmt::format("{}", fmt::join(all, ", ")),
-                     .cure = "write for example {\"all_gather\"}, or {} for any kind"});
+                     .cure = "write for example {\"all_gather\"}, or {} for all kinds"});
   }
   for (const PlannedCollective& row : program.planned_collectives()) {
     if (!kinds.empty() && !is_in(row.kind, kinds)) continue;
@@ -144,8 +102,8 @@ void assert_no_collectives(const LoweredProgram& program, const std::vector<std:
                                           to_string(row.type), row.wire_bytes, row.because),
                      .wanted = kinds.empty() ? std::string("no collectives")
                                              : fmt::format("no {}", fmt::join(kinds, ", no ")),
-                     .cure = row.cure.empty() ? "change the sharding of what is named"
-                                              : "it is avoided by " + row.cure});
+                     .cure = row.cure.empty() ? "change the shardings of the arrays named above"
+                                              : "avoid it by " + row.cure});
   }
 }
 
@@ -233,7 +191,7 @@ std::vector<LeafPlacement> LoweredProgram::results() const {
 
 std::string sharding_table(const std::vector<LeafPlacement>& leaves) {
   std::vector<std::array<std::string, 5>> rows = {
-      {"leaf", "type", "spec", "local shape", "bytes of a device"}};
+      {"leaf", "type", "spec", "local shape", "bytes per device"}};
   std::int64_t total = 0;
   for (const LeafPlacement& leaf : leaves) {
     const std::int64_t bytes = size_bytes(Type{leaf.type.dtype, leaf.local_shape});
@@ -301,155 +259,6 @@ MemoryPlan CompiledProgram::memory() const {
   // In a pipeline no group has all arguments, so the difference may be negative.
   plan.temporaries = std::max<std::int64_t>(0, plan.peak - plan.arguments - plan.results);
   return plan;
-}
-
-void set_num_threads(int count, std::source_location where) {
-  constexpr int kMost = 1024;
-  if (count < 1 || count > kMost) {
-    throw UserError({.what = "set_num_threads: this number of threads is not possible",
-                     .where = trace::call_span(where),
-                     .found = std::to_string(count),
-                     .wanted = "from 1 to " + std::to_string(kMost),
-                     .cure = "pass the number of cores to use"});
-  }
-  run::Engine::instance().set_num_threads(count);
-}
-
-int num_threads() { return run::Engine::instance().num_threads(); }
-
-std::string_view instruction_set() { return compile::instruction_set(); }
-
-void set_engine(std::string_view name, std::source_location where) {
-  if (name == "host") {
-    engine_setting = detail::EngineKind::host;
-  } else if (name == "reference") {
-    engine_setting = detail::EngineKind::reference;
-  } else {
-    throw UserError({.what = "set_engine: there is no such engine",
-                     .where = trace::call_span(where),
-                     .found = std::string(name),
-                     .wanted = "host or reference",
-                     .cure = "write set_engine(\"host\"); the reference is slow and simple"});
-  }
-}
-
-std::string_view engine() {
-  return engine_setting == detail::EngineKind::host ? "host" : "reference";
-}
-
-void set_dot_unit(std::string_view name, std::source_location where) {
-  const DotUnit unit = detail::dot_unit_named(name, "set_dot_unit", trace::call_span(where));
-  dot_unit_setting = name == "auto" ? std::nullopt : std::optional(unit);
-}
-
-std::string_view dot_unit() { return name(detail::current_dot_unit()); }
-
-void set_grains(std::int64_t grains, std::source_location where) {
-  constexpr std::int64_t kMost = 4096;
-  if (grains < 1 || grains > kMost) {
-    throw UserError({.what = "set_grains: this number of leaves is not possible",
-                     .where = trace::call_span(where),
-                     .found = std::to_string(grains),
-                     .wanted = "from 1 to " + std::to_string(kMost) + ", usually 8",
-                     .cure = "pass a multiple of the number of devices that share a sum"});
-  }
-  grains_setting = grains;
-}
-
-std::int64_t grains() { return grains_setting; }
-
-void set_numerics(Numerics numerics) { numerics_setting = numerics; }
-
-Numerics numerics() { return numerics_setting; }
-
-namespace {
-
-/// With several groups, the sum of the counts of their first devices; otherwise the counts of this
-/// process.
-run::CollectiveCounts counts_of_groups() {
-  run::CollectiveCounts own = run::Engine::instance().collective_counts();
-  const int devices = run::devices_per_group();
-  if (run::transport() == nullptr || run::transport()->size() == devices) return own;
-  std::string text;
-  for (const auto& [kind, count] : own) {
-    text += fmt::format("{} {} {} {}\n", kind, count.count, count.bytes, count.wire_bytes);
-  }
-  const std::vector<std::string> texts =
-      run::all_texts(text, {.kind = "gather", .op = "collective_counts", .span = {}});
-  run::CollectiveCounts all;
-  for (std::size_t rank = 0; rank < texts.size(); rank += static_cast<std::size_t>(devices)) {
-    std::istringstream lines(texts[rank]);
-    std::string kind;
-    run::CollectiveCount count;
-    while (lines >> kind >> count.count >> count.bytes >> count.wire_bytes) {
-      run::CollectiveCount& sum = all[kind];
-      sum.count += count.count;
-      sum.bytes += count.bytes;
-      sum.wire_bytes += count.wire_bytes;
-    }
-  }
-  return all;
-}
-
-}  // namespace
-
-std::vector<CollectiveUse> collective_counts() {
-  std::vector<CollectiveUse> list;
-  for (const auto& [kind, count] : counts_of_groups()) {
-    list.push_back(
-        {.kind = kind, .count = count.count, .bytes = count.bytes, .wire_bytes = count.wire_bytes});
-  }
-  return list;
-}
-
-void reset_collective_counts() { run::Engine::instance().reset_collective_counts(); }
-
-std::int64_t peak_buffer_bytes() { return run::Buffer::peak_bytes(); }
-
-void reset_peak_buffer_bytes() { run::Buffer::reset_peak_bytes(); }
-
-MachineMemory machine_memory() {
-  const run::MachineMemory memory = run::machine_memory();
-  return {.total = memory.total, .free = memory.free};
-}
-
-void set_overcommit(bool is_allowed) { run::set_overcommit(is_allowed); }
-
-bool overcommit() { return run::overcommit(); }
-
-int run_isolated(IsolatedProgram& program, const IsolatedOptions& options,
-                 std::source_location where) {
-  constexpr int kMost = 256;
-  const bool has_time = options.timeout_s >= 0.1 && options.timeout_s <= 1e6;
-  const bool has_groups =
-      options.num_groups >= 1 && options.num_processes % options.num_groups == 0;
-  if (options.num_processes < 1 || options.num_processes > kMost || !has_time || !has_groups) {
-    throw UserError(
-        {.what = "run_isolated: these options are not possible",
-         .where = trace::call_span(where),
-         .found = fmt::format("{} processes, groups: {}, timeout {} s", options.num_processes,
-                              options.num_groups, options.timeout_s),
-         .wanted = fmt::format("1 to {} processes, equally many in each group, and a timeout of "
-                               "0.1 to 1000000 s",
-                               kMost),
-         .cure = "pass the number of devices of the mesh"});
-  }
-  const std::chrono::duration<double> timeout(options.timeout_s);
-  return run::run_processes(
-      {.count = options.num_processes,
-       .num_groups = options.num_groups,
-       .timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout),
-       .on_error = [&](const std::exception_ptr& error) { return program.report(error); },
-       .where = trace::call_span(where)},
-      [&] { program.run(); });
-}
-
-int process_index() { return run::transport() == nullptr ? 0 : run::transport()->rank(); }
-
-int process_count() { return run::transport() == nullptr ? 1 : run::transport()->size(); }
-
-std::vector<std::int64_t> process_allgather(std::int64_t value, std::source_location where) {
-  return run::all_values(value, {.kind = "gather", .op = "process_allgather", .span = Span(where)});
 }
 
 }  // namespace tessera

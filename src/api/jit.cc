@@ -35,7 +35,8 @@ std::uint32_t number_of(const std::type_info& type) {
 }
 
 /// Everything that a trace depends on, as bytes.
-std::string cache_key(const Walk& arguments, const Body& body, const Span& where) {
+std::string cache_key(const Walk& arguments, const Body& body, const Settings& settings,
+                      const Span& where) {
   std::string key = arguments.structure();
   auto append = [&](const auto& value) {
     key.append(reinterpret_cast<const char*>(&value), sizeof(value));
@@ -52,10 +53,10 @@ std::string cache_key(const Walk& arguments, const Body& body, const Span& where
   }
   key += to_string(current_mesh());
   key += to_string(get_logical_axis_rules());
-  append(grains());
-  append(numerics());
-  append(engine_kind());
-  append(current_dot_unit());
+  append(settings.grains);
+  append(settings.numerics);
+  append(settings.engine);
+  append(settings.dot_unit);
   return key;
 }
 
@@ -68,8 +69,9 @@ struct Entry {
 /// Makes the program of one kind of arguments.
 class Tracer {
  public:
-  Tracer(const JitOptions& options, Body& body, Span where)
+  Tracer(const JitOptions& options, const Settings& settings, Body& body, Span where)
       : options_(options),
+        settings_(settings),
         body_(body),
         where_(std::move(where)),
         walk_(body.walk_arguments(Walk::Want::paths)),
@@ -83,9 +85,9 @@ class Tracer {
     program_->name = options_.name.empty() ? "jit" : options_.name;
     program_->structure = structure;
     program_->paths = std::make_shared<const std::vector<std::string>>(paths_);
-    program_->engine = engine_kind();
+    program_->engine = settings_.engine;
     program_->dot_unit = options_.dot_unit.empty()
-                             ? current_dot_unit()
+                             ? settings_.dot_unit
                              : dot_unit_named(options_.dot_unit, name() + ": dot_unit", where_);
     program_->passes = pass_options(options_.passes, name());
     place_arguments();
@@ -108,15 +110,16 @@ class Tracer {
   void check_options() const {
     const std::size_t count = walk_.item_ends().size();
     if (options_.in_shardings.size() > count) {
-      throw UserError({.what = name() + ": in_shardings has too many entries",
-                       .where = where_,
-                       .found = fmt::format("{} entries", options_.in_shardings.size()),
-                       .wanted = fmt::format("at most {}, one per argument", count),
-                       .cure = "give one Shardings per argument; Shardings() leaves it open"});
+      throw UserError(
+          {.what = name() + ": in_shardings has too many entries",
+           .where = where_,
+           .found = fmt::format("{} entries", options_.in_shardings.size()),
+           .wanted = fmt::format("at most {}, one per argument", count),
+           .cure = "give one Shardings per argument; Shardings() leaves the choice open"});
     }
     for (int number : options_.donate_argnums) {
       if (number >= 0 && static_cast<std::size_t>(number) < count) continue;
-      throw UserError({.what = name() + ": donate_argnums names no argument",
+      throw UserError({.what = name() + ": donate_argnums names an argument that does not exist",
                        .where = where_,
                        .found = std::to_string(number),
                        .wanted = fmt::format("numbers from 0 to {}", count - 1),
@@ -130,13 +133,13 @@ class Tracer {
     if (transport == nullptr || !options_.mpmd_mesh) return;
     const std::int64_t groups = transport->size() / run::devices_per_group();
     if (options_.mpmd_mesh->mpmd_dim() <= groups) return;
-    throw UserError(
-        {.what = name() + ": the MpmdMesh has more groups than this run",
-         .where = where_,
-         .found =
-             to_string(*options_.mpmd_mesh) + fmt::format(" and groups of the run: {}", groups),
-         .wanted = "a process for each device of each group",
-         .cure = fmt::format("start them with num_groups = {}", options_.mpmd_mesh->mpmd_dim())});
+    throw UserError({.what = name() + ": the MpmdMesh has more groups than this run",
+                     .where = where_,
+                     .found = to_string(*options_.mpmd_mesh) +
+                              fmt::format(" and groups of the run: {}", groups),
+                     .wanted = "a process for each device of each group",
+                     .cure = fmt::format("start the processes with num_groups = {}",
+                                         options_.mpmd_mesh->mpmd_dim())});
   }
 
   void choose_mesh() {
@@ -208,8 +211,8 @@ class Tracer {
 
   void record() {
     const use_mesh scope(mesh_);
-    auto trace = std::make_shared<trace::Trace>(mesh_, grains(),
-                                                options_.numerics.value_or(tessera::numerics()));
+    auto trace = std::make_shared<trace::Trace>(mesh_, settings_.grains,
+                                                options_.numerics.value_or(settings_.numerics));
     std::vector<Array> tracers;
     for (const Walk::Leaf& leaf : walk_.leaves()) {
       const NodePtr& node = leaf.array->node();
@@ -326,6 +329,7 @@ class Tracer {
   }
 
   const JitOptions& options_;
+  Settings settings_;
   Body& body_;
   Span where_;
   Walk walk_;
@@ -358,7 +362,8 @@ JitCore::~JitCore() = default;
 std::shared_ptr<Program> JitCore::lower(const Walk& arguments, Body& body,
                                         const std::source_location& where) {
   const Span span = where.line() == 0 ? state_->where : Span(where);
-  std::string key = cache_key(arguments, body, span);
+  const Settings settings = current_settings();
+  std::string key = cache_key(arguments, body, settings, span);
   std::shared_ptr<Entry> entry;
   {
     const std::lock_guard<std::mutex> lock(state_->mutex);
@@ -369,7 +374,7 @@ std::shared_ptr<Program> JitCore::lower(const Walk& arguments, Body& body,
   entry->once.call([&] {
     const trace::Outside outside;
     try {
-      entry->program = Tracer(state_->options, body, span).trace(arguments.structure());
+      entry->program = Tracer(state_->options, settings, body, span).trace(arguments.structure());
     } catch (const UserError& error) {
       // Errors in a tree are found by code that does not know which line passed the tree.
       Mistake mistake = error.mistake();
@@ -377,7 +382,7 @@ std::shared_ptr<Program> JitCore::lower(const Walk& arguments, Body& body,
       throw UserError(std::move(mistake));
     }
     Walk walk = body.walk_arguments(Walk::Want::paths);
-    TraceRecord record = record_of(walk, arguments.structure(), body.argument_types());
+    TraceRecord record = record_of(walk, arguments.structure(), body.argument_types(), settings);
     const std::lock_guard<std::mutex> lock(state_->mutex);
     state_->records.push_back(std::move(record));
   });
@@ -403,7 +408,7 @@ std::shared_ptr<Program> JitCore::last(const std::source_location& where) const 
   throw UserError({.what = "compiled(): the function has not been called yet",
                    .where = where.line() == 0 ? state_->where : Span(where),
                    .found = "no call",
-                   .wanted = "a call before",
+                   .wanted = "at least one call",
                    .cure = "call the function first, or use lower(arguments...).compile()"});
 }
 

@@ -305,13 +305,13 @@ std::string size_text(std::int64_t bytes) {
     found = fmt::format("{} in all processes, {} in this one", size_text(needed),
                         size_text(own.total()));
   }
-  throw UserError({.what = "the program needs more memory than this machine has left",
-                   .where = where,
-                   .found = std::move(found),
-                   .wanted = fmt::format("at most {}, which are free", size_text(free)),
-                   .cure = "use a smaller batch or a smaller model, or end other programs; to run "
-                           "all the same, allow overcommit: --allow-overcommit, or "
-                           "set_overcommit(true)"});
+  throw UserError(
+      {.what = "the program needs more memory than this machine has left",
+       .where = where,
+       .found = std::move(found),
+       .wanted = fmt::format("at most {}, the free memory", size_text(free)),
+       .cure = "use a smaller batch or a smaller model, or end other programs; to run it anyway, "
+               "allow overcommit: --allow-overcommit, or set_overcommit(true)"});
 }
 
 /// Waits until all processes know the result. A process that throws ends the communication of the
@@ -407,12 +407,12 @@ void MeshChoice::add(const Mesh& mesh, const std::string& subject) {
     subject_ = subject;
     return;
   }
-  throw UserError({.what = "arrays of one call live on different meshes",
+  throw UserError({.what = "the arrays of a call are on different meshes",
                    .where = where_,
                    .found = fmt::format("{} on {}", subject, to_string(mesh)),
                    .wanted = fmt::format("{}, the mesh of {}", to_string(mesh_), subject_),
-                   .cure = "move it with device_put(x, NamedSharding(mesh, P{...})), or call "
-                           "within use_mesh of its mesh"});
+                   .cure = "move it with device_put(x, NamedSharding(mesh, P{...})), or call the "
+                           "function within use_mesh of its mesh"});
 }
 
 }  // namespace tessera::detail

@@ -5,25 +5,17 @@
 #include <atomic>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <tessera/jit.h>
 
 #include "api/array_node.h"
-#include "base/dot_unit.h"
+#include "api/settings.h"
 #include "base/once.h"
 #include "ir/pass.h"
 #include "pipeline/pipeline.h"
 
 namespace tessera::detail {
-
-enum class EngineKind : std::uint8_t { host, reference };
-EngineKind engine_kind();
-/// What set_dot_unit() chose.
-DotUnit current_dot_unit();
-/// The unit of that name, or the best one for `auto`; throws UserError if there is none here.
-DotUnit dot_unit_named(std::string_view name, const std::string& subject, const Span& where);
 
 class Donation;
 

@@ -72,7 +72,7 @@ std::vector<std::string> differences(const TraceRecord& before, const TraceRecor
 }  // namespace
 
 TraceRecord record_of(Walk& walk, std::string structure,
-                      std::span<const std::type_info* const> types) {
+                      std::span<const std::type_info* const> types, const Settings& settings) {
   TraceRecord record{.structure = std::move(structure), .types = {}, .leaves = {}, .settings = {}};
   for (const std::type_info* type : types) record.types.emplace_back(*type);
   const std::vector<std::string>& paths = walk.paths();
@@ -81,10 +81,10 @@ TraceRecord record_of(Walk& walk, std::string structure,
   }
   record.settings = {{"mesh", to_string(current_mesh())},
                      {"logical axis rules", to_string(get_logical_axis_rules())},
-                     {"grains", std::to_string(grains())},
-                     {"numerics", std::string(name(numerics()))},
-                     {"engine", std::string(engine())},
-                     {"dot unit", std::string(dot_unit())}};
+                     {"grains", std::to_string(settings.grains)},
+                     {"numerics", std::string(name(settings.numerics))},
+                     {"engine", std::string(name(settings.engine))},
+                     {"dot unit", std::string(name(settings.dot_unit))}};
   return record;
 }
 

@@ -9,6 +9,8 @@
 
 #include <tessera/tree.h>
 
+#include "api/settings.h"
+
 namespace tessera::detail {
 
 struct TraceRecord {
@@ -17,9 +19,10 @@ struct TraceRecord {
   std::vector<std::pair<std::string, std::string>> leaves;    // path, type and sharding
   std::vector<std::pair<std::string, std::string>> settings;  // name, value
 };
-/// The record for the arguments in `walk`, which must have paths, and the settings of this thread.
+/// The record for the arguments in `walk`, which must have paths, the settings, and the mesh and
+/// the logical rules of this thread.
 TraceRecord record_of(Walk& walk, std::string structure,
-                      std::span<const std::type_info* const> types);
+                      std::span<const std::type_info* const> types, const Settings& settings);
 
 /// The differences between the last record and the earlier one that is most similar to it, one per
 /// line.

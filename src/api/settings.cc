@@ -1,0 +1,222 @@
+// The settings, counters and processes of the engine.
+#include "api/settings.h"
+
+#include <algorithm>
+#include <chrono>
+#include <fmt/format.h>
+#include <mutex>
+#include <sstream>
+
+#include <tessera/engine.h>
+#include <tessera/error.h>
+
+#include "compile/compile.h"
+#include "run/engine.h"
+#include "run/machine_memory.h"
+#include "run/processes.h"
+#include "trace/trace.h"
+
+namespace tessera {
+
+namespace detail {
+
+namespace {
+
+struct SharedSettings {
+  std::mutex mutex;
+  Settings settings{.dot_unit = compile::dot_units().back()};
+};
+
+SharedSettings& shared_settings() {
+  static auto* const shared = new SharedSettings;
+  return *shared;
+}
+
+/// Sets one of the settings.
+template <typename T>
+void change(T Settings::*setting, T value) {
+  SharedSettings& shared = shared_settings();
+  const std::lock_guard<std::mutex> lock(shared.mutex);
+  shared.settings.*setting = value;
+}
+
+}  // namespace
+
+Settings current_settings() {
+  SharedSettings& shared = shared_settings();
+  const std::lock_guard<std::mutex> lock(shared.mutex);
+  return shared.settings;
+}
+
+std::string_view name(EngineKind engine) {
+  return engine == EngineKind::host ? "host" : "reference";
+}
+
+DotUnit dot_unit_named(std::string_view name, const std::string& subject, const Span& where) {
+  const std::vector<DotUnit> here = compile::dot_units();
+  if (name == "auto") return here.back();
+  std::string list = "auto";
+  for (const DotUnit unit : here) {
+    if (tessera::name(unit) == name) return unit;
+    list += fmt::format("{}{}", unit == here.back() ? " or " : ", ", tessera::name(unit));
+  }
+  const bool is_known = std::any_of(std::begin(kDotUnits), std::end(kDotUnits),
+                                    [&](DotUnit unit) { return tessera::name(unit) == name; });
+  throw UserError(
+      {.what = subject + (is_known ? ": this machine does not have this unit" : ": unknown unit"),
+       .where = where,
+       .found = std::string(name),
+       .wanted = list,
+       .cure = "use auto, the best unit of this machine"});
+}
+
+}  // namespace detail
+
+using detail::EngineKind;
+using detail::Settings;
+
+void set_num_threads(int count, std::source_location where) {
+  constexpr int kMost = 1024;
+  if (count < 1 || count > kMost) {
+    throw UserError({.what = "set_num_threads: the number of threads is out of range",
+                     .where = trace::call_span(where),
+                     .found = std::to_string(count),
+                     .wanted = "from 1 to " + std::to_string(kMost),
+                     .cure = "pass the number of cores to use"});
+  }
+  run::Engine::instance().set_num_threads(count);
+}
+
+int num_threads() { return run::Engine::instance().num_threads(); }
+
+std::string_view instruction_set() { return compile::instruction_set(); }
+
+void set_engine(std::string_view name, std::source_location where) {
+  for (const EngineKind kind : {EngineKind::host, EngineKind::reference}) {
+    if (name == detail::name(kind)) return detail::change(&Settings::engine, kind);
+  }
+  throw UserError({.what = "set_engine: unknown engine",
+                   .where = trace::call_span(where),
+                   .found = std::string(name),
+                   .wanted = "host or reference",
+                   .cure = "write set_engine(\"host\"); the reference engine is simple and slow"});
+}
+
+std::string_view engine() { return detail::name(detail::current_settings().engine); }
+
+void set_dot_unit(std::string_view name, std::source_location where) {
+  detail::change(&Settings::dot_unit,
+                 detail::dot_unit_named(name, "set_dot_unit", trace::call_span(where)));
+}
+
+std::string_view dot_unit() { return name(detail::current_settings().dot_unit); }
+
+void set_grains(std::int64_t grains, std::source_location where) {
+  constexpr std::int64_t kMost = 4096;
+  if (grains < 1 || grains > kMost) {
+    throw UserError({.what = "set_grains: the number of grains is out of range",
+                     .where = trace::call_span(where),
+                     .found = std::to_string(grains),
+                     .wanted = "from 1 to " + std::to_string(kMost) + ", usually 8",
+                     .cure = "pass a multiple of the number of devices that share a sum"});
+  }
+  detail::change(&Settings::grains, grains);
+}
+
+std::int64_t grains() { return detail::current_settings().grains; }
+
+void set_numerics(Numerics numerics) { detail::change(&Settings::numerics, numerics); }
+
+Numerics numerics() { return detail::current_settings().numerics; }
+
+namespace {
+
+/// With several groups, the sum of the counts of their first devices; otherwise the counts of this
+/// process.
+run::CollectiveCounts counts_of_groups() {
+  run::CollectiveCounts own = run::Engine::instance().collective_counts();
+  const int devices = run::devices_per_group();
+  if (run::transport() == nullptr || run::transport()->size() == devices) return own;
+  std::string text;
+  for (const auto& [kind, count] : own) {
+    text += fmt::format("{} {} {} {}\n", kind, count.count, count.bytes, count.wire_bytes);
+  }
+  const std::vector<std::string> texts =
+      run::all_texts(text, {.kind = "gather", .op = "collective_counts", .span = {}});
+  run::CollectiveCounts all;
+  for (std::size_t rank = 0; rank < texts.size(); rank += static_cast<std::size_t>(devices)) {
+    std::istringstream lines(texts[rank]);
+    std::string kind;
+    run::CollectiveCount count;
+    while (lines >> kind >> count.count >> count.bytes >> count.wire_bytes) {
+      run::CollectiveCount& sum = all[kind];
+      sum.count += count.count;
+      sum.bytes += count.bytes;
+      sum.wire_bytes += count.wire_bytes;
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<CollectiveUse> collective_counts() {
+  std::vector<CollectiveUse> list;
+  for (const auto& [kind, count] : counts_of_groups()) {
+    list.push_back(
+        {.kind = kind, .count = count.count, .bytes = count.bytes, .wire_bytes = count.wire_bytes});
+  }
+  return list;
+}
+
+void reset_collective_counts() { run::Engine::instance().reset_collective_counts(); }
+
+std::int64_t peak_buffer_bytes() { return run::Buffer::peak_bytes(); }
+
+void reset_peak_buffer_bytes() { run::Buffer::reset_peak_bytes(); }
+
+MachineMemory machine_memory() {
+  const run::MachineMemory memory = run::machine_memory();
+  return {.total = memory.total, .free = memory.free};
+}
+
+void set_overcommit(bool is_allowed) { run::set_overcommit(is_allowed); }
+
+bool overcommit() { return run::overcommit(); }
+
+int run_isolated(IsolatedProgram& program, const IsolatedOptions& options,
+                 std::source_location where) {
+  constexpr int kMost = 256;
+  const bool has_time = options.timeout_s >= 0.1 && options.timeout_s <= 1e6;
+  const bool has_groups =
+      options.num_groups >= 1 && options.num_processes % options.num_groups == 0;
+  if (options.num_processes < 1 || options.num_processes > kMost || !has_time || !has_groups) {
+    throw UserError(
+        {.what = "run_isolated: the options are not valid",
+         .where = trace::call_span(where),
+         .found = fmt::format("{} processes, groups: {}, timeout {} s", options.num_processes,
+                              options.num_groups, options.timeout_s),
+         .wanted = fmt::format(
+             "1 to {} processes, the same number in each group, and a timeout of 0.1 to 1000000 s",
+             kMost),
+         .cure = "set num_processes to the number of devices of the mesh"});
+  }
+  const std::chrono::duration<double> timeout(options.timeout_s);
+  return run::run_processes(
+      {.count = options.num_processes,
+       .num_groups = options.num_groups,
+       .timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout),
+       .on_error = [&](const std::exception_ptr& error) { return program.report(error); },
+       .where = trace::call_span(where)},
+      [&] { program.run(); });
+}
+
+int process_index() { return run::transport() == nullptr ? 0 : run::transport()->rank(); }
+
+int process_count() { return run::transport() == nullptr ? 1 : run::transport()->size(); }
+
+std::vector<std::int64_t> process_allgather(std::int64_t value, std::source_location where) {
+  return run::all_values(value, {.kind = "gather", .op = "process_allgather", .span = Span(where)});
+}
+
+}  // namespace tessera

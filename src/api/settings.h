@@ -1,0 +1,32 @@
+// The settings of this process that decide what a function is traced and compiled to.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include <tessera/types.h>
+
+#include "base/dot_unit.h"
+
+namespace tessera::detail {
+
+enum class EngineKind : std::uint8_t { host, reference };
+
+struct Settings {
+  EngineKind engine = EngineKind::host;
+  DotUnit dot_unit = DotUnit::portable;
+  std::int64_t grains = 8;
+  Numerics numerics = Numerics::exact;
+};
+
+/// All settings, read at once. A call reads them once and passes them on: another thread may change
+/// them meanwhile, and the key of a cache must be made from the settings that the trace uses.
+Settings current_settings();
+
+std::string_view name(EngineKind engine);
+/// The unit of that name, or the best one for `auto`; throws UserError if there is none here.
+DotUnit dot_unit_named(std::string_view name, const std::string& subject, const Span& where);
+
+}  // namespace tessera::detail

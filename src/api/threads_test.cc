@@ -1,0 +1,106 @@
+// Several threads of a program call jitted functions, eager ops and settings at the same time.
+#include <atomic>
+#include <gtest/gtest.h>
+#include <thread>
+
+#include <tessera/tessera.h>
+
+#include "api/test_support.h"
+
+namespace tessera {
+namespace {
+
+using testing::numbers;
+using Floats = std::vector<float>;
+
+struct Model {
+  Array up, down;
+  TESSERA_TREE(up, down)
+};
+
+Model model_of(std::int64_t seed) { return {numbers({12, 20}, seed), numbers({20, 12}, seed + 1)}; }
+
+std::tuple<Model, Array> step(const Model& model, const Array& x) {
+  auto [loss, grads] = value_and_grad(
+      [&](const Model& m) { return mean(square(dot(tanh(dot(x, m.up)), m.down) - x)); })(model);
+  return {tree_map([](const Array& p, const Array& g) { return p - 0.1 * g; }, model, grads), loss};
+}
+
+/// Trains a model; its losses and its last weights.
+template <typename Step>
+Floats train(Step& step, std::int64_t seed, const Array& x) {
+  Model model = model_of(seed);
+  Floats values;
+  for (int i = 0; i < 5; ++i) {
+    Array loss;
+    std::tie(model, loss) = step(std::move(model), x);
+    values.push_back(loss.item<float>());
+  }
+  const Floats weights = model.up.to_vector<float>();
+  values.insert(values.end(), weights.begin(), weights.end());
+  return values;
+}
+
+/// Calls `body` with the numbers from 0 to `count` - 1, each in a thread of its own.
+template <typename Body>
+void in_threads(int count, const Body& body) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < count; ++i) threads.emplace_back([&body, i] { body(i); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Threads, EightTrainTheirOwnModels) {
+  const Mesh mesh = make_mesh({{"data", 2}, {"model", 2}});
+  const auto batch = [&](int i) {
+    const Array x = numbers({16, 12}, 100 + i);
+    // Some of the threads use a mesh, which makes other programs.
+    return i % 2 == 0 ? x : device_put(x, NamedSharding(mesh, P{"data"}));
+  };
+  auto shared = jit(step, {.donate_argnums = {0}});
+  std::vector<Floats> wanted(8), found(8), found_alone(8);
+  for (int i = 0; i < 8; ++i) {
+    auto alone = jit(step);
+    wanted[static_cast<std::size_t>(i)] = train(alone, i, batch(i));
+  }
+  in_threads(8, [&](int i) {
+    const Array x = batch(i);
+    found[static_cast<std::size_t>(i)] = train(shared, i, x);
+    auto alone = jit(step, {.donate_argnums = {0}});
+    found_alone[static_cast<std::size_t>(i)] = train(alone, i, x);
+  });
+  EXPECT_EQ(found, wanted);
+  EXPECT_EQ(found_alone, wanted);
+}
+
+TEST(Threads, ACallReadsItsSettingsOnce) {
+  const Array x = numbers({1000});
+  const auto sum_with = [&](std::int64_t grains) {
+    set_grains(grains);
+    return jit([](const Array& a) { return sum(a); })(x).item<float>();
+  };
+  const float few = sum_with(1), many = sum_with(8);
+  ASSERT_NE(few, many) << "the grains must show in the bits";
+  std::atomic<bool> is_over = false;
+  std::thread changer([&] {
+    while (!is_over) {
+      set_grains(1);
+      set_grains(8);
+    }
+  });
+  const auto make = [] { return jit([](const Array& a) { return sum(a); }); };
+  std::vector<decltype(make())> functions;
+  for (int i = 0; i < 200; ++i) {
+    functions.push_back(make());
+    for (int k = 0; k < 4; ++k) functions.back()(x);
+  }
+  is_over = true;
+  changer.join();
+  // A program that is kept for a number of grains must have been traced with that number.
+  for (const auto& [grains, wanted] : {std::pair(1, few), std::pair(8, many)}) {
+    set_grains(grains);
+    for (auto& f : functions) ASSERT_EQ(f(x).item<float>(), wanted) << "grains " << grains;
+  }
+}
+
+}  // namespace
+}  // namespace tessera
