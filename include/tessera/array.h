@@ -270,8 +270,8 @@ struct Readable : std::bool_constant<Element<T> || std::same_as<T, std::uint8_t>
 template <typename T>
 std::vector<T> Array::to_vector(std::source_location where) const {
   static_assert(detail::Readable<T>::value,
-                "to_vector<T>(): T is bool, std::uint8_t, std::int32_t, std::uint32_t, bfloat16, "
-                "float or double; use astype(x, DType::...) for another element type");
+                "to_vector<T>(): T must be bool, std::uint8_t, std::int32_t, std::uint32_t, "
+                "bfloat16, float or double; use astype(x, DType::...) for another element type");
   if constexpr (std::same_as<T, bool>) {
     const auto bytes = to_vector<std::uint8_t>(where);
     return std::vector<bool>(bytes.begin(), bytes.end());
@@ -290,7 +290,7 @@ std::vector<T> Array::to_vector(std::source_location where) const {
 
 template <typename T>
 T Array::item(std::source_location where) const {
-  static_assert(std::is_arithmetic_v<T>, "item<T>(): T is bool or a number");
+  static_assert(std::is_arithmetic_v<T>, "item<T>(): T must be bool or a number");
   if constexpr (std::is_floating_point_v<T>)
     return static_cast<T>(real_item(where));
   else

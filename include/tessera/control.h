@@ -49,7 +49,7 @@ template <typename F, typename Carry, typename Xs>
 auto scan(F f, const Carry& init, const Xs& xs, ScanOptions options = {},
           std::source_location where = std::source_location::current()) {
   using R = std::remove_cvref_t<std::invoke_result_t<F&, Carry, Xs>>;
-  static_assert(detail::TupleLike<R>, "scan: f(carry, x) returns std::pair(carry, y)");
+  static_assert(detail::TupleLike<R>, "scan: f(carry, x) must return std::pair(carry, y)");
   detail::BodyOf<F, R, Carry, Xs> body(f, init, xs);
   return detail::result_of<R>(detail::scan(body, detail::count_leaves(init), options, where));
 }
@@ -117,7 +117,7 @@ template <typename Op, typename R>
 void append_operations(const Op& op, const R& result, std::vector<ReduceOperation>& operations) {
   if constexpr (TupleLike<Op>) {
     static_assert(std::tuple_size_v<Op> == std::tuple_size_v<R>,
-                  "treduce: a tuple of operations has one for each part of the result");
+                  "treduce: a tuple of operations must have one for each part of the result");
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       (append_operations(std::get<I>(op), std::get<I>(result), operations), ...);
     }

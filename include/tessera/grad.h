@@ -56,7 +56,7 @@ auto as_tuple(R result) {
     return std::tuple<Array>(std::move(result));
   } else {
     static_assert(TupleLike<R>,
-                  "the function to differentiate returns a scalar Array, or a std::tuple or "
+                  "the function to differentiate must return a scalar Array, or a std::tuple or "
                   "std::pair that starts with one");
     return std::apply([](auto&&... parts) { return std::tuple(std::move(parts)...); },
                       std::move(result));

@@ -92,7 +92,7 @@ class CustomVjp {
     using Pair = std::remove_cvref_t<std::invoke_result_t<Forward&, Args...>>;
     using Residuals = typename Pair::second_type;
     static_assert(std::is_same_v<typename Pair::first_type, R>,
-                  "custom_vjp: forward returns std::pair(what the function returns, residuals)");
+                  "custom_vjp: forward must return std::pair(result of the function, residuals)");
     BodyOf<F, R, Args...> primal(f_, args...);
     BodyOf<Forward, Pair, Args...> forward(forward_, args...);
     BackwardOf<B, R, Residuals> backward(backward_);

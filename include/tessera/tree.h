@@ -197,8 +197,8 @@ template <typename T>
     walk_tuple(w, value, std::make_index_sequence<std::tuple_size_v<T>>());
   } else {
     static_assert(HasWalk<T>,
-                  "this type is no tree: write TESSERA_TREE(all, its, fields) or TESSERA_MODULE "
-                  "into the struct, or wrap a field that is no array in tessera::Static");
+                  "this type is not a tree: write TESSERA_TREE(all, its, fields) or TESSERA_MODULE "
+                  "in the struct, or wrap a field that is not an array in tessera::Static");
   }
 }
 

@@ -70,8 +70,8 @@ void fail_empty(const std::string& subject, const Span& where) {
                    .found = (subject.empty() ? "" : subject + ": ") +
                             "a default-constructed or moved-from handle",
                    .wanted = "an array",
-                   .cure = "assign an array to it first; pass arguments with std::move only where "
-                           "the handle is not needed any more"});
+                   .cure = "assign an array to it first; use std::move only on handles that are "
+                           "not needed any more"});
 }
 
 [[noreturn]] static void report_no_values(const ArrayNode& node, const Span& where) {
@@ -99,8 +99,8 @@ void fail_if_donated(const ArrayNode& node, const Span& where) {
                                         node.donation->paths->at(node.donated_leaf),
                                         to_string(node.type), to_string(node.donation->where),
                                         is_lost ? ", where the call failed while it ran" : ""),
-                   .wanted = "an array that no call was given for good",
-                   .cure = is_lost ? "restore it from a checkpoint or make it again"
+                   .wanted = "an array that has not been donated",
+                   .cure = is_lost ? "restore it from a checkpoint or create it again"
                                    : "use the array that the call returned, or take the argument "
                                      "out of donate_argnums"});
 }
@@ -142,7 +142,7 @@ std::int64_t Array::size(std::source_location where) const { return num_elements
 std::int64_t Array::dim(std::int64_t axis, std::source_location where) const {
   const std::int64_t index = axis < 0 ? axis + rank(where) : axis;
   if (index >= 0 && index < rank()) return shape()[static_cast<std::size_t>(index)];
-  throw UserError({.what = fmt::format("dim: there is no axis {}", axis),
+  throw UserError({.what = fmt::format("dim: axis {} is out of range", axis),
                    .where = trace::call_span(where),
                    .found = detail::describe(*this),
                    .wanted = rank() == 0
@@ -194,7 +194,7 @@ const char* cpp_name(DType dtype) {
 void Array::read(DType dtype, void* out, const std::source_location& where) const {
   const detail::Tiled tiles = detail::tiles_of(*this, where);
   if (dtype != this->dtype()) {
-    throw UserError({.what = "to_vector: the element type is another one",
+    throw UserError({.what = "to_vector: the array has another element type",
                      .where = where,
                      .found = detail::describe(*this),
                      .wanted = fmt::format("an array of {}", name(dtype)),
@@ -214,7 +214,7 @@ template <typename T>
 T only_element(const Array& array, const std::source_location& where) {
   const detail::Tiled tiles = detail::tiles_of(array, where);
   if (array.size() != 1) {
-    throw UserError({.what = "item: the array has not exactly one element",
+    throw UserError({.what = "item: the array does not have exactly one element",
                      .where = where,
                      .found = detail::describe(array),
                      .wanted = "an array of size 1",
@@ -250,7 +250,7 @@ Array Array::local_data(std::int64_t device, std::source_location where) const {
   const detail::Placement& placement = *node_->placement;
   if (device < 0 || device >= placement.mesh.num_devices()) {
     throw UserError(
-        {.what = fmt::format("local_data: there is no device {}", device),
+        {.what = fmt::format("local_data: the mesh has no device {}", device),
          .where = where,
          .found = fmt::format("mesh {} with {} devices", to_string(placement.mesh),
                               placement.mesh.num_devices()),

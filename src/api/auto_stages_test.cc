@@ -105,7 +105,7 @@ TEST(AutoStages, GoWithEverySchedule) {
     const std::string name(record.name);
     SCOPED_TRACE(name);
     const std::int64_t ranks = name == "Sequential" ? 1 : 2;
-    const std::int64_t stages = record.stages == pipeline::Stages::one_per_rank ? 2 : 4;
+    const std::int64_t stages = record.stages == pipeline::StagesPerRank::one ? 2 : 4;
     const ScheduleTasks tasks = schedule_tasks(name, {.num_stages = stages, .mpmd_dim = ranks}, 4);
     expect_same(run(FixedSchedule{stages, ranks, 4, tasks}, groups(ranks)), wanted);
   }

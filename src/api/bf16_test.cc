@@ -144,7 +144,7 @@ TEST(Bf16, MachinesWithoutAUnitNameWhatTheyHave) {
   EXPECT_EQ(dot_unit(), "portable");
   hwy::SetSupportedTargetsForTest(0);
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  EXPECT_EQ(mistake.what, "set_dot_unit: this machine does not have the unit");
+  EXPECT_EQ(mistake.what, "set_dot_unit: this machine does not have this unit");
   EXPECT_EQ(mistake.found, "avx512_bf16");
   EXPECT_EQ(mistake.wanted, "auto or portable");
 }

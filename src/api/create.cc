@@ -22,12 +22,12 @@ Array array_from(DType dtype, Shape shape, const void* elements, std::size_t cou
   const bool is_negative =
       std::any_of(shape.begin(), shape.end(), [](std::int64_t size) { return size < 0; });
   if (is_negative || num_elements(shape) != static_cast<std::int64_t>(count)) {
-    throw UserError({.what = "array: the number of elements does not fit the shape",
+    throw UserError({.what = "array: the number of elements does not match the shape",
                      .where = trace::call_span(where),
                      .found = fmt::format("{} elements for {}", count, to_string(shape)),
                      .wanted = is_negative ? std::string("sizes of 0 or more")
                                            : fmt::format("{} elements", num_elements(shape)),
-                     .cure = "check the shape"});
+                     .cure = "pass a shape whose sizes multiply to the number of elements"});
   }
   ops::HostArray host({dtype, std::move(shape)});
   if (count > 0) std::memcpy(host.bytes().data(), elements, host.bytes().size());
@@ -83,7 +83,7 @@ Array arange(std::int64_t start, std::int64_t limit, std::int64_t step, DType dt
              std::source_location where) {
   return public_op(where, [&] {
     if (step == 0) {
-      detail::fail("arange", "the step is 0", "0", "a step above or below 0",
+      detail::fail("arange", "the step is 0", "0", "a step other than 0",
                    "use full() for a constant");
     }
     const std::int64_t sign = step > 0 ? 1 : -1;
@@ -113,10 +113,10 @@ void check_is_not_mapped(const PartitionSpec& spec, const char* op) {
     for (const std::string& axis : entry.axes) {
       if (!trace::is_mapped_mesh_axis(axis)) continue;
       detail::fail(
-          op, "shard_map maps the axis '" + axis + "'",
+          op, "shard_map already maps the axis '" + axis + "'",
           to_string(spec) + " in a function that is mapped over " + trace::mapped_axis_names(),
           "axes that shard_map does not map",
-          "leave '" + axis + "' out: the array is the tile of one device already");
+          "leave '" + axis + "' out: within shard_map the array is already the tile of one device");
     }
   }
 }
@@ -176,8 +176,8 @@ Array device_put(const Array& x, const PartitionSpec& spec, DevicePutOptions opt
                      .where = trace::call_span(where),
                      .found = to_string(spec) + " without a mesh",
                      .wanted = "a NamedSharding, or a use_mesh scope",
-                     .cure = "write device_put(x, NamedSharding(mesh, P{...})), or open "
-                             "`use_mesh scope(mesh);` before"});
+                     .cure = "write device_put(x, NamedSharding(mesh, P{...})), or open `use_mesh "
+                             "scope(mesh);` first"});
   }
   return device_put(x, NamedSharding(current_mesh(), spec, where), options, where);
 }

@@ -92,7 +92,7 @@ TEST(Jit, DonatedArraysAreGone) {
 TEST(Jit, DonatingOneArrayTwiceIsAnError) {
   auto f = jit([](Array x, Array y) { return x + y; }, {.donate_argnums = {0, 1}});
   const Array x = array({2.F});
-  EXPECT_EQ(mistake_of([&] { f(x, x); }).what, "one array was donated twice in a call");
+  EXPECT_EQ(mistake_of([&] { f(x, x); }).what, "an array was donated twice in one call");
 }
 
 TEST(Jit, LowersWithoutValues) {
@@ -155,7 +155,7 @@ TEST(Jit, OtherMeshesAreAnError) {
   auto f = jit([](Array y) { return y + 1; });
   const use_mesh scope(make_mesh({{"data", 4}}));
   const Mistake mistake = mistake_of([&] { f(x); });
-  EXPECT_EQ(mistake.what, "arrays of one call live on different meshes");
+  EXPECT_EQ(mistake.what, "the arrays of a call are on different meshes");
   EXPECT_EQ(mistake.found, "argument 0 on data=2");
   EXPECT_EQ(mistake.wanted, "data=4, the mesh of the use_mesh scope");
 }

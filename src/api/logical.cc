@@ -37,7 +37,7 @@ void check_rules(const LogicalRules& rules, const std::string& subject, const Sp
                                                   : ": a rule has no logical name"),
                      .where = where,
                      .found = rule_text(rule),
-                     .wanted = "a logical name and different mesh axes",
+                     .wanted = "a logical name and distinct mesh axes",
                      .cure = "write for example {\"batch\", {\"data\", \"fsdp\"}}, or {\"embed\", "
                              "none} for a dimension that is not split"});
   }
@@ -48,13 +48,13 @@ void check_names(const PartitionSpec& names, const std::string& subject, const S
   for (const SpecEntry& entry : names.entries()) {
     if (entry.axes.empty()) continue;
     if (entry.axes.size() > 1 || entry.axes[0].empty()) {
-      throw UserError({.what = subject + ": a dimension has one logical name, or none",
-                       .where = where,
-                       .found = to_string(entry) + " in " + to_string(names),
-                       .wanted = "for example {\"batch\", none, \"embed\"}",
-                       .cure = "write none for a dimension without a name; to split one over "
-                               "several mesh axes is up to a rule: {\"batch\", {\"data\", "
-                               "\"fsdp\"}}"});
+      throw UserError(
+          {.what = subject + ": a dimension must have one logical name, or none",
+           .where = where,
+           .found = to_string(entry) + " in " + to_string(names),
+           .wanted = "for example {\"batch\", none, \"embed\"}",
+           .cure = "write none for a dimension without a name; to split a dimension over several "
+                   "mesh axes, write a rule: {\"batch\", {\"data\", \"fsdp\"}}"});
     }
     if (std::count(seen.begin(), seen.end(), entry.axes[0]) != 0) {
       throw UserError({.what = subject + ": two dimensions are named '" + entry.axes[0] + "'",
@@ -103,7 +103,7 @@ std::string obstacles(const PartitionSpec& names, const LogicalRules& rules,
     const SpecEntry& taken = rules[static_cast<std::size_t>(decided[dim])].axes;
     for (const std::string& axis : rules[static_cast<std::size_t>(r)].axes.axes) {
       if (!overlaps(taken, SpecEntry(axis))) continue;
-      text += fmt::format("{}'{}' splits {}", text.empty() ? "" : ", ", axis,
+      text += fmt::format("{}'{}' already splits {}", text.empty() ? "" : ", ", axis,
                           to_string(names.entries()[dim]));
     }
   }
@@ -116,7 +116,8 @@ std::string reason(const PartitionSpec& names, const LogicalRules& rules,
   const LogicalRule& rule = rules[static_cast<std::size_t>(r)];
   const std::string subject = fmt::format("rule {} {}", r, rule_text(rule));
   if (decided[dim] == r) return subject + " fired";
-  if (decided[dim] != kUndecided && decided[dim] < r) return subject + " came too late";
+  if (decided[dim] != kUndecided && decided[dim] < r)
+    return subject + " did not: an earlier rule fired";
   return subject + " did not: " + obstacles(names, rules, decided, r);
 }
 
@@ -155,7 +156,7 @@ void check_axes(const Mesh& mesh, const LogicalRules& rules, const std::vector<i
       throw UserError({.what = "with_logical_constraint: the mesh has no axis named '" + axis + "'",
                        .where = where,
                        .found = "the rule " + rule_text(rule) + " on the mesh " + to_string(mesh),
-                       .wanted = "rules to axes of the mesh",
+                       .wanted = "rules that map to axes of the mesh",
                        .cure = "change the rule, or add this axis to make_mesh"});
     }
   }
@@ -226,8 +227,8 @@ Shardings logical_to_mesh(const Shardings& specs, const LogicalRules& rules,
            .where = where,
            .found = to_string(entry.spec) + (entry.path.empty() ? "" : " for ") + entry.path,
            .wanted = "rules that say which mesh axes split the logical names",
-           .cure = "pass LogicalRules{{\"batch\", \"data\"}, ...}, or open "
-                   "`logical_axis_rules scope(rules);` before"});
+           .cure = "pass LogicalRules{{\"batch\", \"data\"}, ...}, or open `logical_axis_rules "
+                   "scope(rules);` first"});
     }
     check_names(entry.spec,
                 "logical_to_mesh" + (entry.path.empty() ? std::string() : " of " + entry.path),
@@ -271,8 +272,8 @@ Array with_logical_constraint(Operand x, const PartitionSpec& names,
                        .where = where,
                        .found = dimension_text(names, rules, decided, undecided),
                        .wanted = "a rule for every name, as RulesFallback::raise_error asks",
-                       .cure = "add a rule, or move one in front of the rule that takes its axes; "
-                               "a rule to none leaves the dimension whole"});
+                       .cure = "add a rule, or move one before the rule that takes its axes; a "
+                               "rule that maps to none leaves the dimension whole"});
     }
   }
   check_axes(mesh, rules, decided, where);

@@ -50,19 +50,20 @@ TEST(LogicalNames, RulesExplainThemselves) {
       {"embed", "data"}, {"embed", "model"}, {"batch", "data"}, {"heads", none}};
   EXPECT_EQ(explain_rules({"batch", "embed", none, "heads", "seq"}, rules),
             "P('batch', 'embed', None, 'heads', 'seq') -> P(None, 'data', None, None, None)\n"
-            "  'batch' -> None: rule 2 ('batch', 'data') did not: 'data' splits 'embed'\n"
-            "  'embed' -> 'data': rule 0 ('embed', 'data') fired; rule 1 ('embed', 'model') came "
-            "too late\n"
+            "  'batch' -> None: rule 2 ('batch', 'data') did not: 'data' already splits 'embed'\n"
+            "  'embed' -> 'data': rule 0 ('embed', 'data') fired; rule 1 ('embed', 'model') did "
+            "not: an earlier rule fired\n"
             "  None -> None: has no name\n"
             "  'heads' -> None: rule 3 ('heads', None) fired\n"
             "  'seq' -> None: no rule has this name\n");
   const LogicalRules wide{{"a", "x"}, {"b", "y"}, {"c", {"x", "y", "z"}}, {"c", "z"}};
-  EXPECT_EQ(explain_rules({"a", "b", "c"}, wide),
-            "P('a', 'b', 'c') -> P('x', 'y', 'z')\n"
-            "  'a' -> 'x': rule 0 ('a', 'x') fired\n"
-            "  'b' -> 'y': rule 1 ('b', 'y') fired\n"
-            "  'c' -> 'z': rule 2 ('c', ('x', 'y', 'z')) did not: 'x' splits 'a', 'y' splits 'b'; "
-            "rule 3 ('c', 'z') fired\n");
+  EXPECT_EQ(
+      explain_rules({"a", "b", "c"}, wide),
+      "P('a', 'b', 'c') -> P('x', 'y', 'z')\n"
+      "  'a' -> 'x': rule 0 ('a', 'x') fired\n"
+      "  'b' -> 'y': rule 1 ('b', 'y') fired\n"
+      "  'c' -> 'z': rule 2 ('c', ('x', 'y', 'z')) did not: 'x' already splits 'a', 'y' already "
+      "splits 'b'; rule 3 ('c', 'z') fired\n");
 }
 
 struct Weights {

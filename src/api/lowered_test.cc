@@ -89,7 +89,7 @@ TEST(Explain, OutputsThatAreAskedForElsewhere) {
   const Array x = device_put(ones({8, 16}), P{"data"});
   const auto rows = jit(doubled, {.out_shardings = P{}}).lower(x).planned_collectives();
   ASSERT_EQ(rows.size(), 1U);
-  EXPECT_EQ(rows[0].cure, "asking for output 0 as P('data',)");
+  EXPECT_EQ(rows[0].cure, "requesting output 0 as P('data',)");
   EXPECT_TRUE(jit(doubled, {.out_shardings = P{"data"}}).lower(x).planned_collectives().empty());
 }
 
@@ -109,9 +109,8 @@ TEST(AssertNoCollectives, NamesTheFirstOne) {
                 "assert_no_collectives: the program has the collective all_reduce");
       EXPECT_NE(error.mistake().found.find("f32[], 6 bytes received per device"), std::string::npos)
           << error.mistake().found;
-      EXPECT_EQ(
-          error.mistake().cure,
-          "it is avoided by passing argument 0 without {data}, at 4 times the work per device");
+      EXPECT_EQ(error.mistake().cure,
+                "avoid it by passing argument 0 without {data}, at 4 times the work per device");
     }
   }
   EXPECT_THROW(assert_no_collectives(program, {"allreduce"}), UserError);
@@ -124,10 +123,10 @@ TEST(ShardingTable, HasBytesOfADeviceAndTheirTotal) {
                          return x + sum(y);
                        }).lower(device_put(ones({8, 16}), P{"data"}), device_put(ones({3}), P{}));
   EXPECT_EQ(sharding_table(program.arguments()),
-            "leaf   type       spec        local shape  bytes of a device\n"
-            "0      f32[8,16]  P('data',)  [2,16]                     128\n"
-            "1      f32[3]     P()         [3]                         12\n"
-            "total                                                    140\n");
+            "leaf   type       spec        local shape  bytes per device\n"
+            "0      f32[8,16]  P('data',)  [2,16]                    128\n"
+            "1      f32[3]     P()         [3]                        12\n"
+            "total                                                   140\n");
 }
 
 TEST(PlanReshard, MovesATileOnly) {
@@ -182,7 +181,7 @@ TEST(Passes, ThatDoNotExistAreMistakes) {
     f(ones({4}));
     FAIL() << "nothing was thrown";
   } catch (const UserError& error) {
-    EXPECT_EQ(error.mistake().what, "jit(f): the pass split cannot be left out");
+    EXPECT_EQ(error.mistake().what, "jit(f): the pass split cannot be disabled");
     EXPECT_EQ(error.mistake().wanted,
               "remove_dead_code, merge_common_subexpressions, combine_collectives, "
               "sink_into_loops, recompute_cheap_values");

@@ -18,11 +18,11 @@ namespace tessera {
 MpmdArray::MpmdArray(Array array, std::source_location where) : array_(std::move(array)) {
   const detail::NodePtr& node = detail::node_of(array_, where);
   if (node->groups == nullptr) {
-    throw UserError({.what = "MpmdArray: the array does not live in groups of devices",
+    throw UserError({.what = "MpmdArray: the array is not held by groups of devices",
                      .where = Span(where),
                      .found = detail::describe(array_),
                      .wanted = "an array that a function of mpmd_jit_with_loop returned",
-                     .cure = "run the step first, or use the array as it is"});
+                     .cure = "run the step first, or use the Array itself"});
   }
   mpmd_idxs_ = *node->groups;
 }
@@ -106,7 +106,7 @@ std::vector<TaskTime> stop_timeline() {
 
 void set_threads_per_group(int count, std::source_location where) {
   if (count < 0) {
-    throw UserError({.what = "set_threads_per_group: this number of threads is not possible",
+    throw UserError({.what = "set_threads_per_group: the number of threads is out of range",
                      .where = Span(where),
                      .found = std::to_string(count),
                      .wanted = "1 or more, or 0 for any number",

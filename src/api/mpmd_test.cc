@@ -51,7 +51,7 @@ TEST(Pipeline, AllSchedulesHaveTheBitsOfTheLoop) {
     for (const pipeline::ScheduleRecord& record : pipeline::schedule_records()) {
       const std::string name(record.name);
       const std::int64_t ranks = name == "Sequential" ? 1 : 2;
-      const std::int64_t stages = record.stages == pipeline::Stages::one_per_rank ? 2 : 4;
+      const std::int64_t stages = record.stages == pipeline::StagesPerRank::one ? 2 : 4;
       const FixedSchedule schedule{
           .num_stages = stages,
           .mpmd_dim = ranks,

@@ -46,8 +46,8 @@ void check_number(std::string_view op, const Operand& number, DType dtype) {
   const std::string found = fmt::format("{} and an array of {}", number_text(number), name(dtype));
   if (has_fraction && !(is_integer(dtype) && number.real == std::trunc(number.real) &&
                         std::abs(number.real) < 2147483648.0)) {
-    fail(op, "a number with a fraction meets an array without", found, "a whole number",
-         "convert the array first: astype(x, DType::f32)");
+    fail(op, "a number with a fraction cannot be combined with an array that is not float", found,
+         "a whole number", "convert the array first: astype(x, DType::f32)");
   }
   const bool is_unsigned = dtype == DType::u32;
   const std::int64_t low = is_unsigned ? 0 : std::numeric_limits<std::int32_t>::min();
@@ -55,13 +55,13 @@ void check_number(std::string_view op, const Operand& number, DType dtype) {
                                         : std::numeric_limits<std::int32_t>::max();
   if (dtype == DType::boolean) {
     if (number.kind == Operand::Kind::boolean) return;
-    fail(op, "a number meets an array of bool", found, "true or false",
+    fail(op, "a number cannot be combined with an array of bool", found, "true or false",
          "compare the array, or convert it: astype(x, DType::i32)");
   }
   const std::int64_t value = has_fraction ? static_cast<std::int64_t>(number.real) : number.integer;
   if (value < low || value > high) {
-    fail(op, "a number does not fit the dtype of the array", found,
-         fmt::format("a number from {} to {}", low, high), "use a number in range");
+    fail(op, "a number is out of range for the dtype of the array", found,
+         fmt::format("a number from {} to {}", low, high), "use a number in this range");
   }
 }
 
@@ -87,7 +87,7 @@ DType common_dtype(std::string_view op, const std::vector<Operand>& operands) {
     const bool is_first_wider =
         is_float(first->array.dtype()) || operand.array.dtype() == DType::boolean;
     fail(op, "the arrays have different dtypes",
-         describe(first->array) + " and " + describe(operand.array), "arrays of one dtype",
+         describe(first->array) + " and " + describe(operand.array), "arrays of the same dtype",
          fmt::format("convert one of them: astype(x, DType::{})",
                      name(is_first_wider ? first->array.dtype() : operand.array.dtype())));
   }
@@ -136,8 +136,8 @@ Shape broadcast_shape(std::string_view op, const std::vector<Shape>& shapes,
       std::int64_t& common = result[offset + i];
       if (shape[i] == common || shape[i] == 1) continue;
       if (common != 1) {
-        fail(op, "the shapes do not fit", found,
-             "shapes that agree from the last dimension on, or have size 1 there",
+        fail(op, "the shapes cannot be broadcast together", found,
+             "sizes that are equal or 1 in each dimension, counted from the last one",
              "reshape, transpose or expand_dims one of them");
       }
       common = shape[i];
@@ -180,7 +180,7 @@ std::int64_t checked_axis(std::string_view op, std::int64_t axis, std::int64_t r
                           const std::string& found) {
   const std::int64_t index = axis < 0 ? axis + rank : axis;
   if (index >= 0 && index < rank) return index;
-  fail(op, fmt::format("there is no axis {}", axis), found,
+  fail(op, fmt::format("axis {} is out of range", axis), found,
        rank == 0 ? "an array of rank 1 or more"
                  : fmt::format("an axis from {} to {}", -rank, rank - 1),
        "count axes from 0, or from the end with negative numbers");
@@ -197,7 +197,7 @@ Ints checked_axes(std::string_view op, const Axes& axes, const Array& x) {
   }
   std::sort(list.begin(), list.end());
   if (std::adjacent_find(list.begin(), list.end()) != list.end()) {
-    fail(op, "an axis is given twice", describe(x), "different axes", "name each axis once");
+    fail(op, "an axis is given twice", describe(x), "distinct axes", "name each axis once");
   }
   return list;
 }

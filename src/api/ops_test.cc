@@ -40,7 +40,7 @@ TEST(Arrays, MisuseIsAnError) {
   EXPECT_EQ(mistake_of([] {
               array({1, 2}).local_data(1);
             }).what,
-            "local_data: there is no device 1");
+            "local_data: the mesh has no device 1");
   EXPECT_EQ(mistake_of([] { array({1, 2})[2]; }).wanted, "an index from -2 to 1");
 }
 
@@ -143,24 +143,24 @@ TEST(Ops, ErrorsNameShapesParametersAndLines) {
   EXPECT_EQ(dots.where.line, line + 1);
   EXPECT_EQ(dots.found, "f32[2,5] and f32[3,4] (parameter Dense_0/kernel)");
   const Mistake sums = mistake_of([&] { ones({2, 3}) + kernel; });
-  EXPECT_EQ(sums.what, "add: the shapes do not fit");
+  EXPECT_EQ(sums.what, "add: the shapes cannot be broadcast together");
   EXPECT_EQ(sums.found, "f32[2,3] and f32[3,4] (parameter Dense_0/kernel)");
   const Mistake inside = mistake_of([&] { jit([](Param k) { return k + ones({7}); })(kernel); });
   EXPECT_EQ(inside.found, "f32[3,4] (parameter Dense_0/kernel) and f32[7]");
   EXPECT_EQ(mistake_of([] { array({1}) + array({1.F}); }).cure,
             "convert one of them: astype(x, DType::f32)");
   EXPECT_EQ(mistake_of([] { array({1}) * 0.5; }).found, "0.5 and an array of i32");
-  EXPECT_EQ(mistake_of([] { sum(ones({2}), 1); }).what, "sum: there is no axis 1");
+  EXPECT_EQ(mistake_of([] { sum(ones({2}), 1); }).what, "sum: axis 1 is out of range");
   EXPECT_EQ(mistake_of([] { sum(ones({2}), {0, -1}); }).what, "sum: an axis is given twice");
   EXPECT_EQ(mistake_of([] { reshape(ones({6}), {4, -1}); }).found, "f32[6] to [4,-1]");
   EXPECT_EQ(mistake_of([] {
               einsum("ij,jk", ones({2, 2}), ones({2, 2}));
             }).what,
-            "einsum: there is no ->");
+            "einsum: -> is missing");
   EXPECT_EQ(mistake_of([] {
               einsum("ij,jk->il", ones({2, 2}), ones({2, 2}));
             }).what,
-            "einsum: 'l' of the result is in no operand");
+            "einsum: 'l' is in the result, but in no operand");
   EXPECT_EQ(mistake_of([] {
               einsum("ij,jk->ik", ones({2, 3}), ones({2, 2}));
             }).what,

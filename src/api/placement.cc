@@ -94,13 +94,14 @@ void check_number_of_devices(const Mesh& mesh) {
   const bool has_groups = run::devices_per_group() != transport->size();
   const std::string in_groups =
       has_groups ? " in groups of " + std::to_string(run::devices_per_group()) : "";
-  throw UserError({.what = "a mesh has another number of devices than this run has processes",
-                   .where = trace::call_span(std::source_location()),
-                   .found = to_string(mesh) + " with " + std::to_string(devices) + " devices and " +
-                            std::to_string(transport->size()) + " processes" + in_groups,
-                   .wanted = "one process per device",
-                   .cure = "start as many processes as the mesh has devices; for an MpmdMesh set "
-                           "num_groups, too"});
+  throw UserError(
+      {.what = "the number of devices of the mesh differs from the number of processes of this run",
+       .where = trace::call_span(std::source_location()),
+       .found = to_string(mesh) + " with " + std::to_string(devices) + " devices and " +
+                std::to_string(transport->size()) + " processes" + in_groups,
+       .wanted = "one process per device",
+       .cure =
+           "start as many processes as the mesh has devices; for an MpmdMesh also set num_groups"});
 }
 
 }  // namespace

@@ -116,7 +116,7 @@ void start_trace(const std::string& folder, std::source_location where) {
   Recording& all = recording();
   const std::lock_guard<std::mutex> lock(all.mutex);
   if (all.is_on) {
-    throw UserError({.what = "start_trace: a trace is being recorded already",
+    throw UserError({.what = "start_trace: a trace is already being recorded",
                      .where = Span(where),
                      .found = "a trace that has not been stopped",
                      .wanted = "one trace at a time",
@@ -140,7 +140,7 @@ std::string stop_trace(std::source_location where) {
   if (!all.is_on) {
     throw UserError({.what = "stop_trace: no trace is being recorded",
                      .where = Span(where),
-                     .found = "no start_trace() before, or a stop_trace() since",
+                     .found = "no start_trace() before it, or a stop_trace() since then",
                      .wanted = "a trace that has been started",
                      .cure = "call profile::start_trace(folder) first"});
   }

@@ -34,7 +34,7 @@ Key::Key(std::int64_t seed) {
 Key Key::from_data(const Array& data, std::source_location where) {
   const Span span = trace::call_span(where);
   if (detail::node_of(data, span)->type != Type{DType::u32, {2}}) {
-    throw UserError({.what = "Key::from_data: this is no key",
+    throw UserError({.what = "Key::from_data: the data is not a key",
                      .where = span,
                      .found = detail::describe(data),
                      .wanted = "u32[2]",
@@ -48,8 +48,8 @@ Key Key::from_data(const Array& data, std::source_location where) {
 Array split_data(const Key& key, std::int64_t n, std::source_location where) {
   return public_op(where, [&] {
     if (n < 0)
-      detail::fail("split", "a negative number of keys", std::to_string(n), "0 or more",
-                   "ask for as many keys as are used");
+      detail::fail("split", "the number of keys is negative", std::to_string(n), "0 or more",
+                   "pass the number of keys that you need");
     return emit("random_split", {key.data()}, {{"num", n}});
   });
 }
@@ -77,7 +77,7 @@ Key fold_in(const Key& key, const Array& data, std::source_location where) {
   return Key::from_data(public_op(where, [&] {
     detail::node_of(data, detail::call_span());
     if (!is_integer(data.dtype()) || data.rank() != 0) {
-      detail::fail("fold_in", "the number is no integer scalar", detail::describe(data),
+      detail::fail("fold_in", "the number is not an integer scalar", detail::describe(data),
                    "i32[] or u32[]", "convert it: astype(x, DType::u32)");
     }
     return emit("random_fold_in", {key.data(), bitcast(data, DType::u32)});
@@ -110,7 +110,7 @@ Array truncated_normal(const Key& key, float lower, float upper, Shape shape,
                        std::source_location where) {
   return public_op(where, [&] {
     if (!(lower < upper)) {
-      detail::fail("truncated_normal", "the bounds are not in order",
+      detail::fail("truncated_normal", "the lower bound is not below the upper bound",
                    fmt::format("({}, {})", lower, upper), "lower < upper", "swap the bounds");
     }
     detail::check_sizes("truncated_normal", shape);

@@ -174,11 +174,12 @@ TEST(ShardMap, ConstraintsAreOnAxesThatAreNotMapped) {
   expect_same_bits(mapped(P{none, "model"})(x), x * 2);
   for (const P& asked : {P{"data"}, P{none, "data"}, P{"model", "data"}}) {
     EXPECT_EQ(mistake_of([&] { mapped(asked)(x); }).what,
-              "with_sharding_constraint: shard_map maps the axis 'data'");
+              "with_sharding_constraint: shard_map already maps the axis 'data'");
   }
   const auto placed = shard_map([](Array t) { return device_put(t, P{"data"}); },
                                 {.in_specs = {P{"data"}}, .out_specs = P{"data"}});
-  EXPECT_EQ(mistake_of([&] { placed(x); }).what, "device_put: shard_map maps the axis 'data'");
+  EXPECT_EQ(mistake_of([&] { placed(x); }).what,
+            "device_put: shard_map already maps the axis 'data'");
   // The axis of a vmap is not an axis of the mesh, even if the names are equal.
   const auto rows = vmap([](Array t) { return with_sharding_constraint(t * 2, P{"data"}); },
                          {.axis_name = "data"});
@@ -198,7 +199,7 @@ TEST(ShardMap, AnAxisIsMappedOnce) {
   };
   const Array x = numbers({8, 4});
   expect_same_bits(nested({"model"})(x), x * 2);
-  EXPECT_EQ(mistake_of([&] { nested({})(x); }).what, "shard_map: an axis is mapped already");
+  EXPECT_EQ(mistake_of([&] { nested({})(x); }).what, "shard_map: an axis is already mapped");
 }
 
 TEST(ShardMap, DerivativesFromOutside) {
@@ -322,8 +323,8 @@ TEST(ShardMap, Mistakes) {
             }).what,
             "shard_map: the result differs along axis 'model'");
   EXPECT_EQ(mistake_of([&] { jit([&](Array) { return run(P{}, P{}), x; })(x); }).what,
-            "shard_map: the program around it is for another mesh");
-  EXPECT_EQ(mistake_of([&] { psum(x, "model"); }).what, "psum: no axis of this name is mapped");
+            "shard_map: the enclosing program is for another mesh");
+  EXPECT_EQ(mistake_of([&] { psum(x, "model"); }).what, "psum: no mapped axis has this name");
   EXPECT_EQ(mistake_of([&] {
               shard_map(
                   [](Array t) {

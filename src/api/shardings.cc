@@ -88,7 +88,7 @@ Shardings Shardings::operator[](TreePath subtree) const {
     part.entries_.push_back(std::move(inner));
   }
   if (!part.entries_.empty()) return part;
-  throw UserError({.what = "Shardings: there is no such path",
+  throw UserError({.what = "Shardings: there is no entry at this path",
                    .where = subtree.where,
                    .found = std::string(path),
                    .wanted = some_paths(entries_),
@@ -221,7 +221,7 @@ namespace {
 
 [[noreturn]] void fail_untranslated(const PartitionSpec& spec, const Mesh& mesh,
                                     const std::string& subject, const Span& where) {
-  throw UserError({.what = subject + ": the spec has logical names, which are no mesh axes",
+  throw UserError({.what = subject + ": the spec has logical names, which are not mesh axes",
                    .where = where,
                    .found = to_string(spec),
                    .wanted = "axes of the mesh " + to_string(mesh),

@@ -157,7 +157,8 @@ void Walk::check_fields(const Fields& fields, const Field* list, std::size_t cou
            .found = fmt::format("{} bytes at offset {} of {} that belong to no listed field",
                                 range.start - reached, reached, fields.size),
            .wanted = "every field of the struct",
-           .cure = "list it; wrap a field that is neither array nor number in tessera::Static"});
+           .cure =
+               "list it; wrap a field that is neither an array nor a number in tessera::Static"});
     }
     reached = std::max(reached, range.end);
   }

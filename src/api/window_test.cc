@@ -50,7 +50,7 @@ TEST(Conv, SaysWhatDoesNotFit) {
   EXPECT_EQ(mistake_of([&] {
               conv(x, ones({3, 3, 2}));
             }).wanted,
-            "a kernel for 4 / 1 channels, features that divide by 1");
+            "a kernel for 4 / 1 channels, and a number of features that 1 divides");
   EXPECT_EQ(mistake_of([&] {
               conv(x, ones({6, 4, 2}));
             }).cure,
@@ -59,7 +59,7 @@ TEST(Conv, SaysWhatDoesNotFit) {
   EXPECT_EQ(mistake_of([&] {
               conv(x, ones({2, 4, 2}), {.strides = {1, 1}});
             }).what,
-            "conv: the strides do not fit the window");
+            "conv: the strides do not match the window");
 }
 
 TEST(Pool, ReducesWindows) {

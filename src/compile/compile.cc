@@ -26,7 +26,7 @@ void check_dtypes(const ir::Function& function) {
   const auto check = [&](const std::vector<ir::ValueId>& ids, const Span& where) {
     for (const ir::ValueId id : ids) {
       if (function.type(id).dtype != DType::f64) continue;
-      throw UserError({.what = "compile: the host engine has no f64",
+      throw UserError({.what = "compile: the host engine does not support f64",
                        .where = where,
                        .found = to_string(function.type(id)),
                        .wanted = "f32 or bf16",

@@ -25,7 +25,7 @@ void verify_split(const ir::Function& function, std::string_view after) {
 
 std::vector<ir::Pass> passes() {
   return {{.name = "sink_into_loops",
-           .doc = "moves elementwise work on the stacked results of a loop into its steps",
+           .doc = "moves elementwise work on the stacked results of a loop into its iterations",
            .run =
                [](ir::Function f) {
                  return sink_into_loops(ir::with_changed_bodies(std::move(f), sink_into_loops));
@@ -34,7 +34,7 @@ std::vector<ir::Pass> passes() {
            .takes = verify_split,
            .gives = verify_split},
           {.name = "recompute_cheap_values",
-           .doc = "computes cheap values again instead of holding them over a peak of memory",
+           .doc = "recomputes cheap values instead of holding them through a peak of memory use",
            .run =
                [](ir::Function f) {
                  const auto change = [](ir::Function body) { return recompute(std::move(body)); };

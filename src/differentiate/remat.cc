@@ -81,13 +81,12 @@ ops::Cotangents custom_vjp_vjp(ControlContext& c) {
   const ops::CustomVjpParts parts = ops::custom_vjp_parts(c.equation);
   for (std::size_t i = parts.num_args; i < c.is_wanted.size(); ++i) {
     if (!c.is_wanted[i]) continue;
-    throw UserError(
-        {.what = "custom_vjp: a derivative is asked for with respect to a captured array",
-         .where = c.equation.span,
-         .found = "a captured " + to_string(c.b.type(c.equation.operands[i])) +
-                  " that the derivative depends on",
-         .wanted = "functions that capture only what is not differentiated",
-         .cure = "pass the array as an argument of the function"});
+    throw UserError({.what = "custom_vjp: cannot differentiate with respect to a captured array",
+                     .where = c.equation.span,
+                     .found = "a captured " + to_string(c.b.type(c.equation.operands[i])) +
+                              " that the derivative depends on",
+                     .wanted = "a function that captures only arrays that are not differentiated",
+                     .cure = "pass the array as an argument of the function"});
   }
   std::vector<ValueId> arguments = c.replace(
       ops::call_op,

@@ -50,10 +50,11 @@ class Parser {
          at_ < end ? "'" + shown(text_.substr(at_, end - at_)) + "'" : "the end of the line");
   }
   [[noreturn]] void fail(const std::string& wanted, const std::string& found) {
-    throw UserError({.what = "parse: line " + std::to_string(line_) + " of the text is not IR",
-                     .found = found,
-                     .wanted = wanted,
-                     .cure = "write it as print does; see the comment at the top of src/ir/ir.h"});
+    throw UserError(
+        {.what = "parse: line " + std::to_string(line_) + " of the text is not IR",
+         .found = found,
+         .wanted = wanted,
+         .cure = "write it as print() does; see the comment at the top of src/ir/ir.h"});
   }
 
   /// The beginning of arbitrary text, for messages.
@@ -86,7 +87,7 @@ class Parser {
     expect('=');
     const std::string text = quoted();
     if (text != name(Numerics::fast))
-      fail("\"fast\"; exact numerics are left out", "'" + text + "'");
+      fail("\"fast\"; leave numerics out for exact ones", "'" + text + "'");
     function_.numerics = Numerics::fast;
   }
 

@@ -14,7 +14,7 @@ std::string optional_names(const std::vector<Pass>& passes) {
   for (const Pass& pass : passes) {
     if (pass.is_optional) text += (text.empty() ? "" : ", ") + pass.name;
   }
-  return text.empty() ? "none: no pass here is optional" : text;
+  return text.empty() ? "none: no pass is optional here" : text;
 }
 
 [[noreturn]] void cannot_disable(const std::string& name, const std::string& reason,
@@ -22,7 +22,7 @@ std::string optional_names(const std::vector<Pass>& passes) {
   throw UserError({.what = subject + ": the pass " + name + " " + reason,
                    .found = name,
                    .wanted = optional_names(passes),
-                   .cure = "leave it out of the disabled passes"});
+                   .cure = "remove it from the disabled passes"});
 }
 
 }  // namespace
@@ -33,7 +33,7 @@ Function run_passes(const std::vector<Pass>& passes, Function function,
     const auto& disabled = options.disabled;
     if (std::find(disabled.begin(), disabled.end(), pass.name) != disabled.end()) {
       if (pass.is_optional) continue;
-      cannot_disable(pass.name, "cannot be left out", passes, "passes");
+      cannot_disable(pass.name, "cannot be disabled", passes, "passes");
     }
     if (options.verify) pass.takes(function, "what comes before " + pass.name);
     const Function before = options.observe ? function : Function();
@@ -52,7 +52,7 @@ void check_disabled(const std::vector<std::string>& names, const std::vector<Pas
     const auto found = std::find_if(passes.begin(), passes.end(),
                                     [&](const Pass& pass) { return pass.name == name; });
     if (found == passes.end()) cannot_disable(name, "does not exist", passes, subject);
-    if (!found->is_optional) cannot_disable(name, "cannot be left out", passes, subject);
+    if (!found->is_optional) cannot_disable(name, "cannot be disabled", passes, subject);
   }
 }
 

@@ -50,10 +50,10 @@ TEST(Passes, ThatAreNeededCannotBeSwitchedOff) {
     FAIL() << "nothing was thrown";
   } catch (const UserError& error) {
     EXPECT_STREQ(error.what(),
-                 "passes: the pass split cannot be left out\n"
+                 "passes: the pass split cannot be disabled\n"
                  "  found:  split\n"
-                 "  wanted: none: no pass here is optional\n"
-                 "  cure:   leave it out of the disabled passes");
+                 "  wanted: none: no pass is optional here\n"
+                 "  cure:   remove it from the disabled passes");
   }
 }
 

@@ -9,7 +9,7 @@ std::vector<Pass> simplify_passes() {
            .run = without_dead_code,
            .is_optional = true},
           {.name = "merge_common_subexpressions",
-           .doc = "computes once what is computed twice from the same operands",
+           .doc = "merges equations that compute the same values from the same operands",
            .run = without_common_subexpressions,
            .is_optional = true}};
 }

@@ -97,7 +97,7 @@ void check_ids(const Mesh& mesh, const std::vector<std::int64_t>& ids, const Spa
   const std::int64_t count = mesh.num_devices();
   const std::string n = std::to_string(count);
   if (static_cast<std::int64_t>(ids.size()) != count) {
-    throw UserError({.what = "make_mesh: the number of devices does not fit the axes",
+    throw UserError({.what = "make_mesh: the number of devices does not match the axes",
                      .where = where,
                      .found = std::to_string(ids.size()) + " device ids for " + to_string(mesh),
                      .wanted = n + " device ids, the product of the axis sizes",
@@ -126,7 +126,7 @@ void check_ids(const Mesh& mesh, const std::vector<std::int64_t>& ids, const Spa
 std::vector<MeshAxis> named_axes(const DeviceMesh& devices, const std::vector<std::string>& names,
                                  const Span& where) {
   if (devices.shape.size() != names.size()) {
-    throw UserError({.what = "Mesh: the number of axis names is not the rank of the devices",
+    throw UserError({.what = "Mesh: the number of axis names differs from the rank of the devices",
                      .where = where,
                      .found = std::to_string(names.size()) + " axis names for devices of shape " +
                               to_string(devices.shape),
@@ -298,12 +298,12 @@ Mesh parse_mesh(const std::string& whole, std::source_location where) {
                           std::from_chars(item.data() + equals + 1, last, size).ptr == last &&
                           size >= 1;
     if (!readable) {
-      throw UserError({.what = "mesh: '" + item + "' is not an axis",
-                       .where = Span(where),
-                       .found = "'" + whole + "'",
-                       .wanted = "axis=size pairs separated by commas with sizes of 1 or more, or "
-                                 "none",
-                       .cure = "write for example data=4,model=2"});
+      throw UserError(
+          {.what = "mesh: '" + item + "' is not an axis",
+           .where = Span(where),
+           .found = "'" + whole + "'",
+           .wanted = "none, or axis=size pairs separated by commas, with sizes of 1 or more",
+           .cure = "write for example data=4,model=2"});
     }
     axes.push_back({item.substr(0, equals), size});
     begin = end + 1;

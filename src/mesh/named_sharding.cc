@@ -88,7 +88,7 @@ bool NamedSharding::is_equivalent_to(const NamedSharding& other, std::int64_t ra
   for (const PartitionSpec* one : {&spec, &other.spec}) {
     const auto entries = static_cast<std::int64_t>(one->entries().size());
     if (entries <= rank) continue;
-    throw UserError({.what = "is_equivalent_to: the spec has more entries than the rank",
+    throw UserError({.what = "is_equivalent_to: the spec has more entries than the rank allows",
                      .where = where,
                      .found = fmt::format("{} at rank {}", to_string(*one), rank),
                      .wanted = fmt::format("a rank of {} or more", entries),

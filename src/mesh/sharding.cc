@@ -142,8 +142,8 @@ void check_even(const Mesh& mesh, const Sharding& sharding, const Type& type,
                               size / count + 1),
          .wanted = fmt::format("a size that {} divides ({}), since `strict` is set", count,
                                axis_sizes(mesh, spec.entries()[dim])),
-         .cure = fmt::format("make the size {}, split another dimension, or leave out strict: "
-                             "shards may differ by one",
+         .cure = fmt::format("make the size {}, split another dimension, or leave out strict; "
+                             "shards may then differ in size by one",
                              even)});
   }
 }

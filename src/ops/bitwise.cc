@@ -69,7 +69,7 @@ const OpRecord or_op{
 
 const OpRecord shift_left_op{
     .name = "shift_left",
-    .doc = "Bits moved up by y places; 0 when y is not below 32.",
+    .doc = "x shifted left by y bits; 0 if y, taken as unsigned, is 32 or more.",
     .source = "StableHLO, shift_left",
     .hlo = "shift-left",
     .attributes = AttributeNames{},
@@ -89,7 +89,9 @@ const OpRecord shift_left_op{
 
 const OpRecord shift_right_arithmetic_op{
     .name = "shift_right_arithmetic",
-    .doc = "Bits moved down by y places, filled with the sign; all sign when y is not below 32.",
+    .doc =
+        "x shifted right by y bits, filled with the sign bit; all sign bits if y, taken as "
+        "unsigned, is 32 or more.",
     .source = "StableHLO, shift_right_arithmetic",
     .hlo = "shift-right-arithmetic",
     .attributes = AttributeNames{},
@@ -109,7 +111,8 @@ const OpRecord shift_right_arithmetic_op{
 
 const OpRecord shift_right_logical_op{
     .name = "shift_right_logical",
-    .doc = "Bits moved down by y places, filled with zeros; 0 when y is not below 32.",
+    .doc =
+        "x shifted right by y bits, filled with zeros; 0 if y, taken as unsigned, is 32 or more.",
     .source = "StableHLO, shift_right_logical",
     .hlo = "shift-right-logical",
     .attributes = AttributeNames{},
@@ -129,7 +132,7 @@ const OpRecord shift_right_logical_op{
 
 const OpRecord xor_op{
     .name = "xor",
-    .doc = "Exclusive or, of booleans or bit by bit.",
+    .doc = "Logical exclusive or of booleans, bitwise exclusive or of integers.",
     .source = "StableHLO, xor",
     .hlo = "xor",
     .attributes = AttributeNames{},

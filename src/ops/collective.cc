@@ -25,9 +25,9 @@ std::vector<Type> reduction_shape(const ShapeContext& c) {
   const bool is_logical = reduction == Reduction::logical_and || reduction == Reduction::logical_or;
   for (const Type& operand : c.operands) {
     if ((operand.dtype == DType::boolean) == is_logical) continue;
-    c.fail("the reduction '" + string_of(c, "reduction") + "' does not take this dtype",
+    c.fail("the reduction '" + string_of(c, "reduction") + "' does not support this dtype",
            "and, or for booleans; sum, max, min for numbers; bit_or for both",
-           "use a reduction that fits");
+           "use a reduction that supports the dtype");
   }
   for (const Type& operand : c.operands) {
     if (operand.dtype != DType::bf16 || reduction != Reduction::sum) continue;
@@ -50,14 +50,15 @@ std::vector<Type> constraint_shape(const ShapeContext& c) {
     const Sharding* sharding = std::get_if<Sharding>(&value);
     if (attribute != "sharding") continue;
     if (sharding == nullptr || sharding->dims.size() != c.operands[0].shape.size()) {
-      c.fail("the sharding does not fit",
+      c.fail("the sharding has the wrong rank",
              "a sharding with " + std::to_string(c.operands[0].rank()) + " dimensions",
              "give with_sharding_constraint a spec with one entry per dimension");
     }
     const std::vector<std::size_t>& open = sharding->open;
     if (!std::is_sorted(open.begin(), open.end(), std::less_equal<>()) ||
         (!open.empty() && open.back() >= sharding->dims.size())) {
-      c.fail("the open dimensions do not fit", "different dimensions of the operand, ascending",
+      c.fail("the open dimensions are not valid",
+             "distinct dimensions of the operand, in ascending order",
              "list each open dimension once");
     }
   }
@@ -68,7 +69,7 @@ std::vector<Type> inspect_shape(const ShapeContext& c) {
   expect_operands(c, 1);
   for (const auto& [attribute, value] : c.attributes.items()) {
     if (attribute != "callback" || std::holds_alternative<ir::ShardingWatcher>(value)) continue;
-    c.fail("the attribute callback is of another kind", "callback=watcher",
+    c.fail("the attribute callback is of the wrong kind", "callback=watcher",
            "write callback=watcher; functions are passed to inspect_array_sharding");
   }
   return c.operands;
@@ -109,7 +110,7 @@ OpRecord moving(const char* name, std::string_view hlo, const char* doc,
           .types = TypeSet::any,
           .shape = same_as_operands,
           .vjp = placed_late(),
-          .batch = not_batched("placed after batching"),
+          .batch = not_batched("inserted after batching"),
           .factors = identity_factors,
           .host = kernel("move"),
           .reference = identity_reference,
@@ -127,7 +128,7 @@ OpRecord reducing(const char* name, std::string_view hlo, const char* doc, const
           .types = TypeSet::any,
           .shape = reduction_shape,
           .vjp = placed_late(),
-          .batch = not_batched("placed after batching"),
+          .batch = not_batched("inserted after batching"),
           .factors = identity_factors,
           .host = kernel("combine"),
           .reference = identity_reference,
@@ -164,9 +165,8 @@ const OpRecord halo_exchange_op = moving(
 const OpRecord inspect_sharding_op{
     .name = "inspect_sharding",
     .doc =
-        "The operand; `callback` is told how it is split where the program is partitioned. It "
-        "stays "
-        "as long as the operand is needed, even if nobody uses the result.",
+        "The operand. `callback` receives its sharding when the program is partitioned. The "
+        "equation is kept as long as the operand is needed, even if nothing uses the result.",
     .source = "jax.debug.inspect_array_sharding",
     .attributes = AttributeNames{"callback"},
     .types = TypeSet::any,
@@ -188,8 +188,8 @@ const OpRecord reduce_scatter_op =
 const OpRecord sharding_constraint_op{
     .name = "sharding_constraint",
     .doc =
-        "The operand, which from here on is laid out as `sharding` says; propagation decides how "
-        "open dimensions (`?`) are split.",
+        "The operand with this `sharding`; propagation decides how open dimensions (`?`) are "
+        "split.",
     .source = "jax.lax.with_sharding_constraint",
     .hlo = "copy",
     .attributes = AttributeNames{"sharding"},

@@ -26,7 +26,7 @@ std::vector<Type> compare_shape(const ShapeContext& c) {
   const std::string& direction = string_of(c, "direction");
   if (std::find(std::begin(kDirections), std::end(kDirections), direction) ==
       std::end(kDirections)) {
-    c.fail("there is no comparison '" + direction + "'", "eq, ne, lt, le, gt or ge",
+    c.fail("unknown comparison '" + direction + "'", "eq, ne, lt, le, gt or ge",
            "use one of these names");
   }
   return {boolean(c.operands[0].shape)};
@@ -62,12 +62,12 @@ Samples compare_samples() {
 std::vector<Type> select_shape(const ShapeContext& c) {
   expect_operands(c, 3);
   if (c.operands[0].dtype != DType::boolean) {
-    c.fail("the condition is not boolean", "a bool array first",
+    c.fail("the condition is not boolean", "a bool array as the first operand",
            "compare first, for example where(not_equal(x, 0), ...)");
   }
   expect_same_types(c, 1);
   if (c.operands[0].shape != c.operands[1].shape) {
-    c.fail("the condition has another shape than the values", "one shape for all operands",
+    c.fail("the condition and the values have different shapes", "the same shape for all operands",
            "broadcast the condition with broadcast_to");
   }
   return {c.operands[1]};

@@ -39,8 +39,8 @@ void expect_paired(const ShapeContext& c, const std::string& role) {
   const Ints& rhs = ints_of(c, "rhs_" + role);
   if (lhs.size() != rhs.size()) {
     c.fail("lhs_" + role + " and rhs_" + role + " have different lengths",
-           "as many " + role + " dimensions of the left as of the right operand",
-           "name the dimensions in pairs");
+           "as many " + role + " dimensions in the left as in the right operand",
+           "list the dimensions in pairs");
   }
   for (std::size_t i = 0; i < lhs.size(); ++i) {
     const std::int64_t left = c.operands[0].shape[at(lhs[i])];
@@ -57,7 +57,7 @@ void expect_paired(const ShapeContext& c, const std::string& role) {
 std::vector<Type> dot_shape(const ShapeContext& c) {
   expect_operands(c, 2);
   if (c.operands[0].dtype != c.operands[1].dtype) {
-    c.fail("operands have different dtypes", "one dtype for both operands",
+    c.fail("operands have different dtypes", "the same dtype for both operands",
            "convert one of them, for example astype(x, DType::" +
                std::string(name(c.operands[0].dtype)) + ")");
   }
@@ -67,7 +67,7 @@ std::vector<Type> dot_shape(const ShapeContext& c) {
     const Ints& batch = dims_of(c, prefix + "_batch", c.operands[i].rank());
     for (std::int64_t dim : dims_of(c, prefix + "_contract", c.operands[i].rank())) {
       if (!contains_dim(batch, dim)) continue;
-      c.fail("dimension " + std::to_string(dim) + " is both batch and contracted",
+      c.fail("dimension " + std::to_string(dim) + " is both a batch and a contracting dimension",
              "each dimension in one role", "name the dimension once");
     }
   }
@@ -307,10 +307,10 @@ Samples dot_samples() {
 const OpRecord dot_general_op{
     .name = "dot_general",
     .doc =
-        "Products of the operands' elements, summed over paired contracted dimensions by the "
-        "tree over leaves, for each index of the batch and free dimensions. The result's "
-        "dimensions are batch, free of the left, free of the right operand. Sums of products of "
-        "bf16 are f32.",
+        "Products of elements of the operands, summed over the contracting dimensions in the order "
+        "of the summation tree, for each index of the batch and free dimensions. The result has "
+        "the batch dimensions, then the free dimensions of the left and of the right operand. Sums "
+        "of products of bf16 are f32.",
     .source = "StableHLO, dot_general",
     .hlo = "dot",
     .attributes = AttributeNames{"lhs_batch", "lhs_contract", "rhs_batch", "rhs_contract"},

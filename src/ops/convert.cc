@@ -34,7 +34,7 @@ std::vector<Type> bitcast_shape(const ShapeContext& c) {
   const bool is_boolean = from == DType::boolean || dtype == DType::boolean;
   if (size_bytes(from) != size_bytes(dtype) || (is_boolean && from != dtype)) {
     c.fail("cannot read the bits of " + std::string(name(from)) + " as " + std::string(name(dtype)),
-           "dtypes of one size: i32, u32 and f32",
+           "dtypes of the same size: i32, u32 and f32",
            "convert values with astype(x, DType::" + std::string(name(dtype)) +
                ") instead of reinterpreting bits");
   }
@@ -49,7 +49,7 @@ Sample to_dtype(SampleOperand operand, DType dtype) {
 
 const OpRecord bitcast_op{
     .name = "bitcast",
-    .doc = "The same bits read as another dtype of the same size.",
+    .doc = "The same bits, read as another dtype of the same size.",
     .source = "StableHLO, bitcast_convert",
     .attributes = AttributeNames{"dtype"},
     .types = TypeSet::any,
@@ -75,8 +75,9 @@ const OpRecord bitcast_op{
 const OpRecord convert_op{
     .name = "convert",
     .doc =
-        "The value as another dtype. Floats become integers by truncation, saturate, and NaN "
-        "gives 0; anything but 0 is true; a narrower float is the nearest one, ties to even.",
+        "The value converted to another dtype. Floats become integers by truncation and saturate; "
+        "NaN gives 0. Every value other than 0 becomes true. Narrower floats are rounded to "
+        "nearest, ties to even.",
     .source = "StableHLO, convert",
     .hlo = "convert",
     .attributes = AttributeNames{"dtype"},

@@ -17,7 +17,7 @@ std::vector<Type> constant_shape(const ShapeContext& c) {
   std::vector<Type> results = created_type(c);
   for (const auto& [attribute, value] : c.attributes.items()) {
     if (attribute == "value" && !std::holds_alternative<double>(value)) {
-      c.fail("the value is not a number", "value is a number with a point", "write value as 1.0");
+      c.fail("the value is not a number", "a number with a decimal point", "write value as 1.0");
     }
   }
   return results;
@@ -27,8 +27,7 @@ std::vector<Type> iota_shape(const ShapeContext& c) {
   std::vector<Type> results = created_type(c);
   dim_of(c, "dim", results[0].rank());
   if (results[0].dtype == DType::boolean) {
-    c.fail("cannot count in booleans", "dtype i32, u32, bf16, f32 or f64",
-           "use arange with dtype i32");
+    c.fail("cannot count in bool", "dtype i32, u32, bf16, f32 or f64", "use arange with dtype i32");
   }
   return results;
 }

@@ -109,14 +109,14 @@ const OpRecord add_op = sum_record("add", "x + y; integers wrap around.", "Stabl
 
 const OpRecord add_any_op = sum_record(
     "add_any",
-    "x + y of two cotangents of one value; an `add` once nothing is differentiated any more.",
+    "x + y, for two cotangents of the same value; becomes `add` once differentiation is done.",
     "JAX, add_any");
 
 const OpRecord div_op{
     .name = "div",
     .doc =
-        "x / y. Integers round toward zero; by zero gives -1, and the most negative integer "
-        "divided by -1 is itself.",
+        "x / y. Integer division rounds toward zero; division by zero gives -1, and the most "
+        "negative integer divided by -1 is itself.",
     .source = "StableHLO, divide; RISC-V for integers by zero",
     .hlo = "divide",
     .attributes = AttributeNames{},
@@ -139,7 +139,7 @@ const OpRecord div_op{
 
 const OpRecord fma_op{
     .name = "fma",
-    .doc = "x * y + z with one rounding.",
+    .doc = "x * y + z, rounded once.",
     .source = "IEEE 754, fusedMultiplyAdd",
     .attributes = AttributeNames{},
     .types = TypeSet::floats,
@@ -234,7 +234,7 @@ const OpRecord pow_op{
 const OpRecord rem_op{
     .name = "rem",
     .doc =
-        "The remainder of x / y rounded toward zero, with the sign of x. Integers: x when y is "
+        "The remainder of x / y rounded toward zero, with the sign of x. For integers, x if y is "
         "0.",
     .source = "StableHLO, remainder; RISC-V for integers by zero",
     .hlo = "remainder",

@@ -48,8 +48,8 @@ const OpRecord cos_op{
 const OpRecord erf_inv_op{
     .name = "erf_inv",
     .doc =
-        "The inverse of the error function, for x in (-1, 1). In f32 it is Giles' polynomial, "
-        "with fused multiply-adds; random normals are made of it.",
+        "The inverse of the error function, for x in (-1, 1). In f32 it is Giles' polynomial, with "
+        "fused multiply-adds; normal random numbers are computed with it.",
     .source = "CHLO, erf_inv; M. Giles, Approximating the erfinv function",
     .attributes = AttributeNames{},
     .types = TypeSet::floats,
@@ -106,7 +106,7 @@ const OpRecord expm1_op{
 
 const OpRecord floor_op{
     .name = "floor",
-    .doc = "The largest integer that is not above x.",
+    .doc = "The largest integer not greater than x.",
     .source = "StableHLO, floor",
     .hlo = "floor",
     .attributes = AttributeNames{},
@@ -240,7 +240,7 @@ const OpRecord not_op{
 
 const OpRecord rsqrt_op{
     .name = "rsqrt",
-    .doc = "1 / sqrt(x), with two roundings.",
+    .doc = "1 / sqrt(x), rounded twice.",
     .source = "StableHLO, rsqrt",
     .hlo = "rsqrt",
     .attributes = AttributeNames{},

@@ -41,8 +41,8 @@ std::size_t num_batch_of(const ShapeContext& c, const Shape& indices, const Shap
   const bool fits = num_batch >= 0 && num_batch <= std::min(most, std::max<std::int64_t>(dim, 0)) &&
                     std::equal(indices.begin(), indices.begin() + num_batch, other.begin());
   if (!fits) {
-    c.fail("num_batch = " + std::to_string(num_batch) + " does not fit the operands",
-           "as many dimensions that both operands start with, at most dim of them",
+    c.fail("num_batch = " + std::to_string(num_batch) + " does not match the operands",
+           "num_batch <= dim, and as many equal leading dimensions in both operands",
            "repeat the operand that lacks a batch dimension with broadcast_to");
   }
   return at(num_batch);
@@ -168,9 +168,9 @@ std::vector<Type> scatter_add_shape(const ShapeContext& c) {
   const std::int64_t size = integer_of(c, "size");
   if (dim < 0 || dim > result.rank() - num_index_dims || size < 0) {
     c.fail("dim = " + std::to_string(dim) + ", size = " + std::to_string(size) +
-               " do not fit the updates",
-           "size >= 0 and the indices' " + std::to_string(num_index_dims) +
-               " dimensions inside the updates from dim on",
+               " do not match the updates",
+           "size >= 0, and the " + std::to_string(num_index_dims) +
+               " dimensions of the indices within the updates, from dim on",
            "give the updates the shape [before.., indices.., after..]");
   }
   const auto begin = result.shape.begin() + dim;
@@ -299,10 +299,10 @@ Sample scatter_sample(Type indices, Type updates, std::int64_t dim, std::int64_t
 const OpRecord gather_op{
     .name = "gather",
     .doc =
-        "The operand [a.., n, b..] with dimension `dim` replaced by those of the indices: "
+        "The operand [a.., n, b..] with dimension `dim` replaced by the dimensions of the indices: "
         "[a.., indices.., b..]. An index out of range gives NaN, the lowest integer or false. The "
-        "first `num_batch` dimensions of both operands are one: each index of them has a table and "
-        "indices of its own.",
+        "first `num_batch` dimensions of both operands are batch dimensions: each of their "
+        "elements has its own table and indices.",
     .source = "jax.numpy.take, mode fill",
     .attributes = AttributeNames{"dim", "num_batch"},
     .types = TypeSet::any,

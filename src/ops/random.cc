@@ -13,7 +13,7 @@ void expect_key(const ShapeContext& c, std::size_t num_operands) {
   expect_operands(c, num_operands);
   const Type& key = c.operands[0];
   if (key.dtype == DType::u32 && key.rank() > 0 && key.shape.back() == 2) return;
-  c.fail("the first operand is no key", "a key, u32[2], or an array of keys, u32[..,2]",
+  c.fail("the first operand is not a key", "a key, u32[2], or an array of keys, u32[..,2]",
          "make one with Key(seed), split or fold_in");
 }
 
@@ -34,14 +34,14 @@ std::vector<Type> bits_shape(const ShapeContext& c) {
 std::vector<Type> split_shape(const ShapeContext& c) {
   expect_key(c, 1);
   const std::int64_t num = integer_of(c, "num");
-  if (num < 0) c.fail("a negative number of keys", "num >= 0", "ask for at least 0 keys");
+  if (num < 0) c.fail("the number of keys is negative", "num >= 0", "pass a num of 0 or more");
   return {per_key(c.operands[0], {num, 2})};
 }
 
 std::vector<Type> fold_in_shape(const ShapeContext& c) {
   expect_key(c, 2);
   if (c.operands[1] != u32(batch_of(c.operands[0]))) {
-    c.fail("the data is not one u32 for each key", "for a key u32[2] a scalar of dtype u32",
+    c.fail("the data is not one u32 for each key", "a scalar of dtype u32 for a key u32[2]",
            "fold in one number at a time, converted with astype(n, DType::u32)");
   }
   return {c.operands[0]};
@@ -140,9 +140,9 @@ Sample fold_in_sample(double high, const Shape& batch = {}) {
 const OpRecord random_bits_op{
     .name = "random_bits",
     .doc =
-        "32 random bits per element: y0 ^ y1 of threefry2x32(key, (hi, lo)), where hi and lo "
-        "are the words of the element's row-major index in an array of `shape`. For several keys "
-        "[a.., 2], one such array each: [a.., shape..].",
+        "32 random bits per element: y0 ^ y1 of threefry2x32(key, (hi, lo)), where hi and lo are "
+        "the two words of the element's row-major index in an array of `shape`. Keys [a.., 2] give "
+        "one such array per key: [a.., shape..].",
     .source = "jax.random.bits, partitionable",
     .attributes = AttributeNames{"shape"},
     .types = TypeSet::integers,
@@ -159,7 +159,9 @@ const OpRecord random_bits_op{
 
 const OpRecord random_fold_in_op{
     .name = "random_fold_in",
-    .doc = "A key made of a key and a number: threefry2x32(key, (0, data)); for each of [a.., 2].",
+    .doc =
+        "A new key from a key and a number: threefry2x32(key, (0, data)), for each of the keys "
+        "[a.., 2].",
     .source = "jax.random.fold_in",
     .attributes = AttributeNames{},
     .types = TypeSet::integers,
@@ -177,8 +179,8 @@ const OpRecord random_fold_in_op{
 const OpRecord random_split_op{
     .name = "random_split",
     .doc =
-        "`num` keys: row i holds both words of threefry2x32(key, (hi, lo) of i). Keys [a.., 2] "
-        "give [a.., num, 2].",
+        "`num` keys: row i holds both words of threefry2x32(key, (hi, lo)), where hi and lo are "
+        "the two words of i. Keys [a.., 2] give [a.., num, 2].",
     .source = "jax.random.split, partitionable",
     .attributes = AttributeNames{"num"},
     .types = TypeSet::integers,

@@ -270,8 +270,8 @@ Sample argmax_sample(SampleOperand operand, std::int64_t dim) {
 const OpRecord argmax_op{
     .name = "argmax",
     .doc =
-        "The position of the greatest element along `dim`, as i32: the lowest of equal ones "
-        "(-0 equals +0), or the first NaN.",
+        "The position of the greatest element along `dim`, as i32: the first of equal elements (-0 "
+        "equals +0), or the first NaN.",
     .source = "jax.lax.argmax",
     .attributes = AttributeNames{"dim"},
     .types = TypeSet::numbers,
@@ -291,8 +291,8 @@ const OpRecord argmax_op{
 const OpRecord argmin_op{
     .name = "argmin",
     .doc =
-        "The position of the least element along `dim`, as i32: the lowest of equal ones "
-        "(-0 equals +0), or the first NaN.",
+        "The position of the least element along `dim`, as i32: the first of equal elements (-0 "
+        "equals +0), or the first NaN.",
     .source = "jax.lax.argmin",
     .attributes = AttributeNames{"dim"},
     .types = TypeSet::numbers,
@@ -388,8 +388,8 @@ const OpRecord reduce_or_op{
 const OpRecord reduce_sum_op{
     .name = "reduce_sum",
     .doc =
-        "The sum along `dims`, by the tree over leaves; the order of `dims` is that of the "
-        "grid of leaves. Integers wrap around.",
+        "The sum along `dims`, added in the order of the summation tree, whose grains are ordered "
+        "by `dims`. Integers wrap around.",
     .source = "StableHLO, reduce",
     .hlo = "reduce",
     .attributes = AttributeNames{"dims"},

@@ -37,11 +37,11 @@ void expect_same_types(const ShapeContext& c, std::size_t first) {
       const DType one = c.operands[first].dtype;
       const DType wanted = one == DType::boolean ? c.operands[i].dtype : one;
       c.fail(
-          "operands have different dtypes", "one dtype for all operands",
+          "operands have different dtypes", "the same dtype for all operands",
           "convert one of them, for example astype(x, DType::" + std::string(name(wanted)) + ")");
     }
     if (c.operands[i].shape != c.operands[first].shape) {
-      c.fail("operands have different shapes", "one shape for all operands",
+      c.fail("operands have different shapes", "the same shape for all operands",
              "broadcast the smaller one with broadcast_to, or transpose or reshape one of them");
     }
   }

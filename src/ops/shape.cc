@@ -18,7 +18,8 @@ std::vector<Type> broadcast_shape(const ShapeContext& c) {
   const Ints& shape = shape_of(c, "shape");
   const Ints& dims = dims_of(c, "dims", static_cast<std::int64_t>(shape.size()));
   if (dims.size() != operand.shape.size() || !std::is_sorted(dims.begin(), dims.end())) {
-    c.fail("dims = " + tessera::to_string(dims) + " does not place the operand's dimensions",
+    c.fail("dims = " + tessera::to_string(dims) +
+               " does not map the operand's dimensions to those of the result",
            "one increasing result dimension for each of the " + std::to_string(operand.rank()) +
                " operand dimensions",
            "transpose the operand first if its dimensions come in another order");
@@ -245,8 +246,8 @@ Sample transpose_sample(Type operand, Ints permutation) {
 const OpRecord broadcast_in_dim_op{
     .name = "broadcast_in_dim",
     .doc =
-        "The operand repeated to `shape`; its dimension i becomes dimension dims[i], where "
-        "sizes are equal or the operand's is 1. dims increase.",
+        "The operand repeated to `shape`. Its dimension i becomes dimension dims[i] of the result; "
+        "the two sizes are equal, or the operand's is 1. dims are in increasing order.",
     .source = "StableHLO, broadcast_in_dim",
     .hlo = "broadcast",
     .attributes = AttributeNames{"dims", "shape"},
@@ -269,7 +270,7 @@ const OpRecord broadcast_in_dim_op{
 
 const OpRecord reshape_op{
     .name = "reshape",
-    .doc = "The elements in row-major order with other sizes.",
+    .doc = "The elements in row-major order with another shape.",
     .source = "StableHLO, reshape",
     .hlo = "reshape",
     .attributes = AttributeNames{"shape"},

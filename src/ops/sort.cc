@@ -15,7 +15,7 @@ std::vector<Type> sort_shape(const ShapeContext& c) {
   dim_of(c, "dim", c.operands[0].rank());
   for (const Type& operand : c.operands) {
     if (operand.shape == c.operands[0].shape) continue;
-    c.fail("operands have different shapes", "one shape for all operands",
+    c.fail("operands have different shapes", "the same shape for all operands",
            "broadcast the smaller ones with broadcast_to");
   }
   return c.operands;
@@ -93,8 +93,8 @@ Sample sort_sample(std::vector<SampleOperand> operands, std::int64_t dim) {
 const OpRecord sort_op{
     .name = "sort",
     .doc =
-        "All operands in the order that sorts the first along `dim`: ascending, NaN last, "
-        "equal keys (-0 equals +0) as they came.",
+        "All operands in the order that sorts the first along `dim`: ascending, NaN last. The sort "
+        "is stable, and -0 equals +0.",
     .source = "StableHLO, sort",
     .attributes = AttributeNames{"dim"},
     .types = TypeSet::any,

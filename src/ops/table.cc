@@ -61,7 +61,7 @@ Reduction reduction_named(std::string_view name_wanted) {
                               Reduction::logical_and, Reduction::logical_or, Reduction::bit_or}) {
     if (name(reduction) == name_wanted) return reduction;
   }
-  throw UserError({.what = "there is no reduction named '" + std::string(name_wanted) + "'",
+  throw UserError({.what = "unknown reduction '" + std::string(name_wanted) + "'",
                    .found = std::string(name_wanted),
                    .wanted = "sum, max, min, and, or, bit_or",
                    .cure = "use one of these names"});
@@ -226,7 +226,7 @@ std::string type_cure(ops::TypeSet set) {
 void check_dtypes(const ops::ShapeContext& context, ops::TypeSet set) {
   for (const Type& type : context.operands) {
     if (ops::contains(set, type.dtype)) continue;
-    context.fail("does not take operands of dtype " + std::string(name(type.dtype)),
+    context.fail("does not support operands of dtype " + std::string(name(type.dtype)),
                  "dtypes " + type_set_text(set), type_cure(set));
   }
 }
@@ -257,7 +257,7 @@ const ops::OpRecord* find_op(std::string_view op_name_wanted) {
   static const auto by_name = [] {
     std::unordered_map<std::string_view, const ops::OpRecord*> map;
     for (const ops::OpRecord* op : ops::all_ops()) {
-      require(map.emplace(*op->name, op).second, "no two ops have one name");
+      require(map.emplace(*op->name, op).second, "ops have distinct names");
     }
     return map;
   }();
@@ -267,7 +267,7 @@ const ops::OpRecord* find_op(std::string_view op_name_wanted) {
 
 const ops::OpRecord& op_named(std::string_view op_name_wanted) {
   const ops::OpRecord* op = find_op(op_name_wanted);
-  require(op != nullptr, "the name of an op that there is");
+  require(op != nullptr, "the name of an existing op");
   return *op;
 }
 

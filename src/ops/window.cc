@@ -126,14 +126,14 @@ Ints pad_steps(const Attributes& attributes, const Shape& operand) {
 
 [[noreturn]] void fail_too_large(const ShapeContext& c, std::size_t dim) {
   c.fail("dimension " + std::to_string(dim) + " would be too large", "at most 2^62 elements",
-         "check the amounts");
+         "check the amounts of padding");
 }
 
 std::vector<Type> pad_shape(const ShapeContext& c) {
   expect_operands(c, 2);
   const Type& operand = c.operands[0];
   if (c.operands[1] != Type{.dtype = operand.dtype, .shape = {}}) {
-    c.fail("the padding value does not fit",
+    c.fail("the padding value has the wrong type",
            "a scalar of dtype " + std::string(name(operand.dtype)),
            "pass one number as the padding value");
   }
@@ -143,7 +143,8 @@ std::vector<Type> pad_shape(const ShapeContext& c) {
     for (std::size_t i = 0; i < operand.shape.size(); ++i) {
       const std::int64_t amount = ints_of(c, attribute)[i];
       if (amount < 0) {
-        c.fail("a negative amount of padding", "amounts of 0 or more", "slice the array instead");
+        c.fail("an amount of padding is negative", "amounts of 0 or more",
+               "slice the array instead");
       }
       const bool is_interior = std::string_view(attribute) == "interior";
       const std::int64_t times =
@@ -279,7 +280,7 @@ Sample reverse_sample(Type operand, Ints dims) {
 
 std::vector<Type> concatenate_shape(const ShapeContext& c) {
   if (c.operands.empty()) {
-    c.fail("nothing to join", "at least one operand", "pass at least one array");
+    c.fail("no arrays to join", "at least one operand", "pass at least one array");
   }
   Type result = c.operands[0];
   const std::size_t dim = at(dim_of(c, "dim", result.rank()));
@@ -288,7 +289,7 @@ std::vector<Type> concatenate_shape(const ShapeContext& c) {
     Type fitting = result;
     if (operand.rank() == result.rank()) fitting.shape[dim] = operand.shape[dim];
     if (operand != fitting) {
-      c.fail("operands do not fit along dimension " + std::to_string(dim),
+      c.fail("operands cannot be joined along dimension " + std::to_string(dim),
              "equal dtypes, and equal sizes in all other dimensions",
              "reshape, transpose or convert the operands first; stack adds a new dimension");
     }
@@ -353,7 +354,7 @@ Sample concatenate_sample(std::vector<SampleOperand> operands, std::int64_t dim)
 
 const OpRecord concatenate_op{
     .name = "concatenate",
-    .doc = "The operands one after another along `dim`.",
+    .doc = "The operands joined along `dim`.",
     .source = "StableHLO, concatenate",
     .hlo = "concatenate",
     .attributes = AttributeNames{"dim"},
@@ -376,8 +377,9 @@ const OpRecord concatenate_op{
 const OpRecord pad_op{
     .name = "pad",
     .doc =
-        "The first operand with `low` elements before it, `high` after it and `interior` between "
-        "neighbours in each dimension, all equal to the second, a scalar.",
+        "The first operand with `low` elements added before it, `high` after it and `interior` "
+        "between neighbours in each dimension. The added elements are equal to the second operand, "
+        "a scalar.",
     .source = "StableHLO, pad",
     .attributes = AttributeNames{"high", "interior", "low"},
     .types = TypeSet::any,
@@ -399,7 +401,7 @@ const OpRecord pad_op{
 
 const OpRecord reverse_op{
     .name = "reverse",
-    .doc = "The elements in the opposite order along `dims`.",
+    .doc = "The elements in reverse order along `dims`.",
     .source = "StableHLO, reverse",
     .hlo = "reverse",
     .attributes = AttributeNames{"dims"},

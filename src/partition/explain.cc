@@ -209,7 +209,7 @@ class Explainer {
     if (!of_.empty()) return {};
     for (std::size_t i = 0; i < function_.outputs.size(); ++i) {
       if (function_.outputs[i] != last) continue;
-      return "asking for output " + std::to_string(i) + " as " + spec_text(start_of_chain(operand));
+      return "requesting output " + std::to_string(i) + " as " + spec_text(start_of_chain(operand));
     }
     return {};
   }
@@ -277,7 +277,7 @@ class Explainer {
     }
     for (std::size_t i = 0; i < function_.outputs.size(); ++i) {
       if (function_.outputs[i] == value) {
-        return "output " + std::to_string(i) + " is asked for as " + shown(value);
+        return "output " + std::to_string(i) + " is requested as " + shown(value);
       }
     }
     return "its user was removed";

@@ -74,22 +74,22 @@ void check_options(const ir::Function& function, const PartitionOptions& options
 }
 
 std::vector<ir::Pass> split_passes(const PartitionOptions& options) {
-  return {{.name = "split",
-           .doc = "gives every value a sharding and inserts the collectives that these need",
-           .run =
-               [&](ir::Function f) {
-                 const ir::Function whole =
-                     ops::dissolve_calls(std::move(f), ops::Dissolve::all_calls);
-                 const FlatFunction flat = flatten(whole);
-                 return split(whole, flat, propagate(flat, options));
-               },
-           .takes = verify_whole,
-           .gives = verify_all}};
+  return {
+      {.name = "split",
+       .doc = "gives every value a sharding and inserts the collectives that the shardings need",
+       .run =
+           [&](ir::Function f) {
+             const ir::Function whole = ops::dissolve_calls(std::move(f), ops::Dissolve::all_calls);
+             const FlatFunction flat = flatten(whole);
+             return split(whole, flat, propagate(flat, options));
+           },
+       .takes = verify_whole,
+       .gives = verify_all}};
 }
 
 std::vector<ir::Pass> combine_passes() {
   return {{.name = "combine_collectives",
-           .doc = "joins reductions over the same devices into few large ones",
+           .doc = "combines reductions over the same devices into a few large ones",
            .run =
                [](ir::Function f) {
                  const auto combine = [](ir::Function body) {

@@ -44,7 +44,7 @@ class RankTimes {
     if (found == times_.end()) {
       throw UserError({.what = "measured: " + to_string(task) + " was not recorded",
                        .where = where,
-                       .found = fmt::format("no time of it on rank {}", rank),
+                       .found = fmt::format("no time of this task on rank {}", rank),
                        .wanted = "a step of this schedule, recorded from its start to its end",
                        .cure = "call start_timeline, then the step, then stop_timeline"});
     }

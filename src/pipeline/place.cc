@@ -10,7 +10,7 @@ namespace {
 
 [[noreturn]] void bad_range(const Task& task, const Position& position, const PlacedTasks& placed,
                             const Span& where) {
-  throw UserError({.what = "schedule: " + to_string(task) + " is of no stage and microbatch",
+  throw UserError({.what = "schedule: " + to_string(task) + " is out of range",
                    .where = where,
                    .found = to_string(task) + " at " + to_string(position),
                    .wanted = "stages 0 to " + std::to_string(placed.num_stages - 1) +
@@ -24,12 +24,12 @@ namespace {
                    .where = where,
                    .found = "nothing at " + to_string(position),
                    .wanted = "at least one task",
-                   .cure = "leave out idle places: ranks wait by themselves"});
+                   .cure = "leave out idle positions: ranks wait on their own"});
 }
 
 [[noreturn]] void bad_double(const Task& task, const Position& first, const Position& second,
                              const Span& where) {
-  throw UserError({.what = "schedule: the work of " + to_string(task) + " stands twice",
+  throw UserError({.what = "schedule: the work of " + to_string(task) + " is listed twice",
                    .where = where,
                    .found = to_string(first) + ", and " + to_string(second),
                    .wanted = "each task once: fwd, and bwd or bwdA with bwdW",
@@ -38,7 +38,7 @@ namespace {
 
 [[noreturn]] void bad_rank(const Task& task, const Position& position, std::int64_t rank,
                            const Span& where) {
-  throw UserError({.what = "schedule: " + to_string(task) + " stands on the wrong rank",
+  throw UserError({.what = "schedule: " + to_string(task) + " is on the wrong rank",
                    .where = where,
                    .found = to_string(task) + " at " + to_string(position) + ", where rank " +
                             std::to_string(rank) + " has stage " + std::to_string(task.stage),

@@ -34,7 +34,7 @@ const ScheduleRecord& record_of(std::string_view name, const Span& where) {
   std::string list;
   for (const std::string& known : schedule_names()) list += (list.empty() ? "" : ", ") + known;
   const std::string meant = nearest(name, schedule_names());
-  throw UserError({.what = "schedule: there is none named '" + std::string(name) + "'",
+  throw UserError({.what = "schedule: unknown schedule '" + std::string(name) + "'",
                    .where = where,
                    .found = std::string(name),
                    .wanted = "one of " + list,
@@ -59,16 +59,16 @@ void check_stages(const ScheduleRecord& record, const ScheduleOptions& options, 
     cure = "use " + std::to_string(ranks) + " stages, or Interleaved1F1B";
   } else if (record.stages == StagesPerRank::two && stages != 2 * ranks) {
     wanted = "two stages per rank";
-    cure = "make it " + std::to_string(2 * ranks) + " stages, or take a schedule that takes any " +
-           "multiple: Interleaved1F1B";
+    cure = "use " + std::to_string(2 * ranks) +
+           " stages, or Interleaved1F1B, which takes any multiple";
   } else if (stages % ranks != 0) {
     wanted = "a multiple of the number of ranks";
-    cure = "make it " + std::to_string((stages / ranks + 1) * ranks) + " stages";
+    cure = "use " + std::to_string((stages / ranks + 1) * ranks) + " stages";
   } else {
     return;
   }
   throw UserError(
-      {.what = "schedule: " + std::string(record.name) + " is not made for this number of stages",
+      {.what = "schedule: " + std::string(record.name) + " does not support this number of stages",
        .where = where,
        .found = std::to_string(stages) + " stages on " + std::to_string(ranks) + " ranks",
        .wanted = wanted,
@@ -80,12 +80,13 @@ void check_rounds(const ScheduleRecord& record, const Sizes& sizes, const Span& 
   const std::int64_t rounds = pipeline::num_rounds(sizes);
   if (!record.takes_turns || num % rounds == 0) return;
   throw UserError({.what = "schedule: the microbatches of " + std::string(record.name) +
-                           " do not fall into equal rounds",
+                           " cannot be divided into equal rounds",
                    .where = where,
                    .found = std::to_string(num) + " microbatches in " + std::to_string(rounds) +
-                            " rounds: one for every " + std::to_string(sizes.num_ranks) + " ranks",
+                            " rounds: one for every " + std::to_string(sizes.num_ranks) +
+                            " microbatches, rounded down",
                    .wanted = "a multiple of " + std::to_string(rounds),
-                   .cure = "make it " + std::to_string(num - num % sizes.num_ranks) + " or " +
+                   .cure = "use " + std::to_string(num - num % sizes.num_ranks) + " or " +
                            std::to_string(num - num % sizes.num_ranks + sizes.num_ranks) +
                            " microbatches"});
 }
@@ -129,10 +130,10 @@ ScheduleTasks merge_stage0(ScheduleTasks tasks) {
 ScheduleTasks Schedule::tasks(std::int64_t num_microbatches, std::source_location where) const {
   ScheduleTasks tasks = rule_->tasks(num_microbatches, where);
   if (static_cast<std::int64_t>(tasks.size()) != mpmd_dim_) {
-    throw UserError({.what = "schedule: it has lists for another number of ranks",
+    throw UserError({.what = "schedule: the number of task lists differs from the number of ranks",
                      .where = where,
                      .found = std::to_string(tasks.size()) + " lists",
-                     .wanted = "mpmd_dim: " + std::to_string(mpmd_dim_),
+                     .wanted = std::to_string(mpmd_dim_) + " lists, as many as mpmd_dim",
                      .cure = "return one list for each rank"});
   }
   check_tasks(tasks, num_stages_, num_microbatches, where);
@@ -147,11 +148,11 @@ ScheduleTasks schedule_tasks(std::string_view name, const ScheduleOptions& optio
   check_positive("num_microbatches", num_microbatches, where);
   check_stages(record, options, where);
   if (options.fuse_steady_state && !record.can_fuse) {
-    throw UserError({.what = "schedule: " + std::string(name) + " does not fuse its steady state",
+    throw UserError({.what = "schedule: " + std::string(name) + " cannot fuse its steady state",
                      .where = where,
                      .found = "fuse_steady_state",
                      .wanted = "Interleaved1F1B or KimiK2",
-                     .cure = "leave it out, or take Interleaved1F1B"});
+                     .cure = "leave it out, or use Interleaved1F1B"});
   }
   const Sizes sizes{options.num_stages, options.mpmd_dim, num_microbatches,
                     options.fuse_steady_state};
@@ -171,8 +172,7 @@ std::string schedule_doc(std::string_view name) { return std::string(record_of(n
 
 ScheduleTasks FixedSchedule::tasks(std::int64_t num, std::source_location where) const {
   if (num == num_microbatches) return list;
-  throw UserError({.what = "schedule: its tasks were written down for another number of "
-                           "microbatches",
+  throw UserError({.what = "schedule: the listed tasks are for another number of microbatches",
                    .where = where,
                    .found = std::to_string(num) + " microbatches",
                    .wanted = std::to_string(num_microbatches),

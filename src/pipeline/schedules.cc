@@ -227,7 +227,7 @@ constexpr ScheduleRecord kRecords[] = {
      .takes_turns = true,
      .write = write_interleaved_1f1b},
     {.name = "KimiK2",
-     .doc = "Interleaved1F1B with one forward task more in advance, so that the forward and "
+     .doc = "Interleaved1F1B with one more forward task in advance, so that the forward and "
             "backward task of a pair do not depend on each other.",
      .stages = StagesPerRank::many,
      .can_fuse = true,

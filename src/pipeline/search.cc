@@ -275,11 +275,11 @@ ScheduleTasks AutoSchedule::tasks(std::int64_t num_microbatches, std::source_loc
   try_built_in(sizes, costs, memory_limit, best);
   try_policies(sizes, costs, memory_limit, best);
   if (!best.tasks.empty()) return pipeline::climb(std::move(best.tasks), costs, memory_limit);
-  throw UserError({.what = "schedule: none holds as little as the memory limit",
+  throw UserError({.what = "schedule: no schedule fits in the memory limit",
                    .where = where,
                    .found = fmt::format("a limit of {:.6g} for {} stages on {} ranks", memory_limit,
                                         num_stages, mpmd_dim),
-                   .wanted = fmt::format("at least {:.6g}, what one microbatch takes on a rank",
+                   .wanted = fmt::format("at least {:.6g}, the memory of one microbatch on a rank",
                                          best.least_memory),
                    .cure = "raise the limit, or make microbatches smaller"});
 }

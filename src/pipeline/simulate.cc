@@ -40,7 +40,7 @@ void check_costs(const ScheduleCosts& costs, std::int64_t num_stages, const Span
   const auto num_costs = static_cast<std::int64_t>(costs.stages.size());
   if (num_costs != 1 && num_costs != num_stages) {
     throw UserError(
-        {.what = "schedule: costs are those of one stage or of each",
+        {.what = "schedule: the number of stage costs is wrong",
          .where = where,
          .found = std::to_string(num_costs) + " for " + std::to_string(num_stages) + " stages",
          .wanted = "1 or " + std::to_string(num_stages),
@@ -52,7 +52,7 @@ void check_costs(const ScheduleCosts& costs, std::int64_t num_stages, const Span
                      .where = where,
                      .found = number(value),
                      .wanted = "a number of at least 0",
-                     .cure = "give what was measured, or leave it out"});
+                     .cure = "give the measured value, or leave it out"});
   };
   check("transfer", costs.transfer);
   for (const StageCosts& stage : costs.stages) {

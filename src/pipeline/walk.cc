@@ -150,7 +150,7 @@ class Walker {
                          (task.kind == TaskKind::bwd && need.work == Work::weight);
       if (task.stage == need.stage && task.microbatch == microbatch && is_it) return task;
     }
-    throw InternalError("a task stands where it was found");
+    throw InternalError("a task is at the position where it was found");
   }
 
   /// Explains why `rank` cannot run: follows tasks to the ones they wait for, until a task waits
@@ -173,12 +173,12 @@ class Walker {
 
   static UserError too_early(const Wait& wait, const Span& where) {
     const std::string task = to_string(wait.task), needed = to_string(wait.needed);
-    return UserError({.what = "schedule: " + task + " stands too early",
+    return UserError({.what = "schedule: " + task + " comes too early",
                       .where = where,
                       .found = task + " at " + to_string(wait.at) + " needs " + needed +
-                               ", which stands at position " + std::to_string(wait.needed_at.index),
-                      .wanted = "every task behind those that it needs",
-                      .cure = "move " + task + " behind " + needed});
+                               ", which is at position " + std::to_string(wait.needed_at.index),
+                      .wanted = "every task after those that it needs",
+                      .cure = "move " + task + " after " + needed});
   }
 
   static UserError deadlock(const std::vector<Wait>& chain, const Span& where) {
@@ -191,8 +191,8 @@ class Walker {
         {.what = "schedule: ranks wait for each other",
          .where = where,
          .found = found,
-         .wanted = "lists in which every rank comes to its end",
-         .cure = "move " + to_string(chain[0].task) + " behind " + to_string(chain.back().needed)});
+         .wanted = "lists in which every rank can run to its end",
+         .cure = "move " + to_string(chain[0].task) + " after " + to_string(chain.back().needed)});
   }
 
   const PlacedTasks& placed_;

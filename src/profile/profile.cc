@@ -25,7 +25,8 @@ Space space_of(const Trace& trace, const std::string& host, std::int64_t start_n
   }
   if (trace.engine.num_lost_buffers > 0) {
     space.warnings.push_back(
-        fmt::format("{} buffers that came or went were not recorded: there was no memory for it",
+        fmt::format("{} allocations or releases of buffers were not recorded: there was no memory "
+                    "for the records",
                     trace.engine.num_lost_buffers));
   }
   return space;

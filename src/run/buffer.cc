@@ -83,9 +83,9 @@ void check_free(std::int64_t bytes) {
   if (bytes < kUncheckedBytes || overcommit()) return;
   const std::int64_t free = machine_memory().free;
   if (bytes <= free) return;
-  throw RuntimeFault("out of memory: " + std::to_string(bytes) + " bytes for a buffer, of which " +
+  throw RuntimeFault("out of memory: " + std::to_string(bytes) + " bytes needed for a buffer, " +
                      std::to_string(free) +
-                     " are free; use a smaller batch or a smaller model, or allow overcommit");
+                     " bytes free; use a smaller batch or a smaller model, or allow overcommit");
 }
 
 }  // namespace
@@ -95,7 +95,7 @@ Buffer::Buffer(std::int64_t bytes, Use use) : data_(nullptr), size_(bytes), use_
   data_ = allocate(bytes);
   if (data_ == nullptr) {
     throw RuntimeFault("out of memory: " + std::to_string(bytes) +
-                       " bytes for a buffer; use a smaller batch or a smaller model");
+                       " bytes needed for a buffer; use a smaller batch or a smaller model");
   }
   const std::int64_t held = bytes_held.fetch_add(size_, std::memory_order_relaxed) + size_;
   raise_most(held);

@@ -83,8 +83,8 @@ class Sockets {
     rlimit limit{};
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
     if (limit.rlim_max < static_cast<rlim_t>(needed)) {
-      throw UserError({.what = "one process per device: the processes need more sockets than this "
-                               "process may open",
+      throw UserError({.what = "one process per device: the processes need more sockets than the "
+                               "limit of open files allows",
                        .where = options.where,
                        .found = fmt::format("{} processes, which need {} files", count, needed),
                        .wanted = fmt::format("at most {}, the hard limit of open files",
@@ -222,11 +222,11 @@ int run_processes(const ProcessOptions& options, const std::function<void()>& bo
   require(options.num_groups >= 1 && options.count % options.num_groups == 0,
           "all groups have equally many processes");
   if (Engine::instance().has_threads()) {
-    throw UserError({.what = "one process per device: this process has started threads",
+    throw UserError({.what = "one process per device: this process has already started threads",
                      .where = options.where,
                      .found = "an array was computed before",
                      .wanted = "a process that has computed nothing yet",
-                     .cure = "start the processes first and compute inside of them"});
+                     .cure = "start the processes first, and compute only inside them"});
   }
   const pid_t parent = getpid();
   Sockets sockets(options);

@@ -233,8 +233,9 @@ std::span<std::byte> SocketTransport::payload_of(Peer& from) {
   }
   if (from.header.bytes != from.in.front().size()) {
     fail(static_cast<int>(&from - peers_.data()),
-         fmt::format("sent {} bytes where {} belong", from.header.bytes, from.in.front().size()),
-         "met it in");
+         fmt::format("sent {} bytes where {} were expected", from.header.bytes,
+                     from.in.front().size()),
+         "noticed it in");
   }
   return from.in.front();
 }
@@ -286,7 +287,7 @@ void SocketTransport::check_peers() {
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     const Peer& peer = peers_[i];
     if (peer.ended_by < 0) continue;
-    fail(peer.ended_by, peer.end_text, "was told so by " + name(static_cast<int>(i)) + " in");
+    fail(peer.ended_by, peer.end_text, "was told by " + name(static_cast<int>(i)) + " in");
   }
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     const Peer& peer = peers_[i];

@@ -21,15 +21,15 @@ TEST(ArrayErrors, EmptyArray) {
             "  where:  <this line>\n"
             "  found:  a default-constructed or moved-from handle\n"
             "  wanted: an array\n"
-            "  cure:   assign an array to it first; pass arguments with std::move only where "
-            "the handle is not needed any more");
+            "  cure:   assign an array to it first; use std::move only on handles that are not "
+            "needed any more");
 }
 
 TEST(ArrayErrors, ItemOfSeveral) {
   const Array x = ones({2});
   const Caught error = caught([&] { x.item<float>(); });
   EXPECT_EQ(error.text,
-            "item: the array has not exactly one element\n"
+            "item: the array does not have exactly one element\n"
             "  where:  <this line>\n"
             "  found:  f32[2]\n"
             "  wanted: an array of size 1\n"
@@ -77,7 +77,7 @@ TEST(ArrayErrors, TracedArrayAfterItsFunction) {
             "a traced array was used after its function had been traced\n"
             "  where:  <this line>\n"
             "  found:  a traced f32[2] of a function that has returned\n"
-            "  wanted: an array of the function that is being traced, or a concrete one\n"
+            "  wanted: an array of the function that is being traced, or a concrete array\n"
             "  cure:   return the array from the traced function; do not keep it in a variable "
             "from outside");
 }
@@ -101,7 +101,7 @@ TEST(ArrayErrors, TracedArrayInALaterFunction) {
                 line +
                 "\n"
                 "  found:  a traced f32[5] of a function that has returned\n"
-                "  wanted: an array of the function that is being traced, or a concrete one\n"
+                "  wanted: an array of the function that is being traced, or a concrete array\n"
                 "  cure:   return the array from the traced function; do not keep it in a variable "
                 "from outside");
 }

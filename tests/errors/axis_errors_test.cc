@@ -16,37 +16,39 @@ TEST(EinsumErrors, EinsumSizes) {
             "einsum: 'b' has the sizes 3 and 4\n"
             "  where:  <this line>\n"
             "  found:  \"ab,bc->ac\" of f32[2,3] and f32[4,5] (parameter query/kernel)\n"
-            "  wanted: one size per letter\n"
+            "  wanted: the same size for the same letter\n"
             "  cure:   check the order of the letters against the shapes");
 }
 
 TEST(EinsumErrors, EinsumLetters) {
   const Array x = ones({2, 3});
   const Caught error = caught([&] { einsum("abc,cd->abd", x, x); });
-  EXPECT_EQ(error.text,
-            "einsum: \"abc\" has 3 letters for an array of rank 2\n"
-            "  where:  <this line>\n"
-            "  found:  \"abc,cd->abd\" of f32[2,3] and f32[2,3]\n"
-            "  wanted: like \"bqhd,bkhd->bhqk\": a letter per dimension\n"
-            "  cure:   write every dimension of every operand, `->`, and those of the result");
+  EXPECT_EQ(
+      error.text,
+      "einsum: \"abc\" has 3 letters for an array of rank 2\n"
+      "  where:  <this line>\n"
+      "  found:  \"abc,cd->abd\" of f32[2,3] and f32[2,3]\n"
+      "  wanted: one letter per dimension, like \"bqhd,bkhd->bhqk\"\n"
+      "  cure:   write the dimensions of every operand, `->`, and the dimensions of the result");
 }
 
 TEST(EinsumErrors, EinsumResult) {
   const Array x = ones({2, 3});
   const Caught error = caught([&] { einsum("ab,cb->az", x, x); });
-  EXPECT_EQ(error.text,
-            "einsum: 'z' of the result is in no operand\n"
-            "  where:  <this line>\n"
-            "  found:  \"ab,cb->az\" of f32[2,3] and f32[2,3]\n"
-            "  wanted: like \"bqhd,bkhd->bhqk\": a letter per dimension\n"
-            "  cure:   write every dimension of every operand, `->`, and those of the result");
+  EXPECT_EQ(
+      error.text,
+      "einsum: 'z' is in the result, but in no operand\n"
+      "  where:  <this line>\n"
+      "  found:  \"ab,cb->az\" of f32[2,3] and f32[2,3]\n"
+      "  wanted: one letter per dimension, like \"bqhd,bkhd->bhqk\"\n"
+      "  cure:   write the dimensions of every operand, `->`, and the dimensions of the result");
 }
 
 TEST(AxisErrors, SumAxis) {
   const Param x(ones({2, 3}), "tok_emb/embedding");
   const Caught error = caught([&] { sum(x, 2); });
   EXPECT_EQ(error.text,
-            "sum: there is no axis 2\n"
+            "sum: axis 2 is out of range\n"
             "  where:  <this line>\n"
             "  found:  f32[2,3] (parameter tok_emb/embedding)\n"
             "  wanted: an axis from -2 to 1\n"
@@ -60,7 +62,7 @@ TEST(AxisErrors, SumAxisTwice) {
             "sum: an axis is given twice\n"
             "  where:  <this line>\n"
             "  found:  f32[2,3]\n"
-            "  wanted: different axes\n"
+            "  wanted: distinct axes\n"
             "  cure:   name each axis once");
 }
 
@@ -68,7 +70,7 @@ TEST(AxisErrors, SoftmaxAxis) {
   const Array x = ones({2, 3});
   const Caught error = caught([&] { softmax(x, -3); });
   EXPECT_EQ(error.text,
-            "softmax: there is no axis -3\n"
+            "softmax: axis -3 is out of range\n"
             "  where:  <this line>\n"
             "  found:  f32[2,3]\n"
             "  wanted: an axis from -2 to 1\n"
@@ -79,7 +81,7 @@ TEST(AxisErrors, TransposeAxis) {
   const Array x = ones({2, 3});
   const Caught error = caught([&] { transpose(x, {0, 2}); });
   EXPECT_EQ(error.text,
-            "transpose: there is no axis 2\n"
+            "transpose: axis 2 is out of range\n"
             "  where:  <this line>\n"
             "  found:  f32[2,3]\n"
             "  wanted: an axis from -2 to 1\n"
@@ -93,7 +95,7 @@ TEST(AxisErrors, TransposeAxisTwice) {
             "transpose: the permutation does not name every axis once\n"
             "  where:  <this line>\n"
             "  found:  f32[2,3] and [1,1]\n"
-            "  wanted: 2 different axes\n"
+            "  wanted: each of the 2 axes once\n"
             "  cure:   list every axis once");
 }
 
@@ -101,7 +103,7 @@ TEST(AxisErrors, Squeeze) {
   const Array x = ones({2, 3});
   const Caught error = caught([&] { squeeze(x, 1); });
   EXPECT_EQ(error.text,
-            "squeeze: axis 1 has not size 1\n"
+            "squeeze: axis 1 does not have size 1\n"
             "  where:  <this line>\n"
             "  found:  f32[2,3]\n"
             "  wanted: axes of size 1\n"
@@ -112,7 +114,7 @@ TEST(AxisErrors, NoSuchDimension) {
   const Array x = ones({2, 3});
   const Caught error = caught([&] { x.dim(2); });
   EXPECT_EQ(error.text,
-            "dim: there is no axis 2\n"
+            "dim: axis 2 is out of range\n"
             "  where:  <this line>\n"
             "  found:  f32[2,3]\n"
             "  wanted: an axis from -2 to 1\n"
@@ -123,7 +125,7 @@ TEST(AxisErrors, AxisOfAScalar) {
   const Array x = ones({});
   const Caught error = caught([&] { softmax(x, 0); });
   EXPECT_EQ(error.text,
-            "softmax: there is no axis 0\n"
+            "softmax: axis 0 is out of range\n"
             "  where:  <this line>\n"
             "  found:  f32[]\n"
             "  wanted: an array of rank 1 or more\n"
@@ -134,7 +136,7 @@ TEST(AxisErrors, CumsumAxis) {
   const Array x = ones({2, 3});
   const Caught error = caught([&] { cumsum(x, 5); });
   EXPECT_EQ(error.text,
-            "cumsum: there is no axis 5\n"
+            "cumsum: axis 5 is out of range\n"
             "  where:  <this line>\n"
             "  found:  f32[2,3]\n"
             "  wanted: an axis from -2 to 1\n"
@@ -145,7 +147,7 @@ TEST(AxisErrors, SwapAxes) {
   const Array x = ones({2, 3});
   const Caught error = caught([&] { swap_axes(x, 0, 4); });
   EXPECT_EQ(error.text,
-            "swap_axes: there is no axis 4\n"
+            "swap_axes: axis 4 is out of range\n"
             "  where:  <this line>\n"
             "  found:  f32[2,3]\n"
             "  wanted: an axis from -2 to 1\n"
@@ -156,7 +158,7 @@ TEST(AxisErrors, ContractedAxis) {
   const Array x = ones({2, 3});
   const Caught error = caught([&] { dot_general(x, x, {.contract_a = {2}, .contract_b = {0}}); });
   EXPECT_EQ(error.text,
-            "dot_general: there is no axis 2\n"
+            "dot_general: axis 2 is out of range\n"
             "  where:  <this line>\n"
             "  found:  f32[2,3]\n"
             "  wanted: an axis from -2 to 1\n"
@@ -168,7 +170,7 @@ TEST(AxisErrors, BatchedAndContractedAxis) {
   const DotDims dims = {.contract_a = {0}, .contract_b = {0}, .batch_a = {0}, .batch_b = {0}};
   const Caught error = caught([&] { dot_general(x, x, dims); });
   EXPECT_EQ(error.text,
-            "dot_general: dimension 0 is both batch and contracted\n"
+            "dot_general: dimension 0 is both a batch and a contracting dimension\n"
             "  where:  <this line>\n"
             "  found:  f32[2,3], f32[2,3]\n"
             "  wanted: each dimension in one role\n"
@@ -178,7 +180,7 @@ TEST(AxisErrors, BatchedAndContractedAxis) {
 TEST(AxisErrors, IotaAxis) {
   const Caught error = caught([&] { iota({2, 3}, 2); });
   EXPECT_EQ(error.text,
-            "iota: there is no axis 2\n"
+            "iota: axis 2 is out of range\n"
             "  where:  <this line>\n"
             "  found:  [2,3]\n"
             "  wanted: an axis from -2 to 1\n"
@@ -199,45 +201,49 @@ TEST(AxisErrors, ArgmaxOfNothing) {
 TEST(EinsumErrors, LetterIsADigit) {
   const Array x = ones({2, 3});
   const Caught error = caught([&] { einsum("a1,1c->ac", x, x); });
-  EXPECT_EQ(error.text,
-            "einsum: '1' is no letter\n"
-            "  where:  <this line>\n"
-            "  found:  \"a1,1c->ac\" of f32[2,3] and f32[2,3]\n"
-            "  wanted: like \"bqhd,bkhd->bhqk\": a letter per dimension\n"
-            "  cure:   write every dimension of every operand, `->`, and those of the result");
+  EXPECT_EQ(
+      error.text,
+      "einsum: '1' is not a letter\n"
+      "  where:  <this line>\n"
+      "  found:  \"a1,1c->ac\" of f32[2,3] and f32[2,3]\n"
+      "  wanted: one letter per dimension, like \"bqhd,bkhd->bhqk\"\n"
+      "  cure:   write the dimensions of every operand, `->`, and the dimensions of the result");
 }
 
 TEST(EinsumErrors, LetterTwiceInOneArray) {
   const Array x = ones({2, 3});
   const Caught error = caught([&] { einsum("aa->a", x); });
-  EXPECT_EQ(error.text,
-            "einsum: 'a' names two dimensions of one array\n"
-            "  where:  <this line>\n"
-            "  found:  \"aa->a\" of f32[2,3]\n"
-            "  wanted: like \"bqhd,bkhd->bhqk\": a letter per dimension\n"
-            "  cure:   write every dimension of every operand, `->`, and those of the result");
+  EXPECT_EQ(
+      error.text,
+      "einsum: 'a' names two dimensions of one array\n"
+      "  where:  <this line>\n"
+      "  found:  \"aa->a\" of f32[2,3]\n"
+      "  wanted: one letter per dimension, like \"bqhd,bkhd->bhqk\"\n"
+      "  cure:   write the dimensions of every operand, `->`, and the dimensions of the result");
 }
 
 TEST(EinsumErrors, NoArrow) {
   const Array x = ones({2, 3});
   const Caught error = caught([&] { einsum("ab,cb", x, x); });
-  EXPECT_EQ(error.text,
-            "einsum: there is no ->\n"
-            "  where:  <this line>\n"
-            "  found:  \"ab,cb\" of f32[2,3] and f32[2,3]\n"
-            "  wanted: like \"bqhd,bkhd->bhqk\": a letter per dimension\n"
-            "  cure:   write every dimension of every operand, `->`, and those of the result");
+  EXPECT_EQ(
+      error.text,
+      "einsum: -> is missing\n"
+      "  where:  <this line>\n"
+      "  found:  \"ab,cb\" of f32[2,3] and f32[2,3]\n"
+      "  wanted: one letter per dimension, like \"bqhd,bkhd->bhqk\"\n"
+      "  cure:   write the dimensions of every operand, `->`, and the dimensions of the result");
 }
 
 TEST(EinsumErrors, OneOperandTooMany) {
   const Array x = ones({2, 3});
   const Caught error = caught([&] { einsum("ab->ba", x, x); });
-  EXPECT_EQ(error.text,
-            "einsum: the text is not for 2 operands\n"
-            "  where:  <this line>\n"
-            "  found:  \"ab->ba\" of f32[2,3] and f32[2,3]\n"
-            "  wanted: like \"bqhd,bkhd->bhqk\": a letter per dimension\n"
-            "  cure:   write every dimension of every operand, `->`, and those of the result");
+  EXPECT_EQ(
+      error.text,
+      "einsum: the number of operands in the text is not 2\n"
+      "  where:  <this line>\n"
+      "  found:  \"ab->ba\" of f32[2,3] and f32[2,3]\n"
+      "  wanted: one letter per dimension, like \"bqhd,bkhd->bhqk\"\n"
+      "  cure:   write the dimensions of every operand, `->`, and the dimensions of the result");
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ TEST(BatchErrors, BatchesOfDifferentSizes) {
                 "\n"
                 "  found:  argument 0: f32[2,3] has 2 along axis 0; argument 1: f32[4,3] has 4 "
                 "along axis 0\n"
-                "  wanted: one size along all mapped axes\n"
+                "  wanted: the same size along all mapped axes\n"
                 "  cure:   if all elements share argument 1, write none for it in in_axes; else "
                 "pass batches of one size, or name the axis of the batch");
 }
@@ -39,7 +39,7 @@ TEST(BatchErrors, ScalarHasNoBatch) {
                 "\n"
                 "  found:  f32[], in_axes = 0\n"
                 "  wanted: an array of rank 1 or more\n"
-                "  cure:   count axes from 0, or from the end with negative numbers; none stands "
+                "  cure:   count axes from 0, or from the end with negative numbers; write none "
                 "for what all elements share");
 }
 
@@ -55,7 +55,7 @@ TEST(BatchErrors, AxisOfTheBatch) {
                 "\n"
                 "  found:  f32[2,3], in_axes = 2\n"
                 "  wanted: an axis from -2 to 1\n"
-                "  cure:   count axes from 0, or from the end with negative numbers; none stands "
+                "  cure:   count axes from 0, or from the end with negative numbers; write none "
                 "for what all elements share");
 }
 
@@ -71,7 +71,7 @@ TEST(BatchErrors, AxisOfTheResult) {
                 "\n"
                 "  found:  f32[2], out_axes = 1\n"
                 "  wanted: an axis from -1 to 0\n"
-                "  cure:   count axes from 0, or from the end with negative numbers; none stands "
+                "  cure:   count axes from 0, or from the end with negative numbers; write none "
                 "for what all elements share");
 }
 
@@ -81,7 +81,7 @@ TEST(BatchErrors, TooFewInAxes) {
   const Array x = ones({2, 3});
   const Caught error = caught([&] { f(x, x); });
   EXPECT_EQ(error.text,
-            "vmap: in_axes does not fit the arguments\n"
+            "vmap: in_axes does not match the arguments\n"
             "  where:  " +
                 line +
                 "\n"
@@ -102,8 +102,8 @@ TEST(BatchErrors, NothingIsMapped) {
                 "\n"
                 "  found:  in_axes = none for 1 leaves of 1 arguments\n"
                 "  wanted: an axis for at least one array\n"
-                "  cure:   give an argument its axis, for example {.in_axes = {0, none}}; what is "
-                "captured is never mapped");
+                "  cure:   give an argument its axis, for example {.in_axes = {0, none}}; captured "
+                "arrays are never mapped");
 }
 
 TEST(BatchErrors, ResultDiffersFromElementToElement) {
@@ -130,7 +130,7 @@ TEST(BatchErrors, MistakeOfOneElement) {
   });
   const Caught error = caught([&] { f(ones({2, 4})); });
   EXPECT_EQ(error.text,
-            "dot: the contracted or batch dimensions differ in size\n"
+            "dot: the contracting or batch dimensions differ in size\n"
             "  where:  " +
                 line +
                 "\n"
@@ -148,7 +148,7 @@ TEST(BatchErrors, CollectivesHaveNoBatch) {
   EXPECT_EQ(error.text,
             "vmap: all_gather cannot be batched\n"
             "  where:  model.cc:7\n"
-            "  found:  all_gather: placed after batching\n"
+            "  found:  all_gather: inserted after batching\n"
             "  wanted: ops with a batch rule\n"
             "  cure:   take it out of the mapped function");
 }

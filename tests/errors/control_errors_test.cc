@@ -15,27 +15,25 @@ Array running_sum(Array carry, Array x) { return carry + x; }
 TEST(LoopErrors, ScanChangesTheCarry) {
   const auto step = [](Array carry, Array x) { return std::pair(concatenate({carry, x}, 0), x); };
   const Caught error = caught([&] { scan(step, zeros({2}), zeros({3, 4})); });
-  EXPECT_EQ(
-      error.text,
-      "scan: the function changes the type of its carry\n"
-      "  where:  <this line>\n"
-      "  found:  leaf 0: f32[6] comes out\n"
-      "  wanted: f32[2], which goes in\n"
-      "  cure:   convert it with astype or reshape it at the end of the function, or give the "
-      "initial carry the type that the function returns");
+  EXPECT_EQ(error.text,
+            "scan: the function changes the type of its carry\n"
+            "  where:  <this line>\n"
+            "  found:  leaf 0: f32[6] is returned\n"
+            "  wanted: f32[2], the type of the initial carry\n"
+            "  cure:   convert it with astype or reshape it at the end of the function, or give "
+            "the initial carry the type that the function returns");
 }
 
 TEST(LoopErrors, ScanCarryOfAnotherDtype) {
   const auto step = [](Array carry, Array x) { return std::pair(carry < x, x); };
   const Caught error = caught([&] { scan(step, zeros({}), zeros({3})); });
-  EXPECT_EQ(
-      error.text,
-      "scan: the function changes the type of its carry\n"
-      "  where:  <this line>\n"
-      "  found:  leaf 0: bool[] comes out\n"
-      "  wanted: f32[], which goes in\n"
-      "  cure:   convert it with astype or reshape it at the end of the function, or give the "
-      "initial carry the type that the function returns");
+  EXPECT_EQ(error.text,
+            "scan: the function changes the type of its carry\n"
+            "  where:  <this line>\n"
+            "  found:  leaf 0: bool[] is returned\n"
+            "  wanted: f32[], the type of the initial carry\n"
+            "  cure:   convert it with astype or reshape it at the end of the function, or give "
+            "the initial carry the type that the function returns");
 }
 
 TEST(LoopErrors, ScannedArraysOfDifferentLengths) {
@@ -70,7 +68,7 @@ TEST(LoopErrors, ScannedScalar) {
             "scan: a scanned array has no dimension to scan\n"
             "  where:  <this line>\n"
             "  found:  leaf 1: f32[]\n"
-            "  wanted: arrays with a leading dimension, one slice per step\n"
+            "  wanted: arrays with a leading dimension, one slice per iteration\n"
             "  cure:   capture the array, or put it into the carry");
 }
 
@@ -78,7 +76,7 @@ TEST(LoopErrors, ScanWithoutLength) {
   const auto step = [](Array carry, Nothing) { return std::pair(carry * 2, Nothing()); };
   const Caught error = caught([&] { scan(step, zeros({}), Nothing()); });
   EXPECT_EQ(error.text,
-            "scan: nothing says how many steps there are\n"
+            "scan: the number of iterations is unknown\n"
             "  where:  <this line>\n"
             "  found:  no scanned array and no length\n"
             "  wanted: an array to scan, or options.length\n"
@@ -90,7 +88,7 @@ TEST(LoopErrors, WhileConditionIsNoScalar) {
   const auto test = [](Array x) { return x < 3; };
   const Caught error = caught([&] { while_loop(test, body, zeros({2})); });
   EXPECT_EQ(error.text,
-            "while_loop: the condition is no bool scalar\n"
+            "while_loop: the condition is not a bool scalar\n"
             "  where:  <this line>\n"
             "  found:  bool[2]\n"
             "  wanted: bool[]\n"
@@ -102,7 +100,7 @@ TEST(LoopErrors, WhileConditionIsNoBool) {
   const auto test = [](Array x) { return x; };
   const Caught error = caught([&] { while_loop(test, body, zeros({})); });
   EXPECT_EQ(error.text,
-            "while_loop: the condition is no bool scalar\n"
+            "while_loop: the condition is not a bool scalar\n"
             "  where:  <this line>\n"
             "  found:  f32[]\n"
             "  wanted: bool[]\n"
@@ -113,14 +111,13 @@ TEST(LoopErrors, WhileChangesTheCarry) {
   const auto body = [](Array x) { return expand_dims(x, 0); };
   const auto test = [](Array x) { return x < 3; };
   const Caught error = caught([&] { while_loop(test, body, zeros({})); });
-  EXPECT_EQ(
-      error.text,
-      "while_loop: the function changes the type of its carry\n"
-      "  where:  <this line>\n"
-      "  found:  f32[1] comes out\n"
-      "  wanted: f32[], which goes in\n"
-      "  cure:   convert it with astype or reshape it at the end of the function, or give the "
-      "initial carry the type that the function returns");
+  EXPECT_EQ(error.text,
+            "while_loop: the function changes the type of its carry\n"
+            "  where:  <this line>\n"
+            "  found:  f32[1] is returned\n"
+            "  wanted: f32[], the type of the initial carry\n"
+            "  cure:   convert it with astype or reshape it at the end of the function, or give "
+            "the initial carry the type that the function returns");
 }
 
 TEST(BranchErrors, BranchesOfDifferentTypes) {
@@ -132,34 +129,32 @@ TEST(BranchErrors, BranchesOfDifferentTypes) {
             "cond: branches 0 and 1 return different types\n"
             "  where:  <this line>\n"
             "  found:  branch 1 returns f32[3]\n"
-            "  wanted: what branch 0 returns: f32[]\n"
+            "  wanted: the types that branch 0 returns: f32[]\n"
             "  cure:   convert with astype or broadcast_to in one of the branches");
 }
 
 TEST(BranchErrors, PredicateIsNoScalar) {
   const auto one = [](Array x) { return x; };
   const Caught error = caught([&] { cond(zeros({3}) < 1, one, one, zeros({3})); });
-  EXPECT_EQ(
-      error.text,
-      "cond: what chooses the branch is no scalar\n"
-      "  where:  <this line>\n"
-      "  found:  bool[3]\n"
-      "  wanted: bool[] for cond, i32[] or bool[] for switch_case\n"
-      "  cure:   reduce it with any() or all(), or use where(pred, x, y) to choose element by "
-      "element");
+  EXPECT_EQ(error.text,
+            "cond: the value that selects the branch is not a bool or i32 scalar\n"
+            "  where:  <this line>\n"
+            "  found:  bool[3]\n"
+            "  wanted: bool[] for cond, i32[] or bool[] for switch_case\n"
+            "  cure:   reduce it with any() or all(), or use where(pred, x, y) to choose element "
+            "by element");
 }
 
 TEST(BranchErrors, BranchNumberIsAFloat) {
   const std::tuple branches([](Array x) { return x; }, [](Array x) { return -x; });
   const Caught error = caught([&] { switch_case(zeros({}), branches, zeros({3})); });
-  EXPECT_EQ(
-      error.text,
-      "cond: what chooses the branch is no scalar\n"
-      "  where:  <this line>\n"
-      "  found:  f32[]\n"
-      "  wanted: bool[] for cond, i32[] or bool[] for switch_case\n"
-      "  cure:   reduce it with any() or all(), or use where(pred, x, y) to choose element by "
-      "element");
+  EXPECT_EQ(error.text,
+            "cond: the value that selects the branch is not a bool or i32 scalar\n"
+            "  where:  <this line>\n"
+            "  found:  f32[]\n"
+            "  wanted: bool[] for cond, i32[] or bool[] for switch_case\n"
+            "  cure:   reduce it with any() or all(), or use where(pred, x, y) to choose element "
+            "by element");
 }
 
 TEST(LoopErrors, LoopChangesTheCarry) {
@@ -168,8 +163,8 @@ TEST(LoopErrors, LoopChangesTheCarry) {
   EXPECT_EQ(error.text,
             "scan: the function changes the type of its carry\n"
             "  where:  <this line>\n"
-            "  found:  leaf 0/1: bool[2] comes out\n"
-            "  wanted: f32[2], which goes in\n"
+            "  found:  leaf 0/1: bool[2] is returned\n"
+            "  wanted: f32[2], the type of the initial carry\n"
             "  cure:   convert it with astype or reshape it at the end of the function, or give "
             "the initial carry the type that the function returns");
 }
@@ -183,7 +178,7 @@ TEST(BranchErrors, ThirdBranchReturnsMore) {
             "cond: branches 0 and 2 return different types\n"
             "  where:  <this line>\n"
             "  found:  branch 2 returns 2 arrays\n"
-            "  wanted: what branch 0 returns: 1 arrays\n"
+            "  wanted: the types that branch 0 returns: 1 arrays\n"
             "  cure:   convert with astype or broadcast_to in one of the branches");
 }
 

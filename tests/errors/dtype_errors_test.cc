@@ -16,7 +16,7 @@ TEST(DtypeErrors, DifferentDtypes) {
             "mul: the arrays have different dtypes\n"
             "  where:  <this line>\n"
             "  found:  f32[2] (parameter head/kernel) and i32[2]\n"
-            "  wanted: arrays of one dtype\n"
+            "  wanted: arrays of the same dtype\n"
             "  cure:   convert one of them: astype(x, DType::f32)");
 }
 
@@ -27,7 +27,7 @@ TEST(DtypeErrors, IntegersMeetBools) {
             "add: the arrays have different dtypes\n"
             "  where:  <this line>\n"
             "  found:  i32[2] and bool[2]\n"
-            "  wanted: arrays of one dtype\n"
+            "  wanted: arrays of the same dtype\n"
             "  cure:   convert one of them: astype(x, DType::i32)");
 }
 
@@ -35,7 +35,7 @@ TEST(DtypeErrors, ExpOfIntegers) {
   const Array ids = array({1, 2});
   const Caught error = caught([&] { exp(ids); });
   EXPECT_EQ(error.text,
-            "exp: does not take operands of dtype i32\n"
+            "exp: does not support operands of dtype i32\n"
             "  where:  <this line>\n"
             "  found:  i32[2]\n"
             "  wanted: dtypes bf16, f32, f64\n"
@@ -46,7 +46,7 @@ TEST(DtypeErrors, MeanOfIntegers) {
   const Array ids = array({1, 2});
   const Caught error = caught([&] { mean(ids); });
   EXPECT_EQ(error.text,
-            "mean: the operand is no float array\n"
+            "mean: the operand is not a float array\n"
             "  where:  <this line>\n"
             "  found:  i32[2]\n"
             "  wanted: bf16, f32 or f64\n"
@@ -57,7 +57,7 @@ TEST(DtypeErrors, AnyOfIntegers) {
   const Array ids = array({1, 2});
   const Caught error = caught([&] { any(ids); });
   EXPECT_EQ(error.text,
-            "any: the operand is no array of bool\n"
+            "any: the operand is not an array of bool\n"
             "  where:  <this line>\n"
             "  found:  i32[2]\n"
             "  wanted: bool\n"
@@ -68,7 +68,7 @@ TEST(DtypeErrors, WhereByIntegers) {
   const Array ids = array({0, 1});
   const Caught error = caught([&] { where(ids, 1.0, 2.0); });
   EXPECT_EQ(error.text,
-            "where: the operand has another dtype\n"
+            "where: the operand has the wrong dtype\n"
             "  where:  <this line>\n"
             "  found:  i32[2]\n"
             "  wanted: bool\n"
@@ -80,7 +80,7 @@ TEST(DtypeErrors, ToVectorOfAnotherType) {
   const Caught error = caught([&] { x.to_vector<std::int32_t>(); });
   EXPECT_EQ(
       error.text,
-      "to_vector: the element type is another one\n"
+      "to_vector: the array has another element type\n"
       "  where:  <this line>\n"
       "  found:  f32[2] (parameter pos_emb)\n"
       "  wanted: an array of i32\n"
@@ -91,7 +91,7 @@ TEST(NumberErrors, FractionMeetsIntegers) {
   const Array ids = array({1, 2});
   const Caught error = caught([&] { ids + 0.5; });
   EXPECT_EQ(error.text,
-            "add: a number with a fraction meets an array without\n"
+            "add: a number with a fraction cannot be combined with an array that is not float\n"
             "  where:  <this line>\n"
             "  found:  0.5 and an array of i32\n"
             "  wanted: a whole number\n"
@@ -102,7 +102,7 @@ TEST(NumberErrors, NumberMeetsBool) {
   const Array mask = array({true, false});
   const Caught error = caught([&] { where(mask, mask, 3); });
   EXPECT_EQ(error.text,
-            "where: a number meets an array of bool\n"
+            "where: a number cannot be combined with an array of bool\n"
             "  where:  <this line>\n"
             "  found:  3 and an array of bool\n"
             "  wanted: true or false\n"
@@ -113,17 +113,17 @@ TEST(NumberErrors, NumberOutOfRange) {
   const Array words = array({1U, 2U});
   const Caught error = caught([&] { words + -1; });
   EXPECT_EQ(error.text,
-            "add: a number does not fit the dtype of the array\n"
+            "add: a number is out of range for the dtype of the array\n"
             "  where:  <this line>\n"
             "  found:  -1 and an array of u32\n"
             "  wanted: a number from 0 to 4294967295\n"
-            "  cure:   use a number in range");
+            "  cure:   use a number in this range");
 }
 
 TEST(NumberErrors, FullOfAFraction) {
   const Caught error = caught([] { full({2}, 1.5, DType::i32); });
   EXPECT_EQ(error.text,
-            "full: a number with a fraction meets an array without\n"
+            "full: a number with a fraction cannot be combined with an array that is not float\n"
             "  where:  <this line>\n"
             "  found:  1.5 and an array of i32\n"
             "  wanted: a whole number\n"
@@ -136,7 +136,7 @@ TEST(NumberErrors, ArangeStandsStill) {
             "arange: the step is 0\n"
             "  where:  <this line>\n"
             "  found:  0\n"
-            "  wanted: a step above or below 0\n"
+            "  wanted: a step other than 0\n"
             "  cure:   use full() for a constant");
 }
 
@@ -147,7 +147,7 @@ TEST(DtypeErrors, ReadBoolsAsFloats) {
             "bitcast: cannot read the bits of bool as f32\n"
             "  where:  <this line>\n"
             "  found:  bool[2,3]\n"
-            "  wanted: dtypes of one size: i32, u32 and f32\n"
+            "  wanted: dtypes of the same size: i32, u32 and f32\n"
             "  cure:   convert values with astype(x, DType::f32) instead of reinterpreting bits");
 }
 
@@ -159,7 +159,7 @@ TEST(DtypeErrors, DotOfDifferentDtypes) {
             "dot: the arrays have different dtypes\n"
             "  where:  <this line>\n"
             "  found:  f32[2,3] and i32[3,2]\n"
-            "  wanted: arrays of one dtype\n"
+            "  wanted: arrays of the same dtype\n"
             "  cure:   convert one of them: astype(x, DType::f32)");
 }
 
@@ -171,14 +171,14 @@ TEST(DtypeErrors, ConcatenateDifferentDtypes) {
             "concatenate: the arrays have different dtypes\n"
             "  where:  <this line>\n"
             "  found:  f32[2,3] and i32[2,3]\n"
-            "  wanted: arrays of one dtype\n"
+            "  wanted: arrays of the same dtype\n"
             "  cure:   convert one of them: astype(x, DType::f32)");
 }
 
 TEST(DtypeErrors, CountInBools) {
   const Caught error = caught([&] { iota({4}, 0, DType::boolean); });
   EXPECT_EQ(error.text,
-            "iota: cannot count in booleans\n"
+            "iota: cannot count in bool\n"
             "  where:  <this line>\n"
             "  found:  no operands\n"
             "  wanted: dtype i32, u32, bf16, f32 or f64\n"
@@ -189,7 +189,7 @@ TEST(DtypeErrors, BitsOfFloats) {
   const Array x = ones({2, 3});
   const Caught error = caught([&] { bitwise_and(x, x); });
   EXPECT_EQ(error.text,
-            "bitwise_and: the operand has another dtype\n"
+            "bitwise_and: the operand has the wrong dtype\n"
             "  where:  <this line>\n"
             "  found:  f32[2,3]\n"
             "  wanted: i32 or u32\n"
@@ -200,7 +200,7 @@ TEST(DtypeErrors, DoublesOnTheHost) {
   const Array x = ones({2, 3});
   const Caught error = caught([&] { astype(x, DType::f64) + 1.0; });
   EXPECT_EQ(error.text,
-            "compile: the host engine has no f64\n"
+            "compile: the host engine does not support f64\n"
             "  where:  <this line>\n"
             "  found:  f64[2,3]\n"
             "  wanted: f32 or bf16\n"
@@ -211,7 +211,7 @@ TEST(NumberErrors, PadWithAFraction) {
   const Array ids = array({1, 2});
   const Caught error = caught([&] { pad(ids, {1}, {1}, 0.5); });
   EXPECT_EQ(error.text,
-            "pad: a number with a fraction meets an array without\n"
+            "pad: a number with a fraction cannot be combined with an array that is not float\n"
             "  where:  <this line>\n"
             "  found:  0.5 and an array of i32\n"
             "  wanted: a whole number\n"
@@ -222,11 +222,11 @@ TEST(NumberErrors, TooLargeForAnInteger) {
   const Array ids = array({1, 2});
   const Caught error = caught([&] { ids * 4294967296; });
   EXPECT_EQ(error.text,
-            "mul: a number does not fit the dtype of the array\n"
+            "mul: a number is out of range for the dtype of the array\n"
             "  where:  <this line>\n"
             "  found:  4294967296 and an array of i32\n"
             "  wanted: a number from -2147483648 to 2147483647\n"
-            "  cure:   use a number in range");
+            "  cure:   use a number in this range");
 }
 
 }  // namespace

@@ -25,8 +25,8 @@ TEST(GradientErrors, GradientOfAWhile) {
             "  where:  " +
                 line +
                 "\n"
-                "  found:  while: a loop whose number of rounds depends on data has no reverse "
-                "mode; scan or fori_loop with fixed bounds has one\n"
+                "  found:  while: a loop whose number of iterations depends on data has no reverse "
+                "mode; use scan, or fori_loop with fixed bounds\n"
                 "  wanted: ops with a derivative\n"
                 "  cure:   wrap its operand in stop_gradient, or take it out of the loss");
 }
@@ -39,8 +39,8 @@ TEST(GradientErrors, LossIsNoScalar) {
             "  where:  <this line>\n"
             "  found:  f32[4]\n"
             "  wanted: f32[]\n"
-            "  cure:   reduce the loss with mean() or sum() before returning it; further "
-            "results go behind it: std::tuple(loss, logits)");
+            "  cure:   reduce the loss with mean() or sum() before returning it; return further "
+            "results after it: std::tuple(loss, logits)");
 }
 
 TEST(GradientErrors, LossIsAnInteger) {
@@ -51,8 +51,8 @@ TEST(GradientErrors, LossIsAnInteger) {
             "  where:  <this line>\n"
             "  found:  i32[]\n"
             "  wanted: f32[]\n"
-            "  cure:   reduce the loss with mean() or sum() before returning it; further "
-            "results go behind it: std::tuple(loss, logits)");
+            "  cure:   reduce the loss with mean() or sum() before returning it; return further "
+            "results after it: std::tuple(loss, logits)");
 }
 
 TEST(GradientErrors, LossIsNotTheFirstResult) {
@@ -64,8 +64,8 @@ TEST(GradientErrors, LossIsNotTheFirstResult) {
             "  where:  <this line>\n"
             "  found:  f32[4,10]\n"
             "  wanted: f32[]\n"
-            "  cure:   reduce the loss with mean() or sum() before returning it; further "
-            "results go behind it: std::tuple(loss, logits)");
+            "  cure:   reduce the loss with mean() or sum() before returning it; return further "
+            "results after it: std::tuple(loss, logits)");
 }
 
 TEST(GradientErrors, IntegersHaveNoDerivative) {
@@ -73,11 +73,11 @@ TEST(GradientErrors, IntegersHaveNoDerivative) {
   auto f = [](Array v) { return sum(astype(v, DType::f32)); };
   const Caught error = caught([&] { value_and_grad(f)(ids); });
   EXPECT_EQ(error.text,
-            "grad: a leaf to differentiate with respect to is no float array\n"
+            "grad: a leaf to differentiate with respect to is not a float array\n"
             "  where:  <this line>\n"
             "  found:  leaf 0: i32[2]\n"
             "  wanted: bf16, f32 or f64\n"
-            "  cure:   pass it in another argument, or capture it");
+            "  cure:   pass it as another argument, or capture it");
 }
 
 TEST(GradientErrors, CollectivesHaveNoDerivative) {
@@ -103,7 +103,7 @@ TEST(GradientErrors, LossOfAnotherFunction) {
             "a traced array was used after its function had been traced\n"
             "  where:  <this line>\n"
             "  found:  a traced f32[] of a function that has returned\n"
-            "  wanted: an array of the function that is being traced, or a concrete one\n"
+            "  wanted: an array of the function that is being traced, or a concrete array\n"
             "  cure:   return the array from the traced function; do not keep it in a variable "
             "from outside");
 }
@@ -116,8 +116,8 @@ TEST(GradientErrors, EmptyLoss) {
             "  where:  <this line>\n"
             "  found:  the loss: a default-constructed or moved-from handle\n"
             "  wanted: an array\n"
-            "  cure:   assign an array to it first; pass arguments with std::move only where "
-            "the handle is not needed any more");
+            "  cure:   assign an array to it first; use std::move only on handles that are not "
+            "needed any more");
 }
 
 TEST(CustomVjpErrors, BackwardOfAnotherType) {
@@ -131,8 +131,8 @@ TEST(CustomVjpErrors, BackwardOfAnotherType) {
             "  where:  <this line>\n"
             "  found:  f32[]\n"
             "  wanted: f32[3], the type of argument 0\n"
-            "  cure:   return one cotangent per argument, of the argument's type; zeros where "
-            "nothing flows");
+            "  cure:   return one cotangent per argument, of the argument's type; zeros where no "
+            "gradient flows");
 }
 
 TEST(CustomVjpErrors, BackwardWithTooFewCotangents) {
@@ -146,8 +146,8 @@ TEST(CustomVjpErrors, BackwardWithTooFewCotangents) {
             "  where:  <this line>\n"
             "  found:  1 arrays\n"
             "  wanted: 2 arrays, one per leaf of the arguments\n"
-            "  cure:   return one cotangent per argument, of the argument's type; zeros where "
-            "nothing flows");
+            "  cure:   return one cotangent per argument, of the argument's type; zeros where no "
+            "gradient flows");
 }
 
 TEST(CustomVjpErrors, ForwardOfAnotherType) {
@@ -157,7 +157,7 @@ TEST(CustomVjpErrors, ForwardOfAnotherType) {
   const Array x = zeros({3});
   const Caught error = caught([&] { custom_vjp(f, forward, backward)(x); });
   EXPECT_EQ(error.text,
-            "custom_vjp: forward does not return what the function returns\n"
+            "custom_vjp: forward does not return the result of the function\n"
             "  where:  <this line>\n"
             "  found:  f32[3]\n"
             "  wanted: f32[]\n"
@@ -176,12 +176,12 @@ TEST(CustomVjpErrors, DerivativeWithRespectToACapturedArray) {
   const Array w = ones({});
   const Caught error = caught([&] { grad(loss)(w); });
   EXPECT_EQ(error.text,
-            "custom_vjp: a derivative is asked for with respect to a captured array\n"
+            "custom_vjp: cannot differentiate with respect to a captured array\n"
             "  where:  " +
                 line +
                 "\n"
                 "  found:  a captured f32[] that the derivative depends on\n"
-                "  wanted: functions that capture only what is not differentiated\n"
+                "  wanted: a function that captures only arrays that are not differentiated\n"
                 "  cure:   pass the array as an argument of the function");
 }
 

@@ -26,7 +26,7 @@ TEST(IndexErrors, ScatterAddUpdates) {
   const Array ids = array({0, 1});
   const Caught error = caught([&] { scatter_add(x, ids, ones({2, 2})); });
   EXPECT_EQ(error.text,
-            "scatter_add: the updates do not fit\n"
+            "scatter_add: the updates have the wrong shape\n"
             "  where:  <this line>\n"
             "  found:  f32[2,2]\n"
             "  wanted: f32[2,3]: the shape of the indices, then that of a row\n"
@@ -59,7 +59,7 @@ TEST(IndexErrors, TooManyStarts) {
   const Array x = ones({2, 3});
   const Caught error = caught([&] { dynamic_slice(x, {0, 0, 0}, {1, 1}); });
   EXPECT_EQ(error.text,
-            "dynamic_slice: the starts do not fit the array\n"
+            "dynamic_slice: the number of starts does not match the array\n"
             "  where:  <this line>\n"
             "  found:  3 starts for f32[2,3]\n"
             "  wanted: 2 starts\n"
@@ -70,7 +70,7 @@ TEST(IndexErrors, PartIsLargerThanTheArray) {
   const Array x = ones({2, 3});
   const Caught error = caught([&] { dynamic_slice(x, {0, 0}, {3, 3}); });
   EXPECT_EQ(error.text,
-            "dynamic_slice: sizes [3,3] is no part of an array of shape [2,3]\n"
+            "dynamic_slice: sizes [3,3] does not fit in an array of shape [2,3]\n"
             "  where:  <this line>\n"
             "  found:  f32[2,3], i32[], i32[]\n"
             "  wanted: one size per dimension, from 0 to that of the array\n"
@@ -109,7 +109,7 @@ TEST(IndexErrors, UpdateOfAnotherDtype) {
             "dynamic_update_slice: the arrays have different dtypes\n"
             "  where:  <this line>\n"
             "  found:  f32[2,3] and i32[1,2]\n"
-            "  wanted: arrays of one dtype\n"
+            "  wanted: arrays of the same dtype\n"
             "  cure:   convert one of them: astype(x, DType::f32)");
 }
 
@@ -117,7 +117,7 @@ TEST(IndexErrors, UpdateIsTooLarge) {
   const Array x = ones({2, 3});
   const Caught error = caught([&] { dynamic_update_slice(x, ones({4, 3}), {0, 0}); });
   EXPECT_EQ(error.text,
-            "dynamic_update_slice: the update [4,3] is no part of an array of shape [2,3]\n"
+            "dynamic_update_slice: the update [4,3] does not fit in an array of shape [2,3]\n"
             "  where:  <this line>\n"
             "  found:  f32[2,3], f32[4,3], i32[], i32[]\n"
             "  wanted: one size per dimension, from 0 to that of the array\n"
@@ -140,13 +140,13 @@ TEST(IndexErrors, ScatterUpdates) {
   const Array x = ones({2, 3});
   const Array ids = array({0});
   const Caught error = caught([&] { scatter(x, ids, ones({2, 3})); });
-  EXPECT_EQ(
-      error.text,
-      "scatter: the updates do not fit\n"
-      "  where:  <this line>\n"
-      "  found:  f32[2,3]\n"
-      "  wanted: f32[1,3]: the shape of the array with axis 0 replaced by that of the indices\n"
-      "  cure:   reshape the updates, or pass one number");
+  EXPECT_EQ(error.text,
+            "scatter: the updates have the wrong shape\n"
+            "  where:  <this line>\n"
+            "  found:  f32[2,3]\n"
+            "  wanted: f32[1,3]: the shape of the array with axis 0 replaced by the shape of the "
+            "indices\n"
+            "  cure:   reshape the updates, or pass one number");
 }
 
 TEST(IndexErrors, SliceStandsStill) {
@@ -167,7 +167,7 @@ TEST(IndexErrors, SortByOtherShapes) {
             "sort_by: keys and values differ in shape\n"
             "  where:  <this line>\n"
             "  found:  f32[2,3] and f32[2,2]\n"
-            "  wanted: equal shapes\n"
+            "  wanted: the same shape\n"
             "  cure:   broadcast one of them first");
 }
 
@@ -187,10 +187,10 @@ TEST(IndexErrors, TakeAlongOtherRows) {
   const Array ids = zeros({3, 1}, DType::i32);
   const Caught error = caught([&] { take_along_axis(x, ids, 1); });
   EXPECT_EQ(error.text,
-            "take_along_axis: the indices do not fit the array\n"
+            "take_along_axis: the indices do not match the array\n"
             "  where:  <this line>\n"
             "  found:  f32[2,3] and i32[3,1]\n"
-            "  wanted: indices that differ from the array in axis 1 only\n"
+            "  wanted: indices with the shape of the array, except along axis 1\n"
             "  cure:   broadcast the indices, or take whole slices with take");
 }
 

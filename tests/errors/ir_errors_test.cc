@@ -22,7 +22,7 @@ TEST(IrErrors, UnknownOp) {
             "parse: line 2 of the text is not IR\n"
             "  found:  'frobnicate'\n"
             "  wanted: an op that docs/ops.md lists\n"
-            "  cure:   write it as print does; see the comment at the top of src/ir/ir.h");
+            "  cure:   write it as print() does; see the comment at the top of src/ir/ir.h");
 }
 
 TEST(IrErrors, UndefinedValue) {
@@ -31,7 +31,7 @@ TEST(IrErrors, UndefinedValue) {
             "parse: line 2 of the text is not IR\n"
             "  found:  %7\n"
             "  wanted: a value that is defined above\n"
-            "  cure:   write it as print does; see the comment at the top of src/ir/ir.h");
+            "  cure:   write it as print() does; see the comment at the top of src/ir/ir.h");
 }
 
 TEST(IrErrors, ValueIsDefinedTwice) {
@@ -40,7 +40,7 @@ TEST(IrErrors, ValueIsDefinedTwice) {
             "parse: line 3 of the text is not IR\n"
             "  found:  %1 a second time\n"
             "  wanted: a value number that is not used yet\n"
-            "  cure:   write it as print does; see the comment at the top of src/ir/ir.h");
+            "  cure:   write it as print() does; see the comment at the top of src/ir/ir.h");
 }
 
 TEST(IrErrors, UnknownAttribute) {
@@ -87,7 +87,7 @@ TEST(IrErrors, AttributeGivenTwice) {
             "parse: line 2 of the text is not IR\n"
             "  found:  'dims' a second time\n"
             "  wanted: each attribute once\n"
-            "  cure:   write it as print does; see the comment at the top of src/ir/ir.h");
+            "  cure:   write it as print() does; see the comment at the top of src/ir/ir.h");
 }
 
 TEST(IrErrors, AttributeOutOfRange) {
@@ -105,7 +105,7 @@ TEST(IrErrors, UnknownDtype) {
             "parse: line 2 of the text is not IR\n"
             "  found:  'f16'\n"
             "  wanted: a dtype: bool, i32, u32, bf16, f32 or f64\n"
-            "  cure:   write it as print does; see the comment at the top of src/ir/ir.h");
+            "  cure:   write it as print() does; see the comment at the top of src/ir/ir.h");
 }
 
 TEST(IrErrors, NegativeSize) {
@@ -114,7 +114,7 @@ TEST(IrErrors, NegativeSize) {
             "parse: line 2 of the text is not IR\n"
             "  found:  f32[2,-3]\n"
             "  wanted: sizes of 0 or more and at most 2^40 elements\n"
-            "  cure:   write it as print does; see the comment at the top of src/ir/ir.h");
+            "  cure:   write it as print() does; see the comment at the top of src/ir/ir.h");
 }
 
 TEST(IrErrors, ResultOfAnotherType) {
@@ -123,7 +123,7 @@ TEST(IrErrors, ResultOfAnotherType) {
             "parse: line 2 of the text is not IR\n"
             "  found:  f32[2]\n"
             "  wanted: f32[2,3] as the result of exp\n"
-            "  cure:   write it as print does; see the comment at the top of src/ir/ir.h");
+            "  cure:   write it as print() does; see the comment at the top of src/ir/ir.h");
 }
 
 TEST(IrErrors, OperandsThatDoNotFit) {
@@ -133,7 +133,7 @@ TEST(IrErrors, OperandsThatDoNotFit) {
       text,
       "parse: line 3: add: operands have different shapes\n"
       "  found:  f32[2,3], f32[2] in '%1: f32[2,3] = add %0, %2'\n"
-      "  wanted: one shape for all operands\n"
+      "  wanted: the same shape for all operands\n"
       "  cure:   broadcast the smaller one with broadcast_to, or transpose or reshape one of them");
 }
 
@@ -152,7 +152,7 @@ TEST(IrErrors, UnknownAxisInASharding) {
             "parse: line 2 of the text is not IR\n"
             "  found:  'model'\n"
             "  wanted: an axis of the mesh data=2\n"
-            "  cure:   write it as print does; see the comment at the top of src/ir/ir.h");
+            "  cure:   write it as print() does; see the comment at the top of src/ir/ir.h");
 }
 
 TEST(IrErrors, ShardingOfAnotherRank) {
@@ -161,7 +161,7 @@ TEST(IrErrors, ShardingOfAnotherRank) {
             "parse: line 2 of the text is not IR\n"
             "  found:  {data} for f32[2,3]\n"
             "  wanted: a sharding with an entry per dimension\n"
-            "  cure:   write it as print does; see the comment at the top of src/ir/ir.h");
+            "  cure:   write it as print() does; see the comment at the top of src/ir/ir.h");
 }
 
 TEST(IrErrors, NoEquation) {
@@ -170,7 +170,7 @@ TEST(IrErrors, NoEquation) {
             "parse: line 2 of the text is not IR\n"
             "  found:  'hello'\n"
             "  wanted: results = op operands\n"
-            "  cure:   write it as print does; see the comment at the top of src/ir/ir.h");
+            "  cure:   write it as print() does; see the comment at the top of src/ir/ir.h");
 }
 
 TEST(IrErrors, BadMesh) {
@@ -178,7 +178,7 @@ TEST(IrErrors, BadMesh) {
   EXPECT_EQ(text,
             "parse: line 1: mesh: '8' is not an axis\n"
             "  found:  '8'\n"
-            "  wanted: axis=size pairs separated by commas with sizes of 1 or more, or none\n"
+            "  wanted: none, or axis=size pairs separated by commas, with sizes of 1 or more\n"
             "  cure:   write for example data=4,model=2");
 }
 
@@ -189,7 +189,7 @@ TEST(IrErrors, NoGrains) {
             "parse: line 1 of the text is not IR\n"
             "  found:  0\n"
             "  wanted: 1 grain or more\n"
-            "  cure:   write it as print does; see the comment at the top of src/ir/ir.h");
+            "  cure:   write it as print() does; see the comment at the top of src/ir/ir.h");
 }
 
 TEST(IrErrors, UnknownNumerics) {
@@ -198,8 +198,8 @@ TEST(IrErrors, UnknownNumerics) {
   EXPECT_EQ(text,
             "parse: line 1 of the text is not IR\n"
             "  found:  'quick'\n"
-            "  wanted: \"fast\"; exact numerics are left out\n"
-            "  cure:   write it as print does; see the comment at the top of src/ir/ir.h");
+            "  wanted: \"fast\"; leave numerics out for exact ones\n"
+            "  cure:   write it as print() does; see the comment at the top of src/ir/ir.h");
 }
 
 TEST(IrErrors, TextAfterTheEnd) {
@@ -211,7 +211,7 @@ TEST(IrErrors, TextAfterTheEnd) {
             "parse: line 4 of the text is not IR\n"
             "  found:  'more'\n"
             "  wanted: the end of the text\n"
-            "  cure:   write it as print does; see the comment at the top of src/ir/ir.h");
+            "  cure:   write it as print() does; see the comment at the top of src/ir/ir.h");
 }
 
 TEST(IrErrors, NestedTooDeep) {
@@ -226,7 +226,7 @@ TEST(IrErrors, NestedTooDeep) {
             "  found:  '(%0: f32[2,3]) { %1: f32[2,3] = call[body={(%0: f32[2,3]) { %1: f32[2,3] = "
             "call[...'\n"
             "  wanted: functions nested at most 32 deep\n"
-            "  cure:   write it as print does; see the comment at the top of src/ir/ir.h");
+            "  cure:   write it as print() does; see the comment at the top of src/ir/ir.h");
 }
 
 TEST(IrErrors, QuoteIsNotClosed) {
@@ -235,7 +235,7 @@ TEST(IrErrors, QuoteIsNotClosed) {
             "parse: line 2 of the text is not IR\n"
             "  found:  'sum] %0'\n"
             "  wanted: a closing quote\n"
-            "  cure:   write it as print does; see the comment at the top of src/ir/ir.h");
+            "  cure:   write it as print() does; see the comment at the top of src/ir/ir.h");
 }
 
 TEST(IrErrors, ValueNumberIsTooLarge) {
@@ -244,7 +244,7 @@ TEST(IrErrors, ValueNumberIsTooLarge) {
             "parse: line 2 of the text is not IR\n"
             "  found:  ': f32[2,3] = exp %0'\n"
             "  wanted: a value number below 1048576\n"
-            "  cure:   write it as print does; see the comment at the top of src/ir/ir.h");
+            "  cure:   write it as print() does; see the comment at the top of src/ir/ir.h");
 }
 
 }  // namespace

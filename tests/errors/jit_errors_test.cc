@@ -39,7 +39,7 @@ TEST(DonationErrors, DonatedArrayIsUsedAgain) {
             "  found:  argument 0/kernel f32[4], donated at " +
                 call +
                 "\n"
-                "  wanted: an array that no call was given for good\n"
+                "  wanted: an array that has not been donated\n"
                 "  cure:   use the array that the call returned, or take the argument out of "
                 "donate_argnums");
 }
@@ -56,7 +56,7 @@ TEST(DonationErrors, DonatedArrayIsPassedAgain) {
             "  found:  argument 0/step i32[], donated at " +
                 call +
                 "\n"
-                "  wanted: an array that no call was given for good\n"
+                "  wanted: an array that has not been donated\n"
                 "  cure:   use the array that the call returned, or take the argument out of "
                 "donate_argnums");
 }
@@ -65,19 +65,20 @@ TEST(DonationErrors, OneArrayIsDonatedTwice) {
   const Array x = ones({4});
   auto f = jit([](Array a, Array b) { return a + b; }, {.donate_argnums = {0, 1}});
   const Caught error = caught([&] { f(x, x); });
-  EXPECT_EQ(error.text,
-            "one array was donated twice in a call\n"
-            "  where:  <this line>\n"
-            "  found:  arguments 0 and 1\n"
-            "  wanted: different arrays\n"
-            "  cure:   copy one of them first, for example with x + 0, or do not donate");
+  EXPECT_EQ(
+      error.text,
+      "an array was donated twice in one call\n"
+      "  where:  <this line>\n"
+      "  found:  arguments 0 and 1\n"
+      "  wanted: different arrays\n"
+      "  cure:   copy the array for one of the arguments, for example x + 0, or do not donate it");
 }
 
 TEST(DonationErrors, DonatedArgumentDoesNotExist) {
   auto f = jit([](Array a) { return a + 1; }, {.donate_argnums = {1}, .name = "step"});
   const Caught error = caught([&] { f(ones({4})); });
   EXPECT_EQ(error.text,
-            "jit(step): donate_argnums names no argument\n"
+            "jit(step): donate_argnums names an argument that does not exist\n"
             "  where:  <this line>\n"
             "  found:  1\n"
             "  wanted: numbers from 0 to 0\n"
@@ -88,12 +89,12 @@ TEST(JitErrors, CompiledForAnotherShape) {
   const auto compiled = jit([](Array x) { return x + 1; }).lower(ones({4})).compile();
   const Caught error = caught([&] { compiled(ones({5})); });
   EXPECT_EQ(error.text,
-            "the call does not fit the compiled program: the type of argument 0\n"
+            "the call does not match the compiled program: the type of argument 0\n"
             "  where:  <this line>\n"
             "  found:  f32[5]\n"
             "  wanted: f32[4]\n"
-            "  cure:   pass arguments like those given to lower(), or call the jitted "
-            "function, which compiles for new kinds of arguments");
+            "  cure:   pass arguments with the types and shardings of those given to lower(), or "
+            "call the jitted function, which compiles again when they change");
 }
 
 TEST(JitErrors, CompiledForAnotherDtype) {
@@ -102,12 +103,12 @@ TEST(JitErrors, CompiledForAnotherDtype) {
   state.step = scalar(0.0F);
   const Caught error = caught([&] { compiled(state); });
   EXPECT_EQ(error.text,
-            "the call does not fit the compiled program: the type of argument 0/step\n"
+            "the call does not match the compiled program: the type of argument 0/step\n"
             "  where:  <this line>\n"
             "  found:  f32[]\n"
             "  wanted: i32[]\n"
-            "  cure:   pass arguments like those given to lower(), or call the jitted "
-            "function, which compiles for new kinds of arguments");
+            "  cure:   pass arguments with the types and shardings of those given to lower(), or "
+            "call the jitted function, which compiles again when they change");
 }
 
 TEST(JitErrors, CompiledForAnotherLayout) {
@@ -117,12 +118,12 @@ TEST(JitErrors, CompiledForAnotherLayout) {
   const Array moved = device_put(x, NamedSharding(mesh, P{}));
   const Caught error = caught([&] { compiled(moved); });
   EXPECT_EQ(error.text,
-            "the call does not fit the compiled program: the sharding of argument 0\n"
+            "the call does not match the compiled program: the sharding of argument 0\n"
             "  where:  <this line>\n"
             "  found:  P() on data=2\n"
             "  wanted: P('data',) on data=2\n"
-            "  cure:   pass arguments like those given to lower(), or call the jitted "
-            "function, which compiles for new kinds of arguments");
+            "  cure:   pass arguments with the types and shardings of those given to lower(), or "
+            "call the jitted function, which compiles again when they change");
 }
 
 TEST(JitErrors, CompiledForAnotherStructure) {
@@ -130,12 +131,12 @@ TEST(JitErrors, CompiledForAnotherStructure) {
   const auto compiled = f.lower({ones({4})}).compile();
   const Caught error = caught([&] { compiled({ones({4}), ones({4})}); });
   EXPECT_EQ(error.text,
-            "the call does not fit the compiled program: the structure of the arguments\n"
+            "the call does not match the compiled program: the structure of the arguments\n"
             "  where:  <this line>\n"
             "  found:  number of leaves: 2\n"
             "  wanted: number of leaves: 1, the same static fields and parameters\n"
-            "  cure:   pass arguments like those given to lower(), or call the jitted "
-            "function, which compiles for new kinds of arguments");
+            "  cure:   pass arguments with the types and shardings of those given to lower(), or "
+            "call the jitted function, which compiles again when they change");
 }
 
 TEST(JitErrors, CompiledBeforeTheCall) {
@@ -145,7 +146,7 @@ TEST(JitErrors, CompiledBeforeTheCall) {
             "compiled(): the function has not been called yet\n"
             "  where:  <this line>\n"
             "  found:  no call\n"
-            "  wanted: a call before\n"
+            "  wanted: at least one call\n"
             "  cure:   call the function first, or use lower(arguments...).compile()");
 }
 
@@ -157,8 +158,8 @@ TEST(JitErrors, EmptyArgument) {
             "  where:  <this line>\n"
             "  found:  argument 0: a default-constructed or moved-from handle\n"
             "  wanted: an array\n"
-            "  cure:   assign an array to it first; pass arguments with std::move only where "
-            "the handle is not needed any more");
+            "  cure:   assign an array to it first; use std::move only on handles that are not "
+            "needed any more");
 }
 
 TEST(JitErrors, EmptyResult) {
@@ -169,8 +170,8 @@ TEST(JitErrors, EmptyResult) {
             "  where:  <this line>\n"
             "  found:  the result: a default-constructed or moved-from handle\n"
             "  wanted: an array\n"
-            "  cure:   assign an array to it first; pass arguments with std::move only where "
-            "the handle is not needed any more");
+            "  cure:   assign an array to it first; use std::move only on handles that are not "
+            "needed any more");
 }
 
 TEST(JitErrors, MistakeInsideOfTheFunction) {
@@ -181,12 +182,12 @@ TEST(JitErrors, MistakeInsideOfTheFunction) {
   });
   const Caught error = caught([&] { f(make_state(), ones({3})); });
   EXPECT_EQ(error.text,
-            "add: the shapes do not fit\n"
+            "add: the shapes cannot be broadcast together\n"
             "  where:  " +
                 line +
                 "\n"
                 "  found:  f32[4] (parameter Dense_0/kernel) and f32[3]\n"
-                "  wanted: shapes that agree from the last dimension on, or have size 1 there\n"
+                "  wanted: sizes that are equal or 1 in each dimension, counted from the last one\n"
                 "  cure:   reshape, transpose or expand_dims one of them");
 }
 
@@ -198,7 +199,7 @@ std::string without_figures_of_machine(const std::string& text) {
 }
 
 const std::string kMemoryCure =
-    "  cure:   use a smaller batch or a smaller model, or end other programs; to run all the same, "
+    "  cure:   use a smaller batch or a smaller model, or end other programs; to run it anyway, "
     "allow overcommit: --allow-overcommit, or set_overcommit(true)";
 
 TEST(JitErrors, ResultsThatAreLargerThanTheMemory) {
@@ -215,7 +216,7 @@ TEST(JitErrors, ResultsThatAreLargerThanTheMemory) {
               "  where:  <this line>\n"
               "  found:  4096.0 GiB: temporaries 0.0 MiB, results 4096.0 GiB, scratch of threads "
               "<scratch>\n"
-              "  wanted: at most <free>, which are free\n" +
+              "  wanted: at most <free>, the free memory\n" +
                   kMemoryCure);
   }
   EXPECT_EQ(x.to_vector<float>(), std::vector<float>(4, 1.0F));  // not donated

@@ -170,17 +170,17 @@ TEST(OptimizerErrors, StateOfAnotherModel) {
 TEST(SettingErrors, Engine) {
   const Caught error = caught([] { set_engine("gpu"); });
   EXPECT_EQ(error.text,
-            "set_engine: there is no such engine\n"
+            "set_engine: unknown engine\n"
             "  where:  <this line>\n"
             "  found:  gpu\n"
             "  wanted: host or reference\n"
-            "  cure:   write set_engine(\"host\"); the reference is slow and simple");
+            "  cure:   write set_engine(\"host\"); the reference engine is simple and slow");
 }
 
 TEST(SettingErrors, Threads) {
   const Caught error = caught([] { set_num_threads(0); });
   EXPECT_EQ(error.text,
-            "set_num_threads: this number of threads is not possible\n"
+            "set_num_threads: the number of threads is out of range\n"
             "  where:  <this line>\n"
             "  found:  0\n"
             "  wanted: from 1 to 1024\n"
@@ -190,7 +190,7 @@ TEST(SettingErrors, Threads) {
 TEST(SettingErrors, Grains) {
   const Caught error = caught([] { set_grains(0); });
   EXPECT_EQ(error.text,
-            "set_grains: this number of leaves is not possible\n"
+            "set_grains: the number of grains is out of range\n"
             "  where:  <this line>\n"
             "  found:  0\n"
             "  wanted: from 1 to 4096, usually 8\n"
@@ -244,10 +244,10 @@ TEST(LayerErrors, InputOfAnotherWidth) {
   const Array x = ones({2, 3});
   const Caught error = caught([&] { norm(x); });
   EXPECT_EQ(error.text,
-            "mul: the shapes do not fit\n"
+            "mul: the shapes cannot be broadcast together\n"
             "  where:  <this line>\n"
             "  found:  f32[2,3] and f32[2,4]\n"
-            "  wanted: shapes that agree from the last dimension on, or have size 1 there\n"
+            "  wanted: sizes that are equal or 1 in each dimension, counted from the last one\n"
             "  cure:   reshape, transpose or expand_dims one of them");
 }
 
@@ -275,12 +275,12 @@ TEST(SettingErrors, ProcessesWithoutTime) {
   Nothing program;
   const Caught error = caught([&] { run_isolated(program, {.num_processes = 2, .timeout_s = 0}); });
   EXPECT_EQ(error.text,
-            "run_isolated: these options are not possible\n"
+            "run_isolated: the options are not valid\n"
             "  where:  <this line>\n"
             "  found:  2 processes, groups: 1, timeout 0 s\n"
-            "  wanted: 1 to 256 processes, equally many in each group, and a timeout of 0.1 to "
+            "  wanted: 1 to 256 processes, the same number in each group, and a timeout of 0.1 to "
             "1000000 s\n"
-            "  cure:   pass the number of devices of the mesh");
+            "  cure:   set num_processes to the number of devices of the mesh");
 }
 
 TEST(SettingErrors, ProcessesAfterThreads) {
@@ -289,11 +289,11 @@ TEST(SettingErrors, ProcessesAfterThreads) {
   Nothing program;
   const Caught error = caught([&] { run_isolated(program, {.num_processes = 2}); });
   EXPECT_EQ(error.text,
-            "one process per device: this process has started threads\n"
+            "one process per device: this process has already started threads\n"
             "  where:  <this line>\n"
             "  found:  an array was computed before\n"
             "  wanted: a process that has computed nothing yet\n"
-            "  cure:   start the processes first and compute inside of them");
+            "  cure:   start the processes first, and compute only inside them");
 }
 
 TEST(SettingErrors, NoPassOfThatName) {
@@ -307,7 +307,7 @@ TEST(SettingErrors, NoPassOfThatName) {
             "  found:  remove_everything\n"
             "  wanted: remove_dead_code, merge_common_subexpressions, combine_collectives, "
             "sink_into_loops, recompute_cheap_values\n"
-            "  cure:   leave it out of the disabled passes");
+            "  cure:   remove it from the disabled passes");
 }
 
 TEST(DataErrors, WindowsAreLongerThanTheText) {

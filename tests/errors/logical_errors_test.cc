@@ -50,7 +50,7 @@ TEST(LogicalErrors, UntranslatedNamesInOutShardings) {
   const Caught error = caught([&] { init(); });
   EXPECT_EQ(error.text,
             "jit(init): out_shardings of params/Layer_0/w: the spec has logical names, which are "
-            "no mesh axes\n"
+            "not mesh axes\n"
             "  where:  <this line>\n"
             "  found:  P('embed', 'hidden')\n"
             "  wanted: axes of the mesh data=2,model=4\n"
@@ -65,7 +65,7 @@ TEST(LogicalErrors, UntranslatedNamesInInShardings) {
                   {.in_shardings = {get_partition_spec(state)}});
   const Caught error = caught([&] { step(state); });
   EXPECT_EQ(error.text,
-            "jit: in_shardings of 0/params/Layer_0/w: the spec has logical names, which are no "
+            "jit: in_shardings of 0/params/Layer_0/w: the spec has logical names, which are not "
             "mesh axes\n"
             "  where:  <this line>\n"
             "  found:  P('embed', 'hidden')\n"
@@ -78,7 +78,7 @@ TEST(LogicalErrors, UntranslatedAnnotations) {
   const TrainState<Logical> state = state_of<Logical>();
   const Caught error = caught([&] { device_put(state, from_annotations(grid())); });
   EXPECT_EQ(error.text,
-            "device_put of params/Layer_0/w: the spec has logical names, which are no mesh axes\n"
+            "device_put of params/Layer_0/w: the spec has logical names, which are not mesh axes\n"
             "  where:  <this line>\n"
             "  found:  P('embed', 'hidden')\n"
             "  wanted: axes of the mesh data=2,model=4\n"
@@ -93,7 +93,7 @@ TEST(LogicalErrors, LogicalNameSpelledLikeAMeshAxis) {
   const Logical layer(nn::Scope(Key(0)));
   const Caught error = caught([&] { device_put(layer, specs); });
   EXPECT_EQ(error.text,
-            "device_put of w: the spec has logical names, which are no mesh axes\n"
+            "device_put of w: the spec has logical names, which are not mesh axes\n"
             "  where:  <this line>\n"
             "  found:  P('data',)\n"
             "  wanted: axes of the mesh data=2,model=4\n"
@@ -110,7 +110,7 @@ TEST(LogicalErrors, NoRules) {
             "  found:  P('embed', 'hidden') for params/Layer_0/w\n"
             "  wanted: rules that say which mesh axes split the logical names\n"
             "  cure:   pass LogicalRules{{\"batch\", \"data\"}, ...}, or open `logical_axis_rules "
-            "scope(rules);` before");
+            "scope(rules);` first");
 }
 
 // --- names
@@ -144,23 +144,23 @@ TEST(LogicalErrors, TwoNamesForOneDimension) {
   const P names{SpecEntry({"batch", "seq"}), none};
   const Caught error = caught([&] { logical_to_mesh_axes(names, rules()); });
   EXPECT_EQ(error.text,
-            "logical_to_mesh_axes: a dimension has one logical name, or none\n"
+            "logical_to_mesh_axes: a dimension must have one logical name, or none\n"
             "  where:  <this line>\n"
             "  found:  ('batch', 'seq') in P(('batch', 'seq'), None)\n"
             "  wanted: for example {\"batch\", none, \"embed\"}\n"
-            "  cure:   write none for a dimension without a name; to split one over several mesh "
-            "axes is up to a rule: {\"batch\", {\"data\", \"fsdp\"}}");
+            "  cure:   write none for a dimension without a name; to split a dimension over "
+            "several mesh axes, write a rule: {\"batch\", {\"data\", \"fsdp\"}}");
 }
 
 TEST(LogicalErrors, EmptyName) {
   const Caught error = caught([] { explain_rules({"", "embed"}, rules()); });
   EXPECT_EQ(error.text,
-            "explain_rules: a dimension has one logical name, or none\n"
+            "explain_rules: a dimension must have one logical name, or none\n"
             "  where:  <this line>\n"
             "  found:  '' in P('', 'embed')\n"
             "  wanted: for example {\"batch\", none, \"embed\"}\n"
-            "  cure:   write none for a dimension without a name; to split one over several mesh "
-            "axes is up to a rule: {\"batch\", {\"data\", \"fsdp\"}}");
+            "  cure:   write none for a dimension without a name; to split a dimension over "
+            "several mesh axes, write a rule: {\"batch\", {\"data\", \"fsdp\"}}");
 }
 
 TEST(LogicalErrors, MoreNamesThanDimensionsOfAParameter) {
@@ -198,7 +198,7 @@ TEST(LogicalErrors, RuleWithoutAName) {
             "logical_to_mesh_axes: a rule has no logical name\n"
             "  where:  <this line>\n"
             "  found:  ('', 'model')\n"
-            "  wanted: a logical name and different mesh axes\n"
+            "  wanted: a logical name and distinct mesh axes\n"
             "  cure:   write for example {\"batch\", {\"data\", \"fsdp\"}}, or {\"embed\", none} "
             "for a dimension that is not split");
 }
@@ -210,7 +210,7 @@ TEST(LogicalErrors, RuleWithAnAxisTwice) {
             "logical_axis_rules: a rule names a mesh axis twice\n"
             "  where:  <this line>\n"
             "  found:  ('batch', ('data', 'data'))\n"
-            "  wanted: a logical name and different mesh axes\n"
+            "  wanted: a logical name and distinct mesh axes\n"
             "  cure:   write for example {\"batch\", {\"data\", \"fsdp\"}}, or {\"embed\", none} "
             "for a dimension that is not split");
 }
@@ -225,8 +225,8 @@ TEST(LogicalErrors, NoRuleForAName) {
             "  where:  <this line>\n"
             "  found:  'seq' -> None: no rule has this name\n"
             "  wanted: a rule for every name, as RulesFallback::raise_error asks\n"
-            "  cure:   add a rule, or move one in front of the rule that takes its axes; a rule to "
-            "none leaves the dimension whole");
+            "  cure:   add a rule, or move one before the rule that takes its axes; a rule that "
+            "maps to none leaves the dimension whole");
 }
 
 TEST(LogicalErrors, RuleThatCouldNotFire) {
@@ -235,14 +235,15 @@ TEST(LogicalErrors, RuleThatCouldNotFire) {
   const LogicalConstraint strict{.rules = all, .fallback = RulesFallback::raise_error};
   const Array x = ones({8, 8});
   const Caught error = caught([&] { with_logical_constraint(x, {"hidden", "heads"}, strict); });
-  EXPECT_EQ(error.text,
-            "with_logical_constraint: no rule decides a dimension\n"
-            "  where:  <this line>\n"
-            "  found:  'hidden' -> None: rule 1 ('hidden', 'model') did not: 'model' splits "
-            "'heads'; rule 2 ('hidden', ('data', 'model')) did not: 'model' splits 'heads'\n"
-            "  wanted: a rule for every name, as RulesFallback::raise_error asks\n"
-            "  cure:   add a rule, or move one in front of the rule that takes its axes; a rule to "
-            "none leaves the dimension whole");
+  EXPECT_EQ(
+      error.text,
+      "with_logical_constraint: no rule decides a dimension\n"
+      "  where:  <this line>\n"
+      "  found:  'hidden' -> None: rule 1 ('hidden', 'model') did not: 'model' already splits "
+      "'heads'; rule 2 ('hidden', ('data', 'model')) did not: 'model' already splits 'heads'\n"
+      "  wanted: a rule for every name, as RulesFallback::raise_error asks\n"
+      "  cure:   add a rule, or move one before the rule that takes its axes; a rule that maps to "
+      "none leaves the dimension whole");
 }
 
 TEST(LogicalErrors, RuleToAnAxisThatTheMeshLacks) {
@@ -260,7 +261,7 @@ TEST(LogicalErrors, RuleToAnAxisThatTheMeshLacks) {
                 line +
                 "\n"
                 "  found:  the rule ('hidden', 'tensor') on the mesh data=2,model=4\n"
-                "  wanted: rules to axes of the mesh\n"
+                "  wanted: rules that map to axes of the mesh\n"
                 "  cure:   change the rule, or add this axis to make_mesh");
 }
 
@@ -376,7 +377,7 @@ TEST(LogicalErrors, NoSuchSubtree) {
   const Shardings specs = get_partition_spec(state_of<Plain>());
   const Caught error = caught([&] { specs["params/ScanLayer_0"]; });
   EXPECT_EQ(error.text,
-            "Shardings: there is no such path\n"
+            "Shardings: there is no entry at this path\n"
             "  where:  <this line>\n"
             "  found:  params/ScanLayer_0\n"
             "  wanted: paths: step, params/Layer_0/w, opt_state/count, "

@@ -60,12 +60,12 @@ TEST(MeshErrors, OperandsOnTwoMeshes) {
   const Array y = device_put(ones({8}), NamedSharding(row, P{"data"}));
   const Caught error = caught([&] { x + y; });
   EXPECT_EQ(error.text,
-            "arrays of one call live on different meshes\n"
+            "the arrays of a call are on different meshes\n"
             "  where:  <this line>\n"
             "  found:  operand f32[8] on data=8\n"
             "  wanted: data=2,model=4, the mesh of operand f32[8]\n"
-            "  cure:   move it with device_put(x, NamedSharding(mesh, P{...})), or call within "
-            "use_mesh of its mesh");
+            "  cure:   move it with device_put(x, NamedSharding(mesh, P{...})), or call the "
+            "function within use_mesh of its mesh");
 }
 
 TEST(MeshErrors, ArgumentOnAnotherMesh) {
@@ -74,12 +74,12 @@ TEST(MeshErrors, ArgumentOnAnotherMesh) {
   auto f = jit([](Array v) { return v + 1; }, {.in_shardings = {NamedSharding(row, P{"data"})}});
   const Caught error = caught([&] { f(x); });
   EXPECT_EQ(error.text,
-            "arrays of one call live on different meshes\n"
+            "the arrays of a call are on different meshes\n"
             "  where:  <this line>\n"
             "  found:  argument 0 on data=2,model=4\n"
             "  wanted: data=8, the mesh of the shardings given to jit\n"
-            "  cure:   move it with device_put(x, NamedSharding(mesh, P{...})), or call within "
-            "use_mesh of its mesh");
+            "  cure:   move it with device_put(x, NamedSharding(mesh, P{...})), or call the "
+            "function within use_mesh of its mesh");
 }
 
 TEST(MeshErrors, ConstraintForAnotherMesh) {
@@ -118,7 +118,7 @@ TEST(MeshErrors, TextIsNoMesh) {
             "mesh: 'data:2' is not an axis\n"
             "  where:  <this line>\n"
             "  found:  'data:2'\n"
-            "  wanted: axis=size pairs separated by commas with sizes of 1 or more, or none\n"
+            "  wanted: none, or axis=size pairs separated by commas, with sizes of 1 or more\n"
             "  cure:   write for example data=4,model=2");
 }
 

@@ -17,7 +17,7 @@ std::string error_of(const std::string& inputs, const std::string& equation) {
 TEST(OpErrors, NoSuchReduction) {
   const std::string text = error_of("%0: f32[4]", "f32[4] = all_reduce[reduction=\"mean\"] %0");
   EXPECT_EQ(text,
-            "parse: line 2: there is no reduction named 'mean'\n"
+            "parse: line 2: unknown reduction 'mean'\n"
             "  found:  mean in '%9: f32[4] = all_reduce[reduction=\"mean\"] %0'\n"
             "  wanted: sum, max, min, and, or, bit_or\n"
             "  cure:   use one of these names");
@@ -26,17 +26,17 @@ TEST(OpErrors, NoSuchReduction) {
 TEST(OpErrors, ReductionOfBools) {
   const std::string text = error_of("%0: bool[4]", "bool[4] = all_reduce[reduction=\"sum\"] %0");
   EXPECT_EQ(text,
-            "parse: line 2: all_reduce: the reduction 'sum' does not take this dtype\n"
+            "parse: line 2: all_reduce: the reduction 'sum' does not support this dtype\n"
             "  found:  bool[4] in '%9: bool[4] = all_reduce[reduction=\"sum\"] %0'\n"
             "  wanted: and, or for booleans; sum, max, min for numbers; bit_or for both\n"
-            "  cure:   use a reduction that fits");
+            "  cure:   use a reduction that supports the dtype");
 }
 
 TEST(OpErrors, ConstraintOfAnotherRank) {
   const std::string text =
       error_of("%0: f32[4]", "f32[4] = sharding_constraint[sharding=<{},{}>] %0");
   EXPECT_EQ(text,
-            "parse: line 2: sharding_constraint: the sharding does not fit\n"
+            "parse: line 2: sharding_constraint: the sharding has the wrong rank\n"
             "  found:  f32[4] in '%9: f32[4] = sharding_constraint[sharding=<{},{}>] %0'\n"
             "  wanted: a sharding with 1 dimensions\n"
             "  cure:   give with_sharding_constraint a spec with one entry per dimension");
@@ -45,7 +45,7 @@ TEST(OpErrors, ConstraintOfAnotherRank) {
 TEST(OpErrors, NoSuchComparison) {
   const std::string text = error_of("%0: f32[4]", "bool[4] = compare[direction=\"above\"] %0, %0");
   EXPECT_EQ(text,
-            "parse: line 2: compare: there is no comparison 'above'\n"
+            "parse: line 2: compare: unknown comparison 'above'\n"
             "  found:  f32[4], f32[4] in '%9: bool[4] = compare[direction=\"above\"] %0, %0'\n"
             "  wanted: eq, ne, lt, le, gt or ge\n"
             "  cure:   use one of these names");
@@ -56,16 +56,16 @@ TEST(OpErrors, ConditionIsNoBool) {
   EXPECT_EQ(text,
             "parse: line 2: select: the condition is not boolean\n"
             "  found:  f32[4], f32[4], f32[4] in '%9: f32[4] = select %0, %0, %0'\n"
-            "  wanted: a bool array first\n"
+            "  wanted: a bool array as the first operand\n"
             "  cure:   compare first, for example where(not_equal(x, 0), ...)");
 }
 
 TEST(OpErrors, ConditionOfAnotherShape) {
   const std::string text = error_of("%0: bool[2], %1: f32[4]", "f32[4] = select %0, %1, %1");
   EXPECT_EQ(text,
-            "parse: line 2: select: the condition has another shape than the values\n"
+            "parse: line 2: select: the condition and the values have different shapes\n"
             "  found:  bool[2], f32[4], f32[4] in '%9: f32[4] = select %0, %1, %1'\n"
-            "  wanted: one shape for all operands\n"
+            "  wanted: the same shape for all operands\n"
             "  cure:   broadcast the condition with broadcast_to");
 }
 
@@ -77,8 +77,8 @@ TEST(OpErrors, UnpairedDimensions) {
             "parse: line 2: dot_general: lhs_contract and rhs_contract have different lengths\n"
             "  found:  f32[4,4], f32[4,4] in '%9: f32[4] = dot_general[lhs_batch=[], "
             "lhs_contract=[0,1], rhs_batch=[], rhs_contract=[0]] %0, %0'\n"
-            "  wanted: as many contract dimensions of the left as of the right operand\n"
-            "  cure:   name the dimensions in pairs");
+            "  wanted: as many contract dimensions in the left as in the right operand\n"
+            "  cure:   list the dimensions in pairs");
 }
 
 TEST(OpErrors, ContractedSizes) {
@@ -102,7 +102,7 @@ TEST(OpErrors, ContractedDtypes) {
             "parse: line 2: dot_general: operands have different dtypes\n"
             "  found:  f32[4,4], i32[4,4] in '%9: f32[4,4] = dot_general[lhs_batch=[], "
             "lhs_contract=[1], rhs_batch=[], rhs_contract=[0]] %0, %1'\n"
-            "  wanted: one dtype for both operands\n"
+            "  wanted: the same dtype for both operands\n"
             "  cure:   convert one of them, for example astype(x, DType::f32)");
 }
 
@@ -111,7 +111,7 @@ TEST(OpErrors, DimensionInTwoRoles) {
                                     "f32[4] = dot_general[lhs_batch=[0], lhs_contract=[0], "
                                     "rhs_batch=[0], rhs_contract=[0]] %0, %0");
   EXPECT_EQ(text,
-            "parse: line 2: dot_general: dimension 0 is both batch and contracted\n"
+            "parse: line 2: dot_general: dimension 0 is both a batch and a contracting dimension\n"
             "  found:  f32[4,4], f32[4,4] in '%9: f32[4] = dot_general[lhs_batch=[0], "
             "lhs_contract=[0], rhs_batch=[0], rhs_contract=[0]] %0, %0'\n"
             "  wanted: each dimension in one role\n"
@@ -134,7 +134,7 @@ TEST(OpErrors, BodyOfOtherTypes) {
             "parse: line 2: call: the body's list of inputs has types (f32[2])\n"
             "  found:  f32[4] in '%9: f32[2] = call[body={(%0: f32[2]) { ...'\n"
             "  wanted: the body's list of inputs with types (f32[4])\n"
-            "  cure:   give the nested function the types of what it gets and returns");
+            "  cure:   write the nested function for the types that it receives and must return");
 }
 
 TEST(OpErrors, MoreCarriesThanOperands) {
@@ -153,9 +153,9 @@ TEST(OpErrors, NegativeLength) {
                                     "f32[] = scan[body={(%0: f32[]) { return %0 }}, length=-1, "
                                     "num_carry=1, num_consts=0, reverse=false] %0");
   EXPECT_EQ(text,
-            "parse: line 2: scan: a negative length\n"
+            "parse: line 2: scan: the length is negative\n"
             "  found:  f32[] in '%9: f32[] = scan[body={(%0: f32[]) { ...'\n"
-            "  wanted: length 0 or more\n"
+            "  wanted: a length of 0 or more\n"
             "  cure:   count the slices again");
 }
 
@@ -164,7 +164,7 @@ TEST(OpErrors, TooFewSlices) {
                                     "f32[] = scan[body={(%0: f32[], %1: f32[]) { return %0 }}, "
                                     "length=3, num_carry=1, num_consts=0, reverse=false] %0, %1");
   EXPECT_EQ(text,
-            "parse: line 2: scan: operand 1 has not 3 slices along dimension 0\n"
+            "parse: line 2: scan: operand 1 does not have 3 slices along dimension 0\n"
             "  found:  f32[], f32[2] in '%9: f32[] = scan[body={(%0: f32[], %1: f32[]) { ...'\n"
             "  wanted: arrays whose first dimension is the length of the scan\n"
             "  cure:   scan arrays of equal length, or pass the others as constants");
@@ -183,9 +183,9 @@ TEST(OpErrors, BranchNumberIsNoInteger) {
 TEST(OpErrors, NoBranch) {
   const std::string text = error_of("%0: i32[]", "f32[] = cond[branches=1] %0");
   EXPECT_EQ(text,
-            "parse: line 2: cond: there is no branch\n"
+            "parse: line 2: cond: there are no branches\n"
             "  found:  i32[] in '%9: f32[] = cond[branches=1] %0'\n"
-            "  wanted: one branch or more\n"
+            "  wanted: at least one branch\n"
             "  cure:   write branches={(...) {...}, (...) {...}}");
 }
 
@@ -193,7 +193,7 @@ TEST(OpErrors, NoSuchPolicy) {
   const std::string text =
       error_of("%0: f32[]", "f32[] = remat[body={(%0: f32[]) { return %0 }}, policy=\"all\"] %0");
   EXPECT_EQ(text,
-            "parse: line 2: remat: there is no policy named 'all'\n"
+            "parse: line 2: remat: unknown policy 'all'\n"
             "  found:  f32[] in '%9: f32[] = remat[body={(%0: f32[]) { ...'\n"
             "  wanted: nothing_saveable, everything_saveable, dots_saveable or "
             "dots_with_no_batch_dims_saveable\n"
@@ -205,7 +205,7 @@ TEST(OpErrors, BitsOfAnotherWidth) {
   EXPECT_EQ(text,
             "parse: line 2: bitcast: cannot read the bits of f32 as f64\n"
             "  found:  f32[4] in '%9: f64[4] = bitcast[dtype=f64] %0'\n"
-            "  wanted: dtypes of one size: i32, u32 and f32\n"
+            "  wanted: dtypes of the same size: i32, u32 and f32\n"
             "  cure:   convert values with astype(x, DType::f64) instead of reinterpreting bits");
 }
 
@@ -214,14 +214,14 @@ TEST(OpErrors, ConstantIsNoNumber) {
   EXPECT_EQ(text,
             "parse: line 2: constant: the value is not a number\n"
             "  found:  no operands in '%9: f32[] = constant[dtype=f32, shape=[], value=1]'\n"
-            "  wanted: value is a number with a point\n"
+            "  wanted: a number with a decimal point\n"
             "  cure:   write value as 1.0");
 }
 
 TEST(OpErrors, IotaOfBools) {
   const std::string text = error_of("%0: f32[4]", "bool[4] = iota[dim=0, dtype=bool, shape=[4]]");
   EXPECT_EQ(text,
-            "parse: line 2: iota: cannot count in booleans\n"
+            "parse: line 2: iota: cannot count in bool\n"
             "  found:  no operands in '%9: bool[4] = iota[dim=0, dtype=bool, shape=[4]]'\n"
             "  wanted: dtype i32, u32, bf16, f32 or f64\n"
             "  cure:   use arange with dtype i32");
@@ -260,9 +260,9 @@ TEST(OpErrors, MoreBatchesThanDimensions) {
   const std::string text =
       error_of("%0: f32[4,3], %1: i32[2]", "f32[4,2] = gather[dim=1, num_batch=1] %0, %1");
   EXPECT_EQ(text,
-            "parse: line 2: gather: num_batch = 1 does not fit the operands\n"
+            "parse: line 2: gather: num_batch = 1 does not match the operands\n"
             "  found:  f32[4,3], i32[2] in '%9: f32[4,2] = gather[dim=1, num_batch=1] %0, %1'\n"
-            "  wanted: as many dimensions that both operands start with, at most dim of them\n"
+            "  wanted: num_batch <= dim, and as many equal leading dimensions in both operands\n"
             "  cure:   repeat the operand that lacks a batch dimension with broadcast_to");
 }
 
@@ -294,7 +294,7 @@ TEST(OpErrors, IndicesAlongOtherRows) {
       error_of("%0: f32[2,3], %1: i32[3,3]", "f32[2,3] = gather_along[dim=1] %0, %1");
   EXPECT_EQ(
       text,
-      "parse: line 2: gather_along: the indices differ from the array in another dimension than 1\n"
+      "parse: line 2: gather_along: the indices differ from the array in a dimension other than 1\n"
       "  found:  f32[2,3], i32[3,3] in '%9: f32[2,3] = gather_along[dim=1] %0, %1'\n"
       "  wanted: indices [a.., k, b..] for an array [a.., n, b..]\n"
       "  cure:   broadcast the indices, or take whole slices with take");
@@ -308,7 +308,7 @@ TEST(OpErrors, UpdatesAlongOtherRows) {
       "parse: line 2: scatter_add_along: the indices and the updates differ in shape, or size is "
       "negative\n"
       "  found:  i32[2,3], f32[3,3] in '%9: f32[2,9] = scatter_add_along[dim=1, size=9] %0, %1'\n"
-      "  wanted: indices and updates of one shape, size >= 0\n"
+      "  wanted: indices and updates of the same shape, size >= 0\n"
       "  cure:   broadcast the indices");
 }
 
@@ -326,7 +326,7 @@ TEST(OpErrors, PartIsTooLarge) {
   const std::string text =
       error_of("%0: f32[4], %1: i32[]", "f32[5] = dynamic_slice[sizes=[5]] %0, %1");
   EXPECT_EQ(text,
-            "parse: line 2: dynamic_slice: sizes [5] is no part of an array of shape [4]\n"
+            "parse: line 2: dynamic_slice: sizes [5] does not fit in an array of shape [4]\n"
             "  found:  f32[4], i32[] in '%9: f32[5] = dynamic_slice[sizes=[5]] %0, %1'\n"
             "  wanted: one size per dimension, from 0 to that of the array\n"
             "  cure:   ask for a smaller part");
@@ -338,7 +338,7 @@ TEST(OpErrors, UpdateOfAnotherDtype) {
   EXPECT_EQ(text,
             "parse: line 2: dynamic_update_slice: the array and the update have different dtypes\n"
             "  found:  f32[4], i32[2], i32[] in '%9: f32[4] = dynamic_update_slice %0, %1, %2'\n"
-            "  wanted: one dtype\n"
+            "  wanted: the same dtype\n"
             "  cure:   convert the update with astype");
 }
 
@@ -354,7 +354,7 @@ TEST(OpErrors, MoreThanThereAre) {
 TEST(OpErrors, KeyOfIntegers) {
   const std::string text = error_of("%0: i32[2]", "u32[2] = random_bits[shape=[2]] %0");
   EXPECT_EQ(text,
-            "parse: line 2: random_bits: the first operand is no key\n"
+            "parse: line 2: random_bits: the first operand is not a key\n"
             "  found:  i32[2] in '%9: u32[2] = random_bits[shape=[2]] %0'\n"
             "  wanted: a key, u32[2], or an array of keys, u32[..,2]\n"
             "  cure:   make one with Key(seed), split or fold_in");
@@ -363,10 +363,10 @@ TEST(OpErrors, KeyOfIntegers) {
 TEST(OpErrors, FewerThanNoKeys) {
   const std::string text = error_of("%0: u32[2]", "u32[2] = random_split[num=-1] %0");
   EXPECT_EQ(text,
-            "parse: line 2: random_split: a negative number of keys\n"
+            "parse: line 2: random_split: the number of keys is negative\n"
             "  found:  u32[2] in '%9: u32[2] = random_split[num=-1] %0'\n"
             "  wanted: num >= 0\n"
-            "  cure:   ask for at least 0 keys");
+            "  cure:   pass a num of 0 or more");
 }
 
 TEST(OpErrors, FoldInOfAFloat) {
@@ -374,7 +374,7 @@ TEST(OpErrors, FoldInOfAFloat) {
   EXPECT_EQ(text,
             "parse: line 2: random_fold_in: the data is not one u32 for each key\n"
             "  found:  u32[2], u32[3] in '%9: u32[2] = random_fold_in %0, %1'\n"
-            "  wanted: for a key u32[2] a scalar of dtype u32\n"
+            "  wanted: a scalar of dtype u32 for a key u32[2]\n"
             "  cure:   fold in one number at a time, converted with astype(n, DType::u32)");
 }
 
@@ -392,7 +392,7 @@ TEST(OpErrors, DifferentDtypes) {
   EXPECT_EQ(text,
             "parse: line 2: add: operands have different dtypes\n"
             "  found:  f32[4], i32[4] in '%9: f32[4] = add %0, %1'\n"
-            "  wanted: one dtype for all operands\n"
+            "  wanted: the same dtype for all operands\n"
             "  cure:   convert one of them, for example astype(x, DType::f32)");
 }
 
@@ -409,7 +409,8 @@ TEST(OpErrors, DimensionsDoNotPlace) {
   const std::string text =
       error_of("%0: f32[4]", "f32[2,4] = broadcast_in_dim[dims=[], shape=[2,4]] %0");
   EXPECT_EQ(text,
-            "parse: line 2: broadcast_in_dim: dims = [] does not place the operand's dimensions\n"
+            "parse: line 2: broadcast_in_dim: dims = [] does not map the operand's dimensions to "
+            "those of the result\n"
             "  found:  f32[4] in '%9: f32[2,4] = broadcast_in_dim[dims=[], shape=[2,4]] %0'\n"
             "  wanted: one increasing result dimension for each of the 1 operand dimensions\n"
             "  cure:   transpose the operand first if its dimensions come in another order");
@@ -459,7 +460,7 @@ TEST(OpErrors, SortOfOtherShapes) {
   EXPECT_EQ(text,
             "parse: line 2: sort: operands have different shapes\n"
             "  found:  f32[4], f32[2] in '%9: f32[4], %99: f32[2] = sort[dim=0] %0, %1'\n"
-            "  wanted: one shape for all operands\n"
+            "  wanted: the same shape for all operands\n"
             "  cure:   broadcast the smaller ones with broadcast_to");
 }
 
@@ -488,7 +489,7 @@ TEST(OpErrors, PaddingOfAnotherDtype) {
       error_of("%0: f32[4], %1: i32[]", "f32[6] = pad[high=[1], interior=[0], low=[1]] %0, %1");
   EXPECT_EQ(
       text,
-      "parse: line 2: pad: the padding value does not fit\n"
+      "parse: line 2: pad: the padding value has the wrong type\n"
       "  found:  f32[4], i32[] in '%9: f32[6] = pad[high=[1], interior=[0], low=[1]] %0, %1'\n"
       "  wanted: a scalar of dtype f32\n"
       "  cure:   pass one number as the padding value");
@@ -499,7 +500,7 @@ TEST(OpErrors, NegativePadding) {
       error_of("%0: f32[4], %1: f32[]", "f32[3] = pad[high=[-1], interior=[0], low=[0]] %0, %1");
   EXPECT_EQ(
       text,
-      "parse: line 2: pad: a negative amount of padding\n"
+      "parse: line 2: pad: an amount of padding is negative\n"
       "  found:  f32[4], f32[] in '%9: f32[3] = pad[high=[-1], interior=[0], low=[0]] %0, %1'\n"
       "  wanted: amounts of 0 or more\n"
       "  cure:   slice the array instead");
@@ -508,7 +509,7 @@ TEST(OpErrors, NegativePadding) {
 TEST(OpErrors, NothingToJoin) {
   const std::string text = error_of("%0: f32[4]", "f32[4] = concatenate[dim=0]");
   EXPECT_EQ(text,
-            "parse: line 2: concatenate: nothing to join\n"
+            "parse: line 2: concatenate: no arrays to join\n"
             "  found:  no operands in '%9: f32[4] = concatenate[dim=0]'\n"
             "  wanted: at least one operand\n"
             "  cure:   pass at least one array");
@@ -519,7 +520,7 @@ TEST(OpErrors, PartsDoNotFit) {
       error_of("%0: f32[4,2], %1: f32[4,3]", "f32[8,2] = concatenate[dim=0] %0, %1");
   EXPECT_EQ(
       text,
-      "parse: line 2: concatenate: operands do not fit along dimension 0\n"
+      "parse: line 2: concatenate: operands cannot be joined along dimension 0\n"
       "  found:  f32[4,2], f32[4,3] in '%9: f32[8,2] = concatenate[dim=0] %0, %1'\n"
       "  wanted: equal dtypes, and equal sizes in all other dimensions\n"
       "  cure:   reshape, transpose or convert the operands first; stack adds a new dimension");
@@ -563,7 +564,7 @@ TEST(OpErrors, KernelOfAnotherRank) {
   const std::string text = error_of("%0: f32[1,8,8,3], %1: f32[3,3,4]",
                                     "f32[1,6,6,4] = conv[dilation=[1,1], stride=[1,1]] %0, %1");
   EXPECT_EQ(text,
-            "parse: line 2: conv: the array and the kernel do not fit a window of rank 2\n"
+            "parse: line 2: conv: the array and the kernel do not match a window of rank 2\n"
             "  found:  f32[1,8,8,3], f32[3,3,4] in '%9: f32[1,6,6,4] = conv[dilation=[1,1], "
             "stride=[1,1]] %0, %1'\n"
             "  wanted: an array [batch.., n, space.., c] and a kernel [batch.., window.., c, o] of "
@@ -575,7 +576,7 @@ TEST(OpErrors, KernelHasNoPlace) {
   const std::string text = error_of("%0: f32[1,2,8,3], %1: f32[3,3,3,4]",
                                     "f32[1,6,6,4] = conv[dilation=[1,1], stride=[1,1]] %0, %1");
   EXPECT_EQ(text,
-            "parse: line 2: conv: dimension 0 of the window has no place: 3 elements in 2\n"
+            "parse: line 2: conv: dimension 0 of the window does not fit: 3 elements in 2\n"
             "  found:  f32[1,2,8,3], f32[3,3,3,4] in '%9: f32[1,6,6,4] = conv[dilation=[1,1], "
             "stride=[1,1]] %0, %1'\n"
             "  wanted: a window of 1 or more elements that fits in the array\n"
@@ -587,7 +588,7 @@ TEST(OpErrors, WindowOfAnotherRank) {
       error_of("%0: f32[4,4]", "f32[3,3] = reduce_window_sum[stride=[1,1], window=[2]] %0");
   EXPECT_EQ(
       text,
-      "parse: line 2: reduce_window_sum: window = [2] does not fit the array\n"
+      "parse: line 2: reduce_window_sum: window = [2] does not match the array\n"
       "  found:  f32[4,4] in '%9: f32[3,3] = reduce_window_sum[stride=[1,1], window=[2]] %0'\n"
       "  wanted: one entry of 1 or more per dimension\n"
       "  cure:   write 1 for dimensions without a window");
@@ -597,7 +598,7 @@ TEST(OpErrors, WindowHasNoPlace) {
   const std::string text =
       error_of("%0: f32[4]", "f32[1] = reduce_window_sum[stride=[1], window=[5]] %0");
   EXPECT_EQ(text,
-            "parse: line 2: reduce_window_sum: a window of 5 elements has no place in dimension 0\n"
+            "parse: line 2: reduce_window_sum: a window of 5 elements does not fit in dimension 0\n"
             "  found:  f32[4] in '%9: f32[1] = reduce_window_sum[stride=[1], window=[5]] %0'\n"
             "  wanted: at most 4 elements\n"
             "  cure:   use a smaller window, or pad the array first");
@@ -607,10 +608,10 @@ TEST(OpErrors, UpdatesDoNotFit) {
   const std::string text =
       error_of("%0: f32[4,3], %1: i32[2], %2: f32[3,3]", "f32[4,3] = scatter[dim=0] %0, %1, %2");
   EXPECT_EQ(text,
-            "parse: line 2: scatter: the updates do not fit\n"
+            "parse: line 2: scatter: the updates have the wrong type\n"
             "  found:  f32[4,3], i32[2], f32[3,3] in '%9: f32[4,3] = scatter[dim=0] %0, %1, %2'\n"
-            "  wanted: updates f32[2,3]: the array's shape with dimension 0 replaced by those of "
-            "the indices\n"
+            "  wanted: updates f32[2,3]: the array's shape with dimension 0 replaced by the "
+            "dimensions of the indices\n"
             "  cure:   reshape, broadcast or convert the updates");
 }
 

@@ -70,7 +70,7 @@ TEST(PipelineErrors, MarkInALoop) {
                             "\n"
                             "  found:  a mark within scan, while_loop, cond, remat or custom_vjp\n"
                             "  wanted: marks in the function given to treduce itself\n"
-                            "  cure:   mark the result of the nested function behind it");
+                            "  cure:   call the nested function first, then mark its result");
 }
 
 TEST(PipelineErrors, ResultThatDoesNotPassThroughAStage) {
@@ -80,9 +80,9 @@ TEST(PipelineErrors, ResultThatDoesNotPassThroughAStage) {
   };
   const Caught error = caught([&] { pipe(f); });
   EXPECT_EQ(error.text,
-            "treduce: nothing that it returns depends on a stage\n"
+            "treduce: the results do not depend on every stage\n"
             "  where:  <this line>\n"
-            "  found:  no use of what stage 0 ends with\n"
+            "  found:  the result of mark_stage_end for stage 0 is not used\n"
             "  wanted: results that are computed through all stages\n"
             "  cure:   use what mark_stage_end returns, and return a loss that depends on it");
 }
@@ -94,9 +94,8 @@ TEST(PipelineErrors, NoLoop) {
             "mpmd_jit_with_loop: there is no loop to run as a pipeline\n"
             "  where:  <this line>\n"
             "  found:  no treduce\n"
-            "  wanted: one treduce in the function itself\n"
-            "  cure:   put what is done for a microbatch into treduce, and return what comes "
-            "of it");
+            "  wanted: one treduce directly in the function\n"
+            "  cure:   put the work of a microbatch into treduce, and return its result");
 }
 
 TEST(PipelineErrors, LoopWhoseResultIsNotUsed) {
@@ -112,9 +111,8 @@ TEST(PipelineErrors, LoopWhoseResultIsNotUsed) {
             "mpmd_jit_with_loop: there is no loop to run as a pipeline\n"
             "  where:  <this line>\n"
             "  found:  a treduce within another loop, or whose results are not used\n"
-            "  wanted: one treduce in the function itself\n"
-            "  cure:   put what is done for a microbatch into treduce, and return what comes "
-            "of it");
+            "  wanted: one treduce directly in the function\n"
+            "  cure:   put the work of a microbatch into treduce, and return its result");
 }
 
 TEST(PipelineErrors, TwoLoops) {
@@ -129,7 +127,7 @@ TEST(PipelineErrors, TwoLoops) {
   };
   const Caught error = caught([&] { here(); });
   EXPECT_EQ(error.text,
-            std::string("treduce: a pipeline has one loop, and this is the second\n") +
+            std::string("treduce: a pipeline can have only one loop, and this is the second\n") +
                 "  where:  <this line>\n"
                 "  found:  another treduce at " +
                 first +
@@ -165,12 +163,13 @@ TEST(PipelineErrors, SumsOutOfOrder) {
         ones({2, 3}));
   };
   const Caught error = caught([&] { pipe(f, Swapped{}); });
-  EXPECT_EQ(error.text,
-            "schedule: bwd_1__0 comes too late\n"
-            "  where:  <this line>\n"
-            "  found:  bwd_1__1 before bwd_1__0 on rank 1\n"
-            "  wanted: the microbatches of a stage in their order, in which sums are added up\n"
-            "  cure:   exchange the two on rank 1");
+  EXPECT_EQ(
+      error.text,
+      "schedule: bwd_1__0 comes too late\n"
+      "  where:  <this line>\n"
+      "  found:  bwd_1__1 before bwd_1__0 on rank 1\n"
+      "  wanted: the microbatches of a stage in increasing order, in which the sums are added\n"
+      "  cure:   swap the two on rank 1");
 }
 
 /// Delays the weight gradients of stage 1 for the first microbatch until after the second one's.
@@ -193,12 +192,13 @@ TEST(PipelineErrors, WeightGradientsOutOfOrder) {
     })(ones({16, 16}));
   };
   const Caught error = caught([&] { pipe(f, Delayed{}); });
-  EXPECT_EQ(error.text,
-            "schedule: bwdW_1__0 comes too late\n"
-            "  where:  <this line>\n"
-            "  found:  bwd_1__1 before bwdW_1__0 on rank 1\n"
-            "  wanted: the microbatches of a stage in their order, in which sums are added up\n"
-            "  cure:   exchange the two on rank 1");
+  EXPECT_EQ(
+      error.text,
+      "schedule: bwdW_1__0 comes too late\n"
+      "  where:  <this line>\n"
+      "  found:  bwd_1__1 before bwdW_1__0 on rank 1\n"
+      "  wanted: the microbatches of a stage in increasing order, in which the sums are added\n"
+      "  cure:   swap the two on rank 1");
 }
 
 TEST(PipelineErrors, NoMicrobatches) {
@@ -224,26 +224,26 @@ TEST(PipelineErrors, NoArrays) {
 
 TEST(PipelineErrors, ScalarMicrobatches) {
   const Caught error = caught([] { treduce(two_stages, ones({}), GPipe{2}); });
-  EXPECT_EQ(error.text,
-            "treduce: there is no microbatch of the array for each step\n"
-            "  where:  <this line>\n"
-            "  found:  f32[]\n"
-            "  wanted: a leading dimension, one index per microbatch\n"
-            "  cure:   reshape the batch to {microbatches, rows, ...}, or capture the array "
-            "instead");
+  EXPECT_EQ(
+      error.text,
+      "treduce: the array does not have one slice per microbatch\n"
+      "  where:  <this line>\n"
+      "  found:  f32[]\n"
+      "  wanted: a leading dimension with one slice per microbatch\n"
+      "  cure:   reshape the batch to {microbatches, rows, ...}, or capture the array instead");
 }
 
 TEST(PipelineErrors, DifferentNumbersOfMicrobatches) {
   const auto f = [](const Array& x, const Array& y) { return sum(x) + sum(y); };
   const auto xs = std::tuple(ones({4, 3}), ones({2, 3}));
   const Caught error = caught([&] { treduce(f, xs, GPipe{2}); });
-  EXPECT_EQ(error.text,
-            "treduce: there is no microbatch of leaf 1 for each step\n"
-            "  where:  <this line>\n"
-            "  found:  f32[2,3]\n"
-            "  wanted: 4 microbatches, as leaf 0 has\n"
-            "  cure:   reshape the batch to {microbatches, rows, ...}, or capture the array "
-            "instead");
+  EXPECT_EQ(
+      error.text,
+      "treduce: leaf 1 does not have one slice per microbatch\n"
+      "  where:  <this line>\n"
+      "  found:  f32[2,3]\n"
+      "  wanted: 4 slices, as leaf 0 has\n"
+      "  cure:   reshape the batch to {microbatches, rows, ...}, or capture the array instead");
 }
 
 TEST(PipelineErrors, NegativeLength) {
@@ -260,18 +260,18 @@ TEST(PipelineErrors, NegativeLength) {
 TEST(PipelineErrors, AxisOfConcat) {
   const Caught error = caught([] { treduce(two_stages, ones({4, 3}), GPipe{2}, Concat{1}); });
   EXPECT_EQ(error.text,
-            "treduce: the operation does not fit the result\n"
+            "treduce: the operation cannot be applied to the result\n"
             "  where:  <this line>\n"
             "  found:  Concat{1} of f32[]\n"
             "  wanted: axes 0 to 0\n"
-            "  cure:   name a place for the new dimension");
+            "  cure:   give a position for the new dimension");
 }
 
 TEST(PipelineErrors, SumOfBooleans) {
   const auto f = [](const Array& x) { return std::tuple(sum(x), x > 0); };
   const Caught error = caught([&] { treduce(f, ones({4, 3}), GPipe{2}); });
   EXPECT_EQ(error.text,
-            "treduce: the operation does not fit leaf 1\n"
+            "treduce: the operation cannot be applied to leaf 1\n"
             "  where:  <this line>\n"
             "  found:  bool[3]\n"
             "  wanted: numbers to add or to compare\n"
@@ -291,11 +291,11 @@ TEST(PipelineErrors, MeshWithoutTheAxis) {
 TEST(PipelineErrors, ArrayOfNoGroups) {
   const Caught error = caught([] { MpmdArray(ones({2, 3})); });
   EXPECT_EQ(error.text,
-            "MpmdArray: the array does not live in groups of devices\n"
+            "MpmdArray: the array is not held by groups of devices\n"
             "  where:  <this line>\n"
             "  found:  f32[2,3]\n"
             "  wanted: an array that a function of mpmd_jit_with_loop returned\n"
-            "  cure:   run the step first, or use the array as it is");
+            "  cure:   run the step first, or use the Array itself");
 }
 
 TEST(PipelineErrors, ArrayOfAnotherGroup) {
@@ -313,7 +313,7 @@ TEST(PipelineErrors, ArrayOfAnotherGroup) {
 TEST(PipelineErrors, NegativeThreadsPerGroup) {
   const Caught error = caught([] { set_threads_per_group(-1); });
   EXPECT_EQ(error.text,
-            "set_threads_per_group: this number of threads is not possible\n"
+            "set_threads_per_group: the number of threads is out of range\n"
             "  where:  <this line>\n"
             "  found:  -1\n"
             "  wanted: 1 or more, or 0 for any number\n"
@@ -325,7 +325,7 @@ TEST(PipelineErrors, StepThatWasNotRecorded) {
   EXPECT_EQ(error.text,
             "measured: fwd_0__0 was not recorded\n"
             "  where:  <this line>\n"
-            "  found:  no time of it on rank 0\n"
+            "  found:  no time of this task on rank 0\n"
             "  wanted: a step of this schedule, recorded from its start to its end\n"
             "  cure:   call start_timeline, then the step, then stop_timeline");
 }
@@ -336,12 +336,12 @@ TEST(PipelineErrors, ArgumentOnAnotherMesh) {
   const auto piped = mpmd_jit_with_loop(step, groups(2));
   const Caught error = caught([&] { piped(x); });
   EXPECT_EQ(error.text,
-            "arrays of one call live on different meshes\n"
+            "the arrays of a call are on different meshes\n"
             "  where:  <this line>\n"
             "  found:  argument 0 on data=2\n"
             "  wanted: stage=1, the mesh of a group of the MpmdMesh\n"
-            "  cure:   move it with device_put(x, NamedSharding(mesh, P{...})), or call within "
-            "use_mesh of its mesh");
+            "  cure:   move it with device_put(x, NamedSharding(mesh, P{...})), or call the "
+            "function within use_mesh of its mesh");
 }
 
 }  // namespace

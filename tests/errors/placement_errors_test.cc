@@ -84,7 +84,7 @@ TEST(SpecErrors, SpecWithoutAMesh) {
             "  found:  P('data',) without a mesh\n"
             "  wanted: a NamedSharding, or a use_mesh scope\n"
             "  cure:   write device_put(x, NamedSharding(mesh, P{...})), or open `use_mesh "
-            "scope(mesh);` before");
+            "scope(mesh);` first");
 }
 
 TEST(SpecErrors, OutShardingIsTooLong) {
@@ -120,7 +120,7 @@ TEST(PlacementErrors, TooManyInShardings) {
             "  where:  <this line>\n"
             "  found:  2 entries\n"
             "  wanted: at most 1, one per argument\n"
-            "  cure:   give one Shardings per argument; Shardings() leaves it open");
+            "  cure:   give one Shardings per argument; Shardings() leaves the choice open");
 }
 
 TEST(PlacementErrors, OutShardingOfNoLeaf) {
@@ -141,7 +141,7 @@ TEST(PlacementErrors, NoSuchDevice) {
   const Array x = device_put(ones({8}), NamedSharding(grid(), P{"data"}));
   const Caught error = caught([&] { x.local_data(8); });
   EXPECT_EQ(error.text,
-            "local_data: there is no device 8\n"
+            "local_data: the mesh has no device 8\n"
             "  where:  <this line>\n"
             "  found:  mesh data=2,model=4 with 8 devices\n"
             "  wanted: a device from 0 to 7\n"
@@ -152,7 +152,7 @@ TEST(PlacementErrors, NoSuchPartOfShardings) {
   const Shardings all = replicated(grid(), std::tuple(ones({2}), ones({2})));
   const Caught error = caught([&] { all["params"]; });
   EXPECT_EQ(error.text,
-            "Shardings: there is no such path\n"
+            "Shardings: there is no entry at this path\n"
             "  where:  <this line>\n"
             "  found:  params\n"
             "  wanted: paths: 0, 1\n"

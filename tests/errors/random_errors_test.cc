@@ -13,7 +13,7 @@ TEST(RandomErrors, KeyOfFloats) {
   const Array words = ones({2});
   const Caught error = caught([&] { Key::from_data(words); });
   EXPECT_EQ(error.text,
-            "Key::from_data: this is no key\n"
+            "Key::from_data: the data is not a key\n"
             "  where:  <this line>\n"
             "  found:  f32[2]\n"
             "  wanted: u32[2]\n"
@@ -24,11 +24,11 @@ TEST(RandomErrors, FewerThanNoKeys) {
   const Key key(0);
   const Caught error = caught([&] { random::split(key, -1); });
   EXPECT_EQ(error.text,
-            "split: a negative number of keys\n"
+            "split: the number of keys is negative\n"
             "  where:  <this line>\n"
             "  found:  -1\n"
             "  wanted: 0 or more\n"
-            "  cure:   ask for as many keys as are used");
+            "  cure:   pass the number of keys that you need");
 }
 
 TEST(RandomErrors, FoldInAFloat) {
@@ -36,7 +36,7 @@ TEST(RandomErrors, FoldInAFloat) {
   const Array step = scalar(1.0F);
   const Caught error = caught([&] { random::fold_in(key, step); });
   EXPECT_EQ(error.text,
-            "fold_in: the number is no integer scalar\n"
+            "fold_in: the number is not an integer scalar\n"
             "  where:  <this line>\n"
             "  found:  f32[]\n"
             "  wanted: i32[] or u32[]\n"
@@ -48,7 +48,7 @@ TEST(RandomErrors, FoldInAList) {
   const Array steps = array({1, 2});
   const Caught error = caught([&] { random::fold_in(key, steps); });
   EXPECT_EQ(error.text,
-            "fold_in: the number is no integer scalar\n"
+            "fold_in: the number is not an integer scalar\n"
             "  where:  <this line>\n"
             "  found:  i32[2]\n"
             "  wanted: i32[] or u32[]\n"
@@ -59,7 +59,7 @@ TEST(RandomErrors, BoundsAreSwapped) {
   const Key key(0);
   const Caught error = caught([&] { random::truncated_normal(key, 2.0F, -2.0F, {4}); });
   EXPECT_EQ(error.text,
-            "truncated_normal: the bounds are not in order\n"
+            "truncated_normal: the lower bound is not below the upper bound\n"
             "  where:  <this line>\n"
             "  found:  (2, -2)\n"
             "  wanted: lower < upper\n"

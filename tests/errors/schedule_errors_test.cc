@@ -24,11 +24,11 @@ FusedTask one(TaskKind kind, std::int64_t stage, std::int64_t microbatch) {
 TEST(ScheduleErrors, UnknownName) {
   const Caught error = caught([] { schedule_tasks("1F1B", {4}, 8); });
   EXPECT_EQ(error.text,
-            "schedule: there is none named '1F1B'\n"
+            "schedule: unknown schedule '1F1B'\n"
             "  where:  <this line>\n"
             "  found:  1F1B\n"
-            "  wanted: one of Sequential, GPipe, Std1F1B, Eager1F1B, Interleaved1F1B, "
-            "KimiK2, InterleavedGPipe, ZeroBubble, ZBH2, ZBV, VHalf, DualPipeV\n"
+            "  wanted: one of Sequential, GPipe, Std1F1B, Eager1F1B, Interleaved1F1B, KimiK2, "
+            "InterleavedGPipe, ZeroBubble, ZBH2, ZBV, VHalf, DualPipeV\n"
             "  cure:   write Sequential");
 }
 
@@ -55,21 +55,21 @@ TEST(ScheduleErrors, NegativeNumberOfRanks) {
 TEST(ScheduleErrors, MicrobatchesThatDoNotFallIntoRounds) {
   const Caught error = caught([] { KimiK2{.num_stages = 6, .mpmd_dim = 3}.tasks(7); });
   EXPECT_EQ(error.text,
-            "schedule: the microbatches of KimiK2 do not fall into equal rounds\n"
+            "schedule: the microbatches of KimiK2 cannot be divided into equal rounds\n"
             "  where:  <this line>\n"
-            "  found:  7 microbatches in 2 rounds: one for every 3 ranks\n"
+            "  found:  7 microbatches in 2 rounds: one for every 3 microbatches, rounded down\n"
             "  wanted: a multiple of 2\n"
-            "  cure:   make it 6 or 9 microbatches");
+            "  cure:   use 6 or 9 microbatches");
 }
 
 TEST(ScheduleErrors, ListsForAnotherNumberOfRanks) {
   const Schedule schedule = Given{2, 2, {{one(TaskKind::fwd, 0, 0), one(TaskKind::bwd, 0, 0)}}};
   const Caught error = caught([&] { schedule.tasks(1); });
   EXPECT_EQ(error.text,
-            "schedule: it has lists for another number of ranks\n"
+            "schedule: the number of task lists differs from the number of ranks\n"
             "  where:  <this line>\n"
             "  found:  1 lists\n"
-            "  wanted: mpmd_dim: 2\n"
+            "  wanted: 2 lists, as many as mpmd_dim\n"
             "  cure:   return one list for each rank");
 }
 
@@ -77,7 +77,7 @@ TEST(ScheduleErrors, TaskOfNoStage) {
   const Schedule schedule = Given{1, 1, {{one(TaskKind::fwd, 0, 0), one(TaskKind::fwd, 1, 0)}}};
   const Caught error = caught([&] { schedule.tasks(1); });
   EXPECT_EQ(error.text,
-            "schedule: fwd_1__0 is of no stage and microbatch\n"
+            "schedule: fwd_1__0 is out of range\n"
             "  where:  <this line>\n"
             "  found:  fwd_1__0 at rank 0, position 1\n"
             "  wanted: stages 0 to 0 and microbatches 0 to 0\n"
@@ -113,12 +113,11 @@ TEST(ScheduleErrors, BackwardBeforeForward) {
   const ScheduleTasks tasks = {{one(TaskKind::bwd, 0, 0), one(TaskKind::fwd, 0, 0)}};
   const Caught error = caught([&] { check_tasks(tasks, 1, 1); });
   EXPECT_EQ(error.text,
-            "schedule: bwd_0__0 stands too early\n"
+            "schedule: bwd_0__0 comes too early\n"
             "  where:  <this line>\n"
-            "  found:  bwd_0__0 at rank 0, position 0 needs fwd_0__0, which stands at "
-            "position 1\n"
-            "  wanted: every task behind those that it needs\n"
-            "  cure:   move bwd_0__0 behind fwd_0__0");
+            "  found:  bwd_0__0 at rank 0, position 0 needs fwd_0__0, which is at position 1\n"
+            "  wanted: every task after those that it needs\n"
+            "  cure:   move bwd_0__0 after fwd_0__0");
 }
 
 TEST(ScheduleErrors, ForwardTwice) {
@@ -126,7 +125,7 @@ TEST(ScheduleErrors, ForwardTwice) {
       {one(TaskKind::fwd, 0, 0), one(TaskKind::bwd, 0, 0), one(TaskKind::fwd, 0, 0)}};
   const Caught error = caught([&] { check_tasks(tasks, 1, 1); });
   EXPECT_EQ(error.text,
-            "schedule: the work of fwd_0__0 stands twice\n"
+            "schedule: the work of fwd_0__0 is listed twice\n"
             "  where:  <this line>\n"
             "  found:  rank 0, position 0, and rank 0, position 2\n"
             "  wanted: each task once: fwd, and bwd or bwdA with bwdW\n"
@@ -139,7 +138,7 @@ TEST(ScheduleErrors, TaskOnTheRankOfAnotherStage) {
   tasks[0].pop_back();
   const Caught error = caught([&] { simulate(tasks); });
   EXPECT_EQ(error.text,
-            "schedule: bwd_0__1 stands on the wrong rank\n"
+            "schedule: bwd_0__1 is on the wrong rank\n"
             "  where:  <this line>\n"
             "  found:  bwd_0__1 at rank 1, position 4, where rank 0 has stage 0\n"
             "  wanted: all tasks of a stage on one rank\n"
@@ -153,10 +152,10 @@ TEST(ScheduleErrors, RanksThatWaitForEachOther) {
   EXPECT_EQ(error.text,
             "schedule: ranks wait for each other\n"
             "  where:  <this line>\n"
-            "  found:  bwd_0__0 at rank 0, position 1 waits for bwd_1__0 at rank 1, position "
-            "2; fwd_1__1 at rank 1, position 1 waits for fwd_0__1 at rank 0, position 2\n"
-            "  wanted: lists in which every rank comes to its end\n"
-            "  cure:   move bwd_0__0 behind fwd_0__1");
+            "  found:  bwd_0__0 at rank 0, position 1 waits for bwd_1__0 at rank 1, position 2; "
+            "fwd_1__1 at rank 1, position 1 waits for fwd_0__1 at rank 0, position 2\n"
+            "  wanted: lists in which every rank can run to its end\n"
+            "  cure:   move bwd_0__0 after fwd_0__1");
 }
 
 TEST(ScheduleErrors, EmptyFusedTask) {
@@ -167,14 +166,14 @@ TEST(ScheduleErrors, EmptyFusedTask) {
             "  where:  <this line>\n"
             "  found:  nothing at rank 0, position 1\n"
             "  wanted: at least one task\n"
-            "  cure:   leave out idle places: ranks wait by themselves");
+            "  cure:   leave out idle positions: ranks wait on their own");
 }
 
 TEST(ScheduleErrors, FileForAnotherNumberOfMicrobatches) {
   const Schedule schedule = read_schedule("fwd_0__0,bwd_0__0\n");
   const Caught error = caught([&] { schedule.tasks(2); });
   EXPECT_EQ(error.text,
-            "schedule: its tasks were written down for another number of microbatches\n"
+            "schedule: the listed tasks are for another number of microbatches\n"
             "  where:  <this line>\n"
             "  found:  2 microbatches\n"
             "  wanted: 1\n"
@@ -200,14 +199,14 @@ TEST(ScheduleErrors, NegativeCost) {
             "  where:  <this line>\n"
             "  found:  -2\n"
             "  wanted: a number of at least 0\n"
-            "  cure:   give what was measured, or leave it out");
+            "  cure:   give the measured value, or leave it out");
 }
 
 TEST(ScheduleErrors, CostsOfOtherStages) {
   const AutoSchedule schedule{.num_stages = 4, .costs = {.stages = {{}, {}, {}}}};
   const Caught error = caught([&] { schedule.tasks(8); });
   EXPECT_EQ(error.text,
-            "schedule: costs are those of one stage or of each\n"
+            "schedule: the number of stage costs is wrong\n"
             "  where:  <this line>\n"
             "  found:  3 for 4 stages\n"
             "  wanted: 1 or 4\n"
@@ -218,10 +217,10 @@ TEST(ScheduleErrors, MemoryLimitThatNoScheduleMeets) {
   const AutoSchedule schedule{.num_stages = 6, .mpmd_dim = 2, .memory_limit = 2};
   const Caught error = caught([&] { schedule.tasks(4); });
   EXPECT_EQ(error.text,
-            "schedule: none holds as little as the memory limit\n"
+            "schedule: no schedule fits in the memory limit\n"
             "  where:  <this line>\n"
             "  found:  a limit of 2 for 6 stages on 2 ranks\n"
-            "  wanted: at least 3, what one microbatch takes on a rank\n"
+            "  wanted: at least 3, the memory of one microbatch on a rank\n"
             "  cure:   raise the limit, or make microbatches smaller");
 }
 

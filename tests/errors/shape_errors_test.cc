@@ -14,10 +14,10 @@ TEST(ShapeErrors, AddNamesTheParameter) {
   const Param bias(ones({4}), "blocks_0/Dense_0/bias");
   const Caught error = caught([&] { x + bias; });
   EXPECT_EQ(error.text,
-            "add: the shapes do not fit\n"
+            "add: the shapes cannot be broadcast together\n"
             "  where:  <this line>\n"
             "  found:  f32[2,3] and f32[4] (parameter blocks_0/Dense_0/bias)\n"
-            "  wanted: shapes that agree from the last dimension on, or have size 1 there\n"
+            "  wanted: sizes that are equal or 1 in each dimension, counted from the last one\n"
             "  cure:   reshape, transpose or expand_dims one of them");
 }
 
@@ -26,7 +26,7 @@ TEST(ShapeErrors, DotOfALayerNamesTheUsersLine) {
   const Array x = ones({8, 32});
   const Caught error = caught([&] { dense(x); });
   EXPECT_EQ(error.text,
-            "dot: the contracted or batch dimensions differ in size\n"
+            "dot: the contracting or batch dimensions differ in size\n"
             "  where:  <this line>\n"
             "  found:  f32[8,32] and f32[16,4] (parameter head/kernel)\n"
             "  wanted: equal sizes along [1] and [0]\n"
@@ -48,10 +48,10 @@ TEST(ShapeErrors, MatmulBatches) {
   const Array b = ones({5, 4, 3});
   const Caught error = caught([&] { matmul(a, b); });
   EXPECT_EQ(error.text,
-            "matmul, batch dimensions: the shapes do not fit\n"
+            "matmul, batch dimensions: the shapes cannot be broadcast together\n"
             "  where:  <this line>\n"
             "  found:  f32[2,3,4] and f32[5,4,3]\n"
-            "  wanted: shapes that agree from the last dimension on, or have size 1 there\n"
+            "  wanted: sizes that are equal or 1 in each dimension, counted from the last one\n"
             "  cure:   reshape, transpose or expand_dims one of them");
 }
 
@@ -82,7 +82,7 @@ TEST(ShapeErrors, Concatenate) {
   const Array x = ones({2, 3});
   const Caught error = caught([&] { concatenate({x, ones({2, 4})}, 0); });
   EXPECT_EQ(error.text,
-            "concatenate: the shapes do not fit\n"
+            "concatenate: the shapes do not match\n"
             "  where:  <this line>\n"
             "  found:  f32[2,3] and f32[2,4]\n"
             "  wanted: shapes that differ in dimension 0 only\n"
@@ -93,10 +93,11 @@ TEST(ShapeErrors, BroadcastTo) {
   const Array x = ones({2, 3});
   const Caught error = caught([&] { broadcast_to(x, {2, 4}); });
   EXPECT_EQ(error.text,
-            "broadcast_to: the shapes do not fit\n"
+            "broadcast_to: the array cannot be broadcast to this shape\n"
             "  where:  <this line>\n"
             "  found:  f32[2,3] to [2,4]\n"
-            "  wanted: a shape that agrees from the last dimension on, or size 1 in the array\n"
+            "  wanted: sizes of the array that are 1 or equal those of the shape, counted from the "
+            "last dimension\n"
             "  cure:   reshape or expand_dims the array first");
 }
 
@@ -114,38 +115,38 @@ TEST(ShapeErrors, Pad) {
   const Array x = ones({2, 3});
   const Caught error = caught([&] { pad(x, {1}, {0, 0}); });
   EXPECT_EQ(error.text,
-            "pad: the widths do not fit the array\n"
+            "pad: the widths do not match the array\n"
             "  where:  <this line>\n"
             "  found:  f32[2,3], low [1] and high [0,0]\n"
             "  wanted: 2 widths of 0 or more each\n"
-            "  cure:   give one width per dimension; slice() takes elements away");
+            "  cure:   give one width per dimension; slice() removes elements");
 }
 
 TEST(ShapeErrors, WrongNumberOfElements) {
   const Caught error = caught([] { array({1.0F, 2.0F, 3.0F}, {2, 2}); });
   EXPECT_EQ(error.text,
-            "array: the number of elements does not fit the shape\n"
+            "array: the number of elements does not match the shape\n"
             "  where:  <this line>\n"
             "  found:  3 elements for [2,2]\n"
             "  wanted: 4 elements\n"
-            "  cure:   check the shape");
+            "  cure:   pass a shape whose sizes multiply to the number of elements");
 }
 
 TEST(ShapeErrors, NegativeSize) {
   const Caught error = caught([] { array({1.0F}, {-1}); });
   EXPECT_EQ(error.text,
-            "array: the number of elements does not fit the shape\n"
+            "array: the number of elements does not match the shape\n"
             "  where:  <this line>\n"
             "  found:  1 elements for [-1]\n"
             "  wanted: sizes of 0 or more\n"
-            "  cure:   check the shape");
+            "  cure:   pass a shape whose sizes multiply to the number of elements");
 }
 
 TEST(ShapeErrors, StackOfDifferentShapes) {
   const Array x = ones({2, 3});
   const Caught error = caught([&] { stack({x, ones({3, 2})}); });
   EXPECT_EQ(error.text,
-            "concatenate: the shapes do not fit\n"
+            "concatenate: the shapes do not match\n"
             "  where:  <this line>\n"
             "  found:  f32[1,2,3] and f32[1,3,2]\n"
             "  wanted: shapes that differ in dimension 0 only\n"
@@ -155,7 +156,7 @@ TEST(ShapeErrors, StackOfDifferentShapes) {
 TEST(ShapeErrors, ConcatenateOfNothing) {
   const Caught error = caught([&] { concatenate({}, 0); });
   EXPECT_EQ(error.text,
-            "concatenate: there are no arrays\n"
+            "concatenate: no arrays were given\n"
             "  where:  <this line>\n"
             "  found:  an empty list\n"
             "  wanted: one array or more\n"
@@ -166,7 +167,7 @@ TEST(ShapeErrors, DotGeneralOfDifferentSizes) {
   const Array x = ones({2, 3});
   const Caught error = caught([&] { dot_general(x, x, {.contract_a = {1}, .contract_b = {0}}); });
   EXPECT_EQ(error.text,
-            "dot_general: the contracted or batch dimensions differ in size\n"
+            "dot_general: the contracting or batch dimensions differ in size\n"
             "  where:  <this line>\n"
             "  found:  f32[2,3] and f32[2,3]\n"
             "  wanted: equal sizes along [1] and [0]\n"
@@ -177,10 +178,10 @@ TEST(ShapeErrors, WhereOfDifferentShapes) {
   const Array x = ones({2, 3});
   const Caught error = caught([&] { where(x < 1, x, ones({4})); });
   EXPECT_EQ(error.text,
-            "where: the shapes do not fit\n"
+            "where: the shapes cannot be broadcast together\n"
             "  where:  <this line>\n"
             "  found:  bool[2,3] and f32[2,3] and f32[4]\n"
-            "  wanted: shapes that agree from the last dimension on, or have size 1 there\n"
+            "  wanted: sizes that are equal or 1 in each dimension, counted from the last one\n"
             "  cure:   reshape, transpose or expand_dims one of them");
 }
 

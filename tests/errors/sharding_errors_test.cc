@@ -21,7 +21,7 @@ TEST(ShardingErrors, AxisNamesAndRankOfTheDevices) {
   const DeviceMesh devices = create_device_mesh({2, 2});
   const Caught error = caught([&] { Mesh(devices, {"data"}); });
   EXPECT_EQ(error.text,
-            "Mesh: the number of axis names is not the rank of the devices\n"
+            "Mesh: the number of axis names differs from the rank of the devices\n"
             "  where:  <this line>\n"
             "  found:  1 axis names for devices of shape [2,2]\n"
             "  wanted: 2 axis names\n"
@@ -41,7 +41,7 @@ TEST(ShardingErrors, DeviceMeshOfNothing) {
 TEST(ShardingErrors, TooFewDeviceIds) {
   const Caught error = caught([] { make_mesh({{"data", 2}, {"model", 2}}, {3, 2, 1}); });
   EXPECT_EQ(error.text,
-            "make_mesh: the number of devices does not fit the axes\n"
+            "make_mesh: the number of devices does not match the axes\n"
             "  where:  <this line>\n"
             "  found:  3 device ids for data=2,model=2\n"
             "  wanted: 4 device ids, the product of the axis sizes\n"
@@ -95,7 +95,7 @@ TEST(ShardingErrors, LocalDataOfNoDeviceOfAnOrder) {
   const Array x = device_put(ones({4}), NamedSharding(ring, P{"data"}));
   const Caught error = caught([&] { x.local_data(4); });
   EXPECT_EQ(error.text,
-            "local_data: there is no device 4\n"
+            "local_data: the mesh has no device 4\n"
             "  where:  <this line>\n"
             "  found:  mesh data=4@0,2,3,1 with 4 devices\n"
             "  wanted: a device from 0 to 3\n"
@@ -109,12 +109,12 @@ TEST(ShardingErrors, ArgumentsOnTwoDeviceOrders) {
   auto f = jit([](Array x, Array y) { return x + y; });
   const Caught error = caught([&] { f(a, b); });
   EXPECT_EQ(error.text,
-            "arrays of one call live on different meshes\n"
+            "the arrays of a call are on different meshes\n"
             "  where:  <this line>\n"
             "  found:  argument 1 on data=2@1,0\n"
             "  wanted: data=2, the mesh of argument 0\n"
-            "  cure:   move it with device_put(x, NamedSharding(mesh, P{...})), or call within "
-            "use_mesh of its mesh");
+            "  cure:   move it with device_put(x, NamedSharding(mesh, P{...})), or call the "
+            "function within use_mesh of its mesh");
 }
 
 // --- specs
@@ -236,7 +236,7 @@ TEST(ShardingErrors, ShardShapeOfNoDevice) {
 TEST(ShardingErrors, EquivalentAtASmallerRank) {
   const NamedSharding sharding(grid(), P{none, "model"});
   EXPECT_EQ(caught([&] { sharding.is_equivalent_to(sharding, 1); }).text,
-            "is_equivalent_to: the spec has more entries than the rank\n"
+            "is_equivalent_to: the spec has more entries than the rank allows\n"
             "  where:  <this line>\n"
             "  found:  P(None, 'model') at rank 1\n"
             "  wanted: a rank of 2 or more\n"
@@ -251,9 +251,9 @@ TEST(ShardingErrors, ShardsOfADonatedArray) {
   f(x);
   const std::uint32_t call = std::source_location::current().line() - 1;
   const std::string rest =
-      "\n  wanted: an array that no call was given for good\n"
-      "  cure:   use the array that the call returned, or take the argument "
-      "out of donate_argnums";
+      "\n"
+      "  wanted: an array that has not been donated\n"
+      "  cure:   use the array that the call returned, or take the argument out of donate_argnums";
   const std::string found =
       "this array was donated and has no values any more\n"
       "  where:  <this line>\n"
@@ -300,8 +300,8 @@ TEST(ShardingErrors, StrictDevicePut) {
             "  where:  <this line>\n"
             "  found:  P('model',) for f32[10,3] on data=2,model=4: size 10 in 4 shards of 2 or 3\n"
             "  wanted: a size that 4 divides (model=4), since `strict` is set\n"
-            "  cure:   make the size 8 or 12, split another dimension, or leave out strict: shards "
-            "may differ by one");
+            "  cure:   make the size 8 or 12, split another dimension, or leave out strict; shards "
+            "may then differ in size by one");
 }
 
 TEST(ShardingErrors, StrictDevicePutOfATree) {
@@ -313,8 +313,8 @@ TEST(ShardingErrors, StrictDevicePutOfATree) {
             "  found:  P(('data', 'model'),) for f32[10,3] on data=2,model=4: size 10 in 8 shards "
             "of 1 or 2\n"
             "  wanted: a size that 8 divides (data=2 times model=4), since `strict` is set\n"
-            "  cure:   make the size 8 or 16, split another dimension, or leave out strict: shards "
-            "may differ by one");
+            "  cure:   make the size 8 or 16, split another dimension, or leave out strict; shards "
+            "may then differ in size by one");
 }
 
 TEST(ShardingErrors, StrictArgument) {
@@ -327,8 +327,8 @@ TEST(ShardingErrors, StrictArgument) {
             "  where:  <this line>\n"
             "  found:  P('model',) for f32[10,3] on data=2,model=4: size 10 in 4 shards of 2 or 3\n"
             "  wanted: a size that 4 divides (model=4), since `strict` is set\n"
-            "  cure:   make the size 8 or 12, split another dimension, or leave out strict: shards "
-            "may differ by one");
+            "  cure:   make the size 8 or 12, split another dimension, or leave out strict; shards "
+            "may then differ in size by one");
 }
 
 TEST(ShardingErrors, StrictOutSharding) {
@@ -341,11 +341,10 @@ TEST(ShardingErrors, StrictOutSharding) {
       caught([&] { f(x); }).text,
       "jit: out_shardings of 1: dimension 1 is not split into equal shards\n"
       "  where:  <this line>\n"
-      "  found:  P(None, 'model') for f32[10,3] on data=2,model=4: size 3 in 4 shards of 0 or "
-      "1\n"
+      "  found:  P(None, 'model') for f32[10,3] on data=2,model=4: size 3 in 4 shards of 0 or 1\n"
       "  wanted: a size that 4 divides (model=4), since `strict` is set\n"
-      "  cure:   make the size 4, split another dimension, or leave out strict: shards may "
-      "differ by one");
+      "  cure:   make the size 4, split another dimension, or leave out strict; shards may then "
+      "differ in size by one");
 }
 
 TEST(ShardingErrors, StrictConstraintInALoop) {
@@ -367,8 +366,8 @@ TEST(ShardingErrors, StrictConstraintInALoop) {
           "\n"
           "  found:  P('data',) for f32[5,4] on data=2,model=4: size 5 in 2 shards of 2 or 3\n"
           "  wanted: a size that 2 divides (data=2), since `strict` is set\n"
-          "  cure:   make the size 4 or 6, split another dimension, or leave out strict: shards "
-          "may differ by one");
+          "  cure:   make the size 4 or 6, split another dimension, or leave out strict; shards "
+          "may then differ in size by one");
 }
 
 TEST(ShardingErrors, WhatDividesIsNoMistake) {
@@ -391,12 +390,13 @@ TEST(ShardingErrors, ConstraintOnAMappedAxis) {
   };
   shard_map(body, {.in_specs = {P{"data"}}, .out_specs = P{"data"}, .axis_names = {"data"}})(
       ones({8, 4}));
-  EXPECT_EQ(text,
-            "with_sharding_constraint: shard_map maps the axis 'data'\n"
-            "  where:  <this line>\n"
-            "  found:  P('model', 'data') in a function that is mapped over data\n"
-            "  wanted: axes that shard_map does not map\n"
-            "  cure:   leave 'data' out: the array is the tile of one device already");
+  EXPECT_EQ(
+      text,
+      "with_sharding_constraint: shard_map already maps the axis 'data'\n"
+      "  where:  <this line>\n"
+      "  found:  P('model', 'data') in a function that is mapped over data\n"
+      "  wanted: axes that shard_map does not map\n"
+      "  cure:   leave 'data' out: within shard_map the array is already the tile of one device");
 }
 
 TEST(ShardingErrors, AxisMappedTwice) {
@@ -410,11 +410,11 @@ TEST(ShardingErrors, AxisMappedTwice) {
   };
   shard_map(outer, options)(ones({8, 4}));
   EXPECT_EQ(text,
-            "shard_map: an axis is mapped already\n"
+            "shard_map: an axis is already mapped\n"
             "  where:  <this line>\n"
             "  found:  'data' in a function that is mapped over data, model\n"
-            "  wanted: axes that no shard_map around it maps\n"
-            "  cure:   give each shard_map axis_names of its own");
+            "  wanted: axes that no enclosing shard_map maps\n"
+            "  cure:   give nested shard_maps different axis_names");
 }
 
 }  // namespace

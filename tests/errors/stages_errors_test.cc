@@ -21,11 +21,11 @@ TEST(StagesErrors, Marks) {
   const Caught error =
       caught([] { cut([](Array x) { return sum(mark_stage_end(mark_stage_end(x * 2) * 3)); }); });
   EXPECT_EQ(error.text,
-            "auto_stages: the function has marks\n"
+            "auto_stages: the function already has marks\n"
             "  where:  <this line>\n"
             "  found:  2 marks\n"
-            "  wanted: a function without marks, which is cut, or marks alone\n"
-            "  cure:   leave out auto_stages, or mark_stage_end");
+            "  wanted: either auto_stages or marks, not both\n"
+            "  cure:   remove auto_stages, or the calls of mark_stage_end");
 }
 
 TEST(StagesErrors, TwoDerivatives) {
@@ -40,24 +40,24 @@ TEST(StagesErrors, TwoDerivatives) {
       return std::tuple(first, second);
     });
   });
-  EXPECT_EQ(error.text,
-            "auto_stages: a microbatch has two derivatives, and one is cut\n"
-            "  where:  " +
-                line +
-                "\n"
-                "  found:  another value_and_grad\n"
-                "  wanted: one in the function given to treduce\n"
-                "  cure:   differentiate the sum of the losses, or end the stages with "
-                "mark_stage_end");
+  EXPECT_EQ(
+      error.text,
+      "auto_stages: a microbatch has two derivatives, and only one can be cut\n"
+      "  where:  " +
+          line +
+          "\n"
+          "  found:  another value_and_grad\n"
+          "  wanted: one value_and_grad in the function given to treduce\n"
+          "  cure:   differentiate the sum of the losses, or end the stages with mark_stage_end");
 }
 
 TEST(StagesErrors, MoreStagesThanWork) {
   const Caught error = caught([] { cut([](Array x) { return sum(tanh(x * 2)); }, GPipe{8}); });
   EXPECT_EQ(error.text,
-            "auto_stages: there are fewer places to cut than stages\n"
+            "auto_stages: the function cannot be cut into this many stages\n"
             "  where:  <this line>\n"
-            "  found:  8 stages, and work for 3\n"
-            "  wanted: an equation at least for each stage, which the next one reads\n"
+            "  found:  8 stages; the work can be cut into 3 at most\n"
+            "  wanted: at least one equation for each stage, whose result the next stage reads\n"
             "  cure:   give the schedule num_stages = 3 or fewer");
 }
 
@@ -65,11 +65,11 @@ TEST(StagesErrors, OneFunction) {
   const auto all = [](Array x) { return sum(tanh(tanh(x))); };
   const Caught error = caught([&] { cut([&](Array x) { return remat(all)(x); }); });
   EXPECT_EQ(error.text,
-            "auto_stages: there are fewer places to cut than stages\n"
+            "auto_stages: the function cannot be cut into this many stages\n"
             "  where:  <this line>\n"
-            "  found:  2 stages, and work for 1\n"
-            "  wanted: an equation at least for each stage, which the next one reads\n"
-            "  cure:   take the layers out of the one function that does all");
+            "  found:  2 stages; the work can be cut into 1 at most\n"
+            "  wanted: at least one equation for each stage, whose result the next stage reads\n"
+            "  cure:   move the layers out of the one nested function that does all the work");
 }
 
 TEST(StagesErrors, OneLoop) {
@@ -85,7 +85,7 @@ TEST(StagesErrors, OneLoop) {
     });
   });
   EXPECT_EQ(error.text,
-            "auto_stages: a loop does most of the work, and what is in it is not cut\n"
+            "auto_stages: a loop does most of the work, and loops are not cut\n"
             "  where:  " +
                 line +
                 "\n"
@@ -107,8 +107,8 @@ TEST(StagesErrors, MemoryLimit) {
             "auto_stages: no cut keeps every stage within the memory limit\n"
             "  where:  <this line>\n"
             "  found:  memory_limit = 100 bytes\n"
-            "  wanted: at least 400, which the fullest stage of the best cut takes\n"
-            "  cure:   raise the limit, make microbatches smaller, or take more stages");
+            "  wanted: at least 400, the memory of the fullest stage of the best cut\n"
+            "  cure:   raise the limit, make microbatches smaller, or use more stages");
 }
 
 }  // namespace

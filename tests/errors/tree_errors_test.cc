@@ -17,12 +17,13 @@ struct Forgetful {
 TEST(TreeErrors, FieldIsNotListed) {
   const auto f = jit([](Forgetful state) { return state.step + 1; });
   const Caught error = caught([&] { f(Forgetful{scalar(0), ones({4})}); });
-  EXPECT_EQ(error.text,
-            "TESSERA_TREE(step): a field is not listed\n"
-            "  where:  <this line>\n"
-            "  found:  16 bytes at offset 16 of 32 that belong to no listed field\n"
-            "  wanted: every field of the struct\n"
-            "  cure:   list it; wrap a field that is neither array nor number in tessera::Static");
+  EXPECT_EQ(
+      error.text,
+      "TESSERA_TREE(step): a field is not listed\n"
+      "  where:  <this line>\n"
+      "  found:  16 bytes at offset 16 of 32 that belong to no listed field\n"
+      "  wanted: every field of the struct\n"
+      "  cure:   list it; wrap a field that is neither an array nor a number in tessera::Static");
 }
 
 struct Layers {
@@ -64,12 +65,13 @@ TEST(TreeErrors, FieldOfAModuleIsNotListed) {
   const Param p(ones({4}), "Dense_0/kernel");
   const auto f = jit([](Layer layer) { return layer.bias + 0; });
   const Caught error = caught([&] { f(Layer{p, p}); });
-  EXPECT_EQ(error.text,
-            "TESSERA_MODULE(kernel): a field is not listed\n"
-            "  where:  <this line>\n"
-            "  found:  24 bytes at offset 24 of 48 that belong to no listed field\n"
-            "  wanted: every field of the struct\n"
-            "  cure:   list it; wrap a field that is neither array nor number in tessera::Static");
+  EXPECT_EQ(
+      error.text,
+      "TESSERA_MODULE(kernel): a field is not listed\n"
+      "  where:  <this line>\n"
+      "  found:  24 bytes at offset 24 of 48 that belong to no listed field\n"
+      "  wanted: every field of the struct\n"
+      "  cure:   list it; wrap a field that is neither an array nor a number in tessera::Static");
 }
 
 TEST(TreeErrors, LeavesForAnotherTree) {

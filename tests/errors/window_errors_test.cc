@@ -13,7 +13,7 @@ TEST(WindowErrors, StridesOfAnotherRank) {
   const Array kernel = ones({3, 3, 3, 8});
   const Caught error = caught([&] { conv(images, kernel, {.strides = {2}}); });
   EXPECT_EQ(error.text,
-            "conv: the strides do not fit the window\n"
+            "conv: the strides do not match the window\n"
             "  where:  <this line>\n"
             "  found:  [2]\n"
             "  wanted: 2 numbers of 1 or more\n"
@@ -25,7 +25,7 @@ TEST(WindowErrors, DilationOfZero) {
   const Array kernel = ones({3, 3, 3, 8});
   const Caught error = caught([&] { conv(images, kernel, {.kernel_dilation = {0, 1}}); });
   EXPECT_EQ(error.text,
-            "conv: the kernel dilations do not fit the window\n"
+            "conv: the kernel dilations do not match the window\n"
             "  where:  <this line>\n"
             "  found:  [0,1]\n"
             "  wanted: 2 numbers of 1 or more\n"
@@ -37,7 +37,7 @@ TEST(WindowErrors, UnknownPadding) {
   const Array kernel = ones({3, 3, 3, 8});
   const Caught error = caught([&] { conv(images, kernel, {.padding = "FULL"}); });
   EXPECT_EQ(error.text,
-            "conv: the padding does not fit\n"
+            "conv: the padding does not match the window\n"
             "  where:  <this line>\n"
             "  found:  \"FULL\"\n"
             "  wanted: \"VALID\", \"SAME\" or 2 pairs of 0 or more\n"
@@ -49,7 +49,7 @@ TEST(WindowErrors, PaddingForOneDimension) {
   const Array kernel = ones({3, 3, 3, 8});
   const Caught error = caught([&] { conv(images, kernel, {.padding = {{{1, 1}}}}); });
   EXPECT_EQ(error.text,
-            "conv: the padding does not fit\n"
+            "conv: the padding does not match the window\n"
             "  where:  <this line>\n"
             "  found:  [1] and [1]\n"
             "  wanted: \"VALID\", \"SAME\" or 2 pairs of 0 or more\n"
@@ -60,10 +60,10 @@ TEST(WindowErrors, ChannelsOfAnotherKernel) {
   const Array images = ones({1, 8, 8, 3});
   const Caught error = caught([&] { conv(images, ones({3, 3, 4, 8})); });
   EXPECT_EQ(error.text,
-            "conv: the channels do not fit\n"
+            "conv: the channels do not match\n"
             "  where:  <this line>\n"
             "  found:  f32[1,8,8,3] and f32[3,3,4,8]\n"
-            "  wanted: a kernel for 3 / 1 channels, features that divide by 1\n"
+            "  wanted: a kernel for 3 / 1 channels, and a number of features that 1 divides\n"
             "  cure:   check the last dimensions and feature_group_count");
 }
 
@@ -72,10 +72,10 @@ TEST(WindowErrors, GroupsDoNotDivide) {
   const Array kernel = ones({3, 3, 3, 8});
   const Caught error = caught([&] { conv(images, kernel, {.feature_group_count = 2}); });
   EXPECT_EQ(error.text,
-            "conv: the channels do not fit\n"
+            "conv: the channels do not match\n"
             "  where:  <this line>\n"
             "  found:  f32[1,8,8,3] and f32[3,3,3,8]\n"
-            "  wanted: a kernel for 3 / 2 channels, features that divide by 2\n"
+            "  wanted: a kernel for 3 / 2 channels, and a number of features that 2 divides\n"
             "  cure:   check the last dimensions and feature_group_count");
 }
 
@@ -83,7 +83,7 @@ TEST(WindowErrors, KernelWithoutFeatures) {
   const Array images = ones({1, 8, 8, 3});
   const Caught error = caught([&] { conv(images, ones({3, 3, 3})); });
   EXPECT_EQ(error.text,
-            "conv: the ranks do not fit\n"
+            "conv: the ranks do not match\n"
             "  where:  <this line>\n"
             "  found:  f32[1,8,8,3] and f32[3,3,3]\n"
             "  wanted: an array [n, space.., channels], a kernel [window.., channels / groups, "
@@ -95,7 +95,7 @@ TEST(WindowErrors, KernelIsLargerThanTheImage) {
   const Array images = ones({1, 8, 8, 3});
   const Caught error = caught([&] { conv(images, ones({9, 9, 3, 8})); });
   EXPECT_EQ(error.text,
-            "conv: dimension 0 of the window has no place: 9 elements in 8\n"
+            "conv: dimension 0 of the window does not fit: 9 elements in 8\n"
             "  where:  <this line>\n"
             "  found:  f32[1,8,8,3], f32[9,9,3,8]\n"
             "  wanted: a window of 1 or more elements that fits in the array\n"
@@ -106,11 +106,11 @@ TEST(WindowErrors, PoolOverEveryDimension) {
   const Array images = ones({1, 8, 8, 3});
   const Caught error = caught([&] { max_pool(images, {1, 2, 2, 1}); });
   EXPECT_EQ(error.text,
-            "max_pool: the window does not fit the array\n"
+            "max_pool: the window does not match the array\n"
             "  where:  <this line>\n"
             "  found:  [1,2,2,1] and f32[1,8,8,3]\n"
-            "  wanted: one entry per dimension of space in [n, space.., channels]\n"
-            "  cure:   leave out n and channels");
+            "  wanted: one entry per spatial dimension of [n, space.., channels]\n"
+            "  cure:   leave out the entries for n and channels");
 }
 
 TEST(WindowErrors, PoolIsLargerThanTheImage) {
@@ -128,7 +128,7 @@ TEST(WindowErrors, WindowOfAnotherRank) {
   const Array images = ones({1, 8, 8, 3});
   const Caught error = caught([&] { reduce_window_sum(images, {2, 2}); });
   EXPECT_EQ(error.text,
-            "reduce_window_sum: the sizes do not fit the window\n"
+            "reduce_window_sum: the sizes do not match the window\n"
             "  where:  <this line>\n"
             "  found:  [2,2]\n"
             "  wanted: 4 numbers of 1 or more\n"

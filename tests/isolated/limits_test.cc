@@ -35,9 +35,9 @@ TEST_F(IsolatedErrors, TheMemoryOfAllProcessesCounts) {
                   line +
                   "\n"
                   "  found:  4096.0 GiB in all processes, 2048.0 GiB in this one\n"
-                  "  wanted: at most <free>, which are free\n"
+                  "  wanted: at most <free>, the free memory\n"
                   "  cure:   use a smaller batch or a smaller model, or end other programs; to run "
-                  "all the same, allow overcommit: --allow-overcommit, or set_overcommit(true)");
+                  "it anyway, allow overcommit: --allow-overcommit, or set_overcommit(true)");
   }
 }
 
@@ -49,7 +49,8 @@ TEST_F(IsolatedErrors, MoreSocketsThanAProcessMayHave) {
     ReportingProgram program([] {});
     const Caught error = caught([&] { run_isolated(program, {.num_processes = 64}); });
     const std::string wanted =
-        "one process per device: the processes need more sockets than this process may open\n"
+        "one process per device: the processes need more sockets than the limit of open files "
+        "allows\n"
         "  where:  <this line>\n"
         "  found:  64 processes, which need 1216 files\n"
         "  wanted: at most 500, the hard limit of open files\n"

@@ -165,8 +165,8 @@ class IsolatedErrors : public ReportedRuns {
       if (rank == 1) continue;
       const std::string text = report(std::to_string(rank));
       const std::regex form("rank 1 " + what + ".*; rank " + std::to_string(rank) +
-                            " .* in [a-z_]+ [0-9]+ \\([a-z_]+ at .*\\.(h|cc):[0-9]+\\)"
-                            "; the call donated these arguments, which are lost: 0/step, .*");
+                            " .* in [a-z_]+ [0-9]+ \\([a-z_]+ at .*\\.(h|cc):[0-9]+\\); these "
+                            "arguments were donated to the call and are lost: 0/step, .*");
       EXPECT_TRUE(std::regex_match(text, form)) << "rank " << rank << ": " << text;
     }
   }
@@ -221,14 +221,14 @@ TEST_F(IsolatedErrors, AMeshOfAnotherSize) {
   });
   EXPECT_EQ(code, 3);
   EXPECT_EQ(report("0"),
-            "a mesh has another number of devices than this run has processes\n"
+            "the number of devices of the mesh differs from the number of processes of this run\n"
             "  where:  " +
                 line +
                 "\n"
                 "  found:  data=4 with 4 devices and 2 processes\n"
                 "  wanted: one process per device\n"
-                "  cure:   start as many processes as the mesh has devices; for an MpmdMesh set "
-                "num_groups, too");
+                "  cure:   start as many processes as the mesh has devices; for an MpmdMesh also "
+                "set num_groups");
 }
 
 }  // namespace

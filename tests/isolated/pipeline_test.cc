@@ -350,14 +350,14 @@ TEST_F(IsolatedPipelineFaults, AMeshThatNoGroupHas) {
                 }),
             3);
   EXPECT_EQ(report("0"),
-            "a mesh has another number of devices than this run has processes\n"
+            "the number of devices of the mesh differs from the number of processes of this run\n"
             "  where:  " +
                 line +
                 "\n"
                 "  found:  data=3 with 3 devices and 4 processes in groups of 2\n"
                 "  wanted: one process per device\n"
-                "  cure:   start as many processes as the mesh has devices; for an MpmdMesh set "
-                "num_groups, too");
+                "  cure:   start as many processes as the mesh has devices; for an MpmdMesh also "
+                "set num_groups");
 }
 
 TEST_F(IsolatedPipelineFaults, MoreGroupsThanTheRunHas) {
@@ -373,7 +373,7 @@ TEST_F(IsolatedPipelineFaults, MoreGroupsThanTheRunHas) {
           "\n"
           "  found:  MpmdMesh(stage=4,data=1, groups along 'stage') and groups of the run: 2\n"
           "  wanted: a process for each device of each group\n"
-          "  cure:   start them with num_groups = 4");
+          "  cure:   start the processes with num_groups = 4");
 }
 
 }  // namespace

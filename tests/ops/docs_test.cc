@@ -66,10 +66,12 @@ std::string document() {
       "# Ops\n\nWritten by `TESSERA_UPDATE_DOCS=1 ctest -R ops_conformance_test` from the table in "
       "`src/ops`.\nFactors read like einsum: dimensions with the same letter are split together; "
       "`sum`, `max`, ... are\nreductions along a letter, and `whole` letters are never split. "
-      "`[2a+b-1]` is\na dimension of which row 2a + b - 1 is read for index a and b, `[2a+0:3]` "
-      "one of "
-      "which three rows are,\n`[(a-1)/2]` one of which row (a - 1) / 2 is where that is a number: "
-      "neighbours exchange what their\nshards lack.\n\n";
+      "A dimension in brackets is read in windows:\n`[2a+b-1]` means that index a, b reads row "
+      "2a + b - 1, `[2a+0:3]` that index a reads three rows from 2a on,\nand `[(a-1)/2]` that "
+      "index "
+      "a reads row (a - 1) / 2 if it is an integer. Neighbours exchange the rows\nthat their "
+      "shards "
+      "lack.\n\n";
   for (const ops::OpRecord* op : ops::all_ops()) text += entry(*op);
   text.pop_back();
   return text;

@@ -162,14 +162,14 @@ std::string message_of(const testing::EmitOne& emit, const std::vector<Type>& ty
 }
 
 TEST(ShapeRules, SayWhatToWriteInstead) {
-  EXPECT_EQ(message_of([](Builder& b, auto in) { return ops::add(b, in[0], in[1]); },
-                       {{DType::f32, {2, 3}}, {DType::f32, {3}}}),
-            "add: operands have different shapes\n"
-            "  where:  model.cc:12\n"
-            "  found:  f32[2,3], f32[3]\n"
-            "  wanted: one shape for all operands\n"
-            "  cure:   broadcast the smaller one with broadcast_to, or transpose or reshape one of "
-            "them");
+  EXPECT_EQ(
+      message_of([](Builder& b, auto in) { return ops::add(b, in[0], in[1]); },
+                 {{DType::f32, {2, 3}}, {DType::f32, {3}}}),
+      "add: operands have different shapes\n"
+      "  where:  model.cc:12\n"
+      "  found:  f32[2,3], f32[3]\n"
+      "  wanted: the same shape for all operands\n"
+      "  cure:   broadcast the smaller one with broadcast_to, or transpose or reshape one of them");
   const std::string dot = message_of(
       [](Builder& b, auto in) {
         return ops::dot_general(b, in[0], in[1], {.lhs_contract = {1}, .rhs_contract = {0}});

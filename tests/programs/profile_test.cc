@@ -280,7 +280,7 @@ TEST(SettingErrors, OneTraceAtATime) {
   profile::start_trace(folder.path());
   const Caught error = caught([&] { profile::start_trace("elsewhere"); });
   EXPECT_EQ(error.text,
-            "start_trace: a trace is being recorded already\n"
+            "start_trace: a trace is already being recorded\n"
             "  where:  <this line>\n"
             "  found:  a trace that has not been stopped\n"
             "  wanted: one trace at a time\n"
@@ -294,7 +294,7 @@ TEST(SettingErrors, NoTraceToStop) {
   EXPECT_EQ(error.text,
             "stop_trace: no trace is being recorded\n"
             "  where:  <this line>\n"
-            "  found:  no start_trace() before, or a stop_trace() since\n"
+            "  found:  no start_trace() before it, or a stop_trace() since then\n"
             "  wanted: a trace that has been started\n"
             "  cure:   call profile::start_trace(folder) first");
 }

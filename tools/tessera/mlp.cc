@@ -87,7 +87,7 @@ void add_mlp(Command& train, Command& show) {
                    .help = "a multi-layer perceptron with annotated weights",
                    .report_name = "pjit_mlp",
                    .axes = {"data", "model"}},
-                  add_flags);
+                  add_mlp_flags);
 }
 
 }  // namespace tessera::cli

@@ -270,7 +270,7 @@ void add_pipeline(Command& train, Command& show) {
                         .report_name = "pipeline_transformer_fsdp",
                         .axes = {"fsdp"},
                         .group_axis = kGroupAxis},
-                       add_flags);
+                       add_pipeline_flags);
 }
 
 }  // namespace tessera::cli

@@ -231,10 +231,10 @@ void add_vit_flags(Command& command, VitFlags& flags) {
 std::shared_ptr<void> add_vit_flags(Command& command) {
   auto flags = std::make_shared<VitFlags>();
   add_train_flags(command, *flags);
-  add_flags(command, *flags);
+  add_vit_flags(command, *flags);
   return flags;
 }
 
-void add_vit(Command& train, Command& show) { add_job<VitJob>(train, show, info(), add_flags); }
+void add_vit(Command& train, Command& show) { add_job<VitJob>(train, show, info(), add_vit_flags); }
 
 }  // namespace tessera::cli

@@ -13,12 +13,12 @@ namespace {
 
 [[noreturn]] void report_other_arguments(const std::string& what, const std::string& found,
                                          const std::string& wanted, const Span& where) {
-  throw UserError({.what = "the call does not fit the compiled program: " + what,
+  throw UserError({.what = "the call does not match the compiled program: " + what,
                    .where = where,
                    .found = found,
                    .wanted = wanted,
-                   .cure = "pass arguments like those given to lower(), or call the jitted "
-                           "function, which compiles for new kinds of arguments"});
+                   .cure = "pass arguments with the types and shardings of those given to lower(), "
+                           "or call the jitted function, which compiles again when they change"});
 }
 
 /// The tiles of an argument, moved to the placement that the program expects.

@@ -18,12 +18,14 @@ Donation::Donation(const Program& program, const Walk& arguments, const Span& wh
     const NodePtr& node = arguments.leaves()[i].array->node();
     const auto [first, is_new] = seen.try_emplace(node.get(), i);
     if (!is_new) {
-      throw UserError({.what = "one array was donated twice in a call",
-                       .where = where,
-                       .found = fmt::format("arguments {} and {}", program.paths->at(first->second),
-                                            program.paths->at(i)),
-                       .wanted = "different arrays",
-                       .cure = "copy one of them first, for example with x + 0, or do not donate"});
+      throw UserError(
+          {.what = "an array was donated twice in one call",
+           .where = where,
+           .found = fmt::format("arguments {} and {}", program.paths->at(first->second),
+                                program.paths->at(i)),
+           .wanted = "different arrays",
+           .cure =
+               "copy the array for one of the arguments, for example x + 0, or do not donate it"});
     }
     gifts_.push_back({.node = node, .leaf = i, .lent = {}});
   }
@@ -81,7 +83,7 @@ void Donation::give_away() {
 /// Throws the fault of a program that failed after it had started.
 void Donation::report_lost(const std::string& fault) const {
   throw RuntimeFault(
-      fmt::format("{}; the call donated these arguments, which are lost: {}", fault, names()));
+      fmt::format("{}; these arguments were donated to the call and are lost: {}", fault, names()));
 }
 
 /// `0/params/kernel, 0/params/bias, 0/step and 17 more`.

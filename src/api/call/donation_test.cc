@@ -56,7 +56,7 @@ TEST(Donation, RefusedCallsLeaveAllArraysAsTheyWere) {
   const State state = make_state();
   const Array x = array({1.F, 1.F});
   const Mistake mistake = mistake_of([&] { f(state, x, x); });
-  EXPECT_EQ(mistake.what, "one array was donated twice in a call");
+  EXPECT_EQ(mistake.what, "an array was donated twice in one call");
   EXPECT_EQ(mistake.found, "arguments 1 and 2");
   expect_whole(state);
   EXPECT_EQ(x.to_vector<float>(), (Floats{1, 1}));
@@ -171,12 +171,12 @@ std::string failure_of(const State& state, bool is_fault) {
 TEST(Donation, FaultsSayWhatIsLost) {
   const State state = make_state();
   EXPECT_EQ(failure_of<RuntimeFault>(state, true),
-            "the machine failed; the call donated these arguments, which are lost: 0/weights, "
+            "the machine failed; these arguments were donated to the call and are lost: 0/weights, "
             "0/bias, 0/step");
   const Mistake mistake = mistake_of([&] { state.bias.to_vector<float>(); });
   EXPECT_EQ(mistake.what, "this array was donated and has no values any more");
   EXPECT_NE(mistake.found.find("where the call failed while it ran"), std::string::npos);
-  EXPECT_EQ(mistake.cure, "restore it from a checkpoint or make it again");
+  EXPECT_EQ(mistake.cure, "restore it from a checkpoint or create it again");
 }
 
 TEST(Donation, OtherFailuresLoseArraysToo) {

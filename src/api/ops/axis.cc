@@ -36,7 +36,7 @@ std::vector<NamedAxis> mapped(std::string_view op, const CollectiveAxes& axes) {
     const std::int64_t size = trace::mapped_axis_size(name);
     if (size == 0) {
       const std::string known = trace::mapped_axis_names();
-      detail::fail(op, "no axis of this name is mapped", "axis '" + name + "'",
+      detail::fail(op, "no mapped axis has this name", "axis '" + name + "'",
                    known.empty() ? "a call within shard_map, or within vmap with .axis_name"
                                  : "one of the mapped axes: " + known,
                    "call it in the function that shard_map or vmap maps over the axis");
@@ -92,7 +92,7 @@ void check_divided(std::string_view op, const Array& x, std::int64_t dim, const 
   const std::int64_t size = x.shape()[ops::at(dim)];
   if (tiled ? size % axis.size == 0 : size == axis.size) return;
   detail::fail(
-      op, fmt::format("dimension {} does not fit the axis", dim),
+      op, fmt::format("the size of dimension {} does not fit the axis", dim),
       fmt::format("{} and axis '{}' of size {}", detail::describe(x), axis.name, axis.size),
       tiled ? fmt::format("a multiple of {}", axis.size)
             : fmt::format("size {}, one slice per element of the axis", axis.size),

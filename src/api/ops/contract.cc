@@ -33,7 +33,7 @@ void check_pairs(const char* name, const Array& a, const Array& b, Ints& dims_a,
            b.shape()[static_cast<std::size_t>(dims_b[i])];
   }
   if (fits) return;
-  detail::fail(name, "the contracted or batch dimensions differ in size", both(a, b),
+  detail::fail(name, "the contracting or batch dimensions differ in size", both(a, b),
                fmt::format("equal sizes along {} and {}", to_string(dims_a), to_string(dims_b)),
                "transpose or reshape one of the operands");
 }
@@ -70,14 +70,14 @@ struct EinsumCall {
 
 [[noreturn]] void bad_text(const EinsumCall& call, const std::string& what) {
   detail::fail("einsum", what, fmt::format("\"{}\" of {}", call.text, call.arrays),
-               "like \"bqhd,bkhd->bhqk\": a letter per dimension",
-               "write every dimension of every operand, `->`, and those of the result");
+               "one letter per dimension, like \"bqhd,bkhd->bhqk\"",
+               "write the dimensions of every operand, `->`, and the dimensions of the result");
 }
 
 void check_letters(const EinsumCall& call, const std::string& letters, std::int64_t rank) {
   for (char letter : letters) {
     const bool is_letter = (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z');
-    if (!is_letter) bad_text(call, fmt::format("'{}' is no letter", letter));
+    if (!is_letter) bad_text(call, fmt::format("'{}' is not a letter", letter));
     if (std::count(letters.begin(), letters.end(), letter) > 1) {
       bad_text(call, fmt::format("'{}' names two dimensions of one array", letter));
     }
@@ -92,11 +92,12 @@ EinsumText parse(const EinsumCall& call, std::int64_t rank_a, std::int64_t rank_
   std::string plain(call.text);
   plain.erase(std::remove(plain.begin(), plain.end(), ' '), plain.end());
   const std::size_t arrow = plain.find("->");
-  if (arrow == std::string::npos) bad_text(call, "there is no ->");
+  if (arrow == std::string::npos) bad_text(call, "-> is missing");
   EinsumText parts{.a = plain.substr(0, arrow), .b = {}, .result = plain.substr(arrow + 2)};
   const std::size_t comma = parts.a.find(',');
   if ((comma != std::string::npos) != (rank_b >= 0)) {
-    bad_text(call, fmt::format("the text is not for {} operands", rank_b >= 0 ? 2 : 1));
+    bad_text(call,
+             fmt::format("the number of operands in the text is not {}", rank_b >= 0 ? 2 : 1));
   }
   if (comma != std::string::npos) {
     parts.b = parts.a.substr(comma + 1);
@@ -107,7 +108,7 @@ EinsumText parse(const EinsumCall& call, std::int64_t rank_a, std::int64_t rank_
   check_letters(call, parts.result, -1);
   for (char letter : parts.result) {
     if (parts.a.find(letter) == std::string::npos && parts.b.find(letter) == std::string::npos) {
-      bad_text(call, fmt::format("'{}' of the result is in no operand", letter));
+      bad_text(call, fmt::format("'{}' is in the result, but in no operand", letter));
     }
   }
   return parts;
@@ -144,7 +145,7 @@ Array einsum_of_two(std::string_view text, Array a, Array b) {
     detail::fail(
         "einsum",
         fmt::format("'{}' has the sizes {} and {}", parts.a[i], a.shape()[i], b.shape()[k]),
-        fmt::format("\"{}\" of {}", text, both(a, b)), "one size per letter",
+        fmt::format("\"{}\" of {}", text, both(a, b)), "the same size for the same letter",
         "check the order of the letters against the shapes");
   }
   a = sum_unneeded(a, parts.a, parts.b + parts.result);

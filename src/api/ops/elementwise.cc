@@ -37,7 +37,7 @@ void check_kind(const char* name, const Operand& x, bool is_logical) {
   if (x.is_number() || x.array.is_empty()) return;
   const DType dtype = x.array.dtype();
   if (is_logical ? dtype == DType::boolean : is_integer(dtype)) return;
-  detail::fail(name, "the operand has another dtype", detail::describe(x.array),
+  detail::fail(name, "the operand has the wrong dtype", detail::describe(x.array),
                is_logical ? "bool" : "i32 or u32",
                is_logical ? "compare first, for example not_equal(x, 0)"
                           : "convert it with astype, or use the logical ops for bool");

@@ -45,7 +45,7 @@ Array scatter_add(Operand x, Operand indices, Operand updates) {
     wanted.insert(wanted.end(), v.shape().begin() + 1, v.shape().end());
     const Array rows = as_array("scatter_add", updates, v.dtype());
     if (!rows.shape().empty() && rows.shape() != wanted) {
-      detail::fail("scatter_add", "the updates do not fit", detail::describe(rows),
+      detail::fail("scatter_add", "the updates have the wrong shape", detail::describe(rows),
                    fmt::format("{}: the shape of the indices, then that of a row",
                                to_string(Type{v.dtype(), wanted})),
                    "reshape the updates");
@@ -71,11 +71,12 @@ Array scatter(Operand x, Operand indices, Operand updates, std::int64_t axis) {
     wanted.insert(wanted.begin() + dim, list.shape().begin(), list.shape().end());
     const Array given = as_array("scatter", updates, v.dtype());
     if (!given.shape().empty() && given.shape() != wanted) {
-      detail::fail("scatter", "the updates do not fit", detail::describe(given),
-                   fmt::format("{}: the shape of the array with axis {} replaced by that of the "
-                               "indices",
-                               to_string(Type{v.dtype(), wanted}), dim),
-                   "reshape the updates, or pass one number");
+      detail::fail(
+          "scatter", "the updates have the wrong shape", detail::describe(given),
+          fmt::format(
+              "{}: the shape of the array with axis {} replaced by the shape of the indices",
+              to_string(Type{v.dtype(), wanted}), dim),
+          "reshape the updates, or pass one number");
     }
     const Array rows = detail::broadcast(given, wanted);
     return emit("scatter", {v, list, rows}, {{"dim", dim}});
@@ -91,9 +92,9 @@ Array take_along_axis(Operand x, Operand indices, std::int64_t axis) {
     Shape fitting = v.shape();
     if (list.rank() == v.rank()) fitting[static_cast<std::size_t>(dim)] = list.dim(dim);
     if (list.shape() != fitting) {
-      detail::fail("take_along_axis", "the indices do not fit the array",
+      detail::fail("take_along_axis", "the indices do not match the array",
                    detail::describe(v) + " and " + detail::describe(list),
-                   fmt::format("indices that differ from the array in axis {} only", dim),
+                   fmt::format("indices with the shape of the array, except along axis {}", dim),
                    "broadcast the indices, or take whole slices with take");
     }
     return emit("gather_along", {v, list}, {{"dim", dim}});
@@ -107,7 +108,7 @@ std::vector<Array> with_starts(const char* name, std::vector<Array> first,
                                const std::vector<Operand>& starts) {
   const auto rank = static_cast<std::size_t>(first[0].rank());
   if (starts.size() != rank) {
-    detail::fail(name, "the starts do not fit the array",
+    detail::fail(name, "the number of starts does not match the array",
                  fmt::format("{} starts for {}", starts.size(), detail::describe(first[0])),
                  fmt::format("{} starts", rank), "give one start per dimension");
   }
@@ -168,7 +169,7 @@ std::pair<Array, Array> sort_by(Operand keys, Operand values, std::int64_t axis)
     const Array v = as_array("sort_by", values);
     if (k.shape() != v.shape()) {
       detail::fail("sort_by", "keys and values differ in shape",
-                   detail::describe(k) + " and " + detail::describe(v), "equal shapes",
+                   detail::describe(k) + " and " + detail::describe(v), "the same shape",
                    "broadcast one of them first");
     }
     const std::int64_t dim = detail::checked_axis("sort_by", axis, k.rank(), detail::describe(k));

@@ -52,7 +52,7 @@ void check_not_empty(const char* name, const Operand& x, const Axes& axes) {
 
 void check_bool(const char* name, const Operand& x) {
   if (x.is_number() || x.array.is_empty() || x.array.dtype() == DType::boolean) return;
-  detail::fail(name, "the operand is no array of bool", detail::describe(x.array), "bool",
+  detail::fail(name, "the operand is not an array of bool", detail::describe(x.array), "bool",
                "compare first, for example not_equal(x, 0)");
 }
 
@@ -113,8 +113,8 @@ Array mean(Operand x, Axes axes, bool keep) {
   return public_op(x.where, [&] {
     const Array v = as_array("mean", x);
     if (!is_float(v.dtype())) {
-      detail::fail("mean", "the operand is no float array", detail::describe(v), "bf16, f32 or f64",
-                   "convert it first: astype(x, DType::f32)");
+      detail::fail("mean", "the operand is not a float array", detail::describe(v),
+                   "bf16, f32 or f64", "convert it first: astype(x, DType::f32)");
     }
     std::int64_t count = 1;
     for (std::int64_t dim : detail::checked_axes("mean", axes, v)) {

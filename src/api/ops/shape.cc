@@ -63,7 +63,7 @@ Array transpose(Operand x, std::vector<std::int64_t> permutation) {
     if (is_repeated || static_cast<std::int64_t>(sorted.size()) != v.rank()) {
       detail::fail("transpose", "the permutation does not name every axis once",
                    fmt::format("{} and {}", detail::describe(v), to_string(permutation)),
-                   fmt::format("{} different axes", v.rank()), "list every axis once");
+                   fmt::format("each of the {} axes once", v.rank()), "list every axis once");
     }
     return emit({v},
                 [&](Builder& b, const Ids& ids) { return ops::transpose(b, ids[0], permutation); });
@@ -113,8 +113,8 @@ Array squeeze(Operand x, Axes axes) {
       const bool is_named = std::count(list.begin(), list.end(), axis) != 0;
       if (is_named && size == 1) continue;
       if (is_named && !axes.all()) {
-        detail::fail("squeeze", fmt::format("axis {} has not size 1", axis), detail::describe(v),
-                     "axes of size 1", "slice or reduce the axis instead");
+        detail::fail("squeeze", fmt::format("axis {} does not have size 1", axis),
+                     detail::describe(v), "axes of size 1", "slice or reduce the axis instead");
       }
       shape.push_back(size);
     }
@@ -131,9 +131,10 @@ Array broadcast_to(Operand x, Shape shape) {
       fits = size == 1 || size == shape[shape.size() - v.shape().size() + i];
     }
     if (!fits) {
-      detail::fail("broadcast_to", "the shapes do not fit",
+      detail::fail("broadcast_to", "the array cannot be broadcast to this shape",
                    detail::describe(v) + " to " + to_string(shape),
-                   "a shape that agrees from the last dimension on, or size 1 in the array",
+                   "sizes of the array that are 1 or equal those of the shape, counted from the "
+                   "last dimension",
                    "reshape or expand_dims the array first");
     }
     return detail::broadcast(v, shape);
@@ -175,11 +176,11 @@ Array pad(Operand x, std::vector<std::int64_t> low, std::vector<std::int64_t> hi
              std::any_of(widths.begin(), widths.end(), [](std::int64_t w) { return w < 0; });
     };
     if (is_bad(low) || is_bad(high)) {
-      detail::fail("pad", "the widths do not fit the array",
+      detail::fail("pad", "the widths do not match the array",
                    fmt::format("{}, low {} and high {}", detail::describe(v), to_string(low),
                                to_string(high)),
                    fmt::format("{} widths of 0 or more each", v.rank()),
-                   "give one width per dimension; slice() takes elements away");
+                   "give one width per dimension; slice() removes elements");
     }
     const Array fill = as_array("pad", value, v.dtype());
     return emit({v, fill},
@@ -190,7 +191,7 @@ Array pad(Operand x, std::vector<std::int64_t> low, std::vector<std::int64_t> hi
 Array concatenate(const std::vector<Array>& parts, std::int64_t axis, std::source_location where) {
   return public_op(where, [&] {
     if (parts.empty()) {
-      detail::fail("concatenate", "there are no arrays", "an empty list", "one array or more",
+      detail::fail("concatenate", "no arrays were given", "an empty list", "one array or more",
                    "pass the arrays to join");
     }
     detail::common_dtype("concatenate", std::vector<Operand>(parts.begin(), parts.end()));
@@ -202,7 +203,7 @@ Array concatenate(const std::vector<Array>& parts, std::int64_t axis, std::sourc
         fits = static_cast<std::int64_t>(i) == dim || part.shape()[i] == parts[0].shape()[i];
       }
       if (fits) continue;
-      detail::fail("concatenate", "the shapes do not fit",
+      detail::fail("concatenate", "the shapes do not match",
                    detail::describe(parts[0]) + " and " + detail::describe(part),
                    fmt::format("shapes that differ in dimension {} only", dim),
                    "slice, pad or reshape the arrays first");

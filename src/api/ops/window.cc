@@ -26,7 +26,7 @@ Ints steps_of(const char* op, const char* name, const Ints& steps, std::size_t c
   const bool is_positive =
       std::all_of(steps.begin(), steps.end(), [](std::int64_t step) { return step >= 1; });
   if (steps.size() == count && is_positive) return steps;
-  detail::fail(op, fmt::format("the {} do not fit the window", name), to_string(steps),
+  detail::fail(op, fmt::format("the {} do not match the window", name), to_string(steps),
                fmt::format("{} numbers of 1 or more", count),
                "give one number per dimension of the window, or none");
 }
@@ -72,7 +72,7 @@ Widths widths_of(const char* op, const Padding& padding, const Slide& slide) {
   const std::string found = padding.name().empty() ? fmt::format("{} and {}", to_string(widths.low),
                                                                  to_string(widths.high))
                                                    : fmt::format("\"{}\"", padding.name());
-  detail::fail(op, "the padding does not fit", found,
+  detail::fail(op, "the padding does not match the window", found,
                fmt::format("\"VALID\", \"SAME\" or {} pairs of 0 or more", count),
                "give one pair per dimension of the window");
 }
@@ -108,7 +108,7 @@ void check_conv(const Array& x, const Array& kernel, std::int64_t groups) {
   const std::string found = detail::describe(x) + " and " + detail::describe(kernel);
   if (x.rank() < 3 || kernel.rank() != x.rank()) {
     detail::fail(
-        "conv", "the ranks do not fit", found,
+        "conv", "the ranks do not match", found,
         "an array [n, space.., channels], a kernel [window.., channels / groups, features]",
         "reshape one of them");
   }
@@ -116,10 +116,11 @@ void check_conv(const Array& x, const Array& kernel, std::int64_t groups) {
   const std::int64_t features = kernel.shape().back();
   const std::int64_t taken = kernel.shape()[kernel.shape().size() - 2];
   if (groups >= 1 && features % groups == 0 && taken * groups == channels) return;
-  detail::fail("conv", "the channels do not fit", found,
-               fmt::format("a kernel for {} / {} channels, features that divide by {}", channels,
-                           groups, groups),
-               "check the last dimensions and feature_group_count");
+  detail::fail(
+      "conv", "the channels do not match", found,
+      fmt::format("a kernel for {} / {} channels, and a number of features that {} divides",
+                  channels, groups, groups),
+      "check the last dimensions and feature_group_count");
 }
 
 Array convolved(const Array& x, const Array& kernel, const Ints& strides, const Ints& dilation) {
@@ -211,10 +212,10 @@ Array reduce_window(const char* name, const Operand& x, const Ints& window, cons
 /// Extends a list over the space dimensions to [n, space.., channels].
 Ints over_space(const char* name, const Array& x, Ints list) {
   if (static_cast<std::int64_t>(list.size()) != x.rank() - 2) {
-    detail::fail(name, "the window does not fit the array",
+    detail::fail(name, "the window does not match the array",
                  fmt::format("{} and {}", to_string(list), detail::describe(x)),
-                 "one entry per dimension of space in [n, space.., channels]",
-                 "leave out n and channels");
+                 "one entry per spatial dimension of [n, space.., channels]",
+                 "leave out the entries for n and channels");
   }
   list.insert(list.begin(), 1);
   list.push_back(1);

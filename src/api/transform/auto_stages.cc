@@ -27,18 +27,18 @@ std::vector<bool> varying(const ir::Function& function, std::size_t num_slices) 
 void check_unmarked(const PipelineScope& scope) {
   if (scope.num_marks == 0) return;
   throw UserError(
-      {.what = "auto_stages: the function has marks",
+      {.what = "auto_stages: the function already has marks",
        .where = *scope.where,
        .found = fmt::format("{} mark{}", scope.num_marks, scope.num_marks == 1 ? "" : "s"),
-       .wanted = "a function without marks, which is cut, or marks alone",
-       .cure = "leave out auto_stages, or mark_stage_end"});
+       .wanted = "either auto_stages or marks, not both",
+       .cure = "remove auto_stages, or the calls of mark_stage_end"});
 }
 
 [[noreturn]] void fail_second(const Span& where) {
-  throw UserError({.what = "auto_stages: a microbatch has two derivatives, and one is cut",
+  throw UserError({.what = "auto_stages: a microbatch has two derivatives, and only one can be cut",
                    .where = where,
                    .found = "another value_and_grad",
-                   .wanted = "one in the function given to treduce",
+                   .wanted = "one value_and_grad in the function given to treduce",
                    .cure = "differentiate the sum of the losses, or end the stages with "
                            "mark_stage_end"});
 }

@@ -31,7 +31,7 @@ std::vector<Type> slice_types(const std::vector<Array>& leaves, std::size_t num_
         throw UserError({.what = "scan: a scanned array has no dimension to scan",
                          .where = where,
                          .found = leaf_text(paths[i], type),
-                         .wanted = "arrays with a leading dimension, one slice per step",
+                         .wanted = "arrays with a leading dimension, one slice per iteration",
                          .cure = "capture the array, or put it into the carry"});
       }
       if (length >= 0 && type.shape[0] != length) {
@@ -62,11 +62,11 @@ void check_carry(const char* construct, const Nested& nested, const std::vector<
         {.what = fmt::format("{}: the function changes the type of its carry", construct),
          .where = where,
          .found = i < num_found
-                      ? leaf_text(nested.result_paths[i], nested.results[i]) + " comes out"
+                      ? leaf_text(nested.result_paths[i], nested.results[i]) + " is returned"
 
-                      : fmt::format("a carry of {} leaves comes out", num_found),
-         .wanted = i < num_found ? to_string(carry[i]) + ", which goes in"
-                                 : fmt::format("{} leaves, which go in", carry.size()),
+                      : fmt::format("a carry of {} leaves is returned", num_found),
+         .wanted = i < num_found ? to_string(carry[i]) + ", the type of the initial carry"
+                                 : fmt::format("{} leaves, as in the initial carry", carry.size()),
          .cure = "convert it with astype or reshape it at the end of the function, or give the "
                  "initial carry the type that the function returns"});
   }
@@ -86,7 +86,7 @@ Outcome scan(Body& body, std::size_t num_carry, const ScanOptions& options,
   std::int64_t length = options.length;
   const std::vector<Type> types = slice_types(leaves, num_carry, arguments.paths(), length, where);
   if (length < 0) {
-    throw UserError({.what = "scan: nothing says how many steps there are",
+    throw UserError({.what = "scan: the number of iterations is unknown",
                      .where = where,
                      .found = "no scanned array and no length",
                      .wanted = "an array to scan, or options.length",
@@ -120,7 +120,7 @@ Outcome while_loop(Body& condition, Body& body, const std::source_location& loca
   std::vector<Array> outputs = recorded(leaves, where, [&] {
     Nested test = trace_nested(condition, types, where);
     if (test.results[0] != Type{DType::boolean, {}}) {
-      throw UserError({.what = "while_loop: the condition is no bool scalar",
+      throw UserError({.what = "while_loop: the condition is not a bool scalar",
                        .where = where,
                        .found = to_string(test.results[0]),
                        .wanted = "bool[]",
@@ -155,11 +155,12 @@ void check_branches(const std::vector<Nested>& branches, const Span& where) {
       return leaf < count ? leaf_text(nested.result_paths[leaf], nested.results[leaf])
                           : fmt::format("{} arrays", nested.results.size());
     };
-    throw UserError({.what = fmt::format("cond: branches 0 and {} return different types", i),
-                     .where = where,
-                     .found = fmt::format("branch {} returns {}", i, text(branch)),
-                     .wanted = fmt::format("what branch 0 returns: {}", text(branches[0])),
-                     .cure = "convert with astype or broadcast_to in one of the branches"});
+    throw UserError(
+        {.what = fmt::format("cond: branches 0 and {} return different types", i),
+         .where = where,
+         .found = fmt::format("branch {} returns {}", i, text(branch)),
+         .wanted = fmt::format("the types that branch 0 returns: {}", text(branches[0])),
+         .cure = "convert with astype or broadcast_to in one of the branches"});
   }
 }
 
@@ -169,7 +170,7 @@ Outcome switch_case(const Operand& index, const std::vector<Body*>& branches) {
   const Span where = trace::call_span(index.where);
   const Type type = node_of(index.array, where)->type;
   if (type.rank() != 0 || (type.dtype != DType::i32 && type.dtype != DType::boolean)) {
-    throw UserError({.what = "cond: what chooses the branch is no scalar",
+    throw UserError({.what = "cond: the value that selects the branch is not a bool or i32 scalar",
                      .where = where,
                      .found = to_string(type),
                      .wanted = "bool[] for cond, i32[] or bool[] for switch_case",

@@ -44,12 +44,12 @@ ManualAxes manual_axes(const Mesh& mesh, const std::vector<std::string>& names, 
     const bool is_named = std::find(names.begin(), names.end(), axis.name) != names.end();
     if (!names.empty() && !is_named) continue;
     if (trace::is_mapped_mesh_axis(axis.name)) {
-      throw UserError({.what = "shard_map: an axis is mapped already",
+      throw UserError({.what = "shard_map: an axis is already mapped",
                        .where = where,
                        .found = "'" + axis.name + "' in a function that is mapped over " +
                                 trace::mapped_axis_names(),
-                       .wanted = "axes that no shard_map around it maps",
-                       .cure = "give each shard_map axis_names of its own"});
+                       .wanted = "axes that no enclosing shard_map maps",
+                       .cure = "give nested shard_maps different axis_names"});
     }
     axes.push_back(axis);
   }
@@ -108,7 +108,7 @@ LeafSpec ShardMap::spec_of(const Shardings& specs, const std::string& path, std:
                      .where = where_,
                      .found = "specs for other paths",
                      .wanted = "a spec for every argument and result",
-                     .cure = "write P{} for what every device has whole"});
+                     .cure = "write P{} for an array that every device holds whole"});
   }
   check_spec(mesh_, entry->spec, "shard_map: " + spec.subject, where_);
   const std::vector<SpecEntry>& entries = entry->spec.entries();
@@ -152,7 +152,7 @@ Type ShardMap::local_type(const Type& type, const LeafSpec& spec) const {
            .found = fmt::format("{}: {} elements along dimension {} over {} devices of {}",
                                 to_string(type), local.shape[dim], dim, count, to_string(mesh_)),
            .wanted = fmt::format("a multiple of {}", count),
-           .cure = "pad the array, or do without shard_map: jit splits uneven dimensions"});
+           .cure = "pad the array, or do without shard_map: jit can split uneven dimensions"});
     }
     local.shape[dim] /= count;
   }
@@ -259,13 +259,13 @@ ValueId ShardMap::unstack(Builder& b, ValueId x, const Marks& varies, const Leaf
 }
 
 [[noreturn]] void fail_on_other_mesh(const Mesh& mesh, const Mesh& traced, const Span& where) {
-  throw UserError({.what = "shard_map: the program around it is for another mesh",
+  throw UserError({.what = "shard_map: the enclosing program is for another mesh",
                    .where = where,
                    .found = fmt::format("the mesh {} in a program for {}", to_string(mesh),
                                         traced.axes().empty() ? "one device" : to_string(traced)),
                    .wanted = "one mesh",
-                   .cure = "open use_mesh scope(mesh) around the call of the program, or place its "
-                           "arguments on the mesh with device_put"});
+                   .cure = "open `use_mesh scope(mesh);` before the call of the program, or place "
+                           "its arguments on the mesh with device_put"});
 }
 
 ops::BatchAxis ShardMap::batch_axis(const MeshAxis& axis) const {
@@ -278,11 +278,11 @@ ops::BatchAxis ShardMap::batch_axis(const MeshAxis& axis) const {
 void ShardMap::check_number(std::size_t num_arguments) const {
   if (options_.in_specs.size() == num_arguments) return;
   throw UserError(
-      {.what = "shard_map: in_specs does not fit the arguments",
+      {.what = "shard_map: in_specs does not match the arguments",
        .where = where_,
        .found = fmt::format("{} specs for {} arguments", options_.in_specs.size(), num_arguments),
        .wanted = "one spec, or one Shardings for a tree, per argument",
-       .cure = "write P{} for an argument that every device has whole"});
+       .cure = "write P{} for an argument that every device holds whole"});
 }
 
 Outcome ShardMap::run(Body& body) const {

@@ -51,19 +51,20 @@ void check_cotangents(const Nested& backward, const std::vector<Type>& arguments
              is_same_count
                  ? fmt::format("{}, the type of argument {}", to_string(arguments[i]), paths[i])
                  : fmt::format("{} arrays, one per leaf of the arguments", arguments.size()),
-         .cure = "return one cotangent per argument, of the argument's type; zeros where nothing "
-                 "flows"});
+         .cure = "return one cotangent per argument, of the argument's type; zeros where no "
+                 "gradient flows"});
   }
 }
 
 void check_forward(const Nested& primal, const Nested& forward, const Span& where) {
   for (std::size_t i = 0; i < primal.results.size(); ++i) {
     if (i < forward.results.size() && forward.results[i] == primal.results[i]) continue;
-    throw UserError({.what = "custom_vjp: forward does not return what the function returns",
-                     .where = where,
-                     .found = i < forward.results.size() ? to_string(forward.results[i]) : "less",
-                     .wanted = to_string(primal.results[i]),
-                     .cure = "return std::pair(f(args...), residuals) from forward"});
+    throw UserError(
+        {.what = "custom_vjp: forward does not return the result of the function",
+         .where = where,
+         .found = i < forward.results.size() ? to_string(forward.results[i]) : "fewer arrays",
+         .wanted = to_string(primal.results[i]),
+         .cure = "return std::pair(f(args...), residuals) from forward"});
   }
 }
 

@@ -44,7 +44,7 @@ void check_marks(const PipelineScope& scope, const Function& body, const Span& w
                      .where = mark->span,
                      .found = "a mark within scan, while_loop, cond, remat or custom_vjp",
                      .wanted = "marks in the function given to treduce itself",
-                     .cure = "mark the result of the nested function behind it"});
+                     .cure = "call the nested function first, then mark its result"});
   }
   if (scope.num_marks == scope.num_stages) return;
   throw UserError(
@@ -61,7 +61,7 @@ void enter(PipelineScope& scope, const Schedule& schedule, std::int64_t length,
            const std::source_location& location) {
   const Span where(location);
   if (scope.where) {
-    throw UserError({.what = "treduce: a pipeline has one loop, and this is the second",
+    throw UserError({.what = "treduce: a pipeline can have only one loop, and this is the second",
                      .where = where,
                      .found = "another treduce at " + to_string(*scope.where),
                      .wanted = "one treduce in the function given to mpmd_jit_with_loop",
@@ -98,11 +98,11 @@ std::vector<Type> microbatch_types(const std::vector<Array>& leaves,
     Type type = leaves[i].type();
     const std::string name = leaf_name(paths[i], "the array");
     if (type.rank() == 0 || (i > 0 && type.shape[0] != length)) {
-      throw UserError({.what = "treduce: there is no microbatch of " + name + " for each step",
+      throw UserError({.what = "treduce: " + name + " does not have one slice per microbatch",
                        .where = where,
                        .found = to_string(type),
-                       .wanted = i == 0 ? "a leading dimension, one index per microbatch"
-                                        : fmt::format("{} microbatches, as {} has", length,
+                       .wanted = i == 0 ? "a leading dimension with one slice per microbatch"
+                                        : fmt::format("{} slices, as {} has", length,
                                                       leaf_name(paths[0], "the first array")),
                        .cure = "reshape the batch to {microbatches, rows, ...}, or capture the "
                                "array instead"});
@@ -266,7 +266,7 @@ void check_operations(const std::vector<ReduceOperation>& operations, const Nest
     const std::int64_t rank = nested.results[i].rank();
     const bool is_bool = nested.results[i].dtype == DType::boolean;
     if (concat != nullptr ? concat->axis >= 0 && concat->axis <= rank : !is_bool) continue;
-    throw UserError({.what = "treduce: the operation does not fit " +
+    throw UserError({.what = "treduce: the operation cannot be applied to " +
                              leaf_name("/" + nested.result_paths[i], "the result"),
                      .where = where,
                      .found = concat != nullptr ? fmt::format("Concat{{{}}} of {}", concat->axis,
@@ -274,7 +274,7 @@ void check_operations(const std::vector<ReduceOperation>& operations, const Nest
                                                 : to_string(nested.results[i]),
                      .wanted = concat != nullptr ? fmt::format("axes 0 to {}", rank)
                                                  : "numbers to add or to compare",
-                     .cure = concat != nullptr ? "name a place for the new dimension"
+                     .cure = concat != nullptr ? "give a position for the new dimension"
                                                : "convert it with astype, or use Concat{}"});
   }
 }

@@ -39,7 +39,7 @@ std::optional<std::int64_t> dim_of(const BatchAxis& axis, std::int64_t rank) {
                    .wanted = type.rank() == 0 ? "an array of rank 1 or more"
                                               : fmt::format("an axis from {} to {}", -type.rank(),
                                                             type.rank() - 1),
-                   .cure = "count axes from 0, or from the end with negative numbers; none stands "
+                   .cure = "count axes from 0, or from the end with negative numbers; write none "
                            "for what all elements share"});
 }
 
@@ -67,7 +67,7 @@ class Mapping {
   void check_number() const {
     if (!in_axes_.is_list || in_axes_.axes.size() == arguments_.item_ends().size()) return;
     throw UserError(
-        {.what = "vmap: in_axes does not fit the arguments",
+        {.what = "vmap: in_axes does not match the arguments",
          .where = where_,
          .found = fmt::format("in_axes = {} for {} arguments", text_of(in_axes_), num_arguments()),
          .wanted = "one entry per argument, or one number for all of them",
@@ -107,7 +107,7 @@ class Mapping {
                               "axis {}",
                               paths[*first_], to_string(type_of(*first_)), size_, *dims_[*first_],
                               paths[leaf], to_string(type_of(leaf)), size, dim),
-         .wanted = "one size along all mapped axes",
+         .wanted = "the same size along all mapped axes",
          .cure = fmt::format("if all elements share argument {}, write none for it in in_axes; "
                              "else pass batches of one size, or name the axis of the batch",
                              paths[leaf])});
@@ -120,8 +120,8 @@ class Mapping {
          .found = fmt::format("in_axes = {} for {} leaves of {} arguments", text_of(in_axes_),
                               arguments_.leaves().size(), num_arguments()),
          .wanted = "an axis for at least one array",
-         .cure = "give an argument its axis, for example {.in_axes = {0, none}}; what "
-                 "is captured is never mapped"});
+         .cure = "give an argument its axis, for example {.in_axes = {0, none}}; captured arrays "
+                 "are never mapped"});
   }
 
   Walk& arguments_;

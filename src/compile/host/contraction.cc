@@ -413,7 +413,7 @@ std::vector<TileTask> contraction_tasks(const LowerContext& context, const Equat
   }
   auto tasks =
       tasks_of(context, equation, products_of(context, equation, contraction), contraction);
-  require(tasks.has_value(), "one device's sum has the order of its leaves");
+  require(tasks.has_value(), "the sum of one device follows the order of its leaves");
   return std::move(*tasks);
 }
 

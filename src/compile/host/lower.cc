@@ -31,7 +31,7 @@ const KernelLowering& lowering_of(const Equation& equation) {
     std::map<std::string_view, KernelLowering> joined;
     for (auto* family : kFamilies) {
       for (const KernelLowering& lowering : family()) {
-        require(joined.emplace(lowering.name, lowering).second, "no two lowerings have one name");
+        require(joined.emplace(lowering.name, lowering).second, "lowerings have distinct names");
       }
     }
     return joined;
@@ -264,7 +264,8 @@ void add(HostProgram& program, HostInstruction added) {
   const auto worker =
       std::find_if(program.instructions.rbegin(), program.instructions.rend(),
                    [](const HostInstruction& other) { return !other.tasks.empty(); });
-  require(worker != program.instructions.rend(), "the work of a collective was done before");
+  require(worker != program.instructions.rend(),
+          "the work of a collective is in an earlier instruction");
   auto& counted = worker->info.collectives;
   counted.insert(counted.end(), instruction.info.collectives.begin(),
                  instruction.info.collectives.end());

@@ -57,7 +57,7 @@ const kernels::TileKernel* tile_kernel_of(const Function& function, const Equati
     throw UserError({.what = *equation.op->name + ": the host engine has no kernel for this dtype",
                      .where = equation.span,
                      .found = std::string(name(from)),
-                     .wanted = "a dtype of its kernels; f32 has all of them",
+                     .wanted = "a dtype that has a kernel; f32 always has one",
                      .cure = "convert with astype(x, DType::f32) first"});
   }
   return kernel;

@@ -59,7 +59,7 @@ std::vector<Type> all_to_all_shape(const ShapeContext& c) {
   const std::int64_t size = size_of(c);
   const Type& type = c.operands[0];
   if (type.rank() == 0 || type.shape[0] != size) {
-    c.fail("dimension 0 has not one slice per element of the axis",
+    c.fail("dimension 0 does not have one slice per element of the axis",
            fmt::format("an array with {} slices", size), "reshape the operand");
   }
   return {type};
@@ -69,7 +69,7 @@ std::vector<Type> permute_shape(const ShapeContext& c) {
   expect_operands(c, 1);
   const std::int64_t size = size_of(c);
   if (!is_permutation(ints_of(c, "sources"), size)) {
-    c.fail("sources is no permutation of the elements of the axis",
+    c.fail("sources is not a permutation of the elements of the axis",
            fmt::format("every number from 0 to {} once", size - 1),
            "name the source of every element once");
   }
@@ -162,8 +162,8 @@ const OpRecord axis_all_to_all_op{
     .name = "axis_all_to_all",
     .doc =
         "Slice j along dimension 0 goes to element j of the mapped axis; slice i of the result "
-        "came from element i. With `is_pinned` operand and result stay with their elements: "
-        "nothing that comes before or after is done while they move.",
+        "came from element i. With `is_pinned` the devices of each element hold its slices before "
+        "and after the exchange.",
     .source = "jax.lax.all_to_all",
     .attributes = AttributeNames{"axis", "is_pinned", "size"},
     .types = TypeSet::any,
@@ -179,7 +179,7 @@ const OpRecord axis_all_to_all_op{
 
 const OpRecord axis_gather_op{
     .name = "axis_gather",
-    .doc = "What all elements of the mapped axis have, stacked along a new dimension 0.",
+    .doc = "The operands of all elements of the mapped axis, stacked along a new dimension 0.",
     .source = "jax.lax.all_gather",
     .attributes = AttributeNames{"axis", "size"},
     .types = TypeSet::any,
@@ -195,7 +195,7 @@ const OpRecord axis_gather_op{
 
 const OpRecord axis_index_op{
     .name = "axis_index",
-    .doc = "Which element of the mapped axis this is.",
+    .doc = "The index of the element along the mapped axis.",
     .source = "jax.lax.axis_index",
     .attributes = AttributeNames{"axis", "size"},
     .types = TypeSet::any,
@@ -212,7 +212,7 @@ const OpRecord axis_index_op{
 
 const OpRecord axis_permute_op{
     .name = "axis_permute",
-    .doc = "What element sources[i] of the mapped axis has, for element i.",
+    .doc = "For element i of the mapped axis, the operand of element sources[i].",
     .source = "jax.lax.ppermute",
     .attributes = AttributeNames{"axis", "size", "sources"},
     .types = TypeSet::any,
@@ -262,7 +262,7 @@ bool is_same_for_all(const Equation& equation) { return is(equation, axis_gather
 ValueId without_axis(Builder& b, const Equation& equation, const std::vector<ValueId>& operands) {
   const NamedAxis axis = axis_of(equation);
   if (axis.size != 1) {
-    throw UserError({.what = *equation.op->name + ": no axis of this name is mapped",
+    throw UserError({.what = *equation.op->name + ": no mapped axis has this name",
                      .where = equation.span,
                      .found = fmt::format("axis '{}' with {} elements", axis.name, axis.size),
                      .wanted = "a function that shard_map or vmap maps over the axis",

@@ -70,7 +70,7 @@ class GroupFinder {
     }
     const bool is_free =
         equation.op->host.kind == HostRule::Kind::view || equation.op == &constant_op;
-    check(is_free, equation, "an equation of several groups of devices stands outside of tasks");
+    check(is_free, equation, "an equation of several groups of devices is outside of tasks");
     return equation.operands.empty() ? Groups::kNone : groups_.of_value[equation.operands[0]];
   }
 
@@ -89,7 +89,7 @@ class GroupFinder {
       if (shares[i] < 0) continue;
       const ValueId operand = equation.operands[static_cast<std::size_t>(shares[i])];
       check(f_.values[operand].sharding == f_.values[equation.results[i]].sharding, equation,
-            "result " + std::to_string(i) + " shares memory that is laid out otherwise");
+            "result " + std::to_string(i) + " shares memory that has another sharding");
     }
   }
 

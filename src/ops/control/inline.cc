@@ -75,7 +75,7 @@ Function dissolve_calls(Function function, Dissolve which) {
 std::vector<ir::Pass> simplify_passes() {
   std::vector<ir::Pass> passes = {
       {.name = "dissolve_calls",
-       .doc = "puts the functions in the places of call, remat and custom_vjp",
+       .doc = "replaces call, remat and custom_vjp by their functions",
        .run = [](Function f) { return dissolve_calls(std::move(f), Dissolve::all_calls); }}};
   for (ir::Pass& pass : ir::simplify_passes()) passes.push_back(std::move(pass));
   return passes;

@@ -9,7 +9,7 @@ namespace {
 
 std::vector<Type> stage_end_shape(const ShapeContext& c) {
   const std::int64_t stage = integer_of(c, "stage");
-  if (stage < 0) c.fail("a negative stage", "stages from 0", "count the marks from 0");
+  if (stage < 0) c.fail("the stage is negative", "a stage of 0 or more", "count the marks from 0");
   boolean_of(c, "backward");
   return same_as_operand(c);
 }
@@ -26,8 +26,8 @@ Sample stage_end_sample(bool is_backward) {
 const OpRecord stage_end_op{
     .name = "stage_end",
     .doc =
-        "x, with which stage `stage` of a pipeline ends; of its cotangent, with which the "
-        "backward pass of that stage begins.",
+        "x, the last value of stage `stage` of a pipeline. The backward pass of that stage begins "
+        "with its cotangent.",
     .source = "JaxPP, mark_stage_end",
     .attributes = AttributeNames{"backward", "stage"},
     .types = TypeSet::any,

@@ -22,7 +22,7 @@ void expect_number(const ShapeContext& c, std::string_view attribute, std::int64
   if (value >= least) return;
   const std::string name(attribute);
   c.fail(name + " = " + std::to_string(value), name + " from " + std::to_string(least) + " on",
-         least < 0 ? "write " + name + "=-1 where there is none" : "count from 0");
+         least < 0 ? "write " + name + "=-1 for none" : "count from 0");
 }
 
 void expect_shares(const ShapeContext& c, const std::vector<Type>& results) {
@@ -38,11 +38,11 @@ void expect_shares(const ShapeContext& c, const std::vector<Type>& results) {
     if (!is_operand || c.operands[at(shares[i])] != results[i]) {
       c.fail("result " + std::to_string(i) + " shares the memory of operand " +
                  std::to_string(shares[i]),
-             "an operand of type " + tessera::to_string(results[i]), "write -1 in its place");
+             "an operand of type " + tessera::to_string(results[i]), "write -1 instead");
     }
     if (std::count(shares.begin(), shares.end(), shares[i]) > 1) {
       c.fail("several results share the memory of operand " + std::to_string(shares[i]),
-             "one result for each operand", "write -1 in the place of the others");
+             "at most one result for each operand", "write -1 for the others");
     }
   }
 }
@@ -53,7 +53,7 @@ std::vector<Type> task_shape(const ShapeContext& c) {
   expect_number(c, "stage", -1);
   expect_number(c, "microbatch", -1);
   std::vector<Type> results = call_shape(c);
-  if (results.empty()) c.fail("a task without results", "one result or more", "drop the task");
+  if (results.empty()) c.fail("the task has no results", "at least one result", "remove the task");
   expect_shares(c, results);
   return results;
 }
@@ -64,7 +64,7 @@ std::vector<Type> transfer_shape(const ShapeContext& c) {
   expect_number(c, "to", 0);
   if (integer_of(c, "from") == integer_of(c, "to")) {
     c.fail("a transfer from group " + std::to_string(integer_of(c, "to")) + " to itself",
-           "two different groups", "use the operand in its place");
+           "two different groups", "use the operand itself");
   }
   return c.operands;
 }
@@ -154,16 +154,16 @@ bool is_transfer(const Equation& equation) { return equation.op == &transfer_op;
 const OpRecord task_op{
     .name = "task",
     .doc =
-        "The nested function applied to the operands by group `group` of the devices, as task "
-        "`name` of a stage and a microbatch (-1 for none). Result i takes over the memory of "
-        "operand `shares[i]` where nobody reads that afterwards; -1 for none.",
+        "The nested function applied to the operands by device group `group`, as task `name` of a "
+        "stage and a microbatch (-1 for none). Result i reuses the memory of operand `shares[i]` "
+        "(-1 for none) if nothing reads that operand afterwards.",
     .source = "JaxPP, task of an MPMD program",
     .hlo = "call",
     .attributes = AttributeNames{"body", "group", "microbatch", "name", "shares", "stage"},
     .types = TypeSet::any,
     .shape = task_shape,
-    .vjp = not_differentiable("made after differentiation"),
-    .batch = not_batched("made after batching"),
+    .vjp = not_differentiable("inserted after differentiation"),
+    .batch = not_batched("inserted after batching"),
     .factors = whole_factors,
     .host = control("task"),
     .reference = call_reference,
@@ -174,14 +174,14 @@ const OpRecord task_op{
 
 const OpRecord transfer_op{
     .name = "transfer",
-    .doc = "The operand, which devices of group `from` hold, on those of group `to`.",
+    .doc = "The operand, sent from the devices of group `from` to those of group `to`.",
     .source = "JaxPP, send and receive of an MPMD program",
     .hlo = "copy",
     .attributes = AttributeNames{"from", "to"},
     .types = TypeSet::any,
     .shape = transfer_shape,
-    .vjp = not_differentiable("made after differentiation"),
-    .batch = not_batched("made after batching"),
+    .vjp = not_differentiable("inserted after differentiation"),
+    .batch = not_batched("inserted after batching"),
     .factors = elementwise_factors,
     .host = view("transfer"),
     .reference = transfer_reference,

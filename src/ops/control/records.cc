@@ -49,7 +49,7 @@ void expect_types(const ShapeContext& c, const std::string& subject, const std::
                   const std::vector<Type>& wanted) {
   if (found == wanted) return;
   c.fail(subject + " has types " + text_of(found), subject + " with types " + text_of(wanted),
-         "give the nested function the types of what it gets and returns");
+         "write the nested function for the types that it receives and must return");
 }
 
 std::size_t count_of(const ShapeContext& c, std::string_view attribute, std::size_t most) {
@@ -73,14 +73,15 @@ std::vector<Type> scan_shape(const ShapeContext& c) {
   const std::size_t num_consts = count_of(c, "num_consts", c.operands.size());
   const std::size_t num_carry = count_of(c, "num_carry", c.operands.size() - num_consts);
   const std::int64_t length = integer_of(c, "length");
-  if (length < 0) c.fail("a negative length", "length 0 or more", "count the slices again");
+  if (length < 0)
+    c.fail("the length is negative", "a length of 0 or more", "count the slices again");
   boolean_of(c, "reverse");
   if (c.attributes.has("microbatches")) boolean_of(c, "microbatches");
   std::vector<Type> wanted = slice_of(c.operands, 0, num_consts + num_carry);
   for (std::size_t i = wanted.size(); i < c.operands.size(); ++i) {
     Type type = c.operands[i];
     if (type.rank() == 0 || type.shape[0] != length) {
-      c.fail("operand " + std::to_string(i) + " has not " + std::to_string(length) +
+      c.fail("operand " + std::to_string(i) + " does not have " + std::to_string(length) +
                  " slices along dimension 0",
              "arrays whose first dimension is the length of the scan",
              "scan arrays of equal length, or pass the others as constants");
@@ -122,7 +123,8 @@ std::vector<Type> cond_shape(const ShapeContext& c) {
     if (name == "branches") branches = std::get_if<ir::Bodies>(&value);
   }
   if (branches == nullptr || branches->functions.empty()) {
-    c.fail("there is no branch", "one branch or more", "write branches={(...) {...}, (...) {...}}");
+    c.fail("there are no branches", "at least one branch",
+           "write branches={(...) {...}, (...) {...}}");
   }
   const std::vector<Type> wanted = slice_of(c.operands, 1, c.operands.size());
   const std::vector<Type> results = output_types(*branches->functions[0]);
@@ -152,7 +154,7 @@ std::vector<Type> named_call_shape(const ShapeContext& c) {
 std::vector<Type> remat_shape(const ShapeContext& c) {
   const std::string& policy = string_of(c, "policy");
   if (!save_policy_named(policy)) {
-    c.fail("there is no policy named '" + policy + "'",
+    c.fail("unknown policy '" + policy + "'",
            "nothing_saveable, everything_saveable, dots_saveable or "
            "dots_with_no_batch_dims_saveable",
            "use one of these names");
@@ -391,8 +393,8 @@ const OpRecord call_op{
 const OpRecord cond_op{
     .name = "cond",
     .doc =
-        "The branch whose number is operand 0, applied to the other operands; numbers outside of "
-        "the range mean the nearest branch. Other branches are not run.",
+        "The branch whose number is operand 0, applied to the other operands; numbers out of range "
+        "select the nearest branch. Other branches are not run.",
     .source = "jax.lax.switch",
     .attributes = AttributeNames{"branches"},
     .types = TypeSet::any,
@@ -410,8 +412,8 @@ const OpRecord cond_op{
 const OpRecord custom_vjp_op{
     .name = "custom_vjp",
     .doc =
-        "`primal` applied to the operands; where it is differentiated, `forward` in its place and "
-        "`backward` for the cotangents.",
+        "`primal` applied to the operands. When it is differentiated, `forward` replaces it and "
+        "`backward` computes the cotangents.",
     .source = "jax.custom_vjp",
     .attributes = AttributeNames{"backward", "forward", "num_args", "primal"},
     .types = TypeSet::any,
@@ -428,7 +430,9 @@ const OpRecord custom_vjp_op{
 
 const OpRecord optimization_barrier_op{
     .name = "optimization_barrier",
-    .doc = "The operands, which no pass may merge with other values or move before one another.",
+    .doc =
+        "The operands, unchanged. No pass may merge them with other values or move equations "
+        "across the barrier.",
     .source = "StableHLO, optimization_barrier",
     .attributes = AttributeNames{},
     .types = TypeSet::any,
@@ -445,8 +449,8 @@ const OpRecord optimization_barrier_op{
 const OpRecord remat_op{
     .name = "remat",
     .doc =
-        "The nested function applied to the operands; its derivative computes again what `policy` "
-        "does not save.",
+        "The nested function applied to the operands; its derivative recomputes what `policy` does "
+        "not save.",
     .source = "jax.checkpoint",
     .attributes = AttributeNames{"body", "policy"},
     .types = TypeSet::any,
@@ -464,9 +468,9 @@ const OpRecord remat_op{
 const OpRecord scan_op{
     .name = "scan",
     .doc =
-        "The body applied `length` times to constants, the carry, and slice after slice of the "
-        "scanned operands; its results are the last carry and the stacked slices. With "
-        "`microbatches` each step is a microbatch, which a pipeline may run in stages.",
+        "The body applied `length` times to the constants, the carry and one slice after another "
+        "of the scanned operands. The results are the last carry and the stacked slices. With "
+        "`microbatches` each iteration is a microbatch, which a pipeline may run in stages.",
     .source = "jax.lax.scan",
     .attributes = AttributeNames{"body", "length", "num_carry", "num_consts", "reverse"},
     .types = TypeSet::any,
@@ -489,8 +493,8 @@ const OpRecord while_op{
     .attributes = AttributeNames{"body", "condition", "num_consts"},
     .types = TypeSet::any,
     .shape = while_shape,
-    .vjp = not_differentiable("a loop whose number of rounds depends on data has no reverse mode; "
-                              "scan or fori_loop with fixed bounds has one"),
+    .vjp = not_differentiable("a loop whose number of iterations depends on data has no reverse "
+                              "mode; use scan, or fori_loop with fixed bounds"),
     .batch = batched_inside(),
     .factors = whole_factors,
     .host = control("while"),

@@ -144,8 +144,8 @@ Samples extreme_samples() {
 const OpRecord cummax_op{
     .name = "cummax",
     .doc =
-        "The greatest element up to each place along `dim`, from the last one down with `reverse`; "
-        "NaN wins and -0 < +0. The first of equal elements takes the cotangent.",
+        "The maximum of the elements up to each position along `dim`, or from it to the end with "
+        "`reverse`; NaN wins and -0 < +0. The first of equal elements takes the cotangent.",
     .source = "jax.lax.cummax",
     .attributes = AttributeNames{"dim", "reverse"},
     .types = TypeSet::numbers,
@@ -162,8 +162,8 @@ const OpRecord cummax_op{
 const OpRecord cummin_op{
     .name = "cummin",
     .doc =
-        "The least element up to each place along `dim`, from the last one down with `reverse`; "
-        "NaN wins and -0 < +0. The first of equal elements takes the cotangent.",
+        "The minimum of the elements up to each position along `dim`, or from it to the end with "
+        "`reverse`; NaN wins and -0 < +0. The first of equal elements takes the cotangent.",
     .source = "jax.lax.cummin",
     .attributes = AttributeNames{"dim", "reverse"},
     .types = TypeSet::numbers,
@@ -180,8 +180,8 @@ const OpRecord cummin_op{
 const OpRecord cumprod_op{
     .name = "cumprod",
     .doc =
-        "The product up to each place along `dim`, multiplied in index order, from the last one "
-        "down with `reverse`. Integers wrap around.",
+        "The product of the elements up to each position along `dim`, multiplied in index order; "
+        "with `reverse`, from the last element down. Integers wrap around.",
     .source = "jax.lax.cumprod",
     .attributes = AttributeNames{"dim", "reverse"},
     .types = TypeSet::wide_numbers,
@@ -198,8 +198,8 @@ const OpRecord cumprod_op{
 const OpRecord cumsum_op{
     .name = "cumsum",
     .doc =
-        "The sum up to each place along `dim`, added in index order, from the last one down with "
-        "`reverse`. Integers wrap around.",
+        "The sum of the elements up to each position along `dim`, added in index order; with "
+        "`reverse`, from the last element down. Integers wrap around.",
     .source = "jax.lax.cumsum",
     .attributes = AttributeNames{"dim", "reverse"},
     .types = TypeSet::wide_numbers,

@@ -10,7 +10,7 @@ namespace tessera::ops {
 
 const OpRecord ceil_op{
     .name = "ceil",
-    .doc = "The smallest integer that is not below x.",
+    .doc = "The smallest integer not less than x.",
     .source = "StableHLO, ceil",
     .hlo = "ceil",
     .attributes = AttributeNames{},
@@ -27,7 +27,7 @@ const OpRecord ceil_op{
 
 const OpRecord count_leading_zeros_op{
     .name = "count_leading_zeros",
-    .doc = "How many bits are 0 before the first 1; 32 for 0.",
+    .doc = "The number of leading zero bits; 32 for 0.",
     .source = "StableHLO, count_leading_zeros",
     .hlo = "count-leading-zeros",
     .attributes = AttributeNames{},
@@ -46,7 +46,7 @@ const OpRecord count_leading_zeros_op{
 
 const OpRecord population_count_op{
     .name = "population_count",
-    .doc = "How many bits are 1.",
+    .doc = "The number of bits that are 1.",
     .source = "StableHLO, popcnt",
     .hlo = "popcnt",
     .attributes = AttributeNames{},
@@ -65,7 +65,7 @@ const OpRecord population_count_op{
 
 const OpRecord round_op{
     .name = "round",
-    .doc = "The nearest integer; of two the even one.",
+    .doc = "The nearest integer, ties to even.",
     .source = "StableHLO, round_nearest_even",
     .hlo = "round-nearest-even",
     .attributes = AttributeNames{},

@@ -23,7 +23,7 @@ constexpr double kTwoOverRootPi = 1.12837916709551257390;
 
 const OpRecord cbrt_op = record_of({
     .name = "cbrt",
-    .doc = "The cube root, of negative numbers as well.",
+    .doc = "The cube root, also of negative numbers.",
     .source = "StableHLO, cbrt",
     .slope =
         [](VjpContext& c) {
@@ -49,7 +49,7 @@ const OpRecord erf_op = record_of({
 
 const OpRecord erfc_op = record_of({
     .name = "erfc",
-    .doc = "1 - erf(x), accurate where that is small.",
+    .doc = "1 - erf(x), accurate where the result is small.",
     .source = "CHLO, erfc",
     .slope = [](VjpContext& c) { return bell(c, -kTwoOverRootPi); },
     .value = std::erfc,

@@ -79,7 +79,9 @@ const OpRecord atan_op = record_of({
 
 const OpRecord atan2_op{
     .name = "atan2",
-    .doc = "The angle in [-pi, pi] of the point (x, y), given y first; zeros keep their signs.",
+    .doc =
+        "The angle in [-pi, pi] of the point (x, y); y is the first operand. Zeros keep their "
+        "signs.",
     .source = "StableHLO, atan2",
     .hlo = "atan2",
     .attributes = AttributeNames{},

@@ -15,7 +15,7 @@ std::vector<Type> gather_along_shape(const ShapeContext& c) {
   const Shape& indices = c.operands[1].shape;
   if (indices.size() == fitting.size()) fitting[at(dim)] = indices[at(dim)];
   if (indices != fitting) {
-    c.fail("the indices differ from the array in another dimension than " + std::to_string(dim),
+    c.fail("the indices differ from the array in a dimension other than " + std::to_string(dim),
            "indices [a.., k, b..] for an array [a.., n, b..]",
            "broadcast the indices, or take whole slices with take");
   }
@@ -136,8 +136,9 @@ Sample scatter_add_along_sample(Type updates, std::int64_t dim, std::int64_t siz
 const OpRecord gather_along_op{
     .name = "gather_along",
     .doc =
-        "For an array [a.., n, b..] and indices [a.., k, b..], the elements at the indices of "
-        "each line along `dim`. An index out of range gives NaN, the lowest integer or false.",
+        "For an array [a.., n, b..] and indices [a.., k, b..], the elements of each line along "
+        "`dim` at the indices of the same line. An index out of range gives NaN, the lowest "
+        "integer or false.",
     .source = "jax.numpy.take_along_axis, mode fill",
     .attributes = AttributeNames{"dim"},
     .types = TypeSet::any,

@@ -28,7 +28,7 @@ void expect_part(const ShapeContext& c, const Shape& part, const std::string& wh
   bool fits = part.size() == shape.size();
   for (std::size_t i = 0; fits && i < part.size(); ++i) fits = part[i] >= 0 && part[i] <= shape[i];
   if (fits) return;
-  c.fail(what + " " + tessera::to_string(part) + " is no part of an array of shape " +
+  c.fail(what + " " + tessera::to_string(part) + " does not fit in an array of shape " +
              tessera::to_string(shape),
          "one size per dimension, from 0 to that of the array", "ask for a smaller part");
 }
@@ -44,7 +44,7 @@ std::vector<Type> update_shape(const ShapeContext& c) {
   if (c.operands.size() < 2) expect_operands(c, 2);
   expect_starts(c, 2);
   if (c.operands[0].dtype != c.operands[1].dtype) {
-    c.fail("the array and the update have different dtypes", "one dtype",
+    c.fail("the array and the update have different dtypes", "the same dtype",
            "convert the update with astype");
   }
   expect_part(c, c.operands[1].shape, "the update");
@@ -249,8 +249,8 @@ Sample update_sample(const Type& operand, Shape part) {
 const OpRecord dynamic_slice_op{
     .name = "dynamic_slice",
     .doc =
-        "The part of the given sizes that begins at the other operands, one i32 per dimension, "
-        "which are moved so that the part lies inside.",
+        "The part of the first operand that has the given sizes and starts at the other operands, "
+        "one i32 per dimension. The starts are clamped so that the part lies inside the array.",
     .source = "StableHLO, dynamic_slice",
     .attributes = AttributeNames{"sizes"},
     .types = TypeSet::any,
@@ -272,8 +272,8 @@ const OpRecord dynamic_slice_op{
 const OpRecord dynamic_update_slice_op{
     .name = "dynamic_update_slice",
     .doc =
-        "The first operand with the second in the place that the others name, one i32 per "
-        "dimension, which are moved so that the update lies inside.",
+        "The first operand with a part replaced by the second, which starts at the other operands, "
+        "one i32 per dimension. The starts are clamped so that the part lies inside the array.",
     .source = "StableHLO, dynamic_update_slice",
     .attributes = AttributeNames{},
     .types = TypeSet::any,

@@ -15,7 +15,7 @@ std::vector<Type> permute_shape(const ShapeContext& c) {
   const std::int64_t dim = dim_of(c, "dim", c.operands[0].rank());
   const std::int64_t size = c.operands[0].shape[at(dim)];
   if (!is_permutation(ints_of(c, "sources"), size)) {
-    c.fail("sources is no permutation of the slices",
+    c.fail("sources is not a permutation of the slices",
            fmt::format("every number from 0 to {} once", size - 1),
            "name the source of every slice once");
   }
@@ -68,9 +68,9 @@ Sample permute_sample(SampleOperand operand, std::int64_t dim, Ints sources) {
 const OpRecord permute_op{
     .name = "permute",
     .doc =
-        "Slice i along `dim` is slice sources[i] of the operand. Slices that lie on other devices "
-        "move.",
-    .source = "jax.lax.ppermute, seen from outside of its devices",
+        "Slice i along `dim` is slice sources[i] of the operand. Slices that other devices hold "
+        "are moved.",
+    .source = "jax.lax.ppermute, for global arrays",
     .attributes = AttributeNames{"dim", "sources"},
     .types = TypeSet::any,
     .shape = permute_shape,

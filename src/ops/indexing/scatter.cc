@@ -17,9 +17,9 @@ std::vector<Type> scatter_shape(const ShapeContext& c) {
   wanted.shape.erase(wanted.shape.begin() + dim);
   wanted.shape.insert(wanted.shape.begin() + dim, indices.begin(), indices.end());
   if (c.operands[2] != wanted) {
-    c.fail("the updates do not fit",
+    c.fail("the updates have the wrong type",
            "updates " + tessera::to_string(wanted) + ": the array's shape with dimension " +
-               std::to_string(dim) + " replaced by those of the indices",
+               std::to_string(dim) + " replaced by the dimensions of the indices",
            "reshape, broadcast or convert the updates");
   }
   return {x};
@@ -144,8 +144,8 @@ const OpRecord scatter_op{
     .name = "scatter",
     .doc =
         "The array [a.., n, b..] with the rows along `dim` that the indices name replaced by the "
-        "updates [a.., indices.., b..]. Of several updates of one row the last in index order "
-        "stays; indices out of range are dropped.",
+        "updates [a.., indices.., b..]. If several updates name the same row, the last in index "
+        "order wins; updates with an index out of range are dropped.",
     .source = "StableHLO, scatter",
     .attributes = AttributeNames{"dim"},
     .types = TypeSet::any,

@@ -68,7 +68,7 @@ std::vector<Type> conv_shape(const ShapeContext& c) {
   const Type& rhs = c.operands[1];
   const auto space = static_cast<std::int64_t>(ints_of(c, "stride").size());
   if (lhs.rank() != rhs.rank() || lhs.rank() < space + 2 || lhs.dtype != rhs.dtype || space == 0) {
-    c.fail("the array and the kernel do not fit a window of rank " + std::to_string(space),
+    c.fail("the array and the kernel do not match a window of rank " + std::to_string(space),
            "an array [batch.., n, space.., c] and a kernel [batch.., window.., c, o] of one dtype",
            "reshape or convert one of them");
   }
@@ -84,7 +84,7 @@ std::vector<Type> conv_shape(const ShapeContext& c) {
     count =
         num_windows(room, size, c.attributes.ints("dilation")[i], c.attributes.ints("stride")[i]);
     if (count >= 1 && size >= 1) continue;
-    c.fail("dimension " + std::to_string(i) + " of the window has no place: " +
+    c.fail("dimension " + std::to_string(i) + " of the window does not fit: " +
                std::to_string(size) + " elements in " + std::to_string(room),
            "a window of 1 or more elements that fits in the array",
            "use a smaller kernel, or pad the array first");
@@ -299,11 +299,11 @@ Samples conv_samples() {
 const OpRecord conv_op{
     .name = "conv",
     .doc =
-        "An array [batch.., n, space.., c] under a kernel [batch.., window.., c, o]: element "
-        "[batch.., n, p.., o] is the sum over channel and window of array[.., n, p * stride + q * "
-        "dilation, c] * kernel[.., q, c, o], by the tree over leaves; [c, window..] is the grid. "
-        "Windows lie inside the array: padding is an op of its own. Sums of products of bf16 are "
-        "f32.",
+        "The convolution of an array [batch.., n, space.., c] with a kernel [batch.., window.., c, "
+        "o]: element [batch.., n, p.., o] is the sum over c and q of array[.., n, p * stride + q * "
+        "dilation, c] * kernel[.., q, c, o]. The sum follows the summation tree; its grains are "
+        "ordered as [c, window..]. Windows lie inside the array: padding is a separate op. Sums of "
+        "products of bf16 are f32.",
     .source = "StableHLO, convolution; groups are batches",
     .attributes = AttributeNames{"dilation", "stride"},
     .types = TypeSet::numbers,

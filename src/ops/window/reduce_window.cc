@@ -12,7 +12,7 @@ const Ints& steps_of(const ShapeContext& c, std::string_view attribute) {
   bool fits = steps.size() == c.operands[0].shape.size();
   for (std::int64_t step : steps) fits = fits && step >= 1;
   if (fits) return steps;
-  c.fail(std::string(attribute) + " = " + tessera::to_string(steps) + " does not fit the array",
+  c.fail(std::string(attribute) + " = " + tessera::to_string(steps) + " does not match the array",
          "one entry of 1 or more per dimension", "write 1 for dimensions without a window");
 }
 
@@ -24,7 +24,7 @@ std::vector<Type> window_shape(const ShapeContext& c) {
   for (std::size_t i = 0; i < window.size(); ++i) {
     const std::int64_t room = result.shape[i] - window[i];
     if (room < 0) {
-      c.fail("a window of " + std::to_string(window[i]) + " elements has no place in dimension " +
+      c.fail("a window of " + std::to_string(window[i]) + " elements does not fit in dimension " +
                  std::to_string(i),
              "at most " + std::to_string(result.shape[i]) + " elements",
              "use a smaller window, or pad the array first");
@@ -164,8 +164,8 @@ Samples extreme_samples() {
 const OpRecord reduce_window_max_op{
     .name = "reduce_window_max",
     .doc =
-        "The greatest element of every window, `stride` apart, that lies in the array; NaN wins "
-        "and -0 < +0. The first of equal elements takes the cotangent.",
+        "The greatest element of every window that lies inside the array; windows are `stride` "
+        "apart. NaN wins and -0 < +0. The first of equal elements takes the cotangent.",
     .source = "StableHLO, reduce_window, without padding and dilation",
     .attributes = AttributeNames{"stride", "window"},
     .types = TypeSet::numbers,
@@ -182,8 +182,8 @@ const OpRecord reduce_window_max_op{
 const OpRecord reduce_window_min_op{
     .name = "reduce_window_min",
     .doc =
-        "The least element of every window, `stride` apart, that lies in the array; NaN wins and "
-        "-0 < +0. The first of equal elements takes the cotangent.",
+        "The least element of every window that lies inside the array; windows are `stride` apart. "
+        "NaN wins and -0 < +0. The first of equal elements takes the cotangent.",
     .source = "StableHLO, reduce_window, without padding and dilation",
     .attributes = AttributeNames{"stride", "window"},
     .types = TypeSet::numbers,
@@ -200,8 +200,8 @@ const OpRecord reduce_window_min_op{
 const OpRecord reduce_window_sum_op{
     .name = "reduce_window_sum",
     .doc =
-        "The sum of every window, `stride` apart, that lies in the array, added in row-major "
-        "order of the window. Integers wrap around.",
+        "The sum of every window that lies inside the array, added in row-major order of the "
+        "window; windows are `stride` apart. Integers wrap around.",
     .source = "StableHLO, reduce_window, without padding and dilation",
     .attributes = AttributeNames{"stride", "window"},
     .types = TypeSet::wide_numbers,

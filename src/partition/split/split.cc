@@ -402,7 +402,8 @@ ValueId Splitter::rebuild(ValueId source, const Sharding& target) {
     sharding.partial = target.partial;
     operands.push_back(in_sharding(equation.operands[i], sharding, equation.span));
   }
-  require(target.partial.empty() || is_zero(source), "only zero is a sum of itself");
+  require(target.partial.empty() || is_zero(source),
+          "only zero can be used as a partial sum of itself");
   Sharding made = back_project(factors.rule.results[0], assignment);
   made.partial = target.partial;
   ValueId result = emit(equation, std::move(operands), {made})[0];

@@ -87,7 +87,7 @@ ValueId Splitter::in_windows(ValueId source, const Sharding& needed, const Span&
     if (out_.sharding(id) == way.to) return id;
   }
   const auto kind = kind_to_windows(function_.mesh, function_.type(source), way.stop, way.to);
-  require(kind.has_value(), "a stop on the way to windows is one move from them");
+  require(kind.has_value(), "windows are one move from the sharding before them");
   const ValueId moved = add_move(*kind, stop, way.to, span);
   windowed_[source].push_back(moved);
   return moved;

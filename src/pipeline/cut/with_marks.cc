@@ -22,7 +22,7 @@ void check_places(const Forward& forward, const CutOptions& options) {
   const auto stages = static_cast<double>(options.num_stages);
   if (options.num_stages > 1 && loop != nullptr && share * stages > kMostOfStage) {
     throw UserError(
-        {.what = "auto_stages: a loop does most of the work, and what is in it is not cut",
+        {.what = "auto_stages: a loop does most of the work, and loops are not cut",
          .where = loop->span,
          .found = fmt::format("a {} with {:.0f} % of the work, for {} stages", *loop->op->name,
                               100 * share, options.num_stages),
@@ -32,12 +32,15 @@ void check_places(const Forward& forward, const CutOptions& options) {
   const std::size_t count = forward.places().size();
   if (count >= static_cast<std::size_t>(options.num_stages)) return;
   throw UserError(
-      {.what = "auto_stages: there are fewer places to cut than stages",
+      {.what = "auto_stages: the function cannot be cut into this many stages",
        .where = options.where,
-       .found = fmt::format("{} stages, and work for {}", options.num_stages, count),
-       .wanted = "an equation at least for each stage, which the next one reads",
-       .cure = count == 1 ? std::string("take the layers out of the one function that does all")
-                          : fmt::format("give the schedule num_stages = {} or fewer", count)});
+       .found =
+           fmt::format("{} stages; the work can be cut into {} at most", options.num_stages, count),
+       .wanted = "at least one equation for each stage, whose result the next stage reads",
+       .cure = count == 1
+                   ? std::string(
+                         "move the layers out of the one nested function that does all the work")
+                   : fmt::format("give the schedule num_stages = {} or fewer", count)});
 }
 
 Ends cut(const Forward& forward, const CutOptions& options) {
@@ -48,13 +51,13 @@ Ends cut(const Forward& forward, const CutOptions& options) {
                            .memory_limit = options.memory_limit};
   Ends ends = balance(row, how);
   if (!ends.empty()) return ends;
-  throw UserError({.what = "auto_stages: no cut keeps every stage within the memory limit",
-                   .where = options.where,
-                   .found = fmt::format("memory_limit = {:.6g} bytes", options.memory_limit),
-                   .wanted = fmt::format("at least {:.0f}, which the fullest stage of the best cut "
-                                         "takes",
-                                         least_bytes(row, how)),
-                   .cure = "raise the limit, make microbatches smaller, or take more stages"});
+  throw UserError(
+      {.what = "auto_stages: no cut keeps every stage within the memory limit",
+       .where = options.where,
+       .found = fmt::format("memory_limit = {:.6g} bytes", options.memory_limit),
+       .wanted = fmt::format("at least {:.0f}, the memory of the fullest stage of the best cut",
+                             least_bytes(row, how)),
+       .cure = "raise the limit, make microbatches smaller, or use more stages"});
 }
 
 /// Copies equations. Later readers of a value that crosses a cut read its mark.

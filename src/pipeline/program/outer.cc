@@ -50,7 +50,7 @@ ValueId Outer::get(ValueId value, std::int64_t group) {
 
 /// No transfer is needed: every group that reads an input has it.
 ValueId Outer::copy_view(ValueId value, std::int64_t group) {
-  require(is_view_of_input(value), "what a task reads is made before it");
+  require(is_view_of_input(value), "the values that a task reads are made before it");
   std::vector<ValueId> chain;
   ValueId base = value;
   while (definition_[base] != Stages::kNone) {

@@ -40,9 +40,8 @@ std::size_t find_loop(const Function& step, const PipelineOptions& options) {
                    .found = options.num_microbatches == 0
                                 ? "no treduce"
                                 : "a treduce within another loop, or whose results are not used",
-                   .wanted = "one treduce in the function itself",
-                   .cure = "put what is done for a microbatch into treduce, and return what comes "
-                           "of it"});
+                   .wanted = "one treduce directly in the function",
+                   .cure = "put the work of a microbatch into treduce, and return its result"});
 }
 
 std::vector<bool> split_stages(const PipelineOptions& options) {
@@ -175,13 +174,13 @@ class Pipeliner {
 
   [[noreturn]] void fail_order(const Task& task, const Task& before,
                                const Instance& instance) const {
-    throw UserError({.what = "schedule: " + to_string(task) + " comes too late",
-                     .where = options_.where,
-                     .found = fmt::format("{} before {} on rank {}", to_string(before),
-                                          to_string(task), instance.group),
-                     .wanted = "the microbatches of a stage in their order, in which sums are "
-                               "added up",
-                     .cure = fmt::format("exchange the two on rank {}", instance.group)});
+    throw UserError(
+        {.what = "schedule: " + to_string(task) + " comes too late",
+         .where = options_.where,
+         .found = fmt::format("{} before {} on rank {}", to_string(before), to_string(task),
+                              instance.group),
+         .wanted = "the microbatches of a stage in increasing order, in which the sums are added",
+         .cure = fmt::format("swap the two on rank {}", instance.group)});
   }
 
   // --- before the loop
@@ -270,7 +269,7 @@ class Pipeliner {
       const auto here = made->second.find(group);
       return here != made->second.end() ? here->second : bring(key, group);
     }
-    require(key.kind != Key::Kind::microbatch, "a task runs behind those that it waits for");
+    require(key.kind != Key::Kind::microbatch, "a task runs after those that it waits for");
     return outer_.get(whole_value(key), group);
   }
 

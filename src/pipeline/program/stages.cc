@@ -128,13 +128,13 @@ class Cutter {
     }
     const auto missing = std::find(is_there.begin(), is_there.end(), false);
     if (missing == is_there.end()) return;
-    throw UserError(
-        {.what = "treduce: nothing that it returns depends on a stage",
-         .where = where_,
-         .found = fmt::format("no use of what stage {} ends with", missing - is_there.begin()),
-         .wanted = "results that are computed through all stages",
-         .cure = "use what mark_stage_end returns, and return a loss that depends "
-                 "on it"});
+    throw UserError({.what = "treduce: the results do not depend on every stage",
+                     .where = where_,
+                     .found = fmt::format("the result of mark_stage_end for stage {} is not used",
+                                          missing - is_there.begin()),
+                     .wanted = "results that are computed through all stages",
+                     .cure = "use what mark_stage_end returns, and return a loss that depends "
+                             "on it"});
   }
 
   /// Puts into `cluster` everything that the marks at the end of a stage need and that is in no

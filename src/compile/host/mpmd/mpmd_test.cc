@@ -362,7 +362,7 @@ TEST(MpmdVerify, ValuesAreReadWhereTheyLive) {
             return text.replace(0, 2, "%3");
           }(),
       "operand 0 lives in group 0");
-  expect_refused("%2: f32[1000]<{}> = mul %1, %1", "stands outside of tasks");
+  expect_refused("%2: f32[1000]<{}> = mul %1, %1", "is outside of tasks");
 }
 
 TEST(MpmdVerify, AttributesFit) {
@@ -395,7 +395,7 @@ TEST(MpmdVerify, TasksAreLaidOutAsTheirBodies) {
   EXPECT_EQ(verdict(with("a", "a", "", "-1")), "");
   const std::string reason = "another sharding inside";
   EXPECT_NE(verdict(with("", "a", "a", "-1")).find(reason), std::string::npos);
-  EXPECT_NE(verdict(with("a", "a", "", "0")).find("laid out otherwise"), std::string::npos);
+  EXPECT_NE(verdict(with("a", "a", "", "0")).find("has another sharding"), std::string::npos);
 }
 
 TEST(MpmdVerify, TasksAreNotNested) {

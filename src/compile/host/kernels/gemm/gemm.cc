@@ -109,7 +109,7 @@ gemm::Steps take_steps(GemmProblem& problem, std::int64_t terms) {
 
 GemmPlan::State::State(GemmProblem p, const gemm::Unit& how, int threads)
     : problem(std::move(p)), unit(how), kernels(how.kernels) {
-  if (kernels == nullptr) throw std::invalid_argument("gemm: this machine does not have the unit");
+  if (kernels == nullptr) throw std::invalid_argument("gemm: this machine does not have this unit");
   check();
   batches = static_cast<std::int64_t>(problem.a.batch.size());
   m = static_cast<std::int64_t>(problem.a.outer.size());
