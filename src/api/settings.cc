@@ -24,7 +24,8 @@ namespace {
 
 struct SharedSettings {
   std::mutex mutex;
-  Settings settings{.dot_unit = compile::dot_units().back()};
+  Settings settings;
+  bool has_best_dot_unit = true;  // `auto`: settings.dot_unit does not count
 };
 
 SharedSettings& shared_settings() {
@@ -45,7 +46,9 @@ void change(T Settings::*setting, T value) {
 Settings current_settings() {
   SharedSettings& shared = shared_settings();
   const std::lock_guard<std::mutex> lock(shared.mutex);
-  return shared.settings;
+  Settings settings = shared.settings;
+  if (shared.has_best_dot_unit) settings.dot_unit = compile::dot_units().back();
+  return settings;
 }
 
 std::string_view name(EngineKind engine) {
@@ -105,8 +108,11 @@ void set_engine(std::string_view name, std::source_location where) {
 std::string_view engine() { return detail::name(detail::current_settings().engine); }
 
 void set_dot_unit(std::string_view name, std::source_location where) {
-  detail::change(&Settings::dot_unit,
-                 detail::dot_unit_named(name, "set_dot_unit", trace::call_span(where)));
+  const DotUnit unit = detail::dot_unit_named(name, "set_dot_unit", trace::call_span(where));
+  detail::SharedSettings& shared = detail::shared_settings();
+  const std::lock_guard<std::mutex> lock(shared.mutex);
+  shared.settings.dot_unit = unit;
+  shared.has_best_dot_unit = name == "auto";
 }
 
 std::string_view dot_unit() { return name(detail::current_settings().dot_unit); }
