@@ -36,11 +36,11 @@ class FolderLock {
     close(descriptor_);
     if (reason != EWOULDBLOCK)
       throw RuntimeFault("cannot lock " + folder + ": " + std::strerror(reason));
-    throw UserError({.what = "Checkpointer: another process saves in this folder",
+    throw UserError({.what = "Checkpointer: another process is saving in this folder",
                      .where = where,
                      .found = folder + ", which is locked",
-                     .wanted = "a folder for each run",
-                     .cure = "wait until it has ended, or choose another folder"});
+                     .wanted = "a separate folder for each run",
+                     .cure = "wait until that process has ended, or choose another folder"});
   }
   ~FolderLock() { close(descriptor_); }
   FolderLock(const FolderLock&) = delete;
@@ -117,10 +117,10 @@ void prune(const std::string& folder, const CheckpointerOptions& options, std::i
 std::vector<std::int64_t> steps_in(const std::string& folder) {
   const PathKind kind = kind_of(folder);
   if (kind == PathKind::file || kind == PathKind::other) {
-    throw UserError({.what = "checkpoint: this is no folder",
+    throw UserError({.what = "checkpoint: the path is not a folder",
                      .found = folder + ", which is a file",
                      .wanted = "the folder of a run",
-                     .cure = "write the folder that has the checkpoints, not a file"});
+                     .cure = "give the folder that holds the checkpoints, not a file"});
   }
   std::vector<std::int64_t> steps;
   if (kind == PathKind::none) return steps;
@@ -178,7 +178,7 @@ void Checkpointer::save_arrays(const std::vector<NamedArray>& arrays, SaveOption
                                std::source_location where) {
   wait();
   if (options.step < 0) {
-    throw UserError({.what = "Checkpointer: the number of a step is negative",
+    throw UserError({.what = "Checkpointer: the step number is negative",
                      .where = where,
                      .found = std::to_string(options.step),
                      .wanted = "the number of steps done, 0 or more",

@@ -131,9 +131,9 @@ InputFile::InputFile(std::string reader, std::string path)
   }
   if (file_ >= 0) close(file_);
   throw UserError({.what = reader_ + ": a file is missing",
-                   .found = file_ < 0 ? "no " + path_ : path_ + ", which is no file",
+                   .found = file_ < 0 ? "no " + path_ : path_ + ", which is not a file",
                    .wanted = "the files that were saved together",
-                   .cure = "check the path; `tessera checkpoint ls` lists what a folder has"});
+                   .cure = "check the path; `tessera checkpoint ls` lists what a folder holds"});
 }
 
 InputFile::~InputFile() { close(file_); }

@@ -45,12 +45,13 @@ void check_names(const std::vector<NamedArray>& arrays, const std::string& subje
   std::set<std::string> names = {"__metadata__"};
   for (const NamedArray& item : arrays) {
     if (names.insert(item.name).second) continue;
-    throw UserError({.what = subject + ": the name of an array is taken",
+    throw UserError({.what = subject + ": the name of an array is already in use",
                      .where = where,
-                     .found = item.name == "__metadata__" ? "__metadata__, a word of the format"
-                                                          : item.name + " a second time",
+                     .found = item.name == "__metadata__"
+                                  ? "__metadata__, a reserved word of the format"
+                                  : item.name + " a second time",
                      .wanted = "different names",
-                     .cure = "give each array a name of its own"});
+                     .cure = "give each array its own name"});
   }
 }
 

@@ -198,10 +198,10 @@ std::vector<std::pair<std::string, const IndexedArray*>> below(const Index& inde
       arrays.emplace_back(array.name.substr(subtree.size() + 1), &array);
   }
   if (!arrays.empty()) return arrays;
-  throw UserError({.what = "export_checkpoint: the checkpoint has no arrays there",
+  throw UserError({.what = "export_checkpoint: the checkpoint has no arrays at this path",
                    .where = where,
                    .found = subtree.empty() ? "none at all" : "none below " + subtree,
-                   .wanted = "the path of a subtree, as params",
+                   .wanted = "the path of a subtree, such as params",
                    .cure = "`tessera checkpoint ls " + path + "` lists the arrays"});
 }
 
@@ -213,10 +213,10 @@ void export_checkpoint(const std::string& folder, const std::string& target,
   const std::string to = plain_path(target);
   const Index index = read_index(path);
   if (kind_of(to) != PathKind::none) {
-    throw UserError({.what = "export_checkpoint: something is in this place already",
+    throw UserError({.what = "export_checkpoint: the target path already exists",
                      .where = where,
                      .found = to,
-                     .wanted = "a path where nothing is",
+                     .wanted = "a path that does not exist",
                      .cure = "choose another path, or remove what is there"});
   }
   auto arrays = below(index, options.subtree, path, where);

@@ -61,25 +61,26 @@ TEST(Safetensors, RefusesHeadersThatAreWrong) {
   };
   EXPECT_EQ(refusal(entry("F32", "[2]", "[0,8]"), 8), "");
   EXPECT_EQ(refusal(R"({"__metadata__":{"a":"b"}})", 0), "");
-  EXPECT_NE(refusal("{", 0).find("it is no JSON: "), std::string::npos);
-  EXPECT_EQ(refusal("[]", 0), "the header is no object");
-  EXPECT_EQ(refusal(R"({"__metadata__":{"a":1}})", 0), "__metadata__ is no object of texts");
-  EXPECT_EQ(refusal(R"({"x":1})", 0), "an object with dtype is something else");
+  EXPECT_NE(refusal("{", 0).find("it is not valid JSON: "), std::string::npos);
+  EXPECT_EQ(refusal("[]", 0), "the header is not an object");
+  EXPECT_EQ(refusal(R"({"__metadata__":{"a":1}})", 0), "__metadata__ is not an object of strings");
+  EXPECT_EQ(refusal(R"({"x":1})", 0), "the parent of dtype is not an object");
   EXPECT_EQ(refusal(R"({"x":{"dtype":"F32"}})", 0), "the member shape is missing");
   EXPECT_EQ(refusal(entry("F16", "[2]", "[0,4]"), 4),
-            "the type \"F16\" is none of BOOL, I32, U32, BF16, F32, F64");
-  EXPECT_EQ(refusal(entry("F32", "[2]", "[0,4]"), 4), "data_offsets do not fit the shape");
-  EXPECT_EQ(refusal(entry("F32", "[2]", "[8,0]"), 8), "data_offsets do not fit the shape");
+            "the type \"F16\" is not one of BOOL, I32, U32, BF16, F32, F64");
+  EXPECT_EQ(refusal(entry("F32", "[2]", "[0,4]"), 4), "data_offsets do not match the shape");
+  EXPECT_EQ(refusal(entry("F32", "[2]", "[8,0]"), 8), "data_offsets do not match the shape");
   EXPECT_EQ(refusal(entry("F32", "[2]", "[0]"), 8), "data_offsets are not two numbers");
-  EXPECT_EQ(refusal(entry("F32", "[-2]", "[0,8]"), 8), "a whole number is something else");
+  EXPECT_EQ(refusal(entry("F32", "[-2]", "[0,8]"), 8),
+            "a value is not a whole number of 0 or more");
   EXPECT_EQ(refusal(entry("F32", "[4611686018427387904,4,0]", "[0,0]"), 0), "shape is too large");
   EXPECT_EQ(refusal(entry("F32", "[99999999999999999999]", "[0,0]"), 0),
-            "a whole number is something else");
+            "a value is not a whole number of 0 or more");
   EXPECT_EQ(refusal(entry("F32", "[2]", "[4,12]"), 12), "the arrays overlap, or leave a gap");
   EXPECT_EQ(refusal(entry("F32", "[2]", "[0,8]"), 9),
             "its arrays have 8 bytes, and 9 follow the header");
-  EXPECT_EQ(refusal(R"({"a":1,"a":2})", 0), "the name \"a\" stands twice");
-  EXPECT_EQ(refusal(std::string(200'000, '['), 0), "it is nested too deep");
+  EXPECT_EQ(refusal(R"({"a":1,"a":2})", 0), "the name \"a\" occurs twice");
+  EXPECT_EQ(refusal(std::string(200'000, '['), 0), "it is nested too deeply");
 }
 
 TEST(Safetensors, RefusesFilesThatAreCut) {

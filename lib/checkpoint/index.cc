@@ -31,12 +31,13 @@ std::string hex(std::uint64_t value) {
 }
 
 std::vector<std::uint64_t> checksums_of(const std::string& text) {
-  if (text.size() % kDigits != 0) throw BadText("a checksum has not 16 digits");
+  if (text.size() % kDigits != 0) throw BadText("a checksum does not have 16 digits");
   std::vector<std::uint64_t> values;
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (i % kDigits == 0) values.push_back(0);
     const bool is_digit = text[i] >= '0' && text[i] <= '9';
-    if (!is_digit && (text[i] < 'a' || text[i] > 'f')) throw BadText("a checksum is no number");
+    if (!is_digit && (text[i] < 'a' || text[i] > 'f'))
+      throw BadText("a checksum is not a hexadecimal number");
     values.back() = values.back() << 4 |
                     static_cast<std::uint64_t>(is_digit ? text[i] - '0' : text[i] - 'a' + 10);
   }
@@ -91,7 +92,7 @@ Json unsealed(std::string_view text) {
   const std::string_view seal = text.substr(body.size(), tail - kEnd.size());
   if (!seal.starts_with(kSeal) ||
       seal.substr(kSeal.size()) != hex(checksum(std::as_bytes(std::span(body))))) {
-    throw BadText("its checksum is another one");
+    throw BadText("its checksum does not match");
   }
   return parse_json(text);
 }
@@ -107,10 +108,10 @@ SavedTile tile_of(const Json& object, const IndexedArray& array, const Index& in
   const Shape sizes = shape_at(object, "shape");
   const Shape& whole = array.type.shape;
   if (start.size() != whole.size() || sizes.size() != whole.size())
-    throw BadText("a tile of " + array.name + " has another rank");
+    throw BadText("a tile of " + array.name + " has the wrong rank");
   for (std::size_t i = 0; i < whole.size(); ++i) {
     if (start[i] > whole[i] || sizes[i] > whole[i] - start[i])
-      throw BadText("a tile of " + array.name + " is not within it");
+      throw BadText("a tile of " + array.name + " reaches beyond the array");
     tile.index.push_back({start[i], start[i] + sizes[i]});
   }
   const auto file = index.files.find(tile.file);
@@ -119,12 +120,12 @@ SavedTile tile_of(const Json& object, const IndexedArray& array, const Index& in
   const std::int64_t bytes = bytes_of(tile, array.type.dtype);
   if (tile.offset < file->second.header_size || tile.offset > file->second.size ||
       bytes > file->second.size - tile.offset) {
-    throw BadText("a tile of " + array.name + " is not within its file");
+    throw BadText("a tile of " + array.name + " reaches beyond its file");
   }
   tile.checksums = checksums_of(text_at(object, "checksums"));
   const std::int64_t blocks = (bytes + kBlockBytes - 1) / kBlockBytes;
   if (static_cast<std::int64_t>(tile.checksums.size()) != blocks)
-    throw BadText("a tile of " + array.name + " has another number of checksums");
+    throw BadText("a tile of " + array.name + " has the wrong number of checksums");
   return tile;
 }
 
@@ -140,7 +141,9 @@ bool is_before(const SavedTile& a, const SavedTile& b) {
 /// ranges of each dimension follow each other and that each cell has exactly one tile.
 void arrange(IndexedArray& array) {
   if (num_elements(array.type.shape) == 0) return;
-  const auto fail = [&] { throw BadText("the tiles of " + array.name + " do not make the array"); };
+  const auto fail = [&] {
+    throw BadText("the tiles of " + array.name + " do not cover the array exactly once");
+  };
   std::size_t cells = 1;
   for (std::size_t dim = 0; dim < array.type.shape.size(); ++dim) {
     std::set<std::pair<std::int64_t, std::int64_t>> ranges;
@@ -166,14 +169,14 @@ void arrange(IndexedArray& array) {
 
 std::map<std::string, SavedFile> files_of(const Json& object) {
   std::map<std::string, SavedFile> files;
-  if (!object.is_object()) throw BadText("files is no object");
+  if (!object.is_object()) throw BadText("files is not an object");
   for (const auto& [name, value] : object.items()) {
     const std::vector<std::uint64_t> header = checksums_of(text_at(value, "header_checksum"));
     const SavedFile file{.size = whole_number_at(value, "size"),
                          .header_size = whole_number_at(value, "header_size"),
                          .header_checksum = header.size() == 1 ? header[0] : 0};
     if (header.size() != 1 || file.header_size > file.size || !is_plain_name(name))
-      throw BadText("a file is not described as it should be");
+      throw BadText("the description of a file is not valid");
     files[name] = file;
   }
   return files;
@@ -181,27 +184,27 @@ std::map<std::string, SavedFile> files_of(const Json& object) {
 
 Index index_of(const Json& object) {
   Index index;
-  if (text_at(object, "format") != kFormat) throw BadText("its format is another one");
+  if (text_at(object, "format") != kFormat) throw BadText("it has another format");
   if (whole_number_at(object, "block") != kBlockBytes)
     throw BadText("its blocks have another size");
   index.step = whole_number_at(object, "step");
   if (const auto metric = object.find("metric"); metric != object.end()) {
     // JSON has no NaN and no infinity: such a metric is written as null.
-    if (!metric->is_number() && !metric->is_null()) throw BadText("metric is no number");
+    if (!metric->is_number() && !metric->is_null()) throw BadText("metric is not a number");
     if (metric->is_number()) index.metric = metric->get<double>();
   }
   for (const auto& [name, value] : member(object, "metadata").items()) {
-    if (!value.is_string()) throw BadText("metadata is no text");
+    if (!value.is_string()) throw BadText("a value of metadata is not a string");
     index.metadata[name] = value;
   }
   index.files = files_of(member(object, "files"));
   const Json& arrays = member(object, "arrays");
-  if (!arrays.is_object()) throw BadText("arrays is no object");
+  if (!arrays.is_object()) throw BadText("arrays is not an object");
   for (const auto& [name, value] : arrays.items()) {
     IndexedArray array{.name = name, .type = {}, .tiles = {}};
     array.type = {dtype_of_safetensors(text_at(value, "dtype")), shape_at(value, "shape")};
     const Json& tiles = member(value, "tiles");
-    if (!tiles.is_array()) throw BadText("tiles is no list");
+    if (!tiles.is_array()) throw BadText("tiles is not a list");
     for (const Json& tile : tiles) array.tiles.push_back(tile_of(tile, array, index));
     index.arrays.push_back(std::move(array));
   }
@@ -251,11 +254,11 @@ Index parse_index(std::string_view text) {
 Index read_index(const std::string& folder) {
   const std::string path = folder + "/" + kIndexName;
   if (kind_of(path) != PathKind::file) {
-    throw UserError({.what = "checkpoint: this is no checkpoint",
+    throw UserError({.what = "checkpoint: this is not a checkpoint",
                      .found = kind_of(folder) != PathKind::none ? folder + " without " + kIndexName
                                                                 : "no folder " + folder,
-                     .wanted = "a folder that was saved",
-                     .cure = "check the path; `tessera checkpoint ls` lists what a folder has"});
+                     .wanted = "the folder of a saved checkpoint",
+                     .cure = "check the path; `tessera checkpoint ls` lists what a folder holds"});
   }
   try {
     Index index = parse_index(InputFile("checkpoint", path).text());
@@ -265,8 +268,8 @@ Index read_index(const std::string& folder) {
     throw UserError({.what = "checkpoint: the index is damaged",
                      .found = path + ": " + error.what(),
                      .wanted = "the file that was saved",
-                     .cure = "remove this step, so that the one before it is the last; `tessera "
-                             "checkpoint ls` lists them"});
+                     .cure = "remove this step, so that the step before it becomes the last one; "
+                             "`tessera checkpoint ls` lists the steps"});
   }
 }
 
@@ -310,8 +313,8 @@ void check_step_name(const std::string& folder, std::int64_t step,
   throw UserError({.what = "checkpoint: the folder has the name of another step",
                    .where = where,
                    .found = folder + " with step " + std::to_string(step),
-                   .wanted = step_name(step) + ", or a name that is no step's",
-                   .cure = "name the folder by the step that it holds"});
+                   .wanted = step_name(step) + ", or a name that is not that of a step",
+                   .cure = "name the folder after the step that it holds"});
 }
 
 }  // namespace tessera::checkpoint

@@ -34,13 +34,13 @@ class Builder final : public nlohmann::json_sax<Json> {
   bool end_array() override { return close(); }
   bool key(std::string& name) override {
     const auto [place, is_new] = open_.back()->get_ref<Json::object_t&>().try_emplace(name);
-    if (!is_new) throw BadText("the name " + Json(name).dump(-1, ' ', true) + " stands twice");
+    if (!is_new) throw BadText("the name " + Json(name).dump(-1, ' ', true) + " occurs twice");
     member_ = &place->second;
     return true;
   }
   bool parse_error(std::size_t, const std::string&, const Json::exception& error) override {
     const std::string what = error.what();
-    throw BadText("it is no JSON: " + what.substr(what.find("] ") + 2));
+    throw BadText("it is not valid JSON: " + what.substr(what.find("] ") + 2));
   }
 
  private:
@@ -54,7 +54,7 @@ class Builder final : public nlohmann::json_sax<Json> {
     return true;
   }
   bool open(Json value) {
-    if (open_.size() >= kMostLevels) throw BadText("it is nested too deep");
+    if (open_.size() >= kMostLevels) throw BadText("it is nested too deeply");
     Json& opened = place();
     opened = std::move(value);
     open_.push_back(&opened);
@@ -83,7 +83,7 @@ std::string dump_json(const Json& object) {
     return object.dump();
   } catch (const Json::exception&) {
     throw UserError(
-        {.what = "checkpoint: a name or a text is not UTF-8",
+        {.what = "checkpoint: a name or a string is not UTF-8",
          .found = object.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 200),
          .wanted = "names of arrays and metadata in UTF-8",
          .cure = "choose other keys for the maps of the tree"});
@@ -91,7 +91,7 @@ std::string dump_json(const Json& object) {
 }
 
 const Json& member(const Json& object, const std::string& name) {
-  if (!object.is_object()) throw BadText("an object with " + name + " is something else");
+  if (!object.is_object()) throw BadText("the parent of " + name + " is not an object");
   const auto found = object.find(name);
   if (found == object.end()) throw BadText("the member " + name + " is missing");
   return *found;
@@ -99,12 +99,12 @@ const Json& member(const Json& object, const std::string& name) {
 
 std::string text_at(const Json& object, const std::string& name) {
   const Json& value = member(object, name);
-  if (!value.is_string()) throw BadText(name + " is no text");
+  if (!value.is_string()) throw BadText(name + " is not a string");
   return value;
 }
 
 std::int64_t whole_number(const Json& value) {
-  if (!value.is_number_unsigned()) throw BadText("a whole number is something else");
+  if (!value.is_number_unsigned()) throw BadText("a value is not a whole number of 0 or more");
   const auto number = value.get<std::uint64_t>();
   if (number > static_cast<std::uint64_t>(kMostBytes)) throw BadText("a number is too large");
   return static_cast<std::int64_t>(number);
@@ -116,7 +116,7 @@ std::int64_t whole_number_at(const Json& object, const std::string& name) {
 
 Shape shape_at(const Json& object, const std::string& name) {
   const Json& sizes = member(object, name);
-  if (!sizes.is_array()) throw BadText(name + " is no list");
+  if (!sizes.is_array()) throw BadText(name + " is not a list");
   Shape shape;
   std::int64_t product = 1;
   for (const Json& size : sizes) {
@@ -153,7 +153,7 @@ DType dtype_of_safetensors(const std::string& name) {
     if (name == safetensors_name(dtype)) return dtype;
   }
   throw BadText("the type " + Json(name).dump(-1, ' ', true) +
-                " is none of BOOL, I32, U32, BF16, F32, F64");
+                " is not one of BOOL, I32, U32, BF16, F32, F64");
 }
 
 }  // namespace tessera::checkpoint

@@ -13,8 +13,8 @@ namespace {
   throw UserError({.what = "checkpoint: a file is damaged",
                    .found = found,
                    .wanted = "the bytes that were saved",
-                   .cure = "remove this step, so that the one before it is the last; `tessera "
-                           "checkpoint verify` tells what is whole"});
+                   .cure = "remove this step, so that the step before it becomes the last one; "
+                           "`tessera checkpoint verify` shows which files are intact"});
 }
 
 /// Copies bytes of a saved tile. Reads whole blocks, since only these have checksums to check.
@@ -54,7 +54,7 @@ class TileBytes {
     if (is_whole && checksum(to) == tile_.checksums[static_cast<std::size_t>(block)]) return;
     fail_damaged(file_.path() + ": bytes " + std::to_string(begin) + " to " +
                  std::to_string(begin + static_cast<std::int64_t>(to.size())) + ", of the array " +
-                 array_.name + (is_whole ? ", have another checksum" : ", are cut off"));
+                 array_.name + (is_whole ? ", have a wrong checksum" : ", are cut off"));
   }
 
   const InputFile& file_;
@@ -170,7 +170,7 @@ const InputFile& SavedFiles::open(const std::string& name) {
   }
   std::vector<std::byte> header(static_cast<std::size_t>(saved.header_size));
   if (!opened->read(header, 0) || checksum(header) != saved.header_checksum)
-    fail_damaged(opened->path() + ": the header has another checksum");
+    fail_damaged(opened->path() + ": the header has a wrong checksum");
   file = std::move(opened);
   return *file;
 }

@@ -52,9 +52,9 @@ std::string joined(const std::vector<std::string>& parts) {
 void check_model(const Index& index, const std::string& path,
                  const std::vector<RestoreTarget>& targets, RestoreOptions options,
                  const std::source_location& where) {
-  Differences missing("it lacks ");
+  Differences missing("it does not have ");
   Differences other("it has ");
-  Differences besides("it has besides ");
+  Differences besides("it also has ");
   std::vector<std::string> names;
   for (const RestoreTarget& target : targets) {
     names.push_back(target.name);
@@ -164,11 +164,12 @@ void check_header(const InputFile& file, const std::vector<TileOfArray>& tiles) 
     const Type type{array->type.dtype, sizes_of(tile->index)};
     if (found == entries.end() || found->second->type != type ||
         header.size + found->second->begin != tile->offset) {
-      throw BadText(file.path() + ": the header has not " + array->name + " as the index has it");
+      throw BadText(file.path() + ": the header does not describe " + array->name +
+                    " as the index describes it");
     }
   }
   if (tiles.size() != header.entries.size())
-    throw BadText(file.path() + ": the header has arrays that the index does not have");
+    throw BadText(file.path() + ": the header has arrays that are not in the index");
 }
 
 }  // namespace

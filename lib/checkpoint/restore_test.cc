@@ -136,8 +136,8 @@ TEST(Restore, TellsWhatDiffersInAnotherModel) {
   } catch (const UserError& error) {
     EXPECT_EQ(error.mistake().found,
               path +
-                  ": it lacks scale f32[8]; it has kernel f32[4,8] instead of f32[4,16]; "
-                  "it has besides old f32[2]");
+                  ": it does not have scale f32[8]; it has kernel f32[4,8] instead of f32[4,16]; "
+                  "it also has old f32[2]");
   }
   const Tree part = restore(path, Tree{{"bias", ones({8})}}, {}, {.ignore_others = true});
   EXPECT_TRUE(array_equal(part.at("bias"), zeros({8})));

@@ -27,7 +27,7 @@ HeaderEntry entry_of(const std::string& name, const Json& value) {
   entry.begin = whole_number(offsets[0]);
   entry.end = whole_number(offsets[1]);
   if (entry.begin > entry.end || entry.end - entry.begin != size_bytes(entry.type))
-    throw BadText("data_offsets do not fit the shape");
+    throw BadText("data_offsets do not match the shape");
   return entry;
 }
 
@@ -35,7 +35,7 @@ void check_metadata(const Json& metadata) {
   const bool is_texts =
       metadata.is_object() && std::all_of(metadata.begin(), metadata.end(),
                                           [](const Json& value) { return value.is_string(); });
-  if (!is_texts) throw BadText("__metadata__ is no object of texts");
+  if (!is_texts) throw BadText("__metadata__ is not an object of strings");
 }
 
 }  // namespace
@@ -73,7 +73,7 @@ std::string header_text(const std::vector<HeaderEntry>& entries,
 Header parse_header(std::string_view json, std::int64_t file_size) {
   Header header{.size = kSizeBytes + static_cast<std::int64_t>(json.size()), .entries = {}};
   const Json object = parse_json(json);
-  if (!object.is_object()) throw BadText("the header is no object");
+  if (!object.is_object()) throw BadText("the header is not an object");
   for (const auto& [name, value] : object.items()) {
     if (name == kMetadata) {
       check_metadata(value);
@@ -101,7 +101,7 @@ Header parse_header(std::string_view json, std::int64_t file_size) {
 Header read_header(const InputFile& file) {
   std::uint64_t size = 0;
   if (!file.read(std::as_writable_bytes(std::span(&size, 1)), 0))
-    throw BadText("it has less than 8 bytes");
+    throw BadText("it has fewer than 8 bytes");
   if (size > static_cast<std::uint64_t>(file.size() - kSizeBytes))
     throw BadText("the header is longer than the file");
   if (size > static_cast<std::uint64_t>(kMostHeaderBytes)) throw BadText("the header is too long");
@@ -174,8 +174,8 @@ std::vector<NamedArray> read_safetensors(const std::string& path, std::source_lo
     throw UserError({.what = "read_safetensors: the file cannot be read",
                      .where = where,
                      .found = path + ": " + error.what(),
-                     .wanted = "a whole file in the safetensors format",
-                     .cure = "get the file again from where it was made"});
+                     .wanted = "a complete file in the safetensors format",
+                     .cure = "copy the file again from its source"});
   }
 }
 

@@ -172,8 +172,8 @@ void check_place(const std::string& path) {
   const PathKind kind = kind_of(path);
   if (kind == PathKind::none || kind_of(path + "/" + kIndexName) != PathKind::none) return;
   if (kind == PathKind::folder && names_in(path).empty()) return;
-  throw UserError({.what = "checkpoint: something else is in this place",
-                   .found = path + ", which is no checkpoint",
+  throw UserError({.what = "checkpoint: something else exists at this path",
+                   .found = path + ", which is not a checkpoint",
                    .wanted = "a new path, or that of a checkpoint to replace",
                    .cure = "choose another path"});
 }

@@ -61,14 +61,15 @@ class File {
   [[noreturn]] void fail(std::uint64_t at, const std::string& found) const {
     throw UserError({.what = "array_record: the file is damaged",
                      .found = at_byte(path_, at, found),
-                     .wanted = "an ArrayRecord file as its writer closed it",
+                     .wanted = "an ArrayRecord file as its writer left it",
                      .cure = "copy or write the file again"});
   }
   [[noreturn]] void fail_kind(std::uint64_t at, const std::string& found) const {
-    throw UserError({.what = "array_record: the records are stored in a way that is not read",
-                     .found = at_byte(path_, at, found),
-                     .wanted = "chunks by records, not compressed or by zstd",
-                     .cure = "write the file with the options `group_size:1,zstd`"});
+    throw UserError(
+        {.what = "array_record: the records are stored in a form that is not supported",
+         .found = at_byte(path_, at, found),
+         .wanted = "chunks that are not transposed, uncompressed or compressed with zstd",
+         .cure = "write the file with the options `group_size:1,zstd`"});
   }
 
   /// Reads `count` bytes of content from offset `at` on and moves `at` to their end. Skips the
@@ -184,7 +185,7 @@ Bytes decompressed(std::span<const std::uint8_t> part, std::uint8_t compression,
                    std::uint64_t chunk) {
   if (compression == 0) return {part.begin(), part.end()};
   if (compression != 'z') {
-    file.fail_kind(chunk, std::string("a chunk compressed by ") +
+    file.fail_kind(chunk, std::string("a chunk compressed with ") +
                               (compression == 'b' ? "brotli" : "an unknown method"));
   }
   Cursor cursor(part, file, chunk);
@@ -230,7 +231,7 @@ Records read_records(const File& file, const Chunk& chunk) {
 /// The offset where the records end, read from the last block of the file.
 std::uint64_t footer_offset(const File& file) {
   if (file.size() < 2 * kBlock || file.size() % kBlock != 0) {
-    file.fail(file.size(), "its end, which is no whole number of blocks of 65536 bytes");
+    file.fail(file.size(), "its end, which is not a multiple of 65536 bytes from its start");
   }
   const std::uint64_t begin = file.size() - kBlock;
   const Chunk chunk = read_chunk(file, begin);
@@ -262,15 +263,15 @@ class ArrayRecords final : public Source {
       if (chunk.type == 't') file_.fail_kind(at, "a transposed chunk");
       if (chunk.type == 'r' && chunk.num_records > 0) {
         if (chunk.num_records > file_.size() * 16)
-          file_.fail(at, "more records than fit its bytes");
+          file_.fail(at, "more records than its bytes can hold");
         chunks_.push_back(chunk);
         size_ += chunk.num_records;
         ends_.push_back(size_);
       }
       at = chunk.end;
     }
-    if (at != end) file_.fail(at, "a chunk that reaches over the end of the records");
-    if (size_ == 0) file_.fail(end, "the end of the records, of which there are none");
+    if (at != end) file_.fail(at, "a chunk that reaches beyond the end of the records");
+    if (size_ == 0) file_.fail(end, "the end of the records, and no record before it");
   }
   std::int64_t size() const override { return static_cast<std::int64_t>(size_); }
   Record read(std::int64_t record, RecordRandom& /*random*/) const override {

@@ -51,11 +51,11 @@ void check_alike(const std::vector<Record>& records, std::int64_t place) {
       return types.empty() ? "no fields" : types;
     };
     throw UserError({.what = "batch: records of different shapes cannot be stacked",
-                     .found = text(records[0]) + " at place " + std::to_string(place) +
-                              " of the stream, " + text(records[i]) + " at place " +
+                     .found = text(records[0]) + " at position " + std::to_string(place) +
+                              " of the stream, " + text(records[i]) + " at position " +
                               std::to_string(place + static_cast<std::int64_t>(i)),
                      .wanted = "the same fields, types and shapes in each record",
-                     .cure = "bring them to one shape before: dataset | data::map(...)"});
+                     .cure = "give them the same shape first: dataset | data::map(...)"});
   }
 }
 
@@ -276,7 +276,7 @@ void Batches::seek(const Position& position, std::source_location where) {
   if (position.place < 0 || position.place > mine.size()) {
     throw UserError({.what = "seek: the stream ends before the position",
                      .where = Span(where),
-                     .found = "place " + std::to_string(position.place),
+                     .found = "position " + std::to_string(position.place),
                      .wanted = "at most " + std::to_string(mine.size()),
                      .cure = "repeat the data at least as often as the run that saved it"});
   }

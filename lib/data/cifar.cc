@@ -42,7 +42,7 @@ struct Images {
 
 [[noreturn]] void fail_file(const std::string& path, std::uint64_t offset, const std::string& found,
                             const std::string& wanted) {
-  throw UserError({.what = "cifar10: the file is not as CIFAR-10's files are",
+  throw UserError({.what = "cifar10: the file is not in the format of CIFAR-10",
                    .found = at_byte(path, offset, found),
                    .wanted = wanted,
                    .cure = kCure});
@@ -92,7 +92,8 @@ void read_python(const std::string& path, Images& images) {
   }
   for (std::size_t i = 0; i < labels->items.size(); ++i) {
     const Pickle::Value& label = pickle.item(labels->items[i]);
-    if (label.kind != Pickle::Kind::number) fail_file(path, 0, "a label that is no number", wanted);
+    if (label.kind != Pickle::Kind::number)
+      fail_file(path, 0, "a label that is not a number", wanted);
     check_label(path, 0, label.number);
     images.add(label.number,
                reinterpret_cast<const std::uint8_t*>(data->text.data()) + i * kImageBytes);
@@ -117,8 +118,8 @@ Folder find_folder(const std::string& folder) {
       {.what = "cifar10: the folder does not hold the data set",
        .found =
            folder + ": " + (is_there ? "neither data_batch_1.bin nor data_batch_1" : "no folder"),
-       .wanted = "CIFAR-10's files in their binary or their Python layout",
-       .cure = "unpack cifar-10-binary.tar.gz there, or name the folder that has them"});
+       .wanted = "the files of CIFAR-10 in their binary or Python layout",
+       .cure = "unpack cifar-10-binary.tar.gz there, or give the folder that has the files"});
 }
 
 Images read_files(const Folder& folder, bool is_test) {

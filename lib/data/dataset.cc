@@ -72,7 +72,7 @@ Dataset zip(const Dataset& first, const Dataset& second, std::source_location wh
                      .where = Span(where),
                      .found = std::to_string(size) + " and " +
                               std::to_string(second.source()->size()) + " records",
-                     .wanted = "as many records of both",
+                     .wanted = "the same number of records in both",
                      .cure = "pass files that were written together"});
   }
   return {std::make_shared<Zipped>(first.source(), second.source()), first.order()};

@@ -24,7 +24,7 @@ View view_of(const HostArray& image, const char* name) {
       image.shape.size() == 3 && image.shape[0] > 0 && image.shape[1] > 0 && image.shape[2] > 0;
   if (values == nullptr || !has_sizes ||
       num_elements(image.shape) != static_cast<std::int64_t>(values->size())) {
-    throw UserError({.what = std::string(name) + ": the field is no image",
+    throw UserError({.what = std::string(name) + ": the field is not an image",
                      .found = (values == nullptr ? "numbers " : "u8") + to_string(image.shape),
                      .wanted = "u8[height,width,channels]",
                      .cure = "change images while they are u8, and normalise them last"});
@@ -178,14 +178,14 @@ void check(const CropOptions& o) {
                        o.scale[0] <= o.scale[1] && o.scale[1] <= 1 && o.ratio[0] > 0 &&
                        o.ratio[0] <= o.ratio[1] && o.ratio[1] <= 1e6;
   if (is_good) return;
-  throw UserError({.what = "random_resized_crop: the options are not valid",
-                   .found = "size " + std::to_string(o.size) + ", scale " +
-                            std::to_string(o.scale[0]) + " to " + std::to_string(o.scale[1]) +
-                            ", ratio " + std::to_string(o.ratio[0]) + " to " +
-                            std::to_string(o.ratio[1]),
-                   .wanted = "a size of at least 1, 0 < scale <= 1 and 0 < ratio, least first",
-                   .cure = "write for example {.size = 32, .scale = {0.9, 1.0}, "
-                           ".ratio = {0.9, 1.1}}"});
+  throw UserError(
+      {.what = "random_resized_crop: the options are not valid",
+       .found = "size " + std::to_string(o.size) + ", scale " + std::to_string(o.scale[0]) +
+                " to " + std::to_string(o.scale[1]) + ", ratio " + std::to_string(o.ratio[0]) +
+                " to " + std::to_string(o.ratio[1]),
+       .wanted = "a size of at least 1, 0 < scale <= 1 and 0 < ratio, the smaller bound first",
+       .cure = "write for example {.size = 32, .scale = {0.9, 1.0}, "
+               ".ratio = {0.9, 1.1}}"});
 }
 
 }  // namespace
@@ -235,7 +235,7 @@ HostArray random_resized_crop(const HostArray& image, RecordRandom& random,
 HostArray resized(const HostArray& image, std::int64_t height, std::int64_t width) {
   const View view = view_of(image, "resized");
   if (height < 1 || width < 1 || height > 65536 || width > 65536) {
-    throw UserError({.what = "resized: there is no image of this size",
+    throw UserError({.what = "resized: the size is not valid",
                      .found = std::to_string(height) + " x " + std::to_string(width),
                      .wanted = "a height and a width of 1 to 65536",
                      .cure = "pass both in pixels, the height first"});
@@ -249,7 +249,8 @@ HostArray normalised(const HostArray& image, std::span<const double> means,
   const View view = view_of(image, "normalised");
   const auto channels = static_cast<std::size_t>(view.channels);
   if (means.size() != channels || deviations.size() != channels) {
-    throw UserError({.what = "normalised: the numbers do not fit the channels of the image",
+    throw UserError({.what = "normalised: the numbers of means and deviations do not match the "
+                             "channels of the image",
                      .found = std::to_string(means.size()) + " means and " +
                               std::to_string(deviations.size()) + " deviations",
                      .wanted = std::to_string(channels) + " of both",

@@ -14,7 +14,7 @@ namespace {
 using Bytes = std::vector<std::uint8_t>;
 
 constexpr const char* kCure =
-    "write it by numpy.save(path, array.astype(\"<f4\")), or as \"<i4\" or "
+    "write it with numpy.save(path, array.astype(\"<f4\")), or as \"<i4\" or "
     "\"|u1\"";
 
 [[noreturn]] void fail_at(const std::string& path, std::uint64_t offset, const std::string& found) {
@@ -64,7 +64,7 @@ Shape parse_shape(std::string_view text, const std::string& path) {
 Header parse_header(const Bytes& bytes, const std::string& path) {
   constexpr std::array<std::uint8_t, 6> kMagic = {0x93, 'N', 'U', 'M', 'P', 'Y'};
   if (bytes.size() < 12 || !std::equal(kMagic.begin(), kMagic.end(), bytes.begin())) {
-    fail_at(path, 0, "no signature of NumPy");
+    fail_at(path, 0, "no NumPy signature");
   }
   const bool is_long = bytes[6] > 1;
   const std::size_t begin = is_long ? 12 : 10;
@@ -101,7 +101,7 @@ class Npy final : public Source {
     if (size != bytes_.size() - header_.data) {
       fail_at(path, header_.data,
               std::to_string(bytes_.size() - header_.data) + " bytes of data, " +
-                  std::to_string(size) + " announced");
+                  std::to_string(size) + " in the header");
     }
     record_bytes_ = size / static_cast<std::uint64_t>(header_.shape[0]);
   }

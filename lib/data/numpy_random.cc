@@ -18,7 +18,7 @@ void NumpyRandomState::randint_i32(std::int32_t low, std::int64_t high, std::spa
                      .where = Span(where),
                      .found = "[" + std::to_string(low) + ", " + std::to_string(high) + ")",
                      .wanted = "low < high <= 2147483648",
-                     .cure = "pass a `high` above `low`; it is itself never drawn"});
+                     .cure = "pass a `high` above `low`; `high` itself is never drawn"});
   }
   const auto range = static_cast<std::uint32_t>(high - 1 - low);
   if (range == 0) {  // NumPy draws nothing here

@@ -50,7 +50,7 @@ std::int64_t Order::size() const {
 
 std::int64_t Order::record(std::int64_t place) const {
   const std::int64_t count = shard_size();
-  require(place >= 0 && place < size(), "a place lies in its stream");
+  require(place >= 0 && place < size(), "a position lies in its stream");
   const std::int64_t first =
       num_records / num_shards * shard + std::min(shard, num_records % num_shards);
   if (!is_shuffled) return first + place % count;
@@ -76,10 +76,10 @@ Position Position::from_integers(std::span<const std::int64_t> integers,
   std::string found = std::to_string(integers.size()) + " integers:";
   for (const std::int64_t integer : integers) found += " " + std::to_string(integer);
   const UserError error(
-      {.what = "Position: these integers are no position",
+      {.what = "Position: these integers are not a position",
        .where = Span(where),
        .found = found,
-       .wanted = "7 integers: place, number of records, 0 or 1, seed, epochs, shard, shards",
+       .wanted = "7 integers: position, number of records, 0 or 1, seed, epochs, shard, shards",
        .cure = "pass what Position::integers() returned"});
   if (integers.size() != 7) throw UserError(error);
   const auto& x = integers;
@@ -98,7 +98,7 @@ Position Position::from_integers(std::span<const std::int64_t> integers,
 
 Reorder shuffle(std::int64_t seed, std::source_location where) {
   if (seed < 0 || seed > UINT32_MAX) {
-    throw UserError({.what = "shuffle: the seed does not fit u32",
+    throw UserError({.what = "shuffle: the seed does not fit in u32",
                      .where = Span(where),
                      .found = std::to_string(seed),
                      .wanted = "0 to 4294967295",

@@ -46,17 +46,17 @@ class Machine {
   }
   [[noreturn]] void fail_code(std::uint8_t code) const {
     static constexpr const char* kDigits = "0123456789abcdef";
-    throw UserError({.what = "pickle: the file holds something else than data",
+    throw UserError({.what = "pickle: the file holds something other than data",
                      .found = at_byte(path_, start_,
                                       std::string("the operation 0x") + kDigits[code >> 4U] +
                                           kDigits[code & 15U]),
-                     .wanted = "numbers, texts, lists, dicts and arrays of bytes",
-                     .cure = "use the file as its makers published it; nothing in it was run"});
+                     .wanted = "numbers, strings, lists, dicts and arrays of bytes",
+                     .cure = "use the file as it was published; nothing in it was run"});
   }
   [[noreturn]] void fail_global(const std::string& name) const {
     throw UserError({.what = "pickle: the file asks to run a function",
                      .found = at_byte(path_, start_, name),
-                     .wanted = "numpy's arrays and nothing else",
+                     .wanted = "NumPy arrays and nothing else",
                      .cure = "do not trust this file; nothing in it was run"});
   }
 
@@ -100,7 +100,7 @@ class Machine {
   Value& top(Kind kind) {
     if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) fail("a value is missing");
     Value& value = values_[stack_.back()];
-    if (value.kind != kind) fail("a value of another kind than the operation is for");
+    if (value.kind != kind) fail("a value of the wrong kind for the operation");
     return value;
   }
   /// Pops the last mark and the values above it; returns the values.
@@ -294,7 +294,7 @@ class Machine {
     } else if (name == "dtype" && !arguments.empty() && values_[arguments[0]].kind == Kind::text) {
       push({.kind = Kind::dtype, .text = values_[arguments[0]].text});
     } else {
-      fail("a call that makes no array");
+      fail("a call that does not make an array");
     }
   }
 

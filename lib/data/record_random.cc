@@ -51,7 +51,7 @@ std::int64_t RecordRandom::integer(std::int64_t low, std::int64_t high,
                      .where = Span(where),
                      .found = "[" + std::to_string(low) + ", " + std::to_string(high) + "]",
                      .wanted = "low <= high <= low + 4294967295",
-                     .cure = "pass the least number first; both are drawn"});
+                     .cure = "pass the smaller number first; both of them can be drawn"});
   }
   if (distance == 0) return low;
   if (distance == UINT32_MAX) return low + next_u32();

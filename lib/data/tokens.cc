@@ -44,10 +44,10 @@ Text read_text(const std::string& path, std::int64_t length) {
   // A device may never end. A pipe can be read only once, and by one process only.
   if (type == file_type::character || type == file_type::block || type == file_type::fifo ||
       type == file_type::socket) {
-    throw UserError({.what = "text: this is no regular file",
+    throw UserError({.what = "text: the path is not a regular file",
                      .found = path,
                      .wanted = "a text file, which can be read again when the run is resumed",
-                     .cure = "write the text into a file first, and name that"});
+                     .cure = "write the text to a file first, and give that file"});
   }
   const std::vector<std::uint8_t> bytes =
       read_file(path, "text", "a readable text file",
@@ -57,7 +57,7 @@ Text read_text(const std::string& path, std::int64_t length) {
     throw UserError({.what = "text: the file is too short",
                      .found = path + " with " + std::to_string(bytes.size()) + " bytes",
                      .wanted = "at least " + std::to_string(10 * (length + 1)) +
-                               " bytes: a last tenth that is longer than a sequence",
+                               " bytes, so that the last tenth is longer than a sequence",
                      .cure = "use a longer text or shorter sequences: --seq"});
   }
   const auto middle = bytes.begin() + static_cast<std::ptrdiff_t>(cut);

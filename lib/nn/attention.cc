@@ -16,7 +16,7 @@ std::int64_t head_width(const AttentionOptions& options, const std::source_locat
   const std::int64_t all = options.qkv_features > 0 ? options.qkv_features : options.features;
   if (options.num_heads >= 1 && all % options.num_heads == 0) return all / options.num_heads;
   throw UserError(
-      {.what = "SelfAttention: the heads do not divide the features",
+      {.what = "SelfAttention: the number of heads does not divide the number of features",
        .where = where,
        .found = std::to_string(all) + " features, " + std::to_string(options.num_heads) + " heads",
        .wanted = "features that are a multiple of the number of heads",
@@ -73,7 +73,7 @@ void check_attention(const Operand& q, const Operand& k, const Operand& v) {
   auto text = [](const Operand& x) {
     return x.is_number() ? std::string("a number") : to_string(x.array.type());
   };
-  throw UserError({.what = "dot_product_attention: the shapes of q, k and v do not fit",
+  throw UserError({.what = "dot_product_attention: the shapes of q, k and v do not match",
                    .where = q.where,
                    .found = text(q) + ", " + text(k) + " and " + text(v),
                    .wanted = "q [B,T,H,D], k and v [B,S,H,D]",

@@ -35,7 +35,7 @@ double fan_of(Fan fan, const Shape& shape, std::int64_t in_axis, std::int64_t ou
         {.what = "variance_scaling: the shape has too few dimensions",
          .found = to_string(shape),
          .wanted = "a shape with a dimension " + std::to_string(axis),
-         .cure = "give another initialiser: init::zeros() or init::normal() for vectors"});
+         .cure = "use another initialiser: init::zeros() or init::normal() for vectors"});
   };
   const double inputs = size_of(in_axis);
   const double outputs = size_of(out_axis);
@@ -123,10 +123,10 @@ Initializer embedding() { return variance_scaling(1.0, Fan::in, Distribution::no
 Initializer value(Array value) {
   return rule([value](const Key&, const Shape& shape) {
     if (value.shape() == shape) return value;
-    throw UserError({.what = "init::value: the array has another shape than the parameter",
+    throw UserError({.what = "init::value: the array and the parameter have different shapes",
                      .found = to_string(value.type()),
                      .wanted = to_string(shape),
-                     .cure = "reshape the array, or ask for the parameter in its shape"});
+                     .cure = "reshape the array, or give the parameter its shape"});
   });
 }
 

@@ -36,7 +36,7 @@ bool matches(std::string_view pattern, std::string_view path) {
   throw UserError({.what = "Mask: a pattern matches no parameter",
                    .where = where,
                    .found = pattern,
-                   .wanted = "a pattern for some of the paths " + paths,
+                   .wanted = "a pattern that matches some of the paths " + paths,
                    .cure = "* matches any text: write for example */bias"});
 }
 

@@ -66,7 +66,7 @@ void check_matrices(const Parameters& parameters, const std::vector<bool>& chose
                    .found = "parameters: " + std::to_string(chosen.size()) + ", matrices: 0",
                    .wanted = "a model with matrices",
                    .cure = "choose arrays that are stacks of matrices: .matrices = "
-                           "Mask::matching({\"*/kernel\"}), or take adamw"});
+                           "Mask::matching({\"*/kernel\"}), or use adamw"});
 }
 
 std::vector<bool> chosen_by(const Part& part, const Parameters& parameters,
@@ -151,7 +151,7 @@ void check_gradients(const Parameters& parameters, const std::vector<Array>& gra
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     if (parameters[i].type() == gradients[i].type()) continue;
     throw UserError(
-        {.what = "Optimizer: a gradient does not fit its parameter",
+        {.what = "Optimizer: a gradient does not match its parameter",
          .where = where,
          .found = to_string(gradients[i].type()) + " for parameter " + parameters[i].path(),
          .wanted = to_string(parameters[i].type()),

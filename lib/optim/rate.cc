@@ -224,11 +224,11 @@ Rate piecewise_constant_schedule(double init_value, const std::map<std::int64_t,
 Rate join_schedules(const std::vector<Rate>& schedules, const std::vector<std::int64_t>& boundaries,
                     std::source_location where) {
   if (schedules.size() != boundaries.size() + 1) {
-    throw UserError({.what = "join_schedules: the numbers of schedules and boundaries do not fit",
+    throw UserError({.what = "join_schedules: the numbers of schedules and boundaries do not match",
                      .where = where,
                      .found = std::to_string(schedules.size()) + " schedules and " +
                               std::to_string(boundaries.size()) + " boundaries",
-                     .wanted = "a boundary between each two schedules",
+                     .wanted = "one boundary between every two successive schedules",
                      .cure = "write for example join_schedules({warmup, decay}, {100})"});
   }
   for (const std::int64_t boundary : boundaries) {

@@ -49,8 +49,8 @@ TEST(CheckpointErrors, OfAnotherModel) {
             "  where:  <this line>\n"
             "  found:  " +
                 run +
-                ": it lacks c f32[3]; it has w f32[4] instead of f32[4,2]; "
-                "it has besides b i32[2]\n"
+                ": it does not have c f32[3]; it has w f32[4] instead of f32[4,2]; "
+                "it also has b i32[2]\n"
                 "  wanted: the 2 arrays of the target\n"
                 "  cure:   restore with the sizes that were saved; `tessera checkpoint ls " +
                 run + "` lists them");
@@ -60,12 +60,12 @@ TEST(CheckpointErrors, NoCheckpoint) {
   const std::string run = saved() + "_of_another_day";
   const Caught error = caught([&] { checkpoint::restore(run, target()); });
   EXPECT_EQ(error.text,
-            "checkpoint: this is no checkpoint\n"
+            "checkpoint: this is not a checkpoint\n"
             "  found:  no folder " +
                 run +
                 "\n"
-                "  wanted: a folder that was saved\n"
-                "  cure:   check the path; `tessera checkpoint ls` lists what a folder has");
+                "  wanted: the folder of a saved checkpoint\n"
+                "  cure:   check the path; `tessera checkpoint ls` lists what a folder holds");
 }
 
 TEST(CheckpointErrors, DamagedElement) {
@@ -78,10 +78,10 @@ TEST(CheckpointErrors, DamagedElement) {
             "checkpoint: a file is damaged\n"
             "  found:  " +
                 run + std::string(kShard) + ": bytes " + begin + " to " + size +
-                ", of the array w, have another checksum\n"
+                ", of the array w, have a wrong checksum\n"
                 "  wanted: the bytes that were saved\n"
-                "  cure:   remove this step, so that the one before it is the last; `tessera "
-                "checkpoint verify` tells what is whole");
+                "  cure:   remove this step, so that the step before it becomes the last one; "
+                "`tessera checkpoint verify` shows which files are intact");
 }
 
 TEST(CheckpointErrors, DamagedIndex) {
@@ -94,26 +94,26 @@ TEST(CheckpointErrors, DamagedIndex) {
                 run +
                 "/checkpoint.json: it is cut off\n"
                 "  wanted: the file that was saved\n"
-                "  cure:   remove this step, so that the one before it is the last; `tessera "
-                "checkpoint ls` lists them");
+                "  cure:   remove this step, so that the step before it becomes the last one; "
+                "`tessera checkpoint ls` lists the steps");
 }
 
 TEST(CheckpointErrors, NameTwice) {
   const std::vector<checkpoint::NamedArray> arrays = {{"a", ones({})}, {"a", ones({})}};
   const Caught error = caught([&] { checkpoint::save_arrays("x", arrays); });
   EXPECT_EQ(error.text,
-            "checkpoint: the name of an array is taken\n"
+            "checkpoint: the name of an array is already in use\n"
             "  where:  <this line>\n"
             "  found:  a a second time\n"
             "  wanted: different names\n"
-            "  cure:   give each array a name of its own");
+            "  cure:   give each array its own name");
 }
 
 TEST(CheckpointErrors, NameThatIsNoText) {
   const std::string run = saved();
   const Caught error = caught([&] { checkpoint::save(run, Tree{{"\xff", ones({})}}); });
   EXPECT_EQ(error.text.substr(0, error.text.find("\n  found:")),
-            "checkpoint: a name or a text is not UTF-8");
+            "checkpoint: a name or a string is not UTF-8");
   EXPECT_TRUE(checkpoint::verify(run).empty());
 }
 
@@ -121,10 +121,10 @@ TEST(CheckpointErrors, PlaceOfSomethingElse) {
   const std::string folder = fs::path(saved()).parent_path().string();
   const Caught error = caught([&] { checkpoint::save(folder, target()); });
   EXPECT_EQ(error.text,
-            "checkpoint: something else is in this place\n"
+            "checkpoint: something else exists at this path\n"
             "  found:  " +
                 folder +
-                ", which is no checkpoint\n"
+                ", which is not a checkpoint\n"
                 "  wanted: a new path, or that of a checkpoint to replace\n"
                 "  cure:   choose another path");
 }
@@ -139,8 +139,8 @@ TEST(CheckpointErrors, NameOfAnotherStep) {
             "  found:  " +
                 path +
                 " with step 3\n"
-                "  wanted: step_00000003, or a name that is no step's\n"
-                "  cure:   name the folder by the step that it holds");
+                "  wanted: step_00000003, or a name that is not that of a step\n"
+                "  cure:   name the folder after the step that it holds");
   fs::rename(folder + "/run", path);
   const Caught restoring = caught([&] { checkpoint::restore(path, target()); });
   EXPECT_EQ(restoring.text,
@@ -148,27 +148,27 @@ TEST(CheckpointErrors, NameOfAnotherStep) {
             "  found:  " +
                 path +
                 " with step 0\n"
-                "  wanted: step_00000000, or a name that is no step's\n"
-                "  cure:   name the folder by the step that it holds");
+                "  wanted: step_00000000, or a name that is not that of a step\n"
+                "  cure:   name the folder after the step that it holds");
 }
 
 TEST(CheckpointErrors, FileInPlaceOfAFolder) {
   const std::string file = saved() + "/checkpoint.json";
   const Caught error = caught([&] { checkpoint::latest_step(file); });
   EXPECT_EQ(error.text,
-            "checkpoint: this is no folder\n"
+            "checkpoint: the path is not a folder\n"
             "  found:  " +
                 file +
                 ", which is a file\n"
                 "  wanted: the folder of a run\n"
-                "  cure:   write the folder that has the checkpoints, not a file");
+                "  cure:   give the folder that holds the checkpoints, not a file");
 }
 
 TEST(CheckpointErrors, NegativeStep) {
   checkpoint::Checkpointer steps(fs::path(saved()).parent_path().string());
   const Caught error = caught([&] { steps.save(-1, target()); });
   EXPECT_EQ(error.text,
-            "Checkpointer: the number of a step is negative\n"
+            "Checkpointer: the step number is negative\n"
             "  where:  <this line>\n"
             "  found:  -1\n"
             "  wanted: the number of steps done, 0 or more\n"
@@ -180,13 +180,13 @@ TEST(CheckpointErrors, FolderOfAnotherProcess) {
   const checkpoint::Checkpointer first(folder);
   const Caught error = caught([&] { checkpoint::Checkpointer second(folder); });
   EXPECT_EQ(error.text,
-            "Checkpointer: another process saves in this folder\n"
+            "Checkpointer: another process is saving in this folder\n"
             "  where:  <this line>\n"
             "  found:  " +
                 folder +
                 ", which is locked\n"
-                "  wanted: a folder for each run\n"
-                "  cure:   wait until it has ended, or choose another folder");
+                "  wanted: a separate folder for each run\n"
+                "  cure:   wait until that process has ended, or choose another folder");
 }
 
 TEST(CheckpointErrors, SafetensorsThatIsNone) {
@@ -198,18 +198,18 @@ TEST(CheckpointErrors, SafetensorsThatIsNone) {
             "  found:  " +
                 file +
                 ": the header is longer than the file\n"
-                "  wanted: a whole file in the safetensors format\n"
-                "  cure:   get the file again from where it was made");
+                "  wanted: a complete file in the safetensors format\n"
+                "  cure:   copy the file again from its source");
 }
 
 TEST(CheckpointErrors, ExportOfNothing) {
   const std::string run = saved();
   const Caught error = caught([&] { checkpoint::export_checkpoint(run, "new", {.subtree = "p"}); });
   EXPECT_EQ(error.text,
-            "export_checkpoint: the checkpoint has no arrays there\n"
+            "export_checkpoint: the checkpoint has no arrays at this path\n"
             "  where:  <this line>\n"
             "  found:  none below p\n"
-            "  wanted: the path of a subtree, as params\n"
+            "  wanted: the path of a subtree, such as params\n"
             "  cure:   `tessera checkpoint ls " +
                 run + "` lists the arrays");
 }

@@ -47,8 +47,8 @@ TEST_F(DataFileErrors, FolderWithoutTheSet) {
   EXPECT_EQ(text_of(data::Split::train),
             "cifar10: the folder does not hold the data set\n"
             "  found:  set: neither data_batch_1.bin nor data_batch_1\n"
-            "  wanted: CIFAR-10's files in their binary or their Python layout\n"
-            "  cure:   unpack cifar-10-binary.tar.gz there, or name the folder that has them");
+            "  wanted: the files of CIFAR-10 in their binary or Python layout\n"
+            "  cure:   unpack cifar-10-binary.tar.gz there, or give the folder that has the files");
 }
 
 TEST_F(DataFileErrors, OneFileIsMissing) {
@@ -64,7 +64,7 @@ TEST_F(DataFileErrors, OneFileIsMissing) {
 TEST_F(DataFileErrors, FileIsCutOff) {
   write_set(testing::cifar_binary(0, 2).substr(0, 4000));
   EXPECT_EQ(text_of(data::Split::test),
-            "cifar10: the file is not as CIFAR-10's files are\n"
+            "cifar10: the file is not in the format of CIFAR-10\n"
             "  found:  set/test_batch.bin at byte 4000: the end of the file\n"
             "  wanted: records of 3073 bytes: a label and the planes of an image\n"
             "  cure:   unpack cifar-10-binary.tar.gz or cifar-10-python.tar.gz again");
@@ -95,17 +95,17 @@ TEST_F(DataFileErrors, PickleThatRunsACommand) {
   EXPECT_EQ(text_of(data::Split::test),
             "pickle: the file asks to run a function\n"
             "  found:  set/test_batch at byte 0: os.system\n"
-            "  wanted: numpy's arrays and nothing else\n"
+            "  wanted: NumPy arrays and nothing else\n"
             "  cure:   do not trust this file; nothing in it was run");
 }
 
 TEST_F(DataFileErrors, PickleOfSomethingElse) {
   write_pickle("\x80\x02G00000000.");
   EXPECT_EQ(text_of(data::Split::test),
-            "pickle: the file holds something else than data\n"
+            "pickle: the file holds something other than data\n"
             "  found:  set/test_batch at byte 2: the operation 0x47\n"
-            "  wanted: numbers, texts, lists, dicts and arrays of bytes\n"
-            "  cure:   use the file as its makers published it; nothing in it was run");
+            "  wanted: numbers, strings, lists, dicts and arrays of bytes\n"
+            "  cure:   use the file as it was published; nothing in it was run");
 }
 
 TEST_F(DataFileErrors, PickleIsCutOff) {
@@ -135,7 +135,7 @@ TEST_F(DataFileErrors, PickleOfTooManyDimensions) {
 TEST_F(DataFileErrors, PickleWithoutImages) {
   write_pickle("\x80\x02}.");
   EXPECT_EQ(text_of(data::Split::test),
-            "cifar10: the file is not as CIFAR-10's files are\n"
+            "cifar10: the file is not in the format of CIFAR-10\n"
             "  found:  set/test_batch at byte 0: no array `data`\n"
             "  wanted: a dict with `data`, an array [n,3072] of bytes, and `labels`, a list of n "
             "numbers\n"
@@ -150,7 +150,7 @@ TEST_F(DataFileErrors, NpyOfAnotherType) {
       "npy: the file cannot be read as an array\n"
       "  found:  x.npy at byte 10: the type `<f8`\n"
       "  wanted: a row-major array of |u1, <i4 or <f4 with at least one dimension\n"
-      "  cure:   write it by numpy.save(path, array.astype(\"<f4\")), or as \"<i4\" or \"|u1\"");
+      "  cure:   write it with numpy.save(path, array.astype(\"<f4\")), or as \"<i4\" or \"|u1\"");
 }
 
 TEST_F(DataFileErrors, ArrayRecordOfAnotherFormat) {
@@ -158,7 +158,7 @@ TEST_F(DataFileErrors, ArrayRecordOfAnotherFormat) {
   EXPECT_EQ(caught([] { data::array_record("x.array_record"); }).text,
             "array_record: the file is damaged\n"
             "  found:  x.array_record at byte 0: the header of a chunk with a wrong checksum\n"
-            "  wanted: an ArrayRecord file as its writer closed it\n"
+            "  wanted: an ArrayRecord file as its writer left it\n"
             "  cure:   copy or write the file again");
 }
 
@@ -172,7 +172,7 @@ TEST_F(DataFileErrors, ArrayRecordIsMissing) {
 
 TEST(StreamErrors, SeedIsNegative) {
   EXPECT_EQ(caught([] { data::shuffle(-1); }).text,
-            "shuffle: the seed does not fit u32\n"
+            "shuffle: the seed does not fit in u32\n"
             "  where:  <this line>\n"
             "  found:  -1\n"
             "  wanted: 0 to 4294967295\n"
@@ -234,9 +234,9 @@ TEST(StreamErrors, RecordsOfDifferentShapes) {
       data::sequences(data::Tokens({0, 0, 1}, 1)) | data::map(grow) | data::batch(3);
   EXPECT_EQ(caught([&] { batches.next(); }).text,
             "batch: records of different shapes cannot be stacked\n"
-            "  found:  i32[1] at place 0 of the stream, f32[1] at place 2\n"
+            "  found:  i32[1] at position 0 of the stream, f32[1] at position 2\n"
             "  wanted: the same fields, types and shapes in each record\n"
-            "  cure:   bring them to one shape before: dataset | data::map(...)");
+            "  cure:   give them the same shape first: dataset | data::map(...)");
 }
 
 TEST(StreamErrors, SeekInAnotherStream) {
@@ -257,20 +257,21 @@ TEST(StreamErrors, SeekBehindTheEnd) {
   EXPECT_EQ(caught([&] { batches.seek(position); }).text,
             "seek: the stream ends before the position\n"
             "  where:  <this line>\n"
-            "  found:  place 10\n"
+            "  found:  position 10\n"
             "  wanted: at most 9\n"
             "  cure:   repeat the data at least as often as the run that saved it");
 }
 
 TEST(StreamErrors, IntegersOfNoPosition) {
-  EXPECT_EQ(caught([] {
-              data::Position::from_integers(std::vector<std::int64_t>{1, 2});
-            }).text,
-            "Position: these integers are no position\n"
-            "  where:  <this line>\n"
-            "  found:  2 integers: 1 2\n"
-            "  wanted: 7 integers: place, number of records, 0 or 1, seed, epochs, shard, shards\n"
-            "  cure:   pass what Position::integers() returned");
+  EXPECT_EQ(
+      caught([] {
+        data::Position::from_integers(std::vector<std::int64_t>{1, 2});
+      }).text,
+      "Position: these integers are not a position\n"
+      "  where:  <this line>\n"
+      "  found:  2 integers: 1 2\n"
+      "  wanted: 7 integers: position, number of records, 0 or 1, seed, epochs, shard, shards\n"
+      "  cure:   pass what Position::integers() returned");
 }
 
 TEST(StreamErrors, ZipOfDifferentSizes) {
@@ -278,7 +279,7 @@ TEST(StreamErrors, ZipOfDifferentSizes) {
             "zip: the numbers of records differ\n"
             "  where:  <this line>\n"
             "  found:  3 and 4 records\n"
-            "  wanted: as many records of both\n"
+            "  wanted: the same number of records in both\n"
             "  cure:   pass files that were written together");
 }
 
@@ -289,14 +290,14 @@ TEST(StreamErrors, DrawFromAnEmptyRange) {
             "  where:  <this line>\n"
             "  found:  [3, 2]\n"
             "  wanted: low <= high <= low + 4294967295\n"
-            "  cure:   pass the least number first; both are drawn");
+            "  cure:   pass the smaller number first; both of them can be drawn");
 }
 
 TEST(ImageErrors, FlipOfNumbers) {
   data::RecordRandom random(1);
   const data::HostArray numbers{.shape = {2}, .values = std::vector<float>{1, 2}};
   EXPECT_EQ(caught([&] { data::random_horizontal_flip(numbers, random); }).text,
-            "random_horizontal_flip: the field is no image\n"
+            "random_horizontal_flip: the field is not an image\n"
             "  found:  numbers [2]\n"
             "  wanted: u8[height,width,channels]\n"
             "  cure:   change images while they are u8, and normalise them last");
@@ -305,19 +306,20 @@ TEST(ImageErrors, FlipOfNumbers) {
 TEST(ImageErrors, CropOfMoreThanTheImage) {
   data::RecordRandom random(1);
   const data::HostArray image{.shape = {1, 1, 1}, .values = std::vector<std::uint8_t>{1}};
-  EXPECT_EQ(caught([&] {
-              data::random_resized_crop(image, random, {.scale = {1.0, 1.5}});
-            }).text,
-            "random_resized_crop: the options are not valid\n"
-            "  found:  size 32, scale 1.000000 to 1.500000, ratio 0.750000 to 1.333333\n"
-            "  wanted: a size of at least 1, 0 < scale <= 1 and 0 < ratio, least first\n"
-            "  cure:   write for example {.size = 32, .scale = {0.9, 1.0}, .ratio = {0.9, 1.1}}");
+  EXPECT_EQ(
+      caught([&] {
+        data::random_resized_crop(image, random, {.scale = {1.0, 1.5}});
+      }).text,
+      "random_resized_crop: the options are not valid\n"
+      "  found:  size 32, scale 1.000000 to 1.500000, ratio 0.750000 to 1.333333\n"
+      "  wanted: a size of at least 1, 0 < scale <= 1 and 0 < ratio, the smaller bound first\n"
+      "  cure:   write for example {.size = 32, .scale = {0.9, 1.0}, .ratio = {0.9, 1.1}}");
 }
 
 TEST(ImageErrors, ResizedToNothing) {
   const data::HostArray image{.shape = {1, 1, 1}, .values = std::vector<std::uint8_t>{1}};
   EXPECT_EQ(caught([&] { data::resized(image, 0, 3); }).text,
-            "resized: there is no image of this size\n"
+            "resized: the size is not valid\n"
             "  found:  0 x 3\n"
             "  wanted: a height and a width of 1 to 65536\n"
             "  cure:   pass both in pixels, the height first");
@@ -326,11 +328,12 @@ TEST(ImageErrors, ResizedToNothing) {
 TEST(ImageErrors, OneMeanForThreeChannels) {
   const data::HostArray image{.shape = {1, 1, 3}, .values = std::vector<std::uint8_t>{1, 2, 3}};
   const std::vector<double> one = {0.5};
-  EXPECT_EQ(caught([&] { data::normalised(image, one, one); }).text,
-            "normalised: the numbers do not fit the channels of the image\n"
-            "  found:  1 means and 1 deviations\n"
-            "  wanted: 3 of both\n"
-            "  cure:   pass one mean and one deviation per channel");
+  EXPECT_EQ(
+      caught([&] { data::normalised(image, one, one); }).text,
+      "normalised: the numbers of means and deviations do not match the channels of the image\n"
+      "  found:  1 means and 1 deviations\n"
+      "  wanted: 3 of both\n"
+      "  cure:   pass one mean and one deviation per channel");
 }
 
 }  // namespace

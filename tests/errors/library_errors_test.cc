@@ -51,7 +51,7 @@ TEST(LayerErrors, HeadsDoNotDivide) {
   const nn::Scope scope(Key(0));
   const Caught error = caught([&] { nn::SelfAttention(scope, {.num_heads = 3, .features = 8}); });
   EXPECT_EQ(error.text,
-            "SelfAttention: the heads do not divide the features\n"
+            "SelfAttention: the number of heads does not divide the number of features\n"
             "  where:  <this line>\n"
             "  found:  8 features, 3 heads\n"
             "  wanted: features that are a multiple of the number of heads\n"
@@ -95,11 +95,11 @@ TEST(LayerErrors, InitialValueOfAnotherShape) {
   const nn::Initializer init = nn::init::value(ones({2, 3}));
   const Caught error = caught([&] { scope.param("pos_emb", init, {3, 2}); });
   EXPECT_EQ(error.text,
-            "init::value: the array has another shape than the parameter\n"
+            "init::value: the array and the parameter have different shapes\n"
             "  where:  <this line>\n"
             "  found:  f32[2,3] for parameter pos_emb\n"
             "  wanted: [3,2]\n"
-            "  cure:   reshape the array, or ask for the parameter in its shape");
+            "  cure:   reshape the array, or give the parameter its shape");
 }
 
 TEST(LayerErrors, FansOfAVector) {
@@ -110,14 +110,14 @@ TEST(LayerErrors, FansOfAVector) {
             "  where:  <this line>\n"
             "  found:  [4] for parameter bias\n"
             "  wanted: a shape with a dimension -2\n"
-            "  cure:   give another initialiser: init::zeros() or init::normal() for vectors");
+            "  cure:   use another initialiser: init::zeros() or init::normal() for vectors");
 }
 
 TEST(LayerErrors, AttentionOfAMatrix) {
   const Array x = ones({4, 8});
   const Caught error = caught([&] { nn::dot_product_attention(x, x, x); });
   EXPECT_EQ(error.text,
-            "dot_product_attention: the shapes of q, k and v do not fit\n"
+            "dot_product_attention: the shapes of q, k and v do not match\n"
             "  where:  <this line>\n"
             "  found:  f32[4,8], f32[4,8] and f32[4,8]\n"
             "  wanted: q [B,T,H,D], k and v [B,S,H,D]\n"
@@ -145,7 +145,7 @@ TEST(OptimizerErrors, GradientOfAnotherShape) {
   grads.bias = grads.bias->with_value(ones({3}));
   const Caught error = caught([&] { state.apply_gradients(grads); });
   EXPECT_EQ(error.text,
-            "Optimizer: a gradient does not fit its parameter\n"
+            "Optimizer: a gradient does not match its parameter\n"
             "  where:  <this line>\n"
             "  found:  f32[3] for parameter Dense_0/bias\n"
             "  wanted: f32[2]\n"
@@ -205,7 +205,7 @@ TEST(DataErrors, RangeIsEmpty) {
             "  where:  <this line>\n"
             "  found:  [5, 5)\n"
             "  wanted: low < high <= 2147483648\n"
-            "  cure:   pass a `high` above `low`; it is itself never drawn");
+            "  cure:   pass a `high` above `low`; `high` itself is never drawn");
 }
 
 TEST(DataErrors, NoFile) {
@@ -225,7 +225,7 @@ TEST(DataErrors, RangeIsBeyondIntegers) {
             "  where:  <this line>\n"
             "  found:  [0, 4294967296)\n"
             "  wanted: low < high <= 2147483648\n"
-            "  cure:   pass a `high` above `low`; it is itself never drawn");
+            "  cure:   pass a `high` above `low`; `high` itself is never drawn");
 }
 
 TEST(LayerErrors, ScopeWithoutAName) {
@@ -258,7 +258,7 @@ TEST(OptimizerErrors, GradientOfAnotherDtype) {
   grads.kernel = grads.kernel.with_value(zeros({4, 2}, DType::i32));
   const Caught error = caught([&] { state.apply_gradients(grads); });
   EXPECT_EQ(error.text,
-            "Optimizer: a gradient does not fit its parameter\n"
+            "Optimizer: a gradient does not match its parameter\n"
             "  where:  <this line>\n"
             "  found:  i32[4,2] for parameter Dense_0/kernel\n"
             "  wanted: f32[4,2]\n"
@@ -316,7 +316,7 @@ TEST(DataErrors, WindowsAreLongerThanTheText) {
   EXPECT_EQ(text,
             "text: the file is too short\n"
             "  found:  tests/errors/inputs/short.txt with 43 bytes\n"
-            "  wanted: at least 90 bytes: a last tenth that is longer than a sequence\n"
+            "  wanted: at least 90 bytes, so that the last tenth is longer than a sequence\n"
             "  cure:   use a longer text or shorter sequences: --seq");
 }
 

@@ -52,7 +52,7 @@ TEST(OptimizerErrors, PatternWithoutParameters) {
             "Mask: a pattern matches no parameter\n"
             "  where:  <this line>\n"
             "  found:  */biass\n"
-            "  wanted: a pattern for some of the paths Dense_0/kernel, Dense_0/bias\n"
+            "  wanted: a pattern that matches some of the paths Dense_0/kernel, Dense_0/bias\n"
             "  cure:   * matches any text: write for example */bias");
 }
 
@@ -95,7 +95,7 @@ TEST(OptimizerErrors, MuonWithoutMatrices) {
             "  found:  parameters: 2, matrices: 0\n"
             "  wanted: a model with matrices\n"
             "  cure:   choose arrays that are stacks of matrices: .matrices = "
-            "Mask::matching({\"*/kernel\"}), or take adamw");
+            "Mask::matching({\"*/kernel\"}), or use adamw");
 }
 
 TEST(OptimizerErrors, MuonOfAVector) {
@@ -133,10 +133,10 @@ TEST(OptimizerErrors, ScheduleWithoutDecay) {
 TEST(OptimizerErrors, SchedulesWithoutBoundaries) {
   const Caught error = caught([] { optim::join_schedules({0.1, 0.2}, {}); });
   EXPECT_EQ(error.text,
-            "join_schedules: the numbers of schedules and boundaries do not fit\n"
+            "join_schedules: the numbers of schedules and boundaries do not match\n"
             "  where:  <this line>\n"
             "  found:  2 schedules and 0 boundaries\n"
-            "  wanted: a boundary between each two schedules\n"
+            "  wanted: one boundary between every two successive schedules\n"
             "  cure:   write for example join_schedules({warmup, decay}, {100})");
 }
 

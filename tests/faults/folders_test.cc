@@ -187,8 +187,8 @@ TEST_F(Folders, OfAnotherStepAreRefused) {
   EXPECT_EQ(resumed.stderr_text,
             "tessera: checkpoint: the folder has the name of another step\n"
             "  found:  run/step_00000007 with step 3\n"
-            "  wanted: step_00000003, or a name that is no step's\n"
-            "  cure:   name the folder by the step that it holds\n");
+            "  wanted: step_00000003, or a name that is not that of a step\n"
+            "  cure:   name the folder after the step that it holds\n");
   const TraceResult verified = run({"checkpoint", "verify", "run"});
   EXPECT_EQ(verified.exit_code, 1);
   EXPECT_NE(verified.stdout_text.find("run/step_00000002  whole\n"
