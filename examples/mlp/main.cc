@@ -79,12 +79,12 @@ int main() {
   auto jitted_init = jit(init_fn, {.out_shardings = specs});
   auto state = jitted_init(Key(0));
   print_arrays(state);
-  std::printf("bytes of one device while they are made: %lld\n",
+  std::printf("peak bytes on a device while they are computed: %lld\n",
               static_cast<long long>(jitted_init.compiled().memory().peak));
 
   // A parameter is an array with a path and the names of its dimensions.
   const Param& w1 = state.params.scanned->layers.w1;
-  std::printf("%s: named %s, lives as %s\n", w1.path().c_str(), to_string(w1.spec()).c_str(),
+  std::printf("%s: named %s, sharded as %s\n", w1.path().c_str(), to_string(w1.spec()).c_str(),
               to_string(w1.sharding().spec).c_str());
   std::printf("%s", visualize_array_sharding(w1).c_str());
   const mlp::MLP diff =
@@ -106,7 +106,7 @@ int main() {
     std::printf("step %d  loss %.4f  %.1f ms\n", i, loss.item<double>(), time.count());
   }
   const Array y = infer(state, x);
-  std::printf("y: %s %s, lives as %s\n", std::string(name(y.dtype())).c_str(),
+  std::printf("y: %s %s, sharded as %s\n", std::string(name(y.dtype())).c_str(),
               to_string(y.shape()).c_str(), to_string(y.sharding().spec).c_str());
 
   show_logical_names(config, specs);

@@ -35,7 +35,7 @@ TEST_F(Finite, ARunStopsAndKeepsItsLastGoodState) {
     const Ended run = tessera(words(mesh) + "--resume --steps 10 --lr 9e29");
     EXPECT_EQ(run.exit_code, 1);
     EXPECT_TRUE(run.err.find("is not finite\n") != std::string::npos) << run.err;
-    EXPECT_NE(run.err.find("is not finite from params/"), std::string::npos) << run.err;
+    EXPECT_NE(run.err.find("is not finite, first in params/"), std::string::npos) << run.err;
     const std::string good = "the last good state is run/step_0000000";
     ASSERT_NE(run.err.find(good), std::string::npos) << run.err;
     ASSERT_EQ(whole_steps("run").size(), 2U);

@@ -191,7 +191,7 @@ TEST_F(Folders, OfAnotherStepAreRefused) {
             "  cure:   name the folder after the step that it holds\n");
   const TraceResult verified = run({"checkpoint", "verify", "run"});
   EXPECT_EQ(verified.exit_code, 1);
-  EXPECT_NE(verified.stdout_text.find("run/step_00000002  whole\n"
+  EXPECT_NE(verified.stdout_text.find("run/step_00000002  intact\n"
                                       "run/step_00000007  damaged\n"
                                       "  run/step_00000007 with step 3\n"),
             std::string::npos)

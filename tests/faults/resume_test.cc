@@ -57,10 +57,10 @@ TEST_F(Resume, OtherGrainsAreRefused) {
   const Ended run = tessera(kMlp + "--steps 4 --resume --grains 4");
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_EQ(run.err,
-            "tessera: --grains: the checkpoint was trained with another number\n"
+            "tessera: --grains: the checkpoint was trained with a different number\n"
             "  found:  saved/step_00000002 with --grains 8, and --grains 4 now\n"
-            "  wanted: the same number in the whole run: it is part of every sum\n"
-            "  cure:   write --grains 8, or begin a new run\n");
+            "  wanted: the same number throughout the run: it affects every sum\n"
+            "  cure:   write --grains 8, or start a new run\n");
 }
 
 TEST_F(Resume, OtherFlagsThatChangeNumbersAreTold) {
@@ -80,10 +80,11 @@ TEST_F(Resume, OtherFlagsThatChangeNumbersAreTold) {
     shell("rm -rf saved; cp -r begun saved");
     const Ended run = tessera(kMlp + "--steps 4 --resume " + change.flag);
     EXPECT_EQ(run.exit_code, 0);
-    EXPECT_EQ(run.err,
-              "tessera: note: other flags than those of saved/step_00000002: the numbers are no "
-              "longer those of that run\n  before: " +
-                  change.before + "\n  now:    " + change.now + "\n");
+    EXPECT_EQ(
+        run.err,
+        "tessera: note: the flags differ from those of saved/step_00000002: the results are no "
+        "longer those of that run\n  before: " +
+            change.before + "\n  now:    " + change.now + "\n");
   }
 }
 

@@ -69,7 +69,7 @@ TEST_F(Commands, ExperimentsMeasureEveryRunAndKeepIt) {
               std::string::npos);
   }
   const CommandOutcome second = run(command);
-  EXPECT_NE(second.stdout_text.find("done before"), std::string::npos) << second.stdout_text;
+  EXPECT_NE(second.stdout_text.find("already done"), std::string::npos) << second.stdout_text;
   EXPECT_EQ(object_of("out/results.json"), results);
   const CommandOutcome other = run(command + "--seed 3");
   EXPECT_EQ(other.exit_code, 1);

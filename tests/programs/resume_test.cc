@@ -171,15 +171,16 @@ TEST(ResumeMistakes, TellWhatDoesNotFit) {
   };
   ASSERT_EQ(run("--depth 16 --steps 2").exit_code, 0);
   EXPECT_EQ(run("--depth 16 --steps 4").stderr_text,
-            "tessera: --checkpoint: the folder has the checkpoints of a run\n"
+            "tessera: --checkpoint: the folder already has the checkpoints of a run\n"
             "  found:  run with step 2\n"
             "  wanted: a new folder, or --resume\n"
-            "  cure:   add --resume to go on with that run, or choose another folder\n");
-  EXPECT_EQ(run("--depth 16 --steps 1 --resume").stderr_text,
-            "tessera: --steps: the checkpoint has more steps already\n"
-            "  found:  run/step_00000002 and --steps 1\n"
-            "  wanted: at least 2 steps\n"
-            "  cure:   --steps counts those before --resume too: write for example --steps 4\n");
+            "  cure:   add --resume to continue that run, or choose another folder\n");
+  EXPECT_EQ(
+      run("--depth 16 --steps 1 --resume").stderr_text,
+      "tessera: --steps: the checkpoint already has more steps\n"
+      "  found:  run/step_00000002 and --steps 1\n"
+      "  wanted: at least 2 steps\n"
+      "  cure:   --steps also counts the steps before --resume: write for example --steps 4\n");
   const CommandOutcome other = run("--depth 24 --steps 4 --resume");
   EXPECT_EQ(other.exit_code, 1);
   EXPECT_NE(other.stderr_text.find("--resume: the checkpoint is of another model\n"),

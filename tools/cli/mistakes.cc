@@ -88,7 +88,7 @@ UserError unexpected_word(const CommandLine& command, const std::string& word) {
   const std::vector<std::string> positionals = positionals_of(*command.app);
   if (!is_flag(word) && !positionals.empty()) {
     return UserError({.what = quoted_command(command.words) + " takes one " + list_of(positionals),
-                      .found = word + " besides",
+                      .found = word + ", one too many",
                       .wanted = list_of(positionals) + " --FLAG VALUE",
                       .cure = "remove it, or write its flag before it; " + help});
   }
@@ -153,7 +153,7 @@ UserError wrong_number_of_values(const CommandLine& command, const std::string& 
   return UserError({.what = name + ": the value is missing",
                     .found = list_of(given) + " without a value",
                     .wanted = name + " VALUE",
-                    .cure = value.empty() ? "write a value behind it"
+                    .cure = value.empty() ? "write a value after it"
                                           : "write for example " + name + " " + value});
 }
 

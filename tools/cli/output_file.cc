@@ -141,9 +141,9 @@ void check_folder(const std::string& flag, const std::string& path) {
   const bool is_folder = status.type() == fs::file_type::directory;
   if (is_folder && access(last.c_str(), W_OK | X_OK) == 0) return;
   const char* why = std::strerror(is_folder ? errno : ENOTDIR);
-  throw UserError({.what = flag + ": the folder cannot be made or written",
+  throw UserError({.what = flag + ": the folder cannot be made or written to",
                    .found = path + ": " + last.string() + ": " + why,
-                   .wanted = "a folder that may be written, or a place for one",
+                   .wanted = "a folder that may be written to, or a path where one can be made",
                    .cure = "choose another path"});
 }
 

@@ -38,7 +38,7 @@ Outcome outcome_of(const std::exception_ptr& error) {
   } catch (const std::exception& other) {
     return {3, "", other.what()};
   } catch (...) {
-    return {3, "", "an exception that is none of the standard library"};
+    return {3, "", "an exception that is not from the standard library"};
   }
 }
 

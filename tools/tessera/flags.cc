@@ -26,7 +26,7 @@ bool read_number(const std::string& text, T& value) {
 [[noreturn]] void bad_value(const std::string& name, const std::string& found,
                             const std::string& wanted, const std::string& example) {
   throw UserError({.what = name + ": the value is not valid",
-                   .found = found.empty() ? "an empty text" : found,
+                   .found = found.empty() ? "an empty string" : found,
                    .wanted = wanted,
                    .cure = "write for example " + name + " " + example});
 }
@@ -66,8 +66,8 @@ std::string short_text(double value) {
 }
 
 std::string range_of(const Number& flag) {
-  return "a number " + std::string(flag.has_least ? "from " : "above ") + short_text(flag.least) +
-         (flag.has_least ? " to below " : " and below ") + short_text(flag.end);
+  return "a number " + std::string(flag.has_least ? "of at least " : "above ") +
+         short_text(flag.least) + " and below " + short_text(flag.end);
 }
 
 }  // namespace
@@ -131,36 +131,38 @@ namespace {
 void add_checkpoint_flags(Command& command, TrainFlags& flags) {
   Option* checkpoint = add_path(
       command, flags.checkpoint, "--checkpoint",
-      "save the state in this folder, at the end and when a signal ends the run", "runs/lm");
+      "save the state to this folder, at the end and when a signal ends the run", "runs/lm");
   add_whole_number(command, flags.every,
-                   {.name = "--every", .text = "save each time after so many steps as well"})
+                   {.name = "--every", .text = "also save at intervals of this many steps"})
       ->needs(checkpoint);
-  add_whole_number(command, flags.keep,
-                   {.name = "--keep", .text = "checkpoints to keep, the latest; default: all"})
+  add_whole_number(
+      command, flags.keep,
+      {.name = "--keep", .text = "how many of the latest checkpoints to keep; default: all"})
       ->needs(checkpoint);
-  command.add_flag("--resume", flags.resume, "go on from the last checkpoint, if there is one")
+  command.add_flag("--resume", flags.resume, "continue from the last checkpoint, if there is one")
       ->disable_flag_override()
       ->needs(checkpoint);
   command
       .add_flag("--allow-nan", flags.allow_nan,
-                "go on, and save, when the loss or the state is no longer finite")
+                "continue, and save, when the loss or the state is no longer finite")
       ->disable_flag_override();
 }
 
 }  // namespace
 
 void add_train_flags(Command& command, TrainFlags& flags) {
-  command.add_option("--mesh", flags.mesh, "mesh axes in order, data=4,model=2; or none")
+  command
+      .add_option("--mesh", flags.mesh, "mesh axes in order, for example data=4,model=2, or none")
       ->capture_default_str();
   add_choice(command, flags.params, "--params", {"replicated", "fsdp", "annotated"},
-             "where parameters and optimiser state live");
+             "how parameters and optimiser state are sharded");
   add_whole_number(command, flags.steps,
                    {.name = "--steps", .text = "training steps", .most = 1'000'000'000});
   add_whole_number(command, flags.batch,
                    {.name = "--batch", .text = "sequences or images per step"});
   add_whole_number(command, flags.seed,
                    {.name = "--seed",
-                    .text = "of the parameters",
+                    .text = "seed of the parameters",
                     .least = 0,
                     .most = std::numeric_limits<std::int64_t>::max()});
   add_number(command, flags.learning_rate, {.name = "--lr", .text = "learning rate"});
@@ -170,39 +172,41 @@ void add_train_flags(Command& command, TrainFlags& flags) {
   add_whole_number(
       command, flags.threads,
       {.name = "--threads", .text = "worker threads; default: one per core", .most = 1024});
-  add_whole_number(
-      command, flags.grains,
-      {.name = "--grains", .text = "leaves of a sum; part of the numbers", .most = 4096});
+  add_whole_number(command, flags.grains,
+                   {.name = "--grains",
+                    .text = "number of grains of a sum; results depend on it",
+                    .most = 4096});
   add_choice(command, flags.numerics, "--numerics", {"exact", "fast"},
              "exact: the same bits on any mesh; fast: fewer bytes between devices");
   add_choice(command, flags.dtype, "--dtype", {"f32", "bf16"},
-             "of activations and the inputs of matrix products; parameters and sums are f32");
+             "dtype of activations and matrix operands; parameters and sums are f32");
   add_choice(command, flags.dot_unit, "--dot-unit", {"auto", "portable", "avx512_bf16"},
-             "that multiplies bf16; auto: the best one of this machine");
+             "the unit that multiplies bf16; auto: the best one of this machine");
   add_choice(command, flags.engine, "--engine", {"host", "reference"},
-             "host, or the slow and simple reference");
+             "host, or the slow and simple reference engine");
   Option* isolated = command
                          .add_flag("--isolated", flags.isolated,
-                                   "one process per device, which share nothing but messages")
+                                   "one process per device; they only exchange messages")
                          ->disable_flag_override();
   add_number(command, flags.timeout_s,
              {.name = "--timeout", .text = "seconds within which a process must answer the others"})
       ->needs(isolated);
   command
       .add_flag("--allow-overcommit", flags.allow_overcommit,
-                "run also where less memory is free than the run needs")
+                "run even if less memory is free than the run needs")
       ->disable_flag_override();
   add_path(command, flags.json, "--json", "write one JSON object at the end; - is standard output",
            "run.json");
-  add_path(command, flags.dump, "--dump", "write initial parameters and first gradients here",
+  add_path(command, flags.dump, "--dump",
+           "write the initial parameters and the first gradients to this file",
            "first.safetensors");
   add_path(command, flags.profile, "--profile",
-           "write where the time of the steps goes into this folder, and a trace of five steps for "
+           "write to this folder where the time of the steps goes, and a trace of five steps for "
            "TensorBoard's profile plugin",
            "profile");
   add_checkpoint_flags(command, flags);
   add_path(command, flags.tensorboard, "--tensorboard",
-           "write losses and times of the steps into this folder, for TensorBoard", "runs/board");
+           "write losses and step times to this folder, for TensorBoard", "runs/board");
   add_choice(command, flags.progress, "--progress", {"auto", "off"},
              "a progress bar on a terminal");
 }

@@ -26,7 +26,7 @@ Mesh mesh_of(const TrainFlags& flags, const JobInfo& info) {
   for (const std::string& axis : info.axes) example += (example.empty() ? "" : ",") + axis + "=2";
   for (const std::string& axis : info.axes) {
     if (mesh.has_axis(axis)) continue;
-    throw UserError({.what = "--mesh: the model " + info.name + " is split over the axis " + axis,
+    throw UserError({.what = "--mesh: the model " + info.name + " needs an axis named " + axis,
                      .found = to_string(mesh),
                      .wanted = "a mesh with an axis named " + axis + ", or none",
                      .cure = "write for example --mesh " + example});
@@ -40,7 +40,7 @@ std::int64_t num_groups(const Mesh& mesh, const JobInfo& info) {
 
 void check_heads(std::int64_t heads, const std::string& width_name, std::int64_t width) {
   if (width % heads == 0) return;
-  throw UserError({.what = "--heads: the heads do not divide the width of the model",
+  throw UserError({.what = "--heads: the number of heads does not divide the width of the model",
                    .found = "--heads " + std::to_string(heads) + " and " + width_name + " " +
                             std::to_string(width),
                    .wanted = "a multiple of --heads for " + width_name,

@@ -191,22 +191,23 @@ void add_lm_flags(Command& command, LmFlags& flags) {
   auto size = [&](const char* name, std::int64_t& value, const char* text) {
     add_whole_number(command, value, {.name = name, .text = text});
   };
-  size("--vocab", flags.model.vocab, "tokens; 256 with --text");
+  size("--vocab", flags.model.vocab, "number of different tokens; 256 with --text");
   add_whole_number(command, flags.model.seq,
-                   {.name = "--seq", .text = "tokens of a sequence", .least = 2});
+                   {.name = "--seq", .text = "tokens per sequence", .least = 2});
   size("--d-model", flags.model.d_model, "width of the model");
-  size("--heads", flags.model.heads, "attention heads; they divide --d-model");
+  size("--heads", flags.model.heads, "attention heads; their number must divide --d-model");
   size("--layers", flags.model.layers, "transformer blocks");
   size("--d-ff", flags.model.d_ff, "width of the hidden layer of a block");
   add_path(command, flags.text, "--text", "train on the bytes of this file; implies --causal",
            "/usr/share/common-licenses/GPL-3");
-  Option* causal = command.add_flag("--causal", flags.causal, "a position sees earlier ones only")
-                       ->disable_flag_override();
-  command.add_flag("--no-causal", flags.no_causal, "every position sees all")
+  Option* causal =
+      command.add_flag("--causal", flags.causal, "each position sees only itself and earlier ones")
+          ->disable_flag_override();
+  command.add_flag("--no-causal", flags.no_causal, "each position sees all positions")
       ->disable_flag_override()
       ->excludes(causal);
   add_whole_number(command, flags.sample,
-                   {.name = "--sample", .text = "write this many bytes of text at the end"});
+                   {.name = "--sample", .text = "generate this many bytes of text at the end"});
 }
 
 }  // namespace

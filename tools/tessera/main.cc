@@ -16,8 +16,7 @@ int run(int argc, char** argv) {
   app.set_version(std::string("tessera ") + tessera::cli::version());
   tessera::cli::Command* train = app.add_subcommand("train", "train a model");
   train->require_subcommand(1);
-  tessera::cli::Command* show =
-      app.add_subcommand("show", "show how a step of training is compiled");
+  tessera::cli::Command* show = app.add_subcommand("show", "show how a training step is compiled");
   show->require_subcommand(1);
   tessera::cli::add_lm(*train, *show);
   tessera::cli::add_mlp(*train, *show);

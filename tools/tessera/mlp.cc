@@ -68,14 +68,14 @@ class MlpJob final : public Job<AnyMlp, Array> {
 
 void add_mlp_flags(Command& command, MlpFlags& flags) {
   add_whole_number(command, flags.model.depth, {.name = "--depth", .text = "width of all layers"});
-  add_whole_number(command, flags.model.layers, {.name = "--layers", .text = "layers"});
+  add_whole_number(command, flags.model.layers, {.name = "--layers", .text = "number of layers"});
   command
       .add_flag("--scan,!--loop", flags.model.use_scan,
-                "layers as one compiled loop (--scan, the default), or one after the other")
+                "run the layers as one compiled loop (--scan, the default), or one after the other")
       ->disable_flag_override();
   command
       .add_flag("--logical", flags.is_logical,
-                "dimensions with logical names, which rules translate to mesh axes")
+                "give dimensions logical names, which rules translate to mesh axes")
       ->disable_flag_override();
 }
 

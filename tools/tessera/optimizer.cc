@@ -33,9 +33,9 @@ void check(const TrainFlags& flags) {
                      .cure = "add --lr-schedule cosine"});
   }
   if (o.name == "adam" && o.weight_decay >= 0) {
-    throw UserError({.what = "--weight-decay: adam has none",
+    throw UserError({.what = "--weight-decay: adam has no weight decay",
                      .found = "--optimizer adam",
-                     .wanted = "an optimiser that knows weight decay",
+                     .wanted = "an optimiser with weight decay",
                      .cure = "add --optimizer adamw"});
   }
 }
@@ -107,32 +107,33 @@ optim::Optimizer named(const OptimizerFlags& flags, const optim::Rate& rate) {
 void add_optimizer_flags(Command& command, OptimizerFlags& flags) {
   add_choice(command, flags.name, "--optimizer",
              {"sgd", "momentum", "adam", "adamw", "adafactor", "lion", "muon"},
-             "how gradients change parameters");
+             "how gradients update the parameters");
   add_choice(command, flags.schedule, "--lr-schedule",
              {"constant", "cosine", "linear", "exponential"},
-             "how the learning rate goes on after the warm-up: down to 0, or exponential to a "
-             "hundredth");
-  add_whole_number(
-      command, flags.warmup,
-      {.name = "--warmup", .text = "updates in which the learning rate grows from 0", .least = 0});
+             "how the learning rate changes after the warm-up: cosine and linear end at 0, "
+             "exponential at a hundredth of --lr");
+  add_whole_number(command, flags.warmup,
+                   {.name = "--warmup",
+                    .text = "updates during which the learning rate grows from 0",
+                    .least = 0});
   add_whole_number(command, flags.decay_steps,
                    {.name = "--decay-steps",
-                    .text = "updates, with the warm-up, at whose end the learning rate has "
-                            "decayed; default: those of the run",
+                    .text = "updates, warm-up included, after which the learning rate has decayed; "
+                            "default: all updates of the run",
                     .most = 1'000'000'000});
-  Option* decay =
-      add_number(command, flags.weight_decay,
-                 {.name = "--weight-decay",
-                  .text = "of all parameters but biases and scales; default: that of the "
-                          "optimiser, of all parameters",
-                  .has_least = true,
-                  .example = "0.01"});
-  command.add_flag("--decay-all", flags.decays_all, "weight decay of biases and scales as well")
+  Option* decay = add_number(command, flags.weight_decay,
+                             {.name = "--weight-decay",
+                              .text = "weight decay of all parameters except biases and scales; "
+                                      "default: that of the optimiser, for all parameters",
+                              .has_least = true,
+                              .example = "0.01"});
+  command.add_flag("--decay-all", flags.decays_all, "also decay biases and scales")
       ->disable_flag_override()
       ->needs(decay);
   add_number(command, flags.clip,
              {.name = "--clip",
-              .text = "scale gradients whose norm over all parameters is larger; default: never",
+              .text = "scale gradients down to this norm over all parameters if theirs is larger; "
+                      "default: never",
               .example = "1"});
   add_whole_number(
       command, flags.accumulate,

@@ -133,14 +133,15 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
     const pipeline::Config& model = flags_.model;
     if (model.d_model % (8 * model.heads) != 0) {
       throw UserError(
-          {.what = "--heads: the heads do not divide an eighth of the width of the model",
+          {.what =
+               "--heads: the number of heads does not divide an eighth of the width of the model",
            .found = "--heads " + std::to_string(model.heads) + " and --d-model " +
                     std::to_string(model.d_model),
            .wanted = "a --d-model that is a multiple of 8 times --heads",
            .cure = "write for example --heads 8 --d-model 256"});
     }
     if (flags_.batch % model.microbatches == 0) return;
-    throw UserError({.what = "--microbatches: they do not divide the batch",
+    throw UserError({.what = "--microbatches: the number does not divide the batch",
                      .found = "--microbatches " + std::to_string(model.microbatches) +
                               " and --batch " + std::to_string(flags_.batch),
                      .wanted = "a --batch that is a multiple of --microbatches",
@@ -163,7 +164,7 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
   void check_timeline() const {
     const bool is_known = flags_.timeline.ends_with(".svg") || flags_.timeline.ends_with(".json");
     if (!has_timeline() || (groups_ && is_known)) return;
-    throw UserError({.what = "--timeline: the last step cannot be written there",
+    throw UserError({.what = "--timeline: the last step cannot be recorded",
                      .found = "--timeline " + flags_.timeline + " and --mesh " + flags_.mesh,
                      .wanted = "FILE.svg or FILE.json, and groups of devices",
                      .cure = "write for example --mesh stage=4 --timeline step.svg"});
@@ -182,10 +183,11 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
   void check_search() const {
     const bool searches = flags_.schedule == "auto" && groups_;
     if (flags_.memory_limit > 0 && !searches) {
-      throw UserError({.what = "--memory-limit: no schedule is searched",
-                       .found = "--schedule " + flags_.schedule + " and --mesh " + flags_.mesh,
-                       .wanted = "--schedule auto, and groups of devices",
-                       .cure = "write --mesh stage=4 --schedule auto, or leave the limit out"});
+      throw UserError(
+          {.what = "--memory-limit: no schedule is searched",
+           .found = "--schedule " + flags_.schedule + " and --mesh " + flags_.mesh,
+           .wanted = "--schedule auto, and groups of devices",
+           .cure = "write --mesh stage=4 --schedule auto, or leave out --memory-limit"});
     }
   }
 
@@ -241,22 +243,23 @@ void add_pipeline_flags(Command& command, PipelineFlags& flags) {
   };
   size("--seq", flags.model.seq, "length of a sequence");
   size("--d-model", flags.model.d_model, "width of the model");
-  size("--heads", flags.model.heads, "attention heads; they divide an eighth of --d-model");
+  size("--heads", flags.model.heads,
+       "attention heads; their number must divide an eighth of --d-model");
   size("--layers", flags.model.layers, "transformer blocks");
-  size("--microbatches", flags.model.microbatches, "parts of a batch; they divide --batch");
+  size("--microbatches", flags.model.microbatches,
+       "microbatches of a step; their number must divide --batch");
   command.add_option("--schedule", flags.schedule,
-                     "in which order groups of devices (--mesh stage=4) run their tasks: a "
-                     "name of tessera schedule, auto, or FILE.csv");
+                     "the order in which groups of devices (--mesh stage=4) run their tasks: a "
+                     "name that tessera schedule takes, auto, or FILE.csv");
   add_path(command, flags.timeline, "--timeline",
-           "record the last step of a pipeline: FILE.svg, a picture, or FILE.json, a trace for "
+           "record the last step of a pipeline: FILE.svg is a picture, FILE.json a trace for "
            "chrome://tracing",
            "step.svg");
-  command.add_option(
-      "--stages", flags.stages,
-      "pipeline stages; default: one per group; auto:8 cuts the model into 8 by what "
-      "it costs, auto chooses their number");
+  command.add_option("--stages", flags.stages,
+                     "pipeline stages; default: one per group; auto:8 cuts the model into 8 stages "
+                     "by estimated costs, auto also chooses their number");
   size("--memory-limit", flags.memory_limit,
-       "of --schedule auto: MiB that a device of each group may hold, as planned");
+       "for --schedule auto: MiB that a device of each group may hold, as planned");
   add_choice(command, flags.inputs, "--inputs", {"ones", "normal"},
              "inputs and targets: all ones, or drawn from a normal distribution");
 }
@@ -266,7 +269,7 @@ void add_pipeline_flags(Command& command, PipelineFlags& flags) {
 void add_pipeline(Command& train, Command& show) {
   add_job<PipelineJob>(train, show,
                        {.name = "pipeline",
-                        .help = "a deep transformer on micro-batches",
+                        .help = "a deep transformer on microbatches",
                         .report_name = "pipeline_transformer_fsdp",
                         .axes = {"fsdp"},
                         .group_axis = kGroupAxis},

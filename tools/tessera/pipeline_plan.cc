@@ -73,12 +73,12 @@ StagesFlag stages_of(const std::string& text) {
   const bool is_cut = text.starts_with(prefix);
   const auto count = whole_number(is_cut ? text.substr(prefix.size()) : text);
   if (count) return {.count = *count, .is_cut = is_cut};
-  throw UserError({.what = "--stages: this is no number of stages",
-                   .found = "--stages " + text,
-                   .wanted =
-                       "a whole number of at least 1, auto, or auto:8 for 8 stages cut by what "
-                       "the model costs",
-                   .cure = "write for example --stages auto"});
+  throw UserError(
+      {.what = "--stages: this is not a number of stages",
+       .found = "--stages " + text,
+       .wanted =
+           "a whole number of at least 1, auto, or auto:8 for 8 stages cut by estimated costs",
+       .cure = "write for example --stages auto"});
 }
 
 PipelinePlan::PipelinePlan(PlanOptions options) : options_(std::move(options)) {

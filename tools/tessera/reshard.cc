@@ -46,7 +46,7 @@ Shape shape_of(const std::string& text) {
     const auto [reached, error] = std::from_chars(part.data(), end, size);
     if (error != std::errc() || reached != end || size < 1 || size > most) {
       throw UserError({.what = "--shape: the value is not valid",
-                       .found = text.empty() ? "an empty text" : text,
+                       .found = text.empty() ? "an empty string" : text,
                        .wanted = "sizes of at least 1 and at most 2^40 elements, separated by "
                                  "commas",
                        .cure = "write for example --shape 8,16"});
@@ -118,7 +118,7 @@ std::string text_of(const ReshardPlan& plan, const Type& type, const NamedShardi
                   plan.bound);
   }
   return text + "total " + std::to_string(plan.wire_bytes) + " bytes received per device, " +
-         text_of_bound + " if starting a collective counts " + std::to_string(plan.start_cost) +
+         text_of_bound + " if starting a collective counts as " + std::to_string(plan.start_cost) +
          " bytes\n";
 }
 
@@ -157,18 +157,19 @@ void reshard(const ReshardFlags& flags) {
 }  // namespace
 
 void add_reshard(Command& app) {
-  Command* command = app.add_subcommand(
-      "reshard", "plan the collectives that take an array from one sharding to another");
+  Command* command =
+      app.add_subcommand("reshard", "plan the collectives that change the sharding of an array");
   auto flags = std::make_shared<ReshardFlags>();
-  command->add_option("--mesh", flags->mesh, "mesh axes in order, data=4,model=2; or none")
+  command
+      ->add_option("--mesh", flags->mesh, "mesh axes in order, for example data=4,model=2, or none")
       ->capture_default_str();
-  command->add_option("--shape", flags->shape, "sizes of the dimensions, 8,16");
+  command->add_option("--shape", flags->shape, "sizes of the dimensions, for example 8,16");
   add_choice(*command, flags->dtype, "--dtype", {"f32", "f64", "bf16", "i32", "u32", "bool"},
              "type of the elements");
   const std::string spec =
       "one entry per dimension, separated by commas: empty, an axis, or axes separated by spaces";
-  command->add_option("--from", flags->from, "where the array lives: " + spec);
-  command->add_option("--to", flags->to, "where it should live, in the same form");
+  command->add_option("--from", flags->from, "the sharding of the array: " + spec);
+  command->add_option("--to", flags->to, "the sharding that it should have, in the same form");
   add_path(*command, flags->json, "--json", "write the plan as JSON; - is standard output",
            "plan.json");
   command->callback([flags] { reshard(*flags); });

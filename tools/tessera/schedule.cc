@@ -50,7 +50,7 @@ FixedSchedule read_file(const std::string& path) {
 void check_flag(const Command& command, const char* flag, std::int64_t given,
                 std::int64_t in_file) {
   if (command.count(flag) == 0 || given == in_file) return;
-  throw UserError({.what = std::string(flag) + ": the file has another number",
+  throw UserError({.what = std::string(flag) + ": the file has a different number",
                    .found = std::to_string(given),
                    .wanted = std::to_string(in_file),
                    .cure = std::string("leave out ") + flag + ", or write " + flag + " " +
@@ -68,7 +68,7 @@ std::vector<double> numbers_of(const char* flag, const std::string& text, const 
     const bool is_good = error == std::errc() && number >= 0 && number < 1e300;
     if (!is_good || (reached != end && *reached != ',')) {
       throw UserError({.what = std::string(flag) + ": the value is not valid",
-                       .found = text.empty() ? "an empty text" : text,
+                       .found = text.empty() ? "an empty string" : text,
                        .wanted = "numbers of at least 0, separated by commas",
                        .cure = std::string("write for example ") + flag + " " + example});
     }
@@ -92,10 +92,11 @@ double number_of(const char* flag, const std::string& text, const char* example)
 void check_length(const char* flag, std::size_t length, std::size_t width, std::int64_t stages) {
   const std::size_t all = width * static_cast<std::size_t>(stages);
   if (length == width || length == all) return;
-  throw UserError({.what = std::string(flag) + ": the number of values does not fit the stages",
-                   .found = std::to_string(length) + " for " + std::to_string(stages) + " stages",
-                   .wanted = std::to_string(width) + " for all stages, or " + std::to_string(all),
-                   .cure = "give the same values for all stages, or those of each in turn"});
+  throw UserError(
+      {.what = std::string(flag) + ": the number of values does not match the number of stages",
+       .found = std::to_string(length) + " for " + std::to_string(stages) + " stages",
+       .wanted = std::to_string(width) + " for all stages, or " + std::to_string(all),
+       .cure = "give the same values for all stages, or those of each in turn"});
 }
 
 ScheduleCosts costs_of(const ScheduleFlags& flags) {
@@ -123,7 +124,7 @@ void check_name(const std::string& name) {
   const std::string meant = nearest(name, names);
   throw UserError(
       {.what = name.empty() ? "schedule: the name is missing"
-                            : "schedule: there is no schedule '" + name + "'",
+                            : "schedule: unknown schedule '" + name + "'",
        .found = name.empty() ? "`tessera schedule` alone" : name,
        .wanted = "one of " + list + "or a file *.csv",
        .cure = "write for example `tessera schedule " + (meant.empty() ? "GPipe" : meant) + "`"});
@@ -222,25 +223,25 @@ void add_number_flags(Command& command, ScheduleFlags& flags) {
                    {.name = "--microbatches", .text = "microbatches of a step"});
   command
       .add_option("--costs", flags.costs,
-                  "times of forward, input gradient and weight gradient: three numbers for all "
-                  "stages, or three for each")
+                  "times of forward pass, input gradient and weight gradient: three numbers for "
+                  "all stages, or three for each")
       ->capture_default_str();
-  command.add_option("--transfer", flags.transfer, "time of a transfer from rank to rank")
+  command.add_option("--transfer", flags.transfer, "time of a transfer from one rank to another")
       ->capture_default_str();
   command
       .add_option("--memory", flags.memory,
-                  "what a stage holds of a microbatch until its backward pass has ended: one "
-                  "number for all stages, or one for each")
+                  "memory that a stage holds for a microbatch until its backward pass has ended: "
+                  "one number for all stages, or one for each")
       ->capture_default_str();
   command.add_option("--memory-limit", flags.memory_limit,
-                     "of a rank, in the unit of --memory; for `auto`");
+                     "memory limit of a rank, in the unit of --memory; for `auto`");
 }
 
 }  // namespace
 
 void add_schedule(Command& app) {
   Command* command = app.add_subcommand(
-      "schedule", "print the tasks of a pipeline schedule, what they take, and their picture");
+      "schedule", "print the tasks of a pipeline schedule, their costs and a picture of them");
   auto flags = std::make_shared<ScheduleFlags>();
   std::string names = "auto, FILE.csv";
   for (const std::string& name : schedule_names()) names += ", " + name;
@@ -248,7 +249,7 @@ void add_schedule(Command& app) {
   add_number_flags(*command, *flags);
   command
       ->add_flag("--fuse-steady-state", flags->fuse_steady_state,
-                 "a forward and a backward task become one program")
+                 "combine pairs of a forward and a backward task into one program")
       ->disable_flag_override();
   command
       ->add_flag("--merge-stage0", flags->merge_stage0, "do not split the backward pass of stage 0")

@@ -133,8 +133,8 @@ Shown tasks_of(const LoweredProgram& step) {
 void add_show_flags(Command& command, ShowFlags& flags) {
   add_choice(
       command, flags.what, "--what", {"sharding", "tiles", "ir", "collectives", "memory", "tasks"},
-      "where leaves live, as a table or as pictures, the program, what moves, the bytes of a "
-      "device, or what the groups of a pipeline do");
+      "the shardings of the arguments as a table (sharding) or as pictures (tiles), the program "
+      "(ir), the collectives, the memory of a device, or the tasks of the groups of a pipeline");
   command
       .add_option(
           "--leaf", flags.leaves,
@@ -148,13 +148,13 @@ void add_show_flags(Command& command, ShowFlags& flags) {
 void show(const ShowFlags& flags, const JsonFile& file, const LoweredProgram& step,
           const std::function<MemoryPlan()>& memory) {
   if (flags.what == "memory" && engine() != "host") {
-    throw UserError({.what = "--what memory: this engine plans no memory",
+    throw UserError({.what = "--what memory: this engine does not plan memory",
                      .found = "--engine " + std::string(engine()),
                      .wanted = "--engine host",
                      .cure = "leave out --engine"});
   }
   if (flags.what != "tiles" && (!flags.leaves.empty() || !flags.picture.empty())) {
-    throw UserError({.what = "--what: the flag belongs to --what tiles",
+    throw UserError({.what = "--leaf and --picture: these flags are only for --what tiles",
                      .found = std::string(flags.leaves.empty() ? "--picture" : "--leaf") +
                               " with --what " + flags.what,
                      .wanted = "--what tiles",

@@ -85,7 +85,7 @@ class VitJob final : public Job<vit::VisionTransformer, Batch> {
     }
     if (!flags_.data.empty()) return;
     if (flags_.epochs > 0 || flags_.no_flip) {
-      throw UserError({.what = "--data: the flag is missing, without which others mean nothing",
+      throw UserError({.what = "--data: the flag is missing, and another flag needs it",
                        .found = flags_.no_flip ? "--no-flip" : "--epochs",
                        .wanted = "images in files",
                        .cure = "add --data FOLDER with the files of CIFAR-10"});
@@ -210,10 +210,10 @@ void add_vit_flags(Command& command, VitFlags& flags) {
   size("--layers", flags.model.layers, "encoder blocks");
   size("--embed", flags.model.embed, "width of the model");
   size("--mlp-dim", flags.model.mlp_dim, "width of the hidden layer of a block");
-  size("--heads", flags.model.heads, "attention heads; they divide --embed");
+  size("--heads", flags.model.heads, "attention heads; their number must divide --embed");
   size("--patch", flags.model.patch, "height and width of a patch");
   add_probability(command, flags.model.dropout, "--dropout",
-                  "the part of elements that is dropped");
+                  "the fraction of elements that is dropped");
   add_path(command, flags.data, "--data",
            "a folder with the files of CIFAR-10, in their binary or Python layout", "cifar-10");
   add_whole_number(command, flags.epochs,
@@ -223,7 +223,7 @@ void add_vit_flags(Command& command, VitFlags& flags) {
   command.add_flag("--pos-embed", flags.model.has_positions, "learn an embedding of positions")
       ->disable_flag_override();
   add_choice(command, flags.model.init, "--init", {"xavier", "lecun"},
-             "kernels from a uniform (xavier) or a normal (lecun) distribution");
+             "draw kernels from a uniform (xavier) or a normal (lecun) distribution");
 }
 
 }  // namespace

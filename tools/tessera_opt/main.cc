@@ -9,20 +9,23 @@ namespace {
 
 void add_flags(tessera::cli::Command& app, tessera::opt::Flags& flags) {
   app.add_option("FILE", flags.file, "IR text; - is standard input")->capture_default_str();
-  app.add_option("--passes", flags.passes, "run these passes, a,b,c, in this order");
-  app.add_option("--from", flags.from, "run the passes from this stage or pass on");
-  app.add_option("--to", flags.to, "and up to this stage or pass");
+  app.add_option("--passes", flags.passes, "run these passes in this order: a,b,c");
+  app.add_option("--from", flags.from, "the first stage or pass to run");
+  app.add_option("--to", flags.to, "the last stage or pass to run");
   app.add_option("--differentiate", flags.differentiate,
-                 "run this stage; wrt=0,1: gradients of output 0 by these inputs");
+                 "run this stage; wrt=0,1: gradients of output 0 with respect to these inputs");
   auto add_switch = [&](const char* name, bool& value, const char* text) {
     app.add_flag(name, value, text)->disable_flag_override();
   };
   add_switch("--simplify", flags.simplify, "run this stage");
   add_switch("--partition", flags.partition,
-             "run this stage; inputs live as <...> behind their types says");
-  app.add_option("--storage", flags.storage, "inputs 0,2 are stored state: gathered, not moved to");
-  app.add_option("--mesh", flags.mesh, "in place of the mesh of the text: data=4,model=2");
-  app.add_option("--disable", flags.disable, "leave these optional passes out, a,b,c");
+             "run this stage; <...> after the type of an input is its sharding");
+  app.add_option(
+      "--storage", flags.storage,
+      "inputs that are stored state, for example 0,2: they are gathered, and activations stay");
+  app.add_option("--mesh", flags.mesh,
+                 "the mesh, instead of that in the text, for example data=4,model=2");
+  app.add_option("--disable", flags.disable, "leave out these optional passes: a,b,c");
   add_switch("--verify", flags.verify, "check the program before and after each pass");
   add_switch("--time", flags.time, "write the time of each pass to standard error");
   add_switch("--dump-each", flags.dump_each, "write the program after each pass to standard error");

@@ -124,16 +124,16 @@ void check_fits(const ir::Function& function, ir::Verifier verifier, const std::
   try {
     verifier(function, "reading");
   } catch (const InternalError& error) {
-    throw UserError({.what = user + ": the program is not in the form that it takes",
+    throw UserError({.what = user + ": the program does not have the required form",
                      .found = broken_rule(error),
-                     .wanted = "what the passes before it give",
+                     .wanted = "the output of the earlier passes",
                      .cure = "run these first; `tessera-opt --list` shows their order"});
   }
 }
 
 void check_loss(const ir::Function& function, const Flags& flags) {
   if (flags.differentiate.empty()) {
-    throw UserError({.what = "differentiate: nothing to differentiate by",
+    throw UserError({.what = "differentiate: no input to differentiate with respect to",
                      .found = "no --differentiate",
                      .wanted = "--differentiate wrt=NUMBERS",
                      .cure = "write for example --differentiate wrt=0"});

@@ -99,10 +99,11 @@ std::vector<ir::Pass> passes_between(const std::vector<Stage>& all, const std::s
   const Range first = from.empty() ? Range{} : range_of(all, "--from", from);
   const Range last = to.empty() ? Range{0, passes.size()} : range_of(all, "--to", to);
   if (first.begin >= last.end) {
-    throw UserError({.what = "--to: it comes before --from",
-                     .found = "--from " + from + " --to " + to,
-                     .wanted = "the order of " + names_of(all, true),
-                     .cure = "swap them, or give the passes by --passes in the order wanted"});
+    throw UserError(
+        {.what = "--to: the stage or pass comes before --from",
+         .found = "--from " + from + " --to " + to,
+         .wanted = "the order of " + names_of(all, true),
+         .cure = "swap them, or list the passes with --passes in the order that you want"});
   }
   passes.erase(passes.begin() + static_cast<std::ptrdiff_t>(last.end), passes.end());
   passes.erase(passes.begin(), passes.begin() + static_cast<std::ptrdiff_t>(first.begin));

@@ -44,7 +44,7 @@ std::vector<std::string> checkpoints_of(const std::string& command, const std::s
   throw UserError({.what = "checkpoint " + command + ": there is no checkpoint",
                    .found = fs::exists(folder) ? folder + " without one" : "no " + folder,
                    .wanted = "a checkpoint, or the folder of a run",
-                   .cure = "write the folder that --checkpoint was given"});
+                   .cure = "give the folder that --checkpoint wrote to"});
 }
 
 std::string number(double value) {
@@ -92,18 +92,18 @@ void verify(const CheckpointFlags& flags) {
   std::vector<std::string> problems;
   for (const std::string& path : checkpoints_of("verify", flags.folder)) {
     const std::vector<std::string> found = checkpoint::verify(path);
-    print(path + (found.empty() ? "  whole\n" : "  damaged\n"));
+    print(path + (found.empty() ? "  intact\n" : "  damaged\n"));
     for (const std::string& problem : found) print("  " + problem + "\n");
     problems.insert(problems.end(), found.begin(), found.end());
   }
   flush_output();
   if (problems.empty()) return;
-  throw UserError({.what = "checkpoint verify: there is damage",
+  throw UserError({.what = "checkpoint verify: damage was found",
                    .found = problems.size() == 1 ? problems[0]
-                                                 : std::to_string(problems.size()) + " places, " +
-                                                       problems[0] + " first",
+                                                 : std::to_string(problems.size()) +
+                                                       " problems, the first: " + problems[0],
                    .wanted = "the bytes that were saved",
-                   .cure = "remove what is damaged, and resume from a step that is whole"});
+                   .cure = "remove what is damaged, and resume from an intact step"});
 }
 
 void convert(const CheckpointFlags& flags) {
@@ -142,11 +142,13 @@ void add_checkpoint(Command& app) {
   add(*command, flags, "ls", "list the steps of a run, or the arrays of a checkpoint", list);
   add(*command, flags, "verify", "read every byte and compare checksums", verify);
   Command* to_convert =
-      add(*command, flags, "convert", "write it in another format; of a run the last one", convert);
-  to_convert->add_option("OUT", flags->target, "a folder that is not there yet");
+      add(*command, flags, "convert",
+          "write a checkpoint, or the last one of a run, in another format", convert);
+  to_convert->add_option("OUT", flags->target, "a folder that does not exist yet");
   add_choice(*to_convert, flags->format, "--to", {"safetensors", "orbax"},
-             "whole arrays in safetensors files with an index, or a folder that Orbax restores");
-  to_convert->add_option("--subtree", flags->subtree, "the path of what is taken: params");
+             "whole arrays in safetensors files with an index, or a folder that Orbax can restore");
+  to_convert->add_option("--subtree", flags->subtree,
+                         "convert only the arrays below this path, for example params");
 }
 
 }  // namespace tessera::cli

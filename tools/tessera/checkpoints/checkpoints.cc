@@ -37,10 +37,10 @@ Checkpoints::Checkpoints(const TrainFlags& flags, std::string name, const json& 
   check_folder("--checkpoint", flags.checkpoint);
   const std::optional<std::int64_t> latest = checkpoint::latest_step(flags.checkpoint);
   if (latest && !flags.resume) {
-    throw UserError({.what = "--checkpoint: the folder has the checkpoints of a run",
+    throw UserError({.what = "--checkpoint: the folder already has the checkpoints of a run",
                      .found = flags.checkpoint + " with step " + std::to_string(*latest),
                      .wanted = "a new folder, or --resume",
-                     .cure = "add --resume to go on with that run, or choose another folder"});
+                     .cure = "add --resume to continue that run, or choose another folder"});
   }
   if (latest) check_run(*latest);
   saved_.emplace(flags.checkpoint, checkpoint::CheckpointerOptions{.keep_latest = flags.keep},
@@ -84,16 +84,16 @@ void compare_flags(const std::string& path, const json& saved, const json& now) 
   if (!saved.is_object() || saved == now) return;  // older checkpoints have no flags
   if (saved.contains("grains") && saved["grains"] != now["grains"]) {
     const std::string grains = saved["grains"].dump();
-    throw UserError({.what = "--grains: the checkpoint was trained with another number",
+    throw UserError({.what = "--grains: the checkpoint was trained with a different number",
                      .found = path + " with --grains " + grains + ", and --grains " +
                               now["grains"].dump() + " now",
-                     .wanted = "the same number in the whole run: it is part of every sum",
-                     .cure = "write --grains " + grains + ", or begin a new run"});
+                     .wanted = "the same number throughout the run: it affects every sum",
+                     .cure = "write --grains " + grains + ", or start a new run"});
   }
   if (process_index() != 0) return;
   const std::string text =
-      "tessera: note: other flags than those of " + path +
-      ": the numbers are no longer those of that run\n  before: " + differences(saved, now) +
+      "tessera: note: the flags differ from those of " + path +
+      ": the results are no longer those of that run\n  before: " + differences(saved, now) +
       "\n  now:    " + differences(now, saved) + "\n";
   std::fwrite(text.data(), 1, text.size(), stderr);
 }
@@ -118,16 +118,16 @@ void Checkpoints::check_run(std::int64_t step) {
   }
   if (step > flags_.steps) {
     throw UserError(
-        {.what = "--steps: the checkpoint has more steps already",
+        {.what = "--steps: the checkpoint already has more steps",
          .found = path + " and --steps " + std::to_string(flags_.steps),
          .wanted = "at least " + std::to_string(step) + " steps",
-         .cure = "--steps counts those before --resume too: write for example --steps " +
+         .cure = "--steps also counts the steps before --resume: write for example --steps " +
                  std::to_string(2 * step)});
   }
   if (saved.contains(kNotFinite) && !flags_.allow_nan) {
     throw UserError({.what = "--resume: the state of the checkpoint is not finite",
-                     .found = path + ", " + saved[kNotFinite],
-                     .wanted = "finite numbers; --allow-nan goes on without them",
+                     .found = path + ", first in " + saved[kNotFinite],
+                     .wanted = "finite numbers, or --allow-nan to continue without them",
                      .cure = "remove " + path + ", so that --resume takes the step before it"});
   }
   compare_flags(path, json::parse(saved["flags"], nullptr, false),
@@ -173,20 +173,19 @@ std::string Checkpoints::cure_from(std::int64_t bad_from) {
     }
   }
   if (!good && bad.empty()) return cure + "; nothing was saved";
-  if (!good) return cure + ", and begin a new run: " + bad + " leads to this loss";
+  if (!good) return cure + ", and start a new run: " + bad + " leads to this loss";
   return cure + (bad.empty() ? "" : ", remove " + bad + ", which leads to this loss,") +
-         " and write --resume: the last good state is " + saved_->path(*good);
+         " and add --resume: the last good state is " + saved_->path(*good);
 }
 
 UserError Checkpoints::not_finite(const std::string& what, std::int64_t step, float loss,
                                   const std::optional<std::string>& array, std::int64_t bad_from) {
   std::ostringstream found;
   found << "step " << step << " with the loss " << (std::isnan(loss) ? std::fabs(loss) : loss)
-        << "; the state after it "
-        << (array ? "is not finite from " + *array + " on" : "is finite");
+        << "; the state after it " << (array ? "is not finite, first in " + *array : "is finite");
   return UserError({.what = what,
                     .found = found.str(),
-                    .wanted = "finite numbers; --allow-nan goes on without them",
+                    .wanted = "finite numbers, or --allow-nan to continue without them",
                     .cure = cure_from(bad_from)});
 }
 

@@ -96,7 +96,7 @@ class Experiments {
       tell("run " + std::to_string(i + 1) + " of " + std::to_string(order_.size()) + "  mesh " +
            order_[i].mesh + ", batch " + std::to_string(order_[i].batch));
       if (results_.find(order_[i]) != nullptr) {
-        tell("  done before");
+        tell("  already done");
         continue;
       }
       results_.add(result_of(order_[i]));
@@ -234,7 +234,7 @@ void add_experiments(Command& app) {
       app.add_subcommand("experiments", "train on several meshes and batch sizes, and compare");
   experiments->require_subcommand(1);
   Command* vit = experiments->add_subcommand(
-      "vit", "epoch run time and peak memory of tessera train vit; takes its flags as well");
+      "vit", "epoch run time and peak memory of tessera train vit; also takes its flags");
   const std::shared_ptr<void> train_flags = add_vit_flags(*vit);
   for (const char* name : kNotTaken) vit->remove_option(name);
   std::vector<const Option*> taken;
@@ -246,11 +246,13 @@ void add_experiments(Command& app) {
   vit->add_option("--meshes", flags->meshes, "meshes, separated by spaces")->capture_default_str();
   add_whole_numbers(*vit, flags->batches,
                     {.name = "--batches", .text = "images per step, separated by commas"});
-  add_whole_number(*vit, flags->memory_limit,
-                   {.name = "--memory-limit",
-                    .text = "GiB of this machine that a run may take; default: what is free"});
-  add_whole_number(*vit, flags->device_memory,
-                   {.name = "--device-memory", .text = "GiB of a device; default: not limited"});
+  add_whole_number(
+      *vit, flags->memory_limit,
+      {.name = "--memory-limit",
+       .text = "GiB of memory of this machine that a run may use; default: what is free"});
+  add_whole_number(
+      *vit, flags->device_memory,
+      {.name = "--device-memory", .text = "GiB of memory of a device; default: no limit"});
   vit->callback([flags, train_flags, taken] { run_experiments(*flags, taken); });
 }
 

@@ -33,7 +33,7 @@ std::vector<std::string> coordinates_of(const Mesh& mesh) {
 }
 
 std::string devices_text(const Mesh& mesh) {
-  if (mesh.axes().empty()) return "CPU 0, or as many virtual ones as a mesh asks for\n";
+  if (mesh.axes().empty()) return "CPU 0, or as many virtual devices as a mesh has\n";
   const std::vector<std::int64_t> ids = mesh.device_ids();
   const std::vector<std::string> coordinates = coordinates_of(mesh);
   std::vector<Row> rows;
@@ -78,7 +78,8 @@ void add_devices(Command& app) {
       app.add_subcommand("devices", "show this machine and the virtual devices of a mesh");
   auto flags = std::make_shared<TrainFlags>();
   flags->mesh = "none";
-  command->add_option("--mesh", flags->mesh, "mesh axes in order, data=4,model=2; or none")
+  command
+      ->add_option("--mesh", flags->mesh, "mesh axes in order, for example data=4,model=2, or none")
       ->capture_default_str();
   add_whole_number(
       *command, flags->threads,

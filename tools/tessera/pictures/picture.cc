@@ -43,7 +43,7 @@ Color lighter(Color color) {
 Picture::Picture(const std::string& flag, const std::string& path, double width, double height) {
   const bool is_svg = ends_with(path, ".svg");
   if (!is_svg && !ends_with(path, ".png")) {
-    throw UserError({.what = flag + ": the name of the picture does not tell its format",
+    throw UserError({.what = flag + ": the file name does not show the format of the picture",
                      .found = path,
                      .wanted = "a name that ends in .png or .svg",
                      .cure = "write for example " + flag + " grid.png"});

@@ -36,7 +36,7 @@ json report_of(const std::string& path) {
       {.what = "plot: the file is not the report of a run",
        .found = path,
        .wanted = "a JSON object with losses, as tessera train MODEL --json FILE writes it",
-       .cure = "give the file of --json"});
+       .cure = "give the file that --json wrote"});
 }
 
 /// The numbers of an array, or of the member `member` of its objects, times `scale`; x counts from
@@ -60,9 +60,9 @@ Series series_of(const PlotFlags& flags, const std::string& path) {
       numbers_of(report.value("epochs", json::array()),
                  is_accuracy ? "validation_accuracy" : "validation_loss", 1, is_accuracy ? 100 : 1);
   if (!series.y.empty()) return series;
-  throw UserError({.what = "plot: the run did not validate",
+  throw UserError({.what = "plot: the run has no validation",
                    .found = path + " without epochs",
-                   .wanted = "a run of one epoch at least",
+                   .wanted = "a run of at least one epoch",
                    .cure = "train with --data FOLDER --epochs N, or plot --what loss"});
 }
 
@@ -91,10 +91,11 @@ void add_plot(Command& app) {
   auto flags = std::make_shared<PlotFlags>();
   command->add_option("files", flags->files, "reports of runs")->required();
   add_choice(*command, flags->what, "--what", {"loss", "accuracy", "validation-loss"},
-             "of each step, or of the validation after each epoch");
+             "the loss of each step, or the accuracy or loss of the validation after each epoch");
   command
-      ->add_option("--label", flags->labels,
-                   "the name of a curve; once for each file, in their order; default: file names")
+      ->add_option(
+          "--label", flags->labels,
+          "the name of a curve; once for each file, in the same order; default: the file names")
       ->allow_extra_args(false);
   command->add_option("--out", flags->out, "the picture, .png or .svg")->required();
   command->callback([flags] { plot(*flags); });
