@@ -253,7 +253,7 @@ def same_bits(contenders):
     if not runs:
         return "no run of Tessera", True
     if not all(run.get("loss_bits") and run.get("params_hash") for run in runs):
-        return "a run of Tessera lacks loss_bits or params_hash", False
+        return "a run of Tessera does not have loss_bits or params_hash", False
     works = {c.work for c in contenders if c.name == "Tessera"}
     different = {json.dumps([c.work, run["loss_bits"], run["params_hash"]])
                  for c in contenders if c.name == "Tessera" for run in c.runs}
@@ -272,7 +272,7 @@ def same_losses(contenders):
         for values in zip(*curves):
             worst = max(worst, (max(values) - min(values)) / max(map(abs, values)))
     if all(c.draws for c in contenders):
-        return "losses are not compared: each contender draws dropout or values of its own", True
+        return "losses are not compared: each contender draws its own dropout or values", True
     return f"losses of the contenders differ by at most {worst:.1e}", worst < 1e-4
 
 

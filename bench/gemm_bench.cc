@@ -244,7 +244,7 @@ int run(const std::string& filter, const std::string& unit_filter) {
   const kernels::GemmPlan any(make_problem({"NN", 1, 1, 1, 1, 1}, 1));
   std::printf("%s, FMA peak %.1f GFLOP/s on 1 thread, %.1f on 2\n", any.target(), peak,
               fma_peak(2));
-  std::printf("%-28s %-11s %6s %8s %7s %8s %8s %8s %8s %7s\n", "M x N x K", "unit", "leaves",
+  std::printf("%-28s %-11s %6s %8s %7s %8s %8s %8s %8s %7s\n", "M x N x K", "unit", "grains",
               "1 thr", "peak", "2 thr", "tree", "oneDNN", "2 thr", "ratio");
   constexpr Shape kShapes[] = {{"NN", 1, 2048, 1024, 256, 8},  {"NT", 1, 2048, 256, 1024, 8},
                                {"TN", 1, 256, 1024, 2048, 64}, {"NN", 1, 8320, 1536, 384, 8},
