@@ -1,5 +1,5 @@
 // Measures the matrix products: GFLOP/s on one and two threads, the share of the machine's f32 FMA
-// peak, the cost of the summation tree over leaves (grains), and oneDNN's speed on the same
+// peak, the cost of the summation tree over the grains, and oneDNN's speed on the same
 // operands if it is installed.
 //
 //   gemm_bench [substring of the shapes to run] [f32, portable or avx512_bf16] [avx2]

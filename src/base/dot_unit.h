@@ -26,7 +26,7 @@ inline float without_subnormal(float x) {
 
 }  // namespace detail
 
-/// The sum with one more term, whose factors are bf16. A leaf starts at +0.0. All units add the
+/// The sum with one more term, whose factors are bf16. A grain starts at +0.0. All units add the
 /// nodes of the tree as f32.
 inline float add_product(DotUnit unit, float sum, float x, float y) {
   if (unit == DotUnit::portable) return std::fma(x, y, sum);

@@ -1,7 +1,7 @@
-// The order of a sum: leaves of the reduced dimensions, and a fixed binary tree over the leaves.
+// The order of a sum: grains of the reduced dimensions, and a fixed binary tree over the grains.
 //
-// A reduced dimension of global size D has G leaves (`grains`); leaf i is [i*D/G, (i+1)*D/G). The
-// tree over leaves [a, b) splits at a + the largest power of two below b - a. Nothing here depends
+// A reduced dimension of global size D has G grains; grain i is [i*D/G, (i+1)*D/G). The
+// tree over grains [a, b) splits at a + the largest power of two below b - a. Nothing here depends
 // on meshes, tiles or threads, which is why every engine gives the same bits.
 #pragma once
 
@@ -16,18 +16,18 @@ inline constexpr std::int64_t kMinLeafTerms = 32;
 /// The number of interleaved accumulators of a sum over the last dimension of an operand.
 inline constexpr std::int64_t kLanes = 16;
 
-/// Number of leaves along each reduced dimension; `sizes` are global, in the op's dimension order.
-/// Dimensions of size 1 have one leaf, and the first other dimension has `grains`. For each further
-/// dimension the number is doubled, up to `grains`, as long as a leaf keeps at least kMinLeafTerms
-/// terms.
+/// Number of grains along each reduced dimension; `sizes` are global, in the op's dimension order.
+/// Dimensions of size 1 have one grain, and the first other dimension has `grains`. For each
+/// further dimension the number is doubled, up to `grains`, as long as a grain keeps at least
+/// kMinLeafTerms terms.
 std::vector<std::int64_t> leaf_counts(std::span<const std::int64_t> sizes, std::int64_t grains);
 
-/// First index of leaf `leaf` of `count` along a dimension of global size `size`.
+/// First index of grain number `leaf` of `count` along a dimension of global size `size`.
 inline std::int64_t leaf_start(std::int64_t leaf, std::int64_t count, std::int64_t size) {
   return leaf * size / count;
 }
 
-/// Adds values, pushed in the order of leaves, by the fixed tree. Works like a binary counter.
+/// Adds values, pushed in the order of grains, by the fixed tree. Works like a binary counter.
 template <typename T>
 class TreeSum {
  public:

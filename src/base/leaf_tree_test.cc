@@ -22,7 +22,7 @@ TEST(LeafCounts, OneDimensionHasGrainsLeaves) {
 }
 
 TEST(LeafCounts, LaterDimensionsShareWhileLeavesAreLarge) {
-  EXPECT_EQ(counts_of({32, 64}), Counts({8, 8}));  // 2048 terms in 64 leaves of 32
+  EXPECT_EQ(counts_of({32, 64}), Counts({8, 8}));  // 2048 terms in 64 grains of 32
   EXPECT_EQ(counts_of({32, 63}), Counts({8, 4}));  // 31.5 terms would be too few
   EXPECT_EQ(counts_of({8, 32}), Counts({8, 1}));
   EXPECT_EQ(counts_of({8, 64}), Counts({8, 2}));
@@ -90,7 +90,7 @@ TEST(TreeSum, NothingIsZeroAndASumCanStartAgain) {
 }
 
 TEST(TreeSum, SubtreesOfDevicesGiveTheWholeTree) {
-  // 8 leaves on 1, 2, 4 or 8 devices: each sums its own, and the tree goes on over the devices.
+  // 8 grains on 1, 2, 4 or 8 devices: each sums its own, and the tree goes on over the devices.
   for (int devices : {1, 2, 4, 8}) {
     TreeSum<Term> whole;
     for (int device = 0; device < devices; ++device) {

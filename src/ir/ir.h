@@ -112,8 +112,8 @@ struct Equation {
 struct Function {
   std::string name = "main";
   Mesh mesh;
-  std::int64_t grains = 8;  // leaves of a reduced dimension: part of the definition of a sum
-  /// fast: sums have no leaves, and linear equations may use partial values.
+  std::int64_t grains = 8;  // of a reduced dimension: part of the definition of a sum
+  /// fast: sums have no grains, and linear equations may use partial values.
   Numerics numerics = Numerics::exact;
   std::vector<Value> values;  // indexed by ValueId
   std::vector<ValueId> inputs;

@@ -212,7 +212,7 @@ Ints picked(const Ints& values, const Ints& dims) {
   return result;
 }
 
-/// The offsets in both operands of every term, one list per leaf of the summation tree.
+/// The offsets in both operands of every term, one list per grain of the summation tree.
 std::vector<std::vector<Term>> terms_of(const Shape& sizes, const Ints& lhs_strides,
                                         const Ints& rhs_strides, std::int64_t grains) {
   std::vector<std::vector<Term>> leaves;

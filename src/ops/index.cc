@@ -202,7 +202,7 @@ ValueId scatter_add_vjp(VjpContext& c) {
   return select(b, mask, rows, full_like(b, 0.0, rows));
 }
 
-/// The leaves of the sum must be those of the indices of a single batch element. Therefore batched
+/// The grains of the sum must be those of the indices of a single batch element. Therefore batched
 /// indices are paired with the updates.
 std::vector<ValueId> scatter_add_batch(BatchContext& c) {
   const std::int64_t dim = c.equation.attributes.integer("dim");
@@ -228,7 +228,7 @@ Factors scatter_add_factors(const Attributes& attributes, const std::vector<Type
   return std::move(f.factors);
 }
 
-/// For each row of the result, the updates to that row, one list per leaf of the summation tree.
+/// For each row of the result, the updates to that row, one list per grain of the summation tree.
 using RowUpdates = std::vector<std::vector<std::int64_t>>;
 
 std::vector<RowUpdates> updates_by_row(std::span<const std::int32_t> rows, const Shape& shape,

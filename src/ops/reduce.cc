@@ -71,7 +71,7 @@ struct ReducedDims {
   bool ends_with_last_dim;
 };
 
-/// The sum of one leaf. It uses one accumulator in index order, or kLanes accumulators: an element
+/// The sum of one grain. It uses one accumulator in index order, or kLanes accumulators: an element
 /// goes to the one given by its offset along the last dimension modulo kLanes. These are then
 /// folded 8, 4, 2, 1.
 template <typename T>

@@ -32,7 +32,7 @@ TEST(Legalise, CutsMustBeSubtrees) {
   EXPECT_TRUE(is_exact_cut(3, 24));
   EXPECT_TRUE(is_exact_cut(6, 24));
   EXPECT_FALSE(is_exact_cut(3, 8));
-  EXPECT_FALSE(is_exact_cut(2, 24));  // the tree over 24 leaves splits at 16
+  EXPECT_FALSE(is_exact_cut(2, 24));  // the tree over 24 grains splits at 16
   EXPECT_FALSE(is_exact_cut(16, 8));
 }
 

@@ -121,7 +121,7 @@ TEST(Partition, ConstraintsDisappearAndHold) {
 }
 
 TEST(Partition, InexactCutsMoveTheOperand) {
-  // Three shards cut no tree of eight leaves, and a sum's inner dimension is never cut.
+  // Three shards cut no tree of eight grains, and a sum's inner dimension is never cut.
   for (const auto& [size, spec] : {std::pair<std::int64_t, P>{3, {"a"}}, {2, {none, "a"}}}) {
     Program p(make_mesh({{"a", size}}));
     const ir::ValueId x = p.input({48, 32});

@@ -225,7 +225,8 @@ bool is_exact_cut(std::int64_t count, std::int64_t grains) {
 
 namespace {
 
-/// Truncates the list of a reduced factor of an order-dependent sum to subtrees of the leaf tree.
+/// Truncates the list of a reduced factor of an order-dependent sum to subtrees of the summation
+/// tree.
 void cut_reduced(const EquationFactors& factors, const std::vector<Atom>& atoms,
                  std::int64_t grains, int factor, AtomList& list) {
   if (factors.is_order_free) return;

@@ -58,7 +58,8 @@ Sharding needed_of(const EquationFactors& factors, std::size_t operand,
 /// are as in `needed`.
 bool may_be_read_as(const Sharding& needed, const Sharding& held);
 
-/// Whether `count` shards of an order-dependent sum are subtrees of the tree over `grains` leaves.
+/// Whether `count` shards of an order-dependent sum are subtrees of the summation tree of `grains`
+/// grains.
 bool is_exact_cut(std::int64_t count, std::int64_t grains);
 
 /// Truncates every list to what is legal: by kinds and sizes, dimensions filled major first, exact

@@ -18,7 +18,7 @@ namespace tessera::trace {
 
 class Trace {
  public:
-  /// In exact numerics, sums have `grains` leaves.
+  /// In exact numerics, a reduced dimension has `grains` grains.
   Trace(Mesh mesh, std::int64_t grains, Numerics numerics);
   /// For a function nested in `outer`.
   explicit Trace(const ir::Function& outer) : Trace(outer.mesh, outer.grains, outer.numerics) {}

@@ -110,7 +110,7 @@ std::shared_ptr<const run::Kernel> contraction_kernel(kernels::GemmProblem probl
   return gemm_kernel(std::move(problem), operands);
 }
 
-/// A product whose sum also goes over the pieces of several devices. Empty if their leaves would
+/// A product whose sum also goes over the pieces of several devices. Empty if their grains would
 /// not be added in the order in which the sums of the devices are.
 std::optional<kernels::GemmProblem> repeated(kernels::GemmProblem problem, std::size_t pieces) {
   if (pieces == 1) return problem;
@@ -413,7 +413,7 @@ std::vector<TileTask> contraction_tasks(const LowerContext& context, const Equat
   }
   auto tasks =
       tasks_of(context, equation, products_of(context, equation, contraction), contraction);
-  require(tasks.has_value(), "the sum of one device follows the order of its leaves");
+  require(tasks.has_value(), "the sum of one device follows the order of its grains");
   return std::move(*tasks);
 }
 

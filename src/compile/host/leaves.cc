@@ -26,8 +26,8 @@ std::vector<std::vector<std::int64_t>> leaf_cuts(const std::vector<LeafRange>& r
       cuts.push_back({0, end - start});
       continue;
     }
-    // The partitioner splits a reduced dimension only if shards consist of whole leaves.
-    require(counts[dim] % range.num_shards == 0, "a shard of a sum is made of whole leaves");
+    // The partitioner splits a reduced dimension only if shards consist of whole grains.
+    require(counts[dim] % range.num_shards == 0, "a shard of a sum is made of whole grains");
     const std::int64_t num_local = counts[dim] / range.num_shards;
     const std::int64_t first = range.shard * num_local;
     const std::int64_t origin = leaf_start(first, counts[dim], range.global_size);

@@ -1,4 +1,4 @@
-// The leaves of a reduction that belong to a tile.
+// The grains of a reduction that belong to a tile.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct LeafRange {
   std::int64_t num_shards = 1;
 };
 
-/// A leaf, relative to the tile: one range per reduced dimension.
+/// A grain, relative to the tile: one range per reduced dimension.
 struct LeafBox {
   std::vector<std::int64_t> start;
   std::vector<std::int64_t> size;
@@ -26,20 +26,20 @@ struct LeafBox {
 
 /// The part of dimension `dim` of a value for these digits.
 LeafRange leaf_range(const Layout& layout, std::size_t dim, const AtomDigits& digits);
-/// The cuts of each reduced dimension into the leaves of the tile, relative to its start. The order
-/// of integer sums does not matter, so they may be split anywhere, and a tile is a single leaf. The
-/// same holds for all sums in fast numerics.
+/// The cuts of each reduced dimension into the grains of the tile, relative to its start. The order
+/// of integer sums does not matter, so they may be split anywhere, and a tile is a single grain.
+/// The same holds for all sums in fast numerics.
 std::vector<std::vector<std::int64_t>> leaf_cuts(const std::vector<LeafRange>& ranges,
                                                  const ir::Function& function, DType dtype);
-/// The leaves in the order of the sum: row-major over the dimensions.
+/// The grains in the order of the sum: row-major over the dimensions.
 std::vector<LeafBox> leaf_boxes(const std::vector<LeafRange>& ranges, const ir::Function& function,
                                 DType dtype);
 
-/// Offsets of all terms, leaf after leaf and row-major within a leaf. Strides are per reduced
+/// Offsets of all terms, grain after grain and row-major within a grain. Strides are per reduced
 /// dimension.
 std::vector<std::int64_t> leaf_order(const std::vector<LeafBox>& leaves,
                                      const std::vector<std::int64_t>& strides);
-/// Where each leaf ends in that order.
+/// Where each grain ends in that order.
 std::vector<std::int64_t> leaf_ends(const std::vector<LeafBox>& leaves);
 
 }  // namespace tessera::compile::host

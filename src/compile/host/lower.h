@@ -99,7 +99,7 @@ class LowerContext {
   /// The index range of `value` for the digits of a result tile.
   Box box(ValueId value, const AtomDigits& digits) const;
   /// Equal for two tiles of an equation only if they can share a kernel: the sizes of all operand
-  /// boxes, and also their starts if leaves differ from shard to shard.
+  /// boxes, and also their starts if grains differ from shard to shard.
   std::vector<std::int64_t> extents_key(const Equation& equation, const AtomDigits& digits) const;
   /// Whether the result of a collective is never made, because its only reader is a collective that
   /// reads the elements directly from where this one would.

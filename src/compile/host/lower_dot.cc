@@ -26,7 +26,7 @@ Roles roles_of(const ir::Ints& batch, const ir::Ints& contract, std::int64_t ran
   return roles;
 }
 
-/// Offsets of the contracted indices, leaf after leaf.
+/// Offsets of the contracted indices, grain after grain.
 OffsetTable contracted_offsets(const std::vector<LeafBox>& leaves, const ir::Ints& dims,
                                const std::vector<std::int64_t>& strides) {
   std::vector<std::int64_t> contracted;

@@ -76,7 +76,7 @@ kernels::ReduceProblem problem_of(const LowerContext& context, const Equation& e
     problem.reduced_strides.push_back(from.strides[d]);
     ranges.push_back(leaf_range(context.layout(operand), d, digits));
   }
-  // Only sums have leaves; other reductions may be split anywhere.
+  // Only sums have grains; other reductions may be split anywhere.
   if (problem.kind == kernels::ReduceKind::sum) {
     problem.cuts = leaf_cuts(ranges, context.function(), problem.dtype);
   }

@@ -1,4 +1,4 @@
-// The leaves of a summation tree as boxes of indices, for references.
+// The grains of a summation tree as boxes of indices, for references.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace tessera::ops {
 
-/// The box of indices of the reduced dimensions that one leaf covers.
+/// The box of indices of the reduced dimensions that one grain covers.
 struct Leaf {
   std::vector<std::int64_t> start;
   std::vector<std::int64_t> size;
 };
 
-/// All leaves in the order of the summation tree: row-major over the grid of leaves.
+/// All grains in the order of the summation tree: row-major over the grid of grains.
 inline std::vector<Leaf> leaves_of(const std::vector<std::int64_t>& sizes, std::int64_t grains) {
   const std::vector<std::int64_t> counts = leaf_counts(sizes, grains);
   std::vector<Leaf> leaves;

@@ -31,20 +31,20 @@ void gather(const GatherProblem& p, const Lines& lines, const T* operand,
   });
 }
 
-/// The partial sum of the leaves [begin, end) of the tree.
+/// The partial sum of the grains [begin, end) of the tree.
 struct Node {
   std::int64_t begin;
   std::int64_t end;
 };
 
-/// The leaf at which the tree over the leaves [begin, end) splits.
+/// The grain at which the tree over the grains [begin, end) splits.
 std::int64_t split_of(std::int64_t begin, std::int64_t end) {
   std::int64_t power = 1;
   while (power * 2 < end - begin) power *= 2;
   return begin + power;
 }
 
-/// Sums one row. `hits` are ascending positions in `order`. Leaves without a hit are +0.0 and
+/// Sums one row. `hits` are ascending positions in `order`. Grains without a hit are +0.0 and
 /// change nothing, so only subtrees with hits are visited.
 template <typename T>
 class RowSum {

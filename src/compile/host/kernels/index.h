@@ -54,8 +54,8 @@ void gather_rows(const GatherProblem& problem, const Lines& lines, const std::by
                  const std::int32_t* indices, std::byte* result);
 
 /// updates [outer, order.size(), inner] -> [outer, rows.count, inner]. Row r is the sum of the
-/// updates whose index is rows.first + r. The terms are added within the leaves of `order`, and the
-/// leaves by the tree. Updates with other indices are dropped.
+/// updates whose index is rows.first + r. The terms are added within the grains of `order`, and the
+/// grains by the tree. Updates with other indices are dropped.
 struct ScatterAddProblem {
   DType dtype;
   std::int64_t outer;

@@ -86,7 +86,7 @@ TEST(Gather, OutOfRangeTheFirstRowsGiveNanOrTheLowestValueAndOthersZero) {
   check_gather<std::uint8_t>(0);
 }
 
-/// For each row, adds the updates of each leaf in order, then all leaves by the tree.
+/// For each row, adds the updates of each grain in order, then all grains by the tree.
 template <typename T>
 std::vector<T> naive_scatter(const ScatterAddProblem& p, const std::vector<std::int32_t>& indices,
                              const std::vector<T>& updates) {

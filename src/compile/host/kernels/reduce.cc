@@ -46,7 +46,7 @@ class Grid {
   std::vector<std::int64_t> index_;
 };
 
-/// Visits the leaves of a problem: visit(offset of the first term, extents of the leaf).
+/// Visits the grains of a problem: visit(offset of the first term, extents of the grain).
 template <typename Visit>
 void for_each_leaf(const ReduceProblem& p, Visit visit) {
   const std::size_t rank = p.cuts.size();
@@ -67,8 +67,8 @@ void for_each_leaf(const ReduceProblem& p, Visit visit) {
       rank, [&](std::size_t d) { return static_cast<std::int64_t>(p.cuts[d].size()) - 1; }));
 }
 
-/// Visits the runs of a leaf along the last reduced dimension: visit(offset). `sizes` are the
-/// extents of the leaf.
+/// Visits the runs of a grain along the last reduced dimension: visit(offset). `sizes` are the
+/// extents of the grain.
 template <typename Visit>
 void for_each_run(const ReduceProblem& p, const std::vector<std::int64_t>& sizes, Visit visit) {
   if (num_elements(sizes) == 0) return;
@@ -190,7 +190,7 @@ std::vector<LeafRuns> leaf_runs(const ReduceProblem& p) {
   return leaves;
 }
 
-/// Sums rows. Leaf sums are collected, so that the trees of many rows can be added up at once.
+/// Sums rows. Grain sums are collected, so that the trees of many rows can be added up at once.
 void sum_rows(std::span<const LeafRuns> leaves, std::int64_t run_stride, const ReduceRows& rows,
               float* to) {
   const auto num_leaves = static_cast<std::int64_t>(leaves.size());

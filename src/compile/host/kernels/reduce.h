@@ -21,16 +21,16 @@ struct ReduceProblem {
   std::vector<std::int64_t> kept_strides;  // in elements
   std::vector<std::int64_t> reduced_extents;
   std::vector<std::int64_t> reduced_strides;
-  /// For sums: per reduced dimension the boundaries of the leaves, from 0 to the extent, never
-  /// decreasing. Leaves form a row-major grid, and their sums are added by the tree of
-  /// base/leaf_tree.h. Inside a leaf, terms are added in row-major order to one accumulator that
+  /// For sums: per reduced dimension the boundaries of the grains, from 0 to the extent, never
+  /// decreasing. Grains form a row-major grid, and their sums are added by the tree of
+  /// base/leaf_tree.h. Inside a grain, terms are added in row-major order to one accumulator that
   /// starts at +0.0. With `lanes16` there are 16 accumulators: a term goes to number (offset along
-  /// the last reduced dimension in the leaf) mod 16, and at the end the 16 are folded 8, 4, 2, 1.
+  /// the last reduced dimension in the grain) mod 16, and at the end the 16 are folded 8, 4, 2, 1.
   std::vector<std::vector<std::int64_t>> cuts;
   bool lanes16 = false;
 };
 
-/// A leaf of a row: `runs` runs of `length` consecutive terms each.
+/// A grain of a row: `runs` runs of `length` consecutive terms each.
 struct LeafRuns {
   std::int64_t offset = 0;  // of the first term
   std::int64_t runs = 1;

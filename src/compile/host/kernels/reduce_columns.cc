@@ -103,7 +103,8 @@ ColumnSums::Block ColumnSums::block(std::int64_t number) const {
   return {.begin = row * columns_, .count = std::min(block_rows_, num_rows_ - row) * columns_};
 }
 
-/// Appends the runs for one row of sums and one index of the first reduced dimension, leaf by leaf.
+/// Appends the runs for one row of sums and one index of the first reduced dimension, grain by
+/// grain.
 void ColumnSums::add_inner(std::int64_t row, std::int64_t from, const Block& block,
                            std::vector<ColumnRun>& runs) const {
   const std::size_t last = problem_.cuts.size() - 1;
@@ -142,14 +143,14 @@ std::vector<ColumnRun> ColumnSums::runs_of(const Block& block) const {
       runs.push_back({.from = from, .rows = 0, .sums = row});
     }
   }
-  // Terms of the same leaf must keep the order of their runs.
+  // Terms of the same grain must keep the order of their runs.
   const auto is_before = [](const ColumnRun& a, const ColumnRun& b) { return a.from < b.from; };
   if (is_ordered_) std::stable_sort(runs.begin(), runs.end(), is_before);
   return runs;
 }
 
-/// The runs of one leaf of the first reduced dimension. If this is the only reduced dimension, the
-/// rows of the leaf form the runs.
+/// The runs of one grain of the first reduced dimension. If this is the only reduced dimension, the
+/// rows of the grain form the runs.
 ColumnRuns ColumnSums::leaf_of(std::int64_t leaf, const Block& block,
                                std::vector<ColumnRun>& runs) const {
   const auto i = static_cast<std::size_t>(leaf);
@@ -172,7 +173,7 @@ ColumnRuns ColumnSums::leaf_of(std::int64_t leaf, const Block& block,
           .is_dense = is_ordered_ && stride == inner * block.count};
 }
 
-/// Computes the nodes of the leaves [first, end) of the first reduced dimension. They are written
+/// Computes the nodes of the grains [first, end) of the first reduced dimension. They are written
 /// to rows of `to` that are `stride` apart.
 void ColumnSums::sum_leaves(const float* in, const Block& block, std::int64_t first,
                             std::int64_t end, float* to, std::int64_t stride) const {

@@ -11,8 +11,8 @@ namespace tessera::kernels {
 
 /// Sums of f32 without lanes16, where the last kept dimension or the last reduced one has stride 1.
 ///
-/// The operand is read in memory order: all sums that belong to one leaf of the first reduced
-/// dimension are computed at once. If the first dimension has several leaves, each part takes some
+/// The operand is read in memory order: all sums that belong to one grain of the first reduced
+/// dimension are computed at once. If the first dimension has several grains, each part takes some
 /// of them and leaves nodes of the tree, which join() adds up.
 class ColumnSums {
  public:
@@ -44,14 +44,14 @@ class ColumnSums {
 
   ReduceProblem problem_;           // with kept dimensions merged
   std::vector<std::int64_t> cuts_;  // of the first reduced dimension
-  std::int64_t inner_leaves_ = 1;   // per leaf of the first reduced dimension
-  std::int64_t nodes_ = 1;          // nodes that remain of each such group of leaves
+  std::int64_t inner_leaves_ = 1;   // per grain of the first reduced dimension
+  std::int64_t nodes_ = 1;          // nodes that remain of each such group of grains
   std::int64_t num_rows_ = 1;       // rows of results
   std::int64_t columns_ = 1;        // results in a row
   std::int64_t block_rows_ = 1;
   std::int64_t block_columns_ = 1;
   std::int64_t num_blocks_ = 1;
-  bool is_ordered_ = true;  // the terms of each leaf lie in memory in the order in which they are
+  bool is_ordered_ = true;  // the terms of each grain lie in memory in the order in which they are
                             // added
   bool splits_leaves_ = false;
   int num_parts_ = 1;

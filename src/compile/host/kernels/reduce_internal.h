@@ -32,10 +32,10 @@ struct ReduceRows {
 
 // Chosen at run time for this machine; see reduce_rows-inl.h.
 
-/// The sums of all leaves with 16 lanes each: to[row * leaves + leaf]. Runs are `run_stride` apart.
+/// The sums of all grains with 16 lanes each: to[row * leaves + leaf]. Runs are `run_stride` apart.
 void sum_leaves(const ReduceRows& rows, std::span<const LeafRuns> leaves, std::int64_t run_stride,
                 float* to);
-/// Adds up the trees of `rows` rows, each of 2^n leaves. Overwrites the leaves.
+/// Adds up the trees of `rows` rows, each of 2^n grains. Overwrites the grains.
 void add_leaf_pairs(float* leaves, std::int64_t rows, std::int64_t num_leaves, float* to);
 /// The largest (or least) elements of rows of `length` consecutive terms.
 void extremes_of_rows(const ReduceRows& rows, std::int64_t length, bool is_min, float* to);

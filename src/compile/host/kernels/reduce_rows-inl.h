@@ -53,7 +53,7 @@ HWY_INLINE void FinishLeaf(VF* sums, float* quad) {
   StoreQuad(F(), sums, quad);
 }
 
-/// Sums a leaf in 16 interleaved accumulators and folds them to four.
+/// Sums a grain in 16 interleaved accumulators and folds them to four.
 HWY_INLINE void SumLeaf(const float* from, const LeafRuns& leaf, std::int64_t run_stride,
                         float* quad) {
   const F d;
@@ -82,7 +82,7 @@ HWY_INLINE void SumLeaf(const float* from, const LeafRuns& leaf, std::int64_t ru
   FinishLeaf(sums, quad);
 }
 
-/// The last two folds, for `count` leaves at once.
+/// The last two folds, for `count` grains at once.
 HWY_INLINE void FoldQuads(const float* quads, std::int64_t count, float* to) {
   const F d;
   for (std::int64_t i = 0; i < count; i += kN) {

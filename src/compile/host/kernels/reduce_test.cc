@@ -171,7 +171,7 @@ TEST(Reduce, EveryLayoutFollowsTheDefinition) {
 }
 
 TEST(Reduce, OrderOfTheSumIsSeen) {
-  // Other leaves, or no lanes, give other bits for the same terms: this shows that the tests above
+  // Other grains, or no lanes, give other bits for the same terms: this shows that the tests above
   // can fail.
   Random random;
   const auto values = random_values<float>(random, 1000);
@@ -217,7 +217,7 @@ TEST(Reduce, EveryNumberOfPartsGivesTheSameBits) {
   EXPECT_TRUE(is_seen[16]);
 }
 
-/// Boundaries that cut `extent` into equal or nearly equal leaves.
+/// Boundaries that cut `extent` into equal or nearly equal grains.
 Sizes even_cuts(std::int64_t extent, std::int64_t leaves) {
   Sizes cuts;
   for (std::int64_t i = 0; i <= leaves; ++i) cuts.push_back(i * extent / leaves);

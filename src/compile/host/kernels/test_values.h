@@ -58,7 +58,7 @@ std::vector<T> random_values(Random& random, std::size_t count, bool has_nonfini
   return values;
 }
 
-/// Combines the leaves [0, n) by the tree, which splits at the largest power of two below n.
+/// Combines the grains [0, n) by the tree, which splits at the largest power of two below n.
 template <typename T, typename Combine>
 T naive_tree(std::span<const T> leaves, Combine combine) {
   if (leaves.size() == 1) return leaves[0];

@@ -24,7 +24,7 @@ constexpr std::int64_t kLongestChunk = 768;      // k of a chunk
 constexpr std::int64_t kLongestPacked = 384;     // the same where A is packed: many rows at a time
 constexpr std::int64_t kLongestInPlace = 64;     // the same for B in place: its rows at a time
 constexpr std::int64_t kGroupFloats = 32 << 10;  // packed A of a group of tiles
-constexpr std::int64_t kShortLeaf = 12;          // leaves up to this k are added up in registers
+constexpr std::int64_t kShortLeaf = 12;          // grains up to this k are added up in registers
 constexpr std::int64_t kShortLeafOfHalves = 96;  // the same if runs_in_halves
 constexpr std::int64_t kShortLeafInPlace = 192;  // the same if A is also read in place
 constexpr std::int64_t kPartFlops = 2 << 20;     // least work of a part
@@ -49,13 +49,13 @@ bool runs_in_halves(const gemm::Kernels& kernels) {
 #endif
 }
 
-// With fewer rows per tile, adding up the leaves of one tile overlaps with the products of the
+// With fewer rows per tile, adding up the grains of one tile overlaps with the products of the
 // next.
 std::int64_t best_tile_rows(const gemm::Kernels& kernels) {
   return runs_in_halves(kernels) ? std::min(kernels.mr, 8) : kernels.mr;
 }
 
-// The longest leaf that is added up in registers. Storing a node competes with the products, so
+// The longest grain that is added up in registers. Storing a node competes with the products, so
 // adding in registers pays, unless tiles then have too few rows to keep the processor busy.
 std::int64_t short_leaf(const gemm::Kernels& kernels, bool a_in_place) {
   if (!runs_in_halves(kernels)) return kShortLeaf;
@@ -84,7 +84,7 @@ gemm::Layout layout_of(const std::vector<std::int64_t>& outer, const std::vector
   return {unit_runs(outer), spaced_runs(outer), unit_runs(k), spaced_runs(k)};
 }
 
-// Moves the offsets and the ends of the leaves from the problem to the steps.
+// Moves the offsets and the ends of the grains from the problem to the steps.
 gemm::Steps take_steps(GemmProblem& problem, std::int64_t terms) {
   if (terms == 1)
     return {std::move(problem.leaf_ends), {}, std::move(problem.a.k), std::move(problem.b.k)};
@@ -140,9 +140,9 @@ void GemmPlan::State::check() const {
   if (p.leaf_ends.empty() || p.leaf_ends.front() < 0 ||
       p.leaf_ends.back() != static_cast<std::int64_t>(p.a.k.size()) ||
       !std::is_sorted(p.leaf_ends.begin(), p.leaf_ends.end()))
-    throw std::invalid_argument("gemm: leaf ends do not cut K");
+    throw std::invalid_argument("gemm: the ends of the grains do not cut K");
   if (p.pieces < 1 || p.leaf_ends.size() % static_cast<std::size_t>(p.pieces) != 0)
-    throw std::invalid_argument("gemm: leaves do not fall into equal pieces");
+    throw std::invalid_argument("gemm: the grains do not fall into equal pieces");
   if (p.products < 1) throw std::invalid_argument("gemm: no products");
   const auto cut = [](const std::vector<std::int64_t>& ends, std::size_t size) {
     return !ends.empty() && ends.front() >= 0 && std::is_sorted(ends.begin(), ends.end()) &&

@@ -1,7 +1,7 @@
 // Matrix products of f32 or bf16 with f32 sums. The bits of the result depend only on the operands
-// and on the leaves of k.
+// and on the grains of k.
 //
-// C(b,m,n) is a sum over k, computed as a balanced binary tree over the leaves of k. A leaf is a
+// C(b,m,n) is a sum over k, computed as a balanced binary tree over the grains of k. A grain is a
 // sequence of fused multiply-adds in the order of k that starts at +0.0. Tiles, threads,
 // instruction sets and shards of k, whose partial results are summed by the same tree, never change
 // a bit.
@@ -29,10 +29,11 @@ struct GemmProblem {
   GemmOperand a, b;
   std::vector<std::int64_t> c_batch;  ///< C(b,m,n) = c[c_batch[b] + c_rows[m] + n]
   std::vector<std::int64_t> c_rows;
-  /// Leaf i is [leaf_ends[i-1], leaf_ends[i]). Ends never decrease, and the last one is K. An empty
-  /// leaf is +0.0. The tree over leaves [i,j) splits at i + the largest power of two below j-i.
+  /// Grain i is [leaf_ends[i-1], leaf_ends[i]). Ends never decrease, and the last one is K. An
+  /// empty grain is +0.0. The tree over grains [i,j) splits at i + the largest power of two below
+  /// j-i.
   std::vector<std::int64_t> leaf_ends;
-  /// Each operand is cut along k into this many buffers, which all have the same number of leaves.
+  /// Each operand is cut along k into this many buffers, which all have the same number of grains.
   /// `k` offsets are relative to the buffer that holds the element; `batch` and `outer` apply to
   /// every buffer.
   std::int64_t pieces = 1;
@@ -52,7 +53,7 @@ bool has_dot_unit(DotUnit unit);
 class GemmPlan {
  public:
   /// Chooses the best instruction set of this machine. Throws std::invalid_argument if the tables
-  /// contradict each other or the leaves. `threads` is the number of threads that will share the
+  /// contradict each other or the grains. `threads` is the number of threads that will share the
   /// parts (0: one per core); it affects the number of parts, never a bit of the result.
   explicit GemmPlan(GemmProblem problem, int threads = 0);
   /// For bf16 operands. Throws std::invalid_argument if this machine does not have the unit.

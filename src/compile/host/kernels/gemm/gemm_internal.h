@@ -15,14 +15,14 @@ inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1
 
 /// What happens to a new node of the tree before it is stored: `merges` times, the node on top of
 /// the stack is added to it. If bit i of `zeros` is set, +0.0 is added after i merges, which is the
-/// value of an empty sibling. This addition matters: a leaf sum is -0.0 if its last product
+/// value of an empty sibling. This addition matters: the sum of a grain is -0.0 if its last product
 /// underflows.
 struct NodeActions {
   std::int32_t merges = 0;
   std::uint32_t zeros = 0;
 };
 
-/// A leaf, the part of a leaf that lies in the chunk, or a quad: four short leaves that form a
+/// A grain, the part of a grain that lies in the chunk, or a quad: four short grains that form a
 /// subtree.
 struct Segment {
   std::array<std::int64_t, 4> lengths = {};
@@ -30,7 +30,7 @@ struct Segment {
   NodeActions after;
 };
 
-/// A range of k short enough for the caches: a subtree, or a part of one long leaf. Nodes inside a
+/// A range of k short enough for the caches: a subtree, or a part of one long grain. Nodes inside a
 /// chunk live on a stack that stays in L1. The node of the whole chunk goes to the slots of the
 /// tile.
 struct Chunk {
@@ -39,22 +39,22 @@ struct Chunk {
   std::int32_t segment_begin = 0;
   std::int32_t segment_end = 0;
   std::int32_t piece = 0;  ///< of the operands, which are cut along k
-  std::int32_t slot = 0;   ///< slots in use before this chunk; an unfinished leaf is in slots[slot]
-  bool resumes = false;    ///< continues the unfinished leaf of the previous chunk
-  bool finishes = false;   ///< its node is the result
-  NodeActions after;       ///< merges with slots[slot - 1], slots[slot - 2], ...
+  std::int32_t slot = 0;  ///< slots in use before this chunk; an unfinished grain is in slots[slot]
+  bool resumes = false;   ///< continues the unfinished grain of the previous chunk
+  bool finishes = false;  ///< its node is the result
+  NodeActions after;      ///< merges with slots[slot - 1], slots[slot - 2], ...
 };
 
 /// The sum over k as a sequence of chunks.
 struct TreeProgram {
   std::vector<Segment> segments;
-  std::vector<Chunk> chunks;  ///< empty if all leaves are empty: the result is +0.0
+  std::vector<Chunk> chunks;  ///< empty if all grains are empty: the result is +0.0
   int num_slots = 0;          ///< the most chunk nodes that wait at the same time
   int stack_depth = 0;        ///< the most nodes that wait inside a chunk
 };
 
-/// Chunks do not cross the boundaries of pieces, which all have the same number of leaves. With
-/// `quads`, four leaves that form a subtree are added up together unless all of them are empty.
+/// Chunks do not cross the boundaries of pieces, which all have the same number of grains. With
+/// `quads`, four grains that form a subtree are added up together unless all of them are empty.
 TreeProgram make_tree_program(const std::vector<std::int64_t>& leaf_ends, std::int64_t pieces,
                               std::int64_t max_chunk, bool quads);
 

@@ -40,7 +40,7 @@ struct Layout {
 };
 
 /// The sum cut into steps. A step has one term, or two for units that take pairs. Both terms belong
-/// to the same leaf; the last term of a leaf may be alone.
+/// to the same grain; the last term of a grain may be alone.
 struct Steps {
   std::vector<std::int64_t> leaf_ends;
   std::vector<std::uint8_t> lone;      ///< per step of two terms: whether the second is missing
@@ -80,7 +80,7 @@ struct GemmPlan::State {
   std::int64_t longest_chunk = 1;
   std::int64_t block_panels = 1;  // panels of B that are packed at once
   std::int64_t block_rows = 1;    // rows of C whose nodes wait between chunks at once
-  bool quads = false;             // short leaves are added up four at a time in registers
+  bool quads = false;             // short grains are added up four at a time in registers
   std::int64_t tile_rows = 1;     // of a full tile; at most what the kernels support
   std::int64_t narrow_tiles = 1;  // tiles that are computed at once in panels of at most one vector
   std::int64_t strip_tiles = 1;   // tiles next to each other in a packed strip of A

@@ -145,7 +145,7 @@ struct Stream {
     if ((length & 1) != 0) advance<1>(acc);
   }
 
-  // Adds up four leaves that form a subtree; the accumulators of the first leaf are already zero.
+  // Adds up four grains that form a subtree; the accumulators of the first grain are already zero.
   HWY_INLINE void quad(Accumulators<kRows, Width>& acc, const std::int64_t* lengths) {
     Accumulators<kRows, Width> right, last;
     chain(acc, lengths[0]);

@@ -415,7 +415,7 @@ TEST(Gemm, EverySizeOfTile) {
   Random random;
   for (std::int64_t m = 1; m <= 30; ++m) {
     for (std::int64_t n : {1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 48, 63}) {
-      for (std::int64_t leaves : {2, 8, 16, 32})  // quads, also of empty leaves
+      for (std::int64_t leaves : {2, 8, 16, 32})  // quads, also of empty grains
         expect_exact(make_case(random, 1, m, n, 11, even_leaves(11, leaves), false), random);
     }
   }
@@ -491,7 +491,7 @@ TEST(Gemm, EmptyOperands) {
   expect_exact(make_case(random, 0, 3, 5, 4, {1, 4}, false), random);
 }
 
-// The sum of a leaf is -0.0 if its last product underflows; an empty sibling makes it +0.0.
+// The sum of a grain is -0.0 if its last product underflows; an empty sibling makes it +0.0.
 TEST(Gemm, EmptyLeavesAddPositiveZero) {
   Case c;
   c.problem = {{{0}, {0}, {0}}, {{0}, {0}, {0}}, {0}, {0}, {1}};
@@ -508,7 +508,7 @@ TEST(Gemm, EmptyLeavesAddPositiveZero) {
   }
 }
 
-// A device that holds a part of k computes the subtrees of its leaves, which are then added up.
+// A device that holds a part of k computes the subtrees of its grains, which are then added up.
 TEST(Gemm, ShardsOfKSumToTheWhole) {
   Random random;
   for (std::int64_t k : {8, 65, 100, 256, 1000}) {

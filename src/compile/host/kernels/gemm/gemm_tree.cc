@@ -1,4 +1,4 @@
-// Turns the tree over the leaves into a program for a stack machine.
+// Turns the tree over the grains into a program for a stack machine.
 #include <algorithm>
 #include <bit>
 #include <stdexcept>
@@ -40,7 +40,7 @@ class TreeBuilder {
     if (left != right) last->zeros |= std::uint32_t{1} << last->merges;
   }
 
-  // Appends the segments of the leaves [begin, end); returns false if all of them are empty.
+  // Appends the segments of the grains [begin, end); returns false if all of them are empty.
   bool add_segments(std::size_t begin, std::size_t end) {
     if (end - begin == 1) {
       const std::int64_t length = ends_[begin] - begin_of(begin);
@@ -54,7 +54,7 @@ class TreeBuilder {
     return left || right;
   }
 
-  // An empty leaf in a quad is +0.0: accumulators to which nothing was added.
+  // An empty grain in a quad is +0.0: accumulators to which nothing was added.
   bool add_quad(std::size_t begin) {
     Segment quad{{}, true, {}};
     for (std::size_t i = 0; i < 4; ++i) quad.lengths[i] = ends_[begin + i] - begin_of(begin + i);
@@ -133,7 +133,7 @@ class TreeBuilder {
   std::size_t leaves_in_piece_;
   std::int64_t max_chunk_;
   bool quads_;
-  std::int32_t piece_ = 0;  // that holds the leaves which are being added
+  std::int32_t piece_ = 0;  // that holds the grains which are being added
   TreeProgram program_;
 };
 
