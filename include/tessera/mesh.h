@@ -202,6 +202,15 @@ struct NamedSharding {
 /// `NamedSharding(mesh=Mesh('data': 2, 'model': 4), spec=P('data',))`, with ids if not in order.
 std::string to_string(const NamedSharding& sharding);
 
+/// Options of visualize_sharding.
+struct VisualizeOptions {
+  bool use_color = false;           // terminal escape sequences: a background for each tile
+  double scale = 1.0;               // of the picture; its height is 10 lines at 1
+  std::int64_t min_width = 9;       // of a tile, in characters, including its borders
+  std::int64_t max_width = 80;      // of the picture
+  std::string device_kind = "CPU";  // written before the ids of the devices of a tile
+};
+
 /// Makes `mesh` the current mesh of this thread until the end of the scope.
 class use_mesh {
  public:

@@ -190,15 +190,6 @@ Array make_array_from_callback(const Type& type, const NamedSharding& sharding, 
 
 // --- pictures
 
-/// Options of visualize_sharding.
-struct VisualizeOptions {
-  bool use_color = false;           // terminal escape sequences: a background for each tile
-  double scale = 1.0;               // of the picture; its height is 10 lines at 1
-  std::int64_t min_width = 9;       // of a tile, in characters, including its borders
-  std::int64_t max_width = 80;      // of the picture
-  std::string device_kind = "CPU";  // written before the ids of the devices of a tile
-};
-
 /// A picture, as text, of which devices hold which part of an array of this shape. For more than
 /// two dimensions it shows the first two that are split, once for each combination of shards of the
 /// others, under a heading. Throws UserError as NamedSharding::shard_shape does.

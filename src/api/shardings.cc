@@ -6,7 +6,9 @@
 #include <tessera/error.h>
 #include <tessera/shardings.h>
 
+#include "api/apply.h"
 #include "api/program.h"
+#include "mesh/picture.h"
 
 namespace tessera {
 
@@ -275,5 +277,40 @@ void check_paths(const Shardings& shardings, const std::vector<std::string>& pat
 }
 
 }  // namespace detail
+
+// --- pictures
+
+std::string visualize_sharding(const Shape& shape, const NamedSharding& sharding,
+                               const VisualizeOptions& options, std::source_location where) {
+  const Sharding atoms =
+      to_sharding(sharding.mesh, sharding.spec, shape, "visualize_sharding", Span(where));
+  return picture_of(sharding.mesh, Layout(sharding.mesh, atoms, shape), options);
+}
+
+std::string visualize_array_sharding(const Array& x, const VisualizeOptions& options,
+                                     std::source_location where) {
+  detail::tiles_of(x, Span(where));  // throws unless concrete and not donated
+  const detail::Placement& placement = *x.node()->placement;
+  return picture_of(placement.mesh, placement.layout, options);
+}
+
+void inspect_array_sharding(const Array& x, const ShardingCallback& callback,
+                            std::source_location where) {
+  if (!x.node()->is_traced()) {
+    detail::tiles_of(x, Span(where));  // throws unless concrete and not donated
+    return callback(x.sharding(where));
+  }
+  const auto tell = [callback](const Mesh& mesh, const Sharding& sharding) {
+    NamedSharding named;  // the constructor does not accept the names of parts of axes
+    named.mesh = mesh;
+    named.spec = to_spec(mesh, sharding);
+    callback(named);
+  };
+  detail::public_op(where, [&] {
+    using Tell = std::function<void(const Mesh&, const Sharding&)>;
+    return detail::emit("inspect_sharding", {x},
+                        {{"callback", ir::ShardingWatcher{std::make_shared<const Tell>(tell)}}});
+  });
+}
 
 }  // namespace tessera

@@ -1,12 +1,9 @@
-// Pictures of shardings: a box per tile with the devices that hold it.
+#include "mesh/picture.h"
+
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
-
-#include <tessera/shardings.h>
-
-#include "api/apply.h"
-#include "api/array_node.h"
+#include <vector>
 
 namespace tessera {
 
@@ -139,7 +136,7 @@ Axes axes_of(const Layout& layout) {
   return {.down = std::min(shown[0], shown[1]), .across = std::max(shown[0], shown[1])};
 }
 
-/// The tiles of an array as pictures, one for each combination of shards of the hidden dimensions.
+/// One picture for each combination of shards of the hidden dimensions.
 class Pictures {
  public:
   Pictures(const Mesh& mesh, const Layout& layout, const VisualizeOptions& options)
@@ -253,43 +250,10 @@ class Pictures {
   const Axes axes_;
 };
 
-std::string draw(const Mesh& mesh, const Layout& layout, const VisualizeOptions& options) {
-  return Pictures(mesh, layout, options).draw();
-}
-
 }  // namespace
 
-std::string visualize_sharding(const Shape& shape, const NamedSharding& sharding,
-                               const VisualizeOptions& options, std::source_location where) {
-  const Sharding atoms =
-      to_sharding(sharding.mesh, sharding.spec, shape, "visualize_sharding", Span(where));
-  return draw(sharding.mesh, Layout(sharding.mesh, atoms, shape), options);
-}
-
-std::string visualize_array_sharding(const Array& x, const VisualizeOptions& options,
-                                     std::source_location where) {
-  detail::tiles_of(x, Span(where));  // throws unless concrete and not donated
-  const detail::Placement& placement = *x.node()->placement;
-  return draw(placement.mesh, placement.layout, options);
-}
-
-void inspect_array_sharding(const Array& x, const ShardingCallback& callback,
-                            std::source_location where) {
-  if (!x.node()->is_traced()) {
-    detail::tiles_of(x, Span(where));  // throws unless concrete and not donated
-    return callback(x.sharding(where));
-  }
-  const auto tell = [callback](const Mesh& mesh, const Sharding& sharding) {
-    NamedSharding named;  // the constructor does not accept the names of parts of axes
-    named.mesh = mesh;
-    named.spec = to_spec(mesh, sharding);
-    callback(named);
-  };
-  detail::public_op(where, [&] {
-    using Tell = std::function<void(const Mesh&, const Sharding&)>;
-    return detail::emit("inspect_sharding", {x},
-                        {{"callback", ir::ShardingWatcher{std::make_shared<const Tell>(tell)}}});
-  });
+std::string picture_of(const Mesh& mesh, const Layout& layout, const VisualizeOptions& options) {
+  return Pictures(mesh, layout, options).draw();
 }
 
 }  // namespace tessera
