@@ -43,6 +43,9 @@ struct CollectiveUse {
 /// From 1 to 1024.
 void set_num_threads(int count, std::source_location where = std::source_location::current());
 int num_threads();
+/// The default number of threads: the cores in the affinity mask of the calling thread, but not
+/// more than the CPU time that its control groups allow.
+int usable_cores();
 /// The instruction set that the kernels use, for example AVX2. Results never depend on it.
 std::string_view instruction_set();
 /// `host` or `reference`.

@@ -16,7 +16,7 @@
 #include "ops/control/control.h"
 #include "partition/partition.h"
 #include "run/engine.h"
-#include "run/machine_memory.h"
+#include "run/machine/memory.h"
 #include "run/processes.h"
 
 namespace tessera::detail {

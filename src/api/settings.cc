@@ -12,7 +12,8 @@
 
 #include "compile/compile.h"
 #include "run/engine.h"
-#include "run/machine_memory.h"
+#include "run/machine/cores.h"
+#include "run/machine/memory.h"
 #include "run/processes.h"
 #include "trace/trace.h"
 
@@ -89,6 +90,8 @@ void set_num_threads(int count, std::source_location where) {
   }
   run::Engine::instance().set_num_threads(count);
 }
+
+int usable_cores() { return run::usable_cores(); }
 
 int num_threads() { return run::Engine::instance().num_threads(); }
 

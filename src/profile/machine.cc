@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "compile/host/kernels/targets.h"
+#include "run/machine/cores.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "profile/machine.cc"
@@ -140,8 +141,7 @@ double measured_gbytes(int threads) {
 Peaks machine_peaks(int threads) {
   static std::mutex mutex;
   static std::map<int, Peaks> measured;
-  const auto cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  threads = std::min(threads, cores);
+  threads = std::min(threads, run::usable_cores());
   const std::lock_guard<std::mutex> lock(mutex);
   const auto [place, is_new] = measured.try_emplace(threads);
   if (is_new) place->second = {measured_gflops(threads), measured_gbytes(threads)};

@@ -7,7 +7,7 @@
 
 #include <tessera/error.h>
 
-#include "run/machine_memory.h"
+#include "run/machine/memory.h"
 #include "run/recorder.h"
 
 namespace tessera::run {

@@ -13,6 +13,8 @@
 #include <tessera/error.h>
 
 #include "run/execution.h"
+#include "run/machine/cores.h"
+#include "run/processes.h"
 
 namespace tessera::run {
 
@@ -50,7 +52,7 @@ struct Engine::State {
   std::condition_variable wake;
   std::mutex one_at_a_time;  // executions share the arena and the threads
   std::vector<std::thread> threads;
-  int num_threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  int num_threads = usable_cores();
   bool is_stopping = false;
   Execution* current = nullptr;
   std::atomic<std::uint64_t> news{0};  // changes whenever waiting threads should look for work

@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <limits>
 #include <sstream>
-#include <thread>
 
 #include <tessera/engine.h>
 #include <tessera/error.h>
@@ -231,8 +230,7 @@ Mesh mesh_of(const std::string& text) {
 }
 
 void apply(const TrainFlags& flags) {
-  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  const int share = std::max(1, cores / process_count());
+  const int share = std::max(1, usable_cores() / process_count());
   set_num_threads(flags.threads > 0 ? static_cast<int>(flags.threads) : share);
   set_grains(flags.grains);
   set_numerics(flags.numerics == "fast" ? Numerics::fast : Numerics::exact);

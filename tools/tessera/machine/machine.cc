@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <thread>
 
 #include <tessera/engine.h>
 
@@ -28,7 +27,7 @@ Machine this_machine() {
   Machine machine;
   machine.processor = value_in("/proc/cpuinfo", "model name");
   if (machine.processor.empty()) machine.processor = "unknown";
-  machine.cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  machine.cores = usable_cores();
   const MachineMemory memory = machine_memory();
   machine.memory = memory.total;
   machine.free_memory = memory.free;

@@ -1,4 +1,4 @@
-#include "run/machine_memory.h"
+#include "run/machine/memory.h"
 
 #include <filesystem>
 #include <fstream>
