@@ -241,7 +241,7 @@ void run_shape(const Shape& s, double peak, const std::string& filter, Unit unit
 
 int run(const std::string& filter, const std::string& unit_filter) {
   const double peak = fma_peak(1);
-  const kernels::GemmPlan any(make_problem({"NN", 1, 1, 1, 1, 1}, 1));
+  const kernels::GemmPlan any(make_problem({"NN", 1, 1, 1, 1, 1}, 1), 1);
   std::printf("%s, FMA peak %.1f GFLOP/s on 1 thread, %.1f on 2\n", any.target(), peak,
               fma_peak(2));
   std::printf("%-28s %-11s %6s %8s %7s %8s %8s %8s %8s %7s\n", "M x N x K", "unit", "grains",

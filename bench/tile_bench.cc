@@ -119,7 +119,7 @@ class Region {
   int stream() { return buffer_of(rows_ * columns_); }
 
   void run(benchmark::State& state) {
-    const kernels::TilePlan plan(program_);
+    const kernels::TilePlan plan(program_, 1);
     std::vector<std::byte*> pointers;
     for (auto& buffer : buffers_) pointers.push_back(reinterpret_cast<std::byte*>(buffer.data()));
     double seconds = 1e9;

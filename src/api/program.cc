@@ -216,7 +216,7 @@ void compile(Program& program) {
         compile::compile(ir::run_passes(compile::passes(), program.partitioned, program.passes),
                          {.is_donated = program.is_donated,
                           .output_alias = own_aliases(program),
-                          .transport = run::transport(),
+                          .target = run::Engine::instance().target(),
                           .dot_unit = program.dot_unit});
   });
 }

@@ -64,7 +64,7 @@ ir::Function with_distinct_outputs(ir::Function result, const CompileOptions& op
 }
 
 host::LowerOptions lower_options(const CompileOptions& options, std::vector<int> phases) {
-  return {.transport = options.transport,
+  return {.target = options.target,
           .phases = std::move(phases),
           .output_alias = options.output_alias,
           .dot_unit = options.dot_unit,
@@ -82,12 +82,12 @@ run::Executable compile_phased(Phased phased, const CompileOptions& options) {
 /// the mesh and there are more processes. Otherwise nullptr, which means the given transport.
 std::shared_ptr<run::Transport> own_group(const ir::Function& function,
                                           const CompileOptions& options) {
-  if (options.transport == nullptr) return nullptr;
+  if (options.target.transport == nullptr) return nullptr;
   const auto size = static_cast<int>(std::max<std::int64_t>(1, function.mesh.num_devices()));
-  if (options.transport->size() == size || function.mesh.axes().empty()) return nullptr;
-  require(options.transport->size() % size == 0, "groups have as many devices as the mesh");
-  const int group = options.transport->rank() / size;
-  return std::make_shared<run::GroupTransport>(*options.transport, group * size, size);
+  if (options.target.transport->size() == size || function.mesh.axes().empty()) return nullptr;
+  require(options.target.transport->size() % size == 0, "groups have as many devices as the mesh");
+  const int group = options.target.transport->rank() / size;
+  return std::make_shared<run::GroupTransport>(*options.target.transport, group * size, size);
 }
 
 /// A function of several groups of devices. Nothing is fused, so that tasks keep their order.
@@ -98,15 +98,15 @@ run::Executable compile_groups(ir::Function function, ops::Groups groups,
   host::LowerOptions lowering = lower_options(options, {});
   lowering.groups = std::move(groups);
   std::shared_ptr<run::Transport> own;
-  if (options.transport != nullptr) {
+  if (options.target.transport != nullptr) {
     const auto size = static_cast<int>(std::max<std::int64_t>(1, function.mesh.num_devices()));
-    require(options.transport->size() % size == 0 &&
-                options.transport->size() / size >= lowering.groups.count,
+    require(options.target.transport->size() % size == 0 &&
+                options.target.transport->size() / size >= lowering.groups.count,
             "there is one process per device of each group");
-    const int group = options.transport->rank() / size;
-    own = std::make_shared<run::GroupTransport>(*options.transport, group * size, size);
-    lowering.transport = own.get();
-    lowering.between = {.transport = options.transport, .group = group};
+    const int group = options.target.transport->rank() / size;
+    own = std::make_shared<run::GroupTransport>(*options.target.transport, group * size, size);
+    lowering.target.transport = own.get();
+    lowering.between = {.transport = options.target.transport, .group = group};
     host::Projection here = host::project(function, phases, lowering.groups, group);
     function = std::move(here.function);
     phases = std::move(here.phases);
@@ -143,7 +143,7 @@ std::shared_ptr<const run::Executable> compile(const ir::Function& function,
     return std::make_shared<const run::Executable>(std::move(executable));
   }
   const std::shared_ptr<run::Transport> own = own_group(phased.function, options);
-  if (own != nullptr) with_pool.transport = own.get();
+  if (own != nullptr) with_pool.target.transport = own.get();
   run::Executable executable = compile_phased(std::move(phased), with_pool);
   executable.num_bodies = pool.size();
   executable.transport = own;

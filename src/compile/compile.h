@@ -9,7 +9,7 @@
 #include "ir/ir.h"
 #include "ir/pass.h"
 #include "run/executable.h"
-#include "run/transport.h"
+#include "run/target.h"
 
 namespace tessera::compile {
 
@@ -18,11 +18,10 @@ class BodyPool;
 struct CompileOptions {
   std::vector<bool> is_donated;   // per input
   std::vector<int> output_alias;  // per output: donated input whose buffers it reuses, or -1
-  /// If set, compiles what the device of this rank computes. Inputs and outputs then have one tile,
-  /// and collectives use the transport, which must outlive the executable. In a function of several
-  /// groups (ops/control/mpmd.h), rank group * devices + d is device d of the group; inputs that
-  /// the group does not read and outputs that it does not make have no tiles.
-  run::Transport* transport = nullptr;
+  /// With a transport, inputs and outputs have one tile, that of the device. In a function of
+  /// several groups (ops/control/mpmd.h), rank group * devices + d is device d of the group; inputs
+  /// that the group does not read and outputs that it does not make have no tiles.
+  run::Target target = {};
   DotUnit dot_unit = DotUnit::portable;  // one that this machine has
   BodyPool* bodies = nullptr;            // for nested functions: those of the enclosing compilation
 };

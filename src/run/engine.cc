@@ -310,6 +310,8 @@ int Engine::num_threads() const {
   return state_->num_threads;
 }
 
+Target Engine::target() const { return {.num_workers = num_threads(), .transport = transport()}; }
+
 void Engine::set_threads_per_group(int count) {
   require(count >= 0, "a group has a number of threads, or 0 for all of them");
   const std::lock_guard<std::mutex> exclusive(state_->one_at_a_time);

@@ -6,6 +6,7 @@
 
 #include "run/executable.h"
 #include "run/recorder.h"
+#include "run/target.h"
 
 namespace tessera::run {
 
@@ -56,6 +57,8 @@ class Engine {
   /// results.
   void set_num_threads(int count);
   int num_threads() const;
+  /// The target of programs that this engine runs.
+  Target target() const;
   /// Whether the engine has started threads.
   bool has_threads() const;
 

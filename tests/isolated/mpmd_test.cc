@@ -43,7 +43,7 @@ class GroupsBothWays {
     const std::vector<run::Tiles> wanted = engine.execute(*shared, std::move(all));
     const run::CollectiveCounts wanted_counts = engine.collective_counts();
 
-    options_.transport = run::transport();
+    options_.target.transport = run::transport();
     const auto isolated = compile::compile(function_, options_);
     engine.reset_collective_counts();
     const std::int64_t before = run::transport()->received_bytes();

@@ -66,7 +66,7 @@ class BothWays {
       if (alias >= 0) options_.is_donated[static_cast<std::size_t>(alias)] = true;
     }
     shared = compile::compile(function, options_);
-    options_.transport = run::transport();
+    options_.target.transport = run::transport();
     isolated = compile::compile(function, options_);
   }
 

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <optional>
 
+#include "compile/host/kernels/parts.h"
+
 namespace tessera::compile::host {
 
 namespace {
@@ -18,10 +20,12 @@ struct Operands {
            const StridedTile& b)
       : dtype(context.function().type(equation.operands[0]).dtype),
         dot_unit(context.dot_unit()),
+        num_workers(context.num_workers()),
         a_offset(a.offset),
         b_offset(b.offset) {}
   DType dtype;
   DotUnit dot_unit;  // of bf16
+  int num_workers;
   std::int64_t a_offset;
   std::int64_t b_offset;
 };
@@ -61,9 +65,10 @@ std::shared_ptr<const run::Kernel> gemm_kernel(kernels::GemmProblem problem,
                                                const Operands& operands) {
   const auto pieces = static_cast<std::size_t>(problem.pieces);
   const std::size_t of_a = static_cast<std::size_t>(problem.products) * pieces;
-  kernels::GemmPlan plan = operands.dtype == DType::bf16
-                               ? kernels::GemmPlan(std::move(problem), operands.dot_unit)
-                               : kernels::GemmPlan(std::move(problem));
+  kernels::GemmPlan plan =
+      operands.dtype == DType::bf16
+          ? kernels::GemmPlan(std::move(problem), operands.dot_unit, operands.num_workers)
+          : kernels::GemmPlan(std::move(problem), operands.num_workers);
   return std::make_shared<GemmKernel>(std::move(plan), of_a, pieces, operands);
 }
 
@@ -72,34 +77,44 @@ std::shared_ptr<const run::Kernel> gemm_kernel(kernels::GemmProblem problem,
 class IntegerDotKernel final : public run::Kernel {
  public:
   IntegerDotKernel(kernels::GemmProblem problem, const Operands& operands)
-      : problem_(std::move(problem)), operands_(operands) {}
+      : problem_(std::move(problem)), operands_(operands) {
+    const auto count = [](const auto& table) { return static_cast<std::int64_t>(table.size()); };
+    num_rows_ = count(problem_.c_batch) * count(problem_.a.outer);
+    const std::int64_t terms = num_rows_ * count(problem_.b.outer) * count(problem_.a.k);
+    num_parts_ = kernels::num_parts_for(operands.num_workers, terms, kMinPartTerms, num_rows_);
+  }
 
-  void run(std::span<std::byte* const> buffers, int /*part*/) const override {
-    for (std::size_t batch = 0; batch < problem_.c_batch.size(); ++batch) {
-      run_batch(reinterpret_cast<const std::uint32_t*>(buffers[0]) + operands_.a_offset +
-                    problem_.a.batch[batch],
-                reinterpret_cast<const std::uint32_t*>(buffers[1]) + operands_.b_offset +
-                    problem_.b.batch[batch],
-                reinterpret_cast<std::uint32_t*>(buffers[2]) + problem_.c_batch[batch]);
+  int num_parts() const override { return num_parts_; }
+  void run(std::span<std::byte* const> buffers, int part) const override {
+    const auto* a = reinterpret_cast<const std::uint32_t*>(buffers[0]) + operands_.a_offset;
+    const auto* b = reinterpret_cast<const std::uint32_t*>(buffers[1]) + operands_.b_offset;
+    auto* c = reinterpret_cast<std::uint32_t*>(buffers[2]);
+    const std::int64_t end = num_rows_ * (part + 1) / num_parts_;
+    for (std::int64_t i = num_rows_ * part / num_parts_; i < end; ++i) {
+      const std::size_t batch = static_cast<std::size_t>(i) / problem_.a.outer.size();
+      const std::size_t row = static_cast<std::size_t>(i) % problem_.a.outer.size();
+      run_row(a + problem_.a.batch[batch] + problem_.a.outer[row], b + problem_.b.batch[batch],
+              c + problem_.c_batch[batch] + problem_.c_rows[row]);
     }
   }
 
  private:
-  void run_batch(const std::uint32_t* a, const std::uint32_t* b, std::uint32_t* c) const {
-    for (std::size_t row = 0; row < problem_.a.outer.size(); ++row) {
-      for (std::size_t column = 0; column < problem_.b.outer.size(); ++column) {
-        std::uint32_t sum = 0;
-        for (std::size_t k = 0; k < problem_.a.k.size(); ++k) {
-          sum += a[problem_.a.outer[row] + problem_.a.k[k]] *
-                 b[problem_.b.outer[column] + problem_.b.k[k]];
-        }
-        c[problem_.c_rows[row] + static_cast<std::int64_t>(column)] = sum;
+  static constexpr std::int64_t kMinPartTerms = std::int64_t{128} * 1024;
+
+  void run_row(const std::uint32_t* a, const std::uint32_t* b, std::uint32_t* c) const {
+    for (std::size_t column = 0; column < problem_.b.outer.size(); ++column) {
+      std::uint32_t sum = 0;
+      for (std::size_t k = 0; k < problem_.a.k.size(); ++k) {
+        sum += a[problem_.a.k[k]] * b[problem_.b.outer[column] + problem_.b.k[k]];
       }
+      c[column] = sum;
     }
   }
 
   kernels::GemmProblem problem_;
   Operands operands_;
+  std::int64_t num_rows_;  // of all batches
+  int num_parts_;
 };
 
 std::shared_ptr<const run::Kernel> contraction_kernel(kernels::GemmProblem problem,

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "compile/host/kernels/index.h"
+#include "compile/host/kernels/parts.h"
 #include "compile/host/lower.h"
 
 namespace tessera::compile::host {
@@ -30,13 +31,10 @@ std::shared_ptr<const run::Kernel> make_kernel(F function) {
 template <typename F>
 class RangeKernel final : public run::Kernel {
  public:
-  RangeKernel(std::int64_t count, std::int64_t terms_each, F function)
-      : count_(count), function_(std::move(function)) {
-    constexpr std::int64_t kMinPartTerms = std::int64_t{32} * 1024;
-    const std::int64_t most = std::clamp<std::int64_t>(count, 1, 16);
-    num_parts_ =
-        static_cast<int>(std::clamp<std::int64_t>(count * terms_each / kMinPartTerms, 1, most));
-  }
+  RangeKernel(int num_workers, std::int64_t count, std::int64_t terms_each, F function)
+      : count_(count),
+        num_parts_(kernels::num_parts_for(num_workers, count * terms_each, kMinPartTerms, count)),
+        function_(std::move(function)) {}
 
   int num_parts() const override { return num_parts_; }
   void run(std::span<std::byte* const> buffers, int part) const override {
@@ -44,6 +42,8 @@ class RangeKernel final : public run::Kernel {
   }
 
  private:
+  static constexpr std::int64_t kMinPartTerms = std::int64_t{32} * 1024;
+
   std::int64_t count_;
   int num_parts_;
   F function_;
@@ -51,9 +51,11 @@ class RangeKernel final : public run::Kernel {
 
 /// Calls `function` with the buffers and the range.
 template <typename F>
-std::shared_ptr<const run::Kernel> make_range_kernel(std::int64_t count, std::int64_t terms_each,
+std::shared_ptr<const run::Kernel> make_range_kernel(const LowerContext& context,
+                                                     std::int64_t count, std::int64_t terms_each,
                                                      F function) {
-  return std::make_shared<RangeKernel<F>>(count, terms_each, std::move(function));
+  return std::make_shared<RangeKernel<F>>(context.num_workers(), count, terms_each,
+                                          std::move(function));
 }
 
 inline std::int64_t product(Shape::const_iterator begin, Shape::const_iterator end) {

@@ -94,7 +94,7 @@ std::optional<kernels::CombinePlan> plan_of(const ExchangeRound& round) {
       problem.sources.push_back({.offset = source.piece.offset, .strides = source.piece.strides});
     }
   }
-  return kernels::CombinePlan(std::move(problem));
+  return kernels::CombinePlan(std::move(problem), 1);
 }
 
 void pack(const ExchangeRound& round, Buffers buffers) {

@@ -30,7 +30,8 @@ Function on_one_device(const Program& program, std::vector<ValueId> outputs) {
 
 CompileOptions no_donation(const Function& function) {
   return {.is_donated = std::vector<bool>(function.inputs.size(), false),
-          .output_alias = std::vector<int>(function.outputs.size(), -1)};
+          .output_alias = std::vector<int>(function.outputs.size(), -1),
+          .target = {.num_workers = 3}};
 }
 
 // --- fusion --------------------------------------------------------------------------------------

@@ -388,7 +388,7 @@ class Lowering {
 }  // namespace
 
 HostProgram lower(const Function& function, const LowerOptions& options) {
-  run::Transport* const transport = options.transport;
+  run::Transport* const transport = options.target.transport;
   HostProgram program{.function = &function, .layouts = layouts_of(function), .instructions = {}};
   program.dot_unit = options.dot_unit;
   program.groups = options.groups;

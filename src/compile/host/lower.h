@@ -13,6 +13,7 @@
 #include "compile/host/kernels/reduce.h"
 #include "compile/host/program.h"
 #include "ops/control/mpmd.h"
+#include "run/target.h"
 #include "run/transport.h"
 
 namespace tessera::compile::host {
@@ -24,8 +25,8 @@ struct BetweenGroups {
 };
 
 struct LowerOptions {
-  run::Transport* transport = nullptr;  ///< given: only for the device of its rank
-  std::vector<int> phases = {};         ///< as for fuse()
+  run::Target target = {};       ///< as in CompileOptions
+  std::vector<int> phases = {};  ///< as for fuse()
   /// As in CompileOptions; empty: no result reuses the buffers of an input.
   std::vector<int> output_alias = {};
   DotUnit dot_unit = DotUnit::portable;
@@ -70,7 +71,7 @@ class LowerContext {
         uses_(ir::count_uses(function_)),
         tiles_written_(function_.values.size(), 0) {
     for (ValueId id = 0; id < origins_.size(); ++id) origins_[id] = {.value = id};
-    if (options.transport == nullptr) {
+    if (options.target.transport == nullptr) {
       if (options.groups.count == 0) join_collectives();
       find_sums();
     }
@@ -88,7 +89,9 @@ class LowerContext {
   /// The tiles of a value that are computed: all of them, or the one of this process' device.
   std::vector<std::int64_t> tiles(ValueId id) const { return program_.tiles(id); }
   /// nullptr if this process computes for all devices.
-  run::Transport* transport() const { return options_.transport; }
+  run::Transport* transport() const { return options_.target.transport; }
+  const run::Target& target() const { return options_.target; }
+  int num_workers() const { return options_.target.num_workers; }
   const BetweenGroups& between() const { return options_.between; }
   BodyPool& bodies() const {
     require(options_.bodies != nullptr, "nested functions are compiled into a pool");

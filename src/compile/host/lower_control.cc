@@ -8,6 +8,7 @@
 
 #include "compile/barriers.h"
 #include "compile/body_pool.h"
+#include "compile/host/kernels/parts.h"
 #include "compile/host/lower.h"
 #include "ops/control/control.h"
 
@@ -23,25 +24,29 @@ using Tiles = std::vector<TileBinding>;
 /// Copies a buffer. Does nothing if the planner put both in the same place.
 class BytesKernel final : public run::Kernel {
  public:
-  explicit BytesKernel(std::int64_t bytes) : bytes_(bytes) {}
-  int num_parts() const override {
-    return static_cast<int>(std::clamp<std::int64_t>(bytes_ / kPartBytes, 1, 64));
-  }
+  BytesKernel(std::int64_t bytes, int num_workers)
+      : bytes_(bytes),
+        num_parts_(kernels::num_parts_for(num_workers, bytes, kMinPartBytes, bytes)) {}
+  int num_parts() const override { return num_parts_; }
   void run(std::span<std::byte* const> buffers, int part) const override {
     if (buffers[0] == buffers[1]) return;
-    const std::int64_t first = bytes_ * part / num_parts();
-    const std::int64_t end = bytes_ * (part + 1) / num_parts();
+    const std::int64_t first = bytes_ * part / num_parts_;
+    const std::int64_t end = bytes_ * (part + 1) / num_parts_;
     std::copy(buffers[0] + first, buffers[0] + end, buffers[1] + first);
   }
 
  private:
-  static constexpr std::int64_t kPartBytes = 1 << 19;
+  static constexpr std::int64_t kMinPartBytes = 1 << 19;
+
   std::int64_t bytes_;
+  int num_parts_;
 };
 
 /// Copies tiles to tiles, under construction.
 class Copies {
  public:
+  explicit Copies(int num_workers) : num_workers_(num_workers) {}
+
   void add(Tiles from, Tiles to, const std::vector<std::int64_t>& bytes) {
     for (std::uint32_t tile = 0; tile < bytes.size(); ++tile) add_task(tile, bytes[tile]);
     executable_.inputs.push_back({.tile_bytes = bytes});
@@ -64,12 +69,13 @@ class Copies {
     const auto place = static_cast<std::uint32_t>(executable_.places.size());
     executable_.places.push_back({.space = Space::input, .port = port, .tile = tile});
     executable_.places.push_back({.space = Space::output, .port = port, .tile = tile});
-    executable_.tasks.push_back({.kernel = std::make_shared<BytesKernel>(bytes),
+    executable_.tasks.push_back({.kernel = std::make_shared<BytesKernel>(bytes, num_workers_),
                                  .instruction = 0,
                                  .places = {place, place + 1},
                                  .successors = {}});
   }
 
+  int num_workers_;
   run::Executable executable_;
   Nested nested_;
 };
@@ -195,7 +201,7 @@ std::shared_ptr<const run::Executable> compile_body(const LowerContext& context,
                                                     const std::vector<int>& output_alias) {
   CompileOptions options{.is_donated = std::vector<bool>(body.inputs.size(), false),
                          .output_alias = output_alias,
-                         .transport = context.transport(),
+                         .target = context.target(),
                          .dot_unit = context.dot_unit(),
                          .bodies = &context.bodies()};
   for (int input : output_alias) {
@@ -257,7 +263,8 @@ LoweredLoop lower_loop(const LowerContext& context, const Equation& equation, Co
     check_boundary(context.function(), equation.results[i], body, body.outputs[i]);
     alias[i] = static_cast<int>(input);
   }
-  LoweredLoop loop;
+  const int num_workers = context.num_workers();
+  LoweredLoop loop{.body = {}, .begin = Copies(num_workers), .end = Copies(num_workers)};
   loop.body.executable = compile_body(context, body, alias);
   for (std::size_t i = 0; i < parts.num_consts + parts.num_carry; ++i) {
     check_boundary(context.function(), equation.operands[i], body, body.inputs[i]);
@@ -383,7 +390,7 @@ std::vector<TileTask> lower_task(const LowerContext& context, const Equation& eq
   ControlTask task(context, equation);
   Nested nested;
   nested.executable = compile_body(context, body, std::vector<int>(shares.begin(), shares.end()));
-  Copies begin;
+  Copies begin(context.num_workers());
   for (std::size_t i = 0; i < equation.operands.size(); ++i) {
     check_boundary(context.function(), equation.operands[i], body, body.inputs[i]);
     nested.binding.inputs.push_back(task.operand(i));

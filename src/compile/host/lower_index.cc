@@ -1,6 +1,7 @@
 // Lowerings of ops that index by data: gather, scatter_add, sort, and keys of random numbers.
 
 #include <algorithm>
+#include <bit>
 
 #include "base/threefry.h"
 #include "compile/host/dense_tasks.h"
@@ -44,7 +45,7 @@ std::vector<TileTask> lower_gather(const LowerContext& context, const Equation& 
                                          .num_indices = shape.num_indices};
     const std::int64_t each = problem.outer * problem.num_indices;
     return make_range_kernel(
-        shape.batch * each, problem.inner,
+        context, shape.batch * each, problem.inner,
         [problem, each](std::span<std::byte* const> buffers, std::int64_t first, std::int64_t end) {
           const auto element = static_cast<std::int64_t>(size_bytes(problem.dtype));
           const std::int64_t bytes = problem.outer * problem.inner * element;
@@ -59,12 +60,13 @@ std::vector<TileTask> lower_gather(const LowerContext& context, const Equation& 
   });
 }
 
-std::shared_ptr<const run::Kernel> scatter_add_kernel(kernels::ScatterAddProblem problem,
+std::shared_ptr<const run::Kernel> scatter_add_kernel(const LowerContext& context,
+                                                      kernels::ScatterAddProblem problem,
                                                       const IndexShape& shape) {
   const std::int64_t each = problem.outer * problem.rows.count;
   const std::int64_t hits = shape.num_indices / std::max<std::int64_t>(problem.rows.count, 1);
   return make_range_kernel(
-      shape.batch * each, (hits + 1) * shape.inner,
+      context, shape.batch * each, (hits + 1) * shape.inner,
       [problem = std::move(problem), each, num_indices = shape.num_indices](
           std::span<std::byte* const> buffers, std::int64_t first, std::int64_t end) {
         const auto element = static_cast<std::int64_t>(size_bytes(problem.dtype));
@@ -102,7 +104,7 @@ std::vector<TileTask> lower_scatter_add(const LowerContext& context, const Equat
     problem.order =
         leaf_order(leaves, row_major_strides({index_box.begin() + num_batch, index_box.end()}));
     problem.leaf_ends = leaf_ends(leaves);
-    return scatter_add_kernel(std::move(problem), shape);
+    return scatter_add_kernel(context, std::move(problem), shape);
   });
 }
 
@@ -118,10 +120,15 @@ std::vector<TileTask> lower_sort(const LowerContext& context, const Equation& eq
     problem.outer = product(shape.begin(), split);
     problem.size = *split;
     problem.inner = product(split + 1, shape.end());
-    return make_kernel([problem](std::span<std::byte* const> buffers) {
-      const std::size_t count = problem.dtypes.size();
-      kernels::sort_rows(problem, buffers.first(count), buffers.subspan(count, count));
-    });
+    const auto comparisons =
+        static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(problem.size)));
+    return make_range_kernel(
+        context, problem.outer * problem.inner, comparisons * problem.size,
+        [problem](std::span<std::byte* const> buffers, std::int64_t first, std::int64_t end) {
+          const std::size_t count = problem.dtypes.size();
+          kernels::sort_lines(problem, {first, end}, buffers.first(count),
+                              buffers.subspan(count, count));
+        });
   });
 }
 

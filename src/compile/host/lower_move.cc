@@ -9,6 +9,7 @@
 
 #include "compile/host/dense_tasks.h"
 #include "compile/host/kernels/boxes.h"
+#include "compile/host/kernels/parts.h"
 #include "compile/host/lower.h"
 #include "ops/record.h"
 
@@ -29,14 +30,14 @@ class CopyKernel final : public run::Kernel {
     Shape extents;
   };
 
-  CopyKernel(std::vector<Piece> pieces, std::size_t element_bytes)
+  CopyKernel(std::vector<Piece> pieces, std::size_t element_bytes, int num_workers)
       : pieces_(std::move(pieces)), element_bytes_(element_bytes) {
-    constexpr std::size_t kMinPartBytes = std::size_t{16} * 1024;
-    std::size_t bytes = 0;
-    for (const Piece& piece : pieces_)
-      bytes += static_cast<std::size_t>(num_elements(piece.extents)) * element_bytes;
-    const std::size_t most = std::max<std::size_t>(pieces_.size(), 1);
-    num_parts_ = std::clamp<std::size_t>(bytes / kMinPartBytes, 1, most);
+    constexpr std::int64_t kMinPartBytes = std::int64_t{16} * 1024;
+    std::int64_t elements = 0;
+    for (const Piece& piece : pieces_) elements += num_elements(piece.extents);
+    num_parts_ = static_cast<std::size_t>(
+        kernels::num_parts_for(num_workers, elements * static_cast<std::int64_t>(element_bytes),
+                               kMinPartBytes, static_cast<std::int64_t>(pieces_.size())));
   }
 
   int num_parts() const override { return static_cast<int>(num_parts_); }
@@ -62,7 +63,8 @@ class CopyKernel final : public run::Kernel {
 /// Reduces boxes of several buffers, in the order of the tree, into the last one.
 class CombineKernel final : public run::Kernel {
  public:
-  CombineKernel(kernels::CombineProblem problem) : plan_(std::move(problem)) {}
+  CombineKernel(kernels::CombineProblem problem, int num_workers)
+      : plan_(std::move(problem), num_workers) {}
   int num_parts() const override { return plan_.num_parts(); }
   void run(std::span<std::byte* const> buffers, int part) const override {
     plan_.run(buffers.first(buffers.size() - 1), buffers.back(), part);
@@ -101,7 +103,7 @@ struct CopyTask {
                       .extents = std::move(extents)});
   }
 
-  TileTask finish(TileRef write, DType dtype, KernelPool& pool) {
+  TileTask finish(TileRef write, DType dtype, const LowerContext& context) {
     task.writes = {write};
     KernelKey key(KernelKey::Kind::copy);
     key.add(size_bytes(dtype));
@@ -109,8 +111,9 @@ struct CopyTask {
       key.add(piece.from).add(piece.from_strides).add(piece.to).add(piece.to_strides);
       key.add(piece.extents);
     }
-    task.kernel = pool.get(std::move(key), [&] {
-      return std::make_shared<CopyKernel>(std::move(pieces), size_bytes(dtype));
+    task.kernel = context.pool().get(std::move(key), [&] {
+      return std::make_shared<CopyKernel>(std::move(pieces), size_bytes(dtype),
+                                          context.num_workers());
     });
     return std::move(task);
   }
@@ -143,7 +146,7 @@ std::vector<TileTask> move_value(const LowerContext& context, const Equation& eq
       }
     }
     const DType dtype = context.function().type(result).dtype;
-    tasks.push_back(copy.finish({result, tile}, dtype, context.pool()));
+    tasks.push_back(copy.finish({result, tile}, dtype, context));
   }
   return tasks;
 }
@@ -173,8 +176,9 @@ std::vector<TileTask> combine_value(const LowerContext& context, const Equation&
     KernelKey key(KernelKey::Kind::combine);
     key.add(problem.kind).add(problem.dtype).add(problem.extents);
     for (const auto& source : problem.sources) key.add(source.offset).add(source.strides);
-    task.kernel = context.pool().get(
-        std::move(key), [&] { return std::make_shared<CombineKernel>(std::move(problem)); });
+    task.kernel = context.pool().get(std::move(key), [&] {
+      return std::make_shared<CombineKernel>(std::move(problem), context.num_workers());
+    });
     tasks.push_back(std::move(task));
   }
   return tasks;
@@ -268,7 +272,7 @@ std::vector<TileTask> lower_concatenate(const LowerContext& context, const Equat
       at += extents[dim];
     }
     const DType dtype = context.function().type(result).dtype;
-    tasks.push_back(copy.finish({result, tile}, dtype, context.pool()));
+    tasks.push_back(copy.finish({result, tile}, dtype, context));
   }
   return tasks;
 }
@@ -354,7 +358,7 @@ std::vector<TileTask> lower_pad(const LowerContext& context, const Equation& equ
     const AtomDigits digits = context.layout(result).digits(tile);
     const Padding padding = padding_of(context, equation, digits);
     tasks.push_back({.kernel = make_range_kernel(
-                         padding.num_rows, padding.row,
+                         context, padding.num_rows, padding.row,
                          [padding](std::span<std::byte* const> buffers, std::int64_t first,
                                    std::int64_t end) { padding.run(buffers, first, end); }),
                      .reads = {context.read(equation.operands[1], digits).tile,

@@ -3,6 +3,7 @@
 
 #include <tessera/error.h>
 
+#include "compile/host/dense_tasks.h"
 #include "compile/host/kernels/reduce.h"
 #include "compile/host/leaves.h"
 #include "compile/host/lower.h"
@@ -14,8 +15,8 @@ namespace {
 
 class ReduceKernel final : public run::Kernel {
  public:
-  ReduceKernel(kernels::ReduceProblem problem, std::int64_t offset_bytes)
-      : plan_(std::move(problem)), offset_bytes_(offset_bytes) {}
+  ReduceKernel(kernels::ReduceProblem problem, int num_workers, std::int64_t offset_bytes)
+      : plan_(std::move(problem), num_workers), offset_bytes_(offset_bytes) {}
   int num_parts() const override { return plan_.num_parts(); }
   std::int64_t scratch_bytes() const { return plan_.scratch_bytes(); }
   void run(std::span<std::byte* const> buffers, int part) const override {
@@ -30,17 +31,6 @@ class ReduceKernel final : public run::Kernel {
  private:
   kernels::ReducePlan plan_;
   std::int64_t offset_bytes_;
-};
-
-class ArgmaxKernel final : public run::Kernel {
- public:
-  explicit ArgmaxKernel(kernels::ArgmaxProblem problem) : problem_(std::move(problem)) {}
-  void run(std::span<std::byte* const> buffers, int /*part*/) const override {
-    kernels::argmax(problem_, buffers[0], reinterpret_cast<std::int32_t*>(buffers[1]));
-  }
-
- private:
-  kernels::ArgmaxProblem problem_;
 };
 
 }  // namespace
@@ -104,7 +94,7 @@ std::vector<TileTask> lower_reduce(const LowerContext& context, const Equation& 
       task.writes = {{equation.results[0], tile}};
       task.kernel = context.pool().get(std::move(key), [&] {
         return std::make_shared<ReduceKernel>(problem_of(context, equation, from, digits),
-                                              from.offset * element);
+                                              context.num_workers(), from.offset * element);
       });
       const auto& kernel = static_cast<const ReduceKernel&>(*task.kernel);
       if (kernel.scratch_bytes() > 0) task.scratch = {kernel.scratch_bytes()};
@@ -129,10 +119,16 @@ std::vector<TileTask> lower_argmax(const LowerContext& context, const Equation& 
     for (std::size_t d = 0; d < shape.size(); ++d) {
       (d < dim ? problem.outer : d == dim ? problem.size : problem.inner) *= shape[d];
     }
-    tasks.push_back({.kernel = std::make_shared<ArgmaxKernel>(problem),
-                     .reads = {context.read(operand, digits).tile},
-                     .writes = {{equation.results[0], tile}},
-                     .may_share = {}});
+    tasks.push_back(
+        {.kernel = make_range_kernel(
+             context, problem.outer * problem.inner, problem.size,
+             [problem](std::span<std::byte* const> buffers, std::int64_t first, std::int64_t end) {
+               kernels::argmax(problem, first, end, buffers[0],
+                               reinterpret_cast<std::int32_t*>(buffers[1]));
+             }),
+         .reads = {context.read(operand, digits).tile},
+         .writes = {{equation.results[0], tile}},
+         .may_share = {}});
   }
   return tasks;
 }

@@ -15,7 +15,8 @@ namespace {
 
 class RegionKernel final : public run::Kernel {
  public:
-  explicit RegionKernel(kernels::TileProgram program) : plan_(std::move(program)) {}
+  RegionKernel(kernels::TileProgram program, int num_workers)
+      : plan_(std::move(program), num_workers) {}
   int num_parts() const override { return plan_.num_parts(); }
   void run(std::span<std::byte* const> buffers, int part) const override {
     plan_.run(buffers, part);
@@ -432,8 +433,9 @@ HostInstruction lower_region(const LowerContext& context, const Node& node) {
       builder.build();
       task = builder.take_task();
       kernels::TileProgram program = builder.take_program();
-      task.kernel = context.pool().get(
-          key_of(program), [&] { return std::make_shared<RegionKernel>(std::move(program)); });
+      task.kernel = context.pool().get(key_of(program), [&] {
+        return std::make_shared<RegionKernel>(std::move(program), context.num_workers());
+      });
     }
     instruction.tasks.push_back(context.task_at(task, digits));
   }

@@ -69,7 +69,7 @@ std::vector<TileTask> tasks_along(const LowerContext& context, const Equation& e
     const kernels::HeldRows rows = held_rows(context, table, dim, digits);
     const std::int64_t whole = rows.count * lines.inner;
     const std::int64_t line = lines.size * lines.inner;
-    return make_range_kernel(lines.outer, line, [=](auto buffers, auto begin, auto end) {
+    return make_range_kernel(context, lines.outer, line, [=](auto buffers, auto begin, auto end) {
       kernels::with_element(dtype, [&](auto zero) {
         using T = decltype(zero);
         run(LineProblem{end - begin, rows, lines.size, lines.inner},

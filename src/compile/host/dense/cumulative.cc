@@ -62,7 +62,7 @@ std::vector<TileTask> lower_cumulative(const LowerContext& context, const Equati
     const LineSizes lines = line_sizes(context.box(equation.operands[0], digits).size,
                                        equation.attributes.integer("dim"));
     const std::int64_t line = lines.size * lines.inner;
-    return make_range_kernel(lines.outer, line, [=](auto buffers, auto begin, auto end) {
+    return make_range_kernel(context, lines.outer, line, [=](auto buffers, auto begin, auto end) {
       kernels::with_type(dtype, [&](auto zero) {
         using T = decltype(zero);
         cumulate(kind, reverse, {end - begin, lines.size, lines.inner},

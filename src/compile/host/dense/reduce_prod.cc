@@ -1,4 +1,6 @@
 // reduce_prod: multiplies elements of dense tiles in index order.
+#include <span>
+
 #include "compile/host/contraction.h"
 #include "compile/host/dense_tasks.h"
 
@@ -7,10 +9,9 @@ namespace tessera::compile::host {
 namespace {
 
 template <typename T>
-void multiply_all(const OffsetTable& kept, const OffsetTable& reduced, const std::byte* operand,
-                  std::byte* result) {
+void multiply_all(std::span<const std::int64_t> kept, const OffsetTable& reduced,
+                  const std::byte* operand, T* to) {
   const T* from = elements_of<const T>(operand);
-  T* to = elements_of<T>(result);
   for (std::int64_t base : kept) {
     T product{1};
     for (std::int64_t offset : reduced) product *= from[base + offset];
@@ -28,11 +29,21 @@ std::vector<TileTask> lower_reduce_prod(const LowerContext& context, const Equat
     for (std::int64_t dim = 0; dim < static_cast<std::int64_t>(shape.size()); ++dim) {
       if (std::count(dims.begin(), dims.end(), dim) == 0) kept.push_back(dim);
     }
-    return make_kernel([bases = offsets(kept, shape, strides),
-                        terms = offsets(dims, shape, strides), dtype](auto buffers) {
-      if (dtype == DType::f32) return multiply_all<float>(bases, terms, buffers[0], buffers[1]);
-      multiply_all<std::uint32_t>(bases, terms, buffers[0], buffers[1]);
-    });
+    OffsetTable bases = offsets(kept, shape, strides);
+    OffsetTable terms = offsets(dims, shape, strides);
+    const auto count = static_cast<std::int64_t>(bases.size());
+    const auto terms_each = static_cast<std::int64_t>(terms.size());
+    return make_range_kernel(
+        context, count, terms_each,
+        [bases = std::move(bases), terms = std::move(terms), dtype](auto buffers, auto begin,
+                                                                    auto end) {
+          const auto part = std::span(bases).subspan(static_cast<std::size_t>(begin),
+                                                     static_cast<std::size_t>(end - begin));
+          if (dtype == DType::f32) {
+            return multiply_all(part, terms, buffers[0], elements_of<float>(buffers[1]) + begin);
+          }
+          multiply_all(part, terms, buffers[0], elements_of<std::uint32_t>(buffers[1]) + begin);
+        });
   });
 }
 

@@ -101,26 +101,32 @@ void reduce_tile(DType dtype, const WindowProblem& problem, const std::byte* ope
   });
 }
 
-/// If the window has size 1 along the first dimension, the work may be cut there.
-std::shared_ptr<const run::Kernel> window_kernel(DType dtype, const WindowProblem& problem) {
-  const bool can_cut = !problem.window.empty() && problem.window[0] == 1 && problem.stride[0] == 1;
-  if (!can_cut) {
+/// Parts are ranges of the result along its first dimension.
+std::shared_ptr<const run::Kernel> window_kernel(const LowerContext& context, DType dtype,
+                                                 const WindowProblem& problem) {
+  if (problem.window.empty()) {
     return make_kernel([=](auto buffers) { reduce_tile(dtype, problem, buffers[0], buffers[1]); });
   }
-  const std::int64_t operand = product(problem.operand.begin() + 1, problem.operand.end());
-  const std::int64_t from = size_bytes(Type{dtype, {operand}});
-  const std::int64_t to =
-      size_bytes(Type{dtype, {product(problem.result.begin() + 1, problem.result.end())}});
-  return make_range_kernel(problem.result[0], operand, [=](auto buffers, auto begin, auto end) {
-    WindowProblem part = problem;
-    part.operand[0] = part.result[0] = end - begin;
-    reduce_tile(dtype, part, buffers[0] + begin * from, buffers[1] + begin * to);
-  });
+  const auto bytes_each = [&](const Shape& shape) {
+    return size_bytes(Type{dtype, {product(shape.begin() + 1, shape.end())}});
+  };
+  const std::int64_t from = bytes_each(problem.operand) * problem.stride[0];
+  const std::int64_t to = bytes_each(problem.result);
+  const std::int64_t terms = product(problem.result.begin() + 1, problem.result.end()) *
+                             product(problem.window.begin(), problem.window.end());
+  return make_range_kernel(
+      context, problem.result[0], terms, [=](auto buffers, auto begin, auto end) {
+        if (begin == end) return;
+        WindowProblem part = problem;
+        part.result[0] = end - begin;
+        part.operand[0] = (end - begin - 1) * problem.stride[0] + problem.window[0];
+        reduce_tile(dtype, part, buffers[0] + begin * from, buffers[1] + begin * to);
+      });
 }
 
 std::vector<TileTask> lower_reduce_window(const LowerContext& context, const Equation& equation) {
   return task_per_tile(context, equation, [&](const AtomDigits& digits) {
-    return window_kernel(dtype_of(context, equation.operands[0]),
+    return window_kernel(context, dtype_of(context, equation.operands[0]),
                          {.kind = kind_of(equation),
                           .operand = context.box(equation.operands[0], digits).size,
                           .result = context.box(equation.results[0], digits).size,

@@ -39,11 +39,20 @@ std::vector<TileTask> lower_scatter(const LowerContext& context, const Equation&
         .rows = held_rows(context, equation.results[0], dim, digits),
         .row_bytes = size_bytes(Type{dtype, {lines.inner}}),
         .num_indices = num_elements(context.box(equation.operands[1], digits).size)};
-    const auto bytes = static_cast<std::size_t>(size_bytes(Type{dtype, shape}));
-    return make_kernel([problem, bytes](auto buffers) {
-      if (buffers[3] != buffers[0]) std::memcpy(buffers[3], buffers[0], bytes);
-      scatter_rows(problem, elements_of<const std::int32_t>(buffers[1]), buffers[2], buffers[3]);
-    });
+    const std::int64_t table = problem.rows.count * problem.row_bytes;
+    const std::int64_t updates = problem.num_indices * problem.row_bytes;
+    return make_range_kernel(context, problem.outer, table,
+                             [=](auto buffers, auto begin, auto end) {
+                               ScatterProblem part = problem;
+                               part.outer = end - begin;
+                               std::byte* result = buffers[3] + begin * table;
+                               if (buffers[3] != buffers[0]) {
+                                 std::memcpy(result, buffers[0] + begin * table,
+                                             static_cast<std::size_t>(part.outer * table));
+                               }
+                               scatter_rows(part, elements_of<const std::int32_t>(buffers[1]),
+                                            buffers[2] + begin * updates, result);
+                             });
   });
   for (TileTask& task : tasks) task.may_share = {{0, 0}};
   return tasks;

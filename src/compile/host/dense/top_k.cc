@@ -48,15 +48,16 @@ std::vector<TileTask> lower_top_k(const LowerContext& context, const Equation& e
                                        equation.attributes.integer("dim"));
     const std::int64_t line = lines.size * lines.inner;
     const std::int64_t best = k * lines.inner;
-    return make_range_kernel(lines.outer, 4 * line, [=](auto buffers, auto begin, auto end) {
-      kernels::with_type(dtype, [&](auto zero) {
-        using T = decltype(zero);
-        top_k(k, {end - begin, lines.size, lines.inner},
-              elements_of<const T>(buffers[0]) + begin * line,
-              elements_of<T>(buffers[1]) + begin * best,
-              elements_of<std::int32_t>(buffers[2]) + begin * best);
-      });
-    });
+    return make_range_kernel(context, lines.outer, 4 * line,
+                             [=](auto buffers, auto begin, auto end) {
+                               kernels::with_type(dtype, [&](auto zero) {
+                                 using T = decltype(zero);
+                                 top_k(k, {end - begin, lines.size, lines.inner},
+                                       elements_of<const T>(buffers[0]) + begin * line,
+                                       elements_of<T>(buffers[1]) + begin * best,
+                                       elements_of<std::int32_t>(buffers[2]) + begin * best);
+                               });
+                             });
   });
 }
 

@@ -9,6 +9,7 @@
 #include <tessera/error.h>
 
 #include "compile/host/kernels/pairwise.h"
+#include "compile/host/kernels/parts.h"
 #include "compile/host/kernels/transpose.h"
 
 namespace tessera::kernels {
@@ -273,12 +274,11 @@ std::int64_t num_runs(const Shape& extents) {
 
 }  // namespace
 
-CombinePlan::CombinePlan(CombineProblem problem) : problem_(std::move(problem)) {
+CombinePlan::CombinePlan(CombineProblem problem, int num_workers) : problem_(std::move(problem)) {
   normalise(problem_);
   const std::int64_t work =
       num_elements(problem_.extents) * static_cast<std::int64_t>(problem_.sources.size());
-  num_parts_ = static_cast<int>(std::clamp<std::int64_t>(
-      work / kMinPartElements, 1, std::min<std::int64_t>(num_runs(problem_.extents), 16)));
+  num_parts_ = num_parts_for(num_workers, work, kMinPartElements, num_runs(problem_.extents));
 }
 
 void CombinePlan::run(std::span<std::byte* const> sources, std::byte* result, int part) const {

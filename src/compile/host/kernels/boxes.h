@@ -35,7 +35,7 @@ struct CombineProblem {
 
 class CombinePlan {
  public:
-  explicit CombinePlan(CombineProblem problem);
+  CombinePlan(CombineProblem problem, int num_workers);
   int num_parts() const { return num_parts_; }
   /// The result is dense: row-major over the extents.
   void run(std::span<std::byte* const> sources, std::byte* result, int part) const;

@@ -124,7 +124,7 @@ struct Sources {
     for (auto& buffer : buffers) pointers.push_back(reinterpret_cast<std::byte*>(buffer.data()));
     const auto count = at(num_elements(problem.extents));
     std::vector<T> result(count + 8, T{77});
-    const CombinePlan plan(problem);
+    const CombinePlan plan(problem, 4);
     for (int part = plan.num_parts(); part-- > 0;) {
       plan.run(pointers, reinterpret_cast<std::byte*>(result.data()), part);
     }

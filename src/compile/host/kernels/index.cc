@@ -170,27 +170,25 @@ void scatter_add_rows(const ScatterAddProblem& problem, const Lines& lines,
   });
 }
 
-void sort_rows(const SortProblem& p, std::span<std::byte* const> operands,
-               std::span<std::byte* const> results) {
+void sort_lines(const SortProblem& p, const Lines& lines, std::span<std::byte* const> operands,
+                std::span<std::byte* const> results) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(p.size));
-  for (std::int64_t outer = 0; outer < p.outer; ++outer) {
-    for (std::int64_t inner = 0; inner < p.inner; ++inner) {
-      const std::int64_t base = outer * p.size * p.inner + inner;
-      std::iota(order.begin(), order.end(), 0);
-      with_type(p.dtypes[0], [&](auto tag) {
-        using T = decltype(tag);
-        const T* keys = reinterpret_cast<const T*>(operands[0]) + base;
-        std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
-          return is_below(keys[a * p.inner], keys[b * p.inner]);
-        });
+  for (std::int64_t line = lines.first; line < lines.end; ++line) {
+    const std::int64_t base = line / p.inner * p.size * p.inner + line % p.inner;
+    std::iota(order.begin(), order.end(), 0);
+    with_type(p.dtypes[0], [&](auto tag) {
+      using T = decltype(tag);
+      const T* keys = reinterpret_cast<const T*>(operands[0]) + base;
+      std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+        return is_below(keys[a * p.inner], keys[b * p.inner]);
       });
-      for (std::size_t k = 0; k < p.dtypes.size(); ++k) {
-        const auto bytes = static_cast<std::int64_t>(size_bytes(p.dtypes[k]));
-        for (std::int64_t i = 0; i < p.size; ++i) {
-          const std::int64_t from = base + order[static_cast<std::size_t>(i)] * p.inner;
-          std::memcpy(results[k] + (base + i * p.inner) * bytes, operands[k] + from * bytes,
-                      static_cast<std::size_t>(bytes));
-        }
+    });
+    for (std::size_t k = 0; k < p.dtypes.size(); ++k) {
+      const auto bytes = static_cast<std::int64_t>(size_bytes(p.dtypes[k]));
+      for (std::int64_t i = 0; i < p.size; ++i) {
+        const std::int64_t from = base + order[static_cast<std::size_t>(i)] * p.inner;
+        std::memcpy(results[k] + (base + i * p.inner) * bytes, operands[k] + from * bytes,
+                    static_cast<std::size_t>(bytes));
       }
     }
   }

@@ -76,7 +76,8 @@ struct SortProblem {
   std::int64_t size = 1;
   std::int64_t inner = 1;
 };
-void sort_rows(const SortProblem& problem, std::span<std::byte* const> operands,
-               std::span<std::byte* const> results);
+/// Sorts this range of the outer * inner lines along the middle dimension.
+void sort_lines(const SortProblem& problem, const Lines& lines,
+                std::span<std::byte* const> operands, std::span<std::byte* const> results);
 
 }  // namespace tessera::kernels

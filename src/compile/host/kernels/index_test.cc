@@ -168,7 +168,9 @@ void check_sort() {
     std::vector<std::uint8_t> moved_flags(count, 77);
     std::byte* operands[] = {bytes_of(keys), bytes_of(places), bytes_of(flags)};
     std::byte* results[] = {bytes_of(sorted), bytes_of(from), bytes_of(moved_flags)};
-    sort_rows(p, operands, results);
+    const std::int64_t split = random.integer(0, p.outer * p.inner);
+    sort_lines(p, {split, p.outer * p.inner}, operands, results);
+    sort_lines(p, {0, split}, operands, results);
     for (std::size_t n = 0; n < count; ++n) {
       const std::size_t origin = static_cast<std::size_t>(from[n]);
       ASSERT_LT(origin, count);

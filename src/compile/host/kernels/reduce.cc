@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "compile/host/kernels/pairwise.h"
+#include "compile/host/kernels/parts.h"
 #include "compile/host/kernels/reduce_columns.h"
 #include "compile/host/kernels/reduce_internal.h"
 
@@ -253,17 +254,16 @@ void RowReducer::run(const float* from, std::int64_t rows, float* to) const {
   extremes_of_rows(all, length_, kind_ == ReduceKind::min, to);
 }
 
-ReducePlan::ReducePlan(ReduceProblem problem)
+ReducePlan::ReducePlan(ReduceProblem problem, int num_workers)
     : problem_(std::move(problem)), num_outputs_(num_elements(problem_.kept_extents)) {
   if (ColumnSums::takes(problem_)) {
-    columns_ = std::make_shared<ColumnSums>(problem_);
+    columns_ = std::make_shared<ColumnSums>(problem_, num_workers);
     num_parts_ = columns_->num_parts();
     return;
   }
   const std::int64_t terms = num_outputs_ * num_elements(problem_.reduced_extents);
   if (is_rowwise(problem_) && problem_.kind == ReduceKind::sum) leaves_ = leaf_runs(problem_);
-  const std::int64_t most = std::clamp<std::int64_t>(num_outputs_, 1, 16);
-  num_parts_ = static_cast<int>(std::clamp<std::int64_t>(terms / kMinPartTerms, 1, most));
+  num_parts_ = num_parts_for(num_workers, terms, kMinPartTerms, num_outputs_);
 }
 
 std::int64_t ReducePlan::scratch_bytes() const {
@@ -310,38 +310,38 @@ void ReducePlan::run(const void* input, void* output, void* scratch, int part) c
 namespace {
 
 template <typename T>
-void argmax_of(const ArgmaxProblem& p, const T* in, std::int32_t* out) {
-  for (std::int64_t outer = 0; outer < p.outer; ++outer) {
-    for (std::int64_t inner = 0; inner < p.inner; ++inner) {
-      const T* from = in + outer * p.size * p.inner + inner;
-      std::int64_t best = 0;
-      for (std::int64_t i = 1; i < p.size; ++i) {
-        const T x = from[i * p.inner];
-        const T y = from[best * p.inner];
-        const bool is_nan = y != y;
-        if (!is_nan && ((p.is_min ? x < y : x > y) || x != x)) best = i;
-      }
-      out[outer * p.inner + inner] = static_cast<std::int32_t>(best);
+void argmax_of(const ArgmaxProblem& p, std::int64_t first, std::int64_t end, const T* in,
+               std::int32_t* out) {
+  for (std::int64_t result = first; result < end; ++result) {
+    const T* from = in + result / p.inner * p.size * p.inner + result % p.inner;
+    std::int64_t best = 0;
+    for (std::int64_t i = 1; i < p.size; ++i) {
+      const T x = from[i * p.inner];
+      const T y = from[best * p.inner];
+      const bool is_nan = y != y;
+      if (!is_nan && ((p.is_min ? x < y : x > y) || x != x)) best = i;
     }
+    out[result] = static_cast<std::int32_t>(best);
   }
 }
 
 }  // namespace
 
-void argmax(const ArgmaxProblem& problem, const void* input, std::int32_t* output) {
+void argmax(const ArgmaxProblem& problem, std::int64_t first, std::int64_t end, const void* input,
+            std::int32_t* output) {
   switch (problem.dtype) {
     case DType::boolean:
-      return argmax_of(problem, static_cast<const std::uint8_t*>(input), output);
+      return argmax_of(problem, first, end, static_cast<const std::uint8_t*>(input), output);
     case DType::i32:
-      return argmax_of(problem, static_cast<const std::int32_t*>(input), output);
+      return argmax_of(problem, first, end, static_cast<const std::int32_t*>(input), output);
     case DType::u32:
-      return argmax_of(problem, static_cast<const std::uint32_t*>(input), output);
+      return argmax_of(problem, first, end, static_cast<const std::uint32_t*>(input), output);
     case DType::bf16:
       return;  // searched as f32
     case DType::f32:
-      return argmax_of(problem, static_cast<const float*>(input), output);
+      return argmax_of(problem, first, end, static_cast<const float*>(input), output);
     case DType::f64:
-      return argmax_of(problem, static_cast<const double*>(input), output);
+      return argmax_of(problem, first, end, static_cast<const double*>(input), output);
   }
 }
 

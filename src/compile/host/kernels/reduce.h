@@ -55,7 +55,7 @@ class ColumnSums;
 
 class ReducePlan {
  public:
-  explicit ReducePlan(ReduceProblem problem);
+  ReducePlan(ReduceProblem problem, int num_workers);
   int num_parts() const { return num_parts_; }
   /// The size of the memory in which the parts leave partial results; join() combines them after
   /// the last part. 0: the parts write the results themselves and join() has nothing to do.
@@ -80,6 +80,8 @@ struct ArgmaxProblem {
   std::int64_t inner = 1;
   bool is_min = false;
 };
-void argmax(const ArgmaxProblem& problem, const void* input, std::int32_t* output);
+/// Writes the results with the numbers from `first` to `end` - 1.
+void argmax(const ArgmaxProblem& problem, std::int64_t first, std::int64_t end, const void* input,
+            std::int32_t* output);
 
 }  // namespace tessera::kernels

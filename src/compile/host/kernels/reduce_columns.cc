@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "compile/host/kernels/parts.h"
+
 namespace tessera::kernels {
 
 namespace {
@@ -10,7 +12,6 @@ namespace {
 constexpr std::int64_t kMostSums = 16 * 1024;  // of a block: its sums stay in L2
 constexpr std::int64_t kMinColumns = 128;      // of a block: runs long enough for memory
 constexpr std::int64_t kMinPartTerms = 64 * 1024;
-constexpr std::int64_t kMostParts = 16;
 
 std::int64_t num_parts_of(const std::vector<std::int64_t>& cuts) {
   return static_cast<std::int64_t>(cuts.size()) - 1;
@@ -57,7 +58,8 @@ bool ColumnSums::takes(const ReduceProblem& problem) {
   return p.kept_strides.back() == 1 || p.reduced_strides.back() == 1;
 }
 
-ColumnSums::ColumnSums(const ReduceProblem& problem) : problem_(problem), cuts_(problem.cuts[0]) {
+ColumnSums::ColumnSums(const ReduceProblem& problem, int num_workers)
+    : problem_(problem), cuts_(problem.cuts[0]) {
   join_kept(problem_);
   const std::vector<std::int64_t>& extents = problem_.reduced_extents;
   const std::vector<std::int64_t>& strides = problem_.reduced_strides;
@@ -72,7 +74,7 @@ ColumnSums::ColumnSums(const ReduceProblem& problem) : problem_(problem), cuts_(
   block_columns_ = std::clamp(kMostSums / inner_leaves_ / kMinColumns * kMinColumns,
                               std::min(kMinColumns, columns_), columns_);
   const std::int64_t terms = num_results() * num_elements(extents);
-  const std::int64_t most_parts = std::clamp<std::int64_t>(terms / kMinPartTerms, 1, kMostParts);
+  const std::int64_t most_parts = num_parts_for(num_workers, terms, kMinPartTerms, terms);
   if (num_leaves() == 1) {
     const std::int64_t pieces = std::clamp(columns_ / kMinColumns, std::int64_t{1}, most_parts);
     block_columns_ = std::min(block_columns_, (columns_ + pieces - 1) / pieces);

@@ -11,6 +11,8 @@
 namespace tessera::kernels {
 namespace {
 
+constexpr int kNumWorkers = 4;
+
 using testing::at;
 using testing::Random;
 using testing::random_values;
@@ -82,7 +84,7 @@ template <typename T>
 std::vector<T> run(const ReduceProblem& p, const T* from) {
   const auto count = at(num_elements(p.kept_extents));
   std::vector<T> results(count + 16, T{77});
-  const ReducePlan plan(p);
+  const ReducePlan plan(p, kNumWorkers);
   std::vector<std::byte> scratch(at(plan.scratch_bytes()));
   for (int part = plan.num_parts(); part-- > 0;) {
     plan.run(from, results.data(), scratch.data(), part);
@@ -206,7 +208,7 @@ TEST(Reduce, EveryNumberOfPartsGivesTheSameBits) {
                       .reduced_strides = {is_columns ? 2 * rows * 17 : 1},
                       .cuts = {{0, 5, 99, 700, is_columns ? 1024 : 36864}},
                       .lanes16 = !is_columns};
-      is_seen[at(ReducePlan(p).num_parts())] = true;
+      is_seen[at(ReducePlan(p, kNumWorkers).num_parts())] = true;
       ASSERT_TRUE(same_bits(run(p, values.data()), naive_reduce(p, values.data()))) << rows;
       if (is_columns) continue;
       p.kind = ReduceKind::max;
@@ -254,7 +256,7 @@ TEST(Reduce, ColumnsInEveryOrderOfTheMemory) {
                                                     {1, 3, 2, 0}}) {
         for (const Sizes& leaves : {Sizes{8, 8}, Sizes{1, 3}, Sizes{5, 1}, Sizes{3, 6}}) {
           const ReduceProblem p = columns_problem(shape, order, leaves);
-          const ReducePlan plan(p);
+          const ReducePlan plan(p, kNumWorkers);
           num_joined += plan.scratch_bytes() > 0 ? 1 : 0;
           num_parts_alone += plan.scratch_bytes() == 0 && plan.num_parts() > 1 ? 1 : 0;
           ASSERT_TRUE(same_bits(run(p, values.data()), naive_reduce(p, values.data())))
@@ -354,7 +356,9 @@ void check_argmax(Random& random) {
       if (random.one_in(2)) x = values[at(random.integer(0, 2)) % values.size()];
     }
     std::vector<std::int32_t> found(at(p.outer * p.inner), -1);
-    argmax(p, values.data(), found.data());
+    const std::int64_t split = random.integer(0, p.outer * p.inner);
+    argmax(p, split, p.outer * p.inner, values.data(), found.data());
+    argmax(p, 0, split, values.data(), found.data());
     for (std::int64_t o = 0; o < p.outer * p.inner; ++o) {
       auto element = [&](std::int64_t k) {
         return values[at((o / p.inner * p.size + k) * p.inner + o % p.inner)];
@@ -385,7 +389,7 @@ TEST(Argmax, LowestIndexOfTheLargestAndNanIsLargest) {
 TEST(Argmax, ZerosOfBothSignsAreEqual) {
   const std::vector<float> values = {-1.0F, -0.0F, 0.0F};
   std::int32_t found = -1;
-  argmax({.dtype = DType::f32, .size = 3}, values.data(), &found);
+  argmax({.dtype = DType::f32, .size = 3}, 0, 1, values.data(), &found);
   EXPECT_EQ(found, 1);
 }
 

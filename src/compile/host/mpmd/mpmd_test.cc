@@ -44,7 +44,8 @@ std::vector<int> updates_of(const Pipeline& pipeline) {
 
 CompileOptions options_of(const Function& function, const std::vector<int>& alias) {
   CompileOptions options{.is_donated = std::vector<bool>(function.inputs.size(), false),
-                         .output_alias = alias};
+                         .output_alias = alias,
+                         .target = {.num_workers = 3}};
   for (int input : alias) {
     if (input >= 0) options.is_donated[static_cast<std::size_t>(input)] = true;
   }

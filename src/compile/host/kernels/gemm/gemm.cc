@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "compile/host/kernels/gemm/gemm_plan.h"
+#include "compile/host/kernels/parts.h"
 
 namespace tessera::kernels {
 
@@ -28,7 +29,6 @@ constexpr std::int64_t kShortLeaf = 12;          // grains up to this k are adde
 constexpr std::int64_t kShortLeafOfHalves = 96;  // the same if runs_in_halves
 constexpr std::int64_t kShortLeafInPlace = 192;  // the same if A is also read in place
 constexpr std::int64_t kPartFlops = 2 << 20;     // least work of a part
-constexpr std::int64_t kMaxParts = 64;
 
 // The size of the L2 cache in floats.
 std::int64_t cache_floats() {
@@ -107,7 +107,7 @@ gemm::Steps take_steps(GemmProblem& problem, std::int64_t terms) {
 
 }  // namespace
 
-GemmPlan::State::State(GemmProblem p, const gemm::Unit& how, int threads)
+GemmPlan::State::State(GemmProblem p, const gemm::Unit& how, int num_workers)
     : problem(std::move(p)), unit(how), kernels(how.kernels) {
   if (kernels == nullptr) throw std::invalid_argument("gemm: this machine does not have this unit");
   check();
@@ -128,7 +128,7 @@ GemmPlan::State::State(GemmProblem p, const gemm::Unit& how, int threads)
   narrow_tiles = 2 * tile_rows <= (quads ? kernels->quad_narrow_mr : kernels->narrow_mr) ? 2 : 1;
   choose_chunks();
   choose_blocks();
-  choose_parts(threads);
+  choose_parts(num_workers);
 }
 
 void GemmPlan::State::check() const {
@@ -268,12 +268,10 @@ void GemmPlan::State::choose_blocks() {
 // The work is split over batches first, then over the grid of one product that takes the least
 // time. Each part reads and packs its own operands, mostly from memory, so large parts do less work
 // in total; several parts per thread balance the load.
-void GemmPlan::State::choose_parts(int threads) {
+void GemmPlan::State::choose_parts(int num_workers) {
   constexpr double kReadCycles = 2.0;  // per float of an operand
-  const std::int64_t most =
-      threads == 1 ? 1 : std::min<std::int64_t>(4 * std::int64_t{threads}, kMaxParts);
-  const std::int64_t wanted =
-      std::clamp<std::int64_t>(2 * batches * rows * n * k / kPartFlops, 1, most);
+  const std::int64_t flops = 2 * batches * rows * n * k;
+  const std::int64_t wanted = num_parts_for(num_workers, flops, kPartFlops, flops);
   batch_parts = std::clamp<std::int64_t>(batches, 1, wanted);
   double best = std::numeric_limits<double>::max();
   const std::int64_t most_high = std::min(wanted / batch_parts, std::max<std::int64_t>(rows, 1));
@@ -284,8 +282,8 @@ void GemmPlan::State::choose_parts(int threads) {
       const auto part_columns = static_cast<double>(ceil_div(panels, wide) * kernels->nr);
       const double part = part_rows * part_columns / (2.0 * kernels->lanes) +
                           kReadCycles * (part_rows + part_columns);
-      const std::int64_t rounds = ceil_div(high * wide * batch_parts, threads);
-      const double time = part * (static_cast<double>(rounds) + (threads == 1 ? 0.0 : 0.25));
+      const std::int64_t rounds = ceil_div(high * wide * batch_parts, num_workers);
+      const double time = part * (static_cast<double>(rounds) + (num_workers == 1 ? 0.0 : 0.25));
       if (time < best) {
         best = time;
         row_parts = high;
@@ -295,21 +293,11 @@ void GemmPlan::State::choose_parts(int threads) {
   }
 }
 
-namespace {
-
-int thread_count(int threads) {
-  if (threads > 0) return threads;
-  return static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
-}
-
-}  // namespace
-
-GemmPlan::GemmPlan(GemmProblem problem, int threads)
-    : state_(std::make_unique<const State>(std::move(problem), gemm::unit_of_f32(),
-                                           thread_count(threads))) {}
-GemmPlan::GemmPlan(GemmProblem problem, DotUnit unit, int threads)
+GemmPlan::GemmPlan(GemmProblem problem, int num_workers)
+    : state_(std::make_unique<const State>(std::move(problem), gemm::unit_of_f32(), num_workers)) {}
+GemmPlan::GemmPlan(GemmProblem problem, DotUnit unit, int num_workers)
     : state_(std::make_unique<const State>(std::move(problem), gemm::unit_of_bf16(unit),
-                                           thread_count(threads))) {}
+                                           num_workers)) {}
 GemmPlan::~GemmPlan() = default;
 GemmPlan::GemmPlan(GemmPlan&&) noexcept = default;
 GemmPlan& GemmPlan::operator=(GemmPlan&&) noexcept = default;

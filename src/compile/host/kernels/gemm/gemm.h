@@ -53,11 +53,11 @@ bool has_dot_unit(DotUnit unit);
 class GemmPlan {
  public:
   /// Chooses the best instruction set of this machine. Throws std::invalid_argument if the tables
-  /// contradict each other or the grains. `threads` is the number of threads that will share the
-  /// parts (0: one per core); it affects the number of parts, never a bit of the result.
-  explicit GemmPlan(GemmProblem problem, int threads = 0);
+  /// contradict each other or the grains. `num_workers` is the number of threads that share the
+  /// parts; it affects the number of parts, never a bit of the result.
+  GemmPlan(GemmProblem problem, int num_workers);
   /// For bf16 operands. Throws std::invalid_argument if this machine does not have the unit.
-  GemmPlan(GemmProblem problem, DotUnit unit, int threads = 0);
+  GemmPlan(GemmProblem problem, DotUnit unit, int num_workers);
   ~GemmPlan();
   GemmPlan(GemmPlan&&) noexcept;
   GemmPlan& operator=(GemmPlan&&) noexcept;

@@ -87,7 +87,7 @@ struct GemmPlan::State {
   std::int64_t group_tiles = 1;   // tiles of A that are packed at once
   std::int64_t batch_parts = 1, row_parts = 1, panel_parts = 1;
 
-  State(GemmProblem p, const gemm::Unit& how, int threads);
+  State(GemmProblem p, const gemm::Unit& how, int num_workers);
 
   /// The index of the section that holds a row of a product.
   std::int64_t row_section(std::int64_t row) const {
@@ -126,7 +126,7 @@ struct GemmPlan::State {
   void choose_chunks();
   bool do_columns_compete() const;
   void choose_blocks();
-  void choose_parts(int threads);
+  void choose_parts(int num_workers);
 };
 
 }  // namespace tessera::kernels

@@ -237,7 +237,7 @@ std::string describe(const Case& c) {
 template <class Body>
 void on_every_target(const Body& body) {
   testing::on_every_target([&](const char* name) {
-    EXPECT_STREQ(GemmPlan({{{0}, {0}, {0}}, {{0}, {0}, {0}}, {0}, {0}, {1}}).target(), name);
+    EXPECT_STREQ(GemmPlan({{{0}, {0}, {0}}, {{0}, {0}, {0}}, {0}, {0}, {1}}, 1).target(), name);
     body();
   });
 }
@@ -714,21 +714,21 @@ TEST(GemmOfBf16, UnitsThatAMachineLacksAreRefused) {
   on_every_target([&] {
     for (const DotUnit unit : kDotUnits) {
       if (has_dot_unit(unit)) continue;
-      EXPECT_THROW(GemmPlan({one, one, {0}, {0}, {1}}, unit), std::invalid_argument);
+      EXPECT_THROW(GemmPlan({one, one, {0}, {0}, {1}}, unit, 1), std::invalid_argument);
     }
   });
 }
 
 TEST(Gemm, ContradictoryTablesAreRefused) {
   const GemmOperand a{{0}, {0, 1}, {0, 2}}, b{{0}, {0}, {0, 1}};
-  EXPECT_NO_THROW(GemmPlan({a, b, {0}, {0, 1}, {1, 2}}));
-  EXPECT_THROW(GemmPlan({a, b, {0}, {0}, {2}}), std::invalid_argument);
-  EXPECT_THROW(GemmPlan({a, b, {0, 0}, {0, 1}, {2}}), std::invalid_argument);
-  EXPECT_THROW(GemmPlan({a, b, {0}, {0, 1}, {1}}), std::invalid_argument);
-  EXPECT_THROW(GemmPlan({a, b, {0}, {0, 1}, {2, 1, 2}}), std::invalid_argument);
-  EXPECT_THROW(GemmPlan({a, b, {0}, {0, 1}, {}}), std::invalid_argument);
+  EXPECT_NO_THROW(GemmPlan({a, b, {0}, {0, 1}, {1, 2}}, 1));
+  EXPECT_THROW(GemmPlan({a, b, {0}, {0}, {2}}, 1), std::invalid_argument);
+  EXPECT_THROW(GemmPlan({a, b, {0, 0}, {0, 1}, {2}}, 1), std::invalid_argument);
+  EXPECT_THROW(GemmPlan({a, b, {0}, {0, 1}, {1}}, 1), std::invalid_argument);
+  EXPECT_THROW(GemmPlan({a, b, {0}, {0, 1}, {2, 1, 2}}, 1), std::invalid_argument);
+  EXPECT_THROW(GemmPlan({a, b, {0}, {0, 1}, {}}, 1), std::invalid_argument);
   const auto cut = [&](Ends rows, Ends columns) {
-    return GemmPlan({a, b, {0}, {0, 1}, {2}, 1, 1, std::move(rows), std::move(columns)});
+    return GemmPlan({a, b, {0}, {0, 1}, {2}, 1, 1, std::move(rows), std::move(columns)}, 1);
   };
   EXPECT_NO_THROW(cut({1, 2}, {1}));
   EXPECT_THROW(cut({1, 2}, {}), std::invalid_argument);

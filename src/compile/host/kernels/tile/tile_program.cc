@@ -355,8 +355,10 @@ class Runner {
 }  // namespace
 }  // namespace tiles
 
-TilePlan::TilePlan(TileProgram program)
-    : state_(std::make_unique<const State>(State{tiles::make_plan(std::move(program))})) {}
+TilePlan::TilePlan(TileProgram program, int num_workers)
+    : state_(
+          std::make_unique<const State>(State{tiles::make_plan(std::move(program), num_workers)})) {
+}
 TilePlan::~TilePlan() = default;
 TilePlan::TilePlan(TilePlan&&) noexcept = default;
 TilePlan& TilePlan::operator=(TilePlan&&) noexcept = default;

@@ -99,7 +99,7 @@ struct TileProgram {
 /// How to run a program. Build it once; several threads may run it at the same time.
 class TilePlan {
  public:
-  explicit TilePlan(TileProgram program);
+  TilePlan(TileProgram program, int num_workers);
   ~TilePlan();
   TilePlan(TilePlan&&) noexcept;
   TilePlan& operator=(TilePlan&&) noexcept;

@@ -9,12 +9,13 @@
 
 #include <tessera/error.h>
 
+#include "compile/host/kernels/parts.h"
+
 namespace tessera::kernels::tiles {
 
 namespace {
 
 constexpr std::int64_t kPartSize = 32768;
-constexpr std::int64_t kMaxParts = 16;
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
@@ -422,7 +423,7 @@ class Planner {
 
 }  // namespace
 
-Plan make_plan(TileProgram program) {
+Plan make_plan(TileProgram program, int num_workers) {
   Plan plan;
   plan.program = std::move(program);
   make_linears(plan);
@@ -438,9 +439,8 @@ Plan make_plan(TileProgram program) {
   const std::int64_t longest =
       std::max(kTileSize, (plan.space.tile_rows * plan.space.tile_columns + 15) / 16 * 16);
   plan.slot_bytes = static_cast<std::size_t>(longest) * widest + 64;
-  const std::int64_t parts = plan.space.rows * plan.space.columns / kPartSize;
-  plan.num_parts = static_cast<int>(
-      std::clamp<std::int64_t>(std::min(parts, plan.space.num_tiles), 1, kMaxParts));
+  plan.num_parts = num_parts_for(num_workers, plan.space.rows * plan.space.columns, kPartSize,
+                                 plan.space.num_tiles);
   return plan;
 }
 

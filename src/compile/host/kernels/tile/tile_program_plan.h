@@ -54,6 +54,6 @@ struct Plan {
   int num_parts = 1;
 };
 
-Plan make_plan(TileProgram program);
+Plan make_plan(TileProgram program, int num_workers);
 
 }  // namespace tessera::kernels::tiles

@@ -111,7 +111,7 @@ struct Softmax {
     x = random_floats(rows() * columns);
     scale = random_floats(rows());
     Floats y(x.size()), sums(at(rows())), products(at(rows())), squares(at(rows()));
-    const TilePlan plan(program());
+    const TilePlan plan(program(), 4);
     std::vector<std::byte*> buffers;
     for (Floats* array : {&x, &scale, &y, &sums, &products, &squares}) {
       buffers.push_back(reinterpret_cast<std::byte*>(array->data()));
@@ -229,7 +229,7 @@ TEST(TileProgramRows, AConstantIsReducedLikeAnyRow) {
                .access = {.buffer = 0, .offset = 0, .strides = {1}, .dtype = DType::f32},
                .is_row = true}};
   Floats sums(3);
-  const TilePlan plan(std::move(p));
+  const TilePlan plan(std::move(p), 4);
   std::byte* buffers[] = {reinterpret_cast<std::byte*>(sums.data())};
   for (int part = plan.num_parts(); part-- > 0;) plan.run(buffers, part);
   EXPECT_EQ(sums, (Floats{2.5F, 2.5F, 2.5F}));

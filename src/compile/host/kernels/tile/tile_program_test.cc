@@ -174,7 +174,7 @@ struct Builder {
   void expect_right(const std::string& what = "") {
     const std::vector<Buffer> want = reference(p, buffers);
     std::vector<Buffer> have = buffers;
-    const TilePlan plan(p);
+    const TilePlan plan(p, 4);
     run_all(plan, pointers(have));
     for (std::size_t b = 0; b < want.size(); ++b)
       EXPECT_TRUE(have[b] == want[b]) << what << " buffer " << b;
@@ -353,11 +353,11 @@ TEST(TileProgram, PartsCoverLargeSpacesOnce) {
   Builder b({300, 1000});
   const int x = b.load(DType::f32, {1000, 1});
   b.store(b.step("add", {x, x}, DType::f32));
-  EXPECT_EQ(TilePlan(b.p).num_parts(), 9);
+  EXPECT_EQ(TilePlan(b.p, 4).num_parts(), 9);
   b.expect_right();
   Builder small({10, 10});
   small.store(small.constant(1, DType::f32));
-  EXPECT_EQ(TilePlan(small.p).num_parts(), 1);
+  EXPECT_EQ(TilePlan(small.p, 4).num_parts(), 1);
 }
 
 // Stored buffers share memory with loaded ones. Results must be as if all loads came first.
@@ -366,7 +366,7 @@ void expect_right_in_place(Builder& b, const std::vector<std::pair<int, int>>& s
   std::vector<Buffer> have = b.buffers;
   std::vector<std::byte*> buffers = pointers(have);
   for (const auto& [write, from] : shared) buffers[at(write)] = buffers[at(from)];
-  run_all(TilePlan(b.p), buffers);
+  run_all(TilePlan(b.p, 4), buffers);
   for (const auto& [write, from] : shared) EXPECT_TRUE(have[at(from)] == want[at(write)]);
 }
 
