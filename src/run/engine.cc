@@ -55,7 +55,12 @@ struct Engine::State {
   int num_threads = usable_cores();
   bool is_stopping = false;
   Execution* current = nullptr;
-  std::atomic<std::uint64_t> news{0};  // changes whenever waiting threads should look for work
+  std::atomic<std::uint64_t> news{0};   // changes whenever waiting threads should look for work
+  std::condition_variable wake_caller;  // the thread that called execute()
+  bool is_caller_asleep = false;
+  bool wakes_caller = false;  // when the mutex is released next
+  int num_asleep = 0;         // other threads
+  int num_to_wake = 0;        // of them, when the mutex is released next
   std::unique_ptr<Buffer> arena;
   CollectiveCounts counts;
   int threads_per_group = 0;
@@ -76,7 +81,8 @@ struct Engine::State {
   template <typename Work>
   void run_unlocked(Execution& execution, TaskRef ref, std::unique_lock<std::mutex>& lock,
                     int thread, Work work);
-  void run_part(Execution& execution, std::unique_lock<std::mutex>& lock, int thread);
+  void run_parts(Execution& execution, const TakenPart& taken, std::unique_lock<std::mutex>& lock,
+                 int thread);
   void run(Execution& execution, std::unique_lock<std::mutex>& lock) noexcept;
   void count_instruction(TaskRef ref);
   void count_collectives(const Instruction& instruction);
@@ -85,29 +91,59 @@ struct Engine::State {
   void keep_times();
   void keep_records(const Executable& executable, Execution& execution) noexcept;
   void keep_timeline(const Executable& executable, const std::vector<TaskSpan>& spans);
-  void wait_for_news(std::unique_lock<std::mutex>& lock);
-  void announce();
+  void wait_for_news(std::unique_lock<std::mutex>& lock, int thread);
+  void sleep(std::unique_lock<std::mutex>& lock, int thread);
+  void announce(std::int64_t num_helpers);
+  void unlock(std::unique_lock<std::mutex>& lock);
 };
 
-void Engine::State::announce() {
+/// Tells threads that spin to look for work or for the end of the execution. As many sleeping
+/// threads as can help are woken, but only when the mutex is released, because they need it first.
+void Engine::State::announce(std::int64_t num_helpers) {
   news.fetch_add(1, std::memory_order_release);
-  wake.notify_all();
+  if (num_helpers > 0 && is_caller_asleep) {
+    wakes_caller = true;
+    num_helpers -= 1;
+  }
+  num_to_wake = static_cast<int>(std::clamp<std::int64_t>(num_helpers, num_to_wake, num_asleep));
 }
 
-void Engine::State::wait_for_news(std::unique_lock<std::mutex>& lock) {
+void Engine::State::unlock(std::unique_lock<std::mutex>& lock) {
+  const bool has_caller = std::exchange(wakes_caller, false);
+  int count = std::exchange(num_to_wake, 0);
+  lock.unlock();
+  if (has_caller) wake_caller.notify_one();
+  for (; count > 0; --count) wake.notify_one();
+}
+
+void Engine::State::sleep(std::unique_lock<std::mutex>& lock, int thread) {
+  if (std::exchange(wakes_caller, false)) wake_caller.notify_one();
+  for (; num_to_wake > 0; --num_to_wake) wake.notify_one();
+  if (thread == 0) {
+    is_caller_asleep = true;
+    wake_caller.wait(lock);
+    is_caller_asleep = false;
+  } else {
+    num_asleep += 1;
+    wake.wait(lock);
+    num_asleep -= 1;
+  }
+}
+
+void Engine::State::wait_for_news(std::unique_lock<std::mutex>& lock, int thread) {
   // Spin for a while before sleeping: a sleep and a wake-up take longer than most gaps between
   // tasks, and waking others also costs the thread that does it.
   constexpr auto kLongestLook = std::chrono::microseconds(50);
   constexpr int kLooks = 64;  // between two readings of the clock
   const std::uint64_t seen = news.load(std::memory_order_acquire);
   const auto is_new = [&] { return news.load(std::memory_order_acquire) != seen; };
-  lock.unlock();
+  unlock(lock);
   const Clock::time_point start = Clock::now();
   do {
     for (int i = 0; i < kLooks && !is_new(); ++i) pause();
   } while (!is_new() && Clock::now() - start < kLongestLook);
   lock.lock();
-  if (!is_new()) wake.wait(lock);
+  if (!is_new()) sleep(lock, thread);
 }
 
 void Engine::State::count_instruction(TaskRef ref) {
@@ -195,7 +231,7 @@ void Engine::State::run_unlocked(Execution& execution, TaskRef ref,
                                  std::unique_lock<std::mutex>& lock, int thread, Work work) {
   const bool is_traced = recorder.is_on();
   const bool is_timed = is_profiling || is_traced;
-  lock.unlock();
+  unlock(lock);
   std::exception_ptr fault;
   const auto start = is_timed ? Clock::now() : Clock::time_point{};
   try {
@@ -212,33 +248,48 @@ void Engine::State::run_unlocked(Execution& execution, TaskRef ref,
   });
 }
 
-/// Lets no exception out, so that the execution always learns that the part has ended.
-void Engine::State::run_part(Execution& execution, std::unique_lock<std::mutex>& lock, int thread) {
-  const ReadyTask taken = execution.take();
+/// Runs a part and all parts of its task that no other thread claims meanwhile. A trace needs every
+/// part by itself. Lets no exception out, so that the execution always learns that parts have
+/// ended.
+void Engine::State::run_parts(Execution& execution, const TakenPart& taken,
+                              std::unique_lock<std::mutex>& lock, int thread) {
   const TaskRef ref = taken.ref;
-  if (taken.next_part == 0) execution.attempt([&] { count_instruction(ref); });
+  if (taken.part == 0) execution.attempt([&] { count_instruction(ref); });
   const Kernel& kernel = *ref.frame->executable().tasks[ref.task].kernel;
   const std::span<std::byte* const> buffers = ref.frame->buffers(ref.task);
-  run_unlocked(execution, ref, lock, thread, [&] { kernel.run(buffers, taken.next_part); });
-  const bool is_last = ref.frame->end_part(ref.task);
+  const bool claims_more = !recorder.is_on();
+  int count = 0;
+  run_unlocked(execution, ref, lock, thread, [&] {
+    int part = taken.part;
+    do {
+      kernel.run(buffers, part);
+      ++count;
+      part = claims_more ? ref.frame->claim_part(ref.task) : Frame::kNoPart;
+    } while (part != Frame::kNoPart);
+  });
+  const bool is_last = ref.frame->end_parts(ref.task, count);
   if (is_last && execution.fault == nullptr && kernel.joins_parts()) {
     run_unlocked(execution, ref, lock, thread, [&] { kernel.join_parts(buffers); });
   }
-  execution.end_part(ref);
-  bool is_news = false;
-  if (is_last && execution.fault == nullptr) {
-    execution.attempt([&] { is_news = execution.finish(ref); });
-  }
+  execution.end_parts(ref);
+  if (is_last && execution.fault == nullptr) execution.attempt([&] { execution.finish(ref); });
   if (execution.fault != nullptr) execution.give_up();
-  if (is_news || execution.fault != nullptr) announce();
+  if (execution.is_over()) {
+    wakes_caller = is_caller_asleep;
+    return announce(0);
+  }
+  if (!is_last) return;
+  // This thread takes one of the parts before it releases the mutex.
+  const std::int64_t others = execution.num_ready_parts(num_threads) - 1;
+  if (others > 0) announce(others);
 }
 
 void Engine::State::work(std::unique_lock<std::mutex>& lock, int thread) {
   while (current != nullptr && !current->is_over()) {
-    if (current->has_ready()) {
-      run_part(*current, lock, thread);
+    if (const std::optional<TakenPart> taken = current->take()) {
+      run_parts(*current, *taken, lock, thread);
     } else {
-      wait_for_news(lock);
+      wait_for_news(lock, thread);
     }
   }
 }
@@ -246,12 +297,12 @@ void Engine::State::work(std::unique_lock<std::mutex>& lock, int thread) {
 /// Returns when the execution is over and no other thread uses it any more.
 void Engine::State::run(Execution& execution, std::unique_lock<std::mutex>& lock) noexcept {
   current = &execution;
-  announce();
+  announce(execution.num_ready_parts(num_threads) - 1);
   work(lock, 0);
   // An execution is over only when no part is running. So the other workers have left run_part()
   // and will read `current` again.
   current = nullptr;
-  announce();
+  announce(0);
 }
 
 void Engine::State::worker(int thread) {
@@ -261,7 +312,7 @@ void Engine::State::worker(int thread) {
     if (current != nullptr && !current->is_over()) {
       work(lock, thread);
     } else {
-      wake.wait(lock);
+      sleep(lock, thread);
     }
   }
 }
@@ -280,9 +331,10 @@ void Engine::State::start_threads() {
 
 void Engine::State::stop_threads() {
   {
-    const std::lock_guard<std::mutex> lock(mutex);
+    std::unique_lock<std::mutex> lock(mutex);
     is_stopping = true;
-    announce();
+    announce(num_asleep);
+    unlock(lock);
   }
   for (std::thread& thread : threads) thread.join();
   threads.clear();
@@ -511,7 +563,7 @@ std::vector<Tiles> Engine::execute(const Executable& executable, std::vector<Til
   on_begin();
   state.run(execution, lock);
   state.keep_records(executable, execution);
-  lock.unlock();
+  state.unlock(lock);
   if (execution.fault != nullptr) std::rethrow_exception(execution.fault);
   return outputs;
 }

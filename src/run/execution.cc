@@ -40,17 +40,20 @@ void Execution::Queue::add(const ReadyTask& task) {
   std::push_heap(ready.begin(), ready.end(), goes_later);
 }
 
-ReadyTask Execution::Queue::take() {
-  ReadyTask taken = next();
-  if (!begun) {
-    std::pop_heap(ready.begin(), ready.end(), goes_later);
-    ready.pop_back();
+/// Threads that run the task that has begun claim its parts meanwhile, so there may be none left.
+std::optional<TakenPart> Execution::Queue::take() {
+  if (begun) {
+    const TaskRef ref = begun->ref;
+    const int part = ref.frame->claim_part(ref.task);
+    if (part != Frame::kNoPart) return TakenPart{ref, part};
+    begun.reset();
   }
-  const bool is_last = taken.next_part + 1 >= taken.ref.frame->num_parts(taken.ref.task);
-  begun = taken;
-  begun->next_part += 1;
-  if (is_last) begun.reset();
-  return taken;
+  if (ready.empty()) return std::nullopt;
+  const ReadyTask first = ready.front();
+  std::pop_heap(ready.begin(), ready.end(), goes_later);
+  ready.pop_back();
+  if (first.ref.frame->num_parts(first.ref.task) > 1) begun = first;
+  return TakenPart{first.ref, first.ref.frame->claim_part(first.ref.task)};
 }
 
 std::size_t Execution::queue_of(TaskRef ref) const {
@@ -80,44 +83,54 @@ std::size_t Execution::next_queue() const {
   return best;
 }
 
-ReadyTask Execution::take() {
-  Queue& queue = queues_[next_queue()];
-  const ReadyTask taken = queue.take();
-  queue.num_running += 1;
-  num_running_ += 1;
-  if (!spans_.empty()) note_start(taken.ref);
-  return taken;
+std::optional<TakenPart> Execution::take() {
+  for (std::size_t i = next_queue(); i != kNone; i = next_queue()) {
+    const std::optional<TakenPart> taken = queues_[i].take();
+    if (!taken) continue;
+    queues_[i].num_running += 1;
+    num_running_ += 1;
+    if (!spans_.empty()) note_start(taken->ref);
+    return taken;
+  }
+  return std::nullopt;
 }
 
-void Execution::end_part(TaskRef task) {
+void Execution::end_parts(TaskRef task) {
   queues_[queue_of(task)].num_running -= 1;
   num_running_ -= 1;
 }
 
-bool Execution::finish(TaskRef task) {
+void Execution::finish(TaskRef task) {
+  // The frame of the task may start over, and then its parts can be claimed again.
+  std::optional<ReadyTask>& begun = queues_[queue_of(task)].begun;
+  if (begun && begun->ref.frame == task.frame && begun->ref.task == task.task) begun.reset();
   ended_.push_back(task);
   settle();
-  return root_.is_over() || has_several_parts();
 }
 
 void Execution::give_up() {
   for (Queue& queue : queues_) {
+    if (queue.begun) queue.begun->ref.frame->stop_parts(queue.begun->ref.task);
     queue.begun.reset();
     queue.ready.clear();
   }
 }
 
-bool Execution::has_several_parts() const {
-  int parts = 0;
+std::int64_t Execution::num_ready_parts(std::int64_t most) const {
+  std::int64_t count = 0;
   for (const Queue& queue : queues_) {
     if (!may_take(queue)) continue;
-    const ReadyTask& next = queue.next();
-    const bool has_more = queue.ready.size() + (queue.begun ? 1 : 0) > 1 ||
-                          next.next_part + 1 < next.ref.frame->num_parts(next.ref.task);
-    const bool may_run_two = threads_per_group_ == 0 || queue.num_running + 1 < threads_per_group_;
-    parts += has_more && may_run_two ? 2 : 1;
+    std::int64_t parts =
+        queue.begun ? queue.begun->ref.frame->num_unclaimed(queue.begun->ref.task) : 0;
+    for (std::size_t i = 0; i < queue.ready.size() && parts < most; ++i) {
+      parts += queue.ready[i].ref.frame->num_parts(queue.ready[i].ref.task);
+    }
+    if (threads_per_group_ > 0) {
+      parts = std::min<std::int64_t>(parts, threads_per_group_ - queue.num_running);
+    }
+    count += parts;
   }
-  return parts > 1;
+  return count;
 }
 
 /// Makes ready all tasks of a frame that have no predecessors.
@@ -136,7 +149,7 @@ void Execution::arrive(TaskRef ref) {
   } else if (ref.frame->num_parts(ref.task) == 0) {
     ended_.push_back(ref);
   } else {
-    queues_[queue_of(ref)].add({ref, 0, ref.frame->level(ref.task)});
+    queues_[queue_of(ref)].add({ref, ref.frame->level(ref.task)});
   }
 }
 

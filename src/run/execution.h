@@ -20,8 +20,12 @@ struct TaskRef {
 /// A task with parts that no thread has taken yet.
 struct ReadyTask {
   TaskRef ref;
-  int next_part;
   std::int64_t level;  // of the task
+};
+
+struct TakenPart {
+  TaskRef ref;
+  int part;
 };
 
 /// When a task of the outermost frame ran, including everything nested in it.
@@ -44,18 +48,17 @@ class Execution {
   Execution(Frame& root, const ExecutionOptions& options);
 
   bool is_over() const { return num_running_ == 0 && (root_.is_over() || fault != nullptr); }
-  /// Whether some part may run now.
-  bool has_ready() const { return next_queue() != kNone; }
-  /// Takes the next part. A task that has begun goes first, because others wait for its end; after
-  /// it the task with the highest level. If the threads of groups are limited, the group is chosen
-  /// first: the one whose next task comes first in the program.
-  ReadyTask take();
-  /// Reports that a part that was taken has run.
-  void end_part(TaskRef task);
-  /// Makes the successors of the task ready. Returns true if other threads should look for work:
-  /// the execution is over, or several parts can run. One part alone needs no other thread, because
-  /// the calling thread takes it before it releases the mutex.
-  bool finish(TaskRef task);
+  /// Takes the next part, if one may run now. A task that has begun goes first, because others wait
+  /// for its end; after it the task with the highest level. If the threads of groups are limited,
+  /// the group is chosen first: the one whose next task comes first in the program.
+  std::optional<TakenPart> take();
+  /// Reports that the part that was taken, and others of its task, have run.
+  void end_parts(TaskRef task);
+  /// Makes the successors of the task ready, when all its parts have ended.
+  void finish(TaskRef task);
+  /// How many parts can run now, at most about `most`.
+  std::int64_t num_ready_parts(std::int64_t most) const;
+  /// No more parts run.
   void give_up();
   /// Calls `work`. The first exception becomes the fault of the execution.
   template <typename Work>
@@ -75,20 +78,23 @@ class Execution {
  private:
   static constexpr std::size_t kNone = ~std::size_t{0};
   struct Queue {
+    /// A task of which not all parts had been taken when the mutex was last held.
     std::optional<ReadyTask> begun;
     std::vector<ReadyTask> ready;  // tasks of which no part has been taken; a heap
-    int num_running = 0;
+    int num_running = 0;           // threads
 
-    bool is_empty() const { return !begun && ready.empty(); }
-    const ReadyTask& next() const { return begun ? *begun : ready.front(); }
+    bool is_empty() const { return !has_begun() && ready.empty(); }
+    const ReadyTask& next() const { return has_begun() ? *begun : ready.front(); }
     void add(const ReadyTask& task);
-    ReadyTask take();
+    std::optional<TakenPart> take();
+
+   private:
+    bool has_begun() const { return begun && begun->ref.frame->num_unclaimed(begun->ref.task) > 0; }
   };
 
   std::size_t queue_of(TaskRef ref) const;
   bool may_take(const Queue& queue) const;
   std::size_t next_queue() const;
-  bool has_several_parts() const;
   void start(Frame& frame);
   void arrive(TaskRef ref);
   void go_on(ControlFrame& control, Frame* next);

@@ -27,10 +27,10 @@ struct Program {
     frame = std::make_unique<Frame>(graph.executable, Binding(), nullptr);
     execution = std::make_unique<Execution>(*frame, ExecutionOptions());
   }
-  TaskRef take() { return execution->take().ref; }
+  TaskRef take() { return execution->take().value().ref; }
   void end(TaskRef ref) {
-    execution->end_part(ref);
-    if (frame->end_part(ref.task)) execution->finish(ref);
+    execution->end_parts(ref);
+    if (frame->end_parts(ref.task, 1)) execution->finish(ref);
   }
 };
 
@@ -63,7 +63,7 @@ TEST(Execution, WhatHasBegunGoesBeforeAnythingElse) {
   EXPECT_EQ(p.take().task, begun);
   EXPECT_EQ(p.take().task, begun);
   EXPECT_EQ(p.take().task, urgent);
-  EXPECT_FALSE(p.execution->has_ready());
+  EXPECT_FALSE(p.execution->take());
 }
 
 }  // namespace

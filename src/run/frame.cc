@@ -29,7 +29,8 @@ Frame::Frame(const Executable& executable, const Binding& binding, ControlFrame*
       loop_(loop),
       root_task_(loop == nullptr ? 0 : loop->outer().root_task(loop->task())),
       level_behind_(loop == nullptr ? 0 : loop->outer().level(loop->task())),
-      arena_number_(binding.arena) {
+      arena_number_(binding.arena),
+      next_part_(executable.tasks.size()) {
   const std::size_t count = executable.tasks.size();
   first_.reserve(count + 1);
   num_parts_.reserve(count);
@@ -76,6 +77,7 @@ void Frame::reset() {
   const std::vector<Task>& tasks = executable_.tasks;
   num_pending_.resize(tasks.size());
   for (std::size_t i = 0; i < tasks.size(); ++i) num_pending_[i] = tasks[i].num_predecessors;
+  for (std::atomic<int>& next : next_part_) next.store(0, std::memory_order_relaxed);
   parts_left_ = num_parts_;
   has_started_.assign(executable_.instructions.size(), false);
   tasks_left_ = tasks.size();

@@ -2,6 +2,9 @@
 // control tasks. All memory is allocated before the first task runs.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
+
 #include "run/executable.h"
 #include "run/poison.h"
 
@@ -9,8 +12,8 @@ namespace tessera::run {
 
 class ControlFrame;
 
-/// The state of one executable. The engine's mutex guards all of it except buffers(), which change
-/// only while no task of the frame runs.
+/// The state of one executable. The engine's mutex guards all of it except claim_part(), and
+/// buffers(), which change only while no task of the frame runs.
 class Frame {
  public:
   /// `loop` is the control task that runs the executable; nullptr for the outermost frame.
@@ -44,8 +47,20 @@ class Frame {
 
   /// Reports that a predecessor has ended; true when none is left.
   bool release(std::uint32_t task) { return --num_pending_[task] == 0; }
-  /// Reports that a part has ended; true when none is left.
-  bool end_part(std::uint32_t task) { return --parts_left_[task] == 0; }
+  /// The number of a part that no thread has taken yet, or kNoPart. A thread that has not reported
+  /// the end of its last part of the task may call this without the mutex.
+  int claim_part(std::uint32_t task) {
+    const int part = next_part_[task].fetch_add(1, std::memory_order_relaxed);
+    return part < num_parts_[task] ? part : kNoPart;
+  }
+  static constexpr int kNoPart = -1;
+  int num_unclaimed(std::uint32_t task) const {
+    return std::max(num_parts_[task] - next_part_[task].load(std::memory_order_relaxed), 0);
+  }
+  /// No more parts of the task can be claimed.
+  void stop_parts(std::uint32_t task) { next_part_[task] = num_parts_[task]; }
+  /// Reports that parts have ended; true when none is left.
+  bool end_parts(std::uint32_t task, int count) { return (parts_left_[task] -= count) == 0; }
   /// Call this before the successors of the task may start.
   void end_task(std::uint32_t task) {
     poison_.task_ended(task);
@@ -77,9 +92,10 @@ class Frame {
   std::vector<std::uint32_t> first_;   // per task: its first buffer, and the total at the end
   std::vector<int> num_parts_;         // per task
   std::vector<std::unique_ptr<ControlFrame>> controls_;  // per task
-  std::vector<std::uint32_t> num_pending_;  // per task: predecessors that have not ended
-  std::vector<int> parts_left_;             // per task
-  std::vector<bool> has_started_;           // per instruction
+  std::vector<std::uint32_t> num_pending_;   // per task: predecessors that have not ended
+  std::vector<std::atomic<int>> next_part_;  // per task; a part is claimed without the mutex
+  std::vector<int> parts_left_;              // per task
+  std::vector<bool> has_started_;            // per instruction
   std::size_t tasks_left_ = 0;
   std::uint32_t num_runs_ = 0;
 };
