@@ -52,14 +52,18 @@ struct Engine::State {
   std::condition_variable wake;
   std::mutex one_at_a_time;  // executions share the arena and the threads
   std::vector<std::thread> threads;
-  int num_threads = usable_cores();
+  const int num_cores = usable_cores();
+  int num_threads = num_cores;
   bool is_stopping = false;
   Execution* current = nullptr;
   std::atomic<std::uint64_t> news{0};   // changes whenever waiting threads should look for work
   std::condition_variable wake_caller;  // the thread that called execute()
   bool is_caller_asleep = false;
   bool wakes_caller = false;  // when the mutex is released next
-  int num_asleep = 0;         // other threads
+  int num_idle = 0;           // threads that look for work or sleep, with the caller
+  int num_spinning = 0;       // of them
+  int num_asleep = 0;         // threads but the caller that sleep and have not been woken
+  int num_woken = 0;          // threads that sleep, or are about to, and may go on
   int num_to_wake = 0;        // of them, when the mutex is released next
   std::unique_ptr<Buffer> arena;
   CollectiveCounts counts;
@@ -83,6 +87,7 @@ struct Engine::State {
                     int thread, Work work);
   void run_parts(Execution& execution, const TakenPart& taken, std::unique_lock<std::mutex>& lock,
                  int thread);
+  void find_helpers(const Execution& execution, int own);
   void run(Execution& execution, std::unique_lock<std::mutex>& lock) noexcept;
   void count_instruction(TaskRef ref);
   void count_collectives(const Instruction& instruction);
@@ -97,15 +102,24 @@ struct Engine::State {
   void unlock(std::unique_lock<std::mutex>& lock);
 };
 
-/// Tells threads that spin to look for work or for the end of the execution. As many sleeping
-/// threads as can help are woken, but only when the mutex is released, because they need it first.
+/// Tells threads that spin to look for work or for the end of the execution. If they are too few to
+/// help, others are woken, but only when the mutex is released, because they need it first. More
+/// threads than cores would only take time from each other.
 void Engine::State::announce(std::int64_t num_helpers) {
   news.fetch_add(1, std::memory_order_release);
-  if (num_helpers > 0 && is_caller_asleep) {
+  const int num_awake =
+      static_cast<int>(threads.size()) + 1 - num_asleep - (is_caller_asleep ? 1 : 0);
+  // Threads that have been woken wake others in turn, so that no thread wakes all of them.
+  const int most = std::min(num_cores - num_awake, num_awake);
+  num_helpers = std::min<std::int64_t>(num_helpers - num_spinning, most);
+  if (num_helpers > 0 && is_caller_asleep && !wakes_caller) {
     wakes_caller = true;
     num_helpers -= 1;
   }
-  num_to_wake = static_cast<int>(std::clamp<std::int64_t>(num_helpers, num_to_wake, num_asleep));
+  const auto count = static_cast<int>(std::clamp<std::int64_t>(num_helpers, 0, num_asleep));
+  num_asleep -= count;
+  num_woken += count;
+  num_to_wake += count;
 }
 
 void Engine::State::unlock(std::unique_lock<std::mutex>& lock) {
@@ -121,12 +135,13 @@ void Engine::State::sleep(std::unique_lock<std::mutex>& lock, int thread) {
   for (; num_to_wake > 0; --num_to_wake) wake.notify_one();
   if (thread == 0) {
     is_caller_asleep = true;
-    wake_caller.wait(lock);
+    const std::uint64_t seen = news.load(std::memory_order_relaxed);
+    wake_caller.wait(lock, [&] { return news.load(std::memory_order_relaxed) != seen; });
     is_caller_asleep = false;
   } else {
     num_asleep += 1;
-    wake.wait(lock);
-    num_asleep -= 1;
+    wake.wait(lock, [&] { return num_woken > 0 || is_stopping; });
+    num_woken -= 1;
   }
 }
 
@@ -135,15 +150,21 @@ void Engine::State::wait_for_news(std::unique_lock<std::mutex>& lock, int thread
   // tasks, and waking others also costs the thread that does it.
   constexpr auto kLongestLook = std::chrono::microseconds(50);
   constexpr int kLooks = 64;  // between two readings of the clock
+  // More threads than cores would only take time from those that compute.
+  const bool spins = num_spinning + 1 < num_cores;
+  num_spinning += spins ? 1 : 0;
+  num_idle += 1;
   const std::uint64_t seen = news.load(std::memory_order_acquire);
   const auto is_new = [&] { return news.load(std::memory_order_acquire) != seen; };
   unlock(lock);
   const Clock::time_point start = Clock::now();
-  do {
+  while (spins && !is_new() && Clock::now() - start < kLongestLook) {
     for (int i = 0; i < kLooks && !is_new(); ++i) pause();
-  } while (!is_new() && Clock::now() - start < kLongestLook);
+  }
   lock.lock();
+  num_spinning -= spins ? 1 : 0;
   if (!is_new()) sleep(lock, thread);
+  num_idle -= 1;
 }
 
 void Engine::State::count_instruction(TaskRef ref) {
@@ -257,7 +278,7 @@ void Engine::State::run_parts(Execution& execution, const TakenPart& taken,
   if (taken.part == 0) execution.attempt([&] { count_instruction(ref); });
   const Kernel& kernel = *ref.frame->executable().tasks[ref.task].kernel;
   const std::span<std::byte* const> buffers = ref.frame->buffers(ref.task);
-  const bool claims_more = !recorder.is_on();
+  const bool claims_more = !recorder.is_on() && ref.frame->num_parts(ref.task) > 1;
   int count = 0;
   run_unlocked(execution, ref, lock, thread, [&] {
     int part = taken.part;
@@ -278,18 +299,25 @@ void Engine::State::run_parts(Execution& execution, const TakenPart& taken,
     wakes_caller = is_caller_asleep;
     return announce(0);
   }
-  if (!is_last) return;
-  // This thread takes one of the parts before it releases the mutex.
-  const std::int64_t others = execution.num_ready_parts(num_threads) - 1;
+  if (is_last) find_helpers(execution, 1);
+}
+
+/// This thread takes `own` parts before it releases the mutex.
+void Engine::State::find_helpers(const Execution& execution, int own) {
+  if (num_idle == 0) return;
+  const std::int64_t others = execution.num_ready_parts(num_threads) - own;
   if (others > 0) announce(others);
 }
 
 void Engine::State::work(std::unique_lock<std::mutex>& lock, int thread) {
+  bool has_waited = thread != 0;
   while (current != nullptr && !current->is_over()) {
     if (const std::optional<TakenPart> taken = current->take()) {
+      if (std::exchange(has_waited, false)) find_helpers(*current, 0);
       run_parts(*current, *taken, lock, thread);
     } else {
       wait_for_news(lock, thread);
+      has_waited = true;
     }
   }
 }
@@ -297,7 +325,7 @@ void Engine::State::work(std::unique_lock<std::mutex>& lock, int thread) {
 /// Returns when the execution is over and no other thread uses it any more.
 void Engine::State::run(Execution& execution, std::unique_lock<std::mutex>& lock) noexcept {
   current = &execution;
-  announce(execution.num_ready_parts(num_threads) - 1);
+  find_helpers(execution, 1);
   work(lock, 0);
   // An execution is over only when no part is running. So the other workers have left run_part()
   // and will read `current` again.
@@ -312,7 +340,9 @@ void Engine::State::worker(int thread) {
     if (current != nullptr && !current->is_over()) {
       work(lock, thread);
     } else {
+      num_idle += 1;
       sleep(lock, thread);
+      num_idle -= 1;
     }
   }
 }
@@ -331,14 +361,15 @@ void Engine::State::start_threads() {
 
 void Engine::State::stop_threads() {
   {
-    std::unique_lock<std::mutex> lock(mutex);
+    const std::lock_guard<std::mutex> lock(mutex);
     is_stopping = true;
-    announce(num_asleep);
-    unlock(lock);
+    news.fetch_add(1, std::memory_order_release);
+    wake.notify_all();
   }
   for (std::thread& thread : threads) thread.join();
   threads.clear();
   is_stopping = false;
+  num_asleep = num_woken = num_to_wake = num_idle = 0;
 }
 
 Engine::Engine() : state_(std::make_unique<State>()) {}

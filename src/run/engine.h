@@ -53,8 +53,8 @@ class Engine {
   static Engine& instance();
   ~Engine();
 
-  /// The number of threads that compute, including the calling one; at least 1. It does not change
-  /// results.
+  /// The number of threads that compute, including the calling one; at least 1. No more of them
+  /// compute at the same time than usable_cores(). It does not change results.
   void set_num_threads(int count);
   int num_threads() const;
   /// The target of programs that this engine runs.

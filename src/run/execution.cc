@@ -52,7 +52,8 @@ std::optional<TakenPart> Execution::Queue::take() {
   const ReadyTask first = ready.front();
   std::pop_heap(ready.begin(), ready.end(), goes_later);
   ready.pop_back();
-  if (first.ref.frame->num_parts(first.ref.task) > 1) begun = first;
+  if (first.ref.frame->num_parts(first.ref.task) == 1) return TakenPart{first.ref, 0};
+  begun = first;
   return TakenPart{first.ref, first.ref.frame->claim_part(first.ref.task)};
 }
 
