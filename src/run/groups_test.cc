@@ -1,4 +1,5 @@
 // Tasks of several groups of devices: threads per group, and the timeline.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <gtest/gtest.h>
