@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <fmt/format.h>
-#include <map>
 
 #include <tessera/error.h>
 
 #include "api/call/donation.h"
 #include "api/program.h"
+#include "base/lru_cache.h"
 #include "ir/builder.h"
 #include "ir/text.h"
 #include "ops/emit.h"
@@ -85,24 +85,23 @@ Array emit(std::string_view op, const std::vector<Array>& operands,
 
 namespace {
 
-/// A cache of programs for eager calls, by program text; emptied when there are too many.
+/// Programs of eager calls, by program text.
 class EagerPrograms {
  public:
   std::shared_ptr<Program> find(const std::string& key) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const auto place = programs_.find(key);
-    return place == programs_.end() ? nullptr : place->second;
+    const std::shared_ptr<Program>* known = programs_.find(key);
+    return known == nullptr ? nullptr : *known;
   }
-  void insert(const std::string& key, std::shared_ptr<Program> program) {
-    constexpr std::size_t kMost = 4096;
+  /// Another thread may have inserted the same program meanwhile.
+  void insert(const std::string& key, const std::shared_ptr<Program>& program) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (programs_.size() >= kMost) programs_.clear();
-    programs_.emplace(key, std::move(program));
+    if (programs_.find(key) == nullptr) programs_.insert(key, program);
   }
 
  private:
   std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<Program>> programs_;
+  LruCache<std::shared_ptr<Program>> programs_{4096};
 };
 
 EagerPrograms& eager_programs() {

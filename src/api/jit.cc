@@ -1,6 +1,7 @@
 // jit: traces and compiles one program per kind of arguments.
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <fmt/format.h>
 #include <typeindex>
 #include <unordered_map>
@@ -14,6 +15,7 @@
 #include "api/program.h"
 #include "api/trace_record.h"
 #include "api/transform/pipeline_scope.h"
+#include "base/lru_cache.h"
 #include "ops/ops.h"
 #include "run/processes.h"
 
@@ -340,15 +342,20 @@ class Tracer {
   std::shared_ptr<Program> program_ = std::make_shared<Program>();
 };
 
+constexpr std::size_t kMostPrograms = 4096;
+/// Older traces are not compared with the last one.
+constexpr std::size_t kMostRecords = 64;
+
 }  // namespace
 
 struct JitCore::State {
   JitOptions options;
   Span where;
   std::mutex mutex;
-  std::unordered_map<std::string, std::shared_ptr<Entry>> entries;
+  LruCache<std::shared_ptr<Entry>> entries{kMostPrograms};
   std::shared_ptr<Program> last;
-  std::vector<TraceRecord> records;  // of all traces
+  std::deque<TraceRecord> records;  // of the last traces
+  int num_traces = 0;
 };
 
 JitCore::JitCore(JitOptions options, const std::source_location& where)
@@ -367,9 +374,9 @@ std::shared_ptr<Program> JitCore::lower(const Walk& arguments, Body& body,
   std::shared_ptr<Entry> entry;
   {
     const std::lock_guard<std::mutex> lock(state_->mutex);
-    std::shared_ptr<Entry>& place = state_->entries[std::move(key)];
-    if (place == nullptr) place = std::make_shared<Entry>();
-    entry = place;
+    const std::shared_ptr<Entry>* known = state_->entries.find(key);
+    entry = known != nullptr ? *known
+                             : state_->entries.insert(std::move(key), std::make_shared<Entry>());
   }
   entry->once.call([&] {
     const trace::Outside outside;
@@ -384,7 +391,9 @@ std::shared_ptr<Program> JitCore::lower(const Walk& arguments, Body& body,
     Walk walk = body.walk_arguments(Walk::Want::paths);
     TraceRecord record = record_of(walk, arguments.structure(), body.argument_types(), settings);
     const std::lock_guard<std::mutex> lock(state_->mutex);
+    state_->num_traces += 1;
     state_->records.push_back(std::move(record));
+    if (state_->records.size() > kMostRecords) state_->records.pop_front();
   });
   return entry->program;
 }
@@ -414,7 +423,7 @@ std::shared_ptr<Program> JitCore::last(const std::source_location& where) const 
 
 int JitCore::num_traces() const {
   const std::lock_guard<std::mutex> lock(state_->mutex);
-  return static_cast<int>(state_->records.size());
+  return state_->num_traces;
 }
 
 std::string JitCore::why_recompiled() const {

@@ -206,5 +206,20 @@ TEST(Jit, SaysWhyItWasTracedAnew) {
   EXPECT_EQ(f.num_traces(), 4);
 }
 
+TEST(Jit, ForgetsWhatWasNotCalledForTheLongestTime) {
+  constexpr int kMost = 4096;
+  const auto f = jit([](const Array& x) { return x; });
+  const auto lower = [&](std::int64_t size) { f.lower(zeros({size})); };
+  for (std::int64_t size = 1; size <= kMost; ++size) lower(size);
+  EXPECT_EQ(f.num_traces(), kMost);
+  lower(1);
+  EXPECT_EQ(f.num_traces(), kMost);
+  lower(kMost + 1);  // takes the place of size 2
+  lower(1);
+  EXPECT_EQ(f.num_traces(), kMost + 1);
+  lower(2);
+  EXPECT_EQ(f.num_traces(), kMost + 2);
+}
+
 }  // namespace
 }  // namespace tessera

@@ -88,7 +88,7 @@ TraceRecord record_of(Walk& walk, std::string structure,
   return record;
 }
 
-std::string why_last(const std::vector<TraceRecord>& records) {
+std::string why_last(const std::deque<TraceRecord>& records) {
   std::optional<std::vector<std::string>> best;
   for (std::size_t i = records.size(); i-- > 1;) {
     std::vector<std::string> lines = differences(records[i - 1], records.back());

@@ -1,6 +1,7 @@
 // Records what each trace of a function depended on, to explain why it was traced again.
 #pragma once
 
+#include <deque>
 #include <span>
 #include <string>
 #include <typeindex>
@@ -26,6 +27,6 @@ TraceRecord record_of(Walk& walk, std::string structure,
 
 /// The differences between the last record and the earlier one that is most similar to it, one per
 /// line.
-std::string why_last(const std::vector<TraceRecord>& records);
+std::string why_last(const std::deque<TraceRecord>& records);
 
 }  // namespace tessera::detail
