@@ -11,6 +11,7 @@
 #include "ir/builder.h"
 #include "ir/text.h"
 #include "ops/emit.h"
+#include "run/processes.h"
 
 namespace tessera::detail {
 
@@ -170,7 +171,11 @@ std::vector<Array> run_traced(const Mesh& mesh, const std::function<std::vector<
     tiled.back().placement = inputs.back();
   }
   Donation nothing;
-  return execute(*eager_program(std::move(function), inputs, settings), std::move(tiled), nothing);
+  const std::shared_ptr<Program> program = eager_program(std::move(function), inputs, settings);
+  compile(*program);
+  // With one process per device the check is a collective, which is too slow for every op.
+  if (run::transport() == nullptr) check_memory(*program, where);
+  return execute(*program, std::move(tiled), nothing);
 }
 
 }  // namespace tessera::detail

@@ -4,8 +4,8 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
-#include <sstream>
+
+#include "tools/cli/input_file.h"
 
 namespace tessera::cli {
 
@@ -17,17 +17,6 @@ constexpr std::int64_t kMostPerGroup = 4;
 /// additional task has a cost of its own.
 constexpr double kWorthMoreStages = 0.99;
 constexpr double kMebibyte = 1024.0 * 1024.0;
-
-std::string text_of_file(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (file && !file.bad()) return text.str();
-  throw UserError({.what = "--schedule: the file cannot be read",
-                   .found = path,
-                   .wanted = "a file of tasks, as tessera schedule NAME --format csv writes it",
-                   .cure = "check the path, or name a schedule"});
-}
 
 std::optional<std::int64_t> whole_number(const std::string& text) {
   std::int64_t number = 0;
@@ -83,8 +72,12 @@ StagesFlag stages_of(const std::string& text) {
 
 PipelinePlan::PipelinePlan(PlanOptions options) : options_(std::move(options)) {
   if (options_.schedule.ends_with(".csv")) {
-    schedule_.emplace(
-        read_schedule(text_of_file(options_.schedule), options_.schedule, std::source_location()));
+    schedule_.emplace(read_schedule(
+        read_input(options_.schedule,
+                   {.what = "--schedule: the file cannot be read",
+                    .wanted = "a file of tasks, as tessera schedule NAME --format csv writes it",
+                    .cure = "check the path, or name a schedule"}),
+        options_.schedule, std::source_location()));
     return;
   }
   const std::int64_t first = options_.stages.count > 0 ? options_.stages.count : options_.groups;
