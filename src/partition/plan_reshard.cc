@@ -5,12 +5,16 @@
 
 #include <tessera/error.h>
 
+#include "partition/direct_reshard.h"
 #include "partition/partition.h"
 #include "partition/project.h"
 
 namespace tessera::partition {
 
 namespace {
+
+// From here on a search takes much longer than direct plans.
+constexpr std::int64_t kManyDevices = 100;
 
 constexpr char kEndOfAtoms = '\xff';
 
@@ -93,13 +97,24 @@ std::vector<ReshardStep> ReshardPlanner::find_steps(const ReshardRequest& reques
   for (MoveKind kind : {MoveKind::all_slice, MoveKind::all_gather}) {
     if (is_allowed(kind, from, to, atoms_, request.is_order_free)) return {{kind, to}};
   }
-  std::vector<ReshardStep> greedy = greedy_plan(request);
-  join_steps(greedy);
-  std::vector<ReshardStep> steps =
-      search_reshard(request, limits_, price(from, greedy, request.bytes).cost);
-  if (steps.empty()) return greedy;
-  join_steps(steps);
-  return steps;
+  std::vector<ReshardStep> best = greedy_plan(request);
+  join_steps(best);
+  double least = price(from, best, request.bytes).cost;
+  const auto offer = [&](std::vector<ReshardStep> steps) {
+    if (steps.empty()) return;
+    join_steps(steps);
+    const double cost = price(from, steps, request.bytes).cost;
+    if (cost >= least) return;
+    least = cost;
+    best = std::move(steps);
+  };
+  // A lower bound shortens the search, and may remain where the search is not exact.
+  if (num_devices_ >= kManyDevices) offer(direct_reshard(request, least));
+  if (static_cast<int>(atoms_.size()) > limits_.max_exact_atoms) {
+    offer(search_bundles(request, least));
+  }
+  offer(search_reshard(request, limits_, least));
+  return best;
 }
 
 ReshardPlan ReshardPlanner::price(const Sharding& from, std::vector<ReshardStep> steps,

@@ -123,7 +123,7 @@ TEST(PlanReshard, ResolvesMinorPartialAtomsFirst) {
 
 TEST(PlanReshard, FallsBackBeyondTheLimit) {
   const Mesh mesh = make_mesh({{"a", 8}, {"b", 8}, {"c", 4}});
-  ReshardPlanner planner(mesh, {.max_nodes = 1});
+  ReshardPlanner planner(mesh, {.max_states = 1});
   const Sharding from{.dims = {{3, 4}, {0, 1, 2}, {}}, .partial = {6, 7}};
   const Sharding to{.dims = {{2, 1, 0, 6}, {5}, {3, 4}}, .partial = {}};
   const ReshardPlan& plan = planner.plan({DType::f32, {256, 256, 256}}, from, to);

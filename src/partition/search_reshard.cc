@@ -1,6 +1,7 @@
 #include "partition/search_reshard.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <queue>
 #include <string>
@@ -36,23 +37,27 @@ class LeastCost {
     std::int64_t num_devices = 1;
     for (const Atom& atom : request.atoms) num_devices *= atom.size;
     const std::int64_t stride = (num_devices + kMaxDevices - 1) / kMaxDevices;
+    digits_.resize(request.atoms.size());
     for (std::int64_t device = 0; device < num_devices; device += stride) {
-      devices_.push_back(position_digits(request.atoms, device));
+      const AtomDigits digits = position_digits(request.atoms, device);
+      for (std::size_t atom = 0; atom < digits_.size(); ++atom) {
+        digits_[atom].push_back(digits[atom]);
+      }
+      ++num_devices_;
     }
+    for (const AtomList& list : request.to.dims) needed_.push_back(intervals(list));
     overlaps_.resize(request.to.dims.size());
     target_size_ = 1 / shards_of(request.atoms, request.to);
   }
 
   double operator()(const Sharding& state) {
     if (!state.partial.empty()) return of_partial(state);
-    held_.assign(devices_.size(), 1.0);
+    held_.assign(num_devices_, 1.0);
     for (std::size_t dim = 0; dim < state.dims.size(); ++dim) {
       const std::vector<double>& overlap = overlap_of(dim, state.dims[dim]);
       for (std::size_t i = 0; i < held_.size(); ++i) held_[i] *= overlap[i];
     }
-    const double least_held =
-        held_.empty() ? target_size_ : *std::min_element(held_.begin(), held_.end());
-    const double lacking = target_size_ - least_held;
+    const double lacking = target_size_ - least_held();
     if (lacking > kRounding * target_size_) return kMoveLatency + request_.bytes * lacking;
     return state == request_.to ? 0 : kSliceLatency;
   }
@@ -66,14 +71,31 @@ class LeastCost {
     return kMoveLatency + local * (n - 1) / n + lacking;
   }
 
-  struct Interval {
-    double start, size;
+  /// The minimum of held_. Several minima at a time, which the compiler keeps in a vector register.
+  double least_held() const {
+    std::array<double, 8> least;
+    least.fill(1);
+    std::size_t i = 0;
+    for (; i + least.size() <= held_.size(); i += least.size()) {
+      for (std::size_t k = 0; k < least.size(); ++k) {
+        least[k] = held_[i + k] < least[k] ? held_[i + k] : least[k];
+      }
+    }
+    for (; i < held_.size(); ++i) least[0] = std::min(least[0], held_[i]);
+    return *std::min_element(least.begin(), least.end());
+  }
+
+  /// Where the shards of the devices lie in a dimension of size 1.
+  struct Intervals {
+    std::vector<double> starts;
+    double size;
   };
-  Interval interval(const AtomList& list, const AtomDigits& digits) const {
-    Interval result{.start = 0, .size = 1};
+  Intervals intervals(const AtomList& list) const {
+    Intervals result{.starts = std::vector<double>(num_devices_, 0.0), .size = 1};
     for (AtomId atom : list) {
       result.size /= static_cast<double>(request_.atoms[atom].size);
-      result.start += digits[atom] * result.size;
+      const std::vector<double>& digits = digits_[atom];
+      for (std::size_t i = 0; i < num_devices_; ++i) result.starts[i] += digits[i] * result.size;
     }
     return result;
   }
@@ -83,18 +105,21 @@ class LeastCost {
     const auto [place, is_new] = overlaps_[dim].try_emplace(std::string(list.begin(), list.end()));
     std::vector<double>& overlap = place->second;
     if (!is_new) return overlap;
-    for (const AtomDigits& digits : devices_) {
-      const Interval has = interval(list, digits);
-      const Interval needs = interval(request_.to.dims[dim], digits);
-      const double end = std::min(has.start + has.size, needs.start + needs.size);
-      overlap.push_back(std::max(0.0, end - std::max(has.start, needs.start)));
+    const Intervals has = intervals(list);
+    const Intervals& needs = needed_[dim];
+    overlap.resize(num_devices_);
+    for (std::size_t i = 0; i < num_devices_; ++i) {
+      const double end = std::min(has.starts[i] + has.size, needs.starts[i] + needs.size);
+      overlap[i] = std::max(0.0, end - std::max(has.starts[i], needs.starts[i]));
     }
     return overlap;
   }
 
   const ReshardRequest& request_;
-  std::vector<AtomDigits> devices_;
-  double target_size_;  // of the part of a device, as a share of the array
+  std::size_t num_devices_ = 0;
+  std::vector<std::vector<double>> digits_;  // per atom and device
+  std::vector<Intervals> needed_;            // per dimension
+  double target_size_;                       // of the part of a device, as a share of the array
   std::vector<std::unordered_map<std::string, std::vector<double>>> overlaps_;  // per dimension
   std::vector<double> held_;
 };
@@ -186,7 +211,7 @@ class Search {
 
   std::vector<ReshardStep> run() {
     reach(request_.from, 0, -1, MoveKind::all_slice);
-    for (int done = 0; !queue_.empty() && (is_exact_ || done < limits_.max_nodes); ++done) {
+    while (!queue_.empty() && (is_exact_ || nodes_.size() < limits_.max_states)) {
       const Entry entry = queue_.top();
       queue_.pop();
       const Node& node = nodes_[static_cast<std::size_t>(entry.id)];

@@ -21,7 +21,8 @@ struct ReshardStep {
 
 struct ReshardLimits {
   int max_exact_atoms = 6;  // up to here the search is exact
-  int max_nodes = 1500;     // beyond: how many shardings are visited
+  // Beyond: about how many shardings are reached.
+  std::size_t max_states = 1500;
 };
 
 struct ReshardRequest {
