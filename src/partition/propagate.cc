@@ -180,7 +180,7 @@ void Propagator::find_annotations() {
     fix(function_.inputs[i], options_.inputs[i]);
   }
   for (const Equation& equation : function_.equations) {
-    if (equation.op != &ops::sharding_constraint_op) continue;
+    if (equation.op != &ops::sharding_constraint_op || asks_nothing(equation)) continue;
     fix(equation.results[0], equation.attributes.get<Sharding>("sharding"));
   }
   for (std::size_t i = 0; i < function_.outputs.size(); ++i) {
@@ -574,6 +574,11 @@ bool Propagator::extend(const Edge& edge, std::size_t tensor, std::size_t factor
 }
 
 }  // namespace
+
+bool asks_nothing(const Equation& constraint) {
+  const auto& sharding = constraint.attributes.get<Sharding>("sharding");
+  return sharding.open.size() == sharding.dims.size();
+}
 
 Propagated propagate(const FlatFunction& flat, const PartitionOptions& options) {
   return Propagator(flat, options).run();

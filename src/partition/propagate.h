@@ -28,6 +28,9 @@ struct Propagated {
   std::vector<std::optional<Sharding>> outputs;
 };
 
+/// Whether all dimensions of a sharding_constraint are open.
+bool asks_nothing(const ir::Equation& constraint);
+
 /// For all nested functions at once; indices are those of the flat function.
 Propagated propagate(const FlatFunction& flat, const PartitionOptions& options);
 

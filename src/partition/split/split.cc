@@ -43,8 +43,10 @@ void Splitter::split_equation(std::size_t index) {
   if (equation.op == &ops::inspect_sharding_op) return inspect(equation);
   if (equation.op == &ops::sharding_constraint_op) {
     // The wanted sharding differs from the constraint only in open dimensions.
-    const Sharding& asked = wanted(equation.results[0]);
-    versions_[equation.results[0]] = {in_sharding(equation.operands[0], asked, equation.span)};
+    const ValueId source = equation.operands[0];
+    const bool is_kept = asks_nothing(equation) && !is_constant(source);
+    const Sharding asked = is_kept ? layout_of(source) : wanted(equation.results[0]);
+    versions_[equation.results[0]] = {in_sharding(source, asked, equation.span)};
     return;
   }
   const bool is_view_of_late = equation.operands.size() == 1 && is_late_[equation.operands[0]] &&
