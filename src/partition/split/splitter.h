@@ -10,7 +10,7 @@
 #include "partition/candidates.h"
 #include "partition/flatten.h"
 #include "partition/moves.h"
-#include "partition/plan_reshard.h"
+#include "partition/reshard/plan_reshard.h"
 #include "partition/split/split.h"
 #include "partition/sums/defer.h"
 

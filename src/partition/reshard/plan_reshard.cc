@@ -1,13 +1,13 @@
-#include "partition/plan_reshard.h"
+#include "partition/reshard/plan_reshard.h"
 
 #include <algorithm>
 #include <string>
 
 #include <tessera/error.h>
 
-#include "partition/direct_reshard.h"
 #include "partition/partition.h"
 #include "partition/project.h"
+#include "partition/reshard/direct_reshard.h"
 
 namespace tessera::partition {
 

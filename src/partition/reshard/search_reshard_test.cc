@@ -1,5 +1,5 @@
 // Plans against a search that is as slow and simple as can be.
-#include "partition/search_reshard.h"
+#include "partition/reshard/search_reshard.h"
 
 #include <functional>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <random>
 #include <set>
 
-#include "partition/plan_reshard.h"
 #include "partition/project.h"
+#include "partition/reshard/plan_reshard.h"
 
 namespace tessera::partition {
 namespace {

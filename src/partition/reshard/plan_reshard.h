@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "partition/search_reshard.h"
+#include "partition/reshard/search_reshard.h"
 
 namespace tessera::partition {
 

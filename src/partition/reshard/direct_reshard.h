@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "partition/search_reshard.h"
+#include "partition/reshard/search_reshard.h"
 
 namespace tessera::partition {
 

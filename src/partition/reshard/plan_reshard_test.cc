@@ -1,4 +1,4 @@
-#include "partition/plan_reshard.h"
+#include "partition/reshard/plan_reshard.h"
 
 #include <gtest/gtest.h>
 #include <limits>

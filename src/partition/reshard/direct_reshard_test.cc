@@ -1,5 +1,5 @@
 // Changes of sharding on large meshes, against plans that slice, permute once and gather.
-#include "partition/direct_reshard.h"
+#include "partition/reshard/direct_reshard.h"
 
 #include <algorithm>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <numeric>
 #include <random>
 
-#include "partition/plan_reshard.h"
 #include "partition/project.h"
+#include "partition/reshard/plan_reshard.h"
 
 namespace tessera::partition {
 namespace {

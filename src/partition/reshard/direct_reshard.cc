@@ -1,4 +1,4 @@
-#include "partition/direct_reshard.h"
+#include "partition/reshard/direct_reshard.h"
 
 #include <algorithm>
 #include <array>

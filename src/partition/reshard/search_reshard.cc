@@ -1,4 +1,4 @@
-#include "partition/search_reshard.h"
+#include "partition/reshard/search_reshard.h"
 
 #include <algorithm>
 #include <array>
