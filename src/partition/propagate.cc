@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ops/ops.h"
+#include "partition/rebuilt.h"
 
 namespace tessera::partition {
 
@@ -37,20 +38,6 @@ struct Edge {
   bool is_uniform = false;  // all tensors have the same factors in the same positions
 };
 
-/// Constants, iotas and broadcasts of them or of scalars.
-std::vector<bool> find_constants(const Function& function) {
-  std::vector<bool> is_constant(function.values.size(), false);
-  for (const Equation& equation : function.equations) {
-    bool is_cheap = equation.operands.empty() && !is_control(equation);
-    if (equation.op == &ops::broadcast_in_dim_op) {
-      const ValueId operand = equation.operands[0];
-      is_cheap = is_constant[operand] || function.type(operand).rank() == 0;
-    }
-    for (ValueId id : equation.results) is_constant[id] = is_cheap;
-  }
-  return is_constant;
-}
-
 /// Whether the equation is like an elementwise one: every tensor that has dimensions has all
 /// factors.
 bool is_elementwise(const Edge& edge) {
@@ -79,6 +66,7 @@ class Propagator {
     result_.is_constant = find_constants(function_);
     result_.is_late.assign(function_.values.size(), false);
     result_.factors = all_factors(function_);
+    moved_size_ = find_moved_sizes(function_);
     choose_outputs();
     find_annotations();
     build_edges();
@@ -118,7 +106,12 @@ class Propagator {
   Assignment joined_lists(const Edge& edge);
   bool takes_part(const Edge& edge, std::size_t factor, Level level) const;
   AtomList agreed_atoms(const Edge& edge, std::size_t factor) const;
-  AtomList strongest_atoms(const Edge& edge, std::size_t factor) const;
+  struct Claim {
+    std::size_t factor;
+    AtomList atoms;
+    std::int64_t size;  // of the tensor that is split like this
+  };
+  Claim strongest_claim(const Edge& edge, std::size_t factor) const;
   std::size_t uncontested(const Edge& edge, std::size_t tensor, std::size_t factor,
                           const AtomList& list) const;
   void write_back(const Edge& edge, std::size_t factor, const AtomList& list, Level level);
@@ -138,6 +131,7 @@ class Propagator {
   using Annotation = std::pair<std::size_t, Sharding>;
   std::vector<Annotation> annotated_;        // inputs, constraints, requested outputs
   std::vector<Annotation> stored_;           // state and what is computed from it elementwise
+  std::vector<std::int64_t> moved_size_;     // per value, in elements
   AtomList batch_;                           // atoms over which the batch is split
   std::vector<AtomList> claimed_;            // per state entry: atoms that split what it computes
   std::deque<EquationFactors> own_factors_;  // of edges that are not equations
@@ -442,10 +436,15 @@ void Propagator::visit(const Edge& edge, Level level) {
     if (!list.empty()) write_back(edge, factor, list, level);
   }
   if (level < kResolve) return;
+  // Of two factors that want the same atom, that of the larger tensor gets it: the smaller moves.
+  std::vector<Claim> claims;
   for (std::size_t factor = 0; factor < num_factors; ++factor) {
-    if (!takes_part(edge, factor, level)) continue;
-    const AtomList list = strongest_atoms(edge, factor);
-    if (!list.empty()) write_back(edge, factor, list, level);
+    if (takes_part(edge, factor, level)) claims.push_back(strongest_claim(edge, factor));
+  }
+  std::stable_sort(claims.begin(), claims.end(),
+                   [](const Claim& a, const Claim& b) { return a.size > b.size; });
+  for (const Claim& claim : claims) {
+    if (!claim.atoms.empty()) write_back(edge, claim.factor, claim.atoms, level);
   }
 }
 
@@ -483,22 +482,21 @@ AtomList Propagator::agreed_atoms(const Edge& edge, std::size_t factor) const {
 }
 
 /// The list of the tensor that is split most along the factor; among equals, of the largest tensor.
-AtomList Propagator::strongest_atoms(const Edge& edge, std::size_t factor) const {
+Propagator::Claim Propagator::strongest_claim(const Edge& edge, std::size_t factor) const {
   std::size_t best = 0;
   std::int64_t best_size = 0;
   for (std::size_t t = 0; t < edge.tensors.size(); ++t) {
     const std::size_t length = projected_[t][factor].size();
     if (length == 0 || length < projected_[best][factor].size()) continue;
     const ValueId id = edge.tensors[t];
-    const std::int64_t size =
-        id < function_.values.size() ? num_elements(function_.type(id).shape) : 0;
+    const std::int64_t size = id < function_.values.size() ? moved_size_[id] : 0;
     if (length == projected_[best][factor].size() && size <= best_size) continue;
     best = t;
     best_size = size;
   }
   AtomList list = projected_[best][factor];
   list.resize(splittable_prefix(*edge.factors, static_cast<int>(factor), atoms_, list));
-  return list;
+  return {.factor = factor, .atoms = list, .size = best_size};
 }
 
 /// The length of the prefix of `list` whose atoms the tensor uses for no other factor.

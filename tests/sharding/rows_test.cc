@@ -44,14 +44,17 @@ TEST(SplitRows, KeepEveryBit) {
        0xff800000, 0x80000001, 1,          0x7fffffff, 0x3f800000, 0xbf800000, 0x80000000,
        0x7fc00001, 0x00800000, 0x80000000, 0x80000000, 0x7f812345, 0xffffffff},
       {10, 2});
-  const Array ids =
-      array({0, 1, 9, 2, 3, 3, -1, 4, 5, 6, 7, 8, 8, 10, 11, 0,
-             std::numeric_limits<std::int32_t>::max(), std::numeric_limits<std::int32_t>::min()});
-  for (const auto& [mesh, spec] : row_splits()) {
-    const auto read = [](const std::vector<Array>& in) { return take(in[0], in[1]); };
-    const Uses uses = run_placed(mesh, read, {table, ids}, {spec});
-    // With more devices than rows, the rows are gathered.
-    EXPECT_EQ(uses.at(0).substr(0, 10), mesh.num_devices() > 10 ? "all_gather" : "all_reduce");
+  // Few at a time: many rows would be read from a gathered table.
+  constexpr std::int32_t kMost = std::numeric_limits<std::int32_t>::max();
+  constexpr std::int32_t kLeast = std::numeric_limits<std::int32_t>::min();
+  for (const Array& ids : {array({0, 1, 9}), array({2, 3, 3}), array({-1, 4, 5}), array({6, 7, 8}),
+                           array({8, 10, 11}), array({0, kMost, kLeast})}) {
+    for (const auto& [mesh, spec] : row_splits()) {
+      const auto read = [](const std::vector<Array>& in) { return take(in[0], in[1]); };
+      const Uses uses = run_placed(mesh, read, {table, ids}, {spec});
+      // With more devices than rows, the rows are gathered.
+      EXPECT_EQ(uses.at(0).substr(0, 10), mesh.num_devices() > 10 ? "all_gather" : "all_reduce");
+    }
   }
 }
 
@@ -105,7 +108,7 @@ TEST(SplitRows, OfGradientsAreSummedWhereTheyAre) {
   };
   // Many ids repeat. Their gradients must be summed in the order of one device.
   const Array ids = random::randint(Key(3), {64}, 0, 100);
-  const Uses uses = run_placed(four(), gradient, {numbers({100, 16}), ids}, {P{"model"}});
+  const Uses uses = run_placed(four(), gradient, {numbers({200, 16}), ids}, {P{"model"}});
   EXPECT_EQ(uses, Uses{fmt::format("all_reduce x1: {} bytes", 2 * 64 * 16 * 4 * 3 / 4)});
 }
 

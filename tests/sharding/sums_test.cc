@@ -57,7 +57,7 @@ TEST(SumsOfProducts, OverSeveralAxes) {
   const Mesh mesh = make_mesh({{"a", 2}, {"b", 2}});
   for (const P& sum : {P{{"a", "b"}}, P{none, {"a", "b"}}, P{"a", "b"}, P{"b", "a"}}) {
     expect_bits_of_one_device(
-        mesh, {"ki,kj->ij", {64, 96}, {64, 128}, P{{"a", "b"}}, P{{"a", "b"}}, sum});
+        mesh, {"ki,kj->ij", {512, 96}, {512, 128}, P{{"a", "b"}}, P{{"a", "b"}}, sum});
   }
 }
 
@@ -65,7 +65,7 @@ TEST(SumsOfProducts, OfUnevenSizes) {
   const Mesh mesh = make_mesh({{"a", 4}});
   for (const std::int64_t size : {33, 65, 130}) {
     for (const P& sum : {P{"a"}, P{none, "a"}}) {
-      expect_bits_of_one_device(mesh, {"ki,kj->ij", {64, size}, {64, size}, P{"a"}, P{"a"}, sum});
+      expect_bits_of_one_device(mesh, {"ki,kj->ij", {512, size}, {512, size}, P{"a"}, P{"a"}, sum});
     }
   }
 }

@@ -10,9 +10,9 @@ namespace tessera::partition {
 
 namespace {
 
-// The sharding of an operand that moves suits its other users, so it often has to move back. A
+// The sharding of an operand suits its other users, so if it moves it often has to move back. A
 // gradient that is reduced where it arises is also what people expect to see.
-constexpr double kOperandWeight = 4;
+constexpr double kSharedWeight = 4;
 // A stored weight is gathered once for all its uses, so its first use does not pay for it alone.
 constexpr double kLateWeight = 0.25;
 
@@ -34,7 +34,8 @@ double halo_cost(const Mesh& mesh, const Type& type, const Sharding& from, const
 
 /// The weighted bytes for bringing an operand to what an equation needs.
 double Splitter::cost_of_operand(ValueId source, const Sharding& needed) {
-  const double weight = is_pending(source) ? 1 : is_late_[source] ? kLateWeight : kOperandWeight;
+  const bool is_shared = users_[source] > 1 && !is_pending(source);
+  const double weight = is_late_[source] ? kLateWeight : is_shared ? kSharedWeight : 1;
   if (needed.windows.empty()) return cost_to(source, needed) * weight;
   const WayToWindows way = way_to_windows(source, needed);
   return way.stop_cost * weight + way.halo_cost;
