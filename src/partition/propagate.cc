@@ -20,6 +20,7 @@ namespace {
 enum Level {
   kElementwise,  // equations in which every tensor has all factors
   kPass,         // factors that pass through, of any equation
+  kFree,         // conflicts between free dimensions of products
   kAll,          // reduced factors as well
   kResolve,      // broadcasts forward, and conflicts between factors
   kNumLevels,
@@ -397,8 +398,9 @@ void Propagator::run_level(Level level) {
 
 /// What this level adds to the lower ones for this edge.
 int Propagator::rule_of(const Edge& edge, Level level) {
-  if (level == kResolve) return 2;
-  return level == kAll && edge.has_reduced ? 1 : 0;
+  if (level == kResolve) return 3;
+  if (!edge.has_reduced || level < kFree) return 0;
+  return level == kFree ? 1 : 2;
 }
 
 /// Whether the tensors of the edge cannot change each other.
@@ -435,7 +437,7 @@ void Propagator::visit(const Edge& edge, Level level) {
     }
     if (!list.empty()) write_back(edge, factor, list, level);
   }
-  if (level < kResolve) return;
+  if (level < kResolve && !(level == kFree && edge.has_reduced)) return;
   // Of two factors that want the same atom, that of the larger tensor gets it: the smaller moves.
   std::vector<Claim> claims;
   for (std::size_t factor = 0; factor < num_factors; ++factor) {

@@ -3,8 +3,9 @@
 // Each equation relates its tensors by factors. Until nothing changes, the shardings of an
 // equation's tensors are projected onto its factors, and the atoms on which they agree are written
 // back to tensors that are still open. Simple equations come first: elementwise ones, then factors
-// that pass through, then all. Annotated values never change, except for open dimensions of
-// constraints. Constants take no part: each use builds its own copy in the sharding that it needs.
+// that pass through, then conflicts between free dimensions of products, then all. Annotated values
+// never change, except for open dimensions of constraints. Constants take no part: each use builds
+// its own copy in the sharding that it needs.
 //
 // Stored state enters after the batch has been propagated: first the atoms that do not split the
 // batch (tensor parallel), last those that do (FSDP). So weights move, not activations.

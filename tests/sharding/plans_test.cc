@@ -74,5 +74,19 @@ TEST(Product, ABroadcastClaimsNoMoreThanItsOperand) {
             Uses{"all_to_all x1: 384 bytes"});
 }
 
+/// Attention over sequences that are split: queries stay, keys and values are gathered.
+TEST(Product, KeepsTheQueriesSplit) {
+  const auto attention = [](const Arrays& in) {
+    const Array scores = softmax(einsum("bqhd,bkhd->bhqk", in[0], in[1]));
+    return einsum("bhqk,bkhd->bqhd", scores, in[2]);
+  };
+  const Shape shape{2, 32, 4, 8};
+  const P spec{none, "a"};
+  const Uses uses =
+      run_placed(four(), attention, {numbers(shape, 1), numbers(shape, 2), numbers(shape, 3)},
+                 {spec, spec, spec});
+  EXPECT_EQ(uses, Uses{"all_gather x2: 12288 bytes"});
+}
+
 }  // namespace
 }  // namespace tessera::testing
