@@ -45,6 +45,7 @@ extern const OpRecord all_gather_op;
 extern const OpRecord all_reduce_op;
 extern const OpRecord all_slice_op;
 extern const OpRecord all_to_all_op;
+extern const OpRecord argmax_op;
 extern const OpRecord argmin_op;
 extern const OpRecord broadcast_in_dim_op;
 extern const OpRecord call_op;
@@ -74,6 +75,7 @@ extern const OpRecord scan_op;
 extern const OpRecord sharding_constraint_op;
 extern const OpRecord stage_end_op;
 extern const OpRecord task_op;
+extern const OpRecord top_k_op;
 extern const OpRecord transfer_op;
 extern const OpRecord while_op;
 

@@ -1,5 +1,6 @@
 // Plans that move few bytes, with the bits of one device.
 #include <gtest/gtest.h>
+#include <limits>
 
 #include <tessera/ops.h>
 #include <tessera/random.h>
@@ -86,6 +87,70 @@ TEST(Product, KeepsTheQueriesSplit) {
       run_placed(four(), attention, {numbers(shape, 1), numbers(shape, 2), numbers(shape, 3)},
                  {spec, spec, spec});
   EXPECT_EQ(uses, Uses{"all_gather x2: 12288 bytes"});
+}
+
+/// Lines with ties, both zeros, infinities and NaNs, of which the first counts.
+Array lines_with_ties(const Shape& shape) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<std::int32_t> drawn =
+      random::randint(Key(5), {num_elements(shape)}, 0, 40).to_vector<std::int32_t>();
+  std::vector<float> values;
+  for (std::size_t i = 0; i < drawn.size(); ++i) {
+    // The first lines have neither NaN nor infinity, and zeros are their extremes.
+    const bool is_plain = i < drawn.size() / 2;
+    const float plain = drawn[i] % 2 == 0 ? 0.0F : -0.0F;
+    const float any = drawn[i] == 0   ? kNan
+                      : drawn[i] == 1 ? kInfinity
+                      : drawn[i] == 2 ? -kInfinity
+                                      : static_cast<float>(drawn[i] / 8);
+    values.push_back(is_plain ? plain : any);
+  }
+  return array(values, shape);
+}
+
+const std::vector<std::pair<Mesh, P>>& line_splits() {
+  static const std::vector<std::pair<Mesh, P>> splits = {
+      {make_mesh({{"a", 4}}), P{none, "a"}},
+      {make_mesh({{"a", 2}, {"b", 4}}), P{"a", "b"}},
+      {make_mesh({{"a", 2}, {"b", 4}}), P{none, {"b", "a"}}},
+      {make_mesh({{"a", 3}}), P{none, "a"}}};
+  return splits;
+}
+
+/// Each shard sends its best element and the position of that, or its k best.
+TEST(Selection, IsMadeInShards) {
+  const Array x = lines_with_ties({8, 768});
+  const auto largest = [](const Arrays& in) { return argmax(in[0], 1); };
+  const auto smallest = [](const Arrays& in) { return argmin(in[0], 1); };
+  const auto values = [](const Arrays& in) { return top_k(in[0], 5, 1).first; };
+  const auto positions = [](const Arrays& in) { return top_k(in[0], 5, 1).second; };
+  for (const auto& [mesh, spec] : line_splits()) {
+    run_placed(mesh, largest, {x}, {spec});
+    run_placed(mesh, smallest, {x}, {spec});
+    run_placed(mesh, values, {x}, {spec});
+    run_placed(mesh, positions, {x}, {spec});
+    run_placed(mesh, largest, {random::randint(Key(6), {8, 768}, -5, 5)}, {spec});
+    run_placed(mesh, positions, {random::randint(Key(6), {8, 768}, -5, 5)}, {spec});
+  }
+  // 8 lines of 4 shards, of which each device has one.
+  EXPECT_EQ(run_placed(four(), largest, {x}, {P{none, "a"}}), Uses{"all_gather x2: 192 bytes"});
+  EXPECT_EQ(run_placed(four(), smallest, {x}, {P{none, "a"}}), Uses{"all_gather x2: 192 bytes"});
+  EXPECT_EQ(run_placed(four(), positions, {x}, {P{none, "a"}}), Uses{"all_gather x2: 960 bytes"});
+  // Lines run along the first dimension, too.
+  const auto along_first = [](const Arrays& in) { return argmax(in[0], 0); };
+  EXPECT_EQ(run_placed(four(), along_first, {transpose(x)}, {P{"a"}}),
+            Uses{"all_gather x2: 192 bytes"});
+}
+
+/// Shards of different sizes are gathered, and so is what is too small to be worth two messages.
+TEST(Selection, OfOthersGathers) {
+  const auto largest = [](const Arrays& in) { return argmax(in[0], 1); };
+  for (const std::int64_t size : {4, 770}) {
+    const Uses uses = run_placed(four(), largest, {lines_with_ties({8, size})}, {P{none, "a"}});
+    ASSERT_EQ(uses.size(), 1U);
+    EXPECT_EQ(uses[0].substr(0, 13), "all_gather x1") << size;
+  }
 }
 
 }  // namespace

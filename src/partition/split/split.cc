@@ -20,9 +20,6 @@ using ir::ValueId;
 
 namespace {
 
-// Operations that a device of a CPU cluster does in the time in which it receives a byte.
-constexpr double kFlopsPerByte = 16;
-
 std::vector<std::optional<Sharding>> asked(const std::vector<Sharding>& shardings) {
   return {shardings.begin(), shardings.end()};
 }
@@ -58,7 +55,7 @@ void Splitter::split_equation(std::size_t index) {
   const Assignment chosen = choose(index);
   if (deferral && is_worth_it(index, *deferral, chosen)) {
     apply_deferral(index, *deferral);
-  } else {
+  } else if (!select_in_shards(index, chosen)) {
     apply(index, chosen);
   }
 }
@@ -214,17 +211,22 @@ Assignment Splitter::choose(std::size_t index) {
   std::vector<Assignment> candidates = make_candidates(context, tensors);
   candidates.insert(candidates.begin(), std::move(merged));
   candidates.push_back(std::move(unsplit));
-  const double flops = work_of(function_, function_.equations[index]);
   double least = std::numeric_limits<double>::infinity();
   std::size_t best = 0;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
-    const double price = moved_bytes(index, candidates[i]) +
-                         flops / split_between(planner_.atoms(), candidates[i]) / kFlopsPerByte;
+    const double price = price_of(index, candidates[i]);
     if (price >= least) continue;
     least = price;
     best = i;
   }
   return std::move(candidates[best]);
+}
+
+/// Moved bytes, and work in bytes.
+double Splitter::price_of(std::size_t index, const Assignment& assignment) {
+  const double flops = work_of(function_, function_.equations[index]);
+  return moved_bytes(index, assignment) +
+         flops / split_between(planner_.atoms(), assignment) / kFlopsPerByte;
 }
 
 /// The weighted bytes that operands and results of the equation move if it is split like this.

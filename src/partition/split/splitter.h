@@ -1,4 +1,4 @@
-// Splits a function; implemented in split.cc and windows.cc.
+// Splits a function; implemented in split.cc, selection.cc and windows.cc.
 #pragma once
 
 #include <map>
@@ -21,6 +21,8 @@ using ir::Function;
 using ir::ValueId;
 
 inline constexpr std::size_t kNoEquation = ~std::size_t{0};
+/// Operations that a device of a CPU cluster does in the time in which it receives a byte.
+inline constexpr double kFlopsPerByte = 16;
 
 /// How a value gets windows: by collectives to shards, and from there by one move.
 struct WayToWindows {
@@ -114,6 +116,7 @@ class Splitter {
                  Boundary& inside) const;
   void set_output(std::size_t index, const std::optional<Sharding>& asked);
   Assignment choose(std::size_t index);
+  double price_of(std::size_t index, const Assignment& assignment);
   std::vector<TensorView> views(std::size_t index) const;
   std::optional<Deferral> find_deferral(std::size_t index);
   bool is_worth_it(std::size_t index, const Deferral& deferral, const Assignment& chosen);
@@ -122,6 +125,14 @@ class Splitter {
   double moved_bytes(std::size_t index, const Assignment& assignment,
                      const Deferral* deferral = nullptr);
   void apply(std::size_t index, const Assignment& assignment);
+  struct Selection;
+  std::optional<Selection> find_selection(std::size_t index) const;
+  double price_of(std::size_t index, const Selection& selection);
+  bool select_in_shards(std::size_t index, const Assignment& chosen);
+  std::vector<ValueId> select_locally(const Equation& equation, const Selection& selection,
+                                      ValueId shards);
+  void select_finally(const Equation& equation, const Selection& selection,
+                      const std::vector<ValueId>& best);
   std::vector<ValueId> emit(const Equation& equation, std::vector<ValueId> operands,
                             const std::vector<Sharding>& shardings);
 
