@@ -36,19 +36,27 @@ void sort_by_weight(std::vector<TensorView>& tensors) {
   });
 }
 
-/// Moves the atoms of reduced factors to the factor `target`.
-Assignment with_reduced_on(const CandidateContext& context, const Assignment& assignment,
-                           std::size_t target) {
+/// Moves the atoms of factors of a kind to the factor `target`.
+Assignment with_moved_to(const CandidateContext& context, FactorKind kind,
+                         const Assignment& assignment, std::size_t target) {
   Assignment moved = assignment;
   AtomList atoms;
   for (std::size_t factor = 0; factor < moved.size(); ++factor) {
-    if (context.factors.rule.factors[factor].kind != FactorKind::reduce) continue;
+    if (context.factors.rule.factors[factor].kind != kind) continue;
     if (factor == target) continue;
     atoms.insert(atoms.end(), moved[factor].begin(), moved[factor].end());
     moved[factor].clear();
   }
   moved[target].insert(moved[target].end(), atoms.begin(), atoms.end());
   return moved;
+}
+
+bool is_split(const CandidateContext& context, FactorKind kind, const Assignment& assignment) {
+  for (std::size_t factor = 0; factor < assignment.size(); ++factor) {
+    if (assignment[factor].empty()) continue;
+    if (context.factors.rule.factors[factor].kind == kind) return true;
+  }
+  return false;
 }
 
 int largest_pass_factor(const ops::Factors& rule) {
@@ -98,11 +106,14 @@ std::vector<Assignment> make_candidates(const CandidateContext& context,
   const int largest = largest_pass_factor(context.factors.rule);
   for (const Assignment& assignment : raw) {
     add_unique(context, assignment, candidates);
-    if (context.factors.rule.reduced.empty()) continue;
     for (int target : {outermost, largest}) {
       if (target < 0) continue;
-      add_unique(context, with_reduced_on(context, assignment, static_cast<std::size_t>(target)),
-                 candidates);
+      for (FactorKind kind : {FactorKind::reduce, FactorKind::replicate}) {
+        if (!is_split(context, kind, assignment)) continue;
+        add_unique(context,
+                   with_moved_to(context, kind, assignment, static_cast<std::size_t>(target)),
+                   candidates);
+      }
     }
   }
   return candidates;

@@ -25,8 +25,8 @@ struct CandidateContext {
 Assignment merge_all(const CandidateContext& context, std::vector<TensorView> tensors);
 
 /// Each sharding on its own; each merged with the others, itself first; and these with atoms of
-/// reduced factors moved to factors where a split is exact. All are legal. The unsplit one is not
-/// listed.
+/// reduced factors, or of factors that must not be split, moved to others. All are legal. The
+/// unsplit one is not listed.
 std::vector<Assignment> make_candidates(const CandidateContext& context,
                                         const std::vector<TensorView>& tensors);
 

@@ -456,7 +456,8 @@ bool Propagator::takes_part(const Edge& edge, std::size_t factor, Level level) c
     case FactorKind::permute:
       return true;
     case FactorKind::replicate:
-      return false;
+      // The equation gathers the dimension, or moves its split; then the result may have it back.
+      return level == kResolve && !edge.is_identity;
     case FactorKind::reduce:
       break;
   }

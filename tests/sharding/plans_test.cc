@@ -143,14 +143,43 @@ TEST(Selection, IsMadeInShards) {
             Uses{"all_gather x2: 192 bytes"});
 }
 
-/// Shards of different sizes are gathered, and so is what is too small to be worth two messages.
-TEST(Selection, OfOthersGathers) {
+/// Shards of different sizes are moved, and so is what is too small to be worth two messages.
+TEST(Selection, OfOthersMovesTheOperand) {
   const auto largest = [](const Arrays& in) { return argmax(in[0], 1); };
-  for (const std::int64_t size : {4, 770}) {
-    const Uses uses = run_placed(four(), largest, {lines_with_ties({8, size})}, {P{none, "a"}});
-    ASSERT_EQ(uses.size(), 1U);
-    EXPECT_EQ(uses[0].substr(0, 13), "all_gather x1") << size;
+  const auto uses = [&](const Shape& shape) {
+    return run_placed(four(), largest, {lines_with_ties(shape)}, {P{none, "a"}});
+  };
+  EXPECT_EQ(uses({1, 770}), Uses{"all_gather x1: 2310 bytes"});
+  EXPECT_EQ(uses({8, 770}), Uses{"all_to_all x1: 4632 bytes"});
+  EXPECT_EQ(uses({8, 4}), Uses{"all_gather x1: 96 bytes"});
+}
+
+/// The split moves to another dimension and back, so every line is whole where it is worked on.
+TEST(WholeLines, MoveTheSplit) {
+  const Array x = lines_with_ties({64, 96});
+  const P spec{none, "a"};
+  using Op = Array (*)(const Array&);
+  const Op ops[] = {[](const Array& a) { return sort(a, 1); },
+                    [](const Array& a) { return cumsum(a, 1); },
+                    [](const Array& a) { return cumprod(a, 1, /*reverse=*/true); },
+                    [](const Array& a) { return cummax(a, 1); }};
+  for (Op op : ops) {
+    const auto there = [op](const Arrays& in) { return op(in[0]); };
+    const auto and_back = [&](const Arrays& in) {
+      return with_sharding_constraint(op(in[0]), P{none, "a"});
+    };
+    for (const auto& [mesh, split] : line_splits()) run_placed(mesh, there, {x}, {split});
+    // A device has 16 lines, and three quarters of each come from others.
+    EXPECT_EQ(run_placed(four(), there, {x}, {spec}), Uses{"all_to_all x1: 4608 bytes"});
+    EXPECT_EQ(run_placed(four(), and_back, {x}, {spec}), Uses{"all_to_all x2: 9216 bytes"});
   }
+}
+
+/// With no dimension to move the split to, lines are gathered.
+TEST(WholeLines, GatherWithoutAnotherDimension) {
+  const auto sorted = [](const Arrays& in) { return sort(in[0]); };
+  EXPECT_EQ(run_placed(four(), sorted, {numbers({96})}, {P{"a"}}),
+            Uses{"all_gather x1: 288 bytes"});
 }
 
 }  // namespace
