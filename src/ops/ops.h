@@ -61,6 +61,7 @@ extern const OpRecord halo_exchange_op;
 extern const OpRecord inspect_sharding_op;
 extern const OpRecord iota_op;
 extern const OpRecord optimization_barrier_op;
+extern const OpRecord pad_op;
 extern const OpRecord permute_op;
 extern const OpRecord reduce_and_op;
 extern const OpRecord reduce_max_op;

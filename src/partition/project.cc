@@ -5,6 +5,7 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "ops/ops.h"
 #include "ops/rules.h"
 
 namespace tessera::partition {
@@ -209,6 +210,25 @@ Sharding needed_of(const EquationFactors& factors, std::size_t operand,
   std::sort(sharding.windows.begin(), sharding.windows.end(),
             [](const Window& a, const Window& b) { return a.dim < b.dim; });
   return sharding;
+}
+
+std::optional<Sharding> padded_from(const ir::Function& function, const ir::Equation& pad,
+                                    const Sharding& result) {
+  if (pad.op != &ops::pad_op || !result.partial.empty()) return std::nullopt;
+  const ir::Ints& low = pad.attributes.ints("low");
+  const Shape& before = function.type(pad.operands[0]).shape;
+  const Shape& after = function.type(pad.results[0]).shape;
+  Sharding from = result;
+  for (std::size_t dim = 0; dim < before.size(); ++dim) {
+    if (result.dims[dim].empty() || before[dim] == after[dim]) continue;
+    const auto window = std::find_if(from.windows.begin(), from.windows.end(),
+                                     [&](const Window& w) { return w.dim == dim; });
+    const bool is_shifted = window != from.windows.end() && window->divisor == 1 &&
+                            pad.attributes.ints("interior")[dim] == 0;
+    if (!is_shifted) return std::nullopt;
+    window->offset -= low[dim];
+  }
+  return from;
 }
 
 bool may_be_read_as(const Sharding& needed, const Sharding& held) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "ir/ir.h"
@@ -53,6 +54,11 @@ Sharding back_project(const ops::Factors::Dims& dims, const Assignment& assignme
 /// What each device needs of an operand: shards, or windows if these differ from the shards.
 Sharding needed_of(const EquationFactors& factors, std::size_t operand,
                    const std::vector<Atom>& atoms, const Assignment& assignment);
+
+/// What a pad reads of its operand if the tiles of its result are windows, as a convolution reads
+/// them. Empty if it cannot make such tiles from one window of the operand.
+std::optional<Sharding> padded_from(const ir::Function& function, const ir::Equation& pad,
+                                    const Sharding& result);
 
 /// Dimensions that the equation does not split are whole, or the window that it reads; all others
 /// are as in `needed`.

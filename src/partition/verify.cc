@@ -157,6 +157,14 @@ class Verifier {
     }
   }
 
+  /// A pad makes the windows that its users read from windows of its operand.
+  void check_padded(const Equation& equation) {
+    const Sharding& result = function_.sharding(equation.results[0]);
+    const std::optional<Sharding> from = padded_from(function_, equation, result);
+    check(from && function_.sharding(equation.operands[0]) == *from,
+          "the tiles of a result are windows that the equation cannot make");
+  }
+
   void check_equation(const Equation& equation) {
     check(equation.op != &ops::sharding_constraint_op, "constraints are gone");
     check(equation.op != &ops::inspect_sharding_op, "inspections are gone");
@@ -164,6 +172,7 @@ class Verifier {
     const bool passes_on =
         equation.op == &ops::optimization_barrier_op || ops::is_transfer(equation);
     if (passes_on) return check_passed_on(equation);
+    if (!function_.sharding(equation.results[0]).windows.empty()) return check_padded(equation);
     const EquationFactors factors = factors_of(function_, equation);
     Assignment assignment(factors.rule.factors.size());
     for (std::size_t i = 0; i < equation.operands.size(); ++i) {

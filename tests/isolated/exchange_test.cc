@@ -209,6 +209,12 @@ TEST(Exchange, WindowsOfNeighbours) {
         const ir::ValueId image = p.reshape(x, {1, 19, 9, 1});
         return ops::conv(p.b, image, p.full(0.5, {3, 2, 1, 4}), {2, 1}, {3, 1});
       },
+      [](auto& p, auto x) {
+        const ir::ValueId image = p.reshape(x, {1, 19, 9, 1});
+        const ir::ValueId value = ops::scalar(p.b, 7, DType::f32);
+        const ir::ValueId padded = ops::pad(p.b, image, value, {0, 2, 1, 0}, {0, 1, 0, 0});
+        return ops::conv(p.b, padded, p.full(0.5, {3, 2, 1, 4}), {1, 1}, {2, 1});
+      },
   };
   for (const Mesh& mesh : {make_mesh({{"x", 2}}), make_mesh({{"x", 3}}),
                            make_mesh({{"x", 2}, {"y", 2}}, {2, 0, 3, 1})}) {

@@ -59,13 +59,37 @@ TEST(Halo, AConvolutionReceivesTheRowsThatItsWindowsReach) {
             (Bytes{{"halo_exchange", 2 * 2 * 8 * 4 * kFloat}}));
 }
 
-TEST(Halo, PaddingAndTheConvolutionAfterItMoveRowsOnly) {
+/// The windows of the padded array are made from windows of the array, so rows move once.
+TEST(Halo, PaddingAndTheConvolutionAfterItReceiveOneRowFromEachNeighbour) {
   const auto f = [](Arrays in) { return Arrays{conv(in[0], in[1], {.padding = "SAME"})}; };
   const Array kernel = testing::numbers({3, 3, 4, 8}, 2);
-  const Bytes bytes = received(line(), {images({2, 16, 8, 4}), kernel}, {P{none, "x"}, P{}}, f);
-  ASSERT_EQ(bytes.size(), 1U);
-  // One row because padding shifts the split, two for the windows. A row has at most 10 columns.
-  EXPECT_LE(bytes.at("halo_exchange"), 2 * 3 * 10 * 4 * kFloat);
+  EXPECT_EQ(received(line(), {images({2, 16, 8, 4}), kernel}, {P{none, "x"}, P{}}, f),
+            (Bytes{{"halo_exchange", 2 * 2 * 8 * 4 * kFloat}}));
+  // Along both dimensions a corner as well: shards are 8 by 2, the inner ones read 9 by 4.
+  const Mesh mesh = make_mesh({{"x", 2}, {"y", 4}});
+  EXPECT_EQ(received(mesh, {images({2, 16, 8, 4}), kernel}, {P{none, "x", "y"}, P{}}, f),
+            (Bytes{{"halo_exchange", 2 * (9 * 4 - 8 * 2) * 4 * kFloat}}));
+}
+
+TEST(Halo, PaddingOfAllSizesBeforeWindowsOfAllKinds) {
+  const Array kernel = testing::numbers({3, 2, 2, 3}, 2);
+  for (const std::int64_t low : {0, 1, 3, 9}) {
+    for (const std::int64_t high : {0, 2, 7}) {
+      for (const std::int64_t step : {1, 2, 3}) {
+        const auto f = [&](Arrays in) {
+          const Array padded = pad(in[0], {0, low, 1, 0}, {0, high, 0, 0}, 0.5);
+          return Arrays{conv(padded, in[1], {.strides = {step, 1}}),
+                        conv(padded, in[1], {.kernel_dilation = {step, 1}}),
+                        reduce_window_max(padded, {1, 3, 2, 1}, {1, step, 1, 1})};
+        };
+        for (const Mesh& mesh : {line(), make_mesh({{"x", 3}})}) {
+          const Bytes bytes =
+              received(mesh, {images({1, 17, 6, 2}), kernel}, {P{none, "x"}, P{}}, f);
+          for (const auto& [kind, count] : bytes) EXPECT_EQ(kind, "halo_exchange") << count;
+        }
+      }
+    }
+  }
 }
 
 TEST(Halo, AWindowLargerThanAShardReachesSeveralNeighbours) {

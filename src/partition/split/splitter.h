@@ -143,6 +143,9 @@ class Splitter {
   double cost_of_operand(ValueId source, const Sharding& needed);
   WayToWindows way_to_windows(ValueId source, const Sharding& needed);
   ValueId in_windows(ValueId source, const Sharding& needed, const Span& span);
+  struct PaddedWindows;
+  std::optional<PaddedWindows> padded_windows(ValueId source, const Sharding& needed) const;
+  std::optional<ValueId> pad_in_windows(ValueId source, const Sharding& needed, const Span& span);
   ValueId nearest_version(ValueId source, const Sharding& target);
   ValueId in_sharding(ValueId source, const Sharding& target, const Span& span);
   ValueId add_move(MoveKind kind, ValueId value, const Sharding& to, const Span& span);

@@ -32,13 +32,35 @@ double halo_cost(const Mesh& mesh, const Type& type, const Sharding& from, const
 
 }  // namespace
 
+/// A padded array whose windows can be made from windows of what is padded. Then rows of neighbours
+/// move once: without this, padding shifts all shards, and the windows move rows of these.
+struct Splitter::PaddedWindows {
+  const Equation* pad;
+  Sharding to;    // of the padded array; whole dimensions are no windows
+  Sharding from;  // of the operand
+};
+
+std::optional<Splitter::PaddedWindows> Splitter::padded_windows(ValueId source,
+                                                                const Sharding& needed) const {
+  if (definition_[source] == kNoEquation || is_constant(source)) return std::nullopt;
+  const Equation& pad = function_.equations[definition_[source]];
+  Sharding to = needed;
+  std::erase_if(to.windows, [&](const Window& window) { return to.dims[window.dim].empty(); });
+  if (to.windows.empty()) return std::nullopt;
+  std::optional<Sharding> from = padded_from(function_, pad, to);
+  if (!from) return std::nullopt;
+  return PaddedWindows{.pad = &pad, .to = std::move(to), .from = std::move(*from)};
+}
+
 /// The weighted bytes for bringing an operand to what an equation needs.
 double Splitter::cost_of_operand(ValueId source, const Sharding& needed) {
   const bool is_shared = users_[source] > 1 && !is_pending(source);
   const double weight = is_late_[source] ? kLateWeight : is_shared ? kSharedWeight : 1;
   if (needed.windows.empty()) return cost_to(source, needed) * weight;
   const WayToWindows way = way_to_windows(source, needed);
-  return way.stop_cost * weight + way.halo_cost;
+  const double cost = way.stop_cost * weight + way.halo_cost;
+  const std::optional<PaddedWindows> padded = padded_windows(source, needed);
+  return padded ? std::min(cost, cost_of_operand(padded->pad->operands[0], padded->from)) : cost;
 }
 
 /// Windows are taken from a sharding that the value has, or from one with the same atoms. Other
@@ -78,9 +100,27 @@ WayToWindows Splitter::way_to_windows(ValueId source, const Sharding& needed) {
   return best;
 }
 
+/// The padded array in windows; empty if it is no padded array, or if to move its rows is cheaper.
+std::optional<ValueId> Splitter::pad_in_windows(ValueId source, const Sharding& needed,
+                                                const Span& span) {
+  const std::optional<PaddedWindows> padded = padded_windows(source, needed);
+  if (!padded) return std::nullopt;
+  for (ValueId id : windowed_[source]) {
+    if (out_.sharding(id) == padded->to) return id;
+  }
+  const WayToWindows way = way_to_windows(source, needed);
+  const ValueId before = padded->pad->operands[0];
+  if (way.stop_cost + way.halo_cost <= cost_of_operand(before, padded->from)) return std::nullopt;
+  const ValueId operand = in_windows(before, padded->from, span);
+  const ValueId value = in_sharding(padded->pad->operands[1], replicated_sharding(0), span);
+  windowed_[source].push_back(emit(*padded->pad, {operand, value}, {padded->to})[0]);
+  return windowed_[source].back();
+}
+
 /// The operand, with the sharding that an equation needs.
 ValueId Splitter::in_windows(ValueId source, const Sharding& needed, const Span& span) {
   if (needed.windows.empty()) return in_sharding(source, needed, span);
+  if (const auto padded = pad_in_windows(source, needed, span)) return *padded;
   const WayToWindows way = way_to_windows(source, needed);
   const ValueId stop = in_sharding(source, way.stop, span);
   if (way.to == way.stop) return stop;
