@@ -72,7 +72,7 @@ TEST(Product, ABroadcastClaimsNoMoreThanItsOperand) {
   };
   EXPECT_EQ(run_placed(four(), f, {numbers({8, 64}, 1), numbers({8, 64}, 2), numbers({64}, 3)},
                        {P{"a"}, P{none, "a"}, P{}}),
-            Uses{"all_to_all x1: 384 bytes"});
+            Uses{"reduce_scatter x1: 192 bytes"});
 }
 
 /// Attention over sequences that are split: queries stay, keys and values are gathered.

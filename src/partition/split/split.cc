@@ -67,7 +67,9 @@ void Splitter::inspect(const Equation& equation) {
   versions_[equation.results[0]] = {in_sharding(source, sharding, equation.span)};
   is_late_[equation.results[0]] = is_late_[source];
   const auto& watcher = equation.attributes.get<ir::ShardingWatcher>("callback");
-  if (watcher.tell != nullptr) (*watcher.tell)(function_.mesh, sharding);
+  if (watcher.tell == nullptr) return;
+  attempt_.reports.push_back(
+      [tell = watcher.tell, &mesh = function_.mesh, sharding] { (*tell)(mesh, sharding); });
 }
 
 /// A barrier keeps the sharding of its operand; stored state stays stored state.
@@ -139,7 +141,7 @@ void Splitter::split_control(std::size_t index) {
   std::deque<Splitter> splitters;
   for (std::size_t i = 0; i < bodies.size(); ++i) {
     const std::size_t block = flat_.block_of.at({block_.first_equation + index, i});
-    splitters.emplace_back(*bodies[i], flat_, propagated_, planner_, block);
+    splitters.emplace_back(*bodies[i], flat_, propagated_, planner_, attempt_, block);
   }
   const ir::BodyFlow flow = ir::body_flow(equation).value();
   ControlEdges edges = flow.num_choosing > 0 ? branch_edges(equation, flow, splitters[0])
@@ -211,6 +213,16 @@ Assignment Splitter::choose(std::size_t index) {
   std::vector<Assignment> candidates = make_candidates(context, tensors);
   candidates.insert(candidates.begin(), std::move(merged));
   candidates.push_back(std::move(unsplit));
+  const std::size_t best = cheapest(index, candidates);
+  if (!attempt_.is_contested) {
+    const double weight = std::exchange(attempt_.single_weight, kSharedWeight);
+    attempt_.is_contested = cheapest(index, candidates) != best;
+    attempt_.single_weight = weight;
+  }
+  return std::move(candidates[best]);
+}
+
+std::size_t Splitter::cheapest(std::size_t index, const std::vector<Assignment>& candidates) {
   double least = std::numeric_limits<double>::infinity();
   std::size_t best = 0;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
@@ -219,7 +231,7 @@ Assignment Splitter::choose(std::size_t index) {
     least = price;
     best = i;
   }
-  return std::move(candidates[best]);
+  return best;
 }
 
 /// Moved bytes, and work in bytes.
@@ -510,12 +522,34 @@ ValueId Splitter::resolve(ValueId source, const Sharding& target) {
   return versions_[source][0];
 }
 
-Function split(const Function& function, const FlatFunction& flat, const Propagated& propagated) {
-  ReshardPlanner planner(function.mesh);
-  Splitter splitter(function, flat, propagated, planner, 0);
+namespace {
+
+Function split_once(const Function& function, const FlatFunction& flat,
+                    const Propagated& propagated, ReshardPlanner& planner, Attempt& attempt) {
+  Splitter splitter(function, flat, propagated, planner, attempt, 0);
   Boundary boundary{.inputs = {}, .outputs = propagated.outputs};
   for (ValueId id : function.inputs) boundary.inputs.push_back(splitter.wanted(id));
   return ir::without_dead_code(splitter.run(boundary));
+}
+
+}  // namespace
+
+Function split(const Function& function, const FlatFunction& flat, const Propagated& propagated) {
+  ReshardPlanner planner(function.mesh);
+  Attempt attempt;
+  Function best = split_once(function, flat, propagated, planner, attempt);
+  if (attempt.is_contested) {
+    // Every choice is made for one equation alone. If nobody else reads an operand, to move it may
+    // be the cheapest now and dear later.
+    Attempt cautious{.single_weight = kSharedWeight, .is_contested = true};
+    Function other = split_once(function, flat, propagated, planner, cautious);
+    if (is_better(price_of_program(other), price_of_program(best))) {
+      best = std::move(other);
+      attempt = std::move(cautious);
+    }
+  }
+  for (const auto& report : attempt.reports) report();
+  return best;
 }
 
 }  // namespace tessera::partition

@@ -1,6 +1,7 @@
 // Splits a function; implemented in split.cc, selection.cc and windows.cc.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include "partition/flatten.h"
 #include "partition/moves.h"
 #include "partition/reshard/plan_reshard.h"
+#include "partition/split/price.h"
 #include "partition/split/split.h"
 #include "partition/sums/defer.h"
 
@@ -21,8 +23,15 @@ using ir::Function;
 using ir::ValueId;
 
 inline constexpr std::size_t kNoEquation = ~std::size_t{0};
-/// Operations that a device of a CPU cluster does in the time in which it receives a byte.
-inline constexpr double kFlopsPerByte = 16;
+/// The sharding of an operand suits its other users, so if it moves it often has to move back.
+inline constexpr double kSharedWeight = 4;
+
+/// One of several plans of a program.
+struct Attempt {
+  double single_weight = 1;   // of moving an operand without other users
+  bool is_contested = false;  // whether the plan would be another one with kSharedWeight
+  std::vector<std::function<void()>> reports = {};  // to the user, of the plan that is chosen
+};
 
 /// How a value gets windows: by collectives to shards, and from there by one move.
 struct WayToWindows {
@@ -36,12 +45,13 @@ struct WayToWindows {
 class Splitter {
  public:
   Splitter(const Function& function, const FlatFunction& flat, const Propagated& propagated,
-           ReshardPlanner& planner, std::size_t block)
+           ReshardPlanner& planner, Attempt& attempt, std::size_t block)
       : function_(function),
         flat_(flat),
         propagated_(propagated),
         block_(flat.blocks[block]),
         planner_(planner),
+        attempt_(attempt),
         out_(ir::empty_like(function)),
         versions_(function.values.size()),
         definition_(function.values.size(), kNoEquation),
@@ -116,6 +126,7 @@ class Splitter {
                  Boundary& inside) const;
   void set_output(std::size_t index, const std::optional<Sharding>& asked);
   Assignment choose(std::size_t index);
+  std::size_t cheapest(std::size_t index, const std::vector<Assignment>& candidates);
   double price_of(std::size_t index, const Assignment& assignment);
   std::vector<TensorView> views(std::size_t index) const;
   std::optional<Deferral> find_deferral(std::size_t index);
@@ -159,6 +170,7 @@ class Splitter {
   const Propagated& propagated_;
   const FlatFunction::Block block_;
   ReshardPlanner& planner_;
+  Attempt& attempt_;
   Function out_;
   std::vector<std::vector<ValueId>> versions_;        // per source value: its versions in out_
   std::map<ValueId, std::vector<ValueId>> windowed_;  // the same: those with windows

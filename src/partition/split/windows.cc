@@ -10,9 +10,6 @@ namespace tessera::partition {
 
 namespace {
 
-// The sharding of an operand suits its other users, so if it moves it often has to move back. A
-// gradient that is reduced where it arises is also what people expect to see.
-constexpr double kSharedWeight = 4;
 // A stored weight is gathered once for all its uses, so its first use does not pay for it alone.
 constexpr double kLateWeight = 0.25;
 
@@ -55,7 +52,8 @@ std::optional<Splitter::PaddedWindows> Splitter::padded_windows(ValueId source,
 /// The weighted bytes for bringing an operand to what an equation needs.
 double Splitter::cost_of_operand(ValueId source, const Sharding& needed) {
   const bool is_shared = users_[source] > 1 && !is_pending(source);
-  const double weight = is_late_[source] ? kLateWeight : is_shared ? kSharedWeight : 1;
+  const double single = is_pending(source) ? 1 : attempt_.single_weight;
+  const double weight = is_late_[source] ? kLateWeight : is_shared ? kSharedWeight : single;
   if (needed.windows.empty()) return cost_to(source, needed) * weight;
   const WayToWindows way = way_to_windows(source, needed);
   const double cost = way.stop_cost * weight + way.halo_cost;
