@@ -228,6 +228,29 @@ TEST(Exchange, WindowsOfNeighbours) {
   }
 }
 
+TEST(Exchange, RollsAndSelections) {
+  const std::vector<Emit> programs = {
+      [](auto& p, auto x) {
+        return ops::concatenate(
+            p.b, {ops::slice_dim(p.b, x, 0, 19, 24), ops::slice_dim(p.b, x, 0, 0, 19)}, 0);
+      },
+      [](auto& p, auto x) {
+        const ir::ValueId largest = p.b.emit("argmax", {{"dim", std::int64_t{0}}}, {x});
+        return ops::convert(p.b, largest, DType::f32);
+      },
+      [](auto& p, auto x) {
+        return p.b.emit_all("top_k", {{"dim", std::int64_t{0}}, {"k", std::int64_t{3}}}, {x})[0];
+      },
+      [](auto& p, auto x) {
+        return p.b.emit("cumsum", {{"dim", std::int64_t{0}}, {"reverse", false}}, {x});
+      },
+  };
+  for (const Mesh& mesh : {make_mesh({{"x", 2}}), make_mesh({{"x", 3}}),
+                           make_mesh({{"x", 2}, {"y", 2}}, {2, 0, 3, 1})}) {
+    for (const Emit& emit : programs) check(of_rows(mesh, {24, 128}, emit));
+  }
+}
+
 TEST(Exchange, ReceivesTheHaloAlone) {
   const Function f = parsed("data=4", R"((%0: f32[64,32]<{data},{}>) {
   %1: f32[64,32]<[0+60{data}+5],{}> = halo_exchange %0

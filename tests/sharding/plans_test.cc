@@ -182,5 +182,39 @@ TEST(WholeLines, GatherWithoutAnotherDimension) {
             Uses{"all_gather x1: 288 bytes"});
 }
 
+/// The last `count` elements of every line, then the others.
+Array rolled(const Array& x, std::int64_t count) {
+  const std::int64_t size = x.shape()[1];
+  return concatenate({slice(x, 1, size - count, size), slice(x, 1, 0, size - count)}, 1);
+}
+
+/// Each shard sends what leaves it to its neighbour, in one collective.
+TEST(Roll, MovesToNeighbours) {
+  const Array x = lines_with_ties({8, 96});
+  for (const std::int64_t count : {1, 7, 12, 24, 25, 48, 71, 72, 90, 95}) {
+    const auto roll = [&](const Arrays& in) { return rolled(in[0], count); };
+    for (const auto& [mesh, spec] : line_splits()) run_placed(mesh, roll, {x}, {spec});
+    // On four devices, shards have 24 elements.
+    const std::int64_t sent = std::min(count, 96 - count);
+    if (sent > 24) continue;
+    EXPECT_EQ(run_placed(four(), roll, {x}, {P{none, "a"}}),
+              Uses{fmt::format("permute x1: {} bytes", 8 * sent * 4)});
+  }
+}
+
+/// A part that others read is not rolled; nor are shards of different sizes.
+TEST(Roll, OfOthersMovesRows) {
+  const auto shared = [](const Arrays& in) {
+    const Array end = slice(in[0], 1, 95, 96);
+    return concatenate({end, slice(in[0], 1, 0, 95)}, 1) + end;
+  };
+  const Array x = numbers({8, 96});
+  EXPECT_EQ(run_placed(four(), shared, {x}, {P{none, "a"}}), Uses{"halo_exchange x2: 64 bytes"});
+  const auto uneven = [](const Arrays& in) { return rolled(in[0], 1); };
+  for (const std::string& use : run_placed(four(), uneven, {numbers({8, 97})}, {P{none, "a"}})) {
+    EXPECT_EQ(use.substr(0, 13), "halo_exchange");
+  }
+}
+
 }  // namespace
 }  // namespace tessera::testing

@@ -4,36 +4,14 @@
 
 #include "ops/emit.h"
 #include "ops/ops.h"
+#include "partition/split/sharded_builder.h"
 #include "partition/split/splitter.h"
 
 namespace tessera::partition {
 
-namespace {
-
 using ir::Builder;
-using ir::Ints;
 
-/// Emits into a partitioned function: every new value gets a sharding.
-class ShardedBuilder {
- public:
-  ShardedBuilder(Function& out, const Span& span) : out_(out), b_(out) { b_.set_span(span); }
-
-  /// Runs emit(Builder&). New values have the sharding; scalars have none.
-  template <class Emit>
-  auto operator()(const Sharding& sharding, const Emit& emit) {
-    const std::size_t first = out_.values.size();
-    auto result = emit(b_);
-    for (std::size_t id = first; id < out_.values.size(); ++id) {
-      const bool is_scalar = out_.values[id].type.rank() == 0;
-      out_.values[id].sharding = is_scalar ? replicated_sharding(0) : sharding;
-    }
-    return result;
-  }
-
- private:
-  Function& out_;
-  Builder b_;
-};
+namespace {
 
 bool is_selection(const Equation& equation) {
   return equation.op == &ops::argmax_op || equation.op == &ops::argmin_op ||

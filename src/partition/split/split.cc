@@ -51,6 +51,7 @@ void Splitter::split_equation(std::size_t index) {
                                num_elements(function_.type(equation.results[0]).shape) <=
                                    num_elements(function_.type(equation.operands[0]).shape);
   is_late_[equation.results[0]] = is_view_of_late;
+  if (roll_in_shards(index)) return;
   const std::optional<Deferral> deferral = find_deferral(index);
   const Assignment chosen = choose(index);
   if (deferral && is_worth_it(index, *deferral, chosen)) {

@@ -1,4 +1,4 @@
-// Splits a function; implemented in split.cc, selection.cc and windows.cc.
+// Splits a function; implemented in split.cc, roll.cc, selection.cc and windows.cc.
 #pragma once
 
 #include <functional>
@@ -136,6 +136,9 @@ class Splitter {
   double moved_bytes(std::size_t index, const Assignment& assignment,
                      const Deferral* deferral = nullptr);
   void apply(std::size_t index, const Assignment& assignment);
+  struct Roll;
+  std::optional<Roll> find_roll(std::size_t index) const;
+  bool roll_in_shards(std::size_t index);
   struct Selection;
   std::optional<Selection> find_selection(std::size_t index) const;
   double price_of(std::size_t index, const Selection& selection);
