@@ -202,6 +202,18 @@ TEST(Roll, MovesToNeighbours) {
   }
 }
 
+/// Devices without elements of their own.
+TEST(Roll, OfEmptyTiles) {
+  const Mesh mesh = make_mesh({{"a", 4}, {"b", 2}});
+  const Array x = lines_with_ties({1, 96});
+  const auto roll = [](const Arrays& in) { return rolled(in[0], 3); };
+  const auto positions = [](const Arrays& in) { return top_k(in[0], 5, 1).second; };
+  const auto largest = [](const Arrays& in) { return argmax(in[0], 1); };
+  run_placed(mesh, roll, {x}, {P{"a", "b"}});
+  run_placed(mesh, positions, {x}, {P{"a", "b"}});
+  run_placed(mesh, largest, {x}, {P{"a", "b"}});
+}
+
 /// A part that others read is not rolled; nor are shards of different sizes.
 TEST(Roll, OfOthersMovesRows) {
   const auto shared = [](const Arrays& in) {

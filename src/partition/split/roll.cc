@@ -63,7 +63,7 @@ std::optional<Splitter::Roll> Splitter::find_roll(std::size_t index) const {
             .held = layout_of(end.operands[0])};
   roll.num_shards = num_shards(planner_.atoms(), roll.held.dims[dim]);
   if (roll.num_shards == 1 || size % roll.num_shards != 0) return std::nullopt;
-  if (num_elements(function_.type(roll.source).shape) == 0) return std::nullopt;
+  if (!has_elements_everywhere(roll.source)) return std::nullopt;
   roll.shard_size = size / roll.num_shards;
   if (roll.count > roll.shard_size) {
     roll.is_forward = false;

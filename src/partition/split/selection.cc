@@ -32,6 +32,16 @@ struct Splitter::Selection {
   Sharding gathered, result;  // of what is selected, before and after the shards are joined
 };
 
+/// Whether every shard has elements, as a reshape requires.
+bool Splitter::has_elements_everywhere(ValueId source) const {
+  const Shape& shape = function_.type(source).shape;
+  const Sharding& held = layout_of(source);
+  for (std::size_t dim = 0; dim < shape.size(); ++dim) {
+    if (tessera::num_shards(planner_.atoms(), held.dims[dim]) > shape[dim]) return false;
+  }
+  return true;
+}
+
 std::optional<Splitter::Selection> Splitter::find_selection(std::size_t index) const {
   const Equation& equation = function_.equations[index];
   if (!is_selection(equation) || is_constant(equation.operands[0])) return std::nullopt;
@@ -51,7 +61,7 @@ std::optional<Splitter::Selection> Splitter::find_selection(std::size_t index) c
   s.num_shards = tessera::num_shards(planner_.atoms(), list);
   const std::int64_t size = shape[s.dim];
   if (s.num_shards == 1 || size % s.num_shards != 0) return std::nullopt;
-  if (s.k < 1 || s.k > size / s.num_shards || num_elements(shape) == 0) return std::nullopt;
+  if (s.k < 1 || s.k > size / s.num_shards || !has_elements_everywhere(source)) return std::nullopt;
   const auto at = static_cast<std::ptrdiff_t>(s.dim);
   s.cut[s.dim] = size / s.num_shards;
   s.cut.insert(s.cut.begin() + at, s.num_shards);

@@ -136,6 +136,7 @@ class Splitter {
   double moved_bytes(std::size_t index, const Assignment& assignment,
                      const Deferral* deferral = nullptr);
   void apply(std::size_t index, const Assignment& assignment);
+  bool has_elements_everywhere(ValueId source) const;
   struct Roll;
   std::optional<Roll> find_roll(std::size_t index) const;
   bool roll_in_shards(std::size_t index);
