@@ -16,6 +16,9 @@ namespace {
 // From here on a search takes much longer than direct plans.
 constexpr std::int64_t kManyDevices = 100;
 
+// Plans whose prices differ by less are equal up to rounding. Then that of the search is taken.
+constexpr double kTie = 1e-6;
+
 constexpr char kEndOfAtoms = '\xff';
 
 void append_key(const Sharding& sharding, std::string& key) {
@@ -104,16 +107,16 @@ std::vector<ReshardStep> ReshardPlanner::find_steps(const ReshardRequest& reques
     if (steps.empty()) return;
     join_steps(steps);
     const double cost = price(from, steps, request.bytes).cost;
-    if (cost >= least) return;
+    if (cost > least * (1 + kTie)) return;
     least = cost;
     best = std::move(steps);
   };
-  // A lower bound shortens the search, and may remain where the search is not exact.
+  // What is cheaper than the greedy plan shortens the search, and may remain if that is cut off.
   if (num_devices_ >= kManyDevices) offer(direct_reshard(request, least));
   if (static_cast<int>(atoms_.size()) > limits_.max_exact_atoms) {
     offer(search_bundles(request, least));
   }
-  offer(search_reshard(request, limits_, least));
+  offer(search_reshard(request, limits_, least * (1 + kTie)));
   return best;
 }
 
