@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cfenv>
 #include <chrono>
-#include <condition_variable>
 #include <cstring>
 #include <exception>
 #include <thread>
@@ -15,19 +14,11 @@
 #include "run/execution.h"
 #include "run/machine/cores.h"
 #include "run/processes.h"
+#include "run/threads/idle_threads.h"
 
 namespace tessera::run {
 
 namespace {
-
-/// Tells the core that this is a spin loop, so that its other hardware thread can run faster.
-void pause() {
-#if defined(__GNUC__) && defined(__x86_64__)
-  __builtin_ia32_pause();
-#else
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-#endif
-}
 
 /// Kernels guarantee their result bits for round-to-nearest without flush-to-zero, but the caller
 /// may have set other modes.
@@ -49,22 +40,11 @@ class DefaultFloatMode {
 
 struct Engine::State {
   mutable std::mutex mutex;
-  std::condition_variable wake;
   std::mutex one_at_a_time;  // executions share the arena and the threads
   std::vector<std::thread> threads;
-  const int num_cores = usable_cores();
-  int num_threads = num_cores;
-  bool is_stopping = false;
+  int num_threads = usable_cores();
+  IdleThreads idle{num_threads};
   Execution* current = nullptr;
-  std::atomic<std::uint64_t> news{0};   // changes whenever waiting threads should look for work
-  std::condition_variable wake_caller;  // the thread that called execute()
-  bool is_caller_asleep = false;
-  bool wakes_caller = false;  // when the mutex is released next
-  int num_idle = 0;           // threads that look for work or sleep, with the caller
-  int num_spinning = 0;       // of them
-  int num_asleep = 0;         // threads but the caller that sleep and have not been woken
-  int num_woken = 0;          // threads that sleep, or are about to, and may go on
-  int num_to_wake = 0;        // of them, when the mutex is released next
   std::unique_ptr<Buffer> arena;
   CollectiveCounts counts;
   int threads_per_group = 0;
@@ -96,76 +76,7 @@ struct Engine::State {
   void keep_times();
   void keep_records(const Executable& executable, Execution& execution) noexcept;
   void keep_timeline(const Executable& executable, const std::vector<TaskSpan>& spans);
-  void wait_for_news(std::unique_lock<std::mutex>& lock, int thread);
-  void sleep(std::unique_lock<std::mutex>& lock, int thread);
-  void announce(std::int64_t num_helpers);
-  void unlock(std::unique_lock<std::mutex>& lock);
 };
-
-/// Tells threads that spin to look for work or for the end of the execution. If they are too few to
-/// help, others are woken, but only when the mutex is released, because they need it first. More
-/// threads than cores would only take time from each other.
-void Engine::State::announce(std::int64_t num_helpers) {
-  news.fetch_add(1, std::memory_order_release);
-  const int num_awake =
-      static_cast<int>(threads.size()) + 1 - num_asleep - (is_caller_asleep ? 1 : 0);
-  // Threads that have been woken wake others in turn, so that no thread wakes all of them.
-  const int most = std::min(num_cores - num_awake, num_awake);
-  num_helpers = std::min<std::int64_t>(num_helpers - num_spinning, most);
-  if (num_helpers > 0 && is_caller_asleep && !wakes_caller) {
-    wakes_caller = true;
-    num_helpers -= 1;
-  }
-  const auto count = static_cast<int>(std::clamp<std::int64_t>(num_helpers, 0, num_asleep));
-  num_asleep -= count;
-  num_woken += count;
-  num_to_wake += count;
-}
-
-void Engine::State::unlock(std::unique_lock<std::mutex>& lock) {
-  const bool has_caller = std::exchange(wakes_caller, false);
-  int count = std::exchange(num_to_wake, 0);
-  lock.unlock();
-  if (has_caller) wake_caller.notify_one();
-  for (; count > 0; --count) wake.notify_one();
-}
-
-void Engine::State::sleep(std::unique_lock<std::mutex>& lock, int thread) {
-  if (std::exchange(wakes_caller, false)) wake_caller.notify_one();
-  for (; num_to_wake > 0; --num_to_wake) wake.notify_one();
-  if (thread == 0) {
-    is_caller_asleep = true;
-    const std::uint64_t seen = news.load(std::memory_order_relaxed);
-    wake_caller.wait(lock, [&] { return news.load(std::memory_order_relaxed) != seen; });
-    is_caller_asleep = false;
-  } else {
-    num_asleep += 1;
-    wake.wait(lock, [&] { return num_woken > 0 || is_stopping; });
-    num_woken -= 1;
-  }
-}
-
-void Engine::State::wait_for_news(std::unique_lock<std::mutex>& lock, int thread) {
-  // Spin for a while before sleeping: a sleep and a wake-up take longer than most gaps between
-  // tasks, and waking others also costs the thread that does it.
-  constexpr auto kLongestLook = std::chrono::microseconds(50);
-  constexpr int kLooks = 64;  // between two readings of the clock
-  // More threads than cores would only take time from those that compute.
-  const bool spins = num_spinning + 1 < num_cores;
-  num_spinning += spins ? 1 : 0;
-  num_idle += 1;
-  const std::uint64_t seen = news.load(std::memory_order_acquire);
-  const auto is_new = [&] { return news.load(std::memory_order_acquire) != seen; };
-  unlock(lock);
-  const Clock::time_point start = Clock::now();
-  while (spins && !is_new() && Clock::now() - start < kLongestLook) {
-    for (int i = 0; i < kLooks && !is_new(); ++i) pause();
-  }
-  lock.lock();
-  num_spinning -= spins ? 1 : 0;
-  if (!is_new()) sleep(lock, thread);
-  num_idle -= 1;
-}
 
 void Engine::State::count_instruction(TaskRef ref) {
   const Executable& executable = ref.frame->executable();
@@ -252,7 +163,7 @@ void Engine::State::run_unlocked(Execution& execution, TaskRef ref,
                                  std::unique_lock<std::mutex>& lock, int thread, Work work) {
   const bool is_traced = recorder.is_on();
   const bool is_timed = is_profiling || is_traced;
-  unlock(lock);
+  idle.unlock(lock);
   std::exception_ptr fault;
   const auto start = is_timed ? Clock::now() : Clock::time_point{};
   try {
@@ -295,18 +206,15 @@ void Engine::State::run_parts(Execution& execution, const TakenPart& taken,
   execution.end_parts(ref);
   if (is_last && execution.fault == nullptr) execution.attempt([&] { execution.finish(ref); });
   if (execution.fault != nullptr) execution.give_up();
-  if (execution.is_over()) {
-    wakes_caller = is_caller_asleep;
-    return announce(0);
-  }
+  if (execution.is_over()) return idle.announce_end();
   if (is_last) find_helpers(execution, 1);
 }
 
 /// This thread takes `own` parts before it releases the mutex.
 void Engine::State::find_helpers(const Execution& execution, int own) {
-  if (num_idle == 0) return;
+  if (idle.is_empty()) return;
   const std::int64_t others = execution.num_ready_parts(num_threads) - own;
-  if (others > 0) announce(others);
+  if (others > 0) idle.announce(others);
 }
 
 void Engine::State::work(std::unique_lock<std::mutex>& lock, int thread) {
@@ -316,7 +224,7 @@ void Engine::State::work(std::unique_lock<std::mutex>& lock, int thread) {
       if (std::exchange(has_waited, false)) find_helpers(*current, 0);
       run_parts(*current, *taken, lock, thread);
     } else {
-      wait_for_news(lock, thread);
+      idle.wait_for_news(lock, thread);
       has_waited = true;
     }
   }
@@ -330,19 +238,17 @@ void Engine::State::run(Execution& execution, std::unique_lock<std::mutex>& lock
   // An execution is over only when no part is running. So the other workers have left run_part()
   // and will read `current` again.
   current = nullptr;
-  announce(0);
+  idle.announce_end();
 }
 
 void Engine::State::worker(int thread) {
   const DefaultFloatMode mode;
   std::unique_lock<std::mutex> lock(mutex);
-  while (!is_stopping) {
+  while (!idle.is_stopping()) {
     if (current != nullptr && !current->is_over()) {
       work(lock, thread);
     } else {
-      num_idle += 1;
-      sleep(lock, thread);
-      num_idle -= 1;
+      idle.sleep(lock, thread);
     }
   }
 }
@@ -353,6 +259,7 @@ void Engine::State::start_threads() {
     const int number = static_cast<int>(threads.size()) + 1;
     try {
       threads.emplace_back([this, number] { worker(number); });
+      idle.add_thread();
     } catch (const std::exception&) {
       return;
     }
@@ -362,14 +269,11 @@ void Engine::State::start_threads() {
 void Engine::State::stop_threads() {
   {
     const std::lock_guard<std::mutex> lock(mutex);
-    is_stopping = true;
-    news.fetch_add(1, std::memory_order_release);
-    wake.notify_all();
+    idle.stop();
   }
   for (std::thread& thread : threads) thread.join();
   threads.clear();
-  is_stopping = false;
-  num_asleep = num_woken = num_to_wake = num_idle = 0;
+  idle.remove_threads();
 }
 
 Engine::Engine() : state_(std::make_unique<State>()) {}
@@ -594,7 +498,7 @@ std::vector<Tiles> Engine::execute(const Executable& executable, std::vector<Til
   on_begin();
   state.run(execution, lock);
   state.keep_records(executable, execution);
-  state.unlock(lock);
+  state.idle.unlock(lock);
   if (execution.fault != nullptr) std::rethrow_exception(execution.fault);
   return outputs;
 }
