@@ -39,8 +39,8 @@ OpFamily trigonometric_ops();
 OpFamily window_ops();
 
 // All other records are looked up by name (ir::find_op).
-extern const OpRecord add_op;
 extern const OpRecord add_any_op;
+extern const OpRecord add_op;
 extern const OpRecord all_gather_op;
 extern const OpRecord all_reduce_op;
 extern const OpRecord all_slice_op;
@@ -50,6 +50,7 @@ extern const OpRecord argmin_op;
 extern const OpRecord broadcast_in_dim_op;
 extern const OpRecord call_op;
 extern const OpRecord collective_permute_op;
+extern const OpRecord concatenate_op;
 extern const OpRecord cond_op;
 extern const OpRecord constant_op;
 extern const OpRecord cummax_op;
@@ -74,6 +75,7 @@ extern const OpRecord remat_op;
 extern const OpRecord reshape_op;
 extern const OpRecord scan_op;
 extern const OpRecord sharding_constraint_op;
+extern const OpRecord slice_op;
 extern const OpRecord stage_end_op;
 extern const OpRecord task_op;
 extern const OpRecord top_k_op;

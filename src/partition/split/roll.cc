@@ -1,6 +1,7 @@
 // Arrays that are rolled along a split dimension: the last elements, then the others. Each shard
 // sends its last elements to the next one in a ring, or its first ones to the one before.
 #include "ops/emit.h"
+#include "ops/ops.h"
 #include "partition/split/sharded_builder.h"
 #include "partition/split/splitter.h"
 
@@ -13,7 +14,7 @@ namespace {
 /// Whether the equation is the part [start, limit) along one dimension, with the others whole.
 bool is_part(const Function& function, const Equation& equation, std::size_t dim,
              std::int64_t start, std::int64_t limit) {
-  if (ir::op_name(*equation.op) != "slice") return false;
+  if (!ops::is(equation, ops::slice_op)) return false;
   const Shape& shape = function.type(equation.operands[0]).shape;
   for (std::size_t i = 0; i < shape.size(); ++i) {
     if (equation.attributes.ints("stride")[i] != 1) return false;
@@ -38,7 +39,7 @@ struct Splitter::Roll {
 /// moves further than to a neighbouring shard.
 std::optional<Splitter::Roll> Splitter::find_roll(std::size_t index) const {
   const Equation& equation = function_.equations[index];
-  if (ir::op_name(*equation.op) != "concatenate" || equation.operands.size() != 2) {
+  if (!ops::is(equation, ops::concatenate_op) || equation.operands.size() != 2) {
     return std::nullopt;
   }
   for (ValueId id : equation.operands) {
