@@ -107,6 +107,17 @@ void check_mesh_of_trace(const Mesh& mesh, const char* subject) {
                "use the mesh of the surrounding function: with_sharding_constraint(x, P{...})");
 }
 
+/// The whole program is for one mesh, so a scope that the traced function opens has no effect.
+void check_scope_in_trace(const char* op) {
+  const Mesh& traced = trace::innermost()->mesh();
+  const Mesh& scope = current_mesh();
+  if (scope.axes().empty() || scope == traced) return;
+  detail::fail(op, "a use_mesh scope within the traced function is for another mesh",
+               to_string(scope),
+               traced.axes().empty() ? "no mesh, as outside of the function" : to_string(traced),
+               "open the use_mesh scope before the function is called");
+}
+
 /// Inside of shard_map an array is the tile of one device, so a mapped axis cannot split it.
 void check_is_not_mapped(const PartitionSpec& spec, const char* op) {
   for (const SpecEntry& entry : spec.entries()) {
@@ -207,7 +218,10 @@ Array with_constraint(const Operand& x, const Mesh& mesh, const PartitionSpec& s
 
 Array with_sharding_constraint(Operand x, const PartitionSpec& spec) {
   const CallScope scope(x.where);
-  if (trace::innermost() != nullptr) return with_constraint(x, trace::innermost()->mesh(), spec);
+  if (trace::innermost() != nullptr) {
+    check_scope_in_trace("with_sharding_constraint");
+    return with_constraint(x, trace::innermost()->mesh(), spec);
+  }
   const bool is_placed =
       !x.is_number() && x.array.is_concrete() && !x.array.node()->placement->mesh.axes().empty();
   return with_constraint(x, is_placed ? x.array.node()->placement->mesh : current_mesh(), spec);

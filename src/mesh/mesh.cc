@@ -34,6 +34,15 @@ void check_spec(const Mesh& mesh, const PartitionSpec& spec, const std::string& 
   std::vector<std::string> seen;
   for (const SpecEntry& entry : spec.entries()) {
     for (const std::string& axis : entry.axes) {
+      if (mesh.axes().empty()) {
+        throw UserError({.what = subject + ": there is no mesh for axis '" + axis + "'",
+                         .where = where,
+                         .found = to_string(spec) + " without a mesh",
+                         .wanted = "a mesh with this axis",
+                         .cure = "give a mesh: arrays on a mesh, a use_mesh scope around the call, "
+                                 "or --mesh " +
+                                 axis + "=8"});
+      }
       if (!mesh.has_axis(axis)) {
         throw UserError({.what = subject + ": the mesh has no axis named '" + axis + "'",
                          .where = where,

@@ -87,6 +87,42 @@ TEST(SpecErrors, SpecWithoutAMesh) {
             "scope(mesh);` first");
 }
 
+TEST(SpecErrors, InShardingWithoutAMesh) {
+  auto f = jit([](Array v) { return sum(v); }, {.in_shardings = {P{"data"}}});
+  const Caught error = caught([&] { f(ones({8})); });
+  EXPECT_EQ(error.text,
+            "jit: in_shardings of 0: there is no mesh for axis 'data'\n"
+            "  where:  <this line>\n"
+            "  found:  P('data',) without a mesh\n"
+            "  wanted: a mesh with this axis\n"
+            "  cure:   give a mesh: arrays on a mesh, a use_mesh scope around the call, or --mesh "
+            "data=8");
+}
+
+TEST(SpecErrors, MeshScopeWithinATracedFunction) {
+  std::string line;
+  auto f = jit([&](Array x) {
+    const use_mesh scope(make_mesh({{"x", 8}}));
+    line = line_of(1);
+    return with_sharding_constraint(x, P{"x"});
+  });
+  const auto text_with = [&](const std::string& wanted) {
+    return "with_sharding_constraint: a use_mesh scope within the traced function is for another "
+           "mesh\n"
+           "  where:  " +
+           line +
+           "\n"
+           "  found:  x=8\n"
+           "  wanted: " +
+           wanted + "\n  cure:   open the use_mesh scope before the function is called";
+  };
+  const Caught without = caught([&] { f(ones({8})); });
+  EXPECT_EQ(without.text, text_with("no mesh, as outside of the function"));
+  const use_mesh scope(grid());
+  const Caught within = caught([&] { f(ones({8})); });
+  EXPECT_EQ(within.text, text_with("data=2,model=4"));
+}
+
 TEST(SpecErrors, OutShardingIsTooLong) {
   auto f = jit([](Array v) { return sum(v); }, {.out_shardings = NamedSharding(grid(), P{"data"})});
   const Caught error = caught([&] { f(ones({8})); });
