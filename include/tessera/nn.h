@@ -133,6 +133,8 @@ class Scope {
                 std::source_location where = std::source_location::current()) const;
   /// All names may be used again; the numbers of keys continue.
   Scope traced_again() const;
+  /// The line that gave this scope its name, at which layers report mistakes; line 0 for a root.
+  std::source_location named_at() const;
 
  private:
   struct State;

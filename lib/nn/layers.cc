@@ -15,11 +15,22 @@ TESSERA_DEFINE_COPYABLE(Dropout);
 TESSERA_DEFINE_COPYABLE(Embed);
 TESSERA_DEFINE_COPYABLE(LayerNorm);
 
+namespace {
+
+/// The user's line for what a layer makes, or this file's for a layer that is the root itself.
+std::source_location line_of(const Scope& scope,
+                             std::source_location here = std::source_location::current()) {
+  return scope.named_at().line() != 0 ? scope.named_at() : here;
+}
+
+}  // namespace
+
 Dense::Dense(const Scope& scope, std::int64_t inputs, std::int64_t features, bool use_bias,
              const Initializer& kernel_init, const Initializer& bias_init,
              std::optional<DType> computed)
-    : kernel(scope.param("kernel", kernel_init, {inputs, features})), dtype(computed) {
-  if (use_bias) bias = scope.param("bias", bias_init, {features});
+    : kernel(scope.param("kernel", kernel_init, {inputs, features}, line_of(scope))),
+      dtype(computed) {
+  if (use_bias) bias = scope.param("bias", bias_init, {features}, line_of(scope));
 }
 
 Array Dense::operator()(Operand x) const {
@@ -30,7 +41,8 @@ Array Dense::operator()(Operand x) const {
 
 Embed::Embed(const Scope& scope, std::int64_t count, std::int64_t features,
              const Initializer& embedding_init, std::optional<DType> computed)
-    : embedding(scope.param("embedding", embedding_init, {count, features})), dtype(computed) {}
+    : embedding(scope.param("embedding", embedding_init, {count, features}, line_of(scope))),
+      dtype(computed) {}
 
 Array Embed::operator()(Operand ids) const {
   const CallScope call(ids.where);
@@ -40,8 +52,8 @@ Array Embed::operator()(Operand ids) const {
 
 LayerNorm::LayerNorm(const Scope& scope, std::int64_t features, double norm_epsilon,
                      std::optional<DType> computed)
-    : scale(scope.param("scale", init::ones(), {features})),
-      bias(scope.param("bias", init::zeros(), {features})),
+    : scale(scope.param("scale", init::ones(), {features}, line_of(scope))),
+      bias(scope.param("bias", init::zeros(), {features}, line_of(scope))),
       epsilon(norm_epsilon),
       dtype(computed) {}
 
@@ -81,10 +93,11 @@ Static<tessera::ConvOptions> static_options(const ConvOptions& o) {
 }  // namespace
 
 Conv::Conv(const Scope& scope, std::int64_t inputs, std::int64_t features, const ConvOptions& o)
-    : kernel(scope.param("kernel", o.kernel_init, kernel_shape(o, inputs, features))),
+    : kernel(
+          scope.param("kernel", o.kernel_init, kernel_shape(o, inputs, features), line_of(scope))),
       dtype(o.dtype),
       options(static_options(o)) {
-  if (o.use_bias) bias = scope.param("bias", o.bias_init, {features});
+  if (o.use_bias) bias = scope.param("bias", o.bias_init, {features}, line_of(scope));
 }
 
 Array Conv::operator()(Operand x) const {

@@ -16,6 +16,7 @@ struct Scope::State {
   std::int64_t length = 0;             // of stacked layers; 0: one layer
   std::optional<SpecEntry> axis_name;  // of the dimension of layers
   std::source_location scanned_at;
+  std::source_location named_at = {};
 };
 
 TESSERA_DEFINE_COPYABLE(ScopeName);
@@ -78,10 +79,13 @@ Scope Scope::operator/(ScopeName name) const {
   take(name.text, name.where);
   auto child = std::make_shared<State>(*state_);
   child->path.push_back(std::move(name.text));
+  child->named_at = name.where;
   child->taken.clear();
   if (!child->is_nnx) child->num_keys = std::make_shared<std::uint32_t>(0);
   return Scope(std::move(child));
 }
+
+std::source_location Scope::named_at() const { return state_->named_at; }
 
 KeyFold Scope::fold(std::uint32_t number) const {
   if (state_->is_nnx) return {.names = {}, .number = number - 1, .has_names = false};

@@ -176,6 +176,20 @@ TEST(LogicalErrors, MoreNamesThanDimensionsOfAParameter) {
             "dimension");
 }
 
+TEST(LogicalErrors, MoreNamesThanDimensionsOfALayer) {
+  const nn::Scope scope(Key(0));
+  const auto zeros = nn::with_partitioning(nn::init::zeros(), {"data", "model"});
+  const Caught error =
+      caught([&] { nn::Dense(scope / "Dense_0", 4, 8, true, nn::init::lecun_normal(), zeros); });
+  EXPECT_EQ(error.text,
+            "nn::Scope: parameter Dense_0/bias has more names than dimensions\n"
+            "  where:  <this line>\n"
+            "  found:  P('data', 'model') for shape [8]\n"
+            "  wanted: no more names than dimensions: 1\n"
+            "  cure:   give with_partitioning or with_logical_partitioning one name, or none, per "
+            "dimension");
+}
+
 TEST(LogicalErrors, MoreNamesThanDimensionsOfAnArray) {
   const use_mesh mesh(grid());
   const logical_axis_rules scope(rules());
