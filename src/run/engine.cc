@@ -172,7 +172,7 @@ void Engine::State::run_unlocked(Execution& execution, TaskRef ref,
     fault = std::current_exception();
   }
   const auto end = is_timed ? Clock::now() : Clock::time_point{};
-  lock.lock();
+  IdleThreads::lock(lock);
   if (fault != nullptr && execution.fault == nullptr) execution.fault = fault;
   execution.attempt([&] {
     if (is_profiling) add_time(ref, std::chrono::nanoseconds(end - start).count());

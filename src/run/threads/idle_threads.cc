@@ -48,6 +48,15 @@ void IdleThreads::unlock(std::unique_lock<std::mutex>& lock) {
   for (int i = 0; i < count; ++i) wake_.notify_one();
 }
 
+void IdleThreads::lock(std::unique_lock<std::mutex>& lock) {
+  constexpr int kTries = 100;
+  for (int i = 0; i < kTries; ++i) {
+    if (lock.try_lock()) return;
+    pause();
+  }
+  lock.lock();
+}
+
 void IdleThreads::wait_for_news(std::unique_lock<std::mutex>& lock, int thread) {
   // Spin for a while before sleeping: a sleep and a wake-up take longer than most gaps between
   // tasks, and waking others also costs the thread that does it.
@@ -64,7 +73,7 @@ void IdleThreads::wait_for_news(std::unique_lock<std::mutex>& lock, int thread) 
     do {
       for (int i = 0; i < kLooks && !is_new(); ++i) pause();
     } while (!is_new() && Clock::now() - start < kLongestLook);
-    lock.lock();
+    IdleThreads::lock(lock);
     num_spinning_ -= 1;
   }
   num_idle_ -= 1;

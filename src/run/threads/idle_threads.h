@@ -24,6 +24,8 @@ class IdleThreads {
   void announce_end();
   /// Releases the mutex, and then wakes threads, because they need it first.
   void unlock(std::unique_lock<std::mutex>& lock);
+  /// Locks the mutex. It is held so briefly that it pays to spin for it.
+  static void lock(std::unique_lock<std::mutex>& lock);
 
   /// Returns when there may be work. The mutex is released meanwhile.
   void wait_for_news(std::unique_lock<std::mutex>& lock, int thread);
