@@ -125,7 +125,6 @@ class Scope {
               std::source_location where = std::source_location::current()) const;
   /// The key that a layer draws its dropout masks from.
   KeyFold dropout_fold() const;
-
   /// This scope with its own key as the root key, as inside Linen's nn.jit.
   Scope folded(std::source_location where = std::source_location::current()) const;
   /// This scope for `length` stacked layers: parameters get a first dimension `axis_name`.
@@ -133,8 +132,7 @@ class Scope {
                 std::source_location where = std::source_location::current()) const;
   /// All names may be used again; the numbers of keys continue.
   Scope traced_again() const;
-  /// The line that gave this scope its name, at which layers report mistakes; line 0 for a root.
-  std::source_location named_at() const;
+  std::source_location named_at() const;  ///< the line that gave the name; line 0 for a root
 
  private:
   struct State;
