@@ -1,7 +1,6 @@
 #include "run/engine.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cfenv>
 #include <chrono>
 #include <cstring>
