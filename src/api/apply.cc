@@ -11,7 +11,7 @@
 #include "ir/builder.h"
 #include "ir/text.h"
 #include "ops/emit.h"
-#include "run/processes.h"
+#include "run/transport/processes.h"
 
 namespace tessera::detail {
 

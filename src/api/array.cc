@@ -10,7 +10,7 @@
 
 #include "api/array_node.h"
 #include "api/call/donation.h"
-#include "run/processes.h"
+#include "run/transport/processes.h"
 
 namespace tessera {
 

@@ -17,7 +17,7 @@
 #include "api/transform/pipeline_scope.h"
 #include "base/lru_cache.h"
 #include "ops/ops.h"
-#include "run/processes.h"
+#include "run/transport/processes.h"
 
 namespace tessera::detail {
 

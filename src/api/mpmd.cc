@@ -11,7 +11,7 @@
 
 #include "api/array_node.h"
 #include "run/engine.h"
-#include "run/processes.h"
+#include "run/transport/processes.h"
 
 namespace tessera {
 

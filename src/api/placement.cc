@@ -8,7 +8,7 @@
 #include <tessera/error.h>
 
 #include "api/array_node.h"
-#include "run/processes.h"
+#include "run/transport/processes.h"
 
 namespace tessera::detail {
 

@@ -14,7 +14,7 @@
 
 #include "api/program.h"
 #include "run/engine.h"
-#include "run/processes.h"
+#include "run/transport/processes.h"
 
 namespace tessera {
 

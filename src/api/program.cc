@@ -17,7 +17,7 @@
 #include "partition/partition.h"
 #include "run/engine.h"
 #include "run/machine/memory.h"
-#include "run/processes.h"
+#include "run/transport/processes.h"
 
 namespace tessera::detail {
 

@@ -14,7 +14,7 @@
 #include "run/engine.h"
 #include "run/machine/cores.h"
 #include "run/machine/memory.h"
-#include "run/processes.h"
+#include "run/transport/processes.h"
 #include "trace/trace.h"
 
 namespace tessera {

@@ -16,7 +16,7 @@
 #include "ir/builder.h"
 #include "ops/control/mpmd.h"
 #include "ops/ops.h"
-#include "run/group_transport.h"
+#include "run/transport/group_transport.h"
 
 namespace tessera::compile {
 

@@ -12,8 +12,8 @@
 
 #include "run/execution.h"
 #include "run/machine/cores.h"
-#include "run/processes.h"
 #include "run/threads/idle_threads.h"
+#include "run/transport/processes.h"
 
 namespace tessera::run {
 

@@ -16,7 +16,7 @@
 #include "compile/compile.h"
 #include "partition/partition.h"
 #include "run/engine.h"
-#include "run/processes.h"
+#include "run/transport/processes.h"
 #include "tests/fuzz/run_sharded.h"
 
 namespace tessera::testing {

@@ -10,7 +10,7 @@
 
 #include "compile/host/kernels/boxes.h"
 #include "run/executable.h"
-#include "run/transport.h"
+#include "run/transport/transport.h"
 
 namespace tessera::compile::host {
 

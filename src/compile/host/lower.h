@@ -14,7 +14,7 @@
 #include "compile/host/program.h"
 #include "ops/control/mpmd.h"
 #include "run/target.h"
-#include "run/transport.h"
+#include "run/transport/transport.h"
 
 namespace tessera::compile::host {
 

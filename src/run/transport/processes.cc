@@ -1,4 +1,4 @@
-#include "run/processes.h"
+#include "run/transport/processes.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -17,8 +17,8 @@
 #include <tessera/error.h>
 
 #include "run/engine.h"
-#include "run/running_time.h"
-#include "run/sockets.h"
+#include "run/transport/running_time.h"
+#include "run/transport/sockets.h"
 
 namespace tessera::run {
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "run/transport.h"
+#include "run/transport/transport.h"
 
 namespace tessera::run {
 

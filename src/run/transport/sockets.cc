@@ -4,7 +4,7 @@
 // waits. So they can distinguish a process that is stuck from one that waits for a third one.
 // "end": a process that gives up tells all others why, before it closes its sockets. If a socket
 // closes without this frame, its process has died.
-#include "run/sockets.h"
+#include "run/transport/sockets.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -17,7 +17,7 @@
 
 #include <tessera/error.h>
 
-#include "run/running_time.h"
+#include "run/transport/running_time.h"
 
 namespace tessera::run {
 

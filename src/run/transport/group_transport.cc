@@ -1,4 +1,4 @@
-#include "run/group_transport.h"
+#include "run/transport/group_transport.h"
 
 #include <vector>
 

@@ -1,7 +1,7 @@
 // A transport for one group of the processes that another transport connects.
 #pragma once
 
-#include "run/transport.h"
+#include "run/transport/transport.h"
 
 namespace tessera::run {
 

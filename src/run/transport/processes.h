@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "run/transport.h"
+#include "run/transport/transport.h"
 
 namespace tessera::run {
 
