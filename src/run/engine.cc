@@ -296,7 +296,7 @@ int Engine::num_threads() const {
   return state_->num_threads;
 }
 
-Target Engine::target() const { return {.num_workers = num_threads(), .transport = transport()}; }
+Target Engine::target() const { return {.num_workers = num_threads(), .world = world()}; }
 
 void Engine::set_threads_per_group(int count) {
   require(count >= 0, "a group has a number of threads, or 0 for all of them");

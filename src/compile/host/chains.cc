@@ -1,5 +1,5 @@
-// Collectives in a process that computes for all devices: a sequence of them is one copy or one
-// sum, and the maker of a partial value may write the sum.
+// Collectives in one process: if it computes for all devices, a sequence of them is one copy or one
+// sum. The maker of a partial value may write the sum.
 #include <algorithm>
 #include <bit>
 
@@ -127,6 +127,7 @@ void LowerContext::join_collectives() {
 void LowerContext::find_sums() {
   for (const Equation& equation : function_.equations) {
     if (!keeps_indices(equation)) continue;
+    if (transport() != nullptr && crosses_processes(*this, equation)) continue;
     for (std::size_t i = 0; i < equation.operands.size(); ++i) {
       const auto [partial, sum] = origin(equation, i);
       const ValueId result = equation.results[i];

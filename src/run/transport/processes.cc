@@ -24,9 +24,6 @@ namespace tessera::run {
 
 namespace {
 
-Transport* current = nullptr;
-int group_size = 1;
-
 [[noreturn]] void fail(const char* call) {
   throw RuntimeFault(
       fmt::format("cannot start a process per device: {}: {}", call, std::strerror(errno)));
@@ -106,7 +103,12 @@ void meet() {
 
 /// Runs in each new process; returns its exit code.
 int run_body(const ProcessOptions& options, const std::function<void()>& body, Transport& mine) {
-  current = &mine;
+  set_world({.transport = &mine,
+             .num_groups = options.num_groups,
+             .devices_per_group =
+                 options.num_groups > 1
+                     ? options.count / options.num_groups * options.devices_per_process
+                     : 0});
   try {
     body();
     meet();
@@ -213,12 +215,10 @@ class Family {
 
 }  // namespace
 
-Transport* transport() { return current; }
-
-int devices_per_group() { return group_size; }
+Transport* transport() { return world().transport; }
 
 int run_processes(const ProcessOptions& options, const std::function<void()>& body) {
-  require(options.count >= 1 && current == nullptr, "processes are made once, by the first one");
+  require(options.count >= 1 && transport() == nullptr, "processes are made once, by the first one");
   require(options.num_groups >= 1 && options.count % options.num_groups == 0,
           "all groups have equally many processes");
   if (Engine::instance().has_threads()) {
@@ -249,9 +249,8 @@ int run_processes(const ProcessOptions& options, const std::function<void()>& bo
     sockets.close_all();
     int code = 0;
     {
-      group_size = options.count / options.num_groups;
       const auto transport = make_socket_transport({.rank = rank,
-                                                    .devices_per_group = group_size,
+                                                    .devices_per_group = options.count / options.num_groups,
                                                     .sockets = std::move(mine),
                                                     .timeout = options.timeout});
       code = run_body(options, body, *transport);
@@ -271,20 +270,21 @@ void exchange_all(std::span<const std::byte> mine, const std::vector<std::span<s
                   const CollectiveLabel& label) {
   std::vector<Transport::Send> sends;
   std::vector<Transport::Receive> receives;
-  for (int rank = 0; rank < current->size(); ++rank) {
-    if (rank == current->rank()) continue;
+  Transport& all_processes = *transport();
+  for (int rank = 0; rank < all_processes.size(); ++rank) {
+    if (rank == all_processes.rank()) continue;
     sends.push_back({rank, mine});
     receives.push_back({rank, all[static_cast<std::size_t>(rank)]});
   }
-  current->begin(label);
-  current->exchange(sends, receives);
+  all_processes.begin(label);
+  all_processes.exchange(sends, receives);
 }
 
 }  // namespace
 
 std::vector<std::int64_t> all_values(std::int64_t value, const CollectiveLabel& label) {
-  if (current == nullptr) return {value};
-  std::vector<std::int64_t> values(static_cast<std::size_t>(current->size()), value);
+  if (transport() == nullptr) return {value};
+  std::vector<std::int64_t> values(static_cast<std::size_t>(transport()->size()), value);
   std::vector<std::span<std::byte>> places;
   for (std::int64_t& each : values) places.push_back(std::as_writable_bytes(std::span(&each, 1)));
   exchange_all(std::as_bytes(std::span(&value, 1)), places, label);
@@ -292,7 +292,7 @@ std::vector<std::int64_t> all_values(std::int64_t value, const CollectiveLabel& 
 }
 
 std::vector<std::string> all_texts(const std::string& text, const CollectiveLabel& label) {
-  if (current == nullptr) return {text};
+  if (transport() == nullptr) return {text};
   const std::vector<std::int64_t> sizes = all_values(std::ssize(text), label);
   std::vector<std::string> texts(sizes.size());
   std::vector<std::span<std::byte>> places;
@@ -301,7 +301,7 @@ std::vector<std::string> all_texts(const std::string& text, const CollectiveLabe
     places.push_back(std::as_writable_bytes(std::span(texts[rank])));
   }
   exchange_all(std::as_bytes(std::span(text)), places, label);
-  texts[static_cast<std::size_t>(current->rank())] = text;
+  texts[static_cast<std::size_t>(transport()->rank())] = text;
   return texts;
 }
 

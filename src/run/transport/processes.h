@@ -1,4 +1,4 @@
-// One process per device: starts the processes, and exchanges values between them.
+// Starts processes that own the devices of a mesh, and exchanges values between them.
 #pragma once
 
 #include <chrono>
@@ -8,19 +8,17 @@
 #include <vector>
 
 #include "run/transport/transport.h"
+#include "run/world.h"
 
 namespace tessera::run {
 
-/// The transport to the other processes; nullptr if this process computes for all devices.
+/// That of world().
 Transport* transport();
-
-/// The number of devices per group: that of all processes if there are no groups, 1 without
-/// processes.
-int devices_per_group();
 
 struct ProcessOptions {
   int count = 1;
   int num_groups = 1;  // groups of consecutive ranks; divides `count`
+  int devices_per_process = 1;
   std::chrono::milliseconds timeout{60000};
   /// Reports an error and returns the exit code. It is called in the process that failed, or in the
   /// parent for a process that was ended by a signal.
