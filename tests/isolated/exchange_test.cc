@@ -39,14 +39,7 @@ Arrays inputs_of(const Function& function) {
 }
 
 void check(const Function& function, const std::vector<int>& alias = {}) {
-  const Arrays inputs = inputs_of(function);
-  const auto devices = static_cast<int>(function.mesh.num_devices());
-  for (int processes = 2; processes <= devices; ++processes) {
-    if (devices % processes != 0) continue;
-    EXPECT_EQ(in_processes(processes, [&] { BothWays(function, alias).check(inputs); }), 0)
-        << processes << " processes\n"
-        << ir::print(function);
-  }
+  check_in_processes(function, alias, inputs_of(function), ir::print(function));
 }
 
 Function parsed(const std::string& mesh, const std::string& text) {

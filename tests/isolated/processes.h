@@ -8,7 +8,11 @@
 #include <cstring>
 #include <fmt/format.h>
 #include <functional>
+#include <gtest/gtest.h>
+#include <limits>
+#include <numeric>
 #include <stdexcept>
+#include <sys/mman.h>
 
 #include <tessera/error.h>
 
@@ -136,5 +140,29 @@ class BothWays {
   ir::Function function_;
   compile::CompileOptions options_;
 };
+
+/// Checks a function in every number of processes that divides its devices. The processes together
+/// receive at most what they would with one device each.
+inline void check_in_processes(const ir::Function& function, const std::vector<int>& alias,
+                               const Arrays& inputs, const std::string& what) {
+  const auto devices = static_cast<int>(function.mesh.num_devices());
+  auto* const received = static_cast<std::int64_t*>(mmap(
+      nullptr, sizeof(std::int64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  for (int processes = devices; processes > 1; --processes) {
+    if (devices % processes != 0) continue;
+    const auto body = [&] {
+      const BothWays both(function, alias);
+      both.check(inputs);
+      const auto all = run::all_values(both.received_bytes, {"bytes", "the test", {}});
+      if (run::world().rank() == 0)
+        *received = std::accumulate(all.begin(), all.end(), std::int64_t{0});
+    };
+    ASSERT_EQ(in_processes(processes, body), 0) << processes << " processes, " << what;
+    ASSERT_LE(*received, most) << processes << " processes, " << what;
+    if (processes == devices) most = *received;
+  }
+  munmap(received, sizeof(std::int64_t));
+}
 
 }  // namespace tessera::testing

@@ -210,6 +210,8 @@ std::vector<run::CollectiveUse> collectives_of(const LowerContext& context,
       const auto summands = context.summands(equation.operands[i], equation.results[i], first);
       group = std::max(group, static_cast<std::int64_t>(summands.size()));
     }
+  } else if (context.transport() != nullptr) {
+    group = num_sources(context, equation);  // the tasks are those of the own devices
   }
   // If a dimension has fewer elements than shards, tiles may be empty and read nothing.
   for (const TileTask& task : tasks) {

@@ -63,6 +63,23 @@ struct Summands {
   }
 };
 
+/// The most pieces of source tiles of which a result tile consists.
+std::int64_t num_sources(const Layout& from, const Layout& to, const std::vector<MovedBox>& moved) {
+  std::int64_t most = 1;
+  for (std::int64_t tile = 0; tile < to.num_tiles(); ++tile) {
+    const Box box = to.box(tile);
+    std::int64_t sources = 0;
+    for (std::int64_t source = 0; source < from.num_tiles(); ++source) {
+      const Box source_box = from.box(source);
+      for (const MovedBox& one : moved) {
+        sources += num_elements(one.part(box, source_box).size) > 0 ? 1 : 0;
+      }
+    }
+    most = std::max(most, sources);
+  }
+  return most;
+}
+
 /// The messages of one collective, under construction. Buffers: the tiles of the operands, those of
 /// the results, the scratch.
 class Exchange {
@@ -101,7 +118,6 @@ class Exchange {
   void add_move(const Pair& pair);
   void add_moves_to(const Pair& pair, const std::vector<MovedBox>& moved, std::int64_t tile,
                     const Holder& reader, std::map<std::int64_t, std::size_t>& num_messages);
-  void count_sources(const Pair& pair, const std::vector<MovedBox>& moved);
   void add_reduction(const Pair& pair);
   void add_tile(const Pair& pair, std::int64_t tile, const Holder& reader);
   void add_shares(const Pair& pair, std::int64_t tile, const Summands& summands);
@@ -187,7 +203,7 @@ void Exchange::add_move(const Pair& pair) {
       add_moves_to(pair, moved, tile, reader, num_messages);
     }
   }
-  count_sources(pair, moved);
+  group_size_ = std::max(group_size_, num_sources(pair.from, pair.to, moved));
 }
 
 /// What this process sends to the reader of a result tile or, if it is the reader, what it receives
@@ -223,20 +239,6 @@ void Exchange::add_moves_to(const Pair& pair, const std::vector<MovedBox>& moved
         }
       }
     }
-  }
-}
-
-/// Devices that hold parts of the same result tile.
-void Exchange::count_sources(const Pair& pair, const std::vector<MovedBox>& moved) {
-  for (std::int64_t tile = 0; tile < pair.to.num_tiles(); ++tile) {
-    std::int64_t sources = 0;
-    for (std::int64_t from = 0; from < pair.from.num_tiles(); ++from) {
-      for (const MovedBox& one : moved) {
-        const Box part = one.part(pair.to.box(tile), pair.from.box(from));
-        sources += num_elements(part.size) > 0 ? 1 : 0;
-      }
-    }
-    group_size_ = std::max(group_size_, sources);
   }
 }
 
@@ -525,6 +527,16 @@ HostInstruction Exchange::lower() {
 }
 
 }  // namespace
+
+std::int64_t num_sources(const LowerContext& context, const Equation& equation) {
+  std::int64_t most = 1;
+  for (std::size_t i = 0; i < equation.operands.size(); ++i) {
+    const Layout& to = context.layout(equation.results[i]);
+    most = std::max(most, num_sources(context.layout(equation.operands[i]), to,
+                                      moved_boxes(equation, to.shape())));
+  }
+  return most;
+}
 
 bool crosses_processes(const LowerContext& context, const Equation& equation) {
   return Exchange(context, equation).crosses();
