@@ -92,10 +92,10 @@ MachineMemory machine_memory();
 void set_overcommit(bool is_allowed);
 bool overcommit();
 
-// --- one process per device
+// --- several processes
 //
-// Every process runs the whole host program on one thread and computes the tiles of its device. The
-// processes share nothing but a transport. Reading an array that is not replicated is a collective,
+// Every process runs the whole host program and computes the tiles of the devices that it owns: a
+// block of consecutive ids. The processes share nothing but a transport. Reading an array that is not replicated is a collective,
 // so all processes make the same calls. Results have the same bits as in one process for all
 // devices.
 
@@ -110,9 +110,11 @@ class IsolatedProgram {
 
 /// Options of run_isolated.
 struct IsolatedOptions {
-  int num_processes = 1;  // the devices of the mesh
+  int num_processes = 1;
+  int devices_per_process = 1;  // with several groups; otherwise any mesh may be divided evenly
   double timeout_s = 60;  // how long to wait for another process
-  /// The groups of an MpmdMesh: with n devices per group, device d of group g is process g * n + d.
+  /// The groups of an MpmdMesh: with n processes per group, those of group g have the ranks from
+  /// g * n on.
   /// Arrays over the mesh of a group are held by the groups that MpmdArray names, others by all.
   int num_groups = 1;
 };

@@ -265,7 +265,7 @@ Array Array::local_data(std::int64_t device, std::source_location where) const {
 namespace {
 
 /// Which of the copies of an array this process has, and what to add to the device ids of the mesh:
-/// devices are numbered group by group.
+/// devices are numbered group by group. Without a mesh each process has a copy.
 struct OwnCopy {
   std::int64_t number = 0;
   std::int64_t first_device = 0;
@@ -273,12 +273,15 @@ struct OwnCopy {
 
 OwnCopy own_copy(const detail::Placement& placement, const detail::HolderGroups& groups) {
   const run::World& world = run::world();
-  if (placement.mesh.axes().empty() || world.processes_of(placement.mesh) == world.size())
-    return {};
+  const bool has_mesh = !placement.mesh.axes().empty();
+  if (has_mesh && world.processes_of(placement.mesh) == world.size()) return {};
   const std::int64_t group = world.group();
-  const std::int64_t first = group * placement.mesh.num_devices();
-  if (groups == nullptr) return {group, first};
-  return {std::lower_bound(groups->begin(), groups->end(), group) - groups->begin(), first};
+  const std::int64_t number =
+      groups == nullptr ? group
+                        : std::lower_bound(groups->begin(), groups->end(), group) - groups->begin();
+  if (has_mesh) return {number, group * placement.mesh.num_devices()};
+  const std::int64_t per_group = world.processes_per_group();
+  return {number * per_group + world.rank() % per_group, 0};
 }
 
 /// Whether this process owns a device of its copy of the array.

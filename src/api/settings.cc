@@ -200,21 +200,25 @@ int run_isolated(IsolatedProgram& program, const IsolatedOptions& options,
   const bool has_time = options.timeout_s >= 0.1 && options.timeout_s <= 1e6;
   const bool has_groups =
       options.num_groups >= 1 && options.num_processes % options.num_groups == 0;
-  if (options.num_processes < 1 || options.num_processes > kMost || !has_time || !has_groups) {
+  const bool has_devices = options.devices_per_process >= 1;
+  if (options.num_processes < 1 || options.num_processes > kMost || !has_time || !has_groups ||
+      !has_devices) {
     throw UserError(
         {.what = "run_isolated: the options are not valid",
          .where = trace::call_span(where),
-         .found = fmt::format("{} processes, groups: {}, timeout {} s", options.num_processes,
-                              options.num_groups, options.timeout_s),
-         .wanted = fmt::format(
-             "1 to {} processes, the same number in each group, and a timeout of 0.1 to 1000000 s",
-             kMost),
-         .cure = "set num_processes to the number of devices of the mesh"});
+         .found = fmt::format("{} processes, groups: {}, devices per process: {}, timeout {} s",
+                              options.num_processes, options.num_groups,
+                              options.devices_per_process, options.timeout_s),
+         .wanted = fmt::format("1 to {} processes, the same number in each group, 1 or more devices "
+                               "per process, and a timeout of 0.1 to 1000000 s",
+                               kMost),
+         .cure = "set num_processes to a number that divides the devices of the mesh"});
   }
   const std::chrono::duration<double> timeout(options.timeout_s);
   return run::run_processes(
       {.count = options.num_processes,
        .num_groups = options.num_groups,
+       .devices_per_process = options.devices_per_process,
        .timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout),
        .on_error = [&](const std::exception_ptr& error) { return program.report(error); },
        .where = trace::call_span(where)},

@@ -114,7 +114,7 @@ class LowerContext {
   ValueId operand_for(ValueId result) const;
   /// Whether the value is stored and used by a single operand.
   bool is_held_for_one(ValueId value) const;
-  /// The sum over devices that is the only use of a partial value, if no other process takes part.
+  /// The sum over devices that is the only use of a partial value.
   /// The maker of the value may write the sum directly: into the tile of the sum if it is as large
   /// as the value, otherwise into the first summand, with nothing in the others.
   std::optional<ValueId> sum_of(ValueId partial) const { return sums_[partial]; }
@@ -124,6 +124,12 @@ class LowerContext {
   /// The digits of the tiles of a partial value that are added into the tile with these digits, in
   /// the order of the sum.
   std::vector<AtomDigits> summands(ValueId partial, ValueId sum, const AtomDigits& digits) const;
+  /// Those of them that this process computes.
+  std::vector<AtomDigits> own_summands(ValueId partial, ValueId sum,
+                                       const AtomDigits& digits) const;
+  /// Whether other processes have summands too. Then the maker of the value does not write the tile
+  /// of the sum, but may add up the summands of this process.
+  bool is_sum_shared(ValueId partial) const { return is_sum_shared_[partial]; }
   /// Whether an earlier instruction has already written a value that is the result of a later one.
   bool is_computed(ValueId value) const { return tiles_written_[value] > 0; }
   void set_computed(const HostInstruction& instruction);
@@ -152,6 +158,7 @@ class LowerContext {
   std::vector<Origin> origins_ = std::vector<Origin>(function_.values.size());
   std::vector<std::optional<ValueId>> sums_ =
       std::vector<std::optional<ValueId>>(function_.values.size());
+  std::vector<bool> is_sum_shared_ = std::vector<bool>(function_.values.size(), false);
   std::vector<std::int64_t> tiles_written_;
   std::vector<std::optional<ValueId>> overwritten_ =
       std::vector<std::optional<ValueId>>(function_.values.size());
@@ -191,6 +198,9 @@ HostInstruction lower_exchange(const LowerContext& context, const Equation& equa
 std::int64_t num_sources(const LowerContext& context, const Equation& equation);
 /// Whether a collective moves data between processes.
 bool crosses_processes(const LowerContext& context, const Equation& equation);
+/// Whether, for each tile of result `i` of a reduction, this process gives every reader the sum of
+/// all summands that it has: the leaves of one subtree of the summation tree.
+bool sends_whole_sums(const LowerContext& context, const Equation& equation, std::size_t i);
 /// The end of a transfer in this process: it sends its tiles or receives them.
 HostInstruction lower_transfer(const LowerContext& context, const Equation& equation);
 kernels::ReduceKind reduce_kind(const Equation& equation);

@@ -36,6 +36,8 @@ struct Node {
 struct Summands {
   std::vector<std::int64_t> tiles;
   std::vector<std::int64_t> processes;  // per tile
+  /// Whether the first tile of each node of this process has the sum of the node already.
+  bool are_summed = false;
   friend bool operator==(const Summands&, const Summands&) = default;
 
   std::vector<Node> nodes() const {
@@ -93,6 +95,8 @@ class Exchange {
   HostInstruction lower();
   /// Whether a process needs a tile that it does not hold.
   bool crosses() const;
+  /// As sends_whole_sums().
+  bool sends_whole_sums(std::size_t i) const;
 
  private:
   /// Operand `i` and its result, on the way through add_*.
@@ -114,6 +118,7 @@ class Exchange {
   using PieceOf = std::function<ExchangePiece(std::int64_t tile)>;
 
   Pair pair_of(std::size_t i) const;
+  bool sends_whole_sum(const Pair& pair, const Holder& reader) const;
   void add_buffers(Pair& pair, TileTask& task) const;
   void add_move(const Pair& pair);
   void add_moves_to(const Pair& pair, const std::vector<MovedBox>& moved, std::int64_t tile,
@@ -246,6 +251,7 @@ void Exchange::add_moves_to(const Pair& pair, const std::vector<MovedBox>& moved
 
 Summands Exchange::summands_of(const Pair& pair, const Holder& reader) const {
   Summands summands;
+  summands.are_summed = context_.is_summed(equation_.operands[pair.number]);
   const AtomList resolved = resolved_atoms(pair.from, pair.to);
   for (const AtomDigits& digits : digits_along(blocks_.atoms(), resolved, reader.digits)) {
     summands.tiles.push_back(pair.from.tile_at(digits));
@@ -391,7 +397,8 @@ void Exchange::add_node_sends(const Summands& summands, std::int64_t reader, Exc
   for (const Node& node : summands.nodes()) {
     if (node.process != own_) continue;
     ExchangeSend send{.peer = static_cast<int>(reader), .pieces = {}};
-    for (std::int64_t i = 0; i < node.size; ++i) {
+    const std::int64_t count = summands.are_summed ? 1 : node.size;
+    for (std::int64_t i = 0; i < count; ++i) {
       send.pieces.push_back(source(summands.tiles[node.first + static_cast<std::size_t>(i)]));
     }
     to.sends.push_back(std::move(send));
@@ -410,9 +417,11 @@ void Exchange::add_combine(const Summands& summands, ExchangeRound& to, const Pi
                              .is_kept = true});
       continue;
     }
-    for (std::int64_t i = 0; i < node.size; ++i) {
+    const std::int64_t count = summands.are_summed ? 1 : node.size;
+    for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t tile = summands.tiles[node.first + static_cast<std::size_t>(i)];
-      combine.sources.push_back({.receive = std::nullopt, .piece = source(tile)});
+      combine.sources.push_back(
+          {.receive = std::nullopt, .piece = source(tile), .num_leaves = node.size / count});
     }
   }
   to.combines.push_back(std::move(combine));
@@ -526,7 +535,45 @@ HostInstruction Exchange::lower() {
   return instruction;
 }
 
+bool Exchange::sends_whole_sum(const Pair& pair, const Holder& reader) const {
+  const Summands summands = summands_of(pair, reader);
+  const auto count = summands.tiles.size();
+  std::size_t first = count;
+  std::size_t last = 0;
+  std::size_t num_own = 0;
+  bool sends_all = true;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!pair.holds_from.has(own_, summands.tiles[i])) continue;
+    first = std::min(first, i);
+    last = i + 1;
+    ++num_own;
+    sends_all = sends_all && summands.processes[i] == own_;
+  }
+  const auto is_own = [&](std::int64_t process) { return process == own_; };
+  if (std::none_of(summands.processes.begin(), summands.processes.end(), is_own)) return true;
+  const auto subtrees =
+      subtrees_within(static_cast<std::int64_t>(first), static_cast<std::int64_t>(last),
+                      static_cast<std::int64_t>(count));
+  return sends_all && num_own == last - first && subtrees.size() == 1;
+}
+
+bool Exchange::sends_whole_sums(std::size_t i) const {
+  const Pair pair = pair_of(i);
+  for (std::int64_t tile = 0; tile < pair.to.num_tiles(); ++tile) {
+    for (const Holder& reader : pair.holds_to.of(tile)) {
+      if (!sends_whole_sum(pair, reader)) return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
+
+bool sends_whole_sums(const LowerContext& context, const Equation& equation, std::size_t i) {
+  // A single device has nothing to add up.
+  if (context.blocks().devices_per_block() == 1) return false;
+  return Exchange(context, equation).sends_whole_sums(i);
+}
 
 std::int64_t num_sources(const LowerContext& context, const Equation& equation) {
   std::int64_t most = 1;
