@@ -196,7 +196,8 @@ class MemoryPlanner {
                                  .places = {},
                                  .successors = {},
                                  .num_predecessors = 0,
-                                 .written = written_by(task)});
+                                 .written = written_by(task),
+                                 .communicates = task.communicates});
     std::vector<std::uint32_t> before;
     for (const TileRef& ref : task.reads) {
       const std::size_t tile = number(ref);
