@@ -106,6 +106,8 @@ class IsolatedProgram {
   virtual void run() = 0;
   /// Called in a process whose run() has thrown: reports the error and returns the exit code.
   virtual int report(const std::exception_ptr& error) = 0;
+  /// Called instead if another process reports the cause of this error: returns the exit code.
+  virtual int report_again(const std::exception_ptr& error) { return report(error); }
 };
 
 /// Options of run_isolated.

@@ -215,7 +215,10 @@ int run_isolated(IsolatedProgram& program, const IsolatedOptions& options,
       {.count = options.num_processes,
        .num_groups = options.num_groups,
        .timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout),
-       .on_error = [&](const std::exception_ptr& error) { return program.report(error); },
+       .on_error =
+           [&](const std::exception_ptr& error, bool is_reporter) {
+             return is_reporter ? program.report(error) : program.report_again(error);
+           },
        .where = trace::call_span(where)},
       [&] { program.run(); });
 }

@@ -27,7 +27,7 @@ inline int in_processes(int count, const std::function<void()>& body,
   return run::run_processes({.count = count,
                              .timeout = timeout,
                              .on_error =
-                                 [](const std::exception_ptr& error) {
+                                 [](const std::exception_ptr& error, bool /*is_reporter*/) {
                                    try {
                                      std::rethrow_exception(error);
                                    } catch (const std::exception& what) {

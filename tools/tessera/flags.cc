@@ -249,15 +249,17 @@ class Job final : public IsolatedProgram {
  public:
   explicit Job(const std::function<void()>& body) : body_(body) {}
   void run() override { body_(); }
-  /// All processes find the same UserError; only the first one prints it.
   int report(const std::exception_ptr& error) override {
-    const int code = exit_code(error);
-    if (code == 1 && process_index() != 0) return code;
     char name[32] = "tessera";
-    if (process_count() > 1) std::snprintf(name, sizeof(name), "tessera: rank %d", process_index());
+    const int code = exit_code(error);
+    // All processes find the same mistake of the user, so the rank does not matter.
+    if (process_count() > 1 && code != 1) {
+      std::snprintf(name, sizeof(name), "tessera: rank %d", process_index());
+    }
     report_error(name, error);
     return code;
   }
+  int report_again(const std::exception_ptr& error) override { return exit_code(error); }
 
  private:
   const std::function<void()>& body_;
