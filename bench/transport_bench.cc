@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "run/transport/processes.h"
+#include "run/transport/launched.h"
 
 namespace tessera::run {
 namespace {
@@ -51,6 +51,10 @@ void measure() {
 
 int main(int argc, char** argv) {
   const auto on_error = [](const std::exception_ptr&, bool) { return 2; };
+  if (tessera::run::is_launched()) {
+    return tessera::run::run_launched({.facts = {}, .on_error = on_error}, tessera::run::measure);
+  }
   const int count = argc > 1 ? std::atoi(argv[1]) : 2;
-  return tessera::run::run_processes({.count = count, .on_error = on_error}, tessera::run::measure);
+  return tessera::run::run_processes({.count = count, .on_error = on_error},
+                                     tessera::run::measure);
 }

@@ -327,8 +327,19 @@ void LinkTransport::leave() {
   for (int rank = 0; rank < size(); ++rank) {
     if (rank != rank_) link_->post_note(rank, to_bytes({}), true);
   }
-  // Notes that wait for a full mailbox need a process that still reads.
-  link_->progress(nanoseconds(0));
+  // A link should not close while notes are on their way.
+  const Clock::time_point end = Clock::now() + std::min(options_.timeout / 8, milliseconds(1000));
+  const auto is_here = [&](int rank) {
+    return rank != rank_ && !peer(rank).has_left && !link_->has_ended(rank);
+  };
+  for (int rank = 0; rank < size() && Clock::now() < end;) {
+    if (!is_here(rank)) {
+      ++rank;
+      continue;
+    }
+    link_->progress(milliseconds(1));
+    take_notes();
+  }
 }
 
 }  // namespace tessera::run

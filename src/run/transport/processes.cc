@@ -17,6 +17,7 @@
 #include <tessera/error.h>
 
 #include "run/engine.h"
+#include "run/transport/current.h"
 #include "run/transport/link_transport.h"
 #include "run/transport/running_time.h"
 #include "run/transport/socket_link.h"
@@ -27,6 +28,7 @@ namespace {
 
 Transport* current = nullptr;
 int group_size = 1;
+int sharing_cores = 1;
 
 [[noreturn]] void fail(const char* call) {
   throw RuntimeFault(
@@ -122,16 +124,10 @@ class Sockets {
   std::vector<int> readers_, writers_;  // the ends of the mailboxes, by rank
 };
 
-/// A barrier, so that no process ends successfully while another one fails.
-void meet() {
-  static const CollectiveLabel label{.kind = "barrier", .op = "end of the program", .span = {}};
-  all_values(0, label);
-}
-
 /// Runs in each new process; returns its exit code.
 int run_body(const ProcessOptions& options, const std::function<void()>& body,
              LinkTransport& mine) {
-  current = &mine;
+  const CurrentTransport scope(mine, options.count / options.num_groups);
   try {
     body();
     meet();
@@ -243,6 +239,24 @@ Transport* transport() { return current; }
 
 int devices_per_group() { return group_size; }
 
+int num_sharing_cores() { return sharing_cores; }
+
+void set_num_sharing_cores(int count) { sharing_cores = count; }
+
+CurrentTransport::CurrentTransport(Transport& transport, int devices_per_group)
+    : before_(std::exchange(current, &transport)),
+      group_size_before_(std::exchange(group_size, devices_per_group)) {}
+
+CurrentTransport::~CurrentTransport() {
+  current = before_;
+  group_size = group_size_before_;
+}
+
+void meet() {
+  static const CollectiveLabel label{.kind = "barrier", .op = "end of the program", .span = {}};
+  all_values(0, label);
+}
+
 int run_processes(const ProcessOptions& options, const std::function<void()>& body) {
   require(options.count >= 1 && current == nullptr, "processes are made once, by the first one");
   require(options.num_groups >= 1 && options.count % options.num_groups == 0,
@@ -275,9 +289,10 @@ int run_processes(const ProcessOptions& options, const std::function<void()>& bo
     sockets.close_all();
     int code = 0;
     {
-      group_size = options.count / options.num_groups;
-      LinkTransport transport(make_socket_link(rank, std::move(mine)),
-                              {.devices_per_group = group_size, .timeout = options.timeout});
+      set_num_sharing_cores(options.count);
+      const LinkOptions how{.devices_per_group = options.count / options.num_groups,
+                            .timeout = options.timeout};
+      LinkTransport transport(make_socket_link(rank, std::move(mine)), how);
       code = run_body(options, body, transport);
     }
     // _exit() runs no destructors and no exit handlers: those belong to the parent.

@@ -18,6 +18,9 @@ Transport* transport();
 /// processes.
 int devices_per_group();
 
+/// The number of processes, this one included, that may use the same cores.
+int num_sharing_cores();
+
 /// Returns the exit code of an error, and reports it if `is_reporter`: otherwise another process
 /// reports its cause.
 using OnError = std::function<int(const std::exception_ptr& error, bool is_reporter)>;
