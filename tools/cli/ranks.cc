@@ -64,7 +64,7 @@ std::vector<std::pair<std::string, std::string>> flags_that_agree() {
 void run_as_rank(const char* name, LaunchOptions options, const std::function<void()>& body) {
   has_joined = true;
   RankProgram program(name, body);
-  const int code = run_launched(program, options);
+  const int code = run_launched(program, options, std::source_location());
   if (code != 0) throw ExitWith(code);
 }
 
