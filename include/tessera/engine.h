@@ -17,6 +17,7 @@
 #include <vector>
 
 #include <tessera/mesh.h>
+#include <tessera/processes.h>
 #include <tessera/schedule.h>
 #include <tessera/types.h>
 
@@ -91,45 +92,6 @@ MachineMemory machine_memory();
 /// given away. With one process per device the needs of all processes count.
 void set_overcommit(bool is_allowed);
 bool overcommit();
-
-// --- several processes
-//
-// Every process runs the whole host program and computes the tiles of the devices that it owns: a
-// block of consecutive ids. The processes share nothing but a transport. Reading an array that is not replicated is a collective,
-// so all processes make the same calls. Results have the same bits as in one process for all
-// devices.
-
-/// What the processes do.
-class IsolatedProgram {
- public:
-  virtual ~IsolatedProgram() = default;
-  virtual void run() = 0;
-  /// Called in a process whose run() has thrown: reports the error and returns the exit code.
-  virtual int report(const std::exception_ptr& error) = 0;
-};
-
-/// Options of run_isolated.
-struct IsolatedOptions {
-  int num_processes = 1;
-  int devices_per_process = 1;  // with several groups; otherwise any mesh may be divided evenly
-  double timeout_s = 60;  // how long to wait for another process
-  /// The groups of an MpmdMesh: with n processes per group, those of group g have the ranks from
-  /// g * n on.
-  /// Arrays over the mesh of a group are held by the groups that MpmdArray names, others by all.
-  int num_groups = 1;
-};
-
-/// Runs `program` in new processes. Call it before anything is computed. Returns when all have
-/// ended: 0, or the exit code of one that failed. If a process dies, hangs or throws, the others
-/// throw RuntimeFault with its rank, the collective, the op and its line.
-int run_isolated(IsolatedProgram& program, const IsolatedOptions& options,
-                 std::source_location where = std::source_location::current());
-/// The rank of this process, and how many there are; 0 and 1 without run_isolated().
-int process_index();
-int process_count();
-/// The values of all processes, by rank.
-std::vector<std::int64_t> process_allgather(
-    std::int64_t value, std::source_location where = std::source_location::current());
 
 // --- passes of the compiler
 

@@ -9,6 +9,7 @@
 #include <tessera/jit.h>
 #include <tessera/mesh.h>
 #include <tessera/ops.h>
+#include <tessera/processes.h>
 #include <tessera/profile.h>
 #include <tessera/random.h>
 #include <tessera/schedule.h>

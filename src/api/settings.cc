@@ -1,8 +1,7 @@
-// The settings, counters and processes of the engine.
+// The settings and counters of the engine.
 #include "api/settings.h"
 
 #include <algorithm>
-#include <chrono>
 #include <fmt/format.h>
 #include <mutex>
 #include <sstream>
@@ -193,44 +192,5 @@ MachineMemory machine_memory() {
 void set_overcommit(bool is_allowed) { run::set_overcommit(is_allowed); }
 
 bool overcommit() { return run::overcommit(); }
-
-int run_isolated(IsolatedProgram& program, const IsolatedOptions& options,
-                 std::source_location where) {
-  constexpr int kMost = 256;
-  const bool has_time = options.timeout_s >= 0.1 && options.timeout_s <= 1e6;
-  const bool has_groups =
-      options.num_groups >= 1 && options.num_processes % options.num_groups == 0;
-  const bool has_devices = options.devices_per_process >= 1;
-  if (options.num_processes < 1 || options.num_processes > kMost || !has_time || !has_groups ||
-      !has_devices) {
-    throw UserError(
-        {.what = "run_isolated: the options are not valid",
-         .where = trace::call_span(where),
-         .found = fmt::format("{} processes, groups: {}, devices per process: {}, timeout {} s",
-                              options.num_processes, options.num_groups,
-                              options.devices_per_process, options.timeout_s),
-         .wanted = fmt::format("1 to {} processes, the same number in each group, 1 or more devices "
-                               "per process, and a timeout of 0.1 to 1000000 s",
-                               kMost),
-         .cure = "set num_processes to a number that divides the devices of the mesh"});
-  }
-  const std::chrono::duration<double> timeout(options.timeout_s);
-  return run::run_processes(
-      {.count = options.num_processes,
-       .num_groups = options.num_groups,
-       .devices_per_process = options.devices_per_process,
-       .timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout),
-       .on_error = [&](const std::exception_ptr& error) { return program.report(error); },
-       .where = trace::call_span(where)},
-      [&] { program.run(); });
-}
-
-int process_index() { return run::transport() == nullptr ? 0 : run::transport()->rank(); }
-
-int process_count() { return run::transport() == nullptr ? 1 : run::transport()->size(); }
-
-std::vector<std::int64_t> process_allgather(std::int64_t value, std::source_location where) {
-  return run::all_values(value, {.kind = "gather", .op = "process_allgather", .span = Span(where)});
-}
 
 }  // namespace tessera

@@ -277,9 +277,9 @@ TEST(SettingErrors, ProcessesWithoutTime) {
   EXPECT_EQ(error.text,
             "run_isolated: the options are not valid\n"
             "  where:  <this line>\n"
-            "  found:  2 processes, groups: 1, devices per process: 1, timeout 0 s\n"
-            "  wanted: 1 to 256 processes, the same number in each group, 1 or more devices per "
-            "process, and a timeout of 0.1 to 1000000 s\n"
+            "  found:  2 processes, groups: 1, timeout 0 s\n"
+            "  wanted: 1 to 256 processes, the same number in each group, and a timeout of 0.1 to "
+            "1000000 s\n"
             "  cure:   set num_processes to a number that divides the devices of the mesh");
 }
 

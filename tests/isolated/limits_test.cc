@@ -52,7 +52,7 @@ TEST_F(IsolatedErrors, MoreSocketsThanAProcessMayHave) {
         "one process per device: the processes need more sockets than the limit of open files "
         "allows\n"
         "  where:  <this line>\n"
-        "  found:  64 processes, which need 1216 files\n"
+        "  found:  64 processes, which need 1344 files\n"
         "  wanted: at most 500, the hard limit of open files\n"
         "  cure:   use fewer devices, or raise the limit (ulimit -Hn)";
     if (error.text != wanted) std::fprintf(stderr, "%s\n", error.text.c_str());

@@ -31,8 +31,8 @@ int in_groups(std::int64_t num_groups, std::int64_t devices, std::function<void(
   ReportingProgram program(std::move(body));
   return run_isolated(program,
                       {.num_processes = static_cast<int>(num_groups * devices / per_process),
-                       .devices_per_process = static_cast<int>(per_process),
-                       .num_groups = static_cast<int>(num_groups)});
+                       .num_groups = static_cast<int>(num_groups),
+                       .devices_per_group = devices});
 }
 
 int in_one_process(std::function<void()> body) {

@@ -34,7 +34,7 @@ inline int in_processes(int count, const std::function<void()>& body,
                              .devices_per_process = devices_per_process,
                              .timeout = timeout,
                              .on_error =
-                                 [](const std::exception_ptr& error) {
+                                 [](const std::exception_ptr& error, bool /*is_reporter*/) {
                                    try {
                                      std::rethrow_exception(error);
                                    } catch (const std::exception& what) {

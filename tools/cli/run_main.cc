@@ -10,6 +10,7 @@
 
 #include <tessera/error.h>
 
+#include "ranks.h"
 #include "stop.h"
 #include "streams.h"
 
@@ -94,14 +95,17 @@ int run_main(const char* name, int (*run)(int, char**), int argc, char** argv) {
   prepare_for_exceptions();
   try {
     open_closed_streams();
+    keep_arguments(argc, argv);
     const int code = run(argc, argv);
     flush_output();
     return code;
   } catch (const EndedBySignal& end) {
     return end_by(end.signal());
   } catch (...) {
-    report_error(name, std::current_exception());
-    return exit_code(std::current_exception());
+    const std::exception_ptr error = std::current_exception();
+    report_as_rank(name, error);
+    report_error(name, error);
+    return exit_code(error);
   }
 }
 

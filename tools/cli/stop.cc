@@ -11,8 +11,10 @@
 #include <new>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <vector>
 
 #include <tessera/error.h>
+#include <tessera/processes.h>
 
 namespace tessera::cli {
 
@@ -122,8 +124,29 @@ StopRequest::~StopRequest() {
   shared = nullptr;
 }
 
+namespace {
+
+/// For processes that share no memory: they ask each other before each step whether a signal has
+/// arrived at any of them. If so, none of them begins the step.
+bool begin_together(std::int64_t mine) {
+  const std::vector<std::int64_t> signals = process_allgather(shared->signal.load());
+  for (const std::int64_t signal : signals) {
+    if (signal == 0) continue;
+    shared->signal = static_cast<int>(signal);
+    return false;
+  }
+  std::int64_t word = shared->word.load();
+  while (
+      !shared->word.compare_exchange_weak(word, std::max(word & ~kAsked, mine) | (word & kAsked)))
+    continue;
+  return true;
+}
+
+}  // namespace
+
 bool StopRequest::begin(std::int64_t step) {
   const std::int64_t mine = 2 * (step + 1);
+  if (is_launched() && process_count() > 1) return begin_together(mine);
   std::int64_t word = shared->word.load();
   do {
     if ((word & kAsked) != 0) return mine <= word;

@@ -1,14 +1,13 @@
 #include "flags.h"
 
 #include <charconv>
-#include <cstdio>
 #include <limits>
 #include <sstream>
 
 #include <tessera/engine.h>
 #include <tessera/error.h>
 
-#include "tools/cli/run_main.h"
+#include "tools/cli/ranks.h"
 
 namespace tessera::cli {
 
@@ -187,9 +186,10 @@ void add_train_flags(Command& command, TrainFlags& flags) {
                          .add_flag("--isolated", flags.isolated,
                                    "one process per device; they only exchange messages")
                          ->disable_flag_override();
-  add_number(command, flags.timeout_s,
-             {.name = "--timeout", .text = "seconds within which a process must answer the others"})
-      ->needs(isolated);
+  Option* timeout = add_number(
+      command, flags.timeout_s,
+      {.name = "--timeout", .text = "seconds for which a process may give no sign of life"});
+  if (!is_launched()) timeout->needs(isolated);
   command
       .add_flag("--allow-overcommit", flags.allow_overcommit,
                 "run even if less memory is free than the run needs")
@@ -230,8 +230,7 @@ Mesh mesh_of(const std::string& text) {
 }
 
 void apply(const TrainFlags& flags) {
-  const int share = std::max(1, usable_cores() / process_count());
-  set_num_threads(flags.threads > 0 ? static_cast<int>(flags.threads) : share);
+  set_num_threads(flags.threads > 0 ? static_cast<int>(flags.threads) : cores_of_process());
   set_grains(flags.grains);
   set_numerics(flags.numerics == "fast" ? Numerics::fast : Numerics::exact);
   set_engine(flags.engine);
@@ -245,57 +244,75 @@ void apply(const TrainFlags& flags) {
 
 namespace {
 
-class Job final : public IsolatedProgram {
- public:
-  explicit Job(const std::function<void()>& body) : body_(body) {}
-  void run() override { body_(); }
-  /// All processes find the same UserError; only the first one prints it.
-  int report(const std::exception_ptr& error) override {
-    const int code = exit_code(error);
-    if (code == 1 && process_index() != 0) return code;
-    char name[32] = "tessera";
-    if (process_count() > 1) std::snprintf(name, sizeof(name), "tessera: rank %d", process_index());
-    report_error(name, error);
-    return code;
-  }
+void check_timeout(const TrainFlags& flags) {
+  if (flags.timeout_s >= 0.1 && flags.timeout_s <= 1e6) return;
+  std::ostringstream seconds;
+  seconds << flags.timeout_s;
+  throw UserError({.what = "--timeout: the value is not valid",
+                   .found = seconds.str(),
+                   .wanted = "from 0.1 to 1000000 seconds",
+                   .cure = "write for example --timeout 60"});
+}
 
- private:
-  const std::function<void()>& body_;
-};
-
-void check_isolated(const TrainFlags& flags, const Mesh& mesh) {
+void check_isolated(const Mesh& mesh) {
   constexpr std::int64_t kMostProcesses = 256;
-  if (mesh.num_devices() > kMostProcesses) {
-    throw UserError({.what = "--isolated: the mesh has more devices than processes can be started",
-                     .found = std::to_string(mesh.num_devices()) + " devices",
-                     .wanted = "at most " + std::to_string(kMostProcesses),
-                     .cure = "use a smaller mesh, or leave out --isolated"});
+  if (mesh.num_devices() <= kMostProcesses) return;
+  throw UserError({.what = "--isolated: the mesh has more devices than processes can be started",
+                   .found = std::to_string(mesh.num_devices()) + " devices",
+                   .wanted = "at most " + std::to_string(kMostProcesses),
+                   .cure = "use a smaller mesh, or leave out --isolated"});
+}
+
+void check_ranks(const Mesh& mesh, int num_ranks) {
+  if (mesh.num_devices() % num_ranks == 0) return;
+  const std::string devices = std::to_string(mesh.num_devices());
+  throw UserError({.what = "--mesh: the ranks cannot own equally many devices",
+                   .found = (mesh.axes().empty() ? "no mesh" : to_string(mesh)) + " with " +
+                            devices + " devices, and " + std::to_string(num_ranks) + " ranks",
+                   .wanted = "a multiple of " + std::to_string(num_ranks) + " devices",
+                   .cure = "start " + devices + " ranks, for example with mpirun -n " + devices +
+                           ", or write a --mesh of " + std::to_string(num_ranks) + " devices"});
+}
+
+void run_launched_ranks(const TrainFlags& flags, const Mesh& mesh, std::int64_t num_groups,
+                        const std::function<void()>& body) {
+  if (flags.isolated) {
+    throw UserError({.what = "--isolated: a launcher such as mpirun has already started processes",
+                     .found = "--isolated under a launcher",
+                     .wanted = "either of them",
+                     .cure = "leave out --isolated, or start the program without the launcher"});
   }
-  if (flags.timeout_s < 0.1 || flags.timeout_s > 1e6) {
-    std::ostringstream seconds;
-    seconds << flags.timeout_s;
-    throw UserError({.what = "--timeout: the value is not valid",
-                     .found = seconds.str(),
-                     .wanted = "from 0.1 to 1000000 seconds",
-                     .cure = "write for example --timeout 60"});
-  }
+  run_as_rank("tessera",
+              {.timeout_s = flags.timeout_s,
+               .num_groups = static_cast<int>(num_groups),
+               .devices_per_group = mesh.num_devices() / num_groups,
+               .must_agree = flags_that_agree()},
+              [&] {
+                check_ranks(mesh, process_count());
+                body();
+              });
 }
 
 }  // namespace
 
 void run_on_devices(const TrainFlags& flags, const Mesh& mesh, std::int64_t num_groups,
                     const std::function<void()>& body) {
-  if (!flags.isolated) {
+  if (!flags.isolated && !is_launched()) {
     body();
     return;
   }
-  check_isolated(flags, mesh);
-  Job job(body);
+  if (flags.isolated) check_isolated(mesh);
+  check_timeout(flags);
+  if (is_launched()) {
+    run_launched_ranks(flags, mesh, num_groups, body);
+    return;
+  }
+  RankProgram program("tessera", body);
   int code = 0;
   try {
-    code = run_isolated(job, {.num_processes = static_cast<int>(mesh.num_devices()),
-                              .timeout_s = flags.timeout_s,
-                              .num_groups = static_cast<int>(num_groups)});
+    code = run_isolated(program, {.num_processes = static_cast<int>(mesh.num_devices()),
+                                  .timeout_s = flags.timeout_s,
+                                  .num_groups = static_cast<int>(num_groups)});
   } catch (const UserError& error) {
     throw told_of("--isolated", error);
   }

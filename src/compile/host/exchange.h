@@ -70,9 +70,6 @@ struct SubBox {
 };
 std::vector<SubBox> split_box(const Shape& extents, std::int64_t most);
 
-/// Data is sent in messages of about this size, so that packing and combining overlap with sending.
-inline constexpr std::int64_t kMessageBytes = 64 * 1024;
-
 class ExchangeKernel final : public run::Kernel {
  public:
   ExchangeKernel(std::vector<ExchangeRound> rounds, run::CollectiveLabel label,

@@ -433,14 +433,15 @@ Exchange::Pair Exchange::pair_of(std::size_t i) const {
   const Layout& from = context_.layout(equation_.operands[i]);
   const Layout& to = context_.layout(equation_.results[i]);
   const DType dtype = context_.function().type(equation_.results[i]).dtype;
-  return {.number = i,
-          .from = from,
-          .to = to,
-          .holds_from = Holders(blocks_, from),
-          .holds_to = Holders(blocks_, to),
-          .dtype = dtype,
-          .most = kMessageBytes / static_cast<std::int64_t>(size_bytes(dtype)),
-          .sources = {}};
+  return {
+      .number = i,
+      .from = from,
+      .to = to,
+      .holds_from = Holders(blocks_, from),
+      .holds_to = Holders(blocks_, to),
+      .dtype = dtype,
+      .most = context_.transport()->message_bytes() / static_cast<std::int64_t>(size_bytes(dtype)),
+      .sources = {}};
 }
 
 void Exchange::add_buffers(Pair& pair, TileTask& task) const {

@@ -9,10 +9,16 @@ namespace tessera::compile::host {
 
 namespace {
 
+struct Partner {
+  int rank;
+  bool receives;  // what this process sends
+  std::int64_t message_bytes;
+};
+
 /// Adds the pieces of a tile, one per round.
 void add_rounds(std::vector<ExchangeRound>& rounds, const ExchangePiece& tile, DType dtype,
-                int partner, bool sends) {
-  const std::int64_t most = kMessageBytes / static_cast<std::int64_t>(size_bytes(dtype));
+                const Partner& partner) {
+  const std::int64_t most = partner.message_bytes / static_cast<std::int64_t>(size_bytes(dtype));
   for (const SubBox& sub : split_box(tile.extents, most)) {
     ExchangePiece piece = tile;
     piece.extents = sub.size;
@@ -20,10 +26,10 @@ void add_rounds(std::vector<ExchangeRound>& rounds, const ExchangePiece& tile, D
       piece.offset += sub.start[d] * tile.strides[d];
     }
     ExchangeRound& round = rounds.emplace_back(ExchangeRound{.dtype = dtype});
-    if (sends) {
-      round.sends.push_back({.peer = partner, .pieces = {std::move(piece)}});
+    if (partner.receives) {
+      round.sends.push_back({.peer = partner.rank, .pieces = {std::move(piece)}});
     } else {
-      round.receives.push_back({.peer = partner, .piece = std::move(piece)});
+      round.receives.push_back({.peer = partner.rank, .piece = std::move(piece)});
     }
   }
 }
@@ -34,7 +40,10 @@ HostInstruction lower_transfer(const LowerContext& context, const Equation& equa
   const BetweenGroups& between = context.between();
   const bool sends = equation.attributes.integer("from") == between.group;
   const auto other_group = static_cast<int>(equation.attributes.integer(sends ? "to" : "from"));
-  const int partner = other_group * context.transport()->size() + context.transport()->rank();
+  const Partner partner{
+      .rank = other_group * context.transport()->size() + context.transport()->rank(),
+      .receives = sends,
+      .message_bytes = between.transport->message_bytes()};
   const ValueId value = sends ? equation.operands[0] : equation.results[0];
   const Layout& layout = context.layout(value);
   TileTask task;
@@ -54,7 +63,7 @@ HostInstruction lower_transfer(const LowerContext& context, const Equation& equa
     } else {
       task.writes.push_back({value, number});
     }
-    add_rounds(rounds, tile, context.function().type(value).dtype, partner, sends);
+    add_rounds(rounds, tile, context.function().type(value).dtype, partner);
   }
   run::CollectiveLabel label{
       .kind = "transfer",

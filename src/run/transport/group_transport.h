@@ -17,6 +17,7 @@ class GroupTransport final : public Transport {
   void exchange(std::span<const Send> sends, std::span<const Receive> receives) override;
   void give_up(std::string_view why) noexcept override { all_.give_up(why); }
   std::int64_t received_bytes() const override { return all_.received_bytes(); }
+  std::int64_t message_bytes() const override { return all_.message_bytes(); }
 
  private:
   Transport& all_;

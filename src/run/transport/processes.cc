@@ -17,26 +17,38 @@
 #include <tessera/error.h>
 
 #include "run/engine.h"
+#include "run/transport/current.h"
+#include "run/transport/link_transport.h"
 #include "run/transport/running_time.h"
-#include "run/transport/sockets.h"
+#include "run/transport/socket_link.h"
 
 namespace tessera::run {
 
 namespace {
+
+int sharing_cores = 1;
 
 [[noreturn]] void fail(const char* call) {
   throw RuntimeFault(
       fmt::format("cannot start a process per device: {}: {}", call, std::strerror(errno)));
 }
 
-/// A connected pair of sockets for every two processes. make() opens those between a rank and the
-/// later ones, before that rank is forked. take() hands over those of one rank; the destructor
-/// closes the rest.
+/// A mailbox per process, and a connected pair of sockets for every two processes. make() opens
+/// the pairs between a rank and the later ones, before that rank is forked. take() hands over what
+/// belongs to one rank; the destructor closes the rest.
 class Sockets {
  public:
   explicit Sockets(const ProcessOptions& options)
-      : of_(static_cast<std::size_t>(options.count), std::vector<int>(of_size(options), -1)) {
+      : of_(of_size(options), std::vector<int>(of_size(options), -1)),
+        readers_(of_size(options), -1),
+        writers_(of_size(options), -1) {
     raise_limit(options);
+    for (std::size_t rank = 0; rank < of_.size(); ++rank) {
+      int pair[2];
+      open_pair(SOCK_SEQPACKET, pair);
+      readers_[rank] = pair[0];
+      writers_[rank] = pair[1];
+    }
   }
   ~Sockets() { close_all(); }
   Sockets(const Sockets&) = delete;
@@ -46,37 +58,51 @@ class Sockets {
     const auto a = static_cast<std::size_t>(rank);
     for (std::size_t b = a + 1; b < of_.size(); ++b) {
       int pair[2];
-      if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) fail("socketpair");
+      open_pair(SOCK_STREAM, pair);
       of_[a][b] = pair[0];
       of_[b][a] = pair[1];
     }
   }
-  std::vector<int> take(int rank) {
-    auto& row = of_[static_cast<std::size_t>(rank)];
-    return std::exchange(row, std::vector<int>(row.size(), -1));
+  SocketFiles take(int rank) {
+    const auto a = static_cast<std::size_t>(rank);
+    close_file(writers_[a]);
+    const std::vector<int> none(of_.size(), -1);
+    return {.sockets = std::exchange(of_[a], none),
+            .mailboxes = std::exchange(writers_, none),
+            .mailbox = std::exchange(readers_[a], -1)};
   }
-  void close_of(int rank) { close(of_[static_cast<std::size_t>(rank)]); }
+  /// In the parent, when the process of the rank has its own copies.
+  void close_of(int rank) {
+    close(of_[static_cast<std::size_t>(rank)]);
+    close_file(readers_[static_cast<std::size_t>(rank)]);
+  }
   void close_all() {
     for (auto& row : of_) close(row);
+    close(readers_);
+    close(writers_);
   }
 
  private:
   static std::size_t of_size(const ProcessOptions& options) {
     return static_cast<std::size_t>(options.count);
   }
-  static void close(std::vector<int>& row) {
-    for (int& socket : row) {
-      if (socket >= 0) ::close(socket);
-      socket = -1;
-    }
+  static void open_pair(int type, int (&pair)[2]) {
+    if (socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, pair) != 0) fail("socketpair");
+  }
+  static void close_file(int& file) {
+    if (file >= 0) ::close(file);
+    file = -1;
+  }
+  static void close(std::vector<int>& files) {
+    for (int& file : files) close_file(file);
   }
 
   /// The parent holds the most sockets when half of the processes have started: each of the other
-  /// half needs one to each of these, count^2 / 4 in total.
+  /// half needs one to each of these, count^2 / 4 in total. There are 2 for each mailbox.
   static void raise_limit(const ProcessOptions& options) {
     constexpr std::int64_t kOtherFiles = 64;
     const std::int64_t count = options.count;
-    const std::int64_t needed = count * count / 4 + 2 * count + kOtherFiles;
+    const std::int64_t needed = count * count / 4 + 4 * count + kOtherFiles;
     rlimit limit{};
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
     if (limit.rlim_max < static_cast<rlim_t>(needed)) {
@@ -93,29 +119,26 @@ class Sockets {
   }
 
   std::vector<std::vector<int>> of_;
+  std::vector<int> readers_, writers_;  // the ends of the mailboxes, by rank
 };
 
-/// A barrier, so that no process ends successfully while another one fails.
-void meet() {
-  static const CollectiveLabel label{.kind = "barrier", .op = "end of the program", .span = {}};
-  all_values(0, label);
-}
-
 /// Runs in each new process; returns its exit code.
-int run_body(const ProcessOptions& options, const std::function<void()>& body, Transport& mine) {
-  set_world({.transport = &mine,
-             .num_groups = options.num_groups,
-             .devices_per_group =
-                 options.num_groups > 1
-                     ? options.count / options.num_groups * options.devices_per_process
-                     : 0});
+int run_body(const ProcessOptions& options, const std::function<void()>& body,
+             LinkTransport& mine) {
+  const CurrentWorld scope(
+      {.transport = &mine,
+       .num_groups = options.num_groups,
+       .devices_per_group = options.num_groups > 1
+                                ? options.count / options.num_groups * options.devices_per_process
+                                : 0});
   try {
     body();
     meet();
+    mine.leave();
     return 0;
   } catch (const std::exception& error) {
     mine.give_up(error.what());
-    return options.on_error(std::current_exception());
+    return options.on_error(std::current_exception(), mine.is_reporter());
   }
 }
 
@@ -196,7 +219,7 @@ class Family {
             ? fmt::format("{} {} and was killed", who,
                           members_[rank].is_stopped ? "was stopped" : "did not end in time")
             : fmt::format("{} was ended by signal {} ({})", who, signal, strsignal(signal));
-    return options_.on_error(std::make_exception_ptr(RuntimeFault(text)));
+    return options_.on_error(std::make_exception_ptr(RuntimeFault(text)), true);
   }
 
   /// Kills the processes that are stopped or, if the time is up, all that are left.
@@ -217,8 +240,18 @@ class Family {
 
 Transport* transport() { return world().transport; }
 
+int num_sharing_cores() { return sharing_cores; }
+
+void set_num_sharing_cores(int count) { sharing_cores = count; }
+
+void meet() {
+  static const CollectiveLabel label{.kind = "barrier", .op = "end of the program", .span = {}};
+  all_values(0, label);
+}
+
 int run_processes(const ProcessOptions& options, const std::function<void()>& body) {
-  require(options.count >= 1 && transport() == nullptr, "processes are made once, by the first one");
+  require(options.count >= 1 && transport() == nullptr,
+          "processes are made once, by the first one");
   require(options.num_groups >= 1 && options.count % options.num_groups == 0,
           "all groups have equally many processes");
   if (Engine::instance().has_threads()) {
@@ -245,15 +278,15 @@ int run_processes(const ProcessOptions& options, const std::function<void()>& bo
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(2);
-    std::vector<int> mine = sockets.take(rank);
+    SocketFiles mine = sockets.take(rank);
     sockets.close_all();
     int code = 0;
     {
-      const auto transport = make_socket_transport({.rank = rank,
-                                                    .devices_per_group = options.count / options.num_groups,
-                                                    .sockets = std::move(mine),
-                                                    .timeout = options.timeout});
-      code = run_body(options, body, *transport);
+      set_num_sharing_cores(options.count);
+      const LinkOptions how{.devices_per_group = options.count / options.num_groups,
+                            .timeout = options.timeout};
+      LinkTransport transport(make_socket_link(rank, std::move(mine)), how);
+      code = run_body(options, body, transport);
     }
     // _exit() runs no destructors and no exit handlers: those belong to the parent.
     std::fflush(nullptr);

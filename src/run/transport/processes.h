@@ -15,14 +15,19 @@ namespace tessera::run {
 /// That of world().
 Transport* transport();
 
+/// The number of processes, this one included, that may use the same cores.
+int num_sharing_cores();
+
+/// Returns the exit code of an error, and reports it if `is_reporter`: otherwise another process
+/// reports its cause.
+using OnError = std::function<int(const std::exception_ptr& error, bool is_reporter)>;
+
 struct ProcessOptions {
   int count = 1;
   int num_groups = 1;  // groups of consecutive ranks; divides `count`
   int devices_per_process = 1;
   std::chrono::milliseconds timeout{60000};
-  /// Reports an error and returns the exit code. It is called in the process that failed, or in the
-  /// parent for a process that was ended by a signal.
-  std::function<int(const std::exception_ptr&)> on_error;
+  OnError on_error;
   Span where = {};  // the user's line, for messages
 };
 

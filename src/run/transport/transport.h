@@ -11,17 +11,18 @@
 
 namespace tessera::run {
 
-/// Describes a collective in error messages.
+/// Describes a collective in error messages. All processes that take part give the same kind and
+/// span, which messages carry along: if a process has diverged, its messages are not taken.
 struct CollectiveLabel {
   std::string kind;  // all_reduce, ...
   std::string op;    // what needs it
   Span span;         // of that op
 };
 
-/// Connects this process to all others; there are `size()` in total. All processes begin the same
-/// collectives in the same order, and only one thread at a time may use a transport. If a process
-/// fails or stops, exchange() throws RuntimeFault in all others, which names its rank and the
-/// collective.
+/// Connects this process to all others; there are `size()` in total. Processes that exchange begin
+/// the same collectives in the same order, and only one thread at a time may use a transport. If a
+/// process fails, stops or diverges, exchange() throws RuntimeFault in all others, which names its
+/// rank and the collective. A process that only takes long is waited for.
 class Transport {
  public:
   struct Send {
@@ -42,10 +43,7 @@ class Transport {
   virtual int size() const = 0;
   /// Begins the next collective, to which the following exchanges belong. `label` must live until
   /// they end.
-  virtual void begin(const CollectiveLabel& label) {
-    label_ = &label;
-    ++number_;
-  }
+  virtual void begin(const CollectiveLabel& label) = 0;
   /// Runs all sends and receives concurrently and returns when all are complete. Messages between
   /// two processes keep their order. The size of a receive must be that of the matching send. A
   /// process must not send to itself.
@@ -54,14 +52,9 @@ class Transport {
   virtual void give_up(std::string_view why) noexcept = 0;
   /// Bytes that this process has received.
   virtual std::int64_t received_bytes() const = 0;
-
- protected:
-  /// `all_reduce 12 (dot_general at model.cc:41)`.
-  std::string where() const;
-
- private:
-  const CollectiveLabel* label_ = nullptr;
-  std::int64_t number_ = 0;  // collectives that have begun
+  /// The size in bytes into which large data should be cut, so that sending and combining overlap.
+  /// The same in all processes.
+  virtual std::int64_t message_bytes() const = 0;
 };
 
 /// `rank 3`; with several groups, `rank 3 (group 1, device 1)`.

@@ -1,0 +1,218 @@
+#include "run/transport/launched.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fmt/format.h>
+#include <map>
+#include <sstream>
+#include <thread>
+#include <unistd.h>
+
+#include <tessera/error.h>
+
+#include "run/transport/current.h"
+#include "run/transport/deadline.h"
+#include "run/transport/link_transport.h"
+#include "run/transport/mpi/launcher.h"
+#include "run/transport/mpi/mpi_link.h"
+
+namespace tessera::run {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+int count_sharing_cores(const MpiLink& link) {
+  const auto& places = link.places();
+  const std::uint64_t own = places[static_cast<std::size_t>(link.rank())].cores;
+  return static_cast<int>(std::count_if(places.begin(), places.end(),
+                                        [&](const auto& place) { return place.cores == own; }));
+}
+
+/// Reports an error of a process that is not connected to the others. If all have the same one, the
+/// first process reports it, and the others leave it time to: a launcher that sees one process end
+/// ends the others.
+[[noreturn]] void end_alone(const LaunchOptions& options, const Launch& launch,
+                            const std::exception_ptr& error) {
+  if (launch.rank > 0) std::this_thread::sleep_for(std::chrono::seconds(1));
+  const int code = options.on_error(error, launch.rank == 0);
+  std::fflush(nullptr);
+  _exit(code);
+}
+
+/// Runs a call of MPI that needs all processes, and ends this process if it takes too long.
+template <typename Call>
+void in_time(const LaunchOptions& options, const Launch& launch, const char* name,
+             const Call& call) {
+  const Deadline deadline(options.timeout, [&] {
+    const std::chrono::duration<double> seconds = options.timeout;
+    end_alone(options, launch,
+              std::make_exception_ptr(RuntimeFault(fmt::format(
+                  "{} did not end within the timeout of {:.4g} s: a process has stopped "
+                  "or has not called it",
+                  name, seconds.count()))));
+  });
+  call();
+}
+
+/// Leaves the processes that do not report the error time to be ended by the one that does.
+[[noreturn]] void end_all(const TesseraMpi& mpi, const LaunchOptions& options, int code,
+                          bool is_reporter) {
+  std::fflush(nullptr);
+  // A launcher reads the output of processes while it ends them, so let it read first.
+  const milliseconds wait = is_reporter ? milliseconds(50) : options.timeout / 8;
+  std::this_thread::sleep_for(wait);
+  {
+    const Deadline deadline(std::min(options.timeout / 8, milliseconds(2000)),
+                            [&] { _exit(code); });
+    mpi.abort(code);
+  }
+  _exit(code);
+}
+
+void check_groups(const LaunchOptions& options, int size) {
+  if (size % options.num_groups == 0) return;
+  throw UserError({.what = "the processes cannot form the groups of this run",
+                   .where = options.where,
+                   .found = fmt::format("{} processes, {} groups", size, options.num_groups),
+                   .wanted = "the same number of processes in each group",
+                   .cure = fmt::format("start {} processes", options.num_groups)});
+}
+
+/// With several groups: the devices of each; one per process unless the options say more.
+std::int64_t devices_per_group(const LaunchOptions& options, int size) {
+  const int processes = size / options.num_groups;
+  if (options.num_groups == 1) return 0;
+  if (options.devices_per_group == 0) return processes;
+  if (options.devices_per_group % processes == 0) return options.devices_per_group;
+  throw UserError({.what = "the processes of a group cannot own equally many devices",
+                   .where = options.where,
+                   .found = fmt::format("{} devices and {} processes per group",
+                                        options.devices_per_group, processes),
+                   .wanted = fmt::format("a multiple of {} devices", processes),
+                   .cure = "start a number of processes that divides the devices of each group"});
+}
+
+}  // namespace
+
+bool is_launched() { return find_launch().has_value(); }
+
+int run_launched(const LaunchOptions& options, const std::function<void()>& body) {
+  require(transport() == nullptr, "a process joins the others once");
+  const std::optional<Launch> launch = find_launch();
+  if (!launch) {
+    try {
+      body();
+      return 0;
+    } catch (const std::exception&) {
+      return options.on_error(std::current_exception(), true);
+    }
+  }
+  const TesseraMpi* mpi = nullptr;
+  std::unique_ptr<MpiLink> made;
+  try {
+    mpi = &load_mpi(*launch, options.where);
+    in_time(options, *launch, "MPI_Init", [&] { made = make_mpi_link(*mpi); });
+  } catch (const std::exception&) {
+    end_alone(options, *launch, std::current_exception());
+  }
+  MpiLink& link = *made;
+  set_num_sharing_cores(count_sharing_cores(link));
+  const int size = link.size();
+  LinkTransport all(std::move(made), {.devices_per_group = size, .timeout = options.timeout});
+  const CurrentWorld scope({.transport = &all});
+  try {
+    check_groups(options, size);
+    agree_on(options.facts, options.where);
+    const CurrentWorld in_groups({.transport = &all,
+                                  .num_groups = options.num_groups,
+                                  .devices_per_group = devices_per_group(options, size)});
+    all.set_options(
+        {.devices_per_group = world().processes_per_group(), .timeout = options.timeout});
+    body();
+    meet();
+    all.leave();
+  } catch (const std::exception& error) {
+    all.give_up(error.what());
+    const bool is_reporter = all.is_reporter();
+    end_all(*mpi, options, options.on_error(std::current_exception(), is_reporter), is_reporter);
+  }
+  std::fflush(nullptr);
+  in_time(options, *launch, "MPI_Finalize", [&] { link.finish(); });
+  return 0;
+}
+
+namespace {
+
+/// Names and values, one per line.
+std::string text_of(const std::vector<Fact>& facts) {
+  std::string text;
+  for (const auto& [name, value] : facts) text += name + '\n' + value + '\n';
+  return text;
+}
+
+std::map<std::string, std::string> facts_of(const std::string& text) {
+  std::map<std::string, std::string> facts;
+  std::istringstream lines(text);
+  for (std::string name, value; std::getline(lines, name) && std::getline(lines, value);) {
+    facts[name] = value;
+  }
+  return facts;
+}
+
+/// If not all values are equal: a rank with one that fewer have than another one, and a rank with
+/// the value that most have.
+std::optional<std::pair<std::size_t, std::size_t>> odd_one(const std::vector<std::string>& values) {
+  std::map<std::string, int> count;
+  for (const std::string& value : values) ++count[value];
+  if (count.size() < 2) return std::nullopt;
+  const auto is_rarer = [&](const std::string& a, const std::string& b) {
+    return count[a] < count[b];
+  };
+  const auto usual = std::max_element(values.begin(), values.end(), is_rarer);
+  const auto odd = std::find_if(values.begin(), values.end(),
+                                [&](const std::string& value) { return value != *usual; });
+  return std::pair(static_cast<std::size_t>(odd - values.begin()),
+                   static_cast<std::size_t>(usual - values.begin()));
+}
+
+std::string shown(const std::string& value) { return value.empty() ? "nothing" : value; }
+
+}  // namespace
+
+void agree_on(const std::vector<Fact>& facts, const Span& where) {
+  static const CollectiveLabel label{
+      .kind = "gather", .op = "comparison of the processes", .span = {}};
+  const std::string text = text_of(facts);
+  const std::vector<std::int64_t> hashes =
+      all_values(static_cast<std::int64_t>(hash_of(text)), label);
+  if (std::all_of(hashes.begin(), hashes.end(), [&](auto hash) { return hash == hashes[0]; })) {
+    return;
+  }
+  std::vector<std::map<std::string, std::string>> all;
+  for (const std::string& each : all_texts(text, label)) all.push_back(facts_of(each));
+  std::vector<std::string> names;
+  for (const auto& each : all) {
+    for (const auto& [name, value] : each) {
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
+  }
+  for (const std::string& name : names) {
+    std::vector<std::string> values;
+    for (const auto& each : all) {
+      const auto found = each.find(name);
+      values.push_back(found == each.end() ? "" : found->second);
+    }
+    const auto odd = odd_one(values);
+    if (!odd) continue;
+    throw UserError(
+        {.what = "the processes do not run the same: " + name + " differs",
+         .where = where,
+         .found = fmt::format("rank {}: {}", odd->first, shown(values[odd->first])),
+         .wanted = fmt::format("as rank {}: {}", odd->second, shown(values[odd->second])),
+         .cure = "start the same program with the same flags on all ranks"});
+  }
+}
+
+}  // namespace tessera::run
