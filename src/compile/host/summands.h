@@ -1,0 +1,30 @@
+// The summands of a tile that several processes reduce.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace tessera::compile::host {
+
+/// A range of the summands of a result that one process reduces: a subtree of the summation tree.
+struct Node {
+  std::int64_t process;
+  std::size_t first;
+  std::int64_t size;
+};
+
+/// The summands of a result tile, and where one of its readers gets them.
+struct Summands {
+  std::vector<std::int64_t> tiles;
+  std::vector<std::int64_t> processes;  // per tile
+  /// Whether the first tile of each node of this process has the sum of the node already.
+  bool are_summed = false;
+  friend bool operator==(const Summands&, const Summands&) = default;
+
+  /// The largest subtrees that each process has, in order.
+  std::vector<Node> nodes() const;
+  /// The processes, each once, in order.
+  std::vector<std::int64_t> members() const;
+};
+
+}  // namespace tessera::compile::host
