@@ -360,7 +360,7 @@ void Exchange::add_share(const Pair& pair, const Summands& summands,
 
 void Exchange::add_node_sends(const Summands& summands, std::int64_t reader, ExchangeRound& to,
                               const PieceOf& source) const {
-  for (const Node& node : summands.nodes()) {
+  for (const Subtree& node : summands.subtrees()) {
     if (node.process != own_) continue;
     ExchangeSend send{.peer = static_cast<int>(reader), .pieces = {}};
     const std::int64_t count = summands.are_summed ? 1 : node.size;
@@ -374,7 +374,7 @@ void Exchange::add_node_sends(const Summands& summands, std::int64_t reader, Exc
 void Exchange::add_combine(const Summands& summands, ExchangeRound& to, const PieceOf& source,
                            const ExchangePiece& result) const {
   ExchangeCombine combine{.sources = {}, .result = result};
-  for (const Node& node : summands.nodes()) {
+  for (const Subtree& node : summands.subtrees()) {
     if (node.process != own_) {
       combine.sources.push_back(
           {.receive = to.receives.size(), .piece = {}, .num_leaves = node.size});

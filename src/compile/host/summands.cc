@@ -6,19 +6,19 @@
 
 namespace tessera::compile::host {
 
-std::vector<Node> Summands::nodes() const {
+std::vector<Subtree> Summands::subtrees() const {
   const auto count = std::ssize(tiles);
-  std::vector<Node> nodes;
+  std::vector<Subtree> subtrees;
   for (std::int64_t first = 0, last = 0; first < count; first = last) {
     const std::int64_t process = processes[static_cast<std::size_t>(first)];
     while (last < count && processes[static_cast<std::size_t>(last)] == process) ++last;
     std::int64_t at = first;
     for (const std::int64_t size : subtrees_within(first, last, count)) {
-      nodes.push_back({process, static_cast<std::size_t>(at), size});
+      subtrees.push_back({process, static_cast<std::size_t>(at), size});
       at += size;
     }
   }
-  return nodes;
+  return subtrees;
 }
 
 std::vector<std::int64_t> Summands::members() const {

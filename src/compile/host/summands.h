@@ -7,7 +7,7 @@
 namespace tessera::compile::host {
 
 /// A range of the summands of a result that one process reduces: a subtree of the summation tree.
-struct Node {
+struct Subtree {
   std::int64_t process;
   std::size_t first;
   std::int64_t size;
@@ -17,12 +17,12 @@ struct Node {
 struct Summands {
   std::vector<std::int64_t> tiles;
   std::vector<std::int64_t> processes;  // per tile
-  /// Whether the first tile of each node of this process has the sum of the node already.
+  /// Whether the first tile of each subtree of this process has its sum already.
   bool are_summed = false;
   friend bool operator==(const Summands&, const Summands&) = default;
 
   /// The largest subtrees that each process has, in order.
-  std::vector<Node> nodes() const;
+  std::vector<Subtree> subtrees() const;
   /// The processes, each once, in order.
   std::vector<std::int64_t> members() const;
 };
