@@ -262,6 +262,14 @@ void LinkTransport::gather() {
     if (findings_[static_cast<std::size_t>(rank)] || peer(rank).has_left) return true;
     return link_->has_ended(rank) || peer(rank).silence >= patience_;
   };
+  // A launcher that sees a process end kills the others at once. The first process that lives would
+  // report it anyway, so it need not know what the others have found.
+  const auto& own = findings_[static_cast<std::size_t>(rank_)];
+  if (own->reason == Reason::ended) {
+    int first = 0;
+    while (first < rank_ && link_->has_ended(first)) ++first;
+    if (first == rank_) return;
+  }
   for (;;) {
     take_notes();
     bool have_all = true;
