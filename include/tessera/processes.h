@@ -1,5 +1,6 @@
-// Several processes that compute together. Each runs the whole host program on one thread and
-// computes the tiles of its device. They share nothing but messages. Reading an array that is not
+// Several processes that compute together. Each runs the whole host program and computes the tiles
+// of the devices that it owns: a block of consecutive ids, equally many in each process. They share
+// nothing but messages. Reading an array that is not
 // replicated is a collective, so all processes make the same calls. Results have the same bits as
 // in one process for all devices.
 //
@@ -36,11 +37,14 @@ class IsolatedProgram {
 
 /// Options of run_isolated.
 struct IsolatedOptions {
-  int num_processes = 1;  // the devices of the mesh
+  int num_processes = 1;
   double timeout_s = 60;  // how long a process may give no sign of life
-  /// The groups of an MpmdMesh: with n devices per group, device d of group g is process g * n + d.
-  /// Arrays over the mesh of a group are held by the groups that MpmdArray names, others by all.
+  /// The groups of an MpmdMesh: with n processes per group, those of group g have the ranks from
+  /// g * n on. Arrays over the mesh of a group are held by the groups that MpmdArray names, others
+  /// by all.
   int num_groups = 1;
+  /// With several groups: the devices of each. 0: one per process.
+  std::int64_t devices_per_group = 0;
 };
 
 /// Runs `program` in new processes. Call it before anything is computed. Returns when all have
@@ -52,6 +56,7 @@ int run_isolated(IsolatedProgram& program, const IsolatedOptions& options,
 struct LaunchOptions {
   double timeout_s = 60;  // as for run_isolated
   int num_groups = 1;     // as for run_isolated
+  std::int64_t devices_per_group = 0;
   /// Names and values that must be the same in all processes, such as flags. Otherwise all throw
   /// UserError, which names a process and what differs. The executables are compared anyway.
   std::vector<std::pair<std::string, std::string>> must_agree = {};

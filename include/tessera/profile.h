@@ -24,6 +24,9 @@ struct RegionTime {
   Span where;              // of the first one
   std::int64_t count = 0;  // executions
   double seconds = 0;      // summed over threads
+  /// The part of `seconds` that it exchanged data with other processes. Threads go on computing
+  /// meanwhile.
+  double communication_seconds = 0;
   std::int64_t flops = 0;  // of matrix products; 0 elsewhere
   std::int64_t bytes = 0;  // of the arrays that it reads and writes
 };

@@ -198,7 +198,6 @@ Snapshot snapshot(const std::vector<NamedArray>& arrays, SaveOptions options,
     // Write each tile once, from the first device that holds it. Of an array without elements,
     // write one empty tile, from the first device of the mesh.
     std::erase_if(tiles, [&](const Shard& shard) {
-      if (process_count() > 1 && shard.device != process_index()) return true;
       if (shard.replica_id != 0) return true;
       return has_elements ? shard.bytes().empty() : shard.device % devices != first;
     });

@@ -10,7 +10,7 @@
 
 #include "api/array_node.h"
 #include "api/call/donation.h"
-#include "run/transport/processes.h"
+#include "run/world.h"
 
 namespace tessera {
 
@@ -265,22 +265,31 @@ Array Array::local_data(std::int64_t device, std::source_location where) const {
 namespace {
 
 /// Which of the copies of an array this process has, and what to add to the device ids of the mesh:
-/// devices are numbered group by group.
+/// devices are numbered group by group. Without a mesh each process has a copy.
 struct OwnCopy {
   std::int64_t number = 0;
   std::int64_t first_device = 0;
 };
 
 OwnCopy own_copy(const detail::Placement& placement, const detail::HolderGroups& groups) {
-  const run::Transport* transport = run::transport();
-  const std::int64_t devices = placement.mesh.num_devices();
-  if (transport == nullptr || placement.mesh.axes().empty() || devices == transport->size()) {
-    return {};
-  }
-  const std::int64_t group = transport->rank() / devices;
-  if (groups == nullptr) return {group, group * devices};
-  return {std::lower_bound(groups->begin(), groups->end(), group) - groups->begin(),
-          group * devices};
+  const run::World& world = run::world();
+  const bool has_mesh = !placement.mesh.axes().empty();
+  if (has_mesh && world.processes_of(placement.mesh) == world.size()) return {};
+  const std::int64_t group = world.group();
+  const std::int64_t number =
+      groups == nullptr ? group
+                        : std::lower_bound(groups->begin(), groups->end(), group) - groups->begin();
+  if (has_mesh) return {number, group * placement.mesh.num_devices()};
+  const std::int64_t per_group = world.processes_per_group();
+  return {number * per_group + world.rank() % per_group, 0};
+}
+
+/// Whether this process owns a device of its copy of the array.
+bool owns(const detail::Placement& placement, std::int64_t device) {
+  const run::World& world = run::world();
+  if (world.transport == nullptr || placement.mesh.axes().empty()) return true;
+  const std::int64_t count = world.processes_of(placement.mesh);
+  return device / (placement.mesh.num_devices() / count) == world.rank() % count;
 }
 
 }  // namespace
@@ -290,7 +299,6 @@ std::vector<Shard> Array::addressable_shards(std::source_location where) const {
   if (!detail::is_held_here(array.groups)) return {};
   const detail::Placement& placement = *node_->placement;
   const std::vector<std::int64_t> held = detail::held_tiles(placement);
-  const run::Transport* transport = run::transport();
   const OwnCopy own = own_copy(placement, array.groups);
   const std::vector<std::int64_t> ids = placement.mesh.device_ids();
   const std::int64_t replicas =
@@ -303,10 +311,8 @@ std::vector<Shard> Array::addressable_shards(std::source_location where) const {
     const std::int64_t tile =
         placement.layout.tile_at(position_digits(atoms, static_cast<std::int64_t>(position)));
     const std::int64_t replica = copies[static_cast<std::size_t>(tile)]++;
+    if (!owns(placement, ids[position])) continue;
     const std::int64_t device = own.first_device + ids[position];
-    if (transport != nullptr && !placement.mesh.axes().empty() && device != transport->rank()) {
-      continue;
-    }
     const auto at = std::find(held.begin(), held.end(), tile) - held.begin();
     shards.push_back(
         {.device = device,

@@ -11,6 +11,7 @@
 #include "mesh/sharding.h"
 #include "ops/host_array.h"
 #include "run/executable.h"
+#include "run/tiles/tiled.h"
 #include "trace/trace.h"
 
 namespace tessera::detail {
@@ -25,31 +26,15 @@ struct ParamInfo {
 };
 const ParamInfo* intern(ParamInfo info);
 
-/// A type and its sharding over a mesh. Interned, so that comparing and hashing are cheap.
-struct Placement {
-  Type type;
-  Mesh mesh;
-  Sharding sharding;
-  Layout layout;
-};
+/// Placements are interned, so that comparing and hashing are cheap.
+using run::held_tiles;
+using run::HolderGroups;
+using run::is_held_by;
+using run::is_held_here;
+using run::Placement;
+using run::Tiled;
 const Placement* placement_of(const Type& type, const Mesh& mesh, const Sharding& sharding);
 const Placement* replicated_placement(const Type& type, const Mesh& mesh);
-/// The numbers of the tiles that this process holds: all tiles or, with one process per device, the
-/// tile of its device.
-std::vector<std::int64_t> held_tiles(const Placement& placement);
-
-/// The groups of devices that hold an array, in ascending order; nullptr: all groups.
-using HolderGroups = std::shared_ptr<const std::vector<std::int64_t>>;
-bool is_held_by(const HolderGroups& groups, std::int64_t group);
-/// Whether this process has tiles of such an array. Always true if it computes for all devices.
-bool is_held_here(const HolderGroups& groups);
-
-/// The contents of a concrete array, without its handle.
-struct Tiled {
-  const Placement* placement;
-  run::Tiles tiles;  // that this process holds
-  HolderGroups groups;
-};
 
 struct DonatingCall;  // api/call/donation.h
 
@@ -94,20 +79,16 @@ Tiled tiles_of(const Array& array, const Span& where);
 /// `f32[8,16]`, with the path of a parameter: `f32[8,16] (parameter blocks_0/Dense_0/kernel)`.
 std::string describe(const Array& array);
 
-// With one process per device, functions with the parameters `op` and `where` are collectives: all
+// With several processes, functions with the parameters `op` and `where` are collectives: all
 // processes must make the same calls. `op` at `where` is the operation that error messages name.
-/// Copies an array to another placement of the same type, within the groups that hold it. Shares
-/// the tiles if they are the same in both placements.
+/// As in run/tiles/tiled.h.
 Tiled move_tiles(const Tiled& from, const Placement* to, const char* op, const Span& where);
+run::BufferPtr gather_tile(const Tiled& from, std::int64_t tile, const char* op, const Span& where);
+Tiled bring(Tiled x, const HolderGroups& groups, const char* op, const Span& where);
 /// The whole array, in every process.
 ops::HostArray gather(const Tiled& from, const char* op, const Span& where);
-/// One tile, in every process, no matter which process holds it.
-run::BufferPtr gather_tile(const Tiled& from, std::int64_t tile, const char* op, const Span& where);
 /// The tiles that this process holds.
 run::Tiles scatter(const ops::HostArray& array, const Placement& to);
-/// Makes `groups` the groups that hold an array: sends it to those that do not have it and drops
-/// its tiles in all other groups.
-Tiled bring(Tiled x, const HolderGroups& groups, const char* op, const Span& where);
 /// The groups that hold all of these arrays. If there are none, the groups that hold the largest.
 HolderGroups common_groups(const std::vector<Tiled>& arrays);
 

@@ -129,11 +129,10 @@ class Tracer {
     }
   }
 
-  /// With one process per device, the run must have processes for all groups of the MpmdMesh.
+  /// With several processes, the run must have some for all groups of the MpmdMesh.
   void check_groups() const {
-    const run::Transport* transport = run::transport();
-    if (transport == nullptr || !options_.mpmd_mesh) return;
-    const std::int64_t groups = transport->size() / run::devices_per_group();
+    if (run::transport() == nullptr || !options_.mpmd_mesh) return;
+    const std::int64_t groups = run::world().num_groups;
     if (options_.mpmd_mesh->mpmd_dim() <= groups) return;
     throw UserError({.what = name() + ": the MpmdMesh has more groups than this run",
                      .where = where_,

@@ -95,8 +95,8 @@ std::vector<TaskTime> stop_timeline() {
   const std::int64_t shift = timeline_start - *std::min_element(starts.begin(), starts.end());
   const std::vector<std::string> texts = run::all_texts(to_text(own_times(shift)), label);
   std::vector<TaskTime> times;
-  const auto devices = static_cast<std::size_t>(run::devices_per_group());
-  for (std::size_t rank = 0; rank < texts.size(); rank += devices) {
+  const auto per_group = static_cast<std::size_t>(run::world().processes_per_group());
+  for (std::size_t rank = 0; rank < texts.size(); rank += per_group) {
     add_from_text(texts[rank], times);
   }
   std::stable_sort(times.begin(), times.end(),

@@ -29,6 +29,18 @@ run::OnError reports_of(IsolatedProgram& program) {
   };
 }
 
+void check_devices(const char* call, std::int64_t devices_per_group, int processes_per_group,
+                   const std::source_location& where) {
+  if (devices_per_group >= 0 && devices_per_group % processes_per_group == 0) return;
+  throw UserError(
+      {.what = fmt::format("{}: the processes of a group cannot own equally many devices", call),
+       .where = trace::call_span(where),
+       .found = fmt::format("{} devices and {} processes per group", devices_per_group,
+                            processes_per_group),
+       .wanted = fmt::format("a multiple of {} devices", processes_per_group),
+       .cure = "start a number of processes that divides the devices of each group"});
+}
+
 }  // namespace
 
 int run_isolated(IsolatedProgram& program, const IsolatedOptions& options,
@@ -46,10 +58,14 @@ int run_isolated(IsolatedProgram& program, const IsolatedOptions& options,
          .wanted = fmt::format(
              "1 to {} processes, the same number in each group, and a timeout of 0.1 to 1000000 s",
              kMost),
-         .cure = "set num_processes to the number of devices of the mesh"});
+         .cure = "set num_processes to a number that divides the devices of the mesh"});
   }
+  const int per_group = options.num_processes / options.num_groups;
+  check_devices("run_isolated", options.devices_per_group, per_group, where);
   return run::run_processes({.count = options.num_processes,
                              .num_groups = options.num_groups,
+                             .devices_per_process = static_cast<int>(
+                                 std::max<std::int64_t>(options.devices_per_group / per_group, 1)),
                              .timeout = milliseconds_of(options.timeout_s),
                              .on_error = reports_of(program),
                              .where = trace::call_span(where)},
@@ -71,6 +87,7 @@ int run_launched(IsolatedProgram& program, const LaunchOptions& options,
   std::vector<run::Fact> facts = run::facts_of_executable();
   facts.insert(facts.end(), options.must_agree.begin(), options.must_agree.end());
   return run::run_launched({.num_groups = options.num_groups,
+                            .devices_per_group = options.devices_per_group,
                             .timeout = milliseconds_of(options.timeout_s),
                             .facts = std::move(facts),
                             .on_error = reports_of(program),

@@ -27,6 +27,7 @@ std::vector<RegionTime> stop_profile() {
                        .where = time.span,
                        .count = time.count,
                        .seconds = static_cast<double>(time.ns) * 1e-9,
+                       .communication_seconds = static_cast<double>(time.communication_ns) * 1e-9,
                        .flops = time.flops,
                        .bytes = time.bytes});
   }

@@ -152,7 +152,7 @@ void partition(Program& program) {
 
 bool is_own(const pipeline::OutputCopy& copy) {
   return copy.group == pipeline::OutputCopy::kShared || run::transport() == nullptr ||
-         copy.group == run::transport()->rank() / run::devices_per_group();
+         copy.group == run::world().group();
 }
 
 /// Per output of the executable: the input whose buffer it takes in this process, or -1.

@@ -143,8 +143,9 @@ namespace {
 /// process.
 run::CollectiveCounts counts_of_groups() {
   run::CollectiveCounts own = run::Engine::instance().collective_counts();
-  const int devices = run::devices_per_group();
-  if (run::transport() == nullptr || run::transport()->size() == devices) return own;
+  const run::World& world = run::world();
+  if (world.num_groups == 1) return own;
+  const auto per_group = static_cast<std::size_t>(world.processes_per_group());
   std::string text;
   for (const auto& [kind, count] : own) {
     text += fmt::format("{} {} {} {}\n", kind, count.count, count.bytes, count.wire_bytes);
@@ -152,7 +153,7 @@ run::CollectiveCounts counts_of_groups() {
   const std::vector<std::string> texts =
       run::all_texts(text, {.kind = "gather", .op = "collective_counts", .span = {}});
   run::CollectiveCounts all;
-  for (std::size_t rank = 0; rank < texts.size(); rank += static_cast<std::size_t>(devices)) {
+  for (std::size_t rank = 0; rank < texts.size(); rank += per_group) {
     std::istringstream lines(texts[rank]);
     std::string kind;
     run::CollectiveCount count;

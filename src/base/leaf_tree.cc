@@ -1,5 +1,7 @@
 #include "base/leaf_tree.h"
 
+#include <bit>
+
 namespace tessera {
 
 std::vector<std::int64_t> leaf_counts(std::span<const std::int64_t> sizes, std::int64_t grains) {
@@ -21,6 +23,31 @@ std::vector<std::int64_t> leaf_counts(std::span<const std::int64_t> sizes, std::
     leaves *= counts[dim];
   }
   return counts;
+}
+
+namespace {
+
+/// Appends the subtrees of the tree over the grains [begin, end).
+void add_subtrees(std::int64_t begin, std::int64_t end, std::int64_t first, std::int64_t last,
+                  std::vector<std::int64_t>& sizes) {
+  if (begin >= last || end <= first) return;
+  if (first <= begin && end <= last) {
+    sizes.push_back(end - begin);
+    return;
+  }
+  const auto half = std::bit_floor(static_cast<std::uint64_t>(end - begin - 1));
+  const std::int64_t middle = begin + static_cast<std::int64_t>(half);
+  add_subtrees(begin, middle, first, last, sizes);
+  add_subtrees(middle, end, first, last, sizes);
+}
+
+}  // namespace
+
+std::vector<std::int64_t> subtrees_within(std::int64_t first, std::int64_t last,
+                                          std::int64_t count) {
+  std::vector<std::int64_t> sizes;
+  if (first < last) add_subtrees(0, count, first, last, sizes);
+  return sizes;
 }
 
 }  // namespace tessera

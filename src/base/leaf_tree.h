@@ -27,6 +27,11 @@ inline std::int64_t leaf_start(std::int64_t leaf, std::int64_t count, std::int64
   return leaf * size / count;
 }
 
+/// The largest subtrees of the tree over `count` grains that lie within the grains [first, last),
+/// in order: the number of grains of each.
+std::vector<std::int64_t> subtrees_within(std::int64_t first, std::int64_t last,
+                                          std::int64_t count);
+
 /// Adds values, pushed in the order of grains, by the fixed tree. Works like a binary counter.
 template <typename T>
 class TreeSum {

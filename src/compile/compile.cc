@@ -78,16 +78,13 @@ run::Executable compile_phased(Phased phased, const CompileOptions& options) {
   return executable;
 }
 
-/// The transport of a function: the processes of the own group, if a group has as many devices as
-/// the mesh and there are more processes. Otherwise nullptr, which means the given transport.
-std::shared_ptr<run::Transport> own_group(const ir::Function& function,
-                                          const CompileOptions& options) {
-  if (options.target.transport == nullptr) return nullptr;
-  const auto size = static_cast<int>(std::max<std::int64_t>(1, function.mesh.num_devices()));
-  if (options.target.transport->size() == size || function.mesh.axes().empty()) return nullptr;
-  require(options.target.transport->size() % size == 0, "groups have as many devices as the mesh");
-  const int group = options.target.transport->rank() / size;
-  return std::make_shared<run::GroupTransport>(*options.target.transport, group * size, size);
+/// The transport to the processes that share a copy of what lies on the mesh; nullptr if these are
+/// all processes.
+std::shared_ptr<run::Transport> own_group(const Mesh& mesh, const run::World& world) {
+  const int count = world.processes_of(mesh);
+  if (world.transport == nullptr || mesh.axes().empty() || count == world.size()) return nullptr;
+  return std::make_shared<run::GroupTransport>(*world.transport, world.rank() / count * count,
+                                               count);
 }
 
 /// A function of several groups of devices. Nothing is fused, so that tasks keep their order.
@@ -98,15 +95,14 @@ run::Executable compile_groups(ir::Function function, ops::Groups groups,
   host::LowerOptions lowering = lower_options(options, {});
   lowering.groups = std::move(groups);
   std::shared_ptr<run::Transport> own;
-  if (options.target.transport != nullptr) {
-    const auto size = static_cast<int>(std::max<std::int64_t>(1, function.mesh.num_devices()));
-    require(options.target.transport->size() % size == 0 &&
-                options.target.transport->size() / size >= lowering.groups.count,
-            "there is one process per device of each group");
-    const int group = options.target.transport->rank() / size;
-    own = std::make_shared<run::GroupTransport>(*options.target.transport, group * size, size);
-    lowering.target.transport = own.get();
-    lowering.between = {.transport = options.target.transport, .group = group};
+  const run::World& world = options.target.world;
+  if (world.transport != nullptr) {
+    require(world.num_groups >= lowering.groups.count, "each group has processes");
+    const int size = world.processes_per_group();
+    const int group = world.group();
+    own = std::make_shared<run::GroupTransport>(*world.transport, group * size, size);
+    lowering.target.world = {.transport = own.get()};
+    lowering.between = {.transport = world.transport, .group = group};
     host::Projection here = host::project(function, phases, lowering.groups, group);
     function = std::move(here.function);
     phases = std::move(here.phases);
@@ -142,8 +138,8 @@ std::shared_ptr<const run::Executable> compile(const ir::Function& function,
     executable.num_bodies = pool.size();
     return std::make_shared<const run::Executable>(std::move(executable));
   }
-  const std::shared_ptr<run::Transport> own = own_group(phased.function, options);
-  if (own != nullptr) with_pool.target.transport = own.get();
+  const auto own = own_group(phased.function.mesh, options.target.world);
+  if (own != nullptr) with_pool.target.world = {.transport = own.get()};
   run::Executable executable = compile_phased(std::move(phased), with_pool);
   executable.num_bodies = pool.size();
   executable.transport = own;

@@ -18,9 +18,9 @@ class BodyPool;
 struct CompileOptions {
   std::vector<bool> is_donated;   // per input
   std::vector<int> output_alias;  // per output: donated input whose buffers it reuses, or -1
-  /// With a transport, inputs and outputs have one tile, that of the device. In a function of
-  /// several groups (ops/control/mpmd.h), rank group * devices + d is device d of the group; inputs
-  /// that the group does not read and outputs that it does not make have no tiles.
+  /// With a transport, inputs and outputs have the tiles of the devices of this process. In a
+  /// function of several groups (ops/control/mpmd.h), inputs that the group does not read and
+  /// outputs that it does not make have no tiles.
   run::Target target = {};
   DotUnit dot_unit = DotUnit::portable;  // one that this machine has
   BodyPool* bodies = nullptr;            // for nested functions: those of the enclosing compilation

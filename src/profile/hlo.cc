@@ -90,9 +90,21 @@ class Body {
   std::int64_t id_of(ValueId id) {
     if (const auto found = ids_.find(id); found != ids_.end()) return found->second;
     const std::size_t index = c_.definitions[id];
-    require(index != Computation::kInput, "inputs are parameters");
+    if (index == Computation::kInput) return add_received(id);
     add_equation(index, {});
     return ids_.at(id);
+  }
+
+  /// With a process per device, the equations of other groups are not known here. What this group
+  /// receives from them has no operands.
+  std::int64_t add_received(ValueId id) {
+    const std::string name = "of_another_group";
+    ids_[id] = add({.name = name,
+                    .opcode = "custom-call",
+                    .target = name,
+                    .types = {c_.local_type(id)},
+                    .op_type = name});
+    return ids_[id];
   }
 
   /// Adds the equation as an instruction. `op`: its op; nullptr for a view or a part of a fusion.

@@ -24,12 +24,19 @@ class HostRows {
       if (const Program* program = traced_.program_of(execution)) add(execution, *program);
     }
     plane_.name = "/host:CPU";
-    for (std::size_t i = 0; i < lines_.size(); ++i) add_line(i);
+    for (std::size_t i = 0; i < lines_.size(); ++i) {
+      add_line(i == 0 ? "main thread" : fmt::format("worker {}", i),
+               static_cast<std::int64_t>(i) + 1, lines_[i]);
+    }
+    if (!communication_.empty()) add_line("communication", kCommunicationLine, communication_);
     add_buffers();
     return std::move(plane_);
   }
 
  private:
+  static constexpr std::int64_t kBufferLine = 10000;
+  static constexpr std::int64_t kCommunicationLine = kBufferLine - 1;
+
   Event event(std::size_t kind, std::int64_t start_ns, std::int64_t end_ns) const {
     return {.kind = kind,
             .start_ns = traced_.since_start(start_ns),
@@ -45,11 +52,16 @@ class HostRows {
     for (const run::PartTime& part : execution.parts) {
       const Computation* computation = places[part.site].computation;
       if (computation == nullptr) continue;
-      const auto thread = static_cast<std::size_t>(part.thread);
-      if (lines_.size() <= thread) lines_.resize(thread + 1);
       const Op& op = computation->ops[computation->executable->tasks[part.task].instruction];
-      lines_[thread].push_back(event(kind_of(op), part.start_ns, part.end_ns));
+      line_of(part.thread).push_back(event(kind_of(op), part.start_ns, part.end_ns));
     }
+  }
+
+  std::vector<Event>& line_of(int thread) {
+    if (thread == run::PartTime::kCommunicator) return communication_;
+    const auto number = static_cast<std::size_t>(thread);
+    if (lines_.size() <= number) lines_.resize(number + 1);
+    return lines_[number];
   }
 
   std::size_t kind_of(const Op& op) {
@@ -62,21 +74,19 @@ class HostRows {
     return place->second;
   }
 
-  void add_line(std::size_t thread) {
-    std::vector<Event>& events = lines_[thread];
+  void add_line(std::string name, std::int64_t id, std::vector<Event>& events) {
     // Enclosing events come before the events within them.
     std::stable_sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
       return std::pair(a.start_ns, b.end_ns) < std::pair(b.start_ns, a.end_ns);
     });
-    plane_.lines.push_back({thread == 0 ? "main thread" : fmt::format("worker {}", thread),
-                            static_cast<std::int64_t>(thread) + 1, std::move(events)});
+    plane_.lines.push_back({std::move(name), id, std::move(events)});
   }
 
   void add_buffers() {
     const std::size_t kinds[] = {plane_.add_kind({.name = "MemoryAllocation"}),
                                  plane_.add_kind({.name = "MemoryDeallocation"})};
     const std::int64_t memory = std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
-    Line line{"buffers", 1000, {}};
+    Line line{"buffers", kBufferLine, {}};
     for (const run::Allocation& one : traced_.trace().engine.allocations) {
       Event changed = event(kinds[one.is_freed ? 1 : 0], one.time_ns, one.time_ns);
       const bool is_arena = one.use == run::Buffer::Use::arena;
@@ -113,6 +123,7 @@ class HostRows {
   const Traced& traced_;
   Plane plane_;
   std::vector<std::vector<Event>> lines_;  // per thread
+  std::vector<Event> communication_;       // with other processes
   std::map<const Program*, std::size_t> executions_;
   std::map<const Op*, std::size_t> ops_;
 };

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <fmt/format.h>
 #include <fstream>
+#include <unistd.h>
 #include <zlib.h>
 
 #include <tessera/error.h>
@@ -81,7 +82,8 @@ void make_folder(const fs::path& folder) {
 
 void check_folder(const fs::path& folder) {
   make_folder(folder);
-  const fs::path probe = folder / ".writable";
+  // Another process may check the folder at the same time.
+  const fs::path probe = folder / fmt::format(".writable.{}", getpid());
   write_file(probe, "");
   std::error_code ignored;
   fs::remove(probe, ignored);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cfenv>
 #include <chrono>
+#include <condition_variable>
 #include <cstring>
 #include <exception>
 #include <thread>
@@ -41,6 +42,10 @@ struct Engine::State {
   mutable std::mutex mutex;
   std::mutex one_at_a_time;  // executions share the arena and the threads
   std::vector<std::thread> threads;
+  // Runs the tasks that communicate, so that the others go on computing while it waits. Starts with
+  // the first executable that has such tasks.
+  std::thread communicator;
+  std::condition_variable wake_communicator;
   int num_threads = usable_cores();
   IdleThreads idle{num_threads};
   Execution* current = nullptr;
@@ -56,10 +61,12 @@ struct Engine::State {
   std::vector<TaskTime> timeline;
   Recorder recorder;
 
-  void start_threads();
+  void start_threads(const Executable& executable);
   void stop_threads();
   // `thread`: 0 for the caller of execute(), then the number of the worker.
   void worker(int thread);
+  void communicate();
+  std::optional<TakenPart> take(Execution& execution) const;
   void work(std::unique_lock<std::mutex>& lock, int thread);
   template <typename Work>
   void run_unlocked(Execution& execution, TaskRef ref, std::unique_lock<std::mutex>& lock,
@@ -104,7 +111,10 @@ void Engine::State::count_collectives(const Instruction& instruction) {
 
 void Engine::State::add_time(TaskRef ref, std::int64_t ns) {
   const Executable& executable = ref.frame->executable();
-  timed[&executable.instructions[executable.tasks[ref.task].instruction]].ns += ns;
+  const Task& task = executable.tasks[ref.task];
+  RegionTime& time = timed[&executable.instructions[task.instruction]];
+  time.ns += ns;
+  if (task.communicates) time.communication_ns += ns;
 }
 
 /// Copies names and spans, because instructions are destroyed with their executable.
@@ -119,6 +129,7 @@ void Engine::State::keep_times() {
                                  RegionTime{.name = instruction->name, .span = instruction->span});
     kept.count += time.count;
     kept.ns += time.ns;
+    kept.communication_ns += time.communication_ns;
     kept.flops += time.count * instruction->flops;
     kept.bytes += time.count * instruction->bytes;
   }
@@ -160,6 +171,7 @@ void Engine::State::keep_records(const Executable& executable, Execution& execut
 template <typename Work>
 void Engine::State::run_unlocked(Execution& execution, TaskRef ref,
                                  std::unique_lock<std::mutex>& lock, int thread, Work work) {
+  if (ref.frame->executable().tasks[ref.task].communicates) thread = PartTime::kCommunicator;
   const bool is_traced = recorder.is_on();
   const bool is_timed = is_profiling || is_traced;
   idle.unlock(lock);
@@ -206,20 +218,30 @@ void Engine::State::run_parts(Execution& execution, const TakenPart& taken,
   if (is_last && execution.fault == nullptr) execution.attempt([&] { execution.finish(ref); });
   if (execution.fault != nullptr) execution.give_up();
   if (execution.is_over()) return idle.announce_end();
-  if (is_last) find_helpers(execution, 1);
+  if (is_last) find_helpers(execution, thread == PartTime::kCommunicator ? 0 : 1);
 }
 
 /// This thread takes `own` parts before it releases the mutex.
 void Engine::State::find_helpers(const Execution& execution, int own) {
+  if (execution.has_communication()) wake_communicator.notify_one();
   if (idle.is_empty()) return;
   const std::int64_t others = execution.num_ready_parts(num_threads) - own;
   if (others > 0) idle.announce(others);
 }
 
+/// What a thread that computes does next. It communicates itself while there is nothing to compute
+/// until the exchange has ended: that saves waking another thread, and itself afterwards.
+std::optional<TakenPart> Engine::State::take(Execution& execution) const {
+  std::optional<TakenPart> taken = execution.take();
+  const bool may_communicate = !communicator.joinable() || !execution.is_running();
+  if (!taken && may_communicate) taken = execution.take_communication();
+  return taken;
+}
+
 void Engine::State::work(std::unique_lock<std::mutex>& lock, int thread) {
   bool has_waited = thread != 0;
   while (current != nullptr && !current->is_over()) {
-    if (const std::optional<TakenPart> taken = current->take()) {
+    if (const std::optional<TakenPart> taken = take(*current)) {
       if (std::exchange(has_waited, false)) find_helpers(*current, 0);
       run_parts(*current, *taken, lock, thread);
     } else {
@@ -252,8 +274,30 @@ void Engine::State::worker(int thread) {
   }
 }
 
+void Engine::State::communicate() {
+  const DefaultFloatMode mode;
+  std::unique_lock<std::mutex> lock(mutex);
+  while (!idle.is_stopping()) {
+    const std::optional<TakenPart> taken =
+        current == nullptr ? std::nullopt : current->take_communication();
+    if (taken) {
+      run_parts(*current, *taken, lock, PartTime::kCommunicator);
+      idle.unlock(lock);  // wakes the threads that it found
+      IdleThreads::lock(lock);
+    } else {
+      wake_communicator.wait(lock);
+    }
+  }
+}
+
 /// If the machine cannot start another thread, the existing ones do its work.
-void Engine::State::start_threads() {
+void Engine::State::start_threads(const Executable& executable) {
+  if (executable.communicates && !communicator.joinable()) {
+    try {
+      communicator = std::thread([this] { communicate(); });
+    } catch (const std::exception&) {
+    }
+  }
   while (static_cast<int>(threads.size()) < num_threads - 1) {
     const int number = static_cast<int>(threads.size()) + 1;
     try {
@@ -269,7 +313,9 @@ void Engine::State::stop_threads() {
   {
     const std::lock_guard<std::mutex> lock(mutex);
     idle.stop();
+    wake_communicator.notify_one();
   }
+  if (communicator.joinable()) communicator.join();
   for (std::thread& thread : threads) thread.join();
   threads.clear();
   idle.remove_threads();
@@ -296,7 +342,7 @@ int Engine::num_threads() const {
   return state_->num_threads;
 }
 
-Target Engine::target() const { return {.num_workers = num_threads(), .transport = transport()}; }
+Target Engine::target() const { return {.num_workers = num_threads(), .world = world()}; }
 
 void Engine::set_threads_per_group(int count) {
   require(count >= 0, "a group has a number of threads, or 0 for all of them");
@@ -311,7 +357,7 @@ int Engine::threads_per_group() const {
 
 bool Engine::has_threads() const {
   const std::lock_guard<std::mutex> lock(state_->mutex);
-  return !state_->threads.empty();
+  return !state_->threads.empty() || state_->communicator.joinable();
 }
 
 CollectiveCounts Engine::collective_counts() const {
@@ -490,7 +536,7 @@ std::vector<Tiles> Engine::execute(const Executable& executable, std::vector<Til
   root.bind(memory.buffers, 0, 0);
   Execution execution(
       root, {.threads_per_group = state.threads_per_group, .has_timeline = state.has_timeline});
-  state.start_threads();
+  state.start_threads(executable);
   const DefaultFloatMode mode;
   std::unique_lock<std::mutex> lock(state.mutex);
   if (state.recorder.is_on()) state.recorder.begin_execution(executable);

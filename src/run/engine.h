@@ -23,6 +23,7 @@ struct RegionTime {
   std::int64_t ns = 0;     // of all threads together
   std::int64_t flops = 0;
   std::int64_t bytes = 0;
+  std::int64_t communication_ns = 0;  // the part of `ns` in tasks that communicate
 };
 
 /// One run of a task of a group of devices. Times count from when the recording began.

@@ -262,6 +262,96 @@ TEST_P(EngineTest, ExceptionsArePassedOnAndTheEngineGoesOn) {
   }
 }
 
+// --- tasks that communicate ----------------------------------------------------------------------
+
+/// A task that communicates and ends when `wanted` others have arrived.
+std::uint32_t meeting(Graph& graph, std::atomic<int>& arrived, int wanted,
+                      std::atomic<int>& num_alone, const std::vector<std::uint32_t>& after = {}) {
+  const std::uint32_t id = graph.task(
+      [&arrived, &num_alone, wanted](Buffers, int) {
+        if (!meet(arrived, wanted + 1)) num_alone += 1;
+        arrived = 0;
+      },
+      {}, after);
+  graph.executable.tasks[id].communicates = true;
+  graph.executable.communicates = true;
+  return id;
+}
+
+TEST_P(EngineTest, TasksGoOnWhileOneCommunicates) {
+  std::atomic<int> arrived = 0;
+  std::atomic<int> num_alone = 0;
+  Graph graph;
+  const auto compute = [&](Buffers, int) { arrived += 1; };
+  // Two exchanges, one after the other. Each waits for all parts that can run meanwhile.
+  const std::uint32_t first = meeting(graph, arrived, 9, num_alone);
+  graph.task(compute, {}, {}, 8);
+  graph.task(compute);
+  const std::uint32_t second = meeting(graph, arrived, 3, num_alone, {first});
+  graph.task(compute, {}, {first}, 3);
+  graph.task([](Buffers, int) {}, {}, {second}, 3);
+  for (int repeat = 0; repeat < 20; ++repeat) graph.run();
+  EXPECT_EQ(num_alone, 0);
+}
+
+TEST_P(EngineTest, OneTaskCommunicatesAtATime) {
+  std::minstd_rand random(7);
+  for (int repeat = 0; repeat < 30; ++repeat) {
+    Graph graph;
+    std::atomic<int> num_at_once = 0;
+    std::atomic<int> num_wrong = 0;
+    std::atomic<int> num_ended = 0;
+    constexpr std::uint32_t kTasks = 60;
+    for (std::uint32_t id = 0; id < kTasks; ++id) {
+      const bool communicates = random() % 3 == 0;
+      std::set<std::uint32_t> after;
+      for (std::uint32_t i = 0; id > 0 && i < random() % 3; ++i)
+        after.insert(static_cast<std::uint32_t>(random() % id));
+      graph.task(
+          [&, communicates](Buffers, int) {
+            num_ended += 1;
+            if (!communicates) return;
+            if (num_at_once.fetch_add(1) != 0) num_wrong += 1;
+            std::this_thread::yield();
+            num_at_once -= 1;
+          },
+          {}, {after.begin(), after.end()});
+      graph.executable.tasks[id].communicates = communicates;
+    }
+    graph.executable.communicates = true;
+    graph.run();
+    EXPECT_EQ(num_wrong, 0);
+    EXPECT_EQ(num_ended, static_cast<int>(kTasks));
+  }
+}
+
+TEST_P(EngineTest, AFaultBesideCommunicationEndsTheRun) {
+  for (const bool communication_fails : {false, true}) {
+    std::atomic<bool> has_begun = false;
+    std::atomic<bool> has_ended = false;
+    Graph graph;
+    const std::uint32_t id = graph.task([&](Buffers, int) {
+      has_begun = true;
+      if (communication_fails) throw std::out_of_range("planned");
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      has_ended = true;
+    });
+    graph.executable.tasks[id].communicates = true;
+    graph.executable.communicates = true;
+    graph.task([&](Buffers, int) {
+      const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+      while (!has_begun && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
+      if (!communication_fails) throw std::out_of_range("planned");
+    });
+    std::atomic<int> num_after = 0;
+    graph.task([&](Buffers, int) { num_after += 1; }, {}, {0, 1});
+    EXPECT_THROW(graph.run(), std::out_of_range);
+    EXPECT_EQ(has_ended, !communication_fails) << "the buffers must outlive the exchange";
+    EXPECT_EQ(num_after, 0);
+    EXPECT_EQ(number(increment().run({{number_buffer(1)}})[0][0]), 2);
+  }
+}
+
 // --- counts --------------------------------------------------------------------------------------
 
 TEST_P(EngineTest, CollectivesAreCountedOncePerExecution) {

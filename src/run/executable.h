@@ -157,6 +157,9 @@ struct Task {
   /// (Adam, Chandy, Dickson 1974).
   std::int64_t level = 0;
   std::vector<SourceTile> written = {};  // tiles that it writes; their devices need the task
+  /// The kernel exchanges data with other processes, and waits for them. Of the tasks that do, one
+  /// runs at a time, beside those that compute.
+  bool communicates = false;
 };
 
 /// Bytes that one real device holds from position `first` to `last`; arguments and results are

@@ -57,12 +57,19 @@ std::optional<TakenPart> Execution::Queue::take() {
   return TakenPart{first.ref, first.ref.frame->claim_part(first.ref.task)};
 }
 
-std::size_t Execution::queue_of(TaskRef ref) const {
-  if (queues_.size() == 1) return 0;
+void Execution::Queue::give_up() {
+  if (begun) begun->ref.frame->stop_parts(begun->ref.task);
+  begun.reset();
+  ready.clear();
+}
+
+Execution::Queue& Execution::queue_of(TaskRef ref) {
+  if (ref.frame->executable().tasks[ref.task].communicates) return communication_;
+  if (queues_.size() == 1) return queues_[0];
   const Executable& executable = root_.executable();
   const Task& task = executable.tasks[ref.frame->root_task(ref.task)];
   const std::int64_t group = executable.instructions[task.instruction].group;
-  return static_cast<std::size_t>(group + 1);
+  return queues_[static_cast<std::size_t>(group + 1)];
 }
 
 bool Execution::may_take(const Queue& queue) const {
@@ -88,33 +95,41 @@ std::optional<TakenPart> Execution::take() {
   for (std::size_t i = next_queue(); i != kNone; i = next_queue()) {
     const std::optional<TakenPart> taken = queues_[i].take();
     if (!taken) continue;
-    queues_[i].num_running += 1;
-    num_running_ += 1;
-    if (!spans_.empty()) note_start(taken->ref);
+    note_taken(queues_[i], taken->ref);
     return taken;
   }
   return std::nullopt;
 }
 
+void Execution::note_taken(Queue& queue, TaskRef ref) {
+  queue.num_running += 1;
+  num_running_ += 1;
+  if (!spans_.empty()) note_start(ref);
+}
+
+std::optional<TakenPart> Execution::take_communication() {
+  if (communication_.num_running > 0) return std::nullopt;
+  const std::optional<TakenPart> taken = communication_.take();
+  if (taken) note_taken(communication_, taken->ref);
+  return taken;
+}
+
 void Execution::end_parts(TaskRef task) {
-  queues_[queue_of(task)].num_running -= 1;
+  queue_of(task).num_running -= 1;
   num_running_ -= 1;
 }
 
 void Execution::finish(TaskRef task) {
   // The frame of the task may start over, and then its parts can be claimed again.
-  std::optional<ReadyTask>& begun = queues_[queue_of(task)].begun;
+  std::optional<ReadyTask>& begun = queue_of(task).begun;
   if (begun && begun->ref.frame == task.frame && begun->ref.task == task.task) begun.reset();
   ended_.push_back(task);
   settle();
 }
 
 void Execution::give_up() {
-  for (Queue& queue : queues_) {
-    if (queue.begun) queue.begun->ref.frame->stop_parts(queue.begun->ref.task);
-    queue.begun.reset();
-    queue.ready.clear();
-  }
+  for (Queue& queue : queues_) queue.give_up();
+  communication_.give_up();
 }
 
 std::int64_t Execution::num_ready_parts(std::int64_t most) const {
@@ -150,7 +165,7 @@ void Execution::arrive(TaskRef ref) {
   } else if (ref.frame->num_parts(ref.task) == 0) {
     ended_.push_back(ref);
   } else {
-    queues_[queue_of(ref)].add({ref, ref.frame->level(ref.task)});
+    queue_of(ref).add({ref, ref.frame->level(ref.task)});
   }
 }
 

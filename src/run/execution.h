@@ -52,11 +52,18 @@ class Execution {
   /// for its end; after it the task with the highest level. If the threads of groups are limited,
   /// the group is chosen first: the one whose next task comes first in the program.
   std::optional<TakenPart> take();
+  /// Takes the next task that communicates, unless one is running: take() leaves these out.
+  std::optional<TakenPart> take_communication();
+  bool has_communication() const {
+    return communication_.num_running == 0 && !communication_.is_empty();
+  }
+  /// Whether a part is running, of a task that communicates or not.
+  bool is_running() const { return num_running_ > 0; }
   /// Reports that the part that was taken, and others of its task, have run.
   void end_parts(TaskRef task);
   /// Makes the successors of the task ready, when all its parts have ended.
   void finish(TaskRef task);
-  /// How many parts can run now, at most about `most`.
+  /// How many parts take() can take now, at most about `most`.
   std::int64_t num_ready_parts(std::int64_t most) const;
   /// No more parts run.
   void give_up();
@@ -87,24 +94,27 @@ class Execution {
     const ReadyTask& next() const { return has_begun() ? *begun : ready.front(); }
     void add(const ReadyTask& task);
     std::optional<TakenPart> take();
+    void give_up();
 
    private:
     bool has_begun() const { return begun && begun->ref.frame->num_unclaimed(begun->ref.task) > 0; }
   };
 
-  std::size_t queue_of(TaskRef ref) const;
+  Queue& queue_of(TaskRef ref);
   bool may_take(const Queue& queue) const;
   std::size_t next_queue() const;
   void start(Frame& frame);
   void arrive(TaskRef ref);
   void go_on(ControlFrame& control, Frame* next);
   void settle();
+  void note_taken(Queue& queue, TaskRef ref);
   void note_start(TaskRef ref);
   void note_end(TaskRef ref);
 
   Frame& root_;
   int threads_per_group_;
   std::vector<Queue> queues_;  // one; or one for tasks without a group and one per group
+  Queue communication_;        // of tasks that communicate, whatever their group
   int num_running_ = 0;
   std::vector<TaskRef> ended_;  // tasks whose successors have not been released yet
   std::vector<TaskSpan> spans_;

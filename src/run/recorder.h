@@ -24,7 +24,9 @@ struct PartTime {
   std::uint32_t site;
   std::uint32_t run;   // which run of the site's executable; equal for all tasks of an iteration
   std::uint32_t task;  // of the site's executable
-  int thread;          // 0: the one that called execute()
+  /// Of a task that communicates, whatever thread ran it.
+  static constexpr int kCommunicator = -1;
+  int thread;  // 0: the one that called execute(), from 1 on: workers
   std::int64_t start_ns;
   std::int64_t end_ns;
 };

@@ -280,7 +280,7 @@ TEST(SettingErrors, ProcessesWithoutTime) {
             "  found:  2 processes, groups: 1, timeout 0 s\n"
             "  wanted: 1 to 256 processes, the same number in each group, and a timeout of 0.1 to "
             "1000000 s\n"
-            "  cure:   set num_processes to the number of devices of the mesh");
+            "  cure:   set num_processes to a number that divides the devices of the mesh");
 }
 
 TEST(SettingErrors, ProcessesAfterThreads) {

@@ -1,4 +1,5 @@
-// Collectives between processes: the same bits, counts and bytes as in one process for all devices.
+// Collectives between processes: the same bits, counts and bytes as in one process for all devices,
+// for every number of devices per process.
 #include "compile/host/exchange.h"
 
 #include <algorithm>
@@ -38,10 +39,7 @@ Arrays inputs_of(const Function& function) {
 }
 
 void check(const Function& function, const std::vector<int>& alias = {}) {
-  const Arrays inputs = inputs_of(function);
-  const auto devices = static_cast<int>(function.mesh.num_devices());
-  EXPECT_EQ(in_processes(devices, [&] { BothWays(function, alias).check(inputs); }), 0)
-      << ir::print(function);
+  check_in_processes(function, alias, inputs_of(function), ir::print(function));
 }
 
 Function parsed(const std::string& mesh, const std::string& text) {

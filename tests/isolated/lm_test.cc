@@ -213,22 +213,21 @@ TEST_F(IsolatedErrors, OtherCallsInOneProcessAreNoticed) {
   EXPECT_NE(report("0").find("rank 1"), std::string::npos) << report("0");
 }
 
-TEST_F(IsolatedErrors, AMeshOfAnotherSize) {
+TEST_F(IsolatedErrors, AMeshThatCannotBeDivided) {
   const std::string line = line_of(3);
   const int code = run({.num_processes = 2, .timeout_s = 5}, [] {
-    const use_mesh scope(make_mesh({{"data", 4}}));
+    const use_mesh scope(make_mesh({{"data", 3}}));
     ones({2});
   });
   EXPECT_EQ(code, 3);
   EXPECT_EQ(report("0"),
-            "the number of devices of the mesh differs from the number of processes of this run\n"
+            "the processes of this run cannot own equally many devices of the mesh\n"
             "  where:  " +
                 line +
                 "\n"
-                "  found:  data=4 with 4 devices and 2 processes\n"
-                "  wanted: one process per device\n"
-                "  cure:   start as many processes as the mesh has devices; for an MpmdMesh also "
-                "set num_groups");
+                "  found:  data=3 with 3 devices, and 2 processes\n"
+                "  wanted: a multiple of 2 devices\n"
+                "  cure:   start a number of processes that divides the devices of the mesh");
 }
 
 }  // namespace

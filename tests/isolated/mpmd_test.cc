@@ -1,4 +1,4 @@
-// Groups of devices with one process per device: the same bits, counts and bytes as in one process.
+// Groups of devices in several processes: the same bits, counts and bytes as in one process.
 #include "ops/control/mpmd.h"
 
 #include <gtest/gtest.h>
@@ -15,15 +15,15 @@ namespace {
 
 using ir::Function;
 
-/// A program of groups, compiled for all devices and for the device of this process.
+/// A program of groups, compiled for all devices and for the devices of this process.
 class GroupsBothWays {
  public:
   GroupsBothWays(const Function& function, const std::vector<int>& alias)
       : function_(function),
         groups_(ops::groups_of(function)),
-        num_devices_(static_cast<int>(function.mesh.num_devices())),
-        group_(run::transport()->rank() / num_devices_),
-        device_(run::transport()->rank() % num_devices_) {
+        num_processes_(run::world().processes_per_group()),
+        group_(run::world().group()),
+        blocks_(function.mesh, num_processes_) {
     options_.is_donated.assign(function.inputs.size(), false);
     options_.output_alias = possible_aliases(function, alias);
     options_.dot_unit = tested_dot_unit();
@@ -43,7 +43,7 @@ class GroupsBothWays {
     const std::vector<run::Tiles> wanted = engine.execute(*shared, std::move(all));
     const run::CollectiveCounts wanted_counts = engine.collective_counts();
 
-    options_.target.transport = run::transport();
+    options_.target.world = run::world();
     const auto isolated = compile::compile(function_, options_);
     engine.reset_collective_counts();
     const std::int64_t before = run::transport()->received_bytes();
@@ -60,8 +60,8 @@ class GroupsBothWays {
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const Layout layout = layout_of(function_.inputs[i]);
       run::Tiles& tiles = own.emplace_back();
-      if (executable.inputs[i].tile_bytes.empty()) continue;
-      tiles.push_back(scatter(inputs[i], layout)[own_tile(layout)]);
+      if (!executable.inputs[i].tile_bytes.empty())
+        tiles = own_of(scatter(inputs[i], layout), layout);
     }
     return own;
   }
@@ -72,9 +72,13 @@ class GroupsBothWays {
     const bool is_here = home == group_ || home == ops::Groups::kNone;
     expect(found.empty() != is_here, fmt::format("output {} is made in group {}", i, home));
     if (!is_here) return;
-    const run::Buffer& own = *wanted[own_tile(layout_of(id))];
-    expect(found[0]->size() == own.size() && is_same(*found[0], own, function_.type(id).dtype),
-           fmt::format("rank {}: other bits in output {}", run::transport()->rank(), i));
+    const run::Tiles own = own_of(wanted, layout_of(id));
+    expect(found.size() == own.size(), fmt::format("number of tiles of output {}", i));
+    for (std::size_t tile = 0; tile < own.size(); ++tile) {
+      expect(found[tile]->size() == own[tile]->size() &&
+                 is_same(*found[tile], *own[tile], function_.type(id).dtype),
+             fmt::format("rank {}: other bits in output {}", run::transport()->rank(), i));
+    }
   }
 
   /// Added up over the groups, the counts of their devices 0 must equal those of one process for
@@ -88,7 +92,7 @@ class GroupsBothWays {
                                             {.kind = "counts", .op = kind, .span = {}});
         std::int64_t total = 0;
         for (std::size_t rank = 0; rank < values.size();
-             rank += static_cast<std::size_t>(num_devices_)) {
+             rank += static_cast<std::size_t>(num_processes_)) {
           total += values[rank];
         }
         return total;
@@ -99,7 +103,7 @@ class GroupsBothWays {
       expect(sum(&run::CollectiveCount::count) == total.count, fmt::format("number of {}", kind));
       expect(sum(&run::CollectiveCount::bytes) == total.bytes, fmt::format("bytes of {}", kind));
     }
-    if (num_devices_ > 1) return;
+    if (function_.mesh.num_devices() > 1) return;
     const auto mine = found.find("transfer");
     expect(received == (mine == found.end() ? 0 : mine->second.wire_bytes),
            "bytes received are those of the transfers");
@@ -119,15 +123,19 @@ class GroupsBothWays {
   Layout layout_of(ir::ValueId id) const {
     return Layout(function_.mesh, function_.sharding(id), function_.type(id).shape);
   }
-  std::size_t own_tile(const Layout& layout) const {
-    return static_cast<std::size_t>(layout.tile_at(device_digits(function_.mesh, device_)));
+  run::Tiles own_of(const run::Tiles& all, const Layout& layout) const {
+    run::Tiles own;
+    for (const std::int64_t tile : blocks_.tiles(run::world().rank() % num_processes_, layout)) {
+      own.push_back(all[static_cast<std::size_t>(tile)]);
+    }
+    return own;
   }
 
   Function function_;
   ops::Groups groups_;
-  int num_devices_;
+  int num_processes_;  // per group
   int group_;
-  int device_;
+  Blocks blocks_;
   compile::CompileOptions options_;
 };
 
@@ -143,6 +151,21 @@ Arrays inputs_of(const Function& function) {
   return inputs;
 }
 
+/// Runs a program of groups with every possible number of devices per process.
+void check(const Function& f, int num_groups, const std::vector<int>& alias, const Arrays& inputs,
+           const std::string& what) {
+  const auto devices = static_cast<int>(f.mesh.num_devices());
+  for (int processes = 1; processes <= devices; ++processes) {
+    if (devices % processes != 0) continue;
+    ASSERT_EQ(in_processes(
+                  processes * num_groups, [&] { GroupsBothWays(f, alias).check(inputs); },
+                  std::chrono::seconds(60), num_groups, devices / processes),
+              0)
+        << processes << " processes per group\n"
+        << what;
+  }
+}
+
 TEST(IsolatedMpmd, PipelinesGiveTheSameBits) {
   for (const Pipeline& pipeline :
        {Pipeline{2, 2, 3, false}, Pipeline{2, 4, 3, true}, Pipeline{3, 3, 4, true}}) {
@@ -151,9 +174,7 @@ TEST(IsolatedMpmd, PipelinesGiveTheSameBits) {
     std::vector<int> updates(f.outputs.size());
     std::iota(updates.begin(), updates.end(), pipeline.num_microbatches);
     for (const std::vector<int>& alias : {kept, updates}) {
-      EXPECT_EQ(in_processes(2 * pipeline.num_groups,
-                             [&] { GroupsBothWays(f, alias).check(inputs_of(f)); }),
-                0);
+      check(f, pipeline.num_groups, alias, inputs_of(f), "");
     }
   }
 }
@@ -171,10 +192,7 @@ TEST(IsolatedMpmd, RandomProgramsGiveTheSameBits) {
     const Function f = fuzz::as_tasks(partitioned, num_groups, random);
     if (ops::groups_of(f).count < 2) continue;
     ++num_run;
-    ASSERT_EQ(in_processes(devices * num_groups,
-                           [&] { GroupsBothWays(f, c.placed.output_alias).check(c.inputs); }),
-              0)
-        << fuzz::to_string(c) << ir::print(f);
+    check(f, num_groups, c.placed.output_alias, c.inputs, fuzz::to_string(c) + ir::print(f));
   }
 }
 
@@ -193,7 +211,7 @@ TEST(IsolatedMpmd, WhatIsSentMayBeAView) {
   }}, group=1, microbatch=-1, name="b", shares=[0], stage=-1] %4
   return %5, %1, %3
 })");
-  EXPECT_EQ(in_processes(2, [&] { GroupsBothWays(f, {-1, -1, -1}).check(inputs_of(f)); }), 0);
+  check(f, 2, {-1, -1, -1}, inputs_of(f), "");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Pipelines with one process per device: bits, bytes, memory, faults, checkpoints.
+// Pipelines in several processes: bits, bytes, memory, faults, checkpoints.
 #include <csignal>
 #include <filesystem>
 #include <functional>
@@ -25,10 +25,14 @@ void expect(bool holds, const std::string& what) {
   if (!holds) throw std::runtime_error(what);
 }
 
-int in_groups(std::int64_t num_groups, std::int64_t devices, std::function<void()> body) {
+/// With `devices` per group, of which each process owns `per_process`.
+int in_groups(std::int64_t num_groups, std::int64_t devices, std::function<void()> body,
+              std::int64_t per_process = 1) {
   ReportingProgram program(std::move(body));
-  return run_isolated(program, {.num_processes = static_cast<int>(num_groups * devices),
-                                .num_groups = static_cast<int>(num_groups)});
+  return run_isolated(program,
+                      {.num_processes = static_cast<int>(num_groups * devices / per_process),
+                       .num_groups = static_cast<int>(num_groups),
+                       .devices_per_group = devices});
 }
 
 int in_one_process(std::function<void()> body) {
@@ -89,7 +93,7 @@ class Piped {
   const Net& net() const { return net_; }
   void set_net(Net net) { net_ = std::move(net); }
   void set_batch(const Batch& batch) { batch_ = device_put(batch, P{none, "data"}); }
-  std::int64_t own_group() const { return process_index() / mesh_.group_mesh().num_devices(); }
+  std::int64_t own_group() const { return process_index() / (process_count() / mesh_.mpmd_dim()); }
 
  private:
   MpmdMesh mesh_;
@@ -104,7 +108,7 @@ void expect_held_by_their_groups(const Result& result, std::int64_t own_group) {
   for (const Array& leaf : tree_leaves(result)) {
     const std::vector<std::int64_t> groups = MpmdArray(leaf).mpmd_idxs();
     const bool is_here = std::binary_search(groups.begin(), groups.end(), own_group);
-    expect(leaf.addressable_shards().size() == (is_here ? 1U : 0U), "held by its groups");
+    expect(leaf.addressable_shards().empty() != is_here, "held by its groups");
   }
 }
 
@@ -152,8 +156,13 @@ TEST(IsolatedPipeline, TheSameBitsAndThePlannedBytes) {
   };
   for (const auto& [schedule, count, data, microbatches] : settings) {
     const MpmdMesh mesh = groups(count, data);
-    EXPECT_EQ(in_groups(count, data, [&] { check_bits(schedule, mesh, microbatches); }), 0)
-        << to_string(mesh) << " " << schedule.num_stages();
+    for (const std::int64_t per_process : {1, 2, 4}) {
+      if (data % per_process != 0) continue;
+      EXPECT_EQ(in_groups(
+                    count, data, [&] { check_bits(schedule, mesh, microbatches); }, per_process),
+                0)
+          << to_string(mesh) << " " << schedule.num_stages() << " " << per_process;
+    }
   }
 }
 
@@ -350,14 +359,13 @@ TEST_F(IsolatedPipelineFaults, AMeshThatNoGroupHas) {
                 }),
             3);
   EXPECT_EQ(report("0"),
-            "the number of devices of the mesh differs from the number of processes of this run\n"
+            "the processes of this run cannot own equally many devices of the mesh\n"
             "  where:  " +
                 line +
                 "\n"
-                "  found:  data=3 with 3 devices and 4 processes in groups of 2\n"
-                "  wanted: one process per device\n"
-                "  cure:   start as many processes as the mesh has devices; for an MpmdMesh also "
-                "set num_groups");
+                "  found:  data=3 with 3 devices, and 4 processes in 2 groups of 2 devices\n"
+                "  wanted: 2 devices, those of a group, or 4, those of all groups\n"
+                "  cure:   set num_groups to the number of groups of the MpmdMesh");
 }
 
 TEST_F(IsolatedPipelineFaults, MoreGroupsThanTheRunHas) {

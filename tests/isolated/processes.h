@@ -1,5 +1,4 @@
-// Runs partitioned functions with one process per device and compares with one process for all
-// devices.
+// Runs partitioned functions in several processes and compares with one process for all devices.
 #pragma once
 
 #include <algorithm>
@@ -9,11 +8,16 @@
 #include <cstring>
 #include <fmt/format.h>
 #include <functional>
+#include <gtest/gtest.h>
+#include <limits>
+#include <numeric>
 #include <stdexcept>
+#include <sys/mman.h>
 
 #include <tessera/error.h>
 
 #include "compile/compile.h"
+#include "mesh/blocks.h"
 #include "partition/partition.h"
 #include "run/engine.h"
 #include "run/transport/processes.h"
@@ -23,8 +27,11 @@ namespace tessera::testing {
 
 /// Runs `body` in `count` processes. Returns 0 if none of them fails.
 inline int in_processes(int count, const std::function<void()>& body,
-                        std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
+                        std::chrono::milliseconds timeout = std::chrono::seconds(60),
+                        int num_groups = 1, int devices_per_process = 1) {
   return run::run_processes({.count = count,
+                             .num_groups = num_groups,
+                             .devices_per_process = devices_per_process,
                              .timeout = timeout,
                              .on_error =
                                  [](const std::exception_ptr& error, bool /*is_reporter*/) {
@@ -54,7 +61,7 @@ inline bool is_same(const run::Buffer& a, const run::Buffer& b, DType dtype) {
   });
 }
 
-/// A function compiled for all devices and for the device of this process.
+/// A function compiled for all devices and for the devices of this process.
 class BothWays {
  public:
   BothWays(const ir::Function& function, const std::vector<int>& output_alias)
@@ -66,7 +73,7 @@ class BothWays {
       if (alias >= 0) options_.is_donated[static_cast<std::size_t>(alias)] = true;
     }
     shared = compile::compile(function, options_);
-    options_.target.transport = run::transport();
+    options_.target.world = run::world();
     isolated = compile::compile(function, options_);
   }
 
@@ -77,7 +84,7 @@ class BothWays {
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const Layout layout = layout_of(function_.inputs[i]);
       all.push_back(scatter(inputs[i], layout));
-      own.push_back({scatter(inputs[i], layout)[own_tile(layout)]});
+      own.push_back(own_of(scatter(inputs[i], layout), layout));
     }
     run::Engine& engine = run::Engine::instance();
     engine.reset_collective_counts();
@@ -89,11 +96,15 @@ class BothWays {
     compare_counts(engine.collective_counts(), wanted_counts);
     received_bytes = run::transport()->received_bytes() - before;
     for (std::size_t i = 0; i < wanted.size(); ++i) {
-      const run::Buffer& a = *found[i].at(0);
-      const run::Buffer& b = *wanted[i][own_tile(layout_of(function_.outputs[i]))];
-      expect(found[i].size() == 1 && a.size() == b.size(), fmt::format("tiles of output {}", i));
-      expect(is_same(a, b, function_.type(function_.outputs[i]).dtype),
-             fmt::format("rank {}: other bits in output {}", run::transport()->rank(), i));
+      const run::Tiles own_wanted = own_of(wanted[i], layout_of(function_.outputs[i]));
+      expect(found[i].size() == own_wanted.size(), fmt::format("number of tiles of output {}", i));
+      for (std::size_t tile = 0; tile < own_wanted.size(); ++tile) {
+        const run::Buffer& a = *found[i][tile];
+        const run::Buffer& b = *own_wanted[tile];
+        expect(a.size() == b.size(), fmt::format("size of tile {} of output {}", tile, i));
+        expect(is_same(a, b, function_.type(function_.outputs[i]).dtype),
+               fmt::format("rank {}: other bits in output {}", run::transport()->rank(), i));
+      }
     }
   }
 
@@ -104,9 +115,13 @@ class BothWays {
   Layout layout_of(ir::ValueId id) const {
     return Layout(function_.mesh, function_.sharding(id), function_.type(id).shape);
   }
-  std::size_t own_tile(const Layout& layout) const {
-    return static_cast<std::size_t>(
-        layout.tile_at(device_digits(function_.mesh, run::transport()->rank())));
+  run::Tiles own_of(const run::Tiles& all, const Layout& layout) const {
+    run::Tiles own;
+    const Blocks blocks(function_.mesh, run::world().size());
+    for (const std::int64_t tile : blocks.tiles(run::world().rank(), layout)) {
+      own.push_back(all[static_cast<std::size_t>(tile)]);
+    }
+    return own;
   }
   static void compare_counts(const run::CollectiveCounts& found,
                              const run::CollectiveCounts& wanted) {
@@ -125,5 +140,29 @@ class BothWays {
   ir::Function function_;
   compile::CompileOptions options_;
 };
+
+/// Checks a function in every number of processes that divides its devices. The processes together
+/// receive at most what they would with one device each.
+inline void check_in_processes(const ir::Function& function, const std::vector<int>& alias,
+                               const Arrays& inputs, const std::string& what) {
+  const auto devices = static_cast<int>(function.mesh.num_devices());
+  auto* const received = static_cast<std::int64_t*>(mmap(
+      nullptr, sizeof(std::int64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  for (int processes = devices; processes > 1; --processes) {
+    if (devices % processes != 0) continue;
+    const auto body = [&] {
+      const BothWays both(function, alias);
+      both.check(inputs);
+      const auto all = run::all_values(both.received_bytes, {"bytes", "the test", {}});
+      if (run::world().rank() == 0)
+        *received = std::accumulate(all.begin(), all.end(), std::int64_t{0});
+    };
+    ASSERT_EQ(in_processes(processes, body), 0) << processes << " processes, " << what;
+    ASSERT_LE(*received, most) << processes << " processes, " << what;
+    if (processes == devices) most = *received;
+  }
+  munmap(received, sizeof(std::int64_t));
+}
 
 }  // namespace tessera::testing

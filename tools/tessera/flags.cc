@@ -264,12 +264,12 @@ void check_isolated(const Mesh& mesh) {
 }
 
 void check_ranks(const Mesh& mesh, int num_ranks) {
-  if (mesh.num_devices() == num_ranks) return;
+  if (mesh.num_devices() % num_ranks == 0) return;
   const std::string devices = std::to_string(mesh.num_devices());
-  throw UserError({.what = "--mesh: the number of devices differs from the number of ranks",
+  throw UserError({.what = "--mesh: the ranks cannot own equally many devices",
                    .found = (mesh.axes().empty() ? "no mesh" : to_string(mesh)) + " with " +
                             devices + " devices, and " + std::to_string(num_ranks) + " ranks",
-                   .wanted = "one device per rank",
+                   .wanted = "a multiple of " + std::to_string(num_ranks) + " devices",
                    .cure = "start " + devices + " ranks, for example with mpirun -n " + devices +
                            ", or write a --mesh of " + std::to_string(num_ranks) + " devices"});
 }
@@ -285,6 +285,7 @@ void run_launched_ranks(const TrainFlags& flags, const Mesh& mesh, std::int64_t 
   run_as_rank("tessera",
               {.timeout_s = flags.timeout_s,
                .num_groups = static_cast<int>(num_groups),
+               .devices_per_group = mesh.num_devices() / num_groups,
                .must_agree = flags_that_agree()},
               [&] {
                 check_ranks(mesh, process_count());

@@ -119,7 +119,7 @@ std::vector<Row> region_rows(const std::vector<RegionTime>& regions, double step
   };
   double waiting = thread_seconds;
   for (const RegionTime& region : regions) {
-    waiting -= region.seconds;
+    waiting -= region.seconds - region.communication_seconds;
     const double rate = 1e-9 / std::max(region.seconds, 1e-9);
     rows.push_back(
         {number("%.3f", region.seconds * 1e3 / steps),

@@ -1,5 +1,5 @@
-// Collectives in a process that computes for all devices: a sequence of them is one copy or one
-// sum, and the maker of a partial value may write the sum.
+// Collectives in one process: if it computes for all devices, a sequence of them is one copy or one
+// sum. The maker of a partial value may write the sum.
 #include <algorithm>
 #include <bit>
 
@@ -35,6 +35,17 @@ std::vector<AtomDigits> digits_along(const std::vector<Atom>& atoms, const AtomL
 std::vector<AtomDigits> LowerContext::summands(ValueId partial, ValueId sum,
                                                const AtomDigits& digits) const {
   return digits_along(atoms_, resolved_atoms(layouts_[partial], layouts_[sum]), digits);
+}
+
+std::vector<AtomDigits> LowerContext::own_summands(ValueId partial, ValueId sum,
+                                                   const AtomDigits& digits) const {
+  std::vector<AtomDigits> all = summands(partial, sum, digits);
+  if (transport() == nullptr) return all;
+  const std::vector<std::int64_t> own = tiles(partial);
+  std::erase_if(all, [&](const AtomDigits& summand) {
+    return !std::binary_search(own.begin(), own.end(), layouts_[partial].tile_at(summand));
+  });
+  return all;
 }
 
 namespace {
@@ -127,12 +138,16 @@ void LowerContext::join_collectives() {
 void LowerContext::find_sums() {
   for (const Equation& equation : function_.equations) {
     if (!keeps_indices(equation)) continue;
+    const bool crosses = transport() != nullptr && crosses_processes(*this, equation);
     for (std::size_t i = 0; i < equation.operands.size(); ++i) {
       const auto [partial, sum] = origin(equation, i);
       const ValueId result = equation.results[i];
       if (sum == nullptr || is_joined(result) || reduction_of(*sum) != "sum") continue;
       const bool is_whole = function_.sharding(result).partial.empty();
-      if (is_whole && uses_[partial] == 1) sums_[partial] = result;
+      if (!is_whole || uses_[partial] != 1) continue;
+      if (crosses && !sends_whole_sums(*this, equation, i)) continue;
+      sums_[partial] = result;
+      is_sum_shared_[partial] = crosses;
     }
   }
 }

@@ -316,14 +316,17 @@ std::optional<std::vector<Products>> sums_of(const LowerContext& context, const 
   std::vector<std::pair<std::vector<AtomDigits>, std::optional<Grid>>> all;
   bool is_scattered = true;
   for (std::int64_t tile : context.tiles(partial)) {
-    auto summands = context.summands(partial, sum, layout.digits(tile));
+    auto summands = context.own_summands(partial, sum, layout.digits(tile));
     if (summands.size() > kMostTiles) return std::nullopt;
     if (layout.tile_at(summands[0]) != tile) continue;
     const std::vector<std::int64_t> key = context.extents_key(equation, summands[0]);
     for (const AtomDigits& digits : summands) {
       if (context.extents_key(equation, digits) != key) return std::nullopt;
     }
-    std::optional<Grid> grid = grid_of(context, partial, sum, summands, contraction.dims);
+    std::optional<Grid> grid;
+    if (!context.is_sum_shared(partial)) {
+      grid = grid_of(context, partial, sum, summands, contraction.dims);
+    }
     is_scattered = is_scattered && grid;
     all.emplace_back(std::move(summands), std::move(grid));
   }

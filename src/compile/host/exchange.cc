@@ -59,55 +59,85 @@ std::byte* first_element(const ExchangeRound& round, const ExchangePiece& piece,
   return buffers[piece.buffer] + piece.offset * element_bytes(round);
 }
 
-/// The bytes that are sent.
-std::span<std::byte> bytes_of(const ExchangeRound& round, const ExchangeMessage& message,
-                              Buffers buffers) {
-  std::byte* begin = message.scratch >= 0 ? buffers.back() + message.scratch
-                                          : first_element(round, message.piece, buffers);
-  const std::int64_t bytes = num_elements(message.piece.extents) * element_bytes(round);
-  return {begin, static_cast<std::size_t>(bytes)};
+std::int64_t bytes_of(const ExchangeRound& round, const ExchangePiece& piece) {
+  return num_elements(piece.extents) * element_bytes(round);
 }
 
-/// Assigns scratch to pieces that are not dense in a buffer. Returns the end of the scratch.
+/// The bytes of a message with this piece.
+std::span<std::byte> bytes_of(const ExchangeRound& round, const ExchangePiece& piece,
+                              std::int64_t scratch, Buffers buffers) {
+  std::byte* begin = scratch >= 0 ? buffers.back() + scratch : first_element(round, piece, buffers);
+  return {begin, static_cast<std::size_t>(bytes_of(round, piece))};
+}
+
+/// Assigns scratch to messages that are not dense in a buffer. Returns the end of the scratch.
 std::int64_t place_in_scratch(ExchangeRound& round) {
   std::int64_t end = 0;
-  const auto place = [&](ExchangeMessage& message) {
-    if (!message.is_kept && is_dense(message.piece)) return;
-    message.scratch = end;
-    const std::int64_t bytes = num_elements(message.piece.extents) * element_bytes(round);
-    end += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  const auto place = [&](const ExchangePiece& piece) {
+    const std::int64_t start = end;
+    end += (bytes_of(round, piece) + kAlignment - 1) / kAlignment * kAlignment;
+    return start;
   };
-  for (ExchangeMessage& message : round.sends) place(message);
-  for (ExchangeMessage& message : round.receives) place(message);
+  for (ExchangeSend& send : round.sends) {
+    const bool is_made = send.pieces.size() > 1 || !is_dense(send.pieces[0]);
+    if (is_made) send.scratch = place(send.pieces[0]);
+  }
+  for (ExchangeReceive& receive : round.receives) {
+    if (receive.is_kept || !is_dense(receive.piece)) receive.scratch = place(receive.piece);
+  }
   return end;
 }
 
-std::optional<kernels::CombinePlan> plan_of(const ExchangeRound& round) {
-  if (!round.combine) return std::nullopt;
-  const ExchangeCombine& combine = *round.combine;
-  kernels::CombineProblem problem{
-      .kind = combine.kind, .dtype = round.dtype, .extents = combine.result.extents, .sources = {}};
-  for (const ExchangeCombine::Source& source : combine.sources) {
-    if (source.receive) {
-      problem.sources.push_back({.offset = 0, .strides = row_major_strides(problem.extents)});
-    } else {
-      problem.sources.push_back({.offset = source.piece.offset, .strides = source.piece.strides});
-    }
+kernels::CombineProblem problem_of(const ExchangeRound& round, const Shape& extents) {
+  return {.kind = round.kind, .dtype = round.dtype, .extents = extents, .sources = {}};
+}
+
+std::optional<kernels::CombinePlan> plan_of(const ExchangeRound& round, const ExchangeSend& send) {
+  if (send.pieces.size() == 1) return std::nullopt;
+  kernels::CombineProblem problem = problem_of(round, send.pieces[0].extents);
+  for (const ExchangePiece& piece : send.pieces) {
+    problem.sources.push_back({.offset = piece.offset, .strides = piece.strides});
   }
   return kernels::CombinePlan(std::move(problem), 1);
 }
 
-void pack(const ExchangeRound& round, Buffers buffers) {
-  for (const ExchangeMessage& send : round.sends) {
+kernels::CombinePlan plan_of(const ExchangeRound& round, const ExchangeCombine& combine) {
+  kernels::CombineProblem problem = problem_of(round, combine.result.extents);
+  for (const ExchangeCombine::Source& source : combine.sources) {
+    const auto strides = source.receive ? row_major_strides(problem.extents) : source.piece.strides;
+    problem.sources.push_back({.offset = source.receive ? 0 : source.piece.offset,
+                               .strides = strides,
+                               .num_leaves = source.num_leaves});
+  }
+  return kernels::CombinePlan(std::move(problem), 1);
+}
+
+void run_plan(const kernels::CombinePlan& plan, const std::vector<std::byte*>& sources,
+              std::byte* result) {
+  for (int part = 0; part < plan.num_parts(); ++part) plan.run(sources, result, part);
+}
+
+/// Makes what is sent.
+void pack(const ExchangeRound& round, const std::vector<std::optional<kernels::CombinePlan>>& plans,
+          Buffers buffers) {
+  for (std::size_t i = 0; i < round.sends.size(); ++i) {
+    const ExchangeSend& send = round.sends[i];
     if (send.scratch < 0) continue;
-    kernels::copy_box(first_element(round, send.piece, buffers), send.piece.strides,
-                      buffers.back() + send.scratch, row_major_strides(send.piece.extents),
-                      send.piece.extents, size_bytes(round.dtype));
+    std::byte* to = buffers.back() + send.scratch;
+    if (plans[i]) {
+      std::vector<std::byte*> sources;
+      for (const ExchangePiece& piece : send.pieces) sources.push_back(buffers[piece.buffer]);
+      run_plan(*plans[i], sources, to);
+      continue;
+    }
+    const ExchangePiece& piece = send.pieces[0];
+    kernels::copy_box(first_element(round, piece, buffers), piece.strides, to,
+                      row_major_strides(piece.extents), piece.extents, size_bytes(round.dtype));
   }
 }
 
 void unpack(const ExchangeRound& round, Buffers buffers) {
-  for (const ExchangeMessage& receive : round.receives) {
+  for (const ExchangeReceive& receive : round.receives) {
     if (receive.is_kept || receive.scratch < 0) continue;
     kernels::copy_box(buffers.back() + receive.scratch, row_major_strides(receive.piece.extents),
                       first_element(round, receive.piece, buffers), receive.piece.strides,
@@ -123,14 +153,14 @@ void copy(const ExchangeRound& round, Buffers buffers) {
   }
 }
 
-void combine(const ExchangeRound& round, const kernels::CombinePlan& plan, Buffers buffers) {
+void combine(const ExchangeRound& round, const ExchangeCombine& combine,
+             const kernels::CombinePlan& plan, Buffers buffers) {
   std::vector<std::byte*> sources;
-  for (const ExchangeCombine::Source& source : round.combine->sources) {
+  for (const ExchangeCombine::Source& source : combine.sources) {
     sources.push_back(source.receive ? buffers.back() + round.receives[*source.receive].scratch
                                      : buffers[source.piece.buffer]);
   }
-  std::byte* result = first_element(round, round.combine->result, buffers);
-  for (int part = 0; part < plan.num_parts(); ++part) plan.run(sources, result, part);
+  run_plan(plan, sources, first_element(round, combine.result, buffers));
 }
 
 }  // namespace
@@ -139,9 +169,13 @@ ExchangeKernel::ExchangeKernel(std::vector<ExchangeRound> rounds, run::Collectiv
                                run::Transport& transport)
     : rounds_(std::move(rounds)), label_(std::move(label)), transport_(transport) {
   for (ExchangeRound& round : rounds_) {
-    require(!round.combine || is_dense(round.combine->result), "results of a round are dense");
     scratch_bytes_ = std::max(scratch_bytes_, place_in_scratch(round));
-    plans_.push_back(plan_of(round));
+    Plans& plans = plans_.emplace_back();
+    for (const ExchangeSend& send : round.sends) plans.sends.push_back(plan_of(round, send));
+    for (const ExchangeCombine& combine : round.combines) {
+      require(is_dense(combine.result), "results of a round are dense");
+      plans.combines.push_back(plan_of(round, combine));
+    }
   }
 }
 
@@ -149,20 +183,31 @@ void ExchangeKernel::run(std::span<std::byte* const> buffers, int /*part*/) cons
   transport_.begin(label_);
   for (std::size_t i = 0; i < rounds_.size(); ++i) {
     const ExchangeRound& round = rounds_[i];
-    pack(round, buffers);
+    pack(round, plans_[i].sends, buffers);
     std::vector<run::Transport::Send> sends;
-    for (const ExchangeMessage& send : round.sends) {
-      sends.push_back({send.peer, bytes_of(round, send, buffers)});
+    for (const ExchangeSend& send : round.sends) {
+      sends.push_back({send.peer, bytes_of(round, send.pieces[0], send.scratch, buffers)});
     }
     std::vector<run::Transport::Receive> receives;
-    for (const ExchangeMessage& receive : round.receives) {
-      receives.push_back({receive.peer, bytes_of(round, receive, buffers)});
+    for (const ExchangeReceive& receive : round.receives) {
+      receives.push_back({receive.peer, bytes_of(round, receive.piece, receive.scratch, buffers)});
     }
     transport_.exchange(sends, receives);
     unpack(round, buffers);
     copy(round, buffers);
-    if (plans_[i]) combine(round, *plans_[i], buffers);
+    for (std::size_t k = 0; k < round.combines.size(); ++k) {
+      combine(round, round.combines[k], plans_[i].combines[k], buffers);
+    }
   }
+}
+
+void set_kernel(TileTask& task, std::shared_ptr<const ExchangeKernel> kernel) {
+  if (kernel->scratch_bytes() > 0) {
+    task.scratch.push_back(kernel->scratch_bytes());
+    task.device_scratch_bytes = kernel->scratch_bytes();
+  }
+  task.kernel = std::move(kernel);
+  task.communicates = true;
 }
 
 }  // namespace tessera::compile::host

@@ -9,6 +9,7 @@
 #include <tessera/types.h>
 
 #include "compile/host/kernels/boxes.h"
+#include "compile/host/program.h"
 #include "run/executable.h"
 #include "run/transport/transport.h"
 
@@ -22,11 +23,18 @@ struct ExchangePiece {
   Shape extents = {};
 };
 
-struct ExchangeMessage {
+/// What is sent in one message: a piece, or the reduction of several pieces of the same size.
+struct ExchangeSend {
+  int peer = 0;
+  std::vector<ExchangePiece> pieces;  // in the order of the tree
+  std::int64_t scratch = -1;  // bytes from the start of the scratch; -1: dense in its buffer
+};
+
+struct ExchangeReceive {
   int peer = 0;
   ExchangePiece piece;
-  bool is_kept = false;       // received to be combined in this round, not for a buffer
-  std::int64_t scratch = -1;  // bytes from the start of the scratch; -1: dense in its buffer
+  bool is_kept = false;       // to be combined in this round, not for a buffer
+  std::int64_t scratch = -1;  // as in ExchangeSend
 };
 
 /// The elementwise reduction of pieces of the same size.
@@ -34,8 +42,8 @@ struct ExchangeCombine {
   struct Source {
     std::optional<std::size_t> receive;  // a message that the round keeps, or
     ExchangePiece piece;                 // a piece of this process
+    std::int64_t num_leaves = 1;         // as in CombineProblem
   };
-  kernels::ReduceKind kind = kernels::ReduceKind::sum;
   std::vector<Source> sources;  // in the order of the tree
   ExchangePiece result;         // dense
 };
@@ -47,10 +55,11 @@ struct ExchangeCopy {
 /// All messages at once, then what is done with their contents.
 struct ExchangeRound {
   DType dtype = DType::f32;
-  std::vector<ExchangeMessage> sends = {};
-  std::vector<ExchangeMessage> receives = {};
+  kernels::ReduceKind kind = kernels::ReduceKind::sum;
+  std::vector<ExchangeSend> sends = {};
+  std::vector<ExchangeReceive> receives = {};
   std::vector<ExchangeCopy> copies = {};  // within this process
-  std::optional<ExchangeCombine> combine = std::nullopt;
+  std::vector<ExchangeCombine> combines = {};
 };
 
 /// Cuts `extents` into boxes of at most `most` elements, in row-major order. Each box is a
@@ -70,11 +79,19 @@ class ExchangeKernel final : public run::Kernel {
   void run(std::span<std::byte* const> buffers, int part) const override;
 
  private:
+  struct Plans {
+    std::vector<std::optional<kernels::CombinePlan>> sends;  // of several pieces
+    std::vector<kernels::CombinePlan> combines;
+  };
+
   std::vector<ExchangeRound> rounds_;
-  std::vector<std::optional<kernels::CombinePlan>> plans_;  // per round
+  std::vector<Plans> plans_;  // per round
   run::CollectiveLabel label_;
   run::Transport& transport_;
   std::int64_t scratch_bytes_ = 0;
 };
+
+/// Makes it the kernel of a task, whose buffers are already set.
+void set_kernel(TileTask& task, std::shared_ptr<const ExchangeKernel> kernel);
 
 }  // namespace tessera::compile::host

@@ -210,6 +210,8 @@ std::vector<run::CollectiveUse> collectives_of(const LowerContext& context,
       const auto summands = context.summands(equation.operands[i], equation.results[i], first);
       group = std::max(group, static_cast<std::int64_t>(summands.size()));
     }
+  } else if (context.transport() != nullptr) {
+    group = num_sources(context, equation);  // the tasks are those of the own devices
   }
   // If a dimension has fewer elements than shards, tiles may be empty and read nothing.
   for (const TileTask& task : tasks) {
@@ -243,7 +245,8 @@ run::CollectiveUse collective_use(const LowerContext& context, const Equation& e
 }
 
 HostInstruction lower_kernel(const LowerContext& context, const Equation& equation) {
-  if (context.transport() != nullptr && is_collective(context, equation)) {
+  if (context.transport() != nullptr && is_collective(context, equation) &&
+      crosses_processes(context, equation)) {
     return lower_exchange(context, equation);
   }
   HostInstruction instruction;
@@ -388,16 +391,15 @@ class Lowering {
 }  // namespace
 
 HostProgram lower(const Function& function, const LowerOptions& options) {
-  run::Transport* const transport = options.target.transport;
+  run::Transport* const transport = options.target.world.transport;
   HostProgram program{.function = &function, .layouts = layouts_of(function), .instructions = {}};
   program.dot_unit = options.dot_unit;
   program.groups = options.groups;
   program.is_here = options.is_here;
   if (options.between.transport != nullptr) program.own_group = options.between.group;
   if (transport != nullptr) {
-    require(function.mesh.axes().empty() || function.mesh.num_devices() == transport->size(),
-            "there is one process per device of the mesh");
-    program.device = device_digits(function.mesh, transport->rank());
+    program.blocks = std::make_shared<const Blocks>(function.mesh, transport->size());
+    program.rank = transport->rank();
   }
   const Fusion fusion = fuse(function, options.phases, options.between.transport != nullptr);
   Lowering(program, fusion, options).run();
@@ -406,7 +408,7 @@ HostProgram lower(const Function& function, const LowerOptions& options) {
 
 std::vector<std::int64_t> HostProgram::tiles(ValueId value) const {
   if (!is_here.empty() && !is_here[value]) return {};
-  if (device) return {layouts[value].tile_at(*device)};
+  if (blocks != nullptr) return blocks->tiles(rank, layouts[value]);
   std::vector<std::int64_t> all(static_cast<std::size_t>(layouts[value].num_tiles()));
   std::iota(all.begin(), all.end(), 0);
   return all;

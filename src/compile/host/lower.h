@@ -58,7 +58,7 @@ struct Origin {
 /// What lowerings can ask about values and tiles.
 class LowerContext {
  public:
-  /// `program` has the function, the layouts and the device; its instructions are not used.
+  /// `program` has the function, the layouts and the devices; its instructions are not used.
   LowerContext(const HostProgram& program, const Fusion& fusion, KernelPool& pool,
                const LowerOptions& options)
       : program_(program),
@@ -71,10 +71,8 @@ class LowerContext {
         uses_(ir::count_uses(function_)),
         tiles_written_(function_.values.size(), 0) {
     for (ValueId id = 0; id < origins_.size(); ++id) origins_[id] = {.value = id};
-    if (options.target.transport == nullptr) {
-      if (options.groups.count == 0) join_collectives();
-      find_sums();
-    }
+    if (transport() == nullptr && options.groups.count == 0) join_collectives();
+    find_sums();
     for (std::size_t i = 0; i < options.output_alias.size(); ++i) {
       if (options.output_alias[i] < 0) continue;
       overwritten_[function_.outputs[i]] =
@@ -86,10 +84,12 @@ class LowerContext {
   const Fusion& fusion() const { return fusion_; }
   KernelPool& pool() const { return pool_; }
   const Layout& layout(ValueId id) const { return layouts_[id]; }
-  /// The tiles of a value that are computed: all of them, or the one of this process' device.
+  /// The tiles of a value that are computed, ascending: those of the devices of this process.
   std::vector<std::int64_t> tiles(ValueId id) const { return program_.tiles(id); }
   /// nullptr if this process computes for all devices.
-  run::Transport* transport() const { return options_.target.transport; }
+  run::Transport* transport() const { return options_.target.world.transport; }
+  /// The devices of the processes; only with a transport.
+  const Blocks& blocks() const { return *program_.blocks; }
   const run::Target& target() const { return options_.target; }
   int num_workers() const { return options_.target.num_workers; }
   const BetweenGroups& between() const { return options_.between; }
@@ -114,16 +114,22 @@ class LowerContext {
   ValueId operand_for(ValueId result) const;
   /// Whether the value is stored and used by a single operand.
   bool is_held_for_one(ValueId value) const;
-  /// The sum over devices that is the only use of a partial value, in a process that computes for
-  /// all devices. The maker of the value may write the sum directly: into the tile of the sum if it
-  /// is as large as the value, otherwise into the first summand, with nothing in the others.
+  /// The sum over devices that is the only use of a partial value.
+  /// The maker of the value may write the sum directly: into the tile of the sum if it is as large
+  /// as the value, otherwise into the first summand, with nothing in the others.
   std::optional<ValueId> sum_of(ValueId partial) const { return sums_[partial]; }
   bool is_summed(ValueId partial) const {
-    return is_computed(partial) && tiles_written_[partial] < layouts_[partial].num_tiles();
+    return is_computed(partial) && tiles_written_[partial] < std::ssize(tiles(partial));
   }
   /// The digits of the tiles of a partial value that are added into the tile with these digits, in
   /// the order of the sum.
   std::vector<AtomDigits> summands(ValueId partial, ValueId sum, const AtomDigits& digits) const;
+  /// Those of them that this process computes.
+  std::vector<AtomDigits> own_summands(ValueId partial, ValueId sum,
+                                       const AtomDigits& digits) const;
+  /// Whether other processes have summands too. Then the maker of the value does not write the tile
+  /// of the sum, but may add up the summands of this process.
+  bool is_sum_shared(ValueId partial) const { return is_sum_shared_[partial]; }
   /// Whether an earlier instruction has already written a value that is the result of a later one.
   bool is_computed(ValueId value) const { return tiles_written_[value] > 0; }
   void set_computed(const HostInstruction& instruction);
@@ -152,6 +158,7 @@ class LowerContext {
   std::vector<Origin> origins_ = std::vector<Origin>(function_.values.size());
   std::vector<std::optional<ValueId>> sums_ =
       std::vector<std::optional<ValueId>>(function_.values.size());
+  std::vector<bool> is_sum_shared_ = std::vector<bool>(function_.values.size(), false);
   std::vector<std::int64_t> tiles_written_;
   std::vector<std::optional<ValueId>> overwritten_ =
       std::vector<std::optional<ValueId>>(function_.values.size());
@@ -185,9 +192,16 @@ std::vector<TileTask> lower_joined(const LowerContext& context, const Equation& 
 /// What a collective moves if its groups have `group` devices.
 run::CollectiveUse collective_use(const LowerContext& context, const Equation& equation,
                                   std::int64_t group);
-/// A collective of which this process computes the tile of its device.
+/// A collective of which this process computes the tiles of its devices.
 HostInstruction lower_exchange(const LowerContext& context, const Equation& equation);
-/// The end of a transfer in this process: it sends its tile or receives it.
+/// The most pieces of tiles of the operand of which a collective makes a tile of its result.
+std::int64_t num_sources(const LowerContext& context, const Equation& equation);
+/// Whether a collective moves data between processes.
+bool crosses_processes(const LowerContext& context, const Equation& equation);
+/// Whether, for each tile of result `i` of a reduction, this process gives every reader the sum of
+/// all summands that it has: the leaves of one subtree of the summation tree.
+bool sends_whole_sums(const LowerContext& context, const Equation& equation, std::size_t i);
+/// The end of a transfer in this process: it sends its tiles or receives them.
 HostInstruction lower_transfer(const LowerContext& context, const Equation& equation);
 kernels::ReduceKind reduce_kind(const Equation& equation);
 /// All nodes, in order.

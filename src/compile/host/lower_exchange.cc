@@ -1,14 +1,19 @@
-// Collectives between processes that hold one tile of each value. All processes derive the same
-// messages from the shardings; between two processes their order is fixed.
+// Collectives between processes, each of which holds the tiles of its devices. All processes derive
+// the same messages from the shardings; between two processes their order is fixed.
 //
-// Pieces of the result come from the device in the group that holds them. Reductions receive pieces
-// from the whole group and combine them in tree order. In an all_reduce each device does this for a
-// share of the elements and sends the result to the others.
+// A process receives the pieces of its result tiles that it does not hold. For a reduction, each
+// process first reduces the summands that it holds to the largest subtrees of the summation tree,
+// and sends those. In an all_reduce each process does the rest for a share of the elements and
+// sends the result to the others.
 
 #include <algorithm>
+#include <functional>
+#include <map>
+#include <tuple>
 
 #include <tessera/error.h>
 
+#include "base/leaf_tree.h"
 #include "compile/host/exchange.h"
 #include "compile/host/lower.h"
 #include "ops/record.h"
@@ -18,8 +23,64 @@ namespace tessera::compile::host {
 namespace {
 
 using Strides = std::vector<std::int64_t>;
+using Holder = Holders::Holder;
 
-constexpr std::int64_t kMessageBytes = 64 * 1024;
+/// A range of the summands of a result that one process reduces: a subtree of the summation tree.
+struct Node {
+  std::int64_t process;
+  std::size_t first;
+  std::int64_t size;
+};
+
+/// The summands of a result tile, and where one of its readers gets them.
+struct Summands {
+  std::vector<std::int64_t> tiles;
+  std::vector<std::int64_t> processes;  // per tile
+  /// Whether the first tile of each node of this process has the sum of the node already.
+  bool are_summed = false;
+  friend bool operator==(const Summands&, const Summands&) = default;
+
+  std::vector<Node> nodes() const {
+    const auto count = std::ssize(tiles);
+    std::vector<Node> nodes;
+    for (std::int64_t first = 0, last = 0; first < count; first = last) {
+      const std::int64_t process = processes[static_cast<std::size_t>(first)];
+      while (last < count && processes[static_cast<std::size_t>(last)] == process) ++last;
+      std::int64_t at = first;
+      for (const std::int64_t size : subtrees_within(first, last, count)) {
+        nodes.push_back({process, static_cast<std::size_t>(at), size});
+        at += size;
+      }
+    }
+    return nodes;
+  }
+  /// Their processes, each once.
+  std::vector<std::int64_t> members() const {
+    std::vector<std::int64_t> members;
+    for (const std::int64_t process : processes) {
+      if (std::find(members.begin(), members.end(), process) == members.end())
+        members.push_back(process);
+    }
+    return members;
+  }
+};
+
+/// The most pieces of source tiles of which a result tile consists.
+std::int64_t num_sources(const Layout& from, const Layout& to, const std::vector<MovedBox>& moved) {
+  std::int64_t most = 1;
+  for (std::int64_t tile = 0; tile < to.num_tiles(); ++tile) {
+    const Box box = to.box(tile);
+    std::int64_t sources = 0;
+    for (std::int64_t source = 0; source < from.num_tiles(); ++source) {
+      const Box source_box = from.box(source);
+      for (const MovedBox& one : moved) {
+        sources += num_elements(one.part(box, source_box).size) > 0 ? 1 : 0;
+      }
+    }
+    most = std::max(most, sources);
+  }
+  return most;
+}
 
 /// The messages of one collective, under construction. Buffers: the tiles of the operands, those of
 /// the results, the scratch.
@@ -28,96 +89,107 @@ class Exchange {
   Exchange(const LowerContext& context, const Equation& equation)
       : context_(context),
         equation_(equation),
-        atoms_(atoms_of(context.function().mesh)),
-        ids_(context.function().mesh.device_ids()),
-        rank_(context.transport()->rank()) {
-    for (int device = 0; device < context.transport()->size(); ++device) {
-      digits_.push_back(device_digits(context.function().mesh, device));
-    }
-  }
+        blocks_(context.blocks()),
+        own_(context.transport()->rank()) {}
 
   HostInstruction lower();
+  /// Whether a process needs a tile that it does not hold.
+  bool crosses() const;
+  /// As sends_whole_sums().
+  bool sends_whole_sums(std::size_t i) const;
 
  private:
   /// Operand `i` and its result, on the way through add_*.
   struct Pair {
+    std::size_t number;
     const Layout& from;
     const Layout& to;
-    StridedTile source;          // the operand's tile, maybe read through views
-    Box source_box, result_box;  // of this process
-    std::uint32_t read, write;   // buffers
+    Holders holds_from, holds_to;
     DType dtype;
-    std::size_t first_round;
-    std::int64_t most;  // elements of a message
+    std::int64_t most;                  // elements of a message
+    std::vector<StridedTile> sources;   // own tiles of the operand, maybe read through views
+    std::uint32_t read = 0, write = 0;  // buffers of the first own tiles
   };
+  /// The order of rounds: the number of the pair, that of the tile among those of its process, that
+  /// of the piece. It is the same for both ends of each message, so that no process waits for one
+  /// that waits for it.
+  using RoundKey = std::tuple<std::size_t, std::int64_t, std::size_t>;
+  /// Gives the piece of an own tile of the operand.
+  using PieceOf = std::function<ExchangePiece(std::int64_t tile)>;
 
-  Pair pair_of(std::size_t i, TileTask& task);
+  Pair pair_of(std::size_t i) const;
+  bool sends_whole_sum(const Pair& pair, const Holder& reader) const;
+  void add_buffers(Pair& pair, TileTask& task) const;
   void add_move(const Pair& pair);
-  void add_reduce_scatter(const Pair& pair);
-  void add_all_reduce(const Pair& pair);
+  void add_moves_to(const Pair& pair, const std::vector<MovedBox>& moved, std::int64_t tile,
+                    const Holder& reader, std::map<std::int64_t, std::size_t>& num_messages);
+  void add_reduction(const Pair& pair);
+  void add_tile(const Pair& pair, std::int64_t tile, const Holder& reader);
+  void add_shares(const Pair& pair, std::int64_t tile, const Summands& summands);
+  void add_share(const Pair& pair, const Summands& summands,
+                 const std::vector<std::int64_t>& members, std::int64_t owner, RoundKey key,
+                 const PieceOf& source, const ExchangePiece& result);
+  void add_node_sends(const Summands& summands, std::int64_t reader, ExchangeRound& to,
+                      const PieceOf& source) const;
+  void add_combine(const Summands& summands, ExchangeRound& to, const PieceOf& source,
+                   const ExchangePiece& result) const;
 
-  const AtomDigits& digits(int device) const { return digits_[static_cast<std::size_t>(device)]; }
-  const AtomDigits& mine() const { return digits(rank_); }
-  Box box(const Layout& layout, int device) const {
-    return layout.box(layout.tile_at(digits(device)));
-  }
-  int device_at(const AtomDigits& digits) const;
-  std::vector<int> group(const AtomList& atoms) const;
-  ExchangeRound& round(const Pair& pair, std::size_t number);
-  ExchangePiece source_piece(const Pair& pair, const Box& part) const;
-  ExchangePiece result_piece(const Pair& pair, const Box& part) const;
-  void add_send(const Pair& pair, int peer, const Box& part, std::size_t& number);
-  void add_receive(const Pair& pair, int peer, const Box& part, std::size_t& number);
+  Summands summands_of(const Pair& pair, const Holder& reader) const;
+  bool is_shared(const Pair& pair, std::int64_t tile, const Holder& reader,
+                 const Summands& summands) const;
+  bool is_neighbour(const AtomList& resolved, std::int64_t process) const;
+  const Holder* holder(const Pair& pair, std::int64_t tile, std::int64_t process) const;
+  ExchangeRound& round(const Pair& pair, const RoundKey& key);
+  ExchangePiece source_piece(const Pair& pair, std::int64_t tile, const Box& part) const;
+  ExchangePiece result_piece(const Pair& pair, std::int64_t tile, const Box& part) const;
   run::CollectiveLabel label() const;
 
   const LowerContext& context_;
   const Equation& equation_;
-  std::vector<Atom> atoms_;
-  std::vector<std::int64_t> ids_;  // per position
-  int rank_;
-  std::vector<AtomDigits> digits_;  // per device
-  std::vector<ExchangeRound> rounds_;
-  std::int64_t group_size_ = 1;  // the largest
+  const Blocks& blocks_;
+  std::int64_t own_;
+  std::map<RoundKey, ExchangeRound> rounds_;
+  std::int64_t group_size_ = 1;  // the largest, in devices
 };
 
-int Exchange::device_at(const AtomDigits& digits) const {
-  std::int64_t position = 0;
-  for (std::size_t atom = 0; atom < atoms_.size(); ++atom) {
-    position = position * atoms_[atom].size + digits[atom];
+ExchangeRound& Exchange::round(const Pair& pair, const RoundKey& key) {
+  const auto [place, is_new] = rounds_.try_emplace(key);
+  if (is_new) {
+    place->second.dtype = pair.dtype;
+    if (is_reducing(equation_)) {
+      place->second.kind =
+          kernels::combine_kind(equation_.attributes.get<std::string>("reduction"));
+    }
   }
-  return static_cast<int>(ids_[static_cast<std::size_t>(position)]);
+  return place->second;
 }
 
-/// The devices that differ from this one only along `atoms`, in row-major order of their positions.
-std::vector<int> Exchange::group(const AtomList& atoms) const {
-  std::vector<int> devices;
-  for (const AtomDigits& digits : digits_along(atoms_, atoms, mine()))
-    devices.push_back(device_at(digits));
-  return devices;
-}
-
-ExchangeRound& Exchange::round(const Pair& pair, std::size_t number) {
-  const std::size_t index = pair.first_round + number;
-  while (rounds_.size() <= index) rounds_.push_back({.dtype = pair.dtype});
-  return rounds_[index];
-}
-
-ExchangePiece Exchange::source_piece(const Pair& pair, const Box& part) const {
-  std::int64_t offset = pair.source.offset;
+/// A part of an own tile of the operand, in global indices.
+ExchangePiece Exchange::source_piece(const Pair& pair, std::int64_t tile, const Box& part) const {
+  const std::int64_t place = pair.holds_from.place(own_, tile);
+  const StridedTile& source = pair.sources[static_cast<std::size_t>(place)];
+  const Box box = pair.from.box(tile);
+  std::int64_t offset = source.offset;
   for (std::size_t d = 0; d < part.start.size(); ++d) {
-    offset += (part.start[d] - pair.source_box.start[d]) * pair.source.strides[d];
+    offset += (part.start[d] - box.start[d]) * source.strides[d];
   }
-  return {
-      .buffer = pair.read, .offset = offset, .strides = pair.source.strides, .extents = part.size};
+  return {.buffer = pair.read + static_cast<std::uint32_t>(place),
+          .offset = offset,
+          .strides = source.strides,
+          .extents = part.size};
 }
 
-ExchangePiece Exchange::result_piece(const Pair& pair, const Box& part) const {
-  const Strides strides = row_major_strides(pair.result_box.size);
+ExchangePiece Exchange::result_piece(const Pair& pair, std::int64_t tile, const Box& part) const {
+  const Box box = pair.to.box(tile);
+  const Strides strides = row_major_strides(box.size);
   std::int64_t offset = 0;
   for (std::size_t d = 0; d < part.start.size(); ++d) {
-    offset += (part.start[d] - pair.result_box.start[d]) * strides[d];
+    offset += (part.start[d] - box.start[d]) * strides[d];
   }
-  return {.buffer = pair.write, .offset = offset, .strides = strides, .extents = part.size};
+  return {.buffer = pair.write + static_cast<std::uint32_t>(pair.holds_to.place(own_, tile)),
+          .offset = offset,
+          .strides = strides,
+          .extents = part.size};
 }
 
 Box part_of(const Box& box, const SubBox& sub) {
@@ -126,140 +198,290 @@ Box part_of(const Box& box, const SubBox& sub) {
   return part;
 }
 
-/// Sends a part of the source, one piece per round from round `number` on.
-void Exchange::add_send(const Pair& pair, int peer, const Box& part, std::size_t& number) {
-  for (const SubBox& sub : split_box(part.size, pair.most)) {
-    round(pair, number++)
-        .sends.push_back({.peer = peer, .piece = source_piece(pair, part_of(part, sub))});
-  }
-}
-
-void Exchange::add_receive(const Pair& pair, int peer, const Box& part, std::size_t& number) {
-  for (const SubBox& sub : split_box(part.size, pair.most)) {
-    round(pair, number++)
-        .receives.push_back({.peer = peer, .piece = result_piece(pair, part_of(part, sub))});
-  }
-}
+// --- moves
 
 void Exchange::add_move(const Pair& pair) {
   const std::vector<MovedBox> moved = moved_boxes(equation_, pair.to.shape());
-  for (int device : group(used_atoms(pair.from.sharding()))) {
-    std::size_t num_sent = 0;
-    std::size_t num_received = 0;
-    for (const MovedBox& one : moved) {
-      const Box here = one.part(pair.result_box, box(pair.from, device));
-      if (device != rank_) {
-        const Box there = one.part(box(pair.to, device), pair.source_box);
-        add_send(pair, device, one.source_of(there), num_sent);
-        add_receive(pair, device, here, num_received);
-      } else if (num_elements(here.size) > 0) {
-        round(pair, 0).copies.push_back(
-            {.from = source_piece(pair, one.source_of(here)), .to = result_piece(pair, here)});
-      }
-    }
-  }
+  std::map<std::int64_t, std::size_t> num_messages;  // per peer, in both directions
   for (std::int64_t tile = 0; tile < pair.to.num_tiles(); ++tile) {
-    std::int64_t sources = 0;
-    for (std::int64_t from = 0; from < pair.from.num_tiles(); ++from) {
-      for (const MovedBox& one : moved) {
-        const Box part = one.part(pair.to.box(tile), pair.from.box(from));
-        sources += num_elements(part.size) > 0 ? 1 : 0;
-      }
+    for (const Holder& reader : pair.holds_to.of(tile)) {
+      add_moves_to(pair, moved, tile, reader, num_messages);
     }
-    group_size_ = std::max(group_size_, sources);
   }
+  group_size_ = std::max(group_size_, num_sources(pair.from, pair.to, moved));
 }
 
-/// Each device combines the tile of the result that it holds.
-void Exchange::add_reduce_scatter(const Pair& pair) {
-  const std::vector<int> devices = group(resolved_atoms(pair.from, pair.to));
-  group_size_ = std::max(group_size_, static_cast<std::int64_t>(devices.size()));
-  for (int device : devices) {
-    std::size_t number = 0;
-    if (device != rank_) add_send(pair, device, box(pair.to, device), number);
-  }
-  std::size_t number = 0;
-  for (const SubBox& sub : split_box(pair.result_box.size, pair.most)) {
-    const Box part = part_of(pair.result_box, sub);
-    ExchangeRound& at = round(pair, number++);
-    at.combine = ExchangeCombine{
-        .kind = kernels::combine_kind(equation_.attributes.get<std::string>("reduction")),
-        .sources = {},
-        .result = result_piece(pair, part)};
-    for (int device : devices) {
-      if (device == rank_) {
-        at.combine->sources.push_back({.receive = std::nullopt, .piece = source_piece(pair, part)});
+/// What this process sends to the reader of a result tile or, if it is the reader, what it receives
+/// or copies.
+void Exchange::add_moves_to(const Pair& pair, const std::vector<MovedBox>& moved, std::int64_t tile,
+                            const Holder& reader,
+                            std::map<std::int64_t, std::size_t>& num_messages) {
+  const Box box = pair.to.box(tile);
+  for (std::int64_t source = 0; source < pair.from.num_tiles(); ++source) {
+    if (reader.block != own_ && !pair.holds_from.has(own_, source)) continue;
+    const std::int64_t sender = pair.holds_from.source(reader.block, reader.digits, source);
+    if (reader.block != own_ && sender != own_) continue;
+    const Box source_box = pair.from.box(source);
+    for (const MovedBox& one : moved) {
+      const Box part = one.part(box, source_box);
+      if (num_elements(part.size) == 0) continue;
+      if (reader.block == sender) {
+        round(pair, {pair.number, 0, 0})
+            .copies.push_back({.from = source_piece(pair, source, one.source_of(part)),
+                               .to = result_piece(pair, tile, part)});
         continue;
       }
-      at.combine->sources.push_back({.receive = at.receives.size(), .piece = {}});
-      at.receives.push_back({.peer = device, .piece = {.extents = part.size}, .is_kept = true});
+      std::size_t& number = num_messages[reader.block == own_ ? sender : reader.block];
+      for (const SubBox& sub : split_box(part.size, pair.most)) {
+        const Box piece = part_of(part, sub);
+        ExchangeRound& to = round(pair, {pair.number, 0, number++});
+        if (reader.block == own_) {
+          to.receives.push_back(
+              {.peer = static_cast<int>(sender), .piece = result_piece(pair, tile, piece)});
+        } else {
+          to.sends.push_back({.peer = static_cast<int>(reader.block),
+                              .pieces = {source_piece(pair, source, one.source_of(piece))}});
+        }
+      }
     }
   }
 }
 
-/// Each device combines one share of the elements and sends the result to the others.
-void Exchange::add_all_reduce(const Pair& pair) {
-  const std::vector<int> devices = group(resolved_atoms(pair.from, pair.to));
-  const auto count = static_cast<std::int64_t>(devices.size());
-  group_size_ = std::max(group_size_, count);
-  const std::int64_t size = num_elements(pair.result_box.size);
-  require(pair.source.offset == 0 && pair.source.strides == row_major_strides(pair.source_box.size),
-          "partial values are not read through views");
-  const auto kind = kernels::combine_kind(equation_.attributes.get<std::string>("reduction"));
+// --- reductions
+
+Summands Exchange::summands_of(const Pair& pair, const Holder& reader) const {
+  Summands summands;
+  summands.are_summed = context_.is_summed(equation_.operands[pair.number]);
+  const AtomList resolved = resolved_atoms(pair.from, pair.to);
+  for (const AtomDigits& digits : digits_along(blocks_.atoms(), resolved, reader.digits)) {
+    summands.tiles.push_back(pair.from.tile_at(digits));
+    summands.processes.push_back(
+        pair.holds_from.source(reader.block, digits, summands.tiles.back()));
+  }
+  return summands;
+}
+
+const Holder* Exchange::holder(const Pair& pair, std::int64_t tile, std::int64_t process) const {
+  const std::vector<Holder>& holders = pair.holds_to.of(tile);
+  const auto place = std::find_if(holders.begin(), holders.end(),
+                                  [&](const Holder& holder) { return holder.block == process; });
+  return place == holders.end() ? nullptr : &*place;
+}
+
+/// Whether the result has the tiles of the summands, as in an all_reduce.
+bool has_whole_tiles(const Layout& from, const Layout& to) {
+  return from.sharding().dims == to.sharding().dims;
+}
+
+/// Whether the processes with summands of the tile all need the tile and get the same summands from
+/// the same processes. Then each of them can reduce a share of it for the others.
+bool Exchange::is_shared(const Pair& pair, std::int64_t tile, const Holder& reader,
+                         const Summands& summands) const {
+  if (!has_whole_tiles(pair.from, pair.to)) return false;
+  if (blocks_.devices_per_block() == 1) return true;
+  const std::vector<std::int64_t> members = summands.members();
+  const bool has_reader = std::find(members.begin(), members.end(), reader.block) != members.end();
+  return has_reader && std::all_of(members.begin(), members.end(), [&](std::int64_t member) {
+           const Holder* other = holder(pair, tile, member);
+           return other != nullptr && summands_of(pair, *other) == summands;
+         });
+}
+
+/// Whether a device of the process differs from one of this process along these atoms only.
+bool Exchange::is_neighbour(const AtomList& resolved, std::int64_t process) const {
+  const auto differs = [&](const AtomDigits& a, const AtomDigits& b) {
+    for (std::size_t atom = 0; atom < a.size(); ++atom) {
+      if (a[atom] != b[atom] && !contains(resolved, static_cast<AtomId>(atom))) return true;
+    }
+    return false;
+  };
+  for (const AtomDigits& own : blocks_.devices(own_)) {
+    for (const AtomDigits& other : blocks_.devices(process)) {
+      if (!differs(own, other)) return true;
+    }
+  }
+  return false;
+}
+
+void Exchange::add_reduction(const Pair& pair) {
+  const AtomList resolved = resolved_atoms(pair.from, pair.to);
+  group_size_ = std::max(group_size_, num_shards(blocks_.atoms(), resolved));
+  std::vector<bool> is_near;
+  for (std::int64_t process = 0; process < blocks_.count(); ++process) {
+    is_near.push_back(is_neighbour(resolved, process));
+  }
+  for (std::int64_t tile = 0; tile < pair.to.num_tiles(); ++tile) {
+    for (const Holder& reader : pair.holds_to.of(tile)) {
+      if (is_near[static_cast<std::size_t>(reader.block)]) add_tile(pair, tile, reader);
+    }
+  }
+}
+
+/// The part of this process in making a result tile for one of its readers.
+void Exchange::add_tile(const Pair& pair, std::int64_t tile, const Holder& reader) {
+  const bool is_alone = blocks_.devices_per_block() == 1;
+  // Shares are added for the reader in this process.
+  if (is_alone && reader.block != own_ && has_whole_tiles(pair.from, pair.to)) return;
+  const Summands summands = summands_of(pair, reader);
+  if (is_shared(pair, tile, reader, summands)) {
+    // All members take part in the same shares, so they are added once.
+    if (reader.block == own_) add_shares(pair, tile, summands);
+    return;
+  }
+  const Box box = pair.to.box(tile);
+  const std::int64_t place = pair.holds_to.place(reader.block, tile);
+  std::size_t number = 0;
+  for (const SubBox& sub : split_box(box.size, pair.most)) {
+    const Box part = part_of(box, sub);
+    const PieceOf source = [&](std::int64_t from) { return source_piece(pair, from, part); };
+    ExchangeRound& to = round(pair, {pair.number, place, number++});
+    if (reader.block == own_) {
+      add_combine(summands, to, source, result_piece(pair, tile, part));
+    } else {
+      add_node_sends(summands, reader.block, to, source);
+    }
+  }
+}
+
+/// Each process reduces one share of the elements and sends the result to the others.
+void Exchange::add_shares(const Pair& pair, std::int64_t tile, const Summands& summands) {
+  const std::vector<std::int64_t> members = summands.members();
+  const auto count = std::ssize(members);
+  const std::int64_t size = num_elements(pair.to.box(tile).size);
+  std::int64_t place = 0;  // the same for all members
+  for (const std::int64_t member : members) {
+    place = std::max(place, pair.holds_to.place(member, tile));
+  }
   const auto piece = [](std::uint32_t buffer, std::int64_t start, std::int64_t elements) {
     return ExchangePiece{.buffer = buffer, .offset = start, .strides = {1}, .extents = {elements}};
   };
+  const auto write = pair.write + static_cast<std::uint32_t>(pair.holds_to.place(own_, tile));
   for (std::int64_t share = 0; share < count; ++share) {
-    const int owner = devices[static_cast<std::size_t>(share)];
     const std::int64_t end = shard_start(share + 1, count, size);
     std::size_t number = 0;
     for (std::int64_t at = shard_start(share, count, size); at < end; at += pair.most, ++number) {
       const std::int64_t elements = std::min(pair.most, end - at);
-      if (owner != rank_) {
-        round(pair, number)
-            .sends.push_back({.peer = owner, .piece = piece(pair.read, at, elements)});
-        round(pair, number + 1)
-            .receives.push_back({.peer = owner, .piece = piece(pair.write, at, elements)});
-        continue;
-      }
-      round(pair, number + 1);  // grows here, before references into it are taken
-      ExchangeRound& now = round(pair, number);
-      now.combine =
-          ExchangeCombine{.kind = kind, .sources = {}, .result = piece(pair.write, at, elements)};
-      for (int device : devices) {
-        if (device == rank_) {
-          now.combine->sources.push_back(
-              {.receive = std::nullopt, .piece = piece(pair.read, at, elements)});
-          continue;
-        }
-        now.combine->sources.push_back({.receive = now.receives.size(), .piece = {}});
-        now.receives.push_back({.peer = device, .piece = {.extents = {elements}}, .is_kept = true});
-        round(pair, number + 1)
-            .sends.push_back({.peer = device, .piece = piece(pair.write, at, elements)});
-      }
+      const PieceOf source = [&](std::int64_t from) {
+        const std::int64_t own = pair.holds_from.place(own_, from);
+        const StridedTile& strided = pair.sources[static_cast<std::size_t>(own)];
+        require(
+            strided.offset == 0 && strided.strides == row_major_strides(pair.from.box(from).size),
+            "partial values are not read through views");
+        return piece(pair.read + static_cast<std::uint32_t>(own), at, elements);
+      };
+      add_share(pair, summands, members, members[static_cast<std::size_t>(share)],
+                {pair.number, place, number}, source, piece(write, at, elements));
     }
   }
 }
 
-Exchange::Pair Exchange::pair_of(std::size_t i, TileTask& task) {
-  const ValueId operand = equation_.operands[i];
-  const ValueId result = equation_.results[i];
-  const DType dtype = context_.function().type(result).dtype;
-  Pair pair{.from = context_.layout(operand),
-            .to = context_.layout(result),
-            .source = context_.read(operand, mine()),
-            .source_box = box(context_.layout(operand), rank_),
-            .result_box = box(context_.layout(result), rank_),
-            .read = static_cast<std::uint32_t>(i),
-            .write = static_cast<std::uint32_t>(equation_.operands.size() + i),
-            .dtype = dtype,
-            .first_round = rounds_.size(),
-            .most = kMessageBytes / static_cast<std::int64_t>(size_bytes(dtype))};
-  task.reads.push_back(pair.source.tile);
-  task.writes.push_back({result, pair.to.tile_at(mine())});
-  return pair;
+void Exchange::add_share(const Pair& pair, const Summands& summands,
+                         const std::vector<std::int64_t>& members, std::int64_t owner, RoundKey key,
+                         const PieceOf& source, const ExchangePiece& result) {
+  RoundKey next = key;
+  ++std::get<2>(next);
+  if (owner != own_) {
+    add_node_sends(summands, owner, round(pair, key), source);
+    round(pair, next).receives.push_back({.peer = static_cast<int>(owner), .piece = result});
+    return;
+  }
+  add_combine(summands, round(pair, key), source, result);
+  for (const std::int64_t member : members) {
+    if (member == own_) continue;
+    round(pair, next).sends.push_back({.peer = static_cast<int>(member), .pieces = {result}});
+  }
 }
 
+void Exchange::add_node_sends(const Summands& summands, std::int64_t reader, ExchangeRound& to,
+                              const PieceOf& source) const {
+  for (const Node& node : summands.nodes()) {
+    if (node.process != own_) continue;
+    ExchangeSend send{.peer = static_cast<int>(reader), .pieces = {}};
+    const std::int64_t count = summands.are_summed ? 1 : node.size;
+    for (std::int64_t i = 0; i < count; ++i) {
+      send.pieces.push_back(source(summands.tiles[node.first + static_cast<std::size_t>(i)]));
+    }
+    to.sends.push_back(std::move(send));
+  }
+}
+
+void Exchange::add_combine(const Summands& summands, ExchangeRound& to, const PieceOf& source,
+                           const ExchangePiece& result) const {
+  ExchangeCombine combine{.sources = {}, .result = result};
+  for (const Node& node : summands.nodes()) {
+    if (node.process != own_) {
+      combine.sources.push_back(
+          {.receive = to.receives.size(), .piece = {}, .num_leaves = node.size});
+      to.receives.push_back({.peer = static_cast<int>(node.process),
+                             .piece = {.extents = result.extents},
+                             .is_kept = true});
+      continue;
+    }
+    const std::int64_t count = summands.are_summed ? 1 : node.size;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t tile = summands.tiles[node.first + static_cast<std::size_t>(i)];
+      combine.sources.push_back(
+          {.receive = std::nullopt, .piece = source(tile), .num_leaves = node.size / count});
+    }
+  }
+  to.combines.push_back(std::move(combine));
+}
+
+// --- the instruction
+
+Exchange::Pair Exchange::pair_of(std::size_t i) const {
+  const Layout& from = context_.layout(equation_.operands[i]);
+  const Layout& to = context_.layout(equation_.results[i]);
+  const DType dtype = context_.function().type(equation_.results[i]).dtype;
+  return {
+      .number = i,
+      .from = from,
+      .to = to,
+      .holds_from = Holders(blocks_, from),
+      .holds_to = Holders(blocks_, to),
+      .dtype = dtype,
+      .most = context_.transport()->message_bytes() / static_cast<std::int64_t>(size_bytes(dtype)),
+      .sources = {}};
+}
+
+void Exchange::add_buffers(Pair& pair, TileTask& task) const {
+  const ValueId operand = equation_.operands[pair.number];
+  const ValueId result = equation_.results[pair.number];
+  pair.read = static_cast<std::uint32_t>(task.reads.size());
+  for (const std::int64_t tile : context_.tiles(operand)) {
+    pair.sources.push_back(context_.read(operand, pair.from.digits(tile)));
+    task.reads.push_back(pair.sources.back().tile);
+  }
+  pair.write = static_cast<std::uint32_t>(task.writes.size());
+  for (const std::int64_t tile : context_.tiles(result)) task.writes.push_back({result, tile});
+}
+
+bool Exchange::crosses() const {
+  if (blocks_.count() == 1) return false;
+  if (blocks_.devices_per_block() == 1) return true;
+  for (std::size_t i = 0; i < equation_.operands.size(); ++i) {
+    const Pair pair = pair_of(i);
+    const std::vector<MovedBox> moved =
+        is_reducing(equation_) ? std::vector<MovedBox>() : moved_boxes(equation_, pair.to.shape());
+    for (std::int64_t tile = 0; tile < pair.to.num_tiles(); ++tile) {
+      for (const Holder& reader : pair.holds_to.of(tile)) {
+        if (is_reducing(equation_)) {
+          const std::vector<std::int64_t> members = summands_of(pair, reader).members();
+          if (members.size() > 1 || members[0] != reader.block) return true;
+          continue;
+        }
+        for (std::int64_t source = 0; source < pair.from.num_tiles(); ++source) {
+          if (pair.holds_from.has(reader.block, source)) continue;
+          const Box source_box = pair.from.box(source);
+          for (const MovedBox& one : moved) {
+            if (num_elements(one.part(pair.to.box(tile), source_box).size) > 0) return true;
+          }
+        }
+      }
+    }
+  }
+  return false;
+}
 /// A reduction is named after what made the value partial, others after what needs the result.
 run::CollectiveLabel Exchange::label() const {
   const Function& f = context_.function();
@@ -293,87 +515,79 @@ HostInstruction Exchange::lower() {
   instruction.info.name = *equation_.op->name;
   instruction.info.span = equation_.span;
   TileTask task;
+  std::vector<Pair> pairs;
   for (std::size_t i = 0; i < equation_.operands.size(); ++i) {
-    const Pair pair = pair_of(i, task);
-    if (!is_reducing(equation_)) {
-      add_move(pair);
-    } else if (pair.from.sharding().dims == pair.to.sharding().dims) {
-      add_all_reduce(pair);
+    add_buffers(pairs.emplace_back(pair_of(i)), task);
+  }
+  for (Pair& pair : pairs) {
+    pair.write += static_cast<std::uint32_t>(task.reads.size());
+    if (is_reducing(equation_)) {
+      add_reduction(pair);
     } else {
-      add_reduce_scatter(pair);
+      add_move(pair);
     }
   }
-  auto kernel =
-      std::make_shared<ExchangeKernel>(std::move(rounds_), label(), *context_.transport());
-  if (kernel->scratch_bytes() > 0) {
-    task.scratch.push_back(kernel->scratch_bytes());
-    task.device_scratch_bytes = kernel->scratch_bytes();
-  }
-  task.kernel = std::move(kernel);
-  task.communicates = true;
+  std::vector<ExchangeRound> rounds;
+  for (auto& [key, round] : rounds_) rounds.push_back(std::move(round));
+  set_kernel(task,
+             std::make_shared<ExchangeKernel>(std::move(rounds), label(), *context_.transport()));
   instruction.tasks.push_back(std::move(task));
   instruction.info.collectives = {collective_use(context_, equation_, group_size_)};
   return instruction;
 }
 
-/// The pieces of a whole tile, one per round; `other` is the device of the other group.
-std::vector<ExchangeRound> rounds_of_tile(const ExchangePiece& tile, DType dtype, int other,
-                                          bool sends) {
-  std::vector<ExchangeRound> rounds;
-  const std::int64_t most = kMessageBytes / static_cast<std::int64_t>(size_bytes(dtype));
-  for (const SubBox& sub : split_box(tile.extents, most)) {
-    ExchangePiece piece = tile;
-    piece.extents = sub.size;
-    for (std::size_t d = 0; d < sub.start.size(); ++d) {
-      piece.offset += sub.start[d] * tile.strides[d];
-    }
-    ExchangeRound& round = rounds.emplace_back(ExchangeRound{.dtype = dtype});
-    (sends ? round.sends : round.receives).push_back({.peer = other, .piece = std::move(piece)});
+bool Exchange::sends_whole_sum(const Pair& pair, const Holder& reader) const {
+  const Summands summands = summands_of(pair, reader);
+  const auto count = summands.tiles.size();
+  std::size_t first = count;
+  std::size_t last = 0;
+  std::size_t num_own = 0;
+  bool sends_all = true;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!pair.holds_from.has(own_, summands.tiles[i])) continue;
+    first = std::min(first, i);
+    last = i + 1;
+    ++num_own;
+    sends_all = sends_all && summands.processes[i] == own_;
   }
-  return rounds;
+  const auto is_own = [&](std::int64_t process) { return process == own_; };
+  if (std::none_of(summands.processes.begin(), summands.processes.end(), is_own)) return true;
+  const auto subtrees =
+      subtrees_within(static_cast<std::int64_t>(first), static_cast<std::int64_t>(last),
+                      static_cast<std::int64_t>(count));
+  return sends_all && num_own == last - first && subtrees.size() == 1;
+}
+
+bool Exchange::sends_whole_sums(std::size_t i) const {
+  const Pair pair = pair_of(i);
+  for (std::int64_t tile = 0; tile < pair.to.num_tiles(); ++tile) {
+    for (const Holder& reader : pair.holds_to.of(tile)) {
+      if (!sends_whole_sum(pair, reader)) return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace
 
-HostInstruction lower_transfer(const LowerContext& context, const Equation& equation) {
-  const BetweenGroups& between = context.between();
-  const bool sends = equation.attributes.integer("from") == between.group;
-  const auto other_group = static_cast<int>(equation.attributes.integer(sends ? "to" : "from"));
-  const int device = context.transport()->rank();
-  const AtomDigits digits = device_digits(context.function().mesh, device);
-  const ValueId value = sends ? equation.operands[0] : equation.results[0];
-  const Shape shape = context.layout(value).tile_shape(digits);
-  TileTask task;
-  ExchangePiece tile{
-      .buffer = 0, .offset = 0, .strides = row_major_strides(shape), .extents = shape};
-  if (sends) {
-    const StridedTile source = context.read(value, digits);
-    tile.offset = source.offset;
-    tile.strides = source.strides;
-    task.reads.push_back(source.tile);
-  } else {
-    task.writes.push_back({value, context.layout(value).tile_at(digits)});
+bool sends_whole_sums(const LowerContext& context, const Equation& equation, std::size_t i) {
+  // A single device has nothing to add up.
+  if (context.blocks().devices_per_block() == 1) return false;
+  return Exchange(context, equation).sends_whole_sums(i);
+}
+
+std::int64_t num_sources(const LowerContext& context, const Equation& equation) {
+  std::int64_t most = 1;
+  for (std::size_t i = 0; i < equation.operands.size(); ++i) {
+    const Layout& to = context.layout(equation.results[i]);
+    most = std::max(most, num_sources(context.layout(equation.operands[i]), to,
+                                      moved_boxes(equation, to.shape())));
   }
-  const int other = other_group * context.transport()->size() + device;
-  auto kernel = std::make_shared<ExchangeKernel>(
-      rounds_of_tile(tile, context.function().type(value).dtype, other, sends),
-      run::CollectiveLabel{.kind = "transfer",
-                           .op = sends ? "to group " + std::to_string(other_group)
-                                       : "from group " + std::to_string(other_group),
-                           .span = equation.span},
-      *between.transport);
-  if (kernel->scratch_bytes() > 0) {
-    task.scratch.push_back(kernel->scratch_bytes());
-    task.device_scratch_bytes = kernel->scratch_bytes();
-  }
-  task.kernel = std::move(kernel);
-  task.communicates = true;
-  HostInstruction instruction;
-  instruction.info.name = sends ? "send" : "receive";
-  instruction.info.span = equation.span;
-  instruction.tasks.push_back(std::move(task));
-  if (!sends) instruction.info.collectives = {collective_use(context, equation, 1)};
-  return instruction;
+  return most;
+}
+
+bool crosses_processes(const LowerContext& context, const Equation& equation) {
+  return Exchange(context, equation).crosses();
 }
 
 HostInstruction lower_exchange(const LowerContext& context, const Equation& equation) {

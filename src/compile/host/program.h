@@ -7,6 +7,7 @@
 
 #include "base/dot_unit.h"
 #include "ir/ir.h"
+#include "mesh/blocks.h"
 #include "mesh/sharding.h"
 #include "ops/control/mpmd.h"
 #include "run/executable.h"
@@ -70,14 +71,15 @@ struct HostProgram {
   std::vector<Layout> layouts;  // per value
   std::vector<HostInstruction> instructions;
   std::vector<Unmade> unmade = {};
-  /// The digits of the only device that is computed for; empty for all devices.
-  std::optional<AtomDigits> device = std::nullopt;
+  /// The devices of the processes, if there are several; this one computes for block `rank`.
+  std::shared_ptr<const Blocks> blocks = nullptr;
+  int rank = 0;
   DotUnit dot_unit = DotUnit::portable;  // of products of bf16
   ops::Groups groups = {};               // of a function with tasks, whose equations stay in order
-  std::optional<int> own_group = std::nullopt;  // the group of the device, if there are groups
+  std::optional<int> own_group = std::nullopt;  // the group of this process, if there are groups
   std::vector<bool> is_here = {};               // per value: that group holds it; empty: all
 
-  /// The tiles of a value that are computed: all of them, or the one of the device, if it has one.
+  /// The tiles of a value that are computed, ascending: those of the devices of this process.
   std::vector<std::int64_t> tiles(ValueId value) const;
 };
 

@@ -23,7 +23,7 @@ void IdleThreads::announce(std::int64_t num_helpers) {
   news_.fetch_add(1, std::memory_order_release);
   const int num_awake = num_threads_ - num_asleep_ - (is_caller_asleep_ ? 1 : 0);
   // Threads that have been woken wake others in turn, so that no thread wakes all of them.
-  const int most = std::min(num_cores_ - num_awake, num_awake);
+  const int most = std::min(num_cores_ - num_awake, std::max(num_awake, 1));
   num_helpers = std::min<std::int64_t>(num_helpers - num_spinning_, most);
   if (num_helpers > 0 && is_caller_asleep_ && !wakes_caller_) {
     wakes_caller_ = true;

@@ -1,24 +1,20 @@
-// The transport of this process.
+// The processes to which this one belongs.
 #pragma once
 
-#include <utility>
-
-#include "run/transport/transport.h"
+#include "run/world.h"
 
 namespace tessera::run {
 
-/// Makes a transport that of this process (`transport()`) until it goes out of scope. Not for
-/// several threads at once.
-class CurrentTransport {
+/// Makes world() another one until it goes out of scope. Not for several threads at once.
+class CurrentWorld {
  public:
-  CurrentTransport(Transport& transport, int devices_per_group);
-  ~CurrentTransport();
-  CurrentTransport(const CurrentTransport&) = delete;
-  CurrentTransport& operator=(const CurrentTransport&) = delete;
+  explicit CurrentWorld(const World& now) : before_(world()) { set_world(now); }
+  ~CurrentWorld() { set_world(before_); }
+  CurrentWorld(const CurrentWorld&) = delete;
+  CurrentWorld& operator=(const CurrentWorld&) = delete;
 
  private:
-  Transport* before_;
-  int group_size_before_;
+  World before_;
 };
 
 void set_num_sharing_cores(int count);

@@ -80,6 +80,20 @@ void check_groups(const LaunchOptions& options, int size) {
                    .cure = fmt::format("start {} processes", options.num_groups)});
 }
 
+/// With several groups: the devices of each; one per process unless the options say more.
+std::int64_t devices_per_group(const LaunchOptions& options, int size) {
+  const int processes = size / options.num_groups;
+  if (options.num_groups == 1) return 0;
+  if (options.devices_per_group == 0) return processes;
+  if (options.devices_per_group % processes == 0) return options.devices_per_group;
+  throw UserError({.what = "the processes of a group cannot own equally many devices",
+                   .where = options.where,
+                   .found = fmt::format("{} devices and {} processes per group",
+                                        options.devices_per_group, processes),
+                   .wanted = fmt::format("a multiple of {} devices", processes),
+                   .cure = "start a number of processes that divides the devices of each group"});
+}
+
 }  // namespace
 
 bool is_launched() { return find_launch().has_value(); }
@@ -107,12 +121,15 @@ int run_launched(const LaunchOptions& options, const std::function<void()>& body
   set_num_sharing_cores(count_sharing_cores(link));
   const int size = link.size();
   LinkTransport all(std::move(made), {.devices_per_group = size, .timeout = options.timeout});
-  const CurrentTransport scope(all, size);
+  const CurrentWorld scope({.transport = &all});
   try {
     check_groups(options, size);
     agree_on(options.facts, options.where);
-    const CurrentTransport in_groups(all, size / options.num_groups);
-    all.set_options({.devices_per_group = devices_per_group(), .timeout = options.timeout});
+    const CurrentWorld in_groups({.transport = &all,
+                                  .num_groups = options.num_groups,
+                                  .devices_per_group = devices_per_group(options, size)});
+    all.set_options(
+        {.devices_per_group = world().processes_per_group(), .timeout = options.timeout});
     body();
     meet();
     all.leave();

@@ -17,6 +17,7 @@ std::vector<Fact> facts_of_executable();
 
 struct LaunchOptions {
   int num_groups = 1;  // groups of consecutive ranks; must divide the number of processes
+  std::int64_t devices_per_group = 0;  // as in World
   std::chrono::milliseconds timeout{60000};
   std::vector<Fact> facts;
   OnError on_error;

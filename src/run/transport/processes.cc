@@ -26,8 +26,6 @@ namespace tessera::run {
 
 namespace {
 
-Transport* current = nullptr;
-int group_size = 1;
 int sharing_cores = 1;
 
 [[noreturn]] void fail(const char* call) {
@@ -127,7 +125,12 @@ class Sockets {
 /// Runs in each new process; returns its exit code.
 int run_body(const ProcessOptions& options, const std::function<void()>& body,
              LinkTransport& mine) {
-  const CurrentTransport scope(mine, options.count / options.num_groups);
+  const CurrentWorld scope(
+      {.transport = &mine,
+       .num_groups = options.num_groups,
+       .devices_per_group = options.num_groups > 1
+                                ? options.count / options.num_groups * options.devices_per_process
+                                : 0});
   try {
     body();
     meet();
@@ -235,22 +238,11 @@ class Family {
 
 }  // namespace
 
-Transport* transport() { return current; }
-
-int devices_per_group() { return group_size; }
+Transport* transport() { return world().transport; }
 
 int num_sharing_cores() { return sharing_cores; }
 
 void set_num_sharing_cores(int count) { sharing_cores = count; }
-
-CurrentTransport::CurrentTransport(Transport& transport, int devices_per_group)
-    : before_(std::exchange(current, &transport)),
-      group_size_before_(std::exchange(group_size, devices_per_group)) {}
-
-CurrentTransport::~CurrentTransport() {
-  current = before_;
-  group_size = group_size_before_;
-}
 
 void meet() {
   static const CollectiveLabel label{.kind = "barrier", .op = "end of the program", .span = {}};
@@ -258,7 +250,8 @@ void meet() {
 }
 
 int run_processes(const ProcessOptions& options, const std::function<void()>& body) {
-  require(options.count >= 1 && current == nullptr, "processes are made once, by the first one");
+  require(options.count >= 1 && transport() == nullptr,
+          "processes are made once, by the first one");
   require(options.num_groups >= 1 && options.count % options.num_groups == 0,
           "all groups have equally many processes");
   if (Engine::instance().has_threads()) {
@@ -310,20 +303,21 @@ void exchange_all(std::span<const std::byte> mine, const std::vector<std::span<s
                   const CollectiveLabel& label) {
   std::vector<Transport::Send> sends;
   std::vector<Transport::Receive> receives;
-  for (int rank = 0; rank < current->size(); ++rank) {
-    if (rank == current->rank()) continue;
+  Transport& all_processes = *transport();
+  for (int rank = 0; rank < all_processes.size(); ++rank) {
+    if (rank == all_processes.rank()) continue;
     sends.push_back({rank, mine});
     receives.push_back({rank, all[static_cast<std::size_t>(rank)]});
   }
-  current->begin(label);
-  current->exchange(sends, receives);
+  all_processes.begin(label);
+  all_processes.exchange(sends, receives);
 }
 
 }  // namespace
 
 std::vector<std::int64_t> all_values(std::int64_t value, const CollectiveLabel& label) {
-  if (current == nullptr) return {value};
-  std::vector<std::int64_t> values(static_cast<std::size_t>(current->size()), value);
+  if (transport() == nullptr) return {value};
+  std::vector<std::int64_t> values(static_cast<std::size_t>(transport()->size()), value);
   std::vector<std::span<std::byte>> places;
   for (std::int64_t& each : values) places.push_back(std::as_writable_bytes(std::span(&each, 1)));
   exchange_all(std::as_bytes(std::span(&value, 1)), places, label);
@@ -331,7 +325,7 @@ std::vector<std::int64_t> all_values(std::int64_t value, const CollectiveLabel& 
 }
 
 std::vector<std::string> all_texts(const std::string& text, const CollectiveLabel& label) {
-  if (current == nullptr) return {text};
+  if (transport() == nullptr) return {text};
   const std::vector<std::int64_t> sizes = all_values(std::ssize(text), label);
   std::vector<std::string> texts(sizes.size());
   std::vector<std::span<std::byte>> places;
@@ -340,7 +334,7 @@ std::vector<std::string> all_texts(const std::string& text, const CollectiveLabe
     places.push_back(std::as_writable_bytes(std::span(texts[rank])));
   }
   exchange_all(std::as_bytes(std::span(text)), places, label);
-  texts[static_cast<std::size_t>(current->rank())] = text;
+  texts[static_cast<std::size_t>(transport()->rank())] = text;
   return texts;
 }
 

@@ -1,4 +1,4 @@
-// One process per device: starts the processes, and exchanges values between them.
+// Starts processes that own the devices of a mesh, and exchanges values between them.
 #pragma once
 
 #include <chrono>
@@ -8,15 +8,12 @@
 #include <vector>
 
 #include "run/transport/transport.h"
+#include "run/world.h"
 
 namespace tessera::run {
 
-/// The transport to the other processes; nullptr if this process computes for all devices.
+/// That of world().
 Transport* transport();
-
-/// The number of devices per group: that of all processes if there are no groups, 1 without
-/// processes.
-int devices_per_group();
 
 /// The number of processes, this one included, that may use the same cores.
 int num_sharing_cores();
@@ -28,6 +25,7 @@ using OnError = std::function<int(const std::exception_ptr& error, bool is_repor
 struct ProcessOptions {
   int count = 1;
   int num_groups = 1;  // groups of consecutive ranks; divides `count`
+  int devices_per_process = 1;
   std::chrono::milliseconds timeout{60000};
   OnError on_error;
   Span where = {};  // the user's line, for messages

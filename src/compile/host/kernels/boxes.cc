@@ -1,6 +1,7 @@
 #include "compile/host/kernels/boxes.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -185,10 +186,37 @@ void combine_run(ReduceKind kind, T* a, const T* b, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) a[i] = better(kind, a[i], b[i]);
 }
 
+/// Counts the nodes of the tree over `leaves` leaves that each source completes. `next` is the
+/// first source of these leaves, and in the end the one behind them.
+void count_joins(const std::vector<CombineProblem::Source>& sources, std::int64_t leaves,
+                 std::size_t& next, std::vector<int>& joins) {
+  require(next < sources.size() && sources[next].num_leaves <= leaves,
+          "every source has the leaves of a subtree");
+  if (sources[next].num_leaves == leaves) {
+    ++next;
+    return;
+  }
+  const auto before =
+      static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(leaves - 1)));
+  count_joins(sources, before, next, joins);
+  count_joins(sources, leaves - before, next, joins);
+  ++joins[next - 1];
+}
+
+std::vector<int> joins_of(const CombineProblem& problem) {
+  std::int64_t leaves = 0;
+  for (const CombineProblem::Source& source : problem.sources) leaves += source.num_leaves;
+  std::vector<int> joins(problem.sources.size(), 0);
+  std::size_t next = 0;
+  count_joins(problem.sources, leaves, next, joins);
+  return joins;
+}
+
 /// Reduces up to kBlock elements of one run of every source, by the summation tree.
 template <typename T>
-void combine_block(const CombineProblem& p, std::span<const T* const> sources,
-                   const std::vector<std::int64_t>& steps, std::int64_t count, T* result) {
+void combine_block(ReduceKind kind, const std::vector<int>& joins,
+                   std::span<const T* const> sources, const std::vector<std::int64_t>& steps,
+                   std::int64_t count, T* result) {
   thread_local std::vector<T> stack;
   stack.resize(sources.size() * kBlock);
   std::int64_t depth = 0;
@@ -196,23 +224,23 @@ void combine_block(const CombineProblem& p, std::span<const T* const> sources,
     return level == 0 ? result : stack.data() + (level - 1) * kBlock;
   };
   for (std::size_t s = 0; s < sources.size(); ++s) {
-    const T* leaf = sources[s];
-    // The second of a pair is combined without copying it first.
-    if (s % 2 == 0 || steps[s] != 1) {
-      copy_run(leaf, row(depth), {.extent = count, .from = steps[s], .to = 1});
-      leaf = row(depth);
+    const T* node = sources[s];
+    // What is combined at once need not be copied first.
+    if (joins[s] == 0 || steps[s] != 1) {
+      copy_run(node, row(depth), {.extent = count, .from = steps[s], .to = 1});
+      node = row(depth);
     }
     ++depth;
-    for (std::size_t n = s + 1; n % 2 == 0; n /= 2, --depth) {
-      combine_run(p.kind, row(depth - 2), n == s + 1 ? leaf : row(depth - 1), count);
+    for (int join = 0; join < joins[s]; ++join, --depth) {
+      combine_run(kind, row(depth - 2), join == 0 ? node : row(depth - 1), count);
     }
   }
-  for (; depth > 1; --depth) combine_run(p.kind, row(depth - 2), row(depth - 1), count);
 }
 
 template <typename T>
-void combine(const CombineProblem& p, std::span<std::byte* const> buffers, T* result,
-             std::int64_t first_run, std::int64_t end_run) {
+void combine(const CombineProblem& p, const std::vector<int>& joins,
+             std::span<std::byte* const> buffers, T* result, std::int64_t first_run,
+             std::int64_t end_run) {
   const std::int64_t length = p.extents.empty() ? 1 : p.extents.back();
   std::vector<std::int64_t> steps;
   for (const CombineProblem::Source& source : p.sources) {
@@ -228,7 +256,7 @@ void combine(const CombineProblem& p, std::span<std::byte* const> buffers, T* re
         at[s] = reinterpret_cast<const T*>(buffers[s]) + p.sources[s].offset +
                 dot(index, p.sources[s].strides) + begin * steps[s];
       }
-      combine_block<T>(p, at, steps, std::min(kBlock, length - begin),
+      combine_block<T>(p.kind, joins, at, steps, std::min(kBlock, length - begin),
                        result + number * length + begin);
     }
   });
@@ -274,7 +302,8 @@ std::int64_t num_runs(const Shape& extents) {
 
 }  // namespace
 
-CombinePlan::CombinePlan(CombineProblem problem, int num_workers) : problem_(std::move(problem)) {
+CombinePlan::CombinePlan(CombineProblem problem, int num_workers)
+    : problem_(std::move(problem)), joins_(joins_of(problem_)) {
   normalise(problem_);
   const std::int64_t work =
       num_elements(problem_.extents) * static_cast<std::int64_t>(problem_.sources.size());
@@ -287,7 +316,7 @@ void CombinePlan::run(std::span<std::byte* const> sources, std::byte* result, in
   const std::int64_t end = runs * (part + 1) / num_parts_;
   auto with = [&](auto tag) {
     using T = decltype(tag);
-    combine<T>(problem_, sources, reinterpret_cast<T*>(result), first, end);
+    combine<T>(problem_, joins_, sources, reinterpret_cast<T*>(result), first, end);
   };
   if (problem_.kind == ReduceKind::bits) {
     // Works on unsigned integers, whatever the dtype: adding floats would change signaling NaNs and

@@ -26,6 +26,8 @@ struct CombineProblem {
   struct Source {
     std::int64_t offset;  // in elements
     std::vector<std::int64_t> strides;
+    /// How many leaves of the tree it is the reduction of; these must be all leaves of a subtree.
+    std::int64_t num_leaves = 1;
   };
   ReduceKind kind;
   DType dtype;
@@ -42,6 +44,7 @@ class CombinePlan {
 
  private:
   CombineProblem problem_;
+  std::vector<int> joins_;  // per source: how many nodes of the tree it completes
   int num_parts_;
 };
 

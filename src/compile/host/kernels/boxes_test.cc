@@ -5,6 +5,7 @@
 
 #include <tessera/error.h>
 
+#include "base/leaf_tree.h"
 #include "compile/host/kernels/on_every_target.h"
 #include "compile/host/kernels/test_values.h"
 
@@ -101,7 +102,7 @@ struct Sources {
       testing::Layout layout = testing::random_layout(random, problem.extents, true);
       if (is_dense) layout = {row_major_strides(problem.extents), 3, 3};
       if (is_dense) layout.size += num_elements(problem.extents);
-      problem.sources.push_back({layout.offset, layout.strides});
+      problem.sources.push_back({.offset = layout.offset, .strides = layout.strides});
       buffers.push_back(random_values<T>(random, at(layout.size), random.one_in(3)));
     }
   }
@@ -135,6 +136,34 @@ struct Sources {
   }
 };
 
+/// The reductions of random runs of the sources, which then take the place of these.
+template <typename T>
+Sources<T> with_nodes(Random& random, const Sources<T>& leaves) {
+  Sources<T> nodes = leaves;
+  nodes.problem.sources.clear();
+  nodes.buffers.clear();
+  const std::int64_t count = std::ssize(leaves.buffers);
+  for (std::int64_t first = 0, last = 0; first < count; first = last) {
+    last = random.integer(first + 1, count);
+    std::int64_t at = first;
+    for (const std::int64_t size : subtrees_within(first, last, count)) {
+      Sources<T> node = leaves;
+      const auto cut = [&](auto& list) {
+        list.erase(list.begin() + at + size, list.end());
+        list.erase(list.begin(), list.begin() + at);
+      };
+      cut(node.problem.sources);
+      cut(node.buffers);
+      nodes.buffers.push_back(node.found());
+      nodes.problem.sources.push_back(
+          {.offset = 0, .strides = row_major_strides(leaves.problem.extents), .num_leaves = size});
+      at += size;
+    }
+    EXPECT_EQ(at, last);
+  }
+  return nodes;
+}
+
 template <typename T>
 void check_combine(const std::vector<ReduceKind>& kinds) {
   Random random;
@@ -146,8 +175,11 @@ void check_combine(const std::vector<ReduceKind>& kinds) {
           extents.push_back(random.integer(random.one_in(20) ? 0 : 1, 9));
         }
         Sources<T> sources(random, kind, extents, count, random.one_in(3));
-        ASSERT_TRUE(same_bits(sources.found(), sources.wanted()))
+        const std::vector<T> found = sources.found();
+        ASSERT_TRUE(same_bits(found, sources.wanted()))
             << count << " sources of " << to_string(extents);
+        ASSERT_TRUE(same_bits(with_nodes(random, sources).found(), found))
+            << "subtrees of " << count << " sources of " << to_string(extents);
       }
     }
   }

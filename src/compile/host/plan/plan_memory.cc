@@ -196,7 +196,8 @@ class MemoryPlanner {
                                  .places = {},
                                  .successors = {},
                                  .num_predecessors = 0,
-                                 .written = written_by(task)});
+                                 .written = written_by(task),
+                                 .communicates = task.communicates});
     std::vector<std::uint32_t> before;
     for (const TileRef& ref : task.reads) {
       const std::size_t tile = number(ref);
@@ -260,9 +261,12 @@ class MemoryPlanner {
     return place;
   }
 
-  /// With a single device, ports have one tile.
+  /// Ports have the tiles that this process computes.
   std::uint32_t tile_of_port(const TileRef& ref) const {
-    return program_.device ? 0 : static_cast<std::uint32_t>(ref.tile);
+    if (program_.blocks == nullptr) return static_cast<std::uint32_t>(ref.tile);
+    const std::vector<std::int64_t> tiles = program_.tiles(ref.value);
+    return static_cast<std::uint32_t>(std::lower_bound(tiles.begin(), tiles.end(), ref.tile) -
+                                      tiles.begin());
   }
 
   void place_write(std::size_t instruction, const TileTask& task, std::size_t write,
