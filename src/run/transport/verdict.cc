@@ -87,9 +87,10 @@ std::optional<Finding> deadlock_of(const std::vector<std::optional<Beat>>& beats
   return Finding{
       .reason = Reason::diverged,
       .culprit = culprit,
-      .text = fmt::format("has diverged: it waits for {} in {}, which waits for it in {}",
-                          name(*waiter), beat(culprit).where, beat(*waiter).where),
-      .where = {},
+      .text = fmt::format("has diverged: it waits for {} in {}, and {} waits for it in {}",
+                                     name(beat(culprit).waits_for), beat(culprit).where,
+                                     name(*waiter), beat(*waiter).where),
+                 .where = {},
       .text_hash = 0};
 }
 
