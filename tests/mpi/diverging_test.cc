@@ -65,7 +65,7 @@ TEST_P(Diverging, ALongTaskIsNoFault) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Launchers, Diverging, ::testing::ValuesIn(launchers()),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& one) { return one.param.name; });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Diverging);
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Runs programs under the launchers of the MPI implementations that this build has modules for.
 #pragma once
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -20,10 +21,10 @@ inline std::vector<Launcher> launchers() {
   setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
   setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
   std::vector<Launcher> found;
-  // Lists the modules as name=launcher;name=launcher.
+  // Lists the modules as name=launcher,name=launcher.
   const std::string list = TESSERA_LAUNCHERS;
   for (std::size_t at = 0; at < list.size();) {
-    const std::size_t end = std::min(list.find(';', at), list.size());
+    const std::size_t end = std::min(list.find(',', at), list.size());
     const std::size_t equals = list.find('=', at);
     const std::string name = list.substr(at, equals - at);
     found.push_back({.name = name,

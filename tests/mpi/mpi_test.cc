@@ -209,7 +209,7 @@ TEST_P(Mpi, AnErrorOfOneRank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Launchers, Mpi, ::testing::ValuesIn(launchers()),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& one) { return one.param.name; });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Mpi);
 
 }  // namespace

@@ -59,6 +59,16 @@ TEST(Verdict, OfTwoTheFirstDecides) {
   EXPECT_EQ(told.reporters, std::vector{0});
 }
 
+TEST(Verdict, TheCollectiveOfMostDecidesWhoHasDiverged) {
+  Findings all = {kTold, finding(Reason::diverged, 2), kTold};
+  all[0]->where = all[2]->where = "all_gather 9";
+  all[1]->where = "gather 9";
+  EXPECT_EQ(all_of(all).culprit, 1) << "rank 1 was the first to notice it";
+  EXPECT_EQ(all_of(all).reporters, std::vector{1});
+  std::swap(all[1]->where, all[2]->where);
+  EXPECT_EQ(all_of(all).culprit, 2);
+}
+
 TEST(Verdict, TheSameExceptionIsReportedOnce) {
   const Finding mistake = finding(Reason::failed, 0, "no such file");
   Findings all = {mistake, mistake, mistake};
