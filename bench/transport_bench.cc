@@ -55,6 +55,5 @@ int main(int argc, char** argv) {
     return tessera::run::run_launched({.facts = {}, .on_error = on_error}, tessera::run::measure);
   }
   const int count = argc > 1 ? std::atoi(argv[1]) : 2;
-  return tessera::run::run_processes({.count = count, .on_error = on_error},
-                                     tessera::run::measure);
+  return tessera::run::run_processes({.count = count, .on_error = on_error}, tessera::run::measure);
 }

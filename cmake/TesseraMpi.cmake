@@ -1,11 +1,11 @@
 # A loadable module for each implementation of MPI that is installed. Nothing else uses MPI, and the
 # modules are loaded only by processes that a launcher such as mpirun has started.
-set(TESSERA_MPI_MODULES "")
-set(TESSERA_MPI_DIR tessera)  # below the installed library folder
+include(GNUInstallDirs)
 set(TESSERA_MPI_BUILD_DIR ${PROJECT_BINARY_DIR}/lib/tessera)
 
-# tessera_mpi_module(NAME MACRO): a module for the MPI whose mpi.h defines MACRO, if there is one.
-function(tessera_mpi_module name macro)
+# tessera_mpi_module(NAME MACRO SOURCE): a module for the MPI whose mpi.h defines MACRO, if there is
+# one.
+function(tessera_mpi_module name macro source)
   find_program(TESSERA_MPICC_${name} NAMES mpicc.${name} mpicc)
   if(NOT TESSERA_MPICC_${name})
     return()
@@ -36,23 +36,19 @@ function(tessera_mpi_module name macro)
     return()
   endif()
   set(target tessera_mpi_${name})
-  add_library(${target} MODULE src/run/transport/mpi/module.cc)
+  add_library(${target} MODULE ${source})
   target_compile_features(${target} PRIVATE cxx_std_20)
   # Without the old C++ bindings of MPI.
   target_compile_definitions(${target} PRIVATE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_include_directories(${target} SYSTEM PRIVATE ${folders})
   target_link_options(${target} PRIVATE ${libraries})
   target_link_libraries(${target} PRIVATE ${libraries})
   set_target_properties(${target} PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY ${TESSERA_MPI_BUILD_DIR} UNITY_BUILD OFF CXX_VISIBILITY_PRESET hidden)
-  set(TESSERA_MPI_MODULES ${TESSERA_MPI_MODULES} ${target} PARENT_SCOPE)
+  install(TARGETS ${target} DESTINATION ${CMAKE_INSTALL_LIBDIR}/tessera)
+  message(STATUS "MPI module: ${name}")
 endfunction()
-
-tessera_mpi_module(openmpi OPEN_MPI)
-tessera_mpi_module(mpich MPICH_VERSION)
-if(TESSERA_MPI_MODULES)
-  message(STATUS "MPI modules: ${TESSERA_MPI_MODULES}")
-endif()
 
 # Modules are found by the run path of the program.
 list(APPEND CMAKE_BUILD_RPATH ${TESSERA_MPI_BUILD_DIR})

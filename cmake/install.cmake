@@ -2,6 +2,13 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
+# Modules for MPI are found by the run path of the program: of the command, and of programs that use
+# the package.
+set_target_properties(tessera_cli PROPERTIES
+  INSTALL_RPATH "\$ORIGIN/../${CMAKE_INSTALL_LIBDIR}/tessera")
+target_link_options(tessera INTERFACE
+  $<INSTALL_INTERFACE:LINKER:-rpath,$<INSTALL_PREFIX>/${CMAKE_INSTALL_LIBDIR}/tessera>)
+
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Tessera)
 install(TARGETS tessera tessera_lib EXPORT TesseraTargets)
 install(TARGETS tessera_cli)

@@ -226,4 +226,31 @@ class use_mesh {
 /// The mesh of the innermost use_mesh scope; one device when there is none.
 const Mesh& current_mesh();
 
+// --- changes of sharding
+
+/// A collective, or a slice, which moves nothing.
+struct ReshardStep {
+  std::string kind;
+  std::vector<std::string> axes;  // along which data moves; `data#1` is a part of an axis
+  PartitionSpec spec;             // after this step
+  std::int64_t wire_bytes = 0;    // received per device, ring model
+  std::int64_t group_size = 1;    // devices that talk to each other
+};
+
+/// The collectives for a change of sharding, in order.
+struct ReshardPlan {
+  std::vector<ReshardStep> steps;
+  std::int64_t wire_bytes = 0;
+  /// No plan is cheaper by more than this factor. It is 1, so that this plan is the cheapest, on
+  /// all meshes whose sizes have at most six prime factors.
+  double bound = 1;
+  std::int64_t start_cost = 0;  // the price of starting a collective, in bytes
+};
+
+/// The collectives that change the sharding of an array on the same mesh at the least price: the
+/// bytes that a device receives, plus `start_cost` per collective. Throws UserError for specs that
+/// do not fit the type.
+ReshardPlan plan_reshard(const Type& type, const NamedSharding& from, const PartitionSpec& to,
+                         std::source_location where = std::source_location::current());
+
 }  // namespace tessera

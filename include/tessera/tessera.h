@@ -9,7 +9,6 @@
 #include <tessera/jit.h>
 #include <tessera/mesh.h>
 #include <tessera/ops.h>
-#include <tessera/processes.h>
 #include <tessera/profile.h>
 #include <tessera/random.h>
 #include <tessera/schedule.h>

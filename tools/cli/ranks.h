@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <functional>
 
-#include <tessera/processes.h>
+#include <tessera/engine.h>
 
 namespace tessera::cli {
 

@@ -13,8 +13,8 @@
 #include <unistd.h>
 #include <vector>
 
+#include <tessera/engine.h>
 #include <tessera/error.h>
-#include <tessera/processes.h>
 
 namespace tessera::cli {
 

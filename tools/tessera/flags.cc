@@ -126,6 +126,17 @@ void add_whole_numbers(Command& command, std::vector<std::int64_t>& values,
 
 namespace {
 
+void add_process_flags(Command& command, TrainFlags& flags) {
+  Option* isolated = command
+                         .add_flag("--isolated", flags.isolated,
+                                   "one process per device; they only exchange messages")
+                         ->disable_flag_override();
+  Option* timeout = add_number(
+      command, flags.timeout_s,
+      {.name = "--timeout", .text = "seconds for which a process may give no sign of life"});
+  if (!is_launched()) timeout->needs(isolated);
+}
+
 void add_checkpoint_flags(Command& command, TrainFlags& flags) {
   Option* checkpoint = add_path(
       command, flags.checkpoint, "--checkpoint",
@@ -182,14 +193,7 @@ void add_train_flags(Command& command, TrainFlags& flags) {
              "the unit that multiplies bf16; auto: the best one of this machine");
   add_choice(command, flags.engine, "--engine", {"host", "reference"},
              "host, or the slow and simple reference engine");
-  Option* isolated = command
-                         .add_flag("--isolated", flags.isolated,
-                                   "one process per device; they only exchange messages")
-                         ->disable_flag_override();
-  Option* timeout = add_number(
-      command, flags.timeout_s,
-      {.name = "--timeout", .text = "seconds for which a process may give no sign of life"});
-  if (!is_launched()) timeout->needs(isolated);
+  add_process_flags(command, flags);
   command
       .add_flag("--allow-overcommit", flags.allow_overcommit,
                 "run even if less memory is free than the run needs")
@@ -263,15 +267,20 @@ void check_isolated(const Mesh& mesh) {
                    .cure = "use a smaller mesh, or leave out --isolated"});
 }
 
+/// Each rank owns equally many devices.
 void check_ranks(const Mesh& mesh, int num_ranks) {
-  if (mesh.num_devices() % num_ranks == 0) return;
-  const std::string devices = std::to_string(mesh.num_devices());
-  throw UserError({.what = "--mesh: the ranks cannot own equally many devices",
+  const std::int64_t devices = mesh.num_devices();
+  if (devices % num_ranks == 0) return;
+  throw UserError({.what = num_ranks > devices
+                               ? "--mesh: there are more ranks than devices"
+                               : "--mesh: the ranks cannot own equally many devices",
                    .found = (mesh.axes().empty() ? "no mesh" : to_string(mesh)) + " with " +
-                            devices + " devices, and " + std::to_string(num_ranks) + " ranks",
-                   .wanted = "a multiple of " + std::to_string(num_ranks) + " devices",
-                   .cure = "start " + devices + " ranks, for example with mpirun -n " + devices +
-                           ", or write a --mesh of " + std::to_string(num_ranks) + " devices"});
+                            std::to_string(devices) + (devices == 1 ? " device" : " devices") +
+                            ", and " + std::to_string(num_ranks) + " ranks",
+                   .wanted = "a number of ranks that divides the number of devices",
+                   .cure = "start for example " + std::to_string(devices) +
+                           (devices == 1 ? " rank" : " ranks") + ", or write a --mesh of " +
+                           std::to_string(num_ranks) + " devices"});
 }
 
 void run_launched_ranks(const TrainFlags& flags, const Mesh& mesh, std::int64_t num_groups,

@@ -25,6 +25,11 @@ std::uint64_t hash_of(const CollectiveLabel& label) {
   return run::hash_of(label.span.file, run::hash_of(label.kind)) ^ line;
 }
 
+/// Whether a process was told while it computed.
+bool lacks_place(const Finding& finding) {
+  return finding.reason == Reason::told && finding.where.empty();
+}
+
 }  // namespace
 
 LinkTransport::LinkTransport(std::unique_ptr<Link> link, const LinkOptions& options)
@@ -189,8 +194,10 @@ void LinkTransport::take_notes() {
     peers_[from].silence = nanoseconds(0);
     if (!note.beat && !note.finding) peers_[from].has_left = true;
     if (note.beat) beats_[from] = std::move(note.beat);
-    // What a process was told later explains nothing.
-    if (note.finding && !findings_[from]) findings_[from] = std::move(note.finding);
+    // What a process was told later explains nothing, but its place may.
+    if (!note.finding) continue;
+    if (!findings_[from] || lacks_place(*findings_[from]))
+      findings_[from] = std::move(note.finding);
   }
 }
 
@@ -255,13 +262,24 @@ void LinkTransport::tell(Finding finding) {
 
 /// Waits for the findings of all processes that can answer, at most an eighth of the timeout.
 void LinkTransport::gather() {
+  const auto& own = findings_[static_cast<std::size_t>(rank_)];
   const Clock::time_point end =
       Clock::now() +
       std::clamp<nanoseconds>(options_.timeout / 8, milliseconds(20), milliseconds(2000));
   const auto has_answered = [&](int rank) {
-    if (findings_[static_cast<std::size_t>(rank)] || peer(rank).has_left) return true;
+    const auto& found = findings_[static_cast<std::size_t>(rank)];
+    // Who has diverged is told from the collectives that all are in.
+    if (found && !(own->reason == Reason::diverged && lacks_place(*found))) return true;
+    if (peer(rank).has_left) return true;
     return link_->has_ended(rank) || peer(rank).silence >= patience_;
   };
+  // A launcher that sees a process end kills the others at once. The first process that lives would
+  // report it anyway, so it need not know what the others have found.
+  if (own->reason == Reason::ended) {
+    int first = 0;
+    while (first < rank_ && link_->has_ended(first)) ++first;
+    if (first == rank_) return;
+  }
   for (;;) {
     take_notes();
     bool have_all = true;
@@ -275,7 +293,8 @@ void LinkTransport::settle(Finding finding) {
   take_notes();
   // An exception may be a reaction to what another process has told.
   if (is_told()) finding = {.reason = Reason::told};
-  if (!findings_[static_cast<std::size_t>(rank_)]) tell(std::move(finding));
+  const auto& own = findings_[static_cast<std::size_t>(rank_)];
+  if (!own || (is_exchanging_ && lacks_place(*own))) tell(std::move(finding));
   gather();
   verdict_ = verdict_of(findings_, rank_);
   link_->drop_messages();

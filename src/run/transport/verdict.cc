@@ -25,6 +25,19 @@ int culprit_of(const std::vector<std::optional<Finding>>& findings, Reason reaso
   return best;
 }
 
+/// Of two ranks that see each other in different collectives, the one in the collective that fewer
+/// ranks are in has diverged.
+bool is_teller_guilty(const std::vector<std::optional<Finding>>& findings, std::size_t teller,
+                      int culprit) {
+  const auto& other = findings[static_cast<std::size_t>(culprit)];
+  if (!other || other->where.empty()) return false;
+  const auto count = [&](const std::string& where) {
+    return std::count_if(findings.begin(), findings.end(),
+                         [&](const auto& finding) { return finding && finding->where == where; });
+  };
+  return count(findings[teller]->where) < count(other->where);
+}
+
 }  // namespace
 
 Verdict verdict_of(const std::vector<std::optional<Finding>>& findings, int own) {
@@ -43,6 +56,11 @@ Verdict verdict_of(const std::vector<std::optional<Finding>>& findings, int own)
   verdict.finding = **teller;
   verdict.teller = static_cast<int>(teller - findings.begin());
   verdict.is_reporter = verdict.teller == own;
+  if (reason == Reason::diverged &&
+      is_teller_guilty(findings, static_cast<std::size_t>(verdict.teller), culprit)) {
+    verdict.finding.culprit = verdict.teller;
+    return verdict;
+  }
   if (reason == Reason::failed && mine->reason == Reason::failed) {
     // Processes may fail for different reasons at once, or all for the same one.
     verdict.is_reporter = std::none_of(
@@ -87,8 +105,9 @@ std::optional<Finding> deadlock_of(const std::vector<std::optional<Beat>>& beats
   return Finding{
       .reason = Reason::diverged,
       .culprit = culprit,
-      .text = fmt::format("has diverged: it waits for {} in {}, which waits for it in {}",
-                          name(*waiter), beat(culprit).where, beat(*waiter).where),
+      .text = fmt::format("has diverged: it waits for {} in {}, and {} waits for it in {}",
+                          name(beat(culprit).waits_for), beat(culprit).where, name(*waiter),
+                          beat(*waiter).where),
       .where = {},
       .text_hash = 0};
 }

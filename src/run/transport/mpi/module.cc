@@ -2,7 +2,7 @@
 #include <cstring>
 #include <mpi.h>
 
-#include "table.h"
+#include "run/transport/mpi/table.h"
 
 namespace {
 

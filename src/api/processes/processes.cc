@@ -5,8 +5,8 @@
 #include <chrono>
 #include <fmt/format.h>
 
+#include <tessera/engine.h>
 #include <tessera/error.h>
-#include <tessera/processes.h>
 
 #include "run/machine/cores.h"
 #include "run/transport/launched.h"

@@ -1,0 +1,295 @@
+// Runs under the launchers of MPI in which one rank is killed, stopped, stopped and continued, has
+// a full disk or diverges, at random times. Each run must go on with the same bits, or end in time
+// with an exit code that is not 0, name the rank, and leave no process behind. A run that was
+// disturbed then resumes in one process to the bits of an undisturbed one.
+//
+//   faults_mpi --seed 1 --cases 40
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <fcntl.h>
+#include <filesystem>
+#include <fmt/format.h>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <regex>
+#include <sstream>
+#include <stdexcept>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+#include "tests/cases/case_file.h"
+#include "tests/fuzz/run_cases.h"
+#include "tests/mpi/launchers.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+using tessera::testing::Launcher;
+
+constexpr milliseconds kTimeout{4000};
+constexpr milliseconds kMore{5000};          // a run must end within this time after its timeout
+constexpr milliseconds kSlowMachine{60000};  // extra time on a machine that is busy
+constexpr const char* kMark = "TESSERA_FAULTS_RUN";
+
+const std::string kModel =
+    "train lm --vocab 30 --seq 16 --d-model 32 --heads 2 --layers 2 --d-ff 32 --batch 24 --grains "
+    "24 "
+    "--steps 60 --every 10 --checkpoint saved --resume --progress off --log-every 1000000 "
+    "--json r.json ";
+
+/// A process of a run, found by its environment.
+struct Rank {
+  pid_t pid = 0;
+  int rank = -1;  // -1: the launcher or a helper of it
+};
+
+class Run {
+ public:
+  Run(const std::string& line, const fs::path& folder)
+      : folder_(folder), mark_(std::to_string(getpid()) + "." + std::to_string(++num_runs)) {
+    pid_ = fork();
+    if (pid_ < 0) throw std::runtime_error("fork fails");
+    if (pid_ == 0) {
+      setpgid(0, 0);
+      setenv(kMark, mark_.c_str(), 1);
+      const int output = open((folder / "output").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+      if (chdir(folder.c_str()) != 0 || dup2(output, 1) < 0 || dup2(output, 2) < 0) _exit(127);
+      execl("/bin/sh", "sh", "-c", ("exec " + line).c_str(), nullptr);
+      _exit(127);
+    }
+  }
+  ~Run() {
+    for (const Rank& each : processes()) kill(each.pid, SIGKILL);
+    if (!has_ended_) waitpid(pid_, nullptr, 0);
+  }
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  std::vector<Rank> processes() const {
+    std::vector<Rank> found;
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator("/proc", ignored)) {
+      const std::string name = entry.path().filename();
+      if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+      std::istringstream variables(tessera::testing::contents(entry.path() / "environ"));
+      bool is_mine = false;
+      Rank rank{.pid = std::stoi(name)};
+      for (std::string one; std::getline(variables, one, '\0');) {
+        is_mine = is_mine || one == kMark + ("=" + mark_);
+        const std::size_t equals = one.find('=');
+        const std::string variable = one.substr(0, equals);
+        if (variable != "OMPI_COMM_WORLD_RANK" && variable != "PMI_RANK") continue;
+        rank.rank = std::atoi(one.c_str() + equals + 1);
+      }
+      if (is_mine) found.push_back(rank);
+    }
+    return found;
+  }
+  pid_t pid_of(int rank) const {
+    for (const Rank& each : processes()) {
+      if (each.rank == rank) return each.pid;
+    }
+    return 0;
+  }
+
+  bool ends_within(milliseconds time) {
+    const Clock::time_point end = Clock::now() + time;
+    while (!has_ended_) {
+      has_ended_ = waitpid(pid_, &status_, WNOHANG) == pid_;
+      if (has_ended_ || Clock::now() > end) break;
+      std::this_thread::sleep_for(milliseconds(2));
+    }
+    return has_ended_;
+  }
+  int code() const { return WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_); }
+  bool leaves_processes() const {
+    const Clock::time_point end = Clock::now() + kMore;
+    while (!processes().empty()) {
+      if (Clock::now() > end) return true;
+      std::this_thread::sleep_for(milliseconds(20));
+    }
+    return false;
+  }
+  std::string output() const { return tessera::testing::contents(folder_ / "output"); }
+
+ private:
+  static inline int num_runs = 0;
+  fs::path folder_;
+  std::string mark_;
+  pid_t pid_ = 0;
+  int status_ = 0;
+  bool has_ended_ = false;
+};
+
+std::string params_hash(const fs::path& folder) {
+  std::ifstream file(folder / "r.json");
+  const auto report = nlohmann::json::parse(file, nullptr, false);
+  return report.is_object() ? report.at("params_hash").dump() : "no report";
+}
+
+const std::vector<std::string> kFaults = {"kill",  "stop",  "pause", "disk",   "extra",
+                                          "fewer", "other", "ends",  "throws", "slow"};
+
+struct Trial {
+  std::string fault;
+  Launcher launcher;
+  int ranks = 2;
+  int guilty = 0;
+
+  bool is_of_command() const {
+    return fault == "kill" || fault == "stop" || fault == "pause" || fault == "disk";
+  }
+  bool goes_on() const { return fault == "pause" || fault == "slow"; }
+};
+
+class Trials {
+ public:
+  Trials() : launchers_(tessera::testing::launchers()) {
+    char name[] = "/tmp/tessera_faults_XXXXXX";
+    if (mkdtemp(name) == nullptr) throw std::runtime_error("mkdtemp fails");
+    folder_ = name;
+    wanted_ = resumed();
+  }
+  ~Trials() {
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+  Trials(const Trials&) = delete;
+  Trials& operator=(const Trials&) = delete;
+
+  bool has_launchers() const { return !launchers_.empty(); }
+
+  bool check(std::uint64_t seed) {
+    std::mt19937_64 random(seed);
+    Trial trial;
+    trial.fault = kFaults[random() % kFaults.size()];
+    trial.launcher = launchers_[random() % launchers_.size()];
+    const int most = trial.is_of_command() ? 4 : 7;
+    constexpr int kRanks[] = {2, 3, 4, 6, 5, 7, 8};  // a mesh must divide the batch
+    trial.ranks = kRanks[random() % static_cast<unsigned>(most)];
+    trial.guilty = static_cast<int>(random() % static_cast<unsigned>(trial.ranks));
+    fs::remove_all(folder_ / "saved");
+    fs::remove(folder_ / "r.json");
+    Run run(line_of(trial, random), folder_);
+    if (trial.is_of_command()) strike(run, trial, random);
+    const Clock::time_point start = Clock::now();
+    std::string wrong = verdict(run, trial);
+    longest_ = std::max(longest_, Clock::now() - start);
+    if (wrong.empty() && trial.is_of_command() && resumed() != wanted_) {
+      wrong = "other bits after --resume";
+    }
+    if (wrong.empty()) return true;
+    fmt::print("seed {}: {} of rank {} of {}, {}\n  {}\n{}\n", seed, trial.fault, trial.guilty,
+               trial.ranks, trial.launcher.name, wrong, run.output());
+    std::fflush(stdout);
+    return false;
+  }
+
+  void tell() const {
+    for (const auto& [what, times] : count_) fmt::print("{:44}{}\n", what, times);
+    fmt::print("the longest time from a fault to the end of the run: {:.1f} s; timeout {:.1f} s\n",
+               std::chrono::duration<double>(longest_).count(),
+               std::chrono::duration<double>(kTimeout).count());
+  }
+
+ private:
+  std::string line_of(const Trial& trial, std::mt19937_64& random) const {
+    const std::string start = trial.launcher.program + " " + trial.launcher.options + "-n ";
+    if (!trial.is_of_command()) {
+      return fmt::format("{}{} {} {} {} {}", start, trial.ranks, TESSERA_DIVERGING, trial.fault,
+                         trial.guilty, random() % 20);
+    }
+    const std::string command = fmt::format("{} {} --mesh data={} --timeout {}", TESSERA_COMMAND,
+                                            kModel, trial.ranks, kTimeout.count() / 1000);
+    if (trial.fault != "disk") return fmt::format("{}{} {}", start, trial.ranks, command);
+    // One rank may not write to files.
+    std::string line = start.substr(0, start.size() - 3);
+    for (int rank = 0; rank < trial.ranks; ++rank) {
+      const bool is_full = rank == trial.guilty;
+      line += fmt::format("{} -n 1 {}", rank == 0 ? "" : " :",
+                          is_full ? "/bin/sh -c 'ulimit -f 0; exec " + command + "'" : command);
+    }
+    return line;
+  }
+
+  /// The hash after all steps, in one process; resumes if a checkpoint was saved.
+  std::string resumed() const {
+    fs::remove(folder_ / "r.json");
+    Run run(std::string(TESSERA_COMMAND) + " " + kModel + " --mesh none", folder_);
+    if (!run.ends_within(kSlowMachine) || run.code() != 0) {
+      throw std::runtime_error("cannot resume: " + run.output());
+    }
+    return params_hash(folder_);
+  }
+
+  static void strike(Run& run, const Trial& trial, std::mt19937_64& random) {
+    if (trial.fault == "disk") return;
+    const auto delay = milliseconds(random() % 2500);
+    if (run.ends_within(delay)) return;
+    pid_t pid = 0;
+    while (pid == 0 && !run.ends_within(milliseconds(10))) pid = run.pid_of(trial.guilty);
+    if (pid == 0) return;
+    kill(pid, trial.fault == "kill" ? SIGKILL : SIGSTOP);
+    if (trial.fault != "pause") return;
+    std::this_thread::sleep_for(milliseconds(100 + random() % 1400));
+    kill(pid, SIGCONT);
+  }
+
+  /// How often the rank is named, by the program or by the launcher.
+  static std::size_t times_named(const std::string& output, int rank) {
+    const std::regex form(fmt::format(
+        "rank {} (has|did)|rank {}: (fault|an error)|process rank {} ", rank, rank, rank));
+    return static_cast<std::size_t>(
+        std::distance(std::sregex_iterator(output.begin(), output.end(), form), {}));
+  }
+
+  std::string verdict(Run& run, const Trial& trial) {
+    if (!run.ends_within(kTimeout + kMore + kSlowMachine)) return "it hangs";
+    if (run.leaves_processes()) return "processes are left";
+    const std::string key = trial.fault + ", " + trial.launcher.name + ": ";
+    if (run.code() == 0) {
+      ++count_[key + "goes on"];
+      if (!trial.is_of_command()) return trial.goes_on() ? "" : "exit code 0";
+      return params_hash(folder_) == wanted_ ? "" : "other bits";
+    }
+    if (trial.goes_on()) return fmt::format("exit code {} where it should go on", run.code());
+    const bool is_named = times_named(run.output(), trial.guilty) > 0;
+    ++count_[key + (is_named ? "the rank is named" : "the rank is not named")];
+    // Of two ranks, neither is in the majority. And a rank that is stopped before it has met the
+    // others has no rank yet, as far as they know.
+    if (is_named || (trial.ranks == 2 && !trial.is_of_command())) return {};
+    if (run.output().find("MPI_Init did not end") != std::string::npos) return {};
+    // mpiexec of MPICH ends all processes at once, and tells a process id.
+    if (trial.fault == "kill") return {};
+    return "the rank is not named";
+  }
+
+  std::vector<Launcher> launchers_;
+  fs::path folder_;
+  std::string wanted_;
+  Clock::duration longest_{0};
+  std::map<std::string, int> count_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const tessera::fuzz::RunOptions options =
+      tessera::fuzz::read_options("faults_mpi", argc, argv, {.seed = 1, .cases = 40});
+  Trials trials;
+  if (!trials.has_launchers()) return 77;
+  int bad = 0;
+  tessera::fuzz::run_cases("faults_mpi", options, 240, [&](std::uint64_t seed) {
+    if (!trials.check(seed)) ++bad;
+    return true;
+  });
+  trials.tell();
+  fmt::print("{} of {} cases are bad\n", bad, options.cases);
+  return bad == 0 ? 0 : 1;
+}

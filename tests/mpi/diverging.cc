@@ -1,0 +1,69 @@
+// A program of several ranks, one of which stops to do the same as the others after some steps:
+//
+//   mpirun -n RANKS tessera_diverging KIND RANK STEP
+//
+// KIND: none; extra: one more collective; fewer: it leaves out a collective; other: another
+// collective instead; ends: it ends early; throws; slow: it sleeps for twice the timeout.
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include <tessera/tessera.h>
+
+using namespace tessera;
+
+namespace {
+
+constexpr double kTimeout = 2;
+
+class Program final : public IsolatedProgram {
+ public:
+  Program(std::string kind, int rank, int step)
+      : kind_(std::move(kind)), rank_(rank), step_(step) {}
+
+  void run() override {
+    const use_mesh scope(make_mesh({{"data", process_count()}}));
+    const Array x = device_put(ones({std::int64_t{4} * process_count()}), P{"data"});
+    auto step = jit([](Array w, Array values) { return w + sum(values) * 0.5; });
+    Array w = device_put(zeros({}), P{});
+    for (int i = 0; i < 20; ++i) {
+      const bool strikes = process_index() == rank_ && i == step_;
+      if (strikes && kind_ == "ends") return;
+      if (strikes && kind_ == "throws") throw std::runtime_error("an error of one rank");
+      if (strikes && kind_ == "slow") {
+        std::this_thread::sleep_for(std::chrono::duration<double>(2 * kTimeout));
+      }
+      if (strikes && kind_ == "extra") process_allgather(1);
+      if (strikes && kind_ == "other")
+        process_allgather(1);
+      else if (!strikes || kind_ != "fewer")
+        w = step(w, x);
+    }
+    if (process_index() == 0) std::printf("w = %g\n", w.item<double>());
+  }
+  int report(const std::exception_ptr& error) override {
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::exception& what) {
+      std::fprintf(stderr, "rank %d: %s\n", process_index(), what.what());
+    }
+    return 2;
+  }
+  int report_again(const std::exception_ptr& /*error*/) override { return 2; }
+
+ private:
+  std::string kind_;
+  int rank_;
+  int step_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 4) return 1;
+  Program program(argv[1], std::atoi(argv[2]), std::atoi(argv[3]));
+  return run_launched(program, {.timeout_s = kTimeout});
+}

@@ -1,0 +1,216 @@
+// The command under the launchers of MPI: the same bits as one process, and mistakes are told once.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/mpi/launchers.h"
+
+namespace tessera::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kLm =
+    "train lm --vocab 50 --seq 12 --d-model 32 --heads 4 --layers 2 --d-ff 48 --batch 12 --steps 3 "
+    "--grains 24 --progress off ";
+const std::string kPipeline =
+    "train pipeline --batch 8 --microbatches 2 --seq 8 --d-model 16 --heads 2 --layers 2 --steps 3 "
+    "--progress off ";
+const std::string kMlp =
+    "train mlp --depth 16 --layers 2 --batch 12 --steps 3 --grains 24 "
+    "--progress off ";
+
+class Mpi : public ::testing::TestWithParam<Launcher> {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "mpi_XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  CommandOutcome on_ranks(int ranks, const std::string& arguments) const {
+    return launch(GetParam(), ranks, TESSERA_COMMAND " " + arguments, folder_);
+  }
+  nlohmann::json report() const {
+    std::ifstream file(folder_ / "r.json");
+    return nlohmann::json::parse(file, nullptr, false);
+  }
+  /// The report of a run in one process, without a launcher.
+  nlohmann::json alone(const std::string& arguments) const {
+    const CommandOutcome run =
+        run_command(TESSERA_COMMAND, arguments + "--json r.json", "", folder_);
+    EXPECT_EQ(run.exit_code, 0) << run.stderr_text;
+    return report();
+  }
+  void expect_bits(const nlohmann::json& want, int ranks, const std::string& arguments) const {
+    SCOPED_TRACE(std::to_string(ranks) + " ranks: " + arguments);
+    fs::remove(folder_ / "r.json");
+    const CommandOutcome run = on_ranks(ranks, arguments + "--json r.json");
+    ASSERT_EQ(run.exit_code, 0) << run.stderr_text;
+    const nlohmann::json found = report();
+    ASSERT_TRUE(found.is_object());
+    EXPECT_EQ(found["loss_bits"], want["loss_bits"]);
+    EXPECT_EQ(found["params_hash"], want["params_hash"]);
+    // Only the first rank prints.
+    EXPECT_EQ(run.stdout_text.find("step 0000"), run.stdout_text.rfind("step 0000"));
+  }
+
+  fs::path folder_;
+};
+
+int count(const std::string& text, const std::string& what) {
+  int found = 0;
+  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) {
+    ++found;
+  }
+  return found;
+}
+
+/// Everything from "tessera: " to the end of the cure.
+std::string message(const std::string& output) {
+  const std::size_t begin = output.find("tessera: ");
+  if (begin == std::string::npos) return output;
+  const std::size_t cure = output.find("  cure: ", begin);
+  return output.substr(begin, output.find('\n', std::min(cure, output.size() - 1)) - begin);
+}
+
+TEST_P(Mpi, TheBitsOfOneProcess) {
+  const nlohmann::json lm = alone(kLm + "--mesh none ");
+  expect_bits(lm, 2, kLm + "--mesh data=2 ");
+  expect_bits(lm, 3, kLm + "--mesh data=3 --params fsdp ");
+  expect_bits(lm, 4, kLm + "--mesh data=2,model=2 --threads 2 ");
+  const nlohmann::json mlp = alone(kMlp + "--mesh none ");
+  expect_bits(mlp, 4, kMlp + "--mesh data=2,model=2 ");
+}
+
+TEST_P(Mpi, ARankOwnsSeveralDevices) {
+  const nlohmann::json lm = alone(kLm + "--mesh none ");
+  expect_bits(lm, 2, kLm + "--mesh data=4 --params fsdp ");
+  expect_bits(lm, 3, kLm + "--mesh data=3,model=2 ");
+}
+
+TEST_P(Mpi, PipelinesOverGroupsOfRanks) {
+  const nlohmann::json want = alone(kPipeline + "--mesh none ");
+  expect_bits(want, 2, kPipeline + "--mesh stage=2,fsdp=1 ");
+  expect_bits(want, 4, kPipeline + "--mesh stage=2,fsdp=2 ");
+}
+
+TEST_P(Mpi, OtherNumbersOfRanksResume) {
+  const nlohmann::json want = alone(kMlp + "--mesh none ");
+  const std::string saved = kMlp + "--checkpoint saved --resume --mesh ";
+  ASSERT_EQ(on_ranks(4, saved + "data=4 --steps 2").exit_code, 0);
+  ASSERT_EQ(on_ranks(2, saved + "data=2 --json r.json").exit_code, 0);
+  EXPECT_EQ(report()["params_hash"], want["params_hash"]);
+}
+
+TEST_P(Mpi, MoreRanksThanDevices) {
+  const CommandOutcome run = on_ranks(3, kLm + "--mesh data=2");
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_EQ(message(run.stderr_text),
+            "tessera: --mesh: there are more ranks than devices\n"
+            "  found:  data=2 with 2 devices, and 3 ranks\n"
+            "  wanted: a number of ranks that divides the number of devices\n"
+            "  cure:   start for example 2 ranks, or write a --mesh of 3 devices");
+  EXPECT_EQ(count(run.stderr_text, "tessera: "), 1) << run.stderr_text;
+}
+
+TEST_P(Mpi, RanksThatDoNotDivideTheDevices) {
+  const CommandOutcome run = on_ranks(2, kLm + "--mesh data=3");
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_EQ(message(run.stderr_text),
+            "tessera: --mesh: the ranks cannot own equally many devices\n"
+            "  found:  data=3 with 3 devices, and 2 ranks\n"
+            "  wanted: a number of ranks that divides the number of devices\n"
+            "  cure:   start for example 3 ranks, or write a --mesh of 2 devices");
+  EXPECT_EQ(count(run.stderr_text, "tessera: "), 1) << run.stderr_text;
+}
+
+TEST_P(Mpi, MistakesBeforeTheRanksMeet) {
+  const CommandOutcome run = on_ranks(3, kLm + "--mesh data");
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_EQ(count(run.stderr_text, "tessera: --mesh: "), 1) << run.stderr_text;
+}
+
+TEST_P(Mpi, ProcessesOfItsOwn) {
+  const CommandOutcome run = on_ranks(2, kLm + "--mesh data=2 --isolated");
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_EQ(message(run.stderr_text),
+            "tessera: --isolated: a launcher such as mpirun has already started processes\n"
+            "  found:  --isolated under a launcher\n"
+            "  wanted: either of them\n"
+            "  cure:   leave out --isolated, or start the program without the launcher");
+  EXPECT_EQ(count(run.stderr_text, "tessera: "), 1) << run.stderr_text;
+}
+
+TEST_P(Mpi, OtherFlagsOnOneRank) {
+  const std::string command = TESSERA_COMMAND " " + kLm + "--mesh data=3 ";
+  const CommandOutcome run = launch(
+      GetParam(), 2, command + "--seed 1 : -n 1 " + command + "--seed 7 --threads 1", folder_);
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_EQ(message(run.stderr_text),
+            "tessera: the processes do not run the same: --seed differs\n"
+            "  found:  rank 2: 7\n"
+            "  wanted: as rank 0: 1\n"
+            "  cure:   start the same program with the same flags on all ranks");
+  EXPECT_EQ(count(run.stderr_text, "tessera: "), 1) << run.stderr_text;
+}
+
+TEST_P(Mpi, AnotherExecutableOnOneRank) {
+  const std::string arguments = " " + kLm + "--mesh data=3 ";
+  fs::copy_file(TESSERA_COMMAND, folder_ / "other");
+  std::ofstream(folder_ / "other", std::ios::app) << "more";
+  const CommandOutcome run = launch(
+      GetParam(), 2,
+      TESSERA_COMMAND + arguments + ": -n 1 " + (folder_ / "other").string() + arguments, folder_);
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_NE(run.stderr_text.find("the processes do not run the same: the executable differs\n"
+                                 "  found:  rank 2: one with hash "),
+            std::string::npos)
+      << run.stderr_text;
+  EXPECT_EQ(count(run.stderr_text, "tessera: "), 1) << run.stderr_text;
+}
+
+TEST_P(Mpi, AModuleThatIsMissing) {
+  setenv("TESSERA_MPI", "other", 1);
+  const CommandOutcome run = on_ranks(3, kLm + "--mesh data=3");
+  unsetenv("TESSERA_MPI");
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_EQ(message(run.stderr_text),
+            "tessera: a launcher has started this process, but the module for its MPI cannot be "
+            "loaded\n"
+            "  found:  libtessera_mpi_other.so: cannot open shared object file: No such file or "
+            "directory\n"
+            "  wanted: libtessera_mpi_other.so, which is built with Tessera where this MPI is "
+            "installed\n"
+            "  cure:   install the MPI (Debian: libopenmpi-dev or libmpich-dev) and build Tessera "
+            "again, or set TESSERA_MPI to openmpi, mpich or the path of a module; TESSERA_MPI=none "
+            "ignores the launcher");
+  EXPECT_EQ(count(run.stderr_text, "tessera: "), 1) << run.stderr_text;
+}
+
+TEST_P(Mpi, ALauncherThatIsIgnored) {
+  setenv("TESSERA_MPI", "none", 1);
+  const CommandOutcome run = on_ranks(2, kLm + "--mesh data=2");
+  unsetenv("TESSERA_MPI");
+  EXPECT_EQ(run.exit_code, 0) << run.stderr_text;
+  EXPECT_EQ(count(run.stdout_text, "step 0000"), 2) << run.stdout_text;
+}
+
+TEST_P(Mpi, AnErrorOfOneRank) {
+  // The second rank may not write files, so its part of the checkpoint fails.
+  const std::string command = TESSERA_COMMAND " " + kMlp + "--mesh data=2 --checkpoint saved";
+  const CommandOutcome run = launch(
+      GetParam(), 1, command + " : -n 1 /bin/sh -c \"ulimit -f 0; exec " + command + "\"", folder_);
+  EXPECT_EQ(run.exit_code, 2) << run.stderr_text;
+  EXPECT_NE(run.stderr_text.find("tessera: rank 1: fault: "), std::string::npos) << run.stderr_text;
+}
+
+INSTANTIATE_TEST_SUITE_P(Launchers, Mpi, ::testing::ValuesIn(launchers()),
+                         [](const auto& one) { return one.param.name; });
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Mpi);
+
+}  // namespace
+}  // namespace tessera::testing
