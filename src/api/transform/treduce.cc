@@ -9,6 +9,7 @@
 #include "api/transform/nested.h"
 #include "api/transform/pipeline_scope.h"
 #include "ops/control/control.h"
+#include "ops/ops.h"
 #include "pipeline/pipeline.h"
 
 namespace tessera::detail {

@@ -102,7 +102,8 @@ TEST(Loop, SumsTheCotangentsOfEachUseSeparately) {
   plain.outputs = {plain.equations[1].results[0]};
   const ir::Function one_sum = loop_of(plain, {{.how = Joined::How::sum}}, 4);
   for (const ir::Equation& equation : one_sum.equations) {
-    if (*equation.op->name == "scan") EXPECT_EQ(ops::scan_parts(equation).num_carry, 1U);
+    if (*equation.op->name != "scan") continue;
+    EXPECT_EQ(ops::scan_parts(equation).num_carry, 1U);
   }
 }
 
