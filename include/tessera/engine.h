@@ -29,6 +29,8 @@ struct PassEvent;
 namespace detail {
 struct Program;
 }  // namespace detail
+struct Cluster;   // <tessera/scaling.h>
+struct StepPlan;  // <tessera/scaling.h>
 
 // --- settings and counters
 
@@ -274,6 +276,8 @@ class LoweredProgram {
   explicit LoweredProgram(std::shared_ptr<detail::Program> program);
 
  protected:
+  friend StepPlan plan_step(const LoweredProgram& step, const Cluster& cluster,
+                            std::source_location where);
   std::shared_ptr<detail::Program> program_;
 };
 

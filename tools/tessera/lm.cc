@@ -212,6 +212,6 @@ void add_lm_flags(Command& command, LmFlags& flags) {
 
 }  // namespace
 
-void add_lm(Command& train, Command& show) { add_job<LmJob>(train, show, info(), add_lm_flags); }
+void add_lm(const ModelCommands& commands) { add_job<LmJob>(commands, info(), add_lm_flags); }
 
 }  // namespace tessera::cli

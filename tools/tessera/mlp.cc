@@ -81,8 +81,8 @@ void add_mlp_flags(Command& command, MlpFlags& flags) {
 
 }  // namespace
 
-void add_mlp(Command& train, Command& show) {
-  add_job<MlpJob>(train, show,
+void add_mlp(const ModelCommands& commands) {
+  add_job<MlpJob>(commands,
                   {.name = "mlp",
                    .help = "a multi-layer perceptron with annotated weights",
                    .report_name = "pjit_mlp",

@@ -235,6 +235,6 @@ std::shared_ptr<void> add_vit_flags(Command& command) {
   return flags;
 }
 
-void add_vit(Command& train, Command& show) { add_job<VitJob>(train, show, info(), add_vit_flags); }
+void add_vit(const ModelCommands& commands) { add_job<VitJob>(commands, info(), add_vit_flags); }
 
 }  // namespace tessera::cli
