@@ -275,10 +275,14 @@ std::vector<std::shared_ptr<const run::Executable>> compile_for_devices(Program&
       const bool is_own = copy.group == pipeline::OutputCopy::kShared || copy.group == group;
       aliases.push_back(is_own ? program.output_alias[copy.output] : -1);
     }
-    executables.push_back(compile::compile(function, {.is_donated = program.is_donated,
-                                                      .output_alias = std::move(aliases),
-                                                      .target = {.transport = &transport},
-                                                      .dot_unit = program.dot_unit}));
+    executables.push_back(
+        compile::compile(function, {.is_donated = program.is_donated,
+                                    .output_alias = std::move(aliases),
+                                    .target = {.world = {.transport = &transport,
+                                                         .num_groups = static_cast<int>(num_groups),
+                                                         .devices_per_group = devices},
+                                               .runs = false},
+                                    .dot_unit = program.dot_unit}));
   }
   return executables;
 }

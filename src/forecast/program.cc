@@ -110,13 +110,17 @@ class Builder {
   Builder(std::int64_t group, const Cluster& cluster) : group_(group), cluster_(cluster) {}
 
   Program build(const run::Executable& executable) {
-    require(executable.source != nullptr, "an executable has the function that it computes");
+    Program program;
+    if (executable.source == nullptr) {  // copies what a loop begins with or leaves
+      for (const run::Instruction& instruction : executable.instructions)
+        program.items.push_back(compute_item(instruction));
+      return program;
+    }
     std::vector<const run::Control*> controls(executable.instructions.size(), nullptr);
     for (const run::Task& task : executable.tasks) {
       if (task.control != nullptr) controls[task.instruction] = task.control.get();
     }
     const Makers makers(executable);
-    Program program;
     for (std::size_t i = 0; i < executable.instructions.size(); ++i) {
       const run::Instruction& instruction = executable.instructions[i];
       Item item = item_of(instruction, controls[i], *executable.source, makers);
@@ -130,22 +134,26 @@ class Builder {
  private:
   Item item_of(const run::Instruction& instruction, const run::Control* control,
                const Function& function, const Makers& makers) {
-    Item item{.name = instruction.name, .where = instruction.span};
+    Item item = compute_item(instruction);
     const Equation* equation =
         instruction.equations.empty() ? nullptr : &function.equations[instruction.equations[0]];
     if (control != nullptr) {
-      item.kind = Item::Kind::control;
+      item = {.kind = Item::Kind::control, .name = item.name, .where = item.where};
       item.rounds = rounds_of(*control);
     } else if (equation != nullptr && ops::is_transfer(*equation)) {
       make_transfer(*equation, function, item);
     } else if (equation != nullptr && !instruction.collectives.empty()) {
       make_collective(*equation, instruction, function, item);
       item.where = line_of(*equation, makers);
-    } else {
-      item.flops = static_cast<double>(instruction.flops);
-      item.bytes = static_cast<double>(instruction.bytes);
-      item.seconds = std::max(item.flops / cluster_.flops, item.bytes / cluster_.memory_bandwidth);
     }
+    return item;
+  }
+
+  Item compute_item(const run::Instruction& instruction) const {
+    Item item{.name = instruction.name, .where = instruction.span};
+    item.flops = static_cast<double>(instruction.flops);
+    item.bytes = static_cast<double>(instruction.bytes);
+    item.seconds = std::max(item.flops / cluster_.flops, item.bytes / cluster_.memory_bandwidth);
     return item;
   }
 
@@ -154,8 +162,7 @@ class Builder {
     double wire_bytes = 0;
     for (const run::CollectiveUse& use : instruction.collectives)
       wire_bytes += static_cast<double>(use.wire_bytes);
-    item.kind = Item::Kind::collective;
-    item.name = instruction.collectives[0].kind;
+    item = {.kind = Item::Kind::collective, .name = instruction.collectives[0].kind};
     item.exchange =
         exchange(item.name, wire_bytes, reach_of(function, equation, group_, cluster_), cluster_);
   }
@@ -167,8 +174,9 @@ class Builder {
     const Type& type = function.type(equation.results[0]);
     const Layout layout(function.mesh, function.sharding(equation.results[0]), type.shape);
     const auto bytes = static_cast<double>(size_bytes(Type{type.dtype, layout.max_tile_shape()}));
-    item.kind = sends ? Item::Kind::send : Item::Kind::receive;
-    item.name = "transfer";
+    item = {.kind = sends ? Item::Kind::send : Item::Kind::receive,
+            .name = "transfer",
+            .where = item.where};
     item.peer = static_cast<int>(sends ? to : from);
     item.exchange =
         exchange(item.name, bytes, reach_of_transfer(function.mesh, from, to, cluster_), cluster_);
