@@ -55,7 +55,7 @@ struct CollectiveTime {
 
 /// All instructions of one name, per device and step; in a pipeline, the mean of all groups.
 struct ComputeTime {
-  std::string name;  // an op; "region" for fused elementwise equations
+  std::string name;  // an op, or the first ops of fused equations
   double count = 0;
   double seconds = 0;
   double flops = 0;  // of products

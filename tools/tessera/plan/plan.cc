@@ -51,24 +51,31 @@ std::string table_of_numbers(std::vector<Row> rows) {
   return table(rows);
 }
 
+std::string link_text(double bandwidth, double latency) {
+  return quantity_text(bandwidth, Quantity::byte_rate) + " and " +
+         quantity_text(latency, Quantity::time);
+}
+
 std::string head_text(const Planned& planned, const Cluster& cluster, const PlanFlags& plan,
                       const TrainFlags& flags) {
-  const std::string measured = plan.flops.empty() || plan.memory_bandwidth.empty()
-                                   ? ", measured on this machine where not given"
-                                   : "";
-  const auto link = [](double bandwidth, double latency) {
-    return quantity_text(bandwidth, Quantity::byte_rate) + " and " +
-           quantity_text(latency, Quantity::time);
+  const bool is_measured = plan.flops.empty() || plan.memory_bandwidth.empty();
+  const auto count = [](std::int64_t number, const std::string& noun) {
+    return std::to_string(number) + " " + noun + (number == 1 ? "" : "s");
   };
   std::vector<Row> rows = {
-      {"cluster", std::to_string(cluster.nodes) + " nodes of " +
-                      std::to_string(cluster.devices_per_node) + ", --mesh " + planned.mesh +
+      {"cluster", count(cluster.nodes, "node") + " with " +
+                      count(cluster.devices_per_node, "device") + " each, --mesh " + planned.mesh +
                       " --batch " + std::to_string(flags.batch)},
-      {"device", quantity_text(cluster.flops, Quantity::flop_rate) + " and " +
-                     quantity_text(cluster.memory_bandwidth, Quantity::byte_rate) + " of memory" +
-                     measured},
-      {"links", link(cluster.bandwidth, cluster.latency) + " from node to node, " +
-                    link(cluster.node_bandwidth, cluster.node_latency) + " within a node"}};
+      {"device", quantity_text(cluster.flops, Quantity::flop_rate) + " in products, " +
+                     quantity_text(cluster.memory_bandwidth, Quantity::byte_rate) +
+                     " in other work" + (is_measured ? ", measured here unless given" : "")},
+      {"links",
+       link_text(cluster.node_bandwidth, cluster.node_latency) + " between devices of a node"}};
+  if (cluster.nodes > 1) {
+    rows.push_back({"", link_text(cluster.bandwidth, cluster.latency) +
+                            " between nodes, shared by the devices of a node"});
+  }
+  if (!cluster.overlaps) rows.push_back({"", "a device that communicates does not compute"});
   return table(rows);
 }
 
@@ -225,6 +232,12 @@ void add_plan_flags(Command& command, PlanFlags& flags) {
 }
 
 Cluster cluster_of(const PlanFlags& plan, const TrainFlags& flags) {
+  if (flags.engine != "host") {
+    throw UserError({.what = "--engine: only programs of the host engine are planned",
+                     .found = "--engine " + flags.engine,
+                     .wanted = "--engine host",
+                     .cure = "leave out --engine"});
+  }
   Cluster cluster{.nodes = plan.nodes, .devices_per_node = plan.devices_per_node};
   cluster.bandwidth = parse_quantity("--bandwidth", plan.bandwidth, Quantity::byte_rate);
   cluster.latency = parse_quantity("--latency", plan.latency, Quantity::time);
