@@ -131,7 +131,7 @@ StepPlan plan_of(const std::vector<std::shared_ptr<const run::Executable>>& grou
 void check_cluster(const Cluster& cluster, const Span& where) {
   const auto check = [&](const char* name, double value, const char* wanted, bool is_valid) {
     if (is_valid) return;
-    throw UserError({.what = fmt::format("plan_step: the cluster's {} is not valid", name),
+    throw UserError({.what = fmt::format("plan_step: Cluster::{} is not valid", name),
                      .where = where,
                      .found = fmt::format("{}", value),
                      .wanted = wanted,

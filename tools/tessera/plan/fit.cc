@@ -59,8 +59,8 @@ void check_cluster_size(const PlanFlags& plan) {
   const std::int64_t devices = plan.nodes * plan.devices_per_node;
   if (devices <= kMostDevices) return;
   throw UserError({.what = "--nodes: the cluster has more devices than a mesh may have",
-                   .found = cluster_text(plan) + ": " + std::to_string(devices),
-                   .wanted = "at most " + std::to_string(kMostDevices),
+                   .found = cluster_text(plan) + ", which makes " + std::to_string(devices),
+                   .wanted = "at most " + std::to_string(kMostDevices) + " devices",
                    .cure = "plan for fewer nodes"});
 }
 

@@ -23,7 +23,7 @@ std::string number(const char* format, double value) {
   return text;
 }
 
-std::string ms(double seconds) { return number("%.3f ms", seconds * 1e3); }
+std::string time_text(double seconds) { return quantity_text(seconds, Quantity::time); }
 
 std::string percent(double part, double whole) {
   return number("%.1f %%", whole > 0 ? 100 * part / whole : 0.0);
@@ -81,17 +81,17 @@ std::string head_text(const Planned& planned, const Cluster& cluster, const Plan
 
 std::string times_text(const Planned& planned, const StepPlan& step) {
   const DeviceTimes device = step.mean();
-  const std::string hidden = device.communicating > 0
-                                 ? "; " + percent(step.hidden_share(), 1) + " of " +
-                                       ms(device.communicating) + " of communication is hidden"
-                                 : "";
+  const std::string hidden =
+      device.communicating > 0 ? "; " + percent(step.hidden_share(), 1) + " of " +
+                                     time_text(device.communicating) + " of communication is hidden"
+                               : "";
   const double rate = static_cast<double>(planned.work) / step.seconds;
   std::vector<Row> rows = {
-      {"step", ms(step.seconds), number("%.0f ", rate) + planned.unit + " per second"},
-      {"computing", ms(device.computing), percent(device.computing, step.seconds)},
-      {"exposed", ms(device.exposed), percent(device.exposed, step.seconds) + hidden}};
+      {"step", time_text(step.seconds), number("%.0f ", rate) + planned.unit + " per second"},
+      {"computing", time_text(device.computing), percent(device.computing, step.seconds)},
+      {"exposed", time_text(device.exposed), percent(device.exposed, step.seconds) + hidden}};
   if (step.groups.size() > 1) {
-    rows.push_back({"idle", ms(device.idle),
+    rows.push_back({"idle", time_text(device.idle),
                     percent(device.idle, step.seconds) + ", waiting for tasks of other groups"});
   }
   rows.push_back({"memory", size_text(device.memory), "on a device, as planned"});
@@ -104,8 +104,8 @@ std::string times_text(const Planned& planned, const StepPlan& step) {
 std::string groups_text(const StepPlan& step) {
   std::vector<Row> rows = {{"group", "computing", "exposed", "idle", "memory"}};
   for (const DeviceTimes& group : step.groups) {
-    rows.push_back({std::to_string(rows.size() - 1), ms(group.computing), ms(group.exposed),
-                    ms(group.idle), size_text(group.memory)});
+    rows.push_back({std::to_string(rows.size() - 1), time_text(group.computing),
+                    time_text(group.exposed), time_text(group.idle), size_text(group.memory)});
   }
   return "\n" + table(rows);
 }
@@ -118,7 +118,7 @@ std::string longest_text(const StepPlan& step, std::int64_t top) {
       {"time", "share", "count", "within", "between", "collective and the line that needs it"}};
   for (std::size_t i = 0; i < std::min(count, step.collectives.size()); ++i) {
     const CollectiveTime& one = step.collectives[i];
-    rows.push_back({ms(one.seconds), percent(one.seconds, step.mean().communicating),
+    rows.push_back({time_text(one.seconds), percent(one.seconds, step.mean().communicating),
                     number("%.0f", one.count), bytes_text(one.bytes_within),
                     bytes_text(one.bytes_between),
                     one.kind + (one.where.file.empty() ? "" : " at " + to_string(one.where))});
@@ -127,7 +127,7 @@ std::string longest_text(const StepPlan& step, std::int64_t top) {
   rows = {{"time", "share", "count", "FLOP", "bytes", "computation"}};
   for (std::size_t i = 0; i < std::min(count, step.computing.size()); ++i) {
     const ComputeTime& one = step.computing[i];
-    rows.push_back({ms(one.seconds), percent(one.seconds, step.mean().computing),
+    rows.push_back({time_text(one.seconds), percent(one.seconds, step.mean().computing),
                     number("%.0f", one.count), number("%.3g", one.flops), bytes_text(one.bytes),
                     one.name});
   }
