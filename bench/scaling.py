@@ -1,11 +1,11 @@
 #!/usr/bin/env -S python3 -B
 """How well `tessera plan` predicts the steps of several processes on this machine.
 
-bench/scaling.py [--models lm mlp] [--processes 2 4 8] [--steps N] [--rounds N] [--clock wall|cpu]
+bench/scaling.py [--models lm mlp] [--processes 2 4 8] [--steps N] [--rounds N] [--clock cpu]
 
-For each model and number of processes it prints the predicted time of a step, the measured one (the
-fastest step of all rounds) and the error. The links are measured by collective_bench. The speed of a
-device is measured with a single device that has the work of one of them: the plan's FLOP/s and
+For each model and number of processes it prints the predicted time of a step, the measured one
+(the fastest of all rounds) and the error. The links are measured by collective_bench. The speed of
+a device is measured with a single device that has the work of one of them: the plan's FLOP/s and
 bytes/s are divided by the same factor, so that its time is right for that one device. With more
 processes than cores a device gets its share of them, and cannot compute while it communicates,
 because another process uses the core. With --clock cpu all times are CPU times of all processes,

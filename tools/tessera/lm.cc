@@ -7,6 +7,7 @@
 
 #include <tessera/data.h>
 
+#include "add_job.h"
 #include "commands.h"
 #include "job.h"
 #include "lm/model.h"

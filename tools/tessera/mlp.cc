@@ -1,5 +1,6 @@
 // `tessera train mlp`: the perceptron of examples/mlp, sharded by its annotations.
 
+#include "add_job.h"
 #include "commands.h"
 #include "job.h"
 #include "mlp/model.h"

@@ -5,6 +5,7 @@
 
 #include <tessera/data.h>
 
+#include "add_job.h"
 #include "commands.h"
 #include "job.h"
 #include "pipeline/model.h"
