@@ -89,6 +89,27 @@ TEST(Forecast, AnIterationBeginsWhenTheOneBeforeHasEnded) {
   EXPECT_DOUBLE_EQ(plan.bytes_within(), 12);
 }
 
+TEST(Forecast, WhatFollowsALoopHidesItsLastCollective) {
+  const Program body = program({compute(2), collective(3, {0})});
+  const Program step = program({loop(body, 2), compute(2), compute(1, {0})});
+  // The loop ends at 10; the first computation behind it runs from 7 to 9.
+  EXPECT_DOUBLE_EQ(plan_of({step}, true).seconds, 11);
+}
+
+TEST(Forecast, AGroupReceivesOneTransferAtATime) {
+  const auto transfer = [](Kind kind, int peer) {
+    return Item{.kind = kind, .name = "transfer", .exchange = {.seconds = 3}, .peer = peer};
+  };
+  const Program reader = program({transfer(Kind::receive, 1), transfer(Kind::receive, 2)});
+  const std::vector<Program> groups = {reader, program({transfer(Kind::send, 0)}),
+                                       program({transfer(Kind::send, 0)})};
+  const StepPlan plan = plan_of(groups, true);
+  EXPECT_DOUBLE_EQ(plan.seconds, 6);
+  EXPECT_DOUBLE_EQ(plan.groups[0].exposed, 6);
+  EXPECT_DOUBLE_EQ(plan.groups[1].exposed, 3);
+  EXPECT_DOUBLE_EQ(plan.groups[1].idle, 3);
+}
+
 // --- pipelines
 
 /// Writes the programs of the ranks of a schedule.

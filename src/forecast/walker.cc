@@ -162,7 +162,6 @@ double Walker::run_rounds(const Item& item, double start) {
       start = walker.end();
     }
   }
-  device_.free(Lane::compute) = start;
   return start;
 }
 

@@ -107,6 +107,20 @@ TEST(PlanStep, OneDeviceComputesAtItsSpeeds) {
   EXPECT_DOUBLE_EQ(plan_step(sum, fast_links(1, 1)).seconds, 3 * 4000 / 1e9);
 }
 
+TEST(PlanStep, WaitsForSumsAlsoBehindViews) {
+  const Mesh mesh = make_mesh({{"data", 4}});
+  const auto chain = jit(
+                         [](Array x) {
+                           return tanh(transpose(reshape(sum(x, {0}), {8, 16}))) + 1.0F;
+                         },
+                         {.in_shardings = {NamedSharding(mesh, P{"data"})},
+                          .out_shardings = NamedSharding(mesh, P{})})
+                         .lower(ones({32, 128}));
+  const StepPlan plan = plan_step(chain, slow_links(1, 4));
+  EXPECT_GT(plan.groups[0].communicating, 0);
+  EXPECT_NEAR(plan.seconds, plan.groups[0].computing + plan.groups[0].communicating, 1e-12);
+}
+
 TEST(PlanStep, LoopsRunAsOftenAsTheirLength) {
   const Mesh mesh = make_mesh({{"data", 4}});
   const auto step = [&](std::int64_t length) {
