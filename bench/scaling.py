@@ -72,14 +72,14 @@ class Model:
         return object_of(TESSERA, "train", *self.arguments(devices), *isolated, "--steps", steps,
                          "--progress", "off", "--json", "-")
 
-    def wall_ms(self, devices, steps):
-        return self.run(devices, steps)["step_ms_min"]
+    def wall_ms(self, devices, steps, rounds):
+        return min(self.run(devices, steps)["step_ms_min"] for _ in range(rounds))
 
-    def cpu_ms(self, devices, steps):
+    def cpu_ms(self, devices, steps, rounds):
         """CPU time of all processes per step, divided by the cores that they use."""
-        few = cpu_seconds(lambda: self.run(devices, 2))
-        many = cpu_seconds(lambda: self.run(devices, 2 + steps))
-        return 1e3 * (many - few) / steps / min(devices, CORES)
+        def least(count):
+            return min(cpu_seconds(lambda: self.run(devices, count)) for _ in range(rounds))
+        return 1e3 * (least(2 + steps) - least(2)) / steps / min(devices, CORES)
 
     def planned(self, devices, *flags):
         return object_of(TESSERA, "plan", *self.arguments(devices), "--devices-per-node", devices,
@@ -103,7 +103,7 @@ def main():
 
         def measured_ms(devices):
             measure = model.wall_ms if options.clock == "wall" else model.cpu_ms
-            return min(measure(devices, options.steps) for _ in range(options.rounds))
+            return measure(devices, options.steps, options.rounds)
 
         slower = measured_ms(1) / alone["step_ms"]
         for n in options.processes:

@@ -29,8 +29,8 @@ struct PassEvent;
 namespace detail {
 struct Program;
 }  // namespace detail
-struct Cluster;   // <tessera/scaling.h>
-struct StepPlan;  // <tessera/scaling.h>
+struct Cluster;   // <tessera/profile.h>
+struct StepPlan;  // <tessera/profile.h>
 
 // --- settings and counters
 
@@ -276,8 +276,7 @@ class LoweredProgram {
   explicit LoweredProgram(std::shared_ptr<detail::Program> program);
 
  protected:
-  friend StepPlan plan_step(const LoweredProgram& step, const Cluster& cluster,
-                            std::source_location where);
+  friend StepPlan plan_step(const LoweredProgram&, const Cluster&, std::source_location);
   std::shared_ptr<detail::Program> program_;
 };
 

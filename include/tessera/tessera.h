@@ -11,7 +11,6 @@
 #include <tessera/ops.h>
 #include <tessera/profile.h>
 #include <tessera/random.h>
-#include <tessera/scaling.h>
 #include <tessera/schedule.h>
 #include <tessera/shardings.h>
 #include <tessera/transform.h>

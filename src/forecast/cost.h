@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include <tessera/scaling.h>
+#include <tessera/profile.h>
 
 #include "ir/ir.h"
 

@@ -135,7 +135,7 @@ void check_cluster(const Cluster& cluster, const Span& where) {
                      .where = where,
                      .found = fmt::format("{}", value),
                      .wanted = wanted,
-                     .cure = "give the numbers of the cluster; see <tessera/scaling.h>"});
+                     .cure = "give the numbers of the cluster; see <tessera/profile.h>"});
   };
   const auto check_count = [&](const char* name, std::int64_t count) {
     check(name, static_cast<double>(count), "at least 1", count >= 1);

@@ -11,7 +11,7 @@
 #include <memory>
 #include <vector>
 
-#include <tessera/scaling.h>
+#include <tessera/profile.h>
 
 #include "forecast/program.h"
 #include "run/executable.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <tessera/scaling.h>
+#include <tessera/profile.h>
 
 #include "forecast/cost.h"
 #include "run/executable.h"

@@ -33,7 +33,7 @@ TEST(ScalingErrors, NoNodes) {
             "  where:  <this line>\n"
             "  found:  0\n"
             "  wanted: at least 1\n"
-            "  cure:   give the numbers of the cluster; see <tessera/scaling.h>");
+            "  cure:   give the numbers of the cluster; see <tessera/profile.h>");
 }
 
 TEST(ScalingErrors, LinksWithoutSpeed) {
@@ -44,7 +44,7 @@ TEST(ScalingErrors, LinksWithoutSpeed) {
             "  where:  <this line>\n"
             "  found:  0\n"
             "  wanted: a number above 0\n"
-            "  cure:   give the numbers of the cluster; see <tessera/scaling.h>");
+            "  cure:   give the numbers of the cluster; see <tessera/profile.h>");
 }
 
 TEST(ScalingErrors, NegativeLatency) {
@@ -55,7 +55,7 @@ TEST(ScalingErrors, NegativeLatency) {
             "  where:  <this line>\n"
             "  found:  -1\n"
             "  wanted: a time of at least 0, in seconds\n"
-            "  cure:   give the numbers of the cluster; see <tessera/scaling.h>");
+            "  cure:   give the numbers of the cluster; see <tessera/profile.h>");
 }
 
 }  // namespace

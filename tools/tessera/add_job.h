@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include <tessera/scaling.h>
+#include <tessera/profile.h>
 
 #include "commands.h"
 #include "job.h"

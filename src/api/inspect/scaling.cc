@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include <tessera/error.h>
-#include <tessera/scaling.h>
+#include <tessera/profile.h>
 
 #include "api/program.h"
 #include "forecast/forecast.h"

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include <tessera/scaling.h>
+#include <tessera/profile.h>
 
 #include "tools/cli/command.h"
 #include "tools/tessera/flags.h"
