@@ -174,7 +174,8 @@ std::vector<Array> run_traced(const Mesh& mesh, const std::function<std::vector<
   const std::shared_ptr<Program> program = eager_program(std::move(function), inputs, settings);
   compile(*program);
   // With one process per device the check is a collective, which is too slow for every op.
-  if (run::transport() == nullptr) check_memory(*program, where);
+  std::unique_lock<std::mutex> memory;
+  if (run::transport() == nullptr) memory = check_memory(*program, where);
   return execute(*program, std::move(tiled), nothing);
 }
 

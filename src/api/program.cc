@@ -327,14 +327,21 @@ void wait_for_all(const run::CollectiveLabel& label) {
 
 }  // namespace
 
-void check_memory(Program& program, const Span& where) {
-  if (program.executable == nullptr || program.is_memory_checked || overcommit()) return;
+std::unique_lock<std::mutex> check_memory(Program& program, const Span& where) {
+  if (program.executable == nullptr || program.is_memory_checked || overcommit()) return {};
+  const bool is_shared = run::transport() != nullptr && !program.partitioned.mesh.axes().empty();
+  std::unique_lock<std::mutex> alone;
+  if (!is_shared &&
+      run::Engine::instance().new_memory(*program.executable).total() > kUncheckedBytes) {
+    // Memory counts as free until it is written, so programs run for the first time one by one.
+    static std::mutex first_runs;
+    alone = std::unique_lock(first_runs);
+  }
   const run::NewMemory own = run::Engine::instance().new_memory(*program.executable);
   std::int64_t needed = own.total();
   std::int64_t free = 0;
   static const run::CollectiveLabel label{
       .kind = "memory check", .op = "start of a program", .span = {}};
-  const bool is_shared = run::transport() != nullptr && !program.partitioned.mesh.axes().empty();
   if (is_shared) {
     // All processes use the number that process 0 read before any of them went on, so that all make
     // the same decision.
@@ -349,6 +356,7 @@ void check_memory(Program& program, const Span& where) {
     refuse(own, needed, free, where);
   }
   program.is_memory_checked = true;
+  return alone;
 }
 
 std::vector<Array> execute(Program& program, std::vector<Tiled> inputs, Donation& donation) {

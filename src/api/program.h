@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -73,8 +74,9 @@ std::optional<std::size_t> own_copy(const Program& program, std::size_t output);
 /// Sends an input to the groups of a pipeline that read it. Other groups drop it.
 Tiled bring_input(const Program& program, std::size_t input, Tiled x);
 /// Throws UserError if a compiled program needs more memory than the machine has left. A program
-/// that has passed is not checked again. With one process per device, this is a collective.
-void check_memory(Program& program, const Span& where);
+/// that has passed is not checked again. With one process per device, this is a collective. Hold
+/// the result until the program has run: the next check then sees what this program has taken.
+[[nodiscard]] std::unique_lock<std::mutex> check_memory(Program& program, const Span& where);
 /// Must be called before a compiled program is executed. Adds the program to the trace that is
 /// being recorded, if there is one.
 void note_program(const Program& program);

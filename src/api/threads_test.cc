@@ -1,6 +1,7 @@
 // Several threads of a program call jitted functions, eager ops and settings at the same time.
 #include <atomic>
 #include <gtest/gtest.h>
+#include <random>
 #include <thread>
 
 #include <tessera/tessera.h>
@@ -70,6 +71,103 @@ TEST(Threads, EightTrainTheirOwnModels) {
   });
   EXPECT_EQ(found, wanted);
   EXPECT_EQ(found_alone, wanted);
+}
+
+/// A random function of a 16x16 matrix: products, elementwise ops, reductions and a loop.
+Array random_function(std::uint32_t seed, Array x) {
+  std::minstd_rand random(seed);
+  std::vector<Array> made = {x};
+  const auto any = [&] { return made[random() % made.size()]; };
+  const auto num_ops = static_cast<int>(3 + random() % 20);
+  for (int i = 0; i < num_ops; ++i) {
+    switch (random() % 7) {
+      case 0:
+        made.push_back(tanh(dot(any(), any()) * 0.1));
+        break;
+      case 1:
+        made.push_back(any() + any());
+        break;
+      case 2:
+        made.push_back(sin(any()) * any());
+        break;
+      case 3:
+        made.push_back(any() - mean(any(), {0}, true));
+        break;
+      case 4:
+        made.push_back(transpose(any()));
+        break;
+      case 5:
+        made.push_back(any() / (1.0 + sum(square(any()), {1}, true)));
+        break;
+      default:
+        made.push_back(fori_loop(
+            0, 3, [&](const Array&, const Array& a) { return cos(a) + x; }, any()));
+    }
+  }
+  Array all = made[0];
+  for (std::size_t i = 1; i < made.size(); ++i) all = all * 0.5 + made[i];
+  return all;
+}
+
+/// Functions and arguments that threads share.
+struct RandomCases {
+  static constexpr std::uint32_t kCount = 24;
+  std::vector<Array> arguments;
+  std::vector<Floats> wanted;
+
+  RandomCases() {
+    const Mesh mesh = make_mesh({{"data", 2}, {"model", 2}});
+    for (std::uint32_t i = 0; i < kCount; ++i) {
+      Array x = numbers({16, 16}, 200 + i);
+      if (i % 3 == 1) x = device_put(x, NamedSharding(mesh, P{"data"}));
+      if (i % 3 == 2) x = device_put(x, NamedSharding(mesh, P{"model", "data"}));
+      arguments.push_back(x);
+      wanted.push_back(random_function(i, x).to_vector<float>());
+    }
+  }
+};
+
+TEST(Threads, EightRunRandomPrograms) {
+  const int before = num_threads();
+  for (const int threads : {1, 2, 4}) {
+    set_num_threads(threads);
+    const RandomCases cases;
+    const auto make = [](std::uint32_t i, JitOptions options) {
+      return jit([i](const Array& x) { return random_function(i, x); }, std::move(options));
+    };
+    std::vector<decltype(make(0, {}))> keeping, donating;
+    for (std::uint32_t i = 0; i < RandomCases::kCount; ++i) {
+      keeping.push_back(make(i, {}));
+      donating.push_back(make(i, {.donate_argnums = {0}}));
+    }
+    auto forward = jit([](const Array& x) { return x; });
+    std::atomic<int> num_wrong = 0;
+    in_threads(8, [&](int thread) {
+      std::minstd_rand random(static_cast<std::uint32_t>(100 * threads + thread + 1));
+      for (int repeat = 0; repeat < 20; ++repeat) {
+        const auto i = static_cast<std::uint32_t>(random() % RandomCases::kCount);
+        const Array& x = cases.arguments[i];
+        Array found;
+        switch (random() % 4) {
+          case 0:
+            found = random_function(i, x);  // op by op
+            break;
+          case 1:
+            found = donating[i](x * 1.0);
+            break;
+          case 2:
+            // Another array holds the buffers that are given away.
+            found = donating[i](forward(x));
+            break;
+          default:
+            found = keeping[i](x);
+        }
+        if (found.to_vector<float>() != cases.wanted[i]) num_wrong += 1;
+      }
+    });
+    EXPECT_EQ(num_wrong, 0) << threads << " threads";
+  }
+  set_num_threads(before);
 }
 
 TEST(Threads, ACallReadsItsSettingsOnce) {

@@ -2,9 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include <tessera/mesh.h>
+
+#include "ir/builder.h"
 #include "ir/ir.h"
 #include "ops/axis/axis.h"
 
@@ -24,5 +28,46 @@ struct Batched {
 Batched batch(const ir::Function& function, const std::vector<bool>& is_batched_input,
               std::int64_t size, const std::vector<bool>& must_be_batched = {},
               const ops::BatchAxis& axis = {});
+
+/// How an array is cut into tiles: per dimension the mesh axes that split it, major first.
+using TileSpec = std::vector<std::vector<std::string>>;
+bool names_axis(const TileSpec& spec, const std::string& axis);
+
+/// The function of all devices. It has one more leading dimension for every axis that an input's
+/// spec names, or along which an output varies, in the order of the axes.
+struct OverDevices {
+  ir::Function function;
+  std::vector<std::vector<bool>> varies;  // per output and axis: whether it has that dimension
+};
+
+/// Maps functions of one device's tiles over axes of a mesh. Each array gets one leading dimension
+/// per axis of its spec, which is split over that axis. So each device computes the function for
+/// its own tiles, and collectives in the function move data along these dimensions.
+class TileMap {
+ public:
+  /// `axes`: some axes of the mesh, in its order. All references must outlive the map.
+  TileMap(const Mesh& mesh, const std::vector<MeshAxis>& axes, const Span& where)
+      : mesh_(mesh), axes_(axes), where_(where) {}
+
+  /// `x` with the leading dimensions of `spec`, followed by the dimensions of a tile. The spec must
+  /// cut `x` into equal tiles.
+  ir::ValueId stack(ir::Builder& b, ir::ValueId x, const TileSpec& spec) const;
+  /// `function` has an input for each of `specs`, and then inputs that are the same on all devices.
+  OverDevices over_devices(ir::Function function, const std::vector<TileSpec>& specs) const;
+  /// The array whose tiles are in `x`, an output of over_devices(). Along axes that the spec does
+  /// not name, the tiles of the first device are taken.
+  ir::ValueId unstack(ir::Builder& b, ir::ValueId x, const std::vector<bool>& varies,
+                      const TileSpec& spec) const;
+
+ private:
+  ir::ValueId with_axis(ir::Builder& b, ir::ValueId x, std::size_t at, bool varies, bool is_named,
+                        const MeshAxis& axis) const;
+  ir::ValueId placed(ir::Builder& b, ir::ValueId x, TileSpec dims, std::size_t first_open) const;
+  ops::BatchAxis batch_axis(const MeshAxis& axis) const;
+
+  const Mesh& mesh_;
+  const std::vector<MeshAxis>& axes_;
+  const Span& where_;
+};
 
 }  // namespace tessera::batch

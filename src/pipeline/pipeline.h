@@ -12,6 +12,7 @@
 
 #include <tessera/schedule.h>
 
+#include "ir/builder.h"
 #include "ir/ir.h"
 
 namespace tessera::pipeline {
@@ -48,6 +49,22 @@ struct Pipeline {
 
 /// A line for each task, transfer and delete of a pipeline's program.
 std::string task_text(const ir::Function& program);
+
+/// What becomes of the results of all microbatches.
+struct Joined {
+  enum class How : std::uint8_t { sum, max, stack };
+  How how = How::sum;
+  std::int64_t axis = 0;  // of a stack: its new dimension
+};
+/// Appends the loop that pipeline() cuts. `microbatch` maps a slice of each of `batches`, along
+/// their first dimensions, and the `captured` values to its outputs; `joined` has an entry per
+/// output. Sums start at zero and are in the order of the microbatches. Where a cotangent is the
+/// sum over the uses of a value, the cotangents of each use are summed over the microbatches first:
+/// the uses may be in different stages.
+std::vector<ir::ValueId> loop_over_microbatches(ir::Builder& b, const ir::Function& microbatch,
+                                                const std::vector<Joined>& joined,
+                                                const std::vector<ir::ValueId>& batches,
+                                                const std::vector<ir::ValueId>& captured);
 
 /// How to cut the forward pass of a microbatch.
 struct CutOptions {

@@ -1,6 +1,7 @@
 // The rows of the host: threads, steps and buffers.
 #include <algorithm>
 #include <fmt/format.h>
+#include <map>
 #include <unistd.h>
 
 #include "profile/rows.h"
@@ -11,7 +12,7 @@ namespace {
 
 class HostRows {
  public:
-  explicit HostRows(const Traced& traced) : traced_(traced), lines_(1) {}
+  explicit HostRows(const Traced& traced) : traced_(traced) {}
 
   Plane make() {
     const std::size_t step_kind = plane_.add_kind({.name = "train"});
@@ -24,18 +25,15 @@ class HostRows {
       if (const Program* program = traced_.program_of(execution)) add(execution, *program);
     }
     plane_.name = "/host:CPU";
-    for (std::size_t i = 0; i < lines_.size(); ++i) {
-      add_line(i == 0 ? "main thread" : fmt::format("worker {}", i),
-               static_cast<std::int64_t>(i) + 1, lines_[i]);
-    }
-    if (!communication_.empty()) add_line("communication", kCommunicationLine, communication_);
+    for (auto& [thread, events] : lines_) add_line(thread, events);
     add_buffers();
     return std::move(plane_);
   }
 
  private:
-  static constexpr std::int64_t kBufferLine = 10000;
-  static constexpr std::int64_t kCommunicationLine = kBufferLine - 1;
+  // Rows are sorted by their numbers.
+  static constexpr std::int64_t kCommunicationLine = 10000;
+  static constexpr std::int64_t kBufferLine = 10001;
 
   Event event(std::size_t kind, std::int64_t start_ns, std::int64_t end_ns) const {
     return {.kind = kind,
@@ -47,21 +45,14 @@ class HostRows {
   void add(const run::ExecutionTrace& execution, const Program& program) {
     const auto [kind, is_new] = executions_.try_emplace(&program, 0);
     if (is_new) kind->second = plane_.add_kind({.name = "execute " + program.title()});
-    lines_[0].push_back(event(kind->second, execution.start_ns, execution.end_ns));
+    lines_[execution.caller].push_back(event(kind->second, execution.start_ns, execution.end_ns));
     const std::vector<SitePlace> places = places_of(execution, program);
     for (const run::PartTime& part : execution.parts) {
       const Computation* computation = places[part.site].computation;
       if (computation == nullptr) continue;
       const Op& op = computation->ops[computation->executable->tasks[part.task].instruction];
-      line_of(part.thread).push_back(event(kind_of(op), part.start_ns, part.end_ns));
+      lines_[part.thread].push_back(event(kind_of(op), part.start_ns, part.end_ns));
     }
-  }
-
-  std::vector<Event>& line_of(int thread) {
-    if (thread == run::PartTime::kCommunicator) return communication_;
-    const auto number = static_cast<std::size_t>(thread);
-    if (lines_.size() <= number) lines_.resize(number + 1);
-    return lines_[number];
   }
 
   std::size_t kind_of(const Op& op) {
@@ -74,12 +65,21 @@ class HostRows {
     return place->second;
   }
 
-  void add_line(std::string name, std::int64_t id, std::vector<Event>& events) {
+  static std::string name_of(int thread) {
+    if (thread == run::PartTime::kCommunicator) return "communication";
+    if (thread == 0) return "main thread";
+    if (thread < run::PartTime::kMoreCallers) return fmt::format("worker {}", thread);
+    return fmt::format("caller {}", thread - run::PartTime::kMoreCallers + 2);
+  }
+
+  void add_line(int thread, std::vector<Event>& events) {
+    const bool communicates = thread == run::PartTime::kCommunicator;
     // Enclosing events come before the events within them.
     std::stable_sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
       return std::pair(a.start_ns, b.end_ns) < std::pair(b.start_ns, a.end_ns);
     });
-    plane_.lines.push_back({std::move(name), id, std::move(events)});
+    plane_.lines.push_back(
+        {name_of(thread), communicates ? kCommunicationLine : thread + 1, std::move(events)});
   }
 
   void add_buffers() {
@@ -122,8 +122,7 @@ class HostRows {
 
   const Traced& traced_;
   Plane plane_;
-  std::vector<std::vector<Event>> lines_;  // per thread
-  std::vector<Event> communication_;       // with other processes
+  std::map<int, std::vector<Event>> lines_ = {{0, {}}};  // per thread
   std::map<const Program*, std::size_t> executions_;
   std::map<const Op*, std::size_t> ops_;
 };

@@ -70,9 +70,10 @@ class Engine {
   int threads_per_group() const;
 
   NewMemory new_memory(const Executable& executable) const;
-  /// Runs the executable to its end and returns the tiles of each output. An output may reuse the
-  /// buffers of a donated input. Throws RuntimeFault when memory runs out, and rethrows what a
-  /// kernel throws.
+  /// Runs the executable to its end and returns the tiles of each output. Several threads may call
+  /// this at the same time: up to num_threads() executions run at once, of which one communicates
+  /// with other processes. An output may reuse the buffers of a donated input. Throws RuntimeFault
+  /// when memory runs out, and rethrows what a kernel throws.
   std::vector<Tiles> execute(const Executable& executable, std::vector<Tiles> inputs);
   /// Calls `on_begin`, which must not throw, after all memory has been allocated and before the
   /// first task runs. Nothing is written before that call: if an exception is thrown earlier,

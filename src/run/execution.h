@@ -59,6 +59,7 @@ class Execution {
   }
   /// Whether a part is running, of a task that communicates or not.
   bool is_running() const { return num_running_ > 0; }
+  int num_running() const { return num_running_; }
   /// Reports that the part that was taken, and others of its task, have run.
   void end_parts(TaskRef task);
   /// Makes the successors of the task ready, when all its parts have ended.

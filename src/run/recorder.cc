@@ -23,37 +23,38 @@ EngineTrace Recorder::stop() {
   return std::exchange(trace_, {});
 }
 
-void Recorder::begin_execution(const Executable& executable) {
-  parts_.clear();
-  sites_.clear();
-  trace_.executions.push_back({.executable = &executable,
-                               .start_ns = ns_of(Clock::now()),
-                               .end_ns = 0,
-                               .sites = {},
-                               .parts = {}});
+void Recorder::begin(ExecutionRecord& record, const Executable& executable, int caller) {
+  record.trace_ = {.executable = &executable,
+                   .caller = caller,
+                   .start_ns = ns_of(Clock::now()),
+                   .end_ns = 0,
+                   .sites = {},
+                   .parts = {}};
 }
 
-std::uint32_t Recorder::site_of(const Frame& frame, ExecutionTrace& execution) {
-  if (const auto known = sites_.find(&frame); known != sites_.end()) return known->second;
+std::uint32_t Recorder::site_of(const Frame& frame, ExecutionRecord& record) {
+  if (const auto known = record.sites_.find(&frame); known != record.sites_.end()) {
+    return known->second;
+  }
   Site site{.executable = &frame.executable()};
   if (const ControlFrame* loop = frame.loop()) {
-    site.outer = site_of(loop->outer(), execution);
+    site.outer = site_of(loop->outer(), record);
     site.task = loop->task();
   }
-  const auto number = static_cast<std::uint32_t>(execution.sites.size());
-  execution.sites.push_back(site);
-  sites_.emplace(&frame, number);
+  const auto number = static_cast<std::uint32_t>(record.trace_.sites.size());
+  record.trace_.sites.push_back(site);
+  record.sites_.emplace(&frame, number);
   return number;
 }
 
-void Recorder::end_execution() {
-  ExecutionTrace& execution = trace_.executions.back();
+void Recorder::end(ExecutionRecord& record) {
+  ExecutionTrace& execution = record.trace_;
   execution.end_ns = ns_of(Clock::now());
-  execution.parts.reserve(parts_.size());
+  execution.parts.reserve(record.parts_.size());
   const Frame* last = nullptr;
   std::uint32_t site = 0;
-  for (const Part& part : parts_) {
-    if (part.frame != last) site = site_of(*part.frame, execution);
+  for (const ExecutionRecord::Part& part : record.parts_) {
+    if (part.frame != last) site = site_of(*part.frame, record);
     last = part.frame;
     execution.parts.push_back({.site = site,
                                .run = part.run,
@@ -62,6 +63,7 @@ void Recorder::end_execution() {
                                .start_ns = ns_of(part.start),
                                .end_ns = ns_of(part.end)});
   }
+  trace_.executions.push_back(std::move(execution));
 }
 
 }  // namespace tessera::run

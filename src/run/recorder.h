@@ -26,13 +26,16 @@ struct PartTime {
   std::uint32_t task;  // of the site's executable
   /// Of a task that communicates, whatever thread ran it.
   static constexpr int kCommunicator = -1;
-  int thread;  // 0: the one that called execute(), from 1 on: workers
+  /// Callers of execute() are 0 and, while other executions are in flight, from here on.
+  static constexpr int kMoreCallers = 5000;
+  int thread;  // from 1 on: workers
   std::int64_t start_ns;
   std::int64_t end_ns;
 };
 
 struct ExecutionTrace {
   const Executable* executable;
+  int caller = 0;  // number of its thread
   std::int64_t start_ns = 0;
   std::int64_t end_ns = 0;
   std::vector<Site> sites;
@@ -53,7 +56,7 @@ struct Allocation {
 struct EngineTrace {
   std::int64_t start_ns = 0;
   std::int64_t end_ns = 0;
-  std::vector<ExecutionTrace> executions;
+  std::vector<ExecutionTrace> executions;  // sorted by end time
   std::vector<Allocation> allocations;
   std::int64_t num_lost = 0;          // parts that exceeded the limit on records
   std::int64_t num_lost_buffers = 0;  // allocations that were not recorded, for lack of memory
@@ -63,26 +66,10 @@ inline std::int64_t ns_of(Clock::time_point time) {
   return std::chrono::nanoseconds(time.time_since_epoch()).count();
 }
 
-/// Guarded by the mutex of the engine.
-class Recorder {
- public:
-  void start();
-  EngineTrace stop();
-  bool is_on() const { return is_on_; }
-
-  void begin_execution(const Executable& executable);
-  void add(TaskRef ref, int thread, Clock::time_point start, Clock::time_point end) {
-    if (parts_left_ == 0) {
-      trace_.num_lost += 1;
-      return;
-    }
-    parts_left_ -= 1;
-    parts_.push_back({ref.frame, ref.frame->num_runs(), ref.task, thread, start, end});
-  }
-  /// Call this while the frames of the execution still exist.
-  void end_execution();
-
+/// What is recorded of an execution while it runs.
+class ExecutionRecord {
  private:
+  friend class Recorder;
   struct Part {
     const Frame* frame;
     std::uint32_t run;
@@ -91,12 +78,36 @@ class Recorder {
     Clock::time_point start;
     Clock::time_point end;
   };
-  std::uint32_t site_of(const Frame& frame, ExecutionTrace& execution);
+  ExecutionTrace trace_;
+  std::vector<Part> parts_;
+  std::map<const Frame*, std::uint32_t> sites_;
+};
+
+/// Guarded by the mutex of the engine.
+class Recorder {
+ public:
+  void start();
+  EngineTrace stop();
+  bool is_on() const { return is_on_; }
+
+  static void begin(ExecutionRecord& record, const Executable& executable, int caller);
+  void add(ExecutionRecord& record, TaskRef ref, int thread, Clock::time_point start,
+           Clock::time_point end) {
+    if (parts_left_ == 0) {
+      trace_.num_lost += 1;
+      return;
+    }
+    parts_left_ -= 1;
+    record.parts_.push_back({ref.frame, ref.frame->num_runs(), ref.task, thread, start, end});
+  }
+  /// Call this while the frames of the execution still exist.
+  void end(ExecutionRecord& record);
+
+ private:
+  static std::uint32_t site_of(const Frame& frame, ExecutionRecord& record);
 
   bool is_on_ = false;
   std::size_t parts_left_ = 0;
-  std::vector<Part> parts_;                      // of the current execution
-  std::map<const Frame*, std::uint32_t> sites_;  // of the current execution
   EngineTrace trace_;
 };
 

@@ -74,7 +74,7 @@ Outcome run(const std::shared_ptr<Program>& program, const Walk& arguments,
   }
   Donation donation(*program, arguments, span);
   compile(*program);
-  check_memory(*program, span);
+  const std::unique_lock<std::mutex> memory = check_memory(*program, span);
   return {program->result, execute(*program, std::move(inputs), donation)};
 }
 

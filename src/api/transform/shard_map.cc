@@ -1,6 +1,4 @@
-// shard_map: maps a function of one device's tiles over axes of the mesh. Each argument gets one
-// leading dimension per axis of its spec, which is split over that axis. So each device computes
-// the function for its own tiles, and collectives in the function move data along these dimensions.
+// shard_map: maps a function of one device's tiles over axes of the mesh.
 #include <algorithm>
 #include <fmt/format.h>
 
@@ -10,17 +8,13 @@
 #include "api/program.h"
 #include "api/transform/nested.h"
 #include "batch/batch.h"
-#include "ops/emit.h"
 
 namespace tessera::detail {
 
 namespace {
 
 using ir::Builder;
-using ir::Ints;
 using ir::ValueId;
-using Marks = std::vector<bool>;
-
 /// The mesh axes that a function is mapped over, in the order of the mesh.
 using ManualAxes = std::vector<MeshAxis>;
 
@@ -58,14 +52,8 @@ ManualAxes manual_axes(const Mesh& mesh, const std::vector<std::string>& names, 
 
 /// The spec of one leaf of an argument or of the result.
 struct LeafSpec {
-  std::string subject;                         // for errors: `argument 0/kernel`
-  std::vector<std::vector<std::string>> dims;  // per dimension the axes that split it, major first
-
-  bool names(const std::string& axis) const {
-    return std::any_of(dims.begin(), dims.end(), [&](const auto& dim) {
-      return std::find(dim.begin(), dim.end(), axis) != dim.end();
-    });
-  }
+  std::string subject;  // for errors: `argument 0/kernel`
+  batch::TileSpec dims;
 };
 
 class ShardMap {
@@ -83,13 +71,7 @@ class ShardMap {
   LeafSpec spec_of(const Shardings& specs, const std::string& path, std::int64_t rank,
                    std::string subject) const;
   Type local_type(const Type& type, const LeafSpec& spec) const;
-  ValueId stack(Builder& b, ValueId x, const Type& local, const LeafSpec& spec) const;
-  ValueId unstack(Builder& b, ValueId x, const Marks& varies, const LeafSpec& spec) const;
-  ValueId with_axis(Builder& b, ValueId x, std::size_t at, bool varies, bool is_named,
-                    const MeshAxis& axis, const LeafSpec& spec) const;
-  ValueId placed(Builder& b, ValueId x, std::vector<std::vector<std::string>> dims,
-                 std::size_t first_open) const;
-  ops::BatchAxis batch_axis(const MeshAxis& axis) const;
+  void check_varies(const std::vector<bool>& varies, const LeafSpec& spec) const;
   void check_number(std::size_t num_arguments) const;
 
   const Mesh& mesh_;
@@ -159,105 +141,6 @@ Type ShardMap::local_type(const Type& type, const LeafSpec& spec) const {
   return local;
 }
 
-/// A sharding constraint that splits dimensions over the mapped axes `dims`. Dimensions from
-/// `first_open` on may be split over the other axes as well.
-ValueId ShardMap::placed(Builder& b, ValueId x, std::vector<std::vector<std::string>> dims,
-                         std::size_t first_open) const {
-  std::vector<SpecEntry> entries;
-  for (std::vector<std::string>& axes : dims) {
-    SpecEntry entry(none);
-    entry.axes = std::move(axes);
-    entries.push_back(std::move(entry));
-  }
-  const PartitionSpec spec(std::move(entries));
-  Sharding sharding = to_sharding(mesh_, spec, b.type(x), "shard_map", where_);
-  // The dimensions of a tile may be split over axes that are not mapped.
-  for (std::size_t dim = first_open; dim < sharding.dims.size(); ++dim) {
-    if (axes_.size() < mesh_.axes().size()) sharding.open.push_back(dim);
-  }
-  return ops::sharding_constraint(b, x, std::move(sharding));
-}
-
-/// The argument with one leading dimension for each axis of the spec, in the order of the mesh,
-/// followed by the dimensions of a tile.
-ValueId ShardMap::stack(Builder& b, ValueId x, const Type& local, const LeafSpec& spec) const {
-  Ints sizes;
-  Ints local_dims;
-  std::vector<std::pair<std::string, std::int64_t>> axis_dims;
-  for (std::size_t dim = 0; dim < spec.dims.size(); ++dim) {
-    for (const std::string& axis : spec.dims[dim]) {
-      axis_dims.emplace_back(axis, static_cast<std::int64_t>(sizes.size()));
-      sizes.push_back(size_of(axis));
-    }
-    local_dims.push_back(static_cast<std::int64_t>(sizes.size()));
-    sizes.push_back(local.shape[dim]);
-  }
-  Ints permutation;
-  std::vector<std::vector<std::string>> dims;
-  for (const MeshAxis& axis : axes_) {
-    for (const auto& [name, dim] : axis_dims) {
-      if (name != axis.name) continue;
-      permutation.push_back(dim);
-      dims.push_back({name});
-    }
-  }
-  permutation.insert(permutation.end(), local_dims.begin(), local_dims.end());
-  const std::size_t num_leading = dims.size();
-  dims.resize(permutation.size());
-  const ValueId split = ops::reshape(b, x, sizes);
-  return placed(b, ops::transpose(b, split, std::move(permutation)), std::move(dims), num_leading);
-}
-
-/// Adds or removes the leading dimension of `axis`, so that `x` has it exactly if the spec names
-/// the axis (`is_named`). `varies`: whether `x` has it now. `at`: its position.
-ValueId ShardMap::with_axis(Builder& b, ValueId x, std::size_t at, bool varies, bool is_named,
-                            const MeshAxis& axis, const LeafSpec& spec) const {
-  if (varies == is_named) return x;
-  const auto dim = static_cast<std::int64_t>(at);
-  Shape shape = b.type(x).shape;
-  if (is_named) {
-    shape.insert(shape.begin() + dim, axis.size);
-    return ops::expand_dims(b, x, {dim}, shape);
-  }
-  if (options_.check_vma) {
-    throw UserError(
-        {.what = fmt::format("shard_map: {} differs along axis '{}'", spec.subject, axis.name),
-         .where = where_,
-         .found = "a spec in out_specs that does not name the axis",
-         .wanted = "a result that is the same on all devices of the axis",
-         .cure = fmt::format("name '{}' in out_specs, or combine the result: psum, "
-                             "pmean, all_gather; with .check_vma = false the first "
-                             "device's result is taken",
-                             axis.name)});
-  }
-  shape.erase(shape.begin() + dim);
-  return ops::reshape(b, ops::slice_dim(b, x, dim, 0, 1), std::move(shape));
-}
-
-ValueId ShardMap::unstack(Builder& b, ValueId x, const Marks& varies, const LeafSpec& spec) const {
-  std::vector<std::string> leading;
-  for (std::size_t i = 0; i < axes_.size(); ++i) {
-    const bool is_named = spec.names(axes_[i].name);
-    x = with_axis(b, x, leading.size(), varies[i], is_named, axes_[i], spec);
-    if (is_named) leading.push_back(axes_[i].name);
-  }
-  const Shape stacked = b.type(x).shape;
-  Ints permutation;
-  Shape shape;
-  for (std::size_t dim = 0; dim < spec.dims.size(); ++dim) {
-    const auto local = static_cast<std::int64_t>(leading.size() + dim);
-    std::int64_t size = stacked[static_cast<std::size_t>(local)];
-    for (const std::string& axis : spec.dims[dim]) {
-      permutation.push_back(std::find(leading.begin(), leading.end(), axis) - leading.begin());
-      size *= size_of(axis);
-    }
-    permutation.push_back(local);
-    shape.push_back(size);
-  }
-  const ValueId whole = ops::reshape(b, ops::transpose(b, x, std::move(permutation)), shape);
-  return placed(b, whole, spec.dims, 0);
-}
-
 [[noreturn]] void fail_on_other_mesh(const Mesh& mesh, const Mesh& traced, const Span& where) {
   throw UserError({.what = "shard_map: the enclosing program is for another mesh",
                    .where = where,
@@ -268,11 +151,21 @@ ValueId ShardMap::unstack(Builder& b, ValueId x, const Marks& varies, const Leaf
                            "its arguments on the mesh with device_put"});
 }
 
-ops::BatchAxis ShardMap::batch_axis(const MeshAxis& axis) const {
-  const Type along{.dtype = DType::f32, .shape = {axis.size}};
-  const Sharding split = to_sharding(mesh_, PartitionSpec{axis.name}, along, "shard_map", where_);
-  return {
-      .name = axis.name, .atoms = split.dims[0], .is_manual = axes_.size() == mesh_.axes().size()};
+/// Throws UserError if a result differs along an axis that its spec does not name.
+void ShardMap::check_varies(const std::vector<bool>& varies, const LeafSpec& spec) const {
+  if (!options_.check_vma) return;
+  for (std::size_t i = 0; i < axes_.size(); ++i) {
+    if (!varies[i] || batch::names_axis(spec.dims, axes_[i].name)) continue;
+    throw UserError(
+        {.what = fmt::format("shard_map: {} differs along axis '{}'", spec.subject, axes_[i].name),
+         .where = where_,
+         .found = "a spec in out_specs that does not name the axis",
+         .wanted = "a result that is the same on all devices of the axis",
+         .cure = fmt::format("name '{}' in out_specs, or combine the result: psum, "
+                             "pmean, all_gather; with .check_vma = false the first "
+                             "device's result is taken",
+                             axes_[i].name)});
+  }
 }
 
 void ShardMap::check_number(std::size_t num_arguments) const {
@@ -290,38 +183,31 @@ Outcome ShardMap::run(Body& body) const {
   const std::vector<Array> leaves = leaves_of(arguments, where_);
   check_number(arguments.item_ends().size());
   Builder& b = builder_at(where_);
-  std::vector<LeafSpec> specs;
+  std::vector<batch::TileSpec> specs;
   std::vector<Type> types;
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     const std::string& path = arguments.paths()[i];
-    specs.push_back(spec_of(options_.in_specs[argument_number(arguments, i)], inner_path(path),
-                            leaves[i].rank(), "argument " + path));
-    types.push_back(local_type(leaves[i].type(), specs[i]));
+    LeafSpec spec = spec_of(options_.in_specs[argument_number(arguments, i)], inner_path(path),
+                            leaves[i].rank(), "argument " + path);
+    types.push_back(local_type(leaves[i].type(), spec));
+    specs.push_back(std::move(spec.dims));
   }
+  const batch::TileMap map(mesh_, axes_, where_);
   std::vector<ValueId> values = lift_all(leaves, where_);
-  for (std::size_t i = 0; i < values.size(); ++i)
-    values[i] = stack(b, values[i], types[i], specs[i]);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = map.stack(b, values[i], specs[i]);
   const trace::MappedAxes mapped(axes_, trace::MappedAxes::Kind::mesh);
   Nested nested = trace_nested(body, types, where_);
   for (ValueId id : lift_all(nested.captured, where_)) values.push_back(id);
-  ir::Function function = std::move(nested.function);
-  std::vector<Marks> varies(function.outputs.size(), Marks(axes_.size()));
-  for (std::size_t axis = axes_.size(); axis-- > 0;) {
-    Marks inputs(values.size(), false);
-    for (std::size_t i = 0; i < specs.size(); ++i) inputs[i] = specs[i].names(axes_[axis].name);
-    batch::Batched batched =
-        batch::batch(function, inputs, axes_[axis].size, {}, batch_axis(axes_[axis]));
-    function = std::move(batched.function);
-    for (std::size_t i = 0; i < varies.size(); ++i) varies[i][axis] = batched.is_output_batched[i];
-  }
+  const batch::OverDevices all = map.over_devices(std::move(nested.function), specs);
   Outcome outcome{.result = nested.result, .leaves = {}};
-  const std::vector<ValueId> outputs = b.inline_function(function, values);
+  const std::vector<ValueId> outputs = b.inline_function(all.function, values);
   b.set_span(where_);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const std::string& path = nested.result_paths[i];
     const LeafSpec spec = spec_of(options_.out_specs, path, nested.results[i].rank(),
                                   path.empty() ? "the result" : "result " + path);
-    outcome.leaves.push_back(as_arrays({unstack(b, outputs[i], varies[i], spec)})[0]);
+    check_varies(all.varies[i], spec);
+    outcome.leaves.push_back(as_arrays({map.unstack(b, outputs[i], all.varies[i], spec.dims)})[0]);
   }
   return outcome;
 }

@@ -1,7 +1,5 @@
-// treduce: a scan over microbatches. Where a value is used several times, the cotangents of each
-// use are accumulated separately.
+// treduce: a loop over microbatches, and the pipeline that it may become.
 #include <fmt/format.h>
-#include <unordered_map>
 
 #include <tessera/control.h>
 #include <tessera/error.h>
@@ -11,15 +9,14 @@
 #include "api/transform/nested.h"
 #include "api/transform/pipeline_scope.h"
 #include "ops/control/control.h"
-#include "ops/emit.h"
 #include "ops/ops.h"
+#include "pipeline/pipeline.h"
 
 namespace tessera::detail {
 
 namespace {
 
 using ir::Function;
-using ir::kNoValue;
 using ir::ValueId;
 
 thread_local PipelineScope* g_pipeline = nullptr;
@@ -119,145 +116,20 @@ std::vector<Type> microbatch_types(const std::vector<Array>& leaves,
                    .cure = "pass arrays whose leading dimension counts microbatches"});
 }
 
-// --- the loop
+// --- results
 
-/// The equations that add up cotangents, by result.
-using CotangentSums = std::unordered_map<ValueId, const ir::Equation*>;
-
-CotangentSums cotangent_sums(const Function& function) {
-  CotangentSums sums;
-  for (const ir::Equation& equation : function.equations) {
-    if (equation.op == &ops::add_any_op) sums.emplace(equation.results[0], &equation);
+std::vector<pipeline::Joined> joined_by(const std::vector<ReduceOperation>& operations) {
+  using How = pipeline::Joined::How;
+  std::vector<pipeline::Joined> joined;
+  for (const ReduceOperation& operation : operations) {
+    if (const auto* concat = std::get_if<Concat>(&operation)) {
+      joined.push_back({.how = How::stack, .axis = concat->axis});
+    } else {
+      joined.push_back({.how = std::holds_alternative<Max>(operation) ? How::max : How::sum});
+    }
   }
-  return sums;
+  return joined;
 }
-
-/// Appends the terms of a sum of cotangents, beginning with that of the first use. A value that is
-/// not such a sum is appended itself.
-void append_uses(const CotangentSums& sums, ValueId value, std::vector<ValueId>& uses) {
-  const auto made = sums.find(value);
-  if (made == sums.end()) {
-    uses.push_back(value);
-    return;
-  }
-  // The backward pass adds cotangents from the last use to the first.
-  append_uses(sums, made->second->operands[1], uses);
-  append_uses(sums, made->second->operands[0], uses);
-}
-
-/// A leaf of the result: the terms that are accumulated, or the one value that is stacked.
-struct Leaf {
-  ReduceOperation operation;
-  std::vector<ValueId> terms;  // of the function of a microbatch
-  bool is_sum() const { return std::holds_alternative<Add>(operation); }
-};
-
-class Loop {
- public:
-  Loop(Nested nested, const std::vector<ReduceOperation>& operations, std::int64_t length,
-       std::size_t num_slices)
-      : nested_(std::move(nested)), length_(length), num_slices_(num_slices) {
-    const Function& f = nested_.function;
-    const CotangentSums sums = cotangent_sums(f);
-    for (std::size_t i = 0; i < operations.size(); ++i) {
-      Leaf leaf{.operation = operations[i], .terms = {}};
-      if (leaf.is_sum()) {
-        append_uses(sums, f.outputs[i], leaf.terms);
-      } else {
-        leaf.terms = {f.outputs[i]};
-      }
-      leaves_.push_back(std::move(leaf));
-    }
-  }
-
-  /// Emits the scan into `b`. `captured`: its constants; `slices`: the arrays that it scans over.
-  std::vector<ValueId> emit(ir::Builder& b, const std::vector<ValueId>& captured,
-                            const std::vector<ValueId>& slices) {
-    ops::ScanParts parts{
-        .length = length_, .num_consts = captured.size(), .are_microbatches = true};
-    std::vector<ValueId> operands = captured;
-    for_terms(true, [&](ValueId term) {
-      operands.push_back(ops::full(b, 0.0, nested_.function.type(term)));
-      ++parts.num_carry;
-    });
-    operands.insert(operands.end(), slices.begin(), slices.end());
-    const std::vector<ValueId> results = ops::scan(b, parts, body(), operands);
-    return put_together(b, results, parts.num_carry);
-  }
-
- private:
-  template <typename F>
-  void for_terms(bool are_sums, const F& f) const {
-    for (const Leaf& leaf : leaves_) {
-      if (leaf.is_sum() != are_sums) continue;
-      for (ValueId term : leaf.terms) f(term);
-    }
-  }
-
-  /// (captured, sums so far, slices) -> (sums, values to stack)
-  ops::FunctionPtr body() const {
-    Function terms = nested_.function;
-    terms.outputs.clear();
-    for_terms(true, [&](ValueId term) { terms.outputs.push_back(term); });
-    const std::size_t num_sums = terms.outputs.size();
-    for_terms(false, [&](ValueId term) { terms.outputs.push_back(term); });
-    Function result = ir::empty_like(terms);
-    result.name = "microbatch";
-    ir::Builder b(result);
-    const auto add_inputs = [&](std::size_t first, std::size_t last) {
-      std::vector<ValueId> ids;
-      for (std::size_t i = first; i < last; ++i) {
-        ids.push_back(b.add_input(Type(terms.type(terms.inputs[i]))));
-      }
-      return ids;
-    };
-    const std::vector<ValueId> captured = add_inputs(num_slices_, terms.inputs.size());
-    std::vector<ValueId> sums;
-    for (std::size_t i = 0; i < num_sums; ++i) {
-      sums.push_back(b.add_input(Type(terms.type(terms.outputs[i]))));
-    }
-    std::vector<ValueId> arguments = add_inputs(0, num_slices_);
-    arguments.insert(arguments.end(), captured.begin(), captured.end());
-    std::vector<ValueId> outputs = b.inline_function(ir::without_dead_code(terms), arguments);
-    for (std::size_t i = 0; i < num_sums; ++i) outputs[i] = ops::add(b, sums[i], outputs[i]);
-    b.set_outputs(std::move(outputs));
-    return shared_function(std::move(result));
-  }
-
-  std::vector<ValueId> put_together(ir::Builder& b, const std::vector<ValueId>& results,
-                                    std::size_t num_sums) const {
-    std::vector<ValueId> outputs;
-    std::size_t next_sum = 0;
-    std::size_t next_stack = num_sums;
-    for (const Leaf& leaf : leaves_) {
-      if (!leaf.is_sum()) {
-        outputs.push_back(of_stack(b, leaf, results[next_stack++]));
-        continue;
-      }
-      ValueId sum = results[next_sum++];
-      for (std::size_t i = 1; i < leaf.terms.size(); ++i) {
-        sum = ops::add(b, sum, results[next_sum++]);
-      }
-      outputs.push_back(sum);
-    }
-    return outputs;
-  }
-
-  static ValueId of_stack(ir::Builder& b, const Leaf& leaf, ValueId stack) {
-    if (std::holds_alternative<Max>(leaf.operation)) return ops::reduce_max(b, stack, {0});
-    const std::int64_t axis = std::get<Concat>(leaf.operation).axis;
-    if (axis == 0) return stack;
-    ir::Ints permutation;
-    for (std::int64_t dim = 1; dim < b.type(stack).rank(); ++dim) permutation.push_back(dim);
-    permutation.insert(permutation.begin() + axis, 0);
-    return ops::transpose(b, stack, std::move(permutation));
-  }
-
-  Nested nested_;
-  std::int64_t length_;
-  std::size_t num_slices_;
-  std::vector<Leaf> leaves_;
-};
 
 void check_operations(const std::vector<ReduceOperation>& operations, const Nested& nested,
                       const Span& where) {
@@ -318,9 +190,9 @@ Outcome treduce(Body& body, const Schedule& schedule, const ReduceOperations& op
     const std::vector<ReduceOperation> list = operations.of(operations.operation, result.get());
     check_operations(list, nested, where);
     const std::vector<ValueId> captured = lift_all(nested.captured, where);
-    const std::vector<ValueId> slices = lift_all(leaves, where);
-    Loop loop(std::move(nested), list, length, types.size());
-    return as_arrays(loop.emit(builder_at(where), captured, slices));
+    const std::vector<ValueId> batches = lift_all(leaves, where);
+    return as_arrays(pipeline::loop_over_microbatches(builder_at(where), nested.function,
+                                                      joined_by(list), batches, captured));
   });
   return {std::move(result), std::move(outputs)};
 }

@@ -16,6 +16,7 @@
 #include "base/leaf_tree.h"
 #include "compile/host/exchange.h"
 #include "compile/host/lower.h"
+#include "compile/host/summands.h"
 #include "ops/record.h"
 
 namespace tessera::compile::host {
@@ -24,46 +25,6 @@ namespace {
 
 using Strides = std::vector<std::int64_t>;
 using Holder = Holders::Holder;
-
-/// A range of the summands of a result that one process reduces: a subtree of the summation tree.
-struct Node {
-  std::int64_t process;
-  std::size_t first;
-  std::int64_t size;
-};
-
-/// The summands of a result tile, and where one of its readers gets them.
-struct Summands {
-  std::vector<std::int64_t> tiles;
-  std::vector<std::int64_t> processes;  // per tile
-  /// Whether the first tile of each node of this process has the sum of the node already.
-  bool are_summed = false;
-  friend bool operator==(const Summands&, const Summands&) = default;
-
-  std::vector<Node> nodes() const {
-    const auto count = std::ssize(tiles);
-    std::vector<Node> nodes;
-    for (std::int64_t first = 0, last = 0; first < count; first = last) {
-      const std::int64_t process = processes[static_cast<std::size_t>(first)];
-      while (last < count && processes[static_cast<std::size_t>(last)] == process) ++last;
-      std::int64_t at = first;
-      for (const std::int64_t size : subtrees_within(first, last, count)) {
-        nodes.push_back({process, static_cast<std::size_t>(at), size});
-        at += size;
-      }
-    }
-    return nodes;
-  }
-  /// Their processes, each once.
-  std::vector<std::int64_t> members() const {
-    std::vector<std::int64_t> members;
-    for (const std::int64_t process : processes) {
-      if (std::find(members.begin(), members.end(), process) == members.end())
-        members.push_back(process);
-    }
-    return members;
-  }
-};
 
 /// The most pieces of source tiles of which a result tile consists.
 std::int64_t num_sources(const Layout& from, const Layout& to, const std::vector<MovedBox>& moved) {
@@ -99,6 +60,11 @@ class Exchange {
   bool sends_whole_sums(std::size_t i) const;
 
  private:
+  /// A tile of an operand, maybe read through views.
+  struct Source {
+    StridedTile strided = {};
+    std::uint32_t buffer = 0;
+  };
   /// Operand `i` and its result, on the way through add_*.
   struct Pair {
     std::size_t number;
@@ -106,9 +72,9 @@ class Exchange {
     const Layout& to;
     Holders holds_from, holds_to;
     DType dtype;
-    std::int64_t most;                  // elements of a message
-    std::vector<StridedTile> sources;   // own tiles of the operand, maybe read through views
-    std::uint32_t read = 0, write = 0;  // buffers of the first own tiles
+    std::int64_t most;            // elements of a message
+    std::vector<Source> sources;  // own tiles of the operand
+    std::uint32_t write = 0;      // buffer of the first own tile of the result
   };
   /// The order of rounds: the number of the pair, that of the tile among those of its process, that
   /// of the piece. It is the same for both ends of each message, so that no process waits for one
@@ -167,15 +133,15 @@ ExchangeRound& Exchange::round(const Pair& pair, const RoundKey& key) {
 /// A part of an own tile of the operand, in global indices.
 ExchangePiece Exchange::source_piece(const Pair& pair, std::int64_t tile, const Box& part) const {
   const std::int64_t place = pair.holds_from.place(own_, tile);
-  const StridedTile& source = pair.sources[static_cast<std::size_t>(place)];
+  const Source& source = pair.sources[static_cast<std::size_t>(place)];
   const Box box = pair.from.box(tile);
-  std::int64_t offset = source.offset;
+  std::int64_t offset = source.strided.offset;
   for (std::size_t d = 0; d < part.start.size(); ++d) {
-    offset += (part.start[d] - box.start[d]) * source.strides[d];
+    offset += (part.start[d] - box.start[d]) * source.strided.strides[d];
   }
-  return {.buffer = pair.read + static_cast<std::uint32_t>(place),
+  return {.buffer = source.buffer,
           .offset = offset,
-          .strides = source.strides,
+          .strides = source.strided.strides,
           .extents = part.size};
 }
 
@@ -363,11 +329,11 @@ void Exchange::add_shares(const Pair& pair, std::int64_t tile, const Summands& s
       const std::int64_t elements = std::min(pair.most, end - at);
       const PieceOf source = [&](std::int64_t from) {
         const std::int64_t own = pair.holds_from.place(own_, from);
-        const StridedTile& strided = pair.sources[static_cast<std::size_t>(own)];
-        require(
-            strided.offset == 0 && strided.strides == row_major_strides(pair.from.box(from).size),
-            "partial values are not read through views");
-        return piece(pair.read + static_cast<std::uint32_t>(own), at, elements);
+        const Source& tile_of = pair.sources[static_cast<std::size_t>(own)];
+        require(tile_of.strided.offset == 0 &&
+                    tile_of.strided.strides == row_major_strides(pair.from.box(from).size),
+                "partial values are not read through views");
+        return piece(tile_of.buffer, at, elements);
       };
       add_share(pair, summands, members, members[static_cast<std::size_t>(share)],
                 {pair.number, place, number}, source, piece(write, at, elements));
@@ -394,7 +360,7 @@ void Exchange::add_share(const Pair& pair, const Summands& summands,
 
 void Exchange::add_node_sends(const Summands& summands, std::int64_t reader, ExchangeRound& to,
                               const PieceOf& source) const {
-  for (const Node& node : summands.nodes()) {
+  for (const Subtree& node : summands.subtrees()) {
     if (node.process != own_) continue;
     ExchangeSend send{.peer = static_cast<int>(reader), .pieces = {}};
     const std::int64_t count = summands.are_summed ? 1 : node.size;
@@ -408,7 +374,7 @@ void Exchange::add_node_sends(const Summands& summands, std::int64_t reader, Exc
 void Exchange::add_combine(const Summands& summands, ExchangeRound& to, const PieceOf& source,
                            const ExchangePiece& result) const {
   ExchangeCombine combine{.sources = {}, .result = result};
-  for (const Node& node : summands.nodes()) {
+  for (const Subtree& node : summands.subtrees()) {
     if (node.process != own_) {
       combine.sources.push_back(
           {.receive = to.receives.size(), .piece = {}, .num_leaves = node.size});
@@ -447,10 +413,16 @@ Exchange::Pair Exchange::pair_of(std::size_t i) const {
 void Exchange::add_buffers(Pair& pair, TileTask& task) const {
   const ValueId operand = equation_.operands[pair.number];
   const ValueId result = equation_.results[pair.number];
-  pair.read = static_cast<std::uint32_t>(task.reads.size());
   for (const std::int64_t tile : context_.tiles(operand)) {
-    pair.sources.push_back(context_.read(operand, pair.from.digits(tile)));
-    task.reads.push_back(pair.sources.back().tile);
+    const AtomDigits digits = pair.from.digits(tile);
+    Source& source = pair.sources.emplace_back();
+    if (context_.is_summed(operand)) {
+      // Only the first summand has been written.
+      const AtomDigits first = context_.own_summands(operand, result, digits)[0];
+      if (pair.from.tile_at(first) != tile) continue;
+    }
+    source = {context_.read(operand, digits), static_cast<std::uint32_t>(task.reads.size())};
+    task.reads.push_back(source.strided.tile);
   }
   pair.write = static_cast<std::uint32_t>(task.writes.size());
   for (const std::int64_t tile : context_.tiles(result)) task.writes.push_back({result, tile});

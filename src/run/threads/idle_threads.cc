@@ -19,32 +19,49 @@ void pause() {
 
 }  // namespace
 
-void IdleThreads::announce(std::int64_t num_helpers) {
+void IdleThreads::add_caller() {
+  num_threads_ += 1;
+  num_callers_ += 1;
+}
+
+void IdleThreads::remove_caller() {
+  num_threads_ -= 1;
+  num_callers_ -= 1;
+}
+
+void IdleThreads::wake(Caller& caller) {
+  caller.is_woken = true;
+  wakes_callers_ = true;
+}
+
+void IdleThreads::announce(std::int64_t num_helpers, Caller& caller) {
   news_.fetch_add(1, std::memory_order_release);
-  const int num_awake = num_threads_ - num_asleep_ - (is_caller_asleep_ ? 1 : 0);
   // Threads that have been woken wake others in turn, so that no thread wakes all of them.
-  const int most = std::min(num_cores_ - num_awake, std::max(num_awake, 1));
-  num_helpers = std::min<std::int64_t>(num_helpers - num_spinning_, most);
-  if (num_helpers > 0 && is_caller_asleep_ && !wakes_caller_) {
-    wakes_caller_ = true;
+  const int most = std::min(std::min(num_cores_, limit_) - num_awake(), std::max(num_awake(), 1));
+  // Threads that spin or are awake may work for other callers.
+  const bool is_sure = num_callers_ == 1;
+  if (is_sure) num_helpers = std::min<std::int64_t>(num_helpers - num_spinning_, most);
+  if (num_helpers > 0 && caller.is_asleep && !caller.is_woken) {
+    wake(caller);
     num_helpers -= 1;
   }
+  num_helpers = std::min<std::int64_t>(num_helpers, most);
   const auto count = static_cast<int>(std::clamp<std::int64_t>(num_helpers, 0, num_asleep_));
   num_asleep_ -= count;
   num_woken_ += count;
   num_to_wake_ += count;
 }
 
-void IdleThreads::announce_end() {
+void IdleThreads::announce_end(Caller& caller) {
   news_.fetch_add(1, std::memory_order_release);
-  wakes_caller_ = is_caller_asleep_;
+  if (caller.is_asleep) wake(caller);
 }
 
 void IdleThreads::unlock(std::unique_lock<std::mutex>& lock) {
-  const bool wakes_caller = std::exchange(wakes_caller_, false);
+  const bool wakes_callers = std::exchange(wakes_callers_, false);
   const int count = std::exchange(num_to_wake_, 0);
   lock.unlock();
-  if (wakes_caller) wake_caller_.notify_one();
+  if (wakes_callers) wake_callers_.notify_all();
   for (int i = 0; i < count; ++i) wake_.notify_one();
 }
 
@@ -57,7 +74,7 @@ void IdleThreads::lock(std::unique_lock<std::mutex>& lock) {
   lock.lock();
 }
 
-void IdleThreads::wait_for_news(std::unique_lock<std::mutex>& lock, int thread) {
+void IdleThreads::wait_for_news(std::unique_lock<std::mutex>& lock, Caller* caller) {
   // Spin for a while before sleeping: a sleep and a wake-up take longer than most gaps between
   // tasks, and waking others also costs the thread that does it.
   using Clock = std::chrono::steady_clock;
@@ -77,18 +94,19 @@ void IdleThreads::wait_for_news(std::unique_lock<std::mutex>& lock, int thread) 
     num_spinning_ -= 1;
   }
   num_idle_ -= 1;
-  if (!is_new()) sleep(lock, thread);
+  if (!is_new()) sleep(lock, caller);
 }
 
-void IdleThreads::sleep(std::unique_lock<std::mutex>& lock, int thread) {
-  if (std::exchange(wakes_caller_, false)) wake_caller_.notify_one();
+void IdleThreads::sleep(std::unique_lock<std::mutex>& lock, Caller* caller) {
+  if (std::exchange(wakes_callers_, false)) wake_callers_.notify_all();
   for (; num_to_wake_ > 0; --num_to_wake_) wake_.notify_one();
   num_idle_ += 1;
-  if (thread == 0) {
-    is_caller_asleep_ = true;
-    const std::uint64_t seen = news_.load(std::memory_order_relaxed);
-    wake_caller_.wait(lock, [&] { return news_.load(std::memory_order_relaxed) != seen; });
-    is_caller_asleep_ = false;
+  if (caller != nullptr) {
+    caller->is_asleep = true;
+    num_callers_asleep_ += 1;
+    wake_callers_.wait(lock, [&] { return caller->is_woken; });
+    num_callers_asleep_ -= 1;
+    *caller = {};
   } else {
     num_asleep_ += 1;
     wake_.wait(lock, [&] { return num_woken_ > 0 || is_stopping_; });
@@ -105,7 +123,7 @@ void IdleThreads::stop() {
 
 void IdleThreads::remove_threads() {
   is_stopping_ = false;
-  num_threads_ = 1;
+  num_threads_ = 0;
   num_idle_ = num_asleep_ = num_woken_ = num_to_wake_ = 0;
 }
 

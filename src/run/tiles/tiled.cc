@@ -64,7 +64,8 @@ bool is_empty(const Box& box) { return num_elements(box.size) == 0; }
 class Spread {
  public:
   Spread(const Placement& placement, HolderGroups groups)
-      : groups_(std::move(groups)),
+      // A process that computes for all devices has the tiles of all groups.
+      : groups_(world().transport == nullptr ? nullptr : std::move(groups)),
         per_copy_(world().processes_of(placement.mesh)),
         blocks_(placement.mesh, per_copy_),
         holders_(blocks_, placement.layout) {}

@@ -1,0 +1,66 @@
+// What the engine counts and times.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "run/engine.h"
+#include "run/execution.h"
+#include "run/recorder.h"
+
+namespace tessera::run {
+
+/// What is noted of an execution while it runs.
+struct ExecutionNotes {
+  std::map<const Instruction*, RegionTime> timed;
+  ExecutionRecord record;
+};
+
+/// Guarded by the mutex of the engine.
+class Measurements {
+ public:
+  bool times_regions() const { return is_profiling_; }
+  bool has_timeline() const { return has_timeline_; }
+  bool is_traced() const { return recorder_.is_on(); }
+  /// Whether parts are timed.
+  bool times_parts() const { return times_regions() || is_traced(); }
+
+  void begin(ExecutionNotes& notes, const Executable& executable, int caller) const {
+    if (is_traced()) Recorder::begin(notes.record, executable, caller);
+  }
+  /// Counts the instruction of a task of which a part starts, once per execution of the
+  /// instruction.
+  void count(ExecutionNotes& notes, TaskRef ref);
+  void add(ExecutionNotes& notes, TaskRef ref, int thread, Clock::time_point start,
+           Clock::time_point end);
+  /// Stores the counts, times and records of an execution that has ended. If memory runs out here,
+  /// that is a fault of the execution.
+  void end(ExecutionNotes& notes, const Executable& executable, Execution& execution) noexcept;
+
+  const CollectiveCounts& counts() const { return counts_; }
+  void reset_counts() { counts_.clear(); }
+  // As in Engine.
+  void start_profile();
+  std::vector<RegionTime> stop_profile();
+  std::int64_t start_timeline();
+  std::vector<TaskTime> stop_timeline();
+  bool start_trace();
+  EngineTrace stop_trace() { return recorder_.stop(); }
+
+ private:
+  void count_transfers(const Executable& executable);
+  void count_collectives(const Instruction& instruction);
+  void keep_times(const ExecutionNotes& notes);
+  void keep_timeline(const Executable& executable, const std::vector<TaskSpan>& spans);
+
+  CollectiveCounts counts_;
+  bool is_profiling_ = false;
+  std::vector<RegionTime> profile_;
+  bool has_timeline_ = false;
+  Clock::time_point timeline_start_;
+  std::int64_t num_timed_executions_ = 0;
+  std::vector<TaskTime> timeline_;
+  Recorder recorder_;
+};
+
+}  // namespace tessera::run
