@@ -240,8 +240,10 @@ class Trials {
 
   /// How often the rank is named, by the program or by the launcher.
   static std::size_t times_named(const std::string& output, int rank) {
-    const std::regex form(fmt::format(
-        "rank {} (has|did)|rank {}: (fault|an error)|process rank {} ", rank, rank, rank));
+    const std::regex form(
+        fmt::format("rank {0} (has|did)|rank {0}: (fault|an error)|process rank {0} |process {0} "
+                    "could not",
+                    rank));
     return static_cast<std::size_t>(
         std::distance(std::sregex_iterator(output.begin(), output.end(), form), {}));
   }
