@@ -13,10 +13,13 @@
 #include "compile/compile.h"
 #include "compile/reference/interpret.h"
 #include "ir/simplify.h"
+#include "ir/text.h"
 #include "ops/control/control.h"
 #include "partition/partition.h"
 #include "run/engine.h"
 #include "run/machine/memory.h"
+#include "run/transport/launched.h"
+#include "run/transport/notes.h"
 #include "run/transport/processes.h"
 #include "run/transport/transport.h"
 
@@ -393,6 +396,17 @@ void wait_for_all(const run::CollectiveLabel& label) {
   }
 }
 
+/// Ranks that a launcher has started may have other settings or other data in their programs.
+void check_alike(const Program& program, const Span& where) {
+  if (!run::is_launched()) return;
+  const std::string subject = program.name.empty() ? "the program" : "the program " + program.name;
+  run::agree_on({{"the number of grains", std::to_string(program.partitioned.grains)},
+                 {"the dot unit", std::string(name(program.dot_unit))},
+                 {subject, fmt::format("one with hash {:016x}",
+                                       run::hash_of(ir::print(program.partitioned)))}},
+                where);
+}
+
 }  // namespace
 
 std::unique_lock<std::mutex> check_memory(Program& program, const Span& where) {
@@ -411,6 +425,7 @@ std::unique_lock<std::mutex> check_memory(Program& program, const Span& where) {
   static const run::CollectiveLabel label{
       .kind = "memory check", .op = "start of a program", .span = {}};
   if (is_shared) {
+    check_alike(program, where);
     // All processes use the number that process 0 read before any of them went on, so that all make
     // the same decision.
     free = run::all_values(run::machine_memory().free, label)[0];

@@ -17,6 +17,7 @@
 #include <regex>
 #include <sstream>
 #include <stdexcept>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -40,7 +41,7 @@ constexpr const char* kMark = "TESSERA_FAULTS_RUN";
 const std::string kModel =
     "train lm --vocab 30 --seq 16 --d-model 32 --heads 2 --layers 2 --d-ff 32 --batch 24 --grains "
     "24 "
-    "--steps 60 --every 10 --checkpoint saved --resume --progress off --log-every 1000000 "
+    "--steps 100 --every 10 --checkpoint saved --resume --progress off --log-every 1000000 "
     "--json r.json ";
 
 /// A process of a run, found by its environment.
@@ -205,17 +206,8 @@ class Trials {
       return fmt::format("{}{} {} {} {} {}", start, trial.ranks, TESSERA_DIVERGING, trial.fault,
                          trial.guilty, random() % 20);
     }
-    const std::string command = fmt::format("{} {} --mesh data={} --timeout {}", TESSERA_COMMAND,
-                                            kModel, trial.ranks, kTimeout.count() / 1000);
-    if (trial.fault != "disk") return fmt::format("{}{} {}", start, trial.ranks, command);
-    // One rank may not write to files.
-    std::string line = start.substr(0, start.size() - 3);
-    for (int rank = 0; rank < trial.ranks; ++rank) {
-      const bool is_full = rank == trial.guilty;
-      line += fmt::format("{} -n 1 {}", rank == 0 ? "" : " :",
-                          is_full ? "/bin/sh -c 'ulimit -f 0; exec " + command + "'" : command);
-    }
-    return line;
+    return fmt::format("{}{} {} {} --mesh data={} --timeout {}", start, trial.ranks,
+                       TESSERA_COMMAND, kModel, trial.ranks, kTimeout.count() / 1000);
   }
 
   /// The hash after all steps, in one process; resumes if a checkpoint was saved.
@@ -229,12 +221,17 @@ class Trials {
   }
 
   static void strike(Run& run, const Trial& trial, std::mt19937_64& random) {
-    if (trial.fault == "disk") return;
-    const auto delay = milliseconds(random() % 2500);
+    const auto delay = milliseconds(random() % 2000);
     if (run.ends_within(delay)) return;
     pid_t pid = 0;
     while (pid == 0 && !run.ends_within(milliseconds(10))) pid = run.pid_of(trial.guilty);
     if (pid == 0) return;
+    if (trial.fault == "disk") {
+      // From now on it cannot write to files.
+      const rlimit limit{.rlim_cur = 0, .rlim_max = RLIM_INFINITY};
+      prlimit(pid, RLIMIT_FSIZE, &limit, nullptr);
+      return;
+    }
     kill(pid, trial.fault == "kill" ? SIGKILL : SIGSTOP);
     if (trial.fault != "pause") return;
     std::this_thread::sleep_for(milliseconds(100 + random() % 1400));
@@ -243,8 +240,10 @@ class Trials {
 
   /// How often the rank is named, by the program or by the launcher.
   static std::size_t times_named(const std::string& output, int rank) {
-    const std::regex form(fmt::format(
-        "rank {} (has|did)|rank {}: (fault|an error)|process rank {} ", rank, rank, rank));
+    const std::regex form(
+        fmt::format("rank {0} (has|did)|rank {0}: (fault|an error)|process rank {0} |process {0} "
+                    "could not",
+                    rank));
     return static_cast<std::size_t>(
         std::distance(std::sregex_iterator(output.begin(), output.end(), form), {}));
   }

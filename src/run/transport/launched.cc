@@ -152,13 +152,20 @@ std::string text_of(const std::vector<Fact>& facts) {
   return text;
 }
 
-std::map<std::string, std::string> facts_of(const std::string& text) {
-  std::map<std::string, std::string> facts;
+std::vector<Fact> facts_of(const std::string& text) {
+  std::vector<Fact> facts;
   std::istringstream lines(text);
   for (std::string name, value; std::getline(lines, name) && std::getline(lines, value);) {
-    facts[name] = value;
+    facts.emplace_back(name, value);
   }
   return facts;
+}
+
+std::string value_of(const std::vector<Fact>& facts, const std::string& name) {
+  for (const auto& [each, value] : facts) {
+    if (each == name) return value;
+  }
+  return "";
 }
 
 /// If not all values are equal: a rank with one that fewer have than another one, and a rank with
@@ -190,7 +197,7 @@ void agree_on(const std::vector<Fact>& facts, const Span& where) {
   if (std::all_of(hashes.begin(), hashes.end(), [&](auto hash) { return hash == hashes[0]; })) {
     return;
   }
-  std::vector<std::map<std::string, std::string>> all;
+  std::vector<std::vector<Fact>> all;
   for (const std::string& each : all_texts(text, label)) all.push_back(facts_of(each));
   std::vector<std::string> names;
   for (const auto& each : all) {
@@ -200,10 +207,7 @@ void agree_on(const std::vector<Fact>& facts, const Span& where) {
   }
   for (const std::string& name : names) {
     std::vector<std::string> values;
-    for (const auto& each : all) {
-      const auto found = each.find(name);
-      values.push_back(found == each.end() ? "" : found->second);
-    }
+    for (const auto& each : all) values.push_back(value_of(each, name));
     const auto odd = odd_one(values);
     if (!odd) continue;
     throw UserError(

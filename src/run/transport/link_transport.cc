@@ -330,6 +330,14 @@ void LinkTransport::give_up(std::string_view why) noexcept {
     const Lock lock(mutex_);
     if (verdict_) return;
     settle({.reason = Reason::failed, .culprit = rank_, .text = std::string(why)});
+    // No exchange has thrown here, so this error has a cause of its own. Others may have ended the
+    // run because of it a moment ago.
+    const std::uint64_t hash = run::hash_of(why);
+    const auto is_same = [&](const auto& finding) {
+      return finding && finding->reason == Reason::failed && finding->text_hash == hash;
+    };
+    const bool is_known = std::any_of(findings_.begin(), findings_.end(), is_same);
+    if (!is_known) verdict_->is_reporter = true;
   } catch (...) {
     link_->drop_messages();  // the others notice that this process ends
   }
