@@ -205,7 +205,7 @@ PartRun::ScratchSizes PartRun::scratch_sizes() const {
   const std::int64_t tiles =
       rows / s_.tile_rows + products * static_cast<std::int64_t>(s_.row_ends.size());
   const std::int64_t node = s_.node_size();
-  return {.stack = padded(s_.tree.stack_depth * node),
+  return {.stack = padded((s_.tree.stack_depth + s_.kernels->own_nodes) * node),
           .a = padded(s_.strip_size(s_.longest_chunk) * (s_.group_tiles / s_.strip_tiles)),
           .b = s_.b_in_place ? 0 : padded(s_.panel_size(s_.longest_chunk) * panels),
           .slots = padded(s_.tree.num_slots * node * tiles * panels)};
@@ -235,10 +235,12 @@ void PartRun::run(std::span<const void* const> a, std::span<const void* const> b
   b_ = b;
   c_ = c;
   reserve();
+  if (s_.unit.begin != nullptr) s_.unit.begin(s_.block);
   Step step;
   do {
     run_step(step);
   } while (advance(&step));
+  if (s_.unit.end != nullptr) s_.unit.end();
 }
 
 const std::byte* PartRun::a_of(const Chunk& chunk, std::int64_t product, const Step& step) const {
@@ -367,7 +369,7 @@ void PartRun::pack_a(const Chunk& chunk, const Range& tiles) const {
   args.ld = s_.kernels->lda;
   args.tile_stride = s_.strip_size(args.k_count);
   args.dst = scratch_a_;
-  s_.unit.pack(args);
+  (s_.unit.pack_a == nullptr ? s_.unit.pack : s_.unit.pack_a)(args);
 }
 
 void PartRun::run_group(const Step& step, const Range& tiles, const float* b) {
@@ -384,6 +386,7 @@ void PartRun::run_group(const Step& step, const Range& tiles, const float* b) {
   args.b_step = s_.b_in_place ? s_.kernels->nr : s_.panel_size(length);
   args.segments = s_.tree.segments.data();
   args.chunk = &chunk;
+  args.block = s_.block;
   args.stack = stack_;
   args.slots_step = s_.tree.num_slots * s_.node_size();
   args.ahead_a = &ahead_a_;
@@ -428,6 +431,7 @@ void PartRun::run_band(const Step& step, const Range& group, const Range& panels
   for (std::int64_t t = group.begin; t < group.end; t += args.tiles * together) {
     const Range rows = rows_of_tiles(t, together, group.end);
     args.tiles = tiles_alike(group, t, together, rows, how);
+    args.rows = static_cast<int>(rows.size());
     point_at_a(group, t, rows, how, &args);
     args.c_rows = section.rows.data() + rows.begin;
     args.slots = slots_ + (tiles_before_ + t) * slots_of_tile + first * args.slots_step;
@@ -489,7 +493,8 @@ gemm::PackArgs GemmPlan::State::pack_args(const GemmOperand& operand, const gemm
   args.k = (is_a ? steps.a_k : steps.b_k).data() + first;
   args.k_run = layout.k_run.data() + first;
   args.k_count = chunk.k_end - chunk.k_begin;
-  args.lone = unit.terms == 1 ? nullptr : steps.lone.data() + chunk.k_begin;
+  args.missing = unit.terms == 1 ? nullptr : steps.missing.data() + chunk.k_begin;
+  args.block = block;
   // The product with a missing term is -0.0, which does not change the sum.
   args.padding = is_a ? 0x8000 : 0;
   return args;

@@ -34,13 +34,12 @@ struct Reference {
 
   float leaf(std::size_t batch, std::size_t m, std::size_t n, std::int64_t begin,
              std::int64_t end) const {
-    float sum = 0.0f;
+    DotSum sum(unit);
     for (std::int64_t k = begin; k < end; ++k) {
-      const float x = a[p.a.batch[batch] + p.a.outer[m] + p.a.k[at(k)]];
-      const float y = b[p.b.batch[batch] + p.b.outer[n] + p.b.k[at(k)]];
-      sum = add_product(unit, sum, x, y);
+      sum.add(a[p.a.batch[batch] + p.a.outer[m] + p.a.k[at(k)]],
+              b[p.b.batch[batch] + p.b.outer[n] + p.b.k[at(k)]]);
     }
-    return sum;
+    return sum.value();
   }
 
   float tree(std::size_t batch, std::size_t m, std::size_t n, std::size_t begin,

@@ -1,0 +1,263 @@
+// Micro-tiles of the matrix product in tile registers, compiled once per instruction set.
+#if defined(TESSERA_KERNELS_GEMM_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_KERNELS_GEMM_BLOCKS_INL_H_
+#undef TESSERA_KERNELS_GEMM_BLOCKS_INL_H_
+#else
+#define TESSERA_KERNELS_GEMM_BLOCKS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+#include "compile/host/kernels/gemm/gemm_ahead.h"
+#include "compile/host/kernels/gemm/gemm_internal.h"
+#include "compile/host/kernels/gemm/gemm_stream-inl.h"
+#include "compile/host/kernels/gemm/gemm_tile_registers.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::gemm::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// A node of a micro-tile: four registers of sums, row by row, each stored as a whole.
+inline constexpr std::int64_t kBlockNode = 4 * kRegisterSize;
+inline constexpr int kOwnNodes = 4;  // of a quad, before they are added
+inline constexpr int kBlockColumns = 2 * kRegisterRows;
+
+// One micro-tile, kHigh by kWide registers of sums. Registers are stored as late as possible, when
+// the next grain needs them, since storing takes as long as multiplying and waits for its result.
+template <class Registers, int kHigh, int kWide>
+class BlockTile {
+ public:
+  BlockTile(const TileArgs& args, const Place& at)
+      : args_(args),
+        at_(at),
+        registers_(args.block),
+        a_(at.a),
+        b_(at.b),
+        top_(args.stack + kOwnNodes * kBlockNode),
+        slot_top_(at.slots + args.chunk->slot * kBlockNode) {}
+
+  HWY_INLINE void run() {
+    const Chunk& chunk = *args_.chunk;
+    ask();
+    const Segment* segment = args_.segments + chunk.segment_begin;
+    const Segment* end = args_.segments + chunk.segment_end;
+    bool resumes = chunk.resumes;
+    for (; segment != end; ++segment) {
+      for (int i = 0; i < (segment->is_quad ? 4 : 1); ++i) {
+        grain(segment->lengths[static_cast<std::size_t>(i)], resumes);
+        resumes = false;
+        // The last grain of the segment before is stored now, and this one is not yet.
+        if (i == 0 && segment != args_.segments + chunk.segment_begin) add_up(segment[-1], false);
+        unstored_ = args_.stack + i * kBlockNode;
+      }
+    }
+    store_all();
+    add_up(end[-1], true);
+  }
+
+ private:
+  template <int i>
+  HWY_INLINE void store() {
+    if (unstored_ != nullptr) registers_.template store_sums<i>(unstored_ + i * kRegisterSize);
+  }
+  template <int i, bool kIsFirst>
+  HWY_INLINE void start() {
+    if constexpr (kIsFirst) {
+      store<i>();
+      registers_.template zero<i>();
+    }
+  }
+  template <int i = 0>
+  HWY_INLINE void store_all() {
+    if constexpr (i < kHigh * 2) {
+      if constexpr (i % 2 < kWide) store<i>();
+      store_all<i + 1>();
+    }
+  }
+  template <int i = 0>
+  HWY_INLINE void load_all(const float* node) {
+    if constexpr (i < kHigh * 2) {
+      if constexpr (i % 2 < kWide) registers_.template load_sums<i>(node + i * kRegisterSize);
+      load_all<i + 1>(node);
+    }
+  }
+
+  // Multiplies one block. The first one of a grain begins with zeros.
+  template <bool kIsFirst>
+  HWY_INLINE void block() {
+    registers_.template load_a<0>(a_);
+    registers_.template load_b<0>(b_, kBlockColumns);
+    start<0, kIsFirst>();
+    registers_.template multiply<0, 0, 0>();
+    if constexpr (kWide == 2) {
+      registers_.template load_b<1>(b_ + kRegisterRows, kBlockColumns);
+      start<1, kIsFirst>();
+      registers_.template multiply<1, 0, 1>();
+    }
+    if constexpr (kHigh == 2) {
+      registers_.template load_a<1>(a_ + kRegisterRows * args_.block);
+      start<2, kIsFirst>();
+      registers_.template multiply<2, 1, 0>();
+    }
+    if constexpr (kHigh == 2 && kWide == 2) {
+      start<3, kIsFirst>();
+      registers_.template multiply<3, 1, 1>();
+    }
+    a_ += kMaxBlockRows * args_.block;
+    b_ += kBlockColumns * args_.block;
+  }
+
+  HWY_INLINE void grain(std::int64_t length, bool resumes) {
+    std::int64_t done = 0;
+    if (resumes) {
+      load_all(slot_top_);
+    } else if (length == 0) {
+      clear<0>();
+    } else {
+      block<true>();
+      done = args_.block;
+    }
+    for (; done < length; done += args_.block) block<false>();
+  }
+  template <int i>
+  HWY_INLINE void clear() {
+    if constexpr (i < kHigh * 2) {
+      if constexpr (i % 2 < kWide) start<i, true>();
+      clear<i + 1>();
+    }
+  }
+
+  // Prefetches what is needed after the sum: the result and the nodes to merge with.
+  HWY_INLINE void ask() const {
+    const Chunk& chunk = *args_.chunk;
+    for (int i = 0; chunk.finishes && i < args_.rows; ++i) {
+      const float* row = at_.c + at_.c_rows[i];
+      hwy::Prefetch(row);
+      if (kWide == 2) hwy::Prefetch(row + kRegisterRows);
+    }
+    for (std::int64_t i = 0; i < chunk.after.merges * kBlockNode; i += kLineFloats)
+      hwy::Prefetch(slot_top_ - kLineFloats - i);
+  }
+
+  // One vector of a new node: the sum of the grains of a segment.
+  HWY_INLINE V sum_of(const Segment& segment, const float* node) const {
+    const auto grain = [&](int i) { return hn::Load(D(), node + i * kBlockNode); };
+    if (!segment.is_quad) return grain(0);
+    return hn::Add(hn::Add(grain(0), grain(1)), hn::Add(grain(2), grain(3)));
+  }
+  // Adds the nodes below `top` to one vector of a new node.
+  static HWY_INLINE V merged(V sum, const NodeActions& actions, const float* top) {
+    for (std::int32_t i = 0; i < actions.merges; ++i) {
+      if ((actions.zeros >> i & 1u) != 0) sum = hn::Add(sum, hn::Zero(D()));
+      top -= kBlockNode;
+      sum = hn::Add(sum, hn::Load(D(), top));
+    }
+    if ((actions.zeros >> actions.merges & 1u) != 0) sum = hn::Add(sum, hn::Zero(D()));
+    return sum;
+  }
+
+  // Adds up the grains of a segment and what comes after it.
+  HWY_INLINE void add_up(const Segment& segment, bool is_last) {
+    const Chunk& chunk = *args_.chunk;
+    float* to = is_last ? slot_top_ - chunk.after.merges * kBlockNode
+                        : top_ - segment.after.merges * kBlockNode;
+    for (std::int64_t i = 0; i < kHigh * 2; ++i) {
+      if (i % 2 >= kWide) continue;
+      const auto row = static_cast<int>(i / 2 * kRegisterRows);
+      const auto column = static_cast<int>(i % 2 * kRegisterRows);
+      const int rows = std::min(args_.rows - row, kRegisterRows);
+      for (int r = 0; r < rows; ++r) {
+        const std::int64_t first = i * kRegisterSize + r * kRegisterRows;
+        for (int lane = 0; lane < kRegisterRows; lane += kLanes) {
+          const std::int64_t at = first + lane;
+          V sum = merged(sum_of(segment, args_.stack + at), segment.after, top_ + at);
+          if (is_last) sum = merged(sum, chunk.after, slot_top_ + at);
+          if (is_last && chunk.finishes) {
+            store_result(sum, at_.c + at_.c_rows[row + r] + column + lane,
+                         at_.cols - column - lane);
+          } else {
+            hn::Store(sum, D(), to + at);
+          }
+        }
+      }
+    }
+    top_ = to + kBlockNode;
+  }
+
+  static HWY_INLINE void store_result(V sum, float* c, int cols) {
+    if (cols >= kLanes) return hn::StoreU(sum, D(), c);
+    if (cols <= 0) return;
+#if HWY_TARGET == HWY_AVX3
+    hn::BlendedStore(sum, hn::FirstN(D(), static_cast<std::size_t>(cols)), D(), c);
+#else
+    HWY_ALIGN float some[count(kLanes)];
+    hn::Store(sum, D(), some);
+    std::copy(some, some + cols, c);
+#endif
+  }
+
+  const TileArgs& args_;
+  const Place& at_;
+  Registers registers_;
+  const float* a_;
+  const float* b_;
+  float* top_;       // of the stack
+  float* slot_top_;  // of the nodes that wait between chunks
+  float* unstored_ = nullptr;  // where the sums in the registers belong
+};
+
+template <class Registers, int kHigh, int kWide>
+void block_tiles(const TileArgs& args) {
+  Place at;
+  at.a = args.a;
+  at.c_rows = args.c_rows;
+  for (std::int64_t t = 0; t < args.tiles; ++t) {
+    at.b = args.b;
+    at.c = args.c;
+    at.slots = args.slots + t * args.slots_stride;
+    for (std::int64_t left = args.panels; left > 0; --left) {
+      at.cols = left == 1 ? args.last_cols : kBlockColumns;
+      args.ahead_a->ask();
+      args.ahead_b->ask();
+      BlockTile<Registers, kHigh, kWide>(args, at).run();
+      at.b += args.b_step;
+      at.c += kBlockColumns;
+      at.slots += args.slots_step;
+    }
+    at.a += args.a_step;
+    at.c_rows += args.rows;
+  }
+}
+
+// The table of a unit with tile registers.
+template <class Registers>
+Kernels kernels_of_blocks() {
+  Kernels out = {};
+  out.target = hwy::TargetName(HWY_TARGET);
+  out.mr = out.narrow_mr = out.quad_mr = out.quad_narrow_mr = kMaxBlockRows;
+  out.lda = kMaxBlockRows;
+  out.nr = kBlockColumns;
+  out.lanes = kRegisterRows;
+  out.own_nodes = kOwnNodes;
+  constexpr auto kPacked = static_cast<int>(Operands::packed);
+  for (int rows = 0; rows < kMaxBlockRows; ++rows) {
+    const bool is_high = rows >= kRegisterRows;
+    for (int width = 0; width < kNumWidths; ++width) {
+      const bool is_wide = width == kWholePanel;
+      out.tiles[kPacked][width][rows] = out.quad_tiles[kPacked][width][rows] =
+          is_high && is_wide ? &block_tiles<Registers, 2, 2>
+          : is_high          ? &block_tiles<Registers, 2, 1>
+          : is_wide          ? &block_tiles<Registers, 1, 2>
+                             : &block_tiles<Registers, 1, 1>;
+    }
+  }
+  return out;
+}
+
+}  // namespace tessera::kernels::gemm::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // TESSERA_KERNELS_GEMM_BLOCKS_INL_H_
