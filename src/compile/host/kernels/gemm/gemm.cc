@@ -23,6 +23,7 @@ using gemm::Chunk;
 constexpr std::int64_t kTileBytes = 30 << 10;    // rows of A of a micro-tile: they must stay in L1
 constexpr std::int64_t kLongestChunk = 768;      // k of a chunk
 constexpr std::int64_t kLongestPacked = 384;     // the same where A is packed: many rows at a time
+constexpr std::int64_t kLongestOfBlocks = 512;   // the same for units that take blocks
 constexpr std::int64_t kLongestInPlace = 64;     // the same for B in place: its rows at a time
 constexpr std::int64_t kGroupFloats = 32 << 10;  // packed A of a group of tiles
 constexpr std::int64_t kShortLeaf = 12;          // grains up to this k are added up in registers
@@ -232,7 +233,9 @@ bool GemmPlan::State::has_few_rows_and_whole_vectors() const {
   return true;
 }
 
-// Chunks are short enough that a tile's rows of A stay in L1 while panels of B stream from L2.
+// Chunks are short enough that a tile's rows of A stay in L1 while panels of B stream from L2. Tile
+// registers are loaded from L2 as fast as they are multiplied, and nodes that wait between chunks
+// cost them more than others.
 void GemmPlan::State::choose_chunks() {
   const std::int64_t in_tile = kTileBytes / static_cast<std::int64_t>(sizeof(float)) / tile_rows;
   const std::int64_t in_panels = cache_floats() / (8 * kernels->nr);
@@ -240,8 +243,9 @@ void GemmPlan::State::choose_chunks() {
   const std::int64_t longest = b_in_place   ? kLongestInPlace
                                : a_in_place ? kLongestChunk
                                             : kLongestPacked;
-  tree = gemm::make_tree_program(steps.leaf_ends, problem.pieces,
-                                 std::min({in_tile, in_panels, longest}), block, quads);
+  const std::int64_t most =
+      unit.block > 1 ? kLongestOfBlocks : std::min({in_tile, in_panels, longest});
+  tree = gemm::make_tree_program(steps.leaf_ends, problem.pieces, most, block, quads);
   for (const Chunk& chunk : tree.chunks) {
     const std::int64_t length = chunk.k_end - chunk.k_begin;
     longest_chunk = std::max(longest_chunk, length);

@@ -130,61 +130,88 @@ class BlockTile {
     }
   }
 
-  // Prefetches what is needed after the sum: the result and the nodes to merge with.
+  // Prefetches the nodes to merge with. Rows of C are not: they often compete for the same lines of
+  // L1, which tiles of operands need.
   HWY_INLINE void ask() const {
-    const Chunk& chunk = *args_.chunk;
-    for (int i = 0; chunk.finishes && i < args_.rows; ++i) {
-      const float* row = at_.c + at_.c_rows[i];
-      hwy::Prefetch(row);
-      if (kWide == 2) hwy::Prefetch(row + kRegisterRows);
-    }
-    for (std::int64_t i = 0; i < chunk.after.merges * kBlockNode; i += kLineFloats)
+    for (std::int64_t i = 0; i < args_.chunk->after.merges * kBlockNode; i += kLineFloats)
       hwy::Prefetch(slot_top_ - kLineFloats - i);
   }
 
-  // One vector of a new node: the sum of the grains of a segment.
-  HWY_INLINE V sum_of(const Segment& segment, const float* node) const {
-    const auto grain = [&](int i) { return hn::Load(D(), node + i * kBlockNode); };
-    if (!segment.is_quad) return grain(0);
-    return hn::Add(hn::Add(grain(0), grain(1)), hn::Add(grain(2), grain(3)));
-  }
-  // Adds the nodes below `top` to one vector of a new node.
-  static HWY_INLINE V merged(V sum, const NodeActions& actions, const float* top) {
-    for (std::int32_t i = 0; i < actions.merges; ++i) {
-      if ((actions.zeros >> i & 1u) != 0) sum = hn::Add(sum, hn::Zero(D()));
-      top -= kBlockNode;
-      sum = hn::Add(sum, hn::Load(D(), top));
+  // The nodes that are added to a new one, and whether +0.0 is added before each and at the end.
+  struct Merges {
+    static constexpr int kMost = 64;
+    const float* nodes[kMost];
+    bool zeros[kMost + 1] = {};
+    int count = 0;
+    bool has_zeros = false;
+
+    HWY_INLINE void append(const NodeActions& actions, const float* top) {
+      for (std::int32_t i = 0; i < actions.merges; ++i) {
+        zeros[count] |= (actions.zeros >> i & 1u) != 0;
+        nodes[count++] = top -= kBlockNode;
+      }
+      zeros[count] |= (actions.zeros >> actions.merges & 1u) != 0;
+      has_zeros |= actions.zeros != 0;
     }
-    if ((actions.zeros >> actions.merges & 1u) != 0) sum = hn::Add(sum, hn::Zero(D()));
-    return sum;
-  }
+  };
 
   // Adds up the grains of a segment and what comes after it.
   HWY_INLINE void add_up(const Segment& segment, bool is_last) {
     const Chunk& chunk = *args_.chunk;
+    Merges merges;
+    merges.append(segment.after, top_);
+    if (is_last) merges.append(chunk.after, slot_top_);
     float* to = is_last ? slot_top_ - chunk.after.merges * kBlockNode
                         : top_ - segment.after.merges * kBlockNode;
-    for (std::int64_t i = 0; i < kHigh * 2; ++i) {
+    top_ = to + kBlockNode;
+    if (is_last && chunk.finishes) to = nullptr;
+    if (!segment.is_quad) return add_grains<1>(merges, to);
+    add_grains<4>(merges, to);
+  }
+
+  template <int kGrains>
+  HWY_INLINE void add_grains(const Merges& merges, float* to) {
+    if (merges.has_zeros || merges.count > 2) return add_rows<kGrains, -1>(merges, to);
+    if (merges.count == 0) return add_rows<kGrains, 0>(merges, to);
+    if (merges.count == 1) return add_rows<kGrains, 1>(merges, to);
+    add_rows<kGrains, 2>(merges, to);
+  }
+
+  // Adds kGrains nodes, and kMerges others if it is not -1, and stores the sum `to` a node or, if
+  // that is null, to C.
+  template <int kGrains, int kMerges>
+  HWY_INLINE void add_rows(const Merges& merges, float* to) {
+    for (int i = 0; i < kHigh * 2; ++i) {
       if (i % 2 >= kWide) continue;
-      const auto row = static_cast<int>(i / 2 * kRegisterRows);
-      const auto column = static_cast<int>(i % 2 * kRegisterRows);
+      const int row = i / 2 * kRegisterRows, column = i % 2 * kRegisterRows;
       const int rows = std::min(args_.rows - row, kRegisterRows);
+      const int cols = at_.cols - column;
       for (int r = 0; r < rows; ++r) {
         const std::int64_t first = i * kRegisterSize + r * kRegisterRows;
         for (int lane = 0; lane < kRegisterRows; lane += kLanes) {
-          const std::int64_t at = first + lane;
-          V sum = merged(sum_of(segment, args_.stack + at), segment.after, top_ + at);
-          if (is_last) sum = merged(sum, chunk.after, slot_top_ + at);
-          if (is_last && chunk.finishes) {
-            store_result(sum, at_.c + at_.c_rows[row + r] + column + lane,
-                         at_.cols - column - lane);
+          const V sum = added<kGrains, kMerges>(merges, first + lane);
+          if (to != nullptr) {
+            hn::Store(sum, D(), to + first + lane);
           } else {
-            hn::Store(sum, D(), to + at);
+            store_result(sum, at_.c + at_.c_rows[row + r] + column + lane, cols - lane);
           }
         }
       }
     }
-    top_ = to + kBlockNode;
+  }
+
+  template <int kGrains, int kMerges>
+  HWY_INLINE V added(const Merges& merges, std::int64_t at) const {
+    const auto grain = [&](int i) { return hn::Load(D(), args_.stack + i * kBlockNode + at); };
+    V sum = grain(0);
+    if (kGrains == 4) sum = hn::Add(hn::Add(sum, grain(1)), hn::Add(grain(2), grain(3)));
+    const int count = kMerges < 0 ? merges.count : kMerges;
+    for (int i = 0; i < count; ++i) {
+      if (kMerges < 0 && merges.zeros[i]) sum = hn::Add(sum, hn::Zero(D()));
+      sum = hn::Add(sum, hn::Load(D(), merges.nodes[i] + at));
+    }
+    if (kMerges < 0 && merges.zeros[count]) sum = hn::Add(sum, hn::Zero(D()));
+    return sum;
   }
 
   static HWY_INLINE void store_result(V sum, float* c, int cols) {
