@@ -88,7 +88,8 @@ class BlockTile {
   // Multiplies one block. The first one of a grain begins with zeros.
   template <bool kIsFirst>
   HWY_INLINE void block() {
-    registers_.template load_a<0>(a_);
+    args_.ahead_a->ask();
+    args_.ahead_b->ask();
     registers_.template load_b<0>(b_, kBlockColumns);
     start<0, kIsFirst>();
     registers_.template multiply<0, 0, 0>();
@@ -247,8 +248,6 @@ void block_tiles(const TileArgs& args) {
     at.slots = args.slots + t * args.slots_stride;
     for (std::int64_t left = args.panels; left > 0; --left) {
       at.cols = left == 1 ? args.last_cols : kBlockColumns;
-      args.ahead_a->ask();
-      args.ahead_b->ask();
       BlockTile<Registers, kHigh, kWide>(args, at).run();
       at.b += args.b_step;
       at.c += kBlockColumns;

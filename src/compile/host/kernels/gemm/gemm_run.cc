@@ -114,8 +114,12 @@ class PartRun {
   Range rows_of_tiles(std::int64_t t, std::int64_t together, std::int64_t end) const {
     return {tile(t).begin, tile(std::min(t + together, end) - 1).end};
   }
-  // How often the kernels prefetch while this many tiles are computed.
-  std::int64_t asks(std::int64_t tiles) const {
+  // How often the kernels prefetch while this many tiles of a chunk are computed.
+  std::int64_t asks(std::int64_t tiles, const Chunk& chunk) const {
+    if (s_.unit.block > 1) {
+      return std::max<std::int64_t>(
+          tiles * step_panels_.size() * (chunk.k_end - chunk.k_begin) / s_.block, 1);
+    }
     return tiles * (step_panels_.size() - narrow_panels_) +
            ceil_div(tiles, s_.narrow_tiles) * narrow_panels_;
   }
@@ -296,13 +300,14 @@ void PartRun::run_block(const Step& step, const Range& rows, const float* b) {
 void PartRun::ask_for_b(Step next) {
   ahead_b_ = {};
   const std::int64_t batch = next.batch;
+  const Chunk& now = s_.tree.chunks[next.chunk];
   if (s_.b_in_place || !advance(&next) || (s_.a_in_place && next.batch == batch)) return;
   const Chunk& chunk = s_.tree.chunks[next.chunk];
   const std::byte* b = b_of(chunk, next);
   if (b == held_b_) return;
   const Range wanted = columns(panels_of(next));
   ahead_b_ = rectangle(b, s_.unit, s_.problem.b, s_.steps.b_k, s_.b_layout, wanted, chunk,
-                       asks(ceil_div(step_rows_.size(), s_.tile_rows)));
+                       asks(ceil_div(step_rows_.size(), s_.tile_rows), now));
 }
 
 // Prefetches A of the next group of tiles. After the last group, that is the first group of the
@@ -330,7 +335,7 @@ void PartRun::ask_for_a(const Step& step, const Range& group) {
   }
   const Chunk& chunk = s_.tree.chunks[next.chunk];
   ahead_a_ = rectangle(a_of(chunk, product, next), s_.unit, s_.problem.a, s_.steps.a_k, s_.a_layout,
-                       rows, chunk, asks(group.size()));
+                       rows, chunk, asks(group.size(), s_.tree.chunks[step.chunk]));
 }
 
 // How the kernels can read these tiles of A in place; Access::none if they cannot.
