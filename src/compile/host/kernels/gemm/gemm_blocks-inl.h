@@ -90,6 +90,7 @@ class BlockTile {
   HWY_INLINE void block() {
     args_.ahead_a->ask();
     args_.ahead_b->ask();
+    ask_for_rows();
     registers_.template load_b<0>(b_, kBlockColumns);
     start<0, kIsFirst>();
     registers_.template multiply<0, 0, 0>();
@@ -131,9 +132,23 @@ class BlockTile {
     }
   }
 
-  // Prefetches the nodes to merge with. Rows of C are not: they often compete for the same lines of
-  // L1, which tiles of operands need.
-  HWY_INLINE void ask() const {
+  // Prefetches rows of C, a few per block. They often compete for the same lines of L1, which
+  // operands and nodes need, so they wait in L2.
+  HWY_INLINE void ask_for_rows() {
+    for (const int end = std::min(asked_ + rows_per_block_, args_.rows); asked_ < end; ++asked_) {
+#if defined(__GNUC__)
+      const float* row = at_.c + at_.c_rows[asked_];
+      __builtin_prefetch(row, 0, 2);
+      if (kWide == 2) __builtin_prefetch(row + kRegisterRows, 0, 2);
+#endif
+    }
+  }
+
+  // Prefetches the nodes to merge with.
+  HWY_INLINE void ask() {
+    const Chunk& chunk = *args_.chunk;
+    const std::int64_t blocks = (chunk.k_end - chunk.k_begin) / args_.block;
+    rows_per_block_ = chunk.finishes ? static_cast<int>(ceil_div(args_.rows, blocks)) : 0;
     for (std::int64_t i = 0; i < args_.chunk->after.merges * kBlockNode; i += kLineFloats)
       hwy::Prefetch(slot_top_ - kLineFloats - i);
   }
@@ -228,33 +243,31 @@ class BlockTile {
   }
 
   const TileArgs& args_;
-  const Place& at_;
+  const Place at_;
   Registers registers_;
   const float* a_;
   const float* b_;
   float* top_;       // of the stack
   float* slot_top_;  // of the nodes that wait between chunks
   float* unstored_ = nullptr;  // where the sums in the registers belong
+  int rows_per_block_ = 0;     // of C, to prefetch
+  int asked_ = 0;
 };
 
 template <class Registers, int kHigh, int kWide>
 void block_tiles(const TileArgs& args) {
-  Place at;
-  at.a = args.a;
-  at.c_rows = args.c_rows;
   for (std::int64_t t = 0; t < args.tiles; ++t) {
-    at.b = args.b;
-    at.c = args.c;
-    at.slots = args.slots + t * args.slots_stride;
-    for (std::int64_t left = args.panels; left > 0; --left) {
-      at.cols = left == 1 ? args.last_cols : kBlockColumns;
+    for (std::int64_t panel = 0; panel < args.panels; ++panel) {
+      const Place at = {
+          .a = args.a + t * args.a_step,
+          .b = args.b + panel * args.b_step,
+          .c = args.c + panel * kBlockColumns,
+          .c_rows = args.c_rows + t * args.rows,
+          .cols = panel + 1 == args.panels ? args.last_cols : kBlockColumns,
+          .slots = args.slots + t * args.slots_stride + panel * args.slots_step,
+      };
       BlockTile<Registers, kHigh, kWide>(args, at).run();
-      at.b += args.b_step;
-      at.c += kBlockColumns;
-      at.slots += args.slots_step;
     }
-    at.a += args.a_step;
-    at.c_rows += args.rows;
   }
 }
 
