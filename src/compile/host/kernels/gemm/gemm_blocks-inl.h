@@ -25,37 +25,41 @@ inline constexpr std::int64_t kBlockNode = 4 * kRegisterSize;
 inline constexpr int kOwnNodes = 4;  // of a quad, before they are added
 inline constexpr int kBlockColumns = 2 * kRegisterRows;
 
-// One micro-tile, kHigh by kWide registers of sums. Registers are stored as late as possible, when
-// the next grain needs them, since storing takes as long as multiplying and waits for its result.
+// Micro-tiles of kHigh by kWide registers of sums, one after the other. Storing registers takes as
+// long as multiplying, waits for its result, and is waited for by the additions. So sums are stored
+// when the next grain needs their registers, and added up while its products are computed.
 template <class Registers, int kHigh, int kWide>
-class BlockTile {
+class BlockTiles {
  public:
-  BlockTile(const TileArgs& args, const Place& at)
-      : args_(args),
-        at_(at),
-        registers_(args.block),
-        a_(at.a),
-        b_(at.b),
-        top_(args.stack + kOwnNodes * kBlockNode),
-        slot_top_(at.slots + args.chunk->slot * kBlockNode) {}
+  explicit BlockTiles(const TileArgs& args) : args_(args), registers_(args.block) {
+    const Chunk& chunk = *args.chunk;
+    const std::int64_t blocks = (chunk.k_end - chunk.k_begin) / args.block;
+    rows_per_block_ = chunk.finishes ? static_cast<int>(ceil_div(args.rows, blocks)) : 0;
+  }
 
-  HWY_INLINE void run() {
+  HWY_INLINE void run(const Place& at) {
     const Chunk& chunk = *args_.chunk;
-    ask();
-    const Segment* segment = args_.segments + chunk.segment_begin;
+    at_ = at;
+    asked_ = 0;
+    ask_for_nodes();
     const Segment* end = args_.segments + chunk.segment_end;
     bool resumes = chunk.resumes;
-    for (; segment != end; ++segment) {
+    for (const Segment* segment = args_.segments + chunk.segment_begin; segment != end; ++segment) {
       for (int i = 0; i < (segment->is_quad ? 4 : 1); ++i) {
         grain(segment->lengths[static_cast<std::size_t>(i)], resumes);
         resumes = false;
-        // The last grain of the segment before is stored now, and this one is not yet.
-        if (i == 0 && segment != args_.segments + chunk.segment_begin) add_up(segment[-1], false);
+        if (waiting_ != nullptr) add_up();
         unstored_ = args_.stack + i * kBlockNode;
       }
+      waiting_ = segment;
+      waiting_is_last_ = segment + 1 == end;
+      waiting_at_ = at;
     }
+  }
+  /// Adds up what is left.
+  HWY_INLINE void finish() {
     store_all();
-    add_up(end[-1], true);
+    add_up();
   }
 
  private:
@@ -91,16 +95,17 @@ class BlockTile {
     args_.ahead_a->ask();
     args_.ahead_b->ask();
     ask_for_rows();
-    registers_.template load_b<0>(b_, kBlockColumns);
+    registers_.template load_a<0>(at_.a);
+    registers_.template load_b<0>(at_.b, kBlockColumns);
     start<0, kIsFirst>();
     registers_.template multiply<0, 0, 0>();
     if constexpr (kWide == 2) {
-      registers_.template load_b<1>(b_ + kRegisterRows, kBlockColumns);
+      registers_.template load_b<1>(at_.b + kRegisterRows, kBlockColumns);
       start<1, kIsFirst>();
       registers_.template multiply<1, 0, 1>();
     }
     if constexpr (kHigh == 2) {
-      registers_.template load_a<1>(a_ + kRegisterRows * args_.block);
+      registers_.template load_a<1>(at_.a + kRegisterRows * args_.block);
       start<2, kIsFirst>();
       registers_.template multiply<2, 1, 0>();
     }
@@ -108,14 +113,15 @@ class BlockTile {
       start<3, kIsFirst>();
       registers_.template multiply<3, 1, 1>();
     }
-    a_ += kMaxBlockRows * args_.block;
-    b_ += kBlockColumns * args_.block;
+    at_.a += kMaxBlockRows * args_.block;
+    at_.b += kBlockColumns * args_.block;
   }
 
   HWY_INLINE void grain(std::int64_t length, bool resumes) {
     std::int64_t done = 0;
     if (resumes) {
-      load_all(slot_top_);
+      store_all();
+      load_all(slot_top_of(at_));
     } else if (length == 0) {
       clear<0>();
     } else {
@@ -144,13 +150,13 @@ class BlockTile {
     }
   }
 
-  // Prefetches the nodes to merge with.
-  HWY_INLINE void ask() {
-    const Chunk& chunk = *args_.chunk;
-    const std::int64_t blocks = (chunk.k_end - chunk.k_begin) / args_.block;
-    rows_per_block_ = chunk.finishes ? static_cast<int>(ceil_div(args_.rows, blocks)) : 0;
+  // The top of the nodes that wait between chunks.
+  HWY_INLINE float* slot_top_of(const Place& at) const {
+    return at.slots + args_.chunk->slot * kBlockNode;
+  }
+  HWY_INLINE void ask_for_nodes() const {
     for (std::int64_t i = 0; i < args_.chunk->after.merges * kBlockNode; i += kLineFloats)
-      hwy::Prefetch(slot_top_ - kLineFloats - i);
+      hwy::Prefetch(slot_top_of(at_) - kLineFloats - i);
   }
 
   // The nodes that are added to a new one, and whether +0.0 is added before each and at the end.
@@ -171,16 +177,21 @@ class BlockTile {
     }
   };
 
-  // Adds up the grains of a segment and what comes after it.
-  HWY_INLINE void add_up(const Segment& segment, bool is_last) {
+  // Adds up the grains of the segment that waits, and what comes after it.
+  HWY_INLINE void add_up() {
     const Chunk& chunk = *args_.chunk;
+    const Segment& segment = *waiting_;
+    waiting_ = nullptr;
     Merges merges;
     merges.append(segment.after, top_);
-    if (is_last) merges.append(chunk.after, slot_top_);
-    float* to = is_last ? slot_top_ - chunk.after.merges * kBlockNode
-                        : top_ - segment.after.merges * kBlockNode;
+    float* to = top_ - segment.after.merges * kBlockNode;
     top_ = to + kBlockNode;
-    if (is_last && chunk.finishes) to = nullptr;
+    if (waiting_is_last_) {
+      merges.append(chunk.after, slot_top_of(waiting_at_));
+      to = chunk.finishes ? nullptr
+                          : slot_top_of(waiting_at_) - chunk.after.merges * kBlockNode;
+      top_ = args_.stack + kOwnNodes * kBlockNode;
+    }
     if (!segment.is_quad) return add_grains<1>(merges, to);
     add_grains<4>(merges, to);
   }
@@ -201,7 +212,7 @@ class BlockTile {
       if (i % 2 >= kWide) continue;
       const int row = i / 2 * kRegisterRows, column = i % 2 * kRegisterRows;
       const int rows = std::min(args_.rows - row, kRegisterRows);
-      const int cols = at_.cols - column;
+      const int cols = waiting_at_.cols - column;
       for (int r = 0; r < rows; ++r) {
         const std::int64_t first = i * kRegisterSize + r * kRegisterRows;
         for (int lane = 0; lane < kRegisterRows; lane += kLanes) {
@@ -209,7 +220,8 @@ class BlockTile {
           if (to != nullptr) {
             hn::Store(sum, D(), to + first + lane);
           } else {
-            store_result(sum, at_.c + at_.c_rows[row + r] + column + lane, cols - lane);
+            store_result(sum, waiting_at_.c + waiting_at_.c_rows[row + r] + column + lane,
+                         cols - lane);
           }
         }
       }
@@ -243,19 +255,20 @@ class BlockTile {
   }
 
   const TileArgs& args_;
-  const Place at_;
   Registers registers_;
-  const float* a_;
-  const float* b_;
-  float* top_;       // of the stack
-  float* slot_top_;  // of the nodes that wait between chunks
+  Place at_ = {};              // of the tile that is multiplied; moves along k
   float* unstored_ = nullptr;  // where the sums in the registers belong
-  int rows_per_block_ = 0;     // of C, to prefetch
+  int rows_per_block_;         // of C, to prefetch
   int asked_ = 0;
+  const Segment* waiting_ = nullptr;  // its grains are computed, but not added up
+  bool waiting_is_last_ = false;      // of its tile
+  Place waiting_at_ = {};
+  float* top_ = args_.stack + kOwnNodes * kBlockNode;  // of the stack
 };
 
 template <class Registers, int kHigh, int kWide>
 void block_tiles(const TileArgs& args) {
+  BlockTiles<Registers, kHigh, kWide> tiles(args);
   for (std::int64_t t = 0; t < args.tiles; ++t) {
     for (std::int64_t panel = 0; panel < args.panels; ++panel) {
       const Place at = {
@@ -266,9 +279,10 @@ void block_tiles(const TileArgs& args) {
           .cols = panel + 1 == args.panels ? args.last_cols : kBlockColumns,
           .slots = args.slots + t * args.slots_stride + panel * args.slots_step,
       };
-      BlockTile<Registers, kHigh, kWide>(args, at).run();
+      tiles.run(at);
     }
   }
+  tiles.finish();
 }
 
 // The table of a unit with tile registers.
