@@ -74,8 +74,8 @@ std::int64_t grains();
 void set_numerics(Numerics numerics);
 Numerics numerics();
 
-/// Collectives executed since the last reset, sorted by kind. With one process per device: those of
-/// device 0 of each group; if there are several groups, all processes make this call together.
+/// Collectives executed since the last reset, sorted by kind: those of one device of each group. If
+/// there are several groups, all processes make this call together.
 std::vector<CollectiveUse> collective_counts();
 void reset_collective_counts();
 /// The most bytes of arrays and temporaries that this process has held at once since the last
@@ -83,21 +83,20 @@ void reset_collective_counts();
 std::int64_t peak_buffer_bytes();
 void reset_peak_buffer_bytes();
 
-/// Bytes that all processes of this machine may take together, and those that are free; a container
-/// has what its control groups leave of them.
+/// Bytes that all processes of this machine may take together, and those that are free, within the
+/// limits of control groups.
 struct MachineMemory {
   std::int64_t total = 0;
   std::int64_t free = 0;
 };
 MachineMemory machine_memory();
-/// Whether programs run that need more memory than is free. They do not, unless it is set: the
-/// first call of such a program throws UserError with both figures, before anything is computed or
-/// given away. With one process per device the needs of all processes count.
+/// Whether programs run that need more memory than is free. Unless it is set, the first call of such
+/// a program throws UserError with both figures before anything is computed or given away. The needs
+/// of all processes count.
 void set_overcommit(bool is_allowed);
 bool overcommit();
 
 // --- several processes
-//
 // Each process runs the whole host program and computes the tiles of the devices that it owns: a
 // block of consecutive ids, equally many in each process. They share nothing but messages. Reading
 // an array that is not replicated is a collective, so all processes make the same calls. Results

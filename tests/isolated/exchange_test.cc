@@ -1,6 +1,6 @@
 // Collectives between processes: the same bits, counts and bytes as in one process for all devices,
 // for every number of devices per process.
-#include "compile/host/exchange.h"
+#include "compile/host/exchange/exchange.h"
 
 #include <algorithm>
 #include <functional>

@@ -14,9 +14,9 @@
 #include <tessera/error.h>
 
 #include "base/leaf_tree.h"
-#include "compile/host/exchange.h"
+#include "compile/host/exchange/exchange.h"
+#include "compile/host/exchange/summands.h"
 #include "compile/host/lower.h"
-#include "compile/host/summands.h"
 #include "ops/record.h"
 
 namespace tessera::compile::host {

@@ -1,4 +1,4 @@
-#include "compile/host/summands.h"
+#include "compile/host/exchange/summands.h"
 
 #include <algorithm>
 

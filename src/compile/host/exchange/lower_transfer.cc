@@ -2,7 +2,7 @@
 // process has one partner.
 #include <tessera/error.h>
 
-#include "compile/host/exchange.h"
+#include "compile/host/exchange/exchange.h"
 #include "compile/host/lower.h"
 
 namespace tessera::compile::host {

@@ -1,4 +1,4 @@
-#include "compile/host/exchange.h"
+#include "compile/host/exchange/exchange.h"
 
 #include <algorithm>
 
