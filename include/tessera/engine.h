@@ -90,9 +90,9 @@ struct MachineMemory {
   std::int64_t free = 0;
 };
 MachineMemory machine_memory();
-/// Whether programs run that need more memory than is free. Unless it is set, the first call of such
-/// a program throws UserError with both figures before anything is computed or given away. The needs
-/// of all processes count.
+/// Whether programs run that need more memory than is free; the needs of all processes count. If
+/// not, the first call of such a program throws UserError with both figures before anything is
+/// computed or given away.
 void set_overcommit(bool is_allowed);
 bool overcommit();
 
