@@ -171,7 +171,7 @@ void export_checkpoint(const std::string& path, const std::string& to,
 struct CheckpointerOptions {
   std::int64_t keep_latest = 0;  // older ones are removed; 0: keep all
   std::int64_t keep_best = 0;    // in addition, those with the smallest metric
-  bool is_async = true;          // a thread writes them; ignored with one process per device
+  bool is_async = true;          // a thread of each process writes them
 };
 
 /// The checkpoints of a run, in one folder and named by their steps: step_00000100.
@@ -180,7 +180,8 @@ class Checkpointer {
   /// Creates the folder if needed. Throws UserError if another process saves there.
   explicit Checkpointer(std::string folder, const CheckpointerOptions& options = {},
                         std::source_location where = std::source_location::current());
-  /// Waits for the last save. Call wait() first to learn whether it failed.
+  /// Waits for the last save. Call wait() first to learn whether it failed; with several processes,
+  /// also to keep it.
   ~Checkpointer();
   Checkpointer(const Checkpointer&) = delete;
   Checkpointer& operator=(const Checkpointer&) = delete;
@@ -197,8 +198,13 @@ class Checkpointer {
   }
   /// This step is not removed with the others, until keep() names another one.
   void keep(std::int64_t step);
-  /// Returns when everything is on disk. Throws RuntimeFault if it could not be written.
+  /// Finishes the last save: returns when everything is on disk. Throws RuntimeFault if it could
+  /// not be written. A collective of all processes.
   void wait();
+  /// With several processes, a save takes its place among the steps only when all processes finish
+  /// it together: in wait(), in the next save, or in this call, if all files have been written.
+  /// Call it once per step. A collective of all processes.
+  void finish_if_written();
 
   /// The saved steps, ascending.
   std::vector<std::int64_t> steps() const;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <exception>
 #include <fcntl.h>
+#include <functional>
 #include <sys/file.h>
 #include <thread>
 #include <unistd.h>
@@ -150,12 +151,41 @@ struct Checkpointer::State {
   CheckpointerOptions options;
   std::optional<FolderLock> lock;
   std::atomic<std::int64_t> kept{-1};  // never pruned; atomic because the writer thread reads it
-  std::thread writer;
+  std::thread writer;                  // of the files of this process
+  std::atomic<bool> has_written{false};
   std::exception_ptr failure;  // set by the writer thread; read it after joining
+  /// With several processes: the save that they finish together.
+  std::optional<CheckpointWriter> unfinished;
 
-  void write(const Snapshot& snapshot, int threads) const {
-    write_checkpoint(local_disk(), snapshot, step_path(folder, snapshot.options.step), threads);
+  std::string path_of(const Snapshot& snapshot) const {
+    return step_path(folder, snapshot.options.step);
+  }
+  void prune_all() const {
     if (process_index() == 0) prune(folder, options, kept);
+  }
+  void write(const Snapshot& snapshot, int threads) const {
+    write_checkpoint(local_disk(), snapshot, path_of(snapshot), threads);
+    prune_all();
+  }
+  /// A single process needs no other to finish.
+  void write_alone(Snapshot& snapshot) noexcept {
+    try {
+      write(snapshot, 1);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    snapshot.arrays.clear();
+  }
+  /// A collective.
+  void finish() {
+    if (writer.joinable()) writer.join();
+    if (failure) std::rethrow_exception(std::exchange(failure, nullptr));
+    if (!unfinished) return;
+    // Whatever happens, this save has ended.
+    std::optional<CheckpointWriter> ended;
+    ended.swap(unfinished);
+    ended->finish();
+    prune_all();
   }
 };
 
@@ -171,6 +201,7 @@ Checkpointer::Checkpointer(std::string folder, const CheckpointerOptions& option
 }
 
 Checkpointer::~Checkpointer() {
+  // Not all processes may get here, so they cannot finish a save together.
   if (state_->writer.joinable()) state_->writer.join();
 }
 
@@ -185,31 +216,40 @@ void Checkpointer::save_arrays(const std::vector<NamedArray>& arrays, SaveOption
                      .cure = "count steps from 0"});
   }
   Snapshot taken = snapshot(arrays, std::move(options), where);
-  if (!state_->options.is_async || process_count() > 1) {
+  if (!state_->options.is_async) {
     state_->write(taken, num_threads());
     return;
   }
-  auto kept = std::make_shared<Snapshot>(std::move(taken));
-  const auto write = [state = state_.get(), kept] {
-    try {
-      state->write(*kept, 1);
-    } catch (...) {
-      state->failure = std::current_exception();
-    }
-    kept->arrays.clear();
+  state_->has_written = false;
+  std::function<void()> write;
+  if (process_count() > 1) {
+    const std::string path = state_->path_of(taken);
+    state_->unfinished.emplace(local_disk(), std::move(taken), path);
+    write = [state = state_.get()] { state->unfinished->write_files(1); };
+  } else {
+    write = [state = state_.get(), kept = std::make_shared<Snapshot>(std::move(taken))] {
+      state->write_alone(*kept);
+    };
+  }
+  const auto run = [state = state_.get(), write] {
+    write();
+    state->has_written = true;
   };
   try {
-    state_->writer = std::thread(write);
+    state_->writer = std::thread(run);
   } catch (const std::exception&) {
-    write();  // no thread could be started: write in this one
+    run();  // no thread could be started: write in this one
   }
 }
 
 void Checkpointer::keep(std::int64_t step) { state_->kept = step; }
 
-void Checkpointer::wait() {
-  if (state_->writer.joinable()) state_->writer.join();
-  if (state_->failure) std::rethrow_exception(std::exchange(state_->failure, nullptr));
+void Checkpointer::wait() { state_->finish(); }
+
+void Checkpointer::finish_if_written() {
+  if (!state_->unfinished) return;
+  const std::vector<std::int64_t> all = process_allgather(state_->has_written ? 1 : 0);
+  if (std::find(all.begin(), all.end(), 0) == all.end()) state_->finish();
 }
 
 std::vector<std::int64_t> Checkpointer::steps() const { return steps_in(state_->folder); }

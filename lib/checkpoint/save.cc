@@ -206,31 +206,51 @@ Snapshot snapshot(const std::vector<NamedArray>& arrays, SaveOptions options,
   return state;
 }
 
+CheckpointWriter::CheckpointWriter(Disk& disk, Snapshot state, std::string path)
+    : disk_(disk),
+      state_(std::move(state)),
+      path_(std::move(path)),
+      place_(hidden_name(path_, "unfinished")) {
+  all_or_none("write", path_, [&] {
+    if (process_index() != 0) return;
+    check_place(path_);
+    unfinished_.emplace(disk_, path_);
+    disk_.make_folder(place_, path_);
+  });
+}
+
+void CheckpointWriter::write_files(int threads) noexcept {
+  try {
+    const std::vector<PlannedFile> files = plan_files(state_);
+    tessera::checkpoint::write_files(disk_, files, place_, path_, threads);
+    index_ = index_of(state_, files);
+    if (process_count() > 1) {
+      write_text(disk_, place_ + "/" + part_name(process_index()), path_, part_to_text(index_));
+    }
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
+  for (Snapshot::Item& item : state_.arrays) item.tiles.clear();
+}
+
+void CheckpointWriter::finish() {
+  all_or_none("write", path_, [&] {
+    if (failure_) std::rethrow_exception(failure_);
+  });
+  all_or_none("write", path_, [&] {
+    if (process_index() != 0) return;
+    if (process_count() > 1) index_ = joined_index(state_, place_);
+    write_text(disk_, place_ + "/" + kIndexName, path_ + "/" + kIndexName, to_text(index_));
+    disk_.sync_folder(place_, path_);
+    unfinished_->commit();
+    unfinished_.reset();
+  });
+}
+
 void write_checkpoint(Disk& disk, const Snapshot& state, const std::string& path, int threads) {
-  const bool is_first = process_index() == 0;
-  std::optional<Unfinished> unfinished;
-  const std::string place = hidden_name(path, "unfinished");
-  all_or_none("write", path, [&] {
-    if (!is_first) return;
-    check_place(path);
-    unfinished.emplace(disk, path);
-    disk.make_folder(place, path);
-  });
-  std::vector<PlannedFile> files = plan_files(state);
-  Index index;
-  all_or_none("write", path, [&] {
-    write_files(disk, files, place, path, threads);
-    index = index_of(state, files);
-    if (process_count() == 1) return;
-    write_text(disk, place + "/" + part_name(process_index()), path, part_to_text(index));
-  });
-  all_or_none("write", path, [&] {
-    if (!is_first) return;
-    if (process_count() > 1) index = joined_index(state, place);
-    write_text(disk, place + "/" + kIndexName, path + "/" + kIndexName, to_text(index));
-    disk.sync_folder(place, path);
-    unfinished->commit();
-  });
+  CheckpointWriter writer(disk, state, path);
+  writer.write_files(threads);
+  writer.finish();
 }
 
 void save_arrays(const std::string& path, const std::vector<NamedArray>& arrays,

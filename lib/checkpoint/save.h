@@ -1,12 +1,15 @@
 // Takes a snapshot of arrays and writes it as a checkpoint.
 #pragma once
 
+#include <exception>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <tessera/checkpoint.h>
 
 #include "checkpoint/disk.h"
+#include "checkpoint/index.h"
 
 namespace tessera::checkpoint {
 
@@ -25,8 +28,27 @@ struct Snapshot {
 Snapshot snapshot(const std::vector<NamedArray>& arrays, SaveOptions options,
                   const std::source_location& where);
 
-/// Writes the checkpoint to the folder `path`, whole or not at all, on up to `threads` threads.
-/// With one process per device all processes must call it.
+/// A checkpoint that is being written to the folder `path`. It appears there whole or not at all;
+/// what is not finished is removed. The constructor and finish() are collectives, in which all
+/// processes throw if one of them fails.
+class CheckpointWriter {
+ public:
+  CheckpointWriter(Disk& disk, Snapshot state, std::string path);
+  /// Writes the files of this process, on up to `threads` threads, and lets go of the arrays. May
+  /// be called by another thread. If it fails, finish() throws.
+  void write_files(int threads) noexcept;
+  void finish();
+
+ private:
+  Disk& disk_;
+  Snapshot state_;
+  std::string path_, place_;
+  std::optional<Unfinished> unfinished_;  // in the first process
+  Index index_;                           // of the files of this process
+  std::exception_ptr failure_;
+};
+
+/// Writes a checkpoint. A collective.
 void write_checkpoint(Disk& disk, const Snapshot& state, const std::string& path, int threads);
 
 /// The path without slashes at its end.

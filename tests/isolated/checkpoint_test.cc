@@ -131,6 +131,41 @@ TEST(IsolatedCheckpoint, GoesBetweenAnyNumbersOfProcesses) {
   }
 }
 
+/// Saves steps in the background while the arrays change, and finishes them at different times.
+void save_steps(const std::string& folder) {
+  Tree tree = make_tree();
+  checkpoint::Checkpointer steps(folder, {.keep_latest = 2});
+  for (std::int64_t step = 0; step < 4; ++step) {
+    steps.save(step, tree);
+    for (auto& [name, x] : tree) x = x + x;
+    if (step == 1) {
+      while (steps.latest() != 1) steps.finish_if_written();
+    }
+  }
+  steps.wait();
+  expect(steps.steps() == std::vector<std::int64_t>{2, 3}, "the last two are kept");
+}
+
+void check_steps(const std::string& folder) {
+  for (const std::int64_t step : {2, 3}) {
+    Tree wanted = make_tree();
+    for (std::int64_t i = 0; i < step; ++i) {
+      for (auto& [name, x] : wanted) x = x + x;
+    }
+    const std::string path = checkpoint::step_path(folder, step);
+    expect(checkpoint::verify(path).empty(), "the checkpoint is whole");
+    expect(hash(checkpoint::restore(path, make_tree())) == hash(wanted), "other values");
+  }
+}
+
+TEST(IsolatedCheckpoint, SavesInTheBackground) {
+  for (const int writers : {2, 4}) {
+    const std::string folder = new_path("background");
+    ASSERT_EQ(in_processes(writers, save_steps, folder), 0);
+    EXPECT_EQ(in_one_process(check_steps, folder), 0);
+  }
+}
+
 TEST(IsolatedCheckpoint, ThatOneProcessCannotWriteLeavesTheOldOne) {
   const std::string path = new_path("fault");
   ASSERT_EQ(in_processes(4, save_tree, path), 0);

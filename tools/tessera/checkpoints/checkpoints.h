@@ -47,6 +47,7 @@ class Checkpoints {
   template <typename State>
   void after_step(std::int64_t done, const State& state, float loss,
                   const std::vector<std::int64_t>& data_position, bool in_any_case = false) {
+    if (saved_) saved_->finish_if_written();
     if (!is_due(done, in_any_case)) return;
     const std::optional<std::string> bad = first_not_finite(checkpoint::named_arrays(state));
     if (bad && !flags_.allow_nan) {
