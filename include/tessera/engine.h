@@ -29,6 +29,8 @@ struct PassEvent;
 namespace detail {
 struct Program;
 }  // namespace detail
+struct Cluster;   // <tessera/profile.h>
+struct StepPlan;  // <tessera/profile.h>
 
 // --- settings and counters
 
@@ -41,7 +43,8 @@ struct CollectiveUse {
   friend bool operator==(const CollectiveUse&, const CollectiveUse&) = default;
 };
 
-/// From 1 to 1024.
+/// From 1 to 1024. Several threads of a program may call jitted functions and ops at the same time:
+/// up to this many programs then run at once, and share the threads.
 void set_num_threads(int count, std::source_location where = std::source_location::current());
 int num_threads();
 /// The default number of threads: the cores in the affinity mask of the calling thread, but not
@@ -274,6 +277,7 @@ class LoweredProgram {
   explicit LoweredProgram(std::shared_ptr<detail::Program> program);
 
  protected:
+  friend StepPlan plan_step(const LoweredProgram&, const Cluster&, std::source_location);
   std::shared_ptr<detail::Program> program_;
 };
 

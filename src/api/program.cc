@@ -21,6 +21,7 @@
 #include "run/transport/launched.h"
 #include "run/transport/notes.h"
 #include "run/transport/processes.h"
+#include "run/transport/transport.h"
 
 namespace tessera::detail {
 
@@ -122,11 +123,16 @@ void place_outputs(Program& program, const ir::Function& split) {
   program.output_alias = aliases_of(program);
 }
 
-ir::Function cut_into_tasks(Program& program, const ir::Function& split) {
+pipeline::PipelineOptions pipeline_options(const Program& program) {
   pipeline::PipelineOptions how = *program.pipeline;
   how.output_alias = program.output_alias;
   how.output_replaces = program.output_replaces;
   how.has_copies = run::transport() != nullptr;
+  return how;
+}
+
+ir::Function cut_into_tasks(Program& program, const ir::Function& split) {
+  const pipeline::PipelineOptions how = pipeline_options(program);
   pipeline::Pipeline made = pipeline::pipeline(split, how);
   program.groups = std::move(made.groups);
   program.copies = std::move(made.copies);
@@ -222,6 +228,68 @@ void compile(Program& program) {
                           .target = run::Engine::instance().target(),
                           .dot_unit = program.dot_unit});
   });
+}
+
+namespace {
+
+/// The transport of a program that is compiled to be looked at.
+class NoTransport final : public run::Transport {
+ public:
+  NoTransport(int rank, int size) : rank_(rank), size_(size) {}
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  void begin(const run::CollectiveLabel& /*label*/) override {}
+  void exchange(std::span<const Send> /*sends*/, std::span<const Receive> /*receives*/) override {
+    require(false, "a program that is only looked at does not run");
+  }
+  void give_up(std::string_view /*why*/) noexcept override {}
+  std::int64_t received_bytes() const override { return 0; }
+  std::int64_t message_bytes() const override { return std::int64_t{1} << 40; }
+
+ private:
+  int rank_;
+  int size_;
+};
+
+}  // namespace
+
+std::vector<std::shared_ptr<const run::Executable>> compile_for_devices(Program& program) {
+  lower(program);
+  ir::Function function = program.partitioned;
+  std::vector<pipeline::OutputCopy> copies = program.copies;
+  std::int64_t num_groups = 1;
+  if (program.pipeline) {
+    const partition::PartitionOptions options = partition_options(program);
+    pipeline::PipelineOptions how = pipeline_options(program);
+    how.has_copies = true;
+    pipeline::Pipeline made = pipeline::pipeline(
+        ir::run_passes(partition::split_passes(options), program.traced, program.passes), how);
+    function =
+        ir::run_passes(partition::combine_passes(), std::move(made.function), program.passes);
+    copies = std::move(made.copies);
+    num_groups = static_cast<std::int64_t>(how.tasks.size());
+  }
+  function = ir::run_passes(compile::passes(), std::move(function), program.passes);
+  std::vector<std::shared_ptr<const run::Executable>> executables;
+  const std::int64_t devices = std::max<std::int64_t>(1, function.mesh.num_devices());
+  for (std::int64_t group = 0; group < num_groups; ++group) {
+    NoTransport transport(static_cast<int>(group * devices + function.mesh.device_ids().back()),
+                          static_cast<int>(num_groups * devices));
+    std::vector<int> aliases;
+    for (const pipeline::OutputCopy& copy : copies) {
+      const bool is_own = copy.group == pipeline::OutputCopy::kShared || copy.group == group;
+      aliases.push_back(is_own ? program.output_alias[copy.output] : -1);
+    }
+    executables.push_back(
+        compile::compile(function, {.is_donated = program.is_donated,
+                                    .output_alias = std::move(aliases),
+                                    .target = {.world = {.transport = &transport,
+                                                         .num_groups = static_cast<int>(num_groups),
+                                                         .devices_per_group = devices},
+                                               .runs = false},
+                                    .dot_unit = program.dot_unit}));
+  }
+  return executables;
 }
 
 const std::vector<std::int64_t>& groups_of_result(const Program& program, std::size_t number) {

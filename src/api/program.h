@@ -65,6 +65,9 @@ ir::PassOptions pass_options(const PassSettings& settings, const std::string& su
 void simplify(Program& program);
 /// Partitions the program over its mesh, once.
 void lower(Program& program);
+/// Compiles the program for the device of each group that has the largest tiles, as its process
+/// would. These executables cannot run.
+std::vector<std::shared_ptr<const run::Executable>> compile_for_devices(Program& program);
 /// The groups of a pipeline that hold a leaf of its result. Empty if the leaf is an input that no
 /// group reads.
 const std::vector<std::int64_t>& groups_of_result(const Program& program, std::size_t number);

@@ -3,7 +3,14 @@
 namespace tessera {
 
 std::string_view name(DotUnit unit) {
-  return unit == DotUnit::portable ? "portable" : "avx512_bf16";
+  switch (unit) {
+    case DotUnit::avx512_bf16:
+      return "avx512_bf16";
+    case DotUnit::amx_bf16:
+      return "amx_bf16";
+    default:
+      return "portable";
+  }
 }
 
 }  // namespace tessera

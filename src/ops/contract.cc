@@ -254,11 +254,9 @@ std::vector<HostArray> dot_reference(const ReferenceContext& c) {
       const std::size_t rhs_base = offset_of(rhs_steps, index);
       TreeSum<Wrapping<T>> tree;
       for (const std::vector<Term>& terms : leaves) {
-        T sum = 0;
-        for (const Term& term : terms) {
-          sum = accumulate(c.dot_unit, sum, x[lhs_base + term.lhs], y[rhs_base + term.rhs]);
-        }
-        tree.push({sum});
+        ProductSum<T> sum(c.dot_unit);
+        for (const Term& term : terms) sum.add(x[lhs_base + term.lhs], y[rhs_base + term.rhs]);
+        tree.push({sum.value()});
       }
       out[at_result++] = tree.finish().value;
     });

@@ -11,6 +11,9 @@ struct Target {
   /// With a transport, the program computes what the devices of this process compute. Its
   /// collectives use the transport, which must outlive the program.
   World world = {};
+  /// false: the program is only looked at, each process has one device, and collectives have no
+  /// kernels.
+  bool runs = true;
 };
 
 }  // namespace tessera::run

@@ -1,4 +1,5 @@
-// The commands of the command line. A model adds `tessera train MODEL` and `tessera show MODEL`.
+// The commands of the command line. A model adds `tessera train MODEL`, `tessera show MODEL` and
+// `tessera plan MODEL`.
 #pragma once
 
 #include <memory>
@@ -7,10 +8,16 @@
 
 namespace tessera::cli {
 
-void add_lm(Command& train, Command& show);
-void add_mlp(Command& train, Command& show);
-void add_pipeline(Command& train, Command& show);
-void add_vit(Command& train, Command& show);
+/// The commands that have a command for each model.
+struct ModelCommands {
+  Command& train;
+  Command& show;
+  Command& plan;
+};
+void add_lm(const ModelCommands& commands);
+void add_mlp(const ModelCommands& commands);
+void add_pipeline(const ModelCommands& commands);
+void add_vit(const ModelCommands& commands);
 
 /// Adds the flags of `tessera train vit` to a command that starts it. Keep the returned pointer as
 /// long as the command: it owns the values.

@@ -189,7 +189,7 @@ void add_train_flags(Command& command, TrainFlags& flags) {
              "exact: the same bits on any mesh; fast: fewer bytes between devices");
   add_choice(command, flags.dtype, "--dtype", {"f32", "bf16"},
              "dtype of activations and matrix operands; parameters and sums are f32");
-  add_choice(command, flags.dot_unit, "--dot-unit", {"auto", "portable", "avx512_bf16"},
+  add_choice(command, flags.dot_unit, "--dot-unit", {"auto", "portable", "avx512_bf16", "amx_bf16"},
              "the unit that multiplies bf16; auto: the best one of this machine");
   add_choice(command, flags.engine, "--engine", {"host", "reference"},
              "host, or the slow and simple reference engine");

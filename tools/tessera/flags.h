@@ -53,6 +53,9 @@ struct TrainFlags {
   bool isolated = false;
   double timeout_s = 60;
   bool allow_overcommit = false;
+
+  /// The mesh that `tessera plan` scales to the cluster if none is given.
+  std::string mesh_to_plan() const { return mesh; }
 };
 
 /// The dtype that --dtype names.

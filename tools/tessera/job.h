@@ -1,4 +1,5 @@
-// The part of `tessera train MODEL` and `tessera show MODEL` that all models share.
+// The part of `tessera train MODEL`, `tessera show MODEL` and `tessera plan MODEL` that all models
+// share.
 #pragma once
 
 #include <cmath>
@@ -240,9 +241,10 @@ void train(J& job, TrainFlags flags, const JobInfo& info, const Mesh& devices, S
              report);
 }
 
+/// Lowers the step without running anything, and calls `use` with it.
 template <typename J>
-void show(J& job, const TrainFlags& flags, const JobInfo& info, const Mesh& devices,
-          const ShowFlags& show_flags) {
+void with_lowered(J& job, const TrainFlags& flags, const JobInfo& info, const Mesh& devices,
+                  const std::function<void(const LoweredProgram&, const StepFacts&)>& use) {
   const Mesh mesh = mesh_of_arrays(job, devices);
   const use_mesh scope(mesh);
   const logical_axis_rules rules(job.logical_rules());
@@ -256,42 +258,15 @@ void show(J& job, const TrainFlags& flags, const JobInfo& info, const Mesh& devi
   std::optional<Waiting> waiting("compiling the step");
   const auto step = make_step(job, shardings).lower(state, batch);
   waiting.reset();
-  nlohmann::json config = job.config();
-  config["optimizer"] = optimizer_config(flags);
-  show(show_flags, {.path = flags.json, .config = std::move(config)}, step,
-       [&] { return step.compile().memory(); });
+  use(step, {.costs = {}, .memory = [&] { return step.compile().memory(); }});
 }
 
-/// Adds the commands `tessera train NAME` and `tessera show NAME`. They make a job J(flags, mesh);
-/// Flags derives from TrainFlags.
-template <typename J, typename Flags>
-void add_job(Command& train_command, Command& show_command, const JobInfo& info,
-             void (*add_flags)(Command&, Flags&)) {
-  Command* to_train = train_command.add_subcommand(info.name, info.help);
-  auto flags = std::make_shared<Flags>();
-  add_train_flags(*to_train, *flags);
-  add_flags(*to_train, *flags);
-  to_train->callback([flags, info] {
-    const Mesh mesh = mesh_of(*flags, info);
-    StopRequest stop;
-    run_on_devices(*flags, mesh, num_groups(mesh, info), [&] {
-      apply(*flags);
-      J job(*flags, mesh);
-      train(job, *flags, info, mesh, stop);
-    });
-    if (stop.signal() != 0) throw EndedBySignal(stop.signal());
-  });
-  Command* to_show = show_command.add_subcommand(info.name, info.help + "; nothing is run");
-  auto show_flags = std::make_shared<ShowFlags>();
-  add_show_flags(*to_show, *show_flags);
-  add_train_flags(*to_show, *flags);
-  add_flags(*to_show, *flags);
-  to_show->callback([flags, show_flags, info] {
-    const Mesh mesh = mesh_of(*flags, info);
-    apply(*flags);
-    J job(*flags, mesh);
-    show(job, *flags, info, mesh, *show_flags);
-  });
+/// The sizes of the model and the flags of the optimiser.
+template <typename J>
+nlohmann::json config_of(const J& job, const TrainFlags& flags) {
+  nlohmann::json config = job.config();
+  config["optimizer"] = optimizer_config(flags);
+  return config;
 }
 
 }  // namespace tessera::cli

@@ -7,6 +7,7 @@
 
 #include <tessera/data.h>
 
+#include "add_job.h"
 #include "commands.h"
 #include "job.h"
 #include "lm/model.h"
@@ -212,6 +213,6 @@ void add_lm_flags(Command& command, LmFlags& flags) {
 
 }  // namespace
 
-void add_lm(Command& train, Command& show) { add_job<LmJob>(train, show, info(), add_lm_flags); }
+void add_lm(const ModelCommands& commands) { add_job<LmJob>(commands, info(), add_lm_flags); }
 
 }  // namespace tessera::cli

@@ -1,6 +1,6 @@
 // The command line: `tessera train MODEL ...`, `tessera show MODEL ...`,
-// `tessera experiments ...`, `tessera plot ...`, `tessera data ...`, `tessera checkpoint ...`,
-// `tessera devices`, `tessera reshard ...`, `tessera schedule ...`.
+// `tessera plan MODEL ...`, `tessera experiments ...`, `tessera plot ...`, `tessera data ...`,
+// `tessera checkpoint ...`, `tessera devices`, `tessera reshard ...`, `tessera schedule ...`.
 
 #include "commands.h"
 #include "tools/cli/command.h"
@@ -18,10 +18,13 @@ int run(int argc, char** argv) {
   train->require_subcommand(1);
   tessera::cli::Command* show = app.add_subcommand("show", "show how a training step is compiled");
   show->require_subcommand(1);
-  tessera::cli::add_lm(*train, *show);
-  tessera::cli::add_mlp(*train, *show);
-  tessera::cli::add_pipeline(*train, *show);
-  tessera::cli::add_vit(*train, *show);
+  tessera::cli::Command* plan = app.add_subcommand("plan", "simulate a training step on a cluster");
+  plan->require_subcommand(1);
+  const tessera::cli::ModelCommands models = {*train, *show, *plan};
+  tessera::cli::add_lm(models);
+  tessera::cli::add_mlp(models);
+  tessera::cli::add_pipeline(models);
+  tessera::cli::add_vit(models);
   tessera::cli::add_data(app);
   tessera::cli::add_checkpoint(app);
   tessera::cli::add_devices(app);

@@ -1,5 +1,6 @@
 // `tessera train mlp`: the perceptron of examples/mlp, sharded by its annotations.
 
+#include "add_job.h"
 #include "commands.h"
 #include "job.h"
 #include "mlp/model.h"
@@ -81,8 +82,8 @@ void add_mlp_flags(Command& command, MlpFlags& flags) {
 
 }  // namespace
 
-void add_mlp(Command& train, Command& show) {
-  add_job<MlpJob>(train, show,
+void add_mlp(const ModelCommands& commands) {
+  add_job<MlpJob>(commands,
                   {.name = "mlp",
                    .help = "a multi-layer perceptron with annotated weights",
                    .report_name = "pjit_mlp",

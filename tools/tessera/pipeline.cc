@@ -5,6 +5,7 @@
 
 #include <tessera/data.h>
 
+#include "add_job.h"
 #include "commands.h"
 #include "job.h"
 #include "pipeline/model.h"
@@ -35,6 +36,12 @@ struct PipelineFlags : TrainFlags {
   std::string schedule;           // empty: Interleaved1F1B on groups, else a loop of one program
   std::string stages;             // empty: one per group
   std::int64_t memory_limit = 0;  // MiB; 0: none
+
+  /// With --stages, a group for each stage.
+  std::string mesh_to_plan() const {
+    const std::int64_t count = stages.empty() ? 0 : stages_of(stages).count;
+    return count > 0 ? "stage=" + std::to_string(count) + ",fsdp=1" : mesh;
+  }
 };
 
 using Batch = std::tuple<Array, Array>;  // inputs, targets
@@ -266,8 +273,8 @@ void add_pipeline_flags(Command& command, PipelineFlags& flags) {
 
 }  // namespace
 
-void add_pipeline(Command& train, Command& show) {
-  add_job<PipelineJob>(train, show,
+void add_pipeline(const ModelCommands& commands) {
+  add_job<PipelineJob>(commands,
                        {.name = "pipeline",
                         .help = "a deep transformer on microbatches",
                         .report_name = "pipeline_transformer_fsdp",

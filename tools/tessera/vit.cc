@@ -6,6 +6,7 @@
 
 #include <tessera/data.h>
 
+#include "add_job.h"
 #include "commands.h"
 #include "job.h"
 #include "vit/data.h"
@@ -235,6 +236,6 @@ std::shared_ptr<void> add_vit_flags(Command& command) {
   return flags;
 }
 
-void add_vit(Command& train, Command& show) { add_job<VitJob>(train, show, info(), add_vit_flags); }
+void add_vit(const ModelCommands& commands) { add_job<VitJob>(commands, info(), add_vit_flags); }
 
 }  // namespace tessera::cli

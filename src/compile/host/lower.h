@@ -194,6 +194,8 @@ run::CollectiveUse collective_use(const LowerContext& context, const Equation& e
                                   std::int64_t group);
 /// A collective of which this process computes the tiles of its devices.
 HostInstruction lower_exchange(const LowerContext& context, const Equation& equation);
+/// The same for Target::runs == false; it has no kernel.
+HostInstruction lower_unrun_exchange(const LowerContext& context, const Equation& equation);
 /// The most pieces of tiles of the operand of which a collective makes a tile of its result.
 std::int64_t num_sources(const LowerContext& context, const Equation& equation);
 /// Whether a collective moves data between processes.

@@ -559,10 +559,12 @@ std::int64_t num_sources(const LowerContext& context, const Equation& equation) 
 }
 
 bool crosses_processes(const LowerContext& context, const Equation& equation) {
+  if (!context.target().runs) return true;
   return Exchange(context, equation).crosses();
 }
 
 HostInstruction lower_exchange(const LowerContext& context, const Equation& equation) {
+  if (!context.target().runs) return lower_unrun_exchange(context, equation);
   return Exchange(context, equation).lower();
 }
 

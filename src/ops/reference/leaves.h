@@ -38,16 +38,28 @@ struct Wrapping {
   friend Wrapping operator+(Wrapping x, Wrapping y) { return {wrapping_add(x.value, y.value)}; }
 };
 
-/// sum + x * y, rounded as `unit` does; integers wrap around.
+/// The sum of the products in one grain. Floats are added as `unit` does; integers wrap around.
 template <typename T>
-T accumulate(DotUnit unit, T sum, T x, T y) {
-  if constexpr (std::is_same_v<T, float>) {
-    return add_product(unit, sum, x, y);
-  } else if constexpr (std::is_floating_point_v<T>) {
-    return std::fma(x, y, sum);
-  } else {
-    return wrapping_add(sum, wrapping_mul(x, y));
+class ProductSum {
+ public:
+  explicit ProductSum(DotUnit /*unit*/) {}
+  void add(T x, T y) {
+    if constexpr (std::is_floating_point_v<T>) {
+      sum_ = std::fma(x, y, sum_);
+    } else {
+      sum_ = wrapping_add(sum_, wrapping_mul(x, y));
+    }
   }
-}
+  T value() const { return sum_; }
+
+ private:
+  T sum_ = 0;
+};
+
+template <>
+class ProductSum<float> : public DotSum {
+ public:
+  using DotSum::DotSum;
+};
 
 }  // namespace tessera::ops

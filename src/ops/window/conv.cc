@@ -254,13 +254,13 @@ std::vector<HostArray> conv_reference(const ReferenceContext& c) {
       const std::size_t rhs_base = offset_of(rhs_moves, index);
       TreeSum<Wrapping<T>> tree;
       for (const Leaf& leaf : leaves) {
-        T sum = 0;
+        ProductSum<T> sum(c.dot_unit);
         for_each_index(leaf.size, [&](std::vector<std::int64_t> term) {
           for (std::size_t i = 0; i < term.size(); ++i) term[i] += leaf.start[i];
-          sum = accumulate(c.dot_unit, sum, x[lhs_base + offset_of(terms.lhs_steps, term)],
-                           y[rhs_base + offset_of(terms.rhs_steps, term)]);
+          sum.add(x[lhs_base + offset_of(terms.lhs_steps, term)],
+                  y[rhs_base + offset_of(terms.rhs_steps, term)]);
         });
-        tree.push({sum});
+        tree.push({sum.value()});
       }
       result.data<T>()[at_result++] = tree.finish().value;
     });

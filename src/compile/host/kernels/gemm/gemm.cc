@@ -23,6 +23,7 @@ using gemm::Chunk;
 constexpr std::int64_t kTileBytes = 30 << 10;    // rows of A of a micro-tile: they must stay in L1
 constexpr std::int64_t kLongestChunk = 768;      // k of a chunk
 constexpr std::int64_t kLongestPacked = 384;     // the same where A is packed: many rows at a time
+constexpr std::int64_t kLongestOfBlocks = 512;   // the same for units that take blocks
 constexpr std::int64_t kLongestInPlace = 64;     // the same for B in place: its rows at a time
 constexpr std::int64_t kGroupFloats = 32 << 10;  // packed A of a group of tiles
 constexpr std::int64_t kShortLeaf = 12;          // grains up to this k are added up in registers
@@ -84,23 +85,34 @@ gemm::Layout layout_of(const std::vector<std::int64_t>& outer, const std::vector
   return {unit_runs(outer), spaced_runs(outer), unit_runs(k), spaced_runs(k)};
 }
 
+// The steps of the longest grain.
+std::int64_t longest_leaf(const GemmProblem& problem, std::int64_t terms) {
+  std::int64_t longest = 1, begin = 0;
+  for (const std::int64_t end : problem.leaf_ends) {
+    longest = std::max(longest, ceil_div(end - begin, terms));
+    begin = end;
+  }
+  return longest;
+}
+
 // Moves the offsets and the ends of the grains from the problem to the steps.
-gemm::Steps take_steps(GemmProblem& problem, std::int64_t terms) {
+gemm::Steps take_steps(GemmProblem& problem, std::int64_t terms, std::int64_t block) {
   if (terms == 1)
     return {std::move(problem.leaf_ends), {}, std::move(problem.a.k), std::move(problem.b.k)};
   gemm::Steps steps;
-  std::int64_t term = 0;
+  std::int64_t begin = 0;
   for (const std::int64_t end : problem.leaf_ends) {
-    for (; term < end; term += terms) {
-      const bool is_lone = term + 1 == end;
-      for (const std::int64_t i : {term, is_lone ? term : term + 1}) {
+    const std::int64_t whole = ceil_div(end - begin, terms * block) * terms * block;
+    for (std::int64_t term = begin; term < begin + whole; term += terms) {
+      for (const std::int64_t i : {std::min(term, end - 1), std::min(term + 1, end - 1)}) {
         steps.a_k.push_back(problem.a.k[static_cast<std::size_t>(i)]);
         steps.b_k.push_back(problem.b.k[static_cast<std::size_t>(i)]);
       }
-      steps.lone.push_back(is_lone ? 1 : 0);
+      const std::int64_t missing = std::clamp<std::int64_t>(term + terms - end, 0, terms);
+      steps.missing.push_back(static_cast<std::uint8_t>(missing));
     }
-    term = end;
-    steps.leaf_ends.push_back(static_cast<std::int64_t>(steps.lone.size()));
+    begin = end;
+    steps.leaf_ends.push_back(static_cast<std::int64_t>(steps.missing.size()));
   }
   return steps;
 }
@@ -116,15 +128,19 @@ GemmPlan::State::State(GemmProblem p, const gemm::Unit& how, int num_workers)
   rows = problem.products * m;
   n = static_cast<std::int64_t>(problem.b.outer.size());
   terms = static_cast<std::int64_t>(problem.a.k.size());
-  steps = take_steps(problem, unit.terms);
+  block = std::min(unit.block, longest_leaf(problem, unit.terms));
+  steps = take_steps(problem, unit.terms, block);
   k = steps.leaf_ends.back();
   a_layout = layout_of(problem.a.outer, steps.a_k);
   b_layout = layout_of(problem.b.outer, steps.b_k);
   cut_result();
   a_in_place = unit.reads_in_place && (k == 0 || a_layout.k_run.front() == k / problem.pieces);
   const auto leaves = static_cast<std::int64_t>(steps.leaf_ends.size());
-  quads = kernels->quad_mr > 0 && leaves >= 4 && k <= leaves * short_leaf(*kernels, a_in_place);
-  tile_rows = quads ? kernels->quad_mr : best_tile_rows(*kernels);
+  quads = kernels->quad_mr > 0 && leaves >= 4 &&
+          (unit.block > 1 || k <= leaves * short_leaf(*kernels, a_in_place));
+  tile_rows = quads            ? kernels->quad_mr
+              : unit.block > 1 ? kernels->mr
+                               : best_tile_rows(*kernels);
   narrow_tiles = 2 * tile_rows <= (quads ? kernels->quad_narrow_mr : kernels->narrow_mr) ? 2 : 1;
   choose_chunks();
   choose_blocks();
@@ -217,7 +233,9 @@ bool GemmPlan::State::has_few_rows_and_whole_vectors() const {
   return true;
 }
 
-// Chunks are short enough that a tile's rows of A stay in L1 while panels of B stream from L2.
+// Chunks are short enough that a tile's rows of A stay in L1 while panels of B stream from L2. Tile
+// registers are loaded from L2 as fast as they are multiplied, and nodes that wait between chunks
+// cost them more than others.
 void GemmPlan::State::choose_chunks() {
   const std::int64_t in_tile = kTileBytes / static_cast<std::int64_t>(sizeof(float)) / tile_rows;
   const std::int64_t in_panels = cache_floats() / (8 * kernels->nr);
@@ -225,8 +243,9 @@ void GemmPlan::State::choose_chunks() {
   const std::int64_t longest = b_in_place   ? kLongestInPlace
                                : a_in_place ? kLongestChunk
                                             : kLongestPacked;
-  tree = gemm::make_tree_program(steps.leaf_ends, problem.pieces,
-                                 std::min({in_tile, in_panels, longest}), quads);
+  const std::int64_t most =
+      unit.block > 1 ? kLongestOfBlocks : std::min({in_tile, in_panels, longest});
+  tree = gemm::make_tree_program(steps.leaf_ends, problem.pieces, most, block, quads);
   for (const Chunk& chunk : tree.chunks) {
     const std::int64_t length = chunk.k_end - chunk.k_begin;
     longest_chunk = std::max(longest_chunk, length);
@@ -298,6 +317,11 @@ GemmPlan::GemmPlan(GemmProblem problem, int num_workers)
 GemmPlan::GemmPlan(GemmProblem problem, DotUnit unit, int num_workers)
     : state_(std::make_unique<const State>(std::move(problem), gemm::unit_of_bf16(unit),
                                            num_workers)) {}
+GemmPlan::GemmPlan(std::unique_ptr<const State> state) : state_(std::move(state)) {}
+GemmPlan GemmPlan::with_emulated_amx(GemmProblem problem, int num_workers) {
+  return GemmPlan(std::make_unique<const State>(std::move(problem), gemm::emulated_amx_bf16(),
+                                                num_workers));
+}
 GemmPlan::~GemmPlan() = default;
 GemmPlan::GemmPlan(GemmPlan&&) noexcept = default;
 GemmPlan& GemmPlan::operator=(GemmPlan&&) noexcept = default;

@@ -1,10 +1,10 @@
 // Matrix products of f32 or bf16 with f32 sums. The bits of the result depend only on the operands
 // and on the grains of k.
 //
-// C(b,m,n) is a sum over k, computed as a balanced binary tree over the grains of k. A grain is a
-// sequence of fused multiply-adds in the order of k that starts at +0.0. Tiles, threads,
-// instruction sets and shards of k, whose partial results are summed by the same tree, never change
-// a bit.
+// C(b,m,n) is a sum over k, computed as a balanced binary tree over the grains of k. A grain of f32
+// is a sequence of fused multiply-adds in the order of k that starts at +0.0; one of bf16 is summed
+// as its unit defines (DotSum). Tiles, threads, instruction sets and shards of k, whose partial
+// results are summed by the same tree, never change a bit.
 #pragma once
 
 #include <cstdint>
@@ -58,6 +58,9 @@ class GemmPlan {
   GemmPlan(GemmProblem problem, int num_workers);
   /// For bf16 operands. Throws std::invalid_argument if this machine does not have the unit.
   GemmPlan(GemmProblem problem, DotUnit unit, int num_workers);
+  /// For bf16 operands: DotUnit::amx_bf16 without its instructions, on any machine. It is slow, and
+  /// is there to test packing and tiles where the instructions are missing.
+  static GemmPlan with_emulated_amx(GemmProblem problem, int num_workers);
   ~GemmPlan();
   GemmPlan(GemmPlan&&) noexcept;
   GemmPlan& operator=(GemmPlan&&) noexcept;
@@ -83,6 +86,8 @@ class GemmPlan {
   struct State;
 
  private:
+  explicit GemmPlan(std::unique_ptr<const State> state);
+
   std::unique_ptr<const State> state_;
 };
 

@@ -87,6 +87,7 @@ HWY_EXPORT(portable);
 HWY_EXPORT(avx512_bf16);
 
 Unit unit_of_bf16(DotUnit unit) {
+  if (unit == DotUnit::amx_bf16) return amx_bf16();
   if (unit == DotUnit::avx512_bf16) return HWY_DYNAMIC_DISPATCH(avx512_bf16)();
   Unit result = HWY_DYNAMIC_DISPATCH(portable)();
   result.kernels = &kernels();

@@ -55,8 +55,9 @@ struct TreeProgram {
 
 /// Chunks do not cross the boundaries of pieces, which all have the same number of grains. With
 /// `quads`, four grains that form a subtree are added up together unless all of them are empty.
+/// All grains are multiples of `block` long, and so are the parts of one.
 TreeProgram make_tree_program(const std::vector<std::int64_t>& leaf_ends, std::int64_t pieces,
-                              std::int64_t max_chunk, bool quads);
+                              std::int64_t max_chunk, std::int64_t block, bool quads);
 
 /// How a tile reads its operands.
 enum class Operands {
@@ -85,8 +86,10 @@ struct TileArgs {
   float* c;
   const std::int64_t* c_rows;
   std::int64_t tiles;
+  int rows;  ///< of each tile
   std::int64_t panels;
-  int last_cols;   ///< valid columns of C in the last panel; the other panels are full
+  int last_cols;       ///< valid columns of C in the last panel; the other panels are full
+  std::int64_t block;  ///< steps of a block, for units that take blocks
   Ahead* ahead_a;  ///< prefetched while tiles are computed
   Ahead* ahead_b;
 };
@@ -111,16 +114,19 @@ struct PackArgs {
   std::int64_t tile_stride;
   float* dst;
   /// If a step has two terms, `k` has two offsets per step, and `k_run` is indexed by the first.
-  /// `lone` tells which steps have no second term; `padding` takes its place.
-  const std::uint8_t* lone;
+  /// `missing` tells how many of its terms a step lacks; `padding` takes their places.
+  const std::uint8_t* missing;
   std::uint16_t padding;
+  std::int64_t block;  ///< steps of a block, for units that take blocks
 };
 
 using PackKernel = void (*)(const PackArgs& args);
 
 inline constexpr std::int64_t kLineFloats = 16;  ///< floats of a cache line
 inline constexpr std::int64_t kLineBytes = kLineFloats * sizeof(float);
-inline constexpr int kMaxTileRows = 14;
+inline constexpr int kMaxTileRows = 14;      // of tiles in vector registers
+inline constexpr int kMaxBlockRows = 32;     // of tiles in tile registers
+inline constexpr int kMaxBlockSteps = 16;    // of a block of a unit that takes blocks
 inline constexpr int kMaxQuadRows = 8;
 inline constexpr int kMaxTileVectors = 2;
 inline constexpr int kNumWidths = 3;  ///< of tiles and panels: half a vector, one, two
@@ -136,13 +142,14 @@ struct Kernels {
   int lanes;
   int narrow_mr;  ///< rows of a full tile that is at most one vector wide
   /// Indexed by [Operands][width][rows - 1].
-  TileKernel tiles[kNumOperands][kNumWidths][kMaxTileRows];
+  TileKernel tiles[kNumOperands][kNumWidths][kMaxBlockRows];
   /// The rows of full tiles with quads, which are added up in registers, and their kernels; 0:
   /// none.
   int quad_mr;
   int quad_narrow_mr;
-  TileKernel quad_tiles[kNumOperands][kNumWidths][kMaxQuadRows];
+  TileKernel quad_tiles[kNumOperands][kNumWidths][kMaxBlockRows];
   PackKernel pack;
+  int own_nodes;  ///< nodes that a kernel needs in front of the stack
 };
 
 /// The kernels of the best instruction set of this machine.
@@ -152,12 +159,23 @@ const Kernels& kernels();
 struct Unit {
   const Kernels* kernels = nullptr;  ///< nullptr: this machine does not have the unit
   PackKernel pack = nullptr;
+  PackKernel pack_a = nullptr;  ///< where A is packed differently
   std::int64_t element_bytes = sizeof(float);
   std::int64_t terms = 1;
   bool reads_in_place = false;  ///< tiles can read operands in place
+  /// The most steps that are multiplied by one instruction, as a block. Blocks begin with the grain
+  /// and are filled up at its end. If no grain is that long, blocks are as long as the longest.
+  std::int64_t block = 1;
+  /// Called before and after a thread runs kernels with blocks of this many steps.
+  void (*begin)(std::int64_t block) = nullptr;
+  void (*end)() = nullptr;
 };
 
 Unit unit_of_f32();
 Unit unit_of_bf16(DotUnit unit);
+/// Without kernels where the processor or the system does not have tile registers.
+Unit amx_bf16();
+/// amx_bf16 without its instructions: plain loops in place of tile registers.
+Unit emulated_amx_bf16();
 
 }  // namespace tessera::kernels::gemm

@@ -41,8 +41,8 @@ struct AsFloats {
   }
 };
 
-// Stores two terms per step, the first one in the high half: the instructions add the product of
-// the high halves first.
+// Stores two terms per step, the first one in the high half: vdpbf16ps adds the product of the high
+// halves first.
 struct AsPairs {
   static constexpr int kTerms = 2;
 
@@ -54,6 +54,19 @@ struct AsPairs {
   }
   static HWY_INLINE std::uint32_t word(std::uint16_t first, std::uint16_t second) {
     return std::uint32_t{first} << 16 | second;
+  }
+};
+
+// Stores two terms per step, the first one in the low half, as they follow each other in memory.
+struct AsPairsInOrder {
+  static constexpr int kTerms = 2;
+
+  static HWY_INLINE void store_pairs(V32 pairs, int /*ld*/, float* dst) { store_word(pairs, dst); }
+  static HWY_INLINE V32 word(V32 first, V32 second) {
+    return hn::Or(first, hn::ShiftLeft<16>(second));
+  }
+  static HWY_INLINE std::uint32_t word(std::uint16_t first, std::uint16_t second) {
+    return std::uint32_t{second} << 16 | first;
   }
 };
 
@@ -74,15 +87,16 @@ HWY_INLINE V32 load_lanes(const std::uint16_t* src, std::int64_t width) {
 
 // Where the elements of one step begin, for adjacent lanes.
 struct StepRows {
-  const std::uint16_t* first;
-  const std::uint16_t* second;  // nullptr: there is no second term
+  const std::uint16_t* first;   // nullptr: the term is missing
+  const std::uint16_t* second;
 };
 
 template <class To>
 HWY_INLINE StepRows rows_of_step(const PackArgs& args, const std::uint16_t* base,
                                  std::int64_t step) {
   if constexpr (To::kTerms == 1) return {base + args.k[step], nullptr};
-  return {base + args.k[2 * step], args.lone[step] != 0 ? nullptr : base + args.k[2 * step + 1]};
+  return {args.missing[step] == 2 ? nullptr : base + args.k[2 * step],
+          args.missing[step] != 0 ? nullptr : base + args.k[2 * step + 1]};
 }
 
 inline constexpr std::int64_t kHalvesAhead = 16 * kLineBytes / 2;
@@ -100,7 +114,7 @@ HWY_INLINE void pack_adjacent_lanes(const PackArgs& args, int first_tile, int la
     const StepRows rows = rows_of_step<To>(args, base, step);
     const StepRows later = rows_of_step<To>(args, base, std::min(step + ahead, args.k_count - 1));
     for (std::int64_t i = 0; i < all; i += kLineBytes / 2) {
-      hwy::Prefetch(later.first + i);
+      if (later.first != nullptr) hwy::Prefetch(later.first + i);
       if (later.second != nullptr) hwy::Prefetch(later.second + i);
     }
     float* dst = args.dst + first_tile * args.tile_stride + step * args.ld;
@@ -109,7 +123,7 @@ HWY_INLINE void pack_adjacent_lanes(const PackArgs& args, int first_tile, int la
       const std::int64_t width = args.starts[t + 1] - args.starts[t];
       for (int i = 0; i < args.ld; i += lanes) {
         const std::int64_t rest = all - at - i;  // may read into the next tile, which does no harm
-        const V32 first = load_lanes(rows.first + at + i, rest);
+        const V32 first = rows.first == nullptr ? padding : load_lanes(rows.first + at + i, rest);
         const V32 second =
             rows.second == nullptr ? padding : load_lanes(rows.second + at + i, rest);
         store_word(To::word(first, second), dst + i);
@@ -192,7 +206,8 @@ HWY_INLINE void pack_any_lanes(const PackArgs& args, int tile, int first, int la
     if (done != 0) continue;
     for (int i = 0; i < lanes; ++i) {
       const StepRows row = rows_of_step<To>(args, rows[i], step);
-      words[i] = To::word(*row.first, row.second == nullptr ? args.padding : *row.second);
+      words[i] = To::word(row.first == nullptr ? args.padding : *row.first,
+                          row.second == nullptr ? args.padding : *row.second);
     }
     store_word(hn::Load(D32(), words), dst);
     ++step;

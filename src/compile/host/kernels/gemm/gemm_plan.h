@@ -40,11 +40,12 @@ struct Layout {
 };
 
 /// The sum cut into steps. A step has one term, or two for units that take pairs. Both terms belong
-/// to the same grain; the last term of a grain may be alone.
+/// to the same grain; the last term of a grain may be alone, and steps without terms fill the last
+/// block of a grain.
 struct Steps {
   std::vector<std::int64_t> leaf_ends;
-  std::vector<std::uint8_t> lone;      ///< per step of two terms: whether the second is missing
-  std::vector<std::int64_t> a_k, b_k;  ///< offsets; a missing term has the offset of the first one
+  std::vector<std::uint8_t> missing;   ///< per step of two terms: how many of them are missing
+  std::vector<std::int64_t> a_k, b_k;  ///< offsets; a missing term has that of the term before
 };
 
 /// The columns of C that lie in one buffer, and where the rows begin in it.
@@ -77,6 +78,7 @@ struct GemmPlan::State {
   bool a_in_place = false;                        // its k are adjacent, so that it is not packed
   bool columns_compete = false;                   // of A, for the same sets of the cache
   bool b_in_place = false;  // its columns are adjacent, and too few rows read it to pack it
+  std::int64_t block = 1;  // steps of a block
   std::int64_t longest_chunk = 1;
   std::int64_t block_panels = 1;  // panels of B that are packed at once
   std::int64_t block_rows = 1;    // rows of C whose nodes wait between chunks at once

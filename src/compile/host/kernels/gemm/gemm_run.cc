@@ -114,8 +114,12 @@ class PartRun {
   Range rows_of_tiles(std::int64_t t, std::int64_t together, std::int64_t end) const {
     return {tile(t).begin, tile(std::min(t + together, end) - 1).end};
   }
-  // How often the kernels prefetch while this many tiles are computed.
-  std::int64_t asks(std::int64_t tiles) const {
+  // How often the kernels prefetch while this many tiles of a chunk are computed.
+  std::int64_t asks(std::int64_t tiles, const Chunk& chunk) const {
+    if (s_.unit.block > 1) {
+      return std::max<std::int64_t>(
+          tiles * step_panels_.size() * (chunk.k_end - chunk.k_begin) / s_.block, 1);
+    }
     return tiles * (step_panels_.size() - narrow_panels_) +
            ceil_div(tiles, s_.narrow_tiles) * narrow_panels_;
   }
@@ -205,7 +209,7 @@ PartRun::ScratchSizes PartRun::scratch_sizes() const {
   const std::int64_t tiles =
       rows / s_.tile_rows + products * static_cast<std::int64_t>(s_.row_ends.size());
   const std::int64_t node = s_.node_size();
-  return {.stack = padded(s_.tree.stack_depth * node),
+  return {.stack = padded((s_.tree.stack_depth + s_.kernels->own_nodes) * node),
           .a = padded(s_.strip_size(s_.longest_chunk) * (s_.group_tiles / s_.strip_tiles)),
           .b = s_.b_in_place ? 0 : padded(s_.panel_size(s_.longest_chunk) * panels),
           .slots = padded(s_.tree.num_slots * node * tiles * panels)};
@@ -235,10 +239,12 @@ void PartRun::run(std::span<const void* const> a, std::span<const void* const> b
   b_ = b;
   c_ = c;
   reserve();
+  if (s_.unit.begin != nullptr) s_.unit.begin(s_.block);
   Step step;
   do {
     run_step(step);
   } while (advance(&step));
+  if (s_.unit.end != nullptr) s_.unit.end();
 }
 
 const std::byte* PartRun::a_of(const Chunk& chunk, std::int64_t product, const Step& step) const {
@@ -294,13 +300,14 @@ void PartRun::run_block(const Step& step, const Range& rows, const float* b) {
 void PartRun::ask_for_b(Step next) {
   ahead_b_ = {};
   const std::int64_t batch = next.batch;
+  const Chunk& now = s_.tree.chunks[next.chunk];
   if (s_.b_in_place || !advance(&next) || (s_.a_in_place && next.batch == batch)) return;
   const Chunk& chunk = s_.tree.chunks[next.chunk];
   const std::byte* b = b_of(chunk, next);
   if (b == held_b_) return;
   const Range wanted = columns(panels_of(next));
   ahead_b_ = rectangle(b, s_.unit, s_.problem.b, s_.steps.b_k, s_.b_layout, wanted, chunk,
-                       asks(ceil_div(step_rows_.size(), s_.tile_rows)));
+                       asks(ceil_div(step_rows_.size(), s_.tile_rows), now));
 }
 
 // Prefetches A of the next group of tiles. After the last group, that is the first group of the
@@ -328,7 +335,7 @@ void PartRun::ask_for_a(const Step& step, const Range& group) {
   }
   const Chunk& chunk = s_.tree.chunks[next.chunk];
   ahead_a_ = rectangle(a_of(chunk, product, next), s_.unit, s_.problem.a, s_.steps.a_k, s_.a_layout,
-                       rows, chunk, asks(group.size()));
+                       rows, chunk, asks(group.size(), s_.tree.chunks[step.chunk]));
 }
 
 // How the kernels can read these tiles of A in place; Access::none if they cannot.
@@ -367,7 +374,7 @@ void PartRun::pack_a(const Chunk& chunk, const Range& tiles) const {
   args.ld = s_.kernels->lda;
   args.tile_stride = s_.strip_size(args.k_count);
   args.dst = scratch_a_;
-  s_.unit.pack(args);
+  (s_.unit.pack_a == nullptr ? s_.unit.pack : s_.unit.pack_a)(args);
 }
 
 void PartRun::run_group(const Step& step, const Range& tiles, const float* b) {
@@ -384,6 +391,7 @@ void PartRun::run_group(const Step& step, const Range& tiles, const float* b) {
   args.b_step = s_.b_in_place ? s_.kernels->nr : s_.panel_size(length);
   args.segments = s_.tree.segments.data();
   args.chunk = &chunk;
+  args.block = s_.block;
   args.stack = stack_;
   args.slots_step = s_.tree.num_slots * s_.node_size();
   args.ahead_a = &ahead_a_;
@@ -428,6 +436,7 @@ void PartRun::run_band(const Step& step, const Range& group, const Range& panels
   for (std::int64_t t = group.begin; t < group.end; t += args.tiles * together) {
     const Range rows = rows_of_tiles(t, together, group.end);
     args.tiles = tiles_alike(group, t, together, rows, how);
+    args.rows = static_cast<int>(rows.size());
     point_at_a(group, t, rows, how, &args);
     args.c_rows = section.rows.data() + rows.begin;
     args.slots = slots_ + (tiles_before_ + t) * slots_of_tile + first * args.slots_step;
@@ -489,7 +498,8 @@ gemm::PackArgs GemmPlan::State::pack_args(const GemmOperand& operand, const gemm
   args.k = (is_a ? steps.a_k : steps.b_k).data() + first;
   args.k_run = layout.k_run.data() + first;
   args.k_count = chunk.k_end - chunk.k_begin;
-  args.lone = unit.terms == 1 ? nullptr : steps.lone.data() + chunk.k_begin;
+  args.missing = unit.terms == 1 ? nullptr : steps.missing.data() + chunk.k_begin;
+  args.block = block;
   // The product with a missing term is -0.0, which does not change the sum.
   args.padding = is_a ? 0x8000 : 0;
   return args;

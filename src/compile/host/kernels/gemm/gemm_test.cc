@@ -34,13 +34,12 @@ struct Reference {
 
   float leaf(std::size_t batch, std::size_t m, std::size_t n, std::int64_t begin,
              std::int64_t end) const {
-    float sum = 0.0f;
+    DotSum sum(unit);
     for (std::int64_t k = begin; k < end; ++k) {
-      const float x = a[p.a.batch[batch] + p.a.outer[m] + p.a.k[at(k)]];
-      const float y = b[p.b.batch[batch] + p.b.outer[n] + p.b.k[at(k)]];
-      sum = add_product(unit, sum, x, y);
+      sum.add(a[p.a.batch[batch] + p.a.outer[m] + p.a.k[at(k)]],
+              b[p.b.batch[batch] + p.b.outer[n] + p.b.k[at(k)]]);
     }
-    return sum;
+    return sum.value();
   }
 
   float tree(std::size_t batch, std::size_t m, std::size_t n, std::size_t begin,
@@ -583,22 +582,38 @@ void make_tiny(Random& random, std::vector<float>& values) {
   for (float& x : values) x = std::ldexp(x, static_cast<int>(random.integer(-68, -58)));
 }
 
-std::vector<float> run(const NarrowCase& c, DotUnit unit, Random& random) {
-  const GemmPlan plan(c.wide.problem, unit, static_cast<int>(random.integer(1, 8)));
+std::vector<float> run(const NarrowCase& c, const GemmPlan& plan) {
   std::vector<float> out(at(c.wide.c_size), kUntouched);
   for (int part = plan.num_parts(); part-- > 0;) plan.run(c.a.data(), c.b.data(), out.data(), part);
   return out;
 }
 
+std::vector<float> run(const NarrowCase& c, DotUnit unit, Random& random) {
+  return run(c, GemmPlan(c.wide.problem, unit, static_cast<int>(random.integer(1, 8))));
+}
+
+std::vector<float> run_emulated(const NarrowCase& c, Random& random) {
+  const auto workers = static_cast<int>(random.integer(1, 8));
+  return run(c, GemmPlan::with_emulated_amx(c.wide.problem, workers));
+}
+
+std::vector<std::uint32_t> defined_bits(const NarrowCase& c, DotUnit unit) {
+  std::vector<float> expected(at(c.wide.c_size), kUntouched);
+  Reference{c.wide.problem, c.wide.a.data(), c.wide.b.data(), unit}.run(expected.data());
+  return bits(expected);
+}
+
+// The emulation of AMX has its packing and its tiles, so these are tested on every machine.
 void expect_exact(const NarrowCase& c, Random& random) {
   for (const DotUnit unit : kDotUnits) {
-    std::vector<float> expected(at(c.wide.c_size), kUntouched);
-    Reference{c.wide.problem, c.wide.a.data(), c.wide.b.data(), unit}.run(expected.data());
+    const auto expected = defined_bits(c, unit);
     on_every_target([&] {
       if (!has_dot_unit(unit)) return;
-      EXPECT_TRUE(bits(run(c, unit, random)) == bits(expected))
+      EXPECT_TRUE(bits(run(c, unit, random)) == expected)
           << name(unit) << ", " << describe(c.wide);
     });
+    if (unit != DotUnit::amx_bf16) continue;
+    EXPECT_TRUE(bits(run_emulated(c, random)) == expected) << "emulated, " << describe(c.wide);
   }
 }
 
@@ -689,6 +704,66 @@ TEST(GemmOfBf16, PiecesAreOneSum) {
       EXPECT_TRUE(bits(out) == bits(run(whole, unit, random))) << name(unit);
     }
   }
+}
+
+TEST(GemmOfBf16, EmulationOfAmxOnEveryInstructionSet) {
+  Random random;
+  for (const std::int64_t k : {3, 40, 64, 300, 1500}) {
+    for (const std::int64_t leaves : {1, 3, 8}) {
+      const NarrowCase c(make_case(random, 2, random.integer(1, 70), random.integer(1, 70), k,
+                                   even_leaves(k, leaves), false));
+      const auto expected = defined_bits(c, DotUnit::amx_bf16);
+      on_every_target([&] {
+        EXPECT_TRUE(bits(run_emulated(c, random)) == expected) << describe(c.wide);
+      });
+    }
+  }
+}
+
+// Blocks that are full, cut short and empty, in chunks, with nodes that wait between them.
+TEST(GemmOfBf16, BlocksOfAmxAreThoseOfItsEmulation) {
+  if (!has_dot_unit(DotUnit::amx_bf16)) GTEST_SKIP() << "this machine has no AMX for bf16";
+  Random random;
+  for (int i = 0; i < 60; ++i) {
+    const std::int64_t k = random.integer(1, i % 6 == 0 ? 5000 : 600);
+    Case c = make_case(random, random.integer(1, 2), random.integer(1, 100),
+                       random.integer(1, 130), k, random_leaves(random, k), i % 2 == 0);
+    if (i % 3 == 0) {
+      make_tiny(random, c.a);
+      make_tiny(random, c.b);
+    }
+    const NarrowCase narrow(std::move(c));
+    EXPECT_TRUE(bits(run(narrow, DotUnit::amx_bf16, random)) == bits(run_emulated(narrow, random)))
+        << describe(narrow.wide);
+  }
+}
+
+float sum_of(DotUnit unit, const std::vector<float>& terms) {
+  DotSum sum(unit);
+  for (const float x : terms) sum.add(x, 1.0F);
+  return sum.value();
+}
+
+TEST(GemmOfBf16, AmxAddsEvenAndOddTermsOfBlocks) {
+  const std::vector<float> terms = {0x1p24F, 1.0F, -0x1p24F, 1.0F};
+  EXPECT_EQ(sum_of(DotUnit::portable, terms), 1.0F);
+  EXPECT_EQ(sum_of(DotUnit::amx_bf16, terms), 2.0F);
+  // In one block the even terms cancel. The term with number 32 is in the next one.
+  std::vector<float> two(33);
+  two[0] = 0x1p24F;
+  two[1] = 1.0F;
+  two[30] = -0x1p24F;
+  EXPECT_EQ(sum_of(DotUnit::amx_bf16, two), 1.0F);
+  std::swap(two[30], two[32]);
+  EXPECT_EQ(sum_of(DotUnit::amx_bf16, two), 0.0F);
+  // Products, halves of blocks and sums of blocks that are subnormal become zeros.
+  DotSum tiny(DotUnit::amx_bf16);
+  tiny.add(-0x1p-70F, 0x1p-70F);
+  EXPECT_EQ(std::bit_cast<std::uint32_t>(tiny.value()), 0U);
+  const std::vector<float> apart = {0x1.8p-126F, -0x1p-126F};
+  EXPECT_EQ(sum_of(DotUnit::avx512_bf16, apart), 0.0F);
+  EXPECT_EQ(sum_of(DotUnit::amx_bf16, apart), 0.0F);
+  EXPECT_EQ(sum_of(DotUnit::portable, apart), 0x1p-127F);
 }
 
 // The units are documented to differ only in how they treat subnormals.

@@ -12,10 +12,11 @@ namespace {
 class TreeBuilder {
  public:
   TreeBuilder(const std::vector<std::int64_t>& leaf_ends, std::int64_t pieces,
-              std::int64_t max_chunk, bool quads)
+              std::int64_t max_chunk, std::int64_t block, bool quads)
       : ends_(leaf_ends),
         leaves_in_piece_(leaf_ends.size() / static_cast<std::size_t>(pieces)),
-        max_chunk_(std::max<std::int64_t>(max_chunk, 1)),
+        max_chunk_(std::max<std::int64_t>(max_chunk, block)),
+        block_(block),
         quads_(quads) {}
 
   TreeProgram build() {
@@ -96,11 +97,11 @@ class TreeBuilder {
   }
 
   void add_long_leaf(std::int64_t k_begin, std::int64_t k_end) {
-    const std::int64_t length = k_end - k_begin;
-    const std::int64_t pieces = (length + max_chunk_ - 1) / max_chunk_;
+    const std::int64_t blocks = (k_end - k_begin) / block_;
+    const std::int64_t pieces = ceil_div(blocks, max_chunk_ / block_);
     for (std::int64_t i = 0; i < pieces; ++i) {
-      const std::int64_t from = k_begin + length * i / pieces;
-      const std::int64_t to = k_begin + length * (i + 1) / pieces;
+      const std::int64_t from = k_begin + blocks * i / pieces * block_;
+      const std::int64_t to = k_begin + blocks * (i + 1) / pieces * block_;
       const auto first = static_cast<std::int32_t>(program_.segments.size());
       program_.segments.push_back({{to - from}, false, {}});
       add_chunk(from, to, first);
@@ -132,6 +133,7 @@ class TreeBuilder {
   const std::vector<std::int64_t>& ends_;
   std::size_t leaves_in_piece_;
   std::int64_t max_chunk_;
+  std::int64_t block_;
   bool quads_;
   std::int32_t piece_ = 0;  // that holds the grains which are being added
   TreeProgram program_;
@@ -140,8 +142,8 @@ class TreeBuilder {
 }  // namespace
 
 TreeProgram make_tree_program(const std::vector<std::int64_t>& leaf_ends, std::int64_t pieces,
-                              std::int64_t max_chunk, bool quads) {
-  return TreeBuilder(leaf_ends, pieces, max_chunk, quads).build();
+                              std::int64_t max_chunk, std::int64_t block, bool quads) {
+  return TreeBuilder(leaf_ends, pieces, max_chunk, block, quads).build();
 }
 
 }  // namespace tessera::kernels::gemm
