@@ -30,12 +30,17 @@ int culprit_of(const std::vector<std::optional<Finding>>& findings, Reason reaso
 bool is_teller_guilty(const std::vector<std::optional<Finding>>& findings, std::size_t teller,
                       int culprit) {
   const auto& other = findings[static_cast<std::size_t>(culprit)];
-  if (!other || other->where.empty()) return false;
+  const auto& mine = findings[teller];
+  if (!other || other->where.empty() || other->where == mine->where) return false;
   const auto count = [&](const std::string& where) {
     return std::count_if(findings.begin(), findings.end(),
                          [&](const auto& finding) { return finding && finding->where == where; });
   };
-  return count(findings[teller]->where) < count(other->where);
+  const auto with_teller = count(mine->where);
+  const auto with_other = count(other->where);
+  // Of two ranks alone, the second one: then it does not matter which of them noticed it first.
+  return with_teller < with_other ||
+         (with_teller == with_other && static_cast<int>(teller) > culprit);
 }
 
 }  // namespace
