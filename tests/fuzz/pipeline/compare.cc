@@ -234,9 +234,11 @@ class Comparison final : public IsolatedProgram {
 void compare(const StagedCase& c, const std::vector<Tensor>& wanted, int output) {
   Comparison program(c, wanted, output);
   if (!c.is_isolated) return program.run();
-  const int code = run_isolated(program, {.num_processes = static_cast<int>(c.num_devices()),
+  const auto processes = static_cast<int>(c.num_devices()) / c.devices_per_process;
+  const int code = run_isolated(program, {.num_processes = processes,
                                           .timeout_s = kSeconds / 2.0,
-                                          .num_groups = static_cast<int>(c.groups)});
+                                          .num_groups = static_cast<int>(c.groups),
+                                          .devices_per_group = c.num_devices() / c.groups});
   if (code != 0) throw std::runtime_error(fmt::format("the processes end with {}", code));
 }
 

@@ -52,7 +52,8 @@ void count(const StagedCase& c, Coverage& coverage) {
       add("layer " + name, kind == layer.kind);
     }
   }
-  add("a process per device", c.is_isolated);
+  add("several processes", c.is_isolated);
+  add("processes with several devices", c.is_isolated && c.devices_per_process > 1);
   add("cut by what it costs", !c.net.has_marks);
   add("several groups", c.groups > 1);
   add("weight gradients behind later microbatches",

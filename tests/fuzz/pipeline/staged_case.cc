@@ -157,6 +157,9 @@ StagedCase make_staged_case(std::uint64_t seed) {
   c.threads = static_cast<int>(random.between(1, 3));
   c.threads_per_group = random.chance(20) ? 1 : 0;
   c.is_isolated = random.chance(25) && c.num_devices() > 1 && c.num_devices() <= kMostProcesses;
+  const auto per_group = static_cast<int>(c.num_devices() / c.groups);
+  c.devices_per_process = static_cast<int>(random.between(1, per_group));
+  while (per_group % c.devices_per_process != 0) --c.devices_per_process;
   return c;
 }
 
@@ -228,7 +231,7 @@ std::string to_string(const StagedCase& c) {
       "  {} groups of {}, schedule {}{}\n",
       c.seed, c.model, to_string(c.net), c.net.rows, c.net.seq, c.net.width, c.microbatches,
       c.grains, c.groups, fmt::join(axes, ","), c.schedule,
-      c.is_isolated ? ", a process per device" : "");
+      c.is_isolated ? fmt::format(", {} devices per process", c.devices_per_process) : "");
   text += fmt::format(
       "  activations {} {}{}, {} steps{}{}{}, {} threads, {} per group\n", name(c.net.dtype),
       tessera::to_string(row_spec(c)), c.splits_rows ? "" : ", given whole", c.steps,
@@ -249,6 +252,7 @@ std::string to_string(const StagedCase& c) {
 std::vector<StagedCase> smaller_cases(const StagedCase& c) {
   std::vector<StagedCase> cases;
   add_changed(cases, c, &StagedCase::is_isolated, false);
+  add_changed(cases, c, &StagedCase::devices_per_process, 1);
   add_changed(cases, c, &StagedCase::steps, 1);
   for (const char* schedule : {"GPipe", "Std1F1B", "ZeroBubble"}) {
     if (c.schedule == "GPipe" || (c.schedule == "Std1F1B" && schedule != std::string("GPipe")))

@@ -36,7 +36,8 @@ struct StagedCase {
   bool asks_for_layout = false;  // requests shardings of the new parameters
   bool stacks_gradient = false;  // stacks the first parameter's gradients, one row per microbatch
   bool donates = false;
-  bool is_isolated = false;  // one process per device
+  bool is_isolated = false;  // in several processes
+  int devices_per_process = 1;
   int steps = 1;
   int threads = 2;
   int threads_per_group = 0;
