@@ -11,7 +11,7 @@ namespace {
 
 enum class Kind : std::uint8_t { leaves, beat, finding };
 
-struct Header {
+struct NoteHeader {
   Kind kind = Kind::leaves;
   Reason reason = Reason::told;
   std::uint16_t where_bytes = 0;  // the text follows it
@@ -25,7 +25,7 @@ constexpr std::size_t kMostWhere = 180;
 }  // namespace
 
 std::string to_bytes(const Note& note) {
-  Header header;
+  NoteHeader header;
   std::string where;
   std::string text;
   if (note.beat) {
@@ -50,7 +50,7 @@ std::string to_bytes(const Note& note) {
 }
 
 Note note_of(std::string_view bytes) {
-  Header header;
+  NoteHeader header;
   if (bytes.size() < sizeof(header)) return {};
   std::memcpy(&header, bytes.data(), sizeof(header));
   const std::string where(bytes.substr(sizeof(header), header.where_bytes));

@@ -22,19 +22,19 @@ namespace {
 
 using std::chrono::milliseconds;
 
-struct Header {
+struct FrameHeader {
   Link::Envelope envelope;
   std::uint64_t bytes = 0;
 };
 
 struct Outgoing {
-  Header header;
+  FrameHeader header;
   std::span<const std::byte> bytes;
   std::size_t done = 0;  // header included
 };
 
 struct Incoming {
-  Header wanted;
+  FrameHeader wanted;
   std::span<std::byte> bytes;
 };
 
@@ -46,7 +46,7 @@ struct Peer {
   std::deque<Outgoing> out;
   std::deque<Incoming> in;
   std::deque<std::string> notes;  // not sent yet: its mailbox is full
-  Header header;                  // of the message that is being read
+  FrameHeader header;             // of the message that is being read
   std::size_t done = 0;           // bytes of that message, header included
 
   bool takes() const { return !out.empty() && !is_deaf && socket >= 0; }
@@ -194,7 +194,7 @@ bool SocketLink::write(Peer& to) {
 }
 
 void SocketLink::check_header(Peer& from) {
-  const Header& wanted = from.in.front().wanted;
+  const FrameHeader& wanted = from.in.front().wanted;
   if (from.header.envelope == wanted.envelope && from.header.bytes == wanted.bytes) return;
   if (mismatch_) return;
   mismatch_ = Mismatch{.peer = static_cast<int>(&from - peers_.data()),
@@ -210,11 +210,11 @@ bool SocketLink::read(Peer& from) {
   bool has_moved = false;
   while (!from.in.empty() && !mismatch_) {
     const std::span<std::byte> payload = from.in.front().bytes;
-    const std::size_t in_header = std::min(from.done, sizeof(Header));
+    const std::size_t in_header = std::min(from.done, sizeof(FrameHeader));
     const std::size_t in_payload = from.done - in_header;
     iovec parts[2];
     parts[0].iov_base = reinterpret_cast<std::byte*>(&from.header) + in_header;
-    parts[0].iov_len = sizeof(Header) - in_header;
+    parts[0].iov_len = sizeof(FrameHeader) - in_header;
     parts[1].iov_base = payload.data() + in_payload;
     parts[1].iov_len = payload.size() - in_payload;
     msghdr message{};
@@ -229,9 +229,9 @@ bool SocketLink::read(Peer& from) {
     }
     has_moved = true;
     from.done += static_cast<std::size_t>(count);
-    if (from.done < sizeof(Header)) continue;
-    if (in_header < sizeof(Header)) check_header(from);
-    if (mismatch_ || from.done < sizeof(Header) + payload.size()) continue;
+    if (from.done < sizeof(FrameHeader)) continue;
+    if (in_header < sizeof(FrameHeader)) check_header(from);
+    if (mismatch_ || from.done < sizeof(FrameHeader) + payload.size()) continue;
     received_bytes_ += std::ssize(payload);
     from.done = 0;
     from.in.pop_front();

@@ -34,11 +34,11 @@ using std::chrono::nanoseconds;
 constexpr std::size_t kHeadBytes = 4096;
 constexpr std::int64_t kMostPiece = std::int64_t{1} << 30;  // MPI counts bytes with an int
 
-struct Header {
+struct MessageHeader {
   Link::Envelope envelope;
   std::uint64_t bytes = 0;
 };
-constexpr std::size_t kMostInline = kHeadBytes - sizeof(Header);
+constexpr std::size_t kMostInline = kHeadBytes - sizeof(MessageHeader);
 
 using Head = std::array<std::byte, kHeadBytes>;
 
@@ -58,7 +58,7 @@ struct Outgoing {
 };
 
 struct Incoming {
-  Header wanted;
+  MessageHeader wanted;
   std::span<std::byte> bytes;
   Requests pieces;        // of its bytes, being received
   bool is_begun = false;  // its head has come
@@ -217,7 +217,7 @@ void Mpi::post_send(int to, const Envelope& envelope, std::span<const std::byte>
     message.head = std::move(spare_heads_.back());
     spare_heads_.pop_back();
   }
-  const Header header{.envelope = envelope, .bytes = bytes.size()};
+  const MessageHeader header{.envelope = envelope, .bytes = bytes.size()};
   std::memcpy(message.head->data(), &header, sizeof(header));
   const bool is_short = bytes.size() <= kMostInline;
   const std::size_t behind = is_short ? bytes.size() : 0;
@@ -321,7 +321,7 @@ bool Mpi::begin(int rank) {
   Peer& from = peers_[static_cast<std::size_t>(rank)];
   if (!test(from.head_request)) return false;
   Incoming& message = from.in.front();
-  Header found;
+  MessageHeader found;
   std::memcpy(&found, from.head->data(), sizeof(found));
   if (found.envelope != message.wanted.envelope || found.bytes != message.wanted.bytes) {
     mismatch_ = Mismatch{.peer = rank,
