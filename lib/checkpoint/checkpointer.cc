@@ -7,6 +7,7 @@
 #include <exception>
 #include <fcntl.h>
 #include <functional>
+#include <memory>
 #include <sys/file.h>
 #include <thread>
 #include <unistd.h>
@@ -155,7 +156,7 @@ struct Checkpointer::State {
   std::atomic<bool> has_written{false};
   std::exception_ptr failure;  // set by the writer thread; read it after joining
   /// With several processes: the save that they finish together.
-  std::optional<CheckpointWriter> unfinished;
+  std::unique_ptr<CheckpointWriter> unfinished;
 
   std::string path_of(const Snapshot& snapshot) const {
     return step_path(folder, snapshot.options.step);
@@ -182,8 +183,7 @@ struct Checkpointer::State {
     if (failure) std::rethrow_exception(std::exchange(failure, nullptr));
     if (!unfinished) return;
     // Whatever happens, this save has ended.
-    std::optional<CheckpointWriter> ended;
-    ended.swap(unfinished);
+    const std::unique_ptr<CheckpointWriter> ended = std::move(unfinished);
     ended->finish();
     prune_all();
   }
@@ -224,7 +224,7 @@ void Checkpointer::save_arrays(const std::vector<NamedArray>& arrays, SaveOption
   std::function<void()> write;
   if (process_count() > 1) {
     const std::string path = state_->path_of(taken);
-    state_->unfinished.emplace(local_disk(), std::move(taken), path);
+    state_->unfinished = std::make_unique<CheckpointWriter>(local_disk(), std::move(taken), path);
     write = [state = state_.get()] { state->unfinished->write_files(1); };
   } else {
     write = [state = state_.get(), kept = std::make_shared<Snapshot>(std::move(taken))] {

@@ -111,7 +111,7 @@ class Spread {
 };
 
 /// Where this process wants the elements of a box.
-struct Target {
+struct Wanted {
   Box box;
   std::byte* data;
 };
@@ -122,7 +122,7 @@ using BoxesOf = std::function<std::vector<Box>(int rank)>;
 /// Fills the targets of all processes.
 class Fetch {
  public:
-  Fetch(const Tiled& from, const BoxesOf& wanted, std::vector<Target> targets)
+  Fetch(const Tiled& from, const BoxesOf& boxes_of, std::vector<Wanted> targets)
       : from_(from),
         element_(size_bytes(from.placement->type.dtype)),
         spread_(*from.placement, from.groups),
@@ -131,7 +131,7 @@ class Fetch {
       boxes_.push_back(from.placement->layout.box(tile));
     }
     if (spread_.holds(world().rank())) held_ = held_tiles(*from.placement);
-    for (int reader = 0; reader < world().size(); ++reader) add_reader(reader, wanted(reader));
+    for (int reader = 0; reader < world().size(); ++reader) add_reader(reader, boxes_of(reader));
   }
 
   void run(const CollectiveLabel& label) {
@@ -145,7 +145,7 @@ class Fetch {
       world().transport->exchange(sends, receives);
     }
     for (const Message& receive : receives_) {
-      const Target& target = targets_[receive.target];
+      const Wanted& target = targets_[receive.target];
       copy_box(receive.part, element_, receive.part, receive.data->data(), target.box, target.data);
     }
   }
@@ -209,7 +209,7 @@ class Fetch {
   const Tiled& from_;
   std::size_t element_;
   Spread spread_;
-  std::vector<Target> targets_;
+  std::vector<Wanted> targets_;
   std::vector<Box> boxes_;          // per tile
   std::vector<std::int64_t> held_;  // by this process
   std::vector<Message> sends_, receives_;
@@ -217,7 +217,7 @@ class Fetch {
 };
 
 /// Makes buffers for boxes.
-Tiles buffers_for(const std::vector<Box>& boxes, DType dtype, std::vector<Target>& targets) {
+Tiles buffers_for(const std::vector<Box>& boxes, DType dtype, std::vector<Wanted>& targets) {
   Tiles tiles;
   for (const Box& box : boxes) {
     tiles.push_back(std::make_shared<Buffer>(box_bytes(box, dtype)));
@@ -262,7 +262,7 @@ Tiled move_tiles(const Tiled& from, const Placement* to, const CollectiveLabel& 
     }
     return boxes;
   };
-  std::vector<Target> targets;
+  std::vector<Wanted> targets;
   Tiles tiles = buffers_for(boxes_of(world().rank()), to->type.dtype, targets);
   Fetch(from, boxes_of, std::move(targets)).run(label);
   return {to, std::move(tiles), from.groups};
@@ -277,7 +277,7 @@ BufferPtr gather_tile(const Tiled& from, std::int64_t tile, const CollectiveLabe
   const Placement& placement = *from.placement;
   if (world().transport == nullptr) return from.tiles[static_cast<std::size_t>(tile)];
   const std::vector<Box> boxes = {placement.layout.box(tile)};
-  std::vector<Target> targets;
+  std::vector<Wanted> targets;
   const Tiles tiles = buffers_for(boxes, placement.type.dtype, targets);
   Fetch(
       from, [&](int) { return boxes; }, std::move(targets))
