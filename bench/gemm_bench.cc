@@ -1,14 +1,15 @@
 // Measures the matrix products: GFLOP/s on one and two threads, the share of the machine's f32 FMA
-// peak, the cost of the summation tree over the grains, and oneDNN's speed on the same
-// operands if it is installed.
+// peak (of its peak in tile registers for amx_bf16), the cost of the summation tree over the
+// grains, and oneDNN's speed on the same operands if it is installed.
 //
-//   gemm_bench [substring of the shapes to run] [f32, portable or avx512_bf16] [avx2]
+//   gemm_bench [substring of the shapes to run] [f32, portable, avx512_bf16 or amx_bf16] [avx2]
 //
 // With avx2, neither Tessera nor oneDNN uses newer instruction sets.
 #include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <functional>
 #include <hwy/targets.h>
@@ -21,6 +22,7 @@
 
 #include "base/dot_unit.h"
 #include "compile/host/kernels/gemm/gemm.h"
+#include "compile/host/kernels/gemm/gemm_tile_registers.h"
 #include "machine.h"
 
 #ifdef TESSERA_BENCH_DNNL
@@ -213,6 +215,42 @@ double best_dnnl_gflops(const Shape& s, int threads, Data& data, Unit unit) {
 }
 #endif
 
+// The GFLOP/s of one thread that only multiplies in tile registers. The values matter: zeros need
+// less power, and processors then run faster.
+double tile_peak() {
+#ifdef TESSERA_HAS_TILE_REGISTERS
+  if (!kernels::has_dot_unit(DotUnit::amx_bf16)) return 0;
+  using kernels::gemm::kMaxBlockSteps;
+  constexpr int kTimes = 1000, kProducts = 4;
+  const Data data({"NN", 1, 64, 64, 64, 1});
+  const auto words = [](const std::vector<std::uint16_t>& from) {
+    std::vector<float> out(from.size() / 2);
+    std::memcpy(out.data(), from.data(), out.size() * sizeof(float));
+    return out;
+  };
+  const std::vector<float> a = words(data.narrow_a), b = words(data.narrow_b);
+  kernels::gemm::TileRegisters::begin(kMaxBlockSteps);
+  kernels::gemm::TileRegisters registers(kMaxBlockSteps);
+  registers.load_a<0>(a.data());
+  registers.load_a<1>(a.data() + kernels::gemm::kRegisterSize);
+  registers.load_b<0>(b.data(), kMaxBlockSteps);
+  registers.load_b<1>(b.data() + kernels::gemm::kRegisterSize, kMaxBlockSteps);
+  const double seconds = best_seconds(1, [&] {
+    for (int i = 0; i < kTimes; ++i) {
+      registers.multiply<0, 0, 0>();
+      registers.multiply<1, 0, 1>();
+      registers.multiply<2, 1, 0>();
+      registers.multiply<3, 1, 1>();
+    }
+  });
+  kernels::gemm::TileRegisters::end();
+  const double flops = 2.0 * kernels::gemm::kRegisterSize * kBlockTerms;
+  return kTimes * kProducts * flops * 1e-9 / seconds;
+#else
+  return 0;
+#endif
+}
+
 void run_shape(const Shape& s, double peak, const std::string& filter, Unit unit) {
   const std::string name = (s.batches > 1 ? std::to_string(s.batches) + " x " : std::string()) +
                            std::to_string(s.m) + "x" + std::to_string(s.n) + "x" +
@@ -244,6 +282,8 @@ int run(const std::string& filter, const std::string& unit_filter) {
   const kernels::GemmPlan any(make_problem({"NN", 1, 1, 1, 1, 1}, 1), 1);
   std::printf("%s, FMA peak %.1f GFLOP/s on 1 thread, %.1f on 2\n", any.target(), peak,
               fma_peak(2));
+  const double in_tiles = tile_peak();
+  if (in_tiles > 0) std::printf("in tile registers %.1f GFLOP/s on 1 thread\n", in_tiles);
   std::printf("%-28s %-11s %6s %8s %7s %8s %8s %8s %8s %7s\n", "M x N x K", "unit", "grains",
               "1 thr", "peak", "2 thr", "tree", "oneDNN", "2 thr", "ratio");
   constexpr Shape kShapes[] = {{"NN", 1, 2048, 1024, 256, 8},  {"NT", 1, 2048, 256, 1024, 8},
@@ -256,14 +296,15 @@ int run(const std::string& filter, const std::string& unit_filter) {
                                {"TN", 256, 64, 32, 64, 8},     {"NT", 1024, 64, 64, 48, 8},
                                {"NT", 1024, 65, 65, 48, 8},    {"NN", 1024, 65, 48, 65, 8},
                                {"TN", 1024, 65, 48, 65, 8},    {"NN", 1, 8, 1024, 256, 8},
-                               {"NN", 1, 1, 1024, 1024, 8}};
+                               {"NN", 1, 1, 1024, 1024, 8},    {"NN", 1, 1024, 1024, 1024, 8},
+                               {"NN", 1, 2048, 2048, 2048, 8}, {"NN", 1, 4096, 4096, 4096, 8}};
   std::vector<Unit> units = {std::nullopt};
   std::copy_if(std::begin(kDotUnits), std::end(kDotUnits), std::back_inserter(units),
                kernels::has_dot_unit);
   for (const Shape& shape : kShapes) {
     for (const Unit unit : units) {
       if (unit_filter.empty() || unit_filter == unit_name(unit))
-        run_shape(shape, peak, filter, unit);
+        run_shape(shape, unit == DotUnit::amx_bf16 ? in_tiles : peak, filter, unit);
     }
   }
   return 0;

@@ -138,9 +138,7 @@ GemmPlan::State::State(GemmProblem p, const gemm::Unit& how, int num_workers)
   const auto leaves = static_cast<std::int64_t>(steps.leaf_ends.size());
   quads = kernels->quad_mr > 0 && leaves >= 4 &&
           (unit.block > 1 || k <= leaves * short_leaf(*kernels, a_in_place));
-  tile_rows = quads            ? kernels->quad_mr
-              : unit.block > 1 ? kernels->mr
-                               : best_tile_rows(*kernels);
+  tile_rows = quads ? kernels->quad_mr : unit.block > 1 ? kernels->mr : best_tile_rows(*kernels);
   narrow_tiles = 2 * tile_rows <= (quads ? kernels->quad_narrow_mr : kernels->narrow_mr) ? 2 : 1;
   choose_chunks();
   choose_blocks();
@@ -319,8 +317,8 @@ GemmPlan::GemmPlan(GemmProblem problem, DotUnit unit, int num_workers)
                                            num_workers)) {}
 GemmPlan::GemmPlan(std::unique_ptr<const State> state) : state_(std::move(state)) {}
 GemmPlan GemmPlan::with_emulated_amx(GemmProblem problem, int num_workers) {
-  return GemmPlan(std::make_unique<const State>(std::move(problem), gemm::emulated_amx_bf16(),
-                                                num_workers));
+  return GemmPlan(
+      std::make_unique<const State>(std::move(problem), gemm::emulated_amx_bf16(), num_workers));
 }
 GemmPlan::~GemmPlan() = default;
 GemmPlan::GemmPlan(GemmPlan&&) noexcept = default;

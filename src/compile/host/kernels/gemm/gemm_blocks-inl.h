@@ -13,6 +13,7 @@
 
 #include "compile/host/kernels/gemm/gemm_ahead.h"
 #include "compile/host/kernels/gemm/gemm_internal.h"
+#include "compile/host/kernels/gemm/gemm_merges.h"
 #include "compile/host/kernels/gemm/gemm_stream-inl.h"
 #include "compile/host/kernels/gemm/gemm_tile_registers.h"
 
@@ -159,37 +160,18 @@ class BlockTiles {
       hwy::Prefetch(slot_top_of(at_) - kLineFloats - i);
   }
 
-  // The nodes that are added to a new one, and whether +0.0 is added before each and at the end.
-  struct Merges {
-    static constexpr int kMost = 64;
-    const float* nodes[kMost];
-    bool zeros[kMost + 1] = {};
-    int count = 0;
-    bool has_zeros = false;
-
-    HWY_INLINE void append(const NodeActions& actions, const float* top) {
-      for (std::int32_t i = 0; i < actions.merges; ++i) {
-        zeros[count] |= (actions.zeros >> i & 1u) != 0;
-        nodes[count++] = top -= kBlockNode;
-      }
-      zeros[count] |= (actions.zeros >> actions.merges & 1u) != 0;
-      has_zeros |= actions.zeros != 0;
-    }
-  };
-
   // Adds up the grains of the segment that waits, and what comes after it.
   HWY_INLINE void add_up() {
     const Chunk& chunk = *args_.chunk;
     const Segment& segment = *waiting_;
     waiting_ = nullptr;
     Merges merges;
-    merges.append(segment.after, top_);
+    merges.append(segment.after, top_, kBlockNode);
     float* to = top_ - segment.after.merges * kBlockNode;
     top_ = to + kBlockNode;
     if (waiting_is_last_) {
-      merges.append(chunk.after, slot_top_of(waiting_at_));
-      to = chunk.finishes ? nullptr
-                          : slot_top_of(waiting_at_) - chunk.after.merges * kBlockNode;
+      merges.append(chunk.after, slot_top_of(waiting_at_), kBlockNode);
+      to = chunk.finishes ? nullptr : slot_top_of(waiting_at_) - chunk.after.merges * kBlockNode;
       top_ = args_.stack + kOwnNodes * kBlockNode;
     }
     if (!segment.is_quad) return add_grains<1>(merges, to);

@@ -90,7 +90,7 @@ struct TileArgs {
   std::int64_t panels;
   int last_cols;       ///< valid columns of C in the last panel; the other panels are full
   std::int64_t block;  ///< steps of a block, for units that take blocks
-  Ahead* ahead_a;  ///< prefetched while tiles are computed
+  Ahead* ahead_a;      ///< prefetched while tiles are computed
   Ahead* ahead_b;
 };
 
@@ -124,9 +124,9 @@ using PackKernel = void (*)(const PackArgs& args);
 
 inline constexpr std::int64_t kLineFloats = 16;  ///< floats of a cache line
 inline constexpr std::int64_t kLineBytes = kLineFloats * sizeof(float);
-inline constexpr int kMaxTileRows = 14;      // of tiles in vector registers
-inline constexpr int kMaxBlockRows = 32;     // of tiles in tile registers
-inline constexpr int kMaxBlockSteps = 16;    // of a block of a unit that takes blocks
+inline constexpr int kMaxTileRows = 14;    // of tiles in vector registers
+inline constexpr int kMaxBlockRows = 32;   // of tiles in tile registers
+inline constexpr int kMaxBlockSteps = 16;  // of a block of a unit that takes blocks
 inline constexpr int kMaxQuadRows = 8;
 inline constexpr int kMaxTileVectors = 2;
 inline constexpr int kNumWidths = 3;  ///< of tiles and panels: half a vector, one, two

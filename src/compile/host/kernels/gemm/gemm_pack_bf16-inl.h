@@ -87,7 +87,7 @@ HWY_INLINE V32 load_lanes(const std::uint16_t* src, std::int64_t width) {
 
 // Where the elements of one step begin, for adjacent lanes.
 struct StepRows {
-  const std::uint16_t* first;   // nullptr: the term is missing
+  const std::uint16_t* first;  // nullptr: the term is missing
   const std::uint16_t* second;
 };
 

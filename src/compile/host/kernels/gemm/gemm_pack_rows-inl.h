@@ -32,7 +32,8 @@ HWY_INLINE void copy_row(const std::uint16_t* src, std::int64_t terms, const Pac
                          std::uint16_t* dst) {
   const hn::ScalableTag<std::uint16_t> d;
 #if HWY_TARGET == HWY_AVX3
-  if (terms == static_cast<std::int64_t>(hn::Lanes(d))) return hn::StoreU(hn::LoadU(d, src), d, dst);
+  if (terms == static_cast<std::int64_t>(hn::Lanes(d)))
+    return hn::StoreU(hn::LoadU(d, src), d, dst);
   const auto mask = hn::FirstN(d, static_cast<std::size_t>(terms));
   const auto some = hn::MaskedLoad(mask, d, src);
   hn::StoreU(hn::IfThenElse(mask, some, hn::Set(d, args.padding)), d, dst);

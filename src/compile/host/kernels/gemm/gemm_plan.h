@@ -78,7 +78,7 @@ struct GemmPlan::State {
   bool a_in_place = false;                        // its k are adjacent, so that it is not packed
   bool columns_compete = false;                   // of A, for the same sets of the cache
   bool b_in_place = false;  // its columns are adjacent, and too few rows read it to pack it
-  std::int64_t block = 1;  // steps of a block
+  std::int64_t block = 1;   // steps of a block
   std::int64_t longest_chunk = 1;
   std::int64_t block_panels = 1;  // panels of B that are packed at once
   std::int64_t block_rows = 1;    // rows of C whose nodes wait between chunks at once

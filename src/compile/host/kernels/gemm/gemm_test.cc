@@ -609,8 +609,7 @@ void expect_exact(const NarrowCase& c, Random& random) {
     const auto expected = defined_bits(c, unit);
     on_every_target([&] {
       if (!has_dot_unit(unit)) return;
-      EXPECT_TRUE(bits(run(c, unit, random)) == expected)
-          << name(unit) << ", " << describe(c.wide);
+      EXPECT_TRUE(bits(run(c, unit, random)) == expected) << name(unit) << ", " << describe(c.wide);
     });
     if (unit != DotUnit::amx_bf16) continue;
     EXPECT_TRUE(bits(run_emulated(c, random)) == expected) << "emulated, " << describe(c.wide);
@@ -713,9 +712,8 @@ TEST(GemmOfBf16, EmulationOfAmxOnEveryInstructionSet) {
       const NarrowCase c(make_case(random, 2, random.integer(1, 70), random.integer(1, 70), k,
                                    even_leaves(k, leaves), false));
       const auto expected = defined_bits(c, DotUnit::amx_bf16);
-      on_every_target([&] {
-        EXPECT_TRUE(bits(run_emulated(c, random)) == expected) << describe(c.wide);
-      });
+      on_every_target(
+          [&] { EXPECT_TRUE(bits(run_emulated(c, random)) == expected) << describe(c.wide); });
     }
   }
 }
@@ -726,8 +724,8 @@ TEST(GemmOfBf16, BlocksOfAmxAreThoseOfItsEmulation) {
   Random random;
   for (int i = 0; i < 60; ++i) {
     const std::int64_t k = random.integer(1, i % 6 == 0 ? 5000 : 600);
-    Case c = make_case(random, random.integer(1, 2), random.integer(1, 100),
-                       random.integer(1, 130), k, random_leaves(random, k), i % 2 == 0);
+    Case c = make_case(random, random.integer(1, 2), random.integer(1, 100), random.integer(1, 130),
+                       k, random_leaves(random, k), i % 2 == 0);
     if (i % 3 == 0) {
       make_tiny(random, c.a);
       make_tiny(random, c.b);
@@ -738,35 +736,7 @@ TEST(GemmOfBf16, BlocksOfAmxAreThoseOfItsEmulation) {
   }
 }
 
-float sum_of(DotUnit unit, const std::vector<float>& terms) {
-  DotSum sum(unit);
-  for (const float x : terms) sum.add(x, 1.0F);
-  return sum.value();
-}
-
-TEST(GemmOfBf16, AmxAddsEvenAndOddTermsOfBlocks) {
-  const std::vector<float> terms = {0x1p24F, 1.0F, -0x1p24F, 1.0F};
-  EXPECT_EQ(sum_of(DotUnit::portable, terms), 1.0F);
-  EXPECT_EQ(sum_of(DotUnit::amx_bf16, terms), 2.0F);
-  // In one block the even terms cancel. The term with number 32 is in the next one.
-  std::vector<float> two(33);
-  two[0] = 0x1p24F;
-  two[1] = 1.0F;
-  two[30] = -0x1p24F;
-  EXPECT_EQ(sum_of(DotUnit::amx_bf16, two), 1.0F);
-  std::swap(two[30], two[32]);
-  EXPECT_EQ(sum_of(DotUnit::amx_bf16, two), 0.0F);
-  // Products, halves of blocks and sums of blocks that are subnormal become zeros.
-  DotSum tiny(DotUnit::amx_bf16);
-  tiny.add(-0x1p-70F, 0x1p-70F);
-  EXPECT_EQ(std::bit_cast<std::uint32_t>(tiny.value()), 0U);
-  const std::vector<float> apart = {0x1.8p-126F, -0x1p-126F};
-  EXPECT_EQ(sum_of(DotUnit::avx512_bf16, apart), 0.0F);
-  EXPECT_EQ(sum_of(DotUnit::amx_bf16, apart), 0.0F);
-  EXPECT_EQ(sum_of(DotUnit::portable, apart), 0x1p-127F);
-}
-
-// The units are documented to differ only in how they treat subnormals.
+// The units that add term after term are documented to differ only in how they treat subnormals.
 TEST(GemmOfBf16, UnitsAgreeWhereNothingIsSubnormal) {
   Random random;
   float x = 0;

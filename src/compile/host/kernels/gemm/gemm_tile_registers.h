@@ -92,8 +92,7 @@ class TileRegisters {
     for (int i = 0; i < 8; ++i) {
       const bool is_a = i == 4 || i == 5, is_b = i > 5;
       sizes.rows[i] = is_b ? steps : kRegisterRows;
-      sizes.row_bytes[i] =
-          static_cast<std::uint16_t>((is_a ? steps : kRegisterRows) * kWordBytes);
+      sizes.row_bytes[i] = static_cast<std::uint16_t>((is_a ? steps : kRegisterRows) * kWordBytes);
     }
     asm volatile("ldtilecfg %0" : : "m"(sizes) : "memory");
   }
