@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <fmt/format.h>
+#include <map>
 #include <numeric>
 
 #include <tessera/engine.h>
@@ -367,20 +368,46 @@ std::string size_text(std::int64_t bytes) {
                           : fmt::format("{:.1f} GiB", mebibytes / 1024);
 }
 
-[[noreturn]] void refuse(const run::NewMemory& own, std::int64_t needed, std::int64_t free,
-                         const Span& where) {
+/// What the processes of one machine need together.
+struct MemoryNeed {
+  std::int64_t needed = 0;
+  std::int64_t free = 0;
+  bool is_of_one_machine = false;  // of several
+};
+
+/// That of the machine that lacks most. All processes use what was read before any of them went on,
+/// so that all make the same decision.
+MemoryNeed largest_need(std::int64_t own, const run::CollectiveLabel& label) {
+  const std::vector<std::int64_t> machines = run::all_values(run::machine_id(), label);
+  const std::vector<std::int64_t> free = run::all_values(run::machine_memory().free, label);
+  const std::vector<std::int64_t> needed = run::all_values(own, label);
+  std::map<std::int64_t, MemoryNeed> needs;
+  for (std::size_t rank = 0; rank < machines.size(); ++rank) {
+    const auto [place, is_new] = needs.try_emplace(machines[rank]);
+    if (is_new) place->second.free = free[rank];
+    place->second.needed += needed[rank];
+  }
+  const auto lacks_less = [](const auto& a, const auto& b) {
+    return a.second.needed - a.second.free < b.second.needed - b.second.free;
+  };
+  MemoryNeed largest = std::max_element(needs.begin(), needs.end(), lacks_less)->second;
+  largest.is_of_one_machine = needs.size() > 1;
+  return largest;
+}
+
+[[noreturn]] void refuse(const run::NewMemory& own, const MemoryNeed& need, const Span& where) {
   std::string found =
-      fmt::format("{}: temporaries {}, results {}, scratch of threads {}", size_text(needed),
+      fmt::format("{}: temporaries {}, results {}, scratch of threads {}", size_text(need.needed),
                   size_text(own.arena), size_text(own.outputs), size_text(own.scratch));
-  if (needed != own.total()) {
-    found = fmt::format("{} in all processes, {} in this one", size_text(needed),
-                        size_text(own.total()));
+  if (need.needed != own.total()) {
+    found = fmt::format("{} in all processes{}, {} in this one", size_text(need.needed),
+                        need.is_of_one_machine ? " of one machine" : "", size_text(own.total()));
   }
   throw UserError(
       {.what = "the program needs more memory than this machine has left",
        .where = where,
        .found = std::move(found),
-       .wanted = fmt::format("at most {}, the free memory", size_text(free)),
+       .wanted = fmt::format("at most {}, the free memory", size_text(need.free)),
        .cure = "use a smaller batch or a smaller model, or end other programs; to run it anyway, "
                "allow overcommit: --allow-overcommit, or set_overcommit(true)"});
 }
@@ -410,8 +437,11 @@ void check_alike(const Program& program, const Span& where) {
 }  // namespace
 
 std::unique_lock<std::mutex> check_memory(Program& program, const Span& where) {
-  if (program.executable == nullptr || program.is_memory_checked || overcommit()) return {};
+  if (program.executable == nullptr || program.is_memory_checked) return {};
   const bool is_shared = run::transport() != nullptr && !program.partitioned.mesh.axes().empty();
+  if (is_shared && !program.is_compared) check_alike(program, where);
+  program.is_compared = true;
+  if (overcommit()) return {};
   std::unique_lock<std::mutex> alone;
   if (!is_shared &&
       run::Engine::instance().new_memory(*program.executable).total() > kUncheckedBytes) {
@@ -420,23 +450,17 @@ std::unique_lock<std::mutex> check_memory(Program& program, const Span& where) {
     alone = std::unique_lock(first_runs);
   }
   const run::NewMemory own = run::Engine::instance().new_memory(*program.executable);
-  std::int64_t needed = own.total();
-  std::int64_t free = 0;
+  MemoryNeed need{.needed = own.total()};
   static const run::CollectiveLabel label{
       .kind = "memory check", .op = "start of a program", .span = {}};
   if (is_shared) {
-    check_alike(program, where);
-    // All processes use the number that process 0 read before any of them went on, so that all make
-    // the same decision.
-    free = run::all_values(run::machine_memory().free, label)[0];
-    const std::vector<std::int64_t> all = run::all_values(needed, label);
-    needed = std::accumulate(all.begin(), all.end(), std::int64_t{0});
-  } else if (needed > kUncheckedBytes) {
-    free = run::machine_memory().free;
+    need = largest_need(need.needed, label);
+  } else if (need.needed > kUncheckedBytes) {
+    need.free = run::machine_memory().free;
   }
-  if (needed > std::max(free, kUncheckedBytes)) {
+  if (need.needed > std::max(need.free, kUncheckedBytes)) {
     if (is_shared) wait_for_all(label);
-    refuse(own, needed, free, where);
+    refuse(own, need, where);
   }
   program.is_memory_checked = true;
   return alone;

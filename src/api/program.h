@@ -54,6 +54,7 @@ struct Program {
   std::vector<const Placement*> outputs;
   std::vector<int> output_alias;  // per output: the donated input whose buffer it takes, or -1
   std::shared_ptr<const run::Executable> executable;
+  std::atomic<bool> is_compared = false;  // with the programs of other ranks
   std::atomic<bool> is_memory_checked = false;
   std::atomic<double> seconds = 0.0;
 };

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <atomic>
 #include <fstream>
+#include <functional>
 #include <optional>
 #include <sstream>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "run/machine/control_groups.h"
@@ -54,6 +56,14 @@ std::atomic<bool> is_overcommit_allowed{false};
 
 void set_overcommit(bool is_allowed) { is_overcommit_allowed = is_allowed; }
 bool overcommit() { return is_overcommit_allowed; }
+
+std::int64_t machine_id() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  struct stat space {};
+  if (stat("/proc/self/ns/pid", &space) == 0) boot += std::to_string(space.st_ino);
+  return static_cast<std::int64_t>(std::hash<std::string>()(boot));
+}
 
 MachineMemory machine_memory(const std::string& root) {
   constexpr std::int64_t kKibibyte = 1024;

@@ -15,6 +15,9 @@ struct MachineMemory {
 /// prepended to the paths of the kernel's files, for tests.
 MachineMemory machine_memory(const std::string& root = "");
 
+/// A number that the processes of one machine, or container, have in common and no others.
+std::int64_t machine_id();
+
 /// Whether buffers may take more memory than is free; false by default.
 void set_overcommit(bool is_allowed);
 bool overcommit();
