@@ -18,6 +18,10 @@ const std::string kLm =
 const std::string kPipeline =
     "train pipeline --batch 8 --microbatches 2 --seq 8 --d-model 16 --heads 2 --layers 2 --steps 3 "
     "--progress off ";
+const std::string kVit =
+    "--batch 8 --layers 1 --embed 16 --mlp-dim 16 --heads 2 --patch 16 --steps 2 --threads 1 "
+    "--grains "
+    "24 ";
 const std::string kMlp = "train mlp --depth 16 --layers 2 --batch 12 --grains 24 --progress off ";
 
 class Mpi : public ::testing::TestWithParam<Launcher> {
@@ -88,6 +92,50 @@ TEST_P(Mpi, ARankOwnsSeveralDevices) {
   const nlohmann::json lm = alone(kLm + "--mesh none ");
   expect_bits(lm, 2, kLm + "--mesh data=4 --params fsdp ");
   expect_bits(lm, 3, kLm + "--mesh data=3,model=2 ");
+}
+
+TEST_P(Mpi, ManyRanks) {
+  const nlohmann::json lm = alone(kLm + "--mesh none ");
+  expect_bits(lm, 6, kLm + "--mesh data=3,model=2 --threads 1 ");
+  expect_bits(lm, 8, kLm + "--mesh data=8 --threads 1 ");
+}
+
+TEST_P(Mpi, Images) {
+  const std::string vit = "train vit --progress off " + kVit;
+  const nlohmann::json want = alone(vit + "--mesh none ");
+  expect_bits(want, 2, vit + "--mesh batch=2,model=2 ");
+  expect_bits(want, 4, vit + "--mesh batch=4,model=1 ");
+}
+
+/// Each run of the experiments is started with the launcher.
+TEST_P(Mpi, Experiments) {
+  const std::string launcher = GetParam().program + " " + GetParam().options + "-n 2";
+  const std::string experiments = "experiments vit --out out --batches 8 --meshes batch=2,model=1 ";
+  const CommandOutcome run = run_command(
+      TESSERA_COMMAND,
+      experiments + kVit.substr(kVit.find("--layers")) + "--launcher '" + launcher + "'", "",
+      folder_);
+  ASSERT_EQ(run.exit_code, 0) << run.stdout_text << run.stderr_text;
+  std::ifstream results(folder_ / "out" / "results.json");
+  EXPECT_EQ(nlohmann::json::parse(results)["runs"][0]["steps"], 2);
+  for (const auto& file : fs::directory_iterator(folder_ / "out" / "runs")) {
+    if (file.path().extension() != ".json" || file.path().stem().extension() == ".plan") continue;
+    fs::copy_file(file.path(), folder_ / "r.json");
+  }
+  const nlohmann::json found = report();
+  EXPECT_EQ(found["params_hash"],
+            alone("train vit --progress off " + kVit + "--mesh none ")["params_hash"]);
+}
+
+TEST_P(Mpi, ExperimentsUnderALauncher) {
+  const CommandOutcome run = on_ranks(2, "experiments vit --out out");
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_EQ(message(run.stderr_text),
+            "tessera: experiments: a launcher such as mpirun has started this process\n"
+            "  found:  several processes that would all start the same runs\n"
+            "  wanted: one process, which starts each run with the launcher\n"
+            "  cure:   write: tessera experiments vit --launcher \"mpirun -n 4\" ...");
+  EXPECT_EQ(count(run.stderr_text, "tessera: "), 1) << run.stderr_text;
 }
 
 TEST_P(Mpi, PipelinesOverGroupsOfRanks) {

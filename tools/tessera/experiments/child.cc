@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,8 +12,12 @@
 
 namespace tessera::cli {
 
-int run_again(const std::vector<std::string>& words, const std::string& output) {
-  std::vector<std::string> texts = {"tessera"};
+int run_again(const std::vector<std::string>& launcher, const std::vector<std::string>& words,
+              const std::string& output) {
+  // A launcher may start the command from another process, where /proc/self is another one.
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+  std::vector<std::string> texts = launcher;
+  texts.push_back(self);
   texts.insert(texts.end(), words.begin(), words.end());
   std::vector<char*> arguments;
   arguments.reserve(texts.size() + 1);
@@ -24,10 +29,10 @@ int run_again(const std::vector<std::string>& words, const std::string& output) 
                                    O_WRONLY | O_CREAT | O_TRUNC, 0644);
   pid_t child = 0;
   const int error =
-      posix_spawn(&child, "/proc/self/exe", &actions, nullptr, arguments.data(), environ);
+      posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) {
-    throw RuntimeFault("cannot start a process that writes to " + output + ": " +
+    throw RuntimeFault("cannot start " + texts[0] + ", whose output goes to " + output + ": " +
                        std::strerror(error));
   }
   int status = 0;

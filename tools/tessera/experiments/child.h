@@ -6,9 +6,10 @@
 
 namespace tessera::cli {
 
-/// Runs `tessera WORDS` with its standard output in the file `output`, and waits for its end.
-/// Returns its exit code, or 128 plus the number of the signal that ended it. Throws RuntimeFault
-/// if it cannot be started.
-int run_again(const std::vector<std::string>& words, const std::string& output);
+/// Runs `LAUNCHER tessera WORDS` with its standard output in the file `output`, and waits for its
+/// end. `launcher` may be empty. Returns its exit code, or 128 plus the number of the signal that
+/// ended it. Throws RuntimeFault if it cannot be started.
+int run_again(const std::vector<std::string>& launcher, const std::vector<std::string>& words,
+              const std::string& output);
 
 }  // namespace tessera::cli

@@ -6,7 +6,10 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <sstream>
 
+#include <tessera/engine.h>
 #include <tessera/error.h>
 
 #include "tools/cli/streams.h"
@@ -36,6 +39,7 @@ struct ExperimentsFlags {
   std::vector<std::int64_t> batches = {128, 1024, 4096};
   std::int64_t memory_limit = 0;   // GiB; 0: what is free
   std::int64_t device_memory = 0;  // GiB; 0: not limited
+  std::string launcher;            // of the runs; empty: none
   // The flags of training, which are passed to all runs:
   std::vector<std::string> words;
   std::string data;
@@ -60,10 +64,19 @@ std::vector<std::string> words_of(const std::vector<const Option*>& options) {
   return words;
 }
 
+std::vector<std::string> words_in(const std::string& text) {
+  std::istringstream words(text);
+  return {std::istream_iterator<std::string>(words), {}};
+}
+
 std::string joined(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
   return text.empty() ? "no flags" : text;
+}
+
+std::string launched_by(const std::string& launcher) {
+  return launcher.empty() ? "" : ", launched by " + launcher;
 }
 
 /// The total size of the files of a folder; training reads them whole into memory.
@@ -84,7 +97,7 @@ class Experiments {
   Experiments(ExperimentsFlags flags, std::string model)
       : flags_(std::move(flags)),
         model_(std::move(model)),
-        results_(flags_.out, joined(flags_.words)) {
+        results_(flags_.out, joined(flags_.words) + launched_by(flags_.launcher)) {
     for (const std::int64_t batch : flags_.batches) {
       for (const std::string& mesh : flags_.meshes)
         order_.push_back({.mesh = mesh, .batch = batch});
@@ -147,7 +160,7 @@ class Experiments {
     const std::string path = file_of(experiment, ".plan.json");
     std::vector<std::string> words = command("show", experiment);
     words.insert(words.end(), {"--what", "memory", "--json", path});
-    const int code = run_again(words, file_of(experiment, ".plan.txt"));
+    const int code = run_again({}, words, file_of(experiment, ".plan.txt"));
     if (code != 0) throw ExitWith(code);  // the child has printed its error
     Result result;
     result.experiment = experiment;
@@ -179,7 +192,7 @@ class Experiments {
     if (!flags_.has_steps && !flags_.data.empty()) words.insert(words.end(), {"--epochs", "1"});
     if (!flags_.has_steps && flags_.data.empty())
       words.insert(words.end(), {"--steps", std::to_string(generated_epoch(experiment))});
-    const int code = run_again(words, file_of(experiment, ".txt"));
+    const int code = run_again(words_in(flags_.launcher), words, file_of(experiment, ".txt"));
     if (code == 0) {
       read_report(object_of(path), result);
       return;
@@ -216,12 +229,21 @@ class Experiments {
   std::vector<Experiment> order_;
 };
 
+void check_launcher() {
+  if (!is_launched()) return;
+  throw UserError({.what = "experiments: a launcher such as mpirun has started this process",
+                   .found = "several processes that would all start the same runs",
+                   .wanted = "one process, which starts each run with the launcher",
+                   .cure = "write: tessera experiments vit --launcher \"mpirun -n 4\" ..."});
+}
+
 /// Runs the experiments; `train_flags` are the flags of training to pass on.
 void run_experiments(ExperimentsFlags flags, const std::vector<const Option*>& train_flags) {
   for (const Option* option : train_flags) {
     if (option->get_name() == "--steps") flags.has_steps = option->count() > 0;
     if (option->get_name() == "--data" && option->count() > 0) flags.data = option->results()[0];
   }
+  check_launcher();
   flags.words = words_of(train_flags);
   for (const std::string& mesh : flags.meshes) mesh_of(mesh);
   Experiments(std::move(flags), "vit").run();
@@ -253,6 +275,8 @@ void add_experiments(Command& app) {
   add_whole_number(
       *vit, flags->device_memory,
       {.name = "--device-memory", .text = "GiB of memory of a device; default: no limit"});
+  vit->add_option("--launcher", flags->launcher,
+                  "starts each run as several ranks, for example \"mpirun -n 4\"");
   vit->callback([flags, train_flags, taken] { run_experiments(*flags, taken); });
 }
 
