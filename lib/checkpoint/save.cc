@@ -221,7 +221,7 @@ CheckpointWriter::CheckpointWriter(Disk& disk, Snapshot state, std::string path)
 
 void CheckpointWriter::write_files(int threads) noexcept {
   try {
-    const std::vector<PlannedFile> files = plan_files(state_);
+    std::vector<PlannedFile> files = plan_files(state_);
     tessera::checkpoint::write_files(disk_, files, place_, path_, threads);
     index_ = index_of(state_, files);
     if (process_count() > 1) {

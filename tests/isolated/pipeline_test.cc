@@ -341,10 +341,10 @@ TEST_F(IsolatedPipelineFaults, AProcessThatIsKilledInAStepIsNamed) {
   });
   EXPECT_EQ(code, 2);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
-  EXPECT_EQ(report("parent"), "rank 3 (group 1, device 1) was ended by signal 9 (Killed)");
+  EXPECT_EQ(report("parent"), "rank 3 (group 1, process 1) was ended by signal 9 (Killed)");
   for (int rank = 0; rank < 3; ++rank) {
-    const std::regex form("rank 3 \\(group 1, device 1\\) has ended.*; rank " +
-                          std::to_string(rank) + " \\(group [01], device [01]\\) .* in .*");
+    const std::regex form("rank 3 \\(group 1, process 1\\) has ended.*; rank " +
+                          std::to_string(rank) + " \\(group [01], process [01]\\) .* in .*");
     const std::string text = report(std::to_string(rank));
     EXPECT_TRUE(std::regex_match(text, form)) << text;
   }

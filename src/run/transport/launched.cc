@@ -120,7 +120,7 @@ int run_launched(const LaunchOptions& options, const std::function<void()>& body
   MpiLink& link = *made;
   set_num_sharing_cores(count_sharing_cores(link));
   const int size = link.size();
-  LinkTransport all(std::move(made), {.devices_per_group = size, .timeout = options.timeout});
+  LinkTransport all(std::move(made), {.processes_per_group = size, .timeout = options.timeout});
   const CurrentWorld scope({.transport = &all});
   try {
     check_groups(options, size);
@@ -129,7 +129,7 @@ int run_launched(const LaunchOptions& options, const std::function<void()>& body
                                   .num_groups = options.num_groups,
                                   .devices_per_group = devices_per_group(options, size)});
     all.set_options(
-        {.devices_per_group = world().processes_per_group(), .timeout = options.timeout});
+        {.processes_per_group = world().processes_per_group(), .timeout = options.timeout});
     body();
     meet();
     all.leave();

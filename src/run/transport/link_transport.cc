@@ -7,10 +7,10 @@
 
 namespace tessera::run {
 
-std::string rank_name(int rank, int num_processes, int devices_per_group) {
-  if (devices_per_group == num_processes) return fmt::format("rank {}", rank);
-  return fmt::format("rank {} (group {}, device {})", rank, rank / devices_per_group,
-                     rank % devices_per_group);
+std::string rank_name(int rank, int num_processes, int processes_per_group) {
+  if (processes_per_group == num_processes) return fmt::format("rank {}", rank);
+  return fmt::format("rank {} (group {}, process {})", rank, rank / processes_per_group,
+                     rank % processes_per_group);
 }
 
 namespace {

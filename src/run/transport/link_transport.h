@@ -19,7 +19,7 @@
 namespace tessera::run {
 
 struct LinkOptions {
-  int devices_per_group = 1;
+  int processes_per_group = 1;
   /// A process that gives no sign of life for this long has failed.
   std::chrono::milliseconds timeout{60000};
 };
@@ -55,7 +55,7 @@ class LinkTransport final : public Transport {
     std::uint64_t last = 0;        // the number of the last one of these
   };
 
-  std::string name(int rank) const { return rank_name(rank, size(), options_.devices_per_group); }
+  std::string name(int rank) const { return rank_name(rank, size(), options_.processes_per_group); }
   std::string where() const;
   Peer& peer(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
   Link::Envelope envelope_to(int rank);

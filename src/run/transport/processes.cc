@@ -283,7 +283,7 @@ int run_processes(const ProcessOptions& options, const std::function<void()>& bo
     int code = 0;
     {
       set_num_sharing_cores(options.count);
-      const LinkOptions how{.devices_per_group = options.count / options.num_groups,
+      const LinkOptions how{.processes_per_group = options.count / options.num_groups,
                             .timeout = options.timeout};
       LinkTransport transport(make_socket_link(rank, std::move(mine)), how);
       code = run_body(options, body, transport);

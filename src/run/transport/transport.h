@@ -57,7 +57,7 @@ class Transport {
   virtual std::int64_t message_bytes() const = 0;
 };
 
-/// `rank 3`; with several groups, `rank 3 (group 1, device 1)`.
-std::string rank_name(int rank, int num_processes, int devices_per_group);
+/// `rank 3`; with several groups, `rank 3 (group 1, process 1)`.
+std::string rank_name(int rank, int num_processes, int processes_per_group);
 
 }  // namespace tessera::run
