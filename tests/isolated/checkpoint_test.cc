@@ -143,6 +143,7 @@ void save_steps(const std::string& folder) {
     }
   }
   steps.wait();
+  if (process_index() > 0) return;  // the first process removes the others
   expect(steps.steps() == std::vector<std::int64_t>{2, 3}, "the last two are kept");
 }
 
