@@ -22,7 +22,8 @@ constexpr double kSecondsToMinimise = 90;
 using Coverage = std::map<std::string, int>;
 
 /// Features that some case must have, besides each schedule and each kind of layer.
-const char* const kNeeded[] = {"a process per device",
+const char* const kNeeded[] = {"several processes",
+                               "processes with several devices",
                                "cut by what it costs",
                                "several groups",
                                "weight gradients behind later microbatches",
