@@ -270,18 +270,17 @@ Tiled move_tiles(const Tiled& from, const Placement* to, const CollectiveLabel& 
 
 void gather(const Tiled& from, std::span<std::byte> to, const CollectiveLabel& label) {
   const Box box = whole(from.placement->type.shape);
-  Fetch(from, [&](int) { return std::vector<Box>{box}; }, {{box, to.data()}}).run(label);
+  const auto boxes_of = [&](int) { return std::vector<Box>{box}; };
+  Fetch(from, boxes_of, {{box, to.data()}}).run(label);
 }
 
 BufferPtr gather_tile(const Tiled& from, std::int64_t tile, const CollectiveLabel& label) {
   const Placement& placement = *from.placement;
   if (world().transport == nullptr) return from.tiles[static_cast<std::size_t>(tile)];
-  const std::vector<Box> boxes = {placement.layout.box(tile)};
+  const auto boxes_of = [box = placement.layout.box(tile)](int) { return std::vector<Box>{box}; };
   std::vector<Wanted> targets;
-  const Tiles tiles = buffers_for(boxes, placement.type.dtype, targets);
-  Fetch(
-      from, [&](int) { return boxes; }, std::move(targets))
-      .run(label);
+  const Tiles tiles = buffers_for(boxes_of(world().rank()), placement.type.dtype, targets);
+  Fetch(from, boxes_of, std::move(targets)).run(label);
   return tiles[0];
 }
 
