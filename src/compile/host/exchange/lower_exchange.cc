@@ -454,6 +454,7 @@ bool Exchange::crosses() const {
   }
   return false;
 }
+
 /// A reduction is named after what made the value partial, others after what needs the result.
 run::CollectiveLabel Exchange::label() const {
   const Function& f = context_.function();

@@ -9,10 +9,8 @@
 #include <deque>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <fstream>
 #include <poll.h>
 #include <sched.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <thread>
 #include <unistd.h>
@@ -21,6 +19,7 @@
 #include <tessera/error.h>
 
 #include "run/machine/cores.h"
+#include "run/machine/memory.h"
 #include "run/transport/notes.h"
 
 namespace tessera::run {
@@ -142,11 +141,7 @@ void Mpi::check(int error) const {
 
 ProcessPlace own_place() {
   ProcessPlace place{.host = 0, .cores = 0, .pid = getpid()};
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  struct stat space {};
-  if (stat("/proc/self/ns/pid", &space) == 0) boot += std::to_string(space.st_ino);
-  place.host = hash_of(boot);
+  place.host = static_cast<std::uint64_t>(machine_id());
   cpu_set_t cores;
   CPU_ZERO(&cores);
   sched_getaffinity(0, sizeof(cores), &cores);
