@@ -14,6 +14,7 @@
 #include "run/transport/current.h"
 #include "run/transport/deadline.h"
 #include "run/transport/link_transport.h"
+#include "run/transport/mpi/end_watch.h"
 #include "run/transport/mpi/launcher.h"
 #include "run/transport/mpi/mpi_link.h"
 
@@ -54,6 +55,19 @@ void in_time(const LaunchOptions& options, const Launch& launch, const char* nam
                   name, seconds.count()))));
   });
   call();
+}
+
+/// What the process that watches the end of this one does before it kills it.
+std::function<void()> on_stopped_at_end(const LaunchOptions& options, const Launch& launch,
+                                        milliseconds time) {
+  return [options, rank = launch.rank, time] {
+    options.on_error(
+        std::make_exception_ptr(RuntimeFault(fmt::format(
+            "rank {} has been stopped for {:.4g} s while it ended, and is killed; all ranks had "
+            "finished their work",
+            rank, std::chrono::duration<double>(time).count()))),
+        true);
+  };
 }
 
 /// Leaves the processes that do not report the error time to be ended by the one that does.
@@ -109,6 +123,9 @@ int run_launched(const LaunchOptions& options, const std::function<void()>& body
       return options.on_error(std::current_exception(), true);
     }
   }
+  // Shorter than the time after which the others, without a name, say that MPI_Finalize hangs.
+  const milliseconds patience = options.timeout * 3 / 4;
+  EndWatch end_watch(patience, on_stopped_at_end(options, *launch, patience));
   const TesseraMpi* mpi = nullptr;
   std::unique_ptr<MpiLink> made;
   try {
@@ -139,6 +156,7 @@ int run_launched(const LaunchOptions& options, const std::function<void()>& body
     end_all(*mpi, options, options.on_error(std::current_exception(), is_reporter), is_reporter);
   }
   std::fflush(nullptr);
+  end_watch.begin();
   in_time(options, *launch, "MPI_Finalize", [&] { link.finish(); });
   return 0;
 }
