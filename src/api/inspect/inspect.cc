@@ -181,7 +181,7 @@ std::vector<LeafPlacement> LoweredProgram::results() const {
   std::size_t next = 0;
   for (std::size_t i = 0; i < program_->forwarded.size(); ++i) {
     const int input = program_->forwarded[i];
-    const detail::Placement* placement =
+    detail::PlacementPtr placement =
         input >= 0 ? program_->inputs[static_cast<std::size_t>(input)] : program_->outputs[next++];
     list.push_back(leaf_placement(program_->result_paths[i], *placement));
     if (program_->pipeline) list.back().mpmd_idxs = detail::groups_of_result(*program_, i);

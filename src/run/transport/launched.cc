@@ -75,7 +75,7 @@ std::function<void()> on_stopped_at_end(const LaunchOptions& options, const Laun
                           bool is_reporter) {
   std::fflush(nullptr);
   // A launcher reads the output of processes while it ends them, so let it read first.
-  const milliseconds wait = is_reporter ? milliseconds(50) : options.timeout / 8;
+  const milliseconds wait = is_reporter ? milliseconds(50) : options.timeout / 4;
   std::this_thread::sleep_for(wait);
   {
     const Deadline deadline(std::min(options.timeout / 8, milliseconds(2000)),
