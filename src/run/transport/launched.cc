@@ -31,15 +31,28 @@ int count_sharing_cores(const MpiLink& link) {
                                         [&](const auto& place) { return place.cores == own; }));
 }
 
-/// Reports an error of a process that is not connected to the others. If all have the same one, the
-/// first process reports it, and the others leave it time to: a launcher that sees one process end
-/// ends the others.
+[[noreturn]] void end(const LaunchOptions& options, const std::exception_ptr& error,
+                      bool is_reporter) {
+  const int code = options.on_error(error, is_reporter);
+  std::fflush(nullptr);
+  _exit(code);
+}
+
+/// Ends a process that is not connected to the others, because of an error that all have. The first
+/// process reports it, and the others leave it time to: a launcher that sees one process end ends
+/// the others.
 [[noreturn]] void end_alone(const LaunchOptions& options, const Launch& launch,
                             const std::exception_ptr& error) {
   if (launch.rank > 0) std::this_thread::sleep_for(std::chrono::seconds(1));
-  const int code = options.on_error(error, launch.rank == 0);
-  std::fflush(nullptr);
-  _exit(code);
+  end(options, error, launch.rank == 0);
+}
+
+/// The same for an error that a stopped process does not have. It may be the first one, so each
+/// process reports it that is still there when it is its turn.
+[[noreturn]] void end_alone_in_turn(const LaunchOptions& options, const Launch& launch,
+                                    const std::exception_ptr& error) {
+  std::this_thread::sleep_for(milliseconds(launch.rank > 0 ? 500 + 500 * launch.rank : 0));
+  end(options, error, true);
 }
 
 /// Runs a call of MPI that needs all processes, and ends this process if it takes too long.
@@ -48,11 +61,11 @@ void in_time(const LaunchOptions& options, const Launch& launch, const char* nam
              const Call& call) {
   const Deadline deadline(options.timeout, [&] {
     const std::chrono::duration<double> seconds = options.timeout;
-    end_alone(options, launch,
-              std::make_exception_ptr(RuntimeFault(fmt::format(
-                  "{} did not end within the timeout of {:.4g} s: a process has stopped "
-                  "or has not called it",
-                  name, seconds.count()))));
+    end_alone_in_turn(options, launch,
+                      std::make_exception_ptr(RuntimeFault(fmt::format(
+                          "{} did not end within the timeout of {:.4g} s: a process has stopped "
+                          "or has not called it",
+                          name, seconds.count()))));
   });
   call();
 }
