@@ -144,21 +144,19 @@ class Mover {
     for (AtomId atom : from.partial) {
       if (!contains(to.partial, atom)) resolved.push_back(atom);
     }
-    const Value terms = reduction == Reduction::bit_or ? as_bits(x) : x;
+    const Value terms = encoded(x, reduction);
     const std::string name = combiner_of(reduction);
     for (std::size_t dim = 0; dim < from.dims.size(); ++dim) {
       if (from.dims[dim] == to.dims[dim]) continue;
-      return like(scatter_sum(terms, from, to, dim, name), x);
+      return decoded(scatter_sum(terms, from, to, dim, name), x, reduction);
     }
     const std::vector<Ints> groups = tiles_.groups(resolved);
-    return like(
-        w_.op(
-            fmt::format("\"stablehlo.all_reduce\"({}) ({}) {{replica_groups = {}}} : ({}) "
-                        "-> {}",
-                        terms.name, w_.combiner(name, terms.type.dtype),
-                        Writer::groups_text(groups), type_text(terms.type), type_text(terms.type)),
-            terms.type),
-        x);
+    const Value sent = w_.op(
+        fmt::format("\"stablehlo.all_reduce\"({}) ({}) {{replica_groups = {}}} : ({}) -> {}",
+                    terms.name, w_.combiner(name, terms.type.dtype), Writer::groups_text(groups),
+                    type_text(terms.type), type_text(terms.type)),
+        terms.type);
+    return decoded(sent, x, reduction);
   }
 
   Value permute_pairs(const Value& x, const std::vector<Ints>& pairs) {
@@ -320,19 +318,43 @@ class Mover {
         type);
   }
 
-  /// At most one device has bits, so that they may be added, which more platforms can than `or`.
-  Value as_bits(const Value& x) {
+  /// What is sent in place of `x`. Reductions of these give the same on every platform.
+  Value encoded(const Value& x, Reduction reduction) {
+    const bool is_single = is_float(x.type.dtype) && x.type.dtype != DType::f64;
+    if (reduction == Reduction::max || reduction == Reduction::min) {
+      return is_single ? in_order(x, reduction) : x;
+    }
+    if (reduction != Reduction::bit_or) return x;
+    // At most one device has bits, so they may be added, which more platforms can than `or`.
     if (x.type.dtype == DType::boolean) return w_.convert(x, DType::u32);
-    if (x.type.dtype == DType::bf16) return w_.bitcast(w_.convert(x, DType::f32), DType::u32);
-    return w_.bitcast(x, x.type.dtype == DType::f64 ? DType::f64 : DType::u32);
+    return is_single ? w_.bitcast(w_.convert(x, DType::f32), DType::u32) : x;
   }
 
-  /// `bits` as the dtype of `x`, from which as_bits made them, if it did.
-  Value like(const Value& bits, const Value& x) {
-    if (bits.type.dtype == x.type.dtype) return bits;
-    if (x.type.dtype == DType::boolean) return w_.convert(bits, DType::boolean);
-    if (x.type.dtype != DType::bf16) return w_.bitcast(bits, x.type.dtype);
-    return w_.convert(w_.bitcast(bits, DType::f32), DType::bf16);
+  /// The inverse, as the dtype of `x`.
+  Value decoded(const Value& sent, const Value& x, Reduction reduction) {
+    if (sent.type.dtype == x.type.dtype) return sent;
+    if (x.type.dtype == DType::boolean) return w_.convert(sent, DType::boolean);
+    const Value bits = reduction == Reduction::bit_or ? sent : flipped(sent);
+    return w_.convert(w_.bitcast(bits, DType::f32), x.type.dtype);
+  }
+
+  /// Integers in the order of the floats, with -0 below +0 and NaN at the end that wins:
+  /// collectives on floats may lose NaN.
+  Value in_order(const Value& x, Reduction reduction) {
+    const Value wide = w_.convert(x, DType::f32);
+    const Value key = flipped(w_.bitcast(wide, DType::i32));
+    const std::string winner = reduction == Reduction::max ? "minimum" : "maximum";
+    const Value end = w_.constant(identity_of(winner, DType::i32), key.type);
+    return w_.select(w_.compare("ne", wide, wide), end, key);
+  }
+
+  /// The bits of a negative float, but for its sign, in the opposite order; its own inverse.
+  Value flipped(const Value& bits) {
+    const Value zero = w_.constant(0, bits.type);
+    const Value mask = w_.constant(identity_of("minimum", DType::i32), bits.type);
+    const Value is_negative = w_.compare("lt", bits, zero);
+    const Value other = w_.binary("xor", bits, mask);
+    return w_.select(is_negative, other, bits);
   }
 
   Writer& w_;
@@ -354,7 +376,9 @@ Values moved(FormContext& c) {
     const Sharding& from = c.function.sharding(id);
     const Sharding& to = c.function.sharding(c.equation.results[i]);
     Mover mover(c, id);
-    if (is(c.equation, all_gather_op)) {
+    if (num_elements(c.whole(id)) == 0) {
+      results.push_back(c.w.constant(0, c.results[i]));  // not all platforms move empty arrays
+    } else if (is(c.equation, all_gather_op)) {
       results.push_back(mover.gather(c.x(i), from, to));
     } else if (is(c.equation, all_slice_op)) {
       results.push_back(mover.slice(c.x(i), from, to));
@@ -381,7 +405,8 @@ Values permuted(FormContext& c) {
     for (std::int64_t source : sources) slices.push_back(c.w.slice_dim(x, dim, source, source + 1));
     return c.w.concatenate(slices, dim);
   };
-  if (!c.is_split(id, dim)) return {sources.empty() ? c.x() : in_order(c.x())};
+  if (num_elements(c.whole(id)) == 0) return c.operands;
+  if (!c.is_split(id, dim)) return {in_order(c.x())};
   const Sharding& sharding = c.function.sharding(id);
   const Ranges held = c.ranges(id, dim);
   const std::int64_t size = most(held);
