@@ -306,8 +306,8 @@ Samples dot_samples() {
 
 hlo::Values dot_general_form(hlo::FormContext& c) {
   const auto list = [&](const char* name) { return c.attributes().ints(name); };
-  const hlo::Value lhs = c.masked_operand(0, list("lhs_contract"), 0);
-  const hlo::Value rhs = c.masked_operand(1, list("rhs_contract"), 0);
+  const hlo::Value lhs = c.factor(c.masked_operand(0, list("lhs_contract"), 0));
+  const hlo::Value rhs = c.factor(c.masked_operand(1, list("rhs_contract"), 0));
   std::string text = fmt::format("stablehlo.dot_general {}, {}, ", lhs.name, rhs.name);
   if (!list("lhs_batch").empty()) {
     text += fmt::format("batching_dims = {} x {}, ", hlo::list_text(list("lhs_batch")),

@@ -61,8 +61,9 @@ hlo::Values float_to_integer(hlo::FormContext& c, DType dtype) {
   const double end = hlo::identity_of("minimum", dtype) + 1;
   const hlo::Value is_low = w.compare("le", x, w.constant(low, x.type));
   const hlo::Value is_high = w.compare("ge", x, w.constant(end, x.type));
-  const hlo::Value is_inside = w.binary("and", w.compare("gt", x, w.constant(low, x.type)),
-                                        w.compare("lt", x, w.constant(end, x.type)));
+  const hlo::Value is_above = w.compare("gt", x, w.constant(low, x.type));
+  const hlo::Value is_below = w.compare("lt", x, w.constant(end, x.type));
+  const hlo::Value is_inside = w.binary("and", is_above, is_below);
   const hlo::Value kept = w.convert(w.select(is_inside, x, w.constant(0, x.type)), dtype);
   const hlo::Value below = w.select(is_high, w.constant(end - 1, kept.type), kept);
   return {w.select(is_low, w.constant(low, kept.type), below)};

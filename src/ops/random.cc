@@ -149,8 +149,9 @@ hlo::Value key_word(hlo::Writer& w, const hlo::Value& keys, std::int64_t word, c
 std::pair<hlo::Value, hlo::Value> encrypted(hlo::Writer& w, const hlo::Value& keys,
                                             const hlo::Value& counter) {
   const Shape& shape = counter.type.shape;
-  return hlo::threefry(w, key_word(w, keys, 0, shape), key_word(w, keys, 1, shape),
-                       w.constant(0, counter.type), counter);
+  const hlo::Value high = key_word(w, keys, 0, shape);
+  const hlo::Value low = key_word(w, keys, 1, shape);
+  return hlo::threefry(w, high, low, w.constant(0, counter.type), counter);
 }
 
 /// Both words of keys in a new last dimension.

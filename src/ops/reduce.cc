@@ -283,11 +283,10 @@ StableHloRule argmax_form(const char* beats) {
         {scalar, index, scalar, index}, [&](hlo::Writer& w, const hlo::Values& v) -> hlo::Values {
           const hlo::Value is_nan = w.compare("ne", v[0], v[0]);
           const hlo::Value is_other_nan = w.compare("ne", v[2], v[2]);
-          const hlo::Value is_equal =
-              w.binary("or", w.compare("eq", v[0], v[2]), w.binary("and", is_nan, is_other_nan));
-          const hlo::Value is_ahead =
-              w.binary("or", w.compare(beats, v[0], v[2]),
-                       w.binary("and", is_nan, w.unary("not", is_other_nan)));
+          const hlo::Value are_nan = w.binary("and", is_nan, is_other_nan);
+          const hlo::Value is_equal = w.binary("or", are_nan, w.compare("eq", v[0], v[2]));
+          const hlo::Value is_only_nan = w.binary("and", is_nan, w.unary("not", is_other_nan));
+          const hlo::Value is_ahead = w.binary("or", is_only_nan, w.compare(beats, v[0], v[2]));
           const hlo::Value is_first = w.binary("and", is_equal, w.compare("lt", v[1], v[3]));
           const hlo::Value wins = w.binary("or", is_ahead, is_first);
           return {w.select(wins, v[0], v[2]), w.select(wins, v[1], v[3])};

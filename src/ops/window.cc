@@ -419,9 +419,9 @@ hlo::Values concatenate_form(hlo::FormContext& c) {
     return {w.concatenate(c.operands, dim)};
   }
   const Shape& shape = c.results[0].shape;
-  const hlo::Value place =
-      w.binary("add", w.iota(static_cast<std::int64_t>(dim), DType::i32, shape),
-               w.fill(c.start(c.equation.results[0], dim), shape));
+  const hlo::Value own = w.iota(static_cast<std::int64_t>(dim), DType::i32, shape);
+  const hlo::Value start = w.fill(c.start(c.equation.results[0], dim), shape);
+  const hlo::Value place = w.binary("add", own, start);
   hlo::Value result = c.rows_of(0).x;
   std::int64_t end = 0;
   for (std::size_t i = 1; i < c.operands.size(); ++i) {

@@ -41,7 +41,7 @@ std::string location_of(const Span& span) {
 /// Writes the equations of a function and of those nested in it.
 class Emitter {
  public:
-  explicit Emitter(const Tiles& tiles) : tiles_(tiles) {}
+  Emitter(const Tiles& tiles, const EmitOptions& options) : tiles_(tiles), options_(options) {}
 
   Values write(Writer& w, const Function& function, const Values& inputs) {
     const Tiles* tiles = has_shardings(function) ? &tiles_ : nullptr;
@@ -67,6 +67,7 @@ class Emitter {
         .operands = {},
         .results = {},
         .tiles = tiles,
+        .widens_products = options_.widens_products,
         .call = [this](Writer& inner, const Function& body, const Values& inputs) {
           return write(inner, body, inputs);
         }};
@@ -84,6 +85,7 @@ class Emitter {
   }
 
   const Tiles& tiles_;
+  const EmitOptions& options_;
 };
 
 /// The attribute of each input: donated ones give their memory to the first output that has their
@@ -119,7 +121,7 @@ std::string emit(const Function& function, const EmitOptions& options) {
     types.push_back(tile_type(function, id, is_partitioned ? &tiles : nullptr));
     inputs.push_back({fmt::format("%arg{}", inputs.size()), types.back()});
   }
-  const Values outputs = Emitter(tiles).write(w, function, inputs);
+  const Values outputs = Emitter(tiles, options).write(w, function, inputs);
   const std::vector<std::string> attributes = donations(types, outputs, options);
   std::string arguments;
   for (std::size_t i = 0; i < inputs.size(); ++i) {

@@ -20,6 +20,9 @@ namespace tessera::stablehlo {
 struct EmitOptions {
   /// Per input: whether its memory may be reused. Missing entries are false.
   std::vector<bool> donated = {};
+  /// Whether bf16 is converted to f32 before it is multiplied: CPU clients refuse products of bf16
+  /// that are f32. Accelerators have units for them.
+  bool widens_products = false;
 };
 
 /// A module with one function, `main`. `function` has shardings or none, as the stages leave it.

@@ -11,6 +11,8 @@ namespace tessera::testing {
 
 namespace {
 
+const stablehlo::EmitOptions kForCpu{.donated = {}, .widens_products = true};
+
 using nlohmann::json;
 using ops::HostArray;
 
@@ -101,7 +103,7 @@ json json_of(const std::vector<Type>& types) {
 HloCase whole_case(std::string name, const ir::Function& function, const Arrays& inputs,
                    const Arrays& outputs, Tolerance tolerance) {
   HloCase c{.name = std::move(name),
-            .text = stablehlo::emit(function),
+            .text = stablehlo::emit(function, kForCpu),
             .tolerance = tolerance,
             .inputs = types_of(inputs),
             .outputs = types_of(outputs),
@@ -124,7 +126,7 @@ HloCase mesh_case(std::string name, const ir::Function& partitioned, const Array
   const TilesOfAll in = tiles_of(partitioned, partitioned.inputs, inputs, {});
   const TilesOfAll out = tiles_of(partitioned, partitioned.outputs, outputs, spread);
   return {.name = std::move(name),
-          .text = stablehlo::emit(partitioned),
+          .text = stablehlo::emit(partitioned, kForCpu),
           .tolerance = tolerance,
           .inputs = in.types,
           .outputs = out.types,
@@ -137,7 +139,7 @@ HloCase mesh_case(std::string name, const ir::Function& partitioned, const Array
 }
 
 void write_cases(const std::vector<HloCase>& cases, const std::string& folder) {
-  constexpr const char* kTolerances[] = {"equal", "function", "sum"};
+  constexpr const char* kTolerances[] = {"equal", "function", "sum", "step", "bf16_step"};
   std::ofstream data(folder + "/cases.bin", std::ios::binary);
   json list = json::array();
   for (const HloCase& c : cases) {

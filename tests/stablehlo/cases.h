@@ -14,6 +14,8 @@ enum class Tolerance : std::uint8_t {
   equal,     // equal bits; all NaNs are equal, and so are both zeros
   function,  // relative to each element
   sum,       // relative to the largest element
+  step,      // of a training step in f32, in which errors add up
+  bf16_step
 };
 
 struct HloCase {
@@ -44,6 +46,9 @@ HloCase whole_case(std::string name, const ir::Function& function, const Arrays&
 /// `partitioned` on its mesh. What is behind the end of a tile of an input is NaN, or -1.
 HloCase mesh_case(std::string name, const ir::Function& partitioned, const Arrays& inputs,
                   const Arrays& outputs, Tolerance tolerance, const Spread& spread = {});
+
+/// Training steps of the models of examples/, on one device and on meshes.
+std::vector<HloCase> model_cases();
 
 /// Writes `cases.json` and `cases.bin` into the folder.
 void write_cases(const std::vector<HloCase>& cases, const std::string& folder);

@@ -18,6 +18,9 @@ FLAGS = [f"--xla_force_host_platform_device_count={DEVICES}",
 # Of an element, or of the largest element of a sum.
 RELATIVE = {"f32": {"function": 4e-6, "sum": 4e-6}, "bf16": {"function": 1.6e-2, "sum": 1.6e-2}}
 
+# Of training steps: of scalars such as the loss, and of the largest element of the state.
+STEP = {"step": (1e-5, 2e-4), "bf16_step": (1e-3, 2e-2)}
+
 
 def numpy_type(name):
     import ml_dtypes
@@ -105,6 +108,9 @@ def difference(found, wanted, held, tolerance, dtype, slack):
         same = (x == y) | (np.isnan(x) & np.isnan(y))
         if tolerance == "equal":
             bad = ~same
+        elif tolerance in STEP:
+            limit = STEP[tolerance][0 if found.ndim == 0 else 1]
+            bad = ~(same | (np.abs(x - y) <= limit * np.abs(y).max() + 1e-7))
         else:
             limit = RELATIVE.get(dtype, RELATIVE["f32"])[tolerance]
             finite = np.isfinite(y)

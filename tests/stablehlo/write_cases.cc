@@ -2,6 +2,7 @@
 // outputs of Tessera's engines, for run_cases.py to run on another compiler:
 //
 // - every sample of every record, as it is and with random shardings on a mesh of 8 devices;
+// - training steps of the models of examples/, on one device and on meshes;
 // - N random programs, with the meshes and shardings that the fuzzer gives them.
 #include <cmath>
 #include <cstdlib>
@@ -216,6 +217,14 @@ Spread whole_spread(const ir::Function& function, const Arrays& outputs) {
   return spread;
 }
 
+bool has_op(const ir::Function& function, std::string_view name) {
+  bool is_found = false;
+  fuzz::for_each_equation(function, [&](const ir::Equation& equation, const auto& /*around*/) {
+    is_found |= *equation.op->name == name;
+  });
+  return is_found;
+}
+
 void add_fuzzed(std::uint64_t seed, std::uint64_t count, std::vector<HloCase>& cases) {
   for (std::uint64_t i = 0; i < count; ++i) {
     const fuzz::Case c = fuzz::make_case(seed + i);
@@ -232,9 +241,12 @@ void add_fuzzed(std::uint64_t seed, std::uint64_t count, std::vector<HloCase>& c
     const ir::Function whole = without_mesh(function);
     const Arrays outputs = run_reference(whole, inputs);
     fuzz::Random random(seed + i);
-    cases.push_back(mesh_case(fmt::format("random program, seed {}", seed + i), partitioned, inputs,
-                              outputs, tolerance_of(partitioned),
-                              spread_of(whole, inputs, outputs, random)));
+    // Integers read as floats are mostly tiny, and these may become zeros.
+    if (!has_op(partitioned, "bitcast")) {
+      cases.push_back(mesh_case(fmt::format("random program, seed {}", seed + i), partitioned,
+                                inputs, outputs, tolerance_of(partitioned),
+                                spread_of(whole, inputs, outputs, random)));
+    }
     const Arrays numbers = fuzz::whole_numbers(c.inputs);
     const Arrays exact = run_reference(whole, numbers);
     cases.push_back(mesh_case(fmt::format("random program of whole numbers, seed {}", seed + i),
@@ -257,6 +269,7 @@ int main(int argc, char** argv) {
     (flag == "--fuzz" ? count : seed) = std::strtoull(argv[i + 1], nullptr, 10);
   }
   std::vector<HloCase> cases;
+  for (HloCase& c : model_cases()) cases.push_back(std::move(c));
   add_samples(seed, cases);
   add_fuzzed(seed, count, cases);
   write_cases(cases, argv[1]);

@@ -24,7 +24,8 @@ hlo::Values exp2_form(hlo::FormContext& c) {
 }
 
 hlo::Values log2_form(hlo::FormContext& c) {
-  return {c.w.binary("divide", c.w.unary("log", c.x()), c.w.constant(kLn2, c.x().type))};
+  const hlo::Value log = c.w.unary("log", c.x());
+  return {c.w.binary("divide", log, c.w.constant(kLn2, c.x().type))};
 }
 
 constexpr double kTwoOverRootPi = 1.12837916709551257390;

@@ -262,8 +262,8 @@ hlo::Values local_starts(hlo::FormContext& c, const Shape& part, std::size_t fir
     } else {
       const hlo::Value last = c.w.scalar(static_cast<double>(size - part[i]), DType::i32);
       const hlo::Value low = c.w.binary("maximum", start, c.w.scalar(0, DType::i32));
-      const hlo::Value own =
-          c.w.binary("subtract", c.w.binary("minimum", low, last), c.start(array, i));
+      const hlo::Value inside = c.w.binary("minimum", low, last);
+      const hlo::Value own = c.w.binary("subtract", inside, c.start(array, i));
       starts.push_back(
           c.w.binary("add", own, c.w.scalar(static_cast<double>(part[i]), DType::i32)));
     }

@@ -151,9 +151,9 @@ hlo::Values scatter_form(hlo::FormContext& c) {
   const Type rows = i32({c.x(0).type.shape[at(dim)]});
   if (count == 0 || rows.shape[0] == 0) return {c.x(0)};
   const hlo::Value flat = w.reshape(local, {count});
-  const hlo::Value last =
-      hlo::scattered(w, w.constant(-1, rows), flat, w.iota(0, DType::i32, {count}),
-                     {.dim = 0, .batch = {}, .rows = {}}, "maximum");
+  const hlo::Value numbers = w.iota(0, DType::i32, {count});
+  const hlo::Value last = hlo::scattered(w, w.constant(-1, rows), flat, numbers,
+                                         {.dim = 0, .batch = {}, .rows = {}}, "maximum");
   const hlo::Value none = w.constant(0, rows);
   Shape merged = c.x(2).type.shape;
   const auto begin = merged.begin() + dim;
@@ -163,8 +163,9 @@ hlo::Values scatter_form(hlo::FormContext& c) {
   for (std::int64_t i = 0; i < c.x(0).type.rank(); ++i) {
     if (i != dim) of_rows.push_back(i);
   }
+  const hlo::Value updates = w.reshape(c.x(2), merged);
   const hlo::Value written =
-      hlo::gathered(w, w.reshape(c.x(2), merged), w.binary("maximum", last, none),
+      hlo::gathered(w, updates, w.binary("maximum", last, none),
                     {.dim = dim, .batch = {}, .rows = of_rows}, c.x(0).type.shape);
   const hlo::Value is_written = w.broadcast(w.compare("ge", last, none), {dim}, c.x(0).type.shape);
   return {w.select(is_written, written, c.x(0))};

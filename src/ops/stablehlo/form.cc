@@ -66,6 +66,10 @@ void FormContext::fail(const std::string& why, const std::string& cure) const {
                    .cure = cure});
 }
 
+Value FormContext::factor(const Value& x) const {
+  return widens_products && x.type.dtype == DType::bf16 ? w.convert(x, DType::f32) : x;
+}
+
 Ranges FormContext::ranges(ir::ValueId id, std::size_t dim) const {
   if (tiles == nullptr) return {{0, whole(id)[dim]}};
   return tiles->ranges(function.sharding(id), whole(id), dim);
@@ -227,7 +231,8 @@ Values sorted(Writer& w, const Values& xs, std::size_t dim, const Before& before
 Value is_less(Writer& w, const Value& x, const Value& y) {
   const Value less = w.compare("lt", x, y);
   if (!is_float(x.type.dtype)) return less;
-  const Value is_last = w.binary("and", w.compare("ne", y, y), w.compare("eq", x, x));
+  const Value is_nan = w.compare("ne", y, y);
+  const Value is_last = w.binary("and", is_nan, w.compare("eq", x, x));
   return w.binary("or", less, is_last);
 }
 
@@ -250,7 +255,8 @@ std::pair<Value, Value> threefry(Writer& w, const Value& high_key, const Value& 
       x1 = w.binary("xor", x0, rotated(x1, static_cast<std::uint32_t>(count)));
     }
     x0 = w.binary("add", x0, schedule[(group + 1) % 3]);
-    x1 = w.binary("add", w.binary("add", x1, schedule[(group + 2) % 3]), number(group + 1));
+    x1 = w.binary("add", x1, schedule[(group + 2) % 3]);
+    x1 = w.binary("add", x1, number(group + 1));
   }
   return {x0, x1};
 }

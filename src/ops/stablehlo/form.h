@@ -19,6 +19,8 @@ struct FormContext {
   std::vector<Type> results;
   /// Null where values have no shardings: then tiles are whole arrays.
   const Tiles* tiles;
+  /// Whether operands of products of bf16 become f32 first.
+  bool widens_products;
   /// Writes the equations of a nested function and returns its outputs.
   std::function<Values(Writer&, const ir::Function&, const Values&)> call;
 
@@ -28,6 +30,8 @@ struct FormContext {
   /// Throws UserError: the equation has no form.
   [[noreturn]] void fail(const std::string& why, const std::string& cure) const;
 
+  /// An operand of a product.
+  Value factor(const Value& x) const;
   /// What devices hold of a dimension of a value.
   Ranges ranges(ir::ValueId id, std::size_t dim) const;
   /// Whether devices hold different indices of the dimension.

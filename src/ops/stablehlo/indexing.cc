@@ -89,13 +89,14 @@ Value with_fill(FormContext& c, const Value& found, const Value& local, std::siz
   Ints sizes;
   for (const IndexRange& range : held) sizes.push_back(range.limit - range.start);
   const Value zeros = w.constant(0, local.type);
-  const Value is_own =
-      w.binary("and", w.compare("ge", local, zeros),
-               w.compare("lt", local, w.fill(w.per_device(sizes), local.type.shape)));
-  const Value is_first = w.compare("eq", w.per_device(starts_of(held)), w.scalar(0, DType::i32));
-  const Value is_filled =
-      w.binary("and", w.unary("not", is_inside), w.fill(is_first, is_inside.type.shape));
-  const Value own = w.select(spread(is_own), found, w.constant(0, found.type));
+  const Value end = w.fill(w.per_device(sizes), local.type.shape);
+  const Value is_above = w.compare("ge", local, zeros);
+  const Value is_own = spread(w.binary("and", is_above, w.compare("lt", local, end)));
+  const Value start = w.per_device(starts_of(held));
+  const Value is_first =
+      w.fill(w.compare("eq", start, w.scalar(0, DType::i32)), is_inside.type.shape);
+  const Value is_filled = w.binary("and", is_first, w.unary("not", is_inside));
+  const Value own = w.select(is_own, found, w.constant(0, found.type));
   return w.select(spread(is_filled), fill, own);
 }
 

@@ -346,15 +346,15 @@ hlo::Values conv_form(hlo::FormContext& c) {
   const hlo::Value rhs = c.masked_operand(1, contracted, 0);
   std::int64_t groups = 1;
   for (std::size_t i = 0; i < dims.batch; ++i) groups *= lhs.type.shape[i];
-  const hlo::Value x = with_groups(c.w, lhs, dims.batch);
-  const hlo::Value kernel = with_groups(c.w, rhs, dims.batch);
+  const hlo::Value x = with_groups(c.w, c.factor(lhs), dims.batch);
+  const hlo::Value kernel = with_groups(c.w, c.factor(rhs), dims.batch);
   Type type = c.results[0];
   type.shape.erase(type.shape.begin(),
                    type.shape.begin() + static_cast<std::ptrdiff_t>(dims.batch));
   type.shape.back() *= groups;
   std::string space;
   for (std::size_t i = 0; i < dims.space; ++i) space += fmt::format("{}, ", i);
-  const char* const precision = lhs.type.dtype == DType::f32 ? "HIGHEST" : "DEFAULT";
+  const char* const precision = x.type.dtype == DType::f32 ? "HIGHEST" : "DEFAULT";
   const hlo::Value result = c.w.op(
       fmt::format(
           "stablehlo.convolution({}, {}) dim_numbers = [b, {}f]x[{}i, o]->[b, {}f], window = "

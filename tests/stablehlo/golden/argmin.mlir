@@ -9,11 +9,11 @@ module @tessera attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1
         %8 = stablehlo.compare NE, %5, %5, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
         %9 = stablehlo.and %7, %8 : tensor<i1>
         %10 = stablehlo.compare EQ, %3, %5, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
-        %11 = stablehlo.or %10, %9 : tensor<i1>
+        %11 = stablehlo.or %9, %10 : tensor<i1>
         %12 = stablehlo.not %8 : tensor<i1>
         %13 = stablehlo.and %7, %12 : tensor<i1>
         %14 = stablehlo.compare LT, %3, %5, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
-        %15 = stablehlo.or %14, %13 : tensor<i1>
+        %15 = stablehlo.or %13, %14 : tensor<i1>
         %16 = stablehlo.compare LT, %4, %6, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
         %17 = stablehlo.and %11, %16 : tensor<i1>
         %18 = stablehlo.or %15, %17 : tensor<i1>

@@ -4,11 +4,11 @@ module @tessera attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1
     %1 = stablehlo.compare LE, %arg0, %0, FLOAT : (tensor<5x6xf32>, tensor<5x6xf32>) -> tensor<5x6xi1>
     %2 = stablehlo.constant dense<0x4F000000> : tensor<5x6xf32>
     %3 = stablehlo.compare GE, %arg0, %2, FLOAT : (tensor<5x6xf32>, tensor<5x6xf32>) -> tensor<5x6xi1>
-    %4 = stablehlo.constant dense<0x4F000000> : tensor<5x6xf32>
-    %5 = stablehlo.compare LT, %arg0, %4, FLOAT : (tensor<5x6xf32>, tensor<5x6xf32>) -> tensor<5x6xi1>
-    %6 = stablehlo.constant dense<0xCF000000> : tensor<5x6xf32>
-    %7 = stablehlo.compare GT, %arg0, %6, FLOAT : (tensor<5x6xf32>, tensor<5x6xf32>) -> tensor<5x6xi1>
-    %8 = stablehlo.and %7, %5 : tensor<5x6xi1>
+    %4 = stablehlo.constant dense<0xCF000000> : tensor<5x6xf32>
+    %5 = stablehlo.compare GT, %arg0, %4, FLOAT : (tensor<5x6xf32>, tensor<5x6xf32>) -> tensor<5x6xi1>
+    %6 = stablehlo.constant dense<0x4F000000> : tensor<5x6xf32>
+    %7 = stablehlo.compare LT, %arg0, %6, FLOAT : (tensor<5x6xf32>, tensor<5x6xf32>) -> tensor<5x6xi1>
+    %8 = stablehlo.and %5, %7 : tensor<5x6xi1>
     %9 = stablehlo.constant dense<0x00000000> : tensor<5x6xf32>
     %10 = stablehlo.select %8, %arg0, %9 : tensor<5x6xi1>, tensor<5x6xf32>
     %11 = stablehlo.convert %10 : (tensor<5x6xf32>) -> tensor<5x6xi32>

@@ -9,18 +9,18 @@ module @tessera attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1
     %6 = stablehlo.iota dim = 1 : tensor<5x6xui32>
     %7 = stablehlo.multiply %6, %5 : tensor<5x6xui32>
     %8 = stablehlo.add %4, %7 : tensor<5x6xui32>
-    %9 = stablehlo.constant dense<0> : tensor<5x6xui32>
-    %10 = stablehlo.slice %arg0 [1:2:1] : (tensor<2xui32>) -> tensor<1xui32>
-    %11 = stablehlo.reshape %10 : (tensor<1xui32>) -> tensor<ui32>
-    %12 = stablehlo.broadcast_in_dim %11, dims = [] : (tensor<ui32>) -> tensor<5x6xui32>
-    %13 = stablehlo.slice %arg0 [0:1:1] : (tensor<2xui32>) -> tensor<1xui32>
-    %14 = stablehlo.reshape %13 : (tensor<1xui32>) -> tensor<ui32>
-    %15 = stablehlo.broadcast_in_dim %14, dims = [] : (tensor<ui32>) -> tensor<5x6xui32>
+    %9 = stablehlo.slice %arg0 [0:1:1] : (tensor<2xui32>) -> tensor<1xui32>
+    %10 = stablehlo.reshape %9 : (tensor<1xui32>) -> tensor<ui32>
+    %11 = stablehlo.broadcast_in_dim %10, dims = [] : (tensor<ui32>) -> tensor<5x6xui32>
+    %12 = stablehlo.slice %arg0 [1:2:1] : (tensor<2xui32>) -> tensor<1xui32>
+    %13 = stablehlo.reshape %12 : (tensor<1xui32>) -> tensor<ui32>
+    %14 = stablehlo.broadcast_in_dim %13, dims = [] : (tensor<ui32>) -> tensor<5x6xui32>
+    %15 = stablehlo.constant dense<0> : tensor<5x6xui32>
     %16 = stablehlo.constant dense<466688986> : tensor<5x6xui32>
-    %17 = stablehlo.xor %15, %12 : tensor<5x6xui32>
+    %17 = stablehlo.xor %11, %14 : tensor<5x6xui32>
     %18 = stablehlo.xor %17, %16 : tensor<5x6xui32>
-    %19 = stablehlo.add %9, %15 : tensor<5x6xui32>
-    %20 = stablehlo.add %8, %12 : tensor<5x6xui32>
+    %19 = stablehlo.add %15, %11 : tensor<5x6xui32>
+    %20 = stablehlo.add %8, %14 : tensor<5x6xui32>
     %21 = stablehlo.add %19, %20 : tensor<5x6xui32>
     %22 = stablehlo.constant dense<13> : tensor<5x6xui32>
     %23 = stablehlo.shift_left %20, %22 : tensor<5x6xui32>
@@ -49,10 +49,10 @@ module @tessera attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1
     %46 = stablehlo.shift_right_logical %41, %45 : tensor<5x6xui32>
     %47 = stablehlo.or %44, %46 : tensor<5x6xui32>
     %48 = stablehlo.xor %42, %47 : tensor<5x6xui32>
-    %49 = stablehlo.add %42, %12 : tensor<5x6xui32>
-    %50 = stablehlo.constant dense<1> : tensor<5x6xui32>
-    %51 = stablehlo.add %48, %18 : tensor<5x6xui32>
-    %52 = stablehlo.add %51, %50 : tensor<5x6xui32>
+    %49 = stablehlo.add %42, %14 : tensor<5x6xui32>
+    %50 = stablehlo.add %48, %18 : tensor<5x6xui32>
+    %51 = stablehlo.constant dense<1> : tensor<5x6xui32>
+    %52 = stablehlo.add %50, %51 : tensor<5x6xui32>
     %53 = stablehlo.add %49, %52 : tensor<5x6xui32>
     %54 = stablehlo.constant dense<17> : tensor<5x6xui32>
     %55 = stablehlo.shift_left %52, %54 : tensor<5x6xui32>
@@ -82,9 +82,9 @@ module @tessera attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1
     %79 = stablehlo.or %76, %78 : tensor<5x6xui32>
     %80 = stablehlo.xor %74, %79 : tensor<5x6xui32>
     %81 = stablehlo.add %74, %18 : tensor<5x6xui32>
-    %82 = stablehlo.constant dense<2> : tensor<5x6xui32>
-    %83 = stablehlo.add %80, %15 : tensor<5x6xui32>
-    %84 = stablehlo.add %83, %82 : tensor<5x6xui32>
+    %82 = stablehlo.add %80, %11 : tensor<5x6xui32>
+    %83 = stablehlo.constant dense<2> : tensor<5x6xui32>
+    %84 = stablehlo.add %82, %83 : tensor<5x6xui32>
     %85 = stablehlo.add %81, %84 : tensor<5x6xui32>
     %86 = stablehlo.constant dense<13> : tensor<5x6xui32>
     %87 = stablehlo.shift_left %84, %86 : tensor<5x6xui32>
@@ -113,10 +113,10 @@ module @tessera attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1
     %110 = stablehlo.shift_right_logical %105, %109 : tensor<5x6xui32>
     %111 = stablehlo.or %108, %110 : tensor<5x6xui32>
     %112 = stablehlo.xor %106, %111 : tensor<5x6xui32>
-    %113 = stablehlo.add %106, %15 : tensor<5x6xui32>
-    %114 = stablehlo.constant dense<3> : tensor<5x6xui32>
-    %115 = stablehlo.add %112, %12 : tensor<5x6xui32>
-    %116 = stablehlo.add %115, %114 : tensor<5x6xui32>
+    %113 = stablehlo.add %106, %11 : tensor<5x6xui32>
+    %114 = stablehlo.add %112, %14 : tensor<5x6xui32>
+    %115 = stablehlo.constant dense<3> : tensor<5x6xui32>
+    %116 = stablehlo.add %114, %115 : tensor<5x6xui32>
     %117 = stablehlo.add %113, %116 : tensor<5x6xui32>
     %118 = stablehlo.constant dense<17> : tensor<5x6xui32>
     %119 = stablehlo.shift_left %116, %118 : tensor<5x6xui32>
@@ -145,10 +145,10 @@ module @tessera attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1
     %142 = stablehlo.shift_right_logical %137, %141 : tensor<5x6xui32>
     %143 = stablehlo.or %140, %142 : tensor<5x6xui32>
     %144 = stablehlo.xor %138, %143 : tensor<5x6xui32>
-    %145 = stablehlo.add %138, %12 : tensor<5x6xui32>
-    %146 = stablehlo.constant dense<4> : tensor<5x6xui32>
-    %147 = stablehlo.add %144, %18 : tensor<5x6xui32>
-    %148 = stablehlo.add %147, %146 : tensor<5x6xui32>
+    %145 = stablehlo.add %138, %14 : tensor<5x6xui32>
+    %146 = stablehlo.add %144, %18 : tensor<5x6xui32>
+    %147 = stablehlo.constant dense<4> : tensor<5x6xui32>
+    %148 = stablehlo.add %146, %147 : tensor<5x6xui32>
     %149 = stablehlo.add %145, %148 : tensor<5x6xui32>
     %150 = stablehlo.constant dense<13> : tensor<5x6xui32>
     %151 = stablehlo.shift_left %148, %150 : tensor<5x6xui32>
@@ -178,9 +178,9 @@ module @tessera attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1
     %175 = stablehlo.or %172, %174 : tensor<5x6xui32>
     %176 = stablehlo.xor %170, %175 : tensor<5x6xui32>
     %177 = stablehlo.add %170, %18 : tensor<5x6xui32>
-    %178 = stablehlo.constant dense<5> : tensor<5x6xui32>
-    %179 = stablehlo.add %176, %15 : tensor<5x6xui32>
-    %180 = stablehlo.add %179, %178 : tensor<5x6xui32>
+    %178 = stablehlo.add %176, %11 : tensor<5x6xui32>
+    %179 = stablehlo.constant dense<5> : tensor<5x6xui32>
+    %180 = stablehlo.add %178, %179 : tensor<5x6xui32>
     %181 = stablehlo.xor %177, %180 : tensor<5x6xui32>
     return %181 : tensor<5x6xui32>
   }

@@ -1,17 +1,17 @@
 module @tessera attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
   func.func public @main(%arg0: tensor<2xui32>, %arg1: tensor<ui32>) -> (tensor<2xui32>) {
-    %0 = stablehlo.constant dense<0> : tensor<ui32>
-    %1 = stablehlo.slice %arg0 [1:2:1] : (tensor<2xui32>) -> tensor<1xui32>
-    %2 = stablehlo.reshape %1 : (tensor<1xui32>) -> tensor<ui32>
-    %3 = stablehlo.broadcast_in_dim %2, dims = [] : (tensor<ui32>) -> tensor<ui32>
-    %4 = stablehlo.slice %arg0 [0:1:1] : (tensor<2xui32>) -> tensor<1xui32>
-    %5 = stablehlo.reshape %4 : (tensor<1xui32>) -> tensor<ui32>
-    %6 = stablehlo.broadcast_in_dim %5, dims = [] : (tensor<ui32>) -> tensor<ui32>
+    %0 = stablehlo.slice %arg0 [0:1:1] : (tensor<2xui32>) -> tensor<1xui32>
+    %1 = stablehlo.reshape %0 : (tensor<1xui32>) -> tensor<ui32>
+    %2 = stablehlo.broadcast_in_dim %1, dims = [] : (tensor<ui32>) -> tensor<ui32>
+    %3 = stablehlo.slice %arg0 [1:2:1] : (tensor<2xui32>) -> tensor<1xui32>
+    %4 = stablehlo.reshape %3 : (tensor<1xui32>) -> tensor<ui32>
+    %5 = stablehlo.broadcast_in_dim %4, dims = [] : (tensor<ui32>) -> tensor<ui32>
+    %6 = stablehlo.constant dense<0> : tensor<ui32>
     %7 = stablehlo.constant dense<466688986> : tensor<ui32>
-    %8 = stablehlo.xor %6, %3 : tensor<ui32>
+    %8 = stablehlo.xor %2, %5 : tensor<ui32>
     %9 = stablehlo.xor %8, %7 : tensor<ui32>
-    %10 = stablehlo.add %0, %6 : tensor<ui32>
-    %11 = stablehlo.add %arg1, %3 : tensor<ui32>
+    %10 = stablehlo.add %6, %2 : tensor<ui32>
+    %11 = stablehlo.add %arg1, %5 : tensor<ui32>
     %12 = stablehlo.add %10, %11 : tensor<ui32>
     %13 = stablehlo.constant dense<13> : tensor<ui32>
     %14 = stablehlo.shift_left %11, %13 : tensor<ui32>
@@ -40,10 +40,10 @@ module @tessera attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1
     %37 = stablehlo.shift_right_logical %32, %36 : tensor<ui32>
     %38 = stablehlo.or %35, %37 : tensor<ui32>
     %39 = stablehlo.xor %33, %38 : tensor<ui32>
-    %40 = stablehlo.add %33, %3 : tensor<ui32>
-    %41 = stablehlo.constant dense<1> : tensor<ui32>
-    %42 = stablehlo.add %39, %9 : tensor<ui32>
-    %43 = stablehlo.add %42, %41 : tensor<ui32>
+    %40 = stablehlo.add %33, %5 : tensor<ui32>
+    %41 = stablehlo.add %39, %9 : tensor<ui32>
+    %42 = stablehlo.constant dense<1> : tensor<ui32>
+    %43 = stablehlo.add %41, %42 : tensor<ui32>
     %44 = stablehlo.add %40, %43 : tensor<ui32>
     %45 = stablehlo.constant dense<17> : tensor<ui32>
     %46 = stablehlo.shift_left %43, %45 : tensor<ui32>
@@ -73,9 +73,9 @@ module @tessera attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1
     %70 = stablehlo.or %67, %69 : tensor<ui32>
     %71 = stablehlo.xor %65, %70 : tensor<ui32>
     %72 = stablehlo.add %65, %9 : tensor<ui32>
-    %73 = stablehlo.constant dense<2> : tensor<ui32>
-    %74 = stablehlo.add %71, %6 : tensor<ui32>
-    %75 = stablehlo.add %74, %73 : tensor<ui32>
+    %73 = stablehlo.add %71, %2 : tensor<ui32>
+    %74 = stablehlo.constant dense<2> : tensor<ui32>
+    %75 = stablehlo.add %73, %74 : tensor<ui32>
     %76 = stablehlo.add %72, %75 : tensor<ui32>
     %77 = stablehlo.constant dense<13> : tensor<ui32>
     %78 = stablehlo.shift_left %75, %77 : tensor<ui32>
@@ -104,10 +104,10 @@ module @tessera attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1
     %101 = stablehlo.shift_right_logical %96, %100 : tensor<ui32>
     %102 = stablehlo.or %99, %101 : tensor<ui32>
     %103 = stablehlo.xor %97, %102 : tensor<ui32>
-    %104 = stablehlo.add %97, %6 : tensor<ui32>
-    %105 = stablehlo.constant dense<3> : tensor<ui32>
-    %106 = stablehlo.add %103, %3 : tensor<ui32>
-    %107 = stablehlo.add %106, %105 : tensor<ui32>
+    %104 = stablehlo.add %97, %2 : tensor<ui32>
+    %105 = stablehlo.add %103, %5 : tensor<ui32>
+    %106 = stablehlo.constant dense<3> : tensor<ui32>
+    %107 = stablehlo.add %105, %106 : tensor<ui32>
     %108 = stablehlo.add %104, %107 : tensor<ui32>
     %109 = stablehlo.constant dense<17> : tensor<ui32>
     %110 = stablehlo.shift_left %107, %109 : tensor<ui32>
@@ -136,10 +136,10 @@ module @tessera attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1
     %133 = stablehlo.shift_right_logical %128, %132 : tensor<ui32>
     %134 = stablehlo.or %131, %133 : tensor<ui32>
     %135 = stablehlo.xor %129, %134 : tensor<ui32>
-    %136 = stablehlo.add %129, %3 : tensor<ui32>
-    %137 = stablehlo.constant dense<4> : tensor<ui32>
-    %138 = stablehlo.add %135, %9 : tensor<ui32>
-    %139 = stablehlo.add %138, %137 : tensor<ui32>
+    %136 = stablehlo.add %129, %5 : tensor<ui32>
+    %137 = stablehlo.add %135, %9 : tensor<ui32>
+    %138 = stablehlo.constant dense<4> : tensor<ui32>
+    %139 = stablehlo.add %137, %138 : tensor<ui32>
     %140 = stablehlo.add %136, %139 : tensor<ui32>
     %141 = stablehlo.constant dense<13> : tensor<ui32>
     %142 = stablehlo.shift_left %139, %141 : tensor<ui32>
@@ -169,9 +169,9 @@ module @tessera attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1
     %166 = stablehlo.or %163, %165 : tensor<ui32>
     %167 = stablehlo.xor %161, %166 : tensor<ui32>
     %168 = stablehlo.add %161, %9 : tensor<ui32>
-    %169 = stablehlo.constant dense<5> : tensor<ui32>
-    %170 = stablehlo.add %167, %6 : tensor<ui32>
-    %171 = stablehlo.add %170, %169 : tensor<ui32>
+    %169 = stablehlo.add %167, %2 : tensor<ui32>
+    %170 = stablehlo.constant dense<5> : tensor<ui32>
+    %171 = stablehlo.add %169, %170 : tensor<ui32>
     %172 = stablehlo.reshape %168 : (tensor<ui32>) -> tensor<1xui32>
     %173 = stablehlo.reshape %171 : (tensor<ui32>) -> tensor<1xui32>
     %174 = stablehlo.concatenate %172, %173, dim = 0 : (tensor<1xui32>, tensor<1xui32>) -> tensor<2xui32>

@@ -1,18 +1,18 @@
 module @tessera attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
   func.func public @main(%arg0: tensor<2xui32>) -> (tensor<5x2xui32>) {
     %0 = stablehlo.iota dim = 0 : tensor<5xui32>
-    %1 = stablehlo.constant dense<0> : tensor<5xui32>
-    %2 = stablehlo.slice %arg0 [1:2:1] : (tensor<2xui32>) -> tensor<1xui32>
-    %3 = stablehlo.reshape %2 : (tensor<1xui32>) -> tensor<ui32>
-    %4 = stablehlo.broadcast_in_dim %3, dims = [] : (tensor<ui32>) -> tensor<5xui32>
-    %5 = stablehlo.slice %arg0 [0:1:1] : (tensor<2xui32>) -> tensor<1xui32>
-    %6 = stablehlo.reshape %5 : (tensor<1xui32>) -> tensor<ui32>
-    %7 = stablehlo.broadcast_in_dim %6, dims = [] : (tensor<ui32>) -> tensor<5xui32>
+    %1 = stablehlo.slice %arg0 [0:1:1] : (tensor<2xui32>) -> tensor<1xui32>
+    %2 = stablehlo.reshape %1 : (tensor<1xui32>) -> tensor<ui32>
+    %3 = stablehlo.broadcast_in_dim %2, dims = [] : (tensor<ui32>) -> tensor<5xui32>
+    %4 = stablehlo.slice %arg0 [1:2:1] : (tensor<2xui32>) -> tensor<1xui32>
+    %5 = stablehlo.reshape %4 : (tensor<1xui32>) -> tensor<ui32>
+    %6 = stablehlo.broadcast_in_dim %5, dims = [] : (tensor<ui32>) -> tensor<5xui32>
+    %7 = stablehlo.constant dense<0> : tensor<5xui32>
     %8 = stablehlo.constant dense<466688986> : tensor<5xui32>
-    %9 = stablehlo.xor %7, %4 : tensor<5xui32>
+    %9 = stablehlo.xor %3, %6 : tensor<5xui32>
     %10 = stablehlo.xor %9, %8 : tensor<5xui32>
-    %11 = stablehlo.add %1, %7 : tensor<5xui32>
-    %12 = stablehlo.add %0, %4 : tensor<5xui32>
+    %11 = stablehlo.add %7, %3 : tensor<5xui32>
+    %12 = stablehlo.add %0, %6 : tensor<5xui32>
     %13 = stablehlo.add %11, %12 : tensor<5xui32>
     %14 = stablehlo.constant dense<13> : tensor<5xui32>
     %15 = stablehlo.shift_left %12, %14 : tensor<5xui32>
@@ -41,10 +41,10 @@ module @tessera attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1
     %38 = stablehlo.shift_right_logical %33, %37 : tensor<5xui32>
     %39 = stablehlo.or %36, %38 : tensor<5xui32>
     %40 = stablehlo.xor %34, %39 : tensor<5xui32>
-    %41 = stablehlo.add %34, %4 : tensor<5xui32>
-    %42 = stablehlo.constant dense<1> : tensor<5xui32>
-    %43 = stablehlo.add %40, %10 : tensor<5xui32>
-    %44 = stablehlo.add %43, %42 : tensor<5xui32>
+    %41 = stablehlo.add %34, %6 : tensor<5xui32>
+    %42 = stablehlo.add %40, %10 : tensor<5xui32>
+    %43 = stablehlo.constant dense<1> : tensor<5xui32>
+    %44 = stablehlo.add %42, %43 : tensor<5xui32>
     %45 = stablehlo.add %41, %44 : tensor<5xui32>
     %46 = stablehlo.constant dense<17> : tensor<5xui32>
     %47 = stablehlo.shift_left %44, %46 : tensor<5xui32>
@@ -74,9 +74,9 @@ module @tessera attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1
     %71 = stablehlo.or %68, %70 : tensor<5xui32>
     %72 = stablehlo.xor %66, %71 : tensor<5xui32>
     %73 = stablehlo.add %66, %10 : tensor<5xui32>
-    %74 = stablehlo.constant dense<2> : tensor<5xui32>
-    %75 = stablehlo.add %72, %7 : tensor<5xui32>
-    %76 = stablehlo.add %75, %74 : tensor<5xui32>
+    %74 = stablehlo.add %72, %3 : tensor<5xui32>
+    %75 = stablehlo.constant dense<2> : tensor<5xui32>
+    %76 = stablehlo.add %74, %75 : tensor<5xui32>
     %77 = stablehlo.add %73, %76 : tensor<5xui32>
     %78 = stablehlo.constant dense<13> : tensor<5xui32>
     %79 = stablehlo.shift_left %76, %78 : tensor<5xui32>
@@ -105,10 +105,10 @@ module @tessera attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1
     %102 = stablehlo.shift_right_logical %97, %101 : tensor<5xui32>
     %103 = stablehlo.or %100, %102 : tensor<5xui32>
     %104 = stablehlo.xor %98, %103 : tensor<5xui32>
-    %105 = stablehlo.add %98, %7 : tensor<5xui32>
-    %106 = stablehlo.constant dense<3> : tensor<5xui32>
-    %107 = stablehlo.add %104, %4 : tensor<5xui32>
-    %108 = stablehlo.add %107, %106 : tensor<5xui32>
+    %105 = stablehlo.add %98, %3 : tensor<5xui32>
+    %106 = stablehlo.add %104, %6 : tensor<5xui32>
+    %107 = stablehlo.constant dense<3> : tensor<5xui32>
+    %108 = stablehlo.add %106, %107 : tensor<5xui32>
     %109 = stablehlo.add %105, %108 : tensor<5xui32>
     %110 = stablehlo.constant dense<17> : tensor<5xui32>
     %111 = stablehlo.shift_left %108, %110 : tensor<5xui32>
@@ -137,10 +137,10 @@ module @tessera attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1
     %134 = stablehlo.shift_right_logical %129, %133 : tensor<5xui32>
     %135 = stablehlo.or %132, %134 : tensor<5xui32>
     %136 = stablehlo.xor %130, %135 : tensor<5xui32>
-    %137 = stablehlo.add %130, %4 : tensor<5xui32>
-    %138 = stablehlo.constant dense<4> : tensor<5xui32>
-    %139 = stablehlo.add %136, %10 : tensor<5xui32>
-    %140 = stablehlo.add %139, %138 : tensor<5xui32>
+    %137 = stablehlo.add %130, %6 : tensor<5xui32>
+    %138 = stablehlo.add %136, %10 : tensor<5xui32>
+    %139 = stablehlo.constant dense<4> : tensor<5xui32>
+    %140 = stablehlo.add %138, %139 : tensor<5xui32>
     %141 = stablehlo.add %137, %140 : tensor<5xui32>
     %142 = stablehlo.constant dense<13> : tensor<5xui32>
     %143 = stablehlo.shift_left %140, %142 : tensor<5xui32>
@@ -170,9 +170,9 @@ module @tessera attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1
     %167 = stablehlo.or %164, %166 : tensor<5xui32>
     %168 = stablehlo.xor %162, %167 : tensor<5xui32>
     %169 = stablehlo.add %162, %10 : tensor<5xui32>
-    %170 = stablehlo.constant dense<5> : tensor<5xui32>
-    %171 = stablehlo.add %168, %7 : tensor<5xui32>
-    %172 = stablehlo.add %171, %170 : tensor<5xui32>
+    %170 = stablehlo.add %168, %3 : tensor<5xui32>
+    %171 = stablehlo.constant dense<5> : tensor<5xui32>
+    %172 = stablehlo.add %170, %171 : tensor<5xui32>
     %173 = stablehlo.reshape %169 : (tensor<5xui32>) -> tensor<5x1xui32>
     %174 = stablehlo.reshape %172 : (tensor<5xui32>) -> tensor<5x1xui32>
     %175 = stablehlo.concatenate %173, %174, dim = 1 : (tensor<5x1xui32>, tensor<5x1xui32>) -> tensor<5x2xui32>
