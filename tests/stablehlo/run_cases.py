@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Compiles and runs StableHLO programs of stablehlo_cases with the CPU client of jaxlib, and compares
-their outputs with those that Tessera computed.
+"""Runs the StableHLO programs of stablehlo_cases with the CPU client of jaxlib, and compares their
+outputs with those that Tessera computed.
 
     run_cases.py FOLDER [TEXT]   # those whose names contain TEXT; 77: jaxlib is missing
 

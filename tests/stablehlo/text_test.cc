@@ -1,5 +1,7 @@
 // What the record of each op says in StableHLO: golden/OP.mlir is the module of its first sample,
 // or the error of an op that has no form. TESSERA_UPDATE=1 writes the files.
+#include "ir/text.h"
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -58,6 +60,41 @@ TEST(StableHlo, SaysWhyAnOpHasNoForm) {
     EXPECT_NE(op->stablehlo.why_not(), "") << *op->name;
     EXPECT_THROW(stablehlo::emit(function_of(*op, (*op->samples)[0])), UserError) << *op->name;
   }
+}
+
+ir::Function parsed(const std::string& text) { return ir::parse(text); }
+
+TEST(StableHlo, DonatedInputsGiveTheirMemoryToResultsOfTheirType) {
+  const std::string text = stablehlo::emit(parsed(R"(
+function main(%0: f32[4], %1: f32[4], %2: f32[2], %3: f32[4]) {
+  %4: f32[4] = add %0, %1
+  %5: f32[4] = mul %4, %3
+  return %4, %5
+})"),
+                                           {.donated = {true, false, true, true}});
+  EXPECT_NE(text.find("main(%arg0: tensor<4xf32> {tf.aliasing_output = 0 : i32}, %arg1: "
+                      "tensor<4xf32>, %arg2: tensor<2xf32> {jax.buffer_donor = true}, %arg3: "
+                      "tensor<4xf32> {tf.aliasing_output = 1 : i32})"),
+            std::string::npos)
+      << text;
+}
+
+TEST(StableHlo, NothingIsMaskedWhereTilesAreEqual) {
+  const std::string head = "function main[mesh=\"data=4\", grains=8](%0: f32[";
+  const std::string tail = R"(,3]<{data},{}>) {
+  %1: f32[3]<{}+{data}> = reduce_sum[dims=[0]] %0
+  %2: f32[3]<{}> = all_reduce[reduction="sum"] %1
+  return %2
+})";
+  EXPECT_EQ(stablehlo::emit(parsed(head + "8" + tail)).find("replica_id"), std::string::npos);
+  EXPECT_NE(stablehlo::emit(parsed(head + "10" + tail)).find("replica_id"), std::string::npos);
+}
+
+TEST(StableHlo, StringsOfLocationsAreEscaped) {
+  ir::Function function =
+      parsed("function main(%0: f32[4]) {\n  %1: f32[4] = neg %0\n  return %1\n}");
+  function.equations[0].span = {"a \"b\".cc", 7};
+  EXPECT_NE(stablehlo::emit(function).find(R"(loc("a \22b\22.cc":7:0))"), std::string::npos);
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
-// stablehlo_cases FOLDER [--seed S] [--fuzz N]: writes programs in StableHLO with inputs and the
-// outputs of Tessera's engines, for run_cases.py to run on another compiler:
+// stablehlo_cases FOLDER KIND [SEED [COUNT]]: writes programs in StableHLO with inputs and the
+// outputs of Tessera's engines, for run_cases.py to run on another compiler. The kinds:
 //
-// - every sample of every record, as it is and with random shardings on a mesh of 8 devices;
-// - training steps of the models of examples/, on one device and on meshes;
-// - N random programs, with the meshes and shardings that the fuzzer gives them.
+// - samples: every sample of every record, as it is and with random shardings on 8 devices;
+// - models: training steps of the models of examples/, on one device and on meshes;
+// - programs: COUNT random programs, with the meshes and shardings that the fuzzer gives them.
 #include <cmath>
 #include <cstdlib>
 #include <fmt/format.h>
@@ -258,20 +258,17 @@ void add_fuzzed(std::uint64_t seed, std::uint64_t count, std::vector<HloCase>& c
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::uint64_t seed = 1;
-  std::uint64_t count = 0;
-  if (argc < 2) {
-    fmt::print(stderr, "usage: stablehlo_cases FOLDER [--seed S] [--fuzz N]\n");
+  const std::string kind = argc > 2 ? argv[2] : "";
+  const std::uint64_t seed = argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 1;
+  const std::uint64_t count = argc > 4 ? std::strtoull(argv[4], nullptr, 10) : 10;
+  std::vector<HloCase> cases;
+  if (kind == "models") cases = model_cases();
+  if (kind == "samples") add_samples(seed, cases);
+  if (kind == "programs") add_fuzzed(seed, count, cases);
+  if (cases.empty()) {
+    fmt::print(stderr, "usage: stablehlo_cases FOLDER samples|models|programs [SEED [COUNT]]\n");
     return 1;
   }
-  for (int i = 2; i + 1 < argc; i += 2) {
-    const std::string flag = argv[i];
-    (flag == "--fuzz" ? count : seed) = std::strtoull(argv[i + 1], nullptr, 10);
-  }
-  std::vector<HloCase> cases;
-  for (HloCase& c : model_cases()) cases.push_back(std::move(c));
-  add_samples(seed, cases);
-  add_fuzzed(seed, count, cases);
   write_cases(cases, argv[1]);
   fmt::print("{} cases, seed {}\n", cases.size(), seed);
   return 0;
