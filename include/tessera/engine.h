@@ -109,8 +109,7 @@ bool overcommit();
 //   }
 //
 // A process that fails, ends, stops or makes other calls than the others ends the run: the others
-// throw RuntimeFault with its rank, the collective, the op and its line. A process that only takes
-// long is waited for.
+// throw RuntimeFault with its rank, the collective, the op and its line. Slow ones are waited for.
 
 /// What the processes do.
 class IsolatedProgram {
@@ -131,8 +130,7 @@ struct IsolatedOptions {
   /// g * n on. Arrays over the mesh of a group are held by the groups that MpmdArray names, others
   /// by all.
   int num_groups = 1;
-  /// With several groups: the devices of each. 0: one per process.
-  std::int64_t devices_per_group = 0;
+  std::int64_t devices_per_group = 0;  // with several groups; 0: one per process
 };
 
 /// Runs `program` in new processes. Call it before anything is computed. Returns when all have
@@ -255,6 +253,8 @@ class LoweredProgram {
   /// The function after tracing and differentiation, and after partitioning over the mesh.
   std::string ir() const;
   std::string partitioned_ir() const;
+  /// The partitioned program in StableHLO; throws UserError for what StableHLO cannot express.
+  std::string stablehlo() const;
   /// A table of all collectives: kind, bytes, the user's line, cause and what would avoid it. With
   /// fast numerics the last line says how many bytes exact numerics would send.
   std::string explain() const;

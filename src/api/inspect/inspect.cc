@@ -15,6 +15,7 @@
 #include "ir/text.h"
 #include "ops/control/mpmd.h"
 #include "partition/partition.h"
+#include "stablehlo/stablehlo.h"
 
 namespace tessera {
 
@@ -45,6 +46,11 @@ std::string LoweredProgram::ir() const {
 std::string LoweredProgram::partitioned_ir() const {
   detail::lower(*program_);
   return ir::print(program_->partitioned);
+}
+
+std::string LoweredProgram::stablehlo() const {
+  detail::lower(*program_);
+  return stablehlo::emit(program_->partitioned, {.donated = program_->is_donated});
 }
 
 std::string LoweredProgram::task_ir() const {

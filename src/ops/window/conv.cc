@@ -1,9 +1,12 @@
 // conv: dot products of a kernel with every window of an array.
+#include <fmt/format.h>
+
 #include "base/leaf_tree.h"
 #include "ops/ops.h"
 #include "ops/reference/leaves.h"
 #include "ops/reference/loops.h"
 #include "ops/rules.h"
+#include "ops/stablehlo/form.h"
 
 namespace tessera::ops {
 
@@ -294,6 +297,77 @@ Samples conv_samples() {
           conv_sample(bf16({3, 6, 5, 2}), bf16({3, 2, 2, 4}), {2, 1}, {1, 1})};
 }
 
+// --- StableHLO
+
+/// Batch dimensions become groups of channels: they are moved before the last dimension and merged
+/// with it.
+hlo::Value with_groups(hlo::Writer& w, const hlo::Value& x, std::size_t batch) {
+  if (batch == 0) return x;
+  const std::size_t rank = x.type.shape.size();
+  Ints order = dims_from(static_cast<std::int64_t>(batch), rank - batch - 1);
+  const Ints batches = dims_from(0, batch);
+  order.insert(order.end(), batches.begin(), batches.end());
+  order.push_back(static_cast<std::int64_t>(rank) - 1);
+  const hlo::Value moved = w.transpose(x, order);
+  Shape merged(moved.type.shape.begin(),
+               moved.type.shape.begin() + static_cast<std::ptrdiff_t>(rank - batch - 1));
+  std::int64_t channels = 1;
+  for (std::size_t i = rank - batch - 1; i < rank; ++i) channels *= moved.type.shape[i];
+  merged.push_back(channels);
+  return w.reshape(moved, merged);
+}
+
+/// The inverse, for the result.
+hlo::Value without_groups(hlo::Writer& w, const hlo::Value& x, std::size_t batch,
+                          const Shape& shape) {
+  if (batch == 0) return x;
+  const auto count = static_cast<std::int64_t>(batch);
+  Shape split(shape.begin() + count, shape.end() - 1);
+  split.insert(split.end(), shape.begin(), shape.begin() + count);
+  split.push_back(shape.back());
+  const auto rest = static_cast<std::int64_t>(shape.size()) - count - 1;
+  Ints order = dims_from(rest, batch);
+  const Ints others = dims_from(0, static_cast<std::size_t>(rest));
+  order.insert(order.end(), others.begin(), others.end());
+  order.push_back(static_cast<std::int64_t>(shape.size()) - 1);
+  return w.transpose(w.reshape(x, split), order);
+}
+
+hlo::Values conv_form(hlo::FormContext& c) {
+  const ConvDims dims = dims_of(c.attributes(), c.x(0).type);
+  Ints contracted = {static_cast<std::int64_t>(dims.second_last())};
+  for (std::size_t i = 0; i < dims.space; ++i) {
+    contracted.push_back(static_cast<std::int64_t>(dims.rhs_space(i)));
+  }
+  const hlo::Value zero = c.w.scalar(0, c.x(0).type.dtype);
+  hlo::Value lhs = c.rows_of(0, &zero).x;
+  const hlo::Ranges channels = c.ranges(c.equation.operands[0], dims.last());
+  if (!hlo::is_even(channels)) lhs = hlo::masked(c.w, lhs, dims.last(), channels, zero);
+  const hlo::Value rhs = c.masked_operand(1, contracted, 0);
+  std::int64_t groups = 1;
+  for (std::size_t i = 0; i < dims.batch; ++i) groups *= lhs.type.shape[i];
+  const hlo::Value x = with_groups(c.w, c.factor(lhs), dims.batch);
+  const hlo::Value kernel = with_groups(c.w, c.factor(rhs), dims.batch);
+  Type type = c.results[0];
+  type.shape.erase(type.shape.begin(),
+                   type.shape.begin() + static_cast<std::ptrdiff_t>(dims.batch));
+  type.shape.back() *= groups;
+  std::string space;
+  for (std::size_t i = 0; i < dims.space; ++i) space += fmt::format("{}, ", i);
+  const char* const precision = x.type.dtype == DType::f32 ? "HIGHEST" : "DEFAULT";
+  const hlo::Value result = c.w.op(
+      fmt::format(
+          "stablehlo.convolution({}, {}) dim_numbers = [b, {}f]x[{}i, o]->[b, {}f], window = "
+          "{{stride = {}, rhs_dilate = {}}} {{batch_group_count = 1 : i64, "
+          "feature_group_count = {} : i64, precision_config = [#stablehlo<precision {}>, "
+          "#stablehlo<precision {}>]}} : ({}, {}) -> {}",
+          x.name, kernel.name, space, space, space, hlo::list_text(c.attributes().ints("stride")),
+          hlo::list_text(c.attributes().ints("dilation")), groups, precision, precision,
+          hlo::type_text(x.type), hlo::type_text(kernel.type), hlo::type_text(type)),
+      type);
+  return {without_groups(c.w, result, dims.batch, c.results[0].shape)};
+}
+
 }  // namespace
 
 const OpRecord conv_op{
@@ -312,6 +386,7 @@ const OpRecord conv_op{
     .batch = conv_batch,
     .factors = conv_factors,
     .host = kernel("conv"),
+    .stablehlo = conv_form,
     .reference = conv_reference,
     .cost = conv_cost,
     .samples = conv_samples(),

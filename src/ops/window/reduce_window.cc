@@ -2,6 +2,7 @@
 #include "ops/ops.h"
 #include "ops/reference/loops.h"
 #include "ops/rules.h"
+#include "ops/stablehlo/form.h"
 
 namespace tessera::ops {
 
@@ -174,6 +175,7 @@ const OpRecord reduce_window_max_op{
     .batch = window_batch,
     .factors = window_factors,
     .host = kernel("reduce_window"),
+    .stablehlo = hlo::reduce_window_form("maximum"),
     .reference = window_reference([](auto x, auto y) { return greater_of(x, y); }),
     .cost = window_cost,
     .samples = extreme_samples(),
@@ -192,6 +194,7 @@ const OpRecord reduce_window_min_op{
     .batch = window_batch,
     .factors = window_factors,
     .host = kernel("reduce_window"),
+    .stablehlo = hlo::reduce_window_form("minimum"),
     .reference = window_reference([](auto x, auto y) { return lesser_of(x, y); }),
     .cost = window_cost,
     .samples = extreme_samples(),
@@ -210,6 +213,7 @@ const OpRecord reduce_window_sum_op{
     .batch = window_batch,
     .factors = window_factors,
     .host = kernel("reduce_window"),
+    .stablehlo = hlo::reduce_window_form("add"),
     .reference = window_reference([](auto x, auto y) { return wrapping_add(x, y); }),
     .cost = window_cost,
     .samples = window_samples(),
