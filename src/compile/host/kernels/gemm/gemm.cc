@@ -131,9 +131,10 @@ GemmPlan::State::State(GemmProblem p, const gemm::Unit& how, int num_workers)
   block = std::min(unit.block, longest_leaf(problem, unit.terms));
   steps = take_steps(problem, unit.terms, block);
   k = steps.leaf_ends.back();
+  cut_result();
+  order_rows();
   a_layout = layout_of(problem.a.outer, steps.a_k);
   b_layout = layout_of(problem.b.outer, steps.b_k);
-  cut_result();
   a_in_place = unit.reads_in_place && (k == 0 || a_layout.k_run.front() == k / problem.pieces);
   const auto leaves = static_cast<std::int64_t>(steps.leaf_ends.size());
   quads = kernels->quad_mr > 0 && leaves >= 4 &&
@@ -141,7 +142,10 @@ GemmPlan::State::State(GemmProblem p, const gemm::Unit& how, int num_workers)
   tile_rows = quads ? kernels->quad_mr : unit.block > 1 ? kernels->mr : best_tile_rows(*kernels);
   narrow_tiles = 2 * tile_rows <= (quads ? kernels->quad_narrow_mr : kernels->narrow_mr) ? 2 : 1;
   choose_chunks();
+  choose_access();
   choose_blocks();
+  if (!a_in_place && !a_by_table()) a_order = pack_order(steps.a_k);
+  if (!b_in_place) b_order = pack_order(steps.b_k);
   choose_parts(num_workers);
 }
 
@@ -274,6 +278,7 @@ void GemmPlan::State::choose_blocks() {
   group_tiles =
       strip_tiles * std::clamp<std::int64_t>(kGroupFloats / (longest_chunk * kernels->lda), 1,
                                              gemm::kMaxGroupStrips);
+  if (a_by_table()) group_tiles = std::max<std::int64_t>(std::ssize(tile_starts), 1);
   block_rows = std::max<std::int64_t>(rows, 1);
   if (tree.num_slots == 0) return;
   const std::int64_t nodes = 2 * cache_floats() / std::min(tree.num_slots, 2);

@@ -74,8 +74,11 @@ class PartRun {
   void reserve();
   bool advance(Step* step) const;
   Range rows_of(const Step& step) const {
-    return rows_.piece(step.row_block, row_blocks_, s_.tile_rows);
+    return piece_of_rows(rows_, step.row_block, row_blocks_);
   }
+  Range piece_of_rows(const Range& rows, std::int64_t i, std::int64_t n) const;
+  // The number of a tile that begins at this row of all products, if A is read by table.
+  std::int64_t tile_at(std::int64_t row) const;
   Range panels_of(const Step& step) const { return panels_.piece(step.panel_block, panel_blocks_); }
   Range columns(const Range& panels) const {
     return {s_.panel_starts[at(panels.begin)], s_.panel_starts[at(panels.end)]};
@@ -90,11 +93,13 @@ class PartRun {
   }
   // A block of rows is cut into tiles of about equal size, the larger ones first.
   Range tile(std::int64_t t) const {
+    if (s_.a_by_table())
+      return {s_.tile_starts[at(first_tile_ + t)], s_.tile_starts[at(first_tile_ + t + 1)]};
     const std::int64_t begin = block_rows_.begin + t * tile_rows_ + std::min(t, larger_tiles_);
     return {begin, begin + tile_rows_ + (t < larger_tiles_ ? 1 : 0)};
   }
 
-  enum class Access { none, adjacent_k, adjacent_rows };
+  enum class Access { none, adjacent_k, adjacent_rows, by_table };
   const std::byte* a_of(const Chunk& chunk, std::int64_t product, const Step& step) const;
   const std::byte* b_of(const Chunk& chunk, const Step& step) const;
   void run_step(const Step& step);
@@ -142,6 +147,7 @@ class PartRun {
   std::int64_t product_ = 0;
   Range block_rows_;  // within the product
   std::int64_t tiles_ = 0, tile_rows_ = 0, larger_tiles_ = 0;
+  std::int64_t first_tile_ = 0;    // of the product's tiles, if A is read by table
   std::int64_t tiles_before_ = 0;  // of the step
   const std::byte* block_a_ = nullptr;
   const std::byte* held_b_ = nullptr;  // all of the part's B, if the scratch holds it packed
@@ -175,10 +181,26 @@ gemm::Ahead rectangle(const std::byte* base, const gemm::Unit& unit, const GemmO
 PartRun::PartRun(const State& state, int part) : s_(state) {
   const std::int64_t in_product = s_.row_parts * s_.panel_parts;
   batches_ = Range{0, s_.batches}.piece(part / in_product, s_.batch_parts);
-  rows_ = Range{0, s_.rows}.piece(part % in_product / s_.panel_parts, s_.row_parts, s_.tile_rows);
+  rows_ = piece_of_rows({0, s_.rows}, part % in_product / s_.panel_parts, s_.row_parts);
   panels_ = Range{0, s_.panels}.piece(part % s_.panel_parts, s_.panel_parts);
   row_blocks_ = ceil_div(rows_.size(), s_.block_rows);
   panel_blocks_ = ceil_div(panels_.size(), s_.block_panels);
+}
+
+Range PartRun::piece_of_rows(const Range& rows, std::int64_t i, std::int64_t n) const {
+  if (!s_.a_by_table()) return rows.piece(i, n, s_.tile_rows);
+  const Range tiles = Range{tile_at(rows.begin), tile_at(rows.end)}.piece(i, n);
+  const std::int64_t in_product = std::ssize(s_.tile_starts) - 1;
+  const auto row_at = [&](std::int64_t tile) {
+    return tile / in_product * s_.m + s_.tile_starts[at(tile % in_product)];
+  };
+  return {row_at(tiles.begin), row_at(tiles.end)};
+}
+
+std::int64_t PartRun::tile_at(std::int64_t row) const {
+  const std::vector<std::int64_t>& starts = s_.tile_starts;
+  const auto tile = std::lower_bound(starts.begin(), starts.end(), row % s_.m);
+  return row / s_.m * (std::ssize(starts) - 1) + (tile - starts.begin());
 }
 
 void PartRun::zero(std::span<float* const> c) const {
@@ -207,10 +229,13 @@ PartRun::ScratchSizes PartRun::scratch_sizes() const {
       ceil_div(ceil_div(rows_.size(), s_.tile_rows), row_blocks_) * s_.tile_rows;
   const std::int64_t products = std::min(ceil_div(rows - 1, s_.m) + 1, s_.problem.products);
   const std::int64_t tiles =
-      rows / s_.tile_rows + products * static_cast<std::int64_t>(s_.row_ends.size());
+      s_.a_by_table()
+          ? ceil_div(tile_at(rows_.end) - tile_at(rows_.begin), row_blocks_)
+          : rows / s_.tile_rows + products * static_cast<std::int64_t>(s_.row_ends.size());
   const std::int64_t node = s_.node_size();
+  const std::int64_t strips = s_.a_by_table() ? 0 : s_.group_tiles / s_.strip_tiles;
   return {.stack = padded((s_.tree.stack_depth + s_.kernels->own_nodes) * node),
-          .a = padded(s_.strip_size(s_.longest_chunk) * (s_.group_tiles / s_.strip_tiles)),
+          .a = padded(s_.strip_size(s_.longest_chunk) * strips),
           .b = s_.b_in_place ? 0 : padded(s_.panel_size(s_.longest_chunk) * panels),
           .slots = padded(s_.tree.num_slots * node * tiles * panels)};
 }
@@ -287,9 +312,15 @@ void PartRun::run_step(const Step& step) {
 void PartRun::run_block(const Step& step, const Range& rows, const float* b) {
   product_ = rows.begin / s_.m;
   block_rows_ = {rows.begin - product_ * s_.m, rows.end - product_ * s_.m};
-  tiles_ = ceil_div(rows.size(), s_.tile_rows);
-  tile_rows_ = rows.size() / tiles_;
-  larger_tiles_ = rows.size() % tiles_;
+  if (s_.a_by_table()) {
+    const std::int64_t first = tile_at(rows.begin);
+    tiles_ = tile_at(rows.end) - first;
+    first_tile_ = first % (std::ssize(s_.tile_starts) - 1);
+  } else {
+    tiles_ = ceil_div(rows.size(), s_.tile_rows);
+    tile_rows_ = rows.size() / tiles_;
+    larger_tiles_ = rows.size() % tiles_;
+  }
   block_a_ = a_of(s_.tree.chunks[step.chunk], product_, step);
   for (std::int64_t t = 0; t < tiles_; t += s_.group_tiles)
     run_group(step, {t, std::min(t + s_.group_tiles, tiles_)}, b);
@@ -314,6 +345,7 @@ void PartRun::ask_for_b(Step next) {
 // next product or step.
 void PartRun::ask_for_a(const Step& step, const Range& group) {
   ahead_a_ = {};
+  if (s_.a_by_table()) return;
   Step next = step;
   std::int64_t product = product_;
   Range rows;  // within the product
@@ -341,6 +373,7 @@ void PartRun::ask_for_a(const Step& step, const Range& group) {
 // How the kernels can read these tiles of A in place; Access::none if they cannot.
 PartRun::Access PartRun::access(const Chunk& chunk, const Range& tiles) const {
   if (!s_.unit.reads_in_place) return Access::none;
+  if (s_.a_by_table()) return Access::by_table;
   const gemm::Layout& layout = s_.a_layout;
   const std::int64_t length = chunk.k_end - chunk.k_begin;
   const std::int64_t together = narrow_panels_ > 0 ? s_.narrow_tiles : 1;
@@ -367,7 +400,7 @@ void PartRun::pack_a(const Chunk& chunk, const Range& tiles) const {
   for (std::int64_t t = tiles.begin; t < tiles.end; t += s_.strip_tiles)
     starts[strips++] = tile(t).begin;
   starts[strips] = tile(tiles.end - 1).end;
-  gemm::PackArgs args = s_.pack_args(s_.problem.a, s_.a_layout, chunk);
+  gemm::PackArgs args = s_.pack_args(s_.problem.a, s_.a_layout, s_.a_order, chunk);
   args.src = block_a_;
   args.starts = starts;
   args.tiles = static_cast<int>(strips);
@@ -416,6 +449,7 @@ void PartRun::run_band(const Step& step, const Range& group, const Range& panels
                        gemm::TileArgs args) {
   const auto operands = s_.b_in_place               ? gemm::Operands::b_in_place
                         : how == Access::adjacent_k ? gemm::Operands::a_in_place
+                        : how == Access::by_table   ? gemm::Operands::a_by_table
                                                     : gemm::Operands::packed;
   const int width = s_.panel_width(panels.begin);
   const gemm::TileKernel* kernels = s_.kernels_of(operands, width);
@@ -448,6 +482,17 @@ void PartRun::run_band(const Step& step, const Range& group, const Range& panels
 // follow each other with the same number of rows and equally spaced A.
 std::int64_t PartRun::tiles_alike(const Range& group, std::int64_t t, std::int64_t together,
                                   const Range& rows, Access how) const {
+  if (how == Access::by_table) {
+    const std::vector<std::int64_t>& outer = s_.problem.a.outer;
+    const auto stride = [&](const Range& r) {
+      return r.size() > 1 ? outer[at(r.begin + 1)] - outer[at(r.begin)] : 0;
+    };
+    std::int64_t alike = t + 1;
+    while (alike < group.end && tile(alike).size() == rows.size() &&
+           stride(tile(alike)) == stride(rows))
+      ++alike;
+    return alike - t;
+  }
   std::int64_t end = t < larger_tiles_ ? std::min(larger_tiles_, group.end) : group.end;
   if (how == Access::none && s_.strip_tiles > 1)
     end = std::min(end, t + s_.strip_tiles - (t - group.begin) % s_.strip_tiles);
@@ -476,6 +521,13 @@ void PartRun::point_at_a(const Range& group, std::int64_t t, const Range& rows, 
   }
   const std::int64_t* outer = s_.problem.a.outer.data() + rows.begin;
   const std::int64_t* k = s_.steps.a_k.data() + chunk.k_begin;
+  if (how == Access::by_table) {
+    args->a = reinterpret_cast<const float*>(block_a_);
+    args->a_outer = outer;
+    args->a_k = k;
+    args->a_stride = rows.size() > 1 ? outer[1] - outer[0] : 0;
+    return;
+  }
   args->a = reinterpret_cast<const float*>(block_a_) + outer[0] + k[0];
   args->a_step = args->tiles > 1 ? outer[rows.size()] - outer[0] : 0;
   if (how == Access::adjacent_k) {
@@ -488,7 +540,7 @@ void PartRun::point_at_a(const Range& group, std::int64_t t, const Range& rows, 
 }  // namespace
 
 gemm::PackArgs GemmPlan::State::pack_args(const GemmOperand& operand, const gemm::Layout& layout,
-                                          const Chunk& chunk) const {
+                                          const gemm::PackOrder& order, const Chunk& chunk) const {
   const bool is_a = &operand == &problem.a;
   const std::int64_t first = chunk.k_begin * unit.terms;
   gemm::PackArgs args = {};
@@ -497,6 +549,11 @@ gemm::PackArgs GemmPlan::State::pack_args(const GemmOperand& operand, const gemm
   args.spaced_run = layout.spaced_run.data();
   args.k = (is_a ? steps.a_k : steps.b_k).data() + first;
   args.k_run = layout.k_run.data() + first;
+  if (!order.k.empty()) {
+    args.k = order.k.data() + first;
+    args.k_run = order.k_run.data() + first;
+    args.places = order.places.data() + first;
+  }
   args.k_count = chunk.k_end - chunk.k_begin;
   args.missing = unit.terms == 1 ? nullptr : steps.missing.data() + chunk.k_begin;
   args.block = block;
@@ -508,7 +565,7 @@ gemm::PackArgs GemmPlan::State::pack_args(const GemmOperand& operand, const gemm
 void GemmPlan::State::pack_b_panels(const std::byte* b, const Chunk& chunk, const Range& in_panels,
                                     float* to) const {
   if (in_panels.size() == 0) return;
-  gemm::PackArgs args = pack_args(problem.b, b_layout, chunk);
+  gemm::PackArgs args = pack_args(problem.b, b_layout, b_order, chunk);
   args.src = b;
   args.starts = panel_starts.data() + in_panels.begin;
   args.tiles = static_cast<int>(in_panels.size());

@@ -76,6 +76,38 @@ struct StridedRows {
   }
 };
 
+// A in place with equally spaced rows, and k at the offsets of a table.
+template <int kRows>
+struct TabledRows {
+  static constexpr int kBases = (kRows + 2) / 3;
+  const float* base[count(kBases)];
+  std::int64_t stride;
+  const std::int64_t* offsets;
+
+  HWY_INLINE TabledRows(const TileArgs& args, const float* from)
+      : stride(args.a_stride), offsets(args.a_k) {
+    for (int i = 0; i < kBases; ++i) {
+      base[i] = from + 3 * i * stride;
+      launder(base[i]);
+    }
+  }
+  HWY_INLINE void advance(int k) { offsets += k; }
+
+  struct Column {
+    const float* base[count(kBases)];
+    std::int64_t stride;
+    HWY_INLINE const float* at(int r) const { return base[r / 3] + r % 3 * stride; }
+  };
+  template <int k>
+  HWY_INLINE Column column() const {
+    Column column;
+    const std::int64_t offset = offsets[k];
+    for (int i = 0; i < kBases; ++i) column.base[i] = base[i] + offset;
+    column.stride = stride;
+    return column;
+  }
+};
+
 // A panel of packed B.
 template <class Width>
 struct PackedPanel {

@@ -98,7 +98,7 @@ struct Random {
   }
 };
 
-enum class Layout { unit_k, unit_outer, heads, strided, swapped_k, any, kCount };
+enum class Layout { unit_k, unit_outer, heads, strided, swapped_k, windows, kernel, any, kCount };
 
 std::vector<std::int64_t> steps(std::int64_t count, std::int64_t stride) {
   std::vector<std::int64_t> out(at(count));
@@ -139,6 +139,23 @@ GemmOperand make_operand(Random& random, Layout layout, std::int64_t batches, st
       out.outer = two_dims(outer, 5, inner, 5 * inner * blocks),
       out.k = two_dims(k, inner, 1, 5 * inner);
       out.batch = steps(batches, (outer + 5) * inner * blocks);
+      break;
+    }
+    case Layout::windows:
+    case Layout::kernel: {
+      // Windows of 3x3 in lines of channels, or, with rows and k swapped, their gradient.
+      const bool is_kernel = layout == Layout::kernel;
+      const std::int64_t channels = (is_kernel ? outer : k) / 9 + 1, stride = random.integer(1, 2);
+      const std::int64_t width = random.integer(1, 40);
+      const std::int64_t line = channels * (width * stride + 3);
+      const auto places = two_dims(is_kernel ? k : outer, width, channels * stride, line * stride);
+      std::vector<std::int64_t> terms = two_dims(is_kernel ? outer : k, 9, 0, 1);
+      for (std::size_t i = 0; i < terms.size(); ++i) {
+        const auto in_window = static_cast<std::int64_t>(i % 9);
+        terms[i] += in_window % 3 * channels + in_window / 3 * line;
+      }
+      out.outer = is_kernel ? terms : places, out.k = is_kernel ? places : terms;
+      out.batch = steps(batches, 7);
       break;
     }
     default:

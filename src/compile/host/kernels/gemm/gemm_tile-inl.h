@@ -54,8 +54,11 @@ HWY_INLINE void store_result(const Accumulators<kRows, Width>& acc, const Place&
 template <int kRows, class Width, Operands kOperands, bool kQuads, class Product>
 HWY_INLINE void tile(const TileArgs& args, const Place& at) {
   Accumulators<kRows, Width> acc;
-  using Rows = std::conditional_t<kOperands == Operands::a_in_place, StridedRows<kRows>,
-                                  AdjacentRows<kRows>>;
+  using InPlace =
+      std::conditional_t<kOperands == Operands::a_by_table, TabledRows<kRows>, StridedRows<kRows>>;
+  constexpr bool kIsInPlace =
+      kOperands == Operands::a_in_place || kOperands == Operands::a_by_table;
+  using Rows = std::conditional_t<kIsInPlace, InPlace, AdjacentRows<kRows>>;
   using Panel = std::conditional_t<kOperands == Operands::b_in_place, PanelInPlace<Width>,
                                    PackedPanel<Width>>;
   Stream<kRows, Width, Rows, Panel, Product> stream(args, at);
@@ -100,6 +103,7 @@ void tiles(const TileArgs& args) {
   at.a = args.a;
   at.c_rows = args.c_rows;
   for (std::int64_t t = 0; t < args.tiles; ++t) {
+    if constexpr (kOperands == Operands::a_by_table) at.a = args.a + args.a_outer[t * kRows];
     at.b = args.b;
     at.c = args.c;
     at.slots = args.slots + t * args.slots_stride;

@@ -1,0 +1,114 @@
+// How a plan reads A: which rows follow each other, whether tiles read it by table, and the order
+// in which operands are packed.
+#include <algorithm>
+#include <numeric>
+
+#include "compile/host/kernels/gemm/gemm_plan.h"
+
+namespace tessera::kernels {
+
+namespace {
+
+using gemm::Range;
+
+constexpr std::int64_t kPanelsWorthTable = 4;  // with more of them, packing A costs less
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+template <typename T>
+void permute(std::vector<T>& values, const std::vector<std::int64_t>& order, std::int64_t begin) {
+  std::vector<T> ordered;
+  ordered.reserve(order.size());
+  for (const std::int64_t i : order) ordered.push_back(values[at(i)]);
+  std::copy(ordered.begin(), ordered.end(), values.begin() + begin);
+}
+
+// Cuts rows that are equally spaced into tiles of at most `most` rows: of equal size if that takes
+// at most twice as many.
+void cut_run(const Range& run, std::int64_t most, std::vector<std::int64_t>& starts) {
+  const std::int64_t fewest = gemm::ceil_div(run.size(), most);
+  std::int64_t tiles = fewest;
+  while (tiles < 2 * fewest && run.size() % tiles != 0) ++tiles;
+  if (run.size() % tiles != 0) tiles = fewest;
+  for (std::int64_t t = 0; t < tiles; ++t) starts.push_back(run.begin + run.size() * t / tiles);
+}
+
+std::int64_t num_runs(const std::vector<std::int64_t>& k, const std::vector<std::int64_t>& order) {
+  std::int64_t runs = 1;
+  for (std::size_t i = 1; i < order.size(); ++i)
+    runs += k[at(order[i])] == k[at(order[i - 1])] + 1 ? 0 : 1;
+  return runs;
+}
+
+}  // namespace
+
+// Rows of C can be computed in any order. Those whose A is adjacent should be in the same tile.
+void GemmPlan::State::order_rows() {
+  std::vector<std::int64_t>& outer = problem.a.outer;
+  std::int64_t begin = 0;
+  for (const std::int64_t end : row_ends) {
+    if (!std::is_sorted(outer.begin() + begin, outer.begin() + end)) {
+      std::vector<std::int64_t> order(at(end - begin));
+      std::iota(order.begin(), order.end(), begin);
+      std::stable_sort(order.begin(), order.end(),
+                       [&](std::int64_t x, std::int64_t y) { return outer[at(x)] < outer[at(y)]; });
+      permute(outer, order, begin);
+      for (gemm::ColumnSection& section : column_sections) permute(section.rows, order, begin);
+    }
+    begin = end;
+  }
+}
+
+// With few panels, packing A takes long beside the products. Tiles then read it by table, if it has
+// enough equally spaced rows. Where k is equally spaced too, they read it in place without one.
+void GemmPlan::State::choose_access() {
+  const bool is_plain = k > 0 && a_layout.k_spaced_run.front() >= k / problem.pieces;
+  if (!unit.reads_in_place || is_plain || a_in_place || b_in_place || m == 0 ||
+      panels > kPanelsWorthTable)
+    return;
+  const bool is_narrow = n <= kernels->lanes;
+  const std::int64_t most = quads       ? (is_narrow ? kernels->quad_narrow_mr : tile_rows)
+                            : is_narrow ? std::max<std::int64_t>(kernels->narrow_mr, tile_rows)
+                                        : tile_rows;
+  std::vector<std::int64_t> starts;
+  std::int64_t section = 0;
+  for (std::int64_t row = 0; row < m;) {
+    while (row_ends[at(section)] <= row) ++section;
+    const std::int64_t end = std::min(row + a_layout.spaced_run[at(row)], row_ends[at(section)]);
+    cut_run({row, end}, most, starts);
+    row = end;
+  }
+  if (2 * m < std::ssize(starts) * most) return;
+  starts.push_back(m);
+  tile_starts = std::move(starts);
+  tile_rows = most;
+  narrow_tiles = 1;
+}
+
+// The order of the sum is kept unless another one has longer runs.
+gemm::PackOrder GemmPlan::State::pack_order(const std::vector<std::int64_t>& offsets) const {
+  gemm::PackOrder order;
+  if (unit.element_bytes != sizeof(float) || offsets.empty()) return order;
+  bool is_better = false;
+  for (const gemm::Chunk& chunk : tree.chunks) {
+    std::vector<std::int64_t> plain(at(chunk.k_end - chunk.k_begin));
+    std::iota(plain.begin(), plain.end(), chunk.k_begin);
+    std::vector<std::int64_t> sorted = plain;
+    std::stable_sort(sorted.begin(), sorted.end(), [&](std::int64_t x, std::int64_t y) {
+      return offsets[at(x)] < offsets[at(y)];
+    });
+    is_better = is_better || 2 * num_runs(offsets, sorted) < num_runs(offsets, plain);
+    for (const std::int64_t i : sorted) {
+      order.k.push_back(offsets[at(i)]);
+      order.places.push_back(static_cast<std::int32_t>(i - chunk.k_begin));
+    }
+  }
+  if (!is_better) return {};
+  order.k_run.assign(order.k.size(), 1);
+  for (std::size_t i = order.k.size(); i-- > 1;) {
+    if (order.k[i] == order.k[i - 1] + 1) order.k_run[i - 1] = order.k_run[i] + 1;
+  }
+  return order;
+}
+
+}  // namespace tessera::kernels
