@@ -145,7 +145,7 @@ GemmPlan::State::State(GemmProblem p, const gemm::Unit& how, int num_workers)
   choose_access();
   choose_blocks();
   if (!a_in_place && !a_by_table()) a_order = pack_order(steps.a_k);
-  if (!b_in_place) b_order = pack_order(steps.b_k);
+  if (!b_in_place && !b_by_table) b_order = pack_order(steps.b_k);
   choose_parts(num_workers);
 }
 
@@ -225,8 +225,7 @@ float* GemmPlan::State::section(std::span<float* const> c, std::int64_t product,
 // Packing B pays only if several tiles read it. With few rows, B is read in place if the kernels
 // can do so: columns come in whole vectors of adjacent elements, and k is equally spaced within a
 // chunk.
-bool GemmPlan::State::has_few_rows_and_whole_vectors() const {
-  if (rows > tile_rows) return false;
+bool GemmPlan::State::has_whole_vectors() const {
   for (std::size_t i = 0; i + 1 < panel_starts.size(); ++i) {
     const std::int64_t columns = panel_starts[i + 1] - panel_starts[i];
     const auto begin = static_cast<std::size_t>(panel_starts[i]);
@@ -241,7 +240,7 @@ bool GemmPlan::State::has_few_rows_and_whole_vectors() const {
 void GemmPlan::State::choose_chunks() {
   const std::int64_t in_tile = kTileBytes / static_cast<std::int64_t>(sizeof(float)) / tile_rows;
   const std::int64_t in_panels = cache_floats() / (8 * kernels->nr);
-  b_in_place = unit.reads_in_place && has_few_rows_and_whole_vectors();
+  b_in_place = unit.reads_in_place && rows <= tile_rows && has_whole_vectors();
   const std::int64_t longest = b_in_place   ? kLongestInPlace
                                : a_in_place ? kLongestChunk
                                             : kLongestPacked;

@@ -13,6 +13,8 @@ using gemm::Range;
 
 constexpr std::int64_t kPanelsWorthTable = 4;  // with more of them, packing A costs less
 
+constexpr std::int64_t kTilesWorthPacking = 16;  // up to this many read B by table, too
+
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 template <typename T>
@@ -78,11 +80,13 @@ void GemmPlan::State::choose_access() {
     cut_run({row, end}, most, starts);
     row = end;
   }
-  if (2 * m < std::ssize(starts) * most) return;
+  if (std::ssize(starts) > 2 * gemm::ceil_div(m, most)) return;
   starts.push_back(m);
   tile_starts = std::move(starts);
   tile_rows = most;
   narrow_tiles = 1;
+  const std::int64_t tiles = problem.products * (std::ssize(tile_starts) - 1);
+  b_by_table = tiles <= kTilesWorthPacking && has_whole_vectors();
 }
 
 // The order of the sum is kept unless another one has longer runs.

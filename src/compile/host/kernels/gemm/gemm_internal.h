@@ -65,8 +65,9 @@ enum class Operands {
   a_in_place,  ///< A is read in place; its k are adjacent
   b_in_place,  ///< B is read in place; its columns are adjacent. A's rows are adjacent
   a_by_table,  ///< A is read in place; the rows of a tile are equally spaced, and k are anywhere
+  by_tables,   ///< also B, whose columns are adjacent
 };
-inline constexpr int kNumOperands = 4;
+inline constexpr int kNumOperands = 5;
 
 /// Micro-tiles of C for one chunk of k. There are `tiles` of them below each other, each with as
 /// many rows as the kernel is made for, in each of `panels` panels side by side.
@@ -77,6 +78,7 @@ struct TileArgs {
   std::int64_t a_step;          ///< distance between tiles
   const std::int64_t* a_outer;  ///< by table: the offsets of the rows
   const std::int64_t* a_k;      ///< by table: the offsets of k
+  const std::int64_t* b_k;      ///< by tables: the same for B, which starts at `b`
   const float* b;               ///< element (first column of the first panel, first k)
   std::int64_t b_stride;        ///< between neighbours in k; kernels.nr where B is packed
   std::int64_t b_step;          ///< distance between panels
@@ -128,7 +130,7 @@ using PackKernel = void (*)(const PackArgs& args);
 
 inline constexpr std::int64_t kLineFloats = 16;  ///< floats of a cache line
 inline constexpr std::int64_t kLineBytes = kLineFloats * sizeof(float);
-inline constexpr int kMaxTileRows = 14;    // of tiles in vector registers
+inline constexpr int kMaxTileRows = 16;    // of tiles in vector registers
 inline constexpr int kMaxBlockRows = 32;   // of tiles in tile registers
 inline constexpr int kMaxBlockSteps = 16;  // of a block of a unit that takes blocks
 inline constexpr int kMaxQuadRows = 8;

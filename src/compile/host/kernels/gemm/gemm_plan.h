@@ -88,6 +88,7 @@ struct GemmPlan::State {
   std::int64_t panels = 0;                        // panels of B
   bool a_in_place = false;                        // its k are adjacent, so that it is not packed
   bool columns_compete = false;                   // of A, for the same sets of the cache
+  bool b_by_table = false;                        // its columns are adjacent, and few tiles read it
   bool b_in_place = false;  // its columns are adjacent, and too few rows read it to pack it
   std::int64_t block = 1;   // steps of a block
   std::int64_t longest_chunk = 1;
@@ -139,7 +140,7 @@ struct GemmPlan::State {
   void order_rows();
   void choose_access();
   gemm::PackOrder pack_order(const std::vector<std::int64_t>& offsets) const;
-  bool has_few_rows_and_whole_vectors() const;
+  bool has_whole_vectors() const;
   void choose_chunks();
   bool do_columns_compete() const;
   void choose_blocks();

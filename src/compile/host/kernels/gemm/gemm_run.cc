@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <new>
+#include <numeric>
 #include <span>
 
 #include "compile/host/kernels/gemm/gemm_ahead.h"
@@ -59,8 +60,12 @@ class PartRun {
  public:
   PartRun(const State& state, int part);
   void zero(std::span<float* const> c) const;
-  void run(std::span<const void* const> a, std::span<const void* const> b,
-           std::span<float* const> c);
+  void begin(std::span<const void* const> a, std::span<const void* const> b,
+             std::span<float* const> c, float* scratch);
+  /// Runs the next step. Returns whether there are more.
+  bool next();
+  /// The share of the steps that have run.
+  double progress() const { return static_cast<double>(done_) / static_cast<double>(all_steps()); }
 
   std::int64_t scratch_floats() const { return scratch_sizes().total(); }
   bool empty() const { return rows_.size() == 0 || panels_.size() == 0 || batches_.size() == 0; }
@@ -71,7 +76,9 @@ class PartRun {
     std::int64_t total() const { return stack + a + b + slots; }
   };
   ScratchSizes scratch_sizes() const;
-  void reserve();
+  std::int64_t all_steps() const {
+    return batches_.size() * row_blocks_ * panel_blocks_ * std::ssize(s_.tree.chunks);
+  }
   bool advance(Step* step) const;
   Range rows_of(const Step& step) const {
     return piece_of_rows(rows_, step.row_block, row_blocks_);
@@ -140,6 +147,9 @@ class PartRun {
   float* slots_ = nullptr;
   std::span<const void*const> a_, b_;  // A: per product and piece; B: per piece
   std::span<float* const> c_;          // per product
+
+  Step at_step_;           // to run next
+  std::int64_t done_ = 0;  // steps
 
   // The step that is running, and its rows in one section of one product.
   Range step_rows_, step_panels_;
@@ -234,18 +244,11 @@ PartRun::ScratchSizes PartRun::scratch_sizes() const {
           : rows / s_.tile_rows + products * static_cast<std::int64_t>(s_.row_ends.size());
   const std::int64_t node = s_.node_size();
   const std::int64_t strips = s_.a_by_table() ? 0 : s_.group_tiles / s_.strip_tiles;
-  return {.stack = padded((s_.tree.stack_depth + s_.kernels->own_nodes) * node),
-          .a = padded(s_.strip_size(s_.longest_chunk) * strips),
-          .b = s_.b_in_place ? 0 : padded(s_.panel_size(s_.longest_chunk) * panels),
-          .slots = padded(s_.tree.num_slots * node * tiles * panels)};
-}
-
-void PartRun::reserve() {
-  const ScratchSizes sizes = scratch_sizes();
-  stack_ = t_scratch.reserve(sizes.total());
-  scratch_a_ = stack_ + sizes.stack;
-  scratch_b_ = scratch_a_ + sizes.a;
-  slots_ = scratch_b_ + sizes.b;
+  return {
+      .stack = padded((s_.tree.stack_depth + s_.kernels->own_nodes) * node),
+      .a = padded(s_.strip_size(s_.longest_chunk) * strips),
+      .b = s_.b_in_place || s_.b_by_table ? 0 : padded(s_.panel_size(s_.longest_chunk) * panels),
+      .slots = padded(s_.tree.num_slots * node * tiles * panels)};
 }
 
 bool PartRun::advance(Step* step) const {
@@ -258,18 +261,22 @@ bool PartRun::advance(Step* step) const {
   return ++step->batch < batches_.size();
 }
 
-void PartRun::run(std::span<const void* const> a, std::span<const void* const> b,
-                  std::span<float* const> c) {
+void PartRun::begin(std::span<const void* const> a, std::span<const void* const> b,
+                    std::span<float* const> c, float* scratch) {
+  const ScratchSizes sizes = scratch_sizes();
   a_ = a;
   b_ = b;
   c_ = c;
-  reserve();
-  if (s_.unit.begin != nullptr) s_.unit.begin(s_.block);
-  Step step;
-  do {
-    run_step(step);
-  } while (advance(&step));
-  if (s_.unit.end != nullptr) s_.unit.end();
+  stack_ = scratch;
+  scratch_a_ = stack_ + sizes.stack;
+  scratch_b_ = scratch_a_ + sizes.a;
+  slots_ = scratch_b_ + sizes.b;
+}
+
+bool PartRun::next() {
+  run_step(at_step_);
+  ++done_;
+  return advance(&at_step_);
 }
 
 const std::byte* PartRun::a_of(const Chunk& chunk, std::int64_t product, const Step& step) const {
@@ -286,6 +293,7 @@ const std::byte* PartRun::b_of(const Chunk& chunk, const Step& step) const {
 const float* PartRun::prepare_b(const Step& step) {
   const Chunk& chunk = s_.tree.chunks[step.chunk];
   const std::byte* b = b_of(chunk, step);
+  if (s_.b_by_table) return reinterpret_cast<const float*>(b);
   if (s_.b_in_place) return reinterpret_cast<const float*>(b) + s_.steps.b_k[at(chunk.k_begin)];
   if (held_b_ != b) s_.pack_b_panels(b, chunk, step_panels_, scratch_b_);
   held_b_ = panel_blocks_ == 1 && s_.tree.chunks.size() == 1 ? b : nullptr;
@@ -332,7 +340,8 @@ void PartRun::ask_for_b(Step next) {
   ahead_b_ = {};
   const std::int64_t batch = next.batch;
   const Chunk& now = s_.tree.chunks[next.chunk];
-  if (s_.b_in_place || !advance(&next) || (s_.a_in_place && next.batch == batch)) return;
+  if (s_.b_in_place || s_.b_by_table || !advance(&next) || (s_.a_in_place && next.batch == batch))
+    return;
   const Chunk& chunk = s_.tree.chunks[next.chunk];
   const std::byte* b = b_of(chunk, next);
   if (b == held_b_) return;
@@ -421,7 +430,9 @@ void PartRun::run_group(const Step& step, const Range& tiles, const float* b) {
   args.b_stride = s_.b_in_place && length > 1
                       ? s_.steps.b_k[at(chunk.k_begin + 1)] - s_.steps.b_k[at(chunk.k_begin)]
                       : s_.kernels->nr;
-  args.b_step = s_.b_in_place ? s_.kernels->nr : s_.panel_size(length);
+  const bool is_adjacent = s_.b_in_place || s_.b_by_table;
+  args.b_step = is_adjacent ? s_.kernels->nr : s_.panel_size(length);
+  args.b_k = s_.steps.b_k.data() + chunk.k_begin;
   args.segments = s_.tree.segments.data();
   args.chunk = &chunk;
   args.block = s_.block;
@@ -440,7 +451,7 @@ void PartRun::run_group(const Step& step, const Range& tiles, const float* b) {
 // adjacent columns if B is read in place.
 Range PartRun::panels_together(std::int64_t begin) const {
   const std::int64_t end = std::min(s_.band_ends[at(begin)], step_panels_.end);
-  if (!s_.b_in_place) return {begin, end};
+  if (!s_.b_in_place && !s_.b_by_table) return {begin, end};
   const std::int64_t run = s_.b_layout.outer_run[at(s_.panel_starts[at(begin)])];
   return {begin, std::min(end, begin + std::max<std::int64_t>(run / s_.kernels->nr, 1))};
 }
@@ -449,6 +460,7 @@ void PartRun::run_band(const Step& step, const Range& group, const Range& panels
                        gemm::TileArgs args) {
   const auto operands = s_.b_in_place               ? gemm::Operands::b_in_place
                         : how == Access::adjacent_k ? gemm::Operands::a_in_place
+                        : s_.b_by_table             ? gemm::Operands::by_tables
                         : how == Access::by_table   ? gemm::Operands::a_by_table
                                                     : gemm::Operands::packed;
   const int width = s_.panel_width(panels.begin);
@@ -462,7 +474,8 @@ void PartRun::run_band(const Step& step, const Range& group, const Range& panels
                       batches_.begin + step.batch) +
            columns(panels).begin - section.begin;
   const std::int64_t first = panels.begin - step_panels_.begin;
-  args.b += s_.b_in_place ? s_.problem.b.outer[at(columns(panels).begin)] : first * args.b_step;
+  args.b += s_.b_in_place || s_.b_by_table ? s_.problem.b.outer[at(columns(panels).begin)]
+                                           : first * args.b_step;
   args.panels = panels.size();
   args.last_cols = static_cast<int>(columns({panels.end - 1, panels.end}).size());
   const std::int64_t slots_of_tile = step_panels_.size() * args.slots_step;
@@ -585,7 +598,47 @@ void GemmPlan::State::run_part(std::span<const void* const> a, std::span<const v
   PartRun run(*this, part);
   if (run.empty()) return;
   if (tree.chunks.empty()) return run.zero(c);
-  run.run(a, b, c);
+  run.begin(a, b, c, t_scratch.reserve(run.scratch_floats()));
+  if (unit.begin != nullptr) unit.begin(block);
+  while (run.next()) {
+  }
+  if (unit.end != nullptr) unit.end();
+}
+
+// The part that is behind the others runs next.
+void GemmPlan::run_together(std::span<const PartOfPlan> parts, std::span<const void* const> a,
+                            std::span<const void* const> b, std::span<float* const> c) {
+  std::vector<PartRun> runs;
+  std::vector<const State*> states;
+  std::int64_t floats = 0;
+  for (const auto& [plan, part] : parts) {
+    const State& state = *plan->state_;
+    PartRun run(state, part);
+    if (run.empty()) continue;
+    if (state.tree.chunks.empty()) {
+      run.zero(c);
+      continue;
+    }
+    floats += run.scratch_floats();
+    runs.push_back(std::move(run));
+    states.push_back(&state);
+  }
+  float* scratch = t_scratch.reserve(floats);
+  for (PartRun& run : runs) {
+    run.begin(a, b, c, scratch);
+    scratch += run.scratch_floats();
+  }
+  std::vector<std::size_t> left(runs.size());
+  std::iota(left.begin(), left.end(), std::size_t{0});
+  while (!left.empty()) {
+    const auto behind = std::min_element(
+        left.begin(), left.end(),
+        [&](std::size_t x, std::size_t y) { return runs[x].progress() < runs[y].progress(); });
+    const State& state = *states[*behind];
+    if (state.unit.begin != nullptr) state.unit.begin(state.block);
+    if (!runs[*behind].next()) left.erase(behind);
+    if (state.unit.end != nullptr) state.unit.end();
+  }
 }
 
 }  // namespace tessera::kernels

@@ -136,6 +136,20 @@ struct PanelInPlace {
   }
 };
 
+// B in place with adjacent columns, and k at the offsets of a table.
+template <class Width>
+struct TabledPanel {
+  const float* b;
+  const std::int64_t* offsets;
+
+  HWY_INLINE TabledPanel(const TileArgs& args, const float* from) : b(from), offsets(args.b_k) {}
+  HWY_INLINE void advance(int k) { offsets += k; }
+  template <int k>
+  HWY_INLINE typename Width::V vector(int j) const {
+    return hn::LoadU(typename Width::D(), b + offsets[k] + j * Width::kLanes);
+  }
+};
+
 // The position of one tile in one panel.
 struct Place {
   const float* a;

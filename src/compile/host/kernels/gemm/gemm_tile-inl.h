@@ -54,13 +54,15 @@ HWY_INLINE void store_result(const Accumulators<kRows, Width>& acc, const Place&
 template <int kRows, class Width, Operands kOperands, bool kQuads, class Product>
 HWY_INLINE void tile(const TileArgs& args, const Place& at) {
   Accumulators<kRows, Width> acc;
-  using InPlace =
-      std::conditional_t<kOperands == Operands::a_by_table, TabledRows<kRows>, StridedRows<kRows>>;
-  constexpr bool kIsInPlace =
-      kOperands == Operands::a_in_place || kOperands == Operands::a_by_table;
-  using Rows = std::conditional_t<kIsInPlace, InPlace, AdjacentRows<kRows>>;
-  using Panel = std::conditional_t<kOperands == Operands::b_in_place, PanelInPlace<Width>,
-                                   PackedPanel<Width>>;
+  constexpr bool kByTable = kOperands == Operands::a_by_table || kOperands == Operands::by_tables;
+  using InPlace = std::conditional_t<kByTable, TabledRows<kRows>, StridedRows<kRows>>;
+  using Rows = std::conditional_t<kByTable || kOperands == Operands::a_in_place, InPlace,
+                                  AdjacentRows<kRows>>;
+  using Adjacent =
+      std::conditional_t<kOperands == Operands::by_tables, TabledPanel<Width>, PanelInPlace<Width>>;
+  using Panel =
+      std::conditional_t<kOperands == Operands::b_in_place || kOperands == Operands::by_tables,
+                         Adjacent, PackedPanel<Width>>;
   Stream<kRows, Width, Rows, Panel, Product> stream(args, at);
   const Chunk& chunk = *args.chunk;
   float* slot_top = at.slots + chunk.slot * kNodeSize<kRows, Width>;
@@ -103,7 +105,8 @@ void tiles(const TileArgs& args) {
   at.a = args.a;
   at.c_rows = args.c_rows;
   for (std::int64_t t = 0; t < args.tiles; ++t) {
-    if constexpr (kOperands == Operands::a_by_table) at.a = args.a + args.a_outer[t * kRows];
+    if constexpr (kOperands == Operands::a_by_table || kOperands == Operands::by_tables)
+      at.a = args.a + args.a_outer[t * kRows];
     at.b = args.b;
     at.c = args.c;
     at.slots = args.slots + t * args.slots_stride;
