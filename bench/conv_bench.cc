@@ -111,10 +111,10 @@ void measure(const Layer& layer, int rounds) {
   const Array y = forward(x, kernel);
   const Array cotangent = astype(random::normal(random::fold_in(key, 2), y.shape()), layer.dtype);
   // The cotangent is given, so that nothing but the layer is measured.
-  const auto with_cotangent =
-      custom_vjp([](Array result, Array) { return sum(result); },
-                 [](Array result, Array given) { return std::pair(sum(result), given); },
-                 [](Array given, Array) { return std::tuple(given, zeros(given.shape())); });
+  const auto with_cotangent = custom_vjp(
+      [](Array result, Array) { return sum(result); },
+      [](Array result, Array given) { return std::pair(sum(result), given); },
+      [](Array given, Array) { return std::tuple(given, zeros(given.shape(), given.dtype())); });
   const auto loss = [&](const Array& a, const Array& b, const Array& c) {
     return with_cotangent(apply(layer, a, b), c);
   };

@@ -44,6 +44,64 @@ std::int64_t num_runs(const std::vector<std::int64_t>& k, const std::vector<std:
 
 }  // namespace
 
+// How many batches can be computed side by side, as columns: their elements of A are so close that
+// a vector holds them. 1: none.
+std::int64_t GemmPlan::State::batches_together(gemm::LaneTable* table) const {
+  const GemmProblem& p = problem;
+  const std::int64_t count = std::ssize(p.a.batch), columns = std::ssize(p.b.outer);
+  const bool is_whole = p.row_ends.empty() && p.column_ends.empty();
+  if (!unit.reads_in_place || !is_whole || count < 2 || columns == 0 || columns >= kernels->lanes)
+    return 1;
+  const std::int64_t a_step = p.a.batch[1] - p.a.batch[0], b_step = p.b.batch[1] - p.b.batch[0];
+  for (std::int64_t together = std::min(kernels->nr / columns, count); together > 1; --together) {
+    bool fits = count % together == 0 && a_step >= 0;
+    for (std::int64_t i = 0; fits && i < count; ++i) {
+      const std::int64_t in_group = i % together, first = i - in_group;
+      fits = p.a.batch[at(i)] - p.a.batch[at(first)] == in_group * a_step &&
+             p.b.batch[at(i)] - p.b.batch[at(first)] == in_group * b_step &&
+             p.c_batch[at(i)] - p.c_batch[at(first)] == p.c_batch[at(in_group)] - p.c_batch[0];
+    }
+    const std::int64_t all = together * columns;
+    const std::int64_t lanes_of_vector =
+        2 * all > kernels->lanes || kernels->lanes < 16 ? kernels->lanes : kernels->lanes / 2;
+    for (std::int64_t lane = 0; fits && lane < all; ++lane) {
+      const std::size_t vector = at(lane / lanes_of_vector);
+      const std::int64_t first = lane / lanes_of_vector * lanes_of_vector / columns;
+      const std::int64_t element = (lane / columns - first) * a_step;
+      table->base[vector] = first * a_step;
+      table->span[vector] = element + 1;
+      table->index[vector][at(lane % lanes_of_vector)] = static_cast<std::int32_t>(element);
+      table->c[at(lane)] = p.c_batch[at(lane / columns)] - p.c_batch[0] + lane % columns;
+      fits = element < lanes_of_vector;
+    }
+    for (std::int64_t lane = 0; lane < all; ++lane)
+      table->is_scattered = table->is_scattered || table->c[at(lane)] != lane;
+    if (fits) return together;
+    *table = {};
+  }
+  return 1;
+}
+
+// Products with few columns leave most lanes of a vector unused. Where batches are next to each
+// other, as the groups of a convolution are, their columns fill it.
+void GemmPlan::State::join_batches() {
+  const std::int64_t together = batches_together(&lanes);
+  if (together == 1) return;
+  has_lanes = true;
+  const auto thin = [&](std::vector<std::int64_t>& batch) {
+    std::vector<std::int64_t> first;
+    for (std::size_t i = 0; i < batch.size(); i += at(together)) first.push_back(batch[i]);
+    batch = std::move(first);
+  };
+  std::vector<std::int64_t> outer;
+  for (std::int64_t i = 0; i < together; ++i) {
+    for (const std::int64_t offset : problem.b.outer)
+      outer.push_back(problem.b.batch[at(i)] - problem.b.batch[0] + offset);
+  }
+  problem.b.outer = std::move(outer);
+  for (auto* batch : {&problem.a.batch, &problem.b.batch, &problem.c_batch}) thin(*batch);
+}
+
 // Rows of C can be computed in any order. Those whose A is adjacent should be in the same tile.
 void GemmPlan::State::order_rows() {
   std::vector<std::int64_t>& outer = problem.a.outer;
@@ -65,8 +123,9 @@ void GemmPlan::State::order_rows() {
 // enough equally spaced rows. Where k is equally spaced too, they read it in place without one.
 void GemmPlan::State::choose_access() {
   const bool is_plain = k > 0 && a_layout.k_spaced_run.front() >= k / problem.pieces;
-  if (!unit.reads_in_place || is_plain || a_in_place || b_in_place || m == 0 ||
-      panels > kPanelsWorthTable)
+  if (m == 0) return;
+  if (!has_lanes &&
+      (!unit.reads_in_place || is_plain || a_in_place || b_in_place || panels > kPanelsWorthTable))
     return;
   const bool is_narrow = n <= kernels->lanes;
   const std::int64_t most = quads       ? (is_narrow ? kernels->quad_narrow_mr : tile_rows)
@@ -80,7 +139,7 @@ void GemmPlan::State::choose_access() {
     cut_run({row, end}, most, starts);
     row = end;
   }
-  if (std::ssize(starts) > 2 * gemm::ceil_div(m, most)) return;
+  if (!has_lanes && std::ssize(starts) > 2 * gemm::ceil_div(m, most)) return;
   starts.push_back(m);
   tile_starts = std::move(starts);
   tile_rows = most;

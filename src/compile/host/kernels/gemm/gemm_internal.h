@@ -66,8 +66,21 @@ enum class Operands {
   b_in_place,  ///< B is read in place; its columns are adjacent. A's rows are adjacent
   a_by_table,  ///< A is read in place; the rows of a tile are equally spaced, and k are anywhere
   by_tables,   ///< also B, whose columns are adjacent
+  lanes,       ///< A by table, with its own element for each column (LaneTable); B is packed
+  lanes_by_tables,  ///< the same with B by table
 };
-inline constexpr int kNumOperands = 5;
+inline constexpr int kNumOperands = 7;
+
+/// For columns of several batches side by side: where the elements of A are that meet them. Vector
+/// j of a tile loads `span[j]` elements from `base[j]` after the row's on, and lane i takes the one
+/// with the number index[j][i]. Column i of C is at c[i] from the row's start.
+struct LaneTable {
+  std::array<std::int64_t, 2> base = {};
+  std::array<std::int64_t, 2> span = {};
+  std::array<std::array<std::int32_t, 16>, 2> index = {};
+  std::array<std::int64_t, 32> c = {};
+  bool is_scattered = false;  ///< c[i] is not always i
+};
 
 /// Micro-tiles of C for one chunk of k. There are `tiles` of them below each other, each with as
 /// many rows as the kernel is made for, in each of `panels` panels side by side.
@@ -79,9 +92,10 @@ struct TileArgs {
   const std::int64_t* a_outer;  ///< by table: the offsets of the rows
   const std::int64_t* a_k;      ///< by table: the offsets of k
   const std::int64_t* b_k;      ///< by tables: the same for B, which starts at `b`
-  const float* b;               ///< element (first column of the first panel, first k)
-  std::int64_t b_stride;        ///< between neighbours in k; kernels.nr where B is packed
-  std::int64_t b_step;          ///< distance between panels
+  const LaneTable* lanes;
+  const float* b;         ///< element (first column of the first panel, first k)
+  std::int64_t b_stride;  ///< between neighbours in k; kernels.nr where B is packed
+  std::int64_t b_step;    ///< distance between panels
   const Segment* segments;
   const Chunk* chunk;
   float* stack;               ///< stack_depth nodes of a tile

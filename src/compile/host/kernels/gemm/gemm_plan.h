@@ -88,7 +88,9 @@ struct GemmPlan::State {
   std::int64_t panels = 0;                        // panels of B
   bool a_in_place = false;                        // its k are adjacent, so that it is not packed
   bool columns_compete = false;                   // of A, for the same sets of the cache
-  bool b_by_table = false;                        // its columns are adjacent, and few tiles read it
+  bool has_lanes = false;  // the columns are those of several batches, which meet their own A
+  gemm::LaneTable lanes;
+  bool b_by_table = false;  // its columns are adjacent, and few tiles read it
   bool b_in_place = false;  // its columns are adjacent, and too few rows read it to pack it
   std::int64_t block = 1;   // steps of a block
   std::int64_t longest_chunk = 1;
@@ -137,6 +139,8 @@ struct GemmPlan::State {
  private:
   void check() const;
   void cut_result();
+  void join_batches();
+  std::int64_t batches_together(gemm::LaneTable* table) const;
   void order_rows();
   void choose_access();
   gemm::PackOrder pack_order(const std::vector<std::int64_t>& offsets) const;

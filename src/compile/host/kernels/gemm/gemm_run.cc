@@ -145,6 +145,7 @@ class PartRun {
   float* scratch_b_ = nullptr;
   float* stack_ = nullptr;
   float* slots_ = nullptr;
+  std::int64_t slots_of_batch_ = 0;
   std::span<const void*const> a_, b_;  // A: per product and piece; B: per piece
   std::span<float* const> c_;          // per product
 
@@ -222,8 +223,9 @@ void PartRun::zero(std::span<float* const> c) const {
         const gemm::ColumnSection& section = s_.column_sections[at(q)];
         const Range in_row = columns({panel, panel + 1});
         float* row = s_.section(c, i / s_.m, s_.row_section(in_product), q, b) +
-                     section.rows[at(in_product)] + in_row.begin - section.begin;
-        std::fill(row, row + in_row.size(), 0.0f);
+                     section.rows[at(in_product)];
+        for (std::int64_t j = in_row.begin - section.begin; j < in_row.end - section.begin; ++j)
+          row[s_.has_lanes ? s_.lanes.c[at(j)] : j] = 0.0f;
       }
     }
   }
@@ -248,17 +250,21 @@ PartRun::ScratchSizes PartRun::scratch_sizes() const {
       .stack = padded((s_.tree.stack_depth + s_.kernels->own_nodes) * node),
       .a = padded(s_.strip_size(s_.longest_chunk) * strips),
       .b = s_.b_in_place || s_.b_by_table ? 0 : padded(s_.panel_size(s_.longest_chunk) * panels),
-      .slots = padded(s_.tree.num_slots * node * tiles * panels)};
+      .slots =
+          padded(s_.tree.num_slots * node * tiles * panels) * (s_.has_lanes ? batches_.size() : 1)};
 }
 
+// Batches that meet neighbouring elements of A go through a chunk one after the other.
 bool PartRun::advance(Step* step) const {
+  if (s_.has_lanes && ++step->batch < batches_.size()) return true;
+  if (s_.has_lanes) step->batch = 0;
   if (++step->chunk < s_.tree.chunks.size()) return true;
   step->chunk = 0;
   if (++step->panel_block < panel_blocks_) return true;
   step->panel_block = 0;
   if (++step->row_block < row_blocks_) return true;
   step->row_block = 0;
-  return ++step->batch < batches_.size();
+  return !s_.has_lanes && ++step->batch < batches_.size();
 }
 
 void PartRun::begin(std::span<const void* const> a, std::span<const void* const> b,
@@ -271,6 +277,7 @@ void PartRun::begin(std::span<const void* const> a, std::span<const void* const>
   scratch_a_ = stack_ + sizes.stack;
   scratch_b_ = scratch_a_ + sizes.a;
   slots_ = scratch_b_ + sizes.b;
+  slots_of_batch_ = sizes.slots / std::max<std::int64_t>(batches_.size(), 1);
 }
 
 bool PartRun::next() {
@@ -432,6 +439,7 @@ void PartRun::run_group(const Step& step, const Range& tiles, const float* b) {
                       : s_.kernels->nr;
   const bool is_adjacent = s_.b_in_place || s_.b_by_table;
   args.b_step = is_adjacent ? s_.kernels->nr : s_.panel_size(length);
+  args.lanes = &s_.lanes;
   args.b_k = s_.steps.b_k.data() + chunk.k_begin;
   args.segments = s_.tree.segments.data();
   args.chunk = &chunk;
@@ -458,11 +466,13 @@ Range PartRun::panels_together(std::int64_t begin) const {
 
 void PartRun::run_band(const Step& step, const Range& group, const Range& panels, Access how,
                        gemm::TileArgs args) {
-  const auto operands = s_.b_in_place               ? gemm::Operands::b_in_place
-                        : how == Access::adjacent_k ? gemm::Operands::a_in_place
-                        : s_.b_by_table             ? gemm::Operands::by_tables
-                        : how == Access::by_table   ? gemm::Operands::a_by_table
-                                                    : gemm::Operands::packed;
+  const auto operands = s_.b_in_place                   ? gemm::Operands::b_in_place
+                        : how == Access::adjacent_k     ? gemm::Operands::a_in_place
+                        : s_.has_lanes && s_.b_by_table ? gemm::Operands::lanes_by_tables
+                        : s_.has_lanes                  ? gemm::Operands::lanes
+                        : s_.b_by_table                 ? gemm::Operands::by_tables
+                        : how == Access::by_table       ? gemm::Operands::a_by_table
+                                                        : gemm::Operands::packed;
   const int width = s_.panel_width(panels.begin);
   const gemm::TileKernel* kernels = s_.kernels_of(operands, width);
   // Tiles of different strips are not adjacent.
@@ -480,13 +490,14 @@ void PartRun::run_band(const Step& step, const Range& group, const Range& panels
   args.last_cols = static_cast<int>(columns({panels.end - 1, panels.end}).size());
   const std::int64_t slots_of_tile = step_panels_.size() * args.slots_step;
   args.slots_stride = together * slots_of_tile;
+  float* slots = slots_ + (s_.has_lanes ? step.batch * slots_of_batch_ : 0);
   for (std::int64_t t = group.begin; t < group.end; t += args.tiles * together) {
     const Range rows = rows_of_tiles(t, together, group.end);
     args.tiles = tiles_alike(group, t, together, rows, how);
     args.rows = static_cast<int>(rows.size());
     point_at_a(group, t, rows, how, &args);
     args.c_rows = section.rows.data() + rows.begin;
-    args.slots = slots_ + (tiles_before_ + t) * slots_of_tile + first * args.slots_step;
+    args.slots = slots + (tiles_before_ + t) * slots_of_tile + first * args.slots_step;
     kernels[rows.size() - 1](args);
   }
 }

@@ -214,6 +214,33 @@ Case make_case(Random& random, std::int64_t batches, std::int64_t m, std::int64_
   return out;
 }
 
+// Batches whose elements of A and B are next to each other, as those of the groups of a convolution
+// are. The groups of C are next to each other as well, or one after the other.
+Case make_groups(Random& random, std::int64_t k) {
+  const std::int64_t groups = random.integer(2, 40), n = random.integer(1, 9);
+  const std::int64_t m = random.integer(1, 70), width = random.integer(1, 5);
+  Case out = make_case(random, groups, m, n, k, random_leaves(random, k), false);
+  GemmProblem& p = out.problem;
+  const std::int64_t line = random.integer(1, 30);
+  p.a.batch = steps(groups, width);
+  p.a.outer = two_dims(m, line, groups * width, 2 * line * groups * width);
+  p.a.k = two_dims(k, width, 1, groups * width);
+  p.b.batch = steps(groups, n);
+  p.b.outer = steps(n, 1);
+  p.b.k = two_dims(k, 7, groups * n, 8 * groups * n);
+  const bool is_together = random.integer(0, 2) > 0;
+  p.c_batch = steps(groups, is_together ? n : m * n);
+  p.c_rows = steps(m, is_together ? groups * n : n);
+  const auto size = [](const GemmOperand& x) {
+    return x.batch.back() + *std::max_element(x.outer.begin(), x.outer.end()) +
+           *std::max_element(x.k.begin(), x.k.end()) + 1;
+  };
+  out.a = random.values(size(p.a), false);
+  out.b = random.values(size(p.b), false);
+  out.c_size = groups * m * n;
+  return out;
+}
+
 // --- running and comparing -----------------------------------------------------------------------
 
 constexpr float kUntouched = 12345.0f;
@@ -271,6 +298,12 @@ TEST(Gemm, EqualsTheScalarTreeOnRandomProblems) {
                            random.integer(1, 70), k, random_leaves(random, k), i % 4 == 0),
                  random);
   }
+}
+
+TEST(Gemm, GroupsSideBySideAreProductsOfTheirOwn) {
+  Random random;
+  for (int i = 0; i < 80; ++i)
+    expect_exact(make_groups(random, random.integer(1, i % 8 == 0 ? 1500 : 80)), random);
 }
 
 // Pieces of the operands in separate buffers give the bits of one long sum.
