@@ -376,24 +376,12 @@ hlo::Value padded_tile(hlo::FormContext& c, const hlo::Value& x, std::size_t dim
   const std::int64_t step = pad_steps(c.attributes(), c.whole(c.equation.operands[0]))[dim];
   const std::int64_t low = c.attributes().ints("low")[dim];
   const std::int64_t size = c.results[0].shape[dim];
-  const hlo::Ranges held = c.ranges(c.equation.operands[0], dim);
-  hlo::Ints first;  // per device: the row of the operand at or before the tile
-  hlo::Ints skipped;
+  hlo::Ints starts;
   for (const IndexRange& range : c.ranges(c.equation.results[0], dim)) {
-    const std::int64_t place = range.start - low;
-    skipped.push_back(((place % step) + step) % step);
-    first.push_back((place - skipped.back()) / step);
+    starts.push_back(range.start - low);
   }
-  const std::int64_t rows = (step + size - 2) / step + 1;
-  const hlo::Value own = hlo::rows_from(c.w, x, dim, held, first, rows, &c.x(1));
-  Ints high(x.type.shape.size(), 0);
-  Ints interior = high;
-  const Ints none = high;
-  interior[dim] = step - 1;
-  high[dim] = step - 1;
-  const hlo::Value spread = c.w.pad(own, c.x(1), none, high, interior);
-  const hlo::Ranges begin(held.size(), IndexRange{0, 0});
-  return hlo::rows_from(c.w, spread, dim, begin, skipped, size);
+  return hlo::spread_rows_from(c.w, x, dim, c.ranges(c.equation.operands[0], dim),
+                               {.starts = starts, .size = size, .step = step, .fill = c.x(1)});
 }
 
 hlo::Values pad_form(hlo::FormContext& c) {

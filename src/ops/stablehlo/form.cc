@@ -156,12 +156,18 @@ FormContext::Rows FormContext::rows_of(std::size_t i, const Value* fill) {
   const Factors factors = (*equation.op->factors)(
       attributes(), ir::operand_types(function, equation), ir::result_types(function, equation));
   for (const OperandWindow& window : factors.windows) {
-    if (window.operand != i || window.divisor != 1) continue;
+    if (window.operand != i || (window.divisor != 1 && fill == nullptr)) continue;
     const Reads reads = reads_of(*this, factors, window);
     if (!reads.is_cut) continue;
     rows.is_cut[window.dim] = true;
-    rows.x = rows_from(w, rows.x, window.dim, ranges(equation.operands[i], window.dim), reads.first,
-                       reads.size, fill);
+    const Ranges held = ranges(equation.operands[i], window.dim);
+    rows.x = window.divisor == 1
+                 ? rows_from(w, rows.x, window.dim, held, reads.first, reads.size, fill)
+                 : spread_rows_from(w, rows.x, window.dim, held,
+                                    {.starts = reads.first,
+                                     .size = reads.size,
+                                     .step = window.divisor,
+                                     .fill = *fill});
   }
   return rows;
 }

@@ -47,7 +47,8 @@ struct FormContext {
     std::vector<bool> is_cut;  // per dimension; the others are whole
   };
   /// Row 0 of a cut dimension is the first row that index 0 of the result reads, or the last one of
-  /// the result where it reads in reverse. Rows that the device does not hold are `fill`.
+  /// the result where it reads in reverse. Rows that the device does not hold are `fill`. So are
+  /// those between the rows of a dimension that is read spread; without `fill` it is not cut.
   Rows rows_of(std::size_t i, const Value* fill = nullptr);
 };
 

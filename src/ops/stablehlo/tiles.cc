@@ -99,6 +99,26 @@ Value rows_from(Writer& w, const Value& x, std::size_t dim, const Ranges& held, 
   return w.dynamic_slice_dim(padded, dim, w.per_device(offsets), size);
 }
 
+Value spread_rows_from(Writer& w, const Value& x, std::size_t dim, const Ranges& held,
+                       const SpreadRows& wanted) {
+  const std::int64_t step = wanted.step;
+  Ints first;  // per device: the row of `x` at or before the first one to read
+  Ints skipped;
+  for (const std::int64_t start : wanted.starts) {
+    skipped.push_back(((start % step) + step) % step);
+    first.push_back((start - skipped.back()) / step);
+  }
+  const std::int64_t rows = (step + wanted.size - 2) / step + 1;
+  const Value own = rows_from(w, x, dim, held, first, rows, &wanted.fill);
+  const Ints none(x.type.shape.size(), 0);
+  Ints high = none;
+  Ints interior = none;
+  interior[dim] = high[dim] = step - 1;
+  const Value spread = w.pad(own, wanted.fill, none, high, interior);
+  const Ranges begin(held.size(), IndexRange{0, 0});
+  return rows_from(w, spread, dim, begin, skipped, wanted.size);
+}
+
 Value joined(Writer& w, const Values& parts, std::size_t dim, const std::vector<Ints>& starts,
              std::int64_t size) {
   std::int64_t length = size;

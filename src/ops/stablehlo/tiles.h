@@ -51,6 +51,17 @@ Value masked(Writer& w, const Value& x, std::size_t dim, const Ranges& held, con
 Value rows_from(Writer& w, const Value& x, std::size_t dim, const Ranges& held, const Ints& starts,
                 std::int64_t size, const Value* fill = nullptr);
 
+/// What to read of an array whose rows lie `step` apart, with `fill` between, before and behind
+/// them.
+struct SpreadRows {
+  Ints starts;  // per device: the first row to read
+  std::int64_t size;
+  std::int64_t step;
+  Value fill;
+};
+Value spread_rows_from(Writer& w, const Value& x, std::size_t dim, const Ranges& held,
+                       const SpreadRows& wanted);
+
 /// Arrays of `size` rows joined from parts: part i begins at row starts[i][device]. Where parts
 /// overlap, later ones win.
 Value joined(Writer& w, const Values& parts, std::size_t dim, const std::vector<Ints>& starts,
