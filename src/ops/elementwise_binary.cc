@@ -107,6 +107,39 @@ OpRecord sum_record(const char* name, const char* doc, const char* source) {
 
 // --- StableHLO
 
+/// Whether an integer is 0.
+hlo::Value is_zero(hlo::Writer& w, const hlo::Value& x) {
+  return w.compare("eq", x, w.constant(0, x.type));
+}
+
+/// 1 in place of divisors for which StableHLO does not say what integers are: 0, and -1 if the
+/// quotient does not fit. XLA may end the process when it divides constants by these.
+hlo::Value safe_divisor(hlo::Writer& w, const hlo::Value& x, const hlo::Value& y) {
+  hlo::Value is_bad = is_zero(w, y);
+  if (x.type.dtype == DType::i32) {
+    const double lowest = hlo::identity_of("maximum", DType::i32);
+    const hlo::Value is_lowest = w.compare("eq", x, w.constant(lowest, x.type));
+    const hlo::Value is_minus_one = w.compare("eq", y, w.constant(-1, y.type));
+    is_bad = w.binary("or", is_bad, w.binary("and", is_lowest, is_minus_one));
+  }
+  return w.select(is_bad, w.constant(1, y.type), y);
+}
+
+hlo::Values div_form(hlo::FormContext& c) {
+  hlo::Writer& w = c.w;
+  if (is_float(c.x().type.dtype)) return {w.binary("divide", c.x(0), c.x(1))};
+  const hlo::Value quotient = w.binary("divide", c.x(0), safe_divisor(w, c.x(0), c.x(1)));
+  const hlo::Value ones = w.unary("not", w.constant(0, quotient.type));
+  return {w.select(is_zero(w, c.x(1)), ones, quotient)};
+}
+
+hlo::Values rem_form(hlo::FormContext& c) {
+  hlo::Writer& w = c.w;
+  if (is_float(c.x().type.dtype)) return {w.binary("remainder", c.x(0), c.x(1))};
+  const hlo::Value rest = w.binary("remainder", c.x(0), safe_divisor(w, c.x(0), c.x(1)));
+  return {w.select(is_zero(w, c.x(1)), c.x(0), rest)};
+}
+
 /// Through a type that holds the product exactly, if there is one.
 hlo::Values fma_form(hlo::FormContext& c) {
   const DType dtype = c.x().type.dtype;
@@ -145,7 +178,7 @@ const OpRecord div_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("div"),
-    .stablehlo = "stablehlo.divide {0}, {1} : {type}",
+    .stablehlo = div_form,
     .reference = map2<Numbers>([](auto x, auto y) { return quotient(x, y); }),
     .cost = flops_per_element(1),
     .samples = number_samples(2, 0.5, 2.0),
@@ -265,7 +298,7 @@ const OpRecord rem_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("rem"),
-    .stablehlo = "stablehlo.remainder {0}, {1} : {type}",
+    .stablehlo = rem_form,
     .reference = map2<Numbers>([](auto x, auto y) { return remainder_of(x, y); }),
     .cost = flops_per_element(4),
     .samples = Samples{{.operands = {{f32({5, 6}), 2.2, 2.8}, {f32({5, 6}), 0.95, 1.05}}},

@@ -14,7 +14,8 @@ import sys
 DEVICES = 8
 FLAGS = [f"--xla_force_host_platform_device_count={DEVICES}",
          "--xla_cpu_enable_fast_min_max=false",  # else a maximum may lose NaN
-         "--xla_allow_excess_precision=false"]  # else bf16 may not be rounded between ops
+         "--xla_allow_excess_precision=false",  # else bf16 may not be rounded between ops
+         "--xla_cpu_collective_call_terminate_timeout_seconds=600"]  # for busy machines
 # Of an element, or of the largest element of a sum.
 RELATIVE = {"f32": {"function": 4e-6, "sum": 4e-6}, "bf16": {"function": 1.6e-2, "sum": 1.6e-2}}
 

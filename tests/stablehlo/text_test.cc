@@ -66,7 +66,7 @@ ir::Function parsed(const std::string& text) { return ir::parse(text); }
 
 TEST(StableHlo, DonatedInputsGiveTheirMemoryToResultsOfTheirType) {
   const std::string text = stablehlo::emit(parsed(R"(
-function main(%0: f32[4], %1: f32[4], %2: f32[2], %3: f32[4]) {
+function main[mesh="none", grains=8](%0: f32[4], %1: f32[4], %2: f32[2], %3: f32[4]) {
   %4: f32[4] = add %0, %1
   %5: f32[4] = mul %4, %3
   return %4, %5
@@ -91,8 +91,9 @@ TEST(StableHlo, NothingIsMaskedWhereTilesAreEqual) {
 }
 
 TEST(StableHlo, StringsOfLocationsAreEscaped) {
-  ir::Function function =
-      parsed("function main(%0: f32[4]) {\n  %1: f32[4] = neg %0\n  return %1\n}");
+  ir::Function function = parsed(
+      "function main[mesh=\"none\", grains=8](%0: f32[4]) {\n  %1: f32[4] = neg %0\n  return "
+      "%1\n}");
   function.equations[0].span = {"a \"b\".cc", 7};
   EXPECT_NE(stablehlo::emit(function).find(R"(loc("a \22b\22.cc":7:0))"), std::string::npos);
 }

@@ -247,26 +247,27 @@ Sample update_sample(const Type& operand, Shape part) {
 
 // --- StableHLO
 
-/// The starts of a part of an array, clamped. Where the device holds a part of a dimension, the
-/// array has `part` more rows at both ends, so that parts that begin elsewhere lie in these.
+/// A start, clamped here as well: XLA adds up the starts of successive slices without clamping the
+/// first one.
+hlo::Value clamped_start(hlo::Writer& w, const hlo::Value& start, std::int64_t most) {
+  if (most == 0) return w.scalar(0, DType::i32);
+  const hlo::Value low = w.binary("maximum", start, w.scalar(0, DType::i32));
+  return w.binary("minimum", low, w.scalar(static_cast<double>(most), DType::i32));
+}
+
+/// The starts of a part of an array. Where the device holds a part of a dimension, the array has
+/// `part` more rows at both ends, so that parts that begin elsewhere lie in these.
 hlo::Values local_starts(hlo::FormContext& c, const Shape& part, std::size_t first) {
   hlo::Values starts;
   const ir::ValueId array = c.equation.operands[0];
   for (std::size_t i = 0; i < part.size(); ++i) {
-    const std::int64_t size = c.whole(array)[i];
-    const hlo::Value& start = c.x(first + i);
-    if (!c.is_split(array, i)) {
-      starts.push_back(start);
-    } else if (size == part[i]) {
-      starts.push_back(c.w.scalar(0, DType::i32));
-    } else {
-      const hlo::Value last = c.w.scalar(static_cast<double>(size - part[i]), DType::i32);
-      const hlo::Value low = c.w.binary("maximum", start, c.w.scalar(0, DType::i32));
-      const hlo::Value inside = c.w.binary("minimum", low, last);
-      const hlo::Value own = c.w.binary("subtract", inside, c.start(array, i));
-      starts.push_back(
-          c.w.binary("add", own, c.w.scalar(static_cast<double>(part[i]), DType::i32)));
+    const std::int64_t most = c.whole(array)[i] - part[i];
+    hlo::Value start = clamped_start(c.w, c.x(first + i), most);
+    if (c.is_split(array, i) && most > 0) {
+      const hlo::Value own = c.w.binary("subtract", start, c.start(array, i));
+      start = c.w.binary("add", own, c.w.scalar(static_cast<double>(part[i]), DType::i32));
     }
+    starts.push_back(start);
   }
   return starts;
 }

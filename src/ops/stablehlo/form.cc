@@ -174,7 +174,7 @@ FormContext::Rows FormContext::rows_of(std::size_t i, const Value* fill) {
 
 // --- shared forms
 
-StableHloRule reduce_form(std::string name) {
+StableHloRule reduce_form(const std::string& name) {
   return [name](FormContext& c) -> Values {
     const Ints& dims = c.attributes().ints("dims");
     const double identity = identity_of(name, c.x().type.dtype);
@@ -183,7 +183,7 @@ StableHloRule reduce_form(std::string name) {
   };
 }
 
-StableHloRule reduce_window_form(std::string name) {
+StableHloRule reduce_window_form(const std::string& name) {
   return [name](FormContext& c) -> Values {
     const Value x = c.rows_of(0).x;
     const Value start = c.w.scalar(identity_of(name, x.type.dtype), x.type.dtype);
@@ -197,7 +197,7 @@ StableHloRule reduce_window_form(std::string name) {
   };
 }
 
-StableHloRule cumulative_form(std::string name) {
+StableHloRule cumulative_form(const std::string& name) {
   return [name](FormContext& c) -> Values {
     // Shifted copies are combined, at distances of 1, 2, 4, ...: a window over the whole dimension
     // takes quadratic time on some platforms.
@@ -235,7 +235,7 @@ Values sorted(Writer& w, const Values& xs, std::size_t dim, const Before& before
 }
 
 Value is_less(Writer& w, const Value& x, const Value& y) {
-  const Value less = w.compare("lt", x, y);
+  Value less = w.compare("lt", x, y);
   if (!is_float(x.type.dtype)) return less;
   const Value is_nan = w.compare("ne", y, y);
   const Value is_last = w.binary("and", is_nan, w.compare("eq", x, x));

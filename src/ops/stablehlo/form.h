@@ -55,11 +55,11 @@ struct FormContext {
 // Forms that several records share.
 
 /// Adds, multiplies, ... along the attribute `dims`; `name` is the operation on two elements.
-StableHloRule reduce_form(std::string name);
+StableHloRule reduce_form(const std::string& name);
 /// The same over windows, with the attributes `window` and `stride`.
-StableHloRule reduce_window_form(std::string name);
+StableHloRule reduce_window_form(const std::string& name);
 /// The same from the beginning of dimension `dim` to each element, or from its end with `reverse`.
-StableHloRule cumulative_form(std::string name);
+StableHloRule cumulative_form(const std::string& name);
 
 /// Sorts all values along `dim`; `before` says whether the first of two rows comes first.
 using Before = std::function<Value(Writer&, const Values& pairs)>;

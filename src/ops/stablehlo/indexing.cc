@@ -33,12 +33,13 @@ double fill_of(DType dtype) {
 
 Value gathered(Writer& w, const Value& table, const Value& indices, const IndexDims& dims,
                Shape result) {
+  const Type type{table.type.dtype, std::move(result)};
+  if (num_elements(table.type.shape) == 0) return w.constant(0, type);  // no slice of size 1 fits
   const Value vectors = as_vectors(w, indices);
   Ints sizes;
   for (std::int64_t i = 0; i < table.type.rank(); ++i) {
     sizes.push_back(i == dims.dim || contains_dim(dims.batch, i) ? 1 : table.type.shape[at(i)]);
   }
-  const Type type{table.type.dtype, std::move(result)};
   return w.op(
       fmt::format(
           "\"stablehlo.gather\"({}, {}) {{dimension_numbers = #stablehlo.gather<offset_dims "
@@ -53,6 +54,7 @@ Value gathered(Writer& w, const Value& table, const Value& indices, const IndexD
 
 Value scattered(Writer& w, const Value& table, const Value& indices, const Value& updates,
                 const IndexDims& dims, std::string_view combine) {
+  if (num_elements(updates.type.shape) == 0) return table;
   const Value vectors = as_vectors(w, indices);
   return w.op(
       fmt::format("\"stablehlo.scatter\"({}, {}, {}) ({}) {{scatter_dimension_numbers = "

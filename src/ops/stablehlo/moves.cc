@@ -173,7 +173,7 @@ class Mover {
     const std::size_t count = groups[0].size();
     Type type = x.type;
     type.shape[dim] *= static_cast<std::int64_t>(count);
-    const Value all = w_.op(
+    Value all = w_.op(
         fmt::format("\"stablehlo.all_gather\"({}) {{all_gather_dim = {} : i64, replica_groups "
                     "= {}}} : ({}) -> {}",
                     x.name, dim, Writer::groups_text(groups), type_text(x.type), type_text(type)),

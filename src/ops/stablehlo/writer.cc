@@ -119,7 +119,7 @@ Value Writer::unary(std::string_view name, const Value& x) {
   return op(fmt::format("stablehlo.{} {} : {}", name, x.name, type_text(x.type)), x.type);
 }
 
-Value Writer::unary(std::string_view name, const Value& x, Type type) {
+Value Writer::unary(std::string_view name, const Value& x, const Type& type) {
   return op(
       fmt::format("stablehlo.{} {} : ({}) -> {}", name, x.name, type_text(x.type), type_text(type)),
       type);

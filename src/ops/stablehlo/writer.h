@@ -48,7 +48,7 @@ class Writer {
 
   /// `type` is that of the result where it is not that of the operand.
   Value unary(std::string_view name, const Value& x);
-  Value unary(std::string_view name, const Value& x, Type type);
+  Value unary(std::string_view name, const Value& x, const Type& type);
   Value binary(std::string_view name, const Value& x, const Value& y);
   Value constant(double value, const Type& type);
   Value scalar(double value, DType dtype) { return constant(value, {dtype, {}}); }
