@@ -440,7 +440,7 @@ void PartRun::run_group(const Step& step, const Range& tiles, const float* b) {
   const bool is_adjacent = s_.b_in_place || s_.b_by_table;
   args.b_step = is_adjacent ? s_.kernels->nr : s_.panel_size(length);
   args.lanes = &s_.lanes;
-  args.b_k = s_.steps.b_k.data() + chunk.k_begin;
+  args.b_k = s_.b_by_table ? s_.b_table.data() + chunk.k_begin : nullptr;
   args.segments = s_.tree.segments.data();
   args.chunk = &chunk;
   args.block = s_.block;
@@ -548,7 +548,7 @@ void PartRun::point_at_a(const Range& group, std::int64_t t, const Range& rows, 
   if (how == Access::by_table) {
     args->a = reinterpret_cast<const float*>(block_a_);
     args->a_outer = outer;
-    args->a_k = k;
+    args->a_k = s_.a_table.data() + chunk.k_begin;
     args->a_stride = rows.size() > 1 ? outer[1] - outer[0] : 0;
     return;
   }
