@@ -192,4 +192,41 @@ gemm::PackOrder GemmPlan::State::pack_order(const std::vector<std::int64_t>& off
   return order;
 }
 
+gemm::PackArgs GemmPlan::State::pack_args(const GemmOperand& operand, const gemm::Layout& layout,
+                                          const gemm::PackOrder& order,
+                                          const gemm::Chunk& chunk) const {
+  const bool is_a = &operand == &problem.a;
+  const std::int64_t first = chunk.k_begin * unit.terms;
+  gemm::PackArgs args = {};
+  args.outer = operand.outer.data();
+  args.outer_run = layout.outer_run.data();
+  args.spaced_run = layout.spaced_run.data();
+  args.k = (is_a ? steps.a_k : steps.b_k).data() + first;
+  args.k_run = layout.k_run.data() + first;
+  if (!order.k.empty()) {
+    args.k = order.k.data() + first;
+    args.k_run = order.k_run.data() + first;
+    args.places = order.places.data() + first;
+  }
+  args.k_count = chunk.k_end - chunk.k_begin;
+  args.missing = unit.terms == 1 ? nullptr : steps.missing.data() + chunk.k_begin;
+  args.block = block;
+  // The product with a missing term is -0.0, which does not change the sum.
+  args.padding = is_a ? 0x8000 : 0;
+  return args;
+}
+
+void GemmPlan::State::pack_b_panels(const std::byte* b, const gemm::Chunk& chunk,
+                                    const Range& in_panels, float* to) const {
+  if (in_panels.size() == 0) return;
+  gemm::PackArgs args = pack_args(problem.b, b_layout, b_order, chunk);
+  args.src = b;
+  args.starts = panel_starts.data() + in_panels.begin;
+  args.tiles = static_cast<int>(in_panels.size());
+  args.ld = kernels->nr;
+  args.tile_stride = panel_size(args.k_count);
+  args.dst = to;
+  unit.pack(args);
+}
+
 }  // namespace tessera::kernels
