@@ -468,15 +468,13 @@ hlo::Values conv_form(hlo::FormContext& c) {
 const OpRecord conv_op{
     .name = "conv",
     .doc =
-        "The convolution of an array [batch.., n, space.., c] with a kernel [batch.., window.., c, "
-        "o]: element [batch.., n, p.., o] is the sum over c and q of array[.., n, (p * stride + q "
-        "* "
-        "dilation - low) / spread, c] * kernel[.., q, c, o]. Terms whose index is not whole or "
-        "lies "
-        "outside of the array are left out. Windows start at every `stride`-th index that leaves "
-        "room for them, with `low` and `high` more before and after the array; less if negative. "
-        "The sum follows the summation tree; its grains are ordered as [c, window..]. Sums of "
-        "products of bf16 are f32.",
+        "The convolution of an array [batch.., n, space.., c] with a kernel [batch.., window.., "
+        "c, o]: element [batch.., n, p.., o] is the sum over c and q of array[.., n, (p * stride "
+        "+ q * dilation - low) / spread, c] * kernel[.., q, c, o]. Terms whose index is not "
+        "whole or lies outside of the array are left out. Windows start at every `stride`-th "
+        "index that leaves room for them, with `low` and `high` more before and after the array; "
+        "less if negative. The sum follows the summation tree; its grains are ordered as [c, "
+        "window..]. Sums of products of bf16 are f32.",
     .source = "StableHLO, convolution; groups are batches",
     .attributes = AttributeNames{"dilation", "high", "low", "spread", "stride"},
     .types = TypeSet::numbers,
