@@ -47,7 +47,7 @@ def main():
     args.add_argument("--rounds", type=int, default=3)
     args.add_argument("--repeats", type=int, default=10, help="runs of a layer per round")
     args.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "dev" / "bench")
-    args.add_argument("names", nargs="*", help="parts of the names of layers; none: all, and ResNet")
+    args.add_argument("names", nargs="*", help="parts of names of layers; none: all, and ResNet")
     args = args.parse_args()
     python = [str(args.venv / "bin" / "python"), "-B"]
     peers = ROOT / "bench" / "peers"

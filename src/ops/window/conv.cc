@@ -1,7 +1,9 @@
 // conv: dot products of a kernel with every window of an array.
+#include <algorithm>
 #include <fmt/format.h>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/leaf_tree.h"
 #include "ops/ops.h"
@@ -194,14 +196,28 @@ ValueId conv_vjp_lhs(VjpContext& c) {
   return convert(b, slide.emit(b, cotangent, kernel), c.operand_type(0).dtype);
 }
 
+/// With few channels, as in a first layer, a product per element of the window has too few rows:
+/// the array is padded first, so that there is one product.
+bool is_padded_first(const ConvDims& dims, const Attributes& attributes, const Shape& lhs) {
+  constexpr std::int64_t kFewChannels = 8;
+  const auto all = [&](const char* name, auto is_fine) {
+    return std::all_of(attributes.ints(name).begin(), attributes.ints(name).end(), is_fine);
+  };
+  const auto is_width = [](std::int64_t width) { return width >= 0; };
+  return dims.batch == 0 && lhs[dims.last()] < kFewChannels && all("low", is_width) &&
+         all("high", is_width) && all("spread", [](std::int64_t step) { return step == 1; });
+}
+
 /// Convolves the array with the cotangent as the kernel. Channels take the role of n, and n is
 /// summed over.
 ValueId conv_vjp_rhs(VjpContext& c) {
   Builder& b = c.b;
   const ValueId cotangent = convert(b, c.cotangent(), c.operand_type(0).dtype);
-  const Shape lhs = c.operand_type(0).shape;
+  Shape lhs = c.operand_type(0).shape;
   const Shape rhs = c.operand_type(1).shape;
   const ConvDims dims = dims_of(c.equation.attributes, c.operand_type(0));
+  const bool is_padded = is_padded_first(dims, c.equation.attributes, lhs);
+  Ints low(lhs.size(), 0), high(lhs.size(), 0);
   Slide slide;
   std::vector<std::size_t> channels_first = {dims.last()};
   std::vector<std::size_t> n_second_last;
@@ -210,6 +226,11 @@ ValueId conv_vjp_rhs(VjpContext& c) {
     const std::size_t dim = dims.lhs_space(i);
     Steps steps(c.equation.attributes, i);
     std::swap(steps.stride, steps.dilation);
+    if (is_padded) {
+      low[dim] = std::exchange(steps.low, 0);
+      high[dim] = c.equation.attributes.ints("high")[i];
+      lhs[dim] += low[dim] + high[dim];
+    }
     slide.add(steps, lhs[dim], b.type(cotangent).shape[dim], rhs[dims.rhs_space(i)]);
     channels_first.push_back(dim);
     n_second_last.push_back(dim);
@@ -218,9 +239,10 @@ ValueId conv_vjp_rhs(VjpContext& c) {
   channels_first.push_back(dims.batch);
   n_second_last.insert(n_second_last.end(), {dims.batch, dims.last()});
   back.insert(back.end(), {dims.batch, dims.last()});
-  const ValueId gradient =
-      slide.emit(b, transpose(b, c.operand(0), permutation_of(dims, channels_first)),
-                 transpose(b, cotangent, permutation_of(dims, n_second_last)));
+  const ValueId zero = scalar(b, 0.0, c.operand_type(0).dtype);
+  const ValueId array = is_padded ? pad(b, c.operand(0), zero, low, high) : c.operand(0);
+  const ValueId gradient = slide.emit(b, transpose(b, array, permutation_of(dims, channels_first)),
+                                      transpose(b, cotangent, permutation_of(dims, n_second_last)));
   return transpose(b, convert(b, gradient, c.operand_type(1).dtype), permutation_of(dims, back));
 }
 
@@ -468,15 +490,13 @@ hlo::Values conv_form(hlo::FormContext& c) {
 const OpRecord conv_op{
     .name = "conv",
     .doc =
-        "The convolution of an array [batch.., n, space.., c] with a kernel [batch.., window.., c, "
-        "o]: element [batch.., n, p.., o] is the sum over c and q of array[.., n, (p * stride + q "
-        "* "
-        "dilation - low) / spread, c] * kernel[.., q, c, o]. Terms whose index is not whole or "
-        "lies "
-        "outside of the array are left out. Windows start at every `stride`-th index that leaves "
-        "room for them, with `low` and `high` more before and after the array; less if negative. "
-        "The sum follows the summation tree; its grains are ordered as [c, window..]. Sums of "
-        "products of bf16 are f32.",
+        "The convolution of an array [batch.., n, space.., c] with a kernel [batch.., window.., "
+        "c, o]: element [batch.., n, p.., o] is the sum over c and q of array[.., n, (p * stride "
+        "+ q * dilation - low) / spread, c] * kernel[.., q, c, o]. Terms whose index is not "
+        "whole or lies outside of the array are left out. Windows start at every `stride`-th "
+        "index that leaves room for them, with `low` and `high` more before and after the array; "
+        "less if negative. The sum follows the summation tree; its grains are ordered as [c, "
+        "window..]. Sums of products of bf16 are f32.",
     .source = "StableHLO, convolution; groups are batches",
     .attributes = AttributeNames{"dilation", "high", "low", "spread", "stride"},
     .types = TypeSet::numbers,

@@ -1,6 +1,4 @@
 // Reductions over windows that slide along an array: pooling.
-#include <map>
-
 #include "ops/ops.h"
 #include "ops/reference/loops.h"
 #include "ops/rules.h"
@@ -52,16 +50,27 @@ ValueId window_sum_vjp(VjpContext& c) {
   return c.b.emit("reduce_window_sum", {{"stride", one_by_one}, {"window", window}}, {spread});
 }
 
-/// The cotangents of windows, by the position in the window that takes them.
-using Parts = std::map<Ints, ValueId>;
-
-/// The gradient of the array: element p * stride + q gets what position q of window p takes. The
-/// elements of one phase, with the same index modulo `stride`, are summed together: no zeros are
-/// added for positions that never meet them.
+/// The gradient of an array of which each window takes one element: element p * stride + q gets the
+/// cotangent of window p if `taken` of it is the number of position q in the window. The elements
+/// of one phase, with the same index modulo `stride`, are summed together: no zeros are added for
+/// positions that never meet them.
 class PhaseSums {
  public:
-  PhaseSums(Builder& b, const Parts& parts, const Attributes& attributes, const Shape& shape)
-      : b_(b), parts_(parts), stride_(attributes.ints("stride")), shape_(shape) {}
+  PhaseSums(Builder& b, ValueId taken, ValueId cotangent, const Attributes& attributes,
+            const Shape& shape)
+      : b_(b),
+        window_(attributes.ints("window")),
+        stride_(attributes.ints("stride")),
+        shape_(shape) {
+    Ints high;
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+      size_.push_back((shape[i] + stride_[i] - 1) / stride_[i]);
+      low_.push_back((window_[i] - 1) / stride_[i]);
+      high.push_back(size_[i] - b.type(cotangent).shape[i]);
+    }
+    taken_ = pad(b, taken, scalar(b, -1.0, DType::i32), low_, high);
+    cotangent_ = pad(b, cotangent, scalar(b, 0.0, b.type(cotangent).dtype), low_, high);
+  }
 
   ValueId interleaved() {
     Ints phase;
@@ -91,30 +100,33 @@ class PhaseSums {
 
   /// In row-major order of the window.
   ValueId sum_of(const Ints& phase) {
-    const Type type = b_.type(parts_.begin()->second);
-    Shape size;
-    for (std::size_t i = 0; i < shape_.size(); ++i)
-      size.push_back((shape_[i] + stride_[i] - 1) / stride_[i]);
+    const Type type{b_.type(cotangent_).dtype, size_};
     ValueId total = ir::kNoValue;
-    for (const auto& [place, part] : parts_) {
-      Ints low, high;
-      bool meets = true;
+    std::int64_t number = -1;
+    for_each_index(window_, [&](const Ints& place) {
+      ++number;
+      Ints start, limit;
       for (std::size_t i = 0; i < phase.size(); ++i) {
-        meets = meets && place[i] % stride_[i] == phase[i];
-        low.push_back(place[i] / stride_[i]);
-        high.push_back(size[i] - type.shape[i] - low[i]);
+        if (place[i] % stride_[i] != phase[i]) return;
+        start.push_back(low_[i] - place[i] / stride_[i]);
+        limit.push_back(start[i] + size_[i]);
       }
-      if (!meets) continue;
-      const ValueId moved = pad(b_, part, scalar(b_, 0.0, type.dtype), low, high);
-      total = total == ir::kNoValue ? moved : add(b_, total, moved);
-    }
-    return total == ir::kNoValue ? full(b_, 0.0, {type.dtype, size}) : total;
+      const ValueId taken = slice(b_, taken_, start, limit);
+      const ValueId takes =
+          compare(b_, "eq", taken, full_like(b_, static_cast<double>(number), taken));
+      const ValueId part =
+          select(b_, takes, slice(b_, cotangent_, start, limit), full(b_, 0.0, type));
+      total = total == ir::kNoValue ? part : add(b_, total, part);
+    });
+    return total == ir::kNoValue ? full(b_, 0.0, type) : total;
   }
 
   Builder& b_;
-  const Parts& parts_;
-  Ints stride_;
+  Ints window_, stride_;
   Shape shape_;
+  Shape size_ = {};  // of a phase
+  Ints low_ = {};
+  ValueId taken_ = ir::kNoValue, cotangent_ = ir::kNoValue;
 };
 
 /// The first element of a window that equals its extreme gets the cotangent.
@@ -123,22 +135,23 @@ ValueId window_extreme_vjp(VjpContext& c) {
   const Ints window = c.equation.attributes.ints("window");
   const Ints stride = c.equation.attributes.ints("stride");
   const ValueId extreme = c.result();
-  const ValueId zero = full_like(b, 0.0, extreme);
-  const Shape shape = b.type(extreme).shape;
-  ValueId is_taken = full(b, 0.0, boolean(shape));
-  Parts parts;
+  const Type type{DType::i32, b.type(extreme).shape};
+  const ValueId none = full(b, -1.0, type);
+  ValueId taken = none;
+  std::int64_t number = 0;
   for_each_index(window, [&](const Ints& place) {
     Ints limit;
     for (std::size_t i = 0; i < place.size(); ++i) {
-      limit.push_back(place[i] + (shape[i] - 1) * stride[i] + 1);
+      limit.push_back(place[i] + (type.shape[i] - 1) * stride[i] + 1);
     }
     const ValueId candidate = slice(b, c.operand(0), place, limit, stride);
-    const ValueId is_equal = compare(b, "eq", candidate, extreme);
-    const ValueId is_first = bitwise_and(b, is_equal, bitwise_not(b, is_taken));
-    is_taken = bitwise_or(b, is_taken, is_equal);
-    parts.emplace(place, select(b, is_first, c.cotangent(), zero));
+    const ValueId is_first =
+        bitwise_and(b, compare(b, "eq", candidate, extreme), compare(b, "eq", taken, none));
+    taken = select(b, is_first, full(b, static_cast<double>(number), type), taken);
+    ++number;
   });
-  return PhaseSums(b, parts, c.equation.attributes, c.operand_type(0).shape).interleaved();
+  return PhaseSums(b, taken, c.cotangent(), c.equation.attributes, c.operand_type(0).shape)
+      .interleaved();
 }
 
 std::vector<ValueId> window_batch(BatchContext& c) {

@@ -1,7 +1,7 @@
 // reduce_window_sum, _max and _min: windows of dense tiles.
 #include "compile/host/dense_tasks.h"
 #include "compile/host/kernels/pairwise.h"
-#include "compile/host/kernels/windows.h"
+#include "compile/host/kernels/window/windows.h"
 #include "compile/host/kernels/with_type.h"
 #include "ops/ops.h"
 

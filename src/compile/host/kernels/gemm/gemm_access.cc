@@ -42,6 +42,20 @@ std::int64_t num_runs(const std::vector<std::int64_t>& k, const std::vector<std:
   return runs;
 }
 
+// Tables are streamed along with the operands, so they must be small.
+bool fits_table(const std::vector<std::int64_t>& offsets) {
+  return std::all_of(offsets.begin(), offsets.end(), [](std::int64_t offset) {
+    return offset == static_cast<std::int32_t>(offset);
+  });
+}
+
+std::vector<std::int32_t> table_of(const std::vector<std::int64_t>& offsets) {
+  std::vector<std::int32_t> table;
+  table.reserve(offsets.size());
+  for (const std::int64_t offset : offsets) table.push_back(static_cast<std::int32_t>(offset));
+  return table;
+}
+
 }  // namespace
 
 // How many batches can be computed side by side, as columns: their elements of A are so close that
@@ -50,7 +64,8 @@ std::int64_t GemmPlan::State::batches_together(gemm::LaneTable* table) const {
   const GemmProblem& p = problem;
   const std::int64_t count = std::ssize(p.a.batch), columns = std::ssize(p.b.outer);
   const bool is_whole = p.row_ends.empty() && p.column_ends.empty();
-  if (!unit.reads_in_place || !is_whole || count < 2 || columns == 0 || columns >= kernels->lanes)
+  if (!unit.reads_in_place || !is_whole || count < 2 || columns == 0 || columns >= kernels->lanes ||
+      !fits_table(p.a.k) || !fits_table(p.b.k))
     return 1;
   const std::int64_t a_step = p.a.batch[1] - p.a.batch[0], b_step = p.b.batch[1] - p.b.batch[0];
   for (std::int64_t together = std::min(kernels->nr / columns, count); together > 1; --together) {
@@ -125,7 +140,8 @@ void GemmPlan::State::choose_access() {
   const bool is_plain = k > 0 && a_layout.k_spaced_run.front() >= k / problem.pieces;
   if (m == 0) return;
   if (!has_lanes &&
-      (!unit.reads_in_place || is_plain || a_in_place || b_in_place || panels > kPanelsWorthTable))
+      (!unit.reads_in_place || is_plain || a_in_place || b_in_place || panels > kPanelsWorthTable ||
+       !fits_table(steps.a_k) || !fits_table(steps.b_k)))
     return;
   const bool is_narrow = n <= kernels->lanes;
   const std::int64_t most = quads       ? (is_narrow ? kernels->quad_narrow_mr : tile_rows)
@@ -142,6 +158,8 @@ void GemmPlan::State::choose_access() {
   if (!has_lanes && std::ssize(starts) > 2 * gemm::ceil_div(m, most)) return;
   starts.push_back(m);
   tile_starts = std::move(starts);
+  a_table = table_of(steps.a_k);
+  b_table = table_of(steps.b_k);
   tile_rows = most;
   narrow_tiles = 1;
   const std::int64_t tiles = problem.products * (std::ssize(tile_starts) - 1);
@@ -172,6 +190,43 @@ gemm::PackOrder GemmPlan::State::pack_order(const std::vector<std::int64_t>& off
     if (order.k[i] == order.k[i - 1] + 1) order.k_run[i - 1] = order.k_run[i] + 1;
   }
   return order;
+}
+
+gemm::PackArgs GemmPlan::State::pack_args(const GemmOperand& operand, const gemm::Layout& layout,
+                                          const gemm::PackOrder& order,
+                                          const gemm::Chunk& chunk) const {
+  const bool is_a = &operand == &problem.a;
+  const std::int64_t first = chunk.k_begin * unit.terms;
+  gemm::PackArgs args = {};
+  args.outer = operand.outer.data();
+  args.outer_run = layout.outer_run.data();
+  args.spaced_run = layout.spaced_run.data();
+  args.k = (is_a ? steps.a_k : steps.b_k).data() + first;
+  args.k_run = layout.k_run.data() + first;
+  if (!order.k.empty()) {
+    args.k = order.k.data() + first;
+    args.k_run = order.k_run.data() + first;
+    args.places = order.places.data() + first;
+  }
+  args.k_count = chunk.k_end - chunk.k_begin;
+  args.missing = unit.terms == 1 ? nullptr : steps.missing.data() + chunk.k_begin;
+  args.block = block;
+  // The product with a missing term is -0.0, which does not change the sum.
+  args.padding = is_a ? 0x8000 : 0;
+  return args;
+}
+
+void GemmPlan::State::pack_b_panels(const std::byte* b, const gemm::Chunk& chunk,
+                                    const Range& in_panels, float* to) const {
+  if (in_panels.size() == 0) return;
+  gemm::PackArgs args = pack_args(problem.b, b_layout, b_order, chunk);
+  args.src = b;
+  args.starts = panel_starts.data() + in_panels.begin;
+  args.tiles = static_cast<int>(in_panels.size());
+  args.ld = kernels->nr;
+  args.tile_stride = panel_size(args.k_count);
+  args.dst = to;
+  unit.pack(args);
 }
 
 }  // namespace tessera::kernels

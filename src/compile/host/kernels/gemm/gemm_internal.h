@@ -90,8 +90,8 @@ struct TileArgs {
   std::int64_t a_stride;
   std::int64_t a_step;          ///< distance between tiles
   const std::int64_t* a_outer;  ///< by table: the offsets of the rows
-  const std::int64_t* a_k;      ///< by table: the offsets of k
-  const std::int64_t* b_k;      ///< by tables: the same for B, which starts at `b`
+  const std::int32_t* a_k;      ///< by table: the offsets of k
+  const std::int32_t* b_k;      ///< by tables: the same for B, which starts at `b`
   const LaneTable* lanes;
   const float* b;         ///< element (first column of the first panel, first k)
   std::int64_t b_stride;  ///< between neighbours in k; kernels.nr where B is packed

@@ -79,8 +79,10 @@ struct GemmPlan::State {
   std::vector<std::int64_t> band_ends;       // per panel: the end of the panels of this width and
                                              // section
   std::vector<std::int64_t> row_ends;        // ends of the row sections of a product's C
-  std::vector<std::int64_t> tile_starts;     // rows of a product at which tiles begin, and M; only
-                                             // if A is read by table
+  std::vector<std::int32_t> a_table,
+      b_table;                            // offsets of k that tiles read, if A is read by table
+  std::vector<std::int64_t> tile_starts;  // rows of a product at which tiles begin, and M; only
+                                          // if A is read by table
   std::vector<gemm::ColumnSection> column_sections;
   std::int64_t batches = 0, m = 0, n = 0, k = 0;  // m: rows of one product; k: number of steps
   std::int64_t rows = 0;                          // rows of all products

@@ -1,12 +1,11 @@
 // Runs a part of a matrix product: packs operands and calls the tile kernels.
 #include <algorithm>
-#include <cstdlib>
-#include <new>
 #include <numeric>
 #include <span>
 
 #include "compile/host/kernels/gemm/gemm_ahead.h"
 #include "compile/host/kernels/gemm/gemm_plan.h"
+#include "compile/host/kernels/gemm/gemm_scratch.h"
 
 namespace tessera::kernels {
 
@@ -19,32 +18,7 @@ using State = GemmPlan::State;
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-// The scratch memory of one thread. It grows to the size of the largest plan that the thread has
-// run.
-class Scratch {
- public:
-  Scratch() = default;
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  ~Scratch() { std::free(data_); }
-
-  float* reserve(std::int64_t floats) {
-    if (floats > size_) {
-      std::free(data_);
-      size_ = 0;
-      data_ = static_cast<float*>(std::aligned_alloc(64, at(ceil_div(floats, 16) * 64)));
-      if (data_ == nullptr) throw std::bad_alloc();
-      size_ = floats;
-    }
-    return data_;
-  }
-
- private:
-  float* data_ = nullptr;
-  std::int64_t size_ = 0;
-};
-
-thread_local Scratch t_scratch;
+thread_local gemm::Scratch t_scratch;
 
 constexpr std::int64_t kPanelsWorthPacking = 12;  // up to this many read adjacent rows of A in
                                                   // place
@@ -440,7 +414,7 @@ void PartRun::run_group(const Step& step, const Range& tiles, const float* b) {
   const bool is_adjacent = s_.b_in_place || s_.b_by_table;
   args.b_step = is_adjacent ? s_.kernels->nr : s_.panel_size(length);
   args.lanes = &s_.lanes;
-  args.b_k = s_.steps.b_k.data() + chunk.k_begin;
+  args.b_k = s_.b_by_table ? s_.b_table.data() + chunk.k_begin : nullptr;
   args.segments = s_.tree.segments.data();
   args.chunk = &chunk;
   args.block = s_.block;
@@ -548,7 +522,7 @@ void PartRun::point_at_a(const Range& group, std::int64_t t, const Range& rows, 
   if (how == Access::by_table) {
     args->a = reinterpret_cast<const float*>(block_a_);
     args->a_outer = outer;
-    args->a_k = k;
+    args->a_k = s_.a_table.data() + chunk.k_begin;
     args->a_stride = rows.size() > 1 ? outer[1] - outer[0] : 0;
     return;
   }
@@ -562,42 +536,6 @@ void PartRun::point_at_a(const Range& group, std::int64_t t, const Range& rows, 
 }
 
 }  // namespace
-
-gemm::PackArgs GemmPlan::State::pack_args(const GemmOperand& operand, const gemm::Layout& layout,
-                                          const gemm::PackOrder& order, const Chunk& chunk) const {
-  const bool is_a = &operand == &problem.a;
-  const std::int64_t first = chunk.k_begin * unit.terms;
-  gemm::PackArgs args = {};
-  args.outer = operand.outer.data();
-  args.outer_run = layout.outer_run.data();
-  args.spaced_run = layout.spaced_run.data();
-  args.k = (is_a ? steps.a_k : steps.b_k).data() + first;
-  args.k_run = layout.k_run.data() + first;
-  if (!order.k.empty()) {
-    args.k = order.k.data() + first;
-    args.k_run = order.k_run.data() + first;
-    args.places = order.places.data() + first;
-  }
-  args.k_count = chunk.k_end - chunk.k_begin;
-  args.missing = unit.terms == 1 ? nullptr : steps.missing.data() + chunk.k_begin;
-  args.block = block;
-  // The product with a missing term is -0.0, which does not change the sum.
-  args.padding = is_a ? 0x8000 : 0;
-  return args;
-}
-
-void GemmPlan::State::pack_b_panels(const std::byte* b, const Chunk& chunk, const Range& in_panels,
-                                    float* to) const {
-  if (in_panels.size() == 0) return;
-  gemm::PackArgs args = pack_args(problem.b, b_layout, b_order, chunk);
-  args.src = b;
-  args.starts = panel_starts.data() + in_panels.begin;
-  args.tiles = static_cast<int>(in_panels.size());
-  args.ld = kernels->nr;
-  args.tile_stride = panel_size(args.k_count);
-  args.dst = to;
-  unit.pack(args);
-}
 
 std::int64_t GemmPlan::State::scratch_floats(int part) const {
   const PartRun run(*this, part);

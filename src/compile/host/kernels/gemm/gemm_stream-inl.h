@@ -83,7 +83,7 @@ struct TabledRows {
   static constexpr int kBases = (kRows + 2) / 3;
   const float* base[count(kBases)];
   std::int64_t stride;
-  const std::int64_t* offsets;
+  const std::int32_t* offsets;
 
   HWY_INLINE TabledRows(const TileArgs& args, const float* from)
       : stride(args.a_stride), offsets(args.a_k) {
@@ -183,7 +183,7 @@ struct PanelInPlace {
 template <class Width>
 struct TabledPanel {
   const float* b;
-  const std::int64_t* offsets;
+  const std::int32_t* offsets;
 
   HWY_INLINE TabledPanel(const TileArgs& args, const float* from) : b(from), offsets(args.b_k) {}
   HWY_INLINE void advance(int k) { offsets += k; }

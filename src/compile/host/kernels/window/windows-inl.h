@@ -10,7 +10,7 @@
 #include <hwy/highway.h>
 
 #include "compile/host/kernels/pairwise.h"
-#include "compile/host/kernels/windows.h"
+#include "compile/host/kernels/window/windows.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {

@@ -1,12 +1,12 @@
-#include "compile/host/kernels/windows.h"
+#include "compile/host/kernels/window/windows.h"
 
 #include "compile/host/kernels/targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "compile/host/kernels/windows.cc"  // NOLINT
+#define HWY_TARGET_INCLUDE "compile/host/kernels/window/windows.cc"  // NOLINT
 #include <hwy/foreach_target.h>
 
-#include "compile/host/kernels/windows-inl.h"
+#include "compile/host/kernels/window/windows-inl.h"
 
 #if HWY_ONCE
 namespace tessera::kernels {
