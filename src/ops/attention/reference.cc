@@ -46,7 +46,8 @@ struct Partial {
     const T of_y = defined_exp(y.m - finite_base(sum.m));
     sum.l = x.l * of_x + y.l * of_y;
     for (std::size_t e = 0; e < x.o.size(); ++e) {
-      sum.o.push_back((x.o[e] * of_x + y.o[e] * of_y) + T{0});
+      // That no sum is -0 makes a leaf of zeros equal to one that is absent.
+      sum.o.push_back((x.o[e] + T{0}) * of_x + (y.o[e] + T{0}) * of_y);
     }
     return sum;
   }
@@ -184,8 +185,9 @@ void attend(const Head<T>& head, std::int64_t i, std::span<T> output, std::span<
   }
   const Partial<T> all = tree.finish();
   lse[head.query_at(i, 1)] = finite_base(all.m) + defined_log(all.l);
+  const T factor = T{1} / (all.l == 0 ? T{1} : all.l);
   for (std::size_t e = 0; e < all.o.size(); ++e) {
-    output[head.query_at(i, s.value_depth) + e] = all.o[e] / (all.l == 0 ? T{1} : all.l);
+    output[head.query_at(i, s.value_depth) + e] = (all.o[e] + T{0}) * factor;
   }
 }
 

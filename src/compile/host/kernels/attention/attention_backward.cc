@@ -52,7 +52,7 @@ struct KeySums {
 
 class Backward {
  public:
-  Backward(Scratch scratch, const AttentionProblem& problem, const AttentionGradients& gradients,
+  Backward(Scratch& scratch, const AttentionProblem& problem, const AttentionGradients& gradients,
            const PositionRange& queries)
       : p_(problem),
         gradients_(gradients),
@@ -67,8 +67,10 @@ class Backward {
     const std::int64_t block_keys = std::min(kBlockKeys, p_.keys);
     p_scores_ = scratch.take(block_keys * lanes_);
     ds_scores_ = scratch.take(block_keys * lanes_);
-    keys_ = scratch.take(block_keys * p_.depth);
-    values_ = scratch.take(block_keys * p_.value_depth);
+    // Rows of f32 are read in place unless many blocks of queries read them.
+    copies_ = p_.is_bf16 || blocks_.size() > 2;
+    copied_keys_ = scratch.take(copies_ ? block_keys * p_.depth : 0);
+    copied_values_ = scratch.take(copies_ ? block_keys * p_.value_depth : 0);
     rows_ = scratch.take(width_ * std::max(p_.depth, p_.value_depth));
     const auto sums = [&](const std::vector<Panel>& panels) {
       KeySums made;
@@ -77,9 +79,7 @@ class Backward {
     };
     of_k_ = sums(of_depth_);
     of_v_ = sums(of_value_depth_);
-    used_ = scratch.used();
   }
-  std::int64_t scratch_floats() const { return used_; }
 
   void run(const Head& head, const PositionRange& keys) {
     head_ = &head;
@@ -109,7 +109,7 @@ class Backward {
     for (std::size_t i = 0; i < block.panels.size(); ++i) {
       rows.lanes.push_back(scratch.take(depth * width_));
     }
-    for (std::size_t i = 0; wants_keys() && i < features.size(); ++i) {
+    for (std::size_t i = 0; i < features.size(); ++i) {
       rows.features.push_back(scratch.take(block.count * width_));
     }
     return rows;
@@ -134,10 +134,9 @@ class Backward {
   }
 
   void pack(QueryBlock& block) const {
-    for (std::size_t i = 0; i < block.panels.size(); ++i) {
-      QueryPanel& panel = block.panels[i];
-      attention::pack_lanes(head_->q, panel.panel, p_.scale, rows_, block.q.lanes[i]);
-      attention::pack_lanes(head_->d_output, panel.panel, 1.0f, rows_, block.d_output.lanes[i]);
+    pack_rows(block, head_->q, of_depth_, p_.scale, block.q);
+    pack_rows(block, head_->d_output, of_value_depth_, 1.0f, block.d_output);
+    for (QueryPanel& panel : block.panels) {
       for (std::int64_t lane = 0; lane < panel.panel.cols; ++lane) {
         const bool is_used = lane < panel.panel.used;
         const std::int64_t row = (panel.panel.first + lane) * p_.heads;
@@ -146,25 +145,39 @@ class Backward {
       }
       if (panel.sum != nullptr) std::fill(panel.sum, panel.sum + p_.depth * panel.panel.cols, 0.0f);
     }
-    pack_features(block, head_->q, of_depth_, p_.scale, block.q);
-    pack_features(block, head_->d_output, of_value_depth_, 1.0f, block.d_output);
   }
 
-  void pack_features(const QueryBlock& block, const Rows& rows, const std::vector<Panel>& panels,
-                     float scale, const PackedRows& to) const {
-    for (std::size_t i = 0; i < to.features.size(); ++i) {
-      const Panel& panel = panels[i];
-      if (panel.used < panel.cols) {
-        std::fill(to.features[i], to.features[i] + block.count * width_, 0.0f);
+  void pack_rows(const QueryBlock& block, const Rows& rows, const std::vector<Panel>& features,
+                 float scale, const PackedRows& to) const {
+    for (std::size_t f = 0; f < features.size(); ++f) {
+      const Panel& some = features[f];
+      rows.from(block.first).features(some.first, some.used)
+          .copy(block.count, scale, to.features[f], width_);
+      attention::clear_lanes(some, block.count, to.features[f]);
+      for (std::size_t i = 0; i < block.panels.size(); ++i) {
+        transpose({.rows = some.used,
+                   .columns = block.panels[i].panel.used,
+                   .from_stride = width_,
+                   .to_stride = width_},
+                  to.features[f] + block.panels[i].at * width_, to.lanes[i] + some.first * width_);
       }
-      rows.from(block.first).features(panel.first, panel.used)
-          .copy(block.count, scale, to.features[i], width_);
+    }
+    for (std::size_t i = 0; i < block.panels.size(); ++i) {
+      attention::clear_lanes(block.panels[i].panel, rows.depth, to.lanes[i]);
     }
   }
 
+  /// Rows of the block of keys as f32.
+  Rows in_place_or_copied(const Rows& rows, const PositionRange& keys, float* copy) const {
+    const Rows block = rows.from(keys.first);
+    if (!copies_) return block;
+    block.copy(keys.size(), 1.0f, copy, rows.depth);
+    return {.data = copy, .stride = rows.depth, .depth = rows.depth, .is_bf16 = false};
+  }
+
   void run_keys(const PositionRange& keys) {
-    head_->k.from(keys.first).copy(keys.size(), 1.0f, keys_, p_.depth);
-    head_->v.from(keys.first).copy(keys.size(), 1.0f, values_, p_.value_depth);
+    keys_ = in_place_or_copied(head_->k, keys, copied_keys_);
+    values_ = in_place_or_copied(head_->v, keys, copied_values_);
     skips_ = false;
     continues_ = false;
     for (QueryBlock& block : blocks_) run_pair(block, keys);
@@ -217,21 +230,21 @@ class Backward {
                   .rows = seen.size(),
                   .cols = cols};
     float* const ds = ds_scores_ + row * lanes_ + panel.at;
-    const auto products = [&](const float* a, std::int64_t depth, const float* b, float* c) {
-      attention::multiply({.a = a,
-                           .a_stride = depth,
+    const auto products = [&](const Rows& rows, const float* b, float* c) {
+      attention::multiply({.a = static_cast<const float*>(rows.from(row).data),
+                           .a_stride = rows.stride,
                            .is_a_transposed = false,
                            .b = b,
                            .b_stride = width_,
                            .rows = seen.size(),
-                           .depth = depth,
+                           .depth = rows.depth,
                            .cols = cols,
                            .c = c,
                            .c_stride = lanes_});
     };
-    products(keys_ + row * p_.depth, p_.depth, block.q.lanes[i], s.data);
+    products(keys_, block.q.lanes[i], s.data);
     head_->add_bias(s, seen.first, panel.panel);
-    products(values_ + row * p_.value_depth, p_.value_depth, block.d_output.lanes[i], ds);
+    products(values_, block.d_output.lanes[i], ds);
     const BlockRanges ranges(*head_, panel.panel, seen);
     if (ranges.get() != nullptr) panel.skips = skips_ = true;
     attention::grad_scores(s, ds, ranges.get(), panel.lse, panel.delta);
@@ -243,8 +256,8 @@ class Backward {
                 ds, scores_of(panel.panel.first) + seen.first);
     }
     if (gradients_.q == nullptr) return;
-    attention::multiply({.a = keys_ + row * p_.depth,
-                         .a_stride = p_.depth,
+    attention::multiply({.a = static_cast<const float*>(keys_.from(row).data),
+                         .a_stride = keys_.stride,
                          .is_a_transposed = true,
                          .b = ds,
                          .b_stride = lanes_,
@@ -284,8 +297,9 @@ class Backward {
       const Panel& panel = panels[i];
       const std::int64_t count = keys.size() * panel.cols;
       if (!continues_) std::fill(sums.panels[i], sums.panels[i] + count, 0.0f);
-      const bool has_nan = attention::settle(sums.panels[i], count);
-      if (has_nan && skips_) sum_seen_queries(keys, panel, is_k, sums.panels[i]);
+      if (skips_ && attention::has_nan(sums.panels[i], count)) {
+        sum_seen_queries(keys, panel, is_k, sums.panels[i]);
+      }
       results.features(panel.first, panel.used)
           .store(keys.first, keys.size(), sums.panels[i], panel.cols, 1.0f);
     }
@@ -293,8 +307,7 @@ class Backward {
 
   void store_q(QueryPanel& panel) const {
     const std::int64_t cols = panel.panel.cols;
-    const bool has_nan = attention::settle(panel.sum, p_.depth * cols);
-    if (has_nan && panel.skips) sum_seen_keys(panel);
+    if (panel.skips && attention::has_nan(panel.sum, p_.depth * cols)) sum_seen_keys(panel);
     transpose({.rows = panel.panel.used,
                .columns = p_.depth,
                .from_stride = cols,
@@ -348,7 +361,7 @@ class Backward {
         }
       }
       for (std::int64_t d = 0; d < p_.depth; ++d) {
-        panel.sum[d * panel.panel.cols + i] = sums[at(d)] + 0.0f;
+        panel.sum[d * panel.panel.cols + i] = sums[at(d)];
       }
     }
   }
@@ -368,7 +381,7 @@ class Backward {
         }
       }
       for (std::size_t n = 0; n < sums.size(); ++n) {
-        results[(j - keys.first) * panel.cols + static_cast<std::int64_t>(n)] = sums[n] + 0.0f;
+        results[(j - keys.first) * panel.cols + static_cast<std::int64_t>(n)] = sums[n];
       }
     }
   }
@@ -382,11 +395,12 @@ class Backward {
   std::int64_t lanes_ = 0;      // of the longest block
   float* p_scores_ = nullptr;   // [keys][lanes_]
   float* ds_scores_ = nullptr;
-  float* keys_ = nullptr;
-  float* values_ = nullptr;
+  bool copies_ = false;
+  float* copied_keys_ = nullptr;
+  float* copied_values_ = nullptr;
+  Rows keys_, values_;  // of the block of keys, as f32
   float* rows_ = nullptr;
   KeySums of_k_, of_v_;
-  std::int64_t used_ = 0;
   const Head* head_ = nullptr;
   bool skips_ = false;      // whether the block of keys was multiplied by zeros for unseen pairs
   bool continues_ = false;  // whether its sums have begun
@@ -397,14 +411,15 @@ class Backward {
 void attend_backward(const AttentionProblem& problem, const AttentionOperands& operands,
                      const AttentionGradients& gradients, std::int64_t head, PositionRange queries,
                      PositionRange keys) {
-  const Scratch scratch(Backward(Scratch(), problem, gradients, queries).scratch_floats());
+  Scratch scratch(Scratch::Mode::hands_out);
   Backward(scratch, problem, gradients, queries).run(Head(problem, operands, head), keys);
 }
 
 std::int64_t attend_backward_scratch_bytes(const AttentionProblem& problem,
                                            const AttentionGradients& wanted, std::int64_t queries) {
-  return Backward(Scratch(), problem, wanted, {0, queries}).scratch_floats() *
-         static_cast<std::int64_t>(sizeof(float));
+  Scratch scratch(Scratch::Mode::counts);
+  const Backward counted(scratch, problem, wanted, {0, queries});
+  return scratch.used() * static_cast<std::int64_t>(sizeof(float));
 }
 
 }  // namespace tessera::kernels

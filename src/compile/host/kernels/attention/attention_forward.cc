@@ -80,7 +80,7 @@ struct PanelState {
 /// One range of queries.
 class Forward {
  public:
-  Forward(Scratch scratch, const AttentionProblem& problem, const PositionRange& queries)
+  Forward(Scratch& scratch, const AttentionProblem& problem, const PositionRange& queries)
       : p_(problem), leaves_(num_key_leaves(problem.all_keys)) {
     const std::int64_t width = gemm::kernels().nr;
     const std::int64_t longest = ceil_div(p_.all_keys, leaves_);
@@ -93,9 +93,7 @@ class Forward {
     rows_ = scratch.take(width * std::max(p_.depth, p_.value_depth));
     keys_ = scratch.take(p_.is_bf16 ? longest * p_.depth : 0);
     values_ = scratch.take(p_.is_bf16 ? longest * p_.value_depth : 0);
-    used_ = scratch.used();
   }
-  std::int64_t scratch_floats() const { return used_; }
 
   void run(const Head& head, const AttentionResults& results) {
     for (PanelState& state : states_) {
@@ -164,8 +162,9 @@ class Forward {
                          .cols = panel.cols,
                          .c = node.o,
                          .c_stride = panel.cols});
-    const bool has_nan = attention::settle(node.o, p_.value_depth * panel.cols);
-    if (has_nan && ranges.get() != nullptr) sum_what_is_seen(*ranges.get(), s, panel, values, node);
+    if (ranges.get() != nullptr && attention::has_nan(node.o, p_.value_depth * panel.cols)) {
+      sum_what_is_seen(*ranges.get(), s, panel, values, node);
+    }
   }
 
   /// 0 times a value that is not finite is NaN, so rows that a query does not see must be left out.
@@ -178,7 +177,7 @@ class Forward {
         for (std::int64_t j = ranges.first[i]; j < ranges.last[i]; ++j) {
           sum = std::fma(v[j * values.stride + e], p.data[j * p.stride + i], sum);
         }
-        node.o[e * panel.cols + i] = sum + 0.0f;
+        node.o[e * panel.cols + i] = sum;
       }
     }
   }
@@ -205,24 +204,21 @@ class Forward {
   float* rows_ = nullptr;
   float* keys_ = nullptr;
   float* values_ = nullptr;
-  std::int64_t used_ = 0;
 };
-
-std::int64_t scratch_floats(const AttentionProblem& problem, std::int64_t queries) {
-  return Forward(Scratch(), problem, {0, queries}).scratch_floats();
-}
 
 }  // namespace
 
 void attend(const AttentionProblem& problem, const AttentionOperands& operands,
             const AttentionResults& results, std::int64_t head, PositionRange queries) {
   if (queries.empty()) return;
-  const Scratch scratch(scratch_floats(problem, queries.size()));
+  Scratch scratch(Scratch::Mode::hands_out);
   Forward(scratch, problem, queries).run(Head(problem, operands, head), results);
 }
 
 std::int64_t attend_scratch_bytes(const AttentionProblem& problem, std::int64_t queries) {
-  return scratch_floats(problem, queries) * static_cast<std::int64_t>(sizeof(float));
+  Scratch scratch(Scratch::Mode::counts);
+  const Forward counted(scratch, problem, {0, queries});
+  return scratch.used() * static_cast<std::int64_t>(sizeof(float));
 }
 
 }  // namespace tessera::kernels

@@ -16,11 +16,12 @@ struct Free {
   void operator()(float* data) const { std::free(data); }
 };
 
-struct ThreadMemory {
+struct MemoryBlock {
   std::unique_ptr<float, Free> data;
   std::int64_t size = 0;
 };
-thread_local ThreadMemory t_memory;
+thread_local std::vector<MemoryBlock> t_memory;
+constexpr std::int64_t kLeastBlock = std::int64_t{1} << 16;  // floats
 
 constexpr std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
@@ -31,16 +32,24 @@ constexpr std::int64_t kMaxStoredRows = kMaxLeafKeys;
 
 }  // namespace
 
-Scratch::Scratch(std::int64_t floats) {
-  if (floats > t_memory.size) {
-    t_memory.data.reset();
-    t_memory.size = 0;
-    t_memory.data.reset(
-        static_cast<float*>(std::aligned_alloc(64, index(gemm::ceil_div(floats, 16) * 64))));
-    if (t_memory.data == nullptr) throw std::bad_alloc();
-    t_memory.size = floats;
+float* Scratch::take(std::int64_t floats) {
+  floats = gemm::ceil_div(floats, gemm::kLineFloats) * gemm::kLineFloats;
+  used_ += floats;
+  if (mode_ == Mode::counts) return nullptr;
+  while (block_ < t_memory.size() && in_block_ + floats > t_memory[block_].size) {
+    ++block_;
+    in_block_ = 0;
   }
-  data_ = t_memory.data.get();
+  if (block_ == t_memory.size()) {
+    MemoryBlock block;
+    block.size = std::max(floats, kLeastBlock);
+    block.data.reset(static_cast<float*>(std::aligned_alloc(64, index(block.size) * sizeof(float))));
+    if (block.data == nullptr) throw std::bad_alloc();
+    t_memory.push_back(std::move(block));
+  }
+  float* const at = t_memory[block_].data.get() + in_block_;
+  in_block_ += floats;
+  return at;
 }
 
 std::vector<Panel> panels_of(std::int64_t count) {
@@ -142,10 +151,10 @@ ResultRows ResultRows::features(std::int64_t first, std::int64_t count) const {
 void ResultRows::store(std::int64_t row, std::int64_t rows, const float* from,
                        std::int64_t from_stride, float scale) const {
   if (is_bf16) {
-    narrow_rows(from, from_stride, rows, depth, scale,
-                static_cast<std::uint16_t*>(data) + row * stride, stride);
+    store_rows(from, from_stride, rows, depth, scale,
+               static_cast<std::uint16_t*>(data) + row * stride, stride);
   } else {
-    scale_rows(from, from_stride, rows, depth, scale, static_cast<float*>(data) + row * stride,
+    store_rows(from, from_stride, rows, depth, scale, static_cast<float*>(data) + row * stride,
                stride);
   }
 }
@@ -253,15 +262,26 @@ BlockRanges::BlockRanges(const Head& head, const Panel& queries, const PositionR
 
 void pack_lanes(const Rows& rows, const Panel& panel, float scale, float* temporary, float* to) {
   const std::int64_t stride = gemm::kernels().nr;
-  rows.from(panel.first).copy(panel.used, scale, temporary, rows.depth);
-  transpose({.rows = rows.depth,
-             .columns = panel.used,
-             .from_stride = rows.depth,
-             .to_stride = stride},
-            temporary, to);
+  const Rows of_panel = rows.from(panel.first);
+  const TransposedMatrix matrix{.rows = rows.depth,
+                                .columns = panel.used,
+                                .from_stride = rows.is_bf16 ? rows.depth : rows.stride,
+                                .to_stride = stride};
+  if (rows.is_bf16) {
+    of_panel.copy(panel.used, scale, temporary, rows.depth);
+    transpose(matrix, temporary, to);
+  } else {
+    transpose(matrix, static_cast<const float*>(of_panel.data), to);
+    if (scale != 1.0f) scale_rows(to, stride, rows.depth, panel.used, scale, to, stride);
+  }
+  clear_lanes(panel, rows.depth, to);
+}
+
+void clear_lanes(const Panel& panel, std::int64_t rows, float* to) {
   if (panel.used == panel.cols) return;
-  for (std::int64_t d = 0; d < rows.depth; ++d) {
-    std::fill(to + d * stride + panel.used, to + d * stride + panel.cols, 0.0f);
+  const std::int64_t stride = gemm::kernels().nr;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    std::fill(to + row * stride + panel.used, to + row * stride + panel.cols, 0.0f);
   }
 }
 

@@ -13,23 +13,22 @@ namespace tessera::kernels::attention {
 
 inline constexpr std::int64_t kMaxCols = 32;  // of a panel
 
-/// Hands out the scratch memory of this thread, or counts how much would be handed out.
+/// Hands out the scratch memory of this thread, which it keeps, or counts how much would be handed
+/// out. All memory is free again when the next Scratch of the thread is made.
 class Scratch {
  public:
-  /// All memory handed out before is free again.
-  explicit Scratch(std::int64_t floats);
-  Scratch() = default;  // counts
+  enum class Mode : std::uint8_t { hands_out, counts };
+  explicit Scratch(Mode mode) : mode_(mode) {}
 
-  float* take(std::int64_t floats) {
-    float* const at = data_ == nullptr ? nullptr : data_ + used_;
-    used_ += gemm::ceil_div(floats, gemm::kLineFloats) * gemm::kLineFloats;
-    return at;
-  }
+  /// Aligned to 64 bytes.
+  float* take(std::int64_t floats);
   std::int64_t used() const { return used_; }
 
  private:
-  float* data_ = nullptr;
+  Mode mode_;
   std::int64_t used_ = 0;
+  std::size_t block_ = 0;      // from which memory is taken
+  std::int64_t in_block_ = 0;  // floats taken from it
 };
 
 /// Up to kMaxCols neighbouring queries or features, one per lane.
@@ -116,8 +115,10 @@ class BlockRanges {
   bool is_whole_ = true;
 };
 
-/// Lane i of row d is feature d of row i, times `scale`. The distance between rows is kMaxCols at
-/// most: that of a whole panel. `temporary` has room for the rows.
+/// Lane i of row d becomes feature d of row i, times `scale`. The distance between rows of the
+/// result is the width of a whole panel. `temporary` has room for the rows of bf16.
 void pack_lanes(const Rows& rows, const Panel& panel, float scale, float* temporary, float* to);
+/// Clears the lanes of such rows that are not used.
+void clear_lanes(const Panel& panel, std::int64_t rows, float* to);
 
 }  // namespace tessera::kernels::attention

@@ -151,6 +151,9 @@ void GradScores(const Block& s, float* dp, const LaneRanges* ranges, const float
                   : GradScoresOf<1>(s, dp, ranges, lse, delta);
 }
 
+// Turns -0 into +0.
+HWY_INLINE V settled(V sum) { return hn::Add(sum, hn::Zero(D())); }
+
 void Merge(const Node& left, const Node& right, std::int64_t rows, std::int64_t cols) {
   const D d;
   for (std::int64_t at = 0; at < cols; at += kLanes) {
@@ -166,9 +169,10 @@ void Merge(const Node& left, const Node& right, std::int64_t rows, std::int64_t 
               d, left.l + at);
     for (std::int64_t row = 0; row < rows; ++row) {
       float* o = left.o + row * cols + at;
-      const V sum = hn::Add(hn::Mul(hn::Load(d, o), of_left),
-                            hn::Mul(hn::Load(d, right.o + row * cols + at), of_right));
-      hn::Store(hn::Add(sum, hn::Zero(d)), d, o);
+      const V more = hn::Load(d, right.o + row * cols + at);
+      hn::Store(hn::Add(hn::Mul(settled(hn::Load(d, o)), of_left),
+                        hn::Mul(settled(more), of_right)),
+                d, o);
     }
   }
 }
@@ -177,59 +181,72 @@ void Finish(const Node& node, std::int64_t rows, std::int64_t cols) {
   const D d;
   for (std::int64_t at = 0; at < cols; at += kLanes) {
     const V l = hn::Load(d, node.l + at);
-    const V divisor = hn::IfThenElse(hn::Eq(l, hn::Zero(d)), math::set(1.0f), l);
+    const V one = math::set(1.0f);
+    const V factor = hn::Div(one, hn::IfThenElse(hn::Eq(l, hn::Zero(d)), one, l));
     for (std::int64_t row = 0; row < rows; ++row) {
       float* o = node.o + row * cols + at;
-      hn::Store(hn::Div(hn::Load(d, o), divisor), d, o);
+      hn::Store(hn::Mul(settled(hn::Load(d, o)), factor), d, o);
     }
     hn::Store(hn::Add(finite_base(hn::Load(d, node.m + at)), math::log(l)), d, node.l + at);
   }
 }
 
-bool Settle(float* x, std::int64_t length) {
+bool HasNan(const float* x, std::int64_t length) {
   const D d;
   auto is_number = hn::Eq(hn::Zero(d), hn::Zero(d));
   std::int64_t i = 0;
   for (; i + kLanes <= length; i += kLanes) {
-    const V v = hn::Add(hn::LoadU(d, x + i), hn::Zero(d));
+    const V v = hn::LoadU(d, x + i);
     is_number = hn::And(is_number, hn::Eq(v, v));
-    hn::StoreU(v, d, x + i);
   }
-  bool has_nan = !hn::AllTrue(d, is_number);
-  for (; i < length; ++i) {
-    x[i] += 0.0f;
-    has_nan = has_nan || x[i] != x[i];
-  }
-  return has_nan;
+  bool is_found = !hn::AllTrue(d, is_number);
+  for (; i < length; ++i) is_found = is_found || x[i] != x[i];
+  return is_found;
 }
 
-template <class From, class To>
+struct Scaled {
+  V factor;
+  HWY_INLINE V operator()(V x) const { return hn::Mul(x, factor); }
+};
+struct Stored {
+  V factor;
+  HWY_INLINE V operator()(V x) const { return hn::Mul(settled(x), factor); }
+};
+
+template <class From, class To, class Change>
 HWY_INLINE void convert_rows(const typename From::Memory* from, std::int64_t from_stride,
-                             std::int64_t rows, std::int64_t length, float scale,
+                             std::int64_t rows, std::int64_t length, const Change& change,
                              typename To::Memory* to, std::int64_t to_stride) {
-  const V factor = math::set(scale);
   for (std::int64_t row = 0; row < rows; ++row, from += from_stride, to += to_stride) {
     std::int64_t i = 0;
-    for (; i + kLanes <= length; i += kLanes) To::store(hn::Mul(From::load(from + i), factor), to + i);
+    for (; i + kLanes <= length; i += kLanes) To::store(change(From::load(from + i)), to + i);
     if (i == length) continue;
     const auto rest = static_cast<std::size_t>(length - i);
     HWY_ALIGN typename From::Memory lanes[From::kLanes] = {};
     std::memcpy(lanes, from + i, rest * sizeof(*lanes));
-    math::store_rest<To>(hn::Mul(From::load(lanes), factor), to + i, rest);
+    math::store_rest<To>(change(From::load(lanes)), to + i, rest);
   }
 }
 
 void ScaleRows(const float* from, std::int64_t from_stride, std::int64_t rows, std::int64_t length,
                float scale, float* to, std::int64_t to_stride) {
-  convert_rows<math::F32, math::F32>(from, from_stride, rows, length, scale, to, to_stride);
+  convert_rows<math::F32, math::F32>(from, from_stride, rows, length, Scaled{math::set(scale)}, to,
+                                     to_stride);
 }
 void WidenRows(const std::uint16_t* from, std::int64_t from_stride, std::int64_t rows,
                std::int64_t length, float scale, float* to, std::int64_t to_stride) {
-  convert_rows<math::BF16, math::F32>(from, from_stride, rows, length, scale, to, to_stride);
+  convert_rows<math::BF16, math::F32>(from, from_stride, rows, length, Scaled{math::set(scale)}, to,
+                                      to_stride);
+}
+void StoreRows(const float* from, std::int64_t from_stride, std::int64_t rows, std::int64_t length,
+               float scale, float* to, std::int64_t to_stride) {
+  convert_rows<math::F32, math::F32>(from, from_stride, rows, length, Stored{math::set(scale)}, to,
+                                     to_stride);
 }
 void NarrowRows(const float* from, std::int64_t from_stride, std::int64_t rows, std::int64_t length,
                 float scale, std::uint16_t* to, std::int64_t to_stride) {
-  convert_rows<math::F32, math::BF16>(from, from_stride, rows, length, scale, to, to_stride);
+  convert_rows<math::F32, math::BF16>(from, from_stride, rows, length, Stored{math::set(scale)}, to,
+                                      to_stride);
 }
 
 float ExpOf(float x) { return hn::GetLane(math::exp(math::set(x))); }
@@ -244,9 +261,10 @@ HWY_EXPORT(SoftmaxLeaf);
 HWY_EXPORT(GradScores);
 HWY_EXPORT(Merge);
 HWY_EXPORT(Finish);
-HWY_EXPORT(Settle);
+HWY_EXPORT(HasNan);
 HWY_EXPORT(ScaleRows);
 HWY_EXPORT(WidenRows);
+HWY_EXPORT(StoreRows);
 HWY_EXPORT(NarrowRows);
 HWY_EXPORT(ExpOf);
 
@@ -263,7 +281,7 @@ void merge(const Node& left, const Node& right, std::int64_t rows, std::int64_t 
 void finish(const Node& node, std::int64_t rows, std::int64_t cols) {
   HWY_DYNAMIC_DISPATCH(Finish)(node, rows, cols);
 }
-bool settle(float* x, std::int64_t length) { return HWY_DYNAMIC_DISPATCH(Settle)(x, length); }
+bool has_nan(const float* x, std::int64_t length) { return HWY_DYNAMIC_DISPATCH(HasNan)(x, length); }
 void scale_rows(const float* from, std::int64_t from_stride, std::int64_t rows, std::int64_t length,
                 float scale, float* to, std::int64_t to_stride) {
   HWY_DYNAMIC_DISPATCH(ScaleRows)(from, from_stride, rows, length, scale, to, to_stride);
@@ -272,8 +290,12 @@ void widen_rows(const std::uint16_t* from, std::int64_t from_stride, std::int64_
                 std::int64_t length, float scale, float* to, std::int64_t to_stride) {
   HWY_DYNAMIC_DISPATCH(WidenRows)(from, from_stride, rows, length, scale, to, to_stride);
 }
-void narrow_rows(const float* from, std::int64_t from_stride, std::int64_t rows, std::int64_t length,
-                 float scale, std::uint16_t* to, std::int64_t to_stride) {
+void store_rows(const float* from, std::int64_t from_stride, std::int64_t rows, std::int64_t length,
+                float scale, float* to, std::int64_t to_stride) {
+  HWY_DYNAMIC_DISPATCH(StoreRows)(from, from_stride, rows, length, scale, to, to_stride);
+}
+void store_rows(const float* from, std::int64_t from_stride, std::int64_t rows, std::int64_t length,
+                float scale, std::uint16_t* to, std::int64_t to_stride) {
   HWY_DYNAMIC_DISPATCH(NarrowRows)(from, from_stride, rows, length, scale, to, to_stride);
 }
 float exp_of(float x) { return HWY_DYNAMIC_DISPATCH(ExpOf)(x); }

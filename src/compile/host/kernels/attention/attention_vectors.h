@@ -41,21 +41,23 @@ struct Node {
   float* l;
   float* o;
 };
-/// Merges `right` into `left`.
+/// Merges `right` into `left`. A sum of -0 counts as +0, here and in finish().
 void merge(const Node& left, const Node& right, std::int64_t rows, std::int64_t cols);
-/// Divides o by l and turns l into lse.
+/// Multiplies o by 1 / l and turns l into lse.
 void finish(const Node& node, std::int64_t rows, std::int64_t cols);
 
-/// Turns -0 into +0. Returns whether a number is NaN.
-bool settle(float* x, std::int64_t count);
+bool has_nan(const float* x, std::int64_t length);
 /// to[r][i] = from[r][i] * scale
-void scale_rows(const float* from, std::int64_t from_stride, std::int64_t rows, std::int64_t count,
+void scale_rows(const float* from, std::int64_t from_stride, std::int64_t rows, std::int64_t length,
                 float scale, float* to, std::int64_t to_stride);
-/// The same from bf16, and to bf16.
+/// The same from bf16.
 void widen_rows(const std::uint16_t* from, std::int64_t from_stride, std::int64_t rows,
-                std::int64_t count, float scale, float* to, std::int64_t to_stride);
-void narrow_rows(const float* from, std::int64_t from_stride, std::int64_t rows, std::int64_t count,
-                 float scale, std::uint16_t* to, std::int64_t to_stride);
+                std::int64_t length, float scale, float* to, std::int64_t to_stride);
+/// to[r][i] = (from[r][i] + 0) * scale, which turns a sum of -0 into +0; in f32 or bf16.
+void store_rows(const float* from, std::int64_t from_stride, std::int64_t rows, std::int64_t length,
+                float scale, float* to, std::int64_t to_stride);
+void store_rows(const float* from, std::int64_t from_stride, std::int64_t rows, std::int64_t length,
+                float scale, std::uint16_t* to, std::int64_t to_stride);
 float exp_of(float x);
 
 }  // namespace tessera::kernels::attention
