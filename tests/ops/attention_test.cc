@@ -227,7 +227,7 @@ void expect_summary(const Array& found, const nlohmann::json& wanted) {
     sum += static_cast<double>(values[i]);
     weighted += static_cast<double>(values[i]) * std::cos(static_cast<double>(i) * 0.7);
   }
-  const double tolerance = 3e-6 * wanted["size"].get<double>() + 1e-5;
+  const double tolerance = 3e-6 * wanted["size"].get<double>() + 5e-5;
   EXPECT_NEAR(sum, wanted["sum"].get<double>(), tolerance);
   EXPECT_NEAR(weighted, wanted["weighted"].get<double>(), tolerance);
   for (std::size_t i = 0; i < wanted["first"].size(); ++i) {

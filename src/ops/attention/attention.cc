@@ -18,6 +18,7 @@ Factors attention_forward_factors(const Attributes& attributes, const std::vecto
                                   const std::vector<Type>&) {
   AttentionFactors a = attention_factors(attributes, operands, kAttentionOperands, FactorKind::pass,
                                          FactorKind::replicate);
+  a.f.factors[at(a.value_depth[0])].kind = FactorKind::pass;
   a.f.results = {a.dims({a.queries, a.heads, a.value_depth}), a.dims({a.queries, a.heads})};
   return a.f;
 }
