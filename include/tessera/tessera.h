@@ -2,7 +2,6 @@
 #pragma once
 
 #include <tessera/array.h>
-#include <tessera/attention.h>
 #include <tessera/control.h>
 #include <tessera/engine.h>
 #include <tessera/error.h>

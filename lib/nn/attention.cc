@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include <tessera/attention.h>
 #include <tessera/error.h>
 #include <tessera/nn.h>
 

@@ -1,10 +1,9 @@
-// Attention in random cases: against JAX, against products that hold all scores, and with equal bits
-// on every engine, mesh and number of threads. TESSERA_TEST_SEED sets the seed.
+// Attention in random cases: against JAX, against products that hold all scores, and with equal
+// bits on every engine, mesh and number of threads. TESSERA_TEST_SEED sets the seed.
 #include <cmath>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <tessera/attention.h>
 #include <tessera/engine.h>
 #include <tessera/tessera.h>
 
@@ -25,8 +24,8 @@ struct Drawn {
   std::mt19937_64 generator;
 
   std::int64_t integer(std::int64_t low, std::int64_t high) {
-    return low + static_cast<std::int64_t>(
-                     testing::draw_unit(generator) * static_cast<double>(high - low + 1));
+    return low + static_cast<std::int64_t>(testing::draw_unit(generator) *
+                                           static_cast<double>(high - low + 1));
   }
   bool one_in(std::int64_t n) { return integer(1, n) == 1; }
 };
@@ -148,8 +147,8 @@ TEST(Attention, OfSeveralLeavesEqualsTheProducts) {
           })(q0, k0, v0, bias0);
     })(q, k, v, bias);
   };
-  const auto [value, found] = gradients(
-      [](const Array& q1, const Array& k1, const Array& v1, const Array& bias1) {
+  const auto [value, found] =
+      gradients([](const Array& q1, const Array& k1, const Array& v1, const Array& bias1) {
         return attention(q1, k1, v1, {.before = 600, .after = 30, .bias = bias1});
       });
   const auto [wanted_value, wanted] = gradients(composed);

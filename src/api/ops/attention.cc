@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include <tessera/attention.h>
+#include <tessera/ops.h>
 
 #include "api/operands.h"
 

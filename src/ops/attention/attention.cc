@@ -1,5 +1,6 @@
 // attention: softmax(q k^T) v without an array of scores.
 #include "ops/attention/attention.h"
+
 #include "ops/ops.h"
 #include "ops/rules.h"
 
@@ -18,7 +19,6 @@ Factors attention_forward_factors(const Attributes& attributes, const std::vecto
                                   const std::vector<Type>&) {
   AttentionFactors a = attention_factors(attributes, operands, kAttentionOperands, FactorKind::pass,
                                          FactorKind::replicate);
-  a.f.factors[at(a.value_depth[0])].kind = FactorKind::pass;
   a.f.results = {a.dims({a.queries, a.heads, a.value_depth}), a.dims({a.queries, a.heads})};
   return a.f;
 }
@@ -29,8 +29,7 @@ ValueId delta_of(VjpContext& c, ValueId d_output) {
   Builder& b = c.b;
   const DType dtype = b.type(c.result(1)).dtype;
   const std::int64_t last = b.type(d_output).rank() - 1;
-  const ValueId products =
-      mul(b, convert(b, d_output, dtype), convert(b, c.result(0), dtype));
+  const ValueId products = mul(b, convert(b, d_output, dtype), convert(b, c.result(0), dtype));
   const ValueId sum = reduce_sum(b, products, {last});
   return c.cotangent(1) == ir::kNoValue ? sum : sub(b, sum, c.cotangent(1));
 }
@@ -68,7 +67,7 @@ Cotangents attention_vjp(VjpContext& c) {
   }
   if (is_wanted(more.bias)) {
     given[more.bias] = summed_as_bias(b, b.emit("attention_grad_bias", attributes, operands),
-                                c.operand_type(more.bias));
+                                      c.operand_type(more.bias));
   }
   return given;
 }

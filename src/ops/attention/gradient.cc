@@ -1,7 +1,7 @@
 // The derivatives of attention. Each computes the scores again, block by block.
 //
-// dq is a sum over keys, dk and dv are sums over queries. They are two ops so that each can be split
-// along the other dimension; where neither is split, the compiler joins both into one.
+// dq is a sum over keys, dk and dv are sums over queries. They are two ops so that each can be
+// split along the other dimension; where neither is split, the compiler joins both into one.
 #include "ops/attention/attention.h"
 #include "ops/ops.h"
 #include "ops/rules.h"
@@ -69,7 +69,8 @@ Sample sample_of(DType dtype, const AttentionSizes& s, const Attributes& mask,
   const auto array = [&](std::int64_t length, std::int64_t heads, std::int64_t depth) {
     return SampleOperand{Type{dtype, with_batch(s.batch, {length, heads, depth})}};
   };
-  Sample sample{.operands = {array(s.queries, s.heads, s.depth), array(s.keys, s.key_heads, s.depth),
+  Sample sample{.operands = {array(s.queries, s.heads, s.depth),
+                             array(s.keys, s.key_heads, s.depth),
                              array(s.keys, s.key_heads, s.value_depth),
                              array(s.queries, s.heads, s.value_depth),
                              {row, 1.0, 4.0},
@@ -132,11 +133,11 @@ const OpRecord attention_grad_op = record_of(
      "by the compiler where queries and keys are whole.",
      3, 2});
 
-const OpRecord attention_grad_bias_op = record_of(
-    {"attention_grad_bias", Kind::bias,
-     "The cotangent of the scores [batch..,H,T,S]: p (d_output v^T - delta), where p = "
-     "exp(scale q k^T + bias - lse) and 0 where a query does not see a key.",
-     1, 1});
+const OpRecord attention_grad_bias_op =
+    record_of({"attention_grad_bias", Kind::bias,
+               "The cotangent of the scores [batch..,H,T,S]: p (d_output v^T - delta), where p = "
+               "exp(scale q k^T + bias - lse) and 0 where a query does not see a key.",
+               1, 1});
 
 const OpRecord attention_grad_kv_op = record_of(
     {"attention_grad_kv", Kind::kv,

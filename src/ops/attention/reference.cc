@@ -102,7 +102,9 @@ class Head {
     }
     return more_.bias == 0 ? sum : sum + bias(i, j);
   }
-  T value(std::int64_t j, std::int64_t e) const { return data(2)[key_at(j, s_.value_depth) + at(e)]; }
+  T value(std::int64_t j, std::int64_t e) const {
+    return data(2)[key_at(j, s_.value_depth) + at(e)];
+  }
   T key(std::int64_t j, std::int64_t d) const { return data(1)[key_at(j, s_.depth) + at(d)]; }
 
   // With the operands of derivatives.
@@ -217,7 +219,8 @@ void add_dkv(const Head<T>& head, std::int64_t j, std::span<T> dk, std::span<T> 
     for (std::int64_t d = 0; d < s.depth; ++d) of_k[at(d)].add(ds, head.scaled_q(i, d));
     for (std::int64_t e = 0; e < s.value_depth; ++e) of_v[at(e)].add(p, head.d_output(i, e));
   }
-  for (std::int64_t d = 0; d < s.depth; ++d) dk[head.grad_at(j, s.depth) + at(d)] = of_k[at(d)].value();
+  for (std::int64_t d = 0; d < s.depth; ++d)
+    dk[head.grad_at(j, s.depth) + at(d)] = of_k[at(d)].value();
   for (std::int64_t e = 0; e < s.value_depth; ++e) {
     dv[head.grad_at(j, s.value_depth) + at(e)] = of_v[at(e)].value();
   }

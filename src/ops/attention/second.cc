@@ -1,7 +1,7 @@
 // The derivatives of the derivatives of attention, from products that hold all scores.
 //
-// With s = scale q k^T + bias, p = exp(s - lse), e = d_output v^T - delta and ds = p e, the ops give
-// dq = scale ds k, dk = scale ds^T q, dv = p^T d_output, and ds itself.
+// With s = scale q k^T + bias, p = exp(s - lse), e = d_output v^T - delta and ds = p e, the ops
+// give dq = scale ds k, dk = scale ds^T q, dv = p^T d_output, and ds itself.
 #include <limits>
 
 #include "ops/attention/attention.h"
@@ -101,8 +101,7 @@ class Scores {
   ValueId shares() const {
     const ValueId lse = c_.operand(4);
     const ValueId none = full_like(b_, -std::numeric_limits<double>::infinity(), lse);
-    const ValueId base =
-        select(b_, compare(b_, "eq", lse, none), full_like(b_, 0.0, lse), lse);
+    const ValueId base = select(b_, compare(b_, "eq", lse, none), full_like(b_, 0.0, lse), lse);
     const ValueId p = exp(b_, sub(b_, scores(), of_queries(base)));
     return select(b_, is_seen(), p, full_like(b_, 0.0, p));
   }

@@ -1,6 +1,7 @@
 // attention and its derivatives.
-#include "compile/host/dense_tasks.h"
 #include "compile/host/kernels/attention/attention.h"
+
+#include "compile/host/dense_tasks.h"
 #include "ops/attention/attention.h"
 #include "ops/ops.h"
 
@@ -22,8 +23,7 @@ std::int64_t num_ranges(std::int64_t size, std::int64_t longest, std::int64_t he
   const auto ranges_of = [&](std::int64_t length) { return (size + length - 1) / length; };
   const std::int64_t wanted =
       num_workers == 1 ? 1 : 4 * num_workers / std::max<std::int64_t>(heads, 1);
-  return std::max<std::int64_t>(
-      {ranges_of(longest), std::min(wanted, ranges_of(kLeastRange)), 1});
+  return std::max<std::int64_t>({ranges_of(longest), std::min(wanted, ranges_of(kLeastRange)), 1});
 }
 
 PositionRange range_of(std::int64_t i, std::int64_t count, std::int64_t size) {
@@ -35,23 +35,22 @@ AttentionProblem problem_of(const LowerContext& context, const Equation& equatio
   const Box q = context.box(equation.operands[0], digits);
   const Box k = context.box(equation.operands[1], digits);
   const Box v = context.box(equation.operands[2], digits);
-  const ops::AttentionSizes tile = ops::attention_sizes(
-      {{DType::f32, q.size}, {DType::f32, k.size}, {DType::f32, v.size}});
+  const ops::AttentionSizes tile =
+      ops::attention_sizes({{DType::f32, q.size}, {DType::f32, k.size}, {DType::f32, v.size}});
   const std::size_t rank = tile.batch.size();
-  AttentionProblem problem{
-      .batch = num_elements(tile.batch),
-      .queries = tile.queries,
-      .keys = tile.keys,
-      .heads = tile.heads,
-      .group = tile.group(),
-      .depth = tile.depth,
-      .value_depth = tile.value_depth,
-      .first_query = q.start[rank],
-      .first_key = k.start[rank],
-      .all_keys = context.function().type(equation.operands[1]).shape[rank],
-      .window = ops::key_window(equation.attributes),
-      .scale = static_cast<float>(equation.attributes.get<double>("scale")),
-      .is_bf16 = dtype_of(context, equation.operands[0]) == DType::bf16};
+  AttentionProblem problem{.batch = num_elements(tile.batch),
+                           .queries = tile.queries,
+                           .keys = tile.keys,
+                           .heads = tile.heads,
+                           .group = tile.group(),
+                           .depth = tile.depth,
+                           .value_depth = tile.value_depth,
+                           .first_query = q.start[rank],
+                           .first_key = k.start[rank],
+                           .all_keys = context.function().type(equation.operands[1]).shape[rank],
+                           .window = ops::key_window(equation.attributes),
+                           .scale = static_cast<float>(equation.attributes.get<double>("scale")),
+                           .is_bf16 = dtype_of(context, equation.operands[0]) == DType::bf16};
   const std::size_t bias = ops::attention_operands(equation.attributes, first_optional).bias;
   if (bias == 0) return problem;
   const Shape& whole = context.function().type(equation.operands[bias]).shape;
@@ -216,8 +215,8 @@ class BackwardKernel final : public AttentionKernel {
                  const kernels::AttentionOperands& operands) const {
     const auto run = [&](std::int64_t head, PositionRange queries, PositionRange keys,
                          bool of_queries, bool of_keys) {
-      kernels::attend_backward(problem_, operands, gradients_of(buffers, of_queries, of_keys),
-                               head, queries, keys);
+      kernels::attend_backward(problem_, operands, gradients_of(buffers, of_queries, of_keys), head,
+                               queries, keys);
     };
     if (is_joint_) return run(i, all_queries(), all_keys(), true, true);
     const std::int64_t ranges = query_ranges_ + key_ranges_;
@@ -260,7 +259,8 @@ std::vector<TileTask> attention_tasks(const LowerContext& context, const Equatio
 }
 
 /// How many of all pairs of queries and keys see each other, of this tile; an estimate.
-std::int64_t flops_of(const AttentionProblem& p, std::int64_t of_depth, std::int64_t of_value_depth) {
+std::int64_t flops_of(const AttentionProblem& p, std::int64_t of_depth,
+                      std::int64_t of_value_depth) {
   std::int64_t pairs = 0;
   for (std::int64_t i = 0; i < p.queries; ++i) {
     pairs += overlap(p.window.keys_of(p.first_query + i, p.all_keys),
@@ -274,9 +274,9 @@ std::vector<TileTask> lower_attention(const LowerContext& context, const Equatio
   const std::size_t first = ops::kAttentionOperands;
   return attention_tasks(context, equation, first, [&](AttentionProblem problem) {
     const std::int64_t flops = flops_of(problem, 1, 1);
-    return std::make_shared<ForwardKernel>(
-        std::move(problem), ops::attention_operands(equation.attributes, first),
-        equation.operands.size(), context.num_workers(), flops);
+    return std::make_shared<ForwardKernel>(std::move(problem),
+                                           ops::attention_operands(equation.attributes, first),
+                                           equation.operands.size(), context.num_workers(), flops);
   });
 }
 
@@ -284,8 +284,9 @@ std::vector<TileTask> lower_attention_grad(const LowerContext& context, const Eq
   const std::size_t first = ops::kAttentionGradOperands;
   const GradientBuffers wanted = gradient_buffers(equation);
   return attention_tasks(context, equation, first, [&](AttentionProblem problem) {
-    const std::int64_t flops = flops_of(problem, 1 + (wanted.q >= 0 ? 1 : 0) + (wanted.k >= 0 ? 1 : 0),
-                                        1 + (wanted.k >= 0 ? 1 : 0));
+    const std::int64_t flops =
+        flops_of(problem, 1 + (wanted.q >= 0 ? 1 : 0) + (wanted.k >= 0 ? 1 : 0),
+                 1 + (wanted.k >= 0 ? 1 : 0));
     return std::make_shared<BackwardKernel>(
         std::move(problem), ops::attention_operands(equation.attributes, first), wanted,
         equation.operands.size(), context.num_workers(), flops);

@@ -56,16 +56,16 @@ struct AttentionResults {
 
 struct AttentionGradients {
   void* q = nullptr;
-  void* k = nullptr;      // [batch, keys, heads, depth]
-  void* v = nullptr;      // [batch, keys, heads, value_depth]
+  void* k = nullptr;        // [batch, keys, heads, depth]
+  void* v = nullptr;        // [batch, keys, heads, value_depth]
   float* scores = nullptr;  // [batch, heads, queries, keys]
 };
 
 /// One range of queries of one head.
 void attend(const AttentionProblem& problem, const AttentionOperands& operands,
             const AttentionResults& results, std::int64_t head, PositionRange queries);
-/// The gradients of the queries and keys in these ranges, of one head. Gradients of queries need all
-/// keys, and those of keys need all queries.
+/// The gradients of the queries and keys in these ranges, of one head. Gradients of queries need
+/// all keys, and those of keys need all queries.
 void attend_backward(const AttentionProblem& problem, const AttentionOperands& operands,
                      const AttentionGradients& gradients, std::int64_t head, PositionRange queries,
                      PositionRange keys);

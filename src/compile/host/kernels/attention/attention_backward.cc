@@ -35,7 +35,7 @@ struct QueryPanel {
   std::int64_t at;  // its first lane in the block, where lanes are queries
   float* lse;
   float* delta;
-  float* sum;  // of dq: [depth][cols]
+  float* sum;          // of dq: [depth][cols]
   bool skips = false;  // whether some pair with a key was left out
 };
 
@@ -74,7 +74,8 @@ class Backward {
     rows_ = scratch.take(width_ * std::max(p_.depth, p_.value_depth));
     const auto sums = [&](const std::vector<Panel>& panels) {
       KeySums made;
-      for (const Panel& panel : panels) made.panels.push_back(scratch.take(block_keys * panel.cols));
+      for (const Panel& panel : panels)
+        made.panels.push_back(scratch.take(block_keys * panel.cols));
       return made;
     };
     of_k_ = sums(of_depth_);
@@ -123,8 +124,7 @@ class Backward {
       float* const lse = scratch.take(panel.cols);
       float* const delta = scratch.take(panel.cols);
       float* const sum = gradients_.q == nullptr ? nullptr : scratch.take(p_.depth * panel.cols);
-      block.panels.push_back(
-          {.panel = panel, .at = lanes, .lse = lse, .delta = delta, .sum = sum});
+      block.panels.push_back({.panel = panel, .at = lanes, .lse = lse, .delta = delta, .sum = sum});
       lanes += panel.cols;
     }
     lanes_ = std::max(lanes_, lanes);
@@ -151,7 +151,8 @@ class Backward {
                  float scale, const PackedRows& to) const {
     for (std::size_t f = 0; f < features.size(); ++f) {
       const Panel& some = features[f];
-      rows.from(block.first).features(some.first, some.used)
+      rows.from(block.first)
+          .features(some.first, some.used)
           .copy(block.count, scale, to.features[f], width_);
       attention::clear_lanes(some, block.count, to.features[f]);
       for (std::size_t i = 0; i < block.panels.size(); ++i) {
@@ -308,11 +309,9 @@ class Backward {
   void store_q(QueryPanel& panel) const {
     const std::int64_t cols = panel.panel.cols;
     if (panel.skips && attention::has_nan(panel.sum, p_.depth * cols)) sum_seen_keys(panel);
-    transpose({.rows = panel.panel.used,
-               .columns = p_.depth,
-               .from_stride = cols,
-               .to_stride = p_.depth},
-              panel.sum, rows_);
+    transpose(
+        {.rows = panel.panel.used, .columns = p_.depth, .from_stride = cols, .to_stride = p_.depth},
+        panel.sum, rows_);
     head_->query_results(gradients_.q, p_.depth)
         .store(panel.panel.first, panel.panel.used, rows_, p_.depth, p_.scale);
   }
@@ -392,8 +391,8 @@ class Backward {
   PositionRange queries_;
   std::vector<Panel> of_depth_, of_value_depth_;
   std::vector<QueryBlock> blocks_;
-  std::int64_t lanes_ = 0;      // of the longest block
-  float* p_scores_ = nullptr;   // [keys][lanes_]
+  std::int64_t lanes_ = 0;     // of the longest block
+  float* p_scores_ = nullptr;  // [keys][lanes_]
   float* ds_scores_ = nullptr;
   bool copies_ = false;
   float* copied_keys_ = nullptr;

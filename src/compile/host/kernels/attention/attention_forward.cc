@@ -1,5 +1,5 @@
-// Attention: leaves of keys outside, panels of queries inside, so that the keys and values of a leaf
-// stay in cache.
+// Attention: leaves of keys outside, panels of queries inside, so that the keys and values of a
+// leaf stay in cache.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -100,7 +100,8 @@ class Forward {
       attention::pack_lanes(head.q, state.panel, p_.scale, rows_, state.q);
     }
     for (std::int64_t n = 0; n < leaves_; ++n) {
-      run_leaf(head, {leaf_start(n, leaves_, p_.all_keys), leaf_start(n + 1, leaves_, p_.all_keys)});
+      run_leaf(head,
+               {leaf_start(n, leaves_, p_.all_keys), leaf_start(n + 1, leaves_, p_.all_keys)});
     }
     for (PanelState& state : states_) store(head, state, results);
   }
@@ -136,8 +137,7 @@ class Forward {
   void run_panel(const Head& head, const PanelState& state, const PositionRange& seen,
                  const Rows& keys, const Rows& values) {
     const Panel& panel = state.panel;
-    const Block s{
-        .data = scores_, .stride = panel.cols, .rows = seen.size(), .cols = panel.cols};
+    const Block s{.data = scores_, .stride = panel.cols, .rows = seen.size(), .cols = panel.cols};
     attention::multiply({.a = static_cast<const float*>(keys.data),
                          .a_stride = keys.stride,
                          .is_a_transposed = false,

@@ -43,7 +43,8 @@ float* Scratch::take(std::int64_t floats) {
   if (block_ == t_memory.size()) {
     MemoryBlock block;
     block.size = std::max(floats, kLeastBlock);
-    block.data.reset(static_cast<float*>(std::aligned_alloc(64, index(block.size) * sizeof(float))));
+    block.data.reset(
+        static_cast<float*>(std::aligned_alloc(64, index(block.size) * sizeof(float))));
     if (block.data == nullptr) throw std::bad_alloc();
     t_memory.push_back(std::move(block));
   }
@@ -71,8 +72,7 @@ void run_tiles(const Product& p, const gemm::Chunk& chunk, const gemm::Segment& 
                const std::int64_t* c_rows) {
   if (tiles == 0) return;
   const gemm::Kernels& kernels = gemm::kernels();
-  const auto operands =
-      p.is_a_transposed ? gemm::Operands::b_in_place : gemm::Operands::a_in_place;
+  const auto operands = p.is_a_transposed ? gemm::Operands::b_in_place : gemm::Operands::a_in_place;
   const std::int64_t row_step = p.is_a_transposed ? 1 : p.a_stride;
   gemm::Ahead nothing;
   gemm::TileArgs args = {};
@@ -205,7 +205,8 @@ ResultRows Head::key_results(void* data, std::int64_t depth) const {
 PositionRange Head::keys_of(std::int64_t query) const {
   const PositionRange all = p.window.keys_of(p.first_query + query, num_keys);
   const PositionRange here = overlap(all, {p.first_key, p.first_key + p.keys});
-  return here.empty() ? PositionRange{} : PositionRange{here.first - p.first_key, here.last - p.first_key};
+  return here.empty() ? PositionRange{}
+                      : PositionRange{here.first - p.first_key, here.last - p.first_key};
 }
 
 PositionRange Head::keys_of(const Panel& queries) const {
@@ -213,7 +214,8 @@ PositionRange Head::keys_of(const Panel& queries) const {
       p.window.keys_of(p.first_query + queries.first, num_keys).first,
       p.window.keys_of(p.first_query + queries.first + queries.used - 1, num_keys).last};
   const PositionRange here = overlap(all, {p.first_key, p.first_key + p.keys});
-  return here.empty() ? PositionRange{} : PositionRange{here.first - p.first_key, here.last - p.first_key};
+  return here.empty() ? PositionRange{}
+                      : PositionRange{here.first - p.first_key, here.last - p.first_key};
 }
 
 void Head::add_bias(const Block& scores, std::int64_t first, const Panel& queries) const {
@@ -233,11 +235,9 @@ void Head::add_bias(const Block& scores, std::int64_t first, const Panel& querie
   std::array<float, index(kRowsAtOnce * kMaxCols)> block;
   for (std::int64_t row = 0; row < scores.rows; row += kRowsAtOnce) {
     const std::int64_t rows = std::min(kRowsAtOnce, scores.rows - row);
-    transpose({.rows = rows,
-               .columns = queries.used,
-               .from_stride = p.bias.query,
-               .to_stride = kMaxCols},
-              from + row, block.data());
+    transpose(
+        {.rows = rows, .columns = queries.used, .from_stride = p.bias.query, .to_stride = kMaxCols},
+        from + row, block.data());
     for (std::int64_t r = 0; r < rows; ++r) add(row + r, block.data() + r * kMaxCols, 1);
   }
 }

@@ -44,8 +44,8 @@ std::vector<Panel> panels_of(std::int64_t count);
 /// that starts at +0.0, or at c.
 struct Product {
   const float* a;
-  std::int64_t a_stride;    // between rows, or between neighbours in k
-  bool is_a_transposed;     // whether rows of a are adjacent; otherwise its k are
+  std::int64_t a_stride;  // between rows, or between neighbours in k
+  bool is_a_transposed;   // whether rows of a are adjacent; otherwise its k are
   const float* b;
   std::int64_t b_stride;  // between neighbours in k; the width of a whole panel if a has adjacent k
   std::int64_t rows, depth, cols;

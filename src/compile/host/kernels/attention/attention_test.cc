@@ -57,10 +57,8 @@ Case draw(Random& random) {
   c.delta = values(p.batch * p.queries * p.heads);
   if (random.one_in(2)) {
     c.bias = values(p.queries * p.keys);
-    p.bias = {.batches = std::vector<std::int64_t>(at(p.batch), 0),
-              .head = 0,
-              .query = p.keys,
-              .key = 1};
+    p.bias = {
+        .batches = std::vector<std::int64_t>(at(p.batch), 0), .head = 0, .query = p.keys, .key = 1};
   }
   if (random.one_in(2)) {
     for (std::int64_t b = 0; b < p.batch; ++b) {

@@ -170,9 +170,9 @@ void Merge(const Node& left, const Node& right, std::int64_t rows, std::int64_t 
     for (std::int64_t row = 0; row < rows; ++row) {
       float* o = left.o + row * cols + at;
       const V more = hn::Load(d, right.o + row * cols + at);
-      hn::Store(hn::Add(hn::Mul(settled(hn::Load(d, o)), of_left),
-                        hn::Mul(settled(more), of_right)),
-                d, o);
+      hn::Store(
+          hn::Add(hn::Mul(settled(hn::Load(d, o)), of_left), hn::Mul(settled(more), of_right)), d,
+          o);
     }
   }
 }
@@ -281,7 +281,9 @@ void merge(const Node& left, const Node& right, std::int64_t rows, std::int64_t 
 void finish(const Node& node, std::int64_t rows, std::int64_t cols) {
   HWY_DYNAMIC_DISPATCH(Finish)(node, rows, cols);
 }
-bool has_nan(const float* x, std::int64_t length) { return HWY_DYNAMIC_DISPATCH(HasNan)(x, length); }
+bool has_nan(const float* x, std::int64_t length) {
+  return HWY_DYNAMIC_DISPATCH(HasNan)(x, length);
+}
 void scale_rows(const float* from, std::int64_t from_stride, std::int64_t rows, std::int64_t length,
                 float scale, float* to, std::int64_t to_stride) {
   HWY_DYNAMIC_DISPATCH(ScaleRows)(from, from_stride, rows, length, scale, to, to_stride);

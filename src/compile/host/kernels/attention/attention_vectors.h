@@ -25,9 +25,9 @@ struct Block {
   std::int64_t cols;
 };
 
-/// Replaces scores by exp(s - m), and by 0 where a lane does not see the row; `ranges` is nullptr if
-/// lanes see all rows. m: the maximum of each lane, l: the sum of the exponentials in the order of
-/// rows.
+/// Replaces scores by exp(s - m), and by 0 where a lane does not see the row; `ranges` is nullptr
+/// if lanes see all rows. m: the maximum of each lane, l: the sum of the exponentials in the order
+/// of rows.
 void softmax_leaf(const Block& s, const LaneRanges* ranges, float* m, float* l);
 
 /// Replaces scores s by p = exp(s - lse), and dp by p * (dp - delta); 0 where a lane does not see
