@@ -9,9 +9,6 @@
 namespace tessera {
 namespace {
 
-const char* const kShapes =
-    "  wanted: q [batch..,T,H,D], k [batch..,S,K,D] and v [batch..,S,K,E], where K divides H\n";
-
 TEST(AttentionErrors, OfIntegers) {
   const Array x = zeros({2, 4, 2, 8}, DType::i32);
   const Caught error = caught([&] { attention(x, x, x); });
@@ -26,25 +23,27 @@ TEST(AttentionErrors, OfIntegers) {
 TEST(AttentionErrors, WithoutHeads) {
   const Array x = ones({4, 8});
   const Caught error = caught([&] { attention(x, x, x); });
-  EXPECT_EQ(error.text,
-            "attention: q, k and v do not have one rank of at least 3\n"
-            "  where:  <this line>\n"
-            "  found:  f32[4,8], f32[4,8], f32[4,8]\n" +
-                std::string(kShapes) +
-                "  cure:   split features into heads: reshape(q, {batch, length, heads, features / "
-                "heads})");
+  EXPECT_EQ(
+      error.text,
+      "attention: q, k and v do not have one rank of at least 3\n"
+      "  where:  <this line>\n"
+      "  found:  f32[4,8], f32[4,8], f32[4,8]\n"
+      "  wanted: q [batch..,T,H,D], k [batch..,S,K,D] and v [batch..,S,K,E], where K divides H\n"
+      "  cure:   split features into heads: reshape(q, {batch, length, heads, features / "
+      "heads})");
 }
 
 TEST(AttentionErrors, HeadsDoNotDivide) {
   const Array q = ones({4, 3, 8});
   const Array k = ones({4, 2, 8});
   const Caught error = caught([&] { attention(q, k, k); });
-  EXPECT_EQ(error.text,
-            "attention: the shapes of q, k and v do not match\n"
-            "  where:  <this line>\n"
-            "  found:  f32[4,3,8], f32[4,2,8], f32[4,2,8]\n" +
-                std::string(kShapes) +
-                "  cure:   the order of dimensions is length, heads, features of a head");
+  EXPECT_EQ(
+      error.text,
+      "attention: the shapes of q, k and v do not match\n"
+      "  where:  <this line>\n"
+      "  found:  f32[4,3,8], f32[4,2,8], f32[4,2,8]\n"
+      "  wanted: q [batch..,T,H,D], k [batch..,S,K,D] and v [batch..,S,K,E], where K divides H\n"
+      "  cure:   the order of dimensions is length, heads, features of a head");
 }
 
 TEST(AttentionErrors, BiasOfAnotherLength) {
