@@ -25,6 +25,7 @@
 #include <vector>
 
 #include <tessera/array.h>
+#include <tessera/mesh.h>
 
 namespace tessera {
 class NumpyRandomState;
@@ -192,6 +193,8 @@ class Batches {
   /// becomes i32. Empty at the end. If a record could not be read, throws that error, at each call
   /// again.
   std::optional<std::vector<Array>> next();
+  /// From now on the arrays have this sharding, and a process reads its own records only.
+  void place(NamedSharding sharding);
   Position position() const;
   /// Continues there. Throws UserError for a position of another stream.
   void seek(const Position& position, std::source_location where = std::source_location::current());
@@ -247,6 +250,9 @@ class Tokens {
   const std::vector<std::int32_t>& values() const { return tokens_; }
   /// Sequences first, first + 1, ...: i32 [size, length]. After the last comes the first again.
   Array batch(std::int64_t first, std::int64_t size) const;
+  /// The same with this sharding; a process makes its own rows only.
+  Array batch(std::int64_t first, std::int64_t size, const NamedSharding& sharding,
+              std::source_location where = std::source_location::current()) const;
 
  private:
   std::vector<std::int32_t> tokens_;

@@ -1,5 +1,5 @@
-// The engine of this process with its settings and counters, and what is known about a program
-// before it runs. Results never depend on the number of threads.
+// The engine of this process with its settings, and what is known about a program before it runs.
+// Results never depend on the number of threads.
 //
 //   auto step = jit(train_step, {.passes = {.observe = [](const PassReport& pass) { ... }}});
 //   auto lowered = step.lower(state, batch);             // traced and split over the mesh
@@ -18,6 +18,7 @@
 #include <vector>
 
 #include <tessera/mesh.h>
+#include <tessera/profile.h>
 #include <tessera/schedule.h>
 #include <tessera/types.h>
 
@@ -27,20 +28,36 @@ namespace ir {
 struct PassEvent;
 }
 namespace detail {
+struct ContextState;
 struct Program;
 }  // namespace detail
-struct Cluster;   // <tessera/profile.h>
-struct StepPlan;  // <tessera/profile.h>
 
-// --- settings and counters
+// --- settings
 
-/// Executed collectives of one kind.
-struct CollectiveUse {
-  std::string kind;
-  std::int64_t count = 0;
-  std::int64_t bytes = 0;       // of the whole arrays that were gathered or reduced
-  std::int64_t wire_bytes = 0;  // per device, ring model
-  friend bool operator==(const CollectiveUse&, const CollectiveUse&) = default;
+/// A set of values for engine, dot unit, grains and numerics, and the programs that eager ops have
+/// compiled. Threads may compute side by side in different contexts, and share arrays and jitted
+/// functions. Threads, memory and processes are those of the whole program.
+class Context {
+ public:
+  Context();  // with the values of the current one
+  ~Context();
+
+ private:
+  friend class use_context;
+  std::shared_ptr<detail::ContextState> state_;
+};
+
+/// Makes a context the current one of this thread until the end of the scope. Without a scope, all
+/// threads use the same one.
+class [[nodiscard]] use_context {
+ public:
+  explicit use_context(const Context& context);
+  ~use_context();
+  use_context(const use_context&) = delete;
+  use_context& operator=(const use_context&) = delete;
+
+ private:
+  std::shared_ptr<detail::ContextState> previous_;
 };
 
 /// From 1 to 1024. Several threads of a program may call jitted functions and ops at the same time:
@@ -74,25 +91,8 @@ std::int64_t grains();
 void set_numerics(Numerics numerics);
 Numerics numerics();
 
-/// Collectives executed since the last reset, sorted by kind: those of one device of each group. If
-/// there are several groups, all processes make this call together.
-std::vector<CollectiveUse> collective_counts();
-void reset_collective_counts();
-/// The most bytes of arrays and temporaries that this process has held at once since the last
-/// reset.
-std::int64_t peak_buffer_bytes();
-void reset_peak_buffer_bytes();
-
-/// Bytes that all processes of this machine may take together, and those that are free, within the
-/// limits of control groups.
-struct MachineMemory {
-  std::int64_t total = 0;
-  std::int64_t free = 0;
-};
-MachineMemory machine_memory();
-/// Whether programs run that need more memory than is free; the needs of all processes count. If
-/// not, the first call of such a program throws UserError with both figures before anything is
-/// computed or given away.
+/// Whether programs run that need more memory than is free for all processes. If not, the first
+/// call of such a program throws UserError with both figures before anything is computed.
 void set_overcommit(bool is_allowed);
 bool overcommit();
 
@@ -109,8 +109,7 @@ bool overcommit();
 //   }
 //
 // A process that fails, ends, stops or makes other calls than the others ends the run: the others
-// throw RuntimeFault with its rank, the collective, the op and its line. A process that only takes
-// long is waited for.
+// throw RuntimeFault with its rank, the collective, the op and its line. Slow ones are waited for.
 
 /// What the processes do.
 class IsolatedProgram {
@@ -131,8 +130,7 @@ struct IsolatedOptions {
   /// g * n on. Arrays over the mesh of a group are held by the groups that MpmdArray names, others
   /// by all.
   int num_groups = 1;
-  /// With several groups: the devices of each. 0: one per process.
-  std::int64_t devices_per_group = 0;
+  std::int64_t devices_per_group = 0;  // with several groups; 0: one per process
 };
 
 /// Runs `program` in new processes. Call it before anything is computed. Returns when all have
@@ -255,6 +253,8 @@ class LoweredProgram {
   /// The function after tracing and differentiation, and after partitioning over the mesh.
   std::string ir() const;
   std::string partitioned_ir() const;
+  /// The partitioned program in StableHLO; throws UserError for what StableHLO cannot express.
+  std::string stablehlo() const;
   /// A table of all collectives: kind, bytes, the user's line, cause and what would avoid it. With
   /// fast numerics the last line says how many bytes exact numerics would send.
   std::string explain() const;

@@ -1,5 +1,5 @@
-// Traces of a run: where its time and its memory went. Plans: how long a step would take on a
-// cluster that is not at hand.
+// Counters and traces of a run: where its time and its memory went. Plans: how long a step would
+// take on a cluster that is not at hand.
 //
 //   profile::start_trace("profiles");
 //   for (int i = 0; i < 5; ++i) {
@@ -22,6 +22,31 @@
 #include <tessera/types.h>
 
 namespace tessera {
+
+/// Executed collectives of one kind.
+struct CollectiveUse {
+  std::string kind;
+  std::int64_t count = 0;
+  std::int64_t bytes = 0;       // of the whole arrays that were gathered or reduced
+  std::int64_t wire_bytes = 0;  // per device, ring model
+  friend bool operator==(const CollectiveUse&, const CollectiveUse&) = default;
+};
+
+/// Collectives executed since the last reset, sorted by kind: those of one device of each group. If
+/// there are several groups, all processes make this call together.
+std::vector<CollectiveUse> collective_counts();
+void reset_collective_counts();
+/// The most bytes of arrays and temporaries that this process has held at once since the last
+/// reset.
+std::int64_t peak_buffer_bytes();
+void reset_peak_buffer_bytes();
+/// Bytes that all processes of this machine may take together, and those that are free, within the
+/// limits of control groups.
+struct MachineMemory {
+  std::int64_t total = 0;
+  std::int64_t free = 0;
+};
+MachineMemory machine_memory();
 
 /// The time of one fused region or kernel.
 struct RegionTime {

@@ -4,11 +4,13 @@
 #include <limits>
 #include <list>
 #include <mutex>
+#include <numeric>
 #include <system_error>
 #include <thread>
 
 #include <tessera/data.h>
 #include <tessera/error.h>
+#include <tessera/shardings.h>
 
 namespace tessera::data {
 
@@ -22,14 +24,38 @@ constexpr std::int64_t kEndlessSize = std::numeric_limits<std::int64_t>::max();
 /// A batch whose records are being read. `place` is the position of its first record.
 struct Making {
   std::int64_t place;
-  std::vector<Record> records;
-  std::int64_t taken = 0;  // number of records that threads have taken, read or not
+  std::int64_t size;                 // records, of all processes
+  std::vector<std::int64_t> rows;    // the records that this process reads, ascending
+  std::vector<Record> records = {};  // in the order of `rows`
+  std::int64_t taken = 0;            // number of records that threads have taken, read or not
   std::int64_t read = 0;
-  std::int64_t bad = std::numeric_limits<std::int64_t>::max();  // first record that failed
-  std::exception_ptr error;                                     // of the record `bad`
+  std::int64_t bad = std::numeric_limits<std::int64_t>::max();  // first one that failed, of `rows`
+  std::exception_ptr error = nullptr;                           // of that record
 };
 
-std::int64_t size_of(const Making& batch) { return std::ssize(batch.records); }
+std::int64_t num_rows(const Making& batch) { return std::ssize(batch.rows); }
+
+/// The records of a batch that this process holds. One at least: it has the shapes of all.
+std::vector<std::int64_t> rows_of(std::int64_t size, const std::optional<NamedSharding>& sharding) {
+  std::vector<std::int64_t> rows;
+  if (!sharding) {
+    rows.resize(static_cast<std::size_t>(size));
+    std::iota(rows.begin(), rows.end(), 0);
+    return rows;
+  }
+  const std::vector<SpecEntry>& entries = sharding->spec.entries();
+  NamedSharding of_rows{sharding->mesh, {}};
+  if (!entries.empty()) of_rows.spec = PartitionSpec(std::vector<SpecEntry>{entries[0]});
+  const auto note = [&](const std::vector<IndexRange>& index, std::span<std::byte> elements) {
+    for (std::int64_t i = index[0].start; i < index[0].limit; ++i) rows.push_back(i);
+    std::fill(elements.begin(), elements.end(), std::byte{0});
+  };
+  make_array_from_callback({DType::i32, {size}}, of_rows, note);
+  if (rows.empty()) rows.push_back(0);
+  std::sort(rows.begin(), rows.end());
+  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+  return rows;
+}
 
 std::string type_text(const HostArray& field) {
   static constexpr std::array<const char*, 3> kNames = {"u8", "i32", "f32"};
@@ -37,7 +63,8 @@ std::string type_text(const HostArray& field) {
 }
 
 /// Throws UserError unless all records have the fields of the first one.
-void check_alike(const std::vector<Record>& records, std::int64_t place) {
+void check_alike(const Making& batch) {
+  const std::vector<Record>& records = batch.records;
   for (std::size_t i = 1; i < records.size(); ++i) {
     const bool is_same =
         std::equal(records[i].begin(), records[i].end(), records[0].begin(), records[0].end(),
@@ -45,43 +72,67 @@ void check_alike(const std::vector<Record>& records, std::int64_t place) {
                      return a.shape == b.shape && a.values.index() == b.values.index();
                    });
     if (is_same) continue;
-    const auto text = [](const Record& record) {
+    const auto text = [&](std::size_t number) {
       std::string types;
-      for (const HostArray& x : record) types += (types.empty() ? "" : ", ") + type_text(x);
-      return types.empty() ? "no fields" : types;
+      for (const HostArray& x : records[number]) {
+        types += (types.empty() ? "" : ", ") + type_text(x);
+      }
+      return (types.empty() ? "no fields" : types) + " at position " +
+             std::to_string(batch.place + batch.rows[number]);
     };
     throw UserError({.what = "batch: records of different shapes cannot be stacked",
-                     .found = text(records[0]) + " at position " + std::to_string(place) +
-                              " of the stream, " + text(records[i]) + " at position " +
-                              std::to_string(place + static_cast<std::int64_t>(i)),
+                     .found = text(0) + " of the stream, " + text(i),
                      .wanted = "the same fields, types and shapes in each record",
                      .cure = "give them the same shape first: dataset | data::map(...)"});
   }
 }
 
-/// Stacks field number `field` of all records, with elements of type T, into an array of E.
+/// Copies a box of a row-major array, whose elements become those of `to`, one after the other.
 template <typename E, typename T>
-Array stacked_as(const std::vector<Record>& records, std::size_t field) {
-  const HostArray& first = records[0][field];
-  std::vector<E> values;
-  values.reserve(records.size() * std::get<std::vector<T>>(first.values).size());
-  for (const Record& record : records) {
-    const auto& from = std::get<std::vector<T>>(record[field].values);
-    values.insert(values.end(), from.begin(), from.end());
+E* copy_box(const T* from, std::span<const std::int64_t> shape, std::span<const IndexRange> box,
+            E* to) {
+  if (shape.empty()) {
+    *to = static_cast<E>(*from);
+    return to + 1;
   }
-  Shape shape = first.shape;
-  shape.insert(shape.begin(), std::ssize(records));
-  return array(values, std::move(shape));
+  std::int64_t stride = 1;
+  for (const std::int64_t size : shape.subspan(1)) stride *= size;
+  if (shape.size() == 1) return std::copy(from + box[0].start, from + box[0].limit, to);
+  for (std::int64_t i = box[0].start; i < box[0].limit; ++i) {
+    to = copy_box(from + i * stride, shape.subspan(1), box.subspan(1), to);
+  }
+  return to;
 }
 
-std::vector<Array> stacked(const std::vector<Record>& records, std::int64_t place) {
-  check_alike(records, place);
+/// Stacks field number `field` of all records, with elements of type T, into an array of E.
+template <typename E, typename T>
+Array stacked_as(const Making& batch, std::size_t field, const NamedSharding& sharding) {
+  const HostArray& first = batch.records[0][field];
+  Shape shape = first.shape;
+  shape.insert(shape.begin(), batch.size);
+  const auto fill = [&](const std::vector<IndexRange>& index, std::span<std::byte> elements) {
+    const std::span<const IndexRange> box = index;
+    E* to = reinterpret_cast<E*>(elements.data());
+    auto row = std::lower_bound(batch.rows.begin(), batch.rows.end(), box[0].start);
+    for (std::int64_t i = box[0].start; i < box[0].limit; ++i, ++row) {
+      const auto& record = batch.records[static_cast<std::size_t>(row - batch.rows.begin())];
+      const auto& from = std::get<std::vector<T>>(record[field].values);
+      to = copy_box(from.data(), first.shape, box.subspan(1), to);
+    }
+  };
+  constexpr DType kType = std::is_same_v<E, float> ? DType::f32 : DType::i32;
+  return make_array_from_callback({kType, std::move(shape)}, sharding, fill);
+}
+
+std::vector<Array> stacked(const Making& batch, const std::optional<NamedSharding>& asked) {
+  check_alike(batch);
+  const NamedSharding sharding = asked.value_or(NamedSharding{current_mesh(), {}});
   std::vector<Array> fields;
-  for (std::size_t i = 0; i < records[0].size(); ++i) {
-    const std::size_t type = records[0][i].values.index();
-    fields.push_back(type == 0   ? stacked_as<std::int32_t, std::uint8_t>(records, i)
-                     : type == 1 ? stacked_as<std::int32_t, std::int32_t>(records, i)
-                                 : stacked_as<float, float>(records, i));
+  for (std::size_t i = 0; i < batch.records[0].size(); ++i) {
+    const std::size_t type = batch.records[0][i].values.index();
+    fields.push_back(type == 0   ? stacked_as<std::int32_t, std::uint8_t>(batch, i, sharding)
+                     : type == 1 ? stacked_as<std::int32_t, std::int32_t>(batch, i, sharding)
+                                 : stacked_as<float, float>(batch, i, sharding));
   }
   return fields;
 }
@@ -92,8 +143,14 @@ std::vector<Array> stacked(const std::vector<Record>& records, std::int64_t plac
 /// and the thread that calls next(). Each takes a few records at a time from the first batch that
 /// has some left.
 struct Batches::State {
-  State(const Dataset& from, const BatchOptions& how, std::int64_t start)
-      : dataset(from), options(how), next_place(start), place(start) {
+  State(const Dataset& from, const BatchOptions& how, std::int64_t start,
+        std::optional<NamedSharding> over)
+      : dataset(from),
+        options(how),
+        sharding(std::move(over)),
+        rows(rows_of(std::min(how.size, from.size()), sharding)),
+        next_place(start),
+        place(start) {
     const std::int64_t rest = dataset.size() % options.size;
     const bool is_cut = options.remainder == Remainder::drop && dataset.size() != kEndlessSize;
     end = is_cut ? dataset.size() - rest : dataset.size();
@@ -121,9 +178,10 @@ struct Batches::State {
   void begin_batches() {
     while (batches.size() < 1 + kAhead && next_place < end) {
       const std::int64_t size = std::min(options.size, end - next_place);
-      batches.push_back({.place = next_place,
-                         .records = std::vector<Record>(static_cast<std::size_t>(size)),
-                         .error = nullptr});
+      Making batch{.place = next_place, .size = size, .rows = rows};
+      if (size != std::min(options.size, dataset.size())) batch.rows = rows_of(size, sharding);
+      batch.records.resize(batch.rows.size());
+      batches.push_back(std::move(batch));
       next_place += size;
     }
   }
@@ -131,7 +189,7 @@ struct Batches::State {
   /// The first batch with records that no thread has taken.
   Making* unread() {
     for (Making& batch : batches) {
-      if (batch.taken < size_of(batch)) return &batch;
+      if (batch.taken < num_rows(batch)) return &batch;
     }
     return nullptr;
   }
@@ -139,14 +197,15 @@ struct Batches::State {
   /// Reads a few records of a batch. Releases the lock while it reads.
   void read_some(Making& batch, std::unique_lock<std::mutex>& lock) {
     const std::int64_t first = batch.taken;
-    const std::int64_t last = std::min(first + kAtOnce, size_of(batch));
+    const std::int64_t last = std::min(first + kAtOnce, num_rows(batch));
     batch.taken = last;
     lock.unlock();
     std::exception_ptr error;
     std::int64_t i = first;
     try {
       for (; i < last; ++i) {
-        batch.records[static_cast<std::size_t>(i)] = dataset.read(batch.place + i);
+        const auto number = static_cast<std::size_t>(i);
+        batch.records[number] = dataset.read(batch.place + batch.rows[number]);
       }
     } catch (...) {
       error = std::current_exception();
@@ -157,7 +216,7 @@ struct Batches::State {
       batch.error = error;
     }
     batch.read += last - first;
-    if (batch.read == size_of(batch)) is_read.notify_all();
+    if (batch.read == num_rows(batch)) is_read.notify_all();
   }
 
   void work() {
@@ -176,8 +235,8 @@ struct Batches::State {
     std::unique_lock lock(mutex);
     if (batches.empty()) return std::nullopt;
     Making& batch = batches.front();
-    while (batch.read < size_of(batch)) {
-      if (batch.taken < size_of(batch)) {
+    while (batch.read < num_rows(batch)) {
+      if (batch.taken < num_rows(batch)) {
         read_some(batch, lock);
       } else {
         is_read.wait(lock);
@@ -190,8 +249,8 @@ struct Batches::State {
       lock.unlock();
       has_work.notify_all();
       if (done.error) std::rethrow_exception(done.error);
-      std::vector<Array> arrays = stacked(done.records, done.place);
-      place = done.place + size_of(done);
+      std::vector<Array> arrays = stacked(done, sharding);
+      place = done.place + done.size;
       return arrays;
     } catch (...) {
       failed = std::current_exception();
@@ -201,6 +260,8 @@ struct Batches::State {
 
   const Dataset dataset;
   const BatchOptions options;
+  const std::optional<NamedSharding> sharding;
+  const std::vector<std::int64_t> rows;  // of a batch of full size
   // Positions in the stream, in records:
   std::int64_t end = 0;
   std::int64_t next_place;  // of the batch that is begun next
@@ -240,7 +301,7 @@ Batches::Batches(const Dataset& dataset, const BatchOptions& options) {
                      .wanted = "at least one whole batch",
                      .cure = "use a smaller batch, more epochs, or keep the remainder"});
   }
-  state_ = std::make_unique<State>(dataset, options, 0);
+  state_ = std::make_unique<State>(dataset, options, 0, std::nullopt);
 }
 
 Batches::Batches(Batches&& other) noexcept = default;
@@ -254,6 +315,11 @@ std::int64_t Batches::size() const {
 }
 
 std::optional<std::vector<Array>> Batches::next() { return state_->next(); }
+
+void Batches::place(NamedSharding sharding) {
+  state_ =
+      std::make_unique<State>(state_->dataset, state_->options, state_->place, std::move(sharding));
+}
 
 Position Batches::position() const {
   return {.place = state_->place, .order = state_->dataset.order()};
@@ -280,7 +346,8 @@ void Batches::seek(const Position& position, std::source_location where) {
                      .wanted = "at most " + std::to_string(mine.size()),
                      .cure = "repeat the data at least as often as the run that saved it"});
   }
-  state_ = std::make_unique<State>(state_->dataset, state_->options, position.place);
+  state_ =
+      std::make_unique<State>(state_->dataset, state_->options, position.place, state_->sharding);
 }
 
 }  // namespace tessera::data

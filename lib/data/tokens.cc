@@ -1,9 +1,11 @@
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <numeric>
 
 #include <tessera/data.h>
 #include <tessera/error.h>
+#include <tessera/shardings.h>
 
 #include "data/file.h"
 #include "data/numpy_random.h"
@@ -28,6 +30,21 @@ Array Tokens::batch(std::int64_t first, std::int64_t size) const {
     rows.insert(rows.end(), begin, begin + length_);
   }
   return array(rows, {size, length_});
+}
+
+Array Tokens::batch(std::int64_t first, std::int64_t size, const NamedSharding& sharding,
+                    std::source_location where) const {
+  const auto fill = [&](const std::vector<IndexRange>& index, std::span<std::byte> elements) {
+    const IndexRange columns = index[1];
+    const auto bytes =
+        static_cast<std::size_t>(columns.limit - columns.start) * sizeof(std::int32_t);
+    std::byte* to = elements.data();
+    for (std::int64_t i = index[0].start; i < index[0].limit; ++i, to += bytes) {
+      const std::int64_t row = (first + i) % num_sequences();
+      std::memcpy(to, tokens_.data() + row * length_ + columns.start, bytes);
+    }
+  };
+  return make_array_from_callback({DType::i32, {size, length_}}, sharding, fill, where);
 }
 
 Tokens random_tokens(std::uint32_t seed, std::int64_t num_sequences, std::int64_t length,

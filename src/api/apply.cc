@@ -6,8 +6,8 @@
 #include <tessera/error.h>
 
 #include "api/call/donation.h"
+#include "api/context/context.h"
 #include "api/program.h"
-#include "base/lru_cache.h"
 #include "ir/builder.h"
 #include "ir/text.h"
 #include "ops/emit.h"
@@ -86,45 +86,20 @@ Array emit(std::string_view op, const std::vector<Array>& operands,
 
 namespace {
 
-/// Programs of eager calls, by program text.
-class EagerPrograms {
- public:
-  std::shared_ptr<Program> find(const std::string& key) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const std::shared_ptr<Program>* known = programs_.find(key);
-    return known == nullptr ? nullptr : *known;
-  }
-  /// Another thread may have inserted the same program meanwhile.
-  void insert(const std::string& key, const std::shared_ptr<Program>& program) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (programs_.find(key) == nullptr) programs_.insert(key, program);
-  }
-
- private:
-  std::mutex mutex_;
-  LruCache<std::shared_ptr<Program>> programs_{4096};
-};
-
-EagerPrograms& eager_programs() {
-  static auto* programs = new EagerPrograms;
-  return *programs;
-}
-
 Array as_array(const std::shared_ptr<const void>& captured) {
   return Array(
       std::const_pointer_cast<ArrayNode>(std::static_pointer_cast<const ArrayNode>(captured)));
 }
 
 std::shared_ptr<Program> eager_program(ir::Function function,
-                                       const std::vector<const Placement*>& inputs,
+                                       const std::vector<PlacementPtr>& inputs,
                                        const Settings& settings) {
   std::string key = ir::print(function, {.spans = false});
   key += static_cast<char>(settings.engine);
   key += static_cast<char>(settings.dot_unit);
-  for (const Placement* input : inputs) {
-    key.append(reinterpret_cast<const char*>(&input), sizeof(input));
-  }
-  if (auto program = eager_programs().find(key)) return program;
+  for (const PlacementPtr& input : inputs) append_address(key, input);
+  EagerPrograms& programs = current_context().eager_programs;
+  if (auto program = programs.find(key)) return program;
   auto program = std::make_shared<Program>();
   program->traced = std::move(function);
   program->inputs = inputs;
@@ -137,7 +112,7 @@ std::shared_ptr<Program> eager_program(ir::Function function,
   program->engine = settings.engine;
   program->dot_unit = settings.dot_unit;
   simplify(*program);
-  eager_programs().insert(key, program);
+  programs.insert(key, program);
   return program;
 }
 
@@ -161,10 +136,10 @@ std::vector<Array> run_traced(const Mesh& mesh, const std::function<std::vector<
     choice.add(arrays.back().node()->placement->mesh, "operand " + describe(arrays.back()));
   }
   function = ir::with_mesh(std::move(function), choice.mesh());
-  std::vector<const Placement*> inputs;
+  std::vector<PlacementPtr> inputs;
   std::vector<Tiled> tiled;
   for (const Array& array : arrays) {
-    const Placement* placement = array.node()->placement;
+    const PlacementPtr& placement = array.node()->placement;
     const bool is_placed = !placement->mesh.axes().empty();
     inputs.push_back(is_placed ? placement : replicated_placement(array.type(), function.mesh));
     tiled.push_back(tiles_of(array, where));

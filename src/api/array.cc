@@ -36,7 +36,7 @@ Array with_info(Array array, const ParamInfo* info) {
   return Array(std::move(node));
 }
 
-Array make_concrete(const Placement* placement, run::Tiles tiles, HolderGroups groups) {
+Array make_concrete(PlacementPtr placement, run::Tiles tiles, HolderGroups groups) {
   auto node = std::make_shared<ArrayNode>();
   node->type = placement->type;
   node->placement = placement;
@@ -331,7 +331,7 @@ std::span<const std::byte> Shard::bytes(std::source_location where) const {
 
 Array detail::make_array(const Type& type, const NamedSharding& sharding, FillTile fill,
                          void* target, const std::source_location& where) {
-  const Placement* placement = placement_of(
+  PlacementPtr placement = placement_of(
       type, sharding.mesh,
       to_sharding(sharding.mesh, sharding.spec, type, "make_array_from_callback", where));
   run::Tiles tiles;

@@ -26,15 +26,20 @@ struct ParamInfo {
 };
 const ParamInfo* intern(ParamInfo info);
 
-/// Placements are interned, so that comparing and hashing are cheap.
+/// Placements are interned: equal ones have the same address while any of them lives, so that
+/// comparing and hashing are cheap.
 using run::held_tiles;
 using run::HolderGroups;
 using run::is_held_by;
 using run::is_held_here;
 using run::Placement;
+using run::PlacementPtr;
 using run::Tiled;
-const Placement* placement_of(const Type& type, const Mesh& mesh, const Sharding& sharding);
-const Placement* replicated_placement(const Type& type, const Mesh& mesh);
+PlacementPtr placement_of(const Type& type, const Mesh& mesh, const Sharding& sharding);
+PlacementPtr replicated_placement(const Type& type, const Mesh& mesh);
+/// Appends what tells placements apart to the key of a cache. What is cached must hold the
+/// placement, because another one may get the address of one that is no longer used.
+void append_address(std::string& key, const PlacementPtr& placement);
 
 struct DonatingCall;  // api/call/donation.h
 
@@ -44,7 +49,7 @@ struct ArrayNode {
   /// because several threads may read it.
   const ParamInfo* info = nullptr;
   // concrete
-  const Placement* placement = nullptr;
+  PlacementPtr placement;
   run::Tiles tiles;  // of this process; guarded by donation_mutex(), like the donation
   std::shared_ptr<const DonatingCall> donation;
   std::size_t donated_leaf = 0;  // index into donation->paths
@@ -61,7 +66,7 @@ using NodePtr = std::shared_ptr<ArrayNode>;
 /// Guards tiles and donation of every node.
 std::mutex& donation_mutex();
 
-Array make_concrete(const Placement* placement, run::Tiles tiles, HolderGroups groups = nullptr);
+Array make_concrete(PlacementPtr placement, run::Tiles tiles, HolderGroups groups = nullptr);
 /// A new handle that makes the array a parameter. Handles of `array` itself are not changed.
 Array with_info(Array array, const ParamInfo* info);
 Array make_traced(std::shared_ptr<trace::Trace> trace, ir::ValueId value);
@@ -82,7 +87,7 @@ std::string describe(const Array& array);
 // With several processes, functions with the parameters `op` and `where` are collectives: all
 // processes must make the same calls. `op` at `where` is the operation that error messages name.
 /// As in run/tiles/tiled.h.
-Tiled move_tiles(const Tiled& from, const Placement* to, const char* op, const Span& where);
+Tiled move_tiles(const Tiled& from, const PlacementPtr& to, const char* op, const Span& where);
 run::BufferPtr gather_tile(const Tiled& from, std::int64_t tile, const char* op, const Span& where);
 Tiled bring(Tiled x, const HolderGroups& groups, const char* op, const Span& where);
 /// The whole array, in every process.

@@ -31,7 +31,7 @@ Array array_from(DType dtype, Shape shape, const void* elements, std::size_t cou
   }
   ops::HostArray host({dtype, std::move(shape)});
   if (count > 0) std::memcpy(host.bytes().data(), elements, host.bytes().size());
-  const Placement* placement = replicated_placement(host.type(), current_mesh());
+  PlacementPtr placement = replicated_placement(host.type(), current_mesh());
   return make_concrete(placement, scatter(host, *placement));
 }
 
@@ -141,7 +141,7 @@ std::string subject_of(const char* op, const Array& x) {
 Array placed(const Array& x, const Mesh& mesh, const Sharding& sharding, const char* op,
              const Span& where) {
   const detail::Tiled from = detail::tiles_of(x, where);
-  const detail::Placement* to = detail::placement_of(x.type(), mesh, sharding);
+  detail::PlacementPtr to = detail::placement_of(x.type(), mesh, sharding);
   if (from.placement == to) return x;
   detail::Tiled there = detail::move_tiles(from, to, op, where);
   Array moved = detail::make_concrete(to, std::move(there.tiles), std::move(there.groups));

@@ -50,7 +50,7 @@ std::string cache_key(const Walk& arguments, const Body& body, const Settings& s
       fail_empty(fmt::format("argument {}", argument_number(arguments, i)), where);
     }
     const NodePtr& node = array.node();
-    append(node->placement);
+    append_address(key, node->placement);
     if (!node->is_concrete()) key += to_string(node->type);
   }
   key += to_string(current_mesh());
@@ -66,7 +66,16 @@ std::string cache_key(const Walk& arguments, const Body& body, const Settings& s
 struct Entry {
   Once once;
   std::shared_ptr<Program> program;
+  std::vector<PlacementPtr> placements;  // in the key
 };
+
+std::shared_ptr<Entry> make_entry(const Walk& arguments) {
+  auto entry = std::make_shared<Entry>();
+  for (const Walk::Leaf& leaf : arguments.leaves()) {
+    entry->placements.push_back(leaf.array->node()->placement);
+  }
+  return entry;
+}
 
 /// Makes the program of one kind of arguments.
 class Tracer {
@@ -190,7 +199,7 @@ class Tracer {
                 fmt::format("{}: in_shardings of argument {}", name(), number), where_);
   }
 
-  const Placement* place_argument(std::size_t i, std::size_t argument) const {
+  PlacementPtr place_argument(std::size_t i, std::size_t argument) const {
     const Walk::Leaf& leaf = walk_.leaves()[i];
     const ArrayNode& node = *leaf.array->node();
     const bool is_placed = node.is_concrete() && !node.placement->mesh.axes().empty();
@@ -200,7 +209,7 @@ class Tracer {
                              node.type, mesh_, name() + ": in_shardings of " + paths_[i], where_);
     }
     if (!asked) return is_placed ? node.placement : replicated_placement(node.type, mesh_);
-    const Placement* wanted = placement_of(node.type, mesh_, *asked);
+    PlacementPtr wanted = placement_of(node.type, mesh_, *asked);
     if (!is_placed || node.placement == wanted) return wanted;
     throw UserError(
         {.what = name() + ": in_shardings differ from the sharding of argument " + paths_[i],
@@ -273,7 +282,7 @@ class Tracer {
     if (choice.mesh() != mesh_) {
       mesh_ = choice.mesh();
       program_->traced = ir::with_mesh(std::move(program_->traced), mesh_);
-      for (const Placement*& input : program_->inputs) {
+      for (PlacementPtr& input : program_->inputs) {
         input = replicated_placement(input->type, mesh_);
       }
     }
@@ -374,8 +383,8 @@ std::shared_ptr<Program> JitCore::lower(const Walk& arguments, Body& body,
   {
     const std::lock_guard<std::mutex> lock(state_->mutex);
     const std::shared_ptr<Entry>* known = state_->entries.find(key);
-    entry = known != nullptr ? *known
-                             : state_->entries.insert(std::move(key), std::make_shared<Entry>());
+    entry =
+        known != nullptr ? *known : state_->entries.insert(std::move(key), make_entry(arguments));
   }
   entry->once.call([&] {
     const trace::Outside outside;

@@ -11,36 +11,60 @@
 
 namespace tessera::detail {
 
-namespace {
-
-/// Interned values, by their text. Their addresses stay valid.
-template <typename T>
-class Interned {
- public:
-  template <typename Make>
-  const T* find(const std::string& key, Make make) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    auto [place, is_new] = items_.try_emplace(key);
-    if (is_new) place->second = std::make_unique<const T>(make());
-    return place->second.get();
-  }
-
- private:
-  std::mutex mutex_;
-  std::unordered_map<std::string, std::unique_ptr<const T>> items_;
-};
-
-}  // namespace
-
 const ParamInfo* intern(ParamInfo info) {
-  static auto* table = new Interned<ParamInfo>;
+  static std::mutex mutex;
+  static auto* table = new std::unordered_map<std::string, std::unique_ptr<const ParamInfo>>;
   std::string key = info.path + '\n';
   if (info.is_annotated) key += to_string(info.spec);
   if (info.names == AxisNames::logical) key += " of logical names";
-  return table->find(key, [&] { return std::move(info); });
+  const std::lock_guard<std::mutex> lock(mutex);
+  auto [place, is_new] = table->try_emplace(std::move(key));
+  if (is_new) place->second = std::make_unique<const ParamInfo>(std::move(info));
+  return place->second.get();
 }
 
 namespace {
+
+/// The placements that are alive, by their text.
+class Placements {
+ public:
+  static Placements& instance() {
+    static auto* one = new Placements;  // arrays may outlive every other static object
+    return *one;
+  }
+
+  template <typename Make>
+  PlacementPtr find(const std::string& key, const Make& make) {
+    if (PlacementPtr known = find(key)) return known;
+    // Made without the mutex: if memory runs out, it is removed at once, which needs the mutex.
+    const PlacementPtr made(new Placement(make()), [this, key](const Placement* last) {
+      delete last;
+      forget(key);
+    });
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::weak_ptr<const Placement>& item = items_[key];
+    if (PlacementPtr known = item.lock()) return known;  // of another thread
+    item = made;
+    return made;
+  }
+
+ private:
+  PlacementPtr find(const std::string& key) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto item = items_.find(key);
+    return item == items_.end() ? nullptr : item->second.lock();
+  }
+
+  void forget(const std::string& key) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto item = items_.find(key);
+    // Another thread may have made the same placement again.
+    if (item != items_.end() && item->second.expired()) items_.erase(item);
+  }
+
+  std::mutex mutex_;
+  std::unordered_map<std::string, std::weak_ptr<const Placement>> items_;
+};
 
 void check_number_of_devices(const Mesh& mesh) {
   const run::World& world = run::world();
@@ -65,21 +89,25 @@ void check_number_of_devices(const Mesh& mesh) {
 
 }  // namespace
 
-const Placement* placement_of(const Type& type, const Mesh& mesh, const Sharding& sharding) {
+PlacementPtr placement_of(const Type& type, const Mesh& mesh, const Sharding& sharding) {
   check_number_of_devices(mesh);
-  static auto* table = new Interned<Placement>;
   std::string key = to_string(type) + to_string(mesh);
   for (const AtomList& dim : sharding.dims) {
     key.append(reinterpret_cast<const char*>(dim.data()), dim.size());
     key += '|';
   }
-  return table->find(key, [&] {
+  return Placements::instance().find(key, [&] {
     return Placement{type, mesh, sharding, Layout(mesh, sharding, type.shape)};
   });
 }
 
-const Placement* replicated_placement(const Type& type, const Mesh& mesh) {
+PlacementPtr replicated_placement(const Type& type, const Mesh& mesh) {
   return placement_of(type, mesh, replicated_sharding(type.rank()));
+}
+
+void append_address(std::string& key, const PlacementPtr& placement) {
+  const Placement* address = placement.get();
+  key.append(reinterpret_cast<const char*>(&address), sizeof(address));
 }
 
 std::mutex& donation_mutex() {
@@ -87,7 +115,7 @@ std::mutex& donation_mutex() {
   return *mutex;
 }
 
-Tiled move_tiles(const Tiled& from, const Placement* to, const char* op, const Span& where) {
+Tiled move_tiles(const Tiled& from, const PlacementPtr& to, const char* op, const Span& where) {
   return run::move_tiles(from, to, {.kind = "gather", .op = op, .span = where});
 }
 

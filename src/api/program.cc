@@ -99,7 +99,7 @@ void forward_inputs(Program& program) {
 
 partition::PartitionOptions partition_options(const Program& program) {
   partition::PartitionOptions options;
-  for (const Placement* input : program.inputs) options.inputs.push_back(input->sharding);
+  for (const PlacementPtr& input : program.inputs) options.inputs.push_back(input->sharding);
   options.is_storage = program.is_storage;
   options.outputs = program.asked_outputs;
   options.passes = program.passes;

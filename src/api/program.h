@@ -11,7 +11,7 @@
 #include <tessera/jit.h>
 
 #include "api/array_node.h"
-#include "api/settings.h"
+#include "api/context/settings.h"
 #include "base/once.h"
 #include "ir/pass.h"
 #include "pipeline/pipeline.h"
@@ -30,7 +30,7 @@ struct Program {
   std::vector<std::string> result_paths;
   std::shared_ptr<const void> result;  // as traced, with abstract leaves
   // What the caller asks for. After simplify(), entries per output are those of computed outputs.
-  std::vector<const Placement*> inputs;
+  std::vector<PlacementPtr> inputs;
   std::vector<const ParamInfo*> input_infos;   // nullptr unless a parameter
   std::vector<const ParamInfo*> output_infos;  // likewise
   std::vector<const ParamInfo*> result_infos;  // likewise, of all leaves of the result
@@ -51,7 +51,7 @@ struct Program {
   pipeline::GroupsOfPorts groups;              // of a pipeline
   std::vector<pipeline::OutputCopy> copies;    // per output of `partitioned`
   ScheduleCosts stage_costs = {.stages = {}};  // of a pipeline, estimated
-  std::vector<const Placement*> outputs;
+  std::vector<PlacementPtr> outputs;
   std::vector<int> output_alias;  // per output: the donated input whose buffer it takes, or -1
   std::shared_ptr<const run::Executable> executable;
   std::atomic<bool> is_compared = false;  // with the programs of other ranks

@@ -6,6 +6,7 @@
 
 #include <tessera/tessera.h>
 
+#include "api/array_node.h"
 #include "api/test_support.h"
 
 namespace tessera {
@@ -71,6 +72,75 @@ TEST(Threads, EightTrainTheirOwnModels) {
   });
   EXPECT_EQ(found, wanted);
   EXPECT_EQ(found_alone, wanted);
+}
+
+TEST(Threads, EachWithItsOwnSettings) {
+  const Array x = numbers({3000}, 1);
+  auto total = jit([](const Array& values) { return sum(exp(values)); });
+  const std::vector<std::int64_t> grains_of = {1, 2, 3, 4, 8, 16, 32, 64};
+  const auto value = [&](int i) {
+    set_grains(grains_of[static_cast<std::size_t>(i)]);
+    Floats values;
+    for (int times = 0; times < 20; ++times) {
+      values.push_back(total(x).item<float>());
+      values.push_back(sum(tanh(x)).item<float>());
+    }
+    return values;
+  };
+  std::vector<Floats> wanted(8), found(8);
+  const std::int64_t before = grains();
+  for (int i = 0; i < 8; ++i) wanted[static_cast<std::size_t>(i)] = value(i);
+  set_grains(before);
+  EXPECT_NE(wanted[0], wanted[7]);
+  in_threads(8, [&](int i) {
+    const Context context;
+    const use_context scope(context);
+    found[static_cast<std::size_t>(i)] = value(i);
+  });
+  EXPECT_EQ(found, wanted);
+  EXPECT_EQ(grains(), before);
+}
+
+TEST(Context, ScopesNest) {
+  const std::int64_t before = grains();
+  const Context outer;
+  {
+    const use_context outer_scope(outer);
+    set_grains(before + 1);
+    const Context inner;
+    {
+      const use_context inner_scope(inner);
+      EXPECT_EQ(grains(), before + 1);
+      set_grains(before + 2);
+      set_engine("reference");
+    }
+    EXPECT_EQ(grains(), before + 1);
+    EXPECT_EQ(engine(), "host");
+  }
+  EXPECT_EQ(grains(), before);
+  const use_context again(outer);
+  EXPECT_EQ(grains(), before + 1);
+}
+
+TEST(Context, ItsProgramsAndTheirPlacementsAreFreed) {
+  std::weak_ptr<const detail::Placement> of_array, of_program;
+  {
+    auto twice = jit([](const Array& values) { return values * 2.0; });
+    auto context = std::make_unique<Context>();
+    {
+      const use_context scope(*context);
+      const Array x = numbers({7, 11, 13}, 1);
+      of_array = x.node()->placement;
+      const Array y = twice(x) + sum(x);
+      of_program = sum(y, 1).node()->placement;
+    }
+    EXPECT_FALSE(of_array.expired());
+    EXPECT_FALSE(of_program.expired());
+    context.reset();
+    EXPECT_FALSE(of_array.expired());  // in the cache of the jitted function
+    EXPECT_TRUE(of_program.expired());
+  }
+  EXPECT_TRUE(of_array.expired());
 }
 
 /// A random function of a 16x16 matrix: products, elementwise ops, reductions and a loop.

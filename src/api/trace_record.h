@@ -10,7 +10,7 @@
 
 #include <tessera/tree.h>
 
-#include "api/settings.h"
+#include "api/context/settings.h"
 
 namespace tessera::detail {
 

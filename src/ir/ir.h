@@ -15,6 +15,8 @@
 //     %3: f32[4,8] = mul %0, %2  # model.cc:12
 //     return %3
 //   }
+//
+// Lines that begin with '#' are comments.
 #pragma once
 
 #include <cstdint>

@@ -85,6 +85,24 @@ TEST(Text, GoldenTextIsParsedAndPrintedAlike) {
   EXPECT_TRUE(std::isnan(f.equations[7].attributes.get<double>("value")));
 }
 
+TEST(Text, CommentsAreSkipped) {
+  const std::string text =
+      "function f[mesh=\"data=2\", grains=8](%0: f32[4]) {\n"
+      "  %1: f32[4] = neg %0  # a.cc:1\n"
+      "  return %1\n}\n";
+  std::string with_comments = "# a comment\n\n  # another one\n" + text + "# at the end";
+  for (const char* line : {"  %1", "  return", "}"}) {
+    with_comments.insert(with_comments.find(line), "  # before " + std::string(line) + "\n");
+  }
+  EXPECT_EQ(print(parse(with_comments)), text);
+  try {
+    parse("# one\n# two\nno function\n");
+    ADD_FAILURE();
+  } catch (const UserError& error) {
+    EXPECT_NE(error.mistake().what.find("line 3"), std::string::npos) << error.mistake().what;
+  }
+}
+
 TEST(Text, WindowsAreParsedAndPrintedAlike) {
   const std::string text =
       "function main[mesh=\"a=2,b=3\", grains=8](%0: f32[9,4]<{a},{}>) {\n"

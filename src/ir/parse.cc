@@ -133,11 +133,22 @@ class Parser {
     return result;
   }
 
+  /// Also skips lines that begin with '#'. Behind an equation, '#' begins its source line.
   void skip_space() {
-    while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_])) != 0) {
-      if (text_[at_] == '\n') ++line_;
+    while (at_ < text_.size()) {
+      const char c = text_[at_];
+      if (c == '#' && is_at_line_start_) {
+        at_ = std::min(text_.find('\n', at_), text_.size());
+        continue;
+      }
+      if (std::isspace(static_cast<unsigned char>(c)) == 0) break;
+      if (c == '\n') {
+        ++line_;
+        is_at_line_start_ = true;
+      }
       ++at_;
     }
+    is_at_line_start_ = false;
   }
   char peek() {
     skip_space();
@@ -478,6 +489,7 @@ class Parser {
   std::string_view text_;
   std::size_t at_ = 0;
   std::size_t line_ = 1;
+  bool is_at_line_start_ = true;  // only blanks have been read since
   int depth_ = 0;
   Function function_;
   std::vector<Atom> atoms_;

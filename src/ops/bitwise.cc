@@ -43,6 +43,7 @@ const OpRecord and_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("and"),
+    .stablehlo = "stablehlo.and {0}, {1} : {type}",
     .reference = map2<Bits>(
         [](auto x, auto y) { return static_cast<decltype(x)>(bits_of(x) & bits_of(y)); }),
     .cost = no_flops,
@@ -61,6 +62,7 @@ const OpRecord or_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("or"),
+    .stablehlo = "stablehlo.or {0}, {1} : {type}",
     .reference = map2<Bits>(
         [](auto x, auto y) { return static_cast<decltype(x)>(bits_of(x) | bits_of(y)); }),
     .cost = no_flops,
@@ -79,6 +81,7 @@ const OpRecord shift_left_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("shift_left"),
+    .stablehlo = "stablehlo.shift_left {0}, {1} : {type}",
     .reference = map2<Bits>([](auto x, auto y) {
       const std::uint32_t count = bits_of(y);
       return static_cast<decltype(x)>(count < kBits ? bits_of(x) << count : 0U);
@@ -101,6 +104,7 @@ const OpRecord shift_right_arithmetic_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("shift_right_arithmetic"),
+    .stablehlo = "stablehlo.shift_right_arithmetic {0}, {1} : {type}",
     .reference = map2<Bits>([](auto x, auto y) {
       const std::uint32_t count = std::min(bits_of(y), kBits - 1);
       return static_cast<decltype(x)>(static_cast<std::int32_t>(bits_of(x)) >> count);
@@ -122,6 +126,7 @@ const OpRecord shift_right_logical_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("shift_right_logical"),
+    .stablehlo = "stablehlo.shift_right_logical {0}, {1} : {type}",
     .reference = map2<Bits>([](auto x, auto y) {
       const std::uint32_t count = bits_of(y);
       return static_cast<decltype(x)>(count < kBits ? bits_of(x) >> count : 0U);
@@ -142,6 +147,7 @@ const OpRecord xor_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("xor"),
+    .stablehlo = "stablehlo.xor {0}, {1} : {type}",
     .reference = map2<Bits>(
         [](auto x, auto y) { return static_cast<decltype(x)>(bits_of(x) ^ bits_of(y)); }),
     .cost = no_flops,

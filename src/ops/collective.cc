@@ -6,6 +6,7 @@
 #include "ops/ops.h"
 #include "ops/reference/loops.h"
 #include "ops/rules.h"
+#include "ops/stablehlo/form.h"
 
 namespace tessera::ops {
 
@@ -113,6 +114,7 @@ OpRecord moving(const char* name, std::string_view hlo, const char* doc,
           .batch = not_batched("inserted after batching"),
           .factors = identity_factors,
           .host = kernel("move"),
+          .stablehlo = hlo::moved,
           .reference = identity_reference,
           .cost = no_flops,
           .samples = moved_samples_of_all()};
@@ -131,6 +133,7 @@ OpRecord reducing(const char* name, std::string_view hlo, const char* doc, const
           .batch = not_batched("inserted after batching"),
           .factors = identity_factors,
           .host = kernel("combine"),
+          .stablehlo = hlo::moved,
           .reference = identity_reference,
           .cost = reduction_cost,
           .samples = std::string_view(reduction) == "sum"
@@ -175,6 +178,7 @@ const OpRecord inspect_sharding_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = view("stop_gradient"),
+    .stablehlo = stablehlo_operands(),
     .reference = identity_reference,
     .cost = no_flops,
     .samples = Samples{inspect_sample(f32({5, 6})), inspect_sample(f32({12, 1})),
@@ -209,6 +213,7 @@ const OpRecord sharding_constraint_op{
     },
     .factors = elementwise_factors,
     .host = view("sharding_constraint"),
+    .stablehlo = stablehlo_operands(),
     .reference = identity_reference,
     .cost = no_flops,
     .samples = Samples{constraint_sample(f32({5, 6})), constraint_sample(f32({12, 1})),

@@ -4,6 +4,7 @@
 #include "ops/ops.h"
 #include "ops/reference/loops.h"
 #include "ops/rules.h"
+#include "ops/stablehlo/form.h"
 
 namespace tessera::ops {
 
@@ -108,6 +109,12 @@ Sample clamp_sample(const Shape& shape) {
   return {.operands = {{f32(shape), -1.0, -0.8}, {f32(shape), -2.0, 2.0}, {f32(shape), 0.8, 1.0}}};
 }
 
+// --- StableHLO
+
+hlo::Values compare_form(hlo::FormContext& c) {
+  return {c.w.compare(c.attributes().get<std::string>("direction"), c.x(0), c.x(1))};
+}
+
 }  // namespace
 
 const OpRecord clamp_op{
@@ -126,6 +133,7 @@ const OpRecord clamp_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("clamp"),
+    .stablehlo = "stablehlo.clamp {0}, {1}, {2} : {type}",
     .reference = map3<Numbers>(
         [](auto low, auto x, auto high) { return lesser_of(greater_of(x, low), high); }),
     .cost = flops_per_element(2),
@@ -150,6 +158,7 @@ const OpRecord compare_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("compare_{direction}"),
+    .stablehlo = compare_form,
     .reference = compare_reference,
     .cost = flops_per_element(1),
     .samples = compare_samples(),
@@ -172,6 +181,7 @@ const OpRecord select_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("select"),
+    .stablehlo = "stablehlo.select {0}, {1}, {2} : {type0}, {type}",
     .reference = select_reference,
     .cost = no_flops,
     .samples = Samples{{.operands = {{boolean({5, 6}), 0.0, 1.0}, {f32({5, 6})}, {f32({5, 6})}}},

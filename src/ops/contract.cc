@@ -1,11 +1,13 @@
 // dot_general: batched contractions of two arrays.
 #include <algorithm>
+#include <fmt/format.h>
 
 #include "base/leaf_tree.h"
 #include "ops/ops.h"
 #include "ops/reference/leaves.h"
 #include "ops/reference/loops.h"
 #include "ops/rules.h"
+#include "ops/stablehlo/form.h"
 
 namespace tessera::ops {
 
@@ -300,6 +302,26 @@ Samples dot_samples() {
                  {.lhs_contract = {0, 1}, .rhs_contract = {0, 1}})};
 }
 
+// --- StableHLO
+
+hlo::Values dot_general_form(hlo::FormContext& c) {
+  const auto list = [&](const char* name) { return c.attributes().ints(name); };
+  const hlo::Value lhs = c.factor(c.masked_operand(0, list("lhs_contract"), 0));
+  const hlo::Value rhs = c.factor(c.masked_operand(1, list("rhs_contract"), 0));
+  std::string text = fmt::format("stablehlo.dot_general {}, {}, ", lhs.name, rhs.name);
+  if (!list("lhs_batch").empty()) {
+    text += fmt::format("batching_dims = {} x {}, ", hlo::list_text(list("lhs_batch")),
+                        hlo::list_text(list("rhs_batch")));
+  }
+  text += fmt::format("contracting_dims = {} x {}", hlo::list_text(list("lhs_contract")),
+                      hlo::list_text(list("rhs_contract")));
+  // The default is less than f32 on some platforms.
+  if (lhs.type.dtype == DType::f32) text += ", precision = [HIGHEST, HIGHEST]";
+  text += fmt::format(" : ({}, {}) -> {}", hlo::type_text(lhs.type), hlo::type_text(rhs.type),
+                      hlo::type_text(c.results[0]));
+  return {c.w.op(text, c.results[0])};
+}
+
 }  // namespace
 
 const OpRecord dot_general_op{
@@ -319,6 +341,7 @@ const OpRecord dot_general_op{
     .batch = dot_batch,
     .factors = dot_factors,
     .host = kernel("dot_general"),
+    .stablehlo = dot_general_form,
     .reference = dot_reference,
     .cost = dot_cost,
     .samples = dot_samples(),

@@ -3,6 +3,7 @@
 #include "ops/reference/loops.h"
 #include "ops/reference/numeric_convert.h"
 #include "ops/rules.h"
+#include "ops/stablehlo/form.h"
 
 namespace tessera::ops {
 
@@ -45,6 +46,35 @@ Sample to_dtype(SampleOperand operand, DType dtype) {
   return {.operands = {std::move(operand)}, .attributes = {{"dtype", dtype}}};
 }
 
+// --- StableHLO
+
+hlo::Values bitcast_form(hlo::FormContext& c) {
+  return {c.w.bitcast(c.x(), c.attributes().get<DType>("dtype"))};
+}
+
+/// Floats saturate and NaN becomes 0, which StableHLO leaves open.
+hlo::Values float_to_integer(hlo::FormContext& c, DType dtype) {
+  hlo::Writer& w = c.w;
+  const hlo::Value x = w.convert(c.x(), c.x().type.dtype == DType::f64 ? DType::f64 : DType::f32);
+  const double low = hlo::identity_of("maximum", dtype);
+  // The first number that is too large; the greatest integer itself is no f32.
+  const double end = hlo::identity_of("minimum", dtype) + 1;
+  const hlo::Value is_low = w.compare("le", x, w.constant(low, x.type));
+  const hlo::Value is_high = w.compare("ge", x, w.constant(end, x.type));
+  const hlo::Value is_above = w.compare("gt", x, w.constant(low, x.type));
+  const hlo::Value is_below = w.compare("lt", x, w.constant(end, x.type));
+  const hlo::Value is_inside = w.binary("and", is_above, is_below);
+  const hlo::Value kept = w.convert(w.select(is_inside, x, w.constant(0, x.type)), dtype);
+  const hlo::Value below = w.select(is_high, w.constant(end - 1, kept.type), kept);
+  return {w.select(is_low, w.constant(low, kept.type), below)};
+}
+
+hlo::Values convert_form(hlo::FormContext& c) {
+  const DType dtype = c.attributes().get<DType>("dtype");
+  if (is_float(c.x().type.dtype) && is_integer(dtype)) return float_to_integer(c, dtype);
+  return {c.w.convert(c.x(), dtype)};
+}
+
 }  // namespace
 
 const OpRecord bitcast_op{
@@ -58,6 +88,7 @@ const OpRecord bitcast_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = view("bitcast"),
+    .stablehlo = bitcast_form,
     .reference =
         [](const ReferenceContext& c) {
           HostArray result(c.results[0]);
@@ -88,6 +119,7 @@ const OpRecord convert_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("convert_{from}_{to}"),
+    .stablehlo = convert_form,
     .reference = convert_reference,
     .cost = flops_per_element(1),
     .samples = Samples{to_dtype({f32({5, 6}), -9.0, 9.0}, DType::i32),

@@ -3,6 +3,7 @@
 #include "ops/reference/loops.h"
 #include "ops/reference/numeric_convert.h"
 #include "ops/rules.h"
+#include "ops/stablehlo/form.h"
 
 namespace tessera::ops {
 
@@ -66,6 +67,23 @@ Sample iota_sample(DType dtype, Shape shape, std::int64_t dim) {
           .attributes = {{"dim", dim}, {"dtype", dtype}, {"shape", std::move(shape)}}};
 }
 
+// --- StableHLO
+
+hlo::Values constant_form(hlo::FormContext& c) {
+  return {c.w.constant(c.attributes().get<double>("value"), c.results[0])};
+}
+
+hlo::Values iota_form(hlo::FormContext& c) {
+  const std::int64_t dim = c.attributes().integer("dim");
+  const Type& type = c.results[0];
+  const hlo::Value x = c.w.iota(dim, type.dtype, type.shape);
+  if (!c.is_split(c.equation.results[0], at(dim))) return {x};
+  // Added as integers: a sum of bf16 would be rounded.
+  const hlo::Value own = c.w.iota(dim, DType::i32, type.shape);
+  const hlo::Value start = c.w.fill(c.start(c.equation.results[0], at(dim)), type.shape);
+  return {c.w.convert(c.w.binary("add", own, start), type.dtype)};
+}
+
 }  // namespace
 
 const OpRecord constant_op{
@@ -80,6 +98,7 @@ const OpRecord constant_op{
     .batch = not_batched("has no operands"),
     .factors = elementwise_factors,
     .host = generator("constant"),
+    .stablehlo = constant_form,
     .reference = constant_reference,
     .cost = no_flops,
     .samples =
@@ -101,6 +120,7 @@ const OpRecord iota_op{
     .batch = not_batched("has no operands"),
     .factors = elementwise_factors,
     .host = generator("iota"),
+    .stablehlo = iota_form,
     .reference = iota_reference,
     .cost = no_flops,
     .samples =

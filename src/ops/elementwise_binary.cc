@@ -4,6 +4,7 @@
 #include "ops/ops.h"
 #include "ops/reference/loops.h"
 #include "ops/rules.h"
+#include "ops/stablehlo/form.h"
 
 namespace tessera::ops {
 
@@ -96,11 +97,24 @@ OpRecord sum_record(const char* name, const char* doc, const char* source) {
       .batch = elementwise_batch,
       .factors = elementwise_factors,
       .host = tile_kernel("add"),
+      .stablehlo = "stablehlo.add {0}, {1} : {type}",
       .reference = map2<Numbers>([](auto x, auto y) { return wrapping_add(x, y); }),
       .cost = flops_per_element(1),
       .samples = number_samples(2),
       .linearity = Linearity::all,
   };
+}
+
+// --- StableHLO
+
+/// Through a type that holds the product exactly, if there is one.
+hlo::Values fma_form(hlo::FormContext& c) {
+  const DType dtype = c.x().type.dtype;
+  const DType wide = dtype == DType::bf16 ? DType::f32 : DType::f64;
+  hlo::Values wider;
+  for (const hlo::Value& x : c.operands) wider.push_back(c.w.convert(x, wide));
+  const hlo::Value product = c.w.binary("multiply", wider[0], wider[1]);
+  return {c.w.convert(c.w.binary("add", product, wider[2]), dtype)};
 }
 
 }  // namespace
@@ -131,6 +145,7 @@ const OpRecord div_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("div"),
+    .stablehlo = "stablehlo.divide {0}, {1} : {type}",
     .reference = map2<Numbers>([](auto x, auto y) { return quotient(x, y); }),
     .cost = flops_per_element(1),
     .samples = number_samples(2, 0.5, 2.0),
@@ -154,6 +169,7 @@ const OpRecord fma_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("fma"),
+    .stablehlo = fma_form,
     .reference = map3<Floats>([](auto x, auto y, auto z) { return std::fma(x, y, z); }),
     .cost = flops_per_element(2),
     .samples = float_samples(3, -2.0, 2.0),
@@ -171,6 +187,7 @@ const OpRecord max_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("max"),
+    .stablehlo = "stablehlo.maximum {0}, {1} : {type}",
     .reference = map2<Numbers>([](auto x, auto y) { return greater_of(x, y); }),
     .cost = flops_per_element(1),
     .samples = number_samples(2),
@@ -188,6 +205,7 @@ const OpRecord min_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("min"),
+    .stablehlo = "stablehlo.minimum {0}, {1} : {type}",
     .reference = map2<Numbers>([](auto x, auto y) { return lesser_of(x, y); }),
     .cost = flops_per_element(1),
     .samples = number_samples(2),
@@ -206,6 +224,7 @@ const OpRecord mul_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("mul"),
+    .stablehlo = "stablehlo.multiply {0}, {1} : {type}",
     .reference = map2<Numbers>([](auto x, auto y) { return wrapping_mul(x, y); }),
     .cost = flops_per_element(1),
     .samples = number_samples(2),
@@ -224,6 +243,7 @@ const OpRecord pow_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("pow"),
+    .stablehlo = "stablehlo.power {0}, {1} : {type}",
     .reference = map2<Floats>([](auto x, auto y) {
       return static_cast<decltype(x)>(std::pow(static_cast<double>(x), static_cast<double>(y)));
     }),
@@ -245,6 +265,7 @@ const OpRecord rem_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("rem"),
+    .stablehlo = "stablehlo.remainder {0}, {1} : {type}",
     .reference = map2<Numbers>([](auto x, auto y) { return remainder_of(x, y); }),
     .cost = flops_per_element(4),
     .samples = Samples{{.operands = {{f32({5, 6}), 2.2, 2.8}, {f32({5, 6}), 0.95, 1.05}}},
@@ -266,6 +287,7 @@ const OpRecord sub_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("sub"),
+    .stablehlo = "stablehlo.subtract {0}, {1} : {type}",
     .reference = map2<Numbers>([](auto x, auto y) {
       if constexpr (std::is_integral_v<decltype(x)>) return wrapping_add(x, wrapping_neg(y));
       return x - y;

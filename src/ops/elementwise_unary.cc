@@ -3,8 +3,26 @@
 #include "ops/reference/erf_inv.h"
 #include "ops/reference/loops.h"
 #include "ops/rules.h"
+#include "ops/stablehlo/form.h"
 
 namespace tessera::ops {
+
+namespace {
+
+// --- StableHLO
+
+/// StableHLO has no absolute values and signs of unsigned numbers.
+hlo::Values abs_form(hlo::FormContext& c) {
+  if (c.x().type.dtype == DType::u32) return c.operands;
+  return {c.w.unary("abs", c.x())};
+}
+
+hlo::Values sign_form(hlo::FormContext& c) {
+  if (c.x().type.dtype != DType::u32) return {c.w.unary("sign", c.x())};
+  return {c.w.binary("minimum", c.x(), c.w.constant(1, c.x().type))};
+}
+
+}  // namespace
 
 const OpRecord abs_op{
     .name = "abs",
@@ -19,6 +37,7 @@ const OpRecord abs_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("abs"),
+    .stablehlo = abs_form,
     .reference = map1<Numbers>([](auto x) {
       if constexpr (std::is_floating_point_v<decltype(x)>) return std::fabs(x);
       return is_negative(x) ? wrapping_neg(x) : x;
@@ -40,6 +59,7 @@ const OpRecord cos_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("cos"),
+    .stablehlo = "stablehlo.cosine {0} : {type}",
     .reference = map_real([](double x) { return std::cos(x); }),
     .cost = flops_per_element(10),
     .samples = float_samples(1, -3.0, 3.0, kFunctionUlp),
@@ -63,6 +83,7 @@ const OpRecord erf_inv_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("erf_inv"),
+    .stablehlo = "chlo.erf_inv {0} : {type} -> {type}",
     .reference = map1<Floats>([](auto x) { return erf_inv_value(x); }),
     .cost = flops_per_element(30),
     .samples = float_samples(1, -0.9, 0.9, kFunctionUlp),
@@ -80,6 +101,7 @@ const OpRecord exp_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("exp"),
+    .stablehlo = "stablehlo.exponential {0} : {type}",
     .reference = map_real([](double x) { return std::exp(x); }),
     .cost = flops_per_element(10),
     .samples = float_samples(1, -3.0, 3.0, kFunctionUlp),
@@ -99,6 +121,7 @@ const OpRecord expm1_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("expm1"),
+    .stablehlo = "stablehlo.exponential_minus_one {0} : {type}",
     .reference = map_real([](double x) { return std::expm1(x); }),
     .cost = flops_per_element(12),
     .samples = float_samples(1, -2.0, 2.0, kFunctionUlp),
@@ -116,6 +139,7 @@ const OpRecord floor_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("floor"),
+    .stablehlo = "stablehlo.floor {0} : {type}",
     .reference = map1<Floats>([](auto x) { return std::floor(x); }),
     .cost = flops_per_element(1),
     .samples = float_samples(1, -3.0, 3.0),
@@ -136,6 +160,7 @@ const OpRecord is_finite_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("is_finite"),
+    .stablehlo = "stablehlo.is_finite {0} : ({type0}) -> {type}",
     .reference = map1<Floats, bool>([](auto x) { return std::isfinite(x); }),
     .cost = flops_per_element(1),
     .samples = float_samples(1, -2.0, 2.0),
@@ -153,6 +178,7 @@ const OpRecord log_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("log"),
+    .stablehlo = "stablehlo.log {0} : {type}",
     .reference = map_real([](double x) { return std::log(x); }),
     .cost = flops_per_element(10),
     .samples = float_samples(1, 0.5, 3.0, kFunctionUlp),
@@ -172,6 +198,7 @@ const OpRecord log1p_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("log1p"),
+    .stablehlo = "stablehlo.log_plus_one {0} : {type}",
     .reference = map_real([](double x) { return std::log1p(x); }),
     .cost = flops_per_element(12),
     .samples = float_samples(1, -0.5, 2.0, kFunctionUlp),
@@ -192,6 +219,7 @@ const OpRecord logistic_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("logistic"),
+    .stablehlo = "stablehlo.logistic {0} : {type}",
     .reference = map_real([](double x) { return 1.0 / (1.0 + std::exp(-x)); }),
     .cost = flops_per_element(12),
     .samples = float_samples(1, -3.0, 3.0, kFunctionUlp),
@@ -209,6 +237,7 @@ const OpRecord neg_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("neg"),
+    .stablehlo = "stablehlo.negate {0} : {type}",
     .reference = map1<Numbers>([](auto x) { return wrapping_neg(x); }),
     .cost = flops_per_element(1),
     .samples = number_samples(1),
@@ -227,6 +256,7 @@ const OpRecord not_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("not"),
+    .stablehlo = "stablehlo.not {0} : {type}",
     .reference = map1<Bits>([](auto x) {
       if constexpr (std::is_same_v<decltype(x), bool>) {
         return !x;
@@ -254,6 +284,7 @@ const OpRecord rsqrt_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("rsqrt"),
+    .stablehlo = "stablehlo.rsqrt {0} : {type}",
     .reference = map1<Floats>([](auto x) { return decltype(x){1} / std::sqrt(x); }),
     .cost = flops_per_element(2),
     .samples = float_samples(1, 0.5, 3.0),
@@ -271,6 +302,7 @@ const OpRecord sign_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("sign"),
+    .stablehlo = sign_form,
     .reference = map1<Numbers>([](auto x) {
       using T = decltype(x);
       if (x == T{0} || is_nan(x)) return x;
@@ -293,6 +325,7 @@ const OpRecord sin_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("sin"),
+    .stablehlo = "stablehlo.sine {0} : {type}",
     .reference = map_real([](double x) { return std::sin(x); }),
     .cost = flops_per_element(10),
     .samples = float_samples(1, -3.0, 3.0, kFunctionUlp),
@@ -312,6 +345,7 @@ const OpRecord sqrt_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("sqrt"),
+    .stablehlo = "stablehlo.sqrt {0} : {type}",
     .reference = map1<Floats>([](auto x) { return std::sqrt(x); }),
     .cost = flops_per_element(1),
     .samples = float_samples(1, 0.5, 3.0),
@@ -329,6 +363,7 @@ const OpRecord stop_gradient_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = view("stop_gradient"),
+    .stablehlo = stablehlo_operands(),
     .reference = map1<Any>([](auto x) { return x; }),
     .cost = no_flops,
     .samples = number_samples(1),
@@ -350,6 +385,7 @@ const OpRecord tanh_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("tanh"),
+    .stablehlo = "stablehlo.tanh {0} : {type}",
     .reference = map_real([](double x) { return std::tanh(x); }),
     .cost = flops_per_element(12),
     .samples = float_samples(1, -2.0, 2.0, kFunctionUlp),

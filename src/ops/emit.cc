@@ -180,7 +180,13 @@ ValueId dot_general(Builder& b, ValueId lhs, ValueId rhs, const DotDims& dims) {
 }
 
 ValueId conv(Builder& b, ValueId lhs, ValueId rhs, Ints stride, Ints dilation) {
-  return b.emit("conv", {{"dilation", std::move(dilation)}, {"stride", std::move(stride)}},
+  const Ints ones(stride.size(), 1), zeros(stride.size(), 0);
+  return b.emit("conv",
+                {{"dilation", std::move(dilation)},
+                 {"high", zeros},
+                 {"low", zeros},
+                 {"spread", ones},
+                 {"stride", std::move(stride)}},
                 {lhs, rhs});
 }
 

@@ -6,6 +6,7 @@
 #include "ops/reference/leaves.h"
 #include "ops/reference/loops.h"
 #include "ops/rules.h"
+#include "ops/stablehlo/form.h"
 
 namespace tessera::ops {
 
@@ -294,6 +295,45 @@ Sample scatter_sample(Type indices, Type updates, std::int64_t dim, std::int64_t
           .attributes = {{"dim", dim}, {"num_batch", num_batch}, {"size", size}}};
 }
 
+// --- StableHLO
+
+/// `indices` stand at dimension `dim` of `rows`.
+hlo::IndexDims index_dims(const Attributes& attributes, const Type& indices, const Type& rows) {
+  const std::int64_t dim = attributes.integer("dim");
+  const std::int64_t num_batch = attributes.integer("num_batch");
+  hlo::IndexDims dims{.dim = dim, .batch = dims_from(0, at(num_batch)), .rows = {}};
+  for (std::int64_t i = num_batch; i < rows.rank(); ++i) {
+    if (i < dim || i >= dim + indices.rank() - num_batch) dims.rows.push_back(i);
+  }
+  return dims;
+}
+
+hlo::Values gather_form(hlo::FormContext& c) {
+  const std::int64_t dim = c.attributes().integer("dim");
+  const hlo::Value local = hlo::local_indices(c, 1, c.equation.operands[0], at(dim));
+  const hlo::IndexDims dims = index_dims(c.attributes(), local.type, c.results[0]);
+  const hlo::Value found = hlo::gathered(c.w, c.x(0), local, dims, c.results[0].shape);
+  Ints of_indices = dims.batch;
+  for (std::int64_t place : dims_from(dim, local.type.shape.size() - dims.batch.size())) {
+    of_indices.push_back(place);
+  }
+  return {hlo::with_fill(c, found, local, at(dim), of_indices)};
+}
+
+/// StableHLO drops what lies outside; so are updates of rows that another device holds, and those
+/// behind the end of a tile.
+hlo::Values scatter_add_form(hlo::FormContext& c) {
+  const std::int64_t dim = c.attributes().integer("dim");
+  const hlo::Value local = hlo::local_indices(c, 0, c.equation.results[0], at(dim));
+  hlo::Value indices = local;
+  for (std::int64_t i = c.attributes().integer("num_batch"); i < local.type.rank(); ++i) {
+    indices = hlo::masked(c.w, indices, at(i), c.ranges(c.equation.operands[0], at(i)),
+                          c.w.scalar(-1, DType::i32));
+  }
+  const hlo::IndexDims dims = index_dims(c.attributes(), local.type, c.x(1).type);
+  return {hlo::scattered(c.w, c.w.constant(0, c.results[0]), indices, c.x(1), dims, "add")};
+}
+
 }  // namespace
 
 const OpRecord gather_op{
@@ -311,6 +351,7 @@ const OpRecord gather_op{
     .batch = gather_batch,
     .factors = gather_factors,
     .host = kernel("gather"),
+    .stablehlo = gather_form,
     .reference = gather_reference,
     .cost = no_flops,
     .samples =
@@ -338,6 +379,7 @@ const OpRecord scatter_add_op{
     .batch = scatter_add_batch,
     .factors = scatter_add_factors,
     .host = kernel("scatter_add"),
+    .stablehlo = scatter_add_form,
     .reference = scatter_add_reference,
     .cost =
         [](const Attributes&, const std::vector<Type>& operands, const std::vector<Type>&) {

@@ -4,6 +4,7 @@
 #include "ops/ops.h"
 #include "ops/reference/loops.h"
 #include "ops/rules.h"
+#include "ops/stablehlo/form.h"
 
 namespace tessera::ops {
 
@@ -135,6 +136,68 @@ Sample fold_in_sample(double high, const Shape& batch = {}) {
   return {.operands = {key_operand(batch), {u32(batch), 0.0, high}}};
 }
 
+// --- StableHLO
+
+/// One word of each key, for every element of `shape`, which begins with the dimensions of the
+/// keys.
+hlo::Value key_word(hlo::Writer& w, const hlo::Value& keys, std::int64_t word, const Shape& shape) {
+  const Shape lead = batch_of(keys.type);
+  const hlo::Value words = w.slice_dim(keys, lead.size(), word, word + 1);
+  return w.broadcast(w.reshape(words, lead), dims_from(0, lead.size()), shape);
+}
+
+std::pair<hlo::Value, hlo::Value> encrypted(hlo::Writer& w, const hlo::Value& keys,
+                                            const hlo::Value& counter) {
+  const Shape& shape = counter.type.shape;
+  const hlo::Value high = key_word(w, keys, 0, shape);
+  const hlo::Value low = key_word(w, keys, 1, shape);
+  return hlo::threefry(w, high, low, w.constant(0, counter.type), counter);
+}
+
+/// Both words of keys in a new last dimension.
+hlo::Value joined_words(hlo::Writer& w, const std::pair<hlo::Value, hlo::Value>& words) {
+  Shape shape = words.first.type.shape;
+  shape.push_back(1);
+  return w.concatenate({w.reshape(words.first, shape), w.reshape(words.second, shape)},
+                       shape.size() - 1);
+}
+
+/// Positions along dimension `dim` of a result in the whole array.
+hlo::Value positions(hlo::FormContext& c, std::size_t dim, const Shape& shape) {
+  const hlo::Value own = c.w.iota(static_cast<std::int64_t>(dim), DType::u32, shape);
+  if (!c.is_split(c.equation.results[0], dim)) return own;
+  const hlo::Value start = c.w.convert(c.start(c.equation.results[0], dim), DType::u32);
+  return c.w.binary("add", own, c.w.fill(start, shape));
+}
+
+hlo::Values bits_form(hlo::FormContext& c) {
+  const Shape& whole = c.attributes().ints("shape");
+  if (num_elements(whole) > std::int64_t{1} << 32) {
+    c.fail("more than 2^32 elements for one key", "split the key and draw smaller arrays");
+  }
+  const Type& type = c.results[0];
+  const std::size_t lead = type.shape.size() - whole.size();
+  const auto strides = row_major_strides(whole);
+  hlo::Value index = c.w.constant(0, type);
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    const hlo::Value stride = c.w.constant(static_cast<double>(strides[i]), type);
+    const hlo::Value place = positions(c, lead + i, type.shape);
+    index = c.w.binary("add", index, c.w.binary("multiply", place, stride));
+  }
+  const auto [y0, y1] = encrypted(c.w, c.x(), index);
+  return {c.w.binary("xor", y0, y1)};
+}
+
+hlo::Values fold_in_form(hlo::FormContext& c) {
+  return {joined_words(c.w, encrypted(c.w, c.x(0), c.x(1)))};
+}
+
+hlo::Values split_form(hlo::FormContext& c) {
+  const Shape shape = batch_of(c.results[0]);
+  const hlo::Value index = positions(c, shape.size() - 1, shape);
+  return {joined_words(c.w, encrypted(c.w, c.x(), index))};
+}
+
 }  // namespace
 
 const OpRecord random_bits_op{
@@ -151,6 +214,7 @@ const OpRecord random_bits_op{
     .batch = elementwise_batch,
     .factors = bits_factors,
     .host = generator("random_bits"),
+    .stablehlo = bits_form,
     .reference = bits_reference,
     .cost = flops_per_element(100),
     .samples = Samples{bits_sample({5, 6}), bits_sample({12, 1}), bits_sample({3, 2, 10}),
@@ -170,6 +234,7 @@ const OpRecord random_fold_in_op{
     .batch = elementwise_batch,
     .factors = fold_in_factors,
     .host = kernel("random_fold_in"),
+    .stablehlo = fold_in_form,
     .reference = fold_in_reference,
     .cost = flops_per_element(100),
     .samples =
@@ -189,6 +254,7 @@ const OpRecord random_split_op{
     .batch = elementwise_batch,
     .factors = split_factors,
     .host = kernel("random_split"),
+    .stablehlo = split_form,
     .reference = split_reference,
     .cost = flops_per_element(50),
     .samples = Samples{split_sample(5), split_sample(1), split_sample(12), split_sample(6, {4}),

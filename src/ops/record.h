@@ -6,6 +6,7 @@
 //       .vjp = [](VjpContext& c) -> Cotangents { return {mul(c.b, c.cotangent(), c.result())}; },
 //       .batch = elementwise_batch,
 //       .factors = elementwise_factors, .host = tile_kernel("exp"),
+//       .stablehlo = "stablehlo.exponential {0} : {type}",
 //       .reference = unary([](auto x) { return std::exp(x); }),
 //       .cost = flops_per_element(1), .samples = Samples{...}};
 //
@@ -26,6 +27,7 @@
 #include "ops/axis/axis.h"
 #include "ops/factors.h"
 #include "ops/host_array.h"
+#include "ops/stablehlo/rule.h"
 
 namespace tessera::ops {
 
@@ -257,6 +259,7 @@ struct OpRecord {
   BatchRule batch;
   Field<FactorRule> factors;
   HostRule host;
+  StableHloRule stablehlo;
   Field<Reference> reference;
   Field<CostRule> cost;
   SampleList samples;

@@ -1,12 +1,14 @@
 // Reductions. Sums are added in the order that base/leaf_tree.h defines.
 #include <algorithm>
 #include <array>
+#include <fmt/format.h>
 
 #include "base/leaf_tree.h"
 #include "ops/ops.h"
 #include "ops/reference/leaves.h"
 #include "ops/reference/loops.h"
 #include "ops/rules.h"
+#include "ops/stablehlo/form.h"
 
 namespace tessera::ops {
 
@@ -265,6 +267,40 @@ Sample argmax_sample(SampleOperand operand, std::int64_t dim) {
   return {.operands = {std::move(operand)}, .attributes = {{"dim", dim}}};
 }
 
+// --- StableHLO
+
+/// Whether `x` beats `y`, as in the reference: NaN first, then the first of equal elements.
+StableHloRule argmax_form(const char* beats) {
+  return [beats](hlo::FormContext& c) -> hlo::Values {
+    const std::int64_t dim = c.attributes().integer("dim");
+    const Type scalar{c.x().type.dtype, {}};
+    const char* const extreme = std::string_view(beats) == "gt" ? "maximum" : "minimum";
+    const hlo::Value place = c.w.iota(dim, DType::i32, c.x().type.shape);
+    const hlo::Value start = c.w.constant(hlo::identity_of(extreme, scalar.dtype), scalar);
+    const hlo::Value last = c.w.scalar(hlo::identity_of("minimum", DType::i32), DType::i32);
+    const Type index{DType::i32, {}};
+    const std::string region = c.w.region(
+        {scalar, index, scalar, index}, [&](hlo::Writer& w, const hlo::Values& v) -> hlo::Values {
+          const hlo::Value is_nan = w.compare("ne", v[0], v[0]);
+          const hlo::Value is_other_nan = w.compare("ne", v[2], v[2]);
+          const hlo::Value are_nan = w.binary("and", is_nan, is_other_nan);
+          const hlo::Value is_equal = w.binary("or", are_nan, w.compare("eq", v[0], v[2]));
+          const hlo::Value is_only_nan = w.binary("and", is_nan, w.unary("not", is_other_nan));
+          const hlo::Value is_ahead = w.binary("or", is_only_nan, w.compare(beats, v[0], v[2]));
+          const hlo::Value is_first = w.binary("and", is_equal, w.compare("lt", v[1], v[3]));
+          const hlo::Value wins = w.binary("or", is_ahead, is_first);
+          return {w.select(wins, v[0], v[2]), w.select(wins, v[1], v[3])};
+        });
+    const Type values{scalar.dtype, c.results[0].shape};
+    const hlo::Values operands = {c.x(), place, start, last};
+    return {c.w.ops(fmt::format("\"stablehlo.reduce\"({}) ({}) {{dimensions = array<i64: {}>}} : "
+                                "({}) -> ({})",
+                                hlo::names_text(operands), region, dim, hlo::types_text(operands),
+                                hlo::types_text({values, c.results[0]})),
+                    {values, c.results[0]})[1]};
+  };
+}
+
 }  // namespace
 
 const OpRecord argmax_op{
@@ -280,6 +316,7 @@ const OpRecord argmax_op{
     .batch = shifted_batch("dim"),
     .factors = argmax_factors,
     .host = kernel("argmax"),
+    .stablehlo = argmax_form("gt"),
     .reference = argmax_reference,
     .cost = flops_per_operand_element(1),
     .samples =
@@ -301,6 +338,7 @@ const OpRecord argmin_op{
     .batch = shifted_batch("dim"),
     .factors = argmax_factors,
     .host = kernel("argmax"),
+    .stablehlo = argmax_form("lt"),
     .reference = argmin_reference,
     .cost = flops_per_operand_element(1),
     .samples =
@@ -320,6 +358,7 @@ const OpRecord reduce_and_op{
     .batch = shifted_batch("dims"),
     .factors = reduce_factors(Reduction::logical_and),
     .host = kernel("reduce"),
+    .stablehlo = hlo::reduce_form("and"),
     .reference =
         [](const ReferenceContext& c) {
           return one_result(folded<bool>(c, true, [](bool x, bool y) { return x && y; }));
@@ -342,6 +381,7 @@ const OpRecord reduce_max_op{
     .batch = shifted_batch("dims"),
     .factors = reduce_factors(Reduction::max),
     .host = kernel("reduce"),
+    .stablehlo = hlo::reduce_form("maximum"),
     .reference = max_reference,
     .cost = flops_per_operand_element(1),
     .samples = reduce_extreme_samples(),
@@ -361,6 +401,7 @@ const OpRecord reduce_min_op{
     .batch = shifted_batch("dims"),
     .factors = reduce_factors(Reduction::min),
     .host = kernel("reduce"),
+    .stablehlo = hlo::reduce_form("minimum"),
     .reference = min_reference,
     .cost = flops_per_operand_element(1),
     .samples = reduce_extreme_samples(),
@@ -377,6 +418,7 @@ const OpRecord reduce_or_op{
     .batch = shifted_batch("dims"),
     .factors = reduce_factors(Reduction::logical_or),
     .host = kernel("reduce"),
+    .stablehlo = hlo::reduce_form("or"),
     .reference =
         [](const ReferenceContext& c) {
           return one_result(folded<bool>(c, false, [](bool x, bool y) { return x || y; }));
@@ -399,6 +441,7 @@ const OpRecord reduce_sum_op{
     .batch = shifted_batch("dims"),
     .factors = reduce_factors(Reduction::sum),
     .host = kernel("reduce"),
+    .stablehlo = hlo::reduce_form("add"),
     .reference = sum_reference,
     .cost = flops_per_operand_element(1),
     .samples = reduce_number_samples(),

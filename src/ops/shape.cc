@@ -257,6 +257,7 @@ const OpRecord broadcast_in_dim_op{
     .batch = broadcast_batch,
     .factors = broadcast_factors,
     .host = view("broadcast_in_dim"),
+    .stablehlo = "stablehlo.broadcast_in_dim {0}, dims = {dims} : ({type0}) -> {type}",
     .reference = broadcast_reference,
     .cost = no_flops,
     .samples =
@@ -283,6 +284,7 @@ const OpRecord reshape_op{
     .batch = reshape_batch,
     .factors = reshape_factors,
     .host = view("reshape"),
+    .stablehlo = "stablehlo.reshape {0} : ({type0}) -> {type}",
     .reference =
         [](const ReferenceContext& c) {
           HostArray result(c.results[0]);
@@ -313,6 +315,7 @@ const OpRecord transpose_op{
     .batch = transpose_batch,
     .factors = transpose_factors,
     .host = view("transpose"),
+    .stablehlo = "stablehlo.transpose {0}, dims = {permutation} : ({type0}) -> {type}",
     .reference = transpose_reference,
     .cost = no_flops,
     .samples =

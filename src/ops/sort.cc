@@ -5,6 +5,7 @@
 #include "ops/ops.h"
 #include "ops/reference/loops.h"
 #include "ops/rules.h"
+#include "ops/stablehlo/form.h"
 
 namespace tessera::ops {
 
@@ -88,6 +89,14 @@ Sample sort_sample(std::vector<SampleOperand> operands, std::int64_t dim) {
   return {.operands = std::move(operands), .attributes = {{"dim", dim}}};
 }
 
+// --- StableHLO
+
+hlo::Values sort_form(hlo::FormContext& c) {
+  return hlo::sorted(
+      c.w, c.operands, at(c.attributes().integer("dim")),
+      [](hlo::Writer& w, const hlo::Values& pairs) { return hlo::is_less(w, pairs[0], pairs[1]); });
+}
+
 }  // namespace
 
 const OpRecord sort_op{
@@ -103,6 +112,7 @@ const OpRecord sort_op{
     .batch = shifted_batch("dim"),
     .factors = sort_factors,
     .host = kernel("sort"),
+    .stablehlo = sort_form,
     .reference = sort_reference,
     .cost = flops_per_operand_element(10),
     .samples =

@@ -4,6 +4,7 @@
 #include "ops/ops.h"
 #include "ops/reference/loops.h"
 #include "ops/rules.h"
+#include "ops/stablehlo/form.h"
 
 namespace tessera::ops {
 
@@ -350,6 +351,76 @@ Sample concatenate_sample(std::vector<SampleOperand> operands, std::int64_t dim)
   return {.operands = std::move(operands), .attributes = {{"dim", dim}}};
 }
 
+// --- StableHLO
+
+hlo::Values slice_form(hlo::FormContext& c) {
+  const hlo::FormContext::Rows rows = c.rows_of(0);
+  Ints start = c.attributes().ints("start");
+  Ints limit = c.attributes().ints("limit");
+  for (std::size_t i = 0; i < start.size(); ++i) {
+    const bool is_whole = c.x().type.shape[i] == c.results[0].shape[i];
+    if (!rows.is_cut[i] && !is_whole) continue;
+    start[i] = 0;
+    limit[i] = rows.x.type.shape[i];
+  }
+  return {c.w.slice(rows.x, start, limit, c.attributes().ints("stride"))};
+}
+
+hlo::Values reverse_form(hlo::FormContext& c) {
+  return {c.w.reverse(c.rows_of(0).x, c.attributes().ints("dims"))};
+}
+
+/// The rows of the operand from which the tile of the result is made, spread and padded along one
+/// dimension.
+hlo::Value padded_tile(hlo::FormContext& c, const hlo::Value& x, std::size_t dim) {
+  const std::int64_t step = pad_steps(c.attributes(), c.whole(c.equation.operands[0]))[dim];
+  const std::int64_t low = c.attributes().ints("low")[dim];
+  const std::int64_t size = c.results[0].shape[dim];
+  hlo::Ints starts;
+  for (const IndexRange& range : c.ranges(c.equation.results[0], dim)) {
+    starts.push_back(range.start - low);
+  }
+  return hlo::spread_rows_from(c.w, x, dim, c.ranges(c.equation.operands[0], dim),
+                               {.starts = starts, .size = size, .step = step, .fill = c.x(1)});
+}
+
+hlo::Values pad_form(hlo::FormContext& c) {
+  Ints low = c.attributes().ints("low");
+  Ints high = c.attributes().ints("high");
+  Ints interior = c.attributes().ints("interior");
+  hlo::Value x = c.x();
+  for (std::size_t i = 0; i < low.size(); ++i) {
+    const bool is_same = c.whole(c.equation.operands[0])[i] == c.whole(c.equation.results[0])[i];
+    const bool is_split =
+        c.is_split(c.equation.results[0], i) || c.is_split(c.equation.operands[0], i);
+    if (is_split && !is_same) x = padded_tile(c, x, i);
+    if (is_split) low[i] = high[i] = interior[i] = 0;
+  }
+  return {c.w.pad(x, c.x(1), low, high, interior)};
+}
+
+/// Where the dimension is split, each device selects from the rows that it needs of every operand.
+hlo::Values concatenate_form(hlo::FormContext& c) {
+  hlo::Writer& w = c.w;
+  const std::size_t dim = at(c.attributes().integer("dim"));
+  if (!c.is_split(c.equation.results[0], dim) || c.operands.size() == 1) {
+    return {w.concatenate(c.operands, dim)};
+  }
+  const Shape& shape = c.results[0].shape;
+  const hlo::Value own = w.iota(static_cast<std::int64_t>(dim), DType::i32, shape);
+  const hlo::Value start = w.fill(c.start(c.equation.results[0], dim), shape);
+  const hlo::Value place = w.binary("add", own, start);
+  hlo::Value result = c.rows_of(0).x;
+  std::int64_t end = 0;
+  for (std::size_t i = 1; i < c.operands.size(); ++i) {
+    end += c.whole(c.equation.operands[i - 1])[dim];
+    const hlo::Value is_before =
+        w.compare("lt", place, w.constant(static_cast<double>(end), place.type));
+    result = w.select(is_before, result, c.rows_of(i).x);
+  }
+  return {result};
+}
+
 }  // namespace
 
 const OpRecord concatenate_op{
@@ -364,6 +435,7 @@ const OpRecord concatenate_op{
     .batch = shifted_batch("dim"),
     .factors = concatenate_factors,
     .host = kernel("concatenate"),
+    .stablehlo = concatenate_form,
     .reference = concatenate_reference,
     .cost = no_flops,
     .samples = Samples{concatenate_sample({{f32({5, 6})}, {f32({3, 6})}, {f32({1, 6})}}, 0),
@@ -388,6 +460,7 @@ const OpRecord pad_op{
     .batch = pad_batch,
     .factors = pad_factors,
     .host = kernel("pad"),
+    .stablehlo = pad_form,
     .reference = pad_reference,
     .cost = no_flops,
     .samples = Samples{pad_sample(f32({5, 6}), {1, 0}, {2, 0}, {0, 0}),
@@ -411,6 +484,7 @@ const OpRecord reverse_op{
     .batch = shifted_batch("dims"),
     .factors = reverse_factors,
     .host = view("reverse"),
+    .stablehlo = reverse_form,
     .reference = reverse_reference,
     .cost = no_flops,
     .samples = Samples{reverse_sample(f32({5, 6}), {1}), reverse_sample(f32({12, 1}), {0, 1}),
@@ -430,6 +504,7 @@ const OpRecord slice_op{
     .batch = slice_batch,
     .factors = slice_factors,
     .host = view("slice"),
+    .stablehlo = slice_form,
     .reference = slice_reference,
     .cost = no_flops,
     .samples = Samples{slice_sample(f32({5, 6}), {1, 0}, {4, 6}, {1, 1}),

@@ -1,6 +1,8 @@
 #include "partition/combine_collectives.h"
 
+#include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -18,6 +20,9 @@ using ir::ValueId;
 namespace {
 
 constexpr int kNotPending = -1;
+constexpr std::int64_t kMostBuckets = 8;
+constexpr std::int64_t kLeastBytes = std::int64_t{1} << 20;  // sending less is mostly latency
+constexpr std::int64_t kMostBytes = std::int64_t{32} << 20;
 
 /// Collectives that wait for others, together with the equations that use their results.
 struct Bucket {
@@ -30,10 +35,14 @@ struct Bucket {
 /// computation.
 class Combiner {
  public:
-  Combiner(Function function, CombineOptions options)
-      : function_(std::move(function)),
-        options_(options),
-        bucket_of_(function_.values.size(), kNotPending) {}
+  explicit Combiner(Function function)
+      : function_(std::move(function)), bucket_of_(function_.values.size(), kNotPending) {
+    std::int64_t all_bytes = 0;
+    for (const Equation& equation : function_.equations) {
+      if (kind_to_combine(equation)) all_bytes += bytes_of(equation);
+    }
+    enough_bytes_ = std::clamp(all_bytes / kMostBuckets, kLeastBytes, kMostBytes);
+  }
 
   Function run() {
     equations_.reserve(function_.equations.size());
@@ -64,12 +73,22 @@ class Combiner {
       for (ValueId result : equation.results) bucket_of_[result] = waits_for;
       return;
     }
-    const auto kind = kind_of(*equation.op);
-    if (kind && is_reducing(*kind) && equation.operands.size() == 1) {
+    if (const auto kind = kind_to_combine(equation)) {
       add(index, *kind);
     } else {
       equations_.push_back(equation);
     }
+  }
+
+  static std::optional<MoveKind> kind_to_combine(const Equation& equation) {
+    const auto kind = kind_of(*equation.op);
+    return kind && is_reducing(*kind) && equation.operands.size() == 1 ? kind : std::nullopt;
+  }
+
+  std::int64_t bytes_of(const Equation& equation) const {
+    const Type& type = function_.type(equation.operands[0]);
+    const Layout layout(function_.mesh, function_.sharding(equation.operands[0]), type.shape);
+    return size_bytes(Type{type.dtype, layout.max_tile_shape()});
   }
 
   /// Views cost nothing, and a sum of results comes before the last of its terms is known: parts of
@@ -84,16 +103,15 @@ class Combiner {
     const Type& type = function_.type(equation.operands[0]);
     const Sharding& from = function_.sharding(equation.operands[0]);
     const Sharding& to = function_.sharding(equation.results[0]);
-    const std::int64_t bytes =
-        size_bytes(Type{type.dtype, Layout(function_.mesh, from, type.shape).max_tile_shape()});
+    const std::int64_t bytes = bytes_of(equation);
     const Key key{kind, equation.attributes.get<std::string>("reduction"), type.dtype, from.partial,
                   to.partial};
     auto [place, is_new] = open_.try_emplace(key, static_cast<int>(buckets_.size()));
     if (is_new) {
       buckets_.emplace_back();
-    } else if (buckets_[static_cast<std::size_t>(place->second)].bytes + bytes >
-               options_.max_bytes) {
-      flush(place->second);
+    } else {
+      const std::int64_t held = buckets_[static_cast<std::size_t>(place->second)].bytes;
+      if (held >= enough_bytes_ || held + bytes > kMostBytes) flush(place->second);
     }
     Bucket& bucket = buckets_[static_cast<std::size_t>(place->second)];
     bucket.members.push_back(index);
@@ -122,7 +140,7 @@ class Combiner {
   }
 
   Function function_;
-  CombineOptions options_;
+  std::int64_t enough_bytes_;   // of a bucket that takes no more
   std::vector<int> bucket_of_;  // per value: the bucket that will define it
   std::vector<Bucket> buckets_;
   std::map<Key, int> open_;
@@ -131,8 +149,6 @@ class Combiner {
 
 }  // namespace
 
-Function combine_collectives(Function function, CombineOptions options) {
-  return Combiner(std::move(function), options).run();
-}
+Function combine_collectives(Function function) { return Combiner(std::move(function)).run(); }
 
 }  // namespace tessera::partition

@@ -1,4 +1,4 @@
-// Combines reducing collectives of the same kind, reduction and group into few large ones.
+// Combines reducing collectives of the same kind, reduction and group into a few large ones.
 //
 // A combined collective comes after the definition of its last operand and before the first use of
 // any of its results. Views and sums of results are moved behind it. Gathers are not combined,
@@ -9,10 +9,9 @@
 
 namespace tessera::partition {
 
-struct CombineOptions {
-  std::int64_t max_bytes = std::int64_t{32} << 20;  // per device and collective
-};
-
-ir::Function combine_collectives(ir::Function function, CombineOptions options = {});
+/// There are about eight, so that the first can run while the program computes what the last need.
+/// Each reduces 1 MiB or more per device if there is so much, and at most 32 MiB if its operands
+/// are not larger.
+ir::Function combine_collectives(ir::Function function);
 
 }  // namespace tessera::partition

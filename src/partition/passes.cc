@@ -92,10 +92,7 @@ std::vector<ir::Pass> combine_passes() {
            .doc = "combines reductions over the same devices into a few large ones",
            .run =
                [](ir::Function f) {
-                 const auto combine = [](ir::Function body) {
-                   return combine_collectives(std::move(body));
-                 };
-                 if (has_nested(f)) f = ir::with_changed_bodies(std::move(f), combine);
+                 if (has_nested(f)) f = ir::with_changed_bodies(std::move(f), combine_collectives);
                  return combine_collectives(std::move(f));
                },
            .is_optional = true,

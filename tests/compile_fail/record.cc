@@ -16,6 +16,7 @@ const OpRecord twice_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("twice"),
+    .stablehlo = "stablehlo.add {0}, {0} : {type}",
     .reference = [](const ReferenceContext& c) { return std::vector<HostArray>{*c.operands[0]}; },
     .cost = flops_per_element(1),
     .samples = float_samples(1, -2.0, 2.0),

@@ -528,33 +528,49 @@ TEST(OpErrors, PartsDoNotFit) {
 
 TEST(OpErrors, DilationOfAnotherRank) {
   const std::string text = error_of("%0: f32[1,8,8,3], %1: f32[3,3,3,4]",
-                                    "f32[1,6,6,4] = conv[dilation=[1], stride=[1,1]] %0, %1");
+                                    "f32[1,6,6,4] = conv[dilation=[1], high=[0,0], low=[0,0], "
+                                    "spread=[1,1], stride=[1,1]] %0, %1");
   EXPECT_EQ(text,
             "parse: line 2: conv: dilation and stride have different lengths\n"
             "  found:  f32[1,8,8,3], f32[3,3,3,4] in '%9: f32[1,6,6,4] = conv[dilation=[1], "
-            "stride=[1,1]] %0, %1'\n"
+            "high=[0,0], low=[0,0], spread=[1,1], stride=[1,1]] %0, %1'\n"
             "  wanted: one entry per dimension of the window\n"
             "  cure:   give both lists the same length");
 }
 
 TEST(OpErrors, StrideOfZero) {
   const std::string text = error_of("%0: f32[1,8,8,3], %1: f32[3,3,3,4]",
-                                    "f32[1,6,6,4] = conv[dilation=[1,1], stride=[0,1]] %0, %1");
+                                    "f32[1,6,6,4] = conv[dilation=[1,1], high=[0,0], low=[0,0], "
+                                    "spread=[1,1], stride=[0,1]] %0, %1");
   EXPECT_EQ(text,
             "parse: line 2: conv: stride = [0,1] has an entry below 1\n"
             "  found:  f32[1,8,8,3], f32[3,3,3,4] in '%9: f32[1,6,6,4] = conv[dilation=[1,1], "
-            "stride=[0,1]] %0, %1'\n"
+            "high=[0,0], low=[0,0], spread=[1,1], stride=[0,1]] %0, %1'\n"
             "  wanted: entries of 1 or more\n"
             "  cure:   write 1 where nothing is skipped");
 }
 
+TEST(OpErrors, PaddingOfAnArrayBeyondBounds) {
+  const std::string text =
+      error_of("%0: f32[1,8,3], %1: f32[3,3,4]",
+               "f32[1,6,4] = conv[dilation=[1], high=[0], low=[2199023255552], spread=[1], "
+               "stride=[1]] %0, %1");
+  EXPECT_EQ(text,
+            "parse: line 2: conv: low = [2199023255552] has an entry above 2^40\n"
+            "  found:  f32[1,8,3], f32[3,3,4] in '%9: f32[1,6,4] = conv[dilation=[1], high=[0], "
+            "low=[2199023255552], spread=[1], stride=[1]] %0, %1'\n"
+            "  wanted: entries from -1099511627776 to 1099511627776\n"
+            "  cure:   write 0 where nothing is added");
+}
+
 TEST(OpErrors, ChannelsOfAnotherKernel) {
   const std::string text = error_of("%0: f32[1,8,8,3], %1: f32[3,3,2,4]",
-                                    "f32[1,6,6,4] = conv[dilation=[1,1], stride=[1,1]] %0, %1");
+                                    "f32[1,6,6,4] = conv[dilation=[1,1], high=[0,0], low=[0,0], "
+                                    "spread=[1,1], stride=[1,1]] %0, %1");
   EXPECT_EQ(text,
             "parse: line 2: conv: the array has 3 channels, the kernel 2\n"
             "  found:  f32[1,8,8,3], f32[3,3,2,4] in '%9: f32[1,6,6,4] = conv[dilation=[1,1], "
-            "stride=[1,1]] %0, %1'\n"
+            "high=[0,0], low=[0,0], spread=[1,1], stride=[1,1]] %0, %1'\n"
             "  wanted: equal numbers of channels\n"
             "  cure:   give the array the shape [batch.., n, space.., c] and the kernel [batch.., "
             "window.., c, o]");
@@ -562,11 +578,12 @@ TEST(OpErrors, ChannelsOfAnotherKernel) {
 
 TEST(OpErrors, KernelOfAnotherRank) {
   const std::string text = error_of("%0: f32[1,8,8,3], %1: f32[3,3,4]",
-                                    "f32[1,6,6,4] = conv[dilation=[1,1], stride=[1,1]] %0, %1");
+                                    "f32[1,6,6,4] = conv[dilation=[1,1], high=[0,0], low=[0,0], "
+                                    "spread=[1,1], stride=[1,1]] %0, %1");
   EXPECT_EQ(text,
             "parse: line 2: conv: the array and the kernel do not match a window of rank 2\n"
             "  found:  f32[1,8,8,3], f32[3,3,4] in '%9: f32[1,6,6,4] = conv[dilation=[1,1], "
-            "stride=[1,1]] %0, %1'\n"
+            "high=[0,0], low=[0,0], spread=[1,1], stride=[1,1]] %0, %1'\n"
             "  wanted: an array [batch.., n, space.., c] and a kernel [batch.., window.., c, o] of "
             "one dtype\n"
             "  cure:   reshape or convert one of them");
@@ -574,11 +591,12 @@ TEST(OpErrors, KernelOfAnotherRank) {
 
 TEST(OpErrors, KernelHasNoPlace) {
   const std::string text = error_of("%0: f32[1,2,8,3], %1: f32[3,3,3,4]",
-                                    "f32[1,6,6,4] = conv[dilation=[1,1], stride=[1,1]] %0, %1");
+                                    "f32[1,6,6,4] = conv[dilation=[1,1], high=[0,0], low=[0,0], "
+                                    "spread=[1,1], stride=[1,1]] %0, %1");
   EXPECT_EQ(text,
             "parse: line 2: conv: dimension 0 of the window does not fit: 3 elements in 2\n"
             "  found:  f32[1,2,8,3], f32[3,3,3,4] in '%9: f32[1,6,6,4] = conv[dilation=[1,1], "
-            "stride=[1,1]] %0, %1'\n"
+            "high=[0,0], low=[0,0], spread=[1,1], stride=[1,1]] %0, %1'\n"
             "  wanted: a window of 1 or more elements that fits in the array\n"
             "  cure:   use a smaller kernel, or pad the array first");
 }

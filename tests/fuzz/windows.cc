@@ -56,9 +56,14 @@ void conv(Program& p) {
   }
   const Shape shape = p.shape(x);
   Shape kernel(shape.begin(), shape.begin() + batch);
-  Ints stride, dilation;
+  Ints stride, dilation, spread, low, high;
   for (std::int64_t i = 0; i < space; ++i) {
-    const std::int64_t room = shape[at(batch + 1 + i)];
+    spread.push_back(p.random().chance(30) ? p.random().between(2, 3) : 1);
+    for (Ints* widths : {&low, &high})
+      widths->push_back(p.random().chance(50) ? p.random().between(-1, 2) : 0);
+    const std::int64_t room =
+        (shape[at(batch + 1 + i)] - 1) * spread.back() + 1 + low.back() + high.back();
+    if (room < 1) return;
     const std::int64_t window = p.random().between(1, std::min<std::int64_t>(room, 3));
     const std::int64_t most = window == 1 ? 2 : (room - 1) / (window - 1);
     kernel.push_back(window);
@@ -68,7 +73,13 @@ void conv(Program& p) {
   kernel.push_back(shape.back());
   kernel.push_back(p.random().between(1, 6));
   if (num_elements(kernel) > 2000) return;
-  p.emit("conv", {{"dilation", dilation}, {"stride", stride}}, {x, p.of_type({dtype, kernel})});
+  p.emit("conv",
+         {{"dilation", dilation},
+          {"high", high},
+          {"low", low},
+          {"spread", spread},
+          {"stride", stride}},
+         {x, p.of_type({dtype, kernel})});
 }
 
 // --- computed positions

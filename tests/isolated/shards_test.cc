@@ -1,8 +1,10 @@
 // The public array interface in several processes, which own consecutive device ids.
+#include <atomic>
 #include <gtest/gtest.h>
 #include <set>
 #include <stdexcept>
 
+#include <tessera/data.h>
 #include <tessera/tessera.h>
 
 #include "tests/isolated/reports.h"
@@ -53,6 +55,60 @@ TEST(IsolatedShards, ProcessesHaveTheShardsOfTheirDevices) {
       testing::ReportingProgram program([&] { check_shards(mesh); });
       EXPECT_EQ(run_isolated(program, {.num_processes = processes}), 0)
           << to_string(mesh) << " in " << processes;
+    }
+  }
+}
+
+/// Record i is the row [3 i, 3 i + 1, 3 i + 2].
+class Rows final : public data::Source {
+ public:
+  explicit Rows(std::int64_t size) : size_(size) {}
+  std::int64_t size() const override { return size_; }
+  data::Record read(std::int64_t record, data::RecordRandom& /*random*/) const override {
+    ++reads;
+    const auto first = static_cast<float>(3 * record);
+    return {{.shape = {3}, .values = std::vector<float>{first, first + 1, first + 2}}};
+  }
+  mutable std::atomic<std::int64_t> reads = 0;
+
+ private:
+  std::int64_t size_;
+};
+
+void check_batches(const Mesh& mesh, std::int64_t records, const PartitionSpec& spec) {
+  const auto source = std::make_shared<Rows>(records);
+  data::Batches batches = data::Dataset(source) | data::batch(8, data::Remainder::keep, 0);
+  const data::Tokens tokens(arange(3 * records).to_vector<std::int32_t>(), 3);
+  batches.place(NamedSharding(mesh, spec));
+  const std::int64_t before = source->reads;
+  std::int64_t first = 0;
+  while (const auto batch = batches.next()) {
+    const std::int64_t size = batch->at(0).dim(0);
+    const Array wanted =
+        device_put(reshape(arange(3 * first, 3 * (first + size), 1), {size, 3}), spec);
+    expect(batch->at(0).sharding() == wanted.sharding(), "another sharding");
+    expect(array_equal(batch->at(0), astype(wanted, DType::f32)), "other records");
+    expect(array_equal(tokens.batch(first, size, NamedSharding(mesh, spec)), wanted), "other rows");
+    first += size;
+  }
+  expect(first == records, "records are missing");
+  const bool is_split = !spec.entries().empty() && !spec.entries()[0].axes.empty();
+  const std::int64_t most = is_split ? (records + 7) / 8 * (8 / process_count()) : records;
+  expect(source->reads - before <= most, "records of other processes were read");
+}
+
+TEST(IsolatedBatches, ProcessesReadTheirRecordsOnly) {
+  const Mesh mesh = make_mesh({{"a", 4}, {"b", 2}});
+  for (const PartitionSpec& spec : {P{"a"}, P{"a", "b"}, P{none, "b"}, P{{"b", "a"}}, P{}}) {
+    for (const int processes : {1, 2, 4}) {
+      for (const std::int64_t records : {16, 21}) {
+        testing::ReportingProgram program([&] {
+          const use_mesh scope(mesh);
+          check_batches(mesh, records, spec);
+        });
+        EXPECT_EQ(run_isolated(program, {.num_processes = processes}), 0)
+            << to_string(spec) << " in " << processes << ", records: " << records;
+      }
     }
   }
 }

@@ -3,8 +3,10 @@
 //   mpirun -n RANKS tessera_diverging KIND RANK STEP
 //
 // KIND: none; extra: one more collective; fewer: it leaves out a collective; other: another
-// collective instead; ends: it ends early; throws; slow: it sleeps for twice the timeout.
+// collective instead; ends: it ends early; throws; slow: it sleeps for twice the timeout; halts: it
+// stops when it has left the others.
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
@@ -25,6 +27,7 @@ class Program final : public IsolatedProgram {
       : kind_(std::move(kind)), rank_(rank), step_(step) {}
 
   void run() override {
+    has_rank_ = process_index() == rank_;
     const use_mesh scope(make_mesh({{"data", process_count()}}));
     const Array x = device_put(ones({std::int64_t{4} * process_count()}), P{"data"});
     auto step = jit([](Array w, Array values) { return w + sum(values) * 0.5; });
@@ -53,11 +56,13 @@ class Program final : public IsolatedProgram {
     return 2;
   }
   int report_again(const std::exception_ptr& /*error*/) override { return 2; }
+  bool halts() const { return kind_ == "halts" && has_rank_; }
 
  private:
   std::string kind_;
   int rank_;
   int step_;
+  bool has_rank_ = false;
 };
 
 }  // namespace
@@ -65,5 +70,7 @@ class Program final : public IsolatedProgram {
 int main(int argc, char** argv) {
   if (argc != 4) return 1;
   Program program(argv[1], std::atoi(argv[2]), std::atoi(argv[3]));
-  return run_launched(program, {.timeout_s = kTimeout});
+  const int code = run_launched(program, {.timeout_s = kTimeout});
+  if (program.halts()) raise(SIGSTOP);
+  return code;
 }

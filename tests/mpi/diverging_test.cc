@@ -64,6 +64,14 @@ TEST_P(Diverging, ALongTaskIsNoFault) {
   EXPECT_EQ(outcome.stdout_text, "w = 120\n");
 }
 
+TEST_P(Diverging, ARankThatIsStoppedWhenItHasLeft) {
+  const CommandOutcome outcome = run(3, "halts", 2, 5);
+  EXPECT_NE(outcome.exit_code, 0);
+  EXPECT_NE(outcome.stdout_text.find("w = 120\n"), std::string::npos) << outcome.stdout_text;
+  const std::string wanted = "rank 2 has been stopped for 1.5 s while it ended, and is killed";
+  EXPECT_NE(outcome.stderr_text.find(wanted), std::string::npos) << outcome.stderr_text;
+}
+
 INSTANTIATE_TEST_SUITE_P(Launchers, Diverging, ::testing::ValuesIn(launchers()),
                          [](const auto& one) { return one.param.name; });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Diverging);

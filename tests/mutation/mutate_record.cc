@@ -40,6 +40,7 @@ std::unique_ptr<const OpRecord> copy_of(const OpRecord& op, const Change& change
                    .batch = change.batch.value_or(op.batch),
                    .factors = change.factors.value_or(*op.factors),
                    .host = op.host,
+                   .stablehlo = op.stablehlo,
                    .reference = change.reference.value_or(*op.reference),
                    .cost = *op.cost,
                    .samples = ops::Samples(*op.samples),

@@ -91,11 +91,15 @@ struct JobInfo {
 Mesh mesh_of(const TrainFlags& flags, const JobInfo& info);
 /// The number of groups of a pipeline on the mesh; 1 without a group axis.
 std::int64_t num_groups(const Mesh& mesh, const JobInfo& info);
-/// Splits the batch over the first axis of the job; without a mesh, returns it as it is.
+/// Splits batches over the first axis of the job; one device without a mesh.
+inline NamedSharding batch_sharding(const Mesh& mesh, const JobInfo& info) {
+  return mesh.axes().empty() ? NamedSharding() : NamedSharding(mesh, P{info.axes[0].c_str()});
+}
+/// Gives the batch this sharding; without a mesh, returns it as it is.
 template <typename Batch>
 Batch place(const Batch& batch, const Mesh& mesh, const JobInfo& info) {
   if (mesh.axes().empty()) return batch;
-  return device_put(batch, Shardings(NamedSharding(mesh, P{info.axes[0].c_str()})));
+  return device_put(batch, Shardings(batch_sharding(mesh, info)));
 }
 /// Throws UserError unless the heads divide the width, the value of the flag `width_name`.
 void check_heads(std::int64_t heads, const std::string& width_name, std::int64_t width);

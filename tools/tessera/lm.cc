@@ -100,7 +100,7 @@ double held_out_loss(const lm::LM& params, const data::Tokens& tokens, std::int6
   double sum = 0;
   for (std::int64_t first = 0; first < tokens.num_sequences(); first += batch) {
     const std::int64_t size = std::min(batch, tokens.num_sequences() - first);
-    const Array loss = evaluate(params, place(tokens.batch(first, size), mesh, info()));
+    const Array loss = evaluate(params, tokens.batch(first, size, batch_sharding(mesh, info())));
     sum += loss.item<double>() * static_cast<double>(size);
   }
   return sum / static_cast<double>(tokens.num_sequences());
@@ -157,7 +157,7 @@ class LmJob final : public Job<lm::LM, Array> {
     corpus_ = load_corpus(flags_, report);
   }
   Array batch(std::int64_t step) const override {
-    return corpus_->train.batch(step * flags_.batch, flags_.batch);
+    return corpus_->train.batch(step * flags_.batch, flags_.batch, batch_sharding(mesh_, info()));
   }
   Array blank_batch() const override { return zeros({flags_.batch, flags_.model.seq}, DType::i32); }
   StepWork work() const override {

@@ -35,6 +35,12 @@ Shown ir_of(const ShowFlags& flags, const LoweredProgram& step) {
   return {std::move(text), std::move(object)};
 }
 
+Shown stablehlo_of(const LoweredProgram& step) {
+  std::string text = step.stablehlo();
+  json object = text;
+  return {std::move(text), std::move(object)};
+}
+
 /// The text lists the arguments only: the step returns its state with the same shardings.
 Shown sharding_of(const LoweredProgram& step) {
   Shown shown;
@@ -132,9 +138,11 @@ Shown tasks_of(const LoweredProgram& step) {
 
 void add_show_flags(Command& command, ShowFlags& flags) {
   add_choice(
-      command, flags.what, "--what", {"sharding", "tiles", "ir", "collectives", "memory", "tasks"},
+      command, flags.what, "--what",
+      {"sharding", "tiles", "ir", "stablehlo", "collectives", "memory", "tasks"},
       "the shardings of the arguments as a table (sharding) or as pictures (tiles), the program "
-      "(ir), the collectives, the memory of a device, or the tasks of the groups of a pipeline");
+      "(ir, or stablehlo for other compilers), the collectives, the memory of a device, or the "
+      "tasks of the groups of a pipeline");
   command
       .add_option(
           "--leaf", flags.leaves,
@@ -163,6 +171,7 @@ void show(const ShowFlags& flags, const JsonFile& file, const LoweredProgram& st
   Shown shown;
   if (flags.what == "tiles") shown = tiles_of(flags, step);
   if (flags.what == "ir") shown = ir_of(flags, step);
+  if (flags.what == "stablehlo") shown = stablehlo_of(step);
   if (flags.what == "sharding") shown = sharding_of(step);
   if (flags.what == "collectives") shown = collectives_of(step);
   if (flags.what == "memory") shown = memory_of(memory());

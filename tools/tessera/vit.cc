@@ -55,9 +55,10 @@ Evaluation evaluate(const vit::VisionTransformer& params, const data::Dataset& i
   });
   Evaluation sum;
   data::Batches batches = images | data::map(vit::normalise) | data::batch(batch_size);
+  batches.place(batch_sharding(mesh, info()));
   while (const auto arrays = batches.next()) {
-    const auto [x, labels] = place(Batch{arrays->at(0), arrays->at(1)}, mesh, info());
-    const auto [loss, right] = judge(params, x, labels);
+    const Array labels = arrays->at(1);
+    const auto [loss, right] = judge(params, arrays->at(0), labels);
     sum.loss += loss.item<double>() * static_cast<double>(labels.dim(0));
     sum.accuracy += right.item<double>();
   }
@@ -120,6 +121,7 @@ class VitJob final : public Job<vit::VisionTransformer, Batch> {
     validation_ = data::cifar10(flags_.data, data::Split::validation);
     test_ = data::cifar10(flags_.data, data::Split::test);
     train_ = images | data::map(vit::normalise) | data::batch(flags_.batch, data::drop_remainder);
+    train_->place(batch_sharding(mesh_, info()));
     if (flags_.epochs > 0) flags.steps = flags_.epochs * steps_per_epoch_;
     num_train_ = images.order().num_records;
   }

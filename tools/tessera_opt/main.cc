@@ -30,6 +30,8 @@ void add_flags(tessera::cli::Command& app, tessera::opt::Flags& flags) {
   add_switch("--time", flags.time, "write the time of each pass to standard error");
   add_switch("--dump-each", flags.dump_each, "write the program after each pass to standard error");
   add_switch("--explain", flags.explain, "print the table of collectives instead of the program");
+  app.add_option("--emit", flags.emit,
+                 "print the program in another language; stablehlo: for compilers of accelerators");
   add_switch("--list", flags.list, "print stages and passes");
 }
 

@@ -9,6 +9,7 @@
 #include <tessera/error.h>
 
 #include "read_program.h"
+#include "stablehlo/stablehlo.h"
 #include "stages.h"
 #include "tools/cli/streams.h"
 
@@ -170,9 +171,24 @@ ir::Function run_passes(const Flags& flags, const std::vector<ir::Pass>& passes,
   return function;
 }
 
+void check_emit(const Flags& flags) {
+  if (!flags.emit.empty() && flags.emit != "stablehlo") {
+    throw UserError({.what = "--emit: there is no such language",
+                     .found = flags.emit,
+                     .wanted = "stablehlo",
+                     .cure = "leave out --emit to print the IR"});
+  }
+  if (flags.emit.empty() || !flags.explain) return;
+  throw UserError({.what = "--emit: the output is chosen twice",
+                   .found = "--emit and --explain",
+                   .wanted = "one of them",
+                   .cure = "run tessera-opt once for each"});
+}
+
 }  // namespace
 
 void run_opt(const Flags& flags) {
+  check_emit(flags);
   StageOptions options;
   if (flags.list) {
     cli::print(list_text(stages(options)));
@@ -187,7 +203,7 @@ void run_opt(const Flags& flags) {
   }
   function = run_passes(flags, chosen_passes(flags, all), std::move(function));
   if (!flags.explain) {
-    cli::print(ir::print(function));
+    cli::print(flags.emit.empty() ? ir::print(function) : stablehlo::emit(function));
     return;
   }
   check_fits(function, partition::passes(options.partition).back().gives, "--explain");

@@ -11,7 +11,7 @@ struct Flags {
   std::string differentiate;
   bool simplify = false;
   bool partition = false;
-  std::string mesh, storage, disable;
+  std::string mesh, storage, disable, emit;
   bool list = false, verify = false, time = false, dump_each = false, explain = false;
 };
 

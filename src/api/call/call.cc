@@ -24,7 +24,8 @@ namespace {
 /// The tiles of an argument, moved to the placement that the program expects.
 Tiled argument_tiles(const Program& program, std::size_t i, const Array& array, const Span& where) {
   Tiled tiles = tiles_of(array, where);
-  const Placement& wanted = *program.inputs[i];
+  const PlacementPtr& to = program.inputs[i];
+  const Placement& wanted = *to;
   const Placement& found = *tiles.placement;
   if (&found == &wanted) return tiles;
   const std::string subject =
@@ -41,7 +42,7 @@ Tiled argument_tiles(const Program& program, std::size_t i, const Array& array, 
                                        to_string(wanted.mesh)),
                            where);
   }
-  return move_tiles(tiles, &wanted, "placing an argument", where);
+  return move_tiles(tiles, to, "placing an argument", where);
 }
 
 /// The leaves of the arguments, moved to the placements that the program expects.

@@ -138,7 +138,7 @@ bool has_path_of(const std::string& result, const std::string& argument) {
 }  // namespace
 
 std::vector<int> replaced_arguments(const std::vector<std::string>& paths,
-                                    const std::vector<const Placement*>& inputs,
+                                    const std::vector<PlacementPtr>& inputs,
                                     const std::vector<std::string>& result_paths,
                                     const std::vector<Type>& results) {
   std::vector<int> replaced(results.size(), -1);

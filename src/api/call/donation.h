@@ -55,7 +55,7 @@ class Donation {
 std::vector<int> aliases_of(const Program& program);
 /// Per result: the argument whose next value it is, or -1. They are matched by path and type.
 std::vector<int> replaced_arguments(const std::vector<std::string>& paths,
-                                    const std::vector<const Placement*>& inputs,
+                                    const std::vector<PlacementPtr>& inputs,
                                     const std::vector<std::string>& result_paths,
                                     const std::vector<Type>& results);
 

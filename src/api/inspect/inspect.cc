@@ -15,6 +15,7 @@
 #include "ir/text.h"
 #include "ops/control/mpmd.h"
 #include "partition/partition.h"
+#include "stablehlo/stablehlo.h"
 
 namespace tessera {
 
@@ -45,6 +46,11 @@ std::string LoweredProgram::ir() const {
 std::string LoweredProgram::partitioned_ir() const {
   detail::lower(*program_);
   return ir::print(program_->partitioned);
+}
+
+std::string LoweredProgram::stablehlo() const {
+  detail::lower(*program_);
+  return stablehlo::emit(program_->partitioned, {.donated = program_->is_donated});
 }
 
 std::string LoweredProgram::task_ir() const {
@@ -181,7 +187,7 @@ std::vector<LeafPlacement> LoweredProgram::results() const {
   std::size_t next = 0;
   for (std::size_t i = 0; i < program_->forwarded.size(); ++i) {
     const int input = program_->forwarded[i];
-    const detail::Placement* placement =
+    detail::PlacementPtr placement =
         input >= 0 ? program_->inputs[static_cast<std::size_t>(input)] : program_->outputs[next++];
     list.push_back(leaf_placement(program_->result_paths[i], *placement));
     if (program_->pipeline) list.back().mpmd_idxs = detail::groups_of_result(*program_, i);

@@ -34,6 +34,22 @@ TEST(Lowered, TellsWhereLeavesLive) {
   EXPECT_EQ(results[1].sharding, arguments[1].sharding);
 }
 
+TEST(Lowered, WritesStableHlo) {
+  const Mesh mesh = make_mesh({{"data", 4}});
+  auto f = jit([](Array x, Array w) { return std::tuple(x * 2.0, dot(transpose(x), w)); },
+               {.in_shardings = {NamedSharding(mesh, P{"data"}), NamedSharding(mesh, P{"data"})},
+                .donate_argnums = {0}});
+  const auto lowered = f.lower(ones({8, 6}), ones({8, 3}));
+  const std::string text = lowered.stablehlo();
+  for (const char* part :
+       {"mhlo.num_replicas = 4 : i32",
+        "main(%arg0: tensor<2x6xf32> {tf.aliasing_output = 0 : i32}, %arg1: tensor<2x3xf32>)",
+        "stablehlo.all_reduce", "lowered_test.cc\":"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  }
+  EXPECT_EQ(lowered.compile().stablehlo(), text);
+}
+
 TEST(Lowered, PlansTheMemoryOfADevice) {
   const Mesh mesh = make_mesh({{"data", 4}});
   auto options = [&](std::vector<int> donated) {

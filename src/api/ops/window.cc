@@ -123,52 +123,41 @@ void check_conv(const Array& x, const Array& kernel, std::int64_t groups) {
       "check the last dimensions and feature_group_count");
 }
 
-Array convolved(const Array& x, const Array& kernel, const Ints& strides, const Ints& dilation) {
-  const Array product = emit("conv", {x, kernel}, {{"dilation", dilation}, {"stride", strides}});
-  return detail::with_dtype(product, x.dtype());
+struct ConvSteps {
+  Ints strides, dilation, spread;
+};
+
+/// The attributes of the op, for a kernel of one group.
+ir::Attributes conv_attributes(const ConvSteps& steps, const Widths& widths) {
+  return {{"dilation", steps.dilation},
+          {"high", widths.high},
+          {"low", widths.low},
+          {"spread", steps.spread},
+          {"stride", steps.strides}};
 }
 
-/// Does not overflow: a sum that is too large for an array is reported when the array is made.
-std::int64_t saturating_sum(std::int64_t a, std::int64_t b) {
-  return std::min(a, std::numeric_limits<std::int64_t>::max() - b) + b;
-}
-
-/// Inserts zeros between and around the elements of the space dimensions.
-Array spread_and_padded(const Array& x, const Ints& input_dilation, const Widths& widths) {
-  auto whole = [&](Ints inner, std::int64_t outside) {
-    inner.insert(inner.begin(), outside);
-    inner.push_back(outside);
-    return inner;
-  };
-  const Ints steps = whole(input_dilation, 1);
-  const Ints low = whole(widths.low, 0);
-  const Ints high = whole(widths.high, 0);
-  Shape shape = x.shape();
-  for (std::size_t i = 0; i < shape.size(); ++i) {
-    const std::int64_t spread = std::max<std::int64_t>((shape[i] - 1) * steps[i] + 1, 0);
-    shape[i] = saturating_sum(saturating_sum(low[i], spread), high[i]);
-  }
-  return emit({x}, [&](Builder& b, const Ids& ids) {
-    return ops::spread_in_zeros(b, ids[0], steps, low, shape);
-  });
+Array convolved(const Array& x, const Array& kernel, const ir::Attributes& attributes) {
+  return detail::with_dtype(emit("conv", {x, kernel}, attributes), x.dtype());
 }
 
 Array conv_of(const Array& x, const Array& kernel, const ConvOptions& options) {
   check_conv(x, kernel, options.feature_group_count);
   const std::size_t count = x.shape().size() - 2;
-  const Ints strides = steps_of("conv", "strides", options.strides, count);
-  const Ints dilation = steps_of("conv", "kernel dilations", options.kernel_dilation, count);
-  const Ints spread = steps_of("conv", "input dilations", options.input_dilation, count);
-  Slide slide{.sizes = {}, .extents = {}, .strides = strides};
+  const ConvSteps steps = {
+      .strides = steps_of("conv", "strides", options.strides, count),
+      .dilation = steps_of("conv", "kernel dilations", options.kernel_dilation, count),
+      .spread = steps_of("conv", "input dilations", options.input_dilation, count)};
+  Slide slide{.sizes = {}, .extents = {}, .strides = steps.strides};
   for (std::size_t i = 0; i < count; ++i) {
-    slide.sizes.push_back((x.shape()[i + 1] - 1) * spread[i] + 1);
-    slide.extents.push_back((kernel.shape()[i] - 1) * dilation[i] + 1);
+    slide.sizes.push_back(std::max<std::int64_t>((x.shape()[i + 1] - 1) * steps.spread[i] + 1, 0));
+    slide.extents.push_back((kernel.shape()[i] - 1) * steps.dilation[i] + 1);
   }
-  const Array padded = spread_and_padded(x, spread, widths_of("conv", options.padding, slide));
+  const ir::Attributes attributes =
+      conv_attributes(steps, widths_of("conv", options.padding, slide));
   const std::int64_t groups = options.feature_group_count;
-  if (groups == 1) return convolved(padded, kernel, strides, dilation);
-  return groups_last(convolved(groups_first(padded, x.rank() - 1, groups),
-                               groups_first(kernel, kernel.rank() - 1, groups), strides, dilation));
+  if (groups == 1) return convolved(x, kernel, attributes);
+  return groups_last(convolved(groups_first(x, x.rank() - 1, groups),
+                               groups_first(kernel, kernel.rank() - 1, groups), attributes));
 }
 
 // --- pooling

@@ -30,15 +30,38 @@ struct Operands {
   std::int64_t b_offset;
 };
 
-/// Buffers: A of all products and pieces, B of all pieces, C of all products and sections.
+/// Buffers: A of all products and pieces, B of all pieces, C of all products and sections. Several
+/// plans have the same buffers, and each computes its rows of C.
 class GemmKernel final : public run::Kernel {
  public:
-  GemmKernel(kernels::GemmPlan plan, std::size_t of_a, std::size_t of_b, const Operands& operands)
-      : plan_(std::move(plan)), of_a_(of_a), of_b_(of_b), operands_(operands) {}
+  GemmKernel(std::vector<kernels::GemmPlan> plans, std::size_t of_a, std::size_t of_b,
+             const Operands& operands)
+      : plans_(std::move(plans)), of_a_(of_a), of_b_(of_b), operands_(operands) {
+    int most = 0;
+    for (const kernels::GemmPlan& plan : plans_) most = std::max(most, plan.num_parts());
+    parts_.resize(static_cast<std::size_t>(most));
+    std::size_t next = 0;  // small plans go to different parts
+    for (const kernels::GemmPlan& plan : plans_) {
+      for (int part = 0; part < plan.num_parts(); ++part)
+        parts_[next++ % parts_.size()].push_back({&plan, part});
+    }
+  }
 
-  int num_parts() const override { return plan_.num_parts(); }
-  std::int64_t flops() const override { return plan_.flops(); }
-  std::int64_t scratch_bytes() const override { return plan_.scratch_bytes(); }
+  int num_parts() const override { return static_cast<int>(parts_.size()); }
+  std::int64_t flops() const override {
+    std::int64_t sum = 0;
+    for (const kernels::GemmPlan& plan : plans_) sum += plan.flops();
+    return sum;
+  }
+  std::int64_t scratch_bytes() const override {
+    std::int64_t most = 0;
+    for (const auto& part : parts_) {
+      std::int64_t sum = 0;
+      for (const auto& [plan, number] : part) sum += plan->scratch_bytes();
+      most = std::max(most, sum);
+    }
+    return most;
+  }
   void run(std::span<std::byte* const> buffers, int part) const override {
     const auto element_bytes = static_cast<std::int64_t>(size_bytes(operands_.dtype));
     std::array<const void*, 2 * kMostTiles> operands;
@@ -51,25 +74,33 @@ class GemmKernel final : public run::Kernel {
     for (std::size_t i = 0; i < written.size(); ++i)
       results[i] = reinterpret_cast<float*>(written[i]);
     const std::span<const void* const> all(operands);
-    plan_.run(all.first(of_a_), all.subspan(of_a_, of_b_),
-              std::span<float* const>(results).first(written.size()), part);
+    const auto a = all.first(of_a_), b = all.subspan(of_a_, of_b_);
+    const auto c = std::span<float* const>(results).first(written.size());
+    const auto& parts = parts_[static_cast<std::size_t>(part)];
+    if (parts.size() == 1) return parts[0].plan->run(a, b, c, parts[0].part);
+    kernels::GemmPlan::run_together(parts, a, b, c);
   }
 
  private:
-  kernels::GemmPlan plan_;
+  std::vector<kernels::GemmPlan> plans_;
+  std::vector<std::vector<kernels::GemmPlan::PartOfPlan>> parts_;
   std::size_t of_a_, of_b_;  // tiles
   Operands operands_;
 };
 
-std::shared_ptr<const run::Kernel> gemm_kernel(kernels::GemmProblem problem,
+std::shared_ptr<const run::Kernel> gemm_kernel(std::vector<kernels::GemmProblem> problems,
                                                const Operands& operands) {
-  const auto pieces = static_cast<std::size_t>(problem.pieces);
-  const std::size_t of_a = static_cast<std::size_t>(problem.products) * pieces;
-  kernels::GemmPlan plan =
-      operands.dtype == DType::bf16
-          ? kernels::GemmPlan(std::move(problem), operands.dot_unit, operands.num_workers)
-          : kernels::GemmPlan(std::move(problem), operands.num_workers);
-  return std::make_shared<GemmKernel>(std::move(plan), of_a, pieces, operands);
+  const auto pieces = static_cast<std::size_t>(problems[0].pieces);
+  const std::size_t of_a = static_cast<std::size_t>(problems[0].products) * pieces;
+  std::vector<kernels::GemmPlan> plans;
+  for (kernels::GemmProblem& problem : problems) {
+    if (operands.dtype == DType::bf16) {
+      plans.emplace_back(std::move(problem), operands.dot_unit, operands.num_workers);
+    } else {
+      plans.emplace_back(std::move(problem), operands.num_workers);
+    }
+  }
+  return std::make_shared<GemmKernel>(std::move(plans), of_a, pieces, operands);
 }
 
 /// Integers wrap around, so the order of summation does not matter. Nor do signs: the low words of
@@ -117,12 +148,34 @@ class IntegerDotKernel final : public run::Kernel {
   int num_parts_;
 };
 
-std::shared_ptr<const run::Kernel> contraction_kernel(kernels::GemmProblem problem,
-                                                      const Operands& operands) {
-  if (is_integer(operands.dtype)) {
-    return std::make_shared<IntegerDotKernel>(std::move(problem), operands);
+/// Kernels of whole numbers on the same buffers, whose parts are independent.
+class SeveralKernels final : public run::Kernel {
+ public:
+  explicit SeveralKernels(std::vector<std::shared_ptr<const run::Kernel>> kernels)
+      : kernels_(std::move(kernels)) {
+    for (const auto& kernel : kernels_) ends_.push_back(num_parts() + kernel->num_parts());
   }
-  return gemm_kernel(std::move(problem), operands);
+
+  int num_parts() const override { return ends_.empty() ? 0 : ends_.back(); }
+  void run(std::span<std::byte* const> buffers, int part) const override {
+    const auto i = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), part) -
+                                            ends_.begin());
+    kernels_[i]->run(buffers, part - (i == 0 ? 0 : ends_[i - 1]));
+  }
+
+ private:
+  std::vector<std::shared_ptr<const run::Kernel>> kernels_;
+  std::vector<int> ends_;  // of the parts of each
+};
+
+std::shared_ptr<const run::Kernel> contraction_kernel(std::vector<kernels::GemmProblem> problems,
+                                                      const Operands& operands) {
+  if (!is_integer(operands.dtype)) return gemm_kernel(std::move(problems), operands);
+  std::vector<std::shared_ptr<const run::Kernel>> list;
+  for (kernels::GemmProblem& problem : problems)
+    list.push_back(std::make_shared<IntegerDotKernel>(std::move(problem), operands));
+  if (list.size() == 1) return list[0];
+  return std::make_shared<SeveralKernels>(std::move(list));
 }
 
 /// A product whose sum also goes over the pieces of several devices. Empty if their grains would
@@ -254,19 +307,30 @@ struct Products {
   std::size_t count = 0;
 };
 
+/// Equal for two tiles only if they can share a plan.
+std::vector<std::int64_t> plan_key(const LowerContext& context, const Equation& equation,
+                                   const Contraction& contraction, const AtomDigits& digits) {
+  std::vector<std::int64_t> key = context.extents_key(equation, digits);
+  if (contraction.key == nullptr) return key;
+  const std::vector<std::int64_t> more = contraction.key(digits);
+  key.insert(key.end(), more.begin(), more.end());
+  return key;
+}
+
 /// The products of an equation, in as few tasks as possible.
 class ProductList {
  public:
   ProductList(const LowerContext& context, const Equation& equation, const Contraction& contraction)
       : context_(context),
         equation_(equation),
+        contraction_(contraction),
         a_(equation.operands[contraction.a]),
         b_(equation.operands[1 - contraction.a]),
         is_shared_(!is_integer(context.function().type(equation.results[0]).dtype)) {}
 
   /// A product whose sum also goes over these digits.
   void add(const std::vector<AtomDigits>& summands, Grid grid) {
-    std::vector<std::int64_t> key = context_.extents_key(equation_, summands[0]);
+    std::vector<std::int64_t> key = plan_key(context_, equation_, contraction_, summands[0]);
     const std::vector<std::int64_t> words = grid.words();
     key.insert(key.end(), words.begin(), words.end());
     std::vector<TileRef> of_a, of_b;
@@ -301,6 +365,7 @@ class ProductList {
  private:
   const LowerContext& context_;
   const Equation& equation_;
+  const Contraction& contraction_;
   ValueId a_, b_;
   bool is_shared_;
   std::map<std::vector<std::int64_t>, std::size_t> last_;
@@ -319,9 +384,9 @@ std::optional<std::vector<Products>> sums_of(const LowerContext& context, const 
     auto summands = context.own_summands(partial, sum, layout.digits(tile));
     if (summands.size() > kMostTiles) return std::nullopt;
     if (layout.tile_at(summands[0]) != tile) continue;
-    const std::vector<std::int64_t> key = context.extents_key(equation, summands[0]);
+    const std::vector<std::int64_t> key = plan_key(context, equation, contraction, summands[0]);
     for (const AtomDigits& digits : summands) {
-      if (context.extents_key(equation, digits) != key) return std::nullopt;
+      if (plan_key(context, equation, contraction, digits) != key) return std::nullopt;
     }
     std::optional<Grid> grid;
     if (!context.is_sum_shared(partial)) {
@@ -351,22 +416,29 @@ std::vector<Products> products_of(const LowerContext& context, const Equation& e
   return std::move(list.products);
 }
 
-/// The problem of these products; empty in the same cases as repeated().
-std::optional<kernels::GemmProblem> problem_of(const LowerContext& context,
-                                               const Equation& equation, const Products& products,
-                                               const Contraction& contraction) {
-  auto problem =
-      repeated(contraction.make(products.a, products.b, products.digits), products.pieces);
-  if (!problem) return std::nullopt;
-  problem->products = static_cast<std::int64_t>(products.count);
+/// The problems of these products; empty in the same cases as repeated(), and if several problems
+/// would have sections.
+std::optional<std::vector<kernels::GemmProblem>> problems_of(const LowerContext& context,
+                                                             const Equation& equation,
+                                                             const Products& products,
+                                                             const Contraction& contraction) {
+  std::vector<kernels::GemmProblem> problems =
+      contraction.make(products.a, products.b, products.digits);
   const Grid& grid = products.grid;
-  if (grid.rows.empty()) return problem;
-  const Box box = context.box(equation.results[0], products.digits);
-  const auto rows = box.size.begin() + static_cast<std::ptrdiff_t>(contraction.dims.batch);
-  const auto columns = box.size.end() - static_cast<std::ptrdiff_t>(contraction.dims.columns);
-  problem->row_ends = cut_outer(problem->a.outer, grid.rows, Shape(rows, columns));
-  problem->column_ends = cut_outer(problem->b.outer, grid.columns, Shape(columns, box.size.end()));
-  return problem;
+  if (problems.size() > 1 && !grid.rows.empty()) return std::nullopt;
+  for (kernels::GemmProblem& problem : problems) {
+    auto whole = repeated(std::move(problem), products.pieces);
+    if (!whole) return std::nullopt;
+    problem = std::move(*whole);
+    problem.products = static_cast<std::int64_t>(products.count);
+    if (grid.rows.empty()) continue;
+    const Box box = context.box(equation.results[0], products.digits);
+    const auto rows = box.size.begin() + static_cast<std::ptrdiff_t>(contraction.dims.batch);
+    const auto columns = box.size.end() - static_cast<std::ptrdiff_t>(contraction.dims.columns);
+    problem.row_ends = cut_outer(problem.a.outer, grid.rows, Shape(rows, columns));
+    problem.column_ends = cut_outer(problem.b.outer, grid.columns, Shape(columns, box.size.end()));
+  }
+  return problems;
 }
 
 /// One task for each. Empty if a sum over devices has another order than the sums of the devices.
@@ -378,15 +450,16 @@ std::optional<std::vector<TileTask>> tasks_of(const LowerContext& context, const
   for (const Products& products : all) {
     const auto& [digits, a, b, pieces, grid, of_a, of_b, results, count] = products;
     KernelKey key(KernelKey::Kind::contraction);
-    key.add(kind).add(context.extents_key(equation, digits)).add(count).add(pieces);
+    key.add(kind).add(plan_key(context, equation, contraction, digits)).add(count).add(pieces);
     key.add(grid.words());
     for (const StridedTile* from : {&a, &b}) key.add(from->offset).add(from->strides);
     key.add(context.read(equation.results[0], digits).strides);
     auto kernel = context.pool().get(
         std::move(key), [&, &one = products]() -> std::shared_ptr<const run::Kernel> {
-          auto problem = problem_of(context, equation, one, contraction);
-          if (!problem) return nullptr;
-          return contraction_kernel(std::move(*problem), Operands(context, equation, one.a, one.b));
+          auto problems = problems_of(context, equation, one, contraction);
+          if (!problems) return nullptr;
+          return contraction_kernel(std::move(*problems),
+                                    Operands(context, equation, one.a, one.b));
         });
     if (kernel == nullptr) return std::nullopt;
     TileTask task{.kernel = std::move(kernel), .reads = of_a, .writes = results, .may_share = {}};
@@ -411,15 +484,6 @@ OffsetTable offsets(const ir::Ints& dims, const std::vector<std::int64_t>& sizes
     table = std::move(next);
   }
   return table;
-}
-
-void set_dense_result(kernels::GemmProblem& problem) {
-  const auto rows = static_cast<std::int64_t>(problem.a.outer.size());
-  const auto columns = static_cast<std::int64_t>(problem.b.outer.size());
-  for (std::size_t i = 0; i < problem.a.batch.size(); ++i) {
-    problem.c_batch.push_back(static_cast<std::int64_t>(i) * rows * columns);
-  }
-  for (std::int64_t i = 0; i < rows; ++i) problem.c_rows.push_back(i * columns);
 }
 
 std::vector<TileTask> contraction_tasks(const LowerContext& context, const Equation& equation,

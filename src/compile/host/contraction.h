@@ -14,9 +14,6 @@ using OffsetTable = std::vector<std::int64_t>;
 OffsetTable offsets(const ir::Ints& dims, const std::vector<std::int64_t>& sizes,
                     const std::vector<std::int64_t>& strides);
 
-/// Stores the result densely: batches, rows, columns.
-void set_dense_result(kernels::GemmProblem& problem);
-
 /// How many of the first dimensions of a result are batches, and how many of the last ones are
 /// columns.
 struct ResultDims {
@@ -27,10 +24,13 @@ struct ResultDims {
 struct Contraction {
   ResultDims dims;
   std::size_t a = 0;  // which operand is A; the other one is B
-  /// The product for the tile with these digits, given where its operands are read.
-  std::function<kernels::GemmProblem(const StridedTile& a, const StridedTile& b,
-                                     const AtomDigits& digits)>
+  /// The products for the tile with these digits, given where its operands are read. Each gives a
+  /// part of the rows. If there are several, none of them may have sections.
+  std::function<std::vector<kernels::GemmProblem>(const StridedTile& a, const StridedTile& b,
+                                                  const AtomDigits& digits)>
       make;
+  /// What the products depend on besides the extents of the operands; may be missing.
+  std::function<std::vector<std::int64_t>(const AtomDigits& digits)> key = nullptr;
 };
 
 /// The tiles of the result. Tiles that read the same B share a task, and tiles whose operands have

@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <map>
+#include <optional>
+
 #include "compile/host/contraction.h"
 #include "compile/host/leaves.h"
 #include "ops/rules.h"
@@ -6,45 +10,182 @@ namespace tessera::compile::host {
 
 namespace {
 
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+using Indices = std::vector<std::int64_t>;
 
-/// Windows are read without a copy: element (window, position in the window) is at the sum of two
-/// offsets, because all windows have the same strides.
-kernels::GemmProblem problem_of(const LowerContext& context, const Equation& equation,
-                                const StridedTile& lhs, const StridedTile& rhs,
-                                const AtomDigits& digits) {
-  const ir::Ints& stride = equation.attributes.ints("stride");
-  const ir::Ints& dilation = equation.attributes.ints("dilation");
-  const Box lhs_box = context.box(equation.operands[0], digits);
-  const Box rhs_box = context.box(equation.operands[1], digits);
-  const Box box = context.box(equation.results[0], digits);
-  const auto last = static_cast<std::int64_t>(lhs_box.size.size()) - 1;
-  const std::int64_t batch = last - 1 - static_cast<std::int64_t>(stride.size());
-  std::vector<std::int64_t> moves = lhs.strides;  // along the result
-  std::vector<std::int64_t> lhs_steps = {lhs.strides[at(last)]};
-  std::vector<std::int64_t> rhs_steps = {rhs.strides[at(last - 1)]};
+/// One dimension of space of a tile: window p meets row (p * stride + q * dilation - low) / spread
+/// of the array with its element q. All of them count from the start of their tile.
+struct SpaceDim {
+  std::int64_t stride, dilation, spread, low;
+  std::int64_t windows, size, rows;
+
+  /// Empty if there is no such row.
+  std::optional<std::int64_t> row(std::int64_t p, std::int64_t q) const {
+    const std::int64_t place = p * stride + q * dilation - low;
+    if (place < 0 || place % spread != 0 || place / spread >= rows) return std::nullopt;
+    return place / spread;
+  }
+};
+
+/// Windows that meet rows with the same of their elements.
+struct WindowClass {
+  Indices windows;
+  Indices rows;      // per window: the row that its first element meets
+  Indices elements;  // of the window
+  Indices steps;     // per element: how many rows after the first element
+};
+
+/// Without padding and spreading there is just one class. Otherwise the windows at the borders have
+/// their own, and those that differ in phase.
+std::vector<WindowClass> classes_of(const SpaceDim& dim) {
+  std::map<Indices, WindowClass> classes;
+  for (std::int64_t p = 0; p < dim.windows; ++p) {
+    Indices elements;
+    for (std::int64_t q = 0; q < dim.size; ++q) {
+      if (dim.row(p, q)) elements.push_back(q);
+    }
+    WindowClass& same = classes[elements];
+    same.windows.push_back(p);
+    same.rows.push_back(elements.empty() ? 0 : *dim.row(p, elements[0]));
+    for (std::size_t i = same.steps.size(); i < elements.size(); ++i)
+      same.steps.push_back(*dim.row(p, elements[i]) - same.rows.back());
+    same.elements = std::move(elements);
+  }
+  std::vector<WindowClass> list;
+  for (auto& [elements, windows] : classes) list.push_back(std::move(windows));
+  return list;
+}
+
+/// Adds each of `places` * `stride` to each offset; the last places vary fastest.
+void extend(OffsetTable& offsets, const Indices& places, std::int64_t stride) {
+  OffsetTable next;
+  next.reserve(offsets.size() * places.size());
+  for (const std::int64_t offset : offsets) {
+    for (const std::int64_t place : places) next.push_back(offset + place * stride);
+  }
+  offsets = std::move(next);
+}
+
+/// A tile of a convolution as matrix products: one per combination of classes. Windows are read
+/// without a copy, since element (window, place in the window) is at the sum of two offsets.
+class ConvProblems {
+ public:
+  ConvProblems(const LowerContext& context, const Equation& equation, const StridedTile& lhs,
+               const StridedTile& rhs, const AtomDigits& digits);
+
+  std::vector<kernels::GemmProblem> list() const {
+    std::vector<kernels::GemmProblem> problems;
+    std::vector<std::size_t> chosen(classes_.size(), 0);
+    while (true) {
+      problems.push_back(problem(chosen));
+      std::size_t i = chosen.size();
+      while (i > 0 && ++chosen[i - 1] == classes_[i - 1].size()) chosen[--i] = 0;
+      if (i == 0) return problems;
+    }
+  }
+
+ private:
+  kernels::GemmProblem problem(const std::vector<std::size_t>& chosen) const;
+  void add_leaf(const LeafBox& leaf, const std::vector<std::size_t>& chosen,
+                kernels::GemmProblem& problem) const;
+
+  std::vector<std::vector<WindowClass>> classes_;  // per dimension of space
+  std::vector<LeafBox> leaves_;                    // of the channel and the window
+  Box lhs_, rhs_, result_;
+  Indices lhs_strides_, rhs_strides_, result_strides_;
+  std::size_t batch_, last_;  // the number of batch dimensions; the dimension of channels
+};
+
+SpaceDim space_dim(const LowerContext& context, const Equation& equation, std::size_t i,
+                   const AtomDigits& digits) {
+  const auto attribute = [&](const char* name) { return equation.attributes.ints(name)[i]; };
+  const Box lhs = context.box(equation.operands[0], digits);
+  const Box rhs = context.box(equation.operands[1], digits);
+  const Box result = context.box(equation.results[0], digits);
+  const std::size_t batch = lhs.size.size() - 2 - equation.attributes.ints("stride").size();
+  const std::size_t window = batch + i, space = window + 1;
+  SpaceDim dim{.stride = attribute("stride"),
+               .dilation = attribute("dilation"),
+               .spread = attribute("spread"),
+               .low = attribute("low"),
+               .windows = result.size[space],
+               .size = rhs.size[window],
+               .rows = lhs.size[space]};
+  dim.low += lhs.start[space] * dim.spread - result.start[space] * dim.stride -
+             rhs.start[window] * dim.dilation;
+  return dim;
+}
+
+ConvProblems::ConvProblems(const LowerContext& context, const Equation& equation,
+                           const StridedTile& lhs, const StridedTile& rhs, const AtomDigits& digits)
+    : lhs_(context.box(equation.operands[0], digits)),
+      rhs_(context.box(equation.operands[1], digits)),
+      result_(context.box(equation.results[0], digits)),
+      lhs_strides_(lhs.strides),
+      rhs_strides_(rhs.strides),
+      result_strides_(context.read(equation.results[0], digits).strides),
+      last_(lhs_.size.size() - 1) {
+  const std::size_t space = equation.attributes.ints("stride").size();
+  batch_ = last_ - 1 - space;
   const Layout& kernel = context.layout(equation.operands[1]);
-  std::vector<LeafRange> ranges = {leaf_range(kernel, at(last - 1), digits)};
-  for (std::size_t i = 0; i < stride.size(); ++i) {
-    const std::size_t window = at(batch) + i;
-    moves[window + 1] *= stride[i];
-    lhs_steps.push_back(lhs.strides[window + 1] * dilation[i]);
-    rhs_steps.push_back(rhs.strides[window]);
-    ranges.push_back(leaf_range(kernel, window, digits));
+  std::vector<LeafRange> ranges = {leaf_range(kernel, last_ - 1, digits)};
+  for (std::size_t i = 0; i < space; ++i) {
+    classes_.push_back(classes_of(space_dim(context, equation, i, digits)));
+    ranges.push_back(leaf_range(kernel, batch_ + i, digits));
   }
   const DType dtype = context.function().type(equation.operands[0]).dtype;
-  const std::vector<LeafBox> leaves = leaf_boxes(ranges, context.function(), dtype);
-  const ir::Ints batches = ops::dims_from(0, at(batch));
+  leaves_ = leaf_boxes(ranges, context.function(), dtype);
+}
+
+kernels::GemmProblem ConvProblems::problem(const std::vector<std::size_t>& chosen) const {
+  const ir::Ints batches = ops::dims_from(0, batch_);
+  const ir::Ints n = {static_cast<std::int64_t>(batch_)};
   kernels::GemmProblem problem;
-  problem.leaf_ends = leaf_ends(leaves);
-  problem.a = {.batch = offsets(batches, lhs_box.size, lhs.strides),
-               .outer = offsets(ops::dims_from(batch, at(last - batch)), box.size, moves),
-               .k = leaf_order(leaves, lhs_steps)};
-  problem.b = {.batch = offsets(batches, rhs_box.size, rhs.strides),
-               .outer = offsets({last}, rhs_box.size, rhs.strides),
-               .k = leaf_order(leaves, rhs_steps)};
-  set_dense_result(problem);
+  problem.a.batch = offsets(batches, lhs_.size, lhs_strides_);
+  problem.b.batch = offsets(batches, rhs_.size, rhs_strides_);
+  problem.c_batch = offsets(batches, result_.size, result_strides_);
+  problem.a.outer = offsets(n, lhs_.size, lhs_strides_);
+  problem.c_rows = offsets(n, result_.size, result_strides_);
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    const WindowClass& windows = classes_[i][chosen[i]];
+    extend(problem.a.outer, windows.rows, lhs_strides_[batch_ + 1 + i]);
+    extend(problem.c_rows, windows.windows, result_strides_[batch_ + 1 + i]);
+  }
+  problem.b.outer = offsets({static_cast<std::int64_t>(last_)}, rhs_.size, rhs_strides_);
+  for (const LeafBox& leaf : leaves_) add_leaf(leaf, chosen, problem);
   return problem;
+}
+
+void ConvProblems::add_leaf(const LeafBox& leaf, const std::vector<std::size_t>& chosen,
+                            kernels::GemmProblem& problem) const {
+  Indices channels;
+  for (std::int64_t c = 0; c < leaf.size[0]; ++c) channels.push_back(leaf.start[0] + c);
+  OffsetTable a = {0}, b = {0};
+  extend(a, channels, lhs_strides_[last_]);
+  extend(b, channels, rhs_strides_[last_ - 1]);
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    const WindowClass& windows = classes_[i][chosen[i]];
+    const auto& elements = windows.elements;
+    const auto first = std::lower_bound(elements.begin(), elements.end(), leaf.start[i + 1]);
+    const auto end = std::lower_bound(first, elements.end(), leaf.start[i + 1] + leaf.size[i + 1]);
+    const auto steps = windows.steps.begin();
+    extend(a, Indices(steps + (first - elements.begin()), steps + (end - elements.begin())),
+           lhs_strides_[batch_ + 1 + i]);
+    extend(b, Indices(first, end), rhs_strides_[batch_ + i]);
+  }
+  problem.a.k.insert(problem.a.k.end(), a.begin(), a.end());
+  problem.b.k.insert(problem.b.k.end(), b.begin(), b.end());
+  problem.leaf_ends.push_back(static_cast<std::int64_t>(problem.a.k.size()));
+}
+
+/// Where the windows of a tile begin and how many there are. Tiles with operands of the same
+/// extents differ in it at the borders.
+Indices placement(const LowerContext& context, const Equation& equation, const AtomDigits& digits) {
+  Indices key;
+  for (std::size_t i = 0; i < equation.attributes.ints("stride").size(); ++i) {
+    const SpaceDim dim = space_dim(context, equation, i, digits);
+    key.insert(key.end(), {dim.low, dim.windows});
+  }
+  return key;
 }
 
 std::vector<TileTask> lower_conv(const LowerContext& context, const Equation& equation) {
@@ -53,9 +194,11 @@ std::vector<TileTask> lower_conv(const LowerContext& context, const Equation& eq
   return contraction_tasks(
       context, equation,
       {.dims = {.batch = rank - spatial - 2, .columns = 1},
-       .make = [&](const StridedTile& lhs, const StridedTile& rhs, const AtomDigits& digits) {
-         return problem_of(context, equation, lhs, rhs, digits);
-       }});
+       .make =
+           [&](const StridedTile& lhs, const StridedTile& rhs, const AtomDigits& digits) {
+             return ConvProblems(context, equation, lhs, rhs, digits).list();
+           },
+       .key = [&](const AtomDigits& digits) { return placement(context, equation, digits); }});
 }
 
 }  // namespace

@@ -295,7 +295,11 @@ void fill(const std::byte* element, std::size_t element_bytes, std::byte* to, st
 struct Padding {
   CopyKernel::Piece middle;                        // of no elements: there is none
   std::vector<std::int64_t> low = {}, steps = {};  // of the middle, in rows
+  Shape result_extents = {};
+  Strides result_strides = {};
+  bool is_dense = false;  // the middle has elements, and nothing lies between them
   std::size_t dim = 0;
+  std::size_t last_padded = 0;  // the last dimension with padding
   std::int64_t num_rows = 1;
   std::int64_t row = 1;  // elements
   std::size_t element_bytes = 0;
@@ -306,9 +310,26 @@ struct Padding {
     if (distance <= 0) return 0;
     return std::min((distance + steps[dim] - 1) / steps[dim], middle.extents[dim]);
   }
+  /// Fills what the middle leaves of rows `first` to `end` of a dimension.
+  void fill_around(const std::byte* element, std::byte* to, std::size_t d, std::int64_t first,
+                   std::int64_t end) const {
+    const std::int64_t stride = result_strides[d] * static_cast<std::int64_t>(element_bytes);
+    const std::int64_t begin_middle = std::clamp(low[d], first, end);
+    const std::int64_t end_middle = std::clamp(low[d] + middle.extents[d], begin_middle, end);
+    fill(element, element_bytes, to + first * stride, (begin_middle - first) * result_strides[d]);
+    if (d < last_padded) {
+      for (std::int64_t i = begin_middle; i < end_middle; ++i)
+        fill_around(element, to + i * stride, d + 1, 0, result_extents[d + 1]);
+    }
+    fill(element, element_bytes, to + end_middle * stride, (end - end_middle) * result_strides[d]);
+  }
   void run(std::span<std::byte* const> buffers, std::int64_t first, std::int64_t end) const {
     const auto bytes = static_cast<std::int64_t>(element_bytes);
-    fill(buffers[0], element_bytes, buffers[2] + first * row * bytes, (end - first) * row);
+    if (is_dense && dim < result_extents.size()) {
+      fill_around(buffers[0], buffers[2], dim, first, end);
+    } else {
+      fill(buffers[0], element_bytes, buffers[2] + first * row * bytes, (end - first) * row);
+    }
     if (num_elements(middle.extents) == 0) return;
     std::int64_t skipped = 0;
     Shape extents = middle.extents;
@@ -344,6 +365,13 @@ Padding padding_of(const LowerContext& context, const Equation& equation,
     padding.steps.push_back(step);
     padding.middle.to += padding.low[d] * strides[d];
     padding.middle.to_strides[d] *= step;
+  }
+  padding.result_extents = box.size;
+  padding.result_strides = strides;
+  padding.is_dense = num_elements(inner.size) > 0;
+  for (std::size_t d = 0; d < box.size.size(); ++d) {
+    padding.is_dense = padding.is_dense && (padding.steps[d] == 1 || inner.size[d] == 1);
+    if (inner.size[d] != box.size[d]) padding.last_padded = d;
   }
   while (padding.dim + 1 < box.size.size() && box.size[padding.dim] == 1) ++padding.dim;
   if (!box.size.empty()) padding.num_rows = box.size[padding.dim];

@@ -120,6 +120,9 @@ OpRecord record_of(const Gradient& gradient) {
           .batch = attention_batch,
           .factors = factor_rule(gradient.kind),
           .host = kernel("attention_grad"),
+          .stablehlo =
+              not_in_stablehlo("attention has no form of its own",
+                               "write the products and the softmax: einsum, softmax(x), einsum"),
           .reference = attention_grad_reference(gradient.kind),
           .cost = cost_rule(gradient.products, gradient.value_products),
           .samples = grad_samples()};

@@ -156,6 +156,12 @@ Samples alone(const std::vector<SampleOperand>& operands, Attributes more = {}) 
   return samples;
 }
 
+/// Maps over an axis are gone before a program is partitioned.
+StableHloRule unmapped() {
+  return not_in_stablehlo("no shard_map or vmap has mapped its axis",
+                          "call it within shard_map, or name the axis in vmap's options");
+}
+
 }  // namespace
 
 const OpRecord axis_all_to_all_op{
@@ -172,6 +178,7 @@ const OpRecord axis_all_to_all_op{
     .batch = all_to_all_batch,
     .factors = whole_factors,
     .host = control("axis_all_to_all"),
+    .stablehlo = unmapped(),
     .reference = repeat_reference,
     .cost = no_flops,
     .samples = alone({{f32({1, 6})}, {i32({1, 3, 2}), -9.0, 9.0}}, {{"is_pinned", true}}),
@@ -188,6 +195,7 @@ const OpRecord axis_gather_op{
     .batch = gather_batch,
     .factors = whole_factors,
     .host = control("axis_gather"),
+    .stablehlo = unmapped(),
     .reference = repeat_reference,
     .cost = no_flops,
     .samples = alone({{f32({5, 6})}, {f32({})}, {i32({10}), -9.0, 9.0}}),
@@ -204,6 +212,7 @@ const OpRecord axis_index_op{
     .batch = index_batch,
     .factors = whole_factors,
     .host = control("axis_index"),
+    .stablehlo = unmapped(),
     .reference = index_reference,
     .cost = no_flops,
     .samples = Samples{{.operands = {}, .attributes = attributes_of({"data", 1})},
@@ -221,6 +230,7 @@ const OpRecord axis_permute_op{
     .batch = permute_batch,
     .factors = whole_factors,
     .host = control("axis_permute"),
+    .stablehlo = unmapped(),
     .reference = repeat_reference,
     .cost = no_flops,
     .samples = alone({{f32({5, 6})}, {i32({10, 1}), -9.0, 9.0}}, {{"sources", Ints{0}}}),

@@ -27,6 +27,14 @@ FunctionPtr body_from(const std::string& text);
 /// The flow of an equation whose body runs once, takes its operands and returns its results.
 ir::BodyFlow call_flow(const Attributes& attributes, std::size_t num_operands);
 
+// Their StableHLO.
+std::vector<hlo::Value> barrier_form(hlo::FormContext& c);
+std::vector<hlo::Value> cond_form(hlo::FormContext& c);
+std::vector<hlo::Value> scan_form(hlo::FormContext& c);
+std::vector<hlo::Value> while_form(hlo::FormContext& c);
+/// The function in attribute `body`, written in place.
+StableHloRule call_form(const char* body);
+
 Samples call_samples();
 Samples cond_samples();
 Samples custom_vjp_samples();

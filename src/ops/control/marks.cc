@@ -39,6 +39,7 @@ const OpRecord stage_end_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = view("stop_gradient"),
+    .stablehlo = stablehlo_operands(),
     .reference = [](const ReferenceContext& c) { return std::vector<HostArray>{*c.operands[0]}; },
     .cost = no_flops,
     .samples = Samples{stage_end_sample(false), stage_end_sample(true)},

@@ -4,6 +4,7 @@
 #include "ops/ops.h"
 #include "ops/reference/loops.h"
 #include "ops/rules.h"
+#include "ops/stablehlo/form.h"
 
 namespace tessera::ops {
 
@@ -154,6 +155,7 @@ const OpRecord cummax_op{
     .batch = shifted_batch("dim"),
     .factors = cumulative_factors,
     .host = kernel("cumulative"),
+    .stablehlo = hlo::cumulative_form("maximum"),
     .reference = cumulative_reference([](auto x, auto y) { return greater_of(x, y); }),
     .cost = flops_per_element(1),
     .samples = extreme_samples(),
@@ -172,6 +174,7 @@ const OpRecord cummin_op{
     .batch = shifted_batch("dim"),
     .factors = cumulative_factors,
     .host = kernel("cumulative"),
+    .stablehlo = hlo::cumulative_form("minimum"),
     .reference = cumulative_reference([](auto x, auto y) { return lesser_of(x, y); }),
     .cost = flops_per_element(1),
     .samples = extreme_samples(),
@@ -190,6 +193,7 @@ const OpRecord cumprod_op{
     .batch = shifted_batch("dim"),
     .factors = cumulative_factors,
     .host = kernel("cumulative"),
+    .stablehlo = hlo::cumulative_form("multiply"),
     .reference = cumulative_reference([](auto x, auto y) { return wrapping_mul(x, y); }),
     .cost = flops_per_element(1),
     .samples = cumulative_samples(),
@@ -208,6 +212,7 @@ const OpRecord cumsum_op{
     .batch = shifted_batch("dim"),
     .factors = cumulative_factors,
     .host = kernel("cumulative"),
+    .stablehlo = hlo::cumulative_form("add"),
     .reference = cumulative_reference([](auto x, auto y) { return wrapping_add(x, y); }),
     .cost = flops_per_element(1),
     .samples = cumulative_samples(),

@@ -2,6 +2,7 @@
 #include "ops/ops.h"
 #include "ops/reference/loops.h"
 #include "ops/rules.h"
+#include "ops/stablehlo/form.h"
 
 namespace tessera::ops {
 
@@ -119,6 +120,7 @@ const OpRecord reduce_prod_op{
     .batch = shifted_batch("dims"),
     .factors = prod_factors,
     .host = kernel("reduce_prod"),
+    .stablehlo = hlo::reduce_form("multiply"),
     .reference = prod_reference,
     .cost = flops_per_operand_element(1),
     .samples = Samples{prod_sample({f32({5, 6})}, {1}), prod_sample({f32({12, 1, 3})}, {0}),

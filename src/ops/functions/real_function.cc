@@ -19,6 +19,7 @@ OpRecord record_of(RealFunction function) {
       .batch = elementwise_batch,
       .factors = elementwise_factors,
       .host = tile_kernel(function.name),
+      .stablehlo = function.stablehlo,
       .reference = map_real(function.value),
       .cost = flops_per_element(15),
       .samples = float_samples(1, function.low, function.high, kFunctionUlp),

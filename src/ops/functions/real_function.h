@@ -10,6 +10,7 @@ struct RealFunction {
   std::string name;
   std::string doc;
   std::string source;
+  StableHloRule stablehlo;
   ValueId (*slope)(VjpContext&);  // the derivative at the operand; may use the result
   double (*value)(double);
   double low;  // samples are drawn from [low, high]

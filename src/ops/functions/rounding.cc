@@ -20,6 +20,7 @@ const OpRecord ceil_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("ceil"),
+    .stablehlo = "stablehlo.ceil {0} : {type}",
     .reference = map1<Floats>([](auto x) { return std::ceil(x); }),
     .cost = flops_per_element(1),
     .samples = float_samples(1, -3.0, 3.0),
@@ -37,6 +38,7 @@ const OpRecord count_leading_zeros_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("count_leading_zeros"),
+    .stablehlo = "stablehlo.count_leading_zeros {0} : {type}",
     .reference = map1<Integers>([](auto x) {
       return static_cast<decltype(x)>(std::countl_zero(static_cast<std::uint32_t>(x)));
     }),
@@ -56,6 +58,7 @@ const OpRecord population_count_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("population_count"),
+    .stablehlo = "stablehlo.popcnt {0} : {type}",
     .reference = map1<Integers>([](auto x) {
       return static_cast<decltype(x)>(std::popcount(static_cast<std::uint32_t>(x)));
     }),
@@ -75,6 +78,7 @@ const OpRecord round_op{
     .batch = elementwise_batch,
     .factors = elementwise_factors,
     .host = tile_kernel("round"),
+    .stablehlo = "stablehlo.round_nearest_even {0} : {type}",
     .reference = map1<Floats>([](auto x) { return std::nearbyint(x); }),
     .cost = flops_per_element(1),
     .samples = float_samples(1, -3.0, 3.0),

@@ -2,6 +2,7 @@
 #include "ops/ops.h"
 #include "ops/reference/loops.h"
 #include "ops/rules.h"
+#include "ops/stablehlo/form.h"
 
 namespace tessera::ops {
 
@@ -131,6 +132,32 @@ Sample scatter_add_along_sample(Type updates, std::int64_t dim, std::int64_t siz
           .attributes = {{"dim", dim}, {"size", size}}};
 }
 
+// --- StableHLO
+
+/// Every other dimension is one of lines.
+hlo::IndexDims line_dims(std::int64_t dim, std::int64_t rank) {
+  hlo::IndexDims dims{.dim = dim, .batch = {}, .rows = {}};
+  for (std::int64_t i = 0; i < rank; ++i) {
+    if (i != dim) dims.batch.push_back(i);
+  }
+  return dims;
+}
+
+hlo::Values gather_along_form(hlo::FormContext& c) {
+  const std::int64_t dim = c.attributes().integer("dim");
+  const hlo::Value local = hlo::local_indices(c, 1, c.equation.operands[0], at(dim));
+  const hlo::Value found =
+      hlo::gathered(c.w, c.x(0), local, line_dims(dim, local.type.rank()), c.results[0].shape);
+  return {hlo::with_fill(c, found, local, at(dim), dims_from(0, local.type.shape.size()))};
+}
+
+hlo::Values scatter_add_along_form(hlo::FormContext& c) {
+  const std::int64_t dim = c.attributes().integer("dim");
+  const hlo::Value local = hlo::local_indices(c, 0, c.equation.results[0], at(dim));
+  return {hlo::scattered(c.w, c.w.constant(0, c.results[0]), local, c.x(1),
+                         line_dims(dim, local.type.rank()), "add")};
+}
+
 }  // namespace
 
 const OpRecord gather_along_op{
@@ -147,6 +174,7 @@ const OpRecord gather_along_op{
     .batch = shifted_batch("dim"),
     .factors = gather_along_factors,
     .host = kernel("gather_along"),
+    .stablehlo = gather_along_form,
     .reference = gather_along_reference,
     .cost = no_flops,
     .samples = Samples{gather_along_sample(f32({5, 6}), {5, 3}, 1),
@@ -170,6 +198,7 @@ const OpRecord scatter_add_along_op{
     .batch = shifted_batch("dim"),
     .factors = scatter_add_along_factors,
     .host = kernel("scatter_add_along"),
+    .stablehlo = scatter_add_along_form,
     .reference = scatter_add_along_reference,
     .cost =
         [](const Attributes&, const std::vector<Type>& operands, const std::vector<Type>&) {

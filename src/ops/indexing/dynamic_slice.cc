@@ -5,6 +5,7 @@
 #include "ops/ops.h"
 #include "ops/reference/loops.h"
 #include "ops/rules.h"
+#include "ops/stablehlo/form.h"
 
 namespace tessera::ops {
 
@@ -244,6 +245,66 @@ Sample update_sample(const Type& operand, Shape part) {
   return sample;
 }
 
+// --- StableHLO
+
+/// The starts of a part of an array, clamped. Where the device holds a part of a dimension, the
+/// array has `part` more rows at both ends, so that parts that begin elsewhere lie in these.
+hlo::Values local_starts(hlo::FormContext& c, const Shape& part, std::size_t first) {
+  hlo::Values starts;
+  const ir::ValueId array = c.equation.operands[0];
+  for (std::size_t i = 0; i < part.size(); ++i) {
+    const std::int64_t size = c.whole(array)[i];
+    const hlo::Value& start = c.x(first + i);
+    if (!c.is_split(array, i)) {
+      starts.push_back(start);
+    } else if (size == part[i]) {
+      starts.push_back(c.w.scalar(0, DType::i32));
+    } else {
+      const hlo::Value last = c.w.scalar(static_cast<double>(size - part[i]), DType::i32);
+      const hlo::Value low = c.w.binary("maximum", start, c.w.scalar(0, DType::i32));
+      const hlo::Value inside = c.w.binary("minimum", low, last);
+      const hlo::Value own = c.w.binary("subtract", inside, c.start(array, i));
+      starts.push_back(
+          c.w.binary("add", own, c.w.scalar(static_cast<double>(part[i]), DType::i32)));
+    }
+  }
+  return starts;
+}
+
+/// How many rows are added at both ends of each dimension.
+Ints margins_of(const hlo::FormContext& c, const Shape& part) {
+  Ints margins(part.size(), 0);
+  const ir::ValueId array = c.equation.operands[0];
+  for (std::size_t i = 0; i < part.size(); ++i) {
+    if (c.is_split(array, i) && c.whole(array)[i] != part[i]) margins[i] = part[i];
+  }
+  return margins;
+}
+
+/// Elements that other devices hold are zeros.
+hlo::Values dynamic_slice_form(hlo::FormContext& c) {
+  const Shape& part = c.whole(c.equation.results[0]);
+  const Ints margins = margins_of(c, part);
+  Ints cut;
+  for (std::size_t i = 0; i < margins.size(); ++i) {
+    if (margins[i] > 0) cut.push_back(static_cast<std::int64_t>(i));
+  }
+  const hlo::Value own = c.masked_operand(0, cut, 0);
+  const hlo::Value padded = c.w.pad(own, c.w.scalar(0, own.type.dtype), margins, margins);
+  return {c.w.dynamic_slice(padded, local_starts(c, part, 1), c.results[0].shape)};
+}
+
+hlo::Values update_form(hlo::FormContext& c) {
+  const Shape& part = c.whole(c.equation.operands[1]);
+  const Ints margins = margins_of(c, part);
+  const hlo::Value padded = c.w.pad(c.x(0), c.w.scalar(0, c.x(0).type.dtype), margins, margins);
+  hlo::Value result = c.w.dynamic_update_slice(padded, c.x(1), local_starts(c, part, 2));
+  for (std::size_t i = 0; i < margins.size(); ++i) {
+    result = c.w.slice_dim(result, i, margins[i], margins[i] + c.results[0].shape[i]);
+  }
+  return {result};
+}
+
 }  // namespace
 
 const OpRecord dynamic_slice_op{
@@ -259,6 +320,7 @@ const OpRecord dynamic_slice_op{
     .batch = dynamic_slice_batch,
     .factors = dynamic_slice_factors,
     .host = kernel("dynamic_slice"),
+    .stablehlo = dynamic_slice_form,
     .reference = dynamic_slice_reference,
     .cost = no_flops,
     .samples =
@@ -282,6 +344,7 @@ const OpRecord dynamic_update_slice_op{
     .batch = update_batch,
     .factors = update_factors,
     .host = kernel("dynamic_update_slice"),
+    .stablehlo = update_form,
     .reference = update_reference,
     .cost = no_flops,
     .samples =

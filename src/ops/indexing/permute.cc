@@ -5,6 +5,7 @@
 #include "ops/ops.h"
 #include "ops/reference/loops.h"
 #include "ops/rules.h"
+#include "ops/stablehlo/form.h"
 
 namespace tessera::ops {
 
@@ -78,6 +79,7 @@ const OpRecord permute_op{
     .batch = permute_batch,
     .factors = permute_factors,
     .host = kernel("move"),
+    .stablehlo = hlo::permuted,
     .reference = permute_reference,
     .cost = no_flops,
     .samples = Samples{permute_sample({f32({8, 5})}, 0, {7, 0, 1, 2, 3, 4, 5, 6}),

@@ -2,6 +2,7 @@
 #include "ops/ops.h"
 #include "ops/reference/loops.h"
 #include "ops/rules.h"
+#include "ops/stablehlo/form.h"
 
 namespace tessera::ops {
 
@@ -138,6 +139,38 @@ Sample scatter_sample(const Type& x, const Shape& indices, std::int64_t dim) {
   return {.operands = {{x}, {i32(indices), 0.0, last}, {updates}}, .attributes = {{"dim", dim}}};
 }
 
+// --- StableHLO
+
+/// StableHLO does not say which of several updates of a row wins. So each row takes the greatest
+/// number of an update that names it, and then that update.
+hlo::Values scatter_form(hlo::FormContext& c) {
+  hlo::Writer& w = c.w;
+  const std::int64_t dim = c.attributes().integer("dim");
+  const hlo::Value local = hlo::local_indices(c, 1, c.equation.operands[0], at(dim));
+  const std::int64_t count = num_elements(local.type.shape);
+  const Type rows = i32({c.x(0).type.shape[at(dim)]});
+  if (count == 0 || rows.shape[0] == 0) return {c.x(0)};
+  const hlo::Value flat = w.reshape(local, {count});
+  const hlo::Value numbers = w.iota(0, DType::i32, {count});
+  const hlo::Value last = hlo::scattered(w, w.constant(-1, rows), flat, numbers,
+                                         {.dim = 0, .batch = {}, .rows = {}}, "maximum");
+  const hlo::Value none = w.constant(0, rows);
+  Shape merged = c.x(2).type.shape;
+  const auto begin = merged.begin() + dim;
+  merged.erase(begin, begin + local.type.rank());
+  merged.insert(merged.begin() + dim, count);
+  Ints of_rows;
+  for (std::int64_t i = 0; i < c.x(0).type.rank(); ++i) {
+    if (i != dim) of_rows.push_back(i);
+  }
+  const hlo::Value updates = w.reshape(c.x(2), merged);
+  const hlo::Value written =
+      hlo::gathered(w, updates, w.binary("maximum", last, none),
+                    {.dim = dim, .batch = {}, .rows = of_rows}, c.x(0).type.shape);
+  const hlo::Value is_written = w.broadcast(w.compare("ge", last, none), {dim}, c.x(0).type.shape);
+  return {w.select(is_written, written, c.x(0))};
+}
+
 }  // namespace
 
 const OpRecord scatter_op{
@@ -155,6 +188,7 @@ const OpRecord scatter_op{
     .batch = scatter_batch,
     .factors = scatter_factors,
     .host = kernel("scatter"),
+    .stablehlo = scatter_form,
     .reference = scatter_reference,
     .cost = no_flops,
     .samples = Samples{scatter_sample(f32({5, 6}), {3}, 0), scatter_sample(f32({6, 10, 3}), {7}, 1),

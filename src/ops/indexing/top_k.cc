@@ -5,6 +5,7 @@
 #include "ops/ops.h"
 #include "ops/reference/loops.h"
 #include "ops/rules.h"
+#include "ops/stablehlo/form.h"
 
 namespace tessera::ops {
 
@@ -88,6 +89,18 @@ Sample top_k_sample(SampleOperand operand, std::int64_t dim, std::int64_t k) {
   return {.operands = {std::move(operand)}, .attributes = {{"dim", dim}, {"k", k}}};
 }
 
+// --- StableHLO
+
+hlo::Values top_k_form(hlo::FormContext& c) {
+  const std::size_t dim = at(c.attributes().integer("dim"));
+  const hlo::Value place = c.w.iota(static_cast<std::int64_t>(dim), DType::i32, c.x().type.shape);
+  hlo::Values all = hlo::sorted(
+      c.w, {c.x(), place}, dim,
+      [](hlo::Writer& w, const hlo::Values& pairs) { return hlo::is_less(w, pairs[1], pairs[0]); });
+  for (hlo::Value& x : all) x = c.w.slice_dim(x, dim, 0, c.attributes().integer("k"));
+  return all;
+}
+
 }  // namespace
 
 const OpRecord top_k_op{
@@ -103,6 +116,7 @@ const OpRecord top_k_op{
     .batch = top_k_batch,
     .factors = top_k_factors,
     .host = kernel("top_k"),
+    .stablehlo = top_k_form,
     .reference = top_k_reference,
     .cost = flops_per_operand_element(4),
     .samples =

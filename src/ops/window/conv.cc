@@ -1,9 +1,14 @@
 // conv: dot products of a kernel with every window of an array.
+#include <fmt/format.h>
+#include <optional>
+#include <string>
+
 #include "base/leaf_tree.h"
 #include "ops/ops.h"
 #include "ops/reference/leaves.h"
 #include "ops/reference/loops.h"
 #include "ops/rules.h"
+#include "ops/stablehlo/form.h"
 
 namespace tessera::ops {
 
@@ -26,19 +31,53 @@ ConvDims dims_of(const Attributes& attributes, const Type& operand) {
   return {.batch = operand.shape.size() - space - 2, .space = space};
 }
 
+/// Which element of the array meets an element of the window: index p * stride + q * dilation - low
+/// of the array with its elements `spread` apart. The dimension of the window is `dim`.
+struct Steps {
+  std::int64_t stride, dilation, spread, low;
+
+  Steps(const Attributes& attributes, std::size_t dim)
+      : stride(attributes.ints("stride")[dim]),
+        dilation(attributes.ints("dilation")[dim]),
+        spread(attributes.ints("spread")[dim]),
+        low(attributes.ints("low")[dim]) {}
+};
+
+std::int64_t extent_of(std::int64_t size, std::int64_t step) {
+  return size == 0 ? 0 : (size - 1) * step + 1;
+}
+
 // --- shape
+
+constexpr std::int64_t kFarthest = std::int64_t{1} << 40;  // distances cannot overflow
 
 void expect_one_per_space_dim(const ShapeContext& c, std::string_view attribute) {
   const Ints& steps = ints_of(c, attribute);
-  if (steps.size() != ints_of(c, "stride").size()) {
-    c.fail("dilation and stride have different lengths", "one entry per dimension of the window",
-           "give both lists the same length");
-  }
+  if (steps.size() == ints_of(c, "stride").size()) return;
+  c.fail(std::string(attribute) + " and stride have different lengths",
+         "one entry per dimension of the window", "give both lists the same length");
+}
+
+void expect_entries(const ShapeContext& c, std::string_view attribute, std::int64_t least,
+                    const std::string& wanted, const std::string& cure) {
+  expect_one_per_space_dim(c, attribute);
+  const Ints& steps = ints_of(c, attribute);
   for (std::int64_t step : steps) {
-    if (step >= 1) continue;
-    c.fail(std::string(attribute) + " = " + tessera::to_string(steps) + " has an entry below 1",
-           "entries of 1 or more", "write 1 where nothing is skipped");
+    if (step >= least && step <= kFarthest) continue;
+    c.fail(std::string(attribute) + " = " + tessera::to_string(steps) + " has an entry " +
+               (step > kFarthest ? "above 2^40" : "below " + std::to_string(least)),
+           wanted, cure);
   }
+}
+
+void expect_steps(const ShapeContext& c) {
+  for (const char* attribute : {"stride", "dilation", "spread"})
+    expect_entries(c, attribute, 1, "entries of 1 or more", "write 1 where nothing is skipped");
+  for (const char* attribute : {"low", "high"})
+    expect_entries(
+        c, attribute, -kFarthest,
+        "entries from " + std::to_string(-kFarthest) + " to " + std::to_string(kFarthest),
+        "write 0 where nothing is added");
 }
 
 /// How many windows of `size` elements that are `dilation` apart fit in `room`, `stride` apart.
@@ -62,8 +101,7 @@ void expect_same_size(const ShapeContext& c, std::size_t lhs_dim, std::size_t rh
 
 std::vector<Type> conv_shape(const ShapeContext& c) {
   expect_operands(c, 2);
-  expect_one_per_space_dim(c, "stride");
-  expect_one_per_space_dim(c, "dilation");
+  expect_steps(c);
   const Type& lhs = c.operands[0];
   const Type& rhs = c.operands[1];
   const auto space = static_cast<std::int64_t>(ints_of(c, "stride").size());
@@ -78,7 +116,9 @@ std::vector<Type> conv_shape(const ShapeContext& c) {
   Type result = lhs;
   result.dtype = sum_dtype(lhs.dtype);
   for (std::size_t i = 0; i < dims.space; ++i) {
-    const std::int64_t room = lhs.shape[dims.lhs_space(i)];
+    const std::int64_t room =
+        extent_of(lhs.shape[dims.lhs_space(i)], c.attributes.ints("spread")[i]) +
+        c.attributes.ints("low")[i] + c.attributes.ints("high")[i];
     const std::int64_t size = rhs.shape[dims.rhs_space(i)];
     std::int64_t& count = result.shape[dims.lhs_space(i)];
     count =
@@ -103,55 +143,74 @@ Ints permutation_of(const ConvDims& dims, const std::vector<std::size_t>& after_
   return permutation;
 }
 
-/// Pads the cotangent with zeros around and between its elements and convolves it with the reversed
-/// kernel.
+/// Attributes of a convolution, dimension by dimension.
+struct Slide {
+  Ints dilation, high, low, spread, stride;
+
+  /// The padding after the array follows from the number of windows.
+  void add(const Steps& steps, std::int64_t room, std::int64_t size, std::int64_t windows) {
+    dilation.push_back(steps.dilation);
+    high.push_back(extent_of(windows, steps.stride) + (size - 1) * steps.dilation -
+                   extent_of(room, steps.spread) - steps.low);
+    low.push_back(steps.low);
+    spread.push_back(steps.spread);
+    stride.push_back(steps.stride);
+  }
+  ValueId emit(Builder& b, ValueId lhs, ValueId rhs) const {
+    return b.emit("conv",
+                  {{"dilation", dilation},
+                   {"high", high},
+                   {"low", low},
+                   {"spread", spread},
+                   {"stride", stride}},
+                  {lhs, rhs});
+  }
+};
+
+/// Convolves the cotangent with the reversed kernel. Its elements are as far apart as the windows
+/// were, and its windows as the elements of the array were.
 ValueId conv_vjp_lhs(VjpContext& c) {
   Builder& b = c.b;
-  const Ints stride = c.equation.attributes.ints("stride");
-  const Ints dilation = c.equation.attributes.ints("dilation");
   const ValueId cotangent = convert(b, c.cotangent(), c.operand_type(0).dtype);
   const Shape lhs = c.operand_type(0).shape;
   const Shape rhs = c.operand_type(1).shape;
   const ConvDims dims = dims_of(c.equation.attributes, c.operand_type(0));
-  Ints spread(lhs.size(), 1);
-  Ints low(lhs.size(), 0);
-  Shape padded = b.type(cotangent).shape;
+  Slide slide;
   Ints window;
   std::vector<std::size_t> swapped;
   for (std::size_t i = 0; i < dims.space; ++i) {
     const std::size_t dim = dims.lhs_space(i);
-    const std::int64_t extent = (rhs[dims.rhs_space(i)] - 1) * dilation[i];
-    spread[dim] = stride[i];
-    low[dim] = extent;
-    padded[dim] = extent + lhs[dim];
+    const std::int64_t size = rhs[dims.rhs_space(i)];
+    Steps steps(c.equation.attributes, i);
+    std::swap(steps.stride, steps.spread);
+    steps.low = (size - 1) * steps.dilation - steps.low;
+    slide.add(steps, b.type(cotangent).shape[dim], size, lhs[dim]);
     window.push_back(static_cast<std::int64_t>(dims.rhs_space(i)));
     swapped.push_back(dims.rhs_space(i));
   }
   swapped.insert(swapped.end(), {dims.last(), dims.second_last()});
   const ValueId kernel =
       transpose(b, reverse(b, c.operand(1), window), permutation_of(dims, swapped));
-  const ValueId gradient = conv(b, spread_in_zeros(b, cotangent, spread, low, padded), kernel,
-                                Ints(dims.space, 1), dilation);
-  return convert(b, gradient, c.operand_type(0).dtype);
+  return convert(b, slide.emit(b, cotangent, kernel), c.operand_type(0).dtype);
 }
 
 /// Convolves the array with the cotangent as the kernel. Channels take the role of n, and n is
 /// summed over.
 ValueId conv_vjp_rhs(VjpContext& c) {
   Builder& b = c.b;
-  const Ints stride = c.equation.attributes.ints("stride");
-  const Ints dilation = c.equation.attributes.ints("dilation");
   const ValueId cotangent = convert(b, c.cotangent(), c.operand_type(0).dtype);
+  const Shape lhs = c.operand_type(0).shape;
   const Shape rhs = c.operand_type(1).shape;
   const ConvDims dims = dims_of(c.equation.attributes, c.operand_type(0));
-  Ints limit = c.operand_type(0).shape;
+  Slide slide;
   std::vector<std::size_t> channels_first = {dims.last()};
   std::vector<std::size_t> n_second_last;
   std::vector<std::size_t> back;
   for (std::size_t i = 0; i < dims.space; ++i) {
     const std::size_t dim = dims.lhs_space(i);
-    const std::int64_t windows = b.type(cotangent).shape[dim];
-    limit[dim] = (rhs[dims.rhs_space(i)] - 1) * dilation[i] + (windows - 1) * stride[i] + 1;
+    Steps steps(c.equation.attributes, i);
+    std::swap(steps.stride, steps.dilation);
+    slide.add(steps, lhs[dim], b.type(cotangent).shape[dim], rhs[dims.rhs_space(i)]);
     channels_first.push_back(dim);
     n_second_last.push_back(dim);
     back.push_back(dim);
@@ -159,10 +218,9 @@ ValueId conv_vjp_rhs(VjpContext& c) {
   channels_first.push_back(dims.batch);
   n_second_last.insert(n_second_last.end(), {dims.batch, dims.last()});
   back.insert(back.end(), {dims.batch, dims.last()});
-  const ValueId used = slice(b, c.operand(0), Ints(limit.size(), 0), limit);
   const ValueId gradient =
-      conv(b, transpose(b, used, permutation_of(dims, channels_first)),
-           transpose(b, cotangent, permutation_of(dims, n_second_last)), dilation, stride);
+      slide.emit(b, transpose(b, c.operand(0), permutation_of(dims, channels_first)),
+                 transpose(b, cotangent, permutation_of(dims, n_second_last)));
   return transpose(b, convert(b, gradient, c.operand_type(1).dtype), permutation_of(dims, back));
 }
 
@@ -196,69 +254,82 @@ Factors conv_factors(const Attributes& attributes, const std::vector<Type>& oper
   f.results = {result};
   for (std::size_t i = 0; i < dims.space; ++i) {
     const std::size_t dim = dims.lhs_space(i);
-    add_window(f,
-               {.operand = 0,
-                .dim = dim,
-                .size = operands[0].shape[dim],
-                .offset = 0,
-                .terms = {{.factor = result[dim][0], .step = attributes.ints("stride")[i]},
-                          {.factor = f.reduced[i + 1], .step = attributes.ints("dilation")[i]}}});
+    const Steps steps(attributes, i);
+    add_window(f, {.operand = 0,
+                   .dim = dim,
+                   .size = operands[0].shape[dim],
+                   .offset = -steps.low,
+                   .terms = {{.factor = result[dim][0], .step = steps.stride},
+                             {.factor = f.reduced[i + 1], .step = steps.dilation}},
+                   .divisor = steps.spread});
   }
   return f;
 }
 
 // --- reference
 
-/// The strides of the operands along the summed dimensions: first the channel, then the window.
-struct ConvTerms {
-  ConvTerms(const Attributes& attributes, const Type& lhs, const Type& rhs) {
-    const ConvDims dims = dims_of(attributes, lhs);
-    const Ints lhs_strides = row_major_strides(lhs.shape);
-    const Ints rhs_strides = row_major_strides(rhs.shape);
-    sizes = {rhs.shape[dims.second_last()]};
-    lhs_steps = {lhs_strides[dims.last()]};
-    rhs_steps = {rhs_strides[dims.second_last()]};
-    for (std::size_t i = 0; i < dims.space; ++i) {
-      sizes.push_back(rhs.shape[dims.rhs_space(i)]);
-      lhs_steps.push_back(lhs_strides[dims.lhs_space(i)] * attributes.ints("dilation")[i]);
-      rhs_steps.push_back(rhs_strides[dims.rhs_space(i)]);
+/// The terms of an element of the result: first the channel, then the window.
+class ConvTerms {
+ public:
+  ConvTerms(const Attributes& attributes, const Type& lhs, const Type& rhs)
+      : dims_(dims_of(attributes, lhs)),
+        lhs_(lhs.shape),
+        lhs_strides_(row_major_strides(lhs.shape)),
+        rhs_strides_(row_major_strides(rhs.shape)) {
+    sizes = {rhs.shape[dims_.second_last()]};
+    for (std::size_t i = 0; i < dims_.space; ++i) {
+      sizes.push_back(rhs.shape[dims_.rhs_space(i)]);
+      steps_.emplace_back(attributes, i);
     }
   }
+
+  struct Places {
+    std::size_t lhs, rhs;
+  };
+  /// Where the factors of a term are; empty if the array has no such element.
+  std::optional<Places> places(const std::vector<std::int64_t>& index,
+                               const std::vector<std::int64_t>& term) const {
+    std::vector<std::int64_t> lhs = index;
+    std::vector<std::int64_t> rhs = index;
+    lhs[dims_.last()] = rhs[dims_.second_last()] = term[0];
+    for (std::size_t i = 0; i < dims_.space; ++i) {
+      const std::size_t dim = dims_.lhs_space(i);
+      const Steps& s = steps_[i];
+      const std::int64_t at = index[dim] * s.stride + term[i + 1] * s.dilation - s.low;
+      if (at < 0 || at % s.spread != 0 || at / s.spread >= lhs_[dim]) return std::nullopt;
+      lhs[dim] = at / s.spread;
+      rhs[dims_.rhs_space(i)] = term[i + 1];
+    }
+    return Places{offset_of(lhs_strides_, lhs), offset_of(rhs_strides_, rhs)};
+  }
+
   Shape sizes;
-  Ints lhs_steps;
-  Ints rhs_steps;
+
+ private:
+  ConvDims dims_;
+  Shape lhs_;
+  Ints lhs_strides_, rhs_strides_;
+  std::vector<Steps> steps_;
 };
 
 std::vector<HostArray> conv_reference(const ReferenceContext& c) {
   HostArray result(c.results[0]);
   const Type& lhs = c.operands[0]->type();
-  const Type& rhs = c.operands[1]->type();
-  const ConvDims dims = dims_of(c.attributes, lhs);
-  const ConvTerms terms(c.attributes, lhs, rhs);
+  const ConvTerms terms(c.attributes, lhs, c.operands[1]->type());
   const std::vector<Leaf> leaves = leaves_of(terms.sizes, c.grains);
-  // How far the operands move along each dimension of the result.
-  Ints lhs_moves = row_major_strides(lhs.shape);
-  for (std::size_t i = 0; i < dims.space; ++i) {
-    lhs_moves[dims.lhs_space(i)] *= c.attributes.ints("stride")[i];
-  }
-  lhs_moves[dims.last()] = 0;
-  Ints rhs_moves = row_major_strides(rhs.shape);
-  for (std::size_t i = dims.batch; i < dims.last(); ++i) rhs_moves[i] = 0;
   Numbers::visit(lhs.dtype, [&](auto zero) {
     using T = decltype(zero);
     const auto x = c.operands[0]->data<T>();
     const auto y = c.operands[1]->data<T>();
     std::size_t at_result = 0;
     for_each_index(c.results[0].shape, [&](const std::vector<std::int64_t>& index) {
-      const std::size_t lhs_base = offset_of(lhs_moves, index);
-      const std::size_t rhs_base = offset_of(rhs_moves, index);
       TreeSum<Wrapping<T>> tree;
       for (const Leaf& leaf : leaves) {
         ProductSum<T> sum(c.dot_unit);
         for_each_index(leaf.size, [&](std::vector<std::int64_t> term) {
           for (std::size_t i = 0; i < term.size(); ++i) term[i] += leaf.start[i];
-          sum.add(x[lhs_base + offset_of(terms.lhs_steps, term)],
-                  y[rhs_base + offset_of(terms.rhs_steps, term)]);
+          if (const auto places = terms.places(index, term))
+            sum.add(x[places->lhs], y[places->rhs]);
         });
         tree.push({sum.value()});
       }
@@ -274,24 +345,122 @@ double conv_cost(const Attributes& attributes, const std::vector<Type>& operands
   const Shape& kernel = operands[1].shape;
   double flops = 2.0 * static_cast<double>(num_elements(results[0].shape));
   for (std::size_t i = dims.batch; i < dims.last(); ++i) flops *= static_cast<double>(kernel[i]);
+  for (const std::int64_t spread : attributes.ints("spread")) flops /= static_cast<double>(spread);
   return flops;
 }
 
-Sample conv_sample(Type lhs, Type rhs, Ints stride, Ints dilation) {
+/// The attributes of a sample, per dimension of the window.
+struct Slides {
+  Ints stride, dilation;
+  Ints low = Ints(stride.size(), 0), high = Ints(stride.size(), 0);
+  Ints spread = Ints(stride.size(), 1);
+};
+
+Sample conv_sample(Type lhs, Type rhs, Slides slides) {
   return {.operands = {{std::move(lhs)}, {std::move(rhs)}},
-          .attributes = {{"dilation", std::move(dilation)}, {"stride", std::move(stride)}}};
+          .attributes = {{"dilation", std::move(slides.dilation)},
+                         {"high", std::move(slides.high)},
+                         {"low", std::move(slides.low)},
+                         {"spread", std::move(slides.spread)},
+                         {"stride", std::move(slides.stride)}}};
 }
 
 Samples conv_samples() {
-  return {conv_sample(f32({3, 6, 5, 12}), f32({3, 2, 12, 2}), {1, 1}, {1, 1}),
-          conv_sample(f32({2, 7, 1, 3}), f32({3, 1, 3, 5}), {2, 1}, {1, 1}),
-          conv_sample(f32({10, 9, 2}), f32({3, 2, 6}), {1}, {2}),
-          conv_sample(f32({5, 10, 1}), f32({4, 1, 3}), {3}, {2}),
-          conv_sample(f32({2, 6, 6, 3}), f32({3, 2, 3, 4}), {3, 2}, {1, 1}),
-          conv_sample(f32({3, 2, 5, 6}), f32({3, 2, 6, 1}), {1}, {1}),
-          conv_sample(f32({2, 3, 4, 3, 2}), f32({2, 2, 3, 2, 3}), {1, 2, 1}, {1, 1, 1}),
-          conv_sample(i32({2, 5, 3}), i32({2, 3, 2}), {1}, {1}),
-          conv_sample(bf16({3, 6, 5, 2}), bf16({3, 2, 2, 4}), {2, 1}, {1, 1})};
+  return {conv_sample(f32({3, 6, 5, 12}), f32({3, 2, 12, 2}), {{1, 1}, {1, 1}}),
+          conv_sample(f32({2, 7, 1, 3}), f32({3, 1, 3, 5}), {{2, 1}, {1, 1}}),
+          conv_sample(f32({10, 9, 2}), f32({3, 2, 6}), {{1}, {2}}),
+          conv_sample(f32({5, 10, 1}), f32({4, 1, 3}), {{3}, {2}}),
+          conv_sample(f32({2, 6, 6, 3}), f32({3, 2, 3, 4}), {{3, 2}, {1, 1}}),
+          conv_sample(f32({3, 2, 5, 6}), f32({3, 2, 6, 1}), {{1}, {1}}),
+          conv_sample(f32({2, 3, 4, 3, 2}), f32({2, 2, 3, 2, 3}), {{1, 2, 1}, {1, 1, 1}}),
+          conv_sample(f32({2, 6, 5, 2}), f32({3, 3, 2, 4}), {{1, 2}, {1, 1}, {1, 1}, {1, 1}}),
+          conv_sample(f32({2, 6, 2}), f32({4, 2, 3}), {{1}, {1}, {2}, {1}, {2}}),
+          conv_sample(f32({3, 5, 2}), f32({3, 2, 2}), {{2}, {2}, {3}, {-1}, {3}}),
+          conv_sample(i32({2, 5, 3}), i32({2, 3, 2}), {{1}, {1}, {1}, {0}, {2}}),
+          conv_sample(bf16({3, 6, 5, 2}), bf16({3, 2, 2, 4}), {{2, 1}, {1, 1}, {1, 0}, {1, 1}})};
+}
+
+// --- StableHLO
+
+/// Batch dimensions become groups of channels: they are moved before the last dimension and merged
+/// with it.
+hlo::Value with_groups(hlo::Writer& w, const hlo::Value& x, std::size_t batch) {
+  if (batch == 0) return x;
+  const std::size_t rank = x.type.shape.size();
+  Ints order = dims_from(static_cast<std::int64_t>(batch), rank - batch - 1);
+  const Ints batches = dims_from(0, batch);
+  order.insert(order.end(), batches.begin(), batches.end());
+  order.push_back(static_cast<std::int64_t>(rank) - 1);
+  const hlo::Value moved = w.transpose(x, order);
+  Shape merged(moved.type.shape.begin(),
+               moved.type.shape.begin() + static_cast<std::ptrdiff_t>(rank - batch - 1));
+  std::int64_t channels = 1;
+  for (std::size_t i = rank - batch - 1; i < rank; ++i) channels *= moved.type.shape[i];
+  merged.push_back(channels);
+  return w.reshape(moved, merged);
+}
+
+/// The inverse, for the result.
+hlo::Value without_groups(hlo::Writer& w, const hlo::Value& x, std::size_t batch,
+                          const Shape& shape) {
+  if (batch == 0) return x;
+  const auto count = static_cast<std::int64_t>(batch);
+  Shape split(shape.begin() + count, shape.end() - 1);
+  split.insert(split.end(), shape.begin(), shape.begin() + count);
+  split.push_back(shape.back());
+  const auto rest = static_cast<std::int64_t>(shape.size()) - count - 1;
+  Ints order = dims_from(rest, batch);
+  const Ints others = dims_from(0, static_cast<std::size_t>(rest));
+  order.insert(order.end(), others.begin(), others.end());
+  order.push_back(static_cast<std::int64_t>(shape.size()) - 1);
+  return w.transpose(w.reshape(x, split), order);
+}
+
+hlo::Values conv_form(hlo::FormContext& c) {
+  const ConvDims dims = dims_of(c.attributes(), c.x(0).type);
+  Ints contracted = {static_cast<std::int64_t>(dims.second_last())};
+  for (std::size_t i = 0; i < dims.space; ++i) {
+    contracted.push_back(static_cast<std::int64_t>(dims.rhs_space(i)));
+  }
+  const hlo::Value zero = c.w.scalar(0, c.x(0).type.dtype);
+  const hlo::FormContext::Rows rows = c.rows_of(0, &zero);
+  hlo::Value lhs = rows.x;
+  const hlo::Ranges channels = c.ranges(c.equation.operands[0], dims.last());
+  if (!hlo::is_even(channels)) lhs = hlo::masked(c.w, lhs, dims.last(), channels, zero);
+  const hlo::Value rhs = c.masked_operand(1, contracted, 0);
+  std::int64_t groups = 1;
+  for (std::size_t i = 0; i < dims.batch; ++i) groups *= lhs.type.shape[i];
+  const hlo::Value x = with_groups(c.w, c.factor(lhs), dims.batch);
+  const hlo::Value kernel = with_groups(c.w, c.factor(rhs), dims.batch);
+  Type type = c.results[0];
+  type.shape.erase(type.shape.begin(),
+                   type.shape.begin() + static_cast<std::ptrdiff_t>(dims.batch));
+  type.shape.back() *= groups;
+  std::string space;
+  std::string padding;
+  Ints spread = c.attributes().ints("spread");
+  for (std::size_t i = 0; i < dims.space; ++i) {
+    const bool is_cut = rows.is_cut[dims.lhs_space(i)];  // then padded and spread already
+    if (is_cut) spread[i] = 1;
+    space += fmt::format("{}, ", i);
+    padding +=
+        fmt::format("{}[{}, {}]", i == 0 ? "" : ", ", is_cut ? 0 : c.attributes().ints("low")[i],
+                    is_cut ? 0 : c.attributes().ints("high")[i]);
+  }
+  const char* const precision = x.type.dtype == DType::f32 ? "HIGHEST" : "DEFAULT";
+  const hlo::Value result = c.w.op(
+      fmt::format(
+          "stablehlo.convolution({}, {}) dim_numbers = [b, {}f]x[{}i, o]->[b, {}f], window = "
+          "{{stride = {}, pad = [{}], lhs_dilate = {}, rhs_dilate = {}}} {{batch_group_count = 1 : "
+          "i64, "
+          "feature_group_count = {} : i64, precision_config = [#stablehlo<precision {}>, "
+          "#stablehlo<precision {}>]}} : ({}, {}) -> {}",
+          x.name, kernel.name, space, space, space, hlo::list_text(c.attributes().ints("stride")),
+          padding, hlo::list_text(spread), hlo::list_text(c.attributes().ints("dilation")), groups,
+          precision, precision, hlo::type_text(x.type), hlo::type_text(kernel.type),
+          hlo::type_text(type)),
+      type);
+  return {without_groups(c.w, result, dims.batch, c.results[0].shape)};
 }
 
 }  // namespace
@@ -300,18 +469,23 @@ const OpRecord conv_op{
     .name = "conv",
     .doc =
         "The convolution of an array [batch.., n, space.., c] with a kernel [batch.., window.., c, "
-        "o]: element [batch.., n, p.., o] is the sum over c and q of array[.., n, p * stride + q * "
-        "dilation, c] * kernel[.., q, c, o]. The sum follows the summation tree; its grains are "
-        "ordered as [c, window..]. Windows lie inside the array: padding is a separate op. Sums of "
+        "o]: element [batch.., n, p.., o] is the sum over c and q of array[.., n, (p * stride + q "
+        "* "
+        "dilation - low) / spread, c] * kernel[.., q, c, o]. Terms whose index is not whole or "
+        "lies "
+        "outside of the array are left out. Windows start at every `stride`-th index that leaves "
+        "room for them, with `low` and `high` more before and after the array; less if negative. "
+        "The sum follows the summation tree; its grains are ordered as [c, window..]. Sums of "
         "products of bf16 are f32.",
     .source = "StableHLO, convolution; groups are batches",
-    .attributes = AttributeNames{"dilation", "stride"},
+    .attributes = AttributeNames{"dilation", "high", "low", "spread", "stride"},
     .types = TypeSet::numbers,
     .shape = conv_shape,
     .vjp = per_operand({conv_vjp_lhs, conv_vjp_rhs}),
     .batch = conv_batch,
     .factors = conv_factors,
     .host = kernel("conv"),
+    .stablehlo = conv_form,
     .reference = conv_reference,
     .cost = conv_cost,
     .samples = conv_samples(),

@@ -1,7 +1,10 @@
 // Reductions over windows that slide along an array: pooling.
+#include <map>
+
 #include "ops/ops.h"
 #include "ops/reference/loops.h"
 #include "ops/rules.h"
+#include "ops/stablehlo/form.h"
 
 namespace tessera::ops {
 
@@ -49,6 +52,71 @@ ValueId window_sum_vjp(VjpContext& c) {
   return c.b.emit("reduce_window_sum", {{"stride", one_by_one}, {"window", window}}, {spread});
 }
 
+/// The cotangents of windows, by the position in the window that takes them.
+using Parts = std::map<Ints, ValueId>;
+
+/// The gradient of the array: element p * stride + q gets what position q of window p takes. The
+/// elements of one phase, with the same index modulo `stride`, are summed together: no zeros are
+/// added for positions that never meet them.
+class PhaseSums {
+ public:
+  PhaseSums(Builder& b, const Parts& parts, const Attributes& attributes, const Shape& shape)
+      : b_(b), parts_(parts), stride_(attributes.ints("stride")), shape_(shape) {}
+
+  ValueId interleaved() {
+    Ints phase;
+    const ValueId all = from_dim(phase);
+    return slice(b_, all, Ints(shape_.size(), 0), shape_);
+  }
+
+ private:
+  /// The elements of the phases whose first indices are given, side by side.
+  ValueId from_dim(Ints& phase) {
+    const std::size_t dim = phase.size();
+    if (dim == shape_.size()) return sum_of(phase);
+    std::vector<ValueId> sums;
+    for (std::int64_t i = 0; i < stride_[dim]; ++i) {
+      phase.push_back(i);
+      sums.push_back(from_dim(phase));
+      phase.pop_back();
+    }
+    if (sums.size() == 1) return sums[0];
+    Shape apart = b_.type(sums[0]).shape;
+    Shape merged = apart;
+    merged[dim] *= stride_[dim];
+    apart.insert(apart.begin() + static_cast<std::ptrdiff_t>(dim) + 1, 1);
+    for (ValueId& sum : sums) sum = reshape(b_, sum, apart);
+    return reshape(b_, concatenate(b_, sums, static_cast<std::int64_t>(dim) + 1), merged);
+  }
+
+  /// In row-major order of the window.
+  ValueId sum_of(const Ints& phase) {
+    const Type type = b_.type(parts_.begin()->second);
+    Shape size;
+    for (std::size_t i = 0; i < shape_.size(); ++i)
+      size.push_back((shape_[i] + stride_[i] - 1) / stride_[i]);
+    ValueId total = ir::kNoValue;
+    for (const auto& [place, part] : parts_) {
+      Ints low, high;
+      bool meets = true;
+      for (std::size_t i = 0; i < phase.size(); ++i) {
+        meets = meets && place[i] % stride_[i] == phase[i];
+        low.push_back(place[i] / stride_[i]);
+        high.push_back(size[i] - type.shape[i] - low[i]);
+      }
+      if (!meets) continue;
+      const ValueId moved = pad(b_, part, scalar(b_, 0.0, type.dtype), low, high);
+      total = total == ir::kNoValue ? moved : add(b_, total, moved);
+    }
+    return total == ir::kNoValue ? full(b_, 0.0, {type.dtype, size}) : total;
+  }
+
+  Builder& b_;
+  const Parts& parts_;
+  Ints stride_;
+  Shape shape_;
+};
+
 /// The first element of a window that equals its extreme gets the cotangent.
 ValueId window_extreme_vjp(VjpContext& c) {
   Builder& b = c.b;
@@ -56,10 +124,9 @@ ValueId window_extreme_vjp(VjpContext& c) {
   const Ints stride = c.equation.attributes.ints("stride");
   const ValueId extreme = c.result();
   const ValueId zero = full_like(b, 0.0, extreme);
-  const Shape operand = c.operand_type(0).shape;
   const Shape shape = b.type(extreme).shape;
   ValueId is_taken = full(b, 0.0, boolean(shape));
-  ValueId total = ir::kNoValue;
+  Parts parts;
   for_each_index(window, [&](const Ints& place) {
     Ints limit;
     for (std::size_t i = 0; i < place.size(); ++i) {
@@ -69,11 +136,9 @@ ValueId window_extreme_vjp(VjpContext& c) {
     const ValueId is_equal = compare(b, "eq", candidate, extreme);
     const ValueId is_first = bitwise_and(b, is_equal, bitwise_not(b, is_taken));
     is_taken = bitwise_or(b, is_taken, is_equal);
-    const ValueId part =
-        spread_in_zeros(b, select(b, is_first, c.cotangent(), zero), stride, place, operand);
-    total = total == ir::kNoValue ? part : add(b, total, part);
+    parts.emplace(place, select(b, is_first, c.cotangent(), zero));
   });
-  return total;
+  return PhaseSums(b, parts, c.equation.attributes, c.operand_type(0).shape).interleaved();
 }
 
 std::vector<ValueId> window_batch(BatchContext& c) {
@@ -174,6 +239,7 @@ const OpRecord reduce_window_max_op{
     .batch = window_batch,
     .factors = window_factors,
     .host = kernel("reduce_window"),
+    .stablehlo = hlo::reduce_window_form("maximum"),
     .reference = window_reference([](auto x, auto y) { return greater_of(x, y); }),
     .cost = window_cost,
     .samples = extreme_samples(),
@@ -192,6 +258,7 @@ const OpRecord reduce_window_min_op{
     .batch = window_batch,
     .factors = window_factors,
     .host = kernel("reduce_window"),
+    .stablehlo = hlo::reduce_window_form("minimum"),
     .reference = window_reference([](auto x, auto y) { return lesser_of(x, y); }),
     .cost = window_cost,
     .samples = extreme_samples(),
@@ -210,6 +277,7 @@ const OpRecord reduce_window_sum_op{
     .batch = window_batch,
     .factors = window_factors,
     .host = kernel("reduce_window"),
+    .stablehlo = hlo::reduce_window_form("add"),
     .reference = window_reference([](auto x, auto y) { return wrapping_add(x, y); }),
     .cost = window_cost,
     .samples = window_samples(),

@@ -246,7 +246,7 @@ std::vector<std::int64_t> held_tiles(const Placement& placement) {
   return all;
 }
 
-Tiled move_tiles(const Tiled& from, const Placement* to, const CollectiveLabel& label) {
+Tiled move_tiles(const Tiled& from, const PlacementPtr& to, const CollectiveLabel& label) {
   const Placement& source = *from.placement;
   const bool has_same_devices = world().transport == nullptr || source.mesh == to->mesh;
   const bool is_alike =

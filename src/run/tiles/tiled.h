@@ -21,12 +21,13 @@ struct Placement {
   Sharding sharding;
   Layout layout;
 };
+using PlacementPtr = std::shared_ptr<const Placement>;
 
 /// The groups of processes that hold an array, in ascending order; nullptr: all groups.
 using HolderGroups = std::shared_ptr<const std::vector<std::int64_t>>;
 
 struct Tiled {
-  const Placement* placement;
+  PlacementPtr placement;
   Tiles tiles;  // that this process holds
   HolderGroups groups;
 };
@@ -42,7 +43,7 @@ std::vector<std::int64_t> held_tiles(const Placement& placement);
 
 /// Copies an array to another placement of the same type, within the groups that hold it. Shares
 /// the tiles if they are the same in both placements.
-Tiled move_tiles(const Tiled& from, const Placement* to, const CollectiveLabel& label);
+Tiled move_tiles(const Tiled& from, const PlacementPtr& to, const CollectiveLabel& label);
 /// Writes the whole array, row-major, in every process.
 void gather(const Tiled& from, std::span<std::byte> to, const CollectiveLabel& label);
 /// One tile, in every process, no matter which process holds it.

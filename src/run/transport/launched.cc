@@ -14,6 +14,7 @@
 #include "run/transport/current.h"
 #include "run/transport/deadline.h"
 #include "run/transport/link_transport.h"
+#include "run/transport/mpi/end_watch.h"
 #include "run/transport/mpi/launcher.h"
 #include "run/transport/mpi/mpi_link.h"
 
@@ -30,15 +31,28 @@ int count_sharing_cores(const MpiLink& link) {
                                         [&](const auto& place) { return place.cores == own; }));
 }
 
-/// Reports an error of a process that is not connected to the others. If all have the same one, the
-/// first process reports it, and the others leave it time to: a launcher that sees one process end
-/// ends the others.
+[[noreturn]] void end(const LaunchOptions& options, const std::exception_ptr& error,
+                      bool is_reporter) {
+  const int code = options.on_error(error, is_reporter);
+  std::fflush(nullptr);
+  _exit(code);
+}
+
+/// Ends a process that is not connected to the others, because of an error that all have. The first
+/// process reports it, and the others leave it time to: a launcher that sees one process end ends
+/// the others.
 [[noreturn]] void end_alone(const LaunchOptions& options, const Launch& launch,
                             const std::exception_ptr& error) {
   if (launch.rank > 0) std::this_thread::sleep_for(std::chrono::seconds(1));
-  const int code = options.on_error(error, launch.rank == 0);
-  std::fflush(nullptr);
-  _exit(code);
+  end(options, error, launch.rank == 0);
+}
+
+/// The same for an error that a stopped process does not have. It may be the first one, so each
+/// process reports it that is still there when it is its turn.
+[[noreturn]] void end_alone_in_turn(const LaunchOptions& options, const Launch& launch,
+                                    const std::exception_ptr& error) {
+  std::this_thread::sleep_for(milliseconds(launch.rank > 0 ? 500 + 500 * launch.rank : 0));
+  end(options, error, true);
 }
 
 /// Runs a call of MPI that needs all processes, and ends this process if it takes too long.
@@ -47,13 +61,26 @@ void in_time(const LaunchOptions& options, const Launch& launch, const char* nam
              const Call& call) {
   const Deadline deadline(options.timeout, [&] {
     const std::chrono::duration<double> seconds = options.timeout;
-    end_alone(options, launch,
-              std::make_exception_ptr(RuntimeFault(fmt::format(
-                  "{} did not end within the timeout of {:.4g} s: a process has stopped "
-                  "or has not called it",
-                  name, seconds.count()))));
+    end_alone_in_turn(options, launch,
+                      std::make_exception_ptr(RuntimeFault(fmt::format(
+                          "{} did not end within the timeout of {:.4g} s: a process has stopped "
+                          "or has not called it",
+                          name, seconds.count()))));
   });
   call();
+}
+
+/// What the process that watches the end of this one does before it kills it.
+std::function<void()> on_stopped_at_end(const LaunchOptions& options, const Launch& launch,
+                                        milliseconds time) {
+  return [options, rank = launch.rank, time] {
+    options.on_error(
+        std::make_exception_ptr(RuntimeFault(fmt::format(
+            "rank {} has been stopped for {:.4g} s while it ended, and is killed; all ranks had "
+            "finished their work",
+            rank, std::chrono::duration<double>(time).count()))),
+        true);
+  };
 }
 
 /// Leaves the processes that do not report the error time to be ended by the one that does.
@@ -61,7 +88,7 @@ void in_time(const LaunchOptions& options, const Launch& launch, const char* nam
                           bool is_reporter) {
   std::fflush(nullptr);
   // A launcher reads the output of processes while it ends them, so let it read first.
-  const milliseconds wait = is_reporter ? milliseconds(50) : options.timeout / 8;
+  const milliseconds wait = is_reporter ? milliseconds(50) : options.timeout / 4;
   std::this_thread::sleep_for(wait);
   {
     const Deadline deadline(std::min(options.timeout / 8, milliseconds(2000)),
@@ -109,6 +136,9 @@ int run_launched(const LaunchOptions& options, const std::function<void()>& body
       return options.on_error(std::current_exception(), true);
     }
   }
+  // Shorter than the time after which the others, without a name, say that MPI_Finalize hangs.
+  const milliseconds patience = options.timeout * 3 / 4;
+  EndWatch end_watch(patience, on_stopped_at_end(options, *launch, patience));
   const TesseraMpi* mpi = nullptr;
   std::unique_ptr<MpiLink> made;
   try {
@@ -139,6 +169,7 @@ int run_launched(const LaunchOptions& options, const std::function<void()>& body
     end_all(*mpi, options, options.on_error(std::current_exception(), is_reporter), is_reporter);
   }
   std::fflush(nullptr);
+  end_watch.begin();
   in_time(options, *launch, "MPI_Finalize", [&] { link.finish(); });
   return 0;
 }

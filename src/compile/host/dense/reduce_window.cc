@@ -1,6 +1,7 @@
 // reduce_window_sum, _max and _min: windows of dense tiles.
 #include "compile/host/dense_tasks.h"
 #include "compile/host/kernels/pairwise.h"
+#include "compile/host/kernels/windows.h"
 #include "compile/host/kernels/with_type.h"
 #include "ops/ops.h"
 
@@ -59,11 +60,25 @@ struct Rows {
 };
 
 template <typename T>
-void combine(ReduceKind kind, T* to, const T* from, std::int64_t count) {
-  if (kind == ReduceKind::sum) return kernels::add_run(to, from, count);
-  for (std::int64_t i = 0; i < count; ++i) to[i] = kernels::better(kind, to[i], from[i]);
+void reduce_rows_of_windows(ReduceKind kind, const kernels::WindowRows& windows, const T* from,
+                            T* to) {
+  if constexpr (std::is_same_v<T, float>) return kernels::reduce_windows(kind, windows, from, to);
+  for (std::int64_t row = 0; row < windows.rows; ++row) {
+    std::copy_n(from + windows.offsets[0], windows.columns, to);
+    for (const std::int64_t offset : windows.offsets.subspan(1)) {
+      if (kind == ReduceKind::sum) {
+        kernels::add_run(to, from + offset, windows.columns);
+        continue;
+      }
+      for (std::int64_t i = 0; i < windows.columns; ++i)
+        to[i] = kernels::better(kind, to[i], from[offset + i]);
+    }
+    from += windows.stride;
+    to += windows.columns;
+  }
 }
 
+/// The positions along the last dimension with a window are the rows of one call.
 template <typename T>
 void reduce_window(const WindowProblem& p, const T* operand, T* result) {
   const Rows rows(p);
@@ -78,18 +93,20 @@ void reduce_window(const WindowProblem& p, const T* operand, T* result) {
     window.push_back(p.window[i]);
     steps.push_back(strides[i]);
   }
+  Ints offsets;
+  for_each_offset(window, steps, [&](std::int64_t offset) { offsets.push_back(offset); });
+  kernels::WindowRows together = {
+      .offsets = offsets, .rows = 1, .stride = 0, .columns = rows.length};
+  if (!sizes.empty()) {
+    together.rows = sizes.back();
+    together.stride = moves.back();
+    sizes.pop_back();
+    moves.pop_back();
+  }
   T* to = result;
   for_each_offset(sizes, moves, [&](std::int64_t base) {
-    bool is_first = true;
-    for_each_offset(window, steps, [&](std::int64_t offset) {
-      if (is_first) {
-        std::copy_n(operand + base + offset, rows.length, to);
-      } else {
-        combine(p.kind, to, operand + base + offset, rows.length);
-      }
-      is_first = false;
-    });
-    to += rows.length;
+    reduce_rows_of_windows(p.kind, together, operand + base, to);
+    to += together.rows * together.columns;
   });
 }
 

@@ -4,72 +4,77 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
 
 namespace tessera::compile::host {
 
-/// Free ranges of an arena, each with the tile that used it last.
-class Arena {
+/// A range of an arena, with the tiles whose tasks must end before it is used again.
+struct FreeRange {
+  std::int64_t offset = 0;
+  std::int64_t size = 0;
+  std::vector<std::size_t> last_users = {};
+};
+
+/// Ranges that may be used. Adjacent ones are joined.
+class FreeRanges {
  public:
-  struct Range {
-    std::int64_t size;
-    std::vector<std::size_t> last_users;  // tiles whose tasks must end before reuse
-  };
-
-  /// Takes the smallest range that fits, or grows the arena at its end.
-  std::int64_t take(std::int64_t bytes, std::vector<std::size_t>& previous_users) {
+  /// The beginning of the smallest range that fits; the rest of it stays free.
+  std::optional<FreeRange> take(std::int64_t bytes) {
     const auto best = by_size_.lower_bound({bytes, 0});
-    if (best == by_size_.end()) return grow(bytes, previous_users);
-    const std::int64_t offset = best->second;
-    Range range = remove(free_.find(offset));
-    previous_users = range.last_users;
+    if (best == by_size_.end()) return std::nullopt;
+    FreeRange range = remove(ranges_.find(best->second));
     if (range.size > bytes) {
-      add(offset + bytes, Range{range.size - bytes, std::move(range.last_users)});
+      insert({.offset = range.offset + bytes,
+              .size = range.size - bytes,
+              .last_users = range.last_users});
+      range.size = bytes;
     }
-    return offset;
+    return range;
+  }
+  /// The range that ends there.
+  std::optional<FreeRange> take_before(std::int64_t end) {
+    if (ranges_.empty()) return std::nullopt;
+    const auto last = std::prev(ranges_.end());
+    if (last->second.offset + last->second.size != end) return std::nullopt;
+    return remove(last);
+  }
+  std::vector<FreeRange> take_all() {
+    std::vector<FreeRange> all;
+    for (auto& [offset, range] : ranges_) all.push_back(std::move(range));
+    ranges_.clear();
+    by_size_.clear();
+    return all;
   }
 
-  void give_back(std::int64_t offset, std::int64_t bytes, std::size_t user) {
-    auto it = add(offset, Range{bytes, {user}});
+  void add(FreeRange range) {
+    const std::int64_t end = range.offset + range.size;
+    auto it = insert(std::move(range));
     auto next = std::next(it);
-    if (next != free_.end() && offset + bytes == next->first) join(it, next);
-    if (it == free_.begin()) return;
+    if (next != ranges_.end() && end == next->first) join(it, next);
+    if (it == ranges_.begin()) return;
     auto before = std::prev(it);
-    if (before->first + before->second.size == offset) join(before, it);
+    if (before->first + before->second.size == it->first) join(before, it);
   }
-
-  std::int64_t size() const { return size_; }
 
  private:
-  using Ranges = std::map<std::int64_t, Range>;
+  using Ranges = std::map<std::int64_t, FreeRange>;  // by offset
 
-  std::int64_t grow(std::int64_t bytes, std::vector<std::size_t>& previous_users) {
-    std::int64_t offset = size_;
-    if (!free_.empty()) {
-      auto last = std::prev(free_.end());
-      if (last->first + last->second.size == size_) {
-        offset = last->first;
-        previous_users = remove(last).last_users;
-      }
-    }
-    size_ = offset + bytes;
-    return offset;
+  Ranges::iterator insert(FreeRange range) {
+    by_size_.emplace(range.size, range.offset);
+    const std::int64_t offset = range.offset;
+    return ranges_.emplace(offset, std::move(range)).first;
   }
 
-  Ranges::iterator add(std::int64_t offset, Range range) {
-    by_size_.emplace(range.size, offset);
-    return free_.emplace(offset, std::move(range)).first;
-  }
-
-  Range remove(Ranges::iterator place) {
+  FreeRange remove(Ranges::iterator place) {
     by_size_.erase({place->second.size, place->first});
-    return std::move(free_.extract(place).mapped());
+    return std::move(ranges_.extract(place).mapped());
   }
 
   void join(Ranges::iterator into, Ranges::iterator next) {
-    const Range gone = remove(next);
+    const FreeRange gone = remove(next);
     by_size_.erase({into->second.size, into->first});
     into->second.size += gone.size;
     by_size_.emplace(into->second.size, into->first);
@@ -77,8 +82,55 @@ class Arena {
     users.insert(users.end(), gone.last_users.begin(), gone.last_users.end());
   }
 
-  Ranges free_;
+  Ranges ranges_;
   std::set<std::pair<std::int64_t, std::int64_t>> by_size_;  // size and offset of each range
+};
+
+/// Whoever takes memory waits for its last users. These may wait for an exchange of messages with
+/// other processes, which are numbered from 1 on. Their memory is only given to those that wait for
+/// the exchange anyway, until it counts as ended: others would wait for it just to get memory.
+class Arena {
+ public:
+  /// Takes the smallest range that fits, or grows the arena at its end. `exchange`: the last one
+  /// that the new user waits for, 0 if none.
+  std::int64_t take(std::int64_t bytes, std::int64_t exchange,
+                    std::vector<std::size_t>& previous_users) {
+    std::optional<FreeRange> range;
+    for (auto it = open_.begin(); !range && it != open_.end() && it->first <= exchange; ++it) {
+      range = it->second.take(bytes);
+    }
+    if (!range) range = free_.take(bytes);
+    if (!range) range = grow(bytes);
+    previous_users = std::move(range->last_users);
+    return range->offset;
+  }
+  /// `exchange`: the last one that the last user, a tile, waits for.
+  void give_back(std::int64_t offset, std::int64_t bytes, std::size_t user, std::int64_t exchange) {
+    FreeRanges& ranges = exchange > last_ended_ ? open_[exchange] : free_;
+    ranges.add({.offset = offset, .size = bytes, .last_users = {user}});
+  }
+  /// The exchange and those before it count as ended.
+  void end_exchange(std::int64_t exchange) {
+    last_ended_ = exchange;
+    while (!open_.empty() && open_.begin()->first <= exchange) {
+      for (FreeRange& range : open_.begin()->second.take_all()) free_.add(std::move(range));
+      open_.erase(open_.begin());
+    }
+  }
+
+  std::int64_t size() const { return size_; }
+
+ private:
+  FreeRange grow(std::int64_t bytes) {
+    FreeRange range = free_.take_before(size_).value_or(FreeRange{.offset = size_});
+    range.size = bytes;
+    size_ = range.offset + bytes;
+    return range;
+  }
+
+  FreeRanges free_;
+  std::map<std::int64_t, FreeRanges> open_;  // by exchange
+  std::int64_t last_ended_ = 0;
   std::int64_t size_ = 0;
 };
 

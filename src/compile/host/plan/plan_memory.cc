@@ -167,6 +167,7 @@ class MemoryPlanner {
     for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
       executable_.instructions.push_back(program_.instructions[i].info);
       if (is_grouped()) release_what_ended_before(i);
+      if (communicates(program_.instructions[i])) begin_exchange();
       for (const TileTask& task : program_.instructions[i].tasks) {
         emit_task(i, task);
         count_work(task, executable_.instructions.back());
@@ -199,6 +200,12 @@ class MemoryPlanner {
                                  .written = written_by(task),
                                  .communicates = task.communicates});
     std::vector<std::uint32_t> before;
+    if (task.communicates) {
+      // In program order, so that all processes meet in the same collective.
+      if (last_to_communicate_ != kNoTask) before.push_back(last_to_communicate_);
+      last_to_communicate_ = id;
+      executable_.communicates = true;
+    }
     for (const TileRef& ref : task.reads) {
       const std::size_t tile = number(ref);
       if (writer_[tile] != kNoTask) before.push_back(writer_[tile]);
@@ -214,13 +221,8 @@ class MemoryPlanner {
     for (std::int64_t bytes : task.scratch) {
       executable_.tasks[id].places.push_back(place_scratch(instruction, id, bytes, before));
     }
-    if (task.communicates) {
-      // In program order, so that all processes meet in the same collective.
-      if (last_to_communicate_ != kNoTask) before.push_back(last_to_communicate_);
-      last_to_communicate_ = id;
-      executable_.communicates = true;
-    }
     follow_chain(instruction, id, before);
+    exchange_before_.push_back(task.communicates ? num_exchanges_ : exchange_before(before));
     std::sort(before.begin(), before.end());
     before.erase(std::unique(before.begin(), before.end()), before.end());
     for (std::uint32_t other : before) {
@@ -292,7 +294,7 @@ class MemoryPlanner {
     std::vector<std::size_t> previous;
     const std::int64_t bytes = bytes_in_arena(tile);
     const std::size_t arena = arena_of(lives_[tile].begin);
-    const std::int64_t offset = arenas_[arena].take(bytes, previous);
+    const std::int64_t offset = arenas_[arena].take(bytes, exchange_before(before), previous);
     for (std::size_t other : previous) wait_for(other, before);
     places_[tile] = add_place({.space = run::Place::Space::arena, .offset = offset}, arena);
     expiring_[lives_[tile].end].push_back(tile);
@@ -354,8 +356,33 @@ class MemoryPlanner {
 
   void release(std::size_t tile) {
     const std::uint32_t place = places_[tile];
+    std::vector<std::uint32_t> users;
+    wait_for(tile, users);
     arenas_[arena_of_place_[place]].give_back(executable_.places[place].offset,
-                                              bytes_in_arena(tile), tile);
+                                              bytes_in_arena(tile), tile, exchange_before(users));
+  }
+
+  // --- exchanges with other processes: what does not need their messages computes meanwhile
+
+  static bool communicates(const HostInstruction& instruction) {
+    return std::any_of(instruction.tasks.begin(), instruction.tasks.end(),
+                       [](const TileTask& task) { return task.communicates; });
+  }
+
+  void begin_exchange() {
+    num_exchanges_ += 1;
+    if (num_exchanges_ <= kMostOpen) return;
+    for (Arena& arena : arenas_) arena.end_exchange(num_exchanges_ - kMostOpen);
+  }
+
+  /// The number of the last exchange that one of these tasks waits for, or is.
+  std::int64_t exchange_before(const std::vector<std::uint32_t>& tasks) const {
+    std::int64_t last = 0;
+    for (const std::uint32_t task : tasks) {
+      const bool is_emitted = task < exchange_before_.size();  // the others are the next one
+      if (is_emitted) last = std::max(last, exchange_before_[task]);
+    }
+    return last;
   }
 
   void release_what_ended_before(std::size_t instruction) {
@@ -488,6 +515,8 @@ class MemoryPlanner {
     executable_.held.push_back({.value = value, .bytes = bytes, .first = first, .last = last});
   }
 
+  /// An exchange counts as ended when so many have begun after it.
+  static constexpr std::int64_t kMostOpen = 2;
   static constexpr std::uint32_t kNoTask = ~std::uint32_t{0};
   static constexpr std::uint32_t kNoPlace = ~std::uint32_t{0};
   static constexpr std::size_t kNoArena = ~std::size_t{0};
@@ -505,6 +534,8 @@ class MemoryPlanner {
   std::vector<std::vector<std::uint32_t>> readers_;
   std::vector<std::vector<std::size_t>> expiring_;  // per instruction: tiles that die after it
   std::uint32_t last_to_communicate_ = kNoTask;
+  std::int64_t num_exchanges_ = 0;             // that have begun
+  std::vector<std::int64_t> exchange_before_;  // per task
   GroupClocks clocks_;
   std::vector<Arena> arenas_;
   std::vector<std::vector<std::size_t>> expired_;  // per arena: tiles whose range is not free yet

@@ -123,6 +123,7 @@ GemmPlan::State::State(GemmProblem p, const gemm::Unit& how, int num_workers)
     : problem(std::move(p)), unit(how), kernels(how.kernels) {
   if (kernels == nullptr) throw std::invalid_argument("gemm: this machine does not have this unit");
   check();
+  join_batches();
   batches = static_cast<std::int64_t>(problem.a.batch.size());
   m = static_cast<std::int64_t>(problem.a.outer.size());
   rows = problem.products * m;
@@ -131,17 +132,22 @@ GemmPlan::State::State(GemmProblem p, const gemm::Unit& how, int num_workers)
   block = std::min(unit.block, longest_leaf(problem, unit.terms));
   steps = take_steps(problem, unit.terms, block);
   k = steps.leaf_ends.back();
+  cut_result();
+  order_rows();
   a_layout = layout_of(problem.a.outer, steps.a_k);
   b_layout = layout_of(problem.b.outer, steps.b_k);
-  cut_result();
-  a_in_place = unit.reads_in_place && (k == 0 || a_layout.k_run.front() == k / problem.pieces);
+  a_in_place =
+      unit.reads_in_place && !has_lanes && (k == 0 || a_layout.k_run.front() == k / problem.pieces);
   const auto leaves = static_cast<std::int64_t>(steps.leaf_ends.size());
-  quads = kernels->quad_mr > 0 && leaves >= 4 &&
+  quads = !has_lanes && kernels->quad_mr > 0 && leaves >= 4 &&
           (unit.block > 1 || k <= leaves * short_leaf(*kernels, a_in_place));
   tile_rows = quads ? kernels->quad_mr : unit.block > 1 ? kernels->mr : best_tile_rows(*kernels);
   narrow_tiles = 2 * tile_rows <= (quads ? kernels->quad_narrow_mr : kernels->narrow_mr) ? 2 : 1;
   choose_chunks();
+  choose_access();
   choose_blocks();
+  if (!a_in_place && !a_by_table()) a_order = pack_order(steps.a_k);
+  if (!b_in_place && !b_by_table) b_order = pack_order(steps.b_k);
   choose_parts(num_workers);
 }
 
@@ -221,8 +227,7 @@ float* GemmPlan::State::section(std::span<float* const> c, std::int64_t product,
 // Packing B pays only if several tiles read it. With few rows, B is read in place if the kernels
 // can do so: columns come in whole vectors of adjacent elements, and k is equally spaced within a
 // chunk.
-bool GemmPlan::State::has_few_rows_and_whole_vectors() const {
-  if (rows > tile_rows) return false;
+bool GemmPlan::State::has_whole_vectors() const {
   for (std::size_t i = 0; i + 1 < panel_starts.size(); ++i) {
     const std::int64_t columns = panel_starts[i + 1] - panel_starts[i];
     const auto begin = static_cast<std::size_t>(panel_starts[i]);
@@ -237,7 +242,7 @@ bool GemmPlan::State::has_few_rows_and_whole_vectors() const {
 void GemmPlan::State::choose_chunks() {
   const std::int64_t in_tile = kTileBytes / static_cast<std::int64_t>(sizeof(float)) / tile_rows;
   const std::int64_t in_panels = cache_floats() / (8 * kernels->nr);
-  b_in_place = unit.reads_in_place && has_few_rows_and_whole_vectors();
+  b_in_place = unit.reads_in_place && !has_lanes && rows <= tile_rows && has_whole_vectors();
   const std::int64_t longest = b_in_place   ? kLongestInPlace
                                : a_in_place ? kLongestChunk
                                             : kLongestPacked;
@@ -274,8 +279,11 @@ void GemmPlan::State::choose_blocks() {
   group_tiles =
       strip_tiles * std::clamp<std::int64_t>(kGroupFloats / (longest_chunk * kernels->lda), 1,
                                              gemm::kMaxGroupStrips);
+  if (a_by_table()) group_tiles = std::max<std::int64_t>(std::ssize(tile_starts), 1);
   block_rows = std::max<std::int64_t>(rows, 1);
-  if (tree.num_slots == 0) return;
+  // Rows of A stay in L2 while all batches read their elements of them.
+  if (has_lanes) block_rows = std::max(cache_floats() / 4 / (batches * n), tile_rows);
+  if (tree.num_slots == 0 || has_lanes) return;
   const std::int64_t nodes = 2 * cache_floats() / std::min(tree.num_slots, 2);
   const auto width = static_cast<std::int64_t>(std::sqrt(2.0 * static_cast<double>(nodes)));
   block_panels = std::min(block_panels, std::max<std::int64_t>(width / kernels->nr, 1));

@@ -80,6 +80,15 @@ class GemmPlan {
   void run(std::span<const void* const> a, std::span<const void* const> b,
            std::span<float* const> c, int part) const;
 
+  struct PartOfPlan {
+    const GemmPlan* plan;
+    int part;
+  };
+  /// Computes parts of several plans with the same buffers, all of them in step with each other: if
+  /// they read the same operands, they find them in the caches. Each needs its own scratch memory.
+  static void run_together(std::span<const PartOfPlan> parts, std::span<const void* const> a,
+                           std::span<const void* const> b, std::span<float* const> c);
+
   /// Name of the instruction set, for reports.
   const char* target() const;
 

@@ -156,6 +156,11 @@ struct AccumulatorsOf<kRows, Width, std::integer_sequence<int, i...>> {
   HWY_INLINE void step(const Column& a, const V* b) {
     ((v[i] = Product::add(hn::Set(D(), *a.at(i / kVecs)), b[i % kVecs], v[i])), ...);
   }
+  // The same with a vector of A for each vector of B.
+  template <class Product, class Column>
+  HWY_INLINE void step_of_vectors(const Column& a, const V* b) {
+    ((v[i] = Product::add(a.vector(i / kVecs, i % kVecs), b[i % kVecs], v[i])), ...);
+  }
 };
 
 template <int kRows, class Width>

@@ -64,16 +64,35 @@ enum class Operands {
   packed,      ///< A's rows are adjacent: it is packed, or has this layout in place
   a_in_place,  ///< A is read in place; its k are adjacent
   b_in_place,  ///< B is read in place; its columns are adjacent. A's rows are adjacent
+  a_by_table,  ///< A is read in place; the rows of a tile are equally spaced, and k are anywhere
+  by_tables,   ///< also B, whose columns are adjacent
+  lanes,       ///< A by table, with its own element for each column (LaneTable); B is packed
+  lanes_by_tables,  ///< the same with B by table
 };
-inline constexpr int kNumOperands = 3;
+inline constexpr int kNumOperands = 7;
+
+/// For columns of several batches side by side: where the elements of A are that meet them. Vector
+/// j of a tile loads `span[j]` elements from `base[j]` after the row's on, and lane i takes the one
+/// with the number index[j][i]. Column i of C is at c[i] from the row's start.
+struct LaneTable {
+  std::array<std::int64_t, 2> base = {};
+  std::array<std::int64_t, 2> span = {};
+  std::array<std::array<std::int32_t, 16>, 2> index = {};
+  std::array<std::int64_t, 32> c = {};
+  bool is_scattered = false;  ///< c[i] is not always i
+};
 
 /// Micro-tiles of C for one chunk of k. There are `tiles` of them below each other, each with as
 /// many rows as the kernel is made for, in each of `panels` panels side by side.
 struct TileArgs {
-  const float* a;  ///< element (first row, first k of the chunk)
-  /// The distance between neighbours in k if rows are adjacent, between rows if k are adjacent.
+  const float* a;  ///< element (first row, first k of the chunk); by table, the start of A
+  /// The distance between neighbours in k if rows are adjacent, otherwise between rows.
   std::int64_t a_stride;
-  std::int64_t a_step;    ///< distance between tiles
+  std::int64_t a_step;          ///< distance between tiles
+  const std::int64_t* a_outer;  ///< by table: the offsets of the rows
+  const std::int64_t* a_k;      ///< by table: the offsets of k
+  const std::int64_t* b_k;      ///< by tables: the same for B, which starts at `b`
+  const LaneTable* lanes;
   const float* b;         ///< element (first column of the first panel, first k)
   std::int64_t b_stride;  ///< between neighbours in k; kernels.nr where B is packed
   std::int64_t b_step;    ///< distance between panels
@@ -97,9 +116,9 @@ struct TileArgs {
 using TileKernel = void (*)(const TileArgs& args);
 
 /// A rectangle of an operand that is packed tile by tile. Element (lane o of tile t, index k) goes
-/// from src[outer[starts[t] + o] + k[k]] to dst[t * tile_stride + k * ld + o]. Lanes beyond the end
-/// of a tile are filled, up to the end of a vector, with zeros or with copies of other lanes;
-/// nothing reads them.
+/// from src[outer[starts[t] + o] + k[k]] to dst[t * tile_stride + places[k] * ld + o]. Lanes beyond
+/// the end of a tile are filled, up to the end of a vector, with zeros or with copies of other
+/// lanes; nothing reads them.
 struct PackArgs {
   const void* src;  ///< elements of the operand's type
   const std::int64_t* outer;
@@ -107,6 +126,7 @@ struct PackArgs {
   const std::int32_t* spaced_run;  ///< how many offsets from o on are equally spaced
   const std::int64_t* k;
   const std::int32_t* k_run;
+  const std::int32_t* places;  ///< of k in the sum, which may take them in another order
   std::int64_t k_count;
   const std::int64_t* starts;  ///< tiles + 1 entries
   int tiles;
@@ -124,7 +144,7 @@ using PackKernel = void (*)(const PackArgs& args);
 
 inline constexpr std::int64_t kLineFloats = 16;  ///< floats of a cache line
 inline constexpr std::int64_t kLineBytes = kLineFloats * sizeof(float);
-inline constexpr int kMaxTileRows = 14;    // of tiles in vector registers
+inline constexpr int kMaxTileRows = 16;    // of tiles in vector registers
 inline constexpr int kMaxBlockRows = 32;   // of tiles in tile registers
 inline constexpr int kMaxBlockSteps = 16;  // of a block of a unit that takes blocks
 inline constexpr int kMaxQuadRows = 8;

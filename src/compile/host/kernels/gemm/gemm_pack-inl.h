@@ -44,6 +44,11 @@ HWY_INLINE void copy_lanes(const float* src, std::int64_t width, float* dst) {
 // How far ahead to prefetch: the processor does not predict rows that are short and far apart.
 inline constexpr std::int64_t kFloatsAhead = 16 * kLineFloats;
 
+// Where the k with this number belongs in a packed tile.
+HWY_INLINE std::int64_t place_of(const PackArgs& args, std::int64_t k) {
+  return args.places == nullptr ? k : args.places[k];
+}
+
 // For adjacent lanes. Goes through k, and for each k through all tiles, because memory is fastest
 // when it is read in order.
 HWY_INLINE void pack_unit_lanes(const PackArgs& args, int first_tile, int last_tile) {
@@ -56,7 +61,7 @@ HWY_INLINE void pack_unit_lanes(const PackArgs& args, int first_tile, int last_t
       const float* later = base + args.k[k + ahead];
       for (std::int64_t i = 0; i < all; i += kLineFloats) hwy::Prefetch(later + i);
     }
-    float* dst = args.dst + first_tile * args.tile_stride + k * args.ld;
+    float* dst = args.dst + first_tile * args.tile_stride + place_of(args, k) * args.ld;
     for (int t = first_tile; t < last_tile; ++t, dst += args.tile_stride) {
       const std::int64_t width = args.starts[t + 1] - args.starts[t];
       copy_lanes(row, width, dst);
@@ -101,7 +106,7 @@ HWY_INLINE hn::Vec<DTo> load_blocks(DTo d, const Rows& rows, std::int64_t k) {
 
 // Transposes the elements k to k + 3 of one vector of lanes.
 template <class Rows>
-HWY_INLINE void transpose4(const Rows& rows, std::int64_t k, int ld, float* dst) {
+HWY_INLINE void transpose4(const Rows& rows, std::int64_t k, float* const* dst) {
   const hn::ScalableTag<float> d;
   const hn::RepartitionToWide<decltype(d)> d2;
   const auto r0 = load_blocks<0>(d, rows, k);
@@ -112,10 +117,20 @@ HWY_INLINE void transpose4(const Rows& rows, std::int64_t k, int ld, float* dst)
   const auto b = hn::BitCast(d2, hn::InterleaveLower(d, r2, r3));
   const auto e = hn::BitCast(d2, hn::InterleaveUpper(d, r0, r1));
   const auto f = hn::BitCast(d2, hn::InterleaveUpper(d, r2, r3));
-  hn::Store(hn::BitCast(d, hn::InterleaveLower(d2, a, b)), d, dst);
-  hn::Store(hn::BitCast(d, hn::InterleaveUpper(d2, a, b)), d, dst + ld);
-  hn::Store(hn::BitCast(d, hn::InterleaveLower(d2, e, f)), d, dst + 2 * ld);
-  hn::Store(hn::BitCast(d, hn::InterleaveUpper(d2, e, f)), d, dst + 3 * ld);
+  hn::Store(hn::BitCast(d, hn::InterleaveLower(d2, a, b)), d, dst[0]);
+  hn::Store(hn::BitCast(d, hn::InterleaveUpper(d2, a, b)), d, dst[1]);
+  hn::Store(hn::BitCast(d, hn::InterleaveLower(d2, e, f)), d, dst[2]);
+  hn::Store(hn::BitCast(d, hn::InterleaveUpper(d2, e, f)), d, dst[3]);
+}
+
+template <class Rows>
+HWY_INLINE void transpose_run(const PackArgs& args, const Rows& rows, std::int64_t offset,
+                              std::int64_t from, std::int64_t count, float* dst) {
+  for (std::int64_t k = 0; k < count; k += 4) {
+    float* to[4];
+    for (int i = 0; i < 4; ++i) to[i] = dst + place_of(args, from + k + i) * args.ld;
+    transpose4(rows, offset + k, to);
+  }
 }
 
 #endif
@@ -127,15 +142,13 @@ HWY_INLINE std::int64_t pack_unit_k(const PackArgs& args, const float* const* ro
 #if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
   const std::int64_t run = std::min<std::int64_t>(args.k_run[from], args.k_count - from) / 4 * 4;
   const std::int64_t at = args.k[from];
-  const int ld = args.ld;
   if (spaced) {
     SpacedRows source;
     source.stride = rows[1] - rows[0];
     for (int i = 0; i < HWY_MAX_BYTES / 16; ++i) source.fourth[i] = rows[4 * i] + at;
-    for (std::int64_t k = 0; k < run; k += 4, dst += 4 * ld) transpose4(source, k, ld, dst);
+    transpose_run(args, source, 0, from, run, dst);
   } else {
-    for (std::int64_t k = 0; k < run; k += 4, dst += 4 * ld)
-      transpose4(TableRows{rows}, at + k, ld, dst);
+    transpose_run(args, TableRows{rows}, at, from, run, dst);
   }
   return run;
 #else
@@ -148,8 +161,8 @@ HWY_INLINE std::int64_t pack_unit_k(const PackArgs& args, const float* const* ro
 HWY_INLINE void pack_lane(const PackArgs& args, std::int64_t lane, float* dst) {
   const hn::ScalableTag<float> d;
   const float* row = static_cast<const float*>(args.src) + args.outer[lane];
-  for (std::int64_t k = 0; k < args.k_count; ++k, dst += args.ld)
-    hn::Store(hn::Set(d, row[args.k[k]]), d, dst);
+  for (std::int64_t k = 0; k < args.k_count; ++k)
+    hn::Store(hn::Set(d, row[args.k[k]]), d, dst + place_of(args, k) * args.ld);
 }
 
 // Packs one vector of lanes of a tile, for any layout.
@@ -165,10 +178,11 @@ HWY_INLINE void pack_lanes(const PackArgs& args, int tile, int first, int lanes)
   const bool spaced = begin + lanes - 1 <= last && args.spaced_run[begin] >= lanes;
   float* dst = args.dst + tile * args.tile_stride + first;
   for (std::int64_t k = 0; k < args.k_count;) {
-    const std::int64_t done = pack_unit_k(args, rows, spaced, k, dst + k * args.ld);
+    const std::int64_t done = pack_unit_k(args, rows, spaced, k, dst);
     k += done;
     if (done != 0) continue;
-    for (int i = 0; i < lanes; ++i) dst[k * args.ld + i] = rows[i][args.k[k]];
+    float* to = dst + place_of(args, k) * args.ld;
+    for (int i = 0; i < lanes; ++i) to[i] = rows[i][args.k[k]];
     ++k;
   }
 }

@@ -39,6 +39,14 @@ struct Layout {
   std::vector<std::int32_t> k_spaced_run;
 };
 
+/// The order in which an operand is packed where it is not that of the sum: k with adjacent
+/// offsets follow each other, chunk by chunk. Empty: the order of the sum.
+struct PackOrder {
+  std::vector<std::int64_t> k;
+  std::vector<std::int32_t> k_run;
+  std::vector<std::int32_t> places;  ///< in the chunk
+};
+
 /// The sum cut into steps. A step has one term, or two for units that take pairs. Both terms belong
 /// to the same grain; the last term of a grain may be alone, and steps without terms fill the last
 /// block of a grain.
@@ -65,11 +73,14 @@ struct GemmPlan::State {
   gemm::TreeProgram tree;                  // over the steps
   gemm::Steps steps;
   gemm::Layout a_layout, b_layout;
+  gemm::PackOrder a_order, b_order;
   std::vector<std::int64_t> panel_starts;    // columns of C at which panels begin
   std::vector<std::int32_t> panel_sections;  // per panel: the section of its columns
   std::vector<std::int64_t> band_ends;       // per panel: the end of the panels of this width and
                                              // section
   std::vector<std::int64_t> row_ends;        // ends of the row sections of a product's C
+  std::vector<std::int64_t> tile_starts;     // rows of a product at which tiles begin, and M; only
+                                             // if A is read by table
   std::vector<gemm::ColumnSection> column_sections;
   std::int64_t batches = 0, m = 0, n = 0, k = 0;  // m: rows of one product; k: number of steps
   std::int64_t rows = 0;                          // rows of all products
@@ -77,6 +88,9 @@ struct GemmPlan::State {
   std::int64_t panels = 0;                        // panels of B
   bool a_in_place = false;                        // its k are adjacent, so that it is not packed
   bool columns_compete = false;                   // of A, for the same sets of the cache
+  bool has_lanes = false;  // the columns are those of several batches, which meet their own A
+  gemm::LaneTable lanes;
+  bool b_by_table = false;  // its columns are adjacent, and few tiles read it
   bool b_in_place = false;  // its columns are adjacent, and too few rows read it to pack it
   std::int64_t block = 1;   // steps of a block
   std::int64_t longest_chunk = 1;
@@ -91,6 +105,7 @@ struct GemmPlan::State {
 
   State(GemmProblem p, const gemm::Unit& how, int num_workers);
 
+  bool a_by_table() const { return !tile_starts.empty(); }
   /// The index of the section that holds a row of a product.
   std::int64_t row_section(std::int64_t row) const {
     return std::upper_bound(row_ends.begin(), row_ends.end(), row) - row_ends.begin();
@@ -119,12 +134,17 @@ struct GemmPlan::State {
                 std::span<float* const> c, int part) const;
   /// The arguments for packing an operand that follow from the chunk.
   gemm::PackArgs pack_args(const GemmOperand& operand, const gemm::Layout& layout,
-                           const gemm::Chunk& chunk) const;
+                           const gemm::PackOrder& order, const gemm::Chunk& chunk) const;
 
  private:
   void check() const;
   void cut_result();
-  bool has_few_rows_and_whole_vectors() const;
+  void join_batches();
+  std::int64_t batches_together(gemm::LaneTable* table) const;
+  void order_rows();
+  void choose_access();
+  gemm::PackOrder pack_order(const std::vector<std::int64_t>& offsets) const;
+  bool has_whole_vectors() const;
   void choose_chunks();
   bool do_columns_compete() const;
   void choose_blocks();

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <new>
+#include <numeric>
 #include <span>
 
 #include "compile/host/kernels/gemm/gemm_ahead.h"
@@ -59,8 +60,12 @@ class PartRun {
  public:
   PartRun(const State& state, int part);
   void zero(std::span<float* const> c) const;
-  void run(std::span<const void* const> a, std::span<const void* const> b,
-           std::span<float* const> c);
+  void begin(std::span<const void* const> a, std::span<const void* const> b,
+             std::span<float* const> c, float* scratch);
+  /// Runs the next step. Returns whether there are more.
+  bool next();
+  /// The share of the steps that have run.
+  double progress() const { return static_cast<double>(done_) / static_cast<double>(all_steps()); }
 
   std::int64_t scratch_floats() const { return scratch_sizes().total(); }
   bool empty() const { return rows_.size() == 0 || panels_.size() == 0 || batches_.size() == 0; }
@@ -71,11 +76,16 @@ class PartRun {
     std::int64_t total() const { return stack + a + b + slots; }
   };
   ScratchSizes scratch_sizes() const;
-  void reserve();
+  std::int64_t all_steps() const {
+    return batches_.size() * row_blocks_ * panel_blocks_ * std::ssize(s_.tree.chunks);
+  }
   bool advance(Step* step) const;
   Range rows_of(const Step& step) const {
-    return rows_.piece(step.row_block, row_blocks_, s_.tile_rows);
+    return piece_of_rows(rows_, step.row_block, row_blocks_);
   }
+  Range piece_of_rows(const Range& rows, std::int64_t i, std::int64_t n) const;
+  // The number of a tile that begins at this row of all products, if A is read by table.
+  std::int64_t tile_at(std::int64_t row) const;
   Range panels_of(const Step& step) const { return panels_.piece(step.panel_block, panel_blocks_); }
   Range columns(const Range& panels) const {
     return {s_.panel_starts[at(panels.begin)], s_.panel_starts[at(panels.end)]};
@@ -90,11 +100,13 @@ class PartRun {
   }
   // A block of rows is cut into tiles of about equal size, the larger ones first.
   Range tile(std::int64_t t) const {
+    if (s_.a_by_table())
+      return {s_.tile_starts[at(first_tile_ + t)], s_.tile_starts[at(first_tile_ + t + 1)]};
     const std::int64_t begin = block_rows_.begin + t * tile_rows_ + std::min(t, larger_tiles_);
     return {begin, begin + tile_rows_ + (t < larger_tiles_ ? 1 : 0)};
   }
 
-  enum class Access { none, adjacent_k, adjacent_rows };
+  enum class Access { none, adjacent_k, adjacent_rows, by_table };
   const std::byte* a_of(const Chunk& chunk, std::int64_t product, const Step& step) const;
   const std::byte* b_of(const Chunk& chunk, const Step& step) const;
   void run_step(const Step& step);
@@ -133,8 +145,12 @@ class PartRun {
   float* scratch_b_ = nullptr;
   float* stack_ = nullptr;
   float* slots_ = nullptr;
+  std::int64_t slots_of_batch_ = 0;
   std::span<const void*const> a_, b_;  // A: per product and piece; B: per piece
   std::span<float* const> c_;          // per product
+
+  Step at_step_;           // to run next
+  std::int64_t done_ = 0;  // steps
 
   // The step that is running, and its rows in one section of one product.
   Range step_rows_, step_panels_;
@@ -142,6 +158,7 @@ class PartRun {
   std::int64_t product_ = 0;
   Range block_rows_;  // within the product
   std::int64_t tiles_ = 0, tile_rows_ = 0, larger_tiles_ = 0;
+  std::int64_t first_tile_ = 0;    // of the product's tiles, if A is read by table
   std::int64_t tiles_before_ = 0;  // of the step
   const std::byte* block_a_ = nullptr;
   const std::byte* held_b_ = nullptr;  // all of the part's B, if the scratch holds it packed
@@ -175,10 +192,26 @@ gemm::Ahead rectangle(const std::byte* base, const gemm::Unit& unit, const GemmO
 PartRun::PartRun(const State& state, int part) : s_(state) {
   const std::int64_t in_product = s_.row_parts * s_.panel_parts;
   batches_ = Range{0, s_.batches}.piece(part / in_product, s_.batch_parts);
-  rows_ = Range{0, s_.rows}.piece(part % in_product / s_.panel_parts, s_.row_parts, s_.tile_rows);
+  rows_ = piece_of_rows({0, s_.rows}, part % in_product / s_.panel_parts, s_.row_parts);
   panels_ = Range{0, s_.panels}.piece(part % s_.panel_parts, s_.panel_parts);
   row_blocks_ = ceil_div(rows_.size(), s_.block_rows);
   panel_blocks_ = ceil_div(panels_.size(), s_.block_panels);
+}
+
+Range PartRun::piece_of_rows(const Range& rows, std::int64_t i, std::int64_t n) const {
+  if (!s_.a_by_table()) return rows.piece(i, n, s_.tile_rows);
+  const Range tiles = Range{tile_at(rows.begin), tile_at(rows.end)}.piece(i, n);
+  const std::int64_t in_product = std::ssize(s_.tile_starts) - 1;
+  const auto row_at = [&](std::int64_t tile) {
+    return tile / in_product * s_.m + s_.tile_starts[at(tile % in_product)];
+  };
+  return {row_at(tiles.begin), row_at(tiles.end)};
+}
+
+std::int64_t PartRun::tile_at(std::int64_t row) const {
+  const std::vector<std::int64_t>& starts = s_.tile_starts;
+  const auto tile = std::lower_bound(starts.begin(), starts.end(), row % s_.m);
+  return row / s_.m * (std::ssize(starts) - 1) + (tile - starts.begin());
 }
 
 void PartRun::zero(std::span<float* const> c) const {
@@ -190,8 +223,9 @@ void PartRun::zero(std::span<float* const> c) const {
         const gemm::ColumnSection& section = s_.column_sections[at(q)];
         const Range in_row = columns({panel, panel + 1});
         float* row = s_.section(c, i / s_.m, s_.row_section(in_product), q, b) +
-                     section.rows[at(in_product)] + in_row.begin - section.begin;
-        std::fill(row, row + in_row.size(), 0.0f);
+                     section.rows[at(in_product)];
+        for (std::int64_t j = in_row.begin - section.begin; j < in_row.end - section.begin; ++j)
+          row[s_.has_lanes ? s_.lanes.c[at(j)] : j] = 0.0f;
       }
     }
   }
@@ -207,44 +241,49 @@ PartRun::ScratchSizes PartRun::scratch_sizes() const {
       ceil_div(ceil_div(rows_.size(), s_.tile_rows), row_blocks_) * s_.tile_rows;
   const std::int64_t products = std::min(ceil_div(rows - 1, s_.m) + 1, s_.problem.products);
   const std::int64_t tiles =
-      rows / s_.tile_rows + products * static_cast<std::int64_t>(s_.row_ends.size());
+      s_.a_by_table()
+          ? ceil_div(tile_at(rows_.end) - tile_at(rows_.begin), row_blocks_)
+          : rows / s_.tile_rows + products * static_cast<std::int64_t>(s_.row_ends.size());
   const std::int64_t node = s_.node_size();
-  return {.stack = padded((s_.tree.stack_depth + s_.kernels->own_nodes) * node),
-          .a = padded(s_.strip_size(s_.longest_chunk) * (s_.group_tiles / s_.strip_tiles)),
-          .b = s_.b_in_place ? 0 : padded(s_.panel_size(s_.longest_chunk) * panels),
-          .slots = padded(s_.tree.num_slots * node * tiles * panels)};
+  const std::int64_t strips = s_.a_by_table() ? 0 : s_.group_tiles / s_.strip_tiles;
+  return {
+      .stack = padded((s_.tree.stack_depth + s_.kernels->own_nodes) * node),
+      .a = padded(s_.strip_size(s_.longest_chunk) * strips),
+      .b = s_.b_in_place || s_.b_by_table ? 0 : padded(s_.panel_size(s_.longest_chunk) * panels),
+      .slots =
+          padded(s_.tree.num_slots * node * tiles * panels) * (s_.has_lanes ? batches_.size() : 1)};
 }
 
-void PartRun::reserve() {
-  const ScratchSizes sizes = scratch_sizes();
-  stack_ = t_scratch.reserve(sizes.total());
-  scratch_a_ = stack_ + sizes.stack;
-  scratch_b_ = scratch_a_ + sizes.a;
-  slots_ = scratch_b_ + sizes.b;
-}
-
+// Batches that meet neighbouring elements of A go through a chunk one after the other.
 bool PartRun::advance(Step* step) const {
+  if (s_.has_lanes && ++step->batch < batches_.size()) return true;
+  if (s_.has_lanes) step->batch = 0;
   if (++step->chunk < s_.tree.chunks.size()) return true;
   step->chunk = 0;
   if (++step->panel_block < panel_blocks_) return true;
   step->panel_block = 0;
   if (++step->row_block < row_blocks_) return true;
   step->row_block = 0;
-  return ++step->batch < batches_.size();
+  return !s_.has_lanes && ++step->batch < batches_.size();
 }
 
-void PartRun::run(std::span<const void* const> a, std::span<const void* const> b,
-                  std::span<float* const> c) {
+void PartRun::begin(std::span<const void* const> a, std::span<const void* const> b,
+                    std::span<float* const> c, float* scratch) {
+  const ScratchSizes sizes = scratch_sizes();
   a_ = a;
   b_ = b;
   c_ = c;
-  reserve();
-  if (s_.unit.begin != nullptr) s_.unit.begin(s_.block);
-  Step step;
-  do {
-    run_step(step);
-  } while (advance(&step));
-  if (s_.unit.end != nullptr) s_.unit.end();
+  stack_ = scratch;
+  scratch_a_ = stack_ + sizes.stack;
+  scratch_b_ = scratch_a_ + sizes.a;
+  slots_ = scratch_b_ + sizes.b;
+  slots_of_batch_ = sizes.slots / std::max<std::int64_t>(batches_.size(), 1);
+}
+
+bool PartRun::next() {
+  run_step(at_step_);
+  ++done_;
+  return advance(&at_step_);
 }
 
 const std::byte* PartRun::a_of(const Chunk& chunk, std::int64_t product, const Step& step) const {
@@ -261,6 +300,7 @@ const std::byte* PartRun::b_of(const Chunk& chunk, const Step& step) const {
 const float* PartRun::prepare_b(const Step& step) {
   const Chunk& chunk = s_.tree.chunks[step.chunk];
   const std::byte* b = b_of(chunk, step);
+  if (s_.b_by_table) return reinterpret_cast<const float*>(b);
   if (s_.b_in_place) return reinterpret_cast<const float*>(b) + s_.steps.b_k[at(chunk.k_begin)];
   if (held_b_ != b) s_.pack_b_panels(b, chunk, step_panels_, scratch_b_);
   held_b_ = panel_blocks_ == 1 && s_.tree.chunks.size() == 1 ? b : nullptr;
@@ -287,9 +327,15 @@ void PartRun::run_step(const Step& step) {
 void PartRun::run_block(const Step& step, const Range& rows, const float* b) {
   product_ = rows.begin / s_.m;
   block_rows_ = {rows.begin - product_ * s_.m, rows.end - product_ * s_.m};
-  tiles_ = ceil_div(rows.size(), s_.tile_rows);
-  tile_rows_ = rows.size() / tiles_;
-  larger_tiles_ = rows.size() % tiles_;
+  if (s_.a_by_table()) {
+    const std::int64_t first = tile_at(rows.begin);
+    tiles_ = tile_at(rows.end) - first;
+    first_tile_ = first % (std::ssize(s_.tile_starts) - 1);
+  } else {
+    tiles_ = ceil_div(rows.size(), s_.tile_rows);
+    tile_rows_ = rows.size() / tiles_;
+    larger_tiles_ = rows.size() % tiles_;
+  }
   block_a_ = a_of(s_.tree.chunks[step.chunk], product_, step);
   for (std::int64_t t = 0; t < tiles_; t += s_.group_tiles)
     run_group(step, {t, std::min(t + s_.group_tiles, tiles_)}, b);
@@ -301,7 +347,8 @@ void PartRun::ask_for_b(Step next) {
   ahead_b_ = {};
   const std::int64_t batch = next.batch;
   const Chunk& now = s_.tree.chunks[next.chunk];
-  if (s_.b_in_place || !advance(&next) || (s_.a_in_place && next.batch == batch)) return;
+  if (s_.b_in_place || s_.b_by_table || !advance(&next) || (s_.a_in_place && next.batch == batch))
+    return;
   const Chunk& chunk = s_.tree.chunks[next.chunk];
   const std::byte* b = b_of(chunk, next);
   if (b == held_b_) return;
@@ -314,6 +361,7 @@ void PartRun::ask_for_b(Step next) {
 // next product or step.
 void PartRun::ask_for_a(const Step& step, const Range& group) {
   ahead_a_ = {};
+  if (s_.a_by_table()) return;
   Step next = step;
   std::int64_t product = product_;
   Range rows;  // within the product
@@ -341,6 +389,7 @@ void PartRun::ask_for_a(const Step& step, const Range& group) {
 // How the kernels can read these tiles of A in place; Access::none if they cannot.
 PartRun::Access PartRun::access(const Chunk& chunk, const Range& tiles) const {
   if (!s_.unit.reads_in_place) return Access::none;
+  if (s_.a_by_table()) return Access::by_table;
   const gemm::Layout& layout = s_.a_layout;
   const std::int64_t length = chunk.k_end - chunk.k_begin;
   const std::int64_t together = narrow_panels_ > 0 ? s_.narrow_tiles : 1;
@@ -367,7 +416,7 @@ void PartRun::pack_a(const Chunk& chunk, const Range& tiles) const {
   for (std::int64_t t = tiles.begin; t < tiles.end; t += s_.strip_tiles)
     starts[strips++] = tile(t).begin;
   starts[strips] = tile(tiles.end - 1).end;
-  gemm::PackArgs args = s_.pack_args(s_.problem.a, s_.a_layout, chunk);
+  gemm::PackArgs args = s_.pack_args(s_.problem.a, s_.a_layout, s_.a_order, chunk);
   args.src = block_a_;
   args.starts = starts;
   args.tiles = static_cast<int>(strips);
@@ -388,7 +437,10 @@ void PartRun::run_group(const Step& step, const Range& tiles, const float* b) {
   args.b_stride = s_.b_in_place && length > 1
                       ? s_.steps.b_k[at(chunk.k_begin + 1)] - s_.steps.b_k[at(chunk.k_begin)]
                       : s_.kernels->nr;
-  args.b_step = s_.b_in_place ? s_.kernels->nr : s_.panel_size(length);
+  const bool is_adjacent = s_.b_in_place || s_.b_by_table;
+  args.b_step = is_adjacent ? s_.kernels->nr : s_.panel_size(length);
+  args.lanes = &s_.lanes;
+  args.b_k = s_.steps.b_k.data() + chunk.k_begin;
   args.segments = s_.tree.segments.data();
   args.chunk = &chunk;
   args.block = s_.block;
@@ -407,16 +459,20 @@ void PartRun::run_group(const Step& step, const Range& tiles, const float* b) {
 // adjacent columns if B is read in place.
 Range PartRun::panels_together(std::int64_t begin) const {
   const std::int64_t end = std::min(s_.band_ends[at(begin)], step_panels_.end);
-  if (!s_.b_in_place) return {begin, end};
+  if (!s_.b_in_place && !s_.b_by_table) return {begin, end};
   const std::int64_t run = s_.b_layout.outer_run[at(s_.panel_starts[at(begin)])];
   return {begin, std::min(end, begin + std::max<std::int64_t>(run / s_.kernels->nr, 1))};
 }
 
 void PartRun::run_band(const Step& step, const Range& group, const Range& panels, Access how,
                        gemm::TileArgs args) {
-  const auto operands = s_.b_in_place               ? gemm::Operands::b_in_place
-                        : how == Access::adjacent_k ? gemm::Operands::a_in_place
-                                                    : gemm::Operands::packed;
+  const auto operands = s_.b_in_place                   ? gemm::Operands::b_in_place
+                        : how == Access::adjacent_k     ? gemm::Operands::a_in_place
+                        : s_.has_lanes && s_.b_by_table ? gemm::Operands::lanes_by_tables
+                        : s_.has_lanes                  ? gemm::Operands::lanes
+                        : s_.b_by_table                 ? gemm::Operands::by_tables
+                        : how == Access::by_table       ? gemm::Operands::a_by_table
+                                                        : gemm::Operands::packed;
   const int width = s_.panel_width(panels.begin);
   const gemm::TileKernel* kernels = s_.kernels_of(operands, width);
   // Tiles of different strips are not adjacent.
@@ -428,18 +484,20 @@ void PartRun::run_band(const Step& step, const Range& group, const Range& panels
                       batches_.begin + step.batch) +
            columns(panels).begin - section.begin;
   const std::int64_t first = panels.begin - step_panels_.begin;
-  args.b += s_.b_in_place ? s_.problem.b.outer[at(columns(panels).begin)] : first * args.b_step;
+  args.b += s_.b_in_place || s_.b_by_table ? s_.problem.b.outer[at(columns(panels).begin)]
+                                           : first * args.b_step;
   args.panels = panels.size();
   args.last_cols = static_cast<int>(columns({panels.end - 1, panels.end}).size());
   const std::int64_t slots_of_tile = step_panels_.size() * args.slots_step;
   args.slots_stride = together * slots_of_tile;
+  float* slots = slots_ + (s_.has_lanes ? step.batch * slots_of_batch_ : 0);
   for (std::int64_t t = group.begin; t < group.end; t += args.tiles * together) {
     const Range rows = rows_of_tiles(t, together, group.end);
     args.tiles = tiles_alike(group, t, together, rows, how);
     args.rows = static_cast<int>(rows.size());
     point_at_a(group, t, rows, how, &args);
     args.c_rows = section.rows.data() + rows.begin;
-    args.slots = slots_ + (tiles_before_ + t) * slots_of_tile + first * args.slots_step;
+    args.slots = slots + (tiles_before_ + t) * slots_of_tile + first * args.slots_step;
     kernels[rows.size() - 1](args);
   }
 }
@@ -448,6 +506,17 @@ void PartRun::run_band(const Step& step, const Range& group, const Range& panels
 // follow each other with the same number of rows and equally spaced A.
 std::int64_t PartRun::tiles_alike(const Range& group, std::int64_t t, std::int64_t together,
                                   const Range& rows, Access how) const {
+  if (how == Access::by_table) {
+    const std::vector<std::int64_t>& outer = s_.problem.a.outer;
+    const auto stride = [&](const Range& r) {
+      return r.size() > 1 ? outer[at(r.begin + 1)] - outer[at(r.begin)] : 0;
+    };
+    std::int64_t alike = t + 1;
+    while (alike < group.end && tile(alike).size() == rows.size() &&
+           stride(tile(alike)) == stride(rows))
+      ++alike;
+    return alike - t;
+  }
   std::int64_t end = t < larger_tiles_ ? std::min(larger_tiles_, group.end) : group.end;
   if (how == Access::none && s_.strip_tiles > 1)
     end = std::min(end, t + s_.strip_tiles - (t - group.begin) % s_.strip_tiles);
@@ -476,6 +545,13 @@ void PartRun::point_at_a(const Range& group, std::int64_t t, const Range& rows, 
   }
   const std::int64_t* outer = s_.problem.a.outer.data() + rows.begin;
   const std::int64_t* k = s_.steps.a_k.data() + chunk.k_begin;
+  if (how == Access::by_table) {
+    args->a = reinterpret_cast<const float*>(block_a_);
+    args->a_outer = outer;
+    args->a_k = k;
+    args->a_stride = rows.size() > 1 ? outer[1] - outer[0] : 0;
+    return;
+  }
   args->a = reinterpret_cast<const float*>(block_a_) + outer[0] + k[0];
   args->a_step = args->tiles > 1 ? outer[rows.size()] - outer[0] : 0;
   if (how == Access::adjacent_k) {
@@ -488,7 +564,7 @@ void PartRun::point_at_a(const Range& group, std::int64_t t, const Range& rows, 
 }  // namespace
 
 gemm::PackArgs GemmPlan::State::pack_args(const GemmOperand& operand, const gemm::Layout& layout,
-                                          const Chunk& chunk) const {
+                                          const gemm::PackOrder& order, const Chunk& chunk) const {
   const bool is_a = &operand == &problem.a;
   const std::int64_t first = chunk.k_begin * unit.terms;
   gemm::PackArgs args = {};
@@ -497,6 +573,11 @@ gemm::PackArgs GemmPlan::State::pack_args(const GemmOperand& operand, const gemm
   args.spaced_run = layout.spaced_run.data();
   args.k = (is_a ? steps.a_k : steps.b_k).data() + first;
   args.k_run = layout.k_run.data() + first;
+  if (!order.k.empty()) {
+    args.k = order.k.data() + first;
+    args.k_run = order.k_run.data() + first;
+    args.places = order.places.data() + first;
+  }
   args.k_count = chunk.k_end - chunk.k_begin;
   args.missing = unit.terms == 1 ? nullptr : steps.missing.data() + chunk.k_begin;
   args.block = block;
@@ -508,7 +589,7 @@ gemm::PackArgs GemmPlan::State::pack_args(const GemmOperand& operand, const gemm
 void GemmPlan::State::pack_b_panels(const std::byte* b, const Chunk& chunk, const Range& in_panels,
                                     float* to) const {
   if (in_panels.size() == 0) return;
-  gemm::PackArgs args = pack_args(problem.b, b_layout, chunk);
+  gemm::PackArgs args = pack_args(problem.b, b_layout, b_order, chunk);
   args.src = b;
   args.starts = panel_starts.data() + in_panels.begin;
   args.tiles = static_cast<int>(in_panels.size());
@@ -528,7 +609,47 @@ void GemmPlan::State::run_part(std::span<const void* const> a, std::span<const v
   PartRun run(*this, part);
   if (run.empty()) return;
   if (tree.chunks.empty()) return run.zero(c);
-  run.run(a, b, c);
+  run.begin(a, b, c, t_scratch.reserve(run.scratch_floats()));
+  if (unit.begin != nullptr) unit.begin(block);
+  while (run.next()) {
+  }
+  if (unit.end != nullptr) unit.end();
+}
+
+// The part that is behind the others runs next.
+void GemmPlan::run_together(std::span<const PartOfPlan> parts, std::span<const void* const> a,
+                            std::span<const void* const> b, std::span<float* const> c) {
+  std::vector<PartRun> runs;
+  std::vector<const State*> states;
+  std::int64_t floats = 0;
+  for (const auto& [plan, part] : parts) {
+    const State& state = *plan->state_;
+    PartRun run(state, part);
+    if (run.empty()) continue;
+    if (state.tree.chunks.empty()) {
+      run.zero(c);
+      continue;
+    }
+    floats += run.scratch_floats();
+    runs.push_back(std::move(run));
+    states.push_back(&state);
+  }
+  float* scratch = t_scratch.reserve(floats);
+  for (PartRun& run : runs) {
+    run.begin(a, b, c, scratch);
+    scratch += run.scratch_floats();
+  }
+  std::vector<std::size_t> left(runs.size());
+  std::iota(left.begin(), left.end(), std::size_t{0});
+  while (!left.empty()) {
+    const auto behind = std::min_element(
+        left.begin(), left.end(),
+        [&](std::size_t x, std::size_t y) { return runs[x].progress() < runs[y].progress(); });
+    const State& state = *states[*behind];
+    if (state.unit.begin != nullptr) state.unit.begin(state.block);
+    if (!runs[*behind].next()) left.erase(behind);
+    if (state.unit.end != nullptr) state.unit.end();
+  }
 }
 
 }  // namespace tessera::kernels

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <hwy/highway.h>
+#include <type_traits>
 
 #include "compile/host/kernels/gemm/gemm_accumulators-inl.h"
 #include "compile/host/kernels/gemm/gemm_internal.h"
@@ -76,6 +77,80 @@ struct StridedRows {
   }
 };
 
+// A in place with equally spaced rows, and k at the offsets of a table.
+template <int kRows>
+struct TabledRows {
+  static constexpr int kBases = (kRows + 2) / 3;
+  const float* base[count(kBases)];
+  std::int64_t stride;
+  const std::int64_t* offsets;
+
+  HWY_INLINE TabledRows(const TileArgs& args, const float* from)
+      : stride(args.a_stride), offsets(args.a_k) {
+    for (int i = 0; i < kBases; ++i) {
+      base[i] = from + 3 * i * stride;
+      launder(base[i]);
+    }
+  }
+  HWY_INLINE void advance(int k) { offsets += k; }
+
+  struct Column {
+    const float* base[count(kBases)];
+    std::int64_t stride;
+    HWY_INLINE const float* at(int r) const { return base[r / 3] + r % 3 * stride; }
+  };
+  template <int k>
+  HWY_INLINE Column column() const {
+    Column column;
+    const std::int64_t offset = offsets[k];
+    for (int i = 0; i < kBases; ++i) column.base[i] = base[i] + offset;
+    column.stride = stride;
+    return column;
+  }
+};
+
+// A in place by table, with its own element for each column.
+template <int kRows, class Width>
+struct LaneRows {
+  static constexpr bool kHasVectors = true;
+  using DTile = typename Width::D;
+  TabledRows<kRows> rows;
+  const LaneTable& lanes;
+
+  HWY_INLINE LaneRows(const TileArgs& args, const float* from)
+      : rows(args, from), lanes(*args.lanes) {}
+  HWY_INLINE void advance(int k) { rows.advance(k); }
+
+  struct Column {
+    typename TabledRows<kRows>::Column rows;
+    const LaneTable& lanes;
+    HWY_INLINE typename Width::V vector(int r, int j) const {
+      const DTile d;
+      const auto at = count(j);
+      const float* from = rows.at(r) + lanes.base[at];
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+      // On these targets masked loads do not touch memory beyond the elements.
+      const auto mask = hn::FirstN(d, static_cast<std::size_t>(lanes.span[at]));
+      const auto loaded = hn::MaskedLoad(mask, d, from);
+      return hn::TableLookupLanes(loaded, hn::SetTableIndices(d, lanes.index[at].data()));
+#else
+      HWY_ALIGN float some[count(Width::kLanes)];
+      for (int i = 0; i < Width::kLanes; ++i) some[i] = from[lanes.index[at][count(i)]];
+      return hn::Load(d, some);
+#endif
+    }
+  };
+  template <int k>
+  HWY_INLINE Column column() const {
+    return {rows.template column<k>(), lanes};
+  }
+};
+
+template <class Rows, class = void>
+inline constexpr bool kHasVectors = false;
+template <class Rows>
+inline constexpr bool kHasVectors<Rows, std::enable_if_t<Rows::kHasVectors>> = true;
+
 // A panel of packed B.
 template <class Width>
 struct PackedPanel {
@@ -104,6 +179,20 @@ struct PanelInPlace {
   }
 };
 
+// B in place with adjacent columns, and k at the offsets of a table.
+template <class Width>
+struct TabledPanel {
+  const float* b;
+  const std::int64_t* offsets;
+
+  HWY_INLINE TabledPanel(const TileArgs& args, const float* from) : b(from), offsets(args.b_k) {}
+  HWY_INLINE void advance(int k) { offsets += k; }
+  template <int k>
+  HWY_INLINE typename Width::V vector(int j) const {
+    return hn::LoadU(typename Width::D(), b + offsets[k] + j * Width::kLanes);
+  }
+};
+
 // The position of one tile in one panel.
 struct Place {
   const float* a;
@@ -127,7 +216,11 @@ struct Stream {
     if constexpr (i < kCount) {
       typename Width::V x[count(Width::kVecs)];
       for (int j = 0; j < Width::kVecs; ++j) x[j] = panel.template vector<i>(j);
-      acc.template step<Product>(rows.template column<i>(), x);
+      if constexpr (kHasVectors<Rows>) {
+        acc.template step_of_vectors<Product>(rows.template column<i>(), x);
+      } else {
+        acc.template step<Product>(rows.template column<i>(), x);
+      }
       steps<kCount, i + 1>(acc);
     }
   }

@@ -98,7 +98,7 @@ struct Random {
   }
 };
 
-enum class Layout { unit_k, unit_outer, heads, strided, swapped_k, any, kCount };
+enum class Layout { unit_k, unit_outer, heads, strided, swapped_k, windows, kernel, any, kCount };
 
 std::vector<std::int64_t> steps(std::int64_t count, std::int64_t stride) {
   std::vector<std::int64_t> out(at(count));
@@ -139,6 +139,23 @@ GemmOperand make_operand(Random& random, Layout layout, std::int64_t batches, st
       out.outer = two_dims(outer, 5, inner, 5 * inner * blocks),
       out.k = two_dims(k, inner, 1, 5 * inner);
       out.batch = steps(batches, (outer + 5) * inner * blocks);
+      break;
+    }
+    case Layout::windows:
+    case Layout::kernel: {
+      // Windows of 3x3 in lines of channels, or, with rows and k swapped, their gradient.
+      const bool is_kernel = layout == Layout::kernel;
+      const std::int64_t channels = (is_kernel ? outer : k) / 9 + 1, stride = random.integer(1, 2);
+      const std::int64_t width = random.integer(1, 40);
+      const std::int64_t line = channels * (width * stride + 3);
+      const auto places = two_dims(is_kernel ? k : outer, width, channels * stride, line * stride);
+      std::vector<std::int64_t> terms = two_dims(is_kernel ? outer : k, 9, 0, 1);
+      for (std::size_t i = 0; i < terms.size(); ++i) {
+        const auto in_window = static_cast<std::int64_t>(i % 9);
+        terms[i] += in_window % 3 * channels + in_window / 3 * line;
+      }
+      out.outer = is_kernel ? terms : places, out.k = is_kernel ? places : terms;
+      out.batch = steps(batches, 7);
       break;
     }
     default:
@@ -194,6 +211,33 @@ Case make_case(Random& random, std::int64_t batches, std::int64_t m, std::int64_
   out.a = random.values(a_size, special);
   out.b = random.values(b_size, special);
   out.c_size = batches * m * row;
+  return out;
+}
+
+// Batches whose elements of A and B are next to each other, as those of the groups of a convolution
+// are. The groups of C are next to each other as well, or one after the other.
+Case make_groups(Random& random, std::int64_t k) {
+  const std::int64_t groups = random.integer(2, 40), n = random.integer(1, 9);
+  const std::int64_t m = random.integer(1, 70), width = random.integer(1, 5);
+  Case out = make_case(random, groups, m, n, k, random_leaves(random, k), false);
+  GemmProblem& p = out.problem;
+  const std::int64_t line = random.integer(1, 30);
+  p.a.batch = steps(groups, width);
+  p.a.outer = two_dims(m, line, groups * width, 2 * line * groups * width);
+  p.a.k = two_dims(k, width, 1, groups * width);
+  p.b.batch = steps(groups, n);
+  p.b.outer = steps(n, 1);
+  p.b.k = two_dims(k, 7, groups * n, 8 * groups * n);
+  const bool is_together = random.integer(0, 2) > 0;
+  p.c_batch = steps(groups, is_together ? n : m * n);
+  p.c_rows = steps(m, is_together ? groups * n : n);
+  const auto size = [](const GemmOperand& x) {
+    return x.batch.back() + *std::max_element(x.outer.begin(), x.outer.end()) +
+           *std::max_element(x.k.begin(), x.k.end()) + 1;
+  };
+  out.a = random.values(size(p.a), false);
+  out.b = random.values(size(p.b), false);
+  out.c_size = groups * m * n;
   return out;
 }
 
@@ -254,6 +298,12 @@ TEST(Gemm, EqualsTheScalarTreeOnRandomProblems) {
                            random.integer(1, 70), k, random_leaves(random, k), i % 4 == 0),
                  random);
   }
+}
+
+TEST(Gemm, GroupsSideBySideAreProductsOfTheirOwn) {
+  Random random;
+  for (int i = 0; i < 80; ++i)
+    expect_exact(make_groups(random, random.integer(1, i % 8 == 0 ? 1500 : 80)), random);
 }
 
 // Pieces of the operands in separate buffers give the bits of one long sum.

@@ -33,6 +33,18 @@ HWY_INLINE float* apply(const NodeActions& actions, float* top, Accumulators<kRo
   return top;
 }
 
+// Stores columns that are not adjacent in C.
+template <int kRows, class Width>
+HWY_NOINLINE void scatter_result(const Accumulators<kRows, Width>& acc, const LaneTable& lanes,
+                                 const Place& at) {
+  HWY_ALIGN float node[count(kNodeSize<kRows, Width>)];
+  acc.store(node);
+  for (int r = 0; r < kRows; ++r) {
+    for (int j = 0; j < at.cols; ++j)
+      at.c[at.c_rows[r] + lanes.c[count(j)]] = node[r * Width::kCols + j];
+  }
+}
+
 template <int kRows, class Width>
 HWY_INLINE void store_result(const Accumulators<kRows, Width>& acc, const Place& at) {
   if (at.cols == Width::kCols) {
@@ -51,12 +63,24 @@ HWY_INLINE void store_result(const Accumulators<kRows, Width>& acc, const Place&
 #endif
 }
 
+template <Operands kOperands>
+inline constexpr bool kReadsByTable =
+    kOperands == Operands::a_by_table || kOperands == Operands::by_tables ||
+    kOperands == Operands::lanes || kOperands == Operands::lanes_by_tables;
+
 template <int kRows, class Width, Operands kOperands, bool kQuads, class Product>
 HWY_INLINE void tile(const TileArgs& args, const Place& at) {
   Accumulators<kRows, Width> acc;
-  using Rows = std::conditional_t<kOperands == Operands::a_in_place, StridedRows<kRows>,
-                                  AdjacentRows<kRows>>;
-  using Panel = std::conditional_t<kOperands == Operands::b_in_place, PanelInPlace<Width>,
+  constexpr bool kIsInPlace = kOperands == Operands::a_in_place;
+  using InPlace = std::conditional_t<kIsInPlace, StridedRows<kRows>, TabledRows<kRows>>;
+  using OneElement =
+      std::conditional_t<kIsInPlace || kReadsByTable<kOperands>, InPlace, AdjacentRows<kRows>>;
+  constexpr bool kHasLanes = kOperands == Operands::lanes || kOperands == Operands::lanes_by_tables;
+  using Rows = std::conditional_t<kHasLanes, LaneRows<kRows, Width>, OneElement>;
+  constexpr bool kTabledB =
+      kOperands == Operands::by_tables || kOperands == Operands::lanes_by_tables;
+  using Adjacent = std::conditional_t<kTabledB, TabledPanel<Width>, PanelInPlace<Width>>;
+  using Panel = std::conditional_t<kTabledB || kOperands == Operands::b_in_place, Adjacent,
                                    PackedPanel<Width>>;
   Stream<kRows, Width, Rows, Panel, Product> stream(args, at);
   const Chunk& chunk = *args.chunk;
@@ -88,6 +112,9 @@ HWY_INLINE void tile(const TileArgs& args, const Place& at) {
   }
   slot_top = apply(chunk.after, slot_top, acc);
   if (chunk.finishes) {
+    if constexpr (kHasLanes) {
+      if (args.lanes->is_scattered) return scatter_result(acc, *args.lanes, at);
+    }
     store_result(acc, at);
   } else {
     acc.store(slot_top);
@@ -100,6 +127,7 @@ void tiles(const TileArgs& args) {
   at.a = args.a;
   at.c_rows = args.c_rows;
   for (std::int64_t t = 0; t < args.tiles; ++t) {
+    if constexpr (kReadsByTable<kOperands>) at.a = args.a + args.a_outer[t * kRows];
     at.b = args.b;
     at.c = args.c;
     at.slots = args.slots + t * args.slots_stride;
@@ -147,7 +175,8 @@ template <class Width, Operands kOperands, class Product>
 void fill_width(Kernels& out, int width) {
   constexpr bool kIsNarrow = Width::kCols < kTileCols;
   constexpr int kRows = kIsNarrow ? kNarrowTileRows : kTileRows;
-  constexpr int kRowsOfQuads = kIsNarrow ? kNarrowQuadRows : kQuadRows;
+  constexpr bool kHasQuads = kOperands != Operands::lanes && kOperands != Operands::lanes_by_tables;
+  constexpr int kRowsOfQuads = !kHasQuads ? 0 : kIsNarrow ? kNarrowQuadRows : kQuadRows;
   fill_rows<Width, kOperands, false, Product>(out.tiles[static_cast<int>(kOperands)][width],
                                               std::make_integer_sequence<int, kRows>());
   fill_rows<Width, kOperands, true, Product>(out.quad_tiles[static_cast<int>(kOperands)][width],

@@ -1,14 +1,14 @@
-// The settings and counters of the engine.
-#include "api/settings.h"
+// The settings and counters of the engine, through the current context.
+#include "api/context/settings.h"
 
 #include <algorithm>
 #include <fmt/format.h>
-#include <mutex>
 #include <sstream>
 
 #include <tessera/engine.h>
 #include <tessera/error.h>
 
+#include "api/context/context.h"
 #include "compile/compile.h"
 #include "run/engine.h"
 #include "run/machine/cores.h"
@@ -19,37 +19,6 @@
 namespace tessera {
 
 namespace detail {
-
-namespace {
-
-struct SharedSettings {
-  std::mutex mutex;
-  Settings settings;
-  bool has_best_dot_unit = true;  // `auto`: settings.dot_unit does not count
-};
-
-SharedSettings& shared_settings() {
-  static auto* const shared = new SharedSettings;
-  return *shared;
-}
-
-/// Sets one of the settings.
-template <typename T>
-void change(T Settings::*setting, T value) {
-  SharedSettings& shared = shared_settings();
-  const std::lock_guard<std::mutex> lock(shared.mutex);
-  shared.settings.*setting = value;
-}
-
-}  // namespace
-
-Settings current_settings() {
-  SharedSettings& shared = shared_settings();
-  const std::lock_guard<std::mutex> lock(shared.mutex);
-  Settings settings = shared.settings;
-  if (shared.has_best_dot_unit) settings.dot_unit = compile::dot_units().back();
-  return settings;
-}
 
 std::string_view name(EngineKind engine) {
   return engine == EngineKind::host ? "host" : "reference";
@@ -75,6 +44,7 @@ DotUnit dot_unit_named(std::string_view name, const std::string& subject, const 
 
 }  // namespace detail
 
+using detail::current_context;
 using detail::EngineKind;
 using detail::Settings;
 
@@ -98,7 +68,7 @@ std::string_view instruction_set() { return compile::instruction_set(); }
 
 void set_engine(std::string_view name, std::source_location where) {
   for (const EngineKind kind : {EngineKind::host, EngineKind::reference}) {
-    if (name == detail::name(kind)) return detail::change(&Settings::engine, kind);
+    if (name == detail::name(kind)) return current_context().set(&Settings::engine, kind);
   }
   throw UserError({.what = "set_engine: unknown engine",
                    .where = trace::call_span(where),
@@ -111,10 +81,7 @@ std::string_view engine() { return detail::name(detail::current_settings().engin
 
 void set_dot_unit(std::string_view name, std::source_location where) {
   const DotUnit unit = detail::dot_unit_named(name, "set_dot_unit", trace::call_span(where));
-  detail::SharedSettings& shared = detail::shared_settings();
-  const std::lock_guard<std::mutex> lock(shared.mutex);
-  shared.settings.dot_unit = unit;
-  shared.has_best_dot_unit = name == "auto";
+  current_context().set_dot_unit(name == "auto" ? std::nullopt : std::optional(unit));
 }
 
 std::string_view dot_unit() { return name(detail::current_settings().dot_unit); }
@@ -128,12 +95,12 @@ void set_grains(std::int64_t grains, std::source_location where) {
                      .wanted = "from 1 to " + std::to_string(kMost) + ", usually 8",
                      .cure = "pass a multiple of the number of devices that share a sum"});
   }
-  detail::change(&Settings::grains, grains);
+  current_context().set(&Settings::grains, grains);
 }
 
 std::int64_t grains() { return detail::current_settings().grains; }
 
-void set_numerics(Numerics numerics) { detail::change(&Settings::numerics, numerics); }
+void set_numerics(Numerics numerics) { current_context().set(&Settings::numerics, numerics); }
 
 Numerics numerics() { return detail::current_settings().numerics; }
 

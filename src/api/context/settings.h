@@ -1,4 +1,4 @@
-// The settings of this process that decide what a function is traced and compiled to.
+// The settings of a context that decide what a function is traced and compiled to.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,9 @@ struct Settings {
   Numerics numerics = Numerics::exact;
 };
 
-/// All settings, read at once. A call reads them once and passes them on: another thread may change
-/// them meanwhile, and the key of a cache must be made from the settings that the trace uses.
+/// All settings of the current context, read at once. A call reads them once and passes them on:
+/// another thread may change them meanwhile, and the key of a cache must be made from the settings
+/// that the trace uses.
 Settings current_settings();
 
 std::string_view name(EngineKind engine);

@@ -1,0 +1,68 @@
+#include "api/context/context.h"
+
+#include <utility>
+
+#include "api/program.h"
+#include "compile/compile.h"
+
+namespace tessera {
+
+namespace detail {
+
+namespace {
+
+thread_local std::shared_ptr<ContextState> t_current;  // nullptr: the default context
+
+ContextState& default_context() {
+  static auto* const context = new ContextState;  // arrays may outlive every other static object
+  return *context;
+}
+
+}  // namespace
+
+std::shared_ptr<Program> EagerPrograms::find(const std::string& key) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::shared_ptr<Program>* known = programs_.find(key);
+  return known == nullptr ? nullptr : *known;
+}
+
+void EagerPrograms::insert(const std::string& key, const std::shared_ptr<Program>& program) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (programs_.find(key) == nullptr) programs_.insert(key, program);
+}
+
+ContextState::ContextState(const ContextState& settings_of) {
+  const std::lock_guard<std::mutex> lock(settings_of.mutex_);
+  settings_ = settings_of.settings_;
+  has_best_dot_unit_ = settings_of.has_best_dot_unit_;
+}
+
+Settings ContextState::settings() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Settings settings = settings_;
+  if (has_best_dot_unit_) settings.dot_unit = compile::dot_units().back();
+  return settings;
+}
+
+void ContextState::set_dot_unit(std::optional<DotUnit> unit) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  has_best_dot_unit_ = !unit.has_value();
+  if (unit) settings_.dot_unit = *unit;
+}
+
+ContextState& current_context() { return t_current != nullptr ? *t_current : default_context(); }
+
+Settings current_settings() { return current_context().settings(); }
+
+}  // namespace detail
+
+using detail::ContextState;
+
+Context::Context() : state_(std::make_shared<ContextState>(detail::current_context())) {}
+Context::~Context() = default;
+
+use_context::use_context(const Context& context)
+    : previous_(std::exchange(detail::t_current, context.state_)) {}
+use_context::~use_context() { detail::t_current = std::move(previous_); }
+
+}  // namespace tessera

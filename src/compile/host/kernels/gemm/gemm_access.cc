@@ -1,0 +1,177 @@
+// How a plan reads A: which rows follow each other, whether tiles read it by table, and the order
+// in which operands are packed.
+#include <algorithm>
+#include <numeric>
+
+#include "compile/host/kernels/gemm/gemm_plan.h"
+
+namespace tessera::kernels {
+
+namespace {
+
+using gemm::Range;
+
+constexpr std::int64_t kPanelsWorthTable = 4;  // with more of them, packing A costs less
+
+constexpr std::int64_t kTilesWorthPacking = 16;  // up to this many read B by table, too
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+template <typename T>
+void permute(std::vector<T>& values, const std::vector<std::int64_t>& order, std::int64_t begin) {
+  std::vector<T> ordered;
+  ordered.reserve(order.size());
+  for (const std::int64_t i : order) ordered.push_back(values[at(i)]);
+  std::copy(ordered.begin(), ordered.end(), values.begin() + begin);
+}
+
+// Cuts rows that are equally spaced into tiles of at most `most` rows: of equal size if that takes
+// at most twice as many.
+void cut_run(const Range& run, std::int64_t most, std::vector<std::int64_t>& starts) {
+  const std::int64_t fewest = gemm::ceil_div(run.size(), most);
+  std::int64_t tiles = fewest;
+  while (tiles < 2 * fewest && run.size() % tiles != 0) ++tiles;
+  if (run.size() % tiles != 0) tiles = fewest;
+  for (std::int64_t t = 0; t < tiles; ++t) starts.push_back(run.begin + run.size() * t / tiles);
+}
+
+std::int64_t num_runs(const std::vector<std::int64_t>& k, const std::vector<std::int64_t>& order) {
+  std::int64_t runs = 1;
+  for (std::size_t i = 1; i < order.size(); ++i)
+    runs += k[at(order[i])] == k[at(order[i - 1])] + 1 ? 0 : 1;
+  return runs;
+}
+
+}  // namespace
+
+// How many batches can be computed side by side, as columns: their elements of A are so close that
+// a vector holds them. 1: none.
+std::int64_t GemmPlan::State::batches_together(gemm::LaneTable* table) const {
+  const GemmProblem& p = problem;
+  const std::int64_t count = std::ssize(p.a.batch), columns = std::ssize(p.b.outer);
+  const bool is_whole = p.row_ends.empty() && p.column_ends.empty();
+  if (!unit.reads_in_place || !is_whole || count < 2 || columns == 0 || columns >= kernels->lanes)
+    return 1;
+  const std::int64_t a_step = p.a.batch[1] - p.a.batch[0], b_step = p.b.batch[1] - p.b.batch[0];
+  for (std::int64_t together = std::min(kernels->nr / columns, count); together > 1; --together) {
+    bool fits = count % together == 0 && a_step >= 0;
+    for (std::int64_t i = 0; fits && i < count; ++i) {
+      const std::int64_t in_group = i % together, first = i - in_group;
+      fits = p.a.batch[at(i)] - p.a.batch[at(first)] == in_group * a_step &&
+             p.b.batch[at(i)] - p.b.batch[at(first)] == in_group * b_step &&
+             p.c_batch[at(i)] - p.c_batch[at(first)] == p.c_batch[at(in_group)] - p.c_batch[0];
+    }
+    const std::int64_t all = together * columns;
+    const std::int64_t lanes_of_vector =
+        2 * all > kernels->lanes || kernels->lanes < 16 ? kernels->lanes : kernels->lanes / 2;
+    for (std::int64_t lane = 0; fits && lane < all; ++lane) {
+      const std::size_t vector = at(lane / lanes_of_vector);
+      const std::int64_t first = lane / lanes_of_vector * lanes_of_vector / columns;
+      const std::int64_t element = (lane / columns - first) * a_step;
+      table->base[vector] = first * a_step;
+      table->span[vector] = element + 1;
+      table->index[vector][at(lane % lanes_of_vector)] = static_cast<std::int32_t>(element);
+      table->c[at(lane)] = p.c_batch[at(lane / columns)] - p.c_batch[0] + lane % columns;
+      fits = element < lanes_of_vector;
+    }
+    for (std::int64_t lane = 0; lane < all; ++lane)
+      table->is_scattered = table->is_scattered || table->c[at(lane)] != lane;
+    if (fits) return together;
+    *table = {};
+  }
+  return 1;
+}
+
+// Products with few columns leave most lanes of a vector unused. Where batches are next to each
+// other, as the groups of a convolution are, their columns fill it.
+void GemmPlan::State::join_batches() {
+  const std::int64_t together = batches_together(&lanes);
+  if (together == 1) return;
+  has_lanes = true;
+  const auto thin = [&](std::vector<std::int64_t>& batch) {
+    std::vector<std::int64_t> first;
+    for (std::size_t i = 0; i < batch.size(); i += at(together)) first.push_back(batch[i]);
+    batch = std::move(first);
+  };
+  std::vector<std::int64_t> outer;
+  for (std::int64_t i = 0; i < together; ++i) {
+    for (const std::int64_t offset : problem.b.outer)
+      outer.push_back(problem.b.batch[at(i)] - problem.b.batch[0] + offset);
+  }
+  problem.b.outer = std::move(outer);
+  for (auto* batch : {&problem.a.batch, &problem.b.batch, &problem.c_batch}) thin(*batch);
+}
+
+// Rows of C can be computed in any order. Those whose A is adjacent should be in the same tile.
+void GemmPlan::State::order_rows() {
+  std::vector<std::int64_t>& outer = problem.a.outer;
+  std::int64_t begin = 0;
+  for (const std::int64_t end : row_ends) {
+    if (!std::is_sorted(outer.begin() + begin, outer.begin() + end)) {
+      std::vector<std::int64_t> order(at(end - begin));
+      std::iota(order.begin(), order.end(), begin);
+      std::stable_sort(order.begin(), order.end(),
+                       [&](std::int64_t x, std::int64_t y) { return outer[at(x)] < outer[at(y)]; });
+      permute(outer, order, begin);
+      for (gemm::ColumnSection& section : column_sections) permute(section.rows, order, begin);
+    }
+    begin = end;
+  }
+}
+
+// With few panels, packing A takes long beside the products. Tiles then read it by table, if it has
+// enough equally spaced rows. Where k is equally spaced too, they read it in place without one.
+void GemmPlan::State::choose_access() {
+  const bool is_plain = k > 0 && a_layout.k_spaced_run.front() >= k / problem.pieces;
+  if (m == 0) return;
+  if (!has_lanes &&
+      (!unit.reads_in_place || is_plain || a_in_place || b_in_place || panels > kPanelsWorthTable))
+    return;
+  const bool is_narrow = n <= kernels->lanes;
+  const std::int64_t most = quads       ? (is_narrow ? kernels->quad_narrow_mr : tile_rows)
+                            : is_narrow ? std::max<std::int64_t>(kernels->narrow_mr, tile_rows)
+                                        : tile_rows;
+  std::vector<std::int64_t> starts;
+  std::int64_t section = 0;
+  for (std::int64_t row = 0; row < m;) {
+    while (row_ends[at(section)] <= row) ++section;
+    const std::int64_t end = std::min(row + a_layout.spaced_run[at(row)], row_ends[at(section)]);
+    cut_run({row, end}, most, starts);
+    row = end;
+  }
+  if (!has_lanes && std::ssize(starts) > 2 * gemm::ceil_div(m, most)) return;
+  starts.push_back(m);
+  tile_starts = std::move(starts);
+  tile_rows = most;
+  narrow_tiles = 1;
+  const std::int64_t tiles = problem.products * (std::ssize(tile_starts) - 1);
+  b_by_table = tiles <= kTilesWorthPacking && has_whole_vectors();
+}
+
+// The order of the sum is kept unless another one has longer runs.
+gemm::PackOrder GemmPlan::State::pack_order(const std::vector<std::int64_t>& offsets) const {
+  gemm::PackOrder order;
+  if (unit.element_bytes != sizeof(float) || offsets.empty()) return order;
+  bool is_better = false;
+  for (const gemm::Chunk& chunk : tree.chunks) {
+    std::vector<std::int64_t> plain(at(chunk.k_end - chunk.k_begin));
+    std::iota(plain.begin(), plain.end(), chunk.k_begin);
+    std::vector<std::int64_t> sorted = plain;
+    std::stable_sort(sorted.begin(), sorted.end(), [&](std::int64_t x, std::int64_t y) {
+      return offsets[at(x)] < offsets[at(y)];
+    });
+    is_better = is_better || 2 * num_runs(offsets, sorted) < num_runs(offsets, plain);
+    for (const std::int64_t i : sorted) {
+      order.k.push_back(offsets[at(i)]);
+      order.places.push_back(static_cast<std::int32_t>(i - chunk.k_begin));
+    }
+  }
+  if (!is_better) return {};
+  order.k_run.assign(order.k.size(), 1);
+  for (std::size_t i = order.k.size(); i-- > 1;) {
+    if (order.k[i] == order.k[i - 1] + 1) order.k_run[i - 1] = order.k_run[i] + 1;
+  }
+  return order;
+}
+
+}  // namespace tessera::kernels

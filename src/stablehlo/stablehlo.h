@@ -1,0 +1,31 @@
+// StableHLO text of a program, for compilers of accelerators.
+//
+//   std::string text = stablehlo::emit(partitioned, {.donated = {true, false}});
+//
+// All devices of the mesh run the same program, as replicas: replica i is the device with id i. Its
+// types are those of tiles, and collectives name the replicas that exchange data. Tiles that
+// differ in size are padded to the largest; what is read behind the end of a tile never reaches a
+// result.
+//
+// Throws UserError, naming op and line, for what StableHLO cannot express.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/ir.h"
+
+namespace tessera::stablehlo {
+
+struct EmitOptions {
+  /// Per input: whether its memory may be reused. Missing entries are false.
+  std::vector<bool> donated = {};
+  /// Whether bf16 is converted to f32 before it is multiplied: CPU clients refuse products of bf16
+  /// that are f32. Accelerators have units for them.
+  bool widens_products = false;
+};
+
+/// A module with one function, `main`. `function` has shardings or none, as the stages leave it.
+std::string emit(const ir::Function& function, const EmitOptions& options = {});
+
+}  // namespace tessera::stablehlo

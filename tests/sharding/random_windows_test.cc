@@ -1,0 +1,168 @@
+// Convolutions and pools of random shapes, with their gradients: the host engine on one device and
+// on random meshes has the bits of the reference engine.
+#include <cstdlib>
+#include <fmt/format.h>
+#include <functional>
+#include <gtest/gtest.h>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <tessera/grad.h>
+#include <tessera/tessera.h>
+#include <tessera/window.h>
+
+#include "api/test_support.h"
+
+namespace tessera {
+namespace {
+
+using Arrays = std::vector<Array>;
+using Ints = std::vector<std::int64_t>;
+using Pairs = std::vector<std::pair<std::int64_t, std::int64_t>>;
+
+class Random {
+ public:
+  explicit Random(unsigned seed) : engine_(seed) {}
+  std::int64_t between(std::int64_t low, std::int64_t high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(engine_);
+  }
+  bool chance(int percent) { return between(1, 100) <= percent; }
+  template <typename T>
+  const T& one_of(const std::vector<T>& list) {
+    return list[static_cast<std::size_t>(between(0, std::ssize(list) - 1))];
+  }
+
+ private:
+  std::mt19937 engine_;
+};
+
+/// The first array is the one that is split.
+struct Case {
+  std::string text;
+  Arrays inputs;
+  std::function<Array(const Arrays&)> apply;
+};
+
+Case conv_case(Random& random) {
+  const std::int64_t space = random.between(1, 3);
+  const std::int64_t groups = random.chance(40) ? random.between(2, 20) : 1;
+  const bool is_depthwise = random.chance(40);
+  const std::int64_t channels = groups * (is_depthwise ? 1 : random.between(1, 9));
+  const std::int64_t features = groups * (is_depthwise ? 1 : random.between(1, 9));
+  ConvOptions options{.feature_group_count = groups};
+  Shape image = {random.between(1, 5)};
+  Shape kernel;
+  Pairs padding;
+  for (std::int64_t i = 0; i < space; ++i) {
+    const std::int64_t window = random.between(1, 4);
+    const std::int64_t dilation = random.chance(30) ? random.between(2, 3) : 1;
+    const std::int64_t spread = random.chance(25) ? random.between(2, 3) : 1;
+    const std::int64_t extent = (window - 1) * dilation + 1;
+    image.push_back(random.between(1, space == 3 ? 6 : 14));
+    padding.emplace_back(random.between(0, 3), random.between(0, 3));
+    const std::int64_t room =
+        (image.back() - 1) * spread + 1 + padding.back().first + padding.back().second;
+    if (room < extent) padding.back().second += extent - room;
+    kernel.push_back(window);
+    options.strides.push_back(random.chance(40) ? random.between(2, 3) : 1);
+    options.kernel_dilation.push_back(dilation);
+    options.input_dilation.push_back(spread);
+  }
+  options.padding = padding;
+  image.push_back(channels);
+  kernel.insert(kernel.end(), {channels / groups, features});
+  const DType dtype = random.chance(15) ? DType::bf16 : DType::f32;
+  std::string text = fmt::format(
+      "conv {} with {}, {} groups, strides {}, dilation {}, spread {}, {}", to_string(image),
+      to_string(kernel), groups, to_string(options.strides), to_string(options.kernel_dilation),
+      to_string(options.input_dilation), name(dtype));
+  for (const auto& [low, high] : padding) text += fmt::format(", pad {} {}", low, high);
+  return {.text = text,
+          .inputs = {astype(testing::numbers(image, 1), dtype),
+                     astype(testing::numbers(kernel, 2), dtype)},
+          .apply = [options](const Arrays& in) { return conv(in[0], in[1], options); }};
+}
+
+Case pool_case(Random& random) {
+  const std::int64_t space = random.between(1, 2);
+  Shape image = {random.between(1, 4)};
+  Ints window, strides;
+  Pairs padding;
+  for (std::int64_t i = 0; i < space; ++i) {
+    window.push_back(random.between(1, 4));
+    image.push_back(random.between(4, 14));
+    strides.push_back(random.between(1, 4));
+    padding.emplace_back(random.between(0, window.back() - 1), random.between(0, 2));
+  }
+  image.push_back(random.between(1, 70));
+  const auto pool =
+      random.one_of<Array (*)(Operand, Ints, Ints, const Padding&)>({max_pool, min_pool, avg_pool});
+  // Whole numbers: there are ties.
+  const Array x = astype(random::randint(Key(1), image, -3, 3), DType::f32);
+  return {.text = fmt::format("pool {}, window {}, strides {}", to_string(image), to_string(window),
+                              to_string(strides)),
+          .inputs = {x},
+          .apply = [=](const Arrays& in) { return pool(in[0], window, strides, padding); }};
+}
+
+/// The result and the gradients of all inputs, with a cotangent that differs between elements.
+Arrays results(const Case& c, const Arrays& inputs) {
+  const auto loss = [&](const Arrays& in) {
+    const Array y = c.apply(in);
+    return sum(square(astype(y, DType::f32)));
+  };
+  const auto program = jit([&](const Arrays& in) {
+    Arrays all = grad(loss)(in);
+    all.push_back(c.apply(in));
+    return all;
+  });
+  return program(inputs);
+}
+
+P random_spec(Random& random, const Shape& shape) {
+  std::vector<SpecEntry> entries(shape.size(), none);
+  for (const char* axis : {"a", "b"}) {
+    const std::int64_t dim = random.between(0, std::ssize(shape) - 1);
+    // The second one may take the place of the first.
+    if (random.chance(80)) entries[static_cast<std::size_t>(dim)] = axis;
+  }
+  return P(entries);
+}
+
+void expect_bits(const Arrays& found, const Arrays& wanted, const std::string& text) {
+  const ::testing::ScopedTrace trace(__FILE__, __LINE__, text);
+  ASSERT_EQ(found.size(), wanted.size());
+  for (std::size_t i = 0; i < found.size(); ++i)
+    testing::expect_same_bits(astype(found[i], DType::f32), astype(wanted[i], DType::f32));
+}
+
+void check(const Case& c, Random& random, const std::string& text) {
+  set_engine("reference");
+  const Arrays wanted = results(c, c.inputs);
+  set_engine("host");
+  expect_bits(results(c, c.inputs), wanted, text + c.text);
+  const Mesh mesh = make_mesh({{"a", random.one_of<std::int64_t>({2, 3, 4})}, {"b", 2}});
+  const use_mesh scope(mesh);
+  Arrays inputs = c.inputs;
+  std::string specs;
+  for (Array& input : inputs) {
+    const P spec = random_spec(random, input.shape());
+    specs += to_string(spec) + " ";
+    input = device_put(input, spec);
+  }
+  expect_bits(results(c, inputs), wanted, text + c.text + " on " + to_string(mesh) + specs);
+}
+
+TEST(RandomWindows, HaveTheBitsOfTheReference) {
+  const char* seed = std::getenv("TESSERA_SEED");
+  const unsigned first = seed == nullptr ? 1 : static_cast<unsigned>(std::atoi(seed));
+  for (unsigned i = first; i < first + 60 && !HasFailure(); ++i) {
+    Random random(i);
+    const Case c = random.chance(75) ? conv_case(random) : pool_case(random);
+    check(c, random, fmt::format("TESSERA_SEED={}: ", i));
+  }
+}
+
+}  // namespace
+}  // namespace tessera

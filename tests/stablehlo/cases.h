@@ -1,0 +1,56 @@
+// Programs with inputs and the outputs that Tessera's engines compute, for other compilers to run.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tests/fuzz/run_sharded.h"
+
+namespace tessera::testing {
+
+/// How near the outputs must be. Integers and booleans must always be equal, and so must floats
+/// that are only moved.
+enum class Tolerance : std::uint8_t {
+  equal,     // equal bits; all NaNs are equal, and so are both zeros
+  function,  // relative to each element
+  sum,       // relative to the largest element
+  step,      // of a training step in f32, in which errors add up
+  bf16_step
+};
+
+struct HloCase {
+  std::string name;
+  std::string text;  // of the module
+  Tolerance tolerance;
+  std::vector<Type> inputs;  // types of tiles
+  std::vector<Type> outputs;
+  std::int64_t num_replicas = 1;
+  std::string note;            // what to print if the case fails
+  std::vector<double> slacks;  // per output: an error that is allowed as well
+  /// Of all devices, array after array and device after device.
+  std::string input_bytes;
+  /// The same, of the outputs: tiles and, for each element, whether the device holds it.
+  std::string output_bytes;
+  std::string held_bytes;
+};
+
+/// What outputs may differ by because inputs, and so all intermediate results, are rounded.
+struct Spread {
+  std::vector<double> slacks;                // per output
+  std::vector<std::vector<bool>> is_steady;  // per output and element: whether it may be compared
+};
+
+/// `function` as it is, without shardings.
+HloCase whole_case(std::string name, const ir::Function& function, const Arrays& inputs,
+                   const Arrays& outputs, Tolerance tolerance);
+/// `partitioned` on its mesh. What is behind the end of a tile of an input is NaN, or -1.
+HloCase mesh_case(std::string name, const ir::Function& partitioned, const Arrays& inputs,
+                  const Arrays& outputs, Tolerance tolerance, const Spread& spread = {});
+
+/// Training steps of the models of examples/, on one device and on meshes.
+std::vector<HloCase> model_cases();
+
+/// Writes `cases.json` and `cases.bin` into the folder.
+void write_cases(const std::vector<HloCase>& cases, const std::string& folder);
+
+}  // namespace tessera::testing

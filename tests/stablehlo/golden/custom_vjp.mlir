@@ -1,0 +1,7 @@
+module @tessera attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
+  func.func public @main(%arg0: tensor<5x6xf32>, %arg1: tensor<5x6xf32>) -> (tensor<5x6xf32>) {
+    %0 = stablehlo.multiply %arg0, %arg0 : tensor<5x6xf32>
+    %1 = stablehlo.multiply %0, %arg1 : tensor<5x6xf32>
+    return %1 : tensor<5x6xf32>
+  }
+}

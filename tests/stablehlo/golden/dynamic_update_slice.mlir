@@ -1,0 +1,7 @@
+module @tessera attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
+  func.func public @main(%arg0: tensor<5x6xf32>, %arg1: tensor<3x6xf32>, %arg2: tensor<i32>, %arg3: tensor<i32>) -> (tensor<5x6xf32>) {
+    %0 = stablehlo.constant dense<0x00000000> : tensor<f32>
+    %1 = stablehlo.dynamic_update_slice %arg0, %arg1, %arg2, %arg3 : (tensor<5x6xf32>, tensor<3x6xf32>, tensor<i32>, tensor<i32>) -> tensor<5x6xf32>
+    return %1 : tensor<5x6xf32>
+  }
+}

@@ -1,0 +1,6 @@
+module @tessera attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
+  func.func public @main() -> (tensor<5x6xi32>) {
+    %0 = stablehlo.iota dim = 1 : tensor<5x6xi32>
+    return %0 : tensor<5x6xi32>
+  }
+}

@@ -1,0 +1,6 @@
+module @tessera attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
+  func.func public @main(%arg0: tensor<5x6xi1>) -> (tensor<5x6xi1>) {
+    %0 = stablehlo.not %arg0 : tensor<5x6xi1>
+    return %0 : tensor<5x6xi1>
+  }
+}

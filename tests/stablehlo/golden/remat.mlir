@@ -1,0 +1,7 @@
+module @tessera attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
+  func.func public @main(%arg0: tensor<5x6xf32>, %arg1: tensor<6x3xf32>) -> (tensor<5x3xf32>) {
+    %0 = stablehlo.dot_general %arg0, %arg1, contracting_dims = [1] x [0], precision = [HIGHEST, HIGHEST] : (tensor<5x6xf32>, tensor<6x3xf32>) -> tensor<5x3xf32>
+    %1 = stablehlo.multiply %0, %0 : tensor<5x3xf32>
+    return %1 : tensor<5x3xf32>
+  }
+}
