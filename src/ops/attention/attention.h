@@ -60,7 +60,7 @@ std::vector<ValueId> attention_batch(BatchContext& c);
 double attention_flops(const AttentionSizes& sizes, double of_depth, double of_value_depth);
 
 /// Sums an array [batch.., H, T, S] over the dimensions along which a bias is repeated.
-ValueId summed_as_bias(Builder& b, ValueId x, const Type& bias);
+ValueId summed_as_bias(Builder& b, ValueId x, Type bias);
 
 Reference attention_reference();
 enum class AttentionGradient : std::uint8_t { q, kv, bias, all };

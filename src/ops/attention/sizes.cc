@@ -159,7 +159,9 @@ std::vector<ValueId> attention_batch(BatchContext& c) {
   return c.b.emit_all(*c.equation.op, c.equation.attributes, operands);
 }
 
-ValueId summed_as_bias(Builder& b, ValueId x, const Type& bias) {
+// By value: emitting equations moves the types of a function.
+ValueId summed_as_bias(Builder& b, ValueId x,
+                       Type bias) {  // NOLINT(performance-unnecessary-value-param)
   Ints dims;
   for (std::size_t i = 0; i < bias.shape.size(); ++i) {
     if (bias.shape[i] != b.type(x).shape[i]) dims.push_back(static_cast<std::int64_t>(i));
