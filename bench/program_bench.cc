@@ -62,6 +62,7 @@ constexpr Attention kAttention[] = {
     {"vit", 128, 65, 8, 48, false},
     {"lm", 32, 64, 8, 32, true},
     {"long", 4, 512, 8, 64, false},
+    {"longer", 1, 4096, 8, 64, true},
 };
 
 void attention(benchmark::State& state, const Attention& a, bool has_gradient) {

@@ -1,5 +1,4 @@
-#include <cmath>
-#include <limits>
+#include <algorithm>
 
 #include <tessera/error.h>
 #include <tessera/nn.h>
@@ -65,8 +64,10 @@ void check_attention(const Operand& q, const Operand& k, const Operand& v) {
   if (!q.is_number() && !k.is_number() && !v.is_number()) {
     const Shape& from = q.array.shape(q.where);
     const Shape& to = k.array.shape(q.where);
-    if (from.size() == 4 && to.size() == 4 && to == v.array.shape(q.where) && from[0] == to[0] &&
-        from[2] == to[2] && from[3] == to[3]) {
+    const Shape& values = v.array.shape(q.where);
+    if (from.size() == 4 && to.size() == 4 && values.size() == 4 &&
+        std::equal(to.begin(), to.end() - 1, values.begin()) && from[0] == to[0] &&
+        from[3] == to[3] && to[2] > 0 && from[2] % to[2] == 0) {
       return;
     }
   }
@@ -85,19 +86,7 @@ void check_attention(const Operand& q, const Operand& k, const Operand& v) {
 Array dot_product_attention(Operand q, Operand k, Operand v, bool is_causal) {
   const CallScope call(q.where);
   check_attention(q, k, v);
-  const auto depth = static_cast<double>(q.array.dim(-1));
-  const Array scaled = div(q, std::sqrt(depth));
-  Array weights = einsum("bqhd,bkhd->bhqk", scaled, k);
-  const DType dtype = weights.dtype();
-  if (dtype == DType::bf16) weights = astype(weights, DType::f32);
-  if (is_causal) {
-    const std::int64_t length_q = weights.dim(2);
-    const std::int64_t length_k = weights.dim(3);
-    const Array is_seen = iota({length_q, length_k}, 0) >= iota({length_q, length_k}, 1);
-    weights = where(is_seen, weights, std::numeric_limits<float>::lowest());
-  }
-  const Array shares = softmax(weights);
-  return einsum("bhqk,bkhd->bqhd", cast(shares, dtype), v);
+  return attention(q, k, v, {.is_causal = is_causal});
 }
 
 }  // namespace tessera::nn

@@ -4,6 +4,7 @@
 #include <tessera/error.h>
 
 #include "compile/compile.h"
+#include "compile/join_attention.h"
 #include "compile/recompute.h"
 #include "compile/sink.h"
 
@@ -24,7 +25,17 @@ void verify_split(const ir::Function& function, std::string_view after) {
 }  // namespace
 
 std::vector<ir::Pass> passes() {
-  return {{.name = "sink_into_loops",
+  return {{.name = "join_attention_gradients",
+           .doc = "computes the scores of an attention once for the gradients of q, k and v",
+           .run =
+               [](ir::Function f) {
+                 return join_attention_gradients(
+                     ir::with_changed_bodies(std::move(f), join_attention_gradients));
+               },
+           .is_optional = true,
+           .takes = verify_split,
+           .gives = verify_split},
+          {.name = "sink_into_loops",
            .doc = "moves elementwise work on the stacked results of a loop into its iterations",
            .run =
                [](ir::Function f) {

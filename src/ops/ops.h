@@ -8,6 +8,7 @@ namespace tessera::ops {
 /// The records of one file. table.cc joins them.
 using OpFamily = std::vector<const OpRecord*>;
 OpFamily along_ops();
+OpFamily attention_ops();
 OpFamily axis_ops();
 OpFamily bitwise_ops();
 OpFamily collective_ops();
@@ -47,6 +48,10 @@ extern const OpRecord all_slice_op;
 extern const OpRecord all_to_all_op;
 extern const OpRecord argmax_op;
 extern const OpRecord argmin_op;
+extern const OpRecord attention_grad_kv_op;
+extern const OpRecord attention_grad_op;
+extern const OpRecord attention_grad_q_op;
+extern const OpRecord attention_op;
 extern const OpRecord broadcast_in_dim_op;
 extern const OpRecord call_op;
 extern const OpRecord collective_permute_op;

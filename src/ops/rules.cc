@@ -61,6 +61,10 @@ std::int64_t integer_of(const ShapeContext& c, std::string_view attribute) {
   return attribute_of<std::int64_t>(c, attribute, "an integer");
 }
 
+double number_of(const ShapeContext& c, std::string_view attribute) {
+  return attribute_of<double>(c, attribute, "a number");
+}
+
 bool boolean_of(const ShapeContext& c, std::string_view attribute) {
   return attribute_of<bool>(c, attribute, "true or false");
 }

@@ -28,6 +28,7 @@ void expect_indices(const ShapeContext& c, std::size_t operand);
 /// The attribute's value. Throws UserError if the attribute is missing or has another kind.
 const Ints& ints_of(const ShapeContext& c, std::string_view attribute);
 std::int64_t integer_of(const ShapeContext& c, std::string_view attribute);
+double number_of(const ShapeContext& c, std::string_view attribute);
 bool boolean_of(const ShapeContext& c, std::string_view attribute);
 DType dtype_of(const ShapeContext& c, std::string_view attribute);
 const std::string& string_of(const ShapeContext& c, std::string_view attribute);

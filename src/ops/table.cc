@@ -150,6 +150,7 @@ namespace {
 
 constexpr OpFamily (*kFamilies[])() = {
     along_ops,
+    attention_ops,
     axis_ops,
     bitwise_ops,
     collective_ops,

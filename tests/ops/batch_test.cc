@@ -170,7 +170,8 @@ Tested tested_derivative(const Case& c) {
     tested.inputs.push_back({.type = type, .low = -1.0, .high = 1.0});
     ir::Ints dims;
     for (std::int64_t dim = 0; dim < type.rank(); ++dim) dims.push_back(dim);
-    const ValueId total = ops::reduce_sum(b, ops::mul(b, result, weight), dims);
+    const ValueId sum = ops::reduce_sum(b, ops::mul(b, result, weight), dims);
+    const ValueId total = loss == ir::kNoValue ? sum : ops::convert(b, sum, b.type(loss).dtype);
     loss = loss == ir::kNoValue ? total : ops::add(b, loss, total);
   }
   b.set_outputs({loss});

@@ -76,6 +76,9 @@ const std::vector<Call>& shape_calls() {
       [](const Inputs& in) { return argmax(in.x) + argmin(in.x); },
       [](const Inputs& in) { return cumsum(in.x) + cumprod(in.x) + cummax(in.x) + cummin(in.x); },
       [](const Inputs& in) { return dot(in.x, transpose(in.x)); },
+      [](const Inputs& in) {
+        return attention(reshape(in.x, {4, 1, 6}), reshape(in.x, {4, 1, 6}), ones({4, 1, 6}));
+      },
       [](const Inputs& in) { return both(top_k(in.x, 2)) + both(sort_by(in.x, in.i)); },
       [](const Inputs& in) { return take_along_axis(in.x, in.i, 0); },
       [](const Inputs& in) { return sum(take(in.x, in.i)); },
@@ -121,6 +124,13 @@ const std::vector<Call>& transformed_calls() {
         return grad([&](const Array& x) { return sum(take(x, in.i)); })(in.x);
       },
       [](const Inputs& in) {
+        return grad([&](const Array& x) {
+          const Array q = reshape(x, {4, 1, 6});
+          const AttentionMask biased{.bias = reshape(sum(x, 1), {1, 1, 4})};
+          return sum(attention(q, q, q, biased));
+        })(in.x);
+      },
+      [](const Inputs& in) {
         const random::Key key(0);
         return in.x + random::normal(random::fold_in(random::split<2>(key)[0], 1U), {4, 6});
       }};
@@ -148,6 +158,7 @@ std::string reason_without_function(const ops::OpRecord& op) {
       {"all_reduce", "placed by the partitioner"},
       {"all_slice", "placed by the partitioner"},
       {"all_to_all", "placed by the partitioner"},
+      {"attention_grad", "placed by the compiler"},
       {"axis_all_to_all", "gone when its axis is mapped"},
       {"axis_gather", "gone when its axis is mapped"},
       {"axis_index", "gone when its axis is mapped"},

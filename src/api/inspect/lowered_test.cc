@@ -171,9 +171,10 @@ TEST(Passes, AreObserved) {
                                             }
                                           }}});
   EXPECT_EQ(f(ones({4})).item<float>(), 8);
-  EXPECT_EQ(names, (std::vector<std::string>{
-                       "dissolve_calls", "remove_dead_code", "merge_common_subexpressions", "split",
-                       "combine_collectives", "sink_into_loops", "recompute_cheap_values"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"dissolve_calls", "remove_dead_code",
+                                             "merge_common_subexpressions", "split",
+                                             "combine_collectives", "join_attention_gradients",
+                                             "sink_into_loops", "recompute_cheap_values"}));
 }
 
 TEST(Passes, AreSwitchedOff) {
@@ -200,7 +201,7 @@ TEST(Passes, ThatDoNotExistAreMistakes) {
     EXPECT_EQ(error.mistake().what, "jit(f): the pass split cannot be disabled");
     EXPECT_EQ(error.mistake().wanted,
               "remove_dead_code, merge_common_subexpressions, combine_collectives, "
-              "sink_into_loops, recompute_cheap_values");
+              "join_attention_gradients, sink_into_loops, recompute_cheap_values");
   }
 }
 

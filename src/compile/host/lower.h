@@ -219,6 +219,7 @@ struct KernelLowering {
 /// The lowerings of each file, which lower.cc joins.
 using Lowerings = std::vector<KernelLowering>;
 Lowerings along_lowerings();
+Lowerings attention_lowerings();
 Lowerings control_lowerings();
 Lowerings conv_lowerings();
 Lowerings cumulative_lowerings();

@@ -1,0 +1,124 @@
+// What attention and its derivatives share: panels of queries, products of panels, scratch memory.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "compile/host/kernels/attention/attention.h"
+#include "compile/host/kernels/attention/attention_vectors.h"
+#include "compile/host/kernels/gemm/gemm_internal.h"
+
+namespace tessera::kernels::attention {
+
+inline constexpr std::int64_t kMaxCols = 32;  // of a panel
+
+/// Hands out the scratch memory of this thread, which it keeps, or counts how much would be handed
+/// out. All memory is free again when the next Scratch of the thread is made.
+class Scratch {
+ public:
+  enum class Mode : std::uint8_t { hands_out, counts };
+  explicit Scratch(Mode mode) : mode_(mode) {}
+
+  /// Aligned to 64 bytes.
+  float* take(std::int64_t floats);
+  std::int64_t used() const { return used_; }
+
+ private:
+  Mode mode_;
+  std::int64_t used_ = 0;
+  std::size_t block_ = 0;      // from which memory is taken
+  std::int64_t in_block_ = 0;  // floats taken from it
+};
+
+/// Up to kMaxCols neighbouring queries or features, one per lane.
+struct Panel {
+  std::int64_t first = 0;
+  std::int64_t used = 0;  // lanes
+  std::int64_t cols = 0;  // lanes with memory: one or two vectors
+};
+/// Cuts `count` lanes into panels.
+std::vector<Panel> panels_of(std::int64_t count);
+
+/// c[r][lane] = sum over k of a(r, k) b(k, lane), a chain of fused multiply-adds in the order of k
+/// that starts at +0.0, or at c.
+struct Product {
+  const float* a;
+  std::int64_t a_stride;  // between rows, or between neighbours in k
+  bool is_a_transposed;   // whether rows of a are adjacent; otherwise its k are
+  const float* b;
+  std::int64_t b_stride;  // between neighbours in k; the width of a whole panel if a has adjacent k
+  std::int64_t rows, depth, cols;
+  float* c;
+  std::int64_t c_stride;  // `cols`, if c continues
+  bool continues = false;
+};
+void multiply(const Product& product);
+
+/// The features of one head: rows at a distance.
+struct Rows {
+  const void* data = nullptr;
+  std::int64_t stride = 0;
+  std::int64_t depth = 0;
+  bool is_bf16 = false;
+
+  Rows from(std::int64_t row) const;
+  /// The features [first, first + count).
+  Rows features(std::int64_t first, std::int64_t count) const;
+  /// Copies as f32.
+  void copy(std::int64_t rows, float scale, float* to, std::int64_t to_stride) const;
+};
+/// The same for results.
+struct ResultRows {
+  void* data = nullptr;
+  std::int64_t stride = 0;
+  std::int64_t depth = 0;
+  bool is_bf16 = false;
+
+  ResultRows features(std::int64_t first, std::int64_t count) const;
+  void store(std::int64_t row, std::int64_t rows, const float* from, std::int64_t from_stride,
+             float scale) const;
+};
+
+/// One head of one element of the batch.
+struct Head {
+  Head(const AttentionProblem& problem, const AttentionOperands& operands, std::int64_t number);
+
+  const AttentionProblem& p;
+  std::int64_t batch, head;
+  std::int64_t num_keys;  // of the whole array, that are not padding
+  Rows q, k, v, d_output;
+  const float* lse;  // with a distance of p.heads
+  const float* delta;
+  const float* bias;
+
+  ResultRows query_results(void* data, std::int64_t depth) const;
+  ResultRows key_results(void* data, std::int64_t depth) const;
+  /// The keys of the tile that a query of the tile sees, as positions in the tile.
+  PositionRange keys_of(std::int64_t query) const;
+  /// The keys that some query of the panel sees.
+  PositionRange keys_of(const Panel& queries) const;
+  /// Adds the bias to scores: rows are the keys from `first` on.
+  void add_bias(const Block& scores, std::int64_t first, const Panel& queries) const;
+};
+
+/// Which lanes see which rows of a block of keys.
+class BlockRanges {
+ public:
+  BlockRanges(const Head& head, const Panel& queries, const PositionRange& keys);
+  /// nullptr if all lanes see all rows.
+  const LaneRanges* get() const { return is_whole_ ? nullptr : &ranges_; }
+
+ private:
+  std::array<std::int32_t, kMaxCols> first_ = {}, last_ = {};
+  LaneRanges ranges_ = {};
+  bool is_whole_ = true;
+};
+
+/// Lane i of row d becomes feature d of row i, times `scale`. The distance between rows of the
+/// result is the width of a whole panel. `temporary` has room for the rows of bf16.
+void pack_lanes(const Rows& rows, const Panel& panel, float scale, float* temporary, float* to);
+/// Clears the lanes of such rows that are not used.
+void clear_lanes(const Panel& panel, std::int64_t rows, float* to);
+
+}  // namespace tessera::kernels::attention

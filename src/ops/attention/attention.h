@@ -1,0 +1,71 @@
+// The attention ops: what they have in common, for their records and their lowering.
+//
+// Operands of attention: q [batch.., T, H, D], k [batch.., S, K, D], v [batch.., S, K, E], then a
+// bias [batch.., H, T, S] if `has_bias`, each of whose sizes may be 1, and lengths i32 [batch..] if
+// `has_lengths`. Head h reads head h / (H / K) of k and v. The derivatives take q, k, v, the
+// cotangent of the output [batch.., T, H, E], lse and delta [batch.., T, H], then bias and lengths.
+#pragma once
+
+#include "base/key_leaves.h"
+#include "ops/record.h"
+
+namespace tessera::ops {
+
+struct AttentionSizes {
+  Shape batch;
+  std::int64_t queries;      // T
+  std::int64_t keys;         // S
+  std::int64_t heads;        // H
+  std::int64_t key_heads;    // K
+  std::int64_t depth;        // D
+  std::int64_t value_depth;  // E
+
+  std::int64_t group() const { return key_heads == 0 ? 1 : heads / key_heads; }
+};
+/// From the types of q, k and v.
+AttentionSizes attention_sizes(const std::vector<Type>& operands);
+
+/// The positions of optional operands; 0 if there is none.
+struct AttentionOperands {
+  std::size_t bias = 0;
+  std::size_t lengths = 0;
+};
+/// `first` is the number of operands in front of the optional ones: 3, or 6 for derivatives.
+AttentionOperands attention_operands(const Attributes& attributes, std::size_t first);
+
+KeyWindow key_window(const Attributes& attributes);
+
+// --- shared by the files of this folder
+
+inline constexpr std::size_t kAttentionOperands = 3;      // q, k, v
+inline constexpr std::size_t kAttentionGradOperands = 6;  // q, k, v, d_output, lse, delta
+
+/// Checks q, k, v, the bias, the lengths, the attributes and the number of operands.
+AttentionSizes checked_attention(const ShapeContext& c, std::size_t first);
+Shape with_batch(const Shape& batch, const Shape& rest);
+
+/// Adds the factors of all operands, and returns the dimensions from which results are made.
+struct AttentionFactors {
+  Factors f;
+  Factors::Dims batch;
+  std::vector<int> queries, keys, heads, key_heads, depth, value_depth;
+
+  Factors::Dims dims(std::initializer_list<std::vector<int>> rest) const;
+};
+AttentionFactors attention_factors(const Attributes& attributes, const std::vector<Type>& operands,
+                                   std::size_t first, FactorKind queries, FactorKind keys);
+/// Emits the op with the batch in front of all operands.
+std::vector<ValueId> attention_batch(BatchContext& c);
+/// Products of all queries and keys, times `products`, in which each term counts twice.
+double attention_flops(const AttentionSizes& sizes, double of_depth, double of_value_depth);
+
+/// Sums an array [batch.., H, T, S] over the dimensions along which a bias is repeated.
+ValueId summed_as_bias(Builder& b, ValueId x, Type bias);
+
+Reference attention_reference();
+enum class AttentionGradient : std::uint8_t { q, kv, bias, all };
+Reference attention_grad_reference(AttentionGradient kind);
+/// The derivatives of derivatives, from ops that hold the scores.
+VjpRule attention_grad_vjp(AttentionGradient kind);
+
+}  // namespace tessera::ops

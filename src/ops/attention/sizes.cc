@@ -1,0 +1,180 @@
+// What the attention ops share: sizes, checks, factors, batches.
+#include "ops/attention/attention.h"
+#include "ops/rules.h"
+
+namespace tessera::ops {
+
+namespace {
+
+std::int64_t from_end(const Type& type, std::int64_t dim) {
+  return type.shape[at(type.rank() - dim)];
+}
+
+constexpr const char* kShapes =
+    "q [batch..,T,H,D], k [batch..,S,K,D] and v [batch..,S,K,E], where K divides H";
+
+void check_arrays(const ShapeContext& c) {
+  const std::int64_t rank = c.operands[0].rank();
+  for (std::size_t i = 0; i < kAttentionOperands; ++i) {
+    if (!is_float(c.operands[i].dtype) || c.operands[i].dtype != c.operands[0].dtype) {
+      c.fail("q, k and v are not floats of one dtype", "q, k and v in f32, or all in bf16",
+             "convert them, for example astype(k, DType::f32)");
+    }
+    if (rank < 3 || c.operands[i].rank() != rank) {
+      c.fail("q, k and v do not have one rank of at least 3", kShapes,
+             "split features into heads: reshape(q, {batch, length, heads, features / heads})");
+    }
+  }
+  const AttentionSizes s = attention_sizes(c.operands);
+  const auto batch_of = [&](std::size_t i) {
+    return Shape(c.operands[i].shape.begin(), c.operands[i].shape.end() - 3);
+  };
+  const bool fits = batch_of(1) == s.batch && batch_of(2) == s.batch &&
+                    from_end(c.operands[1], 1) == s.depth && from_end(c.operands[2], 3) == s.keys &&
+                    from_end(c.operands[2], 2) == s.key_heads;
+  if (!fits || (s.key_heads == 0 ? s.heads != 0 : s.heads % s.key_heads != 0)) {
+    c.fail("the shapes of q, k and v do not match", kShapes,
+           "the order of dimensions is length, heads, features of a head");
+  }
+}
+
+void check_bias(const ShapeContext& c, const Type& bias, const AttentionSizes& s) {
+  const Shape whole = with_batch(s.batch, {s.heads, s.queries, s.keys});
+  bool fits = bias.dtype == sum_dtype(c.operands[0].dtype) && bias.shape.size() == whole.size();
+  for (std::size_t i = 0; fits && i < whole.size(); ++i) {
+    fits = bias.shape[i] == whole[i] || bias.shape[i] == 1;
+  }
+  if (fits) return;
+  c.fail("the bias does not match the scores",
+         to_string(Type{sum_dtype(c.operands[0].dtype), whole}) + ", where any size may be 1",
+         "reshape the bias so that it has the dimensions batch, heads, queries, keys");
+}
+
+void check_lengths(const ShapeContext& c, const Type& lengths, const AttentionSizes& s) {
+  if (lengths == i32(s.batch)) return;
+  c.fail("the lengths do not match the batch", to_string(i32(s.batch)),
+         "give the number of keys of each element of the batch");
+}
+
+void check_attributes(const ShapeContext& c) {
+  for (const char* name : {"after", "before"}) {
+    if (integer_of(c, name) >= -1) continue;
+    c.fail(std::string(name) + " = " + std::to_string(integer_of(c, name)),
+           "a number of keys, or -1 for no limit", "count keys from the position of the query");
+  }
+  number_of(c, "scale");
+}
+
+}  // namespace
+
+AttentionSizes attention_sizes(const std::vector<Type>& operands) {
+  const Type& q = operands[0];
+  const Type& k = operands[1];
+  return {.batch = Shape(q.shape.begin(), q.shape.end() - 3),
+          .queries = from_end(q, 3),
+          .keys = from_end(k, 3),
+          .heads = from_end(q, 2),
+          .key_heads = from_end(k, 2),
+          .depth = from_end(q, 1),
+          .value_depth = from_end(operands[2], 1)};
+}
+
+AttentionOperands attention_operands(const Attributes& attributes, std::size_t first) {
+  AttentionOperands found;
+  if (attributes.get<bool>("has_bias")) found.bias = first++;
+  if (attributes.get<bool>("has_lengths")) found.lengths = first;
+  return found;
+}
+
+KeyWindow key_window(const Attributes& attributes) {
+  return {.before = attributes.integer("before"), .after = attributes.integer("after")};
+}
+
+Shape with_batch(const Shape& batch, const Shape& rest) {
+  Shape shape = batch;
+  shape.insert(shape.end(), rest.begin(), rest.end());
+  return shape;
+}
+
+AttentionSizes checked_attention(const ShapeContext& c, std::size_t first) {
+  check_attributes(c);
+  const std::size_t optional =
+      (boolean_of(c, "has_bias") ? 1U : 0U) + (boolean_of(c, "has_lengths") ? 1U : 0U);
+  expect_operands(c, first + optional);
+  check_arrays(c);
+  const AttentionSizes s = attention_sizes(c.operands);
+  const AttentionOperands more = attention_operands(c.attributes, first);
+  if (more.bias != 0) check_bias(c, c.operands[more.bias], s);
+  if (more.lengths != 0) check_lengths(c, c.operands[more.lengths], s);
+  return s;
+}
+
+Factors::Dims AttentionFactors::dims(std::initializer_list<std::vector<int>> rest) const {
+  Factors::Dims all = batch;
+  all.insert(all.end(), rest.begin(), rest.end());
+  return all;
+}
+
+AttentionFactors attention_factors(const Attributes& attributes, const std::vector<Type>& operands,
+                                   std::size_t first, FactorKind queries, FactorKind keys) {
+  const AttentionSizes s = attention_sizes(operands);
+  AttentionFactors a;
+  a.batch = add_dims(a.f, s.batch);
+  a.queries = {add_factor(a.f, s.queries, queries)};
+  a.keys = {add_factor(a.f, s.keys, keys)};
+  a.heads = a.key_heads = {add_factor(a.f, s.key_heads)};
+  if (s.group() != 1) a.heads.push_back(add_factor(a.f, s.group()));
+  a.depth = {add_factor(a.f, s.depth, FactorKind::replicate)};
+  a.value_depth = {add_factor(a.f, s.value_depth, FactorKind::replicate)};
+  a.f.operands = {a.dims({a.queries, a.heads, a.depth}), a.dims({a.keys, a.key_heads, a.depth}),
+                  a.dims({a.keys, a.key_heads, a.value_depth})};
+  if (first == kAttentionGradOperands) {
+    a.f.operands.push_back(a.dims({a.queries, a.heads, a.value_depth}));
+    a.f.operands.insert(a.f.operands.end(), 2, a.dims({a.queries, a.heads}));
+  }
+  const AttentionOperands more = attention_operands(attributes, first);
+  if (more.bias != 0) {
+    Factors::Dims bias = a.dims({a.heads, a.queries, a.keys});
+    for (std::size_t i = 0; i < bias.size(); ++i) {
+      if (operands[more.bias].shape[i] == 1) bias[i] = {};
+    }
+    a.f.operands.push_back(std::move(bias));
+  }
+  if (more.lengths != 0) a.f.operands.push_back(a.batch);
+  return a;
+}
+
+std::vector<ValueId> attention_batch(BatchContext& c) {
+  const bool has_bias = c.equation.attributes.get<bool>("has_bias");
+  const bool has_lengths = c.equation.attributes.get<bool>("has_lengths");
+  const std::size_t bias =
+      has_bias ? c.operands.size() - (has_lengths ? 2U : 1U) : c.operands.size();
+  std::vector<ValueId> operands;
+  for (std::size_t i = 0; i < c.operands.size(); ++i) {
+    // A bias that all elements share is not repeated.
+    const bool is_shared = i == bias && !c.is_batched[i];
+    operands.push_back(is_shared ? reshape(c.b, c.operands[i], with_first(1, c.types[i].shape))
+                                 : c.batched(i));
+  }
+  return c.b.emit_all(*c.equation.op, c.equation.attributes, operands);
+}
+
+// By value: emitting equations moves the types of a function.
+ValueId summed_as_bias(Builder& b, ValueId x,
+                       Type bias) {  // NOLINT(performance-unnecessary-value-param)
+  Ints dims;
+  for (std::size_t i = 0; i < bias.shape.size(); ++i) {
+    if (bias.shape[i] != b.type(x).shape[i]) dims.push_back(static_cast<std::int64_t>(i));
+  }
+  return dims.empty() ? x : reshape(b, reduce_sum(b, x, dims), bias.shape);
+}
+
+double attention_flops(const AttentionSizes& s, double of_depth, double of_value_depth) {
+  const double pairs = static_cast<double>(num_elements(s.batch)) * static_cast<double>(s.heads) *
+                       static_cast<double>(s.queries) * static_cast<double>(s.keys);
+  return 2.0 * pairs *
+         (of_depth * static_cast<double>(s.depth) +
+          of_value_depth * static_cast<double>(s.value_depth));
+}
+
+}  // namespace tessera::ops
