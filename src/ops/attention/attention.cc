@@ -131,8 +131,7 @@ const OpRecord attention_op{
     .batch = attention_batch,
     .factors = attention_forward_factors,
     .host = kernel("attention"),
-    .stablehlo = not_in_stablehlo("attention has no form of its own",
-                                  "write the products and the softmax: einsum, softmax(x), einsum"),
+    .stablehlo = attention_form(),
     .reference = attention_reference(),
     .cost =
         [](const Attributes&, const std::vector<Type>& operands, const std::vector<Type>&) {

@@ -65,6 +65,9 @@ ValueId summed_as_bias(Builder& b, ValueId x, Type bias);
 Reference attention_reference();
 enum class AttentionGradient : std::uint8_t { q, kv, bias, all };
 Reference attention_grad_reference(AttentionGradient kind);
+/// The forms in StableHLO hold the scores.
+StableHloRule attention_form();
+StableHloRule attention_grad_form(AttentionGradient kind);
 /// The derivatives of derivatives, from ops that hold the scores.
 VjpRule attention_grad_vjp(AttentionGradient kind);
 

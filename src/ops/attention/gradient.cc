@@ -120,9 +120,7 @@ OpRecord record_of(const Gradient& gradient) {
           .batch = attention_batch,
           .factors = factor_rule(gradient.kind),
           .host = kernel("attention_grad"),
-          .stablehlo =
-              not_in_stablehlo("attention has no form of its own",
-                               "write the products and the softmax: einsum, softmax(x), einsum"),
+          .stablehlo = attention_grad_form(gradient.kind),
           .reference = attention_grad_reference(gradient.kind),
           .cost = cost_rule(gradient.products, gradient.value_products),
           .samples = grad_samples()};

@@ -1,0 +1,88 @@
+// Attention in StableHLO: products that hold all scores. Compilers that know better replace them.
+#include "ops/stablehlo/form.h"
+
+#include <limits>
+
+#include "ops/attention/scores.h"
+
+namespace tessera::ops {
+
+namespace {
+
+using Emit = std::vector<ValueId> (*)(Builder&, const AttentionScores&, const std::vector<ValueId>&,
+                                      AttentionGradient);
+
+std::vector<ValueId> forward(Builder& b, const AttentionScores& scores,
+                             const std::vector<ValueId>& /*operands*/, AttentionGradient /*kind*/) {
+  const ValueId s = scores.scores();
+  const ValueId none = full_like(b, -std::numeric_limits<double>::infinity(), s);
+  const ValueId max = scores.max_of_keys(select(b, scores.is_seen(), s, none));
+  const ValueId p = scores.shares(max);
+  const ValueId sum = scores.sum_of_keys(p);
+  const ValueId zero = full_like(b, 0.0, sum);
+  const ValueId is_empty = compare(b, "eq", sum, zero);
+  const ValueId divisor = select(b, is_empty, full_like(b, 1.0, sum), sum);
+  const ValueId shares = div(b, p, scores.of_queries(divisor));
+  return {scores.over_keys(shares, scores.of_all_heads(2)), add(b, max, log(b, divisor))};
+}
+
+std::vector<ValueId> backward(Builder& b, const AttentionScores& scores,
+                              const std::vector<ValueId>& operands, AttentionGradient kind) {
+  const ValueId d_output = scores.operand(3);
+  const ValueId p = scores.shares(operands[4]);
+  const ValueId e =
+      sub(b, scores.products(d_output, scores.of_all_heads(2)), scores.of_queries(operands[5]));
+  const ValueId ds = mul(b, p, e);
+  if (kind == AttentionGradient::bias) return {ds};
+  std::vector<ValueId> results;
+  if (kind != AttentionGradient::kv) {
+    results.push_back(scores.scaled(scores.over_keys(ds, scores.of_all_heads(1))));
+  }
+  if (kind == AttentionGradient::q) return results;
+  results.push_back(scores.scaled(scores.over_queries(ds, scores.operand(0))));
+  results.push_back(scores.over_queries(p, d_output));
+  return results;
+}
+
+/// Writes what `emit` makes of the tiles that a device holds.
+hlo::Values written(hlo::FormContext& c, std::size_t first, Emit emit, AttentionGradient kind) {
+  ir::Function body;
+  Builder b(body);
+  b.set_span(c.equation.span);
+  AttentionScores::Operands operands{.all = {}, .first = first};
+  hlo::Values inputs;
+  for (const hlo::Value& x : c.operands) {
+    operands.all.push_back(b.add_input(x.type));
+    inputs.push_back(x);
+  }
+  const auto start = [&](std::size_t operand) {
+    const std::size_t dim = c.x(operand).type.shape.size() - 3;
+    const ValueId id = c.equation.operands[operand];
+    if (!c.is_split(id, dim)) return ir::kNoValue;
+    inputs.push_back(c.start(id, dim));
+    return b.add_input({DType::i32, {}});
+  };
+  operands.query_start = start(0);
+  operands.key_start = start(1);
+  const AttentionScores scores(b, c.attributes(), operands);
+  std::vector<ValueId> results = emit(b, scores, operands.all, kind);
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    results[i] = convert(b, results[i], c.results[i].dtype);
+  }
+  b.set_outputs(std::move(results));
+  return c.call(c.w, body, inputs);
+}
+
+}  // namespace
+
+StableHloRule attention_form() {
+  return [](hlo::FormContext& c) {
+    return written(c, kAttentionOperands, forward, AttentionGradient::all);
+  };
+}
+
+StableHloRule attention_grad_form(AttentionGradient kind) {
+  return [kind](hlo::FormContext& c) { return written(c, kAttentionGradOperands, backward, kind); };
+}
+
+}  // namespace tessera::ops

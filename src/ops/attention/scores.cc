@@ -1,0 +1,123 @@
+#include "ops/attention/scores.h"
+
+#include <limits>
+#include <utility>
+
+namespace tessera::ops {
+
+AttentionScores::AttentionScores(Builder& b, const Attributes& attributes, Operands operands)
+    : b_(b),
+      attributes_(attributes),
+      operands_(std::move(operands)),
+      s_(attention_sizes(
+          {b.type(operands_.all[0]), b.type(operands_.all[1]), b.type(operands_.all[2])})),
+      rank_(static_cast<std::int64_t>(s_.batch.size())),
+      shape_(with_batch(s_.batch, {s_.heads, s_.queries, s_.keys})),
+      dtype_(sum_dtype(b.type(operands_.all[0]).dtype)) {}
+
+ValueId AttentionScores::of_all_heads(std::size_t i) const {
+  const ValueId x = operand(i);
+  if (s_.group() == 1) return x;
+  const std::int64_t depth = b_.type(x).shape.back();
+  Ints dims = dims_from(0, at(rank_ + 2));
+  dims.push_back(rank_ + 3);
+  const ValueId groups = broadcast_in_dim(
+      b_, x, dims, with_batch(s_.batch, {s_.keys, s_.key_heads, s_.group(), depth}));
+  return reshape(b_, groups, with_batch(s_.batch, {s_.keys, s_.heads, depth}));
+}
+
+ValueId AttentionScores::of_key_heads(ValueId x) const {
+  if (s_.group() == 1) return x;
+  const std::int64_t depth = b_.type(x).shape.back();
+  const ValueId groups =
+      reshape(b_, x, with_batch(s_.batch, {s_.keys, s_.key_heads, s_.group(), depth}));
+  return reduce_sum(b_, groups, {rank_ + 2});
+}
+
+ValueId AttentionScores::products(ValueId x, ValueId y) const {
+  Ints batch = dims_from(0, at(rank_));
+  batch.push_back(rank_ + 1);
+  return dot_general(b_, x, y,
+                     {.lhs_contract = {rank_ + 2},
+                      .rhs_contract = {rank_ + 2},
+                      .lhs_batch = batch,
+                      .rhs_batch = batch});
+}
+
+ValueId AttentionScores::weighted(ValueId scores, ValueId x, std::int64_t dim) const {
+  Ints of_x = dims_from(0, at(rank_));
+  of_x.push_back(rank_ + 1);
+  const ValueId sum = dot_general(b_, scores, x,
+                                  {.lhs_contract = {dim},
+                                   .rhs_contract = {rank_},
+                                   .lhs_batch = dims_from(0, at(rank_ + 1)),
+                                   .rhs_batch = of_x});
+  return transpose(b_, sum, heads_swapped(3));
+}
+
+ValueId AttentionScores::of_queries(ValueId x) const {
+  return broadcast_in_dim(b_, transpose(b_, x, heads_swapped(2)), dims_from(0, at(rank_ + 2)),
+                          shape_);
+}
+
+ValueId AttentionScores::reduced(const char* op, ValueId scores) const {
+  const ValueId of_keys = b_.emit(op, {{"dims", Ints{rank_ + 2}}}, {scores});
+  return transpose(b_, of_keys, heads_swapped(2));
+}
+
+ValueId AttentionScores::scaled(ValueId x) const {
+  return mul(b_, x, full_like(b_, attributes_.get<double>("scale"), x));
+}
+
+ValueId AttentionScores::scores() const {
+  const ValueId s = products(scaled(operand(0)), of_all_heads(1));
+  const std::size_t bias = more().bias;
+  if (bias == 0) return s;
+  const ValueId x = operands_.all[bias];
+  Ints dims;
+  Shape kept;
+  for (std::size_t i = 0; i < shape_.size(); ++i) {
+    if (b_.type(x).shape[i] != shape_[i]) continue;
+    dims.push_back(static_cast<std::int64_t>(i));
+    kept.push_back(shape_[i]);
+  }
+  return add(b_, s, broadcast_in_dim(b_, reshape(b_, x, kept), dims, shape_));
+}
+
+ValueId AttentionScores::shares(ValueId base) const {
+  const ValueId none = full_like(b_, -std::numeric_limits<double>::infinity(), base);
+  const ValueId finite = select(b_, compare(b_, "eq", base, none), full_like(b_, 0.0, base), base);
+  const ValueId p = exp(b_, sub(b_, scores(), of_queries(finite)));
+  return select(b_, is_seen(), p, full_like(b_, 0.0, p));
+}
+
+Ints AttentionScores::heads_swapped(std::size_t count) const {
+  Ints order = dims_from(0, at(rank_) + count);
+  std::swap(order[at(rank_)], order[at(rank_ + 1)]);
+  return order;
+}
+
+ValueId AttentionScores::positions(std::int64_t dim, ValueId start) const {
+  const ValueId own = iota(b_, DType::i32, shape_, dim);
+  return start == ir::kNoValue ? own : add(b_, own, broadcast_in_dim(b_, start, {}, shape_));
+}
+
+ValueId AttentionScores::is_seen() const {
+  const KeyWindow window = key_window(attributes_);
+  const ValueId query = positions(rank_ + 1, operands_.query_start);
+  const ValueId key = positions(rank_ + 2, operands_.key_start);
+  ValueId seen = full(b_, 1.0, {DType::boolean, shape_});
+  const auto limit = [&](ValueId lower, ValueId upper, std::int64_t distance) {
+    if (distance < 0) return;
+    const ValueId last = add(b_, lower, full_like(b_, static_cast<double>(distance), lower));
+    seen = bitwise_and(b_, seen, compare(b_, "le", upper, last));
+  };
+  limit(query, key, window.after);
+  limit(key, query, window.before);
+  if (more().lengths == 0) return seen;
+  const ValueId lengths =
+      broadcast_in_dim(b_, operands_.all[more().lengths], dims_from(0, at(rank_)), shape_);
+  return bitwise_and(b_, seen, compare(b_, "lt", key, lengths));
+}
+
+}  // namespace tessera::ops

@@ -1,0 +1,67 @@
+// Attention from products that hold all scores.
+#pragma once
+
+#include "ops/attention/attention.h"
+#include "ops/ops.h"
+#include "ops/rules.h"
+
+namespace tessera::ops {
+
+/// Emits parts of attention. Arrays of scores have the dimensions [batch.., H, T, S], arrays of
+/// features [batch.., T or S, H, D]. All are in the dtype of sums.
+class AttentionScores {
+ public:
+  struct Operands {
+    std::vector<ValueId> all;  // of the op
+    std::size_t first;         // the number of operands in front of the optional ones
+    /// i32[], the positions of the first query and of the first key; kNoValue for 0.
+    ValueId query_start = ir::kNoValue, key_start = ir::kNoValue;
+  };
+  AttentionScores(Builder& b, const Attributes& attributes, Operands operands);
+
+  const AttentionSizes& sizes() const { return s_; }
+  ValueId wide(ValueId x) const { return convert(b_, x, dtype_); }
+  ValueId operand(std::size_t i) const { return wide(operands_.all[i]); }
+  /// An array of keys with one head per head of q.
+  ValueId of_all_heads(std::size_t i) const;
+  /// The cotangent of operand 1 or 2 from that of `of_all_heads`.
+  ValueId of_key_heads(ValueId x) const;
+
+  /// x y^T
+  ValueId products(ValueId x, ValueId y) const;
+  /// scores x, and its transpose x.
+  ValueId over_keys(ValueId scores, ValueId x) const { return weighted(scores, x, rank_ + 2); }
+  ValueId over_queries(ValueId scores, ValueId x) const { return weighted(scores, x, rank_ + 1); }
+  /// An array [batch.., T, H], repeated for every key.
+  ValueId of_queries(ValueId x) const;
+  /// The reduction over keys, [batch.., T, H].
+  ValueId sum_of_keys(ValueId scores) const { return reduced("reduce_sum", scores); }
+  ValueId max_of_keys(ValueId scores) const { return reduced("reduce_max", scores); }
+  ValueId scaled(ValueId x) const;
+
+  /// scale q k^T + bias
+  ValueId scores() const;
+  /// exp(scores - base), with 0 where a query does not see a key. Where `base` [batch.., T, H] is
+  /// -inf, it counts as 0.
+  ValueId shares(ValueId base) const;
+  /// bool: whether a query sees a key.
+  ValueId is_seen() const;
+  AttentionOperands more() const { return attention_operands(attributes_, operands_.first); }
+
+ private:
+  ValueId weighted(ValueId scores, ValueId x, std::int64_t dim) const;
+  ValueId reduced(const char* op, ValueId scores) const;
+  ValueId positions(std::int64_t dim, ValueId start) const;
+  /// Swaps the first two of the `count` dimensions behind the batch.
+  Ints heads_swapped(std::size_t count) const;
+
+  Builder& b_;
+  const Attributes& attributes_;
+  Operands operands_;
+  AttentionSizes s_;
+  std::int64_t rank_;  // of the batch
+  Shape shape_;
+  DType dtype_;
+};
+
+}  // namespace tessera::ops
