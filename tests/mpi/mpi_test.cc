@@ -257,6 +257,22 @@ TEST_P(Mpi, AMistakeThatOneRankFinds) {
       << run.stderr_text;
 }
 
+TEST_P(Mpi, OtherDataOnOneRank) {
+  fs::create_directory(folder_ / "other");
+  std::ofstream(folder_ / "text") << std::string(2000, 'a');
+  std::ofstream(folder_ / "other" / "text") << 'b' << std::string(1999, 'a');
+  const std::string command = TESSERA_COMMAND " " + kLm + "--mesh data=3 --text text";
+  const CommandOutcome run = launch(
+      GetParam(), 2, command + " : -n 1 /bin/sh -c \"cd other; exec " + command + "\"", folder_);
+  EXPECT_EQ(run.exit_code, 1) << run.stderr_text;
+  EXPECT_EQ(message(run.stderr_text),
+            "tessera: the processes do not have the same data\n"
+            "  found:  other data on rank 2 than on rank 0\n"
+            "  wanted: files with the same contents on all machines\n"
+            "  cure:   put the files into a folder that all machines share, or copy them again");
+  EXPECT_EQ(count(run.stderr_text, "tessera: "), 1) << run.stderr_text;
+}
+
 INSTANTIATE_TEST_SUITE_P(Launchers, Mpi, ::testing::ValuesIn(launchers()),
                          [](const auto& one) { return one.param.name; });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Mpi);

@@ -38,6 +38,26 @@ std::int64_t num_groups(const Mesh& mesh, const JobInfo& info) {
   return mesh.has_axis(info.group_axis) ? mesh.axis_size(info.group_axis) : 1;
 }
 
+void check_same_data(std::uint64_t data_hash) {
+  const std::vector<std::int64_t> all = process_allgather(static_cast<std::int64_t>(data_hash));
+  const auto other =
+      std::find_if(all.begin(), all.end(), [&](auto hash) { return hash != all[0]; });
+  if (other == all.end()) return;
+  throw UserError(
+      {.what = "the processes do not have the same data",
+       .found = "other data on rank " + std::to_string(other - all.begin()) + " than on rank 0",
+       .wanted = "files with the same contents on all machines",
+       .cure = "put the files into a folder that all machines share, or copy them "
+               "again"});
+}
+
+std::uint64_t hash_with(std::uint64_t hash, std::span<const std::byte> bytes) {
+  for (const std::byte byte : bytes) {
+    hash = (hash ^ static_cast<std::uint64_t>(byte)) * 0x100000001b3;
+  }
+  return hash;
+}
+
 void check_heads(std::int64_t heads, const std::string& width_name, std::int64_t width) {
   if (width % heads == 0) return;
   throw UserError({.what = "--heads: the number of heads does not divide the width of the model",

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,8 @@ class Job {
   virtual void complete(TrainFlags& /*flags*/) {}
   /// Loads the data; called once, before the first batch.
   virtual void load(Report& /*report*/) {}
+  /// A hash of the data from files, which must be the same in all processes.
+  virtual std::uint64_t data_hash() const { return 0; }
   virtual Batch batch(std::int64_t step) const = 0;
   /// What one step processes, for rates such as images per second.
   virtual StepWork work() const = 0;
@@ -101,6 +104,11 @@ Batch place(const Batch& batch, const Mesh& mesh, const JobInfo& info) {
   if (mesh.axes().empty()) return batch;
   return device_put(batch, Shardings(batch_sharding(mesh, info)));
 }
+/// Throws UserError unless all processes have the same data_hash().
+void check_same_data(std::uint64_t data_hash);
+/// Adds bytes to a hash (FNV-1a), which begins with kNoBytes.
+inline constexpr std::uint64_t kNoBytes = 0xcbf29ce484222325;
+std::uint64_t hash_with(std::uint64_t hash, std::span<const std::byte> bytes);
 /// Throws UserError unless the heads divide the width, the value of the flag `width_name`.
 void check_heads(std::int64_t heads, const std::string& width_name, std::int64_t width);
 /// Members of the report: sizes, parameters, and the collectives of the last step.
@@ -192,6 +200,7 @@ void train(J& job, TrainFlags flags, const JobInfo& info, const Mesh& devices, S
   job.complete(flags);
   Report report(flags, job.work());
   job.load(report);
+  check_same_data(job.data_hash());
   const auto init = init_of(job, flags);
   const Key key(flags.seed);
   auto waiting = std::make_optional<Waiting>("making the model");

@@ -156,6 +156,13 @@ class LmJob final : public Job<lm::LM, Array> {
     }
     corpus_ = load_corpus(flags_, report);
   }
+  std::uint64_t data_hash() const override {
+    const auto add = [](std::uint64_t hash, const data::Tokens& tokens) {
+      return hash_with(hash, std::as_bytes(std::span(tokens.values())));
+    };
+    const std::uint64_t hash = add(kNoBytes, corpus_->train);
+    return corpus_->held_out ? add(hash, *corpus_->held_out) : hash;
+  }
   Array batch(std::int64_t step) const override {
     return corpus_->train.batch(step * flags_.batch, flags_.batch, batch_sharding(mesh_, info()));
   }

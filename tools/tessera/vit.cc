@@ -138,6 +138,23 @@ class VitJob final : public Job<vit::VisionTransformer, Batch> {
     std::get<0>(data_) = random.standard_normal(image_shape());
     std::get<1>(data_) = random.randint(0, flags_.model.classes, {flags_.batch});
   }
+  /// Of some of the images, and of their number and order.
+  std::uint64_t data_hash() const override {
+    if (!train_) return 0;
+    constexpr std::int64_t kImages = 64;
+    const data::Dataset images = data::cifar10(flags_.data, data::Split::train);
+    std::uint64_t hash = kNoBytes;
+    for (const std::int64_t x : train_->position().integers()) {
+      hash = hash_with(hash, std::as_bytes(std::span(&x, 1)));
+    }
+    for (std::int64_t i = 0; i < std::min(kImages, images.size()); ++i) {
+      for (const data::HostArray& field : images.read(i * images.size() / kImages)) {
+        std::visit([&](const auto& x) { hash = hash_with(hash, std::as_bytes(std::span(x))); },
+                   field.values);
+      }
+    }
+    return hash;
+  }
   Batch batch(std::int64_t step) const override {
     while (train_ && given_ <= step) {
       const auto arrays = train_->next();
