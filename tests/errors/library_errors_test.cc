@@ -306,7 +306,7 @@ TEST(SettingErrors, NoPassOfThatName) {
             "  where:  <this line>\n"
             "  found:  remove_everything\n"
             "  wanted: remove_dead_code, merge_common_subexpressions, combine_collectives, "
-            "sink_into_loops, recompute_cheap_values\n"
+            "join_attention_gradients, sink_into_loops, recompute_cheap_values\n"
             "  cure:   remove it from the disabled passes");
 }
 

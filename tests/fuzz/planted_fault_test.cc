@@ -289,7 +289,7 @@ TEST(PlantedFault, TheSuiteFindsEach) {
       {"missing reduction in a body", {.program = drop_nested_reductions}, 1},
       {"wrong tile in a body", {.executable = swap_nested_tiles}, 2},
       {"stale buffer in a body", {.executable = skip_nested_tasks}, 5},
-      {"stale carry", {.executable = make_carries_stale}, 2}};
+      {"stale carry", {.executable = make_carries_stale}, 2, 200}};
   for (const Planted& one : planted) {
     EXPECT_GE(find_fault(one.fault, one.num_cases).count, one.least) << one.name;
   }

@@ -438,8 +438,9 @@ class MemoryPlanner {
 
   void find_group_bytes() {
     std::vector<GroupBytes> groups = group_bytes(program_, executable_.outputs, executable_.held);
-    // The arena of this process is that of its group.
-    if (program_.own_group) groups[index(*program_.own_group)].arena = executable_.arena_bytes;
+    // The arena of this process is that of its group, which may have nothing to do.
+    const std::size_t own = program_.own_group ? index(*program_.own_group) : groups.size();
+    if (own < groups.size()) groups[own].arena = executable_.arena_bytes;
     for (const GroupBytes& bytes : groups) {
       const std::int64_t peak = bytes.ports + bytes.arena;
       executable_.group_peak_bytes.push_back(peak);
@@ -490,7 +491,18 @@ class MemoryPlanner {
       live += bytes;
       executable_.device_arena_bytes = std::max(executable_.device_arena_bytes, live);
     }
+    if (is_one_of_several_processes()) {
+      // What waits for messages keeps memory that others could have taken.
+      executable_.device_arena_bytes =
+          std::max(executable_.device_arena_bytes, executable_.arena_bytes);
+    }
     executable_.device_peak_bytes = ports + executable_.device_arena_bytes;
+  }
+
+  /// Whether this process computes for one device, and exchanges messages with others.
+  bool is_one_of_several_processes() const {
+    return executable_.communicates && options_.target.runs && program_.blocks != nullptr &&
+           program_.blocks->devices_per_block() == 1;
   }
 
   /// All but one of the instructions hold something else instead, which is already counted, unless

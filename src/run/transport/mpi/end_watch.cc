@@ -77,7 +77,7 @@ bool has_ended(const Files& files, int wait_ms) {
 
 }  // namespace
 
-EndWatch::EndWatch(std::chrono::milliseconds timeout, std::function<void()> on_stopped) {
+EndWatch::EndWatch(std::chrono::milliseconds timeout, const std::function<void()>& on_stopped) {
   std::array<int, 2> ends{-1, -1};
   Files files;
   files.process = static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0U));

@@ -12,7 +12,7 @@ class EndWatch {
  public:
   /// Call this while the process has few threads: it forks. `on_stopped` is called in the new
   /// process, just before this one is killed. Without pidfds nothing is watched.
-  EndWatch(std::chrono::milliseconds timeout, std::function<void()> on_stopped);
+  EndWatch(std::chrono::milliseconds timeout, const std::function<void()>& on_stopped);
   /// Ends the other process, unless begin() was called.
   ~EndWatch();
   EndWatch(const EndWatch&) = delete;
