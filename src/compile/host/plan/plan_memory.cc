@@ -356,10 +356,8 @@ class MemoryPlanner {
 
   void release(std::size_t tile) {
     const std::uint32_t place = places_[tile];
-    std::vector<std::uint32_t> users;
-    wait_for(tile, users);
     arenas_[arena_of_place_[place]].give_back(executable_.places[place].offset,
-                                              bytes_in_arena(tile), tile, exchange_before(users));
+                                              bytes_in_arena(tile), tile, exchange_before(tile));
   }
 
   // --- exchanges with other processes: what does not need their messages computes meanwhile
@@ -383,6 +381,13 @@ class MemoryPlanner {
       if (is_emitted) last = std::max(last, exchange_before_[task]);
     }
     return last;
+  }
+  /// The same for the tasks that use a tile. Most programs have no exchanges.
+  std::int64_t exchange_before(std::size_t tile) const {
+    if (num_exchanges_ == 0) return 0;
+    std::vector<std::uint32_t> users;
+    wait_for(tile, users);
+    return exchange_before(users);
   }
 
   void release_what_ended_before(std::size_t instruction) {
