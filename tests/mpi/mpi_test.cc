@@ -79,6 +79,13 @@ std::string message(const std::string& output) {
   return output.substr(begin, output.find('\n', std::min(cure, output.size() - 1)) - begin);
 }
 
+/// The run has ended with a mistake of the user, which one rank has told.
+void expect_told_once(const CommandOutcome& run, const std::string& text) {
+  EXPECT_EQ(run.exit_code, 1) << run.stderr_text;
+  EXPECT_EQ(message(run.stderr_text), text);
+  EXPECT_EQ(count(run.stderr_text, "tessera: "), 1) << run.stderr_text;
+}
+
 TEST_P(Mpi, TheBitsOfOneProcess) {
   const nlohmann::json lm = alone(kLm + "--mesh none ");
   expect_bits(lm, 2, kLm + "--mesh data=2 ");
@@ -129,13 +136,11 @@ TEST_P(Mpi, Experiments) {
 
 TEST_P(Mpi, ExperimentsUnderALauncher) {
   const CommandOutcome run = on_ranks(2, "experiments vit --out out");
-  EXPECT_EQ(run.exit_code, 1);
-  EXPECT_EQ(message(run.stderr_text),
-            "tessera: experiments: a launcher such as mpirun has started this process\n"
-            "  found:  several processes that would all start the same runs\n"
-            "  wanted: one process, which starts each run with the launcher\n"
-            "  cure:   write: tessera experiments vit --launcher \"mpirun -n 4\" ...");
-  EXPECT_EQ(count(run.stderr_text, "tessera: "), 1) << run.stderr_text;
+  expect_told_once(run,
+                   "tessera: experiments: a launcher such as mpirun has started this process\n"
+                   "  found:  several processes that would all start the same runs\n"
+                   "  wanted: one process, which starts each run with the launcher\n"
+                   "  cure:   write: tessera experiments vit --launcher \"mpirun -n 4\" ...");
 }
 
 TEST_P(Mpi, PipelinesOverGroupsOfRanks) {
@@ -154,24 +159,20 @@ TEST_P(Mpi, OtherNumbersOfRanksResume) {
 
 TEST_P(Mpi, MoreRanksThanDevices) {
   const CommandOutcome run = on_ranks(3, kLm + "--mesh data=2");
-  EXPECT_EQ(run.exit_code, 1);
-  EXPECT_EQ(message(run.stderr_text),
-            "tessera: --mesh: there are more ranks than devices\n"
-            "  found:  data=2 with 2 devices, and 3 ranks\n"
-            "  wanted: a number of ranks that divides the number of devices\n"
-            "  cure:   start for example 2 ranks, or write a --mesh of 3 devices");
-  EXPECT_EQ(count(run.stderr_text, "tessera: "), 1) << run.stderr_text;
+  expect_told_once(run,
+                   "tessera: --mesh: there are more ranks than devices\n"
+                   "  found:  data=2 with 2 devices, and 3 ranks\n"
+                   "  wanted: a number of ranks that divides the number of devices\n"
+                   "  cure:   start for example 2 ranks, or write a --mesh of 3 devices");
 }
 
 TEST_P(Mpi, RanksThatDoNotDivideTheDevices) {
   const CommandOutcome run = on_ranks(2, kLm + "--mesh data=3");
-  EXPECT_EQ(run.exit_code, 1);
-  EXPECT_EQ(message(run.stderr_text),
-            "tessera: --mesh: the ranks cannot own equally many devices\n"
-            "  found:  data=3 with 3 devices, and 2 ranks\n"
-            "  wanted: a number of ranks that divides the number of devices\n"
-            "  cure:   start for example 3 ranks, or write a --mesh of 2 devices");
-  EXPECT_EQ(count(run.stderr_text, "tessera: "), 1) << run.stderr_text;
+  expect_told_once(run,
+                   "tessera: --mesh: the ranks cannot own equally many devices\n"
+                   "  found:  data=3 with 3 devices, and 2 ranks\n"
+                   "  wanted: a number of ranks that divides the number of devices\n"
+                   "  cure:   start for example 3 ranks, or write a --mesh of 2 devices");
 }
 
 TEST_P(Mpi, MistakesBeforeTheRanksMeet) {
@@ -182,26 +183,22 @@ TEST_P(Mpi, MistakesBeforeTheRanksMeet) {
 
 TEST_P(Mpi, ProcessesOfItsOwn) {
   const CommandOutcome run = on_ranks(2, kLm + "--mesh data=2 --isolated");
-  EXPECT_EQ(run.exit_code, 1);
-  EXPECT_EQ(message(run.stderr_text),
-            "tessera: --isolated: a launcher such as mpirun has already started processes\n"
-            "  found:  --isolated under a launcher\n"
-            "  wanted: either of them\n"
-            "  cure:   leave out --isolated, or start the program without the launcher");
-  EXPECT_EQ(count(run.stderr_text, "tessera: "), 1) << run.stderr_text;
+  expect_told_once(run,
+                   "tessera: --isolated: a launcher such as mpirun has already started processes\n"
+                   "  found:  --isolated under a launcher\n"
+                   "  wanted: either of them\n"
+                   "  cure:   leave out --isolated, or start the program without the launcher");
 }
 
 TEST_P(Mpi, OtherFlagsOnOneRank) {
   const std::string command = TESSERA_COMMAND " " + kLm + "--mesh data=3 ";
   const CommandOutcome run = launch(
       GetParam(), 2, command + "--seed 1 : -n 1 " + command + "--seed 7 --threads 1", folder_);
-  EXPECT_EQ(run.exit_code, 1);
-  EXPECT_EQ(message(run.stderr_text),
-            "tessera: the processes do not run the same: --seed differs\n"
-            "  found:  rank 2: 7\n"
-            "  wanted: as rank 0: 1\n"
-            "  cure:   start the same program with the same flags on all ranks");
-  EXPECT_EQ(count(run.stderr_text, "tessera: "), 1) << run.stderr_text;
+  expect_told_once(run,
+                   "tessera: the processes do not run the same: --seed differs\n"
+                   "  found:  rank 2: 7\n"
+                   "  wanted: as rank 0: 1\n"
+                   "  cure:   start the same program with the same flags on all ranks");
 }
 
 TEST_P(Mpi, AnotherExecutableOnOneRank) {
@@ -223,18 +220,17 @@ TEST_P(Mpi, AModuleThatIsMissing) {
   setenv("TESSERA_MPI", "other", 1);
   const CommandOutcome run = on_ranks(3, kLm + "--mesh data=3");
   unsetenv("TESSERA_MPI");
-  EXPECT_EQ(run.exit_code, 1);
-  EXPECT_EQ(message(run.stderr_text),
-            "tessera: a launcher has started this process, but the module for its MPI cannot be "
-            "loaded\n"
-            "  found:  libtessera_mpi_other.so: cannot open shared object file: No such file or "
-            "directory\n"
-            "  wanted: libtessera_mpi_other.so, which is built with Tessera where this MPI is "
-            "installed\n"
-            "  cure:   install the MPI (Debian: libopenmpi-dev or libmpich-dev) and build Tessera "
-            "again, or set TESSERA_MPI to openmpi, mpich or the path of a module; TESSERA_MPI=none "
-            "ignores the launcher");
-  EXPECT_EQ(count(run.stderr_text, "tessera: "), 1) << run.stderr_text;
+  expect_told_once(
+      run,
+      "tessera: a launcher has started this process, but the module for its MPI cannot be "
+      "loaded\n"
+      "  found:  libtessera_mpi_other.so: cannot open shared object file: No such file or "
+      "directory\n"
+      "  wanted: libtessera_mpi_other.so, which is built with Tessera where this MPI is "
+      "installed\n"
+      "  cure:   install the MPI (Debian: libopenmpi-dev or libmpich-dev) and build Tessera "
+      "again, or set TESSERA_MPI to openmpi, mpich or the path of a module; TESSERA_MPI=none "
+      "ignores the launcher");
 }
 
 TEST_P(Mpi, ALauncherThatIsIgnored) {
@@ -264,13 +260,12 @@ TEST_P(Mpi, OtherDataOnOneRank) {
   const std::string command = TESSERA_COMMAND " " + kLm + "--mesh data=3 --text text";
   const CommandOutcome run = launch(
       GetParam(), 2, command + " : -n 1 /bin/sh -c \"cd other; exec " + command + "\"", folder_);
-  EXPECT_EQ(run.exit_code, 1) << run.stderr_text;
-  EXPECT_EQ(message(run.stderr_text),
-            "tessera: the processes do not have the same data\n"
-            "  found:  other data on rank 2 than on rank 0\n"
-            "  wanted: files with the same contents on all machines\n"
-            "  cure:   put the files into a folder that all machines share, or copy them again");
-  EXPECT_EQ(count(run.stderr_text, "tessera: "), 1) << run.stderr_text;
+  expect_told_once(
+      run,
+      "tessera: the processes do not have the same data\n"
+      "  found:  other data on rank 2 than on rank 0\n"
+      "  wanted: files with the same contents on all machines\n"
+      "  cure:   put the files into a folder that all machines share, or copy them again");
 }
 
 INSTANTIATE_TEST_SUITE_P(Launchers, Mpi, ::testing::ValuesIn(launchers()),
