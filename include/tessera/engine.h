@@ -111,11 +111,10 @@ bool overcommit();
 // A process that fails, ends, stops or makes other calls than the others ends the run: the others
 // throw RuntimeFault with its rank, the collective, the op and its line. Slow ones are waited for.
 
-/// What the processes do.
 class IsolatedProgram {
  public:
   virtual ~IsolatedProgram() = default;
-  virtual void run() = 0;
+  virtual void run() = 0;  // what the processes do
   /// Called in a process whose run() has thrown: reports the error and returns the exit code.
   virtual int report(const std::exception_ptr& error) = 0;
   /// Called instead if another process reports the cause of this error: returns the exit code.
@@ -151,19 +150,21 @@ struct LaunchOptions {
 /// Whether a launcher (mpirun, mpiexec or srun) has started this process. TESSERA_MPI=none in the
 /// environment makes it false.
 bool is_launched();
-/// Runs `program` in this process, connected by MPI with the others that the launcher has started.
-/// Without a launcher it runs alone, for all devices. Returns 0, or the exit code of the error that
-/// was reported; after an error of one process all are ended, some without a return from here. If
-/// all processes find the same error, one of them reports it.
+/// Runs `program` in this process, connected by MPI with the others that the launcher has started;
+/// without a launcher alone, for all devices. Returns 0, or the exit code of the reported error.
+/// After an error all processes are ended, some without a return from here. If all find the same
+/// error, one of them reports it.
 int run_launched(IsolatedProgram& program, const LaunchOptions& options = {},
                  std::source_location where = std::source_location::current());
 
 /// The rank of this process, and how many there are; 0 and 1 if it runs alone.
 int process_index();
 int process_count();
-/// The values of all processes, by rank.
+/// The values or texts of all processes, by rank.
 std::vector<std::int64_t> process_allgather(
     std::int64_t value, std::source_location where = std::source_location::current());
+std::vector<std::string> process_allgather(
+    const std::string& text, std::source_location where = std::source_location::current());
 /// The cores for this process: an even share of those that it may use, if others may use them too.
 int cores_of_process();
 
@@ -212,14 +213,13 @@ struct PassSettings {
 
 // --- compiled programs
 
-/// An argument or a result. `path` is the path of the leaf, `local_shape` the largest tile, and
-/// `mpmd_idxs` the groups of a pipeline that hold it.
+/// An argument or a result.
 struct LeafPlacement {
-  std::string path;
+  std::string path;  // of the leaf
   Type type;
   NamedSharding sharding;
-  Shape local_shape;
-  std::vector<std::int64_t> mpmd_idxs = {};
+  Shape local_shape;                         // of the largest tile
+  std::vector<std::int64_t> mpmd_idxs = {};  // the groups of a pipeline that hold it
 };
 
 /// Bytes that one real device would hold while the program runs.
@@ -260,7 +260,7 @@ class LoweredProgram {
   std::string explain() const;
   /// The rows of explain(), in program order. A combined collective has several.
   std::vector<PlannedCollective> planned_collectives() const;
-  /// The collectives of one run, as planned.
+  /// The collectives of one run.
   std::vector<CollectiveUse> collectives() const;
   /// For a pipeline: a line for each task, each transfer between groups, and each value that a
   /// group no longer needs, in the order of execution. Empty for other programs.
@@ -280,8 +280,8 @@ class LoweredProgram {
   std::shared_ptr<detail::Program> program_;
 };
 
-/// Throws UserError if the program has a collective of these kinds, or of any kind if none is
-/// given, and names the first. Unknown kinds are an error too.
+/// Throws UserError, which names the first, if the program has a collective of these kinds (none
+/// given: of any kind), and for an unknown kind.
 void assert_no_collectives(const LoweredProgram& program,
                            const std::vector<std::string>& kinds = {},
                            std::source_location where = std::source_location::current());

@@ -135,7 +135,7 @@ std::vector<std::int64_t> steps_in(const std::string& folder) {
 
 std::optional<std::int64_t> latest_step(const std::string& folder) {
   std::optional<std::int64_t> latest;
-  all_or_none("read", folder, [&] {
+  all_or_none([&] {
     const std::vector<std::int64_t> steps = steps_in(folder);
     if (!steps.empty()) latest = steps.back();
   });
@@ -258,7 +258,7 @@ std::optional<std::int64_t> Checkpointer::latest() const { return latest_step(st
 
 std::optional<std::int64_t> Checkpointer::best() const {
   std::optional<std::int64_t> best;
-  all_or_none("read", state_->folder, [&] {
+  all_or_none([&] {
     const std::vector<std::int64_t> order = best_first(state_->folder, steps());
     if (!order.empty()) best = order.front();
   });

@@ -26,6 +26,15 @@ bool wait_for_all() {
   }
 }
 
+std::string text_of(const std::exception_ptr& failure) {
+  if (!failure) return "";
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
 /// Rethrows the failure of this process. All processes usually find the same UserError, and only
 /// the first process reports it. If the first process found no error, a UserError of another
 /// process becomes a RuntimeFault, which that process reports.
@@ -52,8 +61,7 @@ std::string text_of(const std::vector<std::size_t>& ranks) {
 
 }  // namespace
 
-void all_or_none(const std::string& verb, const std::string& path,
-                 const std::function<void()>& body) {
+void all_or_none(const std::function<void()>& body) {
   if (process_count() == 1) return body();
   std::exception_ptr failure;
   try {
@@ -64,11 +72,12 @@ void all_or_none(const std::string& verb, const std::string& path,
   const std::vector<std::int64_t> failed = process_allgather(failure ? 1 : 0);
   const auto first = std::find(failed.begin(), failed.end(), 1);
   if (first == failed.end()) return;
+  const std::vector<std::string> texts = process_allgather(text_of(failure));
   wait_for_all();
   if (failure) throw_own(failure, first == failed.begin());
-  throw RuntimeFault("cannot " + verb + " " + path + ": process " +
-                     std::to_string(first - failed.begin()) + " could not " + verb +
-                     (verb == "write" ? " its part" : " it"));
+  const std::int64_t rank = first - failed.begin();
+  throw RuntimeFault("process " + std::to_string(rank) + ": " +
+                     texts[static_cast<std::size_t>(rank)]);
 }
 
 void agree_on(const std::optional<std::int64_t>& step, const std::string& folder) {

@@ -8,12 +8,11 @@
 
 namespace tessera::checkpoint {
 
-/// Runs `body`, which every process calls to `verb` ("read" or "write") its part of the checkpoint
-/// at `path`. If it throws in one process, all processes throw: those that succeeded throw
-/// RuntimeFault. A UserError that the first process does not find, such as damage in a part that
-/// only others read, becomes a RuntimeFault.
-void all_or_none(const std::string& verb, const std::string& path,
-                 const std::function<void()>& body);
+/// Runs `body`, which every process calls to read or write its part of a checkpoint. If it throws in
+/// one process, all processes throw: those that succeeded throw RuntimeFault with the error of the
+/// first that failed. A UserError that the first process does not find, such as damage in a part
+/// that only others read, becomes a RuntimeFault.
+void all_or_none(const std::function<void()>& body);
 /// Throws RuntimeFault in all processes unless all of them found the same step in the folder, or
 /// all found none.
 void agree_on(const std::optional<std::int64_t>& step, const std::string& folder);

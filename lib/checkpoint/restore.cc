@@ -89,7 +89,7 @@ std::vector<Array> restore_arrays(const std::string& folder,
                                   std::source_location where) {
   const std::string path = plain_path(folder);
   std::vector<Array> arrays(targets.size());
-  all_or_none("read", path, [&] {
+  all_or_none([&] {
     const Index index = read_index(path);
     check_model(index, path, targets, options, where);
     SavedFiles files(path, index);

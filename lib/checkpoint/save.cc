@@ -211,7 +211,7 @@ CheckpointWriter::CheckpointWriter(Disk& disk, Snapshot state, std::string path)
       state_(std::move(state)),
       path_(std::move(path)),
       place_(hidden_name(path_, "unfinished")) {
-  all_or_none("write", path_, [&] {
+  all_or_none([&] {
     if (process_index() != 0) return;
     check_place(path_);
     unfinished_.emplace(disk_, path_);
@@ -234,10 +234,10 @@ void CheckpointWriter::write_files(int threads) noexcept {
 }
 
 void CheckpointWriter::finish() {
-  all_or_none("write", path_, [&] {
+  all_or_none([&] {
     if (failure_) std::rethrow_exception(failure_);
   });
-  all_or_none("write", path_, [&] {
+  all_or_none([&] {
     if (process_index() != 0) return;
     if (process_count() > 1) index_ = joined_index(state_, place_);
     write_text(disk_, place_ + "/" + kIndexName, path_ + "/" + kIndexName, to_text(index_));

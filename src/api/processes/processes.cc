@@ -103,6 +103,10 @@ std::vector<std::int64_t> process_allgather(std::int64_t value, std::source_loca
   return run::all_values(value, {.kind = "gather", .op = "process_allgather", .span = Span(where)});
 }
 
+std::vector<std::string> process_allgather(const std::string& text, std::source_location where) {
+  return run::all_texts(text, {.kind = "gather", .op = "process_allgather", .span = Span(where)});
+}
+
 int cores_of_process() { return std::max(1, run::usable_cores() / run::num_sharing_cores()); }
 
 }  // namespace tessera
