@@ -94,8 +94,11 @@ Array as_array(const std::shared_ptr<const void>& captured) {
 std::shared_ptr<Program> eager_program(ir::Function function,
                                        const std::vector<PlacementPtr>& inputs,
                                        const Settings& settings) {
+  // An accelerator would compile every op for a tenth of a second: the host runs single ops.
+  const EngineKind engine =
+      settings.engine.kind == EngineKind::pjrt ? EngineKind::host : settings.engine.kind;
   std::string key = ir::print(function, {.spans = false});
-  key += static_cast<char>(settings.engine);
+  key += static_cast<char>(engine);
   key += static_cast<char>(settings.dot_unit);
   for (const PlacementPtr& input : inputs) append_address(key, input);
   EagerPrograms& programs = current_context().eager_programs;
@@ -109,7 +112,7 @@ std::shared_ptr<Program> eager_program(ir::Function function,
   program->is_donated.assign(inputs.size(), false);
   program->asked_outputs.resize(program->traced.outputs.size());
   program->output_replaces.assign(program->traced.outputs.size(), -1);
-  program->engine = settings.engine;
+  program->engine = {.kind = engine};
   program->dot_unit = settings.dot_unit;
   simplify(*program);
   programs.insert(key, program);

@@ -57,7 +57,8 @@ std::string cache_key(const Walk& arguments, const Body& body, const Settings& s
   key += to_string(get_logical_axis_rules());
   append(settings.grains);
   append(settings.numerics);
-  append(settings.engine);
+  append(settings.engine.kind);
+  append(settings.engine.backend);
   append(settings.dot_unit);
   return key;
 }
@@ -75,6 +76,12 @@ std::shared_ptr<Entry> make_entry(const Walk& arguments) {
     entry->placements.push_back(leaf.array->node()->placement);
   }
   return entry;
+}
+
+/// An accelerator adds in an order of its own, so exact numerics would only move more bytes.
+Numerics numerics_of(const JitOptions& options, const Settings& settings) {
+  if (settings.engine.kind == EngineKind::pjrt) return Numerics::fast;
+  return options.numerics.value_or(settings.numerics);
 }
 
 /// Makes the program of one kind of arguments.
@@ -221,8 +228,8 @@ class Tracer {
 
   void record() {
     const use_mesh scope(mesh_);
-    auto trace = std::make_shared<trace::Trace>(mesh_, settings_.grains,
-                                                options_.numerics.value_or(settings_.numerics));
+    auto trace =
+        std::make_shared<trace::Trace>(mesh_, settings_.grains, numerics_of(options_, settings_));
     std::vector<Array> tracers;
     for (const Walk::Leaf& leaf : walk_.leaves()) {
       const NodePtr& node = leaf.array->node();

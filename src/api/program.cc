@@ -10,6 +10,7 @@
 #include <tessera/engine.h>
 #include <tessera/error.h>
 
+#include "api/call/device_program.h"
 #include "api/call/donation.h"
 #include "compile/compile.h"
 #include "compile/reference/interpret.h"
@@ -219,9 +220,13 @@ void lower(Program& program) {
 
 void compile(Program& program) {
   lower(program);
-  if (program.engine == EngineKind::reference || program.traced.outputs.empty()) return;
+  if (program.engine.kind == EngineKind::reference || program.traced.outputs.empty()) return;
   program.compile_once.call([&] {
     const Stopwatch stopwatch(program.seconds);
+    if (program.engine.kind == EngineKind::pjrt) {
+      program.device_runnable = compile_for_backend(program);
+      return;
+    }
     program.executable =
         compile::compile(ir::run_passes(compile::passes(), program.partitioned, program.passes),
                          {.is_donated = program.is_donated,
@@ -333,7 +338,7 @@ HolderGroups computing_groups(const Program& program, const std::vector<Tiled>& 
 /// Runs the program and returns the tiles of all outputs that are computed.
 std::vector<run::Tiles> compute(Program& program, std::vector<Tiled> inputs,
                                 const HolderGroups& groups, Donation& donation) {
-  if (program.traced.outputs.empty() || program.engine == EngineKind::reference) {
+  if (program.traced.outputs.empty() || program.engine.kind == EngineKind::reference) {
     std::vector<run::Tiles> outputs;
     if (!program.traced.outputs.empty()) outputs = interpret(program, inputs);
     donation.give_away();
@@ -343,7 +348,8 @@ std::vector<run::Tiles> compute(Program& program, std::vector<Tiled> inputs,
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Tiled input = std::move(inputs[i]);
     if (!program.pipeline) input = bring(std::move(input), groups, "an operand", Span());
-    const bool is_read = !program.executable->inputs[i].tile_bytes.empty();
+    const bool is_read =
+        program.executable == nullptr || !program.executable->inputs[i].tile_bytes.empty();
     tiles.push_back(is_read ? std::move(input.tiles) : run::Tiles());
   }
   std::vector<run::Tiles> outputs(program.outputs.size());
@@ -351,8 +357,12 @@ std::vector<run::Tiles> compute(Program& program, std::vector<Tiled> inputs,
     donation.give_away();
     return outputs;
   }
+  if (program.device_runnable != nullptr) {
+    return donation.run(*program.device_runnable, std::move(tiles));
+  }
   note_program(program);
-  std::vector<run::Tiles> made = donation.run(*program.executable, std::move(tiles));
+  std::vector<run::Tiles> made =
+      donation.run(run::HostRunnable(*program.executable), std::move(tiles));
   for (std::size_t k = 0; k < made.size(); ++k) {
     if (is_own(program.copies[k])) outputs[program.copies[k].output] = std::move(made[k]);
   }

@@ -15,6 +15,7 @@
 #include "base/once.h"
 #include "ir/pass.h"
 #include "pipeline/pipeline.h"
+#include "run/backend.h"
 
 namespace tessera::detail {
 
@@ -38,7 +39,7 @@ struct Program {
   std::vector<bool> is_donated;
   std::vector<std::optional<Sharding>> asked_outputs;
   std::vector<int> output_replaces;  // per output: the argument whose next value it is, or -1
-  EngineKind engine = EngineKind::host;
+  EngineChoice engine;
   DotUnit dot_unit = DotUnit::portable;
   ir::PassOptions passes;
   std::optional<pipeline::PipelineOptions> pipeline;  // of a step that runs on groups of devices
@@ -53,7 +54,8 @@ struct Program {
   ScheduleCosts stage_costs = {.stages = {}};  // of a pipeline, estimated
   std::vector<PlacementPtr> outputs;
   std::vector<int> output_alias;  // per output: the donated input whose buffer it takes, or -1
-  std::shared_ptr<const run::Executable> executable;
+  std::shared_ptr<const run::Executable> executable;  // of the host engine
+  std::shared_ptr<const run::DeviceRunnable> device_runnable;  // of an accelerator
   std::atomic<bool> is_compared = false;  // with the programs of other ranks
   std::atomic<bool> is_memory_checked = false;
   std::atomic<double> seconds = 0.0;

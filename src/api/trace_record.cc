@@ -83,7 +83,7 @@ TraceRecord record_of(Walk& walk, std::string structure,
                      {"logical axis rules", to_string(get_logical_axis_rules())},
                      {"grains", std::to_string(settings.grains)},
                      {"numerics", std::string(name(settings.numerics))},
-                     {"engine", std::string(name(settings.engine))},
+                     {"engine", std::string(name(settings.engine.kind))},
                      {"dot unit", std::string(name(settings.dot_unit))}};
   return record;
 }

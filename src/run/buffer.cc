@@ -90,22 +90,49 @@ void check_free(std::int64_t bytes) {
 
 }  // namespace
 
-Buffer::Buffer(std::int64_t bytes, Use use) : data_(nullptr), size_(bytes), use_(use) {
-  check_free(bytes);
-  data_ = allocate(bytes);
-  if (data_ == nullptr) {
-    throw RuntimeFault("out of memory: " + std::to_string(bytes) +
+Buffer::Buffer(std::int64_t bytes, Use use) : size_(bytes), use_(use) { data_ = make_memory(); }
+
+Buffer::Buffer(std::int64_t bytes, std::shared_ptr<const DeviceCopies> copies)
+    : size_(bytes), use_(Use::array), copies_(std::move(copies)) {}
+
+Buffer::~Buffer() {
+  std::byte* const data = data_;
+  if (data == nullptr) return;
+  const std::int64_t held = bytes_held.fetch_sub(size_, std::memory_order_relaxed) - size_;
+  if (is_recorded.load(std::memory_order_relaxed)) record(data, size_, held, true, use_);
+  std::free(data);
+}
+
+std::byte* Buffer::make_memory() {
+  check_free(size_);
+  std::byte* const data = allocate(size_);
+  if (data == nullptr) {
+    throw RuntimeFault("out of memory: " + std::to_string(size_) +
                        " bytes needed for a buffer; use a smaller batch or a smaller model");
   }
   const std::int64_t held = bytes_held.fetch_add(size_, std::memory_order_relaxed) + size_;
   raise_most(held);
-  if (is_recorded.load(std::memory_order_relaxed)) record(data_, size_, held, false, use_);
+  if (is_recorded.load(std::memory_order_relaxed)) record(data, size_, held, false, use_);
+  return data;
 }
 
-Buffer::~Buffer() {
-  const std::int64_t held = bytes_held.fetch_sub(size_, std::memory_order_relaxed) - size_;
-  if (is_recorded.load(std::memory_order_relaxed)) record(data_, size_, held, true, use_);
-  std::free(data_);
+std::byte* Buffer::fetch() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (std::byte* const data = data_.load(std::memory_order_relaxed)) return data;
+  Buffer read(size_, use_);
+  copies_->read(std::span(read.data(), static_cast<std::size_t>(size_)));
+  data_.store(read.data_.exchange(nullptr), std::memory_order_release);
+  return data_;
+}
+
+std::shared_ptr<const DeviceCopies> Buffer::copies() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return copies_;
+}
+
+void Buffer::set_copies(std::shared_ptr<const DeviceCopies> copies) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  copies_ = std::move(copies);
 }
 
 std::int64_t Buffer::peak_bytes() { return most_bytes_held.load(std::memory_order_relaxed); }

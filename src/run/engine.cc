@@ -10,6 +10,7 @@
 #include <tessera/error.h>
 
 #include "run/arena_pool.h"
+#include "run/backend.h"
 #include "run/execution.h"
 #include "run/machine/cores.h"
 #include "run/measurements.h"
@@ -383,6 +384,11 @@ NewMemory Engine::new_memory(const Executable& executable) const {
     for (const std::int64_t bytes : port.tile_bytes) memory.outputs += bytes;
   }
   return memory;
+}
+
+std::vector<Tiles> HostRunnable::execute(std::vector<Tiles>& inputs,
+                                         const std::function<void()>& on_begin) const {
+  return Engine::instance().execute(executable_, inputs, on_begin);
 }
 
 std::vector<Tiles> Engine::execute(const Executable& executable, std::vector<Tiles> inputs) {

@@ -7,6 +7,7 @@
 // A control task runs nested executables: their ports and arenas lie in the buffers of the task.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -23,7 +24,17 @@ struct Function;
 
 namespace tessera::run {
 
-/// Memory of one tile, aligned to 64 bytes and shared by the arrays that hold it.
+/// One tile in the memory of an accelerator's devices.
+class DeviceCopies {
+ public:
+  virtual ~DeviceCopies() = default;
+  /// Waits until the tile is computed, and copies it to the host. Throws RuntimeFault if the
+  /// program that computes it has failed.
+  virtual void read(std::span<std::byte> to) const = 0;
+};
+
+/// Memory of one tile, aligned to 64 bytes and shared by the arrays that hold it. What a device of
+/// an accelerator has computed has no memory here until it is read.
 class Buffer {
  public:
   enum class Use : std::uint8_t { array, arena };
@@ -31,22 +42,36 @@ class Buffer {
   /// Allocates `bytes` bytes, which are not initialized. Throws RuntimeFault if there is not enough
   /// memory.
   explicit Buffer(std::int64_t bytes, Use use = Use::array);
+  Buffer(std::int64_t bytes, std::shared_ptr<const DeviceCopies> copies);
   ~Buffer();
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 
-  std::byte* data() { return data_; }
-  const std::byte* data() const { return data_; }
+  /// The first call for a tile that only devices hold copies it here; it may throw RuntimeFault.
+  std::byte* data() {
+    std::byte* data = data_.load(std::memory_order_acquire);
+    return data != nullptr ? data : fetch();
+  }
   std::int64_t size() const { return size_; }
+
+  /// nullptr if no device has this tile.
+  std::shared_ptr<const DeviceCopies> copies() const;
+  /// nullptr before the memory is overwritten.
+  void set_copies(std::shared_ptr<const DeviceCopies> copies);
 
   /// The peak of the bytes held by all buffers of this process, since the last reset.
   static std::int64_t peak_bytes();
   static void reset_peak_bytes();
 
  private:
-  std::byte* data_;
+  std::byte* make_memory();
+  std::byte* fetch();
+
+  std::atomic<std::byte*> data_ = nullptr;
   std::int64_t size_;
   Use use_;
+  mutable std::mutex mutex_;  // for copies_, and for the first use of data_
+  std::shared_ptr<const DeviceCopies> copies_;
 };
 using BufferPtr = std::shared_ptr<Buffer>;
 /// The distinct tiles of one array, in the order of Layout.

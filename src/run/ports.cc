@@ -9,12 +9,16 @@ namespace tessera::run {
 
 namespace {
 
-/// Copies donated buffers that another array still holds, because they must not be overwritten.
+/// Makes donated buffers ready to be overwritten. Copies those that another array still holds.
 /// Taking an extra reference before reading the count orders the reads of threads that have
 /// released the buffer before our writes.
 void make_private(Tiles& tiles) {
   for (BufferPtr& tile : tiles) {
-    if (const BufferPtr counted = tile; counted.use_count() == 2) continue;
+    if (const BufferPtr counted = tile; counted.use_count() == 2) {
+      tile->data();  // in host memory before the copies go
+      tile->set_copies(nullptr);
+      continue;
+    }
     auto copy = std::make_shared<Buffer>(tile->size());
     std::memcpy(copy->data(), tile->data(), static_cast<std::size_t>(tile->size()));
     tile = std::move(copy);

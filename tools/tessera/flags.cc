@@ -191,8 +191,11 @@ void add_train_flags(Command& command, TrainFlags& flags) {
              "dtype of activations and matrix operands; parameters and sums are f32");
   add_choice(command, flags.dot_unit, "--dot-unit", {"auto", "portable", "avx512_bf16", "amx_bf16"},
              "the unit that multiplies bf16; auto: the best one of this machine");
-  add_choice(command, flags.engine, "--engine", {"host", "reference"},
-             "host, or the slow and simple reference engine");
+  command
+      .add_option("--engine,--backend", flags.engine,
+                  "host, the slow and simple reference engine, or pjrt:PATH[,OPTION=VALUE], the "
+                  "devices of a PJRT plugin")
+      ->capture_default_str();
   add_process_flags(command, flags);
   command
       .add_flag("--allow-overcommit", flags.allow_overcommit,
@@ -237,12 +240,16 @@ void apply(const TrainFlags& flags) {
   set_num_threads(flags.threads > 0 ? static_cast<int>(flags.threads) : cores_of_process());
   set_grains(flags.grains);
   set_numerics(flags.numerics == "fast" ? Numerics::fast : Numerics::exact);
-  set_engine(flags.engine);
   set_overcommit(flags.allow_overcommit);
   try {
     set_dot_unit(flags.dot_unit);
   } catch (const UserError& error) {
     throw told_of("--dot-unit", error);
+  }
+  try {
+    set_engine(flags.engine);
+  } catch (const UserError& error) {
+    throw told_of("--engine", error);
   }
 }
 

@@ -7,8 +7,6 @@
 
 #include <tessera/error.h>
 
-#include "run/engine.h"
-
 namespace tessera::detail {
 
 Donation::Donation(const Program& program, const Walk& arguments, const Span& where) {
@@ -97,10 +95,9 @@ std::string Donation::names() const {
   return text;
 }
 
-std::vector<run::Tiles> Donation::run(const run::Executable& executable,
+std::vector<run::Tiles> Donation::run(const run::Runnable& program,
                                       std::vector<run::Tiles> inputs) {
-  run::Engine& engine = run::Engine::instance();
-  if (gifts_.empty()) return engine.execute(executable, std::move(inputs));
+  if (gifts_.empty()) return program.execute(inputs, [] {});
   bool has_begun = false;
   const auto end_failed_call = [&] {
     if (!has_begun) give_back(inputs);
@@ -108,7 +105,7 @@ std::vector<run::Tiles> Donation::run(const run::Executable& executable,
   };
   try {
     take(inputs);
-    return engine.execute(executable, inputs, [&] {
+    return program.execute(inputs, [&] {
       has_begun = true;
       let_go();
     });

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "api/program.h"
+#include "run/backend.h"
 
 namespace tessera::detail {
 
@@ -29,7 +30,7 @@ class Donation {
   /// Runs the program; `inputs` are the tiles of all its inputs. Donated arrays are given away when
   /// it starts. An exception before that leaves them unchanged. If the program fails after it has
   /// started, the RuntimeFault names the arrays that are lost.
-  std::vector<run::Tiles> run(const run::Executable& executable, std::vector<run::Tiles> inputs);
+  std::vector<run::Tiles> run(const run::Runnable& program, std::vector<run::Tiles> inputs);
   /// Gives the arrays away when no program is run.
   void give_away();
 

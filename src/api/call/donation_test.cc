@@ -161,7 +161,8 @@ std::string failure_of(const State& state, bool is_fault) {
     inputs.push_back(detail::tiles_of(leaf, Span()).tiles);
   }
   try {
-    donation.run(failing(is_fault), std::move(inputs));
+    const run::Executable program = failing(is_fault);
+    donation.run(run::HostRunnable(program), std::move(inputs));
   } catch (const Failure& failure) {
     return failure.what();
   }

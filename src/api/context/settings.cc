@@ -2,6 +2,7 @@
 #include "api/context/settings.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <fmt/format.h>
 #include <sstream>
 
@@ -13,6 +14,7 @@
 #include "run/engine.h"
 #include "run/machine/cores.h"
 #include "run/machine/memory.h"
+#include "run/pjrt/client.h"
 #include "run/transport/processes.h"
 #include "trace/trace.h"
 
@@ -21,7 +23,15 @@ namespace tessera {
 namespace detail {
 
 std::string_view name(EngineKind engine) {
-  return engine == EngineKind::host ? "host" : "reference";
+  switch (engine) {
+    case EngineKind::host:
+      return "host";
+    case EngineKind::reference:
+      return "reference";
+    case EngineKind::pjrt:
+      return "pjrt";
+  }
+  throw InternalError("an engine has a name");
 }
 
 DotUnit dot_unit_named(std::string_view name, const std::string& subject, const Span& where) {
@@ -66,18 +76,38 @@ int num_threads() { return run::Engine::instance().num_threads(); }
 
 std::string_view instruction_set() { return compile::instruction_set(); }
 
+namespace {
+
+/// The devices of `pjrt:PATH[,OPTION=VALUE]...`. `pjrt` alone means $TESSERA_PJRT_PLUGIN.
+run::Backend& plugin_named(std::string_view name, const Span& where) {
+  constexpr std::string_view kPrefix = "pjrt:";
+  std::string spec(name.substr(std::min(kPrefix.size(), name.size())));
+  const char* variable = std::getenv("TESSERA_PJRT_PLUGIN");
+  if (!name.starts_with(kPrefix) && variable != nullptr) spec = variable;
+  return run::pjrt::client_of(run::pjrt::parse_spec(spec, where), where);
+}
+
+}  // namespace
+
 void set_engine(std::string_view name, std::source_location where) {
   for (const EngineKind kind : {EngineKind::host, EngineKind::reference}) {
-    if (name == detail::name(kind)) return current_context().set(&Settings::engine, kind);
+    if (name == detail::name(kind)) {
+      return current_context().set(&Settings::engine, detail::EngineChoice{.kind = kind});
+    }
+  }
+  if (name == "pjrt" || name.starts_with("pjrt:")) {
+    run::Backend& backend = plugin_named(name, trace::call_span(where));
+    return current_context().set(&Settings::engine,
+                                 detail::EngineChoice{EngineKind::pjrt, &backend});
   }
   throw UserError({.what = "set_engine: unknown engine",
                    .where = trace::call_span(where),
                    .found = std::string(name),
-                   .wanted = "host or reference",
+                   .wanted = "host, reference or pjrt:PATH",
                    .cure = "write set_engine(\"host\"); the reference engine is simple and slow"});
 }
 
-std::string_view engine() { return detail::name(detail::current_settings().engine); }
+std::string_view engine() { return detail::name(detail::current_settings().engine.kind); }
 
 void set_dot_unit(std::string_view name, std::source_location where) {
   const DotUnit unit = detail::dot_unit_named(name, "set_dot_unit", trace::call_span(where));

@@ -10,12 +10,21 @@
 
 #include "base/dot_unit.h"
 
+namespace tessera::run {
+class Backend;
+}
+
 namespace tessera::detail {
 
-enum class EngineKind : std::uint8_t { host, reference };
+enum class EngineKind : std::uint8_t { host, reference, pjrt };
+
+struct EngineChoice {
+  EngineKind kind = EngineKind::host;
+  run::Backend* backend = nullptr;  // of pjrt; lives until the end of the process
+};
 
 struct Settings {
-  EngineKind engine = EngineKind::host;
+  EngineChoice engine;
   DotUnit dot_unit = DotUnit::portable;
   std::int64_t grains = 8;
   Numerics numerics = Numerics::exact;

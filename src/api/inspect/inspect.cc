@@ -245,6 +245,14 @@ double CompiledProgram::compile_seconds() const { return program_->seconds; }
 MemoryPlan CompiledProgram::memory() const {
   detail::compile(*program_);
   MemoryPlan plan;
+  if (program_->device_runnable != nullptr) {
+    const run::DeviceMemory memory = program_->device_runnable->memory();
+    plan = {.arguments = memory.arguments,
+            .results = memory.outputs,
+            .temporaries = memory.temporaries,
+            .peak = memory.arguments + memory.outputs + memory.temporaries};
+    return plan;
+  }
   if (program_->executable == nullptr) return plan;
   auto tile_bytes = [](const detail::Placement& placement) {
     const Layout layout(placement.mesh, placement.sharding, placement.type.shape);

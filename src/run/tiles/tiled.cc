@@ -13,9 +13,6 @@
 
 namespace tessera::run {
 
-namespace {
-
-/// Copies the elements of `box` between two arrays that hold the boxes `from_box` and `to_box`.
 void copy_box(const Box& box, std::size_t element, const Box& from_box, const std::byte* from,
               const Box& to_box, std::byte* to) {
   const std::size_t rank = box.start.size();
@@ -53,6 +50,8 @@ void copy_box(const Box& box, std::size_t element, const Box& from_box, const st
 Box whole(const Shape& shape) {
   return {.start = std::vector<std::int64_t>(shape.size(), 0), .size = shape};
 }
+
+namespace {
 
 std::int64_t box_bytes(const Box& box, DType dtype) {
   return num_elements(box.size) * static_cast<std::int64_t>(size_bytes(dtype));

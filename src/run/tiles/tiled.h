@@ -52,6 +52,11 @@ BufferPtr gather_tile(const Tiled& from, std::int64_t tile, const CollectiveLabe
 /// its tiles in all other groups.
 Tiled bring(Tiled x, const HolderGroups& groups, const CollectiveLabel& label);
 
+/// Copies the elements of `box` between two arrays that hold the boxes `from_box` and `to_box`.
+void copy_box(const Box& box, std::size_t element, const Box& from_box, const std::byte* from,
+              const Box& to_box, std::byte* to);
+/// The box of a whole array.
+Box whole(const Shape& shape);
 /// Cuts a whole array into the tiles that this process holds.
 Tiles cut(std::span<const std::byte> whole, const Placement& to);
 

@@ -1,0 +1,58 @@
+#include "api/call/device_program.h"
+
+#include <tessera/error.h>
+
+#include "run/transport/processes.h"
+#include "run/world.h"
+#include "stablehlo/stablehlo.h"
+
+namespace tessera::detail {
+
+namespace {
+
+run::DevicePort port_of(const Placement& placement) {
+  run::DevicePort port{.dtype = placement.type.dtype,
+                       .room = placement.layout.max_tile_shape(),
+                       .tiles = {},
+                       .tile_of = {}};
+  const Layout& layout = placement.layout;
+  for (std::int64_t tile = 0; tile < layout.num_tiles(); ++tile) {
+    port.tiles.push_back(layout.tile_shape(layout.digits(tile)));
+  }
+  for (const std::int64_t device : placement.mesh.device_ids()) {
+    port.tile_of.resize(std::max(port.tile_of.size(), static_cast<std::size_t>(device) + 1));
+    port.tile_of[static_cast<std::size_t>(device)] =
+        layout.tile_at(device_digits(placement.mesh, device));
+  }
+  if (port.tile_of.empty()) port.tile_of.push_back(0);  // without a mesh
+  return port;
+}
+
+std::vector<run::DevicePort> ports_of(const std::vector<PlacementPtr>& placements) {
+  std::vector<run::DevicePort> ports;
+  for (const PlacementPtr& placement : placements) ports.push_back(port_of(*placement));
+  return ports;
+}
+
+}  // namespace
+
+std::shared_ptr<const run::DeviceRunnable> compile_for_backend(const Program& program) {
+  if (run::transport() != nullptr) {
+    throw UserError({.what = "the engine pjrt computes for all devices in one process",
+                     .found = "a run of several processes",
+                     .wanted = "one process",
+                     .cure = "start the program without a launcher and without --isolated"});
+  }
+  run::Backend& backend = *program.engine.backend;
+  const bool is_cpu = backend.platform() == "cpu";
+  return backend.compile(
+      {.name = program.name,
+       .text = stablehlo::emit(program.partitioned,
+                               {.donated = program.is_donated, .widens_products = is_cpu}),
+       .num_devices = std::max<std::int64_t>(1, program.partitioned.mesh.num_devices()),
+       .inputs = ports_of(program.inputs),
+       .outputs = ports_of(program.outputs),
+       .is_donated = program.is_donated});
+}
+
+}  // namespace tessera::detail

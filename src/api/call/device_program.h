@@ -1,0 +1,14 @@
+// A program as the compiler of an accelerator takes it.
+#pragma once
+
+#include <memory>
+
+#include "api/program.h"
+
+namespace tessera::detail {
+
+/// Compiles a partitioned program for the devices of program.engine.backend. Throws UserError for
+/// what they cannot run.
+std::shared_ptr<const run::DeviceRunnable> compile_for_backend(const Program& program);
+
+}  // namespace tessera::detail

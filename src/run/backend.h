@@ -1,0 +1,79 @@
+// What runs the programs of jitted functions: the host engine, or an accelerator.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <tessera/types.h>
+
+#include "run/executable.h"
+
+namespace tessera::run {
+
+/// A compiled program.
+class Runnable {
+ public:
+  virtual ~Runnable() = default;
+  /// Starts the program and returns the tiles of its outputs. Calls `on_begin`, which must not
+  /// throw, before anything is written: if an exception is thrown earlier, `inputs` keep their
+  /// values. Outputs may not be ready yet; reading them waits.
+  virtual std::vector<Tiles> execute(std::vector<Tiles>& inputs,
+                                     const std::function<void()>& on_begin) const = 0;
+};
+
+/// How an input or output of a program lies on the devices.
+struct DevicePort {
+  DType dtype;
+  Shape room;                         // every device has room for the largest tile
+  std::vector<Shape> tiles;           // the shapes of the distinct tiles
+  std::vector<std::int64_t> tile_of;  // by device: the number of its tile
+};
+
+/// A program in StableHLO text, which all devices run as replicas.
+struct DeviceProgram {
+  std::string name;
+  std::string text;
+  std::int64_t num_devices = 1;
+  std::vector<DevicePort> inputs;
+  std::vector<DevicePort> outputs;
+  std::vector<bool> is_donated;  // per input
+};
+
+/// Bytes of one device while a program runs, as the compiler of the devices reports them.
+struct DeviceMemory {
+  std::int64_t arguments = 0;
+  std::int64_t outputs = 0;  // that do not reuse the memory of a donated argument
+  std::int64_t temporaries = 0;
+};
+
+/// A program of the host engine.
+class HostRunnable final : public Runnable {
+ public:
+  explicit HostRunnable(const Executable& executable) : executable_(executable) {}
+  std::vector<Tiles> execute(std::vector<Tiles>& inputs,
+                             const std::function<void()>& on_begin) const override;
+
+ private:
+  const Executable& executable_;
+};
+
+class DeviceRunnable : public Runnable {
+ public:
+  /// All zero if the compiler does not tell.
+  virtual DeviceMemory memory() const = 0;
+};
+
+/// The devices of an accelerator and their compiler.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  /// "cpu", "cuda", ...
+  virtual std::string platform() const = 0;
+  /// Throws UserError if there are too few devices, and RuntimeFault if the compiler fails.
+  virtual std::shared_ptr<const DeviceRunnable> compile(const DeviceProgram& program) = 0;
+};
+
+}  // namespace tessera::run

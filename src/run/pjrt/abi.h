@@ -1,0 +1,327 @@
+// The part of the C interface of PJRT plugins that Tessera calls, declared from the description of
+// the interface (openxla/xla, xla/pjrt/c/pjrt_c_api.h, version 0.58 and newer). Fields are only
+// ever added at the end of a struct, so that these prefixes fit all later versions.
+//
+// Every argument struct begins with its size and names the function that takes it. Fields after a
+// comment `out` are written by the plugin.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tessera::run::pjrt::abi {
+
+struct Error;
+struct Event;
+struct Client;
+struct Device;
+struct DeviceDescription;
+struct Memory;
+struct Loaded;
+struct Compiled;
+struct Buffer;
+
+/// Positions in the table of functions.
+enum class Function : std::size_t {
+  error_destroy = 0,
+  error_message = 1,
+  error_code = 2,
+  plugin_initialize = 3,
+  event_destroy = 5,
+  event_await = 8,
+  client_create = 10,
+  client_platform_name = 12,
+  client_platform_version = 14,
+  client_addressable_devices = 16,
+  client_compile = 20,
+  client_buffer_from_host = 22,
+  device_id = 23,
+  device_kind = 26,
+  device_description = 29,
+  device_memory = 34,
+  compiled_destroy = 40,
+  compiled_num_outputs = 44,
+  loaded_destroy = 50,
+  loaded_compiled = 51,
+  loaded_execute = 55,
+  buffer_destroy = 58,
+  buffer_to_host = 70,
+  compiled_memory = 96,
+};
+
+inline constexpr int kInvalidArgument = 3;
+inline constexpr int kOutOfMemory = 8;
+inline constexpr int kUnimplemented = 12;
+
+enum class ElementType : int {
+  boolean = 1,
+  s32 = 4,
+  u32 = 8,
+  f32 = 11,
+  f64 = 12,
+  bf16 = 13,
+};
+
+struct Version {
+  std::size_t struct_size;
+  void* extensions;
+  int major;
+  int minor;
+};
+
+using AnyFunction = Error* (*)(void*);
+
+struct Api {
+  std::size_t struct_size;
+  void* extensions;
+  Version version;
+  AnyFunction functions[1];  // as many as struct_size says
+};
+
+using GetApi = const Api* (*)();
+
+struct Head {
+  std::size_t struct_size = 0;
+  void* extensions = nullptr;
+};
+
+struct ErrorDestroy : Head {
+  static constexpr Function kFunction = Function::error_destroy;
+  Error* error = nullptr;
+};
+
+struct ErrorMessage : Head {
+  static constexpr Function kFunction = Function::error_message;
+  const Error* error = nullptr;
+  const char* text = nullptr;  // out
+  std::size_t text_size = 0;
+};
+
+struct ErrorCode : Head {
+  static constexpr Function kFunction = Function::error_code;
+  const Error* error = nullptr;
+  int code = 0;  // out
+};
+
+struct PluginInitialize : Head {
+  static constexpr Function kFunction = Function::plugin_initialize;
+};
+
+struct EventDestroy : Head {
+  static constexpr Function kFunction = Function::event_destroy;
+  Event* event = nullptr;
+};
+
+struct EventAwait : Head {
+  static constexpr Function kFunction = Function::event_await;
+  Event* event = nullptr;
+};
+
+struct NamedValue : Head {
+  enum class Type : int { text = 0, int64 = 1, float32 = 3, boolean = 4 };
+  const char* name = nullptr;
+  std::size_t name_size = 0;
+  Type type = Type::text;
+  union {
+    const char* text;
+    std::int64_t int64 = 0;
+    float float32;
+    bool boolean;
+  };
+  std::size_t value_size = 0;  // of a text; otherwise 1
+};
+
+struct ClientCreate : Head {
+  static constexpr Function kFunction = Function::client_create;
+  const NamedValue* options = nullptr;
+  std::size_t num_options = 0;
+  void* key_value_get = nullptr;
+  void* key_value_get_data = nullptr;
+  void* key_value_put = nullptr;
+  void* key_value_put_data = nullptr;
+  Client* client = nullptr;  // out
+  void* key_value_try_get = nullptr;
+  void* key_value_try_get_data = nullptr;
+};
+
+struct PlatformName : Head {
+  static constexpr Function kFunction = Function::client_platform_name;
+  Client* client = nullptr;
+  const char* text = nullptr;  // out
+  std::size_t text_size = 0;
+};
+
+struct PlatformVersion : Head {
+  static constexpr Function kFunction = Function::client_platform_version;
+  Client* client = nullptr;
+  const char* text = nullptr;  // out
+  std::size_t text_size = 0;
+};
+
+struct AddressableDevices : Head {
+  static constexpr Function kFunction = Function::client_addressable_devices;
+  Client* client = nullptr;
+  Device* const* devices = nullptr;  // out
+  std::size_t num_devices = 0;
+};
+
+struct Program : Head {
+  const char* code = nullptr;
+  std::size_t code_size = 0;
+  const char* format = nullptr;
+  std::size_t format_size = 0;
+};
+
+struct Compile : Head {
+  static constexpr Function kFunction = Function::client_compile;
+  Client* client = nullptr;
+  const Program* program = nullptr;
+  const char* options = nullptr;
+  std::size_t options_size = 0;
+  Loaded* loaded = nullptr;  // out
+};
+
+enum class HostSemantics : int { only_during_call = 0, until_transfer_completes = 1 };
+
+struct BufferFromHost : Head {
+  static constexpr Function kFunction = Function::client_buffer_from_host;
+  Client* client = nullptr;
+  const void* data = nullptr;
+  ElementType type = ElementType::f32;
+  const std::int64_t* dims = nullptr;
+  std::size_t num_dims = 0;
+  const std::int64_t* byte_strides = nullptr;
+  std::size_t num_byte_strides = 0;
+  HostSemantics semantics = HostSemantics::only_during_call;
+  Device* device = nullptr;
+  Memory* memory = nullptr;
+  void* device_layout = nullptr;
+  Event* done_with_host_buffer = nullptr;  // out
+  Buffer* buffer = nullptr;
+};
+
+struct GetDescription : Head {
+  static constexpr Function kFunction = Function::device_description;
+  Device* device = nullptr;
+  DeviceDescription* description = nullptr;  // out
+};
+
+struct DeviceId : Head {
+  static constexpr Function kFunction = Function::device_id;
+  DeviceDescription* description = nullptr;
+  int id = 0;  // out
+};
+
+struct DeviceKind : Head {
+  static constexpr Function kFunction = Function::device_kind;
+  DeviceDescription* description = nullptr;
+  const char* text = nullptr;  // out
+  std::size_t text_size = 0;
+};
+
+struct Statistic {
+  std::int64_t value = 0;
+  bool is_set = false;
+};
+
+struct DeviceMemory : Head {
+  static constexpr Function kFunction = Function::device_memory;
+  Device* device = nullptr;
+  std::int64_t bytes_in_use = 0;  // out
+  Statistic peak_bytes_in_use;
+  Statistic num_allocations;
+  Statistic largest_allocation;
+  Statistic bytes_limit;
+  Statistic more[6];
+};
+
+struct LoadedDestroy : Head {
+  static constexpr Function kFunction = Function::loaded_destroy;
+  Loaded* loaded = nullptr;
+};
+
+struct GetCompiled : Head {
+  static constexpr Function kFunction = Function::loaded_compiled;
+  Loaded* loaded = nullptr;
+  Compiled* compiled = nullptr;  // out
+};
+
+struct CompiledDestroy : Head {
+  static constexpr Function kFunction = Function::compiled_destroy;
+  Compiled* compiled = nullptr;
+};
+
+struct NumOutputs : Head {
+  static constexpr Function kFunction = Function::compiled_num_outputs;
+  Compiled* compiled = nullptr;
+  std::size_t count = 0;  // out
+};
+
+struct CompiledMemory : Head {
+  static constexpr Function kFunction = Function::compiled_memory;
+  Compiled* compiled = nullptr;
+  std::int64_t code = 0;  // out
+  std::int64_t arguments = 0;
+  std::int64_t outputs = 0;
+  std::int64_t aliased = 0;
+  std::int64_t temporaries = 0;
+  std::int64_t on_host[5] = {};
+  std::int64_t peak = 0;
+};
+
+struct ExecuteOptions : Head {
+  void** send_callbacks = nullptr;
+  void** receive_callbacks = nullptr;
+  std::size_t num_sends = 0;
+  std::size_t num_receives = 0;
+  int launch_id = 0;
+  const std::int64_t* not_donated = nullptr;  // numbers of inputs
+  std::size_t num_not_donated = 0;
+  void* context = nullptr;
+  const char* call_location = nullptr;
+  std::size_t num_tasks = 0;
+  int* task_ids = nullptr;
+  std::int64_t* incarnation_ids = nullptr;
+};
+
+struct Execute : Head {
+  static constexpr Function kFunction = Function::loaded_execute;
+  Loaded* loaded = nullptr;
+  ExecuteOptions* options = nullptr;
+  Buffer* const* const* arguments = nullptr;  // per device and input
+  std::size_t num_devices = 0;
+  std::size_t num_arguments = 0;
+  Buffer** const* outputs = nullptr;  // per device and output; written by the plugin
+  Event** completed = nullptr;        // per device; written by the plugin
+  Device* device = nullptr;
+};
+
+struct BufferDestroy : Head {
+  static constexpr Function kFunction = Function::buffer_destroy;
+  Buffer* buffer = nullptr;
+};
+
+/// Dimensions from the one whose elements are adjacent to the one with the largest stride.
+struct TiledLayout : Head {
+  const std::int64_t* minor_to_major = nullptr;
+  std::size_t num_dims = 0;
+  const std::int64_t* tile_dims = nullptr;
+  const std::size_t* tile_dim_sizes = nullptr;
+  std::size_t num_tiles = 0;
+};
+
+struct MemoryLayout : Head {
+  TiledLayout tiled;
+  int type = 0;  // tiled
+};
+
+struct BufferToHost : Head {
+  static constexpr Function kFunction = Function::buffer_to_host;
+  Buffer* buffer = nullptr;
+  MemoryLayout* layout = nullptr;
+  void* data = nullptr;
+  std::size_t data_size = 0;
+  Event* event = nullptr;  // out
+};
+
+}  // namespace tessera::run::pjrt::abi

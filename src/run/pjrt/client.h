@@ -1,0 +1,78 @@
+// The devices of a PJRT plugin.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tessera/types.h>
+
+#include "run/backend.h"
+#include "run/pjrt/plugin.h"
+
+namespace tessera::run::pjrt {
+
+/// Where a plugin is, and the options of its client: `PATH[,NAME=VALUE]...`.
+struct ClientSpec {
+  std::string path;
+  std::map<std::string, std::string> options;
+};
+/// Throws UserError for text that is not of this form.
+ClientSpec parse_spec(std::string_view text, const Span& where);
+
+struct DeviceInfo {
+  int id = 0;
+  std::string kind;
+  std::int64_t bytes_in_use = 0;  // 0: unknown, like the next
+  std::int64_t bytes_limit = 0;
+};
+
+/// A buffer on a device; it is freed with the last handle.
+using BufferHandle = std::shared_ptr<abi::Buffer>;
+
+class Client final : public Backend {
+ public:
+  /// Throws UserError if the plugin has no device or refuses an option.
+  Client(const ClientSpec& spec, const Span& where);
+
+  std::string platform() const override { return platform_; }
+  std::shared_ptr<const DeviceRunnable> compile(const DeviceProgram& program) override;
+
+  const Plugin& plugin() const { return plugin_; }
+  /// The version of the platform, as the plugin tells it.
+  std::string platform_version() const;
+  std::vector<DeviceInfo> devices() const;
+
+  /// Copies a dense row-major array to a device.
+  BufferHandle upload(const std::byte* data, DType dtype, const Shape& shape,
+                      std::int64_t device) const;
+  /// Waits until the buffer is computed, and copies it to the host, dense and row-major.
+  void download(abi::Buffer* buffer, std::size_t rank, std::span<std::byte> to) const;
+  BufferHandle own(abi::Buffer* buffer) const;
+
+  /// Starts a program on its devices. Waits first if two executions are in flight: plugins may
+  /// block for ever when many programs with collectives wait for each other's threads.
+  void execute(abi::Execute& execute, std::size_t num_devices);
+
+ private:
+  void create(const ClientSpec& spec, const Span& where);
+
+  Plugin plugin_;
+  abi::Client* client_ = nullptr;
+  std::string platform_;
+  std::vector<abi::Device*> devices_;
+  std::vector<int> device_ids_;
+  std::mutex mutex_;  // executions start in the same order on all devices
+  std::deque<std::vector<abi::Event*>> in_flight_;
+};
+
+/// The client of this spec, which lives until the end of the process: arrays may outlive every
+/// other object that holds it.
+Client& client_of(const ClientSpec& spec, const Span& where);
+
+}  // namespace tessera::run::pjrt

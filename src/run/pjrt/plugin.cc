@@ -1,0 +1,107 @@
+#include "run/pjrt/plugin.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <tessera/error.h>
+
+namespace tessera::run::pjrt {
+
+namespace {
+
+constexpr int kMajor = 0;
+constexpr int kOldestMinor = 58;
+
+const abi::Api* api_of(void* library) {
+  void* symbol = dlsym(library, "GetPjrtApi");
+  return symbol == nullptr ? nullptr : reinterpret_cast<abi::GetApi>(symbol)();
+}
+
+}  // namespace
+
+Plugin::Plugin(const std::string& path, const Span& where) : path_(path) {
+  // Without a slash, dlopen would search the folders of the system.
+  const std::string file = path.find('/') == std::string::npos ? "./" + path : path;
+  void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* reason = dlerror();
+    throw UserError({.what = "set_engine: the PJRT plugin cannot be loaded",
+                     .where = where,
+                     .found = reason == nullptr ? path : reason,
+                     .wanted = "a shared library for this machine, and the libraries that it needs",
+                     .cure = "pass the path of the plugin's .so file; folders of libraries that it "
+                             "needs belong in LD_LIBRARY_PATH"});
+  }
+  api_ = api_of(library);
+  if (api_ == nullptr) {
+    throw UserError({.what = "set_engine: the shared library is not a PJRT plugin",
+                     .where = where,
+                     .found = path + " without the function GetPjrtApi",
+                     .wanted = "a library that exports GetPjrtApi",
+                     .cure = "look for another .so file in the package of the plugin"});
+  }
+  if (api_->version.major != kMajor || api_->version.minor < kOldestMinor) {
+    throw UserError(
+        {.what = "set_engine: the PJRT plugin has a version that is not supported",
+         .where = where,
+         .found = fmt::format("{} with version {}", path, version()),
+         .wanted = fmt::format("version {}.{} or a later {}.x", kMajor, kOldestMinor, kMajor),
+         .cure = "install a newer package of the plugin"});
+  }
+  abi::PluginInitialize initialize;
+  call(initialize);
+}
+
+std::string Plugin::version() const {
+  return fmt::format("{}.{}", api_->version.major, api_->version.minor);
+}
+
+bool Plugin::has(abi::Function function) const {
+  const std::size_t end =
+      offsetof(abi::Api, functions) + (static_cast<std::size_t>(function) + 1) * sizeof(void*);
+  return end <= api_->struct_size && api_->functions[static_cast<std::size_t>(function)] != nullptr;
+}
+
+abi::Error* Plugin::call_raw(abi::Function function, void* arguments) const {
+  require(has(function), "a plugin has the functions of its version");
+  return api_->functions[static_cast<std::size_t>(function)](arguments);
+}
+
+std::optional<Failure> Plugin::failure_of(abi::Error* error) const {
+  if (error == nullptr) return std::nullopt;
+  Failure failure;
+  abi::ErrorMessage message;
+  message.struct_size = sizeof(message);
+  message.error = error;
+  call_raw(abi::ErrorMessage::kFunction, &message);
+  failure.text.assign(message.text, message.text_size);
+  abi::ErrorCode code;
+  code.struct_size = sizeof(code);
+  code.error = error;
+  call_raw(abi::ErrorCode::kFunction, &code);
+  failure.code = code.code;
+  abi::ErrorDestroy destroy;
+  destroy.struct_size = sizeof(destroy);
+  destroy.error = error;
+  call_raw(abi::ErrorDestroy::kFunction, &destroy);
+  return failure;
+}
+
+std::optional<Failure> Plugin::await(abi::Event* event) const {
+  abi::EventAwait wait;
+  wait.event = event;
+  std::optional<Failure> failure = try_call(wait);
+  abi::EventDestroy destroy;
+  destroy.event = event;
+  try_call(destroy);
+  return failure;
+}
+
+void Plugin::fail(const Failure& failure) const {
+  const std::string advice =
+      failure.code == abi::kOutOfMemory ? "; use a smaller batch or a smaller model" : "";
+  throw RuntimeFault(
+      fmt::format("the PJRT plugin {}: {} (code {}){}", path_, failure.text, failure.code, advice));
+}
+
+}  // namespace tessera::run::pjrt

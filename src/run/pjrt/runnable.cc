@@ -1,0 +1,170 @@
+#include "run/pjrt/runnable.h"
+
+#include <algorithm>
+
+#include <tessera/error.h>
+
+#include "run/tiles/tiled.h"
+
+namespace tessera::run::pjrt {
+
+namespace {
+
+std::size_t room_bytes(const Shape& room, DType dtype) {
+  return static_cast<std::size_t>(num_elements(room)) * size_bytes(dtype);
+}
+
+}  // namespace
+
+BufferHandle Copies::find(const Client& client, const Shape& room, std::int64_t device) const {
+  if (!has_room(client, room)) return nullptr;
+  const auto place = buffers_.find(device);
+  return place == buffers_.end() ? nullptr : place->second;
+}
+
+void Copies::read(std::span<std::byte> to) const {
+  abi::Buffer* const buffer = buffers_.begin()->second.get();
+  if (room_ == shape_) return client_.download(buffer, room_.size(), to);
+  std::vector<std::byte> padded(room_bytes(room_, dtype_));
+  client_.download(buffer, room_.size(), padded);
+  copy_box(whole(shape_), size_bytes(dtype_), whole(room_), padded.data(), whole(shape_),
+           to.data());
+}
+
+PjrtRunnable::PjrtRunnable(Client& client, const DeviceProgram& program, abi::Loaded* loaded)
+    : client_(client),
+      num_devices_(static_cast<std::size_t>(program.num_devices)),
+      inputs_(program.inputs),
+      outputs_(program.outputs),
+      is_donated_(program.is_donated),
+      loaded_(loaded) {
+  ask_memory();
+}
+
+PjrtRunnable::~PjrtRunnable() {
+  abi::LoadedDestroy destroy;
+  destroy.loaded = loaded_;
+  client_.plugin().try_call(destroy);
+}
+
+void PjrtRunnable::ask_memory() {
+  if (!client_.plugin().has(abi::Function::compiled_memory)) return;
+  abi::GetCompiled get;
+  get.loaded = loaded_;
+  if (client_.plugin().try_call(get)) return;
+  abi::CompiledMemory memory;
+  memory.compiled = get.compiled;
+  if (!client_.plugin().try_call(memory)) {
+    memory_ = {.arguments = memory.arguments,
+               .outputs = memory.outputs - memory.aliased,
+               .temporaries = memory.temporaries};
+  }
+  abi::CompiledDestroy destroy;
+  destroy.compiled = get.compiled;
+  client_.plugin().try_call(destroy);
+}
+
+/// Puts the tiles of an input on the devices that do not have them, and appends the buffer of each
+/// device to its arguments.
+void PjrtRunnable::place(const DevicePort& port, Tiles& tiles, PerDevice& arguments,
+                         std::vector<BufferHandle>& held) const {
+  for (std::size_t number = 0; number < tiles.size(); ++number) {
+    Buffer& tile = *tiles[number];
+    const Shape& shape = port.tiles[number];
+    const auto known = std::dynamic_pointer_cast<const Copies>(tile.copies());
+    std::vector<std::byte> padded;
+    std::shared_ptr<Copies> more;
+    for (std::size_t device = 0; device < num_devices_; ++device) {
+      const auto id = static_cast<std::int64_t>(device);
+      if (port.tile_of[device] != static_cast<std::int64_t>(number)) continue;
+      BufferHandle buffer = known == nullptr ? nullptr : known->find(client_, port.room, id);
+      if (buffer == nullptr) {
+        if (padded.empty() && shape != port.room) {
+          padded.resize(room_bytes(port.room, port.dtype));
+          copy_box(whole(shape), size_bytes(port.dtype), whole(shape), tile.data(),
+                   whole(port.room), padded.data());
+        }
+        const std::byte* data = shape == port.room ? tile.data() : padded.data();
+        buffer = client_.upload(data, port.dtype, port.room, id);
+        if (more == nullptr) {
+          const bool is_of_this_port = known != nullptr && known->has_room(client_, port.room);
+          more = is_of_this_port ? std::make_shared<Copies>(*known)
+                                 : std::make_shared<Copies>(client_, port.dtype, port.room, shape);
+        }
+        more->add(id, buffer);
+      }
+      arguments[device].push_back(buffer.get());
+      held.push_back(std::move(buffer));
+    }
+    if (more != nullptr) tile.set_copies(std::move(more));
+  }
+}
+
+/// Donated inputs with a tile that another array holds too.
+std::vector<std::int64_t> PjrtRunnable::not_donated(const std::vector<Tiles>& inputs) const {
+  std::vector<std::int64_t> numbers;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const bool is_shared = std::any_of(inputs[i].begin(), inputs[i].end(),
+                                       [](const BufferPtr& tile) { return tile.use_count() > 1; });
+    if (is_donated_[i] && is_shared) numbers.push_back(static_cast<std::int64_t>(i));
+  }
+  return numbers;
+}
+
+std::vector<Tiles> PjrtRunnable::take_outputs(const PerDevice& outputs) const {
+  std::vector<Tiles> taken;
+  for (std::size_t i = 0; i < outputs_.size(); ++i) {
+    const DevicePort& port = outputs_[i];
+    std::vector<std::shared_ptr<Copies>> copies;
+    for (const Shape& shape : port.tiles) {
+      copies.push_back(std::make_shared<Copies>(client_, port.dtype, port.room, shape));
+    }
+    for (std::size_t device = 0; device < num_devices_; ++device) {
+      copies[static_cast<std::size_t>(port.tile_of[device])]->add(static_cast<std::int64_t>(device),
+                                                                  client_.own(outputs[device][i]));
+    }
+    Tiles tiles;
+    for (std::size_t number = 0; number < copies.size(); ++number) {
+      const auto bytes = static_cast<std::int64_t>(room_bytes(port.tiles[number], port.dtype));
+      tiles.push_back(std::make_shared<Buffer>(bytes, std::move(copies[number])));
+    }
+    taken.push_back(std::move(tiles));
+  }
+  return taken;
+}
+
+std::vector<Tiles> PjrtRunnable::execute(std::vector<Tiles>& inputs,
+                                         const std::function<void()>& on_begin) const {
+  require(inputs.size() == inputs_.size(), "a program for devices gets all its inputs");
+  PerDevice arguments(num_devices_);
+  std::vector<BufferHandle> held;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const std::size_t before = held.size();
+    place(inputs_[i], inputs[i], arguments, held);
+    require(held.size() - before == num_devices_, "every device has a tile of every input");
+  }
+  const std::vector<std::int64_t> kept = not_donated(inputs);
+  PerDevice outputs(num_devices_, std::vector<abi::Buffer*>(outputs_.size(), nullptr));
+  std::vector<abi::Buffer* const*> argument_lists;
+  std::vector<abi::Buffer**> output_lists;
+  for (std::size_t device = 0; device < num_devices_; ++device) {
+    argument_lists.push_back(arguments[device].data());
+    output_lists.push_back(outputs[device].data());
+  }
+  abi::ExecuteOptions options;
+  options.struct_size = sizeof(options);
+  options.not_donated = kept.data();
+  options.num_not_donated = kept.size();
+  abi::Execute execute;
+  execute.loaded = loaded_;
+  execute.options = &options;
+  execute.arguments = argument_lists.data();
+  execute.num_devices = num_devices_;
+  execute.num_arguments = inputs.size();
+  execute.outputs = output_lists.data();
+  on_begin();
+  client_.execute(execute, num_devices_);
+  return take_outputs(outputs);
+}
+
+}  // namespace tessera::run::pjrt

@@ -1,0 +1,64 @@
+// A program that a plugin has compiled, and the tiles that its devices hold.
+#pragma once
+
+#include <map>
+
+#include "run/pjrt/client.h"
+
+namespace tessera::run::pjrt {
+
+/// A tile on some of the devices of a client. Buffers have the room of the port that they were made
+/// for.
+class Copies final : public DeviceCopies {
+ public:
+  Copies(const Client& client, DType dtype, Shape room, Shape shape)
+      : client_(client), dtype_(dtype), room_(std::move(room)), shape_(std::move(shape)) {}
+
+  void add(std::int64_t device, BufferHandle buffer) {
+    buffers_.insert_or_assign(device, std::move(buffer));
+  }
+  bool has_room(const Client& client, const Shape& room) const {
+    return &client == &client_ && room == room_;
+  }
+  /// nullptr if this device has none, or one with other room.
+  BufferHandle find(const Client& client, const Shape& room, std::int64_t device) const;
+  void read(std::span<std::byte> to) const override;
+
+ private:
+  const Client& client_;
+  DType dtype_;
+  Shape room_;
+  Shape shape_;
+  std::map<std::int64_t, BufferHandle> buffers_;
+};
+
+class PjrtRunnable final : public DeviceRunnable {
+ public:
+  /// Takes over `loaded`.
+  PjrtRunnable(Client& client, const DeviceProgram& program, abi::Loaded* loaded);
+  ~PjrtRunnable() override;
+  PjrtRunnable(const PjrtRunnable&) = delete;
+  PjrtRunnable& operator=(const PjrtRunnable&) = delete;
+
+  std::vector<Tiles> execute(std::vector<Tiles>& inputs,
+                             const std::function<void()>& on_begin) const override;
+  DeviceMemory memory() const override { return memory_; }
+
+ private:
+  using PerDevice = std::vector<std::vector<abi::Buffer*>>;
+  void place(const DevicePort& port, Tiles& tiles, PerDevice& arguments,
+             std::vector<BufferHandle>& held) const;
+  std::vector<std::int64_t> not_donated(const std::vector<Tiles>& inputs) const;
+  std::vector<Tiles> take_outputs(const PerDevice& outputs) const;
+  void ask_memory();
+
+  Client& client_;
+  std::size_t num_devices_;
+  std::vector<DevicePort> inputs_;
+  std::vector<DevicePort> outputs_;
+  std::vector<bool> is_donated_;
+  abi::Loaded* loaded_;
+  DeviceMemory memory_;
+};
+
+}  // namespace tessera::run::pjrt
