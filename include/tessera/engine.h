@@ -69,7 +69,7 @@ int num_threads();
 int usable_cores();
 /// The instruction set that the kernels use, for example AVX2. Results never depend on it.
 std::string_view instruction_set();
-/// `host` or `reference`.
+/// `host`, `reference`, `gpu` or `pjrt:PATH[,OPTION=VALUE]...` (docs/accelerators.md).
 void set_engine(std::string_view name,
                 std::source_location where = std::source_location::current());
 std::string_view engine();

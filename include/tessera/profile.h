@@ -48,6 +48,22 @@ struct MachineMemory {
 };
 MachineMemory machine_memory();
 
+/// A device of a PJRT plugin.
+struct AcceleratorDevice {
+  int id = 0;
+  std::string kind;               // for example NVIDIA H100
+  std::int64_t bytes_in_use = 0;  // 0: the plugin does not tell
+  std::int64_t bytes_limit = 0;   // likewise
+};
+struct Accelerator {
+  std::string platform;           // "cpu", "cuda", ...; empty if the engine is not pjrt
+  std::string platform_version;   // as the plugin tells it
+  std::string interface_version;  // of the PJRT interface
+  std::vector<AcceleratorDevice> devices;
+};
+/// The devices of the engine pjrt, if the current context has it.
+Accelerator accelerator();
+
 /// The time of one fused region or kernel.
 struct RegionTime {
   std::string name;        // the names of its first ops

@@ -502,7 +502,7 @@ TEST(Engine, ThreadsChangeBetweenExecutions) {
 
 TEST(Buffer, IsAlignedAndMayBeEmpty) {
   for (std::int64_t bytes : {0, 1, 63, 64, 65}) {
-    const Buffer buffer(bytes);
+    Buffer buffer(bytes);
     EXPECT_EQ(buffer.size(), bytes);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data()) % 64, 0U);
   }

@@ -168,13 +168,13 @@ TEST(OptimizerErrors, StateOfAnotherModel) {
 }
 
 TEST(SettingErrors, Engine) {
-  const Caught error = caught([] { set_engine("gpu"); });
+  const Caught error = caught([] { set_engine("tpu"); });
   EXPECT_EQ(error.text,
             "set_engine: unknown engine\n"
             "  where:  <this line>\n"
-            "  found:  gpu\n"
-            "  wanted: host or reference\n"
-            "  cure:   write set_engine(\"host\"); the reference engine is simple and slow");
+            "  found:  tpu\n"
+            "  wanted: host, reference, gpu or pjrt:PATH\n"
+            "  cure:   use host, which is fast; the reference engine is simple and slow");
 }
 
 TEST(SettingErrors, Threads) {

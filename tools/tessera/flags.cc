@@ -159,6 +159,15 @@ void add_checkpoint_flags(Command& command, TrainFlags& flags) {
 
 }  // namespace
 
+void add_engine_flag(Command& command, TrainFlags& flags) {
+  command
+      .add_option(
+          "--engine,--backend", flags.engine,
+          "host, the slow and simple reference engine, or the devices of a PJRT plugin: gpu "
+          "or pjrt:PATH[,OPTION=VALUE]...")
+      ->capture_default_str();
+}
+
 void add_train_flags(Command& command, TrainFlags& flags) {
   command
       .add_option("--mesh", flags.mesh, "mesh axes in order, for example data=4,model=2, or none")
@@ -191,11 +200,7 @@ void add_train_flags(Command& command, TrainFlags& flags) {
              "dtype of activations and matrix operands; parameters and sums are f32");
   add_choice(command, flags.dot_unit, "--dot-unit", {"auto", "portable", "avx512_bf16", "amx_bf16"},
              "the unit that multiplies bf16; auto: the best one of this machine");
-  command
-      .add_option("--engine,--backend", flags.engine,
-                  "host, the slow and simple reference engine, or pjrt:PATH[,OPTION=VALUE], the "
-                  "devices of a PJRT plugin")
-      ->capture_default_str();
+  add_engine_flag(command, flags);
   add_process_flags(command, flags);
   command
       .add_flag("--allow-overcommit", flags.allow_overcommit,

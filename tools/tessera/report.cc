@@ -57,6 +57,12 @@ void check_paths(const TrainFlags& flags) {
   if (!flags.json.empty() && flags.json != "-") check_writable("--json", flags.json);
   if (!flags.dump.empty()) check_writable("--dump", flags.dump);
   if (!flags.profile.empty()) check_folder("--profile", flags.profile);
+  if (!flags.profile.empty() && engine() == "pjrt") {
+    throw UserError({.what = "--profile: only programs of the host engine are timed by region",
+                     .found = "--engine " + std::string(engine()),
+                     .wanted = "the host engine",
+                     .cure = "leave out --profile, or --engine"});
+  }
   if (!flags.tensorboard.empty()) check_folder("--tensorboard", flags.tensorboard);
 }
 

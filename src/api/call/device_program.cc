@@ -43,6 +43,12 @@ std::shared_ptr<const run::DeviceRunnable> compile_for_backend(const Program& pr
                      .wanted = "one process",
                      .cure = "start the program without a launcher and without --isolated"});
   }
+  if (program.pipeline) {
+    throw UserError({.what = program.name + ": the engine pjrt runs no pipelines",
+                     .found = "a step on several groups of devices",
+                     .wanted = "a step on one mesh",
+                     .cure = "run it without groups (--mesh none), or on the host engine"});
+  }
   run::Backend& backend = *program.engine.backend;
   const bool is_cpu = backend.platform() == "cpu";
   return backend.compile(

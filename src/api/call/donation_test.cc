@@ -161,8 +161,8 @@ std::string failure_of(const State& state, bool is_fault) {
     inputs.push_back(detail::tiles_of(leaf, Span()).tiles);
   }
   try {
-    const run::Executable program = failing(is_fault);
-    donation.run(run::HostRunnable(program), std::move(inputs));
+    const run::Executable executable = failing(is_fault);
+    donation.run(run::HostRunnable(executable), std::move(inputs));
   } catch (const Failure& failure) {
     return failure.what();
   }

@@ -15,6 +15,7 @@
 #include "run/machine/cores.h"
 #include "run/machine/memory.h"
 #include "run/pjrt/client.h"
+#include "run/pjrt/find.h"
 #include "run/transport/processes.h"
 #include "trace/trace.h"
 
@@ -78,8 +79,21 @@ std::string_view instruction_set() { return compile::instruction_set(); }
 
 namespace {
 
-/// The devices of `pjrt:PATH[,OPTION=VALUE]...`. `pjrt` alone means $TESSERA_PJRT_PLUGIN.
+std::string gpu_plugin(const Span& where) {
+  if (std::optional<std::string> path = run::pjrt::find_gpu_plugin()) return *path;
+  throw UserError(
+      {.what = "set_engine: there is no PJRT plugin for GPUs",
+       .where = where,
+       .found = "no file in the folders of Python packages",
+       .wanted = fmt::format("one of {}", fmt::join(run::pjrt::gpu_plugin_patterns(), ", ")),
+       .cure = "pip install jax-cuda13-plugin[with-cuda] into the active environment, "
+               "or write pjrt:PATH"});
+}
+
+/// The devices of `pjrt:PATH[,OPTION=VALUE]...`. `pjrt` alone means $TESSERA_PJRT_PLUGIN, and `gpu`
+/// the plugin that pip installs.
 run::Backend& plugin_named(std::string_view name, const Span& where) {
+  if (name == "gpu") return run::pjrt::client_of({gpu_plugin(where), {}}, where);
   constexpr std::string_view kPrefix = "pjrt:";
   std::string spec(name.substr(std::min(kPrefix.size(), name.size())));
   const char* variable = std::getenv("TESSERA_PJRT_PLUGIN");
@@ -95,7 +109,7 @@ void set_engine(std::string_view name, std::source_location where) {
       return current_context().set(&Settings::engine, detail::EngineChoice{.kind = kind});
     }
   }
-  if (name == "pjrt" || name.starts_with("pjrt:")) {
+  if (name == "gpu" || name == "pjrt" || name.starts_with("pjrt:")) {
     run::Backend& backend = plugin_named(name, trace::call_span(where));
     return current_context().set(&Settings::engine,
                                  detail::EngineChoice{EngineKind::pjrt, &backend});
@@ -103,8 +117,8 @@ void set_engine(std::string_view name, std::source_location where) {
   throw UserError({.what = "set_engine: unknown engine",
                    .where = trace::call_span(where),
                    .found = std::string(name),
-                   .wanted = "host, reference or pjrt:PATH",
-                   .cure = "write set_engine(\"host\"); the reference engine is simple and slow"});
+                   .wanted = "host, reference, gpu or pjrt:PATH",
+                   .cure = "use host, which is fast; the reference engine is simple and slow"});
 }
 
 std::string_view engine() { return detail::name(detail::current_settings().engine.kind); }
@@ -184,6 +198,23 @@ void reset_peak_buffer_bytes() { run::Buffer::reset_peak_bytes(); }
 MachineMemory machine_memory() {
   const run::MachineMemory memory = run::machine_memory();
   return {.total = memory.total, .free = memory.free};
+}
+
+Accelerator accelerator() {
+  const detail::EngineChoice engine = detail::current_settings().engine;
+  if (engine.backend == nullptr) return {};
+  const auto& client = dynamic_cast<const run::pjrt::Client&>(*engine.backend);
+  Accelerator found{.platform = client.platform(),
+                    .platform_version = client.platform_version(),
+                    .interface_version = client.plugin().version(),
+                    .devices = {}};
+  for (const run::pjrt::DeviceInfo& device : client.devices()) {
+    found.devices.push_back({.id = device.id,
+                             .kind = device.kind,
+                             .bytes_in_use = device.bytes_in_use,
+                             .bytes_limit = device.bytes_limit});
+  }
+  return found;
 }
 
 void set_overcommit(bool is_allowed) { run::set_overcommit(is_allowed); }

@@ -13,6 +13,7 @@
 #include <tessera/types.h>
 
 #include "run/backend.h"
+#include "run/pjrt/abi_programs.h"
 #include "run/pjrt/plugin.h"
 
 namespace tessera::run::pjrt {

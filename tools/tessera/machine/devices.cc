@@ -42,6 +42,36 @@ std::string devices_text(const Mesh& mesh) {
   return table(rows);
 }
 
+json json_of(const Accelerator& found) {
+  if (found.platform.empty()) return nullptr;
+  json devices = json::array();
+  for (const AcceleratorDevice& device : found.devices) {
+    devices.push_back({{"id", device.id},
+                       {"kind", device.kind},
+                       {"bytes_in_use", device.bytes_in_use},
+                       {"bytes_limit", device.bytes_limit}});
+  }
+  return {{"platform", found.platform},
+          {"platform_version", found.platform_version},
+          {"interface_version", found.interface_version},
+          {"devices", devices}};
+}
+
+std::string text_of(const Accelerator& found) {
+  if (found.platform.empty()) return "";
+  std::vector<Row> rows = {{"platform", found.platform,
+                            found.platform_version.substr(0, found.platform_version.find('\n'))},
+                           {"PJRT", found.interface_version, ""}};
+  for (const AcceleratorDevice& device : found.devices) {
+    const std::string memory = device.bytes_limit == 0
+                                   ? ""
+                                   : ", " + size_text(device.bytes_in_use) + " of " +
+                                         size_text(device.bytes_limit) + " in use";
+    rows.push_back({"device", std::to_string(device.id), device.kind + memory});
+  }
+  return table(rows);
+}
+
 void show_devices(const TrainFlags& flags) {
   const Mesh mesh = mesh_of(flags.mesh);
   apply(flags);
@@ -55,7 +85,8 @@ void show_devices(const TrainFlags& flags) {
                        {"free_memory_bytes", machine.free_memory},
                        {"mesh", to_string(mesh)},
                        {"device_ids", mesh.device_ids()},
-                       {"engines", {"host", "reference"}}};
+                       {"engines", {"host", "reference", "pjrt"}},
+                       {"accelerator", json_of(accelerator())}};
   if (flags.json != "-") {
     const std::string gap = mesh.axes().empty() ? "devices    " : "";
     print(table({{"processor", machine.processor},
@@ -65,8 +96,8 @@ void show_devices(const TrainFlags& flags) {
                  {"bf16", std::string(dot_unit())},
                  {"memory", size_text(machine.memory) + ", of which " +
                                 size_text(machine.free_memory) + " are free"},
-                 {"engines", "host, reference"}}) +
-          gap + devices_text(mesh));
+                 {"engines", "host, reference, pjrt"}}) +
+          gap + devices_text(mesh) + text_of(accelerator()));
   }
   if (!flags.json.empty()) write_json(flags.json, object);
 }
@@ -84,6 +115,7 @@ void add_devices(Command& app) {
   add_whole_number(
       *command, flags->threads,
       {.name = "--threads", .text = "worker threads; default: one per core", .most = 1024});
+  add_engine_flag(*command, *flags);
   add_path(*command, flags->json, "--json", "write it as a JSON object; - is standard output",
            "machine.json");
   command->callback([flags] { show_devices(*flags); });

@@ -1,0 +1,36 @@
+#include "run/pjrt/find.h"
+
+#include <cstdlib>
+#include <glob.h>
+
+namespace tessera::run::pjrt {
+
+std::vector<std::string> gpu_plugin_patterns() {
+  std::vector<std::string> patterns;
+  const std::string package = "/jax_plugins/xla_cuda*/xla_cuda_plugin.so";
+  for (const char* variable : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
+    const char* root = std::getenv(variable);
+    if (root != nullptr && *root != '\0') {
+      patterns.push_back(root + ("/lib/python3*/site-packages" + package));
+    }
+  }
+  if (const char* home = std::getenv("HOME")) {
+    patterns.push_back(home + ("/.local/lib/python3*/site-packages" + package));
+  }
+  patterns.push_back("/usr/local/lib/python3*/*-packages" + package);
+  patterns.push_back("/usr/lib/python3*/*-packages" + package);
+  return patterns;
+}
+
+std::optional<std::string> find_gpu_plugin() {
+  for (const std::string& pattern : gpu_plugin_patterns()) {
+    glob_t found = {};
+    const bool has_found = glob(pattern.c_str(), 0, nullptr, &found) == 0 && found.gl_pathc > 0;
+    std::string path = has_found ? found.gl_pathv[found.gl_pathc - 1] : "";
+    globfree(&found);
+    if (has_found) return path;
+  }
+  return std::nullopt;
+}
+
+}  // namespace tessera::run::pjrt

@@ -1,0 +1,98 @@
+// The models of the examples on the devices of a plugin, through the command line.
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/cases/case_file.h"
+#include "tests/pjrt/plugin.h"
+
+namespace tessera::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kLm =
+    "train lm --vocab 50 --seq 12 --d-model 32 --heads 4 --layers 2 --d-ff 48 --batch 12 ";
+const std::string kPipeline =
+    "train pipeline --batch 8 --microbatches 2 --seq 8 --d-model 16 --heads 2 --layers 2 ";
+const std::string kVit =
+    "train vit --batch 8 --layers 1 --embed 16 --mlp-dim 16 --heads 2 --patch 16 ";
+const std::string kMlp = "train mlp --depth 16 --layers 2 --batch 12 ";
+
+class PjrtModels : public Pjrt {
+ protected:
+  void SetUp() override {
+    Pjrt::SetUp();
+    std::string name = (fs::temp_directory_path() / "pjrt_XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override {
+    fs::remove_all(folder_);
+    Pjrt::TearDown();
+  }
+  CommandOutcome run(const std::string& arguments) const {
+    return run_command(TESSERA_COMMAND, arguments + " --progress off", "", folder_);
+  }
+  std::vector<double> losses(const std::string& arguments) const {
+    const CommandOutcome outcome = run(arguments + " --json r.json");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.stderr_text;
+    std::ifstream file(folder_ / "r.json");
+    const nlohmann::json report = nlohmann::json::parse(file, nullptr, false);
+    EXPECT_TRUE(report.is_object());
+    return report.value("losses", std::vector<double>());
+  }
+  /// The first step's loss differs by rounding only; later ones by what the updates add to it.
+  void expect_close(const std::string& arguments) const {
+    SCOPED_TRACE(arguments);
+    const std::vector<double> wanted = losses(arguments + "--steps 5 ");
+    const std::vector<double> found =
+        losses(arguments + "--steps 5 --engine " + test_plugin() + " ");
+    ASSERT_EQ(wanted.size(), 5U);
+    ASSERT_EQ(found.size(), wanted.size());
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      const double tolerance = i == 0 ? 1e-5 : 1e-3;
+      EXPECT_NEAR(found[i], wanted[i], tolerance * std::abs(wanted[i])) << "step " << i;
+    }
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(PjrtModels, HaveTheLossesOfTheHost) {
+  expect_close(kLm + "--mesh none ");
+  expect_close(kLm + "--mesh data=8 --params fsdp ");
+  expect_close(kLm + "--mesh data=3,model=2 ");  // uneven
+  expect_close(kVit + "--mesh batch=4,model=2 --dropout 0.1 ");
+  expect_close(kMlp + "--mesh data=2,model=2 ");
+  expect_close(kPipeline + "--mesh none ");
+}
+
+TEST_F(PjrtModels, ContinueFromTheCheckpointsOfTheHost) {
+  const std::string all = kLm + "--mesh data=4 --params fsdp --every 2 --checkpoint run ";
+  ASSERT_EQ(run(all + "--steps 2").exit_code, 0);
+  const std::vector<double> found = losses(all + "--steps 4 --resume --engine " + test_plugin());
+  fs::remove_all(folder_ / "run");
+  const std::vector<double> wanted = losses(all + "--steps 4");
+  ASSERT_FALSE(found.empty());
+  EXPECT_NEAR(found.back(), wanted.back(), 1e-3 * std::abs(wanted.back()));
+  // And the other way round: the host reads what the devices have saved.
+  const std::vector<double> next = losses(all + "--steps 6 --resume");
+  EXPECT_FALSE(next.empty());
+}
+
+TEST_F(PjrtModels, TellWhatADeviceCannotRun) {
+  const std::string engine = " --steps 1 --engine " + test_plugin();
+  const auto expect_told = [&](const std::string& arguments, const std::string& text) {
+    const CommandOutcome outcome = run(arguments + engine);
+    EXPECT_EQ(outcome.exit_code, 1);
+    EXPECT_NE(outcome.stderr_text.find(text), std::string::npos) << outcome.stderr_text;
+  };
+  expect_told(kLm + "--mesh data=2 --isolated",
+              "the engine pjrt computes for all devices in one process");
+  expect_told(kPipeline + "--mesh stage=2", "the engine pjrt runs no pipelines");
+  expect_told(kLm + "--profile p", "--profile: only programs of the host engine are timed");
+}
+
+}  // namespace
+}  // namespace tessera::testing
