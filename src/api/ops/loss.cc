@@ -51,17 +51,22 @@ class Labels {
   };
   /// `logits_of` gives the logits of some classes.
   Losses losses(const std::function<Array(const Classes&)>& logits_of) const {
-    std::vector<Array> sums;
-    std::vector<Array> found;
+    std::vector<Array> maxima, sums, found, holders;  // [..,1] of each block
     for (const Classes& classes : blocks()) {
       const Array s = astype(logits_of(classes), DType::f32);
-      sums.push_back(expand_dims(logsumexp(s, -1), -1));
-      const Array right = sum(where(is_label(classes, s.shape()), s, 0), -1);
-      found.push_back(found.empty() ? right : found.back() + right);
+      const Array top = max(s, -1, keepdims);
+      const Array shifted = s - finite(top);
+      maxima.push_back(top);
+      sums.push_back(sum(exp(shifted), -1, keepdims));
+      found.push_back(sum(where(is_label(classes, s.shape()), shifted, 0), -1, keepdims));
+      holders.push_back(expand_dims(is_within(classes), -1));
     }
-    const Array lse =
-        sums.size() == 1 ? squeeze(sums[0], -1) : logsumexp(concatenate(sums, -1), -1);
-    return {.loss = counted(lse - found.back()), .lse = lse};
+    const Array highest = concatenate(maxima, -1);
+    const Array base = finite(max(highest, -1, keepdims));
+    const Array log_sum = log(sum(concatenate(sums, -1) * exp(highest - base), -1, keepdims));
+    const Array losses = log_sum + (base - finite(highest)) - concatenate(found, -1);
+    return {.loss = sum(where(concatenate(holders, -1), losses, 0), -1),
+            .lse = squeeze(log_sum + base, -1)};
   }
 
   /// The cotangent of the logits of some classes.
@@ -69,7 +74,8 @@ class Labels {
                          const Array& cotangent) const {
     const Array s = astype(logits, DType::f32);
     const Array one_hot = astype(is_label(classes, s.shape()), DType::f32);
-    const Array d = (exp(s - expand_dims(lse, -1)) - one_hot) * expand_dims(counted(cotangent), -1);
+    const Array scale = where(is_within(all()), cotangent, 0);
+    const Array d = (exp(s - expand_dims(lse, -1)) - one_hot) * expand_dims(scale, -1);
     return astype(d, logits.dtype());
   }
 
@@ -78,10 +84,12 @@ class Labels {
   Array is_label(const Classes& classes, const Shape& shape) const {
     return equal(expand_dims(labels_ - classes.first, -1), iota(shape, -1, DType::i32));
   }
-  /// x [..] where the label is a class, otherwise 0.
-  Array counted(const Array& x) const {
-    return where(logical_and(greater_equal(labels_, 0), less(labels_, num_classes_)), x, 0);
+  /// bool [..]
+  Array is_within(const Classes& classes) const {
+    return logical_and(greater_equal(labels_, classes.first), less(labels_, classes.last));
   }
+  /// Infinite maxima would give inf - inf.
+  static Array finite(const Array& x) { return where(is_finite(x), x, 0); }
 
   Array labels_;
   std::int64_t num_classes_;
@@ -107,6 +115,12 @@ void check_kernel(const char* op, const Array& kernel, const Array& rows) {
                "rows [..,F] and a kernel [F,C]", "transpose a table [C,F] first");
 }
 
+/// Copies that no pass takes for the originals: what is made of them is made again, and after all
+/// that stands in front.
+std::vector<Array> again(const std::vector<Array>& arrays) {
+  return detail::emit_all("optimization_barrier", arrays);
+}
+
 /// Logits x kernel and their derivatives, a block of classes at a time.
 struct LinearLogits {
   Array x;       // [..,F]
@@ -116,10 +130,6 @@ struct LinearLogits {
     return kernel.slice(1, classes.first, classes.last);
   }
   Array operator()(const Classes& classes) const { return dot(x, kernel_of(classes)); }
-  /// Copies that no pass takes for the originals: what is made of them is made again.
-  static std::vector<Array> again(const std::vector<Array>& arrays) {
-    return detail::emit_all("optimization_barrier", arrays);
-  }
   /// Of x and kernel.
   std::tuple<Array, Array> cotangents(const Labels& labels, const Array& lse,
                                       const Array& cotangent) const {
@@ -173,7 +183,7 @@ Array linear_cross_entropy(Operand x, Operand kernel, Operand labels) {
     const auto backward = [=](const std::tuple<Array, Array, Array>& saved,
                               const Array& cotangent) {
       const auto& [a, b, lse] = saved;
-      const std::vector<Array> late = LinearLogits::again({a, b, lse, cotangent});
+      const std::vector<Array> late = again({a, b, lse, cotangent});
       return LinearLogits{late[0], late[1]}.cotangents(of_rows, late[2], late[3]);
     };
     const auto primal = [=](const Array& a, const Array& b) { return forward(a, b).first; };
