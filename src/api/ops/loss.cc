@@ -1,10 +1,11 @@
 // Cross-entropies with derivatives of their own. Per row,
 //   loss = lse - logit of the label,  d logits = (softmax - one_hot(label)) d loss,
 // so that logits and lse are all that the derivative reads, and it may write where the logits lie.
-// Classes are read in blocks, in both functions the same ones: regions compute whole rows of a
-// block in one pass, and a block can be made again.
+// Classes are read in blocks: a region computes whole rows of a block in one pass, and a block can
+// be made again. The sums of the blocks are joined relative to the greatest logit.
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -19,81 +20,106 @@ using detail::as_array;
 
 namespace {
 
-/// The number of classes in a block, at most.
-constexpr std::int64_t kBlock = 4096;
+/// The classes that a region reduces in one pass, at most.
+constexpr std::int64_t kRow = 4096;
+/// More classes than that are cut into this many groups, if their number can be divided: a mesh
+/// that splits the classes splits the groups.
+constexpr std::int64_t kMaxGroups = 16;
 
-/// A run of classes.
-struct Classes {
+/// The same run of classes of each group.
+struct Block {
   std::int64_t first;
   std::int64_t last;
 };
 
-/// The labels [..] of rows, and how their classes are cut into blocks.
+/// The labels [..] of rows, and how their classes are cut: logits are [..,groups,classes].
 class Labels {
  public:
   Labels(Array labels, std::int64_t num_classes)
       : labels_(std::move(labels)),
-        num_classes_(num_classes),
-        num_blocks_(std::max<std::int64_t>(1, (num_classes + kBlock - 1) / kBlock)) {}
+        num_groups_(num_classes > kRow ? std::gcd(num_classes, kMaxGroups) : 1),
+        group_(num_classes / num_groups_) {}
 
-  std::vector<Classes> blocks() const {
-    std::vector<Classes> blocks;
-    for (std::int64_t i = 0; i < num_blocks_; ++i) {
-      blocks.push_back({i * num_classes_ / num_blocks_, (i + 1) * num_classes_ / num_blocks_});
+  /// The last dimension as groups of classes.
+  Array grouped(const Array& x) const {
+    Shape shape = x.shape();
+    shape.back() = num_groups_;
+    shape.push_back(group_);
+    return reshape(x, shape);
+  }
+  Block all() const { return {.first = 0, .last = group_}; }
+  /// Blocks with at most `most` classes of each group.
+  std::vector<Block> blocks(std::int64_t most) const {
+    const std::int64_t count = std::max<std::int64_t>(1, (group_ + most - 1) / most);
+    std::vector<Block> blocks;
+    for (std::int64_t i = 0; i < count; ++i) {
+      blocks.push_back({i * group_ / count, (i + 1) * group_ / count});
     }
     return blocks;
   }
-  Classes all() const { return {.first = 0, .last = num_classes_}; }
+  /// Blocks with at most kRow classes of all groups.
+  std::vector<Block> small_blocks() const { return blocks(kRow / num_groups_); }
 
   struct Losses {
     Array loss;
     Array lse;  // log(sum(exp(logits)))
   };
-  /// `logits_of` gives the logits of some classes.
-  Losses losses(const std::function<Array(const Classes&)>& logits_of) const {
-    std::vector<Array> maxima, sums, found, holders;  // [..,1] of each block
-    for (const Classes& classes : blocks()) {
-      const Array s = astype(logits_of(classes), DType::f32);
+  /// `logits_of` gives the logits of a block.
+  Losses losses(const std::vector<Block>& blocks,
+                const std::function<Array(const Block&)>& logits_of) const {
+    std::vector<Array> maxima, sums, found, holders;  // [..,groups,1] of each block
+    for (const Block& block : blocks) {
+      const Array s = astype(logits_of(block), DType::f32);
       const Array top = max(s, -1, keepdims);
       const Array shifted = s - finite(top);
       maxima.push_back(top);
       sums.push_back(sum(exp(shifted), -1, keepdims));
-      found.push_back(sum(where(is_label(classes, s.shape()), shifted, 0), -1, keepdims));
-      holders.push_back(expand_dims(is_within(classes), -1));
+      found.push_back(sum(where(is_label(block, s.shape()), shifted, 0), -1, keepdims));
+      holders.push_back(expand_dims(is_within(block), -1));
     }
+    const Axes all = {-2, -1};
     const Array highest = concatenate(maxima, -1);
-    const Array base = finite(max(highest, -1, keepdims));
-    const Array log_sum = log(sum(concatenate(sums, -1) * exp(highest - base), -1, keepdims));
+    const Array base = finite(max(highest, all, keepdims));
+    const Array log_sum = log(sum(concatenate(sums, -1) * exp(highest - base), all, keepdims));
     const Array losses = log_sum + (base - finite(highest)) - concatenate(found, -1);
-    return {.loss = sum(where(concatenate(holders, -1), losses, 0), -1),
-            .lse = squeeze(log_sum + base, -1)};
+    return {.loss = sum(where(concatenate(holders, -1), losses, 0), all),
+            .lse = squeeze(log_sum + base, all)};
   }
 
-  /// The cotangent of the logits of some classes.
-  Array logits_cotangent(const Array& logits, const Classes& classes, const Array& lse,
+  /// The cotangent of the logits of a block.
+  Array logits_cotangent(const Array& logits, const Block& block, const Array& lse,
                          const Array& cotangent) const {
+    const auto of_rows = [](const Array& x) { return expand_dims(expand_dims(x, -1), -1); };
     const Array s = astype(logits, DType::f32);
-    const Array one_hot = astype(is_label(classes, s.shape()), DType::f32);
-    const Array scale = where(is_within(all()), cotangent, 0);
-    const Array d = (exp(s - expand_dims(lse, -1)) - one_hot) * expand_dims(scale, -1);
-    return astype(d, logits.dtype());
+    const Array one_hot = astype(is_label(block, s.shape()), DType::f32);
+    const Array counted =
+        logical_and(greater_equal(labels_, 0), less(labels_, num_groups_ * group_));
+    const Array scale = where(counted, cotangent, 0);
+    return astype((exp(s - of_rows(lse)) - one_hot) * of_rows(scale), logits.dtype());
   }
 
  private:
-  /// bool [.., classes]
-  Array is_label(const Classes& classes, const Shape& shape) const {
-    return equal(expand_dims(labels_ - classes.first, -1), iota(shape, -1, DType::i32));
+  /// i32 [..,groups]: the labels, counted from the first class of each group.
+  Array places() const {
+    Shape shape = labels_.shape();
+    shape.push_back(num_groups_);
+    return expand_dims(labels_, -1) - iota(shape, -1, DType::i32) * group_;
   }
-  /// bool [..]
-  Array is_within(const Classes& classes) const {
-    return logical_and(greater_equal(labels_, classes.first), less(labels_, classes.last));
+  /// bool [..,groups,classes]
+  Array is_label(const Block& block, const Shape& shape) const {
+    return equal(expand_dims(places() - block.first, -1), iota(shape, -1, DType::i32));
+  }
+  /// bool [..,groups]
+  Array is_within(const Block& block) const {
+    const Array place = places();
+    return logical_and(greater_equal(place, block.first), less(place, block.last));
   }
   /// Infinite maxima would give inf - inf.
   static Array finite(const Array& x) { return where(is_finite(x), x, 0); }
 
   Array labels_;
-  std::int64_t num_classes_;
-  std::int64_t num_blocks_;
+  std::int64_t num_groups_;
+  std::int64_t group_;  // classes of a group
 };
 
 Array checked_labels(const char* op, const Operand& labels, const Array& rows) {
@@ -124,26 +150,26 @@ std::vector<Array> again(const std::vector<Array>& arrays) {
 /// Logits x kernel and their derivatives, a block of classes at a time.
 struct LinearLogits {
   Array x;       // [..,F]
-  Array kernel;  // [F,C]
+  Array kernel;  // [F,groups,classes]
 
-  Array kernel_of(const Classes& classes) const {
-    return kernel.slice(1, classes.first, classes.last);
+  Array kernel_of(const Block& block) const { return kernel.slice(2, block.first, block.last); }
+  Array operator()(const Block& block) const {
+    return dot_general(x, kernel_of(block), {{x.rank() - 1}, {0}});
   }
-  Array operator()(const Classes& classes) const { return dot(x, kernel_of(classes)); }
   /// Of x and kernel.
-  std::tuple<Array, Array> cotangents(const Labels& labels, const Array& lse,
-                                      const Array& cotangent) const {
+  std::pair<Array, Array> cotangents(const Labels& labels, const Array& lse,
+                                     const Array& cotangent) const {
     std::vector<std::int64_t> rows;
     for (std::int64_t i = 0; i + 1 < x.rank(); ++i) rows.push_back(i);
     std::vector<Array> of_x;
     std::vector<Array> of_kernel;
-    for (const Classes& classes : labels.blocks()) {
-      const Array d = labels.logits_cotangent((*this)(classes), classes, lse, cotangent);
-      const Array term = dot_general(d, kernel_of(classes), {{x.rank() - 1}, {1}});
+    for (const Block& block : labels.small_blocks()) {
+      const Array d = labels.logits_cotangent((*this)(block), block, lse, cotangent);
+      const Array term = dot_general(d, kernel_of(block), {{x.rank() - 1, x.rank()}, {1, 2}});
       of_x.push_back(of_x.empty() ? term : of_x.back() + term);
       of_kernel.push_back(dot_general(x, d, {rows, rows}));
     }
-    return {of_x.back(), concatenate(of_kernel, 1)};
+    return {of_x.back(), concatenate(of_kernel, 2)};
   }
 };
 
@@ -155,13 +181,16 @@ Array cross_entropy(Operand logits, Operand labels) {
     const Array rows = as_array(name, logits);
     const Labels of_rows(checked_labels(name, labels, rows), rows.dim(-1));
     const auto forward = [=](const Array& x) {
-      const auto [loss, lse] = of_rows.losses(
-          [&](const Classes& classes) { return x.slice(-1, classes.first, classes.last); });
+      const Array groups = of_rows.grouped(x);
+      const auto [loss, lse] = of_rows.losses(of_rows.blocks(kRow), [&](const Block& block) {
+        return groups.slice(-1, block.first, block.last);
+      });
       return std::pair(loss, std::tuple(x, lse));
     };
     const auto backward = [=](const std::tuple<Array, Array>& saved, const Array& cotangent) {
       const auto& [x, lse] = saved;
-      return of_rows.logits_cotangent(x, of_rows.all(), lse, cotangent);
+      const Array groups = of_rows.grouped(x);
+      return reshape(of_rows.logits_cotangent(groups, of_rows.all(), lse, cotangent), x.shape());
     };
     return custom_vjp([=](const Array& x) { return forward(x).first; }, forward, backward)(rows);
   });
@@ -177,14 +206,17 @@ Array linear_cross_entropy(Operand x, Operand kernel, Operand labels) {
     check_kernel(name, matrix, rows);
     const Labels of_rows(list, matrix.dim(1));
     const auto forward = [=](const Array& a, const Array& b) {
-      const auto [loss, lse] = of_rows.losses(LinearLogits{a, b});
+      const LinearLogits logits{a, of_rows.grouped(b)};
+      const auto [loss, lse] = of_rows.losses(of_rows.small_blocks(), logits);
       return std::pair(loss, std::tuple(a, b, lse));
     };
     const auto backward = [=](const std::tuple<Array, Array, Array>& saved,
                               const Array& cotangent) {
       const auto& [a, b, lse] = saved;
       const std::vector<Array> late = again({a, b, lse, cotangent});
-      return LinearLogits{late[0], late[1]}.cotangents(of_rows, late[2], late[3]);
+      const LinearLogits logits{late[0], of_rows.grouped(late[1])};
+      const auto [of_x, of_kernel] = logits.cotangents(of_rows, late[2], late[3]);
+      return std::tuple(of_x, reshape(of_kernel, b.shape()));
     };
     const auto primal = [=](const Array& a, const Array& b) { return forward(a, b).first; };
     return custom_vjp(primal, forward, backward)(rows, matrix);
