@@ -32,13 +32,30 @@ struct Block {
   std::int64_t last;
 };
 
+/// Copies that no pass takes for the originals: what is made of them is made again, and after all
+/// that stands in front.
+std::vector<Array> again(const std::vector<Array>& arrays) {
+  return detail::emit_all("optimization_barrier", arrays);
+}
+
 /// The labels [..] of rows, and how their classes are cut: logits are [..,groups,classes].
 class Labels {
  public:
   Labels(Array labels, std::int64_t num_classes)
       : labels_(std::move(labels)),
         num_groups_(num_classes > kRow ? std::gcd(num_classes, kMaxGroups) : 1),
-        group_(num_classes / num_groups_) {}
+        group_(num_classes / num_groups_) {
+    Shape shape = labels_.shape();
+    shape.push_back(num_groups_);
+    places_ = expand_dims(labels_, -1) - iota(shape, -1, DType::i32) * group_;
+  }
+  /// What blocks share is computed in front of them: otherwise a region that computes it would hold
+  /// all blocks at once.
+  Labels in_front() const {
+    Labels labels = *this;
+    labels.places_ = again({places_})[0];
+    return labels;
+  }
 
   /// The last dimension as groups of classes.
   Array grouped(const Array& x) const {
@@ -86,38 +103,35 @@ class Labels {
             .lse = squeeze(log_sum + base, all)};
   }
 
+  /// The cotangent of the losses, and 0 where the label is no class.
+  Array scale(const Array& cotangent) const {
+    const Array counts =
+        logical_and(greater_equal(labels_, 0), less(labels_, num_groups_ * group_));
+    return where(counts, cotangent, 0);
+  }
   /// The cotangent of the logits of a block.
   Array logits_cotangent(const Array& logits, const Block& block, const Array& lse,
-                         const Array& cotangent) const {
+                         const Array& scale) const {
     const auto of_rows = [](const Array& x) { return expand_dims(expand_dims(x, -1), -1); };
     const Array s = astype(logits, DType::f32);
     const Array one_hot = astype(is_label(block, s.shape()), DType::f32);
-    const Array counted =
-        logical_and(greater_equal(labels_, 0), less(labels_, num_groups_ * group_));
-    const Array scale = where(counted, cotangent, 0);
     return astype((exp(s - of_rows(lse)) - one_hot) * of_rows(scale), logits.dtype());
   }
 
  private:
-  /// i32 [..,groups]: the labels, counted from the first class of each group.
-  Array places() const {
-    Shape shape = labels_.shape();
-    shape.push_back(num_groups_);
-    return expand_dims(labels_, -1) - iota(shape, -1, DType::i32) * group_;
-  }
   /// bool [..,groups,classes]
   Array is_label(const Block& block, const Shape& shape) const {
-    return equal(expand_dims(places() - block.first, -1), iota(shape, -1, DType::i32));
+    return equal(expand_dims(places_ - block.first, -1), iota(shape, -1, DType::i32));
   }
   /// bool [..,groups]
   Array is_within(const Block& block) const {
-    const Array place = places();
-    return logical_and(greater_equal(place, block.first), less(place, block.last));
+    return logical_and(greater_equal(places_, block.first), less(places_, block.last));
   }
   /// Infinite maxima would give inf - inf.
   static Array finite(const Array& x) { return where(is_finite(x), x, 0); }
 
   Array labels_;
+  Array places_;  // i32 [..,groups]: the labels, counted from the first class of each group
   std::int64_t num_groups_;
   std::int64_t group_;  // classes of a group
 };
@@ -141,12 +155,6 @@ void check_kernel(const char* op, const Array& kernel, const Array& rows) {
                "rows [..,F] and a kernel [F,C]", "transpose a table [C,F] first");
 }
 
-/// Copies that no pass takes for the originals: what is made of them is made again, and after all
-/// that stands in front.
-std::vector<Array> again(const std::vector<Array>& arrays) {
-  return detail::emit_all("optimization_barrier", arrays);
-}
-
 /// Logits x kernel and their derivatives, a block of classes at a time.
 struct LinearLogits {
   Array x;       // [..,F]
@@ -158,13 +166,13 @@ struct LinearLogits {
   }
   /// Of x and kernel.
   std::pair<Array, Array> cotangents(const Labels& labels, const Array& lse,
-                                     const Array& cotangent) const {
+                                     const Array& scale) const {
     std::vector<std::int64_t> rows;
     for (std::int64_t i = 0; i + 1 < x.rank(); ++i) rows.push_back(i);
     std::vector<Array> of_x;
     std::vector<Array> of_kernel;
     for (const Block& block : labels.small_blocks()) {
-      const Array d = labels.logits_cotangent((*this)(block), block, lse, cotangent);
+      const Array d = labels.logits_cotangent((*this)(block), block, lse, scale);
       const Array term = dot_general(d, kernel_of(block), {{x.rank() - 1, x.rank()}, {1, 2}});
       of_x.push_back(of_x.empty() ? term : of_x.back() + term);
       of_kernel.push_back(dot_general(x, d, {rows, rows}));
@@ -190,7 +198,8 @@ Array cross_entropy(Operand logits, Operand labels) {
     const auto backward = [=](const std::tuple<Array, Array>& saved, const Array& cotangent) {
       const auto& [x, lse] = saved;
       const Array groups = of_rows.grouped(x);
-      return reshape(of_rows.logits_cotangent(groups, of_rows.all(), lse, cotangent), x.shape());
+      return reshape(of_rows.logits_cotangent(groups, of_rows.all(), lse, of_rows.scale(cotangent)),
+                     x.shape());
     };
     return custom_vjp([=](const Array& x) { return forward(x).first; }, forward, backward)(rows);
   });
@@ -204,7 +213,7 @@ Array linear_cross_entropy(Operand x, Operand kernel, Operand labels) {
     const Array matrix = as_array(name, kernel, dtype);
     const Array list = checked_labels(name, labels, rows);
     check_kernel(name, matrix, rows);
-    const Labels of_rows(list, matrix.dim(1));
+    const Labels of_rows = Labels(list, matrix.dim(1)).in_front();
     const auto forward = [=](const Array& a, const Array& b) {
       const LinearLogits logits{a, of_rows.grouped(b)};
       const auto [loss, lse] = of_rows.losses(of_rows.small_blocks(), logits);
@@ -213,9 +222,10 @@ Array linear_cross_entropy(Operand x, Operand kernel, Operand labels) {
     const auto backward = [=](const std::tuple<Array, Array, Array>& saved,
                               const Array& cotangent) {
       const auto& [a, b, lse] = saved;
-      const std::vector<Array> late = again({a, b, lse, cotangent});
+      const Labels of_late = of_rows.in_front();
+      const std::vector<Array> late = again({a, b, lse, of_rows.scale(cotangent)});
       const LinearLogits logits{late[0], of_rows.grouped(late[1])};
-      const auto [of_x, of_kernel] = logits.cotangents(of_rows, late[2], late[3]);
+      const auto [of_x, of_kernel] = logits.cotangents(of_late, late[2], late[3]);
       return std::tuple(of_x, reshape(of_kernel, b.shape()));
     };
     const auto primal = [=](const Array& a, const Array& b) { return forward(a, b).first; };
