@@ -45,9 +45,11 @@ class Labels {
       : labels_(std::move(labels)),
         num_groups_(num_classes > kRow ? std::gcd(num_classes, kMaxGroups) : 1),
         group_(num_classes / num_groups_) {
+    places_ = expand_dims(labels_, -1);
+    if (num_groups_ == 1) return;
     Shape shape = labels_.shape();
     shape.push_back(num_groups_);
-    places_ = expand_dims(labels_, -1) - iota(shape, -1, DType::i32) * group_;
+    places_ = places_ - iota(shape, -1, DType::i32) * group_;
   }
   /// What blocks share is computed in front of them: otherwise a region that computes it would hold
   /// all blocks at once.
@@ -84,31 +86,13 @@ class Labels {
   /// `logits_of` gives the logits of a block.
   Losses losses(const std::vector<Block>& blocks,
                 const std::function<Array(const Block&)>& logits_of) const {
-    std::vector<Array> maxima, sums, found, holders;  // [..,groups,1] of each block
-    for (const Block& block : blocks) {
-      const Array s = astype(logits_of(block), DType::f32);
-      const Array top = max(s, -1, keepdims);
-      const Array shifted = s - finite(top);
-      maxima.push_back(top);
-      sums.push_back(sum(exp(shifted), -1, keepdims));
-      found.push_back(sum(where(is_label(block, s.shape()), shifted, 0), -1, keepdims));
-      holders.push_back(expand_dims(is_within(block), -1));
-    }
-    const Axes all = {-2, -1};
-    const Array highest = concatenate(maxima, -1);
-    const Array base = finite(max(highest, all, keepdims));
-    const Array log_sum = log(sum(concatenate(sums, -1) * exp(highest - base), all, keepdims));
-    const Array losses = log_sum + (base - finite(highest)) - concatenate(found, -1);
-    return {.loss = sum(where(concatenate(holders, -1), losses, 0), all),
-            .lse = squeeze(log_sum + base, all)};
+    std::vector<Part> parts;
+    for (const Block& block : blocks) parts.push_back(part_of(block, logits_of(block)));
+    return parts.size() == 1 && num_groups_ == 1 ? whole(parts[0]) : joined(parts);
   }
 
   /// The cotangent of the losses, and 0 where the label is no class.
-  Array scale(const Array& cotangent) const {
-    const Array counts =
-        logical_and(greater_equal(labels_, 0), less(labels_, num_groups_ * group_));
-    return where(counts, cotangent, 0);
-  }
+  Array scale(const Array& cotangent) const { return counted(cotangent); }
   /// The cotangent of the logits of a block.
   Array logits_cotangent(const Array& logits, const Block& block, const Array& lse,
                          const Array& scale) const {
@@ -119,6 +103,47 @@ class Labels {
   }
 
  private:
+  /// What is known of rows from one block: [..,groups,1].
+  struct Part {
+    Array highest;  // logit
+    Array sum;      // of exp(logits - highest)
+    Array found;    // the logit of the label - highest, or 0
+    Array holds;    // whether the label is in the block
+  };
+  Part part_of(const Block& block, const Array& logits) const {
+    const Array s = astype(logits, DType::f32);
+    const Array highest = max(s, -1, keepdims);
+    const Array shifted = s - finite(highest);
+    return {.highest = highest,
+            .sum = sum(exp(shifted), -1, keepdims),
+            .found = sum(where(is_label(block, s.shape()), shifted, 0), -1, keepdims),
+            .holds = expand_dims(is_within(block), -1)};
+  }
+  Losses joined(const std::vector<Part>& parts) const {
+    const auto all_of = [&](Array Part::*member) {
+      std::vector<Array> list;
+      for (const Part& part : parts) list.push_back(part.*member);
+      return concatenate(list, -1);
+    };
+    const Axes all = {-2, -1};
+    const Array highest = all_of(&Part::highest);
+    const Array base = finite(max(highest, all, keepdims));
+    const Array log_sum = log(sum(all_of(&Part::sum) * exp(highest - base), all, keepdims));
+    const Array losses = log_sum + (base - finite(highest)) - all_of(&Part::found);
+    return {.loss = sum(where(all_of(&Part::holds), losses, 0), all),
+            .lse = squeeze(log_sum + base, all)};
+  }
+  /// The same for a single part, so that its rows need no second reduction.
+  Losses whole(const Part& part) const {
+    const Axes all = {-2, -1};
+    const Array log_sum = log(part.sum);
+    return {.loss = counted(squeeze(log_sum - part.found, all)),
+            .lse = squeeze(log_sum + finite(part.highest), all)};
+  }
+  /// x [..] where the label is a class, otherwise 0.
+  Array counted(const Array& x) const {
+    return where(logical_and(greater_equal(labels_, 0), less(labels_, num_groups_ * group_)), x, 0);
+  }
   /// bool [..,groups,classes]
   Array is_label(const Block& block, const Shape& shape) const {
     return equal(expand_dims(places_ - block.first, -1), iota(shape, -1, DType::i32));
