@@ -65,13 +65,15 @@ struct LM {
         norm(scope / "ln_f", c.d_model, 1e-6, c.dtype),
         head(dense(scope / "head", c.d_model, c.vocab, c.dtype, /*use_bias=*/false)) {}
 
-  /// Token ids i32 [B,T] -> logits [B,T,V].
-  Array operator()(const Array& ids) const {
+  /// Token ids i32 [B,T] -> what the head reads, [B,T,F].
+  Array features(const Array& ids) const {
     Array x = tokens(ids);
     x = x + astype(positions.slice(0, 0, ids.dim(1)), x.dtype());
     for (const Block& block : blocks) x = block(x);
-    return head(norm(x));
+    return norm(x);
   }
+  /// Token ids i32 [B,T] -> logits [B,T,V].
+  Array operator()(const Array& ids) const { return head(features(ids)); }
   TESSERA_MODULE(tokens, positions, blocks, norm, head)
 
  private:
@@ -84,11 +86,24 @@ struct LM {
   }
 };
 
+/// The token that follows each one, and -1, which is no token, behind the last.
+inline Array next_tokens(const Array& ids) { return pad(ids.slice(1, 1), {0, 0}, {0, 1}, -1); }
+
+/// The mean over all tokens that have a next one.
+inline Array mean_of_tokens(const Array& losses) {
+  return sum(losses) / static_cast<double>(losses.dim(0) * (losses.dim(1) - 1));
+}
+
 /// Mean cross-entropy in nats of predicting ids[:, 1:] from logits[:, :-1].
 inline Array next_token_loss(const Array& logits, const Array& ids) {
-  const Array targets = one_hot(ids.slice(1, 1), logits.dim(2));
-  const Array log_p = log_softmax(astype(logits.slice(1, 0, -1), DType::f32));
-  return -mean(sum(targets * log_p, -1));
+  return mean_of_tokens(cross_entropy(logits, next_tokens(ids)));
+}
+
+/// The same without the logits in memory; its derivative makes them again.
+inline Array next_token_loss(const LM& model, const Array& ids) {
+  const Array x = model.features(ids);
+  const Array kernel = astype(model.head.kernel, x.dtype());
+  return mean_of_tokens(linear_cross_entropy(x, kernel, next_tokens(ids)));
 }
 
 }  // namespace lm

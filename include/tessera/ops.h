@@ -258,6 +258,12 @@ Array softmax(Operand x, std::int64_t axis = -1);
 Array log_softmax(Operand x, std::int64_t axis = -1);
 /// log(sum(exp(x))) without overflow.
 Array logsumexp(Operand x, Axes axes = {}, bool keep = false);
+/// -log(softmax(logits)) at the labels: [..,C] and i32 [..] -> f32 [..], 0 where a label is no
+/// class.
+Array cross_entropy(Operand logits, Operand labels);
+/// The same for the logits x kernel of x [..,F] and kernel [F,C], which are made in blocks of
+/// classes, and again in the derivative: less memory for a third more work.
+Array linear_cross_entropy(Operand x, Operand kernel, Operand labels);
 
 // --- attention
 

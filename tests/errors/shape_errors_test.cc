@@ -185,6 +185,31 @@ TEST(ShapeErrors, WhereOfDifferentShapes) {
             "  cure:   reshape, transpose or expand_dims one of them");
 }
 
+TEST(ShapeErrors, LabelsOfOtherRows) {
+  const Array logits = ones({4, 10});
+  const Array labels = zeros({3}, DType::i32);
+  const Caught error = caught([&] { cross_entropy(logits, labels); });
+  EXPECT_EQ(error.text,
+            "cross_entropy: the labels do not match the rows\n"
+            "  where:  <this line>\n"
+            "  found:  i32[3] for f32[4,10]\n"
+            "  wanted: i32 labels with the dimensions in front of the last\n"
+            "  cure:   give the index of the right class of each row");
+}
+
+TEST(ShapeErrors, KernelOfOtherRows) {
+  const Array x = ones({4, 8});
+  const Array table = ones({10, 8});
+  const Array labels = zeros({4}, DType::i32);
+  const Caught error = caught([&] { linear_cross_entropy(x, table, labels); });
+  EXPECT_EQ(error.text,
+            "linear_cross_entropy: the kernel does not match the rows\n"
+            "  where:  <this line>\n"
+            "  found:  f32[10,8] for f32[4,8]\n"
+            "  wanted: rows [..,F] and a kernel [F,C]\n"
+            "  cure:   transpose a table [C,F] first");
+}
+
 TEST(ShapeErrors, EndlessArray) {
   const Caught error = caught([&] { zeros({1 << 30, 1 << 30, 1 << 30}); });
   EXPECT_EQ(error.text,

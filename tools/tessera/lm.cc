@@ -32,6 +32,7 @@ struct LmFlags : TrainFlags {
   std::string text;
   bool causal = false;
   bool no_causal = false;
+  bool recompute_logits = false;
   std::int64_t sample = 0;
 };
 
@@ -146,8 +147,10 @@ class LmJob final : public Job<lm::LM, Array> {
   lm::LM make_model(const Key& key) const override { return {nn::Scope(key), flags_.model}; }
   std::tuple<Array, lm::LM> loss_and_grads(const lm::LM& params, const Array& ids,
                                            const Array& /*step*/) const override {
-    return value_and_grad(
-        [&](const lm::LM& model) { return lm::next_token_loss(model(ids), ids); })(params);
+    return value_and_grad([&](const lm::LM& model) {
+      return flags_.recompute_logits ? lm::next_token_loss(model, ids)
+                                     : lm::next_token_loss(model(ids), ids);
+    })(params);
   }
   void load(Report& report) override {
     if (!flags_.text.empty() && !flags_.model.is_causal) {
@@ -214,6 +217,10 @@ void add_lm_flags(Command& command, LmFlags& flags) {
   command.add_flag("--no-causal", flags.no_causal, "each position sees all positions")
       ->disable_flag_override()
       ->excludes(causal);
+  command
+      .add_flag("--recompute-logits", flags.recompute_logits,
+                "make the logits in parts, and again in the backward pass: less memory, more work")
+      ->disable_flag_override();
   add_whole_number(command, flags.sample,
                    {.name = "--sample", .text = "generate this many bytes of text at the end"});
 }
