@@ -113,6 +113,24 @@ TEST(CrossEntropy, HasTheSameBitsOnMeshes) {
   }
 }
 
+TEST(CrossEntropy, OfSplitClassesMovesNoLogits) {
+  const Mesh mesh = make_mesh({{"model", 4}});
+  constexpr std::int64_t classes = 8208;
+  const Problem p(classes);
+  for (const Loss loss : {of_logits, of_blocks}) {
+    auto run = jit([=](Array x, Array kernel, Array labels) {
+      return grad<0, 1>([&](const Array& a, const Array& b) { return sum(loss(a, b, labels)); })(
+          x, kernel);
+    });
+    run(p.x, device_put(p.kernel, NamedSharding(mesh, P{none, "model"})), p.labels);
+    const CompiledProgram program = run.compiled();
+    EXPECT_FALSE(program.planned_collectives().empty());
+    for (const PlannedCollective& use : program.planned_collectives()) {
+      EXPECT_LT(use.bytes, 4 * 24 * classes / 4) << program.explain();
+    }
+  }
+}
+
 TEST(CrossEntropy, IgnoresLabelsThatAreNoClasses) {
   const Array x = array({1.0F, 2.0F, 3.0F, 4.0F}, {2, 2});
   const Array labels = array({-100, 2});
