@@ -69,7 +69,7 @@ std::string nearest(std::string_view word, const std::vector<std::string>& names
   for (const std::string& name : names) {
     const std::size_t d = distance(word, name);
     // Half of the letters of a short name may be those of any other name.
-    if (d < least && 2 * d < word.size()) {
+    if (d < least && 2 * d <= word.size()) {
       least = d;
       best = name;
     }
