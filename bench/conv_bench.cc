@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include <tessera/functions.h>
 #include <tessera/tessera.h>
-#include <tessera/window.h>
 
 namespace tessera::bench {
 namespace {

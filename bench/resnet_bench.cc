@@ -14,8 +14,8 @@
 #include <sys/resource.h>
 #include <vector>
 
+#include <tessera/functions.h>
 #include <tessera/tessera.h>
-#include <tessera/window.h>
 
 namespace tessera::bench {
 namespace {
@@ -70,8 +70,8 @@ Arrays initial() {
 Array conv_norm(const Array& x, Parameters& parameters, std::int64_t stride) {
   const Array kernel = parameters.next();
   const Array y = conv(x, kernel, {.strides = {stride, stride}, .padding = {{{1, 1}, {1, 1}}}});
-  const Array mean_of = mean(y, {0, 1, 2}, true);
-  const Array variance = mean(square(y - mean_of), {0, 1, 2}, true);
+  const Array mean_of = mean(y, {0, 1, 2}, keepdims);
+  const Array variance = mean(square(y - mean_of), {0, 1, 2}, keepdims);
   const Array scale = parameters.next();
   const Array offset = parameters.next();
   return (y - mean_of) * rsqrt(variance + 1e-5) * scale + offset;

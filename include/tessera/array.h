@@ -8,13 +8,11 @@
 // value of the program being traced) or abstract (it has only a type, as what eval_shape returns).
 #pragma once
 
-#include <concepts>
 #include <initializer_list>
 #include <memory>
 #include <source_location>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include <tessera/mesh.h>
@@ -50,8 +48,9 @@ class Array {
   Array();
   Array(const Array& other);
   Array(Array&& other) noexcept;
-  Array& operator=(const Array& other);
-  Array& operator=(Array&& other) noexcept;
+  Array& operator=(const Array& other) &;
+  Array& operator=(Array&& other) & noexcept;
+  void operator=(const Array& other) && = delete;  // see dynamic_update_slice and scatter
   ~Array();
 
   const Type& type(std::source_location where = std::source_location::current()) const;
@@ -121,8 +120,8 @@ class Param : public Array {
   Param(Array value, std::string path, PartitionSpec spec, AxisNames names = AxisNames::mesh);
   Param(const Param& other);
   Param(Param&& other) noexcept;
-  Param& operator=(const Param& other);
-  Param& operator=(Param&& other) noexcept;
+  Param& operator=(const Param& other) &;
+  Param& operator=(Param&& other) & noexcept;
   ~Param();
 
   /// Names from the scope, separated by `/`: `blocks_0/Dense_0/kernel`.
@@ -172,9 +171,9 @@ struct Operand {
 
 /// While it exists, errors of ops on this thread are reported at `where`. The outermost scope wins,
 /// so the ops inside of a layer are reported at the user's line.
-class CallScope {
+class [[nodiscard]] CallScope {
  public:
-  explicit CallScope(const std::source_location& where);
+  [[nodiscard]] explicit CallScope(const std::source_location& where);
   ~CallScope();
   CallScope(const CallScope&) = delete;
   CallScope& operator=(const CallScope&) = delete;
@@ -183,7 +182,7 @@ class CallScope {
   bool is_outermost_;
 };
 
-// --- making arrays; `shape` in dimensions outermost first
+// --- making arrays
 
 namespace detail {
 Array array_from(DType dtype, Shape shape, const void* elements, std::size_t count,
@@ -242,6 +241,18 @@ Array arange(std::int64_t limit, DType dtype = DType::i32,
 Array arange(std::int64_t start, std::int64_t limit, std::int64_t step, DType dtype = DType::i32,
              std::source_location where = std::source_location::current());
 
+/// A scalar made from a number: f32[], i32[] or bool[]. A jitted function has one program for all
+/// values of a Scalar, but one for each value of a double or an int.
+class Scalar : public Array {
+ public:
+  template <typename T>
+  requires std::is_arithmetic_v<T> Scalar(
+      T value,  // NOLINT(google-explicit-constructor)
+      std::source_location where = std::source_location::current())
+      : Scalar(Operand(value, where)) {}
+  explicit Scalar(const Operand& value);
+};
+
 // --- placing and comparing
 
 struct DevicePutOptions {
@@ -262,28 +273,17 @@ std::string to_string(const Array& x);
 
 // --- implementation
 
-namespace detail {
-template <typename T>
-struct Readable : std::bool_constant<Element<T> || std::same_as<T, std::uint8_t>> {};
-}  // namespace detail
-
 template <typename T>
 std::vector<T> Array::to_vector(std::source_location where) const {
-  static_assert(detail::Readable<T>::value,
+  static_assert(detail::Readable<T>,
                 "to_vector<T>(): T must be bool, std::uint8_t, std::int32_t, std::uint32_t, "
                 "bfloat16, float or double; use astype(x, DType::...) for another element type");
   if constexpr (std::same_as<T, bool>) {
     const auto bytes = to_vector<std::uint8_t>(where);
     return std::vector<bool>(bytes.begin(), bytes.end());
-  } else if constexpr (detail::Readable<T>::value) {
-    constexpr DType dtype = [] {
-      if constexpr (std::same_as<T, std::uint8_t>)
-        return DType::boolean;
-      else
-        return dtype_of<T>;
-    }();
+  } else if constexpr (detail::Readable<T>) {
     std::vector<T> elements(static_cast<std::size_t>(size(where)));
-    read(dtype, elements.data(), where);
+    read(detail::readable_dtype<T>(), elements.data(), where);
     return elements;
   }
 }

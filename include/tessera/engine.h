@@ -51,7 +51,7 @@ class Context {
 /// threads use the same one.
 class [[nodiscard]] use_context {
  public:
-  explicit use_context(const Context& context);
+  [[nodiscard]] explicit use_context(const Context& context);
   ~use_context();
   use_context(const use_context&) = delete;
   use_context& operator=(const use_context&) = delete;
@@ -190,18 +190,13 @@ class PassObserver {
  public:
   PassObserver() = default;
   template <std::invocable<const PassReport&> F>
-  PassObserver(F f)  // NOLINT(google-explicit-constructor)
-      : call_([](const void* target, const PassReport& pass) {
-          (*static_cast<const F*>(target))(pass);
-        }),
-        target_(std::make_shared<const F>(std::move(f))) {}
+  PassObserver(F f) : call_(std::move(f)) {}  // NOLINT(google-explicit-constructor)
 
-  explicit operator bool() const { return call_ != nullptr; }
-  void operator()(const PassReport& pass) const { call_(target_.get(), pass); }
+  explicit operator bool() const { return static_cast<bool>(call_); }
+  void operator()(const PassReport& pass) const { call_(pass); }
 
  private:
-  void (*call_)(const void*, const PassReport&) = nullptr;
-  std::shared_ptr<const void> target_;
+  detail::Function<void, const PassReport&> call_;
 };
 
 /// How jit runs the passes of the compiler.

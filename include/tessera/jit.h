@@ -47,6 +47,8 @@ struct JitOptions {
   // The function has one treduce, which runs as a pipeline over the groups of this mesh.
   std::optional<MpmdMesh> mpmd_mesh = {};
   std::optional<AutoStages> auto_stages = {};  // cuts that treduce; missing if it has marks
+  // UserError, which says why, instead of one more trace than this; 0: no limit.
+  int max_traces = 0;
 };
 
 // --- implementation
@@ -143,10 +145,21 @@ template <typename R, typename F, typename... Args>
   return result_of<R>(core.call(walked_arguments(args...), body, where));
 }
 
-template <typename R, typename... Args>
-struct Signature {
-  using Result = R;
-};
+/// What a generic function returns for arguments of these types.
+template <typename F, typename... Args>
+constexpr auto generic_result() {
+  constexpr bool kTakes = std::is_invocable_v<F&, Args...>;
+  static_assert(kTakes,
+                "jit: the function does not take these arguments; its parameters are values or "
+                "const references, not auto&");
+  if constexpr (kTakes) {
+    using R = std::remove_cvref_t<std::invoke_result_t<F&, Args...>>;
+    static_assert(!std::is_void_v<R>, "jit: the generic function returns void; return its arrays");
+    return std::type_identity<std::conditional_t<std::is_void_v<R>, NotJitted, R>>();
+  } else {
+    return std::type_identity<NotJitted>();
+  }
+}
 
 }  // namespace detail
 
@@ -227,8 +240,12 @@ class JittedGeneric {
 
   template <typename... Args>
   auto operator()(Args&&... args) const {
-    using R = std::remove_cvref_t<std::invoke_result_t<F&, std::remove_cvref_t<Args>...>>;
-    return detail::call_jitted<R>(*core_, f_, std::source_location(), std::forward<Args>(args)...);
+    using R = typename decltype(detail::generic_result<F, std::remove_cvref_t<Args>...>())::type;
+    if constexpr (std::same_as<R, detail::NotJitted>) {
+      return R();
+    } else {
+      return detail::call_jitted<R>(*core_, f_, {}, std::forward<Args>(args)...);
+    }
   }
   template <typename... Args>
   auto lower(const Args&... args) const {
@@ -255,37 +272,26 @@ auto make_jitted(F f, JitOptions options, const std::source_location& where,
                                                                          std::move(options), where);
 }
 
-template <typename F>
-struct SignatureOf;
-template <typename R, typename... Args>
-struct SignatureOf<R (*)(Args...)> {
-  using Type = Signature<R, Args...>;
-};
-template <typename C, typename R, typename... Args>
-struct SignatureOf<R (C::*)(Args...)> {
-  using Type = Signature<R, Args...>;
-};
-template <typename C, typename R, typename... Args>
-struct SignatureOf<R (C::*)(Args...) const> {
-  using Type = Signature<R, Args...>;
-};
-template <typename F>
-concept HasOneCallOperator = requires {
-  &F::operator();
-};
-
 }  // namespace detail
 
-/// Compiles `f`, a function of trees that returns a tree.
+/// Compiles `f`, a function of trees that returns a tree. Parameters are values or const
+/// references.
 template <typename F>
 auto jit(F f, JitOptions options = {},
          std::source_location where = std::source_location::current()) {
-  if constexpr (std::is_pointer_v<F>) {
+  if constexpr (detail::HasSignature<F>) {
     using S = typename detail::SignatureOf<F>::Type;
-    return detail::make_jitted(f, std::move(options), where, static_cast<S*>(nullptr));
-  } else if constexpr (detail::HasOneCallOperator<F>) {
-    using S = typename detail::SignatureOf<decltype(&F::operator())>::Type;
-    return detail::make_jitted(std::move(f), std::move(options), where, static_cast<S*>(nullptr));
+    static_assert(!S::returns_nothing,
+                  "jit: the function returns void; return the arrays that it computes, since what "
+                  "it assigns to other variables is lost after it has been traced");
+    static_assert(!S::changes_arguments,
+                  "jit: a parameter is a reference that is not const; take it by value or by "
+                  "const&, and return the new value");
+    if constexpr (S::returns_nothing || S::changes_arguments) {
+      return detail::NotJitted();
+    } else {
+      return detail::make_jitted(std::move(f), std::move(options), where, static_cast<S*>(nullptr));
+    }
   } else {
     return JittedGeneric<F>(std::move(f), std::move(options), where);
   }

@@ -212,9 +212,9 @@ struct VisualizeOptions {
 };
 
 /// Makes `mesh` the current mesh of this thread until the end of the scope.
-class use_mesh {
+class [[nodiscard]] use_mesh {
  public:
-  explicit use_mesh(Mesh mesh);
+  [[nodiscard]] explicit use_mesh(Mesh mesh);
   ~use_mesh();
   use_mesh(const use_mesh&) = delete;
   use_mesh& operator=(const use_mesh&) = delete;

@@ -16,9 +16,9 @@
 #include <optional>
 
 #include <tessera/control.h>
+#include <tessera/functions.h>
 #include <tessera/grad.h>
 #include <tessera/shardings.h>
-#include <tessera/window.h>
 
 namespace tessera::nn {
 

@@ -31,8 +31,9 @@ class Axes {
   std::vector<std::int64_t> list_;
 };
 
-/// The last argument of a reduction: keep reduced dimensions, with size 1.
-inline constexpr bool keepdims = true;
+/// Whether a reduction keeps the reduced dimensions, with size 1.
+enum class KeepDims : bool { no, yes };
+inline constexpr KeepDims keepdims = KeepDims::yes;
 
 // --- operators: elementwise, broadcasting
 
@@ -40,6 +41,8 @@ Array operator+(Operand a, Operand b);
 Array operator-(Operand a, Operand b);
 Array operator*(Operand a, Operand b);
 Array operator/(Operand a, Operand b);
+/// As in C: the sign is that of `a`, see rem.
+Array operator%(Operand a, Operand b);
 Array operator-(Operand x);
 Array& operator+=(Array& a, Operand b);
 Array& operator-=(Array& a, Operand b);
@@ -49,6 +52,17 @@ Array operator<(Operand a, Operand b);
 Array operator<=(Operand a, Operand b);
 Array operator>(Operand a, Operand b);
 Array operator>=(Operand a, Operand b);
+/// For bool arrays. Both sides are computed, unlike those of C++.
+Array operator&&(Operand a, Operand b);
+Array operator||(Operand a, Operand b);
+Array operator!(Operand x);
+/// Logical for bool arrays, bitwise for integers. >> fills with the sign, for u32 with zeros.
+Array operator&(Operand a, Operand b);
+Array operator|(Operand a, Operand b);
+Array operator^(Operand a, Operand b);
+Array operator~(Operand x);
+Array operator<<(Operand a, Operand b);
+Array operator>>(Operand a, Operand b);
 /// Use equal(a, b), which gives an array of bool, or array_equal(a, b), which gives one bool.
 bool operator==(Operand a, Operand b) = delete;
 bool operator!=(Operand a, Operand b) = delete;
@@ -81,6 +95,7 @@ Array erf_inv(Operand x);
 Array cbrt(Operand x);
 Array exp2(Operand x);
 Array log2(Operand x);
+Array log10(Operand x);
 Array tan(Operand x);
 Array asin(Operand x);
 Array acos(Operand x);
@@ -92,6 +107,8 @@ Array acosh(Operand x);
 Array atanh(Operand x);
 /// bool: neither infinite nor NaN.
 Array is_finite(Operand x);
+Array is_inf(Operand x);
+Array is_nan(Operand x);
 Array square(Operand x);
 Array logical_not(Operand x);
 Array bitwise_not(Operand x);
@@ -179,15 +196,15 @@ Array iota(Shape shape, std::int64_t axis, DType dtype = DType::i32,
 
 // --- reductions; sums follow a fixed tree, see docs/sharding.md
 
-Array sum(Operand x, Axes axes = {}, bool keep = false);
+Array sum(Operand x, Axes axes = {}, KeepDims keep = KeepDims::no);
 /// Divides by the global number of elements.
-Array mean(Operand x, Axes axes = {}, bool keep = false);
-Array max(Operand x, Axes axes = {}, bool keep = false);
-Array min(Operand x, Axes axes = {}, bool keep = false);
+Array mean(Operand x, Axes axes = {}, KeepDims keep = KeepDims::no);
+Array max(Operand x, Axes axes = {}, KeepDims keep = KeepDims::no);
+Array min(Operand x, Axes axes = {}, KeepDims keep = KeepDims::no);
 /// For bool arrays.
-Array all(Operand x, Axes axes = {}, bool keep = false);
-Array any(Operand x, Axes axes = {}, bool keep = false);
-Array prod(Operand x, Axes axes = {}, bool keep = false);
+Array all(Operand x, Axes axes = {}, KeepDims keep = KeepDims::no);
+Array any(Operand x, Axes axes = {}, KeepDims keep = KeepDims::no);
+Array prod(Operand x, Axes axes = {}, KeepDims keep = KeepDims::no);
 /// i32 index of the first maximum, or of the first NaN.
 Array argmax(Operand x, std::int64_t axis = -1);
 Array argmin(Operand x, std::int64_t axis = -1);
@@ -218,6 +235,10 @@ Array matmul(Operand a, Operand b);
 /// "bqhd,bkhd->bhqk": letters name dimensions; those that the result does not have are summed over.
 Array einsum(std::string_view text, Operand a, Operand b);
 Array einsum(std::string_view text, Operand a);
+/// Products of two at a time, each time of those that give the smallest array. bf16 is rounded
+/// after each product.
+Array einsum(std::string_view text, const std::vector<Operand>& operands,
+             std::source_location where = std::source_location::current());
 
 // --- indexing and sorting
 
@@ -247,45 +268,8 @@ Array one_hot(Operand indices, std::int64_t depth, DType dtype = DType::f32);
 Array sort(Operand x, std::int64_t axis = -1);
 /// Keys and values, sorted by key.
 std::pair<Array, Array> sort_by(Operand keys, Operand values, std::int64_t axis = -1);
-
-// --- composites
-
-Array relu(Operand x);
-/// x times the normal distribution function of x, exactly or approximated with tanh.
-Array gelu(Operand x, bool approximate = true);
-Array silu(Operand x);
-Array softmax(Operand x, std::int64_t axis = -1);
-Array log_softmax(Operand x, std::int64_t axis = -1);
-/// log(sum(exp(x))) without overflow.
-Array logsumexp(Operand x, Axes axes = {}, bool keep = false);
-/// -log(softmax(logits)) at the labels: [..,C] and i32 [..] -> f32 [..], 0 where a label is no
-/// class.
-Array cross_entropy(Operand logits, Operand labels);
-/// The same for the logits x kernel of x [..,F] and kernel [F,C], which are made in blocks of
-/// classes, and again in the derivative: less memory for a third more work.
-Array linear_cross_entropy(Operand x, Operand kernel, Operand labels);
-
-// --- attention
-
-/// Which keys a query sees, and what is added to its scores. Positions count from 0 in both q and
-/// k, also where their lengths differ. Keys that no query of a block sees cost nothing.
-struct AttentionMask {
-  bool is_causal = false;  // query i sees key i and those before it
-  /// A sliding window: query i sees the keys from i - before to i + after; -1 for no limit.
-  std::int64_t before = -1;
-  std::int64_t after = -1;
-  /// Keys at and behind this position are padding: i32 [batch..], the number of keys.
-  std::optional<Array> lengths = {};
-  /// Added to the scores: [batch.., heads, T, S], where any size may be 1. f32.
-  std::optional<Array> bias = {};
-  std::optional<double> scale = {};  // of the scores; 1 / sqrt(D) if absent
-};
-
-/// softmax(scale q k^T + bias) v: q [batch..,T,H,D], k [batch..,S,K,D] and v [batch..,S,K,E] ->
-/// [batch..,T,H,E]. K divides H, and head h reads head h / (H / K) of k and v: grouped queries, or
-/// one head for all. Scores and sums are f32. A query that sees no key gives zeros. Second
-/// derivatives hold all scores.
-Array attention(Operand q, Operand k, Operand v, const AttentionMask& mask = {});
+/// i32 positions, in the order of sort.
+Array argsort(Operand x, std::int64_t axis = -1);
 
 // --- hints
 

@@ -3,8 +3,7 @@
 //   TrainState<LM> state(LM(nn::Scope(key), config), optim::adamw({.learning_rate = 3e-4}));
 //   state = state.apply_gradients(grads);
 //
-// An optimiser is a chain of transformations of the gradients; the result is added to the
-// parameters:
+// An optimiser is a chain of transformations of gradients. Their result is added to parameters:
 //
 //   auto rate = optim::cosine_decay_schedule(3e-4, 1000);
 //   auto kernels = optim::Mask::except({"*/bias", "*/scale"});
@@ -16,11 +15,6 @@
 
 #include <array>
 #include <map>
-#include <memory>
-#include <optional>
-#include <source_location>
-#include <string>
-#include <vector>
 
 #include <tessera/ops.h>
 #include <tessera/tree.h>
@@ -48,8 +42,12 @@ class Rate {
   template <typename T>
   requires std::is_arithmetic_v<T> Rate(T value)  // NOLINT(google-explicit-constructor)
       : constant_(static_cast<double>(value)) {}
-  /// Your own schedule: f32[], the number of updates done -> f32[], the rate.
-  Rate(Array (*schedule)(const Array& done));  // NOLINT(google-explicit-constructor)
+  /// A schedule of your own: f32[], the number of updates done -> f32[], the rate.
+  template <typename F>
+  requires(!std::same_as<F, Rate> && std::invocable<const F&, const Array&>) Rate(F f)  // NOLINT
+      : Rate(Schedule(std::move(f))) {}
+  using Schedule = tessera::detail::Function<Array, const Array&>;
+  explicit Rate(Schedule schedule);
   explicit Rate(std::shared_ptr<const detail::RateRule> rule);
   TESSERA_COPYABLE(Rate);
 
@@ -97,15 +95,17 @@ Rate join_schedules(const std::vector<Rate>& schedules, const std::vector<std::i
                     std::source_location where = std::source_location::current());
 
 /// Which parameters a transformation changes; by default all. In patterns of paths, `*` matches any
-/// text, and `*/` at the beginning also matches nothing. Using an optimiser with a pattern that
-/// matches no parameter throws UserError.
+/// text, and a leading `*/` also nothing. A pattern that matches no parameter throws UserError.
 class Mask {
  public:
   Mask();
   TESSERA_COPYABLE(Mask);
   static Mask matching(std::vector<std::string> patterns);
   static Mask except(std::vector<std::string> patterns);
-  static Mask when(bool (*is_chosen)(const Param&));
+  template <std::predicate<const Param&> F>
+  static Mask when(F is_chosen) {
+    return Mask(Choice(std::move(is_chosen)));
+  }
   Mask operator!() const;
 
   std::vector<bool> operator()(const std::vector<Param>& parameters,
@@ -113,13 +113,14 @@ class Mask {
   std::string key() const;
 
  private:
+  using Choice = tessera::detail::Function<bool, const Param&>;
+  explicit Mask(Choice is_chosen);
   std::vector<std::string> patterns_;
-  bool (*is_chosen_)(const Param&) = nullptr;
+  Choice is_chosen_;
   bool is_inverted_ = true;
 };
 
-/// A transformation of updates, which start as the gradients, or a chain of these. A static field
-/// of trees.
+/// A transformation of updates (at first the gradients), or a chain of these. Static in trees.
 class Optimizer {
  public:
   /// An array that a rule keeps: the parameter's shape without the `dropped` dimensions.
@@ -283,8 +284,8 @@ struct TrainState {
         tx(std::move(optimizer)) {}
 
   /// One update; `grads` has the structure of the parameters.
-  TrainState apply_gradients(const Model& grads,
-                             std::source_location where = std::source_location::current()) const {
+  [[nodiscard]] TrainState apply_gradients(
+      const Model& grads, std::source_location where = std::source_location::current()) const {
     const CallScope scope(where);
     TrainState next(*this);
     next.step = step + 1;

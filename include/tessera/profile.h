@@ -99,9 +99,9 @@ std::string stop_trace(std::source_location where = std::source_location::curren
 /// A training step in the profile: what runs between construction and destruction belongs to it.
 /// Costs nothing if no trace is being recorded. Without any Step, each execution of the jitted
 /// function that ran longest is a step.
-class Step {
+class [[nodiscard]] Step {
  public:
-  explicit Step(std::int64_t number);
+  [[nodiscard]] explicit Step(std::int64_t number);
   ~Step();
   Step(const Step&) = delete;
   Step& operator=(const Step&) = delete;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 
 #include <tessera/array.h>
 
@@ -67,6 +68,9 @@ Array normal(const Key& key, Shape shape = {},
 /// A standard normal within (lower, upper).
 Array truncated_normal(const Key& key, float lower, float upper, Shape shape = {},
                        std::source_location where = std::source_location::current());
+/// The standard Gumbel distribution, whose maximum picks a category.
+Array gumbel(const Key& key, Shape shape = {},
+             std::source_location where = std::source_location::current());
 /// bool: true with probability p.
 Array bernoulli(const Key& key, float p = 0.5F, Shape shape = {},
                 std::source_location where = std::source_location::current());
@@ -79,6 +83,24 @@ Array permutation(const Key& key, std::int64_t n,
 /// The slices of x along dimension `axis` in random order.
 Array permutation(const Key& key, const Array& x, std::int64_t axis = 0,
                   std::source_location where = std::source_location::current());
+
+/// i32: for each line of `logits` along `axis` a position, with the probabilities softmax(logits).
+/// The result has the dimensions `samples`, then those of the logits without `axis`.
+Array categorical(const Key& key, const Array& logits, std::int64_t axis = -1, Shape samples = {},
+                  std::source_location where = std::source_location::current());
+
+/// How choice draws.
+struct ChoiceOptions {
+  bool replace = true;          // whether a number may be drawn twice
+  std::optional<Array> p = {};  // [n]: the probabilities; missing: equal ones
+};
+/// i32 of shape `shape`: numbers from 0 to n - 1. Throws UserError for more than n numbers without
+/// replacement.
+Array choice(const Key& key, std::int64_t n, Shape shape = {}, const ChoiceOptions& options = {},
+             std::source_location where = std::source_location::current());
+/// Slices of x along dimension 0, drawn in this way.
+Array choice(const Key& key, const Array& x, Shape shape = {}, const ChoiceOptions& options = {},
+             std::source_location where = std::source_location::current());
 
 }  // namespace tessera::random
 

@@ -204,16 +204,11 @@ std::string visualize_array_sharding(const Array& x, const VisualizeOptions& opt
 class ShardingCallback {
  public:
   template <std::invocable<const NamedSharding&> F>
-  ShardingCallback(F f)  // NOLINT(google-explicit-constructor)
-      : call_([](const void* target, const NamedSharding& sharding) {
-          (*static_cast<const F*>(target))(sharding);
-        }),
-        target_(std::make_shared<const F>(std::move(f))) {}
-  void operator()(const NamedSharding& sharding) const { call_(target_.get(), sharding); }
+  ShardingCallback(F f) : call_(std::move(f)) {}  // NOLINT(google-explicit-constructor)
+  void operator()(const NamedSharding& sharding) const { call_(sharding); }
 
  private:
-  void (*call_)(const void*, const NamedSharding&);
-  std::shared_ptr<const void> target_;
+  detail::Function<void, const NamedSharding&> call_;
 };
 
 /// Calls `callback` with the sharding of x: immediately if x is concrete; in a traced function each
@@ -235,11 +230,11 @@ void inspect_array_sharding(const Array& x, const ShardingCallback& callback,
 
 /// Makes `rules` the rules of this thread until the end of the scope. jit compiles again when they
 /// differ.
-class logical_axis_rules {
+class [[nodiscard]] logical_axis_rules {
  public:
   /// Throws UserError for an empty name and for a rule that names a mesh axis twice.
-  explicit logical_axis_rules(LogicalRules rules,
-                              std::source_location where = std::source_location::current());
+  [[nodiscard]] explicit logical_axis_rules(
+      LogicalRules rules, std::source_location where = std::source_location::current());
   ~logical_axis_rules();
   logical_axis_rules(const logical_axis_rules&) = delete;
   logical_axis_rules& operator=(const logical_axis_rules&) = delete;

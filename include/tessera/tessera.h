@@ -5,6 +5,7 @@
 #include <tessera/control.h>
 #include <tessera/engine.h>
 #include <tessera/error.h>
+#include <tessera/functions.h>
 #include <tessera/grad.h>
 #include <tessera/jit.h>
 #include <tessera/mesh.h>
@@ -16,4 +17,3 @@
 #include <tessera/transform.h>
 #include <tessera/tree.h>
 #include <tessera/types.h>
-#include <tessera/window.h>

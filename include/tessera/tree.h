@@ -40,15 +40,6 @@
 
 namespace tessera {
 
-/// A static field of any copyable type. Different values must have different keys.
-template <typename T>
-struct Static {
-  T value;
-  std::string key;
-  std::string tessera_key() const { return key; }
-  const T& operator*() const { return value; }
-};
-
 namespace detail {
 
 /// What the macros say about a struct.
@@ -66,7 +57,7 @@ class Walk {
   enum class Want : unsigned char {
     leaves,
     structure,  // leaves and a byte string that is equal for equal structures
-    paths,      // leaves and their paths; also checks that structs list all fields
+    paths,      // leaves and statics with paths; also checks that structs list all fields
   };
   explicit Walk(Want want);
   TESSERA_COPYABLE(Walk);
@@ -78,6 +69,8 @@ class Walk {
   const std::string& structure() const { return structure_; }
   /// Throws UserError if two leaves have the same path.
   const std::vector<std::string>& paths();
+  /// The path and the value of everything that is static.
+  const std::vector<std::pair<std::string, std::string>>& statics() const { return statics_; }
   /// The number of leaves up to the end of each item of the outermost tuple.
   const std::vector<std::size_t>& item_ends() const { return item_ends_; }
 
@@ -85,7 +78,13 @@ class Walk {
   void leaf(Param& param);
   void leaf(random::Key& key);
   void fixed(std::string_view text);
-  void fixed_bits(const void* value, std::size_t size);
+  enum class Bits : unsigned char { boolean, integer, natural, real };
+  template <typename T>
+  static constexpr Bits bits_of = std::is_same_v<T, bool>       ? Bits::boolean
+                                  : std::is_floating_point_v<T> ? Bits::real
+                                  : std::is_unsigned_v<T>       ? Bits::natural
+                                                                : Bits::integer;
+  void fixed_bits(const void* value, std::size_t size, Bits kind);
 
   struct Field {
     const void* address;
@@ -113,6 +112,7 @@ class Walk {
   std::vector<Leaf> leaves_;
   std::string structure_;
   std::vector<std::string> paths_;
+  std::vector<std::pair<std::string, std::string>> statics_;
   std::vector<std::size_t> item_ends_;
   std::vector<Frame> frames_;
   std::string path_;
@@ -172,7 +172,7 @@ template <typename T>
   } else if constexpr (HasStaticKey<T>) {
     w.fixed(value.tessera_key());
   } else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
-    w.fixed_bits(&value, sizeof(T));
+    w.fixed_bits(&value, sizeof(T), Walk::bits_of<T>);
   } else if constexpr (std::is_convertible_v<const T&, std::string_view>) {
     w.fixed(value);
   } else if constexpr (requires { typename T::mapped_type; }) {

@@ -5,9 +5,12 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <source_location>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 // Declares copy, move and destruction, which the library then compiles once. Users' programs copy
@@ -79,6 +82,19 @@ inline constexpr DType dtype_of = std::same_as<T, bool>            ? DType::bool
                                   : std::same_as<T, float>         ? DType::f32
                                                                    : DType::f64;
 
+namespace detail {
+template <typename T>
+concept Readable = Element<T> || std::same_as<T, std::uint8_t>;
+/// The dtype of the elements that are read as T.
+template <Readable T>
+constexpr DType readable_dtype() {
+  if constexpr (std::same_as<T, std::uint8_t>)
+    return DType::boolean;
+  else
+    return dtype_of<T>;
+}
+}  // namespace detail
+
 /// How sums are computed. exact: by a fixed tree, with the same bits on any mesh. fast: with fewer
 /// bytes between devices; the bits depend on the mesh, but not on the number of threads.
 enum class Numerics : std::uint8_t { exact, fast };
@@ -108,6 +124,16 @@ struct Type {
 std::string to_string(const Type& type);
 std::int64_t size_bytes(const Type& type);
 
+/// A static field of any copyable type in a tree (tree.h). Different values must have different
+/// keys.
+template <typename T>
+struct Static {
+  T value;
+  std::string key;
+  std::string tessera_key() const { return key; }
+  const T& operator*() const { return value; }
+};
+
 /// A position in a source file; `file` is empty when unknown.
 struct Span {
   std::string file;
@@ -122,5 +148,82 @@ struct Span {
 
 /// `examples/lm.cc:41`; empty when unknown.
 std::string to_string(const Span& span);
+
+namespace detail {
+
+/// A number that no other call returns.
+std::uint64_t new_identity();
+
+/// A copyable function object of any type. Unlike std::function it costs users little to compile
+/// and has a key. Copies have the same key, and so have all that were made from the same function
+/// or from a lambda without captures; a lambda with captures gets a new key each time.
+template <typename R, typename... Args>
+class Function {
+ public:
+  Function() = default;
+  template <typename F>
+  explicit Function(F f)
+      : call_([](const void* target, Args... args) -> R {
+          return (*static_cast<const F*>(target))(std::forward<Args>(args)...);
+        }) {
+    if constexpr (std::is_pointer_v<F>) {
+      identity_ = reinterpret_cast<std::uintptr_t>(f);
+    } else if constexpr (std::is_empty_v<F>) {
+      identity_ = reinterpret_cast<std::uintptr_t>(call_);
+    } else {
+      identity_ = new_identity();
+      has_captures_ = true;
+    }
+    target_ = std::make_shared<const F>(std::move(f));
+  }
+  explicit operator bool() const { return call_ != nullptr; }
+  R operator()(Args... args) const { return call_(target_.get(), std::forward<Args>(args)...); }
+  std::string key() const {
+    return (has_captures_ ? "closure " : "function ") + std::to_string(identity_);
+  }
+
+ private:
+  R (*call_)(const void*, Args...) = nullptr;
+  std::shared_ptr<const void> target_;
+  std::uint64_t identity_ = 0;
+  bool has_captures_ = false;
+};
+
+/// The type of a function. `R` is void or a tree.
+template <typename R, typename... Args>
+struct Signature {
+  static constexpr bool returns_nothing = std::is_void_v<R>;
+  static constexpr bool changes_arguments =
+      ((std::is_lvalue_reference_v<Args> && !std::is_const_v<std::remove_reference_t<Args>>) ||
+       ...);
+};
+template <typename F>
+struct SignatureOf : SignatureOf<decltype(&F::operator())> {};
+template <typename R, typename... Args>
+struct SignatureOf<R (*)(Args...)> {
+  using Type = Signature<R, Args...>;
+};
+template <typename C, typename R, typename... Args>
+struct SignatureOf<R (C::*)(Args...)> {
+  using Type = Signature<R, Args...>;
+};
+template <typename C, typename R, typename... Args>
+struct SignatureOf<R (C::*)(Args...) const> {
+  using Type = Signature<R, Args...>;
+};
+template <typename F>
+concept HasSignature = std::is_pointer_v<F> || requires {
+  &F::operator();
+};
+
+/// Stands for a function that jit rejects, so that the failed assertion is the only error.
+struct NotJitted {
+  template <typename... Args>
+  NotJitted operator()(const Args&...) const;
+  template <typename T>
+  operator T() const;  // NOLINT(google-explicit-constructor)
+};
+
+}  // namespace detail
 
 }  // namespace tessera

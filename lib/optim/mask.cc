@@ -1,4 +1,4 @@
-#include <cstdio>
+#include <algorithm>
 
 #include <tessera/error.h>
 #include <tessera/optim.h>
@@ -26,6 +26,24 @@ bool matches(std::string_view pattern, std::string_view path) {
   return pattern.starts_with("*/") && matches_whole(pattern.substr(2), path);
 }
 
+/// The pattern that the user may have meant: that of a similar path or, after `*/`, of a similar
+/// end of a path. Empty if there is none.
+std::string similar_pattern(std::string_view pattern, const std::vector<Param>& parameters) {
+  const bool is_end = pattern.starts_with("*/");
+  if (is_end) pattern.remove_prefix(2);
+  const auto depth = std::count(pattern.begin(), pattern.end(), '/');
+  std::vector<std::string> names;
+  for (const Param& parameter : parameters) {
+    std::string_view path = parameter.path();
+    while (is_end && std::count(path.begin(), path.end(), '/') > depth) {
+      path.remove_prefix(path.find('/') + 1);
+    }
+    names.emplace_back(path);
+  }
+  const std::string meant = nearest(pattern, names);
+  return is_end && !meant.empty() ? "*/" + meant : meant;
+}
+
 [[noreturn]] void no_match(const std::string& pattern, const std::vector<Param>& parameters,
                            const std::source_location& where) {
   std::string paths;
@@ -33,11 +51,13 @@ bool matches(std::string_view pattern, std::string_view path) {
     paths += (paths.empty() ? "" : ", ") + parameters[i].path();
   }
   if (parameters.size() > kMostPaths) paths += ", ...";
+  const std::string meant = similar_pattern(pattern, parameters);
   throw UserError({.what = "Mask: a pattern matches no parameter",
                    .where = where,
                    .found = pattern,
                    .wanted = "a pattern that matches some of the paths " + paths,
-                   .cure = "* matches any text: write for example */bias"});
+                   .cure = meant.empty() ? "* matches any text: write for example */bias"
+                                         : "did you mean " + meant + "? * matches any text"});
 }
 
 }  // namespace
@@ -54,12 +74,7 @@ Mask Mask::matching(std::vector<std::string> patterns) {
 
 Mask Mask::except(std::vector<std::string> patterns) { return !matching(std::move(patterns)); }
 
-Mask Mask::when(bool (*is_chosen)(const Param&)) {
-  Mask mask;
-  mask.is_chosen_ = is_chosen;
-  mask.is_inverted_ = false;
-  return mask;
-}
+Mask::Mask(Choice is_chosen) : is_chosen_(std::move(is_chosen)), is_inverted_(false) {}
 
 Mask Mask::operator!() const {
   Mask mask(*this);
@@ -70,7 +85,7 @@ Mask Mask::operator!() const {
 std::vector<bool> Mask::operator()(const std::vector<Param>& parameters,
                                    const std::source_location& where) const {
   std::vector<bool> chosen(parameters.size(), false);
-  for (std::size_t i = 0; is_chosen_ != nullptr && i < parameters.size(); ++i) {
+  for (std::size_t i = 0; is_chosen_ && i < parameters.size(); ++i) {
     chosen[i] = is_chosen_(parameters[i]);
   }
   for (const std::string& pattern : patterns_) {
@@ -91,10 +106,7 @@ std::string Mask::key() const {
   for (const std::string& pattern : patterns_) {
     key += " " + std::to_string(pattern.size()) + ":" + pattern;
   }
-  // Different functions have different addresses.
-  char address[32];
-  std::snprintf(address, sizeof(address), " %p", reinterpret_cast<void*>(is_chosen_));
-  return is_chosen_ == nullptr ? key : key + address;
+  return is_chosen_ ? key + " " + is_chosen_.key() : key;
 }
 
 }  // namespace tessera::optim

@@ -241,6 +241,41 @@ TEST(Optimizers, DifferentOnesHaveDifferentKeys) {
   }
 }
 
+Rate falling(double peak) {
+  return Rate([peak](const Array& done) { return peak / (1.0 + done); });
+}
+
+TEST(Schedules, MayHaveCaptures) {
+  const Array done = array({0.0F, 1.0F, 3.0F});
+  EXPECT_EQ(falling(8.0)(done).to_vector<float>(), (std::vector<float>{8.0F, 4.0F, 2.0F}));
+  const Rate rate = falling(8.0);
+  const Rate copy = rate;
+  EXPECT_EQ(copy.key(), rate.key());
+  EXPECT_NE(falling(8.0).key(), falling(4.0).key());
+  const auto apply = [](const Optimizer& tx, const Param& parameter) {
+    State state = tx.init({parameter});
+    return tx.update({parameter}, {ones({2})}, state)[0];
+  };
+  const auto step = jit(apply);
+  const Optimizer slow = sgd({.learning_rate = falling(0.5)});
+  const Optimizer fast = sgd({.learning_rate = falling(1.0)});
+  const Param parameter(ones({2}), "w");
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(step(slow, parameter).to_vector<float>(), std::vector<float>(2, 0.5F));
+    EXPECT_EQ(step(fast, parameter).to_vector<float>(), std::vector<float>(2, 0.0F));
+  }
+  EXPECT_EQ(step.num_traces(), 2);
+}
+
+TEST(Masks, MayHaveCaptures) {
+  const std::vector<Param> params = {Param(ones({2}), "bias"), Param(ones({2, 2}), "kernel")};
+  for (const std::int64_t rank : {1, 2}) {
+    const Mask mask = Mask::when([rank](const Param& x) { return x.rank() == rank; });
+    EXPECT_EQ(mask(params, {}), (std::vector<bool>{rank == 1, rank == 2}));
+    EXPECT_EQ((!mask)(params, {}), (std::vector<bool>{rank != 1, rank != 2}));
+  }
+}
+
 TEST(Optimizers, MuonOfSeveralMatricesIsMuonOfEach) {
   const Array first = array({1.F, 2.F, 3.F, -4.F, 5.F, 0.5F}, {2, 3});
   const Array second = array({0.1F, -2.F, 3.F, 0.F, 1.F, 7.F}, {2, 3});

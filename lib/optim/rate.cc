@@ -15,14 +15,12 @@ using detail::text;
 
 class OwnRule final : public RateRule {
  public:
-  explicit OwnRule(Array (*schedule)(const Array&)) : schedule_(schedule) {}
+  explicit OwnRule(Rate::Schedule schedule) : schedule_(std::move(schedule)) {}
   Array at(const Array& done) const override { return schedule_(done); }
-  std::string key() const override {
-    return "function " + std::to_string(reinterpret_cast<std::uintptr_t>(schedule_));
-  }
+  std::string key() const override { return schedule_.key(); }
 
  private:
-  Array (*schedule_)(const Array&);
+  Rate::Schedule schedule_;
 };
 
 class Linear final : public RateRule {
@@ -157,7 +155,7 @@ void check(const Steps& steps, const std::source_location& where) {
 }  // namespace
 
 TESSERA_DEFINE_COPYABLE(Rate);
-Rate::Rate(Array (*schedule)(const Array&)) : rule_(std::make_shared<OwnRule>(schedule)) {}
+Rate::Rate(Schedule schedule) : rule_(std::make_shared<OwnRule>(std::move(schedule))) {}
 Rate::Rate(std::shared_ptr<const RateRule> rule) : rule_(std::move(rule)) {}
 
 std::optional<double> Rate::constant() const { return rule_ ? std::optional<double>() : constant_; }

@@ -76,12 +76,13 @@ void fail_empty(const std::string& subject, const Span& where) {
 
 [[noreturn]] static void report_no_values(const ArrayNode& node, const Span& where) {
   if (node.is_traced()) {
-    throw UserError({.what = "the values of a traced array are not known",
-                     .where = where,
-                     .found = "a traced " + to_string(node.type),
-                     .wanted = "a concrete array",
-                     .cure = "return the array from the traced function and read it outside; use "
-                             "where() for choices that depend on values"});
+    throw UserError(
+        {.what = "the values of a traced array are not known",
+         .where = where,
+         .found = "a traced " + to_string(node.type),
+         .wanted = "a concrete array",
+         .cure = "return the array from the traced function and read it outside; use "
+                 "where() for choices, and dynamic_slice for positions, that depend on values"});
   }
   throw UserError({.what = "an abstract array has no values",
                    .where = where,
@@ -128,8 +129,8 @@ std::string describe(const Array& array) {
 Array::Array() = default;
 Array::Array(const Array& other) = default;
 Array::Array(Array&& other) noexcept = default;
-Array& Array::operator=(const Array& other) = default;
-Array& Array::operator=(Array&& other) noexcept = default;
+Array& Array::operator=(const Array& other) & = default;
+Array& Array::operator=(Array&& other) & noexcept = default;
 Array::~Array() = default;
 Array::Array(std::shared_ptr<ArrayNode> node) : node_(std::move(node)) {}
 
@@ -390,8 +391,8 @@ Param::Param(Array value, const detail::ParamInfo* info)
 
 Param::Param(const Param& other) = default;
 Param::Param(Param&& other) noexcept = default;
-Param& Param::operator=(const Param& other) = default;
-Param& Param::operator=(Param&& other) noexcept = default;
+Param& Param::operator=(const Param& other) & = default;
+Param& Param::operator=(Param&& other) & noexcept = default;
 Param::~Param() = default;
 
 const std::string& Param::path() const { return info_->path; }

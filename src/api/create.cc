@@ -43,6 +43,23 @@ Array array_from(const std::vector<bool>& elements, Shape shape,
 
 }  // namespace detail
 
+Scalar::Scalar(const Operand& value)
+    : Array(public_op(value.where, [&] {
+        const auto element = [&](auto number) {
+          return detail::array_from(dtype_of<decltype(number)>, {}, &number, 1, value.where);
+        };
+        if (trace::innermost() == nullptr) {
+          if (value.kind == Operand::Kind::real) return element(static_cast<float>(value.real));
+          if (value.kind == Operand::Kind::boolean) return element(value.integer != 0);
+          const auto integer = static_cast<std::int32_t>(value.integer);
+          if (value.is_number() && integer == value.integer) return element(integer);
+        }
+        const Array number = detail::as_array("Scalar", value);
+        if (number.rank() == 0) return number;
+        detail::fail("Scalar", "the array has dimensions", detail::describe(number),
+                     "an array of rank 0", "take one element of it, or declare an Array");
+      })) {}
+
 Array full(Shape shape, Operand value, DType dtype) {
   return public_op(value.where, [&] {
     detail::check_sizes("full", shape);

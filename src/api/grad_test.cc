@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <tessera/error.h>
+#include <tessera/functions.h>
 #include <tessera/grad.h>
-#include <tessera/ops.h>
 
 #include "api/test_support.h"
 

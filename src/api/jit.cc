@@ -371,6 +371,23 @@ struct JitCore::State {
   std::shared_ptr<Program> last;
   std::deque<TraceRecord> records;  // of the last traces
   int num_traces = 0;
+
+  /// Throws UserError if one more trace would be more than the options allow.
+  void check_num_traces(const TraceRecord& next, const Span& call) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (options.max_traces <= 0 || num_traces < options.max_traces) return;
+    std::deque<TraceRecord> all = records;
+    all.push_back(next);
+    std::string reasons = why_last(all);
+    if (reasons.ends_with('\n')) reasons.pop_back();
+    throw UserError(
+        {.what = fmt::format("{}: the function would be traced more often than max_traces allows",
+                             options.name.empty() ? "jit" : "jit(" + options.name + ")"),
+         .where = call,
+         .found = reasons,
+         .wanted = fmt::format("at most {}", options.max_traces),
+         .cure = "pass arguments of the same kind in each call, or raise max_traces"});
+  }
 };
 
 JitCore::JitCore(JitOptions options, const std::source_location& where)
@@ -395,7 +412,11 @@ std::shared_ptr<Program> JitCore::lower(const Walk& arguments, Body& body,
   }
   entry->once.call([&] {
     const trace::Outside outside;
+    TraceRecord record;
     try {
+      Walk walk = body.walk_arguments(Walk::Want::paths);
+      record = record_of(walk, arguments.structure(), body.argument_types(), settings);
+      state_->check_num_traces(record, span);
       entry->program = Tracer(state_->options, settings, body, span).trace(arguments.structure());
     } catch (const UserError& error) {
       // Errors in a tree are found by code that does not know which line passed the tree.
@@ -403,8 +424,6 @@ std::shared_ptr<Program> JitCore::lower(const Walk& arguments, Body& body,
       if (mistake.where.file.empty()) mistake.where = span;
       throw UserError(std::move(mistake));
     }
-    Walk walk = body.walk_arguments(Walk::Want::paths);
-    TraceRecord record = record_of(walk, arguments.structure(), body.argument_types(), settings);
     const std::lock_guard<std::mutex> lock(state_->mutex);
     state_->num_traces += 1;
     state_->records.push_back(std::move(record));

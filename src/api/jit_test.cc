@@ -196,14 +196,50 @@ TEST(Jit, SaysWhyItWasTracedAnew) {
   f({zeros({2}), 0.5}, zeros({4}));
   EXPECT_EQ(f.why_recompiled(), "argument 1: f32[3] before, f32[4] now\n");
   f({zeros({2}), 0.25}, zeros({4}));
-  EXPECT_EQ(f.why_recompiled(),
-            "a static field changed (a number, bool, enum or string listed in a tree, or a "
-            "parameter's annotation); make it an Array if it changes from call to call\n");
+  EXPECT_EQ(
+      f.why_recompiled(),
+      "static value 0/rate: 0.5 before, 0.25 now; each value has a program: make it a Scalar or "
+      "an Array if it changes from call to call\n");
   const Mesh mesh = make_mesh({{"data", 2}});
   f({zeros({2}), 0.25}, device_put(zeros({4}), NamedSharding(mesh, P{"data"})));
   EXPECT_EQ(f.why_recompiled(),
             "argument 1: f32[4] before, f32[4] split as P('data',) on data=2 now\n");
   EXPECT_EQ(f.num_traces(), 4);
+}
+
+TEST(Jit, NamesBothValuesOfANumber) {
+  const auto f = jit([](const Array& x, double rate, int count) { return x * rate + count; });
+  f(zeros({2}), 0.5, 3);
+  f(zeros({2}), 0.25, 3);
+  EXPECT_EQ(f.why_recompiled(),
+            "static value 1: 0.5 before, 0.25 now; each value has a program: make it a Scalar or "
+            "an Array if it changes from call to call\n");
+  f(zeros({2}), 0.25, -4);
+  EXPECT_EQ(f.why_recompiled(),
+            "static value 2: 3 before, -4 now; each value has a program: make it a Scalar or an "
+            "Array if it changes from call to call\n");
+}
+
+TEST(Jit, HasOneProgramForAllScalars) {
+  const auto f = jit([](const Array& x, const Scalar& rate,
+                        const Scalar& count) { return x * rate + astype(count, DType::f32); },
+                     {.max_traces = 1});
+  for (int i = -3; i < 3; ++i) {
+    const double rate = 0.5 * i;
+    EXPECT_EQ(f(ones({2}), rate, i).to_vector<float>(),
+              std::vector<float>(2, static_cast<float>(rate + i)));
+  }
+  EXPECT_EQ(f.num_traces(), 1);
+}
+
+TEST(Jit, MakesScalarsOfNumbers) {
+  EXPECT_EQ(Scalar(0.5).type(), (Type{DType::f32, {}}));
+  EXPECT_EQ(Scalar(7).type(), (Type{DType::i32, {}}));
+  EXPECT_EQ(Scalar(true).type(), (Type{DType::boolean, {}}));
+  EXPECT_EQ(Scalar(-7).item<int>(), -7);
+  EXPECT_NE(mistake_of([] { Scalar(1LL << 40); }).what.find("out of range"), std::string::npos);
+  const auto f = jit([](const Array& x) { return x * Scalar(0.5) + Scalar(Operand(sum(x))); });
+  EXPECT_EQ(f(ones({2})).to_vector<float>(), (std::vector<float>{2.5F, 2.5F}));
 }
 
 TEST(Jit, ForgetsWhatWasNotCalledForTheLongestTime) {

@@ -2,9 +2,9 @@
 
 #include <tessera/engine.h>
 #include <tessera/error.h>
+#include <tessera/functions.h>
 #include <tessera/grad.h>
 #include <tessera/jit.h>
-#include <tessera/ops.h>
 
 #include "api/test_support.h"
 

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include <tessera/error.h>
-#include <tessera/ops.h>
+#include <tessera/functions.h>
 #include <tessera/random.h>
 
 #include "api/operands.h"
@@ -123,6 +123,14 @@ Array truncated_normal(const Key& key, float lower, float upper, Shape shape,
   });
 }
 
+Array gumbel(const Key& key, Shape shape, std::source_location where) {
+  return public_op(where, [&] {
+    detail::check_sizes("gumbel", shape);
+    const Array unit = scaled_uniform(bits(key, shape), std::numeric_limits<float>::min(), 1.0F);
+    return neg(log(neg(log(unit))));
+  });
+}
+
 Array bernoulli(const Key& key, float p, Shape shape, std::source_location where) {
   return public_op(where, [&] {
     detail::check_sizes("bernoulli", shape);
@@ -179,6 +187,68 @@ Array permutation(const Key& key, const Array& x, std::int64_t axis, std::source
 Key fold_in(const Key& key, const std::vector<std::string>& path, std::uint32_t counter,
             std::source_location where) {
   return fold_in(key, flax_fold_data(path, counter), where);
+}
+
+Array categorical(const Key& key, const Array& logits, std::int64_t axis, Shape samples,
+                  std::source_location where) {
+  return public_op(where, [&] {
+    const std::int64_t dim =
+        detail::checked_axis("categorical", axis, logits.rank(), detail::describe(logits));
+    const auto num_samples = static_cast<std::int64_t>(samples.size());
+    samples.insert(samples.end(), logits.shape().begin(), logits.shape().end());
+    const Array noise = gumbel(key, samples);
+    return argmax(detail::with_dtype(noise, logits.dtype()) + logits, dim + num_samples);
+  });
+}
+
+namespace {
+
+void check_probabilities(const Array& p, std::int64_t n) {
+  if (p.type() == Type{DType::f32, {n}}) return;
+  detail::fail("choice", "the probabilities do not match the numbers to choose from",
+               detail::describe(p), to_string(Type{DType::f32, {n}}),
+               "pass one probability per number");
+}
+
+Array chosen(const Key& key, std::int64_t n, const Shape& shape, const ChoiceOptions& options) {
+  const std::int64_t count = num_elements(shape);
+  if (options.p) check_probabilities(*options.p, n);
+  if (options.replace && !options.p) {
+    return randint(key, shape, 0, static_cast<std::int32_t>(n));
+  }
+  if (options.replace) {
+    const Array sums = cumsum(*options.p);
+    const Array level = sums[-1] * (1.0 - uniform(key, shape));
+    return sum(astype(less(sums, expand_dims(level, -1)), DType::i32), -1);
+  }
+  const Array order =
+      options.p ? argsort(neg(gumbel(key, {n}) + log(*options.p))) : permutation(key, n);
+  return reshape(slice(order, 0, 0, count), shape);
+}
+
+}  // namespace
+
+Array choice(const Key& key, std::int64_t n, Shape shape, const ChoiceOptions& options,
+             std::source_location where) {
+  return public_op(where, [&] {
+    detail::check_sizes("choice", shape);
+    const std::int64_t count = num_elements(shape);
+    if (n < 0 || count > (options.replace && n > 0 ? INT64_MAX : n)) {
+      detail::fail(
+          "choice", "there are too few numbers to choose from", fmt::format("{} of {}", count, n),
+          options.replace ? "1 or more to choose from" : "at most as many as there are",
+          options.replace ? "pass the number of choices as n" : "draw fewer, or with replacement");
+    }
+    return chosen(key, n, shape, options);
+  });
+}
+
+Array choice(const Key& key, const Array& x, Shape shape, const ChoiceOptions& options,
+             std::source_location where) {
+  return public_op(where, [&] {
+    detail::checked_axis("choice", 0, x.rank(), detail::describe(x));
+    return take(x, choice(key, x.dim(0), std::move(shape), options), 0);
+  });
 }
 
 }  // namespace tessera::random

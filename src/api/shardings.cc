@@ -8,6 +8,7 @@
 
 #include "api/apply.h"
 #include "api/program.h"
+#include "base/suggest.h"
 #include "mesh/picture.h"
 
 namespace tessera {
@@ -90,11 +91,14 @@ Shardings Shardings::operator[](TreePath subtree) const {
     part.entries_.push_back(std::move(inner));
   }
   if (!part.entries_.empty()) return part;
-  throw UserError({.what = "Shardings: there is no entry at this path",
-                   .where = subtree.where,
-                   .found = std::string(path),
-                   .wanted = some_paths(entries_),
-                   .cure = "write the path of a leaf or of a subtree"});
+  std::vector<std::string> known;
+  for (const Entry& entry : entries_) known.push_back(entry.path);
+  throw UserError(
+      {.what = "Shardings: there is no entry at this path",
+       .where = subtree.where,
+       .found = std::string(path),
+       .wanted = some_paths(entries_),
+       .cure = with_suggestion(path, known, "write the path of a leaf or of a subtree")});
 }
 
 const Shardings::Entry* Shardings::find(std::string_view path) const {
@@ -271,8 +275,9 @@ void check_paths(const Shardings& shardings, const std::vector<std::string>& pat
          .where = where,
          .found = "a sharding for " + entry.path,
          .wanted = fmt::format("paths of the tree: {}{}", some, paths.size() > 8 ? ", ..." : ""),
-         .cure = "make the shardings from the same tree; a tuple has paths 0/..., "
-                 "1/...: write {first, second}"});
+         .cure = with_suggestion(entry.path, paths,
+                                 "make the shardings from the same tree; a tuple has paths 0/..., "
+                                 "1/...: write {first, second}")});
   }
 }
 

@@ -161,13 +161,13 @@ Array random_function(std::uint32_t seed, Array x) {
         made.push_back(sin(any()) * any());
         break;
       case 3:
-        made.push_back(any() - mean(any(), {0}, true));
+        made.push_back(any() - mean(any(), {0}, keepdims));
         break;
       case 4:
         made.push_back(transpose(any()));
         break;
       case 5:
-        made.push_back(any() / (1.0 + sum(square(any()), {1}, true)));
+        made.push_back(any() / (1.0 + sum(square(any()), {1}, keepdims)));
         break;
       default:
         made.push_back(fori_loop(

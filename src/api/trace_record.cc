@@ -54,14 +54,18 @@ std::vector<std::string> differences(const TraceRecord& before, const TraceRecor
     if (before.types[i] == after.types[i]) continue;
     lines.push_back(fmt::format("argument {} has another C++ type", i));
   }
+  const std::vector<std::string> statics = changes("static value", before.statics, after.statics);
+  for (const std::string& line : statics) {
+    lines.push_back(line +
+                    "; each value has a program: make it a Scalar or an Array if it changes "
+                    "from call to call");
+  }
   const bool has_same_paths = std::equal(
       before.leaves.begin(), before.leaves.end(), after.leaves.begin(), after.leaves.end(),
       [](const auto& a, const auto& b) { return a.first == b.first; });
   const bool has_same_types = before.types == after.types;
-  if (has_same_paths && has_same_types && before.structure != after.structure) {
-    lines.emplace_back(
-        "a static field changed (a number, bool, enum or string listed in a tree, or a parameter's "
-        "annotation); make it an Array if it changes from call to call");
+  if (has_same_paths && has_same_types && statics.empty() && before.structure != after.structure) {
+    lines.emplace_back("the annotation or the path of a parameter changed");
   }
   for (std::string& line : changes("setting", before.settings, after.settings)) {
     lines.push_back(std::move(line));
@@ -73,7 +77,11 @@ std::vector<std::string> differences(const TraceRecord& before, const TraceRecor
 
 TraceRecord record_of(Walk& walk, std::string structure,
                       std::span<const std::type_info* const> types, const Settings& settings) {
-  TraceRecord record{.structure = std::move(structure), .types = {}, .leaves = {}, .settings = {}};
+  TraceRecord record{.structure = std::move(structure),
+                     .types = {},
+                     .leaves = {},
+                     .statics = walk.statics(),
+                     .settings = {}};
   for (const std::type_info* type : types) record.types.emplace_back(*type);
   const std::vector<std::string>& paths = walk.paths();
   for (std::size_t i = 0; i < paths.size(); ++i) {

@@ -18,6 +18,7 @@ struct TraceRecord {
   std::string structure;
   std::vector<std::type_index> types;                         // of the arguments
   std::vector<std::pair<std::string, std::string>> leaves;    // path, type and sharding
+  std::vector<std::pair<std::string, std::string>> statics;   // path, value
   std::vector<std::pair<std::string, std::string>> settings;  // name, value
 };
 /// The record for the arguments in `walk`, which must have paths, the settings, and the mesh and

@@ -33,6 +33,37 @@ std::string_view next_name(const char*& names) {
   return {begin, static_cast<std::size_t>(names - begin)};
 }
 
+template <typename T>
+std::string text_as(const void* value) {
+  T number;
+  std::memcpy(&number, value, sizeof(number));
+  return fmt::format("{}", number);
+}
+
+/// A number of this size and kind as text.
+std::string text_of(const void* value, std::size_t size, Walk::Bits kind) {
+  switch (kind) {
+    case Walk::Bits::boolean:
+      return text_as<bool>(value);
+    case Walk::Bits::real:
+      if (size == sizeof(float)) return text_as<float>(value);
+      return size == sizeof(double) ? text_as<double>(value) : text_as<long double>(value);
+    default:
+      break;
+  }
+  const bool is_natural = kind == Walk::Bits::natural;
+  switch (size) {
+    case 1:
+      return is_natural ? text_as<std::uint8_t>(value) : text_as<std::int8_t>(value);
+    case 2:
+      return is_natural ? text_as<std::uint16_t>(value) : text_as<std::int16_t>(value);
+    case 4:
+      return is_natural ? text_as<std::uint32_t>(value) : text_as<std::int32_t>(value);
+    default:
+      return is_natural ? text_as<std::uint64_t>(value) : text_as<std::int64_t>(value);
+  }
+}
+
 }  // namespace
 
 void Walk::leaf(Array& array) {
@@ -67,13 +98,15 @@ std::string Walk::leaf_path(const ParamInfo* info) const {
 }
 
 void Walk::fixed(std::string_view text) {
+  if (want_ == Want::paths) statics_.emplace_back(path_, fmt::format("'{}'", text));
   if (want_ != Want::structure) return;
   structure_ += 'T';
   append_bytes(structure_, text.size());
   structure_ += text;
 }
 
-void Walk::fixed_bits(const void* value, std::size_t size) {
+void Walk::fixed_bits(const void* value, std::size_t size, Bits kind) {
+  if (want_ == Want::paths) statics_.emplace_back(path_, text_of(value, size, kind));
   if (want_ != Want::structure) return;
   structure_ += 'B';
   structure_.append(static_cast<const char*>(value), size);

@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <tessera/error.h>
+#include <tessera/functions.h>
 #include <tessera/grad.h>
-#include <tessera/ops.h>
 #include <tessera/random.h>
 #include <tessera/transform.h>
 

@@ -68,7 +68,8 @@ std::string nearest(std::string_view word, const std::vector<std::string>& names
   std::size_t least = 3;
   for (const std::string& name : names) {
     const std::size_t d = distance(word, name);
-    if (d < least) {
+    // Half of the letters of a short name may be those of any other name.
+    if (d < least && 2 * d <= word.size()) {
       least = d;
       best = name;
     }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 
 #include <tessera/error.h>
@@ -39,6 +40,15 @@ std::string_view name(DType dtype) { return info(dtype).name; }
 std::string_view name(Numerics numerics) { return numerics == Numerics::fast ? "fast" : "exact"; }
 bool is_float(DType dtype) { return info(dtype).is_float; }
 bool is_integer(DType dtype) { return info(dtype).is_integer; }
+
+namespace detail {
+
+std::uint64_t new_identity() {
+  static std::atomic<std::uint64_t> last = 0;
+  return ++last;
+}
+
+}  // namespace detail
 
 std::int64_t num_elements(const Shape& shape) {
   std::int64_t count = 1;

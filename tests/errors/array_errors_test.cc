@@ -51,7 +51,7 @@ TEST(ArrayErrors, ValueOfATracedArray) {
                 "  found:  a traced f32[]\n"
                 "  wanted: a concrete array\n"
                 "  cure:   return the array from the traced function and read it outside; use "
-                "where() for choices that depend on values");
+                "where() for choices, and dynamic_slice for positions, that depend on values");
 }
 
 TEST(ArrayErrors, ValueOfAnAbstractArray) {

@@ -1,7 +1,7 @@
 // Operands of attention that do not fit each other.
 #include <gtest/gtest.h>
 
-#include <tessera/ops.h>
+#include <tessera/functions.h>
 
 #include "ir/text.h"
 #include "tests/errors/caught.h"

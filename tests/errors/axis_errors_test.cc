@@ -1,7 +1,7 @@
 // Mistakes in axes and in the letters of einsum.
 #include <gtest/gtest.h>
 
-#include <tessera/ops.h>
+#include <tessera/functions.h>
 
 #include "tests/errors/caught.h"
 

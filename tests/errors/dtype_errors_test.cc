@@ -1,7 +1,7 @@
 // Mistakes in dtypes and numbers.
 #include <gtest/gtest.h>
 
-#include <tessera/ops.h>
+#include <tessera/functions.h>
 
 #include "tests/errors/caught.h"
 
@@ -227,6 +227,38 @@ TEST(NumberErrors, TooLargeForAnInteger) {
             "  found:  4294967296 and an array of i32\n"
             "  wanted: a number from -2147483648 to 2147483647\n"
             "  cure:   use a number in this range");
+}
+
+TEST(DtypeErrors, VarianceOfIntegers) {
+  const Array x = array({1, 2});
+  const Caught error = caught([&] { var(x); });
+  EXPECT_EQ(error.text,
+            "var: the array is not one of floats\n"
+            "  where:  <this line>\n"
+            "  found:  i32[2]\n"
+            "  wanted: an array of bf16, f32 or f64\n"
+            "  cure:   use astype(x, DType::f32)");
+}
+
+TEST(DtypeErrors, LinspaceOfIntegers) {
+  const Caught error = caught([] { linspace(0, 1, 3, DType::i32); });
+  EXPECT_EQ(error.text,
+            "linspace: the dtype is not one of floats\n"
+            "  where:  <this line>\n"
+            "  found:  i32\n"
+            "  wanted: bf16, f32 or f64\n"
+            "  cure:   use arange for integers");
+}
+
+TEST(DtypeErrors, OperatorOnBitsOfFloats) {
+  const Array x = ones({2});
+  const Caught error = caught([&] { x& x; });
+  EXPECT_EQ(error.text,
+            "operator&: the operand has the wrong dtype\n"
+            "  where:  <this line>\n"
+            "  found:  f32[2]\n"
+            "  wanted: bool, i32 or u32\n"
+            "  cure:   convert it with astype, or use the logical ops for bool");
 }
 
 }  // namespace

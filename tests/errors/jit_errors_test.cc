@@ -247,5 +247,19 @@ TEST(JitErrors, MemoryIsNotCheckedWhereOvercommitIsAllowed) {
   EXPECT_THROW(f(ones({4})), UserError);
 }
 
+TEST(JitErrors, MoreTracesThanAllowed) {
+  const auto step =
+      jit([](const Array& x, double rate) { return x * rate; }, {.name = "step", .max_traces = 1});
+  step(ones({2}), 0.5);
+  const Caught error = caught([&] { step(ones({2}), 0.25); });
+  EXPECT_EQ(error.text,
+            "jit(step): the function would be traced more often than max_traces allows\n"
+            "  where:  <this line>\n"
+            "  found:  static value 1: 0.5 before, 0.25 now; each value has a program: make it a "
+            "Scalar or an Array if it changes from call to call\n"
+            "  wanted: at most 1\n"
+            "  cure:   pass arguments of the same kind in each call, or raise max_traces");
+}
+
 }  // namespace
 }  // namespace tessera

@@ -143,7 +143,7 @@ TEST(OptimizerErrors, GradientOfAnotherShape) {
   TrainState<nn::Dense> state(model, optim::adam());
   nn::Dense grads = model;
   grads.bias = grads.bias->with_value(ones({3}));
-  const Caught error = caught([&] { state.apply_gradients(grads); });
+  const Caught error = caught([&] { std::ignore = state.apply_gradients(grads); });
   EXPECT_EQ(error.text,
             "Optimizer: a gradient does not match its parameter\n"
             "  where:  <this line>\n"
@@ -256,7 +256,7 @@ TEST(OptimizerErrors, GradientOfAnotherDtype) {
   TrainState<nn::Dense> state(model, optim::sgd({.learning_rate = 0.1}));
   nn::Dense grads = model;
   grads.kernel = grads.kernel.with_value(zeros({4, 2}, DType::i32));
-  const Caught error = caught([&] { state.apply_gradients(grads); });
+  const Caught error = caught([&] { std::ignore = state.apply_gradients(grads); });
   EXPECT_EQ(error.text,
             "Optimizer: a gradient does not match its parameter\n"
             "  where:  <this line>\n"

@@ -122,5 +122,27 @@ TEST(MeshErrors, TextIsNoMesh) {
             "  cure:   write for example data=4,model=2");
 }
 
+TEST(MeshErrors, MisspeltAxis) {
+  const Caught error = caught([] { grid().axis_size("modle"); });
+  EXPECT_EQ(error.text,
+            "axis_size: the mesh has no axis named 'modle'\n"
+            "  where:  <this line>\n"
+            "  found:  the mesh data=2,model=4\n"
+            "  wanted: one of the axes data, model\n"
+            "  cure:   did you mean 'model'? Otherwise name an axis of the mesh");
+}
+
+TEST(MeshErrors, MisspeltAxisInASpec) {
+  const Caught error = caught([] { NamedSharding(grid(), P{"dta"}); });
+  EXPECT_EQ(
+      error.text,
+      "NamedSharding: the mesh has no axis named 'dta'\n"
+      "  where:  <this line>\n"
+      "  found:  P('dta',) on the mesh data=2,model=4\n"
+      "  wanted: one of the axes data, model\n"
+      "  cure:   did you mean 'data'? Otherwise name an axis of the mesh, or add this axis to "
+      "make_mesh");
+}
+
 }  // namespace
 }  // namespace tessera

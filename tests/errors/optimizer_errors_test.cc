@@ -53,6 +53,18 @@ TEST(OptimizerErrors, PatternWithoutParameters) {
             "  where:  <this line>\n"
             "  found:  */biass\n"
             "  wanted: a pattern that matches some of the paths Dense_0/kernel, Dense_0/bias\n"
+            "  cure:   did you mean */bias? * matches any text");
+}
+
+TEST(OptimizerErrors, PatternOfAnotherModel) {
+  const optim::Optimizer tx = optim::adamw({.mask = optim::Mask::matching({"*/embedding"})});
+  const std::vector<Param> params = parameters();
+  const Caught error = caught([&] { tx.init(params); });
+  EXPECT_EQ(error.text,
+            "Mask: a pattern matches no parameter\n"
+            "  where:  <this line>\n"
+            "  found:  */embedding\n"
+            "  wanted: a pattern that matches some of the paths Dense_0/kernel, Dense_0/bias\n"
             "  cure:   * matches any text: write for example */bias");
 }
 

@@ -233,5 +233,23 @@ TEST(PlacementErrors, ShardingIsMissingForALeaf) {
             "...)), replicated(mesh, tree)");
 }
 
+TEST(PlacementErrors, MisspeltPathOfShardings) {
+  struct Layer {
+    Array kernel, bias;
+    TESSERA_TREE(kernel, bias)
+  };
+  Shardings asked;
+  asked.set("kernal", NamedSharding(grid(), P{"data"}));
+  const auto f = jit([](Layer l) { return l.kernel + l.bias; }, {.in_shardings = {asked}});
+  const Caught error = caught([&] { f({ones({8}), ones({8})}); });
+  EXPECT_EQ(error.text,
+            "jit: in_shardings of argument 0: the tree has no leaf for this sharding\n"
+            "  where:  <this line>\n"
+            "  found:  a sharding for kernal\n"
+            "  wanted: paths of the tree: kernel, bias\n"
+            "  cure:   did you mean 'kernel'? Otherwise make the shardings from the same tree; a "
+            "tuple has paths 0/..., 1/...: write {first, second}");
+}
+
 }  // namespace
 }  // namespace tessera

@@ -77,5 +77,28 @@ TEST(RandomErrors, NegativeSize) {
             "  cure:   write every size out; only reshape takes -1");
 }
 
+TEST(RandomErrors, ChoiceOfTooMany) {
+  const Key key(0);
+  const Caught error = caught([&] { random::choice(key, 3, {2, 2}, {.replace = false}); });
+  EXPECT_EQ(error.text,
+            "choice: there are too few numbers to choose from\n"
+            "  where:  <this line>\n"
+            "  found:  4 of 3\n"
+            "  wanted: at most as many as there are\n"
+            "  cure:   draw fewer, or with replacement");
+}
+
+TEST(RandomErrors, ChoiceWithOtherProbabilities) {
+  const Key key(0);
+  const Array p = ones({2});
+  const Caught error = caught([&] { random::choice(key, 3, {}, {.p = p}); });
+  EXPECT_EQ(error.text,
+            "choice: the probabilities do not match the numbers to choose from\n"
+            "  where:  <this line>\n"
+            "  found:  f32[2]\n"
+            "  wanted: f32[3]\n"
+            "  cure:   pass one probability per number");
+}
+
 }  // namespace
 }  // namespace tessera

@@ -1,6 +1,7 @@
 // Mistakes in shapes.
 #include <gtest/gtest.h>
 
+#include <tessera/functions.h>
 #include <tessera/nn.h>
 #include <tessera/ops.h>
 
@@ -218,6 +219,82 @@ TEST(ShapeErrors, EndlessArray) {
             "  found:  [1073741824,1073741824,1073741824]\n"
             "  wanted: fewer than 4e18 elements\n"
             "  cure:   check the sizes");
+}
+
+TEST(ShapeErrors, SplitIntoUnequalParts) {
+  const Array x = ones({6, 4});
+  const Caught error = caught([&] { split(x, 4); });
+  EXPECT_EQ(error.text,
+            "split: axis 0 does not divide into 4 equal parts\n"
+            "  where:  <this line>\n"
+            "  found:  f32[6,4]\n"
+            "  wanted: a number of parts that divides 6\n"
+            "  cure:   use split_at for parts of different sizes");
+}
+
+TEST(ShapeErrors, SplitBackwards) {
+  const Array x = ones({6, 4});
+  const Caught error = caught([&] { split_at(x, {4, 2}); });
+  EXPECT_EQ(error.text,
+            "split_at: the positions do not ascend within the axis\n"
+            "  where:  <this line>\n"
+            "  found:  [4,2] of f32[6,4]\n"
+            "  wanted: ascending positions from 0 to 6\n"
+            "  cure:   sort them; they count from 0");
+}
+
+TEST(ShapeErrors, TriangleOfAVector) {
+  const Array x = ones({6});
+  const Caught error = caught([&] { tril(x); });
+  EXPECT_EQ(error.text,
+            "tril: the array has no rows and columns\n"
+            "  where:  <this line>\n"
+            "  found:  f32[6]\n"
+            "  wanted: an array of rank 2 or more\n"
+            "  cure:   reshape it to a matrix");
+}
+
+TEST(ShapeErrors, DiagonalOfABatch) {
+  const Array x = ones({2, 3, 3});
+  const Caught error = caught([&] { diag(x); });
+  EXPECT_EQ(error.text,
+            "diag: the array is neither a vector nor a matrix\n"
+            "  where:  <this line>\n"
+            "  found:  f32[2,3,3]\n"
+            "  wanted: an array of rank 1 or 2\n"
+            "  cure:   use vmap(diag) for a batch of them");
+}
+
+TEST(ShapeErrors, ScalarOfAVector) {
+  const Array x = ones({2});
+  const Caught error = caught([&] { Scalar(Operand(x)); });
+  EXPECT_EQ(error.text,
+            "Scalar: the array has dimensions\n"
+            "  where:  <this line>\n"
+            "  found:  f32[2]\n"
+            "  wanted: an array of rank 0\n"
+            "  cure:   take one element of it, or declare an Array");
+}
+
+TEST(ShapeErrors, EinsumOfNothing) {
+  const Caught error = caught([&] { einsum("->", std::vector<Operand>()); });
+  EXPECT_EQ(error.text,
+            "einsum: there are no operands\n"
+            "  where:  <this line>\n"
+            "  found:  \"->\"\n"
+            "  wanted: one operand or more\n"
+            "  cure:   pass the arrays that the text names");
+}
+
+TEST(ShapeErrors, EinsumOfThreeSizes) {
+  const Array a = ones({2, 3}), b = ones({3, 4}), c = ones({5, 2});
+  const Caught error = caught([&] { einsum("ij,jk,kl->il", {a, b, c}); });
+  EXPECT_EQ(error.text,
+            "einsum: 'k' has the sizes 4 and 5\n"
+            "  where:  <this line>\n"
+            "  found:  \"ij,jk,kl->il\" of f32[2,3] and f32[3,4] and f32[5,2]\n"
+            "  wanted: the same size for the same letter\n"
+            "  cure:   check the order of the letters against the shapes");
 }
 
 }  // namespace

@@ -277,7 +277,7 @@ TEST(ShardingErrors, ShardsOfATracedArray) {
             "  found:  a traced f32[4]\n"
             "  wanted: a concrete array\n"
             "  cure:   return the array from the traced function and read it outside; use where() "
-            "for choices that depend on values");
+            "for choices, and dynamic_slice for positions, that depend on values");
 }
 
 TEST(ShardingErrors, PictureOfTooFewDimensions) {

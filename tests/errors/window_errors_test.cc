@@ -1,7 +1,7 @@
 // Mistakes in convolution and pooling.
 #include <gtest/gtest.h>
 
-#include <tessera/window.h>
+#include <tessera/functions.h>
 
 #include "tests/errors/caught.h"
 
@@ -133,6 +133,34 @@ TEST(WindowErrors, WindowOfAnotherRank) {
             "  found:  [2,2]\n"
             "  wanted: 4 numbers of 1 or more\n"
             "  cure:   give one number per dimension of the window, or none");
+}
+
+TEST(WindowErrors, ChannelsBeforeSpace) {
+  const Array images = ones({1, 3, 8, 8});
+  const Array kernel = ones({3, 3, 3, 8});
+  const Caught error = caught([&] { conv(images, kernel); });
+  EXPECT_EQ(error.text,
+            "conv: the channels do not match\n"
+            "  where:  <this line>\n"
+            "  found:  f32[1,3,8,8] and f32[3,3,3,8]\n"
+            "  wanted: a kernel for 8 / 1 channels, and a number of features that 1 divides\n"
+            "  cure:   the channels of the array come last: write transpose(x, {0, 2, 3, 1})");
+  EXPECT_EQ(conv(transpose(images, {0, 2, 3, 1}), kernel).shape(), (Shape{1, 6, 6, 8}));
+}
+
+TEST(WindowErrors, KernelWithFeaturesFirst) {
+  const Array images = ones({1, 8, 8, 3});
+  const Array kernel = ones({16, 3, 5, 5});
+  const Caught error = caught([&] { conv(images, kernel); });
+  EXPECT_EQ(
+      error.text,
+      "conv: the channels do not match\n"
+      "  where:  <this line>\n"
+      "  found:  f32[1,8,8,3] and f32[16,3,5,5]\n"
+      "  wanted: a kernel for 3 / 1 channels, and a number of features that 1 divides\n"
+      "  cure:   a kernel [features, channels, window..] is moved by transpose(kernel, {2, 3, "
+      "1, 0})");
+  EXPECT_EQ(conv(images, transpose(kernel, {2, 3, 1, 0})).shape(), (Shape{1, 4, 4, 16}));
 }
 
 }  // namespace

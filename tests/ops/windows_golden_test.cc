@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include <tessera/functions.h>
 #include <tessera/grad.h>
 #include <tessera/tessera.h>
-#include <tessera/window.h>
 
 #include "tests/peers/golden.h"
 

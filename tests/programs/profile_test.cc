@@ -7,6 +7,7 @@
 #include <zlib.h>
 
 #include <tessera/data.h>
+#include <tessera/functions.h>
 #include <tessera/optim.h>
 #include <tessera/profile.h>
 

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 #include <limits>
 
-#include <tessera/ops.h>
+#include <tessera/functions.h>
 #include <tessera/random.h>
 
 #include "api/test_support.h"

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include <tessera/functions.h>
 #include <tessera/grad.h>
 #include <tessera/tessera.h>
-#include <tessera/window.h>
 
 #include "api/test_support.h"
 

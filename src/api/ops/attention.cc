@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include <tessera/ops.h>
+#include <tessera/functions.h>
 
 #include "api/operands.h"
 

@@ -1,6 +1,7 @@
 // Contractions: dot, matmul, einsum over dot_general.
 #include <algorithm>
 #include <fmt/format.h>
+#include <map>
 #include <string>
 
 #include <tessera/ops.h>
@@ -59,7 +60,8 @@ void check_not_scalar(const char* name, const Array& a, const Array& b) {
 
 /// A text like "bqhd,bkhd->bhqk".
 struct EinsumText {
-  std::string a, b, result;
+  std::vector<std::string> operands;
+  std::string result;
 };
 
 /// The text of a call and, for error messages, its arrays.
@@ -88,28 +90,36 @@ void check_letters(const EinsumCall& call, const std::string& letters, std::int6
   }
 }
 
-EinsumText parse(const EinsumCall& call, std::int64_t rank_a, std::int64_t rank_b) {
+bool contains(std::string_view letters, char letter) {
+  return letters.find(letter) != std::string_view::npos;
+}
+
+/// The parts of the text, one for each array.
+EinsumText parse(const EinsumCall& call, const std::vector<Array>& arrays) {
   std::string plain(call.text);
   plain.erase(std::remove(plain.begin(), plain.end(), ' '), plain.end());
   const std::size_t arrow = plain.find("->");
   if (arrow == std::string::npos) bad_text(call, "-> is missing");
-  EinsumText parts{.a = plain.substr(0, arrow), .b = {}, .result = plain.substr(arrow + 2)};
-  const std::size_t comma = parts.a.find(',');
-  if ((comma != std::string::npos) != (rank_b >= 0)) {
-    bad_text(call,
-             fmt::format("the number of operands in the text is not {}", rank_b >= 0 ? 2 : 1));
+  EinsumText parts{.operands = {""}, .result = plain.substr(arrow + 2)};
+  for (const char letter : plain.substr(0, arrow)) {
+    if (letter == ',') {
+      parts.operands.emplace_back();
+    } else {
+      parts.operands.back() += letter;
+    }
   }
-  if (comma != std::string::npos) {
-    parts.b = parts.a.substr(comma + 1);
-    parts.a.resize(comma);
+  if (parts.operands.size() != arrays.size()) {
+    bad_text(call, fmt::format("the number of operands in the text is not {}", arrays.size()));
   }
-  check_letters(call, parts.a, rank_a);
-  if (rank_b >= 0) check_letters(call, parts.b, rank_b);
+  std::string all;
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    check_letters(call, parts.operands[i], arrays[i].rank());
+    all += parts.operands[i];
+  }
   check_letters(call, parts.result, -1);
   for (char letter : parts.result) {
-    if (parts.a.find(letter) == std::string::npos && parts.b.find(letter) == std::string::npos) {
-      bad_text(call, fmt::format("'{}' is in the result, but in no operand", letter));
-    }
+    if (contains(all, letter)) continue;
+    bad_text(call, fmt::format("'{}' is in the result, but in no operand", letter));
   }
   return parts;
 }
@@ -137,36 +147,117 @@ Array ordered(const Array& x, const std::string& letters, const std::string& wan
   return transpose(x, permutation);
 }
 
-Array einsum_of_two(std::string_view text, Array a, Array b) {
-  EinsumText parts = parse({text, both(a, b)}, a.rank(), b.rank());
-  for (std::size_t i = 0; i < parts.a.size(); ++i) {
-    const std::size_t k = parts.b.find(parts.a[i]);
-    if (k == std::string::npos || a.shape()[i] == b.shape()[k]) continue;
-    detail::fail(
-        "einsum",
-        fmt::format("'{}' has the sizes {} and {}", parts.a[i], a.shape()[i], b.shape()[k]),
-        fmt::format("\"{}\" of {}", text, both(a, b)), "the same size for the same letter",
-        "check the order of the letters against the shapes");
+/// An array whose dimensions have letters.
+struct Lettered {
+  Array array;
+  std::string letters;
+};
+
+using Sizes = std::map<char, std::int64_t>;
+
+Sizes sizes_of(const EinsumCall& call, const std::vector<Lettered>& operands) {
+  Sizes sizes;
+  for (const Lettered& x : operands) {
+    for (std::size_t i = 0; i < x.letters.size(); ++i) {
+      const auto [place, is_new] = sizes.try_emplace(x.letters[i], x.array.shape()[i]);
+      if (is_new || place->second == x.array.shape()[i]) continue;
+      detail::fail("einsum",
+                   fmt::format("'{}' has the sizes {} and {}", x.letters[i], place->second,
+                               x.array.shape()[i]),
+                   fmt::format("\"{}\" of {}", call.text, call.arrays),
+                   "the same size for the same letter",
+                   "check the order of the letters against the shapes");
+    }
   }
-  a = sum_unneeded(a, parts.a, parts.b + parts.result);
-  b = sum_unneeded(b, parts.b, parts.a + parts.result);
+  return sizes;
+}
+
+/// The product of two arrays, with the dimensions in `needed`: those of both first.
+Lettered product(Lettered a, Lettered b, const std::string& needed) {
+  a.array = sum_unneeded(a.array, a.letters, b.letters + needed);
+  b.array = sum_unneeded(b.array, b.letters, a.letters + needed);
   DotDims dims;
   std::string batch, free_a, free_b;
-  for (std::size_t i = 0; i < parts.a.size(); ++i) {
-    const std::size_t k = parts.b.find(parts.a[i]);
-    const bool is_kept = parts.result.find(parts.a[i]) != std::string::npos;
+  for (std::size_t i = 0; i < a.letters.size(); ++i) {
+    const std::size_t k = b.letters.find(a.letters[i]);
+    const bool is_kept = contains(needed, a.letters[i]);
     if (k == std::string::npos) {
-      free_a += parts.a[i];
+      free_a += a.letters[i];
       continue;
     }
     (is_kept ? dims.batch_a : dims.contract_a).push_back(static_cast<std::int64_t>(i));
     (is_kept ? dims.batch_b : dims.contract_b).push_back(static_cast<std::int64_t>(k));
-    if (is_kept) batch += parts.a[i];
+    if (is_kept) batch += a.letters[i];
   }
-  for (char letter : parts.b) {
-    if (parts.a.find(letter) == std::string::npos) free_b += letter;
+  for (char letter : b.letters) {
+    if (!contains(a.letters, letter)) free_b += letter;
   }
-  return ordered(contract("einsum", a, b, dims), batch + free_a + free_b, parts.result);
+  return {contract("einsum", a.array, b.array, dims), batch + free_a + free_b};
+}
+
+/// The letters of the result and of all operands except two.
+std::string needed_besides(const std::vector<Lettered>& operands, std::size_t a, std::size_t b,
+                           const std::string& result) {
+  std::string needed = result;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (i != a && i != b) needed += operands[i].letters;
+  }
+  return needed;
+}
+
+/// By how many elements the arrays grow when these two are multiplied.
+double growth(const std::vector<Lettered>& operands, std::size_t a, std::size_t b,
+              const std::string& result, const Sizes& sizes) {
+  const std::string needed = needed_besides(operands, a, b, result);
+  double product_size = 1;
+  for (const auto& [letter, size] : sizes) {
+    const bool is_in_product =
+        contains(operands[a].letters, letter) || contains(operands[b].letters, letter);
+    if (is_in_product && contains(needed, letter)) product_size *= static_cast<double>(size);
+  }
+  return product_size - static_cast<double>(operands[a].array.size()) -
+         static_cast<double>(operands[b].array.size());
+}
+
+/// Replaces two operands, those whose product is the smallest compared with them, by the product.
+/// The choice depends only on global shapes, so that the bits do not depend on the mesh.
+void multiply_best(std::vector<Lettered>& operands, const std::string& result, const Sizes& sizes) {
+  std::size_t best_a = 0, best_b = 1;
+  for (std::size_t a = 0; a < operands.size(); ++a) {
+    for (std::size_t b = a + 1; b < operands.size(); ++b) {
+      if (growth(operands, a, b, result, sizes) < growth(operands, best_a, best_b, result, sizes)) {
+        best_a = a;
+        best_b = b;
+      }
+    }
+  }
+  operands[best_a] =
+      product(operands[best_a], operands[best_b], needed_besides(operands, best_a, best_b, result));
+  operands.erase(operands.begin() + static_cast<std::ptrdiff_t>(best_b));
+}
+
+Array einsum_of(std::string_view text, const std::vector<Operand>& given) {
+  if (given.empty()) {
+    detail::fail("einsum", "there are no operands", fmt::format("\"{}\"", text),
+                 "one operand or more", "pass the arrays that the text names");
+  }
+  std::vector<Array> arrays;
+  std::string all;
+  for (const Operand& operand : given) {
+    arrays.push_back(as_array("einsum", operand));
+    all += (all.empty() ? "" : " and ") + detail::describe(arrays.back());
+  }
+  const EinsumCall call{text, all};
+  const EinsumText parts = parse(call, arrays);
+  std::vector<Lettered> operands;
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    operands.push_back({arrays[i], parts.operands[i]});
+  }
+  const Sizes sizes = sizes_of(call, operands);
+  while (operands.size() > 1) multiply_best(operands, parts.result, sizes);
+  Lettered& last = operands[0];
+  last.array = sum_unneeded(last.array, last.letters, parts.result);
+  return ordered(last.array, last.letters, parts.result);
 }
 
 }  // namespace
@@ -226,18 +317,19 @@ Array matmul(Operand a, Operand b) {
   });
 }
 
+Array einsum(std::string_view text, const std::vector<Operand>& operands,
+             std::source_location where) {
+  return public_op(where, [&] { return einsum_of(text, operands); });
+}
+
 Array einsum(std::string_view text, Operand a, Operand b) {
-  return public_op(
-      a.where, [&] { return einsum_of_two(text, as_array("einsum", a), as_array("einsum", b)); });
+  const std::source_location where = a.where;
+  return einsum(text, std::vector<Operand>{std::move(a), std::move(b)}, where);
 }
 
 Array einsum(std::string_view text, Operand a) {
-  return public_op(a.where, [&] {
-    const Array x = as_array("einsum", a);
-    EinsumText parts = parse({text, detail::describe(x)}, x.rank(), -1);
-    const Array reduced = sum_unneeded(x, parts.a, parts.result);
-    return ordered(reduced, parts.a, parts.result);
-  });
+  const std::source_location where = a.where;
+  return einsum(text, std::vector<Operand>{std::move(a)}, where);
 }
 
 }  // namespace tessera

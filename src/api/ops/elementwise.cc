@@ -1,6 +1,8 @@
-// Elementwise ops with broadcasting, conversions, composites of them.
+// Elementwise ops with broadcasting, and conversions.
 #include <cmath>
 #include <fmt/format.h>
+#include <limits>
+#include <numbers>
 
 #include <tessera/ops.h>
 
@@ -32,21 +34,26 @@ Array compare(const char* name, const char* direction, const Operand& x, const O
   return elementwise(name, {x, y}, "compare", {{"direction", std::string(direction)}});
 }
 
-/// Logical ops take bool, bitwise ops integers; the IR has one op for both.
-void check_kind(const char* name, const Operand& x, bool is_logical) {
+/// Logical ops take bool, bitwise ops integers; the IR has one op for both, as have operators.
+enum class Kind : std::uint8_t { logical, bitwise, either };
+
+void check_kind(const char* name, const Operand& x, Kind kind) {
   if (x.is_number() || x.array.is_empty()) return;
   const DType dtype = x.array.dtype();
-  if (is_logical ? dtype == DType::boolean : is_integer(dtype)) return;
+  if (kind != Kind::bitwise && dtype == DType::boolean) return;
+  if (kind != Kind::logical && is_integer(dtype)) return;
+  const bool is_logical = kind == Kind::logical;
   detail::fail(name, "the operand has the wrong dtype", detail::describe(x.array),
-               is_logical ? "bool" : "i32 or u32",
+               is_logical              ? "bool"
+               : kind == Kind::bitwise ? "i32 or u32"
+                                       : "bool, i32 or u32",
                is_logical ? "compare first, for example not_equal(x, 0)"
                           : "convert it with astype, or use the logical ops for bool");
 }
 
-Array bits(const char* name, bool is_logical, const std::vector<Operand>& operands,
-           std::string_view op) {
+Array bits(const char* name, Kind kind, const std::vector<Operand>& operands, std::string_view op) {
   return public_op(operands[0].where, [&] {
-    for (const Operand& operand : operands) check_kind(name, operand, is_logical);
+    for (const Operand& operand : operands) check_kind(name, operand, kind);
     return elementwise(name, operands, op);
   });
 }
@@ -57,6 +64,7 @@ Array operator+(Operand a, Operand b) { return add(std::move(a), std::move(b)); 
 Array operator-(Operand a, Operand b) { return sub(std::move(a), std::move(b)); }
 Array operator*(Operand a, Operand b) { return mul(std::move(a), std::move(b)); }
 Array operator/(Operand a, Operand b) { return div(std::move(a), std::move(b)); }
+Array operator%(Operand a, Operand b) { return rem(std::move(a), std::move(b)); }
 Array operator-(Operand x) { return neg(std::move(x)); }
 Array& operator+=(Array& a, Operand b) { return a = add(Operand(a, b.where), b); }
 Array& operator-=(Array& a, Operand b) { return a = sub(Operand(a, b.where), b); }
@@ -66,6 +74,20 @@ Array operator<(Operand a, Operand b) { return less(std::move(a), std::move(b));
 Array operator<=(Operand a, Operand b) { return less_equal(std::move(a), std::move(b)); }
 Array operator>(Operand a, Operand b) { return greater(std::move(a), std::move(b)); }
 Array operator>=(Operand a, Operand b) { return greater_equal(std::move(a), std::move(b)); }
+Array operator&&(Operand a, Operand b) { return logical_and(std::move(a), std::move(b)); }
+Array operator||(Operand a, Operand b) { return logical_or(std::move(a), std::move(b)); }
+Array operator!(Operand x) { return logical_not(std::move(x)); }
+Array operator&(Operand a, Operand b) { return bits("operator&", Kind::either, {a, b}, "and"); }
+Array operator|(Operand a, Operand b) { return bits("operator|", Kind::either, {a, b}, "or"); }
+Array operator^(Operand a, Operand b) { return bits("operator^", Kind::either, {a, b}, "xor"); }
+Array operator~(Operand x) { return bits("operator~", Kind::either, {x}, "not"); }
+Array operator<<(Operand a, Operand b) { return shift_left(std::move(a), std::move(b)); }
+Array operator>>(Operand a, Operand b) {
+  return public_op(a.where, [&] {
+    const bool is_unsigned = detail::common_dtype("operator>>", {a, b}) == DType::u32;
+    return is_unsigned ? shift_right(a, b) : shift_right_arithmetic(a, b);
+  });
+}
 
 Array exp(Operand x) { return elementwise("exp", {x}); }
 Array log(Operand x) { return elementwise("log", {x}); }
@@ -88,6 +110,9 @@ Array erfc(Operand x) { return elementwise("erfc", {x}); }
 Array cbrt(Operand x) { return elementwise("cbrt", {x}); }
 Array exp2(Operand x) { return elementwise("exp2", {x}); }
 Array log2(Operand x) { return elementwise("log2", {x}); }
+Array log10(Operand x) {
+  return public_op(x.where, [&] { return log(x) / std::numbers::ln10; });
+}
 Array tan(Operand x) { return elementwise("tan", {x}); }
 Array asin(Operand x) { return elementwise("asin", {x}); }
 Array acos(Operand x) { return elementwise("acos", {x}); }
@@ -101,6 +126,15 @@ Array population_count(Operand x) { return elementwise("population_count", {x});
 Array count_leading_zeros(Operand x) { return elementwise("count_leading_zeros", {x}); }
 Array erf_inv(Operand x) { return elementwise("erf_inv", {x}); }
 Array is_finite(Operand x) { return elementwise("is_finite", {x}); }
+Array is_inf(Operand x) {
+  return public_op(x.where, [&] { return equal(abs(x), std::numeric_limits<double>::infinity()); });
+}
+Array is_nan(Operand x) {
+  return public_op(x.where, [&] {
+    const Array v = detail::as_array("is_nan", x);
+    return not_equal(v, v);
+  });
+}
 Array square(Operand x) {
   return public_op(x.where, [&] {
     const Array v = detail::as_array("square", x);
@@ -109,8 +143,8 @@ Array square(Operand x) {
 }
 Array stop_gradient(Operand x) { return elementwise("stop_gradient", {x}); }
 
-Array logical_not(Operand x) { return bits("logical_not", true, {x}, "not"); }
-Array bitwise_not(Operand x) { return bits("bitwise_not", false, {x}, "not"); }
+Array logical_not(Operand x) { return bits("logical_not", Kind::logical, {x}, "not"); }
+Array bitwise_not(Operand x) { return bits("bitwise_not", Kind::bitwise, {x}, "not"); }
 Array add(Operand a, Operand b) { return elementwise("add", {a, b}); }
 Array sub(Operand a, Operand b) { return elementwise("sub", {a, b}); }
 Array mul(Operand a, Operand b) { return elementwise("mul", {a, b}); }
@@ -128,18 +162,28 @@ Array less_equal(Operand a, Operand b) { return compare("less_equal", "le", a, b
 Array greater(Operand a, Operand b) { return compare("greater", "gt", a, b); }
 Array greater_equal(Operand a, Operand b) { return compare("greater_equal", "ge", a, b); }
 
-Array logical_and(Operand a, Operand b) { return bits("logical_and", true, {a, b}, "and"); }
-Array logical_or(Operand a, Operand b) { return bits("logical_or", true, {a, b}, "or"); }
-Array logical_xor(Operand a, Operand b) { return bits("logical_xor", true, {a, b}, "xor"); }
-Array bitwise_and(Operand a, Operand b) { return bits("bitwise_and", false, {a, b}, "and"); }
-Array bitwise_or(Operand a, Operand b) { return bits("bitwise_or", false, {a, b}, "or"); }
-Array bitwise_xor(Operand a, Operand b) { return bits("bitwise_xor", false, {a, b}, "xor"); }
-Array shift_left(Operand a, Operand b) { return bits("shift_left", false, {a, b}, "shift_left"); }
+Array logical_and(Operand a, Operand b) {
+  return bits("logical_and", Kind::logical, {a, b}, "and");
+}
+Array logical_or(Operand a, Operand b) { return bits("logical_or", Kind::logical, {a, b}, "or"); }
+Array logical_xor(Operand a, Operand b) {
+  return bits("logical_xor", Kind::logical, {a, b}, "xor");
+}
+Array bitwise_and(Operand a, Operand b) {
+  return bits("bitwise_and", Kind::bitwise, {a, b}, "and");
+}
+Array bitwise_or(Operand a, Operand b) { return bits("bitwise_or", Kind::bitwise, {a, b}, "or"); }
+Array bitwise_xor(Operand a, Operand b) {
+  return bits("bitwise_xor", Kind::bitwise, {a, b}, "xor");
+}
+Array shift_left(Operand a, Operand b) {
+  return bits("shift_left", Kind::bitwise, {a, b}, "shift_left");
+}
 Array shift_right(Operand a, Operand b) {
-  return bits("shift_right", false, {a, b}, "shift_right_logical");
+  return bits("shift_right", Kind::bitwise, {a, b}, "shift_right_logical");
 }
 Array shift_right_arithmetic(Operand a, Operand b) {
-  return bits("shift_right_arithmetic", false, {a, b}, "shift_right_arithmetic");
+  return bits("shift_right_arithmetic", Kind::bitwise, {a, b}, "shift_right_arithmetic");
 }
 
 Array fma(Operand a, Operand b, Operand c) { return elementwise("fma", {a, b, c}); }
@@ -152,7 +196,7 @@ Array clamp(Operand low, Operand x, Operand high) {
 
 Array select(Operand condition, Operand a, Operand b) {
   return public_op(condition.where, [&] {
-    check_kind("where", condition, true);
+    check_kind("where", condition, Kind::logical);
     const DType dtype = detail::common_dtype("where", {a, b});
     const std::vector<Array> parts = {detail::as_array("where", condition, DType::boolean),
                                       detail::as_array("where", a, dtype),
@@ -179,23 +223,6 @@ Array bitcast(Operand x, DType dtype) {
   return public_op(x.where, [&] {
     return emit({detail::as_array("bitcast", x)},
                 [&](Builder& b, const Ids& ids) { return ops::bitcast(b, ids[0], dtype); });
-  });
-}
-
-Array relu(Operand x) {
-  return public_op(x.where, [&] { return maximum(x, 0); });
-}
-
-Array silu(Operand x) {
-  return public_op(x.where, [&] { return mul(x, logistic(x)); });
-}
-
-Array gelu(Operand x, bool approximate) {
-  return public_op(x.where, [&] {
-    const Array v = detail::as_array("gelu", x);
-    if (!approximate) return v * (0.5 * (1.0 + erf(v * std::sqrt(0.5))));
-    const Array inner = std::sqrt(2.0 / 3.14159265358979323846) * (v + 0.044715 * (v * v * v));
-    return v * (0.5 * (1.0 + tanh(inner)));
   });
 }
 

@@ -178,4 +178,12 @@ std::pair<Array, Array> sort_by(Operand keys, Operand values, std::int64_t axis)
   return {sorted[0], sorted[1]};
 }
 
+Array argsort(Operand x, std::int64_t axis) {
+  return public_op(x.where, [&] {
+    const Array v = as_array("argsort", x);
+    const std::int64_t dim = detail::checked_axis("argsort", axis, v.rank(), detail::describe(v));
+    return sort_by(v, iota(v.shape(), dim), dim).second;
+  });
+}
+
 }  // namespace tessera

@@ -9,7 +9,7 @@
 #include <tuple>
 #include <utility>
 
-#include <tessera/ops.h>
+#include <tessera/functions.h>
 #include <tessera/transform.h>
 
 #include "api/operands.h"

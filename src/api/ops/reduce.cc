@@ -1,4 +1,4 @@
-// Reductions and functions composed of them.
+// Reductions.
 #include <fmt/format.h>
 
 #include <tessera/ops.h>
@@ -21,12 +21,12 @@ Array with_kept_dims(const Array& reduced, const Shape& shape, const Ints& dims)
   return reshape(reduced, kept);
 }
 
-Array reduce(const char* name, const Operand& x, const Axes& axes, bool keep, const char* op) {
+Array reduce(const char* name, const Operand& x, const Axes& axes, KeepDims keep, const char* op) {
   return public_op(x.where, [&] {
     const Array v = as_array(name, x);
     const Ints dims = detail::checked_axes(name, axes, v);
     const Array reduced = dims.empty() ? v : emit(op, {v}, {{"dims", dims}});
-    return keep ? with_kept_dims(reduced, v.shape(), dims) : reduced;
+    return keep == KeepDims::yes ? with_kept_dims(reduced, v.shape(), dims) : reduced;
   });
 }
 
@@ -75,41 +75,41 @@ Array cumulative(const char* name, const Operand& x, std::int64_t axis, bool rev
 
 }  // namespace
 
-Array sum(Operand x, Axes axes, bool keep) {
+Array sum(Operand x, Axes axes, KeepDims keep) {
   return accumulated("sum", x, [&](const Operand& terms) {
     return reduce("sum", terms, axes, keep, "reduce_sum");
   });
 }
 
-Array max(Operand x, Axes axes, bool keep) {
+Array max(Operand x, Axes axes, KeepDims keep) {
   return public_op(x.where, [&] {
     check_not_empty("max", x, axes);
     return reduce("max", x, axes, keep, "reduce_max");
   });
 }
 
-Array min(Operand x, Axes axes, bool keep) {
+Array min(Operand x, Axes axes, KeepDims keep) {
   return public_op(x.where, [&] {
     check_not_empty("min", x, axes);
     return reduce("min", x, axes, keep, "reduce_min");
   });
 }
 
-Array all(Operand x, Axes axes, bool keep) {
+Array all(Operand x, Axes axes, KeepDims keep) {
   return public_op(x.where, [&] {
     check_bool("all", x);
     return reduce("all", x, axes, keep, "reduce_and");
   });
 }
 
-Array any(Operand x, Axes axes, bool keep) {
+Array any(Operand x, Axes axes, KeepDims keep) {
   return public_op(x.where, [&] {
     check_bool("any", x);
     return reduce("any", x, axes, keep, "reduce_or");
   });
 }
 
-Array mean(Operand x, Axes axes, bool keep) {
+Array mean(Operand x, Axes axes, KeepDims keep) {
   return public_op(x.where, [&] {
     const Array v = as_array("mean", x);
     if (!is_float(v.dtype())) {
@@ -126,7 +126,7 @@ Array mean(Operand x, Axes axes, bool keep) {
   });
 }
 
-Array prod(Operand x, Axes axes, bool keep) {
+Array prod(Operand x, Axes axes, KeepDims keep) {
   return accumulated("prod", x, [&](const Operand& factors) {
     return reduce("prod", factors, axes, keep, "reduce_prod");
   });
@@ -150,37 +150,6 @@ Array cummax(Operand x, std::int64_t axis, bool reverse) {
 }
 Array cummin(Operand x, std::int64_t axis, bool reverse) {
   return cumulative("cummin", x, axis, reverse);
-}
-
-Array softmax(Operand x, std::int64_t axis) {
-  return public_op(x.where, [&] {
-    const Array v = as_array("softmax", x);
-    detail::checked_axis("softmax", axis, v.rank(), detail::describe(v));
-    const Array unnormalized = exp(v - stop_gradient(max(v, axis, keepdims)));
-    return unnormalized / sum(unnormalized, axis, keepdims);
-  });
-}
-
-Array log_softmax(Operand x, std::int64_t axis) {
-  return public_op(x.where, [&] {
-    const Array v = as_array("log_softmax", x);
-    detail::checked_axis("log_softmax", axis, v.rank(), detail::describe(v));
-    const Array shifted = v - stop_gradient(max(v, axis, keepdims));
-    return shifted - log(sum(exp(shifted), axis, keepdims));
-  });
-}
-
-Array logsumexp(Operand x, Axes axes, bool keep) {
-  return public_op(x.where, [&] {
-    const Array v = as_array("logsumexp", x);
-    const Ints dims = detail::checked_axes("logsumexp", axes, v);
-    const Array highest = stop_gradient(max(v, axes, keepdims));
-    // An infinite maximum would give inf - inf.
-    const Array shift = where(is_finite(highest), highest, 0);
-    const Array total = log(sum(exp(v - shift), axes, keepdims)) + shift;
-    if (keep) return total;
-    return dims.empty() ? total : squeeze(total, Axes(dims));
-  });
 }
 
 }  // namespace tessera

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <limits>
 
-#include <tessera/window.h>
+#include <tessera/functions.h>
 
 #include "api/operands.h"
 #include "ops/emit.h"
@@ -104,6 +104,31 @@ Array groups_last(const Array& x) {
   return reshape(moved, merged);
 }
 
+/// What moves dimension `from` behind all others, as code.
+std::string moved_last(const char* name, std::int64_t rank, std::int64_t from) {
+  std::string text = fmt::format("transpose({}, {{", name);
+  for (std::int64_t i = 0; i < rank; ++i) {
+    if (i != from) text += fmt::format("{}, ", i);
+  }
+  return text + fmt::format("{}}})", from);
+}
+
+/// The cure for channels that do not match: those of PyTorch come before the space.
+std::string cure_of_channels(const Array& x, const Array& kernel, std::int64_t groups) {
+  const std::int64_t rank = x.rank();
+  const std::int64_t taken = kernel.dim(-2);
+  if (taken * groups == x.dim(1)) {
+    return "the channels of the array come last: write " + moved_last("x", rank, 1);
+  }
+  // There are more features than a window is long.
+  const bool has_features_first =
+      kernel.dim(1) * groups == x.dim(-1) && kernel.dim(0) > kernel.dim(-1);
+  if (!has_features_first) return "check the last dimensions and feature_group_count";
+  std::string text = "a kernel [features, channels, window..] is moved by transpose(kernel, {";
+  for (std::int64_t i = 2; i < rank; ++i) text += fmt::format("{}, ", i);
+  return text + "1, 0})";
+}
+
 void check_conv(const Array& x, const Array& kernel, std::int64_t groups) {
   const std::string found = detail::describe(x) + " and " + detail::describe(kernel);
   if (x.rank() < 3 || kernel.rank() != x.rank()) {
@@ -120,7 +145,7 @@ void check_conv(const Array& x, const Array& kernel, std::int64_t groups) {
       "conv", "the channels do not match", found,
       fmt::format("a kernel for {} / {} channels, and a number of features that {} divides",
                   channels, groups, groups),
-      "check the last dimensions and feature_group_count");
+      cure_of_channels(x, kernel, groups));
 }
 
 struct ConvSteps {

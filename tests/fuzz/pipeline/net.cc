@@ -103,7 +103,7 @@ class Run {
       case Kind::twice:
         return dot(dot(x, p(0)), p(0));
       case Kind::norm:
-        return x * rsqrt(mean(square(x), -1, true) + 1e-3F) * p(0);
+        return x * rsqrt(mean(square(x), -1, keepdims) + 1e-3F) * p(0);
       case Kind::skip:
         return i == 0 ? x : x + given_[net_.layers[i].from];
       case Kind::center:

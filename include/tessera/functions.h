@@ -1,0 +1,160 @@
+// Functions composed of ops, and the ops of neural networks.
+//
+//   Array scaled = (x - mean(x, 0, keepdims)) / (stddev(x, 0, keepdims) + 1e-6);
+//   Array y = conv(images, kernel, {.strides = {2, 2}, .padding = "SAME"});
+//   Array z = max_pool(relu(y), {2, 2}, {2, 2});
+#pragma once
+
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <tessera/ops.h>
+
+namespace tessera {
+
+// --- activations
+
+Array relu(Operand x);
+/// x times the normal distribution function of x, exactly or approximated with tanh.
+Array gelu(Operand x, bool approximate = true);
+/// x times logistic(x), also known as swish.
+Array silu(Operand x);
+/// The same as logistic.
+Array sigmoid(Operand x);
+/// log(1 + exp(x)) without overflow.
+Array softplus(Operand x);
+Array softmax(Operand x, std::int64_t axis = -1);
+Array log_softmax(Operand x, std::int64_t axis = -1);
+/// log(sum(exp(x))) without overflow.
+Array logsumexp(Operand x, Axes axes = {}, KeepDims keep = KeepDims::no);
+
+// --- losses
+
+/// -log(softmax(logits)) at the labels: [..,C] and i32 [..] -> f32 [..], 0 where a label is no
+/// class.
+Array cross_entropy(Operand logits, Operand labels);
+/// The same for the logits x kernel of x [..,F] and kernel [F,C], which are made in blocks of
+/// classes, and again in the derivative: less memory for a third more work.
+Array linear_cross_entropy(Operand x, Operand kernel, Operand labels);
+
+// --- statistics
+
+/// The mean of (x - mean(x))^2, with n - ddof in place of n, the number of elements. 1 for `ddof`
+/// gives the sample variance. NaN unless n > ddof.
+Array var(Operand x, Axes axes = {}, KeepDims keep = KeepDims::no, std::int64_t ddof = 0);
+/// The square root of var. Where it is 0, so is its gradient.
+Array stddev(Operand x, Axes axes = {}, KeepDims keep = KeepDims::no, std::int64_t ddof = 0);
+/// The Euclidean norm, the square root of the sum of the squares. Where it is 0, so is its
+/// gradient.
+Array norm(Operand x, Axes axes = {}, KeepDims keep = KeepDims::no);
+
+// --- matrices
+
+/// [rows, columns]: 1 on the diagonal, 0 elsewhere. `offset` in this section: of a diagonal, above
+/// the main one if positive. `columns` of -1: as many as rows.
+Array eye(std::int64_t rows, std::int64_t columns = -1, std::int64_t offset = 0,
+          DType dtype = DType::f32, std::source_location where = std::source_location::current());
+/// x [..., rows, columns] with zeros above the diagonal, or below it.
+Array tril(Operand x, std::int64_t offset = 0);
+Array triu(Operand x, std::int64_t offset = 0);
+/// The square matrix with x [n] on its diagonal, or the diagonal of a matrix x.
+Array diag(Operand x, std::int64_t offset = 0);
+/// [n, m]: the product of each element of a with each of b, which are flattened.
+Array outer(Operand a, Operand b);
+/// The Kronecker product: each element of a times the whole b. Both need the same rank.
+Array kron(Operand a, Operand b);
+
+// --- shapes
+
+/// Equal parts along `axis`. Throws UserError unless `parts` divides its size.
+std::vector<Array> split(Operand x, std::int64_t parts, std::int64_t axis = 0);
+/// The parts before, between and behind these positions, which ascend.
+std::vector<Array> split_at(Operand x, const std::vector<std::int64_t>& positions,
+                            std::int64_t axis = 0);
+/// x repeated as a whole: along dimension i `repeats[i]` times. The shorter of repeats and the
+/// shape gets leading ones.
+Array tile(Operand x, std::vector<std::int64_t> repeats);
+/// Moves each element `shift` positions on along `axis`; those beyond the end come first.
+Array roll(Operand x, std::int64_t shift, std::int64_t axis);
+/// The same as reverse.
+Array flip(Operand x, Axes axes = {});
+/// `count` numbers from `start` to `stop`, at equal distances. Throws UserError unless the dtype is
+/// one of floats.
+Array linspace(double start, double stop, std::int64_t count, DType dtype = DType::f32,
+               std::source_location where = std::source_location::current());
+
+// --- attention
+
+/// Which keys a query sees, and what is added to its scores. Positions count from 0 in both q and
+/// k, also where their lengths differ. Keys that no query of a block sees cost nothing.
+struct AttentionMask {
+  bool is_causal = false;  // query i sees key i and those before it
+  /// A sliding window: query i sees the keys from i - before to i + after; -1 for no limit.
+  std::int64_t before = -1;
+  std::int64_t after = -1;
+  /// Keys at and behind this position are padding: i32 [batch..], the number of keys.
+  std::optional<Array> lengths = {};
+  /// Added to the scores: [batch.., heads, T, S], where any size may be 1. f32.
+  std::optional<Array> bias = {};
+  std::optional<double> scale = {};  // of the scores; 1 / sqrt(D) if absent
+};
+
+/// softmax(scale q k^T + bias) v: q [batch..,T,H,D], k [batch..,S,K,D] and v [batch..,S,K,E] ->
+/// [batch..,T,H,E]. K divides H, and head h reads head h / (H / K) of k and v: grouped queries, or
+/// one head for all. Scores and sums are f32. A query that sees no key gives zeros. Second
+/// derivatives hold all scores.
+Array attention(Operand q, Operand k, Operand v, const AttentionMask& mask = {});
+
+// --- sliding windows
+
+/// What is added around an array before windows slide over it: "VALID" for nothing, "SAME" for
+/// ceil(size / stride) windows per dimension, or the widths before and after each dimension.
+class Padding {
+ public:
+  Padding(const char* name) : name_(name) {}                          // NOLINT
+  Padding(std::vector<std::pair<std::int64_t, std::int64_t>> widths)  // NOLINT
+      : widths_(std::move(widths)) {}
+  /// Empty for a list of widths.
+  std::string_view name() const { return name_; }
+  const std::vector<std::pair<std::int64_t, std::int64_t>>& widths() const { return widths_; }
+
+ private:
+  std::string_view name_;
+  std::vector<std::pair<std::int64_t, std::int64_t>> widths_;
+};
+
+/// Lists have one entry per dimension of the window; an empty list means ones.
+struct ConvOptions {
+  std::vector<std::int64_t> strides = {};
+  Padding padding = "VALID";
+  /// Inserts input_dilation - 1 zeros between neighbouring elements of the array.
+  std::vector<std::int64_t> input_dilation = {};
+  /// The distance between neighbouring elements of the kernel.
+  std::vector<std::int64_t> kernel_dilation = {};
+  /// The number of groups of channels; each has its own part of the kernel.
+  std::int64_t feature_group_count = 1;
+};
+/// An array [n, space.., channels] and a kernel [window.., channels / groups, features] ->
+/// [n, space.., features]. The kernel is not reversed. Padding counts as zeros.
+Array conv(Operand x, Operand kernel, const ConvOptions& options = {});
+
+/// The sum, maximum or minimum of each window, which has one size per dimension of x. Padding does
+/// not change the result.
+Array reduce_window_sum(Operand x, std::vector<std::int64_t> window,
+                        std::vector<std::int64_t> strides = {}, const Padding& padding = "VALID");
+Array reduce_window_max(Operand x, std::vector<std::int64_t> window,
+                        std::vector<std::int64_t> strides = {}, const Padding& padding = "VALID");
+Array reduce_window_min(Operand x, std::vector<std::int64_t> window,
+                        std::vector<std::int64_t> strides = {}, const Padding& padding = "VALID");
+
+/// For x [n, space.., channels] and a window over space. As in Flax, avg_pool divides by the size
+/// of the window, including padding.
+Array max_pool(Operand x, std::vector<std::int64_t> window, std::vector<std::int64_t> strides = {},
+               const Padding& padding = "VALID");
+Array min_pool(Operand x, std::vector<std::int64_t> window, std::vector<std::int64_t> strides = {},
+               const Padding& padding = "VALID");
+Array avg_pool(Operand x, std::vector<std::int64_t> window, std::vector<std::int64_t> strides = {},
+               const Padding& padding = "VALID");
+
+}  // namespace tessera

@@ -1,0 +1,320 @@
+// Functions composed of ops: activations, statistics, matrices, shapes.
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <limits>
+
+#include <tessera/functions.h>
+
+#include "api/operands.h"
+#include "ops/emit.h"
+
+namespace tessera {
+
+using detail::as_array;
+using detail::Ints;
+using detail::public_op;
+
+// --- activations
+
+Array relu(Operand x) {
+  return public_op(x.where, [&] { return maximum(x, 0); });
+}
+
+Array sigmoid(Operand x) { return logistic(std::move(x)); }
+
+Array softplus(Operand x) {
+  return public_op(x.where, [&] { return maximum(x, 0) + log1p(exp(neg(abs(x)))); });
+}
+
+Array silu(Operand x) {
+  return public_op(x.where, [&] { return mul(x, logistic(x)); });
+}
+
+Array gelu(Operand x, bool approximate) {
+  return public_op(x.where, [&] {
+    const Array v = detail::as_array("gelu", x);
+    if (!approximate) return v * (0.5 * (1.0 + erf(v * std::sqrt(0.5))));
+    const Array inner = std::sqrt(2.0 / 3.14159265358979323846) * (v + 0.044715 * (v * v * v));
+    return v * (0.5 * (1.0 + tanh(inner)));
+  });
+}
+
+Array softmax(Operand x, std::int64_t axis) {
+  return public_op(x.where, [&] {
+    const Array v = as_array("softmax", x);
+    detail::checked_axis("softmax", axis, v.rank(), detail::describe(v));
+    const Array unnormalized = exp(v - stop_gradient(max(v, axis, keepdims)));
+    return unnormalized / sum(unnormalized, axis, keepdims);
+  });
+}
+
+Array log_softmax(Operand x, std::int64_t axis) {
+  return public_op(x.where, [&] {
+    const Array v = as_array("log_softmax", x);
+    detail::checked_axis("log_softmax", axis, v.rank(), detail::describe(v));
+    const Array shifted = v - stop_gradient(max(v, axis, keepdims));
+    return shifted - log(sum(exp(shifted), axis, keepdims));
+  });
+}
+
+Array logsumexp(Operand x, Axes axes, KeepDims keep) {
+  return public_op(x.where, [&] {
+    const Array v = as_array("logsumexp", x);
+    const Ints dims = detail::checked_axes("logsumexp", axes, v);
+    const Array highest = stop_gradient(max(v, axes, keepdims));
+    // An infinite maximum would give inf - inf.
+    const Array shift = where(is_finite(highest), highest, 0);
+    const Array total = log(sum(exp(v - shift), axes, keepdims)) + shift;
+    if (keep == KeepDims::yes) return total;
+    return dims.empty() ? total : squeeze(total, Axes(dims));
+  });
+}
+
+// --- statistics
+
+namespace {
+
+/// The square root, with the gradient 0 at 0, where that of sqrt is infinite.
+Array root(const Array& x) {
+  const Array is_zero = equal(x, 0);
+  return where(is_zero, 0, sqrt(where(is_zero, 1, x)));
+}
+
+/// Calls `compute` with the operand as a float array, in the dtype that sums are computed in.
+template <typename Compute>
+Array of_floats(const char* name, const Operand& x, const Compute& compute) {
+  return public_op(x.where, [&] {
+    const Array v = as_array(name, x);
+    if (!is_float(v.dtype())) {
+      detail::fail(name, "the array is not one of floats", detail::describe(v),
+                   "an array of bf16, f32 or f64", "use astype(x, DType::f32)");
+    }
+    return detail::with_dtype(compute(detail::with_dtype(v, ops::sum_dtype(v.dtype()))), v.dtype());
+  });
+}
+
+Array variance(const char* name, const Array& x, const Axes& axes, KeepDims keep,
+               std::int64_t ddof) {
+  std::int64_t count = 1;
+  for (std::int64_t dim : detail::checked_axes(name, axes, x)) count *= x.dim(dim);
+  const Array deviation = x - mean(x, axes, keepdims);
+  const double divisor =
+      count > ddof ? static_cast<double>(count - ddof) : std::numeric_limits<double>::quiet_NaN();
+  return sum(square(deviation), axes, keep) / divisor;
+}
+
+}  // namespace
+
+Array var(Operand x, Axes axes, KeepDims keep, std::int64_t ddof) {
+  return of_floats("var", x, [&](const Array& v) { return variance("var", v, axes, keep, ddof); });
+}
+
+Array stddev(Operand x, Axes axes, KeepDims keep, std::int64_t ddof) {
+  return of_floats("stddev", x,
+                   [&](const Array& v) { return root(variance("stddev", v, axes, keep, ddof)); });
+}
+
+Array norm(Operand x, Axes axes, KeepDims keep) {
+  return of_floats("norm", x, [&](const Array& v) { return root(sum(square(v), axes, keep)); });
+}
+
+// --- matrices
+
+namespace {
+
+/// bool [rows, columns]: whether `compare` holds for the column and the diagonal's column.
+template <typename Compare>
+Array band(const Shape& shape, std::int64_t offset, const Compare& compare) {
+  return compare(iota(shape, -1), iota(shape, -2) + offset);
+}
+
+template <typename Compare>
+Array triangle(const char* name, const Operand& x, std::int64_t offset, const Compare& compare) {
+  return public_op(x.where, [&] {
+    const Array v = as_array(name, x);
+    if (v.rank() < 2) {
+      detail::fail(name, "the array has no rows and columns", detail::describe(v),
+                   "an array of rank 2 or more", "reshape it to a matrix");
+    }
+    const Array kept = band({v.dim(-2), v.dim(-1)}, offset, compare);
+    return where(kept, v, detail::filled(0.0, {v.dtype(), {}}));
+  });
+}
+
+Array diagonal_matrix(const Array& x, std::int64_t offset) {
+  const std::int64_t size = x.dim(0) + std::abs(offset);
+  // Element i is in row i below, and in column i above the main diagonal.
+  const std::int64_t before = offset < 0 ? -offset : 0;
+  const Array rows =
+      pad(x, {before}, {size - before - x.dim(0)}, Operand(detail::filled(0.0, {x.dtype(), {}})));
+  const Array kept =
+      band({size, size}, offset, [](const Array& a, const Array& b) { return equal(a, b); });
+  return where(kept, expand_dims(rows, 1), detail::filled(0.0, {x.dtype(), {}}));
+}
+
+Array diagonal_of(const Array& x, std::int64_t offset) {
+  const std::int64_t first = offset < 0 ? -offset : 0;
+  const std::int64_t length = std::max<std::int64_t>(
+      0, std::min(x.dim(0) - first, x.dim(1) - std::max<std::int64_t>(offset, 0)));
+  if (length == 0) return detail::filled(0.0, {x.dtype(), {0}});
+  const Array rows = slice(x, 0, first, first + length);
+  const Array columns = arange(length) + std::max<std::int64_t>(offset, 0);
+  return squeeze(take_along_axis(rows, expand_dims(columns, 1), 1), 1);
+}
+
+}  // namespace
+
+Array eye(std::int64_t rows, std::int64_t columns, std::int64_t offset, DType dtype,
+          std::source_location where) {
+  return public_op(where, [&] {
+    const Shape shape{rows, columns == -1 ? rows : columns};
+    detail::check_sizes("eye", shape);
+    return astype(band(shape, offset, [](const Array& a, const Array& b) { return equal(a, b); }),
+                  dtype);
+  });
+}
+
+Array tril(Operand x, std::int64_t offset) {
+  return triangle("tril", x, offset,
+                  [](const Array& column, const Array& diagonal) { return column <= diagonal; });
+}
+
+Array triu(Operand x, std::int64_t offset) {
+  return triangle("triu", x, offset,
+                  [](const Array& column, const Array& diagonal) { return column >= diagonal; });
+}
+
+Array diag(Operand x, std::int64_t offset) {
+  return public_op(x.where, [&] {
+    const Array v = as_array("diag", x);
+    if (v.rank() == 1) return diagonal_matrix(v, offset);
+    if (v.rank() == 2) return diagonal_of(v, offset);
+    detail::fail("diag", "the array is neither a vector nor a matrix", detail::describe(v),
+                 "an array of rank 1 or 2", "use vmap(diag) for a batch of them");
+  });
+}
+
+Array outer(Operand a, Operand b) {
+  return public_op(a.where, [&] {
+    const Array x = as_array("outer", a);
+    const Array y = as_array("outer", b);
+    return reshape(x, {-1, 1}) * reshape(y, {1, -1});
+  });
+}
+
+Array kron(Operand a, Operand b) {
+  return public_op(a.where, [&] {
+    const Array x = as_array("kron", a);
+    const Array y = as_array("kron", b);
+    const std::size_t rank = std::max(x.shape().size(), y.shape().size());
+    Shape shape_x(2 * rank, 1), shape_y(2 * rank, 1), result(rank, 1);
+    for (std::size_t i = 0; i < rank; ++i) {
+      const std::size_t in_x = i + x.shape().size() - rank, in_y = i + y.shape().size() - rank;
+      if (in_x < x.shape().size()) shape_x[2 * i] = x.shape()[in_x];
+      if (in_y < y.shape().size()) shape_y[2 * i + 1] = y.shape()[in_y];
+      result[i] = shape_x[2 * i] * shape_y[2 * i + 1];
+    }
+    return reshape(reshape(x, shape_x) * reshape(y, shape_y), result);
+  });
+}
+
+// --- shapes
+
+namespace {
+
+std::vector<Array> parts_between(const Array& x, const Ints& bounds, std::int64_t axis) {
+  std::vector<Array> parts;
+  for (std::size_t i = 0; i + 1 < bounds.size(); ++i) {
+    parts.push_back(slice(x, axis, bounds[i], bounds[i + 1]));
+  }
+  return parts;
+}
+
+}  // namespace
+
+std::vector<Array> split(Operand x, std::int64_t parts, std::int64_t axis) {
+  return detail::public_ops(x.where, [&] {
+    const Array v = as_array("split", x);
+    const std::int64_t size =
+        v.dim(detail::checked_axis("split", axis, v.rank(), detail::describe(v)));
+    if (parts < 1 || size % parts != 0) {
+      detail::fail("split", fmt::format("axis {} does not divide into {} equal parts", axis, parts),
+                   detail::describe(v), fmt::format("a number of parts that divides {}", size),
+                   "use split_at for parts of different sizes");
+    }
+    Ints bounds;
+    for (std::int64_t i = 0; i <= parts; ++i) bounds.push_back(i * (size / parts));
+    return parts_between(v, bounds, axis);
+  });
+}
+
+std::vector<Array> split_at(Operand x, const std::vector<std::int64_t>& positions,
+                            std::int64_t axis) {
+  return detail::public_ops(x.where, [&] {
+    const Array v = as_array("split_at", x);
+    const std::int64_t size =
+        v.dim(detail::checked_axis("split_at", axis, v.rank(), detail::describe(v)));
+    Ints bounds{0};
+    bounds.insert(bounds.end(), positions.begin(), positions.end());
+    bounds.push_back(size);
+    if (!std::is_sorted(bounds.begin(), bounds.end())) {
+      detail::fail("split_at", "the positions do not ascend within the axis",
+                   fmt::format("{} of {}", to_string(positions), detail::describe(v)),
+                   fmt::format("ascending positions from 0 to {}", size),
+                   "sort them; they count from 0");
+    }
+    return parts_between(v, bounds, axis);
+  });
+}
+
+Array tile(Operand x, std::vector<std::int64_t> repeats) {
+  return public_op(x.where, [&] {
+    const Array v = as_array("tile", x);
+    detail::check_sizes("tile", repeats);
+    Shape shape = v.shape();
+    const std::size_t rank = std::max(shape.size(), repeats.size());
+    shape.insert(shape.begin(), rank - shape.size(), 1);
+    repeats.insert(repeats.begin(), rank - repeats.size(), 1);
+    Shape apart, repeated, result;
+    for (std::size_t i = 0; i < rank; ++i) {
+      apart.insert(apart.end(), {1, shape[i]});
+      repeated.insert(repeated.end(), {repeats[i], shape[i]});
+      result.push_back(repeats[i] * shape[i]);
+    }
+    return reshape(broadcast_to(reshape(v, apart), repeated), result);
+  });
+}
+
+Array roll(Operand x, std::int64_t shift, std::int64_t axis) {
+  return public_op(x.where, [&] {
+    const Array v = as_array("roll", x);
+    const std::int64_t size =
+        v.dim(detail::checked_axis("roll", axis, v.rank(), detail::describe(v)));
+    const std::int64_t first = size == 0 ? 0 : (shift % size + size) % size;
+    if (first == 0) return v;
+    return concatenate({slice(v, axis, size - first), slice(v, axis, 0, size - first)}, axis);
+  });
+}
+
+Array flip(Operand x, Axes axes) { return reverse(std::move(x), std::move(axes)); }
+
+Array linspace(double start, double stop, std::int64_t count, DType dtype,
+               std::source_location where) {
+  return public_op(where, [&] {
+    detail::check_sizes("linspace", {count});
+    if (!is_float(dtype)) {
+      detail::fail("linspace", "the dtype is not one of floats", std::string(name(dtype)),
+                   "bf16, f32 or f64", "use arange for integers");
+    }
+    const Array position = arange(count);
+    const Array part = astype(position, ops::sum_dtype(dtype)) /
+                       static_cast<double>(std::max<std::int64_t>(count - 1, 1));
+    // The last number is exact, also where rounding would miss it.
+    const Array between = (1.0 - part) * start + part * stop;
+    const Array is_last = equal(position, std::max<std::int64_t>(count - 1, 1));
+    return detail::with_dtype(tessera::where(is_last, stop, between), dtype);
+  });
+}
+
+}  // namespace tessera

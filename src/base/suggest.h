@@ -1,0 +1,31 @@
+// Cures of errors about names that do not exist.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tessera/error.h>
+
+namespace tessera {
+
+/// `cure`, after the question whether the most similar of the known names was meant. Names that
+/// differ in numbers only, such as Dense_0 and Dense_1, are not taken for each other.
+inline std::string with_suggestion(std::string_view word, const std::vector<std::string>& names,
+                                   const std::string& cure) {
+  const auto without_numbers = [](std::string_view name) {
+    std::string letters;
+    for (const char c : name) {
+      if (c < '0' || c > '9') letters += c;
+    }
+    return letters;
+  };
+  std::vector<std::string> others;
+  for (const std::string& name : names) {
+    if (without_numbers(name) != without_numbers(word)) others.push_back(name);
+  }
+  const std::string meant = nearest(word, others);
+  return meant.empty() ? cure : "did you mean '" + meant + "'? Otherwise " + cure;
+}
+
+}  // namespace tessera

@@ -1,0 +1,251 @@
+// Functions of arrays over random cases have the values and gradients that JAX printed, and on a
+// mesh the bits that they have without one.
+#include <cmath>
+#include <functional>
+#include <gtest/gtest.h>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <tessera/functions.h>
+#include <tessera/grad.h>
+#include <tessera/random.h>
+#include <tessera/tessera.h>
+
+#include "tests/peers/golden.h"
+
+namespace tessera {
+namespace {
+
+using Json = nlohmann::json;
+using Arrays = std::vector<Array>;
+using Function = std::function<Arrays(const Json& arguments, const Arrays& inputs)>;
+
+KeepDims keep_of(const Json& a) { return a["keep"].get<bool>() ? KeepDims::yes : KeepDims::no; }
+Axes axes_of(const Json& a) { return Axes(a["axes"].get<std::vector<std::int64_t>>()); }
+Key key_of(const Json& a) { return Key(a["seed"].get<std::int64_t>()); }
+
+Arrays choose(const Json& a) {
+  random::ChoiceOptions options{.replace = a["replace"].get<bool>()};
+  if (!a["p"].is_null()) options.p = array(a["p"].get<std::vector<float>>());
+  return {random::choice(key_of(a), 5, {2, 2}, options)};
+}
+
+using Functions = std::map<std::string, Function>;
+
+const Functions& matrix_functions() {
+  static const Functions list = {
+      {"var",
+       [](const Json& a, const Arrays& in) -> Arrays {
+         return {var(in[0], axes_of(a), keep_of(a), a["ddof"])};
+       }},
+      {"stddev",
+       [](const Json& a, const Arrays& in) -> Arrays {
+         return {stddev(in[0], axes_of(a), keep_of(a), a["ddof"])};
+       }},
+      {"norm",
+       [](const Json& a, const Arrays& in) -> Arrays {
+         return {norm(in[0], axes_of(a), keep_of(a))};
+       }},
+      {"tril",
+       [](const Json& a, const Arrays& in) -> Arrays { return {tril(in[0], a["offset"])}; }},
+      {"triu",
+       [](const Json& a, const Arrays& in) -> Arrays { return {triu(in[0], a["offset"])}; }},
+      {"diag",
+       [](const Json& a, const Arrays& in) -> Arrays { return {diag(in[0], a["offset"])}; }},
+      {"outer", [](const Json&, const Arrays& in) -> Arrays { return {outer(in[0], in[1])}; }},
+      {"kron", [](const Json&, const Arrays& in) -> Arrays { return {kron(in[0], in[1])}; }},
+      {"eye", [](const Json& a, const Arrays&) -> Arrays {
+         return {eye(a["rows"], a["columns"], a["offset"])};
+       }}};
+  return list;
+}
+
+const Functions& shape_functions() {
+  static const Functions list = {
+      {"roll",
+       [](const Json& a, const Arrays& in) -> Arrays {
+         return {roll(in[0], a["shift"], a["axis"])};
+       }},
+      {"flip",
+       [](const Json& a, const Arrays& in) -> Arrays {
+         return {flip(in[0], a["axis"].get<std::int64_t>())};
+       }},
+      {"tile",
+       [](const Json& a, const Arrays& in) -> Arrays { return {tile(in[0], a["repeats"])}; }},
+      {"split",
+       [](const Json& a, const Arrays& in) { return split(in[0], a["parts"], a["axis"]); }},
+      {"split_at",
+       [](const Json& a, const Arrays& in) { return split_at(in[0], a["positions"], a["axis"]); }},
+      {"argsort",
+       [](const Json& a, const Arrays& in) -> Arrays { return {argsort(in[0], a["axis"])}; }},
+      {"linspace",
+       [](const Json& a, const Arrays&) -> Arrays {
+         return {linspace(a["start"], a["stop"], a["count"])};
+       }},
+      {"sigmoid", [](const Json&, const Arrays& in) -> Arrays { return {sigmoid(in[0])}; }},
+      {"softplus", [](const Json&, const Arrays& in) -> Arrays { return {softplus(in[0])}; }},
+      {"silu", [](const Json&, const Arrays& in) -> Arrays { return {silu(in[0])}; }},
+      {"log10", [](const Json&, const Arrays& in) -> Arrays { return {log10(in[0])}; }},
+      {"einsum", [](const Json& a, const Arrays& in) -> Arrays {
+         return {einsum(a["text"].get<std::string>(), std::vector<Operand>(in.begin(), in.end()))};
+       }}};
+  return list;
+}
+
+const Functions& random_functions() {
+  static const Functions list = {
+      {"gumbel",
+       [](const Json& a, const Arrays&) -> Arrays {
+         return {random::gumbel(key_of(a), a["shape"])};
+       }},
+      {"categorical",
+       [](const Json& a, const Arrays& in) -> Arrays {
+         return {random::categorical(key_of(a), in[0], a["axis"], a["samples"])};
+       }},
+      {"choice", [](const Json& a, const Arrays&) { return choose(a); }}};
+  return list;
+}
+
+const Function& function_of(const std::string& name) {
+  for (const Functions* list : {&matrix_functions(), &shape_functions(), &random_functions()}) {
+    const auto place = list->find(name);
+    if (place != list->end()) return place->second;
+  }
+  throw std::runtime_error("no function " + name);
+}
+
+Array array_of(const Json& packed) {
+  return array(packed["values"].get<std::vector<float>>(), packed["shape"].get<Shape>());
+}
+
+/// Equal up to a few roundings of f32.
+void expect_near(const Array& found, const Json& wanted) {
+  EXPECT_EQ(found.shape(), wanted["shape"].get<Shape>());
+  const auto values = astype(found, DType::f32).to_vector<float>();
+  const auto numbers = wanted["values"].get<std::vector<float>>();
+  ASSERT_EQ(values.size(), numbers.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const float tolerance = 4e-6F * std::max(1.0F, std::abs(numbers[i]));
+    if (is_integer(found.dtype())) {
+      EXPECT_EQ(values[i], numbers[i]) << "element " << i;
+    } else {
+      EXPECT_NEAR(values[i], numbers[i], tolerance) << "element " << i;
+    }
+  }
+}
+
+/// Results, then gradients of sum(result * cos(0, 1, 2, ..)) for all inputs.
+Arrays evaluate(const Json& c, const Arrays& inputs) {
+  const Function& function = function_of(c["name"]);
+  const Json& arguments = c["arguments"];
+  const auto run = jit([&](const Arrays& given) {
+    Arrays all = function(arguments, given);
+    if (!c.contains("gradients")) return all;
+    const auto loss = [&](const Arrays& in) {
+      Array total = zeros({});
+      for (const Array& y : function(arguments, in)) {
+        total += sum(reshape(y, {-1}) * cos(astype(arange(y.size()), DType::f32)));
+      }
+      return total;
+    };
+    for (const Array& gradient : grad(loss)(given)) all.push_back(gradient);
+    return all;
+  });
+  return run(inputs);
+}
+
+Arrays placed(const Arrays& inputs) {
+  Arrays result;
+  for (const Array& x : inputs) {
+    std::vector<SpecEntry> entries;
+    if (x.rank() > 0) entries.emplace_back("a");
+    if (x.rank() > 1) entries.emplace_back("b");
+    result.push_back(device_put(x, PartitionSpec(entries)));
+  }
+  return result;
+}
+
+TEST(FunctionsGolden, AreThoseOfJaxOnAnyMesh) {
+  const Json golden = read_golden("functions.json");
+  ASSERT_GE(golden["cases"].size(), 100U);
+  for (const Json& c : golden["cases"]) {
+    SCOPED_TRACE(c["name"].dump() + " " + c["arguments"].dump());
+    Arrays inputs;
+    for (const Json& input : c["inputs"]) inputs.push_back(array_of(input));
+    const Arrays found = evaluate(c, inputs);
+    Json wanted = c["outputs"];
+    if (c.contains("gradients"))
+      wanted.insert(wanted.end(), c["gradients"].begin(), c["gradients"].end());
+    ASSERT_EQ(found.size(), wanted.size());
+    for (std::size_t i = 0; i < found.size(); ++i) expect_near(found[i], wanted[i]);
+
+    const use_mesh scope(make_mesh({{"a", 2}, {"b", 2}}));
+    const Arrays on_mesh = evaluate(c, placed(inputs));
+    for (std::size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(array_equal(found[i], on_mesh[i]));
+  }
+}
+
+std::vector<float> gradient(const std::function<Array(const Array&)>& f, const Array& x) {
+  return grad(f)(x).to_vector<float>();
+}
+
+TEST(Functions, HaveZeroGradientsWhereTheRootIsZero) {
+  const std::vector<float> none(4, 0.0F);
+  EXPECT_EQ(gradient([](const Array& x) { return stddev(x); }, full({4}, 3)), none);
+  EXPECT_EQ(gradient([](const Array& x) { return norm(x); }, zeros({4})), none);
+  const auto twice = [](const Array& x) {
+    return sum(grad([](const Array& y) { return norm(y); })(x));
+  };
+  EXPECT_EQ(gradient(twice, zeros({4})), none);
+  EXPECT_EQ(stddev(full({4}, 3)).item<float>(), 0.0F);
+}
+
+TEST(Functions, KeepNaNsAndInfinities) {
+  const float inf = INFINITY;
+  const Array x = array({inf, -inf, NAN, 0.0F});
+  EXPECT_EQ(is_inf(x).to_vector<bool>(), (std::vector<bool>{true, true, false, false}));
+  EXPECT_EQ(is_nan(x).to_vector<bool>(), (std::vector<bool>{false, false, true, false}));
+  EXPECT_TRUE(std::isnan(norm(x).item<float>()));
+  EXPECT_EQ(norm(array({inf, 1.0F})).item<float>(), inf);
+  const auto soft = softplus(x).to_vector<float>();
+  EXPECT_EQ(soft[0], inf);
+  EXPECT_EQ(soft[1], 0.0F);
+  EXPECT_TRUE(std::isnan(soft[2]));
+  EXPECT_TRUE(std::isnan(var(ones({2}), {}, KeepDims::no, 2).item<float>()));
+  EXPECT_EQ(diag(array({-0.0F, inf, NAN, 2.0F}, {2, 2})).to_vector<float>(),
+            (std::vector<float>{-0.0F, 2.0F}));
+}
+
+TEST(Functions, HaveTheOperatorsOfC) {
+  const std::vector<std::int32_t> a = {7, -7, 12, -1}, b = {3, 3, 5, 2};
+  const Array x = array(a), y = array(b);
+  std::vector<std::int32_t> rest, left, right, common, either, differ, none;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    rest.push_back(a[i] % b[i]);
+    left.push_back(a[i] << b[i]);
+    right.push_back(a[i] >> b[i]);
+    common.push_back(a[i] & b[i]);
+    either.push_back(a[i] | b[i]);
+    differ.push_back(a[i] ^ b[i]);
+    none.push_back(~a[i]);
+  }
+  EXPECT_EQ((x % y).to_vector<std::int32_t>(), rest);
+  EXPECT_EQ((x << y).to_vector<std::int32_t>(), left);
+  EXPECT_EQ((x >> y).to_vector<std::int32_t>(), right);
+  EXPECT_EQ((x & y).to_vector<std::int32_t>(), common);
+  EXPECT_EQ((x | y).to_vector<std::int32_t>(), either);
+  EXPECT_EQ((x ^ y).to_vector<std::int32_t>(), differ);
+  EXPECT_EQ((~x).to_vector<std::int32_t>(), none);
+  EXPECT_EQ((array({0x80000000U}) >> 4).to_vector<std::uint32_t>()[0], 0x08000000U);
+  const Array p = array({true, true, false, false}), q = array({true, false, true, false});
+  EXPECT_TRUE(array_equal(p && q, logical_and(p, q)));
+  EXPECT_TRUE(array_equal(p || q, logical_or(p, q)));
+  EXPECT_TRUE(array_equal(p & q, p && q));
+  EXPECT_TRUE(array_equal(p ^ q, logical_xor(p, q)));
+  EXPECT_TRUE(array_equal(!p, logical_not(p)));
+  EXPECT_TRUE(array_equal(~p, !p));
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,144 @@
+"""Writes golden/functions.json: values and gradients of functions on arrays, and random numbers,
+as JAX computes them.
+
+Run in an environment with jax; the tests only read what it wrote.
+"""
+import json
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+FILE = pathlib.Path(__file__).parent / "golden" / "functions.json"
+ROUNDS = 4
+rng = np.random.default_rng(7)
+
+UNARY = dict(sigmoid=jax.nn.sigmoid, softplus=jax.nn.softplus, silu=jax.nn.silu)
+
+
+def array(shape, low=-3.0, high=3.0):
+    """Multiples of 1/64, which JSON holds exactly."""
+    return np.round(rng.uniform(low, high, shape) * 64).astype(np.float32) / 64
+
+
+def packed(x):
+    x = np.asarray(x)
+    return dict(shape=list(x.shape), values=x.ravel().tolist())
+
+
+def shape_of(rank):
+    return tuple(int(size) for size in rng.integers(1, 6, rank))
+
+
+def case(name, function, *inputs, differentiable=True, **arguments):
+    """The value, and the gradients of sum(value * cos(0, 1, 2, ..))."""
+    result = dict(name=name, arguments=arguments, inputs=[packed(x) for x in inputs],
+                  outputs=[packed(x) for x in jax.tree.leaves(function(*inputs))])
+
+    def loss(*args):
+        leaves = jax.tree.leaves(function(*args))
+        return sum(jnp.sum(x * jnp.cos(jnp.arange(x.size, dtype=x.dtype)).reshape(x.shape))
+                   for x in leaves)
+
+    if differentiable:
+        grads = jax.grad(loss, argnums=tuple(range(len(inputs))))(*inputs)
+        result["gradients"] = [packed(g) for g in grads]
+    return result
+
+
+def statistics():
+    for _ in range(ROUNDS):
+        x = array(shape_of(3) + (4,))
+        axes = sorted(rng.choice(4, size=int(rng.integers(1, 3)), replace=False).tolist() + [3])
+        axes = sorted(set(axes))
+        ddof = int(rng.integers(0, 2))
+        where = dict(axes=axes, keep=bool(rng.integers(0, 2)), ddof=ddof)
+        how = dict(axis=tuple(axes), keepdims=where["keep"])
+        yield case("var", lambda a: jnp.var(a, ddof=ddof, **how), x, **where)
+        yield case("stddev", lambda a: jnp.std(a, ddof=ddof, **how), x, **where)
+        yield case("norm", lambda a: jnp.sqrt(jnp.sum(a * a, **how)), x, **where)
+
+
+def matrices():
+    for _ in range(ROUNDS):
+        k = int(rng.integers(-3, 4))
+        x = array(shape_of(3))
+        yield case("tril", lambda a: jnp.tril(a, k), x, offset=k)
+        yield case("triu", lambda a: jnp.triu(a, k), x, offset=k)
+        yield case("diag", lambda a: jnp.diag(a, k), array(shape_of(1)), offset=k)
+        yield case("diag", lambda a: jnp.diag(a, k), array(shape_of(2)), offset=k)
+        yield case("outer", jnp.outer, array(shape_of(2)), array(shape_of(1)))
+        yield case("kron", jnp.kron, array(shape_of(2)), array(shape_of(2)))
+        yield case("kron", jnp.kron, array(shape_of(1)), array(shape_of(3)))
+        rows, columns = (int(size) for size in rng.integers(1, 7, 2))
+        yield case("eye", lambda: jnp.eye(rows, columns, k), differentiable=False, rows=rows,
+                   columns=columns, offset=k)
+
+
+def shapes():
+    for _ in range(ROUNDS):
+        x = array((6,) + shape_of(1) + (4,))
+        axis = int(rng.integers(0, 3))
+        shift = int(rng.integers(-9, 10))
+        yield case("roll", lambda a: jnp.roll(a, shift, axis), x, axis=axis, shift=shift)
+        yield case("flip", lambda a: jnp.flip(a, axis), x, axis=axis)
+        repeats = [int(n) for n in rng.integers(1, 4, int(rng.integers(1, 5)))]
+        yield case("tile", lambda a: jnp.tile(a, repeats), x, repeats=repeats)
+        parts = int(rng.choice([1, 2]))
+        yield case("split", lambda a: jnp.split(a, parts, 2), x, axis=2, parts=parts)
+        at = sorted(int(n) for n in rng.integers(0, 7, 2))
+        yield case("split_at", lambda a: jnp.split(a, at, 0), x, axis=0, positions=at)
+        values = rng.integers(-2, 3, (3, 7)).astype(np.float32)
+        yield case("argsort", lambda a: jnp.argsort(a, 1), values, differentiable=False, axis=1)
+        count = int(rng.integers(0, 9))
+        start, stop = (float(v) for v in array((2,)))
+        yield case("linspace", lambda: jnp.linspace(start, stop, count), differentiable=False,
+                   start=start, stop=stop, count=count)
+
+
+def elementwise():
+    for name, function in UNARY.items():
+        yield case(name, function, array((3, 5), -20.0, 20.0))
+        yield case(name, function, np.zeros((2,), np.float32))
+    yield case("log10", jnp.log10, array((3, 5), 0.1, 2000.0))
+
+
+TEXTS = ("ab,bc,cd->ad", "a,b,c->abc", "abc,cd,ad->b", "ab,ab,ab->", "ij,jk,kl,lm->mi",
+         "bhi,bhj,ij->bh")
+
+
+def einsums():
+    for text in TEXTS:
+        for _ in range(2):
+            sizes = {letter: int(rng.integers(1, 5)) for letter in "abcdhijklm"}
+            operands = [array([sizes[letter] for letter in part], -1.0, 1.0)
+                        for part in text.split("->")[0].split(",")]
+            yield case("einsum", lambda *args: jnp.einsum(text, *args), *operands, text=text)
+
+
+def randoms():
+    for seed in (0, 42):
+        key = jax.random.PRNGKey(seed)
+        logits = array((3, 4, 5))
+        p = np.float32([0.125, 0.5, 0.0, 0.25, 0.125])
+        yield case("gumbel", lambda: jax.random.gumbel(key, (3, 7)), differentiable=False,
+                   seed=seed, shape=[3, 7])
+        for axis in (-1, 0, 1):
+            yield case("categorical", lambda x: jax.random.categorical(key, x, axis), logits,
+                       differentiable=False, seed=seed, axis=axis, samples=[])
+        yield case("categorical", lambda x: jax.random.categorical(key, x, 1, (2, 6, 3, 5)),
+                   logits, differentiable=False, seed=seed, axis=1, samples=[2, 6])
+        for replace in (True, False):
+            for has_p in (True, False):
+                weights = p if has_p else None
+                yield case("choice",
+                           lambda: jax.random.choice(key, 5, (2, 2), replace, weights),
+                           differentiable=False, seed=seed, replace=replace,
+                           p=p.tolist() if has_p else None)
+
+
+CASES = [c for make in (statistics, matrices, shapes, elementwise, einsums, randoms)
+         for c in make()]
+FILE.write_text(json.dumps(dict(source=f"JAX {jax.__version__}, NumPy {np.__version__}",
+                                cases=CASES)) + "\n")
