@@ -281,13 +281,13 @@ auto jit(F f, JitOptions options = {},
          std::source_location where = std::source_location::current()) {
   if constexpr (detail::HasSignature<F>) {
     using S = typename detail::SignatureOf<F>::Type;
-    static_assert(!S::returns_nothing,
+    static_assert(!S::kReturnsNothing,
                   "jit: the function returns void; return the arrays that it computes, since what "
                   "it assigns to other variables is lost after it has been traced");
-    static_assert(!S::changes_arguments,
+    static_assert(!S::kChangesArguments,
                   "jit: a parameter is a reference that is not const; take it by value or by "
                   "const&, and return the new value");
-    if constexpr (S::returns_nothing || S::changes_arguments) {
+    if constexpr (S::kReturnsNothing || S::kChangesArguments) {
       return detail::NotJitted();
     } else {
       return detail::make_jitted(std::move(f), std::move(options), where, static_cast<S*>(nullptr));

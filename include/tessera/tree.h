@@ -80,7 +80,7 @@ class Walk {
   void fixed(std::string_view text);
   enum class Bits : unsigned char { boolean, integer, natural, real };
   template <typename T>
-  static constexpr Bits bits_of = std::is_same_v<T, bool>       ? Bits::boolean
+  static constexpr Bits kBitsOf = std::is_same_v<T, bool>       ? Bits::boolean
                                   : std::is_floating_point_v<T> ? Bits::real
                                   : std::is_unsigned_v<T>       ? Bits::natural
                                                                 : Bits::integer;
@@ -172,7 +172,7 @@ template <typename T>
   } else if constexpr (HasStaticKey<T>) {
     w.fixed(value.tessera_key());
   } else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
-    w.fixed_bits(&value, sizeof(T), Walk::bits_of<T>);
+    w.fixed_bits(&value, sizeof(T), Walk::kBitsOf<T>);
   } else if constexpr (std::is_convertible_v<const T&, std::string_view>) {
     w.fixed(value);
   } else if constexpr (requires { typename T::mapped_type; }) {

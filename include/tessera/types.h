@@ -192,8 +192,8 @@ class Function {
 /// The type of a function. `R` is void or a tree.
 template <typename R, typename... Args>
 struct Signature {
-  static constexpr bool returns_nothing = std::is_void_v<R>;
-  static constexpr bool changes_arguments =
+  static constexpr bool kReturnsNothing = std::is_void_v<R>;
+  static constexpr bool kChangesArguments =
       ((std::is_lvalue_reference_v<Args> && !std::is_const_v<std::remove_reference_t<Args>>) ||
        ...);
 };
