@@ -54,9 +54,9 @@ struct Program {
   ScheduleCosts stage_costs = {.stages = {}};  // of a pipeline, estimated
   std::vector<PlacementPtr> outputs;
   std::vector<int> output_alias;  // per output: the donated input whose buffer it takes, or -1
-  std::shared_ptr<const run::Executable> executable;  // of the host engine
+  std::shared_ptr<const run::Executable> executable;           // of the host engine
   std::shared_ptr<const run::DeviceRunnable> device_runnable;  // of an accelerator
-  std::atomic<bool> is_compared = false;  // with the programs of other ranks
+  std::atomic<bool> is_compared = false;                       // with the programs of other ranks
   std::atomic<bool> is_memory_checked = false;
   std::atomic<double> seconds = 0.0;
 };

@@ -94,7 +94,7 @@ HostArray gather(const run::Tiles& tiles, const Layout& layout, DType dtype) {
   HostArray array(Type{dtype, layout.shape()});
   const std::size_t size = size_bytes(dtype);
   for (std::int64_t tile = 0; tile < layout.num_tiles(); ++tile) {
-    const run::Buffer& buffer = *tiles[static_cast<std::size_t>(tile)];
+    run::Buffer& buffer = *tiles[static_cast<std::size_t>(tile)];
     for_each_element(layout.box(tile), layout.shape(), [&](std::size_t to, std::size_t from) {
       std::memcpy(array.bytes().data() + to * size, buffer.data() + from * size, size);
     });

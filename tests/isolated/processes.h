@@ -50,7 +50,7 @@ inline void expect(bool holds, const std::string& what) {
 }
 
 /// Whether the bits are equal, with all NaNs equal.
-inline bool is_same(const run::Buffer& a, const run::Buffer& b, DType dtype) {
+inline bool is_same(run::Buffer& a, run::Buffer& b, DType dtype) {
   if (dtype != DType::f32)
     return std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.size())) == 0;
   const auto* x = reinterpret_cast<const float*>(a.data());
@@ -99,8 +99,8 @@ class BothWays {
       const run::Tiles own_wanted = own_of(wanted[i], layout_of(function_.outputs[i]));
       expect(found[i].size() == own_wanted.size(), fmt::format("number of tiles of output {}", i));
       for (std::size_t tile = 0; tile < own_wanted.size(); ++tile) {
-        const run::Buffer& a = *found[i][tile];
-        const run::Buffer& b = *own_wanted[tile];
+        run::Buffer& a = *found[i][tile];
+        run::Buffer& b = *own_wanted[tile];
         expect(a.size() == b.size(), fmt::format("size of tile {} of output {}", tile, i));
         expect(is_same(a, b, function_.type(function_.outputs[i]).dtype),
                fmt::format("rank {}: other bits in output {}", run::transport()->rank(), i));

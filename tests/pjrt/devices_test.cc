@@ -72,10 +72,10 @@ Array random_chain(std::uint32_t seed, Array x, const Array& y) {
         x = x + y;
         break;
       case 2:
-        x = x - max(x, 1, true);
+        x = x - max(x, 1, keepdims);
         break;
       case 3:
-        x = x * sum(y, 0, true);
+        x = x * sum(y, 0, keepdims);
         break;
       case 4:
         x = where(y > 0.0F, x, y * 0.5F);
