@@ -7,7 +7,7 @@
 #include <tessera/shardings.h>
 
 #include "api/operands.h"
-#include "base/suggest.h"
+#include "mesh/suggest_axis.h"
 
 namespace tessera {
 
@@ -146,12 +146,6 @@ Mesh mesh_for(const Array& x) {
   return own.axes().empty() ? current_mesh() : own;
 }
 
-std::vector<std::string> names_of(const Mesh& mesh) {
-  std::vector<std::string> names;
-  for (const MeshAxis& axis : mesh.axes()) names.push_back(axis.name);
-  return names;
-}
-
 /// Rules may name axes of other meshes, but the axes of rules that fired must be in this mesh.
 void check_axes(const Mesh& mesh, const LogicalRules& rules, const std::vector<int>& decided,
                 const Span& where) {
@@ -164,8 +158,8 @@ void check_axes(const Mesh& mesh, const LogicalRules& rules, const std::vector<i
                        .where = where,
                        .found = "the rule " + rule_text(rule) + " on the mesh " + to_string(mesh),
                        .wanted = "rules that map to axes of the mesh",
-                       .cure = with_suggestion(axis, names_of(mesh),
-                                               "change the rule, or add this axis to make_mesh")});
+                       .cure = with_axis_suggestion(
+                           mesh, axis, "change the rule, or add this axis to make_mesh")});
     }
   }
 }

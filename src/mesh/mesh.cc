@@ -7,6 +7,7 @@
 
 #include "base/suggest.h"
 #include "mesh/sharding.h"
+#include "mesh/suggest_axis.h"
 
 namespace tessera {
 
@@ -18,12 +19,6 @@ std::string axis_list(const Mesh& mesh) {
   return mesh.axes().empty() ? "a mesh without axes" : "the mesh " + to_string(mesh);
 }
 
-std::string with_axis(const Mesh& mesh, const std::string& wanted, const std::string& cure) {
-  std::vector<std::string> names;
-  for (const MeshAxis& axis : mesh.axes()) names.push_back(axis.name);
-  return with_suggestion(wanted, names, cure);
-}
-
 std::string axis_names(const Mesh& mesh) {
   std::string text;
   for (const MeshAxis& axis : mesh.axes()) text += (text.empty() ? "" : ", ") + axis.name;
@@ -31,6 +26,13 @@ std::string axis_names(const Mesh& mesh) {
 }
 
 }  // namespace
+
+std::string with_axis_suggestion(const Mesh& mesh, const std::string& wanted,
+                                 const std::string& cure) {
+  std::vector<std::string> names;
+  for (const MeshAxis& axis : mesh.axes()) names.push_back(axis.name);
+  return with_suggestion(wanted, names, cure);
+}
 
 TESSERA_DEFINE_COPYABLE(Mesh);
 TESSERA_DEFINE_COPYABLE(SpecEntry);
@@ -51,13 +53,14 @@ void check_spec(const Mesh& mesh, const PartitionSpec& spec, const std::string& 
                                  axis + "=8"});
       }
       if (!mesh.has_axis(axis)) {
-        throw UserError({.what = subject + ": the mesh has no axis named '" + axis + "'",
-                         .where = where,
-                         .found = to_string(spec) + " on " + axis_list(mesh),
-                         .wanted = axis_names(mesh),
-                         .cure = with_axis(mesh, axis,
-                                           "name an axis of the mesh, or add this axis to "
-                                           "make_mesh")});
+        throw UserError(
+            {.what = subject + ": the mesh has no axis named '" + axis + "'",
+             .where = where,
+             .found = to_string(spec) + " on " + axis_list(mesh),
+             .wanted = axis_names(mesh),
+             .cure = with_axis_suggestion(mesh, axis,
+                                          "name an axis of the mesh, or add this axis to "
+                                          "make_mesh")});
       }
       if (std::find(seen.begin(), seen.end(), axis) != seen.end()) {
         throw UserError({.what = subject + ": axis '" + axis + "' is used twice",
@@ -74,12 +77,12 @@ void check_spec(const Mesh& mesh, const PartitionSpec& spec, const std::string& 
 MpmdMesh::MpmdMesh(Mesh mesh, std::string axis, std::source_location where)
     : mesh_(std::move(mesh)), axis_(std::move(axis)) {
   if (!mesh_.has_axis(axis_)) {
-    throw UserError(
-        {.what = "MpmdMesh: the mesh has no axis named '" + axis_ + "'",
-         .where = Span(where),
-         .found = axis_list(mesh_),
-         .wanted = axis_names(mesh_),
-         .cure = with_axis(mesh_, axis_, "name the axis along which the devices form groups")});
+    throw UserError({.what = "MpmdMesh: the mesh has no axis named '" + axis_ + "'",
+                     .where = Span(where),
+                     .found = axis_list(mesh_),
+                     .wanted = axis_names(mesh_),
+                     .cure = with_axis_suggestion(
+                         mesh_, axis_, "name the axis along which the devices form groups")});
   }
   std::vector<MeshAxis> axes = mesh_.axes();
   for (MeshAxis& each : axes) {
@@ -254,7 +257,7 @@ std::int64_t Mesh::axis_size(const std::string& name, std::source_location where
                    .where = where,
                    .found = axis_list(*this),
                    .wanted = axis_names(*this),
-                   .cure = with_axis(*this, name, "name an axis of the mesh")});
+                   .cure = with_axis_suggestion(*this, name, "name an axis of the mesh")});
 }
 
 Mesh make_mesh(std::vector<MeshAxis> axes, std::vector<std::int64_t> devices,

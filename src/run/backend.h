@@ -24,12 +24,17 @@ class Runnable {
                                      const std::function<void()>& on_begin) const = 0;
 };
 
+/// A distinct tile, and the devices that hold it.
+struct DeviceTile {
+  Shape shape;
+  std::vector<std::int64_t> devices = {};
+};
+
 /// How an input or output of a program lies on the devices.
 struct DevicePort {
   DType dtype;
-  Shape room;                         // every device has room for the largest tile
-  std::vector<Shape> tiles;           // the shapes of the distinct tiles
-  std::vector<std::int64_t> tile_of;  // by device: the number of its tile
+  Shape room;  // every device has room for the largest tile
+  std::vector<DeviceTile> tiles;
 };
 
 /// A program in StableHLO text, which all devices run as replicas.
@@ -66,12 +71,27 @@ class DeviceRunnable : public Runnable {
   virtual DeviceMemory memory() const = 0;
 };
 
+/// Bytes of 0 are unknown.
+struct DeviceInfo {
+  int id = 0;
+  std::string kind;
+  std::int64_t bytes_in_use = 0;
+  std::int64_t bytes_limit = 0;
+};
+
+struct BackendInfo {
+  std::string platform_version;
+  std::string interface_version;
+  std::vector<DeviceInfo> devices;
+};
+
 /// The devices of an accelerator and their compiler.
 class Backend {
  public:
   virtual ~Backend() = default;
   /// "cpu", "cuda", ...
   virtual std::string platform() const = 0;
+  virtual BackendInfo info() const = 0;
   /// Throws UserError if there are too few devices, and RuntimeFault if the compiler fails.
   virtual std::shared_ptr<const DeviceRunnable> compile(const DeviceProgram& program) = 0;
 };

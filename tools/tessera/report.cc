@@ -51,18 +51,20 @@ std::string table(const std::vector<Row>& rows) {
 
 namespace {
 
+void check_profile(const TrainFlags& flags) {
+  if (flags.profile.empty() || engine() != "pjrt") return;
+  throw UserError({.what = "--profile: only programs of the host engine are timed by region",
+                   .found = "--engine " + std::string(engine()),
+                   .wanted = "the host engine",
+                   .cure = "leave out --profile, or --engine"});
+}
+
 /// Checks the output paths before the run: a run of hours should not fail at its end for a wrong
 /// path. All processes check them, so that all of them end with the same error.
 void check_paths(const TrainFlags& flags) {
   if (!flags.json.empty() && flags.json != "-") check_writable("--json", flags.json);
   if (!flags.dump.empty()) check_writable("--dump", flags.dump);
   if (!flags.profile.empty()) check_folder("--profile", flags.profile);
-  if (!flags.profile.empty() && engine() == "pjrt") {
-    throw UserError({.what = "--profile: only programs of the host engine are timed by region",
-                     .found = "--engine " + std::string(engine()),
-                     .wanted = "the host engine",
-                     .cure = "leave out --profile, or --engine"});
-  }
   if (!flags.tensorboard.empty()) check_folder("--tensorboard", flags.tensorboard);
 }
 
@@ -71,6 +73,7 @@ void check_paths(const TrainFlags& flags) {
 Report::Report(const TrainFlags& flags, StepWork work)
     : flags_(flags), work_(std::move(work)), is_first_(process_index() == 0) {
   check_paths(flags);
+  check_profile(flags);
   if (is_first_ && !flags.tensorboard.empty()) scalars_.emplace(flags.tensorboard);
   if (is_first_ && flags.progress == "auto" && isatty(STDERR_FILENO) != 0)
     progress_.emplace(flags.steps, work_);

@@ -11,20 +11,15 @@ namespace tessera::detail {
 namespace {
 
 run::DevicePort port_of(const Placement& placement) {
-  run::DevicePort port{.dtype = placement.type.dtype,
-                       .room = placement.layout.max_tile_shape(),
-                       .tiles = {},
-                       .tile_of = {}};
   const Layout& layout = placement.layout;
+  run::DevicePort port{.dtype = placement.type.dtype, .room = layout.max_tile_shape(), .tiles = {}};
   for (std::int64_t tile = 0; tile < layout.num_tiles(); ++tile) {
-    port.tiles.push_back(layout.tile_shape(layout.digits(tile)));
+    port.tiles.push_back({.shape = layout.tile_shape(layout.digits(tile))});
   }
-  for (const std::int64_t device : placement.mesh.device_ids()) {
-    port.tile_of.resize(std::max(port.tile_of.size(), static_cast<std::size_t>(device) + 1));
-    port.tile_of[static_cast<std::size_t>(device)] =
-        layout.tile_at(device_digits(placement.mesh, device));
+  for (std::int64_t device = 0; device < placement.mesh.num_devices(); ++device) {
+    const std::int64_t tile = layout.tile_at(device_digits(placement.mesh, device));
+    port.tiles[static_cast<std::size_t>(tile)].devices.push_back(device);
   }
-  if (port.tile_of.empty()) port.tile_of.push_back(0);  // without a mesh
   return port;
 }
 
@@ -55,7 +50,7 @@ std::shared_ptr<const run::DeviceRunnable> compile_for_backend(const Program& pr
       {.name = program.name,
        .text = stablehlo::emit(program.partitioned,
                                {.donated = program.is_donated, .widens_products = is_cpu}),
-       .num_devices = std::max<std::int64_t>(1, program.partitioned.mesh.num_devices()),
+       .num_devices = program.partitioned.mesh.num_devices(),
        .inputs = ports_of(program.inputs),
        .outputs = ports_of(program.outputs),
        .is_donated = program.is_donated});

@@ -203,12 +203,12 @@ MachineMemory machine_memory() {
 Accelerator accelerator() {
   const detail::EngineChoice engine = detail::current_settings().engine;
   if (engine.backend == nullptr) return {};
-  const auto& client = dynamic_cast<const run::pjrt::Client&>(*engine.backend);
-  Accelerator found{.platform = client.platform(),
-                    .platform_version = client.platform_version(),
-                    .interface_version = client.plugin().version(),
+  const run::BackendInfo info = engine.backend->info();
+  Accelerator found{.platform = engine.backend->platform(),
+                    .platform_version = info.platform_version,
+                    .interface_version = info.interface_version,
                     .devices = {}};
-  for (const run::pjrt::DeviceInfo& device : client.devices()) {
+  for (const run::DeviceInfo& device : info.devices) {
     found.devices.push_back({.id = device.id,
                              .kind = device.kind,
                              .bytes_in_use = device.bytes_in_use,

@@ -1,6 +1,7 @@
 // Contractions: dot, matmul, einsum over dot_general.
 #include <algorithm>
 #include <fmt/format.h>
+#include <limits>
 #include <map>
 #include <string>
 
@@ -223,12 +224,14 @@ double growth(const std::vector<Lettered>& operands, std::size_t a, std::size_t 
 /// The choice depends only on global shapes, so that the bits do not depend on the mesh.
 void multiply_best(std::vector<Lettered>& operands, const std::string& result, const Sizes& sizes) {
   std::size_t best_a = 0, best_b = 1;
+  double least = std::numeric_limits<double>::infinity();
   for (std::size_t a = 0; a < operands.size(); ++a) {
     for (std::size_t b = a + 1; b < operands.size(); ++b) {
-      if (growth(operands, a, b, result, sizes) < growth(operands, best_a, best_b, result, sizes)) {
-        best_a = a;
-        best_b = b;
-      }
+      const double grown = growth(operands, a, b, result, sizes);
+      if (grown >= least) continue;
+      least = grown;
+      best_a = a;
+      best_b = b;
     }
   }
   operands[best_a] =

@@ -148,8 +148,7 @@ Array diagonal_matrix(const Array& x, std::int64_t offset) {
   const std::int64_t before = offset < 0 ? -offset : 0;
   const Array rows =
       pad(x, {before}, {size - before - x.dim(0)}, Operand(detail::filled(0.0, {x.dtype(), {}})));
-  const Array kept =
-      band({size, size}, offset, [](const Array& a, const Array& b) { return equal(a, b); });
+  const Array kept = eye(size, size, offset, DType::boolean);
   return where(kept, expand_dims(rows, 1), detail::filled(0.0, {x.dtype(), {}}));
 }
 

@@ -194,15 +194,15 @@ struct LinearLogits {
                                      const Array& scale) const {
     std::vector<std::int64_t> rows;
     for (std::int64_t i = 0; i + 1 < x.rank(); ++i) rows.push_back(i);
-    std::vector<Array> of_x;
+    Array of_x;
     std::vector<Array> of_kernel;
     for (const Block& block : labels.small_blocks()) {
       const Array d = labels.logits_cotangent((*this)(block), block, lse, scale);
       const Array term = dot_general(d, kernel_of(block), {{x.rank() - 1, x.rank()}, {1, 2}});
-      of_x.push_back(of_x.empty() ? term : of_x.back() + term);
+      of_x = of_x.is_empty() ? term : of_x + term;
       of_kernel.push_back(dot_general(x, d, {rows, rows}));
     }
-    return {of_x.back(), concatenate(of_kernel, 2)};
+    return {of_x, concatenate(of_kernel, 2)};
   }
 };
 

@@ -120,11 +120,13 @@ void Client::create(const ClientSpec& spec, const Span& where) {
   client_ = create.client;
 }
 
-std::string Client::platform_version() const {
+BackendInfo Client::info() const {
   abi::PlatformVersion version;
   version.client = client_;
   plugin_.call(version);
-  return {version.text, version.text_size};
+  return {.platform_version = {version.text, version.text_size},
+          .interface_version = plugin_.version(),
+          .devices = devices()};
 }
 
 std::vector<DeviceInfo> Client::devices() const {

@@ -26,13 +26,6 @@ struct ClientSpec {
 /// Throws UserError for text that is not of this form.
 ClientSpec parse_spec(std::string_view text, const Span& where);
 
-struct DeviceInfo {
-  int id = 0;
-  std::string kind;
-  std::int64_t bytes_in_use = 0;  // 0: unknown, like the next
-  std::int64_t bytes_limit = 0;
-};
-
 /// A buffer on a device; it is freed with the last handle.
 using BufferHandle = std::shared_ptr<abi::Buffer>;
 
@@ -42,13 +35,10 @@ class Client final : public Backend {
   Client(const ClientSpec& spec, const Span& where);
 
   std::string platform() const override { return platform_; }
+  BackendInfo info() const override;
   std::shared_ptr<const DeviceRunnable> compile(const DeviceProgram& program) override;
 
   const Plugin& plugin() const { return plugin_; }
-  /// The version of the platform, as the plugin tells it.
-  std::string platform_version() const;
-  std::vector<DeviceInfo> devices() const;
-
   /// Copies a dense row-major array to a device.
   BufferHandle upload(const std::byte* data, DType dtype, const Shape& shape,
                       std::int64_t device) const;
@@ -61,6 +51,7 @@ class Client final : public Backend {
   void execute(abi::Execute& execute, std::size_t num_devices);
 
  private:
+  std::vector<DeviceInfo> devices() const;
   void create(const ClientSpec& spec, const Span& where);
 
   Plugin plugin_;

@@ -71,19 +71,16 @@ std::optional<Failure> Plugin::failure_of(abi::Error* error) const {
   if (error == nullptr) return std::nullopt;
   Failure failure;
   abi::ErrorMessage message;
-  message.struct_size = sizeof(message);
   message.error = error;
-  call_raw(abi::ErrorMessage::kFunction, &message);
+  call_plain(message);
   failure.text.assign(message.text, message.text_size);
   abi::ErrorCode code;
-  code.struct_size = sizeof(code);
   code.error = error;
-  call_raw(abi::ErrorCode::kFunction, &code);
+  call_plain(code);
   failure.code = code.code;
   abi::ErrorDestroy destroy;
-  destroy.struct_size = sizeof(destroy);
   destroy.error = error;
-  call_raw(abi::ErrorDestroy::kFunction, &destroy);
+  call_plain(destroy);
   return failure;
 }
 

@@ -45,6 +45,12 @@ class Plugin {
   [[noreturn]] void fail(const Failure& failure) const;
 
  private:
+  /// Calls a function that returns nothing: those about errors.
+  template <typename Arguments>
+  void call_plain(Arguments& arguments) const {
+    arguments.struct_size = sizeof(Arguments);
+    call_raw(Arguments::kFunction, &arguments);
+  }
   abi::Error* call_raw(abi::Function function, void* arguments) const;
   std::optional<Failure> failure_of(abi::Error* error) const;
 

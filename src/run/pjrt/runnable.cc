@@ -14,10 +14,15 @@ std::size_t room_bytes(const Shape& room, DType dtype) {
   return static_cast<std::size_t>(num_elements(room)) * size_bytes(dtype);
 }
 
+/// Copies the elements that both arrays have, which begin at the same corner.
+void copy_common(const Shape& common, DType dtype, const Shape& from_shape, const std::byte* from,
+                 const Shape& to_shape, std::byte* to) {
+  copy_box(whole(common), size_bytes(dtype), whole(from_shape), from, whole(to_shape), to);
+}
+
 }  // namespace
 
-BufferHandle Copies::find(const Client& client, const Shape& room, std::int64_t device) const {
-  if (!has_room(client, room)) return nullptr;
+BufferHandle Copies::find(std::int64_t device) const {
   const auto place = buffers_.find(device);
   return place == buffers_.end() ? nullptr : place->second;
 }
@@ -27,8 +32,7 @@ void Copies::read(std::span<std::byte> to) const {
   if (room_ == shape_) return client_.download(buffer, room_.size(), to);
   std::vector<std::byte> padded(room_bytes(room_, dtype_));
   client_.download(buffer, room_.size(), padded);
-  copy_box(whole(shape_), size_bytes(dtype_), whole(room_), padded.data(), whole(shape_),
-           to.data());
+  copy_common(shape_, dtype_, room_, padded.data(), shape_, to.data());
 }
 
 PjrtRunnable::PjrtRunnable(Client& client, const DeviceProgram& program, abi::Loaded* loaded)
@@ -64,39 +68,44 @@ void PjrtRunnable::ask_memory() {
   client_.plugin().try_call(destroy);
 }
 
-/// Puts the tiles of an input on the devices that do not have them, and appends the buffer of each
-/// device to its arguments.
+/// Puts a tile on those of its devices that do not have it.
+std::shared_ptr<const Copies> PjrtRunnable::on_all_devices(const DevicePort& port,
+                                                           std::size_t number, Buffer& tile) const {
+  const DeviceTile& place = port.tiles[number];
+  auto known = std::dynamic_pointer_cast<const Copies>(tile.copies());
+  if (known != nullptr && !known->has_room(client_, port.room)) known = nullptr;
+  std::vector<std::int64_t> missing;
+  for (const std::int64_t device : place.devices) {
+    if (known == nullptr || known->find(device) == nullptr) missing.push_back(device);
+  }
+  if (missing.empty()) return known;
+  const std::byte* data = tile.data();
+  std::vector<std::byte> padded;
+  if (place.shape != port.room) {
+    padded.resize(room_bytes(port.room, port.dtype));
+    copy_common(place.shape, port.dtype, place.shape, data, port.room, padded.data());
+    data = padded.data();
+  }
+  auto all = known != nullptr
+                 ? std::make_shared<Copies>(*known)
+                 : std::make_shared<Copies>(client_, port.dtype, port.room, place.shape);
+  for (const std::int64_t device : missing) {
+    all->add(device, client_.upload(data, port.dtype, port.room, device));
+  }
+  tile.set_copies(all);
+  return all;
+}
+
+/// Puts the tiles of an input on the devices, and appends the buffer of each device to its
+/// arguments.
 void PjrtRunnable::place(const DevicePort& port, Tiles& tiles, PerDevice& arguments,
                          std::vector<BufferHandle>& held) const {
   for (std::size_t number = 0; number < tiles.size(); ++number) {
-    Buffer& tile = *tiles[number];
-    const Shape& shape = port.tiles[number];
-    const auto known = std::dynamic_pointer_cast<const Copies>(tile.copies());
-    std::vector<std::byte> padded;
-    std::shared_ptr<Copies> more;
-    for (std::size_t device = 0; device < num_devices_; ++device) {
-      const auto id = static_cast<std::int64_t>(device);
-      if (port.tile_of[device] != static_cast<std::int64_t>(number)) continue;
-      BufferHandle buffer = known == nullptr ? nullptr : known->find(client_, port.room, id);
-      if (buffer == nullptr) {
-        if (padded.empty() && shape != port.room) {
-          padded.resize(room_bytes(port.room, port.dtype));
-          copy_box(whole(shape), size_bytes(port.dtype), whole(shape), tile.data(),
-                   whole(port.room), padded.data());
-        }
-        const std::byte* data = shape == port.room ? tile.data() : padded.data();
-        buffer = client_.upload(data, port.dtype, port.room, id);
-        if (more == nullptr) {
-          const bool is_of_this_port = known != nullptr && known->has_room(client_, port.room);
-          more = is_of_this_port ? std::make_shared<Copies>(*known)
-                                 : std::make_shared<Copies>(client_, port.dtype, port.room, shape);
-        }
-        more->add(id, buffer);
-      }
-      arguments[device].push_back(buffer.get());
-      held.push_back(std::move(buffer));
+    const std::shared_ptr<const Copies> copies = on_all_devices(port, number, *tiles[number]);
+    for (const std::int64_t device : port.tiles[number].devices) {
+      held.push_back(copies->find(device));
+      arguments[static_cast<std::size_t>(device)].push_back(held.back().get());
     }
-    if (more != nullptr) tile.set_copies(std::move(more));
   }
 }
 
@@ -115,18 +124,14 @@ std::vector<Tiles> PjrtRunnable::take_outputs(const PerDevice& outputs) const {
   std::vector<Tiles> taken;
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
     const DevicePort& port = outputs_[i];
-    std::vector<std::shared_ptr<Copies>> copies;
-    for (const Shape& shape : port.tiles) {
-      copies.push_back(std::make_shared<Copies>(client_, port.dtype, port.room, shape));
-    }
-    for (std::size_t device = 0; device < num_devices_; ++device) {
-      copies[static_cast<std::size_t>(port.tile_of[device])]->add(static_cast<std::int64_t>(device),
-                                                                  client_.own(outputs[device][i]));
-    }
     Tiles tiles;
-    for (std::size_t number = 0; number < copies.size(); ++number) {
-      const auto bytes = static_cast<std::int64_t>(room_bytes(port.tiles[number], port.dtype));
-      tiles.push_back(std::make_shared<Buffer>(bytes, std::move(copies[number])));
+    for (const DeviceTile& tile : port.tiles) {
+      auto copies = std::make_shared<Copies>(client_, port.dtype, port.room, tile.shape);
+      for (const std::int64_t device : tile.devices) {
+        copies->add(device, client_.own(outputs[static_cast<std::size_t>(device)][i]));
+      }
+      const auto bytes = static_cast<std::int64_t>(room_bytes(tile.shape, port.dtype));
+      tiles.push_back(std::make_shared<Buffer>(bytes, std::move(copies)));
     }
     taken.push_back(std::move(tiles));
   }

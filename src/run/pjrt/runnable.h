@@ -20,8 +20,8 @@ class Copies final : public DeviceCopies {
   bool has_room(const Client& client, const Shape& room) const {
     return &client == &client_ && room == room_;
   }
-  /// nullptr if this device has none, or one with other room.
-  BufferHandle find(const Client& client, const Shape& room, std::int64_t device) const;
+  /// nullptr if this device has none.
+  BufferHandle find(std::int64_t device) const;
   void read(std::span<std::byte> to) const override;
 
  private:
@@ -48,6 +48,8 @@ class PjrtRunnable final : public DeviceRunnable {
   using PerDevice = std::vector<std::vector<abi::Buffer*>>;
   void place(const DevicePort& port, Tiles& tiles, PerDevice& arguments,
              std::vector<BufferHandle>& held) const;
+  std::shared_ptr<const Copies> on_all_devices(const DevicePort& port, std::size_t number,
+                                               Buffer& tile) const;
   std::vector<std::int64_t> not_donated(const std::vector<Tiles>& inputs) const;
   std::vector<Tiles> take_outputs(const PerDevice& outputs) const;
   void ask_memory();
