@@ -262,14 +262,15 @@ class Tokens {
 /// Records i32 [length].
 Dataset sequences(Tokens tokens);
 
-/// numpy.random.RandomState(seed). Copies share the state.
+/// numpy.random.RandomState(seed). Copies share the state. A process keeps its own tiles only.
 class RandomState {
  public:
   explicit RandomState(std::uint32_t seed);
   /// Drawn in f64, then rounded to f32.
-  Array standard_normal(const Shape& shape);
+  Array standard_normal(const Shape& shape, const NamedSharding& sharding = {});
   /// i32 in [low, high). Throws UserError if the range is empty or exceeds i32.
   Array randint(std::int32_t low, std::int64_t high, const Shape& shape,
+                const NamedSharding& sharding = {},
                 std::source_location where = std::source_location::current());
 
  private:

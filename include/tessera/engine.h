@@ -213,8 +213,7 @@ struct LeafPlacement {
   std::string path;  // of the leaf
   Type type;
   NamedSharding sharding;
-  Shape local_shape;                         // of the largest tile
-  std::vector<std::int64_t> mpmd_idxs = {};  // the groups of a pipeline that hold it
+  Shape local_shape;  // of the largest tile
 };
 
 /// Bytes that one real device would hold while the program runs.

@@ -175,6 +175,9 @@ struct DeviceIndices {
 struct NamedSharding {
   Mesh mesh;
   PartitionSpec spec;
+  /// If not empty, `mesh` is that of a group of an MpmdMesh, and these groups hold the array;
+  /// ascending. Within a traced function they have no effect: stages decide there.
+  std::vector<std::int64_t> mpmd_idxs = {};
 
   NamedSharding() = default;
   /// Throws UserError for an unknown axis and for an axis that is used twice.

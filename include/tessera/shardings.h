@@ -14,6 +14,8 @@
 
 namespace tessera {
 
+struct LeafPlacement;  // engine.h
+
 /// Dimensions of this logical name are preferably split over `axes`, or not split.
 struct LogicalRule {
   std::string name;
@@ -45,6 +47,9 @@ class Shardings {
   Shardings(Shardings first, Shardings second);
   Shardings(Shardings first, Shardings second, Shardings third);
   static Shardings tuple(const std::vector<Shardings>& parts);
+  /// Those of a program: `Shardings::of(step.lower(state, batch).arguments())["0"]` are the ones
+  /// that it wants for its first argument.
+  static Shardings of(const std::vector<LeafPlacement>& leaves);
 
   /// Sets the sharding of a leaf or, if `path` is a subtree, of all its leaves.
   void set(std::string path, NamedSharding sharding);
@@ -63,6 +68,7 @@ class Shardings {
     bool has_mesh = false;
     bool is_annotation = false;  // use the spec of the parameter
     AxisNames names = AxisNames::mesh;
+    std::vector<std::int64_t> mpmd_idxs = {};  // as in NamedSharding
     friend bool operator==(const Entry&, const Entry&) = default;
   };
   const std::vector<Entry>& entries() const { return entries_; }

@@ -62,17 +62,71 @@ namespace data {
 
 RandomState::RandomState(std::uint32_t seed) : state_(std::make_shared<NumpyRandomState>(seed)) {}
 
-Array RandomState::standard_normal(const Shape& shape) {
-  std::vector<double> values(static_cast<std::size_t>(num_elements(shape)));
-  state_->standard_normal(values);
-  return array(std::vector<float>(values.begin(), values.end()), shape);
+namespace {
+
+/// A tile of this process. `rest` is the memory of the elements that are still missing.
+struct OwnTile {
+  std::vector<IndexRange> index;
+  std::span<std::byte> rest;
+};
+
+/// Whether the tile has a part of the line with this number. A line has all elements along the last
+/// dimension; lines are numbered in row-major order.
+bool has_part_of(const OwnTile& tile, const Shape& shape, std::int64_t line) {
+  for (std::size_t dim = shape.size() - 1; dim-- > 0; line /= shape[dim]) {
+    const std::int64_t at = line % shape[dim];
+    if (at < tile.index[dim].start || at >= tile.index[dim].limit) return false;
+  }
+  return true;
+}
+
+/// Draws the elements of an array line by line. As each number depends on those before it, every
+/// process draws them all.
+template <typename T, typename DrawLine>
+Array drawn(const Type& type, const NamedSharding& sharding, const std::source_location& where,
+            const DrawLine& draw_line) {
+  std::vector<OwnTile> tiles;
+  Array result = make_array_from_callback(
+      type, sharding,
+      [&](const std::vector<IndexRange>& index, std::span<std::byte> elements) {
+        tiles.push_back({index, elements});
+      },
+      where);
+  const std::int64_t length = type.shape.empty() ? 1 : type.shape.back();
+  std::vector<T> line(static_cast<std::size_t>(length));
+  const std::int64_t num_lines = length == 0 ? 0 : num_elements(type.shape) / length;
+  for (std::int64_t i = 0; i < num_lines; ++i) {
+    draw_line(std::span(line));
+    for (OwnTile& tile : tiles) {
+      if (!type.shape.empty() && !has_part_of(tile, type.shape, i)) continue;
+      const IndexRange columns = type.shape.empty() ? IndexRange{0, 1} : tile.index.back();
+      const auto part = std::as_bytes(
+          std::span(line).subspan(static_cast<std::size_t>(columns.start),
+                                  static_cast<std::size_t>(columns.limit - columns.start)));
+      std::copy(part.begin(), part.end(), tile.rest.begin());
+      tile.rest = tile.rest.subspan(part.size());
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+Array RandomState::standard_normal(const Shape& shape, const NamedSharding& sharding) {
+  std::vector<double> values;
+  return drawn<float>({DType::f32, shape}, sharding, {}, [&](std::span<float> line) {
+    values.resize(line.size());
+    state_->standard_normal(values);
+    std::copy(values.begin(), values.end(), line.begin());
+  });
 }
 
 Array RandomState::randint(std::int32_t low, std::int64_t high, const Shape& shape,
-                           std::source_location where) {
-  std::vector<std::int32_t> values(static_cast<std::size_t>(num_elements(shape)));
-  state_->randint_i32(low, high, values, where);
-  return array(values, shape);
+                           const NamedSharding& sharding, std::source_location where) {
+  state_->randint_i32(low, high, {}, where);  // checks the range, also for an empty array
+  return drawn<std::int32_t>(
+      {DType::i32, shape}, sharding, where,
+      [&](std::span<std::int32_t> line) { state_->randint_i32(low, high, line, where); });
 }
 
 }  // namespace data

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 #include <limits>
+#include <random>
 #include <string>
 #include <vector>
 
+#include <tessera/data.h>
 #include <tessera/error.h>
 
 #include "tests/peers/golden.h"
@@ -69,6 +71,29 @@ TEST(NumpyRandomState, NormalsEqualNumpys) {
   const std::vector<double> want = {1.764052345967664, 0.4001572083672233, 0.9787379841057392,
                                     2.240893199201458, 1.8675579901499675};
   for (std::size_t i = 0; i < want.size(); ++i) EXPECT_DOUBLE_EQ(values[i], want[i]);
+}
+
+TEST(RandomState, ShardingsDoNotChangeWhatIsDrawn) {
+  const Mesh mesh = make_mesh({{"a", 3}, {"b", 2}});
+  std::mt19937 random(5);
+  for (int i = 0; i < 20; ++i) {
+    Shape shape(random() % 4);
+    for (std::int64_t& size : shape) size = static_cast<std::int64_t>(random() % 7);
+    std::vector<SpecEntry> entries(shape.size(), none);
+    for (const char* axis : {"a", "b"}) {
+      if (!entries.empty()) entries[random() % entries.size()] = axis;
+    }
+    const NamedSharding split(mesh, PartitionSpec(entries));
+    data::RandomState one(static_cast<std::uint32_t>(i));
+    data::RandomState other(static_cast<std::uint32_t>(i));
+    for (int draw = 0; draw < 2; ++draw) {  // the states stay alike, too
+      const Array x = other.standard_normal(shape, split);
+      EXPECT_EQ(x.to_vector<float>(), one.standard_normal(shape).to_vector<float>());
+      EXPECT_EQ(x.sharding(), split);
+      EXPECT_EQ(other.randint(-3, 98, shape, split).to_vector<std::int32_t>(),
+                one.randint(-3, 98, shape).to_vector<std::int32_t>());
+    }
+  }
 }
 
 TEST(NumpyRandomState, RejectsRangesWithoutI32) {

@@ -111,6 +111,7 @@ std::shared_ptr<Program> eager_program(ir::Function function,
   program->is_storage.assign(inputs.size(), false);
   program->is_donated.assign(inputs.size(), false);
   program->asked_outputs.resize(program->traced.outputs.size());
+  program->asked_groups.resize(program->traced.outputs.size());
   program->output_replaces.assign(program->traced.outputs.size(), -1);
   program->engine = {.kind = engine};
   program->dot_unit = settings.dot_unit;

@@ -167,6 +167,7 @@ NamedSharding Array::sharding(std::source_location where) const {
   NamedSharding sharding;
   sharding.mesh = node->placement->mesh;
   sharding.spec = to_spec(sharding.mesh, node->placement->sharding);
+  if (node->groups != nullptr) sharding.mpmd_idxs = *node->groups;
   return sharding;
 }
 
@@ -335,14 +336,17 @@ Array detail::make_array(const Type& type, const NamedSharding& sharding, FillTi
   PlacementPtr placement = placement_of(
       type, sharding.mesh,
       to_sharding(sharding.mesh, sharding.spec, type, "make_array_from_callback", where));
+  const HolderGroups groups =
+      asked_groups(sharding.mpmd_idxs, sharding.mesh, "make_array_from_callback", where);
   run::Tiles tiles;
+  if (!is_held_here(groups)) return make_concrete(placement, {}, groups);
   for (const std::int64_t tile : held_tiles(*placement)) {
     const Box box = placement->layout.box(tile);
     const std::int64_t bytes = size_bytes(Type{type.dtype, box.size});
     tiles.push_back(std::make_shared<run::Buffer>(bytes));
     fill(target, ranges_of(box), {tiles.back()->data(), static_cast<std::size_t>(bytes)});
   }
-  return make_concrete(placement, std::move(tiles));
+  return make_concrete(placement, std::move(tiles), groups);
 }
 
 const Array& Array::block_until_ready(std::source_location where) const {

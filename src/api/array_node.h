@@ -40,6 +40,10 @@ PlacementPtr replicated_placement(const Type& type, const Mesh& mesh);
 /// Appends what tells placements apart to the key of a cache. What is cached must hold the
 /// placement, because another one may get the address of one that is no longer used.
 void append_address(std::string& key, const PlacementPtr& placement);
+/// The groups that a NamedSharding over `mesh` names; nullptr if it names none. Throws UserError if
+/// they are not ascending numbers of groups of this run.
+HolderGroups asked_groups(const std::vector<std::int64_t>& mpmd_idxs, const Mesh& mesh,
+                          const std::string& subject, const Span& where);
 
 struct DonatingCall;  // api/call/donation.h
 

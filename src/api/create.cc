@@ -166,6 +166,16 @@ Array placed(const Array& x, const Mesh& mesh, const Sharding& sharding, const c
   return moved;
 }
 
+/// The array held by these groups only; if nullptr, by those that hold it already.
+Array held_by(const Array& x, const detail::HolderGroups& groups, const Span& where) {
+  const detail::NodePtr& node = x.node();
+  if (groups == nullptr || (node->groups != nullptr && *node->groups == *groups)) return x;
+  detail::Tiled there = detail::bring(detail::tiles_of(x, where), groups, "device_put", where);
+  Array moved = detail::make_concrete(there.placement, std::move(there.tiles), groups);
+  moved.node()->info = node->info;
+  return moved;
+}
+
 /// `asked` without open dimensions: these keep their current atoms, up to the first atom that
 /// another dimension uses.
 Sharding closed(Sharding asked, const Sharding& current) {
@@ -192,7 +202,10 @@ Array device_put(const Array& x, const NamedSharding& sharding, DevicePutOptions
   const std::string subject = subject_of("device_put", x);
   const Sharding to = to_sharding(sharding.mesh, sharding.spec, x.type(), subject, span);
   if (options.strict) check_even(sharding.mesh, to, x.type(), subject, span);
-  if (!is_tracing) return placed(x, mesh, to, "device_put", span);
+  if (!is_tracing) {
+    return held_by(placed(x, mesh, to, "device_put", span),
+                   detail::asked_groups(sharding.mpmd_idxs, mesh, subject, span), span);
+  }
   check_is_not_mapped(sharding.spec, "device_put");
   return mesh.axes().empty() ? x : constrained(x, to);
 }

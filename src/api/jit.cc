@@ -311,7 +311,15 @@ class Tracer {
       program_->asked_outputs.push_back(
           asked_sharding(options_.out_shardings, result_paths_[i], program_->output_infos[i], type,
                          mesh_, name() + ": out_shardings" + of_path(result_paths_[i]), where_));
+      program_->asked_groups.push_back(groups_of_output(result_paths_[i]));
     }
+  }
+
+  HolderGroups groups_of_output(const std::string& path) const {
+    const Shardings::Entry* entry = options_.out_shardings.find(path);
+    if (entry == nullptr || entry->mpmd_idxs.empty()) return nullptr;
+    return asked_groups(entry->mpmd_idxs, mesh_, name() + ": out_shardings" + of_path(path),
+                        where_);
   }
 
   /// Checks arguments and requested outputs only: inferred shardings are not the user's mistake.

@@ -208,6 +208,48 @@ TEST(Pipeline, ArraysLiveWhereTheyAreUsed) {
   EXPECT_EQ(mesh.unstack().size(), 4U);
 }
 
+/// The shardings that a step wants for its arguments name the groups, and what makes the arguments
+/// can place them there at once.
+TEST(Pipeline, ArgumentsAreMadeInTheirGroups) {
+  const MpmdMesh mesh = groups(4);
+  const use_mesh scope(mesh.group_mesh());
+  const auto step = mpmd_jit_with_loop(
+      [](const Net& net, const Batch& batch) {
+        return std::get<1>(step_of(net, batch, Interleaved1F1B{4}));
+      },
+      mesh);
+  const auto lowered = step.lower(eval_shape(make_net), eval_shape([] { return make_batch(4); }));
+  const Shardings places = Shardings::of(lowered.arguments());
+  using Groups = std::vector<std::int64_t>;
+  EXPECT_EQ(places["0"].find("layers/2")->mpmd_idxs, Groups{1});
+  EXPECT_EQ(places["0"].find("tied")->mpmd_idxs, (Groups{0, 3}));
+  EXPECT_NE(to_string(places).find("0/layers/2: P() in groups [1]"), std::string::npos)
+      << to_string(places);
+  const Net made = jit(make_net, {.out_shardings = places["0"]})();
+  const Net put = device_put(make_net(), places["0"]);
+  const std::vector<NamedSharding> wanted = leaf_shardings(make_net(), places["0"]);
+  const std::vector<Array> leaves = tree_leaves(made);
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    EXPECT_EQ(leaves[i].sharding(), wanted[i]);
+    EXPECT_EQ(tree_leaves(put)[i].sharding(), wanted[i]);
+    EXPECT_EQ(MpmdArray(leaves[i]).mpmd_idxs(), wanted[i].mpmd_idxs);
+    expect_same_bits(leaves[i], tree_leaves(make_net())[i]);
+  }
+  expect_same_bits(step(made, make_batch(4)), step(make_net(), make_batch(4)));
+  // An output that is an input, and what a pipeline returns, go where they are asked as well.
+  NamedSharding second(mesh.group_mesh(), P{});
+  second.mpmd_idxs = {2};
+  const Array moved = jit([](Array x) { return x; }, {.out_shardings = second})(ones({3}));
+  EXPECT_EQ(MpmdArray(moved).mpmd_idxs(), Groups{2});
+  EXPECT_EQ(to_string(second).find("mpmd_idxs=[2]") != std::string::npos, true);
+  const auto loss = mpmd_jit_with_loop(
+      [](const Net& net, const Batch& batch) {
+        return std::get<1>(step_of(net, batch, Interleaved1F1B{4}));
+      },
+      mesh, {.out_shardings = second});
+  EXPECT_EQ(MpmdArray(loss(made, make_batch(4))).mpmd_idxs(), Groups{2});
+}
+
 std::size_t count(const std::string& text, const std::string& part) {
   std::size_t found = 0;
   for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {

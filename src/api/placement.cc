@@ -1,6 +1,7 @@
 // Interned placements, and arrays of the host as tiles.
 #include <algorithm>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <iterator>
 #include <unordered_map>
 
@@ -108,6 +109,33 @@ PlacementPtr replicated_placement(const Type& type, const Mesh& mesh) {
 void append_address(std::string& key, const PlacementPtr& placement) {
   const Placement* address = placement.get();
   key.append(reinterpret_cast<const char*>(&address), sizeof(address));
+}
+
+HolderGroups asked_groups(const std::vector<std::int64_t>& mpmd_idxs, const Mesh& mesh,
+                          const std::string& subject, const Span& where) {
+  if (mpmd_idxs.empty()) return nullptr;
+  const run::World& world = run::world();
+  const bool is_shared = world.transport != nullptr;
+  bool is_valid = mpmd_idxs.front() >= 0 && (!is_shared || mpmd_idxs.back() < world.num_groups);
+  for (std::size_t i = 1; i < mpmd_idxs.size(); ++i) {
+    is_valid = is_valid && mpmd_idxs[i - 1] < mpmd_idxs[i];
+  }
+  // Only a mesh with as many devices as a group has is that of a group.
+  const bool is_whole =
+      is_shared && world.num_groups > 1 && mesh.num_devices() != world.devices_per_group;
+  if (is_valid && !is_whole) {
+    return std::make_shared<const std::vector<std::int64_t>>(mpmd_idxs);
+  }
+  throw UserError(
+      {.what = subject + ": these groups cannot hold an array over this mesh",
+       .where = where,
+       .found = fmt::format("mpmd_idxs [{}] and {}", fmt::join(mpmd_idxs, ", "), to_string(mesh)),
+       .wanted = is_shared
+                     ? fmt::format("ascending numbers below {}, and the mesh of a group, of {} "
+                                   "devices",
+                                   world.num_groups, world.devices_per_group)
+                     : "ascending numbers of at least 0",
+       .cure = "use the groups of an MpmdMesh, and its group_mesh(); an empty list means all"});
 }
 
 std::mutex& donation_mutex() {

@@ -81,6 +81,7 @@ void forward_inputs(Program& program) {
   ir::Function& function = program.traced;
   program.all_outputs = function.outputs;
   program.result_infos = program.output_infos;
+  program.result_groups = program.asked_groups;
   std::vector<bool> is_computed;
   for (std::size_t i = 0; i < function.outputs.size(); ++i) {
     const auto place =
@@ -94,6 +95,7 @@ void forward_inputs(Program& program) {
   }
   drop(function.outputs, is_computed);
   drop(program.asked_outputs, is_computed);
+  drop(program.asked_groups, is_computed);
   drop(program.output_infos, is_computed);
   drop(program.output_replaces, is_computed);
 }
@@ -142,6 +144,22 @@ ir::Function cut_into_tasks(Program& program, const ir::Function& split) {
   return std::move(made.function);
 }
 
+/// With several processes, each computes only the outputs that its group is to hold.
+ir::Function with_own_outputs(Program& program, ir::Function split) {
+  const auto is_asked = [](const HolderGroups& groups) { return groups != nullptr; };
+  program.has_own_outputs =
+      run::transport() != nullptr && program.engine.kind != EngineKind::reference &&
+      std::any_of(program.asked_groups.begin(), program.asked_groups.end(), is_asked);
+  std::vector<bool> is_kept;
+  for (std::size_t i = 0; i < split.outputs.size(); ++i) {
+    is_kept.push_back(!program.has_own_outputs || is_held_here(program.asked_groups[i]));
+    if (is_kept[i]) program.copies.push_back({i, pipeline::OutputCopy::kShared});
+  }
+  if (!program.has_own_outputs) return split;
+  drop(split.outputs, is_kept);
+  return ir::without_dead_code(std::move(split));
+}
+
 void partition(Program& program) {
   const Stopwatch stopwatch(program.seconds);
   const partition::PartitionOptions options = partition_options(program);
@@ -149,13 +167,8 @@ void partition(Program& program) {
   ir::Function split =
       ir::run_passes(partition::split_passes(options), program.traced, program.passes);
   place_outputs(program, split);
-  if (program.pipeline) {
-    split = cut_into_tasks(program, split);
-  } else {
-    for (std::size_t i = 0; i < split.outputs.size(); ++i) {
-      program.copies.push_back({i, pipeline::OutputCopy::kShared});
-    }
-  }
+  split = program.pipeline ? cut_into_tasks(program, split)
+                           : with_own_outputs(program, std::move(split));
   // Collectives are combined within tasks, so this comes after the cut into tasks.
   program.partitioned =
       ir::run_passes(partition::combine_passes(), std::move(split), program.passes);
@@ -330,9 +343,29 @@ HolderGroups all_groups(const Program& program) {
   return std::make_shared<const std::vector<std::int64_t>>(std::move(groups));
 }
 
-/// The groups that compute: all groups for a pipeline, otherwise those that hold all inputs.
+/// The groups that compute: all if each computes something else, otherwise those that hold all
+/// inputs.
 HolderGroups computing_groups(const Program& program, const std::vector<Tiled>& inputs) {
-  return program.pipeline ? nullptr : common_groups(inputs);
+  return program.pipeline || program.has_own_outputs ? nullptr : common_groups(inputs);
+}
+
+/// A leaf of the result, sent to the groups that the caller wants for it.
+Array result_leaf(const Program& program, std::size_t number, Tiled x) {
+  const HolderGroups& asked = program.result_groups[number];
+  if (asked != nullptr && (x.groups == nullptr || *x.groups != *asked)) {
+    x = bring(std::move(x), asked, "placing a result", Span());
+  }
+  Array leaf = make_concrete(x.placement, std::move(x.tiles), std::move(x.groups));
+  leaf.node()->info = program.result_infos[number];
+  return leaf;
+}
+
+/// The groups in which a computed leaf of the result lies.
+HolderGroups holders_of(const Program& program, std::size_t number, const HolderGroups& computing) {
+  if (program.pipeline) {
+    return std::make_shared<const std::vector<std::int64_t>>(groups_of_result(program, number));
+  }
+  return program.has_own_outputs ? program.result_groups[number] : computing;
 }
 
 /// Runs the program and returns the tiles of all outputs that are computed.
@@ -437,10 +470,10 @@ void wait_for_all(const run::CollectiveLabel& label) {
 void check_alike(const Program& program, const Span& where) {
   if (!run::is_launched()) return;
   const std::string subject = program.name.empty() ? "the program" : "the program " + program.name;
+  const ir::Function& compared = program.has_own_outputs ? program.traced : program.partitioned;
   run::agree_on({{"the number of grains", std::to_string(program.partitioned.grains)},
                  {"the dot unit", std::string(name(program.dot_unit))},
-                 {subject, fmt::format("one with hash {:016x}",
-                                       run::hash_of(ir::print(program.partitioned)))}},
+                 {subject, fmt::format("one with hash {:016x}", run::hash_of(ir::print(compared)))}},
                 where);
 }
 
@@ -487,24 +520,19 @@ std::vector<Array> execute(Program& program, std::vector<Tiled> inputs, Donation
   std::vector<Array> outputs(program.forwarded.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (program.forwarded[i] < 0) continue;
-    const Tiled& input = inputs[static_cast<std::size_t>(program.forwarded[i])];
-    const bool is_everywhere = program.pipeline && input.groups == nullptr;
-    outputs[i] = make_concrete(input.placement, input.tiles,
-                               is_everywhere ? all_groups(program) : input.groups);
-    outputs[i].node()->info = program.result_infos[i];
+    Tiled input = inputs[static_cast<std::size_t>(program.forwarded[i])];
+    if (program.pipeline && input.groups == nullptr) input.groups = all_groups(program);
+    outputs[i] = result_leaf(program, i, std::move(input));
   }
   std::vector<run::Tiles> computed = compute(program, std::move(inputs), groups, donation);
   std::size_t next = 0;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (program.forwarded[i] >= 0) continue;
-    const HolderGroups holders =
-        program.pipeline
-            ? std::make_shared<const std::vector<std::int64_t>>(groups_of_result(program, i))
-            : groups;
+    HolderGroups holders = holders_of(program, i, groups);
     run::Tiles tiles = std::move(computed[next]);
     if (!is_held_here(holders)) tiles.clear();
-    outputs[i] = make_concrete(program.outputs[next++], std::move(tiles), holders);
-    outputs[i].node()->info = program.result_infos[i];
+    outputs[i] =
+        result_leaf(program, i, {program.outputs[next++], std::move(tiles), std::move(holders)});
   }
   return outputs;
 }

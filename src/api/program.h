@@ -38,6 +38,8 @@ struct Program {
   std::vector<bool> is_storage;                // parameters
   std::vector<bool> is_donated;
   std::vector<std::optional<Sharding>> asked_outputs;
+  std::vector<HolderGroups> asked_groups;   // per output: the groups to hold it; nullptr: no wish
+  std::vector<HolderGroups> result_groups;  // likewise, of all leaves of the result
   std::vector<int> output_replaces;  // per output: the argument whose next value it is, or -1
   EngineChoice engine;
   DotUnit dot_unit = DotUnit::portable;
@@ -51,6 +53,7 @@ struct Program {
   ir::Function partitioned;
   pipeline::GroupsOfPorts groups;              // of a pipeline
   std::vector<pipeline::OutputCopy> copies;    // per output of `partitioned`
+  bool has_own_outputs = false;  // `partitioned` computes what the group of this process keeps
   ScheduleCosts stage_costs = {.stages = {}};  // of a pipeline, estimated
   std::vector<PlacementPtr> outputs;
   std::vector<int> output_alias;  // per output: the donated input whose buffer it takes, or -1

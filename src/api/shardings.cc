@@ -1,8 +1,10 @@
 // Shardings of trees.
 #include <algorithm>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unordered_set>
 
+#include <tessera/engine.h>
 #include <tessera/error.h>
 #include <tessera/shardings.h>
 
@@ -58,6 +60,12 @@ Shardings Shardings::tuple(const std::vector<Shardings>& parts) {
   return result;
 }
 
+Shardings Shardings::of(const std::vector<LeafPlacement>& leaves) {
+  Shardings result;
+  for (const LeafPlacement& leaf : leaves) result.set(leaf.path, leaf.sharding);
+  return result;
+}
+
 void Shardings::append(const std::string& prefix, const Shardings& part) {
   if (part.is_unspecified()) {
     entries_.push_back({.path = prefix, .mesh = {}, .spec = {}, .is_specified = false});
@@ -72,7 +80,8 @@ void Shardings::set(std::string path, NamedSharding sharding) {
   entries_.push_back({.path = std::move(path),
                       .mesh = std::move(sharding.mesh),
                       .spec = std::move(sharding.spec),
-                      .has_mesh = true});
+                      .has_mesh = true,
+                      .mpmd_idxs = std::move(sharding.mpmd_idxs)});
 }
 
 void Shardings::set(std::string path, PartitionSpec spec, AxisNames names) {
@@ -115,6 +124,9 @@ std::string to_string(const Shardings& shardings) {
     std::string what = to_string(entry.spec);
     if (!entry.is_specified) what = "unspecified";
     if (entry.is_annotation) what = "as annotated";
+    if (!entry.mpmd_idxs.empty()) {
+      what += fmt::format(" in groups [{}]", fmt::join(entry.mpmd_idxs, ", "));
+    }
     text += fmt::format("{}{}{}\n", entry.path, entry.path.empty() ? "" : ": ", what);
   }
   return text;
@@ -191,6 +203,7 @@ std::vector<Array> device_put(const Walk& tree, const Shardings& shardings,
       continue;
     }
     named.spec = to_spec(named.mesh, *sharding);
+    named.mpmd_idxs = shardings.find(paths[i])->mpmd_idxs;
     if (options.strict) {
       check_even(named.mesh, *sharding, leaf.array->type(), "device_put of " + paths[i], where);
     }
@@ -217,7 +230,10 @@ std::vector<NamedSharding> leaf_shardings(Walk tree, const Shardings& shardings,
     }
     NamedSharding named;
     named.mesh = choice.mesh();
-    if (asked) named.spec = to_spec(named.mesh, *asked);
+    if (asked) {
+      named.spec = to_spec(named.mesh, *asked);
+      named.mpmd_idxs = shardings.find(paths[i])->mpmd_idxs;
+    }
     result.push_back(std::move(named));
   }
   return result;

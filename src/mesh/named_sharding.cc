@@ -47,7 +47,12 @@ std::string to_string(const NamedSharding& sharding) {
   if (!sharding.mesh.is_in_order()) {
     axes += fmt::format(", devices=[{}]", fmt::join(sharding.mesh.device_ids(), ", "));
   }
-  return fmt::format("NamedSharding(mesh=Mesh({}), spec={})", axes, to_string(sharding.spec));
+  const std::string groups =
+      sharding.mpmd_idxs.empty()
+          ? ""
+          : fmt::format(", mpmd_idxs=[{}]", fmt::join(sharding.mpmd_idxs, ", "));
+  return fmt::format("NamedSharding(mesh=Mesh({}), spec={}{})", axes, to_string(sharding.spec),
+                     groups);
 }
 
 bool NamedSharding::is_fully_replicated() const {

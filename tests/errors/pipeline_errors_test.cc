@@ -310,6 +310,19 @@ TEST(PipelineErrors, ArrayOfAnotherGroup) {
             "  cure:   ask for one of mpmd_idxs()");
 }
 
+TEST(PipelineErrors, GroupsOutOfOrder) {
+  NamedSharding sharding(make_mesh({{"data", 2}}), P{});
+  sharding.mpmd_idxs = {2, 1};
+  const Caught error = caught([&] { device_put(ones({2, 3}), sharding); });
+  EXPECT_EQ(error.text,
+            "device_put: these groups cannot hold an array over this mesh\n"
+            "  where:  <this line>\n"
+            "  found:  mpmd_idxs [2, 1] and data=2\n"
+            "  wanted: ascending numbers of at least 0\n"
+            "  cure:   use the groups of an MpmdMesh, and its group_mesh(); an empty list means "
+            "all");
+}
+
 TEST(PipelineErrors, NegativeThreadsPerGroup) {
   const Caught error = caught([] { set_threads_per_group(-1); });
   EXPECT_EQ(error.text,

@@ -190,6 +190,55 @@ TEST(IsolatedPipeline, ProcessesHoldWhatIsPlanned) {
   }
 }
 
+/// A state that is made or restored where the step reads it is never held elsewhere.
+TEST(IsolatedPipeline, StatesAreMadeInTheirGroups) {
+  const std::string folder = (fs::path(::testing::TempDir()) / "tessera_made_in_groups").string();
+  for (const std::int64_t per_process : {1, 2}) {
+    fs::remove_all(folder);
+    const auto body = [&] {
+      const MpmdMesh mesh = groups(2, 2);
+      const use_mesh scope(mesh.group_mesh());
+      const auto init = [] {
+        Net net = make_net();
+        for (Array& layer : net.layers) {
+          layer = with_sharding_constraint(layer * 1.5F, P{"data"});
+        }
+        return net;
+      };
+      const auto step = mpmd_jit_with_loop(
+          [](const Net& net, const Batch& batch) { return step_of(net, batch, Std1F1B{2}); },
+          mesh);
+      const auto shapes = eval_shape(init);
+      const Shardings places = Shardings::of(
+          step.lower(shapes, eval_shape([] { return make_batch(4); })).arguments())["0"];
+      const Net wanted = jit(init)();
+      const Net made = jit(init, {.out_shardings = places})();
+      checkpoint::save(folder, made);
+      const Net restored = checkpoint::restore(folder, shapes, places);
+      const std::int64_t own = process_index() / (process_count() / 2);
+      for (const Net& net : {made, restored}) {
+        for (std::size_t i = 0; i < tree_leaves(net).size(); ++i) {
+          const Array leaf = tree_leaves(net)[i];
+          const std::vector<std::int64_t> holders = MpmdArray(leaf).mpmd_idxs();
+          const bool is_here = std::binary_search(holders.begin(), holders.end(), own);
+          expect(leaf.addressable_shards().empty() != is_here, "held by its groups only");
+          expect_same(leaf, tree_leaves(wanted)[i], "leaf " + std::to_string(i));
+        }
+      }
+      // The layers of the other group are not held while they are made, either.
+      const auto peak_of = [&](const Shardings& shardings) {
+        reset_peak_buffer_bytes();
+        const Net again = jit(init, {.out_shardings = shardings})();
+        return peak_buffer_bytes();
+      };
+      const std::int64_t all = peak_of({});
+      const std::int64_t few = peak_of(places);
+      expect(few < all, std::to_string(few) + " bytes instead of " + std::to_string(all));
+    };
+    EXPECT_EQ(in_groups(2, 2, body, per_process), 0) << per_process;
+  }
+}
+
 TEST(IsolatedPipeline, OtherProgramsRunWhereTheirArraysAre) {
   const int code = in_groups(2, 2, [] {
     const Result wanted = wanted_of(4);

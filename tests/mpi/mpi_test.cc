@@ -259,11 +259,11 @@ TEST_P(Mpi, OtherDataOnOneRank) {
   std::ofstream(folder_ / "other" / "text") << 'b' << std::string(1999, 'a');
   const std::string command = TESSERA_COMMAND " " + kLm + "--mesh data=3 --text text";
   const CommandOutcome run = launch(
-      GetParam(), 2, command + " : -n 1 /bin/sh -c \"cd other; exec " + command + "\"", folder_);
+      GetParam(), 1, "/bin/sh -c \"cd other; exec " + command + "\" : -n 2 " + command, folder_);
   expect_told_once(
       run,
       "tessera: the processes do not have the same data\n"
-      "  found:  other data on rank 2 than on rank 0\n"
+      "  found:  other data on rank 0 than on rank 1\n"
       "  wanted: files with the same contents on all machines\n"
       "  cure:   put the files into a folder that all machines share, or copy them again");
 }

@@ -1,6 +1,7 @@
 #include "job.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include <tessera/engine.h>
 
@@ -38,17 +39,30 @@ std::int64_t num_groups(const Mesh& mesh, const JobInfo& info) {
   return mesh.has_axis(info.group_axis) ? mesh.axis_size(info.group_axis) : 1;
 }
 
+Array ones_of(const Shape& shape, const NamedSharding& sharding) {
+  return make_array_from_callback(
+      {DType::f32, shape}, sharding, [](const auto& /*index*/, std::span<std::byte> elements) {
+        const float one = 1;
+        for (std::size_t at = 0; at < elements.size(); at += sizeof(one)) {
+          std::memcpy(elements.data() + at, &one, sizeof(one));
+        }
+      });
+}
+
 void check_same_data(std::uint64_t data_hash) {
   const std::vector<std::int64_t> all = process_allgather(static_cast<std::int64_t>(data_hash));
-  const auto other =
-      std::find_if(all.begin(), all.end(), [&](auto hash) { return hash != all[0]; });
-  if (other == all.end()) return;
-  throw UserError(
-      {.what = "the processes do not have the same data",
-       .found = "other data on rank " + std::to_string(other - all.begin()) + " than on rank 0",
-       .wanted = "files with the same contents on all machines",
-       .cure = "put the files into a folder that all machines share, or copy them "
-               "again"});
+  const auto frequency = [&](std::int64_t hash) { return std::count(all.begin(), all.end(), hash); };
+  const auto usual = std::max_element(all.begin(), all.end(), [&](auto one, auto other) {
+    return frequency(one) < frequency(other);
+  });
+  const auto odd = std::find_if(all.begin(), all.end(), [&](auto hash) { return hash != *usual; });
+  if (odd == all.end()) return;
+  throw UserError({.what = "the processes do not have the same data",
+                   .found = "other data on rank " + std::to_string(odd - all.begin()) +
+                            " than on rank " + std::to_string(usual - all.begin()),
+                   .wanted = "files with the same contents on all machines",
+                   .cure = "put the files into a folder that all machines share, or copy them "
+                           "again"});
 }
 
 std::uint64_t hash_with(std::uint64_t hash, std::span<const std::byte> bytes) {

@@ -104,6 +104,8 @@ Batch place(const Batch& batch, const Mesh& mesh, const JobInfo& info) {
   if (mesh.axes().empty()) return batch;
   return device_put(batch, Shardings(batch_sharding(mesh, info)));
 }
+/// An array of ones; each process makes its own tiles only.
+Array ones_of(const Shape& shape, const NamedSharding& sharding);
 /// Throws UserError unless all processes have the same data_hash().
 void check_same_data(std::uint64_t data_hash);
 /// Adds bytes to a hash (FNV-1a), which begins with kNoBytes.
@@ -164,6 +166,34 @@ StepFacts facts_of(const J& job, std::vector<Shardings> in_shardings, const Stat
           .memory = [step] { return step.compile().memory(); }};
 }
 
+/// What the step of a job takes, without values.
+template <typename J>
+struct StepShapes {
+  TrainState<typename J::Model> state;
+  typename J::Batch batch;
+  std::vector<Shardings> shardings;  // of both
+
+  StepFacts facts(const J& job) const { return facts_of(job, shardings, state, batch); }
+  auto lower(const J& job) const { return make_step(job, shardings).lower(state, batch); }
+};
+
+template <typename J>
+StepShapes<J> shapes_of(const J& job, const TrainFlags& flags, const Mesh& mesh,
+                        const JobInfo& info) {
+  auto state = eval_shape(init_of(job, flags), Key(flags.seed));
+  const Shardings states = state_shardings(flags, mesh, info, state);
+  const Shardings batches =
+      mesh.axes().empty() ? Shardings() : Shardings(batch_sharding(mesh, info));
+  return {std::move(state), eval_shape([&] { return job.blank_batch(); }), {states, batches}};
+}
+
+/// The shardings in which the state is made. In a pipeline each group makes what its stages use.
+template <typename J>
+Shardings places_of_state(const J& job, const StepShapes<J>& shapes) {
+  if (!job.mpmd_mesh()) return shapes.shardings[0];
+  return Shardings::of(shapes.lower(job).arguments())["0"];
+}
+
 /// Writes the initial parameters and the gradients of the first batch to a safetensors file.
 template <typename J>
 void dump(const std::string& path, const J& job, const TrainState<typename J::Model>& state,
@@ -201,21 +231,21 @@ void train(J& job, TrainFlags flags, const JobInfo& info, const Mesh& devices, S
   Report report(flags, job.work());
   job.load(report);
   check_same_data(job.data_hash());
-  const auto init = init_of(job, flags);
-  const Key key(flags.seed);
   auto waiting = std::make_optional<Waiting>("making the model");
-  const auto shapes = eval_shape(init, key);
-  const Shardings shardings = state_shardings(flags, mesh, info, shapes);
+  const StepShapes<J> shapes = shapes_of(job, flags, mesh, info);
+  const auto lower = [&] { return shapes.facts(job); };
+  job.prepare(lower);
+  const Shardings places = places_of_state(job, shapes);
   Checkpoints checkpoints(flags, info.name, job.config());
   const std::int64_t first = checkpoints.resumed().value_or(0);
   if (first > 0) job.seek_data(first, checkpoints.data_position());
-  auto state = checkpoints.resumed() ? checkpoints.restore(shapes, shardings, report)
-                                     : jit(init, {.out_shardings = shardings, .name = "init"})(key);
+  auto state = checkpoints.resumed()
+                   ? checkpoints.restore(shapes.state, places, report)
+                   : jit(init_of(job, flags),
+                         {.out_shardings = places, .name = "init"})(Key(flags.seed));
   const auto first_batch = [&] { return place(job.batch(first), mesh, info); };
   if (!flags.dump.empty()) dump(flags.dump, job, state, first_batch());
   waiting.emplace("compiling the step");
-  const auto lower = [&] { return facts_of(job, {}, state, first_batch()); };
-  job.prepare(lower);
   auto step = std::make_optional(make_step(job));
   auto compiled = std::make_optional(step->lower(state, first_batch()).compile());
   waiting.reset();
@@ -261,15 +291,10 @@ void with_lowered(J& job, const TrainFlags& flags, const JobInfo& info, const Me
   const Mesh mesh = mesh_of_arrays(job, devices);
   const use_mesh scope(mesh);
   const logical_axis_rules rules(job.logical_rules());
-  const auto state = eval_shape(init_of(job, flags), Key(flags.seed));
-  const auto batch = eval_shape([&] { return job.blank_batch(); });
-  Shardings batch_sharding;
-  if (!mesh.axes().empty()) batch_sharding = NamedSharding(mesh, P{info.axes[0].c_str()});
-  const std::vector<Shardings> shardings = {state_shardings(flags, mesh, info, state),
-                                            batch_sharding};
-  job.prepare([&] { return facts_of(job, shardings, state, batch); });
+  const StepShapes<J> shapes = shapes_of(job, flags, mesh, info);
+  job.prepare([&] { return shapes.facts(job); });
   std::optional<Waiting> waiting("compiling the step");
-  const auto step = make_step(job, shardings).lower(state, batch);
+  const auto step = shapes.lower(job);
   waiting.reset();
   use(step, {.costs = {}, .memory = [&] { return step.compile().memory(); }});
 }

@@ -23,6 +23,13 @@ struct MlpFlags : TrainFlags {
   bool is_logical = false;
 };
 
+JobInfo info() {
+  return {.name = "mlp",
+          .help = "a multi-layer perceptron with annotated weights",
+          .report_name = "pjit_mlp",
+          .axes = {"data", "model"}};
+}
+
 /// The perceptron annotated with mesh axes, or the one with logical axis names.
 struct AnyMlp {
   std::optional<mlp::MLP> plain;
@@ -41,7 +48,7 @@ struct AnyMlp {
 
 class MlpJob final : public Job<AnyMlp, Array> {
  public:
-  MlpJob(MlpFlags flags, const Mesh& /*mesh*/) : flags_(std::move(flags)) {}
+  MlpJob(MlpFlags flags, Mesh mesh) : flags_(std::move(flags)), mesh_(std::move(mesh)) {}
 
   AnyMlp make_model(const Key& key) const override { return {nn::Scope(key), flags_}; }
   LogicalRules logical_rules() const override { return {{"batch", "data"}, {"hidden", "model"}}; }
@@ -52,9 +59,9 @@ class MlpJob final : public Job<AnyMlp, Array> {
         [&](const AnyMlp& model) { return sum(astype(model(inputs), DType::f32)); })(params);
   }
   Array batch(std::int64_t /*step*/) const override {
-    return ones({flags_.batch, flags_.model.depth});
+    return ones_of({flags_.batch, flags_.model.depth}, batch_sharding(mesh_, info()));
   }
-  Array blank_batch() const override { return batch(0); }
+  Array blank_batch() const override { return zeros({flags_.batch, flags_.model.depth}); }
   StepWork work() const override { return {.count = flags_.batch, .unit = "rows"}; }
   nlohmann::json config() const override {
     return {{"depth", flags_.model.depth},
@@ -65,6 +72,7 @@ class MlpJob final : public Job<AnyMlp, Array> {
 
  private:
   MlpFlags flags_;
+  Mesh mesh_;
 };
 
 void add_mlp_flags(Command& command, MlpFlags& flags) {
@@ -83,12 +91,7 @@ void add_mlp_flags(Command& command, MlpFlags& flags) {
 }  // namespace
 
 void add_mlp(const ModelCommands& commands) {
-  add_job<MlpJob>(commands,
-                  {.name = "mlp",
-                   .help = "a multi-layer perceptron with annotated weights",
-                   .report_name = "pjit_mlp",
-                   .axes = {"data", "model"}},
-                  add_mlp_flags);
+  add_job<MlpJob>(commands, info(), add_mlp_flags);
 }
 
 }  // namespace tessera::cli

@@ -17,6 +17,13 @@ namespace tessera::cli {
 namespace {
 
 constexpr const char* kGroupAxis = "stage";
+JobInfo info() {
+  return {.name = "pipeline",
+          .help = "a deep transformer on microbatches",
+          .report_name = "pipeline_transformer_fsdp",
+          .axes = {"fsdp"},
+          .group_axis = kGroupAxis};
+}
 /// The schedule is searched again after this number of steps, with the times of all but the first
 /// one, which runs with cold caches.
 constexpr std::int64_t kMeasuredSteps = 3;
@@ -48,7 +55,7 @@ using Batch = std::tuple<Array, Array>;  // inputs, targets
 
 class PipelineJob final : public Job<pipeline::Transformer, Batch> {
  public:
-  PipelineJob(PipelineFlags flags, const Mesh& mesh) : flags_(std::move(flags)) {
+  PipelineJob(PipelineFlags flags, const Mesh& mesh) : flags_(std::move(flags)), mesh_(mesh) {
     flags_.model.dtype = compute_dtype(flags_);
     check_sizes();
     if (mesh.has_axis(kGroupAxis)) {
@@ -101,14 +108,17 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
   void load(Report& /*report*/) override {
     check_steps();
     if (has_timeline()) check_writable("--timeline", flags_.timeline);
-    const Array x = ones(shape());
-    data_ = {x, x};
     // after_step() starts the recording of the last step; it is too late for a run of one step.
     if (has_timeline()) start_timeline();
-    if (flags_.inputs == "ones") return;
+    const NamedSharding rows = batch_sharding(mesh_of_arrays(*this, mesh_), info());
+    if (flags_.inputs == "ones") {
+      const Array x = ones_of(shape(), rows);
+      data_ = {x, x};
+      return;
+    }
     data::RandomState random(0);
-    std::get<0>(data_) = random.standard_normal(shape());
-    std::get<1>(data_) = random.standard_normal(shape());
+    std::get<0>(data_) = random.standard_normal(shape(), rows);
+    std::get<1>(data_) = random.standard_normal(shape(), rows);
   }
   /// Starts the recording of the last step.
   void after_step(std::int64_t step, const pipeline::Transformer& /*params*/,
@@ -238,6 +248,7 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
   Shape shape() const { return {flags_.batch, flags_.model.seq, flags_.model.d_model}; }
 
   PipelineFlags flags_;
+  Mesh mesh_;
   std::optional<MpmdMesh> groups_;
   bool is_cut_ = false;  // stages are cut by estimated costs, not at the marks of the model
   std::optional<PipelinePlan> plan_;
@@ -274,13 +285,7 @@ void add_pipeline_flags(Command& command, PipelineFlags& flags) {
 }  // namespace
 
 void add_pipeline(const ModelCommands& commands) {
-  add_job<PipelineJob>(commands,
-                       {.name = "pipeline",
-                        .help = "a deep transformer on microbatches",
-                        .report_name = "pipeline_transformer_fsdp",
-                        .axes = {"fsdp"},
-                        .group_axis = kGroupAxis},
-                       add_pipeline_flags);
+  add_job<PipelineJob>(commands, info(), add_pipeline_flags);
 }
 
 }  // namespace tessera::cli

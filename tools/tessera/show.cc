@@ -52,7 +52,8 @@ Shown sharding_of(const LoweredProgram& step) {
                                     {"shape", leaf.type.shape},
                                     {"spec", to_string(leaf.sharding.spec)},
                                     {"local_shape", leaf.local_shape}});
-      if (!leaf.mpmd_idxs.empty()) shown.object[side].back()["mpmd_idxs"] = leaf.mpmd_idxs;
+      const std::vector<std::int64_t>& groups = leaf.sharding.mpmd_idxs;
+      if (!groups.empty()) shown.object[side].back()["mpmd_idxs"] = groups;
     }
   };
   add("arguments", step.arguments());

@@ -135,8 +135,9 @@ class VitJob final : public Job<vit::VisionTransformer, Batch> {
     }
     report.line("data       one batch of random images and labels");
     data::RandomState random(0);
-    std::get<0>(data_) = random.standard_normal(image_shape());
-    std::get<1>(data_) = random.randint(0, flags_.model.classes, {flags_.batch});
+    const NamedSharding rows = batch_sharding(mesh_, info());
+    std::get<0>(data_) = random.standard_normal(image_shape(), rows);
+    std::get<1>(data_) = random.randint(0, flags_.model.classes, {flags_.batch}, rows);
   }
   /// Of some of the images, and of their number and order.
   std::uint64_t data_hash() const override {

@@ -176,7 +176,7 @@ std::vector<LeafPlacement> LoweredProgram::arguments() const {
   std::vector<LeafPlacement> list;
   for (std::size_t i = 0; i < program_->inputs.size(); ++i) {
     list.push_back(leaf_placement(std::move(names[i]), *program_->inputs[i]));
-    if (program_->pipeline) list.back().mpmd_idxs = program_->groups.inputs[i];
+    if (program_->pipeline) list.back().sharding.mpmd_idxs = program_->groups.inputs[i];
   }
   return list;
 }
@@ -190,7 +190,7 @@ std::vector<LeafPlacement> LoweredProgram::results() const {
     detail::PlacementPtr placement =
         input >= 0 ? program_->inputs[static_cast<std::size_t>(input)] : program_->outputs[next++];
     list.push_back(leaf_placement(program_->result_paths[i], *placement));
-    if (program_->pipeline) list.back().mpmd_idxs = detail::groups_of_result(*program_, i);
+    if (program_->pipeline) list.back().sharding.mpmd_idxs = detail::groups_of_result(*program_, i);
   }
   return list;
 }
