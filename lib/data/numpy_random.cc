@@ -8,6 +8,7 @@
 
 #include <tessera/data.h>
 #include <tessera/error.h>
+#include <tessera/shardings.h>
 
 namespace tessera {
 

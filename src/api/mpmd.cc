@@ -40,9 +40,11 @@ std::string to_string(const MpmdArray& array) {
   const auto list = [](const std::vector<std::int64_t>& numbers) {
     return fmt::format("({}{})", fmt::join(numbers, ", "), numbers.size() == 1 ? "," : "");
   };
+  NamedSharding sharding = array.sharding();
+  sharding.mpmd_idxs.clear();  // named already
   return fmt::format("MpmdArray(shape={}, dtype={}, mpmd_idxs={}, sharding={})",
                      list(array.type().shape), name(array.type().dtype), list(array.mpmd_idxs()),
-                     to_string(array.sharding()));
+                     to_string(sharding));
 }
 
 namespace {

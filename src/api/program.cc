@@ -13,7 +13,7 @@
 #include "api/call/device_program.h"
 #include "api/call/donation.h"
 #include "compile/compile.h"
-#include "compile/reference/interpret.h"
+#include "compile/reference/runnable.h"
 #include "ir/simplify.h"
 #include "ir/text.h"
 #include "ops/control/control.h"
@@ -188,19 +188,23 @@ std::vector<int> own_aliases(const Program& program) {
   return aliases;
 }
 
-/// Runs the reference engine. Returns, per output, the tiles that this process holds.
-std::vector<run::Tiles> interpret(const Program& program, const std::vector<Tiled>& inputs) {
-  std::vector<ops::HostArray> arrays;
-  for (const Tiled& input : inputs) {
-    arrays.push_back(gather(input, "the reference engine", Span()));
+std::shared_ptr<const run::Runnable> make_runnable(Program& program) {
+  switch (program.engine.kind) {
+    case EngineKind::reference:
+      return std::make_shared<compile::ReferenceRunnable>(program.traced, program.inputs,
+                                                          program.outputs, program.dot_unit);
+    case EngineKind::pjrt:
+      return compile_for_backend(program);
+    case EngineKind::host:
+      break;
   }
-  const std::vector<ops::HostArray> results =
-      compile::interpret(program.traced, std::move(arrays), program.dot_unit);
-  std::vector<run::Tiles> outputs;
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    outputs.push_back(scatter(results[i], *program.outputs[i]));
-  }
-  return outputs;
+  program.executable =
+      compile::compile(ir::run_passes(compile::passes(), program.partitioned, program.passes),
+                       {.is_donated = program.is_donated,
+                        .output_alias = own_aliases(program),
+                        .target = run::Engine::instance().target(),
+                        .dot_unit = program.dot_unit});
+  return std::make_shared<run::HostRunnable>(program.executable);
 }
 
 }  // namespace
@@ -233,19 +237,10 @@ void lower(Program& program) {
 
 void compile(Program& program) {
   lower(program);
-  if (program.engine.kind == EngineKind::reference || program.traced.outputs.empty()) return;
+  if (program.traced.outputs.empty()) return;
   program.compile_once.call([&] {
     const Stopwatch stopwatch(program.seconds);
-    if (program.engine.kind == EngineKind::pjrt) {
-      program.device_runnable = compile_for_backend(program);
-      return;
-    }
-    program.executable =
-        compile::compile(ir::run_passes(compile::passes(), program.partitioned, program.passes),
-                         {.is_donated = program.is_donated,
-                          .output_alias = own_aliases(program),
-                          .target = run::Engine::instance().target(),
-                          .dot_unit = program.dot_unit});
+    program.runnable = make_runnable(program);
   });
 }
 
@@ -343,10 +338,17 @@ HolderGroups all_groups(const Program& program) {
   return std::make_shared<const std::vector<std::int64_t>>(std::move(groups));
 }
 
-/// The groups that compute: all if each computes something else, otherwise those that hold all
-/// inputs.
+/// Whether the groups compute different parts of the program. The reference engine computes all of
+/// it in each process.
+bool is_cut(const Program& program) {
+  return program.pipeline && program.engine.kind != EngineKind::reference;
+}
+
+/// The groups that compute: usually those that hold all inputs.
 HolderGroups computing_groups(const Program& program, const std::vector<Tiled>& inputs) {
-  return program.pipeline || program.has_own_outputs ? nullptr : common_groups(inputs);
+  const bool is_everywhere =
+      program.pipeline || program.has_own_outputs || program.engine.kind == EngineKind::reference;
+  return is_everywhere ? nullptr : common_groups(inputs);
 }
 
 /// A leaf of the result, sent to the groups that the caller wants for it.
@@ -371,16 +373,14 @@ HolderGroups holders_of(const Program& program, std::size_t number, const Holder
 /// Runs the program and returns the tiles of all outputs that are computed.
 std::vector<run::Tiles> compute(Program& program, std::vector<Tiled> inputs,
                                 const HolderGroups& groups, Donation& donation) {
-  if (program.traced.outputs.empty() || program.engine.kind == EngineKind::reference) {
-    std::vector<run::Tiles> outputs;
-    if (!program.traced.outputs.empty()) outputs = interpret(program, inputs);
+  if (program.runnable == nullptr) {
     donation.give_away();
-    return outputs;
+    return {};
   }
   std::vector<run::Tiles> tiles;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Tiled input = std::move(inputs[i]);
-    if (!program.pipeline) input = bring(std::move(input), groups, "an operand", Span());
+    if (!is_cut(program)) input = bring(std::move(input), groups, "an operand", Span());
     const bool is_read =
         program.executable == nullptr || !program.executable->inputs[i].tile_bytes.empty();
     tiles.push_back(is_read ? std::move(input.tiles) : run::Tiles());
@@ -390,12 +390,9 @@ std::vector<run::Tiles> compute(Program& program, std::vector<Tiled> inputs,
     donation.give_away();
     return outputs;
   }
-  if (program.device_runnable != nullptr) {
-    return donation.run(*program.device_runnable, std::move(tiles));
-  }
-  note_program(program);
-  std::vector<run::Tiles> made =
-      donation.run(run::HostRunnable(*program.executable), std::move(tiles));
+  if (program.executable != nullptr) note_program(program);
+  std::vector<run::Tiles> made = donation.run(*program.runnable, std::move(tiles));
+  if (program.executable == nullptr) return made;
   for (std::size_t k = 0; k < made.size(); ++k) {
     if (is_own(program.copies[k])) outputs[program.copies[k].output] = std::move(made[k]);
   }
@@ -471,10 +468,11 @@ void check_alike(const Program& program, const Span& where) {
   if (!run::is_launched()) return;
   const std::string subject = program.name.empty() ? "the program" : "the program " + program.name;
   const ir::Function& compared = program.has_own_outputs ? program.traced : program.partitioned;
-  run::agree_on({{"the number of grains", std::to_string(program.partitioned.grains)},
-                 {"the dot unit", std::string(name(program.dot_unit))},
-                 {subject, fmt::format("one with hash {:016x}", run::hash_of(ir::print(compared)))}},
-                where);
+  run::agree_on(
+      {{"the number of grains", std::to_string(program.partitioned.grains)},
+       {"the dot unit", std::string(name(program.dot_unit))},
+       {subject, fmt::format("one with hash {:016x}", run::hash_of(ir::print(compared)))}},
+      where);
 }
 
 }  // namespace
@@ -512,7 +510,7 @@ std::unique_lock<std::mutex> check_memory(Program& program, const Span& where) {
 std::vector<Array> execute(Program& program, std::vector<Tiled> inputs, Donation& donation) {
   compile(program);
   const HolderGroups groups = computing_groups(program, inputs);
-  if (program.pipeline) {
+  if (is_cut(program)) {
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       inputs[i] = bring_input(program, i, std::move(inputs[i]));
     }

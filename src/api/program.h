@@ -51,15 +51,15 @@ struct Program {
   // What the stages of the compiler make of it, each once.
   Once partition_once, compile_once;
   ir::Function partitioned;
-  pipeline::GroupsOfPorts groups;              // of a pipeline
-  std::vector<pipeline::OutputCopy> copies;    // per output of `partitioned`
+  pipeline::GroupsOfPorts groups;            // of a pipeline
+  std::vector<pipeline::OutputCopy> copies;  // per output of `partitioned`
   bool has_own_outputs = false;  // `partitioned` computes what the group of this process keeps
   ScheduleCosts stage_costs = {.stages = {}};  // of a pipeline, estimated
   std::vector<PlacementPtr> outputs;
   std::vector<int> output_alias;  // per output: the donated input whose buffer it takes, or -1
-  std::shared_ptr<const run::Executable> executable;           // of the host engine
-  std::shared_ptr<const run::DeviceRunnable> device_runnable;  // of an accelerator
-  std::atomic<bool> is_compared = false;                       // with the programs of other ranks
+  std::shared_ptr<const run::Runnable> runnable;      // nullptr if all outputs are inputs
+  std::shared_ptr<const run::Executable> executable;  // what the host engine runs
+  std::atomic<bool> is_compared = false;              // with the programs of other ranks
   std::atomic<bool> is_memory_checked = false;
   std::atomic<double> seconds = 0.0;
 };

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,15 @@
 #include "run/executable.h"
 
 namespace tessera::run {
+
+/// Bytes of one device while a program runs, as the compiler of the devices reports them; all 0 if
+/// it does not.
+struct DeviceMemory {
+  std::int64_t arguments = 0;
+  std::int64_t outputs = 0;  // that do not reuse the memory of a donated argument
+  std::int64_t temporaries = 0;
+  std::vector<std::int64_t> group_peaks = {};  // of a pipeline: for a device of each group
+};
 
 /// A compiled program.
 class Runnable {
@@ -22,6 +32,20 @@ class Runnable {
   /// values. Outputs may not be ready yet; reading them waits.
   virtual std::vector<Tiles> execute(std::vector<Tiles>& inputs,
                                      const std::function<void()>& on_begin) const = 0;
+  /// What the compiler of an accelerator tells; nullopt for other programs.
+  virtual std::optional<DeviceMemory> memory() const { return std::nullopt; }
+};
+
+/// A program of the host engine.
+class HostRunnable final : public Runnable {
+ public:
+  explicit HostRunnable(std::shared_ptr<const Executable> executable)
+      : executable_(std::move(executable)) {}
+  std::vector<Tiles> execute(std::vector<Tiles>& inputs,
+                             const std::function<void()>& on_begin) const override;
+
+ private:
+  std::shared_ptr<const Executable> executable_;
 };
 
 /// A distinct tile, and the devices that hold it.
@@ -37,38 +61,16 @@ struct DevicePort {
   std::vector<DeviceTile> tiles;
 };
 
-/// A program in StableHLO text, which all devices run as replicas.
+/// A program in StableHLO text, which its devices run as replicas. The devices of ports are counted
+/// from its first device on.
 struct DeviceProgram {
   std::string name;
   std::string text;
+  std::int64_t first_device = 0;
   std::int64_t num_devices = 1;
   std::vector<DevicePort> inputs;
   std::vector<DevicePort> outputs;
   std::vector<bool> is_donated;  // per input
-};
-
-/// Bytes of one device while a program runs, as the compiler of the devices reports them.
-struct DeviceMemory {
-  std::int64_t arguments = 0;
-  std::int64_t outputs = 0;  // that do not reuse the memory of a donated argument
-  std::int64_t temporaries = 0;
-};
-
-/// A program of the host engine.
-class HostRunnable final : public Runnable {
- public:
-  explicit HostRunnable(const Executable& executable) : executable_(executable) {}
-  std::vector<Tiles> execute(std::vector<Tiles>& inputs,
-                             const std::function<void()>& on_begin) const override;
-
- private:
-  const Executable& executable_;
-};
-
-class DeviceRunnable : public Runnable {
- public:
-  /// All zero if the compiler does not tell.
-  virtual DeviceMemory memory() const = 0;
 };
 
 /// Bytes of 0 are unknown.
@@ -93,7 +95,10 @@ class Backend {
   virtual std::string platform() const = 0;
   virtual BackendInfo info() const = 0;
   /// Throws UserError if there are too few devices, and RuntimeFault if the compiler fails.
-  virtual std::shared_ptr<const DeviceRunnable> compile(const DeviceProgram& program) = 0;
+  virtual std::shared_ptr<const Runnable> compile(const DeviceProgram& program) = 0;
+  /// A program that copies an array to the devices from `first_device` on.
+  virtual std::shared_ptr<const Runnable> transfer(const DevicePort& port,
+                                                   std::int64_t first_device) = 0;
 };
 
 }  // namespace tessera::run

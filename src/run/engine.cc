@@ -388,7 +388,7 @@ NewMemory Engine::new_memory(const Executable& executable) const {
 
 std::vector<Tiles> HostRunnable::execute(std::vector<Tiles>& inputs,
                                          const std::function<void()>& on_begin) const {
-  return Engine::instance().execute(executable_, inputs, on_begin);
+  return Engine::instance().execute(*executable_, inputs, on_begin);
 }
 
 std::vector<Tiles> Engine::execute(const Executable& executable, std::vector<Tiles> inputs) {

@@ -66,6 +66,9 @@ TEST_F(PjrtModels, HaveTheLossesOfTheHost) {
   expect_close(kVit + "--mesh batch=4,model=2 --dropout 0.1 ");
   expect_close(kMlp + "--mesh data=2,model=2 ");
   expect_close(kPipeline + "--mesh none ");
+  expect_close(kPipeline + "--mesh stage=2 ");
+  expect_close(kPipeline + "--mesh stage=2,fsdp=4 --schedule ZBV ");
+  expect_close(kPipeline + "--layers 4 --mesh stage=4,fsdp=2 --schedule GPipe ");
 }
 
 TEST_F(PjrtModels, ContinueFromTheCheckpointsOfTheHost) {
@@ -90,8 +93,21 @@ TEST_F(PjrtModels, TellWhatADeviceCannotRun) {
   };
   expect_told(kLm + "--mesh data=2 --isolated",
               "the engine pjrt computes for all devices in one process");
-  expect_told(kPipeline + "--mesh stage=2", "the engine pjrt runs no pipelines");
+  expect_told(kPipeline + "--mesh stage=2 --timeline p.svg",
+              "--timeline p.svg: only the host engine times the tasks of a pipeline");
+  expect_told(kPipeline + "--mesh stage=2 --schedule auto",
+              "--schedule auto: only the host engine times the tasks of a pipeline");
   expect_told(kLm + "--profile p", "--profile: only programs of the host engine are timed");
+}
+
+TEST(PjrtAborts, AreToldWithTheirCure) {
+  const CommandOutcome outcome =
+      run_command(TESSERA_COMMAND, "train mlp --steps 1 --engine pjrt:" TESSERA_ABORTING_PLUGIN, "",
+                  fs::temp_directory_path());
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_EQ(outcome.stderr_text,
+            "tessera: fault: the PJRT plugin ended the process with abort(); what it wrote is "
+            "above. Checkpoints that were saved are intact: --resume continues from the last one.\n");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <tessera/engine.h>
 #include <tessera/error.h>
 
+#include "tools/cli/aborts.h"
 #include "tools/cli/ranks.h"
 
 namespace tessera::cli {
@@ -250,6 +251,11 @@ void apply(const TrainFlags& flags) {
     set_dot_unit(flags.dot_unit);
   } catch (const UserError& error) {
     throw told_of("--dot-unit", error);
+  }
+  if (flags.engine != "host" && flags.engine != "reference") {
+    report_aborts(
+        "tessera: fault: the PJRT plugin ended the process with abort(); what it wrote is above. "
+        "Checkpoints that were saved are intact: --resume continues from the last one.\n");
   }
   try {
     set_engine(flags.engine);

@@ -51,7 +51,9 @@ Array ones_of(const Shape& shape, const NamedSharding& sharding) {
 
 void check_same_data(std::uint64_t data_hash) {
   const std::vector<std::int64_t> all = process_allgather(static_cast<std::int64_t>(data_hash));
-  const auto frequency = [&](std::int64_t hash) { return std::count(all.begin(), all.end(), hash); };
+  const auto frequency = [&](std::int64_t hash) {
+    return std::count(all.begin(), all.end(), hash);
+  };
   const auto usual = std::max_element(all.begin(), all.end(), [&](auto one, auto other) {
     return frequency(one) < frequency(other);
   });

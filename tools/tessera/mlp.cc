@@ -90,8 +90,6 @@ void add_mlp_flags(Command& command, MlpFlags& flags) {
 
 }  // namespace
 
-void add_mlp(const ModelCommands& commands) {
-  add_job<MlpJob>(commands, info(), add_mlp_flags);
-}
+void add_mlp(const ModelCommands& commands) { add_job<MlpJob>(commands, info(), add_mlp_flags); }
 
 }  // namespace tessera::cli

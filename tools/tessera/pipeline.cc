@@ -64,6 +64,7 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
     }
     check_timeline();
     check_search();
+    check_engine();
     if (flags_.schedule.empty()) return;
     const std::int64_t groups = groups_ ? groups_->mpmd_dim() : 1;
     const StagesFlag stages = stages_of(flags_.stages);
@@ -206,6 +207,16 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
            .wanted = "--schedule auto, and groups of devices",
            .cure = "write --mesh stage=4 --schedule auto, or leave out --memory-limit"});
     }
+  }
+
+  void check_engine() const {
+    const bool is_searched = groups_ && flags_.schedule == "auto";
+    if (engine() != "pjrt" || !(has_timeline() || is_searched)) return;
+    const std::string flag = has_timeline() ? "--timeline " + flags_.timeline : "--schedule auto";
+    throw UserError({.what = flag + ": only the host engine times the tasks of a pipeline",
+                     .found = "--engine " + std::string(engine()),
+                     .wanted = "the host engine",
+                     .cure = "leave out the flag, or --engine"});
   }
 
   nlohmann::json stages_json() const {

@@ -1,7 +1,12 @@
 #include "api/call/device_program.h"
 
+#include <algorithm>
+#include <map>
+
 #include <tessera/error.h>
 
+#include "ops/control/mpmd.h"
+#include "run/device_pipeline.h"
 #include "run/transport/processes.h"
 #include "run/world.h"
 #include "stablehlo/stablehlo.h"
@@ -10,50 +15,186 @@ namespace tessera::detail {
 
 namespace {
 
-run::DevicePort port_of(const Placement& placement) {
-  const Layout& layout = placement.layout;
-  run::DevicePort port{.dtype = placement.type.dtype, .room = layout.max_tile_shape(), .tiles = {}};
+run::DevicePort port_of(const Type& type, const Mesh& mesh, const Layout& layout) {
+  run::DevicePort port{.dtype = type.dtype, .room = layout.max_tile_shape(), .tiles = {}};
   for (std::int64_t tile = 0; tile < layout.num_tiles(); ++tile) {
     port.tiles.push_back({.shape = layout.tile_shape(layout.digits(tile))});
   }
-  for (std::int64_t device = 0; device < placement.mesh.num_devices(); ++device) {
-    const std::int64_t tile = layout.tile_at(device_digits(placement.mesh, device));
+  for (std::int64_t device = 0; device < mesh.num_devices(); ++device) {
+    const std::int64_t tile = layout.tile_at(device_digits(mesh, device));
     port.tiles[static_cast<std::size_t>(tile)].devices.push_back(device);
   }
   return port;
 }
 
-std::vector<run::DevicePort> ports_of(const std::vector<PlacementPtr>& placements) {
+std::vector<run::DevicePort> ports_of(const ir::Function& function,
+                                      const std::vector<ir::ValueId>& values) {
   std::vector<run::DevicePort> ports;
-  for (const PlacementPtr& placement : placements) ports.push_back(port_of(*placement));
+  for (const ir::ValueId id : values) {
+    const Type& type = function.type(id);
+    ports.push_back(
+        port_of(type, function.mesh, Layout(function.mesh, function.sharding(id), type.shape)));
+  }
   return ports;
 }
 
+/// Compiles functions of one mesh for groups of devices. The devices of group g begin at g times
+/// the number of devices of the mesh.
+class DeviceCompiler {
+ public:
+  explicit DeviceCompiler(run::Backend& backend)
+      : backend_(backend), widens_products_(backend.platform() == "cpu") {}
+
+  /// Equal functions are compiled once for each group.
+  std::shared_ptr<const run::Runnable> compile(const std::string& name,
+                                               const ir::Function& function,
+                                               const std::vector<bool>& is_donated,
+                                               std::size_t group) {
+    std::string text =
+        stablehlo::emit(function, {.donated = is_donated, .widens_products = widens_products_});
+    std::shared_ptr<const run::Runnable>& known = programs_[{group, text}];
+    if (known != nullptr) return known;
+    const std::int64_t num_devices = function.mesh.num_devices();
+    known = backend_.compile({.name = name,
+                              .text = std::move(text),
+                              .first_device = static_cast<std::int64_t>(group) * num_devices,
+                              .num_devices = num_devices,
+                              .inputs = ports_of(function, function.inputs),
+                              .outputs = ports_of(function, function.outputs),
+                              .is_donated = is_donated});
+    return known;
+  }
+  std::shared_ptr<const run::Runnable> transfer(const ir::Function& function, ir::ValueId value,
+                                                std::size_t to) {
+    return backend_.transfer(ports_of(function, {value})[0],
+                             static_cast<std::int64_t>(to) * function.mesh.num_devices());
+  }
+
+ private:
+  run::Backend& backend_;
+  bool widens_products_;
+  std::map<std::pair<std::size_t, std::string>, std::shared_ptr<const run::Runnable>> programs_;
+};
+
+/// Makes the steps of a pipeline: a program for each task and each view, and the transfers.
+class PipelineSteps {
+ public:
+  PipelineSteps(const Program& program, DeviceCompiler& compiler)
+      : program_(program),
+        function_(program.partitioned),
+        groups_(ops::groups_of(function_)),
+        compiler_(compiler) {
+    plan_.num_groups = program.pipeline->tasks.size();
+    plan_.is_donated = program.is_donated;
+    for (const ir::ValueId id : function_.inputs) inputs_[id] = new_value(id);
+    for (std::size_t i = 0; i < function_.equations.size(); ++i) {
+      for (const ir::ValueId id : function_.equations[i].results) made_by_[id] = i;
+    }
+  }
+
+  run::DevicePipeline::Plan plan() {
+    for (std::size_t i = 0; i < function_.equations.size(); ++i) {
+      const int group = groups_.of_equation[i];
+      if (group != ops::Groups::kNone) add(i, static_cast<std::size_t>(group));
+    }
+    for (const ir::ValueId id : function_.outputs) {
+      const int group = groups_.of_value[id];
+      plan_.outputs.push_back(number_of(id, static_cast<std::size_t>(std::max(group, 0))));
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  std::size_t new_value(ir::ValueId id) {
+    const Type& type = function_.type(id);
+    const Layout layout(function_.mesh, function_.sharding(id), type.shape);
+    plan_.bytes.push_back(size_bytes(Type{type.dtype, layout.max_tile_shape()}));
+    return plan_.bytes.size() - 1;
+  }
+
+  /// A value as a group has it. What belongs to no group is computed by each that reads it.
+  std::size_t number_of(ir::ValueId id, std::size_t group) {
+    if (const auto input = inputs_.find(id); input != inputs_.end()) return input->second;
+    const auto known = values_.find({id, group});
+    if (known != values_.end()) return known->second;
+    add(made_by_.at(id), group);
+    return values_.at({id, group});
+  }
+
+  void add(std::size_t number, std::size_t group) {
+    const ir::Equation& equation = function_.equations[number];
+    run::DevicePipeline::Step step{
+        .program = nullptr, .group = group, .operands = {}, .results = {}};
+    const bool is_transfer = ops::is_transfer(equation);
+    const auto reader =
+        is_transfer ? static_cast<std::size_t>(equation.attributes.integer("from")) : group;
+    for (const ir::ValueId id : equation.operands) step.operands.push_back(number_of(id, reader));
+    step.program = is_transfer ? compiler_.transfer(function_, equation.operands[0], group)
+                   : ops::is_task(equation) ? compiled_task(equation, group)
+                                            : compiled_view(equation, group);
+    for (const ir::ValueId id : equation.results) {
+      step.results.push_back(values_[{id, group}] = new_value(id));
+    }
+    plan_.steps.push_back(std::move(step));
+  }
+
+  std::shared_ptr<const run::Runnable> compiled_task(const ir::Equation& equation,
+                                                     std::size_t group) {
+    const ops::TaskParts parts = ops::task_parts(equation);
+    std::vector<bool> is_donated(equation.operands.size(), false);
+    for (const std::int64_t operand : parts.shares) {
+      if (operand >= 0) is_donated[static_cast<std::size_t>(operand)] = true;
+    }
+    const ir::Function body = ir::with_mesh(*ir::bodies_of(equation)[0], function_.mesh);
+    return compiler_.compile(parts.name, body, is_donated, group);
+  }
+
+  /// A function of the equation alone.
+  std::shared_ptr<const run::Runnable> compiled_view(const ir::Equation& equation,
+                                                     std::size_t group) {
+    ir::Function alone;
+    alone.mesh = function_.mesh;
+    alone.grains = function_.grains;
+    ir::Equation copy = equation;
+    for (ir::ValueId& id : copy.operands) {
+      alone.values.push_back(function_.values[id]);
+      id = static_cast<ir::ValueId>(alone.values.size() - 1);
+      alone.inputs.push_back(id);
+    }
+    for (ir::ValueId& id : copy.results) {
+      alone.values.push_back(function_.values[id]);
+      id = static_cast<ir::ValueId>(alone.values.size() - 1);
+      alone.outputs.push_back(id);
+    }
+    alone.equations.push_back(std::move(copy));
+    return compiler_.compile(program_.name, alone, std::vector<bool>(alone.inputs.size(), false),
+                             group);
+  }
+
+  const Program& program_;
+  const ir::Function& function_;
+  ops::Groups groups_;
+  DeviceCompiler& compiler_;
+  run::DevicePipeline::Plan plan_;
+  std::map<ir::ValueId, std::size_t> inputs_;
+  std::map<ir::ValueId, std::size_t> made_by_;                         // equation
+  std::map<std::pair<ir::ValueId, std::size_t>, std::size_t> values_;  // by value and group
+};
+
 }  // namespace
 
-std::shared_ptr<const run::DeviceRunnable> compile_for_backend(const Program& program) {
+std::shared_ptr<const run::Runnable> compile_for_backend(const Program& program) {
   if (run::transport() != nullptr) {
     throw UserError({.what = "the engine pjrt computes for all devices in one process",
                      .found = "a run of several processes",
                      .wanted = "one process",
                      .cure = "start the program without a launcher and without --isolated"});
   }
+  DeviceCompiler compiler(*program.engine.backend);
   if (program.pipeline) {
-    throw UserError({.what = program.name + ": the engine pjrt runs no pipelines",
-                     .found = "a step on several groups of devices",
-                     .wanted = "a step on one mesh",
-                     .cure = "run it without groups (--mesh none), or on the host engine"});
+    return std::make_shared<run::DevicePipeline>(PipelineSteps(program, compiler).plan());
   }
-  run::Backend& backend = *program.engine.backend;
-  const bool is_cpu = backend.platform() == "cpu";
-  return backend.compile(
-      {.name = program.name,
-       .text = stablehlo::emit(program.partitioned,
-                               {.donated = program.is_donated, .widens_products = is_cpu}),
-       .num_devices = program.partitioned.mesh.num_devices(),
-       .inputs = ports_of(program.inputs),
-       .outputs = ports_of(program.outputs),
-       .is_donated = program.is_donated});
+  return compiler.compile(program.name, program.partitioned, program.is_donated, 0);
 }
 
 }  // namespace tessera::detail

@@ -9,6 +9,6 @@ namespace tessera::detail {
 
 /// Compiles a partitioned program for the devices of program.engine.backend. Throws UserError for
 /// what they cannot run.
-std::shared_ptr<const run::DeviceRunnable> compile_for_backend(const Program& program);
+std::shared_ptr<const run::Runnable> compile_for_backend(const Program& program);
 
 }  // namespace tessera::detail

@@ -161,7 +161,7 @@ std::string failure_of(const State& state, bool is_fault) {
     inputs.push_back(detail::tiles_of(leaf, Span()).tiles);
   }
   try {
-    const run::Executable executable = failing(is_fault);
+    const auto executable = std::make_shared<const run::Executable>(failing(is_fault));
     donation.run(run::HostRunnable(executable), std::move(inputs));
   } catch (const Failure& failure) {
     return failure.what();

@@ -245,12 +245,13 @@ double CompiledProgram::compile_seconds() const { return program_->seconds; }
 MemoryPlan CompiledProgram::memory() const {
   detail::compile(*program_);
   MemoryPlan plan;
-  if (program_->device_runnable != nullptr) {
-    const run::DeviceMemory memory = program_->device_runnable->memory();
-    plan = {.arguments = memory.arguments,
-            .results = memory.outputs,
-            .temporaries = memory.temporaries,
-            .peak = memory.arguments + memory.outputs + memory.temporaries};
+  if (program_->runnable == nullptr) return plan;
+  if (const std::optional<run::DeviceMemory> memory = program_->runnable->memory()) {
+    plan = {.arguments = memory->arguments,
+            .results = memory->outputs,
+            .temporaries = memory->temporaries,
+            .peak = memory->arguments + memory->outputs + memory->temporaries,
+            .group_peaks = memory->group_peaks};
     return plan;
   }
   if (program_->executable == nullptr) return plan;

@@ -45,6 +45,7 @@ enum class Function : std::size_t {
   loaded_compiled = 51,
   loaded_execute = 55,
   buffer_destroy = 58,
+  buffer_copy_to_device = 69,
   buffer_to_host = 70,
   compiled_memory = 96,
 };

@@ -106,6 +106,13 @@ struct BufferDestroy : Head {
   Buffer* buffer = nullptr;
 };
 
+struct BufferCopyToDevice : Head {
+  static constexpr Function kFunction = Function::buffer_copy_to_device;
+  Buffer* buffer = nullptr;
+  Device* device = nullptr;
+  Buffer* copy = nullptr;  // out
+};
+
 /// Dimensions from the one whose elements are adjacent to the one with the largest stride.
 struct TiledLayout : Head {
   const std::int64_t* minor_to_major = nullptr;

@@ -196,31 +196,40 @@ void Client::download(abi::Buffer* buffer, std::size_t rank, std::span<std::byte
   if (const auto failure = plugin_.await(copy.event)) plugin_.fail(*failure);
 }
 
-void Client::execute(abi::Execute& execute, std::size_t num_devices) {
-  constexpr std::size_t kMostInFlight = 2;
-  const std::lock_guard<std::mutex> lock(mutex_);
-  while (in_flight_.size() >= kMostInFlight) {
-    // What failed is reported where its results are read.
-    for (abi::Event* event : in_flight_.front()) plugin_.await(event);
-    in_flight_.pop_front();
-  }
-  std::vector<abi::Event*> completed(num_devices, nullptr);
-  execute.completed = completed.data();
-  plugin_.call(execute);
-  in_flight_.push_back(std::move(completed));
+BufferHandle Client::copy(abi::Buffer* buffer, std::int64_t device) const {
+  abi::BufferCopyToDevice copy;
+  copy.buffer = buffer;
+  copy.device = devices_[static_cast<std::size_t>(device)];
+  plugin_.call(copy);
+  return own(copy.copy);
 }
 
-std::shared_ptr<const DeviceRunnable> Client::compile(const DeviceProgram& program) {
-  const auto found = static_cast<std::int64_t>(devices_.size());
-  if (program.num_devices > found) {
-    throw UserError(
-        {.what = program.name + ": the PJRT plugin has too few devices",
-         .found = fmt::format("{}, platform {}", found, platform_),
-         .wanted = fmt::format("{} devices, one for each of the mesh", program.num_devices),
-         .cure = "use a smaller mesh; a plugin for CPUs makes as many devices as its "
-                 "option says, for example pjrt:PATH,cpu_device_count=8"});
+void Client::execute(abi::Execute& execute, std::int64_t first_device) {
+  constexpr std::size_t kMostInFlight = 2;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::deque<std::vector<abi::Event*>>& in_flight = in_flight_[first_device];
+  while (in_flight.size() >= kMostInFlight) {
+    // What failed is reported where its results are read.
+    for (abi::Event* event : in_flight.front()) plugin_.await(event);
+    in_flight.pop_front();
   }
-  const std::vector<int> ids(device_ids_.begin(), device_ids_.begin() + program.num_devices);
+  std::vector<abi::Event*> completed(execute.num_devices, nullptr);
+  execute.completed = completed.data();
+  plugin_.call(execute);
+  in_flight.push_back(std::move(completed));
+}
+
+std::shared_ptr<const Runnable> Client::compile(const DeviceProgram& program) {
+  const auto found = static_cast<std::int64_t>(devices_.size());
+  const std::int64_t end = program.first_device + program.num_devices;
+  if (end > found) {
+    throw UserError({.what = program.name + ": the PJRT plugin has too few devices",
+                     .found = fmt::format("{}, platform {}", found, platform_),
+                     .wanted = fmt::format("at least {} devices, one for each of the mesh", end),
+                     .cure = "use a smaller mesh; a plugin for CPUs makes as many devices as its "
+                             "option says, for example pjrt:PATH,cpu_device_count=8"});
+  }
+  const std::vector<int> ids(device_ids_.begin() + program.first_device, device_ids_.begin() + end);
   const std::string options = compile_options(ids, platform_);
   abi::Program text;
   text.struct_size = sizeof(text);
@@ -236,6 +245,11 @@ std::shared_ptr<const DeviceRunnable> Client::compile(const DeviceProgram& progr
   compile.options_size = options.size();
   plugin_.call(compile);
   return std::make_shared<PjrtRunnable>(*this, program, compile.loaded);
+}
+
+std::shared_ptr<const Runnable> Client::transfer(const DevicePort& port,
+                                                 std::int64_t first_device) {
+  return std::make_shared<PjrtTransfer>(*this, port, first_device);
 }
 
 Client& client_of(const ClientSpec& spec, const Span& where) {

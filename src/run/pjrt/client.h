@@ -36,19 +36,24 @@ class Client final : public Backend {
 
   std::string platform() const override { return platform_; }
   BackendInfo info() const override;
-  std::shared_ptr<const DeviceRunnable> compile(const DeviceProgram& program) override;
+  std::shared_ptr<const Runnable> compile(const DeviceProgram& program) override;
+  std::shared_ptr<const Runnable> transfer(const DevicePort& port,
+                                           std::int64_t first_device) override;
 
   const Plugin& plugin() const { return plugin_; }
   /// Copies a dense row-major array to a device.
   BufferHandle upload(const std::byte* data, DType dtype, const Shape& shape,
                       std::int64_t device) const;
+  /// Starts to copy a buffer to another device.
+  BufferHandle copy(abi::Buffer* buffer, std::int64_t device) const;
   /// Waits until the buffer is computed, and copies it to the host, dense and row-major.
   void download(abi::Buffer* buffer, std::size_t rank, std::span<std::byte> to) const;
   BufferHandle own(abi::Buffer* buffer) const;
 
-  /// Starts a program on its devices. Waits first if two executions are in flight: plugins may
-  /// block for ever when many programs with collectives wait for each other's threads.
-  void execute(abi::Execute& execute, std::size_t num_devices);
+  /// Starts a program on its devices, of which the first is given. Waits first if two executions
+  /// are in flight there: plugins may block for ever when many programs with collectives wait for
+  /// each other's threads.
+  void execute(abi::Execute& execute, std::int64_t first_device);
 
  private:
   std::vector<DeviceInfo> devices() const;
@@ -60,7 +65,7 @@ class Client final : public Backend {
   std::vector<abi::Device*> devices_;
   std::vector<int> device_ids_;
   std::mutex mutex_;  // executions start in the same order on all devices
-  std::deque<std::vector<abi::Event*>> in_flight_;
+  std::map<std::int64_t, std::deque<std::vector<abi::Event*>>> in_flight_;  // by first device
 };
 
 /// The client of this spec, which lives until the end of the process: arrays may outlive every

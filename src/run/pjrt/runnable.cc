@@ -28,15 +28,15 @@ BufferHandle Copies::find(std::int64_t device) const {
 }
 
 void Copies::read(std::span<std::byte> to) const {
-  abi::Buffer* const buffer = buffers_.begin()->second.get();
-  if (room_ == shape_) return client_.download(buffer, room_.size(), to);
+  if (room_ == shape_) return client_.download(any(), room_.size(), to);
   std::vector<std::byte> padded(room_bytes(room_, dtype_));
-  client_.download(buffer, room_.size(), padded);
+  client_.download(any(), room_.size(), padded);
   copy_common(shape_, dtype_, room_, padded.data(), shape_, to.data());
 }
 
 PjrtRunnable::PjrtRunnable(Client& client, const DeviceProgram& program, abi::Loaded* loaded)
     : client_(client),
+      first_device_(program.first_device),
       num_devices_(static_cast<std::size_t>(program.num_devices)),
       inputs_(program.inputs),
       outputs_(program.outputs),
@@ -68,42 +68,55 @@ void PjrtRunnable::ask_memory() {
   client_.plugin().try_call(destroy);
 }
 
-/// Puts a tile on those of its devices that do not have it.
-std::shared_ptr<const Copies> PjrtRunnable::on_all_devices(const DevicePort& port,
-                                                           std::size_t number, Buffer& tile) const {
-  const DeviceTile& place = port.tiles[number];
+namespace {
+
+/// The tile with a buffer on each of these devices, copied from another device or from the host.
+std::shared_ptr<const Copies> on_devices(Client& client, const DevicePort& port, const Shape& shape,
+                                         const std::vector<std::int64_t>& devices, Buffer& tile) {
   auto known = std::dynamic_pointer_cast<const Copies>(tile.copies());
-  if (known != nullptr && !known->has_room(client_, port.room)) known = nullptr;
+  if (known != nullptr && !known->has_room(client, port.room)) known = nullptr;
   std::vector<std::int64_t> missing;
-  for (const std::int64_t device : place.devices) {
+  for (const std::int64_t device : devices) {
     if (known == nullptr || known->find(device) == nullptr) missing.push_back(device);
   }
   if (missing.empty()) return known;
+  if (known != nullptr) {
+    auto all = std::make_shared<Copies>(*known);
+    for (const std::int64_t device : missing) all->add(device, client.copy(known->any(), device));
+    return all;
+  }
   const std::byte* data = tile.data();
   std::vector<std::byte> padded;
-  if (place.shape != port.room) {
+  if (shape != port.room) {
     padded.resize(room_bytes(port.room, port.dtype));
-    copy_common(place.shape, port.dtype, place.shape, data, port.room, padded.data());
+    copy_common(shape, port.dtype, shape, data, port.room, padded.data());
     data = padded.data();
   }
-  auto all = known != nullptr
-                 ? std::make_shared<Copies>(*known)
-                 : std::make_shared<Copies>(client_, port.dtype, port.room, place.shape);
+  auto all = std::make_shared<Copies>(client, port.dtype, port.room, shape);
   for (const std::int64_t device : missing) {
-    all->add(device, client_.upload(data, port.dtype, port.room, device));
+    all->add(device, client.upload(data, port.dtype, port.room, device));
   }
-  tile.set_copies(all);
   return all;
 }
+
+std::vector<std::int64_t> from_first(std::vector<std::int64_t> devices, std::int64_t first) {
+  for (std::int64_t& device : devices) device += first;
+  return devices;
+}
+
+}  // namespace
 
 /// Puts the tiles of an input on the devices, and appends the buffer of each device to its
 /// arguments.
 void PjrtRunnable::place(const DevicePort& port, Tiles& tiles, PerDevice& arguments,
                          std::vector<BufferHandle>& held) const {
   for (std::size_t number = 0; number < tiles.size(); ++number) {
-    const std::shared_ptr<const Copies> copies = on_all_devices(port, number, *tiles[number]);
-    for (const std::int64_t device : port.tiles[number].devices) {
-      held.push_back(copies->find(device));
+    const DeviceTile& place = port.tiles[number];
+    const std::shared_ptr<const Copies> copies = on_devices(
+        client_, port, place.shape, from_first(place.devices, first_device_), *tiles[number]);
+    tiles[number]->set_copies(copies);
+    for (const std::int64_t device : place.devices) {
+      held.push_back(copies->find(first_device_ + device));
       arguments[static_cast<std::size_t>(device)].push_back(held.back().get());
     }
   }
@@ -128,7 +141,8 @@ std::vector<Tiles> PjrtRunnable::take_outputs(const PerDevice& outputs) const {
     for (const DeviceTile& tile : port.tiles) {
       auto copies = std::make_shared<Copies>(client_, port.dtype, port.room, tile.shape);
       for (const std::int64_t device : tile.devices) {
-        copies->add(device, client_.own(outputs[static_cast<std::size_t>(device)][i]));
+        copies->add(first_device_ + device,
+                    client_.own(outputs[static_cast<std::size_t>(device)][i]));
       }
       const auto bytes = static_cast<std::int64_t>(room_bytes(tile.shape, port.dtype));
       tiles.push_back(std::make_shared<Buffer>(bytes, std::move(copies)));
@@ -168,8 +182,23 @@ std::vector<Tiles> PjrtRunnable::execute(std::vector<Tiles>& inputs,
   execute.num_arguments = inputs.size();
   execute.outputs = output_lists.data();
   on_begin();
-  client_.execute(execute, num_devices_);
+  client_.execute(execute, first_device_);
   return take_outputs(outputs);
+}
+
+std::vector<Tiles> PjrtTransfer::execute(std::vector<Tiles>& inputs,
+                                         const std::function<void()>& on_begin) const {
+  on_begin();
+  Tiles moved;
+  for (std::size_t number = 0; number < port_.tiles.size(); ++number) {
+    const DeviceTile& place = port_.tiles[number];
+    const std::vector<std::int64_t> devices = from_first(place.devices, first_device_);
+    const auto all = on_devices(client_, port_, place.shape, devices, *inputs[0][number]);
+    auto there = std::make_shared<Copies>(client_, port_.dtype, port_.room, place.shape);
+    for (const std::int64_t device : devices) there->add(device, all->find(device));
+    moved.push_back(std::make_shared<Buffer>(inputs[0][number]->size(), std::move(there)));
+  }
+  return {std::move(moved)};
 }
 
 }  // namespace tessera::run::pjrt

@@ -22,6 +22,8 @@ class Copies final : public DeviceCopies {
   }
   /// nullptr if this device has none.
   BufferHandle find(std::int64_t device) const;
+  /// On one of the devices.
+  abi::Buffer* any() const { return buffers_.begin()->second.get(); }
   void read(std::span<std::byte> to) const override;
 
  private:
@@ -32,7 +34,7 @@ class Copies final : public DeviceCopies {
   std::map<std::int64_t, BufferHandle> buffers_;
 };
 
-class PjrtRunnable final : public DeviceRunnable {
+class PjrtRunnable final : public Runnable {
  public:
   /// Takes over `loaded`.
   PjrtRunnable(Client& client, const DeviceProgram& program, abi::Loaded* loaded);
@@ -42,25 +44,38 @@ class PjrtRunnable final : public DeviceRunnable {
 
   std::vector<Tiles> execute(std::vector<Tiles>& inputs,
                              const std::function<void()>& on_begin) const override;
-  DeviceMemory memory() const override { return memory_; }
+  std::optional<DeviceMemory> memory() const override { return memory_; }
 
  private:
   using PerDevice = std::vector<std::vector<abi::Buffer*>>;
   void place(const DevicePort& port, Tiles& tiles, PerDevice& arguments,
              std::vector<BufferHandle>& held) const;
-  std::shared_ptr<const Copies> on_all_devices(const DevicePort& port, std::size_t number,
-                                               Buffer& tile) const;
   std::vector<std::int64_t> not_donated(const std::vector<Tiles>& inputs) const;
   std::vector<Tiles> take_outputs(const PerDevice& outputs) const;
   void ask_memory();
 
   Client& client_;
+  std::int64_t first_device_;
   std::size_t num_devices_;
   std::vector<DevicePort> inputs_;
   std::vector<DevicePort> outputs_;
   std::vector<bool> is_donated_;
   abi::Loaded* loaded_;
   DeviceMemory memory_;
+};
+
+/// Copies an array to the devices of another group.
+class PjrtTransfer final : public Runnable {
+ public:
+  PjrtTransfer(Client& client, DevicePort port, std::int64_t first_device)
+      : client_(client), port_(std::move(port)), first_device_(first_device) {}
+  std::vector<Tiles> execute(std::vector<Tiles>& inputs,
+                             const std::function<void()>& on_begin) const override;
+
+ private:
+  Client& client_;
+  DevicePort port_;
+  std::int64_t first_device_;
 };
 
 }  // namespace tessera::run::pjrt

@@ -1,0 +1,5 @@
+// A library with the form of a plugin that fails an assertion of its own.
+#include <cstdlib>
+
+extern "C" const void* GetPjrtApi();
+extern "C" const void* GetPjrtApi() { std::abort(); }
