@@ -1,4 +1,5 @@
 // Jitted functions on the devices of a plugin, against the host engine.
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <tuple>
@@ -11,6 +12,7 @@
 #include <tessera/shardings.h>
 
 #include "tests/pjrt/plugin.h"
+#include "tests/programs/pipeline_support.h"
 
 namespace tessera::testing {
 namespace {
@@ -183,6 +185,42 @@ TEST_F(PjrtDevices, ArraysGoBackAndForth) {
   EXPECT_EQ(triple(y).to_vector<float>(), std::vector<float>({3, 12, 21, 30, 39, 48, 57}));
   EXPECT_EQ(kept.to_vector<float>(), std::vector<float>({0, 9, 18, 27, 36, 45, 54}));
   EXPECT_EQ((y + 1.0F).to_vector<float>(), std::vector<float>({2, 5, 8, 11, 14, 17, 20}));
+}
+
+/// With a weight of two groups, one that a stage uses twice, a skip connection, and a global norm.
+TEST_F(PjrtDevices, PipelinesKeepTheirStateInTheirGroups) {
+  const MpmdMesh mesh = groups(2, 2);
+  const use_mesh scope(mesh.group_mesh());
+  const auto run = [&] {
+    const auto step = mpmd_jit_with_loop(
+        [](const PipelineNet& net, const PipelineBatch& batch) {
+          return step_of(net, batch, Std1F1B{2});
+        },
+        mesh, {.donate_argnums = {0}});
+    PipelineNet net = make_net();
+    const PipelineBatch batch = make_batch(3);
+    const MemoryPlan plan = step.lower(net, batch).compile().memory();
+    EXPECT_EQ(plan.group_peaks.size(), 2U);
+    EXPECT_EQ(plan.peak, std::max(plan.group_peaks[0], plan.group_peaks[1]));
+    Array loss;
+    for (int i = 0; i < 3; ++i) {
+      auto [next, mean, losses] = step(std::move(net), batch);
+      net = next;
+      loss = mean;
+    }
+    std::vector<Array> leaves = tree_leaves(net);
+    leaves.push_back(loss);
+    return leaves;
+  };
+  set_engine(test_plugin());
+  const std::vector<Array> found = run();
+  set_engine("host");
+  const std::vector<Array> wanted = run();
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    SCOPED_TRACE(i);
+    expect_near(found[i], wanted[i]);
+    EXPECT_EQ(found[i].sharding().mpmd_idxs, wanted[i].sharding().mpmd_idxs);
+  }
 }
 
 TEST_F(PjrtDevices, TheCompilerTellsTheMemory) {

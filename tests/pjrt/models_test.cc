@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 const std::string kLm =
     "train lm --vocab 50 --seq 12 --d-model 32 --heads 4 --layers 2 --d-ff 48 --batch 12 ";
 const std::string kPipeline =
-    "train pipeline --batch 8 --microbatches 2 --seq 8 --d-model 16 --heads 2 --layers 2 ";
+    "train pipeline --batch 8 --microbatches 2 --seq 8 --d-model 16 --heads 2 --layers 4 ";
 const std::string kVit =
     "train vit --batch 8 --layers 1 --embed 16 --mlp-dim 16 --heads 2 --patch 16 ";
 const std::string kMlp = "train mlp --depth 16 --layers 2 --batch 12 ";
@@ -67,8 +67,8 @@ TEST_F(PjrtModels, HaveTheLossesOfTheHost) {
   expect_close(kMlp + "--mesh data=2,model=2 ");
   expect_close(kPipeline + "--mesh none ");
   expect_close(kPipeline + "--mesh stage=2 ");
-  expect_close(kPipeline + "--mesh stage=2,fsdp=4 --schedule ZBV ");
-  expect_close(kPipeline + "--layers 4 --mesh stage=4,fsdp=2 --schedule GPipe ");
+  expect_close(kPipeline + "--mesh stage=2,fsdp=4 --schedule ZBV --stages 4 ");
+  expect_close(kPipeline + "--mesh stage=4,fsdp=2 --schedule GPipe ");
 }
 
 TEST_F(PjrtModels, ContinueFromTheCheckpointsOfTheHost) {
@@ -105,9 +105,10 @@ TEST(PjrtAborts, AreToldWithTheirCure) {
       run_command(TESSERA_COMMAND, "train mlp --steps 1 --engine pjrt:" TESSERA_ABORTING_PLUGIN, "",
                   fs::temp_directory_path());
   EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_EQ(outcome.stderr_text,
-            "tessera: fault: the PJRT plugin ended the process with abort(); what it wrote is "
-            "above. Checkpoints that were saved are intact: --resume continues from the last one.\n");
+  EXPECT_EQ(
+      outcome.stderr_text,
+      "tessera: fault: the PJRT plugin ended the process with abort(); what it wrote is "
+      "above. Checkpoints that were saved are intact: --resume continues from the last one.\n");
 }
 
 }  // namespace
