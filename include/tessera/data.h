@@ -259,8 +259,7 @@ class Tokens {
   std::int64_t length_;
 };
 
-/// Records i32 [length].
-Dataset sequences(Tokens tokens);
+Dataset sequences(Tokens tokens);  // records i32 [length]
 
 /// numpy.random.RandomState(seed). Copies share the state. A process keeps its own tiles only.
 class RandomState {

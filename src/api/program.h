@@ -15,7 +15,7 @@
 #include "base/once.h"
 #include "ir/pass.h"
 #include "pipeline/pipeline.h"
-#include "run/backend.h"
+#include "run/devices/backend.h"
 
 namespace tessera::detail {
 

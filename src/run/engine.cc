@@ -10,7 +10,7 @@
 #include <tessera/error.h>
 
 #include "run/arena_pool.h"
-#include "run/backend.h"
+#include "run/devices/backend.h"
 #include "run/execution.h"
 #include "run/machine/cores.h"
 #include "run/measurements.h"

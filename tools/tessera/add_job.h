@@ -6,8 +6,8 @@
 #include <tessera/profile.h>
 
 #include "commands.h"
-#include "job.h"
 #include "plan/plan.h"
+#include "train.h"
 
 namespace tessera::cli {
 

@@ -1,8 +1,6 @@
-// The part of `tessera train MODEL`, `tessera show MODEL` and `tessera plan MODEL` that all models
-// share.
+// A model as the commands train, show and plan it, and its step.
 #pragma once
 
-#include <cmath>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -15,11 +13,8 @@
 #include <tessera/optim.h>
 #include <tessera/tessera.h>
 
-#include "checkpoints/checkpoints.h"
 #include "report.h"
 #include "show.h"
-#include "tools/cli/stop.h"
-#include "tools/cli/waiting.h"
 
 namespace tessera::cli {
 
@@ -158,14 +153,6 @@ auto make_step(const J& job, std::vector<Shardings> in_shardings = {}) {
        .auto_stages = job.auto_stages()});
 }
 
-template <typename J, typename State, typename Batch>
-StepFacts facts_of(const J& job, std::vector<Shardings> in_shardings, const State& state,
-                   const Batch& batch) {
-  const auto step = make_step(job, std::move(in_shardings)).lower(state, batch);
-  return {.costs = [step] { return step.stage_costs(); },
-          .memory = [step] { return step.compile().memory(); }};
-}
-
 /// What the step of a job takes, without values.
 template <typename J>
 struct StepShapes {
@@ -173,8 +160,12 @@ struct StepShapes {
   typename J::Batch batch;
   std::vector<Shardings> shardings;  // of both
 
-  StepFacts facts(const J& job) const { return facts_of(job, shardings, state, batch); }
   auto lower(const J& job) const { return make_step(job, shardings).lower(state, batch); }
+  StepFacts facts(const J& job) const {
+    const auto step = lower(job);
+    return {.costs = [step] { return step.stage_costs(); },
+            .memory = [step] { return step.compile().memory(); }};
+  }
 };
 
 template <typename J>
@@ -192,119 +183,6 @@ template <typename J>
 Shardings places_of_state(const J& job, const StepShapes<J>& shapes) {
   if (!job.mpmd_mesh()) return shapes.shardings[0];
   return Shardings::of(shapes.lower(job).arguments())["0"];
-}
-
-/// Writes the initial parameters and the gradients of the first batch to a safetensors file.
-template <typename J>
-void dump(const std::string& path, const J& job, const TrainState<typename J::Model>& state,
-          const typename J::Batch& batch) {
-  const auto gradients = jit([&job](typename J::Model params, typename J::Batch first, Array step) {
-    return std::get<1>(job.loss_and_grads(params, first, step));
-  })(state.params, batch, state.step);
-  std::vector<checkpoint::NamedArray> arrays = checkpoint::named_arrays(state.params, "params/");
-  for (checkpoint::NamedArray& item : checkpoint::named_arrays(gradients, "grads/")) {
-    arrays.push_back(std::move(item));
-  }
-  checkpoint::write_safetensors(path, std::move(arrays));
-}
-
-/// Writes the report of a run whose steps are done.
-template <typename J, typename Model>
-void report_end(J& job, const TrainFlags& flags, const JobInfo& info, const Model& params,
-                float last_loss, const CompiledProgram& step, Report& report) {
-  nlohmann::json config = job.config();
-  config["optimizer"] = optimizer_config(flags);
-  nlohmann::json extra = extra_of(config, checkpoint::named_arrays(params));
-  job.finish(params, last_loss, report, extra);
-  report.write_json(info.report_name, step, std::move(extra));
-  report.check_lines();
-}
-
-/// Trains until the steps are done or `stop` asks to end. In both cases the state is saved. If
-/// `stop` asked, the final report is left out.
-template <typename J>
-void train(J& job, TrainFlags flags, const JobInfo& info, const Mesh& devices, StopRequest& stop) {
-  const Mesh mesh = mesh_of_arrays(job, devices);
-  const use_mesh scope(mesh);
-  const logical_axis_rules rules(job.logical_rules());
-  job.complete(flags);
-  Report report(flags, job.work());
-  job.load(report);
-  check_same_data(job.data_hash());
-  auto waiting = std::make_optional<Waiting>("making the model");
-  const StepShapes<J> shapes = shapes_of(job, flags, mesh, info);
-  const auto lower = [&] { return shapes.facts(job); };
-  job.prepare(lower);
-  const Shardings places = places_of_state(job, shapes);
-  Checkpoints checkpoints(flags, info.name, job.config());
-  const std::int64_t first = checkpoints.resumed().value_or(0);
-  if (first > 0) job.seek_data(first, checkpoints.data_position());
-  auto state =
-      checkpoints.resumed()
-          ? checkpoints.restore(shapes.state, places, report)
-          : jit(init_of(job, flags), {.out_shardings = places, .name = "init"})(Key(flags.seed));
-  const auto first_batch = [&] { return place(job.batch(first), mesh, info); };
-  if (!flags.dump.empty()) dump(flags.dump, job, state, first_batch());
-  waiting.emplace("compiling the step");
-  auto step = std::make_optional(make_step(job));
-  auto compiled = std::make_optional(step->lower(state, first_batch()).compile());
-  waiting.reset();
-  report.planned(compiled->memory());
-  auto last_loss = static_cast<float>(checkpoints.last_loss().value_or(NAN));
-  std::int64_t done = first;
-  for (; done < flags.steps && stop.begin(done); ++done) {
-    report.begin_data();
-    auto batch = place(job.batch(done), mesh, info);
-    // Let each group hold only the arrays that it reads.
-    if (job.mpmd_mesh()) {
-      std::tie(state, batch) = compiled->place(std::move(state), std::move(batch));
-    }
-    reset_collective_counts();
-    report.begin_profile(done, first);
-    report.begin_step(done);
-    Array loss;
-    std::tie(state, loss) = (*step)(std::move(state), batch);
-    last_loss = loss.item<float>();
-    report.end_step(done, last_loss);
-    checkpoints.check_loss(done, last_loss, state);
-    if (job.replan(done + 1 - first, lower, report)) {
-      step.emplace(make_step(job));
-      compiled.emplace(step->lower(state, first_batch()).compile());
-    }
-    job.after_step(done, state.params, report);
-    checkpoints.after_step(done + 1, state, last_loss, job.data_position());
-  }
-  if (done < flags.steps) report.stopped(stop.signal(), done);
-  if (done > first) checkpoints.after_step(done, state, last_loss, job.data_position(), true);
-  report.end_profile();
-  checkpoints.finish(report);
-  if (!stop.end()) return;
-  if (first == flags.steps && checkpoints.last_loss()) report.add_loss(last_loss);
-  report_end(job, flags, info, state.params, last_loss, done > first ? step->compiled() : *compiled,
-             report);
-}
-
-/// Lowers the step without running anything, and calls `use` with it.
-template <typename J>
-void with_lowered(J& job, const TrainFlags& flags, const JobInfo& info, const Mesh& devices,
-                  const std::function<void(const LoweredProgram&, const StepFacts&)>& use) {
-  const Mesh mesh = mesh_of_arrays(job, devices);
-  const use_mesh scope(mesh);
-  const logical_axis_rules rules(job.logical_rules());
-  const StepShapes<J> shapes = shapes_of(job, flags, mesh, info);
-  job.prepare([&] { return shapes.facts(job); });
-  std::optional<Waiting> waiting("compiling the step");
-  const auto step = shapes.lower(job);
-  waiting.reset();
-  use(step, {.costs = {}, .memory = [&] { return step.compile().memory(); }});
-}
-
-/// The sizes of the model and the flags of the optimiser.
-template <typename J>
-nlohmann::json config_of(const J& job, const TrainFlags& flags) {
-  nlohmann::json config = job.config();
-  config["optimizer"] = optimizer_config(flags);
-  return config;
 }
 
 }  // namespace tessera::cli

@@ -6,7 +6,7 @@
 #include <tessera/error.h>
 
 #include "ops/control/mpmd.h"
-#include "run/device_pipeline.h"
+#include "run/devices/device_pipeline.h"
 #include "run/transport/processes.h"
 #include "run/world.h"
 #include "stablehlo/stablehlo.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "api/program.h"
-#include "run/backend.h"
+#include "run/devices/backend.h"
 
 namespace tessera::detail {
 

@@ -6,7 +6,7 @@
 
 #include "base/dot_unit.h"
 #include "ir/ir.h"
-#include "run/backend.h"
+#include "run/devices/backend.h"
 #include "run/tiles/tiled.h"
 
 namespace tessera::compile {

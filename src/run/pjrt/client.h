@@ -12,7 +12,7 @@
 
 #include <tessera/types.h>
 
-#include "run/backend.h"
+#include "run/devices/backend.h"
 #include "run/pjrt/abi_programs.h"
 #include "run/pjrt/plugin.h"
 

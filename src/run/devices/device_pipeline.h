@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "run/backend.h"
+#include "run/devices/backend.h"
 
 namespace tessera::run {
 

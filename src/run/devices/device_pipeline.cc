@@ -1,4 +1,4 @@
-#include "run/device_pipeline.h"
+#include "run/devices/device_pipeline.h"
 
 #include <algorithm>
 
