@@ -204,6 +204,28 @@ TEST(Buffers, Remat) {
   expect_same_bits(called, plain, "jit inside of jit");
 }
 
+TEST(Buffers, Microbatches) {
+  const auto step = jit([](const State& old, const Array& xs) {
+    const auto one = [&](const Array& x) {
+      const auto [loss, net, grads] = value_and_grad([&](Net model) {
+        const Array y = model(x, Mode::train());
+        return std::tuple(mean(square(y - 0.5)), model);
+      })(old.params);
+      return std::pair(net, grads);
+    };
+    const auto [nets, grads] = treduce(one, xs, GPipe{.num_stages = 1, .mpmd_dim = 1});
+    const auto half = [](const Array& x) { return x / 2; };
+    return old.apply_gradients(tree_map(half, grads), tree_map(half, nets));
+  });
+  const State found = step(initial(), stack({batch(0), batch(1)}, 0));
+  EXPECT_EQ(found.params.blocks[0].calls.item<int>(), 1);
+  const auto mean_after = [](int seed) {
+    const State state = std::get<0>(jit(train)(initial(), batch(seed)));
+    return state.params.blocks[0].norm.mean.value();
+  };
+  EXPECT_TRUE(array_equal(found.params.blocks[0].norm.mean, (mean_after(0) + mean_after(1)) / 2));
+}
+
 TEST(Buffers, ScanOverLayers) {
   const Scanned<Block> stacked = scan<Block>(Scope(Key(3)), {.length = 3});
   EXPECT_FALSE(stacked.layers.calls.is_trained());

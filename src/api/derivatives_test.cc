@@ -4,6 +4,7 @@
 #include <functional>
 #include <gtest/gtest.h>
 #include <map>
+#include <random>
 #include <string>
 
 #include <tessera/functions.h>
@@ -95,6 +96,79 @@ TEST(Derivatives, AreDifferencesOfValues) {
       for (std::size_t i = 0; i < found.size(); ++i) {
         EXPECT_NEAR(found[i], wanted[i], 5e-3F * std::max(1.0F, std::abs(wanted[i]))) << name;
       }
+    }
+  }
+}
+
+/// A function made of random ops, of arrays [3, 3].
+class RandomFunction {
+ public:
+  explicit RandomFunction(std::uint32_t seed) : random_(seed) {}
+
+  Array operator()(const Array& x) const {
+    std::mt19937 random = random_;
+    std::vector<Array> values = {x, cos(x)};
+    for (int i = 0; i < 6; ++i) {
+      const Array a = values[random() % values.size()], b = values[random() % values.size()];
+      values.push_back(apply(static_cast<int>(random() % 10), a, b));
+    }
+    return values.back() + values[random() % values.size()];
+  }
+
+ private:
+  static Array apply(int op, const Array& a, const Array& b) {
+    switch (op) {
+      case 0:
+        return sin(a) * b;
+      case 1:
+        return tanh(matmul(a, b));
+      case 2:
+        return a / (2 + square(b));
+      case 3:
+        return softmax(a + transpose(b));
+      case 4:
+        return cumsum(a, 1) * 0.5 - b;
+      case 5:
+        return exp(-square(a)) + logistic(b);
+      case 6:
+        return remat([](Array c, Array d) { return sin(c) * d; })(a, b);
+      case 7:
+        return scan([](Array c, Array s) { return std::pair(tanh(c + s), c * s); }, a[0], b).second;
+      case 8:
+        return vmap([](Array c, Array d) { return c * sum(tanh(d)); })(a, b);
+      default:
+        return cond(
+            b[0][0] > 0, [](Array c, Array d) { return c * tanh(d); },
+            [](Array c, Array d) { return c - sin(d); }, a, b);
+    }
+  }
+
+  std::mt19937 random_;
+};
+
+TEST(Derivatives, OfRandomFunctionsAgree) {
+  const double step = 1.0 / 128;
+  for (std::uint32_t seed = 0; seed < 24; ++seed) {
+    const RandomFunction f(seed);
+    const Array x = numbers({3, 3}, seed), v = numbers({3, 3}, seed + 100);
+    const auto all = jit([&](const Array& a, const Array& t) {
+      const Array forward = jvp(f, t)(a).second;
+      const Array table = reshape(jacrev(f)(a), {9, 9});
+      const Array same = reshape(jacfwd(f)(a), {9, 9});
+      const Array second =
+          reshape(hessian([&](const Array& b) { return weighted(f(b)); })(a), {9, 9});
+      return std::tuple(forward, max(abs(table - same)), max(abs(second - transpose(second))),
+                        reshape(matmul(table, reshape(t, {9})), {3, 3}), max(abs(second)));
+    });
+    const auto [forward, differ, skew, product, largest] = all(x, v);
+    EXPECT_LT(differ.item<double>(), 1e-4) << seed;
+    EXPECT_LT(skew.item<double>(), 1e-4 * (1 + largest.item<double>())) << seed;
+    const auto found = forward.to_vector<float>(), by_table = product.to_vector<float>();
+    const auto wanted = ((f(x + v * step) - f(x - v * step)) / (2 * step)).to_vector<float>();
+    for (std::size_t i = 0; i < 9; ++i) {
+      const float scale = std::max(1.0F, std::abs(wanted[i]));
+      EXPECT_NEAR(found[i], by_table[i], 1e-4F * scale) << seed;
+      EXPECT_NEAR(found[i], wanted[i], 2e-2F * scale) << seed;
     }
   }
 }
