@@ -252,7 +252,7 @@ Scanned<Layer> scan(const Scope& scope, const ScanOptions& options, const Args&.
 }
 
 // --- recurrent cells: (carry, x [batch, inputs]) -> (next carry, y [batch, features]), with the
-// parameters of Linen's cells; their recurrent kernels are drawn as the others, not orthogonal.
+// parameters of Linen's cells.
 
 struct SimpleCell {
   Dense input, hidden;

@@ -164,6 +164,9 @@ Initializer xavier_normal();
 Initializer xavier_uniform();
 Initializer he_normal();
 Initializer he_uniform();
+/// scale times a random matrix with orthonormal rows or columns, whichever are fewer; the last
+/// dimension counts the columns, and all others the rows.
+Initializer orthogonal(double scale = 1);
 /// Flax's default for Embed: normal with standard deviation 1 / sqrt(features).
 Initializer embedding();
 /// This array, whatever the key. Throws UserError if the parameter has another shape.

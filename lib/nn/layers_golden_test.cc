@@ -127,6 +127,12 @@ void check_plain(const Layer& layer, const Json& c) {
 template <typename Cell>
 void check_cell(const Json& c) {
   const std::int64_t inputs = c["x"]["shape"].back();
+  // Cells are one scope of a model: names of Linen's RNN begin with that of its cell.
+  const Cell made(Scope(Key(5)) / "cell", inputs, c["options"]["features"]);
+  for (const Param& param : tree_params(made)) {
+    const std::string path = param.path().substr(std::string("cell/").size());
+    expect_near(param, c["initial"][path], "initial " + path);
+  }
   check(Cell(Scope(Key(0)), inputs, c["options"]["features"]), c,
         [](const Cell& cell, const Array& x) {
           return rnn(cell, cell.initial_carry(x.dim(0)), x).second;
@@ -173,6 +179,24 @@ TEST(LayersGolden, ValuesAndGradients) {
     ++counts[c["name"]];
   }
   EXPECT_EQ(counts.size(), 7U);
+}
+
+TEST(LayersGolden, OrthogonalMatrices) {
+  const Json golden = read_golden("layers.json");
+  EXPECT_EQ(golden["orthogonal"].size(), 5U);
+  for (const Json& c : golden["orthogonal"]) {
+    const auto make = [&](const Key& key) {
+      return init::orthogonal(1.5)(key, c["shape"].get<Shape>());
+    };
+    const Key key(c["seed"].get<std::int64_t>());
+    const Array found = make(key);
+    const auto values = found.to_vector<float>();
+    const auto wanted = c["values"]["values"].get<std::vector<float>>();
+    for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(values[i], wanted[i], 2e-5) << c;
+    const Mesh mesh = make_mesh({{"data", 2}});
+    const Array split = jit(make, {.out_shardings = NamedSharding(mesh, P{"data"})})(key);
+    EXPECT_TRUE(array_equal(split, found)) << c;
+  }
 }
 
 TEST(LayersGolden, RunningStatistics) {

@@ -9,13 +9,13 @@ namespace {
 
 /// One layer per gate, named `prefix` and the letter of the gate.
 std::vector<Dense> gates(const Scope& scope, const std::string& prefix, std::string_view letters,
-                         std::int64_t inputs, std::int64_t features,
-                         std::string_view without_bias) {
+                         std::int64_t inputs, std::int64_t features, std::string_view without_bias,
+                         const Initializer& kernel_init) {
   std::vector<Dense> layers;
   for (const char letter : letters) {
     const bool use_bias = without_bias.find(letter) == std::string_view::npos;
     const ScopeName name(prefix + letter, line_of(scope));
-    layers.emplace_back(scope / name, inputs, features, use_bias);
+    layers.emplace_back(scope / name, inputs, features, use_bias, kernel_init);
   }
   return layers;
 }
@@ -23,7 +23,8 @@ std::vector<Dense> gates(const Scope& scope, const std::string& prefix, std::str
 }  // namespace
 
 SimpleCell::SimpleCell(const Scope& scope, std::int64_t inputs, std::int64_t features)
-    : input(scope / "i", inputs, features), hidden(scope / "h", features, features, false) {}
+    : input(scope / "i", inputs, features),
+      hidden(scope / "h", features, features, false, init::orthogonal()) {}
 
 std::pair<Array, Array> SimpleCell::operator()(const Array& carry, Operand x) const {
   const CallScope call(x.where);
@@ -36,8 +37,8 @@ Array SimpleCell::initial_carry(std::int64_t batch) const {
 }
 
 LSTMCell::LSTMCell(const Scope& scope, std::int64_t inputs, std::int64_t features)
-    : input(gates(scope, "i", "ifgo", inputs, features, "ifgo")),
-      hidden(gates(scope, "h", "ifgo", features, features, "")) {}
+    : input(gates(scope, "i", "ifgo", inputs, features, "ifgo", init::lecun_normal())),
+      hidden(gates(scope, "h", "ifgo", features, features, "", init::orthogonal())) {}
 
 std::pair<LSTMCell::Carry, Array> LSTMCell::operator()(const Carry& carry, Operand x) const {
   const CallScope call(x.where);
@@ -55,8 +56,8 @@ LSTMCell::Carry LSTMCell::initial_carry(std::int64_t batch) const {
 }
 
 GRUCell::GRUCell(const Scope& scope, std::int64_t inputs, std::int64_t features)
-    : input(gates(scope, "i", "rzn", inputs, features, "")),
-      hidden(gates(scope, "h", "rzn", features, features, "rz")) {}
+    : input(gates(scope, "i", "rzn", inputs, features, "", init::lecun_normal())),
+      hidden(gates(scope, "h", "rzn", features, features, "rz", init::orthogonal())) {}
 
 std::pair<Array, Array> GRUCell::operator()(const Array& carry, Operand x) const {
   const CallScope call(x.where);

@@ -104,9 +104,18 @@ def cells():
                        ("GRUCell", nn.GRUCell)):
         layer = nn.RNN(cell(features=3))
         case = layer_case(name, layer, (2, 5, 4), features=3)
-        for key in ("params", "gradients"):
+        variables = layer.init(jax.random.PRNGKey(5), np.zeros((2, 5, 4), np.float32))
+        case["initial"] = packed_tree(variables["params"])
+        for key in ("params", "gradients", "initial"):
             case[key] = {path.removeprefix("cell/"): x for path, x in case[key].items()}
         yield case
+
+
+def orthogonal():
+    """Columns that orthogonal matrices are made of."""
+    for seed, shape in enumerate(((4, 4), (7, 3), (2, 5), (2, 3, 4), (24, 24))):
+        init = nn.initializers.orthogonal(scale=1.5)
+        yield dict(seed=seed, shape=shape, values=packed(init(jax.random.PRNGKey(seed), shape)))
 
 
 def losses():
@@ -165,4 +174,4 @@ def all_of(*makers):
 FILE.write_text(json.dumps(dict(
     source=f"Flax {flax.__version__}, Optax {optax.__version__}, JAX {jax.__version__}",
     layers=all_of(batch_norms, norms, transposed_convolutions, cells),
-    losses=all_of(losses), derivatives=all_of(derivatives))) + "\n")
+    orthogonal=all_of(orthogonal), losses=all_of(losses), derivatives=all_of(derivatives))) + "\n")
