@@ -204,6 +204,32 @@ TEST(Buffers, Remat) {
   expect_same_bits(called, plain, "jit inside of jit");
 }
 
+TEST(BatchNorm, OfBf16HasStatisticsInF32) {
+  BatchNorm wide(Scope(Key(0)), 4), narrow(Scope(Key(0)), 4, {.dtype = DType::bf16});
+  const Array x = astype(batch(), DType::bf16);
+  const Array y = narrow(x, Mode::train());
+  EXPECT_EQ(y.dtype(), DType::bf16);
+  EXPECT_TRUE(array_equal(y, astype(wide(astype(x, DType::f32), Mode::train()), DType::bf16)));
+  EXPECT_TRUE(array_equal(narrow.mean, wide.mean));
+  EXPECT_TRUE(array_equal(narrow.var, wide.var));
+  EXPECT_EQ(narrow.var.dtype(), DType::f32);
+  const auto loss = [&](const Array& a) {
+    BatchNorm norm = narrow;
+    return sum(astype(norm(a, Mode::train()), DType::f32) * batch(7));
+  };
+  EXPECT_EQ(grad(loss)(x).dtype(), DType::bf16);
+}
+
+TEST(BatchNorm, OfALargeMean) {
+  // The mean of squares minus the square of the mean would lose all digits of the variance.
+  const Array x = batch() + 10000;
+  BatchNorm norm(Scope(Key(0)), 4, {.momentum = 0});
+  norm(x, Mode::train());
+  const auto found = norm.var.to_vector<float>();
+  const auto wanted = var(batch(), 0).to_vector<float>();
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(found[i], wanted[i], 1e-2F * wanted[i]);
+}
+
 TEST(Buffers, Microbatches) {
   const auto step = jit([](const State& old, const Array& xs) {
     const auto one = [&](const Array& x) {
