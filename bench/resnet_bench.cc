@@ -7,112 +7,98 @@
 // MiB, and the first and last loss.
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <string>
 #include <sys/resource.h>
 #include <vector>
 
-#include <tessera/functions.h>
+#include <tessera/nn.h>
+#include <tessera/optim.h>
 #include <tessera/tessera.h>
 
 namespace tessera::bench {
 namespace {
 
-using Arrays = std::vector<Array>;
-
 constexpr std::int64_t kBatch = 128, kSide = 32, kWidth = 16, kBlocks = 3, kClasses = 10;
 
-/// Hands out the parameters in the order in which the network uses them.
-class Parameters {
- public:
-  explicit Parameters(const Arrays& all) : all_(all) {}
-  const Array& next() { return all_[used_++]; }
+struct ConvNorm {
+  nn::Conv conv;
+  nn::BatchNorm norm;
 
- private:
-  const Arrays& all_;
-  std::size_t used_ = 0;
+  ConvNorm(const nn::Scope& scope, std::int64_t channels, std::int64_t features,
+           std::int64_t stride = 1)
+      : conv(scope / "conv", channels, features,
+             {.kernel_size = {3, 3},
+              .strides = {stride, stride},
+              .padding = {{{1, 1}, {1, 1}}},
+              .use_bias = false,
+              .kernel_init = nn::init::he_normal()}),
+        norm(scope / "norm", features, {.momentum = 0.9}) {}
+  Array operator()(const Array& x, const nn::Mode& mode) { return norm(conv(x), mode); }
+  TESSERA_MODULE(conv, norm)
 };
 
-/// Makes parameters for the same walk.
-struct Shapes {
-  Arrays made;
+struct Block {
+  ConvNorm first, second;
+  std::int64_t stride, more;
 
-  void add(const Shape& shape, double deviation) {
-    const Key key = random::fold_in(Key(0), static_cast<std::uint32_t>(made.size()));
-    made.push_back(random::normal(key, shape) * deviation);
+  Block(const nn::Scope& scope, std::int64_t channels, std::int64_t features, std::int64_t step)
+      : first(scope / "first", channels, features, step),
+        second(scope / "second", features, features),
+        stride(step),
+        more(features - channels) {}
+  Array operator()(Array x, const nn::Mode& mode) {
+    const Array y = second(relu(first(x, mode)), mode);
+    if (stride == 2) {
+      x = slice(slice(x, 1, 0, to_end, 2), 2, 0, to_end, 2);
+      x = pad(x, {0, 0, 0, more / 2}, {0, 0, 0, more - more / 2});
+    }
+    return relu(y + x);
   }
-  void add_conv(std::int64_t from, std::int64_t to) {
-    add({3, 3, from, to}, std::sqrt(2.0 / (9.0 * static_cast<double>(from))));
-    made.push_back(ones({to}));
-    made.push_back(zeros({to}));
-  }
+  TESSERA_MODULE(first, second, stride, more)
 };
 
-Arrays initial() {
-  Shapes shapes;
-  shapes.add_conv(3, kWidth);
-  std::int64_t from = kWidth;
-  for (std::int64_t stage = 0; stage < 3; ++stage) {
-    for (std::int64_t block = 0; block < kBlocks; ++block) {
-      const std::int64_t to = kWidth << stage;
-      shapes.add_conv(from, to);
-      shapes.add_conv(to, to);
-      from = to;
+struct ResNet {
+  ConvNorm stem;
+  std::vector<Block> blocks;
+  nn::Dense head;
+
+  explicit ResNet(const nn::Scope& scope)
+      : stem(scope / "stem", 3, kWidth), head(scope / "head", kWidth * 4, kClasses) {
+    std::int64_t channels = kWidth;
+    for (std::int64_t i = 0; i < 3 * kBlocks; ++i) {
+      const std::int64_t features = kWidth << (i / kBlocks);
+      blocks.emplace_back(scope / ("block_" + std::to_string(i)), channels, features,
+                          features / channels);
+      channels = features;
     }
   }
-  shapes.add({from, kClasses}, 1.0 / std::sqrt(static_cast<double>(from)));
-  shapes.made.push_back(zeros({kClasses}));
-  return shapes.made;
-}
-
-Array conv_norm(const Array& x, Parameters& parameters, std::int64_t stride) {
-  const Array kernel = parameters.next();
-  const Array y = conv(x, kernel, {.strides = {stride, stride}, .padding = {{{1, 1}, {1, 1}}}});
-  const Array mean_of = mean(y, {0, 1, 2}, keepdims);
-  const Array variance = mean(square(y - mean_of), {0, 1, 2}, keepdims);
-  const Array scale = parameters.next();
-  const Array offset = parameters.next();
-  return (y - mean_of) * rsqrt(variance + 1e-5) * scale + offset;
-}
-
-Array network(const Arrays& all, const Array& images) {
-  Parameters parameters(all);
-  Array x = relu(conv_norm(images, parameters, 1));
-  for (std::int64_t stage = 0; stage < 3; ++stage) {
-    for (std::int64_t block = 0; block < kBlocks; ++block) {
-      const std::int64_t stride = stage > 0 && block == 0 ? 2 : 1;
-      const Array y = relu(conv_norm(x, parameters, stride));
-      const Array z = conv_norm(y, parameters, 1);
-      if (stride == 2) {
-        const std::int64_t more = z.shape()[3] - x.shape()[3];
-        x = slice(slice(x, 1, 0, to_end, 2), 2, 0, to_end, 2);
-        x = pad(x, {0, 0, 0, more / 2}, {0, 0, 0, more - more / 2});
-      }
-      x = relu(z + x);
-    }
+  Array operator()(const Array& images, const nn::Mode& mode) {
+    Array x = relu(stem(images, mode));
+    for (Block& block : blocks) x = block(x, mode);
+    return head(mean(x, {1, 2}));
   }
-  const Array weights = parameters.next();
-  return dot(mean(x, {1, 2}), weights) + parameters.next();
-}
-
-struct State {
-  Arrays parameters, momenta;
-  TESSERA_TREE(parameters, momenta)
+  TESSERA_MODULE(stem, blocks, head)
 };
 
-std::pair<State, Array> step(State state, const Array& images, const Array& labels) {
-  const auto loss = [&](const Arrays& all) {
-    return -mean(sum(log_softmax(network(all, images)) * one_hot(labels, kClasses), {-1}));
+using State = TrainState<ResNet>;
+
+State initial() {
+  return State(
+      ResNet(nn::Scope(Key(0))),
+      optim::chain({optim::add_decayed_weights(5e-4),
+                    optim::sgd({.learning_rate = 0.1, .momentum = 0.9, .nesterov = true})}));
+}
+
+std::pair<State, Array> step(const State& state, const Array& images, const Array& labels) {
+  const auto loss_of = [&](ResNet net) {
+    const Array logits = net(images, nn::Mode::train());
+    return std::tuple(mean(cross_entropy(logits, labels)), net);
   };
-  const auto [value, gradients] = value_and_grad(loss)(state.parameters);
-  for (std::size_t i = 0; i < gradients.size(); ++i) {
-    const Array gradient = gradients[i] + state.parameters[i] * 5e-4;
-    state.momenta[i] = state.momenta[i] * 0.9 + gradient;
-    state.parameters[i] = state.parameters[i] - (gradient + state.momenta[i] * 0.9) * 0.1;
-  }
-  return {state, value};
+  auto [loss, net, gradients] = value_and_grad(loss_of)(state.params);
+  return {state.apply_gradients(gradients, net), loss};
 }
 
 double cpu_ms() {
@@ -123,8 +109,7 @@ double cpu_ms() {
 
 void measure(int steps) {
   using Clock = std::chrono::steady_clock;
-  State state{initial(), {}};
-  for (const Array& parameter : state.parameters) state.momenta.push_back(zeros(parameter.shape()));
+  State state = initial();
   const Array images = random::normal(Key(1), {kBatch, kSide, kSide, 3});
   const Array labels = random::randint(Key(2), {kBatch}, 0, kClasses);
   const auto train = jit(step, {.donate_argnums = {0}});

@@ -63,7 +63,6 @@ class Array {
   std::int64_t rank(std::source_location where = std::source_location::current()) const {
     return type(where).rank();
   }
-  /// Number of elements.
   std::int64_t size(std::source_location where = std::source_location::current()) const;
   /// Size of one dimension; negative axes count from the end.
   std::int64_t dim(std::int64_t axis,
@@ -72,8 +71,7 @@ class Array {
   bool is_empty() const { return node_ == nullptr; }
   bool is_concrete() const;
   bool is_traced() const;
-  /// Whether the array was donated to a call.
-  bool is_deleted() const;
+  bool is_deleted() const;  ///< whether the array was donated to a call
   /// Mesh and spec; throws UserError for arrays that are not concrete.
   NamedSharding sharding(std::source_location where = std::source_location::current()) const;
 
@@ -130,10 +128,13 @@ class Param : public Array {
   bool is_annotated() const;
   /// Whether the spec has logical names, which logical_to_mesh translates.
   bool is_logical() const;
-  /// The array alone.
   Array value() const { return *this; }
   /// The same parameter with another array.
   Param with_value(Array value) const;
+  /// False for state that grad and optimisers leave alone: see nn::Buffer.
+  bool is_trained() const;
+  /// The same as state that is not trained.
+  Param untrained() const;
 
   const detail::ParamInfo* info() const { return info_; }
 
@@ -220,7 +221,6 @@ Array array(std::initializer_list<T> elements,
             std::source_location where = std::source_location::current()) {
   return array(elements, {static_cast<std::int64_t>(elements.size())}, where);
 }
-/// A scalar.
 template <Element T>
 Array scalar(T value, std::source_location where = std::source_location::current()) {
   return detail::array_from(dtype_of<T>, {}, &value, 1, where);

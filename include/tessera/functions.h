@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <tessera/ops.h>
+#include <tessera/tree.h>
 
 namespace tessera {
 
@@ -32,11 +33,50 @@ Array logsumexp(Operand x, Axes axes = {}, KeepDims keep = KeepDims::no);
 // --- losses
 
 /// -log(softmax(logits)) at the labels: [..,C] and i32 [..] -> f32 [..], 0 where a label is no
-/// class.
-Array cross_entropy(Operand logits, Operand labels);
+/// class. With smoothing, a label counts 1 - s + s / C, and each other class s / C.
+Array cross_entropy(Operand logits, Operand labels, double label_smoothing = 0);
 /// The same for the logits x kernel of x [..,F] and kernel [F,C], which are made in blocks of
 /// classes, and again in the derivative: less memory for a third more work.
 Array linear_cross_entropy(Operand x, Operand kernel, Operand labels);
+/// -y log(sigmoid(logits)) - (1 - y) log(1 - sigmoid(logits)) of each element, 0 <= y <= 1.
+Array sigmoid_binary_cross_entropy(Operand logits, Operand labels);
+/// Half the square of the difference e up to |e| = delta, from there on linear.
+Array huber_loss(Operand predictions, Operand targets, double delta = 1);
+
+// --- metrics: sums over batches, on any mesh. They are trees, so that jitted functions take and
+// return them and checkpoints hold them.
+
+namespace metrics {
+
+/// Whether fewer than k logits are greater than that of the label: [..,C] and i32 [..] -> bool
+/// [..]; false where a label is no class.
+Array in_top_k(Operand logits, Operand labels, std::int64_t k = 1);
+
+/// The mean of all values so far: of losses, or of in_top_k, which makes an accuracy; exp(value())
+/// of cross entropies is the perplexity.
+struct Mean {
+  Array total = zeros({});  // f32[], with `rest`, what rounding has taken from it
+  Array rest = zeros({});
+  Array count = zeros({}, DType::i32);
+
+  /// Adds numbers or bools; only those where `is_counted`, of the same shape, is true.
+  void update(Operand values, const std::optional<Array>& is_counted = {});
+  /// f32[]; NaN before the first update.
+  Array value() const;
+  TESSERA_TREE(total, rest, count)
+};
+
+/// counts[i, j]: how many examples of class i were taken for class j.
+struct Confusion {
+  Array counts;  // i32 [classes, classes]
+
+  explicit Confusion(std::int64_t classes) : counts(zeros({classes, classes}, DType::i32)) {}
+  /// i32 arrays of one shape. A pair with a number that is no class is left out.
+  void update(Operand predictions, Operand labels);
+  TESSERA_TREE(counts)
+};
+
+}  // namespace metrics
 
 // --- statistics
 

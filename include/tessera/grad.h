@@ -4,8 +4,13 @@
 //   auto [loss, dx, dy] ... = value_and_grad<0, 1>(f)(x, y)      // here one tuple: (dx, dy)
 //   auto [loss, accuracy, grads] = value_and_grad(f)(model);     // f returns (loss, accuracy)
 //
-// The function returns a float scalar, or a tuple that starts with one. Inside jit the derivative
-// becomes part of the traced program; outside of jit it is compiled and run immediately.
+//   auto [y, dx] = vjp(g, ct)(x);                                // g returns any tree of arrays
+//   auto [z, dz] = jvp(g, tangent)(x);
+//   Array h = hessian(loss_of_x)(x);
+//
+// For grad, the function returns a float scalar, or a tuple that starts with one. Inside jit the
+// derivative becomes part of the traced program; outside of jit it is compiled and run immediately.
+// With respect to an nn::Buffer the gradient is zeros.
 #pragma once
 
 #include <tessera/jit.h>
@@ -126,6 +131,133 @@ auto grad(F f, std::source_location where = std::source_location::current()) {
       (std::make_index_sequence<kAux>());
     }
   };
+}
+
+namespace detail {
+
+/// The sum of the products of the leaves of two trees, f32[]: its derivative with respect to one
+/// is the other. Leaves that are not floats do not count. Throws UserError if the trees differ.
+Array inner_product(const Walk& a, const Walk& b, const char* what,
+                    const std::source_location& where);
+/// Zeros of these types.
+std::vector<Array> zeros_of(const Walk& tree);
+/// f of each one-hot array of this type, stacked: [elements, ...].
+Array map_basis(const Type& type, const Function<Array, const Array&>& f,
+                const std::source_location& where);
+/// The rows as dimensions of `rows`, followed by those of `columns`.
+Array as_jacobian(const Array& table, const Type& rows, const Type& columns, bool is_transposed,
+                  const std::source_location& where);
+
+template <std::size_t... N, typename F, typename C, typename Args>
+[[gnu::cold]] auto vjp_at(F& f, const C& cotangent, const Args& args,
+                          const std::source_location& where) {
+  using R = std::remove_cvref_t<decltype(std::apply(f, args))>;
+  const auto paired = [&](const auto&... values) {
+    R result = f(values...);
+    Array product = inner_product(walked(result, Walk::Want::leaves),
+                                  walked(cotangent, Walk::Want::leaves), "vjp", where);
+    return std::tuple<Array, R>(std::move(product), std::move(result));
+  };
+  auto [product, result, gradients] = value_and_grad_of<N...>(paired, args, where);
+  return std::pair(std::move(result), std::move(gradients));
+}
+
+/// The product with the tangents is the transpose of that with cotangents, which is linear.
+template <std::size_t... N, typename F, typename T, typename Args>
+[[gnu::cold]] auto jvp_at(F& f, const T& tangents, const Args& args,
+                          const std::source_location& where) {
+  using R = std::remove_cvref_t<decltype(std::apply(f, args))>;
+  const auto pulled = [&](const R& cotangent) {
+    auto [result, gradients] = vjp_at<N...>(f, cotangent, args, where);
+    Array product = inner_product(walked(gradients, Walk::Want::leaves),
+                                  walked(tangents, Walk::Want::leaves), "jvp", where);
+    return std::tuple<Array, R>(std::move(product), std::move(result));
+  };
+  const auto shape = [&] { return std::apply(f, args); };
+  BodyOf<decltype(shape), R> body(shape);
+  R zero = result_of<R>(evaluate_abstractly(body, where));
+  const Walk walk = walked(zero, Walk::Want::leaves);
+  replace_leaves(walk, zeros_of(walk));
+  auto [product, result, tangent] = value_and_grad_of<0>(pulled, std::tuple<R>(zero), where);
+  return std::pair(std::move(result), std::move(tangent));
+}
+
+template <typename... Args>
+using Copies = std::tuple<std::remove_cvref_t<Args>...>;
+
+}  // namespace detail
+
+/// (x...) -> (f(x...), cotangents of the arguments) for this cotangent of the result. `Argnums` as
+/// for value_and_grad.
+template <std::size_t... Argnums, typename F, typename C>
+auto vjp(F f, C cotangent, std::source_location where = std::source_location::current()) {
+  return [f = std::move(f), cotangent = std::move(cotangent), where](auto&&... args) {
+    const detail::Copies<decltype(args)...> copies(args...);
+    if constexpr (sizeof...(Argnums) == 0) {
+      return detail::vjp_at<0>(f, cotangent, copies, where);
+    } else {
+      return detail::vjp_at<Argnums...>(f, cotangent, copies, where);
+    }
+  };
+}
+
+/// (x...) -> (f(x...), tangent of the result) for these tangents of the arguments: one tree, or a
+/// tuple if there are several `Argnums`. It needs the derivatives that grad needs.
+template <std::size_t... Argnums, typename F, typename T>
+auto jvp(F f, T tangents, std::source_location where = std::source_location::current()) {
+  return [f = std::move(f), tangents = std::move(tangents), where](auto&&... args) {
+    const detail::Copies<decltype(args)...> copies(args...);
+    if constexpr (sizeof...(Argnums) == 0) {
+      return detail::jvp_at<0>(f, tangents, copies, where);
+    } else {
+      return detail::jvp_at<Argnums...>(f, tangents, copies, where);
+    }
+  };
+}
+
+/// (x...) -> the derivatives of f, which returns an array, with respect to argument number N, an
+/// array: [shape of the result.., shape of the argument..]. Reverse mode, for few results.
+template <std::size_t N = 0, typename F>
+auto jacrev(F f, std::source_location where = std::source_location::current()) {
+  return [f = std::move(f), where](auto&&... args) {
+    const detail::Copies<decltype(args)...> copies(args...);
+    const auto shape = [&] { return std::apply(f, copies); };
+    detail::BodyOf<decltype(shape), Array> body(shape);
+    const Type type = detail::evaluate_abstractly(body, where).leaves[0].type();
+    const auto row = [&](const Array& cotangent) -> Array {
+      return detail::vjp_at<N>(f, cotangent, copies, where).second;
+    };
+    const detail::Function<Array, const Array&> rows(row);
+    return detail::as_jacobian(detail::map_basis(type, rows, where), type,
+                               std::get<N>(copies).type(), false, where);
+  };
+}
+/// The same in forward mode, for few arguments.
+template <std::size_t N = 0, typename F>
+auto jacfwd(F f, std::source_location where = std::source_location::current()) {
+  return [f = std::move(f), where](auto&&... args) {
+    const detail::Copies<decltype(args)...> copies(args...);
+    Type type;
+    const auto column = [&](const Array& tangent) -> Array {
+      Array result = detail::jvp_at<N>(f, tangent, copies, where).second;
+      type = result.type();
+      return result;
+    };
+    const Type wrt = std::get<N>(copies).type();
+    const detail::Function<Array, const Array&> columns(column);
+    const Array table = detail::map_basis(wrt, columns, where);
+    return detail::as_jacobian(table, type, wrt, true, where);
+  };
+}
+/// The same as jacrev.
+template <std::size_t N = 0, typename F>
+auto jacobian(F f, std::source_location where = std::source_location::current()) {
+  return jacrev<N>(std::move(f), where);
+}
+/// (x...) -> the second derivatives of f, which returns a scalar: [shape of x.., shape of x..].
+template <std::size_t N = 0, typename F>
+auto hessian(F f, std::source_location where = std::source_location::current()) {
+  return jacfwd<N>(grad<N>(std::move(f), where), where);
 }
 
 /// The result of f(args...) with abstract leaves. Nothing is computed or allocated.

@@ -1,4 +1,4 @@
-// Layers and initialisers with Flax Linen's names, shapes and numbers.
+// Layers with Flax Linen's names, shapes and numbers; scopes and initialisers are in random.h.
 //
 //   struct Mlp {
 //     nn::Dense up, down;
@@ -22,127 +22,10 @@
 
 namespace tessera::nn {
 
-// --- initialisers
-
-/// Makes the initial value of a parameter, and may annotate it with a spec.
-class Initializer {
- public:
-  class Rule {
-   public:
-    virtual ~Rule() = default;
-    virtual Array make(const Key& key, const Shape& shape) const = 0;
-  };
-
-  explicit Initializer(std::shared_ptr<const Rule> rule);
-  TESSERA_COPYABLE(Initializer);
-  Array operator()(const Key& key, const Shape& shape) const { return rule_->make(key, shape); }
-  struct Annotation {
-    PartitionSpec spec;
-    AxisNames names;
-  };
-  const std::optional<Annotation>& annotation() const { return annotation_; }
-  Initializer with(std::optional<Annotation> annotation) const;
-
- private:
-  std::shared_ptr<const Rule> rule_;
-  std::optional<Annotation> annotation_;
-};
-
-/// The same values, annotated with the mesh axes that split each dimension.
-Initializer with_partitioning(Initializer initializer, PartitionSpec spec);
-/// The same values, annotated with logical names of the dimensions, which rules translate.
-Initializer with_logical_partitioning(Initializer initializer, PartitionSpec names);
 using tessera::logical_axis_rules;
 using tessera::logical_to_mesh;
 using tessera::logical_to_mesh_axes;
 using tessera::with_logical_constraint;
-
-enum class Fan : std::uint8_t { in, out, average };
-enum class Distribution : std::uint8_t { truncated_normal, normal, uniform };
-
-namespace init {
-Initializer zeros();
-Initializer ones();
-Initializer constant(double value);
-Initializer normal(double stddev = 1e-2);
-Initializer uniform(double scale = 1e-2);
-/// A normal truncated at two standard deviations; the result deviates by 0.88 `stddev`.
-Initializer truncated_normal(double stddev = 1e-2);
-/// Variance scale / fan. Both fans include the dimensions other than `in_axis` and `out_axis`.
-Initializer variance_scaling(double scale, Fan fan, Distribution distribution,
-                             std::int64_t in_axis = -2, std::int64_t out_axis = -1);
-Initializer lecun_normal();
-Initializer lecun_uniform();
-Initializer xavier_normal();
-Initializer xavier_uniform();
-Initializer he_normal();
-Initializer he_uniform();
-/// Flax's default for Embed: normal with standard deviation 1 / sqrt(features).
-Initializer embedding();
-/// This array, whatever the key. Throws UserError if the parameter has another shape.
-Initializer value(Array value);
-/// Draws on the flat shape [inputs, outputs] and reshapes, as DenseGeneral does.
-Initializer flattened(Initializer initializer, std::int64_t inputs, std::int64_t outputs);
-}  // namespace init
-
-// --- scopes
-
-/// A name with the line that gives it.
-struct ScopeName {
-  std::string text;
-  std::source_location where;
-  template <std::convertible_to<std::string> T>
-  ScopeName(T&& name,  // NOLINT(google-explicit-constructor)
-            std::source_location caller = std::source_location::current())
-      : text(std::forward<T>(name)), where(caller) {}
-  TESSERA_COPYABLE(ScopeName);
-};
-
-/// How a scope derives a key from the root key; a static field of trees.
-struct KeyFold {
-  std::vector<std::string> names;
-  std::uint32_t number = 0;
-  bool has_names = true;  // otherwise only the number is folded in
-  Key operator()(const Key& root) const;
-  std::string tessera_key() const;
-};
-
-/// A node in the tree of names. Child scopes and parameters of a scope have distinct names.
-class Scope {
- public:
-  /// A root. As in Linen, a key depends on names and on the number of the parameter in its scope.
-  explicit Scope(const Key& key);
-  /// A root. As in NNX, a key depends on how many keys were made before it.
-  static Scope nnx(const Key& key);
-  TESSERA_COPYABLE(Scope);
-  /// The child of this name, which must be new.
-  Scope operator/(ScopeName name) const;
-  /// A new parameter. Throws UserError for a name in use and for a spec longer than the shape.
-  Param param(std::string name, const Initializer& initializer, const Shape& shape,
-              std::source_location where = std::source_location::current()) const;
-  /// A new parameter with this value; no key is made.
-  Param param(std::string name, Array value,
-              std::source_location where = std::source_location::current()) const;
-  /// The key that a layer draws its dropout masks from.
-  KeyFold dropout_fold() const;
-  /// This scope with its own key as the root key, as inside Linen's nn.jit.
-  Scope folded(std::source_location where = std::source_location::current()) const;
-  /// This scope for `length` stacked layers: parameters get a first dimension `axis_name`.
-  Scope stacked(std::int64_t length, std::optional<SpecEntry> axis_name,
-                std::source_location where = std::source_location::current()) const;
-  /// All names may be used again; the numbers of keys continue.
-  Scope traced_again() const;
-  std::source_location named_at() const;  ///< the line that gave the name; line 0 for a root
-
- private:
-  struct State;
-  explicit Scope(std::shared_ptr<State> state);
-  void take(const std::string& name, const std::source_location& where) const;
-  KeyFold fold(std::uint32_t number) const;
-  template <typename F>
-  Array each_root(F f) const;
-  std::shared_ptr<State> state_;
-};
 
 // --- layers; x [..., features]. If a dtype is given, inputs and parameters are converted to it.
 
@@ -215,9 +98,11 @@ struct Conv {
 /// What is different in training.
 struct Mode {
   std::optional<Key> dropout_key;  // empty: no dropout
+  bool is_training = false;        // whether BatchNorm reads the batch and updates its buffers
   static Mode eval() { return {}; }
-  static Mode train(Key key) { return {.dropout_key = std::move(key)}; }
-  TESSERA_TREE(dropout_key)
+  static Mode train() { return {.dropout_key = {}, .is_training = true}; }
+  static Mode train(Key key) { return {.dropout_key = std::move(key), .is_training = true}; }
+  TESSERA_TREE(dropout_key, is_training)
 };
 
 /// In training, elements become 0 with probability `rate`, otherwise x / (1 - rate). Which ones
@@ -231,6 +116,79 @@ struct Dropout {
   Array operator()(Operand x, const Mode& mode) const;
   TESSERA_COPYABLE(Dropout);
   TESSERA_MODULE(rate, fold)
+};
+
+struct BatchNormOptions {
+  double momentum = 0.99;  // of the running averages; PyTorch's momentum is 1 minus this
+  double epsilon = 1e-5;
+  bool use_bias = true;
+  bool use_scale = true;
+  /// An axis of vmap or shard_map whose elements are one batch. Not needed for a mesh.
+  std::string axis_name = {};
+  std::optional<DType> dtype = {};
+};
+
+/// (x - mean) rsqrt(variance + epsilon) scale + bias for each channel, the last dimension of x. In
+/// training, mean and variance are those of all other dimensions, which is the whole batch on any
+/// mesh, and `mean` and `var` follow them; otherwise these two are used. The statistics are f32.
+struct BatchNorm {
+  std::optional<Param> scale, bias;
+  Buffer mean, var;
+  double momentum, epsilon;
+  std::string axis_name;
+  std::optional<DType> dtype;
+
+  BatchNorm(const Scope& scope, std::int64_t features, const BatchNormOptions& options = {});
+  Array operator()(Operand x, const Mode& mode);
+  Array operator()(Operand x) const;  // not in training
+  TESSERA_COPYABLE(BatchNorm);
+  TESSERA_MODULE(scale, bias, mean, var, momentum, epsilon, axis_name, dtype)
+};
+
+/// As LayerNorm, over the space and the channels of each of `num_groups` groups of channels, for x
+/// [n, space.., features]. As many groups as channels make an instance norm.
+struct GroupNorm {
+  Param scale, bias;
+  std::int64_t num_groups;
+  double epsilon;
+  std::optional<DType> dtype;
+
+  /// Throws UserError if num_groups does not divide the features.
+  GroupNorm(const Scope& scope, std::int64_t features, std::int64_t num_groups = 32,
+            double epsilon = 1e-6, std::optional<DType> dtype = {},
+            std::source_location where = std::source_location::current());
+  Array operator()(Operand x) const;
+  TESSERA_COPYABLE(GroupNorm);
+  TESSERA_MODULE(scale, bias, num_groups, epsilon, dtype)
+};
+
+/// x rsqrt(mean of x x + epsilon) scale over the last dimension.
+struct RMSNorm {
+  Param scale;
+  double epsilon;
+  std::optional<DType> dtype;
+
+  RMSNorm(const Scope& scope, std::int64_t features, double epsilon = 1e-6,
+          std::optional<DType> dtype = {});
+  Array operator()(Operand x) const;
+  TESSERA_COPYABLE(RMSNorm);
+  TESSERA_MODULE(scale, epsilon, dtype)
+};
+
+/// The layer whose shapes are those of Conv backwards: strides insert rows, as Linen's layer. No
+/// input_dilation and one group; widths of padding surround the array with its inserted rows.
+struct ConvTranspose {
+  Param kernel;  // [kernel_size.., inputs, features]
+  std::optional<Param> bias;
+  std::optional<DType> dtype;
+  Static<tessera::ConvOptions> options;
+
+  ConvTranspose(const Scope& scope, std::int64_t inputs, std::int64_t features,
+                const ConvOptions& options,
+                std::source_location where = std::source_location::current());
+  Array operator()(Operand x) const;
+  TESSERA_COPYABLE(ConvTranspose);
+  TESSERA_MODULE(kernel, bias, dtype, options)
 };
 
 struct AttentionOptions {
@@ -291,6 +249,48 @@ Scanned<Layer> scan(const Scope& scope, const ScanOptions& options, const Args&.
   // Linen traces the layer twice, and the keys of the second time count.
   eval_shape([&] { return Layer(stacked, args...); });
   return Scanned<Layer>{Layer(stacked.traced_again(), args...)};
+}
+
+// --- recurrent cells: (carry, x [batch, inputs]) -> (next carry, y [batch, features]), with the
+// parameters of Linen's cells.
+
+struct SimpleCell {
+  Dense input, hidden;
+
+  SimpleCell(const Scope& scope, std::int64_t inputs, std::int64_t features);
+  std::pair<Array, Array> operator()(const Array& carry, Operand x) const;
+  Array initial_carry(std::int64_t batch) const;
+  TESSERA_MODULE(input, hidden)
+};
+
+/// The carry is (c, h).
+struct LSTMCell {
+  std::vector<Dense> input, hidden;  // of the gates i, f, g, o
+  using Carry = std::pair<Array, Array>;
+
+  LSTMCell(const Scope& scope, std::int64_t inputs, std::int64_t features);
+  std::pair<Carry, Array> operator()(const Carry& carry, Operand x) const;
+  Carry initial_carry(std::int64_t batch) const;
+  TESSERA_MODULE(input, hidden)
+};
+
+struct GRUCell {
+  std::vector<Dense> input, hidden;  // of the gates r, z, n
+
+  GRUCell(const Scope& scope, std::int64_t inputs, std::int64_t features);
+  std::pair<Array, Array> operator()(const Array& carry, Operand x) const;
+  Array initial_carry(std::int64_t batch) const;
+  TESSERA_MODULE(input, hidden)
+};
+
+/// A cell at all positions of x [batch, time, inputs], beginning with this carry -> (last carry, y
+/// [batch, time, features]).
+template <typename Cell, typename Carry>
+std::pair<Carry, Array> rnn(const Cell& cell, const Carry& carry, Operand x) {
+  const CallScope call(x.where);
+  const auto step = [&](const Carry& now, const Array& slice) { return cell(now, slice); };
+  auto [last, y] = tessera::scan(step, carry, transpose(x, {1, 0, 2}));
+  return {std::move(last), transpose(y, {1, 0, 2})};
 }
 
 /// PE[pos, 2i] = sin(pos f_i), PE[pos, 2i+1] = cos(pos f_i), f_i = 10000^(-2i / width).

@@ -3,13 +3,7 @@
 //   TrainState<LM> state(LM(nn::Scope(key), config), optim::adamw({.learning_rate = 3e-4}));
 //   state = state.apply_gradients(grads);
 //
-// An optimiser is a chain of transformations of gradients. Their result is added to parameters:
-//
-//   auto rate = optim::cosine_decay_schedule(3e-4, 1000);
-//   auto kernels = optim::Mask::except({"*/bias", "*/scale"});
-//   auto tx = optim::chain({optim::clip_by_global_norm(1.0),
-//                           optim::adamw({.learning_rate = rate, .mask = kernels})});
-//
+// An optimiser is a chain of transformations of gradients. Their result is added to parameters.
 // Updates and slots are f32, also for bf16 parameters, which are rounded once per update.
 #pragma once
 
@@ -24,6 +18,8 @@ namespace tessera::optim {
 namespace detail {
 class RateRule;
 struct Part;
+std::vector<Array> moved_average(const std::vector<Param>& now, const std::vector<Param>& old,
+                                 const Operand& step_size);
 }  // namespace detail
 
 /// The state of an optimiser: the number of updates, and slots for parameters, with their paths.
@@ -51,8 +47,7 @@ class Rate {
   explicit Rate(std::shared_ptr<const detail::RateRule> rule);
   TESSERA_COPYABLE(Rate);
 
-  /// The number; empty for a schedule.
-  std::optional<double> constant() const;
+  std::optional<double> constant() const;  ///< empty for a schedule
   /// The rate f32[] after `done` updates, i32[] or f32[].
   Array operator()(const Array& done) const;
   std::string key() const;
@@ -107,7 +102,6 @@ class Mask {
     return Mask(Choice(std::move(is_chosen)));
   }
   Mask operator!() const;
-
   std::vector<bool> operator()(const std::vector<Param>& parameters,
                                const std::source_location& where) const;
   std::string key() const;
@@ -168,8 +162,6 @@ class Optimizer {
   std::string key_;
 };
 
-// --- combining
-
 /// Applies one after the other.
 Optimizer chain(const std::vector<Optimizer>& optimizers);
 /// The updates of all other parameters pass unchanged.
@@ -191,7 +183,7 @@ Optimizer clip(double most, std::source_location where = std::source_location::c
 /// Scales all updates down if their joint norm is `most` or more.
 Optimizer clip_by_global_norm(double most,
                               std::source_location where = std::source_location::current());
-/// The square root of the sum of all squares, added in the order of the leaves: f32[].
+/// The square root of the sum of all squares of floats, added in the order of the leaves: f32[].
 Array global_norm(const std::vector<Array>& leaves);
 
 struct SgdOptions {
@@ -264,6 +256,12 @@ struct MuonOptions {
 /// `matrices` with more than two dimensions are stacks of matrices.
 Optimizer muon(const MuonOptions& options = {});
 
+/// A moving average: step_size * now + (1 - step_size) * old; buffers are those of `now`.
+template <typename Model>
+Model incremental_update(const Model& now, const Model& old, Operand step_size) {
+  return tree_replace(now, detail::moved_average(tree_params(now), tree_params(old), step_size));
+}
+
 }  // namespace tessera::optim
 
 namespace tessera {
@@ -283,17 +281,19 @@ struct TrainState {
         opt_state(optimizer.init(tree_params(params), where)),
         tx(std::move(optimizer)) {}
 
-  /// One update; `grads` has the structure of the parameters.
+  /// One update; `grads` are like the parameters. `model`: what a forward pass with buffers
+  /// returned.
   [[nodiscard]] TrainState apply_gradients(
-      const Model& grads, std::source_location where = std::source_location::current()) const {
+      const Model& grads, const std::optional<Model>& model = {},
+      std::source_location where = std::source_location::current()) const {
     const CallScope scope(where);
     TrainState next(*this);
     next.step = step + 1;
+    if (model) next.params = *model;
     next.params = tree_replace(
-        params, tx.update(tree_params(params), tree_leaves(grads), next.opt_state, where));
+        params, tx.update(tree_params(next.params), tree_leaves(grads), next.opt_state, where));
     return next;
   }
-
   TESSERA_TREE(step, params, opt_state, tx)
 };
 

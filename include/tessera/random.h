@@ -1,12 +1,15 @@
 // Random numbers: pure functions of a key. They are those of JAX (threefry, partitionable), on any
-// mesh.
+// mesh. And what models begin with: initialisers, and scopes that name and draw parameters.
 //
 //   random::Key key(42);
 //   auto [init_key, dropout_key] = random::split<2>(key);
 //   Array w = random::normal(init_key, {256, 512});
+//   Param kernel = nn::Scope(key).param("kernel", nn::init::lecun_normal(), {256, 512});
 #pragma once
 
 #include <array>
+#include <concepts>
+#include <memory>
 #include <optional>
 
 #include <tessera/array.h>
@@ -107,3 +110,146 @@ Array choice(const Key& key, const Array& x, Shape shape = {}, const ChoiceOptio
 namespace tessera {
 using random::Key;
 }  // namespace tessera
+
+namespace tessera::nn {
+
+// --- initialisers
+
+/// Makes the initial value of a parameter, and may annotate it with a spec.
+class Initializer {
+ public:
+  class Rule {
+   public:
+    virtual ~Rule() = default;
+    virtual Array make(const Key& key, const Shape& shape) const = 0;
+  };
+
+  explicit Initializer(std::shared_ptr<const Rule> rule);
+  TESSERA_COPYABLE(Initializer);
+  Array operator()(const Key& key, const Shape& shape) const { return rule_->make(key, shape); }
+  struct Annotation {
+    PartitionSpec spec;
+    AxisNames names;
+  };
+  const std::optional<Annotation>& annotation() const { return annotation_; }
+  Initializer with(std::optional<Annotation> annotation) const;
+
+ private:
+  std::shared_ptr<const Rule> rule_;
+  std::optional<Annotation> annotation_;
+};
+
+/// The same values, annotated with the mesh axes that split each dimension.
+Initializer with_partitioning(Initializer initializer, PartitionSpec spec);
+/// The same values, annotated with logical names of the dimensions, which rules translate.
+Initializer with_logical_partitioning(Initializer initializer, PartitionSpec names);
+
+enum class Fan : std::uint8_t { in, out, average };
+enum class Distribution : std::uint8_t { truncated_normal, normal, uniform };
+
+namespace init {
+Initializer zeros();
+Initializer ones();
+Initializer constant(double value);
+Initializer normal(double stddev = 1e-2);
+Initializer uniform(double scale = 1e-2);
+/// A normal truncated at two standard deviations; the result deviates by 0.88 `stddev`.
+Initializer truncated_normal(double stddev = 1e-2);
+/// Variance scale / fan. Both fans include the dimensions other than `in_axis` and `out_axis`.
+Initializer variance_scaling(double scale, Fan fan, Distribution distribution,
+                             std::int64_t in_axis = -2, std::int64_t out_axis = -1);
+Initializer lecun_normal();
+Initializer lecun_uniform();
+Initializer xavier_normal();
+Initializer xavier_uniform();
+Initializer he_normal();
+Initializer he_uniform();
+/// scale times a random matrix with orthonormal rows or columns, whichever are fewer; the last
+/// dimension counts the columns, and all others the rows.
+Initializer orthogonal(double scale = 1);
+/// Flax's default for Embed: normal with standard deviation 1 / sqrt(features).
+Initializer embedding();
+/// This array, whatever the key. Throws UserError if the parameter has another shape.
+Initializer value(Array value);
+/// Draws on the flat shape [inputs, outputs] and reshapes, as DenseGeneral does.
+Initializer flattened(Initializer initializer, std::int64_t inputs, std::int64_t outputs);
+}  // namespace init
+
+// --- state that is not trained
+
+/// An array of a model that is state and not trained, as PyTorch's buffers and Flax's batch_stats:
+/// running statistics, counters, averages, of any dtype. Its gradient is zeros, optimisers leave it
+/// as it is, and checkpoints hold it like a parameter. Layers assign to it; a step then returns the
+/// model, or gives it to TrainState::apply_gradients.
+class Buffer : public Param {
+ public:
+  Buffer() = default;
+  /// With the path and the spec of this parameter.
+  explicit Buffer(const Param& value) : Param(value.untrained()) {}
+  /// A new value, through which no gradient flows. Throws UserError if it has another type.
+  Buffer& operator=(const Operand& value) &;
+};
+
+// --- scopes
+
+/// A name with the line that gives it.
+struct ScopeName {
+  std::string text;
+  std::source_location where;
+  template <std::convertible_to<std::string> T>
+  ScopeName(T&& name,  // NOLINT(google-explicit-constructor)
+            std::source_location caller = std::source_location::current())
+      : text(std::forward<T>(name)), where(caller) {}
+  TESSERA_COPYABLE(ScopeName);
+};
+
+/// How a scope derives a key from the root key; a static field of trees.
+struct KeyFold {
+  std::vector<std::string> names;
+  std::uint32_t number = 0;
+  bool has_names = true;  // otherwise only the number is folded in
+  Key operator()(const Key& root) const;
+  std::string tessera_key() const;
+};
+
+/// A node in the tree of names. Child scopes and parameters of a scope have distinct names.
+class Scope {
+ public:
+  /// A root. As in Linen, a key depends on names and on the number of the parameter in its scope.
+  explicit Scope(const Key& key);
+  /// A root. As in NNX, a key depends on how many keys were made before it.
+  static Scope nnx(const Key& key);
+  TESSERA_COPYABLE(Scope);
+  /// The child of this name, which must be new.
+  Scope operator/(ScopeName name) const;
+  /// A new parameter. Throws UserError for a name in use and for a spec longer than the shape.
+  Param param(std::string name, const Initializer& initializer, const Shape& shape,
+              std::source_location where = std::source_location::current()) const;
+  /// A new parameter with this value; no key is made.
+  Param param(std::string name, Array value,
+              std::source_location where = std::source_location::current()) const;
+  /// A new buffer with this value.
+  Buffer buffer(std::string name, Array value,
+                std::source_location where = std::source_location::current()) const;
+  /// The key that a layer draws its dropout masks from.
+  KeyFold dropout_fold() const;
+  /// This scope with its own key as the root key, as inside Linen's nn.jit.
+  Scope folded(std::source_location where = std::source_location::current()) const;
+  /// This scope for `length` stacked layers: parameters get a first dimension `axis_name`.
+  Scope stacked(std::int64_t length, std::optional<SpecEntry> axis_name,
+                std::source_location where = std::source_location::current()) const;
+  /// All names may be used again; the numbers of keys continue.
+  Scope traced_again() const;
+  std::source_location named_at() const;  ///< the line that gave the name; line 0 for a root
+
+ private:
+  struct State;
+  explicit Scope(std::shared_ptr<State> state);
+  void take(const std::string& name, const std::source_location& where) const;
+  KeyFold fold(std::uint32_t number) const;
+  template <typename F>
+  Array each_root(F f) const;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace tessera::nn

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include <tessera/error.h>
@@ -117,6 +118,37 @@ Initializer xavier_normal() {
 Initializer xavier_uniform() { return variance_scaling(1.0, Fan::average, Distribution::uniform); }
 Initializer he_normal() { return variance_scaling(2.0, Fan::in, Distribution::truncated_normal); }
 Initializer he_uniform() { return variance_scaling(2.0, Fan::in, Distribution::uniform); }
+
+namespace {
+
+/// The rows made orthonormal one after the other, each by the ones before it: Gram and Schmidt's
+/// method, twice, since rounding leaves a part of them the first time.
+Array orthonormal(const Array& rows) {
+  const auto step = [&](const Array& i, const Array& done) {
+    Array row = dynamic_slice(rows, {i, 0}, {1, rows.dim(1)});
+    for (int round = 0; round < 2; ++round) {
+      row = row - matmul(matmul(row, transpose(done)), done);
+      row = row / norm(row);
+    }
+    return dynamic_update_slice(done, row, {i, 0});
+  };
+  return fori_loop(0, static_cast<std::int32_t>(rows.dim(0)), step, zeros_like(rows));
+}
+
+}  // namespace
+
+Initializer orthogonal(double scale) {
+  return rule([scale](const Key& key, const Shape& shape) {
+    const std::int64_t columns = shape.empty() ? 1 : shape.back();
+    const std::int64_t size = num_elements(shape);
+    if (size == 0) return tessera::zeros(shape);
+    const std::int64_t rows = size / columns;
+    const Array drawn = random::normal(key, {std::max(rows, columns), std::min(rows, columns)});
+    Array q = orthonormal(transpose(drawn));
+    if (rows >= columns) q = transpose(q);
+    return reshape(q, shape) * static_cast<float>(scale);
+  });
+}
 
 Initializer embedding() { return variance_scaling(1.0, Fan::in, Distribution::normal, -1, 0); }
 

@@ -6,24 +6,15 @@
 #include <tessera/nn.h>
 
 #include "nn/cast.h"
+#include "nn/line_of.h"
 
 namespace tessera::nn {
 
 TESSERA_DEFINE_COPYABLE(Conv);
+TESSERA_DEFINE_COPYABLE(ConvTranspose);
 TESSERA_DEFINE_COPYABLE(Dense);
 TESSERA_DEFINE_COPYABLE(Dropout);
 TESSERA_DEFINE_COPYABLE(Embed);
-TESSERA_DEFINE_COPYABLE(LayerNorm);
-
-namespace {
-
-/// The user's line for what a layer makes, or this file's for a layer that is the root itself.
-std::source_location line_of(const Scope& scope,
-                             std::source_location here = std::source_location::current()) {
-  return scope.named_at().line() != 0 ? scope.named_at() : here;
-}
-
-}  // namespace
 
 Dense::Dense(const Scope& scope, std::int64_t inputs, std::int64_t features, bool use_bias,
              const Initializer& kernel_init, const Initializer& bias_init,
@@ -48,23 +39,6 @@ Array Embed::operator()(Operand ids) const {
   const CallScope call(ids.where);
   // Rows are converted after the lookup, so that their gradients are added in f32.
   return cast(take(embedding, ids, 0), dtype);
-}
-
-LayerNorm::LayerNorm(const Scope& scope, std::int64_t features, double norm_epsilon,
-                     std::optional<DType> computed)
-    : scale(scope.param("scale", init::ones(), {features}, line_of(scope))),
-      bias(scope.param("bias", init::zeros(), {features}, line_of(scope))),
-      epsilon(norm_epsilon),
-      dtype(computed) {}
-
-Array LayerNorm::operator()(Operand x) const {
-  const CallScope call(x.where);
-  const Array v =
-      !x.is_number() && x.array.dtype() == DType::bf16 ? astype(x, DType::f32) : x.array;
-  const Array mean_x = mean(v, -1, keepdims);
-  const Array mean_square = mean(square(v), -1, keepdims);
-  const Array variance = maximum(mean_square - square(mean_x), 0.0);
-  return cast((v - mean_x) * (rsqrt(variance + epsilon) * scale) + bias, dtype);
 }
 
 namespace {
@@ -101,6 +75,65 @@ Conv::Conv(const Scope& scope, std::int64_t inputs, std::int64_t features, const
 }
 
 Array Conv::operator()(Operand x) const {
+  const CallScope call(x.where);
+  const Array y = conv(cast(x.array, dtype), cast(kernel, dtype), *options);
+  return bias ? y + cast(*bias, dtype) : y;
+}
+
+namespace {
+
+/// Padding for as many results as a convolution with these strides would have read, as in Linen.
+std::vector<std::pair<std::int64_t, std::int64_t>> transposed_padding(const ConvOptions& o) {
+  if (o.padding.name().empty()) return o.padding.widths();
+  std::vector<std::pair<std::int64_t, std::int64_t>> widths;
+  for (std::size_t i = 0; i < o.kernel_size.size(); ++i) {
+    const std::int64_t dilation = o.kernel_dilation.empty() ? 1 : o.kernel_dilation[i];
+    const std::int64_t window = (o.kernel_size[i] - 1) * dilation + 1;
+    const std::int64_t stride = o.strides.empty() ? 1 : o.strides[i];
+    const bool is_same = o.padding.name() == "SAME";
+    const std::int64_t all =
+        window + stride - 2 + (is_same ? 0 : std::max<std::int64_t>(window - stride, 0));
+    const std::int64_t before = !is_same || stride > window - 1 ? window - 1 : (all + 1) / 2;
+    widths.emplace_back(before, all - before);
+  }
+  return widths;
+}
+
+ConvOptions transposed(const ConvOptions& o, const std::source_location& where) {
+  const std::size_t rank = o.kernel_size.size();
+  const bool fits = (o.strides.empty() || o.strides.size() == rank) &&
+                    (o.kernel_dilation.empty() || o.kernel_dilation.size() == rank);
+  if (!fits || !o.input_dilation.empty() || o.feature_group_count != 1) {
+    throw UserError(
+        {.what = "ConvTranspose: the options are not those of a transposed convolution",
+         .where = where,
+         .found = "kernel_size " + list(o.kernel_size) + ", strides " + list(o.strides) +
+                  ", kernel_dilation " + list(o.kernel_dilation) + ", input_dilation " +
+                  list(o.input_dilation) + ", groups: " + std::to_string(o.feature_group_count),
+         .wanted =
+             "a stride and a dilation per dimension of the kernel or none, no input_dilation, "
+             "one group",
+         .cure = "the strides insert rows: .strides = {2, 2} doubles the size"});
+  }
+  ConvOptions result = o;
+  result.strides = {};
+  result.input_dilation = o.strides;
+  result.padding = transposed_padding(o);
+  return result;
+}
+
+}  // namespace
+
+ConvTranspose::ConvTranspose(const Scope& scope, std::int64_t inputs, std::int64_t features,
+                             const ConvOptions& o, std::source_location where)
+    : kernel(
+          scope.param("kernel", o.kernel_init, kernel_shape(o, inputs, features), line_of(scope))),
+      dtype(o.dtype),
+      options(static_options(transposed(o, where))) {
+  if (o.use_bias) bias = scope.param("bias", o.bias_init, {features}, line_of(scope));
+}
+
+Array ConvTranspose::operator()(Operand x) const {
   const CallScope call(x.where);
   const Array y = conv(cast(x.array, dtype), cast(kernel, dtype), *options);
   return bias ? y + cast(*bias, dtype) : y;

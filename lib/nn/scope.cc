@@ -19,6 +19,21 @@ struct Scope::State {
   std::source_location named_at = {};
 };
 
+Buffer& Buffer::operator=(const Operand& value) & {
+  Array next = value.is_number() && !is_empty() ? full(shape(), value, dtype()) : value.array;
+  const bool is_new = is_empty() || next.is_empty();
+  if (!is_new && next.type(value.where) != type()) {
+    throw UserError({.what = "Buffer: the new value has another type",
+                     .where = value.where,
+                     .found = to_string(next.type()) + " for buffer " + path(),
+                     .wanted = to_string(type()),
+                     .cure = "convert it with astype, or reduce it to the shape of the buffer"});
+  }
+  if (next.is_traced() && is_float(next.dtype())) next = stop_gradient(Operand(next, value.where));
+  Param::operator=(with_value(std::move(next)));
+  return *this;
+}
+
 TESSERA_DEFINE_COPYABLE(ScopeName);
 TESSERA_DEFINE_COPYABLE(Scope);
 
@@ -202,6 +217,10 @@ Param Scope::param(std::string name, Array value, std::source_location where) co
     value = each_root([&](const Key&) { return value; });
   }
   return {std::move(value), joined(state_->path, std::move(name))};
+}
+
+Buffer Scope::buffer(std::string name, Array value, std::source_location where) const {
+  return Buffer(param(std::move(name), std::move(value), where));
 }
 
 }  // namespace tessera::nn

@@ -71,7 +71,8 @@ void check_matrices(const Parameters& parameters, const std::vector<bool>& chose
 
 std::vector<bool> chosen_by(const Part& part, const Parameters& parameters,
                             const std::source_location& where) {
-  std::vector<bool> chosen(parameters.size(), true);
+  std::vector<bool> chosen;
+  for (const Param& parameter : parameters) chosen.push_back(parameter.is_trained());
   for (const Mask& mask : part.masks) {
     const std::vector<bool> more = mask(parameters, where);
     for (std::size_t i = 0; i < chosen.size(); ++i) chosen[i] = chosen[i] && more[i];
@@ -149,7 +150,7 @@ void check_gradients(const Parameters& parameters, const std::vector<Array>& gra
                      .cure = "pass the gradients of value_and_grad with respect to the model"});
   }
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    if (parameters[i].type() == gradients[i].type()) continue;
+    if (!parameters[i].is_trained() || parameters[i].type() == gradients[i].type()) continue;
     throw UserError(
         {.what = "Optimizer: a gradient does not match its parameter",
          .where = where,
@@ -302,6 +303,10 @@ class Update {
   }
 
   void apply(std::size_t i) {
+    if (!given_[i].is_trained()) {
+      updates_[i] = given_[i];
+      return;
+    }
     updates_[i] = parameters_[i] + updates_[i];
     if (given_[i].dtype() == DType::bf16) updates_[i] = astype(updates_[i], DType::bf16);
   }

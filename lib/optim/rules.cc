@@ -202,6 +202,24 @@ std::string text(double value) {
 
 Array bias_correction(double decay, const Array& count) { return 1.0 - pow(decay, count); }
 
+std::vector<Array> moved_average(const std::vector<Param>& now, const std::vector<Param>& old,
+                                 const Operand& step_size) {
+  const CallScope scope(step_size.where);
+  if (now.size() != old.size()) {
+    throw UserError({.what = "incremental_update: the trees differ in structure",
+                     .where = step_size.where,
+                     .found = std::to_string(old.size()) + " leaves",
+                     .wanted = std::to_string(now.size()) + " leaves",
+                     .cure = "begin the average as a copy of the model"});
+  }
+  std::vector<Array> result;
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    const bool is_averaged = now[i].is_trained() && is_float(now[i].dtype());
+    result.push_back(is_averaged ? old[i] + step_size * (now[i] - old[i]) : now[i].value());
+  }
+  return result;
+}
+
 Optimizer scale_by_lion(double b1, double b2) { return make<Lion>(b1, b2); }
 Optimizer ema(double decay) { return make<Ema>(decay); }
 Optimizer clip_by_block_rms(double most) { return make<ClipBlock>(most); }
@@ -217,6 +235,7 @@ std::vector<Array> Optimizer::Rule::common(const Array& /*done*/,
 Array global_norm(const std::vector<Array>& leaves) {
   Array total;
   for (const Array& leaf : leaves) {
+    if (!is_float(leaf.dtype())) continue;
     const Array part = sum(square(leaf.dtype() == DType::bf16 ? astype(leaf, DType::f32) : leaf));
     total = total.is_empty() ? part : total + part;
   }

@@ -404,7 +404,15 @@ const PartitionSpec& Param::spec() const { return info_->spec; }
 bool Param::is_annotated() const { return info_->is_annotated; }
 bool Param::is_logical() const { return info_->names == AxisNames::logical; }
 
+bool Param::is_trained() const { return info_->is_trained; }
+
 Param Param::with_value(Array value) const { return {std::move(value), info_}; }
+
+Param Param::untrained() const {
+  detail::ParamInfo info = *info_;
+  info.is_trained = false;
+  return {value(), detail::intern(std::move(info))};
+}
 
 Operand::Operand(const Array& value, std::source_location caller) : array(value), where(caller) {}
 

@@ -23,6 +23,7 @@ struct ParamInfo {
   PartitionSpec spec;
   bool is_annotated = false;
   AxisNames names = AxisNames::mesh;  // the kind of the names in `spec`
+  bool is_trained = true;             // false: state that grad and optimisers leave alone
 };
 const ParamInfo* intern(ParamInfo info);
 

@@ -2,23 +2,28 @@
 #include <fmt/format.h>
 
 #include <tessera/error.h>
+#include <tessera/functions.h>
 #include <tessera/grad.h>
+#include <tessera/transform.h>
 
 #include "api/apply.h"
 #include "api/program.h"
 #include "api/transform/pipeline_scope.h"
 #include "differentiate/differentiate.h"
+#include "ops/emit.h"
 
 namespace tessera::detail {
 
 namespace {
+
+bool is_trained(const Walk::Leaf& leaf) { return leaf.info == nullptr || leaf.info->is_trained; }
 
 void check_wrt(Walk& wrt, const Span& where) {
   const std::vector<std::string>& paths = wrt.paths();
   for (std::size_t i = 0; i < paths.size(); ++i) {
     const Array& array = *wrt.leaves()[i].array;
     node_of(array, where);
-    if (is_float(array.dtype())) continue;
+    if (is_float(array.dtype()) || !is_trained(wrt.leaves()[i])) continue;
     throw UserError({.what = "grad: a leaf to differentiate with respect to is not a float array",
                      .where = where,
                      .found = fmt::format("leaf {}: {}", paths[i], to_string(array.type())),
@@ -45,14 +50,19 @@ void check_loss(const Walk& result, const Span& where) {
 Gradients differentiate_traced(Walk& wrt, Body& body, const Span& where) {
   const std::shared_ptr<trace::Trace> parent = trace::innermost();
   auto trace = std::make_shared<trace::Trace>(parent->function());
-  std::vector<Array> tracers;
+  std::vector<Array> tracers(wrt.leaves().size());
   std::vector<std::size_t> numbers;
   std::vector<ir::ValueId> arguments;
-  for (const Walk::Leaf& leaf : wrt.leaves()) {
-    numbers.push_back(numbers.size());
-    arguments.push_back(lift(*parent, *leaf.array, where));
-    tracers.push_back(make_traced(trace, trace->add_input(leaf.array->type())));
-    tracers.back().node()->info = leaf.info;
+  // Inputs to differentiate with respect to come first.
+  for (const bool trained : {true, false}) {
+    for (std::size_t i = 0; i < tracers.size(); ++i) {
+      const Walk::Leaf& leaf = wrt.leaves()[i];
+      if (is_trained(leaf) != trained) continue;
+      if (trained) numbers.push_back(numbers.size());
+      arguments.push_back(lift(*parent, *leaf.array, where));
+      tracers[i] = make_traced(trace, trace->add_input(leaf.array->type()));
+      tracers[i].node()->info = leaf.info;
+    }
   }
   Gradients gradients;
   std::vector<ir::ValueId> outputs;
@@ -77,9 +87,15 @@ Gradients differentiate_traced(Walk& wrt, Body& body, const Span& where) {
   }
   const ir::Function derivative = differentiate::value_and_grad(
       cut_derivative(trace->finish(std::move(outputs)), arguments, numbers.size(), where), numbers);
-  for (ir::ValueId id : parent->builder().inline_function(derivative, arguments)) {
-    const bool is_value = gradients.values.size() < num_values;
-    (is_value ? gradients.values : gradients.gradients).push_back(make_traced(parent, id));
+  const std::vector<ir::ValueId> results = parent->builder().inline_function(derivative, arguments);
+  for (std::size_t i = 0; i < num_values; ++i) {
+    gradients.values.push_back(make_traced(parent, results[i]));
+  }
+  std::size_t next = num_values;
+  for (const Walk::Leaf& leaf : wrt.leaves()) {
+    const ir::ValueId id =
+        is_trained(leaf) ? results[next++] : ops::full(parent->builder(), 0.0, leaf.array->type());
+    gradients.gradients.push_back(make_traced(parent, id));
   }
   return gradients;
 }
@@ -128,6 +144,58 @@ Outcome evaluate_abstractly(Body& body, const std::source_location& where) {
     abstract.push_back(make_abstract(node_of(*leaf.array, span)->type));
   }
   return {std::move(result), std::move(abstract)};
+}
+
+Array inner_product(const Walk& a, const Walk& b, const char* what,
+                    const std::source_location& where) {
+  const CallScope call(where);
+  const auto fail = [&](const std::string& found, const std::string& wanted) {
+    throw UserError({.what = fmt::format("{}: the {} has another structure than the {}", what,
+                                         what == std::string_view("vjp") ? "cotangent" : "tangent",
+                                         what == std::string_view("vjp") ? "result" : "argument"),
+                     .where = Span(where),
+                     .found = found,
+                     .wanted = wanted,
+                     .cure = "give one array of the same type for each leaf"});
+  };
+  const auto count = [](const Walk& w) { return fmt::format("leaves: {}", w.leaves().size()); };
+  if (a.leaves().size() != b.leaves().size()) fail(count(b), count(a));
+  Array total = zeros({});
+  for (std::size_t i = 0; i < a.leaves().size(); ++i) {
+    const Array& x = *a.leaves()[i].array;
+    const Array& y = *b.leaves()[i].array;
+    if (x.type() != y.type()) fail(to_string(y.type()), to_string(x.type()));
+    if (is_float(x.dtype())) total = total + astype(sum(x * y), DType::f32);
+  }
+  return total;
+}
+
+std::vector<Array> zeros_of(const Walk& tree) {
+  std::vector<Array> all;
+  for (const Walk::Leaf& leaf : tree.leaves()) {
+    all.push_back(zeros(leaf.array->shape(), leaf.array->dtype()));
+  }
+  return all;
+}
+
+Array map_basis(const Type& type, const Function<Array, const Array&>& f,
+                const std::source_location& where) {
+  const CallScope call(where);
+  const std::int64_t size = num_elements(type.shape);
+  Shape shape = type.shape;
+  shape.insert(shape.begin(), size);
+  const Array basis = reshape(eye(size, size, 0, type.dtype), shape);
+  return vmap([&](const Array& x) { return f(x); }, {}, where)(basis);
+}
+
+Array as_jacobian(const Array& table, const Type& rows, const Type& columns, bool is_transposed,
+                  const std::source_location& where) {
+  const CallScope call(where);
+  Shape shape = rows.shape;
+  shape.insert(shape.end(), columns.shape.begin(), columns.shape.end());
+  if (!is_transposed) return reshape(table, shape);
+  const std::int64_t size = num_elements(columns.shape);
+  return reshape(transpose(reshape(table, {size, num_elements(rows.shape)})), shape);
 }
 
 }  // namespace tessera::detail

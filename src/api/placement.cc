@@ -18,6 +18,7 @@ const ParamInfo* intern(ParamInfo info) {
   std::string key = info.path + '\n';
   if (info.is_annotated) key += to_string(info.spec);
   if (info.names == AxisNames::logical) key += " of logical names";
+  if (!info.is_trained) key += " not trained";
   const std::lock_guard<std::mutex> lock(mutex);
   auto [place, is_new] = table->try_emplace(std::move(key));
   if (is_new) place->second = std::make_unique<const ParamInfo>(std::move(info));

@@ -255,10 +255,8 @@ std::vector<Param> params_of(Walk& w) {
     const Walk::Leaf& leaf = w.leaves()[i];
     if (leaf.info == nullptr) {
       params.emplace_back(*leaf.array, paths[i]);
-    } else if (leaf.info->is_annotated) {
-      params.emplace_back(*leaf.array, leaf.info->path, leaf.info->spec, leaf.info->names);
     } else {
-      params.emplace_back(*leaf.array, leaf.info->path);
+      params.push_back(static_cast<const Param&>(*leaf.array));  // only a Param has `info`
     }
   }
   return params;
@@ -268,7 +266,8 @@ void unbox(const Walk& w) {
   for (const Walk::Leaf& leaf : w.leaves()) {
     if (leaf.info == nullptr || !leaf.info->is_annotated) continue;
     auto& param = static_cast<Param&>(*leaf.array);  // only a Param has `info`
-    param = Param(param.value(), leaf.info->path);
+    const Param plain(param.value(), leaf.info->path);
+    param = leaf.info->is_trained ? plain : plain.untrained();
   }
 }
 

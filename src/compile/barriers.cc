@@ -1,5 +1,6 @@
 #include "compile/barriers.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include <tessera/error.h>
@@ -51,6 +52,31 @@ void add_barrier(Function& function, const std::vector<ValueId>& held,
   function.equations.push_back(std::move(barrier));
 }
 
+/// Drops equations whose results nobody reads: a barrier may have been their only reader.
+void drop_unread(Phased& program) {
+  std::vector<bool> is_read(program.function.values.size(), false);
+  const auto read = [&](const std::vector<ValueId>& ids) {
+    for (const ValueId id : ids) is_read[id] = true;
+  };
+  read(program.function.outputs);
+  std::vector<Equation>& equations = program.function.equations;
+  std::size_t kept = equations.size();
+  for (std::size_t i = equations.size(); i-- > 0;) {
+    const std::vector<ValueId>& results = equations[i].results;
+    const auto is_any_read = [&](ValueId id) { return is_read[id]; };
+    if (std::none_of(results.begin(), results.end(), is_any_read)) continue;
+    read(equations[i].operands);
+    --kept;
+    if (kept != i) {
+      equations[kept] = std::move(equations[i]);
+      program.phases[kept] = program.phases[i];
+    }
+  }
+  const auto count = static_cast<std::ptrdiff_t>(kept);
+  equations.erase(equations.begin(), equations.begin() + count);
+  program.phases.erase(program.phases.begin(), program.phases.begin() + count);
+}
+
 }  // namespace
 
 Phased without_barriers(Function function) {
@@ -76,6 +102,7 @@ Phased without_barriers(Function function) {
     }
   }
   replace(result.function.outputs, stands_for);
+  drop_unread(result);
   return result;
 }
 

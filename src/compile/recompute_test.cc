@@ -110,6 +110,19 @@ TEST(Barriers, BeginPhases) {
   EXPECT_EQ(host::fuse(phased.function).nodes.size(), 1U);
 }
 
+TEST(Barriers, LeaveNothingThatOnlyTheyRead) {
+  const Phased phased = without_barriers(parsed(R"((%0: f32[8]<{}>, %1: f32[8]<{}>) {
+  %2: f32[8]<{}> = exp %0
+  %3: f32[8]<{}> = neg %2
+  %4: f32[8]<{}>, %5: f32[8]<{}> = optimization_barrier %3, %1
+  %6: f32[8]<{}> = mul %5, %5
+  return %6
+})"));
+  EXPECT_EQ(phased.function.equations.size(), 1U);
+  EXPECT_EQ(phased.phases, (std::vector<int>{1}));
+  EXPECT_EQ(host::fuse(phased.function, phased.phases).nodes.size(), 1U);
+}
+
 TEST(Barriers, HoldWhatCrosses) {
   EXPECT_EQ(ir::print(ir::without_dead_code(with_barriers(without_barriers(parsed(kTwoPhases))))),
             R"(function main[mesh="none", grains=8](%0: f32[8]<{}>, %1: f32[8]<{}>) {

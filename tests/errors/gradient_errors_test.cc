@@ -185,5 +185,28 @@ TEST(CustomVjpErrors, DerivativeWithRespectToACapturedArray) {
                 "  cure:   pass the array as an argument of the function");
 }
 
+TEST(GradientErrors, CotangentOfAnotherType) {
+  const Array x = ones({2, 3});
+  const Caught error = caught([&] { vjp([](Array v) { return sum(v, 0); }, ones({2}))(x); });
+  EXPECT_EQ(error.text,
+            "vjp: the cotangent has another structure than the result\n"
+            "  where:  <this line>\n"
+            "  found:  f32[2]\n"
+            "  wanted: f32[3]\n"
+            "  cure:   give one array of the same type for each leaf");
+}
+
+TEST(GradientErrors, TangentOfOneArgumentOfTwo) {
+  const Array x = ones({2, 3});
+  const auto f = [](Array v, Array w) { return v * w; };
+  const Caught error = caught([&] { jvp<0, 1>(f, x)(x, x); });
+  EXPECT_EQ(error.text,
+            "jvp: the tangent has another structure than the argument\n"
+            "  where:  <this line>\n"
+            "  found:  leaves: 1\n"
+            "  wanted: leaves: 2\n"
+            "  cure:   give one array of the same type for each leaf");
+}
+
 }  // namespace
 }  // namespace tessera

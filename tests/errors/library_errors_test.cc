@@ -331,5 +331,53 @@ TEST(LayerErrors, StackedTwice) {
             "  cure:   pass .length = the number of layers, in the outermost nn::scan");
 }
 
+TEST(LayerErrors, BufferOfAnotherType) {
+  nn::Buffer count = nn::Scope(Key(0)).buffer("count", zeros({}, DType::i32));
+  const Caught error = caught([&] { count = ones({}); });
+  EXPECT_EQ(error.text,
+            "Buffer: the new value has another type\n"
+            "  where:  <this line>\n"
+            "  found:  f32[] for buffer count\n"
+            "  wanted: i32[]\n"
+            "  cure:   convert it with astype, or reduce it to the shape of the buffer");
+}
+
+TEST(LayerErrors, GroupsOfUnequalSize) {
+  const nn::Scope scope(Key(0));
+  const Caught error = caught([&] { nn::GroupNorm(scope, 48, 32); });
+  EXPECT_EQ(error.text,
+            "GroupNorm: the number of groups does not divide the features\n"
+            "  where:  <this line>\n"
+            "  found:  48 features, 32 groups\n"
+            "  wanted: features that are a multiple of the number of groups\n"
+            "  cure:   pass a number of groups that divides the features");
+}
+
+TEST(LayerErrors, TransposedConvolutionOfGroups) {
+  const nn::Scope scope(Key(0));
+  const nn::ConvOptions options{.kernel_size = {3, 3}, .strides = {2}, .feature_group_count = 2};
+  const Caught error = caught([&] { nn::ConvTranspose(scope, 4, 4, options); });
+  EXPECT_EQ(error.text,
+            "ConvTranspose: the options are not those of a transposed convolution\n"
+            "  where:  <this line>\n"
+            "  found:  kernel_size [3,3], strides [2], kernel_dilation [], input_dilation [], "
+            "groups: 2\n"
+            "  wanted: a stride and a dilation per dimension of the kernel or none, no "
+            "input_dilation, one group\n"
+            "  cure:   the strides insert rows: .strides = {2, 2} doubles the size");
+}
+
+TEST(OptimizerErrors, AverageOfAnotherModel) {
+  const nn::Scope scope(Key(0));
+  const nn::Dense with_bias(scope / "a", 2, 2), without(scope / "b", 2, 2, false);
+  const Caught error = caught([&] { optim::incremental_update(with_bias, without, 0.1); });
+  EXPECT_EQ(error.text,
+            "incremental_update: the trees differ in structure\n"
+            "  where:  <this line>\n"
+            "  found:  1 leaves\n"
+            "  wanted: 2 leaves\n"
+            "  cure:   begin the average as a copy of the model");
+}
+
 }  // namespace
 }  // namespace tessera

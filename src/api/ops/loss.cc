@@ -208,7 +208,7 @@ struct LinearLogits {
 
 }  // namespace
 
-Array cross_entropy(Operand logits, Operand labels) {
+Array cross_entropy(Operand logits, Operand labels, double label_smoothing) {
   return detail::public_op(logits.where, [&] {
     const char* const name = "cross_entropy";
     const Array rows = as_array(name, logits);
@@ -226,8 +226,26 @@ Array cross_entropy(Operand logits, Operand labels) {
       return reshape(of_rows.logits_cotangent(groups, of_rows.all(), lse, of_rows.scale(cotangent)),
                      x.shape());
     };
-    return custom_vjp([=](const Array& x) { return forward(x).first; }, forward, backward)(rows);
+    const Array loss =
+        custom_vjp([=](const Array& x) { return forward(x).first; }, forward, backward)(rows);
+    if (label_smoothing == 0) return loss;
+    // The mean over all classes of -log(softmax).
+    const Array wide = astype(rows, DType::f32);
+    const Array of_all = of_rows.scale(logsumexp(wide, -1) - mean(wide, -1));
+    return loss * (1.0 - label_smoothing) + of_all * label_smoothing;
   });
+}
+
+Array sigmoid_binary_cross_entropy(Operand logits, Operand labels) {
+  const CallScope scope(logits.where);
+  return softplus(logits) - logits * labels;
+}
+
+Array huber_loss(Operand predictions, Operand targets, double delta) {
+  const CallScope scope(predictions.where);
+  const Array error = abs(predictions - targets);
+  const Array quadratic = minimum(error, delta);
+  return square(quadratic) * 0.5 + (error - quadratic) * delta;
 }
 
 Array linear_cross_entropy(Operand x, Operand kernel, Operand labels) {

@@ -1,0 +1,75 @@
+// Cells of recurrent networks, with the parameters of Linen's.
+#include <tessera/nn.h>
+
+#include "nn/line_of.h"
+
+namespace tessera::nn {
+
+namespace {
+
+/// One layer per gate, named `prefix` and the letter of the gate.
+std::vector<Dense> gates(const Scope& scope, const std::string& prefix, std::string_view letters,
+                         std::int64_t inputs, std::int64_t features, std::string_view without_bias,
+                         const Initializer& kernel_init) {
+  std::vector<Dense> layers;
+  for (const char letter : letters) {
+    const bool use_bias = without_bias.find(letter) == std::string_view::npos;
+    const ScopeName name(prefix + letter, line_of(scope));
+    layers.emplace_back(scope / name, inputs, features, use_bias, kernel_init);
+  }
+  return layers;
+}
+
+}  // namespace
+
+SimpleCell::SimpleCell(const Scope& scope, std::int64_t inputs, std::int64_t features)
+    : input(scope / "i", inputs, features),
+      hidden(scope / "h", features, features, false, init::orthogonal()) {}
+
+std::pair<Array, Array> SimpleCell::operator()(const Array& carry, Operand x) const {
+  const CallScope call(x.where);
+  const Array next = tanh(input(x) + hidden(carry));
+  return {next, next};
+}
+
+Array SimpleCell::initial_carry(std::int64_t batch) const {
+  return zeros({batch, input.kernel.dim(1)});
+}
+
+LSTMCell::LSTMCell(const Scope& scope, std::int64_t inputs, std::int64_t features)
+    : input(gates(scope, "i", "ifgo", inputs, features, "ifgo", init::lecun_normal())),
+      hidden(gates(scope, "h", "ifgo", features, features, "", init::orthogonal())) {}
+
+std::pair<LSTMCell::Carry, Array> LSTMCell::operator()(const Carry& carry, Operand x) const {
+  const CallScope call(x.where);
+  const auto& [c, h] = carry;
+  std::vector<Array> gate;
+  for (std::size_t i = 0; i < input.size(); ++i) gate.push_back(input[i](x) + hidden[i](h));
+  const Array next_c = logistic(gate[1]) * c + logistic(gate[0]) * tanh(gate[2]);
+  const Array next_h = logistic(gate[3]) * tanh(next_c);
+  return {{next_c, next_h}, next_h};
+}
+
+LSTMCell::Carry LSTMCell::initial_carry(std::int64_t batch) const {
+  const Array start = zeros({batch, input[0].kernel.dim(1)});
+  return {start, start};
+}
+
+GRUCell::GRUCell(const Scope& scope, std::int64_t inputs, std::int64_t features)
+    : input(gates(scope, "i", "rzn", inputs, features, "", init::lecun_normal())),
+      hidden(gates(scope, "h", "rzn", features, features, "rz", init::orthogonal())) {}
+
+std::pair<Array, Array> GRUCell::operator()(const Array& carry, Operand x) const {
+  const CallScope call(x.where);
+  const Array r = logistic(input[0](x) + hidden[0](carry));
+  const Array z = logistic(input[1](x) + hidden[1](carry));
+  const Array n = tanh(input[2](x) + r * hidden[2](carry));
+  const Array next = (1.0 - z) * n + z * carry;
+  return {next, next};
+}
+
+Array GRUCell::initial_carry(std::int64_t batch) const {
+  return zeros({batch, input[0].kernel.dim(1)});
+}
+
+}  // namespace tessera::nn

@@ -1,0 +1,237 @@
+// vjp, jvp, Jacobians and Hessians: the numbers that JAX printed, differences of values, and equal
+// bits on meshes.
+#include <cmath>
+#include <functional>
+#include <gtest/gtest.h>
+#include <map>
+#include <random>
+#include <string>
+
+#include <tessera/functions.h>
+#include <tessera/tessera.h>
+
+#include "api/test_support.h"
+#include "tests/peers/golden.h"
+
+namespace tessera {
+namespace {
+
+using Json = nlohmann::json;
+using Function = std::function<Array(Array, Array)>;
+using testing::expect_same_bits;
+using testing::numbers;
+
+Array array_of(const Json& packed) {
+  return array(packed["values"].get<std::vector<float>>(), packed["shape"].get<Shape>());
+}
+
+void expect_near(const Array& found, const Json& wanted, const std::string& name) {
+  ASSERT_EQ(found.shape(), wanted["shape"].get<Shape>()) << name;
+  const auto values = found.to_vector<float>();
+  const auto list = wanted["values"].get<std::vector<float>>();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    EXPECT_NEAR(values[i], list[i], 1e-5F * std::max(1.0F, std::abs(list[i])))
+        << name << ", element " << i;
+  }
+}
+
+Array weighted(const Array& x) { return sum(reshape(x, {-1}) * cos(arange(x.size(), DType::f32))); }
+
+/// The functions of tests/peers/make_layers_golden.py.
+const std::map<std::string, Function>& functions() {
+  static const std::map<std::string, Function> list = {
+      {"mixed",
+       [](const Array& x, const Array& y) {
+         return matmul(sin(x), transpose(exp(y))) / (1 + sum(x * x)) +
+                matmul(tanh(y), transpose(x));
+       }},
+      {"scanned",
+       [](const Array& x, const Array& y) {
+         const auto step = [&](const Array& c, const Array& a) {
+           return std::pair(c * sin(a) + y[0], c);
+         };
+         return scan(step, y[0] + 1, x).second;
+       }},
+      {"branched", [](const Array& x, const Array& y) {
+         return cond(
+             x[0][0] > 0, [](Array a, Array b) { return cumsum(a * b, 1); },
+             [](Array a, Array b) { return softmax(a - b); }, x, y);
+       }}};
+  return list;
+}
+
+TEST(Derivatives, AreThoseOfJax) {
+  const Json cases = read_golden("layers.json")["derivatives"];
+  ASSERT_EQ(cases.size(), 9U);
+  for (const Json& c : cases) {
+    const std::string name = c["name"];
+    const Function& f = functions().at(name);
+    const Array x = array_of(c["x"]), y = array_of(c["y"]);
+    const auto [out, cotangents] = vjp<0, 1>(f, array_of(c["ct"]))(x, y);
+    expect_near(out, c["out"], name + " out");
+    expect_near(std::get<0>(cotangents), c["vjp"][0], name + " vjp of x");
+    expect_near(std::get<1>(cotangents), c["vjp"][1], name + " vjp of y");
+    const auto [same, tangent] =
+        jvp<0, 1>(f, std::tuple(array_of(c["dx"]), array_of(c["dy"])))(x, y);
+    expect_near(same, c["out"], name + " out of jvp");
+    expect_near(tangent, c["jvp"], name + " jvp");
+    expect_near(jacrev(f)(x, y), c["jacobian"], name + " jacrev");
+    expect_near(jacfwd(f)(x, y), c["jacobian"], name + " jacfwd");
+    expect_near(jacobian<1>(f)(x, y), c["jacobian_y"], name + " jacobian of y");
+    expect_near(jacfwd<1>(f)(x, y), c["jacobian_y"], name + " jacfwd of y");
+    const auto scalar = [&](const Array& a) { return weighted(f(a, y)); };
+    expect_near(hessian(scalar)(x), c["hessian"], name + " hessian");
+  }
+}
+
+TEST(Derivatives, AreDifferencesOfValues) {
+  const double step = 1.0 / 64;
+  for (const auto& [name, f] : functions()) {
+    for (std::int64_t seed = 0; seed < 3; ++seed) {
+      const Array x = numbers({2, 3}, seed) * 0.5, y = numbers({2, 3}, seed + 10) * 0.5;
+      const Array dx = numbers({2, 3}, seed + 20);
+      const auto found = jvp(f, dx)(x, y).second.to_vector<float>();
+      const auto wanted =
+          ((f(x + dx * step, y) - f(x - dx * step, y)) / (2 * step)).to_vector<float>();
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        EXPECT_NEAR(found[i], wanted[i], 5e-3F * std::max(1.0F, std::abs(wanted[i]))) << name;
+      }
+    }
+  }
+}
+
+/// A function made of random ops, of arrays [3, 3].
+class RandomFunction {
+ public:
+  explicit RandomFunction(std::uint32_t seed) : random_(seed) {}
+
+  Array operator()(const Array& x) const {
+    std::mt19937 random = random_;
+    std::vector<Array> values = {x, cos(x)};
+    for (int i = 0; i < 6; ++i) {
+      const Array a = values[random() % values.size()], b = values[random() % values.size()];
+      values.push_back(apply(static_cast<int>(random() % 10), a, b));
+    }
+    return values.back() + values[random() % values.size()];
+  }
+
+ private:
+  static Array apply(int op, const Array& a, const Array& b) {
+    switch (op) {
+      case 0:
+        return sin(a) * b;
+      case 1:
+        return tanh(matmul(a, b));
+      case 2:
+        return a / (2 + square(b));
+      case 3:
+        return softmax(a + transpose(b));
+      case 4:
+        return cumsum(a, 1) * 0.5 - b;
+      case 5:
+        return exp(-square(a)) + logistic(b);
+      case 6:
+        return remat([](Array c, Array d) { return sin(c) * d; })(a, b);
+      case 7:
+        return scan([](Array c, Array s) { return std::pair(tanh(c + s), c * s); }, a[0], b).second;
+      case 8:
+        return vmap([](Array c, Array d) { return c * sum(tanh(d)); })(a, b);
+      default:
+        return cond(
+            b[0][0] > 0, [](Array c, Array d) { return c * tanh(d); },
+            [](Array c, Array d) { return c - sin(d); }, a, b);
+    }
+  }
+
+  std::mt19937 random_;
+};
+
+TEST(Derivatives, OfRandomFunctionsAgree) {
+  const double step = 1.0 / 128;
+  for (std::uint32_t seed = 0; seed < 24; ++seed) {
+    const RandomFunction f(seed);
+    const Array x = numbers({3, 3}, seed), v = numbers({3, 3}, seed + 100);
+    const auto all = jit([&](const Array& a, const Array& t) {
+      const Array forward = jvp(f, t)(a).second;
+      const Array table = reshape(jacrev(f)(a), {9, 9});
+      const Array same = reshape(jacfwd(f)(a), {9, 9});
+      const Array second =
+          reshape(hessian([&](const Array& b) { return weighted(f(b)); })(a), {9, 9});
+      return std::tuple(forward, max(abs(table - same)), max(abs(second - transpose(second))),
+                        reshape(matmul(table, reshape(t, {9})), {3, 3}), max(abs(second)));
+    });
+    const auto [forward, differ, skew, product, largest] = all(x, v);
+    EXPECT_LT(differ.item<double>(), 1e-4) << seed;
+    EXPECT_LT(skew.item<double>(), 1e-4 * (1 + largest.item<double>())) << seed;
+    const auto found = forward.to_vector<float>(), by_table = product.to_vector<float>();
+    const auto wanted = ((f(x + v * step) - f(x - v * step)) / (2 * step)).to_vector<float>();
+    for (std::size_t i = 0; i < 9; ++i) {
+      const float scale = std::max(1.0F, std::abs(wanted[i]));
+      EXPECT_NEAR(found[i], by_table[i], 1e-4F * scale) << seed;
+      EXPECT_NEAR(found[i], wanted[i], 2e-2F * scale) << seed;
+    }
+  }
+}
+
+TEST(Derivatives, OfTreesAndOfSeveralDtypes) {
+  struct Pair {
+    Array a, b;
+    TESSERA_TREE(a, b)
+  };
+  const auto f = [](const Pair& p) {
+    return Pair{.a = p.a * p.a, .b = astype(sum(p.a), DType::bf16) * p.b};
+  };
+  const Pair at{.a = array({1.F, 2.F}), .b = astype(array({3.F}), DType::bf16)};
+  const Pair ones_of = tree_map([](const Array& x) { return ones_like(x); }, at);
+  const auto [out, cotangent] = vjp(f, ones_of)(at);
+  EXPECT_TRUE(array_equal(out.a, array({1.F, 4.F})));
+  EXPECT_TRUE(array_equal(cotangent.a, array({5.F, 7.F})));
+  EXPECT_TRUE(array_equal(cotangent.b, astype(array({3.F}), DType::bf16)));
+  const auto [same, tangent] = jvp(f, ones_of)(at);
+  EXPECT_TRUE(array_equal(same.a, out.a));
+  EXPECT_TRUE(array_equal(tangent.a, array({2.F, 4.F})));
+  EXPECT_TRUE(array_equal(tangent.b, astype(array({9.F}), DType::bf16)));
+}
+
+TEST(Derivatives, OfEachOther) {
+  const auto f = [](const Array& x) { return sum(sin(x) * x * x); };
+  const Array x = numbers({4}, 1), v = numbers({4}, 2);
+  const auto product = jvp(grad(f), v)(x).second.to_vector<float>();
+  const auto wanted = matmul(hessian(f)(x), v).to_vector<float>();
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(product[i], wanted[i], 1e-5);
+  // The derivative of a tangent is that of the product with the gradient.
+  const auto third = grad([&](const Array& a) { return jvp(f, v)(a).second; })(x);
+  const auto same = jvp(grad(f), v)(x).second;
+  const auto a = third.to_vector<float>(), b = same.to_vector<float>();
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(a[i], b[i], 1e-5);
+}
+
+TEST(Derivatives, ThroughRematAndCustomVjp) {
+  const auto square_of =
+      custom_vjp([](Array x) { return x * x; }, [](Array x) { return std::pair(x * x, x); },
+                 [](Array x, Array ct) { return ct * x * 2; });
+  const auto f = remat([=](Array x) { return square_of(sin(x)); });
+  const Array x = numbers({5}, 3);
+  const auto found = jvp(f, ones({5}))(x).second.to_vector<float>();
+  const auto wanted = (sin(x) * cos(x) * 2).to_vector<float>();
+  for (std::size_t i = 0; i < 5; ++i) EXPECT_NEAR(found[i], wanted[i], 1e-6);
+}
+
+TEST(Derivatives, HaveTheSameBitsOnMeshes) {
+  const auto f = [](const Array& x, const Array& w) { return tanh(matmul(x, w)); };
+  const auto all = jit([&](const Array& x, const Array& w, const Array& dx) {
+    const auto [y, dy] = jvp(f, dx)(x, w);
+    return std::tuple(y, dy, vjp<1>(f, dy)(x, w).second, jacfwd<1>(f)(x, w), jacrev(f)(x, w));
+  });
+  const Array x = numbers({8, 4}, 1), w = numbers({4, 3}, 2), dx = numbers({8, 4}, 3);
+  const auto wanted = tree_leaves(all(x, w, dx));
+  for (const std::int64_t devices : {2, 4}) {
+    const Mesh mesh = make_mesh({{"data", devices}});
+    const NamedSharding split(mesh, P{"data"});
+    const auto found = tree_leaves(all(device_put(x, split), w, device_put(dx, split)));
+    for (std::size_t i = 0; i < wanted.size(); ++i) expect_same_bits(found[i], wanted[i]);
+  }
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,49 @@
+// Metrics as sums over batches.
+#include <tessera/functions.h>
+
+#include "api/operands.h"
+
+namespace tessera::metrics {
+
+Array in_top_k(Operand logits, Operand labels, std::int64_t k) {
+  return detail::public_op(logits.where, [&] {
+    const Array all = detail::as_array("in_top_k", logits);
+    const Array of = expand_dims(detail::as_array("in_top_k", labels), -1);
+    const std::int64_t classes = all.dim(-1);
+    const Array is_class = of >= 0 && of < classes;
+    const Array logit = take_along_axis(all, where(is_class, of, 0), -1);
+    const Array num_greater = sum(astype(all > logit, DType::i32), -1, keepdims);
+    return squeeze(is_class && num_greater < k, -1);
+  });
+}
+
+void Mean::update(Operand values, const std::optional<Array>& is_counted) {
+  const CallScope scope(values.where);
+  const Array all = astype(detail::as_array("Mean", values), DType::f32);
+  const Array given = is_counted ? where(*is_counted, all, 0) : all;
+  const Array number = is_counted ? sum(astype(*is_counted, DType::i32))
+                                  : full({}, static_cast<std::int32_t>(all.size()), DType::i32);
+  // Kahan's sum: f32 alone would lose the values of a long run.
+  const Array more = sum(given) - rest;
+  const Array next = total + more;
+  rest = (next - total) - more;
+  total = next;
+  count = count + number;
+}
+
+Array Mean::value() const { return (total - rest) / astype(count, DType::f32); }
+
+void Confusion::update(Operand predictions, Operand labels) {
+  const CallScope scope(predictions.where);
+  const std::int64_t classes = counts.dim(0);
+  const Array predicted = reshape(detail::as_array("Confusion", predictions), {-1});
+  const Array actual = reshape(detail::as_array("Confusion", labels), {-1});
+  const auto is_class = [&](const Array& x) { return x >= 0 && x < classes; };
+  const Array is_counted = is_class(predicted) && is_class(actual);
+  const Array cell = where(is_counted, actual * classes + predicted, 0);
+  const Array added =
+      scatter_add(zeros({classes * classes}, DType::i32), cell, astype(is_counted, DType::i32));
+  counts = counts + reshape(added, {classes, classes});
+}
+
+}  // namespace tessera::metrics
