@@ -134,8 +134,8 @@ StridedTile apply_view(const Function& function, const Equation& equation, Strid
                        const Box& from_box, const Box& to_box) {
   const std::string& view = equation.op->host.name;
   StridedTile to{.tile = from.tile, .offset = from.offset, .strides = {}};
-  if (view == "bitcast" || view == "sharding_constraint" || view == "stop_gradient" ||
-      view == "transfer") {
+  if (view == "bitcast" || view == "pad" || view == "sharding_constraint" ||
+      view == "stop_gradient" || view == "transfer") {
     to.strides = from.strides;
   } else if (view == "reshape") {
     to.strides = row_major_strides(to_box.size);

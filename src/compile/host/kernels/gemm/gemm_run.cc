@@ -442,8 +442,7 @@ void PartRun::run_band(const Step& step, const Range& group, const Range& panels
                        gemm::TileArgs args) {
   const auto operands = s_.b_in_place                   ? gemm::Operands::b_in_place
                         : how == Access::adjacent_k     ? gemm::Operands::a_in_place
-                        : s_.has_lanes && s_.b_by_table ? gemm::Operands::lanes_by_tables
-                        : s_.has_lanes                  ? gemm::Operands::lanes
+                        : s_.has_lanes                  ? s_.operands_of_lanes()
                         : s_.b_by_table                 ? gemm::Operands::by_tables
                         : how == Access::by_table       ? gemm::Operands::a_by_table
                                                         : gemm::Operands::packed;
