@@ -53,7 +53,14 @@ void window_numbers(Program& p, bool is_spread) {
   const Ids extremes = p.emit_anyway("reduce_window_max", windows, {x});
   const Ids numbers = p.emit_anyway("find_in_windows", windows, {x, extremes.at(0)});
   if (!is_spread) return;
-  p.emit("spread_from_windows", {{"shape", p.shape(x)}, {"stride", stride}, {"window", window}},
+  // At times the windows are those of a padded or a cut array.
+  Ints low, shape = p.shape(x);
+  for (std::int64_t& size : shape) {
+    low.push_back(p.random().chance(30) ? p.random().between(-2, 2) : 0);
+    if (p.random().chance(20)) size = p.random().between(1, size + 2);
+  }
+  p.emit("spread_from_windows",
+         {{"low", low}, {"shape", shape}, {"stride", stride}, {"window", window}},
          {numbers.at(0), p.of_type(p.type(extremes.at(0)))});
 }
 

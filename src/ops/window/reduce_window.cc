@@ -20,6 +20,10 @@ const Ints& steps_of(const ShapeContext& c, std::string_view attribute, std::siz
 
 }  // namespace
 
+void expect_windows(const ShapeContext& c, std::size_t rank) {
+  for (const char* attribute : {"window", "stride"}) (void)steps_of(c, attribute, rank);
+}
+
 Shape windows_of(const ShapeContext& c, Shape array) {
   const Ints& window = steps_of(c, "window", array.size());
   const Ints& stride = steps_of(c, "stride", array.size());
@@ -86,7 +90,10 @@ ValueId window_extreme_vjp(VjpContext& c) {
                                    {c.operand(0), c.result()});
   return c.b.emit(
       "spread_from_windows",
-      {{"shape", c.operand_type(0).shape}, {"stride", stride}, {"window", window}},
+      {{"low", Ints(window.size(), 0)},
+       {"shape", c.operand_type(0).shape},
+       {"stride", stride},
+       {"window", window}},
       {numbers, c.cotangent()});
 }
 

@@ -1,4 +1,7 @@
 // The elements that windows take: where they are, and the way back of what windows give them.
+#include <algorithm>
+#include <cstdlib>
+
 #include "ops/ops.h"
 #include "ops/reference/loops.h"
 #include "ops/rules.h"
@@ -101,18 +104,25 @@ Sample find_sample(Type array, Type elements, Ints window, Ints stride) {
 
 // --- spread_from_windows
 
+constexpr std::int64_t kFarthest = std::int64_t{1} << 40;  // distances cannot overflow
+
 std::vector<Type> spread_shape(const ShapeContext& c) {
   expect_operands(c, 2);
-  const Shape windows = windows_of(c, shape_of(c, "shape"));
+  const Shape& shape = shape_of(c, "shape");
   const Type& values = c.operands[1];
-  if (c.operands[0] != Type{DType::i32, windows} || values.shape != windows ||
-      !is_float(values.dtype)) {
-    c.fail("the operands do not match the windows of the shape",
-           "numbers " + tessera::to_string(Type{DType::i32, windows}) +
-               " and floats of the same shape",
-           "check the shape, the window and the stride");
+  expect_windows(c, shape.size());
+  bool fits = c.operands[0] == Type{DType::i32, values.shape} && is_float(values.dtype) &&
+              values.shape.size() == shape.size() && ints_of(c, "low").size() == shape.size();
+  for (const char* attribute : {"low", "stride", "window"}) {
+    for (const std::int64_t step : ints_of(c, attribute)) fits &= std::abs(step) <= kFarthest;
   }
-  return {{values.dtype, shape_of(c, "shape")}};
+  if (!fits) {
+    c.fail("the operands do not match the shape or each other",
+           "i32 numbers and floats of the same shape, with the rank of the attributes, whose "
+           "entries are at most 2^40",
+           "check the operands, low and shape");
+  }
+  return {{values.dtype, shape}};
 }
 
 /// What the elements with the numbers got.
@@ -121,11 +131,28 @@ ValueId spread_vjp(VjpContext& c) {
   const Attributes attributes = c.equation.attributes;
   const ValueId numbers = c.operand(0);
   const Type type = c.operand_type(1);
+  if (num_elements(type.shape) == 0) return full(b, 0.0, type);
+  const Ints& low = attributes.ints("low");
+  // The windows begin at index 0, and all of them lie inside.
+  const Shape shape = b.type(c.cotangent()).shape;
+  const Ints all = limit_of(attributes, type.shape, attributes.ints("window"));
+  Ints before, after, start;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    before.push_back(std::max<std::int64_t>(low[i], 0));
+    start.push_back(before[i] - low[i]);
+    after.push_back(std::max<std::int64_t>(start[i] + all[i] - 1 - before[i] - shape[i], 0));
+  }
+  const ValueId padded =
+      pad(b, c.cotangent(), scalar(b, 0.0, type.dtype), std::move(before), std::move(after));
   ValueId taken = full(b, 0.0, type);
   double number = 0;
   for_each_index(attributes.ints("window"), [&](const Ints& place) {
-    const ValueId candidate = slice(b, c.cotangent(), place, limit_of(attributes, type.shape, place),
-                                    attributes.ints("stride"));
+    Ints first = start, limit = limit_of(attributes, type.shape, place);
+    for (std::size_t i = 0; i < place.size(); ++i) {
+      first[i] += place[i];
+      limit[i] += start[i];
+    }
+    const ValueId candidate = slice(b, padded, first, limit, attributes.ints("stride"));
     const ValueId takes = compare(b, "eq", numbers, full_like(b, number++, numbers));
     taken = select(b, takes, candidate, taken);
   });
@@ -137,10 +164,11 @@ std::vector<ValueId> spread_batch(BatchContext& c) {
   for (const char* name : {"stride", "window"})
     attributes.set(name, with_first(1, attributes.ints(name)));
   attributes.set("shape", with_first(c.size, attributes.ints("shape")));
+  attributes.set("low", with_first(0, attributes.ints("low")));
   return c.b.emit_all(*c.equation.op, attributes, {c.batched(0), c.batched(1)});
 }
 
-/// Element i is at place q of window (i - q) / stride.
+/// Element i is at place q of window (i + low - q) / stride.
 Factors spread_factors(const Attributes& attributes, const std::vector<Type>& operands,
                        const std::vector<Type>& results) {
   Factors f;
@@ -149,12 +177,14 @@ Factors spread_factors(const Attributes& attributes, const std::vector<Type>& op
   for (std::size_t i = 0; i < results[0].shape.size(); ++i) {
     const std::int64_t window = attributes.ints("window")[i];
     const std::int64_t stride = attributes.ints("stride")[i];
-    if (window == 1 && stride == 1) continue;
+    const std::int64_t low = attributes.ints("low")[i];
+    const std::int64_t windows = operands[0].shape[i];
+    if (window == 1 && stride == 1 && low == 0 && windows == results[0].shape[i]) continue;
     for (const std::size_t operand : {0U, 1U}) {
       add_window(f, {.operand = operand,
                      .dim = i,
-                     .size = operands[operand].shape[i],
-                     .offset = 1 - window,
+                     .size = windows,
+                     .offset = low + 1 - window,
                      .terms = {{.factor = f.results[0][i][0]}},
                      .extent = window,
                      .divisor = stride});
@@ -168,6 +198,7 @@ std::vector<HostArray> spread_reference(const ReferenceContext& c) {
   const Shape& windows = c.operands[0]->type().shape;
   const auto strides = row_major_strides(windows);
   const Ints& stride = c.attributes.ints("stride");
+  const Ints& low = c.attributes.ints("low");
   const auto numbers = c.operands[0]->data<std::int32_t>();
   Floats::visit(c.results[0].dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -181,7 +212,7 @@ std::vector<HostArray> spread_reference(const ReferenceContext& c) {
         std::vector<std::int64_t> window;
         bool is_inside = true;
         for (std::size_t i = 0; i < place.size(); ++i) {
-          const std::int64_t distance = index[i] - place[i];
+          const std::int64_t distance = index[i] + low[i] - place[i];
           if (distance % stride[i] != 0) return;
           window.push_back(distance / stride[i]);
           is_inside = is_inside && distance >= 0 && window[i] < windows[i];
@@ -201,7 +232,7 @@ std::vector<HostArray> spread_reference(const ReferenceContext& c) {
 }
 
 /// An operand with its elements as far apart as the windows are, and `fill` between and around
-/// them: element i + window - 1 - q meets place q.
+/// them: element i + window - 1 - q of the result meets place q.
 hlo::Value spread_operand(hlo::FormContext& c, std::size_t i, double fill) {
   const hlo::Value value = c.w.scalar(fill, c.x(i).type.dtype);
   const hlo::FormContext::Rows rows = c.rows_of(i, &value);
@@ -210,9 +241,11 @@ hlo::Value spread_operand(hlo::FormContext& c, std::size_t i, double fill) {
   for (std::size_t d = 0; d < result.size(); ++d) {
     if (rows.is_cut[d]) continue;
     const std::int64_t stride = c.attributes().ints("stride")[d];
-    low[d] = c.attributes().ints("window")[d] - 1;
-    interior[d] = stride - 1;
-    high[d] = result[d] - (rows.x.type.shape[d] - 1) * stride - 1;
+    const std::int64_t window = c.attributes().ints("window")[d];
+    const std::int64_t size = rows.x.type.shape[d];
+    low[d] = window - 1 - c.attributes().ints("low")[d];
+    interior[d] = size > 1 ? stride - 1 : 0;
+    high[d] = result[d] + window - 1 - low[d] - (size == 0 ? 0 : (size - 1) * stride + 1);
   }
   return c.w.pad(rows.x, value, low, high, interior);
 }
@@ -240,11 +273,13 @@ hlo::Values spread_form(hlo::FormContext& c) {
   return {sum};
 }
 
-Sample spread_sample(Type values, Shape shape, Ints window, Ints stride) {
+Sample spread_sample(Type values, Shape shape, Ints window, Ints stride, Ints low = {}) {
   const double last = static_cast<double>(num_elements(window)) - 1.0;
   const SampleOperand numbers{i32(values.shape), -1.0, last};
+  low.resize(shape.size(), 0);
   return {.operands = {numbers, {std::move(values)}},
-          .attributes = {{"shape", std::move(shape)},
+          .attributes = {{"low", std::move(low)},
+                         {"shape", std::move(shape)},
                          {"stride", std::move(stride)},
                          {"window", std::move(window)}}};
 }
@@ -277,12 +312,12 @@ const OpRecord find_in_windows_op{
 const OpRecord spread_from_windows_op{
     .name = "spread_from_windows",
     .doc =
-        "An array of this shape, each of whose windows has a number and a value: element i is the "
-        "sum of the values of all windows in which i has their number, in the order of these "
-        "numbers. Windows without a value for i, and those that the array lacks, add +0.0; others "
-        "whose places never meet i are left out.",
+        "An array of this shape from the numbers and the values of windows, which begin `stride` "
+        "apart, the first one at index -`low`: element i is the sum of the values of the windows "
+        "in which i has their number, in the order of these numbers. Windows with another number, "
+        "and those that would meet i but do not exist, add +0.0.",
     .source = "StableHLO, select_and_scatter with scatter ADD, its second half",
-    .attributes = AttributeNames{"shape", "stride", "window"},
+    .attributes = AttributeNames{"low", "shape", "stride", "window"},
     .types = TypeSet::any,
     .shape = spread_shape,
     .vjp = per_operand({[](VjpContext&) { return ir::kNoValue; }, spread_vjp}),
@@ -296,10 +331,67 @@ const OpRecord spread_from_windows_op{
         Samples{spread_sample(f32({3, 3, 2, 2}), {3, 6, 5, 2}, {1, 2, 2, 1}, {1, 2, 2, 1}),
                 spread_sample(f32({2, 5, 4, 3}), {2, 7, 9, 3}, {1, 3, 3, 1}, {1, 1, 2, 1}),
                 spread_sample(f32({4, 3}), {10, 6}, {3, 1}, {2, 2}),
+                spread_sample(f32({2, 4, 5, 3}), {2, 7, 9, 3}, {1, 3, 3, 1}, {1, 2, 2, 1},
+                              {0, 1, 1, 0}),
+                spread_sample(f32({6, 4}), {9, 3}, {3, 2}, {2, 1}, {-1, 2}),
                 spread_sample(f32({1, 1}), {5, 1}, {5, 1}, {1, 1}),
                 spread_sample(bf16({3, 5, 4}), {3, 6, 5}, {1, 2, 2}, {1, 1, 1})},
     .linearity = Linearity::rest,
 };
+
+namespace {
+
+const Equation* definition_of(const ir::Function& function, ValueId value) {
+  for (auto equation = function.equations.rbegin(); equation != function.equations.rend();
+       ++equation) {
+    const auto& results = equation->results;
+    if (std::find(results.begin(), results.end(), value) != results.end()) return &*equation;
+  }
+  return nullptr;
+}
+
+/// Windows at every index of a padded array: those of a slice are windows of an array with less
+/// padding.
+std::optional<ValueId> windows_of_less_padding(Builder& b, const Attributes& attributes,
+                                               const Equation& padding, const Ints& start,
+                                               const Ints& limit) {
+  const Shape shape = b.type(padding.results[0]).shape;
+  const Attributes of_padding = padding.attributes;
+  const std::vector<ValueId> operands = padding.operands;
+  Ints low = of_padding.ints("low"), high = of_padding.ints("high");
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    low[i] -= start[i];
+    high[i] -= shape[i] - (limit[i] + attributes.ints("window")[i] - 1);
+    if (low[i] < 0 || high[i] < 0 || attributes.ints("stride")[i] != 1) return std::nullopt;
+  }
+  const ValueId padded =
+      pad(b, operands[0], operands[1], std::move(low), std::move(high), of_padding.ints("interior"));
+  return b.emit("reduce_window_sum", attributes, {padded});
+}
+
+}  // namespace
+
+std::optional<ValueId> slice_of_windows(Builder& b, ValueId from, const Ints& start,
+                                        const Ints& limit) {
+  const Equation* found = definition_of(b.function(), from);
+  if (found == nullptr) return std::nullopt;
+  Attributes attributes = found->attributes;
+  if (is(*found, reduce_window_sum_op)) {
+    const Equation* padding = definition_of(b.function(), found->operands[0]);
+    if (padding == nullptr || !is(*padding, pad_op)) return std::nullopt;
+    return windows_of_less_padding(b, attributes, *padding, start, limit);
+  }
+  if (!is(*found, spread_from_windows_op)) return std::nullopt;
+  const std::vector<ValueId> operands = found->operands;
+  Ints low = attributes.ints("low"), shape;
+  for (std::size_t i = 0; i < start.size(); ++i) {
+    low[i] += start[i];
+    shape.push_back(limit[i] - start[i]);
+  }
+  attributes.set("low", low);
+  attributes.set("shape", shape);
+  return b.emit("spread_from_windows", attributes, operands);
+}
 
 OpFamily window_number_ops() { return {&find_in_windows_op, &spread_from_windows_op}; }
 

@@ -62,7 +62,7 @@ WindowWalk windows_at_elements(const LowerContext& context, const Equation& equa
     const std::int64_t stride = equation.attributes.ints("stride")[d];
     dims.push_back({.dilation = -1,
                     .spread = stride,
-                    .low = from.start[d] * stride - to.start[d],
+                    .low = from.start[d] * stride - to.start[d] - equation.attributes.ints("low")[d],
                     .windows = to.size[d],
                     .size = equation.attributes.ints("window")[d],
                     .rows = from.size[d]});

@@ -1,6 +1,7 @@
 #include "compile/host/dense/window_walk.h"
 
 #include <algorithm>
+#include <map>
 
 namespace tessera::compile::host {
 
@@ -141,8 +142,8 @@ void WindowWalk::visit_line(const std::vector<Terms>& terms, std::int64_t from, 
 
 void WindowWalk::visit(std::int64_t first, std::int64_t end, const Visit& visit) const {
   const std::size_t last = dims_.size() - 1;
-  std::vector<std::size_t> kinds(dims_.size()), known;
-  std::vector<Terms> terms(dims_[last].classes.size());
+  std::vector<std::size_t> kinds(dims_.size());
+  std::map<std::vector<std::size_t>, std::vector<Terms>> known;  // for all classes of the last one
   const bool is_line = last == 0;
   for (std::int64_t piece = is_line ? 0 : first; piece < (is_line ? 1 : end); ++piece) {
     std::int64_t from = 0, to = 0, rest = piece;
@@ -154,12 +155,10 @@ void WindowWalk::visit(std::int64_t first, std::int64_t end, const Visit& visit)
       to += static_cast<std::int64_t>(window) * dims_[d].to;
     }
     kinds[last] = 0;
-    if (kinds != known) {
-      known = kinds;
-      for (std::size_t kind = 0; kind < terms.size(); ++kind) {
-        kinds[last] = kind;
-        terms[kind] = terms_of(kinds);
-      }
+    std::vector<Terms>& terms = known[kinds];
+    for (std::size_t kind = terms.size(); kind < dims_[last].classes.size(); ++kind) {
+      kinds[last] = kind;
+      terms.push_back(terms_of(kinds));
     }
     visit_line(terms, from, to, is_line ? first : 0, is_line ? end : dims_[last].space.windows,
                visit);
