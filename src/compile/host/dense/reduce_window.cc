@@ -3,6 +3,7 @@
 
 #include "compile/host/dense/window_walk.h"
 #include "compile/host/dense_tasks.h"
+#include "compile/host/kernels/boxes.h"
 #include "compile/host/kernels/pairwise.h"
 #include "compile/host/kernels/window/windows.h"
 #include "compile/host/kernels/with_type.h"
@@ -52,22 +53,48 @@ WindowWalk windows_in_array(const LowerContext& context, const Equation& equatio
   return WindowWalk(std::move(dims), true);
 }
 
-/// For each element of a tile of the result, the windows that meet it, in the tiles of the operands.
-WindowWalk windows_at_elements(const LowerContext& context, const Equation& equation,
-                               const AtomDigits& digits) {
-  const Box from = context.box(equation.operands[0], digits);
-  const Box to = context.box(equation.results[0], digits);
+/// The windows that a tile needs of an operand. An operand may hold more of them.
+struct HeldWindows {
+  Box held, needed;
+
+  bool is_whole() const { return held.size == needed.size; }
+  /// The elements of the needed windows, dense: those of the buffer, or a copy in `copy`.
+  const std::byte* dense(const std::byte* buffer, std::vector<std::byte>& copy) const {
+    constexpr std::size_t kElementBytes = 4;  // i32 and f32
+    if (is_whole()) return buffer;
+    const std::vector<std::int64_t> strides = row_major_strides(held.size);
+    std::int64_t first = 0;
+    for (std::size_t d = 0; d < strides.size(); ++d)
+      first += (needed.start[d] - held.start[d]) * strides[d];
+    copy.resize(static_cast<std::size_t>(num_elements(needed.size)) * kElementBytes);
+    kernels::copy_box(buffer + first * std::int64_t{kElementBytes}, strides, copy.data(),
+                      row_major_strides(needed.size), needed.size, kElementBytes);
+    return copy.data();
+  }
+};
+
+/// For each element of a tile of the result, the windows of `from` that meet it.
+WindowWalk windows_at_elements(const Equation& equation, const Box& from, const Box& to) {
+  const auto attribute = [&](const char* name, std::size_t d) {
+    return equation.attributes.ints(name)[d];
+  };
   std::vector<SpaceDim> dims;
   for (std::size_t d = 0; d < to.size.size(); ++d) {
-    const std::int64_t stride = equation.attributes.ints("stride")[d];
+    const std::int64_t stride = attribute("stride", d);
     dims.push_back({.dilation = -1,
                     .spread = stride,
-                    .low = from.start[d] * stride - to.start[d] - equation.attributes.ints("low")[d],
+                    .low = from.start[d] * stride - to.start[d] - attribute("low", d),
                     .windows = to.size[d],
-                    .size = equation.attributes.ints("window")[d],
+                    .size = attribute("window", d),
                     .rows = from.size[d]});
   }
   return WindowWalk(std::move(dims), false);
+}
+
+template <typename T>
+void fill_rows(const WindowRows& rows, T value, T* to) {
+  for (std::int64_t row = 0; row < rows.rows; ++row)
+    std::fill_n(to + row * rows.result_step(), rows.columns, value);
 }
 
 /// `run(buffers, rows, from, to)` computes some rows of the result.
@@ -84,11 +111,28 @@ std::shared_ptr<const run::Kernel> window_kernel(const LowerContext& context, Wi
       });
 }
 
-template <typename T>
-void fill_rows(const WindowRows& rows, T value, T* to) {
-  for (std::int64_t row = 0; row < rows.rows; ++row)
-    std::fill_n(to + row * rows.result_step(), rows.columns, value);
-}
+/// Sums what windows give to the elements of a tile.
+class SpreadKernel {
+ public:
+  SpreadKernel(WindowWalk walk, HeldWindows numbers, HeldWindows values)
+      : walk_(std::move(walk)), numbers_(std::move(numbers)), values_(std::move(values)) {}
+
+  const WindowWalk& walk() const { return walk_; }
+  void operator()(std::span<std::byte* const> buffers, std::int64_t first, std::int64_t end) const {
+    std::vector<std::byte> copies[2];
+    const auto* numbers = elements_of<const std::int32_t>(numbers_.dense(buffers[0], copies[0]));
+    const auto* values = elements_of<const float>(values_.dense(buffers[1], copies[1]));
+    walk_.visit(first, end, [&](const WindowRows& rows, std::int64_t from, std::int64_t to) {
+      auto* result = elements_of<float>(buffers[2]) + to;
+      if (rows.offsets.empty()) return fill_rows(rows, 0.0f, result);
+      kernels::sum_taken(rows, numbers + from, values + from, result);
+    });
+  }
+
+ private:
+  WindowWalk walk_;
+  HeldWindows numbers_, values_;
+};
 
 /// Windows of padding only are like the padding.
 float identity_of(ReduceKind kind) {
@@ -158,14 +202,14 @@ std::vector<TileTask> lower_find_in_windows(const LowerContext& context,
 std::vector<TileTask> lower_spread_from_windows(const LowerContext& context,
                                                 const Equation& equation) {
   return task_per_tile(context, equation, [&](const AtomDigits& digits) {
-    return window_kernel(
-        context, windows_at_elements(context, equation, digits),
-        [](auto buffers, const WindowRows& rows, std::int64_t from, std::int64_t to) {
-          auto* result = elements_of<float>(buffers[2]) + to;
-          if (rows.offsets.empty()) return fill_rows(rows, 0.0f, result);
-          kernels::sum_taken(rows, elements_of<const std::int32_t>(buffers[0]) + from,
-                             elements_of<const float>(buffers[1]) + from, result);
-        });
+    const Box numbers = context.box(equation.operands[0], digits);
+    const Box values = context.box(equation.operands[1], digits);
+    const Box needed = intersect(numbers, values);
+    SpreadKernel kernel(
+        windows_at_elements(equation, needed, context.box(equation.results[0], digits)),
+        {numbers, needed}, {values, needed});
+    const std::int64_t pieces = kernel.walk().num_pieces(), terms = kernel.walk().terms_each();
+    return make_range_kernel(context, pieces, terms, std::move(kernel));
   });
 }
 
