@@ -93,8 +93,8 @@ std::string window_text(const OperandWindow& window) {
   }
   if (window.extent != 1) {
     const std::int64_t end = window.offset + window.extent;
-    text += (window.offset < 0 ? "" : "+") + std::to_string(window.offset) + ":" +
-            std::to_string(end);
+    text +=
+        (window.offset < 0 ? "" : "+") + std::to_string(window.offset) + ":" + std::to_string(end);
   } else if (!is_number_first && window.offset != 0) {
     text += (window.offset > 0 ? "+" : "") + std::to_string(window.offset);
   }

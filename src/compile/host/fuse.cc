@@ -190,7 +190,8 @@ class ViewPass {
   }
 
   bool is_padding_left_out(const Equation& equation) const {
-    const auto padding = paddings_.find(equation.results.empty() ? ir::kNoValue : equation.results[0]);
+    const auto padding =
+        paddings_.find(equation.results.empty() ? ir::kNoValue : equation.results[0]);
     if (padding == paddings_.end()) return false;
     const ValueId from = equation.operands[0];
     const std::optional<double> fill = fusion_.splat[equation.operands[1]];

@@ -34,7 +34,7 @@ struct Fusion {
   /// Per value: is a view of its operand, not stored; or a padded array of which the readers leave
   /// the padding out.
   std::vector<bool> is_view;
-  std::vector<bool> needs_buffer;       // per value: read from outside of its node
+  std::vector<bool> needs_buffer;  // per value: read from outside of its node
   /// Per value: the transpose that is its only reader and in whose order a product writes its
   /// elements; else kNoValue.
   std::vector<ir::ValueId> lies_as;

@@ -323,7 +323,8 @@ class Lowering {
     if (!is_in_order || uses_[base] != 1 || fusion_.definition[base] == kNoEquation)
       return ir::kNoValue;
     const Equation& product = program_.function->equations[fusion_.definition[base]];
-    const bool is_product = product.op->host.name == "conv" || product.op->host.name == "dot_general";
+    const bool is_product =
+        product.op->host.name == "conv" || product.op->host.name == "dot_general";
     const bool is_whole =
         context_.layout(base).num_tiles() == 1 && context_.layout(result).num_tiles() == 1;
     return is_product && is_whole && !context_.sum_of(base) ? base : ir::kNoValue;
@@ -332,8 +333,8 @@ class Lowering {
   /// Whether a product writes the result of the equation, a copy of its own result, directly. Only
   /// outputs that are views of a product are such copies.
   bool writes_directly(const Equation& equation) {
-    const bool is_alone = context_.transport() == nullptr && program_.groups.count == 0 &&
-                          !program_.own_group;
+    const bool is_alone =
+        context_.transport() == nullptr && program_.groups.count == 0 && !program_.own_group;
     if (!is_alone || equation.results.size() != 1) return false;
     const ValueId result = equation.results[0];
     const ValueId product = product_behind(equation);

@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "compile/host/contraction.h"
-#include "compile/host/leaves.h"
 #include "compile/host/dense/window_classes.h"
+#include "compile/host/leaves.h"
 #include "ops/rules.h"
 
 namespace tessera::compile::host {

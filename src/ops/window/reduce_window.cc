@@ -88,13 +88,12 @@ ValueId window_extreme_vjp(VjpContext& c) {
   const Ints stride = c.equation.attributes.ints("stride");
   const ValueId numbers = c.b.emit("find_in_windows", {{"stride", stride}, {"window", window}},
                                    {c.operand(0), c.result()});
-  return c.b.emit(
-      "spread_from_windows",
-      {{"low", Ints(window.size(), 0)},
-       {"shape", c.operand_type(0).shape},
-       {"stride", stride},
-       {"window", window}},
-      {numbers, c.cotangent()});
+  return c.b.emit("spread_from_windows",
+                  {{"low", Ints(window.size(), 0)},
+                   {"shape", c.operand_type(0).shape},
+                   {"stride", stride},
+                   {"window", window}},
+                  {numbers, c.cotangent()});
 }
 
 std::vector<ValueId> window_batch(BatchContext& c) {

@@ -86,11 +86,10 @@ hlo::Values find_form(hlo::FormContext& c) {
   hlo::Value found = none;
   double number = 0;
   for_each_index(c.attributes().ints("window"), [&](const Ints& place) {
-    const hlo::Value candidate =
-        c.w.slice(x, place, limit_of(c.attributes(), type.shape, place),
-                  c.attributes().ints("stride"));
-    const hlo::Value is_first = c.w.binary("and", c.w.compare("eq", candidate, c.x(1)),
-                                           c.w.compare("eq", found, none));
+    const hlo::Value candidate = c.w.slice(x, place, limit_of(c.attributes(), type.shape, place),
+                                           c.attributes().ints("stride"));
+    const hlo::Value is_first =
+        c.w.binary("and", c.w.compare("eq", candidate, c.x(1)), c.w.compare("eq", found, none));
     found = c.w.select(is_first, c.w.constant(number++, type), found);
   });
   return {found};
@@ -303,10 +302,11 @@ const OpRecord find_in_windows_op{
     .stablehlo = find_form,
     .reference = find_reference,
     .cost = window_cost,
-    .samples = Samples{find_sample(f32({3, 6, 5, 2}), f32({3, 3, 2, 2}), {1, 2, 2, 1}, {1, 2, 2, 1}),
-                       find_sample(f32({10, 6}), f32({4, 3}), {3, 1}, {2, 2}),
-                       find_sample(f32({5, 1}), f32({1, 1}), {5, 1}, {1, 1}),
-                       find_sample(bf16({3, 6, 5}), bf16({3, 5, 4}), {1, 2, 2}, {1, 1, 1})},
+    .samples =
+        Samples{find_sample(f32({3, 6, 5, 2}), f32({3, 3, 2, 2}), {1, 2, 2, 1}, {1, 2, 2, 1}),
+                find_sample(f32({10, 6}), f32({4, 3}), {3, 1}, {2, 2}),
+                find_sample(f32({5, 1}), f32({1, 1}), {5, 1}, {1, 1}),
+                find_sample(bf16({3, 6, 5}), bf16({3, 5, 4}), {1, 2, 2}, {1, 1, 1})},
 };
 
 const OpRecord spread_from_windows_op{
@@ -327,15 +327,14 @@ const OpRecord spread_from_windows_op{
     .stablehlo = spread_form,
     .reference = spread_reference,
     .cost = window_cost,
-    .samples =
-        Samples{spread_sample(f32({3, 3, 2, 2}), {3, 6, 5, 2}, {1, 2, 2, 1}, {1, 2, 2, 1}),
-                spread_sample(f32({2, 5, 4, 3}), {2, 7, 9, 3}, {1, 3, 3, 1}, {1, 1, 2, 1}),
-                spread_sample(f32({4, 3}), {10, 6}, {3, 1}, {2, 2}),
-                spread_sample(f32({2, 4, 5, 3}), {2, 7, 9, 3}, {1, 3, 3, 1}, {1, 2, 2, 1},
-                              {0, 1, 1, 0}),
-                spread_sample(f32({6, 4}), {9, 3}, {3, 2}, {2, 1}, {-1, 2}),
-                spread_sample(f32({1, 1}), {5, 1}, {5, 1}, {1, 1}),
-                spread_sample(bf16({3, 5, 4}), {3, 6, 5}, {1, 2, 2}, {1, 1, 1})},
+    .samples = Samples{spread_sample(f32({3, 3, 2, 2}), {3, 6, 5, 2}, {1, 2, 2, 1}, {1, 2, 2, 1}),
+                       spread_sample(f32({2, 5, 4, 3}), {2, 7, 9, 3}, {1, 3, 3, 1}, {1, 1, 2, 1}),
+                       spread_sample(f32({4, 3}), {10, 6}, {3, 1}, {2, 2}),
+                       spread_sample(f32({2, 4, 5, 3}), {2, 7, 9, 3}, {1, 3, 3, 1}, {1, 2, 2, 1},
+                                     {0, 1, 1, 0}),
+                       spread_sample(f32({6, 4}), {9, 3}, {3, 2}, {2, 1}, {-1, 2}),
+                       spread_sample(f32({1, 1}), {5, 1}, {5, 1}, {1, 1}),
+                       spread_sample(bf16({3, 5, 4}), {3, 6, 5}, {1, 2, 2}, {1, 1, 1})},
     .linearity = Linearity::rest,
 };
 
@@ -364,8 +363,8 @@ std::optional<ValueId> windows_of_less_padding(Builder& b, const Attributes& att
     high[i] -= shape[i] - (limit[i] + attributes.ints("window")[i] - 1);
     if (low[i] < 0 || high[i] < 0 || attributes.ints("stride")[i] != 1) return std::nullopt;
   }
-  const ValueId padded =
-      pad(b, operands[0], operands[1], std::move(low), std::move(high), of_padding.ints("interior"));
+  const ValueId padded = pad(b, operands[0], operands[1], std::move(low), std::move(high),
+                             of_padding.ints("interior"));
   return b.emit("reduce_window_sum", attributes, {padded});
 }
 

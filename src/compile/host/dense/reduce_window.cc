@@ -185,8 +185,7 @@ float padded_with(const LowerContext& context, const Equation& equation) {
   return static_cast<float>(*context.fusion().splat[padding->operands[1]]);
 }
 
-std::vector<TileTask> lower_find_in_windows(const LowerContext& context,
-                                            const Equation& equation) {
+std::vector<TileTask> lower_find_in_windows(const LowerContext& context, const Equation& equation) {
   const float fill = padded_with(context, equation);
   return task_per_tile(context, equation, [&](const AtomDigits& digits) {
     return window_kernel(

@@ -67,8 +67,8 @@ enum class Operands {
   a_by_table,  ///< A is read in place; the rows of a tile are equally spaced, and k are anywhere
   by_tables,   ///< also B, whose columns are adjacent
   lanes,       ///< A by table, with its own element for each column (LaneTable); B is packed
-  lanes_by_tables,  ///< the same with B by table
-  plain_lanes,      ///< as `lanes`, where the elements of A for the columns are adjacent
+  lanes_by_tables,        ///< the same with B by table
+  plain_lanes,            ///< as `lanes`, where the elements of A for the columns are adjacent
   plain_lanes_by_tables,  ///< the same with B by table
 };
 inline constexpr int kNumOperands = 9;

@@ -67,12 +67,12 @@ template <Operands kOperands>
 inline constexpr bool kHasPlainLanes =
     kOperands == Operands::plain_lanes || kOperands == Operands::plain_lanes_by_tables;
 template <Operands kOperands>
-inline constexpr bool kHasLanes = kOperands == Operands::lanes ||
-                                  kOperands == Operands::lanes_by_tables ||
-                                  kHasPlainLanes<kOperands>;
+inline constexpr bool kHasLanes =
+    kOperands == Operands::lanes || kOperands == Operands::lanes_by_tables ||
+    kHasPlainLanes<kOperands>;
 template <Operands kOperands>
-inline constexpr bool kReadsByTable = kOperands == Operands::a_by_table ||
-                                      kOperands == Operands::by_tables || kHasLanes<kOperands>;
+inline constexpr bool kReadsByTable =
+    kOperands == Operands::a_by_table || kOperands == Operands::by_tables || kHasLanes<kOperands>;
 
 template <int kRows, class Width, Operands kOperands, bool kQuads, class Product>
 HWY_INLINE void tile(const TileArgs& args, const Place& at) {

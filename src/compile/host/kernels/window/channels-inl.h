@@ -94,8 +94,8 @@ HWY_INLINE bool HasOneSum(const ManyRows& many) {
 
 /// `kRows` rows of results from `row` on, `kCount` vectors of each.
 template <int kRows, int kCount, class D>
-HWY_INLINE void SumRows(D d, const ManyRows& many, std::int64_t row, const float* a,
-                        const float* b, float* c) {
+HWY_INLINE void SumRows(D d, const ManyRows& many, std::int64_t row, const float* a, const float* b,
+                        float* c) {
   constexpr auto kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));
   constexpr std::int64_t kNode = kRows * kCount * kLanes;
   const float* from[std::size_t{kRows}];
@@ -165,8 +165,8 @@ HWY_INLINE void AddRun(D d, const FewRows& few, const Run& run, const float* a, 
 
 }  // namespace channels
 
-void RunMany(const kernels::channels::ManyRows& many, std::int64_t num_channels,
-             std::int64_t first, std::int64_t last, const float* a, const float* b, float* c) {
+void RunMany(const kernels::channels::ManyRows& many, std::int64_t num_channels, std::int64_t first,
+             std::int64_t last, const float* a, const float* b, float* c) {
   using namespace channels;
   for (std::int64_t row = first; row < last;) {
     const bool is_whole = row + kRowsTogether <= last;

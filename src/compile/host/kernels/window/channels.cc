@@ -266,7 +266,8 @@ std::optional<ChannelProducts> ChannelProducts::of(std::span<const GemmProblem> 
   state->channels = std::ssize(problems[0].a.batch);
   if (!state->plan(problems)) return std::nullopt;
   // Parts of few rows are vectors of channels.
-  const std::int64_t most = state->many.empty() ? gemm::ceil_div(state->channels, 16) : state->flops;
+  const std::int64_t most =
+      state->many.empty() ? gemm::ceil_div(state->channels, 16) : state->flops;
   state->num_parts = num_parts_for(num_workers, state->flops, kPartFlops, most);
   return ChannelProducts(std::move(state));
 }
@@ -291,8 +292,8 @@ void ChannelProducts::run(const float* a, const float* b, float* c, int part) co
   const State& s = *state_;
   for (const ManyRows& many : s.many) {
     const std::int64_t rows = std::ssize(many.a);
-    channels::run_many(many, s.channels, rows * part / s.num_parts,
-                       rows * (part + 1) / s.num_parts, a, b, c);
+    channels::run_many(many, s.channels, rows * part / s.num_parts, rows * (part + 1) / s.num_parts,
+                       a, b, c);
   }
   if (!s.many.empty()) return;
   const std::int64_t vectors = gemm::ceil_div(s.channels, 16);

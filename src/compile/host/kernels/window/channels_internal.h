@@ -38,7 +38,7 @@ struct Meets {
 };
 /// A grain: the sums of these runs are a leaf of all rows.
 struct Grain {
-  std::size_t end;         // of the runs
+  std::size_t end;          // of the runs
   std::int32_t merges = 0;  // nodes on the stack that are added to it
 };
 
@@ -54,8 +54,8 @@ struct FewRows {
 /// Channels [begin, end) of rows [first, last). `c_channels` has where the channels of a row are.
 void run_many(const ManyRows& many, std::int64_t channels, std::int64_t first, std::int64_t last,
               const float* a, const float* b, float* c);
-/// Channels [begin, end). Nodes of a row are `end - begin` floats, and those of all rows are next to
-/// each other; `nodes` has room for `waiting` times that. The result is in the first one.
+/// Channels [begin, end). Nodes of a row are `end - begin` floats, and those of all rows are next
+/// to each other; `nodes` has room for `waiting` times that. The result is in the first one.
 void run_few(const FewRows& few, std::int64_t begin, std::int64_t end, const float* a,
              const float* b, float* nodes);
 

@@ -7,9 +7,8 @@
 #define TESSERA_KERNELS_WINDOWS_INL_H_
 #endif
 
-#include <type_traits>
-
 #include <hwy/highway.h>
+#include <type_traits>
 
 #include "compile/host/kernels/window/windows.h"
 
@@ -115,8 +114,7 @@ void FindInWindows(const WindowRows& rows, float fill, const float* from, const 
           const auto number = hn::Set(di, rows.missing);
           for (int i = 0; i < kCount; ++i) {
             const auto is_equal = hn::RebindMask(di, hn::Eq(hn::Set(d, fill), values[i]));
-            const auto is_later =
-                hn::Or(hn::Lt(found[i], hn::Zero(di)), hn::Gt(found[i], number));
+            const auto is_later = hn::Or(hn::Lt(found[i], hn::Zero(di)), hn::Gt(found[i], number));
             found[i] = hn::IfThenElse(hn::And(is_equal, is_later), number, found[i]);
           }
         }
@@ -139,8 +137,7 @@ void SumTaken(const WindowRows& rows, const std::int32_t* taken, const float* va
           const auto number = hn::Set(di, rows.numbers[k]);
           for (int i = 0; i < kCount; ++i) {
             const std::int64_t at = place + rows.offsets[k] + i * kLanes;
-            const auto is_taken =
-                hn::RebindMask(d, hn::Eq(hn::LoadU(di, taken + at), number));
+            const auto is_taken = hn::RebindMask(d, hn::Eq(hn::LoadU(di, taken + at), number));
             const auto value = hn::IfThenElseZero(is_taken, hn::LoadU(d, values + at));
             sums[i] = hn::Add(sums[i], value);
           }

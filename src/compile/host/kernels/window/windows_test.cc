@@ -166,9 +166,8 @@ TEST(Windows, GiveTheirValuesToTheElementsThatTheyTook) {
     std::vector<std::int32_t> taken;
     for (std::size_t k = 0; k < values.size(); ++k) {
       // Mostly numbers that some result has.
-      taken.push_back(n.numbers.empty() || engine() % 4 == 0
-                          ? -1
-                          : n.numbers[engine() % n.numbers.size()]);
+      taken.push_back(
+          n.numbers.empty() || engine() % 4 == 0 ? -1 : n.numbers[engine() % n.numbers.size()]);
     }
     testing::on_every_target([&](const char*) {
       std::vector<float> to(static_cast<std::size_t>(n.to_size), kUntouched), expected = to;
