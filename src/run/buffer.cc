@@ -156,6 +156,8 @@ std::byte* allocate(std::int64_t bytes) {
 void check_free(std::int64_t bytes) {
   constexpr std::int64_t kUncheckedBytes = std::int64_t{64} << 20;
   if (bytes < kUncheckedBytes || overcommit()) return;
+  if (bytes <= machine_memory().free) return;
+  KeptMemory::instance().drop_all();
   const std::int64_t free = machine_memory().free;
   if (bytes <= free) return;
   throw RuntimeFault("out of memory: " + std::to_string(bytes) + " bytes needed for a buffer, " +
