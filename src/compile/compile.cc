@@ -124,7 +124,7 @@ std::shared_ptr<const run::Executable> compile(const ir::Function& function,
               options.output_alias.size() == function.outputs.size(),
           "compile options have one entry per input and output");
   check_dtypes(function);
-  Phased phased = without_barriers(with_wide_operands(function));
+  Phased phased = without_barriers(with_wide_operands(function, options.dot_unit));
   phased.function = with_distinct_outputs(std::move(phased.function), options);
   phased.phases.resize(phased.function.equations.size(),
                        phased.phases.empty() ? 0 : phased.phases.back());

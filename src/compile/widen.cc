@@ -17,11 +17,11 @@ using ir::ValueId;
 
 class Widening {
  public:
-  explicit Widening(Function function) : result_(std::move(function)) {}
+  Widening(Function function, DotUnit unit) : result_(std::move(function)), unit_(unit) {}
 
   Function run() {
     for (Equation& equation : std::exchange(result_.equations, {})) {
-      if (host::widens_bf16(equation)) {
+      if (is_wide(equation)) {
         widen(std::move(equation));
       } else {
         if (is_view(equation)) views_[equation.results[0]] = equation;
@@ -32,6 +32,12 @@ class Widening {
   }
 
  private:
+  /// The portable unit multiplies and adds as f32 does.
+  bool is_wide(const Equation& equation) const {
+    const bool is_conv = equation.op->host.name == "conv";
+    return is_conv ? unit_ == DotUnit::portable : host::widens_bf16(equation);
+  }
+
   bool is_bf16(ValueId id) const { return result_.type(id).dtype == DType::bf16; }
 
   void widen(Equation equation) {
@@ -93,17 +99,18 @@ class Widening {
   }
 
   Function result_;
+  DotUnit unit_;
   std::map<ValueId, ValueId> wide_;
   std::map<ValueId, Equation> views_;  // by their results
 };
 
 }  // namespace
 
-Function with_wide_operands(Function function) {
+Function with_wide_operands(Function function, DotUnit unit) {
   const bool has_bf16 =
       std::any_of(function.values.begin(), function.values.end(),
                   [](const ir::Value& value) { return value.type.dtype == DType::bf16; });
-  return has_bf16 ? Widening(std::move(function)).run() : std::move(function);
+  return has_bf16 ? Widening(std::move(function), unit).run() : std::move(function);
 }
 
 }  // namespace tessera::compile

@@ -37,6 +37,7 @@ OpFamily sort_ops();
 OpFamily special_ops();
 OpFamily top_k_ops();
 OpFamily trigonometric_ops();
+OpFamily window_number_ops();
 OpFamily window_ops();
 
 // All other records are looked up by name (ir::find_op).
@@ -75,6 +76,7 @@ extern const OpRecord reduce_min_op;
 extern const OpRecord reduce_scatter_op;
 extern const OpRecord reduce_sum_op;
 extern const OpRecord reduce_window_max_op;
+extern const OpRecord reduce_window_min_op;
 extern const OpRecord reduce_window_sum_op;
 extern const OpRecord remat_op;
 extern const OpRecord reshape_op;

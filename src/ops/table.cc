@@ -93,9 +93,9 @@ std::string window_text(const OperandWindow& window) {
   }
   if (window.extent != 1) {
     const std::int64_t end = window.offset + window.extent;
-    return "[" + text + "+" + std::to_string(window.offset) + ":" + std::to_string(end) + "]";
-  }
-  if (!is_number_first && window.offset != 0) {
+    text +=
+        (window.offset < 0 ? "" : "+") + std::to_string(window.offset) + ":" + std::to_string(end);
+  } else if (!is_number_first && window.offset != 0) {
     text += (window.offset > 0 ? "+" : "") + std::to_string(window.offset);
   }
   if (window.divisor != 1) text = "(" + text + ")/" + std::to_string(window.divisor);
@@ -179,6 +179,7 @@ constexpr OpFamily (*kFamilies[])() = {
     special_ops,
     top_k_ops,
     trigonometric_ops,
+    window_number_ops,
     window_ops,
 };
 

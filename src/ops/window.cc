@@ -5,6 +5,7 @@
 #include "ops/reference/loops.h"
 #include "ops/rules.h"
 #include "ops/stablehlo/form.h"
+#include "ops/window/windows.h"
 
 namespace tessera::ops {
 
@@ -164,6 +165,9 @@ ValueId pad_vjp_operand(VjpContext& c) {
   Ints limit = low;
   for (std::size_t i = 0; i < low.size(); ++i) {
     limit[i] += std::max<std::int64_t>((shape[i] - 1) * steps[i] + 1, 0);
+  }
+  if (std::all_of(steps.begin(), steps.end(), [](std::int64_t step) { return step == 1; })) {
+    if (const auto windows = slice_of_windows(c.b, c.cotangent(), low, limit)) return *windows;
   }
   return slice(c.b, c.cotangent(), low, limit, steps);
 }

@@ -1,3 +1,4 @@
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <utility>
@@ -59,16 +60,90 @@ void record(const void* address, std::int64_t bytes, std::int64_t held, bool is_
   }
 }
 
+std::int64_t lines_of(std::int64_t bytes) {
+  return (std::max<std::int64_t>(bytes, 1) + kAlignment - 1) / kAlignment;
+}
+
+/// Large memory that was freed last, for the next buffers of the same size. Fresh pages would be
+/// cleared when they are first written, which takes about as long as to write them: a program that
+/// is called again and again would pay for it in each of its results.
+class KeptMemory {
+ public:
+  static KeptMemory& instance() {
+    static auto* const kept = new KeptMemory;  // buffers may outlive every other static object
+    return *kept;
+  }
+
+  /// nullptr if there is none of this size.
+  void* take(std::int64_t lines) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (Block& block : blocks_) {
+      if (block.data == nullptr || block.lines != lines) continue;
+      lines_ -= lines;
+      return std::exchange(block.data, nullptr);
+    }
+    return nullptr;
+  }
+
+  /// Keeps it instead of what has been there for the longest time, or frees it.
+  void give(void* data, std::int64_t lines) noexcept {
+    if (lines < kFewestLines || lines > kMostLines) return std::free(data);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    while (lines_ + lines > kMostLines || blocks_[next_].data != nullptr) {
+      drop(blocks_[next_]);
+      if (lines_ + lines > kMostLines) next_ = (next_ + 1) % blocks_.size();
+    }
+    blocks_[next_] = {data, lines};
+    lines_ += lines;
+    next_ = (next_ + 1) % blocks_.size();
+  }
+
+  void drop_all() noexcept {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (Block& block : blocks_) drop(block);
+  }
+
+ private:
+  static constexpr std::int64_t kFewestLines = (1 << 20) / kAlignment;
+  static constexpr std::int64_t kMostLines = (64 << 20) / kAlignment;  // of all blocks
+
+  struct Block {
+    void* data = nullptr;
+    std::int64_t lines = 0;
+  };
+
+  void drop(Block& block) noexcept {
+    if (block.data == nullptr) return;
+    lines_ -= block.lines;
+    std::free(std::exchange(block.data, nullptr));
+  }
+
+  std::mutex mutex_;
+  std::array<Block, 8> blocks_ = {};
+  std::size_t next_ = 0;    // to be replaced
+  std::int64_t lines_ = 0;  // of all blocks
+};
+
 // Kernels read many rows at the same time: with small pages, most of their first reads would miss
 // the TLB. Only whole huge pages are requested, so that a buffer takes no more memory than its
 // size.
 std::byte* allocate(std::int64_t bytes) {
   const std::int64_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
-  const std::int64_t lines = (std::max<std::int64_t>(bytes, 1) + kAlignment - 1) / kAlignment;
-  void* data = nullptr;
-  if (posix_memalign(&data, static_cast<std::size_t>(alignment),
-                     static_cast<std::size_t>(lines * kAlignment)) != 0)
-    return nullptr;
+  const std::int64_t lines = lines_of(bytes);
+  KeptMemory& kept = KeptMemory::instance();
+  if (void* data = kept.take(lines)) return static_cast<std::byte*>(data);
+  const auto reserve = [&] {
+    void* data = nullptr;
+    const int error = posix_memalign(&data, static_cast<std::size_t>(alignment),
+                                     static_cast<std::size_t>(lines * kAlignment));
+    return error == 0 ? data : nullptr;
+  };
+  void* data = reserve();
+  if (data == nullptr) {
+    kept.drop_all();
+    data = reserve();
+  }
+  if (data == nullptr) return nullptr;
 #ifdef MADV_HUGEPAGE
   const std::int64_t whole = bytes / kHugePage * kHugePage;
   if (whole != 0) (void)madvise(data, static_cast<std::size_t>(whole), MADV_HUGEPAGE);
@@ -81,6 +156,8 @@ std::byte* allocate(std::int64_t bytes) {
 void check_free(std::int64_t bytes) {
   constexpr std::int64_t kUncheckedBytes = std::int64_t{64} << 20;
   if (bytes < kUncheckedBytes || overcommit()) return;
+  if (bytes <= machine_memory().free) return;
+  KeptMemory::instance().drop_all();
   const std::int64_t free = machine_memory().free;
   if (bytes <= free) return;
   throw RuntimeFault("out of memory: " + std::to_string(bytes) + " bytes needed for a buffer, " +
@@ -100,7 +177,7 @@ Buffer::~Buffer() {
   if (data == nullptr) return;
   const std::int64_t held = bytes_held.fetch_sub(size_, std::memory_order_relaxed) - size_;
   if (is_recorded.load(std::memory_order_relaxed)) record(data, size_, held, true, use_);
-  std::free(data);
+  KeptMemory::instance().give(data, lines_of(size_));
 }
 
 std::byte* Buffer::make_memory() {

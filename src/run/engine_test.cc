@@ -508,5 +508,34 @@ TEST(Buffer, IsAlignedAndMayBeEmpty) {
   }
 }
 
+TEST(Buffers, TakeTheMemoryOfFreedOnesOfTheirSize) {
+  constexpr std::int64_t kBytes = 5 << 20;
+  auto freed = std::make_unique<Buffer>(kBytes);
+  const std::byte* const memory = freed->data();
+  freed.reset();
+  Buffer other(kBytes + 64);
+  EXPECT_NE(other.data(), memory);
+  Buffer same(kBytes);
+  EXPECT_EQ(same.data(), memory);
+  Buffer second(kBytes);
+  EXPECT_NE(second.data(), memory);
+}
+
+TEST(Buffers, KeepLittleMemoryThatIsFree) {
+  constexpr std::int64_t kBytes = 20 << 20;
+  std::vector<std::unique_ptr<Buffer>> buffers;
+  std::set<const std::byte*> before, after;
+  for (int i = 0; i < 5; ++i) {
+    buffers.push_back(std::make_unique<Buffer>(kBytes + i * 64));
+    before.insert(buffers.back()->data());
+  }
+  buffers.clear();  // the last three fit in what is kept
+  for (int i = 0; i < 5; ++i) {
+    buffers.push_back(std::make_unique<Buffer>(kBytes + i * 64));
+    if (i >= 2) after.insert(buffers.back()->data());
+  }
+  for (const std::byte* memory : after) EXPECT_TRUE(before.contains(memory));
+}
+
 }  // namespace
 }  // namespace tessera::run

@@ -622,6 +622,32 @@ TEST(OpErrors, WindowHasNoPlace) {
             "  cure:   use a smaller window, or pad the array first");
 }
 
+TEST(OpErrors, ElementsToFindDoNotMatchTheWindows) {
+  const std::string text =
+      error_of("%0: f32[4,4], %1: f32[4,3]",
+               "i32[3,3] = find_in_windows[stride=[1,1], window=[2,2]] %0, %1");
+  EXPECT_EQ(text,
+            "parse: line 2: find_in_windows: the elements to find do not match the windows\n"
+            "  found:  f32[4,4], f32[4,3] in '%9: i32[3,3] = find_in_windows[stride=[1,1], "
+            "window=[2,2]] %0, %1'\n"
+            "  wanted: f32[3,3], one element per window\n"
+            "  cure:   reshape or convert them");
+}
+
+TEST(OpErrors, NumbersDoNotMatchTheValues) {
+  const std::string text = error_of(
+      "%0: i32[3,3], %1: i32[3,3]",
+      "i32[4,4] = spread_from_windows[low=[0,0], shape=[4,4], stride=[1,1], window=[2,2]] %0, %1");
+  EXPECT_EQ(
+      text,
+      "parse: line 2: spread_from_windows: the operands do not match the shape or each other\n"
+      "  found:  i32[3,3], i32[3,3] in '%9: i32[4,4] = spread_from_windows[low=[0,0], "
+      "shape=[4,4], stride=[1,1], window=[2,2]] %0, %1'\n"
+      "  wanted: i32 numbers and floats of the same shape, with the rank of the attributes, "
+      "whose entries are at most 2^40\n"
+      "  cure:   check the operands, low and shape");
+}
+
 TEST(OpErrors, UpdatesDoNotFit) {
   const std::string text =
       error_of("%0: f32[4,3], %1: i32[2], %2: f32[3,3]", "f32[4,3] = scatter[dim=0] %0, %1, %2");

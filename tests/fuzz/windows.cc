@@ -39,6 +39,31 @@ void reduce_window(Program& p, const ops::OpRecord& op) {
   p.emit(*op.name, {{"stride", stride}, {"window", window}}, {x});
 }
 
+/// The places of extremes, and what comes back to them.
+void window_numbers(Program& p, bool is_spread) {
+  const ValueId x = p.any(any_float(p), 1);
+  Ints window, stride;
+  for (std::int64_t size : p.shape(x)) {
+    if (size == 0) return;
+    const bool has_window = p.random().chance(60);
+    window.push_back(has_window ? p.random().between(1, std::min<std::int64_t>(size, 4)) : 1);
+    stride.push_back(has_window ? p.random().between(1, 3) : 1);
+  }
+  const ir::Attributes windows = {{"stride", stride}, {"window", window}};
+  const Ids extremes = p.emit_anyway("reduce_window_max", windows, {x});
+  const Ids numbers = p.emit_anyway("find_in_windows", windows, {x, extremes.at(0)});
+  if (!is_spread) return;
+  // At times the windows are those of a padded or a cut array.
+  Ints low, shape = p.shape(x);
+  for (std::int64_t& size : shape) {
+    low.push_back(p.random().chance(30) ? p.random().between(-2, 2) : 0);
+    if (p.random().chance(20)) size = p.random().between(1, size + 2);
+  }
+  p.emit("spread_from_windows",
+         {{"low", low}, {"shape", shape}, {"stride", stride}, {"window", window}},
+         {numbers.at(0), p.of_type(p.type(extremes.at(0)))});
+}
+
 void conv(Program& p) {
   const std::int64_t space = p.random().between(1, 2);
   const std::int64_t batch = p.random().chance(20) ? 1 : 0;
@@ -154,9 +179,11 @@ Recipes window_and_index_recipes() {
   Recipes recipes = {{"conv", {5, conv}},
                      {"dynamic_slice", {3, dynamic_slice}},
                      {"dynamic_update_slice", {3, dynamic_update_slice}},
+                     {"find_in_windows", {1, [](Program& p) { window_numbers(p, false); }}},
                      {"gather_along", {3, gather_along}},
                      {"scatter_add_along", {3, scatter_add_along}},
                      {"scatter", {3, scatter}},
+                     {"spread_from_windows", {2, [](Program& p) { window_numbers(p, true); }}},
                      {"top_k", {3, top_k}}};
   for (const ops::OpRecord* op : ops::all_ops()) {
     if (op->host.name == "cumulative") {

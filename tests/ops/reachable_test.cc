@@ -124,6 +124,9 @@ const std::vector<Call>& transformed_calls() {
         return grad([&](const Array& x) { return sum(take(x, in.i)); })(in.x);
       },
       [](const Inputs& in) {
+        return grad([&](const Array& x) { return sum(reduce_window_max(x, {2, 3})); })(in.x);
+      },
+      [](const Inputs& in) {
         return grad([&](const Array& x) {
           const Array q = reshape(x, {4, 1, 6});
           const AttentionMask biased{.bias = reshape(sum(x, 1), {1, 1, 4})};

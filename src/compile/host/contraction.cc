@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "compile/host/kernels/parts.h"
+#include "compile/host/kernels/window/channels.h"
 
 namespace tessera::compile::host {
 
@@ -88,8 +89,32 @@ class GemmKernel final : public run::Kernel {
   Operands operands_;
 };
 
+/// Products channel by channel.
+class ChannelKernel final : public run::Kernel {
+ public:
+  ChannelKernel(kernels::ChannelProducts products, const Operands& operands)
+      : products_(std::move(products)), operands_(operands) {}
+
+  int num_parts() const override { return products_.num_parts(); }
+  std::int64_t flops() const override { return products_.flops(); }
+  std::int64_t scratch_bytes() const override { return products_.scratch_bytes(); }
+  void run(std::span<std::byte* const> buffers, int part) const override {
+    products_.run(reinterpret_cast<const float*>(buffers[0]) + operands_.a_offset,
+                  reinterpret_cast<const float*>(buffers[1]) + operands_.b_offset,
+                  reinterpret_cast<float*>(buffers[2]), part);
+  }
+
+ private:
+  kernels::ChannelProducts products_;
+  Operands operands_;
+};
+
 std::shared_ptr<const run::Kernel> gemm_kernel(std::vector<kernels::GemmProblem> problems,
                                                const Operands& operands) {
+  if (operands.dtype == DType::f32) {
+    if (auto products = kernels::ChannelProducts::of(problems, operands.num_workers))
+      return std::make_shared<ChannelKernel>(std::move(*products), operands);
+  }
   const auto pieces = static_cast<std::size_t>(problems[0].pieces);
   const std::size_t of_a = static_cast<std::size_t>(problems[0].products) * pieces;
   std::vector<kernels::GemmPlan> plans;

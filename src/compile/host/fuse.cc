@@ -8,6 +8,7 @@
 
 #include <tessera/error.h>
 
+#include "compile/host/dense/window_padding.h"
 #include "compile/host/kernels/tile/tile_program.h"
 #include "compile/host/lower.h"
 #include "compile/host/orders.h"
@@ -137,7 +138,10 @@ bool reads_whole_operands(const Function& function, const Equation& equation) {
 class ViewPass {
  public:
   ViewPass(const Function& function, bool transfers_move, Fusion& fusion)
-      : f_(function), transfers_move_(transfers_move), fusion_(fusion) {
+      : f_(function),
+        transfers_move_(transfers_move),
+        fusion_(fusion),
+        paddings_(paddings_of_windows(function)) {
     const std::size_t count = f_.values.size();
     fusion_.definition.assign(count, kNoEquation);
     fusion_.is_view.assign(count, false);
@@ -156,6 +160,8 @@ class ViewPass {
         if (fusion_.splat[equation.operands[0]]) give_memory(equation.operands[0]);
       } else if (is_view_op(equation)) {
         visit_view(equation);
+      } else if (is_padding_left_out(equation)) {
+        fusion_.is_view[equation.results[0]] = true;
       } else if (ops::is(equation, ops::constant_op)) {
         fusion_.splat[equation.results[0]] = equation.attributes.get<double>("value");
       } else if (!is_elementwise(f_, equation) || reads_whole_operands(f_, equation)) {
@@ -183,6 +189,17 @@ class ViewPass {
     is_dense_[to] = fusion_.lies_as[from] == to || (!moves && is_dense_[from]);
   }
 
+  bool is_padding_left_out(const Equation& equation) const {
+    const auto padding =
+        paddings_.find(equation.results.empty() ? ir::kNoValue : equation.results[0]);
+    if (padding == paddings_.end()) return false;
+    const ValueId from = equation.operands[0];
+    const std::optional<double> fill = fusion_.splat[equation.operands[1]];
+    return fill && !fusion_.splat[from] && is_dense_[from] &&
+           std::all_of(padding->second.begin(), padding->second.end(),
+                       [&](const Equation* reader) { return may_leave_out(*reader, *fill); });
+  }
+
   void visit_kernel(const Equation& equation) {
     const bool wants_dense = reads_whole_operands(f_, equation) || reads_dense(equation);
     for (ValueId id : equation.operands) {
@@ -201,6 +218,7 @@ class ViewPass {
   bool transfers_move_;
   Fusion& fusion_;
   std::vector<bool> is_dense_;
+  std::map<ValueId, std::vector<const Equation*>> paddings_;
 };
 
 /// Determines how every value is read, and its index space.
@@ -285,7 +303,7 @@ class ReadingPass {
     StridedTile tile{.tile = {before.base, 0}, .offset = 0, .strides = strides_[from]};
     if (!fusion_.is_view[from]) tile.strides = strides_in_memory(f_, fusion_, from, from_shape);
     fusion_.readings[to] = {.base = before.base, .kind = Reading::Kind::other};
-    if (tile.strides.size() != from_shape.size()) return;
+    if (tile.strides.size() != from_shape.size() || !is_view_op(view)) return;
     tile = apply_view(f_, view, std::move(tile), whole(from_shape), whole(f_.type(to).shape));
     strides_[to] = tile.strides;
     if (tile.offset == 0) fusion_.readings[to].kind = kind_of(before.base, to);

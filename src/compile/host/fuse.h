@@ -31,8 +31,10 @@ struct Reading {
 struct Fusion {
   std::vector<Node> nodes;
   std::vector<std::size_t> definition;  // per value: its equation, or kNoEquation for inputs
-  std::vector<bool> is_view;            // per value: is a view of its operand, not stored
-  std::vector<bool> needs_buffer;       // per value: read from outside of its node
+  /// Per value: is a view of its operand, not stored; or a padded array of which the readers leave
+  /// the padding out.
+  std::vector<bool> is_view;
+  std::vector<bool> needs_buffer;  // per value: read from outside of its node
   /// Per value: the transpose that is its only reader and in whose order a product writes its
   /// elements; else kNoValue.
   std::vector<ir::ValueId> lies_as;

@@ -134,8 +134,8 @@ StridedTile apply_view(const Function& function, const Equation& equation, Strid
                        const Box& from_box, const Box& to_box) {
   const std::string& view = equation.op->host.name;
   StridedTile to{.tile = from.tile, .offset = from.offset, .strides = {}};
-  if (view == "bitcast" || view == "sharding_constraint" || view == "stop_gradient" ||
-      view == "transfer") {
+  if (view == "bitcast" || view == "pad" || view == "sharding_constraint" ||
+      view == "stop_gradient" || view == "transfer") {
     to.strides = from.strides;
   } else if (view == "reshape") {
     to.strides = row_major_strides(to_box.size);
@@ -284,12 +284,14 @@ class Lowering {
         fusion_(fusion),
         pool_(*program.function),
         context_(program, fusion, pool_, options),
+        uses_(ir::count_uses(*program.function)),
         is_counted_(program.function->values.size(), false),
         made_(program.function->values.size(), 0) {}
 
   void run() {
     for (const Node& node : fusion_.nodes) {
       const Equation& equation = program_.function->equations[node.equations[0]];
+      if (node.equations.size() == 1 && writes_directly(equation)) continue;
       HostInstruction instruction = lower_node(node, equation);
       instruction.info.equations.assign(node.equations.begin(), node.equations.end());
       if (program_.groups.count > 0) set_group(instruction, node.equations[0]);
@@ -305,6 +307,47 @@ class Lowering {
   }
 
  private:
+  /// The product whose elements, in their order, are the result of a reshape or a transpose that
+  /// nothing else reads; or kNoValue.
+  ValueId product_behind(const Equation& equation) const {
+    const std::string& view = equation.op->host.name;
+    if (view != "reshape" && view != "transpose") return ir::kNoValue;
+    const ValueId result = equation.results[0];
+    ValueId id = equation.operands[0];
+    const auto [base, kind] = fusion_.readings[id];
+    const bool is_in_order =
+        view == "reshape" ? kind == Reading::Kind::same : fusion_.lies_as[id] == result;
+    for (; id != base; id = program_.function->equations[fusion_.definition[id]].operands[0]) {
+      if (uses_[id] != 1) return ir::kNoValue;
+    }
+    if (!is_in_order || uses_[base] != 1 || fusion_.definition[base] == kNoEquation)
+      return ir::kNoValue;
+    const Equation& product = program_.function->equations[fusion_.definition[base]];
+    const bool is_product =
+        product.op->host.name == "conv" || product.op->host.name == "dot_general";
+    const bool is_whole =
+        context_.layout(base).num_tiles() == 1 && context_.layout(result).num_tiles() == 1;
+    return is_product && is_whole && !context_.sum_of(base) ? base : ir::kNoValue;
+  }
+
+  /// Whether a product writes the result of the equation, a copy of its own result, directly. Only
+  /// outputs that are views of a product are such copies.
+  bool writes_directly(const Equation& equation) {
+    const bool is_alone =
+        context_.transport() == nullptr && program_.groups.count == 0 && !program_.own_group;
+    if (!is_alone || equation.results.size() != 1) return false;
+    const ValueId result = equation.results[0];
+    const ValueId product = product_behind(equation);
+    if (product == ir::kNoValue || context_.overwritten(result)) return false;
+    for (TileTask& task : program_.instructions[made_[product]].tasks) {
+      for (TileRef& write : task.writes) {
+        if (write.value == product) write.value = result;
+      }
+    }
+    made_[result] = made_[product];
+    return true;
+  }
+
   /// The last of several merged collectives counts what all of them move.
   void hand_on(HostInstruction& instruction, const Equation& equation) {
     auto& uses = instruction.info.collectives;
@@ -383,6 +426,7 @@ class Lowering {
   const Fusion& fusion_;
   KernelPool pool_;
   LowerContext context_;
+  std::vector<int> uses_;                           // per value
   std::vector<bool> is_counted_;                    // per result of a transfer
   std::vector<run::CollectiveUse> handed_on_ = {};  // of collectives that a later one does
   std::vector<std::size_t> made_;                   // per value: the instruction that makes it

@@ -1,8 +1,7 @@
 #include <algorithm>
-#include <map>
-#include <optional>
 
 #include "compile/host/contraction.h"
+#include "compile/host/dense/window_classes.h"
 #include "compile/host/leaves.h"
 #include "ops/rules.h"
 
@@ -11,49 +10,6 @@ namespace tessera::compile::host {
 namespace {
 
 using Indices = std::vector<std::int64_t>;
-
-/// One dimension of space of a tile: window p meets row (p * stride + q * dilation - low) / spread
-/// of the array with its element q. All of them count from the start of their tile.
-struct SpaceDim {
-  std::int64_t stride, dilation, spread, low;
-  std::int64_t windows, size, rows;
-
-  /// Empty if there is no such row.
-  std::optional<std::int64_t> row(std::int64_t p, std::int64_t q) const {
-    const std::int64_t place = p * stride + q * dilation - low;
-    if (place < 0 || place % spread != 0 || place / spread >= rows) return std::nullopt;
-    return place / spread;
-  }
-};
-
-/// Windows that meet rows with the same of their elements.
-struct WindowClass {
-  Indices windows;
-  Indices rows;      // per window: the row that its first element meets
-  Indices elements;  // of the window
-  Indices steps;     // per element: how many rows after the first element
-};
-
-/// Without padding and spreading there is just one class. Otherwise the windows at the borders have
-/// their own, and those that differ in phase.
-std::vector<WindowClass> classes_of(const SpaceDim& dim) {
-  std::map<Indices, WindowClass> classes;
-  for (std::int64_t p = 0; p < dim.windows; ++p) {
-    Indices elements;
-    for (std::int64_t q = 0; q < dim.size; ++q) {
-      if (dim.row(p, q)) elements.push_back(q);
-    }
-    WindowClass& same = classes[elements];
-    same.windows.push_back(p);
-    same.rows.push_back(elements.empty() ? 0 : *dim.row(p, elements[0]));
-    for (std::size_t i = same.steps.size(); i < elements.size(); ++i)
-      same.steps.push_back(*dim.row(p, elements[i]) - same.rows.back());
-    same.elements = std::move(elements);
-  }
-  std::vector<WindowClass> list;
-  for (auto& [elements, windows] : classes) list.push_back(std::move(windows));
-  return list;
-}
 
 /// Adds each of `places` * `stride` to each offset; the last places vary fastest.
 void extend(OffsetTable& offsets, const Indices& places, std::int64_t stride) {

@@ -3,36 +3,68 @@
 #include "ops/reference/loops.h"
 #include "ops/rules.h"
 #include "ops/stablehlo/form.h"
+#include "ops/window/windows.h"
 
 namespace tessera::ops {
 
 namespace {
 
-const Ints& steps_of(const ShapeContext& c, std::string_view attribute) {
+const Ints& steps_of(const ShapeContext& c, std::string_view attribute, std::size_t rank) {
   const Ints& steps = ints_of(c, attribute);
-  bool fits = steps.size() == c.operands[0].shape.size();
+  bool fits = steps.size() == rank;
   for (std::int64_t step : steps) fits = fits && step >= 1;
   if (fits) return steps;
   c.fail(std::string(attribute) + " = " + tessera::to_string(steps) + " does not match the array",
          "one entry of 1 or more per dimension", "write 1 for dimensions without a window");
 }
 
-std::vector<Type> window_shape(const ShapeContext& c) {
-  expect_operands(c, 1);
-  const Ints& window = steps_of(c, "window");
-  const Ints& stride = steps_of(c, "stride");
-  Type result = c.operands[0];
+}  // namespace
+
+void expect_windows(const ShapeContext& c, std::size_t rank) {
+  for (const char* attribute : {"window", "stride"}) (void)steps_of(c, attribute, rank);
+}
+
+Shape windows_of(const ShapeContext& c, Shape array) {
+  const Ints& window = steps_of(c, "window", array.size());
+  const Ints& stride = steps_of(c, "stride", array.size());
   for (std::size_t i = 0; i < window.size(); ++i) {
-    const std::int64_t room = result.shape[i] - window[i];
+    const std::int64_t room = array[i] - window[i];
     if (room < 0) {
       c.fail("a window of " + std::to_string(window[i]) + " elements does not fit in dimension " +
                  std::to_string(i),
-             "at most " + std::to_string(result.shape[i]) + " elements",
+             "at most " + std::to_string(array[i]) + " elements",
              "use a smaller window, or pad the array first");
     }
-    result.shape[i] = room / stride[i] + 1;
+    array[i] = room / stride[i] + 1;
   }
-  return {result};
+  return array;
+}
+
+void add_windows_of(Factors& factors, const Attributes& attributes, const Shape& array) {
+  for (std::size_t i = 0; i < array.size(); ++i) {
+    const std::int64_t window = attributes.ints("window")[i];
+    const std::int64_t stride = attributes.ints("stride")[i];
+    if (window == 1 && stride == 1) continue;
+    add_window(factors, {.operand = 0,
+                         .dim = i,
+                         .size = array[i],
+                         .offset = 0,
+                         .terms = {{.factor = factors.results[0][i][0], .step = stride}},
+                         .extent = window});
+  }
+}
+
+double window_cost(const Attributes& attributes, const std::vector<Type>&,
+                   const std::vector<Type>& results) {
+  return static_cast<double>(num_elements(results[0].shape) *
+                             num_elements(attributes.ints("window")));
+}
+
+namespace {
+
+std::vector<Type> window_shape(const ShapeContext& c) {
+  expect_operands(c, 1);
+  return {{c.operands[0].dtype, windows_of(c, c.operands[0].shape)}};
 }
 
 /// Each element gets the sum of the cotangents of all windows that contain it.
@@ -50,108 +82,18 @@ ValueId window_sum_vjp(VjpContext& c) {
   return c.b.emit("reduce_window_sum", {{"stride", one_by_one}, {"window", window}}, {spread});
 }
 
-/// The gradient of an array of which each window takes one element: element p * stride + q gets the
-/// cotangent of window p if `taken` of it is the number of position q in the window. The elements
-/// of one phase, with the same index modulo `stride`, are summed together: no zeros are added for
-/// positions that never meet them.
-class PhaseSums {
- public:
-  PhaseSums(Builder& b, ValueId taken, ValueId cotangent, const Attributes& attributes,
-            const Shape& shape)
-      : b_(b),
-        window_(attributes.ints("window")),
-        stride_(attributes.ints("stride")),
-        shape_(shape) {
-    Ints high;
-    for (std::size_t i = 0; i < shape.size(); ++i) {
-      size_.push_back((shape[i] + stride_[i] - 1) / stride_[i]);
-      low_.push_back((window_[i] - 1) / stride_[i]);
-      high.push_back(size_[i] - b.type(cotangent).shape[i]);
-    }
-    taken_ = pad(b, taken, scalar(b, -1.0, DType::i32), low_, high);
-    cotangent_ = pad(b, cotangent, scalar(b, 0.0, b.type(cotangent).dtype), low_, high);
-  }
-
-  ValueId interleaved() {
-    Ints phase;
-    const ValueId all = from_dim(phase);
-    return slice(b_, all, Ints(shape_.size(), 0), shape_);
-  }
-
- private:
-  /// The elements of the phases whose first indices are given, side by side.
-  ValueId from_dim(Ints& phase) {
-    const std::size_t dim = phase.size();
-    if (dim == shape_.size()) return sum_of(phase);
-    std::vector<ValueId> sums;
-    for (std::int64_t i = 0; i < stride_[dim]; ++i) {
-      phase.push_back(i);
-      sums.push_back(from_dim(phase));
-      phase.pop_back();
-    }
-    if (sums.size() == 1) return sums[0];
-    Shape apart = b_.type(sums[0]).shape;
-    Shape merged = apart;
-    merged[dim] *= stride_[dim];
-    apart.insert(apart.begin() + static_cast<std::ptrdiff_t>(dim) + 1, 1);
-    for (ValueId& sum : sums) sum = reshape(b_, sum, apart);
-    return reshape(b_, concatenate(b_, sums, static_cast<std::int64_t>(dim) + 1), merged);
-  }
-
-  /// In row-major order of the window.
-  ValueId sum_of(const Ints& phase) {
-    const Type type{b_.type(cotangent_).dtype, size_};
-    ValueId total = ir::kNoValue;
-    std::int64_t number = -1;
-    for_each_index(window_, [&](const Ints& place) {
-      ++number;
-      Ints start, limit;
-      for (std::size_t i = 0; i < phase.size(); ++i) {
-        if (place[i] % stride_[i] != phase[i]) return;
-        start.push_back(low_[i] - place[i] / stride_[i]);
-        limit.push_back(start[i] + size_[i]);
-      }
-      const ValueId taken = slice(b_, taken_, start, limit);
-      const ValueId takes =
-          compare(b_, "eq", taken, full_like(b_, static_cast<double>(number), taken));
-      const ValueId part =
-          select(b_, takes, slice(b_, cotangent_, start, limit), full(b_, 0.0, type));
-      total = total == ir::kNoValue ? part : add(b_, total, part);
-    });
-    return total == ir::kNoValue ? full(b_, 0.0, type) : total;
-  }
-
-  Builder& b_;
-  Ints window_, stride_;
-  Shape shape_;
-  Shape size_ = {};  // of a phase
-  Ints low_ = {};
-  ValueId taken_ = ir::kNoValue, cotangent_ = ir::kNoValue;
-};
-
 /// The first element of a window that equals its extreme gets the cotangent.
 ValueId window_extreme_vjp(VjpContext& c) {
-  Builder& b = c.b;
   const Ints window = c.equation.attributes.ints("window");
   const Ints stride = c.equation.attributes.ints("stride");
-  const ValueId extreme = c.result();
-  const Type type{DType::i32, b.type(extreme).shape};
-  const ValueId none = full(b, -1.0, type);
-  ValueId taken = none;
-  std::int64_t number = 0;
-  for_each_index(window, [&](const Ints& place) {
-    Ints limit;
-    for (std::size_t i = 0; i < place.size(); ++i) {
-      limit.push_back(place[i] + (type.shape[i] - 1) * stride[i] + 1);
-    }
-    const ValueId candidate = slice(b, c.operand(0), place, limit, stride);
-    const ValueId is_first =
-        bitwise_and(b, compare(b, "eq", candidate, extreme), compare(b, "eq", taken, none));
-    taken = select(b, is_first, full(b, static_cast<double>(number), type), taken);
-    ++number;
-  });
-  return PhaseSums(b, taken, c.cotangent(), c.equation.attributes, c.operand_type(0).shape)
-      .interleaved();
+  const ValueId numbers = c.b.emit("find_in_windows", {{"stride", stride}, {"window", window}},
+                                   {c.operand(0), c.result()});
+  return c.b.emit("spread_from_windows",
+                  {{"low", Ints(window.size(), 0)},
+                   {"shape", c.operand_type(0).shape},
+                   {"stride", stride},
+                   {"window", window}},
+                  {numbers, c.cotangent()});
 }
 
 std::vector<ValueId> window_batch(BatchContext& c) {
@@ -169,17 +111,7 @@ Factors window_factors(const Attributes& attributes, const std::vector<Type>& op
   Factors f;
   f.results = {add_dims(f, results[0].shape)};
   f.operands = {f.results[0]};
-  for (std::size_t i = 0; i < operands[0].shape.size(); ++i) {
-    const std::int64_t window = attributes.ints("window")[i];
-    const std::int64_t stride = attributes.ints("stride")[i];
-    if (window == 1 && stride == 1) continue;
-    add_window(f, {.operand = 0,
-                   .dim = i,
-                   .size = operands[0].shape[i],
-                   .offset = 0,
-                   .terms = {{.factor = f.results[0][i][0], .step = stride}},
-                   .extent = window});
-  }
+  add_windows_of(f, attributes, operands[0].shape);
   return f;
 }
 
@@ -209,12 +141,6 @@ Reference window_reference(Combine combine) {
     });
     return one_result(std::move(result));
   };
-}
-
-double window_cost(const Attributes& attributes, const std::vector<Type>&,
-                   const std::vector<Type>& results) {
-  return static_cast<double>(num_elements(results[0].shape) *
-                             num_elements(attributes.ints("window")));
 }
 
 Sample window_sample(Type operand, Ints window, Ints stride) {

@@ -1,5 +1,9 @@
-// reduce_window_sum, _max and _min: windows of dense tiles.
+// Ops on windows of dense tiles: reduce_window_sum, _max and _min, and those of their derivatives.
+#include <limits>
+
+#include "compile/host/dense/window_walk.h"
 #include "compile/host/dense_tasks.h"
+#include "compile/host/kernels/boxes.h"
 #include "compile/host/kernels/pairwise.h"
 #include "compile/host/kernels/window/windows.h"
 #include "compile/host/kernels/with_type.h"
@@ -11,149 +15,209 @@ namespace {
 
 using ir::Ints;
 using kernels::ReduceKind;
-
-/// Element p of the result is the reduction (sum, max or min) of the operand's elements p * stride
-/// to p * stride + window, in row-major order.
-struct WindowProblem {
-  ReduceKind kind;
-  Shape operand;
-  Shape result;
-  Ints window;
-  Ints stride;
-};
+using kernels::WindowRows;
 
 ReduceKind kind_of(const Equation& equation) {
   if (ops::is(equation, ops::reduce_window_sum_op)) return ReduceKind::sum;
   return ops::is(equation, ops::reduce_window_max_op) ? ReduceKind::max : ReduceKind::min;
 }
 
-/// Calls `visit(offset)` for all indices of `sizes`, row-major.
-template <typename Visit>
-void for_each_offset(const Ints& sizes, const Ints& strides, Visit visit) {
-  if (num_elements(sizes) == 0) return;
-  Ints index(sizes.size(), 0);
-  std::int64_t offset = 0;
-  while (true) {
-    visit(offset);
-    std::size_t dim = sizes.size();
-    while (dim > 0) {
-      --dim;
-      offset += strides[dim];
-      if (++index[dim] < sizes[dim]) break;
-      offset -= sizes[dim] * strides[dim];
-      index[dim] = 0;
-      if (dim == 0) return;
-    }
-    if (sizes.empty()) return;
-  }
+/// The padded array that the windows read, if its padding is left out.
+const Equation* padding_of(const LowerContext& context, ValueId array) {
+  if (!context.fusion().is_view[array]) return nullptr;
+  const Equation& view = context.function().equations[context.fusion().definition[array]];
+  return view.op->host.name == "pad" ? &view : nullptr;
 }
 
-/// The last dimensions, along which the window has size 1, are handled as one row.
-struct Rows {
-  explicit Rows(const WindowProblem& p) : dims(p.window.size()) {
-    while (dims > 0 && p.window[dims - 1] == 1 && p.stride[dims - 1] == 1) {
-      length *= p.result[--dims];
+/// The windows of a tile of the result, in the tile of operand 0 or of the array that it pads.
+WindowWalk windows_in_array(const LowerContext& context, const Equation& equation,
+                            const AtomDigits& digits) {
+  const Equation* padding = padding_of(context, equation.operands[0]);
+  const ValueId array = padding == nullptr ? equation.operands[0] : padding->operands[0];
+  const Box from = context.box(array, digits);
+  const Box to = context.box(equation.results[0], digits);
+  const Shape& shape = context.function().type(array).shape;
+  std::vector<SpaceDim> dims;
+  for (std::size_t d = 0; d < to.size.size(); ++d) {
+    SpaceDim dim{.stride = equation.attributes.ints("stride")[d],
+                 .windows = to.size[d],
+                 .size = equation.attributes.ints("window")[d],
+                 .rows = from.size[d]};
+    if (padding != nullptr) {
+      dim.spread = shape[d] > 1 ? padding->attributes.ints("interior")[d] + 1 : 1;
+      dim.low = padding->attributes.ints("low")[d];
     }
+    dim.low += from.start[d] * dim.spread - to.start[d] * dim.stride;
+    dims.push_back(dim);
   }
-  std::size_t dims;
-  std::int64_t length = 1;
+  return WindowWalk(std::move(dims), true);
+}
+
+/// The windows that a tile needs of an operand. An operand may hold more of them.
+struct HeldWindows {
+  Box held, needed;
+
+  bool is_whole() const { return held.size == needed.size; }
+  /// The elements of the needed windows, dense: those of the buffer, or a copy in `copy`.
+  const std::byte* dense(const std::byte* buffer, std::vector<std::byte>& copy) const {
+    constexpr std::size_t kElementBytes = 4;  // i32 and f32
+    if (is_whole()) return buffer;
+    const std::vector<std::int64_t> strides = row_major_strides(held.size);
+    std::int64_t first = 0;
+    for (std::size_t d = 0; d < strides.size(); ++d)
+      first += (needed.start[d] - held.start[d]) * strides[d];
+    copy.resize(static_cast<std::size_t>(num_elements(needed.size)) * kElementBytes);
+    kernels::copy_box(buffer + first * std::int64_t{kElementBytes}, strides, copy.data(),
+                      row_major_strides(needed.size), needed.size, kElementBytes);
+    return copy.data();
+  }
 };
 
-template <typename T>
-void reduce_rows_of_windows(ReduceKind kind, const kernels::WindowRows& windows, const T* from,
-                            T* to) {
-  if constexpr (std::is_same_v<T, float>) return kernels::reduce_windows(kind, windows, from, to);
-  for (std::int64_t row = 0; row < windows.rows; ++row) {
-    std::copy_n(from + windows.offsets[0], windows.columns, to);
-    for (const std::int64_t offset : windows.offsets.subspan(1)) {
-      if (kind == ReduceKind::sum) {
-        kernels::add_run(to, from + offset, windows.columns);
-        continue;
-      }
-      for (std::int64_t i = 0; i < windows.columns; ++i)
-        to[i] = kernels::better(kind, to[i], from[offset + i]);
-    }
-    from += windows.stride;
-    to += windows.columns;
-  }
-}
-
-/// The positions along the last dimension with a window are the rows of one call.
-template <typename T>
-void reduce_window(const WindowProblem& p, const T* operand, T* result) {
-  const Rows rows(p);
-  const Ints strides = row_major_strides(p.operand);
-  Ints sizes;
-  Ints moves;
-  Ints window;
-  Ints steps;
-  for (std::size_t i = 0; i < rows.dims; ++i) {
-    sizes.push_back(p.result[i]);
-    moves.push_back(strides[i] * p.stride[i]);
-    window.push_back(p.window[i]);
-    steps.push_back(strides[i]);
-  }
-  Ints offsets;
-  for_each_offset(window, steps, [&](std::int64_t offset) { offsets.push_back(offset); });
-  kernels::WindowRows together = {
-      .offsets = offsets, .rows = 1, .stride = 0, .columns = rows.length};
-  if (!sizes.empty()) {
-    together.rows = sizes.back();
-    together.stride = moves.back();
-    sizes.pop_back();
-    moves.pop_back();
-  }
-  T* to = result;
-  for_each_offset(sizes, moves, [&](std::int64_t base) {
-    reduce_rows_of_windows(p.kind, together, operand + base, to);
-    to += together.rows * together.columns;
-  });
-}
-
-void reduce_tile(DType dtype, const WindowProblem& problem, const std::byte* operand,
-                 std::byte* result) {
-  kernels::with_type(dtype, [&](auto zero) {
-    using T = decltype(zero);
-    reduce_window(problem, elements_of<const T>(operand), elements_of<T>(result));
-  });
-}
-
-/// Parts are ranges of the result along its first dimension.
-std::shared_ptr<const run::Kernel> window_kernel(const LowerContext& context, DType dtype,
-                                                 const WindowProblem& problem) {
-  if (problem.window.empty()) {
-    return make_kernel([=](auto buffers) { reduce_tile(dtype, problem, buffers[0], buffers[1]); });
-  }
-  const auto bytes_each = [&](const Shape& shape) {
-    return size_bytes(Type{dtype, {product(shape.begin() + 1, shape.end())}});
+/// For each element of a tile of the result, the windows of `from` that meet it.
+WindowWalk windows_at_elements(const Equation& equation, const Box& from, const Box& to) {
+  const auto attribute = [&](const char* name, std::size_t d) {
+    return equation.attributes.ints(name)[d];
   };
-  const std::int64_t from = bytes_each(problem.operand) * problem.stride[0];
-  const std::int64_t to = bytes_each(problem.result);
-  const std::int64_t terms = product(problem.result.begin() + 1, problem.result.end()) *
-                             product(problem.window.begin(), problem.window.end());
+  std::vector<SpaceDim> dims;
+  for (std::size_t d = 0; d < to.size.size(); ++d) {
+    const std::int64_t stride = attribute("stride", d);
+    dims.push_back({.dilation = -1,
+                    .spread = stride,
+                    .low = from.start[d] * stride - to.start[d] - attribute("low", d),
+                    .windows = to.size[d],
+                    .size = attribute("window", d),
+                    .rows = from.size[d]});
+  }
+  return WindowWalk(std::move(dims), false);
+}
+
+template <typename T>
+void fill_rows(const WindowRows& rows, T value, T* to) {
+  for (std::int64_t row = 0; row < rows.rows; ++row)
+    std::fill_n(to + row * rows.result_step(), rows.columns, value);
+}
+
+/// `run(buffers, rows, from, to)` computes some rows of the result.
+template <typename Run>
+std::shared_ptr<const run::Kernel> window_kernel(const LowerContext& context, WindowWalk walk,
+                                                 Run run) {
+  const std::int64_t pieces = walk.num_pieces(), terms = walk.terms_each();
   return make_range_kernel(
-      context, problem.result[0], terms, [=](auto buffers, auto begin, auto end) {
-        if (begin == end) return;
-        WindowProblem part = problem;
-        part.result[0] = end - begin;
-        part.operand[0] = (end - begin - 1) * problem.stride[0] + problem.window[0];
-        reduce_tile(dtype, part, buffers[0] + begin * from, buffers[1] + begin * to);
+      context, pieces, terms,
+      [walk = std::move(walk), run](auto buffers, std::int64_t first, std::int64_t end) {
+        walk.visit(first, end, [&](const WindowRows& rows, std::int64_t from, std::int64_t to) {
+          run(buffers, rows, from, to);
+        });
       });
 }
 
+/// Sums what windows give to the elements of a tile.
+class SpreadKernel {
+ public:
+  SpreadKernel(WindowWalk walk, HeldWindows numbers, HeldWindows values)
+      : walk_(std::move(walk)), numbers_(std::move(numbers)), values_(std::move(values)) {}
+
+  const WindowWalk& walk() const { return walk_; }
+  void operator()(std::span<std::byte* const> buffers, std::int64_t first, std::int64_t end) const {
+    std::vector<std::byte> copies[2];
+    const auto* numbers = elements_of<const std::int32_t>(numbers_.dense(buffers[0], copies[0]));
+    const auto* values = elements_of<const float>(values_.dense(buffers[1], copies[1]));
+    walk_.visit(first, end, [&](const WindowRows& rows, std::int64_t from, std::int64_t to) {
+      auto* result = elements_of<float>(buffers[2]) + to;
+      if (rows.offsets.empty()) return fill_rows(rows, 0.0f, result);
+      kernels::sum_taken(rows, numbers + from, values + from, result);
+    });
+  }
+
+ private:
+  WindowWalk walk_;
+  HeldWindows numbers_, values_;
+};
+
+/// Windows of padding only are like the padding.
+float identity_of(ReduceKind kind) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  if (kind == ReduceKind::sum) return 0;
+  return kind == ReduceKind::max ? -kInf : kInf;
+}
+
+template <typename T>
+void reduce_rows(ReduceKind kind, const WindowRows& rows, const T* from, T* to) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (rows.offsets.empty()) return fill_rows(rows, identity_of(kind), to);
+    return kernels::reduce_windows(kind, rows, from, to);
+  }
+  for (std::int64_t row = 0; row < rows.rows; ++row) {
+    std::copy_n(from + rows.offsets[0], rows.columns, to);
+    for (const std::int64_t offset : rows.offsets.subspan(1)) {
+      if (kind == ReduceKind::sum) {
+        kernels::add_run(to, from + offset, rows.columns);
+        continue;
+      }
+      for (std::int64_t i = 0; i < rows.columns; ++i)
+        to[i] = kernels::better(kind, to[i], from[offset + i]);
+    }
+    from += rows.stride;
+    to += rows.result_step();
+  }
+}
+
 std::vector<TileTask> lower_reduce_window(const LowerContext& context, const Equation& equation) {
+  const ReduceKind kind = kind_of(equation);
+  const DType dtype = dtype_of(context, equation.operands[0]);
   return task_per_tile(context, equation, [&](const AtomDigits& digits) {
-    return window_kernel(context, dtype_of(context, equation.operands[0]),
-                         {.kind = kind_of(equation),
-                          .operand = context.box(equation.operands[0], digits).size,
-                          .result = context.box(equation.results[0], digits).size,
-                          .window = equation.attributes.ints("window"),
-                          .stride = equation.attributes.ints("stride")});
+    return window_kernel(
+        context, windows_in_array(context, equation, digits),
+        [kind, dtype](auto buffers, const WindowRows& rows, std::int64_t from, std::int64_t to) {
+          kernels::with_type(dtype, [&](auto zero) {
+            using T = decltype(zero);
+            reduce_rows(kind, rows, elements_of<const T>(buffers[0]) + from,
+                        elements_of<T>(buffers[1]) + to);
+          });
+        });
+  });
+}
+
+/// The number that stands in for elements outside of the array.
+float padded_with(const LowerContext& context, const Equation& equation) {
+  const Equation* padding = padding_of(context, equation.operands[0]);
+  if (padding == nullptr) return 0;
+  return static_cast<float>(*context.fusion().splat[padding->operands[1]]);
+}
+
+std::vector<TileTask> lower_find_in_windows(const LowerContext& context, const Equation& equation) {
+  const float fill = padded_with(context, equation);
+  return task_per_tile(context, equation, [&](const AtomDigits& digits) {
+    return window_kernel(
+        context, windows_in_array(context, equation, digits),
+        [fill](auto buffers, const WindowRows& rows, std::int64_t from, std::int64_t to) {
+          kernels::find_in_windows(rows, fill, elements_of<const float>(buffers[0]) + from,
+                                   elements_of<const float>(buffers[1]) + to,
+                                   elements_of<std::int32_t>(buffers[2]) + to);
+        });
+  });
+}
+
+std::vector<TileTask> lower_spread_from_windows(const LowerContext& context,
+                                                const Equation& equation) {
+  return task_per_tile(context, equation, [&](const AtomDigits& digits) {
+    const Box numbers = context.box(equation.operands[0], digits);
+    const Box values = context.box(equation.operands[1], digits);
+    const Box needed = intersect(numbers, values);
+    SpreadKernel kernel(
+        windows_at_elements(equation, needed, context.box(equation.results[0], digits)),
+        {numbers, needed}, {values, needed});
+    const std::int64_t pieces = kernel.walk().num_pieces(), terms = kernel.walk().terms_each();
+    return make_range_kernel(context, pieces, terms, std::move(kernel));
   });
 }
 
 }  // namespace
 
-Lowerings reduce_window_lowerings() { return {{"reduce_window", lower_reduce_window, true, true}}; }
+Lowerings reduce_window_lowerings() {
+  return {{"find_in_windows", lower_find_in_windows, true, true},
+          {"reduce_window", lower_reduce_window, true, true},
+          {"spread_from_windows", lower_spread_from_windows, true, true}};
+}
 
 }  // namespace tessera::compile::host

@@ -25,6 +25,8 @@ constexpr std::int64_t kLongestChunk = 768;      // k of a chunk
 constexpr std::int64_t kLongestPacked = 384;     // the same where A is packed: many rows at a time
 constexpr std::int64_t kLongestOfBlocks = 512;   // the same for units that take blocks
 constexpr std::int64_t kLongestInPlace = 64;     // the same for B in place: its rows at a time
+constexpr std::int64_t kLongestOfFew = 1536;     // the same for few rows: both operands in place
+constexpr std::int64_t kFewTiles = 8;            // rows that are few
 constexpr std::int64_t kGroupFloats = 32 << 10;  // packed A of a group of tiles
 constexpr std::int64_t kShortLeaf = 12;          // grains up to this k are added up in registers
 constexpr std::int64_t kShortLeafOfHalves = 96;  // the same if runs_in_halves
@@ -246,8 +248,13 @@ void GemmPlan::State::choose_chunks() {
   const std::int64_t longest = b_in_place   ? kLongestInPlace
                                : a_in_place ? kLongestChunk
                                             : kLongestPacked;
-  const std::int64_t most =
-      unit.block > 1 ? kLongestOfBlocks : std::min({in_tile, in_panels, longest});
+  // The tiles of few rows read both operands where they lie, if they can. What a chunk costs beyond
+  // its products counts there.
+  const bool is_few = unit.reads_in_place && !b_in_place && !a_in_place && !quads && !has_lanes &&
+                      rows <= kFewTiles * tile_rows && has_whole_vectors();
+  const std::int64_t most = unit.block > 1 ? kLongestOfBlocks
+                            : is_few       ? std::min(in_panels, kLongestOfFew)
+                                           : std::min({in_tile, in_panels, longest});
   tree = gemm::make_tree_program(steps.leaf_ends, problem.pieces, most, block, quads);
   for (const Chunk& chunk : tree.chunks) {
     const std::int64_t length = chunk.k_end - chunk.k_begin;

@@ -67,9 +67,11 @@ enum class Operands {
   a_by_table,  ///< A is read in place; the rows of a tile are equally spaced, and k are anywhere
   by_tables,   ///< also B, whose columns are adjacent
   lanes,       ///< A by table, with its own element for each column (LaneTable); B is packed
-  lanes_by_tables,  ///< the same with B by table
+  lanes_by_tables,        ///< the same with B by table
+  plain_lanes,            ///< as `lanes`, where the elements of A for the columns are adjacent
+  plain_lanes_by_tables,  ///< the same with B by table
 };
-inline constexpr int kNumOperands = 7;
+inline constexpr int kNumOperands = 9;
 
 /// For columns of several batches side by side: where the elements of A are that meet them. Vector
 /// j of a tile loads `span[j]` elements from `base[j]` after the row's on, and lane i takes the one
@@ -80,6 +82,8 @@ struct LaneTable {
   std::array<std::array<std::int32_t, 16>, 2> index = {};
   std::array<std::int64_t, 32> c = {};
   bool is_scattered = false;  ///< c[i] is not always i
+  /// Column i meets element i, and all vectors are whole.
+  bool is_plain = false;
 };
 
 /// Micro-tiles of C for one chunk of k. There are `tiles` of them below each other, each with as

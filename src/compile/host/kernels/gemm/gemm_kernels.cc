@@ -25,6 +25,8 @@ const Kernels& table() {
     fill_tiles<Operands::by_tables, FusedProduct>(out);
     fill_tiles<Operands::lanes, FusedProduct>(out);
     fill_tiles<Operands::lanes_by_tables, FusedProduct>(out);
+    fill_tiles<Operands::plain_lanes, FusedProduct>(out);
+    fill_tiles<Operands::plain_lanes_by_tables, FusedProduct>(out);
     return out;
   }();
   return kTable;

@@ -122,6 +122,12 @@ struct GemmPlan::State {
     const auto kind = static_cast<int>(operands);
     return quads ? kernels->quad_tiles[kind][width] : kernels->tiles[kind][width];
   }
+  /// How tiles read the operands if there are lanes.
+  gemm::Operands operands_of_lanes() const {
+    if (lanes.is_plain)
+      return b_by_table ? gemm::Operands::plain_lanes_by_tables : gemm::Operands::plain_lanes;
+    return b_by_table ? gemm::Operands::lanes_by_tables : gemm::Operands::lanes;
+  }
   std::int64_t node_size() const { return tile_rows * kernels->nr; }
   std::int64_t panel_size(std::int64_t length) const {
     return length * kernels->nr + gemm::kPanelGap;

@@ -440,13 +440,12 @@ Range PartRun::panels_together(std::int64_t begin) const {
 
 void PartRun::run_band(const Step& step, const Range& group, const Range& panels, Access how,
                        gemm::TileArgs args) {
-  const auto operands = s_.b_in_place                   ? gemm::Operands::b_in_place
-                        : how == Access::adjacent_k     ? gemm::Operands::a_in_place
-                        : s_.has_lanes && s_.b_by_table ? gemm::Operands::lanes_by_tables
-                        : s_.has_lanes                  ? gemm::Operands::lanes
-                        : s_.b_by_table                 ? gemm::Operands::by_tables
-                        : how == Access::by_table       ? gemm::Operands::a_by_table
-                                                        : gemm::Operands::packed;
+  const auto operands = s_.b_in_place               ? gemm::Operands::b_in_place
+                        : how == Access::adjacent_k ? gemm::Operands::a_in_place
+                        : s_.has_lanes              ? s_.operands_of_lanes()
+                        : s_.b_by_table             ? gemm::Operands::by_tables
+                        : how == Access::by_table   ? gemm::Operands::a_by_table
+                                                    : gemm::Operands::packed;
   const int width = s_.panel_width(panels.begin);
   const gemm::TileKernel* kernels = s_.kernels_of(operands, width);
   // Tiles of different strips are not adjacent.

@@ -146,6 +146,27 @@ struct LaneRows {
   }
 };
 
+// The same where these elements are adjacent.
+template <int kRows, class Width>
+struct PlainLaneRows {
+  static constexpr bool kHasVectors = true;
+  TabledRows<kRows> rows;
+
+  HWY_INLINE PlainLaneRows(const TileArgs& args, const float* from) : rows(args, from) {}
+  HWY_INLINE void advance(int k) { rows.advance(k); }
+
+  struct Column {
+    typename TabledRows<kRows>::Column rows;
+    HWY_INLINE typename Width::V vector(int r, int j) const {
+      return hn::LoadU(typename Width::D(), rows.at(r) + j * Width::kLanes);
+    }
+  };
+  template <int k>
+  HWY_INLINE Column column() const {
+    return {rows.template column<k>()};
+  }
+};
+
 template <class Rows, class = void>
 inline constexpr bool kHasVectors = false;
 template <class Rows>

@@ -64,9 +64,15 @@ HWY_INLINE void store_result(const Accumulators<kRows, Width>& acc, const Place&
 }
 
 template <Operands kOperands>
+inline constexpr bool kHasPlainLanes =
+    kOperands == Operands::plain_lanes || kOperands == Operands::plain_lanes_by_tables;
+template <Operands kOperands>
+inline constexpr bool kHasLanes =
+    kOperands == Operands::lanes || kOperands == Operands::lanes_by_tables ||
+    kHasPlainLanes<kOperands>;
+template <Operands kOperands>
 inline constexpr bool kReadsByTable =
-    kOperands == Operands::a_by_table || kOperands == Operands::by_tables ||
-    kOperands == Operands::lanes || kOperands == Operands::lanes_by_tables;
+    kOperands == Operands::a_by_table || kOperands == Operands::by_tables || kHasLanes<kOperands>;
 
 template <int kRows, class Width, Operands kOperands, bool kQuads, class Product>
 HWY_INLINE void tile(const TileArgs& args, const Place& at) {
@@ -75,10 +81,12 @@ HWY_INLINE void tile(const TileArgs& args, const Place& at) {
   using InPlace = std::conditional_t<kIsInPlace, StridedRows<kRows>, TabledRows<kRows>>;
   using OneElement =
       std::conditional_t<kIsInPlace || kReadsByTable<kOperands>, InPlace, AdjacentRows<kRows>>;
-  constexpr bool kHasLanes = kOperands == Operands::lanes || kOperands == Operands::lanes_by_tables;
-  using Rows = std::conditional_t<kHasLanes, LaneRows<kRows, Width>, OneElement>;
-  constexpr bool kTabledB =
-      kOperands == Operands::by_tables || kOperands == Operands::lanes_by_tables;
+  using Lanes = std::conditional_t<kHasPlainLanes<kOperands>, PlainLaneRows<kRows, Width>,
+                                   LaneRows<kRows, Width>>;
+  using Rows = std::conditional_t<kHasLanes<kOperands>, Lanes, OneElement>;
+  constexpr bool kTabledB = kOperands == Operands::by_tables ||
+                            kOperands == Operands::lanes_by_tables ||
+                            kOperands == Operands::plain_lanes_by_tables;
   using Adjacent = std::conditional_t<kTabledB, TabledPanel<Width>, PanelInPlace<Width>>;
   using Panel = std::conditional_t<kTabledB || kOperands == Operands::b_in_place, Adjacent,
                                    PackedPanel<Width>>;
@@ -112,7 +120,7 @@ HWY_INLINE void tile(const TileArgs& args, const Place& at) {
   }
   slot_top = apply(chunk.after, slot_top, acc);
   if (chunk.finishes) {
-    if constexpr (kHasLanes) {
+    if constexpr (kHasLanes<kOperands>) {
       if (args.lanes->is_scattered) return scatter_result(acc, *args.lanes, at);
     }
     store_result(acc, at);
@@ -175,8 +183,7 @@ template <class Width, Operands kOperands, class Product>
 void fill_width(Kernels& out, int width) {
   constexpr bool kIsNarrow = Width::kCols < kTileCols;
   constexpr int kRows = kIsNarrow ? kNarrowTileRows : kTileRows;
-  constexpr bool kHasQuads = kOperands != Operands::lanes && kOperands != Operands::lanes_by_tables;
-  constexpr int kRowsOfQuads = !kHasQuads ? 0 : kIsNarrow ? kNarrowQuadRows : kQuadRows;
+  constexpr int kRowsOfQuads = kHasLanes<kOperands> ? 0 : kIsNarrow ? kNarrowQuadRows : kQuadRows;
   fill_rows<Width, kOperands, false, Product>(out.tiles[static_cast<int>(kOperands)][width],
                                               std::make_integer_sequence<int, kRows>());
   fill_rows<Width, kOperands, true, Product>(out.quad_tiles[static_cast<int>(kOperands)][width],
@@ -185,7 +192,7 @@ void fill_width(Kernels& out, int width) {
 
 template <Operands kOperands, class Product>
 void fill_tiles(Kernels& out) {
-  fill_width<HalfVector, kOperands, Product>(out, 0);
+  if constexpr (!kHasPlainLanes<kOperands>) fill_width<HalfVector, kOperands, Product>(out, 0);
   fill_width<TileWidth<D, 1>, kOperands, Product>(out, 1);
   fill_width<TileWidth<D, 2>, kOperands, Product>(out, 2);
 }

@@ -1,4 +1,4 @@
-// Reductions over windows of rows of f32.
+// Reductions over windows of rows of f32, and what their derivatives need.
 #pragma once
 
 #include <cstdint>
@@ -8,17 +8,34 @@
 
 namespace tessera::kernels {
 
-/// Rows of `columns` results next to each other. Each result is reduced over the elements at
-/// `offsets` from its place in the operand, in their order. Places move by `stride` from row to
-/// row, and by 1 along a row.
+/// Rows of `columns` results. Each result belongs to the elements at `offsets` from its place in
+/// the operand, in their order. Places move by `stride` from row to row, and by 1 along a row.
 struct WindowRows {
-  std::span<const std::int64_t> offsets;  ///< at least one
+  std::span<const std::int64_t> offsets;  ///< at least one in a reduction
   std::int64_t rows = 0;
   std::int64_t stride = 0;
   std::int64_t columns = 0;
+  /// Between rows of results; 0: they are next to each other.
+  std::int64_t result_stride = 0;
+  /// The number, in the window, of the first element that the operand lacks; -1: it has all.
+  std::int32_t missing = -1;
+  /// The numbers of the elements, ascending; reductions do not read them.
+  std::span<const std::int32_t> numbers = {};
+
+  std::int64_t result_step() const { return result_stride == 0 ? columns : result_stride; }
 };
 
-/// Sum, max or min.
+/// Sum, max or min. Missing elements are +0.0, which makes a sum of -0.0 +0.0, or change nothing.
 void reduce_windows(ReduceKind kind, const WindowRows& windows, const float* from, float* to);
+
+/// The number of the first element that equals the element of `wanted` in the place of the result;
+/// -1 if there is none. Missing elements are `fill`.
+void find_in_windows(const WindowRows& windows, float fill, const float* from, const float* wanted,
+                     std::int32_t* to);
+
+/// The operand has a number and a value per window, and the elements are the windows that meet a
+/// result: sums the values of those whose number is that of the element, and +0.0 for the others.
+void sum_taken(const WindowRows& windows, const std::int32_t* taken, const float* values,
+               float* to);
 
 }  // namespace tessera::kernels

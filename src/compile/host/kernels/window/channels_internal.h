@@ -1,0 +1,62 @@
+// What channels.cc (the plan) and channels-inl.h (the loops) share.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace tessera::kernels::channels {
+
+/// A step of a sum that follows the summation tree. The node in work is in registers.
+struct TreeStep {
+  enum class Kind : std::uint8_t {
+    sum,       // the node becomes the sum of terms [begin, end)
+    push,      // the node waits on the stack
+    merge,     // the node on the stack is added to it
+    add_zero,  // the value of an empty sibling
+  } kind;
+  std::int64_t begin = 0, end = 0;
+};
+inline constexpr std::size_t kMostWaiting = 12;  // nodes on the stack
+inline constexpr int kRowsTogether = 6;
+
+/// Rows of results with the same few terms.
+struct ManyRows {
+  std::vector<std::int64_t> a, c;      // per row: where it begins
+  std::vector<std::int64_t> a_k, b_k;  // per term
+  std::vector<TreeStep> steps;         // none: the sum is +0.0
+};
+
+/// Terms of some rows that meet the same elements of B, which are equally spaced.
+struct Run {
+  std::int64_t b, b_step, a_step, count;
+  std::int32_t first, rows;  // of `meets`
+};
+/// A row of a run.
+struct Meets {
+  std::int64_t a;  // the first element
+  std::int32_t row;
+};
+/// A grain: the sums of these runs are a leaf of all rows.
+struct Grain {
+  std::size_t end;          // of the runs
+  std::int32_t merges = 0;  // nodes on the stack that are added to it
+};
+
+/// Few rows with many terms.
+struct FewRows {
+  std::vector<Run> runs;
+  std::vector<Meets> meets;
+  std::vector<Grain> grains;
+  std::int64_t rows = 0;
+  std::int64_t waiting = 0;  // the most nodes on the stack, with the one in work
+};
+
+/// Channels [begin, end) of rows [first, last). `c_channels` has where the channels of a row are.
+void run_many(const ManyRows& many, std::int64_t channels, std::int64_t first, std::int64_t last,
+              const float* a, const float* b, float* c);
+/// Channels [begin, end). Nodes of a row are `end - begin` floats, and those of all rows are next
+/// to each other; `nodes` has room for `waiting` times that. The result is in the first one.
+void run_few(const FewRows& few, std::int64_t begin, std::int64_t end, const float* a,
+             const float* b, float* nodes);
+
+}  // namespace tessera::kernels::channels
