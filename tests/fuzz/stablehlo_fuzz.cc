@@ -1,7 +1,8 @@
 // tessera_fuzz_stablehlo [--seed S] [--cases N] [--seconds T]
 //
-// Damaged StableHLO modules must either throw UserError or be read, and then be printed, in little
-// time and memory. Exit code 1: something else happened, or all modules had the same outcome.
+// Damaged StableHLO modules must either throw UserError or be read, and then be printed and
+// imported, in little time and memory. What is imported must be valid. Exit code 1: something else
+// happened, or all modules had the same outcome.
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -11,7 +12,9 @@
 
 #include <tessera/error.h>
 
+#include "ir/text.h"
 #include "stablehlo/bytecode/module.h"
+#include "stablehlo/import/import.h"
 #include "tests/cases/source_dir.h"
 #include "tests/fuzz/random.h"
 #include "tests/fuzz/run_cases.h"
@@ -27,12 +30,13 @@ constexpr std::uint64_t kMostMemory = std::uint64_t{1} << 29;
 
 struct Counts {
   int read = 0, rejected = 0;
+  int imported = 0;  // of those that were read
 };
 
 std::vector<std::string> modules() {
   std::vector<std::string> result;
-  const auto folder = tessera::source_dir() / "tests/stablehlo/bytecode/modules";
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+  const auto folder = tessera::source_dir() / "tests/stablehlo/bytecode";
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
     if (entry.path().extension() != ".mlirbc") continue;
     std::ifstream in(entry.path(), std::ios::binary);
     result.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
@@ -85,6 +89,13 @@ bool check(std::uint64_t seed, const std::vector<std::string>& corpus, Counts& c
     const auto module = bytecode::read_module(bytes);
     bytecode::print(*module);
     ++counts.read;
+    try {
+      const tessera::ir::Function function = tessera::stablehlo::import_module(*module).function;
+      tessera::ir::verify(function, "import");
+      ++counts.imported;
+    } catch (const tessera::UserError&) {
+      // Not all that can be read can be imported.
+    }
   } catch (const tessera::UserError&) {
     ++counts.rejected;
   } catch (const std::exception& error) {
@@ -106,10 +117,12 @@ int main(int argc, char** argv) {
   const bool is_good =
       tessera::fuzz::run_cases(program, options, kSecondsPerCase,
                                [&](std::uint64_t seed) { return check(seed, corpus, counts); });
-  fmt::print("modules: {} read, {} rejected\n", counts.read, counts.rejected);
+  fmt::print("modules: {} read, {} of them imported, {} rejected\n", counts.read, counts.imported,
+             counts.rejected);
   const int total = counts.read + counts.rejected;
   const bool is_covered =
-      total < kCasesToJudge || (counts.read > total / 20 && counts.rejected > total / 20);
+      total < kCasesToJudge ||
+      (counts.read > total / 20 && counts.imported > 0 && counts.rejected > total / 20);
   if (!is_covered) fmt::print("FAILED: nearly all modules end alike\n");
   return is_good && is_covered ? 0 : 1;
 }

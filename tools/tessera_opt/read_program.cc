@@ -8,6 +8,8 @@
 #include <tessera/error.h>
 
 #include "ir/text.h"
+#include "stablehlo/bytecode/module.h"
+#include "stablehlo/import/import.h"
 
 namespace tessera::opt {
 
@@ -57,10 +59,18 @@ std::string with_mesh(const std::string& text, const std::string& mesh) {
   return text.substr(0, begin + key.size()) + mesh + text.substr(end);
 }
 
+constexpr std::string_view kBytecode = "ML\xefR";
+
 }  // namespace
 
 ir::Function read_program(const std::string& file, const std::string& mesh) {
-  const std::string text = read_text(file);
+  std::string text = read_text(file);
+  if (text.starts_with(kBytecode)) {
+    const auto module = stablehlo::bytecode::read_module(std::move(text));
+    const ir::Function function = stablehlo::import_module(*module).function;
+    // The text form checks a mesh against the shardings.
+    return mesh.empty() ? function : ir::parse(with_mesh(ir::print(function), mesh));
+  }
   return ir::parse(mesh.empty() ? text : with_mesh(text, mesh));
 }
 

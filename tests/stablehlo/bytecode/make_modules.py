@@ -1,7 +1,8 @@
 """Writes each program of programs.py as bytecode, and the text that jaxlib gives for it.
 
 Usage: make_modules.py FOLDER [--only NAME ...] [--release 1.13.0]
-FOLDER/NAME.mlirbc is what the reader reads; FOLDER/NAME.txt is what it must print.
+FOLDER/NAME.mlirbc is what the reader reads; FOLDER/NAME.txt is what it must print. With --values there
+is FOLDER/NAME.values instead of the text: the bytes of all arguments, then of all results.
 """
 
 import argparse
@@ -19,12 +20,13 @@ from jax._src.lib import _jax
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
+import numpy as np
 import programs
 
 
 def bytecode(name, release):
     function, arguments = programs.PROGRAMS[name]
-    jitted = function if hasattr(function, "lower") else jax.jit(function)
+    jitted = function if hasattr(function, "lower") else jax.jit(function, keep_unused=True)
     module = jitted.lower(*arguments).compiler_ir("stablehlo")
     return _jax.mlir.serialize_portable_artifact(module, release, True)
 
@@ -42,16 +44,27 @@ def text_of(data):
         )
 
 
+def values_of(name):
+    function, arguments = programs.PROGRAMS[name]
+    results = jax.jit(function)(*arguments)
+    arrays = jax.tree.leaves(arguments) + jax.tree.leaves(results)
+    return b"".join(np.asarray(array).tobytes() for array in arrays)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--only", nargs="*")
     parser.add_argument("--release", default="1.13.0")
+    parser.add_argument("--values", action="store_true")
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
     for name in args.only or programs.PROGRAMS:
         data = bytecode(name, args.release)
         (args.folder / f"{name}.mlirbc").write_bytes(data)
+        if args.values:
+            (args.folder / f"{name}.values").write_bytes(values_of(name))
+            continue
         (args.folder / f"{name}.txt").write_text(text_of(data), errors="surrogateescape")
 
 
