@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "stablehlo/bytecode/module.h"
+#include "stablehlo/import/import.h"
 #include "tests/cases/source_dir.h"
 #include "tests/errors/caught.h"
 
@@ -89,6 +90,19 @@ TEST(StableHloErrors, ADialectOfAnotherProgram) {
             "  wanted: the dialects vhlo, sdy and builtin as JAX writes them\n"
             "  cure:   write it with jax.export.export(jitted)(...).mlir_module_serialized or "
             "serialize_portable_artifact");
+}
+
+TEST(StableHloErrors, AFunctionThatTheIrLacks) {
+  std::ifstream in(source_dir() / "tests/stablehlo/bytecode/modules/qr.mlirbc", std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  const auto module = stablehlo::bytecode::read_module(std::move(bytes));
+  EXPECT_EQ(caught([&] { stablehlo::import_module(*module); }).text,
+            "stablehlo: vhlo.custom_call_v1 is not supported here\n"
+            "  where:  programs.py:360\n"
+            "  found:  the function lapack_sgeqrf_ffi, (tensor<4x4xf32>) -> (tensor<4x4xf32>, "
+            "tensor<4xf32>)\n"
+            "  wanted: the operations that docs/stablehlo.md lists\n"
+            "  cure:   write this line of the program with other functions");
 }
 
 }  // namespace

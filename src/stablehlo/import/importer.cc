@@ -56,6 +56,11 @@ const Handler* find_handler(std::string_view kind) {
   return nullptr;
 }
 
+Span line_of(const ModuleContext& context, const Operation& op) {
+  const Span line = bytecode::line_of(op.location);
+  return line.file.empty() ? context.call_line : line;
+}
+
 /// Constants in the region and in what it calls.
 void collect_constants(const ModuleContext& context, const Region& region,
                        std::set<const Operation*>& seen, std::vector<const Operation*>& constants) {
@@ -94,11 +99,11 @@ void collect_values(const Region& region, std::set<ValueNumber>& inside,
 
 }  // namespace
 
-void fail_unsupported(const bytecode::Module& module, const Operation& op,
+void fail_unsupported(const ModuleContext& context, const Operation& op,
                       const std::string& reason) {
   throw UserError({.what = "stablehlo: " + std::string(op.name) + " is not supported here",
-                   .where = bytecode::line_of(op.location),
-                   .found = reason + ", " + types_text(module, op),
+                   .where = line_of(context, op),
+                   .found = reason + ", " + types_text(context.module, op),
                    .wanted = "the operations that docs/stablehlo.md lists",
                    .cure = "write this line of the program with other functions"});
 }
@@ -115,13 +120,13 @@ std::string_view text_of(const Operation& op, std::string_view attribute) {
   return found == nullptr ? std::string_view() : found->text;
 }
 
-Type type_of(const bytecode::Module& module, ValueNumber value, const Operation& op) {
-  const bytecode::Type& type = *module.value_types[value];
+Type type_of(const ModuleContext& context, ValueNumber value, const Operation& op) {
+  const bytecode::Type& type = *context.module.value_types[value];
   const bool is_array = type.kind == bytecode::Type::Kind::tensor;
   const std::optional<DType> dtype = dtype_of_name(is_array ? type.types[0]->name : "");
-  if (!dtype) fail_unsupported(module, op, "the type " + bytecode::plain_text(type));
+  if (!dtype) fail_unsupported(context, op, "the type " + bytecode::plain_text(type));
   for (const std::int64_t size : type.shape) {
-    if (size < 0) fail_unsupported(module, op, "a size that is not known");
+    if (size < 0) fail_unsupported(context, op, "a size that is not known");
   }
   return {.dtype = *dtype, .shape = type.shape};
 }
@@ -152,7 +157,7 @@ std::string elements_of(const Attribute& constant, DType dtype) {
 
 Type Context::result(std::size_t i) const {
   need(i < op.results.size(), "too few results");
-  return type_of(frame.context().module, op.results[i], op);
+  return type_of(frame.context(), op.results[i], op);
 }
 
 ValueId Context::operand(std::size_t i) const {
@@ -166,7 +171,7 @@ const Region& Context::region(std::size_t i) const {
 }
 
 void Context::unsupported(const std::string& reason) const {
-  fail_unsupported(frame.context().module, op, reason);
+  fail_unsupported(frame.context(), op, reason);
 }
 
 const Attribute& Context::attribute(std::string_view name) const {
@@ -204,7 +209,7 @@ std::string_view Context::text(std::string_view name) const { return attribute(n
 ValueId Frame::value(ValueNumber number) const {
   const auto found = values_.find(number);
   if (found == values_.end()) {
-    fail_unsupported(context_.module, context_.module.root, "a value of another function");
+    fail_unsupported(context_, context_.module.root, "a value of another function");
   }
   return found->second;
 }
@@ -212,7 +217,7 @@ ValueId Frame::value(ValueNumber number) const {
 ValueId Frame::constant(const Attribute* constant) const {
   const auto found = constants_.find(constant);
   if (found == constants_.end()) {
-    fail_unsupported(context_.module, context_.module.root, "a constant that no function uses");
+    fail_unsupported(context_, context_.module.root, "a constant that no function uses");
   }
   return found->second;
 }
@@ -232,18 +237,18 @@ Values Frame::block(const Region& region) {
 
 void Frame::operation(const Operation& op) {
   const Handler* handler = find_handler(kind_of(op));
-  if (handler == nullptr) fail_unsupported(context_.module, op, "an unknown operation");
+  if (handler == nullptr) fail_unsupported(context_, op, "an unknown operation");
   if (++context_.equations > kMostEquations) {
-    fail_unsupported(context_.module, op, "calls that make too long a program");
+    fail_unsupported(context_, op, "calls that make too long a program");
   }
-  builder_.set_span(bytecode::line_of(op.location));
+  builder_.set_span(line_of(context_, op));
   Context c{.frame = *this, .op = op, .operands = {}};
   for (const ValueNumber operand : op.operands) c.operands.push_back(value(operand));
   const Values operands = c.operands;
   const Values results = (*handler)(c);
   if (results.size() != op.results.size()) c.unsupported("the number of results");
   for (std::size_t i = 0; i < results.size(); ++i) {
-    if (type(results[i]) != type_of(context_.module, op.results[i], op)) {
+    if (type(results[i]) != type_of(context_, op.results[i], op)) {
       c.unsupported("a result of the type " + to_string(type(results[i])));
     }
     define(op.results[i], results[i]);
@@ -289,19 +294,24 @@ void Frame::check_wide(const Operation& op, const Values& operands, const Values
     greatest = 0;
     for (std::size_t i = 0; i < operands.size(); ++i) greatest = std::max(greatest, bound(i));
   }
-  if (greatest >= kLimit) fail_unsupported(context_.module, op, "integers of 64 bits");
+  if (greatest >= kLimit) fail_unsupported(context_, op, "integers of 64 bits");
   for (const ValueId result : results) bounds[result] = greatest;
 }
 
 Values Frame::call(const Operation& function, const Values& arguments, const Operation& caller) {
   const Region& body = function.regions[0];
   if (body.arguments.size() != arguments.size() || depth_ >= kDeepestCall) {
-    fail_unsupported(context_.module, caller, "a call that does not end, or of other operands");
+    fail_unsupported(context_, caller, "a call that does not end, or of other operands");
   }
   for (std::size_t i = 0; i < arguments.size(); ++i) define(body.arguments[i], arguments[i]);
+  // JAX makes some functions once for all calls; these have no lines of their own.
+  const Span outer = context_.call_line;
+  const Span line = bytecode::line_of(caller.location);
+  if (!line.file.empty()) context_.call_line = line;
   ++depth_;
   Values results = block(body);
   --depth_;
+  context_.call_line = outer;
   return results;
 }
 
@@ -342,9 +352,9 @@ std::shared_ptr<const ir::Function> Frame::nested(const Operation& op, const Reg
   }
   for (const ValueNumber argument : region.arguments) {
     if (is_wide(context_.module, argument)) {
-      fail_unsupported(context_.module, op, "integers of 64 bits");
+      fail_unsupported(context_, op, "integers of 64 bits");
     }
-    frame.define(argument, frame.builder_.add_input(type_of(context_.module, argument, op)));
+    frame.define(argument, frame.builder_.add_input(type_of(context_, argument, op)));
   }
   frame.builder_.set_outputs(frame.block(region));
   return function;

@@ -27,8 +27,8 @@ struct ModuleContext {
   const bytecode::Module& module;
   std::unordered_map<std::string_view, const Operation*> functions = {};
   Mesh mesh = {};
-  std::string_view mesh_name = {};
   std::size_t equations = 0;  // so far
+  Span call_line = {};        // of the call that is being inlined
 };
 
 /// One function of the IR while it is made.
@@ -110,7 +110,7 @@ std::string_view joined_by(const Region& body);
 /// The number that an operation of the IR (add, mul, max, min, and, or) leaves others unchanged by.
 double neutral_of(std::string_view join, DType dtype);
 /// Throws UserError for a type that the IR does not have.
-Type type_of(const bytecode::Module& module, ValueNumber value, const Operation& op);
+Type type_of(const ModuleContext& context, ValueNumber value, const Operation& op);
 /// The elements of a constant as the IR has them.
 std::string elements_of(const Attribute& constant, DType dtype);
 /// Whether it is a constant whose elements differ.
@@ -133,7 +133,7 @@ void read_mesh(ModuleContext& context);
 /// The sharding that an attribute of the dialect sdy states.
 Sharding sharding_of(const ModuleContext& context, const Attribute& attribute, const Type& type,
                      const Operation& op);
-[[noreturn]] void fail_unsupported(const bytecode::Module& module, const Operation& op,
+[[noreturn]] void fail_unsupported(const ModuleContext& context, const Operation& op,
                                    const std::string& reason);
 
 }  // namespace tessera::stablehlo

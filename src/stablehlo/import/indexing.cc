@@ -242,6 +242,37 @@ Ints update_dims(const Ints& dims, const Ints& kept, const Ints& update_windows)
   return result;
 }
 
+/// The dimensions of the array that windows have, and those of the updates that stand for them.
+struct Windows {
+  Ints kept, updates;
+};
+
+Indexing scatter_indexing(Context& c, const Shape& shape, Windows& windows) {
+  const Shape update_shape = c.type(c.operand(2)).shape;
+  Indexing in{.shape = shape,
+              .named = c.ints("scatter_dims_to_operand_dims"),
+              .batch = c.ints("input_batching_dims"),
+              .lead_batch = c.ints("scatter_indices_batching_dims")};
+  set_indices(c, in, c.operand(1), c.integer("index_vector_dim"));
+  const std::size_t rank = in.shape.size();
+  windows.kept = others(rank, joined(c.ints("inserted_window_dims"), in.batch));
+  windows.updates = c.ints("update_window_dims");
+  check_dims(c, windows.updates, update_shape.size());
+  c.need(windows.updates.size() == windows.kept.size(), "windows of another rank");
+  in.window.assign(rank, 1);
+  for (std::size_t i = 0; i < windows.kept.size(); ++i) {
+    in.window[static_cast<std::size_t>(windows.kept[i])] =
+        update_shape[static_cast<std::size_t>(windows.updates[i])];
+  }
+  check_indexing(c, in);
+  for (std::size_t i = 0; i < rank; ++i) {
+    const auto dim = static_cast<std::int64_t>(i);
+    c.need(has(in.named, dim) || has(in.batch, dim) || in.window[i] == in.shape[i],
+           "windows that do not fill a dimension");
+  }
+  return in;
+}
+
 Values scatter(Context& c) {
   ir::Builder& b = c.b();
   c.need(c.operands.size() == 3, "several arrays");
@@ -252,37 +283,20 @@ Values scatter(Context& c) {
   c.need(is_sum || is_set, "a body of its own");
   const Type type = c.type(c.operand(0));
   const ValueId updates = c.operand(2);
-  const Shape update_shape = c.type(updates).shape;
-  Indexing in{.shape = type.shape,
-              .named = c.ints("scatter_dims_to_operand_dims"),
-              .batch = c.ints("input_batching_dims"),
-              .lead_batch = c.ints("scatter_indices_batching_dims")};
-  set_indices(c, in, c.operand(1), c.integer("index_vector_dim"));
+  Windows windows;
+  const Indexing in = scatter_indexing(c, type.shape, windows);
+  const Ints& kept = windows.kept;
   const std::size_t rank = in.shape.size();
-  const Ints kept = others(rank, joined(c.ints("inserted_window_dims"), in.batch));
-  const Ints windows = c.ints("update_window_dims");
-  check_dims(c, windows, update_shape.size());
-  c.need(windows.size() == kept.size(), "windows of another rank");
-  in.window.assign(rank, 1);
-  for (std::size_t i = 0; i < kept.size(); ++i) {
-    in.window[static_cast<std::size_t>(kept[i])] =
-        update_shape[static_cast<std::size_t>(windows[i])];
-  }
-  check_indexing(c, in);
-  for (std::size_t i = 0; i < rank; ++i) {
-    const auto dim = static_cast<std::int64_t>(i);
-    c.need(has(in.named, dim) || has(in.batch, dim) || in.window[i] == in.shape[i],
-           "windows that do not fill a dimension");
-  }
   const Rows rows = RowNumbers(c, in).run();
   const Ints rest = others(rank, rows.dims);
   Ints ones;
   for (const std::int64_t dim : kept) {
     if (!has(rows.windows, dim) && !has(rest, dim)) ones.push_back(dim);
   }
-  const Ints order = joined(joined(others(update_shape.size(), windows),
-                                   update_dims(joined(rows.windows, rest), kept, windows)),
-                            update_dims(ones, kept, windows));
+  const Ints order =
+      joined(joined(others(static_cast<std::size_t>(c.type(updates).rank()), windows.updates),
+                    update_dims(joined(rows.windows, rest), kept, windows.updates)),
+             update_dims(ones, kept, windows.updates));
   const std::int64_t count = num_elements(c.type(rows.numbers).shape);
   const Shape row = sizes_of(in.shape, rest);
   const std::int64_t table_rows = product(sizes_of(in.shape, rows.dims));

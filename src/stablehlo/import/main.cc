@@ -23,7 +23,7 @@ void collect_functions(ModuleContext& context) {
     for (const Operation& op : region.operations) {
       const Attribute* name = op.find("sym_name");
       if (kind_of(op) != "func" || name == nullptr) continue;
-      if (op.regions.size() != 1) fail_unsupported(context.module, op, "a function without a body");
+      if (op.regions.size() != 1) fail_unsupported(context, op, "a function without a body");
       context.functions[name->text] = &op;
     }
   }
@@ -32,9 +32,9 @@ void collect_functions(ModuleContext& context) {
 void add_arguments(ModuleContext& context, const Operation& main, Frame& frame, Imported& result) {
   const Region& body = main.regions[0];
   for (std::size_t i = 0; i < body.arguments.size(); ++i) {
-    const Type type = type_of(context.module, body.arguments[i], main);
+    const Type type = type_of(context, body.arguments[i], main);
     if (is_wide(context.module, body.arguments[i])) {
-      fail_unsupported(context.module, main, "an argument of 64 bits");
+      fail_unsupported(context, main, "an argument of 64 bits");
     }
     const ValueId input = frame.builder().add_input(type);
     frame.define(body.arguments[i], input);
@@ -49,12 +49,12 @@ void add_arguments(ModuleContext& context, const Operation& main, Frame& frame, 
 void add_constants(ModuleContext& context, const Operation& main, Frame& frame, Imported& result) {
   for (const Operation* constant : frame.captures_of(main).constants) {
     if (is_wide(context.module, constant->results[0])) {
-      fail_unsupported(context.module, *constant, "integers of 64 bits");
+      fail_unsupported(context, *constant, "integers of 64 bits");
     }
-    const Type type = type_of(context.module, constant->results[0], *constant);
+    const Type type = type_of(context, constant->results[0], *constant);
     const Attribute* value = constant->find("value");
     if (value->type->shape != type.shape) {
-      fail_unsupported(context.module, *constant, "a constant of another shape");
+      fail_unsupported(context, *constant, "a constant of another shape");
     }
     frame.define_constant(value, frame.builder().add_input(type));
     result.constants.push_back({type, elements_of(*value, type.dtype)});
@@ -69,7 +69,7 @@ Imported import_module(const bytecode::Module& module) {
   read_mesh(context);
   const auto found = context.functions.find("main");
   if (found == context.functions.end()) {
-    fail_unsupported(module, module.root, "a module without the function main");
+    fail_unsupported(context, module.root, "a module without the function main");
   }
   const Operation& main = *found->second;
   Imported result;

@@ -16,12 +16,12 @@ void read_mesh(ModuleContext& context) {
       if (mesh == nullptr || mesh->kind != Kind::mesh || mesh->items.empty()) continue;
       std::vector<MeshAxis> axes;
       for (const Attribute* axis : mesh->items) {
-        if (axis->kind != Kind::mesh_axis) fail_unsupported(context.module, op, "an axis");
+        if (axis->kind != Kind::mesh_axis) fail_unsupported(context, op, "an axis");
         axes.push_back({std::string(axis->text), axis->numbers[0]});
       }
       const Mesh read(std::move(axes), mesh->numbers);
       if (context.mesh != Mesh() && read != context.mesh) {
-        fail_unsupported(context.module, op, "a second mesh");
+        fail_unsupported(context, op, "a second mesh");
       }
       context.mesh = read;
     }
@@ -31,7 +31,7 @@ void read_mesh(ModuleContext& context) {
 Sharding sharding_of(const ModuleContext& context, const Attribute& attribute, const Type& type,
                      const Operation& op) {
   auto need = [&](bool holds, const char* reason) {
-    if (!holds) fail_unsupported(context.module, op, reason);
+    if (!holds) fail_unsupported(context, op, reason);
   };
   need(attribute.kind == Kind::sharding, "a sharding of another kind");
   need(attribute.numbers[2] == 0, "a sharding with unreduced axes");

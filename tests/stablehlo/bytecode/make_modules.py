@@ -1,8 +1,8 @@
 """Writes each program of programs.py as bytecode, and the text that jaxlib gives for it.
 
 Usage: make_modules.py FOLDER [--only NAME ...] [--release 1.13.0]
-FOLDER/NAME.mlirbc is what the reader reads; FOLDER/NAME.txt is what it must print. With --values there
-is FOLDER/NAME.values instead of the text: the bytes of all arguments, then of all results.
+FOLDER/NAME.mlirbc is what the reader reads; FOLDER/NAME.txt is what it must print. With --values
+FOLDER/NAME.values replaces the text: the bytes of all arguments, then of all results.
 """
 
 import argparse
