@@ -1,8 +1,11 @@
 // Calls, loops, branches, and what only the compiler sees.
 #include "ops/control/control.h"
 
+#include <algorithm>
+#include <cmath>
 #include <set>
 
+#include "stablehlo/bytecode/scalars.h"
 #include "stablehlo/import/importer.h"
 
 namespace tessera::stablehlo {
@@ -38,12 +41,78 @@ Values composite(Context& c) {
   return c.frame.call(callee_of(c, "decomposition"), c.operands, c.op);
 }
 
+/// The operation of a region that has this result; nullptr if there is none.
+const Operation* maker_of(const Region& region, ValueNumber value) {
+  for (const Operation& op : region.operations) {
+    if (std::ranges::find(op.results, value) != op.results.end()) return &op;
+  }
+  return nullptr;
+}
+
+/// The number that a value of a region always has, if it is known before the loop.
+std::optional<double> number_of(Context& c, const Region& region, ValueNumber value) {
+  if (const Operation* maker = maker_of(region, value)) {
+    const Attribute* constant = maker->find("value");
+    const bool is_scalar = kind_of(*maker) == "constant" && constant != nullptr &&
+                           constant->kind == Attribute::Kind::tensor &&
+                           constant->type->shape.empty();
+    if (!is_scalar) return std::nullopt;
+    const bytecode::Elements elements(*constant, 0);
+    if (elements.format().kind != bytecode::ScalarKind::integer) return std::nullopt;
+    return static_cast<double>(bytecode::integer_value(elements.format(), elements.bits(0)));
+  }
+  if (std::ranges::find(region.arguments, value) != region.arguments.end()) return std::nullopt;
+  const auto splat = c.frame.splats.find(c.frame.value(value));
+  return splat == c.frame.splats.end() ? std::nullopt : std::optional(splat->second);
+}
+
+/// The number of iterations of a loop that counts an i32 in equal steps up to a limit.
+std::optional<std::int64_t> iterations_of(Context& c) {
+  const Region& condition = c.op.regions[0];
+  const Region& body = c.op.regions[1];
+  if (condition.operations.empty() || body.operations.empty()) return std::nullopt;
+  const Operation& verdict = condition.operations.back();
+  const Operation& last = body.operations.back();
+  if (verdict.operands.size() != 1 || last.operands.size() != c.operands.size() ||
+      body.arguments.size() != c.operands.size() ||
+      condition.arguments.size() != c.operands.size()) {
+    return std::nullopt;
+  }
+  const Operation* test = maker_of(condition, verdict.operands[0]);
+  if (test == nullptr || kind_of(*test) != "compare" || test->operands.size() != 2 ||
+      text_of(*test, "comparison_direction") != "LT") {
+    return std::nullopt;
+  }
+  const auto counter = std::ranges::find(condition.arguments, test->operands[0]);
+  if (counter == condition.arguments.end()) return std::nullopt;
+  const auto i = static_cast<std::size_t>(counter - condition.arguments.begin());
+  const Operation* step = maker_of(body, last.operands[i]);
+  if (step == nullptr || kind_of(*step) != "add" || step->operands.size() != 2 ||
+      step->operands[0] != body.arguments[i] || c.type(c.operand(i)) != Type{DType::i32, {}}) {
+    return std::nullopt;
+  }
+  const std::optional<double> limit = number_of(c, condition, test->operands[1]);
+  const std::optional<double> stride = number_of(c, body, step->operands[1]);
+  const auto start = c.frame.splats.find(c.operand(i));
+  if (!limit || !stride || *stride < 1 || start == c.frame.splats.end()) return std::nullopt;
+  const double count = std::ceil((*limit - start->second) / *stride);
+  // The counter must reach the limit without a wrap.
+  if (start->second + count * *stride > 0x1p31 - 1) return std::nullopt;
+  return static_cast<std::int64_t>(std::max(count, 0.0));
+}
+
 Values while_loop(Context& c) {
   c.need(c.op.regions.size() == 2, "other regions than condition and body");
   const Frame::Captures captures = c.frame.captures_of(c.op);
   Values operands = c.frame.captured(captures);
   const std::size_t consts = operands.size();
   operands.insert(operands.end(), c.operands.begin(), c.operands.end());
+  if (const std::optional<std::int64_t> iterations = iterations_of(c)) {
+    if (*iterations == 0) return c.operands;
+    const ops::ScanParts parts{
+        .length = *iterations, .num_consts = consts, .num_carry = c.operands.size()};
+    return ops::scan(c.b(), parts, c.frame.nested(c.op, c.op.regions[1], captures), operands);
+  }
   const auto condition = c.frame.nested(c.op, c.op.regions[0], captures);
   const auto body = c.frame.nested(c.op, c.op.regions[1], captures);
   return ops::while_loop(c.b(), consts, condition, body, operands);

@@ -93,5 +93,32 @@ TEST_P(Import, ComputesWhatJaxComputes) {
 INSTANTIATE_TEST_SUITE_P(Programs, Import, ::testing::ValuesIn(program_names()),
                          [](const auto& test) { return test.param; });
 
+std::size_t count_of(const Imported& program, std::string_view op) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      program.function.equations,
+      [&](const ir::Equation& equation) { return ir::op_name(*equation.op) == op; }));
+}
+
+Imported committed(const std::string& path) {
+  const std::filesystem::path all = source_dir() / "tests/stablehlo/bytecode";
+  return import_module(*bytecode::read_module(contents(all / path)));
+}
+
+TEST(ImportedLoop, IsAScanIfItsLengthIsKnown) {
+  EXPECT_EQ(count_of(committed("programs/scan_grad.mlirbc"), "scan"), 2U);
+  EXPECT_EQ(count_of(committed("programs/scan_grad.mlirbc"), "while"), 0U);
+  EXPECT_EQ(count_of(committed("programs/while.mlirbc"), "while"), 1U);
+}
+
+TEST(ImportedShardings, AreThoseOfTheModule) {
+  const Imported program = committed("modules/sharded_out.mlirbc");
+  const ir::Function& function = program.function;
+  EXPECT_EQ(to_string(function.mesh), "data=4,model=2");
+  EXPECT_EQ(to_string(function.mesh, function.sharding(function.inputs[0])), "{data},{}");
+  EXPECT_EQ(to_string(function.mesh, function.sharding(function.inputs[1])), "{},{model}");
+  EXPECT_EQ(count_of(program, "sharding_constraint"), 2U);
+  EXPECT_EQ(program.donated, (std::vector<bool>{true, false}));
+}
+
 }  // namespace
 }  // namespace tessera::stablehlo

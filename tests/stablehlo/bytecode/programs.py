@@ -415,7 +415,12 @@ def sharded():
     add("sharded", jax.jit(constrained, **inputs), x, w)
     add(
         "sharded_out",
-        jax.jit(constrained, out_shardings=spec(("data", "model")), donate_argnums=0, **inputs),
+        jax.jit(
+            lambda a, b: a + constrained(a, b)[:, None],
+            out_shardings=spec("data", None),
+            donate_argnums=0,
+            **inputs,
+        ),
         x,
         w,
     )
