@@ -33,6 +33,11 @@ Shape sizes_of(const Shape& shape, const Ints& dims) {
   return result;
 }
 
+/// Operations of old releases have no batch dimensions.
+Ints batch_dims(Context& c, const char* attribute) {
+  return c.op.find(attribute) == nullptr ? Ints() : c.ints(attribute);
+}
+
 /// What a gather or a scatter says about its array and its indices.
 struct Indexing {
   ValueId indices = ir::kNoValue;  // [lead.., vector], i32
@@ -188,8 +193,8 @@ Values gather(Context& c) {
   Indexing in{.shape = c.type(x).shape,
               .window = c.ints("slice_sizes"),
               .named = c.ints("start_index_map"),
-              .batch = c.ints("operand_batching_dims"),
-              .lead_batch = c.ints("start_indices_batching_dims"),
+              .batch = batch_dims(c, "operand_batching_dims"),
+              .lead_batch = batch_dims(c, "start_indices_batching_dims"),
               .is_clamped = true};
   set_indices(c, in, c.operand(1), c.integer("index_vector_dim"));
   check_indexing(c, in);
@@ -251,8 +256,8 @@ Indexing scatter_indexing(Context& c, const Shape& shape, Windows& windows) {
   const Shape update_shape = c.type(c.operand(2)).shape;
   Indexing in{.shape = shape,
               .named = c.ints("scatter_dims_to_operand_dims"),
-              .batch = c.ints("input_batching_dims"),
-              .lead_batch = c.ints("scatter_indices_batching_dims")};
+              .batch = batch_dims(c, "input_batching_dims"),
+              .lead_batch = batch_dims(c, "scatter_indices_batching_dims")};
   set_indices(c, in, c.operand(1), c.integer("index_vector_dim"));
   const std::size_t rank = in.shape.size();
   windows.kept = others(rank, joined(c.ints("inserted_window_dims"), in.batch));
