@@ -41,14 +41,6 @@ Values composite(Context& c) {
   return c.frame.call(callee_of(c, "decomposition"), c.operands, c.op);
 }
 
-/// The operation of a region that has this result; nullptr if there is none.
-const Operation* maker_of(const Region& region, ValueNumber value) {
-  for (const Operation& op : region.operations) {
-    if (std::ranges::find(op.results, value) != op.results.end()) return &op;
-  }
-  return nullptr;
-}
-
 /// The number that a value of a region always has, if it is known before the loop.
 std::optional<double> number_of(Context& c, const Region& region, ValueNumber value) {
   if (const Operation* maker = maker_of(region, value)) {

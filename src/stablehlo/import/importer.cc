@@ -115,6 +115,13 @@ std::string_view kind_of(const Operation& op) {
   return name.substr(0, name.rfind("_v"));
 }
 
+const Operation* maker_of(const Region& region, ValueNumber value) {
+  for (const Operation& op : region.operations) {
+    if (std::ranges::find(op.results, value) != op.results.end()) return &op;
+  }
+  return nullptr;
+}
+
 std::string_view text_of(const Operation& op, std::string_view attribute) {
   const Attribute* found = op.find(attribute);
   return found == nullptr ? std::string_view() : found->text;

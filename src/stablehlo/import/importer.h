@@ -103,6 +103,8 @@ struct Context {
 
 /// `add` for vhlo.add_v1.
 std::string_view kind_of(const Operation& op);
+/// The operation of a region that has this result; nullptr if there is none.
+const Operation* maker_of(const Region& region, ValueNumber value);
 /// The text of an attribute; empty if there is none.
 std::string_view text_of(const Operation& op, std::string_view attribute);
 /// The kind of the one operation of a body that joins its two arguments; empty if it does more.

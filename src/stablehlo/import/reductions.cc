@@ -118,47 +118,80 @@ Values reduce(Context& c) {
   return {value, ops::convert(c.b(), place, c.result(1).dtype)};
 }
 
-/// The operand whose elements the comparator of a sort compares; nothing if it is another one than
-/// "the elements of one operand ascend".
-std::optional<std::size_t> key_of(const Region& comparator) {
-  std::unordered_map<ValueNumber, std::size_t> sources;
-  for (std::size_t i = 0; i < comparator.arguments.size(); ++i) {
-    sources[comparator.arguments[i]] = i;
-  }
-  std::optional<std::size_t> key;
-  for (const Operation& op : comparator.operations) {
-    const std::string_view kind = kind_of(op);
-    if (kind == "constant" || kind == "return") continue;
-    if (kind == "compare" && op.operands.size() == 2 && sources.contains(op.operands[0]) &&
-        sources.contains(op.operands[1]) && text_of(op, "comparison_direction") == "LT") {
-      const std::size_t left = sources[op.operands[0]];
-      if (key || left % 2 != 0 || sources[op.operands[1]] != left + 1) return std::nullopt;
-      key = left / 2;
-      continue;
-    }
-    // What makes zeros and NaN alike before they are compared.
-    if (kind != "compare" && kind != "select") return std::nullopt;
-    if (kind == "select" && op.results.size() == 1) {
+/// Finds by which operands a sort compares: the elements of the first ascend, where these are equal
+/// those of the second, and so on.
+class Comparator {
+ public:
+  explicit Comparator(const Region& region) : region_(region) {
+    for (std::size_t i = 0; i < region.arguments.size(); ++i) sources_[region.arguments[i]] = i;
+    for (const Operation& op : region.operations) {
+      // Selects make zeros and NaN alike before they are compared.
+      if (kind_of(op) != "select" || op.results.size() != 1) continue;
       for (const ValueNumber operand : op.operands) {
-        if (sources.contains(operand)) sources[op.results[0]] = sources[operand];
+        const auto source = sources_.find(operand);
+        if (source != sources_.end()) sources_[op.results[0]] = source->second;
       }
     }
   }
-  return key;
-}
 
-Values sort(Context& c) {
-  const std::optional<std::size_t> key = key_of(c.region(0));
-  if (!key || *key >= c.operands.size()) c.unsupported("a comparator of its own");
-  Values order = {c.operand(*key)};
-  for (std::size_t i = 0; i < c.operands.size(); ++i) {
-    if (i != *key) order.push_back(c.operand(i));
+  /// Empty if it compares in another way.
+  std::vector<std::size_t> keys() const {
+    if (region_.operations.empty() || region_.operations.back().operands.size() != 1) return {};
+    std::vector<std::size_t> result;
+    ValueNumber verdict = region_.operations.back().operands[0];
+    while (true) {
+      const Operation* op = maker_of(region_, verdict);
+      if (op == nullptr || op->operands.size() != 2) return {};
+      if (const auto key = compared(*op, "LT")) {
+        result.push_back(*key);
+        return result;
+      }
+      // less(first) or (equal(first) and rest)
+      const Operation* less = maker_of(region_, op->operands[0]);
+      const Operation* tie = maker_of(region_, op->operands[1]);
+      if (kind_of(*op) != "or" || less == nullptr || tie == nullptr || kind_of(*tie) != "and" ||
+          tie->operands.size() != 2) {
+        return {};
+      }
+      const Operation* equal = maker_of(region_, tie->operands[0]);
+      const auto key = compared(*less, "LT");
+      if (!key || equal == nullptr || compared(*equal, "EQ") != key) return {};
+      result.push_back(*key);
+      verdict = tie->operands[1];
+    }
   }
-  const Values sorted = ops::sort(c.b(), order, c.integer("dimension"));
-  Values results;
-  std::size_t next = 1;
-  for (std::size_t i = 0; i < c.operands.size(); ++i) {
-    results.push_back(i == *key ? sorted[0] : sorted[next++]);
+
+ private:
+  /// The operand whose two elements it compares.
+  std::optional<std::size_t> compared(const Operation& op, std::string_view direction) const {
+    if (kind_of(op) != "compare" || op.operands.size() != 2 ||
+        text_of(op, "comparison_direction") != direction) {
+      return std::nullopt;
+    }
+    const auto left = sources_.find(op.operands[0]);
+    const auto right = sources_.find(op.operands[1]);
+    if (left == sources_.end() || right == sources_.end() || left->second % 2 != 0 ||
+        right->second != left->second + 1) {
+      return std::nullopt;
+    }
+    return left->second / 2;
+  }
+
+  const Region& region_;
+  std::unordered_map<ValueNumber, std::size_t> sources_;
+};
+
+/// Sorts are stable, so sorting by the last key first sorts by all.
+Values sort(Context& c) {
+  const std::vector<std::size_t> keys = Comparator(c.region(0)).keys();
+  if (keys.empty()) c.unsupported("a comparator of its own");
+  Values results = c.operands;
+  for (auto key = keys.rbegin(); key != keys.rend(); ++key) {
+    c.need(*key < results.size(), "a comparator of more operands");
+    Values order = results;
+    std::swap(order[0], order[*key]);
+    results = ops::sort(c.b(), order, c.integer("dimension"));
+    std::swap(results[0], results[*key]);
   }
   return results;
 }
