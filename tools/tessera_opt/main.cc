@@ -8,9 +8,12 @@
 namespace {
 
 void add_flags(tessera::cli::Command& app, tessera::opt::Flags& flags) {
-  app.add_option("FILE", flags.file, "IR text; - is standard input")->capture_default_str();
+  app.add_option("FILE", flags.file,
+                 "IR text, or a StableHLO module in bytecode; - is standard input")
+      ->capture_default_str();
   app.add_option("--passes", flags.passes, "run these passes in this order: a,b,c");
-  app.add_option("--from", flags.from, "the first stage or pass to run");
+  app.add_option("--from", flags.from,
+                 "the first stage or pass to run; stablehlo: FILE must be a StableHLO module");
   app.add_option("--to", flags.to, "the last stage or pass to run");
   app.add_option("--differentiate", flags.differentiate,
                  "run this stage; wrt=0,1: gradients of output 0 with respect to these inputs");
@@ -31,7 +34,8 @@ void add_flags(tessera::cli::Command& app, tessera::opt::Flags& flags) {
   add_switch("--dump-each", flags.dump_each, "write the program after each pass to standard error");
   add_switch("--explain", flags.explain, "print the table of collectives instead of the program");
   app.add_option("--emit", flags.emit,
-                 "print the program in another language; stablehlo: for compilers of accelerators");
+                 "print the program in another language; stablehlo: for compilers of accelerators; "
+                 "module: the text of a StableHLO module as it is");
   add_switch("--list", flags.list, "print stages and passes");
 }
 

@@ -8,6 +8,8 @@
 #include <tessera/error.h>
 
 #include "ir/text.h"
+#include "stablehlo/bytecode/module.h"
+#include "stablehlo/import/import.h"
 
 namespace tessera::opt {
 
@@ -23,7 +25,9 @@ constexpr std::size_t kMostBytes = std::size_t{64} << 20;
                    .cure = "check the path; - is standard input"});
 }
 
-std::string read_text(const std::string& file) {
+}  // namespace
+
+std::string read_file(const std::string& file) {
   auto close = [](std::FILE* f) {
     if (f != stdin) std::fclose(f);
   };
@@ -39,6 +43,10 @@ std::string read_text(const std::string& file) {
   if (std::ferror(stream.get()) != 0) unreadable(file, std::strerror(errno), "a file of IR text");
   return text;
 }
+
+bool is_bytecode(const std::string& bytes) { return bytes.starts_with("ML\xefR"); }
+
+namespace {
 
 /// Replaces the mesh in the text. The shardings in the text name axes, so they stay valid for any
 /// mesh that has these axes.
@@ -59,9 +67,14 @@ std::string with_mesh(const std::string& text, const std::string& mesh) {
 
 }  // namespace
 
-ir::Function read_program(const std::string& file, const std::string& mesh) {
-  const std::string text = read_text(file);
-  return ir::parse(mesh.empty() ? text : with_mesh(text, mesh));
+ir::Function program_of(std::string bytes, const std::string& mesh) {
+  if (is_bytecode(bytes)) {
+    const auto module = stablehlo::bytecode::read_module(std::move(bytes));
+    ir::Function function = stablehlo::import_module(*module).function;
+    if (mesh.empty()) return function;
+    bytes = ir::print(function);
+  }
+  return ir::parse(mesh.empty() ? bytes : with_mesh(bytes, mesh));
 }
 
 }  // namespace tessera::opt

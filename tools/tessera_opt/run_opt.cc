@@ -9,6 +9,7 @@
 #include <tessera/error.h>
 
 #include "read_program.h"
+#include "stablehlo/bytecode/module.h"
 #include "stablehlo/stablehlo.h"
 #include "stages.h"
 #include "tools/cli/streams.h"
@@ -171,11 +172,14 @@ ir::Function run_passes(const Flags& flags, const std::vector<ir::Pass>& passes,
   return function;
 }
 
+/// The name of --from for StableHLO modules, which come before all stages.
+constexpr std::string_view kImport = "stablehlo";
+
 void check_emit(const Flags& flags) {
-  if (!flags.emit.empty() && flags.emit != "stablehlo") {
+  if (!flags.emit.empty() && flags.emit != "stablehlo" && flags.emit != "module") {
     throw UserError({.what = "--emit: there is no such language",
                      .found = flags.emit,
-                     .wanted = "stablehlo",
+                     .wanted = "stablehlo or module",
                      .cure = "leave out --emit to print the IR"});
   }
   if (flags.emit.empty() || !flags.explain) return;
@@ -187,14 +191,25 @@ void check_emit(const Flags& flags) {
 
 }  // namespace
 
-void run_opt(const Flags& flags) {
+void run_opt(Flags flags) {
   check_emit(flags);
   StageOptions options;
   if (flags.list) {
     cli::print(list_text(stages(options)));
     return;
   }
-  ir::Function function = read_program(flags.file, flags.mesh);
+  std::string bytes = read_file(flags.file);
+  const bool is_module = flags.from == kImport || flags.emit == "module";
+  if (is_module) {
+    // Whatever else it is, it is refused.
+    const auto module = stablehlo::bytecode::read_module(bytes);
+    if (flags.emit == "module") {
+      cli::print(stablehlo::bytecode::print(*module));
+      return;
+    }
+    flags.from.clear();
+  }
+  ir::Function function = program_of(std::move(bytes), flags.mesh);
   if (!flags.differentiate.empty()) options.wrt = wrt_of(flags.differentiate, function);
   options.partition = partition_options(flags, function);
   const std::vector<Stage> all = stages(options);

@@ -17,6 +17,6 @@ struct Flags {
 
 /// Reads the program, runs the passes and prints the result to standard output, timings and dumps
 /// to standard error. Throws UserError.
-void run_opt(const Flags& flags);
+void run_opt(Flags flags);
 
 }  // namespace tessera::opt

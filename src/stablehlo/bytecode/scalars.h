@@ -1,0 +1,65 @@
+// Numbers of the types that a module may have.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "stablehlo/bytecode/cursor.h"
+#include "stablehlo/bytecode/module.h"
+
+namespace tessera::stablehlo::bytecode {
+
+enum class ScalarKind : std::uint8_t { none, boolean, integer, unsigned_integer, floating };
+
+/// What the greatest exponents of a float mean. ieee: infinity and NaN. finite: a number, and NaN
+/// if all bits are set. unsigned_zero: a number; the bits of -0 mean NaN. none: a number.
+enum class FloatStyle : std::uint8_t { ieee, finite, unsigned_zero, none };
+
+struct ScalarFormat {
+  ScalarKind kind = ScalarKind::none;
+  unsigned bits = 0;
+  // Of floats.
+  unsigned significand_bits = 0;  // the implicit one included
+  int bias = 0;
+  FloatStyle style = FloatStyle::ieee;
+  unsigned bytes() const { return (bits + 7) / 8; }
+};
+
+/// By the name of the type. `none` for types that have no numbers.
+ScalarFormat format_of(std::string_view scalar);
+
+/// Reads the bits of one number of the type.
+std::int64_t read_scalar(const Type& type, Cursor& at);
+
+/// Integers are sign-extended, or not, as their format says.
+std::int64_t integer_value(const ScalarFormat& format, std::uint64_t bits);
+double float_value(const ScalarFormat& format, std::uint64_t bits);
+/// As MLIR writes it: 1.000000e+00, 0.333333343, or the bits of what no decimal number gives back.
+std::string float_text(const ScalarFormat& format, std::uint64_t bits);
+
+/// The elements of a constant. They are little-endian; those of i1 may be packed.
+class Elements {
+ public:
+  /// `constant` is an attribute of the kind tensor. Throws UserError if its bytes do not fit its
+  /// type.
+  Elements(const Attribute& constant, std::size_t offset);
+
+  std::int64_t size() const { return size_; }
+  /// Whether one element stands for all.
+  bool is_splat() const { return is_splat_; }
+  /// The bits of element `i`; of a complex one, those of part `part`.
+  std::uint64_t bits(std::int64_t i, unsigned part = 0) const;
+  const ScalarFormat& format() const { return format_; }
+  bool is_complex() const { return parts_ == 2; }
+
+ private:
+  std::string_view bytes_;
+  ScalarFormat format_;
+  std::int64_t size_ = 1;
+  unsigned parts_ = 1;
+  bool is_splat_ = false;
+  bool is_packed_ = false;
+};
+
+}  // namespace tessera::stablehlo::bytecode

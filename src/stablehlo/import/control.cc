@@ -1,0 +1,169 @@
+// Calls, loops, branches, and what only the compiler sees.
+#include "ops/control/control.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "stablehlo/bytecode/scalars.h"
+#include "stablehlo/import/importer.h"
+
+namespace tessera::stablehlo {
+
+namespace {
+
+const Operation& callee_of(Context& c, const char* attribute) {
+  const auto& functions = c.frame.context().functions;
+  const auto found = functions.find(c.text(attribute));
+  if (found == functions.end()) c.unsupported("a call of a function that is not in the module");
+  return *found->second;
+}
+
+Values call(Context& c) { return c.frame.call(callee_of(c, "callee"), c.operands, c.op); }
+
+/// Functions that the IR has; others are what they are made of.
+Values composite(Context& c) {
+  static const std::set<std::string_view> kNames = {"acos",    "acosh", "asin", "asinh",
+                                                    "atan",    "atanh", "cosh", "erf",
+                                                    "erf_inv", "erfc",  "sinh", "tan"};
+  std::string_view name = c.text("name");
+  if (name.starts_with("chlo.")) {
+    name.remove_prefix(5);
+    if (kNames.contains(name) && c.operands.size() == 1) {
+      return {c.b().emit(name, {}, c.operands)};
+    }
+    const Shape& shape = c.type(c.operand(0)).shape;
+    if (name == "top_k" && c.op.results.size() == 2 && !shape.empty()) {
+      const auto dim = static_cast<std::int64_t>(shape.size()) - 1;
+      return c.b().emit_all("top_k", {{"dim", dim}, {"k", c.result().shape.back()}}, c.operands);
+    }
+  }
+  return c.frame.call(callee_of(c, "decomposition"), c.operands, c.op);
+}
+
+/// The number that a value of a region always has, if it is known before the loop.
+std::optional<double> number_of(Context& c, const Region& region, ValueNumber value) {
+  if (const Operation* maker = maker_of(region, value)) {
+    const Attribute* constant = maker->find("value");
+    const bool is_scalar = kind_of(*maker) == "constant" && constant != nullptr &&
+                           constant->kind == Attribute::Kind::tensor &&
+                           constant->type->shape.empty();
+    if (!is_scalar) return std::nullopt;
+    const bytecode::Elements elements(*constant, 0);
+    if (elements.format().kind != bytecode::ScalarKind::integer) return std::nullopt;
+    return static_cast<double>(bytecode::integer_value(elements.format(), elements.bits(0)));
+  }
+  if (std::ranges::find(region.arguments, value) != region.arguments.end()) return std::nullopt;
+  const auto splat = c.frame.splats.find(c.frame.value(value));
+  return splat == c.frame.splats.end() ? std::nullopt : std::optional(splat->second);
+}
+
+/// The number of iterations of a loop that counts an i32 in equal steps up to a limit.
+std::optional<std::int64_t> iterations_of(Context& c) {
+  const Region& condition = c.op.regions[0];
+  const Region& body = c.op.regions[1];
+  if (condition.operations.empty() || body.operations.empty()) return std::nullopt;
+  const Operation& verdict = condition.operations.back();
+  const Operation& last = body.operations.back();
+  if (verdict.operands.size() != 1 || last.operands.size() != c.operands.size() ||
+      body.arguments.size() != c.operands.size() ||
+      condition.arguments.size() != c.operands.size()) {
+    return std::nullopt;
+  }
+  const Operation* test = maker_of(condition, verdict.operands[0]);
+  if (test == nullptr || kind_of(*test) != "compare" || test->operands.size() != 2 ||
+      text_of(*test, "comparison_direction") != "LT") {
+    return std::nullopt;
+  }
+  const auto counter = std::ranges::find(condition.arguments, test->operands[0]);
+  if (counter == condition.arguments.end()) return std::nullopt;
+  const auto i = static_cast<std::size_t>(counter - condition.arguments.begin());
+  const Operation* step = maker_of(body, last.operands[i]);
+  if (step == nullptr || kind_of(*step) != "add" || step->operands.size() != 2 ||
+      step->operands[0] != body.arguments[i] || c.type(c.operand(i)) != Type{DType::i32, {}}) {
+    return std::nullopt;
+  }
+  const std::optional<double> limit = number_of(c, condition, test->operands[1]);
+  const std::optional<double> stride = number_of(c, body, step->operands[1]);
+  const auto start = c.frame.splats.find(c.operand(i));
+  if (!limit || !stride || *stride < 1 || start == c.frame.splats.end()) return std::nullopt;
+  const double count = std::ceil((*limit - start->second) / *stride);
+  // The counter must reach the limit without a wrap.
+  if (start->second + count * *stride > 0x1p31 - 1) return std::nullopt;
+  return static_cast<std::int64_t>(std::max(count, 0.0));
+}
+
+Values while_loop(Context& c) {
+  c.need(c.op.regions.size() == 2, "other regions than condition and body");
+  const Frame::Captures captures = c.frame.captures_of(c.op);
+  Values operands = c.frame.captured(captures);
+  const std::size_t consts = operands.size();
+  operands.insert(operands.end(), c.operands.begin(), c.operands.end());
+  if (const std::optional<std::int64_t> iterations = iterations_of(c)) {
+    if (*iterations == 0) return c.operands;
+    const ops::ScanParts parts{
+        .length = *iterations, .num_consts = consts, .num_carry = c.operands.size()};
+    return ops::scan(c.b(), parts, c.frame.nested(c.op, c.op.regions[1], captures), operands);
+  }
+  const auto condition = c.frame.nested(c.op, c.op.regions[0], captures);
+  const auto body = c.frame.nested(c.op, c.op.regions[1], captures);
+  return ops::while_loop(c.b(), consts, condition, body, operands);
+}
+
+Values branches(Context& c, ValueId index) {
+  const Frame::Captures captures = c.frame.captures_of(c.op);
+  Values operands = {index};
+  const Values captured = c.frame.captured(captures);
+  operands.insert(operands.end(), captured.begin(), captured.end());
+  std::vector<ops::FunctionPtr> functions;
+  for (const Region& region : c.op.regions)
+    functions.push_back(c.frame.nested(c.op, region, captures));
+  return ops::cond(c.b(), functions, operands);
+}
+
+/// A number that is out of range selects the last branch.
+Values case_of(Context& c) {
+  ir::Builder& b = c.b();
+  const auto last = static_cast<double>(c.op.regions.size()) - 1;
+  const ValueId index = c.operand(0);
+  const ValueId is_negative = ops::compare(b, "lt", index, ops::scalar(b, 0, DType::i32));
+  return branches(c, ops::select(b, is_negative, ops::scalar(b, last, DType::i32), index));
+}
+
+/// The first region is that of true.
+Values if_of(Context& c) {
+  const ValueId is_false = ops::bitwise_not(c.b(), c.operand(0));
+  return branches(c, ops::convert(c.b(), is_false, DType::i32));
+}
+
+Values barrier(Context& c) { return ops::optimization_barrier(c.b(), c.operands); }
+
+Values cast(Context& c) { return c.operands; }
+
+Values sharding_constraint(Context& c) {
+  const ValueId x = c.operand(0);
+  const Sharding sharding =
+      sharding_of(c.frame.context(), c.attribute("sharding"), c.type(x), c.op);
+  return {ops::sharding_constraint(c.b(), x, sharding)};
+}
+
+Values custom_call(Context& c) {
+  c.unsupported("the function " + std::string(c.text("call_target_name")));
+}
+
+}  // namespace
+
+const Handlers& control_handlers() {
+  static const Handlers kHandlers = {{"builtin.unrealized_conversion_cast", cast},
+                                     {"call", call},
+                                     {"case", case_of},
+                                     {"composite", composite},
+                                     {"custom_call", custom_call},
+                                     {"if", if_of},
+                                     {"optimization_barrier", barrier},
+                                     {"sdy.sharding_constraint", sharding_constraint},
+                                     {"while", while_loop}};
+  return kHandlers;
+}
+
+}  // namespace tessera::stablehlo

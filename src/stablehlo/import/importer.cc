@@ -1,0 +1,370 @@
+#include "stablehlo/import/importer.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cctype>
+#include <cstring>
+#include <set>
+
+#include <tessera/error.h>
+
+#include "stablehlo/bytecode/scalars.h"
+
+namespace tessera::stablehlo {
+
+namespace {
+
+using Kind = Attribute::Kind;
+
+// Calls are inlined, so a small module may describe a huge program.
+constexpr std::size_t kMostEquations = 2'000'000;
+constexpr int kDeepestCall = 200;
+
+std::string types_text(const bytecode::Module& module, const Operation& op) {
+  auto list = [&](const std::vector<ValueNumber>& values) {
+    std::string text = "(";
+    for (const ValueNumber value : values) {
+      if (text.size() > 1) text += ", ";
+      text += bytecode::plain_text(*module.value_types[value]);
+    }
+    return text + ")";
+  };
+  return list(op.operands) + " -> " + list(op.results);
+}
+
+std::optional<DType> dtype_of_name(std::string_view name) {
+  constexpr std::array<std::pair<std::string_view, DType>, 7> kDTypes = {{{"i1", DType::boolean},
+                                                                          {"i32", DType::i32},
+                                                                          {"ui32", DType::u32},
+                                                                          {"ui64", DType::u32},
+                                                                          {"bf16", DType::bf16},
+                                                                          {"f32", DType::f32},
+                                                                          {"f64", DType::f64}}};
+  for (const auto& [each, dtype] : kDTypes) {
+    if (each == name) return dtype;
+  }
+  return std::nullopt;
+}
+
+const Handler* find_handler(std::string_view kind) {
+  for (const Handlers* family : {&elementwise_handlers(), &shape_handlers(), &reduction_handlers(),
+                                 &window_handlers(), &index_handlers(), &control_handlers()}) {
+    const auto found = family->find(kind);
+    if (found != family->end()) return &found->second;
+  }
+  return nullptr;
+}
+
+Span line_of(const ModuleContext& context, const Operation& op) {
+  const Span line = bytecode::line_of(op.location);
+  return line.file.empty() ? context.call_line : line;
+}
+
+/// Constants in the region and in what it calls.
+void collect_constants(const ModuleContext& context, const Region& region,
+                       std::set<const Operation*>& seen, std::vector<const Operation*>& constants) {
+  for (const Operation& op : region.operations) {
+    const auto is_same = [&](const Operation* other) {
+      return other->find("value") == op.find("value");
+    };
+    if (is_dense(op) && std::ranges::none_of(constants, is_same)) constants.push_back(&op);
+    for (const Region& inner : op.regions) collect_constants(context, inner, seen, constants);
+    for (const char* name : {"callee", "decomposition"}) {
+      const Attribute* callee = op.find(name);
+      if (callee == nullptr) continue;
+      const auto found = context.functions.find(callee->text);
+      if (found == context.functions.end() || !seen.insert(found->second).second) continue;
+      for (const Region& inner : found->second->regions) {
+        collect_constants(context, inner, seen, constants);
+      }
+    }
+  }
+}
+
+/// Values that the region uses and does not define.
+void collect_values(const Region& region, std::set<ValueNumber>& inside,
+                    std::vector<ValueNumber>& used) {
+  inside.insert(region.arguments.begin(), region.arguments.end());
+  for (const Operation& op : region.operations) {
+    for (const ValueNumber value : op.operands) {
+      if (!inside.contains(value) && std::ranges::find(used, value) == used.end()) {
+        used.push_back(value);
+      }
+    }
+    for (const Region& inner : op.regions) collect_values(inner, inside, used);
+    inside.insert(op.results.begin(), op.results.end());
+  }
+}
+
+}  // namespace
+
+void fail_unsupported(const ModuleContext& context, const Operation& op,
+                      const std::string& reason) {
+  throw UserError({.what = "stablehlo: " + std::string(op.name) + " is not supported here",
+                   .where = line_of(context, op),
+                   .found = reason + ", " + types_text(context.module, op),
+                   .wanted = "the operations that docs/stablehlo.md lists",
+                   .cure = "write this line of the program with other functions"});
+}
+
+std::string_view kind_of(const Operation& op) {
+  std::string_view name = op.name;
+  if (!name.starts_with("vhlo.")) return name;
+  name.remove_prefix(5);
+  return name.substr(0, name.rfind("_v"));
+}
+
+const Operation* maker_of(const Region& region, ValueNumber value) {
+  for (const Operation& op : region.operations) {
+    if (std::ranges::find(op.results, value) != op.results.end()) return &op;
+  }
+  return nullptr;
+}
+
+std::string_view text_of(const Operation& op, std::string_view attribute) {
+  const Attribute* found = op.find(attribute);
+  return found == nullptr ? std::string_view() : found->text;
+}
+
+Type type_of(const ModuleContext& context, ValueNumber value, const Operation& op) {
+  const bytecode::Type& type = *context.module.value_types[value];
+  const bool is_array = type.kind == bytecode::Type::Kind::tensor;
+  const std::optional<DType> dtype = dtype_of_name(is_array ? type.types[0]->name : "");
+  if (!dtype) fail_unsupported(context, op, "the type " + bytecode::plain_text(type));
+  for (const std::int64_t size : type.shape) {
+    if (size < 0) fail_unsupported(context, op, "a size that is not known");
+  }
+  return {.dtype = *dtype, .shape = type.shape};
+}
+
+bool is_wide(const bytecode::Module& module, ValueNumber value) {
+  const bytecode::Type& type = *module.value_types[value];
+  return type.kind == bytecode::Type::Kind::tensor && type.types[0]->name == "ui64";
+}
+
+bool is_dense(const Operation& op) {
+  if (kind_of(op) != "constant") return false;
+  const Attribute* value = op.find("value");
+  if (value == nullptr || value->kind != Kind::tensor) return false;
+  const bytecode::Elements elements(*value, 0);
+  return op.results.size() == 1 && elements.size() > 1 && !elements.is_splat();
+}
+
+std::string elements_of(const Attribute& constant, DType dtype) {
+  const bytecode::Elements elements(constant, 0);
+  const std::size_t width = size_bytes(dtype);
+  std::string bytes(static_cast<std::size_t>(elements.size()) * width, '\0');
+  for (std::int64_t i = 0; i < elements.size(); ++i) {
+    const std::uint64_t bits = elements.bits(i);
+    std::memcpy(bytes.data() + static_cast<std::size_t>(i) * width, &bits, width);
+  }
+  return bytes;
+}
+
+Type Context::result(std::size_t i) const {
+  need(i < op.results.size(), "too few results");
+  return type_of(frame.context(), op.results[i], op);
+}
+
+ValueId Context::operand(std::size_t i) const {
+  need(i < operands.size(), "too few operands");
+  return operands[i];
+}
+
+const Region& Context::region(std::size_t i) const {
+  need(i < op.regions.size(), "too few regions");
+  return op.regions[i];
+}
+
+void Context::unsupported(const std::string& reason) const {
+  fail_unsupported(frame.context(), op, reason);
+}
+
+const Attribute& Context::attribute(std::string_view name) const {
+  const Attribute* found = op.find(name);
+  if (found == nullptr) unsupported("no attribute " + std::string(name));
+  return *found;
+}
+
+std::int64_t Context::integer(std::string_view name) const {
+  const Attribute& found = attribute(name);
+  if (found.kind != Kind::integer) unsupported("no integer " + std::string(name));
+  return bytecode::integer_value(bytecode::format_of(found.type->name),
+                                 static_cast<std::uint64_t>(found.numbers[0]));
+}
+
+bool Context::boolean(std::string_view name) const {
+  const Attribute& found = attribute(name);
+  return found.kind == Kind::boolean && found.numbers[0] != 0;
+}
+
+Ints Context::ints(std::string_view name) const {
+  const Attribute& found = attribute(name);
+  if (found.kind != Kind::tensor) unsupported("no integers " + std::string(name));
+  const bytecode::Elements elements(found, 0);
+  need(elements.size() <= 4096, "a long list");
+  Ints result;
+  for (std::int64_t i = 0; i < elements.size(); ++i) {
+    result.push_back(bytecode::integer_value(elements.format(), elements.bits(i)));
+  }
+  return result;
+}
+
+std::string_view Context::text(std::string_view name) const { return attribute(name).text; }
+
+ValueId Frame::value(ValueNumber number) const {
+  const auto found = values_.find(number);
+  if (found == values_.end()) {
+    fail_unsupported(context_, context_.module.root, "a value of another function");
+  }
+  return found->second;
+}
+
+ValueId Frame::constant(const Attribute* constant) const {
+  const auto found = constants_.find(constant);
+  if (found == constants_.end()) {
+    fail_unsupported(context_, context_.module.root, "a constant that no function uses");
+  }
+  return found->second;
+}
+
+Values Frame::block(const Region& region) {
+  for (const Operation& op : region.operations) {
+    const std::string_view kind = kind_of(op);
+    if (kind == "return" || kind == "sdy.return") {
+      Values results;
+      for (const ValueNumber operand : op.operands) results.push_back(value(operand));
+      return results;
+    }
+    operation(op);
+  }
+  return {};
+}
+
+void Frame::operation(const Operation& op) {
+  const Handler* handler = find_handler(kind_of(op));
+  if (handler == nullptr) fail_unsupported(context_, op, "an unknown operation");
+  if (++context_.equations > kMostEquations) {
+    fail_unsupported(context_, op, "calls that make too long a program");
+  }
+  builder_.set_span(line_of(context_, op));
+  Context c{.frame = *this, .op = op, .operands = {}};
+  for (const ValueNumber operand : op.operands) c.operands.push_back(value(operand));
+  const Values operands = c.operands;
+  const Values results = (*handler)(c);
+  if (results.size() != op.results.size()) c.unsupported("the number of results");
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if (type(results[i]) != type_of(context_, op.results[i], op)) {
+      c.unsupported("a result of the type " + to_string(type(results[i])));
+    }
+    define(op.results[i], results[i]);
+  }
+  check_wide(op, operands, results);
+}
+
+// Elements of u64 are kept in 32 bits, so none may reach 2^32. The greatest one is followed from
+// iota and constants on.
+void Frame::check_wide(const Operation& op, const Values& operands, const Values& results) {
+  const auto wide = [&](ValueNumber value) { return is_wide(context_.module, value); };
+  if (std::ranges::none_of(op.results, wide)) return;
+  constexpr std::uint64_t kLimit = std::uint64_t{1} << 32U;
+  auto bound = [&](std::size_t i) {
+    const auto found = bounds.find(operands[i]);
+    if (found != bounds.end()) return found->second;
+    const auto splat = splats.find(operands[i]);
+    return splat == splats.end() ? kLimit - 1 : static_cast<std::uint64_t>(splat->second);
+  };
+  static const std::set<std::string_view> kMoves = {
+      "broadcast_in_dim",    "reshape", "transpose", "slice",   "concatenate", "reverse", "select",
+      "shift_right_logical", "divide",  "and",       "minimum", "maximum",     "convert"};
+  const std::string_view kind = kind_of(op);
+  if (kind == "call" || kind == "composite") return;  // the operations inside were checked
+  std::uint64_t greatest = kLimit;
+  if (kind == "constant") {
+    greatest =
+        splats.contains(results[0]) ? static_cast<std::uint64_t>(splats[results[0]]) : kLimit;
+  } else if (kind == "iota") {
+    greatest = 0;
+    for (const std::int64_t size : type(results[0]).shape) {
+      greatest = std::max(greatest, static_cast<std::uint64_t>(size));
+    }
+  } else if (operands.empty()) {
+    greatest = kLimit;
+  } else if (kind == "add") {
+    greatest = bound(0) + bound(1);
+  } else if (kind == "multiply") {
+    if (__builtin_mul_overflow(bound(0), bound(1), &greatest)) greatest = kLimit;
+  } else if (kind == "convert" && type(operands[0]).dtype != DType::u32) {
+    greatest = kLimit;  // negative numbers become large ones
+  } else if (kMoves.contains(kind)) {
+    greatest = 0;
+    for (std::size_t i = 0; i < operands.size(); ++i) greatest = std::max(greatest, bound(i));
+  }
+  if (greatest >= kLimit) fail_unsupported(context_, op, "integers of 64 bits");
+  for (const ValueId result : results) bounds[result] = greatest;
+}
+
+Values Frame::call(const Operation& function, const Values& arguments, const Operation& caller) {
+  const Region& body = function.regions[0];
+  if (body.arguments.size() != arguments.size() || depth_ >= kDeepestCall) {
+    fail_unsupported(context_, caller, "a call that does not end, or of other operands");
+  }
+  for (std::size_t i = 0; i < arguments.size(); ++i) define(body.arguments[i], arguments[i]);
+  // JAX makes some functions once for all calls; these have no lines of their own.
+  const Span outer = context_.call_line;
+  const Span line = bytecode::line_of(caller.location);
+  if (!line.file.empty()) context_.call_line = line;
+  ++depth_;
+  Values results = block(body);
+  --depth_;
+  context_.call_line = outer;
+  return results;
+}
+
+Frame::Captures Frame::captures_of(const Operation& op) const {
+  Captures result;
+  std::set<ValueNumber> inside;
+  std::set<const Operation*> seen;
+  for (const Region& region : op.regions) {
+    collect_values(region, inside, result.values);
+    collect_constants(context_, region, seen, result.constants);
+  }
+  return result;
+}
+
+Values Frame::captured(const Captures& captures) const {
+  Values result;
+  for (const ValueNumber each : captures.values) result.push_back(value(each));
+  for (const Operation* each : captures.constants) result.push_back(constant(each->find("value")));
+  return result;
+}
+
+std::shared_ptr<const ir::Function> Frame::nested(const Operation& op, const Region& region,
+                                                  const Captures& captures) {
+  auto function = std::make_shared<ir::Function>(ir::empty_like(builder_.function()));
+  Frame frame(context_, *function);
+  frame.depth_ = depth_ + 1;
+  for (const ValueNumber each : captures.values) {
+    const ValueId input = frame.builder_.add_input(type(value(each)));
+    frame.define(each, input);
+    const auto bound = bounds.find(value(each));
+    if (bound != bounds.end()) frame.bounds[input] = bound->second;
+    const auto splat = splats.find(value(each));
+    if (splat != splats.end()) frame.splats[input] = splat->second;
+  }
+  for (const Operation* each : captures.constants) {
+    const Attribute* value = each->find("value");
+    frame.constants_[value] = frame.builder_.add_input(type(constant(value)));
+  }
+  for (const ValueNumber argument : region.arguments) {
+    if (is_wide(context_.module, argument)) {
+      fail_unsupported(context_, op, "integers of 64 bits");
+    }
+    frame.define(argument, frame.builder_.add_input(type_of(context_, argument, op)));
+  }
+  frame.builder_.set_outputs(frame.block(region));
+  return function;
+}
+
+}  // namespace tessera::stablehlo

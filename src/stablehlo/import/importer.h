@@ -1,0 +1,141 @@
+// Turns operations into equations.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "ops/emit.h"
+#include "stablehlo/bytecode/module.h"
+#include "stablehlo/import/import.h"
+
+namespace tessera::stablehlo {
+
+using bytecode::Attribute;
+using bytecode::Operation;
+using bytecode::Region;
+using bytecode::ValueNumber;
+using ir::Ints;
+using ir::ValueId;
+using Values = std::vector<ValueId>;
+
+/// What all functions of a module share.
+struct ModuleContext {
+  const bytecode::Module& module;
+  std::unordered_map<std::string_view, const Operation*> functions = {};
+  Mesh mesh = {};
+  std::size_t equations = 0;  // so far
+  Span call_line = {};        // of the call that is being inlined
+};
+
+/// One function of the IR while it is made.
+class Frame {
+ public:
+  Frame(ModuleContext& context, ir::Function& function) : context_(context), builder_(function) {}
+
+  ModuleContext& context() { return context_; }
+  ir::Builder& builder() { return builder_; }
+  const Type& type(ValueId value) const { return builder_.type(value); }
+
+  ValueId value(ValueNumber number) const;
+  /// The input that holds a constant whose elements differ.
+  ValueId constant(const Attribute* constant) const;
+  void define(ValueNumber number, ValueId value) { values_[number] = value; }
+  void define_constant(const Attribute* constant, ValueId value) { constants_[constant] = value; }
+
+  /// The operations of a region. Returns the operands of its last one.
+  Values block(const Region& region);
+  Values call(const Operation& function, const Values& arguments, const Operation& caller);
+  /// A function of its own: `captured` values of this frame and constants as the first inputs, then
+  /// those of the region.
+  struct Captures {
+    std::vector<ValueNumber> values;
+    std::vector<const Operation*> constants;
+  };
+  Captures captures_of(const Operation& op) const;
+  Values captured(const Captures& captures) const;
+  std::shared_ptr<const ir::Function> nested(const Operation& op, const Region& region,
+                                             const Captures& captures);
+
+  // What is known about values: the one number of a constant, and the greatest element of a value
+  // that was ui64.
+  std::unordered_map<ValueId, double> splats;
+  std::unordered_map<ValueId, std::uint64_t> bounds;
+
+ private:
+  void operation(const Operation& op);
+  void check_wide(const Operation& op, const Values& operands, const Values& results);
+
+  ModuleContext& context_;
+  ir::Builder builder_;
+  std::unordered_map<ValueNumber, ValueId> values_;
+  std::map<const Attribute*, ValueId> constants_;
+  int depth_ = 0;  // of calls
+};
+
+/// One operation and its operands.
+struct Context {
+  Frame& frame;
+  const Operation& op;
+  Values operands;
+
+  ir::Builder& b() { return frame.builder(); }
+  const Type& type(ValueId value) const { return frame.type(value); }
+  ValueId operand(std::size_t i) const;
+  /// The type of result `i`.
+  Type result(std::size_t i = 0) const;
+  const Attribute& attribute(std::string_view name) const;
+  std::int64_t integer(std::string_view name) const;
+  bool boolean(std::string_view name) const;
+  /// Of a tensor of integers.
+  Ints ints(std::string_view name) const;
+  std::string_view text(std::string_view name) const;
+  const Region& region(std::size_t i) const;
+  /// Throws UserError: `reason` says what exactly is not supported.
+  [[noreturn]] void unsupported(const std::string& reason) const;
+  void need(bool holds, const char* reason) const {
+    if (!holds) unsupported(reason);
+  }
+};
+
+/// `add` for vhlo.add_v1.
+std::string_view kind_of(const Operation& op);
+/// The operation of a region that has this result; nullptr if there is none.
+const Operation* maker_of(const Region& region, ValueNumber value);
+/// The text of an attribute; empty if there is none.
+std::string_view text_of(const Operation& op, std::string_view attribute);
+/// The kind of the one operation of a body that joins its two arguments; empty if it does more.
+std::string_view joined_by(const Region& body);
+/// The number that an operation of the IR (add, mul, max, min, and, or) leaves others unchanged by.
+double neutral_of(std::string_view join, DType dtype);
+/// Throws UserError for a type that the IR does not have.
+Type type_of(const ModuleContext& context, ValueNumber value, const Operation& op);
+/// The elements of a constant as the IR has them.
+std::string elements_of(const Attribute& constant, DType dtype);
+/// Whether it is a constant whose elements differ.
+bool is_dense(const Operation& op);
+/// Whether the elements of a value are ui64.
+bool is_wide(const bytecode::Module& module, ValueNumber value);
+
+using Handler = Values (*)(Context&);
+using Handlers = std::unordered_map<std::string_view, Handler>;
+// One table for each family of operations.
+const Handlers& elementwise_handlers();
+const Handlers& shape_handlers();
+const Handlers& reduction_handlers();
+const Handlers& window_handlers();
+const Handlers& index_handlers();
+const Handlers& control_handlers();
+
+/// The mesh that a module states, if any.
+void read_mesh(ModuleContext& context);
+/// The sharding that an attribute of the dialect sdy states.
+Sharding sharding_of(const ModuleContext& context, const Attribute& attribute, const Type& type,
+                     const Operation& op);
+[[noreturn]] void fail_unsupported(const ModuleContext& context, const Operation& op,
+                                   const std::string& reason);
+
+}  // namespace tessera::stablehlo

@@ -1,0 +1,91 @@
+#include "stablehlo/import/importer.h"
+
+namespace tessera::stablehlo {
+
+namespace {
+
+using Kind = Attribute::Kind;
+
+/// Attribute `name` of argument or result `i`, of the list in `attributes`.
+const Attribute* listed(const Operation& function, const char* attributes, std::size_t i,
+                        std::string_view name) {
+  const Attribute* list = function.find(attributes);
+  if (list == nullptr || list->kind != Kind::array || i >= list->items.size()) return nullptr;
+  const Attribute& dictionary = *list->items[i];
+  for (std::size_t j = 0; j + 1 < dictionary.items.size(); j += 2) {
+    if (dictionary.items[j]->text == name) return dictionary.items[j + 1];
+  }
+  return nullptr;
+}
+
+void collect_functions(ModuleContext& context) {
+  for (const Region& region : context.module.root.regions) {
+    for (const Operation& op : region.operations) {
+      const Attribute* name = op.find("sym_name");
+      if (kind_of(op) != "func" || name == nullptr) continue;
+      if (op.regions.size() != 1) fail_unsupported(context, op, "a function without a body");
+      context.functions[name->text] = &op;
+    }
+  }
+}
+
+void add_arguments(ModuleContext& context, const Operation& main, Frame& frame, Imported& result) {
+  const Region& body = main.regions[0];
+  for (std::size_t i = 0; i < body.arguments.size(); ++i) {
+    const Type type = type_of(context, body.arguments[i], main);
+    if (is_wide(context.module, body.arguments[i])) {
+      fail_unsupported(context, main, "an argument of 64 bits");
+    }
+    const ValueId input = frame.builder().add_input(type);
+    frame.define(body.arguments[i], input);
+    if (const Attribute* sharding = listed(main, "arg_attrs", i, "sdy.sharding")) {
+      result.function.values[input].sharding = sharding_of(context, *sharding, type, main);
+    }
+    result.donated.push_back(listed(main, "arg_attrs", i, "jax.buffer_donor") != nullptr ||
+                             listed(main, "arg_attrs", i, "tf.aliasing_output") != nullptr);
+  }
+}
+
+void add_constants(ModuleContext& context, const Operation& main, Frame& frame, Imported& result) {
+  for (const Operation* constant : frame.captures_of(main).constants) {
+    if (is_wide(context.module, constant->results[0])) {
+      fail_unsupported(context, *constant, "integers of 64 bits");
+    }
+    const Type type = type_of(context, constant->results[0], *constant);
+    const Attribute* value = constant->find("value");
+    if (value->type->shape != type.shape) {
+      fail_unsupported(context, *constant, "a constant of another shape");
+    }
+    frame.define_constant(value, frame.builder().add_input(type));
+    result.constants.push_back({type, elements_of(*value, type.dtype)});
+  }
+}
+
+}  // namespace
+
+Imported import_module(const bytecode::Module& module) {
+  ModuleContext context{.module = module};
+  collect_functions(context);
+  read_mesh(context);
+  const auto found = context.functions.find("main");
+  if (found == context.functions.end()) {
+    fail_unsupported(context, module.root, "a module without the function main");
+  }
+  const Operation& main = *found->second;
+  Imported result;
+  result.function.mesh = context.mesh;
+  Frame frame(context, result.function);
+  add_arguments(context, main, frame, result);
+  add_constants(context, main, frame, result);
+  Values outputs = frame.block(main.regions[0]);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Attribute* sharding = listed(main, "res_attrs", i, "sdy.sharding");
+    if (sharding == nullptr) continue;
+    outputs[i] = ops::sharding_constraint(
+        frame.builder(), outputs[i], sharding_of(context, *sharding, frame.type(outputs[i]), main));
+  }
+  frame.builder().set_outputs(std::move(outputs));
+  return result;
+}
+
+}  // namespace tessera::stablehlo

@@ -1,0 +1,206 @@
+// Reductions and sorts, whose bodies must be ones that the IR has operations for.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "stablehlo/import/importer.h"
+
+namespace tessera::stablehlo {
+
+std::string_view joined_by(const Region& body) {
+  if (body.operations.size() != 2 || body.arguments.size() != 2) return {};
+  const Operation& join = body.operations[0];
+  const Operation& last = body.operations[1];
+  const std::vector<ValueNumber> turned = {body.arguments[1], body.arguments[0]};
+  const bool is_join = join.results.size() == 1 && last.operands == join.results &&
+                       (join.operands == body.arguments || join.operands == turned);
+  return is_join ? kind_of(join) : std::string_view();
+}
+
+double neutral_of(std::string_view join, DType dtype) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (join == "and" || join == "mul") return 1;
+  if (join == "max") {
+    return is_float(dtype) ? -kInfinity : dtype == DType::u32 ? 0 : -0x1p31;
+  }
+  if (join == "min") {
+    return is_float(dtype) ? kInfinity : dtype == DType::u32 ? 0x1p32 - 1 : 0x1p31 - 1;
+  }
+  return 0;
+}
+
+namespace {
+
+/// A reduction of the IR, and the operation that joins two values.
+struct Reduction {
+  std::string_view name;  // reduce_sum
+  std::string_view join;  // add
+};
+
+std::optional<Reduction> reduction_of(std::string_view kind, DType dtype) {
+  const bool is_bool = dtype == DType::boolean;
+  if (is_bool && (kind == "and" || kind == "minimum" || kind == "multiply")) {
+    return Reduction{"reduce_and", "and"};
+  }
+  if (is_bool && (kind == "or" || kind == "maximum" || kind == "add")) {
+    return Reduction{"reduce_or", "or"};
+  }
+  if (is_bool) return std::nullopt;
+  if (kind == "add") return Reduction{"reduce_sum", "add"};
+  if (kind == "multiply") return Reduction{"reduce_prod", "mul"};
+  if (kind == "maximum") return Reduction{"reduce_max", "max"};
+  if (kind == "minimum") return Reduction{"reduce_min", "min"};
+  return std::nullopt;
+}
+
+/// Joins the first value of the reduction to the result, unless it changes nothing.
+ValueId with_first(Context& c, ValueId result, ValueId first, std::string_view join) {
+  const auto splat = c.frame.splats.find(first);
+  const Type type = c.type(result);
+  if (splat != c.frame.splats.end() && splat->second == neutral_of(join, type.dtype)) {
+    return result;
+  }
+  return c.b().emit(join, {}, {result, ops::broadcast_scalar(c.b(), first, type.shape)});
+}
+
+ValueId reduced(Context& c, ValueId x, ValueId first, const Region& body, const Ints& dims) {
+  const DType dtype = c.type(x).dtype;
+  const std::optional<Reduction> reduction = reduction_of(joined_by(body), dtype);
+  if (!reduction) c.unsupported("a body of its own");
+  const bool is_sum = reduction->join == "add" || reduction->join == "mul";
+  const ValueId wide = is_sum ? ops::convert(c.b(), x, ops::sum_dtype(dtype)) : x;
+  const ValueId result = c.b().emit(reduction->name, {{"dims", dims}}, {wide});
+  return with_first(c, ops::convert(c.b(), result, dtype), first, reduction->join);
+}
+
+bool counts_along(const ir::Function& function, ValueId value, std::int64_t dim) {
+  for (const ir::Equation& equation : function.equations) {
+    if (std::ranges::find(equation.results, value) == equation.results.end()) continue;
+    if (ir::op_name(*equation.op) == "iota") return equation.attributes.integer("dim") == dim;
+    if (ir::op_name(*equation.op) != "broadcast_in_dim") return false;
+    const Ints& dims = equation.attributes.ints("dims");
+    const auto found = std::ranges::find(dims, dim);
+    return found != dims.end() &&
+           counts_along(function, equation.operands[0], found - dims.begin());
+  }
+  return false;
+}
+
+/// JAX's argmax and argmin: the greater element wins, then NaN, then the lower position.
+std::string_view extremum_of(const Region& body) {
+  std::string_view result;
+  int selects = 0;
+  for (const Operation& op : body.operations) {
+    const std::string_view kind = kind_of(op);
+    if (kind == "select") ++selects;
+    if (kind == "return" || kind == "or" || kind == "and" || kind == "select") continue;
+    if (kind != "compare") return {};
+    const std::vector<ValueNumber> elements = {body.arguments[0], body.arguments[2]};
+    const std::string_view direction = text_of(op, "comparison_direction");
+    if (op.operands == elements && direction == "GT") result = "max";
+    if (op.operands == elements && direction == "LT") result = "min";
+  }
+  return selects == 2 ? result : std::string_view();
+}
+
+Values reduce(Context& c) {
+  const Ints dims = c.ints("dimensions");
+  const Region& body = c.region(0);
+  if (c.operands.size() == 2) return {reduced(c, c.operand(0), c.operand(1), body, dims)};
+  const bool is_pair = c.operands.size() == 4 && body.arguments.size() == 4 && dims.size() == 1;
+  const std::string_view extremum = is_pair ? extremum_of(body) : std::string_view();
+  if (extremum.empty() || !counts_along(c.b().function(), c.operand(1), dims[0])) {
+    c.unsupported("a body of its own");
+  }
+  const std::string suffix(extremum);
+  const ValueId place = c.b().emit("arg" + suffix, {{"dim", dims[0]}}, {c.operand(0)});
+  const ValueId value = c.b().emit("reduce_" + suffix, {{"dims", dims}}, {c.operand(0)});
+  return {value, ops::convert(c.b(), place, c.result(1).dtype)};
+}
+
+/// Finds by which operands a sort compares: the elements of the first ascend, where these are equal
+/// those of the second, and so on.
+class Comparator {
+ public:
+  explicit Comparator(const Region& region) : region_(region) {
+    for (std::size_t i = 0; i < region.arguments.size(); ++i) sources_[region.arguments[i]] = i;
+    for (const Operation& op : region.operations) {
+      // Selects make zeros and NaN alike before they are compared.
+      if (kind_of(op) != "select" || op.results.size() != 1) continue;
+      for (const ValueNumber operand : op.operands) {
+        const auto source = sources_.find(operand);
+        if (source != sources_.end()) sources_[op.results[0]] = source->second;
+      }
+    }
+  }
+
+  /// Empty if it compares in another way.
+  std::vector<std::size_t> keys() const {
+    if (region_.operations.empty() || region_.operations.back().operands.size() != 1) return {};
+    std::vector<std::size_t> result;
+    ValueNumber verdict = region_.operations.back().operands[0];
+    while (true) {
+      const Operation* op = maker_of(region_, verdict);
+      if (op == nullptr || op->operands.size() != 2) return {};
+      if (const auto key = compared(*op, "LT")) {
+        result.push_back(*key);
+        return result;
+      }
+      // less(first) or (equal(first) and rest)
+      const Operation* less = maker_of(region_, op->operands[0]);
+      const Operation* tie = maker_of(region_, op->operands[1]);
+      if (kind_of(*op) != "or" || less == nullptr || tie == nullptr || kind_of(*tie) != "and" ||
+          tie->operands.size() != 2) {
+        return {};
+      }
+      const Operation* equal = maker_of(region_, tie->operands[0]);
+      const auto key = compared(*less, "LT");
+      if (!key || equal == nullptr || compared(*equal, "EQ") != key) return {};
+      result.push_back(*key);
+      verdict = tie->operands[1];
+    }
+  }
+
+ private:
+  /// The operand whose two elements it compares.
+  std::optional<std::size_t> compared(const Operation& op, std::string_view direction) const {
+    if (kind_of(op) != "compare" || op.operands.size() != 2 ||
+        text_of(op, "comparison_direction") != direction) {
+      return std::nullopt;
+    }
+    const auto left = sources_.find(op.operands[0]);
+    const auto right = sources_.find(op.operands[1]);
+    if (left == sources_.end() || right == sources_.end() || left->second % 2 != 0 ||
+        right->second != left->second + 1) {
+      return std::nullopt;
+    }
+    return left->second / 2;
+  }
+
+  const Region& region_;
+  std::unordered_map<ValueNumber, std::size_t> sources_;
+};
+
+/// Sorts are stable, so sorting by the last key first sorts by all.
+Values sort(Context& c) {
+  const std::vector<std::size_t> keys = Comparator(c.region(0)).keys();
+  if (keys.empty()) c.unsupported("a comparator of its own");
+  Values results = c.operands;
+  for (auto key = keys.rbegin(); key != keys.rend(); ++key) {
+    c.need(*key < results.size(), "a comparator of more operands");
+    Values order = results;
+    std::swap(order[0], order[*key]);
+    results = ops::sort(c.b(), order, c.integer("dimension"));
+    std::swap(results[0], results[*key]);
+  }
+  return results;
+}
+
+}  // namespace
+
+const Handlers& reduction_handlers() {
+  static const Handlers kHandlers = {{"reduce", reduce}, {"sort", sort}};
+  return kHandlers;
+}
+
+}  // namespace tessera::stablehlo

@@ -1,0 +1,124 @@
+// Operations that move elements, and products of matrices.
+#include <algorithm>
+#include <numeric>
+
+#include "stablehlo/import/importer.h"
+
+namespace tessera::stablehlo {
+
+namespace {
+
+/// What is known of a splat stays known.
+Values moved(Context& c, ValueId result) {
+  const auto splat = c.frame.splats.find(c.operand(0));
+  if (splat != c.frame.splats.end()) c.frame.splats[result] = splat->second;
+  return {result};
+}
+
+Values broadcast_in_dim(Context& c) {
+  Ints dims = c.ints("broadcast_dimensions");
+  ValueId x = c.operand(0);
+  if (!std::ranges::is_sorted(dims)) {
+    Ints order(dims.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::sort(order, {}, [&](std::int64_t i) { return dims[static_cast<std::size_t>(i)]; });
+    x = ops::transpose(c.b(), x, order);
+    std::ranges::sort(dims);
+  }
+  return moved(c, ops::broadcast_in_dim(c.b(), x, dims, c.result().shape));
+}
+
+Values reshape(Context& c) { return moved(c, ops::reshape(c.b(), c.operand(0), c.result().shape)); }
+
+Values transpose(Context& c) {
+  return moved(c, ops::transpose(c.b(), c.operand(0), c.ints("permutation")));
+}
+
+Values slice(Context& c) {
+  return moved(c, ops::slice(c.b(), c.operand(0), c.ints("start_indices"), c.ints("limit_indices"),
+                             c.ints("strides")));
+}
+
+Values reverse(Context& c) {
+  return moved(c, ops::reverse(c.b(), c.operand(0), c.ints("dimensions")));
+}
+
+/// Negative padding cuts off.
+Values pad(Context& c) {
+  Ints low = c.ints("edge_padding_low");
+  Ints high = c.ints("edge_padding_high");
+  Ints start;
+  Ints limit;
+  const Shape shape = c.result().shape;
+  c.need(low.size() == shape.size() && high.size() == shape.size(), "padding of another rank");
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    start.push_back(std::max<std::int64_t>(-low[i], 0));
+    limit.push_back(start[i] + shape[i]);
+    low[i] = std::max<std::int64_t>(low[i], 0);
+    high[i] = std::max<std::int64_t>(high[i], 0);
+  }
+  const ValueId padded =
+      ops::pad(c.b(), c.operand(0), c.operand(1), low, high, c.ints("interior_padding"));
+  return {ops::slice(c.b(), padded, start, limit)};
+}
+
+Values concatenate(Context& c) {
+  return {ops::concatenate(c.b(), c.operands, c.integer("dimension"))};
+}
+
+Values iota(Context& c) {
+  const Type type = c.result();
+  return {ops::iota(c.b(), type.dtype, type.shape, c.integer("iota_dimension"))};
+}
+
+Values starts_of(Context& c, std::size_t first) {
+  Values starts;
+  for (std::size_t i = first; i < c.operands.size(); ++i) {
+    starts.push_back(ops::convert(c.b(), c.operand(i), DType::i32));
+  }
+  return starts;
+}
+
+Values dynamic_slice(Context& c) {
+  return {ops::dynamic_slice(c.b(), c.operand(0), starts_of(c, 1), c.ints("slice_sizes"))};
+}
+
+Values dynamic_update_slice(Context& c) {
+  return {ops::dynamic_update_slice(c.b(), c.operand(0), c.operand(1), starts_of(c, 2))};
+}
+
+Values dot_general(Context& c) {
+  ValueId lhs = c.operand(0);
+  ValueId rhs = c.operand(1);
+  const Type result = c.result();
+  const bool is_logical = c.type(lhs).dtype == DType::boolean;
+  c.need(!is_logical, "a product of booleans");
+  if (c.type(lhs).dtype != c.type(rhs).dtype) {
+    lhs = ops::convert(c.b(), lhs, result.dtype);
+    rhs = ops::convert(c.b(), rhs, result.dtype);
+  }
+  const ops::DotDims dims{.lhs_contract = c.ints("lhs_contracting_dimensions"),
+                          .rhs_contract = c.ints("rhs_contracting_dimensions"),
+                          .lhs_batch = c.ints("lhs_batching_dimensions"),
+                          .rhs_batch = c.ints("rhs_batching_dimensions")};
+  return {ops::convert(c.b(), ops::dot_general(c.b(), lhs, rhs, dims), result.dtype)};
+}
+
+}  // namespace
+
+const Handlers& shape_handlers() {
+  static const Handlers kHandlers = {{"broadcast_in_dim", broadcast_in_dim},
+                                     {"concatenate", concatenate},
+                                     {"dot_general", dot_general},
+                                     {"dynamic_slice", dynamic_slice},
+                                     {"dynamic_update_slice", dynamic_update_slice},
+                                     {"iota", iota},
+                                     {"pad", pad},
+                                     {"reshape", reshape},
+                                     {"reverse", reverse},
+                                     {"slice", slice},
+                                     {"transpose", transpose}};
+  return kHandlers;
+}
+
+}  // namespace tessera::stablehlo

@@ -1,0 +1,109 @@
+// Files that are no StableHLO modules, or damaged ones.
+#include <fstream>
+#include <gtest/gtest.h>
+#include <iterator>
+
+#include "stablehlo/bytecode/module.h"
+#include "stablehlo/import/import.h"
+#include "tests/cases/source_dir.h"
+#include "tests/errors/caught.h"
+
+namespace tessera {
+namespace {
+
+using namespace std::string_literals;
+
+std::string error_of(const std::string& bytes) {
+  return caught([&] { stablehlo::bytecode::read_module(bytes); }).text;
+}
+
+/// A module of a constant of three numbers, with `from` replaced by `to`.
+std::string module_with(const std::string& from, const std::string& to) {
+  std::ifstream in(source_dir() / "tests/stablehlo/bytecode/modules/special_constants.mlirbc",
+                   std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  if (!from.empty()) bytes.replace(bytes.find(from), from.size(), to);
+  return bytes;
+}
+
+const std::string kHeader = "ML\xefR\x0dStableHLO_v1.13.0\0"s;
+
+TEST(StableHloErrors, TheModuleItselfIsRight) {
+  EXPECT_EQ(error_of(module_with("", "")), "no error");
+}
+
+TEST(StableHloErrors, Text) {
+  EXPECT_EQ(error_of("module @jit_f {}"),
+            "stablehlo: this is no bytecode\n"
+            "  found:  16 bytes that do not begin with the mark of MLIR bytecode\n"
+            "  wanted: portable StableHLO bytecode\n"
+            "  cure:   write jax.export.export(jitted)(...).mlir_module_serialized to a file, in "
+            "binary mode; text has no stable form");
+}
+
+TEST(StableHloErrors, NewerRelease) {
+  EXPECT_EQ(error_of(module_with("v1.13.0", "v1.18.0")),
+            "stablehlo: the version of the module is not supported\n"
+            "  found:  StableHLO_v1.18.0, bytecode version 6\n"
+            "  wanted: at most StableHLO_v1.17.0, bytecode version 6\n"
+            "  cure:   write the module for an older release: "
+            "serialize_portable_artifact(module, \"1.13.0\")");
+}
+
+TEST(StableHloErrors, AnEndIsMissing) {
+  EXPECT_EQ(error_of(kHeader + "\x01\xc9"),
+            "stablehlo: the module is damaged\n"
+            "  found:  100 bytes wanted of 0 that are left in the section, at byte 25\n"
+            "  wanted: portable StableHLO bytecode\n"
+            "  cure:   export the program again, and copy the file as binary");
+}
+
+TEST(StableHloErrors, ASectionIsMissing) {
+  EXPECT_EQ(error_of(kHeader),
+            "stablehlo: the module is damaged\n"
+            "  found:  no section 0, at byte 23\n"
+            "  wanted: portable StableHLO bytecode\n"
+            "  cure:   export the program again, and copy the file as binary");
+}
+
+TEST(StableHloErrors, AListIsLongerThanTheFile) {
+  EXPECT_EQ(error_of(kHeader + std::string("\x00\x05\xff\x01", 4)),
+            "stablehlo: the module is damaged\n"
+            "  found:  a list of 127 elements in 1 bytes, at byte 25\n"
+            "  wanted: portable StableHLO bytecode\n"
+            "  cure:   export the program again, and copy the file as binary");
+}
+
+TEST(StableHloErrors, AnOperationThatDoesNotExist) {
+  EXPECT_EQ(error_of(module_with("constant_v1", "constant_v9")),
+            "stablehlo: the module is not portable\n"
+            "  found:  the operation vhlo.constant_v9\n"
+            "  wanted: the dialects vhlo, sdy and builtin as JAX writes them\n"
+            "  cure:   write it with jax.export.export(jitted)(...).mlir_module_serialized or "
+            "serialize_portable_artifact");
+}
+
+TEST(StableHloErrors, ADialectOfAnotherProgram) {
+  EXPECT_EQ(error_of(module_with("vhlo", "mhlo")),
+            "stablehlo: the module is not portable\n"
+            "  found:  the operation mhlo.func_v1\n"
+            "  wanted: the dialects vhlo, sdy and builtin as JAX writes them\n"
+            "  cure:   write it with jax.export.export(jitted)(...).mlir_module_serialized or "
+            "serialize_portable_artifact");
+}
+
+TEST(StableHloErrors, AFunctionThatTheIrLacks) {
+  std::ifstream in(source_dir() / "tests/stablehlo/bytecode/modules/qr.mlirbc", std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  const auto module = stablehlo::bytecode::read_module(std::move(bytes));
+  EXPECT_EQ(caught([&] { stablehlo::import_module(*module); }).text,
+            "stablehlo: vhlo.custom_call_v1 is not supported here\n"
+            "  where:  programs.py:360\n"
+            "  found:  the function lapack_sgeqrf_ffi, (tensor<4x4xf32>) -> (tensor<4x4xf32>, "
+            "tensor<4xf32>)\n"
+            "  wanted: the operations that docs/stablehlo.md lists\n"
+            "  cure:   write this line of the program with other functions");
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,124 @@
+// Programs of JAX, run by the reference engine and compared with what JAX computed
+// (make_modules.py --values). TESSERA_STABLEHLO_PROGRAMS names another folder of such programs.
+#include "stablehlo/import/import.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <iterator>
+
+#include <tessera/error.h>
+
+#include "compile/reference/interpret.h"
+#include "ir/text.h"
+#include "ops/host_array.h"
+#include "stablehlo/bytecode/module.h"
+#include "tests/cases/source_dir.h"
+
+namespace tessera::stablehlo {
+namespace {
+
+constexpr double kTolerance = 2e-5;
+constexpr double kNarrowTolerance = 2e-2;  // of bf16
+
+std::filesystem::path folder() {
+  const char* other = std::getenv("TESSERA_STABLEHLO_PROGRAMS");
+  return other != nullptr ? other : source_dir() / "tests/stablehlo/bytecode/programs";
+}
+
+std::string contents(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+std::vector<std::string> program_names() {
+  std::vector<std::string> result;
+  for (const auto& entry : std::filesystem::directory_iterator(folder())) {
+    if (entry.path().extension() == ".values") result.push_back(entry.path().stem());
+  }
+  std::ranges::sort(result);
+  return result;
+}
+
+ops::HostArray taken(const Type& type, std::string_view& bytes) {
+  ops::HostArray result(type);
+  EXPECT_LE(result.bytes().size(), bytes.size());
+  std::memcpy(result.bytes().data(), bytes.data(), result.bytes().size());
+  bytes.remove_prefix(result.bytes().size());
+  return result;
+}
+
+void expect_equal(const ops::HostArray& found, const ops::HostArray& wanted) {
+  const DType dtype = wanted.type().dtype;
+  ops::dispatch(dtype, [&]<typename T>(T) {
+    for (std::size_t i = 0; i < wanted.data<T>().size(); ++i) {
+      const auto a = static_cast<double>(found.data<T>()[i]);
+      const auto b = static_cast<double>(wanted.data<T>()[i]);
+      if (a == b || (std::isnan(a) && std::isnan(b))) continue;
+      ASSERT_TRUE(is_float(dtype)) << "element " << i << ": " << a << ", not " << b;
+      const double tolerance = dtype == DType::bf16 ? kNarrowTolerance : kTolerance;
+      ASSERT_LE(std::fabs(a - b), tolerance * std::max(1.0, std::fabs(b))) << "element " << i;
+    }
+  });
+}
+
+Imported imported(const std::string& name) {
+  return import_module(*bytecode::read_module(contents(folder() / (name + ".mlirbc"))));
+}
+
+class Import : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(Import, ComputesWhatJaxComputes) {
+  const Imported program = imported(GetParam());
+  ir::verify(program.function, "import");
+  const std::string values = contents(folder() / (GetParam() + ".values"));
+  std::string_view rest = values;
+  std::vector<ops::HostArray> inputs;
+  for (std::size_t i = 0; i < program.donated.size(); ++i) {
+    inputs.push_back(taken(program.function.type(program.function.inputs[i]), rest));
+  }
+  for (const ConstantArray& constant : program.constants) {
+    std::string_view bytes = constant.bytes;
+    inputs.push_back(taken(constant.type, bytes));
+  }
+  const std::vector<ops::HostArray> outputs = compile::interpret(program.function, inputs);
+  for (const ops::HostArray& output : outputs) expect_equal(output, taken(output.type(), rest));
+  EXPECT_TRUE(rest.empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Programs, Import, ::testing::ValuesIn(program_names()),
+                         [](const auto& test) { return test.param; });
+
+std::size_t count_of(const Imported& program, std::string_view op) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      program.function.equations,
+      [&](const ir::Equation& equation) { return ir::op_name(*equation.op) == op; }));
+}
+
+Imported committed(const std::string& path) {
+  const std::filesystem::path all = source_dir() / "tests/stablehlo/bytecode";
+  return import_module(*bytecode::read_module(contents(all / path)));
+}
+
+TEST(ImportedLoop, IsAScanIfItsLengthIsKnown) {
+  EXPECT_EQ(count_of(committed("programs/scan_grad.mlirbc"), "scan"), 2U);
+  EXPECT_EQ(count_of(committed("programs/scan_grad.mlirbc"), "while"), 0U);
+  EXPECT_EQ(count_of(committed("programs/while.mlirbc"), "while"), 1U);
+}
+
+TEST(ImportedShardings, AreThoseOfTheModule) {
+  const Imported program = committed("modules/sharded_out.mlirbc");
+  const ir::Function& function = program.function;
+  EXPECT_EQ(to_string(function.mesh), "data=4,model=2");
+  EXPECT_EQ(to_string(function.mesh, function.sharding(function.inputs[0])), "{data},{}");
+  EXPECT_EQ(to_string(function.mesh, function.sharding(function.inputs[1])), "{},{model}");
+  EXPECT_EQ(count_of(program, "sharding_constraint"), 2U);
+  EXPECT_EQ(program.donated, (std::vector<bool>{true, false}));
+}
+
+}  // namespace
+}  // namespace tessera::stablehlo
