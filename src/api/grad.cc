@@ -149,14 +149,16 @@ Outcome evaluate_abstractly(Body& body, const std::source_location& where) {
 Array inner_product(const Walk& a, const Walk& b, const char* what,
                     const std::source_location& where) {
   const CallScope call(where);
+  const bool is_vjp = what == std::string_view("vjp");
+  const char* const given = is_vjp ? "cotangent" : "tangent";
+  const char* const of = is_vjp ? "result" : "argument";
   const auto fail = [&](const std::string& found, const std::string& wanted) {
-    throw UserError({.what = fmt::format("{}: the {} has another structure than the {}", what,
-                                         what == std::string_view("vjp") ? "cotangent" : "tangent",
-                                         what == std::string_view("vjp") ? "result" : "argument"),
-                     .where = Span(where),
-                     .found = found,
-                     .wanted = wanted,
-                     .cure = "give one array of the same type for each leaf"});
+    throw UserError(
+        {.what = fmt::format("{}: the {} has another structure than the {}", what, given, of),
+         .where = Span(where),
+         .found = found,
+         .wanted = wanted,
+         .cure = "give one array of the same type for each leaf"});
   };
   const auto count = [](const Walk& w) { return fmt::format("leaves: {}", w.leaves().size()); };
   if (a.leaves().size() != b.leaves().size()) fail(count(b), count(a));

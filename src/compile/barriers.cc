@@ -102,7 +102,7 @@ Phased without_barriers(Function function) {
     }
   }
   replace(result.function.outputs, stands_for);
-  drop_unread(result);
+  if (phase > 0) drop_unread(result);
   return result;
 }
 
