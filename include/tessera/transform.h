@@ -1,4 +1,4 @@
-// Functions that transform functions: vmap, shard_map, remat, custom_vjp.
+// Functions that transform functions: vmap, shard_map, remat, custom_vjp; and programs of JAX.
 //
 //   auto logits = vmap(predict, {.in_axes = {none, 0}})(params, images);
 //   auto per_example = vmap(grad(loss), {.in_axes = {none, 0, 0}})(params, x, y);
@@ -9,6 +9,8 @@
 //
 // Arguments and results are trees; captured arrays become operands. See also grad.h and jit.h.
 #pragma once
+
+#include <string_view>
 
 #include <tessera/jit.h>
 #include <tessera/ops.h>
@@ -251,5 +253,38 @@ Array ppermute(Operand x, const std::string& axis,
 /// along concat_dim.
 Array all_to_all(Operand x, const std::string& axis, std::int64_t split_dim,
                  std::int64_t concat_dim, bool tiled = false);
+
+// --- programs of JAX
+
+/// A program in StableHLO: a function of a list of arrays. Within jit it is compiled for the mesh
+/// of the call, differentiated and batched like any other function.
+///
+///   const ImportedProgram step = import_stablehlo(bytes);
+///   const auto run = jit([&](std::vector<Array> x) { return step(x); }, {.donate_argnums = {0}});
+class ImportedProgram {
+ public:
+  const std::vector<Type>& arguments() const;
+  const std::vector<Type>& results() const;
+  /// Whether the program says that the memory of an argument may be reused.
+  const std::vector<bool>& donated() const;
+  /// The mesh that the program names, and how it splits the arguments; no axes if it names none.
+  const Mesh& mesh() const;
+  const std::vector<NamedSharding>& shardings() const;
+  /// Throws UserError for arguments of other types. On another mesh than its own the shardings that
+  /// the program states have no effect.
+  std::vector<Array> operator()(
+      const std::vector<Array>& arguments,
+      std::source_location where = std::source_location::current()) const;
+
+ private:
+  struct State;
+  explicit ImportedProgram(std::shared_ptr<const State> state);
+  friend ImportedProgram import_stablehlo(std::string_view bytes, std::source_location where);
+  std::shared_ptr<const State> state_;
+};
+/// Reads the bytecode that `jax.export.export(jitted)(...).mlir_module_serialized` is. Throws
+/// UserError, with the line of the Python program, for what Tessera cannot compute.
+ImportedProgram import_stablehlo(std::string_view bytes,
+                                 std::source_location where = std::source_location::current());
 
 }  // namespace tessera

@@ -198,7 +198,9 @@ struct Signature {
        ...);
 };
 template <typename F>
-struct SignatureOf : SignatureOf<decltype(&F::operator())> {};
+struct SignatureOf {
+  using Type = typename SignatureOf<decltype(&F::operator())>::Type;
+};
 template <typename R, typename... Args>
 struct SignatureOf<R (*)(Args...)> {
   using Type = Signature<R, Args...>;

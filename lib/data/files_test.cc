@@ -5,7 +5,9 @@
 
 #include <tessera/data.h>
 #include <tessera/error.h>
+#include <tessera/ops.h>
 
+#include "data/npy_file.h"
 #include "data/pickle.h"
 #include "tests/data/cifar_folder.h"
 #include "tests/peers/golden.h"
@@ -174,6 +176,22 @@ TEST(Npy, ReadsTheTypesOfBatches) {
       EXPECT_THROW(npy(written("cut.npy", bytes.substr(0, size))), UserError) << size;
     }
     EXPECT_THROW(npy(written("long.npy", bytes + "x")), UserError);
+  }
+}
+
+TEST(Npy, IsWrittenAsNumpyWritesIt) {
+  for (const json& item : golden().at("npys")) {
+    if (item.at("dtype") == "|u1") continue;
+    const std::string bytes = from_hex(item.at("bytes"));
+    EXPECT_EQ(npy_bytes(read_npy(written("x.npy", bytes))), bytes);
+  }
+  for (const DType dtype : {DType::boolean, DType::i32, DType::u32, DType::f32}) {
+    for (const Shape& shape : {Shape{}, Shape{5}, Shape{2, 3, 4}}) {
+      const Array x = astype(reshape(arange(num_elements(shape)), shape) > 1, dtype);
+      const Array again = read_npy(written("x.npy", npy_bytes(x)));
+      EXPECT_EQ(again.type(), x.type());
+      EXPECT_EQ(npy_bytes(again), npy_bytes(x)) << to_string(x.type());
+    }
   }
 }
 

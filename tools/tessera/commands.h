@@ -35,6 +35,8 @@ void add_experiments(Command& app);
 void add_plot(Command& app);
 /// `tessera reshard`.
 void add_reshard(Command& app);
+/// `tessera run`.
+void add_run(Command& app);
 /// `tessera schedule`.
 void add_schedule(Command& app);
 

@@ -1,6 +1,7 @@
 // The command line: `tessera train MODEL ...`, `tessera show MODEL ...`,
 // `tessera plan MODEL ...`, `tessera experiments ...`, `tessera plot ...`, `tessera data ...`,
-// `tessera checkpoint ...`, `tessera devices`, `tessera reshard ...`, `tessera schedule ...`.
+// `tessera checkpoint ...`, `tessera devices`, `tessera reshard ...`,
+// `tessera run ...`, `tessera schedule ...`.
 
 #include "commands.h"
 #include "tools/cli/command.h"
@@ -31,6 +32,7 @@ int run(int argc, char** argv) {
   tessera::cli::add_experiments(app);
   tessera::cli::add_plot(app);
   tessera::cli::add_reshard(app);
+  tessera::cli::add_run(app);
   tessera::cli::add_schedule(app);
   return app.parse(argc, argv);
 }

@@ -1,0 +1,174 @@
+#include "data/npy_file.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <utility>
+
+#include <tessera/error.h>
+#include <tessera/ops.h>
+#include <tessera/shardings.h>
+
+#include "data/file.h"
+
+namespace tessera::data {
+
+namespace {
+
+constexpr std::array<std::uint8_t, 6> kMagic = {0x93, 'N', 'U', 'M', 'P', 'Y'};
+
+/// Parses the header of one file.
+class HeaderParser {
+ public:
+  HeaderParser(const std::vector<std::uint8_t>& bytes, const std::string& path,
+               const NpyReader& reader)
+      : bytes_(bytes), path_(path), reader_(reader) {}
+
+  NpyHeader parse() {
+    if (bytes_.size() < 12 || !std::equal(kMagic.begin(), kMagic.end(), bytes_.begin())) {
+      fail(0, "no NumPy signature");
+    }
+    const bool is_long = bytes_[6] > 1;
+    const std::size_t begin = is_long ? 12 : 10;
+    std::uint32_t size = 0;
+    std::memcpy(&size, bytes_.data() + 8, is_long ? 4 : 2);
+    if (size > bytes_.size() - begin) fail(8, "a header that is longer than the file");
+    const std::string_view text(reinterpret_cast<const char*>(bytes_.data()) + begin, size);
+    NpyHeader header{.type = std::string(between(text, "'descr':", '\'', '\'')),
+                     .shape = {},
+                     .begin = begin + size};
+    if (std::find(reader_.types.begin(), reader_.types.end(), header.type) == reader_.types.end()) {
+      fail(begin, "the type `" + header.type.substr(0, 32) + "`");
+    }
+    if (text.find("'fortran_order': False") == std::string_view::npos) {
+      fail(begin, "an array that is not row-major");
+    }
+    if (text.find("'shape':") == std::string_view::npos) fail(10, "no shape");
+    header.shape = shape_of(between(text, "'shape':", '(', ')'));
+    check_size(header);
+    return header;
+  }
+
+ private:
+  [[noreturn]] void fail(std::uint64_t offset, const std::string& found) const {
+    throw UserError({.what = "npy: the file cannot be read as an array",
+                     .found = at_byte(path_, offset, found),
+                     .wanted = reader_.wanted,
+                     .cure = reader_.cure});
+  }
+
+  /// The text between the first `from` after the key and the next `to`; empty if one is missing.
+  static std::string_view between(std::string_view text, std::string_view key, char from, char to) {
+    const std::size_t at = text.find(key);
+    if (at == std::string_view::npos) return {};
+    const std::size_t begin = text.find(from, at + key.size());
+    const std::size_t end = begin == std::string_view::npos ? begin : text.find(to, begin + 1);
+    if (end == std::string_view::npos) return {};
+    return text.substr(begin + 1, end - begin - 1);
+  }
+
+  Shape shape_of(std::string_view text) const {
+    Shape shape;
+    while (!text.empty()) {
+      const std::size_t comma = std::min(text.find(','), text.size());
+      std::string_view word = text.substr(0, comma);
+      word.remove_prefix(std::min(word.find_first_not_of(' '), word.size()));
+      text.remove_prefix(std::min(comma + 1, text.size()));
+      if (word.empty()) continue;
+      std::int64_t extent = 0;
+      const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), extent);
+      if (error != std::errc() || end != word.data() + word.size() || extent < 1 ||
+          extent > std::int64_t{1} << 40U) {
+        fail(10, "an extent `" + std::string(word.substr(0, 32)) + "`");
+      }
+      shape.push_back(extent);
+    }
+    return shape;
+  }
+
+  void check_size(const NpyHeader& header) const {
+    auto size = static_cast<std::uint64_t>(header.type.back() - '0');
+    for (const std::int64_t extent : header.shape) {
+      if (__builtin_mul_overflow(size, static_cast<std::uint64_t>(extent), &size)) {
+        fail(10, "an array of more than 2^64 bytes");
+      }
+    }
+    const std::size_t rest = bytes_.size() - header.begin;
+    if (size == rest) return;
+    fail(header.begin,
+         std::to_string(rest) + " bytes of data, " + std::to_string(size) + " in the header");
+  }
+
+  const std::vector<std::uint8_t>& bytes_;
+  const std::string& path_;
+  const NpyReader& reader_;
+};
+
+constexpr std::array<std::pair<std::string_view, DType>, 5> kTypes = {{{"|b1", DType::boolean},
+                                                                       {"<i4", DType::i32},
+                                                                       {"<u4", DType::u32},
+                                                                       {"<f4", DType::f32},
+                                                                       {"<f8", DType::f64}}};
+
+}  // namespace
+
+NpyHeader npy_header(const std::vector<std::uint8_t>& bytes, const std::string& path,
+                     const NpyReader& reader) {
+  return HeaderParser(bytes, path, reader).parse();
+}
+
+Array read_npy(const std::string& path) {
+  static const NpyReader reader = [] {
+    NpyReader all{.types = {},
+                  .wanted = "a row-major array of |b1, <i4, <u4, <f4 or <f8",
+                  .cure =
+                      "write it with numpy.save(path, array.astype(\"<f4\")), or as one of the "
+                      "other types"};
+    for (const auto& [name, dtype] : kTypes) all.types.push_back(name);
+    return all;
+  }();
+  const std::vector<std::uint8_t> bytes =
+      read_file(path, "npy", "a readable .npy file", "check the path");
+  const NpyHeader header = npy_header(bytes, path, reader);
+  const auto type = std::find_if(kTypes.begin(), kTypes.end(),
+                                 [&](const auto& each) { return each.first == header.type; });
+  return make_array_from_callback(
+      {type->second, header.shape}, NamedSharding(),
+      [&](const std::vector<IndexRange>& /*whole*/, std::span<std::byte> elements) {
+        // A bool of NumPy is a byte that is 0 or 1.
+        for (std::size_t i = 0; i < elements.size(); ++i) {
+          const std::uint8_t byte = bytes[header.begin + i];
+          elements[i] = std::byte{type->second == DType::boolean ? std::uint8_t{byte != 0} : byte};
+        }
+      });
+}
+
+std::string npy_bytes(const Array& array) {
+  const Array x = array.dtype() == DType::bf16 ? astype(array, DType::f32) : array;
+  const auto type = std::find_if(kTypes.begin(), kTypes.end(),
+                                 [&](const auto& each) { return each.second == x.dtype(); });
+  std::string shape;  // a tuple of Python: (4, 3), (5,), ()
+  for (const std::int64_t size : x.shape()) {
+    shape += (shape.empty() ? "" : ", ") + std::to_string(size);
+  }
+  if (x.rank() == 1) shape += ",";
+  std::string header = "{'descr': '" + std::string(type->first) +
+                       "', 'fortran_order': False, 'shape': (" + shape + "), }";
+  // The elements begin at a multiple of 64 bytes, behind a line break.
+  constexpr std::size_t kBefore = kMagic.size() + 4;
+  header.resize((kBefore + header.size() + 64) / 64 * 64 - kBefore - 1, ' ');
+  header += '\n';
+  std::string file(kMagic.begin(), kMagic.end());
+  file += {'\1', '\0'};
+  file += {static_cast<char>(header.size() & 255U), static_cast<char>(header.size() >> 8U)};
+  file += header;
+  const Array whole = device_put(x, NamedSharding());
+  for (const Shard& shard : whole.addressable_shards()) {
+    const std::span<const std::byte> elements = shard.bytes();
+    file.append(reinterpret_cast<const char*>(elements.data()), elements.size());
+  }
+  return file;
+}
+
+}  // namespace tessera::data

@@ -1,0 +1,36 @@
+// NumPy's files of one array (.npy).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tessera/array.h>
+
+namespace tessera::data {
+
+struct NpyHeader {
+  std::string type;  // "<f4"
+  Shape shape;
+  std::size_t begin = 0;  // offset of the elements in the file
+};
+
+/// What a reader of such files takes, for its errors.
+struct NpyReader {
+  std::vector<std::string_view> types;
+  std::string wanted;
+  std::string cure;
+};
+
+/// The header of a file of which `bytes` are all bytes. Throws UserError for another type, an array
+/// that is not row-major, and a file with more or fewer elements than its header says.
+NpyHeader npy_header(const std::vector<std::uint8_t>& bytes, const std::string& path,
+                     const NpyReader& reader);
+
+/// The array in a file of bools, i32, u32, f32 or f64. Throws UserError.
+Array read_npy(const std::string& path);
+/// The file of an array; bf16 becomes f32.
+std::string npy_bytes(const Array& array);
+
+}  // namespace tessera::data
