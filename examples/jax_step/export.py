@@ -1,5 +1,5 @@
-"""Writes a training step of JAX for main.cc: step.mlirbc, and in start.safetensors the state that it
-begins with and a batch. Prints the losses of ten steps.
+"""Writes a training step of JAX for main.cc: step.mlirbc, and in start.safetensors the state that
+it begins with and a batch. Prints the losses of ten steps.
 
     pip install jax optax safetensors
     python export.py FOLDER

@@ -272,9 +272,8 @@ class ImportedProgram {
   const std::vector<NamedSharding>& shardings() const;
   /// Throws UserError for arguments of other types. On another mesh than its own the shardings that
   /// the program states have no effect.
-  std::vector<Array> operator()(
-      const std::vector<Array>& arguments,
-      std::source_location where = std::source_location::current()) const;
+  std::vector<Array> operator()(const std::vector<Array>& arguments,
+                                std::source_location where = std::source_location::current()) const;
 
  private:
   struct State;
