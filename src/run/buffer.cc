@@ -87,7 +87,7 @@ class KeptMemory {
 
   /// Keeps it instead of what has been there for the longest time, or frees it.
   void give(void* data, std::int64_t lines) noexcept {
-    if (lines < kFewestLines || lines > kMostLines) return std::free(data);
+    if (!kKeeps || lines < kFewestLines || lines > kMostLines) return std::free(data);
     const std::lock_guard<std::mutex> lock(mutex_);
     while (lines_ + lines > kMostLines || blocks_[next_].data != nullptr) {
       drop(blocks_[next_]);
@@ -104,6 +104,11 @@ class KeptMemory {
   }
 
  private:
+#ifdef __SANITIZE_ADDRESS__
+  static constexpr bool kKeeps = false;  // so that late reads of freed memory are found
+#else
+  static constexpr bool kKeeps = true;
+#endif
   static constexpr std::int64_t kFewestLines = (1 << 20) / kAlignment;
   static constexpr std::int64_t kMostLines = (64 << 20) / kAlignment;  // of all blocks
 

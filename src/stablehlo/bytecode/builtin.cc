@@ -85,17 +85,6 @@ Attribute number(Nodes& nodes, Cursor& at, Kind kind) {
   return result;
 }
 
-Attribute tensor(Nodes& nodes, Cursor& at) {
-  Attribute result;
-  result.kind = Kind::tensor;
-  const std::size_t offset = at.position();
-  result.type = nodes.type(at);
-  if (result.type->kind != Type::Kind::tensor) fail_damaged(offset, "a constant without a shape");
-  result.text = at.bytes(at.number());
-  (void)Elements(result, offset);  // checks the size
-  return result;
-}
-
 Attribute array_of_scalar(Nodes& nodes, Cursor& at) {
   Attribute result;
   result.kind = Kind::array_of_scalar;
@@ -241,7 +230,7 @@ Attribute read_builtin_attribute(Nodes& nodes, std::uint64_t code, Cursor& at) {
     case 17:
       return array_of_scalar(nodes, at);
     case 18:
-      return tensor(nodes, at);
+      return nodes.tensor(at);
     default:
       break;
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "stablehlo/bytecode/scalars.h"
+
 namespace tessera::stablehlo::bytecode {
 
 namespace {
@@ -150,6 +152,17 @@ std::vector<const Attribute*> Nodes::attributes(Cursor& at) {
 std::vector<std::int64_t> Nodes::signed_numbers(Cursor& at) {
   std::vector<std::int64_t> result(at.count());
   for (std::int64_t& each : result) each = at.signed_number();
+  return result;
+}
+
+Attribute Nodes::tensor(Cursor& at) {
+  Attribute result;
+  result.kind = Attribute::Kind::tensor;
+  const std::size_t offset = at.position();
+  result.type = type(at);
+  if (result.type->kind != Type::Kind::tensor) fail_damaged(offset, "a constant without a shape");
+  result.text = at.bytes(at.number());
+  (void)Elements(result, offset);  // checks the size
   return result;
 }
 

@@ -102,17 +102,6 @@ Attribute alias(Cursor& at) {
   return result;
 }
 
-Attribute tensor(Nodes& nodes, Cursor& at) {
-  Attribute result;
-  result.kind = Kind::tensor;
-  const std::size_t offset = at.position();
-  result.type = nodes.type(at);
-  if (result.type->kind != Type::Kind::tensor) fail_damaged(offset, "a constant without a shape");
-  result.text = at.bytes(at.number());
-  (void)Elements(result, offset);  // checks the size
-  return result;
-}
-
 Attribute accuracy(Nodes& nodes, Cursor& at) {
   Attribute result;
   result.kind = Kind::accuracy;
@@ -214,7 +203,7 @@ Attribute read_vhlo_attribute(Nodes& nodes, std::uint64_t code, Cursor& at) {
       result.text = nodes.tables().string_at(at);
       return result;
     case 15:
-      return tensor(nodes, at);
+      return nodes.tensor(at);
     case 17:
       result.kind = Kind::type;
       result.type = nodes.type(at);
