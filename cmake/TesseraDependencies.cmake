@@ -1,8 +1,9 @@
 # The libraries that Tessera's static libraries need. Programs must link them too, so both the build
 # and find_package(Tessera) read this file.
-find_package(fmt REQUIRED)
-find_package(Threads REQUIRED)
-find_package(ZLIB REQUIRED)
+# Global, so that projects that contain Tessera see them where they link it.
+find_package(fmt REQUIRED GLOBAL)
+find_package(Threads REQUIRED GLOBAL)
+find_package(ZLIB REQUIRED GLOBAL)
 
 # Highway, xxHash and zstd have no CMake packages in some distributions.
 function(tessera_import name header)
@@ -13,7 +14,7 @@ function(tessera_import name header)
     message(FATAL_ERROR "Tessera needs the library ${name} and its header ${header}")
   endif()
   if(NOT TARGET Tessera::${name})
-    add_library(Tessera::${name} UNKNOWN IMPORTED)
+    add_library(Tessera::${name} UNKNOWN IMPORTED GLOBAL)
     set_target_properties(Tessera::${name} PROPERTIES
       IMPORTED_LOCATION "${${prefix}_LIBRARY}"
       INTERFACE_INCLUDE_DIRECTORIES "${${prefix}_INCLUDE_DIR}")

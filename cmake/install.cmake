@@ -21,3 +21,10 @@ install(FILES
   cmake/TesseraDependencies.cmake
   ${PROJECT_BINARY_DIR}/TesseraConfigVersion.cmake
   DESTINATION ${package_dir})
+
+# For pkg-config. Its folder may be moved with the rest.
+file(RELATIVE_PATH tessera_prefix_from_pc
+  /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+configure_file(cmake/tessera.pc.in ${PROJECT_BINARY_DIR}/tessera.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/tessera.pc
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

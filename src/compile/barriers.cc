@@ -52,7 +52,15 @@ void add_barrier(Function& function, const std::vector<ValueId>& held,
   function.equations.push_back(std::move(barrier));
 }
 
-/// Drops equations whose results nobody reads: a barrier may have been their only reader.
+/// Whether the equation is computed in a region with its neighbours.
+bool is_in_region(const Equation& equation) {
+  using Kind = ops::HostRule::Kind;
+  const Kind kind = equation.op->host.kind;
+  return kind == Kind::tile || kind == Kind::generator || kind == Kind::view;
+}
+
+/// Drops equations of regions whose results nobody reads: a barrier may have been their only
+/// reader, and a region needs a result. Others stay, so that planned collectives are executed.
 void drop_unread(Phased& program) {
   std::vector<bool> is_read(program.function.values.size(), false);
   const auto read = [&](const std::vector<ValueId>& ids) {
@@ -64,7 +72,8 @@ void drop_unread(Phased& program) {
   for (std::size_t i = equations.size(); i-- > 0;) {
     const std::vector<ValueId>& results = equations[i].results;
     const auto is_any_read = [&](ValueId id) { return is_read[id]; };
-    if (std::none_of(results.begin(), results.end(), is_any_read)) continue;
+    const bool is_unread = std::none_of(results.begin(), results.end(), is_any_read);
+    if (is_unread && is_in_region(equations[i])) continue;
     read(equations[i].operands);
     --kept;
     if (kept != i) {
