@@ -20,7 +20,7 @@ constexpr std::int64_t kBytes = 256;
 constexpr std::uint32_t kDataSeed = 1234;
 constexpr std::int64_t kNumSequences = 8192;
 
-JobInfo info() {
+JobInfo lm_info() {
   return {.name = "lm",
           .help = "a transformer language model",
           .report_name = "data_parallel_lm",
@@ -101,7 +101,7 @@ double held_out_loss(const lm::LM& params, const data::Tokens& tokens, std::int6
   double sum = 0;
   for (std::int64_t first = 0; first < tokens.num_sequences(); first += batch) {
     const std::int64_t size = std::min(batch, tokens.num_sequences() - first);
-    const Array loss = evaluate(params, tokens.batch(first, size, batch_sharding(mesh, info())));
+    const Array loss = evaluate(params, tokens.batch(first, size, batch_sharding(mesh, lm_info())));
     sum += loss.item<double>() * static_cast<double>(size);
   }
   return sum / static_cast<double>(tokens.num_sequences());
@@ -167,7 +167,8 @@ class LmJob final : public Job<lm::LM, Array> {
     return corpus_->held_out ? add(hash, *corpus_->held_out) : hash;
   }
   Array batch(std::int64_t step) const override {
-    return corpus_->train.batch(step * flags_.batch, flags_.batch, batch_sharding(mesh_, info()));
+    return corpus_->train.batch(step * flags_.batch, flags_.batch,
+                                batch_sharding(mesh_, lm_info()));
   }
   Array blank_batch() const override { return zeros({flags_.batch, flags_.model.seq}, DType::i32); }
   StepWork work() const override {
@@ -227,6 +228,6 @@ void add_lm_flags(Command& command, LmFlags& flags) {
 
 }  // namespace
 
-void add_lm(const ModelCommands& commands) { add_job<LmJob>(commands, info(), add_lm_flags); }
+void add_lm(const ModelCommands& commands) { add_job<LmJob>(commands, lm_info(), add_lm_flags); }
 
 }  // namespace tessera::cli

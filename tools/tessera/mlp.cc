@@ -23,7 +23,7 @@ struct MlpFlags : TrainFlags {
   bool is_logical = false;
 };
 
-JobInfo info() {
+JobInfo mlp_info() {
   return {.name = "mlp",
           .help = "a multi-layer perceptron with annotated weights",
           .report_name = "pjit_mlp",
@@ -59,7 +59,7 @@ class MlpJob final : public Job<AnyMlp, Array> {
         [&](const AnyMlp& model) { return sum(astype(model(inputs), DType::f32)); })(params);
   }
   Array batch(std::int64_t /*step*/) const override {
-    return ones_of({flags_.batch, flags_.model.depth}, batch_sharding(mesh_, info()));
+    return ones_of({flags_.batch, flags_.model.depth}, batch_sharding(mesh_, mlp_info()));
   }
   Array blank_batch() const override { return zeros({flags_.batch, flags_.model.depth}); }
   StepWork work() const override { return {.count = flags_.batch, .unit = "rows"}; }
@@ -90,6 +90,8 @@ void add_mlp_flags(Command& command, MlpFlags& flags) {
 
 }  // namespace
 
-void add_mlp(const ModelCommands& commands) { add_job<MlpJob>(commands, info(), add_mlp_flags); }
+void add_mlp(const ModelCommands& commands) {
+  add_job<MlpJob>(commands, mlp_info(), add_mlp_flags);
+}
 
 }  // namespace tessera::cli

@@ -17,7 +17,7 @@ namespace tessera::cli {
 namespace {
 
 constexpr const char* kGroupAxis = "stage";
-JobInfo info() {
+JobInfo pipeline_info() {
   return {.name = "pipeline",
           .help = "a deep transformer on microbatches",
           .report_name = "pipeline_transformer_fsdp",
@@ -111,7 +111,7 @@ class PipelineJob final : public Job<pipeline::Transformer, Batch> {
     if (has_timeline()) check_writable("--timeline", flags_.timeline);
     // after_step() starts the recording of the last step; it is too late for a run of one step.
     if (has_timeline()) start_timeline();
-    const NamedSharding rows = batch_sharding(mesh_of_arrays(*this, mesh_), info());
+    const NamedSharding rows = batch_sharding(mesh_of_arrays(*this, mesh_), pipeline_info());
     if (flags_.inputs == "ones") {
       const Array x = ones_of(shape(), rows);
       data_ = {x, x};
@@ -296,7 +296,7 @@ void add_pipeline_flags(Command& command, PipelineFlags& flags) {
 }  // namespace
 
 void add_pipeline(const ModelCommands& commands) {
-  add_job<PipelineJob>(commands, info(), add_pipeline_flags);
+  add_job<PipelineJob>(commands, pipeline_info(), add_pipeline_flags);
 }
 
 }  // namespace tessera::cli

@@ -33,7 +33,7 @@ struct VitFlags : TrainFlags {
 
 using Batch = std::tuple<Array, Array>;  // images, labels
 
-JobInfo info() {
+JobInfo vit_info() {
   return {.name = "vit",
           .help = "a vision transformer",
           .report_name = "vit",
@@ -55,7 +55,7 @@ Evaluation evaluate(const vit::VisionTransformer& params, const data::Dataset& i
   });
   Evaluation sum;
   data::Batches batches = images | data::map(vit::normalise) | data::batch(batch_size);
-  batches.place(batch_sharding(mesh, info()));
+  batches.place(batch_sharding(mesh, vit_info()));
   while (const auto arrays = batches.next()) {
     const Array labels = arrays->at(1);
     const auto [loss, right] = judge(params, arrays->at(0), labels);
@@ -121,7 +121,7 @@ class VitJob final : public Job<vit::VisionTransformer, Batch> {
     validation_ = data::cifar10(flags_.data, data::Split::validation);
     test_ = data::cifar10(flags_.data, data::Split::test);
     train_ = images | data::map(vit::normalise) | data::batch(flags_.batch, data::drop_remainder);
-    train_->place(batch_sharding(mesh_, info()));
+    train_->place(batch_sharding(mesh_, vit_info()));
     if (flags_.epochs > 0) flags.steps = flags_.epochs * steps_per_epoch_;
     num_train_ = images.order().num_records;
   }
@@ -135,7 +135,7 @@ class VitJob final : public Job<vit::VisionTransformer, Batch> {
     }
     report.line("data       one batch of random images and labels");
     data::RandomState random(0);
-    const NamedSharding rows = batch_sharding(mesh_, info());
+    const NamedSharding rows = batch_sharding(mesh_, vit_info());
     std::get<0>(data_) = random.standard_normal(image_shape(), rows);
     std::get<1>(data_) = random.randint(0, flags_.model.classes, {flags_.batch}, rows);
   }
@@ -256,6 +256,8 @@ std::shared_ptr<void> add_vit_flags(Command& command) {
   return flags;
 }
 
-void add_vit(const ModelCommands& commands) { add_job<VitJob>(commands, info(), add_vit_flags); }
+void add_vit(const ModelCommands& commands) {
+  add_job<VitJob>(commands, vit_info(), add_vit_flags);
+}
 
 }  // namespace tessera::cli

@@ -11,6 +11,7 @@
 #include "ops/reference/loops.h"
 #include "ops/rules.h"
 #include "ops/stablehlo/form.h"
+#include "ops/window/windows.h"
 
 namespace tessera::ops {
 
@@ -50,8 +51,6 @@ std::int64_t extent_of(std::int64_t size, std::int64_t step) {
 }
 
 // --- shape
-
-constexpr std::int64_t kFarthest = std::int64_t{1} << 40;  // distances cannot overflow
 
 void expect_one_per_space_dim(const ShapeContext& c, std::string_view attribute) {
   const Ints& steps = ints_of(c, attribute);

@@ -103,8 +103,6 @@ Sample find_sample(Type array, Type elements, Ints window, Ints stride) {
 
 // --- spread_from_windows
 
-constexpr std::int64_t kFarthest = std::int64_t{1} << 40;  // distances cannot overflow
-
 std::vector<Type> spread_shape(const ShapeContext& c) {
   expect_operands(c, 2);
   const Shape& shape = shape_of(c, "shape");

@@ -8,6 +8,9 @@
 
 namespace tessera::ops {
 
+/// The most that steps, widths and dilations may be, so that distances cannot overflow.
+inline constexpr std::int64_t kFarthest = std::int64_t{1} << 40;
+
 /// Both attributes must have an entry of 1 or more for each of `rank` dimensions.
 void expect_windows(const ShapeContext& c, std::size_t rank);
 /// How many windows lie inside an array of this shape.

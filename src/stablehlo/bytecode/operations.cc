@@ -9,7 +9,7 @@ namespace tessera::stablehlo::bytecode {
 
 namespace {
 
-constexpr std::size_t kGreatestDepth = 128;
+constexpr std::size_t kDeepestRegion = 128;
 
 // Which parts of an operation follow.
 enum Part : std::uint8_t {
@@ -171,8 +171,8 @@ Region OperationReader::region(Cursor& at, bool is_isolated) {
   const std::uint64_t blocks = at.number();
   if (blocks == 0) return result;
   if (blocks > 1) fail_damaged(start, "a region of " + std::to_string(blocks) + " blocks");
-  if (scopes_.size() > kGreatestDepth) {
-    fail_damaged(start, "regions nested more than " + std::to_string(kGreatestDepth) + " deep");
+  if (scopes_.size() > kDeepestRegion) {
+    fail_damaged(start, "regions nested more than " + std::to_string(kDeepestRegion) + " deep");
   }
   Scope scope;
   scope.size = at.count();
