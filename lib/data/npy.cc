@@ -1,7 +1,6 @@
 #include <cstring>
 
 #include <tessera/data.h>
-#include <tessera/error.h>
 
 #include "data/file.h"
 #include "data/npy_file.h"
@@ -12,26 +11,20 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-NpyHeader header_of(const Bytes& bytes, const std::string& path) {
-  static const NpyReader reader{
+const NpyReader& reader() {
+  static const NpyReader one{
       .types = {"|u1", "<i4", "<f4"},
+      .least_rank = 1,
       .wanted = "a row-major array of |u1, <i4 or <f4 with at least one dimension",
-      .cure =
-          "write it with numpy.save(path, array.astype(\"<f4\")), or as \"<i4\" or "
-          "\"|u1\""};
-  NpyHeader header = npy_header(bytes, path, reader);
-  if (!header.shape.empty()) return header;
-  throw UserError({.what = "npy: the file cannot be read as an array",
-                   .found = at_byte(path, 10, "no shape"),
-                   .wanted = reader.wanted,
-                   .cure = reader.cure});
+      .cure = "write it with numpy.save(path, array.astype(\"<f4\")), or as \"<i4\" or \"|u1\""};
+  return one;
 }
 
 class Npy final : public Source {
  public:
   explicit Npy(const std::string& path)
       : bytes_(read_file(path, "npy", "a readable .npy file", "check the path")),
-        header_(header_of(bytes_, path)),
+        header_(npy_header(bytes_, path, reader())),
         record_bytes_((bytes_.size() - header_.begin) /
                       static_cast<std::uint64_t>(header_.shape[0])) {}
   std::int64_t size() const override { return header_.shape[0]; }

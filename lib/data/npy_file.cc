@@ -46,6 +46,7 @@ class HeaderParser {
     }
     if (text.find("'shape':") == std::string_view::npos) fail(10, "no shape");
     header.shape = shape_of(between(text, "'shape':", '(', ')'));
+    if (header.shape.size() < reader_.least_rank) fail(10, "no shape");
     check_size(header);
     return header;
   }
@@ -121,6 +122,7 @@ NpyHeader npy_header(const std::vector<std::uint8_t>& bytes, const std::string& 
 Array read_npy(const std::string& path) {
   static const NpyReader reader = [] {
     NpyReader all{.types = {},
+                  .least_rank = 0,
                   .wanted = "a row-major array of |b1, <i4, <u4, <f4 or <f8",
                   .cure =
                       "write it with numpy.save(path, array.astype(\"<f4\")), or as one of the "

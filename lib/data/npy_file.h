@@ -19,6 +19,7 @@ struct NpyHeader {
 /// What a reader of such files takes, for its errors.
 struct NpyReader {
   std::vector<std::string_view> types;
+  std::size_t least_rank = 0;
   std::string wanted;
   std::string cure;
 };

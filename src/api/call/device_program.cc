@@ -15,26 +15,27 @@ namespace tessera::detail {
 
 namespace {
 
-run::DevicePort port_of(const Type& type, const Mesh& mesh, const Layout& layout) {
+/// How a value lies on the devices from `first_device` on.
+run::DevicePort port_of(const ir::Function& function, ir::ValueId id, std::int64_t first_device) {
+  const Type& type = function.type(id);
+  const Mesh& mesh = function.mesh;
+  const Layout layout(mesh, function.sharding(id), type.shape);
   run::DevicePort port{.dtype = type.dtype, .room = layout.max_tile_shape(), .tiles = {}};
   for (std::int64_t tile = 0; tile < layout.num_tiles(); ++tile) {
     port.tiles.push_back({.shape = layout.tile_shape(layout.digits(tile))});
   }
   for (std::int64_t device = 0; device < mesh.num_devices(); ++device) {
     const std::int64_t tile = layout.tile_at(device_digits(mesh, device));
-    port.tiles[static_cast<std::size_t>(tile)].devices.push_back(device);
+    port.tiles[static_cast<std::size_t>(tile)].devices.push_back(first_device + device);
   }
   return port;
 }
 
 std::vector<run::DevicePort> ports_of(const ir::Function& function,
-                                      const std::vector<ir::ValueId>& values) {
+                                      const std::vector<ir::ValueId>& values,
+                                      std::int64_t first_device) {
   std::vector<run::DevicePort> ports;
-  for (const ir::ValueId id : values) {
-    const Type& type = function.type(id);
-    ports.push_back(
-        port_of(type, function.mesh, Layout(function.mesh, function.sharding(id), type.shape)));
-  }
+  for (const ir::ValueId id : values) ports.push_back(port_of(function, id, first_device));
   return ports;
 }
 
@@ -54,23 +55,26 @@ class DeviceCompiler {
         stablehlo::emit(function, {.donated = is_donated, .widens_products = widens_products_});
     std::shared_ptr<const run::Runnable>& known = programs_[{group, text}];
     if (known != nullptr) return known;
-    const std::int64_t num_devices = function.mesh.num_devices();
+    const std::int64_t first = first_device(function, group);
     known = backend_.compile({.name = name,
                               .text = std::move(text),
-                              .first_device = static_cast<std::int64_t>(group) * num_devices,
-                              .num_devices = num_devices,
-                              .inputs = ports_of(function, function.inputs),
-                              .outputs = ports_of(function, function.outputs),
+                              .first_device = first,
+                              .num_devices = function.mesh.num_devices(),
+                              .inputs = ports_of(function, function.inputs, first),
+                              .outputs = ports_of(function, function.outputs, first),
                               .is_donated = is_donated});
     return known;
   }
   std::shared_ptr<const run::Runnable> transfer(const ir::Function& function, ir::ValueId value,
                                                 std::size_t to) {
-    return backend_.transfer(ports_of(function, {value})[0],
-                             static_cast<std::int64_t>(to) * function.mesh.num_devices());
+    return backend_.transfer(port_of(function, value, first_device(function, to)));
   }
 
  private:
+  static std::int64_t first_device(const ir::Function& function, std::size_t group) {
+    return static_cast<std::int64_t>(group) * function.mesh.num_devices();
+  }
+
   run::Backend& backend_;
   bool widens_products_;
   std::map<std::pair<std::size_t, std::string>, std::shared_ptr<const run::Runnable>> programs_;
@@ -152,20 +156,14 @@ class PipelineSteps {
   /// A function of the equation alone.
   std::shared_ptr<const run::Runnable> compiled_view(const ir::Equation& equation,
                                                      std::size_t group) {
-    ir::Function alone;
-    alone.mesh = function_.mesh;
-    alone.grains = function_.grains;
+    ir::Function alone = ir::empty_like(function_);
     ir::Equation copy = equation;
-    for (ir::ValueId& id : copy.operands) {
-      alone.values.push_back(function_.values[id]);
-      id = static_cast<ir::ValueId>(alone.values.size() - 1);
-      alone.inputs.push_back(id);
-    }
-    for (ir::ValueId& id : copy.results) {
-      alone.values.push_back(function_.values[id]);
-      id = static_cast<ir::ValueId>(alone.values.size() - 1);
-      alone.outputs.push_back(id);
-    }
+    const auto take = [&](std::vector<ir::ValueId>& ids) {
+      for (ir::ValueId& id : ids) id = alone.add_value(function_.values[id]);
+      return ids;
+    };
+    alone.inputs = take(copy.operands);
+    alone.outputs = take(copy.results);
     alone.equations.push_back(std::move(copy));
     return compiler_.compile(program_.name, alone, std::vector<bool>(alone.inputs.size(), false),
                              group);

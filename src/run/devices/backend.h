@@ -61,8 +61,7 @@ struct DevicePort {
   std::vector<DeviceTile> tiles;
 };
 
-/// A program in StableHLO text, which its devices run as replicas. The devices of ports are counted
-/// from its first device on.
+/// A program in StableHLO text, which `num_devices` devices from the first one on run as replicas.
 struct DeviceProgram {
   std::string name;
   std::string text;
@@ -96,9 +95,8 @@ class Backend {
   virtual BackendInfo info() const = 0;
   /// Throws UserError if there are too few devices, and RuntimeFault if the compiler fails.
   virtual std::shared_ptr<const Runnable> compile(const DeviceProgram& program) = 0;
-  /// A program that copies an array to the devices from `first_device` on.
-  virtual std::shared_ptr<const Runnable> transfer(const DevicePort& port,
-                                                   std::int64_t first_device) = 0;
+  /// A program that copies an array to the devices of the port.
+  virtual std::shared_ptr<const Runnable> transfer(const DevicePort& port) = 0;
 };
 
 }  // namespace tessera::run

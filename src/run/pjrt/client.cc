@@ -247,9 +247,8 @@ std::shared_ptr<const Runnable> Client::compile(const DeviceProgram& program) {
   return std::make_shared<PjrtRunnable>(*this, program, compile.loaded);
 }
 
-std::shared_ptr<const Runnable> Client::transfer(const DevicePort& port,
-                                                 std::int64_t first_device) {
-  return std::make_shared<PjrtTransfer>(*this, port, first_device);
+std::shared_ptr<const Runnable> Client::transfer(const DevicePort& port) {
+  return std::make_shared<PjrtTransfer>(*this, port);
 }
 
 Client& client_of(const ClientSpec& spec, const Span& where) {

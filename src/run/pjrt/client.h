@@ -37,8 +37,7 @@ class Client final : public Backend {
   std::string platform() const override { return platform_; }
   BackendInfo info() const override;
   std::shared_ptr<const Runnable> compile(const DeviceProgram& program) override;
-  std::shared_ptr<const Runnable> transfer(const DevicePort& port,
-                                           std::int64_t first_device) override;
+  std::shared_ptr<const Runnable> transfer(const DevicePort& port) override;
 
   const Plugin& plugin() const { return plugin_; }
   /// Copies a dense row-major array to a device.

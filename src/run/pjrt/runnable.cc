@@ -70,9 +70,10 @@ void PjrtRunnable::ask_memory() {
 
 namespace {
 
-/// The tile with a buffer on each of these devices, copied from another device or from the host.
-std::shared_ptr<const Copies> on_devices(Client& client, const DevicePort& port, const Shape& shape,
-                                         const std::vector<std::int64_t>& devices, Buffer& tile) {
+/// The tile with a buffer on each of its devices, copied from another device or from the host.
+std::shared_ptr<const Copies> on_its_devices(Client& client, const DevicePort& port,
+                                             const DeviceTile& place, Buffer& tile) {
+  const auto& [shape, devices] = place;
   auto known = std::dynamic_pointer_cast<const Copies>(tile.copies());
   if (known != nullptr && !known->has_room(client, port.room)) known = nullptr;
   std::vector<std::int64_t> missing;
@@ -99,11 +100,6 @@ std::shared_ptr<const Copies> on_devices(Client& client, const DevicePort& port,
   return all;
 }
 
-std::vector<std::int64_t> from_first(std::vector<std::int64_t> devices, std::int64_t first) {
-  for (std::int64_t& device : devices) device += first;
-  return devices;
-}
-
 }  // namespace
 
 /// Puts the tiles of an input on the devices, and appends the buffer of each device to its
@@ -112,12 +108,12 @@ void PjrtRunnable::place(const DevicePort& port, Tiles& tiles, PerDevice& argume
                          std::vector<BufferHandle>& held) const {
   for (std::size_t number = 0; number < tiles.size(); ++number) {
     const DeviceTile& place = port.tiles[number];
-    const std::shared_ptr<const Copies> copies = on_devices(
-        client_, port, place.shape, from_first(place.devices, first_device_), *tiles[number]);
+    const std::shared_ptr<const Copies> copies =
+        on_its_devices(client_, port, place, *tiles[number]);
     tiles[number]->set_copies(copies);
     for (const std::int64_t device : place.devices) {
-      held.push_back(copies->find(first_device_ + device));
-      arguments[static_cast<std::size_t>(device)].push_back(held.back().get());
+      held.push_back(copies->find(device));
+      arguments[static_cast<std::size_t>(device - first_device_)].push_back(held.back().get());
     }
   }
 }
@@ -141,8 +137,8 @@ std::vector<Tiles> PjrtRunnable::take_outputs(const PerDevice& outputs) const {
     for (const DeviceTile& tile : port.tiles) {
       auto copies = std::make_shared<Copies>(client_, port.dtype, port.room, tile.shape);
       for (const std::int64_t device : tile.devices) {
-        copies->add(first_device_ + device,
-                    client_.own(outputs[static_cast<std::size_t>(device)][i]));
+        const auto replica = static_cast<std::size_t>(device - first_device_);
+        copies->add(device, client_.own(outputs[replica][i]));
       }
       const auto bytes = static_cast<std::int64_t>(room_bytes(tile.shape, port.dtype));
       tiles.push_back(std::make_shared<Buffer>(bytes, std::move(copies)));
@@ -192,10 +188,9 @@ std::vector<Tiles> PjrtTransfer::execute(std::vector<Tiles>& inputs,
   Tiles moved;
   for (std::size_t number = 0; number < port_.tiles.size(); ++number) {
     const DeviceTile& place = port_.tiles[number];
-    const std::vector<std::int64_t> devices = from_first(place.devices, first_device_);
-    const auto all = on_devices(client_, port_, place.shape, devices, *inputs[0][number]);
+    const auto all = on_its_devices(client_, port_, place, *inputs[0][number]);
     auto there = std::make_shared<Copies>(client_, port_.dtype, port_.room, place.shape);
-    for (const std::int64_t device : devices) there->add(device, all->find(device));
+    for (const std::int64_t device : place.devices) there->add(device, all->find(device));
     moved.push_back(std::make_shared<Buffer>(inputs[0][number]->size(), std::move(there)));
   }
   return {std::move(moved)};

@@ -67,15 +67,13 @@ class PjrtRunnable final : public Runnable {
 /// Copies an array to the devices of another group.
 class PjrtTransfer final : public Runnable {
  public:
-  PjrtTransfer(Client& client, DevicePort port, std::int64_t first_device)
-      : client_(client), port_(std::move(port)), first_device_(first_device) {}
+  PjrtTransfer(Client& client, DevicePort port) : client_(client), port_(std::move(port)) {}
   std::vector<Tiles> execute(std::vector<Tiles>& inputs,
                              const std::function<void()>& on_begin) const override;
 
  private:
   Client& client_;
   DevicePort port_;
-  std::int64_t first_device_;
 };
 
 }  // namespace tessera::run::pjrt

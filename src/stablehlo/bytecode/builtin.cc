@@ -77,14 +77,6 @@ Attribute symbol(Nodes& nodes, Cursor& at, bool is_nested) {
   return result;
 }
 
-Attribute number(Nodes& nodes, Cursor& at, Kind kind) {
-  Attribute result;
-  result.kind = kind;
-  result.type = nodes.type(at);
-  result.numbers = {read_scalar(*result.type, at)};
-  return result;
-}
-
 Attribute array_of_scalar(Nodes& nodes, Cursor& at) {
   Attribute result;
   result.kind = Kind::array_of_scalar;
@@ -224,9 +216,9 @@ Attribute read_builtin_attribute(Nodes& nodes, std::uint64_t code, Cursor& at) {
     case 7:
       return result;  // unit
     case 8:
-      return number(nodes, at, Kind::integer);
+      return nodes.number(at, Kind::integer);
     case 9:
-      return number(nodes, at, Kind::floating);
+      return nodes.number(at, Kind::floating);
     case 17:
       return array_of_scalar(nodes, at);
     case 18:

@@ -155,6 +155,14 @@ std::vector<std::int64_t> Nodes::signed_numbers(Cursor& at) {
   return result;
 }
 
+Attribute Nodes::number(Cursor& at, Attribute::Kind kind) {
+  Attribute result;
+  result.kind = kind;
+  result.type = type(at);
+  result.numbers = {read_scalar(*result.type, at)};
+  return result;
+}
+
 Attribute Nodes::tensor(Cursor& at) {
   Attribute result;
   result.kind = Attribute::Kind::tensor;

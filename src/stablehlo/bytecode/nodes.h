@@ -32,6 +32,8 @@ class Nodes {
   static std::vector<std::int64_t> signed_numbers(Cursor& at);
   /// The text of an attribute that must be a string.
   std::string_view string_attribute(Cursor& at);
+  /// A number of this kind, with its type.
+  Attribute number(Cursor& at, Attribute::Kind kind);
   /// A constant array: its type and the bytes of its elements, of which there are enough.
   Attribute tensor(Cursor& at);
 

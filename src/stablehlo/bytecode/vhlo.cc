@@ -74,14 +74,6 @@ Attribute enumeration(const Enumeration& of, Cursor& at) {
   return result;
 }
 
-Attribute number(Nodes& nodes, Cursor& at, Kind kind) {
-  Attribute result;
-  result.kind = kind;
-  result.type = nodes.type(at);
-  result.numbers = {read_scalar(*result.type, at)};
-  return result;
-}
-
 Attribute dictionary(Nodes& nodes, Cursor& at) {
   Attribute result;
   result.kind = Kind::dictionary;
@@ -193,9 +185,9 @@ Attribute read_vhlo_attribute(Nodes& nodes, std::uint64_t code, Cursor& at) {
     case 6:
       return dictionary(nodes, at);
     case 8:
-      return number(nodes, at, Kind::floating);
+      return nodes.number(at, Kind::floating);
     case 9:
-      return number(nodes, at, Kind::integer);
+      return nodes.number(at, Kind::integer);
     case 10:
       return alias(at);
     case 14:

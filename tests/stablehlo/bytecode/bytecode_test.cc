@@ -3,31 +3,21 @@
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
-#include <iterator>
 
 #include <tessera/error.h>
 
 #include "stablehlo/bytecode/module.h"
+#include "tests/cases/case_file.h"
 #include "tests/cases/source_dir.h"
+#include "tests/stablehlo/bytecode/names.h"
 
 namespace tessera::stablehlo::bytecode {
 namespace {
 
+using testing::contents;
+using testing::names_in;
+
 std::filesystem::path folder() { return source_dir() / "tests/stablehlo/bytecode/modules"; }
-
-std::string contents(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-
-std::vector<std::string> module_names() {
-  std::vector<std::string> result;
-  for (const auto& entry : std::filesystem::directory_iterator(folder())) {
-    if (entry.path().extension() == ".mlirbc") result.push_back(entry.path().stem());
-  }
-  std::ranges::sort(result);
-  return result;
-}
 
 class Bytecode : public ::testing::TestWithParam<std::string> {};
 
@@ -44,7 +34,7 @@ TEST_P(Bytecode, PartsOfItAreRefused) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Modules, Bytecode, ::testing::ValuesIn(module_names()),
+INSTANTIATE_TEST_SUITE_P(Modules, Bytecode, ::testing::ValuesIn(names_in(folder(), ".mlirbc")),
                          [](const auto& test) { return test.param; });
 
 const Operation* find(const Operation& root, std::string_view name) {

@@ -7,9 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <gtest/gtest.h>
-#include <iterator>
 
 #include <tessera/error.h>
 
@@ -17,10 +15,15 @@
 #include "ir/text.h"
 #include "ops/host_array.h"
 #include "stablehlo/bytecode/module.h"
+#include "tests/cases/case_file.h"
 #include "tests/cases/source_dir.h"
+#include "tests/stablehlo/bytecode/names.h"
 
 namespace tessera::stablehlo {
 namespace {
+
+using testing::contents;
+using testing::names_in;
 
 constexpr double kTolerance = 2e-5;
 constexpr double kNarrowTolerance = 2e-2;  // of bf16
@@ -28,20 +31,6 @@ constexpr double kNarrowTolerance = 2e-2;  // of bf16
 std::filesystem::path folder() {
   const char* other = std::getenv("TESSERA_STABLEHLO_PROGRAMS");
   return other != nullptr ? other : source_dir() / "tests/stablehlo/bytecode/programs";
-}
-
-std::string contents(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-
-std::vector<std::string> program_names() {
-  std::vector<std::string> result;
-  for (const auto& entry : std::filesystem::directory_iterator(folder())) {
-    if (entry.path().extension() == ".values") result.push_back(entry.path().stem());
-  }
-  std::ranges::sort(result);
-  return result;
 }
 
 ops::HostArray taken(const Type& type, std::string_view& bytes) {
@@ -90,7 +79,7 @@ TEST_P(Import, ComputesWhatJaxComputes) {
   EXPECT_TRUE(rest.empty());
 }
 
-INSTANTIATE_TEST_SUITE_P(Programs, Import, ::testing::ValuesIn(program_names()),
+INSTANTIATE_TEST_SUITE_P(Programs, Import, ::testing::ValuesIn(names_in(folder(), ".values")),
                          [](const auto& test) { return test.param; });
 
 std::size_t count_of(const Imported& program, std::string_view op) {

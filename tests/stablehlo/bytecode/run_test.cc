@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -16,6 +15,7 @@
 #include "lib/data/npy_file.h"
 #include "tests/cases/case_file.h"
 #include "tests/cases/source_dir.h"
+#include "tests/stablehlo/bytecode/names.h"
 
 namespace tessera::testing {
 namespace {
@@ -23,20 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 
 fs::path folder() { return source_dir() / "tests/stablehlo/bytecode"; }
-
-std::string contents(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-
-std::vector<std::string> program_names() {
-  std::vector<std::string> result;
-  for (const auto& entry : fs::directory_iterator(folder() / "programs")) {
-    if (entry.path().extension() == ".values") result.push_back(entry.path().stem());
-  }
-  std::ranges::sort(result);
-  return result;
-}
 
 /// Arrays of these types, from the beginning of `bytes`.
 std::vector<Array> taken(const std::vector<Type>& types, std::string_view& bytes) {
@@ -111,7 +97,8 @@ TEST_P(ImportedRun, HasTheValuesOfJaxAndTheSameBitsOnMeshes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Programs, ImportedRun, ::testing::ValuesIn(program_names()),
+INSTANTIATE_TEST_SUITE_P(Programs, ImportedRun,
+                         ::testing::ValuesIn(names_in(folder() / "programs", ".values")),
                          [](const auto& test) { return test.param; });
 
 ImportedProgram sharded() {
