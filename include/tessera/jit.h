@@ -22,9 +22,8 @@
 
 namespace tessera {
 
-/// Cuts the function of a microbatch, which has no marks, into the stages of its schedule: so that
-/// the schedule ends as early as possible by the estimated costs of the equations, and few bytes
-/// pass from stage to stage.
+/// Cuts the function of a microbatch, which has no marks, into the stages of its schedule: by the
+/// estimated costs of the equations, so that it ends early and few bytes pass between stages.
 struct AutoStages {
   /// Bytes that a device may hold for a stage: parameters, their gradients, and what backward
   /// passes need from the microbatches in flight.
@@ -42,6 +41,7 @@ struct JitOptions {
   // UserError if an argument, an out_sharding or a constraint splits a dimension into shards of
   // different sizes.
   bool strict = false;
+  bool check_finite = false;  // UserError that names the op that makes a NaN or an infinity
   std::optional<Numerics> numerics = {};  // of this program; if missing, set_numerics()
   std::string dot_unit = {};              // for products of bf16 in this program, as set_dot_unit()
   // The function has one treduce, which runs as a pipeline over the groups of this mesh.

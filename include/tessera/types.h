@@ -96,9 +96,10 @@ constexpr DType readable_dtype() {
 }  // namespace detail
 
 /// How sums are computed. exact: by a fixed tree, with the same bits on any mesh. fast: with fewer
-/// bytes between devices; the bits depend on the mesh, but not on the number of threads.
-enum class Numerics : std::uint8_t { exact, fast };
-/// `exact`, `fast`.
+/// bytes between devices; the bits depend on the mesh, but not on the number of threads. device: in
+/// the order that the compiler of a PJRT plugin chooses.
+enum class Numerics : std::uint8_t { exact, fast, device };
+/// `exact`, `fast`, `device`.
 std::string_view name(Numerics numerics);
 
 /// Sizes of the dimensions, outermost first; empty for a scalar.

@@ -78,12 +78,6 @@ std::shared_ptr<Entry> make_entry(const Walk& arguments) {
   return entry;
 }
 
-/// An accelerator adds in an order of its own, so exact numerics would only move more bytes.
-Numerics numerics_of(const JitOptions& options, const Settings& settings) {
-  if (settings.engine.kind == EngineKind::pjrt) return Numerics::fast;
-  return options.numerics.value_or(settings.numerics);
-}
-
 /// Makes the program of one kind of arguments.
 class Tracer {
  public:
@@ -99,6 +93,7 @@ class Tracer {
     const Clock::time_point start = Clock::now();
     check_options();
     check_groups();
+    check_processes();
     choose_mesh();
     program_->name = options_.name.empty() ? "jit" : options_.name;
     program_->structure = structure;
@@ -108,6 +103,7 @@ class Tracer {
                              ? settings_.dot_unit
                              : dot_unit_named(options_.dot_unit, name() + ": dot_unit", where_);
     program_->passes = pass_options(options_.passes, name());
+    program_->check_finite = options_.check_finite;
     place_arguments();
     record();
     place_captured();
@@ -124,6 +120,22 @@ class Tracer {
   /// ` of params/kernel`; nothing for a result that is one array.
   static std::string of_path(const std::string& path) { return path.empty() ? "" : " of " + path; }
   std::string name() const { return options_.name.empty() ? "jit" : "jit(" + options_.name + ")"; }
+
+  /// A plugin adds in an order of its own, so exact numerics would only move more bytes.
+  Numerics numerics() const {
+    const bool is_plugin = settings_.engine.kind == EngineKind::pjrt;
+    const Numerics asked = options_.numerics.value_or(settings_.numerics);
+    const bool is_exact_asked = options_.numerics == Numerics::exact;
+    if (is_plugin ? is_exact_asked : asked == Numerics::device) {
+      throw UserError({.what = this->name() + ": the engine does not have these numerics",
+                       .where = where_,
+                       .found = fmt::format("numerics {} on the engine {}", tessera::name(asked),
+                                            detail::name(settings_.engine.kind)),
+                       .wanted = "exact or fast on host and reference, device on a PJRT plugin",
+                       .cure = "leave out numerics, or choose another engine with set_engine"});
+    }
+    return is_plugin ? Numerics::device : asked;
+  }
 
   void check_options() const {
     const std::size_t count = walk_.item_ends().size();
@@ -143,6 +155,17 @@ class Tracer {
                        .wanted = fmt::format("numbers from 0 to {}", count - 1),
                        .cure = "count arguments from 0"});
     }
+  }
+
+  void check_processes() const {
+    if (!options_.check_finite || run::transport() == nullptr) return;
+    throw UserError({.what = name() + ": check_finite needs all devices in one process",
+                     .where = where_,
+                     .found = fmt::format("{} processes", run::transport()->size()),
+                     .wanted = "one process, which has the whole arguments",
+                     .cure =
+                         "run the program without mpirun and --isolated, with the same mesh: it "
+                         "computes the same bits"});
   }
 
   /// With several processes, the run must have some for all groups of the MpmdMesh.
@@ -228,8 +251,7 @@ class Tracer {
 
   void record() {
     const use_mesh scope(mesh_);
-    auto trace =
-        std::make_shared<trace::Trace>(mesh_, settings_.grains, numerics_of(options_, settings_));
+    auto trace = std::make_shared<trace::Trace>(mesh_, settings_.grains, numerics());
     std::vector<Array> tracers;
     for (const Walk::Leaf& leaf : walk_.leaves()) {
       const NodePtr& node = leaf.array->node();

@@ -13,6 +13,7 @@
 #include "api/call/device_program.h"
 #include "api/call/donation.h"
 #include "compile/compile.h"
+#include "compile/reference/finite.h"
 #include "compile/reference/runnable.h"
 #include "ir/simplify.h"
 #include "ir/text.h"
@@ -188,7 +189,7 @@ std::vector<int> own_aliases(const Program& program) {
   return aliases;
 }
 
-std::shared_ptr<const run::Runnable> make_runnable(Program& program) {
+std::shared_ptr<const run::Runnable> runnable_of_engine(Program& program) {
   switch (program.engine.kind) {
     case EngineKind::reference:
       return std::make_shared<compile::ReferenceRunnable>(program.traced, program.inputs,
@@ -205,6 +206,34 @@ std::shared_ptr<const run::Runnable> make_runnable(Program& program) {
                         .target = run::Engine::instance().target(),
                         .dot_unit = program.dot_unit});
   return std::make_shared<run::HostRunnable>(program.executable);
+}
+
+std::shared_ptr<const run::Runnable> make_runnable(Program& program) {
+  std::shared_ptr<const run::Runnable> runnable = runnable_of_engine(program);
+  if (!program.check_finite) return runnable;
+  const bool is_unnamed = program.name == "jit";
+  compile::FiniteRunnable::Names names{
+      .program = is_unnamed ? program.name : fmt::format("jit({})", program.name),
+      .inputs = *program.paths,
+      .outputs = {}};
+  names.inputs.resize(program.inputs.size(), "that was captured:");
+  std::vector<std::string> computed;
+  for (std::size_t i = 0; i < program.forwarded.size(); ++i) {
+    if (program.forwarded[i] < 0) computed.push_back(program.result_paths[i]);
+  }
+  // The host engine gives each output once for each group that keeps it.
+  std::vector<PlacementPtr> placements;
+  for (std::size_t k = 0; k < computed.size() && program.executable == nullptr; ++k) {
+    placements.push_back(program.outputs[k]);
+    names.outputs.push_back(computed[k]);
+  }
+  for (std::size_t k = 0; k < program.copies.size() && program.executable != nullptr; ++k) {
+    placements.push_back(program.outputs[program.copies[k].output]);
+    names.outputs.push_back(computed[program.copies[k].output]);
+  }
+  return std::make_shared<compile::FiniteRunnable>(std::move(runnable), program.traced,
+                                                   program.inputs, std::move(placements),
+                                                   program.dot_unit, std::move(names));
 }
 
 }  // namespace

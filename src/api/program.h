@@ -43,6 +43,7 @@ struct Program {
   std::vector<int> output_replaces;  // per output: the argument whose next value it is, or -1
   EngineChoice engine;
   DotUnit dot_unit = DotUnit::portable;
+  bool check_finite = false;
   ir::PassOptions passes;
   std::optional<pipeline::PipelineOptions> pipeline;  // of a step that runs on groups of devices
   // Outputs that are inputs are returned without being computed.

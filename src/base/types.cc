@@ -37,7 +37,17 @@ bfloat16::bfloat16(double x) {
 
 std::size_t size_bytes(DType dtype) { return info(dtype).size_bytes; }
 std::string_view name(DType dtype) { return info(dtype).name; }
-std::string_view name(Numerics numerics) { return numerics == Numerics::fast ? "fast" : "exact"; }
+std::string_view name(Numerics numerics) {
+  switch (numerics) {
+    case Numerics::exact:
+      return "exact";
+    case Numerics::fast:
+      return "fast";
+    case Numerics::device:
+      return "device";
+  }
+  throw InternalError("numerics have a name");
+}
 bool is_float(DType dtype) { return info(dtype).is_float; }
 bool is_integer(DType dtype) { return info(dtype).is_integer; }
 

@@ -54,9 +54,10 @@ void add_barrier(Function& function, const std::vector<ValueId>& held,
 
 /// Whether the equation is computed in a region with its neighbours.
 bool is_in_region(const Equation& equation) {
-  using Kind = ops::HostRule::Kind;
-  const Kind kind = equation.op->host.kind;
-  return kind == Kind::tile || kind == Kind::generator || kind == Kind::view;
+  using ops::Pattern;
+  const Pattern pattern = *equation.op->pattern;
+  return pattern == Pattern::elementwise || pattern == Pattern::generator ||
+         pattern == Pattern::view;
 }
 
 /// Drops equations of regions whose results nobody reads: a barrier may have been their only

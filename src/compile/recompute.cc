@@ -17,7 +17,7 @@ namespace {
 using ir::Equation;
 using ir::Function;
 using ir::ValueId;
-using ops::HostRule;
+using ops::Pattern;
 
 constexpr int kMostRounds = 8;
 /// The number of flops that is worth a byte of the peak. Elementwise work runs at the speed of
@@ -54,23 +54,22 @@ std::optional<double> price(const Function& f, const Equation& equation) {
       std::any_of(equation.operands.begin(), equation.operands.end(), is_partial)) {
     return std::nullopt;
   }
-  const HostRule& host = equation.op->host;
   const auto elements = [&](ValueId id) {
     return static_cast<double>(num_elements(f.type(id).shape));
   };
-  switch (host.kind) {
-    case HostRule::Kind::view:
+  switch (*equation.op->pattern) {
+    case Pattern::view:
       return 0.0;
-    case HostRule::Kind::generator:
+    case Pattern::generator:
       if (ops::is(equation, ops::constant_op)) return 0.0;
       [[fallthrough]];
-    case HostRule::Kind::tile:
+    case Pattern::elementwise:
       return std::max(flops_of(f, equation), elements(equation.results[0])) / kTileFlopsPerByte;
-    case HostRule::Kind::kernel:
-      if (host.name == "reduce") return elements(equation.operands[0]) / kTileFlopsPerByte;
+    case Pattern::opaque:
+      if (*equation.op->host == "reduce") return elements(equation.operands[0]) / kTileFlopsPerByte;
       if (is_cheap_dot(f, equation)) return flops_of(f, equation) / kDotFlopsPerByte;
       return std::nullopt;
-    case HostRule::Kind::control:
+    case Pattern::control:
       return std::nullopt;
   }
   return std::nullopt;
@@ -85,7 +84,7 @@ void drop_unused(Phased& program) {
   for (std::size_t i = equations.size(); i-- > 0;) {
     const auto& results = equations[i].results;
     const bool is_kept =
-        equations[i].op->host.kind == HostRule::Kind::control ||
+        *equations[i].op->pattern == Pattern::control ||
         std::any_of(results.begin(), results.end(), [&](ValueId id) { return is_used[id]; });
     if (!is_kept) continue;
     for (const ValueId id : equations[i].operands) is_used[id] = true;

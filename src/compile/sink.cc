@@ -15,14 +15,14 @@ namespace {
 using ir::Equation;
 using ir::Function;
 using ir::ValueId;
-using ops::HostRule;
+using ops::Pattern;
 
 constexpr std::size_t kNone = ~std::size_t{0};
 /// The most elements of a value that may be computed before a loop instead of after it.
 constexpr std::int64_t kMostElements = 4096;
 
 bool is_tile(const Equation& equation) {
-  return equation.op->host.kind == HostRule::Kind::tile && equation.results.size() == 1;
+  return *equation.op->pattern == Pattern::elementwise && equation.results.size() == 1;
 }
 bool is_constant(const Equation& equation) { return equation.op == &ops::constant_op; }
 /// Whether all slices along dimension 0 are equal.
@@ -141,9 +141,9 @@ bool Sinking::can_be_early(ValueId id) const {
   for (std::size_t i = 0; i < waiting.size(); ++i) {
     if (is_before(waiting[i])) continue;
     const Equation& equation = *definition(waiting[i]);
-    const HostRule::Kind kind = equation.op->host.kind;
+    const Pattern pattern = *equation.op->pattern;
     const bool is_cheap =
-        kind == HostRule::Kind::tile || kind == HostRule::Kind::view || is_constant(equation);
+        pattern == Pattern::elementwise || pattern == Pattern::view || is_constant(equation);
     if (is_late_[waiting[i]] || !is_cheap || waiting.size() > 32 ||
         num_elements(f_.type(waiting[i]).shape) > kMostElements)
       return false;

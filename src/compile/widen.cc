@@ -34,7 +34,7 @@ class Widening {
  private:
   /// The portable unit multiplies and adds as f32 does.
   bool is_wide(const Equation& equation) const {
-    const bool is_conv = equation.op->host.name == "conv";
+    const bool is_conv = *equation.op->host == "conv";
     return is_conv ? unit_ == DotUnit::portable : host::widens_bf16(equation);
   }
 
@@ -58,9 +58,8 @@ class Widening {
 
   /// Views that show most of their operand.
   static bool is_view(const Equation& equation) {
-    const std::string& name = equation.op->host.name;
-    return equation.op->host.kind == ops::HostRule::Kind::view && name != "bitcast" &&
-           name != "slice";
+    const std::string& name = *equation.op->host;
+    return ops::is_view(equation) && name != "bitcast" && name != "slice";
   }
 
   /// The value as f32, converted where it is first needed. For a view, the base is converted, since

@@ -5,6 +5,7 @@
 #include <tessera/error.h>
 
 #include "differentiate/reverse.h"
+#include "ops/record.h"
 
 namespace tessera::differentiate {
 
@@ -122,7 +123,7 @@ Function forward_half(const Joint& joint, const std::vector<ValueId>& extra) {
 }
 
 bool is_cheap(const Equation& equation) {
-  return equation.operands.empty() || equation.op->host.kind == ops::HostRule::Kind::view;
+  return equation.operands.empty() || ops::is_view(equation);
 }
 
 }  // namespace tessera::differentiate

@@ -115,7 +115,7 @@ struct Function {
   std::string name = "main";
   Mesh mesh;
   std::int64_t grains = 8;  // of a reduced dimension: part of the definition of a sum
-  /// fast: sums have no grains, and linear equations may use partial values.
+  /// Unless exact, sums have no grains, and linear equations may use partial values.
   Numerics numerics = Numerics::exact;
   std::vector<Value> values;  // indexed by ValueId
   std::vector<ValueId> inputs;

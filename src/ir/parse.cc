@@ -86,9 +86,12 @@ class Parser {
     word("numerics");
     expect('=');
     const std::string text = quoted();
-    if (text != name(Numerics::fast))
-      fail("\"fast\"; leave numerics out for exact ones", "'" + text + "'");
-    function_.numerics = Numerics::fast;
+    for (const Numerics numerics : {Numerics::fast, Numerics::device}) {
+      if (text == tessera::name(numerics)) function_.numerics = numerics;
+    }
+    if (function_.numerics == Numerics::exact) {
+      fail("\"fast\" or \"device\"; leave numerics out for exact ones", "'" + text + "'");
+    }
   }
 
   /// Inputs, equations and outputs of function_.

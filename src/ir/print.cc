@@ -110,7 +110,9 @@ std::string print(const Function& function, const Equation& equation, PrintOptio
 std::string print(const Function& function, PrintOptions options) {
   std::string text = "function " + function.name + "[mesh=\"" + to_string(function.mesh) +
                      "\", grains=" + std::to_string(function.grains);
-  if (function.numerics == Numerics::fast) text += ", numerics=\"fast\"";
+  if (function.numerics != Numerics::exact) {
+    text += ", numerics=\"" + std::string(tessera::name(function.numerics)) + "\"";
+  }
   return text + "]" + definition(function, options, 0) + "\n";
 }
 

@@ -42,7 +42,8 @@ const OpRecord and_op{
     .vjp = zero_vjp,
     .batch = elementwise_batch,
     .factors = elementwise_factors,
-    .host = tile_kernel("and"),
+    .pattern = Pattern::elementwise,
+    .host = "and",
     .stablehlo = "stablehlo.and {0}, {1} : {type}",
     .reference = map2<Bits>(
         [](auto x, auto y) { return static_cast<decltype(x)>(bits_of(x) & bits_of(y)); }),
@@ -61,7 +62,8 @@ const OpRecord or_op{
     .vjp = zero_vjp,
     .batch = elementwise_batch,
     .factors = elementwise_factors,
-    .host = tile_kernel("or"),
+    .pattern = Pattern::elementwise,
+    .host = "or",
     .stablehlo = "stablehlo.or {0}, {1} : {type}",
     .reference = map2<Bits>(
         [](auto x, auto y) { return static_cast<decltype(x)>(bits_of(x) | bits_of(y)); }),
@@ -80,7 +82,8 @@ const OpRecord shift_left_op{
     .vjp = zero_vjp,
     .batch = elementwise_batch,
     .factors = elementwise_factors,
-    .host = tile_kernel("shift_left"),
+    .pattern = Pattern::elementwise,
+    .host = "shift_left",
     .stablehlo = "stablehlo.shift_left {0}, {1} : {type}",
     .reference = map2<Bits>([](auto x, auto y) {
       const std::uint32_t count = bits_of(y);
@@ -103,7 +106,8 @@ const OpRecord shift_right_arithmetic_op{
     .vjp = zero_vjp,
     .batch = elementwise_batch,
     .factors = elementwise_factors,
-    .host = tile_kernel("shift_right_arithmetic"),
+    .pattern = Pattern::elementwise,
+    .host = "shift_right_arithmetic",
     .stablehlo = "stablehlo.shift_right_arithmetic {0}, {1} : {type}",
     .reference = map2<Bits>([](auto x, auto y) {
       const std::uint32_t count = std::min(bits_of(y), kBits - 1);
@@ -125,7 +129,8 @@ const OpRecord shift_right_logical_op{
     .vjp = zero_vjp,
     .batch = elementwise_batch,
     .factors = elementwise_factors,
-    .host = tile_kernel("shift_right_logical"),
+    .pattern = Pattern::elementwise,
+    .host = "shift_right_logical",
     .stablehlo = "stablehlo.shift_right_logical {0}, {1} : {type}",
     .reference = map2<Bits>([](auto x, auto y) {
       const std::uint32_t count = bits_of(y);
@@ -146,7 +151,8 @@ const OpRecord xor_op{
     .vjp = zero_vjp,
     .batch = elementwise_batch,
     .factors = elementwise_factors,
-    .host = tile_kernel("xor"),
+    .pattern = Pattern::elementwise,
+    .host = "xor",
     .stablehlo = "stablehlo.xor {0}, {1} : {type}",
     .reference = map2<Bits>(
         [](auto x, auto y) { return static_cast<decltype(x)>(bits_of(x) ^ bits_of(y)); }),

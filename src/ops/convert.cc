@@ -87,7 +87,8 @@ const OpRecord bitcast_op{
     .vjp = zero_vjp,
     .batch = elementwise_batch,
     .factors = elementwise_factors,
-    .host = view("bitcast"),
+    .pattern = Pattern::view,
+    .host = "bitcast",
     .stablehlo = bitcast_form,
     .reference =
         [](const ReferenceContext& c) {
@@ -118,7 +119,8 @@ const OpRecord convert_op{
         {[](VjpContext& c) { return convert(c.b, c.cotangent(), c.operand_type(0).dtype); }}),
     .batch = elementwise_batch,
     .factors = elementwise_factors,
-    .host = tile_kernel("convert_{from}_{to}"),
+    .pattern = Pattern::elementwise,
+    .host = "convert_{from}_{to}",
     .stablehlo = convert_form,
     .reference = convert_reference,
     .cost = flops_per_element(1),

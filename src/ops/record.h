@@ -5,7 +5,7 @@
 //       .attributes = AttributeNames{}, .types = kFloats, .shape = same_as_operand,
 //       .vjp = [](VjpContext& c) -> Cotangents { return {mul(c.b, c.cotangent(), c.result())}; },
 //       .batch = elementwise_batch,
-//       .factors = elementwise_factors, .host = tile_kernel("exp"),
+//       .factors = elementwise_factors, .pattern = Pattern::elementwise, .host = "exp",
 //       .stablehlo = "stablehlo.exponential {0} : {type}",
 //       .reference = unary([](auto x) { return std::exp(x); }),
 //       .cost = flops_per_element(1), .samples = Samples{...}};
@@ -167,27 +167,19 @@ BatchRule batched_inside();
 
 // --- engines
 
-/// How the host compiler lowers the op. `name` is the name of a kernel or of a lowering. In the
-/// name of a tile kernel, `{direction}` stands for the value of that attribute, `{from}` and `{to}`
-/// for the dtypes of operand and result.
-struct HostRule {
-  enum class Kind : std::uint8_t {
-    tile,       // a vector kernel over contiguous runs, fused with its neighbours
-    generator,  // a formula of the index of an element; reads no arrays
-    view,       // reads its operand with other strides; free if the consumer can read it that way
-    kernel,     // has its own lowering
-    control,    // runs its bodies, or is rewritten before lowering
-  };
-  HostRule() = delete;
-  HostRule(Kind rule_kind, std::string rule_name) : kind(rule_kind), name(std::move(rule_name)) {}
-  Kind kind;
-  std::string name;
+/// What the op does with the elements of its operands, on any engine.
+enum class Pattern : std::uint8_t {
+  elementwise,  // an element of the result depends on the elements in the same place
+  generator,    // an element of the result depends on its index; reads no arrays
+  view,         // the result has elements of the operand, in other places; computes nothing
+  opaque,       // anything else
+  control,      // runs its bodies, or is rewritten before an engine sees it
 };
-inline HostRule tile_kernel(std::string name) { return {HostRule::Kind::tile, std::move(name)}; }
-inline HostRule generator(std::string name) { return {HostRule::Kind::generator, std::move(name)}; }
-inline HostRule view(std::string name) { return {HostRule::Kind::view, std::move(name)}; }
-inline HostRule kernel(std::string name) { return {HostRule::Kind::kernel, std::move(name)}; }
-inline HostRule control(std::string name) { return {HostRule::Kind::control, std::move(name)}; }
+
+/// The name of the kernel or of the lowering that the host compiler uses. In the name of an
+/// elementwise kernel, `{direction}` stands for the value of that attribute, `{from}` and `{to}`
+/// for the dtypes of operand and result.
+using HostRule = std::string;
 
 struct ReferenceContext {
   const Attributes& attributes;
@@ -258,7 +250,8 @@ struct OpRecord {
   VjpRule vjp;
   BatchRule batch;
   Field<FactorRule> factors;
-  HostRule host;
+  Field<Pattern> pattern;
+  Field<HostRule> host;
   StableHloRule stablehlo;
   Field<Reference> reference;
   Field<CostRule> cost;
@@ -270,6 +263,9 @@ struct OpRecord {
 
 /// Runs the op's reference. bf16 operands are widened to f32, and bf16 results are rounded.
 std::vector<HostArray> evaluate(const OpRecord& op, const ReferenceContext& context);
+
+/// Whether the equation only gives elements of its operand other places.
+inline bool is_view(const Equation& equation) { return *equation.op->pattern == Pattern::view; }
 
 /// Every op, sorted by name.
 const std::vector<const OpRecord*>& all_ops();

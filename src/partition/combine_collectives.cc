@@ -94,8 +94,7 @@ class Combiner {
   /// Views cost nothing, and a sum of results comes before the last of its terms is known: parts of
   /// the derivative of a value with several uses.
   static bool may_wait(const Equation& equation) {
-    return equation.op == &ops::add_op ||
-           (equation.operands.size() == 1 && equation.op->host.kind == ops::HostRule::Kind::view);
+    return equation.op == &ops::add_op || (equation.operands.size() == 1 && ops::is_view(equation));
   }
 
   void add(std::size_t index, MoveKind kind) {

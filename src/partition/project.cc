@@ -61,7 +61,7 @@ EquationFactors factors_of(const ir::Function& function, const ir::Equation& equ
     }
   }
   result.is_order_free =
-      rule.reduction != ops::Reduction::sum || function.numerics == Numerics::fast;
+      rule.reduction != ops::Reduction::sum || function.numerics != Numerics::exact;
   if (!equation.results.empty()) {
     result.is_order_free |= !is_float(function.type(equation.results[0]).dtype);
   }

@@ -26,7 +26,7 @@ class Verifier {
   Verifier(const Function& function, std::string_view after, bool is_nested)
       : function_(function),
         after_(after),
-        may_pass_sums_(is_nested && function.numerics == Numerics::fast),
+        may_pass_sums_(is_nested && function.numerics != Numerics::exact),
         atoms_(atoms_of(function.mesh)) {}
 
   void run() {
@@ -131,7 +131,7 @@ class Verifier {
   }
 
   void check_control(const Equation& equation) {
-    if (function_.numerics == Numerics::fast) {
+    if (function_.numerics != Numerics::exact) {
       for (ValueId id : equation.results) set_sum(id);
     }
     const ir::BodyFlow flow = ir::body_flow(equation).value();
@@ -220,7 +220,7 @@ class Verifier {
     for (std::size_t i = 0; i < equation.operands.size(); ++i) {
       const AtomList& own = function_.sharding(equation.operands[i]).partial;
       if (own.empty()) continue;
-      check(function_.numerics == Numerics::fast, "operand " + std::to_string(i) + " is partial");
+      check(function_.numerics != Numerics::exact, "operand " + std::to_string(i) + " is partial");
       check(sums.empty() || own == partial, "operands are sums over different atoms");
       partial = own;
       sums.push_back(i);
@@ -232,7 +232,7 @@ class Verifier {
   }
 
   bool is_zero(const Equation& equation) const {
-    return function_.numerics == Numerics::fast && equation.op == &ops::constant_op &&
+    return function_.numerics != Numerics::exact && equation.op == &ops::constant_op &&
            equation.attributes.get<double>("value") == 0;
   }
 

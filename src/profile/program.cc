@@ -9,10 +9,6 @@
 
 namespace tessera::profile {
 
-bool is_view(const ir::Equation& equation) {
-  return equation.op->host.kind == ops::HostRule::Kind::view;
-}
-
 std::string hlo_opcode(const ir::Equation& equation) {
   const std::string_view opcode = equation.op->hlo;
   return std::string(opcode.empty() ? "custom-call" : opcode);
@@ -79,7 +75,7 @@ class Costs {
   /// A view may be larger or smaller than its operand: only the smallest size counts.
   std::int64_t read_bytes(ir::ValueId id) const {
     std::int64_t bytes = size_bytes(c_.local_type(id));
-    for (const ir::Equation* view = definition(id); view != nullptr && is_view(*view);) {
+    for (const ir::Equation* view = definition(id); view != nullptr && ops::is_view(*view);) {
       const ir::ValueId from = view->operands[0];
       bytes = std::min(bytes, size_bytes(c_.local_type(from)));
       view = definition(from);
@@ -125,7 +121,7 @@ std::string category_of(const ir::Function& function, const run::Instruction& in
   }
   const ir::Equation& equation = function.equations[instruction.equations[0]];
   if (opcode == "custom-call") return *equation.op->name;
-  return equation.op->host.kind == ops::HostRule::Kind::tile ? "elementwise" : opcode;
+  return *equation.op->pattern == ops::Pattern::elementwise ? "elementwise" : opcode;
 }
 
 std::string with_dots(std::string path) {

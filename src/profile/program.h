@@ -103,6 +103,5 @@ class Program {
 
 /// The HLO opcode of the equation's op; `custom-call` if HLO has none.
 std::string hlo_opcode(const ir::Equation& equation);
-bool is_view(const ir::Equation& equation);
 
 }  // namespace tessera::profile

@@ -15,7 +15,7 @@ const OpRecord twice_op{
     .vjp = not_differentiable("a test"),
     .batch = elementwise_batch,
     .factors = elementwise_factors,
-    .host = tile_kernel("twice"),
+    .pattern = Pattern::elementwise, .host = "twice",
     .stablehlo = "stablehlo.add {0}, {0} : {type}",
     .reference = [](const ReferenceContext& c) { return std::vector<HostArray>{*c.operands[0]}; },
     .cost = flops_per_element(1),

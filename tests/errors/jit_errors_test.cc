@@ -1,4 +1,5 @@
 // Mistakes in calls of compiled functions and in what they are given.
+#include <cmath>
 #include <gtest/gtest.h>
 #include <regex>
 
@@ -148,6 +149,43 @@ TEST(JitErrors, CompiledBeforeTheCall) {
             "  found:  no call\n"
             "  wanted: at least one call\n"
             "  cure:   call the function first, or use lower(arguments...).compile()");
+}
+
+TEST(JitErrors, NumericsOfAnotherEngine) {
+  const auto twice =
+      jit([](const Array& x) { return x * 2; }, {.name = "twice", .numerics = Numerics::device});
+  const Caught error = caught([&] { twice(ones({4})); });
+  EXPECT_EQ(error.text,
+            "jit(twice): the engine does not have these numerics\n"
+            "  where:  <this line>\n"
+            "  found:  numerics device on the engine host\n"
+            "  wanted: exact or fast on host and reference, device on a PJRT plugin\n"
+            "  cure:   leave out numerics, or choose another engine with set_engine");
+}
+
+TEST(JitErrors, ResultIsNotFinite) {
+  const auto f =
+      jit([](const Array& x) { return exp(log(x)); }, {.name = "f", .check_finite = true});
+  const Caught error = caught([&] { f(array({1.0F, -1.0F})); });
+  // The line is that of the op.
+  EXPECT_EQ(std::regex_replace(error.text, std::regex("where: .*"), "where: <op>"),
+            "jit(f): a result is not finite\n"
+            "  where: <op>\n"
+            "  found:  the result; first log f32[2] with 1 NaN of 2 elements, from finite "
+            "operands\n"
+            "  wanted: finite numbers, as check_finite asks for\n"
+            "  cure:   keep the operands of this op, or of its derivative, in its range");
+}
+
+TEST(JitErrors, ArgumentIsNotFinite) {
+  const auto f = jit([](const Array& x, const Array& y) { return x * y; },
+                     {.name = "product", .check_finite = true});
+  const Caught error = caught([&] { f(ones({2}), array({1.0F, std::nanf("")})); });
+  EXPECT_EQ(error.text,
+            "jit(product): a result is not finite\n"
+            "  found:  the result; argument 1 f32[2] has 1 NaN of 2 elements\n"
+            "  wanted: finite numbers, as check_finite asks for\n"
+            "  cure:   pass finite arguments");
 }
 
 TEST(JitErrors, EmptyArgument) {

@@ -329,13 +329,13 @@ void from_sample(Program& p, const ops::OpRecord& op) {
 Recipe recipe_of(const ops::OpRecord& op, const Recipes& recipes) {
   const auto found = recipes.find(*op.name);
   if (found != recipes.end()) return found->second;
-  const bool is_reduction = op.host.name == "reduce" || op.host.name == "reduce_prod";
+  const bool is_reduction = *op.host == "reduce" || *op.host == "reduce_prod";
   if (is_reduction) {
     const int weight = *op.name == "reduce_sum" ? 10 : 3;
     return {weight, [&op](Program& p) { reduce(p, op); }};
   }
   const bool is_elementwise =
-      op.host.kind == ops::HostRule::Kind::tile || *op.name == "stop_gradient";
+      *op.pattern == ops::Pattern::elementwise || *op.name == "stop_gradient";
   if (is_elementwise) return {2, [&op](Program& p) { elementwise(p, op); }};
   return {2, [&op](Program& p) { from_sample(p, op); }};
 }

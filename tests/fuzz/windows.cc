@@ -186,10 +186,10 @@ Recipes window_and_index_recipes() {
                      {"spread_from_windows", {2, [](Program& p) { window_numbers(p, true); }}},
                      {"top_k", {3, top_k}}};
   for (const ops::OpRecord* op : ops::all_ops()) {
-    if (op->host.name == "cumulative") {
+    if (*op->host == "cumulative") {
       recipes[*op->name] = {2, [op](Program& p) { cumulate(p, *op); }};
     }
-    if (op->host.name == "reduce_window") {
+    if (*op->host == "reduce_window") {
       recipes[*op->name] = {2, [op](Program& p) { reduce_window(p, *op); }};
     }
   }

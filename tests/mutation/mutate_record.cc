@@ -39,6 +39,7 @@ std::unique_ptr<const OpRecord> copy_of(const OpRecord& op, const Change& change
                    .vjp = change.vjp.value_or(op.vjp),
                    .batch = change.batch.value_or(op.batch),
                    .factors = change.factors.value_or(*op.factors),
+                   .pattern = op.pattern,
                    .host = op.host,
                    .stablehlo = op.stablehlo,
                    .reference = change.reference.value_or(*op.reference),
@@ -214,7 +215,7 @@ bool has_different_dims(const OpRecord& op, std::size_t operand) {
 void add_factor_mutants(const OpRecord& op, std::vector<Mutant>& mutants) {
   // For these ops the partitioner uses no factors: it looks into bodies, and it handles constraints
   // and collectives itself.
-  const bool is_known = op.host.kind == ops::HostRule::Kind::control ||
+  const bool is_known = *op.pattern == ops::Pattern::control ||
                         &op == &ops::sharding_constraint_op || partition::kind_of(op);
   if (is_known) return;
   const auto add = [&](std::string name, const ChangeFactors& change) {

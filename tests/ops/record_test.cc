@@ -27,7 +27,7 @@ TEST_P(Record, IsComplete) {
   const ops::OpRecord& op = *GetParam();
   EXPECT_FALSE(op.doc->empty());
   EXPECT_FALSE(op.source->empty());
-  EXPECT_FALSE(op.host.name.empty());
+  EXPECT_FALSE(op.host->empty());
   EXPECT_GE(op.samples->size(), 2U);
   EXPECT_TRUE(std::is_sorted(op.attributes->begin(), op.attributes->end()));
   if (!op.vjp.is_differentiable()) {
@@ -182,8 +182,7 @@ TEST_P(Record, RejectsOtherDtypesAndCounts) {
   std::vector<Type> types = operand_types(sample);
   types.push_back({.dtype = DType::f32, .shape = {99, 98, 97, 96}});
   // Collectives and optimization_barrier take arrays of any types.
-  const bool takes_any_arrays =
-      !op.vjp.is_differentiable() || op.host.kind == ops::HostRule::Kind::control;
+  const bool takes_any_arrays = !op.vjp.is_differentiable() || *op.pattern == ops::Pattern::control;
   if (!takes_any_arrays) {
     EXPECT_THROW(ir::infer_types(op, sample.attributes, types, {}), UserError);
   }

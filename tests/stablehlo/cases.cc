@@ -1,8 +1,7 @@
 #include "tests/stablehlo/cases.h"
 
+#include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "ir/text.h"
 #include "stablehlo/stablehlo.h"
@@ -13,7 +12,6 @@ namespace {
 
 const stablehlo::EmitOptions kForCpu{.donated = {}, .widens_products = true};
 
-using nlohmann::json;
 using ops::HostArray;
 
 std::vector<Type> types_of(const Arrays& arrays) {
@@ -90,14 +88,6 @@ TilesOfAll tiles_of(const ir::Function& function, const std::vector<ir::ValueId>
   return all;
 }
 
-json json_of(const std::vector<Type>& types) {
-  json list = json::array();
-  for (const Type& type : types) {
-    list.push_back({{"dtype", name(type.dtype)}, {"shape", type.shape}});
-  }
-  return list;
-}
-
 }  // namespace
 
 HloCase whole_case(std::string name, const ir::Function& function, const Arrays& inputs,
@@ -138,22 +128,15 @@ HloCase mesh_case(std::string name, const ir::Function& partitioned, const Array
           .held_bytes = out.held};
 }
 
-void write_cases(const std::vector<HloCase>& cases, const std::string& folder) {
-  constexpr const char* kTolerances[] = {"equal", "function", "sum", "step", "bf16_step"};
-  std::ofstream data(folder + "/cases.bin", std::ios::binary);
-  json list = json::array();
-  for (const HloCase& c : cases) {
-    list.push_back({{"name", c.name},
-                    {"text", c.text},
-                    {"tolerance", kTolerances[static_cast<std::size_t>(c.tolerance)]},
-                    {"inputs", json_of(c.inputs)},
-                    {"outputs", json_of(c.outputs)},
-                    {"num_replicas", c.num_replicas},
-                    {"slacks", c.slacks},
-                    {"note", c.note}});
-    data << c.input_bytes << c.output_bytes << c.held_bytes;
-  }
-  std::ofstream(folder + "/cases.json") << list;
+std::vector<HloCase> cases_of(const std::vector<std::string>& arguments) {
+  const auto number = [&](std::size_t i, std::uint64_t missing) {
+    return i < arguments.size() ? std::strtoull(arguments[i].c_str(), nullptr, 10) : missing;
+  };
+  const std::string kind = arguments.empty() ? "" : arguments[0];
+  if (kind == "models") return model_cases();
+  if (kind == "samples") return sample_cases(number(1, 1));
+  if (kind == "programs") return program_cases(number(1, 1), number(2, 10));
+  return {};
 }
 
 }  // namespace tessera::testing

@@ -47,10 +47,15 @@ HloCase whole_case(std::string name, const ir::Function& function, const Arrays&
 HloCase mesh_case(std::string name, const ir::Function& partitioned, const Arrays& inputs,
                   const Arrays& outputs, Tolerance tolerance, const Spread& spread = {});
 
+/// Every sample of every record, as it is and with random shardings on 8 devices.
+std::vector<HloCase> sample_cases(std::uint64_t seed);
 /// Training steps of the models of examples/, on one device and on meshes.
 std::vector<HloCase> model_cases();
+/// Random programs, with the meshes and shardings that the fuzzer gives them.
+std::vector<HloCase> program_cases(std::uint64_t seed, std::uint64_t count);
 
-/// Writes `cases.json` and `cases.bin` into the folder.
-void write_cases(const std::vector<HloCase>& cases, const std::string& folder);
+inline constexpr const char* kCaseUsage = "samples|models|programs [SEED [COUNT]]";
+/// The cases of command-line arguments as in kCaseUsage; none for others.
+std::vector<HloCase> cases_of(const std::vector<std::string>& arguments);
 
 }  // namespace tessera::testing

@@ -156,6 +156,10 @@ void add_checkpoint_flags(Command& command, TrainFlags& flags) {
       .add_flag("--allow-nan", flags.allow_nan,
                 "continue, and save, when the loss or the state is no longer finite")
       ->disable_flag_override();
+  command
+      .add_flag("--check-nans", flags.check_nans,
+                "name the op and the line that make the first NaN or infinity; needs more memory")
+      ->disable_flag_override();
 }
 
 }  // namespace
@@ -195,8 +199,10 @@ void add_train_flags(Command& command, TrainFlags& flags) {
                    {.name = "--grains",
                     .text = "number of grains of a sum; results depend on it",
                     .most = 4096});
-  add_choice(command, flags.numerics, "--numerics", {"exact", "fast"},
-             "exact: the same bits on any mesh; fast: fewer bytes between devices");
+  add_choice(
+      command, flags.numerics, "--numerics", {"exact", "fast", "device"},
+      "exact: the same bits on any mesh; fast: fewer bytes between devices; device: the order "
+      "of a PJRT plugin, and its default");
   add_choice(command, flags.dtype, "--dtype", {"f32", "bf16"},
              "dtype of activations and matrix operands; parameters and sums are f32");
   add_choice(command, flags.dot_unit, "--dot-unit", {"auto", "portable", "avx512_bf16", "amx_bf16"},
@@ -242,10 +248,25 @@ Mesh mesh_of(const std::string& text) {
   }
 }
 
+namespace {
+
+/// A PJRT plugin adds in an order of its own, which no other engine has.
+void apply_numerics(const TrainFlags& flags) {
+  const bool is_plugin = engine() == "pjrt";
+  if (!flags.numerics.empty() && (flags.numerics == "device") != is_plugin) {
+    throw UserError({.what = "--numerics: the engine does not have these numerics",
+                     .found = "--numerics " + flags.numerics + " --engine " + flags.engine,
+                     .wanted = is_plugin ? "device" : "exact or fast",
+                     .cure = "leave out --numerics, or use another --engine"});
+  }
+  set_numerics(flags.numerics == "fast" ? Numerics::fast : Numerics::exact);
+}
+
+}  // namespace
+
 void apply(const TrainFlags& flags) {
   set_num_threads(flags.threads > 0 ? static_cast<int>(flags.threads) : cores_of_process());
   set_grains(flags.grains);
-  set_numerics(flags.numerics == "fast" ? Numerics::fast : Numerics::exact);
   set_overcommit(flags.allow_overcommit);
   try {
     set_dot_unit(flags.dot_unit);
@@ -262,6 +283,7 @@ void apply(const TrainFlags& flags) {
   } catch (const UserError& error) {
     throw told_of("--engine", error);
   }
+  apply_numerics(flags);
 }
 
 namespace {

@@ -36,7 +36,7 @@ struct TrainFlags {
   std::int64_t log_every = 10;
   std::int64_t threads = 0;  // 0: one per core
   std::int64_t grains = 8;
-  std::string numerics = "exact";
+  std::string numerics;  // empty: those of the engine
   std::string dtype = "f32";
   std::string dot_unit = "auto";
   std::string engine = "host";
@@ -48,6 +48,7 @@ struct TrainFlags {
   std::int64_t keep = 0;   // number of checkpoints; 0: all
   bool resume = false;
   bool allow_nan = false;
+  bool check_nans = false;
   std::string progress = "auto";
   std::string tensorboard;
   bool isolated = false;

@@ -34,6 +34,9 @@ class Job {
   using Batch = BatchType;
   virtual ~Job() = default;
 
+  /// Whether the step names the op that makes a NaN or an infinity.
+  bool check_nans = false;
+
   virtual Model make_model(const Key& key) const = 0;
   /// The groups that the step runs on as a pipeline; nullopt for a step of one program.
   virtual std::optional<MpmdMesh> mpmd_mesh() const { return std::nullopt; }
@@ -149,6 +152,7 @@ auto make_step(const J& job, std::vector<Shardings> in_shardings = {}) {
       {.in_shardings = std::move(in_shardings),
        .donate_argnums = {0},
        .name = "train_step",
+       .check_finite = job.check_nans,
        .mpmd_mesh = job.mpmd_mesh(),
        .auto_stages = job.auto_stages()});
 }

@@ -111,7 +111,7 @@ void Report::planned(const MemoryPlan& own) {
   line("plan  " + size_text(memory.peak) + " on each device: " + size_text(memory.arguments) +
        " arguments, " + size_text(memory.temporaries) + " temporaries, " +
        size_text(memory.results) + " results");
-  if (flags_.numerics == "fast") line("fast  numerics: results depend on the mesh");
+  if (numerics() == Numerics::fast) line("fast  numerics: results depend on the mesh");
 }
 
 namespace {
@@ -321,7 +321,7 @@ void Report::write_json(const std::string& name, const CompiledProgram& step, js
     report["losses"].push_back(loss);
     report["loss_bits"].push_back(hex);
   }
-  report["numerics"] = flags_.numerics;
+  report["numerics"] = name(numerics());
   report["grains"] = flags_.grains;
   report["isa"] = instruction_set();
   report["dtype"] = flags_.dtype;

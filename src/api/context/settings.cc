@@ -146,7 +146,10 @@ std::int64_t grains() { return detail::current_settings().grains; }
 
 void set_numerics(Numerics numerics) { current_context().set(&Settings::numerics, numerics); }
 
-Numerics numerics() { return detail::current_settings().numerics; }
+Numerics numerics() {
+  const detail::Settings settings = detail::current_settings();
+  return settings.engine.kind == EngineKind::pjrt ? Numerics::device : settings.numerics;
+}
 
 namespace {
 

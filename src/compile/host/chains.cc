@@ -8,7 +8,7 @@
 
 namespace tessera::compile::host {
 
-bool is_reducing(const Equation& equation) { return equation.op->host.name == "combine"; }
+bool is_reducing(const Equation& equation) { return *equation.op->host == "combine"; }
 
 AtomList resolved_atoms(const Layout& partial, const Layout& sum) {
   AtomList atoms = partial.sharding().partial;
@@ -61,7 +61,7 @@ std::size_t place_in(const std::vector<ValueId>& values, ValueId value) {
 /// Whether every element keeps its index, alone or summed with those of other devices.
 bool keeps_indices(const Equation& equation) {
   return is_reducing(equation) ||
-         (equation.op->host.name == "move" && !equation.attributes.has("sources"));
+         (*equation.op->host == "move" && !equation.attributes.has("sources"));
 }
 
 /// Whether the tiles of `inside` are within the tiles of `around` with the same digits.

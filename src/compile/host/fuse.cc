@@ -22,7 +22,6 @@ namespace {
 using ir::Equation;
 using ir::Function;
 using ir::ValueId;
-using ops::HostRule;
 
 constexpr std::size_t kMaxRegionEquations = 96;
 
@@ -122,11 +121,9 @@ class NodeGraph {
   std::vector<std::vector<std::size_t>> views_;  // of these, those read at other indices
 };
 
-bool is_view_op(const Equation& equation) { return equation.op->host.kind == HostRule::Kind::view; }
-
 /// Ops with a formula per element, which join regions.
 bool is_elementwise(const Function& function, const Equation& equation) {
-  return equation.op->host.kind == HostRule::Kind::tile || is_generator(function, equation);
+  return *equation.op->pattern == ops::Pattern::elementwise || is_generator(function, equation);
 }
 
 /// Generators read whole operands for every element.
@@ -158,7 +155,7 @@ class ViewPass {
       if (transfers_move_ && ops::is_transfer(equation)) {
         // Both ends do so, whatever they know about the operand.
         if (fusion_.splat[equation.operands[0]]) give_memory(equation.operands[0]);
-      } else if (is_view_op(equation)) {
+      } else if (ops::is_view(equation)) {
         visit_view(equation);
       } else if (is_padding_left_out(equation)) {
         fusion_.is_view[equation.results[0]] = true;
@@ -176,12 +173,12 @@ class ViewPass {
     const ValueId from = equation.operands[0];
     const ValueId to = equation.results[0];
     // After a bitcast, the bits of a constant mean another number.
-    if (fusion_.splat[from] && equation.op->host.name == "bitcast") give_memory(from);
+    if (fusion_.splat[from] && *equation.op->host == "bitcast") give_memory(from);
     if (fusion_.splat[from]) {
       fusion_.splat[to] = fusion_.splat[from];
       return;
     }
-    const std::string& view = equation.op->host.name;
+    const std::string& view = *equation.op->host;
     const bool moves =
         view == "broadcast_in_dim" || view == "reverse" || view == "slice" || view == "transpose";
     if (view == "reshape" && !is_dense_[from]) give_memory(from);
@@ -303,7 +300,7 @@ class ReadingPass {
     StridedTile tile{.tile = {before.base, 0}, .offset = 0, .strides = strides_[from]};
     if (!fusion_.is_view[from]) tile.strides = strides_in_memory(f_, fusion_, from, from_shape);
     fusion_.readings[to] = {.base = before.base, .kind = Reading::Kind::other};
-    if (tile.strides.size() != from_shape.size() || !is_view_op(view)) return;
+    if (tile.strides.size() != from_shape.size() || !ops::is_view(view)) return;
     tile = apply_view(f_, view, std::move(tile), whole(from_shape), whole(f_.type(to).shape));
     strides_[to] = tile.strides;
     if (tile.offset == 0) fusion_.readings[to].kind = kind_of(before.base, to);
@@ -407,11 +404,11 @@ class GroupPass {
     const Equation& equation = f_.equations[index];
     nodes_[index].equations = {index};
     const bool reduces_rows = is_row_reduction(f_, fusion_, equation);
-    nodes_[index].is_region = is_elementwise(f_, equation) || is_view_op(equation) ||
+    nodes_[index].is_region = is_elementwise(f_, equation) || ops::is_view(equation) ||
                               ops::is(equation, ops::constant_op) || reduces_rows;
     nodes_[index].over = iterated(equation);
     nodes_[index].has_rows = reduces_rows;
-    generates_[index] = equation.op->host.kind == HostRule::Kind::generator;
+    generates_[index] = *equation.op->pattern == ops::Pattern::generator;
     Dependencies from = dependencies(equation);
     graph_.append(index, from.direct, from.viewed);
     if (!nodes_[index].is_region) return;
@@ -530,13 +527,14 @@ bool has_one_index(const Function& function, ValueId value, std::size_t dim) {
 }
 
 ValueId iterated(const Equation& equation) {
-  return equation.op->host.name == "reduce" ? equation.operands[0] : equation.results[0];
+  return *equation.op->host == "reduce" ? equation.operands[0] : equation.results[0];
 }
 
 Reading::Kind reading_within(const Function& function, const Fusion& fusion,
                              const Equation& equation, ValueId operand) {
   // A materialised view reads its operand at other indices, so it cannot join its producer.
-  if (is_view_op(equation) || reads_whole_operands(function, equation)) return Reading::Kind::other;
+  if (ops::is_view(equation) || reads_whole_operands(function, equation))
+    return Reading::Kind::other;
   const auto [base, kind] = fusion.readings[operand];
   const int space = fusion.spaces[iterated(equation)];
   const int from = fusion.spaces[base];

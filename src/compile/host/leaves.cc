@@ -20,7 +20,7 @@ std::vector<std::vector<std::int64_t>> leaf_cuts(const std::vector<LeafRange>& r
   std::vector<std::vector<std::int64_t>> cuts;
   for (std::size_t dim = 0; dim < ranges.size(); ++dim) {
     const LeafRange& range = ranges[dim];
-    if (!is_float(dtype) || function.numerics == Numerics::fast) {
+    if (!is_float(dtype) || function.numerics != Numerics::exact) {
       const std::int64_t start = shard_start(range.shard, range.num_shards, range.global_size);
       const std::int64_t end = shard_start(range.shard + 1, range.num_shards, range.global_size);
       cuts.push_back({0, end - start});

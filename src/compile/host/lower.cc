@@ -36,7 +36,7 @@ const KernelLowering& lowering_of(const Equation& equation) {
     }
     return joined;
   }();
-  const auto found = table.find(equation.op->host.name);
+  const auto found = table.find(*equation.op->host);
   require(found != table.end(), "the host compiler has a lowering for every kernel");
   return found->second;
 }
@@ -76,14 +76,14 @@ std::int64_t KernelPool::kind_of(const Equation& equation) {
 }
 
 bool is_generator(const Function& function, const Equation& equation) {
-  if (equation.op->host.kind != ops::HostRule::Kind::generator) return false;
+  if (*equation.op->pattern != ops::Pattern::generator) return false;
   // Several keys are read one by one.
   return equation.operands.empty() || function.type(equation.operands[0]).rank() == 1;
 }
 
 bool reads_dense(const Equation& equation) { return lowering_of(equation).reads_dense; }
 bool widens_bf16(const Equation& equation) {
-  return equation.op->host.kind == ops::HostRule::Kind::kernel && lowering_of(equation).widens_bf16;
+  return *equation.op->pattern == ops::Pattern::opaque && lowering_of(equation).widens_bf16;
 }
 
 Box LowerContext::box(ValueId value, const AtomDigits& digits) const {
@@ -99,7 +99,7 @@ std::vector<std::int64_t> LowerContext::extents_key(const Equation& equation,
     for (std::size_t dim = 0; dim < shape.size(); ++dim) {
       key.push_back(range.size[dim]);
       const bool repeats =
-          function_.numerics == Numerics::fast || shape[dim] % function_.grains == 0;
+          function_.numerics != Numerics::exact || shape[dim] % function_.grains == 0;
       key.push_back(repeats ? 0 : range.start[dim]);
     }
   }
@@ -132,7 +132,7 @@ StridedTile LowerContext::read_through(const Equation& view, const AtomDigits& d
 
 StridedTile apply_view(const Function& function, const Equation& equation, StridedTile from,
                        const Box& from_box, const Box& to_box) {
-  const std::string& view = equation.op->host.name;
+  const std::string& view = *equation.op->host;
   StridedTile to{.tile = from.tile, .offset = from.offset, .strides = {}};
   if (view == "bitcast" || view == "pad" || view == "sharding_constraint" ||
       view == "stop_gradient" || view == "transfer") {
@@ -194,7 +194,7 @@ bool permutes_shards(const LowerContext& context, const Equation& equation) {
 /// Whether data moves between devices. An all_slice moves none.
 bool is_collective(const LowerContext& context, const Equation& equation) {
   if (is_reducing(equation)) return true;
-  if (equation.op->host.name != "move" || ops::is(equation, ops::all_slice_op)) return false;
+  if (*equation.op->host != "move" || ops::is(equation, ops::all_slice_op)) return false;
   return !equation.attributes.has("sources") || permutes_shards(context, equation);
 }
 
@@ -310,7 +310,7 @@ class Lowering {
   /// The product whose elements, in their order, are the result of a reshape or a transpose that
   /// nothing else reads; or kNoValue.
   ValueId product_behind(const Equation& equation) const {
-    const std::string& view = equation.op->host.name;
+    const std::string& view = *equation.op->host;
     if (view != "reshape" && view != "transpose") return ir::kNoValue;
     const ValueId result = equation.results[0];
     ValueId id = equation.operands[0];
@@ -323,8 +323,7 @@ class Lowering {
     if (!is_in_order || uses_[base] != 1 || fusion_.definition[base] == kNoEquation)
       return ir::kNoValue;
     const Equation& product = program_.function->equations[fusion_.definition[base]];
-    const bool is_product =
-        product.op->host.name == "conv" || product.op->host.name == "dot_general";
+    const bool is_product = *product.op->host == "conv" || *product.op->host == "dot_general";
     const bool is_whole =
         context_.layout(base).num_tiles() == 1 && context_.layout(result).num_tiles() == 1;
     return is_product && is_whole && !context_.sum_of(base) ? base : ir::kNoValue;

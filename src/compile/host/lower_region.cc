@@ -47,7 +47,7 @@ const kernels::TileKernel* tile_kernel_of(const Function& function, const Equati
   DType to = function.type(equation.results[0]).dtype;
   // f32 does not have enough bits to round integers twice.
   if (!is_integer(from)) to = lane_dtype(to);
-  std::string kernel_name = equation.op->host.name;
+  std::string kernel_name = *equation.op->host;
   if (equation.attributes.has("direction")) {
     replace(kernel_name, "{direction}", equation.attributes.get<std::string>("direction"));
   }
@@ -110,12 +110,12 @@ class RegionBuilder {
 
   void visit(const Equation& equation) {
     const ValueId result = equation.results[0];
-    const ops::HostRule& host = equation.op->host;
-    if (host.kind == ops::HostRule::Kind::generator) {
+    const ops::Pattern pattern = *equation.op->pattern;
+    if (pattern == ops::Pattern::generator) {
       generate(equation);
-    } else if (host.kind == ops::HostRule::Kind::view) {
+    } else if (pattern == ops::Pattern::view) {
       read_view(equation);
-    } else if (host.kind == ops::HostRule::Kind::tile) {
+    } else if (pattern == ops::Pattern::elementwise) {
       (must_round(equation) ? unrounded_ : registers_)[result] = map(equation);
     } else {
       registers_[result] = reduce(equation);
@@ -136,7 +136,7 @@ class RegionBuilder {
 
   bool must_round(const Equation& equation) const {
     return f_.type(equation.results[0]).dtype == DType::bf16 &&
-           !is_exact_in_bf16(equation.op->host.name);
+           !is_exact_in_bf16(*equation.op->host);
   }
 
   /// A step of one input, between memory and lanes or within lanes.
@@ -276,7 +276,7 @@ class RegionBuilder {
 
   void generate(const Equation& equation) {
     const ValueId result = equation.results[0];
-    if (equation.op->host.name == "constant") {
+    if (*equation.op->host == "constant") {
       registers_[result] =
           constant(equation.attributes.get<double>("value"), f_.type(result).dtype);
       return;
@@ -288,7 +288,7 @@ class RegionBuilder {
   int count(const Equation& equation) {
     const ValueId result = equation.results[0];
     const DType dtype = f_.type(result).dtype;
-    const std::string& kind = equation.op->host.name;
+    const std::string& kind = *equation.op->host;
     const Box box = context_.box(result, digits_);
     if (kind == "iota") {
       const auto dim = static_cast<std::size_t>(equation.attributes.integer("dim"));

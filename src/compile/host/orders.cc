@@ -20,7 +20,7 @@ bool ends_with(const ir::Ints& list, const ir::Ints& end) {
 /// Whether a product can write its result transposed: the columns that it writes together must be
 /// the free dimensions of one operand.
 bool can_write(const Function& f, const Equation& dot, const ir::Ints& permutation) {
-  if (dot.op->host.name == "conv") return ends_with(permutation, {std::ssize(permutation) - 1});
+  if (*dot.op->host == "conv") return ends_with(permutation, {std::ssize(permutation) - 1});
   const std::size_t batch = dot.attributes.ints("rhs_batch").size();
   const std::size_t of_rhs =
       f.type(dot.operands[1]).shape.size() - batch - dot.attributes.ints("rhs_contract").size();
@@ -44,7 +44,7 @@ std::vector<ValueId> transposes_to_write(const Function& f) {
   const std::vector<int> uses = ir::count_uses(f);
   std::vector<const Equation*> products(f.values.size(), nullptr);
   for (const Equation& equation : f.equations) {
-    if (equation.op->host.name == "dot_general" || equation.op->host.name == "conv")
+    if (*equation.op->host == "dot_general" || *equation.op->host == "conv")
       products[equation.results[0]] = &equation;
   }
   std::vector<ValueId> orders(f.values.size(), ir::kNoValue);
@@ -53,8 +53,7 @@ std::vector<ValueId> transposes_to_write(const Function& f) {
   };
   for (const Equation& equation : f.equations) {
     const ValueId from = equation.operands.empty() ? ir::kNoValue : equation.operands[0];
-    if (equation.op->host.name != "transpose" || products[from] == nullptr || uses[from] != 1)
-      continue;
+    if (*equation.op->host != "transpose" || products[from] == nullptr || uses[from] != 1) continue;
     const ValueId to = equation.results[0];
     if (is_plain(from) && is_plain(to) &&
         can_write(f, *products[from], equation.attributes.ints("permutation")))

@@ -14,15 +14,16 @@ using ir::ValueId;
 using ops::HostArray;
 
 std::vector<HostArray> apply(const Function& function, const Equation& equation,
-                             const std::vector<HostArray>& values, DotUnit dot_unit) {
+                             const std::vector<HostArray>& values, DotUnit dot_unit,
+                             Watcher* watcher) {
   std::vector<const HostArray*> operands;
   for (ValueId id : equation.operands) operands.push_back(&values[id]);
   const std::vector<Type> types = ir::result_types(function, equation);
   const std::function<std::vector<HostArray>(const Function&, std::vector<HostArray>)> call =
-      [dot_unit](const Function& body, std::vector<HostArray> inputs) {
-        return interpret(body, std::move(inputs), dot_unit);
+      [dot_unit, watcher](const Function& body, std::vector<HostArray> inputs) {
+        return interpret(body, std::move(inputs), dot_unit, watcher);
       };
-  const bool is_fast = function.numerics == Numerics::fast;
+  const bool is_fast = function.numerics != Numerics::exact;
   const ops::ReferenceContext context{.attributes = equation.attributes,
                                       .operands = operands,
                                       .results = types,
@@ -40,8 +41,9 @@ std::vector<HostArray> apply(const Function& function, const Equation& equation,
 }  // namespace
 
 std::vector<HostArray> interpret(const Function& function, std::vector<HostArray> inputs,
-                                 DotUnit dot_unit) {
+                                 DotUnit dot_unit, Watcher* watcher) {
   require(inputs.size() == function.inputs.size(), "one array per input of the function");
+  if (watcher != nullptr) watcher->begin(function, inputs);
   std::vector<HostArray> values(function.values.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     require(inputs[i].type() == function.type(function.inputs[i]),
@@ -53,7 +55,8 @@ std::vector<HostArray> interpret(const Function& function, std::vector<HostArray
     if (uses[id] == 0) values[id] = HostArray();
   };
   for (const Equation& equation : function.equations) {
-    std::vector<HostArray> results = apply(function, equation, values, dot_unit);
+    std::vector<HostArray> results = apply(function, equation, values, dot_unit, watcher);
+    if (watcher != nullptr) watcher->visit(equation, results);
     for (std::size_t i = 0; i < results.size(); ++i) {
       values[equation.results[i]] = std::move(results[i]);
       release(equation.results[i]);
@@ -63,6 +66,7 @@ std::vector<HostArray> interpret(const Function& function, std::vector<HostArray
       release(id);
     }
   }
+  if (watcher != nullptr) watcher->end();
   std::vector<HostArray> outputs;
   for (ValueId id : function.outputs) {
     const bool is_last = --uses[id] == 0;

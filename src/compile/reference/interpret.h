@@ -10,10 +10,21 @@
 
 namespace tessera::compile {
 
+/// Sees what is computed. Nested functions begin and end before the equation that calls them is
+/// visited.
+class Watcher {
+ public:
+  virtual ~Watcher() = default;
+  virtual void begin(const ir::Function& function, const std::vector<ops::HostArray>& inputs) = 0;
+  virtual void visit(const ir::Equation& equation, const std::vector<ops::HostArray>& results) = 0;
+  virtual void end() = 0;
+};
+
 /// The outputs of `function`. Throws InternalError if the inputs have other types. A value is freed
 /// after its last use. Products of bf16 can have the bits of any unit, on every machine.
 std::vector<ops::HostArray> interpret(const ir::Function& function,
                                       std::vector<ops::HostArray> inputs,
-                                      DotUnit dot_unit = DotUnit::portable);
+                                      DotUnit dot_unit = DotUnit::portable,
+                                      Watcher* watcher = nullptr);
 
 }  // namespace tessera::compile

@@ -130,7 +130,8 @@ const OpRecord attention_op{
     .vjp = attention_vjp,
     .batch = attention_batch,
     .factors = attention_forward_factors,
-    .host = kernel("attention"),
+    .pattern = Pattern::opaque,
+    .host = "attention",
     .stablehlo = attention_form(),
     .reference = attention_reference(),
     .cost =

@@ -68,8 +68,7 @@ class GroupFinder {
       groups_.count = std::max(groups_.count, from + 1);
       return static_cast<int>(equation.attributes.integer("to"));
     }
-    const bool is_free =
-        equation.op->host.kind == HostRule::Kind::view || equation.op == &constant_op;
+    const bool is_free = is_view(equation) || equation.op == &constant_op;
     check(is_free, equation, "an equation of several groups of devices is outside of tasks");
     return equation.operands.empty() ? Groups::kNone : groups_.of_value[equation.operands[0]];
   }

@@ -19,7 +19,8 @@ const OpRecord ceil_op{
     .vjp = zero_vjp,
     .batch = elementwise_batch,
     .factors = elementwise_factors,
-    .host = tile_kernel("ceil"),
+    .pattern = Pattern::elementwise,
+    .host = "ceil",
     .stablehlo = "stablehlo.ceil {0} : {type}",
     .reference = map1<Floats>([](auto x) { return std::ceil(x); }),
     .cost = flops_per_element(1),
@@ -37,7 +38,8 @@ const OpRecord count_leading_zeros_op{
     .vjp = zero_vjp,
     .batch = elementwise_batch,
     .factors = elementwise_factors,
-    .host = tile_kernel("count_leading_zeros"),
+    .pattern = Pattern::elementwise,
+    .host = "count_leading_zeros",
     .stablehlo = "stablehlo.count_leading_zeros {0} : {type}",
     .reference = map1<Integers>([](auto x) {
       return static_cast<decltype(x)>(std::countl_zero(static_cast<std::uint32_t>(x)));
@@ -57,7 +59,8 @@ const OpRecord population_count_op{
     .vjp = zero_vjp,
     .batch = elementwise_batch,
     .factors = elementwise_factors,
-    .host = tile_kernel("population_count"),
+    .pattern = Pattern::elementwise,
+    .host = "population_count",
     .stablehlo = "stablehlo.popcnt {0} : {type}",
     .reference = map1<Integers>([](auto x) {
       return static_cast<decltype(x)>(std::popcount(static_cast<std::uint32_t>(x)));
@@ -77,7 +80,8 @@ const OpRecord round_op{
     .vjp = zero_vjp,
     .batch = elementwise_batch,
     .factors = elementwise_factors,
-    .host = tile_kernel("round"),
+    .pattern = Pattern::elementwise,
+    .host = "round",
     .stablehlo = "stablehlo.round_nearest_even {0} : {type}",
     .reference = map1<Floats>([](auto x) { return std::nearbyint(x); }),
     .cost = flops_per_element(1),

@@ -96,7 +96,8 @@ const OpRecord atan2_op{
                         [](VjpContext& c) { return neg(c.b, over_square_sum(c, c.operand(0))); }}),
     .batch = elementwise_batch,
     .factors = elementwise_factors,
-    .host = tile_kernel("atan2"),
+    .pattern = Pattern::elementwise,
+    .host = "atan2",
     .stablehlo = "stablehlo.atan2 {0}, {1} : {type}",
     .reference = map2<Floats>([](auto y, auto x) {
       return static_cast<decltype(x)>(std::atan2(static_cast<double>(y), static_cast<double>(x)));

@@ -10,6 +10,7 @@
 
 #include "ops/control/mpmd.h"
 #include "ops/ops.h"
+#include "ops/record.h"
 #include "partition/split/splitter.h"
 
 namespace tessera::partition {
@@ -47,7 +48,7 @@ void Splitter::split_equation(std::size_t index) {
     return;
   }
   const bool is_view_of_late = equation.operands.size() == 1 && is_late_[equation.operands[0]] &&
-                               equation.op->host.kind == ops::HostRule::Kind::view &&
+                               ops::is_view(equation) &&
                                num_elements(function_.type(equation.results[0]).shape) <=
                                    num_elements(function_.type(equation.operands[0]).shape);
   is_late_[equation.results[0]] = is_view_of_late;
@@ -435,7 +436,7 @@ ValueId Splitter::rebuild(ValueId source, const Sharding& target) {
 /// The carries of a scan that start at zero and to which each iteration only adds.
 void Splitter::find_sums(const Equation& equation, const ir::BodyFlow& flow, const Splitter& body,
                          Boundary& inside) const {
-  if (function_.numerics != Numerics::fast) return;
+  if (function_.numerics == Numerics::exact) return;
   for (std::size_t i = 0; i < flow.num_carry; ++i) {
     const std::size_t input = flow.first_carry + i;
     const bool is_sum = is_zero(equation.operands[input]) && body.is_sum(input, i);
@@ -444,7 +445,7 @@ void Splitter::find_sums(const Equation& equation, const ir::BodyFlow& flow, con
 }
 
 std::optional<Deferral> Splitter::find_deferral(std::size_t index) {
-  if (function_.numerics != Numerics::fast) return std::nullopt;
+  if (function_.numerics == Numerics::exact) return std::nullopt;
   const Equation& equation = function_.equations[index];
   std::vector<SumOperand> operands;
   for (ValueId id : equation.operands) {

@@ -76,7 +76,7 @@ std::optional<Deferral> find_deferral(const CandidateContext& context,
 }
 
 bool may_wait(const ir::Function& function, const EquationFactors& factors, ir::ValueId value) {
-  return function.numerics == Numerics::fast && is_float(function.type(value).dtype) &&
+  return function.numerics != Numerics::exact && is_float(function.type(value).dtype) &&
          factors.rule.reduction == ops::Reduction::sum;
 }
 

@@ -4,6 +4,7 @@
 
 #include "ops/control/control.h"
 #include "ops/ops.h"
+#include "ops/record.h"
 
 namespace tessera::pipeline {
 
@@ -35,14 +36,13 @@ double seconds_of_body(const Function& body) {
 
 /// The seconds of an equation without bodies.
 double seconds_of_op(const Function& function, const Equation& equation) {
-  using Kind = ops::HostRule::Kind;
-  const Kind kind = equation.op->host.kind;
-  if (kind == Kind::view) return 0;
+  const ops::Pattern pattern = *equation.op->pattern;
+  if (pattern == ops::Pattern::view) return 0;
   const double flops =
       (*equation.op->cost)(equation.attributes, ir::operand_types(function, equation),
                            ir::result_types(function, equation));
   // A fused equation reads its operands from registers.
-  const bool is_fused = kind == Kind::tile || kind == Kind::generator;
+  const bool is_fused = pattern == ops::Pattern::elementwise || pattern == ops::Pattern::generator;
   const double bytes =
       bytes_of(function, equation.results) + (is_fused ? 0 : bytes_of(function, equation.operands));
   return std::max(flops / (is_contraction(equation) ? kDotFlopsPerSecond : kTileFlopsPerSecond),
@@ -90,7 +90,7 @@ Passes passes_of_custom_vjp(const Equation& equation) {
 }  // namespace
 
 bool is_view(const Equation& equation) {
-  return equation.op->host.kind == ops::HostRule::Kind::view && equation.op != &ops::stage_end_op;
+  return ops::is_view(equation) && equation.op != &ops::stage_end_op;
 }
 
 bool shrinks(const Function& function, const Equation& equation) {

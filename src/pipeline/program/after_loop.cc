@@ -65,8 +65,7 @@ void AfterLoop::find_needed() {
 /// not cheap, it is computed before the loop instead.
 bool AfterLoop::is_repeated(std::size_t index) const {
   const Equation& equation = opened_.whole.equations[index];
-  return !opened_.is_before[index] || equation.operands.empty() ||
-         equation.op->host.kind == ops::HostRule::Kind::view;
+  return !opened_.is_before[index] || equation.operands.empty() || ops::is_view(equation);
 }
 
 void AfterLoop::add_with_operands(ValueId id, std::int64_t group,

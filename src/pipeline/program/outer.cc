@@ -6,6 +6,7 @@
 
 #include "ops/emit.h"
 #include "ops/ops.h"
+#include "ops/record.h"
 
 namespace tessera::pipeline {
 
@@ -26,8 +27,7 @@ Outer::Outer(const Function& whole)
 bool Outer::is_view_of_input(ValueId value) const {
   while (definition_[value] != Stages::kNone) {
     const Equation& equation = whole_.equations[definition_[value]];
-    const bool is_view = equation.op->host.kind == ops::HostRule::Kind::view;
-    if (!is_view || equation.operands.size() != 1) return false;
+    if (!ops::is_view(equation) || equation.operands.size() != 1) return false;
     value = equation.operands[0];
   }
   return views_.count(value) != 0;

@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
-#include <memory>
-#include <sched.h>
+#include <new>
 #include <thread>
 
 #include "run/machine/control_groups.h"
@@ -12,21 +11,6 @@
 namespace tessera::run {
 
 namespace {
-
-/// The kernel's mask may be larger than cpu_set_t. It is asked for again until it fits.
-int cores_in_affinity_mask() {
-  constexpr int kMostCores = 1 << 20;
-  const auto free_mask = [](cpu_set_t* mask) { CPU_FREE(mask); };
-  for (int cores = CPU_SETSIZE; cores <= kMostCores; cores *= 2) {
-    const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(cores));
-    const std::unique_ptr<cpu_set_t, decltype(free_mask)> mask(
-        CPU_ALLOC(static_cast<std::size_t>(cores)), free_mask);
-    if (mask == nullptr) break;
-    if (sched_getaffinity(0, bytes, mask.get()) == 0) return CPU_COUNT_S(bytes, mask.get());
-    if (errno != EINVAL) break;
-  }
-  return static_cast<int>(std::thread::hardware_concurrency());
-}
 
 /// The CPU time that a group allows per unit of time, in whole cores. It is rounded down: a thread
 /// too many uses up the time of the others, and then all of them wait.
@@ -45,8 +29,40 @@ std::optional<std::int64_t> cores_of(const ControlGroup& group) {
 
 }  // namespace
 
+AffinityMask::AffinityMask(int cpus) : bytes_(CPU_ALLOC_SIZE(static_cast<std::size_t>(cpus))) {
+  cpu_set_t* const set = CPU_ALLOC(static_cast<std::size_t>(cpus));
+  if (set == nullptr) throw std::bad_alloc();
+  set_.reset(set, [](cpu_set_t* mask) { CPU_FREE(mask); });
+  CPU_ZERO_S(bytes_, set);
+}
+
+/// The kernel's mask may be larger than cpu_set_t. It is asked for again until it fits.
+AffinityMask AffinityMask::of_this_thread() {
+  constexpr int kMostCores = 1 << 20;
+  for (int cores = CPU_SETSIZE; cores <= kMostCores; cores *= 2) {
+    AffinityMask mask(cores);
+    if (sched_getaffinity(0, mask.bytes_, mask.set_.get()) == 0) return mask;
+    if (errno != EINVAL) break;
+  }
+  return AffinityMask(CPU_SETSIZE);
+}
+
+AffinityMask AffinityMask::of(const std::vector<int>& cpus) {
+  const int most = cpus.empty() ? 0 : *std::max_element(cpus.begin(), cpus.end());
+  AffinityMask mask(std::max(most + 1, CPU_SETSIZE));
+  for (const int cpu : cpus) CPU_SET_S(static_cast<std::size_t>(cpu), mask.bytes_, mask.set_.get());
+  return mask;
+}
+
+bool AffinityMask::has(int cpu) const {
+  return CPU_ISSET_S(static_cast<std::size_t>(cpu), bytes_, set_.get()) != 0;
+}
+int AffinityMask::count() const { return CPU_COUNT_S(bytes_, set_.get()); }
+void AffinityMask::apply() const { sched_setaffinity(0, bytes_, set_.get()); }
+
 int usable_cores(const std::string& root) {
-  std::int64_t cores = cores_in_affinity_mask();
+  std::int64_t cores = AffinityMask::of_this_thread().count();
+  if (cores == 0) cores = std::thread::hardware_concurrency();
   for (const ControlGroup& group : control_groups("cpu", root)) {
     if (const auto limit = cores_of(group)) cores = std::min(cores, *limit);
   }

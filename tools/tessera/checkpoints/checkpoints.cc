@@ -23,7 +23,7 @@ constexpr const char* kLastGood = "last_good";
 json numbers_of(const TrainFlags& flags) {
   return {{"batch", flags.batch},       {"seed", flags.seed},
           {"dtype", flags.dtype},       {"grains", flags.grains},
-          {"numerics", flags.numerics}, {"optimizer", optimizer_config(flags)}};
+          {"numerics", name(numerics())}, {"optimizer", optimizer_config(flags)}};
 }
 
 }  // namespace

@@ -138,7 +138,7 @@ std::string longest_text(const StepPlan& step, std::int64_t top) {
 /// With exact numerics sums over many devices are gathered unless there are enough grains.
 std::string note_of(const TrainFlags& flags, const std::string& axis) {
   const Mesh mesh = mesh_of(flags.mesh);
-  if (flags.numerics != "exact" || !mesh.has_axis(axis)) return "";
+  if (numerics() != Numerics::exact || !mesh.has_axis(axis)) return "";
   const std::int64_t shards = mesh.axis_size(axis);
   if (flags.grains % shards == 0) return "";
   const std::string cure = shards <= 4096 ? "--grains " + std::to_string(shards) + " or " : "";

@@ -26,7 +26,7 @@ ReduceKind kind_of(const Equation& equation) {
 const Equation* padding_of(const LowerContext& context, ValueId array) {
   if (!context.fusion().is_view[array]) return nullptr;
   const Equation& view = context.function().equations[context.fusion().definition[array]];
-  return view.op->host.name == "pad" ? &view : nullptr;
+  return *view.op->host == "pad" ? &view : nullptr;
 }
 
 /// The windows of a tile of the result, in the tile of operand 0 or of the array that it pads.

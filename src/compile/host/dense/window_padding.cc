@@ -10,7 +10,7 @@ namespace tessera::compile::host {
 namespace {
 
 bool is_window_op(const ir::Equation& equation) {
-  return equation.op->host.name == "reduce_window" || equation.op->host.name == "find_in_windows";
+  return *equation.op->host == "reduce_window" || *equation.op->host == "find_in_windows";
 }
 
 }  // namespace

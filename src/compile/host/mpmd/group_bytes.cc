@@ -56,8 +56,7 @@ class Accounts {
   /// Which value owns the bytes of a value in its group. Transfers make new bytes.
   ValueId base_of(const Equation& equation) const {
     const ValueId result = equation.results[0];
-    const bool is_view =
-        equation.op->host.kind == ops::HostRule::Kind::view || ops::is(equation, ops::pad_op);
+    const bool is_view = ops::is_view(equation) || ops::is(equation, ops::pad_op);
     const bool is_new =
         !is_view || ops::is_transfer(equation) || instruction_of_[result] != nullptr;
     return is_new ? result : base_[equation.operands[0]];
