@@ -83,6 +83,15 @@ TEST(CheckFinite, LooksIntoDerivatives) {
       << mistake.found;
 }
 
+/// Large products are computed by the host engine.
+TEST(CheckFinite, NamesLargeProducts) {
+  const auto f = checked([](const Array& a) { return sum(matmul(a * 1e30F, a * 1e30F)); });
+  const Mistake mistake = mistake_of(f, ones({128, 128}));
+  EXPECT_NE(mistake.found.find("first dot_general f32[128,128] with 16384 infinite of 16384"),
+            std::string::npos)
+      << mistake.found;
+}
+
 TEST(CheckFinite, FollowsNaNsBeforeInfinities) {
   const auto f = checked([](const Array& a) {
     const Array masked = where(a > 0.0F, a, -kInfinity);

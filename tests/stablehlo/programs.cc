@@ -16,7 +16,7 @@ namespace {
 constexpr double kSlack = 32;
 
 /// Sums of sums may cancel, and any function may follow.
-Tolerance tolerance_of(const ir::Function& function) {
+Tolerance tolerance_of_program(const ir::Function& function) {
   bool is_exact = true;
   fuzz::for_each_equation(function, [&](const ir::Equation& equation, const auto& /*around*/) {
     is_exact &= tolerance_of(*equation.op) == Tolerance::equal;
@@ -131,7 +131,7 @@ std::vector<HloCase> program_cases(std::uint64_t seed, std::uint64_t count) {
     const bool has_jumps = has_op(partitioned, "bitcast") || has_op(partitioned, "rem");
     if (!has_jumps && !has_tiny_constant(partitioned)) {
       cases.push_back(mesh_case(fmt::format("random program, seed {}", seed + i), partitioned,
-                                inputs, outputs, tolerance_of(partitioned),
+                                inputs, outputs, tolerance_of_program(partitioned),
                                 spread_of(whole, inputs, outputs, random)));
     }
     const Arrays numbers = fuzz::whole_numbers(c.inputs);

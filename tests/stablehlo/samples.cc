@@ -2,6 +2,7 @@
 
 #include "partition/moves.h"
 #include "tests/fuzz/case.h"
+#include "tests/fuzz/program.h"
 #include "tests/ops/sample_inputs.h"
 #include "tests/stablehlo/tolerances.h"
 

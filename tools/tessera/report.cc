@@ -321,7 +321,7 @@ void Report::write_json(const std::string& name, const CompiledProgram& step, js
     report["losses"].push_back(loss);
     report["loss_bits"].push_back(hex);
   }
-  report["numerics"] = name(numerics());
+  report["numerics"] = tessera::name(numerics());
   report["grains"] = flags_.grains;
   report["isa"] = instruction_set();
   report["dtype"] = flags_.dtype;

@@ -8,6 +8,7 @@
 
 #include "compile/reference/gather.h"
 #include "compile/reference/interpret.h"
+#include "compile/reference/on_host.h"
 #include "ops/record.h"
 
 namespace tessera::compile {
@@ -46,9 +47,17 @@ Counts counts_of(DType dtype, std::span<const std::byte> bytes) {
 /// Notes which values of each function are not finite while it is interpreted.
 class Finder final : public Watcher {
  public:
+  explicit Finder(DotUnit dot_unit) : dot_unit_(dot_unit) {}
+
   void begin(const Function& function, const std::vector<HostArray>& inputs) override {
     Frame& frame = frames_.emplace_back(function);
     for (std::size_t i = 0; i < inputs.size(); ++i) note(frame, function.inputs[i], inputs[i]);
+  }
+
+  std::vector<HostArray> evaluate(const Function& function, const Equation& equation,
+                                  const std::vector<const HostArray*>& operands) override {
+    if (!is_worth_host(function, equation)) return {};
+    return evaluate_on_host(function, equation, operands, dot_unit_);
   }
 
   void visit(const Equation& equation, const std::vector<HostArray>& results) override {
@@ -158,6 +167,7 @@ class Finder final : public Watcher {
             .num_infinite = frame.counts[id].infinite};
   }
 
+  DotUnit dot_unit_;
   std::vector<Frame> frames_;       // the innermost function last
   std::optional<NotFinite> inner_;  // found in the functions of the equation that is computed now
   std::optional<NotFinite> result_ = {};
@@ -167,7 +177,7 @@ class Finder final : public Watcher {
 
 std::optional<NotFinite> find_not_finite(const Function& function, std::vector<HostArray> inputs,
                                          DotUnit dot_unit) {
-  Finder finder;
+  Finder finder(dot_unit);
   interpret(function, std::move(inputs), dot_unit, &finder);
   return finder.result();
 }

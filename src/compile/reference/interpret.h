@@ -10,12 +10,18 @@
 
 namespace tessera::compile {
 
-/// Sees what is computed. Nested functions begin and end before the equation that calls them is
-/// visited.
+/// Sees what is computed, and may compute it instead. Nested functions begin and end before the
+/// equation that calls them is visited.
 class Watcher {
  public:
   virtual ~Watcher() = default;
   virtual void begin(const ir::Function& function, const std::vector<ops::HostArray>& inputs) = 0;
+  /// The results of an equation; none: the reference of its op computes them.
+  virtual std::vector<ops::HostArray> evaluate(
+      const ir::Function& /*function*/, const ir::Equation& /*equation*/,
+      const std::vector<const ops::HostArray*>& /*operands*/) {
+    return {};
+  }
   virtual void visit(const ir::Equation& equation, const std::vector<ops::HostArray>& results) = 0;
   virtual void end() = 0;
 };
