@@ -1,5 +1,5 @@
-"""A GPT on JAX, the same model as `tessera train lm --causal`: step times and the peak memory of the
-device as one JSON object."""
+"""A GPT on JAX, the same model as `tessera train lm --causal`: step times and the peak memory of
+the device as one JSON object."""
 import argparse
 import os
 import time

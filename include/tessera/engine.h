@@ -86,9 +86,9 @@ std::string_view dot_unit();
 /// definition of a sum: another number gives other bits.
 void set_grains(std::int64_t grains, std::source_location where = std::source_location::current());
 std::int64_t grains();
-/// How sums are computed by `host` and `reference`: exact by default. With fast numerics fewer bytes
-/// are sent, and results depend on the mesh, but not on threads. A jit may have its own
-/// (JitOptions::numerics). Only a PJRT plugin computes in device numerics, and nothing else.
+/// How `host` and `reference` compute sums: exact by default. With fast numerics fewer bytes are
+/// sent, and results depend on the mesh, but not on threads. A jit may have its own
+/// (JitOptions::numerics). A PJRT plugin computes in device numerics, whatever is set.
 void set_numerics(Numerics numerics);
 /// device while the engine is a PJRT plugin.
 Numerics numerics();

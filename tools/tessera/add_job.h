@@ -23,6 +23,7 @@ void add_train_command(Command& parent, const JobInfo& info, void (*add_flags)(C
     run_on_devices(*flags, mesh, num_groups(mesh, info), [&] {
       apply(*flags);
       J job(*flags, mesh);
+      job.check_nans = flags->check_nans;
       train(job, *flags, info, mesh, stop);
     });
     if (stop.signal() != 0) throw EndedBySignal(stop.signal());

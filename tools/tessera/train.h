@@ -49,7 +49,6 @@ void train(J& job, TrainFlags flags, const JobInfo& info, const Mesh& devices, S
   const use_mesh scope(mesh);
   const logical_axis_rules rules(job.logical_rules());
   job.complete(flags);
-  job.check_nans = flags.check_nans;
   Report report(flags, job.work());
   job.load(report);
   check_same_data(job.data_hash());
