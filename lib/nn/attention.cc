@@ -118,7 +118,9 @@ AttentionCache::AttentionCache(std::int64_t batch, std::int64_t capacity,
     : length(zeros({}, DType::i32)) {
   const Shape shape = {batch, capacity, options.num_heads,
                        head_width(options, std::source_location::current())};
-  keys = values = zeros(shape, options.dtype.value_or(DType::f32));
+  const DType held = options.dtype.value_or(DType::f32);
+  keys = zeros(shape, held);
+  values = zeros(shape, held);  // an array of its own, so that both can be donated
 }
 
 Array SelfAttention::operator()(Operand x, AttentionCache& cache) const {
