@@ -62,8 +62,8 @@ struct FileTensor {
 struct ReadOptions {
   std::vector<std::string> names = {};  // all of these must be there; empty: everything
   bool f16_as_f32 = false;
-  /// Gets the tensors that were not read because arrays do not have their dtype. Without it, a
-  /// line on standard error names them. A tensor that `names` asks for is an error instead.
+  /// Gets the tensors that are left out because arrays do not have their dtype. One that `names`
+  /// asks for is an error instead.
   std::vector<FileTensor>* left = nullptr;
 };
 /// Arrays of a safetensors file, sorted by name. The path may also be that of an index of several

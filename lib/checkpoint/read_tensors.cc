@@ -1,7 +1,6 @@
 // Reads safetensors files: one, or several with an index.
 #include <algorithm>
 #include <bit>
-#include <cstdio>
 #include <memory>
 #include <set>
 
@@ -240,14 +239,7 @@ std::vector<NamedArray> read_safetensors(const std::string& path, const ReadOpti
       left.push_back(found.tensor());
     }
   }
-  if (options.left != nullptr) {
-    *options.left = std::move(left);
-  } else if (!left.empty()) {
-    std::vector<std::string> texts;
-    for (const FileTensor& tensor : left) texts.push_back(text_of(tensor));
-    std::fprintf(stderr, "warning: %s: not read, as arrays do not have these dtypes: %s\n",
-                 path.c_str(), some_of(texts).c_str());
-  }
+  if (options.left != nullptr) *options.left = std::move(left);
   return arrays;
 }
 

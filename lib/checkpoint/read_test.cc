@@ -50,11 +50,7 @@ TEST(ReadSafetensors, LeavesAndNamesOtherDtypes) {
   ASSERT_EQ(left.size(), 3U);
   EXPECT_EQ(left[0].name + left[0].dtype + to_string(left[0].shape), "hF16[2]");
   EXPECT_EQ(left[2].name + left[2].dtype + to_string(left[2].shape), "uU8[2,2]");
-  testing::internal::CaptureStderr();
   EXPECT_EQ(names_of(read_safetensors(path)), Names{"x"});
-  EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            "warning: " + path +
-                ": not read, as arrays do not have these dtypes: h F16[2], i I64[1], u U8[2,2]\n");
   const auto arrays = read_safetensors(path, {.f16_as_f32 = true, .left = &left});
   EXPECT_EQ(names_of(arrays), (Names{"h", "x"}));
   EXPECT_EQ(arrays[0].array.to_vector<float>(), (std::vector<float>{1, -2}));

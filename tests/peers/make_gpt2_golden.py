@@ -31,7 +31,8 @@ SENTENCES = [
     "สวัสดีชาวโลก วันนี้ ๑๒๓ วัน",
     "👩‍👩‍👧‍👦 🇩🇪 👍🏽 😀😀  ❤️ ½ Ⅳ ² ₃",
     "a\tb\n\n  c \r\n   d\u00a0e\u3000f\u2028g\u0085h\u200bi \ufeff",
-    "  leading, trailing  ", "\n", " ", "   ", "x", "\u0301e\u0301", "#include <a.h>\n\tint x=0x1F;",
+    "  leading, trailing  ", "\n", " ", "   ", "x", "\u0301e\u0301",
+    "#include <a.h>\n\tint x=0x1F;",
     "e=mc^2 -- 3.14159e-10; [link](https://example.org/?q=a%20b&c=d)", END + " is text here",
     "\u0000\u0001\u007f\u0080\u00ad\u06dd\U000e0001\U0010ffff",
 ]

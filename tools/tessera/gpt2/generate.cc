@@ -6,16 +6,16 @@
 #include <cstdio>
 #include <memory>
 
-#include "commands.h"
-#include "flags.h"
 #include "gpt2/config.h"
-#include "gpt2/folder.h"
 #include "gpt2/weights.h"
-#include "job.h"
-#include "report.h"
 #include "tools/cli/input_file.h"
 #include "tools/cli/streams.h"
 #include "tools/cli/waiting.h"
+#include "tools/tessera/commands.h"
+#include "tools/tessera/flags.h"
+#include "tools/tessera/gpt2/folder.h"
+#include "tools/tessera/job.h"
+#include "tools/tessera/report.h"
 
 namespace tessera::cli {
 

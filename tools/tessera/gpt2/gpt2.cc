@@ -8,13 +8,13 @@
 
 #include <tessera/data.h>
 
-#include "add_job.h"
-#include "commands.h"
 #include "gpt2/config.h"
-#include "gpt2/folder.h"
 #include "gpt2/weights.h"
-#include "job.h"
 #include "tools/cli/output_file.h"
+#include "tools/tessera/add_job.h"
+#include "tools/tessera/commands.h"
+#include "tools/tessera/gpt2/folder.h"
+#include "tools/tessera/job.h"
 
 namespace tessera::cli {
 
