@@ -52,9 +52,28 @@ std::vector<NamedArray> named_arrays(const T& tree, const std::string& prefix = 
 /// existing file then stays as it was.
 void write_safetensors(const std::string& path, const std::vector<NamedArray>& arrays,
                        std::source_location where = std::source_location::current());
-/// All arrays of a safetensors file, sorted by name. Throws UserError for a damaged file and for
-/// element types that arrays do not have.
+/// A tensor of a safetensors file.
+struct FileTensor {
+  std::string name;
+  std::string dtype;  // as in the file: F32, F16, I64, ...
+  Shape shape;
+};
+/// What read_safetensors reads.
+struct ReadOptions {
+  std::vector<std::string> names = {};  // all of these must be there; empty: everything
+  bool f16_as_f32 = false;
+  /// Gets the tensors that are left out because arrays do not have their dtype. One that `names`
+  /// asks for is an error instead.
+  std::vector<FileTensor>* left = nullptr;
+};
+/// Arrays of a safetensors file, sorted by name. The path may also be that of an index of several
+/// files (model.safetensors.index.json), or of a folder with model.safetensors or such an index.
+/// Throws UserError for a damaged file.
 std::vector<NamedArray> read_safetensors(
+    const std::string& path, const ReadOptions& options = {},
+    std::source_location where = std::source_location::current());
+/// What read_safetensors can read at the path, sorted by name; reads headers only.
+std::vector<FileTensor> list_safetensors(
     const std::string& path, std::source_location where = std::source_location::current());
 
 /// XXH3-128, as 32 hex digits, of the arrays sorted by name: name, dtype, shape, and the elements

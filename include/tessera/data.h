@@ -8,8 +8,7 @@
 //   auto train = data::cifar10(dir, data::Split::train) | data::shuffle(12) | data::map(change) |
 //                data::batch(128, data::drop_remainder);
 //   while (auto batch = train.next()) step(batch->at(0), batch->at(1));  // images, labels
-//
-// At the end of this header: sequences of tokens, and text files as bytes.
+// At the end: sequences of tokens, text files as bytes or as byte pairs.
 #pragma once
 
 #include <array>
@@ -19,6 +18,7 @@
 #include <source_location>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -26,10 +26,6 @@
 
 #include <tessera/array.h>
 #include <tessera/mesh.h>
-
-namespace tessera {
-class NumpyRandomState;
-}
 
 namespace tessera::data {
 
@@ -40,8 +36,7 @@ struct HostArray {
   Shape shape;
   std::variant<std::vector<std::uint8_t>, std::vector<std::int32_t>, std::vector<float>> values;
 };
-/// The fields of an example. For CIFAR-10: an image u8 [height, width, channels] and its label i32
-/// [].
+/// The fields of an example, such as an image u8 [height, width, channels] and a label i32 [].
 using Record = std::vector<HostArray>;
 
 /// The random numbers of one record: numpy.random.Generator(numpy.random.Philox(key=key)).
@@ -187,11 +182,9 @@ class Batches {
   Batches(Batches&& other) noexcept;
   Batches& operator=(Batches&& other) noexcept;
   ~Batches();
-  /// INT64_MAX if endless.
-  std::int64_t size() const;
-  /// The next batch: one array per field of the records, with the records along dimension 0; u8
-  /// becomes i32. Empty at the end. If a record could not be read, throws that error, at each call
-  /// again.
+  std::int64_t size() const;  // INT64_MAX if endless
+  /// The next batch: one array per field, with the records along dimension 0; u8 becomes i32. Empty
+  /// at the end. If a record could not be read, throws that error, at each call again.
   std::optional<std::vector<Array>> next();
   /// From now on the arrays have this sharding, and a process reads its own records only.
   void place(NamedSharding sharding);
@@ -218,15 +211,13 @@ std::vector<std::string> cifar10_classes(const std::string& folder);
 Dataset npy(const std::string& path);
 /// Records u8 [size] of an ArrayRecord file, uncompressed or compressed by zstd.
 Dataset array_record(const std::string& path);
-/// The fields of both, record by record. Throws UserError unless both have the same number of
-/// records.
+/// The fields of both, record by record. Throws UserError for different numbers of records.
 Dataset zip(const Dataset& first, const Dataset& second,
             std::source_location where = std::source_location::current());
 
 // --- images, by torchvision's rules and Pillow's arithmetic
 
 HostArray random_horizontal_flip(HostArray image, RecordRandom& random, double probability = 0.5);
-/// Options of random_resized_crop.
 struct CropOptions {
   std::int64_t size = 32;  // height and width of the result
   std::array<double, 2> scale = {0.08, 1.0};
@@ -235,8 +226,7 @@ struct CropOptions {
 /// A part of random size and position, resized.
 HostArray random_resized_crop(const HostArray& image, RecordRandom& random,
                               const CropOptions& options = {});
-/// Bilinear and antialiased.
-HostArray resized(const HostArray& image, std::int64_t height, std::int64_t width);
+HostArray resized(const HostArray& image, std::int64_t height, std::int64_t width);  // bilinear
 /// f32: (x / 255 - mean) / deviation of the channel, computed in f64.
 HostArray normalised(const HostArray& image, std::span<const double> means,
                      std::span<const double> deviations);
@@ -248,10 +238,8 @@ class Tokens {
   std::int64_t num_sequences() const;
   std::int64_t length() const { return length_; }
   const std::vector<std::int32_t>& values() const { return tokens_; }
-  /// Sequences first, first + 1, ...: i32 [size, length]. After the last comes the first again.
-  Array batch(std::int64_t first, std::int64_t size) const;
-  /// The same with this sharding; a process makes its own rows only.
-  Array batch(std::int64_t first, std::int64_t size, const NamedSharding& sharding,
+  /// i32 [size, length]: sequences first, first + 1, ..., and after the last the first again.
+  Array batch(std::int64_t first, std::int64_t size, const NamedSharding& sharding = {},
               std::source_location where = std::source_location::current()) const;
 
  private:
@@ -273,7 +261,8 @@ class RandomState {
                 std::source_location where = std::source_location::current());
 
  private:
-  std::shared_ptr<NumpyRandomState> state_;
+  struct State;
+  std::shared_ptr<State> state_;
 };
 
 /// numpy.random.RandomState(seed).randint(0, vocab, size=(num_sequences, length), dtype=int32).
@@ -293,8 +282,19 @@ Tokens consecutive_windows(std::span<const std::uint8_t> text, std::int64_t leng
 /// The same sequences, in a random order that depends only on the seed.
 Tokens shuffled(const Tokens& tokens, std::uint32_t seed);
 
-/// Entropy in nats of a byte, and of a byte given the preceding one.
-double unigram_entropy(std::span<const std::uint8_t> text);
-double bigram_entropy(std::span<const std::uint8_t> text);
+/// GPT-2's byte-level tokens, with the ids of Hugging Face's tokenizers; none are special.
+class BytePairTokenizer {
+ public:
+  BytePairTokenizer(const std::string& vocab, const std::string& merges);
+  std::int64_t size() const;  // ids are below this
+  /// Throws UserError if the text is not UTF-8, or has a byte without a token.
+  std::vector<std::int32_t> encode(std::string_view text) const;
+  /// The bytes of the tokens; a character may be cut at the ends. Throws UserError for other ids.
+  std::string decode(std::span<const std::int32_t> ids) const;
+
+ private:
+  struct Tables;
+  std::shared_ptr<const Tables> tables_;
+};
 
 }  // namespace tessera::data

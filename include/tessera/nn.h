@@ -22,10 +22,8 @@
 
 namespace tessera::nn {
 
-using tessera::logical_axis_rules;
-using tessera::logical_to_mesh;
-using tessera::logical_to_mesh_axes;
-using tessera::with_logical_constraint;
+using tessera::logical_axis_rules, tessera::logical_to_mesh, tessera::logical_to_mesh_axes,
+    tessera::with_logical_constraint;
 
 // --- layers; x [..., features]. If a dtype is given, inputs and parameters are converted to it.
 
@@ -34,7 +32,6 @@ struct Dense {
   Param kernel;
   std::optional<Param> bias;
   std::optional<DType> dtype;
-
   Dense(const Scope& scope, std::int64_t inputs, std::int64_t features, bool use_bias = true,
         const Initializer& kernel_init = init::lecun_normal(),
         const Initializer& bias_init = init::zeros(), std::optional<DType> dtype = {});
@@ -47,7 +44,6 @@ struct Dense {
 struct Embed {
   Param embedding;
   std::optional<DType> dtype;
-
   Embed(const Scope& scope, std::int64_t count, std::int64_t features,
         const Initializer& embedding_init = init::embedding(), std::optional<DType> dtype = {});
   Array operator()(Operand ids) const;
@@ -61,7 +57,6 @@ struct LayerNorm {
   Param scale, bias;
   double epsilon;
   std::optional<DType> dtype;
-
   LayerNorm(const Scope& scope, std::int64_t features, double epsilon = 1e-6,
             std::optional<DType> dtype = {});
   Array operator()(Operand x) const;
@@ -88,7 +83,6 @@ struct Conv {
   std::optional<Param> bias;
   std::optional<DType> dtype;
   Static<tessera::ConvOptions> options;
-
   Conv(const Scope& scope, std::int64_t inputs, std::int64_t features, const ConvOptions& options);
   Array operator()(Operand x) const;
   TESSERA_COPYABLE(Conv);
@@ -110,7 +104,6 @@ struct Mode {
 struct Dropout {
   double rate;  // 0 <= rate < 1
   KeyFold fold;
-
   Dropout(const Scope& scope, double rate,
           std::source_location where = std::source_location::current());
   Array operator()(Operand x, const Mode& mode) const;
@@ -137,7 +130,6 @@ struct BatchNorm {
   double momentum, epsilon;
   std::string axis_name;
   std::optional<DType> dtype;
-
   BatchNorm(const Scope& scope, std::int64_t features, const BatchNormOptions& options = {});
   Array operator()(Operand x, const Mode& mode);
   Array operator()(Operand x) const;  // not in training
@@ -152,7 +144,6 @@ struct GroupNorm {
   std::int64_t num_groups;
   double epsilon;
   std::optional<DType> dtype;
-
   /// Throws UserError if num_groups does not divide the features.
   GroupNorm(const Scope& scope, std::int64_t features, std::int64_t num_groups = 32,
             double epsilon = 1e-6, std::optional<DType> dtype = {},
@@ -167,7 +158,6 @@ struct RMSNorm {
   Param scale;
   double epsilon;
   std::optional<DType> dtype;
-
   RMSNorm(const Scope& scope, std::int64_t features, double epsilon = 1e-6,
           std::optional<DType> dtype = {});
   Array operator()(Operand x) const;
@@ -182,7 +172,6 @@ struct ConvTranspose {
   std::optional<Param> bias;
   std::optional<DType> dtype;
   Static<tessera::ConvOptions> options;
-
   ConvTranspose(const Scope& scope, std::int64_t inputs, std::int64_t features,
                 const ConvOptions& options,
                 std::source_location where = std::source_location::current());
@@ -202,17 +191,26 @@ struct AttentionOptions {
   std::optional<DType> dtype = {};
 };
 
+/// Keys and values of earlier positions. A step that donates them writes them in place.
+struct AttentionCache {
+  Array keys, values;  // [B,capacity,H,D]
+  Array length;        // i32: how many positions there are
+  AttentionCache(std::int64_t batch, std::int64_t capacity, const AttentionOptions& options);
+  TESSERA_TREE(keys, values, length)
+};
+
 /// Multi-head self-attention, x [B,T,features] -> [B,T,features].
 struct SelfAttention {
   Param query, key, value, out;  // kernels [F,H,D], [F,H,D], [F,H,D], [H,D,F]
   std::optional<Param> query_bias, key_bias, value_bias, out_bias;
   bool is_causal;
   std::optional<DType> dtype;
-
   /// Throws UserError if num_heads does not divide the features.
   SelfAttention(const Scope& scope, const AttentionOptions& options,
                 std::source_location where = std::source_location::current());
   Array operator()(Operand x) const;
+  /// For positions that follow those in the cache, which then has them too. Needs is_causal.
+  Array operator()(Operand x, AttentionCache& cache) const;
   TESSERA_COPYABLE(SelfAttention);
   TESSERA_MODULE(query, key, value, out, query_bias, key_bias, value_bias, out_bias, is_causal,
                  dtype)
@@ -221,11 +219,18 @@ struct SelfAttention {
 /// softmax(q k^T / sqrt(D)) v: q [B,T,H,D], k and v [B,S,H,D] -> [B,T,H,D]; the softmax is f32.
 Array dot_product_attention(Operand q, Operand k, Operand v, bool is_causal = false);
 
+struct SamplingOptions {
+  double temperature = 1;  // 0: always the most likely token
+  std::int64_t top_k = 0;  // only the k most likely tokens; 0: all
+  double top_p = 1;        // of those, only the most likely that together have this probability
+};
+/// One token for each row: logits [..,V] -> i32 [..].
+Array sample(const Key& key, Operand logits, const SamplingOptions& options = {});
+
 /// Equal layers applied one after the other; the first dimension of parameters is the layer.
 template <typename Layer>
 struct Scanned {
   Layer layers;
-
   Array operator()(Operand x) const {
     const CallScope call(x.where);
     const auto apply = [](const Array& y, const Layer& layer) {
@@ -251,23 +256,19 @@ Scanned<Layer> scan(const Scope& scope, const ScanOptions& options, const Args&.
   return Scanned<Layer>{Layer(stacked.traced_again(), args...)};
 }
 
-// --- recurrent cells: (carry, x [batch, inputs]) -> (next carry, y [batch, features]), with the
-// parameters of Linen's cells.
+// --- Linen's recurrent cells: (carry, x [batch, inputs]) -> (next carry, y [batch, features])
 
 struct SimpleCell {
   Dense input, hidden;
-
   SimpleCell(const Scope& scope, std::int64_t inputs, std::int64_t features);
   std::pair<Array, Array> operator()(const Array& carry, Operand x) const;
   Array initial_carry(std::int64_t batch) const;
   TESSERA_MODULE(input, hidden)
 };
 
-/// The carry is (c, h).
-struct LSTMCell {
+struct LSTMCell {                    // the carry is (c, h)
   std::vector<Dense> input, hidden;  // of the gates i, f, g, o
   using Carry = std::pair<Array, Array>;
-
   LSTMCell(const Scope& scope, std::int64_t inputs, std::int64_t features);
   std::pair<Carry, Array> operator()(const Carry& carry, Operand x) const;
   Carry initial_carry(std::int64_t batch) const;
@@ -276,7 +277,6 @@ struct LSTMCell {
 
 struct GRUCell {
   std::vector<Dense> input, hidden;  // of the gates r, z, n
-
   GRUCell(const Scope& scope, std::int64_t inputs, std::int64_t features);
   std::pair<Array, Array> operator()(const Array& carry, Operand x) const;
   Array initial_carry(std::int64_t batch) const;

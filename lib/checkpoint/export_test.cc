@@ -66,8 +66,9 @@ TEST(Safetensors, RefusesHeadersThatAreWrong) {
   EXPECT_EQ(refusal(R"({"__metadata__":{"a":1}})", 0), "__metadata__ is not an object of strings");
   EXPECT_EQ(refusal(R"({"x":1})", 0), "the parent of dtype is not an object");
   EXPECT_EQ(refusal(R"({"x":{"dtype":"F32"}})", 0), "the member shape is missing");
-  EXPECT_EQ(refusal(entry("F16", "[2]", "[0,4]"), 4),
-            "the type \"F16\" is not one of BOOL, I32, U32, BF16, F32, F64");
+  EXPECT_EQ(refusal(entry("F16", "[2]", "[0,4]"), 4), "");
+  EXPECT_EQ(refusal(entry("F16", "[2]", "[0,8]"), 8), "data_offsets do not match the shape");
+  EXPECT_EQ(refusal(entry("NEW", "[2]", "[0,9]"), 9), "");
   EXPECT_EQ(refusal(entry("F32", "[2]", "[0,4]"), 4), "data_offsets do not match the shape");
   EXPECT_EQ(refusal(entry("F32", "[2]", "[8,0]"), 8), "data_offsets do not match the shape");
   EXPECT_EQ(refusal(entry("F32", "[2]", "[0]"), 8), "data_offsets are not two numbers");

@@ -147,11 +147,16 @@ const char* safetensors_name(DType dtype) {
   return "F64";
 }
 
-DType dtype_of_safetensors(const std::string& name) {
+std::optional<DType> find_safetensors_dtype(const std::string& name) {
   for (const DType dtype :
        {DType::boolean, DType::i32, DType::u32, DType::bf16, DType::f32, DType::f64}) {
     if (name == safetensors_name(dtype)) return dtype;
   }
+  return std::nullopt;
+}
+
+DType dtype_of_safetensors(const std::string& name) {
+  if (const std::optional<DType> dtype = find_safetensors_dtype(name)) return *dtype;
   throw BadText("the type " + Json(name).dump(-1, ' ', true) +
                 " is not one of BOOL, I32, U32, BF16, F32, F64");
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,7 +37,9 @@ Shape shape_at(const Json& object, const std::string& name);
 
 /// The name of a dtype in the safetensors format.
 const char* safetensors_name(DType dtype);
-/// Throws BadText for names of types that arrays cannot have.
+/// Its inverse; empty for names of types that arrays do not have.
+std::optional<DType> find_safetensors_dtype(const std::string& name);
+/// The same; throws BadText for other names.
 DType dtype_of_safetensors(const std::string& name);
 
 }  // namespace tessera::checkpoint

@@ -162,7 +162,7 @@ void check_header(const InputFile& file, const std::vector<TileOfArray>& tiles) 
   for (const auto& [array, tile] : tiles) {
     const auto found = entries.find(array->name);
     const Type type{array->type.dtype, sizes_of(tile->index)};
-    if (found == entries.end() || found->second->type != type ||
+    if (found == entries.end() || found->second->type != type || !found->second->foreign.empty() ||
         header.size + found->second->begin != tile->offset) {
       throw BadText(file.path() + ": the header does not describe " + array->name +
                     " as the index describes it");

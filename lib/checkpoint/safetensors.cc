@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include <tessera/checkpoint.h>
 #include <tessera/engine.h>
-#include <tessera/error.h>
 
 #include "checkpoint/disk.h"
 #include "checkpoint/elements.h"
@@ -19,14 +19,38 @@ constexpr const char* kMetadata = "__metadata__";
 constexpr std::int64_t kSizeBytes = 8;
 constexpr std::int64_t kMostHeaderBytes = 100'000'000;  // the limit of other readers
 
+/// The size of an element of a type that arrays do not have; 0 if this reader does not know it.
+std::int64_t foreign_bytes(const std::string& dtype) {
+  constexpr std::pair<const char*, std::int64_t> kSizes[] = {
+      {"I8", 1},  {"U8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"F8_E8M0", 1}, {"I16", 2},
+      {"U16", 2}, {"F16", 2}, {"I64", 8},     {"U64", 8},     {"C64", 8}};
+  for (const auto& [name, bytes] : kSizes) {
+    if (dtype == name) return bytes;
+  }
+  return 0;
+}
+
+bool has_size_of_type(const HeaderEntry& entry) {
+  const std::int64_t found = entry.end - entry.begin;
+  if (entry.foreign.empty()) return found == size_bytes(entry.type);
+  const std::int64_t bytes = foreign_bytes(entry.foreign);
+  return bytes == 0 || found == num_elements(entry.type.shape) * bytes;
+}
+
 HeaderEntry entry_of(const std::string& name, const Json& value) {
   HeaderEntry entry{.name = name, .type = {}};
-  entry.type = {dtype_of_safetensors(text_at(value, "dtype")), shape_at(value, "shape")};
+  const std::string dtype = text_at(value, "dtype");
+  entry.type.shape = shape_at(value, "shape");
+  if (const std::optional<DType> known = find_safetensors_dtype(dtype)) {
+    entry.type.dtype = *known;
+  } else {
+    entry.foreign = dtype;
+  }
   const Json& offsets = member(value, "data_offsets");
   if (!offsets.is_array() || offsets.size() != 2) throw BadText("data_offsets are not two numbers");
   entry.begin = whole_number(offsets[0]);
   entry.end = whole_number(offsets[1]);
-  if (entry.begin > entry.end || entry.end - entry.begin != size_bytes(entry.type))
+  if (entry.begin > entry.end || !has_size_of_type(entry))
     throw BadText("data_offsets do not match the shape");
   return entry;
 }
@@ -140,43 +164,6 @@ void write_safetensors(const std::string& path, const std::vector<NamedArray>& a
   if (!is_writer) return;
   file->sync();
   unfinished->commit();
-}
-
-namespace {
-
-Array read_entry(const InputFile& file, const Header& header, const HeaderEntry& entry,
-                 const std::source_location& where) {
-  return make_array_from_callback(
-      entry.type, NamedSharding(),
-      [&](const std::vector<IndexRange>&, std::span<std::byte> elements) {
-        if (!file.read(elements, header.size + entry.begin)) throw BadText("it is cut off");
-        const bool is_valid = entry.type.dtype != DType::boolean ||
-                              std::all_of(elements.begin(), elements.end(),
-                                          [](std::byte value) { return value <= std::byte{1}; });
-        if (!is_valid) throw BadText("an element of " + entry.name + " is neither true nor false");
-      },
-      where);
-}
-
-}  // namespace
-
-std::vector<NamedArray> read_safetensors(const std::string& path, std::source_location where) {
-  const InputFile file("read_safetensors", path);
-  try {
-    const Header header = read_header(file);
-    std::vector<NamedArray> arrays;
-    for (const HeaderEntry& entry : header.entries) {
-      arrays.push_back({.name = entry.name, .array = read_entry(file, header, entry, where)});
-    }
-    sort_by_name(arrays);
-    return arrays;
-  } catch (const BadText& error) {
-    throw UserError({.what = "read_safetensors: the file cannot be read",
-                     .where = where,
-                     .found = path + ": " + error.what(),
-                     .wanted = "a complete file in the safetensors format",
-                     .cure = "copy the file again from its source"});
-  }
 }
 
 }  // namespace tessera::checkpoint

@@ -13,12 +13,14 @@ namespace tessera::checkpoint {
 
 class InputFile;
 
-/// An array of a file. Its elements are the bytes [begin, end), counted from the end of the header.
+/// A tensor of a file. Its elements are the bytes [begin, end), counted from the end of the header.
 struct HeaderEntry {
   std::string name;
   Type type;
   std::int64_t begin = 0;
   std::int64_t end = 0;
+  /// The dtype in the file, if arrays do not have it. Then type.dtype means nothing.
+  std::string foreign = {};
 };
 
 /// Sorts the arrays into their order in the file and sets `begin` and `end`, without gaps. Larger
@@ -33,7 +35,7 @@ struct Header {
   std::vector<HeaderEntry> entries;  // in the order of the file
 };
 /// Parses the JSON of a file that has `file_size` bytes in total. Throws BadText for what other
-/// readers of the format refuse, and for element types that arrays cannot have.
+/// readers of the format refuse.
 Header parse_header(std::string_view json, std::int64_t file_size);
 /// Reads and parses the header of a file; throws BadText like parse_header().
 Header read_header(const InputFile& file);

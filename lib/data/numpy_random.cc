@@ -61,7 +61,11 @@ void NumpyRandomState::standard_normal(std::span<double> out) {
 
 namespace data {
 
-RandomState::RandomState(std::uint32_t seed) : state_(std::make_shared<NumpyRandomState>(seed)) {}
+struct RandomState::State : NumpyRandomState {
+  using NumpyRandomState::NumpyRandomState;
+};
+
+RandomState::RandomState(std::uint32_t seed) : state_(std::make_shared<State>(seed)) {}
 
 namespace {
 

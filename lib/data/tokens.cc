@@ -1,4 +1,3 @@
-#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <numeric>
@@ -20,16 +19,6 @@ Tokens::Tokens(std::vector<std::int32_t> tokens, std::int64_t length)
 
 std::int64_t Tokens::num_sequences() const {
   return static_cast<std::int64_t>(tokens_.size()) / length_;
-}
-
-Array Tokens::batch(std::int64_t first, std::int64_t size) const {
-  std::vector<std::int32_t> rows;
-  rows.reserve(static_cast<std::size_t>(size * length_));
-  for (std::int64_t i = 0; i < size; ++i) {
-    const auto begin = tokens_.begin() + (first + i) % num_sequences() * length_;
-    rows.insert(rows.end(), begin, begin + length_);
-  }
-  return array(rows, {size, length_});
 }
 
 Array Tokens::batch(std::int64_t first, std::int64_t size, const NamedSharding& sharding,
@@ -103,36 +92,6 @@ Tokens shuffled(const Tokens& tokens, std::uint32_t seed) {
     values.insert(values.end(), begin, begin + tokens.length());
   }
   return Tokens(std::move(values), tokens.length());
-}
-
-namespace {
-
-double entropy_term(double count, double total) { return -count * std::log(count / total); }
-
-}  // namespace
-
-double unigram_entropy(std::span<const std::uint8_t> text) {
-  std::vector<double> counts(256);
-  for (std::uint8_t byte : text) counts[byte] += 1;
-  double sum = 0;
-  for (double count : counts) {
-    if (count > 0) sum += entropy_term(count, static_cast<double>(text.size()));
-  }
-  return sum / static_cast<double>(text.size());
-}
-
-double bigram_entropy(std::span<const std::uint8_t> text) {
-  std::vector<double> pairs(std::size_t{256} * 256);
-  std::vector<double> firsts(256);
-  for (std::size_t i = 1; i < text.size(); ++i) {
-    pairs[text[i - 1] * 256U + text[i]] += 1;
-    firsts[text[i - 1]] += 1;
-  }
-  double sum = 0;
-  for (std::size_t i = 0; i < pairs.size(); ++i) {
-    if (pairs[i] > 0) sum += entropy_term(pairs[i], firsts[i / 256]);
-  }
-  return sum / static_cast<double>(text.size() - 1);
 }
 
 }  // namespace tessera::data

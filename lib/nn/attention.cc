@@ -44,18 +44,96 @@ SelfAttention::SelfAttention(const Scope& scope, const AttentionOptions& o,
   if (o.use_bias) out_bias = child.param("bias", o.bias_init, {o.features});
 }
 
-Array SelfAttention::operator()(Operand x) const {
-  const CallScope call(x.where);
-  const auto as = [&](const Array& array) { return cast(array, dtype); };
-  const Array inputs = as(x.array);
+namespace {
+
+/// What the heads read, [B,T,H,D] each.
+struct Heads {
+  Array query, key, value;
+};
+
+Heads heads_of(const SelfAttention& layer, const Array& x) {
+  const auto as = [&](const Array& array) { return cast(array, layer.dtype); };
+  const Array inputs = as(x);
   auto project = [&](const Param& kernel, const std::optional<Param>& bias) {
     const Array y = einsum("btf,fhd->bthd", inputs, as(kernel));
     return bias ? y + as(*bias) : y;
   };
-  const Array attended = dot_product_attention(project(query, query_bias), project(key, key_bias),
-                                               project(value, value_bias), is_causal);
-  const Array y = einsum("bthd,hdf->btf", attended, as(out));
-  return out_bias ? y + as(*out_bias) : y;
+  return {project(layer.query, layer.query_bias), project(layer.key, layer.key_bias),
+          project(layer.value, layer.value_bias)};
+}
+
+Array joined(const SelfAttention& layer, const Array& attended) {
+  const Array y = einsum("bthd,hdf->btf", attended, cast(layer.out, layer.dtype));
+  return layer.out_bias ? y + cast(*layer.out_bias, layer.dtype) : y;
+}
+
+/// Throws UserError unless the cache has room for these keys.
+void check_cache(const SelfAttention& layer, const AttentionCache& cache, const Array& keys,
+                 const std::source_location& where) {
+  if (!layer.is_causal) {
+    throw UserError({.what = "SelfAttention: a cache needs positions that see earlier ones only",
+                     .where = where,
+                     .found = "is_causal = false",
+                     .wanted = "a causal layer",
+                     .cure = "set is_causal in the options, or call the layer without a cache"});
+  }
+  const Type& held = cache.keys.type(where);
+  const Type& added = keys.type(where);
+  Shape room = added.shape;
+  room[1] = held.rank() == 4 ? std::max(added.shape[1], held.shape[1]) : added.shape[1];
+  if (held == Type{added.dtype, room} && cache.values.type(where) == held) return;
+  throw UserError({.what = "SelfAttention: the cache does not fit the layer and its input",
+                   .where = where,
+                   .found = "a cache of " + to_string(held) + " for keys " + to_string(added),
+                   .wanted = "the batch, heads and dtype of the layer, and at least " +
+                             std::to_string(added.shape[1]) + " positions",
+                   .cure = "make it with the options of the layer: AttentionCache(batch, "
+                           "capacity, options)"});
+}
+
+/// How queries behind `before` earlier positions see the keys of the cache.
+AttentionMask mask_of(const Array& before, const Array& keys, std::int64_t queries) {
+  const std::int64_t capacity = keys.dim(1);
+  AttentionMask mask{.lengths =
+                         broadcast_to(before + static_cast<std::int32_t>(queries), {keys.dim(0)})};
+  if (queries > 1) {
+    constexpr float kUnseen = -1e30F;
+    const Array last = iota({queries, capacity}, 0) + before;  // the last key that a query sees
+    const Array is_seen = less_equal(iota({queries, capacity}, 1), last);
+    mask.bias = reshape(where(is_seen, 0.0F, kUnseen), {1, 1, queries, capacity});
+  }
+  return mask;
+}
+
+}  // namespace
+
+Array SelfAttention::operator()(Operand x) const {
+  const CallScope call(x.where);
+  const Heads heads = heads_of(*this, x.array);
+  return joined(*this, dot_product_attention(heads.query, heads.key, heads.value, is_causal));
+}
+
+AttentionCache::AttentionCache(std::int64_t batch, std::int64_t capacity,
+                               const AttentionOptions& options)
+    : length(zeros({}, DType::i32)) {
+  const Shape shape = {batch, capacity, options.num_heads,
+                       head_width(options, std::source_location::current())};
+  const DType held = options.dtype.value_or(DType::f32);
+  keys = zeros(shape, held);
+  values = zeros(shape, held);  // an array of its own, so that both can be donated
+}
+
+Array SelfAttention::operator()(Operand x, AttentionCache& cache) const {
+  const CallScope call(x.where);
+  const Heads heads = heads_of(*this, x.array);
+  check_cache(*this, cache, heads.key, x.where);
+  const std::int64_t queries = heads.key.dim(1);
+  const std::vector<Operand> starts = {0, cache.length, 0, 0};
+  cache.keys = dynamic_update_slice(cache.keys, heads.key, starts);
+  cache.values = dynamic_update_slice(cache.values, heads.value, starts);
+  const AttentionMask mask = mask_of(cache.length, cache.keys, queries);
+  cache.length = cache.length + static_cast<std::int32_t>(queries);
+  return joined(*this, attention(heads.query, cache.keys, cache.values, mask));
 }
 
 namespace {

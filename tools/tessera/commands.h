@@ -1,5 +1,5 @@
 // The commands of the command line. A model adds `tessera train MODEL`, `tessera show MODEL` and
-// `tessera plan MODEL`.
+// `tessera plan MODEL`, and `tessera generate MODEL` if it continues texts.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,9 @@ struct ModelCommands {
   Command& train;
   Command& show;
   Command& plan;
+  Command& generate;
 };
+void add_gpt2(const ModelCommands& commands);
 void add_lm(const ModelCommands& commands);
 void add_mlp(const ModelCommands& commands);
 void add_pipeline(const ModelCommands& commands);

@@ -38,6 +38,8 @@ class Job {
   bool check_nans = false;
 
   virtual Model make_model(const Key& key) const = 0;
+  /// The parameters that a new run begins with instead of those of make_model().
+  virtual std::optional<Model> pretrained() const { return std::nullopt; }
   /// The groups that the step runs on as a pipeline; nullopt for a step of one program.
   virtual std::optional<MpmdMesh> mpmd_mesh() const { return std::nullopt; }
   /// How a pipeline's stages are cut automatically; nullopt if the model marks them.
@@ -120,6 +122,19 @@ auto init_of(const J& job, const TrainFlags& flags) {
   return [&job, tx = optimizer_of(flags)](Key key) {
     return TrainState(job.make_model(key), tx, std::source_location());
   };
+}
+
+/// The state that a run begins with.
+template <typename J>
+auto first_state(const J& job, const TrainFlags& flags, const Shardings& places) {
+  using Model = typename J::Model;
+  if (std::optional<Model> params = job.pretrained()) {
+    const auto begin = [tx = optimizer_of(flags)](Model model) {
+      return TrainState(std::move(model), tx, std::source_location());
+    };
+    return jit(begin, {.out_shardings = places, .name = "init"})(*std::move(params));
+  }
+  return jit(init_of(job, flags), {.out_shardings = places, .name = "init"})(Key(flags.seed));
 }
 
 /// The shardings that --params asks for, by the logical axis rules in scope; unspecified without a

@@ -68,6 +68,34 @@ LmFlags completed(LmFlags flags) {
   return flags;
 }
 
+double entropy_term(double count, double total) { return -count * std::log(count / total); }
+
+/// Entropy in nats of a byte.
+double unigram_entropy(std::span<const std::uint8_t> text) {
+  std::vector<double> counts(256);
+  for (std::uint8_t byte : text) counts[byte] += 1;
+  double sum = 0;
+  for (double count : counts) {
+    if (count > 0) sum += entropy_term(count, static_cast<double>(text.size()));
+  }
+  return sum / static_cast<double>(text.size());
+}
+
+/// Entropy in nats of a byte, given the preceding one.
+double bigram_entropy(std::span<const std::uint8_t> text) {
+  std::vector<double> pairs(std::size_t{256} * 256);
+  std::vector<double> firsts(256);
+  for (std::size_t i = 1; i < text.size(); ++i) {
+    pairs[text[i - 1] * 256U + text[i]] += 1;
+    firsts[text[i - 1]] += 1;
+  }
+  double sum = 0;
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    if (pairs[i] > 0) sum += entropy_term(pairs[i], firsts[i / 256]);
+  }
+  return sum / static_cast<double>(text.size() - 1);
+}
+
 /// Tokens to train on and, for a text, tokens that are held out.
 struct Corpus {
   data::Tokens train;
@@ -86,7 +114,7 @@ Corpus load_corpus(const LmFlags& flags, Report& report) {
                 text.train.size(), text.held_out.size());
   report.line(line);
   std::snprintf(line, sizeof(line), "entropy    unigram %.3f, bigram %.3f nats per byte",
-                data::unigram_entropy(text.train), data::bigram_entropy(text.train));
+                unigram_entropy(text.train), bigram_entropy(text.train));
   report.line(line);
   return {
       .train = data::shuffled(data::consecutive_windows(text.train, flags.model.seq), kDataSeed),

@@ -1,6 +1,6 @@
-// The command line: `tessera train MODEL ...`, `tessera show MODEL ...`,
-// `tessera plan MODEL ...`, `tessera experiments ...`, `tessera plot ...`, `tessera data ...`,
-// `tessera checkpoint ...`, `tessera devices`, `tessera reshard ...`,
+// The command line: `tessera train MODEL ...`, `tessera generate MODEL ...`,
+// `tessera show MODEL ...`, `tessera plan MODEL ...`, `tessera experiments ...`, `tessera plot
+// ...`, `tessera data ...`, `tessera checkpoint ...`, `tessera devices`, `tessera reshard ...`,
 // `tessera run ...`, `tessera schedule ...`.
 
 #include "commands.h"
@@ -17,11 +17,14 @@ int run(int argc, char** argv) {
   app.set_version(std::string("tessera ") + tessera::cli::version());
   tessera::cli::Command* train = app.add_subcommand("train", "train a model");
   train->require_subcommand(1);
+  tessera::cli::Command* generate = app.add_subcommand("generate", "continue a text");
+  generate->require_subcommand(1);
   tessera::cli::Command* show = app.add_subcommand("show", "show how a training step is compiled");
   show->require_subcommand(1);
   tessera::cli::Command* plan = app.add_subcommand("plan", "simulate a training step on a cluster");
   plan->require_subcommand(1);
-  const tessera::cli::ModelCommands models = {*train, *show, *plan};
+  const tessera::cli::ModelCommands models = {*train, *show, *plan, *generate};
+  tessera::cli::add_gpt2(models);
   tessera::cli::add_lm(models);
   tessera::cli::add_mlp(models);
   tessera::cli::add_pipeline(models);

@@ -60,10 +60,8 @@ void train(J& job, TrainFlags flags, const JobInfo& info, const Mesh& devices, S
   Checkpoints checkpoints(flags, info.name, job.config());
   const std::int64_t first = checkpoints.resumed().value_or(0);
   if (first > 0) job.seek_data(first, checkpoints.data_position());
-  auto state =
-      checkpoints.resumed()
-          ? checkpoints.restore(shapes.state, places, report)
-          : jit(init_of(job, flags), {.out_shardings = places, .name = "init"})(Key(flags.seed));
+  auto state = checkpoints.resumed() ? checkpoints.restore(shapes.state, places, report)
+                                     : first_state(job, flags, places);
   const auto first_batch = [&] { return place(job.batch(first), mesh, info); };
   if (!flags.dump.empty()) dump(flags.dump, job, state, first_batch());
   waiting.emplace("compiling the step");

@@ -1,0 +1,253 @@
+// Reads safetensors files: one, or several with an index.
+#include <algorithm>
+#include <bit>
+#include <memory>
+#include <set>
+
+#include <tessera/checkpoint.h>
+#include <tessera/error.h>
+
+#include "checkpoint/disk.h"
+#include "checkpoint/elements.h"
+#include "checkpoint/json.h"
+#include "checkpoint/safetensors.h"
+
+namespace tessera::checkpoint {
+
+namespace {
+
+constexpr const char* kReader = "read_safetensors";
+constexpr const char* kFileName = "model.safetensors";
+constexpr const char* kIndexEnd = ".safetensors.index.json";
+
+/// The files that an index lists: their names, relative to its folder. Throws BadText.
+std::set<std::string> files_of_index(const std::string& text) {
+  const Json index = parse_json(text);
+  const Json& map = member(index, "weight_map");
+  if (!map.is_object()) throw BadText("weight_map is not an object");
+  std::set<std::string> files;
+  for (const auto& [name, file] : map.items()) {
+    const std::string path = text_at(map, name);
+    if (path.empty() || path.find('/') != std::string::npos)
+      throw BadText("weight_map names a file that is not beside the index");
+    files.insert(path);
+  }
+  return files;
+}
+
+UserError unreadable(const std::string& path, const char* problem,
+                     const std::source_location& where) {
+  return UserError({.what = "read_safetensors: the file cannot be read",
+                    .where = where,
+                    .found = path + ": " + problem,
+                    .wanted = "a complete file in the safetensors format",
+                    .cure = "copy the file again from its source"});
+}
+
+/// The path of a file or an index, also for the folder that contains it.
+std::string path_in(const std::string& path) {
+  if (kind_of(path) != PathKind::folder) return path;
+  for (const std::string& name : {std::string(kFileName), "model" + std::string(kIndexEnd)}) {
+    if (kind_of(path + "/" + name) == PathKind::file) return path + "/" + name;
+  }
+  return path + "/" + kFileName;  // the error for a missing file names it
+}
+
+/// A tensor and where it is.
+struct Found {
+  std::size_t file;
+  HeaderEntry entry;
+
+  FileTensor tensor() const {
+    return {.name = entry.name,
+            .dtype = entry.foreign.empty() ? safetensors_name(entry.type.dtype) : entry.foreign,
+            .shape = entry.type.shape};
+  }
+};
+
+class TensorFiles {
+ public:
+  TensorFiles(const std::string& path, const std::source_location& where) : where_(where) {
+    const std::string first = path_in(path);
+    if (first.ends_with(kIndexEnd)) {
+      add_indexed(first);
+    } else {
+      add(first);
+    }
+    std::sort(tensors_.begin(), tensors_.end(),
+              [](const Found& a, const Found& b) { return a.entry.name < b.entry.name; });
+    const auto twice = std::adjacent_find(
+        tensors_.begin(), tensors_.end(),
+        [](const Found& a, const Found& b) { return a.entry.name == b.entry.name; });
+    if (twice != tensors_.end())
+      throw unreadable(first, ("two files have " + twice->entry.name).c_str(), where_);
+  }
+
+  const std::vector<Found>& tensors() const { return tensors_; }
+
+  /// An array of the type, whose elements `fill` makes of the bytes in the file.
+  template <typename Fill>
+  Array read(const Found& found, const Type& type, const Fill& fill) const {
+    const auto& [file, header_size] = files_[found.file];
+    const auto read_all = [&](const std::vector<IndexRange>&, std::span<std::byte> elements) {
+      const auto read_bytes = [&, size = header_size, from = file.get()](std::span<std::byte> to) {
+        if (!from->read(to, size + found.entry.begin))
+          throw unreadable(from->path(), "it is cut off", where_);
+      };
+      fill(read_bytes, elements);
+    };
+    return make_array_from_callback(type, NamedSharding(), read_all, where_);
+  }
+  /// The path of the file that a tensor is in.
+  const std::string& path_of(const Found& found) const { return files_[found.file].first->path(); }
+
+ private:
+  void add_indexed(const std::string& index) {
+    std::set<std::string> names;
+    try {
+      names = files_of_index(InputFile(kReader, index).text());
+    } catch (const BadText& error) {
+      throw unreadable(index, error.what(), where_);
+    }
+    for (const std::string& name : names) add(parent_of(index) + "/" + name);
+  }
+  void add(const std::string& path) {
+    auto file = std::make_unique<InputFile>(kReader, path);
+    try {
+      Header header = read_header(*file);
+      for (HeaderEntry& entry : header.entries) {
+        tensors_.push_back({.file = files_.size(), .entry = std::move(entry)});
+      }
+      files_.emplace_back(std::move(file), header.size);
+    } catch (const BadText& error) {
+      throw unreadable(path, error.what(), where_);
+    }
+  }
+
+  std::source_location where_;
+  std::vector<std::pair<std::unique_ptr<InputFile>, std::int64_t>> files_;  // with header sizes
+  std::vector<Found> tensors_;
+};
+
+float float_of_f16(std::uint16_t bits) {
+  const std::uint32_t sign = (bits & 0x8000U) << 16;
+  const std::uint32_t magnitude = bits & 0x7FFFU;
+  if (magnitude >= 0x7C00U)  // infinities and NaNs
+    return std::bit_cast<float>(sign | 0x7F800000U | (magnitude & 0x3FFU) << 13);
+  if (magnitude < 0x400U) {  // multiples of 2^-24
+    const float value = static_cast<float>(magnitude) * 0x1p-24F;
+    return sign == 0 ? value : -value;
+  }
+  return std::bit_cast<float>(sign | ((magnitude << 13) + (112U << 23)));
+}
+
+Array read_f16(const TensorFiles& files, const Found& found) {
+  return files.read(found, {DType::f32, found.entry.type.shape},
+                    [](const auto& read_bytes, std::span<std::byte> elements) {
+                      const std::size_t count = elements.size() / sizeof(float);
+                      // The halves are read into the second half of the memory, and become floats
+                      // from its beginning on.
+                      const auto halves = elements.subspan(elements.size() - 2 * count);
+                      read_bytes(halves);
+                      for (std::size_t i = 0; i < count; ++i) {
+                        std::uint16_t half = 0;
+                        std::memcpy(&half, halves.data() + 2 * i, sizeof(half));
+                        const float value = float_of_f16(half);
+                        std::memcpy(elements.data() + sizeof(float) * i, &value, sizeof(value));
+                      }
+                    });
+}
+
+Array read_known(const TensorFiles& files, const Found& found, const std::source_location& where) {
+  return files.read(
+      found, found.entry.type, [&](const auto& read_bytes, std::span<std::byte> elements) {
+        read_bytes(elements);
+        const bool is_valid = found.entry.type.dtype != DType::boolean ||
+                              std::all_of(elements.begin(), elements.end(),
+                                          [](std::byte value) { return value <= std::byte{1}; });
+        if (is_valid) return;
+        const std::string problem =
+            "an element of " + found.entry.name + " is neither true nor false";
+        throw unreadable(files.path_of(found), problem.c_str(), where);
+      });
+}
+
+std::string text_of(const FileTensor& tensor) {
+  return tensor.name + " " + tensor.dtype + to_string(tensor.shape);
+}
+
+/// The first few texts, and how many more there are.
+std::string some_of(const std::vector<std::string>& texts) {
+  constexpr std::size_t kShown = 4;
+  std::string list;
+  for (std::size_t i = 0; i < std::min(kShown, texts.size()); ++i) {
+    list += (i > 0 ? ", " : "") + texts[i];
+  }
+  return texts.size() <= kShown ? list
+                                : list + " and " + std::to_string(texts.size() - kShown) + " more";
+}
+
+/// Throws UserError unless the file has all of the names.
+void check_wanted(const TensorFiles& files, const std::string& path,
+                  const std::vector<std::string>& names, const std::source_location& where) {
+  std::set<std::string> known;
+  for (const Found& found : files.tensors()) known.insert(found.entry.name);
+  std::vector<std::string> missing;
+  for (const std::string& name : names) {
+    if (!known.contains(name)) missing.push_back(name);
+  }
+  if (missing.empty()) return;
+  const std::string meant = nearest(missing[0], {known.begin(), known.end()});
+  throw UserError({.what = "read_safetensors: the file does not have all of these tensors",
+                   .where = where,
+                   .found = path + " without " + some_of(missing),
+                   .wanted = "names of tensors in the file",
+                   .cure = meant.empty() ? "list_safetensors() lists the tensors"
+                                         : "did you mean '" + meant +
+                                               "'? list_safetensors() lists the tensors"});
+}
+
+[[noreturn]] void refuse(const FileTensor& tensor, const std::source_location& where) {
+  const bool is_f16 = tensor.dtype == "F16";
+  throw UserError({.what = "read_safetensors: arrays do not have the dtype of this tensor",
+                   .where = where,
+                   .found = text_of(tensor),
+                   .wanted = "one of BOOL, I32, U32, BF16, F32, F64",
+                   .cure = is_f16 ? "set f16_as_f32 in the options, which makes f32 of it"
+                                  : "leave it out of the names, or convert the file"});
+}
+
+}  // namespace
+
+std::vector<NamedArray> read_safetensors(const std::string& path, const ReadOptions& options,
+                                         std::source_location where) {
+  const TensorFiles files(path, where);
+  check_wanted(files, path, options.names, where);
+  const std::set<std::string> names(options.names.begin(), options.names.end());
+  std::vector<NamedArray> arrays;
+  std::vector<FileTensor> left;
+  for (const Found& found : files.tensors()) {
+    const HeaderEntry& entry = found.entry;
+    if (!names.empty() && !names.contains(entry.name)) continue;
+    if (entry.foreign.empty()) {
+      arrays.push_back({.name = entry.name, .array = read_known(files, found, where)});
+    } else if (entry.foreign == "F16" && options.f16_as_f32) {
+      arrays.push_back({.name = entry.name, .array = read_f16(files, found)});
+    } else if (!names.empty()) {
+      refuse(found.tensor(), where);
+    } else {
+      left.push_back(found.tensor());
+    }
+  }
+  if (options.left != nullptr) *options.left = std::move(left);
+  return arrays;
+}
+
+std::vector<FileTensor> list_safetensors(const std::string& path, std::source_location where) {
+  const TensorFiles files(path, where);
+  std::vector<FileTensor> tensors;
+  for (const Found& found : files.tensors()) tensors.push_back(found.tensor());
+  return tensors;
+}
+
+}  // namespace tessera::checkpoint

@@ -1,0 +1,128 @@
+// Files of other programs: dtypes that arrays do not have, names, several files with an index.
+#include <cmath>
+#include <gtest/gtest.h>
+
+#include "checkpoint/json.h"
+#include "checkpoint/test_support.h"
+
+namespace tessera::checkpoint {
+namespace {
+
+/// A file with these members in its header.
+std::string file_of(const Json& header, const std::string& elements) {
+  const std::string json = header.dump();
+  const auto size = static_cast<std::uint64_t>(json.size());
+  std::string text(sizeof(size), '\0');
+  std::memcpy(text.data(), &size, sizeof(size));
+  return text + json + elements;
+}
+
+Json entry(const char* dtype, const Shape& shape, std::int64_t begin, std::int64_t end) {
+  return {{"dtype", dtype}, {"shape", shape}, {"data_offsets", {begin, end}}};
+}
+
+/// Tensors h F16[2], i I64[1], u U8[4] and x F32[1].
+std::string mixed_file(const std::string& path) {
+  const float x = 2.5F;
+  std::string elements("\x00\x3c\x00\xc0", 4);
+  elements += std::string(8, '\x01') + "abcd";
+  elements.append(reinterpret_cast<const char*>(&x), sizeof(x));
+  write_file(path, file_of({{"h", entry("F16", {2}, 0, 4)},
+                            {"i", entry("I64", {1}, 4, 12)},
+                            {"u", entry("U8", {2, 2}, 12, 16)},
+                            {"x", entry("F32", {1}, 16, 20)}},
+                           elements));
+  return path;
+}
+
+std::vector<std::string> names_of(const std::vector<NamedArray>& arrays) {
+  std::vector<std::string> names;
+  for (const NamedArray& item : arrays) names.push_back(item.name);
+  return names;
+}
+
+using Names = std::vector<std::string>;
+
+TEST(ReadSafetensors, LeavesAndNamesOtherDtypes) {
+  const std::string path = mixed_file(test_folder() + "/mixed.safetensors");
+  std::vector<FileTensor> left;
+  EXPECT_EQ(names_of(read_safetensors(path, {.left = &left})), Names{"x"});
+  ASSERT_EQ(left.size(), 3U);
+  EXPECT_EQ(left[0].name + left[0].dtype + to_string(left[0].shape), "hF16[2]");
+  EXPECT_EQ(left[2].name + left[2].dtype + to_string(left[2].shape), "uU8[2,2]");
+  EXPECT_EQ(names_of(read_safetensors(path)), Names{"x"});
+  const auto arrays = read_safetensors(path, {.f16_as_f32 = true, .left = &left});
+  EXPECT_EQ(names_of(arrays), (Names{"h", "x"}));
+  EXPECT_EQ(arrays[0].array.to_vector<float>(), (std::vector<float>{1, -2}));
+  EXPECT_EQ(left.size(), 2U);
+  EXPECT_EQ(list_safetensors(path).size(), 4U);
+}
+
+TEST(ReadSafetensors, ReadsTheNamesThatAreAskedFor) {
+  const std::string path = mixed_file(test_folder() + "/mixed.safetensors");
+  EXPECT_EQ(names_of(read_safetensors(path, {.names = {"x"}})), Names{"x"});
+  EXPECT_EQ(names_of(read_safetensors(path, {.names = {"x", "h"}, .f16_as_f32 = true})),
+            (Names{"h", "x"}));
+  EXPECT_THROW(read_safetensors(path, {.names = {"x", "h"}}), UserError);
+  EXPECT_THROW(read_safetensors(path, {.names = {"x", "i"}}), UserError);
+  EXPECT_THROW(read_safetensors(path, {.names = {"x", "y"}}), UserError);
+}
+
+TEST(ReadSafetensors, ConvertsEveryHalf) {
+  std::string elements;
+  for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
+    elements += static_cast<char>(bits & 0xFF);
+    elements += static_cast<char>(bits >> 8);
+  }
+  const std::string path = test_folder() + "/halves.safetensors";
+  write_file(path, file_of({{"h", entry("F16", {0x10000}, 0, 0x20000)}}, elements));
+  const auto found = read_safetensors(path, {.f16_as_f32 = true})[0].array.to_vector<float>();
+  for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const int exponent = static_cast<int>(bits >> 10 & 31);
+    const int fraction = static_cast<int>(bits & 1023);
+    const double sign = bits >> 15 == 0 ? 1 : -1;
+    const auto expected =
+        static_cast<float>(sign * (exponent == 0 ? std::ldexp(fraction, -24)
+                                                 : std::ldexp(1024 + fraction, exponent - 25)));
+    const float value = found[bits];
+    if (exponent == 31) {
+      EXPECT_TRUE(fraction == 0 ? std::isinf(value) && (value > 0) == (sign > 0)
+                                : std::isnan(value));
+    } else {
+      EXPECT_EQ(std::bit_cast<std::uint32_t>(value), std::bit_cast<std::uint32_t>(expected));
+    }
+  }
+}
+
+TEST(ReadSafetensors, ReadsSeveralFilesWithAnIndex) {
+  const std::string folder = test_folder();
+  save(folder + "/saved", sample_tree());
+  export_checkpoint(folder + "/saved", folder + "/all", {.file_bytes = 100'000});
+  for (const char* path : {"/all", "/all/model.safetensors.index.json"}) {
+    Tree found;
+    for (const auto& [name, x] : read_safetensors(folder + path)) found[name] = x;
+    EXPECT_TRUE(has_same_bits(found, sample_tree()));
+  }
+  const std::string index = folder + "/all/model.safetensors.index.json";
+  for (const char* text : {"{", "{}", R"({"weight_map":[]})", R"({"weight_map":{"a":1}})",
+                           R"({"weight_map":{"a":"../x"}})", R"({"weight_map":{"a":"none"}})"}) {
+    write_file(index, text);
+    EXPECT_THROW(read_safetensors(index), UserError) << text;
+  }
+  fs::remove(index);
+  EXPECT_THROW(read_safetensors(folder + "/all"), UserError);
+  mixed_file(folder + "/all/model.safetensors");
+  EXPECT_EQ(list_safetensors(folder + "/all").size(), 4U);
+}
+
+TEST(ReadSafetensors, RefusesANameInTwoFiles) {
+  const std::string folder = test_folder();
+  write_safetensors(folder + "/a.safetensors", {{"x", ones({1})}});
+  write_safetensors(folder + "/b.safetensors", {{"x", ones({1})}});
+  write_file(folder + "/model.safetensors.index.json",
+             R"({"weight_map":{"x":"a.safetensors","y":"b.safetensors"}})");
+  EXPECT_THROW(read_safetensors(folder), UserError);
+}
+
+}  // namespace
+}  // namespace tessera::checkpoint

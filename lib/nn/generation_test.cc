@@ -1,0 +1,170 @@
+// A cache of keys and values beside attention over the whole sequence, and tokens drawn from
+// logits.
+#include <cmath>
+#include <gtest/gtest.h>
+#include <map>
+#include <set>
+
+#include <tessera/error.h>
+#include <tessera/jit.h>
+#include <tessera/nn.h>
+
+namespace tessera::nn {
+namespace {
+
+AttentionOptions causal(std::optional<DType> dtype = {}) {
+  return {.num_heads = 2, .features = 6, .is_causal = true, .dtype = dtype};
+}
+
+Array input(std::int64_t batch, std::int64_t length) {
+  return random::normal(Key(7), {batch, length, 6});
+}
+
+double largest_difference(const Array& a, const Array& b) {
+  return max(abs(astype(a, DType::f32) - astype(b, DType::f32))).item<double>();
+}
+
+/// The layer applied to consecutive pieces of x of these sizes.
+Array in_pieces(const SelfAttention& layer, const Array& x, const std::vector<std::int64_t>& sizes,
+                AttentionCache& cache) {
+  auto step = jit(
+      [](const SelfAttention& attention, AttentionCache held, Array piece) {
+        Array y = attention(piece, held);
+        return std::tuple(y, held);
+      },
+      {.donate_argnums = {1}});
+  std::vector<Array> parts;
+  std::int64_t at = 0;
+  for (const std::int64_t size : sizes) {
+    auto [y, next] = step(layer, std::move(cache), x.slice(1, at, at + size));
+    parts.push_back(y);
+    cache = next;
+    at += size;
+  }
+  return concatenate(parts, 1);
+}
+
+TEST(AttentionCache, GivesWhatTheWholeSequenceGives) {
+  const Array x = input(3, 9);
+  for (const std::vector<std::int64_t>& sizes :
+       {std::vector<std::int64_t>{9}, {5, 1, 1, 1, 1}, {1, 3, 1, 4}, {2, 7}}) {
+    const SelfAttention layer(Scope(Key(1)), causal());
+    AttentionCache cache(3, 12, causal());
+    EXPECT_LT(largest_difference(in_pieces(layer, x, sizes, cache), layer(x)), 2e-6);
+    EXPECT_EQ(cache.length.item<std::int32_t>(), 9);
+  }
+}
+
+TEST(AttentionCache, HasTheDtypeOfTheLayer) {
+  const Array x = input(2, 6);
+  const SelfAttention layer(Scope(Key(1)), causal(DType::bf16));
+  AttentionCache cache(2, 6, causal(DType::bf16));
+  EXPECT_EQ(cache.keys.dtype(), DType::bf16);
+  EXPECT_LT(largest_difference(in_pieces(layer, x, {4, 1, 1}, cache), layer(x)), 2e-2);
+}
+
+TEST(AttentionCache, GivesTheSameBitsOnMeshes) {
+  const Array x = input(4, 8);
+  const SelfAttention layer(Scope(Key(1)), causal());
+  AttentionCache alone(4, 10, causal());
+  const Array expected = in_pieces(layer, x, {5, 1, 2}, alone);
+  for (const P& spec : {P{"data"}, P{none, none, "data"}}) {
+    const Mesh mesh = make_mesh({{"data", 2}});
+    const use_mesh scope(mesh);
+    AttentionCache split(4, 10, causal());
+    split.keys = device_put(split.keys, NamedSharding(mesh, spec));
+    split.values = device_put(split.values, NamedSharding(mesh, spec));
+    EXPECT_TRUE(array_equal(
+        in_pieces(layer, device_put(x, NamedSharding(mesh, P{"data"})), {5, 1, 2}, split),
+        expected));
+    EXPECT_TRUE(array_equal(split.keys, alone.keys));
+  }
+}
+
+TEST(AttentionCache, IsWrittenInPlace) {
+  const AttentionOptions options{.num_heads = 4, .features = 8, .is_causal = true};
+  const SelfAttention layer(Scope(Key(1)), options);
+  const AttentionCache cache(1, 4096, options);
+  const auto step = jit(
+      [](const SelfAttention& attention, AttentionCache held, Array piece) {
+        Array y = attention(piece, held);
+        return std::tuple(y, held);
+      },
+      {.donate_argnums = {1}});
+  const MemoryPlan plan = step.lower(layer, cache, ones({1, 1, 8})).compile().memory();
+  const std::int64_t bytes = 2 * 4096 * 8 * 4;
+  EXPECT_GE(plan.arguments, bytes);
+  EXPECT_LT(plan.peak, bytes + bytes / 4) << "the step copies the cache";
+}
+
+TEST(AttentionCache, RefusesWhatDoesNotFit) {
+  const SelfAttention layer(Scope(Key(1)), causal());
+  const SelfAttention sees_all(Scope(Key(1)), {.num_heads = 2, .features = 6});
+  AttentionCache cache(2, 4, causal());
+  EXPECT_THROW(sees_all(input(2, 1), cache), UserError);
+  EXPECT_THROW(layer(input(3, 1), cache), UserError);
+  EXPECT_THROW(layer(input(2, 5), cache), UserError);
+  AttentionCache halves(2, 4, causal(DType::bf16));
+  EXPECT_THROW(layer(input(2, 1), halves), UserError);
+}
+
+/// How often each token is drawn.
+std::map<std::int32_t, int> counts_of(const std::vector<float>& logits,
+                                      const SamplingOptions& options, std::int64_t draws = 4000) {
+  const auto size = static_cast<std::int64_t>(logits.size());
+  const Array rows = broadcast_to(array(logits, {1, size}), {draws, size});
+  std::map<std::int32_t, int> counts;
+  for (const std::int32_t id : sample(Key(3), rows, options).to_vector<std::int32_t>()) {
+    ++counts[id];
+  }
+  return counts;
+}
+
+TEST(Sample, DrawsWithTheProbabilitiesOfTheLogits) {
+  // Probabilities 0.1, 0.2, 0.3, 0.4.
+  const std::vector<float> logits = {std::log(1.0F), std::log(2.0F), std::log(3.0F),
+                                     std::log(4.0F)};
+  const auto expect_shares = [&](const SamplingOptions& options, const std::vector<double>& p) {
+    std::map<std::int32_t, int> counts = counts_of(logits, options);
+    for (std::size_t i = 0; i < p.size(); ++i) {
+      const int count = counts[static_cast<std::int32_t>(i)];
+      EXPECT_NEAR(count / 4000.0, p[i], 0.03) << i;
+      EXPECT_TRUE(p[i] > 0 || count == 0) << i;
+    }
+  };
+  expect_shares({}, {0.1, 0.2, 0.3, 0.4});
+  expect_shares({.temperature = 0.5}, {1 / 30.0, 4 / 30.0, 9 / 30.0, 16 / 30.0});
+  expect_shares({.temperature = 0}, {0, 0, 0, 1});
+  expect_shares({.top_k = 2}, {0, 0, 3 / 7.0, 4 / 7.0});
+  expect_shares({.top_k = 4}, {0.1, 0.2, 0.3, 0.4});
+  expect_shares({.top_k = 9}, {0.1, 0.2, 0.3, 0.4});
+  expect_shares({.top_p = 0.75}, {0, 2 / 9.0, 3 / 9.0, 4 / 9.0});
+  expect_shares({.top_p = 0.6}, {0, 0, 3 / 7.0, 4 / 7.0});
+  expect_shares({.top_p = 0.01}, {0, 0, 0, 1});
+  // top_p counts what top_k leaves: 3/7 and 4/7.
+  expect_shares({.top_k = 2, .top_p = 0.5}, {0, 0, 0, 1});
+  expect_shares({.top_k = 2, .top_p = 0.6}, {0, 0, 3 / 7.0, 4 / 7.0});
+}
+
+TEST(Sample, DrawsTheSameOnMeshes) {
+  const Array logits = random::normal(Key(5), {4, 50}) * 2.0;
+  const SamplingOptions options{.temperature = 0.8, .top_k = 20, .top_p = 0.9};
+  const Array expected = sample(Key(9), logits, options);
+  const Mesh mesh = make_mesh({{"data", 4}});
+  for (const P& spec : {P{"data"}, P{none, "data"}}) {
+    EXPECT_TRUE(array_equal(sample(Key(9), device_put(logits, NamedSharding(mesh, spec)), options),
+                            expected));
+  }
+}
+
+TEST(Sample, RefusesOptionsThatAreNotValid) {
+  const Array logits = zeros({1, 4});
+  EXPECT_THROW(sample(Key(1), logits, {.temperature = -1}), UserError);
+  EXPECT_THROW(sample(Key(1), logits, {.temperature = NAN}), UserError);
+  EXPECT_THROW(sample(Key(1), logits, {.top_k = -1}), UserError);
+  EXPECT_THROW(sample(Key(1), logits, {.top_p = 0}), UserError);
+  EXPECT_THROW(sample(Key(1), logits, {.top_p = 1.5}), UserError);
+}
+
+}  // namespace
+}  // namespace tessera::nn

@@ -1,0 +1,274 @@
+// `tessera generate gpt2`: continues a text.
+
+#include "gpt2/generate.h"
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+
+#include "gpt2/config.h"
+#include "gpt2/weights.h"
+#include "tools/cli/input_file.h"
+#include "tools/cli/streams.h"
+#include "tools/cli/waiting.h"
+#include "tools/tessera/commands.h"
+#include "tools/tessera/flags.h"
+#include "tools/tessera/gpt2/folder.h"
+#include "tools/tessera/job.h"
+#include "tools/tessera/report.h"
+
+namespace tessera::cli {
+
+std::string read_folder_file(const std::string& folder, const std::string& name) {
+  return read_input(folder + "/" + name,
+                    {.what = "gpt2: the file cannot be read",
+                     .wanted = "a folder with config.json, vocab.json and merges.txt",
+                     .cure = "check the path of the folder"});
+}
+
+data::BytePairTokenizer read_tokenizer(const std::string& folder, std::int64_t vocab) {
+  data::BytePairTokenizer tokenizer(folder + "/vocab.json", folder + "/merges.txt");
+  if (tokenizer.size() <= vocab) return tokenizer;
+  throw UserError({.what = "gpt2: the vocabulary has more tokens than the model",
+                   .found = folder + ": vocab.json has ids up to " +
+                            std::to_string(tokenizer.size() - 1) + ", vocab_size is " +
+                            std::to_string(vocab),
+                   .wanted = "ids below vocab_size",
+                   .cure = "use vocab.json, merges.txt and config.json of one model"});
+}
+
+namespace {
+
+using nlohmann::json;
+
+JobInfo generate_info() {
+  return {.name = "gpt2", .help = {}, .report_name = {}, .axes = {"data"}};
+}
+
+struct GenerateFlags : TrainFlags {
+  GenerateFlags() { mesh = "none"; }
+  std::string weights;
+  std::string prompt;
+  std::vector<std::string> stop;
+  std::int64_t tokens = 64;
+  std::int64_t sequences = 1;
+  nn::SamplingOptions sampling;
+};
+
+/// The ids of the prompt. An empty prompt is the end of another text.
+std::vector<std::int32_t> prompt_ids(const GenerateFlags& flags, const gpt2::Config& config,
+                                     const data::BytePairTokenizer& tokenizer) {
+  std::vector<std::int32_t> ids;
+  try {
+    ids = tokenizer.encode(flags.prompt);
+  } catch (const UserError& error) {
+    throw told_of("--prompt", error);
+  }
+  if (ids.empty() && config.end) ids.push_back(*config.end);
+  const auto length = static_cast<std::int64_t>(ids.size());
+  if (length == 0) {
+    throw UserError({.what = "--prompt: the text is empty",
+                     .found = "no token, and a model without an eos_token_id",
+                     .wanted = "a text to continue",
+                     .cure = "write for example --prompt 'Once upon a time'"});
+  }
+  if (length + flags.tokens <= config.positions) return ids;
+  const std::int64_t left = config.positions - length;
+  throw UserError(
+      {.what = "--prompt: the text and its continuation are longer than the context",
+       .found = std::to_string(length) + " tokens and --tokens " + std::to_string(flags.tokens),
+       .wanted =
+           "together at most " + std::to_string(config.positions) + ", n_positions of the model",
+       .cure = left >= 1 ? "write --tokens " + std::to_string(left) + ", or a shorter prompt"
+                         : "write a shorter prompt"});
+}
+
+/// One continuation of the prompt.
+struct Sequence {
+  std::vector<std::int32_t> ids = {};
+  std::string text = {};
+  bool is_done = false;
+};
+
+/// Adds a token. The sequence is done behind the token that ends texts, and before a stop string.
+void add_token(Sequence& sequence, std::int32_t id, const GenerateFlags& flags,
+               const gpt2::Config& config, const data::BytePairTokenizer& tokenizer) {
+  if (sequence.is_done) return;
+  sequence.ids.push_back(id);
+  if (config.end == id) {
+    sequence.is_done = true;
+    return;
+  }
+  // A model may have more logits than the vocabulary has tokens, to fill its rows.
+  if (id < tokenizer.size()) sequence.text += tokenizer.decode(std::span(&id, 1));
+  std::size_t cut = sequence.text.size();
+  for (const std::string& stop : flags.stop) cut = std::min(cut, sequence.text.find(stop));
+  sequence.is_done = cut < sequence.text.size();
+  sequence.text.resize(cut);
+}
+
+struct Generated {
+  std::vector<Sequence> sequences;
+  double tokens_per_second = 0;
+};
+
+Generated generate(const GenerateFlags& flags, const gpt2::Config& config,
+                   const std::vector<std::int32_t>& prompt,
+                   const data::BytePairTokenizer& tokenizer, const Mesh& mesh) {
+  std::optional<Waiting> waiting("reading the weights");
+  gpt2::GPT2 model = gpt2::read_weights(flags.weights, config);
+  if (!mesh.axes().empty()) {
+    model = device_put(model, state_shardings(flags, mesh, generate_info(), model));
+  }
+  waiting.emplace("compiling the model");
+  gpt2::Generator generator(model, config, prompt,
+                            {.tokens = flags.tokens,
+                             .sequences = flags.sequences,
+                             .sampling = flags.sampling,
+                             .seed = flags.seed,
+                             .mesh = mesh});
+  Generated result{.sequences = std::vector<Sequence>(static_cast<std::size_t>(flags.sequences))};
+  const auto add = [&] {
+    const std::vector<std::int32_t> next = generator.next();
+    bool is_done = true;
+    for (std::size_t i = 0; i < next.size(); ++i) {
+      add_token(result.sequences[i], next[i], flags, config, tokenizer);
+      is_done = is_done && result.sequences[i].is_done;
+    }
+    return is_done;
+  };
+  // The first token is that of the prompt; the second compiles the step of the others.
+  constexpr std::int64_t kFirst = 2;
+  auto start = std::chrono::steady_clock::now();
+  std::int64_t count = 0;
+  for (bool is_done = false; count < flags.tokens && !is_done;) {
+    is_done = add();
+    ++count;
+    if (count > kFirst) continue;
+    waiting.reset();
+    if (count == kFirst) start = std::chrono::steady_clock::now();
+  }
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  if (count > kFirst) {
+    result.tokens_per_second =
+        static_cast<double>((count - kFirst) * flags.sequences) / seconds.count();
+  }
+  return result;
+}
+
+/// The text with U+FFFD in place of what is not UTF-8, such as a character that is not complete.
+std::string readable(const std::string& text) {
+  return json::parse(json(text).dump(-1, ' ', false, json::error_handler_t::replace));
+}
+
+void show(const GenerateFlags& flags, const Generated& generated) {
+  std::string text;
+  for (const Sequence& sequence : generated.sequences) {
+    text += readable(flags.prompt + sequence.text) + "\n";
+    if (generated.sequences.size() > 1) text += "----\n";
+  }
+  char line[80];
+  std::snprintf(line, sizeof(line), "generated  %.1f tokens per second\n",
+                generated.tokens_per_second);
+  print(text + (generated.tokens_per_second > 0 ? line : ""));
+}
+
+json json_of(const GenerateFlags& flags, const std::vector<std::int32_t>& prompt,
+             const Generated& generated) {
+  const Sequence& first = generated.sequences[0];
+  json object = {{"model", "gpt2"},
+                 {"prompt_ids", prompt},
+                 {"ids", first.ids},
+                 {"text", readable(first.text)},
+                 {"tokens_per_second", generated.tokens_per_second},
+                 {"seed", flags.seed},
+                 {"mesh", flags.mesh}};
+  for (const Sequence& sequence : generated.sequences) {
+    object["sequences"].push_back({{"ids", sequence.ids}, {"text", readable(sequence.text)}});
+  }
+  return object;
+}
+
+void check_sampling(const nn::SamplingOptions& sampling) {
+  if (sampling.top_p > 0 && sampling.top_p <= 1) return;
+  char text[32];
+  std::snprintf(text, sizeof(text), "%g", sampling.top_p);
+  throw UserError({.what = "--top-p: the value is not valid",
+                   .found = text,
+                   .wanted = "a probability above 0 and at most 1",
+                   .cure = "write for example --top-p 0.9"});
+}
+
+void run_generate(const GenerateFlags& flags) {
+  check_sampling(flags.sampling);
+  const Mesh mesh = mesh_of(flags, generate_info());
+  run_on_devices(flags, mesh, 1, [&] {
+    apply(flags);
+    const use_mesh scope(mesh);
+    gpt2::Config config = gpt2::read_config(flags.weights);
+    config.dtype = compute_dtype(flags);
+    const data::BytePairTokenizer tokenizer = read_tokenizer(flags.weights, config.vocab);
+    const std::vector<std::int32_t> prompt = prompt_ids(flags, config, tokenizer);
+    const Generated generated = generate(flags, config, prompt, tokenizer, mesh);
+    if (process_index() != 0) return;
+    if (flags.json != "-") show(flags, generated);
+    if (!flags.json.empty()) write_json(flags.json, json_of(flags, prompt, generated));
+  });
+}
+
+void add_sampling_flags(Command& command, GenerateFlags& flags) {
+  add_number(command, flags.sampling.temperature,
+             {.name = "--temperature",
+              .text = "below 1 likely tokens become likelier; 0: always the most likely one",
+              .has_least = true});
+  add_whole_number(
+      command, flags.sampling.top_k,
+      {.name = "--top-k", .text = "only the K most likely tokens; 0: all", .least = 0});
+  command
+      .add_option("--top-p", flags.sampling.top_p,
+                  "only the most likely tokens that together have this probability")
+      ->capture_default_str();
+  add_whole_number(command, flags.seed,
+                   {.name = "--seed",
+                    .text = "seed of the draws",
+                    .least = 0,
+                    .most = std::numeric_limits<std::int64_t>::max()});
+}
+
+void add_device_flags(Command& command, GenerateFlags& flags) {
+  command
+      .add_option("--mesh", flags.mesh, "mesh axes, for example data=2 to split sequences, or none")
+      ->capture_default_str();
+  add_choice(command, flags.params, "--params", {"replicated", "fsdp"},
+             "how parameters are sharded");
+  add_whole_number(
+      command, flags.threads,
+      {.name = "--threads", .text = "worker threads; default: one per core", .most = 1024});
+  add_choice(command, flags.dtype, "--dtype", {"f32", "bf16"},
+             "dtype of activations and matrix operands");
+  add_engine_flag(command, flags);
+}
+
+}  // namespace
+
+void add_generate_gpt2(Command& generate) {
+  Command* command =
+      generate.add_subcommand("gpt2", "GPT-2, with weights in Hugging Face's layout");
+  auto flags = std::make_shared<GenerateFlags>();
+  add_path(*command, flags->weights, "--weights",
+           "a folder with config.json, model.safetensors, vocab.json and merges.txt", "gpt2")
+      ->required();
+  command->add_option("--prompt", flags->prompt, "the text to continue, in UTF-8")->required();
+  add_whole_number(*command, flags->tokens,
+                   {.name = "--tokens", .text = "how many tokens to add at most"});
+  add_whole_number(*command, flags->sequences,
+                   {.name = "--sequences", .text = "how many continuations", .most = 4096});
+  command->add_option("--stop", flags->stop, "texts before which a continuation ends");
+  add_sampling_flags(*command, *flags);
+  add_device_flags(*command, *flags);
+  add_path(*command, flags->json, "--json", "write one JSON object; - is standard output",
+           "generated.json");
+  command->callback([flags] { run_generate(*flags); });
+}
+
+}  // namespace tessera::cli
