@@ -61,6 +61,12 @@ void measure(benchmark::State& state, const Executable& executable, std::int64_t
 void empty_program(benchmark::State& state) { measure(state, tasks(0, false), 1); }
 void chain_of_1000(benchmark::State& state) { measure(state, tasks(1000, true), 1000); }
 void side_by_side_1000(benchmark::State& state) { measure(state, tasks(1000, false), 1000); }
+/// Run by the calling thread alone.
+void short_chain_of_1000(benchmark::State& state) {
+  Executable executable = tasks(1000, true);
+  executable.is_short = true;
+  measure(state, executable, 1000);
+}
 void chain_of_100_with_64_parts(benchmark::State& state) {
   measure(state, tasks(100, true, 64), 6400);
 }
@@ -74,6 +80,7 @@ void by_threads(benchmark::internal::Benchmark* bench) {
 
 BENCHMARK(empty_program)->Apply(by_threads);
 BENCHMARK(chain_of_1000)->Apply(by_threads);
+BENCHMARK(short_chain_of_1000)->Apply(by_threads);
 BENCHMARK(side_by_side_1000)->Apply(by_threads);
 BENCHMARK(chain_of_100_with_64_parts)->Apply(by_threads);
 BENCHMARK(scan_of_1000_steps)->Apply(by_threads);

@@ -40,6 +40,14 @@ DType natural_dtype(const Operand& number) {
   }
 }
 
+std::string describe_all(const std::vector<Array>& arrays) {
+  std::string text;
+  for (const Array& array : arrays) text += (text.empty() ? "" : " and ") + describe(array);
+  return text;
+}
+
+}  // namespace
+
 void check_number(std::string_view op, const Operand& number, DType dtype) {
   const bool has_fraction = number.kind == Operand::Kind::real;
   if (is_float(dtype)) return;
@@ -69,19 +77,11 @@ double number_value(const Operand& number) {
   return number.kind == Operand::Kind::real ? number.real : static_cast<double>(number.integer);
 }
 
-std::string describe_all(const std::vector<Array>& arrays) {
-  std::string text;
-  for (const Array& array : arrays) text += (text.empty() ? "" : " and ") + describe(array);
-  return text;
-}
-
-}  // namespace
-
-DType common_dtype(std::string_view op, const std::vector<Operand>& operands) {
+DType common_dtype(std::string_view op, std::span<const Operand> operands) {
   const Operand* first = nullptr;
   for (const Operand& operand : operands) {
     if (operand.is_number()) continue;
-    node_of(operand.array, call_span());
+    if (operand.array.is_empty()) fail_empty("", call_span());
     if (first == nullptr) first = &operand;
     if (operand.array.dtype() == first->array.dtype()) continue;
     const bool is_first_wider =

@@ -1,6 +1,7 @@
 // Operands of public ops: dtypes, broadcasting, axes.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,7 +16,13 @@ using Ints = std::vector<std::int64_t>;
 
 /// The common dtype of the arrays among `operands`; if there are only numbers, f32, i32 or bool.
 /// Throws UserError if the arrays differ, or if a fraction is combined with integer arrays.
-DType common_dtype(std::string_view op, const std::vector<Operand>& operands);
+DType common_dtype(std::string_view op, std::span<const Operand> operands);
+inline DType common_dtype(std::string_view op, std::initializer_list<Operand> operands) {
+  return common_dtype(op, std::span(operands.begin(), operands.size()));
+}
+/// Throws UserError if the number has no value of the dtype.
+void check_number(std::string_view op, const Operand& number, DType dtype);
+double number_value(const Operand& number);
 /// The operand as an array: numbers become scalars of `dtype`.
 Array as_array(std::string_view op, const Operand& operand, DType dtype);
 /// For ops that take one array. A number becomes a scalar.

@@ -1,4 +1,4 @@
-// Hashes of functions, to find equal ones.
+// Hashes and keys of functions, to find equal ones.
 #pragma once
 
 #include "ir/ir.h"
@@ -7,5 +7,9 @@ namespace tessera::ir {
 
 /// Equal for equal functions, whatever their names, and usually different for others.
 std::size_t hash_of(const Function& function);
+
+/// Appends bytes that are equal for equal functions only. Names and source lines do not count; ops
+/// and callbacks count by their address, so what is found by a key must hold the function.
+void append_key(std::string& key, const Function& function);
 
 }  // namespace tessera::ir

@@ -232,6 +232,9 @@ struct Executable {
   std::int64_t device_peak_bytes = 0;   // the most that one real device would hold, with arguments
   std::int64_t device_arena_bytes = 0;  // the part of it that is no argument or result
   bool communicates = false;            // some task exchanges data with other processes
+  /// The kernels take less time than to share their work with other threads. There are no control
+  /// tasks, and no task depends on a later one.
+  bool is_short = false;
   /// Per group of devices, the most that one of its devices would hold; empty if there are no
   /// groups. In a process of one device only its own group has an entry that is not 0.
   std::vector<std::int64_t> group_peak_bytes;
@@ -240,6 +243,13 @@ struct Executable {
   /// The partitioned function that was lowered. Only tools that show programs use it.
   std::shared_ptr<const ir::Function> source;
   std::shared_ptr<Transport> transport;  // to the own group; nullptr if no task needs it
+
+  bool has_collectives() const {
+    for (const Instruction& instruction : instructions) {
+      if (!instruction.collectives.empty()) return true;
+    }
+    return false;
+  }
 };
 
 }  // namespace tessera::run

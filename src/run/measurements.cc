@@ -30,6 +30,15 @@ void Measurements::count_collectives(const Instruction& instruction) {
   }
 }
 
+void Measurements::count_alone(const Executable& executable) {
+  std::vector<bool> is_counted(executable.instructions.size(), false);
+  for (const Task& task : executable.tasks) {
+    if (is_counted[task.instruction] || task.kernel->num_parts() == 0) continue;
+    is_counted[task.instruction] = true;
+    count_collectives(executable.instructions[task.instruction]);
+  }
+}
+
 void Measurements::add(ExecutionNotes& notes, TaskRef ref, int thread, Clock::time_point start,
                        Clock::time_point end) {
   if (is_profiling_) {

@@ -25,6 +25,9 @@ class Measurements {
   /// Whether parts are timed.
   bool times_parts() const { return times_regions() || is_traced(); }
 
+  /// Whether more is noted of tasks than which collectives they run.
+  bool notes_tasks() const { return times_parts() || has_timeline(); }
+
   void begin(ExecutionNotes& notes, const Executable& executable, int caller) const {
     if (is_traced()) Recorder::begin(notes.record, executable, caller);
   }
@@ -33,6 +36,8 @@ class Measurements {
   void count(ExecutionNotes& notes, TaskRef ref);
   void add(ExecutionNotes& notes, TaskRef ref, int thread, Clock::time_point start,
            Clock::time_point end);
+  /// Counts the collectives of an execution of which nothing else is noted.
+  void count_alone(const Executable& executable);
   /// Stores the counts, times and records of an execution that has ended. If memory runs out here,
   /// that is a fault of the execution.
   void end(ExecutionNotes& notes, const Executable& executable, Execution& execution) noexcept;

@@ -71,6 +71,18 @@ std::vector<TileBinding> RootBuffers::add(const Tiles& tiles) {
   return bindings;
 }
 
+PortBuffers::PortBuffers(const std::vector<Tiles>& inputs, const std::vector<Tiles>& outputs)
+    : num_inputs_(inputs.size()) {
+  first_.reserve(inputs.size() + outputs.size());
+  buffers_.reserve(inputs.size() + outputs.size());
+  for (const std::vector<Tiles>* ports : {&inputs, &outputs}) {
+    for (const Tiles& tiles : *ports) {
+      first_.push_back(buffers_.size());
+      for (const BufferPtr& tile : tiles) buffers_.push_back(tile->data());
+    }
+  }
+}
+
 std::int64_t thread_scratch(const Executable& executable) {
   std::int64_t most = 0;
   const auto add = [&](const Nested& nested) {

@@ -25,6 +25,22 @@ struct RootBuffers {
   std::vector<TileBinding> add(const Tiles& tiles);
 };
 
+/// The buffers of the tiles of all inputs and outputs.
+class PortBuffers {
+ public:
+  PortBuffers(const std::vector<Tiles>& inputs, const std::vector<Tiles>& outputs);
+  /// Where the tile of a place outside of the arena begins.
+  std::byte* find(const Place& place) const {
+    const bool is_input = place.space == Place::Space::input;
+    return buffers_[first_[(is_input ? 0 : num_inputs_) + place.port] + place.tile];
+  }
+
+ private:
+  std::size_t num_inputs_;
+  std::vector<std::size_t> first_;  // per port
+  std::vector<std::byte*> buffers_;
+};
+
 /// The most scratch bytes that any kernel needs per thread, including kernels of nested
 /// executables.
 std::int64_t thread_scratch(const Executable& executable);

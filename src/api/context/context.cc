@@ -20,15 +20,20 @@ ContextState& default_context() {
 
 }  // namespace
 
-std::shared_ptr<Program> EagerPrograms::find(const std::string& key) {
+std::shared_ptr<Program> EagerPrograms::find(std::string_view key) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const std::shared_ptr<Program>* known = programs_.find(key);
-  return known == nullptr ? nullptr : *known;
+  const EagerProgram* known = programs_.find(key);
+  return known == nullptr ? nullptr : known->program;
 }
 
-void EagerPrograms::insert(const std::string& key, const std::shared_ptr<Program>& program) {
+void EagerPrograms::insert(const std::string& key, const EagerProgram& program) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (programs_.find(key) == nullptr) programs_.insert(key, program);
+}
+
+std::size_t EagerPrograms::size() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return programs_.size();
 }
 
 ContextState::ContextState(const ContextState& settings_of) {
@@ -40,7 +45,8 @@ ContextState::ContextState(const ContextState& settings_of) {
 Settings ContextState::settings() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   Settings settings = settings_;
-  if (has_best_dot_unit_) settings.dot_unit = compile::dot_units().back();
+  static const DotUnit best = compile::dot_units().back();
+  if (has_best_dot_unit_) settings.dot_unit = best;
   return settings;
 }
 

@@ -5,24 +5,36 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <tessera/engine.h>
 
+#include "api/array_node.h"
 #include "api/context/settings.h"
 #include "base/lru_cache.h"
 
 namespace tessera::detail {
 
-/// Programs of eager calls, by program text. For several threads.
+struct EagerProgram {
+  std::shared_ptr<Program> program;
+  // What the key has the addresses of.
+  std::vector<PlacementPtr> placements;
+  std::vector<ir::Attributes> attributes;
+};
+
+/// Programs of eager calls. For several threads.
 class EagerPrograms {
  public:
-  std::shared_ptr<Program> find(const std::string& key);
+  /// nullptr if there is none.
+  std::shared_ptr<Program> find(std::string_view key);
   /// Another thread may have inserted the same program meanwhile.
-  void insert(const std::string& key, const std::shared_ptr<Program>& program);
+  void insert(const std::string& key, const EagerProgram& program);
+  std::size_t size();
 
  private:
   std::mutex mutex_;
-  LruCache<std::shared_ptr<Program>> programs_{4096};
+  LruCache<EagerProgram> programs_{4096};
 };
 
 /// For several threads.

@@ -1,11 +1,14 @@
 // Elementwise ops with broadcasting, and conversions.
+#include <array>
 #include <cmath>
 #include <fmt/format.h>
 #include <limits>
 #include <numbers>
+#include <span>
 
 #include <tessera/ops.h>
 
+#include "api/call/eager.h"
 #include "api/operands.h"
 #include "ops/emit.h"
 
@@ -18,20 +21,37 @@ using ir::Builder;
 
 namespace {
 
-/// `name`: the function that the user called.
-Array elementwise(const char* name, const std::vector<Operand>& operands, std::string_view op,
-                  const ir::Attributes& attributes = {}) {
-  return public_op(operands[0].where, [&] {
-    return emit(op, detail::broadcast_operands(name, operands), attributes);
-  });
+/// `name`: the function that the user called. `op` takes at most the attribute `direction`.
+Array elementwise(const char* name, std::initializer_list<Operand> list, std::string_view op,
+                  std::string_view direction = {}) {
+  const std::span<const Operand> operands(list.begin(), list.size());
+  const CallScope scope(operands[0].where);
+  const auto body = [&](const std::vector<Operand>& all) {
+    ir::Attributes attributes;
+    if (!direction.empty()) attributes.set("direction", std::string(direction));
+    return emit(op, detail::broadcast_operands(name, all), attributes);
+  };
+  if (!detail::runs_at_once()) return body({operands.begin(), operands.end()});
+  const DType dtype = detail::common_dtype(name, operands);
+  const std::array<DType, 3> dtypes = {dtype, dtype, dtype};
+  const auto checked_body = [&](const std::vector<Operand>& all) {
+    std::vector<Array> arrays;  // errors do not speak of numbers
+    for (const Operand& operand : operands) {
+      if (!operand.is_number()) arrays.push_back(operand.array);
+    }
+    detail::broadcast_shape(name, arrays);
+    return body(all);
+  };
+  return detail::run_op({.name = name, .op = op, .variant = direction}, operands, dtypes,
+                        checked_body);
 }
 
-Array elementwise(const char* name, const std::vector<Operand>& operands) {
+Array elementwise(const char* name, std::initializer_list<Operand> operands) {
   return elementwise(name, operands, name);
 }
 
 Array compare(const char* name, const char* direction, const Operand& x, const Operand& y) {
-  return elementwise(name, {x, y}, "compare", {{"direction", std::string(direction)}});
+  return elementwise(name, {x, y}, "compare", direction);
 }
 
 /// Logical ops take bool, bitwise ops integers; the IR has one op for both, as have operators.
@@ -51,11 +71,11 @@ void check_kind(const char* name, const Operand& x, Kind kind) {
                           : "convert it with astype, or use the logical ops for bool");
 }
 
-Array bits(const char* name, Kind kind, const std::vector<Operand>& operands, std::string_view op) {
-  return public_op(operands[0].where, [&] {
-    for (const Operand& operand : operands) check_kind(name, operand, kind);
-    return elementwise(name, operands, op);
-  });
+Array bits(const char* name, Kind kind, std::initializer_list<Operand> operands,
+           std::string_view op) {
+  const CallScope scope(operands.begin()->where);
+  for (const Operand& operand : operands) check_kind(name, operand, kind);
+  return elementwise(name, operands, op);
 }
 
 }  // namespace
@@ -189,23 +209,27 @@ Array shift_right_arithmetic(Operand a, Operand b) {
 Array fma(Operand a, Operand b, Operand c) { return elementwise("fma", {a, b, c}); }
 
 Array clamp(Operand low, Operand x, Operand high) {
-  return public_op(x.where, [&] {
-    return emit("clamp", detail::broadcast_operands("clamp", {low, x, high}));
-  });
+  const CallScope scope(x.where);
+  return elementwise("clamp", {low, x, high});
 }
 
 Array select(Operand condition, Operand a, Operand b) {
-  return public_op(condition.where, [&] {
-    check_kind("where", condition, Kind::logical);
-    const DType dtype = detail::common_dtype("where", {a, b});
-    const std::vector<Array> parts = {detail::as_array("where", condition, DType::boolean),
-                                      detail::as_array("where", a, dtype),
-                                      detail::as_array("where", b, dtype)};
+  const CallScope scope(condition.where);
+  check_kind("where", condition, Kind::logical);
+  const DType dtype = detail::common_dtype("where", {a, b});
+  const std::array<DType, 3> dtypes = {DType::boolean, dtype, dtype};
+  const auto body = [&](const std::vector<Operand>& operands) {
+    std::vector<Array> parts;
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      parts.push_back(detail::as_array("where", operands[i], dtypes[i]));
+    }
     const Shape shape = detail::broadcast_shape("where", parts);
-    std::vector<Array> whole;
-    for (const Array& part : parts) whole.push_back(detail::broadcast(part, shape));
-    return emit("select", whole);
-  });
+    for (Array& part : parts) part = detail::broadcast(part, shape);
+    return emit("select", parts);
+  };
+  const std::array<Operand, 3> operands = {condition, a, b};
+  if (!detail::runs_at_once()) return body({operands.begin(), operands.end()});
+  return detail::run_op({.name = "where", .op = "select"}, operands, dtypes, body);
 }
 
 Array where(Operand condition, Operand a, Operand b) {

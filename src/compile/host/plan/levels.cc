@@ -26,20 +26,35 @@ std::int64_t duration(const run::Control& control) {
   return longest(control.begin) + longest(control.condition) + rounds * body + longest(control.end);
 }
 
+std::int64_t work_ns(const run::Instruction& instruction) {
+  return instruction.flops / kFlopsPerNs + instruction.bytes / kBytesPerNs;
+}
+
+bool is_short(const run::Executable& executable) {
+  constexpr std::int64_t kShortNs = 10'000;  // about what it takes to wake a thread and to wait
+  std::int64_t ns = 0;
+  for (const run::Instruction& instruction : executable.instructions) ns += work_ns(instruction);
+  return ns <= kShortNs &&
+         std::all_of(executable.tasks.begin(), executable.tasks.end(), [](const run::Task& task) {
+           return task.control == nullptr && !task.communicates;
+         });
+}
+
 }  // namespace
 
 void set_levels(run::Executable& executable) {
+  executable.is_short = is_short(executable);
   std::vector<std::int64_t> num_tasks(executable.instructions.size(), 0);
   for (const run::Task& task : executable.tasks) num_tasks[task.instruction] += 1;
   for (std::size_t id = executable.tasks.size(); id-- > 0;) {
     run::Task& task = executable.tasks[id];
     const run::Instruction& instruction = executable.instructions[task.instruction];
-    const std::int64_t work = instruction.flops / kFlopsPerNs + instruction.bytes / kBytesPerNs;
     std::int64_t after = 0;
     for (const std::uint32_t next : task.successors)
       after = std::max(after, executable.tasks[next].level);
     const std::int64_t own =
-        task.control != nullptr ? duration(*task.control) : work / num_tasks[task.instruction];
+        task.control != nullptr ? duration(*task.control)
+                                : work_ns(instruction) / num_tasks[task.instruction];
     task.level = kTaskNs + own + after;
   }
 }

@@ -5,7 +5,7 @@
 
 namespace tessera::compile::host {
 
-/// Sets Task::level of all tasks, by what their instructions compute and move.
+/// Sets Task::level of all tasks and Executable::is_short, by what instructions compute and move.
 void set_levels(run::Executable& executable);
 
 }  // namespace tessera::compile::host

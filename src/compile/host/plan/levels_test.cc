@@ -60,5 +60,25 @@ TEST(Levels, ALoopTakesAsLongAsAllItsRounds) {
   EXPECT_EQ(level_of_scan(5) - level_of_scan(2), 3 * body->tasks[0].level);
 }
 
+TEST(Levels, ProgramsOfLittleWorkAreShort) {
+  const auto is_short = [](const std::shared_ptr<run::Executable>& executable) {
+    set_levels(*executable);
+    return executable->is_short;
+  };
+  EXPECT_TRUE(is_short(chain({})));
+  EXPECT_TRUE(is_short(chain({1000, 1000})));
+  EXPECT_FALSE(is_short(chain({1000, 100'000'000})));
+  EXPECT_FALSE(is_short(chain(std::vector<std::int64_t>(1000, 100'000))));
+  const auto moves = chain({0});
+  moves->instructions[0].bytes = 1 << 26;
+  EXPECT_FALSE(is_short(moves));
+  const auto communicates = chain({0, 0});
+  communicates->tasks[1].communicates = true;
+  EXPECT_FALSE(is_short(communicates));
+  const auto loop = chain({0});
+  loop->tasks[0].control = std::make_shared<const run::Control>();
+  EXPECT_FALSE(is_short(loop));
+}
+
 }  // namespace
 }  // namespace tessera::compile::host

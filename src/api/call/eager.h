@@ -1,0 +1,34 @@
+// Ops outside of any trace, which run at once.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <tessera/ops.h>
+
+#include "api/array_node.h"
+#include "trace/trace.h"
+
+namespace tessera::detail {
+
+/// Whether ops that this thread calls run at once.
+inline bool runs_at_once() { return trace::depth() == 0; }
+
+/// What a public op computes, besides its operands.
+struct EagerCall {
+  const char* name;               // of the function that the user called, for errors
+  std::string_view op;            // of the IR, or any other name that no other op has
+  std::string_view variant = {};  // whatever else `body` depends on
+};
+
+/// Computes `body(operands)`. The program is kept for calls of the same op with arrays of the same
+/// placements. Numbers are inputs of it, scalars of the dtype in `dtypes`, so that no number makes
+/// another program necessary; `body` sees arrays only. Throws UserError for numbers that do not fit
+/// the dtype.
+Array run_op(const EagerCall& call, std::span<const Operand> operands,
+             std::span<const DType> dtypes,
+             const std::function<Array(const std::vector<Operand>&)>& body);
+
+}  // namespace tessera::detail
