@@ -127,7 +127,10 @@ void default_memory(abi::DefaultMemory& a) { a.value = &a.object->memory; }
 void memory_in_use(abi::DeviceMemory& a) {
   a.bytes_in_use = run::buffer_bytes();
   a.peak_bytes_in_use = {.value = run::Buffer::peak_bytes(), .is_set = true};
+  a.num_allocations = {};
+  a.largest_allocation = {};
   a.bytes_limit = {.value = run::machine_memory().total, .is_set = true};
+  std::fill(std::begin(a.more), std::end(a.more), abi::Statistic{});
 }
 
 void device_attributes(abi::DeviceAttributes& a) {
