@@ -254,6 +254,8 @@ void Buffer::reset_peak_bytes() {
   most_bytes_held.store(bytes_held.load(std::memory_order_relaxed), std::memory_order_relaxed);
 }
 
+std::int64_t buffer_bytes() { return bytes_held.load(std::memory_order_relaxed); }
+
 void record_allocations(bool on) {
   allocations();  // constructed now, where it may throw
   is_recorded.store(on, std::memory_order_relaxed);

@@ -22,4 +22,7 @@ std::int64_t machine_id();
 void set_overcommit(bool is_allowed);
 bool overcommit();
 
+/// The bytes that all buffers of this process hold.
+std::int64_t buffer_bytes();
+
 }  // namespace tessera::run

@@ -27,32 +27,101 @@ enum class Function : std::size_t {
   error_message = 1,
   error_code = 2,
   plugin_initialize = 3,
+  plugin_attributes = 4,
   event_destroy = 5,
+  event_is_ready = 6,
+  event_error = 7,
   event_await = 8,
+  event_on_ready = 9,
   client_create = 10,
+  client_destroy = 11,
   client_platform_name = 12,
+  client_process_index = 13,
   client_platform_version = 14,
+  client_devices = 15,
   client_addressable_devices = 16,
+  client_lookup_device = 17,
+  client_lookup_addressable_device = 18,
+  client_addressable_memories = 19,
   client_compile = 20,
+  client_default_assignment = 21,
   client_buffer_from_host = 22,
   device_id = 23,
+  description_process_index = 24,
+  description_attributes = 25,
   device_kind = 26,
+  description_debug_text = 27,
+  description_text = 28,
   device_description = 29,
+  device_is_addressable = 30,
+  device_local_id = 31,
+  device_memories = 32,
+  device_default_memory = 33,
   device_memory = 34,
+  memory_id = 35,
+  memory_kind = 36,
+  memory_debug_text = 37,
+  memory_text = 38,
+  memory_devices = 39,
   compiled_destroy = 40,
+  compiled_name = 41,
+  compiled_num_replicas = 42,
+  compiled_num_partitions = 43,
   compiled_num_outputs = 44,
+  compiled_code_size = 45,
+  compiled_cost = 46,
+  compiled_memory_kinds = 47,
+  compiled_program = 48,
   loaded_destroy = 50,
   loaded_compiled = 51,
+  loaded_devices = 52,
+  loaded_delete = 53,
+  loaded_is_deleted = 54,
   loaded_execute = 55,
+  loaded_fingerprint = 57,
   buffer_destroy = 58,
+  buffer_element_type = 59,
+  buffer_dimensions = 60,
+  buffer_unpadded_dimensions = 61,
+  buffer_dynamic_dimensions = 62,
+  buffer_layout = 63,
+  buffer_size = 64,
+  buffer_device = 65,
+  buffer_memory = 66,
+  buffer_delete = 67,
+  buffer_is_deleted = 68,
   buffer_copy_to_device = 69,
   buffer_to_host = 70,
+  buffer_is_on_cpu = 71,
+  buffer_ready_event = 72,
+  buffer_address = 73,
+  buffer_add_reference = 74,
+  buffer_drop_reference = 75,
+  buffer_data = 76,
+  topology_destroy = 83,
+  topology_platform_name = 84,
+  topology_platform_version = 85,
+  topology_descriptions = 86,
+  topology_attributes = 88,
+  compiled_output_types = 90,
+  compiled_output_dimensions = 91,
+  buffer_copy_to_memory = 92,
+  compiled_fingerprint = 94,
+  client_topology = 95,
   compiled_memory = 96,
+  memory_kind_id = 97,
+  loaded_assignment = 117,
+  device_attributes = 128,
+  loaded_logical_ids = 130,
+  error_payload = 132,
 };
+/// Functions of version 0.100.
+inline constexpr std::size_t kNumFunctions = 138;
 
 inline constexpr int kInvalidArgument = 3;
 inline constexpr int kOutOfMemory = 8;
 inline constexpr int kUnimplemented = 12;
+inline constexpr int kInternal = 13;
 
 enum class ElementType : int {
   boolean = 1,
@@ -119,17 +188,18 @@ struct EventAwait : Head {
 };
 
 struct NamedValue : Head {
-  enum class Type : int { text = 0, int64 = 1, float32 = 3, boolean = 4 };
+  enum class Type : int { text = 0, int64 = 1, int64_list = 2, float32 = 3, boolean = 4 };
   const char* name = nullptr;
   std::size_t name_size = 0;
   Type type = Type::text;
   union {
     const char* text;
     std::int64_t int64 = 0;
+    const std::int64_t* int64_list;
     float float32;
     bool boolean;
   };
-  std::size_t value_size = 0;  // of a text; otherwise 1
+  std::size_t value_size = 0;  // of a text or a list; otherwise 1
 };
 
 struct ClientCreate : Head {

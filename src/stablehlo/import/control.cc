@@ -7,6 +7,7 @@
 
 #include "stablehlo/bytecode/scalars.h"
 #include "stablehlo/import/importer.h"
+#include "stablehlo/import/loops.h"
 
 namespace tessera::stablehlo {
 
@@ -58,8 +59,14 @@ std::optional<double> number_of(Context& c, const Region& region, ValueNumber va
   return splat == c.frame.splats.end() ? std::nullopt : std::optional(splat->second);
 }
 
-/// The number of iterations of a loop that counts an i32 in equal steps up to a limit.
-std::optional<std::int64_t> iterations_of(Context& c) {
+/// A loop that counts an i32 in equal steps up to a limit.
+struct Counting {
+  std::int64_t iterations = 0;
+  std::size_t counter = 0;      // number of the operand
+  bool is_from_zero = false;    // by steps of 1
+};
+
+std::optional<Counting> counting_of(Context& c) {
   const Region& condition = c.op.regions[0];
   const Region& body = c.op.regions[1];
   if (condition.operations.empty() || body.operations.empty()) return std::nullopt;
@@ -90,7 +97,9 @@ std::optional<std::int64_t> iterations_of(Context& c) {
   const double count = std::ceil((*limit - start->second) / *stride);
   // The counter must reach the limit without a wrap.
   if (start->second + count * *stride > 0x1p31 - 1) return std::nullopt;
-  return static_cast<std::int64_t>(std::max(count, 0.0));
+  return Counting{.iterations = static_cast<std::int64_t>(std::max(count, 0.0)),
+                  .counter = i,
+                  .is_from_zero = start->second == 0 && *stride == 1};
 }
 
 Values while_loop(Context& c) {
@@ -99,11 +108,19 @@ Values while_loop(Context& c) {
   Values operands = c.frame.captured(captures);
   const std::size_t consts = operands.size();
   operands.insert(operands.end(), c.operands.begin(), c.operands.end());
-  if (const std::optional<std::int64_t> iterations = iterations_of(c)) {
-    if (*iterations == 0) return c.operands;
-    const ops::ScanParts parts{
-        .length = *iterations, .num_consts = consts, .num_carry = c.operands.size()};
-    return ops::scan(c.b(), parts, c.frame.nested(c.op, c.op.regions[1], captures), operands);
+  if (const std::optional<Counting> counting = counting_of(c)) {
+    if (counting->iterations == 0) return c.operands;
+    const auto body = c.frame.nested(c.op, c.op.regions[1], captures);
+    if (counting->is_from_zero) {
+      const CountedLoop loop{.length = counting->iterations,
+                             .num_consts = consts,
+                             .counter = counting->counter};
+      return counted_loop(c.b(), loop, *body, operands);
+    }
+    const ops::ScanParts parts{.length = counting->iterations,
+                               .num_consts = consts,
+                               .num_carry = c.operands.size()};
+    return ops::scan(c.b(), parts, body, operands);
   }
   const auto condition = c.frame.nested(c.op, c.op.regions[0], captures);
   const auto body = c.frame.nested(c.op, c.op.regions[1], captures);

@@ -7,9 +7,11 @@
 // line of the Python program.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "ir/builder.h"
 #include "ir/ir.h"
 #include "stablehlo/bytecode/module.h"
 
@@ -21,16 +23,37 @@ struct ConstantArray {
   std::string bytes;
 };
 
+/// Per dimension of an array the mesh axes that split it, major first.
+using TileSpec = std::vector<std::vector<std::string>>;
+
+/// A function of the tiles of one device.
+struct ManualBody {
+  /// Its inputs: the operands, then values that are the same on all devices. Devices are elements of
+  /// the named axes.
+  ir::Function function;
+  std::vector<MeshAxis> axes;     // that it is mapped over
+  std::vector<TileSpec> inputs;   // of the operands
+  std::vector<TileSpec> outputs;  // of the results
+  Span where;
+};
+/// Appends equations that compute the results of the function on all devices, as whole arrays.
+using MapTiles = std::function<std::vector<ir::ValueId>(ir::Builder&, const Mesh&, ManualBody,
+                                                        const std::vector<ir::ValueId>& operands)>;
+
 struct Imported {
+  std::string name;  // of the module, without JAX's jit_
   /// `main`. Its inputs are the arguments, then the constants. Inputs have the shardings that the
   /// module states, results a sharding_constraint.
   ir::Function function;
   std::vector<ConstantArray> constants;
   /// Per argument: whether its memory may be reused.
   std::vector<bool> donated;
+  /// Per result: the argument whose memory the module gives it, or -1.
+  std::vector<int> replaces;
+  Span where;  // of `main`
 };
 
-/// Throws UserError.
-Imported import_module(const bytecode::Module& module);
+/// Without `map_tiles`, functions of tiles are refused. Throws UserError.
+Imported import_module(const bytecode::Module& module, const MapTiles& map_tiles = {});
 
 }  // namespace tessera::stablehlo

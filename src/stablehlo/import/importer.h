@@ -27,8 +27,10 @@ struct ModuleContext {
   const bytecode::Module& module;
   std::unordered_map<std::string_view, const Operation*> functions = {};
   Mesh mesh = {};
-  std::size_t equations = 0;  // so far
-  Span call_line = {};        // of the call that is being inlined
+  std::size_t equations = 0;          // so far
+  Span call_line = {};                // of the call that is being inlined
+  MapTiles map_tiles = {};            // nullptr: there are no functions of tiles
+  std::vector<MeshAxis> manual = {};  // axes that the function being read is mapped over
 };
 
 /// One function of the IR while it is made.
@@ -109,6 +111,8 @@ const Operation* maker_of(const Region& region, ValueNumber value);
 std::string_view text_of(const Operation& op, std::string_view attribute);
 /// The kind of the one operation of a body that joins its two arguments; empty if it does more.
 std::string_view joined_by(const Region& body);
+/// The reduction over `dims` by the operation that the body is. Throws UserError for other bodies.
+ValueId reduced_with(Context& c, ValueId x, const Region& body, const Ints& dims);
 /// The number that an operation of the IR (add, mul, max, min, and, or) leaves others unchanged by.
 double neutral_of(std::string_view join, DType dtype);
 /// Throws UserError for a type that the IR does not have.
@@ -129,6 +133,7 @@ const Handlers& reduction_handlers();
 const Handlers& window_handlers();
 const Handlers& index_handlers();
 const Handlers& control_handlers();
+const Handlers& manual_handlers();
 
 /// The mesh that a module states, if any.
 void read_mesh(ModuleContext& context);

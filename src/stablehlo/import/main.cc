@@ -61,10 +61,28 @@ void add_constants(ModuleContext& context, const Operation& main, Frame& frame, 
   }
 }
 
+std::string name_of(const bytecode::Module& module) {
+  std::string_view name = text_of(module.root, "sym_name");
+  if (name.starts_with("jit_")) name.remove_prefix(4);
+  return std::string(name);
+}
+
+/// Per result: the argument whose memory it takes, or -1.
+std::vector<int> replaced_arguments(const Operation& main, std::size_t results) {
+  std::vector<int> replaces(results, -1);
+  for (std::size_t i = 0; i < main.regions[0].arguments.size(); ++i) {
+    const Attribute* result = listed(main, "arg_attrs", i, "tf.aliasing_output");
+    if (result == nullptr || result->kind != Kind::integer) continue;
+    const auto number = static_cast<std::uint64_t>(result->numbers[0]);
+    if (number < results) replaces[number] = static_cast<int>(i);
+  }
+  return replaces;
+}
+
 }  // namespace
 
-Imported import_module(const bytecode::Module& module) {
-  ModuleContext context{.module = module};
+Imported import_module(const bytecode::Module& module, const MapTiles& map_tiles) {
+  ModuleContext context{.module = module, .map_tiles = map_tiles};
   collect_functions(context);
   read_mesh(context);
   const auto found = context.functions.find("main");
@@ -73,6 +91,8 @@ Imported import_module(const bytecode::Module& module) {
   }
   const Operation& main = *found->second;
   Imported result;
+  result.name = name_of(module);
+  result.where = bytecode::line_of(main.location);
   result.function.mesh = context.mesh;
   Frame frame(context, result.function);
   add_arguments(context, main, frame, result);
@@ -84,6 +104,7 @@ Imported import_module(const bytecode::Module& module) {
     outputs[i] = ops::sharding_constraint(
         frame.builder(), outputs[i], sharding_of(context, *sharding, frame.type(outputs[i]), main));
   }
+  result.replaces = replaced_arguments(main, outputs.size());
   frame.builder().set_outputs(std::move(outputs));
   return result;
 }

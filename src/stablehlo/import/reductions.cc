@@ -8,13 +8,30 @@
 namespace tessera::stablehlo {
 
 std::string_view joined_by(const Region& body) {
-  if (body.operations.size() != 2 || body.arguments.size() != 2) return {};
-  const Operation& join = body.operations[0];
-  const Operation& last = body.operations[1];
+  // Within functions of tiles, numbers have shardings too.
+  std::vector<const Operation*> steps;
+  std::unordered_map<ValueNumber, ValueNumber> copies;
+  for (const Operation& op : body.operations) {
+    if (op.name == "sdy.sharding_constraint" && op.results.size() == 1 && op.operands.size() == 1) {
+      copies[op.results[0]] = op.operands[0];
+    } else {
+      steps.push_back(&op);
+    }
+  }
+  if (steps.size() != 2 || body.arguments.size() != 2) return {};
+  const auto values = [&](const std::vector<ValueNumber>& list) {
+    std::vector<ValueNumber> result = list;
+    for (ValueNumber& value : result) {
+      while (copies.contains(value)) value = copies[value];
+    }
+    return result;
+  };
   const std::vector<ValueNumber> turned = {body.arguments[1], body.arguments[0]};
-  const bool is_join = join.results.size() == 1 && last.operands == join.results &&
-                       (join.operands == body.arguments || join.operands == turned);
-  return is_join ? kind_of(join) : std::string_view();
+  const std::vector<ValueNumber> operands = values(steps[0]->operands);
+  const bool is_join = steps[0]->results.size() == 1 &&
+                       values(steps[1]->operands) == steps[0]->results &&
+                       (operands == body.arguments || operands == turned);
+  return is_join ? kind_of(*steps[0]) : std::string_view();
 }
 
 double neutral_of(std::string_view join, DType dtype) {
@@ -64,13 +81,8 @@ ValueId with_first(Context& c, ValueId result, ValueId first, std::string_view j
 }
 
 ValueId reduced(Context& c, ValueId x, ValueId first, const Region& body, const Ints& dims) {
-  const DType dtype = c.type(x).dtype;
-  const std::optional<Reduction> reduction = reduction_of(joined_by(body), dtype);
-  if (!reduction) c.unsupported("a body of its own");
-  const bool is_sum = reduction->join == "add" || reduction->join == "mul";
-  const ValueId wide = is_sum ? ops::convert(c.b(), x, ops::sum_dtype(dtype)) : x;
-  const ValueId result = c.b().emit(reduction->name, {{"dims", dims}}, {wide});
-  return with_first(c, ops::convert(c.b(), result, dtype), first, reduction->join);
+  const ValueId result = reduced_with(c, x, body, dims);
+  return with_first(c, result, first, reduction_of(joined_by(body), c.type(x).dtype)->join);
 }
 
 bool counts_along(const ir::Function& function, ValueId value, std::int64_t dim) {
@@ -197,6 +209,16 @@ Values sort(Context& c) {
 }
 
 }  // namespace
+
+ValueId reduced_with(Context& c, ValueId x, const Region& body, const Ints& dims) {
+  const DType dtype = c.type(x).dtype;
+  const std::optional<Reduction> reduction = reduction_of(joined_by(body), dtype);
+  if (!reduction) c.unsupported("a body of its own");
+  const bool is_sum = reduction->join == "add" || reduction->join == "mul";
+  const ValueId wide = is_sum ? ops::convert(c.b(), x, ops::sum_dtype(dtype)) : x;
+  const ValueId result = c.b().emit(reduction->name, {{"dims", dims}}, {wide});
+  return ops::convert(c.b(), result, dtype);
+}
 
 const Handlers& reduction_handlers() {
   static const Handlers kHandlers = {{"reduce", reduce}, {"sort", sort}};

@@ -20,6 +20,7 @@ void read_mesh(ModuleContext& context) {
         axes.push_back({std::string(axis->text), axis->numbers[0]});
       }
       const Mesh read(std::move(axes), mesh->numbers);
+      if (read.axes().empty()) continue;  // of what one device holds, or all hold
       if (context.mesh != Mesh() && read != context.mesh) {
         fail_unsupported(context, op, "a second mesh");
       }

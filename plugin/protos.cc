@@ -1,0 +1,132 @@
+#include "plugin/protos.h"
+
+#include <numeric>
+#include <protozero/pbf_reader.hpp>
+#include <protozero/pbf_writer.hpp>
+
+#include <tessera/error.h>
+
+namespace tessera::plugin {
+
+namespace {
+
+// Names and numbers of the fields: openxla/xla, xla/pjrt/proto/compile_options.proto,
+// xla/xla_data.proto.
+constexpr protozero::pbf_tag_type kBuildOptions = 3;
+namespace build {
+constexpr protozero::pbf_tag_type kNumReplicas = 4;
+constexpr protozero::pbf_tag_type kNumPartitions = 5;
+constexpr protozero::pbf_tag_type kDeviceAssignment = 9;
+}  // namespace build
+namespace assignment {
+constexpr protozero::pbf_tag_type kReplicaCount = 1;
+constexpr protozero::pbf_tag_type kComputationCount = 2;
+constexpr protozero::pbf_tag_type kComputationDevices = 3;
+constexpr protozero::pbf_tag_type kReplicaIds = 1;
+}  // namespace assignment
+namespace sharding {
+constexpr protozero::pbf_tag_type kType = 1;
+constexpr int kReplicated = 0;
+constexpr int kOther = 3;
+constexpr protozero::pbf_tag_type kTileDims = 3;
+constexpr protozero::pbf_tag_type kTileDevices = 4;
+constexpr protozero::pbf_tag_type kReplicatesLastDim = 6;
+}  // namespace sharding
+
+void read_devices(protozero::pbf_reader message, std::vector<int>& devices) {
+  while (message.next(assignment::kComputationDevices)) {
+    protozero::pbf_reader partition = message.get_message();
+    while (partition.next(assignment::kReplicaIds)) {
+      if (partition.wire_type() == protozero::pbf_wire_type::varint) {
+        devices.push_back(static_cast<int>(partition.get_int64()));
+        continue;
+      }
+      for (const std::int64_t id : partition.get_packed_int64()) {
+        devices.push_back(static_cast<int>(id));
+      }
+    }
+  }
+}
+
+void read_build_options(protozero::pbf_reader message, CompileOptions& options) {
+  while (message.next()) {
+    switch (message.tag()) {
+      case build::kNumReplicas:
+        options.num_replicas = static_cast<int>(message.get_int64());
+        break;
+      case build::kNumPartitions:
+        options.num_partitions = static_cast<int>(message.get_int64());
+        break;
+      case build::kDeviceAssignment:
+        read_devices(message.get_message(), options.devices);
+        break;
+      default:
+        message.skip();
+    }
+  }
+}
+
+}  // namespace
+
+CompileOptions read_compile_options(std::string_view bytes) {
+  CompileOptions options;
+  try {
+    protozero::pbf_reader message(bytes.data(), bytes.size());
+    while (message.next(kBuildOptions)) read_build_options(message.get_message(), options);
+  } catch (const protozero::exception& error) {
+    throw UserError({.what = "tessera: the options of the compiler cannot be read",
+                     .found = error.what(),
+                     .wanted = "a message CompileOptionsProto",
+                     .cure = "use one of the versions of JAX that docs/jax.md names"});
+  }
+  return options;
+}
+
+std::string device_assignment(const std::vector<int>& devices) {
+  std::string bytes;
+  protozero::pbf_writer message(bytes);
+  message.add_int32(assignment::kReplicaCount, 1);
+  message.add_int32(assignment::kComputationCount, static_cast<int>(devices.size()));
+  for (const int device : devices) {
+    protozero::pbf_writer computation(message, assignment::kComputationDevices);
+    const std::int64_t ids[] = {device};
+    computation.add_packed_int64(assignment::kReplicaIds, std::begin(ids), std::end(ids));
+  }
+  return bytes;
+}
+
+std::string op_sharding(const run::Placement& placement) {
+  std::string bytes;
+  protozero::pbf_writer message(bytes);
+  const Layout& layout = placement.layout;
+  const std::int64_t num_devices = placement.mesh.num_devices();
+  if (layout.num_tiles() == 1) {
+    message.add_enum(sharding::kType, sharding::kReplicated);
+    return bytes;
+  }
+  // The devices of the first tile, then those of the second one, ...; tiles are numbered row-major.
+  std::vector<std::int64_t> counts;
+  for (std::size_t dim = 0; dim < placement.type.shape.size(); ++dim) {
+    counts.push_back(layout.num_shards_of(dim));
+  }
+  std::vector<std::vector<std::int64_t>> devices(static_cast<std::size_t>(layout.num_tiles()));
+  for (std::int64_t device = 0; device < num_devices; ++device) {
+    const AtomDigits digits = device_digits(placement.mesh, device);
+    std::int64_t number = 0;
+    for (std::size_t dim = 0; dim < counts.size(); ++dim) {
+      number = number * counts[dim] + layout.shard(dim, digits);
+    }
+    devices[static_cast<std::size_t>(number)].push_back(device);
+  }
+  const std::int64_t replicas = num_devices / layout.num_tiles();
+  if (replicas > 1) counts.push_back(replicas);
+  std::vector<std::int64_t> all;
+  for (const std::vector<std::int64_t>& each : devices) all.insert(all.end(), each.begin(), each.end());
+  message.add_enum(sharding::kType, sharding::kOther);
+  message.add_packed_int64(sharding::kTileDims, counts.begin(), counts.end());
+  message.add_packed_int64(sharding::kTileDevices, all.begin(), all.end());
+  if (replicas > 1) message.add_bool(sharding::kReplicatesLastDim, true);
+  return bytes;
+}
+
+}  // namespace tessera::plugin

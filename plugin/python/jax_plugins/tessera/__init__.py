@@ -1,0 +1,49 @@
+"""JAX on Tessera: with this package installed, JAX_PLATFORMS=tessera runs programs on its engine.
+
+JAX finds the package by itself and calls initialize(). docs/jax.md of Tessera says what is
+supported.
+"""
+import os
+import pathlib
+
+import jax
+
+# The versions of JAX that were tested, first and last.
+OLDEST_JAX = (0, 10, 1)
+NEWEST_JAX = (0, 10, 2)
+
+
+def _text(version):
+    return ".".join(map(str, version))
+
+
+def _check_version():
+    found = jax.__version_info__[:3]
+    if OLDEST_JAX <= found and found[:2] <= NEWEST_JAX[:2]:
+        return
+    raise RuntimeError(
+        "tessera: this version of JAX is not supported\n"
+        f"  found:  jax {jax.__version__}\n"
+        f"  wanted: jax {_text(OLDEST_JAX)} to {_text(NEWEST_JAX)}\n"
+        f"  cure:   pip install jax=={_text(NEWEST_JAX)}")
+
+
+def library_path():
+    """The plugin: that of this package, or the one that TESSERA_PJRT_LIBRARY names."""
+    own = pathlib.Path(__file__).parent / "pjrt_tessera.so"
+    return os.environ.get("TESSERA_PJRT_LIBRARY", str(own))
+
+
+def initialize():
+    """Registers the platform `tessera`, ahead of JAX's CPU."""
+    from jax._src import xla_bridge
+    from jax._src.interpreters import mlir
+
+    _check_version()
+    options = {}
+    if jax.config.jax_num_cpu_devices > 0:
+        options["num_devices"] = jax.config.jax_num_cpu_devices
+    xla_bridge.register_plugin("tessera", priority=500, library_path=library_path(), options=options)
+    # Only platforms in this list reuse the memory of donated arguments.
+    if "tessera" not in mlir._platforms_with_donation:
+        mlir._platforms_with_donation.append("tessera")

@@ -1,0 +1,59 @@
+// A program of JAX as it stands: with its own mesh and shardings, called with tiles. This is what the
+// plugin for JAX runs.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/array_node.h"
+
+namespace tessera::detail {
+
+struct Program;
+
+/// Bytes of one device.
+struct DeviceBytes {
+  std::int64_t arguments = 0;
+  std::int64_t outputs = 0;
+  std::int64_t aliased = 0;  // of the outputs: in the memory of donated arguments
+  std::int64_t temporaries = 0;
+};
+
+class ModuleProgram {
+ public:
+  /// Reads StableHLO bytecode, partitions it over `num_devices` devices and compiles it. Results
+  /// whose sharding the module leaves open get one that splits them evenly over whole axes. Throws
+  /// UserError for what Tessera cannot compute.
+  ModuleProgram(std::string_view bytes, std::int64_t num_devices);
+
+  /// `step` for a module named jit_step.
+  const std::string& name() const;
+  /// Per argument. Device ids of their meshes count the partitions of the module.
+  const std::vector<PlacementPtr>& arguments() const { return arguments_; }
+  const std::vector<PlacementPtr>& results() const { return results_; }
+  const std::vector<bool>& donated() const { return donated_; }
+  /// The partitioned program, and its collectives with what causes them.
+  std::string text() const;
+  std::string explain() const;
+  /// Bytes of one device.
+  DeviceBytes memory() const;
+  /// Of all devices.
+  std::int64_t flops() const;
+  std::int64_t bytes() const;
+  /// What a loop computes is counted for one iteration.
+  bool has_loops() const;
+
+  /// Computes the tiles of the results. Tiles of donated arguments with no other owner may be
+  /// overwritten. Several threads may call it.
+  std::vector<run::Tiles> run(std::vector<run::Tiles> arguments) const;
+
+ private:
+  std::shared_ptr<Program> program_;
+  std::vector<PlacementPtr> arguments_;
+  std::vector<PlacementPtr> results_;
+  std::vector<bool> donated_;
+};
+
+}  // namespace tessera::detail

@@ -1,0 +1,26 @@
+// JAX writes a scan as a while loop that reads and writes slices. Here it becomes a scan again, so
+// that slices are read and written in place.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ir/builder.h"
+
+namespace tessera::stablehlo {
+
+/// A loop whose carry `counter`, an i32 scalar, is 0, 1, ... length - 1.
+struct CountedLoop {
+  std::int64_t length = 0;
+  std::size_t num_consts = 0;
+  std::size_t counter = 0;  // number of the carry
+};
+
+/// Appends the loop and returns its last carries. `body` maps constants and carries to carries.
+/// Arrays of which iteration i reads slice i (or slice length - 1 - i) only are scanned, and those
+/// that it writes only there are stacked. Carries that do not change become constants.
+std::vector<ir::ValueId> counted_loop(ir::Builder& b, const CountedLoop& loop,
+                                      const ir::Function& body,
+                                      const std::vector<ir::ValueId>& operands);
+
+}  // namespace tessera::stablehlo
