@@ -64,6 +64,9 @@ class [[nodiscard]] use_context {
 /// up to this many programs then run at once, and share the threads.
 void set_num_threads(int count, std::source_location where = std::source_location::current());
 int num_threads();
+/// Whether each thread of the library stays on one NUMA node of a machine that has several; true by
+/// default. Threads of the caller are never bound.
+void set_thread_binding(bool is_on);
 /// The default number of threads: the cores in the affinity mask of the calling thread, but not
 /// more than the CPU time that its control groups allow.
 int usable_cores();

@@ -16,6 +16,7 @@
 #include "run/devices/backend.h"
 #include "run/execution.h"
 #include "run/machine/cores.h"
+#include "run/machine/nodes.h"
 #include "run/measurements.h"
 #include "run/ports.h"
 #include "run/threads/admission.h"
@@ -103,12 +104,14 @@ struct Engine::State {
   std::thread communicator;
   std::condition_variable wake_communicator;
   int num_threads = usable_cores();
+  bool binds = true;
   int threads_per_group = 0;
   IdleThreads idle{num_threads};
   std::vector<Run*> runs;  // in flight
   Measurements measured;
 
   void start_threads(const Executable& executable);
+  std::vector<NodeCpus> cpus_of_threads() const;
   void stop_threads();
   void worker(int thread);
   void work_for_all(std::unique_lock<std::mutex>& lock, int thread);
@@ -285,6 +288,18 @@ void Engine::State::communicate() {
   }
 }
 
+/// The CPUs that each thread is bound to; empty if none is.
+std::vector<NodeCpus> Engine::State::cpus_of_threads() const {
+  std::vector<NodeCpus> of_threads;
+  if (!binds || transport() != nullptr) return of_threads;
+  const std::vector<NodeCpus> nodes = usable_nodes();
+  if (nodes.size() < 2) return of_threads;
+  for (const std::size_t node : nodes_of_threads(nodes, num_threads)) {
+    of_threads.push_back(nodes[node]);
+  }
+  return of_threads;
+}
+
 /// If the machine cannot start another thread, the existing ones do its work.
 void Engine::State::start_threads(const Executable& executable) {
   const std::lock_guard<std::mutex> lock(mutex);
@@ -292,9 +307,15 @@ void Engine::State::start_threads(const Executable& executable) {
     if (executable.communicates && !communicator.joinable()) {
       communicator = std::thread([this] { communicate(); });
     }
+    if (static_cast<int>(workers.size()) == num_threads - 1) return;
+    const std::vector<NodeCpus> cpus = cpus_of_threads();
     while (static_cast<int>(workers.size()) < num_threads - 1) {
       const int number = static_cast<int>(workers.size()) + 1;
-      workers.emplace_back([this, number] { worker(number); });
+      workers.emplace_back(
+          [this, number, own = cpus.empty() ? NodeCpus() : cpus[static_cast<std::size_t>(number)]] {
+            if (!own.empty()) bind_this_thread(own);
+            worker(number);
+          });
       idle.add_worker();
     }
   } catch (const std::exception&) {
@@ -340,6 +361,13 @@ void Engine::set_num_threads(int count) {
   state_->num_threads = count;
   state_->admission.set_most(count);
   state_->idle.set_limit(count);
+}
+
+void Engine::set_binding(bool is_on) {
+  const Alone alone(state_->admission);
+  state_->stop_threads();
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  state_->binds = is_on;
 }
 
 int Engine::num_threads() const {

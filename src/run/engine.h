@@ -58,6 +58,9 @@ class Engine {
   /// compute at the same time than usable_cores(). It does not change results.
   void set_num_threads(int count);
   int num_threads() const;
+  /// Whether each worker stays on one NUMA node, if the process may use several; true at first.
+  /// With other processes on the mesh, their launcher binds them instead.
+  void set_binding(bool is_on);
   /// The target of programs that this engine runs.
   Target target() const;
   /// Whether the engine has started threads.

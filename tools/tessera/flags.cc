@@ -195,6 +195,10 @@ void add_train_flags(Command& command, TrainFlags& flags) {
   add_whole_number(
       command, flags.threads,
       {.name = "--threads", .text = "worker threads; default: one per core", .most = 1024});
+  command
+      .add_flag("--no-bind", flags.no_bind,
+                "let the system move threads between the NUMA nodes of the machine")
+      ->disable_flag_override();
   add_whole_number(command, flags.grains,
                    {.name = "--grains",
                     .text = "number of grains of a sum; results depend on it",
@@ -266,6 +270,7 @@ void apply_numerics(const TrainFlags& flags) {
 
 void apply(const TrainFlags& flags) {
   set_num_threads(flags.threads > 0 ? static_cast<int>(flags.threads) : cores_of_process());
+  set_thread_binding(!flags.no_bind);
   set_grains(flags.grains);
   set_overcommit(flags.allow_overcommit);
   try {

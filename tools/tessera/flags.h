@@ -47,6 +47,7 @@ struct TrainFlags {
   std::int64_t every = 0;  // steps between checkpoints; 0: save at the end only
   std::int64_t keep = 0;   // number of checkpoints; 0: all
   bool resume = false;
+  bool no_bind = false;
   bool allow_nan = false;
   bool check_nans = false;
   std::string progress = "auto";

@@ -73,6 +73,8 @@ void set_num_threads(int count, std::source_location where) {
 
 int usable_cores() { return run::usable_cores(); }
 
+void set_thread_binding(bool is_on) { run::Engine::instance().set_binding(is_on); }
+
 int num_threads() { return run::Engine::instance().num_threads(); }
 
 std::string_view instruction_set() { return compile::instruction_set(); }
